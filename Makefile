@@ -113,9 +113,9 @@ lint: ## clang-tidy and cppcheck
 	$(call build,asan,mf_proto_headers)
 	@tools/lint.sh
 
-layers: ## check the direction of includes
+layers: ## check the direction of includes, entries and names
 	@tools/install_packages.sh test
-	@tools/check_layers.py && tools/check_host.py
+	@tools/check_layers.py && tools/check_host.py && tools/check_names.py
 
 sizes: ## print sizes of files and functions
 	@tools/sizes.sh

@@ -8,12 +8,12 @@
 
 static void fuzz_call(const uint8_t *data, size_t size, mf_arena *arena)
 {
-    mf_call a, b = { 0 };
+    mf_dispatch_call a, b = { 0 };
     mf_buf again = { 0 };
 
-    if (mf_call_decode(data, size, arena, &a) == MF_OK) {
-        MF_ASSERT(mf_call_encode(&a, &again) == MF_OK);
-        MF_ASSERT(mf_call_decode(again.data, again.len, arena, &b) == MF_OK);
+    if (mf_dispatch_call_decode(data, size, arena, &a) == MF_OK) {
+        MF_ASSERT(mf_dispatch_call_encode(&a, &again) == MF_OK);
+        MF_ASSERT(mf_dispatch_call_decode(again.data, again.len, arena, &b) == MF_OK);
         MF_ASSERT(a.id == b.id && a.n_feeds == b.n_feeds && a.n_fetches == b.n_fetches &&
                   a.n_targets == b.n_targets);
         MF_ASSERT(memcmp(&a.graph, &b.graph, sizeof a.graph) == 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_job_record.c - the file of a submitted job. What is read can be written again, and is the same.
+/* fuzz_job_record.c - the file of a submitted job. What is read can be written again, and is the
+ * same.
  */
 #include "jobqueue/jobqueue.h"
 

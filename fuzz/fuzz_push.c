@@ -53,7 +53,7 @@ static void fuzz_push(char *data, size_t size)
 
 static void fuzz_variables(const char *data, size_t size)
 {
-    mf_reader in = { .at = data, .left = size };
+    mf_ps_reader in = { .at = data, .left = size };
     const char *name;
     const void *value;
     volatile size_t sum = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_status_page.c - a task's board and its recorder, as another process finds them. What is read holds
- * together: strings end and numbers can be used without a look. */
+/* fuzz_status_page.c - a task's board and its recorder, as another process finds them. What is read
+ * holds together: strings end and numbers can be used without a look. */
 #include "base/mem.h"
 #include "observe/status_page.h"
 

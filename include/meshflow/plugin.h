@@ -3,9 +3,9 @@
  * mf_plugin_open_v1(), and is opened when something of it is asked for.
  *
  * A plugin links against nothing of Meshflow: all it may call is in the table it is given. What it
- * offers are vtables that are declared in the sources (src/net/transport.h, src/cluster/store/store.h)
- * and may change; MF_PLUGIN_ABI counts the changes, and a plugin that was built for another number
- * is refused. */
+ * offers are vtables that are declared in the sources (src/net/transport.h,
+ * src/cluster/store/store.h) and may change; MF_PLUGIN_ABI counts the changes, and a plugin that
+ * was built for another number is refused. */
 #ifndef MESHFLOW_PLUGIN_H
 #define MESHFLOW_PLUGIN_H
 

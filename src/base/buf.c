@@ -14,7 +14,7 @@ void mf_buf_deinit(mf_buf *buf)
 }
 
 /* Room for `more` bytes and the NUL. */
-static bool reserve(mf_buf *buf, size_t more)
+static bool buf_reserve(mf_buf *buf, size_t more)
 {
     int64_t need;
 
@@ -28,7 +28,7 @@ static bool reserve(mf_buf *buf, size_t more)
 
 void *mf_buf_room(mf_buf *buf, size_t n)
 {
-    if (!reserve(buf, n))
+    if (!buf_reserve(buf, n))
         return NULL;
     buf->len += n;
     buf->data[buf->len] = '\0';
@@ -44,7 +44,7 @@ void mf_buf_clear(mf_buf *buf)
 
 void mf_buf_bytes(mf_buf *buf, const void *data, size_t len)
 {
-    if (!reserve(buf, len))
+    if (!buf_reserve(buf, len))
         return;
     if (len > 0)
         memcpy(buf->data + buf->len, data, len);
@@ -65,7 +65,7 @@ void mf_buf_printf(mf_buf *buf, const char *fmt, ...)
     va_start(args, fmt);
     len = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    if (len < 0 || !reserve(buf, (size_t)len))
+    if (len < 0 || !buf_reserve(buf, (size_t)len))
         return;
     va_start(args, fmt);
     (void)vsnprintf(buf->data + buf->len, (size_t)len + 1, fmt, args);

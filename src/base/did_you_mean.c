@@ -9,12 +9,12 @@
 
 enum { LONGEST = 64 };
 
-static int min(int a, int b)
+static int did_you_mean_min(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static int distance(const char *a, size_t na, const char *b, size_t nb)
+static int did_you_mean_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     int rows[3][LONGEST + 1]; /* two before, before, now */
     int *older = rows[0], *old = rows[1], *now = rows[2];
@@ -28,9 +28,9 @@ static int distance(const char *a, size_t na, const char *b, size_t nb)
         for (size_t j = 1; j <= nb; j++) {
             const bool same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
 
-            now[j] = min(old[j - 1] + !same, min(old[j], now[j - 1]) + 1);
+            now[j] = did_you_mean_min(old[j - 1] + !same, did_you_mean_min(old[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = min(now[j], older[j - 2] + 1);
+                now[j] = did_you_mean_min(now[j], older[j - 2] + 1);
         }
         older = old;
         old = now;
@@ -66,7 +66,7 @@ void mf_did_you_mean_try(mf_did_you_mean *c, const char *candidate)
 
     if (na > LONGEST || nb > LONGEST || nb == 0)
         return;
-    d = are_initials(c->word, candidate) ? 1 : distance(c->word, na, candidate, nb);
+    d = are_initials(c->word, candidate) ? 1 : did_you_mean_distance(c->word, na, candidate, nb);
     if (d < c->distance) {
         c->distance = d;
         c->best = candidate;

@@ -50,7 +50,7 @@ mf_status mf_errno_status(int err, const char *verb, const char *path)
 }
 
 /* Reads until end of file, so that pipes and /dev/stdin work too. */
-static mf_status read_all(int fd, const char *path, size_t max_bytes, char **data, size_t *len)
+static mf_status file_read_all(int fd, const char *path, size_t max_bytes, char **data, size_t *len)
 {
     int64_t cap = 0;
     size_t used = 0;
@@ -83,7 +83,7 @@ mf_status mf_file_read_fd(int fd, const char *path, size_t max_bytes, char **dat
 
     *data = NULL;
     *len = 0;
-    st = read_all(fd, path, max_bytes, data, len);
+    st = file_read_all(fd, path, max_bytes, data, len);
     (void)close(fd);
     mf_observe_end(act);
     if (st != MF_OK) {
@@ -128,7 +128,7 @@ static mf_status write_bytes(int fd, const char *path, const char *data, size_t 
     return MF_OK;
 }
 
-static mf_status write_all(int fd, const char *path, const mf_file_part *parts, int64_t n)
+static mf_status file_write_all(int fd, const char *path, const mf_file_part *parts, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         MF_TRY(write_bytes(fd, path, parts[i].data, parts[i].len));
@@ -155,7 +155,7 @@ static mf_status write_in_place(const char *path, const mf_file_part *parts, int
 
     if (fd < 0)
         return mf_errno_status(errno, "create", path);
-    st = write_all(fd, path, parts, n);
+    st = file_write_all(fd, path, parts, n);
     (void)close(fd);
     return st;
 }
@@ -202,14 +202,14 @@ mf_status mf_file_temporary(const char *path, char **name, int *fd)
     return MF_OK;
 }
 
-static mf_status replace(const char *path, const mf_file_part *parts, int64_t n)
+static mf_status file_replace(const char *path, const mf_file_part *parts, int64_t n)
 {
     mf_status st;
     char *tmp;
     int fd;
 
     MF_TRY(mf_file_temporary(path, &tmp, &fd));
-    st = write_all(fd, path, parts, n);
+    st = file_write_all(fd, path, parts, n);
     if (st == MF_OK && fsync(fd) != 0)
         st = mf_errno_status(errno, "fsync", path);
     if (close(fd) != 0 && st == MF_OK)
@@ -230,7 +230,7 @@ static mf_status write_parts(const char *path, const mf_file_part *parts, int64_
 
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return write_in_place(path, parts, n);
-    return replace(path, parts, n);
+    return file_replace(path, parts, n);
 }
 
 mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)

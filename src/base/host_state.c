@@ -19,7 +19,7 @@ static void in_child(void)
     atomic_store(&is_fork, true);
 }
 
-static void begin(void)
+static void host_state_begin(void)
 {
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* allocates nothing, cannot fail */
     (void)pthread_atfork(NULL, NULL, in_child);
@@ -147,7 +147,7 @@ static void leave_fp(const mf_host_state *state)
 
 void mf_host_enter(mf_host_state *state)
 {
-    (void)pthread_once(&once, begin);
+    (void)pthread_once(&once, host_state_begin);
     state->locale = uselocale(c_locale);
     enter_fp(state);
 }

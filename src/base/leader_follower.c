@@ -5,7 +5,7 @@
 #include "base/cond.h"
 #include "base/thread.h"
 
-static void *live(void *arg)
+static void *leader_follower_live(void *arg)
 {
     mf_leader_follower *crew = arg;
 
@@ -17,7 +17,7 @@ static bool start_thread(mf_leader_follower *crew)
 {
     pthread_t thread;
 
-    if (mf_thread_start(&thread, live, crew) != 0)
+    if (mf_thread_start(&thread, leader_follower_live, crew) != 0)
         return false;
     (void)pthread_detach(thread);
     return true;

@@ -18,7 +18,7 @@ static const char *prefix =
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
 /* MESHFLOW_LOG says from which level on. */
-static void ask(void)
+static void log_ask(void)
 {
     static const char *const names[] = { "debug", "info", "warning", "error" };
     const char *wanted = getenv("MESHFLOW_LOG"), *whose = getenv("MESHFLOW_LOG_PREFIX");
@@ -37,13 +37,13 @@ static void ask(void)
 
 void mf_log_set_level(mf_log_level level)
 {
-    (void)pthread_once(&asked, ask);
+    (void)pthread_once(&asked, log_ask);
     atomic_store(&threshold, (int)level);
 }
 
 bool mf_log_wants(mf_log_level level)
 {
-    (void)pthread_once(&asked, ask);
+    (void)pthread_once(&asked, log_ask);
     return (int)level >= atomic_load_explicit(&threshold, memory_order_relaxed);
 }
 

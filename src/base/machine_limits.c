@@ -19,7 +19,7 @@ enum { PATH = 1024, MAX_FILE = 1 << 20 };
 /* ---- files of the kernel ---- */
 
 /* The first two words of a small file; false when it cannot be read. */
-static bool read_words(const char *path, char a[32], char b[32])
+static bool machine_limits_read_words(const char *path, char a[32], char b[32])
 {
     FILE *f = fopen(path, "re");
     int n;
@@ -33,7 +33,7 @@ static bool read_words(const char *path, char a[32], char b[32])
 }
 
 /* "max" and nonsense are 0. */
-static double number(const char *text)
+static double machine_limits_number(const char *text)
 {
     char *end;
     const double v = strtod(text, &end);
@@ -65,25 +65,25 @@ static void read_group(mf_limits *l, const char *dir)
     char path[PATH + 64], a[32], b[32], c[32];
 
     (void)snprintf(path, sizeof path, "%s/cpu.max", dir); /* "150000 100000" */
-    if (read_words(path, a, b) && number(b) > 0)
-        least_quota(l, number(a) / number(b), path);
+    if (machine_limits_read_words(path, a, b) && machine_limits_number(b) > 0)
+        least_quota(l, machine_limits_number(a) / machine_limits_number(b), path);
     (void)snprintf(path, sizeof path, "%s/memory.max", dir);
-    if (read_words(path, a, b))
-        least_memory(l, number(a), path);
+    if (machine_limits_read_words(path, a, b))
+        least_memory(l, machine_limits_number(a), path);
     /* the first version */
     (void)snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
-    if (read_words(path, a, c)) {
+    if (machine_limits_read_words(path, a, c)) {
         (void)snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
-        if (read_words(path, b, c) && number(a) > 0)
-            least_quota(l, number(b) / number(a), path);
+        if (machine_limits_read_words(path, b, c) && machine_limits_number(a) > 0)
+            least_quota(l, machine_limits_number(b) / machine_limits_number(a), path);
     }
     (void)snprintf(path, sizeof path, "%s/memory.limit_in_bytes", dir);
-    if (read_words(path, a, b))
-        least_memory(l, number(a), path);
+    if (machine_limits_read_words(path, a, b))
+        least_memory(l, machine_limits_number(a), path);
 }
 
 /* A group and all it stands in: each may have the narrowest limit. */
-static void read_groups(mf_limits *l, const char *mount, const char *group)
+static void machine_limits_read_groups(mf_limits *l, const char *mount, const char *group)
 {
     char dir[PATH];
     const size_t top = strlen(mount);
@@ -105,7 +105,7 @@ static void read_groups(mf_limits *l, const char *mount, const char *group)
 }
 
 /* One line of /proc/self/cgroup: "4:cpu,cpuacct:/path", or "0::/path" of the second version. */
-static void read_line(mf_limits *l, const char *root, char *line)
+static void machine_limits_read_line(mf_limits *l, const char *root, char *line)
 {
     char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL, mount[PATH];
 
@@ -116,12 +116,12 @@ static void read_line(mf_limits *l, const char *root, char *line)
     group[strcspn(group, "\n")] = '\0';
     if (!*names) {
         (void)snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
-        read_groups(l, mount, group);
+        machine_limits_read_groups(l, mount, group);
         return;
     }
     if (strcmp(names, "memory") == 0 || strncmp(names, "cpu", 3) == 0) {
         (void)snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/%.200s", root, names);
-        read_groups(l, mount, group);
+        machine_limits_read_groups(l, mount, group);
     }
 }
 
@@ -139,7 +139,7 @@ void mf_limits_get(const char *root, mf_limits *out)
     if (mf_file_read(path, MAX_FILE, &text, &len) != MF_OK)
         return;
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        read_line(out, root, line);
+        machine_limits_read_line(out, root, line);
     mf_free(text);
 }
 

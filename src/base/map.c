@@ -74,7 +74,7 @@ void mf_map_deinit(mf_map *map)
     *map = (mf_map){ 0 };
 }
 
-static mf_map_entry *lookup(const mf_map *map, const char *key, uint64_t hash)
+static mf_map_entry *map_lookup(const mf_map *map, const char *key, uint64_t hash)
 {
     for (int64_t i = (int64_t)(hash & (uint64_t)(map->cap - 1));; i = (i + 1) & (map->cap - 1)) {
         mf_map_entry *e = &map->entries[i];
@@ -94,7 +94,7 @@ static mf_status rehash(mf_map *map, int64_t cap)
     if (!bigger.entries)
         return MF_NOMEM("a map");
     for (const mf_map_entry *e; (e = mf_map_next(map, &it)) != NULL;)
-        *lookup(&bigger, e->key, e->hash) = *e;
+        *map_lookup(&bigger, e->key, e->hash) = *e;
     bigger.count = map->count;
     mf_free(map->entries);
     *map = bigger;
@@ -107,7 +107,7 @@ void *mf_map_find(const mf_map *map, const char *key)
 
     if (map->count == 0)
         return NULL;
-    e = lookup(map, key, mf_hash(key, strlen(key), process_seed()));
+    e = map_lookup(map, key, mf_hash(key, strlen(key), process_seed()));
     return e->key ? e->value : NULL;
 }
 
@@ -123,7 +123,7 @@ mf_status mf_map_set(mf_map *map, const char *key, void *value)
 
         MF_TRY(rehash(map, cap < 16 ? 16 : cap));
     }
-    e = lookup(map, key, hash);
+    e = map_lookup(map, key, hash);
     if (!e->key)
         map->count++;
     *e = (mf_map_entry){ .key = key, .hash = hash, .value = value };
@@ -136,7 +136,7 @@ void *mf_map_remove(mf_map *map, const char *key)
 
     if (map->count == 0)
         return NULL;
-    e = lookup(map, key, mf_hash(key, strlen(key), process_seed()));
+    e = map_lookup(map, key, mf_hash(key, strlen(key), process_seed()));
     if (!e->key)
         return NULL;
     e->key = tombstone;

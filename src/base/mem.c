@@ -33,7 +33,7 @@ static bool injected_failure(void)
 }
 
 /* What it takes, which is a little more than was asked for, and the allocator's word before it. */
-static int64_t size_of(void *p)
+static int64_t mem_size_of(void *p)
 {
     return (int64_t)(malloc_usable_size(p) + sizeof(size_t));
 }
@@ -47,13 +47,13 @@ void *mf_calloc(int64_t count, size_t size)
         return NULL;
     p = calloc(1, bytes > 0 ? (size_t)bytes : 1);
     if (p)
-        mf_quota_heap(size_of(p));
+        mf_quota_heap(mem_size_of(p));
     return p;
 }
 
 void *mf_realloc(void *old, int64_t count, size_t size)
 {
-    const int64_t had = old ? size_of(old) : 0;
+    const int64_t had = old ? mem_size_of(old) : 0;
     int64_t bytes;
     void *p;
 
@@ -62,21 +62,21 @@ void *mf_realloc(void *old, int64_t count, size_t size)
         return NULL;
     p = realloc(old, bytes > 0 ? (size_t)bytes : 1);
     if (p)
-        mf_quota_heap(size_of(p) - had);
+        mf_quota_heap(mem_size_of(p) - had);
     return p;
 }
 
 void mf_free(void *p)
 {
     if (p)
-        mf_quota_heap(-size_of(p));
+        mf_quota_heap(-mem_size_of(p));
     free(p);
 }
 
 void *mf_give_away(void *p)
 {
     if (p)
-        mf_quota_heap(-size_of(p));
+        mf_quota_heap(-mem_size_of(p));
     return p;
 }
 

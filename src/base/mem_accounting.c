@@ -89,7 +89,7 @@ void mf_mem_account_begin(mf_mem_account *a)
 }
 
 /* A step on the last, smaller batch may have some ops more than one on a whole batch. */
-static bool is_larger(const mf_mem_account_run *run, const mf_mem_account_run *than)
+static bool mem_accounting_is_larger(const mf_mem_account_run *run, const mf_mem_account_run *than)
 {
     if (run->ops > 2 * than->ops || than->ops > 2 * run->ops)
         return run->ops > than->ops;
@@ -100,7 +100,7 @@ void mf_mem_account_end(mf_mem_account *a, const mf_mem_account_run *run)
 {
     pthread_mutex_lock(&a->lock);
     a->runs--;
-    if (is_larger(run, &a->largest)) {
+    if (mem_accounting_is_larger(run, &a->largest)) {
         const int64_t bytes = atomic_load(&a->peak) - a->before;
         const bool same = run->ops == a->largest.ops && run->planned == a->largest.planned;
         const int64_t most = same ? a->largest.bytes : 0;

@@ -31,7 +31,7 @@ static bool parse_value(const mf_param *p, const char *text, int64_t *out)
     return isdigit((unsigned char)text[0]) && !*end && errno == 0 && *out >= p->least;
 }
 
-static void load_one(mf_param *p)
+static void param_load_one(mf_param *p)
 {
     char variable[128];
     const char *text;
@@ -55,7 +55,7 @@ static void load_one(mf_param *p)
 static void load_all(void)
 {
     for (int i = 0; mf_param_table[i]; i++)
-        load_one(mf_param_table[i]);
+        param_load_one(mf_param_table[i]);
 }
 
 void mf_params_load(void)

@@ -54,7 +54,7 @@ void mf_plugin_offer_frames(const mf_plugin_frames *frames)
 
 /* ---- one file ---- */
 
-static mf_status check(const char *path, const mf_plugin_v1 *p)
+static mf_status plugin_check(const char *path, const mf_plugin_v1 *p)
 {
     if (!p)
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s does not want to be opened", path);
@@ -89,7 +89,7 @@ mf_status mf_plugin_open_file(const char *path, const mf_plugin_wanted *wanted,
                        "%s is no plugin of Meshflow: it has no mf_plugin_open_v1()", path);
     memcpy(&open, &symbol, sizeof open); /* ISO C has no conversion between the two */
     p = open(&host);
-    MF_TRY(check(path, p));
+    MF_TRY(plugin_check(path, p));
     *out = p;
     return MF_OK;
 }

@@ -113,7 +113,7 @@ static void wait_for_work(mf_pool *pool, const pool_worker *w)
     }
 }
 
-static void *worker_main(void *arg)
+static void *pool_worker_main(void *arg)
 {
     const pool_worker *w = arg;
     mf_pool *pool = w->pool;
@@ -157,7 +157,7 @@ static mf_status start_worker(mf_pool *pool)
         return MF_NOMEM("a thread pool");
     }
     w->pool = pool;
-    error = mf_thread_start(&w->id, worker_main, w);
+    error = mf_thread_start(&w->id, pool_worker_main, w);
     if (error != 0) {
         mf_free(w);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
@@ -294,7 +294,7 @@ static bool runs_alone(const mf_pool *pool, int64_t pieces)
     return !pool || mf_pool_threads(pool) == 1 || pieces <= 1;
 }
 
-static void run_job(mf_pool *pool, parallel_job *job)
+static void pool_run_job(mf_pool *pool, parallel_job *job)
 {
     job->account = mf_mem_account_here();
     job->stop = mf_stop_here();
@@ -310,7 +310,7 @@ static void run_job(mf_pool *pool, parallel_job *job)
 mf_status mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
                            void *ctx)
 {
-    run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
+    pool_run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
     return mf_stop_check();
 }
 
@@ -319,6 +319,6 @@ void mf_pool_complete(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64
 {
     const mf_stop before = mf_stop_enter((mf_stop){ 0 });
 
-    run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
+    pool_run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
     (void)mf_stop_enter(before);
 }

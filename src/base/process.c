@@ -17,7 +17,7 @@
 enum { STATE = 3, SESSION = 6, MAJFLT = 12, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
 
 /* All of a small file of /proc; "": it is not there. */
-static void read_text(const char *path, char *text, size_t size)
+static void process_read_text(const char *path, char *text, size_t size)
 {
     FILE *f = fopen(path, "re");
     size_t n = 0;
@@ -38,7 +38,7 @@ bool mf_process_look(int64_t pid, mf_process *out)
     *out = (mf_process){ 0 };
     (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (pid > 0)
-        read_text(path, text, sizeof text);
+        process_read_text(path, text, sizeof text);
     p = strrchr(text, ')'); /* the program's name before it may hold anything */
     if (!p || p[1] != ' ')
         return false;
@@ -83,16 +83,16 @@ static bool each_thread(int64_t pid, bool (*fn)(void *ctx, long long tid), void 
     return true;
 }
 
-typedef struct search {
+typedef struct process_search {
     int64_t pid;
     long long found; /* a thread; 0: none */
     mf_process_times *times;
     bool known;
-} search;
+} process_search;
 
 static bool is_not_blocked(void *ctx, long long tid)
 {
-    search *s = ctx;
+    process_search *s = ctx;
     mf_process thread;
 
     if (mf_process_look(tid, &thread) && thread.state == 'D')
@@ -102,28 +102,28 @@ static bool is_not_blocked(void *ctx, long long tid)
 
 bool mf_process_is_blocked(int64_t pid, char *where, size_t size)
 {
-    search s = { .pid = pid };
+    process_search s = { .pid = pid };
     char path[64];
 
     where[0] = '\0';
     if (!each_thread(pid, is_not_blocked, &s) || s.found == 0)
         return false;
     (void)snprintf(path, sizeof path, "/proc/%lld/wchan", s.found);
-    read_text(path, where, size);
+    process_read_text(path, where, size);
     if (strcmp(where, "0") == 0) /* not for everybody's eyes */
         where[0] = '\0';
     return true;
 }
 
-static bool add_times(void *ctx, long long tid)
+static bool process_add_times(void *ctx, long long tid)
 {
-    search *s = ctx;
+    process_search *s = ctx;
     long long ran, ready;
     char path[64], text[128];
     mf_process thread;
 
     (void)snprintf(path, sizeof path, "/proc/%lld/task/%lld/schedstat", (long long)s->pid, tid);
-    read_text(path, text, sizeof text);
+    process_read_text(path, text, sizeof text);
     if (sscanf(text, "%lld %lld", &ran, &ready) == 2) {
         s->known = true;
         s->times->ran_ns += ran;
@@ -135,11 +135,11 @@ static bool add_times(void *ctx, long long tid)
 
 bool mf_process_time(int64_t pid, mf_process_times *out)
 {
-    search s = { .pid = pid, .times = out };
+    process_search s = { .pid = pid, .times = out };
     mf_process process;
 
     *out = (mf_process_times){ .at_ns = mf_clock_ns() };
-    if (!each_thread(pid, add_times, &s) || !s.known || !mf_process_look(pid, &process))
+    if (!each_thread(pid, process_add_times, &s) || !s.known || !mf_process_look(pid, &process))
         return false;
     out->faults = process.faults;
     return true;
@@ -187,14 +187,14 @@ static void set_session(int64_t pid, int nice)
     (void)fclose(f); /* a kernel without such groups refuses, and needs none */
 }
 
-typedef struct setting {
+typedef struct process_setting {
     int nice;
     mf_status st;
-} setting;
+} process_setting;
 
 static bool set_thread(void *ctx, long long tid)
 {
-    setting *s = ctx;
+    process_setting *s = ctx;
 
     if (setpriority(PRIO_PROCESS, (id_t)tid, s->nice) == 0 || errno == ESRCH)
         return true;
@@ -207,7 +207,7 @@ static bool set_thread(void *ctx, long long tid)
 
 mf_status mf_priority_set(int64_t pid, int priority)
 {
-    setting s = { .nice = mf_priority_nice(priority), .st = MF_OK };
+    process_setting s = { .nice = mf_priority_nice(priority), .st = MF_OK };
 
     if (priority < 1 || priority > MF_PRIORITY_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "a priority is 1 to %d, not %d", MF_PRIORITY_MAX,

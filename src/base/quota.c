@@ -28,7 +28,7 @@ static void raise_to(atomic_llong *most, long long now)
         continue;
 }
 
-static int64_t look_up(void)
+static int64_t quota_look_up(void)
 {
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     int64_t v = pages > 0 && page > 0 ? pages * page : INT64_MAX, mib;
@@ -55,7 +55,7 @@ int64_t mf_quota_limit(void)
     int64_t v = atomic_load_explicit(&limit, memory_order_relaxed);
 
     if (v == 0) {
-        v = look_up();
+        v = quota_look_up();
         atomic_store(&heap_before, atomic_load(&heap));
         atomic_store(&limit, v);
     }

@@ -15,7 +15,7 @@ typedef struct start {
     void *arg;
 } start;
 
-static void *begin(void *arg)
+static void *thread_begin(void *arg)
 {
     const start s = *(const start *)arg;
     mf_host_state state;
@@ -25,7 +25,7 @@ static void *begin(void *arg)
     return s.fn(s.arg);
 }
 
-static void block_signals(sigset_t *before)
+static void thread_block_signals(sigset_t *before)
 {
     static const int kept[] = {
         SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF
@@ -52,16 +52,16 @@ static int set_stack(pthread_attr_t *attr)
 /* EAGAIN means that the host has too many threads now: those of other processes may end soon. */
 static int create_patiently(pthread_t *thread, const pthread_attr_t *attr, start *s)
 {
-    int error = pthread_create(thread, attr, begin, s);
+    int error = pthread_create(thread, attr, thread_begin, s);
 
     for (long ms = 1; error == EAGAIN && ms <= LONGEST_PAUSE_MS; ms *= 2) {
         (void)nanosleep(&(struct timespec){ 0, ms * 1000000 }, NULL);
-        error = pthread_create(thread, attr, begin, s);
+        error = pthread_create(thread, attr, thread_begin, s);
     }
     return error;
 }
 
-static int create(pthread_t *thread, start *s)
+static int thread_create(pthread_t *thread, start *s)
 {
     pthread_attr_t attr;
     int error = pthread_attr_init(&attr);
@@ -84,8 +84,8 @@ int mf_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
     if (!s)
         return ENOMEM;
     *s = (start){ fn, arg };
-    block_signals(&before); /* the new thread inherits them blocked */
-    error = create(thread, s);
+    thread_block_signals(&before); /* the new thread inherits them blocked */
+    error = thread_create(thread, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
         mf_free(s);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* What has come since. */
-static mf_status copy(int log, bool *any)
+static mf_status cmd_attach_copy(int log, bool *any)
 {
     char bytes[8192];
     ssize_t n;
@@ -28,7 +28,8 @@ static mf_status copy(int log, bool *any)
     return MF_OK;
 }
 
-static mf_status follow(const char *dir, const char *name, const char *path, mf_jobqueue_job *job)
+static mf_status cmd_attach_follow(const char *dir, const char *name, const char *path,
+                                   mf_jobqueue_job *job)
 {
     int log = -1;
     mf_status st = MF_OK;
@@ -41,7 +42,7 @@ static mf_status follow(const char *dir, const char *name, const char *path, mf_
         if (log < 0)
             log = open(path, O_RDONLY | O_CLOEXEC);
         if (st == MF_OK && log >= 0)
-            st = copy(log, &any);
+            st = cmd_attach_copy(log, &any);
         mf_arena_free(arena);
         if (over && !any)
             break;
@@ -64,7 +65,7 @@ static mf_status attach_run(mf_args *args)
     if (st == MF_OK)
         st = mf_jobqueue_path(dir.data, args->words[0], "log", &path);
     if (st == MF_OK)
-        st = follow(dir.data, args->words[0], path.data, &job);
+        st = cmd_attach_follow(dir.data, args->words[0], path.data, &job);
     if (st == MF_NOT_FOUND)
         mf_args_hint(args, "`meshflow queue` lists them");
     if (st == MF_OK && job.state != MF_JOBQUEUE_DONE) {

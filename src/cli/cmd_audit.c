@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void print_text(const mf_audit *a, mf_buf *out)
+static void cmd_audit_print_text(const mf_audit *a, mf_buf *out)
 {
     const mf_ledger_info *i = &a->info;
 
@@ -39,7 +39,7 @@ static void print_text(const mf_audit *a, mf_buf *out)
                       a->left_out > 0 ? "or left out exactly" : "exactly");
 }
 
-static void print_json(const mf_audit *a, mf_buf *out)
+static void cmd_audit_print_json(const mf_audit *a, mf_buf *out)
 {
     mf_buf_printf(out, "{\"ok\":%s,\"name\":", a->n_problems == 0 ? "true" : "false");
     mf_buf_json(out, a->name, strlen(a->name));
@@ -72,9 +72,9 @@ static mf_status audit_run(mf_args *args)
 
     if (st == MF_OK) {
         if (mf_args_has(args, "json"))
-            print_json(&a, &text);
+            cmd_audit_print_json(&a, &text);
         else
-            print_text(&a, &text);
+            cmd_audit_print_text(&a, &text);
         st = mf_cli_print(&text);
         if (st == MF_OK && a.n_problems > 0)
             st = MF_FAIL(MF_DATA_LOSS, "the samples were not used exactly once: %lld problem%s",

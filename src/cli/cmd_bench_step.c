@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 5 };
 
-typedef struct bench {
+typedef struct cmd_bench_step_bench {
     mf_arena *arena;
     const char *model_text;
     int64_t batch, steps;
@@ -20,12 +20,12 @@ typedef struct bench {
     mf_trainer *trainer;
     int64_t first_step_ns;
     double rate[ROUNDS]; /* samples a second */
-} bench;
+} cmd_bench_step_bench;
 
 /* ---- data ---- */
 
 /* Integers below `limit`, floats below 1: any will do. */
-static void fill(mf_tensor *t, int64_t limit)
+static void cmd_bench_step_fill(mf_tensor *t, int64_t limit)
 {
     for (int64_t i = 0; i < t->count; i++)
         mf_tensor_put(t, i,
@@ -33,7 +33,8 @@ static void fill(mf_tensor *t, int64_t limit)
                                                 : (double)(i * 7919 % 1000) * 0.001);
 }
 
-static mf_status make_data(bench *b, const mf_column *columns, int n, int64_t classes)
+static mf_status make_data(cmd_bench_step_bench *b, const mf_column *columns, int n,
+                           int64_t classes)
 {
     const char **names = MF_ARENA_ARRAY(b->arena, const char *, n);
     mf_tensor **values = MF_ARENA_ARRAY(b->arena, mf_tensor *, n);
@@ -46,7 +47,8 @@ static mf_status make_data(bench *b, const mf_column *columns, int n, int64_t cl
         names[i] = columns[i].name;
         st = mf_tensor_new(columns[i].dtype, dims, columns[i].rank + 1, &values[i]);
         if (st == MF_OK)
-            fill(values[i], strcmp(names[i], "label") == 0 && classes > 0 ? classes : 100);
+            cmd_bench_step_fill(values[i],
+                                strcmp(names[i], "label") == 0 && classes > 0 ? classes : 100);
     }
     if (st == MF_OK)
         st = mf_dataset_of(names, (const mf_tensor *const *)values, n, &b->data);
@@ -55,7 +57,7 @@ static mf_status make_data(bench *b, const mf_column *columns, int n, int64_t cl
     return st;
 }
 
-static mf_status make_model(bench *b)
+static mf_status make_model(cmd_bench_step_bench *b)
 {
     const char *head, *rest;
     const mf_zoo_kind *kind;
@@ -77,7 +79,7 @@ static mf_status make_model(bench *b)
 
 /* ---- measuring ---- */
 
-static mf_status run_steps(bench *b, int64_t steps)
+static mf_status cmd_bench_step_run_steps(cmd_bench_step_bench *b, int64_t steps)
 {
     return mf_fit(b->trainer, b->data, NULL,
                   &(mf_fit_options){ .batch = b->batch,
@@ -85,34 +87,34 @@ static mf_status run_steps(bench *b, int64_t steps)
                                      .steps = mf_trainer_step(b->trainer) + steps });
 }
 
-static int ascending(const void *a, const void *b)
+static int cmd_bench_step_ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static mf_status measure(bench *b)
+static mf_status cmd_bench_step_measure(cmd_bench_step_bench *b)
 {
     int64_t begin = mf_clock_ns();
 
-    MF_TRY(run_steps(b, 1));
+    MF_TRY(cmd_bench_step_run_steps(b, 1));
     b->first_step_ns = mf_clock_ns() - begin;
-    MF_TRY(run_steps(b, 2));
+    MF_TRY(cmd_bench_step_run_steps(b, 2));
     begin = mf_clock_ns();
-    MF_TRY(run_steps(b, 1));
+    MF_TRY(cmd_bench_step_run_steps(b, 1));
     if (b->steps == 0) /* a fifth of a second for each round */
         b->steps = 1 + 200000000 / (mf_clock_ns() - begin + 1);
     for (int i = 0; i < ROUNDS; i++) {
         begin = mf_clock_ns();
-        MF_TRY(run_steps(b, b->steps));
+        MF_TRY(cmd_bench_step_run_steps(b, b->steps));
         b->rate[i] = (double)(b->batch * b->steps) / ((double)(mf_clock_ns() - begin) * 1e-9);
     }
-    qsort(b->rate, ROUNDS, sizeof b->rate[0], ascending);
+    qsort(b->rate, ROUNDS, sizeof b->rate[0], cmd_bench_step_ascending);
     return MF_OK;
 }
 
-static mf_status print(const bench *b, bool json)
+static mf_status cmd_bench_step_print(const cmd_bench_step_bench *b, bool json)
 {
     const double median = b->rate[ROUNDS / 2];
     mf_buf out = { 0 };
@@ -139,7 +141,7 @@ static mf_status print(const bench *b, bool json)
     return mf_cli_print(&out);
 }
 
-static mf_status read_args(bench *b, mf_args *args)
+static mf_status cmd_bench_step_read_args(cmd_bench_step_bench *b, mf_args *args)
 {
     int64_t shards = 8, threads = 0;
 
@@ -164,15 +166,15 @@ static mf_status read_args(bench *b, mf_args *args)
 
 static mf_status bench_step_run(mf_args *args)
 {
-    bench b = { .arena = mf_arena_new() };
-    mf_status st = b.arena ? read_args(&b, args) : MF_NOMEM("a measurement");
+    cmd_bench_step_bench b = { .arena = mf_arena_new() };
+    mf_status st = b.arena ? cmd_bench_step_read_args(&b, args) : MF_NOMEM("a measurement");
 
     if (st == MF_OK)
         st = make_model(&b);
     if (st == MF_OK)
-        st = measure(&b);
+        st = cmd_bench_step_measure(&b);
     if (st == MF_OK)
-        st = print(&b, mf_args_has(args, "json"));
+        st = cmd_bench_step_print(&b, mf_args_has(args, "json"));
     mf_trainer_free(b.trainer);
     mf_model_free(b.model);
     mf_dataset_unref(b.data);

@@ -30,14 +30,14 @@ typedef struct request {
 
 /* ---- files ---- */
 
-static mf_status make_directory(const char *path)
+static mf_status cmd_cert_make_directory(const char *path)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return mf_errno_status(errno, "make", path);
     return MF_OK;
 }
 
-static mf_status join(const char *dir, const char *name, char out[PATH_MAX])
+static mf_status cmd_cert_join(const char *dir, const char *name, char out[PATH_MAX])
 {
     const int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
 
@@ -45,14 +45,14 @@ static mf_status join(const char *dir, const char *name, char out[PATH_MAX])
 }
 
 /* Never over another one: it may be in use, and a key that is gone is gone. */
-static mf_status write_file(const char *dir, const char *name, const char *text)
+static mf_status cmd_cert_write_file(const char *dir, const char *name, const char *text)
 {
     char path[PATH_MAX];
     const size_t len = strlen(text);
     ssize_t done;
     int fd;
 
-    MF_TRY(join(dir, name, path));
+    MF_TRY(cmd_cert_join(dir, name, path));
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST)
         return MF_FAIL(MF_ALREADY_EXISTS, "'%s' is there already, and is not overwritten", path);
@@ -66,19 +66,19 @@ static mf_status write_file(const char *dir, const char *name, const char *text)
     return MF_OK;
 }
 
-static bool exists(const char *dir, const char *name)
+static bool cmd_cert_exists(const char *dir, const char *name)
 {
     char path[PATH_MAX];
 
-    return join(dir, name, path) == MF_OK && access(path, F_OK) == 0;
+    return cmd_cert_join(dir, name, path) == MF_OK && access(path, F_OK) == 0;
 }
 
-static mf_status read_text(const char *dir, const char *name, char **out)
+static mf_status cmd_cert_read_text(const char *dir, const char *name, char **out)
 {
     char path[PATH_MAX];
     size_t len;
 
-    MF_TRY(join(dir, name, path));
+    MF_TRY(cmd_cert_join(dir, name, path));
     return mf_file_read(path, 1 << 20, out, &len);
 }
 
@@ -91,17 +91,17 @@ static mf_status need_authority(request *r)
                                        .begin_s = r->begin_s,
                                        .end_s = r->end_s };
 
-    if (exists(r->dir, "ca.pem")) {
-        if (!exists(r->dir, "ca-key.pem"))
+    if (cmd_cert_exists(r->dir, "ca.pem")) {
+        if (!cmd_cert_exists(r->dir, "ca-key.pem"))
             return MF_FAIL(MF_ALREADY_EXISTS,
                            "'%s' has a ca.pem without its ca-key.pem: take another directory",
                            r->dir);
-        MF_TRY(read_text(r->dir, "ca.pem", &r->ca.cert));
-        return read_text(r->dir, "ca-key.pem", &r->ca.key);
+        MF_TRY(cmd_cert_read_text(r->dir, "ca.pem", &r->ca.cert));
+        return cmd_cert_read_text(r->dir, "ca-key.pem", &r->ca.key);
     }
     MF_TRY(r->maker->make(&o, NULL, &r->ca));
-    MF_TRY(write_file(r->dir, "ca-key.pem", r->ca.key));
-    MF_TRY(write_file(r->dir, "ca.pem", r->ca.cert));
+    MF_TRY(cmd_cert_write_file(r->dir, "ca-key.pem", r->ca.key));
+    MF_TRY(cmd_cert_write_file(r->dir, "ca.pem", r->ca.cert));
     mf_buf_printf(r->out, "authority    %s/ca.pem, its key %s/ca-key.pem\n", r->dir, r->dir);
     return MF_OK;
 }
@@ -118,9 +118,9 @@ static mf_status make_one(const request *r, const char *dir, const char *task)
     mf_status st = r->maker->make(&o, &r->ca, &made);
 
     if (st == MF_OK)
-        st = write_file(dir, "key.pem", made.key);
+        st = cmd_cert_write_file(dir, "key.pem", made.key);
     if (st == MF_OK)
-        st = write_file(dir, "cert.pem", made.cert);
+        st = cmd_cert_write_file(dir, "cert.pem", made.cert);
     if (st == MF_OK)
         mf_buf_printf(r->out, "certificate  %s/cert.pem, its key %s/key.pem: for %s\n", dir, dir,
                       task ? task : "any task");
@@ -148,15 +148,15 @@ static mf_status make_for_task(const request *r, const char *task)
 {
     char dir[PATH_MAX];
 
-    MF_TRY(join(r->dir, task, dir));
+    MF_TRY(cmd_cert_join(r->dir, task, dir));
     for (char *p = dir + strlen(r->dir); *p; p++)
         *p = *p == ' ' ? '-' : *p;
-    if (exists(dir, "cert.pem"))
+    if (cmd_cert_exists(dir, "cert.pem"))
         return MF_FAIL(MF_ALREADY_EXISTS, "'%s/cert.pem' is there already, and is not overwritten",
                        dir);
-    MF_TRY(make_directory(dir));
+    MF_TRY(cmd_cert_make_directory(dir));
     MF_TRY(make_one(r, dir, task));
-    return exists(dir, "ca.pem") ? MF_OK : write_file(dir, "ca.pem", r->ca.cert);
+    return cmd_cert_exists(dir, "ca.pem") ? MF_OK : cmd_cert_write_file(dir, "ca.pem", r->ca.cert);
 }
 
 /* ---- the command ---- */
@@ -217,7 +217,7 @@ static mf_status cert_run(mf_args *args)
     r.end_s = r.begin_s + days * SECONDS_A_DAY;
     st = mf_certificates_find(&r.maker);
     if (st == MF_OK)
-        st = make_directory(r.dir);
+        st = cmd_cert_make_directory(r.dir);
     if (st == MF_OK)
         st = need_authority(&r);
     if (st == MF_OK)

@@ -28,7 +28,7 @@ static bool is_wanted(const mf_args *args, const char *name)
     return false;
 }
 
-static mf_status read_all(const mf_args *args, mf_tensors *file, chosen *c)
+static mf_status cmd_ckpt_convert_read_all(const mf_args *args, mf_tensors *file, chosen *c)
 {
     const int64_t n = mf_tensors_count(file);
 
@@ -71,7 +71,7 @@ static mf_status check_ending(const char *to)
         to, dot);
 }
 
-static mf_status convert_run(mf_args *args)
+static mf_status cmd_ckpt_convert_run(mf_args *args)
 {
     const char *to = args->words[1];
     mf_tensors *file;
@@ -82,7 +82,7 @@ static mf_status convert_run(mf_args *args)
 
     MF_TRY(check_ending(to));
     MF_TRY(mf_ckpt_open(args, args->words[0], &file, &path));
-    st = read_all(args, file, &c);
+    st = cmd_ckpt_convert_read_all(args, file, &c);
     if (st == MF_OK) {
         st = mf_tensors_write(to, c.names, c.pointers, c.n);
         if (st == MF_UNIMPLEMENTED)
@@ -122,5 +122,5 @@ const mf_command mf_command_ckpt_convert = {
                                        "meshflow ckpt convert weights.npz init/model", NULL },
     .min_args = 2,
     .max_args = 2,
-    .run = convert_run,
+    .run = cmd_ckpt_convert_run,
 };

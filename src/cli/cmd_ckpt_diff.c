@@ -14,7 +14,7 @@ typedef struct diff {
     mf_buf out; /* a line for each tensor that differs */
 } diff;
 
-static bool same_strings(const mf_tensor *a, const mf_tensor *b)
+static bool cmd_ckpt_diff_same_strings(const mf_tensor *a, const mf_tensor *b)
 {
     for (int64_t i = 0; i < a->count; i++) {
         const mf_string *x = (const mf_string *)a->data + i, *y = (const mf_string *)b->data + i;
@@ -28,7 +28,7 @@ static bool same_strings(const mf_tensor *a, const mf_tensor *b)
 static bool same_bits(const mf_tensor *a, const mf_tensor *b)
 {
     if (a->dtype == MF_DTYPE_STRING)
-        return same_strings(a, b);
+        return cmd_ckpt_diff_same_strings(a, b);
     return a->count == 0 ||
            memcmp(a->data, b->data, (size_t)a->count * mf_dtype_size(a->dtype)) == 0;
 }
@@ -64,7 +64,7 @@ static void say_changed(diff *d, const char *name, const mf_tensor *a, const mf_
                   mf_cli_count(n, count), mf_cli_count(a->count, of), largest);
 }
 
-static mf_status compare(diff *d, const char *name, int64_t i, int64_t k)
+static mf_status cmd_ckpt_diff_compare(diff *d, const char *name, int64_t i, int64_t k)
 {
     char x[MF_SHAPE_TEXT], y[MF_SHAPE_TEXT];
     mf_tensor a = { 0 }, b = { 0 };
@@ -108,7 +108,7 @@ static mf_status compare_all(diff *d)
             mf_buf_printf(&d->out, "  %s: only in the second\n", y);
             d->only_b++;
         } else {
-            MF_TRY(compare(d, x, i, k));
+            MF_TRY(cmd_ckpt_diff_compare(d, x, i, k));
         }
         i += order <= 0;
         k += order >= 0;
@@ -116,7 +116,7 @@ static mf_status compare_all(diff *d)
     return MF_OK;
 }
 
-static mf_status print(mf_args *args, diff *d)
+static mf_status cmd_ckpt_diff_print(mf_args *args, diff *d)
 {
     const int64_t differ = d->only_a + d->only_b + d->other + d->changed;
     mf_buf out = { 0 };
@@ -139,7 +139,7 @@ static mf_status print(mf_args *args, diff *d)
     return mf_cli_print(&out);
 }
 
-static mf_status diff_run(mf_args *args)
+static mf_status cmd_ckpt_diff_run(mf_args *args)
 {
     char *path_a = NULL, *path_b = NULL;
     diff d = { 0 };
@@ -148,7 +148,7 @@ static mf_status diff_run(mf_args *args)
     MF_TRY_TO(done, mf_ckpt_open(args, args->words[0], &d.a, &path_a));
     MF_TRY_TO(done, mf_ckpt_open(args, args->words[1], &d.b, &path_b));
     MF_TRY_TO(done, compare_all(&d));
-    MF_TRY_TO(done, print(args, &d));
+    MF_TRY_TO(done, cmd_ckpt_diff_print(args, &d));
     if (d.only_a + d.only_b + d.other + d.changed > 0)
         st = MF_FAIL(MF_FAILED_PRECONDITION, "%s and %s differ", path_a, path_b);
 done:
@@ -177,5 +177,5 @@ const mf_command mf_command_ckpt_diff = {
         (const char *const[]){ "meshflow ckpt diff run/model.ckpt-100 run/model.ckpt-200", NULL },
     .min_args = 2,
     .max_args = 2,
-    .run = diff_run,
+    .run = cmd_ckpt_diff_run,
 };

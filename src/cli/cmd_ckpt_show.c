@@ -8,19 +8,19 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct row {
+typedef struct cmd_ckpt_show_row {
     const char *name;
     mf_dtype dtype;
     mf_shape shape;
     int64_t bytes;
     mf_ckpt_glance glance;
     mf_tensor value; /* of training state, which is small; else an empty slot */
-} row;
+} cmd_ckpt_show_row;
 
-static mf_status read_rows(mf_tensors *file, row *rows)
+static mf_status cmd_ckpt_show_read_rows(mf_tensors *file, cmd_ckpt_show_row *rows)
 {
     for (int64_t i = 0; i < mf_tensors_count(file); i++) {
-        row *r = &rows[i];
+        cmd_ckpt_show_row *r = &rows[i];
         mf_tensor t = { 0 };
 
         r->name = mf_tensors_name(file, i);
@@ -38,7 +38,7 @@ static mf_status read_rows(mf_tensors *file, row *rows)
 
 /* ---- for people ---- */
 
-static int widest(const row *rows, int64_t n)
+static int widest(const cmd_ckpt_show_row *rows, int64_t n)
 {
     int width = 4;
 
@@ -50,7 +50,7 @@ static int widest(const row *rows, int64_t n)
     return width < 60 ? width : 60;
 }
 
-static void print_number(const row *r, double v, mf_buf *out)
+static void print_number(const cmd_ckpt_show_row *r, double v, mf_buf *out)
 {
     char text[MF_TEXT];
     const bool whole = mf_dtype_is_int(r->dtype) && v == nearbyint(v) && fabs(v) < 1e15;
@@ -62,7 +62,7 @@ static void print_number(const row *r, double v, mf_buf *out)
         mf_buf_printf(out, " %11s", "-");
 }
 
-static void print_row(const row *r, int width, mf_buf *out)
+static void cmd_ckpt_show_print_row(const cmd_ckpt_show_row *r, int width, mf_buf *out)
 {
     char shape[MF_SHAPE_TEXT], text[MF_TEXT];
 
@@ -77,12 +77,12 @@ static void print_row(const row *r, int width, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void print_state(const row *rows, int64_t n, int width, mf_buf *out)
+static void print_state(const cmd_ckpt_show_row *rows, int64_t n, int width, mf_buf *out)
 {
     bool any = false;
 
     for (int64_t i = 0; i < n; i++) {
-        const row *r = &rows[i];
+        const cmd_ckpt_show_row *r = &rows[i];
 
         if (!mf_ckpt_is_state(r->name))
             continue;
@@ -94,7 +94,8 @@ static void print_state(const row *rows, int64_t n, int width, mf_buf *out)
     }
 }
 
-static void print_table(const mf_tensors *file, const char *path, const row *rows, mf_buf *out)
+static void cmd_ckpt_show_print_table(const mf_tensors *file, const char *path,
+                                      const cmd_ckpt_show_row *rows, mf_buf *out)
 {
     const int64_t n = mf_tensors_count(file);
     const int width = widest(rows, n);
@@ -109,14 +110,14 @@ static void print_table(const mf_tensors *file, const char *path, const row *row
                   "bytes", "min", "mean", "max");
     for (int64_t i = 0; i < n; i++) {
         if (!mf_ckpt_is_state(rows[i].name))
-            print_row(&rows[i], width, out);
+            cmd_ckpt_show_print_row(&rows[i], width, out);
     }
     print_state(rows, n, width, out);
 }
 
 /* ---- for programs ---- */
 
-static void json_number(const char *name, const row *r, double v, mf_buf *out)
+static void json_number(const char *name, const cmd_ckpt_show_row *r, double v, mf_buf *out)
 {
     if (r->glance.n > 0 && isfinite(v))
         mf_buf_printf(out, ",\"%s\":%.17g", name, v);
@@ -124,13 +125,14 @@ static void json_number(const char *name, const row *r, double v, mf_buf *out)
         mf_buf_printf(out, ",\"%s\":null", name);
 }
 
-static void print_json(const mf_tensors *file, const char *path, const row *rows, mf_buf *out)
+static void cmd_ckpt_show_print_json(const mf_tensors *file, const char *path,
+                                     const cmd_ckpt_show_row *rows, mf_buf *out)
 {
     mf_buf_str(out, "{\"path\":");
     mf_buf_json(out, path, strlen(path));
     mf_buf_printf(out, ",\"format\":\"%s\",\"tensors\":[", mf_tensors_format(file));
     for (int64_t i = 0; i < mf_tensors_count(file); i++) {
-        const row *r = &rows[i];
+        const cmd_ckpt_show_row *r = &rows[i];
 
         mf_buf_str(out, i ? ",{\"name\":" : "{\"name\":");
         mf_buf_json(out, r->name, strlen(r->name));
@@ -152,15 +154,15 @@ static void print_json(const mf_tensors *file, const char *path, const row *rows
 static mf_status show_all(mf_args *args, mf_tensors *file, const char *path)
 {
     const int64_t n = mf_tensors_count(file);
-    row *rows = mf_calloc(n + 1, sizeof *rows);
+    cmd_ckpt_show_row *rows = mf_calloc(n + 1, sizeof *rows);
     mf_buf out = { 0 };
-    mf_status st = rows ? read_rows(file, rows) : MF_NOMEM("a table");
+    mf_status st = rows ? cmd_ckpt_show_read_rows(file, rows) : MF_NOMEM("a table");
 
     if (st == MF_OK) {
         if (mf_args_has(args, "json"))
-            print_json(file, path, rows, &out);
+            cmd_ckpt_show_print_json(file, path, rows, &out);
         else
-            print_table(file, path, rows, &out);
+            cmd_ckpt_show_print_table(file, path, rows, &out);
         st = mf_cli_print(&out);
     }
     for (int64_t i = 0; rows && i < n; i++)
@@ -193,7 +195,7 @@ static mf_status show_values(mf_args *args, mf_tensors *file, const char *path, 
     return mf_cli_print(&out);
 }
 
-static mf_status show_run(mf_args *args)
+static mf_status cmd_ckpt_show_run(mf_args *args)
 {
     const char *name = mf_args_value(args, "values");
     mf_tensors *file;
@@ -229,5 +231,5 @@ const mf_command mf_command_ckpt_show = {
                                "meshflow ckpt show run/model.ckpt-300 --values dense/bias", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = show_run,
+    .run = cmd_ckpt_show_run,
 };

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct verdict {
+typedef struct cmd_ckpt_verify_verdict {
     bool json;
     int64_t n, damaged; /* checkpoints */
     mf_buf out;
-} verdict;
+} cmd_ckpt_verify_verdict;
 
-static void say_problem(verdict *v, bool first, const char *tensor)
+static void say_problem(cmd_ckpt_verify_verdict *v, bool first, const char *tensor)
 {
     const char *why = mf_error_message();
     const bool named = !tensor || strstr(why, tensor); /* most messages name the tensor */
@@ -34,7 +34,7 @@ static void say_problem(verdict *v, bool first, const char *tensor)
 }
 
 /* All tensors, also behind a damaged one. */
-static int64_t verify_tensors(verdict *v, mf_tensors *file, int64_t *bytes)
+static int64_t verify_tensors(cmd_ckpt_verify_verdict *v, mf_tensors *file, int64_t *bytes)
 {
     int64_t problems = 0;
 
@@ -50,7 +50,7 @@ static int64_t verify_tensors(verdict *v, mf_tensors *file, int64_t *bytes)
     return problems;
 }
 
-static void begin_one(verdict *v, const char *path)
+static void begin_one(cmd_ckpt_verify_verdict *v, const char *path)
 {
     if (v->json) {
         mf_buf_str(&v->out, v->n ? ",\n {\"path\":" : "[{\"path\":");
@@ -62,7 +62,7 @@ static void begin_one(verdict *v, const char *path)
 }
 
 /* Fails only where there is nothing to verify. */
-static mf_status verify_one(verdict *v, const char *path)
+static mf_status verify_one(cmd_ckpt_verify_verdict *v, const char *path)
 {
     mf_tensors *file = NULL;
     int64_t problems = 0, bytes = 0;
@@ -90,7 +90,7 @@ static mf_status verify_one(verdict *v, const char *path)
     return MF_OK;
 }
 
-static mf_status verify_folder(verdict *v, const char *dir)
+static mf_status verify_folder(cmd_ckpt_verify_verdict *v, const char *dir)
 {
     int64_t *steps, n;
     mf_status st = mf_checkpoints_list(dir, &steps, &n);
@@ -111,7 +111,7 @@ static mf_status verify_folder(verdict *v, const char *dir)
 
 static mf_status verify_run(mf_args *args)
 {
-    verdict v = { .json = mf_args_has(args, "json") };
+    cmd_ckpt_verify_verdict v = { .json = mf_args_has(args, "json") };
     mf_status st = MF_OK;
 
     for (int64_t i = 0; st == MF_OK && i < args->n_words; i++) {

@@ -53,7 +53,7 @@ static mf_status read_prune(compressing *c)
     return MF_OK;
 }
 
-static mf_status read_args(compressing *c)
+static mf_status cmd_compress_read_args(compressing *c)
 {
     mf_args *args = c->args;
     const char *quantize = mf_args_value(args, "quantize"), *optimizer, *schedule;
@@ -104,7 +104,7 @@ static mf_status note_stage(compressing *c, const char *name)
 }
 
 /* A heading, and lines of what was done to each layer. */
-static mf_status tell(compressing *c, const char *heading, mf_buf *told)
+static mf_status cmd_compress_tell(compressing *c, const char *heading, mf_buf *told)
 {
     const mf_sized *s = &c->stages[c->n_stages - 1];
     mf_buf out = { 0 };
@@ -127,7 +127,7 @@ static mf_status end_stage(compressing *c, mf_status st, const char *name, const
     if (st == MF_OK)
         st = note_stage(c, name);
     if (st == MF_OK)
-        return tell(c, heading, told);
+        return cmd_compress_tell(c, heading, told);
     mf_buf_deinit(told);
     return st;
 }
@@ -197,7 +197,7 @@ static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *repor
     return mf_cli_print(&out);
 }
 
-static void count_zeros(const mf_compressed *s, mf_buf *told)
+static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *told)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const mf_tensor *w = &s->weights[i].value;
@@ -238,12 +238,12 @@ static mf_status fine_tune(compressing *c)
         st = mf_compressed_take(&c->after, &t);
     mf_compressed_trainer_free(&t);
     if (st == MF_OK)
-        count_zeros(&c->after, &told);
+        cmd_compress_count_zeros(&c->after, &told);
     return end_stage(c, st, c->magnitude ? "pruned" : "tuned",
                      c->magnitude ? "pruned and fine-tuned" : "fine-tuned", &told);
 }
 
-static mf_status share(compressing *c)
+static mf_status cmd_compress_share(compressing *c)
 {
     const char *text;
     mf_buf told = { 0 };
@@ -273,13 +273,13 @@ static mf_status all_stages(compressing *c)
     MF_TRY(fine_tune(c));
     if (c->quantizes && !c->quantizing.aware)
         MF_TRY(quantise(c));
-    MF_TRY(share(c));
+    MF_TRY(cmd_compress_share(c));
     return c->quantizes && !mf_args_has(c->args, "share") ? round_kernels(c) : MF_OK;
 }
 
 /* ---- what came out ---- */
 
-static mf_status write_file(const char *dir, const char *name, const mf_buf *bytes)
+static mf_status cmd_compress_write_file(const char *dir, const char *name, const mf_buf *bytes)
 {
     mf_buf path = { 0 };
     mf_status st;
@@ -303,17 +303,17 @@ static mf_status write_out(compressing *c, const char *dir)
     MF_TRY_TO(done, note.model ? MF_OK : MF_NOMEM("a model"));
     MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* which makes the folder */
     MF_TRY_TO(done, mf_compressed_encode(&c->after, &file));
-    MF_TRY_TO(done, write_file(dir, MF_PACKED_NAME, &file));
+    MF_TRY_TO(done, cmd_compress_write_file(dir, MF_PACKED_NAME, &file));
     mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
     MF_TRY_TO(done, mf_buf_finish(&picture));
-    MF_TRY_TO(done, write_file(dir, "sizes.svg", &picture));
+    MF_TRY_TO(done, cmd_compress_write_file(dir, "sizes.svg", &picture));
 done:
     mf_buf_deinit(&file);
     mf_buf_deinit(&picture);
     return st;
 }
 
-static mf_status measure(compressing *c)
+static mf_status cmd_compress_measure(compressing *c)
 {
     const mf_compressed *const both[2] = { &c->before, &c->after };
     mf_measured *const out[2] = { &c->was, &c->is };
@@ -329,7 +329,7 @@ static mf_status measure(compressing *c)
                : mf_measure_speed(both, &o, c->job.train, c->fit.batch, out);
 }
 
-static mf_status print_table(const compressing *c)
+static mf_status cmd_compress_print_table(const compressing *c)
 {
     const mf_measured *a = &c->was, *b = &c->is;
     const bool share = strcmp(c->metric, "accuracy") == 0;
@@ -349,7 +349,8 @@ static mf_status print_table(const compressing *c)
     return mf_cli_print(&out);
 }
 
-static void print_one(mf_buf *out, const char *name, const compressing *c, const mf_measured *m)
+static void cmd_compress_print_one(mf_buf *out, const char *name, const compressing *c,
+                                   const mf_measured *m)
 {
     mf_buf_printf(out, "\"%s\":{\"bytes\":%lld,\"%s\":", name, (long long)m->bytes, c->metric);
     mf_buf_json_number(out, m->value);
@@ -359,7 +360,7 @@ static void print_one(mf_buf *out, const char *name, const compressing *c, const
     mf_buf_str(out, "}");
 }
 
-static mf_status print_json(const compressing *c)
+static mf_status cmd_compress_print_json(const compressing *c)
 {
     const char *text = mf_compressed_text(&c->after);
     mf_buf out = { 0 };
@@ -369,9 +370,9 @@ static mf_status print_json(const compressing *c)
     mf_buf_str(&out, "{\"model\":");
     mf_buf_json(&out, text, strlen(text));
     mf_buf_str(&out, ",");
-    print_one(&out, "before", c, &c->was);
+    cmd_compress_print_one(&out, "before", c, &c->was);
     mf_buf_str(&out, ",");
-    print_one(&out, "after", c, &c->is);
+    cmd_compress_print_one(&out, "after", c, &c->is);
     mf_buf_str(&out, ",\"stages\":[");
     for (int i = 0; i < c->n_stages; i++) {
         mf_buf_printf(&out, "%s{\"stage\":\"%s\",\"bytes\":%lld,\"%s\":", i > 0 ? "," : "",
@@ -391,7 +392,7 @@ static mf_status compress(compressing *c)
     mf_buf told = { 0 };
 
     MF_TRY(mf_job_open(&c->job, c->args, from));
-    MF_TRY(read_args(c));
+    MF_TRY(cmd_compress_read_args(c));
     MF_TRY(mf_job_load(&c->job, c->args, true));
     MF_TRY(mf_compressed_init(&c->before, c->job.model_text, c->job.train, from));
     MF_TRY(mf_compressed_copy(&c->after, &c->before));
@@ -402,8 +403,8 @@ static mf_status compress(compressing *c)
     MF_TRY(all_stages(c));
     if (dir)
         MF_TRY(write_out(c, dir));
-    MF_TRY(measure(c));
-    return mf_args_has(c->args, "json") ? print_json(c) : print_table(c);
+    MF_TRY(cmd_compress_measure(c));
+    return mf_args_has(c->args, "json") ? cmd_compress_print_json(c) : cmd_compress_print_table(c);
 }
 
 static mf_status compress_run(mf_args *args)

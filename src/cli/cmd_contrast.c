@@ -17,7 +17,7 @@ typedef struct figures {
     bool json;
 } figures;
 
-static void put(figures *f, const char *name, double value)
+static void cmd_contrast_put(figures *f, const char *name, double value)
 {
     if (f->json)
         mf_buf_printf(&f->out, "%s\"%s\":%.9g", f->out.len > 0 ? "," : "{", name, value);
@@ -34,7 +34,7 @@ typedef struct judged {
     int64_t n;
 } judged;
 
-static mf_status judge(mf_job *job, mf_dataset *set, judged *out)
+static mf_status cmd_contrast_judge(mf_job *job, mf_dataset *set, judged *out)
 {
     out->n = mf_dataset_count(set);
     MF_TRY(mf_predict(job->trainer, set, &out->distances));
@@ -56,14 +56,15 @@ static mf_status verify(mf_job *job, figures *f)
     mf_status st;
 
     MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < JUDGED ? all : JUDGED, &part));
-    MF_TRY_TO(done, judge(job, part, &train));
-    MF_TRY_TO(done, judge(job, job->test, &test));
+    MF_TRY_TO(done, cmd_contrast_judge(job, part, &train));
+    MF_TRY_TO(done, cmd_contrast_judge(job, job->test, &test));
     MF_TRY_TO(done, mf_best_threshold(train.distances->data, train.same, train.n, &threshold));
-    put(f, "threshold", threshold);
-    put(f, "training_verification",
-        mf_verification(train.distances->data, train.same, train.n, threshold));
-    put(f, "verification", mf_verification(test.distances->data, test.same, test.n, threshold));
-    put(f, "pairs", (double)test.n);
+    cmd_contrast_put(f, "threshold", threshold);
+    cmd_contrast_put(f, "training_verification",
+                     mf_verification(train.distances->data, train.same, train.n, threshold));
+    cmd_contrast_put(f, "verification",
+                     mf_verification(test.distances->data, test.same, test.n, threshold));
+    cmd_contrast_put(f, "pairs", (double)test.n);
 done:
     judged_deinit(&train);
     judged_deinit(&test);
@@ -100,8 +101,8 @@ static mf_status embed(mf_job *job, mf_args *args, bool pairs, figures *f)
         n_names = labels[i] >= n_names ? labels[i] + 1 : n_names;
     if (!pairs) {
         MF_TRY_TO(done, mf_recall_at_1(rows, labels, job->compile.threads, &recall));
-        put(f, "recall_at_1", recall);
-        put(f, "queries", (double)mf_dataset_count(job->test));
+        cmd_contrast_put(f, "recall_at_1", recall);
+        cmd_contrast_put(f, "queries", (double)mf_dataset_count(job->test));
     }
     if (path)
         st = mf_scatter_write(rows, labels, names, n_names, job->model_text, path);
@@ -128,7 +129,7 @@ static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
     MF_TRY(mf_args_int(args, "steps", 1, 1000000000, &steps));
     MF_TRY(mf_evaluate(job->trainer, job->test, results, &n));
     for (int i = 1; i < n; i++)
-        put(f, results[i].name, results[i].value);
+        cmd_contrast_put(f, results[i].name, results[i].value);
     if (filters)
         MF_TRY(mf_rbm_plot_filters(&m, filters));
     return samples ? mf_rbm_plot_samples(&m, steps, samples) : MF_OK;
@@ -155,7 +156,7 @@ static mf_status check_pictures(const mf_job *job, mf_args *args)
     return MF_OK;
 }
 
-static mf_status show(mf_job *job, mf_args *args, figures *f)
+static mf_status cmd_contrast_show(mf_job *job, mf_args *args, figures *f)
 {
     const bool pairs = is_of_pairs(job);
 
@@ -169,7 +170,7 @@ static mf_status show(mf_job *job, mf_args *args, figures *f)
     return embed(job, args, pairs, f);
 }
 
-static mf_status contrast_run(mf_args *args)
+static mf_status cmd_contrast_run(mf_args *args)
 {
     figures f = { .json = mf_args_has(args, "json") };
     mf_job job = { 0 };
@@ -181,7 +182,7 @@ static mf_status contrast_run(mf_args *args)
     if (st == MF_OK)
         st = mf_job_load(&job, args, mf_args_has(args, "pairs"));
     if (st == MF_OK)
-        st = show(&job, args, &f);
+        st = cmd_contrast_show(&job, args, &f);
     if (f.json)
         mf_buf_str(&f.out, "}\n");
     if (st == MF_OK)
@@ -218,5 +219,5 @@ const mf_command mf_command_contrast = {
             "meshflow contrast --model triplet --data fashion-mnist --from run --embeddings e.svg",
             "meshflow contrast --model siamese --data fashion-mnist --pairs 'crop=3' --from run",
             "meshflow contrast --model rbm --data fashion-mnist --from run --filters f.png", NULL },
-    .run = contrast_run,
+    .run = cmd_contrast_run,
 };

@@ -7,14 +7,14 @@
 
 static volatile sig_atomic_t stop;
 
-static void on_signal(int number)
+static void cmd_daemon_on_signal(int number)
 {
     stop = number;
 }
 
 static mf_status daemon_run(mf_args *args)
 {
-    const struct sigaction tell = { .sa_handler = on_signal };
+    const struct sigaction tell = { .sa_handler = cmd_daemon_on_signal };
     int64_t slots = sysconf(_SC_NPROCESSORS_ONLN);
     mf_buf dir = { 0 };
     mf_status st;

@@ -3,7 +3,7 @@
 #include "cli/data_options.h"
 #include "data/convert.h"
 
-static mf_status convert_run(mf_args *args)
+static mf_status cmd_data_convert_run(mf_args *args)
 {
     const char *name = mf_args_value(args, "compression");
     mf_dataset *set = NULL;
@@ -42,5 +42,5 @@ const mf_command mf_command_data_convert = {
                                        NULL },
     .min_args = 2,
     .max_args = 2,
-    .run = convert_run,
+    .run = cmd_data_convert_run,
 };

@@ -15,7 +15,7 @@ static void print_sources(bool names, mf_buf *out)
     }
 }
 
-static void print_json(mf_buf *out)
+static void cmd_data_list_print_json(mf_buf *out)
 {
     for (int i = 0; mf_sources[i]; i++) {
         const mf_source *s = mf_sources[i];
@@ -35,7 +35,7 @@ static mf_status list_run(mf_args *args)
     mf_buf text = { 0 };
 
     if (mf_args_has(args, "json")) {
-        print_json(&text);
+        cmd_data_list_print_json(&text);
         return mf_cli_print(&text);
     }
     mf_buf_str(&text, "data sets known by name, and their settings:\n");

@@ -42,7 +42,7 @@ static mf_status count_labels(const mf_dataset *set, histogram *h)
     return MF_OK;
 }
 
-static mf_shape shape_of(const mf_column *c)
+static mf_shape cmd_data_show_shape_of(const mf_column *c)
 {
     mf_shape s = { .rank = c->rank };
 
@@ -50,14 +50,14 @@ static mf_shape shape_of(const mf_column *c)
     return s;
 }
 
-static void print_columns(const mf_dataset *set, mf_buf *out)
+static void cmd_data_show_print_columns(const mf_dataset *set, mf_buf *out)
 {
     char text[MF_SHAPE_TEXT];
 
     mf_buf_printf(out, "%lld samples\n", (long long)set->count);
     for (int i = 0; i < set->n_columns; i++) {
         const mf_column *c = &set->columns[i];
-        const mf_shape s = shape_of(c);
+        const mf_shape s = cmd_data_show_shape_of(c);
 
         mf_buf_printf(out, "  %-12s %s %s\n", c->name, mf_dtype_name(c->dtype),
                       mf_shape_text(&s, text));
@@ -99,7 +99,7 @@ static void print_histogram(const mf_dataset *set, const histogram *h, mf_buf *o
 
 /* ---- one sample ---- */
 
-static bool is_picture(const mf_column *c)
+static bool cmd_data_show_is_picture(const mf_column *c)
 {
     return c->dtype == MF_DTYPE_U8 && c->rank == 3 && (c->dims[2] == 1 || c->dims[2] == 3) &&
            c->dims[0] > 0 && c->dims[1] > 0;
@@ -141,12 +141,12 @@ static bool print_tokens(const mf_dataset *set, const mf_tensor *t, mf_buf *out)
     return true;
 }
 
-static void print_value(const mf_dataset *set, int i, const mf_tensor *t, mf_buf *out)
+static void cmd_data_show_print_value(const mf_dataset *set, int i, const mf_tensor *t, mf_buf *out)
 {
     const mf_column *c = &set->columns[i];
 
     mf_buf_printf(out, "%s:", c->name);
-    if (is_picture(c)) {
+    if (cmd_data_show_is_picture(c)) {
         mf_buf_str(out, "\n");
         mf_terminal_image_draw(t->data, c->dims[0], c->dims[1], c->dims[2], out);
         return;
@@ -164,14 +164,14 @@ static void print_value(const mf_dataset *set, int i, const mf_tensor *t, mf_buf
     mf_buf_str(out, "\n");
 }
 
-static mf_status print_sample(const mf_dataset *set, int64_t index, mf_buf *out)
+static mf_status cmd_data_show_print_sample(const mf_dataset *set, int64_t index, mf_buf *out)
 {
     mf_tensor values[MF_DATASET_COLUMNS] = { { 0 } };
     void *columns[MF_DATASET_COLUMNS] = { NULL };
     mf_status st = MF_OK;
 
     for (int i = 0; i < set->n_columns; i++) {
-        const mf_shape s = shape_of(&set->columns[i]);
+        const mf_shape s = cmd_data_show_shape_of(&set->columns[i]);
 
         MF_TRY_TO(done, mf_tensor_alloc(&values[i], set->columns[i].dtype, &s));
         columns[i] = values[i].data;
@@ -179,14 +179,14 @@ static mf_status print_sample(const mf_dataset *set, int64_t index, mf_buf *out)
     MF_TRY_TO(done, mf_dataset_read(set, 0, index, columns));
     mf_buf_printf(out, "sample %lld\n", (long long)index);
     for (int i = 0; i < set->n_columns; i++)
-        print_value(set, i, &values[i], out);
+        cmd_data_show_print_value(set, i, &values[i], out);
 done:
     for (int i = 0; i < set->n_columns; i++)
         mf_tensor_clear(&values[i]);
     return st;
 }
 
-static void print_json(const mf_dataset *set, const histogram *h, mf_buf *out)
+static void cmd_data_show_print_json(const mf_dataset *set, const histogram *h, mf_buf *out)
 {
     mf_buf_printf(out, "{\"count\":%lld,\"columns\":[", (long long)set->count);
     for (int i = 0; i < set->n_columns; i++) {
@@ -210,7 +210,7 @@ static void print_json(const mf_dataset *set, const histogram *h, mf_buf *out)
     mf_buf_str(out, "]}\n");
 }
 
-static mf_status show_run(mf_args *args)
+static mf_status cmd_data_show_run(mf_args *args)
 {
     histogram h = { 0 };
     mf_dataset *set = NULL;
@@ -222,12 +222,12 @@ static mf_status show_run(mf_args *args)
     MF_TRY_TO(done, mf_cli_open_data(args, args->words[0], &set));
     MF_TRY_TO(done, count_labels(set, &h));
     if (mf_args_has(args, "json")) {
-        print_json(set, &h, &text);
+        cmd_data_show_print_json(set, &h, &text);
     } else {
-        print_columns(set, &text);
+        cmd_data_show_print_columns(set, &text);
         print_histogram(set, &h, &text);
         if (set->count > 0)
-            MF_TRY_TO(done, print_sample(set, index, &text));
+            MF_TRY_TO(done, cmd_data_show_print_sample(set, index, &text));
     }
     st = mf_cli_print(&text);
 done:
@@ -258,5 +258,5 @@ const mf_command mf_command_data_show = {
                                        NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = show_run,
+    .run = cmd_data_show_run,
 };

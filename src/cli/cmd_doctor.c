@@ -75,7 +75,7 @@ static mf_status read_security(mf_doctor *d)
     return MF_OK;
 }
 
-static void read_cluster(mf_doctor *d)
+static void cmd_doctor_read_cluster(mf_doctor *d)
 {
     const char *text = mf_args_value(d->args, "cluster"), *job = mf_args_value(d->args, "job-name"),
                *index = mf_args_value(d->args, "task-index");
@@ -93,7 +93,7 @@ static void read_cluster(mf_doctor *d)
     }
 }
 
-static mf_status look(mf_doctor *d)
+static mf_status cmd_doctor_look(mf_doctor *d)
 {
     double seconds = 3;
 
@@ -101,7 +101,7 @@ static mf_status look(mf_doctor *d)
     d->probe.timeout_ms = (int64_t)(seconds * 1000);
     d->probe.clock = true;
     MF_TRY(read_security(d));
-    read_cluster(d);
+    cmd_doctor_read_cluster(d);
     mf_doctor_look_here(d);
     mf_doctor_look_at_certificates(d);
     if (d->tasks.n > 0) {
@@ -115,7 +115,7 @@ static mf_status look(mf_doctor *d)
 
 static const char *const words[] = { "ok", "warning", "bad" };
 
-static void print_text(const mf_doctor *d, mf_buf *out)
+static void cmd_doctor_print_text(const mf_doctor *d, mf_buf *out)
 {
     for (int64_t i = 0; i < d->n; i++) {
         const mf_finding *f = &d->findings[i];
@@ -129,7 +129,7 @@ static void print_text(const mf_doctor *d, mf_buf *out)
         mf_buf_str(out, "no cluster was looked at: give --cluster JSON, or TF_CONFIG\n");
 }
 
-static void put(mf_buf *out, const char *name, const char *value)
+static void cmd_doctor_put(mf_buf *out, const char *name, const char *value)
 {
     mf_buf_printf(out, ",\"%s\":", name);
     if (value)
@@ -138,17 +138,17 @@ static void put(mf_buf *out, const char *name, const char *value)
         mf_buf_str(out, "null");
 }
 
-static void print_json(const mf_doctor *d, mf_buf *out)
+static void cmd_doctor_print_json(const mf_doctor *d, mf_buf *out)
 {
     mf_buf_str(out, "[");
     for (int64_t i = 0; i < d->n; i++) {
         const mf_finding *f = &d->findings[i];
 
         mf_buf_printf(out, "%s{\"verdict\":\"%s\"", i ? ",\n " : "", words[f->verdict]);
-        put(out, "what", f->what);
-        put(out, "place", f->place);
-        put(out, "text", f->text);
-        put(out, "fix", f->fix);
+        cmd_doctor_put(out, "what", f->what);
+        cmd_doctor_put(out, "place", f->place);
+        cmd_doctor_put(out, "text", f->text);
+        cmd_doctor_put(out, "fix", f->fix);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]\n");
@@ -159,13 +159,13 @@ static mf_status doctor_run(mf_args *args)
     mf_doctor d = { .args = args, .arena = mf_arena_new() };
     mf_buf text = { 0 };
     int bad = 0;
-    mf_status st = d.arena ? look(&d) : MF_NOMEM("findings");
+    mf_status st = d.arena ? cmd_doctor_look(&d) : MF_NOMEM("findings");
 
     if (st == MF_OK) {
         if (mf_args_has(args, "json"))
-            print_json(&d, &text);
+            cmd_doctor_print_json(&d, &text);
         else
-            print_text(&d, &text);
+            cmd_doctor_print_text(&d, &text);
         st = mf_cli_print(&text);
     }
     for (int64_t i = 0; i < d.n; i++)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void put_json(mf_buf *out, const char *name, const char *value)
+static void cmd_env_put_json(mf_buf *out, const char *name, const char *value)
 {
     mf_buf_printf(out, "\"%s\":", name);
     if (value)
@@ -26,9 +26,9 @@ static void json_tasks(const mf_cluster *c, mf_buf *out)
 
         mf_buf_printf(out, "%s{\"job\":\"%s\",\"index\":%d,", i > 0 ? "," : "",
                       mf_role_name(t->role), t->index);
-        put_json(out, "address", t->address);
+        cmd_env_put_json(out, "address", t->address);
         mf_buf_str(out, ",");
-        put_json(out, "from", t->from);
+        cmd_env_put_json(out, "from", t->from);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]");
@@ -39,11 +39,11 @@ static void json_findings(const mf_cluster *c, mf_buf *out)
     mf_buf_str(out, ",\"facts\":[");
     for (int i = 0; i < c->n_facts; i++) {
         mf_buf_str(out, i > 0 ? ",{" : "{");
-        put_json(out, "what", c->facts[i].what);
+        cmd_env_put_json(out, "what", c->facts[i].what);
         mf_buf_str(out, ",");
-        put_json(out, "value", c->facts[i].value);
+        cmd_env_put_json(out, "value", c->facts[i].value);
         mf_buf_str(out, ",");
-        put_json(out, "from", c->facts[i].from);
+        cmd_env_put_json(out, "from", c->facts[i].from);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "],\"notes\":[");
@@ -54,17 +54,17 @@ static void json_findings(const mf_cluster *c, mf_buf *out)
     mf_buf_str(out, "],\"mistakes\":[");
     for (int i = 0; i < c->n_mistakes; i++) {
         mf_buf_str(out, i > 0 ? ",{" : "{");
-        put_json(out, "place", c->mistakes[i].place);
+        cmd_env_put_json(out, "place", c->mistakes[i].place);
         mf_buf_str(out, ",");
-        put_json(out, "problem", c->mistakes[i].problem);
+        cmd_env_put_json(out, "problem", c->mistakes[i].problem);
         mf_buf_str(out, ",");
-        put_json(out, "fix", c->mistakes[i].fix);
+        cmd_env_put_json(out, "fix", c->mistakes[i].fix);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]");
 }
 
-static void print_json(const mf_cluster *c, mf_buf *out)
+static void cmd_env_print_json(const mf_cluster *c, mf_buf *out)
 {
     const mf_cluster_task *me = mf_cluster_self(c);
     char name[MF_TASK_NAME_MAX];
@@ -72,19 +72,19 @@ static void print_json(const mf_cluster *c, mf_buf *out)
     const int threads = mf_default_threads(&why);
 
     mf_buf_str(out, "{");
-    put_json(out, "convention", c->convention);
+    cmd_env_put_json(out, "convention", c->convention);
     mf_buf_str(out, ",");
-    put_json(out, "host", c->host);
+    cmd_env_put_json(out, "host", c->host);
     mf_buf_str(out, ",");
-    put_json(out, "task", me ? mf_cluster_task_name(me, name) : NULL);
+    cmd_env_put_json(out, "task", me ? mf_cluster_task_name(me, name) : NULL);
     mf_buf_printf(out,
                   ",\"chief\":%s,\"process\":%d,\"processes\":%d,\"rank\":%d,\"size\":%d,"
                   "\"local_rank\":%d,\"local_size\":%d,\"sparse\":%s,",
                   mf_cluster_is_chief(c, me) ? "true" : "false", c->self, c->n_tasks, c->rank,
                   c->size, c->local_rank, c->local_size, c->sparse ? "true" : "false");
-    put_json(out, "rendezvous", c->rendezvous);
+    cmd_env_put_json(out, "rendezvous", c->rendezvous);
     mf_buf_printf(out, ",\"threads\":%d,", threads);
-    put_json(out, "threads_from", why);
+    cmd_env_put_json(out, "threads_from", why);
     json_tasks(c, out);
     json_findings(c, out);
     mf_buf_str(out, "}\n");
@@ -161,7 +161,7 @@ static void print_lists(const mf_cluster *c, mf_buf *out)
                       c->mistakes[i].problem, c->mistakes[i].fix);
 }
 
-static void print_text(const mf_cluster *c, mf_buf *out)
+static void cmd_env_print_text(const mf_cluster *c, mf_buf *out)
 {
     mf_buf_printf(out, "this process, by %s, on %s:\n",
                   strcmp(c->convention, "none") == 0 ? "nothing" : c->convention, c->host);
@@ -180,9 +180,9 @@ static mf_status env_run(mf_args *args)
     MF_TRY(mf_cluster_request_read(args, &request));
     MF_TRY(mf_cluster_examine(&request, &c));
     if (mf_args_has(args, "json"))
-        print_json(c, &text);
+        cmd_env_print_json(c, &text);
     else
-        print_text(c, &text);
+        cmd_env_print_text(c, &text);
     st = mf_cli_print(&text);
     if (st == MF_OK && c->n_mistakes > 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "%d mistake%s in what names the cluster", c->n_mistakes,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* With --mesh, all workers that there are work together. */
-static mf_status open_mesh(mf_job *job, const char *command, mf_args *args)
+static mf_status cmd_eval_open_mesh(mf_job *job, const char *command, mf_args *args)
 {
     mf_buf strategy = { 0 }, identity = { 0 };
     mf_strategy_options o;
@@ -42,7 +42,7 @@ static mf_status check_schema(const mf_job *job, const mf_args *args)
     return mf_schema_check(&job->note.schema, job->test, test ? test : job->data_text);
 }
 
-static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
+static mf_status cmd_eval_open_trained(mf_job *job, const char *command, mf_args *args)
 {
     const char *from = mf_args_value(args, "from");
 
@@ -52,7 +52,7 @@ static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
     job->label_optional = strcmp(command, "predict") == 0;
     MF_TRY(mf_job_load(job, args, false));
     MF_TRY(check_schema(job, args));
-    MF_TRY(open_mesh(job, command, args));
+    MF_TRY(cmd_eval_open_mesh(job, command, args));
     MF_TRY(mf_job_compile(job, args));
     return mf_trainer_use(job->trainer, from);
 }
@@ -87,7 +87,7 @@ static mf_status eval_run(mf_args *args)
 {
     mf_result results[MF_MAX_RESULTS];
     mf_job job = { 0 };
-    mf_status st = open_trained(&job, "eval", args);
+    mf_status st = cmd_eval_open_trained(&job, "eval", args);
     int n = 0;
 
     if (st == MF_OK)
@@ -112,7 +112,7 @@ static mf_status write_npy(const mf_tensor *t, const char *path)
 }
 
 /* To where it is asked for. */
-static mf_status tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
+static mf_status cmd_eval_tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
 {
     const char *path = mf_args_value(args, "output"), *drawing = mf_args_value(args, "draw");
 
@@ -130,12 +130,12 @@ static mf_status predict_run(mf_args *args)
 {
     mf_tensor *out = NULL;
     mf_job job = { 0 };
-    mf_status st = open_trained(&job, "predict", args);
+    mf_status st = cmd_eval_open_trained(&job, "predict", args);
 
     if (st == MF_OK)
         st = mf_predict(job.trainer, job.test, &out);
     if (st == MF_OK && mf_strategy_is_chief(job.strategy))
-        st = tell(&job, args, out);
+        st = cmd_eval_tell(&job, args, out);
     mf_tensor_free(out);
     mf_job_deinit(&job);
     return st;

@@ -2,7 +2,7 @@
 /* cmd_graph_check.c - `meshflow graph check`: is this graph sound, and do we have all its ops? */
 #include "cli/graph_file.h"
 #include "graph/absent.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct uses {
     mf_arena *arena;
 } uses;
 
-static mf_status count_nodes(uses *u, Tensorflow__NodeDef *const *nodes, size_t n)
+static mf_status cmd_graph_check_count_nodes(uses *u, Tensorflow__NodeDef *const *nodes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const char *op = nodes[i]->op;
@@ -41,7 +41,7 @@ static mf_status count_nodes(uses *u, Tensorflow__NodeDef *const *nodes, size_t 
     return MF_OK;
 }
 
-static int by_count(const void *a, const void *b)
+static int cmd_graph_check_by_count(const void *a, const void *b)
 {
     const use *x = *(const use *const *)a, *y = *(const use *const *)b;
 
@@ -54,16 +54,16 @@ static mf_status count_ops(uses *u, const Tensorflow__GraphDef *def)
 {
     const Tensorflow__FunctionDefLibrary *lib = def->library;
 
-    MF_TRY(count_nodes(u, def->node, def->n_node));
+    MF_TRY(cmd_graph_check_count_nodes(u, def->node, def->n_node));
     for (size_t i = 0; lib && i < lib->n_function; i++) {
         Tensorflow__FunctionDef *f = lib->function[i];
 
-        MF_TRY(count_nodes(u, f->node_def, f->n_node_def));
+        MF_TRY(cmd_graph_check_count_nodes(u, f->node_def, f->n_node_def));
         if (f->signature)
             MF_TRY(mf_map_set(&u->functions, f->signature->name, f));
     }
     if (u->n > 0)
-        qsort(u->list, (size_t)u->n, sizeof(use *), by_count);
+        qsort(u->list, (size_t)u->n, sizeof(use *), cmd_graph_check_by_count);
     return MF_OK;
 }
 
@@ -78,7 +78,7 @@ static const char *closest_op(const char *name)
     return c.best && c.distance <= 2 ? c.best : NULL;
 }
 
-static bool is_known(const uses *u, const char *op)
+static bool cmd_graph_check_is_known(const uses *u, const char *op)
 {
     return mf_op_find(op) || mf_map_find(&u->functions, op);
 }
@@ -90,7 +90,7 @@ static int64_t print_uses(const uses *u, mf_buf *out)
 
     mf_buf_str(out, "  count  op\n");
     for (int64_t i = 0; i < u->n; i++) {
-        const bool known = is_known(u, u->list[i]->op);
+        const bool known = cmd_graph_check_is_known(u, u->list[i]->op);
         const bool absent = !known && mf_op_absent(u->list[i]->op);
         const char *close = known || absent ? NULL : closest_op(u->list[i]->op);
 
@@ -108,7 +108,8 @@ static int64_t print_uses(const uses *u, mf_buf *out)
     return unknown;
 }
 
-static void print_json(const uses *u, mf_status st, const Tensorflow__GraphDef *def, mf_buf *out)
+static void cmd_graph_check_print_json(const uses *u, mf_status st, const Tensorflow__GraphDef *def,
+                                       mf_buf *out)
 {
     mf_buf_printf(out, "{\"ok\":%s,\"nodes\":%zu,\"functions\":%zu,\"ops\":{",
                   st == MF_OK ? "true" : "false", def->n_node,
@@ -120,7 +121,7 @@ static void print_json(const uses *u, mf_status st, const Tensorflow__GraphDef *
     }
     mf_buf_str(out, "},\"unknown\":[");
     for (int64_t i = 0, n = 0; i < u->n; i++) {
-        if (is_known(u, u->list[i]->op))
+        if (cmd_graph_check_is_known(u, u->list[i]->op))
             continue;
         mf_buf_str(out, n++ > 0 ? "," : "");
         mf_buf_json(out, u->list[i]->op, strlen(u->list[i]->op));
@@ -147,7 +148,7 @@ static mf_status print_and_fail(mf_buf *text, mf_status st)
 static mf_status all_supported(const uses *u)
 {
     for (int64_t i = 0; i < u->n; i++) {
-        if (!is_known(u, u->list[i]->op))
+        if (!cmd_graph_check_is_known(u, u->list[i]->op))
             return MF_FAIL(MF_UNIMPLEMENTED,
                            "Meshflow does not support the op %s: runs that need it fail; "
                            "docs/ops.md lists the supported ops",
@@ -156,8 +157,8 @@ static mf_status all_supported(const uses *u)
     return MF_OK;
 }
 
-static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDef *def,
-                         mf_graph *graph)
+static mf_status cmd_graph_check_verdict(mf_args *args, const uses *u,
+                                         const Tensorflow__GraphDef *def, mf_graph *graph)
 {
     mf_buf text = { 0 };
     mf_status st = mf_graph_decode_message(graph, def);
@@ -165,7 +166,7 @@ static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDe
     if (st == MF_OK)
         st = all_supported(u);
     if (mf_args_has(args, "json")) {
-        print_json(u, st, def, &text);
+        cmd_graph_check_print_json(u, st, def, &text);
     } else {
         const int64_t unknown = print_uses(u, &text);
 
@@ -177,7 +178,7 @@ static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDe
     return st == MF_OK ? mf_cli_print(&text) : print_and_fail(&text, st);
 }
 
-static mf_status check_run(mf_args *args)
+static mf_status cmd_graph_check_run(mf_args *args)
 {
     const Tensorflow__GraphDef *def;
     mf_graph *graph = NULL;
@@ -188,7 +189,7 @@ static mf_status check_run(mf_args *args)
     MF_TRY_TO(done, mf_cli_read_graph(args, args->words[0], graph->arena, &def));
     u.arena = graph->arena;
     MF_TRY_TO(done, count_ops(&u, def));
-    MF_TRY_TO(done, verdict(args, &u, def, graph));
+    MF_TRY_TO(done, cmd_graph_check_verdict(args, &u, def, graph));
 
 done:
     mf_map_deinit(&u.index);
@@ -215,5 +216,5 @@ const mf_command mf_command_graph_check = {
     .examples = (const char *const[]){ "meshflow graph check model.pb", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = check_run,
+    .run = cmd_graph_check_run,
 };

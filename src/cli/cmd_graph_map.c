@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct job {
+typedef struct cmd_graph_map_job {
     mf_args *args;
     mf_dispatch *dispatch;
     mf_graph *graph;
@@ -26,11 +26,11 @@ typedef struct job {
     mf_future **calls;
     int64_t n_rows, batch, n_calls;
     double seconds;
-} job;
+} cmd_graph_map_job;
 
 /* ---- arguments ---- */
 
-static mf_status read_rows(job *j)
+static mf_status cmd_graph_map_read_rows(cmd_graph_map_job *j)
 {
     MF_TRY(mf_feeds_load(j->args, "feed", false, j->graph, &j->feeds));
     MF_TRY(mf_feeds_load(j->args, "rows", true, j->graph, &j->rows));
@@ -53,7 +53,7 @@ static mf_status read_rows(job *j)
     return MF_OK;
 }
 
-static mf_status read_args(job *j)
+static mf_status cmd_graph_map_read_args(cmd_graph_map_job *j)
 {
     const char *target;
     int64_t at = 0;
@@ -68,10 +68,10 @@ static mf_status read_args(job *j)
         return mf_args_wrong(j->args, "nothing to compute: name it with --save NODE:PORT=FILE or "
                                       "--fetch NODE:PORT");
     }
-    return read_rows(j);
+    return cmd_graph_map_read_rows(j);
 }
 
-static mf_status open_dispatch(job *j)
+static mf_status open_dispatch(cmd_graph_map_job *j)
 {
     int64_t threads = 0, slots = 0;
     mf_strategy_options cluster;
@@ -92,7 +92,7 @@ static mf_status open_dispatch(job *j)
 
 /* ---- before the rows ---- */
 
-static mf_status on_all(job *j, const mf_closure_spec *spec, mf_tensor *const *feeds)
+static mf_status on_all(cmd_graph_map_job *j, const mf_closure_spec *spec, mf_tensor *const *feeds)
 {
     mf_closure *c;
     mf_status st;
@@ -103,7 +103,7 @@ static mf_status on_all(job *j, const mf_closure_spec *spec, mf_tensor *const *f
     return st;
 }
 
-static mf_status prepare(job *j)
+static mf_status cmd_graph_map_prepare(cmd_graph_map_job *j)
 {
     const char *checkpoint = mf_args_value(j->args, "restore"), *target;
     int64_t at = 0;
@@ -133,7 +133,7 @@ static mf_status prepare(job *j)
 
 /* ---- rows ---- */
 
-static mf_status make_closure(job *j)
+static mf_status make_closure(cmd_graph_map_job *j)
 {
     const int64_t n = j->feeds.n + j->rows.n;
 
@@ -154,7 +154,7 @@ static mf_status make_closure(job *j)
                           &j->closure);
 }
 
-static int64_t rows_of_call(const job *j, int64_t call)
+static int64_t rows_of_call(const cmd_graph_map_job *j, int64_t call)
 {
     const int64_t left = j->n_rows - call * j->batch;
 
@@ -162,7 +162,7 @@ static int64_t rows_of_call(const job *j, int64_t call)
 }
 
 /* Rows of a tensor, without copying them. */
-static void cut(mf_tensor *out, const mf_tensor *whole, int64_t first, int64_t n)
+static void cmd_graph_map_cut(mf_tensor *out, const mf_tensor *whole, int64_t first, int64_t n)
 {
     const int64_t of_each = whole->count / whole->shape.dims[0];
 
@@ -172,7 +172,7 @@ static void cut(mf_tensor *out, const mf_tensor *whole, int64_t first, int64_t n
     out->data = (char *)whole->data + (size_t)(first * of_each) * mf_dtype_cell(whole->dtype);
 }
 
-static mf_status schedule(job *j, int64_t call)
+static mf_status cmd_graph_map_schedule(cmd_graph_map_job *j, int64_t call)
 {
     mf_tensor *cuts = mf_calloc(j->rows.n, sizeof *cuts);
     mf_status st;
@@ -182,7 +182,7 @@ static mf_status schedule(job *j, int64_t call)
     for (int64_t i = 0; i < j->feeds.n; i++)
         j->given[i] = j->feeds.values[i];
     for (int64_t i = 0; i < j->rows.n; i++) {
-        cut(&cuts[i], j->rows.values[i], call * j->batch, rows_of_call(j, call));
+        cmd_graph_map_cut(&cuts[i], j->rows.values[i], call * j->batch, rows_of_call(j, call));
         j->given[j->feeds.n + i] = &cuts[i];
     }
     st = mf_dispatch_schedule(j->dispatch, j->closure, (const mf_tensor *const *)j->given,
@@ -194,7 +194,8 @@ static mf_status schedule(job *j, int64_t call)
 }
 
 /* What one fetch is for these rows goes to its place among all. */
-static mf_status place(job *j, int64_t fetch, int64_t first, int64_t n, const mf_tensor *part)
+static mf_status cmd_graph_map_place(cmd_graph_map_job *j, int64_t fetch, int64_t first, int64_t n,
+                                     const mf_tensor *part)
 {
     mf_tensor **all = &j->results[fetch];
     mf_shape whole = part->shape;
@@ -215,14 +216,14 @@ static mf_status place(job *j, int64_t fetch, int64_t first, int64_t n, const mf
                          part->count);
 }
 
-static mf_status collect(job *j, int64_t call)
+static mf_status cmd_graph_map_collect(cmd_graph_map_job *j, int64_t call)
 {
     const int64_t n = j->fetches.names.n;
     mf_tensor **values = mf_calloc(n, sizeof(mf_tensor *));
     mf_status st = values ? mf_future_wait(j->calls[call], -1, values) : MF_NOMEM("results");
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        st = place(j, i, call * j->batch, rows_of_call(j, call), values[i]);
+        st = cmd_graph_map_place(j, i, call * j->batch, rows_of_call(j, call), values[i]);
     for (int64_t i = 0; values && i < n; i++)
         mf_tensor_free(values[i]);
     mf_free(values);
@@ -231,26 +232,26 @@ static mf_status collect(job *j, int64_t call)
     return st;
 }
 
-static mf_status map_rows(job *j)
+static mf_status map_rows(cmd_graph_map_job *j)
 {
     const int64_t begin = mf_clock_ns();
     int64_t have = 0;
 
     MF_TRY(make_closure(j));
     for (int64_t i = 0; i < j->n_calls; i++) {
-        MF_TRY(schedule(j, i));
+        MF_TRY(cmd_graph_map_schedule(j, i));
         while (have < i && mf_future_is_done(j->calls[have]))
-            MF_TRY(collect(j, have++));
+            MF_TRY(cmd_graph_map_collect(j, have++));
     }
     while (have < j->n_calls)
-        MF_TRY(collect(j, have++));
+        MF_TRY(cmd_graph_map_collect(j, have++));
     j->seconds = (double)(mf_clock_ns() - begin) * 1e-9;
     return MF_OK;
 }
 
 /* ---- what is said ---- */
 
-static void print_text(job *j, mf_buf *out)
+static void cmd_graph_map_print_text(cmd_graph_map_job *j, mf_buf *out)
 {
     mf_fetches_text(&j->fetches, j->results, out);
     mf_buf_printf(out, "%lld rows in %lld calls, %.3f s\n", (long long)j->n_rows,
@@ -265,7 +266,7 @@ static void print_text(job *j, mf_buf *out)
     }
 }
 
-static void print_json(job *j, mf_buf *out)
+static void cmd_graph_map_print_json(cmd_graph_map_job *j, mf_buf *out)
 {
     mf_buf_str(out, "{\"fetches\":");
     mf_fetches_json(&j->fetches, j->results, out);
@@ -285,22 +286,22 @@ static void print_json(job *j, mf_buf *out)
     mf_buf_str(out, "]}\n");
 }
 
-static mf_status lead(job *j)
+static mf_status cmd_graph_map_lead(cmd_graph_map_job *j)
 {
     mf_buf text = { 0 };
 
-    MF_TRY(read_args(j));
-    MF_TRY(prepare(j));
+    MF_TRY(cmd_graph_map_read_args(j));
+    MF_TRY(cmd_graph_map_prepare(j));
     MF_TRY(map_rows(j));
     MF_TRY(mf_fetches_save(j->args, &j->fetches, j->results));
     if (mf_args_has(j->args, "json"))
-        print_json(j, &text);
+        cmd_graph_map_print_json(j, &text);
     else
-        print_text(j, &text);
+        cmd_graph_map_print_text(j, &text);
     return mf_cli_print(&text);
 }
 
-static void deinit(job *j)
+static void cmd_graph_map_deinit(cmd_graph_map_job *j)
 {
     for (int64_t i = 0; j->calls && i < j->n_calls; i++)
         mf_future_free(j->calls[i]);
@@ -322,12 +323,13 @@ static void deinit(job *j)
 
 static mf_status graph_map(mf_args *args)
 {
-    job j = { .args = args };
+    cmd_graph_map_job j = { .args = args };
     mf_status st = open_dispatch(&j);
 
     if (st == MF_OK)
-        st = mf_dispatch_is_master(j.dispatch) ? lead(&j) : mf_dispatch_serve(j.dispatch);
-    deinit(&j);
+        st = mf_dispatch_is_master(j.dispatch) ? cmd_graph_map_lead(&j)
+                                               : mf_dispatch_serve(j.dispatch);
+    cmd_graph_map_deinit(&j);
     return st;
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct job {
+typedef struct cmd_graph_optimize_job {
     mf_args *args;
     mf_graph *graph;
     mf_arena *arena;
@@ -22,12 +22,12 @@ typedef struct job {
     mf_program *program;
     mf_resources *session;
     mf_pool *pool;
-} job;
+} cmd_graph_optimize_job;
 
 /* ---- arguments ---- */
 
 /* "[2,?,3]" or "2,?,3"; "" is a scalar. */
-static mf_status parse_shape(mf_args *args, const char *text, mf_shape *out)
+static mf_status cmd_graph_optimize_parse_shape(mf_args *args, const char *text, mf_shape *out)
 {
     const char *at = text + (*text == '[');
 
@@ -47,7 +47,7 @@ static mf_status parse_shape(mf_args *args, const char *text, mf_shape *out)
     return MF_OK;
 }
 
-static mf_status read_feed(job *j, const char *given, int i)
+static mf_status read_feed(cmd_graph_optimize_job *j, const char *given, int i)
 {
     const char *equals = strchr(given, '=');
     const mf_shape *declared;
@@ -60,13 +60,13 @@ static mf_status read_feed(job *j, const char *given, int i)
     mf_free(name);
     MF_TRY(st);
     if (equals)
-        return parse_shape(j->args, equals + 1, &j->shapes[i]);
+        return cmd_graph_optimize_parse_shape(j->args, equals + 1, &j->shapes[i]);
     declared = mf_node_shape(j->feeds[i].node, "shape");
     j->shapes[i] = declared->rank > 0 ? *declared : MF_SHAPE_UNKNOWN;
     return MF_OK;
 }
 
-static mf_status read_signature(job *j)
+static mf_status cmd_graph_optimize_read_signature(cmd_graph_optimize_job *j)
 {
     mf_signature *s = &j->sig;
     const int64_t max = j->args->n_given;
@@ -99,7 +99,7 @@ static mf_status read_signature(job *j)
 
 /* ---- passes ---- */
 
-static int64_t count_nodes(const mf_graph *g)
+static int64_t cmd_graph_optimize_count_nodes(const mf_graph *g)
 {
     int64_t n = 0;
 
@@ -108,7 +108,7 @@ static int64_t count_nodes(const mf_graph *g)
     return n;
 }
 
-static mf_status run_passes(job *j, mf_buf *out)
+static mf_status run_passes(cmd_graph_optimize_job *j, mf_buf *out)
 {
     mf_compile *c = &j->compile;
     int n;
@@ -116,10 +116,11 @@ static mf_status run_passes(job *j, mf_buf *out)
 
     mf_buf_printf(out, "%-10s %8s %8s %9s\n", "pass", "before", "after", "ms");
     MF_TRY(mf_compile_begin(c, j->graph, &j->sig));
-    mf_buf_printf(out, "%-10s %8lld %8lld\n", "prune", (long long)count_nodes(j->graph),
-                  (long long)count_nodes(c->graph));
+    mf_buf_printf(out, "%-10s %8lld %8lld\n", "prune",
+                  (long long)cmd_graph_optimize_count_nodes(j->graph),
+                  (long long)cmd_graph_optimize_count_nodes(c->graph));
     for (int i = 0; i < n; i++) {
-        const int64_t before = count_nodes(c->graph), start = mf_clock_ns();
+        const int64_t before = cmd_graph_optimize_count_nodes(c->graph), start = mf_clock_ns();
 
         if (c->disabled >> i & 1) {
             mf_buf_printf(out, "%-10s %8lld %8s\n", passes[i].name, (long long)before, "off");
@@ -132,12 +133,13 @@ static mf_status run_passes(job *j, mf_buf *out)
         MF_TRY(passes[i].run(c));
         MF_TRY(mf_graph_verify(c->graph));
         mf_buf_printf(out, "%-10s %8lld %8lld %9.3f\n", passes[i].name, (long long)before,
-                      (long long)count_nodes(c->graph), (double)(mf_clock_ns() - start) / 1e6);
+                      (long long)cmd_graph_optimize_count_nodes(c->graph),
+                      (double)(mf_clock_ns() - start) / 1e6);
     }
     return MF_OK;
 }
 
-static void say(const char *what, mf_output from, const char *to, mf_buf *out)
+static void cmd_graph_optimize_say(const char *what, mf_output from, const char *to, mf_buf *out)
 {
     char old[1100];
 
@@ -146,7 +148,7 @@ static void say(const char *what, mf_output from, const char *to, mf_buf *out)
         mf_buf_printf(out, "%s %s is %s now\n", what, old, to);
 }
 
-static mf_status write_graph(job *j, mf_buf *out)
+static mf_status cmd_graph_optimize_write_graph(cmd_graph_optimize_job *j, mf_buf *out)
 {
     const char *path = mf_args_value(j->args, "output");
     mf_rewritten r;
@@ -156,9 +158,9 @@ static mf_status write_graph(job *j, mf_buf *out)
         return MF_OK;
     MF_TRY(mf_rewritten_graph(&j->compile, &j->sig, &r));
     for (int i = 0; i < j->sig.n_feeds; i++)
-        say("feed", j->sig.feeds[i], r.feeds[i], out);
+        cmd_graph_optimize_say("feed", j->sig.feeds[i], r.feeds[i], out);
     for (int i = 0; i < j->sig.n_fetches; i++)
-        say("fetch", j->sig.fetches[i], r.fetches[i], out);
+        cmd_graph_optimize_say("fetch", j->sig.fetches[i], r.fetches[i], out);
     if (mf_args_has(j->args, "print")) {
         mf_buf_str(out, "\n");
         mf_graph_print(r.graph, out);
@@ -168,20 +170,20 @@ static mf_status write_graph(job *j, mf_buf *out)
     return st;
 }
 
-static mf_status optimize(job *j, mf_buf *out)
+static mf_status optimize(cmd_graph_optimize_job *j, mf_buf *out)
 {
     MF_TRY(mf_passes_parse(mf_args_value(j->args, "disable"), &j->compile.disabled));
     MF_TRY(mf_cli_load_graph(j->args, j->args->words[0], &j->graph));
     j->arena = mf_arena_new();
     if (!j->arena)
         return MF_NOMEM("arguments");
-    MF_TRY(read_signature(j));
+    MF_TRY(cmd_graph_optimize_read_signature(j));
     MF_TRY(mf_resources_new(&j->session));
     MF_TRY(mf_pool_new(1, &j->pool));
     j->compile.session = j->session;
     j->compile.pool = j->pool;
     MF_TRY(run_passes(j, out));
-    MF_TRY(write_graph(j, out));
+    MF_TRY(cmd_graph_optimize_write_graph(j, out));
     MF_TRY(mf_program_build(&j->compile, &j->program));
     mf_buf_str(out, "\n");
     mf_program_print(j->program, out);
@@ -202,7 +204,7 @@ static mf_status list_passes(void)
 
 static mf_status optimize_run(mf_args *args)
 {
-    job j = { .args = args };
+    cmd_graph_optimize_job j = { .args = args };
     mf_buf text = { 0 };
     mf_status st;
 

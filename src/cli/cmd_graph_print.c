@@ -13,7 +13,7 @@ static mf_status print_as(mf_args *args, void (*print)(const mf_graph *graph, mf
     return mf_cli_print(&text);
 }
 
-static mf_status print_run(mf_args *args)
+static mf_status cmd_graph_print_run(mf_args *args)
 {
     return print_as(args, mf_graph_print);
 }
@@ -34,7 +34,7 @@ const mf_command mf_command_graph_print = {
     .examples = (const char *const[]){ "meshflow graph print model.pb", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = print_run,
+    .run = cmd_graph_print_run,
 };
 
 const mf_command mf_command_graph_dot = {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct job {
+typedef struct cmd_graph_run_state {
     mf_args *args;
     mf_graph *graph;
     mf_session *session;
@@ -29,28 +29,28 @@ typedef struct job {
     mf_critical_path path;
     int64_t repeat, timeout_ms, threads;
     double wait_s; /* for a server that is not there yet */
-} job;
+} cmd_graph_run_state;
 
 /* ---- arguments ---- */
 
 /* A target is a node to run or, as a session has it, the server to run on: no node has such a name.
  */
-static bool is_server(const char *target)
+static bool cmd_graph_run_is_server(const char *target)
 {
     return strncmp(target, "grpc://", strlen("grpc://")) == 0;
 }
 
-static const char *next_target(const job *j, int64_t *at, bool server)
+static const char *next_target(const cmd_graph_run_state *j, int64_t *at, bool server)
 {
     const char *target;
 
     do
         target = mf_args_next(j->args, "target", at);
-    while (target && is_server(target) != server);
+    while (target && cmd_graph_run_is_server(target) != server);
     return target;
 }
 
-static mf_status check_targets(job *j)
+static mf_status check_targets(cmd_graph_run_state *j)
 {
     const char *name;
     int64_t at = 0, n = 0;
@@ -65,7 +65,7 @@ static mf_status check_targets(job *j)
                                   "what to run with --target NODE");
 }
 
-static mf_status read_filters(job *j)
+static mf_status read_filters(cmd_graph_run_state *j)
 {
     const char *filter;
     int64_t at = 0;
@@ -75,7 +75,7 @@ static mf_status read_filters(job *j)
     return MF_OK;
 }
 
-static mf_status read_args(job *j)
+static mf_status cmd_graph_run_read_args(cmd_graph_run_state *j)
 {
     j->repeat = 1;
     MF_TRY(mf_args_int(j->args, "repeat", 1, 1000000000, &j->repeat));
@@ -98,7 +98,7 @@ static mf_status read_args(job *j)
 /* ---- running ---- */
 
 /* last: it is the one to be looked at. */
-static mf_status run_once(job *j, const char *target, bool last)
+static mf_status cmd_graph_run_once(cmd_graph_run_state *j, const char *target, bool last)
 {
     const char *path = mf_args_value(j->args, "trace");
     const bool chain = last && mf_args_has(j->args, "critical-path");
@@ -117,24 +117,24 @@ static mf_status run_once(job *j, const char *target, bool last)
     return chain ? mf_critical_path_find(j->graph, j->trace, &j->path) : MF_OK;
 }
 
-static mf_status run_targets(job *j)
+static mf_status run_targets(cmd_graph_run_state *j)
 {
     const char *name, *next;
     int64_t at = 0;
 
     for (name = next_target(j, &at, false); name; name = next) {
         next = next_target(j, &at, false);
-        MF_TRY(run_once(j, name, !next && j->fetches.names.n == 0));
+        MF_TRY(cmd_graph_run_once(j, name, !next && j->fetches.names.n == 0));
     }
     return MF_OK;
 }
 
-static mf_status run_fetches(job *j)
+static mf_status run_fetches(cmd_graph_run_state *j)
 {
     for (int64_t i = 0; j->fetches.names.n > 0 && i < j->repeat; i++) {
         const int64_t start = mf_clock_ns();
 
-        MF_TRY(run_once(j, NULL, i == j->repeat - 1));
+        MF_TRY(cmd_graph_run_once(j, NULL, i == j->repeat - 1));
         j->ns[i] = mf_clock_ns() - start;
     }
     return MF_OK;
@@ -156,7 +156,7 @@ static void hint_failure(mf_args *args, mf_status st)
     }
 }
 
-static mf_status run_session(job *j)
+static mf_status run_session(cmd_graph_run_state *j)
 {
     const mf_session_options options = {
         .threads = (int)j->threads,
@@ -193,21 +193,21 @@ static mf_status run_session(job *j)
 
 /* ---- results ---- */
 
-static int by_value(const void *a, const void *b)
+static int cmd_graph_run_by_value(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-static double median_seconds(const job *j) /* ns is sorted */
+static double median_seconds(const cmd_graph_run_state *j) /* ns is sorted */
 {
     const int64_t middle = j->ns[j->repeat / 2];
 
     return (double)middle / 1e9;
 }
 
-static void print_text(job *j, mf_buf *out)
+static void cmd_graph_run_print_text(cmd_graph_run_state *j, mf_buf *out)
 {
     const int64_t first = j->ns[0];
 
@@ -216,17 +216,17 @@ static void print_text(job *j, mf_buf *out)
         mf_critical_path_text(&j->path, out);
     if (j->repeat == 1 || j->fetches.names.n == 0)
         return;
-    qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
+    qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, cmd_graph_run_by_value);
     mf_buf_printf(
         out, "%lld runs: median %.3f ms, fastest %.3f ms, first (with compiling) %.3f ms\n",
         (long long)j->repeat, median_seconds(j) * 1e3, (double)j->ns[0] / 1e6, (double)first / 1e6);
 }
 
-static void print_json(job *j, mf_buf *out)
+static void cmd_graph_run_print_json(cmd_graph_run_state *j, mf_buf *out)
 {
     const int64_t first = j->ns[0];
 
-    qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
+    qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, cmd_graph_run_by_value);
     mf_buf_str(out, "{\"fetches\":");
     mf_fetches_json(&j->fetches, j->results, out);
     if (j->trace) {
@@ -252,24 +252,24 @@ static void print_json_error(mf_status st)
     (void)mf_error_restore(&why);
 }
 
-static mf_status run_job(job *j)
+static mf_status cmd_graph_run_job(cmd_graph_run_state *j)
 {
     mf_buf text = { 0 };
 
-    MF_TRY(read_args(j));
+    MF_TRY(cmd_graph_run_read_args(j));
     MF_TRY(run_session(j));
     MF_TRY(mf_fetches_save(j->args, &j->fetches, j->results));
     if (mf_args_has(j->args, "json"))
-        print_json(j, &text);
+        cmd_graph_run_print_json(j, &text);
     else
-        print_text(j, &text);
+        cmd_graph_run_print_text(j, &text);
     return mf_cli_print(&text);
 }
 
 static mf_status graph_run(mf_args *args)
 {
-    job j = { .args = args };
-    const mf_status st = run_job(&j);
+    cmd_graph_run_state j = { .args = args };
+    const mf_status st = cmd_graph_run_job(&j);
 
     if (st != MF_OK && mf_args_has(args, "json"))
         print_json_error(st);

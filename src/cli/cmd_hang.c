@@ -21,14 +21,14 @@ typedef struct told {
     char note[MF_JOB_VIEW_NOTE];
 } told;
 
-static double seconds(int64_t ns)
+static double cmd_hang_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
 
 /* ---- looking ---- */
 
-static int64_t end_of(const told *t, int64_t now)
+static int64_t cmd_hang_end_of(const told *t, int64_t now)
 {
     int64_t end = t->task->page.changed_ns;
 
@@ -40,7 +40,7 @@ static int64_t end_of(const told *t, int64_t now)
 }
 
 /* Does a task get the processor time that it wants? */
-static void watch(told *tasks, int n)
+static void cmd_hang_watch(told *tasks, int n)
 {
     mf_process_times *before = mf_calloc(n + 1, sizeof *before);
     bool any = false;
@@ -66,7 +66,7 @@ static void watch(told *tasks, int n)
     mf_free(before);
 }
 
-static mf_status ask(const mf_job_view_job *job, int64_t now, told **out)
+static mf_status cmd_hang_ask(const mf_job_view_job *job, int64_t now, told **out)
 {
     told *tasks = mf_calloc(job->n, sizeof *tasks);
 
@@ -79,9 +79,9 @@ static mf_status ask(const mf_job_view_job *job, int64_t now, told **out)
         t->task = &job->tasks[i];
         if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
             t->n = 0; /* it has ended since */
-        t->end = end_of(t, now);
+        t->end = cmd_hang_end_of(t, now);
     }
-    watch(tasks, job->n);
+    cmd_hang_watch(tasks, job->n);
     return MF_OK;
 }
 
@@ -98,7 +98,7 @@ static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now
     if (job->n > 1)
         mf_buf_printf(out, "; %s was the first that showed nothing any more",
                       first->task->page.task);
-    mf_buf_printf(out, ", %.1f s ago: it ", seconds(now - first->end));
+    mf_buf_printf(out, ", %.1f s ago: it ", cmd_hang_seconds(now - first->end));
     mf_job_view_doing_text(first->task, first->end, out);
 }
 
@@ -113,7 +113,8 @@ static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, 
 static void put_does(const told *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
-        mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ", seconds(now - t->end));
+        mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ",
+                      cmd_hang_seconds(now - t->end));
         mf_job_view_doing_text(t->task, t->end, out);
     } else {
         mf_job_view_task_text(t->task, now, out);
@@ -121,7 +122,7 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
     mf_buf_str(out, t->note);
 }
 
-static void put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
+static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
@@ -129,7 +130,7 @@ static void put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
     put_does(t, now, out);
     mf_buf_str(out, "\n");
     for (int i = first; i < t->n; i++) {
-        mf_buf_printf(out, "  %12.6f s  ", -seconds(t->end - t->events[i].at_ns));
+        mf_buf_printf(out, "  %12.6f s  ", -cmd_hang_seconds(t->end - t->events[i].at_ns));
         mf_status_page_event_text(&t->events[i], out);
         mf_buf_str(out, "\n");
     }
@@ -140,7 +141,7 @@ static void put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
 
 /* ---- for programs ---- */
 
-static void put_string(const char *name, mf_buf *text, mf_buf *out)
+static void cmd_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text->data ? text->data : "", text->len);
@@ -148,35 +149,37 @@ static void put_string(const char *name, mf_buf *text, mf_buf *out)
     mf_buf_clear(text);
 }
 
-static void put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text, mf_buf *out)
+static void cmd_hang_put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text,
+                                   mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
     mf_buf_str(text, t->task->page.task);
-    put_string("task", text, out);
+    cmd_hang_put_string("task", text, out);
     put_does(t, now, text);
-    put_string("does", text, out);
+    cmd_hang_put_string("does", text, out);
     mf_buf_printf(out, "\"pid\":%lld,\"alive\":%s,\"ended_seconds_ago\":%.6f,\"events\":[",
                   (long long)t->task->page.pid, t->task->alive ? "true" : "false",
-                  seconds(now - t->end));
+                  cmd_hang_seconds(now - t->end));
     for (int i = first; i < t->n; i++) {
         mf_status_page_event_text(&t->events[i], text);
         mf_buf_str(out, i > first ? ",{" : "{");
-        put_string("event", text, out);
-        mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}", -seconds(t->end - t->events[i].at_ns),
-                      (long long)t->events[i].step);
+        cmd_hang_put_string("event", text, out);
+        mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}",
+                      -cmd_hang_seconds(t->end - t->events[i].at_ns), (long long)t->events[i].step);
     }
     mf_buf_str(out, "]");
 }
 
 /* ---- the command ---- */
 
-static mf_status put_job(const mf_job_view_job *job, int64_t events, bool json, mf_buf *out)
+static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bool json,
+                                  mf_buf *out)
 {
     mf_buf text = { 0 };
     const int64_t now = mf_clock_ns();
     told *tasks;
-    mf_status st = ask(job, now, &tasks);
+    mf_status st = cmd_hang_ask(job, now, &tasks);
 
     if (st != MF_OK)
         return st;
@@ -185,8 +188,8 @@ static mf_status put_job(const mf_job_view_job *job, int64_t events, bool json, 
         mf_buf name = { 0 };
 
         mf_buf_str(&name, job->tasks[0].page.job);
-        put_string("job", &name, out);
-        put_string("explanation", &text, out);
+        cmd_hang_put_string("job", &name, out);
+        cmd_hang_put_string("explanation", &text, out);
         mf_buf_deinit(&name);
         mf_buf_str(out, "\"tasks\":[");
     } else {
@@ -196,9 +199,9 @@ static mf_status put_job(const mf_job_view_job *job, int64_t events, bool json, 
     for (int i = 0; i < job->n; i++) {
         mf_buf_str(out, json ? i ? ",{" : "{" : "");
         if (json)
-            put_task_json(&tasks[i], events, now, &text, out);
+            cmd_hang_put_task_json(&tasks[i], events, now, &text, out);
         else
-            put_task(&tasks[i], events, now, out);
+            cmd_hang_put_task(&tasks[i], events, now, out);
         mf_buf_str(out, json ? "}" : "");
     }
     mf_buf_str(out, json ? "]" : "");
@@ -220,7 +223,7 @@ static mf_status hang_run(mf_args *args)
     mf_buf_str(&out, json ? "{\"jobs\":[" : "");
     for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
         mf_buf_str(&out, json ? i ? ",{" : "{" : i ? "\n" : "");
-        st = put_job(&r.jobs[i], events, json, &out);
+        st = cmd_hang_put_job(&r.jobs[i], events, json, &out);
         mf_buf_str(&out, json ? "}" : "");
     }
     if (st == MF_OK)

@@ -6,22 +6,22 @@
 
 #include <string.h>
 
-static const char *state_of(const mf_job_view_sum *s)
+static const char *cmd_jobs_state_of(const mf_job_view_sum *s)
 {
     return s->alive == 0 ? "dead" : s->dead > 0 ? "broken" : s->stopped > 0 ? "stopped" : "runs";
 }
 
-static void put_line(const mf_job_view_job *job, mf_buf *out)
+static void cmd_jobs_put_line(const mf_job_view_job *job, mf_buf *out)
 {
     const mf_job_view_sum s = mf_job_view_sum_up(job);
     char step[MF_TEXT], steps[MF_TEXT], rate[MF_TEXT];
 
-    mf_buf_printf(out, "%-24s %-8s %5d %5d %9s %9s %10s\n", job->tasks[0].page.job, state_of(&s),
-                  s.alive, s.dead, mf_cli_count(s.step, step), mf_cli_count(s.steps, steps),
-                  mf_cli_count((int64_t)(s.rate + 0.5), rate));
+    mf_buf_printf(out, "%-24s %-8s %5d %5d %9s %9s %10s\n", job->tasks[0].page.job,
+                  cmd_jobs_state_of(&s), s.alive, s.dead, mf_cli_count(s.step, step),
+                  mf_cli_count(s.steps, steps), mf_cli_count((int64_t)(s.rate + 0.5), rate));
 }
 
-static void put_json(const mf_job_view_job *job, mf_buf *out)
+static void cmd_jobs_put_json(const mf_job_view_job *job, mf_buf *out)
 {
     const mf_job_view_sum s = mf_job_view_sum_up(job);
     const char *name = job->tasks[0].page.job;
@@ -31,8 +31,8 @@ static void put_json(const mf_job_view_job *job, mf_buf *out)
     mf_buf_printf(out,
                   ",\"state\":\"%s\",\"alive\":%d,\"dead\":%d,\"stopped\":%d,\"step\":%lld,"
                   "\"steps\":%lld,\"samples_per_second\":%.6g}",
-                  state_of(&s), s.alive, s.dead, s.stopped, (long long)s.step, (long long)s.steps,
-                  s.rate);
+                  cmd_jobs_state_of(&s), s.alive, s.dead, s.stopped, (long long)s.step,
+                  (long long)s.steps, s.rate);
 }
 
 static mf_status jobs_run(mf_args *args)
@@ -49,9 +49,9 @@ static mf_status jobs_run(mf_args *args)
     for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
         mf_buf_str(&out, json && i ? "," : "");
         if (json)
-            put_json(&r.jobs[i], &out);
+            cmd_jobs_put_json(&r.jobs[i], &out);
         else
-            put_line(&r.jobs[i], &out);
+            cmd_jobs_put_line(&r.jobs[i], &out);
     }
     mf_buf_str(&out, json            ? "]}\n"
                      : r.n_jobs == 0 ? "no job of this user trains on this host\n"

@@ -4,7 +4,7 @@
 #include "cli/running.h"
 #include "supervisor/local_workers.h"
 
-static mf_status join_run(mf_args *args)
+static mf_status cmd_join_run(mf_args *args)
 {
     mf_recipe recipe = { 0 };
     mf_job_view r;
@@ -37,5 +37,5 @@ const mf_command mf_command_join = {
     .examples = (const char *const[]){ "meshflow join resnet", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = join_run,
+    .run = cmd_join_run,
 };

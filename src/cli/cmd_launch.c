@@ -13,7 +13,7 @@
 
 enum { MOST = 1024 }; /* of each role */
 
-static void add_tasks(mf_launch *l, mf_role role, int64_t count)
+static void cmd_launch_add_tasks(mf_launch *l, mf_role role, int64_t count)
 {
     for (int i = 0; i < count; i++) {
         mf_launched *t = &l->tasks[l->n++];
@@ -66,9 +66,9 @@ static mf_status read_options(mf_args *args, mf_launch *l, int64_t *port)
     l->tasks = mf_calloc(workers + ps + masters, sizeof *l->tasks);
     if (!l->tasks)
         return MF_NOMEM("tasks");
-    add_tasks(l, MF_ROLE_WORKER, workers);
-    add_tasks(l, MF_ROLE_PS, ps);
-    add_tasks(l, MF_ROLE_MASTER, masters);
+    cmd_launch_add_tasks(l, MF_ROLE_WORKER, workers);
+    cmd_launch_add_tasks(l, MF_ROLE_PS, ps);
+    cmd_launch_add_tasks(l, MF_ROLE_MASTER, masters);
     l->masters = masters > 0;
     l->threads = threads_of_each(workers);
     l->grace_ns = grace * 1000000000;
@@ -102,11 +102,11 @@ static mf_status make_command(mf_args *args, mf_launch *l, char *path, size_t si
     return MF_OK;
 }
 
-static void deinit(mf_launch *l)
+static void cmd_launch_deinit(mf_launch *l)
 {
     for (int i = 0; i < l->n; i++) {
-        mf_lines_close(&l->tasks[i].out);
-        mf_lines_close(&l->tasks[i].err);
+        mf_launch_output_close(&l->tasks[i].out);
+        mf_launch_output_close(&l->tasks[i].err);
         if (l->tasks[i].reserved >= 0)
             (void)close(l->tasks[i].reserved);
     }
@@ -136,10 +136,10 @@ static mf_status launch_run(mf_args *args)
     if (st == MF_OK)
         st = mf_launch_run(&l, &args->exit_code);
     if (st == MF_OK && args->exit_code == 0) /* a result that nobody can read is none */
-        st = mf_lines_end(&l);
+        st = mf_launch_output_end(&l);
 done:
     mf_error_save(st, &why);
-    deinit(&l);
+    cmd_launch_deinit(&l);
     st = mf_error_restore(&why);
     if (st != MF_OK && !args->usage && args->exit_code == 0)
         args->exit_code = mf_exit_of_setup(st);

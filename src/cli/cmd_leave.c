@@ -26,7 +26,7 @@ static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *
                    task ? task : "worker");
 }
 
-static mf_status tell(mf_args *args, const char *task)
+static mf_status cmd_leave_tell(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
     mf_job_view r;
@@ -40,12 +40,12 @@ static mf_status tell(mf_args *args, const char *task)
 
 static mf_status leave_run(mf_args *args)
 {
-    return tell(args, args->words[1]);
+    return cmd_leave_tell(args, args->words[1]);
 }
 
 static mf_status drain_run(mf_args *args)
 {
-    return tell(args, NULL);
+    return cmd_leave_tell(args, NULL);
 }
 
 const mf_command mf_command_leave = {

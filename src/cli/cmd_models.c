@@ -14,60 +14,63 @@
 
 /* ---- tables ---- */
 
-typedef struct row {
+typedef struct cmd_models_row {
     const char *name, *settings, *about;
-} row;
+} cmd_models_row;
 
-typedef struct table {
+typedef struct cmd_models_table {
     const char *kind; /* --kind KIND */
     const char *title;
-    row (*at)(int i); /* .name NULL: there are no more */
-} table;
+    cmd_models_row (*at)(int i); /* .name NULL: there are no more */
+} cmd_models_table;
 
-static row layer_at(int i)
+static cmd_models_row layer_at(int i)
 {
     for (const mf_layer_kind *const *f = mf_layer_families; *f; f++) {
         for (const mf_layer_kind *k = *f; k->name; k++) {
             if (i-- == 0)
-                return (row){ k->name, k->settings, k->about };
+                return (cmd_models_row){ k->name, k->settings, k->about };
         }
     }
-    return (row){ 0 };
+    return (cmd_models_row){ 0 };
 }
 
-static row loss_at(int i)
+static cmd_models_row loss_at(int i)
 {
-    return (row){ mf_losses[i].name, mf_losses[i].settings, mf_losses[i].about };
+    return (cmd_models_row){ mf_losses[i].name, mf_losses[i].settings, mf_losses[i].about };
 }
 
-static row metric_at(int i)
+static cmd_models_row metric_at(int i)
 {
-    return (row){ mf_metrics[i].name, mf_metrics[i].settings, mf_metrics[i].about };
+    return (cmd_models_row){ mf_metrics[i].name, mf_metrics[i].settings, mf_metrics[i].about };
 }
 
-static row initializer_at(int i)
+static cmd_models_row initializer_at(int i)
 {
-    return (row){ mf_initializers[i].name, mf_initializers[i].settings, mf_initializers[i].about };
+    return (cmd_models_row){ mf_initializers[i].name, mf_initializers[i].settings,
+                             mf_initializers[i].about };
 }
 
-static row optimizer_at(int i)
+static cmd_models_row optimizer_at(int i)
 {
-    return (row){ mf_optimizers[i].name, mf_optimizers[i].settings, mf_optimizers[i].about };
+    return (cmd_models_row){ mf_optimizers[i].name, mf_optimizers[i].settings,
+                             mf_optimizers[i].about };
 }
 
-static row schedule_at(int i)
+static cmd_models_row schedule_at(int i)
 {
-    return (row){ mf_schedules[i].name, mf_schedules[i].settings, mf_schedules[i].about };
+    return (cmd_models_row){ mf_schedules[i].name, mf_schedules[i].settings,
+                             mf_schedules[i].about };
 }
 
-static row codec_at(int i)
+static cmd_models_row codec_at(int i)
 {
     const mf_codec_kind *k = mf_codec_kinds[i];
 
-    return k ? (row){ k->name, k->settings, k->about } : (row){ 0 };
+    return k ? (cmd_models_row){ k->name, k->settings, k->about } : (cmd_models_row){ 0 };
 }
 
-static const table tables[] = {
+static const cmd_models_table tables[] = {
     { "layers", "layer", layer_at },
     { "losses", "loss", loss_at },
     { "metrics", "metric", metric_at },
@@ -102,12 +105,12 @@ static mf_status print_settings(const char *subject, const char *signature, mf_b
     return st;
 }
 
-static mf_status print_table(const table *t, bool markdown, mf_buf *out)
+static mf_status cmd_models_print_table(const cmd_models_table *t, bool markdown, mf_buf *out)
 {
     if (markdown)
         mf_buf_printf(out, "| %s | what | settings |\n|---|---|---|\n", t->title);
     for (int i = 0; t->at(i).name; i++) {
-        const row r = t->at(i);
+        const cmd_models_row r = t->at(i);
         mf_buf settings = { 0 };
         const mf_status st = print_settings(r.name, r.settings, &settings);
 
@@ -126,7 +129,8 @@ static mf_status print_table(const table *t, bool markdown, mf_buf *out)
 /* ---- the zoo ---- */
 
 /* The model for columns as text, or NULL: its example. */
-static mf_status make(const char *text, const char *columns, mf_arena *arena, mf_model **out)
+static mf_status cmd_models_make(const char *text, const char *columns, mf_arena *arena,
+                                 mf_model **out)
 {
     const mf_zoo_kind *kind;
     const char *head, *rest;
@@ -158,7 +162,7 @@ static mf_status print_zoo_row(const mf_zoo_kind *k, bool markdown, mf_buf *out)
     mf_arena *arena = mf_arena_new();
     mf_buf count = { 0 }, settings = { 0 };
     mf_model *model = NULL;
-    mf_status st = arena ? make(k->name, NULL, arena, &model) : MF_NOMEM("a model");
+    mf_status st = arena ? cmd_models_make(k->name, NULL, arena, &model) : MF_NOMEM("a model");
 
     if (st == MF_OK)
         st = print_settings(k->name, k->settings, &settings);
@@ -205,7 +209,7 @@ static int64_t weights_of(const mf_model *m, const mf_layer_made *made)
 }
 
 /* "  residual_block/conv1 (Conv2D)" */
-static void print_name(const mf_layer_made *made, mf_buf *out)
+static void cmd_models_print_name(const mf_layer_made *made, mf_buf *out)
 {
     mf_buf_printf(out, "%*s%s (%s)", 2 * made->depth, "", made->name, made->kind);
 }
@@ -217,7 +221,7 @@ static int widest_name(const mf_model *m)
     for (int64_t i = 0; i < m->n_made; i++) {
         mf_buf name = { 0 };
 
-        print_name(&m->made[i], &name);
+        cmd_models_print_name(&m->made[i], &name);
         most = name.len > most ? name.len : most;
         mf_buf_deinit(&name);
     }
@@ -236,7 +240,7 @@ static void print_summary(const char *text, mf_model *m, mf_buf *out)
         const mf_shape s = mf_model_shape(m, made->output);
         mf_buf name = { 0 }, count = { 0 };
 
-        print_name(made, &name);
+        cmd_models_print_name(made, &name);
         print_count(weights_of(m, made), &count);
         mf_buf_printf(out, "%-*s  %-16s %12s\n", width, name.data ? name.data : "",
                       mf_shape_text(&s, shape), count.data ? count.data : "");
@@ -262,7 +266,7 @@ static mf_status show_model(mf_args *args, mf_arena *arena, mf_buf *out)
         if (!text)
             return MF_NOMEM("a model");
     }
-    MF_TRY(make(text, mf_args_value(args, "columns"), arena, &model));
+    MF_TRY(cmd_models_make(text, mf_args_value(args, "columns"), arena, &model));
     print_summary(text, model, out);
     st = path ? mf_graph_save(model->graph, path) : MF_OK;
     mf_model_free(model);
@@ -271,7 +275,7 @@ static mf_status show_model(mf_args *args, mf_arena *arena, mf_buf *out)
 
 /* ---- the command ---- */
 
-static const table *find_table(const char *kind)
+static const cmd_models_table *find_table(const char *kind)
 {
     for (int i = 0; i < MF_COUNT(tables); i++) {
         if (strcmp(tables[i].kind, kind) == 0)
@@ -288,7 +292,7 @@ static mf_status print_asked(mf_args *args, mf_arena *arena, mf_buf *out)
     bool any = false;
 
     while ((kind = mf_args_next(args, "kind", &at)) != NULL) {
-        const table *t = find_table(kind);
+        const cmd_models_table *t = find_table(kind);
 
         if (!t)
             return mf_args_wrong(args,
@@ -297,7 +301,7 @@ static mf_status print_asked(mf_args *args, mf_arena *arena, mf_buf *out)
                                  kind);
         mf_buf_str(out, any ? "\n" : "");
         any = true;
-        MF_TRY(print_table(t, markdown, out));
+        MF_TRY(cmd_models_print_table(t, markdown, out));
     }
     if (args->n_words > 0)
         return show_model(args, arena, out);

@@ -35,7 +35,7 @@ static uint32_t types_of(const mf_op *op, const mf_opdef *def)
     return 0;
 }
 
-static void print_types(uint32_t types, const char *quote, mf_buf *out)
+static void cmd_ops_print_types(uint32_t types, const char *quote, mf_buf *out)
 {
     bool first = true;
 
@@ -47,7 +47,7 @@ static void print_types(uint32_t types, const char *quote, mf_buf *out)
     }
 }
 
-static void print_json(const mf_op *op, const mf_opdef *def, mf_buf *out)
+static void cmd_ops_print_json(const mf_op *op, const mf_opdef *def, mf_buf *out)
 {
     mf_buf text = { 0 };
 
@@ -58,7 +58,7 @@ static void print_json(const mf_op *op, const mf_opdef *def, mf_buf *out)
                   gradient_of(op), def->is_stateful ? "true" : "false", kernel_of(op),
                   op->flags & MF_OP_INPLACE ? "true" : "false");
     mf_buf_str(out, ",\"types\":[");
-    print_types(types_of(op, def), "\"", out);
+    cmd_ops_print_types(types_of(op, def), "\"", out);
     mf_buf_str(out, "],\"samples\":[");
     for (int i = 0; op->samples && op->samples[i]; i++) {
         mf_buf_str(out, i > 0 ? "," : "");
@@ -68,7 +68,7 @@ static void print_json(const mf_op *op, const mf_opdef *def, mf_buf *out)
     mf_buf_deinit(&text);
 }
 
-static void print_row(const mf_op *op, const mf_opdef *def, mf_buf *out)
+static void cmd_ops_print_row(const mf_op *op, const mf_opdef *def, mf_buf *out)
 {
     const uint32_t types = types_of(op, def);
 
@@ -79,7 +79,7 @@ static void print_row(const mf_op *op, const mf_opdef *def, mf_buf *out)
                   def->is_stateful ? "yes" : "-");
     if (types == 0)
         mf_buf_str(out, "any");
-    print_types(types, "", out);
+    cmd_ops_print_types(types, "", out);
     mf_buf_str(out, "\n");
 }
 
@@ -112,13 +112,13 @@ static mf_status print_op(const mf_op *op, form f, bool first, mf_buf *out)
         return mf_error_wrap(st, before, "");
     if (f == FORM_JSON) {
         mf_buf_str(out, first ? "" : ",\n ");
-        print_json(op, def, out);
+        cmd_ops_print_json(op, def, out);
     } else if (f == FORM_DEF) {
         mf_buf_str(out, op->name);
         mf_opdef_print(def, out);
         mf_buf_str(out, "\n");
     } else {
-        print_row(op, def, out);
+        cmd_ops_print_row(op, def, out);
     }
     return MF_OK;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void print_json(mf_param *const *params, int n, mf_buf *out)
+static void cmd_params_print_json(mf_param *const *params, int n, mf_buf *out)
 {
     mf_buf_str(out, "[");
     for (int i = 0; i < n; i++) {
@@ -21,7 +21,7 @@ static void print_json(mf_param *const *params, int n, mf_buf *out)
     mf_buf_str(out, "]\n");
 }
 
-static void print_table(mf_param *const *params, int n, mf_buf *out)
+static void cmd_params_print_table(mf_param *const *params, int n, mf_buf *out)
 {
     mf_buf_printf(out, "%-22s %10s %10s  %-12s %s\n", "name", "value", "default", "from", "help");
     for (int i = 0; i < n; i++) {
@@ -39,9 +39,9 @@ static mf_status params_run(mf_args *args)
     mf_buf text = { 0 };
 
     if (mf_args_has(args, "json"))
-        print_json(params, n, &text);
+        cmd_params_print_json(params, n, &text);
     else
-        print_table(params, n, &text);
+        cmd_params_print_table(params, n, &text);
     return mf_cli_print(&text);
 }
 

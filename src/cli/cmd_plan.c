@@ -21,14 +21,15 @@ static mf_status example_model(mf_job *job, mf_arena *arena)
     return mf_zoo_build(job->model_text, columns, n, classes, &job->model);
 }
 
-static mf_status load(mf_job *job, mf_args *args, mf_arena *arena)
+static mf_status cmd_plan_load(mf_job *job, mf_args *args, mf_arena *arena)
 {
     MF_TRY(mf_args_value(args, "data") ? mf_job_load(job, args, true) : example_model(job, arena));
     mf_job_losses(job, args, job->model, &job->compile);
     return mf_job_freeze(args, job->model);
 }
 
-static mf_status print(mf_args *args, const mf_planner_answer *a, const mf_planner_wish *wish)
+static mf_status cmd_plan_print(mf_args *args, const mf_planner_answer *a,
+                                const mf_planner_wish *wish)
 {
     mf_buf out = { 0 };
 
@@ -44,7 +45,7 @@ static mf_status print(mf_args *args, const mf_planner_answer *a, const mf_plann
                    (long long)(wish->memory >> 20));
 }
 
-static mf_status plan(mf_job *job, mf_args *args, mf_arena *arena)
+static mf_status cmd_plan(mf_job *job, mf_args *args, mf_arena *arena)
 {
     mf_fit_options fit = { 0 };
     mf_planner_wish wish;
@@ -54,10 +55,10 @@ static mf_status plan(mf_job *job, mf_args *args, mf_arena *arena)
     MF_TRY(mf_train_options_read(args, &job->compile, &fit));
     MF_TRY(mf_planning_read(args, &wish));
     wish.batch = fit.batch;
-    MF_TRY(load(job, args, arena));
+    MF_TRY(cmd_plan_load(job, args, arena));
     st = mf_planning_run(job->model, &job->compile, &wish, &answer);
     if (st == MF_OK)
-        st = print(args, &answer, &wish);
+        st = cmd_plan_print(args, &answer, &wish);
     mf_planner_answer_deinit(&answer);
     return st;
 }
@@ -69,7 +70,7 @@ static mf_status plan_run(mf_args *args)
     mf_status st = arena ? mf_job_open(&job, args, NULL) : MF_NOMEM("a plan");
 
     if (st == MF_OK)
-        st = plan(&job, args, arena);
+        st = cmd_plan(&job, args, arena);
     mf_job_deinit(&job);
     mf_arena_free(arena);
     return st;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void put_line(const mf_jobqueue_job *j, mf_buf *out)
+static void cmd_queue_put_line(const mf_jobqueue_job *j, mf_buf *out)
 {
     mf_buf_printf(out, "%-24s %-10s %5lld %5lld  %s", j->name, mf_jobqueue_state_text(j->state),
                   (long long)j->tries, (long long)j->order.slots, j->how);
@@ -16,7 +16,7 @@ static void put_line(const mf_jobqueue_job *j, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void put_json(const mf_jobqueue_job *j, mf_buf *out)
+static void cmd_queue_put_json(const mf_jobqueue_job *j, mf_buf *out)
 {
     mf_buf_str(out, "{\"job\":");
     mf_buf_json(out, j->name, strlen(j->name));
@@ -36,7 +36,7 @@ static void put_json(const mf_jobqueue_job *j, mf_buf *out)
     mf_buf_str(out, "]}");
 }
 
-static void put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
+static void cmd_queue_put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
 {
     mf_buf_str(out, json ? "{\"jobs\":[" : "");
     if (!json && n > 0)
@@ -44,14 +44,14 @@ static void put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
     for (int i = 0; i < n; i++) {
         mf_buf_str(out, json && i ? "," : "");
         if (json)
-            put_json(&jobs[i], out);
+            cmd_queue_put_json(&jobs[i], out);
         else
-            put_line(&jobs[i], out);
+            cmd_queue_put_line(&jobs[i], out);
     }
     mf_buf_str(out, json ? "]}\n" : n == 0 ? "no job was submitted\n" : "");
 }
 
-static mf_status forget(const mf_args *args, const char *dir, mf_arena *arena)
+static mf_status cmd_queue_forget(const mf_args *args, const char *dir, mf_arena *arena)
 {
     const char *name;
     int64_t at = 0;
@@ -79,9 +79,9 @@ static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_bu
     mf_jobqueue_job *jobs;
     int n;
 
-    MF_TRY(forget(args, dir, arena));
+    MF_TRY(cmd_queue_forget(args, dir, arena));
     MF_TRY(mf_jobqueue_list(dir, arena, &jobs, &n));
-    put_all(jobs, n, mf_args_has(args, "json"), out);
+    cmd_queue_put_all(jobs, n, mf_args_has(args, "json"), out);
     for (int i = 0; mf_args_has(args, "sweep") && i < n; i++) {
         if (mf_jobqueue_is_over(jobs[i].state) && !mf_jobqueue_find_waiting(jobs, n, jobs[i].name))
             MF_TRY(mf_jobqueue_forget(dir, &jobs[i]));

@@ -21,7 +21,7 @@ static mf_status start_more(const mf_job_view_job *job, int n, mf_buf *out)
     return st;
 }
 
-static mf_status scale(const mf_job_view_job *job, int wanted, mf_buf *out)
+static mf_status cmd_scale(const mf_job_view_job *job, int wanted, mf_buf *out)
 {
     const int have = mf_workers_count(job);
     const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
@@ -40,14 +40,14 @@ static mf_status scale(const mf_job_view_job *job, int wanted, mf_buf *out)
     return MF_OK;
 }
 
-static mf_status put(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_scale_put(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     if (!mf_elastic_hosts_key(list))
         return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
     return mf_elastic_hosts_put(job, mf_elastic_hosts_key(list), mf_args_value(args, "put"));
 }
 
-static mf_status follow(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_scale_follow(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     int64_t every = 1, restarts = 9;
 
@@ -77,10 +77,10 @@ static mf_status scale_run(mf_args *args)
         return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
     st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK && !list)
-        st = scale(&r.jobs[0], (int)wanted, &out);
+        st = cmd_scale(&r.jobs[0], (int)wanted, &out);
     else if (st == MF_OK)
-        st = mf_args_value(args, "put") ? put(args, &r.jobs[0], list)
-                                        : follow(args, &r.jobs[0], list);
+        st = mf_args_value(args, "put") ? cmd_scale_put(args, &r.jobs[0], list)
+                                        : cmd_scale_follow(args, &r.jobs[0], list);
     mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }

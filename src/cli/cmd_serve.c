@@ -20,7 +20,7 @@ typedef struct serving {
 } serving;
 
 /* Beside the checkpoints; of versions, beside the newest. */
-static mf_status read_note(const serving *s, mf_model_note *out)
+static mf_status cmd_serve_read_note(const serving *s, mf_model_note *out)
 {
     mf_serve_version newest = { 0 };
     mf_status st = mf_model_note_read(s->o.where, s->arena, out);
@@ -36,7 +36,7 @@ static mf_status use_note(serving *s, mf_args *args)
     mf_model_note note;
     mf_column *columns;
     const mf_schema_column *label;
-    const mf_status st = read_note(s, &note);
+    const mf_status st = cmd_serve_read_note(s, &note);
 
     if (st == MF_NOT_FOUND)
         mf_args_hint(args, "a training with --out leaves " MF_NOTE_NAME " and " MF_SCHEMA_NAME
@@ -78,7 +78,7 @@ static mf_status read_model(serving *s, mf_args *args)
     return s->what.model ? MF_OK : mf_args_wrong(args, "--model is missing: `meshflow models`");
 }
 
-static mf_status read_numbers(serving *s, mf_args *args)
+static mf_status cmd_serve_read_numbers(serving *s, mf_args *args)
 {
     int64_t port = 8501, replicas = 2, batch = 32, wait_ms = 0, body = 16, queue = 1000;
     int64_t poll_ms = 1000, timeout = 60, threads = 0;
@@ -107,7 +107,7 @@ static mf_status read_numbers(serving *s, mf_args *args)
     return MF_OK;
 }
 
-static void say_ready(void *ctx, const char *host, int port, int64_t version)
+static void cmd_serve_say_ready(void *ctx, const char *host, int port, int64_t version)
 {
     const serving *s = ctx;
     mf_buf out = { 0 };
@@ -119,7 +119,7 @@ static void say_ready(void *ctx, const char *host, int port, int64_t version)
         MF_WARN("%s", mf_error_message());
 }
 
-static mf_status serve(serving *s, mf_args *args)
+static mf_status cmd_serve(serving *s, mf_args *args)
 {
     const char *name = mf_args_value(args, "name"), *host = mf_args_value(args, "host");
 
@@ -127,12 +127,12 @@ static mf_status serve(serving *s, mf_args *args)
                                .name = name ? name : "model",
                                .where = args->words[0],
                                .host = host ? host : "127.0.0.1",
-                               .ready = say_ready,
+                               .ready = cmd_serve_say_ready,
                                .ctx = s };
     if (strpbrk(s->o.name, "/:?#% ") || !s->o.name[0])
         return mf_args_wrong(args, "--name is part of a path: letters and digits, not '%s'",
                              s->o.name);
-    MF_TRY(read_numbers(s, args));
+    MF_TRY(cmd_serve_read_numbers(s, args));
     MF_TRY(read_model(s, args));
     MF_TRY(mf_mesh_options_write(args, mf_args_value(args, "mesh"), mf_args_value(args, "layout"),
                                  &s->mesh));
@@ -143,7 +143,7 @@ static mf_status serve(serving *s, mf_args *args)
 static mf_status serve_run(mf_args *args)
 {
     serving s = { .arena = mf_arena_new() };
-    mf_status st = s.arena ? serve(&s, args) : MF_NOMEM("a server");
+    mf_status st = s.arena ? cmd_serve(&s, args) : MF_NOMEM("a server");
 
     mf_dataset_unref(s.data);
     mf_buf_deinit(&s.mesh);

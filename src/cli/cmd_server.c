@@ -36,7 +36,7 @@ static sigset_t signals(void)
     return set;
 }
 
-static void await(const sigset_t *set)
+static void cmd_server_await(const sigset_t *set)
 {
     int which;
 
@@ -81,7 +81,7 @@ static void *await_signal(void *arg)
     const served *s = arg;
     const sigset_t set = signals();
 
-    await(&set);
+    cmd_server_await(&set);
     if (s->several)
         mf_local_cluster_stop(s->several);
     else
@@ -89,7 +89,7 @@ static void *await_signal(void *arg)
     end_in_time(s, &set);
 }
 
-static void block_signals(void)
+static void cmd_server_block_signals(void)
 {
     const sigset_t set = signals();
 
@@ -115,7 +115,7 @@ static mf_status describe_several(const mf_local_cluster *c, mf_buf *out)
     return st;
 }
 
-static mf_status serve(served *s)
+static mf_status cmd_server_serve(served *s)
 {
     pthread_t thread;
     mf_buf out = { 0 };
@@ -136,7 +136,7 @@ static mf_status serve(served *s)
 }
 
 /* Others see this task as one of a job: `meshflow status`, `meshflow hang`. */
-static mf_status show(const mf_server_options *o, const char *job)
+static mf_status cmd_server_show(const mf_server_options *o, const char *job)
 {
     char task[MF_STATUS_PAGE_TASK];
     mf_server_tasks tasks;
@@ -155,7 +155,7 @@ static mf_status show(const mf_server_options *o, const char *job)
 }
 
 /* Those that name other tasks. */
-static mf_status check_options(mf_args *args)
+static mf_status cmd_server_check_options(mf_args *args)
 {
     const char *local = mf_args_value(args, "local");
     const bool here = mf_args_has(args, "here");
@@ -174,7 +174,7 @@ static mf_status check_options(mf_args *args)
     return MF_OK;
 }
 
-static mf_status run(mf_args *args)
+static mf_status cmd_server_run(mf_args *args)
 {
     const char *dir = mf_args_value(args, "allow-dir"), *local = mf_args_value(args, "local");
     int64_t threads = 0, memory = 0, grace = GRACE;
@@ -191,19 +191,19 @@ static mf_status run(mf_args *args)
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
     MF_TRY(mf_args_int(args, "memory", 16, INT64_C(1) << 40, &memory));
     MF_TRY(mf_args_int(args, "grace", 0, 86400, &grace));
-    MF_TRY(check_options(args));
+    MF_TRY(cmd_server_check_options(args));
     s.grace = grace;
     MF_TRY(mf_status_page_watch());
     o.threads = (int)threads;
     o.memory = memory << 20;
-    block_signals();
+    cmd_server_block_signals();
     if (mf_args_value(args, "name"))
-        MF_TRY(show(&o, mf_args_value(args, "name")));
+        MF_TRY(cmd_server_show(&o, mf_args_value(args, "name")));
     if (local || mf_args_has(args, "here"))
         MF_TRY(mf_local_cluster_new(local, &o, &s.several));
     else
         MF_TRY(mf_server_new(&o, &s.one));
-    st = serve(&s);
+    st = cmd_server_serve(&s);
     mf_local_cluster_free(s.several);
     mf_server_free(s.one);
     mf_status_page_close();
@@ -212,7 +212,7 @@ static mf_status run(mf_args *args)
 
 static mf_status server_run(mf_args *args)
 {
-    const mf_status st = run(args);
+    const mf_status st = cmd_server_run(args);
 
     if (st != MF_OK && !args->usage)
         args->exit_code = mf_exit_of_setup(st);

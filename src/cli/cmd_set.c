@@ -10,11 +10,11 @@
 
 static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
-typedef struct change {
+typedef struct cmd_set_change {
     int64_t threads, priority; /* 0: left as it is */
     mf_status_page_layout layout; /* mesh "": the same */
     const char *task; /* NULL: all */
-} change;
+} cmd_set_change;
 
 /* Its threads are so many now. */
 static bool has_threads(const mf_status_page_seen *t, int64_t threads)
@@ -48,7 +48,7 @@ static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int6
 }
 
 /* One task that is told is enough: it tells the others. */
-static mf_status change_layout(const change *c, const mf_status_page_seen *t,
+static mf_status change_layout(const cmd_set_change *c, const mf_status_page_seen *t,
                                const mf_status_page_seen **told)
 {
     if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
@@ -86,7 +86,7 @@ static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf
 }
 
 /* *wished: it shall change its threads. */
-static mf_status change_task(const change *c, const mf_status_page_seen *t, bool *wished,
+static mf_status change_task(const cmd_set_change *c, const mf_status_page_seen *t, bool *wished,
                              mf_buf *out)
 {
     mf_status st = MF_OK;
@@ -115,7 +115,8 @@ static mf_status change_task(const change *c, const mf_status_page_seen *t, bool
 }
 
 /* All are told before the first is waited for. */
-static mf_status change_all(mf_args *args, const change *c, const mf_job_view_job *job, mf_buf *out)
+static mf_status change_all(mf_args *args, const cmd_set_change *c, const mf_job_view_job *job,
+                            mf_buf *out)
 {
     bool *wished = mf_calloc(job->n, sizeof *wished);
     mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
@@ -166,9 +167,9 @@ static mf_status read_layout(mf_args *args, mf_status_page_layout *out)
     return MF_OK;
 }
 
-static mf_status set_run(mf_args *args)
+static mf_status cmd_set_run(mf_args *args)
 {
-    change c = { .task = mf_args_value(args, "task") };
+    cmd_set_change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
     mf_job_view r;
     mf_status st;
@@ -209,5 +210,5 @@ const mf_command mf_command_set = {
                                "meshflow set bert --mesh 'rows:4' --layout batch:rows", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = set_run,
+    .run = cmd_set_run,
 };

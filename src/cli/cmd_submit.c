@@ -32,7 +32,7 @@ static mf_status list_after(const mf_args *args, mf_arena *arena, mf_jobqueue_or
     return MF_OK;
 }
 
-static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
+static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
 {
     char cwd[4096], unnamed[32];
     const char *name = mf_args_value(args, "name");
@@ -68,7 +68,7 @@ static mf_status submit_run(mf_args *args)
     mf_status st = arena ? mf_jobqueue_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
 
     if (st == MF_OK)
-        st = put(args, arena, dir.data, &out);
+        st = cmd_submit_put(args, arena, dir.data, &out);
     if (st == MF_OK && args->hint[0])
         (void)fprintf(stderr, "meshflow: %s\n", args->hint);
     mf_arena_free(arena);

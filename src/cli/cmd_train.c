@@ -67,7 +67,7 @@ static mf_status note_model(void *ctx, mf_trainer *t)
     return mf_model_note_write(m->out, &note);
 }
 
-static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
+static mf_status cmd_train_count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
 {
     measured *m = ctx;
     const int64_t now = mf_clock_ns();
@@ -91,7 +91,7 @@ static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *repo
 static mf_trainer *volatile to_stop; /* what a signal stops; the program trains one at a time */
 static mf_strategy *volatile to_leave; /* and SIGTERM leaves; NULL: nobody else */
 
-static void on_signal(int signal_number)
+static void cmd_train_on_signal(int signal_number)
 {
     if (signal_number == SIGTERM && to_leave)
         mf_strategy_leave(to_leave);
@@ -115,7 +115,7 @@ static void forget_signals(void)
 
 static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 {
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+    struct sigaction action = { .sa_handler = cmd_train_on_signal, .sa_flags = (int)SA_RESETHAND };
 
     to_stop = t;
     to_leave = strategy;
@@ -181,7 +181,7 @@ static mf_status change_weights(mf_job *job, mf_args *args)
 
 /* ---- the end ---- */
 
-static double seconds(int64_t ns)
+static double cmd_train_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
@@ -269,7 +269,7 @@ static void add_cost(void *ctx, const mf_mesh_cost *c)
 }
 
 /* What a step costs a processor. */
-static mf_status explain(const mf_strategy *strategy)
+static mf_status cmd_train_explain(const mf_strategy *strategy)
 {
     mf_buf out = { 0 };
 
@@ -283,7 +283,7 @@ static mf_status explain(const mf_strategy *strategy)
 /* Of --auto: what was chosen, and how good the prediction was. */
 static double step_seconds(const measured *m)
 {
-    return m->steps > 0 ? seconds(m->last_ns - m->begin_ns) / (double)m->steps : 0.0;
+    return m->steps > 0 ? cmd_train_seconds(m->last_ns - m->begin_ns) / (double)m->steps : 0.0;
 }
 
 static void print_chosen(const measured *m, mf_buf *out)
@@ -299,7 +299,7 @@ static void print_chosen(const measured *m, mf_buf *out)
 }
 
 /* The same for people. */
-static mf_status write_chosen(measured *m, const char **out)
+static mf_status cmd_train_write_chosen(measured *m, const char **out)
 {
     if (!m->chosen.mesh.data || m->steps == 0)
         return MF_OK;
@@ -341,7 +341,7 @@ static const char *decided(const measured *m, const char **why)
 }
 
 /* Was it stopped before it was done? */
-static bool was_stopped(const measured *m)
+static bool cmd_train_was_stopped(const measured *m)
 {
     const mf_trainer *t = m->job->trainer;
     const char *why;
@@ -352,27 +352,27 @@ static bool was_stopped(const measured *m)
 }
 
 /* What training has ended by. */
-static void put_end(const measured *m, mf_buf *out)
+static void cmd_train_put_end(const measured *m, mf_buf *out)
 {
     const char *why = "", *state = decided(m, &why);
 
     mf_buf_printf(out, ",\"ended\":\"%s\"",
-                  m->failed        ? "failed"
-                  : state          ? state
-                  : was_stopped(m) ? "stopped"
-                                   : "steps");
+                  m->failed                  ? "failed"
+                  : state                    ? state
+                  : cmd_train_was_stopped(m) ? "stopped"
+                                             : "steps");
     if (state) {
         mf_buf_str(out, ",\"ended_because\":");
         mf_buf_json(out, why, strlen(why));
     }
 }
 
-static mf_status print_json(const measured *m, const mf_result *test, int n_test)
+static mf_status cmd_train_print_json(const measured *m, const mf_result *test, int n_test)
 {
     struct rusage usage;
     char sha[65];
     mf_buf out = { 0 };
-    const double time = seconds(m->last_ns - m->begin_ns);
+    const double time = cmd_train_seconds(m->last_ns - m->begin_ns);
     int64_t used[MF_USES];
 
     MF_TRY(mf_trainer_sha256(m->job->trainer, sha));
@@ -383,7 +383,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
                   (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards,
                   mf_strategy_size(m->job->strategy));
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
-    put_end(m, &out);
+    cmd_train_put_end(m, &out);
     if (m->job->trainer->standing.restarted > 0)
         mf_buf_printf(&out, ",\"restarted_from_step\":%lld",
                       (long long)m->job->trainer->standing.restarted - 1);
@@ -408,9 +408,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
                   ",\"seconds\":%.6g,\"samples_per_second\":%.6g,"
                   "\"start_to_first_step_seconds\":%.6g,\"peak_rss_bytes\":%lld,"
                   "\"weights_sha256\":\"%s\",\"numerics_class\":\"%s\"}\n",
-                  seconds(mf_clock_since_start_ns()), time > 0 ? (double)m->samples / time : 0.0,
-                  seconds(m->first_step_ns), (long long)usage.ru_maxrss * 1024, sha,
-                  mf_numerics_class());
+                  cmd_train_seconds(mf_clock_since_start_ns()),
+                  time > 0 ? (double)m->samples / time : 0.0, cmd_train_seconds(m->first_step_ns),
+                  (long long)usage.ru_maxrss * 1024, sha, mf_numerics_class());
     return mf_cli_print(&out);
 }
 
@@ -473,7 +473,7 @@ static mf_status open_strategy(measured *m, mf_args *args)
 }
 
 /* The chief tells; should it die over that, the next one does. */
-static mf_status tell(const measured *m, bool json, const mf_result *test, int n_test)
+static mf_status cmd_train_tell(const measured *m, bool json, const mf_result *test, int n_test)
 {
     mf_strategy *strategy = m->job->strategy;
     bool told = !json;
@@ -481,7 +481,7 @@ static mf_status tell(const measured *m, bool json, const mf_result *test, int n
 
     do {
         if (!told && mf_strategy_is_chief(strategy)) {
-            MF_TRY(print_json(m, test, n_test));
+            MF_TRY(cmd_train_print_json(m, test, n_test));
             told = true;
         }
         st = mf_strategy_barrier(strategy, "the result");
@@ -506,10 +506,11 @@ static bool is_judge(const mf_strategy *s)
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
-    mf_hook hooks[4] = {
-        { .ctx = m, .begin = note_model, .after_step = count_step, .take_over = note_model },
-        mf_progress_hook(progress)
-    };
+    mf_hook hooks[4] = { { .ctx = m,
+                           .begin = note_model,
+                           .after_step = cmd_train_count_step,
+                           .take_over = note_model },
+                         mf_progress_hook(progress) };
     mf_status st;
     bool over;
 
@@ -627,7 +628,7 @@ static mf_status train(measured *m, mf_args *args)
     MF_TRY(mf_progress_init(&progress, job, &fit));
     m->works = true;
     fitted = fit_with_hooks(m, &progress, fit);
-    MF_TRY(write_chosen(m, &progress.planned));
+    MF_TRY(cmd_train_write_chosen(m, &progress.planned));
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
@@ -651,7 +652,7 @@ static mf_status train(measured *m, mf_args *args)
     if (fitted != MF_OK &&
         mf_strategy_size(job->strategy) > 1) { /* nobody else takes part any more */
         if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
-            st = print_json(m, NULL, 0);
+            st = cmd_train_print_json(m, NULL, 0);
         mf_progress_deinit(&progress);
         return mf_error_restore(&why);
     }
@@ -662,16 +663,16 @@ static mf_status train(measured *m, mf_args *args)
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
     if (st == MF_OK && mf_args_has(args, "explain") && mf_strategy_is_chief(job->strategy))
-        st = explain(job->strategy);
+        st = cmd_train_explain(job->strategy);
     tell_restart(job);
     if (st == MF_OK) /* last: programs read the last line */
-        st = tell(m, mf_args_has(args, "json"), test, n_test);
+        st = cmd_train_tell(m, mf_args_has(args, "json"), test, n_test);
     state = decided(m, &ended);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);
     else if (st == MF_OK && state && strcmp(state, "diverged") == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "training %s", ended);
-    else if (st == MF_OK && was_stopped(m))
+    else if (st == MF_OK && cmd_train_was_stopped(m))
         st = say_stopped(m, args);
     mf_progress_deinit(&progress);
     return st;

@@ -41,7 +41,7 @@ static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *w
     return NULL;
 }
 
-static mf_status wait_for(mf_args *args, const inquiry *q, int64_t seconds)
+static mf_status cmd_vars_wait_for(mf_args *args, const inquiry *q, int64_t seconds)
 {
     const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
 
@@ -59,7 +59,7 @@ static mf_status wait_for(mf_args *args, const inquiry *q, int64_t seconds)
     return MF_OK;
 }
 
-static mf_status read_value(inquiry *q)
+static mf_status cmd_vars_read_value(inquiry *q)
 {
     char *data = NULL;
     size_t len = 0;
@@ -71,7 +71,7 @@ static mf_status read_value(inquiry *q)
     return st;
 }
 
-static mf_status ask(mf_args *args, inquiry *q)
+static mf_status cmd_vars_ask(mf_args *args, inquiry *q)
 {
     int64_t seconds = 30;
     size_t len;
@@ -82,11 +82,11 @@ static mf_status ask(mf_args *args, inquiry *q)
     mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
     MF_TRY(mf_buf_finish(&q->value_path));
     MF_TRY(mf_status_page_ask(q->task, &q->question));
-    MF_TRY(wait_for(args, q, seconds));
+    MF_TRY(cmd_vars_wait_for(args, q, seconds));
     MF_TRY(mf_file_read(q->path.data, ANSWER_MAX, &q->text, &len));
     if (strncmp(q->text, "error\t", 6) == 0)
         return MF_FAIL(MF_NOT_FOUND, "%.*s", (int)strcspn(q->text + 6, "\n"), q->text + 6);
-    return q->question.name[0] ? read_value(q) : MF_OK;
+    return q->question.name[0] ? cmd_vars_read_value(q) : MF_OK;
 }
 
 static void inquiry_deinit(inquiry *q)
@@ -127,7 +127,7 @@ static bool next_line(char **at, const char *fields[FIELDS])
     return true;
 }
 
-static void put_text(inquiry *q, mf_buf *out)
+static void cmd_vars_put_text(inquiry *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
@@ -152,44 +152,44 @@ static void put_text(inquiry *q, mf_buf *out)
     }
 }
 
-static void put_field(const char *name, const char *text, mf_buf *out)
+static void cmd_vars_put_field(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text, strlen(text));
     mf_buf_str(out, ",");
 }
 
-static void put_number(const char *name, const char *text, mf_buf *out)
+static void cmd_vars_put_number(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":%lld", name, strtoll(text, NULL, 10));
 }
 
-static void put_json(inquiry *q, mf_buf *out)
+static void cmd_vars_put_json(inquiry *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
     int variables = 0, holders = 0;
 
     mf_buf_str(out, "{");
-    put_field("task", q->task->page.task, out);
+    cmd_vars_put_field("task", q->task->page.task, out);
     while (next_line(&at, f)) {
         if (strcmp(f[0], "step") == 0) {
-            put_number("step", f[1], out);
+            cmd_vars_put_number("step", f[1], out);
             mf_buf_str(out, ",\"variables\":[");
         } else if (strcmp(f[0], "variable") == 0) {
             mf_buf_str(out, variables++ ? "]},{" : "{");
             holders = 0;
-            put_field("name", f[1], out);
-            put_field("type", f[2], out);
-            put_field("shape", f[3], out);
-            put_field("kind", f[4], out);
-            put_number("step", f[5], out);
+            cmd_vars_put_field("name", f[1], out);
+            cmd_vars_put_field("type", f[2], out);
+            cmd_vars_put_field("shape", f[3], out);
+            cmd_vars_put_field("kind", f[4], out);
+            cmd_vars_put_number("step", f[5], out);
             mf_buf_str(out, ",\"holders\":[");
         } else if (strcmp(f[0], "holder") == 0) {
             mf_buf_str(out, holders++ ? ",{" : "{");
-            put_field("task", f[1], out);
-            put_field("slice", f[2], out);
-            put_number("version", f[3], out);
+            cmd_vars_put_field("task", f[1], out);
+            cmd_vars_put_field("slice", f[2], out);
+            cmd_vars_put_number("version", f[3], out);
             mf_buf_str(out, "}");
         }
     }
@@ -203,7 +203,7 @@ static void put_json(inquiry *q, mf_buf *out)
 
 /* ---- the command ---- */
 
-static mf_status save(const inquiry *q, const char *path)
+static mf_status cmd_vars_save(const inquiry *q, const char *path)
 {
     mf_buf bytes = { 0 };
     mf_status st = mf_npy_encode(&q->value, &bytes);
@@ -229,13 +229,13 @@ static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
         return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here that could be asked",
                        job->tasks[0].page.job, wanted ? " " : "", wanted ? wanted : "");
     memcpy(q.question.name, name, strlen(name) + 1);
-    st = ask(args, &q);
+    st = cmd_vars_ask(args, &q);
     if (st == MF_OK && file)
-        st = save(&q, file);
+        st = cmd_vars_save(&q, file);
     if (st == MF_OK && mf_args_has(args, "json"))
-        put_json(&q, out);
+        cmd_vars_put_json(&q, out);
     else if (st == MF_OK)
-        put_text(&q, out);
+        cmd_vars_put_text(&q, out);
     inquiry_deinit(&q);
     return st;
 }

@@ -14,11 +14,11 @@ typedef struct chain {
     const mf_node *before; /* on that; NULL: it begins here */
 } chain;
 
-typedef struct counting {
+typedef struct critical_path_counting {
     const mf_graph *graph;
     chain *chains;
     int64_t all_ns, n;
-} counting;
+} critical_path_counting;
 
 /* ---- how long each took ---- */
 
@@ -36,10 +36,10 @@ static const mf_node *node_of(const mf_graph *g, const char *name)
     return node;
 }
 
-static void count(void *ctx, const char *name, const char *op, int64_t start, int64_t end,
-                  int thread)
+static void critical_path_count(void *ctx, const char *name, const char *op, int64_t start,
+                                int64_t end, int thread)
 {
-    counting *c = ctx;
+    critical_path_counting *c = ctx;
     const mf_node *node = node_of(c->graph, name);
 
     (void)op;
@@ -52,7 +52,7 @@ static void count(void *ctx, const char *name, const char *op, int64_t start, in
 
 /* ---- which chain is the longest ---- */
 
-static void follow(const mf_node *node, const mf_node *before, chain *chains)
+static void critical_path_follow(const mf_node *node, const mf_node *before, chain *chains)
 {
     chain *own = &chains[node->id];
 
@@ -71,9 +71,9 @@ static const mf_node *longest(mf_node *const *order, int64_t n, chain *chains)
         const mf_node *node = order[i];
 
         for (int k = 0; k < node->n_inputs; k++)
-            follow(node, node->inputs[k].node, chains);
+            critical_path_follow(node, node->inputs[k].node, chains);
         for (int k = 0; k < node->n_controls; k++)
-            follow(node, node->controls[k], chains);
+            critical_path_follow(node, node->controls[k], chains);
         chains[node->id].until += chains[node->id].own;
         if (!last || chains[node->id].until > chains[last->id].until)
             last = node;
@@ -103,7 +103,7 @@ mf_status mf_critical_path_find(const mf_graph *graph, mf_trace *trace, mf_criti
 {
     chain *chains = mf_calloc(graph->n_nodes, sizeof *chains);
     mf_node **order = mf_calloc(graph->n_nodes, sizeof(mf_node *));
-    counting c = { .graph = graph, .chains = chains };
+    critical_path_counting c = { .graph = graph, .chains = chains };
     int64_t n = 0;
     mf_status st = chains && order ? MF_OK : MF_NOMEM("a critical path");
 
@@ -111,7 +111,7 @@ mf_status mf_critical_path_find(const mf_graph *graph, mf_trace *trace, mf_criti
     if (st == MF_OK)
         st = mf_graph_order(graph, order, &n);
     if (st == MF_OK) {
-        mf_trace_each(trace, count, &c);
+        mf_trace_each(trace, critical_path_count, &c);
         out->all_ns = c.all_ns;
         out->n_ran = c.n;
         st = write_down(longest(order, n, chains), chains, out);

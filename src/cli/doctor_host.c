@@ -76,7 +76,7 @@ void mf_doctor_look_here(mf_doctor *d)
 
 /* ---- certificates ---- */
 
-static void look_at_end(mf_doctor *d, const char *path)
+static void doctor_host_look_at_end(mf_doctor *d, const char *path)
 {
     const mf_certificates *c;
     int64_t end;
@@ -128,7 +128,7 @@ void mf_doctor_look_at_certificates(mf_doctor *d)
                       "it fits its key, and %s has signed it", s->ca);
     }
     if (s->cert)
-        look_at_end(d, s->cert);
+        doctor_host_look_at_end(d, s->cert);
     if (s->key)
         look_at_key(d, s->key);
 }

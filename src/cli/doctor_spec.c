@@ -22,7 +22,7 @@ bool mf_doctor_has_port(const char *address)
     return port_of(address) > 0;
 }
 
-static bool is_loopback(const char *address)
+static bool doctor_spec_is_loopback(const char *address)
 {
     return strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost:", 10) == 0 ||
            strncmp(address, "[::1]:", 6) == 0;
@@ -84,9 +84,9 @@ static void look_at_loopback(mf_doctor *d)
     int n = 0;
 
     for (int i = 0; i < d->tasks.n; i++)
-        n += is_loopback(d->tasks.all[i].address);
+        n += doctor_spec_is_loopback(d->tasks.all[i].address);
     for (int i = 0; i < d->tasks.n && n > 0 && n < d->tasks.n; i++) {
-        if (is_loopback(d->tasks.all[i].address))
+        if (doctor_spec_is_loopback(d->tasks.all[i].address))
             mf_doctor_say(d, MF_VERDICT_BAD, "address", mf_doctor_task(d, i),
                           "write the name by which other hosts know its host",
                           "it is of one host alone, and %d tasks are elsewhere: each would look "
@@ -115,7 +115,7 @@ static void look_at_job(mf_doctor *d, int i)
                       "programs look for a job '%s'", close.best);
 }
 
-static bool is_first(const mf_server_tasks *t, int i)
+static bool doctor_spec_is_first(const mf_server_tasks *t, int i)
 {
     return i == 0 || strcmp(t->all[i - 1].job, t->all[i].job) != 0;
 }
@@ -125,7 +125,7 @@ void mf_doctor_look_at_spec(mf_doctor *d)
     const int64_t before = d->n;
 
     for (int i = 0; i < d->tasks.n; i++) {
-        if (is_first(&d->tasks, i))
+        if (doctor_spec_is_first(&d->tasks, i))
             look_at_job(d, i);
         look_at_port(d, i);
         look_at_twins(d, i);

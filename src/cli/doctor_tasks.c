@@ -66,7 +66,7 @@ static void look_at_version(mf_doctor *d, const char *place, const mf_probe *p)
                       MESHFLOW_VERSION);
 }
 
-static void look_at_clock(mf_doctor *d, const char *place, const mf_probe *p)
+static void doctor_tasks_look_at_clock(mf_doctor *d, const char *place, const mf_probe *p)
 {
     const bool apart = fabs(p->ahead_s) - p->ahead_error_s > CLOCK_S;
 
@@ -118,6 +118,6 @@ void mf_doctor_look_at_tasks(mf_doctor *d)
                       p.connect_ms, p.answer_ms);
         look_at_name(d, i, place, &p);
         look_at_version(d, place, &p);
-        look_at_clock(d, place, &p);
+        doctor_tasks_look_at_clock(d, place, &p);
     }
 }

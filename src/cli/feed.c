@@ -124,7 +124,7 @@ static const char *numpy_name(mf_dtype dtype)
                                    : mf_dtype_name(dtype);
 }
 
-static bool fits(const mf_shape *declared, bool cut, const mf_tensor *t)
+static bool feed_fits(const mf_shape *declared, bool cut, const mf_tensor *t)
 {
     mf_shape whole = *declared;
 
@@ -148,15 +148,15 @@ static mf_status check_feed(mf_args *args, const char *option, bool cut, const c
     }
     /* Old graphs say [] for "any shape". */
     if (strncmp(to.node->op_name, "Placeholder", 11) == 0 && declared->rank > 0 &&
-        !fits(declared, cut, t))
+        !feed_fits(declared, cut, t))
         return MF_FAIL(
             MF_INVALID_ARGUMENT, "--%s %.200s: the value has shape %s, but '%.200s' has shape %s",
             option, name, mf_shape_text(&t->shape, a), to.node->name, mf_shape_text(declared, b));
     return MF_OK;
 }
 
-static mf_status load_one(mf_args *args, const char *option, bool cut, const mf_graph *graph,
-                          const char *given, mf_feeds *f)
+static mf_status feed_load_one(mf_args *args, const char *option, bool cut, const mf_graph *graph,
+                               const char *given, mf_feeds *f)
 {
     char what[64];
     const char *text;
@@ -185,7 +185,7 @@ mf_status mf_feeds_load(mf_args *args, const char *option, bool cut, const mf_gr
     int64_t at = 0;
 
     while ((given = mf_args_next(args, option, &at)) != NULL)
-        MF_TRY(load_one(args, option, cut, graph, given, out));
+        MF_TRY(feed_load_one(args, option, cut, graph, given, out));
     return MF_OK;
 }
 

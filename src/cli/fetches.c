@@ -33,8 +33,8 @@ void mf_strings_deinit(mf_strings *list)
 /* ---- arguments ---- */
 
 /* The place of this output among the fetches, added if it is new. */
-static mf_status add_fetch(mf_args *args, mf_graph *graph, const char *what, const char *text,
-                           mf_fetches *f, int64_t *at)
+static mf_status fetches_add_fetch(mf_args *args, mf_graph *graph, const char *what,
+                                   const char *text, mf_fetches *f, int64_t *at)
 {
     mf_output o;
     const char *name;
@@ -56,7 +56,7 @@ mf_status mf_fetches_read(mf_args *args, mf_graph *graph, mf_fetches *f)
     int64_t at = 0, place;
 
     while ((text = mf_args_next(args, "fetch", &at)) != NULL)
-        MF_TRY(add_fetch(args, graph, "--fetch", text, f, &place));
+        MF_TRY(fetches_add_fetch(args, graph, "--fetch", text, f, &place));
     f->n_shown = f->names.n;
     for (at = 0; (text = mf_args_next(args, "save", &at)) != NULL;) {
         const char *path;
@@ -64,7 +64,7 @@ mf_status mf_fetches_read(mf_args *args, mf_graph *graph, mf_fetches *f)
         mf_status st;
 
         MF_TRY(mf_args_pair(args, "save", text, &name, &path));
-        st = add_fetch(args, graph, "--save", name, f, &place);
+        st = fetches_add_fetch(args, graph, "--save", name, f, &place);
         mf_free(name);
         MF_TRY(st);
         MF_TRY(mf_grow(&f->saves, &f->cap_saves, f->n_saves + 1, sizeof *f->saves));
@@ -132,7 +132,7 @@ void mf_fetches_text(const mf_fetches *f, mf_tensor *const *results, mf_buf *out
     }
 }
 
-static void print_json(const char *name, const mf_tensor *t, mf_buf *out)
+static void fetches_print_json(const char *name, const mf_tensor *t, mf_buf *out)
 {
     mf_buf_str(out, "{\"name\":");
     mf_buf_json(out, name, strlen(name));
@@ -153,7 +153,7 @@ void mf_fetches_json(const mf_fetches *f, mf_tensor *const *results, mf_buf *out
     mf_buf_str(out, "[");
     for (int64_t i = 0; i < f->n_shown; i++) {
         mf_buf_str(out, i > 0 ? "," : "");
-        print_json(f->names.s[i], results[i], out);
+        fetches_print_json(f->names.s[i], results[i], out);
     }
     mf_buf_str(out, "]");
 }

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "formats/pbtxt.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "graph/op.h"
 #include "proto/wire.h"
 
@@ -36,8 +36,8 @@ mf_status mf_cli_name_file(mf_status st, const char *path)
     return strstr(mf_error_message(), path) ? st : mf_error_wrap(st, before, "");
 }
 
-static mf_status decode(mf_args *args, const char *path, const char *data, size_t len,
-                        mf_arena *arena, ProtobufCMessage **out)
+static mf_status graph_file_decode(mf_args *args, const char *path, const char *data, size_t len,
+                                   mf_arena *arena, ProtobufCMessage **out)
 {
     const ProtobufCMessageDescriptor *desc = &tensorflow__graph_def__descriptor;
     const bool text = has_suffix(path, ".pbtxt");
@@ -67,7 +67,7 @@ mf_status mf_cli_read_graph(mf_args *args, const char *path, mf_arena *arena,
 
     *out = NULL;
     MF_TRY(mf_file_read(path, GRAPH_FILE_MAX, &data, &len));
-    st = decode(args, path, data, len, arena, &message);
+    st = graph_file_decode(args, path, data, len, arena, &message);
     mf_free(data);
     if (st != MF_OK)
         return mf_cli_name_file(st, path);

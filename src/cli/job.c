@@ -64,7 +64,7 @@ mf_status mf_job_cache(mf_job *job, mf_args *args)
 
 /* ---- numbers ---- */
 
-static mf_status read_numbers(mf_job *job, mf_args *args)
+static mf_status job_read_numbers(mf_job *job, mf_args *args)
 {
     int64_t shards = 8, threads = 0, seed = 0;
 
@@ -80,7 +80,7 @@ static mf_status read_numbers(mf_job *job, mf_args *args)
 }
 
 /* What is not given is as it stands beside the checkpoint, if there is a note. */
-static mf_status read_note(mf_job *job, const char *from)
+static mf_status job_read_note(mf_job *job, const char *from)
 {
     const mf_status st = mf_model_note_read(from, job->arena, &job->note);
 
@@ -97,7 +97,7 @@ mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
     if (!job->arena)
         return MF_NOMEM("a job");
     if (from)
-        MF_TRY(read_note(job, from));
+        MF_TRY(job_read_note(job, from));
     if (!job->model_text && from && !mf_args_has(args, "resume"))
         return mf_args_wrong(args,
                              "there is no trained model at '%s': name the folder of a training, "
@@ -106,7 +106,7 @@ mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
     if (!job->model_text)
         return mf_args_wrong(args,
                              "--model is missing: `meshflow models` lists what there is to choose");
-    return read_numbers(job, args);
+    return job_read_numbers(job, args);
 }
 
 /* Of both parts, if so asked. */
@@ -128,7 +128,7 @@ static mf_status make_pairs(mf_job *job, const mf_args *args)
 }
 
 /* For the columns that it was trained on, where they are known. */
-static mf_status build_model(mf_job *job)
+static mf_status job_build_model(mf_job *job)
 {
     const mf_schema *schema = &job->note.schema;
     const mf_schema_column *label = mf_schema_label(schema);
@@ -151,7 +151,7 @@ mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
     MF_TRY(make_pairs(job, args));
     if (job->train)
         MF_TRY(mf_schema_of(job->train, job->arena, &job->schema));
-    return build_model(job);
+    return job_build_model(job);
 }
 
 /* As the command line says, else as the training did, else as goes with the model. */

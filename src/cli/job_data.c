@@ -9,7 +9,7 @@
 /* ---- opening ---- */
 
 /* Pairs are made of what is opened, and have columns of their own. */
-static mf_expected expected(const mf_job *job, const mf_args *args)
+static mf_expected job_data_expected(const mf_job *job, const mf_args *args)
 {
     const mf_schema *schema = job->note.schema.n > 0 ? &job->note.schema
                               : job->schema.n > 0    ? &job->schema
@@ -26,7 +26,7 @@ static mf_status open_set(mf_job *job, const mf_args *args, const char *data, bo
                              .defaults = job->note.settings,
                              .format = job->note.format,
                              .test = test,
-                             .expected = expected(job, args) };
+                             .expected = job_data_expected(job, args) };
 
     return mf_source_open(data, &how, out);
 }
@@ -81,8 +81,8 @@ static mf_status open_named_test(mf_job *job, const mf_args *args, const char *d
 }
 
 /* first: NULL: only the test is wanted. */
-static mf_status split(mf_job *job, mf_dataset *all, double fraction, uint64_t seed,
-                       mf_dataset **first)
+static mf_status job_data_split(mf_job *job, mf_dataset *all, double fraction, uint64_t seed,
+                                mf_dataset **first)
 {
     mf_dataset *rest;
 
@@ -109,7 +109,7 @@ static mf_status split_training(mf_job *job, double fraction, uint64_t seed)
 {
     mf_dataset *rest;
 
-    MF_TRY(split(job, job->train, fraction, seed, &rest));
+    MF_TRY(job_data_split(job, job->train, fraction, seed, &rest));
     mf_dataset_unref(job->train);
     job->train = rest;
     job->split = fraction;
@@ -153,10 +153,10 @@ static mf_status take_unseen(mf_job *job, mf_dataset *all)
                        "'%.200s' had %lld samples when the model was trained and has %lld now, so "
                        "it is not known which of them it has seen; give --test DATA",
                        job->data_text, (long long)n->samples, (long long)mf_dataset_count(all));
-    return split(job, all, n->split, (uint64_t)n->seed, NULL);
+    return job_data_split(job, all, n->split, (uint64_t)n->seed, NULL);
 }
 
-static mf_status open_trained(mf_job *job, mf_args *args)
+static mf_status job_data_open_trained(mf_job *job, mf_args *args)
 {
     const mf_model_note *n = &job->note;
     const char *test = mf_args_value(args, "test");
@@ -187,7 +187,7 @@ mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training)
 {
     if (!job->data_text && (with_training || !mf_args_has(args, "test")))
         return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
-    return with_training ? open_training(job, args) : open_trained(job, args);
+    return with_training ? open_training(job, args) : job_data_open_trained(job, args);
 }
 
 mf_status mf_job_split_validation(mf_job *job, mf_args *args)
@@ -211,7 +211,7 @@ mf_status mf_job_split_validation(mf_job *job, mf_args *args)
 
 /* ---- telling ---- */
 
-static int64_t count_of(const mf_dataset *set)
+static int64_t job_data_count_of(const mf_dataset *set)
 {
     return set ? mf_dataset_count(set) : 0;
 }
@@ -219,8 +219,9 @@ static int64_t count_of(const mf_dataset *set)
 void mf_job_print_samples(const mf_job *job, mf_buf *out)
 {
     mf_buf_printf(out, ",\"samples\":{\"train\":%lld,\"validation\":%lld,\"test\":%lld}",
-                  (long long)count_of(job->train), (long long)count_of(job->validation),
-                  (long long)count_of(job->test));
+                  (long long)job_data_count_of(job->train),
+                  (long long)job_data_count_of(job->validation),
+                  (long long)job_data_count_of(job->test));
     if (!job->test_from)
         return;
     mf_buf_str(out, ",\"test_data\":");

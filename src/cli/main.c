@@ -50,7 +50,7 @@ static mf_status print_help(const mf_args *args)
     return mf_cli_print(&text);
 }
 
-static mf_status run(mf_args *args, int argc, char *const *argv)
+static mf_status main_run(mf_args *args, int argc, char *const *argv)
 {
     MF_TRY(mf_args_parse(args, argc, argv));
     MF_TRY(set_params(args));
@@ -86,7 +86,7 @@ static void print_message(const char *text)
     (void)fwrite(line, 1, n, stderr);
 }
 
-static void report(const mf_args *args, mf_status st)
+static void main_report(const mf_args *args, mf_status st)
 {
     print_message(mf_error_message());
     if (args->hint[0])
@@ -107,9 +107,9 @@ int main(int argc, char **argv)
     hold_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-    st = run(&args, argc - 1, argv + 1);
+    st = main_run(&args, argc - 1, argv + 1);
     if (st != MF_OK)
-        report(&args, st);
+        main_report(&args, st);
     if (st != MF_OK && args.exit_code == 0)
         args.exit_code = args.usage ? MF_EXIT_USAGE : MF_EXIT_FAILED;
     mf_args_deinit(&args);

@@ -21,7 +21,7 @@ static int64_t count_micro_batches(const mf_mesh_counts *c)
     return n;
 }
 
-static int64_t end_of(const mf_mesh_counts *c)
+static int64_t mesh_timeline_end_of(const mf_mesh_counts *c)
 {
     int64_t end = 0;
 
@@ -91,7 +91,7 @@ static void print_stages(const mf_mesh_setup *setup, const mf_mesh_counts *c, in
 
     for (int i = 0; i < n; i++) {
         longest = c[i].run_ns > longest ? c[i].run_ns : longest;
-        step = end_of(&c[i]) > step ? end_of(&c[i]) : step;
+        step = mesh_timeline_end_of(&c[i]) > step ? mesh_timeline_end_of(&c[i]) : step;
         if (count_micro_batches(&c[i]) > plan.turns)
             plan.turns = count_micro_batches(&c[i]);
     }

@@ -13,7 +13,7 @@
 
 /* ---- writing ---- */
 
-static void put(const char *key, const char *value, mf_buf *out)
+static void model_note_put(const char *key, const char *value, mf_buf *out)
 {
     if (!value)
         return;
@@ -42,13 +42,13 @@ static void print_options(const mf_model_note *n, mf_buf *out)
 static void print_note(const mf_model_note *n, mf_buf *out)
 {
     mf_buf_str(out, "{");
-    put("model", n->model, out);
-    put("data", n->data, out);
-    put("format", n->format, out);
-    put("set", n->settings, out);
-    put("loss", n->loss, out);
-    put("metrics", n->metrics, out);
-    put("test", n->test, out);
+    model_note_put("model", n->model, out);
+    model_note_put("data", n->data, out);
+    model_note_put("format", n->format, out);
+    model_note_put("set", n->settings, out);
+    model_note_put("loss", n->loss, out);
+    model_note_put("metrics", n->metrics, out);
+    model_note_put("test", n->test, out);
     if (n->split > 0.0)
         mf_buf_printf(out, ", \"split\": %.9g", n->split);
     mf_buf_printf(out, ", \"seed\": %lld, \"samples\": %lld", (long long)n->seed,
@@ -58,7 +58,7 @@ static void print_note(const mf_model_note *n, mf_buf *out)
     mf_buf_str(out, "}\n");
 }
 
-static mf_status write_text(const char *dir, const char *name, mf_buf *text)
+static mf_status model_note_write_text(const char *dir, const char *name, mf_buf *text)
 {
     mf_buf path = { 0 };
     mf_status st;
@@ -78,14 +78,14 @@ mf_status mf_model_note_write(const char *dir, const mf_model_note *note)
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return mf_errno_status(errno, "create", dir);
     mf_schema_print(&note->schema, &schema);
-    MF_TRY(write_text(dir, MF_SCHEMA_NAME, &schema));
+    MF_TRY(model_note_write_text(dir, MF_SCHEMA_NAME, &schema));
     print_note(note, &text);
-    return write_text(dir, MF_NOTE_NAME, &text);
+    return model_note_write_text(dir, MF_NOTE_NAME, &text);
 }
 
 /* ---- reading ---- */
 
-static const char *get(const json_t *root, const char *key, mf_arena *arena)
+static const char *model_note_get(const json_t *root, const char *key, mf_arena *arena)
 {
     const char *text = json_string_value(json_object_get(root, key));
 
@@ -118,13 +118,13 @@ static mf_status decode_options(json_t *json, mf_arena *arena, mf_model_note *ou
 
 static mf_status decode_note(const json_t *root, mf_arena *arena, mf_model_note *out)
 {
-    *out = (mf_model_note){ .model = get(root, "model", arena),
-                            .data = get(root, "data", arena),
-                            .format = get(root, "format", arena),
-                            .settings = get(root, "set", arena),
-                            .loss = get(root, "loss", arena),
-                            .metrics = get(root, "metrics", arena),
-                            .test = get(root, "test", arena),
+    *out = (mf_model_note){ .model = model_note_get(root, "model", arena),
+                            .data = model_note_get(root, "data", arena),
+                            .format = model_note_get(root, "format", arena),
+                            .settings = model_note_get(root, "set", arena),
+                            .loss = model_note_get(root, "loss", arena),
+                            .metrics = model_note_get(root, "metrics", arena),
+                            .test = model_note_get(root, "test", arena),
                             .split = json_number_value(json_object_get(root, "split")),
                             .seed = json_integer_value(json_object_get(root, "seed")),
                             .samples = json_integer_value(json_object_get(root, "samples")) };
@@ -153,7 +153,7 @@ static void find_note(const char *where, const char *name, mf_buf *path)
     "one step of training with the same settings and data in another --out writes the same file, " \
     "to be copied here"
 
-static mf_status read_json(const char *path, json_t **out)
+static mf_status model_note_read_json(const char *path, json_t **out)
 {
     json_error_t error;
     char *text;
@@ -170,9 +170,10 @@ static mf_status read_json(const char *path, json_t **out)
 }
 
 /* One file, with the function that knows what is in it. */
-static mf_status read_file(const char *where, const char *name, mf_arena *arena,
-                           mf_status (*decode)(const json_t *, mf_arena *, mf_model_note *),
-                           mf_model_note *out)
+static mf_status model_note_read_file(const char *where, const char *name, mf_arena *arena,
+                                      mf_status (*decode)(const json_t *, mf_arena *,
+                                                          mf_model_note *),
+                                      mf_model_note *out)
 {
     mf_buf path = { 0 };
     json_t *root = NULL;
@@ -180,7 +181,7 @@ static mf_status read_file(const char *where, const char *name, mf_arena *arena,
 
     find_note(where, name, &path);
     MF_TRY_TO(done, mf_buf_finish(&path));
-    MF_TRY_TO(done, read_json(path.data, &root));
+    MF_TRY_TO(done, model_note_read_json(path.data, &root));
     st = decode(root, arena, out);
     if (st != MF_OK)
         st = MF_FAIL(st, "%s: %s", path.data, mf_error_message());
@@ -196,7 +197,7 @@ static mf_status decode_schema(const json_t *root, mf_arena *arena, mf_model_not
 }
 
 /* A folder, a file, or the prefix of a checkpoint's files. */
-static bool exists(const char *where)
+static bool model_note_exists(const char *where)
 {
     mf_buf index = { 0 };
     bool found;
@@ -212,10 +213,10 @@ mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *
     mf_status st;
 
     *out = (mf_model_note){ 0 };
-    if (!exists(where))
+    if (!model_note_exists(where))
         return MF_FAIL(MF_NOT_FOUND, "there is no checkpoint or folder '%.200s'", where);
-    MF_TRY(read_file(where, MF_NOTE_NAME, arena, decode_note, out));
-    st = read_file(where, MF_SCHEMA_NAME, arena, decode_schema, out);
+    MF_TRY(model_note_read_file(where, MF_NOTE_NAME, arena, decode_note, out));
+    st = model_note_read_file(where, MF_SCHEMA_NAME, arena, decode_schema, out);
     return st == MF_NOT_FOUND
                ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s in '%.200s'; " WRITE_ANEW,
                          MF_SCHEMA_NAME, MF_NOTE_NAME, where)

@@ -135,7 +135,8 @@ static const mf_option *find_in(const mf_option *table, const char *name, size_t
     return NULL;
 }
 
-static const mf_option *find_option(const mf_args *args, const char *name, size_t len, char letter)
+static const mf_option *options_find_option(const mf_args *args, const char *name, size_t len,
+                                            char letter)
 {
     const mf_option *o = args->command ? find_in(args->command->options, name, len, letter) : NULL;
 
@@ -176,8 +177,8 @@ static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *a
     const bool is_long = word[1] == '-';
     const char *equals = is_long ? strchr(word, '=') : NULL;
     const size_t len = equals ? (size_t)(equals - word) : strlen(word);
-    const mf_option *o =
-        is_long ? find_option(args, word + 2, len - 2, 0) : find_option(args, NULL, 0, word[1]);
+    const mf_option *o = is_long ? options_find_option(args, word + 2, len - 2, 0)
+                                 : options_find_option(args, NULL, 0, word[1]);
     const char *value = equals ? equals + 1 : !is_long && word[2] ? word + 2 : NULL;
 
     if (!o)
@@ -215,7 +216,7 @@ static bool takes_next(const char *word)
     return false;
 }
 
-static bool is_option(const char *word)
+static bool options_is_option(const char *word)
 {
     return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]);
 }
@@ -227,7 +228,7 @@ static mf_status parse_words(mf_args *args, int argc, char *const *argv)
     for (int i = 0; i < argc; i++) {
         if (!only_words && strcmp(argv[i], "--") == 0) {
             only_words = true;
-        } else if (!only_words && is_option(argv[i])) {
+        } else if (!only_words && options_is_option(argv[i])) {
             i += takes_next(argv[i]);
         } else {
             MF_TRY(mf_grow(&args->words, &args->cap_words, args->n_words + 1, sizeof *args->words));
@@ -255,7 +256,7 @@ mf_status mf_args_parse(mf_args *args, int argc, char *const *argv)
 {
     MF_TRY(parse_words(args, argc, argv));
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (is_option(argv[i]))
+        if (options_is_option(argv[i]))
             MF_TRY(parse_option(args, argc, argv, &i));
     }
     return check_count(args);

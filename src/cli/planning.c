@@ -127,7 +127,8 @@ static void write_name(const mf_planning_call *call, const mf_planner_wish *wish
                   wish->exact ? ", exact" : "");
 }
 
-static mf_status choose(const mf_planning_call *call, const mf_planner_wish *wish, mf_chosen *out)
+static mf_status planning_choose(const mf_planning_call *call, const mf_planner_wish *wish,
+                                 mf_chosen *out)
 {
     mf_compile_options compile = call->job->compile;
     mf_planner_answer answer = { 0 };
@@ -178,7 +179,7 @@ mf_status mf_planning_choose(const mf_planning_call *call, mf_chosen *out)
     wish.history = &p.history;
     wish.name = p.name.data;
     if (st == MF_OK)
-        st = choose(call, &wish, out);
+        st = planning_choose(call, &wish, out);
     past_close(&p);
     return st;
 }
@@ -248,8 +249,8 @@ static void print_why(const mf_planner_wish *w, const mf_candidate *best, const 
         mf_buf_printf(out, "communication: %.2f ms more", talk * 1e-6);
 }
 
-static void print_row(const mf_planner_answer *a, const mf_planner_wish *w, const mf_candidate *c,
-                      mf_buf *out)
+static void planning_print_row(const mf_planner_answer *a, const mf_planner_wish *w,
+                               const mf_candidate *c, mf_buf *out)
 {
     mf_buf layout = { 0 }, mesh = { 0 };
 
@@ -316,7 +317,7 @@ void mf_planning_print(const mf_planner_answer *a, const mf_planner_wish *w, mf_
         const mf_candidate *c = &a->found.all[i];
 
         if (c->status == MF_OK && (i == 0 || !mf_candidate_same(c, &c[-1])))
-            print_row(a, w, c, out);
+            planning_print_row(a, w, c, out);
     }
     if (!a->found.fits)
         mf_buf_printf(out, "nothing fits %.0f MiB: the least is %.1f MiB for each processor\n",

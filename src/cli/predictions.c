@@ -15,7 +15,7 @@ typedef struct classes {
 } classes;
 
 /* Of the model, where they are known; else of the data. */
-static classes classes_of(const mf_job *job, int64_t width)
+static classes predictions_classes_of(const mf_job *job, int64_t width)
 {
     const mf_schema_column *label = mf_schema_label(&job->note.schema);
     classes c = { .n = 0 };
@@ -49,7 +49,7 @@ static void print_line(const classes *c, const float *row, int64_t width, mf_buf
     mf_buf_str(out, "\n");
 }
 
-static void print_object(const classes *c, const float *row, int64_t width, mf_buf *out)
+static void predictions_print_object(const classes *c, const float *row, int64_t width, mf_buf *out)
 {
     const int64_t best = highest(row, width);
 
@@ -68,7 +68,7 @@ static void print_object(const classes *c, const float *row, int64_t width, mf_b
 }
 
 /* The sample, and its file where each is one of its own. */
-static void print_sample(const mf_job *job, int64_t i, mf_buf *out)
+static void predictions_print_sample(const mf_job *job, int64_t i, mf_buf *out)
 {
     const mf_dataset *set = job->test;
 
@@ -85,7 +85,7 @@ static void print_sample(const mf_job *job, int64_t i, mf_buf *out)
 mf_status mf_predictions_print(const mf_job *job, const mf_tensor *answers, bool json)
 {
     const int64_t n = mf_tensor_dim(answers, 0), width = n > 0 ? mf_tensor_count(answers) / n : 0;
-    const classes c = classes_of(job, width);
+    const classes c = predictions_classes_of(job, width);
     const float *row = mf_tensor_data(answers);
     mf_buf out = { 0 };
 
@@ -98,8 +98,8 @@ mf_status mf_predictions_print(const mf_job *job, const mf_tensor *answers, bool
     mf_buf_str(&out, json ? "{\"predictions\":[" : "");
     for (int64_t i = 0; i < n; i++, row += width) {
         if (json) {
-            print_sample(job, i, &out);
-            print_object(&c, row, width, &out);
+            predictions_print_sample(job, i, &out);
+            predictions_print_object(&c, row, width, &out);
         } else {
             mf_buf_printf(&out, "%lld", (long long)mf_dataset_sample_id(job->test, i));
             print_line(&c, row, width, &out);

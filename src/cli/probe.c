@@ -44,7 +44,7 @@ static void note_numbers(const struct addrinfo *a, mf_probe *p)
 }
 
 /* "host:port", "[::1]:port" */
-static bool look_up(const char *address, struct addrinfo **out, mf_probe *p)
+static bool probe_look_up(const char *address, struct addrinfo **out, mf_probe *p)
 {
     const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
     const char *colon = strrchr(address, ':');
@@ -107,7 +107,7 @@ static bool connect_any(const struct addrinfo *all, int64_t timeout_ms, mf_probe
 
 /* ---- the server ---- */
 
-static void note_device(const Tensorflow__DeviceAttributes *d, mf_probe *p)
+static void probe_note_device(const Tensorflow__DeviceAttributes *d, mf_probe *p)
 {
     mf_device_name name;
     char text[MF_DEVICE_NAME_MAX];
@@ -122,7 +122,7 @@ static void note_device(const Tensorflow__DeviceAttributes *d, mf_probe *p)
                                                                          : "TensorFlow");
 }
 
-static void ask_status(const char *address, const mf_probe_options *o, mf_probe *p)
+static void probe_ask_status(const char *address, const mf_probe_options *o, mf_probe *p)
 {
     Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
     const Tensorflow__GetStatusResponse *r;
@@ -146,7 +146,7 @@ static void ask_status(const char *address, const mf_probe_options *o, mf_probe 
         r = (const Tensorflow__GetStatusResponse *)reply;
         p->n_devices = (int)r->n_device_attributes;
         if (p->n_devices > 0)
-            note_device(r->device_attributes[0], p);
+            probe_note_device(r->device_attributes[0], p);
         p->answer_ms = ms_since(start);
         p->reached = MF_PROBE_SERVER;
     } else {
@@ -179,7 +179,7 @@ static mf_status ask_clock(mf_session *s, const mf_probe_options *o, mf_probe *p
 }
 
 /* A session that knows of this task alone, whoever else is missing. */
-static void look_at_clock(const char *address, const mf_probe_options *o, mf_probe *p)
+static void probe_look_at_clock(const char *address, const mf_probe_options *o, mf_probe *p)
 {
     const char *filter = p->task;
     char target[300];
@@ -209,12 +209,12 @@ void mf_probe_task(const char *address, const mf_probe_options *o, mf_probe *out
     struct addrinfo *all = NULL;
 
     *out = (mf_probe){ .reached = MF_PROBE_NOTHING };
-    if (look_up(address, &all, out) && connect_any(all, o->timeout_ms, out))
-        ask_status(address, o, out);
+    if (probe_look_up(address, &all, out) && connect_any(all, o->timeout_ms, out))
+        probe_ask_status(address, o, out);
     if (all)
         freeaddrinfo(all);
     if (out->reached == MF_PROBE_SERVER && out->task[0] && o->clock)
-        look_at_clock(address, o, out);
+        probe_look_at_clock(address, o, out);
 }
 
 int mf_probe_listen(const char *address)
@@ -223,7 +223,7 @@ int mf_probe_listen(const char *address)
     mf_probe unused = { 0 };
     int fd, error = ENOENT;
 
-    if (!look_up(address, &all, &unused))
+    if (!probe_look_up(address, &all, &unused))
         return EADDRNOTAVAIL;
     fd = socket(all->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     error = fd < 0 ? errno : 0;

@@ -67,7 +67,7 @@ double mf_progress_rate(const mf_progress *p)
 }
 
 /* All at once, so that nothing flickers. */
-static void say(mf_buf *text)
+static void progress_say(mf_buf *text)
 {
     if (!text->failed && text->len > 0)
         (void)fwrite(text->data, 1, text->len, stderr);
@@ -77,7 +77,7 @@ static void say(mf_buf *text)
 
 /* ---- files ---- */
 
-static void write_file(mf_progress *p, const char *name, mf_buf *text)
+static void progress_write_file(mf_progress *p, const char *name, mf_buf *text)
 {
     mf_buf path = { 0 };
     mf_status st;
@@ -98,7 +98,7 @@ static void write_csv(mf_progress *p)
     mf_buf text = { 0 };
 
     mf_curve_encode(p->curve, &text);
-    write_file(p, "curve.csv", &text);
+    progress_write_file(p, "curve.csv", &text);
 }
 
 static void write_svg(mf_progress *p)
@@ -107,7 +107,7 @@ static void write_svg(mf_progress *p)
 
     mf_buf_printf(&title, "%s on %s", p->job->model_text, p->job->data_text);
     mf_plot_svg(p->curve, title.data ? title.data : "", &text);
-    write_file(p, "curve.svg", &text);
+    progress_write_file(p, "curve.svg", &text);
     mf_buf_deinit(&title);
 }
 
@@ -129,7 +129,7 @@ static void read_csv(const mf_progress *p, int64_t step)
 
 /* ---- on the way ---- */
 
-static mf_status begin(void *ctx, mf_trainer *t)
+static mf_status progress_begin(void *ctx, mf_trainer *t)
 {
     mf_progress *p = ctx;
 
@@ -140,7 +140,7 @@ static mf_status begin(void *ctx, mf_trainer *t)
     return MF_OK;
 }
 
-static void count(mf_progress *p, const mf_step_report *r, int64_t now)
+static void progress_count(mf_progress *p, const mf_step_report *r, int64_t now)
 {
     const double forget = p->n_recent < 50 ? 1.0 / (double)(p->n_recent + 1) : 0.02;
 
@@ -173,7 +173,7 @@ static void show_bar(const mf_progress *p, const mf_step_report *r)
 
     mf_progress_bar(p, r, mf_cli_columns(STDERR_FILENO, 80), &text);
     mf_buf_str(&text, "\033[K\r");
-    say(&text);
+    progress_say(&text);
 }
 
 static void clear_bar(const mf_progress *p, mf_buf *text)
@@ -182,7 +182,7 @@ static void clear_bar(const mf_progress *p, mf_buf *text)
         mf_buf_str(text, "\r\033[K");
 }
 
-static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
+static mf_status progress_after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     mf_progress *p = ctx;
     const int64_t now = mf_clock_ns();
@@ -190,7 +190,7 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
     mf_buf text = { 0 };
 
     (void)t;
-    count(p, r, now);
+    progress_count(p, r, now);
     if (is_quiet(p) || now - p->shown_ns < every * 1000000)
         return MF_OK;
     p->shown_ns = now;
@@ -198,7 +198,7 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
         show_bar(p, r);
     } else {
         mf_progress_line(p, r, &text);
-        say(&text);
+        progress_say(&text);
     }
     return MF_OK;
 }
@@ -214,8 +214,8 @@ static bool is_epoch_shown(mf_progress *p, const mf_step_report *r, int64_t now)
     return shown && !is_quiet(p);
 }
 
-static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
-                             const mf_result *validation, int n)
+static mf_status progress_after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
+                                      const mf_result *validation, int n)
 {
     mf_progress *p = ctx;
     const int64_t now = mf_clock_ns();
@@ -229,7 +229,7 @@ static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
     if (is_epoch_shown(p, r, now)) {
         clear_bar(p, &text);
         mf_progress_epoch(p, r, validation, n, &text);
-        say(&text);
+        progress_say(&text);
         if (p->terminal && r->step != p->total)
             show_bar(p, r);
         p->shown_ns = now;
@@ -241,7 +241,7 @@ static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
     return MF_OK;
 }
 
-static mf_status end(void *ctx, mf_trainer *t)
+static mf_status progress_end(void *ctx, mf_trainer *t)
 {
     mf_progress *p = ctx;
     mf_buf text = { 0 };
@@ -249,21 +249,23 @@ static mf_status end(void *ctx, mf_trainer *t)
     (void)t;
     if (!is_quiet(p) && p->begun) {
         clear_bar(p, &text);
-        say(&text);
+        progress_say(&text);
     }
     return MF_OK;
 }
 
 mf_hook mf_progress_hook(mf_progress *p)
 {
-    return (mf_hook){
-        .ctx = p, .begin = begin, .after_step = after_step, .after_epoch = after_epoch, .end = end
-    };
+    return (mf_hook){ .ctx = p,
+                      .begin = progress_begin,
+                      .after_step = progress_after_step,
+                      .after_epoch = progress_after_epoch,
+                      .end = progress_end };
 }
 
 /* ---- at the end ---- */
 
-static void draw(const mf_progress *p, mf_buf *out)
+static void progress_draw(const mf_progress *p, mf_buf *out)
 {
     const int columns = mf_cli_columns(p->json ? STDERR_FILENO : STDOUT_FILENO, 80);
 
@@ -295,11 +297,11 @@ mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
     if (is_quiet(p))
         return MF_OK;
     if (p->curve->lines[MF_CURVE_TRAIN].n > 1)
-        draw(p, &out);
+        progress_draw(p, &out);
     mf_buf_str(&out, "\n");
     mf_progress_table(p, test, n_test, &out);
     if (!p->json)
         return mf_cli_print(&out);
-    say(&out);
+    progress_say(&out);
     return MF_OK;
 }

@@ -13,7 +13,7 @@ enum { PIECE = 96, PIECES = MF_MAX_RESULTS + 4, MIN_BAR = 8, MAX_BAR = 40 };
 
 /* ---- pieces ---- */
 
-static void put_value(const char *name, double v, char text[PIECE])
+static void progress_text_put_value(const char *name, double v, char text[PIECE])
 {
     char number[MF_TEXT];
 
@@ -50,10 +50,10 @@ static int make_pieces(const mf_progress *p, const mf_step_report *r, char piece
                    p->total > 0 ? 100.0 * (double)r->step / (double)p->total : 100.0);
     put_left(p, r->step, pieces[n++]);
     for (int i = 0; i < r->n_results && i < 2; i++)
-        put_value(r->results[i].name, p->recent[i], pieces[n++]);
+        progress_text_put_value(r->results[i].name, p->recent[i], pieces[n++]);
     put_rate(p, pieces[n++]);
     for (int i = 2; i < r->n_results && i < MF_MAX_RESULTS; i++)
-        put_value(r->results[i].name, p->recent[i], pieces[n++]);
+        progress_text_put_value(r->results[i].name, p->recent[i], pieces[n++]);
     if (p->skipped > 0)
         (void)snprintf(pieces[n++], PIECE, "%lld steps skipped", (long long)p->skipped);
     return n;
@@ -123,12 +123,13 @@ void mf_progress_epoch(const mf_progress *p, const mf_step_report *r, const mf_r
     mf_buf_printf(out, "epoch %lld/%lld  %s", (long long)r->epoch + 1, (long long)p->epochs,
                   mf_cli_time(mf_progress_seconds(p), time));
     for (int i = 0; i < r->n_results && i < MF_MAX_RESULTS; i++) {
-        put_value(r->results[i].name,
-                  p->epoch_sum[i] / (double)(p->epoch_steps > 0 ? p->epoch_steps : 1), text);
+        progress_text_put_value(r->results[i].name,
+                                p->epoch_sum[i] / (double)(p->epoch_steps > 0 ? p->epoch_steps : 1),
+                                text);
         mf_buf_printf(out, "  %s", text);
     }
     for (int i = 0; i < n_validation; i++) {
-        put_value(validation[i].name, validation[i].value, text);
+        progress_text_put_value(validation[i].name, validation[i].value, text);
         mf_buf_printf(out, "  %s%s", i ? "" : "| validation ", text);
     }
     put_rate(p, text);
@@ -137,14 +138,15 @@ void mf_progress_epoch(const mf_progress *p, const mf_step_report *r, const mf_r
 
 /* ---- the table ---- */
 
-static void put_results(const char *title, const mf_result *results, int n, mf_buf *out)
+static void progress_text_put_results(const char *title, const mf_result *results, int n,
+                                      mf_buf *out)
 {
     char text[PIECE];
 
     if (n > 0)
         mf_buf_printf(out, "%-12s", title);
     for (int i = 0; i < n; i++) {
-        put_value(results[i].name, results[i].value, text);
+        progress_text_put_value(results[i].name, results[i].value, text);
         mf_buf_printf(out, "%s%s", i ? ", " : "", text);
     }
     mf_buf_str(out, n > 0 ? "\n" : "");
@@ -162,10 +164,10 @@ static void put_last(const mf_progress *p, int which, mf_buf *out)
         results[i] = (mf_result){ p->curve->names[i], which == MF_CURVE_TRAIN && p->n_recent > 0
                                                           ? p->recent[i]
                                                           : line->points[line->n - 1].values[i] };
-    put_results(mf_curve_line_names[which], results, p->curve->n_names, out);
+    progress_text_put_results(mf_curve_line_names[which], results, p->curve->n_names, out);
 }
 
-static void put_steps(const mf_progress *p, mf_buf *out)
+static void progress_text_put_steps(const mf_progress *p, mf_buf *out)
 {
     char step[MF_TEXT], total[MF_TEXT], time[MF_TEXT], rate[PIECE];
 
@@ -230,7 +232,7 @@ static void put_shares(mf_buf *out)
 }
 
 /* What is learned: classes, or numbers. */
-static void put_label(const mf_job *job, mf_buf *out)
+static void progress_text_put_label(const mf_job *job, mf_buf *out)
 {
     enum { SHOWN = 6 };
     const mf_schema_column *label = mf_schema_label(&job->schema);
@@ -250,7 +252,7 @@ static void put_label(const mf_job *job, mf_buf *out)
         mf_buf_str(out, label->class_names && label->classes > SHOWN ? " ...\n" : "\n");
 }
 
-static bool is_used(const mf_model *model, const char *column)
+static bool progress_text_is_used(const mf_model *model, const char *column)
 {
     for (int64_t i = 0; i < model->n_inputs; i++) {
         if (strcmp(mf_node_name(model->inputs[i].node), column) == 0)
@@ -267,7 +269,7 @@ static void put_unused(const mf_job *job, mf_buf *out)
     bool any = false;
 
     for (int i = 0; i < n; i++) {
-        if (is_used(job->model, columns[i].name))
+        if (progress_text_is_used(job->model, columns[i].name))
             continue;
         if (any)
             mf_buf_printf(out, ", %s", columns[i].name);
@@ -299,13 +301,13 @@ void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, 
         mf_buf_printf(out, ", %s for the test", mf_cli_count(mf_dataset_count(job->test), b));
     mf_buf_str(out, "\n");
     put_unused(job, out);
-    put_label(job, out);
+    progress_text_put_label(job, out);
     if (n_test > 0 && job->test_from)
         mf_buf_printf(out, "%-12s%s\n", "tested on", job->test_from);
-    put_steps(p, out);
+    progress_text_put_steps(p, out);
     put_last(p, MF_CURVE_TRAIN, out);
     put_last(p, MF_CURVE_VALIDATION, out);
-    put_results("test", test, n_test, out);
+    progress_text_put_results("test", test, n_test, out);
     put_traffic(job, out);
     put_shares(out);
     put_files(p, out);

@@ -13,7 +13,7 @@
 /* The first steps after a change compile. The first look comes soon, the next ones are rare. */
 enum { SKIPPED = 2, WINDOW = 20, TIMES = 3 };
 
-static bool is_other(const mf_chosen *a, const mf_chosen *b)
+static bool replan_is_other(const mf_chosen *a, const mf_chosen *b)
 {
     return !b->name.data || strcmp(a->name.data, b->name.data) != 0;
 }
@@ -27,7 +27,7 @@ static mf_status plan_anew(mf_replan *r)
 
     r->call.micro_batches = micro;
     st = mf_planning_choose(&r->call, &next);
-    if (st == MF_OK && is_other(&next, &last))
+    if (st == MF_OK && replan_is_other(&next, &last))
         st = mf_strategy_mesh_relayout(r->call.job->strategy, next.mesh.data, next.layout.data);
     if (st == MF_OK) { /* the same, too: predicted anew */
         *r->chosen = next;
@@ -37,7 +37,7 @@ static mf_status plan_anew(mf_replan *r)
     return st;
 }
 
-static mf_status look(mf_replan *r, double step_ns)
+static mf_status replan_look(mf_replan *r, double step_ns)
 {
     const double predicted = r->chosen->is.step_ns;
 
@@ -63,13 +63,13 @@ static mf_status replan_after_step(void *ctx, mf_trainer *t, const mf_step_repor
         r->begin_ns = mf_clock_ns();
     if (r->seen < SKIPPED + r->window)
         return MF_OK;
-    st = look(r, (double)(mf_clock_ns() - r->begin_ns) / (double)r->window);
+    st = replan_look(r, (double)(mf_clock_ns() - r->begin_ns) / (double)r->window);
     r->seen = 0;
     r->window *= 4;
     return st;
 }
 
-static mf_status meet(void *ctx)
+static mf_status replan_meet(void *ctx)
 {
     return mf_strategy_barrier(ctx, "links");
 }
@@ -79,7 +79,7 @@ mf_status mf_replan_together(mf_replan *r)
     mf_strategy *strategy = r->call.job->strategy;
 
     MF_TRY(mf_links_measure_together(
-        &(mf_links_team){ mf_strategy_mesh_setup(strategy), meet, strategy }, &r->links));
+        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_meet, strategy }, &r->links));
     r->call.links = &r->links;
     if (mf_strategy_is_chief(strategy))
         MF_TRY(plan_anew(r));

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_variable(const mf_node *n)
+static bool restore_is_variable(const mf_node *n)
 {
     return strcmp(n->op_name, "VarHandleOp") == 0 || strcmp(n->op_name, "VariableV2") == 0 ||
            strcmp(n->op_name, "Variable") == 0;
@@ -14,7 +14,7 @@ static bool is_variable(const mf_node *n)
 
 /* The checkpoint's name of a variable: that of the node, its shared name, or either as TensorFlow 2
  * saves objects. NULL: it has none of these. */
-static const char *key_of(const mf_bundle *b, const mf_node *n, char *key, size_t size)
+static const char *restore_key_of(const mf_bundle *b, const mf_node *n, char *key, size_t size)
 {
     const char *names[] = { n->name, mf_node_string(n, "shared_name") };
 
@@ -44,8 +44,8 @@ static mf_status add_entry(mf_feeds *list, const char *name)
     return MF_OK;
 }
 
-static mf_status add_variable(mf_graph *g, mf_node *n, mf_bundle *b, const char *key,
-                              mf_restore *out)
+static mf_status restore_add_variable(mf_graph *g, mf_node *n, mf_bundle *b, const char *key,
+                                      mf_restore *out)
 {
     const bool is_resource = strcmp(n->op_name, "VarHandleOp") == 0;
     const mf_dtype dtype = mf_node_type(n, "dtype");
@@ -84,7 +84,7 @@ static mf_status nothing_found(mf_args *args, const mf_bundle *b, int64_t variab
     return MF_FAIL(MF_NOT_FOUND, "it has none of the graph's %lld variables", (long long)variables);
 }
 
-static mf_status add_all(mf_args *args, mf_graph *g, mf_bundle *b, mf_restore *out)
+static mf_status restore_add_all(mf_args *args, mf_graph *g, mf_bundle *b, mf_restore *out)
 {
     const int64_t n_nodes = g->n_nodes; /* more are added */
     int64_t variables = 0;
@@ -93,11 +93,11 @@ static mf_status add_all(mf_args *args, mf_graph *g, mf_bundle *b, mf_restore *o
         mf_node *n = g->nodes[i];
         char key[1024];
 
-        if (!is_variable(n))
+        if (!restore_is_variable(n))
             continue;
         variables++;
-        if (key_of(b, n, key, sizeof key))
-            MF_TRY(add_variable(g, n, b, key, out));
+        if (restore_key_of(b, n, key, sizeof key))
+            MF_TRY(restore_add_variable(g, n, b, key, out));
     }
     return out->feeds.n > 0 ? MF_OK : nothing_found(args, b, variables);
 }
@@ -111,7 +111,7 @@ mf_status mf_restore_add(mf_args *args, mf_graph *graph, const char *prefix, mf_
         mf_args_hint(args, "give the common beginning of CHECKPOINT.index and CHECKPOINT.data-...");
     if (st != MF_OK)
         return mf_cli_name_file(st, prefix);
-    st = add_all(args, graph, b, out);
+    st = restore_add_all(args, graph, b, out);
     mf_bundle_close(b);
     return st == MF_OK ? MF_OK : mf_cli_name_file(st, prefix);
 }

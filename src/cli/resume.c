@@ -11,7 +11,7 @@
 
 /* Options that decide which weights come out, and their defaults (NULL: none). How long training
  * lasts and who does the work are no part of it. */
-static const struct setting {
+static const struct resume_setting {
     const char *name, *unless;
     bool fixed; /* it cannot change at all */
 } settings[] = {
@@ -26,8 +26,8 @@ static const struct setting {
 /* ---- noting ---- */
 
 /* All values of an option that may be given several times, as one text. */
-static mf_status value_of(const mf_job *job, const mf_args *args, const struct setting *s,
-                          const char **out)
+static mf_status resume_value_of(const mf_job *job, const mf_args *args,
+                                 const struct resume_setting *s, const char **out)
 {
     const char *value;
     int64_t at = 0;
@@ -52,20 +52,20 @@ mf_status mf_resume_note(const mf_job *job, const mf_args *args, mf_model_note *
     out->n_options = MF_COUNT(settings);
     for (int i = 0; i < MF_COUNT(settings); i++) {
         o[i].name = settings[i].name;
-        MF_TRY(value_of(job, args, &settings[i], &o[i].value));
+        MF_TRY(resume_value_of(job, args, &settings[i], &o[i].value));
     }
     return MF_OK;
 }
 
 /* ---- comparing ---- */
 
-typedef struct changes {
+typedef struct resume_changes {
     mf_buf text; /* "--batch was 32 and is 64, ..." */
     bool refused; /* one of them is of a setting that cannot change */
-} changes;
+} resume_changes;
 
 /* 0.1 and 1e-1 are the same rate. */
-static bool is_same(const char *a, const char *b)
+static bool resume_is_same(const char *a, const char *b)
 {
     char *end_a, *end_b;
     double x, y;
@@ -79,7 +79,7 @@ static bool is_same(const char *a, const char *b)
     return end_a != a && end_b != b && !*end_a && !*end_b && x == y;
 }
 
-static void print_value(const char *value, mf_buf *out)
+static void resume_print_value(const char *value, mf_buf *out)
 {
     if (!value)
         mf_buf_str(out, "not given");
@@ -87,12 +87,12 @@ static void print_value(const char *value, mf_buf *out)
         mf_buf_printf(out, strchr(value, ' ') ? "'%s'" : "%s", value);
 }
 
-static void add(changes *c, const char *name, const char *was, const char *is)
+static void resume_add(resume_changes *c, const char *name, const char *was, const char *is)
 {
     mf_buf_printf(&c->text, "%s%s was ", c->text.len > 0 ? ", " : "", name);
-    print_value(was, &c->text);
+    resume_print_value(was, &c->text);
     mf_buf_str(&c->text, " and is ");
-    print_value(is, &c->text);
+    resume_print_value(is, &c->text);
 }
 
 static const char *noted(const mf_model_note *note, const char *name)
@@ -104,18 +104,18 @@ static const char *noted(const mf_model_note *note, const char *name)
     return NULL;
 }
 
-static mf_status compare_options(const mf_job *job, const mf_args *args, changes *c)
+static mf_status compare_options(const mf_job *job, const mf_args *args, resume_changes *c)
 {
     char name[64] = "--";
 
     for (int i = 0; job->note.n_options > 0 && i < MF_COUNT(settings); i++) {
         const char *was = noted(&job->note, settings[i].name), *is;
 
-        MF_TRY(value_of(job, args, &settings[i], &is));
-        if (is_same(was, is))
+        MF_TRY(resume_value_of(job, args, &settings[i], &is));
+        if (resume_is_same(was, is))
             continue;
         (void)strncpy(name + 2, settings[i].name, sizeof name - 3);
-        add(c, name, was, is);
+        resume_add(c, name, was, is);
         c->refused |= settings[i].fixed;
     }
     return MF_OK;
@@ -123,15 +123,15 @@ static mf_status compare_options(const mf_job *job, const mf_args *args, changes
 
 /* What is not given is that of the run. */
 static void compare_given(const mf_args *args, const char *option, const char *name,
-                          const char *was, changes *c)
+                          const char *was, resume_changes *c)
 {
     const char *is = mf_args_value(args, option);
 
-    if (is && !is_same(was, is))
-        add(c, name, was, is);
+    if (is && !resume_is_same(was, is))
+        resume_add(c, name, was, is);
 }
 
-static void compare_counts(const mf_job *job, changes *c)
+static void compare_counts(const mf_job *job, resume_changes *c)
 {
     const mf_model_note *n = &job->note;
     char was[64], is[64];
@@ -139,21 +139,21 @@ static void compare_counts(const mf_job *job, changes *c)
     if (n->samples > 0 && n->samples != job->samples) {
         (void)snprintf(was, sizeof was, "%lld", (long long)n->samples);
         (void)snprintf(is, sizeof is, "%lld", (long long)job->samples);
-        add(c, "the number of samples", was, is);
+        resume_add(c, "the number of samples", was, is);
     }
     if (n->split != job->split) {
         (void)snprintf(was, sizeof was, "%g", n->split);
         (void)snprintf(is, sizeof is, "%g", job->split);
-        add(c, "the fraction of the data that is kept for the test", was, is);
+        resume_add(c, "the fraction of the data that is kept for the test", was, is);
     }
 }
 
-static mf_status compare(const mf_job *job, const mf_args *args, changes *c)
+static mf_status resume_compare(const mf_job *job, const mf_args *args, resume_changes *c)
 {
     const mf_model_note *n = &job->note;
 
     if (n->data && !mf_job_is_same_data(job->data_text, n->data))
-        add(c, "--data", n->data, job->data_text);
+        resume_add(c, "--data", n->data, job->data_text);
     else
         compare_counts(job, c);
     compare_given(args, "set", "--set", n->settings, c);
@@ -163,7 +163,7 @@ static mf_status compare(const mf_job *job, const mf_args *args, changes *c)
     return c->text.len > 0 ? mf_buf_finish(&c->text) : MF_OK;
 }
 
-static mf_status judge(const changes *c, mf_args *args)
+static mf_status resume_judge(const resume_changes *c, mf_args *args)
 {
     const char *dir = mf_args_value(args, "out");
 
@@ -185,14 +185,14 @@ static mf_status judge(const changes *c, mf_args *args)
 
 mf_status mf_resume_check(const mf_job *job, mf_args *args)
 {
-    changes c = { 0 };
+    resume_changes c = { 0 };
     mf_status st;
 
     if (!job->note.model)
         return MF_OK;
-    st = compare(job, args, &c);
+    st = resume_compare(job, args, &c);
     if (st == MF_OK)
-        st = judge(&c, args);
+        st = resume_judge(&c, args);
     mf_buf_deinit(&c.text);
     return st;
 }

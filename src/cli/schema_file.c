@@ -17,7 +17,7 @@ static void print_names(const char *key, const char *const *names, int64_t n, mf
     mf_buf_str(out, "]");
 }
 
-static void print_column(const mf_schema_column *c, mf_buf *out)
+static void schema_file_print_column(const mf_schema_column *c, mf_buf *out)
 {
     mf_buf_str(out, "{\"name\": ");
     mf_buf_json(out, c->is.name, strlen(c->is.name));
@@ -42,15 +42,15 @@ void mf_schema_print(const mf_schema *schema, mf_buf *out)
     mf_buf_printf(out, "{\"version\": %d, \"columns\": [", VERSION);
     for (int i = 0; i < schema->n; i++) {
         mf_buf_str(out, i > 0 ? ",\n  " : "\n  ");
-        print_column(&schema->columns[i], out);
+        schema_file_print_column(&schema->columns[i], out);
     }
     mf_buf_str(out, "\n]}\n");
 }
 
 /* ---- reading ---- */
 
-static mf_status decode_names(const json_t *list, mf_arena *arena, const char *const **out,
-                              int64_t *n)
+static mf_status schema_file_decode_names(const json_t *list, mf_arena *arena,
+                                          const char *const **out, int64_t *n)
 {
     const char **names;
 
@@ -69,7 +69,7 @@ static mf_status decode_names(const json_t *list, mf_arena *arena, const char *c
     return MF_OK;
 }
 
-static mf_status decode_shape(const json_t *list, mf_column *out)
+static mf_status schema_file_decode_shape(const json_t *list, mf_column *out)
 {
     const size_t n = json_array_size(list);
 
@@ -90,12 +90,13 @@ static mf_status decode_label(const json_t *json, mf_arena *arena, mf_schema_col
     const json_t *classes = json_object_get(json, "classes");
 
     if (json_is_array(classes))
-        return decode_names(classes, arena, &out->class_names, &out->classes);
+        return schema_file_decode_names(classes, arena, &out->class_names, &out->classes);
     out->classes = json_integer_value(classes);
     return out->classes >= 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "\"classes\" is below 0");
 }
 
-static mf_status decode_column(const json_t *json, mf_arena *arena, mf_schema_column *out)
+static mf_status schema_file_decode_column(const json_t *json, mf_arena *arena,
+                                           mf_schema_column *out)
 {
     const char *name = json_string_value(json_object_get(json, "name"));
     const char *type = json_string_value(json_object_get(json, "type"));
@@ -111,9 +112,9 @@ static mf_status decode_column(const json_t *json, mf_arena *arena, mf_schema_co
     if (out->is.dtype == MF_DTYPE_INVALID || !mf_dtype_is_plain(out->is.dtype))
         return MF_FAIL(MF_DATA_LOSS, "column '%.100s' has the type '%.40s'", name, type);
     out->is_label = strcmp(role, "label") == 0;
-    MF_TRY(decode_shape(json_object_get(json, "shape"), &out->is));
+    MF_TRY(schema_file_decode_shape(json_object_get(json, "shape"), &out->is));
     if (json_is_array(fields))
-        MF_TRY(decode_names(fields, arena, &out->fields, &out->n_fields));
+        MF_TRY(schema_file_decode_names(fields, arena, &out->fields, &out->n_fields));
     if (out->fields && (out->is.rank != 1 || out->n_fields != out->is.dims[0]))
         return MF_FAIL(MF_DATA_LOSS, "column '%.100s' has %lld names of fields", name,
                        (long long)out->n_fields);
@@ -136,6 +137,7 @@ mf_status mf_schema_decode(const json_t *root, mf_arena *arena, mf_schema *out)
     if (!out->columns)
         return MF_NOMEM("a schema");
     for (size_t i = 0; i < n; i++)
-        MF_TRY(decode_column(json_array_get(columns, i), arena, &out->columns[out->n++]));
+        MF_TRY(
+            schema_file_decode_column(json_array_get(columns, i), arena, &out->columns[out->n++]));
     return MF_OK;
 }

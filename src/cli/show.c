@@ -202,30 +202,30 @@ void mf_show_json(const mf_tensor *t, int64_t max, mf_buf *out)
 
 /* ---- reading ---- */
 
-typedef struct reader {
+typedef struct show_reader {
     const char *text, *at;
     double *values;
     int64_t n, cap;
     mf_dtype dtype;
     mf_shape shape; /* dimensions seen so far; -1: not closed yet */
-} reader;
+} show_reader;
 
-static mf_status wrong(const reader *r, const char *what)
+static mf_status show_wrong(const show_reader *r, const char *what)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s' is malformed at '%.20s': %s", r->text, r->at,
                    what);
 }
 
-static void skip(reader *r)
+static void show_skip(show_reader *r)
 {
     r->at += strspn(r->at, " \t\n");
 }
 
-static bool take(reader *r, const char *token)
+static bool show_take(show_reader *r, const char *token)
 {
     const size_t n = strlen(token);
 
-    skip(r);
+    show_skip(r);
     if (strncmp(r->at, token, n) != 0)
         return false;
     r->at += n;
@@ -233,7 +233,7 @@ static bool take(reader *r, const char *token)
 }
 
 /* Whole numbers are read as doubles, which hold them exactly up to 2^53. */
-static bool fits(mf_dtype dtype, double v)
+static bool show_fits(mf_dtype dtype, double v)
 {
     const bool is_signed = dtype == MF_DTYPE_I8 || dtype == MF_DTYPE_I16 || dtype == MF_DTYPE_I32 ||
                            dtype == MF_DTYPE_I64;
@@ -247,7 +247,7 @@ static bool fits(mf_dtype dtype, double v)
     return floor(v) == v && v >= (is_signed ? -max : 0) && v < max;
 }
 
-static mf_status read_number(reader *r, int depth)
+static mf_status show_read_number(show_reader *r, int depth)
 {
     const char *from;
     double v = 0;
@@ -256,18 +256,18 @@ static mf_status read_number(reader *r, int depth)
     if (r->shape.rank == MF_UNKNOWN_RANK)
         r->shape.rank = depth;
     if (r->shape.rank != depth)
-        return wrong(r, "numbers must all stand at the same depth");
-    skip(r);
+        return show_wrong(r, "numbers must all stand at the same depth");
+    show_skip(r);
     from = r->at;
-    if (take(r, "true") || take(r, "True")) {
+    if (show_take(r, "true") || show_take(r, "True")) {
         v = 1;
-    } else if (!take(r, "false") && !take(r, "False")) {
+    } else if (!show_take(r, "false") && !show_take(r, "False")) {
         v = strtod(r->at, &end);
         if (end == r->at)
-            return wrong(r, "expected a number");
+            return show_wrong(r, "expected a number");
         r->at = end;
     }
-    if (!fits(r->dtype, v))
+    if (!show_fits(r->dtype, v))
         return MF_FAIL(MF_INVALID_ARGUMENT, "%.*s is no value of type %s", (int)(r->at - from),
                        from, mf_dtype_name(r->dtype));
     MF_TRY(mf_grow(&r->values, &r->cap, r->n + 1, sizeof *r->values));
@@ -275,33 +275,33 @@ static mf_status read_number(reader *r, int depth)
     return MF_OK;
 }
 
-static mf_status read_value(reader *r, int depth)
+static mf_status show_read_value(show_reader *r, int depth)
 {
     int64_t n = 0;
 
-    if (!take(r, "["))
-        return read_number(r, depth);
+    if (!show_take(r, "["))
+        return show_read_number(r, depth);
     if (depth >= MF_MAX_RANK)
-        return wrong(r, "too many dimensions");
+        return show_wrong(r, "too many dimensions");
     if (r->shape.rank >= 0 && depth >= r->shape.rank)
-        return wrong(r, "numbers must all stand at the same depth");
-    while (!take(r, "]")) {
-        if (n > 0 && !take(r, ","))
-            return wrong(r, "expected ',' or ']'");
-        MF_TRY(read_value(r, depth + 1));
+        return show_wrong(r, "numbers must all stand at the same depth");
+    while (!show_take(r, "]")) {
+        if (n > 0 && !show_take(r, ","))
+            return show_wrong(r, "expected ',' or ']'");
+        MF_TRY(show_read_value(r, depth + 1));
         n++;
     }
     if (r->shape.rank == MF_UNKNOWN_RANK)
         r->shape.rank = depth + 1; /* [] or [[]] */
     if (r->shape.dims[depth] >= 0 && r->shape.dims[depth] != n)
-        return wrong(r, "the lists have different lengths");
+        return show_wrong(r, "the lists have different lengths");
     r->shape.dims[depth] = n;
     return MF_OK;
 }
 
 mf_status mf_show_parse(const char *text, mf_dtype dtype, mf_tensor *out)
 {
-    reader r = { .text = text, .at = text, .dtype = dtype, .shape = MF_SHAPE_UNKNOWN };
+    show_reader r = { .text = text, .at = text, .dtype = dtype, .shape = MF_SHAPE_UNKNOWN };
     mf_status st = MF_OK;
 
     for (int i = 0; i < MF_MAX_RANK; i++)
@@ -310,10 +310,10 @@ mf_status mf_show_parse(const char *text, mf_dtype dtype, mf_tensor *out)
         st = MF_FAIL(MF_UNIMPLEMENTED, "values of type %s cannot be written as text: use a file",
                      mf_dtype_name(dtype));
     if (st == MF_OK)
-        st = read_value(&r, 0);
-    skip(&r);
+        st = show_read_value(&r, 0);
+    show_skip(&r);
     if (st == MF_OK && *r.at)
-        st = wrong(&r, "nothing more was expected");
+        st = show_wrong(&r, "nothing more was expected");
     if (st == MF_OK)
         st = mf_tensor_alloc(out, dtype, &r.shape);
     for (int64_t i = 0; st == MF_OK && i < r.n; i++)

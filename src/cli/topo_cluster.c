@@ -17,7 +17,7 @@ typedef struct cluster {
     char *paths; /* that its security points to */
 } cluster;
 
-static mf_status look(mf_args *args, cluster *c)
+static mf_status topo_cluster_look(mf_args *args, cluster *c)
 {
     c->o.timeout_ms = TIMEOUT_MS;
     c->o.security.insecure_any_peer = mf_args_has(args, "insecure-any-peer");
@@ -52,7 +52,7 @@ static bool same_host(const char *a, const char *b)
 }
 
 /* No task before it is on its host. */
-static bool is_first(const cluster *c, int i)
+static bool topo_cluster_is_first(const cluster *c, int i)
 {
     for (int k = 0; k < i; k++) {
         if (same_host(c->tasks.all[k].address, c->tasks.all[i].address))
@@ -76,10 +76,10 @@ static void print_task(const cluster *c, int i, mf_buf *out)
         mf_buf_printf(out, "not there: %s\n", p->why);
 }
 
-static void print_text(const cluster *c, mf_buf *out)
+static void topo_cluster_print_text(const cluster *c, mf_buf *out)
 {
     for (int i = 0; i < c->tasks.n; i++) {
-        if (!is_first(c, i))
+        if (!topo_cluster_is_first(c, i))
             continue;
         mf_buf_printf(out, "host %.*s\n", host_len(c->tasks.all[i].address),
                       c->tasks.all[i].address);
@@ -108,7 +108,7 @@ static void draw_task(const cluster *c, int i, mf_buf *out)
 
 /* Workers send gradients to parameter servers and get weights; without servers they talk to each
  * other. */
-static bool talk(const cluster *c, int a, int b)
+static bool topo_cluster_talk(const cluster *c, int a, int b)
 {
     const bool a_serves = strcmp(c->tasks.all[a].job, "ps") == 0;
     const bool b_serves = strcmp(c->tasks.all[b].job, "ps") == 0;
@@ -123,7 +123,7 @@ static void print_dot(const cluster *c, mf_buf *out)
 {
     mf_buf_str(out, "graph cluster {\n  node [shape=box, fontname=sans];\n  edge [color=gray];\n");
     for (int i = 0; i < c->tasks.n; i++) {
-        if (!is_first(c, i))
+        if (!topo_cluster_is_first(c, i))
             continue;
         mf_buf_printf(out, "  subgraph cluster_%d {\n    label=\"%.*s\";\n", i,
                       host_len(c->tasks.all[i].address), c->tasks.all[i].address);
@@ -135,7 +135,7 @@ static void print_dot(const cluster *c, mf_buf *out)
     }
     for (int a = 0; a < c->tasks.n; a++) {
         for (int b = a + 1; b < c->tasks.n; b++) {
-            if (is_up(c, a) && is_up(c, b) && talk(c, a, b))
+            if (is_up(c, a) && is_up(c, b) && topo_cluster_talk(c, a, b))
                 mf_buf_printf(out, "  task%d -- task%d;\n", a, b);
         }
     }
@@ -144,13 +144,13 @@ static void print_dot(const cluster *c, mf_buf *out)
 
 /* ---- for programs ---- */
 
-static void put(mf_buf *out, const char *name, const char *value)
+static void topo_cluster_put(mf_buf *out, const char *name, const char *value)
 {
     mf_buf_printf(out, ",\"%s\":", name);
     mf_buf_json(out, value, strlen(value));
 }
 
-static void print_json(const cluster *c, mf_buf *out)
+static void topo_cluster_print_json(const cluster *c, mf_buf *out)
 {
     mf_buf_str(out, "[");
     for (int i = 0; i < c->tasks.n; i++) {
@@ -158,12 +158,12 @@ static void print_json(const cluster *c, mf_buf *out)
         const mf_probe *p = &c->probes[i];
 
         mf_buf_printf(out, "%s{\"index\":%d", i ? ",\n " : "", t->index);
-        put(out, "job", t->job);
-        put(out, "address", t->address);
+        topo_cluster_put(out, "job", t->job);
+        topo_cluster_put(out, "address", t->address);
         mf_buf_printf(out, ",\"up\":%s", is_up(c, i) ? "true" : "false");
-        put(out, "says", p->task);
-        put(out, "system", p->system);
-        put(out, "why", p->why);
+        topo_cluster_put(out, "says", p->task);
+        topo_cluster_put(out, "system", p->system);
+        topo_cluster_put(out, "why", p->why);
         mf_buf_printf(out, ",\"devices\":%d,\"connect_ms\":%.3f,\"answer_ms\":%.3f}", p->n_devices,
                       p->connect_ms, p->answer_ms);
     }
@@ -174,15 +174,15 @@ mf_status mf_topo_cluster(mf_args *args)
 {
     cluster c = { 0 };
     mf_buf text = { 0 };
-    mf_status st = look(args, &c);
+    mf_status st = topo_cluster_look(args, &c);
 
     if (st == MF_OK) {
         if (mf_args_has(args, "dot"))
             print_dot(&c, &text);
         else if (mf_args_has(args, "json"))
-            print_json(&c, &text);
+            topo_cluster_print_json(&c, &text);
         else
-            print_text(&c, &text);
+            topo_cluster_print_text(&c, &text);
         st = mf_cli_print(&text);
     }
     mf_server_tasks_deinit(&c.tasks);

@@ -14,7 +14,7 @@
 enum { MOST = 4096 }; /* devices: a wrong file must not ask for more */
 
 /* By PCI's class, of 16 bits; NULL: it is something else. */
-static const char *kind_of(unsigned class_id)
+static const char *topo_devices_kind_of(unsigned class_id)
 {
     if (class_id == 0x0302)
         return "3D controller";
@@ -23,7 +23,7 @@ static const char *kind_of(unsigned class_id)
     return class_id >> 8 == 0x12 || class_id == 0x0b40 ? "accelerator" : NULL;
 }
 
-static mf_device *add(mf_devices *d)
+static mf_device *topo_devices_add(mf_devices *d)
 {
     mf_device *all = d->n < MOST ? mf_realloc(d->all, d->n + 1, sizeof *all) : NULL;
 
@@ -35,7 +35,7 @@ static mf_device *add(mf_devices *d)
 }
 
 /* What does not fit is left out. */
-static void append(char *to, size_t size, const char *between, const char *text)
+static void topo_devices_append(char *to, size_t size, const char *between, const char *text)
 {
     const size_t len = strlen(to);
 
@@ -50,7 +50,7 @@ void mf_devices_want(hwloc_topology_t topology)
 }
 
 /* In KiB, as all of hwloc's plugins say it. */
-static int64_t memory_of(hwloc_obj_t o)
+static int64_t topo_devices_memory_of(hwloc_obj_t o)
 {
     static const char *const names[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize",
                                          "RSMIVRAMSize", "LevelZeroHBMSize", "LevelZeroDDRSize" };
@@ -75,14 +75,14 @@ static void add_handle(mf_device *d, hwloc_obj_t o)
 {
     const char *model = hwloc_obj_get_info_by_name(o, "GPUModel");
 
-    append(d->handles, sizeof d->handles, ", ", o->name ? o->name : "unnamed");
+    topo_devices_append(d->handles, sizeof d->handles, ", ", o->name ? o->name : "unnamed");
     if (d->memory == 0)
-        d->memory = memory_of(o);
+        d->memory = topo_devices_memory_of(o);
     if (model)
         (void)snprintf(d->name, sizeof d->name, "%s", model);
 }
 
-static void place(mf_device *d, hwloc_topology_t topology, hwloc_obj_t o)
+static void topo_devices_place(mf_device *d, hwloc_topology_t topology, hwloc_obj_t o)
 {
     const struct hwloc_obj *near = hwloc_get_non_io_ancestor_obj(topology, o);
 
@@ -93,10 +93,10 @@ static void place(mf_device *d, hwloc_topology_t topology, hwloc_obj_t o)
 static mf_status take_pci(hwloc_topology_t topology, hwloc_obj_t o, mf_devices *out)
 {
     const struct hwloc_pcidev_attr_s *pci = &o->attr->pcidev;
-    const char *kind = kind_of(pci->class_id);
+    const char *kind = topo_devices_kind_of(pci->class_id);
     const char *vendor = hwloc_obj_get_info_by_name(o, "PCIVendor");
     const char *name = hwloc_obj_get_info_by_name(o, "PCIDevice");
-    mf_device *d = kind ? add(out) : NULL;
+    mf_device *d = kind ? topo_devices_add(out) : NULL;
 
     if (!d)
         return kind ? MF_NOMEM("devices") : MF_OK;
@@ -108,7 +108,7 @@ static mf_status take_pci(hwloc_topology_t topology, hwloc_obj_t o, mf_devices *
                        name);
     else
         (void)snprintf(d->name, sizeof d->name, "%04x:%04x", pci->vendor_id, pci->device_id);
-    place(d, topology, o);
+    topo_devices_place(d, topology, o);
     for (hwloc_obj_t c = o->io_first_child; c; c = c->next_sibling) {
         if (computes(c))
             add_handle(d, c);
@@ -125,10 +125,10 @@ static mf_status ask_hwloc(hwloc_topology_t topology, mf_devices *out)
 
         if (!computes(o) || o->parent->type == HWLOC_OBJ_PCI_DEVICE)
             continue;
-        d = add(out);
+        d = topo_devices_add(out);
         if (!d)
             return MF_NOMEM("devices");
-        place(d, topology, o);
+        topo_devices_place(d, topology, o);
         add_handle(d, o);
         if (!d->name[0])
             (void)snprintf(d->name, sizeof d->name, "%s", o->subtype ? o->subtype : "unknown");
@@ -193,7 +193,7 @@ static void take_driver(const char *root, mf_device *d)
         return;
     to[n] = '\0';
     name = strrchr(to, '/');
-    append(d->handles, sizeof d->handles, ", ", name ? name + 1 : to);
+    topo_devices_append(d->handles, sizeof d->handles, ", ", name ? name + 1 : to);
 }
 
 static mf_status take_address(const char *root, const char *address, mf_devices *out)
@@ -203,10 +203,10 @@ static mf_status take_address(const char *root, const char *address, mf_devices 
     mf_device *d;
 
     attribute(root, address, "class", text, sizeof text); /* 0x030200: with the interface */
-    kind = kind_of((unsigned)(strtoul(text, NULL, 16) >> 8) & 0xffff);
+    kind = topo_devices_kind_of((unsigned)(strtoul(text, NULL, 16) >> 8) & 0xffff);
     if (!kind || strlen(address) >= sizeof d->address)
         return MF_OK;
-    d = add(out);
+    d = topo_devices_add(out);
     if (!d)
         return MF_NOMEM("devices");
     d->kind = kind;

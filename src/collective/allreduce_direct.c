@@ -32,7 +32,7 @@ mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *
 }
 
 /* Everybody's slice, which lies in its place, to everybody. */
-static mf_status hand_out(mf_net_group *g, const mf_reduce *r, const int64_t *from)
+static mf_status allreduce_direct_hand_out(mf_net_group *g, const mf_reduce *r, const int64_t *from)
 {
     const int n = g->head.size, self = g->head.rank;
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
@@ -54,7 +54,7 @@ static mf_status hand_out(mf_net_group *g, const mf_reduce *r, const int64_t *fr
     return mf_net_flow(g, &r->call, flows, count);
 }
 
-static mf_status direct(mf_group *group, const mf_reduce *r)
+static mf_status allreduce_direct(mf_group *group, const mf_reduce *r)
 {
     mf_net_group *g = (mf_net_group *)group;
     int64_t *from = mf_net_group_alloc(g, group->size + 1, sizeof *from);
@@ -64,11 +64,11 @@ static mf_status direct(mf_group *group, const mf_reduce *r)
     for (int i = 0; i <= group->size; i++)
         from[i] = mf_group_cut(group, r->count, i);
     MF_TRY(mf_direct_scatter(g, r, from, from + 1, mf_at(r, r->out, from[group->rank])));
-    return hand_out(g, r, from);
+    return allreduce_direct_hand_out(g, r, from);
 }
 
 const mf_algorithm mf_algorithm_direct = {
     .name = "direct",
     .about = "each member adds up one slice and sends it to all",
-    .all_reduce = direct,
+    .all_reduce = allreduce_direct,
 };

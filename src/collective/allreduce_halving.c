@@ -7,22 +7,24 @@
 
 enum { ROUNDS = 31 };
 
-typedef struct range {
+typedef struct allreduce_halving_range {
     int64_t lo, hi; /* elements */
-} range;
+} allreduce_halving_range;
 
-static bool fits(const mf_group *g, const mf_reduce *r)
+static bool allreduce_halving_fits(const mf_group *g, const mf_reduce *r)
 {
     (void)r;
     return (g->size & (g->size - 1)) == 0;
 }
 
 /* Both keep half of `now`; *bag is what the d members around us have of it. */
-static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, range now, range keep,
-                       int *ranks, mf_partial_sums *bag)
+static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, allreduce_halving_range now,
+                       allreduce_halving_range keep, int *ranks, mf_partial_sums *bag)
 {
     const int other = g->head.rank ^ d;
-    const range give = keep.lo == now.lo ? (range){ keep.hi, now.hi } : (range){ now.lo, keep.lo };
+    const allreduce_halving_range give = keep.lo == now.lo
+                                             ? (allreduce_halving_range){ keep.hi, now.hi }
+                                             : (allreduce_halving_range){ now.lo, keep.lo };
     mf_partial_sums in, out, stay;
     mf_message_flow *flows;
     int n;
@@ -42,11 +44,13 @@ static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, range now, ra
     return mf_partial_sums_merge(g, r, bag, &in);
 }
 
-static mf_status double_back(mf_net_group *g, const mf_reduce *r, int d, range all, range ours)
+static mf_status double_back(mf_net_group *g, const mf_reduce *r, int d,
+                             allreduce_halving_range all, allreduce_halving_range ours)
 {
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
-    const range theirs =
-        ours.lo == all.lo ? (range){ ours.hi, all.hi } : (range){ all.lo, ours.lo };
+    const allreduce_halving_range theirs = ours.lo == all.lo
+                                               ? (allreduce_halving_range){ ours.hi, all.hi }
+                                               : (allreduce_halving_range){ all.lo, ours.lo };
     const int other = g->head.rank ^ d;
     mf_message_flow flows[2];
     int n = 0;
@@ -64,7 +68,7 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
 {
     mf_net_group *g = (mf_net_group *)group;
     int *ranks = mf_net_group_alloc(g, group->size, sizeof *ranks);
-    range ours[ROUNDS + 1] = { { 0, r->count } };
+    allreduce_halving_range ours[ROUNDS + 1] = { { 0, r->count } };
     mf_partial_sums bag;
     int k = 0;
 
@@ -72,10 +76,11 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
         return MF_RESOURCE_EXHAUSTED;
     MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &bag));
     for (int d = 1; d < group->size; d *= 2, k++) {
-        const range now = ours[k];
+        const allreduce_halving_range now = ours[k];
         const int64_t middle = now.lo + (now.hi - now.lo) / 2;
 
-        ours[k + 1] = group->rank & d ? (range){ middle, now.hi } : (range){ now.lo, middle };
+        ours[k + 1] = group->rank & d ? (allreduce_halving_range){ middle, now.hi }
+                                      : (allreduce_halving_range){ now.lo, middle };
         MF_TRY(halve(g, r, d, now, ours[k + 1], ranks, &bag));
     }
     if (bag.count > 0)
@@ -88,6 +93,6 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
 const mf_algorithm mf_algorithm_halving = {
     .name = "halving",
     .about = "recursive halving and doubling; powers of two",
-    .fits = fits,
+    .fits = allreduce_halving_fits,
     .all_reduce = halving,
 };

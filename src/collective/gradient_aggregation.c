@@ -44,7 +44,7 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
 enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
 
 /* v[s][i] and v[s + 1][i] in their order. */
-static void order(double *restrict a, double *restrict b)
+static void gradient_aggregation_order(double *restrict a, double *restrict b)
 {
     for (int i = 0; i < BLOCK; i++) {
         const double x = a[i], y = b[i];
@@ -56,21 +56,21 @@ static void order(double *restrict a, double *restrict b)
 }
 
 /* Neighbours are ordered until all are: shards are few. */
-static void sort(double (*v)[BLOCK], int64_t n)
+static void gradient_aggregation_sort(double (*v)[BLOCK], int64_t n)
 {
     for (int64_t round = 0; round < n; round++) {
         for (int64_t s = round % 2; s + 1 < n; s += 2)
-            order(v[s], v[s + 1]);
+            gradient_aggregation_order(v[s], v[s + 1]);
     }
 }
 
-static double median(double (*v)[BLOCK], int64_t n, int64_t i)
+static double gradient_aggregation_median(double (*v)[BLOCK], int64_t n, int64_t i)
 {
     return n % 2 ? v[n / 2][i] : (v[n / 2 - 1][i] + v[n / 2][i]) / 2.0;
 }
 
 /* From the smallest to the largest, so that the order of shards does not show. */
-static double trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
+static double gradient_aggregation_trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
 {
     const int64_t wanted = (int64_t)(trim * (double)n * (1.0 + 1e-7)); /* 0.35 came as a float */
     const int64_t out = 2 * wanted < n ? wanted : (n - 1) / 2;
@@ -95,10 +95,11 @@ mf_status mf_aggregate_robust(const mf_aggregation *a, const float *const *x, co
             for (int64_t i = 0; i < m; i++)
                 v[s][i] = (double)x[s][at + i] * factor[s];
         }
-        sort(v, n);
+        gradient_aggregation_sort(v, n);
         for (int64_t i = 0; i < m; i++)
-            out[at + i] = (float)(a->how == MF_AGGREGATE_MEDIAN ? median(v, n, i)
-                                                                : trimmed(v, n, i, a->trim));
+            out[at + i] = (float)(a->how == MF_AGGREGATE_MEDIAN
+                                      ? gradient_aggregation_median(v, n, i)
+                                      : gradient_aggregation_trimmed(v, n, i, a->trim));
     }
     mf_free(v);
     return MF_OK;
@@ -113,7 +114,8 @@ typedef struct products {
 enum { LANES = 8 }; /* sums that run beside each other, so that the processor can take several */
 
 /* In one order, whoever asks. */
-static products multiply(const float *restrict a, const float *restrict b, int64_t count)
+static products gradient_aggregation_multiply(const float *restrict a, const float *restrict b,
+                                              int64_t count)
 {
     double aa[LANES] = { 0 }, ab[LANES] = { 0 }, bb[LANES] = { 0 };
     products p = { 0 };
@@ -143,9 +145,9 @@ static double coefficient(double product, double square)
     return square == 0.0 ? 1.0 : 1.0 - product / (2.0 * square);
 }
 
-static void combine(float *restrict a, const float *restrict b, int64_t count)
+static void gradient_aggregation_combine(float *restrict a, const float *restrict b, int64_t count)
 {
-    const products p = multiply(a, b, count);
+    const products p = gradient_aggregation_multiply(a, b, count);
     const double of_a = coefficient(p.ab, p.aa), of_b = coefficient(p.ab, p.bb);
 
     for (int64_t i = 0; i < count; i++)
@@ -160,6 +162,6 @@ void mf_aggregate_adasum(float *const *x, const double *factor, int64_t n, int64
     }
     for (int64_t stride = 1; stride < n; stride *= 2) {
         for (int64_t s = 0; s + stride < n; s += 2 * stride)
-            combine(x[s], x[s + stride], count);
+            gradient_aggregation_combine(x[s], x[s + stride], count);
     }
 }

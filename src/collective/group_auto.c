@@ -13,7 +13,8 @@ bool mf_net_same_host(const mf_net *net, int a, int b)
 }
 
 /* Pairs of members on one host, among all pairs: none, some or all. */
-static mf_status make(mf_net *net, const int *members, int n, uint32_t id, mf_group **out)
+static mf_status group_auto_make(mf_net *net, const int *members, int n, uint32_t id,
+                                 mf_group **out)
 {
     int64_t together = 0;
 
@@ -37,7 +38,7 @@ static bool can_do_without(mf_status st)
 
 mf_status mf_group_auto(mf_net *net, const int *members, int n, uint32_t id, mf_group **out)
 {
-    const mf_status st = make(net, members, n, id, out);
+    const mf_status st = group_auto_make(net, members, n, id, out);
 
     if (!can_do_without(st))
         return st;

@@ -45,7 +45,7 @@ static int place_inside(const hosts_group *g, int rank)
     return -1;
 }
 
-static mf_status need(hosts_group *g, int64_t bytes)
+static mf_status group_hierarchical_need(hosts_group *g, int64_t bytes)
 {
     void *memory;
 
@@ -73,7 +73,7 @@ typedef struct plan {
     int most; /* parts of all */
 } plan;
 
-static void plan_deinit(plan *p)
+static void group_hierarchical_plan_deinit(plan *p)
 {
     mf_free(p->nodes);
     mf_free((void *)(uintptr_t)p->by_host);
@@ -83,7 +83,7 @@ static void plan_deinit(plan *p)
     mf_free(p->n_parts);
 }
 
-static mf_status plan_init(plan *p, const hosts_group *g, const mf_reduce *r)
+static mf_status group_hierarchical_plan_init(plan *p, const hosts_group *g, const mf_reduce *r)
 {
     mf_reduction_tree_node *at;
 
@@ -143,7 +143,8 @@ static mf_status sum_inside(hosts_group *g, const mf_reduce *r, plan *p)
     const int n = p->n_by_host[g->host];
     int64_t *from = mf_calloc(g->inside->size + 1, sizeof *from);
     const void *data[MF_REDUCTION_TREE_PARTS] = { 0 };
-    mf_status st = from ? need(g, g->leaders ? bytes * n : 0) : MF_NOMEM("a sum");
+    mf_status st =
+        from ? group_hierarchical_need(g, g->leaders ? bytes * n : 0) : MF_NOMEM("a sum");
 
     for (int i = 1; from && i <= g->inside->size; i++)
         from[i] = r->count; /* all of it goes to the first */
@@ -182,7 +183,8 @@ static mf_status sum_block(hosts_group *g, const mf_reduce *r, plan *p)
     return mf_broadcast(g->inside, &r->call, 0, r->out, bytes);
 }
 
-static mf_status check_parts(const hosts_group *g, const mf_reduce *r, const plan *p)
+static mf_status group_hierarchical_check_parts(const hosts_group *g, const mf_reduce *r,
+                                                const plan *p)
 {
     for (int i = 0; i < g->head.size; i++) {
         if (r->n_parts[i] > MF_REDUCTION_TREE_PARTS)
@@ -203,10 +205,10 @@ static mf_status hosts_all_reduce(mf_group *group, const mf_reduce *r)
     const int64_t block = (MF_PARAM(comm_hosts_block_kib) + 4) * 1024 / cell;
     const void *data[MF_REDUCTION_TREE_PARTS] = { 0 };
     plan p;
-    mf_status st = plan_init(&p, g, r);
+    mf_status st = group_hierarchical_plan_init(&p, g, r);
 
     if (st == MF_OK)
-        st = check_parts(g, r, &p);
+        st = group_hierarchical_check_parts(g, r, &p);
     for (int64_t at = 0; at < r->count && st == MF_OK; at += block) {
         mf_reduce part = *r;
 
@@ -217,7 +219,7 @@ static mf_status hosts_all_reduce(mf_group *group, const mf_reduce *r)
         part.out = mf_at(r, r->out, at);
         st = sum_block(g, &part, &p);
     }
-    plan_deinit(&p);
+    group_hierarchical_plan_deinit(&p);
     return st == MF_UNIMPLEMENTED ? mf_all_reduce(g->flat, r) : st;
 }
 
@@ -255,7 +257,8 @@ static void sort_out(const hosts_group *g, const int64_t *sizes, const char *by_
     }
 }
 
-static mf_status gather(hosts_group *g, const mf_gather *a, int64_t *inside, int64_t *between)
+static mf_status group_hierarchical_gather(hosts_group *g, const mf_gather *a, int64_t *inside,
+                                           int64_t *between)
 {
     const int *ranks;
     const int n = ranks_of(g, g->host, &ranks);
@@ -268,7 +271,7 @@ static mf_status gather(hosts_group *g, const mf_gather *a, int64_t *inside, int
         between[g->host_of[r]] += a->sizes[r];
         total += a->sizes[r];
     }
-    MF_TRY(need(g, total + between[g->host]));
+    MF_TRY(group_hierarchical_need(g, total + between[g->host]));
     mine = (char *)g->memory + total;
     MF_TRY(mf_all_gather(g->inside, &(mf_gather){ a->call, a->data, inside, mine }));
     if (g->leaders)
@@ -283,7 +286,8 @@ static mf_status hosts_all_gather(mf_group *group, const mf_gather *a)
     hosts_group *g = (hosts_group *)group;
     int64_t *inside = mf_calloc(g->inside->size, sizeof *inside);
     int64_t *between = mf_calloc(g->n_hosts, sizeof *between);
-    mf_status st = inside && between ? gather(g, a, inside, between) : MF_NOMEM("a collective");
+    mf_status st = inside && between ? group_hierarchical_gather(g, a, inside, between)
+                                     : MF_NOMEM("a collective");
 
     mf_free(inside);
     mf_free(between);
@@ -389,7 +393,8 @@ static mf_status agree(hosts_group *g, mf_status inside)
     return inside == MF_OK ? st : mf_error_restore(&e);
 }
 
-static mf_status make_groups(hosts_group *g, mf_net *net, const int *members, uint32_t id)
+static mf_status group_hierarchical_make_groups(hosts_group *g, mf_net *net, const int *members,
+                                                uint32_t id)
 {
     const int *ranks;
     const int n = ranks_of(g, g->host, &ranks);
@@ -428,7 +433,7 @@ mf_status mf_group_hosts(mf_net *net, const int *members, int n, uint32_t id, mf
         st = MF_NOMEM("a group");
     if (st == MF_OK) {
         find_hosts(g, net, members);
-        st = make_groups(g, net, members, id);
+        st = group_hierarchical_make_groups(g, net, members, id);
     }
     if (st != MF_OK)
         hosts_free(&g->head);

@@ -21,28 +21,28 @@ const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algori
 
 /* ---- memory of a call ---- */
 
-struct mf_scratch {
-    mf_scratch *next;
+struct mf_group_scratch {
+    mf_group_scratch *next;
     size_t size, used;
     char data[]; /* the first whole cache line on */
 };
 
-static void free_blocks(mf_scratch *b)
+static void free_blocks(mf_group_scratch *b)
 {
     while (b) {
-        mf_scratch *next = b->next;
+        mf_group_scratch *next = b->next;
 
         mf_free(b);
         b = next;
     }
 }
 
-static mf_scratch *new_block(size_t size)
+static mf_group_scratch *new_block(size_t size)
 {
-    mf_scratch *b = mf_realloc(NULL, (int64_t)(sizeof *b + size + 64), 1);
+    mf_group_scratch *b = mf_realloc(NULL, (int64_t)(sizeof *b + size + 64), 1);
 
     if (b)
-        *b = (mf_scratch){ .size = size };
+        *b = (mf_group_scratch){ .size = size };
     return b;
 }
 
@@ -51,7 +51,7 @@ static void reset_blocks(mf_net_group *g)
 {
     size_t all = 0;
 
-    for (const mf_scratch *b = g->blocks; b; b = b->next)
+    for (const mf_group_scratch *b = g->blocks; b; b = b->next)
         all += b->size;
     if (g->blocks && g->blocks->next) {
         free_blocks(g->blocks);
@@ -63,7 +63,7 @@ static void reset_blocks(mf_net_group *g)
 
 void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size)
 {
-    mf_scratch *b = g->blocks;
+    mf_group_scratch *b = g->blocks;
     int64_t bytes;
     size_t need;
     char *at;
@@ -87,7 +87,7 @@ void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size)
     return at;
 }
 
-static mf_net_group *begin_call(mf_group *group)
+static mf_net_group *group_net_begin_call(mf_group *group)
 {
     mf_net_group *g = (mf_net_group *)group;
 
@@ -96,7 +96,7 @@ static mf_net_group *begin_call(mf_group *group)
     return g;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t group_net_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -125,8 +125,8 @@ const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *
 }
 
 /* Elements [from, from + count) of a sum are a sum. */
-static mf_reduce cut(const mf_net_group *g, const mf_reduce *r, int64_t from, int64_t count,
-                     const void **data)
+static mf_reduce group_net_cut(const mf_net_group *g, const mf_reduce *r, int64_t from,
+                               int64_t count, const void **data)
 {
     mf_reduce part = *r;
 
@@ -148,14 +148,15 @@ static mf_status check_reduce(const mf_net_group *g, const mf_reduce *r)
 
 static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
     const mf_algorithm *a = mf_net_group_choose(g, r);
     const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype);
     const void *data[MF_REDUCTION_TREE_PARTS] = { 0 };
 
     MF_TRY(check_reduce(g, r));
     for (int64_t at = 0; at < r->count; at += block) {
-        const mf_reduce part = cut(g, r, at, smaller(block, r->count - at), data);
+        const mf_reduce part =
+            group_net_cut(g, r, at, group_net_smaller(block, r->count - at), data);
 
         reset_blocks(g);
         MF_TRY(a->all_reduce(group, &part));
@@ -166,7 +167,7 @@ static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
 /* Of everybody's range a block at a time. */
 static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const int64_t *from)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
     const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype) / group->size + 1;
     int64_t *lo = mf_calloc(2 * (int64_t)group->size, sizeof *lo), *hi = lo + group->size;
     int64_t most = 0;
@@ -176,8 +177,8 @@ static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const i
         most = from[i + 1] - from[i] > most ? from[i + 1] - from[i] : most;
     for (int64_t at = 0; at < most && st == MF_OK; at += block) {
         for (int i = 0; i < group->size; i++) {
-            lo[i] = smaller(from[i] + at, from[i + 1]);
-            hi[i] = smaller(from[i] + at + block, from[i + 1]);
+            lo[i] = group_net_smaller(from[i] + at, from[i + 1]);
+            hi[i] = group_net_smaller(from[i] + at + block, from[i + 1]);
         }
         reset_blocks(g);
         st = mf_direct_scatter(g, r, lo, hi, mf_at(r, r->out, at));
@@ -191,7 +192,7 @@ static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const i
 /* Ours to all, theirs to us; each begins with its neighbour, so that not all send to the same. */
 static mf_status net_all_gather(mf_group *group, const mf_gather *a)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
     const int n = group->size, self = group->rank;
     mf_message_flow *flows = mf_net_group_alloc(g, 2 * (int64_t)n, sizeof *flows);
     char *out = a->out;
@@ -213,11 +214,12 @@ static mf_status net_all_gather(mf_group *group, const mf_gather *a)
 static mf_status net_broadcast(mf_group *group, const mf_collective *c, int root, void *data,
                                int64_t size)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
 
     for (int64_t at = 0; at < size; at += block_bytes()) {
         reset_blocks(g);
-        MF_TRY(mf_net_spread(g, c, root, (char *)data + at, smaller(block_bytes(), size - at)));
+        MF_TRY(mf_net_spread(g, c, root, (char *)data + at,
+                             group_net_smaller(block_bytes(), size - at)));
     }
     return MF_OK;
 }
@@ -225,7 +227,7 @@ static mf_status net_broadcast(mf_group *group, const mf_collective *c, int root
 static mf_status net_all_to_all(mf_group *group, const mf_collective *c, const void *data,
                                 const int64_t *sizes, void *out)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
     const int n = group->size, self = group->rank;
     mf_message_flow *flows = mf_net_group_alloc(g, 2 * (int64_t)n, sizeof *flows);
     const char *from = data;
@@ -250,7 +252,7 @@ static mf_status net_all_to_all(mf_group *group, const mf_collective *c, const v
 /* After round k each has heard of 2^k others. */
 static mf_status net_barrier(mf_group *group, const mf_collective *c)
 {
-    mf_net_group *g = begin_call(group);
+    mf_net_group *g = group_net_begin_call(group);
     const int n = group->size, self = group->rank;
     char nothing;
 
@@ -288,12 +290,12 @@ static const mf_group_kind NET = {
     .free = net_free,
 };
 
-static mf_status well(void *ctx)
+static mf_status group_net_well(void *ctx)
 {
     return mf_net_check(ctx);
 }
 
-static void give_up(void *ctx, mf_status why)
+static void group_net_give_up(void *ctx, mf_status why)
 {
     mf_net_abort(ctx, why);
 }
@@ -306,8 +308,8 @@ mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *he
                         .size = n,
                         .epoch = net->epoch,
                         .names = names,
-                        .well = well,
-                        .give_up = give_up,
+                        .well = group_net_well,
+                        .give_up = group_net_give_up,
                         .ctx = net };
     if (!names)
         return MF_NOMEM("a group");

@@ -7,7 +7,7 @@
 #include "collective/net_groups.h"
 #include "net/net_private.h"
 
-typedef struct mf_scratch mf_scratch;
+typedef struct mf_group_scratch mf_group_scratch;
 
 typedef struct mf_net_group {
     mf_group head;
@@ -15,7 +15,7 @@ typedef struct mf_net_group {
     int *tasks; /* by rank */
     uint32_t id, seq; /* seq: calls so far */
     const mf_algorithm *algorithm; /* NULL: chosen by size */
-    mf_scratch *blocks; /* memory of the call in hand, kept for the next one */
+    mf_group_scratch *blocks; /* memory of the call in hand, kept for the next one */
 } mf_net_group;
 
 /* The head of a group of these tasks: ranks, names (to be freed), and how to give up. */

@@ -33,7 +33,7 @@ typedef struct meeting {
     int64_t deadline_ns;
 } meeting;
 
-static mf_status tell(const meeting *m, int rank, const char *text)
+static mf_status group_shm_tell(const meeting *m, int rank, const char *text)
 {
     mf_frame f = m->frame;
 
@@ -41,7 +41,7 @@ static mf_status tell(const meeting *m, int rank, const char *text)
     return mf_net_send(m->g->net, m->g->tasks[rank], &f, text, m->deadline_ns);
 }
 
-static mf_status hear(const meeting *m, int rank, char **text)
+static mf_status group_shm_hear(const meeting *m, int rank, char **text)
 {
     void *data;
     size_t size;
@@ -57,7 +57,7 @@ static mf_status hear_verdict(const meeting *m, int rank)
     mf_status st = MF_OK;
     char *text;
 
-    MF_TRY(hear(m, rank, &text));
+    MF_TRY(group_shm_hear(m, rank, &text));
     if (text[0] != '\0')
         st = MF_FAIL(MF_FAILED_PRECONDITION, "%s", text);
     mf_free(text);
@@ -65,7 +65,7 @@ static mf_status hear_verdict(const meeting *m, int rank)
 }
 
 /* "" or the error. */
-static const char *verdict(mf_status st)
+static const char *group_shm_verdict(mf_status st)
 {
     return st == MF_OK ? "" : mf_error_message();
 }
@@ -86,7 +86,7 @@ static mf_status invite(meeting *m)
     if (st == MF_OK)
         (void)snprintf(text, sizeof text, "%s %lld", name, (long long)area);
     for (int r = 1; r < n; r++)
-        MF_TRY(tell(m, r, text));
+        MF_TRY(group_shm_tell(m, r, text));
     for (int r = 1; r < n; r++) {
         bad = hear_verdict(m, r);
         if (bad != MF_OK && bad != MF_FAILED_PRECONDITION)
@@ -98,7 +98,7 @@ static mf_status invite(meeting *m)
         mf_segment_unlink(m->g->segment);
     st = mf_error_restore(&e);
     for (int r = 1; r < n; r++)
-        MF_TRY(tell(m, r, verdict(st)));
+        MF_TRY(group_shm_tell(m, r, group_shm_verdict(st)));
     return e.status == MF_OK ? MF_OK : mf_error_restore(&e);
 }
 
@@ -118,33 +118,33 @@ static mf_status accept_invitation(meeting *m)
     char *text;
     mf_status st;
 
-    MF_TRY(hear(m, 0, &text));
+    MF_TRY(group_shm_hear(m, 0, &text));
     st = open_told(m, text);
     mf_free(text);
-    MF_TRY(tell(m, 0, verdict(st)));
+    MF_TRY(group_shm_tell(m, 0, group_shm_verdict(st)));
     return hear_verdict(m, 0);
 }
 
 /* ---- the group ---- */
 
-static mf_status check(void *ctx, mf_group_wait *w)
+static mf_status group_shm_check(void *ctx, mf_group_wait *w)
 {
     host_group *g = ctx;
 
     return mf_net_check_wait(g->net, g->tasks[w->rank], w);
 }
 
-static mf_status well(void *ctx)
+static mf_status group_shm_well(void *ctx)
 {
     return mf_net_check(((host_group *)ctx)->net);
 }
 
-static void give_up(void *ctx, mf_status why)
+static void group_shm_give_up(void *ctx, mf_status why)
 {
     mf_net_abort(((host_group *)ctx)->net, why);
 }
 
-static void wake(void *ctx)
+static void group_shm_wake(void *ctx)
 {
     mf_segment_wake(ctx);
 }
@@ -172,7 +172,7 @@ static mf_status open_memory(host_group *g, uint32_t id)
     return g->shared.head.rank == 0 ? invite(&m) : accept_invitation(&m);
 }
 
-static mf_status init(host_group *g, mf_net *net, const int *members, int n, uint32_t id)
+static mf_status group_shm_init(host_group *g, mf_net *net, const int *members, int n, uint32_t id)
 {
     mf_group head;
 
@@ -184,15 +184,15 @@ static mf_status init(host_group *g, mf_net *net, const int *members, int n, uin
     memcpy(g->tasks, members, (size_t)n * sizeof *g->tasks);
     MF_TRY(open_memory(g, id));
     head = g->shared.head;
-    head.check = check;
-    head.well = well;
-    head.give_up = give_up;
+    head.check = group_shm_check;
+    head.well = group_shm_well;
+    head.give_up = group_shm_give_up;
     head.ctx = g;
     mf_shm_group_init(&g->shared, g->segment, &head);
     g->kind = *g->shared.head.kind;
     g->kind.free = host_free;
     g->shared.head.kind = &g->kind;
-    g->watch = (mf_net_watch){ .fn = wake, .ctx = g->segment, .questions = true };
+    g->watch = (mf_net_watch){ .fn = group_shm_wake, .ctx = g->segment, .questions = true };
     mf_net_watch_add(net, &g->watch);
     return MF_OK;
 }
@@ -205,7 +205,7 @@ mf_status mf_group_host(mf_net *net, const int *members, int n, uint32_t id, mf_
     *out = NULL;
     if (!g)
         return MF_NOMEM("a group");
-    st = init(g, net, members, n, id);
+    st = group_shm_init(g, net, members, n, id);
     if (st != MF_OK)
         host_free(&g->shared.head);
     else

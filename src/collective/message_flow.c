@@ -38,7 +38,7 @@ static int64_t pieces(int64_t size)
     return size == 0 ? 1 : (size + frame_bytes() - 1) / frame_bytes();
 }
 
-static mf_status say_ready(const flowing *x, const mf_message_flow *f)
+static mf_status message_flow_say_ready(const flowing *x, const mf_message_flow *f)
 {
     mf_frame ready = x->frame;
 
@@ -46,7 +46,7 @@ static mf_status say_ready(const flowing *x, const mf_message_flow *f)
     return mf_net_send(x->g->net, x->g->tasks[f->rank], &ready, NULL, x->c->deadline_ns);
 }
 
-static void post(flowing *x, const mf_message_flow *f)
+static void message_flow_post(flowing *x, const mf_message_flow *f)
 {
     int64_t at = 0;
 
@@ -102,17 +102,17 @@ static void copy_own(const flowing *x, const mf_message_flow *flows, int n)
     }
 }
 
-static mf_status run(flowing *x, const mf_message_flow *flows, int n)
+static mf_status message_flow_run(flowing *x, const mf_message_flow *flows, int n)
 {
     const int self = x->g->head.rank;
 
     for (int i = 0; i < n; i++) {
         if (!flows[i].out && flows[i].rank != self)
-            post(x, &flows[i]);
+            message_flow_post(x, &flows[i]);
     }
     for (int i = 0; i < n; i++) {
         if (!flows[i].out && flows[i].rank != self && is_long(flows[i].size))
-            MF_TRY(say_ready(x, &flows[i]));
+            MF_TRY(message_flow_say_ready(x, &flows[i]));
     }
     copy_own(x, flows, n);
     for (int i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ mf_status mf_net_flow(mf_net_group *g, const mf_collective *c, const mf_message_
     x.waiters = mf_net_group_alloc(g, incoming, sizeof *x.waiters);
     if (!x.waiters)
         return MF_RESOURCE_EXHAUSTED;
-    st = run(&x, flows, n);
+    st = message_flow_run(&x, flows, n);
     if (st != MF_OK) { /* the thread's error is the first one's */
         mf_error e;
 

@@ -71,9 +71,10 @@ static bool holds(mf_reduction_tree_node outer, mf_reduction_tree_node inner)
 }
 
 /* The sum of those parts that lie in `node`. */
-static mf_status add_node(mf_net_group *g, const mf_reduce *r, mf_reduction_tree_node node,
-                          const mf_reduction_tree_part *parts, int n, int64_t count,
-                          const void **out)
+static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
+                                       mf_reduction_tree_node node,
+                                       const mf_reduction_tree_part *parts, int n, int64_t count,
+                                       const void **out)
 {
     mf_reduction_tree_part *within = mf_net_group_alloc(g, n, sizeof *within);
     void *sum;
@@ -110,7 +111,7 @@ static mf_status make_bag(mf_net_group *g, const mf_reduce *r, const mf_reductio
     out->n = merge_nodes(r->leaves, nodes, n);
     for (int i = 0; i < out->n; i++) {
         out->parts[i].node = nodes[i];
-        MF_TRY(add_node(g, r, nodes[i], parts, n, count, &out->parts[i].data));
+        MF_TRY(partial_sums_add_node(g, r, nodes[i], parts, n, count, &out->parts[i].data));
     }
     return MF_OK;
 }

@@ -41,7 +41,7 @@ static mf_status await_slot(shared *s, const mf_collective *c, unsigned turn)
 }
 
 /* What we have written can be read. */
-static void post(shared *s, const mf_collective *c, unsigned turn, int64_t size)
+static void shm_collectives_post(shared *s, const mf_collective *c, unsigned turn, int64_t size)
 {
     mf_segment_slot *slot = mf_segment_slot_of(s->seg, s->head.rank, turn);
 
@@ -51,7 +51,8 @@ static void post(shared *s, const mf_collective *c, unsigned turn, int64_t size)
 }
 
 /* Members that do not come for the same have lost each other: better here than in the numbers. */
-static mf_status compare(const shared *s, const mf_collective *c, int rank, unsigned turn)
+static mf_status shm_collectives_compare(const shared *s, const mf_collective *c, int rank,
+                                         unsigned turn)
 {
     const mf_segment_slot *ours = mf_segment_slot_of(s->seg, s->head.rank, turn);
     const mf_segment_slot *theirs = mf_segment_slot_of(s->seg, rank, turn);
@@ -72,12 +73,12 @@ static mf_status begin_turn(shared *s, const mf_collective *c, char **mine)
 }
 
 /* What we have written can be read; so can what the others have. */
-static mf_status meet(shared *s, const mf_collective *c, int64_t size)
+static mf_status shm_collectives_meet(shared *s, const mf_collective *c, int64_t size)
 {
-    post(s, c, s->turn, size);
+    shm_collectives_post(s, c, s->turn, size);
     for (int r = 0; r < s->head.size; r++) {
         MF_TRY(mf_segment_wait(s->seg, &s->head, c, r, &words(s, r)->posted, s->turn + 1));
-        MF_TRY(compare(s, c, r, s->turn));
+        MF_TRY(shm_collectives_compare(s, c, r, s->turn));
     }
     return MF_OK;
 }
@@ -120,7 +121,7 @@ static mf_status reduction_init(reduction *x, shared *s, const mf_reduce *r)
     return x->parts ? MF_OK : MF_NOMEM("a sum");
 }
 
-static int64_t count_of(const reduction *x, int64_t chunk)
+static int64_t shm_collectives_count_of(const reduction *x, int64_t chunk)
 {
     const int64_t left = x->r->count - chunk * x->most;
 
@@ -133,18 +134,18 @@ static const char *own_part(const reduction *x, int i, int64_t chunk)
 }
 
 /* The next chunk of ours, in a slot that is free. */
-static void show(reduction *x)
+static void shm_collectives_show(reduction *x)
 {
     shared *s = x->s;
     const int64_t chunk = x->shown++;
-    const size_t bytes = (size_t)count_of(x, chunk) * x->cell;
+    const size_t bytes = (size_t)shm_collectives_count_of(x, chunk) * x->cell;
     const unsigned turn = x->base + (unsigned)chunk;
     char *to = data_of(s, s->head.rank, turn);
 
     for (int i = 0; i < x->r->n_parts[s->head.rank]; i++)
         memcpy(to + (size_t)i * bytes, own_part(x, i, chunk), bytes);
     s->head.bytes += (int64_t)bytes * x->r->n_parts[s->head.rank];
-    post(s, &x->r->call, turn, x->r->count * (int64_t)x->cell);
+    shm_collectives_post(s, &x->r->call, turn, x->r->count * (int64_t)x->cell);
 }
 
 /* Everybody shows this chunk. */
@@ -155,26 +156,27 @@ static mf_status await_chunk(reduction *x, int64_t chunk)
 
     if (x->shown <= chunk) {
         MF_TRY(await_slot(s, &x->r->call, turn));
-        show(x);
+        shm_collectives_show(x);
     }
     for (int r = 0; r < s->head.size; r++) {
         atomic_uint *posted = &words(s, r)->posted;
 
         while (!mf_segment_reached(posted, turn + 1) && x->shown < x->chunks &&
                slot_is_free(s, x->base + (unsigned)x->shown))
-            show(x);
+            shm_collectives_show(x);
         MF_TRY(mf_segment_wait(s->seg, &s->head, &x->r->call, r, posted, turn + 1));
-        MF_TRY(compare(s, &x->r->call, r, turn));
+        MF_TRY(shm_collectives_compare(s, &x->r->call, r, turn));
     }
     return MF_OK;
 }
 
 /* Elements [from, to) of the chunk: the others' parts lie in their slots, ours where it always
  * was. */
-static mf_status add_up(reduction *x, int64_t chunk, int64_t from, int64_t to, void *out)
+static mf_status shm_collectives_add_up(reduction *x, int64_t chunk, int64_t from, int64_t to,
+                                        void *out)
 {
     const mf_reduction_tree_node all = { 0, x->r->leaves };
-    const int64_t count = count_of(x, chunk);
+    const int64_t count = shm_collectives_count_of(x, chunk);
     int n = 0;
 
     for (int r = 0; r < x->s->head.size; r++) {
@@ -191,7 +193,7 @@ static mf_status add_up(reduction *x, int64_t chunk, int64_t from, int64_t to, v
     return mf_reduction_tree_sum(x->r->leaves, all, x->parts, x->n, x->r->dtype, to - from, out);
 }
 
-static void finish(reduction *x, int64_t chunk)
+static void shm_collectives_finish(reduction *x, int64_t chunk)
 {
     shared *s = x->s;
 
@@ -200,20 +202,20 @@ static void finish(reduction *x, int64_t chunk)
 }
 
 /* Each member adds up a slice, into memory that all see. */
-static mf_status add_slice(reduction *x, int64_t chunk)
+static mf_status shm_collectives_add_slice(reduction *x, int64_t chunk)
 {
     shared *s = x->s;
     const unsigned turn = x->base + (unsigned)chunk;
-    const int64_t from = mf_group_cut(&s->head, count_of(x, chunk), s->head.rank);
-    const int64_t to = mf_group_cut(&s->head, count_of(x, chunk), s->head.rank + 1);
+    const int64_t from = mf_group_cut(&s->head, shm_collectives_count_of(x, chunk), s->head.rank);
+    const int64_t to = mf_group_cut(&s->head, shm_collectives_count_of(x, chunk), s->head.rank + 1);
     char *result = data_of(s, s->head.size, turn);
 
-    MF_TRY(add_up(x, chunk, from, to, result + (size_t)from * x->cell));
+    MF_TRY(shm_collectives_add_up(x, chunk, from, to, result + (size_t)from * x->cell));
     mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
     return MF_OK;
 }
 
-static mf_status copy_result(reduction *x, int64_t chunk, char *out)
+static mf_status shm_collectives_copy_result(reduction *x, int64_t chunk, char *out)
 {
     shared *s = x->s;
     const unsigned turn = x->base + (unsigned)chunk;
@@ -221,8 +223,8 @@ static mf_status copy_result(reduction *x, int64_t chunk, char *out)
     for (int r = 0; r < s->head.size; r++)
         MF_TRY(mf_segment_wait(s->seg, &s->head, &x->r->call, r, &words(s, r)->reduced, turn + 1));
     memcpy(out + (size_t)(chunk * x->most) * x->cell, data_of(s, s->head.size, turn),
-           (size_t)count_of(x, chunk) * x->cell);
-    finish(x, chunk);
+           (size_t)shm_collectives_count_of(x, chunk) * x->cell);
+    shm_collectives_finish(x, chunk);
     return MF_OK;
 }
 
@@ -232,10 +234,10 @@ static mf_status sum_in_slices(reduction *x)
     for (int64_t k = 0; k <= x->chunks; k++) {
         if (k < x->chunks) {
             MF_TRY(await_chunk(x, k));
-            MF_TRY(add_slice(x, k));
+            MF_TRY(shm_collectives_add_slice(x, k));
         }
         if (k > 0)
-            MF_TRY(copy_result(x, k - 1, x->r->out));
+            MF_TRY(shm_collectives_copy_result(x, k - 1, x->r->out));
     }
     return MF_OK;
 }
@@ -245,9 +247,9 @@ static mf_status sum_alone(reduction *x)
 {
     for (int64_t k = 0; k < x->chunks; k++) {
         MF_TRY(await_chunk(x, k));
-        MF_TRY(
-            add_up(x, k, 0, count_of(x, k), (char *)x->r->out + (size_t)(k * x->most) * x->cell));
-        finish(x, k);
+        MF_TRY(shm_collectives_add_up(x, k, 0, shm_collectives_count_of(x, k),
+                                      (char *)x->r->out + (size_t)(k * x->most) * x->cell));
+        shm_collectives_finish(x, k);
     }
     return MF_OK;
 }
@@ -273,13 +275,15 @@ static mf_status shared_reduce_scatter(mf_group *g, const mf_reduce *r, const in
 
     for (int64_t k = 0; st == MF_OK && k < x.chunks; k++) {
         const int64_t at = k * x.most, a = lo > at ? lo - at : 0;
-        const int64_t b = hi - at < count_of(&x, k) ? hi - at : count_of(&x, k);
+        const int64_t b =
+            hi - at < shm_collectives_count_of(&x, k) ? hi - at : shm_collectives_count_of(&x, k);
 
         st = await_chunk(&x, k);
         if (st == MF_OK && a < b)
-            st = add_up(&x, k, a, b, (char *)r->out + (size_t)(at + a - lo) * x.cell);
+            st = shm_collectives_add_up(&x, k, a, b,
+                                        (char *)r->out + (size_t)(at + a - lo) * x.cell);
         if (st == MF_OK)
-            finish(&x, k);
+            shm_collectives_finish(&x, k);
     }
     mf_free(x.parts);
     return st;
@@ -287,7 +291,7 @@ static mf_status shared_reduce_scatter(mf_group *g, const mf_reduce *r, const in
 
 /* ---- bytes ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t shm_collectives_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -301,16 +305,16 @@ static mf_status shared_all_gather(mf_group *g, const mf_gather *a)
     for (int r = 0; r < g->size; r++)
         most = a->sizes[r] > most ? a->sizes[r] : most;
     for (int64_t at = 0; at < most; at += area) {
-        const int64_t ours = smaller(area, a->sizes[g->rank] - at);
+        const int64_t ours = shm_collectives_smaller(area, a->sizes[g->rank] - at);
         char *out = a->out;
 
         MF_TRY(begin_turn(s, &a->call, &mine));
         if (ours > 0)
             memcpy(mine, (const char *)a->data + at, (size_t)ours);
         g->bytes += ours > 0 ? ours : 0;
-        MF_TRY(meet(s, &a->call, most));
+        MF_TRY(shm_collectives_meet(s, &a->call, most));
         for (int r = 0; r < g->size; out += a->sizes[r++]) {
-            const int64_t n = smaller(area, a->sizes[r] - at);
+            const int64_t n = shm_collectives_smaller(area, a->sizes[r] - at);
 
             if (n > 0)
                 memcpy(out + at, data_of(s, r, s->turn), (size_t)n);
@@ -327,13 +331,13 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
     char *mine;
 
     for (int64_t at = 0; at < size; at += s->seg->room) {
-        const size_t n = (size_t)smaller(s->seg->room, size - at);
+        const size_t n = (size_t)shm_collectives_smaller(s->seg->room, size - at);
 
         MF_TRY(begin_turn(s, c, &mine));
         if (g->rank == root)
             memcpy(mine, (char *)data + at, n);
         g->bytes += g->rank == root ? (int64_t)n : 0;
-        MF_TRY(meet(s, c, size));
+        MF_TRY(shm_collectives_meet(s, c, size));
         if (g->rank != root)
             memcpy((char *)data + at, data_of(s, root, s->turn), n);
         end_turn(s);
@@ -359,15 +363,16 @@ static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const vo
 
         MF_TRY(begin_turn(s, c, &mine));
         for (int r = 0; r < g->size; from += ours[r++]) {
-            const int64_t n = smaller(box, ours[r] - at);
+            const int64_t n = shm_collectives_smaller(box, ours[r] - at);
 
             if (n > 0)
                 memcpy(mine + r * box, from + at, (size_t)n);
             g->bytes += n > 0 ? n : 0;
         }
-        MF_TRY(meet(s, c, most));
+        MF_TRY(shm_collectives_meet(s, c, most));
         for (int r = 0; r < g->size; r++) {
-            const int64_t all = sizes[(int64_t)r * g->size + g->rank], n = smaller(box, all - at);
+            const int64_t all = sizes[(int64_t)r * g->size + g->rank],
+                          n = shm_collectives_smaller(box, all - at);
 
             if (n > 0)
                 memcpy(to + at, data_of(s, r, s->turn) + g->rank * box, (size_t)n);
@@ -384,7 +389,7 @@ static mf_status shared_barrier(mf_group *g, const mf_collective *c)
     char *mine;
 
     MF_TRY(begin_turn(s, c, &mine));
-    MF_TRY(meet(s, c, 0));
+    MF_TRY(shm_collectives_meet(s, c, 0));
     end_turn(s);
     return MF_OK;
 }

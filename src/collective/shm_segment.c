@@ -206,7 +206,8 @@ void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
 }
 
 /* Once the one waited for is asked again: it may have come, and gone, while we looked. */
-static mf_status look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word, unsigned turn)
+static mf_status shm_segment_look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word,
+                                         unsigned turn)
 {
     const mf_status st = g->check ? g->check(g->ctx, w) : mf_group_in_time(g, w);
 
@@ -265,7 +266,7 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
 
         if ((int)(now - turn) >= 0)
             break;
-        st = look_around(g, &wait, word, turn);
+        st = shm_segment_look_around(g, &wait, word, turn);
         if (st != MF_OK)
             break;
         mf_wait_report_look(&waiting);

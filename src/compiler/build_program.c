@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct builder {
+typedef struct build_program_builder {
     mf_compile *c;
     mf_program *program;
     mf_contexts *contexts;
@@ -23,9 +23,9 @@ typedef struct builder {
     int *region_item;
     int **port_of; /* by node id: for region outputs, the item's port of each output, or -1 */
     int *edge_count; /* by item: edges per port, gathered */
-} builder;
+} build_program_builder;
 
-static mf_status prepare_node(builder *b, mf_node *n)
+static mf_status prepare_node(build_program_builder *b, mf_node *n)
 {
     mf_prepare p = {
         .node = n, .graph = b->c->graph, .arena = b->program->arena, .session = b->c->session
@@ -52,7 +52,7 @@ static mf_status prepare_node(builder *b, mf_node *n)
     return MF_OK;
 }
 
-static mf_item_kind kind_of(const mf_node *n)
+static mf_item_kind build_program_kind_of(const mf_node *n)
 {
     switch (n->op->control) {
     case MF_CONTROL_SWITCH:
@@ -75,7 +75,7 @@ static mf_item_kind kind_of(const mf_node *n)
 }
 
 /* The frame an item runs in: Enter runs outside the frame it enters. */
-static int frame_of(const builder *b, const mf_node *n)
+static int build_program_frame_of(const build_program_builder *b, const mf_node *n)
 {
     int n_frames;
     const mf_frame_info *frames = mf_contexts_frames(b->contexts, &n_frames);
@@ -88,13 +88,17 @@ static int frame_of(const builder *b, const mf_node *n)
     return frame;
 }
 
-static mf_item *add_item(builder *b, mf_item_kind kind, const mf_node *n, int n_in, int n_out)
+static mf_item *add_item(build_program_builder *b, mf_item_kind kind, const mf_node *n, int n_in,
+                         int n_out)
 {
     mf_item *item = &b->program->items[b->program->n_items];
 
-    *item = (mf_item){
-        .kind = kind, .node = n, .n_in = n_in, .n_out = n_out, .child = -1, .frame = frame_of(b, n)
-    };
+    *item = (mf_item){ .kind = kind,
+                       .node = n,
+                       .n_in = n_in,
+                       .n_out = n_out,
+                       .child = -1,
+                       .frame = build_program_frame_of(b, n) };
     item->in = MF_ARENA_ARRAY(b->program->arena, mf_item_input, n_in);
     item->edges_end = MF_ARENA_ARRAY(b->program->arena, int32_t, n_out + 1);
     if (!item->in || !item->edges_end)
@@ -108,7 +112,8 @@ static mf_item *add_item(builder *b, mf_item_kind kind, const mf_node *n, int n_
     return item;
 }
 
-static mf_status bind_input(builder *b, mf_item *item, int i, mf_output from, bool deref)
+static mf_status bind_input(build_program_builder *b, mf_item *item, int i, mf_output from,
+                            bool deref)
 {
     if (mf_node_is_constant(from.node)) {
         item->in[i].constant = mf_node_attr(from.node, "value")->tensor;
@@ -129,9 +134,9 @@ static bool needs_read(const mf_node *n, int i)
            !(n->op->flags & MF_OP_TAKES_REFS);
 }
 
-static mf_status add_node_item(builder *b, mf_node *n)
+static mf_status add_node_item(build_program_builder *b, mf_node *n)
 {
-    const mf_item_kind kind = kind_of(n);
+    const mf_item_kind kind = build_program_kind_of(n);
     mf_item *item = add_item(b, kind, n, n->n_inputs, n->n_outputs);
     int n_frames;
     const mf_frame_info *frames = mf_contexts_frames(b->contexts, &n_frames);
@@ -161,7 +166,7 @@ static mf_status add_node_item(builder *b, mf_node *n)
 
 /* ---- regions ---- */
 
-static mf_status find_leaves(builder *b)
+static mf_status find_leaves(build_program_builder *b)
 {
     for (int64_t i = 0; i < b->n_order; i++) {
         const mf_node *n = b->order[i];
@@ -185,8 +190,8 @@ static mf_status find_leaves(builder *b)
 }
 
 /* Control inputs from outside, each source once. */
-static mf_status region_controls(builder *b, mf_item *item, mf_node *const *nodes, int64_t n, int r,
-                                 char *seen)
+static mf_status region_controls(build_program_builder *b, mf_item *item, mf_node *const *nodes,
+                                 int64_t n, int r, char *seen)
 {
     for (int64_t i = 0; i < n; i++) {
         for (int k = 0; k < nodes[i]->n_controls; k++) {
@@ -215,7 +220,7 @@ static void note_turn(mf_item *item, mf_node *const *nodes, int64_t n)
     }
 }
 
-static mf_status add_region_item(builder *b, int r, mf_node **nodes, int64_t n)
+static mf_status add_region_item(build_program_builder *b, int r, mf_node **nodes, int64_t n)
 {
     mf_plan_ends *ends = &b->ends[r];
     mf_plan *plan = NULL;
@@ -253,7 +258,7 @@ static mf_status add_region_item(builder *b, int r, mf_node **nodes, int64_t n)
     return st;
 }
 
-static mf_status add_regions(builder *b)
+static mf_status add_regions(build_program_builder *b)
 {
     mf_node **nodes = mf_calloc(b->n_order, sizeof *nodes);
     int64_t *start = mf_calloc(b->n_regions + 2, sizeof *start);
@@ -295,12 +300,12 @@ static mf_status add_edge(edge_list *l, int from, int port, int to, int input)
     return MF_OK;
 }
 
-static int item_port(const builder *b, mf_output o)
+static int item_port(const build_program_builder *b, mf_output o)
 {
     return b->region[o.node->id] >= 0 ? b->port_of[o.node->id][o.port] : o.port;
 }
 
-static mf_status edges_of_item(builder *b, int at, edge_list *l)
+static mf_status edges_of_item(build_program_builder *b, int at, edge_list *l)
 {
     const mf_item *item = &b->program->items[at];
     const mf_node *n = item->node;
@@ -320,7 +325,7 @@ static mf_status edges_of_item(builder *b, int at, edge_list *l)
 }
 
 /* As region_controls(): each source once. */
-static mf_status control_edges_of_regions(builder *b, edge_list *l)
+static mf_status control_edges_of_regions(build_program_builder *b, edge_list *l)
 {
     const int64_t width = b->c->graph->n_nodes + b->n_regions;
     int *last = mf_calloc(width, sizeof *last); /* region + 1 that the source was last linked to */
@@ -362,7 +367,7 @@ static int by_source(const void *a, const void *b)
     return (x->to.input > y->to.input) - (x->to.input < y->to.input);
 }
 
-static mf_status store_edges(builder *b, edge_list *l)
+static mf_status store_edges(build_program_builder *b, edge_list *l)
 {
     mf_edge *all = MF_ARENA_ARRAY(b->program->arena, mf_edge, l->n);
     int64_t at = 0;
@@ -389,7 +394,7 @@ static mf_status store_edges(builder *b, edge_list *l)
     return MF_OK;
 }
 
-static mf_status add_edges(builder *b)
+static mf_status add_edges(build_program_builder *b)
 {
     edge_list l = { 0 };
     mf_status st = MF_OK;
@@ -406,7 +411,7 @@ static mf_status add_edges(builder *b)
 
 /* ---- the whole ---- */
 
-static mf_status add_frames(builder *b)
+static mf_status add_frames(build_program_builder *b)
 {
     int n;
     const mf_frame_info *frames = mf_contexts_frames(b->contexts, &n);
@@ -423,7 +428,7 @@ static mf_status add_frames(builder *b)
     return MF_OK;
 }
 
-static mf_status add_roots(builder *b)
+static mf_status add_roots(build_program_builder *b)
 {
     mf_program *p = b->program;
 
@@ -442,7 +447,7 @@ static mf_status add_roots(builder *b)
     return MF_OK;
 }
 
-static mf_status build(builder *b)
+static mf_status build_program_build(build_program_builder *b)
 {
     const int64_t n_nodes = b->c->graph->n_nodes;
 
@@ -481,7 +486,7 @@ static mf_status build(builder *b)
     return mf_program_peak(b->c, b->program, NULL, NULL, &b->program->peak_bytes);
 }
 
-static void deinit(builder *b)
+static void build_program_deinit(build_program_builder *b)
 {
     for (int r = 0; b->ends && r < b->n_regions; r++) {
         mf_free(b->ends[r].inputs);
@@ -500,7 +505,7 @@ static void deinit(builder *b)
 mf_status mf_program_build(mf_compile *c, mf_program **out)
 {
     const int64_t n = c->graph->n_nodes;
-    builder b = { .c = c };
+    build_program_builder b = { .c = c };
     mf_status st = MF_OK;
 
     *out = NULL;
@@ -524,10 +529,10 @@ mf_status mf_program_build(mf_compile *c, mf_program **out)
         b.program->graph = c->graph; /* the program needs the nodes from now on */
         c->graph = NULL;
         b.c->graph = b.program->graph;
-        st = build(&b);
+        st = build_program_build(&b);
         c->graph = NULL;
     }
-    deinit(&b);
+    build_program_deinit(&b);
     if (st != MF_OK) {
         mf_program_free(b.program);
         return st;

@@ -31,19 +31,19 @@ static bool blocks_help(void)
 #endif
 }
 
-static bool is_op(const mf_node *n, const char *name)
+static bool channel_layout_is_op(const mf_node *n, const char *name)
 {
     return strcmp(n->op->name, name) == 0;
 }
 
-static const mf_shape *shape_of(const layouter *l, mf_output o)
+static const mf_shape *channel_layout_shape_of(const layouter *l, mf_output o)
 {
     return &mf_compile_facts(l->c, o.node)->shapes[o.port];
 }
 
 static bool is_image(const layouter *l, mf_output o)
 {
-    const mf_shape *s = shape_of(l, o);
+    const mf_shape *s = channel_layout_shape_of(l, o);
     int64_t count;
 
     return o.node->out_types[o.port] == MF_DTYPE_F32 && s->rank == 4 && mf_shape_is_static(s) &&
@@ -52,14 +52,14 @@ static bool is_image(const layouter *l, mf_output o)
 
 /* ---- blocked versions ---- */
 
-static mf_output none(void)
+static mf_output channel_layout_none(void)
 {
     return (mf_output){ 0 };
 }
 
 static mf_output blocked_of(const layouter *l, mf_output o)
 {
-    return l->blocked[o.node->id] ? l->blocked[o.node->id][o.port] : none();
+    return l->blocked[o.node->id] ? l->blocked[o.node->id][o.port] : channel_layout_none();
 }
 
 static mf_status set_blocked(layouter *l, mf_output o, mf_output version)
@@ -85,7 +85,7 @@ static mf_status block(layouter *l, mf_output o, mf_output *out)
 }
 
 /* The image o is made by `version` from now on; whoever wants it plain gets a copy. */
-static mf_status replace(layouter *l, mf_output o, mf_output version)
+static mf_status channel_layout_replace(layouter *l, mf_output o, mf_output version)
 {
     MF_TRY(set_blocked(l, o, version));
     return mf_subst_add(
@@ -118,7 +118,7 @@ static mf_status rebuild(layouter *l, const mf_node *n, const mf_output *inputs,
     return mf_graph_add(l->c->graph, &spec, out);
 }
 
-static mf_output reshape(layouter *l, mf_output o, const int64_t *dims, int rank)
+static mf_output channel_layout_reshape(layouter *l, mf_output o, const int64_t *dims, int rank)
 {
     return mf_applyf(l->c->graph, "Reshape", MF_IN(o, mf_ints(l->c->graph, dims, rank)),
                      "device='%s'", o.node->device);
@@ -130,11 +130,11 @@ typedef enum conv_kind { NO_CONV, FORWARD, TO_INPUT, TO_FILTER } conv_kind;
 
 static conv_kind conv_of(const mf_node *n)
 {
-    if (is_op(n, "Conv2D"))
+    if (channel_layout_is_op(n, "Conv2D"))
         return FORWARD;
-    if (is_op(n, "Conv2DBackpropInput"))
+    if (channel_layout_is_op(n, "Conv2DBackpropInput"))
         return TO_INPUT;
-    return is_op(n, "Conv2DBackpropFilter") ? TO_FILTER : NO_CONV;
+    return channel_layout_is_op(n, "Conv2DBackpropFilter") ? TO_FILTER : NO_CONV;
 }
 
 static bool all_ones(const mf_node *n, const char *attr)
@@ -154,17 +154,18 @@ static bool wants_blocks(const layouter *l, const mf_node *n, conv_kind kind)
     const mf_output self = { (mf_node *)(uintptr_t)n, 0 };
     const mf_output x = kind == TO_INPUT ? self : n->inputs[0];
     const mf_output y = kind == FORWARD ? self : n->inputs[2];
-    const mf_shape *w = shape_of(l, kind == TO_FILTER ? self : n->inputs[1]);
+    const mf_shape *w = channel_layout_shape_of(l, kind == TO_FILTER ? self : n->inputs[1]);
 
     return strcmp(mf_node_string(n, "data_format"), "NHWC") == 0 && all_ones(n, "dilations") &&
            is_image(l, x) && is_image(l, y) && w->rank == 4 && mf_shape_is_static(w) &&
-           w->dims[0] * w->dims[1] > 1 && w->dims[2] == shape_of(l, x)->dims[3] &&
+           w->dims[0] * w->dims[1] > 1 && w->dims[2] == channel_layout_shape_of(l, x)->dims[3] &&
            w->dims[2] >= MIN_CHANNELS && w->dims[3] >= MIN_CHANNELS;
 }
 
 static mf_status block_conv(layouter *l, mf_node *n, conv_kind kind)
 {
-    mf_output in[3] = { n->inputs[0], n->inputs[1], n->n_inputs > 2 ? n->inputs[2] : none() };
+    mf_output in[3] = { n->inputs[0], n->inputs[1],
+                        n->n_inputs > 2 ? n->inputs[2] : channel_layout_none() };
     mf_node *node;
 
     if (kind != TO_INPUT)
@@ -174,7 +175,7 @@ static mf_status block_conv(layouter *l, mf_node *n, conv_kind kind)
     MF_TRY(rebuild(l, n, in, true, &node));
     if (kind == TO_FILTER)
         return mf_subst_add(&l->s, l->c, (mf_output){ n, 0 }, (mf_output){ node, 0 });
-    return replace(l, (mf_output){ n, 0 }, (mf_output){ node, 0 });
+    return channel_layout_replace(l, (mf_output){ n, 0 }, (mf_output){ node, 0 });
 }
 
 /* ---- elementwise ops and sums ---- */
@@ -183,7 +184,7 @@ static mf_status block_conv(layouter *l, mf_node *n, conv_kind kind)
  */
 static mf_output operand(layouter *l, mf_output o, const mf_shape *image)
 {
-    const mf_shape *s = shape_of(l, o);
+    const mf_shape *s = channel_layout_shape_of(l, o);
     const int64_t channels = image->dims[3];
     const int64_t row[] = { channels / BLOCK, 1, 1, BLOCK };
     int64_t count;
@@ -191,10 +192,12 @@ static mf_output operand(layouter *l, mf_output o, const mf_shape *image)
     if (mf_shape_equal(s, image))
         return blocked_of(l, o);
     if (!mf_shape_is_static(s) || mf_shape_count(s, &count) != MF_OK || s->rank > 4)
-        return none();
+        return channel_layout_none();
     if (count == 1)
         return o;
-    return count == channels && s->dims[s->rank - 1] == channels ? reshape(l, o, row, 4) : none();
+    return count == channels && s->dims[s->rank - 1] == channels
+               ? channel_layout_reshape(l, o, row, 4)
+               : channel_layout_none();
 }
 
 static mf_status block_elementwise(layouter *l, mf_node *n)
@@ -211,24 +214,24 @@ static mf_status block_elementwise(layouter *l, mf_node *n)
     for (int i = 0; i < n->n_inputs; i++)
         any = any || blocked_of(l, n->inputs[i]).node;
     for (int i = 0; any && i < n->n_inputs; i++) {
-        in[i] = operand(l, n->inputs[i], shape_of(l, self));
+        in[i] = operand(l, n->inputs[i], channel_layout_shape_of(l, self));
         if (!in[i].node)
             return MF_OK;
     }
     if (!any)
         return MF_OK;
     MF_TRY(rebuild(l, n, in, false, &node));
-    return replace(l, self, (mf_output){ node, 0 });
+    return channel_layout_replace(l, self, (mf_output){ node, 0 });
 }
 
 /* ---- poolings: blocks are as good as images of eight channels ---- */
 
 static mf_output as_images(layouter *l, mf_output o, mf_output blocked)
 {
-    const mf_shape *s = shape_of(l, o);
+    const mf_shape *s = channel_layout_shape_of(l, o);
     const int64_t dims[] = { s->dims[0] * s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK };
 
-    return reshape(l, blocked, dims, 4);
+    return channel_layout_reshape(l, blocked, dims, 4);
 }
 
 static bool pools_by_channel(const mf_node *n)
@@ -245,8 +248,8 @@ static bool pools_by_channel(const mf_node *n)
 static mf_status block_pool(layouter *l, mf_node *n)
 {
     const mf_output self = { n, 0 };
-    const bool shaped = is_op(n, "AvgPoolGrad");
-    const mf_shape *s = shape_of(l, self);
+    const bool shaped = channel_layout_is_op(n, "AvgPoolGrad");
+    const mf_shape *s = channel_layout_shape_of(l, self);
     mf_output in[3];
     mf_node *node;
 
@@ -264,11 +267,11 @@ static mf_status block_pool(layouter *l, mf_node *n)
             l->c->graph,
             (const int64_t[]){ s->dims[0] * s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK }, 4);
     MF_TRY(rebuild(l, n, in, false, &node));
-    return replace(
+    return channel_layout_replace(
         l, self,
-        reshape(l, (mf_output){ node, 0 },
-                (const int64_t[]){ s->dims[0], s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK },
-                5));
+        channel_layout_reshape(
+            l, (mf_output){ node, 0 },
+            (const int64_t[]){ s->dims[0], s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK }, 5));
 }
 
 /* ---- sums by channel: the op itself knows of blocks ---- */
@@ -288,7 +291,7 @@ static mf_status block_by_channel(layouter *l, mf_node *n, int n_images, bool im
     }
     MF_TRY(rebuild(l, n, in, true, &node));
     if (image_out)
-        MF_TRY(replace(l, (mf_output){ n, 0 }, (mf_output){ node, 0 }));
+        MF_TRY(channel_layout_replace(l, (mf_output){ n, 0 }, (mf_output){ node, 0 }));
     for (int p = image_out; p < n->n_outputs; p++)
         MF_TRY(mf_subst_add(&l->s, l->c, (mf_output){ n, p }, (mf_output){ node, p }));
     return MF_OK;
@@ -300,16 +303,17 @@ static mf_status block_follower(layouter *l, mf_node *n)
 {
     if (n->n_inputs == 0 || n->n_outputs == 0)
         return MF_OK;
-    if (is_op(n, "MaxPool") || is_op(n, "AvgPool") || is_op(n, "MaxPoolGrad") ||
-        is_op(n, "AvgPoolGrad"))
+    if (channel_layout_is_op(n, "MaxPool") || channel_layout_is_op(n, "AvgPool") ||
+        channel_layout_is_op(n, "MaxPoolGrad") || channel_layout_is_op(n, "AvgPoolGrad"))
         return block_pool(l, n);
-    if (is_op(n, "FusedBatchNormV3") || is_op(n, "FusedBatchNormV2"))
+    if (channel_layout_is_op(n, "FusedBatchNormV3") || channel_layout_is_op(n, "FusedBatchNormV2"))
         return block_by_channel(l, n, 1, true);
-    if (is_op(n, "FusedBatchNormGradV3") || is_op(n, "FusedBatchNormGradV2"))
+    if (channel_layout_is_op(n, "FusedBatchNormGradV3") ||
+        channel_layout_is_op(n, "FusedBatchNormGradV2"))
         return block_by_channel(l, n, 2, true);
-    if (is_op(n, "BiasAddGrad"))
+    if (channel_layout_is_op(n, "BiasAddGrad"))
         return block_by_channel(l, n, 1, false);
-    if (n->op->loop || is_op(n, "AddN"))
+    if (n->op->loop || channel_layout_is_op(n, "AddN"))
         return block_elementwise(l, n);
     return MF_OK;
 }

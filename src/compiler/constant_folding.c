@@ -16,7 +16,7 @@ static bool is_const(const mf_node *n)
     return n->op && n->op->name[0] == 'C' && strcmp(n->op->name, "Const") == 0;
 }
 
-static const mf_tensor *constant_of(const mf_compile *c, mf_output o)
+static const mf_tensor *constant_folding_constant_of(const mf_compile *c, mf_output o)
 {
     if (is_const(o.node))
         return mf_node_attr(o.node, "value")->tensor;
@@ -40,7 +40,7 @@ static bool small_outputs(const mf_compile *c, const mf_node *n)
 }
 
 /* Values of all outputs into facts; false when the node cannot be folded. */
-static bool compute(mf_compile *c, const mf_node *n)
+static bool constant_folding_compute(mf_compile *c, const mf_node *n)
 {
     const mf_tensor *in[16];
     mf_tensor out[16] = { { 0 } };
@@ -50,7 +50,7 @@ static bool compute(mf_compile *c, const mf_node *n)
         !small_outputs(c, n))
         return false;
     for (int i = 0; i < n->n_inputs; i++) {
-        in[i] = constant_of(c, n->inputs[i]);
+        in[i] = constant_folding_constant_of(c, n->inputs[i]);
         if (!in[i])
             return false;
     }
@@ -73,7 +73,7 @@ static bool all_known(const mf_compile *c, const mf_node *n)
     return n->n_outputs > 0;
 }
 
-static mf_status replace(mf_compile *c, mf_node *n, mf_subst *s)
+static mf_status constant_folding_replace(mf_compile *c, mf_node *n, mf_subst *s)
 {
     for (int i = 0; i < n->n_outputs; i++) {
         const mf_output k = mf_constant(c->graph, c->facts[n->id].values[i], n->name);
@@ -98,7 +98,7 @@ typedef struct folder {
     bool *after, *waits; /* by node id, see find_waiting() */
 } folder;
 
-static bool stays(const folder *f, const mf_node *n)
+static bool constant_folding_stays(const folder *f, const mf_node *n)
 {
     return !f->folds[n->id] || f->cue[n->id];
 }
@@ -111,7 +111,8 @@ static bool is_cued(const folder *f, const mf_node *n, int context)
             return true;
     }
     for (int k = 0; k < n->n_inputs; k++) {
-        if (stays(f, n->inputs[k].node) && mf_context_of(f->contexts, n->inputs[k]) == context)
+        if (constant_folding_stays(f, n->inputs[k].node) &&
+            mf_context_of(f->contexts, n->inputs[k]) == context)
             return true;
     }
     return false;
@@ -133,7 +134,7 @@ static void cue_inputs(folder *f, const mf_node *n)
 static void find_cues(folder *f)
 {
     for (int64_t i = f->n - 1; i >= 0; i--) {
-        if (stays(f, f->order[i]))
+        if (constant_folding_stays(f, f->order[i]))
             cue_inputs(f, f->order[i]);
     }
 }
@@ -166,18 +167,18 @@ static void find_values(folder *f)
         /* Something this node waits for may have an effect; leave it in its place. */
         f->folds[node->id] = !is_const(node) && node->n_controls == 0 && !f->waits[node->id] &&
                              mf_node_is_pure(node) &&
-                             (all_known(f->c, node) || compute(f->c, node));
+                             (all_known(f->c, node) || constant_folding_compute(f->c, node));
     }
 }
 
-static mf_status replace_all(folder *f)
+static mf_status constant_folding_replace_all(folder *f)
 {
     mf_subst s = { 0 };
     mf_status st = mf_subst_init(&s, f->c);
 
     for (int64_t i = 0; st == MF_OK && i < f->n; i++) {
-        if (!stays(f, f->order[i]))
-            st = replace(f->c, f->order[i], &s);
+        if (!constant_folding_stays(f, f->order[i]))
+            st = constant_folding_replace(f->c, f->order[i], &s);
     }
     if (st == MF_OK)
         st = mf_subst_apply(&s, f->c);
@@ -219,7 +220,7 @@ mf_status mf_pass_fold(mf_compile *c)
         find_waiting(&f);
         find_values(&f);
         find_cues(&f);
-        st = replace_all(&f);
+        st = constant_folding_replace_all(&f);
     }
     folder_deinit(&f);
     return st;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static uint64_t mix(uint64_t h, uint64_t v)
+static uint64_t cse_mix(uint64_t h, uint64_t v)
 {
     return mf_hash(&v, sizeof v, h);
 }
@@ -19,16 +19,16 @@ static uint64_t attr_hash(const mf_attr *a)
     case MF_ATTR_STRING:
         return mf_hash(a->s.data, a->s.len, h);
     case MF_ATTR_INT:
-        return mix(h, (uint64_t)a->i);
+        return cse_mix(h, (uint64_t)a->i);
     case MF_ATTR_BOOL:
-        return mix(h, a->b);
+        return cse_mix(h, a->b);
     case MF_ATTR_TYPE:
-        return mix(h, (uint64_t)a->type);
+        return cse_mix(h, (uint64_t)a->type);
     case MF_ATTR_TENSOR: {
         const mf_tensor *t = a->tensor;
         const size_t bytes = (size_t)t->count * mf_dtype_size(t->dtype);
 
-        h = mix(h, (uint64_t)t->count);
+        h = cse_mix(h, (uint64_t)t->count);
         return mf_dtype_is_plain(t->dtype) ? mf_hash(t->data, bytes < 256 ? bytes : 256, h) : h;
     }
     default:
@@ -41,10 +41,10 @@ static uint64_t node_hash(const mf_node *n)
     uint64_t h = mf_hash(n->op_name, strlen(n->op_name), 7);
 
     for (int i = 0; i < n->n_inputs; i++)
-        h = mix(mix(h, (uint64_t)n->inputs[i].node->id), (uint64_t)n->inputs[i].port);
+        h = cse_mix(cse_mix(h, (uint64_t)n->inputs[i].node->id), (uint64_t)n->inputs[i].port);
     for (int i = 0; i < n->n_attrs; i++) {
         if (n->attrs[i].name[0] != '_')
-            h = mix(h, attr_hash(&n->attrs[i].value));
+            h = cse_mix(h, attr_hash(&n->attrs[i].value));
     }
     return h;
 }
@@ -57,7 +57,7 @@ static int next_attr(const mf_node *n, int i)
     return i;
 }
 
-static bool same_attrs(const mf_node *a, const mf_node *b)
+static bool cse_same_attrs(const mf_node *a, const mf_node *b)
 {
     int i = next_attr(a, 0), k = next_attr(b, 0);
 
@@ -71,7 +71,7 @@ static bool same_attrs(const mf_node *a, const mf_node *b)
     return i >= a->n_attrs && k >= b->n_attrs;
 }
 
-static bool same(const mf_node *a, const mf_node *b)
+static bool cse_same(const mf_node *a, const mf_node *b)
 {
     if (a->op != b->op || a->n_inputs != b->n_inputs || a->n_outputs != b->n_outputs ||
         strcmp(a->device, b->device) != 0)
@@ -80,15 +80,15 @@ static bool same(const mf_node *a, const mf_node *b)
         if (a->inputs[i].node != b->inputs[i].node || a->inputs[i].port != b->inputs[i].port)
             return false;
     }
-    return same_attrs(a, b);
+    return cse_same_attrs(a, b);
 }
 
-typedef struct bucket {
+typedef struct cse_bucket {
     mf_node *node;
     uint64_t hash;
-} bucket;
+} cse_bucket;
 
-static mf_status find_same(mf_compile *c, mf_node *const *order, int64_t n, bucket *table,
+static mf_status find_same(mf_compile *c, mf_node *const *order, int64_t n, cse_bucket *table,
                            int64_t cap, mf_subst *s)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -107,10 +107,10 @@ static mf_status find_same(mf_compile *c, mf_node *const *order, int64_t n, buck
             continue;
         h = node_hash(node);
         at = (int64_t)(h & (uint64_t)(cap - 1));
-        while (table[at].node && !(table[at].hash == h && same(table[at].node, node)))
+        while (table[at].node && !(table[at].hash == h && cse_same(table[at].node, node)))
             at = (at + 1) & (cap - 1);
         if (!table[at].node) {
-            table[at] = (bucket){ node, h };
+            table[at] = (cse_bucket){ node, h };
             continue;
         }
         for (int k = 0; k < node->n_outputs; k++)
@@ -123,7 +123,7 @@ mf_status mf_pass_cse(mf_compile *c)
 {
     mf_node **order = NULL;
     mf_subst s = { 0 };
-    bucket *table = NULL;
+    cse_bucket *table = NULL;
     int64_t n, cap = 16;
     mf_status st = mf_compile_order(c, &order, &n);
 

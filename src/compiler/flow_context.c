@@ -129,7 +129,7 @@ bool mf_node_is_constant(const mf_node *n)
     return n->n_controls == 0 && n->op && n->n_inputs == 0 && strcmp(n->op->name, "Const") == 0;
 }
 
-static mf_status fail(int code, const mf_node *n)
+static mf_status flow_context_fail(int code, const mf_node *n)
 {
     if (code == -2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -153,7 +153,7 @@ static mf_status inputs_context(mf_contexts *x, const mf_node *n, int *out)
         c = i < n->n_inputs ? x->of[from->id][n->inputs[i].port] : x->of[from->id][from->n_outputs];
         ctx = ctx < 0 ? c : unite(x, ctx, c);
         if (ctx < 0)
-            return fail(ctx, n);
+            return flow_context_fail(ctx, n);
     }
     *out = ctx;
     return MF_OK;
@@ -307,7 +307,7 @@ static int64_t findings(const mf_contexts *x)
 }
 
 /* That a loop is not uniform, or waits, may show late: then do it all again. */
-static mf_status compute(mf_contexts *x, mf_node *const *order, int64_t n)
+static mf_status flow_context_compute(mf_contexts *x, mf_node *const *order, int64_t n)
 {
     int64_t known;
 
@@ -337,7 +337,7 @@ mf_status mf_contexts_new(const mf_compile *c, mf_node *const *order, int64_t n,
     if (st == MF_OK) {
         x->frames[0] = (frame_entry){ .info = { .name = "", .parent = -1 }, .uniform = true };
         x->n_frames = 1;
-        st = compute(x, order, n);
+        st = flow_context_compute(x, order, n);
     }
     if (st == MF_OK) {
         x->infos = MF_ARENA_ARRAY(x->arena, mf_frame_info, x->n_frames);

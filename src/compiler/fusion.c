@@ -31,7 +31,7 @@ typedef struct tree {
     mf_node *first; /* the op whose result the tree works on, piece by piece; or NULL */
 } tree;
 
-static const mf_shape *shape_of(const fuser *f, mf_output o)
+static const mf_shape *fusion_shape_of(const fuser *f, mf_output o)
 {
     return &mf_compile_facts(f->c, o.node)->shapes[o.port];
 }
@@ -50,17 +50,17 @@ static bool has_loop(const fuser *f, const mf_node *n)
 
 static bool worth_it(const fuser *f, const mf_node *n)
 {
-    const mf_shape *s = shape_of(f, (mf_output){ (mf_node *)(uintptr_t)n, 0 });
+    const mf_shape *s = fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)n, 0 });
     int64_t count;
 
     return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK && count >= MIN_ELEMENTS;
 }
 
-static bool joins(const fuser *f, const mf_node *p, const mf_node *root)
+static bool fusion_joins(const fuser *f, const mf_node *p, const mf_node *root)
 {
     return has_loop(f, p) && !f->taken[p->id] && f->uses[p->id] == 1 &&
-           mf_shape_equal(shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
-                          shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
+           mf_shape_equal(fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
+                          fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
            mf_context_of_node(f->contexts, p) == mf_context_of_node(f->contexts, root);
 }
 
@@ -70,12 +70,12 @@ static int input_index(tree *t, mf_output o)
         if (t->inputs[i].node == o.node && t->inputs[i].port == o.port)
             return i;
     }
-    t->inputs[t->n_inputs] = o; /* grow() has counted: there is room */
+    t->inputs[t->n_inputs] = o; /* fusion_grow() has counted: there is room */
     return t->n_inputs++;
 }
 
 /* Grow from the root towards the inputs, nearest first, while steps and inputs fit. */
-static void grow(fuser *f, tree *t, mf_node *root)
+static void fusion_grow(fuser *f, tree *t, mf_node *root)
 {
     mf_node *found[MAX_STEPS];
     int n = 0, leaves;
@@ -87,7 +87,7 @@ static void grow(fuser *f, tree *t, mf_node *root)
             mf_node *p = found[i]->inputs[k].node;
             const int more = p->n_inputs - 1;
 
-            if (n < MAX_STEPS && leaves + more <= MAX_INPUTS && joins(f, p, root)) {
+            if (n < MAX_STEPS && leaves + more <= MAX_INPUTS && fusion_joins(f, p, root)) {
                 found[n++] = p;
                 f->taken[p->id] = true; /* also keeps p from joining twice */
                 leaves += more;
@@ -130,8 +130,8 @@ static bool can_be_first(const fuser *f, const tree *t, const mf_node *p)
     return p->op && p->op->flags & MF_OP_THEN && p->n_controls == 0 && !f->taken[p->id] &&
            p->id < f->c->n_facts && p->out_types[0] == type &&
            (type == MF_DTYPE_F32 || type == MF_DTYPE_F64) && f->uses[p->id] == uses_in_tree(t, p) &&
-           mf_shape_equal(shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
-                          shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
+           mf_shape_equal(fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
+                          fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
            mf_context_of_node(f->contexts, p) == mf_context_of_node(f->contexts, root) &&
            strcmp(p->device, root->device) == 0;
 }
@@ -237,7 +237,7 @@ static mf_status build_then(fuser *f, tree *t, const step_attrs *a, mf_node **ou
     return mf_graph_add(f->c->graph, &spec, out);
 }
 
-static mf_status build(fuser *f, tree *t, mf_node **out)
+static mf_status fusion_build(fuser *f, tree *t, mf_node **out)
 {
     step_attrs a;
 
@@ -267,14 +267,14 @@ static mf_status fuse_all(fuser *f, mf_node *const *order, int64_t n, mf_subst *
 
         if (f->taken[root->id] || !has_loop(f, root) || !worth_it(f, root))
             continue;
-        grow(f, &t, root);
+        fusion_grow(f, &t, root);
         find_first(f, &t);
         if (t.n_steps < 2 && !t.first)
             continue;
         f->taken[root->id] = true;
         if (t.first)
             f->taken[t.first->id] = true;
-        MF_TRY(build(f, &t, &node));
+        MF_TRY(fusion_build(f, &t, &node));
         f->becomes[root->id] = node;
         MF_TRY(mf_subst_add(s, f->c, (mf_output){ root, 0 }, (mf_output){ node, 0 }));
     }

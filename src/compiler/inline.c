@@ -46,7 +46,7 @@ mf_status mf_inline_find(const mf_compile *c, const mf_node *n, const mf_func_re
 }
 
 /* The node comes from where the one that is being replaced came from. */
-static mf_status adopt(mf_compile *c, const mf_node *node)
+static mf_status inline_adopt(mf_compile *c, const mf_node *node)
 {
     MF_TRY(mf_grow(&c->inliner->from, &c->inliner->cap, c->graph->n_nodes, sizeof(chain *)));
     c->inliner->from[node->id] = c->inliner->current;
@@ -70,12 +70,12 @@ mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *op, cons
     if (!spec.name)
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
-    return adopt(c, *out);
+    return inline_adopt(c, *out);
 }
 
 mf_status mf_inline_adopt(mf_compile *c, const mf_node *node)
 {
-    return node ? adopt(c, node) : mf_graph_status(c->graph);
+    return node ? inline_adopt(c, node) : mf_graph_status(c->graph);
 }
 
 static void add_control(mf_compile *c, mf_node *to, mf_node *from)
@@ -93,7 +93,7 @@ typedef struct copier {
     mf_output **twin; /* by body node id: outputs in the graph, one per port */
 } copier;
 
-static bool is_op(const mf_node *n, const char *name)
+static bool inline_is_op(const mf_node *n, const char *name)
 {
     return n->op && strcmp(n->op->name, name) == 0;
 }
@@ -102,16 +102,16 @@ static bool is_op(const mf_node *n, const char *name)
 static bool needs_cue(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
-        if (!is_op(n->inputs[i].node, "Const") || n->inputs[i].node->n_controls > 0)
+        if (!inline_is_op(n->inputs[i].node, "Const") || n->inputs[i].node->n_controls > 0)
             return false;
     }
-    return n->n_controls == 0 && !is_op(n, "Const");
+    return n->n_controls == 0 && !inline_is_op(n, "Const");
 }
 
 static bool takes_argument(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
-        if (is_op(n->inputs[i].node, "_Arg"))
+        if (inline_is_op(n->inputs[i].node, "_Arg"))
             return true;
     }
     return false;
@@ -134,7 +134,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
         const mf_node *ctl = from->controls[i];
 
         /* A control edge from an argument means: after the call's inputs. */
-        if (is_op(ctl, "_Arg"))
+        if (inline_is_op(ctl, "_Arg"))
             add_control(k->c, to, k->twin[ctl->id][0].node);
         else if (k->twin[ctl->id][ctl->n_outputs].node)
             add_control(k->c, to, k->twin[ctl->id][ctl->n_outputs].node);
@@ -173,8 +173,9 @@ mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, c
     if (!spec.name)
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
-    MF_TRY(adopt(c, *out));
-    if ((is_op(n, "_SampleUniform") || is_op(n, "_SampleRows")) && c->inliner->current)
+    MF_TRY(inline_adopt(c, *out));
+    if ((inline_is_op(n, "_SampleUniform") || inline_is_op(n, "_SampleRows")) &&
+        c->inliner->current)
         MF_TRY(shift_samples(c, *out));
     for (int i = 0; i < (*out)->n_attrs; i++) { /* storage of constants belongs to the body */
         mf_attr *a = &(*out)->attrs[i].value;
@@ -186,7 +187,7 @@ mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, c
     return MF_OK;
 }
 
-static mf_status copy_node(copier *k, const mf_node *n)
+static mf_status inline_copy_node(copier *k, const mf_node *n)
 {
     mf_output *in = MF_ARENA_ARRAY(k->c->graph->arena, mf_output, n->n_inputs);
     mf_node *twin;
@@ -202,7 +203,7 @@ static mf_status copy_node(copier *k, const mf_node *n)
 }
 
 /* A result that is a constant, or an argument, is always alive: give it the call's cue. */
-static mf_status copy_result(copier *k, const mf_node *n, mf_inline_result *out)
+static mf_status inline_copy_result(copier *k, const mf_node *n, mf_inline_result *out)
 {
     mf_output from = k->twin[n->inputs[0].node->id][n->inputs[0].port];
     const int64_t index = mf_node_int(n, "index");
@@ -210,8 +211,8 @@ static mf_status copy_result(copier *k, const mf_node *n, mf_inline_result *out)
     if (index < 0 || index >= out->n_outs)
         return MF_FAIL(MF_INVALID_ARGUMENT, "function %s has no result %lld",
                        k->call->function->name, (long long)index);
-    if (k->call->pivot &&
-        (is_op(from.node, "Const") || (k->call->waits && is_op(n->inputs[0].node, "_Arg")))) {
+    if (k->call->pivot && (inline_is_op(from.node, "Const") ||
+                           (k->call->waits && inline_is_op(n->inputs[0].node, "_Arg")))) {
         mf_node *id;
 
         MF_TRY(mf_inline_node(k->c, k->call->name, "Identity", &from, 1, NULL, 0, &id));
@@ -222,12 +223,12 @@ static mf_status copy_result(copier *k, const mf_node *n, mf_inline_result *out)
     return mf_graph_status(k->c->graph);
 }
 
-static int count_op(const mf_graph *g, const char *op)
+static int inline_count_op(const mf_graph *g, const char *op)
 {
     int n = 0;
 
     for (int64_t i = 0; i < g->n_nodes; i++)
-        n += is_op(g->nodes[i], op);
+        n += inline_is_op(g->nodes[i], op);
     return n;
 }
 
@@ -235,7 +236,7 @@ static mf_status copy_body(copier *k, mf_node *const *order, int64_t n, mf_inlin
 {
     mf_arena *arena = k->c->graph->arena;
 
-    out->n_outs = count_op(k->body, "_Retval");
+    out->n_outs = inline_count_op(k->body, "_Retval");
     out->outs = MF_ARENA_ARRAY(arena, mf_output, out->n_outs);
     out->effects = MF_ARENA_ARRAY(arena, mf_node *, k->body->n_nodes);
     if (!out->outs || !out->effects)
@@ -246,13 +247,13 @@ static mf_status copy_body(copier *k, mf_node *const *order, int64_t n, mf_inlin
         k->twin[node->id] = MF_ARENA_ARRAY(arena, mf_output, node->n_outputs + 1);
         if (!k->twin[node->id])
             return MF_NOMEM("inlining");
-        if (is_op(node, "_Arg"))
+        if (inline_is_op(node, "_Arg"))
             MF_TRY(copy_arg(k, node));
-        else if (is_op(node, "_Retval"))
-            MF_TRY(copy_result(k, node, out));
+        else if (inline_is_op(node, "_Retval"))
+            MF_TRY(inline_copy_result(k, node, out));
         else
-            MF_TRY(copy_node(k, node));
-        if (mf_node_attr(node, "_control_ret") && !is_op(node, "_Arg"))
+            MF_TRY(inline_copy_node(k, node));
+        if (mf_node_attr(node, "_control_ret") && !inline_is_op(node, "_Arg"))
             out->effects[out->n_effects++] = k->twin[node->id][node->n_outputs].node;
     }
     return MF_OK;
@@ -344,7 +345,7 @@ static mf_status inline_call(mf_compile *c, mf_node *n, mf_output *outs, mf_node
     for (int i = 0; i < n->n_controls; i++)
         add_control(c, call.pivot, n->controls[i]);
     for (int i = 0; i < n->n_inputs; i++) {
-        if (!is_op(n->inputs[i].node, "Const"))
+        if (!inline_is_op(n->inputs[i].node, "Const"))
             add_control(c, call.pivot, n->inputs[i].node);
     }
     MF_TRY(mf_inline_body(c, &call, &r));
@@ -371,19 +372,19 @@ static mf_status choose_by_mode(mf_compile *c, mf_node *n, mf_output *outs, mf_n
 
 static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
 {
-    if (!n->op || is_op(n, "PartitionedCall") || is_op(n, "StatefulPartitionedCall"))
+    if (!n->op || inline_is_op(n, "PartitionedCall") || inline_is_op(n, "StatefulPartitionedCall"))
         return inline_call(c, n, outs, done);
-    if (is_op(n, "If") || is_op(n, "StatelessIf"))
+    if (inline_is_op(n, "If") || inline_is_op(n, "StatelessIf"))
         return mf_lower_if(c, n, outs, done);
-    if (is_op(n, "Case") || is_op(n, "StatelessCase"))
+    if (inline_is_op(n, "Case") || inline_is_op(n, "StatelessCase"))
         return mf_lower_case(c, n, outs, done);
-    if (is_op(n, "While") || is_op(n, "StatelessWhile"))
+    if (inline_is_op(n, "While") || inline_is_op(n, "StatelessWhile"))
         return mf_lower_while(c, n, outs, done);
-    if (is_op(n, "SymbolicGradient"))
+    if (inline_is_op(n, "SymbolicGradient"))
         return mf_lower_gradient(c, n, outs, done);
-    if (is_op(n, "_ShardMap"))
+    if (inline_is_op(n, "_ShardMap"))
         return mf_lower_shard_map(c, n, outs, done);
-    if (is_op(n, "_ByMode"))
+    if (inline_is_op(n, "_ByMode"))
         return choose_by_mode(c, n, outs, done);
     return mf_lower_rewritten(c, n, outs, done);
 }
@@ -396,7 +397,7 @@ static const replacement *replacement_of(const mf_compile *c, const mf_node *n)
 }
 
 /* Everybody who used a call uses what it has become, and that may be a call's result again. */
-static void redirect(const mf_compile *c, mf_node *u)
+static void inline_redirect(const mf_compile *c, mf_node *u)
 {
     const replacement *r;
 
@@ -414,7 +415,7 @@ static void redirect_all(mf_compile *c)
 {
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
         if (!c->graph->nodes[i]->removed)
-            redirect(c, c->graph->nodes[i]);
+            inline_redirect(c, c->graph->nodes[i]);
     }
     for (int i = 0; i < c->n_targets; i++) {
         const replacement *r;
@@ -442,7 +443,7 @@ static mf_status inline_all(mf_compile *c)
         if (!outs)
             return MF_NOMEM("inlining");
         c->inliner->current = i < c->inliner->cap ? c->inliner->from[i] : NULL;
-        redirect(c, n);
+        inline_redirect(c, n);
         MF_TRY(replace_call(c, n, outs, &done));
         n->removed = true;
         MF_TRY(mf_grow(&c->inliner->became, &c->inliner->cap_became, i + 1, sizeof(replacement)));

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static bool is_ref(mf_output o)
+static bool late_reads_is_ref(mf_output o)
 {
     return mf_type_is_ref(o.node->out_types[o.port]);
 }
@@ -18,7 +18,7 @@ static bool is_ref(mf_output o)
 static bool is_late(const mf_node *n)
 {
     return n->op && strcmp(n->op->name, "Identity") == 0 && n->n_controls == 0 &&
-           is_ref(n->inputs[0]);
+           late_reads_is_ref(n->inputs[0]);
 }
 
 static bool leaves_the_step(const mf_node *n)

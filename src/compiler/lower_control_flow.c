@@ -124,9 +124,9 @@ static mf_status fork_inputs(mf_compile *c, mf_node *n, mf_output pred, const mf
     return mf_graph_status(c->graph);
 }
 
-static mf_status join(mf_compile *c, const mf_node *n, const fork_sides *f,
-                      const mf_inline_result *yes, const mf_inline_result *no, mf_output *outs,
-                      int n_outs, mf_node **done)
+static mf_status lower_control_flow_join(mf_compile *c, const mf_node *n, const fork_sides *f,
+                                         const mf_inline_result *yes, const mf_inline_result *no,
+                                         mf_output *outs, int n_outs, mf_node **done)
 {
     mf_output end_yes = { 0 }, end_no = { 0 }, end = { 0 };
 
@@ -169,7 +169,7 @@ mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done
     MF_TRY(call_branch(c, n, other->func, f.no, n->n_inputs - 1, f.pivot_no, false, &no));
     MF_TRY(count_results(n, &yes, n->n_outputs));
     MF_TRY(count_results(n, &no, n->n_outputs));
-    return join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
+    return lower_control_flow_join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
 }
 
 /* Case is a chain of ifs: branch 0 when the index is 0, else the rest. An index out of range takes
@@ -208,7 +208,7 @@ static mf_status lower_branches(mf_compile *c, mf_node *n, const mf_attr *branch
     MF_TRY(lower_branches(c, n, branches, k + 1, f.no, n_in, f.pivot_no, no.outs,
                           &no.effects[no.n_effects]));
     no.n_effects = 1;
-    return join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
+    return lower_control_flow_join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
 }
 
 mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
@@ -227,12 +227,12 @@ mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **do
 
 /* ---- While ---- */
 
-typedef struct loop {
+typedef struct lower_control_flow_loop {
     mf_output *enter, *merge, *body_in;
     int n;
-} loop;
+} lower_control_flow_loop;
 
-static mf_status loop_entries(mf_compile *c, mf_node *n, loop *l)
+static mf_status loop_entries(mf_compile *c, mf_node *n, lower_control_flow_loop *l)
 {
     const mf_attr *parallel = mf_node_attr(n, "parallel_iterations");
     const char *frame = mf_arena_printf(c->graph->arena, "%s/frame", n->name);
@@ -261,7 +261,8 @@ static mf_status loop_entries(mf_compile *c, mf_node *n, loop *l)
     return mf_graph_status(c->graph);
 }
 
-static mf_status loop_condition(mf_compile *c, mf_node *n, const loop *l, mf_output *out)
+static mf_status loop_condition(mf_compile *c, mf_node *n, const lower_control_flow_loop *l,
+                                mf_output *out)
 {
     mf_inline_result r;
     mf_output as = { 0 };
@@ -276,7 +277,8 @@ static mf_status loop_condition(mf_compile *c, mf_node *n, const loop *l, mf_out
     return mf_graph_status(c->graph);
 }
 
-static mf_status loop_body(mf_compile *c, mf_node *n, loop *l, mf_output cond, mf_output *outs)
+static mf_status loop_body(mf_compile *c, mf_node *n, lower_control_flow_loop *l, mf_output cond,
+                           mf_output *outs)
 {
     mf_inline_result r;
 
@@ -303,7 +305,7 @@ static mf_status loop_body(mf_compile *c, mf_node *n, loop *l, mf_output cond, m
 
 mf_status mf_lower_while(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
 {
-    loop l = { .n = n->n_inputs };
+    lower_control_flow_loop l = { .n = n->n_inputs };
     mf_output cond = { 0 };
 
     if (l.n == 0)

@@ -17,7 +17,8 @@ static mf_status add_arguments(mf_compile *c, const mf_node *n, mf_outputs *args
     return MF_OK;
 }
 
-static mf_status add_call(mf_compile *c, const mf_node *n, const mf_outputs *args, mf_node **call)
+static mf_status lower_symbolic_gradient_add_call(mf_compile *c, const mf_node *n,
+                                                  const mf_outputs *args, mf_node **call)
 {
     mf_func_ref *f = mf_node_attr(n, "f")->func;
     mf_named_attr attrs[] = { { "f", mf_attr_func(f) }, { "Tout", { 0 } } };
@@ -31,7 +32,8 @@ static mf_status add_call(mf_compile *c, const mf_node *n, const mf_outputs *arg
 }
 
 /* What the gradient does not reach has a gradient of zero. */
-static mf_status fill_in(mf_compile *c, const mf_node *n, const mf_outputs *args, mf_output *outs)
+static mf_status lower_symbolic_gradient_fill_in(mf_compile *c, const mf_node *n,
+                                                 const mf_outputs *args, mf_output *outs)
 {
     for (int i = 0; i < n->n_outputs; i++) {
         mf_node *zeros;
@@ -59,12 +61,12 @@ mf_status mf_lower_gradient(mf_compile *c, mf_node *n, mf_output *outs, mf_node 
                        "gradient of a result",
                        n->name, function->name, n->n_inputs, n->n_outputs);
     MF_TRY(add_arguments(c, n, &args));
-    MF_TRY(add_call(c, n, &args, &call));
+    MF_TRY(lower_symbolic_gradient_add_call(c, n, &args, &call));
     for (int i = 0; i < n_y; i++)
         MF_TRY(mf_outputs_add(c->graph->arena, &ys, (mf_output){ call, i }));
     MF_TRY(
         mf_gradients(c->graph, ys.at, n_y, args.at, n->n_outputs, n->inputs + n->n_outputs, outs));
-    MF_TRY(fill_in(c, n, &args, outs));
+    MF_TRY(lower_symbolic_gradient_fill_in(c, n, &args, outs));
     MF_TRY(mf_inline_node(c, n->name, "NoOp", NULL, 0, NULL, 0, done));
     for (int i = 0; i < n->n_outputs; i++)
         mf_control(c->graph, *done, outs[i].node);

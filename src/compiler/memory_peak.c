@@ -17,7 +17,7 @@ enum {
     REUSED_INPUTS = 64, /* as many inputs as mf_plan_entry.reuse has bits */
 };
 
-typedef struct walker {
+typedef struct memory_peak_walker {
     const mf_compile *c;
     const mf_program *program;
     mf_scratch_fn *scratch; /* NULL: none */
@@ -29,11 +29,11 @@ typedef struct walker {
     int *queue; /* items that are ready; grows at both ends */
     int64_t head, tail;
     double held, most;
-} walker;
+} memory_peak_walker;
 
 /* ---- storage ---- */
 
-static mf_status make(walker *w, double bytes, int *out)
+static mf_status memory_peak_make(memory_peak_walker *w, double bytes, int *out)
 {
     bytes = bytes < (double)MF_BUFFER_MOST ? (double)mf_buffer_room((int64_t)bytes) : bytes;
     MF_TRY(mf_grow(&w->all, &w->cap_all, w->n_all + 1, sizeof *w->all));
@@ -44,30 +44,30 @@ static mf_status make(walker *w, double bytes, int *out)
     return MF_OK;
 }
 
-static storage *at(const walker *w, int s)
+static storage *memory_peak_at(const memory_peak_walker *w, int s)
 {
     return s != NONE && w->all ? &w->all[s] : NULL;
 }
 
-static int share(const walker *w, int s)
+static int memory_peak_share(const memory_peak_walker *w, int s)
 {
-    storage *shared = at(w, s);
+    storage *shared = memory_peak_at(w, s);
 
     if (shared)
         shared->refs++;
     return s;
 }
 
-static void drop(walker *w, int *s)
+static void memory_peak_drop(memory_peak_walker *w, int *s)
 {
-    storage *dropped = at(w, *s);
+    storage *dropped = memory_peak_at(w, *s);
 
     if (dropped && --dropped->refs == 0)
         w->held -= dropped->bytes;
     *s = NONE;
 }
 
-static double bytes_of(const walker *w, const mf_node *n, int port)
+static double memory_peak_bytes_of(const memory_peak_walker *w, const mf_node *n, int port)
 {
     const double bytes = mf_compile_bytes(w->c, n, port);
 
@@ -75,52 +75,54 @@ static double bytes_of(const walker *w, const mf_node *n, int port)
 }
 
 /* As mf_kernel_alloc(): the storage of an input that nobody else needs. */
-static int reused(const walker *w, const mf_node *n, const int *in, uint64_t reuse, double bytes)
+static int reused(const memory_peak_walker *w, const mf_node *n, const int *in, uint64_t reuse,
+                  double bytes)
 {
     for (int i = 0; n->op->flags & MF_OP_INPLACE && i < n->n_inputs && i < REUSED_INPUTS; i++) {
-        const storage *s = at(w, in[i]);
+        const storage *s = memory_peak_at(w, in[i]);
 
         if (reuse >> i & 1 && s && s->refs == 1 &&
-            bytes_of(w, n->inputs[i].node, n->inputs[i].port) == bytes)
+            memory_peak_bytes_of(w, n->inputs[i].node, n->inputs[i].port) == bytes)
             return in[i];
     }
     return NONE;
 }
 
-static mf_status make_output(walker *w, const mf_node *n, int port, const int *in, uint64_t reuse,
-                             int *out)
+static mf_status make_output(memory_peak_walker *w, const mf_node *n, int port, const int *in,
+                             uint64_t reuse, int *out)
 {
-    const double bytes = bytes_of(w, n, port);
+    const double bytes = memory_peak_bytes_of(w, n, port);
     int other;
 
     *out = NONE;
     if (n->op->flags & MF_OP_VIEW && port == 0 && n->n_inputs > 0) {
-        *out = share(w, in[0]);
+        *out = memory_peak_share(w, in[0]);
         return MF_OK;
     }
     if (n->op->flags & MF_OP_HEAP || mf_type_is_ref(n->out_types[port]))
         return MF_OK;
     other = reused(w, n, in, reuse, bytes);
     if (other == NONE)
-        return make(w, bytes, out);
-    *out = share(w, other);
+        return memory_peak_make(w, bytes, out);
+    *out = memory_peak_share(w, other);
     return MF_OK;
 }
 
-static mf_status use_scratch(walker *w, const mf_node *n, void *state)
+static mf_status use_scratch(memory_peak_walker *w, const mf_node *n, void *state)
 {
     const int64_t bytes = w->scratch ? w->scratch(w->ctx, n, state) : 0;
     int s = NONE;
 
     if (bytes > 0)
-        MF_TRY(make(w, (double)bytes, &s));
-    drop(w, &s);
+        MF_TRY(memory_peak_make(w, (double)bytes, &s));
+    memory_peak_drop(w, &s);
     return MF_OK;
 }
 
 /* ---- items ---- */
 
-static mf_status run_entry(walker *w, const mf_plan *plan, const mf_plan_entry *e, int *value)
+static mf_status memory_peak_run_entry(memory_peak_walker *w, const mf_plan *plan,
+                                       const mf_plan_entry *e, int *value)
 {
     int in[REUSED_INPUTS]; /* nobody asks for those behind them */
 
@@ -132,11 +134,11 @@ static mf_status run_entry(walker *w, const mf_plan *plan, const mf_plan_entry *
     }
     MF_TRY(use_scratch(w, e->node, e->state));
     for (int i = 0; i < e->n_drops; i++)
-        drop(w, &value[e->drops[i]]);
+        memory_peak_drop(w, &value[e->drops[i]]);
     return MF_OK;
 }
 
-static mf_status run_plan(walker *w, const mf_item *item, int *tokens, int *out)
+static mf_status run_plan(memory_peak_walker *w, const mf_item *item, int *tokens, int *out)
 {
     const mf_plan *plan = item->plan;
     int *value = mf_calloc(plan->n_values + 1, sizeof *value);
@@ -144,7 +146,7 @@ static mf_status run_plan(walker *w, const mf_item *item, int *tokens, int *out)
     mf_status st = value ? MF_OK : MF_NOMEM("a program");
 
     if (st == MF_OK && plan->block_bytes > 0)
-        st = make(w, (double)plan->block_bytes, &block);
+        st = memory_peak_make(w, (double)plan->block_bytes, &block);
     for (int i = 0; st == MF_OK && i < plan->n_values; i++)
         value[i] = NONE;
     for (int i = 0; st == MF_OK && i < plan->n_inputs; i++) {
@@ -152,15 +154,15 @@ static mf_status run_plan(walker *w, const mf_item *item, int *tokens, int *out)
         tokens[i] = NONE;
     }
     for (int e = 0; st == MF_OK && e < plan->n_entries; e++)
-        st = run_entry(w, plan, &plan->entries[e], value);
+        st = memory_peak_run_entry(w, plan, &plan->entries[e], value);
     for (int i = 0; st == MF_OK && i < plan->n_outputs; i++)
         out[i] = value[plan->outputs[i]];
-    drop(w, &block);
+    memory_peak_drop(w, &block);
     mf_free(value);
     return st;
 }
 
-static mf_status run_item(walker *w, const mf_item *item, int *tokens, int *out)
+static mf_status run_item(memory_peak_walker *w, const mf_item *item, int *tokens, int *out)
 {
     for (int i = 0; i < item->n_out; i++)
         out[i] = NONE;
@@ -178,7 +180,7 @@ static mf_status run_item(walker *w, const mf_item *item, int *tokens, int *out)
     case MF_ITEM_EXIT:
     case MF_ITEM_NEXT:
         for (int i = 0; i < item->n_out && i < 2 && item->n_in > 0; i++)
-            out[i] = share(w, tokens[0]);
+            out[i] = memory_peak_share(w, tokens[0]);
         return MF_OK;
     case MF_ITEM_FEED:
     case MF_ITEM_FETCH:
@@ -189,7 +191,7 @@ static mf_status run_item(walker *w, const mf_item *item, int *tokens, int *out)
 }
 
 /* As the executor does: what waits begins to wait first. */
-static void push(walker *w, int item)
+static void memory_peak_push(memory_peak_walker *w, int item)
 {
     if (w->program->items[item].kind == MF_ITEM_ASYNC)
         w->queue[--w->head] = item;
@@ -197,48 +199,48 @@ static void push(walker *w, int item)
         w->queue[w->tail++] = item;
 }
 
-static void arrive(walker *w, const mf_edge *e, int value)
+static void memory_peak_arrive(memory_peak_walker *w, const mf_edge *e, int value)
 {
     if (e->input >= 0 && w->token[e->item][e->input] == NONE)
-        w->token[e->item][e->input] = share(w, value);
+        w->token[e->item][e->input] = memory_peak_share(w, value);
     if (--w->pending[e->item] == 0)
-        push(w, e->item);
+        memory_peak_push(w, e->item);
 }
 
 /* Edges of a port, then those of the next, then control edges. */
-static void hand_on(walker *w, const mf_item *item, int *out)
+static void hand_on(memory_peak_walker *w, const mf_item *item, int *out)
 {
     int at = 0;
 
     for (int port = 0; port <= item->n_out; port++) {
         for (; at < item->edges_end[port]; at++)
-            arrive(w, &item->edges[at], port < item->n_out ? out[port] : NONE);
+            memory_peak_arrive(w, &item->edges[at], port < item->n_out ? out[port] : NONE);
         if (port < item->n_out)
-            drop(w, &out[port]);
+            memory_peak_drop(w, &out[port]);
     }
 }
 
 /* ---- the whole ---- */
 
-static mf_status walk(walker *w, int *out)
+static mf_status memory_peak_walk(memory_peak_walker *w, int *out)
 {
     const mf_program *p = w->program;
 
     for (int i = 0; i < p->n_roots; i++)
-        push(w, p->roots[i]);
+        memory_peak_push(w, p->roots[i]);
     while (w->head < w->tail) {
         const int at = w->queue[w->head++];
         const mf_item *item = &p->items[at];
 
         MF_TRY(run_item(w, item, w->token[at], out));
         for (int i = 0; i < item->n_in; i++)
-            drop(w, &w->token[at][i]);
+            memory_peak_drop(w, &w->token[at][i]);
         hand_on(w, item, out);
     }
     return MF_OK;
 }
 
-static mf_status begin(walker *w, mf_arena *arena)
+static mf_status memory_peak_begin(memory_peak_walker *w, mf_arena *arena)
 {
     const mf_program *p = w->program;
 
@@ -261,13 +263,13 @@ static mf_status begin(walker *w, mf_arena *arena)
 mf_status mf_program_peak(const mf_compile *c, const mf_program *program, mf_scratch_fn *scratch,
                           void *ctx, int64_t *out)
 {
-    walker w = { .c = c, .program = program, .scratch = scratch, .ctx = ctx };
+    memory_peak_walker w = { .c = c, .program = program, .scratch = scratch, .ctx = ctx };
     mf_arena *arena = mf_arena_new();
     int *ports = mf_calloc(program->max_out + 1, sizeof *ports);
-    mf_status st = arena && ports ? begin(&w, arena) : MF_NOMEM("a program");
+    mf_status st = arena && ports ? memory_peak_begin(&w, arena) : MF_NOMEM("a program");
 
     if (st == MF_OK)
-        st = walk(&w, ports);
+        st = memory_peak_walk(&w, ports);
     *out = w.most < (double)INT64_MAX ? (int64_t)w.most : INT64_MAX;
     mf_free(w.all);
     mf_free(ports);

@@ -21,12 +21,12 @@ typedef struct hole {
     int64_t offset, bytes;
 } hole;
 
-typedef struct block {
+typedef struct memory_plan_block {
     hole *holes; /* free ranges by offset */
     int64_t n, cap, top; /* top: end of everything ever placed */
-} block;
+} memory_plan_block;
 
-static int64_t take_hole(block *b, int64_t bytes)
+static int64_t take_hole(memory_plan_block *b, int64_t bytes)
 {
     int64_t best = -1, offset;
 
@@ -54,7 +54,7 @@ static int64_t take_hole(block *b, int64_t bytes)
     return offset;
 }
 
-static mf_status give_hole(block *b, int64_t offset, int64_t bytes)
+static mf_status give_hole(memory_plan_block *b, int64_t offset, int64_t bytes)
 {
     int64_t at = 0;
 
@@ -96,8 +96,8 @@ static void list_by(const mf_memory_plan_item *l, int64_t n, bool born, int *fir
 }
 
 /* *peak: bytes of those who live at the worst moment. */
-static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments, block *b,
-                               int64_t *peak)
+static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
+                               memory_plan_block *b, int64_t *peak)
 {
     int *born = mf_calloc(n_moments, sizeof *born), *dies = mf_calloc(n_moments, sizeof *dies);
     int *next_born = mf_calloc(n, sizeof *next_born), *next_dies = mf_calloc(n, sizeof *next_dies);
@@ -211,7 +211,7 @@ static mf_status try_by_size(mf_memory_plan_item *lodgers, int64_t n, int64_t *t
 mf_status mf_memory_plan_place(mf_memory_plan_item *lodgers, int64_t n, int n_moments,
                                int64_t *block_bytes)
 {
-    block b = { 0 };
+    memory_plan_block b = { 0 };
     int64_t peak = 0;
     const mf_status st = place_by_time(lodgers, n, n_moments, &b, &peak);
 

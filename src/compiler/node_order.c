@@ -39,7 +39,7 @@ typedef struct scheduler {
 
 enum { FREES, PLAIN, WRITES };
 
-static mf_node *input_at(const mf_node *n, int i)
+static mf_node *node_order_input_at(const mf_node *n, int i)
 {
     return i < n->n_inputs ? n->inputs[i].node : n->controls[i - n->n_inputs];
 }
@@ -63,7 +63,7 @@ static bool is_view(const mf_node *n)
     return n->op->flags & MF_OP_VIEW && n->n_inputs > 0;
 }
 
-static double bytes_of(const scheduler *s, const mf_node *n)
+static double node_order_bytes_of(const scheduler *s, const mf_node *n)
 {
     double sum = 0;
 
@@ -78,7 +78,7 @@ static double bytes_of(const scheduler *s, const mf_node *n)
 }
 
 /* The position whose storage input k is; -1: of another region, or a constant. */
-static int root_of(const scheduler *s, const mf_node *n, int k)
+static int node_order_root_of(const scheduler *s, const mf_node *n, int k)
 {
     const int at = s->at[n->inputs[k].node->id];
 
@@ -92,7 +92,7 @@ static void note_uses(scheduler *s, int p)
 
     s->uses_at[p + 1] = s->uses_at[p];
     for (int k = 0; k < n->n_inputs; k++) {
-        const int root = root_of(s, n, k);
+        const int root = node_order_root_of(s, n, k);
 
         if (root < 0 || s->seen[root] == p + 1)
             continue;
@@ -111,13 +111,13 @@ static bool is_left(const scheduler *s, const mf_node *n)
     return false;
 }
 
-static void look(scheduler *s)
+static void node_order_look(scheduler *s)
 {
     for (int p = 0; p < s->n; p++) {
         const mf_node *n = s->nodes[p];
 
-        s->root[p] = is_view(n) ? root_of(s, n, 0) : p;
-        s->bytes[p] = bytes_of(s, n);
+        s->root[p] = is_view(n) ? node_order_root_of(s, n, 0) : p;
+        s->bytes[p] = node_order_bytes_of(s, n);
         s->next_view[p] = -1;
         if (s->root[p] >= 0 && s->root[p] != p) {
             s->next_view[p] = s->next_view[s->root[p]];
@@ -127,7 +127,7 @@ static void look(scheduler *s)
             s->all_left[s->root[p]] += is_left(s, n); /* never the last */
         note_uses(s, p);
         for (int k = 0; k < n->n_inputs + n->n_controls; k++)
-            s->all_waiting[p] += s->at[input_at(n, k)->id] != 0;
+            s->all_waiting[p] += s->at[node_order_input_at(n, k)->id] != 0;
     }
 }
 
@@ -137,7 +137,7 @@ static void count_users(scheduler *s, int *users_at, int *users)
         const mf_node *n = s->nodes[p];
 
         for (int k = 0; k < n->n_inputs + n->n_controls; k++) {
-            const int from = s->at[input_at(n, k)->id];
+            const int from = s->at[node_order_input_at(n, k)->id];
 
             if (from == 0)
                 continue;
@@ -162,7 +162,7 @@ static void index_users(scheduler *s)
 
 /* ---- those that could run ---- */
 
-static mf_status heap_push(scheduler *s, int64_t key)
+static mf_status node_order_heap_push(scheduler *s, int64_t key)
 {
     int64_t i = s->size;
 
@@ -174,7 +174,7 @@ static mf_status heap_push(scheduler *s, int64_t key)
     return MF_OK;
 }
 
-static int64_t heap_pop(scheduler *s)
+static int64_t node_order_heap_pop(scheduler *s)
 {
     const int64_t top = s->heap[0], key = s->heap[--s->size];
     int64_t i = 0, k;
@@ -202,16 +202,16 @@ static double freed_by(const scheduler *s, int p)
     return freed;
 }
 
-static int class_of(const scheduler *s, int p)
+static int node_order_class_of(const scheduler *s, int p)
 {
     if (is_write(s->nodes[p]))
         return WRITES;
     return s->bytes[p] >= 0 && s->bytes[p] <= freed_by(s, p) ? FREES : PLAIN;
 }
 
-static mf_status could_run(scheduler *s, int p)
+static mf_status node_order_could_run(scheduler *s, int p)
 {
-    return heap_push(s, class_of(s, p) * s->n + s->rank[p]);
+    return node_order_heap_push(s, node_order_class_of(s, p) * s->n + s->rank[p]);
 }
 
 /* One node is left that uses the storage: perhaps it now frees more than it makes. It is then in
@@ -222,15 +222,15 @@ static mf_status look_at_last(scheduler *s, int root)
         for (int u = s->users_at[v]; u < s->users_at[v + 1]; u++) {
             const int p = s->users[u];
 
-            if (!s->placed[p] && s->waiting[p] == 0 && class_of(s, p) == FREES)
-                MF_TRY(heap_push(s, s->rank[p]));
+            if (!s->placed[p] && s->waiting[p] == 0 && node_order_class_of(s, p) == FREES)
+                MF_TRY(node_order_heap_push(s, s->rank[p]));
         }
     }
     return MF_OK;
 }
 
 /* What it makes is there before what it uses goes, unless it is made in its place. */
-static void hold(scheduler *s, int p)
+static void node_order_hold(scheduler *s, int p)
 {
     const mf_node *n = s->nodes[p];
     const double made = s->bytes[p] > 0 ? s->bytes[p] : 0, freed = freed_by(s, p);
@@ -240,9 +240,9 @@ static void hold(scheduler *s, int p)
     s->held += made - freed;
 }
 
-static mf_status place(scheduler *s, int p, int64_t *n_placed)
+static mf_status node_order_place(scheduler *s, int p, int64_t *n_placed)
 {
-    hold(s, p);
+    node_order_hold(s, p);
     s->placed[p] = true;
     s->out[(*n_placed)++] = p;
     for (int u = s->uses_at[p]; u < s->uses_at[p + 1]; u++) {
@@ -251,12 +251,12 @@ static mf_status place(scheduler *s, int p, int64_t *n_placed)
     }
     for (int u = s->users_at[p]; u < s->users_at[p + 1]; u++) {
         if (--s->waiting[s->users[u]] == 0)
-            MF_TRY(could_run(s, s->users[u]));
+            MF_TRY(node_order_could_run(s, s->users[u]));
     }
     return MF_OK;
 }
 
-static mf_status place_all(scheduler *s)
+static mf_status node_order_place_all(scheduler *s)
 {
     int64_t n_placed = 0;
 
@@ -266,13 +266,13 @@ static mf_status place_all(scheduler *s)
     memset(s->placed, 0, (size_t)s->n * sizeof *s->placed);
     for (int p = 0; p < s->n; p++) {
         if (s->waiting[p] == 0)
-            MF_TRY(could_run(s, p));
+            MF_TRY(node_order_could_run(s, p));
     }
     while (s->size > 0) {
-        const int p = s->by_rank[heap_pop(s) % s->n];
+        const int p = s->by_rank[node_order_heap_pop(s) % s->n];
 
         if (!s->placed[p])
-            MF_TRY(place(s, p, &n_placed));
+            MF_TRY(node_order_place(s, p, &n_placed));
     }
     MF_ASSERT(n_placed == s->n);
     return MF_OK;
@@ -296,7 +296,7 @@ static void rank_by_depth(scheduler *s, int *depth, int *count)
 
         depth[p] = 0;
         for (int k = 0; k < n->n_inputs + n->n_controls; k++) {
-            const int from = s->at[input_at(n, k)->id] - 1;
+            const int from = s->at[node_order_input_at(n, k)->id] - 1;
 
             if (from >= 0 && depth[from] >= depth[p])
                 depth[p] = depth[from] + 1;
@@ -319,11 +319,11 @@ static mf_status find_best(scheduler *s)
     double peak;
 
     rank_as_given(s);
-    MF_TRY(place_all(s));
+    MF_TRY(node_order_place_all(s));
     memcpy(s->best, s->out, (size_t)s->n * sizeof *s->best);
     peak = s->peak;
     rank_by_depth(s, s->out, s->waiting);
-    MF_TRY(place_all(s));
+    MF_TRY(node_order_place_all(s));
     if (s->peak < peak - peak / 16) /* one way after the other is kinder to caches */
         memcpy(s->best, s->out, (size_t)s->n * sizeof *s->best);
     return MF_OK;
@@ -331,7 +331,7 @@ static mf_status find_best(scheduler *s)
 
 /* ---- the whole ---- */
 
-static mf_status begin(scheduler *s)
+static mf_status node_order_begin(scheduler *s)
 {
     int **const by_position[] = { &s->root,        &s->next_view, &s->waiting,  &s->left,
                                   &s->all_waiting, &s->all_left,  &s->rank,     &s->by_rank,
@@ -354,7 +354,7 @@ static mf_status begin(scheduler *s)
     return s->at && s->bytes && s->users && s->uses && s->placed ? MF_OK : MF_NOMEM("compiling");
 }
 
-static void end(scheduler *s)
+static void node_order_end(scheduler *s)
 {
     mf_free(s->at);
     mf_free(s->root);
@@ -377,7 +377,7 @@ static void end(scheduler *s)
     mf_free(s->best);
 }
 
-static mf_status sort(mf_node **nodes, const int *order, int64_t n)
+static mf_status node_order_sort(mf_node **nodes, const int *order, int64_t n)
 {
     mf_node **given = mf_calloc(n, sizeof *given);
 
@@ -393,17 +393,17 @@ static mf_status sort(mf_node **nodes, const int *order, int64_t n)
 mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64_t n, bool *const *leaves)
 {
     scheduler s = { .c = c, .nodes = nodes, .n = n, .leaves = leaves };
-    mf_status st = begin(&s);
+    mf_status st = node_order_begin(&s);
 
     if (st == MF_OK) {
         for (int64_t i = 0; i < n; i++)
             s.at[nodes[i]->id] = (int)i + 1;
-        look(&s);
+        node_order_look(&s);
         index_users(&s);
         st = find_best(&s);
     }
     if (st == MF_OK)
-        st = sort(nodes, s.best, n);
-    end(&s);
+        st = node_order_sort(nodes, s.best, n);
+    node_order_end(&s);
     return st;
 }

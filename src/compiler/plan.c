@@ -183,7 +183,7 @@ static mf_status add_entries(planner *p, bool *const *leaves, void *const *state
 
 enum { ALIGN = 64 };
 
-static mf_status bytes_of(const mf_node *n, int port, const mf_plan_value *v, int64_t *out)
+static mf_status plan_bytes_of(const mf_node *n, int port, const mf_plan_value *v, int64_t *out)
 {
     char text[MF_SHAPE_TEXT];
     int64_t count;
@@ -242,7 +242,7 @@ static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry
         } else {
             l->of[e->out[i]] = (int)++l->n;
             l->lodgers[l->n - 1] = (mf_memory_plan_item){ .born = at };
-            MF_TRY(bytes_of(e->node, i, v, &l->lodgers[l->n - 1].bytes));
+            MF_TRY(plan_bytes_of(e->node, i, v, &l->lodgers[l->n - 1].bytes));
         }
         to = &l->lodgers[l->of[e->out[i]] - 1];
         to->dies = p->info[e->out[i]].dies;
@@ -250,7 +250,7 @@ static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry
     return MF_OK;
 }
 
-static mf_status place_all(planner *p, lodging *l)
+static mf_status plan_place_all(planner *p, lodging *l)
 {
     for (int v = 0; v < p->n_values; v++) {
         if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].escapes)
@@ -266,12 +266,12 @@ static mf_status place_all(planner *p, lodging *l)
     return MF_OK;
 }
 
-static mf_status place(planner *p)
+static mf_status plan_place(planner *p)
 {
     lodging l = { .lodgers = mf_calloc(p->n_values, sizeof *l.lodgers),
                   .of = mf_calloc(p->n_values, sizeof *l.of),
                   .taken = mf_calloc(p->n_values, sizeof *l.taken) };
-    const mf_status st = l.lodgers && l.of && l.taken ? place_all(p, &l) : MF_NOMEM("a plan");
+    const mf_status st = l.lodgers && l.of && l.taken ? plan_place_all(p, &l) : MF_NOMEM("a plan");
 
     mf_free(l.lodgers);
     mf_free(l.of);
@@ -350,10 +350,10 @@ static mf_status copy_ends(planner *p)
     return MF_OK;
 }
 
-static mf_status build(planner *p, bool *const *leaves, void *const *states)
+static mf_status plan_build(planner *p, bool *const *leaves, void *const *states)
 {
     MF_TRY(add_entries(p, leaves, states));
-    MF_TRY(place(p));
+    MF_TRY(plan_place(p));
     MF_TRY(add_drops(p));
     mark_reuse(p);
     return copy_ends(p);
@@ -371,7 +371,7 @@ mf_status mf_plan_build(const mf_compile *c, mf_node *const *nodes, int64_t n, b
     if (!p.plan || !p.value_of)
         st = MF_NOMEM("a plan");
     if (st == MF_OK)
-        st = build(&p, leaves, states);
+        st = plan_build(&p, leaves, states);
     if (st == MF_OK) {
         pthread_mutex_init(&p.plan->lock, NULL);
         *out = p.plan;

@@ -20,7 +20,7 @@ static mf_status replace_rows(mf_graph *g, mf_node *n)
 
 /* Seed and step, moved on by stream and shard: other numbers than ours, but as independent, and the
  * same when a step is done again. */
-static mf_output seed_of(mf_graph *g, const mf_node *n)
+static mf_output portable_graph_seed_of(mf_graph *g, const mf_node *n)
 {
     const int64_t zero = 0, two = 2, one = 1;
     const mf_output clock = mf_apply(
@@ -40,7 +40,8 @@ static mf_output seed_of(mf_graph *g, const mf_node *n)
 
 static mf_status replace_uniform(mf_graph *g, mf_node *n)
 {
-    const mf_output in[] = { mf_apply(g, "Shape", MF_IN(n->inputs[0])), seed_of(g, n) };
+    const mf_output in[] = { mf_apply(g, "Shape", MF_IN(n->inputs[0])),
+                             portable_graph_seed_of(g, n) };
 
     MF_TRY(mf_graph_status(g));
     return mf_node_become(
@@ -66,7 +67,7 @@ static mf_status replace_all_finite(mf_graph *g, mf_node *n)
     return mf_node_become(g, n, &spec);
 }
 
-static mf_status replace(mf_graph *g, mf_node *n)
+static mf_status portable_graph_replace(mf_graph *g, mf_node *n)
 {
     if (strcmp(n->op_name, "_Rows") == 0)
         return replace_rows(g, n);
@@ -89,7 +90,7 @@ static mf_status make_portable(mf_compile *c)
     MF_TRY(mf_pass_inline(c));
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
         if (!c->graph->nodes[i]->removed)
-            MF_TRY(replace(c->graph, c->graph->nodes[i]));
+            MF_TRY(portable_graph_replace(c->graph, c->graph->nodes[i]));
     }
     return MF_OK;
 }

@@ -20,7 +20,7 @@ static void print_tensor_type(mf_dtype dtype, const mf_shape *shape, mf_buf *out
     mf_buf_printf(out, "%s%s", mf_dtype_name(mf_type_base(dtype)), mf_shape_text(shape, text));
 }
 
-static void print_value(const mf_plan *plan, int32_t at, mf_buf *out)
+static void program_print_value(const mf_plan *plan, int32_t at, mf_buf *out)
 {
     const mf_plan_value *v = &plan->values[at];
 
@@ -48,7 +48,7 @@ static void print_values(const mf_plan *plan, const int32_t *at, int n, mf_buf *
     mf_buf_str(out, "(");
     for (int i = 0; i < n; i++) {
         mf_buf_str(out, i > 0 ? ", " : "");
-        print_value(plan, at[i], out);
+        program_print_value(plan, at[i], out);
     }
     mf_buf_str(out, ")");
 }

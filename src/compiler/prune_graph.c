@@ -38,7 +38,7 @@ static void mark_output(marker *m, mf_output o)
 }
 
 /* A fed placeholder has happened before the step begins; run, it would only ask to be fed. */
-static bool is_over(const marker *m, const mf_node *n)
+static bool prune_graph_is_over(const marker *m, const mf_node *n)
 {
     return m->has_feed[n->id] && n->op &&
            (strcmp(n->op->name, "Placeholder") == 0 || strcmp(n->op->name, "PlaceholderV2") == 0);
@@ -60,13 +60,13 @@ static void mark_needed(marker *m)
         for (int i = 0; i < n->n_inputs; i++)
             mark_output(m, n->inputs[i]);
         for (int i = 0; i < n->n_controls; i++) {
-            if (!is_over(m, n->controls[i]))
+            if (!prune_graph_is_over(m, n->controls[i]))
                 mark(m, n->controls[i]);
         }
     }
 }
 
-static mf_status add_feed(mf_compile *c, const mf_signature *sig, int i)
+static mf_status prune_graph_add_feed(mf_compile *c, const mf_signature *sig, int i)
 {
     const mf_output fed = sig->feeds[i];
     mf_shape *shape = MF_ARENA_NEW(c->graph->arena, mf_shape);
@@ -88,7 +88,7 @@ static mf_status add_feed(mf_compile *c, const mf_signature *sig, int i)
 }
 
 /* The same output in the working copy. */
-static mf_output twin(const mf_compile *c, const mf_signature *sig, mf_output o)
+static mf_output prune_graph_twin(const mf_compile *c, const mf_signature *sig, mf_output o)
 {
     const int feed = feed_of(sig, o);
 
@@ -109,14 +109,14 @@ static void connect_feeds(const mf_compile *c, const mf_graph *src, const mf_sig
             continue;
         for (int k = 0; k < from->n_inputs; k++) {
             if (has_feed[from->inputs[k].node->id])
-                n->inputs[k] = twin(c, sig, from->inputs[k]);
+                n->inputs[k] = prune_graph_twin(c, sig, from->inputs[k]);
         }
     }
 }
 
-static mf_status add_fetch(mf_compile *c, const mf_signature *sig, int i)
+static mf_status prune_graph_add_fetch(mf_compile *c, const mf_signature *sig, int i)
 {
-    const mf_output from = twin(c, sig, sig->fetches[i]);
+    const mf_output from = prune_graph_twin(c, sig, sig->fetches[i]);
     const mf_named_attr attrs[] = {
         { "T",
           { .kind = MF_ATTR_TYPE, .n = 1, .type = mf_type_base(from.node->out_types[from.port]) } },
@@ -143,10 +143,10 @@ static mf_status place_ends(mf_compile *c, const mf_graph *src, const mf_signatu
     if (!c->feeds || !c->fetches || !c->targets)
         return MF_NOMEM("compiling");
     for (c->n_feeds = 0; c->n_feeds < sig->n_feeds; c->n_feeds++)
-        MF_TRY(add_feed(c, sig, c->n_feeds));
+        MF_TRY(prune_graph_add_feed(c, sig, c->n_feeds));
     connect_feeds(c, src, sig, has_feed);
     for (c->n_fetches = 0; c->n_fetches < sig->n_fetches; c->n_fetches++)
-        MF_TRY(add_fetch(c, sig, c->n_fetches));
+        MF_TRY(prune_graph_add_fetch(c, sig, c->n_fetches));
     for (c->n_targets = 0; c->n_targets < sig->n_targets; c->n_targets++)
         c->targets[c->n_targets] = mf_graph_find(c->graph, sig->targets[c->n_targets]->name);
     return mf_graph_verify(c->graph);

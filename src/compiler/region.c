@@ -24,18 +24,18 @@ typedef struct levels {
     int *turn; /* by frame: the highest level of a NextIteration */
 } levels;
 
-static bool joins(const levels *l, const mf_node *from, const mf_node *to)
+static bool region_joins(const levels *l, const mf_node *from, const mf_node *to)
 {
     return can_plan(from) && can_plan(to) &&
            mf_context_of_node(l->contexts, from) == mf_context_of_node(l->contexts, to);
 }
 
-static mf_node *input_at(const mf_node *n, int i)
+static mf_node *region_input_at(const mf_node *n, int i)
 {
     return i < n->n_inputs ? n->inputs[i].node : n->controls[i - n->n_inputs];
 }
 
-static bool is_back_edge(const mf_node *from, const mf_node *to)
+static bool region_is_back_edge(const mf_node *from, const mf_node *to)
 {
     return from->op && to->op && from->op->control == MF_CONTROL_NEXT &&
            to->op->control == MF_CONTROL_MERGE;
@@ -62,12 +62,12 @@ static bool raise_once(levels *l, mf_node *const *order, int64_t n)
         int level = is_control(to, MF_CONTROL_EXIT) ? *turn_of(l, to) + 1 : 0;
 
         for (int k = 0; k < to->n_inputs + to->n_controls; k++) {
-            const mf_node *from = input_at(to, k);
+            const mf_node *from = region_input_at(to, k);
             int at;
 
-            if (mf_node_is_constant(from) || is_back_edge(from, to))
+            if (mf_node_is_constant(from) || region_is_back_edge(from, to))
                 continue;
-            at = l->level[from->id] + (joins(l, from, to) ? 0 : 1);
+            at = l->level[from->id] + (region_joins(l, from, to) ? 0 : 1);
             level = at > level ? at : level;
         }
         l->level[to->id] = level;
@@ -99,21 +99,21 @@ static void sink(levels *l, mf_node *const *order, int64_t n, int top)
              mf_context_of_node(l->contexts, node) == MF_CONTEXT_ROOT))
             l->level[node->id] = limit;
         for (int k = 0; k < node->n_inputs + node->n_controls; k++) {
-            const mf_node *from = input_at(node, k);
+            const mf_node *from = region_input_at(node, k);
             int at;
 
-            if (is_back_edge(from, node)) {
+            if (region_is_back_edge(from, node)) {
                 l->limit[from->id] = l->level[from->id];
                 continue;
             }
-            at = l->level[node->id] - (joins(l, from, node) ? 0 : 1);
+            at = l->level[node->id] - (region_joins(l, from, node) ? 0 : 1);
             if (at < l->limit[from->id])
                 l->limit[from->id] = at;
         }
     }
 }
 
-static int number_of(const levels *l, const mf_node *n, int64_t *keys, int *count)
+static int region_number_of(const levels *l, const mf_node *n, int64_t *keys, int *count)
 {
     const int64_t key = (int64_t)mf_context_of_node(l->contexts, n) << 32 | l->level[n->id];
 
@@ -155,7 +155,7 @@ mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts, mf_n
         sink(&l, order, n, top);
         for (int64_t i = 0; i < n; i++) {
             if (can_plan(order[i]))
-                region[order[i]->id] = number_of(&l, order[i], keys, n_regions);
+                region[order[i]->id] = region_number_of(&l, order[i], keys, n_regions);
         }
     }
     mf_free(l.level);

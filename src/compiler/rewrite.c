@@ -56,7 +56,7 @@ mf_output mf_subst_resolve(const mf_subst *s, mf_output o)
 /* Whoever waits for a value to be there waits for what it was made of, where that stands for it
  * now: the op itself, which has no effect, need not run. Both must live in the same circumstances:
  * nothing else but constants goes in, and no Switch lies between. */
-static mf_node *wait_for(const mf_subst *s, mf_node *n)
+static mf_node *rewrite_wait_for(const mf_subst *s, mf_node *n)
 {
     mf_node *to;
 
@@ -82,7 +82,7 @@ mf_status mf_subst_apply(mf_subst *s, mf_compile *c)
         for (int k = 0; k < n->n_inputs && !n->removed; k++)
             n->inputs[k] = mf_subst_resolve(s, n->inputs[k]);
         for (int k = 0; k < n->n_controls && !n->removed; k++)
-            n->controls[k] = wait_for(s, n->controls[k]);
+            n->controls[k] = rewrite_wait_for(s, n->controls[k]);
     }
     return mf_compile_sweep(c);
 }

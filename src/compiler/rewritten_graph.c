@@ -10,7 +10,7 @@ static const char *name_for(mf_graph *g, mf_output o)
     return mf_graph_unique_name(g, o.node->name);
 }
 
-static void redirect(mf_graph *g, const mf_node *from, mf_node *to)
+static void rewritten_graph_redirect(mf_graph *g, const mf_node *from, mf_node *to)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
         mf_node *n = g->nodes[i];
@@ -38,7 +38,7 @@ static mf_status replace_feed(mf_graph *g, mf_node *arg, mf_output source, mf_no
     };
 
     MF_TRY(mf_graph_add(g, &spec, out));
-    redirect(g, arg, *out);
+    rewritten_graph_redirect(g, arg, *out);
     arg->removed = true;
     return MF_OK;
 }
@@ -74,8 +74,8 @@ static mf_status keep_name(mf_arena *arena, mf_output o, const char **out)
     return *out ? MF_OK : MF_NOMEM("names");
 }
 
-static mf_status rewrite(const mf_compile *c, const mf_signature *sig, mf_graph *work,
-                         mf_arena *names, mf_rewritten *out)
+static mf_status rewritten_graph_rewrite(const mf_compile *c, const mf_signature *sig,
+                                         mf_graph *work, mf_arena *names, mf_rewritten *out)
 {
     for (int i = 0; i < sig->n_feeds; i++) {
         mf_node *arg = mf_graph_find(work, c->feeds[i]->name), *placeholder;
@@ -121,7 +121,7 @@ mf_status mf_rewritten_graph(const mf_compile *c, const mf_signature *sig, mf_re
     *out = (mf_rewritten){ 0 };
     MF_TRY_TO(done, mf_graph_copy(c->graph, NULL, &work));
     MF_TRY_TO(done, make_names(sig, work->arena, &names));
-    MF_TRY_TO(done, rewrite(c, sig, work, work->arena, &names));
+    MF_TRY_TO(done, rewritten_graph_rewrite(c, sig, work, work->arena, &names));
     MF_TRY_TO(done, mf_graph_copy(work, NULL, &out->graph)); /* without what was removed */
     st = move_names(sig, &names, out);
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* "node", "node:1" */
-static mf_status find_output(const mf_graph *g, const char *text, const char *what, mf_output *out)
+static mf_status run_signature_find_output(const mf_graph *g, const char *text, const char *what,
+                                           mf_output *out)
 {
     const char *colon = strrchr(text, ':');
     const size_t len = colon ? (size_t)(colon - text) : strlen(text);
@@ -30,7 +31,7 @@ static mf_status find_output(const mf_graph *g, const char *text, const char *wh
 
 static mf_status find_feed(const mf_graph *g, const mf_run_names *n, int i, mf_output *all)
 {
-    MF_TRY(find_output(g, n->feeds[i], "FeedInputs", &all[i]));
+    MF_TRY(run_signature_find_output(g, n->feeds[i], "FeedInputs", &all[i]));
     for (int k = 0; k < i; k++) {
         if (all[k].node == all[i].node && all[k].port == all[i].port)
             return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is fed twice", n->feeds[i]);
@@ -50,7 +51,7 @@ mf_status mf_signature_find(const mf_graph *graph, const mf_run_names *n, mf_are
     for (int i = 0; i < n->n_feeds; i++)
         MF_TRY(find_feed(graph, n, i, feeds));
     for (int i = 0; i < n->n_fetches; i++)
-        MF_TRY(find_output(graph, n->fetches[i], "FetchOutputs", &fetches[i]));
+        MF_TRY(run_signature_find_output(graph, n->fetches[i], "FetchOutputs", &fetches[i]));
     for (int i = 0; i < n->n_targets; i++) {
         targets[i] = mf_graph_find(graph, n->targets[i]);
         if (!targets[i])

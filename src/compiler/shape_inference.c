@@ -61,7 +61,7 @@ static bool is_loop_merge(const mf_node *n)
     return false;
 }
 
-static mf_status gather_inputs(inferrer *f, const mf_node *n)
+static mf_status shape_inference_gather_inputs(inferrer *f, const mf_node *n)
 {
     MF_TRY(mf_grow(&f->in_shapes, &f->cap_in, n->n_inputs, sizeof(mf_shape)));
     MF_TRY(mf_grow(&f->in_values, &f->cap_in_values, n->n_inputs, sizeof(mf_tensor *)));
@@ -147,7 +147,7 @@ static bool is_optional(const inferrer *f, const mf_node *n)
 
 /* Other inputs would fit. What no input can change (how many there are, attributes) is an error of
  * the graph: kernels need not check it again. */
-static bool could_run(inferrer *f, const mf_node *n, mf_infer *in)
+static bool shape_inference_could_run(inferrer *f, const mf_node *n, mf_infer *in)
 {
     for (int i = 0; i < n->n_inputs; i++) {
         f->in_shapes[i] = MF_SHAPE_UNKNOWN;
@@ -159,7 +159,7 @@ static bool could_run(inferrer *f, const mf_node *n, mf_infer *in)
 }
 
 /* The node fails when it runs, if it runs. */
-static void refuse(mf_facts *facts, const mf_node *n)
+static void shape_inference_refuse(mf_facts *facts, const mf_node *n)
 {
     for (int i = 0; i < n->n_outputs; i++) {
         facts->shapes[i] = MF_SHAPE_UNKNOWN;
@@ -175,7 +175,7 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
     mf_infer in = { .node = n, .n_in = n->n_inputs, .n_out = n->n_outputs };
     mf_status st = MF_OK;
 
-    MF_TRY(gather_inputs(f, n));
+    MF_TRY(shape_inference_gather_inputs(f, n));
     facts->shapes = MF_ARENA_ARRAY(arena, mf_shape, n->n_outputs);
     facts->values = MF_ARENA_ARRAY(arena, mf_tensor *, n->n_outputs);
     if (!facts->shapes || !facts->values)
@@ -204,10 +204,10 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
         st = keep_values(f, n, facts);
     for (int i = 0; st != MF_OK && i < n->n_outputs; i++)
         mf_tensor_clear(&f->out_values[i]);
-    if (st != MF_OK && f->optional && f->optional[n->id] && could_run(f, n, &in)) {
+    if (st != MF_OK && f->optional && f->optional[n->id] && shape_inference_could_run(f, n, &in)) {
         for (int i = 0; i < n->n_outputs; i++)
             mf_tensor_clear(&f->out_values[i]);
-        refuse(facts, n);
+        shape_inference_refuse(facts, n);
         return MF_OK;
     }
     return st == MF_OK ? MF_OK : name_node(st, n);

@@ -13,19 +13,19 @@ typedef struct simplifier {
     mf_subst s;
 } simplifier;
 
-static mf_output none(void)
+static mf_output simplify_none(void)
 {
     return (mf_output){ 0 };
 }
 
-static const mf_shape *shape_of(const simplifier *x, mf_output o)
+static const mf_shape *simplify_shape_of(const simplifier *x, mf_output o)
 {
     static const mf_shape unknown = { .rank = MF_UNKNOWN_RANK };
 
     return o.node->id < x->c->n_facts ? &x->c->facts[o.node->id].shapes[o.port] : &unknown;
 }
 
-static const mf_tensor *value_of(const simplifier *x, mf_output o)
+static const mf_tensor *simplify_value_of(const simplifier *x, mf_output o)
 {
     return o.node->id < x->c->n_facts ? x->c->facts[o.node->id].values[o.port] : NULL;
 }
@@ -36,14 +36,14 @@ static bool is_refused(const simplifier *x, const mf_node *n)
     return n->id < x->c->n_facts && x->c->facts[n->id].refused;
 }
 
-static bool is_op(const mf_node *n, const char *name)
+static bool simplify_is_op(const mf_node *n, const char *name)
 {
     return n->op && strcmp(n->op->name, name) == 0;
 }
 
 static bool same_shape(const simplifier *x, mf_output a, mf_output b)
 {
-    const mf_shape *s = shape_of(x, a), *t = shape_of(x, b);
+    const mf_shape *s = simplify_shape_of(x, a), *t = simplify_shape_of(x, b);
 
     return mf_shape_is_static(s) && mf_shape_equal(s, t);
 }
@@ -53,7 +53,7 @@ static mf_output plain_input(const mf_node *n, int i)
 {
     const mf_output in = n->inputs[i];
 
-    return mf_type_is_ref(in.node->out_types[in.port]) ? none() : in;
+    return mf_type_is_ref(in.node->out_types[in.port]) ? simplify_none() : in;
 }
 
 /* ---- rules: the output that can take the node's place, or nothing ---- */
@@ -67,7 +67,7 @@ static mf_output identity_rule(simplifier *x, mf_node *n)
 /* Reshape, Squeeze, ExpandDims, BroadcastTo, Tile, EnsureShape, reductions over nothing. */
 static mf_output same_shape_rule(simplifier *x, mf_node *n)
 {
-    return same_shape(x, (mf_output){ n, 0 }, n->inputs[0]) ? plain_input(n, 0) : none();
+    return same_shape(x, (mf_output){ n, 0 }, n->inputs[0]) ? plain_input(n, 0) : simplify_none();
 }
 
 /* As above; or only dimensions of size one go, which is a reshape. Axes that are not known yet may
@@ -75,20 +75,20 @@ static mf_output same_shape_rule(simplifier *x, mf_node *n)
 static mf_output reduction_rule(simplifier *x, mf_node *n)
 {
     const mf_output out = { n, 0 };
-    const mf_shape *from = shape_of(x, n->inputs[0]), *to = shape_of(x, out);
+    const mf_shape *from = simplify_shape_of(x, n->inputs[0]), *to = simplify_shape_of(x, out);
     int64_t dims[MF_MAX_RANK], a, b;
     mf_output shape;
 
-    if (!value_of(x, n->inputs[1]))
-        return none();
+    if (!simplify_value_of(x, n->inputs[1]))
+        return simplify_none();
     if (same_shape(x, out, n->inputs[0]))
         return plain_input(n, 0);
     if (!mf_shape_is_static(from) || !mf_shape_is_static(to) || !plain_input(n, 0).node ||
         mf_shape_count(from, &a) != MF_OK || mf_shape_count(to, &b) != MF_OK || a != b || a == 0)
-        return none();
+        return simplify_none();
     for (int i = 0; i < to->rank; i++) {
         if (to->dims[i] > INT32_MAX)
-            return none();
+            return simplify_none();
         dims[i] = to->dims[i];
     }
     shape = mf_ints(x->c->graph, dims, to->rank);
@@ -97,7 +97,7 @@ static mf_output reduction_rule(simplifier *x, mf_node *n)
 
 static bool same_count(const simplifier *x, mf_output a, mf_output b)
 {
-    const mf_shape *s = shape_of(x, a), *t = shape_of(x, b);
+    const mf_shape *s = simplify_shape_of(x, a), *t = simplify_shape_of(x, b);
     int64_t n, m;
 
     return mf_shape_is_static(s) && mf_shape_is_static(t) && mf_shape_count(s, &n) == MF_OK &&
@@ -112,10 +112,10 @@ static mf_output reshape_rule(simplifier *x, mf_node *n)
         return plain_input(n, 0);
     /* A reshape of a reshape needs only the last shape. The inner one may fail: then the last must
      * fail as well, so both ask for the same number of elements. */
-    if (is_op(in, "Reshape") && in->n_controls == 0 && plain_input(in, 0).node &&
+    if (simplify_is_op(in, "Reshape") && in->n_controls == 0 && plain_input(in, 0).node &&
         same_count(x, (mf_output){ n, 0 }, n->inputs[0]))
         n->inputs[0] = in->inputs[0];
-    return none();
+    return simplify_none();
 }
 
 static bool is_identity_permutation(const mf_tensor *perm)
@@ -129,22 +129,24 @@ static bool is_identity_permutation(const mf_tensor *perm)
 
 static mf_output transpose_rule(simplifier *x, mf_node *n)
 {
-    const mf_tensor *perm = value_of(x, n->inputs[1]), *inner;
+    const mf_tensor *perm = simplify_value_of(x, n->inputs[1]), *inner;
     const mf_node *in = n->inputs[0].node;
 
-    if (is_identity_permutation(perm) && shape_of(x, n->inputs[0])->rank == (int)perm->count)
+    if (is_identity_permutation(perm) &&
+        simplify_shape_of(x, n->inputs[0])->rank == (int)perm->count)
         return plain_input(n, 0);
-    if (!perm || !is_op(in, "Transpose") || in->n_controls > 0 || !plain_input(in, 0).node)
-        return none();
-    inner = value_of(x, in->inputs[1]);
+    if (!perm || !simplify_is_op(in, "Transpose") || in->n_controls > 0 || !plain_input(in, 0).node)
+        return simplify_none();
+    inner = simplify_value_of(x, in->inputs[1]);
     if (!inner || inner->count != perm->count ||
-        shape_of(x, in->inputs[0])->rank != (int)perm->count) /* or the inner one may fail */
-        return none();
+        simplify_shape_of(x, in->inputs[0])->rank !=
+            (int)perm->count) /* or the inner one may fail */
+        return simplify_none();
     for (int64_t i = 0; i < perm->count; i++) {
         const int64_t p = mf_tensor_int_at(perm, i);
 
         if (p < 0 || p >= inner->count || mf_tensor_int_at(inner, p) != i)
-            return none();
+            return simplify_none();
     }
     return in->inputs[0];
 }
@@ -152,7 +154,7 @@ static mf_output transpose_rule(simplifier *x, mf_node *n)
 static mf_output cast_rule(simplifier *x, mf_node *n)
 {
     (void)x;
-    return mf_node_type(n, "SrcT") == mf_node_type(n, "DstT") ? plain_input(n, 0) : none();
+    return mf_node_type(n, "SrcT") == mf_node_type(n, "DstT") ? plain_input(n, 0) : simplify_none();
 }
 
 static bool is_all_ones(const mf_tensor *t)
@@ -171,18 +173,18 @@ static mf_output times_one_rule(simplifier *x, mf_node *n)
 {
     const mf_output out = { n, 0 };
 
-    if (is_all_ones(value_of(x, n->inputs[1])) && same_shape(x, out, n->inputs[0]))
+    if (is_all_ones(simplify_value_of(x, n->inputs[1])) && same_shape(x, out, n->inputs[0]))
         return plain_input(n, 0);
-    if (is_op(n, "Mul") && is_all_ones(value_of(x, n->inputs[0])) &&
+    if (simplify_is_op(n, "Mul") && is_all_ones(simplify_value_of(x, n->inputs[0])) &&
         same_shape(x, out, n->inputs[1]))
         return plain_input(n, 1);
-    return none();
+    return simplify_none();
 }
 
 static mf_output add_n_rule(simplifier *x, mf_node *n)
 {
     (void)x;
-    return n->n_inputs == 1 ? plain_input(n, 0) : none();
+    return n->n_inputs == 1 ? plain_input(n, 0) : simplify_none();
 }
 
 /* Adding to the last dimension is adding with broadcasting, which can be fused. */
@@ -191,10 +193,10 @@ static mf_output bias_rule(simplifier *x, mf_node *n)
     const mf_attr *format = mf_node_attr(n, "data_format");
 
     if ((format && strcmp(mf_node_string(n, "data_format"), "NHWC") != 0) ||
-        !mf_shape_is_static(shape_of(x, n->inputs[0])) ||
-        !mf_shape_is_static(shape_of(x, n->inputs[1])) || !plain_input(n, 0).node ||
+        !mf_shape_is_static(simplify_shape_of(x, n->inputs[0])) ||
+        !mf_shape_is_static(simplify_shape_of(x, n->inputs[1])) || !plain_input(n, 0).node ||
         !plain_input(n, 1).node)
-        return none();
+        return simplify_none();
     return mf_applyf(x->c->graph, "AddV2", MF_IN(n->inputs[0], n->inputs[1]),
                      "name='%s' device='%s'", mf_graph_unique_name(x->c->graph, n->name),
                      n->device);
@@ -235,7 +237,7 @@ static mf_output simplified(simplifier *x, mf_node *n)
         if (strcmp(rules[i].op, n->op->name) == 0)
             return rules[i].apply(x, n);
     }
-    return none();
+    return simplify_none();
 }
 
 static mf_status simplify_all(simplifier *x, mf_node *const *order, int64_t n)

@@ -12,22 +12,22 @@
 
 static const char prefix[] = "ResourceApply";
 
-typedef struct group {
+typedef struct update_fusion_group {
     mf_node *first; /* the others are like it */
     mf_node **nodes;
     int n, cap;
     int depth, context;
     mf_map variables; /* by name: what they write */
     mf_node *joined;
-    struct group *next;
-} group;
+    struct update_fusion_group *next;
+} update_fusion_group;
 
 typedef struct joiner {
     mf_compile *c;
     mf_contexts *contexts;
     int *depths; /* by node id */
-    group **of; /* by node id: NULL mostly */
-    group *groups;
+    update_fusion_group **of; /* by node id: NULL mostly */
+    update_fusion_group *groups;
 } joiner;
 
 /* ---- which ---- */
@@ -71,7 +71,7 @@ static const char *variable_name(const mf_compile *c, mf_output handle)
                            *shared ? shared : n->name);
 }
 
-static bool same_attrs(const mf_node *a, const mf_node *b)
+static bool update_fusion_same_attrs(const mf_node *a, const mf_node *b)
 {
     if (a->n_attrs != b->n_attrs)
         return false;
@@ -87,7 +87,7 @@ static bool same_rule(const mf_node *a, const mf_node *b)
 {
     const int grad = gradient(a);
 
-    if (a->op != b->op || strcmp(a->device, b->device) != 0 || !same_attrs(a, b))
+    if (a->op != b->op || strcmp(a->device, b->device) != 0 || !update_fusion_same_attrs(a, b))
         return false;
     for (int i = handles(a); i < a->n_inputs; i++) {
         if (i != grad &&
@@ -98,7 +98,7 @@ static bool same_rule(const mf_node *a, const mf_node *b)
 }
 
 /* Two updates of one variable stay two ops. *fits: false, and nothing was added. */
-static mf_status claim_variables(joiner *j, group *g, const mf_node *n, bool *fits)
+static mf_status claim_variables(joiner *j, update_fusion_group *g, const mf_node *n, bool *fits)
 {
     const char *names[8];
     const int count = handles(n);
@@ -115,27 +115,27 @@ static mf_status claim_variables(joiner *j, group *g, const mf_node *n, bool *fi
 
 /* ---- grouping ---- */
 
-static group *find_group(const joiner *j, const mf_node *n, int context)
+static update_fusion_group *find_group(const joiner *j, const mf_node *n, int context)
 {
-    for (group *g = j->groups; g; g = g->next) {
+    for (update_fusion_group *g = j->groups; g; g = g->next) {
         if (g->depth == j->depths[n->id] && g->context == context && same_rule(g->first, n))
             return g;
     }
     return NULL;
 }
 
-static mf_status add_member(joiner *j, mf_node *n)
+static mf_status update_fusion_add_member(joiner *j, mf_node *n)
 {
     const int context = mf_context_of_node(j->contexts, n);
     mf_arena *arena = j->c->graph->arena;
-    group *g = find_group(j, n, context);
+    update_fusion_group *g = find_group(j, n, context);
     bool fits;
 
     if (!g) {
-        g = MF_ARENA_NEW(arena, group);
+        g = MF_ARENA_NEW(arena, update_fusion_group);
         if (!g)
             return MF_NOMEM("compiling");
-        *g = (group){ .first = n, .depth = j->depths[n->id], .context = context };
+        *g = (update_fusion_group){ .first = n, .depth = j->depths[n->id], .context = context };
         g->next = j->groups;
         j->groups = g;
     }
@@ -175,14 +175,15 @@ static mf_status find_groups(joiner *j, mf_node *const *order, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         find_depth(j, order[i]);
         if (is_update(order[i]))
-            MF_TRY(add_member(j, order[i]));
+            MF_TRY(update_fusion_add_member(j, order[i]));
     }
     return MF_OK;
 }
 
 /* ---- joining ---- */
 
-static mf_status all_controls(const joiner *j, const group *g, mf_node ***out, int *n_out)
+static mf_status all_controls(const joiner *j, const update_fusion_group *g, mf_node ***out,
+                              int *n_out)
 {
     int most = 0, n = 0;
     mf_node **all;
@@ -208,7 +209,8 @@ static mf_status all_controls(const joiner *j, const group *g, mf_node ***out, i
 }
 
 /* The handles of all, the gradients of all, then the scalars. */
-static mf_status all_inputs(const joiner *j, const group *g, mf_output **out, int *n_out)
+static mf_status all_inputs(const joiner *j, const update_fusion_group *g, mf_output **out,
+                            int *n_out)
 {
     const int slots = handles(g->first), grad = gradient(g->first);
     const int scalars = g->first->n_inputs - slots - 1;
@@ -232,12 +234,13 @@ static mf_status all_inputs(const joiner *j, const group *g, mf_output **out, in
     return MF_OK;
 }
 
-static mf_attr int_attr(int64_t i)
+static mf_attr update_fusion_int_attr(int64_t i)
 {
     return (mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = i };
 }
 
-static mf_status all_attrs(const joiner *j, const group *g, mf_named_attr **out, int *n_out)
+static mf_status all_attrs(const joiner *j, const update_fusion_group *g, mf_named_attr **out,
+                           int *n_out)
 {
     const mf_node *f = g->first;
     const int slots = handles(f), grad = gradient(f);
@@ -257,8 +260,8 @@ static mf_status all_attrs(const joiner *j, const group *g, mf_named_attr **out,
         if (i != grad)
             types.ints[types.n++] = (int64_t)f->in_types[i];
     }
-    attrs[n++] = (mf_named_attr){ "M", int_attr((int64_t)g->n * slots) };
-    attrs[n++] = (mf_named_attr){ "N", int_attr(g->n) };
+    attrs[n++] = (mf_named_attr){ "M", update_fusion_int_attr((int64_t)g->n * slots) };
+    attrs[n++] = (mf_named_attr){ "N", update_fusion_int_attr(g->n) };
     attrs[n++] = (mf_named_attr){ "Thyper", types };
     attrs[n++] = (mf_named_attr){ "rule", rule };
     *out = attrs;
@@ -266,7 +269,7 @@ static mf_status all_attrs(const joiner *j, const group *g, mf_named_attr **out,
     return MF_OK;
 }
 
-static mf_status join(joiner *j, group *g)
+static mf_status update_fusion_join(joiner *j, update_fusion_group *g)
 {
     mf_node_spec spec = { .op = "_ApplyMany",
                           .name = mf_graph_unique_name(j->c->graph, g->first->name),
@@ -285,22 +288,22 @@ static mf_status join(joiner *j, group *g)
 }
 
 /* The node that stands for n now. */
-static mf_node *now(const joiner *j, mf_node *n, int64_t n_old)
+static mf_node *update_fusion_now(const joiner *j, mf_node *n, int64_t n_old)
 {
-    const group *g = n->id < n_old ? j->of[n->id] : NULL;
+    const update_fusion_group *g = n->id < n_old ? j->of[n->id] : NULL;
 
     return g && g->joined ? g->joined : n;
 }
 
 /* Whoever waited for one of them waits for all. */
-static void redirect(joiner *j, int64_t n_old)
+static void update_fusion_redirect(joiner *j, int64_t n_old)
 {
     for (int64_t i = 0; i < j->c->graph->n_nodes; i++) {
         mf_node *n = j->c->graph->nodes[i];
         int count = 0;
 
         for (int k = 0; k < n->n_controls; k++) {
-            mf_node *to = now(j, n->controls[k], n_old);
+            mf_node *to = update_fusion_now(j, n->controls[k], n_old);
             int at = 0;
 
             while (to != n->controls[k] && at < count && n->controls[at] != to)
@@ -311,26 +314,26 @@ static void redirect(joiner *j, int64_t n_old)
         n->n_controls = count;
     }
     for (int i = 0; i < j->c->n_targets; i++)
-        j->c->targets[i] = now(j, j->c->targets[i], n_old);
+        j->c->targets[i] = update_fusion_now(j, j->c->targets[i], n_old);
 }
 
-static mf_status join_all(joiner *j, mf_node *const *order, int64_t n)
+static mf_status update_fusion_join_all(joiner *j, mf_node *const *order, int64_t n)
 {
     const int64_t n_old = j->c->graph->n_nodes;
     bool any = false;
     mf_status st = find_groups(j, order, n);
 
-    for (group *g = j->groups; g && st == MF_OK; g = g->next) {
+    for (update_fusion_group *g = j->groups; g && st == MF_OK; g = g->next) {
         if (g->n < 2)
             continue;
         any = true;
-        st = join(j, g);
+        st = update_fusion_join(j, g);
     }
-    for (group *g = j->groups; g; g = g->next)
+    for (update_fusion_group *g = j->groups; g; g = g->next)
         mf_map_deinit(&g->variables);
     if (st != MF_OK || !any)
         return st;
-    redirect(j, n_old);
+    update_fusion_redirect(j, n_old);
     return mf_compile_sweep(j->c);
 }
 
@@ -342,13 +345,13 @@ mf_status mf_pass_updates(mf_compile *c)
     mf_status st = mf_compile_order(c, &order, &n);
 
     j.depths = mf_calloc(c->graph->n_nodes, sizeof *j.depths);
-    j.of = mf_calloc(c->graph->n_nodes, sizeof(group *));
+    j.of = mf_calloc(c->graph->n_nodes, sizeof(update_fusion_group *));
     if (st == MF_OK && (!j.depths || !j.of))
         st = MF_NOMEM("compiling");
     if (st == MF_OK)
         st = mf_contexts_new(c, order, n, &j.contexts);
     if (st == MF_OK)
-        st = join_all(&j, order, n);
+        st = update_fusion_join_all(&j, order, n);
     mf_contexts_free(j.contexts);
     mf_free(j.of);
     mf_free(j.depths);

@@ -45,7 +45,7 @@ mf_status mf_compressed_model(const mf_compressed *s, mf_model **out)
 
 /* ---- its weights ---- */
 
-static int64_t index_of(const mf_compressed *s, const char *name)
+static int64_t compressed_model_index_of(const mf_compressed *s, const char *name)
 {
     int64_t i = 0;
 
@@ -56,14 +56,14 @@ static int64_t index_of(const mf_compressed *s, const char *name)
 
 mf_tensor *mf_compressed_find(const mf_compressed *s, const char *name)
 {
-    const int64_t i = index_of(s, name);
+    const int64_t i = compressed_model_index_of(s, name);
 
     return i < s->n ? &s->weights[i].value : NULL;
 }
 
 mf_status mf_compressed_set(mf_compressed *s, const char *name, mf_tensor *value)
 {
-    const int64_t i = index_of(s, name);
+    const int64_t i = compressed_model_index_of(s, name);
 
     if (i == s->n) {
         MF_TRY(mf_grow(&s->weights, &s->cap, s->n + 1, sizeof *s->weights));
@@ -79,7 +79,7 @@ mf_status mf_compressed_set(mf_compressed *s, const char *name, mf_tensor *value
 
 void mf_compressed_remove(mf_compressed *s, const char *name)
 {
-    const int64_t i = index_of(s, name);
+    const int64_t i = compressed_model_index_of(s, name);
 
     if (i == s->n)
         return;
@@ -166,7 +166,7 @@ mf_status mf_compressed_take(mf_compressed *s, const mf_compressed_trainer *t)
 
 /* ---- from a checkpoint ---- */
 
-static mf_status read_weights(mf_compressed *s, const char *checkpoint)
+static mf_status compressed_model_read_weights(mf_compressed *s, const char *checkpoint)
 {
     mf_compressed_trainer t;
     mf_status st = mf_compressed_train(s, NULL, &t);
@@ -191,7 +191,7 @@ mf_status mf_compressed_init(mf_compressed *s, const char *text, const mf_datase
     MF_TRY(mf_model_zoo(text, data, &model));
     s->changes = mf_arena_strdup(s->arena, model->changes);
     mf_model_free(model);
-    return s->changes ? read_weights(s, checkpoint) : MF_NOMEM("a model");
+    return s->changes ? compressed_model_read_weights(s, checkpoint) : MF_NOMEM("a model");
 }
 
 mf_status mf_compressed_copy(mf_compressed *to, const mf_compressed *from)

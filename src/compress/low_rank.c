@@ -53,7 +53,7 @@ static double squares(const float *s, int64_t from, int64_t to)
 }
 
 /* The least whose singular values have this share of all squares. */
-static int64_t rank_of(const float *s, int64_t n, double energy)
+static int64_t low_rank_of(const float *s, int64_t n, double energy)
 {
     const double all = squares(s, 0, n);
     double sum = 0;
@@ -98,7 +98,7 @@ mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_
         const double all = squares(s, 0, n);
 
         if (*rank == 0)
-            *rank = rank_of(s, n, energy);
+            *rank = low_rank_of(s, n, energy);
         *rank = *rank < n ? *rank : n;
         *error = all > 0 ? sqrt(squares(s, *rank, n) / all) : 0;
         st = multiply_out(&f, *rank, a, b);
@@ -178,7 +178,7 @@ done:
     return st;
 }
 
-static mf_status visit(ranks *r, const mf_layer_made *made)
+static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
 {
     const char *name = mf_arena_printf(r->s->arena, "%s/kernel", made->name);
     const mf_tensor *kernel = name ? mf_compressed_find(r->s, name) : NULL;
@@ -196,7 +196,7 @@ static mf_status visit(ranks *r, const mf_layer_made *made)
 }
 
 /* "16" is short for "rank=16". */
-static mf_status parse(ranks *r, const char *settings)
+static mf_status low_rank_parse(ranks *r, const char *settings)
 {
     mf_arena *arena = r->s->arena;
     const char *text = settings[0] >= '0' && settings[0] <= '9'
@@ -224,11 +224,11 @@ mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told)
     mf_model *model = NULL;
     mf_status st;
 
-    MF_TRY(parse(&r, settings));
+    MF_TRY(low_rank_parse(&r, settings));
     MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++)
-        st = visit(&r, &model->made[i]);
+        st = low_rank_visit(&r, &model->made[i]);
     if (st == MF_OK && !r.any)
         st = MF_FAIL(MF_NOT_FOUND, "no dense layer or convolution with a kernel is called '%.60s'",
                      r.pattern);

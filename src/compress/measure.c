@@ -28,15 +28,15 @@ mf_status mf_measure_value(const mf_compressed *s, const mf_compile_options *opt
 /* ---- speed ---- */
 
 /* One of the two. */
-typedef struct runner {
+typedef struct measure_runner {
     mf_compressed_trainer t;
     mf_dataset *data;
     mf_iterator *it;
     const mf_batch *samples; /* to infer */
     int64_t batch; /* of a training step */
-} runner;
+} measure_runner;
 
-static mf_status infer(runner *r, int64_t times)
+static mf_status measure_infer(measure_runner *r, int64_t times)
 {
     mf_trainer *t = r->t.trainer;
     const mf_tensor *out;
@@ -49,7 +49,7 @@ static mf_status infer(runner *r, int64_t times)
     return st;
 }
 
-static mf_status step(runner *r, int64_t times)
+static mf_status step(measure_runner *r, int64_t times)
 {
     mf_trainer *t = r->t.trainer;
 
@@ -60,9 +60,9 @@ static mf_status step(runner *r, int64_t times)
                                      .steps = mf_trainer_step(t) + times });
 }
 
-typedef mf_status work(runner *r, int64_t times);
+typedef mf_status work(measure_runner *r, int64_t times);
 
-static mf_status timed(work *w, runner *r, int64_t times, double *ns)
+static mf_status timed(work *w, measure_runner *r, int64_t times, double *ns)
 {
     const int64_t begin = mf_clock_ns();
     const mf_status st = w(r, times);
@@ -73,7 +73,7 @@ static mf_status timed(work *w, runner *r, int64_t times, double *ns)
 
 /* Nanoseconds that one time takes each of them: of the quickest round, in which the machine did
  * least else. */
-static mf_status by_turns(work *w, runner both[2], double ns[2])
+static mf_status by_turns(work *w, measure_runner both[2], double ns[2])
 {
     int64_t times[2];
 
@@ -95,7 +95,8 @@ static mf_status by_turns(work *w, runner both[2], double ns[2])
     return MF_OK;
 }
 
-static mf_status start(runner *r, const mf_compressed *s, const mf_compile_options *options)
+static mf_status measure_start(measure_runner *r, const mf_compressed *s,
+                               const mf_compile_options *options)
 {
     const mf_iterator_options order = { .batch = INFER_BATCH, .in_order = true, .epochs = 1 };
 
@@ -107,14 +108,14 @@ static mf_status start(runner *r, const mf_compressed *s, const mf_compile_optio
 mf_status mf_measure_speed(const mf_compressed *const both[2], const mf_compile_options *options,
                            mf_dataset *train, int64_t batch, mf_measured *const out[2])
 {
-    runner r[2] = { { .data = train, .batch = batch }, { .data = train, .batch = batch } };
+    measure_runner r[2] = { { .data = train, .batch = batch }, { .data = train, .batch = batch } };
     double inferred[2], steps[2];
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < 2; i++)
-        st = start(&r[i], both[i], options);
+        st = measure_start(&r[i], both[i], options);
     if (st == MF_OK)
-        st = by_turns(infer, r, inferred);
+        st = by_turns(measure_infer, r, inferred);
     if (st == MF_OK)
         st = by_turns(step, r, steps);
     for (int i = 0; i < 2; i++) {

@@ -10,7 +10,7 @@
 
 enum { ROUNDS = 60, LEAST = 256 }; /* a kernel of less weights is not worth a list of values */
 
-static int ascending(const void *a, const void *b)
+static int share_weights_ascending(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
 
@@ -42,7 +42,7 @@ static mf_status clusters_init(clusters *c, const float *x, int64_t count, int n
             c->sorted[c->count++] = x[i];
     }
     if (c->count > 1)
-        qsort(c->sorted, (size_t)c->count, sizeof(float), ascending);
+        qsort(c->sorted, (size_t)c->count, sizeof(float), share_weights_ascending);
     for (int64_t i = 0; i < c->count; i++)
         c->sums[i + 1] = c->sums[i] + (double)c->sorted[i];
     return MF_OK;
@@ -57,7 +57,7 @@ static void clusters_deinit(clusters *c)
 }
 
 /* At first at equal distances, so that the few large weights, which matter, get some as well. */
-static void spread(clusters *c)
+static void share_weights_spread(clusters *c)
 {
     const double low = (double)c->sorted[0], high = (double)c->sorted[c->count - 1];
 
@@ -89,7 +89,7 @@ static bool one_round(clusters *c)
     return moved;
 }
 
-static float nearest(const clusters *c, float x)
+static float share_weights_nearest(const clusters *c, float x)
 {
     int low = 0, high = c->n - 1;
 
@@ -123,14 +123,14 @@ mf_status mf_share_values(float *x, int64_t count, int n, double *error)
     double sum = 0;
 
     if (st == MF_OK && c.count > 0) {
-        spread(&c);
+        share_weights_spread(&c);
         for (int i = 0; i < ROUNDS && one_round(&c); i++)
             continue;
         (void)one_round(&c);
         drop_empty(&c);
     }
     for (int64_t i = 0; st == MF_OK && c.count > 0 && i < count; i++) {
-        const float to = x[i] != 0 ? nearest(&c, x[i]) : 0;
+        const float to = x[i] != 0 ? share_weights_nearest(&c, x[i]) : 0;
 
         sum += (double)(to - x[i]) * (double)(to - x[i]);
         x[i] = to;

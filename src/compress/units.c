@@ -43,7 +43,7 @@ static int most_important_first(const void *a, const void *b)
     return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
-static int ascending(const void *a, const void *b)
+static int units_ascending(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -63,7 +63,7 @@ static int64_t how_many_stay(int64_t n, double share)
     return stay < n ? stay : n;
 }
 
-static mf_status choose(const units *u, cutting *c, const mf_tensor *kernel)
+static mf_status units_choose(const units *u, cutting *c, const mf_tensor *kernel)
 {
     const float *w = kernel->data;
     importance *all = MF_ARENA_ARRAY(u->s->arena, importance, c->n);
@@ -79,7 +79,7 @@ static mf_status choose(const units *u, cutting *c, const mf_tensor *kernel)
     qsort(all, (size_t)c->n, sizeof *all, most_important_first);
     for (int64_t i = 0; i < c->n_kept; i++)
         c->kept[i] = all[i].unit;
-    qsort(c->kept, (size_t)c->n_kept, sizeof *c->kept, ascending);
+    qsort(c->kept, (size_t)c->n_kept, sizeof *c->kept, units_ascending);
     return MF_OK;
 }
 
@@ -196,7 +196,7 @@ static const char *setting_of(const mf_layer_made *made)
     return strcmp(made->kind, "Conv2D") == 0 ? "filters" : NULL;
 }
 
-static mf_status visit(units *u, const mf_layer_made *made)
+static mf_status units_visit(units *u, const mf_layer_made *made)
 {
     const char *name = mf_arena_printf(u->s->arena, "%s/kernel", made->name);
     const mf_tensor *kernel = name ? mf_compressed_find(u->s, name) : NULL;
@@ -206,7 +206,7 @@ static mf_status visit(units *u, const mf_layer_made *made)
     if (!kernel)
         return MF_OK;
     c.n = kernel->shape.dims[kernel->shape.rank - 1];
-    MF_TRY(choose(u, &c, kernel));
+    MF_TRY(units_choose(u, &c, kernel));
     if (c.n_kept == c.n)
         return MF_OK;
     st = cut_layer(u, &c);
@@ -248,7 +248,7 @@ mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told
             fnmatch(u.pattern, made->name, 0) != 0)
             continue;
         any = true;
-        st = visit(&u, made);
+        st = units_visit(&u, made);
     }
     if (st == MF_OK && !any)
         st = no_layer(u.pattern);

@@ -25,13 +25,13 @@ typedef struct augment {
 } augment;
 
 /* What is drawn for one sample. */
-typedef struct draw {
+typedef struct augment_draw {
     int64_t top, left; /* of the cut, in the padded picture less the padding: -crop .. crop */
     bool mirrored;
     int64_t hole_y, hole_x; /* centre of the square */
-} draw;
+} augment_draw;
 
-static draw draw_for(const augment *a, uint64_t epoch, int64_t id)
+static augment_draw augment_draw_for(const augment *a, uint64_t epoch, int64_t id)
 {
     mf_philox p = mf_philox_init(a->seed ^ 0x6175676d656e7400u, epoch);
     uint32_t b[4], c[4];
@@ -39,7 +39,7 @@ static draw draw_for(const augment *a, uint64_t epoch, int64_t id)
     mf_philox_skip(&p, 2 * (uint64_t)id);
     mf_philox_next(&p, b);
     mf_philox_next(&p, c);
-    return (draw){
+    return (augment_draw){
         .top = mf_order_below(b[0], b[1], 2 * a->crop + 1) - a->crop,
         .left = mf_order_below(b[2], b[3], 2 * a->crop + 1) - a->crop,
         .mirrored = a->flip && (c[0] & 1) != 0,
@@ -49,7 +49,7 @@ static draw draw_for(const augment *a, uint64_t epoch, int64_t id)
 }
 
 /* One row, moved and perhaps mirrored; what comes from outside is black. */
-static void place_row(const augment *a, const draw *d, const unsigned char *from, int64_t y,
+static void place_row(const augment *a, const augment_draw *d, const unsigned char *from, int64_t y,
                       unsigned char *to)
 {
     const int64_t c = a->channels, w = a->width, sy = y + d->top;
@@ -75,7 +75,7 @@ static void place_row(const augment *a, const draw *d, const unsigned char *from
     }
 }
 
-static void cut_hole(const augment *a, const draw *d, int64_t y, unsigned char *row)
+static void cut_hole(const augment *a, const augment_draw *d, int64_t y, unsigned char *row)
 {
     const int64_t half = a->cutout / 2;
     int64_t from = d->hole_x - half, to = from + a->cutout;
@@ -87,7 +87,7 @@ static void cut_hole(const augment *a, const draw *d, int64_t y, unsigned char *
     memset(row + from * a->channels, 0, (size_t)((to - from) * a->channels));
 }
 
-static void normalise(const augment *a, const unsigned char *row, float *to)
+static void augment_normalise(const augment *a, const unsigned char *row, float *to)
 {
     for (int64_t x = 0; x < a->width; x++) {
         for (int64_t k = 0; k < a->channels; k++)
@@ -95,8 +95,8 @@ static void normalise(const augment *a, const unsigned char *row, float *to)
     }
 }
 
-static void change(const augment *a, const draw *d, const unsigned char *from, unsigned char *row,
-                   void *to)
+static void augment_change(const augment *a, const augment_draw *d, const unsigned char *from,
+                           unsigned char *row, void *to)
 {
     const int64_t n = a->width * a->channels;
 
@@ -107,7 +107,7 @@ static void change(const augment *a, const draw *d, const unsigned char *from, u
         if (a->cutout > 0)
             cut_hole(a, d, y, at);
         if (a->to_float)
-            normalise(a, at, (float *)to + y * n);
+            augment_normalise(a, at, (float *)to + y * n);
     }
 }
 
@@ -126,10 +126,11 @@ static mf_status augment_read(const mf_dataset *set, uint64_t epoch, int64_t ind
     inner[a->column] = block->data;
     st = a->inner->ops->read(a->inner, epoch, index, inner);
     if (st == MF_OK) {
-        const draw d = draw_for(a, epoch, mf_dataset_sample_id(a->inner, index));
+        const augment_draw d = augment_draw_for(a, epoch, mf_dataset_sample_id(a->inner, index));
 
-        change(a, &d, (const unsigned char *)block->data,
-               (unsigned char *)block->data + a->inner->bytes[a->column], columns[a->column]);
+        augment_change(a, &d, (const unsigned char *)block->data,
+                       (unsigned char *)block->data + a->inner->bytes[a->column],
+                       columns[a->column]);
     }
     mf_scratch_give(a->scratch, block);
     return st;
@@ -212,7 +213,7 @@ static mf_status find_image(augment *a, const char *name)
     return MF_OK;
 }
 
-static mf_status fill(augment *a, const mf_options *o)
+static mf_status augment_fill(augment *a, const mf_options *o)
 {
     MF_TRY(find_image(a, mf_options_string(o, "image")));
     MF_TRY(make_table(a, o));
@@ -254,7 +255,7 @@ mf_status mf_dataset_augment(mf_dataset *set, const char *settings, uint64_t see
     MF_TRY_TO(done, mf_dataset_new(&augment_ops, sizeof *a, set->n_columns, &a));
     a->inner = mf_dataset_ref(set);
     a->seed = seed;
-    MF_TRY_TO(done, fill(a, &o));
+    MF_TRY_TO(done, augment_fill(a, &o));
     *out = mf_dataset_ref(&a->base);
 done:
     mf_dataset_unref(a ? &a->base : NULL);

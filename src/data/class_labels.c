@@ -35,12 +35,12 @@ mf_target mf_target_of(const char *setting, const mf_schema_column *known)
 }
 
 /* A number that is one: "inf" and "nan" are not. */
-static bool is_finite(const char *text, float *out)
+static bool class_labels_is_finite(const char *text, float *out)
 {
     return mf_number_float(text, strlen(text), out) && isfinite(*out);
 }
 
-static bool is_missing(const char *text)
+static bool class_labels_is_missing(const char *text)
 {
     return !text[0] || strcasecmp(text, "nan") == 0;
 }
@@ -48,7 +48,7 @@ static bool is_missing(const char *text)
 static mf_status check_present(const char *const *texts, int64_t n, mf_labels *out)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (!is_missing(texts[i]))
+        if (!class_labels_is_missing(texts[i]))
             continue;
         out->wrong = i;
         return MF_FAIL(MF_INVALID_ARGUMENT, "the label is missing: '%.60s'", texts[i]);
@@ -61,7 +61,7 @@ static bool is_fraction(const char *text)
 {
     float value;
 
-    return is_finite(text, &value) && strpbrk(text, ".eE") != NULL;
+    return class_labels_is_finite(text, &value) && strpbrk(text, ".eE") != NULL;
 }
 
 /* Numbers to predict, if all are numbers and one is a fraction. More fractions than other texts are
@@ -74,7 +74,7 @@ static mf_status look_for_fractions(const char *const *texts, int64_t n, bool *f
 
     for (int64_t i = 0; i < n; i++) {
         fractions += is_fraction(texts[i]);
-        if (!is_finite(texts[i], &value) && others++ == 0)
+        if (!class_labels_is_finite(texts[i], &value) && others++ == 0)
             first = i;
     }
     *found = fractions > 0 && others == 0;
@@ -91,7 +91,7 @@ static mf_status as_floats(const char *const *texts, int64_t n, mf_labels *out)
 {
     MF_TRY(mf_tensor_new(MF_DTYPE_F32, &n, 1, &out->tensor));
     for (int64_t i = 0; i < n; i++) {
-        if (is_finite(texts[i], (float *)out->tensor->data + i))
+        if (class_labels_is_finite(texts[i], (float *)out->tensor->data + i))
             continue;
         out->wrong = i;
         return MF_FAIL(MF_INVALID_ARGUMENT, "the label is no number: '%.60s'", texts[i]);
@@ -114,11 +114,11 @@ static bool are_plain(const char *const *texts, int64_t n, int32_t *classes)
 }
 
 /* Numbers by value, then texts by their letters. */
-static int by_value(const void *a, const void *b)
+static int class_labels_by_value(const void *a, const void *b)
 {
     const char *s = *(const char *const *)a, *t = *(const char *const *)b;
     float x, y;
-    const bool p = is_finite(s, &x), q = is_finite(t, &y);
+    const bool p = class_labels_is_finite(s, &x), q = class_labels_is_finite(t, &y);
 
     if (p != q)
         return p ? -1 : 1;
@@ -132,7 +132,7 @@ static bool are_numbers(char *const *texts, int64_t n)
     float value;
 
     for (int64_t i = 0; i < n; i++) {
-        if (!is_finite(texts[i], &value))
+        if (!class_labels_is_finite(texts[i], &value))
             return false;
     }
     return true;
@@ -164,7 +164,7 @@ static mf_status find_names(const char *const *texts, int64_t n, mf_labels *out)
     if (!sorted)
         return MF_NOMEM("labels");
     memcpy(sorted, texts, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+    qsort(sorted, (size_t)n, sizeof *sorted, class_labels_by_value);
     for (int64_t i = 0; i < n; i++) {
         if (kept == 0 || strcmp(sorted[kept - 1], sorted[i]) != 0)
             sorted[kept++] = sorted[i];
@@ -258,8 +258,8 @@ static mf_status as_classes(const char *const *texts, int64_t n, mf_target targe
         are_numbers(out->names, out->classes))
         return refuse_numbers(n, out->classes);
     for (int64_t i = 0; i < n; i++) {
-        char *const *found =
-            bsearch(&texts[i], out->names, (size_t)out->classes, sizeof *out->names, by_value);
+        char *const *found = bsearch(&texts[i], out->names, (size_t)out->classes,
+                                     sizeof *out->names, class_labels_by_value);
 
         classes[i] = (int32_t)(found - out->names);
     }

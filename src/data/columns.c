@@ -7,7 +7,7 @@
 
 /* ---- from text ---- */
 
-static mf_status wrong(const char *word, size_t len)
+static mf_status columns_wrong(const char *word, size_t len)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "columns: expected name:type[dimensions] or name=feature:type, not \"%.*s\"",
@@ -15,7 +15,7 @@ static mf_status wrong(const char *word, size_t len)
 }
 
 /* "[28,28,1]" or nothing. */
-static bool parse_shape(const char *p, const char *end, mf_shape *out)
+static bool columns_parse_shape(const char *p, const char *end, mf_shape *out)
 {
     *out = MF_SCALAR;
     if (p == end)
@@ -38,7 +38,7 @@ static mf_status parse_field(const char *word, size_t len, mf_arena *arena, mf_f
     const char *end = word + len, *colon = memrchr(word, ':', len), *equal, *type, *bracket;
 
     if (!colon || colon == word)
-        return wrong(word, len);
+        return columns_wrong(word, len);
     equal = memchr(word, '=', (size_t)(colon - word));
     type = colon + 1;
     bracket = memchr(type, '[', (size_t)(end - type));
@@ -52,8 +52,8 @@ static mf_status parse_field(const char *word, size_t len, mf_arena *arena, mf_f
     f->image = bracket - type == 5 && memcmp(type, "image", 5) == 0;
     f->dtype = f->image ? MF_DTYPE_U8 : mf_dtype_find(type, (size_t)(bracket - type));
     if (f->dtype == MF_DTYPE_INVALID || !mf_dtype_is_plain(f->dtype) ||
-        !parse_shape(bracket, end, &f->shape))
-        return wrong(word, len);
+        !columns_parse_shape(bracket, end, &f->shape))
+        return columns_wrong(word, len);
     if (f->image && (f->shape.rank != 3 || (f->shape.dims[2] != 1 && f->shape.dims[2] != 3)))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "columns: %s is an image and needs [height,width,1] or [height,width,3]",
@@ -143,7 +143,7 @@ mf_status mf_fields_guess(const mf_example *e, mf_arena *arena, mf_field *out, i
 
 /* ---- values ---- */
 
-static mf_status does_not_fit(const mf_field *f, const mf_feature *v)
+static mf_status columns_does_not_fit(const mf_field *f, const mf_feature *v)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -156,7 +156,7 @@ static mf_status does_not_fit(const mf_field *f, const mf_feature *v)
 }
 
 /* Nobody has said that a grey first record makes all others grey. */
-static mf_status check_colours(const mf_field *f, const mf_string *s)
+static mf_status columns_check_colours(const mf_field *f, const mf_string *s)
 {
     mf_image own;
 
@@ -169,14 +169,14 @@ static mf_status check_colours(const mf_field *f, const mf_string *s)
                    f->feature, (long long)f->shape.dims[0], (long long)f->shape.dims[1]);
 }
 
-static mf_status read_image(const mf_field *f, const mf_string *s, void *to)
+static mf_status columns_read_image(const mf_field *f, const mf_string *s, void *to)
 {
     const mf_image want = { f->shape.dims[0], f->shape.dims[1], f->shape.dims[2] };
     mf_buf pixels = { 0 };
     mf_image got;
     mf_status st;
 
-    MF_TRY(check_colours(f, s));
+    MF_TRY(columns_check_colours(f, s));
     st = mf_image_decode(s->data, s->len, (int)want.channels, &pixels, &got);
 
     if (st != MF_OK) {
@@ -218,7 +218,7 @@ mf_status mf_field_read(const mf_field *f, const mf_example *e, void *to)
     if (!v)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no feature '%s'", f->feature);
     if (v->type == MF_DTYPE_STRING && v->n == 1 && f->image)
-        return read_image(f, v->strings, to);
+        return columns_read_image(f, v->strings, to);
     if (v->type == MF_DTYPE_STRING && v->n == 1 &&
         v->strings[0].len == (size_t)count * mf_dtype_size(f->dtype)) {
         if (count > 0)
@@ -226,7 +226,7 @@ mf_status mf_field_read(const mf_field *f, const mf_example *e, void *to)
         return MF_OK;
     }
     if (v->n != count)
-        return does_not_fit(f, v);
+        return columns_does_not_fit(f, v);
     if (v->type == MF_DTYPE_F32 && f->dtype == MF_DTYPE_F32) {
         if (count > 0)
             memcpy(to, v->floats, (size_t)count * sizeof(float));
@@ -235,5 +235,5 @@ mf_status mf_field_read(const mf_field *f, const mf_example *e, void *to)
     if (v->type == MF_DTYPE_I64 &&
         (f->dtype == MF_DTYPE_I64 || f->dtype == MF_DTYPE_I32 || f->dtype == MF_DTYPE_BOOL))
         return read_ints(f, v, to);
-    return does_not_fit(f, v);
+    return columns_does_not_fit(f, v);
 }

@@ -66,7 +66,7 @@ static mf_status add_column(sample *s, int i)
     return add_shape(s, c);
 }
 
-static void widen(sample *s)
+static void convert_widen(sample *s)
 {
     for (int i = 0; i < s->set->n_columns; i++) {
         const mf_dtype t = s->set->columns[i].dtype;
@@ -89,7 +89,7 @@ static mf_status write_samples(sample *s, mf_writer *w)
     for (int64_t i = 0; i < s->set->count && st == MF_OK; i++) {
         mf_buf_clear(&bytes);
         MF_TRY_TO(done, mf_dataset_read(s->set, 0, i, s->columns));
-        widen(s);
+        convert_widen(s);
         MF_TRY_TO(done, mf_example_encode(&(mf_example){ s->features, s->n_features }, &bytes));
         MF_TRY_TO(done, mf_record_write(w, bytes.data, bytes.len));
     }

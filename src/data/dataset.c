@@ -56,7 +56,7 @@ void mf_dataset_unref(mf_dataset *set)
 }
 
 /* Models and settings find a column by its name. */
-static mf_status check_name(const mf_dataset *set, int i, const char *name)
+static mf_status dataset_check_name(const mf_dataset *set, int i, const char *name)
 {
     if (!*name)
         return MF_FAIL(MF_INVALID_ARGUMENT, "column %d of the data has an empty name", i);
@@ -73,7 +73,7 @@ mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dty
     mf_column *c = &set->columns[i];
     int64_t count, bytes;
 
-    MF_TRY(check_name(set, i, name));
+    MF_TRY(dataset_check_name(set, i, name));
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is of type %s; samples are numbers", name,
                        mf_dtype_name(dtype));
@@ -92,8 +92,8 @@ mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dty
     return c->name ? MF_OK : MF_NOMEM("a data set");
 }
 
-static mf_status copy_names(mf_arena *arena, const char *const *names, int64_t n,
-                            const char *const **out)
+static mf_status dataset_copy_names(mf_arena *arena, const char *const *names, int64_t n,
+                                    const char *const **out)
 {
     const char **copy = MF_ARENA_ARRAY(arena, const char *, n);
 
@@ -111,13 +111,13 @@ static mf_status copy_names(mf_arena *arena, const char *const *names, int64_t n
 mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n)
 {
     set->classes = n;
-    return copy_names(set->arena, names, n, &set->class_names);
+    return dataset_copy_names(set->arena, names, n, &set->class_names);
 }
 
 mf_status mf_dataset_set_fields(mf_dataset *set, const char *const *names, int64_t n)
 {
     set->n_fields = n;
-    return copy_names(set->arena, names, n, &set->fields);
+    return dataset_copy_names(set->arena, names, n, &set->fields);
 }
 
 mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other)
@@ -150,7 +150,7 @@ int mf_dataset_find_column(const mf_dataset *set, const char *name)
     return -1;
 }
 
-static size_t padded(size_t bytes)
+static size_t dataset_padded(size_t bytes)
 {
     return (bytes + MF_SAMPLE_ALIGN - 1) / MF_SAMPLE_ALIGN * MF_SAMPLE_ALIGN;
 }
@@ -160,7 +160,7 @@ size_t mf_dataset_sample_bytes(const mf_dataset *set)
     size_t n = 0;
 
     for (int i = 0; i < set->n_columns; i++)
-        n += padded(set->bytes[i]);
+        n += dataset_padded(set->bytes[i]);
     return n;
 }
 
@@ -168,7 +168,7 @@ char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns)
 {
     for (int i = 0; i < set->n_columns; i++) {
         columns[i] = at;
-        at += padded(set->bytes[i]);
+        at += dataset_padded(set->bytes[i]);
     }
     return at;
 }

@@ -14,16 +14,16 @@ MF_PARAM_INT(data_memory_percent, 25, "of the memory, for samples that were read
 
 enum { ABSENT, BUSY, PRESENT };
 
-typedef struct cache {
+typedef struct dataset_cache {
     mf_dataset base;
     mf_dataset *inner;
     int64_t kept; /* samples 0 .. kept-1 have a place */
     size_t sample; /* bytes of one, all columns */
     char *memory; /* [kept * sample], touched as it is filled */
     atomic_uchar *state; /* [kept]. PRESENT is written after the sample's bytes */
-} cache;
+} dataset_cache;
 
-static void copy_out(const cache *c, int64_t index, void *const *columns)
+static void dataset_cache_copy_out(const dataset_cache *c, int64_t index, void *const *columns)
 {
     void *from[MF_DATASET_COLUMNS] = { NULL };
 
@@ -35,7 +35,7 @@ static void copy_out(const cache *c, int64_t index, void *const *columns)
 }
 
 /* Read all columns straight into the cache, so that it is whole whoever asked for what. */
-static mf_status fill(const cache *c, uint64_t epoch, int64_t index)
+static mf_status dataset_cache_fill(const dataset_cache *c, uint64_t epoch, int64_t index)
 {
     void *columns[MF_DATASET_COLUMNS] = { NULL };
 
@@ -46,42 +46,42 @@ static mf_status fill(const cache *c, uint64_t epoch, int64_t index)
 static mf_status cache_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                             void *const *columns)
 {
-    const cache *c = (const cache *)set;
+    const dataset_cache *c = (const dataset_cache *)set;
     unsigned char state = ABSENT;
     mf_status st;
 
     if (index >= c->kept)
         return c->inner->ops->read(c->inner, epoch, index, columns);
     if (atomic_load_explicit(&c->state[index], memory_order_acquire) == PRESENT) {
-        copy_out(c, index, columns);
+        dataset_cache_copy_out(c, index, columns);
         return MF_OK;
     }
     if (!atomic_compare_exchange_strong(&c->state[index], &state, BUSY) && state == BUSY)
         return c->inner->ops->read(c->inner, epoch, index, columns); /* rather than wait */
     if (state == PRESENT) {
-        copy_out(c, index, columns);
+        dataset_cache_copy_out(c, index, columns);
         return MF_OK;
     }
-    st = fill(c, epoch, index);
+    st = dataset_cache_fill(c, epoch, index);
     if (st == MF_OK)
-        copy_out(c, index, columns);
+        dataset_cache_copy_out(c, index, columns);
     atomic_store_explicit(&c->state[index], st == MF_OK ? PRESENT : ABSENT, memory_order_release);
     return st;
 }
 
 static int64_t cache_sample_id(const mf_dataset *set, int64_t index)
 {
-    return mf_dataset_sample_id(((const cache *)set)->inner, index);
+    return mf_dataset_sample_id(((const dataset_cache *)set)->inner, index);
 }
 
 static int64_t cache_file(const mf_dataset *set, int64_t index)
 {
-    return mf_dataset_file(((const cache *)set)->inner, index);
+    return mf_dataset_file(((const dataset_cache *)set)->inner, index);
 }
 
 static void cache_deinit(mf_dataset *set)
 {
-    cache *c = (cache *)set;
+    dataset_cache *c = (dataset_cache *)set;
 
     mf_free(c->memory);
     mf_free(c->state);
@@ -104,7 +104,7 @@ static size_t share_of_memory(void)
                     (double)MF_PARAM(data_memory_percent) / 100.0);
 }
 
-static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
+static mf_status dataset_cache_fill_in(dataset_cache *c, mf_dataset *inner, size_t max_bytes)
 {
     c->inner = mf_dataset_ref(inner);
     MF_TRY(mf_dataset_like(&c->base, inner));
@@ -125,7 +125,7 @@ mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out)
     MF_ENTRY;
     MF_NEED(set, out);
 
-    cache *c;
+    dataset_cache *c;
     mf_status st;
 
     *out = NULL;
@@ -133,7 +133,7 @@ mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out)
         return MF_FAIL(MF_INVALID_ARGUMENT, "samples that change from epoch to epoch cannot be "
                                             "cached; cache first, map or augment then");
     MF_TRY(mf_dataset_new(&cache_ops, sizeof *c, set->n_columns, &c));
-    st = fill_in(c, set, max_bytes);
+    st = dataset_cache_fill_in(c, set, max_bytes);
     if (st != MF_OK) {
         mf_dataset_unref(&c->base);
         return st;

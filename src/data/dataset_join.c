@@ -86,7 +86,7 @@ static mf_status check_equal(const mf_dataset *a, const mf_dataset *b, int which
                           b->n_columns, a->n_columns);
 }
 
-static mf_status join_files(join *j)
+static mf_status dataset_join_files(join *j)
 {
     int64_t n = 0;
     const char **files;
@@ -107,7 +107,7 @@ static mf_status join_files(join *j)
     return MF_OK;
 }
 
-static mf_status fill(join *j, mf_dataset *const *sets, int n)
+static mf_status dataset_join_fill(join *j, mf_dataset *const *sets, int n)
 {
     int64_t count = 0, ids = 0;
 
@@ -134,7 +134,7 @@ static mf_status fill(join *j, mf_dataset *const *sets, int n)
     }
     if (j->base.class_names && j->base.classes != sets[0]->classes)
         j->base.class_names = NULL;
-    return join_files(j);
+    return dataset_join_files(j);
 }
 
 static mf_status join_new(mf_dataset *const *sets, int n, mf_dataset **out)
@@ -143,7 +143,7 @@ static mf_status join_new(mf_dataset *const *sets, int n, mf_dataset **out)
     mf_status st;
 
     MF_TRY(mf_dataset_new(&join_ops, sizeof *j, sets[0]->n_columns, &j));
-    st = fill(j, sets, n);
+    st = dataset_join_fill(j, sets, n);
     if (st != MF_OK) {
         mf_dataset_unref(&j->base);
         return st;

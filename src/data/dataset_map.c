@@ -45,7 +45,7 @@ static int64_t map_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(((const map *)set)->inner, index);
 }
 
-static int64_t map_file(const mf_dataset *set, int64_t index)
+static int64_t dataset_map_file(const mf_dataset *set, int64_t index)
 {
     return mf_dataset_file(((const map *)set)->inner, index);
 }
@@ -60,10 +60,10 @@ static void map_deinit(mf_dataset *set)
 }
 
 static const mf_dataset_ops map_ops = {
-    .read = map_read, .sample_id = map_sample_id, .file = map_file, .deinit = map_deinit
+    .read = map_read, .sample_id = map_sample_id, .file = dataset_map_file, .deinit = map_deinit
 };
 
-static mf_status fill(map *m, const mf_column *columns, int n)
+static mf_status dataset_map_fill(map *m, const mf_column *columns, int n)
 {
     const size_t pointers = (size_t)(n + m->inner->n_columns) * sizeof(void *);
 
@@ -107,7 +107,7 @@ mf_status mf_dataset_map(mf_dataset *set, const mf_column *columns, int n_column
     m->inner = mf_dataset_ref(set);
     m->fn = fn;
     m->ctx = ctx;
-    st = fill(m, columns, n_columns);
+    st = dataset_map_fill(m, columns, n_columns);
     if (st != MF_OK) {
         mf_dataset_unref(&m->base);
         return st;

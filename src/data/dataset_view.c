@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct view {
+typedef struct dataset_view {
     mf_dataset base;
     mf_dataset *inner;
     int64_t from, step; /* inner index = from + i * step ... */
     int64_t *table; /* ... or table[i], when it is there. On the heap: it may be large */
-} view;
+} dataset_view;
 
-static int64_t inner_index(const view *v, int64_t i)
+static int64_t inner_index(const dataset_view *v, int64_t i)
 {
     return v->table ? v->table[i] : v->from + i * v->step;
 }
@@ -24,42 +24,42 @@ static int64_t inner_index(const view *v, int64_t i)
 static mf_status view_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                            void *const *columns)
 {
-    const view *v = (const view *)set;
+    const dataset_view *v = (const dataset_view *)set;
 
     return v->inner->ops->read(v->inner, epoch, inner_index(v, index), columns);
 }
 
 static int64_t view_sample_id(const mf_dataset *set, int64_t index)
 {
-    const view *v = (const view *)set;
+    const dataset_view *v = (const dataset_view *)set;
 
     return mf_dataset_sample_id(v->inner, inner_index(v, index));
 }
 
 static int64_t view_file(const mf_dataset *set, int64_t index)
 {
-    const view *v = (const view *)set;
+    const dataset_view *v = (const dataset_view *)set;
 
     return mf_dataset_file(v->inner, inner_index(v, index));
 }
 
-static void view_deinit(mf_dataset *set)
+static void dataset_view_deinit(mf_dataset *set)
 {
-    view *v = (view *)set;
+    dataset_view *v = (dataset_view *)set;
 
     mf_free(v->table);
     mf_dataset_unref(v->inner);
 }
 
 static const mf_dataset_ops view_ops = {
-    .read = view_read, .sample_id = view_sample_id, .file = view_file, .deinit = view_deinit
+    .read = view_read, .sample_id = view_sample_id, .file = view_file, .deinit = dataset_view_deinit
 };
 
 /* Owns: takes `table`, also on failure. */
 static mf_status view_new(mf_dataset *inner, int64_t count, int64_t from, int64_t step,
                           int64_t *table, mf_dataset **out)
 {
-    view *v;
+    dataset_view *v;
     mf_status st = mf_dataset_new(&view_ops, sizeof *v, inner->n_columns, &v);
 
     *out = NULL;
@@ -114,7 +114,7 @@ mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_t index, mf_dat
 
 /* ---- split ---- */
 
-static int by_number(const void *a, const void *b)
+static int dataset_view_by_number(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -122,7 +122,8 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Part of a permutation, in ascending order: neighbours in a file stay neighbours. */
-static mf_status take_part(mf_dataset *set, const int64_t *order, int64_t n, mf_dataset **out)
+static mf_status dataset_view_take_part(mf_dataset *set, const int64_t *order, int64_t n,
+                                        mf_dataset **out)
 {
     int64_t *part = mf_calloc(n, sizeof *part);
 
@@ -130,7 +131,7 @@ static mf_status take_part(mf_dataset *set, const int64_t *order, int64_t n, mf_
         return MF_NOMEM("a split");
     if (n > 0) {
         memcpy(part, order, (size_t)n * sizeof *part);
-        qsort(part, (size_t)n, sizeof *part, by_number);
+        qsort(part, (size_t)n, sizeof *part, dataset_view_by_number);
     }
     return mf_view_new(set, n, part, out);
 }
@@ -155,8 +156,8 @@ mf_status mf_dataset_split(mf_dataset *set, double fraction, uint64_t seed, mf_d
     mf_order_shuffle(seed, stream << 16, order, set->count);
     n = (int64_t)(fraction * (double)set->count + 0.5);
     n = n > set->count ? set->count : n;
-    MF_TRY_TO(done, take_part(set, order, n, first));
-    MF_TRY_TO(done, take_part(set, order + n, set->count - n, second));
+    MF_TRY_TO(done, dataset_view_take_part(set, order, n, first));
+    MF_TRY_TO(done, dataset_view_take_part(set, order + n, set->count - n, second));
 done:
     mf_free(order);
     if (st != MF_OK) {

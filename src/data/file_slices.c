@@ -65,7 +65,7 @@ static int largest_first(const void *a, const void *b)
 }
 
 /* The largest files first, each to the stream that has fewest samples so far. owner: by file. */
-static void deal(const mf_slices *s, sized *files, int64_t *load, int64_t *owner)
+static void file_slices_deal(const mf_slices *s, sized *files, int64_t *load, int64_t *owner)
 {
     for (int64_t f = 0; f < s->n_files; f++)
         files[f] = (sized){ f, s->file_begin[f + 1] - s->file_begin[f] };
@@ -88,7 +88,7 @@ static mf_status deal_files(mf_slices *s)
     const mf_status st = files && load ? MF_OK : MF_NOMEM("slices");
 
     if (st == MF_OK) {
-        deal(s, files, load, owner);
+        file_slices_deal(s, files, load, owner);
         sort_by_key(owner, s->n_files, s->n_streams, s->stream_begin, s->files);
     }
     mf_free(files);
@@ -179,7 +179,7 @@ static int64_t fullest(const mf_slices *s)
 }
 
 /* n samples for a shard. There are as many. */
-static void take(mf_slices *s, int64_t stream, int64_t n, int64_t *out)
+static void file_slices_take(mf_slices *s, int64_t stream, int64_t n, int64_t *out)
 {
     while (n > 0) {
         const int64_t left = s->end[stream] - s->next[stream], m = n < left ? n : left;
@@ -194,12 +194,12 @@ static void take(mf_slices *s, int64_t stream, int64_t n, int64_t *out)
 }
 
 /* A batch of as many samples, each shard's from its stream. */
-static void take_batch(mf_slices *s, int64_t samples, int64_t *out)
+static void file_slices_take_batch(mf_slices *s, int64_t samples, int64_t *out)
 {
     for (int64_t k = 0; k < s->n_streams; k++) {
         const int64_t from = mf_shard_begin(samples, s->n_streams, k);
 
-        take(s, k, mf_shard_begin(samples, s->n_streams, k + 1) - from, out + from);
+        file_slices_take(s, k, mf_shard_begin(samples, s->n_streams, k + 1) - from, out + from);
     }
 }
 
@@ -222,10 +222,10 @@ void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch,
         const int64_t samples = left < batch ? left : batch;
 
         if (in_turn)
-            take(s, (int64_t)((epoch * per_epoch + b) % (uint64_t)s->n_streams), samples,
-                 order + first);
+            file_slices_take(s, (int64_t)((epoch * per_epoch + b) % (uint64_t)s->n_streams),
+                             samples, order + first);
         else
-            take_batch(s, samples, order + first);
+            file_slices_take_batch(s, samples, order + first);
     }
 }
 

@@ -52,7 +52,7 @@ static mf_status check_shards(int64_t shards, int64_t first, int64_t n)
     return MF_OK;
 }
 
-static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
+static mf_status iterator_check_options(const mf_dataset *set, mf_iterator_options *o)
 {
     MF_TRY(mf_slicing_check(o->slice));
     o->batch = o->batch == 0 ? DEFAULT_BATCH : o->batch;
@@ -109,7 +109,7 @@ static void free_slot(const mf_iterator *it, mf_slot *s)
 }
 
 /* Room for so many threads. The ring never becomes smaller. */
-static mf_status make_ring(mf_iterator *it, int threads)
+static mf_status iterator_make_ring(mf_iterator *it, int threads)
 {
     const int64_t ahead = it->o.prefetch > threads ? it->o.prefetch : threads;
 
@@ -130,7 +130,7 @@ static mf_status make_ring(mf_iterator *it, int threads)
     return MF_OK;
 }
 
-static int64_t samples_of(const mf_iterator *it, int64_t whole)
+static int64_t iterator_samples_of(const mf_iterator *it, int64_t whole)
 {
     const mf_ranges *rows = mf_iterator_rows(it, whole);
     int64_t from;
@@ -141,8 +141,8 @@ static int64_t samples_of(const mf_iterator *it, int64_t whole)
 /* Of a full batch, or of the last one of an epoch, of which other rows may be needed. */
 static int64_t most_samples(const mf_iterator *it)
 {
-    const int64_t full = samples_of(it, it->o.batch),
-                  last = samples_of(it, it->set->count % it->o.batch);
+    const int64_t full = iterator_samples_of(it, it->o.batch),
+                  last = iterator_samples_of(it, it->set->count % it->o.batch);
 
     return full > last ? full : last;
 }
@@ -157,7 +157,7 @@ static mf_status make_memory(mf_iterator *it)
     if (!it->o.in_order && !it->order)
         return MF_NOMEM("batches");
     it->order_epoch = -1;
-    return make_ring(it, it->o.threads);
+    return iterator_make_ring(it, it->o.threads);
 }
 
 static mf_status check_needed(const mf_iterator *it, const mf_needed *needed, int n)
@@ -201,7 +201,7 @@ mf_status mf_iterator_new_needed(mf_dataset *set, const mf_iterator_options *opt
     it->set = mf_dataset_ref(set);
     if (options)
         it->o = *options;
-    st = check_options(set, &it->o);
+    st = iterator_check_options(set, &it->o);
     if (st == MF_OK)
         st = check_needed(it, needed, n);
     if (st == MF_OK)
@@ -259,7 +259,7 @@ void mf_iterator_free(mf_iterator *it)
 /* ---- the consumer ---- */
 
 /* With the lock held. */
-static void await(mf_iterator *it, const mf_slot *s)
+static void iterator_await(mf_iterator *it, const mf_slot *s)
 {
     mf_stall stall = { 0 };
 
@@ -289,7 +289,7 @@ mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
         pthread_cond_broadcast(&it->changed);
     }
     if (s->state != SLOT_READY && s->state != SLOT_END)
-        await(it, s);
+        iterator_await(it, s);
     if (s->state == SLOT_READY && s->error.status == MF_OK)
         s->state = SLOT_LENT;
     pthread_mutex_unlock(&it->lock);
@@ -406,7 +406,7 @@ mf_status mf_iterator_set_threads(mf_iterator *it, int threads)
     if (threads == it->o.threads)
         return MF_OK;
     stop_threads(it);
-    MF_TRY(make_ring(it, threads));
+    MF_TRY(iterator_make_ring(it, threads));
     it->o.threads = threads;
     return start_threads(it);
 }

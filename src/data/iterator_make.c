@@ -19,7 +19,7 @@ static void make_order(mf_iterator *it)
     it->order_epoch = it->next_epoch;
 }
 
-static void choose(mf_iterator *it, mf_slot *s)
+static void iterator_make_choose(mf_iterator *it, mf_slot *s)
 {
     const int64_t left = it->set->count - it->next_first;
     const int64_t whole = left < it->o.batch ? left : it->o.batch;
@@ -75,7 +75,7 @@ static mf_status read_sample(const mf_iterator *it, mf_slot *s, int64_t k, int64
     return it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[row], to);
 }
 
-static mf_status read_rows(const mf_iterator *it, mf_slot *s)
+static mf_status iterator_make_read_rows(const mf_iterator *it, mf_slot *s)
 {
     int64_t k = 0;
 
@@ -88,7 +88,7 @@ static mf_status read_rows(const mf_iterator *it, mf_slot *s)
     return MF_OK;
 }
 
-static mf_status make(const mf_iterator *it, mf_slot *s)
+static mf_status iterator_make(const mf_iterator *it, mf_slot *s)
 {
     mf_status st = MF_OK;
 
@@ -97,7 +97,7 @@ static mf_status make(const mf_iterator *it, mf_slot *s)
     for (int i = 0; i < it->set->n_columns && st == MF_OK; i++)
         st = prepare_column(it, &it->set->columns[i], s->batch.n, s->columns[i]);
     if (st == MF_OK && s->rows)
-        return read_rows(it, s);
+        return iterator_make_read_rows(it, s);
     for (int64_t k = 0; k < s->batch.n && st == MF_OK; k++)
         st = read_sample(it, s, k, s->batch.place + k);
     return st;
@@ -121,7 +121,7 @@ static mf_slot *take_ticket(mf_iterator *it)
     pthread_mutex_unlock(&it->lock);
     if (stop || it->over)
         return NULL;
-    choose(it, s);
+    iterator_make_choose(it, s);
     it->next_ticket++;
     return s;
 }
@@ -139,7 +139,7 @@ void *mf_iterator_work(void *arg)
         if (!s)
             return NULL;
         s->error.status = MF_OK;
-        const mf_status st = make(it, s);
+        const mf_status st = iterator_make(it, s);
 
         if (st != MF_OK)
             mf_error_save(st, &s->error);

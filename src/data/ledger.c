@@ -79,7 +79,7 @@ static mf_status compare_slices(const char *path, const mf_ledger_info *a, const
 
 /* The order and the samples must be the same; names may change, and so may batches, where the order
  * does not depend on them. */
-static mf_status compare(const char *path, const mf_buf *have, const mf_buf *want)
+static mf_status ledger_compare(const char *path, const mf_buf *have, const mf_buf *want)
 {
     mf_ledger_info a, b;
     size_t len;
@@ -111,8 +111,8 @@ mf_status mf_ledger_read_header(mf_reader *r, mf_buf *out)
 /* ---- going on ---- */
 
 /* Where the record behind last_step begins. A torn end is behind it anyway. */
-static mf_status find_cut(mf_reader *r, const mf_buf *header, int64_t last_step, int64_t *cut,
-                          int64_t *found)
+static mf_status ledger_find_cut(mf_reader *r, const mf_buf *header, int64_t last_step,
+                                 int64_t *cut, int64_t *found)
 {
     mf_ledger_entry e = { 0 };
     mf_buf record = { 0 };
@@ -120,7 +120,7 @@ static mf_status find_cut(mf_reader *r, const mf_buf *header, int64_t last_step,
 
     *found = -1;
     MF_TRY_TO(done, mf_ledger_read_header(r, &record));
-    MF_TRY_TO(done, compare(mf_reader_path(r), &record, header));
+    MF_TRY_TO(done, ledger_compare(mf_reader_path(r), &record, header));
     for (*cut = mf_reader_offset(r); mf_record_read(r, MAX_RECORD, &record) == MF_OK;
          *cut = mf_reader_offset(r)) {
         MF_TRY_TO(done, mf_ledger_decode_entry(record.data, record.len, &e));
@@ -147,7 +147,7 @@ static mf_status cut_back(const char *path, const mf_buf *header, const opening 
     mf_status st;
 
     MF_TRY(mf_reader_open(path, MF_PLAIN, &r));
-    st = find_cut(r, header, o->last_step, &cut, &l->last_step);
+    st = ledger_find_cut(r, header, o->last_step, &cut, &l->last_step);
     mf_reader_close(r);
     if (st == MF_OK && l->last_step < o->last_step && !o->may_lack)
         st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training goes on after step %lld",
@@ -157,8 +157,9 @@ static mf_status cut_back(const char *path, const mf_buf *header, const opening 
     return st;
 }
 
-static mf_status open_ledger(const char *dir, const char *name, const mf_dataset *set,
-                             const mf_iterator_options *options, const opening *o, mf_ledger **out)
+static mf_status ledger_open_ledger(const char *dir, const char *name, const mf_dataset *set,
+                                    const mf_iterator_options *options, const opening *o,
+                                    mf_ledger **out)
 {
     mf_ledger *l = mf_calloc(1, sizeof *l);
     char path[4096];
@@ -195,14 +196,15 @@ done:
 mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *set,
                          const mf_iterator_options *options, int64_t last_step, mf_ledger **out)
 {
-    return open_ledger(dir, name, set, options, &(opening){ .last_step = last_step }, out);
+    return ledger_open_ledger(dir, name, set, options, &(opening){ .last_step = last_step }, out);
 }
 
 mf_status mf_ledger_take_over(const char *dir, const char *name, const mf_dataset *set,
                               const mf_iterator_options *options, int64_t last_step,
                               mf_ledger **out)
 {
-    return open_ledger(dir, name, set, options, &(opening){ last_step, .may_lack = true }, out);
+    return ledger_open_ledger(dir, name, set, options, &(opening){ last_step, .may_lack = true },
+                              out);
 }
 
 int64_t mf_ledger_last_step(const mf_ledger *l)

@@ -18,7 +18,7 @@ typedef struct check {
     int64_t epoch, used; /* of the running epoch */
 } check;
 
-static bool bit(const unsigned char *bits, int64_t i)
+static bool ledger_audit_bit(const unsigned char *bits, int64_t i)
 {
     return (bits[i / 8] >> i % 8 & 1) != 0;
 }
@@ -47,7 +47,7 @@ static void name_missing(const check *c, int64_t missing)
     int named = 0;
 
     for (int64_t id = 0; id < i->id_count && named < MAX_NAMED; id++) {
-        if (bit(c->seen, id) || (c->wanted && !bit(c->wanted, id)))
+        if (ledger_audit_bit(c->seen, id) || (c->wanted && !ledger_audit_bit(c->wanted, id)))
             continue;
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%lld", named ? ", " : "",
                                (long long)id);
@@ -77,10 +77,10 @@ static void use_ids(check *c, const mf_ledger_entry *e)
     for (int64_t k = 0; k < e->n + e->left_out; k++) {
         const int64_t id = e->ids[k];
 
-        if (id >= c->out->info.id_count || (c->wanted && !bit(c->wanted, id))) {
+        if (id >= c->out->info.id_count || (c->wanted && !ledger_audit_bit(c->wanted, id))) {
             problem(c->out, "epoch %lld, step %lld: sample %lld does not belong to the set",
                     (long long)e->epoch, (long long)e->step, (long long)id);
-        } else if (bit(c->seen, id)) {
+        } else if (ledger_audit_bit(c->seen, id)) {
             problem(c->out, "epoch %lld, step %lld: sample %lld is used a second time",
                     (long long)e->epoch, (long long)e->step, (long long)id);
         } else {
@@ -92,7 +92,7 @@ static void use_ids(check *c, const mf_ledger_entry *e)
     c->out->left_out += e->left_out;
 }
 
-static void check_entry(check *c, const mf_ledger_entry *e)
+static void ledger_audit_check_entry(check *c, const mf_ledger_entry *e)
 {
     mf_audit *a = c->out;
 
@@ -119,7 +119,7 @@ static void check_entry(check *c, const mf_ledger_entry *e)
 
 /* ---- the file ---- */
 
-static mf_status begin(check *c, const mf_buf *record)
+static mf_status ledger_audit_begin(check *c, const mf_buf *record)
 {
     mf_audit *a = c->out;
     size_t len, bytes;
@@ -163,7 +163,7 @@ static bool is_torn(const mf_reader *r, int64_t at)
     return torn;
 }
 
-static mf_status read_entries(check *c, mf_reader *r)
+static mf_status ledger_audit_read_entries(check *c, mf_reader *r)
 {
     mf_ledger_entry e = { 0 };
     mf_buf record = { 0 };
@@ -171,11 +171,11 @@ static mf_status read_entries(check *c, mf_reader *r)
     mf_status st;
 
     MF_TRY_TO(done, mf_ledger_read_header(r, &record));
-    MF_TRY_TO(done, begin(c, &record));
+    MF_TRY_TO(done, ledger_audit_begin(c, &record));
     for (at = mf_reader_offset(r); (st = mf_record_read(r, MAX_RECORD, &record)) == MF_OK;
          at = mf_reader_offset(r)) {
         MF_TRY_TO(done, mf_ledger_decode_entry(record.data, record.len, &e));
-        check_entry(c, &e);
+        ledger_audit_check_entry(c, &e);
     }
     if (st == MF_OUT_OF_RANGE) {
         st = MF_OK;
@@ -207,7 +207,7 @@ mf_status mf_ledger_audit(const char *dir, mf_audit *out)
     if (snprintf(path, sizeof path, "%s/" MF_LEDGER_FILE, dir) >= (int)sizeof path)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the path of the ledger is too long");
     MF_TRY(mf_reader_open(path, MF_PLAIN, &r));
-    st = read_entries(&c, r);
+    st = ledger_audit_read_entries(&c, r);
     mf_reader_close(r);
     if (st == MF_OK && c.used == out->info.count && c.used > 0)
         end_epoch(&c);

@@ -30,12 +30,12 @@ void mf_ledger_encode_info(const mf_ledger_info *info, mf_buf *out)
         mf_buf_bytes(out, info->ids, ((size_t)info->id_count + 7) / 8);
 }
 
-static mf_status damaged(const char *what)
+static mf_status ledger_codec_damaged(const char *what)
 {
     return MF_FAIL(MF_DATA_LOSS, "the ledger's %s is damaged", what);
 }
 
-static bool read_count(const char **p, const char *end, int64_t *out)
+static bool ledger_codec_read_count(const char **p, const char *end, int64_t *out)
 {
     uint64_t v;
 
@@ -56,16 +56,17 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
         return MF_FAIL(MF_DATA_LOSS, "the file is no ledger of samples");
     p += sizeof magic;
     if (!mf_varint_read(&p, end, &version))
-        return damaged("header");
+        return ledger_codec_damaged("header");
     if (version != VERSION)
         return MF_FAIL(MF_DATA_LOSS, "the ledger is of version %llu; this program knows %d",
                        (unsigned long long)version, VERSION);
-    if (!mf_varint_read(&p, end, &flags) || !read_count(&p, end, &out->count) ||
-        !read_count(&p, end, &out->id_count) || !mf_varint_read(&p, end, &out->seed) ||
-        !read_count(&p, end, &out->batch) ||
-        ((flags & BY_FILE) != 0 && (!read_count(&p, end, &out->sliced) || out->sliced == 0)) ||
-        !read_count(&p, end, &n) || n > end - p || out->count > out->id_count)
-        return damaged("header");
+    if (!mf_varint_read(&p, end, &flags) || !ledger_codec_read_count(&p, end, &out->count) ||
+        !ledger_codec_read_count(&p, end, &out->id_count) || !mf_varint_read(&p, end, &out->seed) ||
+        !ledger_codec_read_count(&p, end, &out->batch) ||
+        ((flags & BY_FILE) != 0 &&
+         (!ledger_codec_read_count(&p, end, &out->sliced) || out->sliced == 0)) ||
+        !ledger_codec_read_count(&p, end, &n) || n > end - p || out->count > out->id_count)
+        return ledger_codec_damaged("header");
     out->name = p;
     *name_len = (size_t)n;
     p += n;
@@ -73,7 +74,7 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
     if ((flags & HAS_IDS) != 0)
         out->ids = (const unsigned char *)p;
     if (end - p != ((flags & HAS_IDS) != 0 ? (out->id_count + 7) / 8 : 0))
-        return damaged("header");
+        return ledger_codec_damaged("header");
     return MF_OK;
 }
 
@@ -109,15 +110,15 @@ static mf_status decode_ids(const char **p, const char *end, int64_t have, mf_le
 {
     int64_t id = 0;
 
-    if (!read_count(p, end, n) || *n > end - *p)
-        return damaged("entry");
+    if (!ledger_codec_read_count(p, end, n) || *n > end - *p)
+        return ledger_codec_damaged("entry");
     MF_TRY(mf_grow(&e->ids, &e->cap, have + *n, sizeof *e->ids));
     for (int64_t i = 0; i < *n; i++) {
         uint64_t z;
 
         if (!mf_varint_read(p, end, &z) ||
             __builtin_add_overflow(id, (int64_t)(z >> 1) ^ -(int64_t)(z & 1), &id) || id < 0)
-            return damaged("entry");
+            return ledger_codec_damaged("entry");
         e->ids[have + i] = id;
     }
     return MF_OK;
@@ -128,11 +129,12 @@ mf_status mf_ledger_decode_entry(const void *data, size_t len, mf_ledger_entry *
     const char *p = data, *end = p + len;
 
     e->left_out = 0;
-    if (!read_count(&p, end, &e->step) || !read_count(&p, end, &e->epoch) ||
-        !read_count(&p, end, &e->first))
-        return damaged("entry");
+    if (!ledger_codec_read_count(&p, end, &e->step) ||
+        !ledger_codec_read_count(&p, end, &e->epoch) ||
+        !ledger_codec_read_count(&p, end, &e->first))
+        return ledger_codec_damaged("entry");
     MF_TRY(decode_ids(&p, end, 0, e, &e->n));
     if (p < end)
         MF_TRY(decode_ids(&p, end, e->n, e, &e->left_out));
-    return p == end ? MF_OK : damaged("entry");
+    return p == end ? MF_OK : ledger_codec_damaged("entry");
 }

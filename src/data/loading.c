@@ -34,7 +34,7 @@ static void publish(mf_loading *l, int64_t ready, mf_status st)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void *load(void *arg)
+static void *loading_load(void *arg)
 {
     mf_loading *l = arg;
     mf_status st = MF_OK;
@@ -69,9 +69,9 @@ mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t bytes, mf
     l->bytes = (int64_t)bytes;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->more, NULL);
-    l->started = mf_thread_start(&l->thread, load, l) == 0;
+    l->started = mf_thread_start(&l->thread, loading_load, l) == 0;
     if (!l->started)
-        (void)load(l); /* without a thread it just takes its time here */
+        (void)loading_load(l); /* without a thread it just takes its time here */
     *out = l;
     return MF_OK;
 }

@@ -69,7 +69,7 @@ static bool kernel_tells(const char *path, const struct stat *s)
     return s->st_uid == geteuid() || access(path, W_OK) == 0;
 }
 
-static double look(const char *path)
+static double locality_look(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat s;
@@ -115,7 +115,7 @@ static double near_bytes(const char *path, const char *patterns)
     if (!path)
         return 0.0; /* in everybody's memory */
     if (!patterns)
-        return look(path);
+        return locality_look(path);
     return fits_to(patterns, path) && stat(path, &s) == 0 ? (double)s.st_size : 0.0;
 }
 

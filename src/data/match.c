@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_name(const void *a, const void *b)
+static int match_by_name(const void *a, const void *b)
 {
     const mf_match_name *x = a, *y = b;
     const int order = strcmp(x->name, y->name);
@@ -24,8 +24,8 @@ void mf_match(mf_match_name *wanted, int64_t n_wanted, mf_match_name *given, int
     int64_t i = 0, k = 0;
 
     *lacks = *more = -1;
-    qsort(wanted, (size_t)n_wanted, sizeof *wanted, by_name);
-    qsort(given, (size_t)n_given, sizeof *given, by_name);
+    qsort(wanted, (size_t)n_wanted, sizeof *wanted, match_by_name);
+    qsort(given, (size_t)n_given, sizeof *given, match_by_name);
     while (i < n_wanted || k < n_given) {
         const int order = i == n_wanted  ? 1
                           : k == n_given ? -1

@@ -25,14 +25,14 @@ typedef struct pairs {
 
 /* ---- one view ---- */
 
-typedef struct view {
+typedef struct pairs_view {
     float cos, sin;
     float top, left; /* by how much it is moved */
-} view;
+} pairs_view;
 
 /* Half an angle's tangent is drawn, for its sine and cosine are then ratios: the same bits
  * everywhere. */
-static view draw_view(const pairs *p, mf_philox *gen)
+static pairs_view draw_view(const pairs *p, mf_philox *gen)
 {
     uint32_t b[4];
     double t, square;
@@ -40,7 +40,7 @@ static view draw_view(const pairs *p, mf_philox *gen)
     mf_philox_next(gen, b);
     t = p->slope * ((double)b[0] * 0x1p-31 - 1.0);
     square = t * t;
-    return (view){
+    return (pairs_view){
         .cos = (float)((1.0 - square) / (1.0 + square)),
         .sin = (float)(2.0 * t / (1.0 + square)),
         .top = (float)(mf_order_below(b[1], 0, 2 * p->crop + 1) - p->crop),
@@ -49,7 +49,8 @@ static view draw_view(const pairs *p, mf_philox *gen)
 }
 
 /* Outside of the picture it is black. */
-static float pixel(const pairs *p, const unsigned char *from, int64_t y, int64_t x, int64_t channel)
+static float pairs_pixel(const pairs *p, const unsigned char *from, int64_t y, int64_t x,
+                         int64_t channel)
 {
     if (y < 0 || y >= p->height || x < 0 || x >= p->width)
         return 0.0f;
@@ -64,16 +65,17 @@ static void place_pixel(const pairs *p, const unsigned char *from, float y, floa
     const int64_t iy = (int64_t)floor_y, ix = (int64_t)floor_x;
 
     for (int64_t c = 0; c < p->channels; c++) {
-        const float above =
-            pixel(p, from, iy, ix, c) * (1.0f - dx) + pixel(p, from, iy, ix + 1, c) * dx;
-        const float below =
-            pixel(p, from, iy + 1, ix, c) * (1.0f - dx) + pixel(p, from, iy + 1, ix + 1, c) * dx;
+        const float above = pairs_pixel(p, from, iy, ix, c) * (1.0f - dx) +
+                            pairs_pixel(p, from, iy, ix + 1, c) * dx;
+        const float below = pairs_pixel(p, from, iy + 1, ix, c) * (1.0f - dx) +
+                            pairs_pixel(p, from, iy + 1, ix + 1, c) * dx;
 
         to[c] = (unsigned char)(above * (1.0f - dy) + below * dy + 0.5f);
     }
 }
 
-static void place_view(const pairs *p, const view *v, const unsigned char *from, unsigned char *to)
+static void place_view(const pairs *p, const pairs_view *v, const unsigned char *from,
+                       unsigned char *to)
 {
     const float mid_y = (float)(p->height - 1) * 0.5f, mid_x = (float)(p->width - 1) * 0.5f;
 
@@ -89,17 +91,17 @@ static void place_view(const pairs *p, const view *v, const unsigned char *from,
 
 /* ---- a pair ---- */
 
-typedef struct draw {
+typedef struct pairs_draw {
     bool same;
     int64_t other; /* the second picture's number */
-    view views[2];
-} draw;
+    pairs_view views[2];
+} pairs_draw;
 
-static draw draw_for(const pairs *p, uint64_t epoch, int64_t index)
+static pairs_draw pairs_draw_for(const pairs *p, uint64_t epoch, int64_t index)
 {
     mf_philox gen = mf_philox_init(p->seed ^ 0x7061697273000000u, epoch);
     uint32_t b[4];
-    draw d;
+    pairs_draw d;
 
     mf_philox_skip(&gen, 3 * (uint64_t)mf_dataset_sample_id(p->inner, index));
     mf_philox_next(&gen, b);
@@ -112,7 +114,7 @@ static draw draw_for(const pairs *p, uint64_t epoch, int64_t index)
     return d;
 }
 
-static mf_status read_image(const pairs *p, uint64_t epoch, int64_t index, void *image)
+static mf_status pairs_read_image(const pairs *p, uint64_t epoch, int64_t index, void *image)
 {
     void *columns[MF_DATASET_COLUMNS] = { 0 };
 
@@ -120,18 +122,18 @@ static mf_status read_image(const pairs *p, uint64_t epoch, int64_t index, void 
     return p->inner->ops->read(p->inner, epoch, index, columns);
 }
 
-static mf_status place_pair(const pairs *p, const draw *d, uint64_t epoch, int64_t index,
+static mf_status place_pair(const pairs *p, const pairs_draw *d, uint64_t epoch, int64_t index,
                             unsigned char *to)
 {
     mf_scratch_block *block;
     mf_status st;
 
     MF_TRY(mf_scratch_take(p->scratch, &block));
-    st = read_image(p, epoch, index, block->data);
+    st = pairs_read_image(p, epoch, index, block->data);
     if (st == MF_OK)
         place_view(p, &d->views[0], (const unsigned char *)block->data, to);
     if (st == MF_OK && !d->same)
-        st = read_image(p, epoch, d->other, block->data);
+        st = pairs_read_image(p, epoch, d->other, block->data);
     if (st == MF_OK)
         place_view(p, &d->views[1], (const unsigned char *)block->data,
                    to + p->height * p->width * p->channels);
@@ -143,7 +145,7 @@ static mf_status pairs_read(const mf_dataset *set, uint64_t epoch, int64_t index
                             void *const *columns)
 {
     const pairs *p = (const pairs *)set;
-    const draw d = draw_for(p, epoch, index);
+    const pairs_draw d = pairs_draw_for(p, epoch, index);
 
     if (columns[SAME])
         *(int32_t *)columns[SAME] = d.same;
@@ -185,7 +187,7 @@ static const char SETTINGS[] =
     "{rotate: float = 20.0, crop: int >= 0 = 3, image: string = 'image'}";
 
 /* Columns of the set that pairs are made of: a picture, and perhaps a class. */
-static mf_status find_columns(const mf_dataset *set, const char *name, int *image, int *label)
+static mf_status pairs_find_columns(const mf_dataset *set, const char *name, int *image, int *label)
 {
     const mf_column *c;
 
@@ -217,7 +219,7 @@ static double tangent(double x)
                                                                     s * 929569.0 / 638512875)))))));
 }
 
-static mf_status fill(pairs *p, const mf_options *o)
+static mf_status pairs_fill(pairs *p, const mf_options *o)
 {
     static const char *const names[] = { "no", "yes" };
     const double degrees = mf_options_float(o, "rotate");
@@ -268,13 +270,13 @@ mf_status mf_dataset_pairs(mf_dataset *set, const char *settings, uint64_t seed,
     if (!arena)
         return MF_NOMEM("settings");
     MF_TRY_TO(done, mf_options_parse("pairs", SETTINGS, settings, arena, &o));
-    MF_TRY_TO(done, find_columns(set, mf_options_string(&o, "image"), &image, &label));
+    MF_TRY_TO(done, pairs_find_columns(set, mf_options_string(&o, "image"), &image, &label));
     MF_TRY_TO(done, mf_dataset_new(&pairs_ops, sizeof *p, label >= 0 ? 3 : 2, &p));
     p->inner = mf_dataset_ref(set);
     p->image = image;
     p->label = label;
     p->seed = seed;
-    MF_TRY_TO(done, fill(p, &o));
+    MF_TRY_TO(done, pairs_fill(p, &o));
     *out = mf_dataset_ref(&p->base);
 done:
     mf_dataset_unref(p ? &p->base : NULL);

@@ -104,7 +104,7 @@ mf_status mf_schema_class(const mf_schema_column *label, const char *text, int32
 
 /* ---- does data fit? ---- */
 
-static void print_column(const mf_column *c, mf_buf *out)
+static void schema_print_column(const mf_column *c, mf_buf *out)
 {
     mf_buf_printf(out, "%s %s [", c->name, mf_dtype_name(c->dtype));
     for (int i = 0; i < c->rank; i++)
@@ -117,9 +117,9 @@ static mf_status other_column(const mf_column *want, const mf_column *is, const 
     mf_buf a = { 0 }, b = { 0 };
     mf_status st;
 
-    print_column(want, &a);
+    schema_print_column(want, &a);
     if (is)
-        print_column(is, &b);
+        schema_print_column(is, &b);
     st = MF_FAIL(MF_INVALID_ARGUMENT, "the model was trained on %s, but '%.200s' has %s",
                  a.data ? a.data : "", data, b.data ? b.data : "no such column");
     mf_buf_deinit(&a);
@@ -127,7 +127,7 @@ static mf_status other_column(const mf_column *want, const mf_column *is, const 
     return st;
 }
 
-static mf_status check_column(const mf_column *want, const mf_dataset *set, const char *data)
+static mf_status schema_check_column(const mf_column *want, const mf_dataset *set, const char *data)
 {
     const int at = mf_dataset_find_column(set, want->name);
     const mf_column *is = at >= 0 ? &set->columns[at] : NULL;
@@ -209,7 +209,7 @@ mf_status mf_schema_check(const mf_schema *schema, const mf_dataset *set, const 
 
     for (int i = 0; i < schema->n; i++) {
         if (!schema->columns[i].is_label)
-            MF_TRY(check_column(&schema->columns[i].is, set, data));
+            MF_TRY(schema_check_column(&schema->columns[i].is, set, data));
     }
     return label && mf_dataset_find_column(set, "label") >= 0 ? check_classes(label, set, data)
                                                               : MF_OK;

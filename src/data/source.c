@@ -104,12 +104,12 @@ mf_status mf_paths_glob(const char *pattern, mf_paths *out)
     return st;
 }
 
-static int by_name(const void *a, const void *b)
+static int source_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static char *join(const char *folder, const char *name)
+static char *source_join(const char *folder, const char *name)
 {
     const size_t a = strlen(folder), b = strlen(name);
     char *path = mf_calloc((int64_t)(a + b + 2), 1);
@@ -130,7 +130,7 @@ static mf_status list_entry(const char *folder, const char *name,
 
     if (name[0] == '.')
         return MF_OK;
-    path = join(folder, name);
+    path = source_join(folder, name);
     if (!path)
         return MF_NOMEM("a list of files");
     if (stat(path, &s) == 0 && (!wanted || wanted(name, S_ISDIR(s.st_mode))))
@@ -153,13 +153,13 @@ mf_status mf_paths_list(const char *folder, bool (*wanted)(const char *, bool is
         st = list_entry(folder, e->d_name, wanted, out);
     closedir(dir);
     if (st == MF_OK && out->n > 0)
-        qsort(out->paths, (size_t)out->n, sizeof *out->paths, by_name);
+        qsort(out->paths, (size_t)out->n, sizeof *out->paths, source_by_name);
     return st;
 }
 
 /* ---- which source ---- */
 
-static const mf_source *find_source(const char *name, size_t len)
+static const mf_source *source_find_source(const char *name, size_t len)
 {
     for (int i = 0; mf_sources[i]; i++) {
         if (strlen(mf_sources[i]->name) == len && memcmp(mf_sources[i]->name, name, len) == 0)
@@ -249,8 +249,8 @@ done:
     return st;
 }
 
-static mf_status read_settings(const mf_source *source, const mf_opening *how, mf_arena *arena,
-                               mf_options *o)
+static mf_status source_read_settings(const mf_source *source, const mf_opening *how,
+                                      mf_arena *arena, mf_options *o)
 {
     const bool same = how->defaults && how->format && strcmp(how->format, source->name) == 0;
 
@@ -272,7 +272,7 @@ static mf_status open_source(const mf_source *source, const char *data, const mf
     const char *path = source->is_name ? NULL : data;
     mf_options o;
 
-    MF_TRY(read_settings(source, how, arena, &o));
+    MF_TRY(source_read_settings(source, how, arena, &o));
     out->format = source->name;
     out->has_test = has_test(source, data, &o);
     if (how->test && out->has_test)
@@ -287,7 +287,7 @@ mf_status mf_source_open(const char *data, const mf_opening *how, mf_opened *out
     MF_NEED(data, out);
 
     const size_t head = strcspn(data, ":");
-    const mf_source *source = find_source(data, head);
+    const mf_source *source = source_find_source(data, head);
     mf_arena *arena = mf_arena_new();
     mf_status st;
 

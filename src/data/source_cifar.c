@@ -29,7 +29,7 @@ static bool is_test(const char *path)
     return strncmp(mf_path_base(path), "test", 4) == 0;
 }
 
-static mf_status open_file(const char *path, bool coarse, mf_dataset **out)
+static mf_status source_cifar_open_file(const char *path, bool coarse, mf_dataset **out)
 {
     const bool hundred = is_of_hundred(mf_path_base(path));
     mf_rows rows[2] = { { .name = "image" }, { .name = "label" } };
@@ -74,7 +74,8 @@ static mf_status read_names(const char *folder, const char *file, mf_dataset *se
     return st;
 }
 
-static mf_status join_files(const mf_paths *files, bool test, bool coarse, mf_dataset **out)
+static mf_status source_cifar_join_files(const mf_paths *files, bool test, bool coarse,
+                                         mf_dataset **out)
 {
     mf_dataset *sets[MAX_FILES] = { NULL };
     mf_status st = MF_OK;
@@ -82,7 +83,7 @@ static mf_status join_files(const mf_paths *files, bool test, bool coarse, mf_da
 
     for (int64_t i = 0; i < files->n && n < MAX_FILES && st == MF_OK; i++) {
         if (is_test(files->paths[i]) == test)
-            st = open_file(files->paths[i], coarse, &sets[n++]);
+            st = source_cifar_open_file(files->paths[i], coarse, &sets[n++]);
     }
     if (st == MF_OK)
         st = n > 0 ? mf_dataset_interleave(sets, n, 0, out)
@@ -93,7 +94,7 @@ static mf_status join_files(const mf_paths *files, bool test, bool coarse, mf_da
     return st;
 }
 
-static mf_status open_folder(const char *folder, const mf_options *o, mf_dataset **out)
+static mf_status source_cifar_open_folder(const char *folder, const mf_options *o, mf_dataset **out)
 {
     const bool test = strcmp(mf_options_string(o, "part"), "test") == 0;
     const bool coarse = strcmp(mf_options_string(o, "labels"), "coarse") == 0;
@@ -101,7 +102,7 @@ static mf_status open_folder(const char *folder, const mf_options *o, mf_dataset
     mf_status st;
 
     MF_TRY_TO(done, mf_paths_list(folder, is_cifar, &files));
-    MF_TRY_TO(done, join_files(&files, test, coarse, out));
+    MF_TRY_TO(done, source_cifar_join_files(&files, test, coarse, out));
     MF_TRY_TO(done, read_names(folder,
                                (*out)->classes == 10 ? "batches.meta.txt"
                                : coarse              ? "coarse_label_names.txt"
@@ -121,8 +122,8 @@ static mf_status cifar_open(const char *data, const mf_options *o, mf_dataset **
     struct stat s;
 
     if (stat(data, &s) == 0 && S_ISDIR(s.st_mode))
-        return open_folder(data, o, out);
-    return open_file(data, strcmp(mf_options_string(o, "labels"), "coarse") == 0, out);
+        return source_cifar_open_folder(data, o, out);
+    return source_cifar_open_file(data, strcmp(mf_options_string(o, "labels"), "coarse") == 0, out);
 }
 
 static bool cifar_has_test(const char *data, const mf_options *o)
@@ -168,7 +169,7 @@ static mf_status open_named(const mf_options *o, const char *name, mf_dataset **
                        "%s is not in '%s': unpack the binary version from "
                        "https://www.cs.toronto.edu/~kriz/cifar.html there, or say dir=FOLDER",
                        name, folder);
-    return open_folder(folder, o, out);
+    return source_cifar_open_folder(folder, o, out);
 }
 
 static mf_status cifar10_open(const char *data, const mf_options *o, mf_dataset **out)

@@ -16,7 +16,7 @@
 
 enum { IGNORED = -1 };
 
-typedef struct table {
+typedef struct source_csv_table {
     const mf_options *o;
     const mf_expected *expected;
     const mf_schema_column *known; /* "x" of the model; NULL: nothing is known */
@@ -34,7 +34,7 @@ typedef struct table {
     mf_buf starts; /* int64_t: the first row of each file */
     mf_paths files;
     int64_t rows;
-} table;
+} source_csv_table;
 
 /* ---- the first row ---- */
 
@@ -48,7 +48,7 @@ static bool is_field(const mf_schema_column *known, const char *name)
 }
 
 /* A usual name of a label, which is no field of the model. */
-static int64_t usual_label(const table *t, const mf_csv *c)
+static int64_t usual_label(const source_csv_table *t, const mf_csv *c)
 {
     static const char *const usual[] = { "label", "class", "target", "y" };
 
@@ -62,7 +62,7 @@ static int64_t usual_label(const table *t, const mf_csv *c)
 }
 
 /* Data that is only predicted may come without the column of the label. */
-static bool may_lack_label(const table *t, const mf_csv *c, bool header)
+static bool may_lack_label(const source_csv_table *t, const mf_csv *c, bool header)
 {
     if (!t->expected->label_optional)
         return false;
@@ -117,7 +117,7 @@ static mf_status refuse_label(const mf_csv *c, bool header, const char *wanted)
 }
 
 /* A name of the header, or a number, from the end where negative. */
-static mf_status find_label(const table *t, const mf_csv *c, bool header, int64_t *out)
+static mf_status find_label(const source_csv_table *t, const mf_csv *c, bool header, int64_t *out)
 {
     const char *wanted = mf_options_string(t->o, "label");
     const bool given = mf_options_given(t->o, "label");
@@ -142,7 +142,7 @@ static mf_status find_label(const table *t, const mf_csv *c, bool header, int64_
     return may_lack_label(t, c, header) ? MF_OK : refuse_label(c, header, wanted);
 }
 
-static mf_status keep_header(table *t, const mf_csv *c)
+static mf_status keep_header(source_csv_table *t, const mf_csv *c)
 {
     t->cell_names = mf_calloc(c->n_cells, sizeof *t->cell_names);
     t->names = mf_calloc(t->features + 1, sizeof *t->names);
@@ -171,7 +171,7 @@ static mf_status refuse_field(const mf_csv *c, const char *lacks, const char *mo
 }
 
 /* The model's fields, wherever they stand; and no others. */
-static mf_status find_places(table *t, const mf_csv *c)
+static mf_status source_csv_find_places(source_csv_table *t, const mf_csv *c)
 {
     const mf_schema_column *x = t->known;
     mf_match_name *wanted = mf_calloc(x->n_fields + 1, sizeof *wanted);
@@ -212,7 +212,7 @@ static bool names_count(const mf_csv *c)
 
 /* The first sample would be lost as a header. A label that is found by its name shows that there is
  * one. */
-static mf_status check_is_header(const table *t, const mf_csv *c)
+static mf_status check_is_header(const source_csv_table *t, const mf_csv *c)
 {
     const char *wanted = mf_options_string(t->o, "label");
     const bool by_number = t->label < 0 || (mf_options_given(t->o, "label") &&
@@ -237,7 +237,7 @@ static mf_status check_delimiter(const mf_csv *c)
                   : MF_OK;
 }
 
-static mf_status begin(table *t, const mf_csv *c, bool header)
+static mf_status source_csv_begin(source_csv_table *t, const mf_csv *c, bool header)
 {
     int64_t place = 0;
 
@@ -253,12 +253,12 @@ static mf_status begin(table *t, const mf_csv *c, bool header)
     for (int64_t i = 0; i < t->width; i++)
         t->places[i] = i == t->label ? IGNORED : place++;
     if (header && t->known && t->known->fields)
-        MF_TRY(find_places(t, c));
+        MF_TRY(source_csv_find_places(t, c));
     return header ? keep_header(t, c) : MF_OK;
 }
 
 /* Later files have the same columns, by name. */
-static mf_status check_header(const table *t, const mf_csv *c)
+static mf_status check_header(const source_csv_table *t, const mf_csv *c)
 {
     for (int64_t i = 0; t->cell_names && i < c->n_cells && i < t->width; i++) {
         if (strcmp(t->cell_names[i], c->cells[i].data) != 0)
@@ -272,7 +272,7 @@ static mf_status check_header(const table *t, const mf_csv *c)
 /* ---- rows ---- */
 
 /* As programs write a number that they do not have. */
-static bool is_missing(const mf_csv_cell *cell)
+static bool source_csv_is_missing(const mf_csv_cell *cell)
 {
     static const char *const texts[] = { "", "nan", "na", "n/a", "null", "none" };
 
@@ -283,7 +283,7 @@ static bool is_missing(const mf_csv_cell *cell)
     return false;
 }
 
-static const char *hint_of_cell(const table *t, const mf_csv *c, bool missing)
+static const char *hint_of_cell(const source_csv_table *t, const mf_csv *c, bool missing)
 {
     if (missing)
         return "; missing=0 in the settings puts 0 in such places";
@@ -292,10 +292,10 @@ static const char *hint_of_cell(const table *t, const mf_csv *c, bool missing)
     return "'";
 }
 
-static mf_status wrong_cell(const table *t, const mf_csv *c, int64_t i)
+static mf_status wrong_cell(const source_csv_table *t, const mf_csv *c, int64_t i)
 {
     const mf_csv_cell *cell = &c->cells[i];
-    const bool missing = is_missing(cell);
+    const bool missing = source_csv_is_missing(cell);
 
     return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld, column %lld%s%.60s%s: %s%.60s%s", c->name,
                    (long long)c->line - 1, (long long)i + 1, t->cell_names ? " ('" : "",
@@ -306,21 +306,23 @@ static mf_status wrong_cell(const table *t, const mf_csv *c, int64_t i)
                    cell->data, hint_of_cell(t, c, missing));
 }
 
-static mf_status read_number(const table *t, const mf_csv *c, int64_t i, float *out)
+static mf_status source_csv_read_number(const source_csv_table *t, const mf_csv *c, int64_t i,
+                                        float *out)
 {
     const mf_csv_cell *cell = &c->cells[i];
     const bool is_number = mf_number_float(cell->data, cell->len, out);
 
     if (is_number && isfinite(*out))
         return MF_OK;
-    if (mf_options_given(t->o, "missing") && (is_number ? isnan(*out) : is_missing(cell))) {
+    if (mf_options_given(t->o, "missing") &&
+        (is_number ? isnan(*out) : source_csv_is_missing(cell))) {
         *out = t->missing;
         return MF_OK;
     }
     return wrong_cell(t, c, i);
 }
 
-static mf_status add_row(table *t, const mf_csv *c)
+static mf_status source_csv_add_row(source_csv_table *t, const mf_csv *c)
 {
     const int64_t line = c->line - 1;
     float *to;
@@ -335,7 +337,7 @@ static mf_status add_row(table *t, const mf_csv *c)
         if (i == t->label)
             mf_buf_bytes(&t->labels, c->cells[i].data, strlen(c->cells[i].data) + 1);
         else
-            MF_TRY(read_number(t, c, i, &to[t->places[i]]));
+            MF_TRY(source_csv_read_number(t, c, i, &to[t->places[i]]));
     }
     mf_buf_bytes(&t->lines, &line, sizeof line);
     t->rows++;
@@ -365,7 +367,7 @@ static mf_status check_encoding(const char *path, const mf_buf *text)
                    (long long)line, nul ? "there is a NUL byte" : "this is no UTF-8");
 }
 
-static mf_status add_file(table *t, const char *path, const mf_buf *text)
+static mf_status add_file(source_csv_table *t, const char *path, const mf_buf *text)
 {
     const bool header = mf_options_bool(t->o, "header");
     bool first = true;
@@ -377,11 +379,11 @@ static mf_status add_file(table *t, const char *path, const mf_buf *text)
     mf_csv_init(&c, path, text->data, text->len, t->delimiter);
     while ((st = mf_csv_next(&c)) == MF_OK) {
         if (first && t->width == 0)
-            st = begin(t, &c, header);
+            st = source_csv_begin(t, &c, header);
         else if (first && header)
             st = check_header(t, &c);
         if (st == MF_OK && !(first && header))
-            st = add_row(t, &c);
+            st = source_csv_add_row(t, &c);
         first = false;
         if (st != MF_OK)
             break;
@@ -390,7 +392,7 @@ static mf_status add_file(table *t, const char *path, const mf_buf *text)
     return st == MF_OUT_OF_RANGE ? MF_OK : st;
 }
 
-static mf_status read_files(table *t, const char *pattern)
+static mf_status source_csv_read_files(source_csv_table *t, const char *pattern)
 {
     mf_buf text = { 0 };
     mf_status st;
@@ -410,7 +412,7 @@ done:
 /* ---- the set ---- */
 
 /* Put "'FILE', line N: " before what is wrong with a row. */
-static mf_status wrong_row(const table *t, int64_t row, mf_status st)
+static mf_status wrong_row(const source_csv_table *t, int64_t row, mf_status st)
 {
     const int64_t *starts = (const int64_t *)(const void *)t->starts.data;
     const int64_t *lines = (const int64_t *)(const void *)t->lines.data;
@@ -425,7 +427,7 @@ static mf_status wrong_row(const table *t, int64_t row, mf_status st)
     return mf_error_wrap(st, "'", "");
 }
 
-static mf_status make_labels(const table *t, mf_labels *out)
+static mf_status source_csv_make_labels(const source_csv_table *t, mf_labels *out)
 {
     const mf_schema_column *known = mf_schema_label(t->expected->schema);
     const char **texts = mf_calloc(t->rows, sizeof *texts), *at = t->labels.data;
@@ -445,7 +447,7 @@ static mf_status make_labels(const table *t, mf_labels *out)
     return out->wrong >= 0 ? wrong_row(t, out->wrong, st) : mf_path_wrong(st, t->files.paths[0]);
 }
 
-static mf_status make_set(const table *t, mf_dataset **out)
+static mf_status source_csv_make_set(const source_csv_table *t, mf_dataset **out)
 {
     mf_rows rows[2] = { { .name = "x" }, { .name = "label" } };
     mf_labels labels = { 0 };
@@ -457,7 +459,7 @@ static mf_status make_set(const table *t, mf_dataset **out)
               mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, t->features }, 2, &rows[0].tensor));
     memcpy(mf_tensor_data(rows[0].tensor), t->x.data, t->x.len);
     if (t->label >= 0) {
-        st = make_labels(t, &labels);
+        st = source_csv_make_labels(t, &labels);
         if (st == MF_INVALID_ARGUMENT && t->expected->label_optional)
             mf_labels_deinit(&labels); /* an empty column, perhaps: nobody looks at labels here */
         else if (st != MF_OK)
@@ -480,7 +482,7 @@ done:
     return st;
 }
 
-static void table_deinit(table *t)
+static void table_deinit(source_csv_table *t)
 {
     for (int64_t i = 0; t->cell_names && i < t->width; i++)
         mf_free(t->cell_names[i]);
@@ -523,13 +525,15 @@ static mf_status read_missing(const mf_options *o, float *out)
 static mf_status csv_open(const char *data, const mf_options *o, const mf_expected *e,
                           mf_dataset **out)
 {
-    table t = { .o = o, .expected = e, .known = mf_schema_find(e->schema, "x"), .label = -1 };
+    source_csv_table t = {
+        .o = o, .expected = e, .known = mf_schema_find(e->schema, "x"), .label = -1
+    };
     mf_status st;
 
     MF_TRY_TO(done, read_missing(o, &t.missing));
     MF_TRY_TO(done, find_delimiter(data, o, &t.delimiter));
-    MF_TRY_TO(done, read_files(&t, data));
-    MF_TRY_TO(done, make_set(&t, out));
+    MF_TRY_TO(done, source_csv_read_files(&t, data));
+    MF_TRY_TO(done, source_csv_make_set(&t, out));
 done:
     table_deinit(&t);
     return st;

@@ -11,7 +11,7 @@ enum { FIELDS = 8, DENSE = 4, CROSSES = 3, RULE = 0x637472 };
 static const int cardinality[FIELDS] = { 2, 7, 24, 50, 100, 500, 2000, 10000 };
 static const int crosses[CROSSES][2] = { { 0, 2 }, { 1, 3 }, { 2, 4 } };
 
-static double weight(uint64_t which, double scale)
+static double source_ctr_weight(uint64_t which, double scale)
 {
     mf_draws d = mf_draws_of(RULE, which);
 
@@ -25,7 +25,7 @@ static double logit(const int *ids, const float *dense)
     int offset = 0;
 
     for (int f = 0; f < FIELDS; f++) {
-        sum += weight((uint64_t)offset + (uint64_t)ids[f], 0.5);
+        sum += source_ctr_weight((uint64_t)offset + (uint64_t)ids[f], 0.5);
         offset += cardinality[f];
     }
     for (int i = 0; i < DENSE; i++)
@@ -33,7 +33,7 @@ static double logit(const int *ids, const float *dense)
     for (int c = 0; c < CROSSES; c++) {
         const int a = ids[crosses[c][0]], b = ids[crosses[c][1]];
 
-        sum += weight((uint64_t)(c + 1) << 40 | (uint64_t)a << 20 | (uint64_t)b, 1.0);
+        sum += source_ctr_weight((uint64_t)(c + 1) << 40 | (uint64_t)a << 20 | (uint64_t)b, 1.0);
     }
     return sum;
 }

@@ -173,8 +173,8 @@ static bool is_of_part(const char *name, bool test)
 }
 
 /* The one file of a part that holds "images" or "labels". */
-static mf_status pick(const char *folder, const mf_paths *files, bool test, const char *what,
-                      const char **out)
+static mf_status source_idx_pick(const char *folder, const mf_paths *files, bool test,
+                                 const char *what, const char **out)
 {
     *out = NULL;
     for (int64_t i = 0; i < files->n; i++) {
@@ -193,7 +193,7 @@ static mf_status pick(const char *folder, const mf_paths *files, bool test, cons
     return MF_OK;
 }
 
-static mf_status open_folder(const char *folder, const mf_options *o, mf_dataset **out)
+static mf_status source_idx_open_folder(const char *folder, const mf_options *o, mf_dataset **out)
 {
     const bool test = strcmp(mf_options_string(o, "part"), "test") == 0;
     const char *images, *labels;
@@ -201,8 +201,8 @@ static mf_status open_folder(const char *folder, const mf_options *o, mf_dataset
     mf_status st;
 
     MF_TRY_TO(done, mf_paths_list(folder, is_idx, &files));
-    MF_TRY_TO(done, pick(folder, &files, test, "images", &images));
-    MF_TRY_TO(done, pick(folder, &files, test, "labels", &labels));
+    MF_TRY_TO(done, source_idx_pick(folder, &files, test, "images", &images));
+    MF_TRY_TO(done, source_idx_pick(folder, &files, test, "labels", &labels));
     MF_TRY_TO(done, open_pair(images, labels, out));
 done:
     mf_paths_deinit(&files);
@@ -215,7 +215,7 @@ static mf_status idx_open(const char *data, const mf_options *o, mf_dataset **ou
 
     if (is_idx(mf_path_base(data), false))
         return open_pair(data, labels[0] ? labels : NULL, out);
-    return open_folder(data, o, out);
+    return source_idx_open_folder(data, o, out);
 }
 
 static bool idx_has_test(const char *data, const mf_options *o)
@@ -228,7 +228,7 @@ static bool idx_has_test(const char *data, const mf_options *o)
     if (is_idx(mf_path_base(data), false))
         return false;
     found = mf_paths_list(data, is_idx, &files) == MF_OK &&
-            pick(data, &files, true, "images", &images) == MF_OK;
+            source_idx_pick(data, &files, true, "images", &images) == MF_OK;
     mf_paths_deinit(&files);
     return found;
 }
@@ -260,7 +260,7 @@ static mf_status fashion_open(const char *data, const mf_options *o, mf_dataset 
     if (access(folder, F_OK) != 0)
         return MF_FAIL(MF_NOT_FOUND,
                        "Fashion-MNIST is not in '%s': apt install dataset-fashion-mnist", folder);
-    MF_TRY(open_folder(folder, o, out));
+    MF_TRY(source_idx_open_folder(folder, o, out));
     st = mf_dataset_set_classes(*out, names, MF_COUNT(names));
     if (st != MF_OK) {
         mf_dataset_unref(*out);

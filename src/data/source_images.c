@@ -76,7 +76,8 @@ static mf_status other_size(const images *s, const char *path, const mf_image *s
 }
 
 /* Whether colours are kept must not depend on which picture is the first. */
-static mf_status check_colours(const images *s, const char *path, const char *file, size_t len)
+static mf_status source_images_check_colours(const images *s, const char *path, const char *file,
+                                             size_t len)
 {
     mf_image own;
 
@@ -89,8 +90,8 @@ static mf_status check_colours(const images *s, const char *path, const char *fi
         s->of_model ? "" : ", or channels=3");
 }
 
-static mf_status fit(const images *s, const char *path, const mf_buf *pixels, const mf_image *size,
-                     void *to)
+static mf_status source_images_fit(const images *s, const char *path, const mf_buf *pixels,
+                                   const mf_image *size, void *to)
 {
     const bool same = size->height == s->size.height && size->width == s->size.width;
 
@@ -120,13 +121,13 @@ static mf_status images_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     if (!columns[0])
         return MF_OK;
     MF_TRY_TO(done, mf_file_read(path, MAX_FILE, &file, &len));
-    MF_TRY_TO(done, check_colours(s, path, file, len));
+    MF_TRY_TO(done, source_images_check_colours(s, path, file, len));
     st = mf_image_decode(file, len, (int)s->size.channels, &pixels, &size);
     if (st != MF_OK) {
         (void)mf_path_wrong(st, path);
         goto done;
     }
-    MF_TRY_TO(done, fit(s, path, &pixels, &size, columns[0]));
+    MF_TRY_TO(done, source_images_fit(s, path, &pixels, &size, columns[0]));
 done:
     mf_buf_deinit(&pixels);
     mf_free(file);
@@ -325,7 +326,8 @@ static mf_status find_size(images *s, const mf_options *o, const mf_expected *e)
     return MF_OK;
 }
 
-static mf_status fill(images *s, const char *folder, const mf_options *o, const mf_expected *e)
+static mf_status source_images_fill(images *s, const char *folder, const mf_options *o,
+                                    const mf_expected *e)
 {
     MF_TRY(list_files(s, folder, e));
     MF_TRY(find_size(s, o, e));
@@ -356,7 +358,7 @@ static bool is_other_folder(const char *name, bool is_dir)
     return is_dir;
 }
 
-static bool has_any(const char *folder, bool (*wanted)(const char *, bool is_dir))
+static bool source_images_has_any(const char *folder, bool (*wanted)(const char *, bool is_dir))
 {
     mf_paths found;
     const bool any = mf_paths_list(folder, wanted, &found) == MF_OK && found.n > 0;
@@ -369,7 +371,8 @@ static bool has_any(const char *folder, bool (*wanted)(const char *, bool is_dir
 static bool has_parts(const char *data, char *train, size_t size)
 {
     return part_folder(data, "train", train, size) &&
-           (has_any(train, is_folder) || !has_any(data, is_other_folder));
+           (source_images_has_any(train, is_folder) ||
+            !source_images_has_any(data, is_other_folder));
 }
 
 static bool images_have_test(const char *data, const mf_options *o)
@@ -394,7 +397,7 @@ static mf_status images_open(const char *data, const mf_options *o, const mf_exp
     if (mf_options_given(o, "part") || has_parts(data, part, sizeof part))
         data = part; /* train/CLASS/..., test/CLASS/... */
     MF_TRY(mf_dataset_new(&images_ops, sizeof *s, 2, &s));
-    st = fill(s, data, o, e);
+    st = source_images_fill(s, data, o, e);
     if (st != MF_OK) {
         mf_dataset_unref(&s->base);
         return st;

@@ -25,60 +25,60 @@ enum { LENGTH = 64 };
 enum { WORDS(NUMBER) VOCABULARY };
 static const char *const vocabulary[] = { WORDS(NAME) };
 
-typedef struct text {
+typedef struct source_language_text {
     int32_t words[LENGTH + 1];
     int n;
-} text;
+} source_language_text;
 
-static void say(text *t, int word)
+static void source_language_say(source_language_text *t, int word)
 {
     if (t->n <= LENGTH)
         t->words[t->n++] = word;
 }
 
 /* A noun phrase; whose verbs are plural? */
-static bool noun_phrase(mf_draws *d, text *t, bool alive, int depth);
+static bool noun_phrase(mf_draws *d, source_language_text *t, bool alive, int depth);
 
-static void verb(mf_draws *d, text *t, bool plural, int depth)
+static void verb(mf_draws *d, source_language_text *t, bool plural, int depth)
 {
     if (mf_draws_below(d, 2) && depth < 2) {
-        say(t, (plural ? SEE : SEES) + mf_draws_below(d, 3));
+        source_language_say(t, (plural ? SEE : SEES) + mf_draws_below(d, 3));
         (void)noun_phrase(d, t, false, depth + 1);
     } else {
-        say(t, (plural ? RUN : RUNS) + mf_draws_below(d, 3));
+        source_language_say(t, (plural ? RUN : RUNS) + mf_draws_below(d, 3));
     }
 }
 
 /* "that the cat sees": the subject of the clause has a number of its own. */
-static void relative(mf_draws *d, text *t)
+static void source_language_relative(mf_draws *d, source_language_text *t)
 {
     const bool plural = mf_draws_below(d, 2);
 
-    say(t, THAT);
-    say(t, THE);
-    say(t, (plural ? DOGS : DOG) + mf_draws_below(d, 4));
-    say(t, (plural ? SEE : SEES) + mf_draws_below(d, 3));
+    source_language_say(t, THAT);
+    source_language_say(t, THE);
+    source_language_say(t, (plural ? DOGS : DOG) + mf_draws_below(d, 4));
+    source_language_say(t, (plural ? SEE : SEES) + mf_draws_below(d, 3));
 }
 
-static bool noun_phrase(mf_draws *d, text *t, bool alive, int depth)
+static bool noun_phrase(mf_draws *d, source_language_text *t, bool alive, int depth)
 {
     const bool plural = mf_draws_below(d, 2), thing = !alive && mf_draws_below(d, 3) == 0;
 
-    say(t, plural || mf_draws_below(d, 2) ? THE : A);
+    source_language_say(t, plural || mf_draws_below(d, 2) ? THE : A);
     if (mf_draws_below(d, 3) == 0)
-        say(t, OLD + mf_draws_below(d, 4));
+        source_language_say(t, OLD + mf_draws_below(d, 4));
     if (thing)
-        say(t, (plural ? HOUSES : HOUSE) + mf_draws_below(d, 2));
+        source_language_say(t, (plural ? HOUSES : HOUSE) + mf_draws_below(d, 2));
     else
-        say(t, (plural ? DOGS : DOG) + mf_draws_below(d, 4));
+        source_language_say(t, (plural ? DOGS : DOG) + mf_draws_below(d, 4));
     if (depth == 0 && mf_draws_below(d, 3) == 0)
-        relative(d, t);
+        source_language_relative(d, t);
     return plural;
 }
 
 static void make_language(const mf_generated *g, mf_draws *d, void *const *columns)
 {
-    text t = { .n = 0 };
+    source_language_text t = { .n = 0 };
 
     (void)g;
     while (t.n <= LENGTH) {
@@ -86,10 +86,10 @@ static void make_language(const mf_generated *g, mf_draws *d, void *const *colum
 
         verb(d, &t, plural, 0);
         if (mf_draws_below(d, 5) == 0) {
-            say(&t, AND);
+            source_language_say(&t, AND);
             verb(d, &t, plural, 1);
         }
-        say(&t, END);
+        source_language_say(&t, END);
     }
     mf_generated_put(columns[0], t.words, LENGTH * sizeof *t.words);
     mf_generated_put(columns[1], t.words + 1, LENGTH * sizeof *t.words);

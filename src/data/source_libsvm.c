@@ -10,7 +10,7 @@
 
 enum { IDS, VALUES, LABEL, COLUMNS };
 
-static mf_status read_files(const char *pattern, mf_libsvm *text)
+static mf_status source_libsvm_read_files(const char *pattern, mf_libsvm *text)
 {
     mf_paths files;
     mf_buf bytes = { 0 };
@@ -30,7 +30,7 @@ done:
 }
 
 /* Every row as long as the longest: ids -1 and values 0 fill it. */
-static mf_status pad(const mf_libsvm *s, int64_t width, int64_t base, mf_rows *rows)
+static mf_status source_libsvm_pad(const mf_libsvm *s, int64_t width, int64_t base, mf_rows *rows)
 {
     const int64_t dims[] = { s->rows, width };
     int32_t *ids;
@@ -67,8 +67,9 @@ static int64_t width_of(const mf_libsvm *s, const mf_options *o, const mf_expect
     return mf_options_given(o, "width") ? mf_options_int(o, "width") : s->most;
 }
 
-static mf_status make_labels(const char *data, const mf_libsvm *s, const mf_options *o,
-                             const mf_expected *e, mf_labels *out)
+static mf_status source_libsvm_make_labels(const char *data, const mf_libsvm *s,
+                                           const mf_options *o, const mf_expected *e,
+                                           mf_labels *out)
 {
     const mf_schema_column *known = mf_schema_label(e->schema);
     const mf_target target = mf_target_of(mf_options_string(o, "target"), known);
@@ -93,19 +94,19 @@ static mf_status libsvm_open(const char *data, const mf_options *o, const mf_exp
     int64_t width;
     mf_status st;
 
-    MF_TRY_TO(done, read_files(data, &s));
+    MF_TRY_TO(done, source_libsvm_read_files(data, &s));
     width = width_of(&s, o, e);
     if (s.most > width) {
         st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s': a sample has %lld features, more than width=%lld",
                      data, (long long)s.most, (long long)width);
         goto done;
     }
-    st = pad(&s, width, mf_options_int(o, "base"), rows);
+    st = source_libsvm_pad(&s, width, mf_options_int(o, "base"), rows);
     if (st != MF_OK) {
         (void)mf_path_wrong(st, data);
         goto done;
     }
-    MF_TRY_TO(done, make_labels(data, &s, o, e, &labels));
+    MF_TRY_TO(done, source_libsvm_make_labels(data, &s, o, e, &labels));
     rows[LABEL].tensor = labels.tensor;
     labels.tensor = NULL;
     MF_TRY_TO(done, mf_arrays_new(rows, COLUMNS, out));

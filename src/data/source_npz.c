@@ -27,7 +27,7 @@ static mf_status to_column(const char *name, mf_tensor *t, mf_tensor **out)
     return mf_tensor_copy(t, out);
 }
 
-static mf_status add(mf_npz *npz, const char *array, const char *column, mf_rows *rows)
+static mf_status source_npz_add(mf_npz *npz, const char *array, const char *column, mf_rows *rows)
 {
     mf_tensor t = { 0 };
     mf_status st;
@@ -40,7 +40,7 @@ done:
     return st;
 }
 
-static bool has(const mf_npz *npz, const char *name)
+static bool source_npz_has(const mf_npz *npz, const char *name)
 {
     for (int64_t i = 0; i < mf_npz_count(npz); i++) {
         if (strcmp(mf_npz_name(npz, i), name) == 0)
@@ -56,11 +56,11 @@ static mf_status add_pair(mf_npz *npz, const char *part, mf_rows *rows, int *n)
 
     (void)snprintf(x, sizeof x, "x_%s", part);
     (void)snprintf(y, sizeof y, "y_%s", part);
-    if (!has(npz, x) || !has(npz, y))
+    if (!source_npz_has(npz, x) || !source_npz_has(npz, y))
         return MF_OK;
     *n = 2;
-    MF_TRY(add(npz, x, "image", &rows[0]));
-    return add(npz, y, "label", &rows[1]);
+    MF_TRY(source_npz_add(npz, x, "image", &rows[0]));
+    return source_npz_add(npz, y, "label", &rows[1]);
 }
 
 /* "column=array"; the text is in the settings' arena. */
@@ -69,25 +69,26 @@ static mf_status add_named(mf_npz *npz, const char *text, mf_arena *arena, mf_ro
     const char *equal = strchr(text, '=');
     const char *column = equal ? mf_arena_strndup(arena, text, (size_t)(equal - text)) : text;
 
-    return column ? add(npz, equal ? equal + 1 : text, column, rows) : MF_NOMEM("settings");
+    return column ? source_npz_add(npz, equal ? equal + 1 : text, column, rows)
+                  : MF_NOMEM("settings");
 }
 
 /* A label that may be absent, and is. */
-static bool is_left_out(const mf_npz *npz, const char *text, const mf_expected *e)
+static bool source_npz_is_left_out(const mf_npz *npz, const char *text, const mf_expected *e)
 {
     static const char label[] = "label=";
     const size_t n = sizeof label - 1;
 
-    return e->label_optional && strncmp(text, label, n) == 0 && !has(npz, text + n);
+    return e->label_optional && strncmp(text, label, n) == 0 && !source_npz_has(npz, text + n);
 }
 
-static mf_status collect(mf_npz *npz, const mf_options *o, const mf_expected *e, mf_arena *arena,
-                         mf_rows *rows, int *n)
+static mf_status source_npz_collect(mf_npz *npz, const mf_options *o, const mf_expected *e,
+                                    mf_arena *arena, mf_rows *rows, int *n)
 {
     const mf_attr *columns = mf_options_get(o, "columns");
 
     for (int64_t i = 0; i < columns->n; i++) {
-        if (is_left_out(npz, columns->strings[i].data, e))
+        if (source_npz_is_left_out(npz, columns->strings[i].data, e))
             continue;
         if (*n == MF_DATASET_COLUMNS)
             return MF_FAIL(MF_INVALID_ARGUMENT, "too many columns");
@@ -98,7 +99,7 @@ static mf_status collect(mf_npz *npz, const mf_options *o, const mf_expected *e,
     for (int64_t i = 0; *n <= i && i < mf_npz_count(npz); i++) {
         if (*n == MF_DATASET_COLUMNS)
             return MF_FAIL(MF_INVALID_ARGUMENT, "too many columns");
-        MF_TRY(add(npz, mf_npz_name(npz, i), mf_npz_name(npz, i), &rows[(*n)++]));
+        MF_TRY(source_npz_add(npz, mf_npz_name(npz, i), mf_npz_name(npz, i), &rows[(*n)++]));
     }
     return MF_OK;
 }
@@ -117,12 +118,12 @@ static mf_status check_are_classes(const mf_dataset *set)
         (long long)set->count, (long long)set->classes - 1);
 }
 
-static mf_status make_set(mf_npz *npz, const mf_options *o, const mf_expected *e, mf_arena *arena,
-                          mf_rows *rows, int *n, mf_dataset **out)
+static mf_status source_npz_make_set(mf_npz *npz, const mf_options *o, const mf_expected *e,
+                                     mf_arena *arena, mf_rows *rows, int *n, mf_dataset **out)
 {
     mf_status st;
 
-    MF_TRY(collect(npz, o, e, arena, rows, n));
+    MF_TRY(source_npz_collect(npz, o, e, arena, rows, n));
     MF_TRY(mf_arrays_new(rows, *n, out));
     st = mf_arrays_count_classes(*out, "label");
     if (st == MF_OK)
@@ -134,8 +135,8 @@ static mf_status make_set(mf_npz *npz, const mf_options *o, const mf_expected *e
     return st;
 }
 
-static mf_status npz_open(const char *data, const mf_options *o, const mf_expected *e,
-                          mf_dataset **out)
+static mf_status source_npz_open(const char *data, const mf_options *o, const mf_expected *e,
+                                 mf_dataset **out)
 {
     mf_rows rows[MF_DATASET_COLUMNS] = { { 0 } };
     mf_arena *arena = mf_arena_new();
@@ -145,7 +146,7 @@ static mf_status npz_open(const char *data, const mf_options *o, const mf_expect
 
     MF_TRY_TO(done, st);
     MF_TRY_TO(done, mf_npz_open(data, &npz));
-    st = make_set(npz, o, e, arena, rows, &n, out);
+    st = source_npz_make_set(npz, o, e, arena, rows, &n, out);
     if (st != MF_OK)
         (void)mf_path_wrong(st, data);
 done:
@@ -163,7 +164,7 @@ static bool npz_has_test(const char *data, const mf_options *o)
 
     if (mf_options_get(o, "columns")->n > 0 || mf_npz_open(data, &npz) != MF_OK)
         return false;
-    found = has(npz, "x_test") && has(npz, "y_test");
+    found = source_npz_has(npz, "x_test") && source_npz_has(npz, "y_test");
     mf_npz_close(npz);
     return found;
 }
@@ -174,7 +175,7 @@ const mf_source mf_source_npz = {
     .name = "npz",
     .summary = "archive of NumPy arrays, one for each column",
     .settings = "{columns: list(string) = [], part: string in ['train','test'] = 'train'}",
-    .open_for = npz_open,
+    .open_for = source_npz_open,
     .has_test = npz_has_test,
     .endings = npz_endings,
 };

@@ -25,35 +25,35 @@ typedef struct record_file {
     int64_t size;
 } record_file;
 
-typedef struct place {
+typedef struct source_records_place {
     int64_t offset; /* of the data */
     uint32_t len;
     int32_t file;
-} place;
+} source_records_place;
 
 typedef struct records {
     mf_dataset base;
     record_file *files;
     int64_t n_files;
-    place *places;
+    source_records_place *places;
     int64_t cap;
     mf_field fields[MF_DATASET_COLUMNS];
 } records;
 
 /* ---- bytes ---- */
 
-static mf_status damaged(const record_file *f, int64_t offset, const char *what)
+static mf_status source_records_damaged(const record_file *f, int64_t offset, const char *what)
 {
     return MF_FAIL(MF_DATA_LOSS, "'%s': the record at byte %lld %s", f->path, (long long)offset,
                    what);
 }
 
-static mf_status read_at(const record_file *f, int64_t offset, void *to, size_t n)
+static mf_status source_records_read_at(const record_file *f, int64_t offset, void *to, size_t n)
 {
     size_t have = 0;
 
     if (offset + (int64_t)n > f->size)
-        return damaged(f, offset, "is cut");
+        return source_records_damaged(f, offset, "is cut");
     if (f->fd < 0) {
         memcpy(to, f->memory.data + offset, n);
         return MF_OK;
@@ -66,7 +66,7 @@ static mf_status read_at(const record_file *f, int64_t offset, void *to, size_t 
         if (got < 0)
             return mf_errno_status(errno, "read", f->path);
         if (got == 0)
-            return damaged(f, offset, "is cut");
+            return source_records_damaged(f, offset, "is cut");
         have += (size_t)got;
     }
     return MF_OK;
@@ -94,7 +94,7 @@ static mf_status detect(const char *path, mf_compression *out)
     return MF_OK;
 }
 
-static mf_status open_file(record_file *f, const mf_options *o)
+static mf_status source_records_open_file(record_file *f, const mf_options *o)
 {
     const char *name = mf_options_string(o, "compression");
     mf_compression c;
@@ -116,7 +116,7 @@ static mf_status open_file(record_file *f, const mf_options *o)
     return MF_OK;
 }
 
-static mf_status find_places(records *r, int32_t file)
+static mf_status source_records_find_places(records *r, int32_t file)
 {
     const record_file *f = &r->files[file];
 
@@ -124,16 +124,17 @@ static mf_status find_places(records *r, int32_t file)
         char header[MF_RECORD_HEADER];
         uint64_t len;
 
-        MF_TRY(read_at(f, at, header, sizeof header));
+        MF_TRY(source_records_read_at(f, at, header, sizeof header));
         if (!mf_record_length(header, &len))
-            return damaged(f, at, "has a damaged length");
+            return source_records_damaged(f, at, "has a damaged length");
         if (len > MAX_RECORD)
-            return damaged(f, at, "is longer than allowed");
+            return source_records_damaged(f, at, "is longer than allowed");
         if (at + MF_RECORD_HEADER + (int64_t)len + MF_RECORD_TRAILER > f->size)
-            return damaged(f, at, "is cut");
+            return source_records_damaged(f, at, "is cut");
         MF_TRY(mf_grow(&r->places, &r->cap, r->base.count + 1, sizeof *r->places));
-        r->places[r->base.count++] =
-            (place){ .offset = at + MF_RECORD_HEADER, .len = (uint32_t)len, .file = file };
+        r->places[r->base.count++] = (source_records_place){ .offset = at + MF_RECORD_HEADER,
+                                                             .len = (uint32_t)len,
+                                                             .file = file };
         at += MF_RECORD_HEADER + (int64_t)len + MF_RECORD_TRAILER;
     }
     return MF_OK;
@@ -143,10 +144,10 @@ static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 {
     record_file *f = &r->files[file];
     const int act = mf_status_page_act_begin(MF_ACT_READ, f->path);
-    mf_status st = open_file(f, o);
+    mf_status st = source_records_open_file(f, o);
 
     if (st == MF_OK)
-        st = find_places(r, file);
+        st = source_records_find_places(r, file);
     mf_status_page_act_end(act);
     return st;
 }
@@ -154,7 +155,7 @@ static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 /* ---- samples ---- */
 
 /* A class that there is not: a number beyond what classes= says, or a fraction. */
-static mf_status check_label(const mf_dataset *set, int i, const void *value)
+static mf_status source_records_check_label(const mf_dataset *set, int i, const void *value)
 {
     const mf_column *c = &set->columns[i];
     double class;
@@ -172,7 +173,7 @@ static mf_status check_label(const mf_dataset *set, int i, const void *value)
 static mf_status read_example(const records *r, int64_t index, mf_arena *arena, mf_buf *bytes,
                               mf_example *out)
 {
-    const place *p = &r->places[index];
+    const source_records_place *p = &r->places[index];
     const record_file *f = &r->files[p->file];
     char *to = mf_buf_room(bytes, p->len + MF_RECORD_TRAILER);
     mf_status st;
@@ -181,11 +182,11 @@ static mf_status read_example(const records *r, int64_t index, mf_arena *arena, 
     if (!to)
         return MF_NOMEM("a record");
     act = mf_status_page_act_begin(MF_ACT_READ, f->path);
-    st = read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER);
+    st = source_records_read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER);
     mf_status_page_act_end(act);
     MF_TRY(st);
     if (!mf_record_is_whole(to, p->len, to + p->len))
-        return damaged(f, p->offset - MF_RECORD_HEADER, "is damaged");
+        return source_records_damaged(f, p->offset - MF_RECORD_HEADER, "is damaged");
     return mf_example_decode(to, p->len, arena, out);
 }
 
@@ -217,7 +218,7 @@ static mf_status records_read(const mf_dataset *set, uint64_t epoch, int64_t ind
         if (columns[i])
             st = mf_field_read(&r->fields[i], &e, columns[i]);
         if (columns[i] && st == MF_OK)
-            st = check_label(set, i, columns[i]);
+            st = source_records_check_label(set, i, columns[i]);
     }
     if (st != MF_OK && st != MF_DATA_LOSS)
         (void)wrong_record(r, index, st);
@@ -305,7 +306,8 @@ static mf_status find_fields(records *r, const mf_options *o, const mf_expected 
     return st;
 }
 
-static mf_status fill(records *r, const mf_paths *paths, const mf_options *o, const mf_expected *e)
+static mf_status source_records_fill(records *r, const mf_paths *paths, const mf_options *o,
+                                     const mf_expected *e)
 {
     MF_TRY(open_files(r, paths, o));
     MF_TRY(find_fields(r, o, e, &r->base.n_columns));
@@ -326,7 +328,7 @@ static mf_status records_open(const char *data, const mf_options *o, const mf_ex
 
     MF_TRY_TO(done, mf_paths_glob(data, &paths));
     MF_TRY_TO(done, mf_dataset_new(&records_ops, sizeof *r, MF_DATASET_COLUMNS, &r));
-    MF_TRY_TO(done, fill(r, &paths, o, e));
+    MF_TRY_TO(done, source_records_fill(r, &paths, o, e));
     *out = mf_dataset_ref(&r->base);
 done:
     mf_dataset_unref(r ? &r->base : NULL);

@@ -60,7 +60,7 @@ static void draw_ground(mf_draws *d, unsigned char *out)
 /* ---- objects ---- */
 
 /* The part of a picture that the thing fills; height 0: there is nothing. */
-static area extent(const unsigned char *thing)
+static area source_scenes_extent(const unsigned char *thing)
 {
     const area nothing = { 0 };
     int top = THING, left = THING, bottom = -1, right = -1;
@@ -80,7 +80,7 @@ static area extent(const unsigned char *thing)
     return (area){ top, left, bottom - top + 1, right - left + 1 };
 }
 
-static int shared(int a, int a_size, int b, int b_size)
+static int source_scenes_shared(int a, int a_size, int b, int b_size)
 {
     const int from = a > b ? a : b, to = a + a_size < b + b_size ? a + a_size : b + b_size;
 
@@ -92,8 +92,8 @@ static bool has_room(const area *a, const area *others, int n)
 {
     for (int i = 0; i < n; i++) {
         const area *b = &others[i];
-        const int both = shared(a->top, a->height, b->top, b->height) *
-                         shared(a->left, a->width, b->left, b->width);
+        const int both = source_scenes_shared(a->top, a->height, b->top, b->height) *
+                         source_scenes_shared(a->left, a->width, b->left, b->width);
         const int mine = a->height * a->width, its = b->height * b->width;
 
         if (4 * both > (mine < its ? mine : its))
@@ -157,7 +157,7 @@ static mf_status add_object(const scenes *s, mf_draws *d, unsigned char *out, ar
     columns[s->image] = thing;
     columns[s->label] = &class;
     MF_TRY(mf_dataset_read(s->things, 0, which, columns));
-    from = extent(thing);
+    from = source_scenes_extent(thing);
     *to = (area){ .height = from.height * percent / 100, .width = from.width * percent / 100 };
     if (from.height == 0 || !find_room(d, to, areas, *n))
         return MF_OK;

@@ -30,7 +30,7 @@ static int clause(mf_draws *d, const char *degree, char *to, size_t room)
     return negated ? -opinion : opinion;
 }
 
-static void make_text(const mf_generated *g, mf_draws *d, void *const *columns)
+static void source_text_make_text(const mf_generated *g, mf_draws *d, void *const *columns)
 {
     const int form = mf_draws_below(d, 6);
     const bool two = form < 3;
@@ -62,7 +62,7 @@ static mf_status text_open(const char *data, const mf_options *o, mf_dataset **o
     mf_status st;
 
     (void)data;
-    MF_TRY(mf_generated_new(o, 50000, 2, make_text, &g));
+    MF_TRY(mf_generated_new(o, 50000, 2, source_text_make_text, &g));
     MF_TRY_TO(fail, mf_dataset_set_column(&g->base, 0, "tokens", MF_DTYPE_I32, &MF_SHAPE(LENGTH)));
     MF_TRY_TO(fail, mf_dataset_set_column(&g->base, 1, "label", MF_DTYPE_I32, &MF_SCALAR));
     MF_TRY_TO(fail, mf_dataset_set_classes(&g->base, names, 3));

@@ -63,7 +63,7 @@ static bool folder_path(char *out, size_t room)
 }
 
 /* Where the copy of a file is, and what its header must say about the original. */
-static bool describe(const char *path, char *real, char *copy, size_t room, header *h)
+static bool unpack_cache_describe(const char *path, char *real, char *copy, size_t room, header *h)
 {
     char folder[PATH_MAX];
     struct stat s;
@@ -96,7 +96,7 @@ static uint32_t header_crc(const header *h, const char *real)
 
 /* ---- finding ---- */
 
-static void unmap(void *data, void *ctx)
+static void unpack_cache_unmap(void *data, void *ctx)
 {
     (void)munmap((char *)data - PAGE, (size_t)(uintptr_t)ctx + PAGE);
 }
@@ -137,7 +137,8 @@ mf_tensor *mf_kept_find(const char *path, mf_dtype dtype, const mf_shape *shape)
     size_t bytes;
     header want;
 
-    if (mf_shape_count(shape, &count) != MF_OK || !describe(path, real, copy, sizeof copy, &want))
+    if (mf_shape_count(shape, &count) != MF_OK ||
+        !unpack_cache_describe(path, real, copy, sizeof copy, &want))
         return NULL;
     bytes = (size_t)count * mf_dtype_size(dtype);
     set_array(&want, dtype, shape, bytes);
@@ -145,7 +146,7 @@ mf_tensor *mf_kept_find(const char *path, mf_dtype dtype, const mf_shape *shape)
     if (!map)
         return NULL;
     if (!is_good(map, &want, real) ||
-        mf_tensor_wrap(dtype, shape->dims, shape->rank, map + PAGE, bytes, unmap,
+        mf_tensor_wrap(dtype, shape->dims, shape->rank, map + PAGE, bytes, unpack_cache_unmap,
                        (void *)(uintptr_t)bytes, &t) != MF_OK)
         (void)munmap(map, PAGE + bytes);
     return t;
@@ -159,7 +160,7 @@ static bool is_copy(const char *name, bool is_dir)
 }
 
 /* Remove the least recently used copies until there is room for another. */
-static bool make_room(const char *folder, size_t bytes)
+static bool unpack_cache_make_room(const char *folder, size_t bytes)
 {
     const int64_t limit = MF_PARAM(data_cache_mib) << 20;
     mf_paths copies;
@@ -188,7 +189,7 @@ static bool make_room(const char *folder, size_t bytes)
     return fits;
 }
 
-static bool write_all(int fd, const void *data, size_t n)
+static bool unpack_cache_write_all(int fd, const void *data, size_t n)
 {
     for (const char *p = data; n > 0;) {
         const ssize_t done = write(fd, p, n);
@@ -210,7 +211,7 @@ void mf_kept_save(const char *path, mf_dtype dtype, const mf_shape *shape, const
     int fd;
     bool good;
 
-    if (!describe(path, real, copy, sizeof copy, &h))
+    if (!unpack_cache_describe(path, real, copy, sizeof copy, &h))
         return;
     set_array(&h, dtype, shape, bytes);
     h.data_crc = mf_crc32c(0, data, bytes);
@@ -218,14 +219,15 @@ void mf_kept_save(const char *path, mf_dtype dtype, const mf_shape *shape, const
     memcpy(page, &h, sizeof h);
     slash = strrchr(copy, '/');
     *slash = 0;
-    if ((mkdir(copy, 0700) != 0 && access(copy, W_OK) != 0) || !make_room(copy, bytes + PAGE))
+    if ((mkdir(copy, 0700) != 0 && access(copy, W_OK) != 0) ||
+        !unpack_cache_make_room(copy, bytes + PAGE))
         return;
     *slash = '/';
     (void)snprintf(temporary, sizeof temporary, "%s.XXXXXX", copy);
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return;
-    good = write_all(fd, page, sizeof page) && write_all(fd, data, bytes);
+    good = unpack_cache_write_all(fd, page, sizeof page) && unpack_cache_write_all(fd, data, bytes);
     if (close(fd) != 0 || !good || rename(temporary, copy) != 0)
         unlink(temporary);
 }

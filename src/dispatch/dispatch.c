@@ -31,7 +31,7 @@ static mf_status check_roles(const mf_cluster *c)
 /* ---- the master ---- */
 
 /* Everybody but itself: workers, then the other masters. */
-static mf_status lead(mf_dispatch *d, const mf_cluster *c)
+static mf_status dispatch_lead(mf_dispatch *d, const mf_cluster *c)
 {
     const int n = c->size + mf_cluster_count(c, MF_ROLE_MASTER);
     int *tasks = mf_calloc(n, sizeof *tasks), n_tasks = 0;
@@ -50,7 +50,7 @@ static mf_status lead(mf_dispatch *d, const mf_cluster *c)
 
 /* ---- opening and closing ---- */
 
-static mf_status copy_options(mf_dispatch *d, const mf_dispatch_options *o)
+static mf_status dispatch_copy_options(mf_dispatch *d, const mf_dispatch_options *o)
 {
     if (o->queue < 0 || o->slots < 0 || o->threads < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -86,7 +86,7 @@ static mf_status join_cluster(mf_dispatch *d, const mf_strategy_options *o, cons
     return st;
 }
 
-static mf_status open_all(mf_dispatch *d, const mf_strategy_options *o)
+static mf_status dispatch_open_all(mf_dispatch *d, const mf_strategy_options *o)
 {
     mf_cluster *c;
     mf_status st;
@@ -102,7 +102,7 @@ static mf_status open_all(mf_dispatch *d, const mf_strategy_options *o)
     } else if (st == MF_OK) {
         d->spare = mf_net_self(d->net) > d->hub && d->hub >= c->size;
         if (mf_net_self(d->net) == d->hub)
-            st = lead(d, c);
+            st = dispatch_lead(d, c);
     }
     mf_cluster_free(c);
     return st;
@@ -124,9 +124,9 @@ mf_status mf_dispatch_open(const mf_dispatch_options *options, mf_dispatch **out
     *out = NULL;
     if (!d)
         return MF_NOMEM("a dispatch");
-    st = copy_options(d, o);
+    st = dispatch_copy_options(d, o);
     if (st == MF_OK)
-        st = open_all(d, o->cluster ? o->cluster : &usual);
+        st = dispatch_open_all(d, o->cluster ? o->cluster : &usual);
     if (st == MF_OK) {
         *out = d;
         return MF_OK;

@@ -23,9 +23,9 @@ static mf_future *next_call(mf_agent *a)
 
     pthread_mutex_lock(&m->lock);
     if (a->done.running < a->done.slots) {
-        f = mf_calls_pop(&a->pinned);
+        f = mf_dispatch_calls_pop(&a->pinned);
         if (!f)
-            f = mf_calls_pop(&m->queue);
+            f = mf_dispatch_calls_pop(&m->queue);
     }
     if (f) {
         int k = 0;
@@ -71,19 +71,19 @@ static void fail_call(mf_agent *a, int64_t id, mf_status st)
     pthread_mutex_unlock(&a->master->lock);
 }
 
-static mf_status encode(mf_agent *a, const mf_future *f, mf_buf *out)
+static mf_status dispatch_agent_encode(mf_agent *a, const mf_future *f, mf_buf *out)
 {
     mf_master *m = a->master;
     const mf_closure *c = f->closure;
-    mf_call call = { .id = f->id,
-                     .graph = c->graph->digest,
-                     .feed_names = (const char *const *)c->feeds,
-                     .fetches = (const char *const *)c->fetches,
-                     .targets = (const char *const *)c->targets,
-                     .n_feeds = c->n_feeds,
-                     .n_fetches = c->n_fetches,
-                     .n_targets = c->n_targets,
-                     .feeds = mf_calloc(c->n_feeds, sizeof(mf_tensor *)) };
+    mf_dispatch_call call = { .id = f->id,
+                              .graph = c->graph->digest,
+                              .feed_names = (const char *const *)c->feeds,
+                              .fetches = (const char *const *)c->fetches,
+                              .targets = (const char *const *)c->targets,
+                              .n_feeds = c->n_feeds,
+                              .n_fetches = c->n_fetches,
+                              .n_targets = c->n_targets,
+                              .feeds = mf_calloc(c->n_feeds, sizeof(mf_tensor *)) };
     mf_status st = MF_OK;
 
     if (!call.feeds)
@@ -94,7 +94,7 @@ static mf_status encode(mf_agent *a, const mf_future *f, mf_buf *out)
                       : MF_FAIL(MF_CANCELLED, "the call was cancelled");
     pthread_mutex_unlock(&m->lock);
     if (st == MF_OK)
-        st = mf_call_encode(&call, out);
+        st = mf_dispatch_call_encode(&call, out);
     if (st == MF_OK && out->len > MF_FRAME_MAX)
         st = MF_FAIL(MF_INVALID_ARGUMENT,
                      "feeds of %zu bytes are too long for one message, at most %d: feed less at "
@@ -106,7 +106,8 @@ static mf_status encode(mf_agent *a, const mf_future *f, mf_buf *out)
     return st;
 }
 
-static mf_status send_message(mf_agent *a, mf_dispatch_message what, const void *data, size_t size)
+static mf_status dispatch_agent_send_message(mf_agent *a, mf_dispatch_message what,
+                                             const void *data, size_t size)
 {
     mf_master *m = a->master;
 
@@ -118,7 +119,7 @@ static mf_status send_message(mf_agent *a, mf_dispatch_message what, const void 
 }
 
 /* The worker has this graph, or gets it now. */
-static mf_status ship(mf_agent *a, const mf_shipped *graph)
+static mf_status dispatch_agent_ship(mf_agent *a, const mf_shipped *graph)
 {
     const int64_t have = a->cap_shipped;
 
@@ -129,9 +130,9 @@ static mf_status ship(mf_agent *a, const mf_shipped *graph)
     if (a->shipped[graph->number])
         return MF_OK;
     if (a->task < 0)
-        MF_TRY(mf_call_runner_add(a->master->runner, graph->bytes, graph->len));
+        MF_TRY(mf_dispatch_call_runner_add(a->master->runner, graph->bytes, graph->len));
     else
-        MF_TRY(send_message(a, MF_DISPATCH_GRAPH, graph->bytes, graph->len));
+        MF_TRY(dispatch_agent_send_message(a, MF_DISPATCH_GRAPH, graph->bytes, graph->len));
     a->shipped[graph->number] = true;
     return MF_OK;
 }
@@ -139,7 +140,7 @@ static mf_status ship(mf_agent *a, const mf_shipped *graph)
 /* ---- results in ---- */
 
 /* With the lock held: values out of a message become the future's. */
-static void finish(mf_agent *a, mf_future *f, const mf_answer *r)
+static void dispatch_agent_finish(mf_agent *a, mf_future *f, const mf_answer *r)
 {
     mf_tensor **values = NULL;
     mf_status st = r->status;
@@ -163,17 +164,17 @@ static void finish(mf_agent *a, mf_future *f, const mf_answer *r)
 }
 
 /* With the lock held: the one with this answer is over. */
-static void take_answer(mf_agent *a, int k, const mf_answer *r)
+static void dispatch_agent_take_answer(mf_agent *a, int k, const mf_answer *r)
 {
     a->done.calls++;
     a->done.failed += r->status != MF_OK;
     a->done.seconds += (double)r->ns * 1e-9;
-    finish(a, take_back(a, k), r);
+    dispatch_agent_finish(a, take_back(a, k), r);
 }
 
 /* Fails: it makes no sense, and so does this worker. One that is too large for us is the call's
  * misfortune alone. */
-static mf_status take_result(mf_agent *a, const void *data, size_t size)
+static mf_status dispatch_agent_take_result(mf_agent *a, const void *data, size_t size)
 {
     mf_master *m = a->master;
     mf_arena *arena = mf_arena_new();
@@ -188,11 +189,11 @@ static mf_status take_result(mf_agent *a, const void *data, size_t size)
         st = MF_FAIL(MF_DATA_LOSS, "it answers call %lld with %d values, which nobody asked",
                      (long long)r.id, r.n_values);
     if (st == MF_OK) {
-        take_answer(a, k, &r);
+        dispatch_agent_take_answer(a, k, &r);
     } else if (st == MF_RESOURCE_EXHAUSTED && k >= 0) {
         r.status = MF_FAIL(st, "there is no room for its result: %.800s", mf_error_message());
         r.message = mf_error_message();
-        take_answer(a, k, &r);
+        dispatch_agent_take_answer(a, k, &r);
         st = MF_OK;
     }
     pthread_mutex_unlock(&m->lock);
@@ -222,7 +223,7 @@ static mf_status take_ready(mf_agent *a, const void *data, size_t size)
     return st;
 }
 
-static mf_status take_mail(mf_agent *a, const mf_mail *mail)
+static mf_status dispatch_agent_take_mail(mf_agent *a, const mf_mail *mail)
 {
     pthread_mutex_lock(&a->master->lock);
     a->done.bytes_received += (int64_t)mail->frame.size;
@@ -231,7 +232,7 @@ static mf_status take_mail(mf_agent *a, const mf_mail *mail)
     case MF_DISPATCH_READY:
         return take_ready(a, mail->data, mail->frame.size);
     case MF_DISPATCH_RESULT:
-        return take_result(a, mail->data, mail->frame.size);
+        return dispatch_agent_take_result(a, mail->data, mail->frame.size);
     case MF_DISPATCH_PING:
         return MF_OK;
     default:
@@ -241,13 +242,13 @@ static mf_status take_mail(mf_agent *a, const mf_mail *mail)
 
 /* ---- this process as the worker ---- */
 
-static void run_here(mf_agent *a, int64_t id, const mf_buf *call)
+static void dispatch_agent_run_here(mf_agent *a, int64_t id, const mf_buf *call)
 {
     mf_buf result = { 0 };
-    mf_status st = mf_call_runner_run(a->master->runner, call->data, call->len, &result);
+    mf_status st = mf_dispatch_call_runner_run(a->master->runner, call->data, call->len, &result);
 
     if (st == MF_OK)
-        st = take_result(a, result.data, result.len);
+        st = dispatch_agent_take_result(a, result.data, result.len);
     if (st != MF_OK)
         fail_call(a, id, st);
     mf_buf_deinit(&result);
@@ -262,7 +263,7 @@ static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
 
     if (!f->done && f->only < 0 && ++f->losses < MF_PARAM(dispatch_losses)) {
         a->done.moved++;
-        mf_calls_push_front(&m->queue, f);
+        mf_dispatch_calls_push_front(&m->queue, f);
         return;
     }
     if (f->losses >= MF_PARAM(dispatch_losses))
@@ -275,10 +276,10 @@ static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
 }
 
 /* With the lock held: nobody can run anything any more. */
-static void give_up(mf_master *m, const mf_error *why)
+static void dispatch_agent_give_up(mf_master *m, const mf_error *why)
 {
     mf_error_save(MF_FAIL(MF_UNAVAILABLE, "no worker is left: %.900s", why->message), &m->over);
-    mf_calls_fail(&m->queue, MF_UNAVAILABLE);
+    mf_dispatch_calls_fail(&m->queue, MF_UNAVAILABLE);
     pthread_cond_broadcast(&m->changed);
 }
 
@@ -303,9 +304,9 @@ static void lost(mf_agent *a, mf_status st)
     }
     a->done.running = 0;
     (void)mf_error_restore(&why);
-    mf_calls_fail(&a->pinned, MF_UNAVAILABLE);
+    mf_dispatch_calls_fail(&a->pinned, MF_UNAVAILABLE);
     if (a->index < m->n_workers && --m->n_left == 0)
-        give_up(m, &why);
+        dispatch_agent_give_up(m, &why);
     pthread_mutex_unlock(&m->lock);
     mf_master_wake(m);
 }
@@ -323,14 +324,14 @@ static mf_status give_calls(mf_agent *a)
         mf_buf call = { 0 };
         mf_status written;
 
-        st = ship(a, f->closure->graph);
-        written = st == MF_OK ? encode(a, f, &call) : MF_OK;
+        st = dispatch_agent_ship(a, f->closure->graph);
+        written = st == MF_OK ? dispatch_agent_encode(a, f, &call) : MF_OK;
         if (written != MF_OK)
             fail_call(a, id, written);
         else if (st == MF_OK && a->task < 0)
-            run_here(a, id, &call);
+            dispatch_agent_run_here(a, id, &call);
         else if (st == MF_OK)
-            st = send_message(a, MF_DISPATCH_CALL, call.data, call.len);
+            st = dispatch_agent_send_message(a, MF_DISPATCH_CALL, call.data, call.len);
         mf_buf_deinit(&call);
     }
     return st;
@@ -347,7 +348,7 @@ static bool closing(mf_agent *a)
 }
 
 /* Nothing has come for a while. */
-static mf_status look_around(mf_agent *a)
+static mf_status dispatch_agent_look_around(mf_agent *a)
 {
     const mf_dispatch *d = a->master->d;
     const int64_t silent = mf_clock_ns() - a->heard;
@@ -361,7 +362,7 @@ static mf_status look_around(mf_agent *a)
 }
 
 /* Until the master closes, or it is lost. */
-static mf_status talk(mf_agent *a)
+static mf_status dispatch_agent_talk(mf_agent *a)
 {
     const int64_t every = mf_dispatch_ping_ns(a->master->d);
     int64_t ping_at = mf_clock_ns() + every;
@@ -373,16 +374,16 @@ static mf_status talk(mf_agent *a)
 
         if (mail)
             a->heard = mf_clock_ns();
-        st = mail ? take_mail(a, mail) : look_around(a);
+        st = mail ? dispatch_agent_take_mail(a, mail) : dispatch_agent_look_around(a);
         mf_mail_free(mail);
         MF_TRY(st);
         MF_TRY(give_calls(a));
         if (mf_clock_ns() >= ping_at) {
-            MF_TRY(send_message(a, MF_DISPATCH_PING, NULL, 0));
+            MF_TRY(dispatch_agent_send_message(a, MF_DISPATCH_PING, NULL, 0));
             ping_at = mf_clock_ns() + every;
         }
     }
-    return send_message(a, MF_DISPATCH_STOP, NULL, 0);
+    return dispatch_agent_send_message(a, MF_DISPATCH_STOP, NULL, 0);
 }
 
 static mf_status run_alone(mf_agent *a)
@@ -397,7 +398,7 @@ static mf_status run_alone(mf_agent *a)
 static void *agent_main(void *arg)
 {
     mf_agent *a = arg;
-    const mf_status st = a->task < 0 ? run_alone(a) : talk(a);
+    const mf_status st = a->task < 0 ? run_alone(a) : dispatch_agent_talk(a);
 
     if (st != MF_OK)
         lost(a, st);

@@ -35,7 +35,7 @@ void mf_closure_free(mf_closure *c)
     pthread_mutex_unlock(&m->lock);
 }
 
-static mf_status copy_names(const char *const *names, int n, char ***out)
+static mf_status dispatch_closure_copy_names(const char *const *names, int n, char ***out)
 {
     *out = mf_calloc(n, sizeof **out);
     if (!*out)
@@ -49,7 +49,8 @@ static mf_status copy_names(const char *const *names, int n, char ***out)
 }
 
 /* With the lock held: the graph of these bytes, which are taken over. */
-static mf_status ship(mf_master *m, char *bytes, size_t len, const mf_shipped **out)
+static mf_status dispatch_closure_ship(mf_master *m, char *bytes, size_t len,
+                                       const mf_shipped **out)
 {
     const mf_digest digest = mf_digest_of(bytes, len);
     mf_shipped *s = m->graphs;
@@ -88,9 +89,9 @@ static mf_status fill_closure(mf_closure *c, const mf_closure_spec *spec)
     size_t len;
     mf_status st;
 
-    MF_TRY(copy_names(spec->feeds, spec->n_feeds, &c->feeds));
-    MF_TRY(copy_names(spec->fetches, spec->n_fetches, &c->fetches));
-    MF_TRY(copy_names(spec->targets, spec->n_targets, &c->targets));
+    MF_TRY(dispatch_closure_copy_names(spec->feeds, spec->n_feeds, &c->feeds));
+    MF_TRY(dispatch_closure_copy_names(spec->fetches, spec->n_fetches, &c->fetches));
+    MF_TRY(dispatch_closure_copy_names(spec->targets, spec->n_targets, &c->targets));
     MF_TRY(mf_graph_status(spec->graph));
     MF_TRY(mf_graph_encode(spec->graph, &bytes, &len));
     if (len > MF_FRAME_MAX) {
@@ -101,7 +102,7 @@ static mf_status fill_closure(mf_closure *c, const mf_closure_spec *spec)
                        len, (int)MF_FRAME_MAX);
     }
     pthread_mutex_lock(&c->master->lock);
-    st = ship(c->master, bytes, len, &c->graph);
+    st = dispatch_closure_ship(c->master, bytes, len, &c->graph);
     pthread_mutex_unlock(&c->master->lock);
     return st;
 }

@@ -6,7 +6,7 @@
 
 /* ---- what comes from the net ---- */
 
-static void take_message(void *ctx, int from, const mf_frame *f, void *data)
+static void dispatch_master_take_message(void *ctx, int from, const mf_frame *f, void *data)
 {
     mf_master *m = ctx;
 
@@ -43,10 +43,10 @@ static mf_status add_myself(mf_master *m)
     if (!a->running)
         return MF_NOMEM("a worker");
     a->done.slots = 1;
-    return mf_call_runner_new(&m->d->o, &m->runner);
+    return mf_dispatch_call_runner_new(&m->d->o, &m->runner);
 }
 
-static mf_status start(mf_master *m, const int *tasks, int n)
+static mf_status dispatch_master_start(mf_master *m, const int *tasks, int n)
 {
     for (int i = 0; i < n; i++) {
         m->agents[i].task = tasks[i];
@@ -57,7 +57,7 @@ static mf_status start(mf_master *m, const int *tasks, int n)
     if (m->d->net) {
         m->watch = (mf_net_watch){ .fn = wake_agents, .ctx = m, .questions = true };
         mf_net_watch_add(m->d->net, &m->watch);
-        mf_net_serve(m->d->net, take_message, m);
+        mf_net_serve(m->d->net, dispatch_master_take_message, m);
     }
     for (int i = 0; i < m->n_agents; i++)
         MF_TRY(mf_agent_start(&m->agents[i]));
@@ -85,7 +85,7 @@ mf_status mf_master_new(mf_dispatch *d, const int *tasks, int n, int n_workers, 
         m->agents[i].index = i;
         mf_mailbox_init(&m->agents[i].box);
     }
-    st = m->agents ? start(m, tasks, n) : MF_NOMEM("a master");
+    st = m->agents ? dispatch_master_start(m, tasks, n) : MF_NOMEM("a master");
     if (st == MF_OK) {
         *out = m;
         return MF_OK;
@@ -113,7 +113,7 @@ void mf_master_free(mf_master *m)
     m->closing = true;
     pthread_mutex_unlock(&m->lock);
     if (m->runner)
-        mf_call_runner_stop(m->runner);
+        mf_dispatch_call_runner_stop(m->runner);
     for (int i = 0; i < m->n_agents; i++)
         mf_agent_stop(&m->agents[i]);
     if (m->d->net) {
@@ -129,7 +129,7 @@ void mf_master_free(mf_master *m)
         mf_bytes_free(s->bytes);
         mf_free(s);
     }
-    mf_call_runner_free(m->runner);
+    mf_dispatch_call_runner_free(m->runner);
     mf_free(m->agents);
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->lock);

@@ -61,9 +61,9 @@ struct mf_future {
     mf_future *next; /* in a queue */
 };
 
-typedef struct mf_calls {
+typedef struct mf_dispatch_calls {
     mf_future *first, *last;
-} mf_calls;
+} mf_dispatch_calls;
 
 /* What the master knows of one worker. A thread of its own talks with it (dispatch_agent.c). */
 typedef struct mf_agent {
@@ -74,7 +74,7 @@ typedef struct mf_agent {
     bool started;
     mf_mailbox box;
     mf_worker_done done;
-    mf_calls pinned; /* nobody else may run these */
+    mf_dispatch_calls pinned; /* nobody else may run these */
     mf_future **running; /* done.slots places, done.running of them taken */
     bool *shipped; /* by the graph's number: it has it. Of its thread alone */
     int64_t cap_shipped;
@@ -86,7 +86,7 @@ struct mf_master {
     mf_net_watch watch;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a call is done, or there are no workers any more */
-    mf_calls queue;
+    mf_dispatch_calls queue;
     int64_t unfinished; /* calls: queued or running */
     int64_t next_id;
     mf_error failure; /* the first of a call since the last join */
@@ -97,7 +97,7 @@ struct mf_master {
     int64_t n_graphs;
     mf_agent *agents; /* n_workers of them, then other masters */
     int n_agents, n_workers;
-    mf_call_runner *runner; /* alone */
+    mf_dispatch_call_runner *runner; /* alone */
 };
 
 /* ---- closures (dispatch_closure.c) ---- */
@@ -114,11 +114,11 @@ void mf_closure_unref(mf_closure *c);
 void mf_future_finish(mf_future *f, mf_status st, mf_tensor **values);
 /* The same: the queue or agent lets go of it. */
 void mf_future_unref(mf_future *f);
-void mf_calls_push(mf_calls *q, mf_future *f);
-void mf_calls_push_front(mf_calls *q, mf_future *f);
-mf_future *mf_calls_pop(mf_calls *q); /* NULL: empty */
+void mf_dispatch_calls_push(mf_dispatch_calls *q, mf_future *f);
+void mf_dispatch_calls_push_front(mf_dispatch_calls *q, mf_future *f);
+mf_future *mf_dispatch_calls_pop(mf_dispatch_calls *q); /* NULL: empty */
 /* The same: all of them end so. */
-void mf_calls_fail(mf_calls *q, mf_status st);
+void mf_dispatch_calls_fail(mf_dispatch_calls *q, mf_status st);
 /* Without the lock: agents with room shall look at the queue. */
 void mf_master_wake(mf_master *m);
 

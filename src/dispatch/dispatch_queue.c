@@ -9,7 +9,7 @@ enum { USUAL_QUEUE = 1024 };
 
 /* ---- lists ---- */
 
-void mf_calls_push(mf_calls *q, mf_future *f)
+void mf_dispatch_calls_push(mf_dispatch_calls *q, mf_future *f)
 {
     f->next = NULL;
     if (q->last)
@@ -19,7 +19,7 @@ void mf_calls_push(mf_calls *q, mf_future *f)
     q->last = f;
 }
 
-void mf_calls_push_front(mf_calls *q, mf_future *f)
+void mf_dispatch_calls_push_front(mf_dispatch_calls *q, mf_future *f)
 {
     f->next = q->first;
     q->first = f;
@@ -27,7 +27,7 @@ void mf_calls_push_front(mf_calls *q, mf_future *f)
         q->last = f;
 }
 
-mf_future *mf_calls_pop(mf_calls *q)
+mf_future *mf_dispatch_calls_pop(mf_dispatch_calls *q)
 {
     mf_future *f = q->first;
 
@@ -39,13 +39,13 @@ mf_future *mf_calls_pop(mf_calls *q)
     return f;
 }
 
-void mf_calls_fail(mf_calls *q, mf_status st)
+void mf_dispatch_calls_fail(mf_dispatch_calls *q, mf_status st)
 {
     mf_error why;
     mf_future *f;
 
     mf_error_save(st, &why);
-    while ((f = mf_calls_pop(q)) != NULL) {
+    while ((f = mf_dispatch_calls_pop(q)) != NULL) {
         mf_future_finish(f, mf_error_restore(&why), NULL);
         mf_future_unref(f);
     }
@@ -202,7 +202,7 @@ static mf_status new_future(mf_master *m, const mf_closure *closure, const mf_te
 }
 
 /* With the lock held: there is room for one more. */
-static mf_status wait_for_room(mf_master *m)
+static mf_status dispatch_queue_wait_for_room(mf_master *m)
 {
     const int64_t most = m->d->o.queue > 0 ? m->d->o.queue : USUAL_QUEUE;
 
@@ -219,9 +219,9 @@ static mf_status wait_for_room(mf_master *m)
 /* With the lock held: to the queue that it belongs to. */
 static mf_status enqueue(mf_master *m, mf_future *f)
 {
-    mf_calls *q = &m->queue;
+    mf_dispatch_calls *q = &m->queue;
 
-    MF_TRY(wait_for_room(m));
+    MF_TRY(dispatch_queue_wait_for_room(m));
     if (f->only >= 0) {
         mf_agent *a = &m->agents[f->only];
 
@@ -232,12 +232,13 @@ static mf_status enqueue(mf_master *m, mf_future *f)
     f->id = ++m->next_id;
     f->refs++;
     m->unfinished++;
-    mf_calls_push(q, f);
+    mf_dispatch_calls_push(q, f);
     return MF_OK;
 }
 
-static mf_status schedule(mf_dispatch *d, int worker, bool waited_for, const mf_closure *c,
-                          const mf_tensor *const *feeds, mf_future **out)
+static mf_status dispatch_queue_schedule(mf_dispatch *d, int worker, bool waited_for,
+                                         const mf_closure *c, const mf_tensor *const *feeds,
+                                         mf_future **out)
 {
     mf_master *m = d->master;
     mf_future *f;
@@ -274,7 +275,7 @@ mf_status mf_dispatch_schedule(mf_dispatch *d, const mf_closure *c, const mf_ten
     if (out)
         *out = NULL;
     MF_TRY(mf_dispatch_need_master(d));
-    return schedule(d, -1, false, c, feeds, out);
+    return dispatch_queue_schedule(d, -1, false, c, feeds, out);
 }
 
 mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *c,
@@ -289,12 +290,12 @@ mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *
     if (worker < 0 || worker >= d->master->n_workers)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no worker of number %d: there are %d", worker,
                        d->master->n_workers);
-    return schedule(d, worker, false, c, feeds, out);
+    return dispatch_queue_schedule(d, worker, false, c, feeds, out);
 }
 
 /* ---- all calls ---- */
 
-static bool is_lost(mf_master *m, int worker)
+static bool dispatch_queue_is_lost(mf_master *m, int worker)
 {
     mf_worker_done done;
 
@@ -319,15 +320,15 @@ mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_t
     if (!futures || !results)
         mf_error_save(MF_NOMEM("calls"), &first);
     for (int w = 0; w < n && first.status == MF_OK; w++) {
-        const mf_status st = schedule(d, w, true, c, feeds, &futures[w]);
+        const mf_status st = dispatch_queue_schedule(d, w, true, c, feeds, &futures[w]);
 
-        if (st != MF_OK && !is_lost(d->master, w))
+        if (st != MF_OK && !dispatch_queue_is_lost(d->master, w))
             mf_error_save(st, &first);
     }
     for (int w = 0; futures && results && w < n; w++) {
         const mf_status st = futures[w] ? mf_future_wait(futures[w], -1, results) : MF_OK;
 
-        if (st != MF_OK && first.status == MF_OK && !is_lost(d->master, w))
+        if (st != MF_OK && first.status == MF_OK && !dispatch_queue_is_lost(d->master, w))
             mf_error_save(st, &first);
         mf_future_free(futures[w]);
     }
@@ -379,11 +380,11 @@ void mf_dispatch_cancel(mf_dispatch *d)
     mf_error_save(MF_OK, &before); /* who cancels may have a reason to tell */
     pthread_mutex_lock(&m->lock);
     st = MF_FAIL(MF_CANCELLED, "the call was cancelled");
-    mf_calls_fail(&m->queue, st);
+    mf_dispatch_calls_fail(&m->queue, st);
     for (int i = 0; i < m->n_workers; i++) {
         mf_agent *a = &m->agents[i];
 
-        mf_calls_fail(&a->pinned, st);
+        mf_dispatch_calls_fail(&a->pinned, st);
         for (int k = 0; k < a->done.slots; k++) {
             if (a->running[k])
                 mf_future_finish(a->running[k], st, NULL);

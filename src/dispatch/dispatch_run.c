@@ -17,7 +17,7 @@ typedef struct known_graph {
     struct known_graph *next;
 } known_graph;
 
-struct mf_call_runner {
+struct mf_dispatch_call_runner {
     mf_dispatch_options o;
     mf_pool *pool;
     mf_resources *resources;
@@ -32,7 +32,7 @@ enum { AGAIN_NS = 50000000 }; /* how often calls that have not ended are cancell
 
 /* ---- graphs ---- */
 
-static known_graph *find(mf_call_runner *r, const mf_digest *digest)
+static known_graph *dispatch_run_find(mf_dispatch_call_runner *r, const mf_digest *digest)
 {
     known_graph *g;
 
@@ -45,7 +45,7 @@ static known_graph *find(mf_call_runner *r, const mf_digest *digest)
     return g;
 }
 
-static void graph_free(known_graph *g)
+static void dispatch_run_graph_free(known_graph *g)
 {
     if (!g)
         return;
@@ -55,12 +55,12 @@ static void graph_free(known_graph *g)
     mf_free(g);
 }
 
-mf_status mf_call_runner_add(mf_call_runner *r, const void *graph, size_t len)
+mf_status mf_dispatch_call_runner_add(mf_dispatch_call_runner *r, const void *graph, size_t len)
 {
     const mf_digest digest = mf_digest_of(graph, len);
     known_graph *g;
 
-    if (find(r, &digest))
+    if (dispatch_run_find(r, &digest))
         return MF_OK;
     g = mf_calloc(1, sizeof *g);
     if (!g)
@@ -70,7 +70,7 @@ mf_status mf_call_runner_add(mf_call_runner *r, const void *graph, size_t len)
     g->len = len;
     g->bytes = mf_calloc((int64_t)len, 1);
     if (!g->bytes) {
-        graph_free(g);
+        dispatch_run_graph_free(g);
         return MF_NOMEM("a graph");
     }
     memcpy(g->bytes, graph, len);
@@ -81,7 +81,7 @@ mf_status mf_call_runner_add(mf_call_runner *r, const void *graph, size_t len)
     return MF_OK;
 }
 
-static mf_status make_session(mf_call_runner *r, known_graph *g)
+static mf_status dispatch_run_make_session(mf_dispatch_call_runner *r, known_graph *g)
 {
     const mf_session_options options = { .threads = r->o.threads,
                                          .allow_dirs = r->o.allow_dirs,
@@ -102,16 +102,16 @@ static mf_status make_session(mf_call_runner *r, known_graph *g)
     return st;
 }
 
-static mf_status session_for(mf_call_runner *r, const mf_digest *digest, mf_session **out)
+static mf_status session_for(mf_dispatch_call_runner *r, const mf_digest *digest, mf_session **out)
 {
-    known_graph *g = find(r, digest);
+    known_graph *g = dispatch_run_find(r, digest);
     mf_status st = MF_OK;
 
     if (!g)
         return MF_FAIL(MF_NOT_FOUND, "the call names a graph that was not sent");
     pthread_mutex_lock(&g->making);
     if (!g->session)
-        st = make_session(r, g);
+        st = dispatch_run_make_session(r, g);
     *out = g->session;
     pthread_mutex_unlock(&g->making);
     return st;
@@ -119,7 +119,8 @@ static mf_status session_for(mf_call_runner *r, const mf_digest *digest, mf_sess
 
 /* ---- calls ---- */
 
-static mf_status run(mf_call_runner *r, const mf_call *call, mf_tensor **values, int64_t *ns)
+static mf_status dispatch_run(mf_dispatch_call_runner *r, const mf_dispatch_call *call,
+                              mf_tensor **values, int64_t *ns)
 {
     mf_session *session;
     int64_t begin;
@@ -142,8 +143,8 @@ static mf_status run(mf_call_runner *r, const mf_call *call, mf_tensor **values,
 }
 
 /* What came of it; a result that cannot be written is a failure as well. */
-static mf_status write_result(const mf_call *call, mf_status st, mf_tensor **values, int64_t ns,
-                              mf_buf *out)
+static mf_status write_result(const mf_dispatch_call *call, mf_status st, mf_tensor **values,
+                              int64_t ns, mf_buf *out)
 {
     const size_t before = out->len;
 
@@ -164,7 +165,7 @@ static mf_status write_result(const mf_call *call, mf_status st, mf_tensor **val
         &(mf_answer){ .id = call->id, .status = st, .message = mf_error_message(), .ns = ns }, out);
 }
 
-static mf_status begin_call(mf_call_runner *r)
+static mf_status dispatch_run_begin_call(mf_dispatch_call_runner *r)
 {
     bool stopped;
 
@@ -175,7 +176,7 @@ static mf_status begin_call(mf_call_runner *r)
     return stopped ? MF_FAIL(MF_CANCELLED, "the call was cancelled") : MF_OK;
 }
 
-static void end_call(mf_call_runner *r)
+static void end_call(mf_dispatch_call_runner *r)
 {
     pthread_mutex_lock(&r->lock);
     r->running--;
@@ -183,24 +184,25 @@ static void end_call(mf_call_runner *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-static mf_status run_unless_stopped(mf_call_runner *r, const mf_call *call, mf_tensor **values,
-                                    int64_t *ns)
+static mf_status run_unless_stopped(mf_dispatch_call_runner *r, const mf_dispatch_call *call,
+                                    mf_tensor **values, int64_t *ns)
 {
     mf_status st;
 
-    MF_TRY(begin_call(r));
-    st = run(r, call, values, ns);
+    MF_TRY(dispatch_run_begin_call(r));
+    st = dispatch_run(r, call, values, ns);
     end_call(r);
     return st;
 }
 
-mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf_buf *result)
+mf_status mf_dispatch_call_runner_run(mf_dispatch_call_runner *r, const void *data, size_t len,
+                                      mf_buf *result)
 {
     mf_arena *arena = mf_arena_new();
     mf_tensor **values = NULL;
-    mf_call call = { 0 };
+    mf_dispatch_call call = { 0 };
     int64_t ns = 0;
-    mf_status st = arena ? mf_call_decode(data, len, arena, &call) : MF_NOMEM("a call");
+    mf_status st = arena ? mf_dispatch_call_decode(data, len, arena, &call) : MF_NOMEM("a call");
 
     if (st == MF_OK) {
         values = mf_calloc(call.n_fetches, sizeof(mf_tensor *));
@@ -218,7 +220,7 @@ mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf
 }
 
 /* A call that was on its way into its session may have missed the first time. */
-void mf_call_runner_stop(mf_call_runner *r)
+void mf_dispatch_call_runner_stop(mf_dispatch_call_runner *r)
 {
     mf_error before;
 
@@ -239,9 +241,9 @@ void mf_call_runner_stop(mf_call_runner *r)
 
 /* ---- making and freeing ---- */
 
-mf_status mf_call_runner_new(const mf_dispatch_options *o, mf_call_runner **out)
+mf_status mf_dispatch_call_runner_new(const mf_dispatch_options *o, mf_dispatch_call_runner **out)
 {
-    mf_call_runner *r = mf_calloc(1, sizeof *r);
+    mf_dispatch_call_runner *r = mf_calloc(1, sizeof *r);
     mf_status st;
 
     *out = NULL;
@@ -256,11 +258,11 @@ mf_status mf_call_runner_new(const mf_dispatch_options *o, mf_call_runner **out)
     if (st == MF_OK)
         *out = r;
     else
-        mf_call_runner_free(r);
+        mf_dispatch_call_runner_free(r);
     return st;
 }
 
-void mf_call_runner_free(mf_call_runner *r)
+void mf_dispatch_call_runner_free(mf_dispatch_call_runner *r)
 {
     if (!r)
         return;
@@ -268,7 +270,7 @@ void mf_call_runner_free(mf_call_runner *r)
         known_graph *g = r->graphs;
 
         r->graphs = g->next;
-        graph_free(g);
+        dispatch_run_graph_free(g);
     }
     mf_resources_free(r->resources);
     mf_pool_free(r->pool);

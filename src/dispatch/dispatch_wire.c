@@ -47,12 +47,12 @@ static mf_status encode_tensors(mf_tensor *const *tensors, int n, mf_arena *aren
     return MF_OK;
 }
 
-static char **names(const char *const *list)
+static char **dispatch_wire_names(const char *const *list)
 {
     return (char **)(uintptr_t)list; /* protobuf-c only reads them */
 }
 
-mf_status mf_call_encode(const mf_call *call, mf_buf *out)
+mf_status mf_dispatch_call_encode(const mf_dispatch_call *call, mf_buf *out)
 {
     mf_arena *arena = mf_arena_new();
     Meshflow__Call m = MESHFLOW__CALL__INIT;
@@ -63,11 +63,11 @@ mf_status mf_call_encode(const mf_call *call, mf_buf *out)
     m.id = call->id;
     m.graph = (ProtobufCBinaryData){ sizeof graph.bytes, graph.bytes };
     m.n_feeds = m.n_feed_names = (size_t)call->n_feeds;
-    m.feed_names = names(call->feed_names);
+    m.feed_names = dispatch_wire_names(call->feed_names);
     m.n_fetches = (size_t)call->n_fetches;
-    m.fetches = names(call->fetches);
+    m.fetches = dispatch_wire_names(call->fetches);
     m.n_targets = (size_t)call->n_targets;
-    m.targets = names(call->targets);
+    m.targets = dispatch_wire_names(call->targets);
     if (st == MF_OK)
         st = mf_wire_encode(&m.base, out);
     mf_arena_free(arena);
@@ -104,8 +104,8 @@ mf_status mf_ready_encode(int slots, mf_buf *out)
 
 /* ---- reading ---- */
 
-static mf_status decode(const ProtobufCMessageDescriptor *kind, const void *data, size_t len,
-                        mf_arena *arena, ProtobufCMessage **out)
+static mf_status dispatch_wire_decode(const ProtobufCMessageDescriptor *kind, const void *data,
+                                      size_t len, mf_arena *arena, ProtobufCMessage **out)
 {
     const mf_status st = mf_wire_decode(kind, data, len, NULL, arena, out);
 
@@ -115,7 +115,7 @@ static mf_status decode(const ProtobufCMessageDescriptor *kind, const void *data
 }
 
 /* With its strings; at most `most`. */
-static size_t bytes_of(const mf_tensor *t, size_t most)
+static size_t dispatch_wire_bytes_of(const mf_tensor *t, size_t most)
 {
     const mf_string *strings = t->data;
     size_t bytes = mf_tensor_bytes(t);
@@ -147,7 +147,7 @@ static mf_status decode_tensors(Tensorflow__TensorProto *const *protos, size_t n
                        : MF_FAIL(MF_DATA_LOSS, "tensor %zu: %.900s", i, mf_error_message());
         (*out)[i] = &cells[i];
         ++*n_out;
-        left -= bytes_of(&cells[i], left);
+        left -= dispatch_wire_bytes_of(&cells[i], left);
     }
     return MF_OK;
 }
@@ -158,13 +158,14 @@ void mf_tensors_clear(mf_tensor **tensors, int n)
         mf_tensor_clear(tensors[i]);
 }
 
-mf_status mf_call_decode(const void *data, size_t len, mf_arena *arena, mf_call *out)
+mf_status mf_dispatch_call_decode(const void *data, size_t len, mf_arena *arena,
+                                  mf_dispatch_call *out)
 {
     ProtobufCMessage *message;
     const Meshflow__Call *m;
 
-    *out = (mf_call){ 0 };
-    MF_TRY(decode(&meshflow__call__descriptor, data, len, arena, &message));
+    *out = (mf_dispatch_call){ 0 };
+    MF_TRY(dispatch_wire_decode(&meshflow__call__descriptor, data, len, arena, &message));
     m = (const Meshflow__Call *)message;
     if (m->graph.len != sizeof out->graph.bytes)
         return MF_FAIL(MF_DATA_LOSS, "a call names its graph with %zu bytes instead of %d",
@@ -188,7 +189,7 @@ mf_status mf_answer_decode(const void *data, size_t len, mf_arena *arena, mf_ans
     const Meshflow__Result *m;
 
     *out = (mf_answer){ 0 };
-    MF_TRY(decode(&meshflow__result__descriptor, data, len, arena, &message));
+    MF_TRY(dispatch_wire_decode(&meshflow__result__descriptor, data, len, arena, &message));
     m = (const Meshflow__Result *)message;
     if (m->status < MF_OK || m->status > MF_UNAUTHENTICATED ||
         (m->status != MF_OK && m->n_values > 0) || m->nanoseconds < 0)
@@ -209,7 +210,7 @@ mf_status mf_ready_decode(const void *data, size_t len, mf_arena *arena, int *sl
 {
     ProtobufCMessage *message;
 
-    MF_TRY(decode(&meshflow__ready__descriptor, data, len, arena, &message));
+    MF_TRY(dispatch_wire_decode(&meshflow__ready__descriptor, data, len, arena, &message));
     *slots = ((const Meshflow__Ready *)message)->slots;
     if (*slots < 0 || *slots > MF_SLOTS_MAX)
         return MF_FAIL(MF_DATA_LOSS, "a worker that takes %d calls at once makes no sense", *slots);

@@ -29,13 +29,13 @@ typedef struct mf_digest {
 
 mf_digest mf_digest_of(const void *data, size_t len); /* SHA-256 */
 
-typedef struct mf_call {
+typedef struct mf_dispatch_call {
     int64_t id;
     mf_digest graph;
     const char *const *feed_names, *const *fetches, *const *targets;
     int n_feeds, n_fetches, n_targets;
     mf_tensor **feeds;
-} mf_call;
+} mf_dispatch_call;
 
 typedef struct mf_answer {
     int64_t id;
@@ -51,13 +51,14 @@ MF_MUST mf_status mf_dispatch_send(mf_net *net, int to, mf_dispatch_message what
                                    size_t size, int64_t timeout_ns);
 
 /* Appended to `out`. Fails: UNIMPLEMENTED (a tensor that cannot travel), RESOURCE_EXHAUSTED. */
-MF_MUST mf_status mf_call_encode(const mf_call *call, mf_buf *out);
+MF_MUST mf_status mf_dispatch_call_encode(const mf_dispatch_call *call, mf_buf *out);
 MF_MUST mf_status mf_answer_encode(const mf_answer *result, mf_buf *out);
 MF_MUST mf_status mf_ready_encode(int slots, mf_buf *out);
 
 /* Bytes of a peer. What is decoded lives in the arena, tensors until they are cleared, which is
  * allowed after a failure, too. Fails: DATA_LOSS saying what makes no sense, RESOURCE_EXHAUSTED. */
-MF_MUST mf_status mf_call_decode(const void *data, size_t len, mf_arena *arena, mf_call *out);
+MF_MUST mf_status mf_dispatch_call_decode(const void *data, size_t len, mf_arena *arena,
+                                          mf_dispatch_call *out);
 MF_MUST mf_status mf_answer_decode(const void *data, size_t len, mf_arena *arena, mf_answer *out);
 MF_MUST mf_status mf_ready_decode(const void *data, size_t len, mf_arena *arena, int *slots);
 void mf_tensors_clear(mf_tensor **tensors, int n);

@@ -8,9 +8,9 @@
 #include "base/thread.h"
 #include "dispatch/dispatch_private.h"
 
-typedef struct worker {
+typedef struct dispatch_worker {
     mf_dispatch *d;
-    mf_call_runner *runner;
+    mf_dispatch_call_runner *runner;
     mf_mailbox box; /* what the master says */
     mf_mailbox calls; /* of that, what is to be run */
     mf_net_watch watch;
@@ -21,11 +21,11 @@ typedef struct worker {
     mf_error failure; /* the first */
     int64_t done; /* calls */
     int64_t ns; /* spent on them by all threads */
-} worker;
+} dispatch_worker;
 
 /* Something went wrong. It is looked at when all that the master has said is read: it may have said
  * that it is over, and left. */
-static void note_failure(worker *w, mf_status st)
+static void dispatch_worker_note_failure(dispatch_worker *w, mf_status st)
 {
     pthread_mutex_lock(&w->lock);
     if (w->failure.status == MF_OK)
@@ -34,36 +34,38 @@ static void note_failure(worker *w, mf_status st)
     mf_mailbox_wake(&w->box);
 }
 
-static void send_message(worker *w, mf_dispatch_message what, const void *data, size_t size)
+static void dispatch_worker_send_message(dispatch_worker *w, mf_dispatch_message what,
+                                         const void *data, size_t size)
 {
     const mf_status st = mf_dispatch_send(w->d->net, w->d->hub, what, data, size, w->d->timeout_ns);
 
     if (st != MF_OK)
-        note_failure(w, st);
+        dispatch_worker_note_failure(w, st);
 }
 
 /* ---- running calls ---- */
 
-static void run_call(worker *w, const mf_mail *mail)
+static void run_call(dispatch_worker *w, const mf_mail *mail)
 {
     const int64_t begin = mf_clock_ns();
     mf_buf result = { 0 };
-    const mf_status st = mf_call_runner_run(w->runner, mail->data, mail->frame.size, &result);
+    const mf_status st =
+        mf_dispatch_call_runner_run(w->runner, mail->data, mail->frame.size, &result);
 
     pthread_mutex_lock(&w->lock);
     w->done++;
     w->ns += mf_clock_ns() - begin;
     pthread_mutex_unlock(&w->lock);
     if (st == MF_OK)
-        send_message(w, MF_DISPATCH_RESULT, result.data, result.len);
+        dispatch_worker_send_message(w, MF_DISPATCH_RESULT, result.data, result.len);
     else
-        note_failure(w, st);
+        dispatch_worker_note_failure(w, st);
     mf_buf_deinit(&result);
 }
 
 static void *thread_main(void *arg)
 {
-    worker *w = arg;
+    dispatch_worker *w = arg;
     mf_mail *mail;
 
     while ((mail = mf_mailbox_take(&w->calls, 0)) != NULL) {
@@ -76,7 +78,7 @@ static void *thread_main(void *arg)
 /* ---- listening to the master ---- */
 
 /* Owns: takes mail. */
-static mf_status take_mail(worker *w, mf_mail *mail)
+static mf_status dispatch_worker_take_mail(dispatch_worker *w, mf_mail *mail)
 {
     mf_status st = MF_OK;
 
@@ -90,7 +92,7 @@ static mf_status take_mail(worker *w, mf_mail *mail)
                      mf_net_name(w->d->net, mf_net_self(w->d->net)));
         break;
     case MF_DISPATCH_GRAPH:
-        st = mf_call_runner_add(w->runner, mail->data, mail->frame.size);
+        st = mf_dispatch_call_runner_add(w->runner, mail->data, mail->frame.size);
         break;
     case MF_DISPATCH_PING:
         break;
@@ -106,7 +108,7 @@ static mf_status take_mail(worker *w, mf_mail *mail)
 }
 
 /* Nothing has come for a while. heard: when something did. */
-static mf_status look_around(worker *w, int64_t heard)
+static mf_status dispatch_worker_look_around(dispatch_worker *w, int64_t heard)
 {
     const int64_t silent = mf_clock_ns() - heard;
     mf_status st;
@@ -125,20 +127,20 @@ static mf_status look_around(worker *w, int64_t heard)
 }
 
 /* What the master says next; NULL: nothing for now. Fails: it will say nothing more. */
-static mf_status next_mail(worker *w, int64_t until_ns, int64_t heard, mf_mail **out)
+static mf_status next_mail(dispatch_worker *w, int64_t until_ns, int64_t heard, mf_mail **out)
 {
     mf_status st;
 
     *out = mf_mailbox_take(&w->box, until_ns);
     if (*out)
         return MF_OK;
-    st = look_around(w, heard);
+    st = dispatch_worker_look_around(w, heard);
     if (st != MF_OK) /* its last word may have come meanwhile */
         *out = mf_mailbox_take(&w->box, mf_clock_ns());
     return *out ? MF_OK : st;
 }
 
-static mf_status attend(worker *w)
+static mf_status attend(dispatch_worker *w)
 {
     const int64_t every = mf_dispatch_ping_ns(w->d);
     int64_t heard = mf_clock_ns(), ping_at = heard + every;
@@ -149,10 +151,10 @@ static mf_status attend(worker *w)
         MF_TRY(next_mail(w, ping_at, heard, &mail));
         if (mail) {
             heard = mf_clock_ns();
-            MF_TRY(take_mail(w, mail));
+            MF_TRY(dispatch_worker_take_mail(w, mail));
         }
         if (mf_clock_ns() >= ping_at) {
-            send_message(w, MF_DISPATCH_PING, NULL, 0);
+            dispatch_worker_send_message(w, MF_DISPATCH_PING, NULL, 0);
             ping_at = mf_clock_ns() + every;
         }
     }
@@ -161,30 +163,30 @@ static mf_status attend(worker *w)
 
 /* ---- the whole ---- */
 
-static void wake(void *ctx)
+static void dispatch_worker_wake(void *ctx)
 {
     mf_mailbox_wake(ctx);
 }
 
-static mf_status say_ready(worker *w)
+static mf_status dispatch_worker_say_ready(dispatch_worker *w)
 {
     mf_buf text = { 0 };
     const mf_status st = mf_ready_encode(w->slots, &text);
 
     if (st == MF_OK)
-        send_message(w, MF_DISPATCH_READY, text.data, text.len);
+        dispatch_worker_send_message(w, MF_DISPATCH_READY, text.data, text.len);
     mf_buf_deinit(&text);
     return st;
 }
 
-static mf_status start(worker *w)
+static mf_status dispatch_worker_start(dispatch_worker *w)
 {
     const mf_dispatch_options *o = &w->d->o;
     const int threads = o->threads > 0 ? o->threads : mf_default_threads(NULL);
 
     w->slots = w->d->spare ? 0 : o->slots > 0 ? o->slots : threads;
     w->slots = w->slots < MF_SLOTS_MAX ? w->slots : MF_SLOTS_MAX;
-    MF_TRY(mf_call_runner_new(o, &w->runner));
+    MF_TRY(mf_dispatch_call_runner_new(o, &w->runner));
     w->threads = mf_calloc(w->slots, sizeof *w->threads);
     if (!w->threads)
         return MF_NOMEM("threads");
@@ -193,38 +195,38 @@ static mf_status start(worker *w)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for a call");
         w->n_threads++;
     }
-    return say_ready(w);
+    return dispatch_worker_say_ready(w);
 }
 
 /* What still runs is wanted by nobody. */
-static void finish(worker *w)
+static void dispatch_worker_finish(dispatch_worker *w)
 {
     mf_mailbox_close(&w->calls);
     if (w->runner)
-        mf_call_runner_stop(w->runner);
+        mf_dispatch_call_runner_stop(w->runner);
     for (int i = 0; i < w->n_threads; i++)
         pthread_join(w->threads[i], NULL);
     mf_free(w->threads);
-    mf_call_runner_free(w->runner);
+    mf_dispatch_call_runner_free(w->runner);
 }
 
 mf_status mf_worker_serve(mf_dispatch *d)
 {
-    worker w = { .d = d };
+    dispatch_worker w = { .d = d };
     mf_status st;
     mf_error why;
 
     pthread_mutex_init(&w.lock, NULL);
     mf_mailbox_init(&w.box);
     mf_mailbox_init(&w.calls);
-    w.watch = (mf_net_watch){ .fn = wake, .ctx = &w.box, .questions = true };
+    w.watch = (mf_net_watch){ .fn = dispatch_worker_wake, .ctx = &w.box, .questions = true };
     mf_net_watch_add(d->net, &w.watch);
     mf_net_serve(d->net, mf_mailbox_put, &w.box);
-    st = start(&w);
+    st = dispatch_worker_start(&w);
     if (st == MF_OK)
         st = attend(&w);
     mf_error_save(st, &why);
-    finish(&w);
+    dispatch_worker_finish(&w);
     mf_net_serve(d->net, NULL, NULL);
     mf_net_watch_remove(d->net, &w.watch);
     mf_mailbox_deinit(&w.calls);

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static mf_status find_kind(const mf_options *o, mf_aggregate *how)
+static mf_status aggregation_settings_find_kind(const mf_options *o, mf_aggregate *how)
 {
     const char *name = mf_options_string(o, "aggregation");
 
@@ -17,8 +17,8 @@ static mf_status find_kind(const mf_options *o, mf_aggregate *how)
 }
 
 /* Without weights everybody counts by its samples, as in the mean. */
-static mf_status read_weights(const mf_options *o, const char *member, int size,
-                              mf_aggregation *out, double **owned)
+static mf_status aggregation_settings_read_weights(const mf_options *o, const char *member,
+                                                   int size, mf_aggregation *out, double **owned)
 {
     const mf_attr *given = mf_options_get(o, "weights");
 
@@ -48,7 +48,7 @@ mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
                               mf_aggregation *out, double **owned)
 {
     *out = (mf_aggregation){ .trim = mf_options_float(o, "trim") };
-    MF_TRY(find_kind(o, &out->how));
+    MF_TRY(aggregation_settings_find_kind(o, &out->how));
     if (!(out->trim >= 0.0 && out->trim < 0.5))
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim is %g; it is from 0 on and below 0.5",
                        o->subject, out->trim);
@@ -58,7 +58,9 @@ mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
     if (mf_options_given(o, "weights") && out->how != MF_AGGREGATE_WEIGHTED)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights belong to aggregation=weighted",
                        o->subject);
-    return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, member, size, out, owned) : MF_OK;
+    return out->how == MF_AGGREGATE_WEIGHTED
+               ? aggregation_settings_read_weights(o, member, size, out, owned)
+               : MF_OK;
 }
 
 /* Only gradients of whole weights can be compared shard by shard. */

@@ -70,7 +70,7 @@ static mf_status list_tasks(const mf_strategy_call *call, mf_role others, mf_net
 }
 
 /* An engine numbered the processes, and some of them are on other hosts, or may be. */
-static bool spread(const mf_cluster *c)
+static bool connect_tasks_spread(const mf_cluster *c)
 {
     if (c->addresses || c->n_tasks < 2 || !c->rendezvous)
         return false;
@@ -87,7 +87,7 @@ mf_status mf_job_transport(const mf_strategy_call *call, const char *const *addr
     mf_security_fill(&out->security);
     if (call->o->transport)
         return mf_transport_find(call->o->transport, &out->transport);
-    if (spread(call->cluster))
+    if (connect_tasks_spread(call->cluster))
         return mf_transport_find("grpc", &out->transport);
     return mf_transport_choose(addresses, n, &out->transport);
 }

@@ -20,7 +20,7 @@ enum { STREAMS = 2 };
 
 static const char *const endings[STREAMS] = { "out", "err" };
 
-static void replace(const char *prefix, int i)
+static void orphan_output_replace(const char *prefix, int i)
 {
     mf_buf path = { 0 };
     int fd = -1;
@@ -35,7 +35,7 @@ static void replace(const char *prefix, int i)
     (void)close(fd);
 }
 
-static void *watch(void *arg)
+static void *orphan_output_watch(void *arg)
 {
     char *prefix = arg;
     struct pollfd fds[STREAMS] = { { .fd = STDOUT_FILENO }, { .fd = STDERR_FILENO } };
@@ -48,7 +48,7 @@ static void *watch(void *arg)
             if (fds[i].fd < 0 || !fds[i].revents)
                 continue;
             if (fds[i].revents & POLLERR)
-                replace(prefix, i);
+                orphan_output_replace(prefix, i);
             fds[i] = (struct pollfd){ .fd = -1 };
             left--;
         }
@@ -65,7 +65,7 @@ void mf_job_keep_output(void)
 
     if (!prefix)
         return;
-    if (mf_thread_start(&thread, watch, prefix) == 0) {
+    if (mf_thread_start(&thread, orphan_output_watch, prefix) == 0) {
         (void)pthread_detach(thread);
         return;
     }

@@ -34,8 +34,8 @@ bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster)
 /* ---- making and freeing ---- */
 
 /* Those that train, then the servers. */
-static mf_status copy_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
-                            const char **addresses)
+static mf_status rejoin_copy_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
+                                   const char **addresses)
 {
     const mf_cluster *c = call->cluster;
     const int self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index;
@@ -70,7 +70,7 @@ static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int 
     if (!j->store || !j->collective)
         return MF_NOMEM("members");
     j->timeout_ns = call->timeout_ns;
-    MF_TRY(copy_tasks(call, j, n, addresses));
+    MF_TRY(rejoin_copy_tasks(call, j, n, addresses));
     return mf_job_transport(call, addresses, n, j->name, &j->way);
 }
 
@@ -171,7 +171,7 @@ static mf_status is_worth_it(void *ctx)
     return mf_members_check(ctx);
 }
 
-static bool is_server(const mf_member *m)
+static bool rejoin_is_server(const mf_member *m)
 {
     const char *role = mf_role_name(MF_ROLE_PS);
 
@@ -184,7 +184,7 @@ static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *
     for (int i = 0; i < j->view->n; i++) {
         const mf_member *m = &j->view->members[i];
 
-        if (is_server(m) != servers)
+        if (rejoin_is_server(m) != servers)
             continue;
         if (i == j->view->self)
             j->self = *n;
@@ -193,12 +193,12 @@ static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *
 }
 
 /* The place of a task in the view. */
-static int place_of(const mf_job_members *j, int task)
+static int rejoin_place_of(const mf_job_members *j, int task)
 {
     const bool server = task >= j->n_workers;
     int left = server ? task - j->n_workers : task, i = 0;
 
-    while (is_server(&j->view->members[i]) != server || left-- > 0)
+    while (rejoin_is_server(&j->view->members[i]) != server || left-- > 0)
         i++;
     return i;
 }
@@ -245,7 +245,7 @@ static void drop_lost(mf_job_members *j, mf_net *net)
     if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     for (int i = 0; i < j->n_workers + j->n_servers; i++) {
-        if (i != j->self && mf_members_is_lost(j->members, place_of(j, i)))
+        if (i != j->self && mf_members_is_lost(j->members, rejoin_place_of(j, i)))
             mf_net_drop(net, i);
     }
 }
@@ -273,7 +273,7 @@ void mf_job_members_part(mf_job_members *j, mf_status why)
 static mf_status doubt(mf_job_members *j, int task)
 {
     MF_WARN("epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
-    return mf_members_doubt(j->members, place_of(j, task));
+    return mf_members_doubt(j->members, rejoin_place_of(j, task));
 }
 
 static mf_status meet_members(mf_job_members *j)
@@ -303,7 +303,7 @@ static mf_status meet_members(mf_job_members *j)
 
 /* A task that comes too late is not needed. A new training in a store that was used before is, and
  * would end with 0 without a result: other settings show it. */
-static mf_status look_at_end(const mf_job_members *j, mf_status over)
+static mf_status rejoin_look_at_end(const mf_job_members *j, mf_status over)
 {
     char *then = NULL;
     mf_buf text = { 0 };
@@ -331,7 +331,7 @@ mf_status mf_job_members_meet(mf_job_members *j)
 {
     const mf_status st = meet_members(j);
 
-    return st == MF_OUT_OF_RANGE ? look_at_end(j, st) : st;
+    return st == MF_OUT_OF_RANGE ? rejoin_look_at_end(j, st) : st;
 }
 
 mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
@@ -351,7 +351,7 @@ mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
 
 /* ---- votes ---- */
 
-static void leave(mf_job_members *j, mf_dist_worker *team)
+static void rejoin_leave(mf_job_members *j, mf_dist_worker *team)
 {
     if (team->leaving)
         return;
@@ -368,7 +368,7 @@ int mf_job_members_votes(mf_job_members *j, mf_dist_worker *team, bool wants_sto
     int votes = wants_stop ? MF_STEP_FLAG_STOP : 0;
 
     if (atomic_load(&team->leaves))
-        leave(j, team);
+        rejoin_leave(j, team);
     votes |= team->leaving ? MF_STEP_FLAG_LEAVE : 0;
     return votes | (mf_members_wait_for_next(j->members) ? MF_STEP_FLAG_MEET : 0);
 }

@@ -97,7 +97,7 @@ static const char *usual_for(const mf_cluster *cluster)
     return mf_cluster_count(cluster, MF_ROLE_PS) > 0 ? "parameter_server" : "multi_worker_mirrored";
 }
 
-static mf_status check_role(const mf_cluster *cluster)
+static mf_status strategy_check_role(const mf_cluster *cluster)
 {
     const mf_cluster_task *self = mf_cluster_self(cluster);
 
@@ -146,7 +146,7 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
 }
 
 /* From here on others see this process. */
-static mf_status show(const char *job, const mf_cluster *cluster)
+static mf_status strategy_show(const char *job, const mf_cluster *cluster)
 {
     const mf_cluster_task *self = mf_cluster_self(cluster);
     char task[MF_STATUS_PAGE_TASK] = "worker 0";
@@ -162,9 +162,9 @@ mf_status mf_job_show(const mf_strategy_options *o)
     mf_status st;
 
     MF_TRY(mf_job_resolve(o, &cluster));
-    st = check_role(cluster);
+    st = strategy_check_role(cluster);
     if (st == MF_OK && o->job)
-        st = show(o->job, cluster);
+        st = strategy_show(o->job, cluster);
     mf_cluster_free(cluster);
     return st;
 }
@@ -182,9 +182,9 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
 
     *out = NULL;
     MF_TRY(mf_job_resolve(o, &cluster));
-    st = check_role(cluster);
+    st = strategy_check_role(cluster);
     if (st == MF_OK && o->job)
-        st = show(o->job, cluster);
+        st = strategy_show(o->job, cluster);
     shown = o->job && st == MF_OK;
     if (st == MF_OK)
         st = open_for(strategy, o, cluster, out);

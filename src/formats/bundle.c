@@ -155,7 +155,7 @@ static mf_status shard_file(mf_bundle *b, const mf_bundle_entry *e, int *fd)
     return st;
 }
 
-static mf_status read_at(int fd, char *to, size_t len, off_t at)
+static mf_status bundle_read_at(int fd, char *to, size_t len, off_t at)
 {
     while (len > 0) {
         const ssize_t n = pread(fd, to, len, at);
@@ -230,7 +230,7 @@ static mf_status strings_decode(const mf_bundle_entry *e, const char *p, const c
     return MF_OK;
 }
 
-static mf_status read_strings(const mf_bundle_entry *e, int fd, mf_tensor *t)
+static mf_status bundle_read_strings(const mf_bundle_entry *e, int fd, mf_tensor *t)
 {
     char *bytes;
     mf_status st;
@@ -238,14 +238,14 @@ static mf_status read_strings(const mf_bundle_entry *e, int fd, mf_tensor *t)
     bytes = mf_calloc(e->size + 1, 1);
     if (!bytes)
         return MF_NOMEM("the strings of a checkpoint");
-    st = read_at(fd, bytes, (size_t)e->size, e->offset);
+    st = bundle_read_at(fd, bytes, (size_t)e->size, e->offset);
     if (st == MF_OK)
         st = strings_decode(e, bytes, bytes + e->size, t);
     mf_free(bytes);
     return st;
 }
 
-static mf_status check_entry(const mf_bundle_entry *e)
+static mf_status bundle_check_entry(const mf_bundle_entry *e)
 {
     int64_t count, bytes;
 
@@ -265,18 +265,18 @@ static mf_status check_entry(const mf_bundle_entry *e)
     return MF_OK;
 }
 
-static mf_status read_entry(mf_bundle *b, const mf_bundle_entry *e, mf_tensor *out)
+static mf_status bundle_read_entry(mf_bundle *b, const mf_bundle_entry *e, mf_tensor *out)
 {
     mf_status st;
     int fd;
 
-    MF_TRY(check_entry(e));
+    MF_TRY(bundle_check_entry(e));
     MF_TRY(shard_file(b, e, &fd));
     MF_TRY(mf_tensor_alloc(out, e->dtype, &e->shape));
     if (e->dtype == MF_DTYPE_STRING) {
-        st = read_strings(e, fd, out);
+        st = bundle_read_strings(e, fd, out);
     } else {
-        st = read_at(fd, out->data, (size_t)e->size, e->offset);
+        st = bundle_read_at(fd, out->data, (size_t)e->size, e->offset);
         if (st == MF_OK)
             st = check_crc(e, mf_crc32c(0, out->data, (size_t)e->size));
     }
@@ -288,7 +288,8 @@ static mf_status read_entry(mf_bundle *b, const mf_bundle_entry *e, mf_tensor *o
 /* ---- parts ---- */
 
 /* Start and length of a slice in dimension d. */
-static void extent(const mf_slice *s, const mf_shape *full, int d, int64_t *start, int64_t *len)
+static void bundle_extent(const mf_slice *s, const mf_shape *full, int d, int64_t *start,
+                          int64_t *len)
 {
     *start = s && s->length[d] >= 0 ? s->start[d] : 0;
     *len = s && s->length[d] >= 0 ? s->length[d] : full->dims[d];
@@ -306,8 +307,8 @@ static mf_status copy_common(mf_tensor *dst, const mf_slice *to, const mf_tensor
     for (int d = 0; d < rank; d++) {
         int64_t a, a_len, b, b_len, lo, hi;
 
-        extent(to, full, d, &a, &a_len);
-        extent(from, full, d, &b, &b_len);
+        bundle_extent(to, full, d, &a, &a_len);
+        bundle_extent(from, full, d, &b, &b_len);
         lo = a > b ? a : b;
         hi = a + a_len < b + b_len ? a + a_len : b + b_len;
         size[d] = hi > lo ? hi - lo : 0;
@@ -338,8 +339,8 @@ static mf_status copy_common(mf_tensor *dst, const mf_slice *to, const mf_tensor
 }
 
 /* One stored slice of tensor `e`, into what is asked for. */
-static mf_status add_slice(mf_bundle *b, const mf_bundle_entry *e, const mf_slice *stored,
-                           const mf_slice *asked, mf_tensor *out, int64_t *n)
+static mf_status bundle_add_slice(mf_bundle *b, const mf_bundle_entry *e, const mf_slice *stored,
+                                  const mf_slice *asked, mf_tensor *out, int64_t *n)
 {
     const mf_bundle_entry *part;
     mf_tensor t = { 0 };
@@ -356,7 +357,7 @@ static mf_status add_slice(mf_bundle *b, const mf_bundle_entry *e, const mf_slic
                      e->key);
         goto done;
     }
-    MF_TRY_TO(done, read_entry(b, part, &t));
+    MF_TRY_TO(done, bundle_read_entry(b, part, &t));
     st = copy_common(out, asked, &t, stored, &e->shape, n);
 done:
     mf_buf_deinit(&key);
@@ -370,8 +371,8 @@ static bool is_disjoint(const mf_slice *a, const mf_slice *b, const mf_shape *fu
     for (int d = 0; d < full->rank; d++) {
         int64_t x, x_len, y, y_len;
 
-        extent(a, full, d, &x, &x_len);
-        extent(b, full, d, &y, &y_len);
+        bundle_extent(a, full, d, &x, &x_len);
+        bundle_extent(b, full, d, &y, &y_len);
         if (x + x_len <= y || y + y_len <= x)
             return true;
     }
@@ -388,7 +389,7 @@ static mf_status read_slices(mf_bundle *b, const mf_bundle_entry *e, const mf_sl
     for (int i = 0; i < e->n_slices; i++) {
         if (is_disjoint(&e->slices[i], asked, &e->shape))
             continue;
-        MF_TRY(add_slice(b, e, &e->slices[i], asked, out, &n));
+        MF_TRY(bundle_add_slice(b, e, &e->slices[i], asked, out, &n));
         have += n;
     }
     if (have < out->count)
@@ -418,8 +419,8 @@ static mf_status alloc_sliced(const mf_bundle *b, const mf_bundle_entry *e, cons
     return mf_tensor_alloc(out, e->dtype, shape);
 }
 
-static mf_status read_part(mf_bundle *b, const mf_bundle_entry *e, const mf_slice *slice,
-                           mf_tensor *out)
+static mf_status bundle_read_part(mf_bundle *b, const mf_bundle_entry *e, const mf_slice *slice,
+                                  mf_tensor *out)
 {
     mf_tensor all = { 0 };
     mf_shape shape = e->shape;
@@ -433,8 +434,8 @@ static mf_status read_part(mf_bundle *b, const mf_bundle_entry *e, const mf_slic
         return read_slices(b, e, slice, out);
     }
     if (mf_shape_equal(&shape, &e->shape))
-        return read_entry(b, e, out);
-    MF_TRY_TO(done, read_entry(b, e, &all));
+        return bundle_read_entry(b, e, out);
+    MF_TRY_TO(done, bundle_read_entry(b, e, &all));
     MF_TRY_TO(done, mf_tensor_alloc(out, e->dtype, &shape));
     st = copy_common(out, slice, &all, NULL, &e->shape, &n);
 done:
@@ -451,7 +452,7 @@ mf_status mf_bundle_read(mf_bundle *b, const char *name, size_t len, const mf_sl
     if (!e)
         return MF_FAIL(MF_NOT_FOUND, "Key %.*s not found in checkpoint",
                        (int)(len < 500 ? len : 500), name);
-    st = read_part(b, e, slice, out);
+    st = bundle_read_part(b, e, slice, out);
     if (st != MF_OK)
         mf_tensor_clear(out);
     return st;

@@ -7,11 +7,11 @@
 
 /* ---- texts ---- */
 
-typedef struct text {
+typedef struct bundle_slice_text {
     const char *p, *end;
-} text;
+} bundle_slice_text;
 
-static bool number(text *t, int64_t *out)
+static bool bundle_slice_number(bundle_slice_text *t, int64_t *out)
 {
     int64_t v = 0;
     const char *begin = t->p;
@@ -24,7 +24,7 @@ static bool number(text *t, int64_t *out)
     return t->p > begin;
 }
 
-static bool eat(text *t, char c)
+static bool bundle_slice_eat(bundle_slice_text *t, char c)
 {
     if (t->p == t->end || *t->p != c)
         return false;
@@ -33,25 +33,26 @@ static bool eat(text *t, char c)
 }
 
 /* "0,2" or "-" */
-static bool extent(text *t, int64_t *start, int64_t *length)
+static bool bundle_slice_extent(bundle_slice_text *t, int64_t *start, int64_t *length)
 {
     *start = 0;
     *length = -1;
-    if (eat(t, '-'))
+    if (bundle_slice_eat(t, '-'))
         return true;
-    return number(t, start) && eat(t, ',') && number(t, length);
+    return bundle_slice_number(t, start) && bundle_slice_eat(t, ',') &&
+           bundle_slice_number(t, length);
 }
 
 /* "4 2 0,2:-": numbers followed by a space are dimensions, the rest is the slice. */
-static bool parse(text *t, mf_shape *full, mf_slice *slice)
+static bool bundle_slice_parse(bundle_slice_text *t, mf_shape *full, mf_slice *slice)
 {
     *full = MF_SCALAR;
     *slice = (mf_slice){ 0 };
     for (;;) {
-        const text mark = *t;
+        const bundle_slice_text mark = *t;
         int64_t dim;
 
-        if (!number(t, &dim) || !eat(t, ' ')) {
+        if (!bundle_slice_number(t, &dim) || !bundle_slice_eat(t, ' ')) {
             *t = mark;
             break;
         }
@@ -60,7 +61,8 @@ static bool parse(text *t, mf_shape *full, mf_slice *slice)
         full->dims[full->rank++] = dim;
     }
     for (int d = 0; d < full->rank; d++) {
-        if ((d > 0 && !eat(t, ':')) || !extent(t, &slice->start[d], &slice->length[d]))
+        if ((d > 0 && !bundle_slice_eat(t, ':')) ||
+            !bundle_slice_extent(t, &slice->start[d], &slice->length[d]))
             return false;
         slice->rank++;
     }
@@ -69,10 +71,10 @@ static bool parse(text *t, mf_shape *full, mf_slice *slice)
 
 mf_status mf_slice_parse(const char *s, size_t len, mf_shape *full, mf_slice *slice)
 {
-    text t = { s, s + len };
+    bundle_slice_text t = { s, s + len };
     mf_shape part;
 
-    if (!parse(&t, full, slice))
+    if (!bundle_slice_parse(&t, full, slice))
         return MF_FAIL(MF_INVALID_ARGUMENT, "'%.*s' is not a shape and a slice, like \"4 2 0,2:-\"",
                        (int)(len < 200 ? len : 200), s);
     return mf_slice_shape(slice, full, &part);
@@ -155,7 +157,7 @@ static void write_number(mf_buf *out, uint64_t v)
 }
 
 /* 00 and ff are escaped by what follows them; 00 01 ends the string. */
-static void write_string(mf_buf *out, const char *s, size_t len)
+static void bundle_slice_write_string(mf_buf *out, const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         mf_buf_bytes(out, s + i, 1);
@@ -190,7 +192,7 @@ static void write_signed(mf_buf *out, int64_t v)
 void mf_bundle_slice_key(const char *name, size_t len, const mf_slice *slice, mf_buf *out)
 {
     write_number(out, 0);
-    write_string(out, name, len);
+    bundle_slice_write_string(out, name, len);
     write_number(out, (uint64_t)slice->rank);
     for (int d = 0; d < slice->rank; d++) {
         write_signed(out, slice->start[d]);

@@ -14,17 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct entry_list {
+typedef struct bundle_write_entry_list {
     mf_bundle_entry *items;
     int64_t n, cap;
-} entry_list;
+} bundle_write_entry_list;
 
 struct mf_bundle_writer {
     mf_arena *arena; /* keys and slices */
     char *index_path, *data_path, *temporary;
     int fd, act;
     int64_t offset;
-    entry_list entries;
+    bundle_write_entry_list entries;
 };
 
 /* ---- files ---- */
@@ -72,7 +72,7 @@ void mf_bundle_writer_free(mf_bundle_writer *w)
     mf_free(w);
 }
 
-static mf_status append(mf_bundle_writer *w, const void *data, size_t len)
+static mf_status bundle_write_append(mf_bundle_writer *w, const void *data, size_t len)
 {
     const char *p = data;
 
@@ -135,10 +135,10 @@ static mf_status write_strings(mf_bundle_writer *w, const mf_tensor *t, uint32_t
     mf_buf_bytes(&lengths, &stored, 4);
     sum = mf_crc32c(sum, &stored, 4);
     MF_TRY_TO(done, mf_buf_finish(&lengths));
-    MF_TRY_TO(done, append(w, lengths.data, lengths.len));
+    MF_TRY_TO(done, bundle_write_append(w, lengths.data, lengths.len));
     for (int64_t i = 0; i < t->count; i++) {
         sum = mf_crc32c(sum, s[i].data, s[i].len);
-        MF_TRY_TO(done, append(w, s[i].data, s[i].len));
+        MF_TRY_TO(done, bundle_write_append(w, s[i].data, s[i].len));
     }
     *crc = sum;
 done:
@@ -146,7 +146,7 @@ done:
     return st;
 }
 
-static mf_status write_tensor(mf_bundle_writer *w, const mf_tensor *t, mf_bundle_entry *e)
+static mf_status bundle_write_tensor(mf_bundle_writer *w, const mf_tensor *t, mf_bundle_entry *e)
 {
     uint32_t crc = 0;
 
@@ -157,7 +157,7 @@ static mf_status write_tensor(mf_bundle_writer *w, const mf_tensor *t, mf_bundle
         const size_t bytes = (size_t)t->count * mf_dtype_size(t->dtype);
 
         crc = mf_crc32c(0, t->data, bytes);
-        MF_TRY(append(w, t->data, bytes));
+        MF_TRY(bundle_write_append(w, t->data, bytes));
     }
     e->size = w->offset - e->offset;
     e->crc = mf_crc32c_mask(crc);
@@ -165,8 +165,8 @@ static mf_status write_tensor(mf_bundle_writer *w, const mf_tensor *t, mf_bundle
 }
 
 /* A new entry with a copy of the key. */
-static mf_status list_add(entry_list *list, mf_arena *arena, const char *key, size_t len,
-                          mf_bundle_entry **out)
+static mf_status list_add(bundle_write_entry_list *list, mf_arena *arena, const char *key,
+                          size_t len, mf_bundle_entry **out)
 {
     mf_bundle_entry *e;
 
@@ -180,7 +180,7 @@ static mf_status list_add(entry_list *list, mf_arena *arena, const char *key, si
     return MF_OK;
 }
 
-static mf_bundle_entry *list_find(const entry_list *list, const char *key, size_t len)
+static mf_bundle_entry *list_find(const bundle_write_entry_list *list, const char *key, size_t len)
 {
     for (int64_t i = 0; i < list->n; i++) {
         mf_bundle_entry *e = &list->items[i];
@@ -206,8 +206,9 @@ static mf_status add_slices(mf_bundle_entry *e, mf_arena *arena, const mf_slice 
 }
 
 /* The entry of a whole tensor that is stored in slices. */
-static mf_status sliced_entry(entry_list *list, mf_arena *arena, const char *name, size_t len,
-                              mf_dtype dtype, const mf_shape *shape, mf_bundle_entry **out)
+static mf_status sliced_entry(bundle_write_entry_list *list, mf_arena *arena, const char *name,
+                              size_t len, mf_dtype dtype, const mf_shape *shape,
+                              mf_bundle_entry **out)
 {
     *out = list_find(list, name, len);
     if (!*out) {
@@ -222,8 +223,9 @@ static mf_status sliced_entry(entry_list *list, mf_arena *arena, const char *nam
     return MF_OK;
 }
 
-static mf_status add_part(mf_bundle_writer *w, const char *name, size_t len, const mf_tensor *t,
-                          const mf_shape *full, const mf_slice *slice)
+static mf_status bundle_write_add_part(mf_bundle_writer *w, const char *name, size_t len,
+                                       const mf_tensor *t, const mf_shape *full,
+                                       const mf_slice *slice)
 {
     char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
     mf_buf key = { 0 };
@@ -256,22 +258,22 @@ mf_status mf_bundle_writer_add(mf_bundle_writer *w, const char *name, size_t len
         return MF_FAIL(MF_UNIMPLEMENTED, "tensors of type %s cannot be saved",
                        mf_dtype_name(tensor->dtype));
     if (slice && !mf_slice_is_full(slice, full))
-        return add_part(w, name, len, tensor, full, slice);
+        return bundle_write_add_part(w, name, len, tensor, full, slice);
     MF_TRY(list_add(&w->entries, w->arena, name, len, &e));
     e->dtype = tensor->dtype;
     e->shape = tensor->shape;
-    return write_tensor(w, tensor, e);
+    return bundle_write_tensor(w, tensor, e);
 }
 
 /* ---- merging ---- */
 
-typedef struct merge {
+typedef struct bundle_write_merge {
     mf_arena *arena;
-    entry_list entries;
+    bundle_write_entry_list entries;
     int32_t shards; /* of all inputs so far */
-} merge;
+} bundle_write_merge;
 
-static mf_status merge_entry(merge *m, const mf_bundle_entry *from)
+static mf_status merge_entry(bundle_write_merge *m, const mf_bundle_entry *from)
 {
     mf_bundle_entry *e;
 
@@ -289,8 +291,8 @@ static mf_status merge_entry(merge *m, const mf_bundle_entry *from)
     return MF_OK;
 }
 
-static mf_status merge_index(merge *m, const char *prefix, const mf_bundle_guard *guard,
-                             int32_t *n_shards)
+static mf_status merge_index(bundle_write_merge *m, const char *prefix,
+                             const mf_bundle_guard *guard, int32_t *n_shards)
 {
     char *path = mf_bundle_index_path(prefix), *data = NULL;
     mf_bundle_entry *entries;
@@ -351,8 +353,9 @@ static void remove_old(const char *prefix, const char *to, bool directory)
         remove_directory(prefix, to);
 }
 
-static mf_status merge_all(merge *m, const char *const *prefixes, int64_t n, int32_t *shards,
-                           const char *to, const mf_bundle_guard *guard, bool allow_missing)
+static mf_status merge_all(bundle_write_merge *m, const char *const *prefixes, int64_t n,
+                           int32_t *shards, const char *to, const mf_bundle_guard *guard,
+                           bool allow_missing)
 {
     char *path;
     mf_buf index = { 0 };
@@ -385,7 +388,7 @@ done:
 mf_status mf_bundle_merge(const char *const *prefixes, int64_t n, const char *to,
                           const mf_bundle_guard *guard, bool delete_old_dirs, bool allow_missing)
 {
-    merge m = { .arena = mf_arena_new() };
+    bundle_write_merge m = { .arena = mf_arena_new() };
     int32_t *shards = mf_calloc(n + 1, sizeof *shards);
     mf_status st = m.arena && shards ? merge_all(&m, prefixes, n, shards, to, guard, allow_missing)
                                      : MF_NOMEM("merging checkpoints");

@@ -15,8 +15,8 @@ static void interleave(const unsigned char *planes, unsigned char *to)
     }
 }
 
-static mf_status decode(const char *path, const mf_buf *file, int n_labels, int label,
-                        mf_tensor *images, mf_tensor *labels)
+static mf_status cifar_decode(const char *path, const mf_buf *file, int n_labels, int label,
+                              mf_tensor *images, mf_tensor *labels)
 {
     const size_t record = (size_t)n_labels + MF_CIFAR_IMAGE;
     const int64_t n = (int64_t)(file->len / record);
@@ -43,7 +43,7 @@ mf_status mf_cifar_read(const char *path, int n_labels, int label, mf_tensor *im
     mf_status st;
 
     MF_TRY_TO(done, mf_file_unpack(path, MF_DETECT, (size_t)1 << 32, &file));
-    MF_TRY_TO(done, decode(path, &file, n_labels, label, images, labels));
+    MF_TRY_TO(done, cifar_decode(path, &file, n_labels, label, images, labels));
 done:
     mf_buf_deinit(&file);
     if (st != MF_OK) {

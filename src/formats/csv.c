@@ -20,7 +20,7 @@ void mf_csv_deinit(mf_csv *c)
     *c = (mf_csv){ 0 };
 }
 
-static mf_status wrong(const mf_csv *c, const char *what)
+static mf_status csv_wrong(const mf_csv *c, const char *what)
 {
     return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld: %s", c->name, (long long)c->line, what);
 }
@@ -42,7 +42,7 @@ static mf_status quoted(mf_csv *c, int64_t *lines)
         mf_buf_bytes(&c->text, "\"", 1);
         c->at++;
     }
-    return wrong(c, "a quote has no end");
+    return csv_wrong(c, "a quote has no end");
 }
 
 static bool at_line_end(const mf_csv *c)
@@ -52,14 +52,14 @@ static bool at_line_end(const mf_csv *c)
 }
 
 /* What stands around a cell for the eye: spaces, and tabs where they do not separate cells. */
-static bool is_blank(const mf_csv *c, char x)
+static bool csv_is_blank(const mf_csv *c, char x)
 {
     return (x == ' ' || x == '\t') && x != c->delimiter;
 }
 
-static void skip_blanks(mf_csv *c)
+static void csv_skip_blanks(mf_csv *c)
 {
-    while (c->at < c->end && is_blank(c, *c->at))
+    while (c->at < c->end && csv_is_blank(c, *c->at))
         c->at++;
 }
 
@@ -69,21 +69,21 @@ static mf_status one_cell(mf_csv *c, int64_t *lines)
     const size_t from = c->text.len;
 
     if (c->n_cells == MF_CSV_CELLS)
-        return wrong(c, "there are too many cells");
+        return csv_wrong(c, "there are too many cells");
     MF_TRY(mf_grow(&c->cells, &c->cap_cells, c->n_cells + 1, sizeof *c->cells));
-    skip_blanks(c);
+    csv_skip_blanks(c);
     if (c->at < c->end && *c->at == '"') {
         c->at++;
         MF_TRY(quoted(c, lines));
-        skip_blanks(c);
+        csv_skip_blanks(c);
         if (!at_line_end(c) && *c->at != c->delimiter)
-            return wrong(c, "something follows a closing quote");
+            return csv_wrong(c, "something follows a closing quote");
     } else {
         const char *p = c->at, *end;
 
         while (!at_line_end(c) && *c->at != c->delimiter)
             c->at++;
-        for (end = c->at; end > p && is_blank(c, end[-1]);)
+        for (end = c->at; end > p && csv_is_blank(c, end[-1]);)
             end--;
         mf_buf_bytes(&c->text, p, (size_t)(end - p));
     }

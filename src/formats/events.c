@@ -88,7 +88,7 @@ static mf_status put_locked(mf_events *e, Tensorflow__Event *event)
     return mf_writer_flush(e->writer, false);
 }
 
-static mf_status put(mf_events *e, Tensorflow__Event *event)
+static mf_status events_put(mf_events *e, Tensorflow__Event *event)
 {
     mf_status st;
 
@@ -173,7 +173,8 @@ int64_t mf_events_bytes(mf_events *e)
 
 /* ---- what can be added ---- */
 
-static mf_status put_values(mf_events *e, int64_t step, Tensorflow__Summary__Value *values, int n)
+static mf_status events_put_values(mf_events *e, int64_t step, Tensorflow__Summary__Value *values,
+                                   int n)
 {
     Tensorflow__Event event = TENSORFLOW__EVENT__INIT;
     Tensorflow__Summary summary = TENSORFLOW__SUMMARY__INIT;
@@ -186,7 +187,7 @@ static mf_status put_values(mf_events *e, int64_t step, Tensorflow__Summary__Val
     event.step = step;
     event.what_case = TENSORFLOW__EVENT__WHAT_SUMMARY;
     event.summary = &summary;
-    return put(e, &event);
+    return events_put(e, &event);
 }
 
 static void set_tag(Tensorflow__Summary__Value *v, const char *tag)
@@ -206,7 +207,7 @@ mf_status mf_events_scalars(mf_events *e, int64_t step, const mf_event_scalar *s
         values[i].value_case = TENSORFLOW__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
         values[i].simple_value = (float)scalars[i].value;
     }
-    return put_values(e, step, values, n);
+    return events_put_values(e, step, values, n);
 }
 
 mf_status mf_events_histogram(mf_events *e, int64_t step, const char *tag, const mf_tensor *tensor)
@@ -230,7 +231,7 @@ mf_status mf_events_histogram(mf_events *e, int64_t step, const char *tag, const
     set_tag(&value, tag);
     value.value_case = TENSORFLOW__SUMMARY__VALUE__VALUE_HISTO;
     value.histo = &message;
-    st = put_values(e, step, &value, 1);
+    st = events_put_values(e, step, &value, 1);
     mf_free(h);
     return st;
 }
@@ -251,7 +252,7 @@ mf_status mf_events_image(mf_events *e, int64_t step, const char *tag, const uns
     value.value_case = TENSORFLOW__SUMMARY__VALUE__VALUE_IMAGE;
     value.image = &image;
     if (st == MF_OK)
-        st = put_values(e, step, &value, 1);
+        st = events_put_values(e, step, &value, 1);
     mf_buf_deinit(&png);
     return st;
 }
@@ -262,7 +263,7 @@ mf_status mf_events_graph(mf_events *e, const void *data, size_t len)
 
     event.what_case = TENSORFLOW__EVENT__WHAT_GRAPH_DEF;
     event.graph_def = (ProtobufCBinaryData){ len, (uint8_t *)(uintptr_t)data };
-    return put(e, &event);
+    return events_put(e, &event);
 }
 
 /* The bytes go in as they are, under the number of the field `summary`: to the encoder a field that
@@ -290,7 +291,7 @@ mf_status mf_events_summary(mf_events *e, int64_t step, const void *data, size_t
     event.base.unknown_fields = &summary;
     st = mf_buf_finish(&bytes);
     if (st == MF_OK)
-        st = put(e, &event);
+        st = events_put(e, &event);
     mf_buf_deinit(&bytes);
     return st;
 }
@@ -306,7 +307,7 @@ mf_status mf_events_run_metadata(mf_events *e, int64_t step, const char *tag, co
     event.step = step;
     event.what_case = TENSORFLOW__EVENT__WHAT_TAGGED_RUN_METADATA;
     event.tagged_run_metadata = &run;
-    return put(e, &event);
+    return events_put(e, &event);
 }
 
 static mf_status put_session(mf_events *e, int64_t step, Tensorflow__SessionLog *log)
@@ -316,7 +317,7 @@ static mf_status put_session(mf_events *e, int64_t step, Tensorflow__SessionLog 
     event.step = step;
     event.what_case = TENSORFLOW__EVENT__WHAT_SESSION_LOG;
     event.session_log = log;
-    return put(e, &event);
+    return events_put(e, &event);
 }
 
 mf_status mf_events_session(mf_events *e, int64_t step,

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mf_status read_strings(const Tensorflow__BytesList *list, mf_arena *arena, mf_feature *f)
+static mf_status example_read_strings(const Tensorflow__BytesList *list, mf_arena *arena,
+                                      mf_feature *f)
 {
     mf_string *strings = MF_ARENA_ARRAY(arena, mf_string, (int64_t)list->n_value);
 
@@ -30,7 +31,7 @@ static mf_status read_feature(const Tensorflow__FeatureEntry *entry, mf_arena *a
         return MF_OK;
     switch (v->kind_case) {
     case TENSORFLOW__FEATURE__KIND_BYTES_LIST:
-        return read_strings(v->bytes_list, arena, f);
+        return example_read_strings(v->bytes_list, arena, f);
     case TENSORFLOW__FEATURE__KIND_FLOAT_LIST:
         f->type = MF_DTYPE_F32;
         f->n = (int64_t)v->float_list->n_value;
@@ -46,7 +47,7 @@ static mf_status read_feature(const Tensorflow__FeatureEntry *entry, mf_arena *a
     }
 }
 
-static int by_name(const void *a, const void *b)
+static int example_by_name(const void *a, const void *b)
 {
     return strcmp(((const mf_feature *)a)->name, ((const mf_feature *)b)->name);
 }
@@ -54,7 +55,7 @@ static int by_name(const void *a, const void *b)
 static int by_name_and_place(const void *a, const void *b)
 {
     const mf_feature *f = a, *g = b;
-    const int order = by_name(a, b);
+    const int order = example_by_name(a, b);
 
     return order != 0 ? order : f->place < g->place ? -1 : 1;
 }
@@ -66,7 +67,7 @@ static void sort_features(mf_example *e)
 
     qsort(e->features, (size_t)e->n, sizeof *e->features, by_name_and_place);
     for (int64_t i = 0; i < e->n; i++) {
-        if (i + 1 == e->n || by_name(&e->features[i], &e->features[i + 1]) != 0)
+        if (i + 1 == e->n || example_by_name(&e->features[i], &e->features[i + 1]) != 0)
             e->features[kept++] = e->features[i];
     }
     e->n = kept;
@@ -98,7 +99,7 @@ const mf_feature *mf_example_find(const mf_example *example, const char *name)
     const mf_feature key = { .name = name };
 
     return example->n > 0 ? bsearch(&key, example->features, (size_t)example->n,
-                                    sizeof *example->features, by_name)
+                                    sizeof *example->features, example_by_name)
                           : NULL;
 }
 

@@ -17,7 +17,7 @@ typedef struct buckets {
     int16_t first[CELLS]; /* by cell: the first bucket whose limit may lie above */
 } buckets;
 
-static uint64_t cell_of(double v)
+static uint64_t histogram_cell_of(double v)
 {
     uint64_t bits;
 
@@ -36,7 +36,7 @@ static void buckets_init(buckets *b)
         v *= 1.1;
     }
     b->limit[b->n++] = DBL_MAX;
-    b->first_cell = cell_of(b->limit[0]);
+    b->first_cell = histogram_cell_of(b->limit[0]);
     for (int i = 0; i < CELLS; i++) {
         const uint64_t bits = (b->first_cell + (uint64_t)i) << CELL_SHIFT;
         double low;
@@ -51,7 +51,7 @@ static void buckets_init(buckets *b)
 /* v >= 0: the first bucket whose limit is above it. */
 static inline int bucket_above(const buckets *b, double v)
 {
-    const uint64_t cell = cell_of(v);
+    const uint64_t cell = histogram_cell_of(v);
     int at;
 
     if (cell < b->first_cell)
@@ -70,7 +70,7 @@ static inline int bucket_at(const buckets *b, double v)
 
 /* Counts over all buckets: the negative ones, most negative first; that which ends at 0; the
  * positive ones. */
-static void add(const buckets *b, double v, double *counts, mf_histogram *h)
+static void histogram_add_values(const buckets *b, double v, double *counts, mf_histogram *h)
 {
     int at;
 
@@ -121,10 +121,10 @@ void mf_histogram_of(const mf_tensor *values, mf_histogram *out)
     buckets_init(&b);
     if (values->dtype == MF_DTYPE_F32) {
         for (int64_t i = 0; i < values->count; i++)
-            add(&b, (double)((const float *)values->data)[i], counts, out);
+            histogram_add_values(&b, (double)((const float *)values->data)[i], counts, out);
     } else if (mf_dtype_is_plain(values->dtype)) {
         for (int64_t i = 0; i < values->count; i++)
-            add(&b, mf_tensor_float_at(values, i), counts, out);
+            histogram_add_values(&b, mf_tensor_float_at(values, i), counts, out);
     }
     compact(&b, counts, out);
 }

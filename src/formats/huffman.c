@@ -55,7 +55,7 @@ typedef struct tree_node {
     int symbol;
 } tree_node;
 
-static int by_count(const void *a, const void *b)
+static int huffman_by_count(const void *a, const void *b)
 {
     const tree_node *x = a, *y = b;
 
@@ -73,7 +73,7 @@ static int take_least(const tree_node *all, int *leaf, int leaves, int *joined, 
 }
 
 /* The longest code. Nodes come after what they were joined of. */
-static int walk(const tree_node *all, int n_nodes, uint8_t *depth, uint8_t *lengths)
+static int huffman_walk(const tree_node *all, int n_nodes, uint8_t *depth, uint8_t *lengths)
 {
     int longest = 0;
 
@@ -89,7 +89,7 @@ static int walk(const tree_node *all, int n_nodes, uint8_t *depth, uint8_t *leng
     return longest;
 }
 
-static int64_t sum_of(int64_t a, int64_t b)
+static int64_t huffman_sum_of(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
@@ -103,19 +103,19 @@ static int make_tree(const int64_t *counts, int n, int shift, tree_node *all, ui
     for (int i = 0; i < n; i++) {
         lengths[i] = 0;
         if (counts[i] > 0)
-            all[leaves++] = (tree_node){ sum_of(counts[i] >> shift, 1), -1, -1, i };
+            all[leaves++] = (tree_node){ huffman_sum_of(counts[i] >> shift, 1), -1, -1, i };
     }
     if (leaves == 0)
         return 0;
-    qsort(all, (size_t)leaves, sizeof *all, by_count);
+    qsort(all, (size_t)leaves, sizeof *all, huffman_by_count);
     joined = end = leaves;
     while (leaves - leaf + end - joined > 1) {
         const int a = take_least(all, &leaf, leaves, &joined, end);
         const int b = take_least(all, &leaf, leaves, &joined, end);
 
-        all[end++] = (tree_node){ sum_of(all[a].count, all[b].count), a, b, -1 };
+        all[end++] = (tree_node){ huffman_sum_of(all[a].count, all[b].count), a, b, -1 };
     }
-    return walk(all, end, depth, lengths);
+    return huffman_walk(all, end, depth, lengths);
 }
 
 mf_status mf_huffman_lengths(const int64_t *counts, int n, uint8_t *lengths)

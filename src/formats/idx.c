@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 
-static mf_dtype type_of(unsigned char code)
+static mf_dtype idx_type_of(unsigned char code)
 {
     static const mf_dtype types[] = {
         [8] = MF_DTYPE_U8,   [9] = MF_DTYPE_I8,   [11] = MF_DTYPE_I16,
@@ -26,12 +26,12 @@ static void swap_bytes(unsigned char *p, int64_t count, size_t size)
     }
 }
 
-static mf_status read_header(mf_reader *r, mf_dtype *type, mf_shape *shape)
+static mf_status idx_read_header(mf_reader *r, mf_dtype *type, mf_shape *shape)
 {
     unsigned char head[4], dim[4];
 
     MF_TRY(mf_reader_read_all(r, head, sizeof head));
-    *type = type_of(head[2]);
+    *type = idx_type_of(head[2]);
     if (head[0] != 0 || head[1] != 0 || *type == MF_DTYPE_INVALID || head[3] > MF_MAX_RANK)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "'%s' is no IDX file: it begins with %02x %02x %02x %02x", mf_reader_path(r),
@@ -51,7 +51,7 @@ mf_status mf_idx_open(const char *path, mf_idx *out)
 
     *out = (mf_idx){ 0 };
     MF_TRY(mf_reader_open(path, MF_DETECT, &out->reader));
-    MF_TRY(read_header(out->reader, &out->dtype, &out->shape));
+    MF_TRY(idx_read_header(out->reader, &out->dtype, &out->shape));
     if (mf_shape_count(&out->shape, &count) != MF_OK ||
         !mf_mul_i64(count, (int64_t)mf_dtype_size(out->dtype), &bytes) ||
         bytes > mf_reader_most(out->reader)) {

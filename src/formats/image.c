@@ -34,7 +34,8 @@ mf_status mf_image_check(const mf_image *i)
     return MF_OK;
 }
 
-static mf_status decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
+static mf_status image_decode(const void *data, size_t len, int channels, mf_buf *pixels,
+                              mf_image *out)
 {
     const mf_image_how how = { .channels = channels };
 
@@ -51,17 +52,17 @@ static mf_status decode(const void *data, size_t len, int channels, mf_buf *pixe
 
 mf_status mf_image_info(const void *data, size_t len, mf_image *out)
 {
-    return decode(data, len, 0, NULL, out);
+    return image_decode(data, len, 0, NULL, out);
 }
 
 mf_status mf_image_decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
 {
     mf_buf_clear(pixels);
-    return decode(data, len, channels, pixels, out);
+    return image_decode(data, len, channels, pixels, out);
 }
 
 /* Where output pixel i lies between input pixels *low and *low + 1 (at most last), in 1/256. */
-static int64_t place(int64_t i, int64_t from, int64_t to, int64_t *low)
+static int64_t image_place(int64_t i, int64_t from, int64_t to, int64_t *low)
 {
     int64_t at = ((2 * i + 1) * from * 128) / to - 128; /* (i + 0.5) * from / to - 0.5 */
 
@@ -81,12 +82,12 @@ void mf_image_resize(const unsigned char *from, const mf_image *f, unsigned char
 
     for (int64_t y = 0; y < t->height; y++) {
         int64_t y0;
-        const int64_t fy = place(y, f->height, t->height, &y0);
+        const int64_t fy = image_place(y, f->height, t->height, &y0);
         const unsigned char *top = from + y0 * row, *below = fy > 0 ? top + row : top;
 
         for (int64_t x = 0; x < t->width; x++) {
             int64_t x0;
-            const int64_t fx = place(x, f->width, t->width, &x0), right = fx > 0 ? c : 0;
+            const int64_t fx = image_place(x, f->width, t->width, &x0), right = fx > 0 ? c : 0;
 
             for (int64_t k = x0 * c; k < x0 * c + c; k++) {
                 const int64_t a = top[k] * (256 - fx) + top[k + right] * fx;

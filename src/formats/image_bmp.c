@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static int32_t number(const unsigned char *p)
+static int32_t image_bmp_number(const unsigned char *p)
 {
     return (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
                      (uint32_t)p[3] << 24);
@@ -18,7 +18,8 @@ static int32_t number(const unsigned char *p)
 mf_status mf_bmp_decode(const void *data, size_t len, mf_buf *pixels, mf_image *out)
 {
     const unsigned char *in = data;
-    const int64_t begin = len >= 32 ? number(in + 10) : 0, high = len >= 32 ? number(in + 22) : 0;
+    const int64_t begin = len >= 32 ? image_bmp_number(in + 10) : 0,
+                  high = len >= 32 ? image_bmp_number(in + 22) : 0;
     const int64_t bits = len >= 32 ? in[28] | in[29] << 8 : 0, channels = bits / 8;
     int64_t row;
     unsigned char *to;
@@ -28,7 +29,7 @@ mf_status mf_bmp_decode(const void *data, size_t len, mf_buf *pixels, mf_image *
     if (bits != 8 && bits != 24 && bits != 32)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "a BMP file of %lld bits a pixel is not read: 8, 24, 32", (long long)bits);
-    *out = (mf_image){ high < 0 ? -high : high, number(in + 18), channels };
+    *out = (mf_image){ high < 0 ? -high : high, image_bmp_number(in + 18), channels };
     MF_TRY(mf_image_check(out));
     row = (channels * out->width + 3) / 4 * 4;
     if (begin < 0 || (uint64_t)begin + (uint64_t)(row * out->height) > len)

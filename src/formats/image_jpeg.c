@@ -18,7 +18,7 @@
 /* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
 enum { MAX_SCANS = 100 };
 
-typedef struct jpeg_job {
+typedef struct image_jpeg_jpeg_job {
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
@@ -27,34 +27,34 @@ typedef struct jpeg_job {
     bool cut; /* take what there is of a damaged file */
     int64_t charged; /* to the memory in use, for what libjpeg keeps */
     char why[JMSG_LENGTH_MAX];
-} jpeg_job;
+} image_jpeg_jpeg_job;
 
-static void on_error(j_common_ptr c)
+static void image_jpeg_on_error(j_common_ptr c)
 {
-    jpeg_job *j = c->client_data;
+    image_jpeg_jpeg_job *j = c->client_data;
 
     c->err->format_message(c, j->why);
     longjmp(j->leave, 1);
 }
 
 /* Warnings are about damage that the library would paint over: a cut file, bad codes. */
-static void on_message(j_common_ptr c, int level)
+static void image_jpeg_on_message(j_common_ptr c, int level)
 {
-    const jpeg_job *j = c->client_data;
+    const image_jpeg_jpeg_job *j = c->client_data;
 
     if (level < 0 && !j->cut && c->err->msg_code != JWRN_EXTRANEOUS_DATA)
-        on_error(c);
+        image_jpeg_on_error(c);
 }
 
 static void on_progress(j_common_ptr c)
 {
-    const jpeg_job *j = c->client_data;
+    const image_jpeg_jpeg_job *j = c->client_data;
 
     if (c->is_decompressor && j->d.input_scan_number > MAX_SCANS)
         ERREXIT(c, JERR_BAD_PROGRESSION);
 }
 
-static mf_status set_options(jpeg_job *j, const mf_image_how *how)
+static mf_status image_jpeg_set_options(image_jpeg_jpeg_job *j, const mf_image_how *how)
 {
     const J_COLOR_SPACE s = j->d.jpeg_color_space;
     const int channels = how->channels;
@@ -74,7 +74,8 @@ static mf_status set_options(jpeg_job *j, const mf_image_how *how)
     return MF_OK;
 }
 
-static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
+static mf_status image_jpeg_read_pixels(image_jpeg_jpeg_job *j, mf_buf *pixels,
+                                        const mf_image *size)
 {
     const size_t row = (size_t)(size->width * size->channels);
     unsigned char *to = mf_buf_room(pixels, row * (size_t)size->height);
@@ -99,8 +100,8 @@ static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(jpeg_job *j, const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
-                mf_image *out)
+static void image_jpeg_run(image_jpeg_jpeg_job *j, const void *data, size_t len,
+                           const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     if (setjmp(j->leave)) {
         j->st = MF_FAIL(MF_DATA_LOSS, "a JPEG file is damaged: %s", j->why);
@@ -114,25 +115,25 @@ static void run(jpeg_job *j, const void *data, size_t len, const mf_image_how *h
     *out = (mf_image){ j->d.image_height, j->d.image_width, 0 };
     j->st = mf_image_check(out);
     if (j->st == MF_OK)
-        j->st = set_options(j, how);
+        j->st = image_jpeg_set_options(j, how);
     if (j->st == MF_OK)
         *out = (mf_image){ j->d.output_height, j->d.output_width, 0 };
     out->channels = j->d.out_color_space == JCS_GRAYSCALE ? 1 : 3;
     if (j->st == MF_OK && pixels)
-        j->st = read_pixels(j, pixels, out);
+        j->st = image_jpeg_read_pixels(j, pixels, out);
 }
 
 mf_status mf_jpeg_decode(const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
                          mf_image *out)
 {
-    jpeg_job j = { .st = MF_OK, .cut = how->cut };
+    image_jpeg_jpeg_job j = { .st = MF_OK, .cut = how->cut };
 
     j.d.err = jpeg_std_error(&j.errors);
     j.d.client_data = &j; /* creating it may fail already */
-    j.errors.error_exit = on_error;
-    j.errors.emit_message = on_message;
+    j.errors.error_exit = image_jpeg_on_error;
+    j.errors.emit_message = image_jpeg_on_message;
     j.progress.progress_monitor = on_progress;
-    run(&j, data, len, how, pixels, out);
+    image_jpeg_run(&j, data, len, how, pixels, out);
     jpeg_destroy_decompress(&j.d);
     mf_quota_give_back(j.charged);
     return j.st;

@@ -13,28 +13,29 @@
 #include <jpeglib.h>
 /* clang-format on */
 
-typedef struct jpeg_job {
+typedef struct image_jpeg_write_jpeg_job {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     jmp_buf leave;
     unsigned char *file; /* the library's, by malloc */
     unsigned long len;
     bool failed;
-} jpeg_job;
+} image_jpeg_write_jpeg_job;
 
-static void on_error(j_common_ptr c)
+static void image_jpeg_write_on_error(j_common_ptr c)
 {
-    jpeg_job *j = c->client_data;
+    image_jpeg_write_jpeg_job *j = c->client_data;
 
     longjmp(j->leave, 1);
 }
 
-static void on_message(j_common_ptr c, int level)
+static void image_jpeg_write_on_message(j_common_ptr c, int level)
 {
     (void)c, (void)level;
 }
 
-static void set_options(jpeg_job *j, const mf_image *image, const mf_jpeg_how *how)
+static void image_jpeg_write_set_options(image_jpeg_write_jpeg_job *j, const mf_image *image,
+                                         const mf_jpeg_how *how)
 {
     j->c.image_width = (JDIMENSION)image->width;
     j->c.image_height = (JDIMENSION)image->height;
@@ -55,7 +56,7 @@ static void set_options(jpeg_job *j, const mf_image *image, const mf_jpeg_how *h
 }
 
 /* Metadata go to the marker that Adobe's specification says. */
-static void write_xmp(jpeg_job *j, const mf_jpeg_how *how)
+static void write_xmp(image_jpeg_write_jpeg_job *j, const mf_jpeg_how *how)
 {
     static const char name[] = "http://ns.adobe.com/xap/1.0/";
     const size_t len = sizeof name + how->xmp_len;
@@ -70,8 +71,8 @@ static void write_xmp(jpeg_job *j, const mf_jpeg_how *how)
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(jpeg_job *j, const unsigned char *pixels, const mf_image *image,
-                const mf_jpeg_how *how)
+static void image_jpeg_write_run(image_jpeg_write_jpeg_job *j, const unsigned char *pixels,
+                                 const mf_image *image, const mf_jpeg_how *how)
 {
     if (setjmp(j->leave)) {
         j->failed = true;
@@ -80,7 +81,7 @@ static void run(jpeg_job *j, const unsigned char *pixels, const mf_image *image,
     jpeg_create_compress(&j->c);
     j->c.client_data = j;
     jpeg_mem_dest(&j->c, &j->file, &j->len);
-    set_options(j, image, how);
+    image_jpeg_write_set_options(j, image, how);
     jpeg_start_compress(&j->c, TRUE);
     write_xmp(j, how);
     while (j->c.next_scanline < j->c.image_height) {
@@ -95,7 +96,7 @@ static void run(jpeg_job *j, const unsigned char *pixels, const mf_image *image,
 mf_status mf_jpeg_encode(const unsigned char *pixels, const mf_image *image, const mf_jpeg_how *how,
                          mf_buf *out)
 {
-    jpeg_job j = { .failed = false };
+    image_jpeg_write_jpeg_job j = { .failed = false };
 
     MF_TRY(mf_image_check(image));
     if ((image->channels != 1 && image->channels != 3) || image->width > JPEG_MAX_DIMENSION ||
@@ -106,9 +107,9 @@ mf_status mf_jpeg_encode(const unsigned char *pixels, const mf_image *image, con
                        (long long)image->channels);
     j.c.err = jpeg_std_error(&j.errors);
     j.c.client_data = &j; /* creating it may fail already */
-    j.errors.error_exit = on_error;
-    j.errors.emit_message = on_message;
-    run(&j, pixels, image, how);
+    j.errors.error_exit = image_jpeg_write_on_error;
+    j.errors.emit_message = image_jpeg_write_on_message;
+    image_jpeg_write_run(&j, pixels, image, how);
     if (!j.failed)
         mf_buf_bytes(out, j.file, j.len);
     jpeg_destroy_compress(&j.c);

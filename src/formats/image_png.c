@@ -20,7 +20,7 @@ typedef struct png_job {
     char why[200]; /* the library's words */
 } png_job;
 
-static void on_error(png_structp png, png_const_charp text)
+static void image_png_on_error(png_structp png, png_const_charp text)
 {
     png_job *j = png_get_error_ptr(png);
     const size_t n = strnlen(text, sizeof j->why - 1);
@@ -30,12 +30,12 @@ static void on_error(png_structp png, png_const_charp text)
     png_longjmp(png, 1);
 }
 
-static void on_warning(png_structp png, png_const_charp text)
+static void image_png_on_warning(png_structp png, png_const_charp text)
 {
     (void)png, (void)text;
 }
 
-static void read_bytes(png_structp png, png_bytep to, size_t n)
+static void image_png_read_bytes(png_structp png, png_bytep to, size_t n)
 {
     png_job *j = png_get_io_ptr(png);
 
@@ -120,7 +120,7 @@ static void set_transforms(png_job *j, const mf_image_how *how)
     png_read_update_info(j->png, j->info);
 }
 
-static mf_status take_size(const png_job *j, mf_image *out)
+static mf_status image_png_take_size(const png_job *j, mf_image *out)
 {
     out->height = png_get_image_height(j->png, j->info);
     out->width = png_get_image_width(j->png, j->info);
@@ -129,7 +129,8 @@ static mf_status take_size(const png_job *j, mf_image *out)
 }
 
 /* The size must be known good before memory is taken for it: deflate packs at most 1032 to one. */
-static mf_status read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
+static mf_status image_png_read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels,
+                                       mf_image *out)
 {
     const size_t row = png_get_rowbytes(j->png, j->info);
     const int channels = how->channels;
@@ -154,24 +155,24 @@ static mf_status read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
+static void image_png_run(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     if (setjmp(png_jmpbuf(j->png))) {
         j->st = MF_FAIL(MF_DATA_LOSS, "a PNG file is damaged: %s", j->why);
         return;
     }
-    png_set_read_fn(j->png, j, read_bytes);
+    png_set_read_fn(j->png, j, image_png_read_bytes);
     png_set_user_limits(j->png, MF_IMAGE_PIXELS, MF_IMAGE_PIXELS);
     png_set_chunk_malloc_max(j->png, CHUNK_BYTES);
     png_set_crc_action(j->png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
     png_read_info(j->png, j->info);
-    j->st = take_size(j, out);
+    j->st = image_png_take_size(j, out);
     if (j->st != MF_OK)
         return;
     set_transforms(j, how);
-    j->st = take_size(j, out);
+    j->st = image_png_take_size(j, out);
     if (j->st == MF_OK && pixels)
-        j->st = read_pixels(j, how, pixels, out);
+        j->st = image_png_read_pixels(j, how, pixels, out);
 }
 
 mf_status mf_png_decode(const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
@@ -179,10 +180,11 @@ mf_status mf_png_decode(const void *data, size_t len, const mf_image_how *how, m
 {
     png_job j = { .at = data, .end = (const unsigned char *)data + len, .len = len };
 
-    j.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &j, on_error, on_warning);
+    j.png =
+        png_create_read_struct(PNG_LIBPNG_VER_STRING, &j, image_png_on_error, image_png_on_warning);
     j.info = j.png ? png_create_info_struct(j.png) : NULL;
     if (j.info)
-        run(&j, how, pixels, out);
+        image_png_run(&j, how, pixels, out);
     else
         j.st = MF_NOMEM("a picture");
     png_destroy_read_struct(&j.png, &j.info, NULL);

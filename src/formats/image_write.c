@@ -4,13 +4,13 @@
 
 #include <png.h>
 
-static void on_error(png_structp png, png_const_charp text)
+static void image_write_on_error(png_structp png, png_const_charp text)
 {
     (void)text;
     png_longjmp(png, 1);
 }
 
-static void on_warning(png_structp png, png_const_charp text)
+static void image_write_on_warning(png_structp png, png_const_charp text)
 {
     (void)png, (void)text;
 }
@@ -26,8 +26,8 @@ static void on_flush(png_structp png)
 }
 
 /* libpng leaves by longjmp: nothing here needs releasing, and no local is used after it. */
-static bool write_all(png_structp png, png_infop info, const unsigned char *pixels,
-                      const mf_image *image, int bits, int level, mf_buf *out)
+static bool image_write_all(png_structp png, png_infop info, const unsigned char *pixels,
+                            const mf_image *image, int bits, int level, mf_buf *out)
 {
     static const int types[] = { PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
                                  PNG_COLOR_TYPE_RGB_ALPHA };
@@ -65,9 +65,10 @@ mf_status mf_png_encode_as(const void *pixels, const mf_image *image, int bits, 
     if (image->channels < 1 || image->channels > 4)
         return MF_FAIL(MF_INVALID_ARGUMENT, "a picture of %lld channels cannot be written as PNG",
                        (long long)image->channels);
-    png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
+    png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, image_write_on_error,
+                                  image_write_on_warning);
     info = png ? png_create_info_struct(png) : NULL;
-    written = info && write_all(png, info, pixels, image, bits, level, out);
+    written = info && image_write_all(png, info, pixels, image, bits, level, out);
     if (png)
         png_destroy_write_struct(&png, &info);
     if (!written)

@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-typedef struct cursor {
+typedef struct libsvm_cursor {
     const char *name, *at, *end; /* end: of the line */
     int64_t line;
-} cursor;
+} libsvm_cursor;
 
 void mf_libsvm_deinit(mf_libsvm *s)
 {
@@ -20,7 +20,7 @@ void mf_libsvm_deinit(mf_libsvm *s)
     *s = (mf_libsvm){ 0 };
 }
 
-static mf_status wrong(const cursor *c, const char *what)
+static mf_status libsvm_wrong(const libsvm_cursor *c, const char *what)
 {
     const size_t n = (size_t)(c->end - c->at);
 
@@ -28,13 +28,13 @@ static mf_status wrong(const cursor *c, const char *what)
                    what, (int)(n < 30 ? n : 30), c->at);
 }
 
-static void skip_blanks(cursor *c)
+static void libsvm_skip_blanks(libsvm_cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\r'))
         c->at++;
 }
 
-static size_t word(const cursor *c, char until)
+static size_t word(const libsvm_cursor *c, char until)
 {
     const char *p = c->at;
 
@@ -43,22 +43,22 @@ static size_t word(const cursor *c, char until)
     return (size_t)(p - c->at);
 }
 
-static mf_status read_pair(cursor *c, mf_libsvm *s, int64_t row_start)
+static mf_status libsvm_read_pair(libsvm_cursor *c, mf_libsvm *s, int64_t row_start)
 {
     size_t n = word(c, ':');
     int64_t id;
     float value;
 
     if (c->at + n == c->end || c->at[n] != ':')
-        return wrong(c, "no index:value");
+        return libsvm_wrong(c, "no index:value");
     if (!mf_number_int(c->at, n, &id) || id < 0 || id > INT32_MAX)
-        return wrong(c, "no index");
+        return libsvm_wrong(c, "no index");
     if (s->pairs > row_start && id <= s->ids[s->pairs - 1])
-        return wrong(c, "the indices do not ascend");
+        return libsvm_wrong(c, "the indices do not ascend");
     c->at += n + 1;
     n = word(c, 0);
     if (!mf_number_float(c->at, n, &value))
-        return wrong(c, "no value");
+        return libsvm_wrong(c, "no value");
     c->at += n;
     MF_TRY(mf_grow(&s->ids, &s->cap_ids, s->pairs + 1, sizeof *s->ids));
     MF_TRY(mf_grow(&s->values, &s->cap_values, s->pairs + 1, sizeof *s->values));
@@ -67,17 +67,17 @@ static mf_status read_pair(cursor *c, mf_libsvm *s, int64_t row_start)
     return MF_OK;
 }
 
-static mf_status read_row(cursor *c, mf_libsvm *s)
+static mf_status libsvm_read_row(libsvm_cursor *c, mf_libsvm *s)
 {
     const int64_t start = s->pairs;
     const size_t n = word(c, 0);
     float label;
 
     if (!mf_number_float(c->at, n, &label))
-        return wrong(c, "no label");
+        return libsvm_wrong(c, "no label");
     c->at += n;
-    for (skip_blanks(c); c->at < c->end; skip_blanks(c))
-        MF_TRY(read_pair(c, s, start));
+    for (libsvm_skip_blanks(c); c->at < c->end; libsvm_skip_blanks(c))
+        MF_TRY(libsvm_read_pair(c, s, start));
     MF_TRY(mf_grow(&s->labels, &s->cap_labels, s->rows + 1, sizeof *s->labels));
     MF_TRY(mf_grow(&s->starts, &s->cap_starts, s->rows + 2, sizeof *s->starts));
     s->starts[0] = 0;
@@ -90,7 +90,7 @@ static mf_status read_row(cursor *c, mf_libsvm *s)
 mf_status mf_libsvm_decode(const char *name, const char *text, size_t len, mf_libsvm *out)
 {
     const char *end = text + len;
-    cursor c = { .name = name };
+    libsvm_cursor c = { .name = name };
 
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -100,9 +100,9 @@ mf_status mf_libsvm_decode(const char *name, const char *text, size_t len, mf_li
         c.at = text;
         c.end = comment ? comment : stop;
         c.line++;
-        skip_blanks(&c);
+        libsvm_skip_blanks(&c);
         if (c.at < c.end)
-            MF_TRY(read_row(&c, out));
+            MF_TRY(libsvm_read_row(&c, out));
         text = newline ? newline + 1 : end;
     }
     return MF_OK;

@@ -16,7 +16,7 @@ static mf_status refill(mf_lines *l)
 }
 
 /* Bytes without '\r'. */
-static void append(mf_buf *out, const char *from, size_t n)
+static void lines_append(mf_buf *out, const char *from, size_t n)
 {
     while (n > 0) {
         const char *r = memchr(from, '\r', n);
@@ -46,7 +46,7 @@ mf_status mf_lines_next(mf_lines *lines, size_t max_bytes, mf_buf *out, bool *en
         from = l->piece + l->at;
         stop = memchr(from, '\n', l->have - l->at);
         n = stop ? (size_t)(stop - from) : l->have - l->at;
-        append(out, from, n);
+        lines_append(out, from, n);
         l->at += n + (stop != NULL);
         some = true;
         if (out->len > max_bytes)

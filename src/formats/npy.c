@@ -50,17 +50,17 @@ static const struct {
 
 /* ---- the header: a Python dictionary ---- */
 
-typedef struct cursor {
+typedef struct npy_cursor {
     const char *at, *end;
-} cursor;
+} npy_cursor;
 
-static void skip_spaces(cursor *c)
+static void skip_spaces(npy_cursor *c)
 {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t'))
         c->at++;
 }
 
-static bool take(cursor *c, char mark)
+static bool npy_take(npy_cursor *c, char mark)
 {
     skip_spaces(c);
     if (c->at == c->end || *c->at != mark)
@@ -69,13 +69,13 @@ static bool take(cursor *c, char mark)
     return true;
 }
 
-static mf_status want(cursor *c, char mark)
+static mf_status want(npy_cursor *c, char mark)
 {
-    return take(c, mark) ? MF_OK
-                         : MF_FAIL(MF_INVALID_ARGUMENT, "npy header: '%c' is missing", mark);
+    return npy_take(c, mark) ? MF_OK
+                             : MF_FAIL(MF_INVALID_ARGUMENT, "npy header: '%c' is missing", mark);
 }
 
-static bool take_word(cursor *c, const char *word)
+static bool npy_take_word(npy_cursor *c, const char *word)
 {
     const size_t len = strlen(word);
 
@@ -87,9 +87,9 @@ static bool take_word(cursor *c, const char *word)
 }
 
 /* 'text' or "text", without escapes. */
-static mf_status read_quoted(cursor *c, char text[DESCR_MAX + 1])
+static mf_status read_quoted(npy_cursor *c, char text[DESCR_MAX + 1])
 {
-    const char quote = take(c, '\'') ? '\'' : take(c, '"') ? '"' : '\0';
+    const char quote = npy_take(c, '\'') ? '\'' : npy_take(c, '"') ? '"' : '\0';
     size_t len = 0;
 
     if (quote == '\0')
@@ -103,7 +103,7 @@ static mf_status read_quoted(cursor *c, char text[DESCR_MAX + 1])
     return MF_OK;
 }
 
-static mf_status read_dim(cursor *c, int64_t *out)
+static mf_status read_dim(npy_cursor *c, int64_t *out)
 {
     int64_t v = 0;
     const char *start;
@@ -115,33 +115,33 @@ static mf_status read_dim(cursor *c, int64_t *out)
     }
     if (c->at == start)
         return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: expected a dimension");
-    (void)take(c, 'L'); /* Python 2's long integers */
+    (void)npy_take(c, 'L'); /* Python 2's long integers */
     *out = v;
     return MF_OK;
 }
 
 /* (), (3,), (2, 3) */
-static mf_status read_shape(cursor *c, mf_shape *shape)
+static mf_status read_shape(npy_cursor *c, mf_shape *shape)
 {
     bool comma = true;
 
     *shape = MF_SCALAR;
     MF_TRY(want(c, '('));
-    while (!take(c, ')')) {
+    while (!npy_take(c, ')')) {
         if (!comma)
             return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: ',' is missing in the shape");
         if (shape->rank == MF_MAX_RANK)
             return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: rank above the limit of %d",
                            MF_MAX_RANK);
         MF_TRY(read_dim(c, &shape->dims[shape->rank++]));
-        comma = take(c, ',');
+        comma = npy_take(c, ',');
     }
     if (shape->rank == 1 && !comma)
         return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: the shape is a number, not a tuple");
     return MF_OK;
 }
 
-static mf_status read_entry(cursor *c, npy_header *h)
+static mf_status npy_read_entry(npy_cursor *c, npy_header *h)
 {
     char key[DESCR_MAX + 1];
     bool *has;
@@ -156,8 +156,8 @@ static mf_status read_entry(cursor *c, npy_header *h)
         MF_TRY(read_quoted(c, h->descr));
     } else if (strcmp(key, "fortran_order") == 0) {
         has = &h->has_order;
-        h->fortran = take_word(c, "True");
-        if (!h->fortran && !take_word(c, "False"))
+        h->fortran = npy_take_word(c, "True");
+        if (!h->fortran && !npy_take_word(c, "False"))
             return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: fortran_order is not a bool");
     } else if (strcmp(key, "shape") == 0) {
         has = &h->has_shape;
@@ -171,18 +171,18 @@ static mf_status read_entry(cursor *c, npy_header *h)
     return MF_OK;
 }
 
-static mf_status read_header(const char *text, size_t len, npy_header *h)
+static mf_status npy_read_header(const char *text, size_t len, npy_header *h)
 {
-    cursor c = { text, text + len };
+    npy_cursor c = { text, text + len };
     bool comma = true;
 
     *h = (npy_header){ 0 };
     MF_TRY(want(&c, '{'));
-    while (!take(&c, '}')) {
+    while (!npy_take(&c, '}')) {
         if (!comma)
             return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: ',' is missing");
-        MF_TRY(read_entry(&c, h));
-        comma = take(&c, ',');
+        MF_TRY(npy_read_entry(&c, h));
+        comma = npy_take(&c, ',');
     }
     skip_spaces(&c);
     if (c.at != c.end)
@@ -197,7 +197,7 @@ static mf_status parse_descr(const char *descr, npy_cell *cell)
 {
     const char order = descr[0];
     const char kind = order ? descr[1] : '\0';
-    cursor c = { descr + (kind ? 2 : 0), descr + strlen(descr) };
+    npy_cursor c = { descr + (kind ? 2 : 0), descr + strlen(descr) };
     int64_t size = 0;
 
     if (kind == 'O' || order == 'O')
@@ -352,7 +352,7 @@ mf_status mf_npy_decode(const void *data, size_t len, mf_tensor *out)
     if (text > HEADER_MAX || text > len - head)
         return MF_FAIL(MF_INVALID_ARGUMENT, "npy: a header of %zu bytes is cut off or too long",
                        text);
-    MF_TRY(read_header((const char *)p + head, text, &h));
+    MF_TRY(npy_read_header((const char *)p + head, text, &h));
     MF_TRY(parse_descr(h.descr, &cell));
     st = decode_data(&h, &cell, p + head + text, len - head - text, out);
     if (st != MF_OK)

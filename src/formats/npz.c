@@ -119,7 +119,7 @@ static int64_t find_member(const mf_npz *npz, const char *name)
 }
 
 /* All of a member, whose size the directory claims; reading to the end compares the checksum. */
-static mf_status unpack(mf_npz *npz, int64_t i, char *data, size_t size)
+static mf_status npz_unpack(mf_npz *npz, int64_t i, char *data, size_t size)
 {
     zip_file_t *file = zip_fopen_index(npz->zip, (zip_uint64_t)i, 0);
     size_t done = 0;
@@ -163,7 +163,7 @@ mf_status mf_npz_read(mf_npz *npz, const char *name, size_t max_bytes, mf_tensor
     data = mf_calloc((int64_t)info.size + 1, 1);
     if (!data)
         return MF_NOMEM("an array of an archive");
-    MF_TRY_TO(done, unpack(npz, i, data, (size_t)info.size));
+    MF_TRY_TO(done, npz_unpack(npz, i, data, (size_t)info.size));
     MF_TRY_TO(done, mf_npy_decode(data, (size_t)info.size, out));
 
 done:
@@ -183,7 +183,8 @@ static mf_status zip_failed(zip_t *zip, const char *name)
                    "cannot add '%s' to an archive: %s", name, zip_strerror(zip));
 }
 
-static mf_status add_member(zip_t *zip, const char *name, const mf_tensor *tensor, bool compress)
+static mf_status npz_add_member(zip_t *zip, const char *name, const mf_tensor *tensor,
+                                bool compress)
 {
     mf_buf npy = { 0 }, file_name = { 0 };
     mf_status st;
@@ -218,7 +219,7 @@ done:
 }
 
 /* The finished archive that lies in the memory of `source`. */
-static mf_status save(zip_source_t *source, const char *path)
+static mf_status npz_save(zip_source_t *source, const char *path)
 {
     zip_stat_t info;
     char *data;
@@ -265,13 +266,13 @@ mf_status mf_npz_write(const char *path, const char *const *names, const mf_tens
         goto done;
     }
     for (int64_t i = 0; i < n; i++)
-        MF_TRY_TO(done, add_member(zip, names[i], tensors[i], compress));
+        MF_TRY_TO(done, npz_add_member(zip, names[i], tensors[i], compress));
     if (zip_close(zip) != 0) {
         st = zip_failed(zip, path);
         goto done;
     }
     zip = NULL;
-    MF_TRY_TO(done, save(source, path));
+    MF_TRY_TO(done, npz_save(source, path));
 
 done:
     if (zip)

@@ -14,13 +14,13 @@ enum { EXPANSION = 1 << 16 }; /* elements that a byte may stand for: more is no 
 #define MOST_BYTES ((size_t)1 << 34)
 
 /* Bytes still to be read; `bad`: there were fewer than were asked for. */
-typedef struct reader {
+typedef struct packed_reader {
     const uint8_t *at;
     size_t left;
     bool bad;
-} reader;
+} packed_reader;
 
-static const uint8_t *take(reader *r, uint64_t n)
+static const uint8_t *packed_take(packed_reader *r, uint64_t n)
 {
     const uint8_t *at = r->at;
 
@@ -33,12 +33,12 @@ static const uint8_t *take(reader *r, uint64_t n)
     return at;
 }
 
-static uint64_t number(reader *r)
+static uint64_t packed_number(packed_reader *r)
 {
     uint64_t n = 0;
 
     for (int shift = 0; shift < 63; shift += 7) {
-        const uint8_t *byte = take(r, 1);
+        const uint8_t *byte = packed_take(r, 1);
 
         if (!byte)
             return 0;
@@ -50,49 +50,49 @@ static uint64_t number(reader *r)
     return 0;
 }
 
-static const char *text(reader *r, mf_arena *arena)
+static const char *packed_text(packed_reader *r, mf_arena *arena)
 {
-    const uint64_t n = number(r);
-    const uint8_t *at = take(r, n);
+    const uint64_t n = packed_number(r);
+    const uint8_t *at = packed_take(r, n);
 
     return at ? mf_arena_strndup(arena, (const char *)at, (size_t)n) : NULL;
 }
 
 /* ---- the list ---- */
 
-static mf_status decode_shape(reader *r, mf_shape *out)
+static mf_status packed_decode_shape(packed_reader *r, mf_shape *out)
 {
-    const uint64_t rank = number(r);
+    const uint64_t rank = packed_number(r);
     int64_t dims[MF_MAX_RANK];
 
     if (rank > MF_MAX_RANK)
         return MF_FAIL(MF_UNIMPLEMENTED, "a tensor of more than %d dimensions", MF_MAX_RANK);
     for (uint64_t d = 0; d < rank; d++) {
-        dims[d] = (int64_t)number(r);
+        dims[d] = (int64_t)packed_number(r);
         if (dims[d] < 0)
             return MF_FAIL(MF_DATA_LOSS, "dimension %d is no count", (int)d);
     }
     return mf_shape_from_dims(dims, (int64_t)rank, out);
 }
 
-static mf_status decode_entry(reader *r, mf_arena *arena, mf_packed_entry *e)
+static mf_status packed_decode_entry(packed_reader *r, mf_arena *arena, mf_packed_entry *e)
 {
     const char *type;
     const uint8_t *method;
     uint64_t len;
 
-    e->name = text(r, arena);
-    type = text(r, arena);
+    e->name = packed_text(r, arena);
+    type = packed_text(r, arena);
     if (!e->name || !type)
         return MF_FAIL(MF_DATA_LOSS, "the file ends inside of a name");
     e->dtype = mf_dtype_find(type, strlen(type));
     if (e->dtype == MF_DTYPE_INVALID)
         return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of the unknown type '%.20s'", e->name, type);
-    MF_TRY(decode_shape(r, &e->shape));
+    MF_TRY(packed_decode_shape(r, &e->shape));
     MF_TRY(mf_shape_count(&e->shape, &e->count));
-    method = take(r, 1);
-    len = number(r);
-    e->data = take(r, len);
+    method = packed_take(r, 1);
+    len = packed_number(r);
+    e->data = packed_take(r, len);
     e->len = (size_t)len;
     if (r->bad)
         return MF_FAIL(MF_DATA_LOSS, "the file ends inside of '%.200s'", e->name);
@@ -106,8 +106,8 @@ static mf_status decode_entry(reader *r, mf_arena *arena, mf_packed_entry *e)
 mf_status mf_packed_decode(const void *data, size_t len, mf_arena *arena, mf_packed_entry **out,
                            int64_t *n)
 {
-    reader r = { .at = data, .left = len };
-    const uint8_t *head = take(&r, MF_PACKED_HEAD);
+    packed_reader r = { .at = data, .left = len };
+    const uint8_t *head = packed_take(&r, MF_PACKED_HEAD);
     uint64_t count;
     uint32_t crc;
 
@@ -118,14 +118,14 @@ mf_status mf_packed_decode(const void *data, size_t len, mf_arena *arena, mf_pac
     memcpy(&crc, head + sizeof mf_packed_magic, sizeof crc);
     if (crc != mf_crc32c(0, r.at, r.left))
         return MF_FAIL(MF_DATA_LOSS, "its checksum is another one");
-    count = number(&r);
+    count = packed_number(&r);
     if (r.bad || count > r.left) /* each takes a byte and more */
         return MF_FAIL(MF_DATA_LOSS, "%llu tensors in %zu bytes", (unsigned long long)count, len);
     *out = MF_ARENA_ARRAY(arena, mf_packed_entry, (int64_t)count);
     if (!*out)
         return MF_NOMEM("a packed file");
     for (*n = 0; *n < (int64_t)count; ++*n)
-        MF_TRY(decode_entry(&r, arena, &(*out)[*n]));
+        MF_TRY(packed_decode_entry(&r, arena, &(*out)[*n]));
     return r.left == 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%zu bytes behind the last tensor", r.left);
 }
 
@@ -133,12 +133,12 @@ mf_status mf_packed_decode(const void *data, size_t len, mf_arena *arena, mf_pac
 
 static mf_status unpack_strings(const mf_packed_entry *e, mf_tensor *out)
 {
-    reader r = { .at = e->data, .left = e->len };
+    packed_reader r = { .at = e->data, .left = e->len };
     mf_string *strings = out->data;
 
     for (int64_t i = 0; i < e->count; i++) {
-        const uint64_t n = number(&r);
-        const uint8_t *at = take(&r, n);
+        const uint64_t n = packed_number(&r);
+        const uint8_t *at = packed_take(&r, n);
 
         if (!at)
             return MF_FAIL(MF_DATA_LOSS, "'%.200s' ends too early", e->name);
@@ -150,7 +150,7 @@ static mf_status unpack_strings(const mf_packed_entry *e, mf_tensor *out)
 typedef struct unpacking {
     const mf_packed_entry *e;
     mf_tensor *out;
-    reader r;
+    packed_reader r;
     bool by_channel, gaps, plain;
     const uint8_t *values; /* elements, or scales; not aligned */
     int64_t channels, nonzero;
@@ -158,7 +158,7 @@ typedef struct unpacking {
     mf_bits_in bits;
 } unpacking;
 
-static mf_status damaged(const unpacking *u)
+static mf_status packed_damaged(const unpacking *u)
 {
     return MF_FAIL(MF_DATA_LOSS, "the symbols of '%.200s' are damaged", u->e->name);
 }
@@ -166,10 +166,10 @@ static mf_status damaged(const unpacking *u)
 static mf_status read_code(unpacking *u, mf_huffman *h)
 {
     const size_t len = ((size_t)h->n + 1) / 2;
-    mf_bits_in bits = { .data = take(&u->r, len), .len = len };
+    mf_bits_in bits = { .data = packed_take(&u->r, len), .len = len };
 
     if (!bits.data)
-        return damaged(u);
+        return packed_damaged(u);
     for (int i = 0; i < h->n; i++)
         h->lengths[i] = (uint8_t)mf_bits_get(&bits, 4);
     return mf_huffman_make(h);
@@ -178,41 +178,41 @@ static mf_status read_code(unpacking *u, mf_huffman *h)
 static mf_status read_tables(unpacking *u)
 {
     const size_t cell = mf_dtype_size(u->e->dtype);
-    const uint8_t *flags = take(&u->r, 1);
+    const uint8_t *flags = packed_take(&u->r, 1);
     uint64_t n = 2 * MF_PACKED_STEPS + 1, gaps = 0;
 
     if (!flags || *flags > MF_PACKED_GAPS + MF_PACKED_PLAIN || *flags == MF_PACKED_PLAIN ||
         *flags == MF_PACKED_PLAIN + MF_PACKED_BY_CHANNEL)
-        return damaged(u);
+        return packed_damaged(u);
     u->plain = *flags & MF_PACKED_PLAIN;
     u->by_channel = *flags & MF_PACKED_BY_CHANNEL;
     u->gaps = *flags & MF_PACKED_GAPS;
     if (u->by_channel) {
         if (u->e->dtype != MF_DTYPE_F32 || u->e->shape.rank < 1)
-            return damaged(u);
+            return packed_damaged(u);
         u->channels = u->e->shape.dims[u->e->shape.rank - 1];
         if (u->channels > (int64_t)u->r.left)
-            return damaged(u);
-        u->values = take(&u->r, (uint64_t)u->channels * sizeof(float));
+            return packed_damaged(u);
+        u->values = packed_take(&u->r, (uint64_t)u->channels * sizeof(float));
     } else {
-        n = number(&u->r);
+        n = packed_number(&u->r);
         if (n > MF_HUFFMAN_SYMBOLS)
-            return damaged(u);
-        u->values = take(&u->r, n * cell);
+            return packed_damaged(u);
+        u->values = packed_take(&u->r, n * cell);
     }
     u->code.n = (int)n;
-    u->nonzero = u->gaps ? (int64_t)number(&u->r) : u->e->count;
+    u->nonzero = u->gaps ? (int64_t)packed_number(&u->r) : u->e->count;
     if (u->r.bad || u->nonzero > u->e->count)
-        return damaged(u);
+        return packed_damaged(u);
     if (u->plain)
-        u->values = take(&u->r, (uint64_t)u->nonzero * cell);
+        u->values = packed_take(&u->r, (uint64_t)u->nonzero * cell);
     if (u->r.bad)
-        return damaged(u);
+        return packed_damaged(u);
     MF_TRY(read_code(u, &u->code));
     if (u->gaps) {
-        gaps = number(&u->r);
+        gaps = packed_number(&u->r);
         if (u->r.bad || gaps > MF_PACKED_FAR + 1)
-            return damaged(u);
+            return packed_damaged(u);
         u->gap_code.n = (int)gaps;
         MF_TRY(read_code(u, &u->gap_code));
     }
@@ -260,7 +260,7 @@ static mf_status unpack_symbols(unpacking *u)
         int symbol;
 
         if (gap < 0 || gap >= u->e->count - at)
-            return damaged(u);
+            return packed_damaged(u);
         at += gap;
         if (u->plain) {
             memcpy((char *)u->out->data + (size_t)at++ * cell, u->values + (size_t)i * cell, cell);
@@ -268,7 +268,7 @@ static mf_status unpack_symbols(unpacking *u)
         }
         symbol = mf_huffman_get(&u->code, &u->bits);
         if (symbol < 0 || u->bits.over)
-            return damaged(u);
+            return packed_damaged(u);
         put_element(u, at++, symbol);
     }
     return MF_OK;
@@ -282,7 +282,7 @@ static mf_status unpack_raw(const mf_packed_entry *e, mf_tensor *out)
     return MF_OK;
 }
 
-static mf_status check_size(const mf_packed_entry *e)
+static mf_status packed_check_size(const mf_packed_entry *e)
 {
     const bool plain = mf_dtype_is_plain(e->dtype);
     int64_t bytes = e->count; /* of a string at least one */
@@ -305,7 +305,7 @@ mf_status mf_packed_unpack(const mf_packed_entry *e, mf_tensor *out)
     unpacking *u;
     mf_status st;
 
-    MF_TRY(check_size(e));
+    MF_TRY(packed_check_size(e));
     u = mf_calloc(1, sizeof *u);
     if (!u)
         return MF_NOMEM("a packed tensor");

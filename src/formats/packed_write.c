@@ -26,7 +26,7 @@ typedef struct symbols {
     mf_huffman code, gap_code;
 } symbols;
 
-static void put_number(mf_buf *out, uint64_t n)
+static void packed_write_put_number(mf_buf *out, uint64_t n)
 {
     do {
         const uint8_t byte = (uint8_t)((n & 127) | (n > 127 ? 128 : 0));
@@ -36,9 +36,9 @@ static void put_number(mf_buf *out, uint64_t n)
     } while (n > 0);
 }
 
-static void put_text(mf_buf *out, const char *text, size_t len)
+static void packed_write_put_text(mf_buf *out, const char *text, size_t len)
 {
-    put_number(out, len);
+    packed_write_put_number(out, len);
     mf_buf_bytes(out, text, len);
 }
 
@@ -52,14 +52,14 @@ static uint64_t bits_at(const mf_tensor *t, size_t cell, int64_t i)
 
 /* ---- values ---- */
 
-static int ascending(const void *a, const void *b)
+static int packed_write_ascending(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-static int64_t count_zeros(const symbols *s)
+static int64_t packed_write_count_zeros(const symbols *s)
 {
     int64_t n = 0;
 
@@ -86,7 +86,7 @@ static mf_status list_values(symbols *s, bool *fits)
             all[n++] = bits;
     }
     if (n > 1)
-        qsort(all, (size_t)n, sizeof *all, ascending);
+        qsort(all, (size_t)n, sizeof *all, packed_write_ascending);
     for (int64_t i = 0; i < n; i++) {
         if (last < 0 || all[i] != all[last])
             all[++last] = all[i];
@@ -97,7 +97,8 @@ static mf_status list_values(symbols *s, bool *fits)
     for (int64_t i = 0; i < count; i++) {
         const uint64_t bits = bits_at(s->t, s->cell, i);
         const uint64_t *found =
-            s->n > 0 ? bsearch(&bits, all, (size_t)s->n, sizeof *all, ascending) : NULL;
+            s->n > 0 ? bsearch(&bits, all, (size_t)s->n, sizeof *all, packed_write_ascending)
+                     : NULL;
 
         s->of[i] = (uint16_t)(found ? found - all : 0);
     }
@@ -197,16 +198,16 @@ static mf_status make_codes(symbols *s)
     return st;
 }
 
-static void put_values(const symbols *s, mf_buf *out)
+static void packed_write_put_values(const symbols *s, mf_buf *out)
 {
     if (s->by_channel)
         mf_buf_bytes(out, s->scales, (size_t)s->channels * sizeof *s->scales);
     else
-        put_number(out, (uint64_t)s->n);
+        packed_write_put_number(out, (uint64_t)s->n);
     for (int i = 0; !s->by_channel && i < s->n; i++)
         mf_buf_bytes(out, &s->values[i], s->cell);
     if (s->gaps)
-        put_number(out, (uint64_t)s->nonzero);
+        packed_write_put_number(out, (uint64_t)s->nonzero);
     for (int64_t i = 0; s->plain && i < s->t->count; i++) {
         const uint64_t bits = bits_at(s->t, s->cell, i);
 
@@ -224,12 +225,12 @@ static mf_status put_symbols(symbols *s, mf_buf *out)
 
     MF_TRY(make_codes(s));
     mf_buf_bytes(out, &flags, 1);
-    put_values(s, out);
+    packed_write_put_values(s, out);
     for (int i = 0; i < s->n; i++)
         mf_bits_put(&bits, s->code.lengths[i], 4);
     mf_bits_end(&bits);
     if (s->gaps) {
-        put_number(out, (uint64_t)s->gap_code.n);
+        packed_write_put_number(out, (uint64_t)s->gap_code.n);
         for (int i = 0; i < s->gap_code.n; i++)
             mf_bits_put(&bits, s->gap_code.lengths[i], 4);
         mf_bits_end(&bits);
@@ -277,7 +278,7 @@ static mf_status pack_channels(symbols *s, mf_buf *out)
 }
 
 /* As symbols, if that is possible: *out stays empty where it is not. */
-static mf_status pack(const mf_tensor *t, mf_buf *out)
+static mf_status packed_write_pack(const mf_tensor *t, mf_buf *out)
 {
     symbols *s = mf_calloc(1, sizeof *s);
     mf_buf other = { 0 };
@@ -288,7 +289,7 @@ static mf_status pack(const mf_tensor *t, mf_buf *out)
     for (int way = 0; st == MF_OK && way < 2; way++) {
         *s = (symbols){ .t = t, .cell = mf_dtype_size(t->dtype), .of = of };
         if (way == 0)
-            gaps = count_zeros(s) > t->count / 2;
+            gaps = packed_write_count_zeros(s) > t->count / 2;
         s->gaps = gaps;
         st = way == 0 ? pack_list(s, out) : pack_channels(s, &other);
     }
@@ -315,7 +316,7 @@ static mf_status put_raw(const char *name, const mf_tensor *t, mf_buf *out)
         return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which packed files lack", name,
                        mf_dtype_name(t->dtype));
     for (int64_t i = 0; i < t->count; i++)
-        put_text(out, strings[i].len ? strings[i].data : "", strings[i].len);
+        packed_write_put_text(out, strings[i].len ? strings[i].data : "", strings[i].len);
     return mf_buf_finish(out);
 }
 
@@ -329,19 +330,19 @@ static mf_status put_tensor(const char *name, const mf_tensor *t, mf_buf *out)
 
     MF_TRY_TO(done, put_raw(name, t, &raw));
     if (t->count > 0 && cell > 0 && cell <= sizeof(uint64_t))
-        MF_TRY_TO(done, pack(t, &bytes));
+        MF_TRY_TO(done, packed_write_pack(t, &bytes));
     if (bytes.len == 0 || bytes.len >= raw.len)
         method = MF_PACKED_RAW;
-    put_text(out, name, strlen(name));
-    put_text(out, type, strlen(type));
-    put_number(out, (uint64_t)t->shape.rank);
+    packed_write_put_text(out, name, strlen(name));
+    packed_write_put_text(out, type, strlen(type));
+    packed_write_put_number(out, (uint64_t)t->shape.rank);
     for (int d = 0; d < t->shape.rank; d++)
-        put_number(out, (uint64_t)t->shape.dims[d]);
+        packed_write_put_number(out, (uint64_t)t->shape.dims[d]);
     mf_buf_bytes(out, &method, 1);
     if (method == MF_PACKED_RAW)
-        put_text(out, raw.len ? raw.data : "", raw.len);
+        packed_write_put_text(out, raw.len ? raw.data : "", raw.len);
     else
-        put_text(out, bytes.data, bytes.len);
+        packed_write_put_text(out, bytes.data, bytes.len);
 done:
     mf_buf_deinit(&bytes);
     mf_buf_deinit(&raw);
@@ -349,21 +350,21 @@ done:
 }
 
 /* A tensor and its name. */
-typedef struct item {
+typedef struct packed_write_item {
     const char *name;
     const mf_tensor *tensor;
-} item;
+} packed_write_item;
 
-static int by_name(const void *a, const void *b)
+static int packed_write_by_name(const void *a, const void *b)
 {
-    return strcmp(((const item *)a)->name, ((const item *)b)->name);
+    return strcmp(((const packed_write_item *)a)->name, ((const packed_write_item *)b)->name);
 }
 
-static mf_status put_all(item *items, int64_t n, mf_buf *out)
+static mf_status packed_write_put_all(packed_write_item *items, int64_t n, mf_buf *out)
 {
     if (n > 1)
-        qsort(items, (size_t)n, sizeof *items, by_name);
-    put_number(out, (uint64_t)n);
+        qsort(items, (size_t)n, sizeof *items, packed_write_by_name);
+    packed_write_put_number(out, (uint64_t)n);
     for (int64_t i = 0; i < n; i++)
         MF_TRY(put_tensor(items[i].name, items[i].tensor, out));
     return mf_buf_finish(out);
@@ -372,15 +373,15 @@ static mf_status put_all(item *items, int64_t n, mf_buf *out)
 mf_status mf_packed_encode(const char *const *names, const mf_tensor *const *tensors, int64_t n,
                            mf_buf *out)
 {
-    item *items = mf_calloc(n + 1, sizeof *items);
+    packed_write_item *items = mf_calloc(n + 1, sizeof *items);
     char *head = mf_buf_room(out, MF_PACKED_HEAD);
     uint32_t crc;
     mf_status st = items && head ? MF_OK : MF_NOMEM("a packed file");
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        items[i] = (item){ names[i], tensors[i] };
+        items[i] = (packed_write_item){ names[i], tensors[i] };
     if (st == MF_OK)
-        st = put_all(items, n, out);
+        st = packed_write_put_all(items, n, out);
     mf_free(items);
     MF_TRY(st);
     memcpy(out->data, mf_packed_magic, sizeof mf_packed_magic);

@@ -39,7 +39,7 @@ void mf_pbtxt_say(const pbtxt_lexer *lex, const char *fmt, ...)
                   lex->text - lex->line_start + 1, what);
 }
 
-static void skip_blanks(pbtxt_lexer *lex)
+static void pbtxt_lex_skip_blanks(pbtxt_lexer *lex)
 {
     for (; lex->at < lex->end; lex->at++) {
         if (*lex->at == '#') {
@@ -94,7 +94,7 @@ mf_status mf_pbtxt_lex_next(pbtxt_lexer *lex)
 {
     const char *p;
 
-    skip_blanks(lex);
+    pbtxt_lex_skip_blanks(lex);
     p = lex->text = lex->at;
     lex->len = 0;
     if (p == lex->end) {

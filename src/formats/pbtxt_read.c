@@ -13,11 +13,11 @@
 
 enum { FIELDS_MAX = 256, NAME_MAX_LEN = 127, FIRST_ELEMENTS = 4 };
 
-typedef struct reader {
+typedef struct pbtxt_read_reader {
     pbtxt_lexer lex;
     mf_arena *arena;
     mf_buf scratch; /* one string or number */
-} reader;
+} pbtxt_read_reader;
 
 /* A message being filled. */
 typedef struct target {
@@ -27,11 +27,11 @@ typedef struct target {
     uint64_t seen[FIELDS_MAX / 64]; /* singular fields, by index */
 } target;
 
-static mf_status read_body(reader *r, target *t, char close);
+static mf_status read_body(pbtxt_read_reader *r, target *t, char close);
 
 /* ---- tokens ---- */
 
-static mf_status expect(reader *r, char mark)
+static mf_status expect(pbtxt_read_reader *r, char mark)
 {
     if (!mf_pbtxt_at_mark(&r->lex, mark))
         return mf_pbtxt_fail(&r->lex, "expected '%c' instead of '%.*s'", mark,
@@ -40,13 +40,13 @@ static mf_status expect(reader *r, char mark)
 }
 
 /* Take the mark if it stands there. */
-static mf_status accept(reader *r, char mark, bool *taken)
+static mf_status pbtxt_read_accept(pbtxt_read_reader *r, char mark, bool *taken)
 {
     *taken = mf_pbtxt_at_mark(&r->lex, mark);
     return *taken ? mf_pbtxt_lex_next(&r->lex) : MF_OK;
 }
 
-static bool at_word(const reader *r, const char *word)
+static bool at_word(const pbtxt_read_reader *r, const char *word)
 {
     return r->lex.token == PBTXT_NAME && strlen(word) == r->lex.len &&
            strncasecmp(word, r->lex.text, r->lex.len) == 0;
@@ -84,12 +84,13 @@ static bool parse_magnitude(const char *s, size_t len, uint64_t *out)
 }
 
 /* An integer in [-most_negative, most]; *out is its two's complement. */
-static mf_status read_integer(reader *r, uint64_t most_negative, uint64_t most, uint64_t *out)
+static mf_status read_integer(pbtxt_read_reader *r, uint64_t most_negative, uint64_t most,
+                              uint64_t *out)
 {
     bool negative;
     uint64_t v = 0;
 
-    MF_TRY(accept(r, '-', &negative));
+    MF_TRY(pbtxt_read_accept(r, '-', &negative));
     if (r->lex.token != PBTXT_NUMBER || !parse_magnitude(r->lex.text, r->lex.len, &v))
         return mf_pbtxt_fail(&r->lex, "expected an integer");
     if (v > (negative ? most_negative : most))
@@ -98,7 +99,7 @@ static mf_status read_integer(reader *r, uint64_t most_negative, uint64_t most, 
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-static mf_status read_bool(reader *r, protobuf_c_boolean *out)
+static mf_status read_bool(pbtxt_read_reader *r, protobuf_c_boolean *out)
 {
     uint64_t v;
 
@@ -113,8 +114,8 @@ static mf_status read_bool(reader *r, protobuf_c_boolean *out)
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-/* strtod() in the C locale, which read_text() has set. */
-static mf_status parse_float(reader *r, double *out)
+/* strtod() in the C locale, which pbtxt_read_text() has set. */
+static mf_status pbtxt_read_parse_float(pbtxt_read_reader *r, double *out)
 {
     const char *s = r->lex.text;
     size_t len = r->lex.len;
@@ -135,17 +136,17 @@ static mf_status parse_float(reader *r, double *out)
     return MF_OK;
 }
 
-static mf_status read_float(reader *r, double *out)
+static mf_status read_float(pbtxt_read_reader *r, double *out)
 {
     bool negative;
 
-    MF_TRY(accept(r, '-', &negative));
+    MF_TRY(pbtxt_read_accept(r, '-', &negative));
     if (at_word(r, "inf") || at_word(r, "infinity"))
         *out = __builtin_inf();
     else if (at_word(r, "nan"))
         *out = __builtin_nan("");
     else if (r->lex.token == PBTXT_NUMBER)
-        MF_TRY(parse_float(r, out));
+        MF_TRY(pbtxt_read_parse_float(r, out));
     else
         return mf_pbtxt_fail(&r->lex, "expected a number");
     if (negative)
@@ -154,7 +155,7 @@ static mf_status read_float(reader *r, double *out)
 }
 
 /* Adjacent strings join. The result stands in r->scratch. */
-static mf_status read_joined(reader *r)
+static mf_status read_joined(pbtxt_read_reader *r)
 {
     if (r->lex.token != PBTXT_STRING)
         return mf_pbtxt_fail(&r->lex, "expected a string");
@@ -166,7 +167,7 @@ static mf_status read_joined(reader *r)
     return mf_buf_finish(&r->scratch);
 }
 
-static mf_status read_string(reader *r, char **out)
+static mf_status pbtxt_read_string(pbtxt_read_reader *r, char **out)
 {
     const pbtxt_lexer start = r->lex;
 
@@ -179,7 +180,7 @@ static mf_status read_string(reader *r, char **out)
     return *out ? MF_OK : MF_NOMEM("a string");
 }
 
-static mf_status read_bytes(reader *r, ProtobufCBinaryData *out)
+static mf_status pbtxt_read_bytes(pbtxt_read_reader *r, ProtobufCBinaryData *out)
 {
     MF_TRY(read_joined(r));
     *out = (ProtobufCBinaryData){ .len = r->scratch.len };
@@ -189,7 +190,7 @@ static mf_status read_bytes(reader *r, ProtobufCBinaryData *out)
     return out->data ? MF_OK : MF_NOMEM("bytes");
 }
 
-static mf_status read_dtype(reader *r, int32_t *out)
+static mf_status read_dtype(pbtxt_read_reader *r, int32_t *out)
 {
     if (!mf_pbtxt_dtype_find(r->lex.text, r->lex.len, out))
         return mf_pbtxt_fail(&r->lex, "'%.*s' is no element type",
@@ -197,7 +198,7 @@ static mf_status read_dtype(reader *r, int32_t *out)
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-static mf_status read_enum(reader *r, const ProtobufCEnumDescriptor *desc, int32_t *out)
+static mf_status read_enum(pbtxt_read_reader *r, const ProtobufCEnumDescriptor *desc, int32_t *out)
 {
     char name[NAME_MAX_LEN + 1] = { 0 };
     const ProtobufCEnumValue *value;
@@ -210,8 +211,8 @@ static mf_status read_enum(reader *r, const ProtobufCEnumDescriptor *desc, int32
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-static mf_status read_int32(reader *r, const target *t, const ProtobufCFieldDescriptor *field,
-                            int32_t *out)
+static mf_status read_int32(pbtxt_read_reader *r, const target *t,
+                            const ProtobufCFieldDescriptor *field, int32_t *out)
 {
     uint64_t v;
 
@@ -225,8 +226,8 @@ static mf_status read_int32(reader *r, const target *t, const ProtobufCFieldDesc
 }
 
 /* { ... } or < ... > into a fresh message. */
-static mf_status read_message(reader *r, const ProtobufCMessageDescriptor *desc, int depth,
-                              ProtobufCMessage **out)
+static mf_status pbtxt_read_message(pbtxt_read_reader *r, const ProtobufCMessageDescriptor *desc,
+                                    int depth, ProtobufCMessage **out)
 {
     const bool angle = mf_pbtxt_at_mark(&r->lex, '<');
     target t = { .desc = desc, .depth = depth };
@@ -244,8 +245,8 @@ static mf_status read_message(reader *r, const ProtobufCMessageDescriptor *desc,
 }
 
 /* One value into its place. */
-static mf_status read_value(reader *r, const target *t, const ProtobufCFieldDescriptor *field,
-                            void *place)
+static mf_status pbtxt_read_value(pbtxt_read_reader *r, const target *t,
+                                  const ProtobufCFieldDescriptor *field, void *place)
 {
     uint64_t v;
     double d;
@@ -277,11 +278,11 @@ static mf_status read_value(reader *r, const target *t, const ProtobufCFieldDesc
     case PROTOBUF_C_TYPE_BOOL:
         return read_bool(r, place);
     case PROTOBUF_C_TYPE_STRING:
-        return read_string(r, place);
+        return pbtxt_read_string(r, place);
     case PROTOBUF_C_TYPE_BYTES:
-        return read_bytes(r, place);
+        return pbtxt_read_bytes(r, place);
     case PROTOBUF_C_TYPE_MESSAGE:
-        return read_message(r, field->descriptor, t->depth + 1, place);
+        return pbtxt_read_message(r, field->descriptor, t->depth + 1, place);
     }
     return MF_FAIL(MF_INTERNAL, "field '%s' has an unknown type", field->name);
 }
@@ -289,7 +290,8 @@ static mf_status read_value(reader *r, const target *t, const ProtobufCFieldDesc
 /* ---- fields ---- */
 
 /* Room for one more element; full arrays have 4, 8, 16, ... elements. */
-static mf_status append_value(reader *r, const target *t, const ProtobufCFieldDescriptor *field)
+static mf_status append_value(pbtxt_read_reader *r, const target *t,
+                              const ProtobufCFieldDescriptor *field)
 {
     char *base = (char *)t->message;
     size_t *n = (size_t *)(void *)(base + field->quantifier_offset);
@@ -306,24 +308,25 @@ static mf_status append_value(reader *r, const target *t, const ProtobufCFieldDe
             memcpy(grown, *array, *n * size);
         *array = grown;
     }
-    MF_TRY(read_value(r, t, field, *array + *n * size));
+    MF_TRY(pbtxt_read_value(r, t, field, *array + *n * size));
     ++*n;
     return MF_OK;
 }
 
-static mf_status read_repeated(reader *r, const target *t, const ProtobufCFieldDescriptor *field)
+static mf_status read_repeated(pbtxt_read_reader *r, const target *t,
+                               const ProtobufCFieldDescriptor *field)
 {
     bool list, more;
 
-    MF_TRY(accept(r, '[', &list));
+    MF_TRY(pbtxt_read_accept(r, '[', &list));
     if (!list)
         return append_value(r, t, field);
-    MF_TRY(accept(r, ']', &more));
+    MF_TRY(pbtxt_read_accept(r, ']', &more));
     if (more)
         return MF_OK;
     do {
         MF_TRY(append_value(r, t, field));
-        MF_TRY(accept(r, ',', &more));
+        MF_TRY(pbtxt_read_accept(r, ',', &more));
     } while (more);
     return expect(r, ']');
 }
@@ -333,8 +336,8 @@ static bool is_oneof(const ProtobufCFieldDescriptor *field)
     return (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0;
 }
 
-static mf_status read_singular(reader *r, target *t, const ProtobufCFieldDescriptor *field,
-                               const pbtxt_lexer *name)
+static mf_status read_singular(pbtxt_read_reader *r, target *t,
+                               const ProtobufCFieldDescriptor *field, const pbtxt_lexer *name)
 {
     char *base = (char *)t->message;
     const unsigned index = (unsigned)(field - t->desc->fields);
@@ -346,7 +349,7 @@ static mf_status read_singular(reader *r, target *t, const ProtobufCFieldDescrip
         return mf_pbtxt_fail(name, "'%s' is given beside '%s'", field->name,
                              protobuf_c_message_descriptor_get_field(t->desc, *present)->name);
     t->seen[index / 64] |= (uint64_t)1 << (index % 64);
-    MF_TRY(read_value(r, t, field, base + field->offset));
+    MF_TRY(pbtxt_read_value(r, t, field, base + field->offset));
     if (is_oneof(field))
         *present = field->id;
     else if (field->quantifier_offset != 0)
@@ -355,7 +358,7 @@ static mf_status read_singular(reader *r, target *t, const ProtobufCFieldDescrip
 }
 
 /* Step over the value of a field we do not keep. */
-static mf_status skip_value(reader *r, int depth)
+static mf_status pbtxt_read_skip_value(pbtxt_read_reader *r, int depth)
 {
     const char open = r->lex.token == PBTXT_MARK ? r->lex.text[0] : '\0';
     const char close = open == '{' ? '}' : open == '<' ? '>' : open == '[' ? ']' : '\0';
@@ -365,7 +368,7 @@ static mf_status skip_value(reader *r, int depth)
     if (close == '\0') {
         bool sign;
 
-        MF_TRY(accept(r, '-', &sign));
+        MF_TRY(pbtxt_read_accept(r, '-', &sign));
         if (r->lex.token == PBTXT_STRING)
             return read_joined(r);
         if (r->lex.token != PBTXT_NAME && r->lex.token != PBTXT_NUMBER)
@@ -379,12 +382,12 @@ static mf_status skip_value(reader *r, int depth)
 
         if (r->lex.token == PBTXT_END)
             return mf_pbtxt_fail(&r->lex, "expected '%c' before the end of the text", close);
-        MF_TRY(nested ? skip_value(r, depth + 1) : mf_pbtxt_lex_next(&r->lex));
+        MF_TRY(nested ? pbtxt_read_skip_value(r, depth + 1) : mf_pbtxt_lex_next(&r->lex));
     }
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-static mf_status read_field(reader *r, target *t)
+static mf_status read_field(pbtxt_read_reader *r, target *t)
 {
     const pbtxt_lexer name_at = r->lex;
     const ProtobufCFieldDescriptor *field;
@@ -398,20 +401,20 @@ static mf_status read_field(reader *r, target *t)
     if (!field && !mf_pbtxt_is_skipped(t->desc, name))
         return mf_pbtxt_fail(&r->lex, "%s has no field '%s'", t->desc->short_name, name);
     MF_TRY(mf_pbtxt_lex_next(&r->lex));
-    MF_TRY(accept(r, ':', &colon));
+    MF_TRY(pbtxt_read_accept(r, ':', &colon));
     message = mf_pbtxt_at_mark(&r->lex, '{') || mf_pbtxt_at_mark(&r->lex, '<') ||
               (mf_pbtxt_at_mark(&r->lex, '[') && field && field->type == PROTOBUF_C_TYPE_MESSAGE);
     if (!colon && !message)
         return mf_pbtxt_fail(&r->lex, "expected ':' or '{' behind '%s'", name);
     if (!field)
-        return skip_value(r, t->depth + 1);
+        return pbtxt_read_skip_value(r, t->depth + 1);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return read_repeated(r, t, field);
     return read_singular(r, t, field, &name_at);
 }
 
 /* Fields up to and including `close`; '\0' stands for the end of the text. */
-static mf_status read_body(reader *r, target *t, char close)
+static mf_status read_body(pbtxt_read_reader *r, target *t, char close)
 {
     bool separator;
 
@@ -424,13 +427,13 @@ static mf_status read_body(reader *r, target *t, char close)
         if (close != '\0' && mf_pbtxt_at_mark(&r->lex, close))
             return mf_pbtxt_lex_next(&r->lex);
         MF_TRY(read_field(r, t));
-        MF_TRY(accept(r, ',', &separator));
+        MF_TRY(pbtxt_read_accept(r, ',', &separator));
         if (!separator)
-            MF_TRY(accept(r, ';', &separator));
+            MF_TRY(pbtxt_read_accept(r, ';', &separator));
     }
 }
 
-static mf_status read_text(reader *r, target *t, const char *text, size_t len)
+static mf_status pbtxt_read_text(pbtxt_read_reader *r, target *t, const char *text, size_t len)
 {
     MF_TRY(mf_pbtxt_lex_init(&r->lex, text, len));
     return read_body(r, t, '\0');
@@ -439,7 +442,7 @@ static mf_status read_text(reader *r, target *t, const char *text, size_t len)
 mf_status mf_pbtxt_decode(const ProtobufCMessageDescriptor *desc, const char *text, size_t len,
                           mf_arena *arena, ProtobufCMessage **out)
 {
-    reader r = { .arena = arena };
+    pbtxt_read_reader r = { .arena = arena };
     target t = { .desc = desc, .depth = 1 };
     mf_status st;
 
@@ -448,7 +451,7 @@ mf_status mf_pbtxt_decode(const ProtobufCMessageDescriptor *desc, const char *te
     if (!t.message)
         return MF_NOMEM("a message");
     protobuf_c_message_init(desc, t.message);
-    MF_TRY_TO(done, read_text(&r, &t, text, len));
+    MF_TRY_TO(done, pbtxt_read_text(&r, &t, text, len));
     *out = t.message;
 
 done:

@@ -15,7 +15,7 @@ static uint32_t masked(const void *data, size_t len)
     return mf_crc32c_mask(mf_crc32c(0, data, len));
 }
 
-static mf_status damaged(const mf_reader *r, int64_t at, const char *what)
+static mf_status record_damaged(const mf_reader *r, int64_t at, const char *what)
 {
     return MF_FAIL(MF_DATA_LOSS, "'%s': the record at byte %lld %s", mf_reader_path(r),
                    (long long)at, what);
@@ -50,11 +50,11 @@ mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out)
     if (got == 0)
         return MF_FAIL(MF_OUT_OF_RANGE, "'%s' has no more records", mf_reader_path(r));
     if (got < sizeof header)
-        return damaged(r, at, "is cut");
+        return record_damaged(r, at, "is cut");
     if (!mf_record_length(header, &len))
-        return damaged(r, at, "has a damaged length");
+        return record_damaged(r, at, "has a damaged length");
     if (len > max_bytes)
-        return damaged(r, at, "is longer than allowed");
+        return record_damaged(r, at, "is longer than allowed");
     while (out->len < len) {
         const size_t some = len - out->len < STEP ? (size_t)(len - out->len) : STEP;
         void *to = mf_buf_room(out, some);
@@ -63,13 +63,13 @@ mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out)
             return MF_NOMEM("a record");
         MF_TRY(mf_reader_read(r, to, some, &got));
         if (got < some)
-            return damaged(r, at, "is cut");
+            return record_damaged(r, at, "is cut");
     }
     MF_TRY(mf_reader_read(r, trailer, sizeof trailer, &got));
     if (got < sizeof trailer)
-        return damaged(r, at, "is cut");
+        return record_damaged(r, at, "is cut");
     if (!mf_record_is_whole(out->data, out->len, trailer))
-        return damaged(r, at, "is damaged");
+        return record_damaged(r, at, "is damaged");
     return MF_OK;
 }
 

@@ -29,7 +29,7 @@ struct mf_safetensors {
 
 /* ---- the header ---- */
 
-static mf_status decode_shape(const json_t *list, mf_shape *out)
+static mf_status safetensors_decode_shape(const json_t *list, mf_shape *out)
 {
     int64_t dims[MF_MAX_RANK];
     const size_t rank = json_array_size(list);
@@ -68,7 +68,8 @@ static mf_status decode_offsets(const json_t *list, int64_t data_bytes, mf_safet
     return MF_OK;
 }
 
-static mf_status decode_tensor(const json_t *value, int64_t data_bytes, mf_safetensor *t)
+static mf_status safetensors_decode_tensor(const json_t *value, int64_t data_bytes,
+                                           mf_safetensor *t)
 {
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
 
@@ -80,7 +81,7 @@ static mf_status decode_tensor(const json_t *value, int64_t data_bytes, mf_safet
     }
     if (t->dtype == MF_DTYPE_INVALID)
         return MF_FAIL(MF_UNIMPLEMENTED, "type '%.20s' is not supported", dtype);
-    MF_TRY(decode_shape(json_object_get(value, "shape"), &t->shape));
+    MF_TRY(safetensors_decode_shape(json_object_get(value, "shape"), &t->shape));
     return decode_offsets(json_object_get(value, "data_offsets"), data_bytes, t);
 }
 
@@ -94,7 +95,7 @@ static mf_status decode_text(const json_t *value, mf_arena *arena, mf_safetensor
     return t->text ? MF_OK : MF_NOMEM("a safetensors header");
 }
 
-static int by_name(const void *a, const void *b)
+static int safetensors_by_name(const void *a, const void *b)
 {
     return strcmp(((const mf_safetensor *)a)->name, ((const mf_safetensor *)b)->name);
 }
@@ -127,7 +128,7 @@ static mf_status check_all(mf_safetensor *all, int64_t n, int64_t data_bytes)
         return MF_FAIL(MF_DATA_LOSS, "the tensors have %lld bytes, the file has %lld",
                        (long long)at, (long long)data_bytes);
     if (n > 1)
-        qsort(all, (size_t)n, sizeof *all, by_name);
+        qsort(all, (size_t)n, sizeof *all, safetensors_by_name);
     for (int64_t i = 1; i < n; i++) {
         if (strcmp(all[i - 1].name, all[i].name) == 0)
             return MF_FAIL(MF_DATA_LOSS, "the name '%.200s' occurs twice", all[i].name);
@@ -136,8 +137,8 @@ static mf_status check_all(mf_safetensor *all, int64_t n, int64_t data_bytes)
 }
 
 /* The entries of one JSON object: of the header, or (text) of its metadata. */
-static mf_status decode_entries(json_t *object, bool text, int64_t data_bytes, mf_arena *arena,
-                                mf_safetensor *all, int64_t *n)
+static mf_status safetensors_decode_entries(json_t *object, bool text, int64_t data_bytes,
+                                            mf_arena *arena, mf_safetensor *all, int64_t *n)
 {
     const char *name;
     json_t *value;
@@ -152,7 +153,7 @@ static mf_status decode_entries(json_t *object, bool text, int64_t data_bytes, m
         t->name = mf_arena_strdup(arena, name);
         if (!t->name)
             return MF_NOMEM("a safetensors header");
-        st = text ? decode_text(value, arena, t) : decode_tensor(value, data_bytes, t);
+        st = text ? decode_text(value, arena, t) : safetensors_decode_tensor(value, data_bytes, t);
         if (st != MF_OK)
             return mf_error_wrap(mf_error_wrap(mf_error_wrap(st, "': ", ""), name, ""), "tensor '",
                                  "");
@@ -161,8 +162,8 @@ static mf_status decode_entries(json_t *object, bool text, int64_t data_bytes, m
     return MF_OK;
 }
 
-static mf_status decode_root(json_t *root, int64_t data_bytes, mf_arena *arena, mf_safetensor **out,
-                             int64_t *n)
+static mf_status safetensors_decode_root(json_t *root, int64_t data_bytes, mf_arena *arena,
+                                         mf_safetensor **out, int64_t *n)
 {
     json_t *metadata = json_object_get(root, MF_SAFETENSORS_METADATA);
     mf_safetensor *all;
@@ -173,9 +174,9 @@ static mf_status decode_root(json_t *root, int64_t data_bytes, mf_arena *arena, 
                          (int64_t)(json_object_size(root) + json_object_size(metadata)) + 1);
     if (!all)
         return MF_NOMEM("a safetensors header");
-    MF_TRY(decode_entries(root, false, data_bytes, arena, all, n));
+    MF_TRY(safetensors_decode_entries(root, false, data_bytes, arena, all, n));
     if (metadata)
-        MF_TRY(decode_entries(metadata, true, data_bytes, arena, all, n));
+        MF_TRY(safetensors_decode_entries(metadata, true, data_bytes, arena, all, n));
     *out = all;
     return check_all(all, *n, data_bytes);
 }
@@ -195,14 +196,14 @@ mf_status mf_safetensors_decode(const char *json, size_t len, int64_t data_bytes
     if (!root)
         return MF_FAIL(MF_DATA_LOSS, "the header is no JSON: %s at byte %d", error.text,
                        error.position);
-    st = decode_root(root, data_bytes, arena, out, n);
+    st = safetensors_decode_root(root, data_bytes, arena, out, n);
     json_decref(root);
     return st;
 }
 
 /* ---- the file ---- */
 
-static mf_status read_at(const mf_safetensors *s, void *to, size_t len, int64_t at)
+static mf_status safetensors_read_at(const mf_safetensors *s, void *to, size_t len, int64_t at)
 {
     char *p = to;
 
@@ -222,7 +223,7 @@ static mf_status read_at(const mf_safetensors *s, void *to, size_t len, int64_t 
     return MF_OK;
 }
 
-static mf_status read_header(mf_safetensors *s)
+static mf_status safetensors_read_header(mf_safetensors *s)
 {
     struct stat info;
     uint64_t len;
@@ -233,7 +234,7 @@ static mf_status read_header(mf_safetensors *s)
         return mf_errno_status(errno, "look at", s->path);
     if (S_ISDIR(info.st_mode))
         return mf_errno_status(EISDIR, "read", s->path);
-    MF_TRY(read_at(s, &len, LENGTH, 0));
+    MF_TRY(safetensors_read_at(s, &len, LENGTH, 0));
     if (len > MAX_HEADER || (int64_t)len > info.st_size - LENGTH)
         return MF_FAIL(MF_DATA_LOSS, "a header of %llu bytes in a file of %lld",
                        (unsigned long long)len, (long long)info.st_size);
@@ -241,7 +242,7 @@ static mf_status read_header(mf_safetensors *s)
     json = mf_calloc((int64_t)len + 1, 1);
     if (!json)
         return MF_NOMEM("a safetensors header");
-    st = read_at(s, json, len, LENGTH);
+    st = safetensors_read_at(s, json, len, LENGTH);
     if (st == MF_OK)
         st = mf_safetensors_decode(json, len, info.st_size - s->data, s->arena, &s->tensors, &s->n);
     mf_free(json);
@@ -267,7 +268,7 @@ mf_status mf_safetensors_open(const char *path, mf_safetensors **out)
     s->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0)
         st = mf_errno_status(errno, "open", path);
-    else if ((st = read_header(s)) != MF_OK)
+    else if ((st = safetensors_read_header(s)) != MF_OK)
         st = mf_error_wrap(mf_error_wrap(st, ": ", ""), path, "");
     if (st == MF_OK)
         *out = s;
@@ -306,7 +307,7 @@ mf_status mf_safetensors_read(mf_safetensors *s, int64_t i, mf_tensor *out)
     if (t->text)
         st = mf_string_set(out->data, t->text, t->text_len);
     else
-        st = read_at(s, out->data, (size_t)t->size, s->data + t->offset);
+        st = safetensors_read_at(s, out->data, (size_t)t->size, s->data + t->offset);
     if (st != MF_OK)
         mf_tensor_clear(out);
     return st;

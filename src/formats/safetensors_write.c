@@ -11,11 +11,11 @@
 enum { LENGTH = 8, ALIGN = 8 };
 
 /* A tensor and its place in the caller's list. */
-typedef struct item {
+typedef struct safetensors_write_item {
     const char *name;
     const mf_tensor *tensor;
     int64_t index;
-} item;
+} safetensors_write_item;
 
 static const char *type_name(mf_dtype dtype)
 {
@@ -30,7 +30,7 @@ static const char *type_name(mf_dtype dtype)
  * so that the bytes do not depend on the order of the list. */
 static int by_size_and_name(const void *a, const void *b)
 {
-    const item *x = a, *y = b;
+    const safetensors_write_item *x = a, *y = b;
     const size_t x_size = mf_dtype_size(x->tensor->dtype), y_size = mf_dtype_size(y->tensor->dtype);
 
     if (x_size != y_size)
@@ -44,7 +44,7 @@ static mf_status not_text(const char *name)
 }
 
 /* The only strings the format has room for: scalars, as text of the metadata. */
-static mf_status add_text(json_t *metadata, const item *it)
+static mf_status add_text(json_t *metadata, const safetensors_write_item *it)
 {
     const mf_string *s = it->tensor->data;
     json_t *text;
@@ -61,7 +61,8 @@ static mf_status add_text(json_t *metadata, const item *it)
     return MF_OK;
 }
 
-static mf_status add_tensor(json_t *root, const item *it, int64_t *offset)
+static mf_status safetensors_write_add_tensor(json_t *root, const safetensors_write_item *it,
+                                              int64_t *offset)
 {
     const mf_tensor *t = it->tensor;
     const int64_t end = *offset + t->count * (int64_t)mf_dtype_size(t->dtype);
@@ -86,13 +87,13 @@ static mf_status add_tensor(json_t *root, const item *it, int64_t *offset)
     return MF_OK;
 }
 
-static mf_status add_items(json_t *root, json_t *metadata, const item *items, int64_t n,
-                           int64_t *order)
+static mf_status add_items(json_t *root, json_t *metadata, const safetensors_write_item *items,
+                           int64_t n, int64_t *order)
 {
     int64_t offset = 0, placed = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        const item *it = &items[i];
+        const safetensors_write_item *it = &items[i];
         const bool text = it->tensor->dtype == MF_DTYPE_STRING;
 
         if ((!text && strcmp(it->name, MF_SAFETENSORS_METADATA) == 0) ||
@@ -103,7 +104,7 @@ static mf_status add_items(json_t *root, json_t *metadata, const item *items, in
             MF_TRY(add_text(metadata, it));
             continue;
         }
-        MF_TRY(add_tensor(root, it, &offset));
+        MF_TRY(safetensors_write_add_tensor(root, it, &offset));
         order[placed++] = it->index;
     }
     order[placed] = -1;
@@ -131,7 +132,7 @@ mf_status mf_safetensors_encode(const char *const *names, const mf_tensor *const
                                 int64_t n, mf_buf *out, int64_t **order)
 {
     json_t *root = json_object(), *metadata = json_object();
-    item *items = mf_calloc(n + 1, sizeof *items);
+    safetensors_write_item *items = mf_calloc(n + 1, sizeof *items);
     mf_status st;
 
     *order = mf_calloc(n + 1, sizeof **order);
@@ -140,7 +141,7 @@ mf_status mf_safetensors_encode(const char *const *names, const mf_tensor *const
         goto done;
     }
     for (int64_t i = 0; i < n; i++)
-        items[i] = (item){ names[i], tensors[i], i };
+        items[i] = (safetensors_write_item){ names[i], tensors[i], i };
     if (n > 1)
         qsort(items, (size_t)n, sizeof *items, by_size_and_name);
     MF_TRY_TO(done, add_items(root, metadata, items, n, *order));

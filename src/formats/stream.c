@@ -42,12 +42,12 @@ struct mf_reader {
     unsigned char buffer[CHUNK];
 };
 
-static mf_status damaged(const mf_reader *r, const char *what)
+static mf_status stream_damaged(const mf_reader *r, const char *what)
 {
     return MF_FAIL(MF_DATA_LOSS, "'%s' %s at byte %lld", r->path, what, (long long)r->offset);
 }
 
-static mf_status fill(mf_reader *r)
+static mf_status stream_fill(mf_reader *r)
 {
     const int act = mf_status_page_act_begin(MF_ACT_READ, r->path);
     ssize_t n;
@@ -63,9 +63,9 @@ static mf_status fill(mf_reader *r)
     return MF_OK;
 }
 
-static mf_status begin(mf_reader *r)
+static mf_status stream_begin(mf_reader *r)
 {
-    MF_TRY(fill(r));
+    MF_TRY(stream_fill(r));
     if (r->compression == MF_DETECT)
         r->compression =
             r->to - r->from >= 2 && r->from[0] == 0x1f && r->from[1] == 0x8b ? MF_GZIP : MF_PLAIN;
@@ -94,7 +94,7 @@ mf_status mf_reader_open_fd(int fd, const char *path, mf_compression compression
     r->compression = compression;
     r->fd = fd;
     r->path = mf_strdup(path);
-    st = r->path ? begin(r) : MF_NOMEM("reading a file");
+    st = r->path ? stream_begin(r) : MF_NOMEM("reading a file");
     if (st != MF_OK) {
         mf_reader_close(r);
         return st;
@@ -131,7 +131,7 @@ static mf_status read_plain(mf_reader *r, unsigned char *to, size_t n, size_t *g
         size_t have;
 
         if (r->from == r->to)
-            MF_TRY(fill(r));
+            MF_TRY(stream_fill(r));
         have = (size_t)(r->to - r->from);
         if (have == 0)
             return MF_OK;
@@ -147,7 +147,7 @@ static mf_status read_plain(mf_reader *r, unsigned char *to, size_t n, size_t *g
 static mf_status next_stream(mf_reader *r)
 {
     if (r->from == r->to)
-        MF_TRY(fill(r));
+        MF_TRY(stream_fill(r));
     r->z_end = r->from == r->to || r->compression == MF_ZLIB;
     if (!r->z_end)
         isal_inflate_reset(r->z);
@@ -161,7 +161,7 @@ static mf_status read_compressed(mf_reader *r, unsigned char *to, size_t n, size
         int result;
 
         if (r->from == r->to)
-            MF_TRY(fill(r));
+            MF_TRY(stream_fill(r));
         r->z->next_in = r->from;
         r->z->avail_in = (uint32_t)(r->to - r->from);
         r->z->next_out = to + *got;
@@ -169,9 +169,9 @@ static mf_status read_compressed(mf_reader *r, unsigned char *to, size_t n, size
         result = isal_inflate(r->z);
         *got += most - r->z->avail_out;
         if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
-            return damaged(r, "has damaged compressed data");
+            return stream_damaged(r, "has damaged compressed data");
         if (r->from == r->to && r->z->avail_out == most && r->z->block_state != ISAL_BLOCK_FINISH)
-            return damaged(r, "ends in the middle of compressed data");
+            return stream_damaged(r, "ends in the middle of compressed data");
         r->from = r->to - r->z->avail_in;
         if (r->z->block_state == ISAL_BLOCK_FINISH)
             MF_TRY(next_stream(r));
@@ -192,7 +192,7 @@ mf_status mf_reader_read_all(mf_reader *r, void *to, size_t n)
     size_t got;
 
     MF_TRY(mf_reader_read(r, to, n, &got));
-    return got == n ? MF_OK : damaged(r, "ends too soon,");
+    return got == n ? MF_OK : stream_damaged(r, "ends too soon,");
 }
 
 int64_t mf_reader_offset(const mf_reader *r)
@@ -222,7 +222,7 @@ static mf_status rewind_to(mf_reader *r, int64_t offset)
         return mf_errno_status(errno, "seek in", r->path);
     r->from = r->to = r->buffer;
     r->offset = offset;
-    return offset == 0 ? begin(r) : MF_OK;
+    return offset == 0 ? stream_begin(r) : MF_OK;
 }
 
 mf_status mf_reader_seek(mf_reader *r, int64_t offset)
@@ -286,7 +286,7 @@ struct mf_writer {
     unsigned char buffer[CHUNK];
 };
 
-static mf_status put_out(mf_writer *w)
+static mf_status stream_put_out(mf_writer *w)
 {
     const int act = mf_status_page_act_begin(MF_ACT_WRITE, w->path);
     mf_status st = MF_OK;
@@ -314,7 +314,7 @@ static mf_status compress_some(mf_writer *w, const void *data, size_t n, int flu
     w->z.avail_in = (uInt)n;
     do {
         if (w->used == sizeof w->buffer)
-            MF_TRY(put_out(w));
+            MF_TRY(stream_put_out(w));
         w->z.next_out = w->buffer + w->used;
         w->z.avail_out = (uInt)(sizeof w->buffer - w->used);
         result = deflate(&w->z, flush);
@@ -370,7 +370,7 @@ mf_status mf_writer_write(mf_writer *w, const void *data, size_t n)
             MF_TRY(compress_some(w, p, some, Z_NO_FLUSH));
         } else {
             if (w->used == sizeof w->buffer)
-                MF_TRY(put_out(w));
+                MF_TRY(stream_put_out(w));
             if (some > sizeof w->buffer - w->used)
                 some = sizeof w->buffer - w->used;
             memcpy(w->buffer + w->used, p, some);
@@ -386,7 +386,7 @@ mf_status mf_writer_flush(mf_writer *w, bool sync)
 {
     if (w->compressed)
         MF_TRY(compress_some(w, NULL, 0, Z_SYNC_FLUSH));
-    MF_TRY(put_out(w));
+    MF_TRY(stream_put_out(w));
     if (sync && fsync(w->fd) != 0)
         return mf_errno_status(errno, "sync", w->path);
     return MF_OK;
@@ -403,7 +403,7 @@ mf_status mf_writer_close(mf_writer *w)
         deflateEnd(&w->z);
     }
     if (st == MF_OK)
-        st = put_out(w);
+        st = stream_put_out(w);
     if (close(w->fd) != 0 && st == MF_OK)
         st = mf_errno_status(errno, "close", w->path);
     mf_free(w->path);

@@ -56,13 +56,13 @@ static void write_fixed32(mf_buf *out, uint32_t v)
 
 /* ---- reading ---- */
 
-typedef struct block {
+typedef struct table_block {
     const char *entries, *end; /* end: where the restart points begin */
-} block;
+} table_block;
 
 /* `at` points to a handle and is moved behind it. */
 static mf_status read_block(const char *file, size_t len, const char **at, const char *at_end,
-                            block *out)
+                            table_block *out)
 {
     uint64_t offset, size, restarts;
     const char *data;
@@ -81,13 +81,13 @@ static mf_status read_block(const char *file, size_t len, const char **at, const
     if (restarts > (size - 4) / 4)
         return MF_FAIL(MF_DATA_LOSS, "bad entry in block: %llu restart points",
                        (unsigned long long)restarts);
-    *out = (block){ data, data + size - 4 - 4 * restarts };
+    *out = (table_block){ data, data + size - 4 - 4 * restarts };
     return MF_OK;
 }
 
 /* The entry at b->entries, which is moved on; `prev` is the one before it in this block. */
-static mf_status read_entry(block *b, const mf_table_entry *prev, mf_arena *arena,
-                            mf_table_entry *out)
+static mf_status table_read_entry(table_block *b, const mf_table_entry *prev, mf_arena *arena,
+                                  mf_table_entry *out)
 {
     uint64_t shared, rest, value;
     char *key;
@@ -116,17 +116,17 @@ static int compare_keys(const mf_table_entry *a, const mf_table_entry *b)
     return c != 0 ? c : (a->key_len > b->key_len) - (a->key_len < b->key_len);
 }
 
-typedef struct entry_list {
+typedef struct table_entry_list {
     mf_table_entry *items;
     int64_t n, cap;
-} entry_list;
+} table_entry_list;
 
-static mf_status read_entries(block *b, mf_arena *arena, entry_list *list)
+static mf_status table_read_entries(table_block *b, mf_arena *arena, table_entry_list *list)
 {
     mf_table_entry prev = { 0 }, e;
 
     while (b->entries < b->end) {
-        MF_TRY(read_entry(b, &prev, arena, &e));
+        MF_TRY(table_read_entry(b, &prev, arena, &e));
         if (list->n > 0 && compare_keys(&list->items[list->n - 1], &e) >= 0)
             return MF_FAIL(MF_DATA_LOSS, "the keys of the table are not in order");
         MF_TRY(mf_grow(&list->items, &list->cap, list->n + 1, sizeof e));
@@ -136,10 +136,11 @@ static mf_status read_entries(block *b, mf_arena *arena, entry_list *list)
     return MF_OK;
 }
 
-static mf_status read_all(const char *file, size_t len, mf_arena *arena, entry_list *list)
+static mf_status table_read_all(const char *file, size_t len, mf_arena *arena,
+                                table_entry_list *list)
 {
     const char *at, *end;
-    block index, b;
+    table_block index, b;
     mf_table_entry prev = { 0 }, e;
     uint64_t magic, meta_offset, meta_size; /* of the block of meta data: not needed */
 
@@ -154,10 +155,10 @@ static mf_status read_all(const char *file, size_t len, mf_arena *arena, entry_l
         return MF_FAIL(MF_DATA_LOSS, "bad block handle in the table");
     MF_TRY(read_block(file, len - FOOTER, &at, end, &index));
     while (index.entries < index.end) {
-        MF_TRY(read_entry(&index, &prev, arena, &e));
+        MF_TRY(table_read_entry(&index, &prev, arena, &e));
         prev = e;
         MF_TRY(read_block(file, len - FOOTER, &e.value, e.value + e.value_len, &b));
-        MF_TRY(read_entries(&b, arena, list));
+        MF_TRY(table_read_entries(&b, arena, list));
     }
     return MF_OK;
 }
@@ -165,12 +166,12 @@ static mf_status read_all(const char *file, size_t len, mf_arena *arena, entry_l
 mf_status mf_table_decode(const void *data, size_t len, mf_arena *arena, mf_table_entry **out,
                           int64_t *n)
 {
-    entry_list list = { 0 };
+    table_entry_list list = { 0 };
     mf_status st;
 
     *out = NULL;
     *n = 0;
-    MF_TRY_TO(done, read_all(data, len, arena, &list));
+    MF_TRY_TO(done, table_read_all(data, len, arena, &list));
     *out = mf_arena_alloc(arena, list.n + 1, sizeof **out);
     if (!*out) {
         st = MF_NOMEM("the entries of a table");

@@ -12,10 +12,10 @@
 #include <string.h>
 
 /* A name, and the format's number of its tensor. */
-typedef struct entry {
+typedef struct tensors_entry {
     const char *name; /* lives as long as the file is open */
     int64_t index;
-} entry;
+} tensors_entry;
 
 typedef struct format {
     const char *name;
@@ -34,7 +34,7 @@ typedef struct format {
 struct mf_tensors {
     const format *format;
     void *file;
-    entry *entries; /* by name */
+    tensors_entry *entries; /* by name */
     int64_t n;
 };
 
@@ -107,7 +107,7 @@ static mf_status bundle_write(const char *path, const char *const *names,
 
 /* ---- npz ---- */
 
-static mf_status npz_open(const char *path, void **file)
+static mf_status tensors_npz_open(const char *path, void **file)
 {
     mf_npz *npz;
     const mf_status st = mf_npz_open(path, &npz);
@@ -210,7 +210,7 @@ static const format formats[] = {
     { .name = "npz",
       .ending = ".npz",
       .has_checksums = true,
-      .open = npz_open,
+      .open = tensors_npz_open,
       .close = npz_close,
       .count = npz_count,
       .name_at = npz_name_at,
@@ -258,12 +258,12 @@ static const format *format_of(const char *path)
     return &formats[i];
 }
 
-static int by_name(const void *a, const void *b)
+static int tensors_by_name(const void *a, const void *b)
 {
-    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+    return strcmp(((const tensors_entry *)a)->name, ((const tensors_entry *)b)->name);
 }
 
-static mf_status list(mf_tensors *t)
+static mf_status tensors_list(mf_tensors *t)
 {
     const int64_t n = t->format->count(t->file);
 
@@ -274,10 +274,10 @@ static mf_status list(mf_tensors *t)
         const char *name = t->format->name_at(t->file, i);
 
         if (name)
-            t->entries[t->n++] = (entry){ name, i };
+            t->entries[t->n++] = (tensors_entry){ name, i };
     }
     if (t->n > 1)
-        qsort(t->entries, (size_t)t->n, sizeof *t->entries, by_name);
+        qsort(t->entries, (size_t)t->n, sizeof *t->entries, tensors_by_name);
     return MF_OK;
 }
 
@@ -292,7 +292,7 @@ mf_status mf_tensors_open(const char *path, mf_tensors **out)
     t->format = format_of(path);
     st = t->format->open(path, &t->file);
     if (st == MF_OK)
-        st = list(t);
+        st = tensors_list(t);
     if (st == MF_OK)
         *out = t;
     else
@@ -332,9 +332,9 @@ const char *mf_tensors_name(const mf_tensors *t, int64_t i)
 
 int64_t mf_tensors_find(const mf_tensors *t, const char *name)
 {
-    const entry key = { name, 0 };
-    const entry *found =
-        t->n > 0 ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, by_name) : NULL;
+    const tensors_entry key = { name, 0 };
+    const tensors_entry *found =
+        t->n > 0 ? bsearch(&key, t->entries, (size_t)t->n, sizeof key, tensors_by_name) : NULL;
 
     return found ? found - t->entries : -1;
 }

@@ -92,7 +92,7 @@ static mf_status parse_string(const char **p, mf_arena *arena, mf_bytes *out)
     return MF_OK;
 }
 
-static mf_status parse_int(const char **p, int64_t *out)
+static mf_status attr_parse_int(const char **p, int64_t *out)
 {
     char *end;
 
@@ -104,7 +104,7 @@ static mf_status parse_int(const char **p, int64_t *out)
     return MF_OK;
 }
 
-static mf_status parse_float(const char **p, float *out)
+static mf_status attr_parse_float(const char **p, float *out)
 {
     char *end;
 
@@ -129,7 +129,7 @@ static mf_status parse_bool(const char **p, int64_t *out)
     return MF_OK;
 }
 
-static mf_status parse_type(const char **p, int64_t *out)
+static mf_status attr_parse_type(const char **p, int64_t *out)
 {
     const size_t n = word_len(*p);
     const mf_dtype t = mf_dtype_find(*p, n);
@@ -154,7 +154,7 @@ static mf_status parse_dims(const char **p, mf_shape *out)
         if (**p == '?')
             ++*p;
         else
-            MF_TRY(parse_int(p, &dim));
+            MF_TRY(attr_parse_int(p, &dim));
         if (out->rank == MF_MAX_RANK || dim < -1)
             return bad_value(*p, MF_ATTR_SHAPE);
         out->dims[out->rank++] = dim;
@@ -169,7 +169,7 @@ static mf_status parse_dims(const char **p, mf_shape *out)
 }
 
 /* shape? | shape[2,?,3] */
-static mf_status parse_shape(const char **p, mf_shape *out)
+static mf_status attr_parse_shape(const char **p, mf_shape *out)
 {
     if (strncmp(*p, "shape", 5) != 0)
         return bad_value(*p, MF_ATTR_SHAPE);
@@ -189,7 +189,7 @@ static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
     mf_shape shape;
     int64_t type = 0, count;
 
-    MF_TRY(parse_type(p, &type));
+    MF_TRY(attr_parse_type(p, &type));
     if (**p != '[' || !mf_dtype_is_plain((mf_dtype)type))
         return bad_value(*p, MF_ATTR_TENSOR);
     MF_TRY(parse_dims(p, &shape));
@@ -229,7 +229,7 @@ static mf_status parse_func(const char **p, mf_arena *arena, mf_func_ref *out)
     return out->name ? MF_OK : MF_NOMEM("an attribute");
 }
 
-static mf_status parse_single(const char **p, mf_attr_kind kind, mf_arena *arena, mf_attr *out)
+static mf_status attr_parse_single(const char **p, mf_attr_kind kind, mf_arena *arena, mf_attr *out)
 {
     int64_t v = 0;
 
@@ -238,20 +238,20 @@ static mf_status parse_single(const char **p, mf_attr_kind kind, mf_arena *arena
     case MF_ATTR_STRING:
         return parse_string(p, arena, &out->s);
     case MF_ATTR_INT:
-        return parse_int(p, &out->i);
+        return attr_parse_int(p, &out->i);
     case MF_ATTR_FLOAT:
-        return parse_float(p, &out->f);
+        return attr_parse_float(p, &out->f);
     case MF_ATTR_BOOL:
         MF_TRY(parse_bool(p, &v));
         out->b = v != 0;
         return MF_OK;
     case MF_ATTR_TYPE:
-        MF_TRY(parse_type(p, &v));
+        MF_TRY(attr_parse_type(p, &v));
         out->type = (mf_dtype)v;
         return MF_OK;
     case MF_ATTR_SHAPE:
         out->shape = MF_ARENA_NEW(arena, mf_shape);
-        return out->shape ? parse_shape(p, out->shape) : MF_NOMEM("an attribute");
+        return out->shape ? attr_parse_shape(p, out->shape) : MF_NOMEM("an attribute");
     case MF_ATTR_FUNC:
         out->func = MF_ARENA_NEW(arena, mf_func_ref);
         return out->func ? parse_func(p, arena, out->func) : MF_NOMEM("an attribute");
@@ -315,7 +315,7 @@ mf_status mf_attr_parse(const char **text, mf_attr_kind kind, bool is_list, mf_a
 
     skip_space(text);
     if (!is_list)
-        return parse_single(text, kind, arena, out);
+        return attr_parse_single(text, kind, arena, out);
     if (**text != '[')
         return MF_FAIL(MF_INVALID_ARGUMENT, "expected a list of %s at \"%.40s\"", kind_names[kind],
                        *text);
@@ -329,7 +329,7 @@ mf_status mf_attr_parse(const char **text, mf_attr_kind kind, bool is_list, mf_a
     for (skip_space(text); **text != ']'; skip_space(text)) {
         mf_attr one;
 
-        MF_TRY(parse_single(text, kind, arena, &one));
+        MF_TRY(attr_parse_single(text, kind, arena, &one));
         list_put(out, out->n++, &one);
         skip_space(text);
         if (**text == ',')
@@ -343,7 +343,7 @@ mf_status mf_attr_parse(const char **text, mf_attr_kind kind, bool is_list, mf_a
 
 /* ---- writing ---- */
 
-static void print_float(float f, mf_buf *out)
+static void attr_print_float(float f, mf_buf *out)
 {
     if (isnan(f))
         mf_buf_str(out, "nan");
@@ -391,7 +391,7 @@ static void print_tensor(const mf_tensor *t, mf_buf *out)
     mf_buf_str(out, "}");
 }
 
-static void print_element(const mf_attr *a, int64_t i, mf_buf *out)
+static void attr_print_element(const mf_attr *a, int64_t i, mf_buf *out)
 {
     const bool l = a->is_list;
 
@@ -403,7 +403,7 @@ static void print_element(const mf_attr *a, int64_t i, mf_buf *out)
         mf_buf_printf(out, "%" PRId64, l ? a->ints[i] : a->i);
         break;
     case MF_ATTR_FLOAT:
-        print_float(l ? a->floats[i] : a->f, out);
+        attr_print_float(l ? a->floats[i] : a->f, out);
         break;
     case MF_ATTR_BOOL:
         mf_buf_str(out, (l ? a->ints[i] != 0 : a->b) ? "true" : "false");
@@ -431,14 +431,14 @@ static void print_element(const mf_attr *a, int64_t i, mf_buf *out)
 void mf_attr_print(const mf_attr *attr, mf_buf *out)
 {
     if (!attr->is_list) {
-        print_element(attr, 0, out);
+        attr_print_element(attr, 0, out);
         return;
     }
     mf_buf_str(out, "[");
     for (int64_t i = 0; i < attr->n; i++) {
         if (i > 0)
             mf_buf_str(out, ",");
-        print_element(attr, i, out);
+        attr_print_element(attr, i, out);
     }
     mf_buf_str(out, "]");
 }
@@ -555,7 +555,7 @@ static mf_status copy_func(mf_func_ref *f, mf_arena *arena)
     return MF_OK;
 }
 
-static mf_status copy_list(mf_attr *a, mf_arena *arena)
+static mf_status attr_copy_list(mf_attr *a, mf_arena *arena)
 {
     const size_t size = element_size(a->kind);
     void *copy = mf_arena_alloc(arena, a->n, size);
@@ -579,7 +579,7 @@ mf_status mf_attr_copy(const mf_attr *src, mf_arena *arena, mf_attr *out)
     mf_attr a = *src;
 
     if (a.is_list) {
-        MF_TRY(copy_list(&a, arena));
+        MF_TRY(attr_copy_list(&a, arena));
     } else if (a.kind == MF_ATTR_STRING || a.kind == MF_ATTR_PLACEHOLDER) {
         MF_TRY(copy_bytes(&a.s, arena));
     } else if (a.kind == MF_ATTR_SHAPE) {

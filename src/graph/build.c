@@ -9,10 +9,10 @@
 
 enum { MAX_GIVEN = 48 };
 
-typedef struct given {
+typedef struct build_given {
     mf_node_spec spec;
     mf_named_attr attrs[MAX_GIVEN];
-} given;
+} build_given;
 
 /* Attributes that no signature knows begin with an underscore; their kind shows in the value. */
 static mf_attr_kind kind_of_extra(const char *value)
@@ -22,7 +22,7 @@ static mf_attr_kind kind_of_extra(const char *value)
     return *value == 't' || *value == 'f' ? MF_ATTR_BOOL : MF_ATTR_INT;
 }
 
-static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, given *out)
+static mf_status build_parse_one(mf_graph *g, const mf_opdef *def, const char **p, build_given *out)
 {
     const size_t n = strcspn(*p, "= ");
     const char *name = mf_arena_strndup(g->arena, *p, n);
@@ -55,7 +55,7 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
     return MF_OK;
 }
 
-static mf_status parse_all(mf_graph *g, const char *op, const char *text, given *out)
+static mf_status parse_all(mf_graph *g, const char *op, const char *text, build_given *out)
 {
     const mf_op *known = mf_op_find(op);
     const mf_function *f = mf_graph_function(g, op);
@@ -69,7 +69,7 @@ static mf_status parse_all(mf_graph *g, const char *op, const char *text, given 
         text += strspn(text, " ,\t\n");
         if (!*text)
             return MF_OK;
-        MF_TRY(parse_one(g, def, &text, out));
+        MF_TRY(build_parse_one(g, def, &text, out));
     }
 }
 
@@ -82,9 +82,9 @@ static int count_inputs(const mf_output *inputs)
     return n;
 }
 
-static mf_output apply(mf_graph *g, const char *op, const mf_output *inputs, const char *text)
+static mf_output build_apply(mf_graph *g, const char *op, const mf_output *inputs, const char *text)
 {
-    given what = { .spec = { .op = op, .inputs = inputs, .n_inputs = count_inputs(inputs) } };
+    build_given what = { .spec = { .op = op, .inputs = inputs, .n_inputs = count_inputs(inputs) } };
     mf_node *node = NULL;
     char who[80];
     mf_status st;
@@ -107,7 +107,7 @@ mf_output mf_apply(mf_graph *graph, const char *op, const mf_output *inputs)
     if (mf_graph_refuses(graph, MF_NEEDED(graph, op)))
         return (mf_output){ 0 };
 
-    return apply(graph, op, inputs, "");
+    return build_apply(graph, op, inputs, "");
 }
 
 mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
@@ -117,7 +117,7 @@ mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
     if (mf_graph_refuses(graph, MF_NEEDED(graph, op)))
         return (mf_output){ 0 };
     if (!attributes)
-        return apply(graph, op, inputs, "");
+        return build_apply(graph, op, inputs, "");
 
     char text[512], *longer;
     va_list args;
@@ -127,7 +127,7 @@ mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
     len = vsnprintf(text, sizeof text, attributes, args);
     va_end(args);
     if (len < (int)sizeof text)
-        return apply(graph, op, inputs, text);
+        return build_apply(graph, op, inputs, text);
     longer = mf_arena_alloc(graph->arena, len + 1, 1);
     if (!longer) {
         mf_graph_fail(graph, MF_NOMEM("a node"));
@@ -136,7 +136,7 @@ mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
     va_start(args, attributes);
     (void)vsnprintf(longer, (size_t)len + 1, attributes, args);
     va_end(args);
-    return apply(graph, op, inputs, longer);
+    return build_apply(graph, op, inputs, longer);
 }
 
 mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name)
@@ -165,7 +165,7 @@ mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name)
     return (mf_output){ node, 0 };
 }
 
-static mf_output constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
+static mf_output build_constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
 {
     mf_output out = { 0 };
 
@@ -178,7 +178,7 @@ static mf_output constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
 }
 
 /* low <= value < high, for types that are integers; all others take any number. */
-static bool fits(mf_dtype dtype, double value)
+static bool build_fits(mf_dtype dtype, double value)
 {
     static const struct {
         mf_dtype types[2];
@@ -206,7 +206,7 @@ static mf_status check_scalar(mf_dtype dtype, double value)
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "a number cannot have the type %s",
                        mf_dtype_name(dtype));
-    if (!fits(dtype, value))
+    if (!build_fits(dtype, value))
         return MF_FAIL(MF_INVALID_ARGUMENT, "mf_scalar(): %.17g does not fit into %s", value,
                        mf_dtype_name(dtype));
     return MF_OK;
@@ -225,7 +225,7 @@ mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
         st = mf_tensor_alloc(&t, dtype, &MF_SCALAR);
     if (st == MF_OK)
         mf_tensor_put(&t, 0, value);
-    return constant_of(graph, st, &t);
+    return build_constant_of(graph, st, &t);
 }
 
 mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
@@ -246,7 +246,7 @@ mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
         else
             ((int32_t *)t.data)[i] = (int32_t)values[i];
     }
-    return constant_of(graph, st, &t);
+    return build_constant_of(graph, st, &t);
 }
 
 void mf_control(mf_graph *graph, mf_node *node, mf_node *after)

@@ -10,13 +10,13 @@
 #include <strings.h>
 
 /* One part of a name, "task:1", and the name it stands in. */
-typedef struct part {
+typedef struct device_name_part {
     const char *name;
     const char *text;
     size_t len;
-} part;
+} device_name_part;
 
-static mf_status no_part(const part *p, const char *why)
+static mf_status no_part(const device_name_part *p, const char *why)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "device '%s': '%.*s' %s; a device is written like "
@@ -29,7 +29,8 @@ static bool is_any(const char *s, size_t len)
     return len == 1 && *s == '*';
 }
 
-static mf_status read_number(const part *p, const char *s, size_t len, int *out)
+static mf_status device_name_read_number(const device_name_part *p, const char *s, size_t len,
+                                         int *out)
 {
     int64_t value = 0;
 
@@ -49,7 +50,8 @@ static mf_status read_number(const part *p, const char *s, size_t len, int *out)
     return MF_OK;
 }
 
-static mf_status read_word(const part *p, const char *s, size_t len, char *out, size_t room)
+static mf_status device_name_read_word(const device_name_part *p, const char *s, size_t len,
+                                       char *out, size_t room)
 {
     *out = 0;
     if (is_any(s, len))
@@ -67,17 +69,18 @@ static mf_status read_word(const part *p, const char *s, size_t len, char *out, 
 }
 
 /* "CPU", "CPU:0", "CPU:*" */
-static mf_status read_device(const part *p, const char *s, size_t len, mf_device_name *out)
+static mf_status read_device(const device_name_part *p, const char *s, size_t len,
+                             mf_device_name *out)
 {
     const char *colon = memchr(s, ':', len);
     const size_t word = colon ? (size_t)(colon - s) : len;
 
     if (out->type[0])
         return no_part(p, "is a second device");
-    MF_TRY(read_word(p, s, word, out->type, sizeof out->type));
+    MF_TRY(device_name_read_word(p, s, word, out->type, sizeof out->type));
     for (char *c = out->type; *c; c++)
         *c = (char)toupper((unsigned char)*c);
-    return colon ? read_number(p, colon + 1, len - word - 1, &out->index) : MF_OK;
+    return colon ? device_name_read_number(p, colon + 1, len - word - 1, &out->index) : MF_OK;
 }
 
 /* The old spelling knows these. */
@@ -91,7 +94,7 @@ static bool is_old_device(const char *s, size_t len)
     return false;
 }
 
-static mf_status read_part(const part *p, mf_device_name *out)
+static mf_status device_name_read_part(const device_name_part *p, mf_device_name *out)
 {
     const char *colon = memchr(p->text, ':', p->len);
     const size_t key = colon ? (size_t)(colon - p->text) : p->len;
@@ -100,11 +103,11 @@ static mf_status read_part(const part *p, mf_device_name *out)
 
 #define IS(word) (key == sizeof(word) - 1 && memcmp(p->text, word, key) == 0)
     if (IS("job"))
-        return read_word(p, value, len, out->job, sizeof out->job);
+        return device_name_read_word(p, value, len, out->job, sizeof out->job);
     if (IS("replica"))
-        return read_number(p, value, len, &out->replica);
+        return device_name_read_number(p, value, len, &out->replica);
     if (IS("task"))
-        return read_number(p, value, len, &out->task);
+        return device_name_read_number(p, value, len, &out->task);
     if (IS("device"))
         return read_device(p, value, len, out);
 #undef IS
@@ -115,13 +118,13 @@ static mf_status read_part(const part *p, mf_device_name *out)
 
 mf_status mf_device_name_parse(const char *text, mf_device_name *out)
 {
-    part p = { .name = text };
+    device_name_part p = { .name = text };
 
     *out = MF_DEVICE_ANY;
     for (p.text = text;; p.text += p.len + 1) {
         p.len = strcspn(p.text, "/");
         if (p.len)
-            MF_TRY(read_part(&p, out));
+            MF_TRY(device_name_read_part(&p, out));
         if (!p.text[p.len])
             return MF_OK;
     }

@@ -4,7 +4,7 @@
  *     name = Op(input:0, ^control) {attr=value} @device : type, type
  *
  * with attributes that differ from their default; then the functions by name. And as Graphviz. */
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "graph/op.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static void print_attrs(const mf_opdef *def, const mf_named_attr *attrs, int n, 
         mf_buf_str(out, "}");
 }
 
-static void print_types(const mf_node *n, mf_buf *out)
+static void dump_print_types(const mf_node *n, mf_buf *out)
 {
     for (int i = 0; i < n->n_outputs; i++)
         mf_buf_printf(out, "%s%s%s", i > 0 ? ", " : " : ",
@@ -54,11 +54,11 @@ static void print_node(const mf_node *n, mf_buf *out)
     print_attrs(n->def, n->attrs, n->n_attrs, out);
     if (n->device[0])
         mf_buf_printf(out, " @%s", n->device);
-    print_types(n, out);
+    dump_print_types(n, out);
     mf_buf_str(out, "\n");
 }
 
-static int by_attr_name(const void *a, const void *b)
+static int dump_by_attr_name(const void *a, const void *b)
 {
     return strcmp(((const mf_named_attr *)a)->name, ((const mf_named_attr *)b)->name);
 }
@@ -75,7 +75,7 @@ static void print_body_node(const Tensorflow__NodeDef *n, mf_graph *scratch, mf_
     mf_buf_str(out, ")");
     if (mf_attrs_decode(scratch, n->attr, (int)n->n_attr, &attrs, &n_attrs) == MF_OK) {
         if (n_attrs > 0)
-            qsort(attrs, (size_t)n_attrs, sizeof *attrs, by_attr_name);
+            qsort(attrs, (size_t)n_attrs, sizeof *attrs, dump_by_attr_name);
         print_attrs(NULL, attrs, n_attrs, out);
     }
     mf_buf_str(out, "\n");
@@ -100,7 +100,7 @@ static void print_function(const mf_function *f, mf_buf *out)
     mf_graph_free(scratch);
 }
 
-static int by_function_name(const void *a, const void *b)
+static int dump_by_function_name(const void *a, const void *b)
 {
     const mf_function *x = *(const mf_function *const *)a, *y = *(const mf_function *const *)b;
 
@@ -119,7 +119,7 @@ static void print_functions(const mf_graph *graph, mf_buf *out)
     for (const mf_map_entry *e; (e = mf_map_next(&graph->functions, &it)) != NULL;)
         all[n++] = e->value;
     if (n > 0)
-        qsort(all, (size_t)n, sizeof(const mf_function *), by_function_name);
+        qsort(all, (size_t)n, sizeof(const mf_function *), dump_by_function_name);
     for (int64_t i = 0; i < n; i++)
         print_function(all[i], out);
     mf_free(all);

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/host_state.h"
 #include "formats/pbtxt.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "proto/tensor_codec.h"
 #include "proto/wire.h"
 
@@ -33,7 +33,7 @@ static ProtobufCBinaryData binary(mf_bytes s)
     return (ProtobufCBinaryData){ .len = s.len, .data = (uint8_t *)(uintptr_t)s.data };
 }
 
-static char *text(const char *s)
+static char *encode_text(const char *s)
 {
     return (char *)(uintptr_t)s; /* protobuf-c's messages are not const, but packing only reads */
 }
@@ -41,7 +41,7 @@ static char *text(const char *s)
 static mf_status encode_func(const mf_func_ref *f, mf_arena *arena, Tensorflow__NameAttrList **out)
 {
     NEW(arena, Tensorflow__NameAttrList, tensorflow__name_attr_list__init, *out);
-    (*out)->name = text(f->name);
+    (*out)->name = encode_text(f->name);
     (*out)->n_attr = (size_t)f->n_attrs;
     return encode_attrs(f->attrs, f->n_attrs, arena, &(*out)->attr);
 }
@@ -136,7 +136,7 @@ static mf_status encode_single(const mf_attr *a, mf_arena *arena, Tensorflow__At
         return encode_func(a->func, arena, &v->func);
     case MF_ATTR_PLACEHOLDER:
         v->value_case = TENSORFLOW__ATTR_VALUE__VALUE_PLACEHOLDER;
-        v->placeholder = text(a->s.data);
+        v->placeholder = encode_text(a->s.data);
         return MF_OK;
     case MF_ATTR_NONE:
         break;
@@ -154,7 +154,7 @@ static mf_status encode_attrs(const mf_named_attr *attrs, int n, mf_arena *arena
 
         NEW(arena, Tensorflow__AttrEntry, tensorflow__attr_entry__init, e);
         NEW(arena, Tensorflow__AttrValue, tensorflow__attr_value__init, e->value);
-        e->key = text(attrs[i].name);
+        e->key = encode_text(attrs[i].name);
         (*out)[i] = e;
         if (a->is_list) {
             e->value->value_case = TENSORFLOW__ATTR_VALUE__VALUE_LIST;
@@ -195,15 +195,15 @@ mf_status mf_node_encode(const mf_node *n, mf_arena *arena, Tensorflow__NodeDef 
 
     NEW(arena, Tensorflow__NodeDef, tensorflow__node_def__init, d);
     *out = d;
-    d->name = text(n->name);
-    d->op = text(n->op_name);
-    d->device = text(n->device);
+    d->name = encode_text(n->name);
+    d->op = encode_text(n->op_name);
+    d->device = encode_text(n->device);
     d->n_input = (size_t)n->n_inputs + (size_t)n->n_controls;
     ARRAY(arena, char *, d->n_input, d->input);
     for (int i = 0; i < n->n_inputs; i++, at++) {
         const mf_output in = n->inputs[i];
 
-        d->input[at] = in.port == 0 ? text(in.node->name)
+        d->input[at] = in.port == 0 ? encode_text(in.node->name)
                                     : mf_arena_printf(arena, "%s:%d", in.node->name, in.port);
         if (!d->input[at])
             return MF_NOMEM("encoding a graph");
@@ -218,7 +218,7 @@ mf_status mf_node_encode(const mf_node *n, mf_arena *arena, Tensorflow__NodeDef 
     return attach_unknown(n->unknown, arena, &d->base);
 }
 
-static int by_function_name(const void *a, const void *b)
+static int encode_by_function_name(const void *a, const void *b)
 {
     const Tensorflow__FunctionDef *x = *(Tensorflow__FunctionDef *const *)a;
     const Tensorflow__FunctionDef *y = *(Tensorflow__FunctionDef *const *)b;
@@ -244,7 +244,7 @@ static mf_status encode_gradients(const mf_graph *g, mf_arena *arena,
         Tensorflow__GradientDef *d;
 
         NEW(arena, Tensorflow__GradientDef, tensorflow__gradient_def__init, d);
-        d->function_name = text(e->key);
+        d->function_name = encode_text(e->key);
         d->gradient_func = e->value;
         lib->gradient[lib->n_gradient++] = d;
     }
@@ -264,7 +264,7 @@ static mf_status encode_library(const mf_graph *g, mf_arena *arena, Tensorflow__
     for (const mf_map_entry *e; (e = mf_map_next(&g->functions, &it)) != NULL;)
         lib->function[lib->n_function++] =
             (Tensorflow__FunctionDef *)(uintptr_t)((const mf_function *)e->value)->proto;
-    qsort(lib->function, lib->n_function, sizeof lib->function[0], by_function_name);
+    qsort(lib->function, lib->n_function, sizeof lib->function[0], encode_by_function_name);
     def->library = lib;
     return encode_gradients(g, arena, lib);
 }
@@ -290,7 +290,7 @@ mf_status mf_graph_encode_message(const mf_graph *graph, mf_arena *arena,
     return MF_OK;
 }
 
-static mf_status encode(const mf_graph *graph, bool as_text, mf_buf *out)
+static mf_status encode_encode(const mf_graph *graph, bool as_text, mf_buf *out)
 {
     mf_arena *arena = mf_arena_new();
     Tensorflow__GraphDef *def = NULL;
@@ -310,7 +310,7 @@ mf_status mf_graph_encode(const mf_graph *graph, char **data, size_t *len)
     MF_NEED(graph, data, len);
 
     mf_buf buf = { 0 };
-    const mf_status st = encode(graph, false, &buf);
+    const mf_status st = encode_encode(graph, false, &buf);
 
     *data = NULL;
     *len = 0;
@@ -330,7 +330,7 @@ mf_status mf_graph_save(const mf_graph *graph, const char *path)
 
     const size_t n = strlen(path);
     mf_buf buf = { 0 };
-    mf_status st = encode(graph, n > 6 && strcmp(path + n - 6, ".pbtxt") == 0, &buf);
+    mf_status st = encode_encode(graph, n > 6 && strcmp(path + n - 6, ".pbtxt") == 0, &buf);
 
     if (st == MF_OK)
         st = mf_file_write(path, buf.data ? buf.data : "", buf.len);

@@ -4,7 +4,7 @@
  * Inside a FunctionDef an input is "argument", "argument:index" or "node:output_name:index". */
 #include "graph/function.h"
 
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "graph/op.h"
 #include "proto/same.h"
 
@@ -66,7 +66,8 @@ mf_function *mf_graph_function(const mf_graph *graph, const char *name)
 }
 
 /* Clients write the attributes of a function in another order each time. */
-static mf_status is_same(const mf_function *known, const void *data, size_t len, bool *same)
+static mf_status function_is_same(const mf_function *known, const void *data, size_t len,
+                                  bool *same)
 {
     const ProtobufCMessageDescriptor *d = &tensorflow__function_def__descriptor;
     ProtobufCMessage *a, *b;
@@ -105,7 +106,7 @@ mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len)
     if (known) {
         bool same;
 
-        MF_TRY(is_same(known, data, len, &same));
+        MF_TRY(function_is_same(known, data, len, &same));
         if (same)
             return MF_OK;
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -254,7 +255,7 @@ static mf_status add_body_node(body *b, const Tensorflow__NodeDef *def, mf_node 
 }
 
 /* "arg", "arg:1", "node:out:2" */
-static mf_status resolve(const body *b, const char *ref, mf_output *out)
+static mf_status function_resolve(const body *b, const char *ref, mf_output *out)
 {
     const char *first = strchr(ref, ':'), *second = first ? strchr(first + 1, ':') : NULL;
     const size_t name_len = first ? (size_t)(first - ref) : strlen(ref);
@@ -297,7 +298,7 @@ static mf_status resolve(const body *b, const char *ref, mf_output *out)
     return MF_FAIL(MF_INVALID_ARGUMENT, "function %s: no such input '%.200s'", b->f->name, ref);
 }
 
-static mf_status connect(body *b, mf_node *node, const Tensorflow__NodeDef *def)
+static mf_status function_connect(body *b, mf_node *node, const Tensorflow__NodeDef *def)
 {
     mf_output *in = MF_ARENA_ARRAY(b->g->arena, mf_output, (int64_t)def->n_input);
     mf_node **controls = MF_ARENA_ARRAY(b->g->arena, mf_node *, (int64_t)def->n_input);
@@ -307,7 +308,7 @@ static mf_status connect(body *b, mf_node *node, const Tensorflow__NodeDef *def)
         return MF_NOMEM("a function body");
     for (size_t i = 0; i < def->n_input; i++) {
         if (def->input[i][0] != '^') {
-            MF_TRY(resolve(b, def->input[i], &in[n_in++]));
+            MF_TRY(function_resolve(b, def->input[i], &in[n_in++]));
             continue;
         }
         controls[n_controls] = mf_graph_find(b->g, def->input[i] + 1);
@@ -329,7 +330,7 @@ static const char *ret_of(const body *b, const char *name)
     return NULL;
 }
 
-static mf_status add_results(body *b)
+static mf_status function_add_results(body *b)
 {
     int index = 0;
 
@@ -343,7 +344,7 @@ static mf_status add_results(body *b)
             return MF_FAIL(MF_INVALID_ARGUMENT, "function %s: result '%s' is not in ret",
                            b->f->name, name);
         MF_TRY(arg_types(b, &b->f->def->out[i], types, MF_COUNT(types), &n));
-        MF_TRY(resolve(b, ref, &from));
+        MF_TRY(function_resolve(b, ref, &from));
         for (int k = 0; k < n; k++) {
             const mf_output in = { from.node, from.port + k };
             mf_node *node;
@@ -375,8 +376,8 @@ static mf_status build_body(body *b, const mf_graph *caller)
     for (size_t i = 0; i < b->def->n_node_def; i++)
         MF_TRY(add_body_node(b, b->def->node_def[i], &b->nodes[i]));
     for (size_t i = 0; i < b->def->n_node_def; i++)
-        MF_TRY(connect(b, b->nodes[i], b->def->node_def[i]));
-    MF_TRY(add_results(b));
+        MF_TRY(function_connect(b, b->nodes[i], b->def->node_def[i]));
+    MF_TRY(function_add_results(b));
     return mf_graph_verify(b->g);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* function_define.c - the other way round: a part of a graph becomes a FunctionDef of a library. */
-#include "graph/codec.h"
 #include "graph/function.h"
+#include "graph/graphdef_codec.h"
 #include "graph/op.h"
 #include "proto/wire.h"
 
@@ -41,7 +41,7 @@ static int arg_of(const cutter *c, mf_output o)
 
 /* ---- what belongs to it ---- */
 
-static void need(cutter *c, mf_output o)
+static void function_define_need(cutter *c, mf_output o)
 {
     if (!arg_of(c, o))
         c->needed[o.node->id] = true;
@@ -61,18 +61,18 @@ static mf_status need_inputs(cutter *c, const mf_node *n)
                        "function %s needs {{node %s}}, which is not among its inputs", c->name,
                        n->name);
     for (int k = 0; k < n->n_inputs; k++)
-        need(c, n->inputs[k]);
+        function_define_need(c, n->inputs[k]);
     for (int k = 0; k < n->n_controls; k++)
         need_first(c, n->controls[k]);
     return MF_OK;
 }
 
-static mf_status find_needed(cutter *c)
+static mf_status function_define_find_needed(cutter *c)
 {
     int64_t known = -1, now = 0;
 
     for (int i = 0; i < c->cut->n_out; i++)
-        need(c, c->cut->out[i]);
+        function_define_need(c, c->cut->out[i]);
     for (int i = 0; i < c->cut->n_effects; i++)
         c->needed[c->cut->effects[i]->id] = true;
     while (now != known) { /* again only where a loop closes: the order leaves that edge out */
@@ -119,7 +119,7 @@ static char *reference(const cutter *c, mf_output o)
 
 /* ---- the message ---- */
 
-static mf_status add_node(cutter *c, const mf_node *n)
+static mf_status function_define_add_node(cutter *c, const mf_node *n)
 {
     Tensorflow__FunctionDef *f = c->def;
     Tensorflow__NodeDef *d;
@@ -178,7 +178,7 @@ static mf_status add_signature(cutter *c)
     return s->name ? MF_OK : MF_NOMEM("a function");
 }
 
-static mf_status add_results(cutter *c)
+static mf_status function_define_add_results(cutter *c)
 {
     Tensorflow__FunctionDef *f = c->def;
 
@@ -204,12 +204,12 @@ static mf_status build_def(cutter *c)
     MF_TRY(add_signature(c));
     for (int64_t i = 0; i < c->n; i++) {
         if (c->needed[c->order[i]->id])
-            MF_TRY(add_node(c, c->order[i]));
+            MF_TRY(function_define_add_node(c, c->order[i]));
     }
-    return add_results(c);
+    return function_define_add_results(c);
 }
 
-static mf_status prepare(cutter *c)
+static mf_status function_define_prepare(cutter *c)
 {
     const int64_t n = c->cut->from->n_nodes;
 
@@ -232,10 +232,10 @@ mf_status mf_function_define(const char *name, const mf_function_cut *cut)
 {
     cutter c = { .name = name, .cut = cut, .arena = mf_arena_new() };
     mf_buf bytes = { 0 };
-    mf_status st = c.arena ? prepare(&c) : MF_NOMEM("a function");
+    mf_status st = c.arena ? function_define_prepare(&c) : MF_NOMEM("a function");
 
     if (st == MF_OK)
-        st = find_needed(&c);
+        st = function_define_find_needed(&c);
     if (st == MF_OK)
         st = build_def(&c);
     if (st == MF_OK)

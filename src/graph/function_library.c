@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* function_library.c - a function with all that it can reach, taken out of a graph. */
-#include "graph/codec.h"
 #include "graph/function.h"
+#include "graph/graphdef_codec.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct taker {
     int64_t n, cap;
 } taker;
 
-static mf_status take(taker *t, const char *name)
+static mf_status function_library_take(taker *t, const char *name)
 {
     const mf_function *f = mf_graph_function(t->from, name);
 
@@ -27,11 +27,11 @@ static mf_status take(taker *t, const char *name)
 static mf_status take_named(taker *t, const Tensorflow__AttrValue *v)
 {
     if (v && v->value_case == TENSORFLOW__ATTR_VALUE__VALUE_FUNC)
-        return take(t, v->func->name);
+        return function_library_take(t, v->func->name);
     if (!v || v->value_case != TENSORFLOW__ATTR_VALUE__VALUE_LIST)
         return MF_OK;
     for (size_t i = 0; i < v->list->n_func; i++)
-        MF_TRY(take(t, v->list->func[i]->name));
+        MF_TRY(function_library_take(t, v->list->func[i]->name));
     return MF_OK;
 }
 
@@ -42,7 +42,7 @@ static mf_status look_into(taker *t, const mf_function *f)
     for (size_t i = 0; i < def->n_node_def; i++) {
         const Tensorflow__NodeDef *n = def->node_def[i];
 
-        MF_TRY(take(t, n->op));
+        MF_TRY(function_library_take(t, n->op));
         for (size_t k = 0; k < n->n_attr; k++)
             MF_TRY(take_named(t, n->attr[k]->value));
     }
@@ -50,13 +50,13 @@ static mf_status look_into(taker *t, const mf_function *f)
 }
 
 /* Functions that the attributes of the call name. */
-static mf_status take_attrs(taker *t, const mf_named_attr *attrs, int n)
+static mf_status function_library_take_attrs(taker *t, const mf_named_attr *attrs, int n)
 {
     for (int i = 0; i < n; i++) {
         const mf_attr *a = &attrs[i].value;
 
         for (int64_t k = 0; a->kind == MF_ATTR_FUNC && k < a->n; k++)
-            MF_TRY(take(t, a->is_list ? a->funcs[k].name : a->func->name));
+            MF_TRY(function_library_take(t, a->is_list ? a->funcs[k].name : a->func->name));
     }
     return MF_OK;
 }
@@ -70,9 +70,9 @@ mf_status mf_function_library(const mf_graph *graph, const mf_func_ref *root, mf
     if (!mf_graph_function(graph, root->name))
         return MF_FAIL(MF_NOT_FOUND, "Function '%.200s' is not defined", root->name);
     MF_TRY(mf_graph_new(&t.to));
-    st = take(&t, root->name);
+    st = function_library_take(&t, root->name);
     if (st == MF_OK)
-        st = take_attrs(&t, root->attrs, root->n_attrs);
+        st = function_library_take_attrs(&t, root->attrs, root->n_attrs);
     while (st == MF_OK && t.n > 0)
         st = look_into(&t, t.todo[--t.n]);
     mf_free(t.todo);

@@ -27,7 +27,7 @@ typedef struct backward {
     arrived *at; /* by node id */
 } backward;
 
-static mf_status arrive(backward *b, mf_output to, mf_output dy)
+static mf_status gradients_arrive(backward *b, mf_output to, mf_output dy)
 {
     arrived *at;
     arrivals *a;
@@ -136,13 +136,13 @@ static mf_status node_grad(backward *b, mf_node *n, const mf_output *dy)
     MF_TRY(mf_graph_status(b->g));
     for (int i = 0; i < g.n_in; i++) { /* g.x: a loop may have got more inputs by now */
         if (dx[i].node && b->wanted[g.x[i].node->id])
-            MF_TRY(arrive(b, g.x[i], dx[i]));
+            MF_TRY(gradients_arrive(b, g.x[i], dx[i]));
     }
     return MF_OK;
 }
 
 /* Gradients of all outputs of `n`, summed; *any tells whether there are some. */
-static mf_status collect(backward *b, mf_node *n, mf_output *dy, bool *any)
+static mf_status gradients_collect(backward *b, mf_node *n, mf_output *dy, bool *any)
 {
     *any = false;
     for (int i = 0; i < n->n_outputs; i++) {
@@ -152,7 +152,7 @@ static mf_status collect(backward *b, mf_node *n, mf_output *dy, bool *any)
     return MF_OK;
 }
 
-static mf_status walk(backward *b, mf_node *const *order, int64_t n)
+static mf_status gradients_walk(backward *b, mf_node *const *order, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
         mf_node *node = order[i];
@@ -165,13 +165,13 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n)
         dy = MF_ARENA_ARRAY(b->g->arena, mf_output, node->n_outputs);
         if (!dy)
             return MF_NOMEM("gradients");
-        MF_TRY(collect(b, node, dy, &any));
+        MF_TRY(gradients_collect(b, node, dy, &any));
         if (!any)
             continue;
         for (int p = 0; p < node->n_outputs; p++) { /* the sum replaces its terms */
             b->at[node->id].port[p].n = 0;
             if (dy[p].node)
-                MF_TRY(arrive(b, (mf_output){ node, p }, dy[p]));
+                MF_TRY(gradients_arrive(b, (mf_output){ node, p }, dy[p]));
         }
         /* What an x is made of matters only if another x lies behind it. */
         bool behind = false;
@@ -192,7 +192,7 @@ static mf_status seed(backward *b, const mf_output *ys, int n_ys, const mf_outpu
         b->g->mark.layer = mf_node_layer(ys[i].node);
         dy = dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
         MF_TRY(mf_graph_status(b->g));
-        MF_TRY(arrive(b, ys[i], dy));
+        MF_TRY(gradients_arrive(b, ys[i], dy));
     }
     return MF_OK;
 }
@@ -246,7 +246,7 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
         st = seed(&b, ys, n_ys, dys);
     }
     if (st == MF_OK)
-        st = walk(&b, order, n);
+        st = gradients_walk(&b, order, n);
     for (int i = 0; st == MF_OK && i < n_xs; i++) {
         graph->mark.layer = mf_node_layer(xs[i].node);
         st = total(&b, xs[i], &dxs[i]);

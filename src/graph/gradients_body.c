@@ -12,7 +12,7 @@ enum {
     BODY_COST = 20, /* in nodes: what opening a small body takes besides */
 };
 
-static bool is_op(const mf_node *n, const char *name)
+static bool gradients_body_is_op(const mf_node *n, const char *name)
 {
     return strcmp(n->op_name, name) == 0;
 }
@@ -42,16 +42,16 @@ static mf_status check_nesting(const mf_graph *graph, const mf_function *f)
     return MF_OK;
 }
 
-static int count_op(const mf_graph *g, const char *op)
+static int gradients_body_count_op(const mf_graph *g, const char *op)
 {
     int n = 0;
 
     for (int64_t i = 0; i < g->n_nodes; i++)
-        n += is_op(g->nodes[i], op);
+        n += gradients_body_is_op(g->nodes[i], op);
     return n;
 }
 
-static mf_status find_ends(mf_diff *d)
+static mf_status gradients_body_find_ends(mf_diff *d)
 {
     mf_arena *arena = d->body->arena;
 
@@ -66,9 +66,9 @@ static mf_status find_ends(mf_diff *d)
         mf_node *n = d->body->nodes[i];
         const int64_t index = mf_node_int(n, "index"); /* 0 where there is none */
 
-        if (is_op(n, "_Arg") && index >= 0 && index < d->n_args)
+        if (gradients_body_is_op(n, "_Arg") && index >= 0 && index < d->n_args)
             d->args[index] = (mf_output){ n, 0 };
-        else if (is_op(n, "_Retval") && index >= 0 && index < d->n_results)
+        else if (gradients_body_is_op(n, "_Retval") && index >= 0 && index < d->n_results)
             d->results[index] = n->inputs[0];
         else if (mf_node_attr(n, "_control_ret"))
             d->effects[d->n_effects++] = n;
@@ -94,12 +94,13 @@ mf_status mf_diff_open(mf_graph *graph, const mf_node *call, const mf_func_ref *
     MF_TRY(mf_function_body(graph, f, function->attrs, function->n_attrs, &d->body));
     d->n_before = d->body->n_nodes;
     graph->library->differentiated += d->n_before + BODY_COST;
-    if (count_op(d->body, "_Arg") != n_args || count_op(d->body, "_Retval") != n_results)
+    if (gradients_body_count_op(d->body, "_Arg") != n_args ||
+        gradients_body_count_op(d->body, "_Retval") != n_results)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "{{node %s}}: function %s has %d arguments and %d results, not %d and %d",
-                       call->name, f->name, count_op(d->body, "_Arg"), count_op(d->body, "_Retval"),
-                       n_args, n_results);
-    return find_ends(d);
+                       call->name, f->name, gradients_body_count_op(d->body, "_Arg"),
+                       gradients_body_count_op(d->body, "_Retval"), n_args, n_results);
+    return gradients_body_find_ends(d);
 }
 
 void mf_diff_close(mf_diff *d)
@@ -178,7 +179,7 @@ static void mark_forward(mf_diff *d, mf_node *const *order, int64_t n)
     }
 }
 
-static int find_output(const mf_output *in, int n, mf_output o)
+static int gradients_body_find_output(const mf_output *in, int n, mf_output o)
 {
     for (int i = 0; i < n; i++) {
         if (in[i].node == o.node && in[i].port == o.port)
@@ -195,13 +196,14 @@ typedef struct knife {
 } knife;
 
 /* The backward part takes o. A constant it has for itself: so its value stays known. */
-static mf_status take(knife *c, mf_output o)
+static mf_status gradients_body_take(knife *c, mf_output o)
 {
     mf_diff *d = c->d;
     mf_taken *more;
     int *number;
 
-    if (!d->forward[o.node->id] || (is_op(o.node, "Const") && o.node->n_controls == 0)) {
+    if (!d->forward[o.node->id] ||
+        (gradients_body_is_op(o.node, "Const") && o.node->n_controls == 0)) {
         c->needed[o.node->id] = true;
         return MF_OK;
     }
@@ -219,9 +221,10 @@ static mf_status take(knife *c, mf_output o)
             more[i] = d->taken[i];
         d->taken = more;
     }
-    d->taken[d->n_taken++] = (mf_taken){ .at = o,
-                                         .arg = find_output(d->args, d->n_args, o),
-                                         .result = find_output(d->results, d->n_results, o) };
+    d->taken[d->n_taken++] =
+        (mf_taken){ .at = o,
+                    .arg = gradients_body_find_output(d->args, d->n_args, o),
+                    .result = gradients_body_find_output(d->results, d->n_results, o) };
     *number = d->n_taken;
     return MF_OK;
 }
@@ -238,11 +241,11 @@ static void drop_controls(const mf_diff *d, mf_node *n)
     n->n_controls = kept;
 }
 
-static mf_status take_all(knife *c, mf_node *const *order, int64_t n)
+static mf_status gradients_body_take_all(knife *c, mf_node *const *order, int64_t n)
 {
     for (int i = 0; i < c->d->n_args; i++) {
         if (c->d->dx[i].node)
-            MF_TRY(take(c, c->d->dx[i]));
+            MF_TRY(gradients_body_take(c, c->d->dx[i]));
     }
     for (int64_t i = n - 1; i >= 0; i--) {
         mf_node *x = order[i];
@@ -253,7 +256,7 @@ static mf_status take_all(knife *c, mf_node *const *order, int64_t n)
         for (int k = 0; k < x->n_controls; k++)
             c->needed[x->controls[k]->id] = true;
         for (int k = 0; k < x->n_inputs; k++)
-            MF_TRY(take(c, x->inputs[k]));
+            MF_TRY(gradients_body_take(c, x->inputs[k]));
     }
     return MF_OK;
 }
@@ -275,7 +278,7 @@ mf_status mf_diff_cut(mf_diff *d)
         return MF_NOMEM("gradients");
     MF_TRY(mf_graph_order(d->body, order, &n_order));
     mark_forward(d, order, n_order);
-    return take_all(&c, order, n_order);
+    return gradients_body_take_all(&c, order, n_order);
 }
 
 void mf_diff_replace(mf_diff *d, mf_output from, mf_output to)
@@ -350,7 +353,7 @@ mf_status mf_attr_types(mf_graph *graph, const mf_output *outs, int n, mf_attr *
     return MF_OK;
 }
 
-static bool is_among(const mf_named_attr *attrs, int n, const char *name)
+static bool gradients_body_is_among(const mf_named_attr *attrs, int n, const char *name)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(attrs[i].name, name) == 0)
@@ -390,7 +393,7 @@ mf_status mf_call_become(mf_graph *graph, mf_node *node, const char *op, const m
     for (int i = 0; i < node->n_attrs; i++) {
         mf_named_attr a = node->attrs[i];
 
-        if (is_among(attrs, n_attrs, a.name) || (!node->op && a.name[0] != '_'))
+        if (gradients_body_is_among(attrs, n_attrs, a.name) || (!node->op && a.name[0] != '_'))
             continue; /* attributes of a function called by name are bound by now */
         if (strcmp(a.name, "output_shapes") == 0 && a.value.n > 0)
             MF_TRY(longer_shapes(graph, n_out, &a.value));

@@ -30,7 +30,7 @@ typedef struct branches {
 
 /* ---- differentiating ---- */
 
-static mf_status open_all(branches *b)
+static mf_status gradients_branch_open_all(branches *b)
 {
     bool *arrives = MF_ARENA_ARRAY(b->arena, bool, b->g->n_out);
 
@@ -62,7 +62,7 @@ static mf_dtype gradient_type(const branches *b, int i)
 }
 
 /* All branches answer alike: zeros where one has no gradient. */
-static mf_status fill_missing(branches *b)
+static mf_status gradients_branch_fill_missing(branches *b)
 {
     b->dx = MF_ARENA_ARRAY(b->arena, int, b->n_x);
     if (!b->dx)
@@ -178,7 +178,7 @@ static mf_status attributes(branches *b, mf_func_ref *refs, const mf_outputs *ou
     return mf_attr_types(b->g->graph, out->at, out->n, &attrs[(*n)++].value);
 }
 
-static mf_status go_forward(branches *b)
+static mf_status gradients_branch_go_forward(branches *b)
 {
     mf_outputs out = { 0 };
     mf_named_attr attrs[3];
@@ -244,7 +244,7 @@ static mf_status backward_inputs(const branches *b, mf_outputs *in)
     return MF_OK;
 }
 
-static mf_status go_backward(branches *b)
+static mf_status gradients_branch_go_backward(branches *b)
 {
     const bool is_case = mf_node_attr(b->g->node, "branches") != NULL;
     mf_outputs in = { 0 }, out = { 0 };
@@ -270,15 +270,15 @@ static mf_status go_backward(branches *b)
     return MF_OK;
 }
 
-static mf_status differentiate(branches *b)
+static mf_status gradients_branch_differentiate(branches *b)
 {
-    MF_TRY(open_all(b));
-    MF_TRY(fill_missing(b));
+    MF_TRY(gradients_branch_open_all(b));
+    MF_TRY(gradients_branch_fill_missing(b));
     if (b->n_dx == 0)
         return MF_OK;
     MF_TRY(find_slots(b));
-    MF_TRY(go_forward(b));
-    return go_backward(b);
+    MF_TRY(gradients_branch_go_forward(b));
+    return gradients_branch_go_backward(b);
 }
 
 mf_status mf_grad_branches(mf_grad *g)
@@ -302,7 +302,7 @@ mf_status mf_grad_branches(mf_grad *g)
     b.backward = MF_ARENA_ARRAY(b.arena, mf_func_ref, b.n);
     if (!b.d || !b.forward || !b.backward)
         return MF_NOMEM("gradients");
-    st = differentiate(&b);
+    st = gradients_branch_differentiate(&b);
     for (int k = 0; k < b.n; k++)
         mf_diff_close(&b.d[k]);
     return st;

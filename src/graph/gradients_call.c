@@ -119,7 +119,7 @@ static bool any(const mf_output *o, int n)
     return false;
 }
 
-static mf_status differentiate(mf_grad *g, const mf_func_ref *f, mf_diff *d)
+static mf_status gradients_call_differentiate(mf_grad *g, const mf_func_ref *f, mf_diff *d)
 {
     bool *arrives = MF_ARENA_ARRAY(g->graph->arena, bool, g->n_out);
     int *port;
@@ -152,7 +152,7 @@ mf_status mf_grad_call(mf_grad *g)
 
     if (registered)
         return call_registered(g, &f, registered);
-    st = mf_diff_explain(differentiate(g, &f, &d), &d, n);
+    st = mf_diff_explain(gradients_call_differentiate(g, &f, &d), &d, n);
     mf_diff_close(&d);
     return st;
 }

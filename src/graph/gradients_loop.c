@@ -17,7 +17,7 @@ typedef struct variables {
     mf_outputs in, out; /* in its body: before and after an iteration */
 } variables;
 
-typedef struct loop {
+typedef struct gradients_loop {
     mf_grad *g;
     mf_arena *arena;
     mf_diff d; /* of the body */
@@ -28,7 +28,7 @@ typedef struct loop {
     int *list; /* by taken value: its variable in the forward loop; -1: it is a fixed one */
     int counter; /* variable of the forward loop */
     int *gradient; /* by variable: the one of the backward loop that holds its gradient; -1 */
-} loop;
+} gradients_loop;
 
 /* ---- which gradients go around ---- */
 
@@ -39,7 +39,7 @@ static mf_output behind_identity(mf_output o)
     return o;
 }
 
-static bool same(mf_output a, mf_output b)
+static bool gradients_loop_same(mf_output a, mf_output b)
 {
     return a.node == b.node && a.port == b.port;
 }
@@ -65,7 +65,8 @@ static void spread_marks(mf_node *const *order, int64_t n, bool down, bool *mark
 
 /* Add to the set of variables those that depend on it through any number of iterations (down), or
  * those that it depends on. */
-static mf_status spread(const loop *l, mf_node *const *order, int64_t n, bool down, bool *set)
+static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *order, int64_t n,
+                                       bool down, bool *set)
 {
     const mf_output *from = down ? l->d.args : l->d.results;
     const mf_output *to = down ? l->d.results : l->d.args;
@@ -88,7 +89,7 @@ static mf_status spread(const loop *l, mf_node *const *order, int64_t n, bool do
 }
 
 /* Those on a way from a wanted input to an output where a gradient arrives. */
-static mf_status find_carried(loop *l)
+static mf_status find_carried(gradients_loop *l)
 {
     mf_node **order = MF_ARENA_ARRAY(l->arena, mf_node *, l->d.body->n_nodes);
     bool *wanted = MF_ARENA_ARRAY(l->arena, bool, l->n);
@@ -100,10 +101,10 @@ static mf_status find_carried(loop *l)
     for (int i = 0; i < l->n; i++) {
         wanted[i] = l->g->wants[i];
         l->carried[i] = l->g->dy[i].node != NULL;
-        l->fixed[i] = same(behind_identity(l->d.results[i]), l->d.args[i]);
+        l->fixed[i] = gradients_loop_same(behind_identity(l->d.results[i]), l->d.args[i]);
     }
-    MF_TRY(spread(l, order, n, true, wanted));
-    MF_TRY(spread(l, order, n, false, l->carried));
+    MF_TRY(gradients_loop_spread(l, order, n, true, wanted));
+    MF_TRY(gradients_loop_spread(l, order, n, false, l->carried));
     for (int i = 0; i < l->n; i++) {
         const mf_dtype type = mf_type_base(l->g->node->in_types[i]);
 
@@ -114,7 +115,7 @@ static mf_status find_carried(loop *l)
 }
 
 /* Gradients of one iteration. A fixed variable's is what this iteration adds to it. */
-static mf_status differentiate_body(loop *l)
+static mf_status differentiate_body(gradients_loop *l)
 {
     bool *arrives = MF_ARENA_ARRAY(l->arena, bool, l->n);
 
@@ -132,7 +133,8 @@ static mf_status differentiate_body(loop *l)
 
 /* ---- variables ---- */
 
-static mf_status add_variable(loop *l, variables *v, mf_output init, mf_output in, mf_output out)
+static mf_status gradients_loop_add_variable(gradients_loop *l, variables *v, mf_output init,
+                                             mf_output in, mf_output out)
 {
     MF_TRY(mf_graph_status(l->g->graph));
     MF_TRY(mf_graph_status(l->d.body));
@@ -141,41 +143,41 @@ static mf_status add_variable(loop *l, variables *v, mf_output init, mf_output i
     return mf_outputs_add(l->arena, &v->out, out);
 }
 
-static mf_output placeholder(mf_graph *g, mf_dtype type)
+static mf_output gradients_loop_placeholder(mf_graph *g, mf_dtype type)
 {
     return mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=%s", mf_dtype_name(type));
 }
 
-static mf_dtype type_of(mf_output o)
+static mf_dtype gradients_loop_type_of(mf_output o)
 {
     return mf_type_base(o.node->out_types[o.port]);
 }
 
 /* A counter that changes by `step` in each iteration. */
-static mf_status add_counter(loop *l, variables *v, mf_output init, double step)
+static mf_status add_counter(gradients_loop *l, variables *v, mf_output init, double step)
 {
     mf_graph *b = l->d.body;
-    const mf_output i = placeholder(b, MF_DTYPE_I32);
+    const mf_output i = gradients_loop_placeholder(b, MF_DTYPE_I32);
 
-    return add_variable(l, v, init, i,
-                        mf_apply(b, "AddV2", MF_IN(i, mf_scalar(b, MF_DTYPE_I32, step))));
+    return gradients_loop_add_variable(
+        l, v, init, i, mf_apply(b, "AddV2", MF_IN(i, mf_scalar(b, MF_DTYPE_I32, step))));
 }
 
-static mf_status add_list(loop *l, mf_output value)
+static mf_status add_list(gradients_loop *l, mf_output value)
 {
     mf_graph *g = l->g->graph, *b = l->d.body;
     const mf_output any = mf_scalar(g, MF_DTYPE_I32, -1); /* any shape, any number */
     const mf_output init = mf_applyf(g, "EmptyTensorList", MF_IN(any, any), "element_dtype=%s",
-                                     mf_dtype_name(type_of(value)));
-    const mf_output list = placeholder(b, MF_DTYPE_VARIANT);
+                                     mf_dtype_name(gradients_loop_type_of(value)));
+    const mf_output list = gradients_loop_placeholder(b, MF_DTYPE_VARIANT);
 
-    return add_variable(l, &l->forward, init, list,
-                        mf_apply(b, "TensorListPushBack", MF_IN(list, value)));
+    return gradients_loop_add_variable(l, &l->forward, init, list,
+                                       mf_apply(b, "TensorListPushBack", MF_IN(list, value)));
 }
 
 /* ---- functions ---- */
 
-static mf_status define_body(loop *l, const char *what, const variables *v, bool forward,
+static mf_status define_body(gradients_loop *l, const char *what, const variables *v, bool forward,
                              mf_func_ref *ref)
 {
     const mf_function_cut cut = { .from = l->d.body,
@@ -190,7 +192,7 @@ static mf_status define_body(loop *l, const char *what, const variables *v, bool
 }
 
 /* The condition of a loop that has more variables by now. */
-static mf_status define_condition(loop *l, mf_diff *c, mf_func_ref *ref)
+static mf_status define_condition(gradients_loop *l, mf_diff *c, mf_func_ref *ref)
 {
     mf_outputs in = { 0 };
     mf_function_cut cut = { 0 };
@@ -199,7 +201,9 @@ static mf_status define_condition(loop *l, mf_diff *c, mf_func_ref *ref)
         mf_diff_open(l->g->graph, l->g->node, mf_node_attr(l->g->node, "cond")->func, l->n, 1, c));
     MF_TRY(mf_outputs_add_all(l->arena, &in, c->args, c->n_args));
     for (int i = l->n; i < l->forward.in.n; i++)
-        MF_TRY(mf_outputs_add(l->arena, &in, placeholder(c->body, type_of(l->forward.in.at[i]))));
+        MF_TRY(mf_outputs_add(
+            l->arena, &in,
+            gradients_loop_placeholder(c->body, gradients_loop_type_of(l->forward.in.at[i]))));
     cut = (mf_function_cut){ .from = c->body,
                              .in = in.at,
                              .n_in = in.n,
@@ -210,7 +214,7 @@ static mf_status define_condition(loop *l, mf_diff *c, mf_func_ref *ref)
     return mf_diff_define(c, "forward", &cut, ref);
 }
 
-static mf_status forward_condition(loop *l, mf_func_ref *ref)
+static mf_status forward_condition(gradients_loop *l, mf_func_ref *ref)
 {
     mf_diff c = { 0 };
     const mf_status st = define_condition(l, &c, ref);
@@ -220,7 +224,7 @@ static mf_status forward_condition(loop *l, mf_func_ref *ref)
 }
 
 /* As long as iterations are left. */
-static mf_status backward_condition(loop *l, mf_func_ref *ref)
+static mf_status backward_condition(gradients_loop *l, mf_func_ref *ref)
 {
     mf_graph *b = l->d.body;
     const mf_output left = l->backward.in.at[0];
@@ -235,18 +239,18 @@ static mf_status backward_condition(loop *l, mf_func_ref *ref)
 /* ---- forward ---- */
 
 /* The fixed variable that a taken value is, or -1. */
-static int fixed_variable(const loop *l, const mf_taken *t)
+static int fixed_variable(const gradients_loop *l, const mf_taken *t)
 {
     const mf_output o = behind_identity(t->at);
 
     for (int i = 0; i < l->n; i++) {
-        if (l->fixed[i] && same(o, l->d.args[i]))
+        if (l->fixed[i] && gradients_loop_same(o, l->d.args[i]))
             return i;
     }
     return -1;
 }
 
-static mf_status go_forward(loop *l)
+static mf_status gradients_loop_go_forward(gradients_loop *l)
 {
     mf_func_ref cond, body;
     mf_named_attr attrs[] = { { "T", { 0 } },
@@ -255,7 +259,7 @@ static mf_status go_forward(loop *l)
     variables *v = &l->forward;
 
     for (int i = 0; i < l->n; i++)
-        MF_TRY(add_variable(l, v, l->g->x[i], l->d.args[i], l->d.results[i]));
+        MF_TRY(gradients_loop_add_variable(l, v, l->g->x[i], l->d.args[i], l->d.results[i]));
     l->counter = v->in.n;
     MF_TRY(add_counter(l, v, mf_scalar(l->g->graph, MF_DTYPE_I32, 0), 1));
     for (int i = 0; i < l->d.n_taken; i++) {
@@ -275,11 +279,11 @@ static mf_status go_forward(loop *l)
 /* ---- backward ---- */
 
 /* What arrives behind the loop goes in; what comes out belongs before it. */
-static mf_status add_gradient(loop *l, int i)
+static mf_status gradients_loop_add_gradient(gradients_loop *l, int i)
 {
     mf_graph *g = l->g->graph, *b = l->d.body;
     const mf_output dx = l->d.dx[i];
-    const mf_dtype type = type_of(dx);
+    const mf_dtype type = gradients_loop_type_of(dx);
     const mf_output init = l->g->dy[i].node ? l->g->dy[i]
                            : l->fixed[i]    ? mf_grad_zeros(g, l->g->x[i], type)
                                             : mf_grad_zeros(g, l->g->y[i], type);
@@ -287,29 +291,32 @@ static mf_status add_gradient(loop *l, int i)
 
     l->gradient[i] = l->backward.in.n;
     if (!l->fixed[i])
-        return add_variable(l, &l->backward, init, l->d.dy[i], dx);
-    sum = placeholder(b, type);
-    return add_variable(l, &l->backward, init, sum, mf_apply(b, "AddN", MF_IN(sum, dx)));
+        return gradients_loop_add_variable(l, &l->backward, init, l->d.dy[i], dx);
+    sum = gradients_loop_placeholder(b, type);
+    return gradients_loop_add_variable(l, &l->backward, init, sum,
+                                       mf_apply(b, "AddN", MF_IN(sum, dx)));
 }
 
 /* A value taken from the forward body: popped from its list, or a variable that stays. */
-static mf_status add_taken(loop *l, int i)
+static mf_status add_taken(gradients_loop *l, int i)
 {
     mf_graph *b = l->d.body;
     const mf_taken *t = &l->d.taken[i];
     mf_output list, popped;
 
     if (l->list[i] < 0)
-        return add_variable(l, &l->backward, l->g->x[fixed_variable(l, t)], t->at, t->at);
-    list = placeholder(b, MF_DTYPE_VARIANT);
+        return gradients_loop_add_variable(l, &l->backward, l->g->x[fixed_variable(l, t)], t->at,
+                                           t->at);
+    list = gradients_loop_placeholder(b, MF_DTYPE_VARIANT);
     popped = mf_applyf(b, "TensorListPopBack", MF_IN(list, mf_scalar(b, MF_DTYPE_I32, -1)),
-                       "element_dtype=%s", mf_dtype_name(type_of(t->at)));
+                       "element_dtype=%s", mf_dtype_name(gradients_loop_type_of(t->at)));
     MF_TRY(mf_graph_status(b));
     mf_diff_replace(&l->d, t->at, (mf_output){ popped.node, 1 });
-    return add_variable(l, &l->backward, (mf_output){ l->g->node, l->list[i] }, list, popped);
+    return gradients_loop_add_variable(l, &l->backward, (mf_output){ l->g->node, l->list[i] }, list,
+                                       popped);
 }
 
-static mf_status add_backward_variables(loop *l)
+static mf_status add_backward_variables(gradients_loop *l)
 {
     MF_TRY(add_counter(l, &l->backward, (mf_output){ l->g->node, l->counter }, -1));
     for (int i = 0; i < l->d.n_taken; i++)
@@ -317,12 +324,12 @@ static mf_status add_backward_variables(loop *l)
     for (int i = 0; i < l->n; i++) {
         l->gradient[i] = -1;
         if (l->d.dx[i].node)
-            MF_TRY(add_gradient(l, i));
+            MF_TRY(gradients_loop_add_gradient(l, i));
     }
     return MF_OK;
 }
 
-static mf_status go_backward(loop *l)
+static mf_status gradients_loop_go_backward(gradients_loop *l)
 {
     mf_func_ref both[2]; /* body, cond */
     const mf_attr *parallel = mf_node_attr(l->g->node, "parallel_iterations");
@@ -344,7 +351,7 @@ static mf_status go_backward(loop *l)
     return MF_OK;
 }
 
-static bool has_any(const bool *set, int n)
+static bool gradients_loop_has_any(const bool *set, int n)
 {
     for (int i = 0; i < n; i++) {
         if (set[i])
@@ -353,24 +360,24 @@ static bool has_any(const bool *set, int n)
     return false;
 }
 
-static mf_status differentiate(loop *l)
+static mf_status gradients_loop_differentiate(gradients_loop *l)
 {
     MF_TRY(mf_diff_open(l->g->graph, l->g->node, mf_node_attr(l->g->node, "body")->func, l->n, l->n,
                         &l->d));
     MF_TRY(find_carried(l));
-    if (!has_any(l->carried, l->n))
+    if (!gradients_loop_has_any(l->carried, l->n))
         return MF_OK;
     MF_TRY(differentiate_body(l));
     l->list = MF_ARENA_ARRAY(l->arena, int, l->d.n_taken);
     if (!l->list)
         return MF_NOMEM("gradients");
-    MF_TRY(go_forward(l));
-    return go_backward(l);
+    MF_TRY(gradients_loop_go_forward(l));
+    return gradients_loop_go_backward(l);
 }
 
 mf_status mf_grad_loop(mf_grad *g)
 {
-    loop l = { .g = g, .arena = g->graph->arena, .n = g->n_in };
+    gradients_loop l = { .g = g, .arena = g->graph->arena, .n = g->n_in };
     mf_status st;
 
     l.fixed = MF_ARENA_ARRAY(l.arena, bool, l.n);
@@ -378,7 +385,7 @@ mf_status mf_grad_loop(mf_grad *g)
     l.gradient = MF_ARENA_ARRAY(l.arena, int, l.n);
     if (!l.fixed || !l.carried || !l.gradient)
         return MF_NOMEM("gradients");
-    st = mf_diff_explain(differentiate(&l), &l.d, g->node);
+    st = mf_diff_explain(gradients_loop_differentiate(&l), &l.d, g->node);
     mf_diff_close(&l.d);
     return st;
 }

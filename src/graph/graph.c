@@ -154,7 +154,7 @@ const char *mf_graph_unique_name(mf_graph *graph, const char *base)
 /* ---- order ---- */
 
 /* The edge that closes a loop; everything else must be acyclic. */
-static bool is_back_edge(const mf_node *from, const mf_node *to)
+static bool graph_is_back_edge(const mf_node *from, const mf_node *to)
 {
     return to->op && to->op->control == MF_CONTROL_MERGE && from->op &&
            from->op->control == MF_CONTROL_NEXT; /* in this order: `to` is at hand */
@@ -173,7 +173,7 @@ static mf_node *visit_next(visit *v)
         const int i = v->next++;
         mf_node *from = i < n->n_inputs ? n->inputs[i].node : n->controls[i - n->n_inputs];
 
-        if (from && !is_back_edge(from, n))
+        if (from && !graph_is_back_edge(from, n))
             return from;
     }
     return NULL;
@@ -222,7 +222,7 @@ mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n)
 
 /* ---- copies ---- */
 
-static mf_status copy_attrs(const mf_node *src, mf_graph *dst, mf_node *n)
+static mf_status graph_copy_attrs(const mf_node *src, mf_graph *dst, mf_node *n)
 {
     n->attrs = MF_ARENA_ARRAY(dst->arena, mf_named_attr, src->n_attrs + 4);
     if (!n->attrs)
@@ -250,7 +250,7 @@ static mf_status copy_attrs(const mf_node *src, mf_graph *dst, mf_node *n)
 }
 
 /* All but the edges. Signatures of functions belong to the source and are looked up again. */
-static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
+static mf_status graph_copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
 {
     mf_node *n = MF_ARENA_NEW(dst->arena, mf_node);
 
@@ -278,7 +278,7 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
         n->op_name = n->function->name;
         n->def = n->function->def;
     }
-    MF_TRY(copy_attrs(src, dst, n));
+    MF_TRY(graph_copy_attrs(src, dst, n));
     n->id = (int)dst->n_nodes;
     MF_TRY(mf_grow(&dst->nodes, &dst->cap_nodes, dst->n_nodes + 1, sizeof(mf_node *)));
     dst->nodes[dst->n_nodes++] = n;
@@ -342,7 +342,7 @@ static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, 
     MF_TRY(copy_functions(src->library, dst)); /* of a body: what it calls */
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
-            MF_TRY(copy_node(src->nodes[i], dst, &twin[i]));
+            MF_TRY(graph_copy_node(src->nodes[i], dst, &twin[i]));
     }
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (twin[i])
@@ -411,7 +411,7 @@ mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
         twin[i] = mf_graph_find(dst, src->nodes[i]->name);
         fresh[i] = !twin[i];
         if (fresh[i])
-            st = copy_node(src->nodes[i], dst, &twin[i]);
+            st = graph_copy_node(src->nodes[i], dst, &twin[i]);
     }
     for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
         if (fresh[i])

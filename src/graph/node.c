@@ -119,7 +119,7 @@ mf_status mf_node_set_attr(mf_graph *graph, mf_node *node, const char *name, con
     return MF_OK;
 }
 
-static int by_attr_name(const void *a, const void *b)
+static int node_by_attr_name(const void *a, const void *b)
 {
     return strcmp(((const mf_named_attr *)a)->name, ((const mf_named_attr *)b)->name);
 }
@@ -434,7 +434,7 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
     return MF_OK;
 }
 
-static mf_status take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
+static mf_status node_take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
 {
     /* Room for all that infer_attrs and fill_defaults may add would be an optimisation only. */
     n->attrs = MF_ARENA_ARRAY(g->arena, mf_named_attr, spec->n_attrs);
@@ -453,7 +453,7 @@ static mf_status take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
         MF_TRY(mf_attr_copy(&spec->attrs[i].value, g->arena, &n->attrs[i].value));
     }
     n->n_attrs = spec->n_attrs;
-    qsort(n->attrs, (size_t)n->n_attrs, sizeof n->attrs[0], by_attr_name);
+    qsort(n->attrs, (size_t)n->n_attrs, sizeof n->attrs[0], node_by_attr_name);
     for (int i = 1; i < n->n_attrs; i++) {
         if (strcmp(n->attrs[i - 1].name, n->attrs[i].name) == 0)
             return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: attr '%s' is given twice", n->name,
@@ -470,7 +470,7 @@ static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec
         return MF_NOMEM("a node");
     n->unknown = spec->unknown;
     MF_TRY(find_op(graph, spec->op, n));
-    MF_TRY(take_attrs(graph, n, spec));
+    MF_TRY(node_take_attrs(graph, n, spec));
     if (spec->inputs)
         MF_TRY(infer_attrs(graph, n, spec));
     MF_TRY(fill_defaults(graph, n));

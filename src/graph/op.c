@@ -27,7 +27,7 @@ typedef struct op_registry {
 static op_registry computed = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 static op_registry absent = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int by_name(const void *a, const void *b)
+static int op_by_name(const void *a, const void *b)
 {
     const mf_op *x = *(const mf_op *const *)a, *y = *(const mf_op *const *)b;
 
@@ -46,7 +46,7 @@ static bool registry_room(op_registry *r, int n)
 
 static void registry_index(op_registry *r, int n)
 {
-    qsort(r->ops, (size_t)n, sizeof r->ops[0], by_name);
+    qsort(r->ops, (size_t)n, sizeof r->ops[0], op_by_name);
     for (int i = 0; i < n; i++) {
         r->entries[i].op = r->ops[i];
         if (mf_map_set(&r->names, r->ops[i]->name, &r->entries[i]) != MF_OK)
@@ -57,7 +57,7 @@ static void registry_index(op_registry *r, int n)
 
 /* ---- ops with a kernel ---- */
 
-static int collect(const mf_op **out)
+static int op_collect(const mf_op **out)
 {
     int n = 0;
 
@@ -76,11 +76,11 @@ static int collect(const mf_op **out)
 
 static void computed_init(void)
 {
-    const int n = collect(NULL);
+    const int n = op_collect(NULL);
 
     if (!registry_room(&computed, n))
         return;
-    (void)collect(computed.ops);
+    (void)op_collect(computed.ops);
     registry_index(&computed, n);
 }
 

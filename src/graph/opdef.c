@@ -27,7 +27,7 @@ typedef struct parser {
     mf_arena *arena;
 } parser;
 
-static mf_status fail(const parser *ps, const char *what)
+static mf_status opdef_fail(const parser *ps, const char *what)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT, "definition of %s: %s at \"%.30s\"", ps->op, what, ps->p);
 }
@@ -38,7 +38,7 @@ static void space(parser *ps)
         ps->p++;
 }
 
-static bool eat(parser *ps, const char *token)
+static bool opdef_eat(parser *ps, const char *token)
 {
     const size_t n = strlen(token);
 
@@ -65,7 +65,7 @@ static mf_status name(parser *ps, const char **out)
     space(ps);
     n = name_len(ps->p);
     if (n == 0)
-        return fail(ps, "expected a name");
+        return opdef_fail(ps, "expected a name");
     *out = mf_arena_strndup(ps->arena, ps->p, n);
     ps->p += n;
     return *out ? MF_OK : MF_NOMEM("an op definition");
@@ -76,12 +76,12 @@ static mf_status arg_type(parser *ps, mf_argdef *arg)
 {
     const char *word;
 
-    if (eat(ps, "ref "))
+    if (opdef_eat(ps, "ref "))
         arg->is_ref = true;
-    if (eat(ps, "*"))
+    if (opdef_eat(ps, "*"))
         return name(ps, &arg->list_attr);
     MF_TRY(name(ps, &word));
-    if (eat(ps, "*")) {
+    if (opdef_eat(ps, "*")) {
         arg->number_attr = word;
         MF_TRY(name(ps, &word));
     }
@@ -96,16 +96,16 @@ static mf_status args(parser *ps, mf_argdef **out, int *n)
     mf_argdef list[32] = { 0 };
     int count = 0;
 
-    if (!eat(ps, "("))
-        return fail(ps, "expected '('");
-    while (!eat(ps, ")")) {
+    if (!opdef_eat(ps, "("))
+        return opdef_fail(ps, "expected '('");
+    while (!opdef_eat(ps, ")")) {
         if (count == MF_COUNT(list))
-            return fail(ps, "too many arguments");
-        if (count > 0 && !eat(ps, ","))
-            return fail(ps, "expected ',' or ')'");
+            return opdef_fail(ps, "too many arguments");
+        if (count > 0 && !opdef_eat(ps, ","))
+            return opdef_fail(ps, "expected ',' or ')'");
         MF_TRY(name(ps, &list[count].name));
-        if (!eat(ps, ":"))
-            return fail(ps, "expected ':'");
+        if (!opdef_eat(ps, ":"))
+            return opdef_fail(ps, "expected ':'");
         MF_TRY(arg_type(ps, &list[count++]));
     }
     *out = MF_ARENA_ARRAY(ps->arena, mf_argdef, count);
@@ -121,10 +121,10 @@ static mf_status allowed(parser *ps, mf_attrdef *a)
     mf_attr list;
 
     if (a->allowed_types != 0 || a->n_allowed_strings > 0)
-        return fail(ps, "restricted twice");
+        return opdef_fail(ps, "restricted twice");
     for (int i = 0; i < MF_COUNT(type_sets); i++) {
         space(ps);
-        if (name_len(ps->p) == strlen(type_sets[i].name) && eat(ps, type_sets[i].name)) {
+        if (name_len(ps->p) == strlen(type_sets[i].name) && opdef_eat(ps, type_sets[i].name)) {
             a->allowed_types = type_sets[i].types;
             return MF_OK;
         }
@@ -136,7 +136,7 @@ static mf_status allowed(parser *ps, mf_attrdef *a)
         return MF_OK;
     }
     if (a->kind != MF_ATTR_STRING)
-        return fail(ps, "only types and strings can be restricted");
+        return opdef_fail(ps, "only types and strings can be restricted");
     a->allowed_strings = MF_ARENA_ARRAY(ps->arena, const char *, list.n);
     if (!a->allowed_strings)
         return MF_NOMEM("an op definition");
@@ -150,21 +150,21 @@ static mf_status attr(parser *ps, mf_attrdef *a)
     size_t n;
 
     MF_TRY(name(ps, &a->name));
-    if (!eat(ps, ":"))
-        return fail(ps, "expected ':'");
+    if (!opdef_eat(ps, ":"))
+        return opdef_fail(ps, "expected ':'");
     space(ps);
     n = strncmp(ps->p, "list(", 5) == 0 ? strcspn(ps->p, ")") + 1 : name_len(ps->p);
     if (!mf_attr_kind_find(ps->p, n, &a->kind, &a->is_list))
-        return fail(ps, "unknown attribute type");
+        return opdef_fail(ps, "unknown attribute type");
     ps->p += n;
     for (;;) {
-        if (eat(ps, ">=")) {
+        if (opdef_eat(ps, ">=")) {
             a->has_minimum = true;
             a->minimum = strtoll(ps->p, (char **)(uintptr_t)&ps->p, 10);
-        } else if (eat(ps, "=")) {
+        } else if (opdef_eat(ps, "=")) {
             a->has_default = true;
             MF_TRY(mf_attr_parse(&ps->p, a->kind, a->is_list, ps->arena, &a->default_value));
-        } else if (eat(ps, "in ")) {
+        } else if (opdef_eat(ps, "in ")) {
             MF_TRY(allowed(ps, a));
         } else {
             return MF_OK;
@@ -176,13 +176,13 @@ static mf_status attrs(parser *ps, mf_opdef *def)
 {
     mf_attrdef list[48] = { 0 };
 
-    if (!eat(ps, "{"))
+    if (!opdef_eat(ps, "{"))
         return MF_OK;
-    while (!eat(ps, "}")) {
+    while (!opdef_eat(ps, "}")) {
         if (def->n_attrs == MF_COUNT(list))
-            return fail(ps, "too many attributes");
-        if (def->n_attrs > 0 && !eat(ps, ","))
-            return fail(ps, "expected ',' or '}'");
+            return opdef_fail(ps, "too many attributes");
+        if (def->n_attrs > 0 && !opdef_eat(ps, ","))
+            return opdef_fail(ps, "expected ',' or '}'");
         MF_TRY(attr(ps, &list[def->n_attrs++]));
     }
     def->attrs = MF_ARENA_ARRAY(ps->arena, mf_attrdef, def->n_attrs);
@@ -209,21 +209,21 @@ mf_status mf_opdef_parse(const char *op, const char *text, mf_arena *arena, mf_o
 
     *out = (mf_opdef){ .name = op };
     MF_TRY(args(&ps, &out->in, &out->n_in));
-    if (!eat(&ps, "->"))
-        return fail(&ps, "expected '->'");
+    if (!opdef_eat(&ps, "->"))
+        return opdef_fail(&ps, "expected '->'");
     MF_TRY(args(&ps, &out->out, &out->n_out));
     MF_TRY(attrs(&ps, out));
     while (progress) {
         progress = false;
         for (int i = 0; i < MF_COUNT(flags); i++) {
-            if (eat(&ps, flags[i].word)) {
+            if (opdef_eat(&ps, flags[i].word)) {
                 *flags[i].flag = true;
                 progress = true;
             }
         }
     }
     space(&ps);
-    return *ps.p ? fail(&ps, "unexpected text") : MF_OK;
+    return *ps.p ? opdef_fail(&ps, "unexpected text") : MF_OK;
 }
 
 /* ---- writing ---- */

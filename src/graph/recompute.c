@@ -35,7 +35,7 @@ typedef struct rewriter {
 
 /* ---- what is what ---- */
 
-static bool is_handle(mf_dtype t)
+static bool recompute_is_handle(mf_dtype t)
 {
     return mf_type_is_ref(t) || t == MF_DTYPE_RESOURCE;
 }
@@ -47,11 +47,11 @@ static bool is_repeatable(const mf_node *n)
         (n->op && n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_CALL))
         return false;
     for (int i = 0; i < n->n_inputs; i++) {
-        if (is_handle(n->in_types[i]))
+        if (recompute_is_handle(n->in_types[i]))
             return false;
     }
     for (int i = 0; i < n->n_outputs; i++) {
-        if (is_handle(n->out_types[i]))
+        if (recompute_is_handle(n->out_types[i]))
             return false;
     }
     return n->n_inputs > 0;
@@ -63,7 +63,7 @@ static bool can_copy(const rewriter *r, const mf_node *n)
     return r->segment[n->id] && !mf_node_is_gradient(n) && r->varies[n->id] && is_repeatable(n);
 }
 
-static bool is_inside(const rewriter *r, mf_output o, int64_t segment)
+static bool recompute_is_inside(const rewriter *r, mf_output o, int64_t segment)
 {
     return o.node->id < r->n_nodes && r->segment[o.node->id] == segment && can_copy(r, o.node) &&
            !(r->leaves[o.node->id] && r->leaves[o.node->id][o.port]);
@@ -86,7 +86,7 @@ static mf_status note_leaving(rewriter *r, mf_output o)
     return MF_OK;
 }
 
-static mf_status look(rewriter *r, const int64_t *segment, int64_t n_layers)
+static mf_status recompute_look(rewriter *r, const int64_t *segment, int64_t n_layers)
 {
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
@@ -124,7 +124,7 @@ static void forget_all(rewriter *r)
     r->after = NULL;
 }
 
-static mf_status look_at_all(rewriter *r, int64_t segment)
+static mf_status recompute_look_at_all(rewriter *r, int64_t segment)
 {
     const int64_t n_nodes = r->g->n_nodes;
 
@@ -151,7 +151,7 @@ static mf_status look_at_all(rewriter *r, int64_t segment)
  * those would wait for themselves. */
 static mf_status find_gate(rewriter *r, int64_t segment)
 {
-    MF_TRY(look_at_all(r, segment));
+    MF_TRY(recompute_look_at_all(r, segment));
     r->n_gate = 0;
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
@@ -168,20 +168,20 @@ static mf_status find_gate(rewriter *r, int64_t segment)
     return MF_OK;
 }
 
-static void find_needed(const rewriter *r, int64_t segment)
+static void recompute_find_needed(const rewriter *r, int64_t segment)
 {
     memset(r->needed, 0, (size_t)r->n_nodes * sizeof *r->needed);
     for (int64_t i = r->n_order - 1; i >= 0; i--) {
         const mf_node *n = r->order[i];
 
         for (int k = 0; (mf_node_is_gradient(n) || r->needed[n->id]) && k < n->n_inputs; k++) {
-            if (is_inside(r, n->inputs[k], segment))
+            if (recompute_is_inside(r, n->inputs[k], segment))
                 r->needed[n->inputs[k].node->id] = true;
         }
     }
 }
 
-static mf_status recall(rewriter *r, mf_output o, mf_output *out)
+static mf_status recompute_recall(rewriter *r, mf_output o, mf_output *out)
 {
     mf_output **ports = &r->recalled[o.node->id];
     const mf_node_spec spec = { .name =
@@ -207,7 +207,7 @@ static mf_status recall(rewriter *r, mf_output o, mf_output *out)
     return MF_OK;
 }
 
-static mf_status copy_node(rewriter *r, mf_node *n)
+static mf_status recompute_copy_node(rewriter *r, mf_node *n)
 {
     const char *name = mf_arena_printf(r->g->arena, "recompute/%s", n->name);
     mf_output *in = MF_ARENA_ARRAY(r->g->arena, mf_output, n->n_inputs);
@@ -226,30 +226,30 @@ static mf_status copy_node(rewriter *r, mf_node *n)
     r->g->mark = (mf_node_mark){ .layer = mf_node_layer(n), .gradient = true };
     for (int k = 0; k < n->n_inputs; k++) {
         in[k] = n->inputs[k];
-        if (is_inside(r, in[k], r->segment[n->id]))
+        if (recompute_is_inside(r, in[k], r->segment[n->id]))
             in[k].node = r->copy[in[k].node->id];
         else if (r->varies[in[k].node->id])
-            MF_TRY(recall(r, n->inputs[k], &in[k]));
+            MF_TRY(recompute_recall(r, n->inputs[k], &in[k]));
     }
     return mf_graph_add(r->g, &spec, &r->copy[n->id]);
 }
 
-static mf_status rewrite(rewriter *r, int64_t segment)
+static mf_status recompute_rewrite(rewriter *r, int64_t segment)
 {
     MF_TRY(find_gate(r, segment));
     if (r->n_gate == 0) /* nothing to wait for: nothing is gained */
         return MF_OK;
-    find_needed(r, segment);
+    recompute_find_needed(r, segment);
     memset(r->recalled, 0, (size_t)r->n_nodes * sizeof *r->recalled);
     for (int64_t i = 0; i < r->n_order; i++) {
         if (r->needed[r->order[i]->id])
-            MF_TRY(copy_node(r, r->order[i]));
+            MF_TRY(recompute_copy_node(r, r->order[i]));
     }
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
 
         for (int k = 0; mf_node_is_gradient(n) && k < n->n_inputs; k++) {
-            if (is_inside(r, n->inputs[k], segment))
+            if (recompute_is_inside(r, n->inputs[k], segment))
                 n->inputs[k].node = r->copy[n->inputs[k].node->id];
         }
     }
@@ -258,7 +258,7 @@ static mf_status rewrite(rewriter *r, int64_t segment)
 
 /* ---- the whole ---- */
 
-static mf_status begin(rewriter *r)
+static mf_status recompute_begin(rewriter *r)
 {
     r->order = mf_calloc(r->n_nodes, sizeof *r->order);
     r->segment = mf_calloc(r->n_nodes, sizeof *r->segment);
@@ -273,7 +273,7 @@ static mf_status begin(rewriter *r)
     return mf_graph_order(r->g, r->order, &r->n_order);
 }
 
-static void end(rewriter *r)
+static void recompute_end(rewriter *r)
 {
     mf_free(r->order);
     mf_free(r->segment);
@@ -290,15 +290,15 @@ mf_status mf_recompute(mf_graph *graph, const int64_t *segment, int64_t n_layers
     rewriter r = { .g = graph, .n_nodes = graph->n_nodes };
     const mf_node_mark mark = graph->mark;
     int64_t last = 0;
-    mf_status st = begin(&r);
+    mf_status st = recompute_begin(&r);
 
     if (st == MF_OK)
-        st = look(&r, segment, n_layers);
+        st = recompute_look(&r, segment, n_layers);
     for (int64_t i = 1; i <= n_layers; i++)
         last = segment[i] > last ? segment[i] : last;
     for (int64_t s = 1; st == MF_OK && s <= last; s++)
-        st = rewrite(&r, s);
+        st = recompute_rewrite(&r, s);
     graph->mark = mark;
-    end(&r);
+    recompute_end(&r);
     return st;
 }

@@ -44,7 +44,7 @@ static bool is_state(const char *op)
 /* ---- which server ---- */
 
 /* What has no shape, a table, grows later. */
-static mf_status size_of(const mf_node *node, int64_t *out)
+static mf_status replica_devices_size_of(const mf_node *node, int64_t *out)
 {
     *out = 0;
     if (!mf_node_attr(node, "shape"))
@@ -58,7 +58,7 @@ static mf_status size_of(const mf_node *node, int64_t *out)
     return MF_OK;
 }
 
-static mf_status choose(setter *s, const mf_node *node, int *task)
+static mf_status replica_devices_choose(setter *s, const mf_node *node, int *task)
 {
     int64_t size;
 
@@ -66,7 +66,7 @@ static mf_status choose(setter *s, const mf_node *node, int *task)
     s->next = (s->next + 1) % s->o->ps_tasks;
     if (!s->o->by_bytes)
         return MF_OK;
-    MF_TRY(size_of(node, &size));
+    MF_TRY(replica_devices_size_of(node, &size));
     *task = 0;
     for (int i = 1; i < s->o->ps_tasks; i++) {
         if (s->bytes[i] < s->bytes[*task])
@@ -92,12 +92,12 @@ static mf_status place_state(setter *s, const mf_node *node, mf_device_name *d)
     mf_device_name there = s->ps;
 
     if (there.job[0] && (!d->job[0] || strcmp(d->job, there.job) == 0))
-        MF_TRY(choose(s, node, &there.task));
+        MF_TRY(replica_devices_choose(s, node, &there.task));
     mf_device_name_fill(d, &there);
     return MF_OK;
 }
 
-static mf_status place(setter *s, mf_graph *g, mf_node *node)
+static mf_status replica_devices_place(setter *s, mf_graph *g, mf_node *node)
 {
     mf_device_name d;
 
@@ -128,13 +128,13 @@ static const char *companion(const mf_node *node)
     return NULL;
 }
 
-static mf_status place_all(setter *s, mf_graph *g)
+static mf_status replica_devices_place_all(setter *s, mf_graph *g)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
         if (companion(g->nodes[i]))
             g->nodes[i]->device = "";
         else
-            MF_TRY(place(s, g, g->nodes[i]));
+            MF_TRY(replica_devices_place(s, g, g->nodes[i]));
     }
     for (int64_t i = 0; i < g->n_nodes; i++) {
         const char *name = companion(g->nodes[i]);
@@ -164,7 +164,7 @@ mf_status mf_graph_set_devices(mf_graph *graph, const mf_replica_devices *device
     s.bytes = mf_calloc(devices->ps_tasks + 1, sizeof *s.bytes);
     if (!s.bytes)
         return MF_NOMEM("names of devices");
-    st = place_all(&s, graph);
+    st = replica_devices_place_all(&s, graph);
     mf_free(s.bytes);
     return st;
 }

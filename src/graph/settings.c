@@ -21,7 +21,7 @@ static mf_status unlike_all(const char *subject, const mf_opdef *def, const char
     return st;
 }
 
-static mf_status unknown(const char *subject, const mf_opdef *def, const char *name)
+static mf_status settings_unknown(const char *subject, const mf_opdef *def, const char *name)
 {
     mf_did_you_mean c = mf_did_you_mean_to(name);
 
@@ -60,7 +60,7 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
 }
 
 /* NaN passes every comparison with a range that is written the wrong way round. */
-static mf_status check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
+static mf_status settings_check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
     for (int64_t i = 0; i < v->n && v->kind == MF_ATTR_FLOAT; i++) {
         const float f = d->is_list ? v->floats[i] : v->f;
@@ -72,9 +72,9 @@ static mf_status check_finite(const char *subject, const mf_attrdef *d, const mf
     return MF_OK;
 }
 
-static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
+static mf_status settings_check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
-    MF_TRY(check_finite(subject, d, v));
+    MF_TRY(settings_check_finite(subject, d, v));
     if (d->has_minimum && (d->is_list ? v->n : v->i) < d->minimum)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s%s is %lld, at least %lld is needed", subject,
                        d->is_list ? "the length of " : "", d->name,
@@ -97,8 +97,8 @@ static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_
 }
 
 /* given: what stood in the text so far. */
-static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena, bool *given,
-                           mf_options *out)
+static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
+                                    bool *given, mf_options *out)
 {
     const size_t n = strcspn(*p, "= \t\n");
     const char *name = mf_arena_strndup(arena, *p, n);
@@ -113,7 +113,7 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                        *p);
     d = mf_opdef_find_attr(def, name);
     if (!d)
-        return unknown(out->subject, def, name);
+        return settings_unknown(out->subject, def, name);
     i = (int)(d - def->attrs);
     if (given[i])
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is given twice", out->subject, name);
@@ -131,7 +131,7 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                        d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
                        d->is_list ? ")" : "");
     given[i] = out->given[i] = true;
-    return check_range(out->subject, d, &out->attrs[i].value);
+    return settings_check_range(out->subject, d, &out->attrs[i].value);
 }
 
 static mf_status parse_signature(const char *subject, const char *signature, mf_arena *arena,
@@ -152,7 +152,7 @@ static mf_status parse_text(const mf_opdef *def, const char *text, mf_arena *are
         text += strspn(text, " ,\t\n");
         if (!*text)
             return MF_OK;
-        MF_TRY(parse_one(def, &text, arena, given, out));
+        MF_TRY(settings_parse_one(def, &text, arena, given, out));
     }
 }
 
@@ -189,7 +189,7 @@ mf_status mf_options_change(mf_options *o, const char *signature, const char *te
 
 /* ---- asking ---- */
 
-static int find(const mf_options *o, const char *name)
+static int settings_find(const mf_options *o, const char *name)
 {
     int i = 0;
 
@@ -201,12 +201,12 @@ static int find(const mf_options *o, const char *name)
 
 const mf_attr *mf_options_get(const mf_options *o, const char *name)
 {
-    return &o->attrs[find(o, name)].value;
+    return &o->attrs[settings_find(o, name)].value;
 }
 
 bool mf_options_given(const mf_options *o, const char *name)
 {
-    return o->given[find(o, name)];
+    return o->given[settings_find(o, name)];
 }
 
 int64_t mf_options_int(const mf_options *o, const char *name)
@@ -247,7 +247,7 @@ mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, 
 
 /* ---- kinds ---- */
 
-static const char *name_of(const mf_kinds *kinds, int i)
+static const char *settings_name_of(const mf_kinds *kinds, int i)
 {
     return *(const char *const *)((const char *)kinds->rows + (size_t)i * kinds->row);
 }
@@ -258,9 +258,9 @@ static mf_status unknown_kind(const mf_kinds *kinds, const char *name)
     mf_buf all = { 0 };
     mf_status st;
 
-    for (int i = 0; name_of(kinds, i); i++) {
-        mf_did_you_mean_try(&c, name_of(kinds, i));
-        mf_buf_printf(&all, "%s%s", i > 0 ? ", " : "", name_of(kinds, i));
+    for (int i = 0; settings_name_of(kinds, i); i++) {
+        mf_did_you_mean_try(&c, settings_name_of(kinds, i));
+        mf_buf_printf(&all, "%s%s", i > 0 ? ", " : "", settings_name_of(kinds, i));
     }
     st = mf_buf_finish(&all);
     if (st == MF_OK && c.best)
@@ -280,8 +280,8 @@ mf_status mf_kinds_find(const mf_kinds *kinds, const char *text, mf_arena *arena
 
     *row = NULL;
     MF_TRY(mf_options_head(text, arena, &head, rest));
-    for (int i = 0; name_of(kinds, i); i++) {
-        if (strcmp(name_of(kinds, i), head) == 0) {
+    for (int i = 0; settings_name_of(kinds, i); i++) {
+        if (strcmp(settings_name_of(kinds, i), head) == 0) {
             *row = (const char *)kinds->rows + (size_t)i * kinds->row;
             return MF_OK;
         }

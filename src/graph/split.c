@@ -34,7 +34,7 @@ mf_attr *mf_split_attr(mf_named_attr *attrs, int n, const char *name)
 /* ---- text ---- */
 
 /* One side of it. The next shape is returned; NULL: it does not fit. */
-static const char *fit(const char *text, const mf_shape *shape, int64_t sizes[256])
+static const char *split_fit(const char *text, const mf_shape *shape, int64_t sizes[256])
 {
     int rank = 0;
 
@@ -52,7 +52,7 @@ static const char *fit(const char *text, const mf_shape *shape, int64_t sizes[25
     return rank == shape->rank ? text + (*text == ',') : NULL;
 }
 
-static void give(const char *text, const int letters[256], mf_split_shape *to)
+static void split_give(const char *text, const int letters[256], mf_split_shape *to)
 {
     for (int d = 0; *text && *text != ',' && *text != '-'; text++, d++) {
         if (*text != '.')
@@ -60,7 +60,7 @@ static void give(const char *text, const int letters[256], mf_split_shape *to)
     }
 }
 
-static const char *next(const char *text)
+static const char *split_next(const char *text)
 {
     while (*text && *text != ',' && *text != '-')
         text++;
@@ -75,12 +75,12 @@ void mf_split_text(mf_split *s, const char *text, mf_cut contracted)
 
     memset(sizes, -1, sizeof sizes);
     for (int i = 0; at && i < s->n_in; i++)
-        at = fit(at, &s->in[i], sizes);
+        at = split_fit(at, &s->in[i], sizes);
     if (!at || at != arrow)
         return;
     at += 2;
     for (int i = 0; at && i < s->n_out; i++)
-        at = fit(at, &s->out[i], sizes);
+        at = split_fit(at, &s->out[i], sizes);
     if (!at || *at)
         return;
     for (int c = 0; c < 256; c++) {
@@ -88,11 +88,11 @@ void mf_split_text(mf_split *s, const char *text, mf_cut contracted)
             letters[c] = mf_split_new(s, sizes[c], strchr(arrow, c) ? MF_CUT_FREE : contracted);
     }
     at = text;
-    for (int i = 0; i < s->n_in; i++, at = next(at))
-        give(at, letters, &s->in_dims[i]);
+    for (int i = 0; i < s->n_in; i++, at = split_next(at))
+        split_give(at, letters, &s->in_dims[i]);
     at = arrow + 2;
-    for (int i = 0; i < s->n_out; i++, at = next(at))
-        give(at, letters, &s->out_dims[i]);
+    for (int i = 0; i < s->n_out; i++, at = split_next(at))
+        split_give(at, letters, &s->out_dims[i]);
 }
 
 /* ---- rules that many ops have ---- */
@@ -164,7 +164,7 @@ void mf_split_elementwise(mf_split *s)
     mf_split_broadcast(s, s->n_in);
 }
 
-static bool is_one(const mf_shape *shape)
+static bool split_is_one(const mf_shape *shape)
 {
     for (int d = 0; d < shape->rank; d++) {
         if (shape->dims[d] != 1)
@@ -176,9 +176,9 @@ static bool is_one(const mf_shape *shape)
 void mf_split_scaled(mf_split *s)
 {
     mf_split_elementwise(s);
-    if (is_one(&s->in[1]) && (!is_one(&s->in[0]) || !s->in_value[0]))
+    if (split_is_one(&s->in[1]) && (!split_is_one(&s->in[0]) || !s->in_value[0]))
         s->additive = 1;
-    else if (is_one(&s->in[0]) &&
+    else if (split_is_one(&s->in[0]) &&
              s->node->op_name[0] == 'M') /* a quotient's divisor is no factor */
         s->additive = 2;
 }

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 /* A path, resolved: an allowed directory and the rest, "" for the directory itself. */
-typedef struct place {
+typedef struct step_file_place {
     char root[PATH_MAX], rest[PATH_MAX];
-} place;
+} step_file_place;
 
 static mf_status denied(const char *path)
 {
@@ -27,7 +27,7 @@ static mf_status denied(const char *path)
 }
 
 /* The allowed directory that holds the resolved path `real`. */
-static bool find_root(const mf_step *step, const char *real, place *out)
+static bool find_root(const mf_step *step, const char *real, step_file_place *out)
 {
     for (int i = 0; i < step->n_allow_dirs; i++) {
         size_t n;
@@ -78,7 +78,7 @@ static void resolve_ancestor(const char *path, char real[PATH_MAX])
     }
 }
 
-static mf_status locate(const mf_step *step, const char *path, place *out)
+static mf_status locate(const mf_step *step, const char *path, step_file_place *out)
 {
     char real[PATH_MAX];
     struct stat info;
@@ -100,13 +100,13 @@ static mf_status locate(const mf_step *step, const char *path, place *out)
 
 mf_status mf_step_file(const mf_step *step, const char *path)
 {
-    place at;
+    step_file_place at;
 
     return locate(step, path, &at);
 }
 
 /* The resolved path has no links, unless one was put there since. */
-static int open_beneath(const place *at, const char *rest, int flags)
+static int open_beneath(const step_file_place *at, const char *rest, int flags)
 {
     const struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
                                   .mode = flags & O_CREAT ? 0666 : 0,
@@ -150,7 +150,7 @@ static mf_status check_kind(const char *path, int fd)
 mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd)
 {
     mf_status st;
-    place at;
+    step_file_place at;
 
     *fd = -1;
     MF_TRY(locate(step, path, &at));
@@ -169,7 +169,7 @@ mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd
 mf_status mf_step_pin_file(const mf_step *step, const char *path, mf_step_pin *out)
 {
     char *name;
-    place at;
+    step_file_place at;
 
     *out = (mf_step_pin){ .dir = -1, .name = path };
     MF_TRY(locate(step, path, &at));

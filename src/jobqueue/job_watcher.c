@@ -25,13 +25,14 @@ enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 static volatile sig_atomic_t told; /* to end: how often */
 static const char MARK[] = "MESHFLOW_JOB"; /* in the environment of its processes: its name */
 
-static void on_signal(int number)
+static void job_watcher_on_signal(int number)
 {
     (void)number;
     told++;
 }
 
-static mf_status write_file(const char *dir, const char *name, const char *file, const char *text)
+static mf_status job_watcher_write_file(const char *dir, const char *name, const char *file,
+                                        const char *text)
 {
     mf_buf path = { 0 };
     mf_status st = mf_jobqueue_path(dir, name, file, &path);
@@ -53,7 +54,7 @@ static bool is_cancelled(const char *dir, const char *name)
 }
 
 /* Standard output and error from here on. */
-static mf_status open_log(const char *dir, const char *name)
+static mf_status job_watcher_open_log(const char *dir, const char *name)
 {
     mf_buf path = { 0 };
     mf_status st = mf_jobqueue_path(dir, name, "log", &path);
@@ -70,7 +71,8 @@ static mf_status open_log(const char *dir, const char *name)
 }
 
 /* In the new process: does not come back. */
-static void become(const char *name, const mf_jobqueue_order *o, int64_t tries, pid_t parent)
+static void job_watcher_become(const char *name, const mf_jobqueue_order *o, int64_t tries,
+                               pid_t parent)
 {
     const struct sigaction usual = { .sa_handler = SIG_DFL };
     char text[128];
@@ -103,7 +105,7 @@ static void become(const char *name, const mf_jobqueue_order *o, int64_t tries, 
 }
 
 /* false: or it cannot be told. */
-static bool is_of(int64_t pid, const char *name)
+static bool job_watcher_is_of(int64_t pid, const char *name)
 {
     char path[64], *text = NULL;
     size_t room = 0;
@@ -133,7 +135,7 @@ static int kill_some(const char *name, int64_t watcher)
         mf_process p;
 
         if (pid <= 0 || pid == watcher || !mf_process_look(pid, &p) || p.session != watcher ||
-            p.state == 'Z' || (name && !is_of(pid, name)))
+            p.state == 'Z' || (name && !job_watcher_is_of(pid, name)))
             continue;
         n += kill((pid_t)pid, SIGKILL) == 0;
     }
@@ -155,7 +157,7 @@ void mf_jobqueue_kill(const char *name, int64_t watcher)
 }
 
 /* Waits for the command; once it is told to, ends it, all of its processes. */
-static int await(pid_t child, int64_t grace_s)
+static int job_watcher_await(pid_t child, int64_t grace_s)
 {
     int64_t until = 0;
     int status = 0;
@@ -176,21 +178,21 @@ static int await(pid_t child, int64_t grace_s)
     return status;
 }
 
-static int run_once(const char *name, const mf_jobqueue_order *o, int64_t tries)
+static int job_watcher_run_once(const char *name, const mf_jobqueue_order *o, int64_t tries)
 {
     const pid_t self = getpid(), child = fork();
 
     if (child == 0)
-        become(name, o, tries, self);
+        job_watcher_become(name, o, tries, self);
     if (child < 0) {
         dprintf(2, "meshflow: cannot start a process: %s\n", strerror(errno));
         return 1 << 8;
     }
     (void)setpgid(child, child); /* whoever comes first */
-    return await(child, o->grace_s);
+    return job_watcher_await(child, o->grace_s);
 }
 
-static int describe(int status, char how[MF_JOBQUEUE_TEXT])
+static int job_watcher_describe(int status, char how[MF_JOBQUEUE_TEXT])
 {
     if (WIFSIGNALED(status)) {
         (void)snprintf(how, MF_JOBQUEUE_TEXT, "was ended by signal %d (%s)", WTERMSIG(status),
@@ -206,11 +208,11 @@ static mf_status count_try(const char *dir, const mf_jobqueue_job *job, int64_t 
     char text[32];
 
     (void)snprintf(text, sizeof text, "%lld\n", (long long)tries);
-    return write_file(dir, job->name, "tries", text);
+    return job_watcher_write_file(dir, job->name, "tries", text);
 }
 
 /* Longer from time to time, for whatever is wrong may pass. */
-static void rest(int64_t tries)
+static void job_watcher_rest(int64_t tries)
 {
     int64_t s = FIRST_PAUSE_S, until;
 
@@ -224,8 +226,8 @@ static void rest(int64_t tries)
 
 /* The disk may be full, and a job whose end is not written down counts as lost: it is reported with
  * another code, or done once more. So this waits for room. */
-static mf_status put_end(const char *dir, const char *name, mf_jobqueue_state state, int code,
-                         const char *how)
+static mf_status job_watcher_put_end(const char *dir, const char *name, mf_jobqueue_state state,
+                                     int code, const char *how)
 {
     const int signals = told;
     mf_status st;
@@ -235,33 +237,34 @@ static mf_status put_end(const char *dir, const char *name, mf_jobqueue_state st
     return st;
 }
 
-static mf_status watch(const char *dir, const mf_jobqueue_job *job)
+static mf_status job_watcher_watch(const char *dir, const mf_jobqueue_job *job)
 {
     int64_t tries = job->tries;
     char how[MF_JOBQUEUE_TEXT];
     int code;
 
-    MF_TRY(open_log(dir, job->name));
+    MF_TRY(job_watcher_open_log(dir, job->name));
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
-        code = describe(run_once(job->name, &job->order, tries), how);
+        code = job_watcher_describe(job_watcher_run_once(job->name, &job->order, tries), how);
         if (told || tries > job->order.restarts || !mf_exit_may_restart(code))
             break;
         dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",
                 job->name, how, (long long)tries);
-        rest(tries);
+        job_watcher_rest(tries);
         if (told)
             break;
     }
     if ((told || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
-        return put_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED, "was cancelled");
+        return job_watcher_put_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED,
+                                   "was cancelled");
     if (told) /* the machine goes down: the daemon finds the job lost, and starts it again */
         return MF_OK;
-    return put_end(dir, job->name,
-                   code == MF_EXIT_DONE      ? MF_JOBQUEUE_DONE
-                   : code == MF_EXIT_STOPPED ? MF_JOBQUEUE_STOPPED
-                                             : MF_JOBQUEUE_FAILED,
-                   code, how);
+    return job_watcher_put_end(dir, job->name,
+                               code == MF_EXIT_DONE      ? MF_JOBQUEUE_DONE
+                               : code == MF_EXIT_STOPPED ? MF_JOBQUEUE_STOPPED
+                                                         : MF_JOBQUEUE_FAILED,
+                               code, how);
 }
 
 /* The only one that watches over this job, until the process ends? */
@@ -280,7 +283,8 @@ static bool is_alone(const char *dir, const char *name)
 /* In the new process. */
 static int main_of_watch(const char *dir, const mf_jobqueue_job *job)
 {
-    const struct sigaction tell = { .sa_handler = on_signal }, none = { .sa_handler = SIG_IGN };
+    const struct sigaction tell = { .sa_handler = job_watcher_on_signal },
+                           none = { .sa_handler = SIG_IGN };
     sigset_t all;
     mf_process self;
     char text[64];
@@ -294,12 +298,12 @@ static int main_of_watch(const char *dir, const mf_jobqueue_job *job)
     if (!mf_process_look(getpid(), &self) || !is_alone(dir, job->name))
         return 1;
     (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)getpid(), (long long)self.start);
-    if (write_file(dir, job->name, "run", text) != MF_OK)
+    if (job_watcher_write_file(dir, job->name, "run", text) != MF_OK)
         return 1;
     if (is_cancelled(dir, job->name)) /* just now */
         return mf_jobqueue_write_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED,
                                      "was cancelled before it ran") != MF_OK;
-    return watch(dir, job) != MF_OK;
+    return job_watcher_watch(dir, job) != MF_OK;
 }
 
 int64_t mf_jobqueue_start(const char *dir, const mf_jobqueue_job *job)

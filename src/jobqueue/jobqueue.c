@@ -48,7 +48,7 @@ mf_status mf_jobqueue_path(const char *dir, const char *name, const char *file, 
 
 /* ---- small files ---- */
 
-static mf_status read_text(const char *dir, const char *name, const char *file, char **out)
+static mf_status jobqueue_read_text(const char *dir, const char *name, const char *file, char **out)
 {
     mf_buf path = { 0 };
     size_t n;
@@ -72,12 +72,12 @@ static bool is_there(const char *dir, const char *name, const char *file)
 }
 
 /* "a b": two numbers; false: they are not there. */
-static bool read_numbers(const char *dir, const char *name, const char *file, int64_t n[2])
+static bool jobqueue_read_numbers(const char *dir, const char *name, const char *file, int64_t n[2])
 {
     char *text;
     bool read = false;
 
-    if (read_text(dir, name, file, &text) == MF_OK) {
+    if (jobqueue_read_text(dir, name, file, &text) == MF_OK) {
         char *rest;
 
         n[0] = strtoll(text, &rest, 10);
@@ -98,7 +98,7 @@ static bool read_end(const char *dir, mf_jobqueue_job *job)
     int at = 0;
     bool over = false;
 
-    if (read_text(dir, job->name, "end", &text) == MF_OK &&
+    if (jobqueue_read_text(dir, job->name, "end", &text) == MF_OK &&
         sscanf(text, "%15s %lld %n", state, &code, &at) == 2) {
         job->state = MF_JOBQUEUE_FAILED;
         for (int i = 0; i < MF_COUNT(STATES); i++) {
@@ -120,13 +120,13 @@ static bool lives(int64_t pid, int64_t start)
     return pid > 0 && mf_process_look(pid, &p) && p.start == start && p.state != 'Z';
 }
 
-static void find_state(const char *dir, mf_jobqueue_job *job)
+static void jobqueue_find_state(const char *dir, mf_jobqueue_job *job)
 {
     int64_t n[2] = { 0 };
 
-    if (read_numbers(dir, job->name, "tries", n))
+    if (jobqueue_read_numbers(dir, job->name, "tries", n))
         job->tries = n[0];
-    if (read_numbers(dir, job->name, "run", n)) {
+    if (jobqueue_read_numbers(dir, job->name, "run", n)) {
         job->pid = n[0];
         job->state = lives(n[0], n[1]) ? MF_JOBQUEUE_RUNS : MF_JOBQUEUE_LOST;
     }
@@ -155,7 +155,7 @@ mf_status mf_jobqueue_look(const char *dir, const char *name, mf_arena *arena, m
     mf_free(bytes);
     mf_buf_deinit(&path);
     if (st == MF_OK)
-        find_state(dir, out);
+        jobqueue_find_state(dir, out);
     return st;
 }
 
@@ -168,7 +168,7 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static mf_status make_room(mf_arena *arena, mf_jobqueue_job **list, int n, int *room)
+static mf_status jobqueue_make_room(mf_arena *arena, mf_jobqueue_job **list, int n, int *room)
 {
     mf_jobqueue_job *larger;
 
@@ -197,7 +197,7 @@ mf_status mf_jobqueue_list(const char *dir, mf_arena *arena, mf_jobqueue_job **o
         if (e->d_name[0] == '.')
             continue;
         if (*n == room)
-            st = make_room(arena, out, *n, &room);
+            st = jobqueue_make_room(arena, out, *n, &room);
         if (st == MF_OK)
             *n += mf_jobqueue_look(dir, e->d_name, arena, &(*out)[*n]) == MF_OK;
     }
@@ -223,7 +223,7 @@ const mf_jobqueue_job *mf_jobqueue_find_waiting(const mf_jobqueue_job *jobs, int
 
 /* ---- changes ---- */
 
-static mf_status check_order(const char *dir, const mf_jobqueue_order *o)
+static mf_status jobqueue_check_order(const char *dir, const mf_jobqueue_order *o)
 {
     for (int64_t i = 0; i < o->n_after; i++) {
         MF_TRY(mf_status_page_check_name(o->after[i]));
@@ -234,7 +234,7 @@ static mf_status check_order(const char *dir, const mf_jobqueue_order *o)
     return MF_OK;
 }
 
-static mf_status remove_file(const char *dir, const char *name, const char *file)
+static mf_status jobqueue_remove_file(const char *dir, const char *name, const char *file)
 {
     mf_buf path = { 0 };
     mf_status st = mf_jobqueue_path(dir, name, file, &path);
@@ -251,7 +251,7 @@ static mf_status empty_folder(const char *dir, const char *name)
 {
     mf_buf path = { 0 };
     const struct dirent *e;
-    mf_status st = remove_file(dir, name, "job");
+    mf_status st = jobqueue_remove_file(dir, name, "job");
     DIR *d = NULL;
 
     if (st == MF_OK)
@@ -260,7 +260,7 @@ static mf_status empty_folder(const char *dir, const char *name)
         st = mf_errno_status(errno, "read", path.data);
     while (st == MF_OK && d && (e = readdir(d)) != NULL) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            st = remove_file(dir, name, e->d_name);
+            st = jobqueue_remove_file(dir, name, e->d_name);
     }
     if (d)
         (void)closedir(d);
@@ -310,7 +310,7 @@ mf_status mf_jobqueue_submit(const char *dir, const char *name, const mf_jobqueu
     mf_status st = mf_status_page_check_name(name);
 
     if (st == MF_OK)
-        st = check_order(dir, order);
+        st = jobqueue_check_order(dir, order);
     if (st == MF_OK)
         st = mf_jobqueue_encode(order, &bytes);
     if (st == MF_OK && bytes.len > MF_JOBQUEUE_BYTES)

@@ -39,7 +39,7 @@ static started *find_fresh(daemon_state *d, const char *name)
 
 /* Processes that have ended, too, have been started. false: one could not even write down that it
  * was. */
-static bool reap(daemon_state *d)
+static bool jobqueue_daemon_reap(daemon_state *d)
 {
     bool well = true;
     int status;
@@ -67,7 +67,8 @@ static void forget_fresh(daemon_state *d, const char *name)
         *f = d->fresh[--d->n_fresh];
 }
 
-static const mf_jobqueue_job *find(const mf_jobqueue_job *jobs, int n, const char *name)
+static const mf_jobqueue_job *jobqueue_daemon_find(const mf_jobqueue_job *jobs, int n,
+                                                   const char *name)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(jobs[i].name, name) == 0)
@@ -77,7 +78,7 @@ static const mf_jobqueue_job *find(const mf_jobqueue_job *jobs, int n, const cha
 }
 
 /* In the folder itself, for a list may have missed it. */
-static bool is_gone(const char *dir, const char *name)
+static bool jobqueue_daemon_is_gone(const char *dir, const char *name)
 {
     mf_arena *arena = mf_arena_new();
     mf_jobqueue_job job;
@@ -98,11 +99,11 @@ static int may_start(const char *dir, const mf_jobqueue_job *jobs, int n,
         return 1;
 
     for (int64_t i = 0; i < job->order.n_after; i++) {
-        const mf_jobqueue_job *other = find(jobs, n, job->order.after[i]);
+        const mf_jobqueue_job *other = jobqueue_daemon_find(jobs, n, job->order.after[i]);
 
         *which = job->order.after[i];
         if (other ? mf_jobqueue_is_over(other->state) && other->state != MF_JOBQUEUE_DONE
-                  : is_gone(dir, *which))
+                  : jobqueue_daemon_is_gone(dir, *which))
             return -1;
         if (!other || other->state != MF_JOBQUEUE_DONE)
             may = 0;
@@ -110,7 +111,7 @@ static int may_start(const char *dir, const mf_jobqueue_job *jobs, int n,
     return may;
 }
 
-static mf_status start(daemon_state *d, const mf_jobqueue_job *job)
+static mf_status jobqueue_daemon_start(daemon_state *d, const mf_jobqueue_job *job)
 {
     const int64_t pid = mf_jobqueue_start(d->dir, job);
 
@@ -126,7 +127,7 @@ static mf_status start(daemon_state *d, const mf_jobqueue_job *job)
 }
 
 /* Whoever watched over it is dead. */
-static mf_status mend(daemon_state *d, const mf_jobqueue_job *job, bool *again)
+static mf_status jobqueue_daemon_mend(daemon_state *d, const mf_jobqueue_job *job, bool *again)
 {
     *again = job->tries <= job->order.restarts;
     mf_jobqueue_kill(job->name, job->pid);
@@ -148,7 +149,7 @@ static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
     if (job->state != MF_JOBQUEUE_QUEUED && job->state != MF_JOBQUEUE_LOST)
         return MF_OK;
     if (job->state == MF_JOBQUEUE_LOST)
-        MF_TRY(mend(d, job, &again));
+        MF_TRY(jobqueue_daemon_mend(d, job, &again));
     may = again ? may_start(d->dir, jobs, n, job, &which) : 0;
     if (may < 0) {
         (void)snprintf(how, sizeof how, "was left out: '%s', which it comes after, was not done",
@@ -163,10 +164,10 @@ static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
         return MF_OK;
     }
     *free -= job->order.slots;
-    return start(d, job);
+    return jobqueue_daemon_start(d, job);
 }
 
-static mf_status look(daemon_state *d)
+static mf_status jobqueue_daemon_look(daemon_state *d)
 {
     mf_arena *arena = mf_arena_new();
     int64_t free = d->slots;
@@ -190,7 +191,7 @@ static mf_status look(daemon_state *d)
     return st;
 }
 
-static mf_status lock(const char *dir, int *fd)
+static mf_status jobqueue_daemon_lock(const char *dir, int *fd)
 {
     struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     mf_buf path = { 0 };
@@ -211,12 +212,12 @@ mf_status mf_jobqueue_serve(const char *dir, int64_t slots, const volatile sig_a
 {
     daemon_state d = { .dir = dir, .slots = slots };
     int fd;
-    mf_status st = lock(dir, &fd);
+    mf_status st = jobqueue_daemon_lock(dir, &fd);
 
     while (st == MF_OK && !*stop) {
-        int ms = reap(&d) ? EVERY_MS : AFTER_FAILURE_MS;
+        int ms = jobqueue_daemon_reap(&d) ? EVERY_MS : AFTER_FAILURE_MS;
 
-        if (look(&d) != MF_OK) { /* a full disk, say: what is wrong may pass */
+        if (jobqueue_daemon_look(&d) != MF_OK) { /* a full disk, say: what is wrong may pass */
             MF_WARN("%s", mf_error_message());
             ms = AFTER_FAILURE_MS;
         }

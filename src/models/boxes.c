@@ -6,14 +6,14 @@ static const double OFFSET = 0.1, SIZE = 0.2;
 static const double LEAST = 1e-3; /* side of a box, in divisions and logarithms */
 static const double LARGEST = 2.0; /* logarithm of how much larger than its reference a box is */
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output boxes_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output times(mf_layer_call *l, mf_output x, double factor)
+static mf_output boxes_times(mf_layer_call *l, mf_output x, double factor)
 {
-    return two(l, "Mul", x, mf_layer_number(l, factor));
+    return boxes_two(l, "Mul", x, mf_layer_number(l, factor));
 }
 
 mf_output mf_boxes_columns(mf_layer_call *l, mf_output x, int64_t from, int64_t to)
@@ -34,7 +34,7 @@ static void sides(mf_layer_call *l, mf_output boxes, int axis, mf_output out[4])
         out[i] = (mf_output){ first.node, i };
 }
 
-static mf_output joined(mf_layer_call *l, const mf_output parts[4])
+static mf_output boxes_joined(mf_layer_call *l, const mf_output parts[4])
 {
     return mf_apply(
         l->graph, "ConcatV2",
@@ -43,17 +43,18 @@ static mf_output joined(mf_layer_call *l, const mf_output parts[4])
 
 /* ---- overlap ---- */
 
-static mf_output shared(mf_layer_call *l, const mf_output a[4], const mf_output b[4], int side)
+static mf_output boxes_shared(mf_layer_call *l, const mf_output a[4], const mf_output b[4],
+                              int side)
 {
-    const mf_output end = two(l, "Minimum", a[side + 2], b[side + 2]);
+    const mf_output end = boxes_two(l, "Minimum", a[side + 2], b[side + 2]);
 
     return mf_apply(l->graph, "Relu",
-                    MF_IN(two(l, "Sub", end, two(l, "Maximum", a[side], b[side]))));
+                    MF_IN(boxes_two(l, "Sub", end, boxes_two(l, "Maximum", a[side], b[side]))));
 }
 
-static mf_output area(mf_layer_call *l, const mf_output s[4])
+static mf_output boxes_area(mf_layer_call *l, const mf_output s[4])
 {
-    return two(l, "Mul", two(l, "Sub", s[2], s[0]), two(l, "Sub", s[3], s[1]));
+    return boxes_two(l, "Mul", boxes_two(l, "Sub", s[2], s[0]), boxes_two(l, "Sub", s[3], s[1]));
 }
 
 mf_output mf_boxes_overlap(mf_layer_call *l, mf_output a, mf_output b)
@@ -64,9 +65,9 @@ mf_output mf_boxes_overlap(mf_layer_call *l, mf_output a, mf_output b)
     sides(l,
           mf_apply(l->graph, "Transpose", MF_IN(b, mf_ints(l->graph, (int64_t[]){ 0, 2, 1 }, 3))),
           1, bs);
-    both = two(l, "Mul", shared(l, as, bs, 0), shared(l, as, bs, 1));
-    all = two(l, "Sub", two(l, "AddV2", area(l, as), area(l, bs)), both);
-    return two(l, "RealDiv", both, two(l, "Maximum", all, mf_layer_number(l, 1e-9)));
+    both = boxes_two(l, "Mul", boxes_shared(l, as, bs, 0), boxes_shared(l, as, bs, 1));
+    all = boxes_two(l, "Sub", boxes_two(l, "AddV2", boxes_area(l, as), boxes_area(l, bs)), both);
+    return boxes_two(l, "RealDiv", both, boxes_two(l, "Maximum", all, mf_layer_number(l, 1e-9)));
 }
 
 mf_output mf_boxes_present(mf_layer_call *l, mf_output boxes)
@@ -75,7 +76,8 @@ mf_output mf_boxes_present(mf_layer_call *l, mf_output boxes)
 
     sides(l, boxes, 2, s);
     return mf_applyf(l->graph, "Cast",
-                     MF_IN(two(l, "Greater", area(l, s), mf_layer_number(l, 0.0))), "DstT=float");
+                     MF_IN(boxes_two(l, "Greater", boxes_area(l, s), mf_layer_number(l, 0.0))),
+                     "DstT=float");
 }
 
 /* ---- codes ---- */
@@ -84,8 +86,9 @@ mf_output mf_boxes_present(mf_layer_call *l, mf_output boxes)
 static void span_of(mf_layer_call *l, const mf_output s[4], int side, mf_output *middle,
                     mf_output *size)
 {
-    *middle = times(l, two(l, "AddV2", s[side], s[side + 2]), 0.5);
-    *size = two(l, "Maximum", two(l, "Sub", s[side + 2], s[side]), mf_layer_number(l, LEAST));
+    *middle = boxes_times(l, boxes_two(l, "AddV2", s[side], s[side + 2]), 0.5);
+    *size = boxes_two(l, "Maximum", boxes_two(l, "Sub", s[side + 2], s[side]),
+                      mf_layer_number(l, LEAST));
 }
 
 mf_output mf_boxes_code(mf_layer_call *l, mf_output boxes, mf_output references)
@@ -99,11 +102,12 @@ mf_output mf_boxes_code(mf_layer_call *l, mf_output boxes, mf_output references)
 
         span_of(l, b, i, &middle, &size);
         span_of(l, r, i, &from, &unit);
-        code[i] = times(l, two(l, "RealDiv", two(l, "Sub", middle, from), unit), 1 / OFFSET);
-        code[i + 2] =
-            times(l, mf_apply(l->graph, "Log", MF_IN(two(l, "RealDiv", size, unit))), 1 / SIZE);
+        code[i] = boxes_times(l, boxes_two(l, "RealDiv", boxes_two(l, "Sub", middle, from), unit),
+                              1 / OFFSET);
+        code[i + 2] = boxes_times(
+            l, mf_apply(l->graph, "Log", MF_IN(boxes_two(l, "RealDiv", size, unit))), 1 / SIZE);
     }
-    return joined(l, code);
+    return boxes_joined(l, code);
 }
 
 static mf_output inside(mf_layer_call *l, mf_output x)
@@ -122,13 +126,15 @@ mf_output mf_boxes_decode(mf_layer_call *l, mf_output code, mf_output references
         mf_output from, unit, middle, half;
 
         span_of(l, r, i, &from, &unit);
-        middle = two(l, "AddV2", from, two(l, "Mul", times(l, c[i], OFFSET), unit));
-        half = two(l, "Minimum", times(l, c[i + 2], SIZE), mf_layer_number(l, LARGEST));
-        half = times(l, two(l, "Mul", mf_apply(l->graph, "Exp", MF_IN(half)), unit), 0.5);
-        box[i] = inside(l, two(l, "Sub", middle, half));
-        box[i + 2] = inside(l, two(l, "AddV2", middle, half));
+        middle =
+            boxes_two(l, "AddV2", from, boxes_two(l, "Mul", boxes_times(l, c[i], OFFSET), unit));
+        half = boxes_two(l, "Minimum", boxes_times(l, c[i + 2], SIZE), mf_layer_number(l, LARGEST));
+        half =
+            boxes_times(l, boxes_two(l, "Mul", mf_apply(l->graph, "Exp", MF_IN(half)), unit), 0.5);
+        box[i] = inside(l, boxes_two(l, "Sub", middle, half));
+        box[i + 2] = inside(l, boxes_two(l, "AddV2", middle, half));
     }
-    return joined(l, box);
+    return boxes_joined(l, box);
 }
 
 /* ---- matching ---- */
@@ -156,6 +162,6 @@ mf_boxes_match mf_boxes_match_objects(mf_layer_call *l, mf_output boxes, mf_outp
     which =
         mf_apply(l->graph, "OneHot",
                  MF_IN(which, objects_of(l, label), mf_layer_number(l, 1), mf_layer_number(l, 0)));
-    m.object = two(l, "BatchMatMulV2", which, label);
+    m.object = boxes_two(l, "BatchMatMulV2", which, label);
     return m;
 }

@@ -12,17 +12,17 @@ typedef struct detection {
     mf_output label; /* [n,objects,5] */
 } detection;
 
-static mf_output two(const detection *d, const char *op, mf_output a, mf_output b)
+static mf_output detection_loss_two(const detection *d, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(d->l->graph, op, MF_IN(a, b));
 }
 
-static mf_output number(const detection *d, double value)
+static mf_output detection_loss_number(const detection *d, double value)
 {
     return mf_layer_number(d->l, value);
 }
 
-static mf_output as_float(const detection *d, mf_output x)
+static mf_output detection_loss_as_float(const detection *d, mf_output x)
 {
     return mf_applyf(d->l->graph, "Cast", MF_IN(x), "DstT=float");
 }
@@ -33,25 +33,31 @@ static mf_output reduced(const detection *d, const char *op, mf_output x, int64_
 }
 
 /* The mean of x [n,boxes] over the boxes that count, which are 1 in `counts`; 0 where none does. */
-static mf_output mean_of(const detection *d, mf_output x, mf_output counts)
+static mf_output detection_loss_mean_of(const detection *d, mf_output x, mf_output counts)
 {
-    const mf_output n = two(d, "Maximum", reduced(d, "Sum", counts, 1, false), number(d, 1));
+    const mf_output n = detection_loss_two(d, "Maximum", reduced(d, "Sum", counts, 1, false),
+                                           detection_loss_number(d, 1));
 
-    return two(d, "RealDiv", reduced(d, "Sum", two(d, "Mul", x, counts), 1, false), n);
+    return detection_loss_two(
+        d, "RealDiv", reduced(d, "Sum", detection_loss_two(d, "Mul", x, counts), 1, false), n);
 }
 
 /* The mean over codes [n,boxes,4] of the difference, squared up to 1, then absolute; [n,boxes]. */
-static mf_output distance(const detection *d, mf_output a, mf_output b)
+static mf_output detection_loss_distance(const detection *d, mf_output a, mf_output b)
 {
-    const mf_output far = mf_apply(d->l->graph, "Abs", MF_IN(two(d, "Sub", a, b)));
-    const mf_output q = two(d, "Minimum", far, number(d, 1));
-    const mf_output each = two(d, "Mul", q, two(d, "Sub", far, two(d, "Mul", q, number(d, 0.5))));
+    const mf_output far = mf_apply(d->l->graph, "Abs", MF_IN(detection_loss_two(d, "Sub", a, b)));
+    const mf_output q = detection_loss_two(d, "Minimum", far, detection_loss_number(d, 1));
+    const mf_output each = detection_loss_two(
+        d, "Mul", q,
+        detection_loss_two(d, "Sub", far,
+                           detection_loss_two(d, "Mul", q, detection_loss_number(d, 0.5))));
 
     /* a Mean's gradient would count the elements of every shard */
-    return two(d, "Mul", reduced(d, "Sum", each, 2, false), number(d, 0.25));
+    return detection_loss_two(d, "Mul", reduced(d, "Sum", each, 2, false),
+                              detection_loss_number(d, 0.25));
 }
 
-static mf_output box_of(const detection *d, const mf_boxes_match *m)
+static mf_output detection_loss_box_of(const detection *d, const mf_boxes_match *m)
 {
     return mf_boxes_columns(d->l, m->object, 0, 4);
 }
@@ -62,11 +68,15 @@ static mf_output box_of(const detection *d, const mf_boxes_match *m)
 static mf_output taken(const detection *d, const mf_boxes_match *m)
 {
     const mf_output most = reduced(d, "Max", m->overlaps, 1, true);
-    const mf_output favourite = two(d, "LogicalAnd", two(d, "GreaterEqual", m->overlaps, most),
-                                    two(d, "Greater", m->overlaps, number(d, NEAR)));
+    const mf_output favourite = detection_loss_two(
+        d, "LogicalAnd", detection_loss_two(d, "GreaterEqual", m->overlaps, most),
+        detection_loss_two(d, "Greater", m->overlaps, detection_loss_number(d, NEAR)));
 
-    return two(d, "Maximum", as_float(d, two(d, "GreaterEqual", m->best, number(d, OBJECT))),
-               reduced(d, "Max", as_float(d, favourite), 2, false));
+    return detection_loss_two(
+        d, "Maximum",
+        detection_loss_as_float(
+            d, detection_loss_two(d, "GreaterEqual", m->best, detection_loss_number(d, OBJECT))),
+        reduced(d, "Max", detection_loss_as_float(d, favourite), 2, false));
 }
 
 /* Of those that are nobody's, some at random, by (seed, step, sample, anchor); in tests all. */
@@ -78,14 +88,14 @@ static mf_output some_of(const detection *d, mf_output nobody)
 
     if (n >= anchors)
         return nobody;
-    drawn = two(d, "Mul", mf_layer_uniform(d->l, nobody), nobody);
+    drawn = detection_loss_two(d, "Mul", mf_layer_uniform(d->l, nobody), nobody);
     least = mf_applyf(d->l->graph, "TopKV2",
                       MF_IN(drawn, mf_scalar(d->l->graph, MF_DTYPE_I32, (double)n)), "sorted=true");
     least = mf_apply(d->l->graph, "Slice",
                      MF_IN(least, mf_ints(d->l->graph, (int64_t[]){ 0, n - 1 }, 2),
                            mf_ints(d->l->graph, (int64_t[]){ -1, 1 }, 2)));
-    drawn = as_float(d, two(d, "GreaterEqual", drawn, least));
-    return mf_layer_by_mode(d->l, two(d, "Mul", drawn, nobody), nobody);
+    drawn = detection_loss_as_float(d, detection_loss_two(d, "GreaterEqual", drawn, least));
+    return mf_layer_by_mode(d->l, detection_loss_two(d, "Mul", drawn, nobody), nobody);
 }
 
 mf_output mf_detection_matches(mf_layer_call *l, mf_output label)
@@ -102,16 +112,22 @@ static mf_output of_anchors(const detection *d)
     const mf_output anchors = mf_model_left(model, "anchors"),
                     x = mf_model_left(model, "objectness");
     const mf_boxes_match m = mf_boxes_match_objects(d->l, anchors, d->label);
-    const mf_output is = taken(d, &m), free = two(d, "Sub", number(d, 1), is);
-    const mf_output nobody =
-        two(d, "Mul", free, as_float(d, two(d, "Less", m.best, number(d, NOBODY))));
-    const mf_output wrong =
-        two(d, "Sub", mf_apply(d->l->graph, "Softplus", MF_IN(x)), two(d, "Mul", x, is));
-    const mf_output far = distance(d, mf_model_left(model, "anchor_codes"),
-                                   mf_boxes_code(d->l, box_of(d, &m), anchors));
+    const mf_output is = taken(d, &m),
+                    free = detection_loss_two(d, "Sub", detection_loss_number(d, 1), is);
+    const mf_output nobody = detection_loss_two(
+        d, "Mul", free,
+        detection_loss_as_float(
+            d, detection_loss_two(d, "Less", m.best, detection_loss_number(d, NOBODY))));
+    const mf_output wrong = detection_loss_two(
+        d, "Sub", mf_apply(d->l->graph, "Softplus", MF_IN(x)), detection_loss_two(d, "Mul", x, is));
+    const mf_output far =
+        detection_loss_distance(d, mf_model_left(model, "anchor_codes"),
+                                mf_boxes_code(d->l, detection_loss_box_of(d, &m), anchors));
 
-    return two(d, "AddV2", mean_of(d, wrong, two(d, "AddV2", is, some_of(d, nobody))),
-               mean_of(d, far, is));
+    return detection_loss_two(
+        d, "AddV2",
+        detection_loss_mean_of(d, wrong, detection_loss_two(d, "AddV2", is, some_of(d, nobody))),
+        detection_loss_mean_of(d, far, is));
 }
 
 /* ---- regions ---- */
@@ -124,21 +140,26 @@ static mf_output of_regions(const detection *d)
                     scores = mf_model_left(model, "scores");
     const mf_shape s = mf_model_shape(d->l->model, scores);
     const mf_boxes_match m = mf_boxes_match_objects(d->l, regions, d->label);
-    const mf_output is = as_float(d, two(d, "GreaterEqual", m.best, number(d, OBJECT)));
+    const mf_output is = detection_loss_as_float(
+        d, detection_loss_two(d, "GreaterEqual", m.best, detection_loss_number(d, OBJECT)));
     const mf_output there =
         mf_layer_reshape(d->l, mf_boxes_present(d->l, regions), (int64_t[]){ -1, s.dims[1] }, 2);
     const mf_output class = mf_layer_reshape(d->l, mf_boxes_columns(d->l, m.object, 4, 5),
                                              (int64_t[]){ -1, s.dims[1] }, 2);
-    mf_output wanted = two(d, "Mul", is, two(d, "AddV2", class, number(d, 1))), wrong, far;
+    mf_output wanted = detection_loss_two(
+                  d, "Mul", is, detection_loss_two(d, "AddV2", class, detection_loss_number(d, 1))),
+              wrong, far;
 
     wanted = mf_applyf(d->l->graph, "Cast",
                        MF_IN(mf_layer_reshape(d->l, wanted, (int64_t[]){ -1 }, 1)), "DstT=int32");
-    wrong = two(d, "SparseSoftmaxCrossEntropyWithLogits",
-                mf_layer_reshape(d->l, scores, (int64_t[]){ -1, s.dims[2] }, 2), wanted);
+    wrong =
+        detection_loss_two(d, "SparseSoftmaxCrossEntropyWithLogits",
+                           mf_layer_reshape(d->l, scores, (int64_t[]){ -1, s.dims[2] }, 2), wanted);
     wrong = mf_layer_reshape(d->l, wrong, (int64_t[]){ -1, s.dims[1] }, 2);
-    far = distance(d, mf_model_left(model, "region_codes"),
-                   mf_boxes_code(d->l, box_of(d, &m), regions));
-    return two(d, "AddV2", mean_of(d, wrong, there), mean_of(d, far, is));
+    far = detection_loss_distance(d, mf_model_left(model, "region_codes"),
+                                  mf_boxes_code(d->l, detection_loss_box_of(d, &m), regions));
+    return detection_loss_two(d, "AddV2", detection_loss_mean_of(d, wrong, there),
+                              detection_loss_mean_of(d, far, is));
 }
 
 mf_output mf_detection_loss(mf_layer_call *l)
@@ -147,7 +168,7 @@ mf_output mf_detection_loss(mf_layer_call *l)
 
     if (!mf_detection_fits(l))
         return (mf_output){ 0 };
-    return two(&d, "AddV2", of_anchors(&d), of_regions(&d));
+    return detection_loss_two(&d, "AddV2", of_anchors(&d), of_regions(&d));
 }
 
 bool mf_detection_fits(mf_layer_call *l)

@@ -14,22 +14,22 @@ enum { BINS = 500 };
 
 static const double WIDEST = 8.0; /* log-odds beyond this are as this */
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output detection_metric_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output as_float(mf_layer_call *l, mf_output x)
+static mf_output detection_metric_as_float(mf_layer_call *l, mf_output x)
 {
     return mf_applyf(l->graph, "Cast", MF_IN(x), "DstT=float");
 }
 
-static mf_output flat(mf_layer_call *l, mf_output x)
+static mf_output detection_metric_flat(mf_layer_call *l, mf_output x)
 {
     return mf_layer_reshape(l, x, (int64_t[]){ -1 }, 1);
 }
 
-static int64_t classes_of(mf_layer_call *l)
+static int64_t detection_metric_classes_of(mf_layer_call *l)
 {
     return mf_model_shape(l->model, mf_model_left(l->model, "scores")).dims[2] - 1;
 }
@@ -48,41 +48,52 @@ static mf_output right(mf_layer_call *l)
 
     same = mf_boxes_overlap(l, mf_boxes_columns(l, l->in[0], 0, 4),
                             mf_boxes_columns(l, l->in[1], 0, 4));
-    same = two(l, "Mul", same, as_float(l, two(l, "Equal", class, other)));
+    same = detection_metric_two(
+        l, "Mul", same,
+        detection_metric_as_float(l, detection_metric_two(l, "Equal", class, other)));
     most = mf_layer_reduce(l, "Max", same, (int64_t[]){ 2 }, 1, true);
-    claims = as_float(l, two(l, "LogicalAnd", two(l, "GreaterEqual", same, most),
-                             two(l, "GreaterEqual", same, least)));
+    claims = detection_metric_as_float(
+        l,
+        detection_metric_two(l, "LogicalAnd", detection_metric_two(l, "GreaterEqual", same, most),
+                             detection_metric_two(l, "GreaterEqual", same, least)));
     earlier = mf_applyf(l->graph, "Cumsum", MF_IN(claims, mf_scalar(l->graph, MF_DTYPE_I32, 1)),
                         "exclusive=true");
-    claims = two(l, "Mul", claims, as_float(l, two(l, "Equal", earlier, mf_layer_number(l, 0))));
+    claims = detection_metric_two(
+        l, "Mul", claims,
+        detection_metric_as_float(
+            l, detection_metric_two(l, "Equal", earlier, mf_layer_number(l, 0))));
     return mf_layer_reduce(l, "Max", claims, (int64_t[]){ 2 }, 1, true);
 }
 
 /* ---- histograms ---- */
 
 /* Class times bins, plus the bin of the score. */
-static mf_output place(mf_layer_call *l, mf_output score)
+static mf_output detection_metric_place(mf_layer_call *l, mf_output score)
 {
     const double edge = 1 / (1 + exp(WIDEST));
     const mf_output class = mf_boxes_columns(l, l->in[0], 5, 6);
     mf_output p = mf_apply(l->graph, "ClipByValue",
                            MF_IN(score, mf_layer_number(l, edge), mf_layer_number(l, 1 - edge)));
-    mf_output odds = two(l, "Sub", mf_apply(l->graph, "Log", MF_IN(p)),
-                         mf_apply(l->graph, "Log", MF_IN(two(l, "Sub", mf_layer_number(l, 1), p))));
+    mf_output odds = detection_metric_two(
+        l, "Sub", mf_apply(l->graph, "Log", MF_IN(p)),
+        mf_apply(l->graph, "Log", MF_IN(detection_metric_two(l, "Sub", mf_layer_number(l, 1), p))));
 
-    odds = two(l, "Mul", two(l, "AddV2", odds, mf_layer_number(l, WIDEST)),
-               mf_layer_number(l, BINS / (2 * WIDEST)));
+    odds = detection_metric_two(l, "Mul",
+                                detection_metric_two(l, "AddV2", odds, mf_layer_number(l, WIDEST)),
+                                mf_layer_number(l, BINS / (2 * WIDEST)));
     odds = mf_apply(l->graph, "ClipByValue",
                     MF_IN(mf_apply(l->graph, "Floor", MF_IN(odds)), mf_layer_number(l, 0),
                           mf_layer_number(l, BINS - 1)));
-    odds = two(l, "AddV2", odds, two(l, "Mul", class, mf_layer_number(l, BINS)));
-    return mf_applyf(l->graph, "Cast", MF_IN(flat(l, odds)), "DstT=int32");
+    odds = detection_metric_two(l, "AddV2", odds,
+                                detection_metric_two(l, "Mul", class, mf_layer_number(l, BINS)));
+    return mf_applyf(l->graph, "Cast", MF_IN(detection_metric_flat(l, odds)), "DstT=int32");
 }
 
 static mf_output counted(mf_layer_call *l, mf_output x, mf_output at, int64_t n)
 {
-    return mf_apply(l->graph, "UnsortedSegmentSum",
-                    MF_IN(flat(l, x), at, mf_scalar(l->graph, MF_DTYPE_I32, (double)n)));
+    return mf_apply(
+        l->graph, "UnsortedSegmentSum",
+        MF_IN(detection_metric_flat(l, x), at, mf_scalar(l->graph, MF_DTYPE_I32, (double)n)));
 }
 
 /* For every class and bin how many are right, then how many are wrong; and objects by class. */
@@ -95,21 +106,27 @@ mf_output mf_average_precision_build(mf_layer_call *l)
         return (mf_output){ 0 };
     if (l->shape.rank != 3 || l->shape.dims[2] != 6)
         return mf_layer_fail(l, "the output must be detections [n,detections,6]");
-    n = classes_of(l);
+    n = detection_metric_classes_of(l);
     score = mf_boxes_columns(l, l->in[0], 4, 5);
-    at = place(l, score);
+    at = detection_metric_place(l, score);
     yes = right(l);
-    no = two(l, "Sub", as_float(l, two(l, "Greater", score, mf_layer_number(l, 0))), yes);
+    no = detection_metric_two(
+        l, "Sub",
+        detection_metric_as_float(l,
+                                  detection_metric_two(l, "Greater", score, mf_layer_number(l, 0))),
+        yes);
     objects = mf_boxes_columns(l, l->in[1], 4, 5);
-    objects = mf_applyf(l->graph, "Cast", MF_IN(flat(l, objects)), "DstT=int32");
-    objects = counted(l, mf_apply(l->graph, "OnesLike", MF_IN(as_float(l, objects))), objects, n);
+    objects = mf_applyf(l->graph, "Cast", MF_IN(detection_metric_flat(l, objects)), "DstT=int32");
+    objects =
+        counted(l, mf_apply(l->graph, "OnesLike", MF_IN(detection_metric_as_float(l, objects))),
+                objects, n);
     return mf_apply(l->graph, "ConcatV2",
                     MF_IN(counted(l, yes, at, n * BINS), counted(l, no, at, n * BINS), objects,
                           mf_scalar(l->graph, MF_DTYPE_I32, 0)));
 }
 
 /* From the lowest score up: precision at a recall is the best of what has come so far. */
-static double area(const float *right, const float *wrong, double objects)
+static double detection_metric_area(const float *right, const float *wrong, double objects)
 {
     double yes = 0, no = 0, best = 0, sum = 0;
 
@@ -138,7 +155,8 @@ double mf_average_precision_value(const float *sums, int64_t n_sums, int64_t sam
     for (int64_t c = 0; c < classes; c++) {
         if (!(objects[c] > 0))
             continue;
-        sum += area(sums + c * BINS, sums + (classes + c) * BINS, (double)objects[c]);
+        sum +=
+            detection_metric_area(sums + c * BINS, sums + (classes + c) * BINS, (double)objects[c]);
         n++;
     }
     return n > 0 ? sum / n : 0;

@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output detector_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output keep(mf_layer_call *l, const char *name, mf_output x)
+static mf_output detector_keep(mf_layer_call *l, const char *name, mf_output x)
 {
     mf_model_leave(l->model, name, x);
     return x;
@@ -63,8 +63,8 @@ static mf_output anchors(mf_layer_call *l, const int64_t *sizes, int64_t n, cons
 
 /* ---- proposals ---- */
 
-static mf_output conv(mf_layer_call *l, mf_output x, const char *part, int64_t filters, int size,
-                      const char *more)
+static mf_output detector_conv(mf_layer_call *l, mf_output x, const char *part, int64_t filters,
+                               int size, const char *more)
 {
     return mf_layer(l->model, "Conv2D", MF_IN(x),
                     "name='%s/%s' filters=%lld kernel_size=%d padding=same %s", l->name, part,
@@ -112,16 +112,18 @@ static mf_output proposals_build(mf_layer_call *l)
         if ((i < n_sizes ? sizes[i] : image[i - n_sizes]) < 1)
             return mf_layer_fail(l, "anchors and image have sizes of at least one pixel");
     }
-    at = keep(l, "anchors", anchors(l, sizes, each, image));
-    x = conv(l, l->in[0], "conv", mf_options_int(&l->o, "filters"), 3,
-             "activation=relu kernel_initializer=he_normal");
-    scores = conv(l, x, "objectness", each, 1, "kernel_initializer='random_normal stddev=0.01'");
-    code = conv(l, x, "boxes", 4 * each, 1, "kernel_initializer='random_normal stddev=0.01'");
+    at = detector_keep(l, "anchors", anchors(l, sizes, each, image));
+    x = detector_conv(l, l->in[0], "conv", mf_options_int(&l->o, "filters"), 3,
+                      "activation=relu kernel_initializer=he_normal");
+    scores = detector_conv(l, x, "objectness", each, 1,
+                           "kernel_initializer='random_normal stddev=0.01'");
+    code =
+        detector_conv(l, x, "boxes", 4 * each, 1, "kernel_initializer='random_normal stddev=0.01'");
     scores = mf_layer_reshape(l, scores, (int64_t[]){ -1, places * each }, 2);
     code = mf_layer_reshape(l, code, (int64_t[]){ -1, places * each, 4 }, 3);
-    keep(l, "objectness", scores);
-    keep(l, "anchor_codes", code);
-    return keep(
+    detector_keep(l, "objectness", scores);
+    detector_keep(l, "anchor_codes", code);
+    return detector_keep(
         l, "proposals",
         filtered(l, mf_boxes_decode(l, code, at), mf_apply(l->graph, "Sigmoid", MF_IN(scores))));
 }
@@ -138,10 +140,11 @@ static mf_output sample_numbers(mf_layer_call *l, mf_output features, int64_t bo
         MF_IN(mf_apply(l->graph, "Shape", MF_IN(features)), mf_ints(l->graph, (int64_t[]){ 0 }, 1),
               mf_ints(l->graph, (int64_t[]){ 1 }, 1), mf_ints(l->graph, (int64_t[]){ 1 }, 1)),
         "shrink_axis_mask=1");
-    const mf_output all = two(l, "Mul", n, mf_scalar(l->graph, MF_DTYPE_I32, (double)boxes));
+    const mf_output all =
+        detector_two(l, "Mul", n, mf_scalar(l->graph, MF_DTYPE_I32, (double)boxes));
 
-    return two(l, "FloorDiv", mf_apply(l->graph, "Range", MF_IN(zero, all, one)),
-               mf_scalar(l->graph, MF_DTYPE_I32, (double)boxes));
+    return detector_two(l, "FloorDiv", mf_apply(l->graph, "Range", MF_IN(zero, all, one)),
+                        mf_scalar(l->graph, MF_DTYPE_I32, (double)boxes));
 }
 
 /* CropAndResize samples at the corners of a grid, and its 0 and 1 are the middles of the first and
@@ -166,9 +169,9 @@ static mf_output grid(mf_layer_call *l, mf_output boxes, int64_t size)
     MF_TRY_TO(done, mf_tensor_alloc(&a, MF_DTYPE_F32, &MF_SHAPE(4)));
     memcpy(m.data, mix, sizeof mix);
     memcpy(a.data, add, sizeof add);
-    boxes = two(l, "MatMul", mf_layer_reshape(l, boxes, (int64_t[]){ -1, 4 }, 2),
-                mf_constant(l->graph, &m, NULL));
-    boxes = two(l, "AddV2", boxes, mf_constant(l->graph, &a, NULL));
+    boxes = detector_two(l, "MatMul", mf_layer_reshape(l, boxes, (int64_t[]){ -1, 4 }, 2),
+                         mf_constant(l->graph, &m, NULL));
+    boxes = detector_two(l, "AddV2", boxes, mf_constant(l->graph, &a, NULL));
 done:
     if (st != MF_OK)
         mf_graph_fail(l->graph, st);
@@ -205,13 +208,13 @@ static mf_output detections_build(mf_layer_call *l)
 
     if (classes < 1)
         return mf_layer_fail(l, "scores of the background and of at least one class are needed");
-    keep(l, "scores", l->in[0]);
-    keep(l, "region_codes", l->in[1]);
+    detector_keep(l, "scores", l->in[0]);
+    detector_keep(l, "region_codes", l->in[1]);
     p = mf_boxes_columns(l, mf_apply(l->graph, "Softmax", MF_IN(l->in[0])), 1, classes + 1);
     boxes = mf_layer_reshape(l, mf_boxes_decode(l, l->in[1], l->in[2]),
                              (int64_t[]){ -1, regions, 1, 4 }, 4);
     out = mf_apply(l->graph, "CombinedNonMaxSuppression",
-                   MF_IN(boxes, two(l, "Mul", p, present),
+                   MF_IN(boxes, detector_two(l, "Mul", p, present),
                          mf_scalar(l->graph, MF_DTYPE_I32, (double)mf_options_int(&l->o, "most")),
                          mf_scalar(l->graph, MF_DTYPE_I32, (double)mf_options_int(&l->o, "most")),
                          mf_layer_number(l, mf_options_float(&l->o, "overlap")),

@@ -9,7 +9,7 @@
 
 enum { PHILOX = 1 }; /* TensorFlow's number of the algorithm */
 
-static mf_output draw(const mf_initializer_call *r, const char *op)
+static mf_output initializer_draw(const mf_initializer_call *r, const char *op)
 {
     static const int64_t zeros[2];
     const mf_output counter =
@@ -20,7 +20,8 @@ static mf_output draw(const mf_initializer_call *r, const char *op)
                      "dtype=float");
 }
 
-static mf_output scaled(const mf_initializer_call *r, mf_output x, double scale, double shift)
+static mf_output initializer_scaled(const mf_initializer_call *r, mf_output x, double scale,
+                                    double shift)
 {
     x = mf_apply(r->graph, "Mul", MF_IN(x, mf_scalar(r->graph, MF_DTYPE_F32, scale)));
     return shift == 0.0
@@ -30,7 +31,7 @@ static mf_output scaled(const mf_initializer_call *r, mf_output x, double scale,
 
 static mf_output uniform(const mf_initializer_call *r, double low, double high)
 {
-    return scaled(r, draw(r, "StatelessRandomUniformV2"), high - low, low);
+    return initializer_scaled(r, initializer_draw(r, "StatelessRandomUniformV2"), high - low, low);
 }
 
 static double setting(const mf_initializer_call *r, const char *name)
@@ -45,13 +46,14 @@ static mf_output random_uniform(const mf_initializer_call *r)
 
 static mf_output random_normal(const mf_initializer_call *r)
 {
-    return scaled(r, draw(r, "StatelessRandomNormalV2"), setting(r, "stddev"), setting(r, "mean"));
+    return initializer_scaled(r, initializer_draw(r, "StatelessRandomNormalV2"),
+                              setting(r, "stddev"), setting(r, "mean"));
 }
 
 static mf_output truncated_normal(const mf_initializer_call *r)
 {
-    return scaled(r, draw(r, "StatelessTruncatedNormalV2"), setting(r, "stddev"),
-                  setting(r, "mean"));
+    return initializer_scaled(r, initializer_draw(r, "StatelessTruncatedNormalV2"),
+                              setting(r, "stddev"), setting(r, "mean"));
 }
 
 /* ---- of a variance that follows from the shape ---- */
@@ -66,8 +68,8 @@ static mf_output variance_uniform(const mf_initializer_call *r, double variance)
 /* Cutting off beyond two standard deviations leaves so much of one. */
 static mf_output variance_normal(const mf_initializer_call *r, double variance)
 {
-    return scaled(r, draw(r, "StatelessTruncatedNormalV2"), sqrt(variance) / 0.87962566103423978,
-                  0.0);
+    return initializer_scaled(r, initializer_draw(r, "StatelessTruncatedNormalV2"),
+                              sqrt(variance) / 0.87962566103423978, 0.0);
 }
 
 static mf_output glorot_uniform(const mf_initializer_call *r)
@@ -113,30 +115,33 @@ static mf_output orthogonal(const mf_initializer_call *r)
 {
     const int last = r->shape->rank - 1;
     const int64_t rows = mf_shape_span(r->shape, 0, last), cols = r->shape->dims[last];
-    mf_output x = mf_apply(
-        r->graph, "Reshape",
-        MF_IN(draw(r, "StatelessRandomNormalV2"), mf_ints(r->graph, (int64_t[]){ rows, cols }, 2)));
+    mf_output x = mf_apply(r->graph, "Reshape",
+                           MF_IN(initializer_draw(r, "StatelessRandomNormalV2"),
+                                 mf_ints(r->graph, (int64_t[]){ rows, cols }, 2)));
 
-    x = scaled(r, x, 1.0 / (sqrt((double)rows) + sqrt((double)cols)), 0.0);
+    x = initializer_scaled(r, x, 1.0 / (sqrt((double)rows) + sqrt((double)cols)), 0.0);
     for (int i = 0; i < ORTHOGONAL_STEPS; i++) {
         const mf_output square = mf_applyf(r->graph, "MatMul", MF_IN(x, x), "transpose_%s=true",
                                            rows <= cols ? "b" : "a");
         const mf_output cubic =
             mf_apply(r->graph, "MatMul", rows <= cols ? MF_IN(square, x) : MF_IN(x, square));
 
-        x = mf_apply(r->graph, "Sub", MF_IN(scaled(r, x, 1.5, 0.0), scaled(r, cubic, 0.5, 0.0)));
+        x = mf_apply(
+            r->graph, "Sub",
+            MF_IN(initializer_scaled(r, x, 1.5, 0.0), initializer_scaled(r, cubic, 0.5, 0.0)));
     }
-    return scaled(r, mf_apply(r->graph, "Reshape", MF_IN(x, r->dims)), setting(r, "gain"), 0.0);
+    return initializer_scaled(r, mf_apply(r->graph, "Reshape", MF_IN(x, r->dims)),
+                              setting(r, "gain"), 0.0);
 }
 
-static mf_output fill(const mf_initializer_call *r, double value)
+static mf_output initializer_fill(const mf_initializer_call *r, double value)
 {
     return mf_apply(r->graph, "Fill", MF_IN(r->dims, mf_scalar(r->graph, MF_DTYPE_F32, value)));
 }
 
 static mf_output identity(const mf_initializer_call *r)
 {
-    mf_output ones = fill(r, setting(r, "gain"));
+    mf_output ones = initializer_fill(r, setting(r, "gain"));
     const mf_output none = mf_scalar(r->graph, MF_DTYPE_I32, 0);
 
     return mf_apply(r->graph, "MatrixBandPart", MF_IN(ones, none, none));
@@ -144,17 +149,17 @@ static mf_output identity(const mf_initializer_call *r)
 
 static mf_output zeros(const mf_initializer_call *r)
 {
-    return fill(r, 0.0);
+    return initializer_fill(r, 0.0);
 }
 
 static mf_output ones(const mf_initializer_call *r)
 {
-    return fill(r, 1.0);
+    return initializer_fill(r, 1.0);
 }
 
-static mf_output constant(const mf_initializer_call *r)
+static mf_output initializer_constant(const mf_initializer_call *r)
 {
-    return fill(r, setting(r, "value"));
+    return initializer_fill(r, setting(r, "value"));
 }
 
 /* The bias of an LSTM: four gates, of which the second forgets, and had better not at first. */
@@ -165,8 +170,8 @@ static mf_output unit_forget_bias(const mf_initializer_call *r)
     int64_t units = r->shape->dims[0] / 4;
 
     part.dims = mf_ints(r->graph, &units, 1);
-    zeros_1 = fill(&part, 0.0);
-    ones_1 = fill(&part, 1.0);
+    zeros_1 = initializer_fill(&part, 0.0);
+    ones_1 = initializer_fill(&part, 1.0);
     return mf_apply(r->graph, "ConcatV2",
                     MF_IN(zeros_1, ones_1, zeros_1, zeros_1, mf_scalar(r->graph, MF_DTYPE_I32, 0)));
 }
@@ -176,7 +181,7 @@ static mf_output unit_forget_bias(const mf_initializer_call *r)
 const mf_initializer_kind mf_initializers[] = {
     { "zeros", "{}", "0", zeros },
     { "ones", "{}", "1", ones },
-    { "constant", "{value: float = 0.0}", "this value", constant },
+    { "constant", "{value: float = 0.0}", "this value", initializer_constant },
     { "random_uniform", "{minval: float = -0.05, maxval: float = 0.05}", "between two numbers",
       random_uniform },
     { "uniform", "{minval: float = -0.05, maxval: float = 0.05}", "the same", random_uniform },
@@ -230,8 +235,8 @@ static mf_output stream_key(mf_model *m, const char *weight)
 
 static const mf_kinds kinds = { "initializer", mf_initializers, sizeof *mf_initializers };
 
-static mf_status find(mf_model *m, const char *text, const mf_initializer_kind **out,
-                      mf_initializer_call *r)
+static mf_status initializer_find(mf_model *m, const char *text, const mf_initializer_kind **out,
+                                  mf_initializer_call *r)
 {
     const void *row;
     const char *rest;
@@ -246,7 +251,7 @@ mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shap
 {
     mf_initializer_call r = { .graph = model->graph, .shape = shape };
     const mf_initializer_kind *kind;
-    mf_status st = find(model, text, &kind, &r);
+    mf_status st = initializer_find(model, text, &kind, &r);
 
     if (st == MF_OK && shape->rank < 2 && (kind->build == orthogonal || kind->build == identity))
         st = MF_FAIL(MF_INVALID_ARGUMENT, "weight '%s' is no matrix, which %s needs", weight,

@@ -19,14 +19,14 @@ mf_status mf_scores_begin(mf_model *model, const char *kind, const char *name,
     return MF_OK;
 }
 
-static mf_output cast(mf_layer_call *l, mf_output x, mf_dtype dtype)
+static mf_output label_format_cast(mf_layer_call *l, mf_output x, mf_dtype dtype)
 {
     if (!x.node || x.node->out_types[x.port] == dtype)
         return x;
     return mf_applyf(l->graph, "Cast", MF_IN(x), "DstT=%s", mf_dtype_name(dtype));
 }
 
-static mf_output does_not_fit(mf_layer_call *l, const mf_shape *label, const char *fix)
+static mf_output label_format_does_not_fit(mf_layer_call *l, const mf_shape *label, const char *fix)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
@@ -37,7 +37,7 @@ static mf_output does_not_fit(mf_layer_call *l, const mf_shape *label, const cha
 mf_output mf_label_like_output(mf_layer_call *l)
 {
     const mf_shape label = mf_model_shape(l->model, l->in[1]);
-    const mf_output x = cast(l, l->in[1], MF_DTYPE_F32);
+    const mf_output x = label_format_cast(l, l->in[1], MF_DTYPE_F32);
     mf_shape to = l->shape;
 
     if (label.rank == to.rank && mf_shape_compatible(&label, &to))
@@ -45,7 +45,8 @@ mf_output mf_label_like_output(mf_layer_call *l)
     to.dims[0] = -1;
     if (label.rank == to.rank - 1 && to.dims[to.rank - 1] == 1)
         return mf_layer_reshape(l, x, to.dims, to.rank);
-    return does_not_fit(l, &label, "they must be equal; a class number needs a sparse loss");
+    return label_format_does_not_fit(l, &label,
+                                     "they must be equal; a class number needs a sparse loss");
 }
 
 mf_output mf_label_classes(mf_layer_call *l)
@@ -56,13 +57,13 @@ mf_output mf_label_classes(mf_layer_call *l)
 
     to.rank--;
     if (x.node->out_types[x.port] != MF_DTYPE_I64)
-        x = cast(l, x, MF_DTYPE_I32);
+        x = label_format_cast(l, x, MF_DTYPE_I32);
     if (label.rank == to.rank && mf_shape_compatible(&label, &to))
         return x;
     to.dims[0] = -1;
     if (label.rank == l->shape.rank && label.dims[to.rank] == 1)
         return mf_layer_reshape(l, x, to.dims, to.rank);
-    return does_not_fit(l, &label, "a class number for each row of scores is needed");
+    return label_format_does_not_fit(l, &label, "a class number for each row of scores is needed");
 }
 
 mf_output mf_mean_of_samples(mf_layer_call *l, mf_output x)

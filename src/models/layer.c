@@ -36,7 +36,7 @@ const mf_layer_kind *const mf_layer_families[] = {
     NULL,
 };
 
-static const mf_layer_kind *find_kind(const char *name, mf_did_you_mean *close)
+static const mf_layer_kind *layer_find_kind(const char *name, mf_did_you_mean *close)
 {
     for (const mf_layer_kind *const *f = mf_layer_families; *f; f++) {
         for (const mf_layer_kind *k = *f; k->name; k++) {
@@ -81,7 +81,7 @@ static const char *automatic_name(mf_model *m, const char *kind)
 
 /* ---- calling ---- */
 
-static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
+static mf_status layer_check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
 {
     char text[MF_SHAPE_TEXT], who[80];
 
@@ -106,13 +106,13 @@ static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
     return MF_OK;
 }
 
-static mf_status prepare(mf_model *m, const char *kind_name, const char *settings,
-                         const mf_layer_kind **kind, mf_layer_call *l)
+static mf_status layer_prepare(mf_model *m, const char *kind_name, const char *settings,
+                               const mf_layer_kind **kind, mf_layer_call *l)
 {
     mf_did_you_mean close = mf_did_you_mean_to(kind_name);
     const char *signature;
 
-    *kind = find_kind(kind_name, &close);
+    *kind = layer_find_kind(kind_name, &close);
     if (!*kind)
         return mf_model_unknown("layer", kind_name, close.best, " --kind layers");
     signature = mf_arena_printf(m->graph->arena,
@@ -122,14 +122,14 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     if (!signature)
         return MF_NOMEM("a layer");
     MF_TRY(mf_options_parse((*kind)->name, signature, settings, m->graph->arena, &l->o));
-    MF_TRY(check_inputs(*kind, l));
+    MF_TRY(layer_check_inputs(*kind, l));
     l->name = mf_options_given(&l->o, "name") ? mf_options_string(&l->o, "name")
                                               : automatic_name(m, kind_name);
     return l->name ? mf_layer_overrides_apply(m, l->name, signature, &l->o) : MF_NOMEM("a layer");
 }
 
-static mf_output build(mf_model *m, const char *kind_name, const mf_output *inputs,
-                       const char *settings)
+static mf_output layer_build_kind(mf_model *m, const char *kind_name, const mf_output *inputs,
+                                  const char *settings)
 {
     mf_layer_call l = { .model = m, .graph = m->graph, .in = inputs };
     const char *scope = m->graph->scope;
@@ -143,7 +143,7 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
 
     while (inputs && inputs[l.n_in].port >= 0)
         l.n_in++;
-    st = prepare(m, kind_name, settings, &kind, &l);
+    st = layer_prepare(m, kind_name, settings, &kind, &l);
     if (st == MF_OK)
         st = mf_grow(&m->made, &m->cap_made, m->n_made + 1, sizeof(mf_layer_made));
     if (st != MF_OK) {
@@ -187,12 +187,12 @@ mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs, c
     int len;
 
     if (!settings)
-        return build(model, kind, inputs, "");
+        return layer_build_kind(model, kind, inputs, "");
     va_start(args, settings);
     len = vsnprintf(text, sizeof text, settings, args);
     va_end(args);
     if (len < (int)sizeof text)
-        return build(model, kind, inputs, text);
+        return layer_build_kind(model, kind, inputs, text);
     mf_graph_fail(model->graph,
                   MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: settings of more than %d letters", kind,
                           (int)sizeof text - 1));

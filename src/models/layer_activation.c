@@ -6,42 +6,48 @@
 #include <math.h>
 #include <string.h>
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output layer_activation_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output swish(mf_layer_call *l, mf_output x)
+static mf_output layer_activation_swish(mf_layer_call *l, mf_output x)
 {
-    return two(l, "Mul", x, mf_apply(l->graph, "Sigmoid", MF_IN(x)));
+    return layer_activation_two(l, "Mul", x, mf_apply(l->graph, "Sigmoid", MF_IN(x)));
 }
 
 /* x/2 (1 + erf(x / sqrt 2)) */
 static mf_output gelu(mf_layer_call *l, mf_output x)
 {
-    mf_output p = two(l, "Mul", x, mf_layer_number(l, sqrt(0.5)));
+    mf_output p = layer_activation_two(l, "Mul", x, mf_layer_number(l, sqrt(0.5)));
 
-    p = two(l, "AddV2", mf_apply(l->graph, "Erf", MF_IN(p)), mf_layer_number(l, 1.0));
-    return two(l, "Mul", two(l, "Mul", x, mf_layer_number(l, 0.5)), p);
+    p = layer_activation_two(l, "AddV2", mf_apply(l->graph, "Erf", MF_IN(p)),
+                             mf_layer_number(l, 1.0));
+    return layer_activation_two(l, "Mul",
+                                layer_activation_two(l, "Mul", x, mf_layer_number(l, 0.5)), p);
 }
 
 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-static mf_output gelu_approximate(mf_layer_call *l, mf_output x)
+static mf_output layer_activation_gelu_approximate(mf_layer_call *l, mf_output x)
 {
     const double sqrt_2_pi = 0.7978845608028654;
-    mf_output p = two(l, "Mul", mf_apply(l->graph, "Square", MF_IN(x)),
-                      mf_layer_number(l, 0.044715 * sqrt_2_pi));
+    mf_output p = layer_activation_two(l, "Mul", mf_apply(l->graph, "Square", MF_IN(x)),
+                                       mf_layer_number(l, 0.044715 * sqrt_2_pi));
 
-    p = two(l, "Mul", x, two(l, "AddV2", p, mf_layer_number(l, sqrt_2_pi)));
-    p = two(l, "AddV2", mf_apply(l->graph, "Tanh", MF_IN(p)), mf_layer_number(l, 1.0));
-    return two(l, "Mul", two(l, "Mul", x, mf_layer_number(l, 0.5)), p);
+    p = layer_activation_two(l, "Mul", x,
+                             layer_activation_two(l, "AddV2", p, mf_layer_number(l, sqrt_2_pi)));
+    p = layer_activation_two(l, "AddV2", mf_apply(l->graph, "Tanh", MF_IN(p)),
+                             mf_layer_number(l, 1.0));
+    return layer_activation_two(l, "Mul",
+                                layer_activation_two(l, "Mul", x, mf_layer_number(l, 0.5)), p);
 }
 
 /* x/6 + 1/2 between 0 and 1. */
 static mf_output hard_sigmoid(mf_layer_call *l, mf_output x)
 {
-    x = mf_apply(l->graph, "Relu6", MF_IN(two(l, "AddV2", x, mf_layer_number(l, 3.0))));
-    return two(l, "Mul", x, mf_layer_number(l, 1.0 / 6.0));
+    x = mf_apply(l->graph, "Relu6",
+                 MF_IN(layer_activation_two(l, "AddV2", x, mf_layer_number(l, 3.0))));
+    return layer_activation_two(l, "Mul", x, mf_layer_number(l, 1.0 / 6.0));
 }
 
 static mf_output leaky_relu(mf_layer_call *l, mf_output x)
@@ -66,9 +72,9 @@ static const struct {
     { "softsign", "Softsign", NULL },
     { "exponential", "Exp", NULL },
     { "gelu", NULL, gelu },
-    { "gelu_approximate", NULL, gelu_approximate },
-    { "swish", NULL, swish },
-    { "silu", NULL, swish },
+    { "gelu_approximate", NULL, layer_activation_gelu_approximate },
+    { "swish", NULL, layer_activation_swish },
+    { "silu", NULL, layer_activation_swish },
     { "leaky_relu", NULL, leaky_relu },
     { "hard_sigmoid", NULL, hard_sigmoid },
 };

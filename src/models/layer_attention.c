@@ -13,8 +13,8 @@ static mf_output transpose_heads(mf_layer_call *l, mf_output x)
 }
 
 /* [n,t,width] -> [n,heads,t,dim] */
-static mf_output project(mf_layer_call *l, mf_output x, const char *part, int64_t heads,
-                         int64_t dim)
+static mf_output layer_attention_project(mf_layer_call *l, mf_output x, const char *part,
+                                         int64_t heads, int64_t dim)
 {
     const mf_shape s = mf_model_shape(l->model, x);
     mf_arena *arena = l->graph->arena;
@@ -81,8 +81,9 @@ static mf_output attention_build(mf_layer_call *l)
                   dim = mf_options_int(&l->o, "key_dim");
     const int64_t given = mf_options_int(&l->o, "value_dim"), value_dim = given > 0 ? given : dim;
     const mf_output value = l->n_in > 1 ? l->in[1] : l->in[0], key = l->n_in > 2 ? l->in[2] : value;
-    mf_output q = project(l, l->in[0], "query", heads, dim), k = project(l, key, "key", heads, dim);
-    const mf_output v = project(l, value, "value", heads, value_dim);
+    mf_output q = layer_attention_project(l, l->in[0], "query", heads, dim),
+              k = layer_attention_project(l, key, "key", heads, dim);
+    const mf_output v = layer_attention_project(l, value, "value", heads, value_dim);
     mf_output scores;
 
     q = mf_apply(l->graph, "Mul", MF_IN(q, mf_layer_number(l, 1.0 / sqrt((double)dim))));

@@ -4,7 +4,7 @@
 
 /* x where the numbers `u` (of x's shape, or broadcast to it) are at least `rate`, scaled so that
  * the expected value stays. */
-static mf_output keep(mf_layer_call *l, mf_output x, mf_output u, double rate)
+static mf_output layer_dropout_keep(mf_layer_call *l, mf_output x, mf_output u, double rate)
 {
     mf_output mask = mf_apply(l->graph, "GreaterEqual", MF_IN(u, mf_layer_number(l, rate)));
 
@@ -17,7 +17,7 @@ mf_output mf_layer_dropout(mf_layer_call *l, mf_output x, double rate)
 {
     if (!(rate >= 0.0 && rate < 1.0))
         return mf_layer_fail(l, "the part to leave out is in [0,1), not %g", rate);
-    return rate == 0.0 ? x : keep(l, x, mf_layer_uniform(l, x), rate);
+    return rate == 0.0 ? x : layer_dropout_keep(l, x, mf_layer_uniform(l, x), rate);
 }
 
 static mf_output dropout_build(mf_layer_call *l)
@@ -41,7 +41,7 @@ static mf_output spatial_build(mf_layer_call *l)
     first = mf_apply(l->graph, "Slice",
                      MF_IN(l->in[0], mf_ints(l->graph, begin, l->shape.rank),
                            mf_ints(l->graph, size, l->shape.rank)));
-    return keep(l, l->in[0], mf_layer_uniform(l, first), rate);
+    return layer_dropout_keep(l, l->in[0], mf_layer_uniform(l, first), rate);
 }
 
 const mf_layer_kind mf_layers_dropout[] = {

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-static mf_dtype type_of(mf_output x)
+static mf_dtype layer_embedding_type_of(mf_output x)
 {
     return x.node->out_types[x.port];
 }
 
-static mf_output cast(mf_layer_call *l, mf_output x, mf_dtype dtype)
+static mf_output layer_embedding_cast(mf_layer_call *l, mf_output x, mf_dtype dtype)
 {
-    return type_of(x) == dtype
+    return layer_embedding_type_of(x) == dtype
                ? x
                : mf_applyf(l->graph, "Cast", MF_IN(x), "DstT=%s", mf_dtype_name(dtype));
 }
@@ -20,10 +20,10 @@ static mf_output embedding_build(mf_layer_call *l)
 {
     const int64_t rows = mf_options_int(&l->o, "input_dim"),
                   dim = mf_options_int(&l->o, "output_dim");
-    const bool wide = type_of(l->in[0]) == MF_DTYPE_I64;
-    const mf_output out = mf_layer_lookup(l, "embeddings", &MF_SHAPE(rows, dim),
-                                          mf_options_string(&l->o, "embeddings_initializer"),
-                                          cast(l, l->in[0], wide ? MF_DTYPE_I64 : MF_DTYPE_I32));
+    const bool wide = layer_embedding_type_of(l->in[0]) == MF_DTYPE_I64;
+    const mf_output out = mf_layer_lookup(
+        l, "embeddings", &MF_SHAPE(rows, dim), mf_options_string(&l->o, "embeddings_initializer"),
+        layer_embedding_cast(l, l->in[0], wide ? MF_DTYPE_I64 : MF_DTYPE_I32));
 
     mf_layer_name_dims(l, "vocab,");
     return out;
@@ -42,11 +42,11 @@ static mf_output position_build(mf_layer_call *l)
 
 static mf_output hashing_build(mf_layer_call *l)
 {
-    const mf_dtype dtype = type_of(l->in[0]);
+    const mf_dtype dtype = layer_embedding_type_of(l->in[0]);
     mf_output x = l->in[0];
 
     if (dtype == MF_DTYPE_F32 || dtype == MF_DTYPE_F64) /* as Keras does */
-        x = cast(l, x, MF_DTYPE_I64);
+        x = layer_embedding_cast(l, x, MF_DTYPE_I64);
     if (dtype != MF_DTYPE_STRING)
         x = mf_apply(l->graph, "AsString", MF_IN(x));
     return mf_applyf(l->graph, "StringToHashBucketFast", MF_IN(x), "num_buckets=%lld",
@@ -66,7 +66,7 @@ static mf_output unsigned_constant(mf_layer_call *l, const uint64_t *values, int
     return c;
 }
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output layer_embedding_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
@@ -74,12 +74,14 @@ static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 /* x ^= x >> shift; x *= factor */
 static mf_output stir(mf_layer_call *l, mf_output x, uint64_t shift, uint64_t factor)
 {
-    x = two(l, "BitwiseXor", x, two(l, "RightShift", x, unsigned_constant(l, &shift, 1)));
-    return factor == 1 ? x : two(l, "Mul", x, unsigned_constant(l, &factor, 1));
+    x = layer_embedding_two(
+        l, "BitwiseXor", x,
+        layer_embedding_two(l, "RightShift", x, unsigned_constant(l, &shift, 1)));
+    return factor == 1 ? x : layer_embedding_two(l, "Mul", x, unsigned_constant(l, &factor, 1));
 }
 
 /* splitmix64's last steps: every bit of the result depends on every bit of x. */
-static mf_output mix(mf_layer_call *l, mf_output x)
+static mf_output layer_embedding_mix(mf_layer_call *l, mf_output x)
 {
     x = stir(l, x, 30, UINT64_C(0xbf58476d1ce4e5b9));
     x = stir(l, x, 27, UINT64_C(0x94d049bb133111eb));
@@ -102,8 +104,9 @@ static mf_output crossed(mf_layer_call *l, mf_output x, const int64_t *pairs, in
         return mf_layer_fail(l, "out of memory");
     for (int64_t i = 0; i < n; i++)
         side[i / 2 + (i % 2) * (n / 2)] = pairs[i];
-    left = mix(l, column(l, x, side, n / 2));
-    return mix(l, two(l, "AddV2", left, column(l, x, side + n / 2, n / 2)));
+    left = layer_embedding_mix(l, column(l, x, side, n / 2));
+    return layer_embedding_mix(
+        l, layer_embedding_two(l, "AddV2", left, column(l, x, side + n / 2, n / 2)));
 }
 
 /* A field's number is part of the hash, so that all fields can share one table. */
@@ -116,7 +119,7 @@ static mf_output fields_build(mf_layer_call *l)
     uint64_t *salt = MF_ARENA_ARRAY(l->graph->arena, uint64_t, fields);
     mf_output x, pair;
 
-    if (!salt || l->shape.rank != 2 || type_of(l->in[0]) == MF_DTYPE_STRING)
+    if (!salt || l->shape.rank != 2 || layer_embedding_type_of(l->in[0]) == MF_DTYPE_STRING)
         return mf_layer_fail(l, "its input must be integers [n,fields]");
     for (int64_t i = 0; i < n; i++) {
         if (n % 2 != 0 || pairs[i] < 0 || pairs[i] >= fields)
@@ -125,13 +128,15 @@ static mf_output fields_build(mf_layer_call *l)
     }
     for (int64_t i = 0; i < fields; i++)
         salt[i] = (uint64_t)(i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    x = cast(l, cast(l, l->in[0], MF_DTYPE_I64), MF_DTYPE_U64);
-    x = mix(l, two(l, "AddV2", x, unsigned_constant(l, salt, fields)));
+    x = layer_embedding_cast(l, layer_embedding_cast(l, l->in[0], MF_DTYPE_I64), MF_DTYPE_U64);
+    x = layer_embedding_mix(l,
+                            layer_embedding_two(l, "AddV2", x, unsigned_constant(l, salt, fields)));
     if (n > 0) {
         pair = crossed(l, x, pairs, n);
         x = mf_apply(l->graph, "ConcatV2", MF_IN(x, pair, mf_scalar(l->graph, MF_DTYPE_I32, 1)));
     }
-    return cast(l, two(l, "FloorMod", x, unsigned_constant(l, &bins, 1)), MF_DTYPE_I64);
+    return layer_embedding_cast(
+        l, layer_embedding_two(l, "FloorMod", x, unsigned_constant(l, &bins, 1)), MF_DTYPE_I64);
 }
 
 /* ---- classes as vectors ---- */
@@ -142,7 +147,7 @@ static mf_output category_build(mf_layer_call *l)
     const mf_output depth =
         mf_scalar(l->graph, MF_DTYPE_I32, (double)mf_options_int(&l->o, "num_tokens"));
     const int64_t last = l->shape.rank - 1;
-    mf_output x = cast(l, l->in[0], MF_DTYPE_I64);
+    mf_output x = layer_embedding_cast(l, l->in[0], MF_DTYPE_I64);
 
     x = mf_apply(l->graph, "OneHot",
                  MF_IN(x, depth, mf_layer_number(l, 1.0), mf_layer_number(l, 0.0)));

@@ -21,22 +21,23 @@ typedef struct gating {
     mf_output combine; /* the same, times the gate */
 } gating;
 
-static mf_output two(const gating *g, const char *op, mf_output a, mf_output b)
+static mf_output layer_experts_two(const gating *g, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(g->l->graph, op, MF_IN(a, b));
 }
 
-static mf_output over(const gating *g, const char *op, mf_output x, int64_t axis, bool keep)
+static mf_output layer_experts_over(const gating *g, const char *op, mf_output x, int64_t axis,
+                                    bool keep)
 {
     return mf_layer_reduce(g->l, op, x, &axis, 1, keep);
 }
 
-static mf_output expand(const gating *g, mf_output x, int axis)
+static mf_output layer_experts_expand(const gating *g, mf_output x, int axis)
 {
-    return two(g, "ExpandDims", x, mf_scalar(g->l->graph, MF_DTYPE_I32, axis));
+    return layer_experts_two(g, "ExpandDims", x, mf_scalar(g->l->graph, MF_DTYPE_I32, axis));
 }
 
-static mf_output one_hot(const gating *g, mf_output index, int64_t n)
+static mf_output layer_experts_one_hot(const gating *g, mf_output index, int64_t n)
 {
     return mf_apply(g->l->graph, "OneHot",
                     MF_IN(index, mf_scalar(g->l->graph, MF_DTYPE_I32, (double)n),
@@ -48,8 +49,8 @@ static mf_output favourite(const gating *g, mf_output scores)
 {
     const mf_output last = mf_scalar(g->l->graph, MF_DTYPE_I32, 2);
 
-    return one_hot(g, mf_applyf(g->l->graph, "ArgMax", MF_IN(scores, last), "output_type=int32"),
-                   g->experts);
+    return layer_experts_one_hot(
+        g, mf_applyf(g->l->graph, "ArgMax", MF_IN(scores, last), "output_type=int32"), g->experts);
 }
 
 /* Of each expert, how many places before this one chose it. */
@@ -62,26 +63,34 @@ static mf_output queue(const gating *g, mf_output choice)
 /* The choice of those who find room. */
 static mf_output with_room(const gating *g, mf_output choice, mf_output ahead)
 {
-    const mf_output room = two(g, "Less", ahead, mf_layer_number(g->l, (double)g->capacity));
+    const mf_output room =
+        layer_experts_two(g, "Less", ahead, mf_layer_number(g->l, (double)g->capacity));
 
-    return two(g, "Mul", choice, mf_applyf(g->l->graph, "Cast", MF_IN(room), "DstT=float"));
+    return layer_experts_two(g, "Mul", choice,
+                             mf_applyf(g->l->graph, "Cast", MF_IN(room), "DstT=float"));
 }
 
-static mf_output sum_of(const gating *g, mf_output a, mf_output b)
+static mf_output layer_experts_sum_of(const gating *g, mf_output a, mf_output b)
 {
-    return a.node ? two(g, "AddV2", a, b) : b;
+    return a.node ? layer_experts_two(g, "AddV2", a, b) : b;
 }
 
 /* choice [n,t,e] of those with room, gate [n,t]. */
 static void add_choice(gating *g, mf_output choice, mf_output ahead, mf_output gate)
 {
-    const mf_output at = over(g, "Sum", two(g, "Mul", ahead, choice), 2, false);
-    const mf_output place = expand(
-        g, one_hot(g, mf_applyf(g->l->graph, "Cast", MF_IN(at), "DstT=int32"), g->capacity), 2);
-    const mf_output weighed = two(g, "Mul", choice, expand(g, gate, 2));
+    const mf_output at =
+        layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", ahead, choice), 2, false);
+    const mf_output place = layer_experts_expand(
+        g,
+        layer_experts_one_hot(g, mf_applyf(g->l->graph, "Cast", MF_IN(at), "DstT=int32"),
+                              g->capacity),
+        2);
+    const mf_output weighed = layer_experts_two(g, "Mul", choice, layer_experts_expand(g, gate, 2));
 
-    g->dispatch = sum_of(g, g->dispatch, two(g, "Mul", expand(g, choice, 3), place));
-    g->combine = sum_of(g, g->combine, two(g, "Mul", expand(g, weighed, 3), place));
+    g->dispatch = layer_experts_sum_of(
+        g, g->dispatch, layer_experts_two(g, "Mul", layer_experts_expand(g, choice, 3), place));
+    g->combine = layer_experts_sum_of(
+        g, g->combine, layer_experts_two(g, "Mul", layer_experts_expand(g, weighed, 3), place));
 }
 
 /* Large where the experts that are chosen often are also those with large gates; 1 where all are
@@ -90,11 +99,13 @@ static void add_balance(const gating *g, mf_output gates, mf_output choice)
 {
     const double weight = mf_options_float(&g->l->o, "balance") * (double)g->experts;
     const mf_output both =
-        two(g, "Mul", over(g, "Mean", gates, 1, false), over(g, "Mean", choice, 1, false));
+        layer_experts_two(g, "Mul", layer_experts_over(g, "Mean", gates, 1, false),
+                          layer_experts_over(g, "Mean", choice, 1, false));
 
     if (weight > 0)
-        mf_layer_add_loss(
-            g->l, two(g, "Mul", over(g, "Sum", both, 1, false), mf_layer_number(g->l, weight)));
+        mf_layer_add_loss(g->l,
+                          layer_experts_two(g, "Mul", layer_experts_over(g, "Sum", both, 1, false),
+                                            mf_layer_number(g->l, weight)));
 }
 
 /* Those of the second choice come after all of the first, and both gates add up to one. */
@@ -102,19 +113,24 @@ static void add_choices(gating *g, mf_output gates, int64_t top)
 {
     const mf_output first = favourite(g, gates), ahead = queue(g, first);
     const mf_output kept = with_room(g, first, ahead);
-    mf_output gate = over(g, "Sum", two(g, "Mul", gates, first), 2, false);
+    mf_output gate =
+        layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", gates, first), 2, false);
 
     add_balance(g, gates, first);
     if (top == 2) {
-        const mf_output rest = two(g, "Mul", gates, two(g, "Sub", mf_layer_number(g->l, 1), first));
+        const mf_output rest = layer_experts_two(
+            g, "Mul", gates, layer_experts_two(g, "Sub", mf_layer_number(g->l, 1), first));
         const mf_output second = favourite(g, rest);
-        const mf_output behind = two(g, "AddV2", queue(g, second), over(g, "Sum", kept, 1, true));
-        const mf_output gate2 = over(g, "Sum", two(g, "Mul", rest, second), 2, false);
-        const mf_output both =
-            two(g, "AddV2", two(g, "AddV2", gate, gate2), mf_layer_number(g->l, 1e-9));
+        const mf_output behind = layer_experts_two(g, "AddV2", queue(g, second),
+                                                   layer_experts_over(g, "Sum", kept, 1, true));
+        const mf_output gate2 =
+            layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", rest, second), 2, false);
+        const mf_output both = layer_experts_two(
+            g, "AddV2", layer_experts_two(g, "AddV2", gate, gate2), mf_layer_number(g->l, 1e-9));
 
-        gate = two(g, "RealDiv", gate, both);
-        add_choice(g, with_room(g, second, behind), behind, two(g, "RealDiv", gate2, both));
+        gate = layer_experts_two(g, "RealDiv", gate, both);
+        add_choice(g, with_room(g, second, behind), behind,
+                   layer_experts_two(g, "RealDiv", gate2, both));
     }
     add_choice(g, kept, ahead, gate);
 }

@@ -4,7 +4,7 @@
 
 enum { MOST = 64 }; /* inputs */
 
-static mf_output join(mf_layer_call *l, const char *op)
+static mf_output layer_merge_join(mf_layer_call *l, const char *op)
 {
     mf_output y = l->in[0];
 
@@ -15,28 +15,28 @@ static mf_output join(mf_layer_call *l, const char *op)
 
 static mf_output add_build(mf_layer_call *l)
 {
-    return join(l, "AddV2");
+    return layer_merge_join(l, "AddV2");
 }
 
 static mf_output multiply_build(mf_layer_call *l)
 {
-    return join(l, "Mul");
+    return layer_merge_join(l, "Mul");
 }
 
 static mf_output subtract_build(mf_layer_call *l)
 {
-    return join(l, "Sub");
+    return layer_merge_join(l, "Sub");
 }
 
 static mf_output maximum_build(mf_layer_call *l)
 {
-    return join(l, "Maximum");
+    return layer_merge_join(l, "Maximum");
 }
 
-static mf_output average_build(mf_layer_call *l)
+static mf_output layer_merge_average_build(mf_layer_call *l)
 {
     return mf_apply(l->graph, "Mul",
-                    MF_IN(join(l, "AddV2"), mf_layer_number(l, 1.0 / (double)l->n_in)));
+                    MF_IN(layer_merge_join(l, "AddV2"), mf_layer_number(l, 1.0 / (double)l->n_in)));
 }
 
 static mf_output concatenate_build(mf_layer_call *l)
@@ -58,7 +58,7 @@ const mf_layer_kind mf_layers_merge[] = {
     { "Add", "{}", 2, MOST, 1, "the sum of its inputs", add_build },
     { "Subtract", "{}", 2, 2, 1, "the first input less the second", subtract_build },
     { "Multiply", "{}", 2, MOST, 1, "the product of its inputs", multiply_build },
-    { "Average", "{}", 2, MOST, 1, "the mean of its inputs", average_build },
+    { "Average", "{}", 2, MOST, 1, "the mean of its inputs", layer_merge_average_build },
     { "Maximum", "{}", 2, MOST, 1, "the largest of its inputs", maximum_build },
     { "Concatenate", "{axis: int = -1}", 2, MOST, 2, "its inputs one after the other",
       concatenate_build },

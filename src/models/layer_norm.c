@@ -71,7 +71,7 @@ static mf_output biased(mf_layer_call *l, const batch_norm *b, mf_output varianc
                     MF_IN(variance, mf_apply(l->graph, "RealDiv", MF_IN(less, n))));
 }
 
-static mf_output spread(mf_layer_call *l, const batch_norm *b, double value)
+static mf_output layer_norm_spread(mf_layer_call *l, const batch_norm *b, double value)
 {
     return mf_apply(l->graph, "Fill",
                     MF_IN(mf_ints(l->graph, &b->channels, 1), mf_layer_number(l, value)));
@@ -84,9 +84,9 @@ static void image_statistics(mf_layer_call *l, batch_norm *b)
         l->graph, "Fill", MF_IN(mf_ints(l->graph, (int64_t[]){ 0 }, 1), mf_layer_number(l, 0.0)));
 
     if (!b->gamma.node)
-        b->gamma = spread(l, b, 1.0);
+        b->gamma = layer_norm_spread(l, b, 1.0);
     if (!b->beta.node)
-        b->beta = spread(l, b, 0.0);
+        b->beta = layer_norm_spread(l, b, 0.0);
     b->out = fused(l, b, none, none, true);
     b->mean = (mf_output){ b->out.node, 1 };
     b->variance = biased(l, b, (mf_output){ b->out.node, 2 });

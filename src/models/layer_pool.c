@@ -25,7 +25,7 @@ static mf_output max_build(mf_layer_call *l)
     return pool(l, "MaxPool");
 }
 
-static mf_output average_build(mf_layer_call *l)
+static mf_output layer_pool_average_build(mf_layer_call *l)
 {
     return pool(l, "AvgPool");
 }
@@ -65,7 +65,7 @@ static mf_output global_max_2d(mf_layer_call *l)
 
 const mf_layer_kind mf_layers_pool[] = {
     { "MaxPooling2D", WINDOW, 1, 1, 4, "the largest number of every window", max_build },
-    { "AveragePooling2D", WINDOW, 1, 1, 4, "the mean of every window", average_build },
+    { "AveragePooling2D", WINDOW, 1, 1, 4, "the mean of every window", layer_pool_average_build },
     { "GlobalAveragePooling1D", GLOBAL, 1, 1, 3, "the mean over time", global_average_1d },
     { "GlobalAveragePooling2D", GLOBAL, 1, 1, 4, "the mean of every channel", global_average_2d },
     { "GlobalMaxPooling1D", GLOBAL, 1, 1, 3, "the largest number over time", global_max_1d },

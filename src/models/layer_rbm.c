@@ -10,18 +10,18 @@
  * contrastive divergence. So training needs nothing of its own: the difference is a loss. */
 #include "models/layer.h"
 
-typedef struct machine {
+typedef struct layer_rbm_machine {
     mf_layer_call *l;
     mf_output kernel, visible, hidden; /* [v,h], [v], [h] */
     int64_t draws; /* of random numbers so far */
-} machine;
+} layer_rbm_machine;
 
-static mf_output two(const machine *m, const char *op, mf_output a, mf_output b)
+static mf_output layer_rbm_two(const layer_rbm_machine *m, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(m->l->graph, op, MF_IN(a, b));
 }
 
-static mf_output over_last(const machine *m, const char *op, mf_output x)
+static mf_output layer_rbm_over_last(const layer_rbm_machine *m, const char *op, mf_output x)
 {
     const int64_t last = 1;
 
@@ -29,54 +29,55 @@ static mf_output over_last(const machine *m, const char *op, mf_output x)
 }
 
 /* What each hidden unit gets, or each value. */
-static mf_output to_hidden(const machine *m, mf_output v)
+static mf_output to_hidden(const layer_rbm_machine *m, mf_output v)
 {
-    return two(m, "BiasAdd", two(m, "MatMul", v, m->kernel), m->hidden);
+    return layer_rbm_two(m, "BiasAdd", layer_rbm_two(m, "MatMul", v, m->kernel), m->hidden);
 }
 
-static mf_output to_visible(const machine *m, mf_output h)
+static mf_output to_visible(const layer_rbm_machine *m, mf_output h)
 {
     const mf_output x = mf_applyf(m->l->graph, "MatMul", MF_IN(h, m->kernel), "transpose_b=true");
 
-    return two(m, "BiasAdd", x, m->visible);
+    return layer_rbm_two(m, "BiasAdd", x, m->visible);
 }
 
-static mf_output chance(const machine *m, mf_output x)
+static mf_output chance(const layer_rbm_machine *m, mf_output x)
 {
     return mf_apply(m->l->graph, "Sigmoid", MF_IN(x));
 }
 
 /* 1 with that chance, else 0. */
-static mf_output drawn(machine *m, mf_output x)
+static mf_output drawn(layer_rbm_machine *m, mf_output x)
 {
     const mf_output p = chance(m, x), u = mf_layer_uniforms(m->l, p, ++m->draws);
 
-    return mf_applyf(m->l->graph, "Cast", MF_IN(two(m, "Less", u, p)), "DstT=float");
+    return mf_applyf(m->l->graph, "Cast", MF_IN(layer_rbm_two(m, "Less", u, p)), "DstT=float");
 }
 
-static mf_output free_energy(const machine *m, mf_output v)
+static mf_output free_energy(const layer_rbm_machine *m, mf_output v)
 {
     const mf_output soft = mf_apply(m->l->graph, "Softplus", MF_IN(to_hidden(m, v)));
-    const mf_output sum = two(m, "AddV2", over_last(m, "Sum", two(m, "Mul", v, m->visible)),
-                              over_last(m, "Sum", soft));
+    const mf_output sum = layer_rbm_two(
+        m, "AddV2", layer_rbm_over_last(m, "Sum", layer_rbm_two(m, "Mul", v, m->visible)),
+        layer_rbm_over_last(m, "Sum", soft));
 
     return mf_apply(m->l->graph, "Neg", MF_IN(sum));
 }
 
-static mf_output walk(machine *m, mf_output v, int64_t steps)
+static mf_output layer_rbm_walk(layer_rbm_machine *m, mf_output v, int64_t steps)
 {
     for (int64_t i = 0; i < steps; i++)
         v = drawn(m, to_visible(m, drawn(m, to_hidden(m, v))));
     return mf_apply(m->l->graph, "StopGradient", MF_IN(v));
 }
 
-static mf_output rbm_build(mf_layer_call *l)
+static mf_output layer_rbm_build(mf_layer_call *l)
 {
     const int64_t width = l->shape.dims[l->shape.rank - 1], units = mf_options_int(&l->o, "units"),
                   chains = mf_options_int(&l->o, "chains"), steps = mf_options_int(&l->o, "k");
     const mf_output v = l->in[0];
     mf_output start = v, end, again, loss;
-    machine m = { .l = l };
+    layer_rbm_machine m = { .l = l };
 
     if (l->shape.rank != 2)
         return mf_layer_fail(l, "its input must be rows of numbers, [n,width]; put Flatten before");
@@ -86,13 +87,13 @@ static mf_output rbm_build(mf_layer_call *l)
     if (chains > 0)
         start = mf_layer_kept(l, "chains", &MF_SHAPE(chains, width),
                               "random_uniform minval=0.0 maxval=1.0", v);
-    end = walk(&m, start, steps);
+    end = layer_rbm_walk(&m, start, steps);
     if (chains > 0)
         mf_layer_keep(l, "chains", end);
     again = chance(&m, to_visible(&m, chance(&m, to_hidden(&m, v))));
     loss = mf_layer_by_mode(l, free_energy(&m, end), free_energy(&m, again));
-    mf_layer_add_loss(l, two(&m, "Sub", free_energy(&m, v), loss));
-    return over_last(&m, "Mean", two(&m, "SquaredDifference", v, again));
+    mf_layer_add_loss(l, layer_rbm_two(&m, "Sub", free_energy(&m, v), loss));
+    return layer_rbm_over_last(&m, "Mean", layer_rbm_two(&m, "SquaredDifference", v, again));
 }
 
 const mf_layer_kind mf_layers_rbm[] = {
@@ -103,6 +104,6 @@ const mf_layer_kind mf_layers_rbm[] = {
       "restricted Boltzmann machine: puts out how badly each sample is reconstructed, adds the "
       "loss "
       "of contrastive divergence with k steps; chains: so many persistent ones",
-      rbm_build },
+      layer_rbm_build },
     { 0 },
 };

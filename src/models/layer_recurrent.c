@@ -19,7 +19,7 @@ typedef struct cell {
 /* A step: from x, the input times the kernel plus bias, to the next state. */
 typedef void step_fn(cell *k, mf_output x);
 
-static mf_output two(const cell *k, const char *op, mf_output a, mf_output b)
+static mf_output layer_recurrent_two(const cell *k, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(k->l->graph, op, MF_IN(a, b));
 }
@@ -29,7 +29,9 @@ static mf_output two(const cell *k, const char *op, mf_output a, mf_output b)
 /* x + h R, where there is a state. */
 static mf_output with_state(const cell *k, mf_output x)
 {
-    return k->h.node ? two(k, "AddV2", x, two(k, "MatMul", k->h, k->recurrent)) : x;
+    return k->h.node ? layer_recurrent_two(k, "AddV2", x,
+                                           layer_recurrent_two(k, "MatMul", k->h, k->recurrent))
+                     : x;
 }
 
 static void gates(const cell *k, mf_output x, int n, mf_output *out)
@@ -62,9 +64,11 @@ static void lstm_step(cell *k, mf_output x)
     mf_output z[4], in;
 
     gates(k, with_state(k, x), 4, z);
-    in = two(k, "Mul", gate(k, z[0]), active(k, z[2]));
-    k->c = k->c.node ? two(k, "AddV2", two(k, "Mul", gate(k, z[1]), k->c), in) : in;
-    k->h = two(k, "Mul", gate(k, z[3]), active(k, k->c));
+    in = layer_recurrent_two(k, "Mul", gate(k, z[0]), active(k, z[2]));
+    k->c = k->c.node ? layer_recurrent_two(k, "AddV2",
+                                           layer_recurrent_two(k, "Mul", gate(k, z[1]), k->c), in)
+                     : in;
+    k->h = layer_recurrent_two(k, "Mul", gate(k, z[3]), active(k, k->c));
 }
 
 /* Update, reset and candidate gate; the reset comes after the product (Keras's reset_after). */
@@ -74,27 +78,32 @@ static void gru_step(cell *k, mf_output x)
 
     gates(k, x, 3, a);
     if (k->h.node)
-        state = two(k, "MatMul", k->h, k->recurrent);
+        state = layer_recurrent_two(k, "MatMul", k->h, k->recurrent);
     if (k->recurrent_bias.node)
-        state = state.node ? two(k, "AddV2", state, k->recurrent_bias) : k->recurrent_bias;
+        state = state.node ? layer_recurrent_two(k, "AddV2", state, k->recurrent_bias)
+                           : k->recurrent_bias;
     if (!state.node) { /* the first step without bias: no state at all */
         z = gate(k, a[0]);
         candidate = active(k, a[2]);
     } else {
         gates(k, state, 3, b);
-        z = gate(k, two(k, "AddV2", a[0], b[0]));
-        candidate = two(k, "Mul", gate(k, two(k, "AddV2", a[1], b[1])), b[2]);
-        candidate = active(k, two(k, "AddV2", a[2], candidate));
+        z = gate(k, layer_recurrent_two(k, "AddV2", a[0], b[0]));
+        candidate = layer_recurrent_two(k, "Mul",
+                                        gate(k, layer_recurrent_two(k, "AddV2", a[1], b[1])), b[2]);
+        candidate = active(k, layer_recurrent_two(k, "AddV2", a[2], candidate));
     }
     if (k->h.node) /* candidate + z (h - candidate) */
-        k->h = two(k, "AddV2", candidate, two(k, "Mul", z, two(k, "Sub", k->h, candidate)));
+        k->h = layer_recurrent_two(
+            k, "AddV2", candidate,
+            layer_recurrent_two(k, "Mul", z, layer_recurrent_two(k, "Sub", k->h, candidate)));
     else
-        k->h = two(k, "Mul", two(k, "Sub", mf_layer_number(k->l, 1.0), z), candidate);
+        k->h = layer_recurrent_two(
+            k, "Mul", layer_recurrent_two(k, "Sub", mf_layer_number(k->l, 1.0), z), candidate);
 }
 
 /* ---- the walk ---- */
 
-static mf_output unpack(mf_layer_call *l, mf_output x, int64_t n, int axis)
+static mf_output layer_recurrent_unpack(mf_layer_call *l, mf_output x, int64_t n, int axis)
 {
     return mf_applyf(l->graph, "Unpack", MF_IN(x), "num=%lld axis=%d", (long long)n, axis);
 }
@@ -104,7 +113,7 @@ static mf_output pack_steps(mf_layer_call *l, const mf_output *steps)
     return mf_applyf(l->graph, "Pack", steps, "axis=1");
 }
 
-static mf_output walk(cell *k, mf_output x, step_fn *step)
+static mf_output layer_recurrent_walk(cell *k, mf_output x, step_fn *step)
 {
     mf_layer_call *l = k->l;
     const int64_t n = l->shape.dims[1];
@@ -112,7 +121,7 @@ static mf_output walk(cell *k, mf_output x, step_fn *step)
     const bool backwards = mf_options_bool(&l->o, "go_backwards");
     mf_output *steps = MF_ARENA_ARRAY(l->graph->arena, mf_output, n + 1);
 
-    x = unpack(l, x, n, 1);
+    x = layer_recurrent_unpack(l, x, n, 1);
     if (!steps || !x.node)
         return steps ? x : mf_layer_fail(l, "out of memory");
     for (int64_t t = 0; t < n; t++) {
@@ -124,8 +133,8 @@ static mf_output walk(cell *k, mf_output x, step_fn *step)
 }
 
 /* kernel [c,g*u], recurrent_kernel [u,g*u] and bias, below the name of the cell. */
-static mf_output build(mf_layer_call *l, const char *name, int64_t n_gates, const char *bias,
-                       const mf_shape *bias_shape, step_fn *step)
+static mf_output layer_recurrent_build(mf_layer_call *l, const char *name, int64_t n_gates,
+                                       const char *bias, const mf_shape *bias_shape, step_fn *step)
 {
     const int64_t units = mf_options_int(&l->o, "units"), wide = n_gates * units;
     mf_arena *arena = l->graph->arena;
@@ -153,32 +162,34 @@ static mf_output build(mf_layer_call *l, const char *name, int64_t n_gates, cons
             k.recurrent_bias = mf_apply(l->graph, "Slice",
                                         MF_IN(b, mf_ints(l->graph, (int64_t[]){ 1, 0 }, 2),
                                               mf_ints(l->graph, (int64_t[]){ 1, wide }, 2)));
-            b = unpack(l, b, 2, 0);
+            b = layer_recurrent_unpack(l, b, 2, 0);
         }
         x = mf_apply(l->graph, "BiasAdd", MF_IN(x, b));
     }
-    return walk(&k, x, step);
+    return layer_recurrent_walk(&k, x, step);
 }
 
 static mf_output simple_build(mf_layer_call *l)
 {
-    return build(l, "simple_rnn_cell", 1, mf_options_string(&l->o, "bias_initializer"),
-                 &MF_SHAPE(mf_options_int(&l->o, "units")), simple_step);
+    return layer_recurrent_build(l, "simple_rnn_cell", 1,
+                                 mf_options_string(&l->o, "bias_initializer"),
+                                 &MF_SHAPE(mf_options_int(&l->o, "units")), simple_step);
 }
 
-static mf_output lstm_build(mf_layer_call *l)
+static mf_output layer_recurrent_lstm_build(mf_layer_call *l)
 {
     const bool forget = mf_options_bool(&l->o, "unit_forget_bias");
 
-    return build(l, "lstm_cell", 4,
-                 forget ? "unit_forget_bias" : mf_options_string(&l->o, "bias_initializer"),
-                 &MF_SHAPE(4 * mf_options_int(&l->o, "units")), lstm_step);
+    return layer_recurrent_build(l, "lstm_cell", 4,
+                                 forget ? "unit_forget_bias"
+                                        : mf_options_string(&l->o, "bias_initializer"),
+                                 &MF_SHAPE(4 * mf_options_int(&l->o, "units")), lstm_step);
 }
 
 static mf_output gru_build(mf_layer_call *l)
 {
-    return build(l, "gru_cell", 3, mf_options_string(&l->o, "bias_initializer"),
-                 &MF_SHAPE(2, 3 * mf_options_int(&l->o, "units")), gru_step);
+    return layer_recurrent_build(l, "gru_cell", 3, mf_options_string(&l->o, "bias_initializer"),
+                                 &MF_SHAPE(2, 3 * mf_options_int(&l->o, "units")), gru_step);
 }
 
 /* ---- the table ---- */
@@ -192,7 +203,7 @@ static mf_output gru_build(mf_layer_call *l)
 const mf_layer_kind mf_layers_recurrent[] = {
     { "SimpleRNN", "{" WALK "}", 1, 1, 3, "state = activation(input and state)", simple_build },
     { "LSTM", "{" WALK GATES ", unit_forget_bias: bool = true}", 1, 1, 3, "long short-term memory",
-      lstm_build },
+      layer_recurrent_lstm_build },
     { "GRU", "{" WALK GATES "}", 1, 1, 3, "gated recurrent unit (reset_after)", gru_build },
     { 0 },
 };

@@ -9,7 +9,8 @@ static mf_output normalised(mf_layer_call *l, mf_output x, const char *part)
                     l->name, part);
 }
 
-static mf_output plus(mf_layer_call *l, mf_output x, mf_output y, const char *part)
+static mf_output layer_transformer_plus(mf_layer_call *l, mf_output x, mf_output y,
+                                        const char *part)
 {
     y = mf_layer(l->model, "Dropout", MF_IN(y), "name='%s/%s' rate=%.9g", l->name, part,
                  mf_options_float(&l->o, "dropout"));
@@ -17,7 +18,7 @@ static mf_output plus(mf_layer_call *l, mf_output x, mf_output y, const char *pa
 }
 
 /* Two dense layers, or experts made of such. */
-static mf_output forward(mf_layer_call *l, mf_output x)
+static mf_output layer_transformer_forward(mf_layer_call *l, mf_output x)
 {
     const long long units = (long long)mf_options_int(&l->o, "units");
     const long long experts = (long long)mf_options_int(&l->o, "experts");
@@ -54,9 +55,9 @@ static mf_output block_build(mf_layer_call *l)
                  "kernel_initializer='%s'",
                  l->name, (long long)heads, (long long)(width / heads),
                  mf_options_bool(&l->o, "use_causal_mask") ? "true" : "false", init);
-    x = plus(l, x, y, "dropout1");
-    y = forward(l, normalised(l, x, "norm2"));
-    return plus(l, x, y, "dropout2");
+    x = layer_transformer_plus(l, x, y, "dropout1");
+    y = layer_transformer_forward(l, normalised(l, x, "norm2"));
+    return layer_transformer_plus(l, x, y, "dropout2");
 }
 
 const mf_layer_kind mf_layers_transformer[] = {

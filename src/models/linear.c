@@ -35,7 +35,7 @@ static int64_t units_of(const mf_product *p)
     return p->kernel.dims[p->kernel.rank - 1];
 }
 
-static mf_output plain(mf_layer_call *l, const mf_product *p, mf_output x, mf_output kernel)
+static mf_output linear_plain(mf_layer_call *l, const mf_product *p, mf_output x, mf_output kernel)
 {
     if (!p->window)
         return mf_layer_matmul(l, x, kernel, units_of(p));
@@ -51,9 +51,9 @@ static mf_output finished(mf_layer_call *l, const factor *f, mf_output y)
 
 /* ---- ranges ---- */
 
-typedef struct range {
+typedef struct linear_range {
     mf_output low, high; /* scalars */
-} range;
+} linear_range;
 
 static mf_output extreme(mf_layer_call *l, const char *reduce, const char *join, mf_output x)
 {
@@ -68,16 +68,16 @@ static mf_output extreme(mf_layer_call *l, const char *reduce, const char *join,
 }
 
 /* Zero is always inside: padding must not be rounded. */
-static range observe(mf_layer_call *l, const factor *f, mf_output x)
+static linear_range observe(mf_layer_call *l, const factor *f, mf_output x)
 {
     char low[32], high[32];
 
     (void)snprintf(low, sizeof low, "%s_low", f->range);
     (void)snprintf(high, sizeof high, "%s_high", f->range);
-    return (range){ mf_layer_moving(l, low, &MF_SCALAR, "zeros", extreme(l, "Min", "Minimum", x),
-                                    RANGE_MOMENTUM),
-                    mf_layer_moving(l, high, &MF_SCALAR, "constant value=6",
-                                    extreme(l, "Max", "Maximum", x), RANGE_MOMENTUM) };
+    return (linear_range){ mf_layer_moving(l, low, &MF_SCALAR, "zeros",
+                                           extreme(l, "Min", "Minimum", x), RANGE_MOMENTUM),
+                           mf_layer_moving(l, high, &MF_SCALAR, "constant value=6",
+                                           extreme(l, "Max", "Maximum", x), RANGE_MOMENTUM) };
 }
 
 /* ---- in training ---- */
@@ -97,16 +97,17 @@ static mf_output rounded_kernel(mf_layer_call *l, const factor *f)
         MF_IN(w, mf_apply(l->graph, "Neg", MF_IN(most)), most), "num_bits=8 narrow_range=true");
 }
 
-static mf_output rounded(mf_layer_call *l, const factor *f, mf_output x, const range *r)
+static mf_output rounded(mf_layer_call *l, const factor *f, mf_output x, const linear_range *r)
 {
     x = mf_applyf(l->graph, "FakeQuantWithMinMaxVars", MF_IN(x, r->low, r->high), "num_bits=8");
-    return finished(l, f, plain(l, f->p, x, rounded_kernel(l, f)));
+    return finished(l, f, linear_plain(l, f->p, x, rounded_kernel(l, f)));
 }
 
 /* ---- in inference ---- */
 
 /* The same node on other inputs, and with another type. */
-static mf_output twin(mf_layer_call *l, const mf_node *n, mf_output *in, const char *type_attr)
+static mf_output linear_twin(mf_layer_call *l, const mf_node *n, mf_output *in,
+                             const char *type_attr)
 {
     mf_named_attr *attrs = MF_ARENA_ARRAY(l->graph->arena, mf_named_attr, n->n_attrs);
     const char *name = mf_arena_printf(l->graph->arena, "%s/bytes", n->name);
@@ -137,7 +138,7 @@ enum { OUT_LOW = 7, OUT_HIGH = 8, N_INPUTS = 9 }; /* of _Int8Product */
 
 /* x as bytes of this range. Where x was computed with bytes and only moved since, it is bytes all
  * the way: rounding keeps the order, so the largest of the rounded is the largest, rounded. */
-static mf_output to_bytes(mf_layer_call *l, mf_output x, const range *r)
+static mf_output linear_to_bytes(mf_layer_call *l, mf_output x, const linear_range *r)
 {
     const mf_node *n = x.node;
     mf_output in[N_INPUTS] = { 0 };
@@ -145,17 +146,17 @@ static mf_output to_bytes(mf_layer_call *l, mf_output x, const range *r)
     if (!n)
         return x;
     if (strcmp(n->op_name, "_ByMode") == 0)
-        return to_bytes(l, n->inputs[1], r);
+        return linear_to_bytes(l, n->inputs[1], r);
     for (int i = 0; i < n->n_inputs && i < N_INPUTS; i++)
         in[i] = n->inputs[i];
     if (strcmp(n->op_name, "MaxPool") == 0 || strcmp(n->op_name, "Reshape") == 0) {
-        in[0] = to_bytes(l, in[0], r);
-        return twin(l, n, in, "T");
+        in[0] = linear_to_bytes(l, in[0], r);
+        return linear_twin(l, n, in, "T");
     }
     if (strcmp(n->op_name, "_Int8Product") == 0) {
         in[OUT_LOW] = r->low;
         in[OUT_HIGH] = r->high;
-        return twin(l, n, in, "Tout");
+        return linear_twin(l, n, in, "Tout");
     }
     return mf_apply(l->graph, "_ToUint8", MF_IN(x, r->low, r->high));
 }
@@ -167,7 +168,8 @@ static mf_output no_bias(mf_layer_call *l, const mf_product *p)
     return mf_apply(l->graph, "Fill", MF_IN(mf_ints(l->graph, &units, 1), mf_layer_number(l, 0.0)));
 }
 
-static mf_output by_bytes(mf_layer_call *l, const factor *f, mf_output x, const range *r)
+static mf_output linear_by_bytes(mf_layer_call *l, const factor *f, mf_output x,
+                                 const linear_range *r)
 {
     const bool relu = strcmp(f->activation, "relu") == 0;
     const mf_shape s = mf_model_shape(l->model, x), *ks = &f->p->kernel;
@@ -185,7 +187,7 @@ static mf_output by_bytes(mf_layer_call *l, const factor *f, mf_output x, const 
     q = mf_applyf(l->graph, "_Int8Kernel", MF_IN(w->handle), "shape=shape%s per_channel=%s",
                   mf_shape_text(ks, shape),
                   strcmp(mf_options_string(&l->o, "quantize"), "int8") == 0 ? "true" : "false");
-    x = to_bytes(l, x, r);
+    x = linear_to_bytes(l, x, r);
     if (!f->p->window && s.rank > 2)
         x = mf_layer_reshape(l, x, (int64_t[]){ -1, s.dims[s.rank - 1] }, 2);
     y = mf_applyf(
@@ -203,9 +205,9 @@ static mf_output by_bytes(mf_layer_call *l, const factor *f, mf_output x, const 
 
 /* ---- the whole ---- */
 
-static mf_output one(mf_layer_call *l, factor *f, mf_output x)
+static mf_output linear_one(mf_layer_call *l, factor *f, mf_output x)
 {
-    range r;
+    linear_range r;
 
     f->kernel_value = mf_layer_kernel(l, f->kernel, &f->p->kernel);
     if (f->activation && mf_options_bool(&l->o, "use_bias"))
@@ -213,11 +215,11 @@ static mf_output one(mf_layer_call *l, factor *f, mf_output x)
     if (!f->activation) /* what the next factor takes */
         f->activation = "linear";
     if (!is_observed(l) || !x.node)
-        return finished(l, f, plain(l, f->p, x, f->kernel_value));
+        return finished(l, f, linear_plain(l, f->p, x, f->kernel_value));
     r = observe(l, f, x);
     if (!is_quantised(l) || l->graph->failed)
-        return finished(l, f, plain(l, f->p, x, f->kernel_value));
-    return mf_layer_by_mode(l, rounded(l, f, x, &r), by_bytes(l, f, x, &r));
+        return finished(l, f, linear_plain(l, f->p, x, f->kernel_value));
+    return mf_layer_by_mode(l, rounded(l, f, x, &r), linear_by_bytes(l, f, x, &r));
 }
 
 mf_output mf_layer_product(mf_layer_call *l, mf_output x, const mf_product *p)
@@ -232,9 +234,9 @@ mf_output mf_layer_product(mf_layer_call *l, mf_output x, const mf_product *p)
     factor second = { .p = &b, .kernel = "kernel_b", .range = "middle", .activation = activation };
 
     if (rank == 0)
-        return one(l, &whole, x);
+        return linear_one(l, &whole, x);
     if (!p->window)
         b.kernel = MF_SHAPE(rank, units);
     a.kernel.dims[a.kernel.rank - 1] = rank;
-    return one(l, &second, one(l, &first, x));
+    return linear_one(l, &second, linear_one(l, &first, x));
 }

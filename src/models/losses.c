@@ -9,22 +9,22 @@
 
 static const double EPSILON = 1e-7; /* Keras's */
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output losses_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output times(mf_layer_call *l, mf_output x, double factor)
+static mf_output losses_times(mf_layer_call *l, mf_output x, double factor)
 {
-    return two(l, "Mul", x, mf_layer_number(l, factor));
+    return losses_two(l, "Mul", x, mf_layer_number(l, factor));
 }
 
-static mf_output plus(mf_layer_call *l, mf_output x, double more)
+static mf_output losses_plus(mf_layer_call *l, mf_output x, double more)
 {
-    return more == 0.0 ? x : two(l, "AddV2", x, mf_layer_number(l, more));
+    return more == 0.0 ? x : losses_two(l, "AddV2", x, mf_layer_number(l, more));
 }
 
-static mf_output over_last(mf_layer_call *l, const char *op, mf_output x, bool keep)
+static mf_output losses_over_last(mf_layer_call *l, const char *op, mf_output x, bool keep)
 {
     const int64_t last = l->shape.rank - 1;
 
@@ -34,7 +34,8 @@ static mf_output over_last(mf_layer_call *l, const char *op, mf_output x, bool k
 /* ---- classes ---- */
 
 /* Rows of scores against one label each; back to [n] or [n,t]. */
-static mf_output cross_entropy(mf_layer_call *l, const char *op, mf_output label, bool sparse)
+static mf_output losses_cross_entropy(mf_layer_call *l, const char *op, mf_output label,
+                                      bool sparse)
 {
     const int64_t classes = l->shape.dims[l->shape.rank - 1];
     mf_shape back = l->shape;
@@ -45,7 +46,7 @@ static mf_output cross_entropy(mf_layer_call *l, const char *op, mf_output label
         x = mf_layer_reshape(l, x, (int64_t[]){ -1, classes }, 2);
         label = mf_layer_reshape(l, label, (int64_t[]){ -1, classes }, sparse ? 1 : 2);
     }
-    x = two(l, op, x, label);
+    x = losses_two(l, op, x, label);
     return l->shape.rank > 2 ? mf_layer_reshape(l, x, back.dims, back.rank - 1) : x;
 }
 
@@ -68,7 +69,8 @@ static mf_output sparse_categorical_build(mf_layer_call *l)
 {
     if (!has_scores(l))
         return refuse_score(l);
-    return cross_entropy(l, "SparseSoftmaxCrossEntropyWithLogits", mf_label_classes(l), true);
+    return losses_cross_entropy(l, "SparseSoftmaxCrossEntropyWithLogits", mf_label_classes(l),
+                                true);
 }
 
 static mf_output categorical_build(mf_layer_call *l)
@@ -80,9 +82,9 @@ static mf_output categorical_build(mf_layer_call *l)
         return refuse_score(l);
     y = mf_label_like_output(l);
     if (smoothing != 0.0)
-        y = plus(l, times(l, y, 1.0 - smoothing),
-                 smoothing / (double)l->shape.dims[l->shape.rank - 1]);
-    return cross_entropy(l, "SoftmaxCrossEntropyWithLogits", y, false);
+        y = losses_plus(l, losses_times(l, y, 1.0 - smoothing),
+                        smoothing / (double)l->shape.dims[l->shape.rank - 1]);
+    return losses_cross_entropy(l, "SoftmaxCrossEntropyWithLogits", y, false);
 }
 
 /* max(x,0) - x y + log(1 + exp(-|x|)) */
@@ -92,35 +94,38 @@ static mf_output binary_build(mf_layer_call *l)
     mf_output x = l->in[0], y = mf_label_like_output(l), tail;
 
     if (smoothing != 0.0)
-        y = plus(l, times(l, y, 1.0 - smoothing), 0.5 * smoothing);
-    tail = mf_apply(l->graph, "Softplus", MF_IN(times(l, mf_apply(l->graph, "Abs", MF_IN(x)), -1)));
-    x = two(l, "Sub", mf_apply(l->graph, "Relu", MF_IN(x)), two(l, "Mul", x, y));
-    return two(l, "AddV2", x, tail);
+        y = losses_plus(l, losses_times(l, y, 1.0 - smoothing), 0.5 * smoothing);
+    tail = mf_apply(l->graph, "Softplus",
+                    MF_IN(losses_times(l, mf_apply(l->graph, "Abs", MF_IN(x)), -1)));
+    x = losses_two(l, "Sub", mf_apply(l->graph, "Relu", MF_IN(x)), losses_two(l, "Mul", x, y));
+    return losses_two(l, "AddV2", x, tail);
 }
 
 /* Labels are -1 and 1; 0 counts as -1. */
 static mf_output hinge_build(mf_layer_call *l)
 {
     mf_output y = mf_label_like_output(l);
-    const mf_output zero = two(l, "Equal", y, mf_layer_number(l, 0.0));
+    const mf_output zero = losses_two(l, "Equal", y, mf_layer_number(l, 0.0));
 
     y = mf_apply(l->graph, "SelectV2", MF_IN(zero, mf_layer_number(l, -1.0), y));
-    return mf_apply(l->graph, "Relu", MF_IN(plus(l, times(l, two(l, "Mul", y, l->in[0]), -1), 1)));
+    return mf_apply(
+        l->graph, "Relu",
+        MF_IN(losses_plus(l, losses_times(l, losses_two(l, "Mul", y, l->in[0]), -1), 1)));
 }
 
 /* ---- numbers ---- */
 
 static mf_output difference(mf_layer_call *l)
 {
-    return two(l, "Sub", l->in[0], mf_label_like_output(l));
+    return losses_two(l, "Sub", l->in[0], mf_label_like_output(l));
 }
 
-static mf_output squared_build(mf_layer_call *l)
+static mf_output losses_squared_build(mf_layer_call *l)
 {
     return mf_apply(l->graph, "Square", MF_IN(difference(l)));
 }
 
-static mf_output absolute_build(mf_layer_call *l)
+static mf_output losses_absolute_build(mf_layer_call *l)
 {
     return mf_apply(l->graph, "Abs", MF_IN(difference(l)));
 }
@@ -128,22 +133,23 @@ static mf_output absolute_build(mf_layer_call *l)
 /* d^2/2 up to delta, a straight line beyond: q (|d| - q/2) with q = min(|d|, delta). */
 static mf_output huber_build(mf_layer_call *l)
 {
-    const mf_output d = absolute_build(l);
-    const mf_output q = two(l, "Minimum", d, mf_layer_number(l, mf_options_float(&l->o, "delta")));
+    const mf_output d = losses_absolute_build(l);
+    const mf_output q =
+        losses_two(l, "Minimum", d, mf_layer_number(l, mf_options_float(&l->o, "delta")));
 
-    return two(l, "Mul", q, two(l, "Sub", d, times(l, q, 0.5)));
+    return losses_two(l, "Mul", q, losses_two(l, "Sub", d, losses_times(l, q, 0.5)));
 }
 
 static mf_output poisson_build(mf_layer_call *l)
 {
-    const mf_output log = mf_apply(l->graph, "Log", MF_IN(plus(l, l->in[0], EPSILON)));
+    const mf_output log = mf_apply(l->graph, "Log", MF_IN(losses_plus(l, l->in[0], EPSILON)));
 
-    return two(l, "Sub", l->in[0], two(l, "Mul", mf_label_like_output(l), log));
+    return losses_two(l, "Sub", l->in[0], losses_two(l, "Mul", mf_label_like_output(l), log));
 }
 
 /* ---- distributions and directions ---- */
 
-static mf_output clipped(mf_layer_call *l, mf_output x)
+static mf_output losses_clipped(mf_layer_call *l, mf_output x)
 {
     return mf_apply(l->graph, "ClipByValue",
                     MF_IN(x, mf_layer_number(l, EPSILON), mf_layer_number(l, 1.0)));
@@ -151,10 +157,10 @@ static mf_output clipped(mf_layer_call *l, mf_output x)
 
 static mf_output kl_build(mf_layer_call *l)
 {
-    const mf_output y = clipped(l, mf_label_like_output(l)), p = clipped(l, l->in[0]);
-    const mf_output log = mf_apply(l->graph, "Log", MF_IN(two(l, "RealDiv", y, p)));
+    const mf_output y = losses_clipped(l, mf_label_like_output(l)), p = losses_clipped(l, l->in[0]);
+    const mf_output log = mf_apply(l->graph, "Log", MF_IN(losses_two(l, "RealDiv", y, p)));
 
-    return over_last(l, "Sum", two(l, "Mul", y, log), false);
+    return losses_over_last(l, "Sum", losses_two(l, "Mul", y, log), false);
 }
 
 static mf_output cosine_build(mf_layer_call *l)
@@ -162,7 +168,7 @@ static mf_output cosine_build(mf_layer_call *l)
     const mf_output y = mf_layer_unit_length(l, mf_label_like_output(l)),
                     x = mf_layer_unit_length(l, l->in[0]);
 
-    return times(l, over_last(l, "Sum", two(l, "Mul", x, y), false), -1.0);
+    return losses_times(l, losses_over_last(l, "Sum", losses_two(l, "Mul", x, y), false), -1.0);
 }
 
 /* ---- distances ---- */
@@ -172,15 +178,15 @@ static mf_output cosine_build(mf_layer_call *l)
 static mf_output contrastive_build(mf_layer_call *l)
 {
     const mf_output y = mf_label_like_output(l), d = l->in[0];
-    mf_output near = mf_apply(l->graph, "Square", MF_IN(d)), apart = times(l, d, -1);
+    mf_output near = mf_apply(l->graph, "Square", MF_IN(d)), apart = losses_times(l, d, -1);
 
-    apart = plus(l, apart, mf_options_float(&l->o, "margin"));
+    apart = losses_plus(l, apart, mf_options_float(&l->o, "margin"));
     apart = mf_apply(l->graph, "Square", MF_IN(mf_apply(l->graph, "Relu", MF_IN(apart))));
-    return two(l, "AddV2", two(l, "Mul", y, near),
-               two(l, "Mul", plus(l, times(l, y, -1), 1), apart));
+    return losses_two(l, "AddV2", losses_two(l, "Mul", y, near),
+                      losses_two(l, "Mul", losses_plus(l, losses_times(l, y, -1), 1), apart));
 }
 
-static mf_output triplet_build(mf_layer_call *l)
+static mf_output losses_triplet_build(mf_layer_call *l)
 {
     const char *mining = mf_options_string(&l->o, "mining");
 
@@ -211,8 +217,8 @@ const mf_loss_kind mf_losses[] = {
       "scores of classes against their probabilities", categorical_build, 0, NULL },
     { "binary_crossentropy", "{label_smoothing: float = 0.0}",
       "scores before the sigmoid against 0 and 1", binary_build, 0, NULL },
-    { "mean_squared_error", "{}", "numbers", squared_build, 0, NULL },
-    { "mean_absolute_error", "{}", "numbers", absolute_build, 0, NULL },
+    { "mean_squared_error", "{}", "numbers", losses_squared_build, 0, NULL },
+    { "mean_absolute_error", "{}", "numbers", losses_absolute_build, 0, NULL },
     { "huber", "{delta: float = 1.0}", "numbers: squared up to delta, then absolute", huber_build,
       0, NULL },
     { "hinge", "{}", "scores against -1 (or 0) and 1", hinge_build, 0, NULL },
@@ -226,7 +232,7 @@ const mf_loss_kind mf_losses[] = {
     { "triplet", "{margin: float = 0.2, mining: string = 'semi_hard'}",
       "embeddings against class numbers, by triplets of all samples of a step (mining: all, hard, "
       "semi_hard)",
-      triplet_build, MF_LOSS_CLASSES | MF_LOSS_WHOLE, NULL },
+      losses_triplet_build, MF_LOSS_CLASSES | MF_LOSS_WHOLE, NULL },
     { "layers", "{}", "nothing but what layers add", layers_build, MF_LOSS_CLASSES, NULL },
     { "detection", "{negatives: int >= 1 = 64}",
       "what a detector's layers say against boxes with classes", mf_detection_loss, 0, "[?,?,5]" },

@@ -7,18 +7,18 @@
 #include <math.h>
 #include <string.h>
 
-static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+static mf_output metrics_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(l->graph, op, MF_IN(a, b));
 }
 
-static mf_output as_float(mf_layer_call *l, mf_output x)
+static mf_output metrics_as_float(mf_layer_call *l, mf_output x)
 {
     return mf_applyf(l->graph, "Cast", MF_IN(x), "DstT=float");
 }
 
 /* The sum over samples of the mean over the rest. */
-static mf_output sum(mf_layer_call *l, mf_output x)
+static mf_output metrics_sum(mf_layer_call *l, mf_output x)
 {
     return mf_layer_reduce(l, "Sum", mf_mean_of_samples(l, x), (int64_t[]){ 0 }, 1, false);
 }
@@ -55,17 +55,19 @@ static mf_output label_class(mf_layer_call *l)
     return mf_applyf(l->graph, "Cast", MF_IN(mf_label_classes(l)), "DstT=int64");
 }
 
-static mf_output above(mf_layer_call *l, mf_output x, double limit)
+static mf_output metrics_above(mf_layer_call *l, mf_output x, double limit)
 {
-    return two(l, "Greater", x, mf_layer_number(l, limit));
+    return metrics_two(l, "Greater", x, mf_layer_number(l, limit));
 }
 
 static mf_output accuracy_build(mf_layer_call *l)
 {
     if (is_binary(l))
-        return sum(l, as_float(l, two(l, "Equal", above(l, l->in[0], 0.0),
-                                      above(l, mf_label_like_output(l), 0.5))));
-    return sum(l, as_float(l, two(l, "Equal", best(l, l->in[0]), label_class(l))));
+        return metrics_sum(
+            l, metrics_as_float(l, metrics_two(l, "Equal", metrics_above(l, l->in[0], 0.0),
+                                               metrics_above(l, mf_label_like_output(l), 0.5))));
+    return metrics_sum(
+        l, metrics_as_float(l, metrics_two(l, "Equal", best(l, l->in[0]), label_class(l))));
 }
 
 static mf_output top_k_build(mf_layer_call *l)
@@ -79,42 +81,44 @@ static mf_output top_k_build(mf_layer_call *l)
     in = mf_apply(l->graph, "InTopKV2",
                   MF_IN(in, mf_layer_reshape(l, label_class(l), (int64_t[]){ -1 }, 1),
                         mf_scalar(l->graph, MF_DTYPE_I64, (double)k)));
-    in = as_float(l, in);
+    in = metrics_as_float(l, in);
     if (l->shape.rank > 2)
         in = mf_layer_reshape(l, in,
                               (int64_t[]){ -1, mf_shape_span(&l->shape, 1, l->shape.rank - 1) }, 2);
-    return sum(l, in);
+    return metrics_sum(l, in);
 }
 
 /* Of pairs: the distance is below the threshold where the label says that both are the same. */
 static mf_output verification_build(mf_layer_call *l)
 {
     const mf_output near =
-        two(l, "Less", l->in[0], mf_layer_number(l, mf_options_float(&l->o, "threshold")));
+        metrics_two(l, "Less", l->in[0], mf_layer_number(l, mf_options_float(&l->o, "threshold")));
 
-    return sum(l, as_float(l, two(l, "Equal", near, above(l, mf_label_like_output(l), 0.5))));
+    return metrics_sum(
+        l, metrics_as_float(
+               l, metrics_two(l, "Equal", near, metrics_above(l, mf_label_like_output(l), 0.5))));
 }
 
 static mf_output output_build(mf_layer_call *l)
 {
-    return sum(l, l->in[0]);
+    return metrics_sum(l, l->in[0]);
 }
 
 /* ---- losses as metrics ---- */
 
-static mf_output squared_build(mf_layer_call *l)
+static mf_output metrics_squared_build(mf_layer_call *l)
 {
-    return sum(l, mf_loss(l->model, "mean_squared_error", l->in[0], l->in[1]));
+    return metrics_sum(l, mf_loss(l->model, "mean_squared_error", l->in[0], l->in[1]));
 }
 
-static mf_output absolute_build(mf_layer_call *l)
+static mf_output metrics_absolute_build(mf_layer_call *l)
 {
-    return sum(l, mf_loss(l->model, "mean_absolute_error", l->in[0], l->in[1]));
+    return metrics_sum(l, mf_loss(l->model, "mean_absolute_error", l->in[0], l->in[1]));
 }
 
 static mf_output entropy_build(mf_layer_call *l)
 {
-    return sum(l, mf_loss(l->model, "sparse_categorical_crossentropy", l->in[0], l->in[1]));
+    return metrics_sum(l, mf_loss(l->model, "sparse_categorical_crossentropy", l->in[0], l->in[1]));
 }
 
 static double perplexity_value(const float *sums, int64_t n_sums, int64_t samples)
@@ -124,7 +128,7 @@ static double perplexity_value(const float *sums, int64_t n_sums, int64_t sample
 
 /* ---- precision and recall: for each class how many were right, were said, and are ---- */
 
-static mf_output one_hot(mf_layer_call *l, mf_output classes)
+static mf_output metrics_one_hot(mf_layer_call *l, mf_output classes)
 {
     classes = mf_layer_reshape(l, classes, (int64_t[]){ -1 }, 1);
     return mf_apply(
@@ -138,15 +142,15 @@ static mf_output counts_build(mf_layer_call *l)
     mf_output said, is, in[3];
 
     if (is_binary(l)) {
-        said = as_float(l, above(l, l->in[0], 0.0));
-        is = as_float(l, above(l, mf_label_like_output(l), 0.5));
+        said = metrics_as_float(l, metrics_above(l, l->in[0], 0.0));
+        is = metrics_as_float(l, metrics_above(l, mf_label_like_output(l), 0.5));
         said = mf_layer_reshape(l, said, (int64_t[]){ -1, 1 }, 2);
         is = mf_layer_reshape(l, is, (int64_t[]){ -1, 1 }, 2);
     } else {
-        said = one_hot(l, best(l, l->in[0]));
-        is = one_hot(l, label_class(l));
+        said = metrics_one_hot(l, best(l, l->in[0]));
+        is = metrics_one_hot(l, label_class(l));
     }
-    in[0] = two(l, "Mul", said, is);
+    in[0] = metrics_two(l, "Mul", said, is);
     in[1] = said;
     in[2] = is;
     for (int i = 0; i < 3; i++)
@@ -203,11 +207,12 @@ static mf_output auc_build(mf_layer_call *l)
     bucket =
         mf_apply(l->graph, "Sigmoid", MF_IN(mf_layer_reshape(l, l->in[0], (int64_t[]){ -1 }, 1)));
     bucket = mf_apply(l->graph, "Ceil",
-                      MF_IN(two(l, "Mul", bucket, mf_layer_number(l, THRESHOLDS - 1))));
-    bucket = mf_apply(l->graph, "Relu", MF_IN(two(l, "Sub", bucket, mf_layer_number(l, 1.0))));
+                      MF_IN(metrics_two(l, "Mul", bucket, mf_layer_number(l, THRESHOLDS - 1))));
+    bucket =
+        mf_apply(l->graph, "Relu", MF_IN(metrics_two(l, "Sub", bucket, mf_layer_number(l, 1.0))));
     bucket = mf_applyf(l->graph, "Cast", MF_IN(bucket), "DstT=int32");
     parts[0] = y;
-    parts[1] = two(l, "Sub", mf_layer_number(l, 1.0), y);
+    parts[1] = metrics_two(l, "Sub", mf_layer_number(l, 1.0), y);
     for (int i = 0; i < 2; i++)
         parts[i] = mf_apply(l->graph, "UnsortedSegmentSum",
                             MF_IN(parts[i], bucket, mf_scalar(l->graph, MF_DTYPE_I32, THRESHOLDS)));
@@ -238,8 +243,9 @@ const mf_metric_kind mf_metrics[] = {
       mean_value },
     { "top_k", "{k: int >= 1 = 5}", "part whose class is among the k best", top_k_build,
       mean_value },
-    { "mean_squared_error", "{}", "mean of the squared differences", squared_build, mean_value },
-    { "mean_absolute_error", "{}", "mean of the differences", absolute_build, mean_value },
+    { "mean_squared_error", "{}", "mean of the squared differences", metrics_squared_build,
+      mean_value },
+    { "mean_absolute_error", "{}", "mean of the differences", metrics_absolute_build, mean_value },
     { "auc", "{}", "area under the ROC curve, by 200 thresholds", auc_build, auc_value },
     { "precision", "{}", "right of what was said; of several classes the mean", counts_build,
       precision_value },

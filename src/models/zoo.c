@@ -27,7 +27,7 @@ const mf_zoo_kind *mf_zoo_find(const char *name)
     return NULL;
 }
 
-static mf_status unknown(const char *name)
+static mf_status zoo_unknown(const char *name)
 {
     mf_did_you_mean close = mf_did_you_mean_to(name);
 
@@ -38,7 +38,7 @@ static mf_status unknown(const char *name)
     return mf_model_unknown("model", name, close.best, "");
 }
 
-static mf_status build(mf_zoo_call *z, const char *text)
+static mf_status zoo_build(mf_zoo_call *z, const char *text)
 {
     mf_arena *arena = z->model->graph->arena;
     const char *head, *rest, *settings;
@@ -46,7 +46,7 @@ static mf_status build(mf_zoo_call *z, const char *text)
     MF_TRY(mf_options_head(text, arena, &head, &rest));
     z->kind = mf_zoo_find(head);
     if (!z->kind)
-        return unknown(head);
+        return zoo_unknown(head);
     settings = mf_arena_printf(arena, "{changes: string = ''%s%s",
                                z->kind->settings[1] == '}' ? "" : ", ", z->kind->settings + 1);
     if (!settings)
@@ -68,7 +68,7 @@ mf_status mf_zoo_build(const char *text, const mf_column *columns, int n_columns
 
     *out = NULL;
     MF_TRY(mf_model_new(&z.model));
-    st = build(&z, text);
+    st = zoo_build(&z, text);
     if (st == MF_OK)
         *out = z.model;
     else
@@ -87,7 +87,7 @@ const mf_column *mf_zoo_column(const mf_zoo_call *z, const char *name)
     return NULL;
 }
 
-static void print_columns(const mf_zoo_call *z, mf_buf *out)
+static void zoo_print_columns(const mf_zoo_call *z, mf_buf *out)
 {
     for (int i = 0; i < z->n_columns; i++) {
         const mf_column *c = &z->columns[i];
@@ -108,7 +108,7 @@ mf_output mf_zoo_fail(mf_zoo_call *z, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    print_columns(z, &columns);
+    zoo_print_columns(z, &columns);
     if (!z->model->graph->failed)
         mf_graph_fail(z->model->graph,
                       MF_FAIL(MF_INVALID_ARGUMENT, "%s needs %s: the data has %.300s",
@@ -132,7 +132,7 @@ static mf_output class_scores(mf_zoo_call *z, mf_output x)
 }
 
 /* label: NULL: there is none, and one number is put out. */
-static mf_output numbers(mf_zoo_call *z, mf_output x, const mf_column *label)
+static mf_output zoo_numbers(mf_zoo_call *z, mf_output x, const mf_column *label)
 {
     if (label && label->rank > 1)
         return mf_zoo_fail(z, "a label of one number, or of a row of numbers");
@@ -152,7 +152,7 @@ mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone)
     if (z->classes > 0 && (!label || label->rank == 0 || label->dims[0] == z->classes))
         return class_scores(z, x); /* one class, or a row of their probabilities */
     if (label ? mf_dtype_is_float(label->dtype) : alone)
-        return numbers(z, x, label);
+        return zoo_numbers(z, x, label);
     if (label && z->classes > 0)
         return mf_zoo_fail(z, "one class for each sample, not a row of classes");
     return mf_zoo_fail(z, label ? "to know how many classes the label has (--set classes=N for "
@@ -184,8 +184,8 @@ static mf_status read_column(const char *name, const char *value, mf_arena *aren
     return MF_OK;
 }
 
-static mf_status read_word(const char *word, mf_arena *arena, mf_column *columns, int *n,
-                           int64_t *classes)
+static mf_status zoo_read_word(const char *word, mf_arena *arena, mf_column *columns, int *n,
+                               int64_t *classes)
 {
     const char *equals = strchr(word, '=');
     const char *name = equals ? mf_arena_strndup(arena, word, (size_t)(equals - word)) : NULL;
@@ -220,7 +220,7 @@ mf_status mf_zoo_columns(const char *text, mf_arena *arena, mf_column **columns,
 
         if (!word)
             return MF_NOMEM("columns");
-        MF_TRY(read_word(word, arena, *columns, n_columns, classes));
+        MF_TRY(zoo_read_word(word, arena, *columns, n_columns, classes));
         text += len;
     }
     return MF_OK;

@@ -5,18 +5,19 @@
 
 #include <meshflow/mesh.h>
 
-static mf_output layer(mf_zoo_call *z, const char *kind, mf_output x, const char *settings)
+static mf_output zoo_contrast_layer(mf_zoo_call *z, const char *kind, mf_output x,
+                                    const char *settings)
 {
     return mf_layer(z->model, kind, MF_IN(x), "%s", settings);
 }
 
-static mf_output reshape(mf_zoo_call *z, mf_output x, const int64_t *dims, int rank)
+static mf_output zoo_contrast_reshape(mf_zoo_call *z, mf_output x, const int64_t *dims, int rank)
 {
     return mf_apply(z->model->graph, "Reshape", MF_IN(x, mf_ints(z->model->graph, dims, rank)));
 }
 
 /* Bytes become numbers from 0 to 1. */
-static mf_output numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
+static mf_output zoo_contrast_numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 {
     if (!x.node || dtype == MF_DTYPE_F32)
         return x;
@@ -27,15 +28,17 @@ static mf_output numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 /* Images [n,h,w,c] become vectors of length 1. */
 static mf_output tower(mf_zoo_call *z, mf_output x)
 {
-    x = layer(z, "Conv2D", x, "filters=32 kernel_size=3 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Conv2D", x, "filters=64 kernel_size=3 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Flatten", x, "");
-    x = layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
+    x = zoo_contrast_layer(z, "Conv2D", x,
+                           "filters=32 kernel_size=3 padding=same activation=relu dim=filters");
+    x = zoo_contrast_layer(z, "MaxPooling2D", x, "");
+    x = zoo_contrast_layer(z, "Conv2D", x,
+                           "filters=64 kernel_size=3 padding=same activation=relu dim=filters");
+    x = zoo_contrast_layer(z, "MaxPooling2D", x, "");
+    x = zoo_contrast_layer(z, "Flatten", x, "");
+    x = zoo_contrast_layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
     x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld",
                  (long long)mf_options_int(&z->o, "width"));
-    return layer(z, "UnitNormalization", x, "name=embedding");
+    return zoo_contrast_layer(z, "UnitNormalization", x, "name=embedding");
 }
 
 /* Both images of a pair go through one tower, one behind the other. */
@@ -53,10 +56,10 @@ static mf_output siamese_build(mf_zoo_call *z)
         return x;
     if (c->dims[0] != 2)
         return mf_zoo_fail(z, "two images in a pair");
-    x = reshape(z, numbers(z, x, c->dtype), (int64_t[]){ -1, c->dims[1], c->dims[2], c->dims[3] },
-                4);
+    x = zoo_contrast_reshape(z, zoo_contrast_numbers(z, x, c->dtype),
+                             (int64_t[]){ -1, c->dims[1], c->dims[2], c->dims[3] }, 4);
     x = tower(z, x);
-    x = reshape(z, x, (int64_t[]){ -1, 2, mf_options_int(&z->o, "width") }, 3);
+    x = zoo_contrast_reshape(z, x, (int64_t[]){ -1, 2, mf_options_int(&z->o, "width") }, 3);
     a = mf_applyf(g, "Unpack", MF_IN(x), "num=2 axis=1");
     if (!a.node)
         return a;
@@ -67,27 +70,27 @@ static mf_output siamese_build(mf_zoo_call *z)
     return mf_apply(g, "Sqrt", MF_IN(d));
 }
 
-static mf_output image(mf_zoo_call *z)
+static mf_output zoo_contrast_image(mf_zoo_call *z)
 {
     const mf_column *c = mf_zoo_column(z, "image");
     mf_output x = mf_zoo_input(z, "image", 3, 3);
 
     if (x.node)
         mf_name_dims(z->model->graph, x, "batch,height,width,channels");
-    return x.node ? numbers(z, x, c->dtype) : x;
+    return x.node ? zoo_contrast_numbers(z, x, c->dtype) : x;
 }
 
-static mf_output triplet_build(mf_zoo_call *z)
+static mf_output zoo_contrast_triplet_build(mf_zoo_call *z)
 {
-    return z->classes > 0 ? tower(z, image(z)) : mf_zoo_fail(z, "a label of classes");
+    return z->classes > 0 ? tower(z, zoo_contrast_image(z)) : mf_zoo_fail(z, "a label of classes");
 }
 
-static mf_output rbm_build(mf_zoo_call *z)
+static mf_output zoo_contrast_rbm_build(mf_zoo_call *z)
 {
-    return mf_layer(z->model, "RBM", MF_IN(layer(z, "Flatten", image(z), "")),
-                    "units=%lld k=%lld chains=%lld", (long long)mf_options_int(&z->o, "units"),
-                    (long long)mf_options_int(&z->o, "k"),
-                    (long long)mf_options_int(&z->o, "chains"));
+    return mf_layer(
+        z->model, "RBM", MF_IN(zoo_contrast_layer(z, "Flatten", zoo_contrast_image(z), "")),
+        "units=%lld k=%lld chains=%lld", (long long)mf_options_int(&z->o, "units"),
+        (long long)mf_options_int(&z->o, "k"), (long long)mf_options_int(&z->o, "chains"));
 }
 
 #define IMAGE "image of bytes or floats [h,w,c], label a class"
@@ -101,9 +104,9 @@ const mf_zoo_kind mf_zoo_contrast[] = {
       siamese_build },
     { "triplet", "{width: int >= 1 = 64}",
       "embeddings of images: two convolutions, then vectors of length 1", IMAGE, MNIST, "triplet",
-      NULL, triplet_build },
+      NULL, zoo_contrast_triplet_build },
     { "rbm", "{units: int >= 1 = 256, k: int >= 1 = 1, chains: int >= 0 = 0}",
       "restricted Boltzmann machine, by contrastive divergence or persistent chains", IMAGE, MNIST,
-      "layers", "reconstruction_error", rbm_build },
+      "layers", "reconstruction_error", zoo_contrast_rbm_build },
     { 0 },
 };

@@ -6,7 +6,8 @@
 #include <meshflow/mesh.h>
 
 /* A convolution, normalised. */
-static mf_output conv(mf_zoo_call *z, mf_output x, int64_t filters, int size, int strides)
+static mf_output zoo_detect_conv(mf_zoo_call *z, mf_output x, int64_t filters, int size,
+                                 int strides)
 {
     x = mf_layer(z->model, "Conv2D", MF_IN(x),
                  "filters=%lld kernel_size=%d strides=%d padding=same use_bias=false "
@@ -54,10 +55,10 @@ static mf_output faster_rcnn_build(mf_zoo_call *z)
     mf_name_dims(z->model->graph, x, "batch,height,width,channels");
     x = mf_layer(z->model, "Rescaling", MF_IN(x), "scale=%.9g",
                  image->dtype == MF_DTYPE_U8 ? 1.0 / 255.0 : 1.0);
-    x = conv(z, x, width, 5, 2);
-    x = conv(z, x, 2 * width, 3, 2);
-    features = conv(z, x, 4 * width, 3, 1);
-    regions = proposals(z, conv(z, features, 4 * width, 3, 2), image);
+    x = zoo_detect_conv(z, x, width, 5, 2);
+    x = zoo_detect_conv(z, x, 2 * width, 3, 2);
+    features = zoo_detect_conv(z, x, 4 * width, 3, 1);
+    regions = proposals(z, zoo_detect_conv(z, features, 4 * width, 3, 2), image);
     x = mf_layer(z->model, "RoIAlign", MF_IN(features, regions), "name=roi_align");
     x = mf_layer(z->model, "Dense", MF_IN(x),
                  "units=%lld activation=relu kernel_initializer=he_normal dim=hidden",

@@ -8,13 +8,14 @@
 
 /* ---- what goes in and out ---- */
 
-static mf_output layer(mf_zoo_call *z, const char *kind, mf_output x, const char *settings)
+static mf_output zoo_image_layer(mf_zoo_call *z, const char *kind, mf_output x,
+                                 const char *settings)
 {
     return mf_layer(z->model, kind, MF_IN(x), "%s", settings);
 }
 
 /* Bytes become numbers from 0 to 1; other types are taken as they are. */
-static mf_output numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
+static mf_output zoo_image_numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 {
     if (!x.node || dtype == MF_DTYPE_F32)
         return x;
@@ -23,7 +24,7 @@ static mf_output numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 }
 
 /* [h,w,c]; images without channels get one. */
-static mf_output image(mf_zoo_call *z)
+static mf_output zoo_image(mf_zoo_call *z)
 {
     const mf_column *c = mf_zoo_column(z, "image");
     mf_output x = mf_zoo_input(z, "image", 2, 3);
@@ -32,7 +33,7 @@ static mf_output image(mf_zoo_call *z)
         return x;
     mf_name_dims(z->model->graph, x,
                  c->rank == 3 ? "batch,height,width,channels" : "batch,height,width");
-    x = numbers(z, x, c->dtype);
+    x = zoo_image_numbers(z, x, c->dtype);
     return c->rank == 3 ? x
                         : mf_layer(z->model, "Reshape", MF_IN(x), "target_shape=[%lld,%lld,1]",
                                    (long long)c->dims[0], (long long)c->dims[1]);
@@ -63,7 +64,7 @@ static mf_output mlp_build(mf_zoo_call *z)
 
     if (!x.node)
         return x;
-    x = layer(z, "Flatten", numbers(z, x, mf_zoo_column(z, name)->dtype), "");
+    x = zoo_image_layer(z, "Flatten", zoo_image_numbers(z, x, mf_zoo_column(z, name)->dtype), "");
     for (int64_t i = 0; i < n; i++) {
         x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld activation=%s dim=hidden",
                      (long long)units[i], mf_options_string(&z->o, "activation"));
@@ -77,27 +78,31 @@ static mf_output mlp_build(mf_zoo_call *z)
 
 static mf_output fashion_cnn_build(mf_zoo_call *z)
 {
-    mf_output x = image(z);
+    mf_output x = zoo_image(z);
 
-    x = layer(z, "Conv2D", x, "filters=32 kernel_size=3 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Conv2D", x, "filters=64 kernel_size=3 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Flatten", x, "");
-    x = layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
+    x = zoo_image_layer(z, "Conv2D", x,
+                        "filters=32 kernel_size=3 padding=same activation=relu dim=filters");
+    x = zoo_image_layer(z, "MaxPooling2D", x, "");
+    x = zoo_image_layer(z, "Conv2D", x,
+                        "filters=64 kernel_size=3 padding=same activation=relu dim=filters");
+    x = zoo_image_layer(z, "MaxPooling2D", x, "");
+    x = zoo_image_layer(z, "Flatten", x, "");
+    x = zoo_image_layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
     return mf_zoo_scores(z, x, false);
 }
 
 static mf_output cnn_build(mf_zoo_call *z)
 {
-    mf_output x = image(z);
+    mf_output x = zoo_image(z);
 
-    x = layer(z, "Conv2D", x, "filters=32 kernel_size=5 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Conv2D", x, "filters=64 kernel_size=5 padding=same activation=relu dim=filters");
-    x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Flatten", x, "");
-    x = layer(z, "Dense", x, "units=1024 activation=relu dim=hidden");
+    x = zoo_image_layer(z, "Conv2D", x,
+                        "filters=32 kernel_size=5 padding=same activation=relu dim=filters");
+    x = zoo_image_layer(z, "MaxPooling2D", x, "");
+    x = zoo_image_layer(z, "Conv2D", x,
+                        "filters=64 kernel_size=5 padding=same activation=relu dim=filters");
+    x = zoo_image_layer(z, "MaxPooling2D", x, "");
+    x = zoo_image_layer(z, "Flatten", x, "");
+    x = zoo_image_layer(z, "Dense", x, "units=1024 activation=relu dim=hidden");
     x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
     return mf_zoo_scores(z, x, false);
 }
@@ -109,10 +114,10 @@ static mf_output small_conv(mf_zoo_call *z, mf_output x, int64_t filters, bool p
                  "kernel_initializer=he_normal",
                  (long long)filters);
     if (pool)
-        x = layer(z, "MaxPooling2D", x, "");
+        x = zoo_image_layer(z, "MaxPooling2D", x, "");
     x = mf_layer(z->model, "BatchNormalization", MF_IN(x), "momentum=%.9g",
                  mf_options_float(&z->o, "momentum"));
-    return layer(z, "ReLU", x, "");
+    return zoo_image_layer(z, "ReLU", x, "");
 }
 
 /* Two convolutions, then half the height and width. Pooling comes before the second normalisation:
@@ -128,11 +133,11 @@ static mf_output small_stage(mf_zoo_call *z, mf_output x, int64_t filters)
 static mf_output cnn_small_build(mf_zoo_call *z)
 {
     const int64_t width = mf_options_int(&z->o, "width");
-    mf_output x = image(z);
+    mf_output x = zoo_image(z);
 
     for (int stage = 0; stage < 3; stage++)
         x = small_stage(z, x, width << stage);
-    x = layer(z, "Flatten", x, "");
+    x = zoo_image_layer(z, "Flatten", x, "");
     x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
     return mf_zoo_scores(z, x, false);
 }
@@ -144,21 +149,21 @@ static mf_output resnet(mf_zoo_call *z, int blocks)
 {
     const int64_t width = mf_options_int(&z->o, "width");
     const double l2 = mf_options_float(&z->o, "l2"), momentum = mf_options_float(&z->o, "momentum");
-    mf_output x = image(z);
+    mf_output x = zoo_image(z);
 
     x = mf_layer(z->model, "Conv2D", MF_IN(x),
                  "filters=%lld kernel_size=3 padding=same use_bias=false "
                  "kernel_initializer=he_normal l2=%.9g",
                  (long long)width, l2);
     x = mf_layer(z->model, "BatchNormalization", MF_IN(x), "momentum=%.9g", momentum);
-    x = layer(z, "ReLU", x, "");
+    x = zoo_image_layer(z, "ReLU", x, "");
     for (int stage = 0; stage < 3; stage++) {
         for (int block = 0; block < blocks; block++)
             x = mf_layer(z->model, "ResidualBlock", MF_IN(x),
                          "filters=%lld strides=%d l2=%.9g momentum=%.9g", (long long)width << stage,
                          stage > 0 && block == 0 ? 2 : 1, l2, momentum);
     }
-    return mf_zoo_scores(z, layer(z, "GlobalAveragePooling2D", x, ""), false);
+    return mf_zoo_scores(z, zoo_image_layer(z, "GlobalAveragePooling2D", x, ""), false);
 }
 
 static mf_output resnet8_build(mf_zoo_call *z)

@@ -41,7 +41,7 @@ static mf_output dropped(mf_zoo_call *z, mf_output x)
 
 /* ---- models ---- */
 
-static mf_output lstm_build(mf_zoo_call *z)
+static mf_output zoo_text_lstm_build(mf_zoo_call *z)
 {
     const bool places = is_language_model(z);
     mf_output x = embedded(z, "uniform");
@@ -128,7 +128,7 @@ static mf_output transformer_build(mf_zoo_call *z)
 
 const mf_zoo_kind mf_zoo_text[] = {
     { "lstm", WORDS "width: int >= 1 = 64, units: int >= 1 = 64, dropout: float = 0.2}",
-      "embedding and LSTM", TOKENS OR_TOKENS, REVIEWS, CLASSES, lstm_build },
+      "embedding and LSTM", TOKENS OR_TOKENS, REVIEWS, CLASSES, zoo_text_lstm_build },
     { "text-cnn",
       WORDS "width: int >= 1 = 64, filters: int >= 1 = 64, sizes: list(int) = [3,4,5], "
             "dropout: float = 0.5}",

@@ -86,7 +86,7 @@ static void send_again(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
     pthread_mutex_lock(&n->lock);
 }
 
-static int64_t next_look(const mf_net_waiter *w, int64_t deadline_ns)
+static int64_t net_next_look(const mf_net_waiter *w, int64_t deadline_ns)
 {
     const int64_t look = mf_net_next_look(deadline_ns);
 
@@ -119,7 +119,7 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
         send_again(n, w, deadline_ns);
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
-    (void)mf_cond_wait_until(&n->changed, &n->lock, next_look(w, deadline_ns));
+    (void)mf_cond_wait_until(&n->changed, &n->lock, net_next_look(w, deadline_ns));
     return MF_OK;
 }
 
@@ -164,7 +164,7 @@ void mf_net_post(mf_net *n, mf_net_waiter *w)
 }
 
 /* Until a message or the bytes are there. */
-static mf_status await(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
+static mf_status net_await(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 {
     mf_status st = MF_OK;
 
@@ -192,7 +192,7 @@ mf_status mf_net_finish(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
     const mf_frame *f = &w->frame;
     mf_status st;
 
-    MF_TRY(await(n, w, deadline_ns));
+    MF_TRY(net_await(n, w, deadline_ns));
     if (!w->message)
         return MF_OK;
     if (w->message->frame.size != f->size)
@@ -226,11 +226,12 @@ mf_status mf_net_recv(mf_net *n, int from, const mf_frame *f, void *data, int64_
     return mf_net_finish(n, &w, deadline_ns);
 }
 
-static mf_status take(mf_net *n, mf_net_waiter *w, void **data, size_t *size, int64_t deadline_ns)
+static mf_status net_take(mf_net *n, mf_net_waiter *w, void **data, size_t *size,
+                          int64_t deadline_ns)
 {
     *data = NULL;
     mf_net_post(n, w);
-    MF_TRY(await(n, w, deadline_ns));
+    MF_TRY(net_await(n, w, deadline_ns));
     *data = w->message->data;
     *size = w->message->frame.size;
     w->message->data = NULL;
@@ -243,7 +244,7 @@ mf_status mf_net_take(mf_net *n, int from, const mf_frame *f, void **data, size_
 {
     mf_net_waiter w = { .frame = *f, .from = from, .what = what };
 
-    return take(n, &w, data, size, deadline_ns);
+    return net_take(n, &w, data, size, deadline_ns);
 }
 
 /* Answers to what was asked twice, and needed once. */
@@ -275,7 +276,7 @@ mf_status mf_net_take_again(mf_net *n, int from, const mf_frame *f, const mf_net
                         .again_at = mf_clock_ns() + again->after_ns };
 
     drop_late(n, &n->peers[from], f);
-    return take(n, &w, data, size, deadline_ns);
+    return net_take(n, &w, data, size, deadline_ns);
 }
 
 void mf_net_forget(mf_net *n, uint32_t group)

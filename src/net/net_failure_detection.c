@@ -137,7 +137,7 @@ void mf_net_answer(mf_net *n, int task, int but)
     }
 }
 
-static void ask(mf_net *n, mf_suspect *s)
+static void net_failure_detection_ask(mf_net *n, mf_suspect *s)
 {
     s->asked = mf_clock_ns();
     send_word(n, s->task, MF_MESSAGE_ASK, 0);
@@ -162,13 +162,13 @@ bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns)
     if (deadline_ns <= 0 || now < deadline_ns - ask_ns())
         return false;
     if (s->asked == 0) {
-        ask(n, s);
+        net_failure_detection_ask(n, s);
         return false;
     }
     if (p->answered >= s->asked && p->waits_for != n->self && s->hops < n->n_tasks) {
         s->task = p->waits_for;
         s->hops++;
-        ask(n, s);
+        net_failure_detection_ask(n, s);
         return false;
     }
     return now >= deadline_ns && now >= s->asked + ask_ns();

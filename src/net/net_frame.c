@@ -5,13 +5,13 @@
 
 static const uint32_t MAGIC = 0x3146464d; /* "MFF1" */
 
-static void put(unsigned char **p, uint64_t value, int bytes)
+static void net_frame_put(unsigned char **p, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         *(*p)++ = (unsigned char)(value >> (8 * i));
 }
 
-static uint64_t get(const unsigned char **p, int bytes)
+static uint64_t net_frame_get(const unsigned char **p, int bytes)
 {
     uint64_t value = 0;
 
@@ -29,32 +29,32 @@ void mf_frame_write(const mf_frame *f, unsigned char bytes[MF_FRAME_BYTES])
 {
     unsigned char *p = bytes;
 
-    put(&p, MAGIC, 4);
-    put(&p, f->kind, 2);
-    put(&p, f->flags, 2);
-    put(&p, f->epoch, 4);
-    put(&p, f->group, 4);
-    put(&p, f->seq, 4);
-    put(&p, (uint64_t)f->step, 8);
-    put(&p, f->size, 8);
-    put(&p, f->crc, 4);
-    put(&p, 0, 4);
-    put(&p, check_of(bytes), 4);
+    net_frame_put(&p, MAGIC, 4);
+    net_frame_put(&p, f->kind, 2);
+    net_frame_put(&p, f->flags, 2);
+    net_frame_put(&p, f->epoch, 4);
+    net_frame_put(&p, f->group, 4);
+    net_frame_put(&p, f->seq, 4);
+    net_frame_put(&p, (uint64_t)f->step, 8);
+    net_frame_put(&p, f->size, 8);
+    net_frame_put(&p, f->crc, 4);
+    net_frame_put(&p, 0, 4);
+    net_frame_put(&p, check_of(bytes), 4);
 }
 
 bool mf_frame_read(const unsigned char bytes[MF_FRAME_BYTES], mf_frame *f)
 {
     const unsigned char *p = bytes;
-    const bool ours = get(&p, 4) == MAGIC;
+    const bool ours = net_frame_get(&p, 4) == MAGIC;
 
-    f->kind = (uint16_t)get(&p, 2);
-    f->flags = (uint16_t)get(&p, 2);
-    f->epoch = (uint32_t)get(&p, 4);
-    f->group = (uint32_t)get(&p, 4);
-    f->seq = (uint32_t)get(&p, 4);
-    f->step = (int64_t)get(&p, 8);
-    f->size = get(&p, 8);
-    f->crc = (uint32_t)get(&p, 4);
+    f->kind = (uint16_t)net_frame_get(&p, 2);
+    f->flags = (uint16_t)net_frame_get(&p, 2);
+    f->epoch = (uint32_t)net_frame_get(&p, 4);
+    f->group = (uint32_t)net_frame_get(&p, 4);
+    f->seq = (uint32_t)net_frame_get(&p, 4);
+    f->step = (int64_t)net_frame_get(&p, 8);
+    f->size = net_frame_get(&p, 8);
+    f->crc = (uint32_t)net_frame_get(&p, 4);
     p += 4;
-    return ours && get(&p, 4) == check_of(bytes) && f->size <= MF_FRAME_MAX;
+    return ours && net_frame_get(&p, 4) == check_of(bytes) && f->size <= MF_FRAME_MAX;
 }

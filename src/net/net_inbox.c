@@ -43,7 +43,7 @@ static mf_net_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
 }
 
 /* A waiter that wants just these bytes gets them where it wants them. */
-static void *begin(mf_inbox *in, int peer, const mf_frame *f)
+static void *net_inbox_begin(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
@@ -69,7 +69,7 @@ static void *begin(mf_inbox *in, int peer, const mf_frame *f)
 }
 
 /* The thread's error is why a peer is not here any more: the first reason stays. */
-static void note_gone(mf_net *n, mf_peer *p, mf_status why)
+static void net_inbox_note_gone(mf_net *n, mf_peer *p, mf_status why)
 {
     if (!p->gone)
         mf_error_save(why, &p->why);
@@ -87,13 +87,13 @@ static void take_abort(mf_net *n, int peer, const message *m)
     MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", p->name, m->data);
     why = MF_FAIL(MF_ABORTED, "%s gave up: %.800s", p->name, m->data);
     if (n->star)
-        note_gone(n, p, why);
+        net_inbox_note_gone(n, p, why);
     else
         mf_net_note_trouble(n, why);
 }
 
 /* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
-static bool take_word(mf_net *n, int peer, const message *m)
+static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
 {
     mf_peer *p = &n->peers[peer];
 
@@ -131,7 +131,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
         mf_status_page_keep(n->peers[peer].name, m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
-    news = take_word(n, peer, m);
+    news = net_inbox_take_word(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
         serve = n->serve;
         ctx = n->serve_ctx;
@@ -195,7 +195,7 @@ static void take_whole(mf_net *n, int peer)
     pthread_mutex_unlock(&n->lock);
 }
 
-static void end(mf_inbox *in, int peer, const mf_frame *f)
+static void net_inbox_end(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;
 
@@ -208,7 +208,7 @@ static void end(mf_inbox *in, int peer, const mf_frame *f)
     pthread_mutex_unlock(&n->serving);
 }
 
-static void gone(mf_inbox *in, int peer, const char *why)
+static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
@@ -221,9 +221,9 @@ static void gone(mf_inbox *in, int peer, const char *why)
         p->coming_to->busy = false;
     p->coming_to = NULL;
     news = !p->left && !n->closing;
-    note_gone(n, p,
-              MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name, p->address ? " at " : "",
-                      p->address ? p->address : "", why));
+    net_inbox_note_gone(n, p,
+                        MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name,
+                                p->address ? " at " : "", p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
     if (news)
         mf_net_tell_watches(n, false);
@@ -246,7 +246,7 @@ static void show_sending(mf_net *n, int peer, const mf_frame *f)
 }
 
 /* While we cannot go on sending. Words are told even in trouble. */
-static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
+static mf_status net_inbox_waits(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;
     mf_status st = MF_OK;
@@ -269,8 +269,8 @@ const mf_inbox_kind mf_net_inbox = {
     .hello = mf_net_hello,
     .refused = mf_net_refused,
     .ready = mf_net_ready,
-    .begin = begin,
-    .end = end,
-    .waits = waits,
-    .gone = gone,
+    .begin = net_inbox_begin,
+    .end = net_inbox_end,
+    .waits = net_inbox_waits,
+    .gone = net_inbox_gone,
 };

@@ -72,7 +72,7 @@ static mf_status make_hello(mf_net *n, const char *address)
 }
 
 /* The value behind "name=" at the beginning of a line; its length. */
-static const char *find_line(const char *text, const char *name, size_t *len)
+static const char *net_open_find_line(const char *text, const char *name, size_t *len)
 {
     const size_t n = strlen(name);
 
@@ -91,7 +91,7 @@ static const char *find_line(const char *text, const char *name, size_t *len)
 static char *copy_line(const char *text, const char *name)
 {
     size_t len;
-    const char *value = find_line(text, name, &len);
+    const char *value = net_open_find_line(text, name, &len);
 
     return value ? mf_strndup(value, len) : NULL;
 }
@@ -99,7 +99,7 @@ static char *copy_line(const char *text, const char *name)
 static int64_t int_line(const char *text, const char *name)
 {
     size_t len;
-    const char *value = find_line(text, name, &len);
+    const char *value = net_open_find_line(text, name, &len);
 
     return value ? strtoll(value, NULL, 10) : -1;
 }
@@ -110,21 +110,21 @@ static int64_t int_line(const char *text, const char *name)
 static const char *settings_of(const char *greeting)
 {
     size_t len;
-    const char *job = find_line(greeting, "job", &len);
+    const char *job = net_open_find_line(greeting, "job", &len);
 
     if (!job)
         return "";
     return job[len] ? job + len + 1 : job + len;
 }
 
-typedef struct setting {
+typedef struct net_open_setting {
     char name[64];
     const char *value;
     size_t len;
-} setting;
+} net_open_setting;
 
 /* The next line of *text; false: there is none. What is no setting is passed over. */
-static bool next_setting(const char **text, setting *out)
+static bool next_setting(const char **text, net_open_setting *out)
 {
     while (**text) {
         const char *line = *text;
@@ -142,7 +142,7 @@ static bool next_setting(const char **text, setting *out)
     return false;
 }
 
-static void put_value(const char *who, const char *value, size_t len, mf_buf *out)
+static void net_open_put_value(const char *who, const char *value, size_t len, mf_buf *out)
 {
     if (value)
         mf_buf_printf(out, "'%.*s' for %s", (int)(len < 200 ? len : 200), value, who);
@@ -154,18 +154,18 @@ static void put_value(const char *who, const char *value, size_t len, mf_buf *ou
 static void put_differences(const char *a, const char *who_a, const char *b, const char *who_b,
                             bool only_missing, mf_buf *out)
 {
-    setting s;
+    net_open_setting s;
 
     while (next_setting(&a, &s)) {
         size_t len = 0;
-        const char *value = find_line(b, s.name, &len);
+        const char *value = net_open_find_line(b, s.name, &len);
 
         if (value && (only_missing || (len == s.len && memcmp(value, s.value, len) == 0)))
             continue;
         mf_buf_printf(out, "%s%s is ", out->len > 0 ? "; " : "", s.name);
-        put_value(who_a, s.value, s.len, out);
+        net_open_put_value(who_a, s.value, s.len, out);
         mf_buf_str(out, " and ");
-        put_value(who_b, value, len, out);
+        net_open_put_value(who_b, value, len, out);
     }
 }
 
@@ -177,7 +177,7 @@ void mf_net_differences(const char *a, const char *who_a, const char *b, const c
 }
 
 /* Both sides find the same differences, and say to whom which value belongs. */
-static mf_status compare(const mf_net *n, const char *theirs, const char *who)
+static mf_status net_open_compare(const mf_net *n, const char *theirs, const char *who)
 {
     const char *self = n->peers[n->self].name;
     mf_buf text = { 0 };
@@ -216,7 +216,7 @@ void mf_net_refused(mf_inbox *in)
     pthread_mutex_unlock(&n->lock);
 }
 
-static mf_status remember(mf_net *n, const char *text, int task)
+static mf_status net_open_remember(mf_net *n, const char *text, int task)
 {
     mf_peer *p = &n->peers[task];
     char *address = copy_line(text, "address"), *host = copy_line(text, "host");
@@ -296,12 +296,12 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "task %lld of %lld meets task %d of %d: they do not have the same cluster",
                        (long long)task, (long long)tasks, n->self, n->n_tasks);
-    st = compare(n, text, n->peers[task].name);
+    st = net_open_compare(n, text, n->peers[task].name);
     if (st != MF_OK) {
         note_mismatch(n, st);
         return st;
     }
-    MF_TRY(remember(n, text, (int)task));
+    MF_TRY(net_open_remember(n, text, (int)task));
     *peer = (int)task;
     return MF_OK;
 }
@@ -388,7 +388,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
 }
 
 /* With the lock held, which is let go: is it still worth waiting? */
-static mf_status look_around(mf_net *n)
+static mf_status net_open_look_around(mf_net *n)
 {
     mf_status st;
 
@@ -409,7 +409,7 @@ typedef struct absent {
 } absent;
 
 /* With the lock held, which is let go: name servers may be slow. */
-static void look_up(mf_net *n, absent *a)
+static void net_open_look_up(mf_net *n, absent *a)
 {
     const char *address = n->peers[a->task].address;
 
@@ -427,10 +427,10 @@ static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
 {
     const int64_t now = mf_clock_ns();
     const bool late = now >= deadline_ns;
-    mf_status st = look_around(n);
+    mf_status st = net_open_look_around(n);
 
     if (a->ask_at > 0 && (late || now >= a->ask_at))
-        look_up(n, a);
+        net_open_look_up(n, a);
     if (n->trouble.status != MF_OK)
         st = mf_error_restore(&n->trouble);
     else if (n->told_mismatch && !n->check)
@@ -509,7 +509,7 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
     return MF_OK;
 }
 
-static mf_status meet(mf_net *n, bool known, int64_t deadline_ns)
+static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
 {
     if (n->self > 0 && mf_net_meets(n, 0))
         MF_TRY(connect_to(n, 0, deadline_ns));
@@ -528,7 +528,7 @@ static mf_status meet(mf_net *n, bool known, int64_t deadline_ns)
 
 /* ---- opening ---- */
 
-static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
+static mf_status net_open_copy_tasks(mf_net *n, const mf_net_options *o)
 {
     n->peers = mf_calloc(o->n_tasks, sizeof *n->peers);
     n->identity = mf_strdup(o->identity ? o->identity : "");
@@ -556,7 +556,7 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     return MF_OK;
 }
 
-static mf_status open_all(mf_net *n, const mf_net_options *o)
+static mf_status net_open_all(mf_net *n, const mf_net_options *o)
 {
     const mf_transport_kind *kind = o->transport ? o->transport : &mf_transport_local;
     const int64_t timeout = o->timeout_ns > 0 ? o->timeout_ns : 300000000000;
@@ -565,7 +565,7 @@ static mf_status open_all(mf_net *n, const mf_net_options *o)
     };
     bool known = true;
 
-    MF_TRY(copy_tasks(n, o));
+    MF_TRY(net_open_copy_tasks(n, o));
     for (int i = 0; i < o->n_tasks; i++)
         known &= o->tasks[i].address != NULL || kind->knows_peers;
     if (!known && !n->peers[0].address)
@@ -579,7 +579,7 @@ static mf_status open_all(mf_net *n, const mf_net_options *o)
         return MF_NOMEM("connections");
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));
-    MF_TRY(meet(n, known, mf_clock_ns() + timeout));
+    MF_TRY(net_open_meet(n, known, mf_clock_ns() + timeout));
     if (n->job && n->job[0] && mf_status_page_rename(n->job) != MF_OK)
         MF_WARN("`meshflow status` shows this task as one of %s: %s", mf_status_page_job(),
                 mf_error_message());
@@ -599,7 +599,7 @@ mf_status mf_net_open(const mf_net_options *o, mf_net **out)
     pthread_mutex_init(&n->serving, NULL);
     pthread_mutex_init(&n->watching, NULL);
     mf_cond_init(&n->changed);
-    st = open_all(n, o);
+    st = net_open_all(n, o);
     if (st != MF_OK) {
         mf_error why;
 

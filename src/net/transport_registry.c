@@ -43,8 +43,8 @@ static int read_frame(const unsigned char *bytes, mf_frame *f)
     return mf_frame_read(bytes, f);
 }
 
-static mf_status from_plugin(const mf_plugin_wanted *wanted, const char *name,
-                             const mf_transport_kind **out)
+static mf_status transport_registry_from_plugin(const mf_plugin_wanted *wanted, const char *name,
+                                                const mf_transport_kind **out)
 {
     static const mf_plugin_frames frames = { mf_frame_write, read_frame };
     const mf_plugin_v1 *p;
@@ -70,12 +70,12 @@ mf_status mf_transport_find(const char *name, const mf_transport_kind **out)
         return MF_OK;
     }
     if (strcmp(name, "grpc") == 0)
-        return from_plugin(&grpc, name, out);
+        return transport_registry_from_plugin(&grpc, name, out);
     if (strcmp(name, "ucx") == 0)
-        return from_plugin(&ucx, name, out);
+        return transport_registry_from_plugin(&ucx, name, out);
     if (strcmp(name, "mpi") == 0) {
         MF_TRY(choose_mpi(&mpi));
-        return from_plugin(mpi, name, out);
+        return transport_registry_from_plugin(mpi, name, out);
     }
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "there is no transport '%s'; there are local, grpc, ucx and mpi", name);
@@ -110,7 +110,7 @@ static size_t host_of(const char *address, const char **host)
     return (size_t)(colon - address);
 }
 
-static bool is_loopback(const char *host, size_t len)
+static bool transport_registry_is_loopback(const char *host, size_t len)
 {
     return (len == 9 && memcmp(host, "localhost", 9) == 0) ||
            (len > 4 && memcmp(host, "127.", 4) == 0) || (len == 3 && memcmp(host, "::1", 3) == 0);
@@ -121,7 +121,7 @@ bool mf_address_is_local(const char *address)
     const char *host;
     const size_t len = host_of(address, &host);
 
-    return len == 0 || is_loopback(host, len);
+    return len == 0 || transport_registry_is_loopback(host, len);
 }
 
 mf_status mf_transport_choose(const char *const *addresses, int n, const mf_transport_kind **out)

@@ -37,7 +37,7 @@ enum {
     FINISH_NS = 200000000, /* how long a frame that is begun may take after that */
 };
 
-static mf_status look_around(mf_uds_writer *w)
+static mf_status uds_socket_look_around(mf_uds_writer *w)
 {
     const mf_status st = w->inbox->kind->waits(w->inbox, w->peer, w->frame);
 
@@ -48,7 +48,7 @@ static mf_status look_around(mf_uds_writer *w)
     return mf_clock_ns() < w->give_up_ns ? MF_OK : st;
 }
 
-static mf_status wait_for(int fd, short events, int64_t deadline_ns, mf_uds_writer *w)
+static mf_status uds_socket_wait_for(int fd, short events, int64_t deadline_ns, mf_uds_writer *w)
 {
     for (;;) {
         const int64_t left = deadline_ns > 0 ? (deadline_ns - mf_clock_ns()) / 1000000 : LOOK_MS;
@@ -59,7 +59,7 @@ static mf_status wait_for(int fd, short events, int64_t deadline_ns, mf_uds_writ
         if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
             return MF_OK;
         if (w)
-            MF_TRY(look_around(w));
+            MF_TRY(uds_socket_look_around(w));
     }
 }
 
@@ -70,7 +70,7 @@ mf_status mf_uds_write(int fd, struct iovec *at, int n, int64_t deadline_ns, mf_
         ssize_t done = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (done < 0 && errno == EAGAIN) {
-            MF_TRY(wait_for(fd, POLLOUT, deadline_ns, w));
+            MF_TRY(uds_socket_wait_for(fd, POLLOUT, deadline_ns, w));
             continue;
         }
         if (done < 0 && errno == EINTR)
@@ -101,7 +101,7 @@ mf_status mf_uds_send_text(int fd, uint32_t code, const char *text, bool with_co
     return mf_uds_write(fd, parts, 2, deadline_ns, NULL);
 }
 
-static mf_status read_all(int fd, void *data, size_t size, int64_t deadline_ns)
+static mf_status uds_socket_read_all(int fd, void *data, size_t size, int64_t deadline_ns)
 {
     for (size_t have = 0; have < size;) {
         const ssize_t n = recv(fd, (char *)data + have, size - have, MSG_DONTWAIT);
@@ -109,7 +109,7 @@ static mf_status read_all(int fd, void *data, size_t size, int64_t deadline_ns)
         if (n > 0)
             have += (size_t)n;
         else if (n < 0 && errno == EAGAIN)
-            MF_TRY(wait_for(fd, POLLIN, deadline_ns, NULL));
+            MF_TRY(uds_socket_wait_for(fd, POLLIN, deadline_ns, NULL));
         else if (n == 0 || errno != EINTR)
             return MF_FAIL(MF_UNAVAILABLE, "it closed the connection before it answered");
     }
@@ -120,10 +120,10 @@ mf_status mf_uds_read_answer(int fd, char *text, int64_t deadline_ns)
 {
     uint32_t head[2];
 
-    MF_TRY(read_all(fd, head, sizeof head, deadline_ns));
+    MF_TRY(uds_socket_read_all(fd, head, sizeof head, deadline_ns));
     if (head[1] >= MF_UDS_TEXT_MAX || head[0] > MF_UNAUTHENTICATED)
         return MF_FAIL(MF_FAILED_PRECONDITION, "what listens there is not Meshflow");
-    MF_TRY(read_all(fd, text, head[1], deadline_ns));
+    MF_TRY(uds_socket_read_all(fd, text, head[1], deadline_ns));
     text[head[1]] = '\0';
     if (head[0] != MF_OK)
         return MF_FAIL((mf_status)head[0], "%s", text);

@@ -35,7 +35,7 @@ typedef struct connection {
     struct connection *next;
 } connection;
 
-typedef struct local {
+typedef struct uds_transport_local {
     mf_transport base;
     mf_transport_options o;
     char address[128];
@@ -43,10 +43,10 @@ typedef struct local {
     int listener, epoll, wake;
     pthread_t thread;
     pthread_mutex_t lock;
-    connection **by_peer; /* guarded by lock; freed by local_close() only */
+    connection **by_peer; /* guarded by lock; freed by uds_transport_local_close() only */
     connection *all; /* guarded by lock */
     bool closing; /* guarded by lock */
-} local;
+} uds_transport_local;
 
 /* ---- peers ---- */
 
@@ -70,7 +70,7 @@ static void connection_free(connection *c)
     mf_free(c);
 }
 
-static connection *find_peer(local *t, int peer)
+static connection *uds_transport_find_peer(uds_transport_local *t, int peer)
 {
     connection *c;
 
@@ -99,8 +99,8 @@ static mf_status lock_writing(connection *c, int64_t deadline_ns)
 static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f, const void *data,
                             int64_t deadline_ns)
 {
-    local *t = (local *)transport;
-    connection *c = find_peer(t, peer);
+    uds_transport_local *t = (uds_transport_local *)transport;
+    connection *c = uds_transport_find_peer(t, peer);
     unsigned char head[MF_FRAME_BYTES];
     struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
     mf_uds_writer w = { .inbox = t->o.inbox, .peer = peer, .frame = f };
@@ -122,7 +122,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
 
 /* ---- the thread that reads ---- */
 
-static mf_status watch(local *t, connection *c)
+static mf_status uds_transport_watch(uds_transport_local *t, connection *c)
 {
     struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
 
@@ -138,7 +138,7 @@ static mf_status watch(local *t, connection *c)
 }
 
 /* Nobody knew who it was. */
-static void forget(local *t, connection *c)
+static void uds_transport_forget(uds_transport_local *t, connection *c)
 {
     pthread_mutex_lock(&t->lock);
     for (connection **at = &t->all; *at; at = &(*at)->next) {
@@ -151,7 +151,7 @@ static void forget(local *t, connection *c)
     connection_free(c);
 }
 
-static void end_connection(local *t, connection *c, const char *why)
+static void end_connection(uds_transport_local *t, connection *c, const char *why)
 {
     (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, NULL);
     (void)shutdown(c->fd, SHUT_RDWR); /* first: it ends a write that holds the lock */
@@ -161,10 +161,10 @@ static void end_connection(local *t, connection *c, const char *why)
     if (c->peer >= 0)
         t->o.inbox->kind->gone(t->o.inbox, c->peer, why);
     else
-        forget(t, c);
+        uds_transport_forget(t, c);
 }
 
-static void accept_one(local *t)
+static void accept_one(uds_transport_local *t)
 {
     const int fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC);
     connection *c;
@@ -182,12 +182,12 @@ static void accept_one(local *t)
     c = connection_new(fd, -1);
     if (!c)
         close(fd);
-    else if (watch(t, c) != MF_OK)
+    else if (uds_transport_watch(t, c) != MF_OK)
         end_connection(t, c, mf_error_message());
 }
 
 /* Its greeting is whole: who is it? */
-static mf_status meet(local *t, connection *c)
+static mf_status uds_transport_meet(uds_transport_local *t, connection *c)
 {
     const int64_t soon = mf_clock_ns() + 5000000000;
     mf_status st = t->o.inbox->kind->hello(t->o.inbox, c->greeting, &c->peer);
@@ -231,11 +231,11 @@ static void place_for(connection *c, char **to, size_t *want)
 }
 
 /* What was wanted is there. */
-static mf_status take_step(local *t, connection *c)
+static mf_status uds_transport_take_step(uds_transport_local *t, connection *c)
 {
     c->have = 0;
     if (c->peer < 0 && c->greeting)
-        return meet(t, c);
+        return uds_transport_meet(t, c);
     if (c->peer < 0) {
         uint32_t size;
 
@@ -259,7 +259,7 @@ static mf_status take_step(local *t, connection *c)
     return MF_OK;
 }
 
-static mf_status read_some(local *t, connection *c)
+static mf_status read_some(uds_transport_local *t, connection *c)
 {
     for (int i = 0; i < 64; i++) { /* and then it is the others' turn */
         size_t want;
@@ -276,12 +276,12 @@ static mf_status read_some(local *t, connection *c)
             return MF_FAIL(MF_UNAVAILABLE, "its connection was closed");
         c->have += (size_t)n;
         if ((size_t)n == want)
-            MF_TRY(take_step(t, c));
+            MF_TRY(uds_transport_take_step(t, c));
     }
     return MF_OK;
 }
 
-static bool is_closing(local *t)
+static bool uds_transport_is_closing(uds_transport_local *t)
 {
     bool closing;
 
@@ -293,10 +293,10 @@ static bool is_closing(local *t)
 
 static void *read_everything(void *arg)
 {
-    local *t = arg;
+    uds_transport_local *t = arg;
     struct epoll_event e[EVENTS];
 
-    while (!is_closing(t)) {
+    while (!uds_transport_is_closing(t)) {
         const int n = epoll_wait(t->epoll, e, EVENTS, -1);
 
         for (int i = 0; i < n; i++) {
@@ -315,7 +315,7 @@ static void *read_everything(void *arg)
 
 /* ---- opening, connecting, closing ---- */
 
-static mf_status listen_at(local *t, const char *address)
+static mf_status uds_transport_listen_at(uds_transport_local *t, const char *address)
 {
     struct sockaddr_un name = { 0 };
     char any[64];
@@ -340,7 +340,7 @@ static mf_status listen_at(local *t, const char *address)
     return MF_OK;
 }
 
-static mf_status add_event(local *t, int fd, void *ptr)
+static mf_status add_event(uds_transport_local *t, int fd, void *ptr)
 {
     struct epoll_event e = { .events = EPOLLIN, .data.ptr = ptr };
 
@@ -349,9 +349,9 @@ static mf_status add_event(local *t, int fd, void *ptr)
     return MF_OK;
 }
 
-static void local_close(mf_transport *transport);
+static void uds_transport_local_close(mf_transport *transport);
 
-static mf_status start(local *t)
+static mf_status uds_transport_start(uds_transport_local *t)
 {
 
     t->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -360,7 +360,7 @@ static mf_status start(local *t)
     t->by_peer = mf_calloc(t->o.n_peers, sizeof(connection *));
     if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets or memory: %s", strerror(errno));
-    MF_TRY(listen_at(t, t->o.address));
+    MF_TRY(uds_transport_listen_at(t, t->o.address));
     t->hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
     if (!t->hello)
         return MF_RESOURCE_EXHAUSTED;
@@ -373,7 +373,7 @@ static mf_status start(local *t)
 
 static mf_status local_open(const mf_transport_options *o, mf_transport **out)
 {
-    local *t = mf_calloc(1, sizeof *t);
+    uds_transport_local *t = mf_calloc(1, sizeof *t);
     mf_status st;
 
     *out = NULL;
@@ -383,9 +383,9 @@ static mf_status local_open(const mf_transport_options *o, mf_transport **out)
     t->o = *o;
     t->listener = t->epoll = t->wake = -1;
     pthread_mutex_init(&t->lock, NULL);
-    st = start(t);
+    st = uds_transport_start(t);
     if (st != MF_OK)
-        local_close(&t->base);
+        uds_transport_local_close(&t->base);
     else
         *out = &t->base;
     return st;
@@ -393,10 +393,10 @@ static mf_status local_open(const mf_transport_options *o, mf_transport **out)
 
 static const char *local_address(const mf_transport *transport)
 {
-    return ((const local *)transport)->address;
+    return ((const uds_transport_local *)transport)->address;
 }
 
-static mf_status greet(local *t, int fd, int peer, int64_t deadline_ns)
+static mf_status uds_transport_greet(uds_transport_local *t, int fd, int peer, int64_t deadline_ns)
 {
     char text[MF_UDS_TEXT_MAX];
     int who = -1;
@@ -425,10 +425,10 @@ static int connect_in_time(int fd, const struct sockaddr_un *name, socklen_t siz
     return connect(fd, (const struct sockaddr *)name, size);
 }
 
-static mf_status local_connect(mf_transport *transport, int peer, const char *address,
-                               int64_t deadline_ns)
+static mf_status uds_transport_local_connect(mf_transport *transport, int peer, const char *address,
+                                             int64_t deadline_ns)
 {
-    local *t = (local *)transport;
+    uds_transport_local *t = (uds_transport_local *)transport;
     struct sockaddr_un name = { 0 };
     const socklen_t size = mf_uds_name(address, &name);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -440,7 +440,7 @@ static mf_status local_connect(mf_transport *transport, int peer, const char *ad
     else if (connect_in_time(fd, &name, size, deadline_ns) != 0)
         st = MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
     if (st == MF_OK)
-        st = greet(t, fd, peer, deadline_ns);
+        st = uds_transport_greet(t, fd, peer, deadline_ns);
     c = st == MF_OK ? connection_new(fd, peer) : NULL;
     if (st == MF_OK && !c)
         st = MF_NOMEM("a connection");
@@ -449,22 +449,22 @@ static mf_status local_connect(mf_transport *transport, int peer, const char *ad
             close(fd);
         return st;
     }
-    MF_TRY(watch(t, c));
+    MF_TRY(uds_transport_watch(t, c));
     t->o.inbox->kind->ready(t->o.inbox, peer);
     return MF_OK;
 }
 
 static void local_drop(mf_transport *transport, int peer)
 {
-    connection *c = find_peer((local *)transport, peer);
+    connection *c = uds_transport_find_peer((uds_transport_local *)transport, peer);
 
     if (c)
         (void)shutdown(c->fd, SHUT_RDWR); /* the thread sees the end */
 }
 
-static void local_close(mf_transport *transport)
+static void uds_transport_local_close(mf_transport *transport)
 {
-    local *t = (local *)transport;
+    uds_transport_local *t = (uds_transport_local *)transport;
 
     pthread_mutex_lock(&t->lock);
     t->closing = true;
@@ -495,8 +495,8 @@ const mf_transport_kind mf_transport_local = {
     .about = "Unix sockets between processes of one host",
     .open = local_open,
     .address = local_address,
-    .connect = local_connect,
+    .connect = uds_transport_local_connect,
     .send = local_send,
     .drop = local_drop,
-    .close = local_close,
+    .close = uds_transport_local_close,
 };

@@ -46,14 +46,14 @@ typedef struct numbered {
     mf_status_page_event event;
 } numbered;
 
-static int by_number(const void *a, const void *b)
+static int flight_recorder_by_number(const void *a, const void *b)
 {
     const unsigned long long x = ((const numbered *)a)->number, y = ((const numbered *)b)->number;
 
     return (x > y) - (x < y);
 }
 
-static bool mend(mf_status_page_event *e)
+static bool flight_recorder_mend(mf_status_page_event *e)
 {
     mf_status_page_mend_text(e->text, sizeof e->text);
     mf_status_page_mend_number(&e->at_ns);
@@ -81,9 +81,9 @@ void mf_status_page_events_decode(const void *bytes, size_t size, mf_status_page
 
         memcpy(e, from + (size_t)i * sizeof *e, sizeof *e);
         count += e->number != 0 && (e->number - 1) % MF_STATUS_PAGE_EVENTS == (unsigned)i &&
-                 mend(&e->event);
+                 flight_recorder_mend(&e->event);
     }
-    qsort(all, (size_t)count, sizeof *all, by_number);
+    qsort(all, (size_t)count, sizeof *all, flight_recorder_by_number);
     for (int i = 0; i < count; i++)
         out[i] = all[i].event;
     *n = count;
@@ -111,7 +111,7 @@ mf_status mf_status_page_events_read(const mf_status_page_seen *b, mf_status_pag
 
 /* ---- in words ---- */
 
-static double seconds(int64_t ns)
+static double flight_recorder_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
@@ -135,16 +135,19 @@ void mf_status_page_event_text(const mf_status_page_event *e, mf_buf *out)
         mf_buf_printf(out, "%s%s: begins, %lld bytes", e->text, of, (long long)e->amount);
         break;
     case MF_EVENT_CALLED:
-        mf_buf_printf(out, "%s%s: done after %.6f s", e->text, of, seconds(e->amount));
+        mf_buf_printf(out, "%s%s: done after %.6f s", e->text, of,
+                      flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_WAITED:
-        mf_buf_printf(out, "has waited %.3f s for %s%s", seconds(e->amount), e->text, of);
+        mf_buf_printf(out, "has waited %.3f s for %s%s", flight_recorder_seconds(e->amount),
+                      e->text, of);
         break;
     case MF_EVENT_READ:
-        mf_buf_printf(out, "has read %s for %.3f s", e->text, seconds(e->amount));
+        mf_buf_printf(out, "has read %s for %.3f s", e->text, flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_WROTE:
-        mf_buf_printf(out, "has written %s for %.3f s", e->text, seconds(e->amount));
+        mf_buf_printf(out, "has written %s for %.3f s", e->text,
+                      flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_SAID:
         mf_buf_printf(out, "said: %s", e->text);

@@ -10,7 +10,7 @@ static const int64_t SILENT_NS = 15000000000; /* whoever waits tells it every 10
 
 /* ---- one task ---- */
 
-static double seconds(int64_t since, int64_t now)
+static double job_view_text_seconds(int64_t since, int64_t now)
 {
     return now > since ? (double)(now - since) * 1e-9 : 0.0;
 }
@@ -45,7 +45,7 @@ static void put_wait(const mf_status_page_wait *w, int64_t now, mf_buf *out)
     mf_buf_printf(out, ": %s", w->what);
     if (w->step >= 0)
         mf_buf_printf(out, " of step %lld", (long long)w->step);
-    mf_buf_printf(out, ", since %.1f s", seconds(w->since_ns, now));
+    mf_buf_printf(out, ", since %.1f s", job_view_text_seconds(w->since_ns, now));
 }
 
 /* What of this kind has lasted longest; NULL: nothing. */
@@ -68,7 +68,8 @@ static void put_act(const mf_status_page *p, mf_act kind, int64_t now, mf_buf *o
     const mf_status_page_act *a = longest_act(p, kind);
 
     if (a)
-        mf_buf_printf(out, "%s %s since %.1f s", words[kind], a->what, seconds(a->since_ns, now));
+        mf_buf_printf(out, "%s %s since %.1f s", words[kind], a->what,
+                      job_view_text_seconds(a->since_ns, now));
 }
 
 /* Which part of the batch the task computes, where tasks share batches. */
@@ -89,7 +90,7 @@ static void put_phase(const mf_status_page *p, int64_t now, mf_buf *out)
         put_shards(p, out);
         mf_buf_printf(out, " step %lld", (long long)p->step);
     }
-    mf_buf_printf(out, " since %.1f s", seconds(p->phase_since_ns, now));
+    mf_buf_printf(out, " since %.1f s", job_view_text_seconds(p->phase_since_ns, now));
     if (p->computing > 0)
         put_act(p, MF_ACT_RUN, now, out);
     else if (p->phase == MF_PHASE_SAVE || p->phase == MF_PHASE_END)
@@ -111,7 +112,7 @@ void mf_job_view_doing_text(const mf_status_page_seen *t, int64_t now, mf_buf *o
 /* One of another host: what it does is as old as what it has told. */
 static void put_kept(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
-    const double ago = seconds(t->page.told_ns, now);
+    const double ago = job_view_text_seconds(t->page.told_ns, now);
 
     if (is_silent(t, now)) {
         mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host, ago);
@@ -134,11 +135,11 @@ void mf_job_view_task_text(const mf_status_page_seen *t, int64_t now, mf_buf *ou
 {
     if (!t->alive)
         mf_buf_printf(out, "is dead: it was killed, or has crashed, %.1f s ago or later",
-                      seconds(t->page.changed_ns, now));
+                      job_view_text_seconds(t->page.changed_ns, now));
     else if (mf_job_view_is_stopped(t))
         mf_buf_printf(out, "is stopped by a %s since %.1f s or less",
                       t->process.state == 'T' ? "signal" : "debugger",
-                      seconds(t->page.changed_ns, now));
+                      job_view_text_seconds(t->page.changed_ns, now));
     else if (mf_job_view_is_kept(t))
         put_kept(t, now, out);
     else
@@ -172,7 +173,7 @@ void mf_job_view_starved(const mf_status_page_seen *t, const mf_process_times *l
 
 /* The wait of a task that is able to go on if only it got what it waits for. One of another host
  * had waited for so long when it said so; it may have gone on since. */
-static const mf_status_page_wait *waits(const mf_status_page_seen *t, int64_t now)
+static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen *t, int64_t now)
 {
     const int64_t known = mf_job_view_is_kept(t) ? t->page.told_ns : now;
     const bool able = t->alive && !mf_job_view_is_stopped(t) && !is_silent(t, now);
@@ -183,11 +184,11 @@ static const mf_status_page_wait *waits(const mf_status_page_seen *t, int64_t no
 
 /* From one to the next, until one that waits for nobody; *name: of that one. -1: it is not here, or
  * they go round in a ring. */
-static int root_of(const mf_job_view_job *job, int i, int64_t now, const char **name)
+static int job_view_text_root_of(const mf_job_view_job *job, int i, int64_t now, const char **name)
 {
     *name = job->tasks[i].page.task;
     for (int hops = 0; hops <= job->n; hops++) {
-        const mf_status_page_wait *w = waits(&job->tasks[i], now);
+        const mf_status_page_wait *w = job_view_text_waits(&job->tasks[i], now);
 
         if (!w)
             return i;
@@ -208,10 +209,10 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
     int n = 0;
 
     for (int i = 0; i < job->n; i++) {
-        const mf_status_page_wait *w = waits(&job->tasks[i], now);
+        const mf_status_page_wait *w = job_view_text_waits(&job->tasks[i], now);
         const char *root;
 
-        if (!w || (root_of(job, i, now, &root), !root || strcmp(root, name) != 0))
+        if (!w || (job_view_text_root_of(job, i, now, &root), !root || strcmp(root, name) != 0))
             continue;
         mf_buf_printf(out, "%s%s", n == 0 ? "; " : ", ", job->tasks[i].page.task);
         longest = !longest || w->since_ns < longest->since_ns ? w : longest;
@@ -220,7 +221,7 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
     if (!longest)
         return;
     mf_buf_printf(out, " %s for it since %.1f s: %s", n == 1 ? "waits" : "wait",
-                  seconds(longest->since_ns, now), longest->what);
+                  job_view_text_seconds(longest->since_ns, now), longest->what);
     if (longest->step >= 0)
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
@@ -238,13 +239,13 @@ static const char *reason(const mf_job_view_job *job, int64_t now)
         const char *name;
         int n = 0;
 
-        if (!waits(&job->tasks[i], now) && !stuck)
+        if (!job_view_text_waits(&job->tasks[i], now) && !stuck)
             continue;
-        root_of(job, i, now, &name);
+        job_view_text_root_of(job, i, now, &name);
         for (int k = 0; name && k < job->n; k++) {
             const char *other;
 
-            root_of(job, k, now, &other);
+            job_view_text_root_of(job, k, now, &other);
             n += other && strcmp(other, name) == 0;
         }
         if (n > most) {
@@ -261,11 +262,12 @@ static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
     for (int i = 0; i < job->n; i++) {
         const char *name;
 
-        if (!waits(&job->tasks[i], now) || (root_of(job, i, now, &name), name))
+        if (!job_view_text_waits(&job->tasks[i], now) ||
+            (job_view_text_root_of(job, i, now, &name), name))
             continue;
         mf_buf_str(out, "they wait for each other: ");
         for (int k = i, hops = 0; hops < job->n && (hops == 0 || k != i); hops++) {
-            const mf_status_page_wait *w = waits(&job->tasks[k], now);
+            const mf_status_page_wait *w = job_view_text_waits(&job->tasks[k], now);
 
             mf_buf_printf(out, "%s%s ", hops > 0 ? "; " : "", job->tasks[k].page.task);
             put_wait(w, now, out);
@@ -278,14 +280,14 @@ static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
 
 const mf_status_page_wait *mf_job_view_waits(const mf_job_view_job *job, int i, int64_t now)
 {
-    return waits(&job->tasks[i], now);
+    return job_view_text_waits(&job->tasks[i], now);
 }
 
 const char *mf_job_view_root(const mf_job_view_job *job, int i, int64_t now)
 {
     const char *name;
 
-    root_of(job, i, now, &name);
+    job_view_text_root_of(job, i, now, &name);
     return name;
 }
 

@@ -59,7 +59,7 @@ static bool comes_before(const mf_job_view_job *job, int i, int k)
     return server_i != server_k ? server_k : i < k;
 }
 
-static bool is_same(const char *a, const char *b)
+static bool stall_watchdog_is_same(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
@@ -67,13 +67,13 @@ static bool is_same(const char *a, const char *b)
 /* Nobody before us waits for the same one; and if we are that one, nobody does. */
 static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *root, int64_t now)
 {
-    const bool own_fault = is_same(root, job->tasks[self].page.task);
+    const bool own_fault = stall_watchdog_is_same(root, job->tasks[self].page.task);
 
     for (int i = 0; i < job->n; i++) {
         const bool other = i != self && !mf_job_view_is_kept(&job->tasks[i]);
 
         if (other && mf_job_view_waits(job, i, now) && (own_fault || comes_before(job, i, self)) &&
-            is_same(mf_job_view_root(job, i, now), root))
+            stall_watchdog_is_same(mf_job_view_root(job, i, now), root))
             return false;
     }
     return true;
@@ -81,7 +81,7 @@ static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *roo
 
 /* How long this task may keep others waiting before it is said. What uses its processor gets on:
  * starting, loading and evaluating take their time, and a step what it usually takes. */
-static int64_t patience(const mf_status_page_seen *t, const mf_process_times *lately)
+static int64_t stall_watchdog_patience(const mf_status_page_seen *t, const mf_process_times *lately)
 {
     const int64_t usual = MF_PARAM(say_stall_ms) * 1000000;
     const bool moves = lately->ran_ns > lately->at_ns / 5;
@@ -107,7 +107,7 @@ static bool is_stuck(const mf_status_page *p)
 
 /* ---- saying it ---- */
 
-static int64_t step_of(const mf_job_view_job *job, int self, int64_t now)
+static int64_t stall_watchdog_step_of(const mf_job_view_job *job, int self, int64_t now)
 {
     const mf_status_page_wait *w = mf_job_view_waits(job, self, now);
     const mf_status_page *p = &job->tasks[self].page;
@@ -117,8 +117,8 @@ static int64_t step_of(const mf_job_view_job *job, int self, int64_t now)
     return p->phase == MF_PHASE_START || p->phase == MF_PHASE_LOAD ? -1 : p->step;
 }
 
-static void say(mf_stall *s, const mf_job_view_job *job, const char *root, const char *note,
-                int64_t now)
+static void stall_watchdog_say(mf_stall *s, const mf_job_view_job *job, const char *root,
+                               const char *note, int64_t now)
 {
     mf_buf text = { 0 };
     char step[40] = "the start";
@@ -139,7 +139,7 @@ static void say(mf_stall *s, const mf_job_view_job *job, const char *root, const
     s->look_at = s->since + REPEAT * (now - s->since);
 }
 
-static void look(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
+static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
 {
     const char *root = mf_job_view_root(job, self, now);
     const int i = root ? mf_job_view_find(job, root) : -1;
@@ -155,7 +155,7 @@ static void look(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
     if (known) {
         const mf_process_times lately = mf_process_time_between(&s->times, &times);
 
-        enough = patience(&job->tasks[i], &lately);
+        enough = stall_watchdog_patience(&job->tasks[i], &lately);
         mf_job_view_starved(&job->tasks[i], &lately, note);
     } else {
         s->pid = timed ? pid : 0;
@@ -171,8 +171,8 @@ static void look(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
         return;
     if (!is_ours_to_say(job, self, root, now))
         return;
-    s->step = step_of(job, self, now);
-    say(s, job, root, note, now);
+    s->step = stall_watchdog_step_of(job, self, now);
+    stall_watchdog_say(s, job, root, note, now);
 }
 
 /* Pages that cannot be read are left out, and their errors are no matter of the caller, which may
@@ -207,7 +207,7 @@ mf_stall_seen mf_stall_look(mf_stall *s)
         const int self = mf_job_view_find(&r.jobs[0], task);
 
         if (self >= 0) {
-            look(s, &r.jobs[0], self, r.now);
+            stall_watchdog_look(s, &r.jobs[0], self, r.now);
             seen = MF_STALL_SEEN;
         }
     }

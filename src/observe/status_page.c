@@ -21,14 +21,14 @@ static struct {
     mf_use use; /* of now: an index, which memory that others can write to is not asked for */
 } board = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static inline bool is_open(void)
+static inline bool status_page_is_open(void)
 {
     return atomic_load_explicit(&board.area, memory_order_relaxed) != NULL;
 }
 
 /* ---- changing the page ---- */
 
-static bool waits(const mf_status_page *p)
+static bool status_page_waits(const mf_status_page *p)
 {
     for (int i = 0; i < MF_STATUS_PAGE_WAITS; i++) {
         if (p->waits[i].since_ns != 0)
@@ -43,7 +43,7 @@ static mf_use use_of(const mf_status_page *p)
         return MF_USE_COMPUTE;
     if (p->phase == MF_PHASE_INPUT)
         return MF_USE_INPUT;
-    if (p->talking > 0 || waits(p))
+    if (p->talking > 0 || status_page_waits(p))
         return MF_USE_COMMUNICATION;
     if (p->phase == MF_PHASE_SERVE)
         return MF_USE_COMMUNICATION;
@@ -54,7 +54,7 @@ mf_status_page *mf_status_page_change(void)
 {
     mf_status_page_area *a;
 
-    if (!is_open())
+    if (!status_page_is_open())
         return NULL;
     pthread_mutex_lock(&board.lock);
     a = atomic_load(&board.area);
@@ -148,7 +148,7 @@ bool mf_status_page_is_seen(const char **task)
 void mf_status_page_close(void)
 {
     pthread_mutex_lock(&board.lock);
-    if (is_open() && --board.opened == 0) {
+    if (status_page_is_open() && --board.opened == 0) {
         atomic_store(&board.area, NULL);
         mf_status_page_drop_kept();
         if (board.path)
@@ -183,7 +183,7 @@ bool mf_status_page_copy(mf_buf *out)
     mf_status_page_changed(p);
     pthread_mutex_lock(&board.lock);
     mf_race_begin(); /* acts may change */
-    if (is_open())
+    if (status_page_is_open())
         mf_buf_bytes(out, &atomic_load(&board.area)->file, sizeof(mf_status_page_file));
     mf_race_end();
     pthread_mutex_unlock(&board.lock);

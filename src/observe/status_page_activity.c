@@ -93,7 +93,7 @@ static void write_act(int place, mf_act kind, int64_t since, const char *what)
     mf_race_end();
 }
 
-static int begin(mf_act kind, int64_t since, const char *what)
+static int status_page_activity_begin(mf_act kind, int64_t since, const char *what)
 {
     const int place = mf_status_page_area_find() ? take_place() : -1;
 
@@ -102,7 +102,7 @@ static int begin(mf_act kind, int64_t since, const char *what)
     return place;
 }
 
-static void end(int place)
+static void status_page_activity_end(int place)
 {
     mf_race_begin();
     mf_status_page_area_find()->file.page.acts[place].kind = MF_ACT_NONE;
@@ -112,7 +112,7 @@ static void end(int place)
 
 int mf_status_page_act_begin(mf_act act, const char *what)
 {
-    return begin(act, mf_clock_ns(), what);
+    return status_page_activity_begin(act, mf_clock_ns(), what);
 }
 
 void mf_status_page_act_end(int act)
@@ -128,7 +128,7 @@ void mf_status_page_act_end(int act)
     mf_race_begin();
     a = mf_status_page_area_find()->file.page.acts[act];
     mf_race_end();
-    end(act);
+    status_page_activity_end(act);
     a.what[sizeof a.what - 1] = '\0';
     if (a.kind == MF_ACT_READ || a.kind == MF_ACT_WRITE)
         mf_status_page_note_long(events[a.kind], a.since_ns, a.what);
@@ -141,9 +141,9 @@ void mf_status_page_act_running(int change)
 {
     depth += change;
     if (change > 0 && depth == 1) {
-        running = begin(MF_ACT_RUN, mf_clock_coarse_ns(), "");
+        running = status_page_activity_begin(MF_ACT_RUN, mf_clock_coarse_ns(), "");
     } else if (depth == 0 && running >= 0) {
-        end(running);
+        status_page_activity_end(running);
         running = -1;
     }
 }

@@ -19,8 +19,8 @@
 static const int64_t LOCK_WAIT_NS = 5000000000; /* it is held for moments */
 static const int64_t DAY_NS = 86400000000000;
 
-static void fill(mf_status_page_area *a, const char *job, const char *task, int tasks,
-                 int64_t start)
+static void status_page_create_fill(mf_status_page_area *a, const char *job, const char *task,
+                                    int tasks, int64_t start)
 {
     mf_status_page_file *f = &a->file;
 
@@ -74,7 +74,7 @@ static bool is_old(const mf_status_page *p)
 
 /* With the folder locked: dead tasks of the job make room, and so do old ones of any job.
  * ALREADY_EXISTS: this one lives. A dead one may have had our number. */
-static mf_status sweep(const char *job, const char *task)
+static mf_status status_page_create_sweep(const char *job, const char *task)
 {
     mf_status_page_seen *all = NULL;
     mf_status st = MF_OK;
@@ -99,7 +99,8 @@ static mf_status sweep(const char *job, const char *task)
     return st;
 }
 
-/* The same. Whoever lives was found by sweep(): what still has the name is no board we can read. */
+/* The same. Whoever lives was found by status_page_create_sweep(): what still has the name is no
+ * board we can read. */
 static mf_status link_to(const char *from, const char *to, char **path)
 {
     int why;
@@ -133,7 +134,7 @@ mf_status mf_status_page_file_link(const char *from, const char *job, const char
     if (st == MF_OK)
         st = lock_dir(dir.data, &fd);
     if (st == MF_OK) {
-        st = sweep(job, task);
+        st = status_page_create_sweep(job, task);
         if (st == MF_OK)
             st = link_to(from, name.data, path);
         (void)close(fd);
@@ -164,7 +165,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
              : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
     (void)close(fd);
     if (st == MF_OK) {
-        fill(*out, job, task, tasks, self.start);
+        status_page_create_fill(*out, job, task, tasks, self.start);
         st = mf_status_page_file_link(draft, job, task, path);
     }
     if (st != MF_OK)
@@ -193,7 +194,7 @@ mf_status mf_status_page_file_unseen(const char *job, const char *task, int task
                                      mf_status_page_area **out)
 {
     MF_TRY(mf_status_page_area_map(-1, out));
-    fill(*out, job, task, tasks, 0);
+    status_page_create_fill(*out, job, task, tasks, 0);
     return MF_OK;
 }
 

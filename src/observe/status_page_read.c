@@ -114,7 +114,7 @@ static void mend_count(int32_t *n, int32_t most)
         *n = 0;
 }
 
-static void mend(mf_status_page *p)
+static void status_page_read_mend(mf_status_page *p)
 {
     mf_status_page_mend_text(p->job, sizeof p->job);
     mf_status_page_mend_text(p->task, sizeof p->task);
@@ -172,7 +172,7 @@ mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out
     if (f.page.pid <= 0)
         return MF_FAIL(MF_DATA_LOSS, "a board of nobody");
     *out = f.page;
-    mend(out);
+    status_page_read_mend(out);
     return MF_OK;
 }
 
@@ -195,7 +195,7 @@ static unsigned read_seq(int fd)
     return seq;
 }
 
-static bool look(const mf_status_page *p, mf_process *process)
+static bool status_page_read_look(const mf_status_page *p, mf_process *process)
 {
     const bool kept = p->keeper != 0;
 
@@ -211,13 +211,13 @@ static bool writer_runs(const char *bytes, ssize_t n)
     mf_status_page page;
 
     return n == (ssize_t)sizeof(mf_status_page_file) &&
-           mf_status_page_decode(bytes, (size_t)n, &page) == MF_OK && look(&page, &process) &&
-           process.state != 'T' && process.state != 't';
+           mf_status_page_decode(bytes, (size_t)n, &page) == MF_OK &&
+           status_page_read_look(&page, &process) && process.state != 'T' && process.state != 't';
 }
 
 /* A consistent page. Only a task that was stopped or killed during a write leaves an inconsistent
  * one, which is read as it is. */
-static mf_status read_whole(int fd, mf_status_page *out)
+static mf_status status_page_read_whole(int fd, mf_status_page *out)
 {
     char bytes[sizeof(mf_status_page_file)]; /* the recorder is behind it */
     ssize_t n = 0;
@@ -239,7 +239,7 @@ bool mf_status_page_lives(const mf_status_page_seen *b)
 {
     mf_process process;
 
-    return look(&b->page, &process);
+    return status_page_read_look(&b->page, &process);
 }
 
 mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
@@ -250,15 +250,15 @@ mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
     *out = (mf_status_page_seen){ 0 };
     if (fd < 0)
         return mf_errno_status(errno, "open", path);
-    st = read_whole(fd, &out->page);
+    st = status_page_read_whole(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
-    out->alive = look(&out->page, &out->process);
+    out->alive = status_page_read_look(&out->page, &out->process);
     out->path = mf_strdup(path);
     return out->path ? MF_OK : MF_NOMEM("a board");
 }
 
-static int compare(const void *a, const void *b)
+static int status_page_read_compare(const void *a, const void *b)
 {
     const mf_status_page *x = &((const mf_status_page_seen *)a)->page;
     const mf_status_page *y = &((const mf_status_page_seen *)b)->page;
@@ -271,7 +271,7 @@ static int compare(const void *a, const void *b)
 static bool is_shown_twice(const mf_status_page_seen *all, int n, int i)
 {
     for (int k = 0; all[i].page.keeper != 0 && k < n; k++) {
-        if (all[k].page.keeper == 0 && compare(&all[k], &all[i]) == 0)
+        if (all[k].page.keeper == 0 && status_page_read_compare(&all[k], &all[i]) == 0)
             return true;
     }
     return false;
@@ -287,7 +287,8 @@ static void drop_doubles(mf_status_page_seen *all, int *n)
     }
 }
 
-static mf_status read_all(DIR *d, const char *dir, mf_status_page_seen **all, int *n, int64_t *cap)
+static mf_status status_page_read_all(DIR *d, const char *dir, mf_status_page_seen **all, int *n,
+                                      int64_t *cap)
 {
     const struct dirent *e;
     mf_buf path = { 0 };
@@ -326,7 +327,7 @@ mf_status mf_status_pages_read(mf_status_page_seen **out, int *n)
         st = mf_status_page_dir_check(dir.data, false);
     d = st == MF_OK ? opendir(dir.data) : NULL;
     if (d) {
-        st = read_all(d, dir.data, out, n, &cap);
+        st = status_page_read_all(d, dir.data, out, n, &cap);
         (void)closedir(d);
     } else if (st == MF_OK) {
         st = mf_errno_status(errno, "open", dir.data);
@@ -339,7 +340,7 @@ mf_status mf_status_pages_read(mf_status_page_seen **out, int *n)
     }
     drop_doubles(*out, n);
     if (*n > 1)
-        qsort(*out, (size_t)*n, sizeof **out, compare);
+        qsort(*out, (size_t)*n, sizeof **out, status_page_read_compare);
     return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
 }
 
@@ -373,7 +374,7 @@ mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
     return st;
 }
 
-static mf_status read_at(int fd, const char *path, void *bytes, size_t n, size_t at)
+static mf_status status_page_read_at(int fd, const char *path, void *bytes, size_t n, size_t at)
 {
     const ssize_t got = pread(fd, bytes, n, (off_t)at);
 
@@ -391,10 +392,11 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
 
     if (fd < 0)
         return mf_errno_status(errno, "open", b->path);
-    st = read_at(fd, b->path, &is, sizeof is, offsetof(mf_status_page_area, layout_wish));
+    st = status_page_read_at(fd, b->path, &is, sizeof is,
+                             offsetof(mf_status_page_area, layout_wish));
     if (st == MF_OK) /* words are written before */
-        st = read_at(fd, b->path, words, MF_VARIABLE_REQUEST_TEXT,
-                     offsetof(mf_status_page_area, layout_answer));
+        st = status_page_read_at(fd, b->path, words, MF_VARIABLE_REQUEST_TEXT,
+                                 offsetof(mf_status_page_area, layout_answer));
     (void)close(fd);
     if (st != MF_OK)
         return st;

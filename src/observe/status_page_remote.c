@@ -37,7 +37,7 @@ static void move_times(mf_status_page *p, int64_t by)
 }
 
 /* With the lock held: remembered, to be removed in the end. */
-static mf_status remember(const char *path)
+static mf_status status_page_remote_remember(const char *path)
 {
     for (int64_t i = 0; i < kept.n; i++) {
         if (strcmp(kept.paths[i], path) == 0)
@@ -52,7 +52,7 @@ static mf_status remember(const char *path)
 }
 
 /* A reader may see a part of the page before and one of this; either is of the same second. */
-static mf_status write_file(const char *path, const mf_status_page *p)
+static mf_status status_page_remote_write_file(const char *path, const mf_status_page *p)
 {
     const mf_status_page_file f = { .magic = MF_STATUS_PAGE_MAGIC,
                                     .version = MF_STATUS_PAGE_VERSION,
@@ -60,7 +60,7 @@ static mf_status write_file(const char *path, const mf_status_page *p)
                                     .page = *p };
     int fd;
 
-    MF_TRY(remember(path));
+    MF_TRY(status_page_remote_remember(path));
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || pwrite(fd, &f, sizeof f, 0) != (ssize_t)sizeof f)
         MF_LOG(MF_LOG_DEBUG, "%s cannot be written", path);
@@ -69,7 +69,7 @@ static mf_status write_file(const char *path, const mf_status_page *p)
     return MF_OK;
 }
 
-static mf_status keep(const mf_status_page *p)
+static mf_status status_page_remote_keep(const mf_status_page *p)
 {
     char name[MF_STATUS_PAGE_TASK + 16];
     mf_buf dir = { 0 }, path = { 0 };
@@ -82,7 +82,7 @@ static mf_status keep(const mf_status_page *p)
         st = mf_buf_finish(&path);
     if (st == MF_OK) {
         pthread_mutex_lock(&kept.lock);
-        st = write_file(path.data, p);
+        st = status_page_remote_write_file(path.data, p);
         pthread_mutex_unlock(&kept.lock);
     }
     mf_buf_deinit(&dir);
@@ -108,7 +108,7 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
         p.keeper_start = self.start;
         move_times(&p, now - p.told_ns);
         p.told_ns = now;
-        st = keep(&p);
+        st = status_page_remote_keep(&p);
     }
     if (st != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());

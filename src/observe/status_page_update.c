@@ -18,7 +18,7 @@ static void record(mf_event kind, int64_t step, int64_t amount, const char *text
     mf_status_page_record(mf_status_page_area_find(), kind, step, amount, text);
 }
 
-static void note(mf_event kind, int64_t step, int64_t amount, const char *text)
+static void status_page_update_note(mf_event kind, int64_t step, int64_t amount, const char *text)
 {
     mf_status_page *p = mf_status_page_change();
 
@@ -171,7 +171,7 @@ void mf_status_page_call_end(const char *what, int64_t step, int64_t began)
 
 void mf_status_page_said(const char *text)
 {
-    note(MF_EVENT_SAID, -1, 0, text);
+    status_page_update_note(MF_EVENT_SAID, -1, 0, text);
 }
 
 void mf_status_page_sent(const char *to, int64_t bytes)
@@ -258,5 +258,5 @@ void mf_status_page_note_long(mf_event kind, int64_t since, const char *text)
     const size_t len = strlen(text), most = sizeof((mf_status_page_event *)0)->text - 1;
 
     if (time >= LONG_NS)
-        note(kind, -1, time, len > most ? text + len - most : text);
+        status_page_update_note(kind, -1, time, len > most ? text + len - most : text);
 }

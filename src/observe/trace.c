@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct event {
+typedef struct trace_event {
     const char *name, *op; /* of the node, which outlives the step; or a note's */
     int64_t start, end;
     int thread; /* 0: none */
-} event;
+} trace_event;
 
 struct mf_trace {
     pthread_mutex_t lock;
-    event *events; /* guarded by lock */
+    trace_event *events; /* guarded by lock */
     int64_t n, cap, begin;
     bool lost; /* memory ran out: the trace is incomplete */
 };
@@ -53,9 +53,10 @@ int64_t mf_trace_begin(const mf_trace *trace)
     return trace->begin;
 }
 
-static void add(mf_trace *trace, const char *name, const char *op, int64_t start, int thread)
+static void trace_add_event(mf_trace *trace, const char *name, const char *op, int64_t start,
+                            int thread)
 {
-    const event e = {
+    const trace_event e = {
         .name = name, .op = op, .start = start, .end = mf_clock_ns(), .thread = thread
     };
 
@@ -69,24 +70,24 @@ static void add(mf_trace *trace, const char *name, const char *op, int64_t start
 
 void mf_trace_add(mf_trace *trace, const char *node, const char *op, int64_t start)
 {
-    add(trace, node, op, start, gettid());
+    trace_add_event(trace, node, op, start, gettid());
 }
 
 void mf_trace_add_note(mf_trace *trace, const char *what, const char *about, int64_t start)
 {
-    add(trace, about, what, start, gettid());
+    trace_add_event(trace, about, what, start, gettid());
 }
 
 void mf_trace_add_async(mf_trace *trace, const char *node, const char *op, int64_t start)
 {
-    add(trace, node, op, start, 0);
+    trace_add_event(trace, node, op, start, 0);
 }
 
 void mf_trace_each(mf_trace *trace, mf_trace_fn *fn, void *ctx)
 {
     pthread_mutex_lock(&trace->lock);
     for (int64_t i = 0; i < trace->n; i++) {
-        const event *e = &trace->events[i];
+        const trace_event *e = &trace->events[i];
 
         fn(ctx, e->name, e->op, e->start, e->end, e->thread);
     }
@@ -95,7 +96,7 @@ void mf_trace_each(mf_trace *trace, mf_trace_fn *fn, void *ctx)
 
 /* ---- Chrome's format ---- */
 
-static void put_names(const event *e, mf_buf *out)
+static void trace_put_names(const trace_event *e, mf_buf *out)
 {
     mf_buf_str(out, ",\n{\"name\":");
     mf_buf_json(out, e->op, strlen(e->op));
@@ -110,12 +111,12 @@ static double micros(int64_t ns)
 }
 
 /* What holds no thread may overlap: two events, which belong together by their number. */
-static void put_async(const event *e, const mf_trace_process *p, int64_t number, mf_buf *out)
+static void put_async(const trace_event *e, const mf_trace_process *p, int64_t number, mf_buf *out)
 {
     const int64_t ends[] = { e->start, e->end };
 
     for (int i = 0; i < 2; i++) {
-        put_names(e, out);
+        trace_put_names(e, out);
         mf_buf_printf(out,
                       "\"ph\":\"%c\",\"cat\":\"async\",\"id\":\"%d.%lld\",\"pid\":%d,\"tid\":0,"
                       "\"ts\":%.3f}",
@@ -123,9 +124,9 @@ static void put_async(const event *e, const mf_trace_process *p, int64_t number,
     }
 }
 
-static void put_event(const event *e, const mf_trace_process *p, mf_buf *out)
+static void put_event(const trace_event *e, const mf_trace_process *p, mf_buf *out)
 {
-    put_names(e, out);
+    trace_put_names(e, out);
     mf_buf_printf(out, "\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}", p->id,
                   e->thread, micros(e->start - p->origin), micros(e->end - e->start));
 }

@@ -35,7 +35,7 @@ void mf_wait_report_begin(mf_wait_report *w)
 }
 
 /* Where nobody has a board. */
-static void say(mf_wait_report *w, const char *why)
+static void wait_report_say(mf_wait_report *w, const char *why)
 {
     const int64_t now = mf_clock_ns(), time = now - w->stall.since;
     char step[40] = "";
@@ -54,7 +54,7 @@ void mf_wait_report_look(mf_wait_report *w)
     put_reason(w, why, sizeof why);
     w->stall.why = *why ? why : NULL;
     if (mf_stall_look(&w->stall) == MF_STALL_UNSEEN)
-        say(w, why);
+        wait_report_say(w, why);
 }
 
 void mf_wait_report_end(mf_wait_report *w, bool well)

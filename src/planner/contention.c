@@ -9,8 +9,8 @@ enum { RUNS = 3 };
 static const double LONGEST_NS = 1e9; /* of all runs */
 
 /* One processor stands for all: they do the same. */
-static mf_status compare(const mf_trial *trial, const mf_planned_machine *m, mf_mesh_setup *setup,
-                         double *out)
+static mf_status contention_compare(const mf_trial *trial, const mf_planned_machine *m,
+                                    mf_mesh_setup *setup, double *out)
 {
     const int n = setup->meshes.processors;
     mf_planned_machine alone = { .times = m->times, .threads = 1 };
@@ -50,7 +50,7 @@ mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *m
     if (st == MF_OK)
         st = mf_planned_step_of(t, batch, arena, &step);
     if (st == MF_OK)
-        st = compare(&trial, machine, &setup, out);
+        st = contention_compare(&trial, machine, &setup, out);
     mf_arena_free(arena);
     return st;
 }

@@ -10,7 +10,7 @@ static const char LAYERS[] = "layers";
 
 /* ---- dimensions ---- */
 
-static mf_status add_dim(mf_plan_dims *d, const char *name, int64_t size)
+static mf_status dims_add_dim(mf_plan_dims *d, const char *name, int64_t size)
 {
     int i = 0;
 
@@ -27,18 +27,18 @@ static mf_status add_dim(mf_plan_dims *d, const char *name, int64_t size)
     return MF_OK;
 }
 
-static mf_status add_names(mf_plan_dims *d, const mf_node *n, const mf_shape *shape)
+static mf_status dims_add_names(mf_plan_dims *d, const mf_node *n, const mf_shape *shape)
 {
     const mf_attr *names = mf_node_list(n, MF_DIMS_ATTR, MF_ATTR_STRING);
 
     for (int64_t i = 0; names && i < names->n && i < shape->rank; i++) {
         if (names->strings[i].len > 0)
-            MF_TRY(add_dim(d, names->strings[i].data, shape->dims[i]));
+            MF_TRY(dims_add_dim(d, names->strings[i].data, shape->dims[i]));
     }
     return MF_OK;
 }
 
-static int64_t count_layers(const mf_graph *g)
+static int64_t dims_count_layers(const mf_graph *g)
 {
     int64_t n = 0, last = 0;
 
@@ -64,18 +64,18 @@ mf_status mf_plan_dims_find(const mf_planned_step *step, mf_plan_dims *out)
         (void)snprintf(node, sizeof node, "%.*s", (int)strcspn(name, ":"), name);
         n = mf_graph_find(step->graph, node);
         if (n)
-            MF_TRY(add_names(out, n, &step->feed_shapes[i]));
+            MF_TRY(dims_add_names(out, n, &step->feed_shapes[i]));
     }
     for (int64_t i = 0; i < step->graph->n_nodes; i++) {
         const mf_node *n = step->graph->nodes[i];
 
         if (n && strcmp(n->op_name, "VarHandleOp") == 0)
-            MF_TRY(add_names(out, n, mf_node_shape(n, "shape")));
+            MF_TRY(dims_add_names(out, n, mf_node_shape(n, "shape")));
     }
-    out->layers = count_layers(step->graph);
+    out->layers = dims_count_layers(step->graph);
     if (step->names.n_feeds > 0 && step->feed_shapes[0].rank > 0)
         out->batch = step->feed_shapes[0].dims[0];
-    return add_dim(out, "weights", 0);
+    return dims_add_dim(out, "weights", 0);
 }
 
 /* ---- meshes ---- */

@@ -14,7 +14,7 @@ enum { MAX_BYTES = 1 << 20, MAX_RUNS = 1000 };
 static const char HEAD[] = "# meshflow planner: measured / predicted, what, layout\n";
 static const double FARTHEST = 4;
 
-static mf_past_run *find(const mf_history *h, const char *name, const char *layout)
+static mf_past_run *history_find(const mf_history *h, const char *name, const char *layout)
 {
     for (int64_t i = 0; i < h->n; i++) {
         if (strcmp(h->runs[i].name, name) == 0 && strcmp(h->runs[i].layout, layout) == 0)
@@ -37,7 +37,7 @@ static void forget_first(mf_history *h)
 
 mf_status mf_history_add(mf_history *h, const char *name, const char *layout, double ratio)
 {
-    mf_past_run *known = find(h, name, layout), run = { 0 };
+    mf_past_run *known = history_find(h, name, layout), run = { 0 };
 
     if (!(ratio > 0) || strpbrk(name, "\t\n") || strpbrk(layout, "\t\n"))
         return MF_OK; /* nothing that could be kept */
@@ -60,7 +60,7 @@ mf_status mf_history_add(mf_history *h, const char *name, const char *layout, do
 
 double mf_history_factor(const mf_history *h, const char *name, const char *layout)
 {
-    const mf_past_run *known = find(h, name, layout);
+    const mf_past_run *known = history_find(h, name, layout);
     double sum = 0;
     int64_t n = 0;
 
@@ -88,7 +88,7 @@ void mf_history_path(mf_buf *out)
 }
 
 /* Lines that say nothing are left out. */
-static mf_status read_line(mf_history *h, char *line)
+static mf_status history_read_line(mf_history *h, char *line)
 {
     char *name = strchr(line, '\t'), *layout = name ? strchr(name + 1, '\t') : NULL, *end;
     double ratio;
@@ -115,7 +115,7 @@ mf_status mf_history_read(const char *path, mf_history *out)
         char *end = at + strcspn(at, "\n");
 
         *end = 0;
-        st = read_line(out, at);
+        st = history_read_line(out, at);
         at = end + 1;
     }
     mf_free(data);

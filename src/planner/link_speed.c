@@ -13,13 +13,13 @@
 
 enum { SMALL = 64, LARGE = 1 << 17, SUMS = 8, LARGE_SUMS = 3, RUNS = 40 };
 
-typedef struct bench {
+typedef struct link_speed_bench {
     int processors, threads;
     const mf_links_team *team; /* NULL: all processors are here */
     int64_t width; /* numbers that are summed */
     int sums;
     bool at_once;
-} bench;
+} link_speed_bench;
 
 /* What everybody has; a collective, because the sum over dimension 0 is over all processors. */
 static mf_output sum_all(mf_graph *g, mf_output x)
@@ -36,7 +36,7 @@ static mf_output mul(mf_graph *g, mf_output a, mf_output b)
 }
 
 /* Squares, so that sums cannot be put off until all are one. */
-static mf_output sums_at_once(mf_graph *g, const bench *b, mf_output x)
+static mf_output sums_at_once(mf_graph *g, const link_speed_bench *b, mf_output x)
 {
     mf_output y = { 0 };
 
@@ -49,7 +49,7 @@ static mf_output sums_at_once(mf_graph *g, const bench *b, mf_output x)
     return y;
 }
 
-static mf_output sums_in_turn(mf_graph *g, const bench *b, mf_output x, mf_output ones)
+static mf_output sums_in_turn(mf_graph *g, const link_speed_bench *b, mf_output x, mf_output ones)
 {
     mf_output y = x;
 
@@ -58,7 +58,7 @@ static mf_output sums_in_turn(mf_graph *g, const bench *b, mf_output x, mf_outpu
     return y;
 }
 
-static mf_status build(mf_graph *g, const bench *b)
+static mf_status link_speed_build(mf_graph *g, const link_speed_bench *b)
 {
     const mf_output fed =
         mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%lld] name='x'",
@@ -87,7 +87,8 @@ static mf_status ones_of(int64_t rows, int64_t width, mf_tensor **out)
 }
 
 /* The least of some runs. */
-static mf_status run(mf_session *s, const mf_tensor *x, const mf_tensor *ones, double *ns)
+static mf_status link_speed_run(mf_session *s, const mf_tensor *x, const mf_tensor *ones,
+                                double *ns)
 {
     static const char *const names[] = { "x", "ones" }, *const target = "run";
     const mf_tensor *feeds[] = { x, ones };
@@ -104,7 +105,7 @@ static mf_status run(mf_session *s, const mf_tensor *x, const mf_tensor *ones, d
     return MF_OK;
 }
 
-static mf_status open_session(const bench *b, const mf_graph *g, mf_session **out)
+static mf_status open_session(const link_speed_bench *b, const mf_graph *g, mf_session **out)
 {
     mf_mesh_setup setup = { .n = b->processors };
     char axes[32];
@@ -117,7 +118,7 @@ static mf_status open_session(const bench *b, const mf_graph *g, mf_session **ou
     return mf_mesh_session_make(g, &setup, out);
 }
 
-static mf_status measure(const bench *b, double *ns)
+static mf_status link_speed_measure(const link_speed_bench *b, double *ns)
 {
     mf_graph *g = NULL;
     mf_session *s = NULL;
@@ -126,7 +127,7 @@ static mf_status measure(const bench *b, double *ns)
 
     st = mf_graph_new(&g);
     if (st == MF_OK)
-        st = build(g, b);
+        st = link_speed_build(g, b);
     if (st == MF_OK)
         st = open_session(b, g, &s);
     if (st == MF_OK)
@@ -134,7 +135,7 @@ static mf_status measure(const bench *b, double *ns)
     if (st == MF_OK)
         st = ones_of(b->processors, 1, &ones);
     if (st == MF_OK)
-        st = run(s, x, ones, ns);
+        st = link_speed_run(s, x, ones, ns);
     mf_tensor_free(x);
     mf_tensor_free(ones);
     mf_session_free(s);
@@ -144,18 +145,18 @@ static mf_status measure(const bench *b, double *ns)
     return st;
 }
 
-static double above(double x, double least)
+static double link_speed_above(double x, double least)
 {
     return x > least ? x : least;
 }
 
-static mf_status measure_all(const bench *b, mf_links *out)
+static mf_status measure_all(const link_speed_bench *b, mf_links *out)
 {
-    bench small = *b, wide = *b, large = *b;
+    link_speed_bench small = *b, wide = *b, large = *b;
     double none, in_turn, at_once, bytes;
 
     *out = (mf_links){ 0 };
-    MF_TRY(measure(b, &none));
+    MF_TRY(link_speed_measure(b, &none));
     out->step_ns = none;
     if (b->processors == 1)
         return MF_OK;
@@ -163,27 +164,27 @@ static mf_status measure_all(const bench *b, mf_links *out)
     wide.at_once = true;
     large.sums = LARGE_SUMS;
     large.width = LARGE;
-    MF_TRY(measure(&small, &in_turn));
-    MF_TRY(measure(&wide, &at_once));
-    out->round_ns = above((in_turn - none) / SUMS, 100);
-    out->collective_ns = above((at_once - none - out->round_ns) / (SUMS - 1), 100);
-    MF_TRY(measure(&large, &in_turn));
+    MF_TRY(link_speed_measure(&small, &in_turn));
+    MF_TRY(link_speed_measure(&wide, &at_once));
+    out->round_ns = link_speed_above((in_turn - none) / SUMS, 100);
+    out->collective_ns = link_speed_above((at_once - none - out->round_ns) / (SUMS - 1), 100);
+    MF_TRY(link_speed_measure(&large, &in_turn));
     bytes = (double)LARGE_SUMS * 4 * 2 * LARGE * (b->processors - 1);
-    out->byte_ns = above((in_turn - none - LARGE_SUMS * out->round_ns) / bytes, 1e-3);
+    out->byte_ns = link_speed_above((in_turn - none - LARGE_SUMS * out->round_ns) / bytes, 1e-3);
     return MF_OK;
 }
 
 mf_status mf_links_measure(int processors, int threads, mf_links *out)
 {
-    return measure_all(&(bench){ .processors = processors, .threads = threads, .width = SMALL },
-                       out);
+    return measure_all(
+        &(link_speed_bench){ .processors = processors, .threads = threads, .width = SMALL }, out);
 }
 
 mf_status mf_links_measure_together(const mf_links_team *team, mf_links *out)
 {
-    return measure_all(&(bench){ .processors = team->setup->meshes.processors,
-                                 .threads = team->setup->session.threads,
-                                 .team = team,
-                                 .width = SMALL },
+    return measure_all(&(link_speed_bench){ .processors = team->setup->meshes.processors,
+                                            .threads = team->setup->session.threads,
+                                            .team = team,
+                                            .width = SMALL },
                        out);
 }

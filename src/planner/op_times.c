@@ -134,7 +134,7 @@ double mf_op_work(const mf_compile *c, const mf_node *n)
     return is_product(n) && factors == 3 ? sqrt(product) : sum;
 }
 
-static void write_key(const mf_compile *c, const mf_node *n, mf_buf *out)
+static void op_times_write_key(const mf_compile *c, const mf_node *n, mf_buf *out)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -218,7 +218,7 @@ static mf_status make_input(const trial *t, int i, mf_tensor *out)
 }
 
 /* Where one thread does it, its own time: what else runs on this machine does not count. */
-static int64_t now(const mf_op_times *t)
+static int64_t op_times_now(const mf_op_times *t)
 {
     struct timespec cpu;
 
@@ -228,13 +228,13 @@ static int64_t now(const mf_op_times *t)
 }
 
 /* In a step a kernel finds in the caches what others have left there, not its own last run. */
-static void leave(mf_op_times *t)
+static void op_times_leave(mf_op_times *t)
 {
     for (size_t i = 0; i < COLD_BYTES / sizeof *t->cold; i += 16)
         t->cold[i] += 1;
 }
 
-static int ascending(const void *a, const void *b)
+static int op_times_ascending(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -242,9 +242,9 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Of one thread's own time the middle; of time that others may have had, the least. */
-static double pick(const mf_op_times *t, int64_t *took, int n)
+static double op_times_pick(const mf_op_times *t, int64_t *took, int n)
 {
-    qsort(took, (size_t)n, sizeof *took, ascending);
+    qsort(took, (size_t)n, sizeof *took, op_times_ascending);
     return (double)took[mf_pool_threads(t->pool) > 1 ? 0 : n / 2];
 }
 
@@ -284,7 +284,7 @@ static mf_status find_scratch(const trial *t, mf_kernel *k, int64_t *most)
 }
 
 /* The first run does not count. */
-static mf_status run(trial *t, void *state, point *out)
+static mf_status op_times_run(trial *t, void *state, point *out)
 {
     mf_cancel cancel;
     mf_step step = { .pool = t->times->pool,
@@ -309,18 +309,18 @@ static mf_status run(trial *t, void *state, point *out)
     while (st == MF_OK && n < MAX_RUNS && all < RUNS_NS) {
         int64_t begin;
 
-        leave(t->times);
-        begin = now(t->times);
+        op_times_leave(t->times);
+        begin = op_times_now(t->times);
         st = t->n->op->run(&k);
-        took[n] = now(t->times) - begin;
+        took[n] = op_times_now(t->times) - begin;
         all += took[n++];
     }
-    out->ns = n > 0 ? pick(t->times, took, n) : 0;
+    out->ns = n > 0 ? op_times_pick(t->times, took, n) : 0;
     mf_cancel_deinit(&cancel);
     return st;
 }
 
-static mf_status measure(trial *t, void *state, point *p)
+static mf_status op_times_measure(trial *t, void *state, point *p)
 {
     const int n_in = t->n->n_inputs, n_out = t->n->n_outputs;
     mf_status st = MF_OK;
@@ -338,7 +338,7 @@ static mf_status measure(trial *t, void *state, point *p)
     for (int i = 0; st == MF_OK && i < n_out; i++)
         t->out_at[i] = &t->out[i];
     if (st == MF_OK)
-        st = run(t, state, p);
+        st = op_times_run(t, state, p);
     for (int i = 0; t->in && i < n_in; i++)
         mf_tensor_clear(&t->in[i]);
     for (int i = 0; t->out && i < n_out; i++)
@@ -353,7 +353,7 @@ static mf_status measure(trial *t, void *state, point *p)
 /* ---- what is known ---- */
 
 /* Ops that hand on what they are given, or make nothing. */
-static bool is_free(const mf_node *n)
+static bool op_times_is_free(const mf_node *n)
 {
     return !n->op->run || n->op->start || n->op->flags & MF_OP_VIEW ||
            strcmp(n->op_name, "VarHandleOp") == 0 || strcmp(n->op_name, "ReadVariableOp") == 0 ||
@@ -379,7 +379,7 @@ static bool can_run(const mf_op_times *t, const mf_compile *c, const mf_node *n)
 }
 
 /* By the one of its op that had about as much to do. */
-static point scaled(const mf_op_times *t, const mf_node *n, double work)
+static point op_times_scaled(const mf_op_times *t, const mf_node *n, double work)
 {
     const point *best = NULL;
     double nearest = INFINITY;
@@ -397,7 +397,8 @@ static point scaled(const mf_op_times *t, const mf_node *n, double work)
     return (point){ .ns = best->ns * (work + 1) / (best->work + 1), .scratch = best->scratch };
 }
 
-static mf_status remember(mf_op_times *t, const char *key, const mf_node *n, const point *is)
+static mf_status op_times_remember(mf_op_times *t, const char *key, const mf_node *n,
+                                   const point *is)
 {
     point *p = MF_ARENA_NEW(t->arena, point);
     const char *op = mf_arena_strdup(t->arena, n->op_name), *name = mf_arena_strdup(t->arena, key);
@@ -411,17 +412,17 @@ static mf_status remember(mf_op_times *t, const char *key, const mf_node *n, con
 }
 
 /* A kernel that cannot be run on made-up numbers counts for nothing. */
-static point find_out(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state,
-                      const char *key)
+static point op_times_find_out(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state,
+                               const char *key)
 {
     trial try = { .times = t, .c = c, .n = n };
     point is = { .work = mf_op_work(c, n) };
     int64_t begin;
 
     if (t->spent_ns >= t->budget_ns || !can_run(t, c, n))
-        return scaled(t, n, is.work);
+        return op_times_scaled(t, n, is.work);
     begin = mf_clock_ns();
-    if (measure(&try, state, &is) != MF_OK) {
+    if (op_times_measure(&try, state, &is) != MF_OK) {
         MF_LOG(MF_LOG_DEBUG, "%s is not measured: %s", key, mf_error_message());
         is.ns = 0;
     }
@@ -429,23 +430,23 @@ static point find_out(mf_op_times *t, const mf_compile *c, const mf_node *n, voi
            (long long)is.scratch, key);
     t->spent_ns += mf_clock_ns() - begin;
     t->count++;
-    return remember(t, key, n, &is) == MF_OK ? is : (point){ 0 };
+    return op_times_remember(t, key, n, &is) == MF_OK ? is : (point){ 0 };
 }
 
-static point look_up(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state)
+static point op_times_look_up(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state)
 {
     point is = { 0 };
     mf_buf key = { 0 };
     const point *known;
 
-    if (is_free(n))
+    if (op_times_is_free(n))
         return is;
     if (t->unit_ns > 0)
         return (point){ .ns = t->unit_ns * mf_op_work(c, n) };
-    write_key(c, n, &key);
+    op_times_write_key(c, n, &key);
     if (mf_buf_finish(&key) == MF_OK) {
         known = mf_map_find(&t->exact, key.data);
-        is = known ? *known : find_out(t, c, n, state, key.data);
+        is = known ? *known : op_times_find_out(t, c, n, state, key.data);
     }
     mf_buf_deinit(&key);
     return is;
@@ -453,10 +454,10 @@ static point look_up(mf_op_times *t, const mf_compile *c, const mf_node *n, void
 
 double mf_op_time(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state)
 {
-    return look_up(t, c, n, state).ns;
+    return op_times_look_up(t, c, n, state).ns;
 }
 
 int64_t mf_op_scratch(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state)
 {
-    return look_up(t, c, n, state).scratch;
+    return op_times_look_up(t, c, n, state).scratch;
 }

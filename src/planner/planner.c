@@ -70,7 +70,7 @@ static mf_status list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES
     return mf_mesh_parse(w->mesh, &meshes[0]);
 }
 
-static int cores_of(const mf_planner_wish *w)
+static int planner_cores_of(const mf_planner_wish *w)
 {
     const long n = w->threads > 0 ? w->threads : sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -81,7 +81,7 @@ static int cores_of(const mf_planner_wish *w)
 static mf_status know_machine(const mf_planner_wish *w, int processors, mf_planned_machine *m,
                               mf_links *links)
 {
-    const int cores = cores_of(w), all = cores * (w->hosts > 1 ? w->hosts : 1);
+    const int cores = planner_cores_of(w), all = cores * (w->hosts > 1 ? w->hosts : 1);
     const double budget = w->seconds > 0 ? w->seconds : KERNEL_SECONDS;
 
     if (!w->simulated && !w->links && processors > MAX_THREADS)
@@ -121,8 +121,8 @@ static bool can_be_tried(const mf_planner_wish *w)
 
 /* ---- the whole ---- */
 
-static mf_status choose(const mf_trainer *t, const mf_planned_step *step, const mf_planner_wish *w,
-                        mf_planner_answer *out)
+static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step,
+                                const mf_planner_wish *w, mf_planner_answer *out)
 {
     mf_mesh meshes[MAX_SHAPES];
     mf_planned_machine machine = { 0 };
@@ -135,7 +135,9 @@ static mf_status choose(const mf_trainer *t, const mf_planned_step *step, const 
                           .name = w->name,
                           .micro_batches = w->micro_batches,
                           .exact = w->exact };
-    const mf_trial trial = { .t = t, .step = step, .threads = cores_of(w), .runs = TRIAL_RUNS };
+    const mf_trial trial = {
+        .t = t, .step = step, .threads = planner_cores_of(w), .runs = TRIAL_RUNS
+    };
     int64_t begin = mf_clock_ns();
     mf_status st;
 
@@ -173,7 +175,7 @@ mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish, mf_pl
         return MF_NOMEM("a plan");
     st = mf_planned_step_of(t, wish->batch, arena, &step);
     if (st == MF_OK)
-        st = choose(t, &step, wish, out);
+        st = planner_choose(t, &step, wish, out);
     mf_arena_free(arena);
     return st;
 }

@@ -21,14 +21,14 @@ typedef struct prediction {
 /* ---- looking ---- */
 
 /* A step as it would run under a layout. */
-typedef struct lowered {
+typedef struct predict_lowered {
     mf_mesh_variables variables;
     mf_mesh_costs costs;
     mf_graph **graphs; /* by processor at hand */
     int64_t *receives; /* the same */
-} lowered;
+} predict_lowered;
 
-static void lowered_deinit(lowered *l, int n)
+static void lowered_deinit(predict_lowered *l, int n)
 {
     for (int i = 0; l->graphs && i < n; i++)
         mf_graph_free(l->graphs[i]);
@@ -40,7 +40,7 @@ static void lowered_deinit(lowered *l, int n)
         mf_mesh_variables_deinit(&l->variables);
 }
 
-static mf_status lower(const prediction *p, const mf_mesh_setup *setup, lowered *l)
+static mf_status predict_lower(const prediction *p, const mf_mesh_setup *setup, predict_lowered *l)
 {
     mf_signature sig;
 
@@ -58,10 +58,10 @@ static mf_status lower(const prediction *p, const mf_mesh_setup *setup, lowered 
 }
 
 /* Those of one compilation: neighbours. i: the first of them among all that are looked at. */
-static mf_status look_at(prediction *p, const mf_mesh_setup *setup, int i)
+static mf_status predict_look_at(prediction *p, const mf_mesh_setup *setup, int i)
 {
-    lowered l = { 0 };
-    mf_status st = lower(p, setup, &l);
+    predict_lowered l = { 0 };
+    mf_status st = predict_lower(p, setup, &l);
 
     for (int k = 0; st == MF_OK && k < setup->n; k++) {
         p->of.out = &p->all[i + k];
@@ -79,23 +79,23 @@ static mf_status look_at(prediction *p, const mf_mesh_setup *setup, int i)
 
 /* Of stages that are not looked at as a whole, the first processor, which has the largest pieces.
  */
-static mf_status look_at_all(prediction *p)
+static mf_status predict_look_at_all(prediction *p)
 {
     mf_mesh_setup one = *p->setup;
 
     if (!p->samples)
-        return look_at(p, p->setup, 0);
+        return predict_look_at(p, p->setup, 0);
     one.n = 1;
     for (int k = 0; k < p->n; k++) {
         one.first = p->setup->meshes.at[k].first;
-        MF_TRY(look_at(p, &one, k));
+        MF_TRY(predict_look_at(p, &one, k));
     }
     return MF_OK;
 }
 
 /* ---- adding up ---- */
 
-static void most(int64_t *a, int64_t b)
+static void predict_most(int64_t *a, int64_t b)
 {
     *a = b > *a ? b : *a;
 }
@@ -105,25 +105,25 @@ static void add_most(const prediction *p, mf_prediction *out)
     for (int i = 0; i < p->n; i++) {
         const mf_predicted_processor *is = &p->all[i];
 
-        most(&out->sent_bytes, is->sent_bytes);
-        most(&out->received_bytes, is->received_bytes);
-        most(&out->link_bytes, is->link_bytes);
-        most(&out->variable_bytes, is->variable_bytes);
-        most(&out->activation_bytes, is->activation_bytes);
-        most(&out->memory_bytes, is->variable_bytes + is->activation_bytes);
-        most(&out->collectives, is->collectives);
-        most(&out->rounds, is->rounds);
+        predict_most(&out->sent_bytes, is->sent_bytes);
+        predict_most(&out->received_bytes, is->received_bytes);
+        predict_most(&out->link_bytes, is->link_bytes);
+        predict_most(&out->variable_bytes, is->variable_bytes);
+        predict_most(&out->activation_bytes, is->activation_bytes);
+        predict_most(&out->memory_bytes, is->variable_bytes + is->activation_bytes);
+        predict_most(&out->collectives, is->collectives);
+        predict_most(&out->rounds, is->rounds);
     }
 }
 
-static bool is_of(const prediction *p, int i, int stage)
+static bool predict_is_of(const prediction *p, int i, int stage)
 {
     return mf_mesh_has(&p->setup->meshes.at[stage], p->which[i]);
 }
 
 /* One thing that a stage does, of all its processors: those that were not looked at are like those
  * that were. Bytes go through one memory, or each processor's go to it alone. */
-static mf_stage_item item_of(const prediction *p, int stage, int k)
+static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
 {
     const mf_planned_machine *m = p->of.machine;
     const mf_links *l = &m->links;
@@ -134,16 +134,16 @@ static mf_stage_item item_of(const prediction *p, int stage, int k)
     for (int i = 0; i < p->n; i++) {
         const mf_predicted_device_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
 
-        if (!is_of(p, i, stage))
+        if (!predict_is_of(p, i, stage))
             continue;
         seen++;
         work += part->compute_ns;
         bytes += (double)part->received_bytes;
         if (part->compute_ns > longest.compute_ns)
             longest.compute_ns = part->compute_ns;
-        most(&longest.received_bytes, part->received_bytes);
-        most(&longest.collectives, part->collectives);
-        most(&longest.rounds, part->rounds);
+        predict_most(&longest.received_bytes, part->received_bytes);
+        predict_most(&longest.collectives, part->collectives);
+        predict_most(&longest.rounds, part->rounds);
     }
     like = seen > 0 ? p->setup->meshes.at[stage].n / seen : 0;
     item.talk_ns = (double)longest.rounds * l->round_ns +
@@ -178,7 +178,7 @@ static void add_busiest(const prediction *p, const mf_stage_item *items, mf_pred
         out->compute_ns = work / p->stages.cores;
 }
 
-static mf_status add_times(prediction *p, mf_prediction *out)
+static mf_status predict_add_times(prediction *p, mf_prediction *out)
 {
     const int n = mf_stage_items(p->stages.turns);
     mf_stage_item *items = MF_ARENA_ARRAY(p->of.arena, mf_stage_item, p->stages.n * n);
@@ -187,7 +187,7 @@ static mf_status add_times(prediction *p, mf_prediction *out)
     if (!items)
         return MF_NOMEM("a prediction");
     for (int i = 0; i < p->stages.n * n; i++)
-        items[i] = item_of(p, i / n, i % n);
+        items[i] = predict_item_of(p, i / n, i % n);
     p->stages.items = items;
     p->stages.cores = p->of.machine->cores;
     add_busiest(p, items, out);
@@ -212,7 +212,7 @@ static int turns_of(const mf_planned_step *step, const mf_mesh_setup *setup)
                                                                              : wanted;
 }
 
-static mf_status predict(prediction *p, mf_predicted_processor *all, mf_prediction *out)
+static mf_status predict_predict(prediction *p, mf_predicted_processor *all, mf_prediction *out)
 {
     const mf_mesh_setup *setup = p->setup;
     mf_arena *arena = p->of.arena;
@@ -225,9 +225,9 @@ static mf_status predict(prediction *p, mf_predicted_processor *all, mf_predicti
         MF_ARENA_ARRAY(arena, mf_predicted_device_part, p->n * mf_stage_items(p->stages.turns));
     if (!p->which || !p->all || !p->parts)
         return MF_NOMEM("a prediction");
-    MF_TRY(look_at_all(p));
+    MF_TRY(predict_look_at_all(p));
     add_most(p, out);
-    return add_times(p, out);
+    return predict_add_times(p, out);
 }
 
 mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine *machine,
@@ -247,7 +247,7 @@ mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine 
     *out = (mf_prediction){ 0 };
     p.of.stages = &p.stages;
     if (st == MF_OK)
-        st = predict(&p, all, out);
+        st = predict_predict(&p, all, out);
     if (p.of.state)
         mf_resources_free(p.of.state);
     mf_arena_free(p.of.arena);

@@ -23,7 +23,8 @@ static mf_status end_names(mf_arena *arena, bool fetch, int n, const char ***out
 }
 
 /* What a processor of another mesh does is not there; what goes to others has to have gone. */
-static mf_status find_targets(const mf_predicted_device *p, const mf_graph *g, mf_run_names *names)
+static mf_status predict_device_find_targets(const mf_predicted_device *p, const mf_graph *g,
+                                             mf_run_names *names)
 {
     const char **targets = MF_ARENA_ARRAY(p->arena, const char *, names->n_targets + 1);
     int n = 0;
@@ -48,7 +49,7 @@ static mf_status find_signature(const mf_predicted_device *p, const mf_graph *g,
 
     MF_TRY(end_names(p->arena, false, names.n_feeds, &feeds));
     MF_TRY(end_names(p->arena, true, names.n_fetches, &fetches));
-    MF_TRY(find_targets(p, g, &names));
+    MF_TRY(predict_device_find_targets(p, g, &names));
     names.feeds = feeds;
     names.fetches = fetches;
     MF_TRY(mf_signature_find(g, &names, p->arena, sig));
@@ -58,13 +59,13 @@ static mf_status find_signature(const mf_predicted_device *p, const mf_graph *g,
 
 /* ---- time ---- */
 
-typedef struct work {
+typedef struct predict_device_work {
     const mf_predicted_device *p;
     const mf_compile *c; /* facts of the nodes */
     const int *part; /* by node's id: of which of p->parts it is */
-} work;
+} predict_device_work;
 
-static void add_kernel(const work *w, const mf_node *n, void *state)
+static void add_kernel(const predict_device_work *w, const mf_node *n, void *state)
 {
     const double ns = mf_op_time(w->p->machine->times, w->c, n, state);
 
@@ -72,7 +73,7 @@ static void add_kernel(const work *w, const mf_node *n, void *state)
     w->p->parts[w->part[n->id]].compute_ns += ns;
 }
 
-static void add_kernels(const work *w, const mf_program *program)
+static void add_kernels(const predict_device_work *w, const mf_program *program)
 {
     for (int i = 0; i < program->n_items; i++) {
         const mf_item *item = &program->items[i];
@@ -84,7 +85,7 @@ static void add_kernels(const work *w, const mf_program *program)
     }
 }
 
-static void add_part(const mf_predicted_device *p, int i, const mf_traffic_counts *t)
+static void predict_device_add_part(const mf_predicted_device *p, int i, const mf_traffic_counts *t)
 {
     p->parts[i].received_bytes = t->received;
     p->parts[i].collectives = t->collectives;
@@ -95,7 +96,7 @@ static void add_part(const mf_predicted_device *p, int i, const mf_traffic_count
     p->out->rounds += t->rounds;
 }
 
-static mf_status add_traffic(const work *w, mf_node *const *order, int64_t n)
+static mf_status add_traffic(const predict_device_work *w, mf_node *const *order, int64_t n)
 {
     const mf_predicted_device *p = w->p;
     const int n_parts = mf_stage_items(p->stages->turns);
@@ -108,7 +109,7 @@ static mf_status add_traffic(const work *w, mf_node *const *order, int64_t n)
         t[i].to = to;
     MF_TRY(mf_traffic_of(order, n, w->c->graph->n_nodes, w->part, t));
     for (int i = 0; i < n_parts; i++)
-        add_part(p, i, &t[i]);
+        predict_device_add_part(p, i, &t[i]);
     for (int i = 0; i < p->n_processors; i++)
         p->out->link_bytes = to[i] > p->out->link_bytes ? to[i] : p->out->link_bytes;
     return MF_OK;
@@ -123,7 +124,7 @@ typedef struct kernels {
 } kernels;
 
 /* Pieces that are sent are packed first, unless they lie together. */
-static int64_t scratch_of(void *ctx, const mf_node *n, void *state)
+static int64_t predict_device_scratch_of(void *ctx, const mf_node *n, void *state)
 {
     const kernels *k = ctx;
     mf_traffic_counts t = { .to = k->to };
@@ -138,11 +139,11 @@ static int64_t scratch_of(void *ctx, const mf_node *n, void *state)
 
 /* ---- the whole ---- */
 
-static mf_status look_at(const mf_predicted_device *p, const mf_compile *c,
-                         const mf_program *program, mf_node *const *order, int64_t n)
+static mf_status predict_device_look_at(const mf_predicted_device *p, const mf_compile *c,
+                                        const mf_program *program, mf_node *const *order, int64_t n)
 {
     int *part = MF_ARENA_ARRAY(p->arena, int, program->graph->n_nodes + 1);
-    const work w = { p, c, part };
+    const predict_device_work w = { p, c, part };
     kernels k = { p->machine->times, c, MF_ARENA_ARRAY(p->arena, int64_t, p->n_processors) };
 
     if (!part || !k.to)
@@ -150,12 +151,12 @@ static mf_status look_at(const mf_predicted_device *p, const mf_compile *c,
     mf_stage_parts(order, n, p->stages, p->stage, part);
     add_kernels(&w, program);
     MF_TRY(add_traffic(&w, order, n));
-    return mf_program_peak(c, program, scratch_of, &k, &p->out->activation_bytes);
+    return mf_program_peak(c, program, predict_device_scratch_of, &k, &p->out->activation_bytes);
 }
 
 /* c: what is left of the compilation, for its facts. */
-static mf_status look_at_all(const mf_predicted_device *p, const mf_compile *c,
-                             const mf_program *program)
+static mf_status predict_device_look_at_all(const mf_predicted_device *p, const mf_compile *c,
+                                            const mf_program *program)
 {
     const mf_compile whole = {
         .graph = program->graph, .facts = c->facts, .n_facts = c->n_facts, .cap_facts = c->cap_facts
@@ -165,7 +166,7 @@ static mf_status look_at_all(const mf_predicted_device *p, const mf_compile *c,
     mf_status st;
 
     MF_TRY(mf_compile_order(&whole, &order, &n));
-    st = look_at(p, &whole, program, order, n);
+    st = predict_device_look_at(p, &whole, program, order, n);
     mf_free(order);
     return st;
 }
@@ -183,7 +184,7 @@ mf_status mf_predicted_device_predict(const mf_predicted_device *p, const mf_gra
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
     MF_TRY_TO(done, mf_program_build(&c, &program));
-    st = look_at_all(p, &c, program);
+    st = predict_device_look_at_all(p, &c, program);
 done:
     mf_compile_end(&c);
     mf_program_free(program);

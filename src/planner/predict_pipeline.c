@@ -16,7 +16,7 @@ typedef struct progress {
     double talk, compute; /* that is left of it */
 } progress;
 
-static const mf_stage_item *item_of(const mf_stages *s, int k, int at)
+static const mf_stage_item *predict_pipeline_item_of(const mf_stages *s, int k, int at)
 {
     return &s->items[k * mf_stage_items(s->turns) + at];
 }
@@ -39,15 +39,15 @@ static bool may_begin(const mf_stages *s, const progress *all, int k)
     return true;
 }
 
-static bool begin(const mf_stages *s, progress *all)
+static bool predict_pipeline_begin(const mf_stages *s, progress *all)
 {
     bool any = false;
 
     for (int k = 0; k < s->n; k++) {
         if (!all[k].busy && all[k].at < mf_stage_items(s->turns) && may_begin(s, all, k)) {
             all[k].busy = true;
-            all[k].talk = item_of(s, k, all[k].at)->talk_ns;
-            all[k].compute = item_of(s, k, all[k].at)->compute_ns;
+            all[k].talk = predict_pipeline_item_of(s, k, all[k].at)->talk_ns;
+            all[k].compute = predict_pipeline_item_of(s, k, all[k].at)->compute_ns;
         }
         any = any || all[k].busy;
     }
@@ -60,12 +60,13 @@ static double speed(const mf_stages *s, const progress *all)
     double wanted = 0;
 
     for (int k = 0; k < s->n; k++)
-        wanted += all[k].busy && all[k].talk <= 0 ? item_of(s, k, all[k].at)->cores : 0;
+        wanted +=
+            all[k].busy && all[k].talk <= 0 ? predict_pipeline_item_of(s, k, all[k].at)->cores : 0;
     return s->cores > 0 && wanted > s->cores ? s->cores / wanted : 1;
 }
 
 /* Until the first of them is done with what it does. */
-static double go_on(const mf_stages *s, progress *all)
+static double predict_pipeline_go_on(const mf_stages *s, progress *all)
 {
     const double rate = speed(s, all);
     double ns = INFINITY;
@@ -97,8 +98,8 @@ mf_status mf_stages_time(const mf_stages *s, double *ns)
     *ns = 0;
     if (!all)
         return MF_NOMEM("a prediction");
-    while (begin(s, all))
-        *ns += go_on(s, all);
+    while (predict_pipeline_begin(s, all))
+        *ns += predict_pipeline_go_on(s, all);
     mf_free(all);
     return MF_OK;
 }
@@ -107,7 +108,7 @@ mf_status mf_stages_time(const mf_stages *s, double *ns)
 
 enum { NOWHERE = -1 };
 
-static int said(const mf_node *n, const mf_stages *s, int ahead)
+static int predict_pipeline_said(const mf_node *n, const mf_stages *s, int ahead)
 {
     const int64_t turn = mf_node_turn(n);
 
@@ -137,7 +138,7 @@ void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int st
     int64_t i;
 
     for (i = 0; i < n; i++) {
-        part[order[i]->id] = said(order[i], s, ahead);
+        part[order[i]->id] = predict_pipeline_said(order[i], s, ahead);
         if (part[order[i]->id] == NOWHERE)
             part[order[i]->id] = by_inputs(order[i], part);
     }

@@ -15,11 +15,11 @@ enum { TRIALS = 6 };
 static const double PIPELINE_SECONDS = 2;
 static const double NEAR = 1.15; /* of the best: it may be better when it is tried */
 
-typedef struct search {
+typedef struct search_state {
     const mf_plan_request *r;
     mf_plan_result *out;
     int64_t end_ns; /* when no more pipelines are looked at */
-} search;
+} search_state;
 
 void mf_plan_result_deinit(mf_plan_result *r)
 {
@@ -59,12 +59,12 @@ static bool is_large_enough(const mf_plan_dims *d, const mf_candidate *c)
     return true;
 }
 
-static bool is_one(const mf_plan_dims *d, const mf_candidate *c)
+static bool search_is_one(const mf_plan_dims *d, const mf_candidate *c)
 {
     return is_large_enough(d, c) && is_first_alike(d, c);
 }
 
-static int bits_of(const mf_plan_dims *d, const mf_mesh *m)
+static int search_bits_of(const mf_plan_dims *d, const mf_mesh *m)
 {
     return d->n * m->n_axes;
 }
@@ -81,20 +81,20 @@ static mf_candidate by_bits(const mf_plan_dims *d, const mf_mesh *m, int micro_b
 }
 
 /* Counted as long as it is no matter of patience. */
-static int64_t count_all(const search *s, int64_t most)
+static int64_t count_all(const search_state *s, int64_t most)
 {
     int64_t n = 0;
 
     for (int k = 0; k < s->r->n_meshes; k++) {
         const mf_mesh *m = &s->r->meshes[k];
-        const int bits = bits_of(&s->out->dims, m);
+        const int bits = search_bits_of(&s->out->dims, m);
 
         if (bits > 20)
             return most + 1;
         for (uint64_t b = 0; b < (uint64_t)1 << bits; b++) {
             const mf_candidate c = by_bits(&s->out->dims, m, 0, b);
 
-            n += is_one(&s->out->dims, &c);
+            n += search_is_one(&s->out->dims, &c);
         }
     }
     return n;
@@ -102,7 +102,7 @@ static int64_t count_all(const search *s, int64_t most)
 
 /* ---- looking at one ---- */
 
-static mf_status setup_of(const search *s, const mf_candidate *c, mf_mesh_setup *out)
+static mf_status search_setup_of(const search_state *s, const mf_candidate *c, mf_mesh_setup *out)
 {
     mf_buf mesh = { 0 }, layout = { 0 };
     mf_status st;
@@ -122,7 +122,7 @@ static mf_status setup_of(const search *s, const mf_candidate *c, mf_mesh_setup 
     return st;
 }
 
-static void correct(const search *s, mf_candidate *c)
+static void correct(const search_state *s, mf_candidate *c)
 {
     mf_buf name = { 0 };
 
@@ -139,11 +139,11 @@ static void correct(const search *s, mf_candidate *c)
 
 /* A layout may be impossible, which is no failure of the search. Processor 0 has the largest
  * pieces. */
-static mf_status look_at(const search *s, mf_candidate *c)
+static mf_status search_look_at(const search_state *s, mf_candidate *c)
 {
     mf_mesh_setup setup;
 
-    c->status = setup_of(s, c, &setup);
+    c->status = search_setup_of(s, c, &setup);
     if (c->status == MF_OK)
         c->status = mf_predict_step(s->r->step, s->r->machine, &setup, &c->is, NULL);
     if (c->status == MF_OK)
@@ -151,7 +151,7 @@ static mf_status look_at(const search *s, mf_candidate *c)
     return c->status == MF_RESOURCE_EXHAUSTED || c->status == MF_INTERNAL ? c->status : MF_OK;
 }
 
-static mf_candidate *find(const search *s, const mf_candidate *c)
+static mf_candidate *search_find(const search_state *s, const mf_candidate *c)
 {
     for (int64_t i = 0; i < s->out->n; i++) {
         mf_candidate *k = &s->out->all[i];
@@ -164,18 +164,18 @@ static mf_candidate *find(const search *s, const mf_candidate *c)
     return NULL;
 }
 
-static mf_status add(search *s, const mf_candidate *c)
+static mf_status search_add(search_state *s, const mf_candidate *c)
 {
     MF_TRY(mf_grow(&s->out->all, &s->out->cap, s->out->n + 1, sizeof *s->out->all));
     s->out->all[s->out->n] = *c;
-    MF_TRY(look_at(s, &s->out->all[s->out->n]));
+    MF_TRY(search_look_at(s, &s->out->all[s->out->n]));
     s->out->n++;
     return MF_OK;
 }
 
 /* ---- which is better ---- */
 
-static int rules(const mf_candidate *c)
+static int search_rules(const mf_candidate *c)
 {
     int n = __builtin_popcount(c->layers);
 
@@ -184,14 +184,14 @@ static int rules(const mf_candidate *c)
     return n;
 }
 
-static int order(double a, double b)
+static int search_order(double a, double b)
 {
     return (a > b) - (a < b);
 }
 
 /* Possible ones first; then those that fit, the quickest first, the others by what they lack; then
  * those that say less. */
-static int compare(const void *x, const void *y, void *memory)
+static int search_compare(const void *x, const void *y, void *memory)
 {
     const mf_candidate *a = x, *b = y;
     const int64_t most = *(int64_t *)memory;
@@ -202,41 +202,41 @@ static int compare(const void *x, const void *y, void *memory)
     if (by == 0)
         by = (int)fb - (int)fa;
     if (by == 0 && !fa)
-        by = order((double)ma, (double)mb);
+        by = search_order((double)ma, (double)mb);
     if (by == 0)
-        by = order(a->is.step_ns, b->is.step_ns);
-    return by != 0 ? by : rules(a) - rules(b);
+        by = search_order(a->is.step_ns, b->is.step_ns);
+    return by != 0 ? by : search_rules(a) - search_rules(b);
 }
 
-static void sort(const search *s, int64_t from)
+static void search_sort(const search_state *s, int64_t from)
 {
     int64_t memory = s->r->memory;
 
     if (s->out->n > from)
-        qsort_r(s->out->all + from, (size_t)(s->out->n - from), sizeof *s->out->all, compare,
+        qsort_r(s->out->all + from, (size_t)(s->out->n - from), sizeof *s->out->all, search_compare,
                 &memory);
 }
 
 /* ---- all, or a beam ---- */
 
 /* Smallest pieces first: their kernels are measured quickly, and larger ones follow from them. */
-static mf_status try_all(search *s)
+static mf_status try_all(search_state *s)
 {
     for (int k = 0; k < s->r->n_meshes; k++) {
         const mf_mesh *m = &s->r->meshes[k];
 
-        for (uint64_t b = (uint64_t)1 << bits_of(&s->out->dims, m); b > 0; b--) {
+        for (uint64_t b = (uint64_t)1 << search_bits_of(&s->out->dims, m); b > 0; b--) {
             const mf_candidate c = by_bits(&s->out->dims, m, s->r->micro_batches, b - 1);
 
-            if (is_one(&s->out->dims, &c))
-                MF_TRY(add(s, &c));
+            if (search_is_one(&s->out->dims, &c))
+                MF_TRY(search_add(s, &c));
         }
     }
     return MF_OK;
 }
 
 /* All that differ from this one by a dimension and an axis. */
-static mf_status try_near(search *s, const mf_candidate *from, bool *more)
+static mf_status try_near(search_state *s, const mf_candidate *from, bool *more)
 {
     for (int i = 0; i < s->out->dims.n; i++) {
         for (int a = 0; a < from->mesh.n_axes; a++) {
@@ -244,30 +244,30 @@ static mf_status try_near(search *s, const mf_candidate *from, bool *more)
 
             memcpy(c.cuts, from->cuts, sizeof c.cuts);
             c.cuts[i] ^= (mf_axes)1 << a;
-            if (!is_one(&s->out->dims, &c) || find(s, &c))
+            if (!search_is_one(&s->out->dims, &c) || search_find(s, &c))
                 continue;
-            MF_TRY(add(s, &c));
+            MF_TRY(search_add(s, &c));
             *more = true;
         }
     }
     return MF_OK;
 }
 
-static mf_status try_beam(search *s, const mf_mesh *m)
+static mf_status try_beam(search_state *s, const mf_mesh *m)
 {
     const int64_t first = s->out->n;
     mf_candidate start = { .mesh = *m, .micro_batches = s->r->micro_batches }, best[BEAM];
     bool more = true;
 
     start.cuts[0] = ((mf_axes)1 << m->n_axes) - 1; /* samples: mostly, that is near the best */
-    if (is_one(&s->out->dims, &start))
-        MF_TRY(add(s, &start));
+    if (search_is_one(&s->out->dims, &start))
+        MF_TRY(search_add(s, &start));
     start.cuts[0] = 0;
-    MF_TRY(add(s, &start));
+    MF_TRY(search_add(s, &start));
     while (more) {
         int n = 0;
 
-        sort(s, first);
+        search_sort(s, first);
         while (n < BEAM && first + n < s->out->n && s->out->all[first + n].status == MF_OK) {
             best[n] = s->out->all[first + n];
             n++;
@@ -276,32 +276,33 @@ static mf_status try_beam(search *s, const mf_mesh *m)
         for (int i = 0; i < n; i++)
             MF_TRY(try_near(s, &best[i], &more));
     }
-    sort(s, first);
+    search_sort(s, first);
     return MF_OK;
 }
 
 /* ---- pipelines ---- */
 
 /* The layout with these axes made stages, with so many micro-batches. */
-static mf_status try_stages(search *s, const mf_candidate *like, mf_axes layers, int micro_batches)
+static mf_status try_stages(search_state *s, const mf_candidate *like, mf_axes layers,
+                            int micro_batches)
 {
     mf_candidate c = { .mesh = like->mesh, .layers = layers, .micro_batches = micro_batches };
 
     for (int i = 0; i < s->out->dims.n; i++)
         c.cuts[i] = like->cuts[i] & ~layers;
-    if (find(s, &c))
+    if (search_find(s, &c))
         return MF_OK;
     s->out->pipelines_left = mf_clock_ns() > s->end_ns;
     if (s->out->pipelines_left)
         return MF_OK;
-    MF_TRY(add(s, &c));
+    MF_TRY(search_add(s, &c));
     s->out->pipelines++;
     return MF_OK;
 }
 
 /* As many micro-batches as there are stages, or some times as many: the more, the less they wait
  * for each other, and the smaller is what they do at a time. */
-static mf_status try_turns(search *s, const mf_candidate *like, mf_axes layers)
+static mf_status try_turns(search_state *s, const mf_candidate *like, mf_axes layers)
 {
     static const int TIMES[] = { 2, 4, 1 };
     const int stages = mf_mesh_count(&like->mesh, layers);
@@ -327,13 +328,13 @@ static bool is_new_shape(const mf_candidate *found, int n, const mf_candidate *c
 }
 
 /* From the best ones that are none, and the best of each shape, as long as there is time. */
-static mf_status try_pipelines(search *s)
+static mf_status try_pipelines(search_state *s)
 {
     const double seconds = s->r->pipeline_seconds != 0 ? s->r->pipeline_seconds : PIPELINE_SECONDS;
     mf_candidate best[BEAM + SHAPES];
     int n = 0;
 
-    sort(s, 0);
+    search_sort(s, 0);
     for (int64_t i = 0; i < s->out->n && s->out->all[i].status == MF_OK; i++) {
         const mf_candidate *c = &s->out->all[i];
 
@@ -349,20 +350,20 @@ static mf_status try_pipelines(search *s)
 }
 
 /* The best ones, all of their processors where they are few: until all of the best were. */
-static mf_status look_again(search *s)
+static mf_status look_again(search_state *s)
 {
     bool more = true;
 
     while (more) {
         more = false;
-        sort(s, 0);
+        search_sort(s, 0);
         for (int64_t i = 0; i < LOOK_AGAIN && i < s->out->n; i++) {
             mf_candidate *c = &s->out->all[i];
 
             if (c->closely || c->status != MF_OK)
                 continue;
             c->closely = more = true;
-            MF_TRY(look_at(s, c));
+            MF_TRY(search_look_at(s, c));
         }
     }
     return MF_OK;
@@ -382,7 +383,7 @@ bool mf_candidate_same(const mf_candidate *a, const mf_candidate *b)
 
 /* The next that may be the best: one of those near it; at last the best itself once more, for the
  * quickest of several was lucky, too. */
-static mf_candidate *next_to_try(const search *s)
+static mf_candidate *next_to_try(const search_state *s)
 {
     mf_candidate *best = &s->out->all[0];
 
@@ -411,7 +412,8 @@ static error *error_of(error errors[2], const mf_candidate *c)
 
 /* What it took counts instead of what was said, of all that are the same; what it took more than
  * the model says, others of its kind are taken to take, too. */
-static void take(search *s, const mf_candidate *tried, const mf_trial_result *did, error errors[2])
+static void search_take(search_state *s, const mf_candidate *tried, const mf_trial_result *did,
+                        error errors[2])
 {
     const mf_candidate was = *tried;
     error *e = error_of(errors, &was);
@@ -438,7 +440,7 @@ static void take(search *s, const mf_candidate *tried, const mf_trial_result *di
     }
 }
 
-static mf_status try_best(search *s)
+static mf_status try_best(search_state *s)
 {
     const int64_t end = mf_clock_ns() + (int64_t)(s->r->trial_seconds * 1e9);
     error errors[2] = { 0 };
@@ -452,17 +454,17 @@ static mf_status try_best(search *s)
         if (!c)
             break;
         trial.seconds = s->r->trial_seconds / TRIALS;
-        MF_TRY(setup_of(s, c, &setup));
+        MF_TRY(search_setup_of(s, c, &setup));
         MF_TRY(mf_trial_run(&trial, &setup, &did));
-        take(s, c, &did, errors);
-        sort(s, 0);
+        search_take(s, c, &did, errors);
+        search_sort(s, 0);
     }
     return MF_OK;
 }
 
 /* ---- one that is given ---- */
 
-static mf_status try_given(search *s)
+static mf_status try_given(search_state *s)
 {
     mf_candidate c = { .mesh = s->r->meshes[0],
                        .micro_batches = s->r->micro_batches,
@@ -471,17 +473,17 @@ static mf_status try_given(search *s)
     MF_TRY(mf_candidate_parse(&s->out->dims, s->r->layout, &c));
     s->out->possible = 1;
     s->out->exhaustive = true;
-    MF_TRY(add(s, &c));
+    MF_TRY(search_add(s, &c));
     if (s->out->all[0].status != MF_OK) { /* say why */
         mf_mesh_setup setup;
 
-        MF_TRY(setup_of(s, &c, &setup));
+        MF_TRY(search_setup_of(s, &c, &setup));
         return mf_predict_step(s->r->step, s->r->machine, &setup, &c.is, NULL);
     }
     return MF_OK;
 }
 
-static mf_status try_those_there_are(search *s)
+static mf_status try_those_there_are(search_state *s)
 {
     const int64_t limit = s->r->limit > 0 ? s->r->limit : LIMIT;
 
@@ -496,7 +498,7 @@ static mf_status try_those_there_are(search *s)
 
 mf_status mf_plan_search(const mf_plan_request *request, mf_plan_result *out)
 {
-    search s = { .r = request, .out = out };
+    search_state s = { .r = request, .out = out };
 
     *out = (mf_plan_result){ 0 };
     MF_TRY(mf_plan_dims_find(request->step, &out->dims));

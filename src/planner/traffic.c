@@ -9,14 +9,15 @@
 
 #include <string.h>
 
-static bool is_op(const mf_node *n, const char *op)
+static bool traffic_is_op(const mf_node *n, const char *op)
 {
     return strcmp(n->op_name, op) == 0;
 }
 
 bool mf_node_is_collective(const mf_node *n)
 {
-    return is_op(n, "_MeshMove") || is_op(n, "_MeshReduce") || is_op(n, "_MeshReceive");
+    return traffic_is_op(n, "_MeshMove") || traffic_is_op(n, "_MeshReduce") ||
+           traffic_is_op(n, "_MeshReceive");
 }
 
 /* Elements of box i in a list of begins and sizes. */
@@ -25,12 +26,12 @@ static int64_t box_count(const int64_t *list, int64_t i, int rank)
     return rank > 0 ? mf_mesh_box_count(list + (2 * i + 1) * rank, rank) : 1;
 }
 
-static int64_t cell_of(const mf_node *n)
+static int64_t traffic_cell_of(const mf_node *n)
 {
     return (int64_t)mf_dtype_cell(mf_type_base(n->in_types[0]));
 }
 
-static void send(mf_traffic_counts *out, int64_t to, int64_t bytes)
+static void traffic_send(mf_traffic_counts *out, int64_t to, int64_t bytes)
 {
     out->sent += bytes;
     out->to[to] += bytes;
@@ -43,7 +44,8 @@ static void add_sends(const mf_node *n, const char *shape, mf_traffic_counts *ou
     const int64_t *to = mf_node_ints(n, "to", &n_to), *boxes = mf_node_ints(n, "send", &size);
 
     for (int64_t i = 0; i < n_to; i++)
-        send(out, to[i], cell_of(n) * box_count(boxes, i, mf_node_shape(n, shape)->rank));
+        traffic_send(out, to[i],
+                     traffic_cell_of(n) * box_count(boxes, i, mf_node_shape(n, shape)->rank));
 }
 
 /* And come from others. */
@@ -60,10 +62,10 @@ static void add_receives(const mf_node *n, mf_traffic_counts *out)
 }
 
 /* Each member gets our part of its piece; then, where all want all, everybody our piece. */
-static void add_reduce(const mf_node *n, mf_traffic_counts *out)
+static void traffic_add_reduce(const mf_node *n, mf_traffic_counts *out)
 {
     const mf_shape *shape = mf_node_shape(n, "from_shape");
-    const int64_t index = mf_node_int(n, "index"), cell = cell_of(n);
+    const int64_t index = mf_node_int(n, "index"), cell = traffic_cell_of(n);
     int64_t members, n_boxes, count = 0;
     const int64_t *who = mf_node_ints(n, "members", &members);
     const int64_t *boxes = mf_node_ints(n, "boxes", &n_boxes);
@@ -81,10 +83,10 @@ static void add_reduce(const mf_node *n, mf_traffic_counts *out)
             out->received += cell * piece * (members - 1);
             for (int64_t k = 0; n_boxes == 0 && !direct && k < members; k++) {
                 if (k != index)
-                    send(out, who[k], cell * piece);
+                    traffic_send(out, who[k], cell * piece);
             }
         } else {
-            send(out, who[i], cell * piece);
+            traffic_send(out, who[i], cell * piece);
             if (n_boxes == 0 && !direct)
                 out->received += cell * piece;
         }
@@ -94,13 +96,13 @@ static void add_reduce(const mf_node *n, mf_traffic_counts *out)
 void mf_traffic_add(const mf_node *n, mf_traffic_counts *out)
 {
     out->collectives += mf_node_is_collective(n);
-    if (is_op(n, "_MeshReduce"))
-        add_reduce(n, out);
-    if (is_op(n, "_MeshMove"))
+    if (traffic_is_op(n, "_MeshReduce"))
+        traffic_add_reduce(n, out);
+    if (traffic_is_op(n, "_MeshMove"))
         add_sends(n, "shape", out);
-    if (is_op(n, "_MeshSend"))
+    if (traffic_is_op(n, "_MeshSend"))
         add_sends(n, "from_shape", out);
-    if (is_op(n, "_MeshMove") || is_op(n, "_MeshReceive"))
+    if (traffic_is_op(n, "_MeshMove") || traffic_is_op(n, "_MeshReceive"))
         add_receives(n, out);
 }
 

@@ -46,7 +46,7 @@ static mf_status make_feeds(running *x)
     return MF_OK;
 }
 
-static mf_status initialise(const running *x)
+static mf_status trial_initialise(const running *x)
 {
     const char *feed = "seed:0", *target = mf_node_name(x->trial->t->graph.init);
     mf_tensor seed = { 0 };
@@ -60,7 +60,7 @@ static mf_status initialise(const running *x)
     return st;
 }
 
-static mf_status run_once(const running *x, mf_tensor **results)
+static mf_status trial_run_once(const running *x, mf_tensor **results)
 {
     const mf_run_names *n = &x->trial->step->names;
 
@@ -81,7 +81,7 @@ static double own_time(void)
     return (double)cpu.tv_sec * 1e9 + (double)cpu.tv_nsec;
 }
 
-static int ascending(const void *x, const void *y)
+static int trial_ascending(const void *x, const void *y)
 {
     const double a = *(const double *)x, b = *(const double *)y;
 
@@ -89,11 +89,11 @@ static int ascending(const void *x, const void *y)
 }
 
 /* The first run compiles, and does not count. */
-static mf_status run(const running *x, mf_trial_result *out)
+static mf_status trial_run(const running *x, mf_trial_result *out)
 {
     const int most = x->trial->runs < MAX_RUNS ? x->trial->runs : MAX_RUNS;
     mf_tensor **results = mf_calloc(x->trial->step->names.n_fetches + 1, sizeof *results);
-    mf_status st = results ? run_once(x, results) : MF_NOMEM("a step");
+    mf_status st = results ? trial_run_once(x, results) : MF_NOMEM("a step");
     const int64_t end = mf_clock_ns() + (int64_t)(x->trial->seconds * 1e9);
     double took[MAX_RUNS] = { 0 };
     int n = 0;
@@ -103,19 +103,19 @@ static mf_status run(const running *x, mf_trial_result *out)
         const int64_t begin = mf_clock_ns();
         const double own = own_time();
 
-        st = run_once(x, results);
+        st = trial_run_once(x, results);
         out->own_ns = fmin(out->own_ns, own_time() - own);
         took[n++] = (double)(mf_clock_ns() - begin);
     }
     mf_free(results);
     if (n > 0)
-        qsort(took, (size_t)n, sizeof *took, ascending);
+        qsort(took, (size_t)n, sizeof *took, trial_ascending);
     out->least_ns = took[0];
     out->middle_ns = took[n / 2];
     return st;
 }
 
-static mf_status count(const running *x, const mf_mesh_setup *setup, mf_trial_result *out)
+static mf_status trial_count(const running *x, const mf_mesh_setup *setup, mf_trial_result *out)
 {
     for (int i = 0; i < setup->n; i++) {
         mf_mesh_counts c;
@@ -143,13 +143,13 @@ mf_status mf_trial_run(const mf_trial *trial, const mf_mesh_setup *setup, mf_tri
     if (st == MF_OK)
         st = mf_mesh_session_make(trial->step->graph, &here, &x.session);
     if (st == MF_OK)
-        st = initialise(&x);
+        st = trial_initialise(&x);
     if (st == MF_OK)
         mf_mesh_session_forget_runs(x.session);
     if (st == MF_OK)
-        st = run(&x, out);
+        st = trial_run(&x, out);
     if (st == MF_OK)
-        st = count(&x, &here, out);
+        st = trial_count(&x, &here, out);
     mf_session_free(x.session);
     for (int i = 0; x.feeds && i < x.n_feeds; i++)
         mf_tensor_free(x.feeds[i]);

@@ -23,7 +23,7 @@ enum {
 /* ---- writing ---- */
 
 /* All but the bytes, which have to be its end. */
-static mf_status put_head(size_t bytes, mf_buf *out)
+static mf_status buf_message_put_head(size_t bytes, mf_buf *out)
 {
     const size_t value = 1 + mf_wire_varint_size(bytes) + bytes, type = strlen(TYPE);
 
@@ -48,7 +48,7 @@ mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_iovec *co
     if (bytes > INT32_MAX - APART)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "a piece of %zu bytes is too large for a message: cut the value", bytes);
-    MF_TRY(put_head(bytes, head));
+    MF_TRY(buf_message_put_head(bytes, head));
     if (bytes < APART) {
         mf_buf_bytes(head, value->data, bytes);
         return mf_buf_finish(head);
@@ -59,7 +59,8 @@ mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_iovec *co
 
 /* ---- reading ---- */
 
-static mf_status copy_out(const mf_iovec *parts, int n, size_t from, size_t bytes, mf_iovec *out)
+static mf_status buf_message_copy_out(const mf_iovec *parts, int n, size_t from, size_t bytes,
+                                      mf_iovec *out)
 {
     mf_buffer *b;
 
@@ -70,7 +71,7 @@ static mf_status copy_out(const mf_iovec *parts, int n, size_t from, size_t byte
 }
 
 /* The part that the content ends, if all of it is there and may stay; NULL: none. */
-static mf_iovec *find_part(mf_iovec *parts, int n, size_t bytes)
+static mf_iovec *buf_message_find_part(mf_iovec *parts, int n, size_t bytes)
 {
     mf_iovec *last = n > 0 ? &parts[n - 1] : NULL;
 
@@ -80,10 +81,11 @@ static mf_iovec *find_part(mf_iovec *parts, int n, size_t bytes)
     return last;
 }
 
-static mf_status is_ours(const mf_iovec *parts, int n, size_t bytes, size_t *from, bool *out)
+static mf_status buf_message_is_ours(const mf_iovec *parts, int n, size_t bytes, size_t *from,
+                                     bool *out)
 {
     mf_buf head = { 0 }, begins = { 0 };
-    mf_status st = put_head(bytes, &head);
+    mf_status st = buf_message_put_head(bytes, &head);
     char *room = NULL;
 
     *out = st == MF_OK && mf_iovec_size(parts, n) == head.len + bytes;
@@ -102,7 +104,8 @@ static mf_status is_ours(const mf_iovec *parts, int n, size_t bytes, size_t *fro
 }
 
 /* As a message, from whomever. */
-static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes, mf_iovec *out)
+static mf_status buf_message_read_message(const Tensorflow__RecvBufResponse *m, size_t bytes,
+                                          mf_iovec *out)
 {
     const Tensorflow__RecvBufContent *c = m->transport_options ? m->transport_options->value : NULL;
     const size_t n = c ? c->n_tensor_content : 0;
@@ -115,7 +118,7 @@ static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes
         parts[i] =
             (mf_iovec){ .data = c->tensor_content[i].data, .size = c->tensor_content[i].len };
     if (mf_iovec_size(parts, (int)n) == bytes)
-        st = copy_out(parts, (int)n, 0, bytes, out);
+        st = buf_message_copy_out(parts, (int)n, 0, bytes, out);
     else
         st = MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes have come instead of %zu",
                      mf_iovec_size(parts, (int)n), bytes);
@@ -123,36 +126,36 @@ static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes
     return st;
 }
 
-static mf_status read_whole(const mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
+static mf_status buf_message_read_whole(const mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
 {
     const size_t total = mf_iovec_size(parts, n);
     mf_arena *arena = mf_arena_new();
     ProtobufCMessage *m = NULL;
     mf_iovec whole = { 0 };
-    mf_status st = arena ? copy_out(parts, n, 0, total, &whole) : MF_NOMEM("a message");
+    mf_status st = arena ? buf_message_copy_out(parts, n, 0, total, &whole) : MF_NOMEM("a message");
 
     if (st == MF_OK)
         st = mf_wire_decode(&tensorflow__recv_buf_response__descriptor, whole.data, total, NULL,
                             arena, &m);
     if (st == MF_OK)
-        st = read_message((const Tensorflow__RecvBufResponse *)m, bytes, out);
+        st = buf_message_read_message((const Tensorflow__RecvBufResponse *)m, bytes, out);
     mf_iovec_release(&whole, 1);
     mf_arena_free(arena);
     return st;
 }
 
-static mf_status read_parts(mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
+static mf_status buf_message_read_parts(mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
 {
     mf_iovec *stays;
     size_t from;
     bool ours;
 
-    MF_TRY(is_ours(parts, n, bytes, &from, &ours));
+    MF_TRY(buf_message_is_ours(parts, n, bytes, &from, &ours));
     if (!ours)
-        return read_whole(parts, n, bytes, out);
-    stays = find_part(parts, n, bytes);
+        return buf_message_read_whole(parts, n, bytes, out);
+    stays = buf_message_find_part(parts, n, bytes);
     if (!stays)
-        return copy_out(parts, n, from, bytes, out);
+        return buf_message_copy_out(parts, n, from, bytes, out);
     *out = (mf_iovec){ .data = (const char *)stays->data + stays->size - bytes,
                        .size = bytes,
                        .release = stays->release,
@@ -166,7 +169,7 @@ mf_status mf_buf_message_read(mf_iovec *parts, int n, size_t bytes, mf_iovec *ou
     mf_status st;
 
     *out = (mf_iovec){ 0 };
-    st = read_parts(parts, n, bytes, out);
+    st = buf_message_read_parts(parts, n, bytes, out);
     mf_iovec_release(parts, n);
     return st;
 }

@@ -12,14 +12,14 @@ static bool is_entry(const ProtobufCMessageDescriptor *d)
 }
 
 /* An entry with its bytes, which are what it is sorted by. */
-typedef struct entry {
+typedef struct same_entry {
     ProtobufCMessage *message;
     mf_buf bytes;
-} entry;
+} same_entry;
 
-static int by_bytes(const void *x, const void *y)
+static int same_by_bytes(const void *x, const void *y)
 {
-    const entry *a = x, *b = y;
+    const same_entry *a = x, *b = y;
     const size_t n = a->bytes.len < b->bytes.len ? a->bytes.len : b->bytes.len;
     const int first = n > 0 ? memcmp(a->bytes.data, b->bytes.data, n) : 0;
 
@@ -28,7 +28,7 @@ static int by_bytes(const void *x, const void *y)
 
 static mf_status sort_list(ProtobufCMessage **list, size_t n)
 {
-    entry *all = mf_calloc((int64_t)n, sizeof *all);
+    same_entry *all = mf_calloc((int64_t)n, sizeof *all);
     mf_status st = all ? MF_OK : MF_NOMEM("messages to compare");
 
     for (size_t i = 0; st == MF_OK && i < n; i++) {
@@ -36,7 +36,7 @@ static mf_status sort_list(ProtobufCMessage **list, size_t n)
         st = mf_wire_encode(list[i], &all[i].bytes);
     }
     if (st == MF_OK) {
-        qsort(all, n, sizeof *all, by_bytes);
+        qsort(all, n, sizeof *all, same_by_bytes);
         for (size_t i = 0; i < n; i++)
             list[i] = all[i].message;
     }

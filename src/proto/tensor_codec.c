@@ -110,7 +110,8 @@ typedef struct draft {
     size_t max_bytes; /* SIZE_MAX: no limit */
 } draft;
 
-static mf_status check_room(const draft *d, int64_t elements, size_t size, size_t *left)
+static mf_status tensor_codec_check_room(const draft *d, int64_t elements, size_t size,
+                                         size_t *left)
 {
     int64_t bytes;
 
@@ -159,7 +160,7 @@ static mf_status decode_content(const draft *d, mf_tensor *out)
 }
 
 /* Repeat the element at `from` until the end: what is done doubles with each copy. */
-static void splat(char *data, int64_t from, int64_t count, size_t size)
+static void tensor_codec_splat(char *data, int64_t from, int64_t count, size_t size)
 {
     const size_t total = (size_t)(count - from) * size;
     char *first = data + (size_t)from * size;
@@ -199,7 +200,7 @@ static mf_status decode_values(const draft *d, mf_tensor *out)
         for (size_t i = 0; i < n; i++)
             memcpy((char *)out->data + i * size, values + i * field.width, size);
     }
-    splat(out->data, (int64_t)n - 1, d->count, size);
+    tensor_codec_splat(out->data, (int64_t)n - 1, d->count, size);
     return MF_OK;
 }
 
@@ -208,7 +209,7 @@ static mf_status decode_values(const draft *d, mf_tensor *out)
 enum { STRING_OVERHEAD = 32 }; /* bytes the heap takes beside those of a string, about */
 
 /* The varint at *at; false when it is cut off or wider than 64 bits. */
-static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
+static bool tensor_codec_read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
 {
     uint64_t v = 0;
 
@@ -232,7 +233,7 @@ static mf_status decode_string_content(const draft *d, size_t left, mf_tensor *o
     uint64_t len = 0, total = 0;
 
     for (int64_t i = 0; i < d->count; i++) {
-        if (!read_varint(&at, end, &len))
+        if (!tensor_codec_read_varint(&at, end, &len))
             return MF_FAIL(MF_INVALID_ARGUMENT, "the length of string %lld is cut off",
                            (long long)i);
         if (len > content.len - total)
@@ -243,13 +244,13 @@ static mf_status decode_string_content(const draft *d, size_t left, mf_tensor *o
     if (total != (uint64_t)(end - at))
         return MF_FAIL(MF_INVALID_ARGUMENT, "strings of %llu bytes in %td bytes of content",
                        (unsigned long long)total, end - at);
-    MF_TRY(check_room(d, (int64_t)total, 1, &left));
-    MF_TRY(check_room(d, d->count, STRING_OVERHEAD, &left));
+    MF_TRY(tensor_codec_check_room(d, (int64_t)total, 1, &left));
+    MF_TRY(tensor_codec_check_room(d, d->count, STRING_OVERHEAD, &left));
     MF_TRY(mf_tensor_alloc(out, d->dtype, &d->shape));
     text = at;
     at = content.data;
     for (int64_t i = 0; i < d->count; i++) {
-        (void)read_varint(&at, end, &len);
+        (void)tensor_codec_read_varint(&at, end, &len);
         MF_TRY(mf_string_set((mf_string *)out->data + i, text, len));
         text += len;
     }
@@ -265,7 +266,7 @@ static mf_status decode_string_values(const draft *d, size_t left, mf_tensor *ou
     for (size_t i = 0; i < n; i++) {
         const int64_t times = i + 1 == n ? d->count - (int64_t)i : 1;
 
-        MF_TRY(check_room(d, times, values[i].len + STRING_OVERHEAD, &left));
+        MF_TRY(tensor_codec_check_room(d, times, values[i].len + STRING_OVERHEAD, &left));
     }
     MF_TRY(mf_tensor_alloc(out, d->dtype, &d->shape));
     for (int64_t i = 0; n > 0 && i < d->count; i++) {
@@ -294,8 +295,8 @@ static mf_status check_dtype(int32_t number)
 }
 
 /* left: bytes that it may still take. */
-static mf_status begin(const Tensorflow__TensorProto *proto, size_t max_bytes, draft *d,
-                       size_t *left)
+static mf_status tensor_codec_begin(const Tensorflow__TensorProto *proto, size_t max_bytes,
+                                    draft *d, size_t *left)
 {
     *d = (draft){ .proto = proto,
                   .dtype = (mf_dtype)proto->dtype,
@@ -304,7 +305,7 @@ static mf_status begin(const Tensorflow__TensorProto *proto, size_t max_bytes, d
     MF_TRY(check_dtype(proto->dtype));
     MF_TRY(mf_shape_decode(proto->tensor_shape, &d->shape));
     MF_TRY(mf_shape_count(&d->shape, &d->count));
-    return check_room(d, d->count, mf_dtype_cell(d->dtype), left);
+    return tensor_codec_check_room(d, d->count, mf_dtype_cell(d->dtype), left);
 }
 
 static bool can_stay(const mf_iovec *part)
@@ -318,7 +319,7 @@ mf_status mf_tensor_decode_apart(const Tensorflow__TensorProto *proto, size_t by
     size_t left;
     draft d;
 
-    MF_TRY(begin(proto, max_bytes, &d, &left));
+    MF_TRY(tensor_codec_begin(proto, max_bytes, &d, &left));
     MF_TRY(check_content(&d, bytes));
     if (!can_stay(stays))
         return mf_tensor_alloc(out, d.dtype, &d.shape);
@@ -336,7 +337,7 @@ mf_status mf_tensor_decode(const Tensorflow__TensorProto *proto, size_t max_byte
     mf_status st;
     draft d;
 
-    MF_TRY(begin(proto, max_bytes, &d, &left));
+    MF_TRY(tensor_codec_begin(proto, max_bytes, &d, &left));
     if (d.dtype == MF_DTYPE_STRING)
         st = proto->tensor_content.len > 0 ? decode_string_content(&d, left, out)
                                            : decode_string_values(&d, left, out);

@@ -17,7 +17,7 @@ enum {
 /* ---- writing ---- */
 
 /* All of it but the content, which has to be its end. */
-static mf_status put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
+static mf_status tensor_message_put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
 {
     const size_t bytes = tensor->tensor_content.len;
     mf_buf inner = { 0 };
@@ -49,7 +49,7 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "a value of %zu bytes is too large for a message: cut it",
                        out.tensor->tensor_content.len);
-    MF_TRY(put_head(out.tensor, head));
+    MF_TRY(tensor_message_put_head(out.tensor, head));
     *content = mf_buffer_part(mf_buffer_ref(value->buffer), value->data,
                               (size_t)value->count * mf_dtype_size(value->dtype));
     return MF_OK;
@@ -58,14 +58,14 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
 /* ---- reading ---- */
 
 /* A place in the message. */
-typedef struct cursor {
+typedef struct tensor_message_cursor {
     const mf_iovec *parts;
     int n, i;
     size_t at; /* in parts[i] */
     size_t pos; /* in the whole */
-} cursor;
+} tensor_message_cursor;
 
-static bool next_byte(cursor *c, uint8_t *out)
+static bool next_byte(tensor_message_cursor *c, uint8_t *out)
 {
     while (c->i < c->n && c->at == c->parts[c->i].size) {
         c->i++;
@@ -78,7 +78,7 @@ static bool next_byte(cursor *c, uint8_t *out)
     return true;
 }
 
-static bool next_varint(cursor *c, uint64_t *out)
+static bool next_varint(tensor_message_cursor *c, uint64_t *out)
 {
     uint8_t byte = 0x80;
 
@@ -91,7 +91,7 @@ static bool next_varint(cursor *c, uint64_t *out)
     return !(byte & 0x80);
 }
 
-static bool skip(cursor *c, uint64_t bytes)
+static bool tensor_message_skip(tensor_message_cursor *c, uint64_t bytes)
 {
     if (bytes > INT32_MAX)
         return false;
@@ -108,7 +108,7 @@ static bool skip(cursor *c, uint64_t bytes)
     return bytes == 0;
 }
 
-static bool skip_value(cursor *c, uint64_t tag)
+static bool tensor_message_skip_value(tensor_message_cursor *c, uint64_t tag)
 {
     uint64_t v;
 
@@ -116,11 +116,11 @@ static bool skip_value(cursor *c, uint64_t tag)
     case 0:
         return next_varint(c, &v);
     case 1:
-        return skip(c, 8);
+        return tensor_message_skip(c, 8);
     case 2:
-        return next_varint(c, &v) && skip(c, v);
+        return next_varint(c, &v) && tensor_message_skip(c, v);
     case 5:
-        return skip(c, 4);
+        return tensor_message_skip(c, 4);
     default:
         return false;
     }
@@ -133,7 +133,7 @@ typedef struct places {
 } places;
 
 /* False: it has to be read in one piece. */
-static bool find_in_tensor(cursor *c, places *p)
+static bool find_in_tensor(tensor_message_cursor *c, places *p)
 {
     while (c->pos < p->end) {
         const size_t from = c->pos;
@@ -142,14 +142,14 @@ static bool find_in_tensor(cursor *c, places *p)
         if (!next_varint(c, &tag))
             return false;
         if (tag != CONTENT) {
-            if (!skip_value(c, tag))
+            if (!tensor_message_skip_value(c, tag))
                 return false;
             continue;
         }
         if (p->bytes_end > 0 || !next_varint(c, &len) || len > p->end - c->pos)
             return false;
         *p = (places){ p->tensor, p->body, p->end, from, c->pos, c->pos + len };
-        if (!skip(c, len))
+        if (!tensor_message_skip(c, len))
             return false;
     }
     return c->pos == p->end;
@@ -158,7 +158,7 @@ static bool find_in_tensor(cursor *c, places *p)
 static bool find_content(const mf_iovec *parts, int n, places *p)
 {
     const size_t total = mf_iovec_size(parts, n);
-    cursor c = { .parts = parts, .n = n };
+    tensor_message_cursor c = { .parts = parts, .n = n };
 
     *p = (places){ 0 };
     while (c.pos < total) {
@@ -168,7 +168,7 @@ static bool find_content(const mf_iovec *parts, int n, places *p)
         if (!next_varint(&c, &tag))
             return false;
         if (tag != TENSOR) {
-            if (!skip_value(&c, tag))
+            if (!tensor_message_skip_value(&c, tag))
                 return false;
             continue;
         }
@@ -181,7 +181,7 @@ static bool find_content(const mf_iovec *parts, int n, places *p)
     return p->bytes_end > 0 && p->bytes_end - p->bytes >= APART;
 }
 
-static void append(const mf_iovec *parts, int n, size_t from, size_t to, mf_buf *out)
+static void tensor_message_append(const mf_iovec *parts, int n, size_t from, size_t to, mf_buf *out)
 {
     void *room = to > from ? mf_buf_room(out, to - from) : NULL;
 
@@ -189,7 +189,8 @@ static void append(const mf_iovec *parts, int n, size_t from, size_t to, mf_buf 
         mf_iovec_gather(parts, n, from, to - from, room);
 }
 
-static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorResponse **out)
+static mf_status tensor_message_decode(mf_buf *bytes, mf_arena *arena,
+                                       Tensorflow__RecvTensorResponse **out)
 {
     ProtobufCMessage *m;
 
@@ -200,16 +201,16 @@ static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorRe
     return MF_OK;
 }
 
-static mf_status read_whole(const mf_iovec *parts, int n, mf_arena *arena, size_t max_bytes,
-                            mf_tensor *out, bool *dead)
+static mf_status tensor_message_read_whole(const mf_iovec *parts, int n, mf_arena *arena,
+                                           size_t max_bytes, mf_tensor *out, bool *dead)
 {
     static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
     Tensorflow__RecvTensorResponse *m = NULL;
     mf_buf bytes = { 0 };
     mf_status st;
 
-    append(parts, n, 0, mf_iovec_size(parts, n), &bytes);
-    st = decode(&bytes, arena, &m);
+    tensor_message_append(parts, n, 0, mf_iovec_size(parts, n), &bytes);
+    st = tensor_message_decode(&bytes, arena, &m);
     *dead = st == MF_OK && m->is_dead;
     if (st == MF_OK && !*dead)
         st = mf_tensor_decode(m->tensor ? m->tensor : &none, max_bytes, out);
@@ -224,18 +225,18 @@ static mf_status read_head(const mf_iovec *parts, int n, const places *p, mf_are
     mf_buf bytes = { 0 };
     mf_status st;
 
-    append(parts, n, 0, p->tensor, &bytes);
+    tensor_message_append(parts, n, 0, p->tensor, &bytes);
     mf_wire_varint(&bytes, TENSOR);
     mf_wire_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
-    append(parts, n, p->body, p->content, &bytes);
-    append(parts, n, p->bytes_end, mf_iovec_size(parts, n), &bytes);
-    st = decode(&bytes, arena, out);
+    tensor_message_append(parts, n, p->body, p->content, &bytes);
+    tensor_message_append(parts, n, p->bytes_end, mf_iovec_size(parts, n), &bytes);
+    st = tensor_message_decode(&bytes, arena, out);
     mf_buf_deinit(&bytes);
     return st;
 }
 
 /* The part that is the content, and nothing else; NULL: there is none. */
-static mf_iovec *part_of(mf_iovec *parts, int n, const places *p)
+static mf_iovec *tensor_message_part_of(mf_iovec *parts, int n, const places *p)
 {
     size_t at = 0;
 
@@ -250,7 +251,7 @@ static mf_iovec *part_of(mf_iovec *parts, int n, const places *p)
 static mf_status read_apart(mf_iovec *parts, int n, const places *p, mf_arena *arena,
                             size_t max_bytes, mf_tensor *out, bool *apart)
 {
-    mf_iovec *stays = part_of(parts, n, p);
+    mf_iovec *stays = tensor_message_part_of(parts, n, p);
     Tensorflow__RecvTensorResponse *m;
 
     MF_TRY(read_head(parts, n, p, arena, &m));
@@ -266,7 +267,8 @@ static mf_status read_apart(mf_iovec *parts, int n, const places *p, mf_arena *a
     return MF_OK;
 }
 
-static mf_status read_parts(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out, bool *dead)
+static mf_status tensor_message_read_parts(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out,
+                                           bool *dead)
 {
     mf_arena *arena = mf_arena_new();
     bool apart = false;
@@ -279,7 +281,7 @@ static mf_status read_parts(mf_iovec *parts, int n, size_t max_bytes, mf_tensor 
     if (find_content(parts, n, &p))
         st = read_apart(parts, n, &p, arena, max_bytes, out, &apart);
     if (st == MF_OK && !apart)
-        st = read_whole(parts, n, arena, max_bytes, out, dead);
+        st = tensor_message_read_whole(parts, n, arena, max_bytes, out, dead);
     mf_arena_free(arena);
     return st;
 }
@@ -287,7 +289,7 @@ static mf_status read_parts(mf_iovec *parts, int n, size_t max_bytes, mf_tensor 
 mf_status mf_tensor_message_read(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out,
                                  bool *dead)
 {
-    const mf_status st = read_parts(parts, n, max_bytes, out, dead);
+    const mf_status st = tensor_message_read_parts(parts, n, max_bytes, out, dead);
 
     mf_iovec_release(parts, n);
     return st;

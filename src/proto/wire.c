@@ -22,11 +22,11 @@ enum {
     SCANNED_FREE = 16, /* so many it keeps on the stack */
 };
 
-typedef struct walker {
+typedef struct wire_walker {
     int max_depth;
     size_t max_alloc;
     size_t alloc; /* bytes protobuf-c will ask for */
-} walker;
+} wire_walker;
 
 /* One message on the way down; lives on the stack of walk_message(). */
 typedef struct frame {
@@ -156,7 +156,7 @@ static size_t path_append(const frame *f, char text[PATH_TEXT])
 }
 
 /* "node[3].attr[0].value"; the message's name where no field has been begun. */
-static const char *path_of(const frame *f, char text[PATH_TEXT])
+static const char *wire_path_of(const frame *f, char text[PATH_TEXT])
 {
     if (path_append(f, text) == 0)
         (void)snprintf(text, PATH_TEXT, "%s", f->desc->short_name);
@@ -178,12 +178,12 @@ static mf_status fail_at(const frame *f, mf_status code, const char *file, int l
     va_start(args, fmt);
     (void)vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return mf_error_new(code, file, line, func, "%s: %s", path_of(f, path), what);
+    return mf_error_new(code, file, line, func, "%s: %s", wire_path_of(f, path), what);
 }
 
 /* ---- the allocation budget ---- */
 
-static mf_status spend(walker *w, const frame *f, size_t bytes)
+static mf_status spend(wire_walker *w, const frame *f, size_t bytes)
 {
     w->alloc += (bytes + 15) / 16 * 16; /* cannot wrap: every step is bounded by the message */
     if (w->alloc > w->max_alloc)
@@ -194,7 +194,7 @@ static mf_status spend(walker *w, const frame *f, size_t bytes)
 }
 
 /* protobuf-c notes fields in slabs of 32, 64, 128, ... after the first 16. */
-static mf_status spend_scanned(walker *w, frame *f)
+static mf_status spend_scanned(wire_walker *w, frame *f)
 {
     int64_t slab = SCANNED_FREE;
 
@@ -282,7 +282,7 @@ static mf_status read_tag(frame *f)
 }
 
 /* Step over the value at f->at. *value and *len: its bytes, a length prefix not included. */
-static mf_status read_value(frame *f, const uint8_t **value, size_t *len)
+static mf_status wire_read_value(frame *f, const uint8_t **value, size_t *len)
 {
     const size_t left = (size_t)(f->end - f->at);
     int n = 0;
@@ -385,12 +385,12 @@ static mf_status check_packed(const frame *f, const uint8_t *value, size_t len, 
     return MF_OK;
 }
 
-static mf_status walk_message(walker *w, const frame *parent,
+static mf_status walk_message(wire_walker *w, const frame *parent,
                               const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                               size_t len);
 
 /* A field the descriptor knows. */
-static mf_status walk_field(walker *w, frame *f, const uint8_t *value, size_t len)
+static mf_status walk_field(wire_walker *w, frame *f, const uint8_t *value, size_t len)
 {
     const ProtobufCFieldDescriptor *field = f->field;
     const int wire = wire_type_of(field->type);
@@ -418,7 +418,7 @@ static mf_status walk_field(walker *w, frame *f, const uint8_t *value, size_t le
     }
 }
 
-static mf_status walk_message(walker *w, const frame *parent,
+static mf_status walk_message(wire_walker *w, const frame *parent,
                               const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                               size_t len)
 {
@@ -439,7 +439,7 @@ static mf_status walk_message(walker *w, const frame *parent,
         size_t value_len = 0;
 
         MF_TRY(read_tag(&f));
-        MF_TRY(read_value(&f, &value, &value_len));
+        MF_TRY(wire_read_value(&f, &value, &value_len));
         MF_TRY(spend_scanned(w, &f));
         if (f.field) {
             MF_TRY(walk_field(w, &f, value, value_len));
@@ -456,8 +456,8 @@ mf_status mf_wire_check(const ProtobufCMessageDescriptor *desc, const void *data
 {
     const mf_wire_limits l = limits ? *limits : (mf_wire_limits){ 0 };
     const size_t max_bytes = l.max_bytes > 0 && l.max_bytes < INT_MAX ? l.max_bytes : INT_MAX;
-    walker w = { .max_depth = l.max_depth > 0 ? l.max_depth : MF_WIRE_DEPTH,
-                 .max_alloc = l.max_alloc };
+    wire_walker w = { .max_depth = l.max_depth > 0 ? l.max_depth : MF_WIRE_DEPTH,
+                      .max_alloc = l.max_alloc };
 
     MF_ASSERT(w.max_depth <= MF_WIRE_DEPTH_MAX);
     if (len > max_bytes)

@@ -53,7 +53,8 @@ static void print_found(const mf_dataset *set, int64_t sample, const float *f, m
                   class_name(set, f[5], text, sizeof text));
 }
 
-static void print_object(const mf_dataset *set, int64_t sample, const float *f, mf_buf *out)
+static void detections_print_object(const mf_dataset *set, int64_t sample, const float *f,
+                                    mf_buf *out)
 {
     char text[32];
     const char *name = class_name(set, f[5], text, sizeof text);
@@ -81,7 +82,7 @@ void mf_detections_print(const mf_dataset *set, const mf_tensor *found, bool jso
             continue;
         mf_buf_str(out, between);
         if (json)
-            print_object(set, sample, f, out);
+            detections_print_object(set, sample, f, out);
         else
             print_found(set, sample, f, out);
         between = json ? "," : "";
@@ -91,14 +92,14 @@ void mf_detections_print(const mf_dataset *set, const mf_tensor *found, bool jso
 
 /* ---- drawing ---- */
 
-typedef struct drawing {
+typedef struct detections_drawing {
     const mf_dataset *set;
     int image, label; /* columns; label -1: there is none of boxes */
     mf_image size;
     mf_buf *out;
-} drawing;
+} detections_drawing;
 
-static mf_status put_image(const drawing *d, const unsigned char *pixels)
+static mf_status put_image(const detections_drawing *d, const unsigned char *pixels)
 {
     mf_buf png = { 0 };
     char *room;
@@ -116,7 +117,8 @@ static mf_status put_image(const drawing *d, const unsigned char *pixels)
     return st;
 }
 
-static void put_box(const drawing *d, const float *box, const char *colour, const char *style)
+static void put_box(const detections_drawing *d, const float *box, const char *colour,
+                    const char *style)
 {
     mf_buf_printf(d->out,
                   "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" "
@@ -126,7 +128,7 @@ static void put_box(const drawing *d, const float *box, const char *colour, cons
 }
 
 /* Names come from data. */
-static void put_text(mf_buf *out, const char *text)
+static void detections_put_text(mf_buf *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '<' || *text == '>' || *text == '&')
@@ -136,7 +138,7 @@ static void put_text(mf_buf *out, const char *text)
     }
 }
 
-static void put_found(const drawing *d, const float *found)
+static void put_found(const detections_drawing *d, const float *found)
 {
     const char *colour = colours[(size_t)found[5] % MF_COUNT(colours)];
     const double y = (double)found[0] * SIDE;
@@ -145,11 +147,12 @@ static void put_found(const drawing *d, const float *found)
     put_box(d, found, colour, "stroke-width=\"2\"");
     mf_buf_printf(d->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\">", (double)found[1] * SIDE + 2,
                   y > 14 ? y - 3 : y + 12, colour);
-    put_text(d->out, class_name(d->set, found[5], text, sizeof text));
+    detections_put_text(d->out, class_name(d->set, found[5], text, sizeof text));
     mf_buf_printf(d->out, " %.2f</text>\n", (double)found[4]);
 }
 
-static mf_status put_sample(const drawing *d, int64_t i, const mf_tensor *found, char *memory)
+static mf_status put_sample(const detections_drawing *d, int64_t i, const mf_tensor *found,
+                            char *memory)
 {
     const int64_t most = found->shape.dims[1];
     const float *f = (const float *)found->data + i * most * FIELDS;
@@ -175,7 +178,7 @@ static mf_status put_sample(const drawing *d, int64_t i, const mf_tensor *found,
     return MF_OK;
 }
 
-static mf_status find_columns(drawing *d)
+static mf_status detections_find_columns(detections_drawing *d)
 {
     const mf_column *c;
 
@@ -194,7 +197,7 @@ static mf_status find_columns(drawing *d)
     return MF_OK;
 }
 
-static mf_status put_samples(const drawing *d, const mf_tensor *found, int64_t n)
+static mf_status put_samples(const detections_drawing *d, const mf_tensor *found, int64_t n)
 {
     char *memory = mf_calloc((int64_t)mf_dataset_sample_bytes(d->set), 1);
     mf_status st = memory ? MF_OK : MF_NOMEM("a drawing");
@@ -209,8 +212,8 @@ mf_status mf_detections_draw(const mf_dataset *set, const mf_tensor *found, cons
 {
     const int64_t n = found->shape.dims[0] < SHOWN ? found->shape.dims[0] : SHOWN;
     mf_buf out = { 0 };
-    drawing d = { .set = set, .out = &out };
-    mf_status st = find_columns(&d);
+    detections_drawing d = { .set = set, .out = &out };
+    mf_status st = detections_find_columns(&d);
 
     mf_buf_printf(&out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%lld\" "

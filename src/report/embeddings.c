@@ -29,8 +29,8 @@ static mf_status find_layer(const mf_model *m, char *name, size_t size)
 }
 
 /* The first of the rows of each sample. */
-static mf_status append(const mf_tensor *r, const mf_batch *batch, int64_t at, int64_t all,
-                        mf_tensor **out)
+static mf_status embeddings_append(const mf_tensor *r, const mf_batch *batch, int64_t at,
+                                   int64_t all, mf_tensor **out)
 {
     const int64_t rows = r->shape.rank == 2 ? r->shape.dims[0] / batch->n : 0;
     const size_t row = rows > 0 ? (size_t)r->shape.dims[1] * sizeof(float) : 0;
@@ -45,7 +45,7 @@ static mf_status append(const mf_tensor *r, const mf_batch *batch, int64_t at, i
     return MF_OK;
 }
 
-static mf_status run(mf_trainer *t, const char *fetch, mf_tensor **result)
+static mf_status embeddings_run(mf_trainer *t, const char *fetch, mf_tensor **result)
 {
     const mf_names *n = &t->predict_names;
 
@@ -71,8 +71,8 @@ mf_status mf_embed(mf_trainer *t, mf_dataset *set, mf_tensor **out)
 
         MF_TRY_TO(done, mf_iterator_next(it, &batch));
         MF_TRY_TO(done, mf_trainer_feed(t, &t->predict_names, set, batch, false, &converted));
-        MF_TRY_TO(done, run(t, fetch, &result));
-        MF_TRY_TO(done, append(result, batch, at, all, out));
+        MF_TRY_TO(done, embeddings_run(t, fetch, &result));
+        MF_TRY_TO(done, embeddings_append(result, batch, at, all, out));
     }
 done:
     mf_tensor_free(result);
@@ -110,7 +110,7 @@ mf_status mf_read_labels(const mf_dataset *set, const char *name, int32_t **out)
 
 /* ---- the nearest ---- */
 
-typedef struct search {
+typedef struct embeddings_search {
     const float *across; /* [width,n] */
     const float *rows; /* [n,width] */
     const int32_t *labels;
@@ -118,9 +118,9 @@ typedef struct search {
     float *room; /* [n] for each block */
     int64_t *right; /* by block */
     int64_t block; /* rows of one */
-} search;
+} embeddings_search;
 
-static bool nearest_is_right(const search *s, int64_t i, float *far)
+static bool nearest_is_right(const embeddings_search *s, int64_t i, float *far)
 {
     int64_t best = -1;
 
@@ -140,7 +140,7 @@ static bool nearest_is_right(const search *s, int64_t i, float *far)
 
 static void search_block(void *ctx, int64_t b)
 {
-    const search *s = ctx;
+    const embeddings_search *s = ctx;
 
     for (int64_t i = b * s->block; i < s->n && i < (b + 1) * s->block; i++)
         s->right[b] += nearest_is_right(s, i, s->room + b * s->n);
@@ -153,14 +153,14 @@ mf_status mf_recall_at_1(const mf_tensor *rows, const int32_t *labels, int threa
     int64_t right[BLOCKS] = { 0 }, all = 0;
     float *across = mf_calloc(n * width + 1, sizeof *across),
           *room = mf_calloc(BLOCKS * n + 1, sizeof *room);
-    search s = { .across = across,
-                 .rows = rows->data,
-                 .labels = labels,
-                 .n = n,
-                 .width = width,
-                 .room = room,
-                 .right = right,
-                 .block = (n + BLOCKS - 1) / BLOCKS };
+    embeddings_search s = { .across = across,
+                            .rows = rows->data,
+                            .labels = labels,
+                            .n = n,
+                            .width = width,
+                            .room = room,
+                            .right = right,
+                            .block = (n + BLOCKS - 1) / BLOCKS };
     mf_pool *pool = NULL;
     mf_status st = across && room ? mf_pool_new(threads, &pool) : MF_NOMEM("embeddings");
 

@@ -24,7 +24,7 @@ MF_MUST mf_status mf_best_threshold(const float *distances, const int32_t *same,
 /* Part of the pairs that are called rightly by it. */
 double mf_verification(const float *distances, const int32_t *same, int64_t n, double threshold);
 
-/* ---- scatter.c ---- */
+/* ---- scatter_plot.c ---- */
 
 /* Rows [n,width] as points of the plane where they differ most (principal components), coloured by
  * label, as an SVG file. names: of the labels; NULL: they have none. At most 2000 are drawn. */

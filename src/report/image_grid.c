@@ -15,7 +15,7 @@ typedef struct grid {
     const int64_t *dims;
 } grid;
 
-static void place(const grid *g, int64_t i, const float *picture)
+static void image_grid_place(const grid *g, int64_t i, const float *picture)
 {
     const int64_t h = g->dims[0], w = g->dims[1], c = g->dims[2];
     const int64_t top = GAP + i / g->columns * (h * ZOOM + GAP),
@@ -54,7 +54,7 @@ mf_status mf_image_grid_write(const float *pictures, int64_t n, const int64_t di
     for (int64_t i = 0; i < bytes; i++)
         g.pixels[i] = GREY;
     for (int64_t i = 0; i < n; i++)
-        place(&g, i, pictures + i * each);
+        image_grid_place(&g, i, pictures + i * each);
     st = mf_png_encode(g.pixels, &g.size, &png);
     if (st == MF_OK)
         st = mf_file_write(path, png.data, png.len);

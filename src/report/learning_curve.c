@@ -18,7 +18,7 @@ static void set_names(mf_curve *c, const mf_result *results, int n)
 }
 
 /* Put the second into the first. */
-static void join(mf_curve_point *a, const mf_curve_point *b)
+static void learning_curve_join(mf_curve_point *a, const mf_curve_point *b)
 {
     const double part = (double)b->steps / (double)(a->steps + b->steps);
 
@@ -35,7 +35,7 @@ static void join_neighbours(mf_curve_line *line)
     for (int i = 0; i < line->n; i += 2) {
         line->points[kept] = line->points[i];
         if (i + 1 < line->n)
-            join(&line->points[kept], &line->points[i + 1]);
+            learning_curve_join(&line->points[kept], &line->points[i + 1]);
         kept++;
     }
     line->n = kept;
@@ -52,7 +52,7 @@ void mf_curve_add_step(mf_curve *c, int64_t step, const mf_result *results, int 
     if (c->open.steps == 0)
         c->open = p;
     else
-        join(&c->open, &p);
+        learning_curve_join(&c->open, &p);
     if (c->stride == 0)
         c->stride = 1;
     if (c->open.steps < c->stride)
@@ -134,7 +134,7 @@ static bool take_cell(const char **at, const char **cell, size_t *len)
     return true;
 }
 
-static bool decode_names(const char **at, mf_curve *c)
+static bool learning_curve_decode_names(const char **at, mf_curve *c)
 {
     static const char *const fixed[] = { "part", "step", "steps" };
     const char *cell;
@@ -182,7 +182,7 @@ static bool decode_point(const char **at, const mf_curve *c, int *line, mf_curve
 
 static bool decode_rows(const char *text, int64_t last_step, mf_curve *c)
 {
-    if (!decode_names(&text, c))
+    if (!learning_curve_decode_names(&text, c))
         return false;
     while (*text == '\n' && *++text) {
         mf_curve_point p;

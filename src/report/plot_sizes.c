@@ -8,23 +8,23 @@
 
 enum { WIDTH = 760, HEIGHT = 380, LEFT = 76, RIGHT = 110, TOP = 46, FOOT = 330 };
 
-typedef struct plane {
+typedef struct plot_sizes_plane {
     mf_axis y;
     double lo, hi; /* powers of two */
     mf_buf *out;
-} plane;
+} plot_sizes_plane;
 
-static double x_of(const plane *p, double bytes)
+static double plot_sizes_x_of(const plot_sizes_plane *p, double bytes)
 {
     return LEFT + (log2(bytes) - p->lo) / (p->hi - p->lo) * (WIDTH - LEFT - RIGHT);
 }
 
-static double y_of(const plane *p, double v)
+static double plot_sizes_y_of(const plot_sizes_plane *p, double v)
 {
     return TOP + (p->y.hi - v) / (p->y.hi - p->y.lo) * (FOOT - TOP);
 }
 
-static void put_axes(const plane *p, const char *metric)
+static void plot_sizes_put_axes(const plot_sizes_plane *p, const char *metric)
 {
     const int n = (int)lround((p->y.hi - p->y.lo) / p->y.step);
 
@@ -34,10 +34,11 @@ static void put_axes(const plane *p, const char *metric)
         mf_buf_printf(p->out,
                       "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                       "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
-                      LEFT, WIDTH - RIGHT, y_of(p, v), y_of(p, v), LEFT - 8, y_of(p, v) + 4, v);
+                      LEFT, WIDTH - RIGHT, plot_sizes_y_of(p, v), plot_sizes_y_of(p, v), LEFT - 8,
+                      plot_sizes_y_of(p, v) + 4, v);
     }
     for (int power = (int)p->lo; power <= (int)p->hi; power++) {
-        const double bytes = exp2(power), x = x_of(p, bytes);
+        const double bytes = exp2(power), x = plot_sizes_x_of(p, bytes);
         const bool large = bytes >= 1 << 20;
 
         mf_buf_printf(p->out,
@@ -58,7 +59,7 @@ static void put_axes(const plane *p, const char *metric)
 void mf_plot_sizes(const mf_sized *points, int n, const char *metric, const char *title,
                    mf_buf *out)
 {
-    plane p = { .lo = INFINITY, .hi = -INFINITY, .out = out };
+    plot_sizes_plane p = { .lo = INFINITY, .hi = -INFINITY, .out = out };
     double lo = INFINITY, hi = -INFINITY;
 
     for (int i = 0; i < n; i++) {
@@ -70,14 +71,16 @@ void mf_plot_sizes(const mf_sized *points, int n, const char *metric, const char
     p.hi = p.hi > p.lo ? p.hi : p.lo + 1;
     p.y = mf_axis_of(lo, hi, 5);
     mf_svg_begin(out, WIDTH, HEIGHT, LEFT, title);
-    put_axes(&p, metric);
+    plot_sizes_put_axes(&p, metric);
     mf_buf_str(out, "<path class=\"training\" d=\"");
     for (int i = 0; i < n; i++)
-        mf_buf_printf(out, "%s%.1f %.1f", i > 0 ? "L" : "M", x_of(&p, (double)points[i].bytes),
-                      y_of(&p, points[i].value));
+        mf_buf_printf(out, "%s%.1f %.1f", i > 0 ? "L" : "M",
+                      plot_sizes_x_of(&p, (double)points[i].bytes),
+                      plot_sizes_y_of(&p, points[i].value));
     mf_buf_str(out, "\"/>\n");
     for (int i = 0; i < n; i++) {
-        const double x = x_of(&p, (double)points[i].bytes), y = y_of(&p, points[i].value);
+        const double x = plot_sizes_x_of(&p, (double)points[i].bytes),
+                     y = plot_sizes_y_of(&p, points[i].value);
 
         mf_buf_printf(out,
                       "<circle class=\"validation\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>"

@@ -35,12 +35,12 @@ typedef struct panel {
     mf_buf *out;
 } panel;
 
-static double x_of(const panel *p, double step)
+static double plot_svg_x_of(const panel *p, double step)
 {
     return LEFT + step / (double)p->last_step * (WIDTH - LEFT - RIGHT);
 }
 
-static double y_of(const panel *p, double v)
+static double plot_svg_y_of(const panel *p, double v)
 {
     return p->top + (p->y.hi - v) / (p->y.hi - p->y.lo) * PANEL;
 }
@@ -55,7 +55,7 @@ void mf_svg_text(mf_buf *out, const char *text)
     }
 }
 
-static void put_axes(const panel *p)
+static void plot_svg_put_axes(const panel *p)
 {
     const int64_t every = mf_axis_steps(p->last_step, 8);
     const int n = (int)lround((p->y.hi - p->y.lo) / p->y.step);
@@ -66,11 +66,11 @@ static void put_axes(const panel *p)
         mf_buf_printf(p->out,
                       "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                       "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
-                      LEFT, WIDTH - RIGHT, y_of(p, v), y_of(p, v), LEFT - 8, y_of(p, v) + 4,
-                      fabs(v) < p->y.step * 1e-6 ? 0 : v);
+                      LEFT, WIDTH - RIGHT, plot_svg_y_of(p, v), plot_svg_y_of(p, v), LEFT - 8,
+                      plot_svg_y_of(p, v) + 4, fabs(v) < p->y.step * 1e-6 ? 0 : v);
     }
     for (int64_t i = 0; i <= p->last_step; i += every) {
-        const double at = x_of(p, (double)i), foot = p->top + PANEL;
+        const double at = plot_svg_x_of(p, (double)i), foot = p->top + PANEL;
 
         mf_buf_printf(p->out,
                       "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
@@ -100,7 +100,7 @@ static void put_training(const panel *p)
 
         if (isfinite(v))
             mf_buf_printf(p->out, "%s%.1f %.1f", down ? "L" : "M",
-                          x_of(p, (double)line->points[i].step), y_of(p, v));
+                          plot_svg_x_of(p, (double)line->points[i].step), plot_svg_y_of(p, v));
         down = isfinite(v);
     }
     mf_buf_str(p->out, "\"/>\n");
@@ -118,7 +118,7 @@ static void put_mark(mf_buf *out, int line, double x, double y)
 }
 
 /* Marks, joined by a thin line of the same colour. */
-static void put_points(const panel *p, int which)
+static void plot_svg_put_points(const panel *p, int which)
 {
     const mf_curve_line *line = &p->curve->lines[which];
     bool down = false;
@@ -132,7 +132,7 @@ static void put_points(const panel *p, int which)
 
         if (isfinite(v))
             mf_buf_printf(p->out, "%s%.1f %.1f", down ? "L" : "M",
-                          x_of(p, (double)line->points[i].step), y_of(p, v));
+                          plot_svg_x_of(p, (double)line->points[i].step), plot_svg_y_of(p, v));
         down = isfinite(v);
     }
     mf_buf_str(p->out, "\"/>\n");
@@ -140,7 +140,8 @@ static void put_points(const panel *p, int which)
         const double v = line->points[i].values[p->value];
 
         if (isfinite(v))
-            put_mark(p->out, which, x_of(p, (double)line->points[i].step), y_of(p, v));
+            put_mark(p->out, which, plot_svg_x_of(p, (double)line->points[i].step),
+                     plot_svg_y_of(p, v));
     }
     mf_buf_str(p->out, "\n");
 }
@@ -160,7 +161,7 @@ void mf_svg_begin(mf_buf *out, int width, int height, int left, const char *titl
     mf_buf_str(out, "</text>\n");
 }
 
-static void put_head(const mf_curve *c, const char *title, int height, mf_buf *out)
+static void plot_svg_put_head(const mf_curve *c, const char *title, int height, mf_buf *out)
 {
     double x = LEFT + 10;
 
@@ -182,15 +183,15 @@ void mf_plot_svg(const mf_curve *c, const char *title, mf_buf *out)
 
     for (int i = 0; i < c->n_names; i++)
         panels += mf_curve_range(c, i, &lo, &hi);
-    put_head(c, title, TOP + panels * (PANEL + GAP) + BOTTOM, out);
+    plot_svg_put_head(c, title, TOP + panels * (PANEL + GAP) + BOTTOM, out);
     for (p.value = 0; p.last_step > 0 && p.value < c->n_names; p.value++) {
         if (!mf_curve_range(c, p.value, &lo, &hi))
             continue;
         p.y = mf_axis_of(lo, hi, 5);
-        put_axes(&p);
+        plot_svg_put_axes(&p);
         put_training(&p);
-        put_points(&p, MF_CURVE_VALIDATION);
-        put_points(&p, MF_CURVE_TEST);
+        plot_svg_put_points(&p, MF_CURVE_VALIDATION);
+        plot_svg_put_points(&p, MF_CURVE_TEST);
         p.top += PANEL + GAP;
     }
     mf_buf_str(out, "</svg>\n");

@@ -45,7 +45,7 @@ static void draw_line(canvas *c, int x0, int y0, int x1, int y1)
     }
 }
 
-static void place(const canvas *c, int64_t step, double v, int *x, int *y)
+static void plot_text_place(const canvas *c, int64_t step, double v, int *x, int *y)
 {
     *x = (int)lround((double)step / (double)c->last_step * (c->columns * c->across - 1));
     *y = (int)lround((c->y.hi - v) / (c->y.hi - c->y.lo) * (c->rows * c->down));
@@ -64,9 +64,9 @@ static void draw_training(canvas *c, const mf_curve_line *line, int value)
         double sum = 0;
         int n = 0, column;
 
-        place(c, line->points[i].step, c->y.lo, &column, &y);
+        plot_text_place(c, line->points[i].step, c->y.lo, &column, &y);
         for (; i < line->n; i++) {
-            place(c, line->points[i].step, c->y.lo, &x, &y);
+            plot_text_place(c, line->points[i].step, c->y.lo, &x, &y);
             if (x != column)
                 break;
             if (isfinite(line->points[i].values[value])) {
@@ -76,7 +76,7 @@ static void draw_training(canvas *c, const mf_curve_line *line, int value)
         }
         if (n == 0)
             continue;
-        place(c, 0, sum / n, &x, &y);
+        plot_text_place(c, 0, sum / n, &x, &y);
         draw_line(c, begun ? x_before : column, begun ? y_before : y, column, y);
         begun = true;
         x_before = column;
@@ -94,7 +94,7 @@ static void mark_points(canvas *c, const mf_curve *curve, int which, int value)
 
         if (!isfinite(v))
             continue;
-        place(c, line->points[i].step, v, &x, &y);
+        plot_text_place(c, line->points[i].step, v, &x, &y);
         c->marks[y / c->down * c->columns + x / c->across] = (char)(which + 1);
     }
 }
@@ -127,7 +127,7 @@ static void put_cell(const canvas *c, int at, bool utf8, mf_buf *out)
 
 /* Numbers stand at the rows that marks of the axis begin; there is a whole count of rows between
  * them. The lowest has no row of its own: it is the axis of steps. */
-static void put_label(const canvas *c, int row, bool utf8, mf_buf *out)
+static void plot_text_put_label(const canvas *c, int row, bool utf8, mf_buf *out)
 {
     const int n = (int)lround((c->y.hi - c->y.lo) / c->y.step), between = c->rows / n;
     const int mark = row / between;
@@ -140,21 +140,21 @@ static void put_label(const canvas *c, int row, bool utf8, mf_buf *out)
         mf_buf_printf(out, "%*s%s", LABEL, "", utf8 ? "│" : "|");
 }
 
-static void put_row(const canvas *c, int row, bool utf8, mf_buf *out)
+static void plot_text_put_row(const canvas *c, int row, bool utf8, mf_buf *out)
 {
     const int begin = row * c->columns;
     int used = c->columns;
 
     while (used > 0 && !c->dots[begin + used - 1] && !c->marks[begin + used - 1])
         used--;
-    put_label(c, row, utf8, out);
+    plot_text_put_label(c, row, utf8, out);
     for (int i = 0; i < used; i++)
         put_cell(c, begin + i, utf8, out);
     mf_buf_str(out, "\n");
 }
 
 /* The axis of steps, and numbers below it that do not touch each other. */
-static void put_steps(const canvas *c, bool utf8, mf_buf *out)
+static void plot_text_put_steps(const canvas *c, bool utf8, mf_buf *out)
 {
     const int64_t every = mf_axis_steps(c->last_step, c->columns / 12 + 1);
     int at = 0;
@@ -177,7 +177,7 @@ static void put_steps(const canvas *c, bool utf8, mf_buf *out)
     mf_buf_printf(out, "%*s\n", c->columns - at, "step");
 }
 
-static void put_legend(const mf_curve *curve, int value, bool utf8, mf_buf *out)
+static void plot_text_put_legend(const mf_curve *curve, int value, bool utf8, mf_buf *out)
 {
     mf_buf_printf(out, "%*s%s ", LABEL + 1, "", curve->names[value]);
     for (int l = 0; l < MF_CURVE_LINES; l++) {
@@ -208,10 +208,10 @@ void mf_plot_text(const mf_curve *curve, int value, int columns, int rows, bool 
         draw_training(&c, &curve->lines[MF_CURVE_TRAIN], value);
         mark_points(&c, curve, MF_CURVE_VALIDATION, value);
         mark_points(&c, curve, MF_CURVE_TEST, value);
-        put_legend(curve, value, utf8, out);
+        plot_text_put_legend(curve, value, utf8, out);
         for (int row = 0; row < c.rows; row++)
-            put_row(&c, row, utf8, out);
-        put_steps(&c, utf8, out);
+            plot_text_put_row(&c, row, utf8, out);
+        plot_text_put_steps(&c, utf8, out);
     }
     mf_free(c.dots);
     mf_free(c.marks);

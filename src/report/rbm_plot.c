@@ -27,7 +27,7 @@ bool mf_model_has_rbm(const mf_model *model)
     return layer_name(model) != NULL;
 }
 
-static mf_status weight(const mf_rbm *m, const char *what, mf_tensor **out)
+static mf_status rbm_plot_weight(const mf_rbm *m, const char *what, mf_tensor **out)
 {
     char name[200];
 
@@ -61,7 +61,7 @@ mf_status mf_rbm_plot_filters(const mf_rbm *m, const char *path)
     int64_t dims[3], width, units, n;
     mf_status st;
 
-    MF_TRY(weight(m, "kernel", &kernel));
+    MF_TRY(rbm_plot_weight(m, "kernel", &kernel));
     width = mf_tensor_dim(kernel, 0);
     units = mf_tensor_dim(kernel, 1);
     n = units < FILTERS ? units : FILTERS;
@@ -123,7 +123,8 @@ static mf_status first_values(const mf_rbm *m, int64_t width, mf_tensor **out)
             mf_philox_next(&gen, b);
         to[i] = (float)(b[i % 4] & 1);
     }
-    if (weight(m, "chains", &chains) == MF_OK) { /* else there are none, which is no mistake */
+    if (rbm_plot_weight(m, "chains", &chains) ==
+        MF_OK) { /* else there are none, which is no mistake */
         const int64_t n = mf_tensor_dim(chains, 0) < CHAINS ? mf_tensor_dim(chains, 0) : CHAINS;
 
         memcpy(to, mf_tensor_data(chains), (size_t)(n * width) * sizeof *to);
@@ -132,8 +133,8 @@ static mf_status first_values(const mf_rbm *m, int64_t width, mf_tensor **out)
     return MF_OK;
 }
 
-static mf_status walk(const mf_rbm *m, mf_session *s, int64_t steps, const mf_tensor *const w[3],
-                      mf_tensor **v, mf_tensor **chance)
+static mf_status rbm_plot_walk(const mf_rbm *m, mf_session *s, int64_t steps,
+                               const mf_tensor *const w[3], mf_tensor **v, mf_tensor **chance)
 {
     static const char *const feeds[] = { "v:0", "kernel:0", "visible:0", "hidden:0", "seed:0" };
     static const char *const fetches[] = { "next:0", "chance:0" };
@@ -172,14 +173,14 @@ mf_status mf_rbm_plot_samples(const mf_rbm *m, int64_t steps, const char *path)
     mf_status st;
 
     for (int i = 0; i < 3; i++)
-        MF_TRY_TO(done, weight(m, names[i], &w[i]));
+        MF_TRY_TO(done, rbm_plot_weight(m, names[i], &w[i]));
     MF_TRY_TO(done, image_dims(m, mf_tensor_dim(w[0], 0), dims));
     MF_TRY_TO(done, first_values(m, mf_tensor_dim(w[0], 0), &v));
     MF_TRY_TO(done, mf_graph_new(&graph));
     MF_TRY_TO(done, build_step(graph));
     MF_TRY_TO(done,
               mf_session_new(graph, &(mf_session_options){ .threads = m->threads }, &session));
-    MF_TRY_TO(done, walk(m, session, steps, (const mf_tensor *const *)w, &v, &chance));
+    MF_TRY_TO(done, rbm_plot_walk(m, session, steps, (const mf_tensor *const *)w, &v, &chance));
     st = mf_image_grid_write(mf_tensor_data(chance), CHAINS, dims, path);
 done:
     mf_session_free(session);

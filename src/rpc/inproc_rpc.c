@@ -60,7 +60,7 @@ bool mf_is_inside(const char *address)
 
 /* ---- calls; with the lock ---- */
 
-static void unref(inside *c)
+static void inproc_rpc_unref(inside *c)
 {
     if (--c->refs > 0)
         return;
@@ -73,7 +73,7 @@ static void unref(inside *c)
 }
 
 /* Unlocks while the service is told. */
-static void cancel_one(inside *c)
+static void inproc_rpc_cancel_one(inside *c)
 {
     const bool tell = c->is_told && !c->is_answered && !c->is_cancelled;
 
@@ -85,16 +85,16 @@ static void cancel_one(inside *c)
     pthread_mutex_unlock(&net.lock);
     c->server->service->cancelled(c->server->ctx, &c->base);
     pthread_mutex_lock(&net.lock);
-    unref(c);
+    inproc_rpc_unref(c);
 }
 
-static void cancel_all(const mf_rpc_server *s, const mf_rpc_channel *channel)
+static void inproc_rpc_cancel_all(const mf_rpc_server *s, const mf_rpc_channel *channel)
 {
     inside *c = net.calls;
 
     while (c) {
         if (!c->is_cancelled && ((s && c->server == s) || (channel && c->channel == channel))) {
-            cancel_one(c);
+            inproc_rpc_cancel_one(c);
             c = net.calls; /* the list may be another */
         } else {
             c = c->next;
@@ -102,7 +102,7 @@ static void cancel_all(const mf_rpc_server *s, const mf_rpc_channel *channel)
     }
 }
 
-static void take_off(inside *c)
+static void inproc_rpc_take_off(inside *c)
 {
     inside **at = &net.calls;
 
@@ -123,7 +123,7 @@ static int64_t cancel_due(void)
     while (c) {
         if (!c->is_cancelled && now >= c->until_ns) {
             c->is_late = now >= c->base.deadline_ns;
-            cancel_one(c);
+            inproc_rpc_cancel_one(c);
             next = INT64_MAX;
             c = net.calls;
             continue;
@@ -135,7 +135,7 @@ static int64_t cancel_due(void)
     return next;
 }
 
-static void *watch(void *arg)
+static void *inproc_rpc_watch(void *arg)
 {
     (void)arg;
     pthread_mutex_lock(&net.lock);
@@ -158,13 +158,13 @@ static mf_status start_watching(void)
     }
     if (net.watches)
         return MF_OK;
-    net.watches = mf_thread_start(&net.watch, watch, NULL) == 0;
+    net.watches = mf_thread_start(&net.watch, inproc_rpc_watch, NULL) == 0;
     return net.watches ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
 }
 
 /* ---- answering ---- */
 
-static char *join(const mf_iovec *parts, int n, size_t *size)
+static char *inproc_rpc_join(const mf_iovec *parts, int n, size_t *size)
 {
     char *bytes, *to;
 
@@ -185,7 +185,7 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
 {
     inside *c = (inside *)call;
     size_t size = 0;
-    char *bytes = join(parts, n_parts, &size);
+    char *bytes = inproc_rpc_join(parts, n_parts, &size);
 
     mf_iovec_release(parts, n_parts);
     if (!bytes && status == MF_OK) {
@@ -195,7 +195,7 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
     pthread_mutex_lock(&net.lock);
     MF_ASSERT(!c->is_answered);
     c->is_answered = true;
-    take_off(c);
+    inproc_rpc_take_off(c);
     if (c->is_cancelled && c->is_late) {
         status = MF_DEADLINE_EXCEEDED;
         message = "the deadline has passed";
@@ -207,11 +207,11 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
               status == MF_OK);
     mf_free(bytes);
     pthread_mutex_lock(&net.lock);
-    unref(c);
+    inproc_rpc_unref(c);
     pthread_mutex_unlock(&net.lock);
 }
 
-static void *run(void *arg)
+static void *inproc_rpc_run(void *arg)
 {
     inside *c = arg;
     bool tell;
@@ -225,7 +225,7 @@ static void *run(void *arg)
         inside_answer(&c->base, c->server ? MF_CANCELLED : MF_UNAVAILABLE,
                       "there is no such server in this process", NULL, 0);
     pthread_mutex_lock(&net.lock);
-    unref(c);
+    inproc_rpc_unref(c);
     pthread_mutex_unlock(&net.lock);
     return NULL;
 }
@@ -233,7 +233,7 @@ static void *run(void *arg)
 /* ---- asking ---- */
 
 /* With the lock. */
-static mf_rpc_server *find(const char *address)
+static mf_rpc_server *inproc_rpc_find(const char *address)
 {
     mf_rpc_server *s = net.servers;
 
@@ -251,7 +251,7 @@ static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
 
     if (!c)
         return NULL;
-    bytes = join(q->parts, q->n_parts, &c->size);
+    bytes = inproc_rpc_join(q->parts, q->n_parts, &c->size);
     c->method = mf_calloc((int64_t)(method + c->size) + 1, 1);
     if (!bytes || !c->method) {
         mf_free(bytes);
@@ -271,10 +271,10 @@ static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
     return c;
 }
 
-static void list(inside *c)
+static void inproc_rpc_list(inside *c)
 {
     pthread_mutex_lock(&net.lock);
-    c->server = find(c->channel->address);
+    c->server = inproc_rpc_find(c->channel->address);
     if (c->server)
         c->server->calls++;
     c->channel->calls++;
@@ -295,11 +295,11 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
         q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "no memory for a call", NULL, 0);
         return NULL;
     }
-    list(c);
-    if (mf_thread_start(&thread, run, c) != 0) {
+    inproc_rpc_list(c);
+    if (mf_thread_start(&thread, inproc_rpc_run, c) != 0) {
         inside_answer(&c->base, MF_RESOURCE_EXHAUSTED, "no more threads", NULL, 0);
         pthread_mutex_lock(&net.lock);
-        unref(c);
+        inproc_rpc_unref(c);
         pthread_mutex_unlock(&net.lock);
         return NULL;
     }
@@ -336,7 +336,7 @@ static bool inside_reaches(mf_rpc_channel *channel)
     bool reaches;
 
     pthread_mutex_lock(&net.lock);
-    reaches = find(channel->address) != NULL;
+    reaches = inproc_rpc_find(channel->address) != NULL;
     pthread_mutex_unlock(&net.lock);
     return reaches;
 }
@@ -344,7 +344,7 @@ static bool inside_reaches(mf_rpc_channel *channel)
 static void inside_disconnect(mf_rpc_channel *channel)
 {
     pthread_mutex_lock(&net.lock);
-    cancel_all(NULL, channel);
+    inproc_rpc_cancel_all(NULL, channel);
     while (channel->calls > 0)
         pthread_cond_wait(&net.changed, &net.lock);
     pthread_mutex_unlock(&net.lock);
@@ -392,7 +392,7 @@ static void inside_stop(mf_rpc_server *s)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    cancel_all(s, NULL);
+    inproc_rpc_cancel_all(s, NULL);
     while (s->calls > 0)
         pthread_cond_wait(&net.changed, &net.lock);
     last = !net.servers && net.watches;

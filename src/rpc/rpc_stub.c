@@ -21,7 +21,7 @@ struct mf_rpc_stub {
 };
 
 /* A question on its way. */
-typedef struct call {
+typedef struct rpc_stub_call {
     mf_waiter pending; /* first */
     mf_rpc_stub *caller;
     const ProtobufCMessageDescriptor *reply;
@@ -31,7 +31,7 @@ typedef struct call {
     mf_rpc_answer_parts_fn *done_parts; /* instead */
     void *ctx;
     void *asked; /* for cancelling; before it can be */
-} call;
+} rpc_stub_call;
 
 /* ---- opening ---- */
 
@@ -83,7 +83,7 @@ bool mf_rpc_stub_reaches(const mf_rpc_stub *c)
 
 /* ---- the answer ---- */
 
-static void unref(call *k)
+static void rpc_stub_unref(rpc_stub_call *k)
 {
     if (!mf_waiter_unref(&k->pending))
         return;
@@ -93,7 +93,7 @@ static void unref(call *k)
 }
 
 /* What gRPC says of its own knows neither whom we asked nor what to do. */
-static mf_status refuse(const call *k, mf_status status, const char *message)
+static mf_status rpc_stub_refuse(const rpc_stub_call *k, mf_status status, const char *message)
 {
     const char *address = k->caller->address;
 
@@ -104,7 +104,8 @@ static mf_status refuse(const call *k, mf_status status, const char *message)
     return MF_FAIL(status, "%s", message);
 }
 
-static mf_status decode(const call *k, const mf_iovec *parts, int n, ProtobufCMessage **out)
+static mf_status rpc_stub_decode(const rpc_stub_call *k, const mf_iovec *parts, int n,
+                                 ProtobufCMessage **out)
 {
     mf_buf bytes = { 0 };
     mf_status st;
@@ -120,12 +121,12 @@ static mf_status decode(const call *k, const mf_iovec *parts, int n, ProtobufCMe
     return st;
 }
 
-static void read_answer(const call *k, mf_status st, const mf_iovec *parts, int n)
+static void read_answer(const rpc_stub_call *k, mf_status st, const mf_iovec *parts, int n)
 {
     ProtobufCMessage *reply = NULL;
 
     if (st == MF_OK) {
-        st = decode(k, parts, n, &reply);
+        st = rpc_stub_decode(k, parts, n, &reply);
         if (st != MF_OK)
             st = MF_FAIL(MF_INTERNAL, "the answer of the server at %s cannot be read: %s",
                          k->caller->address, mf_error_message());
@@ -134,25 +135,26 @@ static void read_answer(const call *k, mf_status st, const mf_iovec *parts, int 
     k->done(k->ctx, st, reply);
 }
 
-static void answered(void *ctx, mf_status status, const char *message, mf_iovec *parts, int n)
+static void rpc_stub_answered(void *ctx, mf_status status, const char *message, mf_iovec *parts,
+                              int n)
 {
-    call *k = ctx;
+    rpc_stub_call *k = ctx;
 
     mf_waiter_end(&k->pending);
     if (status != MF_OK)
-        status = refuse(k, status, message);
+        status = rpc_stub_refuse(k, status, message);
     if (k->done_parts)
         k->done_parts(k->ctx, status, parts, n);
     else
         read_answer(k, status, parts, n);
-    unref(k);
+    rpc_stub_unref(k);
 }
 
 /* ---- the question ---- */
 
-static void give_up(mf_cancel_hook *hook)
+static void rpc_stub_give_up(mf_cancel_hook *hook)
 {
-    call *k = (call *)(void *)hook;
+    rpc_stub_call *k = (rpc_stub_call *)(void *)hook;
     mf_rpc_stub *c = k->caller;
 
     pthread_mutex_lock(&c->lock); /* so that it is not over meanwhile */
@@ -161,27 +163,28 @@ static void give_up(mf_cancel_hook *hook)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void release_bytes(void *bytes)
+static void rpc_stub_release_bytes(void *bytes)
 {
     mf_free(bytes);
 }
 
-static mf_status make_call(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *arena, call **out)
+static mf_status make_call(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *arena,
+                           rpc_stub_call **out)
 {
-    call *k = mf_calloc(1, sizeof *k);
+    rpc_stub_call *k = mf_calloc(1, sizeof *k);
 
     *out = k;
     if (!k)
         return MF_NOMEM("a call");
-    *k = (call){ .pending = mf_waiter_of(&c->lock, q->cancel, give_up),
-                 .caller = c,
-                 .reply = q->reply,
-                 .arena = arena };
+    *k = (rpc_stub_call){ .pending = mf_waiter_of(&c->lock, q->cancel, rpc_stub_give_up),
+                          .caller = c,
+                          .reply = q->reply,
+                          .arena = arena };
     return MF_OK;
 }
 
 /* Of a call that reads its answer. */
-static mf_status find_arena(call *k)
+static mf_status find_arena(rpc_stub_call *k)
 {
     if (k->arena)
         return MF_OK;
@@ -201,8 +204,8 @@ static void start_call(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *aren
                                  .n_parts = 1,
                                  .deadline_ns = q->deadline_ns ? q->deadline_ns : INT64_MAX,
                                  .waits = q->waits,
-                                 .done = answered };
-    call *k;
+                                 .done = rpc_stub_answered };
+    rpc_stub_call *k;
     mf_status st = make_call(c, q, arena, &k);
 
     if (st == MF_OK && done)
@@ -226,11 +229,11 @@ static void start_call(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *aren
     question.ctx = k;
     part = (mf_iovec){ .data = bytes.data,
                        .size = bytes.len,
-                       .release = bytes.data ? release_bytes : NULL,
+                       .release = bytes.data ? rpc_stub_release_bytes : NULL,
                        .ctx = bytes.data };
     k->asked = c->rpc->ask(c->channel, &question);
     mf_waiter_begin(&k->pending);
-    unref(k);
+    rpc_stub_unref(k);
 }
 
 void mf_rpc_stub_start(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *arena,
@@ -247,16 +250,16 @@ void mf_rpc_stub_start_parts(mf_rpc_stub *c, const mf_rpc_stub_call *q,
 
 /* ---- waiting for it ---- */
 
-typedef struct awaited {
+typedef struct rpc_stub_awaited {
     mf_rpc_stub *caller;
     bool done; /* guarded by the caller's lock, as is all below */
     mf_error why;
     ProtobufCMessage *reply;
-} awaited;
+} rpc_stub_awaited;
 
-static void has_come(void *ctx, mf_status status, ProtobufCMessage *reply)
+static void rpc_stub_has_come(void *ctx, mf_status status, ProtobufCMessage *reply)
 {
-    awaited *a = ctx;
+    rpc_stub_awaited *a = ctx;
     mf_rpc_stub *c = a->caller;
 
     pthread_mutex_lock(&c->lock);
@@ -284,10 +287,10 @@ static void wait_for_answer(mf_rpc_stub *c, const mf_rpc_stub_call *q)
 mf_status mf_rpc_stub_ask(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *arena,
                           ProtobufCMessage **out)
 {
-    awaited a = { .caller = c };
+    rpc_stub_awaited a = { .caller = c };
 
     *out = NULL;
-    mf_rpc_stub_start(c, q, arena, has_come, &a);
+    mf_rpc_stub_start(c, q, arena, rpc_stub_has_come, &a);
     pthread_mutex_lock(&c->lock);
     while (!a.done)
         wait_for_answer(c, q);

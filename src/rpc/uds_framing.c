@@ -78,8 +78,8 @@ static mf_status send_first(int fd, struct iovec *first, int file)
 }
 
 /* With the lock. */
-static mf_status send_all(const mf_uds_line *l, const mf_uds_frame *frame, const char *text,
-                          const mf_iovec *parts, int n, int file)
+static mf_status uds_framing_send_all(const mf_uds_line *l, const mf_uds_frame *frame,
+                                      const char *text, const mf_iovec *parts, int n, int file)
 {
     mf_uds_frame head = *frame;
     struct iovec all[MOST_PARTS + 2];
@@ -107,7 +107,7 @@ mf_status mf_uds_line_send(mf_uds_line *l, const mf_uds_frame *frame, const char
     mf_status st;
 
     pthread_mutex_lock(&l->writing);
-    st = send_all(l, frame, text, parts, n, file);
+    st = uds_framing_send_all(l, frame, text, parts, n, file);
     pthread_mutex_unlock(&l->writing);
     if (st != MF_OK)
         (void)shutdown(l->fd, SHUT_RDWR);
@@ -143,7 +143,7 @@ static mf_status await_more(const mf_uds_line *l)
     return MF_OK;
 }
 
-static mf_status receive(mf_uds_line *l, void *to, size_t room, size_t *got)
+static mf_status uds_framing_receive(mf_uds_line *l, void *to, size_t room, size_t *got)
 {
     union {
         struct cmsghdr head;
@@ -173,7 +173,7 @@ static mf_status receive(mf_uds_line *l, void *to, size_t room, size_t *got)
 }
 
 /* At least so many bytes are in the room. */
-static mf_status fill(mf_uds_line *l, size_t need)
+static mf_status uds_framing_fill(mf_uds_line *l, size_t need)
 {
     if (l->to - l->from >= need)
         return MF_OK;
@@ -183,13 +183,13 @@ static mf_status fill(mf_uds_line *l, size_t need)
     while (l->to < need) {
         size_t got;
 
-        MF_TRY(receive(l, l->in + l->to, ROOM - l->to, &got));
+        MF_TRY(uds_framing_receive(l, l->in + l->to, ROOM - l->to, &got));
         l->to += got;
     }
     return MF_OK;
 }
 
-static mf_status take(mf_uds_line *l, char *to, size_t size)
+static mf_status uds_framing_take(mf_uds_line *l, char *to, size_t size)
 {
     const size_t here = l->to - l->from < size ? l->to - l->from : size;
 
@@ -198,14 +198,14 @@ static mf_status take(mf_uds_line *l, char *to, size_t size)
     for (size_t have = here; have < size;) {
         size_t got;
 
-        MF_TRY(receive(l, to + have, size - have, &got));
+        MF_TRY(uds_framing_receive(l, to + have, size - have, &got));
         have += got;
     }
     return MF_OK;
 }
 
 /* Bytes behind the text begin where anything may. */
-static size_t room_of(uint32_t text)
+static size_t uds_framing_room_of(uint32_t text)
 {
     return ((size_t)text + 1 + 15) & ~(size_t)15;
 }
@@ -216,19 +216,20 @@ mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text, con
 
     *text = NULL;
     l->until_ns = mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000;
-    MF_TRY(fill(l, sizeof *frame));
+    MF_TRY(uds_framing_fill(l, sizeof *frame));
     memcpy(frame, l->in + l->from, sizeof *frame);
     l->from += sizeof *frame;
     if (frame->magic != MF_UDS_RPC_MAGIC || frame->text > TEXT_MAX || frame->size > SIZE_LIMIT)
         return MF_FAIL(MF_UNAVAILABLE, "what is at the other end is not Meshflow, or another one");
-    *text = mf_realloc(NULL, 1, room_of(frame->text) + frame->size);
+    *text = mf_realloc(NULL, 1, uds_framing_room_of(frame->text) + frame->size);
     if (!*text)
         return MF_NOMEM("a message");
-    *data = *text + room_of(frame->text);
+    *data = *text + uds_framing_room_of(frame->text);
     l->until_ns += (int64_t)frame->size * NS_PER_BYTE;
-    st = take(l, *text, frame->text);
+    st = uds_framing_take(l, *text, frame->text);
     (*text)[frame->text] = '\0';
-    return st == MF_OK ? take(l, *text + room_of(frame->text), frame->size) : st;
+    return st == MF_OK ? uds_framing_take(l, *text + uds_framing_room_of(frame->text), frame->size)
+                       : st;
 }
 
 bool mf_uds_line_has_more(const mf_uds_line *l)

@@ -21,41 +21,41 @@
 enum { PLACE_BITS = 20 }; /* of a question's number: where it is noted */
 
 /* A question that is not answered yet; free when done is NULL. */
-typedef struct asked {
+typedef struct uds_rpc_client_asked {
     mf_rpc_done_fn *done;
     void *ctx;
     uint64_t id;
     int64_t deadline_ns;
     bool is_cancelled;
-} asked;
+} uds_rpc_client_asked;
 
-typedef struct line {
+typedef struct uds_rpc_client_line {
     mf_uds_line base;
     mf_rpc_channel *channel;
     int wake; /* file: there is something to look at besides what comes */
     mf_lend_words *words;
     const char *region; /* the server's; NULL: it has none */
     size_t region_size;
-    asked *all; /* guarded by the channel's lock, as is all below */
+    uds_rpc_client_asked *all; /* guarded by the channel's lock, as is all below */
     int64_t n, room, left; /* places; those that wait */
     int64_t free_from; /* no place before is free */
     uint64_t made;
     int64_t nearest_ns; /* no deadline is before */
     atomic_int refs; /* of its thread, of questions on their way, and of what is borrowed */
-} line;
+} uds_rpc_client_line;
 
 struct mf_rpc_channel {
     char address[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
-    line *line; /* NULL: there is none now */
+    uds_rpc_client_line *line; /* NULL: there is none now */
     int lines; /* threads of lines */
     bool is_closing;
 };
 
 /* ---- lines ---- */
 
-static void free_line(line *l)
+static void uds_rpc_client_free_line(uds_rpc_client_line *l)
 {
     if (l->words)
         (void)munmap(l->words, sizeof *l->words);
@@ -68,13 +68,13 @@ static void free_line(line *l)
     mf_free(l);
 }
 
-static void unref_line(line *l)
+static void uds_rpc_client_unref_line(uds_rpc_client_line *l)
 {
     if (atomic_fetch_sub(&l->refs, 1) == 1)
-        free_line(l);
+        uds_rpc_client_free_line(l);
 }
 
-static void wake(const line *l)
+static void uds_rpc_client_wake(const uds_rpc_client_line *l)
 {
     const uint64_t one = 1;
 
@@ -85,7 +85,7 @@ static void wake(const line *l)
 /* ---- what is not answered; with the channel's lock ---- */
 
 /* NULL: no memory, or too many. */
-static asked *add_asked(line *l, const mf_rpc_question *q)
+static uds_rpc_client_asked *add_asked(uds_rpc_client_line *l, const mf_rpc_question *q)
 {
     int64_t i = l->free_from;
 
@@ -98,24 +98,24 @@ static asked *add_asked(line *l, const mf_rpc_question *q)
         l->n++;
     }
     l->free_from = i + 1;
-    l->all[i] = (asked){ .done = q->done,
-                         .ctx = q->ctx,
-                         .id = ++l->made << PLACE_BITS | (uint64_t)i,
-                         .deadline_ns = q->deadline_ns };
+    l->all[i] = (uds_rpc_client_asked){ .done = q->done,
+                                        .ctx = q->ctx,
+                                        .id = ++l->made << PLACE_BITS | (uint64_t)i,
+                                        .deadline_ns = q->deadline_ns };
     l->left++;
     return &l->all[i];
 }
 
-static asked *find_asked(const line *l, uint64_t id)
+static uds_rpc_client_asked *find_asked(const uds_rpc_client_line *l, uint64_t id)
 {
     const uint64_t i = id & ((UINT64_C(1) << PLACE_BITS) - 1);
 
     return i < (uint64_t)l->n && l->all[i].done && l->all[i].id == id ? &l->all[i] : NULL;
 }
 
-static asked remove_asked(line *l, asked *a)
+static uds_rpc_client_asked remove_asked(uds_rpc_client_line *l, uds_rpc_client_asked *a)
 {
-    const asked was = *a;
+    const uds_rpc_client_asked was = *a;
 
     a->done = NULL;
     l->left--;
@@ -126,13 +126,13 @@ static asked remove_asked(line *l, asked *a)
 }
 
 /* One that nobody waits for any more; false: there is none. */
-static bool remove_late(line *l, asked *out)
+static bool remove_late(uds_rpc_client_line *l, uds_rpc_client_asked *out)
 {
     const int64_t now = mf_clock_ns();
 
     l->nearest_ns = INT64_MAX;
     for (int64_t i = 0; i < l->n; i++) {
-        asked *a = &l->all[i];
+        uds_rpc_client_asked *a = &l->all[i];
 
         if (a->done && (a->is_cancelled || a->deadline_ns <= now)) {
             *out = remove_asked(l, a);
@@ -148,26 +148,26 @@ static bool remove_late(line *l, asked *out)
 
 /* What the server lends us, until we say that we are done with it. */
 typedef struct borrowed {
-    line *line;
+    uds_rpc_client_line *line;
     uint64_t slot;
 } borrowed;
 
-static void give_back(line *l, uint64_t slot)
+static void uds_rpc_client_give_back(uds_rpc_client_line *l, uint64_t slot)
 {
     atomic_store_explicit(&l->words->lent[slot], 0, memory_order_release);
 }
 
-static void release(void *ctx)
+static void uds_rpc_client_release(void *ctx)
 {
     borrowed *b = ctx;
 
-    give_back(b->line, b->slot);
-    unref_line(b->line);
+    uds_rpc_client_give_back(b->line, b->slot);
+    uds_rpc_client_unref_line(b->line);
     mf_free(b);
 }
 
 /* What follows the bytes of an answer. False: it is not there. */
-static bool borrow(line *l, const mf_uds_frame *f, mf_iovec *out)
+static bool uds_rpc_client_borrow(uds_rpc_client_line *l, const mf_uds_frame *f, mf_iovec *out)
 {
     borrowed *b;
 
@@ -176,23 +176,24 @@ static bool borrow(line *l, const mf_uds_frame *f, mf_iovec *out)
         return false;
     b = mf_calloc(1, sizeof *b);
     if (!b) {
-        give_back(l, f->slot);
+        uds_rpc_client_give_back(l, f->slot);
         return false;
     }
     *b = (borrowed){ l, f->slot };
     atomic_fetch_add(&l->refs, 1);
-    *out = (mf_iovec){ l->region + f->lent_at, f->lent_size, release, b };
+    *out = (mf_iovec){ l->region + f->lent_at, f->lent_size, uds_rpc_client_release, b };
     return true;
 }
 
-static void answer(line *l, const mf_uds_frame *f, const char *text, const void *data)
+static void uds_rpc_client_answer(uds_rpc_client_line *l, const mf_uds_frame *f, const char *text,
+                                  const void *data)
 {
     mf_iovec parts[2] = { { .data = data, .size = f->size } };
     int n = 1;
-    asked *a, was = { 0 };
+    uds_rpc_client_asked *a, was = { 0 };
     mf_status st = f->status <= MF_UNAUTHENTICATED ? (mf_status)f->status : MF_UNKNOWN;
 
-    if (f->lent_size > 0 && !borrow(l, f, &parts[n++])) {
+    if (f->lent_size > 0 && !uds_rpc_client_borrow(l, f, &parts[n++])) {
         n = 1;
         st = MF_INTERNAL;
         text = "the answer cannot be read: it is in memory that is not there";
@@ -212,16 +213,16 @@ static void answer(line *l, const mf_uds_frame *f, const char *text, const void 
 
 /* ---- a line's thread ---- */
 
-static void tell_server(line *l, uint64_t id)
+static void tell_server(uds_rpc_client_line *l, uint64_t id)
 {
     if (mf_uds_line_send(&l->base, &(mf_uds_frame){ .kind = MF_UDS_CANCEL, .id = id }, "", NULL, 0,
                          -1) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
 }
 
-static void end_late(line *l)
+static void end_late(uds_rpc_client_line *l)
 {
-    asked a;
+    uds_rpc_client_asked a;
     bool some;
 
     do {
@@ -236,7 +237,7 @@ static void end_late(line *l)
     } while (some);
 }
 
-static mf_status take_frame(line *l)
+static mf_status uds_rpc_client_take_frame(uds_rpc_client_line *l)
 {
     mf_uds_frame f;
     const void *data;
@@ -248,7 +249,7 @@ static mf_status take_frame(line *l)
         l->region = mf_uds_line_map(&l->base, false, &size);
         l->region_size = size;
     } else if (st == MF_OK && f.kind == MF_UDS_ANSWER) {
-        answer(l, &f, text, data);
+        uds_rpc_client_answer(l, &f, text, data);
     } else if (st == MF_OK) {
         st = MF_FAIL(MF_UNAVAILABLE, "what is at the other end is not Meshflow, or another one");
     }
@@ -257,7 +258,7 @@ static mf_status take_frame(line *l)
 }
 
 /* has_come: a frame; is_late: it is time to look at deadlines, and at what was cancelled. */
-static void await_something(line *l, bool *has_come, bool *is_late)
+static void await_something(uds_rpc_client_line *l, bool *has_come, bool *is_late)
 {
     struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
                            { .fd = l->wake, .events = POLLIN } };
@@ -284,7 +285,7 @@ static void await_something(line *l, bool *has_come, bool *is_late)
         MF_WARN("%s", strerror(errno));
 }
 
-static bool is_closing(line *l)
+static bool uds_rpc_client_is_closing(uds_rpc_client_line *l)
 {
     bool closing;
 
@@ -295,10 +296,10 @@ static bool is_closing(line *l)
 }
 
 /* All that was asked by a line that is lost. */
-static void fail_all(line *l)
+static void fail_all(uds_rpc_client_line *l)
 {
     char why[MF_ERROR_MESSAGE_MAX];
-    asked a;
+    uds_rpc_client_asked a;
     bool some;
 
     (void)snprintf(why, sizeof why, "%s", mf_error_message());
@@ -321,23 +322,23 @@ static void fail_all(line *l)
 
 static void *take_answers(void *arg)
 {
-    line *l = arg;
+    uds_rpc_client_line *l = arg;
     mf_rpc_channel *c = l->channel;
     mf_status st = MF_OK;
 
-    while (st == MF_OK && !is_closing(l)) {
+    while (st == MF_OK && !uds_rpc_client_is_closing(l)) {
         bool has_come, is_late;
 
         await_something(l, &has_come, &is_late);
         if (has_come)
-            st = take_frame(l);
+            st = uds_rpc_client_take_frame(l);
         if (is_late)
             end_late(l);
     }
     if (st == MF_OK)
         (void)MF_FAIL(MF_UNAVAILABLE, "the connection is closed");
     fail_all(l);
-    unref_line(l);
+    uds_rpc_client_unref_line(l);
     pthread_mutex_lock(&c->lock);
     c->lines--;
     pthread_cond_broadcast(&c->changed);
@@ -348,7 +349,7 @@ static void *take_answers(void *arg)
 /* ---- connecting ---- */
 
 /* Words of what is lent: a file that both map. Without them all is copied. */
-static int make_words(line *l)
+static int make_words(uds_rpc_client_line *l)
 {
     const int file = memfd_create("meshflow-lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     void *at;
@@ -371,7 +372,7 @@ static int make_words(line *l)
     return file;
 }
 
-static bool say_hello(line *l)
+static bool say_hello(uds_rpc_client_line *l)
 {
     const int file = make_words(l);
     const mf_status st =
@@ -398,10 +399,10 @@ static int connect_there(const char *address)
 }
 
 /* With the lock. NULL: nobody listens there. */
-static line *find_line(mf_rpc_channel *c)
+static uds_rpc_client_line *uds_rpc_client_find_line(mf_rpc_channel *c)
 {
     pthread_t thread;
-    line *l;
+    uds_rpc_client_line *l;
     int fd;
 
     if (c->line || c->is_closing)
@@ -420,7 +421,7 @@ static line *find_line(mf_rpc_channel *c)
     atomic_init(&l->refs, 1);
     l->wake = eventfd(0, EFD_CLOEXEC);
     if (l->wake < 0 || !say_hello(l) || mf_thread_start(&thread, take_answers, l) != 0) {
-        free_line(l);
+        uds_rpc_client_free_line(l);
         return NULL;
     }
     (void)pthread_detach(thread);
@@ -434,7 +435,7 @@ static bool local_reaches(mf_rpc_channel *c)
     bool reaches;
 
     pthread_mutex_lock(&c->lock);
-    reaches = find_line(c) != NULL;
+    reaches = uds_rpc_client_find_line(c) != NULL;
     pthread_mutex_unlock(&c->lock);
     return reaches;
 }
@@ -442,13 +443,14 @@ static bool local_reaches(mf_rpc_channel *c)
 /* ---- asking ---- */
 
 /* Notes the question; the line has a reference more. NULL: why. */
-static line *begin(mf_rpc_channel *c, const mf_rpc_question *q, uint64_t *id, const char **why)
+static uds_rpc_client_line *uds_rpc_client_begin(mf_rpc_channel *c, const mf_rpc_question *q,
+                                                 uint64_t *id, const char **why)
 {
-    line *l;
-    asked *a = NULL;
+    uds_rpc_client_line *l;
+    uds_rpc_client_asked *a = NULL;
 
     pthread_mutex_lock(&c->lock);
-    l = find_line(c);
+    l = uds_rpc_client_find_line(c);
     if (l)
         a = add_asked(l, q);
     if (a) {
@@ -456,7 +458,7 @@ static line *begin(mf_rpc_channel *c, const mf_rpc_question *q, uint64_t *id, co
         atomic_fetch_add(&l->refs, 1);
         if (a->deadline_ns < l->nearest_ns) {
             l->nearest_ns = a->deadline_ns;
-            wake(l);
+            uds_rpc_client_wake(l);
         }
     }
     pthread_mutex_unlock(&c->lock);
@@ -468,7 +470,7 @@ static void *local_ask(mf_rpc_channel *c, const mf_rpc_question *q)
 {
     mf_uds_frame f = { .kind = MF_UDS_ASK, .left_ns = INT64_MAX };
     const char *why;
-    line *l = begin(c, q, &f.id, &why);
+    uds_rpc_client_line *l = uds_rpc_client_begin(c, q, &f.id, &why);
 
     if (!l) {
         mf_iovec_release(q->parts, q->n_parts);
@@ -481,27 +483,27 @@ static void *local_ask(mf_rpc_channel *c, const mf_rpc_question *q)
     if (mf_uds_line_send(&l->base, &f, q->method, q->parts, q->n_parts, -1) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     mf_iovec_release(q->parts, q->n_parts);
-    unref_line(l);
+    uds_rpc_client_unref_line(l);
     return (void *)(uintptr_t)f.id;
 }
 
-static void local_cancel(mf_rpc_channel *c, void *which)
+static void uds_rpc_client_local_cancel(mf_rpc_channel *c, void *which)
 {
-    asked *a;
+    uds_rpc_client_asked *a;
 
     pthread_mutex_lock(&c->lock);
     a = c->line ? find_asked(c->line, (uint64_t)(uintptr_t)which) : NULL;
     if (a) {
         a->is_cancelled = true;
-        wake(c->line);
+        uds_rpc_client_wake(c->line);
     }
     pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- opening and closing ---- */
 
-static mf_status local_connect(const char *address, const mf_security *security,
-                               mf_rpc_channel **out)
+static mf_status uds_rpc_client_local_connect(const char *address, const mf_security *security,
+                                              mf_rpc_channel **out)
 {
     mf_rpc_channel *c = mf_calloc(1, sizeof *c);
 
@@ -522,7 +524,7 @@ static void local_disconnect(mf_rpc_channel *c)
     for (int64_t i = 0; c->line && i < c->line->n; i++)
         c->line->all[i].is_cancelled = true;
     if (c->line)
-        wake(c->line);
+        uds_rpc_client_wake(c->line);
     while (c->lines > 0)
         pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
@@ -536,9 +538,9 @@ const mf_rpc_kind mf_rpc_local = {
     .address = mf_uds_rpc_address,
     .answer = mf_uds_rpc_answer,
     .stop = mf_uds_rpc_stop,
-    .connect = local_connect,
+    .connect = uds_rpc_client_local_connect,
     .reaches = local_reaches,
     .ask = local_ask,
-    .cancel = local_cancel,
+    .cancel = uds_rpc_client_local_cancel,
     .disconnect = local_disconnect,
 };

@@ -24,7 +24,7 @@ enum {
     LEND_MIN = 16 << 10, /* bytes that are worth it */
 };
 
-typedef struct line line;
+typedef struct uds_rpc_server_line uds_rpc_server_line;
 
 struct mf_rpc_server {
     const mf_rpc_service *service;
@@ -36,40 +36,41 @@ struct mf_rpc_server {
 
     pthread_mutex_t lock; /* all below, and what lines say of their calls */
     pthread_cond_t changed;
-    line *lines;
+    uds_rpc_server_line *lines;
 };
 
-typedef struct incoming {
+typedef struct uds_rpc_server_incoming {
     mf_rpc_call base; /* first */
-    line *line;
+    uds_rpc_server_line *line;
     uint64_t id;
     char *text; /* the method, and behind it the request */
-    struct incoming *next; /* of the line, until it is answered */
+    struct uds_rpc_server_incoming *next; /* of the line, until it is answered */
     int refs; /* guarded by the server's lock, as is all below */
     bool is_told, is_answered;
-} incoming;
+} uds_rpc_server_incoming;
 
-struct line {
+struct uds_rpc_server_line {
     mf_uds_line base;
     mf_rpc_server *server;
-    line *next, *previous;
+    uds_rpc_server_line *next, *previous;
     bool is_greeted;
     mf_lender *lender; /* NULL: nothing is lent */
-    incoming *calls; /* that are not answered; guarded by the server's lock, as is all below */
+    uds_rpc_server_incoming
+        *calls; /* that are not answered; guarded by the server's lock, as is all below */
     bool is_gone;
     int refs; /* of its calls, and one while somebody is there */
 };
 
 /* ---- lines ---- */
 
-static void free_line(line *l)
+static void uds_rpc_server_free_line(uds_rpc_server_line *l)
 {
     mf_lender_close(l->lender);
     mf_uds_line_deinit(&l->base);
     mf_free(l);
 }
 
-static void unref_line(line *l)
+static void uds_rpc_server_unref_line(uds_rpc_server_line *l)
 {
     mf_rpc_server *s = l->server;
     bool last;
@@ -86,11 +87,11 @@ static void unref_line(line *l)
         pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     if (last)
-        free_line(l);
+        uds_rpc_server_free_line(l);
 }
 
 /* Somebody takes the line's next frame: the next thread that is free. */
-static void await_frame(line *l)
+static void uds_rpc_server_await_frame(uds_rpc_server_line *l)
 {
     struct epoll_event e = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = l };
 
@@ -103,10 +104,10 @@ static void await_frame(line *l)
 
 /* ---- calls ---- */
 
-static void unref_call(incoming *c)
+static void unref_call(uds_rpc_server_incoming *c)
 {
     mf_rpc_server *s = c->line->server;
-    line *l = c->line;
+    uds_rpc_server_line *l = c->line;
     bool last;
 
     pthread_mutex_lock(&s->lock);
@@ -116,11 +117,11 @@ static void unref_call(incoming *c)
         return;
     mf_free(c->text);
     mf_free(c);
-    unref_line(l);
+    uds_rpc_server_unref_line(l);
 }
 
 /* Nobody waits for it any more. The caller has a reference. */
-static void cancel(incoming *c)
+static void cancel(uds_rpc_server_incoming *c)
 {
     mf_rpc_server *s = c->line->server;
     bool tell;
@@ -134,9 +135,10 @@ static void cancel(incoming *c)
 }
 
 /* The call with this number, or any: a reference to it; NULL: there is none. */
-static incoming *find_call(line *l, uint64_t id, bool any)
+static uds_rpc_server_incoming *uds_rpc_server_find_call(uds_rpc_server_line *l, uint64_t id,
+                                                         bool any)
 {
-    incoming *c;
+    uds_rpc_server_incoming *c;
 
     pthread_mutex_lock(&l->server->lock);
     for (c = l->calls; c && (any ? atomic_load(&c->base.gone) : c->id != id); c = c->next)
@@ -147,9 +149,9 @@ static incoming *find_call(line *l, uint64_t id, bool any)
     return c;
 }
 
-static void cancel_one(line *l, uint64_t id)
+static void uds_rpc_server_cancel_one(uds_rpc_server_line *l, uint64_t id)
 {
-    incoming *c = find_call(l, id, false);
+    uds_rpc_server_incoming *c = uds_rpc_server_find_call(l, id, false);
 
     if (!c)
         return;
@@ -158,26 +160,26 @@ static void cancel_one(line *l, uint64_t id)
 }
 
 /* The other end is gone. */
-static void hang_up(line *l)
+static void hang_up(uds_rpc_server_line *l)
 {
-    incoming *c;
+    uds_rpc_server_incoming *c;
 
     (void)epoll_ctl(l->server->epoll, EPOLL_CTL_DEL, l->base.fd, NULL);
     (void)shutdown(l->base.fd, SHUT_RDWR);
     pthread_mutex_lock(&l->server->lock);
     l->is_gone = true;
     pthread_mutex_unlock(&l->server->lock);
-    while ((c = find_call(l, 0, true)) != NULL) {
+    while ((c = uds_rpc_server_find_call(l, 0, true)) != NULL) {
         cancel(c);
         unref_call(c);
     }
-    unref_line(l);
+    uds_rpc_server_unref_line(l);
 }
 
 /* ---- answers ---- */
 
 /* Bytes that both can see are not sent; true: this is lent, and released when given back. */
-static bool lend(const line *l, const mf_iovec *part, mf_uds_frame *f)
+static bool lend(const uds_rpc_server_line *l, const mf_iovec *part, mf_uds_frame *f)
 {
     int slot;
 
@@ -195,14 +197,14 @@ static bool lend(const line *l, const mf_iovec *part, mf_uds_frame *f)
 void mf_uds_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
                        const mf_iovec *parts, int n_parts)
 {
-    incoming *c = (incoming *)call;
-    line *l = c->line;
+    uds_rpc_server_incoming *c = (uds_rpc_server_incoming *)call;
+    uds_rpc_server_line *l = c->line;
     mf_uds_frame f = { .kind = MF_UDS_ANSWER, .status = status, .id = c->id };
     bool is_gone;
 
     pthread_mutex_lock(&l->server->lock);
     c->is_answered = true;
-    for (incoming **at = &l->calls; *at; at = &(*at)->next) {
+    for (uds_rpc_server_incoming **at = &l->calls; *at; at = &(*at)->next) {
         if (*at == c) {
             *at = c->next;
             break;
@@ -223,19 +225,22 @@ void mf_uds_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
 
 /* ---- questions ---- */
 
-static void refuse(incoming *c, mf_status status, const char *message)
+static void uds_rpc_server_refuse(uds_rpc_server_incoming *c, mf_status status, const char *message)
 {
     mf_uds_rpc_answer(&c->base, status, message, NULL, 0);
 }
 
 /* One reference is the answer's. Owns: the text, on success. */
-static incoming *add_call(line *l, const mf_uds_frame *f, char *text)
+static uds_rpc_server_incoming *uds_rpc_server_add_call(uds_rpc_server_line *l,
+                                                        const mf_uds_frame *f, char *text)
 {
-    incoming *c = mf_calloc(1, sizeof *c);
+    uds_rpc_server_incoming *c = mf_calloc(1, sizeof *c);
 
     if (!c)
         return NULL;
-    *c = (incoming){ .line = l, .id = f->id, .text = text, .refs = 2, .is_told = true };
+    *c = (uds_rpc_server_incoming){
+        .line = l, .id = f->id, .text = text, .refs = 2, .is_told = true
+    };
     c->base.kind = &mf_rpc_local;
     c->base.deadline_ns =
         f->left_ns >= INT64_MAX - mf_clock_ns() ? INT64_MAX : mf_clock_ns() + f->left_ns;
@@ -247,21 +252,22 @@ static incoming *add_call(line *l, const mf_uds_frame *f, char *text)
     return c;
 }
 
-static void ask(line *l, const mf_uds_frame *f, char *text, const void *data, bool alone)
+static void uds_rpc_server_ask(uds_rpc_server_line *l, const mf_uds_frame *f, char *text,
+                               const void *data, bool alone)
 {
     mf_rpc_server *s = l->server;
-    incoming *c = add_call(l, f, text);
+    uds_rpc_server_incoming *c = uds_rpc_server_add_call(l, f, text);
 
     if (!c) {
         MF_WARN("there is no memory for a call");
         mf_free(text);
         (void)shutdown(l->base.fd, SHUT_RDWR); /* whoever asks must not wait for ever */
-        await_frame(l);
+        uds_rpc_server_await_frame(l);
         return;
     }
-    await_frame(l); /* from here on it is another thread's, and may be gone */
+    uds_rpc_server_await_frame(l); /* from here on it is another thread's, and may be gone */
     if (alone)
-        refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+        uds_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
     else
         s->service->called(s->ctx, &c->base, c->text, data, f->size);
     unref_call(c);
@@ -269,7 +275,7 @@ static void ask(line *l, const mf_uds_frame *f, char *text, const void *data, bo
 
 /* ---- greeting ---- */
 
-static mf_status greet(line *l)
+static mf_status uds_rpc_server_greet(uds_rpc_server_line *l)
 {
     const mf_uds_frame f = { .kind = MF_UDS_HELLO };
     struct ucred who = { 0 };
@@ -290,8 +296,8 @@ static mf_status greet(line *l)
 
 /* ---- threads ---- */
 
-/* One frame of a line, which is ours until await_frame() or hang_up(). */
-static void take_frame(line *l, bool alone)
+/* One frame of a line, which is ours until uds_rpc_server_await_frame() or hang_up(). */
+static void uds_rpc_server_take_frame(uds_rpc_server_line *l, bool alone)
 {
     mf_uds_frame f;
     const void *data;
@@ -301,18 +307,18 @@ static void take_frame(line *l, bool alone)
     mf_race_take(l);
     st = mf_uds_line_read(&l->base, &f, &text, &data);
     if (st == MF_OK && f.kind == MF_UDS_ASK && l->is_greeted) {
-        ask(l, &f, text, data, alone);
+        uds_rpc_server_ask(l, &f, text, data, alone);
         return;
     }
     mf_free(text);
     if (st == MF_OK && f.kind == MF_UDS_HELLO && !l->is_greeted)
-        st = greet(l);
+        st = uds_rpc_server_greet(l);
     else if (st == MF_OK && f.kind == MF_UDS_CANCEL)
-        cancel_one(l, f.id);
+        uds_rpc_server_cancel_one(l, f.id);
     else if (st == MF_OK)
         st = MF_UNAVAILABLE;
     if (st == MF_OK)
-        await_frame(l);
+        uds_rpc_server_await_frame(l);
     else
         hang_up(l);
 }
@@ -320,7 +326,7 @@ static void take_frame(line *l, bool alone)
 static void accept_line(mf_rpc_server *s)
 {
     const int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
-    line *l;
+    uds_rpc_server_line *l;
 
     if (fd < 0) /* another thread was quicker */
         return;
@@ -347,7 +353,7 @@ static void accept_line(mf_rpc_server *s)
         hang_up(l);
 }
 
-static void live(void *ctx)
+static void uds_rpc_server_live(void *ctx)
 {
     mf_rpc_server *s = ctx;
 
@@ -370,13 +376,13 @@ static void live(void *ctx)
         if (e.data.ptr == &s->listening)
             accept_line(s);
         else
-            take_frame(e.data.ptr, alone);
+            uds_rpc_server_take_frame(e.data.ptr, alone);
     } while (mf_leader_follower_stays(&s->crew));
 }
 
 /* ---- opening and closing ---- */
 
-static mf_status listen_there(mf_rpc_server *s)
+static mf_status uds_rpc_server_listen_there(mf_rpc_server *s)
 {
     struct sockaddr_un name;
     const socklen_t size = mf_uds_rpc_name(s->address, &name);
@@ -391,9 +397,9 @@ static mf_status listen_there(mf_rpc_server *s)
     return MF_OK;
 }
 
-static mf_status open_all(mf_rpc_server *s)
+static mf_status uds_rpc_server_open_all(mf_rpc_server *s)
 {
-    MF_TRY(listen_there(s));
+    MF_TRY(uds_rpc_server_listen_there(s));
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     s->stopping = eventfd(0, EFD_CLOEXEC);
     if (s->epoll < 0 || s->stopping < 0 ||
@@ -403,7 +409,7 @@ static mf_status open_all(mf_rpc_server *s)
                   &(struct epoll_event){ .events = EPOLLIN, .data.ptr = s }) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "listening on this host: %s", strerror(errno));
     s->crew = (mf_leader_follower){
-        .most = MOST_THREADS, .spare = SPARE_THREADS, .live = live, .ctx = s
+        .most = MOST_THREADS, .spare = SPARE_THREADS, .live = uds_rpc_server_live, .ctx = s
     };
     MF_TRY(mf_leader_follower_start(&s->crew));
     s->runs = true;
@@ -420,7 +426,7 @@ static void end_lines(mf_rpc_server *s)
 {
     (void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->listening, NULL);
     pthread_mutex_lock(&s->lock);
-    for (const line *l = s->lines; l; l = l->next)
+    for (const uds_rpc_server_line *l = s->lines; l; l = l->next)
         (void)shutdown(l->base.fd, SHUT_RDWR);
     while (s->lines)
         pthread_cond_wait(&s->changed, &s->lock);
@@ -462,7 +468,7 @@ mf_status mf_uds_rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out)
     (void)snprintf(s->address, sizeof s->address, "%s", o->address);
     pthread_mutex_init(&s->lock, NULL);
     mf_cond_init(&s->changed);
-    st = open_all(s);
+    st = uds_rpc_server_open_all(s);
     if (st != MF_OK)
         mf_uds_rpc_stop(s);
     else

@@ -37,7 +37,7 @@ void mf_active_runs_deinit(mf_active_runs *r)
 }
 
 /* What ends all of them ends this one, too. */
-static void pass_on(mf_cancel_hook *hook)
+static void active_runs_pass_on(mf_cancel_hook *hook)
 {
     mf_cancel_raise(((mf_run *)(void *)hook)->cancel);
 }
@@ -45,7 +45,7 @@ static void pass_on(mf_cancel_hook *hook)
 void mf_active_runs_begin(mf_active_runs *r, mf_cancel *until, mf_run *run)
 {
     pthread_mutex_lock(&r->lock);
-    *run = (mf_run){ .hook.fn = pass_on, .flag = r->flag };
+    *run = (mf_run){ .hook.fn = active_runs_pass_on, .flag = r->flag };
     run->flag->runs++;
     r->running++;
     pthread_mutex_unlock(&r->lock);

@@ -38,7 +38,7 @@ static void record_failure(mf_run_state *run, mf_status st, const mf_node *node)
 
 /* The first error ends the run. Called and returns with the lock held, but lets go of it meanwhile:
  * the hooks of cancel end kernels, which take it. */
-static void fail(mf_run_state *run, mf_status st, const mf_node *node)
+static void executor_fail(mf_run_state *run, mf_status st, const mf_node *node)
 {
     if (run->failed)
         return;
@@ -53,7 +53,7 @@ static void fail(mf_run_state *run, mf_status st, const mf_node *node)
 static void submit_runner(mf_run_state *run);
 
 /* It may be asked what the run waits for. Under the lock. */
-static void line_up(mf_run_state *run, mf_async *a)
+static void executor_line_up(mf_run_state *run, mf_async *a)
 {
     a->began = mf_clock_ns();
     a->prev = NULL;
@@ -63,7 +63,7 @@ static void line_up(mf_run_state *run, mf_async *a)
     run->waiting = a;
 }
 
-static void take_off(mf_run_state *run, mf_async *a)
+static void executor_take_off(mf_run_state *run, mf_async *a)
 {
     *(a->prev ? &a->prev->next : &run->waiting) = a->next;
     if (a->next)
@@ -99,7 +99,7 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
         st = mf_item_bind(item, what.iteration, a->in);
     if (run->args->task) {
         pthread_mutex_lock(&run->lock);
-        line_up(run, a);
+        executor_line_up(run, a);
         pthread_mutex_unlock(&run->lock);
     }
     if (st != MF_OK)
@@ -130,7 +130,7 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
         cancel = true;
     }
     if (run->args->task)
-        take_off(run, a);
+        executor_take_off(run, a);
     run->runners += cancel; /* keeps the run alive until cancelling is over */
     mf_frames_done(&run->frames, a->what, a->out, dead, run->failed);
     a->next = run->idle_async;
@@ -197,12 +197,12 @@ static void step_item(mf_runner *r, mf_ready what)
             return;
     }
     if (st != MF_OK)
-        fail(run, st, failed);
+        executor_fail(run, st, failed);
     mf_frames_done(&run->frames, what, r->out, dead, run->failed);
 }
 
 /* Works until nothing is ready. Called and returns with the lock held. */
-static void work(mf_runner *r)
+static void executor_work(mf_runner *r)
 {
     mf_run_state *run = r->run;
     const mf_stop before = mf_stop_enter((mf_stop){ run->step.cancel, run->step.deadline_ns });
@@ -216,7 +216,7 @@ static void work(mf_runner *r)
             submit_runner(run); /* those that wait only take a moment to begin */
         step_item(r, what);
         if (run->frames.out_of_memory && !run->failed)
-            fail(run, MF_NOMEM("a run"), NULL);
+            executor_fail(run, MF_NOMEM("a run"), NULL);
     }
     (void)mf_stop_enter(before);
 }
@@ -233,7 +233,7 @@ static void runner_main(mf_task *task)
     mf_mem_account *before = mf_mem_account_enter(account_of(run->args));
 
     pthread_mutex_lock(&run->lock);
-    work(r);
+    executor_work(r);
     r->next = run->idle_runners;
     run->idle_runners = r;
     run->runners--;
@@ -286,7 +286,7 @@ static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled
 
     while (run->frames.outstanding > 0 || run->runners > 0) {
         if (run->frames.q_len > 0 && run->runners == 0) {
-            work(r);
+            executor_work(r);
             continue;
         }
         run->caller_waits = true;
@@ -303,11 +303,11 @@ static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled
             mf_run_stall_look(stalled, run);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
-            fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
+            executor_fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
     }
 }
 
-static mf_status check_results(const mf_run_state *run)
+static mf_status executor_check_results(const mf_run_state *run)
 {
     for (int i = 0; i < run->program->n_fetches; i++) {
         if (run->args->results[i].dtype == MF_DTYPE_INVALID)
@@ -316,7 +316,7 @@ static mf_status check_results(const mf_run_state *run)
     return MF_OK;
 }
 
-static void begin(mf_run_state *run, const mf_run_args *args)
+static void executor_begin(mf_run_state *run, const mf_run_args *args)
 {
     mf_resources *local = run->step.local;
 
@@ -341,7 +341,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .n_allow_dirs = args->n_allow_dirs };
 }
 
-static mf_status run_all(mf_run_state *run)
+static mf_status executor_run_all(mf_run_state *run)
 {
     mf_runner *r;
     mf_status st = mf_frames_start(&run->frames);
@@ -362,7 +362,7 @@ static mf_status run_all(mf_run_state *run)
     if (st != MF_OK)
         record_failure(run, st, NULL);
     if (r) {
-        work(r);
+        executor_work(r);
         wait_finished(run, r, &stalled); /* asynchronous kernels end on other threads */
         mf_run_stall_end(&stalled, run, !run->failed);
         r->next = run->idle_runners;
@@ -373,7 +373,7 @@ static mf_status run_all(mf_run_state *run)
         (void)mf_error_restore(&run->error);
     st = run->error.status;
     pthread_mutex_unlock(&run->lock);
-    return failed ? st : check_results(run);
+    return failed ? st : executor_check_results(run);
 }
 
 static mf_status run_program(mf_program *program, const mf_run_args *args)
@@ -383,10 +383,10 @@ static mf_status run_program(mf_program *program, const mf_run_args *args)
     mf_status st;
 
     MF_TRY(mf_run_state_take(program, &run));
-    begin(run, args);
+    executor_begin(run, args);
     run->session_hook = (mf_cancel_hook){ .fn = on_session_cancel };
     hooked = mf_cancel_add(args->cancel, &run->session_hook);
-    st = hooked ? run_all(run) : MF_FAIL(MF_CANCELLED, "the session is closed");
+    st = hooked ? executor_run_all(run) : MF_FAIL(MF_CANCELLED, "the session is closed");
     if (hooked)
         (void)mf_cancel_remove(args->cancel, &run->session_hook);
     for (int i = 0; st != MF_OK && i < program->n_fetches; i++)

@@ -6,7 +6,7 @@
 
 /* ---- memory: frames and iterations are reused from run to run ---- */
 
-static mf_iteration *iteration_new(mf_frames *f, mf_frame *frame)
+static mf_iteration *iteration_new(mf_frames *f, mf_loop_frame *frame)
 {
     const mf_frame_def *def = &f->program->frames[frame->def];
     mf_iteration *it = f->free_iterations[frame->def];
@@ -72,9 +72,9 @@ static uint64_t frame_id(const mf_frames *f, int def, const mf_iteration *parent
                         hash_combine((uint64_t)parent->number, mf_murmur(name, strlen(name))));
 }
 
-static mf_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
+static mf_loop_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
 {
-    mf_frame *frame = f->free_frames;
+    mf_loop_frame *frame = f->free_frames;
 
     if (frame)
         f->free_frames = frame->next;
@@ -100,7 +100,7 @@ static mf_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
     return frame;
 }
 
-static void frame_free(mf_frames *f, mf_frame *frame)
+static void frame_free(mf_frames *f, mf_loop_frame *frame)
 {
     while (frame->first) {
         mf_iteration *next = frame->first->next;
@@ -166,7 +166,7 @@ void mf_frames_deinit(mf_frames *f)
         }
     }
     while (f->free_frames) {
-        mf_frame *next = f->free_frames->next;
+        mf_loop_frame *next = f->free_frames->next;
 
         mf_free(f->free_frames->invariants.tokens);
         mf_free(f->free_frames->deferred.tokens);
@@ -190,7 +190,7 @@ void mf_frames_reset(mf_frames *f)
 
 /* ---- the queue of ready items ---- */
 
-static void push(mf_frames *f, int item, mf_iteration *it)
+static void frames_push(mf_frames *f, int item, mf_iteration *it)
 {
     if (f->q_len == f->q_cap) {
         const int64_t cap = f->q_cap > 0 ? f->q_cap * 2 : 64;
@@ -255,13 +255,13 @@ static void arrive_at_merge(mf_frames *f, mf_iteration *it, const mf_edge *e, mf
     all_dead = cell->dead >= item->n_in;
     if (cell->pending == 0 && !cell->queued && (cell->chosen || all_dead)) {
         cell->queued = true;
-        push(f, e->item, it);
+        frames_push(f, e->item, it);
     }
 }
 
 /* value is moved; NULL: dead (or a control token when e->input < 0, with `dead` telling). */
-static void arrive(mf_frames *f, mf_iteration *it, const mf_edge *e, mf_tensor *value, bool dead,
-                   bool from_enter)
+static void frames_arrive(mf_frames *f, mf_iteration *it, const mf_edge *e, mf_tensor *value,
+                          bool dead, bool from_enter)
 {
     const mf_item *item = &f->program->items[e->item];
     mf_cell *cell = &it->cells[item->local];
@@ -276,7 +276,7 @@ static void arrive(mf_frames *f, mf_iteration *it, const mf_edge *e, mf_tensor *
         mf_tensor_move(&it->slots[item->in[e->input].slot], value);
     if (--cell->pending == 0 && !cell->queued) {
         cell->queued = true;
-        push(f, e->item, it);
+        frames_push(f, e->item, it);
     }
 }
 
@@ -291,13 +291,13 @@ static void give_port(mf_frames *f, mf_iteration *it, const mf_item *from, int p
         mf_tensor copy = { 0 };
 
         if (dead) {
-            arrive(f, it, &from->edges[i], NULL, true, enter);
+            frames_arrive(f, it, &from->edges[i], NULL, true, enter);
         } else {
             if (i + 1 < from->edges_end[port])
                 mf_tensor_set(&copy, t);
             else
                 mf_tensor_move(&copy, t);
-            arrive(f, it, &from->edges[i], &copy, false, enter);
+            frames_arrive(f, it, &from->edges[i], &copy, false, enter);
             mf_tensor_clear(&copy);
         }
     }
@@ -309,7 +309,7 @@ static void give_controls(mf_frames *f, mf_iteration *it, const mf_item *from, b
     const int begin = from->n_out == 0 ? 0 : from->edges_end[from->n_out - 1];
 
     for (int i = begin; i < from->edges_end[from->n_out]; i++)
-        arrive(f, it, &from->edges[i], NULL, dead, false);
+        frames_arrive(f, it, &from->edges[i], NULL, dead, false);
 }
 
 static void keep_token(mf_frames *f, mf_token_list *l, int item, const mf_tensor *t)
@@ -336,7 +336,7 @@ static void give_all(mf_frames *f, mf_iteration *it, int item, mf_tensor *t)
 
 /* ---- loops ---- */
 
-static mf_iteration *start_iteration(mf_frames *f, mf_frame *frame)
+static mf_iteration *start_iteration(mf_frames *f, mf_loop_frame *frame)
 {
     mf_iteration *it = iteration_new(f, frame);
 
@@ -356,9 +356,9 @@ static mf_iteration *start_iteration(mf_frames *f, mf_frame *frame)
     return it;
 }
 
-static mf_frame *find_child(mf_frames *f, mf_iteration *parent, int def)
+static mf_loop_frame *find_child(mf_frames *f, mf_iteration *parent, int def)
 {
-    mf_frame *frame;
+    mf_loop_frame *frame;
 
     for (frame = f->all; frame; frame = frame->next) {
         if (frame->def == def && frame->parent_iteration == parent)
@@ -372,10 +372,10 @@ static mf_frame *find_child(mf_frames *f, mf_iteration *parent, int def)
     return frame;
 }
 
-static void enter(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
+static void frames_enter(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 {
     const mf_item *item = &f->program->items[at];
-    mf_frame *frame = find_child(f, it, item->child);
+    mf_loop_frame *frame = find_child(f, it, item->child);
 
     if (!frame)
         return;
@@ -396,7 +396,7 @@ static void enter(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 
 static void next_iteration(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 {
-    mf_frame *frame = it->frame;
+    mf_loop_frame *frame = it->frame;
     mf_iteration *next = it->next;
 
     if (t->dtype == MF_DTYPE_INVALID)
@@ -413,7 +413,7 @@ static void next_iteration(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
     give_all(f, next, at, t);
 }
 
-static void leave(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
+static void frames_leave(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 {
     if (t->dtype != MF_DTYPE_INVALID)
         give_all(f, it->frame->parent_iteration, at, t);
@@ -421,7 +421,7 @@ static void leave(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
         keep_token(f, &it->frame->dead_exits, at, t);
 }
 
-static void release_deferred(mf_frames *f, mf_frame *frame)
+static void release_deferred(mf_frames *f, mf_loop_frame *frame)
 {
     mf_iteration *it;
     mf_token_list taken = frame->deferred;
@@ -440,7 +440,7 @@ static void release_deferred(mf_frames *f, mf_frame *frame)
 }
 
 /* A frame whose iterations have all ended: dead Exits of the last one reach the parent. */
-static mf_iteration *end_frame(mf_frames *f, mf_frame *frame)
+static mf_iteration *end_frame(mf_frames *f, mf_loop_frame *frame)
 {
     mf_iteration *parent = frame->parent_iteration;
     mf_token_list exits = frame->dead_exits;
@@ -459,7 +459,7 @@ static mf_iteration *end_frame(mf_frames *f, mf_frame *frame)
 static void end_iterations(mf_frames *f, mf_iteration *it)
 {
     while (it) {
-        mf_frame *frame = it->frame;
+        mf_loop_frame *frame = it->frame;
 
         while (frame->first && frame->first->outstanding == 0 && frame->first->children == 0 &&
                frame->enters_left == 0) {
@@ -490,7 +490,7 @@ mf_status mf_frames_start(mf_frames *f)
         return MF_NOMEM("a run");
     for (int i = 0; i < f->program->n_roots; i++) {
         it->cells[f->program->items[f->program->roots[i]].local].queued = true;
-        push(f, f->program->roots[i], it);
+        frames_push(f, f->program->roots[i], it);
     }
     return f->out_of_memory ? MF_NOMEM("a run") : MF_OK;
 }
@@ -509,13 +509,13 @@ static void give_outputs(mf_frames *f, mf_ready what, mf_tensor *out, bool dead)
 
     switch (item->kind) {
     case MF_ITEM_ENTER:
-        enter(f, what.iteration, what.item, &out[0]);
+        frames_enter(f, what.iteration, what.item, &out[0]);
         break;
     case MF_ITEM_NEXT:
         next_iteration(f, what.iteration, what.item, &out[0]);
         break;
     case MF_ITEM_EXIT:
-        leave(f, what.iteration, what.item, &out[0]);
+        frames_leave(f, what.iteration, what.item, &out[0]);
         break;
     default:
         for (int p = 0; p < item->n_out; p++)

@@ -16,7 +16,7 @@
 
 #include "compiler/program.h"
 
-typedef struct mf_frame mf_frame;
+typedef struct mf_loop_frame mf_loop_frame;
 
 /* What has arrived at an item in an iteration. */
 typedef struct mf_cell {
@@ -27,7 +27,7 @@ typedef struct mf_cell {
 } mf_cell;
 
 typedef struct mf_iteration {
-    mf_frame *frame;
+    mf_loop_frame *frame;
     int64_t number;
     mf_tensor *slots;
     mf_cell *cells;
@@ -46,10 +46,10 @@ typedef struct mf_token_list {
     int64_t n, cap;
 } mf_token_list;
 
-struct mf_frame {
+struct mf_loop_frame {
     int def;
     uint64_t id; /* TensorFlow's: tasks that share a loop number it alike; the root's is 0 */
-    mf_frame *parent;
+    mf_loop_frame *parent;
     mf_iteration *parent_iteration;
     mf_iteration *first, *last; /* alive ones */
     int alive;
@@ -58,7 +58,7 @@ struct mf_frame {
     mf_token_list invariants; /* constant Enters */
     mf_token_list deferred; /* NextIteration tokens over the limit */
     mf_token_list dead_exits;
-    mf_frame *next, *prev; /* all frames of the run */
+    mf_loop_frame *next, *prev; /* all frames of the run */
 };
 
 typedef struct mf_ready {
@@ -68,7 +68,7 @@ typedef struct mf_ready {
 
 typedef struct mf_frames {
     mf_program *program;
-    mf_frame *root, *all, *free_frames;
+    mf_loop_frame *root, *all, *free_frames;
     mf_iteration **free_iterations; /* by frame def */
     mf_ready *queue; /* ring */
     int64_t q_head, q_len, q_cap;

@@ -169,7 +169,7 @@ static mf_status read_variables(mf_plan_instance *x, const mf_plan_entry *entry)
     return MF_OK;
 }
 
-static mf_status run_entry(mf_plan_instance *x, int e, mf_trace *trace)
+static mf_status plan_run_entry(mf_plan_instance *x, int e, mf_trace *trace)
 {
     const mf_plan_entry *entry = &x->plan->entries[e];
     const int64_t start = trace ? mf_trace_now() : 0;
@@ -213,7 +213,7 @@ mf_status mf_plan_run(mf_plan_instance *instance, const mf_step *step, mf_tensor
         else if (step->deadline_ns > 0 && mf_clock_ns() > step->deadline_ns)
             st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the step ran past its deadline");
         else
-            st = run_entry(x, e, trace);
+            st = plan_run_entry(x, e, trace);
         if (st != MF_OK)
             *failed = plan->entries[e].node;
     }

@@ -3,17 +3,17 @@
 #include "base/cond.h"
 #include "runtime/rendezvous_table.h"
 
-typedef struct awaited {
+typedef struct rendezvous_await_awaited {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool done; /* guarded by lock, as is what follows */
     mf_error why;
     mf_tensor *value;
-} awaited;
+} rendezvous_await_awaited;
 
-static void has_come(void *ctx, mf_status st, const mf_tensor *value)
+static void rendezvous_await_has_come(void *ctx, mf_status st, const mf_tensor *value)
 {
-    awaited *a = ctx;
+    rendezvous_await_awaited *a = ctx;
 
     if (st == MF_OK && !value)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched has no value: it is dead");
@@ -29,11 +29,11 @@ static void has_come(void *ctx, mf_status st, const mf_tensor *value)
 mf_status mf_rendezvous_table_await(mf_rendezvous_table *room, const char *key, mf_cancel *cancel,
                                     mf_tensor *out)
 {
-    awaited a = { .value = out };
+    rendezvous_await_awaited a = { .value = out };
 
     pthread_mutex_init(&a.lock, NULL);
     mf_cond_init(&a.changed);
-    mf_rendezvous_table_fetch(room, key, cancel, has_come, &a);
+    mf_rendezvous_table_fetch(room, key, cancel, rendezvous_await_has_come, &a);
     pthread_mutex_lock(&a.lock);
     while (!a.done)
         pthread_cond_wait(&a.changed, &a.lock);

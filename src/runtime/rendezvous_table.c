@@ -14,24 +14,24 @@
 
 enum { OVER_MAX = 1024 }; /* steps that are remembered to be over */
 
-typedef struct fetch fetch;
+typedef struct rendezvous_table_fetch rendezvous_table_fetch;
 
 /* What is known of a key: a value, or those who wait for it. */
-typedef struct place {
+typedef struct rendezvous_table_place {
     char *key;
     bool sent, is_ref; /* is_ref: value is the handle of a variable */
     mf_tensor value; /* empty: dead */
-    fetch *first, *last;
-} place;
+    rendezvous_table_fetch *first, *last;
+} rendezvous_table_place;
 
-struct fetch {
+struct rendezvous_table_fetch {
     mf_waiter pending; /* first */
     mf_rendezvous_table *room;
     mf_fetched_fn *done;
     void *ctx;
     /* guarded by the room's lock: */
-    place *at; /* where it waits; NULL: nowhere */
-    fetch *prev, *next;
+    rendezvous_table_place *at; /* where it waits; NULL: nowhere */
+    rendezvous_table_fetch *prev, *next;
 };
 
 struct mf_rendezvous_table {
@@ -53,9 +53,10 @@ struct mf_rendezvous_tables {
 
 /* ---- places; with the room's lock ---- */
 
-static mf_status place_of(mf_rendezvous_table *room, const char *key, place **out)
+static mf_status rendezvous_table_place_of(mf_rendezvous_table *room, const char *key,
+                                           rendezvous_table_place **out)
 {
-    place *p = mf_map_find(&room->places, key);
+    rendezvous_table_place *p = mf_map_find(&room->places, key);
 
     *out = p;
     if (p)
@@ -73,7 +74,7 @@ static mf_status place_of(mf_rendezvous_table *room, const char *key, place **ou
     return MF_OK;
 }
 
-static void remove_place(mf_rendezvous_table *room, place *p)
+static void remove_place(mf_rendezvous_table *room, rendezvous_table_place *p)
 {
     (void)mf_map_remove(&room->places, p->key);
     mf_tensor_clear(&p->value);
@@ -81,9 +82,9 @@ static void remove_place(mf_rendezvous_table *room, place *p)
     mf_free(p);
 }
 
-static void take_off(fetch *f)
+static void rendezvous_table_take_off(rendezvous_table_fetch *f)
 {
-    place *p = f->at;
+    rendezvous_table_place *p = f->at;
 
     *(f->prev ? &f->prev->next : &p->first) = f->next;
     *(f->next ? &f->next->prev : &p->last) = f->prev;
@@ -91,7 +92,7 @@ static void take_off(fetch *f)
     f->prev = f->next = NULL;
 }
 
-static void line_up(place *p, fetch *f)
+static void rendezvous_table_line_up(rendezvous_table_place *p, rendezvous_table_fetch *f)
 {
     f->at = p;
     f->prev = p->last;
@@ -102,7 +103,7 @@ static void line_up(place *p, fetch *f)
 
 /* ---- fetching ---- */
 
-static void fetch_unref(fetch *f)
+static void fetch_unref(rendezvous_table_fetch *f)
 {
     mf_rendezvous_table *room = f->room;
 
@@ -113,7 +114,7 @@ static void fetch_unref(fetch *f)
 }
 
 /* It is in no line any more. On failure the thread's error is set. */
-static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
+static void fetch_end(rendezvous_table_fetch *f, mf_status st, const mf_tensor *value)
 {
     mf_error why;
 
@@ -125,17 +126,17 @@ static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
     fetch_unref(f);
 }
 
-static void on_cancel(mf_cancel_hook *hook)
+static void rendezvous_table_on_cancel(mf_cancel_hook *hook)
 {
-    fetch *f = (fetch *)(void *)hook;
-    place *p;
+    rendezvous_table_fetch *f = (rendezvous_table_fetch *)(void *)hook;
+    rendezvous_table_place *p;
     bool waits;
 
     pthread_mutex_lock(&f->room->lock);
     p = f->at;
     waits = p != NULL;
     if (waits) {
-        take_off(f);
+        rendezvous_table_take_off(f);
         if (!p->first)
             remove_place(f->room, p);
     }
@@ -147,9 +148,9 @@ static void on_cancel(mf_cancel_hook *hook)
 void mf_rendezvous_table_fetch(mf_rendezvous_table *room, const char *key, mf_cancel *cancel,
                                mf_fetched_fn *done, void *ctx)
 {
-    fetch *f = mf_calloc(1, sizeof *f);
+    rendezvous_table_fetch *f = mf_calloc(1, sizeof *f);
     mf_tensor value = { 0 };
-    place *p = NULL;
+    rendezvous_table_place *p = NULL;
     bool there = false, is_ref = false;
     mf_status st;
 
@@ -160,19 +161,21 @@ void mf_rendezvous_table_fetch(mf_rendezvous_table *room, const char *key, mf_ca
     pthread_mutex_lock(&room->rooms->lock);
     room->refs++;
     pthread_mutex_unlock(&room->rooms->lock);
-    *f = (fetch){ .pending = mf_waiter_of(&room->lock, cancel, on_cancel),
-                  .room = room,
-                  .done = done,
-                  .ctx = ctx };
+    *f = (rendezvous_table_fetch){ .pending = mf_waiter_of(&room->lock, cancel,
+                                                           rendezvous_table_on_cancel),
+                                   .room = room,
+                                   .done = done,
+                                   .ctx = ctx };
     pthread_mutex_lock(&room->lock);
-    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    st = room->why.status == MF_OK ? rendezvous_table_place_of(room, key, &p)
+                                   : mf_error_restore(&room->why);
     there = p && p->sent;
     if (there) {
         mf_tensor_move(&value, &p->value);
         is_ref = p->is_ref;
         remove_place(room, p);
     } else if (p) {
-        line_up(p, f);
+        rendezvous_table_line_up(p, f);
     }
     pthread_mutex_unlock(&room->lock);
     if (is_ref)
@@ -186,7 +189,8 @@ void mf_rendezvous_table_fetch(mf_rendezvous_table *room, const char *key, mf_ca
 }
 
 /* A thread waits for it already. */
-static void hand_over(fetch *f, const mf_tensor *sent, bool is_ref)
+static void rendezvous_table_hand_over(rendezvous_table_fetch *f, const mf_tensor *sent,
+                                       bool is_ref)
 {
     mf_tensor value = { 0 };
     mf_status st = MF_OK;
@@ -199,20 +203,21 @@ static void hand_over(fetch *f, const mf_tensor *sent, bool is_ref)
     mf_tensor_clear(&value);
 }
 
-static mf_status put(mf_rendezvous_table *room, const char *key, const mf_tensor *value,
-                     bool is_ref)
+static mf_status rendezvous_table_put(mf_rendezvous_table *room, const char *key,
+                                      const mf_tensor *value, bool is_ref)
 {
-    fetch *f = NULL;
-    place *p = NULL;
+    rendezvous_table_fetch *f = NULL;
+    rendezvous_table_place *p = NULL;
     mf_status st;
 
     pthread_mutex_lock(&room->lock);
-    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    st = room->why.status == MF_OK ? rendezvous_table_place_of(room, key, &p)
+                                   : mf_error_restore(&room->why);
     if (p && p->sent) {
         st = MF_FAIL(MF_INTERNAL, "the value %s is sent twice", key);
     } else if (p && p->first) {
         f = p->first;
-        take_off(f);
+        rendezvous_table_take_off(f);
         if (!p->first)
             remove_place(room, p);
     } else if (p) {
@@ -223,35 +228,35 @@ static mf_status put(mf_rendezvous_table *room, const char *key, const mf_tensor
     }
     pthread_mutex_unlock(&room->lock);
     if (f)
-        hand_over(f, value, is_ref);
+        rendezvous_table_hand_over(f, value, is_ref);
     return st;
 }
 
 mf_status mf_rendezvous_table_send(mf_rendezvous_table *room, const char *key,
                                    const mf_tensor *value)
 {
-    return put(room, key, value, false);
+    return rendezvous_table_put(room, key, value, false);
 }
 
 mf_status mf_rendezvous_table_send_ref(mf_rendezvous_table *room, const char *key,
                                        const mf_tensor *handle)
 {
-    return put(room, key, handle, true);
+    return rendezvous_table_put(room, key, handle, true);
 }
 
 /* ---- ending ---- */
 
-static fetch *any_waiting(mf_rendezvous_table *room)
+static rendezvous_table_fetch *any_waiting(mf_rendezvous_table *room)
 {
     mf_map_entry *e;
-    fetch *f = NULL;
+    rendezvous_table_fetch *f = NULL;
     int64_t it = 0;
 
     pthread_mutex_lock(&room->lock);
     while (!f && (e = mf_map_next(&room->places, &it)) != NULL)
-        f = ((place *)e->value)->first;
+        f = ((rendezvous_table_place *)e->value)->first;
     if (f)
-        take_off(f);
+        rendezvous_table_take_off(f);
     pthread_mutex_unlock(&room->lock);
     return f;
 }
@@ -260,7 +265,7 @@ void mf_rendezvous_table_fail(mf_rendezvous_table *room, mf_status status)
 {
     mf_error why;
     bool first;
-    fetch *f;
+    rendezvous_table_fetch *f;
 
     mf_error_save(status, &why);
     pthread_mutex_lock(&room->lock);
@@ -280,7 +285,7 @@ static void room_free(mf_rendezvous_table *room)
     int64_t it = 0;
 
     while ((e = mf_map_next(&room->places, &it)) != NULL) {
-        place *p = e->value;
+        rendezvous_table_place *p = e->value;
 
         mf_tensor_clear(&p->value);
         mf_free(p->key);
@@ -317,7 +322,7 @@ void mf_rendezvous_table_leave(mf_rendezvous_table *room)
         room_free(room);
 }
 
-static bool is_over(const mf_rendezvous_tables *rooms, int64_t step)
+static bool rendezvous_table_is_over(const mf_rendezvous_tables *rooms, int64_t step)
 {
     const int64_t n = rooms->n_over < OVER_MAX ? rooms->n_over : OVER_MAX;
 
@@ -329,15 +334,15 @@ static bool is_over(const mf_rendezvous_tables *rooms, int64_t step)
 }
 
 /* With the lock. */
-static mf_status room_of(mf_rendezvous_tables *rooms, int64_t step, const char *name,
-                         mf_rendezvous_table **out)
+static mf_status rendezvous_table_room_of(mf_rendezvous_tables *rooms, int64_t step,
+                                          const char *name, mf_rendezvous_table **out)
 {
     mf_rendezvous_table *room = mf_map_find(&rooms->rooms, name);
 
     *out = room;
     if (room)
         return MF_OK;
-    if (is_over(rooms, step))
+    if (rendezvous_table_is_over(rooms, step))
         return MF_FAIL(MF_CANCELLED, "the step is over");
     room = mf_calloc(1, sizeof *room);
     if (!room)
@@ -362,7 +367,7 @@ mf_status mf_rendezvous_tables_enter(mf_rendezvous_tables *rooms, int64_t step,
 
     (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
     pthread_mutex_lock(&rooms->lock);
-    st = room_of(rooms, step, name, out);
+    st = rendezvous_table_room_of(rooms, step, name, out);
     if (st == MF_OK)
         (*out)->refs++;
     pthread_mutex_unlock(&rooms->lock);
@@ -379,7 +384,7 @@ void mf_rendezvous_tables_end(mf_rendezvous_tables *rooms, int64_t step)
     pthread_mutex_lock(&rooms->lock);
     room = mf_map_remove(&rooms->rooms, name);
     pthread_cond_broadcast(&rooms->changed);
-    if (!is_over(rooms, step))
+    if (!rendezvous_table_is_over(rooms, step))
         rooms->over[rooms->n_over++ % OVER_MAX] = step;
     pthread_mutex_unlock(&rooms->lock);
     if (!room)
@@ -392,14 +397,14 @@ void mf_rendezvous_tables_end(mf_rendezvous_tables *rooms, int64_t step)
 
 /* ---- waiting for others ---- */
 
-typedef struct waiter {
+typedef struct rendezvous_table_waiter {
     mf_cancel_hook hook; /* first */
     mf_rendezvous_tables *rooms;
-} waiter;
+} rendezvous_table_waiter;
 
 static void stop_waiting(mf_cancel_hook *hook)
 {
-    mf_rendezvous_tables *rooms = ((waiter *)(void *)hook)->rooms;
+    mf_rendezvous_tables *rooms = ((rendezvous_table_waiter *)(void *)hook)->rooms;
 
     pthread_mutex_lock(&rooms->lock);
     pthread_cond_broadcast(&rooms->changed);
@@ -409,7 +414,7 @@ static void stop_waiting(mf_cancel_hook *hook)
 mf_status mf_rendezvous_tables_await_fetched(mf_rendezvous_tables *rooms, int64_t step,
                                              mf_cancel *cancel, int64_t deadline_ns)
 {
-    waiter w = { .hook.fn = stop_waiting, .rooms = rooms };
+    rendezvous_table_waiter w = { .hook.fn = stop_waiting, .rooms = rooms };
     bool there, in_time = true;
     char name[17];
 

@@ -110,7 +110,7 @@ static mf_status run_fetch(const mf_runner *r, const mf_item *item, mf_iteration
     return MF_OK;
 }
 
-static mf_status pass_on(const mf_runner *r, const mf_item *item, mf_iteration *it)
+static mf_status run_item_pass_on(const mf_runner *r, const mf_item *item, mf_iteration *it)
 {
     const mf_tensor *in;
 
@@ -120,8 +120,8 @@ static mf_status pass_on(const mf_runner *r, const mf_item *item, mf_iteration *
 }
 
 /* What takes time. */
-static mf_status compute(mf_runner *r, const mf_item *item, mf_iteration *it,
-                         const mf_node **failed)
+static mf_status run_item_compute(mf_runner *r, const mf_item *item, mf_iteration *it,
+                                  const mf_node **failed)
 {
     mf_status st;
 
@@ -137,7 +137,7 @@ mf_status mf_item_run(mf_runner *r, const mf_item *item, mf_iteration *it, const
     switch (item->kind) {
     case MF_ITEM_OP:
     case MF_ITEM_REGION:
-        return compute(r, item, it, failed);
+        return run_item_compute(r, item, it, failed);
     case MF_ITEM_FEED:
         mf_tensor_set(&r->out[0], r->run->args->feeds[item->index]);
         return MF_OK;
@@ -150,7 +150,7 @@ mf_status mf_item_run(mf_runner *r, const mf_item *item, mf_iteration *it, const
     case MF_ITEM_ENTER:
     case MF_ITEM_EXIT:
     case MF_ITEM_NEXT:
-        return pass_on(r, item, it);
+        return run_item_pass_on(r, item, it);
     case MF_ITEM_TRIGGER:
     case MF_ITEM_ASYNC:
         break;

@@ -20,7 +20,7 @@ enum {
 
 static atomic_llong quiet_until; /* no other run is reported before */
 
-static double seconds(int64_t since, int64_t now)
+static double run_stall_report_seconds(int64_t since, int64_t now)
 {
     return (double)(now - since) * 1e-9;
 }
@@ -31,7 +31,7 @@ static bool is_receive(const mf_node *n)
 }
 
 /* "ps 0", as boards name tasks; "": it cannot be told. */
-static void task_of(const char *device, char out[MF_STATUS_PAGE_TASK])
+static void run_stall_report_task_of(const char *device, char out[MF_STATUS_PAGE_TASK])
 {
     mf_device_name name;
 
@@ -70,11 +70,11 @@ static void say_one(const mf_async *a, int64_t now, mf_buf *out)
                       mf_node_string(n, "tensor_name"), mf_node_string(n, "send_device"));
     else
         mf_buf_printf(out, "node '%.100s' (%s) waits on this task", n->name, n->op_name);
-    mf_buf_printf(out, " since %.1f s", seconds(a->began, now));
+    mf_buf_printf(out, " since %.1f s", run_stall_report_seconds(a->began, now));
 }
 
-static void describe(const mf_run_state *run, const mf_async *const *a, int n, int64_t now,
-                     mf_buf *out)
+static void run_stall_report_describe(const mf_run_state *run, const mf_async *const *a, int n,
+                                      int64_t now, mf_buf *out)
 {
     int more = -n;
 
@@ -104,7 +104,7 @@ static void show_on_board(mf_run_stall *s, const mf_run_state *run, const mf_asy
 
         if (!is_receive(node))
             continue;
-        task_of(mf_node_string(node, "send_device"), whom);
+        run_stall_report_task_of(mf_node_string(node, "send_device"), whom);
         (void)snprintf(what, sizeof what, "the value '%.70s'", mf_node_string(node, "tensor_name"));
         s->waits[s->n_waits++] =
             mf_status_page_wait_begin(whom, NULL, what, run->args->shared_step);
@@ -121,7 +121,7 @@ static bool may_say(const mf_run_stall *s, int64_t now, int64_t patience)
     return atomic_compare_exchange_strong(&quiet_until, &until, now + REPEAT * patience);
 }
 
-static void report(mf_run_stall *s, mf_run_state *run, int64_t now, int64_t patience)
+static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, int64_t patience)
 {
     const mf_async *a[SAID_MAX] = { NULL };
     const int n = oldest(run, a, SAID_MAX);
@@ -130,7 +130,7 @@ static void report(mf_run_stall *s, mf_run_state *run, int64_t now, int64_t pati
     show_on_board(s, run, a, n);
     if (!may_say(s, now, patience))
         return;
-    describe(run, a, n, now, &text);
+    run_stall_report_describe(run, a, n, now, &text);
     s->look_at = now + REPEAT * (now - a[0]->began);
     s->since = a[0]->began;
     pthread_mutex_unlock(&run->lock);
@@ -156,7 +156,7 @@ void mf_run_stall_look(mf_run_stall *s, mf_run_state *run)
     if (run->runners > 0 || run->frames.q_len > 0 || oldest(run, first, 1) == 0 ||
         now - first[0]->began < patience)
         return;
-    report(s, run, now, patience);
+    run_stall_report(s, run, now, patience);
 }
 
 void mf_run_stall_end(mf_run_stall *s, const mf_run_state *run, bool well)
@@ -164,5 +164,5 @@ void mf_run_stall_end(mf_run_stall *s, const mf_run_state *run, bool well)
     clear_board(s);
     if (s->since != 0 && well)
         MF_WARN("%s: step %" PRId64 " is done after a wait of %.1f s", run->args->task,
-                run->args->shared_step, seconds(s->since, mf_clock_ns()));
+                run->args->shared_step, run_stall_report_seconds(s->since, mf_clock_ns()));
 }

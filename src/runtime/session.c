@@ -37,7 +37,7 @@ typedef struct compiled {
 } compiled;
 
 /* A session of this process. */
-typedef struct local {
+typedef struct session_local {
     mf_session base; /* first */
     pthread_mutex_t lock;
     mf_graph *graph; /* guarded by lock */
@@ -57,12 +57,12 @@ typedef struct local {
     char **allow_dirs;
     int n_allow_dirs;
     atomic_llong next_step;
-} local;
+} session_local;
 
-static local *local_of(mf_session *session)
+static session_local *local_of(mf_session *session)
 {
     MF_ASSERT(session->kind == &mf_session_local);
-    return (local *)session;
+    return (session_local *)session;
 }
 
 const char *mf_version(void)
@@ -72,7 +72,7 @@ const char *mf_version(void)
 
 /* ---- making and freeing ---- */
 
-static mf_status copy_dirs(local *s, const mf_session_options *o)
+static mf_status session_copy_dirs(session_local *s, const mf_session_options *o)
 {
     s->allow_dirs = mf_calloc(o->n_allow_dirs, sizeof *s->allow_dirs);
     if (!s->allow_dirs)
@@ -85,11 +85,12 @@ static mf_status copy_dirs(local *s, const mf_session_options *o)
     return MF_OK;
 }
 
-static mf_status session_init(local *s, const mf_graph *graph, const mf_session_options *o)
+static mf_status session_session_init(session_local *s, const mf_graph *graph,
+                                      const mf_session_options *o)
 {
     MF_TRY(mf_graph_status(graph));
     MF_TRY(mf_passes_parse(o->disable, &s->disabled));
-    MF_TRY(copy_dirs(s, o));
+    MF_TRY(session_copy_dirs(s, o));
     if (!s->node_state) {
         MF_TRY(mf_resources_new(&s->node_state));
         s->owns_node_state = true;
@@ -129,7 +130,7 @@ static void compiled_free(compiled *c)
 
 static void local_free(mf_session *session)
 {
-    local *s = local_of(session);
+    session_local *s = local_of(session);
 
     if (s->runs.flag)
         mf_active_runs_drain(&s->runs);
@@ -156,7 +157,7 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
                                 const mf_session_shared *shared, mf_session **out)
 {
     const mf_session_options none = { 0 };
-    local *s;
+    session_local *s;
     mf_status st;
 
     *out = NULL;
@@ -173,7 +174,7 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
     }
     st = mf_active_runs_init(&s->runs);
     if (st == MF_OK)
-        st = session_init(s, graph, options ? options : &none);
+        st = session_session_init(s, graph, options ? options : &none);
     if (st != MF_OK) {
         local_free(&s->base);
         return st;
@@ -183,7 +184,7 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
 }
 
 /* Variables may have other shapes from now on. */
-static void forget_shapes(local *s, const mf_graph *added)
+static void forget_shapes(session_local *s, const mf_graph *added)
 {
     bool reshapes = false;
 
@@ -196,7 +197,7 @@ static void forget_shapes(local *s, const mf_graph *added)
 
 static mf_status local_extend(mf_session *session, const mf_graph *graph)
 {
-    local *s = local_of(session);
+    session_local *s = local_of(session);
     mf_status st = mf_graph_status(graph);
 
     pthread_mutex_lock(&s->lock);
@@ -226,7 +227,7 @@ mf_trace *mf_session_trace(mf_session *session)
 
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
 {
-    local *s = local_of(session);
+    session_local *s = local_of(session);
 
     pthread_mutex_lock(&s->lock);
     s->exchange = exchange;
@@ -242,7 +243,7 @@ void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void local_cancel(mf_session *session)
+static void session_local_cancel(mf_session *session)
 {
     mf_active_runs_cancel(&local_of(session)->runs);
 }
@@ -256,7 +257,7 @@ static uint64_t hash_strings(const char *const *s, int n, uint64_t h)
     return mf_hash(&n, sizeof n, h);
 }
 
-static bool same_strings(const char *const *a, const char *const *b, int n)
+static bool session_same_strings(const char *const *a, const char *const *b, int n)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(a[i], b[i]) != 0)
@@ -268,9 +269,9 @@ static bool same_strings(const char *const *a, const char *const *b, int n)
 static bool same_names(const mf_run_names *a, const mf_run_names *b)
 {
     return a->n_feeds == b->n_feeds && a->n_fetches == b->n_fetches &&
-           a->n_targets == b->n_targets && same_strings(a->feeds, b->feeds, a->n_feeds) &&
-           same_strings(a->fetches, b->fetches, a->n_fetches) &&
-           same_strings(a->targets, b->targets, a->n_targets);
+           a->n_targets == b->n_targets && session_same_strings(a->feeds, b->feeds, a->n_feeds) &&
+           session_same_strings(a->fetches, b->fetches, a->n_fetches) &&
+           session_same_strings(a->targets, b->targets, a->n_targets);
 }
 
 static bool same_feeds(const compiled *c, const mf_tensor *const *feeds)
@@ -283,7 +284,7 @@ static bool same_feeds(const compiled *c, const mf_tensor *const *feeds)
     return true;
 }
 
-static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const mf_run_names *n,
+static compiled *cache_find(session_local *s, uint64_t hash, uint64_t family, const mf_run_names *n,
                             const mf_tensor *const *feeds, int *relatives)
 {
     *relatives = 0;
@@ -322,7 +323,8 @@ static mf_status copy_key(compiled *c, const mf_run_names *n, const mf_tensor *c
     return MF_OK;
 }
 
-static mf_status resolve(local *s, compiled *c, const mf_tensor *const *feeds, mf_signature *sig)
+static mf_status session_resolve(session_local *s, compiled *c, const mf_tensor *const *feeds,
+                                 mf_signature *sig)
 {
     const mf_run_names *n = &c->names;
 
@@ -339,8 +341,8 @@ static mf_status resolve(local *s, compiled *c, const mf_tensor *const *feeds, m
     return MF_OK;
 }
 
-static mf_status compile(local *s, const mf_run_names *n, const mf_tensor *const *feeds,
-                         bool shapes, compiled **out)
+static mf_status session_compile(session_local *s, const mf_run_names *n,
+                                 const mf_tensor *const *feeds, bool shapes, compiled **out)
 {
     compiled *c = mf_calloc(1, sizeof *c);
     mf_signature sig;
@@ -354,7 +356,7 @@ static mf_status compile(local *s, const mf_run_names *n, const mf_tensor *const
     if (st == MF_OK)
         st = copy_key(c, n, feeds, shapes);
     if (st == MF_OK)
-        st = resolve(s, c, feeds, &sig);
+        st = session_resolve(s, c, feeds, &sig);
     if (st == MF_OK)
         st = mf_compile_program(s->graph, &sig,
                                 &(mf_compile){ .disabled = s->disabled,
@@ -372,7 +374,7 @@ static mf_status compile(local *s, const mf_run_names *n, const mf_tensor *const
 
 /* There are more than `max`: drop the entry that was used longest ago and is not running. While all
  * are, there may be more. */
-static void cache_evict(local *s, int64_t max)
+static void cache_evict(session_local *s, int64_t max)
 {
     int64_t oldest = -1;
 
@@ -394,7 +396,7 @@ static int64_t cache_max(void)
     return MF_PARAM(session_cache_runs) > 0 ? MF_PARAM(session_cache_runs) : 1;
 }
 
-static mf_status cache_add(local *s, compiled *c)
+static mf_status cache_add(session_local *s, compiled *c)
 {
     cache_evict(s, cache_max() - 1);
     MF_TRY(mf_grow(&s->cache, &s->cap_cache, s->n_cache + 1, sizeof(compiled *)));
@@ -402,8 +404,8 @@ static mf_status cache_add(local *s, compiled *c)
     return MF_OK;
 }
 
-static mf_status get_compiled(local *s, const mf_run_names *n, const mf_tensor *const *feeds,
-                              compiled **out)
+static mf_status get_compiled(session_local *s, const mf_run_names *n,
+                              const mf_tensor *const *feeds, compiled **out)
 {
     uint64_t family = hash_strings(n->feeds, n->n_feeds, 1), hash;
     int relatives;
@@ -418,7 +420,7 @@ static mf_status get_compiled(local *s, const mf_run_names *n, const mf_tensor *
                        hash + (uint64_t)feeds[i]->shape.rank);
     c = cache_find(s, hash, family, n, feeds, &relatives);
     if (!c) {
-        MF_TRY(compile(s, n, feeds, relatives < MF_PARAM(session_cache_shapes), &c));
+        MF_TRY(session_compile(s, n, feeds, relatives < MF_PARAM(session_cache_shapes), &c));
         c->hash = hash;
         c->family = family;
         st = cache_add(s, c);
@@ -437,7 +439,7 @@ static mf_status get_compiled(local *s, const mf_run_names *n, const mf_tensor *
 
 enum { STACK_RESULTS = 16 };
 
-static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
+static mf_status run_compiled(session_local *s, compiled *c, mf_cancel *cancel,
                               const mf_run_options *options, const mf_run_with *with,
                               const mf_tensor *const *feeds, mf_tensor *results)
 {
@@ -470,7 +472,7 @@ static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
     return st;
 }
 
-static mf_status hand_over(mf_tensor *values, mf_tensor **results, int n)
+static mf_status session_hand_over(mf_tensor *values, mf_tensor **results, int n)
 {
     for (int i = 0; i < n; i++) {
         if (!results[i])
@@ -490,7 +492,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
 {
     const mf_run_names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
-    local *s = local_of(session);
+    session_local *s = local_of(session);
     compiled *c = NULL;
     mf_run run;
     mf_status st = MF_OK;
@@ -519,7 +521,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
     }
     mf_active_runs_end(&s->runs, &run); /* the session may be freed from now on */
     if (st == MF_OK)
-        st = hand_over(values, results, n_fetches);
+        st = session_hand_over(values, results, n_fetches);
     for (int i = 0; i < n_fetches; i++)
         mf_tensor_clear(&values[i]);
     if (values != few)
@@ -540,7 +542,7 @@ const mf_session_kind mf_session_local = {
     .run = local_run,
     .extend = local_extend,
     .devices = local_devices,
-    .cancel = local_cancel,
+    .cancel = session_local_cancel,
     .free = local_free,
     .set_trace = local_set_trace,
 };

@@ -34,7 +34,7 @@ static void on_wait(evutil_socket_t fd, short what, void *arg)
     mf_serve_dispatch(arg);
 }
 
-static void watch(mf_serve_replica *r, int64_t now)
+static void front_watch(mf_serve_replica *r, int64_t now)
 {
     const mf_front *f = r->front;
 
@@ -57,7 +57,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     for (int i = 0; i < f->o->replicas; i++)
-        watch(&f->replicas[i], now);
+        front_watch(&f->replicas[i], now);
     mf_serve_keep_spare(f);
     if (f->o->poll_ms > 0 && now >= f->look_ns) {
         f->look_ns = now + f->o->poll_ms * MS;
@@ -71,7 +71,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 }
 
 /* What was taken is answered; the second signal does not wait for it. */
-static void on_signal(evutil_socket_t fd, short what, void *arg)
+static void front_on_signal(evutil_socket_t fd, short what, void *arg)
 {
     mf_front *f = arg;
 
@@ -105,7 +105,7 @@ static void allow_descriptors(void)
     }
 }
 
-static mf_status find_port(mf_front *f)
+static mf_status front_find_port(mf_front *f)
 {
     union {
         struct sockaddr any;
@@ -121,7 +121,7 @@ static mf_status find_port(mf_front *f)
     return MF_OK;
 }
 
-static mf_status listen_at(mf_front *f)
+static mf_status front_listen_at(mf_front *f)
 {
     f->http = evhttp_new(f->base);
     if (!f->http)
@@ -140,7 +140,7 @@ static mf_status listen_at(mf_front *f)
                        "cannot listen at %s:%d: %s", f->o->host, f->o->port,
                        errno ? strerror(errno) : "no such address");
     evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(f->bound), on_accept_error);
-    return find_port(f);
+    return front_find_port(f);
 }
 
 /* ---- begin and end ---- */
@@ -151,8 +151,8 @@ static mf_status add_events(mf_front *f)
 
     f->tick = event_new(f->base, -1, EV_PERSIST, on_tick, f);
     f->wait = evtimer_new(f->base, on_wait, f);
-    f->on_int = evsignal_new(f->base, SIGINT, on_signal, f);
-    f->on_term = evsignal_new(f->base, SIGTERM, on_signal, f);
+    f->on_int = evsignal_new(f->base, SIGINT, front_on_signal, f);
+    f->on_term = evsignal_new(f->base, SIGTERM, front_on_signal, f);
     if (!f->tick || !f->wait || !f->on_int || !f->on_term)
         return MF_NOMEM("a server");
     if (event_add(f->tick, &tick) != 0 || event_add(f->on_int, NULL) != 0 ||
@@ -174,7 +174,7 @@ static struct event_base *new_base(void)
     return base;
 }
 
-static mf_status begin(mf_front *f)
+static mf_status front_begin(mf_front *f)
 {
     const mf_serve_options *o = f->o;
 
@@ -188,7 +188,7 @@ static mf_status begin(mf_front *f)
     f->replicas = mf_calloc(o->replicas, sizeof *f->replicas);
     if (!f->base || !f->replicas)
         return MF_NOMEM("a server");
-    MF_TRY(listen_at(f));
+    MF_TRY(front_listen_at(f));
     MF_TRY(add_events(f));
     for (int i = 0; i < o->replicas; i++) {
         f->replicas[i].front = f;
@@ -225,7 +225,7 @@ static void send_rest(mf_front *f)
     }
 }
 
-static void end(mf_front *f)
+static void front_end(mf_front *f)
 {
     free_event(f->tick);
     free_event(f->wait);
@@ -259,11 +259,11 @@ mf_status mf_serve(const mf_serve_options *options)
     mf_status st;
 
     TAILQ_INIT(&f.queue);
-    st = begin(&f);
+    st = front_begin(&f);
     if (st == MF_OK && event_base_dispatch(f.base) < 0)
         st = MF_FAIL(MF_INTERNAL, "the event loop has failed");
     if (st == MF_OK && f.failure[0])
         st = MF_FAIL(MF_FAILED_PRECONDITION, "%s", f.failure);
-    end(&f);
+    front_end(&f);
     return st;
 }

@@ -36,16 +36,16 @@ bool mf_serve_value_is_bytes(const json_t *v)
 }
 
 /* Which element of the row is being read, for messages. */
-typedef struct cursor {
+typedef struct json_value_cursor {
     const mf_serve_place *place;
     int64_t index[MF_MAX_RANK];
     int depth; /* lists around it */
     int64_t next; /* element of the row */
-} cursor;
+} json_value_cursor;
 
-static mf_status wrong(const cursor *c, const char *fmt, ...) MF_PRINTF(2, 3);
+static mf_status json_value_wrong(const json_value_cursor *c, const char *fmt, ...) MF_PRINTF(2, 3);
 
-static mf_status wrong(const cursor *c, const char *fmt, ...)
+static mf_status json_value_wrong(const json_value_cursor *c, const char *fmt, ...)
 {
     char where[MF_MAX_RANK * 24 + 1] = "", what[256];
     size_t n = 0;
@@ -61,7 +61,7 @@ static mf_status wrong(const cursor *c, const char *fmt, ...)
 
 /* ---- one element ---- */
 
-static mf_status put_number(cursor *c, double value)
+static mf_status json_value_put_number(json_value_cursor *c, double value)
 {
     if (c->place->to)
         mf_tensor_put(c->place->to, c->place->at + c->next, value);
@@ -70,7 +70,7 @@ static mf_status put_number(cursor *c, double value)
 }
 
 /* Whole numbers beyond 2^53 are no doubles. */
-static mf_status put_integer(cursor *c, int64_t value)
+static mf_status put_integer(json_value_cursor *c, int64_t value)
 {
     static const struct {
         mf_dtype dtype;
@@ -85,42 +85,44 @@ static mf_status put_integer(cursor *c, int64_t value)
 
     for (int i = 0; i < MF_COUNT(ranges); i++) {
         if (ranges[i].dtype == dtype && (value < ranges[i].min || value > ranges[i].max))
-            return wrong(c, "%lld is no %s", (long long)value, mf_dtype_name(dtype));
+            return json_value_wrong(c, "%lld is no %s", (long long)value, mf_dtype_name(dtype));
     }
     if ((dtype != MF_DTYPE_I64 && dtype != MF_DTYPE_U64) || !c->place->to)
-        return put_number(c, (double)value);
+        return json_value_put_number(c, (double)value);
     ((int64_t *)c->place->to->data)[c->place->at + c->next++] = value;
     return MF_OK;
 }
 
-static mf_status put_string(cursor *c, const char *data, size_t len)
+static mf_status json_value_put_string(json_value_cursor *c, const char *data, size_t len)
 {
     const int64_t i = c->place->at + c->next++;
 
     return c->place->to ? mf_string_set((mf_string *)c->place->to->data + i, data, len) : MF_OK;
 }
 
-static mf_status decode_element(cursor *c, const json_t *v)
+static mf_status decode_element(json_value_cursor *c, const json_t *v)
 {
     const mf_dtype dtype = c->place->input->dtype;
 
     if (dtype == MF_DTYPE_STRING && json_is_string(v))
-        return put_string(c, json_string_value(v), json_string_length(v));
+        return json_value_put_string(c, json_string_value(v), json_string_length(v));
     if (dtype == MF_DTYPE_BOOL && json_is_boolean(v))
-        return put_number(c, json_is_true(v));
+        return json_value_put_number(c, json_is_true(v));
     if (dtype == MF_DTYPE_F32 && json_is_number(v) && fabs(json_number_value(v)) > FLT_MAX)
-        return wrong(c, "%g is no float", json_number_value(v)); /* it would be infinite */
+        return json_value_wrong(c, "%g is no float",
+                                json_number_value(v)); /* it would be infinite */
     if (mf_dtype_is_float(dtype) && json_is_number(v))
-        return put_number(c, json_number_value(v));
+        return json_value_put_number(c, json_number_value(v));
     if (mf_dtype_is_int(dtype) && json_is_integer(v))
         return put_integer(c, json_integer_value(v));
-    return wrong(c, "expected %s, found %s", mf_dtype_name(dtype), mf_serve_value_kind(v));
+    return json_value_wrong(c, "expected %s, found %s", mf_dtype_name(dtype),
+                            mf_serve_value_kind(v));
 }
 
 /* ---- bytes ---- */
 
 /* A picture in a file: its pixels, as many channels as the input has. */
-static mf_status decode_picture(cursor *c, const void *data, size_t len)
+static mf_status decode_picture(json_value_cursor *c, const void *data, size_t len)
 {
     const mf_shape *s = &c->place->input->shape;
     const int64_t channels = s->rank == 3 ? s->dims[2] : 1;
@@ -129,8 +131,9 @@ static mf_status decode_picture(cursor *c, const void *data, size_t len)
     mf_status st = mf_image_info(data, len, &image);
 
     if (st == MF_OK && (image.height != s->dims[0] || image.width != s->dims[1])) {
-        st = wrong(c, "the picture is %lldx%lld, and not %lldx%lld", (long long)image.height,
-                   (long long)image.width, (long long)s->dims[0], (long long)s->dims[1]);
+        st = json_value_wrong(c, "the picture is %lldx%lld, and not %lldx%lld",
+                              (long long)image.height, (long long)image.width,
+                              (long long)s->dims[0], (long long)s->dims[1]);
         return st;
     }
     if (st == MF_OK && c->place->to) {
@@ -140,7 +143,7 @@ static mf_status decode_picture(cursor *c, const void *data, size_t len)
     }
     mf_buf_deinit(&pixels);
     if (st != MF_OK)
-        return wrong(c, "%.150s", mf_error_message());
+        return json_value_wrong(c, "%.150s", mf_error_message());
     c->next += c->place->input->count;
     return MF_OK;
 }
@@ -155,7 +158,7 @@ static bool takes_pictures(const mf_serve_input *in)
 
 /* A picture in a file, and no row of pixels that begins as one does? The mark of a PNG is eight
  * bytes long, that of a JPEG three: pixels may have these. */
-static bool is_picture(const mf_serve_input *in, const char *data, size_t len)
+static bool json_value_is_picture(const mf_serve_input *in, const char *data, size_t len)
 {
     const mf_image_format format = mf_image_format_of(data, len);
 
@@ -164,7 +167,7 @@ static bool is_picture(const mf_serve_input *in, const char *data, size_t len)
 }
 
 /* What base64 has meant. All of a row, or an element that is a string. */
-static mf_status use_bytes(cursor *c, const char *data, size_t len)
+static mf_status use_bytes(json_value_cursor *c, const char *data, size_t len)
 {
     const mf_serve_place *p = c->place;
     const mf_dtype dtype = p->input->dtype;
@@ -172,16 +175,16 @@ static mf_status use_bytes(cursor *c, const char *data, size_t len)
     const size_t size = mf_dtype_size(dtype);
 
     if (dtype == MF_DTYPE_STRING && c->depth == p->input->shape.rank)
-        return put_string(c, data, len);
-    if (c->depth == 0 && is_picture(p->input, data, len))
+        return json_value_put_string(c, data, len);
+    if (c->depth == 0 && json_value_is_picture(p->input, data, len))
         return decode_picture(c, data, len);
     if (dtype == MF_DTYPE_STRING || c->depth > 0 || len != (size_t)n * size)
-        return wrong(c, "%zu bytes of base64 are no row of %lld %s%s", len, (long long)n,
-                     mf_dtype_name(dtype),
-                     takes_pictures(p->input) ? ", nor a PNG or JPEG file" : "");
+        return json_value_wrong(c, "%zu bytes of base64 are no row of %lld %s%s", len, (long long)n,
+                                mf_dtype_name(dtype),
+                                takes_pictures(p->input) ? ", nor a PNG or JPEG file" : "");
     for (size_t i = 0; dtype == MF_DTYPE_BOOL && i < len; i++) {
         if ((unsigned char)data[i] > 1)
-            return wrong(c, "byte %zu is neither 0 nor 1", i);
+            return json_value_wrong(c, "byte %zu is neither 0 nor 1", i);
     }
     if (p->to)
         memcpy((char *)p->to->data + (size_t)p->at * size, data, len);
@@ -189,7 +192,7 @@ static mf_status use_bytes(cursor *c, const char *data, size_t len)
     return MF_OK;
 }
 
-static mf_status decode_bytes(cursor *c, const json_t *v)
+static mf_status decode_bytes(json_value_cursor *c, const json_t *v)
 {
     const json_t *text = json_object_get(v, "b64");
     const size_t len = json_string_length(text);
@@ -203,7 +206,7 @@ static mf_status decode_bytes(cursor *c, const json_t *v)
     base64_decode_init(&ctx);
     if (!base64_decode_update(&ctx, &n, data, len, json_string_value(text)) ||
         !base64_decode_final(&ctx))
-        st = wrong(c, "what follows \"b64\" is no base64");
+        st = json_value_wrong(c, "what follows \"b64\" is no base64");
     else
         st = use_bytes(c, (const char *)data, n);
     mf_free(data);
@@ -212,7 +215,7 @@ static mf_status decode_bytes(cursor *c, const json_t *v)
 
 /* ---- lists ---- */
 
-static mf_status decode_any(cursor *c, const json_t *v)
+static mf_status decode_any(json_value_cursor *c, const json_t *v)
 {
     const mf_shape *s = &c->place->input->shape;
     const int depth = c->depth;
@@ -224,11 +227,11 @@ static mf_status decode_any(cursor *c, const json_t *v)
     if (depth == s->rank)
         return decode_element(c, v);
     if (!json_is_array(v))
-        return wrong(c, "expected a list of %lld, found %s", (long long)s->dims[depth],
-                     mf_serve_value_kind(v));
+        return json_value_wrong(c, "expected a list of %lld, found %s", (long long)s->dims[depth],
+                                mf_serve_value_kind(v));
     if (json_array_size(v) != (size_t)s->dims[depth])
-        return wrong(c, "expected a list of %lld, found one of %zu", (long long)s->dims[depth],
-                     json_array_size(v));
+        return json_value_wrong(c, "expected a list of %lld, found one of %zu",
+                                (long long)s->dims[depth], json_array_size(v));
     c->depth = depth + 1;
     for (size_t i = 0; st == MF_OK && i < json_array_size(v); i++) {
         c->index[depth] = (int64_t)i;
@@ -239,7 +242,7 @@ static mf_status decode_any(cursor *c, const json_t *v)
 }
 
 /* All elements of the row in one list. */
-static mf_status decode_flat(cursor *c, const json_t *v)
+static mf_status decode_flat(json_value_cursor *c, const json_t *v)
 {
     mf_status st = MF_OK;
 
@@ -254,7 +257,7 @@ static mf_status decode_flat(cursor *c, const json_t *v)
 mf_status mf_serve_value_decode(const json_t *v, const mf_serve_place *place)
 {
     const mf_shape *s = &place->input->shape;
-    cursor c = { .place = place };
+    json_value_cursor c = { .place = place };
 
     if (place->flat_too && s->rank != 1 && json_is_array(v) &&
         json_array_size(v) == (size_t)place->input->count && !json_is_array(json_array_get(v, 0)))

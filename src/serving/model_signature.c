@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The shape of a row, which is what follows the first dimension. */
-static mf_status row_of(const mf_shape *s, const char *name, mf_serve_input *t)
+static mf_status model_signature_row_of(const mf_shape *s, const char *name, mf_serve_input *t)
 {
     mf_shape *row = &t->shape;
 
@@ -34,7 +34,7 @@ mf_status mf_serve_signature_init(mf_serve_signature *s, mf_model *model, int64_
     if (model->n_inputs > MF_SERVE_INPUTS)
         return MF_FAIL(MF_UNIMPLEMENTED, "a model of %lld inputs is not served: the most are %d",
                        (long long)model->n_inputs, MF_SERVE_INPUTS);
-    MF_TRY(row_of(&shape, "output", &s->output));
+    MF_TRY(model_signature_row_of(&shape, "output", &s->output));
     s->output.dtype = model->output.node->out_types[model->output.port];
     if (classes > 1 && s->output.shape.rank == 1 && s->output.shape.dims[0] == classes) {
         s->classes = classes;
@@ -47,7 +47,7 @@ mf_status mf_serve_signature_init(mf_serve_signature *s, mf_model *model, int64_
         shape = mf_model_shape(model, model->inputs[i]);
         MF_TRY(mf_model_status(model));
         s->inputs[i] = (mf_serve_input){ .name = in->name, .dtype = in->out_types[0] };
-        MF_TRY(row_of(&shape, in->name, &s->inputs[i]));
+        MF_TRY(model_signature_row_of(&shape, in->name, &s->inputs[i]));
     }
     return MF_OK;
 }
@@ -61,7 +61,7 @@ static void add_type(mf_buf *out, mf_dtype dtype)
     mf_buf_str(out, "\"");
 }
 
-static void add_tensor(mf_buf *out, const mf_serve_input *t)
+static void model_signature_add_tensor(mf_buf *out, const mf_serve_input *t)
 {
     mf_buf_json(out, t->name, strlen(t->name));
     mf_buf_str(out, ": {\"dtype\": ");
@@ -84,9 +84,9 @@ void mf_serve_signature_metadata(const mf_serve_signature *s, const char *name, 
     mf_buf_str(out, "{\"signature_def\": {\"signature_def\": {\"serving_default\": {\"inputs\": {");
     for (int i = 0; i < s->n_inputs; i++) {
         mf_buf_str(out, i > 0 ? ", " : "");
-        add_tensor(out, &s->inputs[i]);
+        model_signature_add_tensor(out, &s->inputs[i]);
     }
     mf_buf_str(out, "}, \"outputs\": {");
-    add_tensor(out, &s->output);
+    model_signature_add_tensor(out, &s->output);
     mf_buf_str(out, "}, \"method_name\": \"tensorflow/serving/predict\"}}}}}\n");
 }

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 /* -1: it is no number. */
-static int64_t number_of(const char *text)
+static int64_t model_versions_number_of(const char *text)
 {
     char *end;
     int64_t n;
@@ -34,7 +34,7 @@ static mf_status newest_folder(const char *where, mf_serve_version *out)
     if (!d)
         return mf_errno_status(errno, "read", where);
     while (st == MF_OK && (e = readdir(d)) != NULL) {
-        const int64_t n = number_of(e->d_name);
+        const int64_t n = model_versions_number_of(e->d_name);
         mf_buf path = { 0 };
         char *found;
 
@@ -65,7 +65,9 @@ mf_status mf_serve_newest(const char *where, mf_serve_version *out)
 
     *out = (mf_serve_version){ 0 };
     if (stat(where, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        out->number = dash && number_of(dash + 1) >= 0 ? number_of(dash + 1) : 1;
+        out->number = dash && model_versions_number_of(dash + 1) >= 0
+                          ? model_versions_number_of(dash + 1)
+                          : 1;
         out->checkpoint = mf_strdup(where);
         return out->checkpoint ? MF_OK : MF_NOMEM("a checkpoint");
     }

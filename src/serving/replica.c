@@ -7,20 +7,20 @@
 #include "base/mem.h"
 #include "serving/replica_frame.h"
 
-typedef struct waiting {
+typedef struct replica_waiting {
     mf_serve_request request;
     int status; /* HTTP's: 200 while nothing is wrong with it */
     mf_buf answer; /* of one that is wrong */
-} waiting;
+} replica_waiting;
 
-typedef struct replica {
+typedef struct replica_state {
     const mf_serve_model *what;
     int fd;
     mf_served *served; /* NULL: nothing was loaded yet */
-    waiting *run;
+    replica_waiting *run;
     int64_t n, cap;
     mf_buf body;
-} replica;
+} replica_state;
 
 int mf_serve_http_status(mf_status st)
 {
@@ -41,33 +41,33 @@ int mf_serve_http_status(mf_status st)
     }
 }
 
-static void refuse(waiting *w, mf_status st)
+static void replica_refuse(replica_waiting *w, mf_status st)
 {
     w->status = mf_serve_http_status(st);
     mf_buf_clear(&w->answer);
     mf_serve_error_encode(mf_error_message(), &w->answer);
 }
 
-static mf_status add_request(replica *r, const mf_serve_head *head)
+static mf_status replica_add_request(replica_state *r, const mf_serve_head *head)
 {
-    waiting *w;
+    replica_waiting *w;
     mf_status st;
 
     MF_TRY(mf_grow(&r->run, &r->cap, r->n + 1, sizeof *r->run));
     w = &r->run[r->n++];
-    *w = (waiting){ .status = 200 };
+    *w = (replica_waiting){ .status = 200 };
     if (!r->served)
         st = MF_FAIL(MF_UNAVAILABLE, "no model is loaded");
     else
         st = mf_serve_request_decode(mf_served_signature(r->served), (mf_serve_verb)head->detail,
                                      r->body.data, r->body.len, &w->request);
     if (st != MF_OK)
-        refuse(w, st);
+        replica_refuse(w, st);
     return MF_OK;
 }
 
 /* Those that are not refused already. */
-static mf_status run_these(replica *r, int64_t from, int64_t to, mf_tensor *output)
+static mf_status run_these(replica_state *r, int64_t from, int64_t to, mf_tensor *output)
 {
     const mf_serve_request **requests = mf_calloc(to - from, sizeof *requests);
     mf_status st = requests ? MF_OK : MF_NOMEM("a run");
@@ -84,7 +84,7 @@ static mf_status run_these(replica *r, int64_t from, int64_t to, mf_tensor *outp
 }
 
 /* What fails together is tried one by one: an index beyond a table is the error of one request. */
-static mf_status answer(replica *r, int64_t from, int64_t to)
+static mf_status replica_answer(replica_state *r, int64_t from, int64_t to)
 {
     const mf_serve_signature *s = r->served ? mf_served_signature(r->served) : NULL;
     mf_tensor output = { 0 };
@@ -93,29 +93,29 @@ static mf_status answer(replica *r, int64_t from, int64_t to)
 
     if (failed != MF_OK && to - from > 1) {
         for (int64_t i = from; st == MF_OK && i < to; i++)
-            st = answer(r, i, i + 1);
+            st = replica_answer(r, i, i + 1);
         return st;
     }
     for (int64_t i = from; st == MF_OK && i < to; i++) {
-        waiting *w = &r->run[i];
+        replica_waiting *w = &r->run[i];
 
         if (w->status == 200 && failed != MF_OK) {
-            refuse(w, failed);
+            replica_refuse(w, failed);
         } else if (w->status == 200) {
             mf_serve_answer_encode(s, &w->request, &output, row, &w->answer);
             row += w->request.rows;
         }
         if (w->answer.failed)
-            refuse(w, MF_NOMEM("an answer"));
+            replica_refuse(w, MF_NOMEM("an answer"));
         st = mf_serve_frame_write(r->fd, MF_SERVE_ANSWER, w->status, w->answer.data, w->answer.len);
     }
     mf_tensor_clear(&output);
     return st;
 }
 
-static mf_status run(replica *r)
+static mf_status replica_run(replica_state *r)
 {
-    const mf_status st = answer(r, 0, r->n);
+    const mf_status st = replica_answer(r, 0, r->n);
 
     for (int64_t i = 0; i < r->n; i++) {
         mf_serve_request_deinit(&r->run[i].request);
@@ -126,7 +126,7 @@ static mf_status run(replica *r)
 }
 
 /* The old model stays until the new one has answered. */
-static mf_status load(replica *r, const mf_serve_head *head)
+static mf_status replica_load(replica_state *r, const mf_serve_head *head)
 {
     mf_served *next;
     const mf_status st = mf_served_new(r->what, r->body.data, &next);
@@ -139,18 +139,18 @@ static mf_status load(replica *r, const mf_serve_head *head)
     return mf_serve_frame_write(r->fd, MF_SERVE_LOADED, head->detail, NULL, 0);
 }
 
-static mf_status take(replica *r)
+static mf_status replica_take(replica_state *r)
 {
     mf_serve_head head;
 
     MF_TRY(mf_serve_frame_read(r->fd, &head, &r->body));
     switch (head.kind) {
     case MF_SERVE_REQUEST:
-        return add_request(r, &head);
+        return replica_add_request(r, &head);
     case MF_SERVE_RUN:
-        return run(r);
+        return replica_run(r);
     case MF_SERVE_LOAD:
-        return load(r, &head);
+        return replica_load(r, &head);
     default:
         return MF_FAIL(MF_INTERNAL, "frame of kind %llu", (unsigned long long)head.kind);
     }
@@ -158,11 +158,11 @@ static mf_status take(replica *r)
 
 int mf_replica_main(const mf_serve_model *what, int fd)
 {
-    replica r = { .what = what, .fd = fd };
+    replica_state r = { .what = what, .fd = fd };
     mf_status st = MF_OK;
 
     while (st == MF_OK)
-        st = take(&r);
+        st = replica_take(&r);
     if (st != MF_UNAVAILABLE)
         MF_WARN("a replica ends: %s", mf_error_message());
     mf_served_free(r.served);

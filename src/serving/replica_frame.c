@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static mf_status read_all(int fd, void *to, size_t len)
+static mf_status replica_frame_read_all(int fd, void *to, size_t len)
 {
     for (size_t done = 0; done < len;) {
         const ssize_t n = recv(fd, (char *)to + done, len - done, 0);
@@ -21,7 +21,7 @@ static mf_status read_all(int fd, void *to, size_t len)
     return MF_OK;
 }
 
-static mf_status write_all(int fd, const void *from, size_t len)
+static mf_status replica_frame_write_all(int fd, const void *from, size_t len)
 {
     for (size_t done = 0; done < len;) {
         const ssize_t n = send(fd, (const char *)from + done, len - done, MSG_NOSIGNAL);
@@ -39,12 +39,12 @@ mf_status mf_serve_frame_read(int fd, mf_serve_head *head, mf_buf *body)
 {
     void *room;
 
-    MF_TRY(read_all(fd, head, sizeof *head));
+    MF_TRY(replica_frame_read_all(fd, head, sizeof *head));
     mf_buf_clear(body);
     room = mf_buf_room(body, head->len);
     if (!room)
         return MF_NOMEM("a request");
-    return read_all(fd, room, head->len);
+    return replica_frame_read_all(fd, room, head->len);
 }
 
 mf_status mf_serve_frame_write(int fd, mf_serve_kind kind, int64_t detail, const void *data,
@@ -52,6 +52,6 @@ mf_status mf_serve_frame_write(int fd, mf_serve_kind kind, int64_t detail, const
 {
     const mf_serve_head head = { kind, detail, len };
 
-    MF_TRY(write_all(fd, &head, sizeof head));
-    return write_all(fd, data, len);
+    MF_TRY(replica_frame_write_all(fd, &head, sizeof head));
+    return replica_frame_write_all(fd, data, len);
 }

@@ -70,7 +70,7 @@ void mf_serve_send_run(mf_serve_replica *r)
     set_state(r, MF_REPLICA_RUNNING);
 }
 
-static void on_answer(mf_serve_replica *r, const mf_serve_head *head, const void *body)
+static void replica_pool_on_answer(mf_serve_replica *r, const mf_serve_head *head, const void *body)
 {
     mf_serve_call *c = TAILQ_FIRST(&r->running);
 
@@ -93,7 +93,7 @@ static void on_loaded(mf_serve_replica *r, const mf_serve_head *head, const char
 }
 
 /* One frame, when all of it has come. */
-static bool take_frame(mf_serve_replica *r)
+static bool replica_pool_take_frame(mf_serve_replica *r)
 {
     struct evbuffer *in = bufferevent_get_input(r->line);
     mf_serve_head head;
@@ -108,7 +108,7 @@ static bool take_frame(mf_serve_replica *r)
         return false;
     }
     if (head.kind == MF_SERVE_ANSWER)
-        on_answer(r, &head, frame + sizeof head);
+        replica_pool_on_answer(r, &head, frame + sizeof head);
     else
         on_loaded(r, &head, frame + sizeof head);
     if (!r->line) /* it was buried */
@@ -122,7 +122,7 @@ static void on_read(struct bufferevent *line, void *arg)
     mf_serve_replica *r = arg;
 
     (void)line;
-    while (r->line && take_frame(r))
+    while (r->line && replica_pool_take_frame(r))
         ;
     mf_serve_dispatch(r->front);
 }

@@ -32,7 +32,7 @@ void mf_serve_retry(mf_serve_call *c)
 }
 
 /* Those that this replica may run. What has seen a replica die runs alone: it may be why. */
-static int fill_run(mf_serve_replica *r)
+static int request_dispatch_fill_run(mf_serve_replica *r)
 {
     mf_front *f = r->front;
     mf_serve_call *c = TAILQ_FIRST(&f->queue), *next;
@@ -60,7 +60,7 @@ static int fill_run(mf_serve_replica *r)
 }
 
 /* Has the oldest waited long enough, or are there enough? Else the time is set when it has. */
-static bool is_time(mf_front *f)
+static bool request_dispatch_is_time(mf_front *f)
 {
     const mf_serve_call *oldest = TAILQ_FIRST(&f->queue);
     const int64_t left = oldest->since_ns + f->o->wait_ms * MS - mf_clock_ns();
@@ -115,7 +115,7 @@ static void get_ready(mf_front *f)
     f->o->ready(f->o->ctx, f->host, f->port, f->good.number);
 }
 
-static void forget(mf_serve_version *v)
+static void request_dispatch_forget(mf_serve_version *v)
 {
     mf_free(v->checkpoint);
     *v = (mf_serve_version){ 0 };
@@ -128,12 +128,12 @@ void mf_serve_load_failed(mf_serve_replica *r, const char *why)
     MF_WARN("version %lld, %s, cannot be loaded: %s", (long long)r->loads.number,
             r->loads.checkpoint, why);
     f->metrics.failed_reloads++;
-    forget(&f->bad);
+    request_dispatch_forget(&f->bad);
     f->bad = (mf_serve_version){ r->loads.number, mf_strdup(r->loads.checkpoint) };
     f->bad_until_ns = mf_clock_ns() + (int64_t)TRY_AGAIN_MS * MS;
     (void)snprintf(f->bad_why, sizeof f->bad_why, "%s", why);
     if (f->next.number == r->loads.number)
-        forget(&f->next);
+        request_dispatch_forget(&f->next);
 }
 
 /* What new replicas are to load is not there any more: they get the newest there is. */
@@ -143,7 +143,7 @@ static void replace_good(mf_front *f)
 
     if (mf_serve_newest(f->o->where, &newest) != MF_OK)
         return;
-    forget(&f->good);
+    request_dispatch_forget(&f->good);
     f->good = newest;
 }
 
@@ -153,7 +153,7 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
 
     if (!why && f->next.checkpoint && version == f->next.number) {
         MF_INFO("version %lld is served", (long long)version);
-        forget(&f->good);
+        request_dispatch_forget(&f->good);
         f->good = f->next;
         f->next = (mf_serve_version){ 0 };
         f->metrics.reloads++;
@@ -185,7 +185,7 @@ void mf_serve_look(mf_front *f)
     if (mf_serve_newest(f->o->where, &newest) != MF_OK)
         return; /* what was loaded goes on being served */
     if (newest.number == f->good.number || is_bad(f, &newest))
-        forget(&newest);
+        request_dispatch_forget(&newest);
     f->next = newest;
 }
 
@@ -215,7 +215,8 @@ void mf_serve_dispatch(mf_front *f)
         if (!loading && to_load(r)) {
             mf_serve_load(r, to_load(r));
             loading = true;
-        } else if (!TAILQ_EMPTY(&f->queue) && is_time(f) && fill_run(r) > 0) {
+        } else if (!TAILQ_EMPTY(&f->queue) && request_dispatch_is_time(f) &&
+                   request_dispatch_fill_run(r) > 0) {
             mf_serve_send_run(r);
         }
     }

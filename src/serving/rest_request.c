@@ -14,14 +14,14 @@ enum { MOST_BYTES = 1 << 28 };
 static const char *const forms[] = { "instances", "inputs", "examples" };
 enum { INSTANCES, INPUTS, EXAMPLES };
 
-typedef struct reader {
+typedef struct rest_request_reader {
     const mf_serve_signature *s;
     mf_serve_request *r;
     const json_t *body; /* what follows "instances" and so on */
     const json_t *context; /* of examples: features of all of them; NULL: none */
     const char *form;
     bool named; /* rows are values by name of input */
-} reader;
+} rest_request_reader;
 
 /* ---- names ---- */
 
@@ -48,7 +48,8 @@ static bool has_input(const mf_serve_signature *s, const char *name)
 }
 
 /* Every name is one of an input; that each has its value is seen when it is looked for. */
-static mf_status check_names(const reader *d, const json_t *row, const char *path)
+static mf_status rest_request_check_names(const rest_request_reader *d, const json_t *row,
+                                          const char *path)
 {
     const char *key;
     const json_t *v;
@@ -64,8 +65,8 @@ static mf_status check_names(const reader *d, const json_t *row, const char *pat
     return MF_OK;
 }
 
-static mf_status find_value(const reader *d, const json_t *from, int input, const char *path,
-                            const json_t **out)
+static mf_status find_value(const rest_request_reader *d, const json_t *from, int input,
+                            const char *path, const json_t **out)
 {
     const char *name = d->s->inputs[input].name;
     char what[128];
@@ -81,8 +82,8 @@ static mf_status find_value(const reader *d, const json_t *from, int input, cons
 
 /* ---- rows ---- */
 
-static mf_status decode_row(const reader *d, int input, const json_t *v, int64_t row, bool keep,
-                            const char *path)
+static mf_status decode_row(const rest_request_reader *d, int input, const json_t *v, int64_t row,
+                            bool keep, const char *path)
 {
     const mf_serve_input *in = &d->s->inputs[input];
     mf_serve_place p = { .input = in,
@@ -95,7 +96,7 @@ static mf_status decode_row(const reader *d, int input, const json_t *v, int64_t
 }
 
 /* Row i of "instances" or "examples". */
-static mf_status decode_instance(const reader *d, int64_t i, bool keep)
+static mf_status decode_instance(const rest_request_reader *d, int64_t i, bool keep)
 {
     const json_t *row = json_array_get(d->body, (size_t)i), *v = row;
     char path[64], place[160];
@@ -106,7 +107,7 @@ static mf_status decode_instance(const reader *d, int64_t i, bool keep)
     if (!json_is_object(row) || mf_serve_value_is_bytes(row))
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: expected a map of inputs, found %s", path,
                        mf_serve_value_kind(row));
-    MF_TRY(check_names(d, row, path));
+    MF_TRY(rest_request_check_names(d, row, path));
     for (int k = 0; k < d->s->n_inputs; k++) {
         MF_TRY(find_value(d, row, k, path, &v));
         (void)snprintf(place, sizeof place, "%s.%.80s", path, d->s->inputs[k].name);
@@ -116,7 +117,7 @@ static mf_status decode_instance(const reader *d, int64_t i, bool keep)
 }
 
 /* All rows of one input, of "inputs". */
-static mf_status decode_column(const reader *d, int input, bool keep)
+static mf_status rest_request_decode_column(const rest_request_reader *d, int input, bool keep)
 {
     const char *name = d->s->inputs[input].name;
     const json_t *v = d->body;
@@ -144,16 +145,16 @@ static mf_status decode_column(const reader *d, int input, bool keep)
 }
 
 /* Once to look, so that no memory is taken for what will be refused, and once to keep. */
-static mf_status decode_all(const reader *d, bool keep)
+static mf_status decode_all(const rest_request_reader *d, bool keep)
 {
     for (int k = 0; d->r->by_column && k < d->s->n_inputs; k++)
-        MF_TRY(decode_column(d, k, keep));
+        MF_TRY(rest_request_decode_column(d, k, keep));
     for (int64_t i = 0; !d->r->by_column && i < d->r->rows; i++)
         MF_TRY(decode_instance(d, i, keep));
     return d->r->rows > 0 ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "\"%s\" has no rows", d->form);
 }
 
-static mf_status alloc_inputs(const reader *d)
+static mf_status alloc_inputs(const rest_request_reader *d)
 {
     int64_t bytes = 0;
 
@@ -180,7 +181,7 @@ static mf_status alloc_inputs(const reader *d)
 /* ---- the body ---- */
 
 /* Which of the three keys there is, for this verb. */
-static mf_status find_form(const reader *d, const json_t *root, int *form)
+static mf_status find_form(const rest_request_reader *d, const json_t *root, int *form)
 {
     const bool examples = d->r->verb != MF_SERVE_PREDICT;
     int found = -1;
@@ -228,7 +229,7 @@ static mf_status check_verb(const mf_serve_signature *s, mf_serve_verb verb)
 }
 
 /* Are rows, or the columns, given by name? Where there is one input its value may stand alone. */
-static bool is_named(const reader *d)
+static bool is_named(const rest_request_reader *d)
 {
     const json_t *first = d->r->by_column ? d->body : json_array_get(d->body, 0);
 
@@ -236,7 +237,7 @@ static bool is_named(const reader *d)
            (json_is_object(first) && !mf_serve_value_is_bytes(first));
 }
 
-static mf_status decode_root(reader *d, const json_t *root)
+static mf_status rest_request_decode_root(rest_request_reader *d, const json_t *root)
 {
     int form = 0;
 
@@ -256,7 +257,7 @@ static mf_status decode_root(reader *d, const json_t *root)
     if (d->r->by_column && d->named) {
         if (!json_is_object(d->body) || mf_serve_value_is_bytes(d->body))
             return list_inputs(d->s, "inputs", "expected a map of inputs");
-        MF_TRY(check_names(d, d->body, "inputs"));
+        MF_TRY(rest_request_check_names(d, d->body, "inputs"));
     }
     if (!d->r->by_column)
         d->r->rows = (int64_t)json_array_size(d->body);
@@ -268,7 +269,7 @@ static mf_status decode_root(reader *d, const json_t *root)
 mf_status mf_serve_request_decode(const mf_serve_signature *s, mf_serve_verb verb, const char *text,
                                   size_t len, mf_serve_request *out)
 {
-    reader d = { .s = s, .r = out };
+    rest_request_reader d = { .s = s, .r = out };
     json_error_t error;
     json_t *root;
     mf_status st;
@@ -278,7 +279,7 @@ mf_status mf_serve_request_decode(const mf_serve_signature *s, mf_serve_verb ver
     if (!root)
         return MF_FAIL(MF_INVALID_ARGUMENT, "JSON Parse error: %.120s, line %d column %d",
                        error.text, error.line, error.column);
-    st = decode_root(&d, root);
+    st = rest_request_decode_root(&d, root);
     json_decref(root);
     return st;
 }

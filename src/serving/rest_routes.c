@@ -22,7 +22,7 @@ static void on_left(struct evhttp_connection *connection, void *arg)
     ((mf_front *)arg)->unsent--;
 }
 
-static void on_sent(struct evhttp_request *http, void *arg)
+static void rest_routes_on_sent(struct evhttp_request *http, void *arg)
 {
     struct evhttp_connection *connection = evhttp_request_get_connection(http);
 
@@ -31,8 +31,8 @@ static void on_sent(struct evhttp_request *http, void *arg)
     ((mf_front *)arg)->unsent--;
 }
 
-static void send_answer(mf_front *f, struct evhttp_request *http, int status, const char *type,
-                        const void *body, size_t len)
+static void rest_routes_send_answer(mf_front *f, struct evhttp_request *http, int status,
+                                    const char *type, const void *body, size_t len)
 {
     struct evkeyvalq *headers = evhttp_request_get_output_headers(http);
     struct evbuffer *out = evhttp_request_get_output_buffer(http);
@@ -51,7 +51,7 @@ static void send_answer(mf_front *f, struct evhttp_request *http, int status, co
     if (evhttp_request_get_command(http) != EVHTTP_REQ_HEAD)
         (void)evbuffer_add(out, body, len);
     f->unsent++;
-    evhttp_request_set_on_complete_cb(http, on_sent, f);
+    evhttp_request_set_on_complete_cb(http, rest_routes_on_sent, f);
     if (connection) {
         evhttp_connection_set_closecb(connection, on_left, f);
         (void)bufferevent_enable(evhttp_connection_get_bufferevent(connection), EV_READ | EV_WRITE);
@@ -61,7 +61,7 @@ static void send_answer(mf_front *f, struct evhttp_request *http, int status, co
 
 static void send_json(mf_front *f, struct evhttp_request *http, int status, mf_buf *body)
 {
-    send_answer(f, http, status, "application/json", body->data, body->len);
+    rest_routes_send_answer(f, http, status, "application/json", body->data, body->len);
     mf_buf_deinit(body);
 }
 
@@ -81,7 +81,7 @@ void mf_serve_answer(mf_serve_call *c, int status, const void *body, size_t len)
     f->n_calls--;
     mf_serve_count(f, c, status);
     if (c->http)
-        send_answer(f, c->http, status, "application/json", body, len);
+        rest_routes_send_answer(f, c->http, status, "application/json", body, len);
     evbuffer_free(c->body);
     mf_free(c);
 }
@@ -103,7 +103,8 @@ static void on_gone(struct evhttp_connection *connection, void *arg)
     ((mf_serve_call *)arg)->http = NULL; /* libevent frees it */
 }
 
-static void add_call(mf_front *f, struct evhttp_request *http, mf_serve_verb verb, int64_t version)
+static void rest_routes_add_call(mf_front *f, struct evhttp_request *http, mf_serve_verb verb,
+                                 int64_t version)
 {
     struct evhttp_connection *connection = evhttp_request_get_connection(http);
     mf_serve_call *c = mf_calloc(1, sizeof *c);
@@ -149,7 +150,7 @@ static void take_request(mf_front *f, struct evhttp_request *http, const char *v
         else if (f->n_queue >= f->o->queue || f->queue_bytes + len > 16 * f->o->max_body)
             send_error(f, http, 503, "too many requests wait; try again later");
         else
-            add_call(f, http, (mf_serve_verb)i, version);
+            rest_routes_add_call(f, http, (mf_serve_verb)i, version);
         return;
     }
     (void)snprintf(message, sizeof message,
@@ -212,8 +213,8 @@ static void send_health(mf_front *f, struct evhttp_request *http)
 {
     const bool well = is_available(f, f->good.number) && !f->stop_ns;
 
-    send_answer(f, http, well ? 200 : 503, "text/plain", well ? "ok\n" : "not ready\n",
-                well ? 3 : 10);
+    rest_routes_send_answer(f, http, well ? 200 : 503, "text/plain", well ? "ok\n" : "not ready\n",
+                            well ? 3 : 10);
 }
 
 static void send_metrics(mf_front *f, struct evhttp_request *http)
@@ -221,7 +222,7 @@ static void send_metrics(mf_front *f, struct evhttp_request *http)
     mf_buf out = { 0 };
 
     mf_serve_metrics_print(f, &out);
-    send_answer(f, http, 200, "text/plain; version=0.0.4", out.data, out.len);
+    rest_routes_send_answer(f, http, 200, "text/plain; version=0.0.4", out.data, out.len);
     mf_buf_deinit(&out);
 }
 

@@ -43,8 +43,9 @@ static void view_rows(const mf_tensor *t, int64_t from, int64_t n, mf_tensor *vi
     view->data = (char *)t->data + (size_t)(from * row) * size;
 }
 
-static mf_status join_rows(const mf_serve_input *in, const mf_serve_request *const *requests, int n,
-                           int input, int64_t rows, mf_tensor *out)
+static mf_status served_model_join_rows(const mf_serve_input *in,
+                                        const mf_serve_request *const *requests, int n, int input,
+                                        int64_t rows, mf_tensor *out)
 {
     mf_shape shape = { .rank = in->shape.rank + 1, .dims = { rows } };
     int64_t at = 0;
@@ -107,7 +108,7 @@ mf_status mf_served_run(mf_served *s, const mf_serve_request *const *requests, i
     for (int i = 0; i < n; i++)
         rows += requests[i]->rows;
     for (int i = 0; st == MF_OK && i < s->signature.n_inputs; i++)
-        st = join_rows(&s->signature.inputs[i], requests, n, i, rows, &inputs[i]);
+        st = served_model_join_rows(&s->signature.inputs[i], requests, n, i, rows, &inputs[i]);
     for (int64_t from = 0; st == MF_OK && from < rows; from += RUN_ROWS)
         st = run_some(s, inputs, from, rows - from < RUN_ROWS ? rows - from : RUN_ROWS, rows,
                       output);
@@ -144,7 +145,8 @@ static mf_status warm_up(mf_served *s)
     return st;
 }
 
-static mf_status start(mf_served *s, const mf_serve_model *what, const char *checkpoint)
+static mf_status served_model_start(mf_served *s, const mf_serve_model *what,
+                                    const char *checkpoint)
 {
     mf_compile_options o = what->compile;
 
@@ -168,7 +170,7 @@ mf_status mf_served_new(const mf_serve_model *what, const char *checkpoint, mf_s
     *out = NULL;
     if (!s)
         return MF_NOMEM("a model");
-    st = start(s, what, checkpoint);
+    st = served_model_start(s, what, checkpoint);
     if (st != MF_OK)
         mf_served_free(s);
     else

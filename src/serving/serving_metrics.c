@@ -22,7 +22,8 @@ void mf_serve_count(mf_front *f, const mf_serve_call *c, int status)
         m->buckets[i] += seconds <= bounds[i];
 }
 
-static void add(mf_buf *out, const char *name, const char *type, const char *help, int64_t value)
+static void serving_metrics_add(mf_buf *out, const char *name, const char *type, const char *help,
+                                int64_t value)
 {
     mf_buf_printf(out, "# HELP meshflow_serve_%s %s\n# TYPE meshflow_serve_%s %s\n", name, help,
                   name, type);
@@ -56,14 +57,18 @@ void mf_serve_metrics_print(const mf_front *f, mf_buf *out)
     for (int i = 0; i < f->o->replicas; i++)
         ready += f->replicas[i].version >= 0;
     add_requests(m, out);
-    add(out, "runs_total", "counter", "Runs of the model.", m->runs);
-    add(out, "run_requests_total", "counter", "Requests that runs have answered.", m->joined);
-    add(out, "queued", "gauge", "Requests that wait for a replica.", f->n_queue);
-    add(out, "replicas", "gauge", "Replicas that can answer.", ready);
-    add(out, "replica_deaths_total", "counter", "Replicas that were replaced.", m->deaths);
-    add(out, "retries_total", "counter", "Requests whose replica died, tried again.", m->retries);
-    add(out, "version", "gauge", "The version that is served.", f->good.number);
-    add(out, "reloads_total", "counter", "Newer versions that were loaded.", m->reloads);
-    add(out, "failed_reloads_total", "counter", "Versions that could not be loaded.",
-        m->failed_reloads);
+    serving_metrics_add(out, "runs_total", "counter", "Runs of the model.", m->runs);
+    serving_metrics_add(out, "run_requests_total", "counter", "Requests that runs have answered.",
+                        m->joined);
+    serving_metrics_add(out, "queued", "gauge", "Requests that wait for a replica.", f->n_queue);
+    serving_metrics_add(out, "replicas", "gauge", "Replicas that can answer.", ready);
+    serving_metrics_add(out, "replica_deaths_total", "counter", "Replicas that were replaced.",
+                        m->deaths);
+    serving_metrics_add(out, "retries_total", "counter",
+                        "Requests whose replica died, tried again.", m->retries);
+    serving_metrics_add(out, "version", "gauge", "The version that is served.", f->good.number);
+    serving_metrics_add(out, "reloads_total", "counter", "Newer versions that were loaded.",
+                        m->reloads);
+    serving_metrics_add(out, "failed_reloads_total", "counter",
+                        "Versions that could not be loaded.", m->failed_reloads);
 }

@@ -142,7 +142,7 @@ long long mf_elastic_hosts_start(mf_recipe *recipe, int index, const char *addre
     _exit(1);
 }
 
-static known *find(follow *f, long long pid)
+static known *elastic_hosts_find(follow *f, long long pid)
 {
     for (int i = 0; i < f->n; i++) {
         if (f->all[i].pid == pid)
@@ -154,7 +154,7 @@ static known *find(follow *f, long long pid)
 /* NULL: there is no room for more. */
 static known *know(follow *f, long long pid)
 {
-    known *k = find(f, pid);
+    known *k = elastic_hosts_find(f, pid);
 
     if (k || f->n == MOST)
         return k;
@@ -169,7 +169,7 @@ static void bury(follow *f)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        known *k = find(f, pid);
+        known *k = elastic_hosts_find(f, pid);
         const int64_t since = k ? k->started_ns : 0, now = mf_clock_ns();
         const bool well =
             WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 128 + SIGTERM);
@@ -205,12 +205,12 @@ static void forget_dead(follow *f, const mf_job_view_job *job)
 }
 
 /* Workers that are here, or will be, and stay. */
-static int count(follow *f, const mf_job_view_job *job)
+static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
 {
     int n = 0;
 
     for (int i = 0; i < job->n; i++) {
-        const known *k = find(f, job->tasks[i].page.pid);
+        const known *k = elastic_hosts_find(f, job->tasks[i].page.pid);
 
         n += mf_worker_is_here(&job->tasks[i]) && !(k && k->told);
     }
@@ -223,11 +223,11 @@ static int count(follow *f, const mf_job_view_job *job)
 static void let_one_leave(follow *f, const mf_job_view_job *job)
 {
     const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
-    known *k = last ? find(f, last->page.pid) : NULL;
+    known *k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
 
     while (k && k->told) {
         last = mf_worker_to_leave(job, last);
-        k = last ? find(f, last->page.pid) : NULL;
+        k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
     }
     k = last ? know(f, last->page.pid) : NULL;
     if (!k || mf_worker_leave(last) != MF_OK)
@@ -256,7 +256,7 @@ static void start_one(follow *f, const mf_job_view_job *job)
 
 static void adjust(follow *f, const mf_job_view_job *job)
 {
-    int have = count(f, job);
+    int have = elastic_hosts_count(f, job);
 
     for (; have < f->wanted && mf_clock_ns() >= f->again_ns; have++)
         start_one(f, job);
@@ -288,19 +288,19 @@ static mf_status look_at_store(follow *f)
 }
 
 /* A store that does not answer may do so again. */
-static bool is_gone(mf_status st)
+static bool elastic_hosts_is_gone(mf_status st)
 {
     return st != MF_OK && st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED;
 }
 
 /* Without a store, and without workers here, there is nothing left of it. */
-static mf_status look_around(follow *f)
+static mf_status elastic_hosts_look_around(follow *f)
 {
     mf_job_view r = { 0 };
     mf_status seen = look_at_store(f), st = mf_job_view_read(f->o.job, &r);
     const mf_job_view_job none = { 0 }, *job = r.n_jobs > 0 ? &r.jobs[0] : &none;
 
-    if (st == MF_OK && is_gone(seen) && count(f, job) == 0)
+    if (st == MF_OK && elastic_hosts_is_gone(seen) && elastic_hosts_count(f, job) == 0)
         f->over = true;
     if (st == MF_OK && seen == MF_OK && !f->over) {
         look_at_list(f);
@@ -322,7 +322,7 @@ static mf_status follow_all(follow *f)
         mf_status st;
 
         bury(f);
-        MF_TRY(look_around(f));
+        MF_TRY(elastic_hosts_look_around(f));
         if (f->over)
             break;
         st = mf_store_wait(f->store, "", f->revision, mf_clock_ns() + f->o.every_ns);

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 /* One output of a task on its way to ours. */
-typedef struct mf_lines {
+typedef struct mf_launch_output {
     int from; /* our end of the pipe; -1: closed */
     int to; /* 1 or 2; -1: nobody reads it any more */
     int log; /* a file that gets it too; -1: none */
@@ -18,7 +18,7 @@ typedef struct mf_lines {
     mf_buf line; /* begun and not ended yet */
     const char *whose; /* task */
     int lost; /* errno of what standard output did not take; 0: it has all, or its reader left */
-} mf_lines;
+} mf_launch_output;
 
 typedef struct mf_launched {
     mf_role role;
@@ -32,7 +32,7 @@ typedef struct mf_launched {
     int restarts, in_row; /* in all; without having run for a while in between */
     int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is started again; 0: it is not going to be */
-    mf_lines out, err;
+    mf_launch_output out, err;
     char out_prefix[64], err_prefix[64];
 } mf_launched;
 
@@ -90,13 +90,13 @@ void mf_launch_store_remove(mf_launch *l);
 
 /* ---- launch_output.c ---- */
 
-MF_MUST mf_status mf_lines_open(mf_launch *l, mf_launched *t);
+MF_MUST mf_status mf_launch_output_open(mf_launch *l, mf_launched *t);
 /* Take what is there. False at its end, when the pipe is closed. */
-bool mf_lines_read(mf_lines *lines);
+bool mf_launch_output_read(mf_launch_output *lines);
 /* Nobody will write any more: what is left is a line. */
-void mf_lines_close(mf_lines *lines);
+void mf_launch_output_close(mf_launch_output *lines);
 /* UNAVAILABLE: some of what tasks print on standard output could not be written. Closes it. */
-MF_MUST mf_status mf_lines_end(mf_launch *l);
+MF_MUST mf_status mf_launch_output_end(mf_launch *l);
 
 /* ---- launch_watch.c ---- */
 

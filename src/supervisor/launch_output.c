@@ -39,7 +39,7 @@ static void make_prefix(const mf_launch *l, const mf_launched *t, int fd, char *
 
 /* With --json our standard output is the chief's alone, as it is. Of workers that train any may
  * become the chief, and the others say nothing there. */
-static void direct(const mf_launch *l, mf_launched *t)
+static void launch_output_direct(const mf_launch *l, mf_launched *t)
 {
     const bool chief = l->masters ? t->role == MF_ROLE_MASTER && t->index == 0
                                   : t->role == MF_ROLE_WORKER && (l->trains || t->index == 0);
@@ -53,7 +53,8 @@ static void direct(const mf_launch *l, mf_launched *t)
     t->err.prefix = t->err_prefix;
 }
 
-static mf_status open_log(const mf_launch *l, const mf_launched *t, const char *end, int *fd)
+static mf_status launch_output_open_log(const mf_launch *l, const mf_launched *t, const char *end,
+                                        int *fd)
 {
     char path[4096];
 
@@ -63,22 +64,22 @@ static mf_status open_log(const mf_launch *l, const mf_launched *t, const char *
     return *fd < 0 ? mf_errno_status(errno, "create", path) : MF_OK;
 }
 
-mf_status mf_lines_open(mf_launch *l, mf_launched *t)
+mf_status mf_launch_output_open(mf_launch *l, mf_launched *t)
 {
     t->out.log = t->err.log = -1;
-    direct(l, t);
+    launch_output_direct(l, t);
     if (!l->log_dir)
         return MF_OK;
     if (mkdir(l->log_dir, 0777) != 0 && errno != EEXIST)
         return mf_errno_status(errno, "create", l->log_dir);
-    MF_TRY(open_log(l, t, "out", &t->out.log));
-    return open_log(l, t, "err", &t->err.log);
+    MF_TRY(launch_output_open_log(l, t, "out", &t->out.log));
+    return launch_output_open_log(l, t, "err", &t->err.log);
 }
 
 /* ---- lines ---- */
 
 /* False when it could not be written whole: there is no reader, or no room. */
-static bool write_all(int fd, const char *data, size_t len)
+static bool launch_output_write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         const ssize_t n = write(fd, data, len);
@@ -96,7 +97,7 @@ static bool write_all(int fd, const char *data, size_t len)
 }
 
 /* The first `len` bytes of the line that was begun, as one or more whole lines. */
-static void put(mf_lines *lines, size_t len)
+static void launch_output_put(mf_launch_output *lines, size_t len)
 {
     mf_buf text = { 0 };
     const char *at = lines->line.data, *const end = at + len;
@@ -111,19 +112,19 @@ static void put(mf_lines *lines, size_t len)
         at = newline ? newline + 1 : end;
     }
     /* Whose reader has left (`| head`) goes on training. */
-    if (lines->to >= 0 && text.data && !write_all(lines->to, text.data, text.len)) {
+    if (lines->to >= 0 && text.data && !launch_output_write_all(lines->to, text.data, text.len)) {
         lines->lost = lines->to == 1 && errno != EPIPE ? errno : lines->lost;
         lines->to = -1;
     }
     mf_buf_deinit(&text);
 }
 
-static void take(mf_lines *lines, const char *data, size_t len)
+static void launch_output_take(mf_launch_output *lines, const char *data, size_t len)
 {
     const char *last;
     size_t whole;
 
-    if (lines->log >= 0 && !write_all(lines->log, data, len)) {
+    if (lines->log >= 0 && !launch_output_write_all(lines->log, data, len)) {
         MF_WARN("what %s prints is not written to --log-dir any more: %s", lines->whose,
                 strerror(errno));
         (void)close(lines->log);
@@ -136,12 +137,12 @@ static void take(mf_lines *lines, const char *data, size_t len)
                                              : 0;
     if (whole == 0)
         return;
-    put(lines, whole);
+    launch_output_put(lines, whole);
     memmove(lines->line.data, lines->line.data + whole, lines->line.len - whole);
     lines->line.len -= whole;
 }
 
-bool mf_lines_read(mf_lines *lines)
+bool mf_launch_output_read(mf_launch_output *lines)
 {
     char data[65536];
 
@@ -149,11 +150,11 @@ bool mf_lines_read(mf_lines *lines)
         const ssize_t n = read(lines->from, data, sizeof data);
 
         if (n > 0) {
-            take(lines, data, (size_t)n);
+            launch_output_take(lines, data, (size_t)n);
             if (n < (ssize_t)sizeof data)
                 return true;
         } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-            mf_lines_close(lines);
+            mf_launch_output_close(lines);
         } else if (errno == EAGAIN) {
             return true;
         }
@@ -161,26 +162,26 @@ bool mf_lines_read(mf_lines *lines)
     return lines->from >= 0;
 }
 
-void mf_lines_close(mf_lines *lines)
+void mf_launch_output_close(mf_launch_output *lines)
 {
     if (lines->from < 0)
         return;
     (void)close(lines->from);
     lines->from = -1;
     if (lines->line.len > 0)
-        put(lines, lines->line.len);
+        launch_output_put(lines, lines->line.len);
     mf_buf_deinit(&lines->line);
     if (lines->log >= 0)
         (void)close(lines->log);
     lines->log = -1;
 }
 
-mf_status mf_lines_end(mf_launch *l)
+mf_status mf_launch_output_end(mf_launch *l)
 {
     int lost = 0;
 
     for (int i = 0; i < l->n; i++) {
-        mf_lines_close(&l->tasks[i].out);
+        mf_launch_output_close(&l->tasks[i].out);
         lost = l->tasks[i].out.lost ? l->tasks[i].out.lost : lost;
     }
     return lost ? MF_FAIL(MF_UNAVAILABLE, "cannot write the output: %s", strerror(lost)) : MF_OK;

@@ -171,13 +171,14 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 /* ---- the process ---- */
 
 /* What a task's process is given, besides its environment. */
-typedef struct ends {
+typedef struct launch_start_ends {
     int in, out, err; /* its standard streams */
     int failed; /* where it says why exec() did not work; closed by one that does */
-} ends;
+} launch_start_ends;
 
 /* Between fork and exec: system calls only. */
-static _Noreturn void become(const mf_launch *l, const ends *e, char *const *env, pid_t launcher)
+static _Noreturn void launch_start_become(const mf_launch *l, const launch_start_ends *e,
+                                          char *const *env, pid_t launcher)
 {
     sigset_t none;
     int err;
@@ -210,14 +211,14 @@ static int wait_for_exec(int fd)
     return n == (ssize_t)sizeof err ? err : 0;
 }
 
-static mf_status fork_task(mf_launch *l, mf_launched *t, const ends *e, int failed_read,
-                           char *const *env)
+static mf_status fork_task(mf_launch *l, mf_launched *t, const launch_start_ends *e,
+                           int failed_read, char *const *env)
 {
     const pid_t launcher = getpid(), pid = fork();
     int err;
 
     if (pid == 0)
-        become(l, e, env, launcher);
+        launch_start_become(l, e, env, launcher);
     err = errno;
     (void)close(e->failed);
     if (pid < 0)
@@ -233,7 +234,7 @@ static mf_status fork_task(mf_launch *l, mf_launched *t, const ends *e, int fail
     return mf_errno_status(err, "run", l->command[0]);
 }
 
-static void close_all(int *fds, int n)
+static void launch_start_close_all(int *fds, int n)
 {
     for (int i = 0; i < n; i++) {
         if (fds[i] >= 0)
@@ -252,7 +253,7 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
         pipe2(&fds[4], O_CLOEXEC) != 0) {
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot make a pipe for %s: %s", t->name,
                      strerror(errno));
-        close_all(fds, MF_COUNT(fds));
+        launch_start_close_all(fds, MF_COUNT(fds));
         return st;
     }
     /* Only our ends: a program that writes expects to wait. */
@@ -261,8 +262,9 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
     /* A master's tasks outlive it, and us: they write where we do, and say themselves who they are.
      */
     st = fork_task(l, t,
-                   l->by_masters ? &(ends){ fds[6], STDOUT_FILENO, STDERR_FILENO, fds[5] }
-                                 : &(ends){ fds[6], fds[1], fds[3], fds[5] },
+                   l->by_masters
+                       ? &(launch_start_ends){ fds[6], STDOUT_FILENO, STDERR_FILENO, fds[5] }
+                       : &(launch_start_ends){ fds[6], fds[1], fds[3], fds[5] },
                    fds[4], env);
     fds[5] = -1; /* closed there */
     if (st == MF_OK && !l->by_masters) {
@@ -270,7 +272,7 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
         t->err.from = fds[2];
         fds[0] = fds[2] = -1;
     }
-    close_all(fds, MF_COUNT(fds));
+    launch_start_close_all(fds, MF_COUNT(fds));
     return st;
 }
 
@@ -280,10 +282,10 @@ mf_status mf_launch_start(mf_launch *l, mf_launched *t)
     mf_status st = make_environment(l, t, &s);
 
     t->started_ns = mf_clock_ns();
-    mf_lines_close(&t->out);
-    mf_lines_close(&t->err);
+    mf_launch_output_close(&t->out);
+    mf_launch_output_close(&t->err);
     if (st == MF_OK)
-        st = mf_lines_open(l, t);
+        st = mf_launch_output_open(l, t);
     if (st == MF_OK)
         st = start_with_pipes(l, t, s.list);
     mf_buf_deinit(&s.config);

@@ -44,7 +44,7 @@ mf_status mf_launch_store_make(mf_launch *l)
 }
 
 /* Does the store have anything of the kind? */
-static bool has(const mf_launch *l, const char *prefix)
+static bool launch_store_has(const mf_launch *l, const char *prefix)
 {
     mf_store_entries all = { 0 };
     mf_store *store;
@@ -60,11 +60,11 @@ static bool has(const mf_launch *l, const char *prefix)
 
 bool mf_launch_has_members(const mf_launch *l)
 {
-    return has(l, "view");
+    return launch_store_has(l, "view");
 }
 
 void mf_launch_store_remove(mf_launch *l)
 {
-    if (l->store_dir && !has(l, "task/")) /* those who came later may still be at it */
+    if (l->store_dir && !launch_store_has(l, "task/")) /* those who came later may still be at it */
         mf_leftovers_remove_tree(AT_FDCWD, l->store_dir, 2);
 }

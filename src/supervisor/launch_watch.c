@@ -22,7 +22,7 @@
 
 typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
 
-typedef struct watch {
+typedef struct launch_watch {
     mf_launch *l;
     phase phase;
     int64_t deadline; /* of LEAVING and STOPPING */
@@ -34,11 +34,11 @@ typedef struct watch {
     char why[128]; /* and how */
     int signals; /* signalfd */
     struct pollfd *polls; /* signals, then out and err of each task */
-} watch;
+} launch_watch;
 
-static void say(const char *fmt, ...) MF_PRINTF(1, 2);
+static void launch_watch_say(const char *fmt, ...) MF_PRINTF(1, 2);
 
-static void say(const char *fmt, ...)
+static void launch_watch_say(const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -53,7 +53,7 @@ static void say(const char *fmt, ...)
 
 /* ---- telling tasks ---- */
 
-static void tell(watch *w, int signal_number, bool servers_only)
+static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_only)
 {
     for (int i = 0; i < w->l->n; i++) {
         const mf_launched *t = &w->l->tasks[i];
@@ -63,24 +63,24 @@ static void tell(watch *w, int signal_number, bool servers_only)
     }
 }
 
-static void stop(watch *w, int signal_number)
+static void stop(launch_watch *w, int signal_number)
 {
-    tell(w, signal_number, false);
+    launch_watch_tell(w, signal_number, false);
     w->told = signal_number;
     w->phase = STOPPING;
     w->deadline = mf_clock_ns() + w->l->grace_ns;
 }
 
-static void kill_all(watch *w)
+static void kill_all(launch_watch *w)
 {
-    tell(w, SIGKILL, false);
+    launch_watch_tell(w, SIGKILL, false);
     if (w->l->by_masters)
         mf_supervisor_kill_wards(w->l->store);
     w->told = SIGKILL;
     w->phase = KILLING;
 }
 
-static bool runs(const mf_launch *l, bool followers)
+static bool launch_watch_runs(const mf_launch *l, bool followers)
 {
     for (int i = 0; i < l->n; i++) {
         if (!l->tasks[i].done && (followers || mf_launch_leads(l, &l->tasks[i])))
@@ -91,7 +91,7 @@ static bool runs(const mf_launch *l, bool followers)
 
 /* ---- tasks that end ---- */
 
-static void describe(const siginfo_t *info, int code, char *text, size_t size)
+static void launch_watch_describe(const siginfo_t *info, int code, char *text, size_t size)
 {
     if (info->si_code == CLD_EXITED && code == MF_EXIT_STOPPED)
         (void)snprintf(text, size, "was stopped before its end (exit code %d)", code);
@@ -118,7 +118,7 @@ static bool is_needed_again(const mf_launch *l, const mf_launched *server)
 }
 
 /* Servers end well when their workers end, also when those have failed. */
-static void bring_back_servers(watch *w, int64_t at_ns)
+static void bring_back_servers(launch_watch *w, int64_t at_ns)
 {
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
@@ -133,7 +133,7 @@ static void bring_back_servers(watch *w, int64_t at_ns)
 
 /* A kill from outside says nothing about the task itself, so the pauses do not
  * grow. A job whose tasks are killed again and again would wait more than it trains. */
-static bool try_again(watch *w, mf_launched *t, int code, const char *how)
+static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how)
 {
     const int64_t now = mf_clock_ns();
 
@@ -143,13 +143,13 @@ static bool try_again(watch *w, mf_launched *t, int code, const char *how)
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
     bring_back_servers(w, t->again_ns);
-    say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts, w->l->max_restarts,
-        (double)(t->again_ns - now) * 1e-9);
+    launch_watch_say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts,
+                     w->l->max_restarts, (double)(t->again_ns - now) * 1e-9);
     return true;
 }
 
 /* Those whose time has come. */
-static void start_again(watch *w)
+static void start_again(launch_watch *w)
 {
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
@@ -160,13 +160,13 @@ static void start_again(watch *w)
         if (w->phase == GOING && mf_launch_start(w->l, t) == MF_OK)
             continue;
         if (w->phase == GOING)
-            say("%s", mf_error_message());
+            launch_watch_say("%s", mf_error_message());
         t->done = true;
     }
 }
 
 /* A training that a signal to us has ended before it could react was stopped, too. */
-static int code_of(const watch *w, const siginfo_t *info)
+static int code_of(const launch_watch *w, const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED)
         return info->si_status;
@@ -175,7 +175,7 @@ static int code_of(const watch *w, const siginfo_t *info)
 
 /* How much a code says of the job: a permanent failure is the reason for those of its peers, and a
  * task that was stopped did not fail. */
-static int weight_of(int code)
+static int launch_watch_weight_of(int code)
 {
     return code == MF_EXIT_DONE         ? 0
            : code == MF_EXIT_STOPPED    ? 1
@@ -184,15 +184,16 @@ static int weight_of(int code)
 }
 
 /* The first of those that say most. */
-static void note_failure(watch *w, const mf_launched *t, int code, const char *how)
+static void launch_watch_note_failure(launch_watch *w, const mf_launched *t, int code,
+                                      const char *how)
 {
-    if (weight_of(code) <= weight_of(w->code))
+    if (launch_watch_weight_of(code) <= launch_watch_weight_of(w->code))
         return;
     w->code = code;
     (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
 }
 
-static void failed(watch *w, mf_launched *t, const siginfo_t *info)
+static void launch_watch_failed(launch_watch *w, mf_launched *t, const siginfo_t *info)
 {
     const bool exited = info->si_code == CLD_EXITED;
     const int code = code_of(w, info);
@@ -201,36 +202,36 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     /* A follower that ended because it was told to has done its part. */
     if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
         return;
-    describe(info, code, how, sizeof how);
+    launch_watch_describe(info, code, how, sizeof how);
     if (exited && code == MF_EXIT_STOPPED && w->phase == GOING && mf_launch_has_members(w->l)) {
-        say("%s has left: the others go on", t->name);
-        note_failure(w, t, code, "has left");
+        launch_watch_say("%s has left: the others go on", t->name);
+        launch_watch_note_failure(w, t, code, "has left");
         w->without = true;
         return;
     }
     if (w->l->masters && t->role != MF_ROLE_MASTER) {
-        say("%s %s: it is the masters' matter", t->name, how);
+        launch_watch_say("%s %s: it is the masters' matter", t->name, how);
         return;
     }
     if (try_again(w, t, code, how)) {
         t->done = false;
         return;
     }
-    note_failure(w, t, code, how);
+    launch_watch_note_failure(w, t, code, how);
     if (w->phase == STOPPING || w->phase == KILLING)
         return;
-    if (runs(w->l, false) && mf_launch_has_members(w->l)) {
-        say("%s %s: the others go on", t->name, how);
+    if (launch_watch_runs(w->l, false) && mf_launch_has_members(w->l)) {
+        launch_watch_say("%s %s: the others go on", t->name, how);
         w->without = true;
         return;
     }
-    if (runs(w->l, true)) {
-        say("%s %s: the others are told to end", t->name, how);
+    if (launch_watch_runs(w->l, true)) {
+        launch_watch_say("%s %s: the others are told to end", t->name, how);
         stop(w, SIGTERM);
     }
 }
 
-static void ended(watch *w, mf_launched *t, const siginfo_t *info)
+static void ended(launch_watch *w, mf_launched *t, const siginfo_t *info)
 {
     /* What it started itself goes with it. Its number is not given away before it is reaped. */
     (void)kill(-t->pid, SIGKILL);
@@ -238,18 +239,18 @@ static void ended(watch *w, mf_launched *t, const siginfo_t *info)
         ;
     t->pid = 0;
     t->done = true;
-    (void)mf_lines_read(&t->out);
-    (void)mf_lines_read(&t->err);
+    (void)mf_launch_output_read(&t->out);
+    (void)mf_launch_output_read(&t->err);
     t->well = info->si_code == CLD_EXITED && info->si_status == 0;
     if (!t->well)
-        failed(w, t, info);
+        launch_watch_failed(w, t, info);
     else if (mf_launch_leads(w->l, t))
         w->done_well = true;
     else if (w->phase == GOING)
         bring_back_servers(w, mf_clock_ns());
 }
 
-static void reap(watch *w)
+static void launch_watch_reap(launch_watch *w)
 {
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
@@ -259,7 +260,7 @@ static void reap(watch *w)
             info.si_pid == t->pid)
             ended(w, t, &info);
     }
-    if (w->phase == GOING && !runs(w->l, false) && runs(w->l, true)) {
+    if (w->phase == GOING && !launch_watch_runs(w->l, false) && launch_watch_runs(w->l, true)) {
         if (w->code != MF_EXIT_DONE && !w->done_well) { /* there is nothing left to serve for */
             stop(w, SIGTERM);
             return;
@@ -271,7 +272,7 @@ static void reap(watch *w)
 
 /* ---- time and signals ---- */
 
-static void look_at_clock(watch *w)
+static void launch_watch_look_at_clock(launch_watch *w)
 {
     if ((w->phase != LEAVING && w->phase != STOPPING) || mf_clock_ns() < w->deadline)
         return;
@@ -279,11 +280,12 @@ static void look_at_clock(watch *w)
         const mf_launched *t = &w->l->tasks[i];
 
         if (!t->done)
-            say("%s %s after %.3g s: it is %s", t->name,
-                w->phase == STOPPING ? "has not ended"
-                : w->l->masters      ? "has not followed the masters"
-                                     : "has not followed the workers",
-                (double)w->l->grace_ns * 1e-9, w->phase == LEAVING ? "told to end" : "killed");
+            launch_watch_say("%s %s after %.3g s: it is %s", t->name,
+                             w->phase == STOPPING ? "has not ended"
+                             : w->l->masters      ? "has not followed the masters"
+                                                  : "has not followed the workers",
+                             (double)w->l->grace_ns * 1e-9,
+                             w->phase == LEAVING ? "told to end" : "killed");
     }
     if (w->phase == LEAVING)
         stop(w, SIGTERM);
@@ -292,7 +294,7 @@ static void look_at_clock(watch *w)
 }
 
 /* One worker that is told to end leaves, and the others go on; the whole job is interrupted. */
-static void take_signals(watch *w)
+static void take_signals(launch_watch *w)
 {
     struct signalfd_siginfo got;
 
@@ -302,17 +304,17 @@ static void take_signals(watch *w)
         if (number == SIGCHLD)
             continue;
         if (w->asked) {
-            say("%s again: tasks are killed", strsignal(number));
+            launch_watch_say("%s again: tasks are killed", strsignal(number));
             kill_all(w);
             continue;
         }
         w->asked = true;
-        say("%s: passed on to the tasks; once more kills them", strsignal(number));
+        launch_watch_say("%s: passed on to the tasks; once more kills them", strsignal(number));
         stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
     }
 }
 
-static int time_left_ms(const watch *w)
+static int time_left_ms(const launch_watch *w)
 {
     int64_t next = w->phase == LEAVING || w->phase == STOPPING ? w->deadline : 0, left;
 
@@ -330,14 +332,14 @@ static int time_left_ms(const watch *w)
 
 /* ---- the loop ---- */
 
-static mf_lines *lines_of(const watch *w, int i)
+static mf_launch_output *lines_of(const launch_watch *w, int i)
 {
     mf_launched *t = &w->l->tasks[i / 2];
 
     return i % 2 == 0 ? &t->out : &t->err;
 }
 
-static void wait_once(watch *w)
+static void launch_watch_wait_once(launch_watch *w)
 {
     const int n = 2 * w->l->n;
 
@@ -348,15 +350,15 @@ static void wait_once(watch *w)
         return; /* EINTR, of a signal that is not ours */
     for (int i = 0; i < n; i++) {
         if (w->polls[1 + i].revents)
-            (void)mf_lines_read(lines_of(w, i));
+            (void)mf_launch_output_read(lines_of(w, i));
     }
     take_signals(w);
-    reap(w);
+    launch_watch_reap(w);
     start_again(w);
-    look_at_clock(w);
+    launch_watch_look_at_clock(w);
 }
 
-static mf_status start_all(watch *w)
+static mf_status launch_watch_start_all(launch_watch *w)
 {
     for (int i = 0; i < w->l->n; i++) {
         const mf_status st = w->l->tasks[i].done ? MF_OK : mf_launch_start(w->l, &w->l->tasks[i]);
@@ -368,22 +370,22 @@ static mf_status start_all(watch *w)
             kill_all(w);
             for (; i < w->l->n; i++)
                 w->l->tasks[i].done = true;
-            while (runs(w->l, true))
-                wait_once(w);
+            while (launch_watch_runs(w->l, true))
+                launch_watch_wait_once(w);
             return mf_error_restore(&why);
         }
     }
     return MF_OK;
 }
 
-static mf_status watch_all(watch *w, int *exit_code)
+static mf_status watch_all(launch_watch *w, int *exit_code)
 {
-    MF_TRY(start_all(w));
-    while (runs(w->l, true))
-        wait_once(w);
+    MF_TRY(launch_watch_start_all(w));
+    while (launch_watch_runs(w->l, true))
+        launch_watch_wait_once(w);
     for (int i = 0; i < 2 * w->l->n; i++) {
-        (void)mf_lines_read(lines_of(w, i));
-        mf_lines_close(lines_of(w, i));
+        (void)mf_launch_output_read(lines_of(w, i));
+        mf_launch_output_close(lines_of(w, i));
     }
     if (w->without && w->done_well && !w->asked)
         w->code = 0;
@@ -393,7 +395,7 @@ static mf_status watch_all(watch *w, int *exit_code)
 
 mf_status mf_launch_run(mf_launch *l, int *exit_code)
 {
-    watch w = { .l = l };
+    launch_watch w = { .l = l };
     sigset_t set, before;
     mf_status st;
 

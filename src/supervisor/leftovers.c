@@ -54,7 +54,7 @@ static int maker_of(const char *name, const char *prefix)
     return (*end == '\0' || *end == '-') && pid <= INT32_MAX ? (int)pid : 0;
 }
 
-static bool is_gone(int pid)
+static bool leftovers_is_gone(int pid)
 {
     mf_process p;
 
@@ -63,7 +63,7 @@ static bool is_gone(int pid)
 
 /* Does the environment or the command line of a process name this store? The kernel does not say
  * how long these are. */
-static bool names(const char *pid, const char *file, const char *store)
+static bool leftovers_names(const char *pid, const char *file, const char *store)
 {
     char path[64], part[4096];
     mf_buf text = { 0 };
@@ -83,7 +83,7 @@ static bool names(const char *pid, const char *file, const char *store)
 }
 
 /* Tasks outlive their launcher. */
-static bool is_used(const char *store)
+static bool leftovers_is_used(const char *store)
 {
     DIR *all = opendir("/proc");
     const struct dirent *e;
@@ -91,7 +91,8 @@ static bool is_used(const char *store)
 
     while (all && !used && (e = readdir(all)) != NULL) {
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
-            used = names(e->d_name, "environ", store) || names(e->d_name, "cmdline", store);
+            used = leftovers_names(e->d_name, "environ", store) ||
+                   leftovers_names(e->d_name, "cmdline", store);
     }
     if (all)
         (void)closedir(all);
@@ -105,7 +106,7 @@ static void sweep_store(const char *dir, int fd, const char *name)
     mf_buf path = { 0 };
 
     mf_buf_printf(&path, "file:%s/%s", dir, name);
-    if (mf_buf_finish(&path) == MF_OK && !is_used(path.data))
+    if (mf_buf_finish(&path) == MF_OK && !leftovers_is_used(path.data))
         mf_leftovers_remove_tree(fd, name, 2);
     mf_buf_deinit(&path);
 }
@@ -125,9 +126,9 @@ static void sweep_dir(const char *dir, const char *files, const char *stores)
     const struct dirent *e;
 
     while (all && (e = readdir(all)) != NULL) {
-        if (is_gone(maker_of(e->d_name, files)))
+        if (leftovers_is_gone(maker_of(e->d_name, files)))
             sweep_file(dirfd(all), e->d_name);
-        else if (stores && is_gone(maker_of(e->d_name, stores)))
+        else if (stores && leftovers_is_gone(maker_of(e->d_name, stores)))
             sweep_store(dir, dirfd(all), e->d_name);
     }
     if (all)

@@ -79,7 +79,7 @@ mf_status mf_worker_leave(const mf_status_page_seen *t)
 
 /* ---- surroundings of one more ---- */
 
-static const char *find_variable(const mf_proc_cmdline *env, const char *name)
+static const char *local_workers_find_variable(const mf_proc_cmdline *env, const char *name)
 {
     const size_t n = strlen(name);
 
@@ -91,7 +91,7 @@ static const char *find_variable(const mf_proc_cmdline *env, const char *name)
 }
 
 /* In place of what is there, if anything is; NULL: take it away. */
-static void set_variable(mf_proc_cmdline *env, const char *name, char *line)
+static void local_workers_set_variable(mf_proc_cmdline *env, const char *name, char *line)
 {
     const size_t n = strlen(name);
     int64_t to = 0;
@@ -108,7 +108,7 @@ static void set_variable(mf_proc_cmdline *env, const char *name, char *line)
 /* ---- options of its command ---- */
 
 /* Is this word the option? *value: what stands behind its '='; NULL: the next word is the value. */
-static bool is_option(const char *word, const char *name, const char **value)
+static bool local_workers_is_option(const char *word, const char *name, const char **value)
 {
     if (strncmp(word, "--", 2) != 0)
         return false;
@@ -118,12 +118,12 @@ static bool is_option(const char *word, const char *name, const char **value)
     return !*name && (*word == '=' || !*word);
 }
 
-static const char *find_option(const mf_proc_cmdline *command, const char *name)
+static const char *local_workers_find_option(const mf_proc_cmdline *command, const char *name)
 {
     const char *value;
 
     for (int64_t i = 0; command->list[i]; i++) {
-        if (is_option(command->list[i], name, &value))
+        if (local_workers_is_option(command->list[i], name, &value))
             return value ? value : command->list[i + 1];
     }
     return NULL;
@@ -135,7 +135,7 @@ static void drop_option(mf_proc_cmdline *command, const char *name)
     int64_t to = 0;
 
     for (int64_t i = 0; command->list[i]; i++) {
-        if (!is_option(command->list[i], name, &value))
+        if (!local_workers_is_option(command->list[i], name, &value))
             command->list[to++] = command->list[i];
         else if (!value && command->list[i + 1])
             i++;
@@ -144,7 +144,7 @@ static void drop_option(mf_proc_cmdline *command, const char *name)
 }
 
 /* A free port of this host's address. */
-static mf_status find_port(const char *host, mf_buf *out)
+static mf_status local_workers_find_port(const char *host, mf_buf *out)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
     struct addrinfo *at = NULL;
@@ -187,10 +187,10 @@ static json_t *list_of(const char *hosts)
 }
 
 /* TF_CONFIG, or what options say in its place. Owns: json_decref(). */
-static json_t *read_cluster(const mf_recipe *r)
+static json_t *local_workers_read_cluster(const mf_recipe *r)
 {
-    const char *given = find_option(&r->command, "cluster");
-    const char *config = find_variable(&r->env, "TF_CONFIG");
+    const char *given = local_workers_find_option(&r->command, "cluster");
+    const char *config = local_workers_find_variable(&r->env, "TF_CONFIG");
     json_t *all = given && given[0] != '{' ? json_load_file(given, 0, NULL)
                   : given || config        ? json_loads(given ? given : config, 0, NULL)
                                            : NULL;
@@ -205,7 +205,8 @@ static json_t *read_cluster(const mf_recipe *r)
 /* The worker alone, where it is, and the servers as they were. */
 static mf_status make_config(const mf_recipe *r, int index, const char *address, mf_buf *out)
 {
-    json_t *old = read_cluster(r), *listed = list_of(find_option(&r->command, "ps-hosts"));
+    json_t *old = local_workers_read_cluster(r),
+           *listed = list_of(local_workers_find_option(&r->command, "ps-hosts"));
     json_t *ps = listed ? listed : json_object_get(old, "ps");
     char number[16];
     json_t *config;
@@ -276,8 +277,8 @@ void mf_recipe_deinit(mf_recipe *r)
 
 const char *mf_recipe_store(const mf_recipe *r)
 {
-    const char *given = find_option(&r->command, "store");
-    const char *store = given ? given : find_variable(&r->env, "MESHFLOW_STORE");
+    const char *given = local_workers_find_option(&r->command, "store");
+    const char *store = given ? given : local_workers_find_variable(&r->env, "MESHFLOW_STORE");
 
     return store && store[0] != '\0' ? store : NULL;
 }
@@ -295,13 +296,13 @@ mf_status mf_recipe_become(mf_recipe *r, int index, const char *address)
     if (chdir(r->dir) != 0)
         return mf_errno_status(errno, "enter", r->dir);
     if (!complete)
-        MF_TRY_TO(done, find_port(address ? address : "127.0.0.1", &where));
+        MF_TRY_TO(done, local_workers_find_port(address ? address : "127.0.0.1", &where));
     MF_TRY_TO(done, make_config(r, index, complete ? address : where.data, &config));
     for (size_t i = 0; i < sizeof about_cluster / sizeof *about_cluster; i++)
         drop_option(&r->command, about_cluster[i]); /* they would win over TF_CONFIG */
-    set_variable(&r->env, "TF_CONFIG", config.data);
-    set_variable(&r->env, "MESHFLOW_LAUNCHER", NULL);
-    set_variable(&r->env, "MESHFLOW_RESTARTS", NULL);
+    local_workers_set_variable(&r->env, "TF_CONFIG", config.data);
+    local_workers_set_variable(&r->env, "MESHFLOW_LAUNCHER", NULL);
+    local_workers_set_variable(&r->env, "MESHFLOW_RESTARTS", NULL);
     (void)execve(r->program, r->command.list, r->env.list);
     st = mf_errno_status(errno, "run", r->program);
 done:

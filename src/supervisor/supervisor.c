@@ -61,14 +61,14 @@ typedef struct master {
 
 static volatile sig_atomic_t told; /* a signal came */
 
-static void on_signal(int number)
+static void supervisor_on_signal(int number)
 {
     told = number;
 }
 
 /* ---- what the store has ---- */
 
-static void key_of(const char *kind, const char *name, char *out, size_t size)
+static void supervisor_key_of(const char *kind, const char *name, char *out, size_t size)
 {
     (void)snprintf(out, size, "%s/%s", kind, name);
     for (char *c = out; *c; c++)
@@ -88,7 +88,7 @@ static void read_ward(const mf_store_entry *e, ward *w)
     w->version = e->version;
 }
 
-static void read_entry(master *m, const mf_store_entry *e)
+static void supervisor_read_entry(master *m, const mf_store_entry *e)
 {
     char key[MF_STORE_KEY_MAX];
 
@@ -96,13 +96,13 @@ static void read_entry(master *m, const mf_store_entry *e)
     if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
         memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
     for (int i = 0; i < m->n; i++) {
-        key_of("ward", m->wards[i].name, key, sizeof key);
+        supervisor_key_of("ward", m->wards[i].name, key, sizeof key);
         if (strcmp(e->key, key) == 0)
             read_ward(e, &m->wards[i]);
     }
 }
 
-static mf_status look(master *m)
+static mf_status supervisor_look(master *m)
 {
     mf_store_entries all = { 0 };
 
@@ -111,7 +111,7 @@ static mf_status look(master *m)
     m->n_alive = 0;
     m->alive = mf_calloc(all.n + 1, sizeof *m->alive);
     for (int i = 0; m->alive && i < all.n; i++)
-        read_entry(m, &all.entries[i]);
+        supervisor_read_entry(m, &all.entries[i]);
     m->revision = all.revision;
     mf_store_entries_deinit(&all);
     return m->alive ? MF_OK : MF_NOMEM("masters");
@@ -123,7 +123,7 @@ static mf_status put_ward(master *m, ward *w, bool *won)
     char key[MF_STORE_KEY_MAX], text[128];
     mf_status st;
 
-    key_of("ward", w->name, key, sizeof key);
+    supervisor_key_of("ward", w->name, key, sizeof key);
     (void)snprintf(text, sizeof text, "%s,%lld,%lld,%d,%d", w->master, w->pid, w->start,
                    w->restarts, w->code);
     st = mf_store_put(m->store, key, text, strlen(text), w->version, 0, &w->version);
@@ -135,7 +135,7 @@ static mf_status be_there(master *m)
 {
     char key[MF_STORE_KEY_MAX];
 
-    key_of("master", m->name, key, sizeof key);
+    supervisor_key_of("master", m->name, key, sizeof key);
     MF_TRY(mf_store_lease_grant(m->store, LEASE_NS, &m->lease));
     return mf_store_put(m->store, key, m->name, strlen(m->name), MF_STORE_ANY, m->lease, NULL);
 }
@@ -149,7 +149,7 @@ static mf_status stay_there(master *m)
 
 /* ---- processes ---- */
 
-/* A child of ours has ended, and reap() will see how. */
+/* A child of ours has ended, and supervisor_reap() will see how. */
 static bool is_to_be_reaped(const ward *w)
 {
     siginfo_t info = { 0 };
@@ -158,7 +158,7 @@ static bool is_to_be_reaped(const ward *w)
            info.si_pid == (pid_t)w->pid;
 }
 
-static bool runs(const ward *w)
+static bool supervisor_runs(const ward *w)
 {
     mf_process p;
 
@@ -167,7 +167,7 @@ static bool runs(const ward *w)
 }
 
 /* Between fork and exec. */
-static _Noreturn void become(const master *m, const ward *w, const char *config)
+static _Noreturn void supervisor_become(const master *m, const ward *w, const char *config)
 {
     char prefix[NAME + 4];
 
@@ -181,7 +181,7 @@ static _Noreturn void become(const master *m, const ward *w, const char *config)
     _exit(127);
 }
 
-static mf_status start(master *m, ward *w)
+static mf_status supervisor_start(master *m, ward *w)
 {
     mf_buf config = { 0 };
     mf_process p = { 0 };
@@ -196,7 +196,7 @@ static mf_status start(master *m, ward *w)
     MF_TRY(mf_buf_finish(&config));
     pid = fork();
     if (pid == 0)
-        become(m, w, config.data);
+        supervisor_become(m, w, config.data);
     mf_buf_deinit(&config);
     if (pid < 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", w->name, strerror(errno));
@@ -237,7 +237,7 @@ static bool is_ours_first(const master *m, int ward_number)
     return mf_cluster_self(m->cluster)->index == ward_number % masters;
 }
 
-static mf_status take(master *m, ward *w)
+static mf_status supervisor_take(master *m, ward *w)
 {
     char before[NAME];
     bool won;
@@ -262,7 +262,7 @@ static mf_status see_to(master *m, ward *w)
     const int64_t now = mf_clock_ns();
     bool won;
 
-    if (runs(w) || m->over)
+    if (supervisor_runs(w) || m->over)
         return MF_OK;
     if (w->pid > 0) { /* it is lost */
         if (w->restarts >= m->max_restarts || is_final(w))
@@ -274,7 +274,7 @@ static mf_status see_to(master *m, ward *w)
         w->pid = 0;
         return put_ward(m, w, &won);
     }
-    return now >= w->again_ns ? start(m, w) : MF_OK;
+    return now >= w->again_ns ? supervisor_start(m, w) : MF_OK;
 }
 
 static mf_status see_to_all(master *m)
@@ -284,10 +284,10 @@ static mf_status see_to_all(master *m)
 
         if (w->version == 0 && !m->over) {
             if (is_ours_first(m, i))
-                MF_TRY(take(m, w));
+                MF_TRY(supervisor_take(m, w));
         } else if (w->version != 0 && !is_alive(m, w->master)) {
             if (falls_to_us(m, i))
-                MF_TRY(take(m, w));
+                MF_TRY(supervisor_take(m, w));
         } else if (strcmp(w->master, m->name) == 0) {
             MF_TRY(see_to(m, w));
         }
@@ -296,7 +296,7 @@ static mf_status see_to_all(master *m)
 }
 
 /* How those of our tasks have ended that have. */
-static mf_status reap(master *m)
+static mf_status supervisor_reap(master *m)
 {
     int status;
     pid_t pid;
@@ -316,7 +316,7 @@ static mf_status reap(master *m)
 }
 
 /* The whole job is interrupted; then it is waited for. */
-static void pass_on(master *m)
+static void supervisor_pass_on(master *m)
 {
     if (!told)
         return;
@@ -324,7 +324,7 @@ static void pass_on(master *m)
     m->stopped = true;
     m->max_restarts = 0;
     for (int i = 0; i < m->n; i++) {
-        if (strcmp(m->wards[i].master, m->name) == 0 && runs(&m->wards[i]))
+        if (strcmp(m->wards[i].master, m->name) == 0 && supervisor_runs(&m->wards[i]))
             (void)kill((pid_t)m->wards[i].pid, SIGINT);
     }
 }
@@ -335,7 +335,8 @@ static bool is_done(const master *m)
     for (int i = 0; i < m->n; i++) {
         const ward *w = &m->wards[i];
 
-        if (runs(w) || (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
+        if (supervisor_runs(w) ||
+            (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
             return false;
     }
     return true;
@@ -360,18 +361,18 @@ static int code_of_job(const master *m)
                                          : MF_EXIT_FAILED;
 }
 
-static mf_status watch(master *m, int *exit_code)
+static mf_status supervisor_watch(master *m, int *exit_code)
 {
     for (;;) {
         mf_status st;
 
         MF_TRY(stay_there(m));
-        MF_TRY(look(m));
-        MF_TRY(reap(m));
+        MF_TRY(supervisor_look(m));
+        MF_TRY(supervisor_reap(m));
         if (is_done(m))
             break;
         MF_TRY(see_to_all(m));
-        pass_on(m);
+        supervisor_pass_on(m);
         st = mf_store_wait(m->store, "", m->revision, mf_clock_ns() + LOOK_MS * INT64_C(1000000));
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
             return st;
@@ -420,7 +421,7 @@ bool mf_supervisor_is_one(const mf_cluster *c)
     return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
 }
 
-static bool is_told(void *ctx)
+static bool supervisor_is_told(void *ctx)
 {
     (void)ctx;
     return told != 0;
@@ -431,7 +432,7 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
 {
     const char *store = getenv("MESHFLOW_STORE");
     master m = { .cluster = c, .max_restarts = budget() };
-    const struct sigaction action = { .sa_handler = on_signal };
+    const struct sigaction action = { .sa_handler = supervisor_on_signal };
     bool shown = false;
     mf_error why;
     mf_status st;
@@ -446,11 +447,13 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
     MF_TRY_TO(done, mf_status_page_open(job, m.name, m.n));
     shown = true;
     mf_status_page_phase(MF_PHASE_WATCH);
-    MF_TRY_TO(done, mf_store_await(&(mf_store_wanted){
-                        .url = store, .who = m.name, .timeout_ns = timeout_ns, .stops = is_told }));
+    MF_TRY_TO(
+        done,
+        mf_store_await(&(mf_store_wanted){
+            .url = store, .who = m.name, .timeout_ns = timeout_ns, .stops = supervisor_is_told }));
     MF_TRY_TO(done, mf_store_open(store, NULL, &m.store));
     MF_TRY_TO(done, be_there(&m));
-    st = watch(&m, exit_code);
+    st = supervisor_watch(&m, exit_code);
 done:
     mf_error_save(st, &why);
     if (m.lease != 0 && mf_store_lease_end(m.store, m.lease) != MF_OK)
@@ -477,7 +480,7 @@ void mf_supervisor_kill_wards(const char *where)
             ward w = { 0 };
 
             read_ward(&all.entries[i], &w);
-            if (runs(&w))
+            if (supervisor_runs(&w))
                 (void)kill((pid_t)w.pid, SIGKILL);
         }
     }

@@ -50,7 +50,7 @@ static size_t class_bytes(int size_class)
     return ((size_t)(16 + fine % 16) << (FINE_SHIFT + fine / 16)) / 16;
 }
 
-static int class_of(size_t bytes)
+static int buffer_class_of(size_t bytes)
 {
     int shift = MIN_SHIFT, c;
 
@@ -65,7 +65,7 @@ static int class_of(size_t bytes)
 
 int64_t mf_buffer_room(int64_t bytes)
 {
-    return (int64_t)class_bytes(class_of((size_t)bytes));
+    return (int64_t)class_bytes(buffer_class_of((size_t)bytes));
 }
 
 static mf_buffer *take_cached(int size_class)
@@ -82,7 +82,7 @@ static mf_buffer *take_cached(int size_class)
     return b;
 }
 
-static void give_back(mf_buffer *b)
+static void buffer_give_back(mf_buffer *b)
 {
     MF_UNPOISON(b->data, b->bytes);
     if (!mf_shared_region_give(b, HEADER + b->bytes))
@@ -90,7 +90,7 @@ static void give_back(mf_buffer *b)
 }
 
 /* Blocks in use and blocks that wait stay below the limit together. */
-static void make_room(void)
+static void buffer_make_room(void)
 {
     int64_t cached;
 
@@ -108,7 +108,7 @@ static mf_buffer *take_fresh(int size_class)
     mf_buffer *b;
 
     atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
-    make_room();
+    buffer_make_room();
     block = mf_shared_region_take(HEADER + bytes);
     if (!block && posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
         return NULL;
@@ -146,7 +146,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor with %lld elements of type %s", (long long)count,
                        mf_dtype_name(dtype));
-    size_class = class_of((size_t)bytes);
+    size_class = buffer_class_of((size_t)bytes);
     if (mf_quota_take(taken_by(class_bytes(size_class))) != MF_OK)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor of %lld bytes: %lld are in use already",
@@ -190,7 +190,7 @@ mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void 
     return MF_OK;
 }
 
-static void release_part(void *data, void *ctx)
+static void buffer_release_part(void *data, void *ctx)
 {
     const mf_iovec *part = ctx;
 
@@ -210,7 +210,8 @@ mf_status mf_buffer_borrow(const mf_iovec *part, mf_buffer **out)
     kept = mf_calloc(1, sizeof *kept);
     if (kept)
         *kept = *part;
-    st = kept ? mf_buffer_wrap((void *)(uintptr_t)part->data, part->size, release_part, kept, out)
+    st = kept ? mf_buffer_wrap((void *)(uintptr_t)part->data, part->size, buffer_release_part, kept,
+                               out)
               : MF_NOMEM("a buffer");
     if (st != MF_OK) {
         mf_quota_give_back((int64_t)part->size);
@@ -274,7 +275,7 @@ void mf_buffer_unref(mf_buffer *b)
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
     mf_quota_give_back(taken_by(b->bytes));
     if (!put_cached(b))
-        give_back(b);
+        buffer_give_back(b);
 }
 
 static void release_reference(void *buffer)
@@ -316,7 +317,7 @@ void mf_buffer_trim(void)
     while (all) {
         mf_buffer *next = all->next_free;
 
-        give_back(all);
+        buffer_give_back(all);
         all = next;
     }
 }

@@ -33,24 +33,24 @@ static const struct {
     [MF_DTYPE_U64] = { "uint64", 8, 8 },
 };
 
-static int index_of(mf_dtype dtype)
+static int dtype_index_of(mf_dtype dtype)
 {
     return mf_dtype_is_valid((int)dtype) ? (int)dtype : 0;
 }
 
 const char *mf_dtype_name(mf_dtype dtype)
 {
-    return info[index_of(dtype)].name;
+    return info[dtype_index_of(dtype)].name;
 }
 
 size_t mf_dtype_size(mf_dtype dtype)
 {
-    return info[index_of(dtype)].size;
+    return info[dtype_index_of(dtype)].size;
 }
 
 size_t mf_dtype_cell(mf_dtype dtype)
 {
-    return info[index_of(dtype)].cell;
+    return info[dtype_index_of(dtype)].cell;
 }
 
 mf_dtype mf_dtype_find(const char *name, size_t len)

@@ -111,7 +111,7 @@ static add_fn *adder(mf_dtype dtype)
     }
 }
 
-static const char *find_part(const sum *s, mf_reduction_tree_node node)
+static const char *reduction_tree_find_part(const sum *s, mf_reduction_tree_node node)
 {
     for (int i = 0; i < s->n; i++) {
         if (s->parts[i].node.lo == node.lo && s->parts[i].node.hi == node.hi)
@@ -121,17 +121,17 @@ static const char *find_part(const sum *s, mf_reduction_tree_node node)
 }
 
 /* The block of this node: where it lies already, or in `out`. */
-static const char *block_of(sum *s, int64_t lo, int64_t size, int level, char *out)
+static const char *reduction_tree_block_of(sum *s, int64_t lo, int64_t size, int level, char *out)
 {
-    const char *have = find_part(s, node_at(s->leaves, lo, size)), *left, *right;
+    const char *have = reduction_tree_find_part(s, node_at(s->leaves, lo, size)), *left, *right;
 
     if (have)
         return have;
     MF_ASSERT(size > 1); /* the parts cover the tree */
-    left = block_of(s, lo, size / 2, level, out);
+    left = reduction_tree_block_of(s, lo, size / 2, level, out);
     if (lo + size / 2 >= s->leaves)
         return left;
-    right = block_of(s, lo + size / 2, size / 2, level + 1, s->scratch[level]);
+    right = reduction_tree_block_of(s, lo + size / 2, size / 2, level + 1, s->scratch[level]);
     adder(s->dtype)(out, left, right, s->count);
     return out;
 }
@@ -181,7 +181,7 @@ mf_status mf_reduction_tree_sum(int64_t leaves, mf_reduction_tree_node of,
         const char *from;
 
         s.count = count - s.at < block ? count - s.at : block;
-        from = block_of(&s, of.lo, size, 0, to);
+        from = reduction_tree_block_of(&s, of.lo, size, 0, to);
         if (from != to)
             memcpy(to, from, (size_t)s.count * s.cell);
     }

@@ -196,7 +196,7 @@ static bool has_died(int process)
 }
 
 /* With the lock. What is moved out of the slots is to be released without it. */
-static int collect(mf_lender *l, mf_iovec *out, int room)
+static int shared_region_collect(mf_lender *l, mf_iovec *out, int room)
 {
     const bool all = l->is_closed && l->out > 0 && has_died(l->borrower);
     int n = 0;
@@ -238,7 +238,7 @@ void mf_shared_region_settle(void)
         n = 0;
         pthread_mutex_lock(&lenders.lock);
         for (mf_lender *l = lenders.all; l && n == 0; l = l->next)
-            n = collect(l, parts, 64);
+            n = shared_region_collect(l, parts, 64);
         ended = remove_one();
         pthread_mutex_unlock(&lenders.lock);
         mf_iovec_release(parts, n);

@@ -288,7 +288,7 @@ void mf_tensor_put(mf_tensor *t, int64_t i, double value)
     }
 }
 
-static void print_element(const mf_tensor *t, int64_t i, mf_buf *out)
+static void tensor_print_element(const mf_tensor *t, int64_t i, mf_buf *out)
 {
     if (t->dtype == MF_DTYPE_STRING) {
         const mf_string *s = (const mf_string *)t->data + i;
@@ -321,7 +321,7 @@ void mf_tensor_print(const mf_tensor *t, int64_t max, mf_buf *out)
     mf_buf_printf(out, "Tensor<%s %s:", mf_dtype_name(t->dtype), mf_shape_text(&t->shape, text));
     for (int64_t i = 0; i < t->count && i < max; i++) {
         mf_buf_str(out, " ");
-        print_element(t, i, out);
+        tensor_print_element(t, i, out);
     }
     mf_buf_str(out, t->count > max ? "...>" : ">");
 }

@@ -52,7 +52,7 @@ typedef struct first {
 
 /* Looks while the server is called. One that is there may take as long as it likes: TensorFlow's
  * answers when all tasks of its cluster are there. */
-static void look(void *ctx)
+static void connect_server_look(void *ctx)
 {
     first *f = ctx;
 
@@ -79,14 +79,14 @@ static void note_why(first *f, const char *message)
     (void)snprintf(f->why, sizeof f->why, "%s", message);
 }
 
-static mf_status ask_until(first *f, const mf_rpc_stub_call *q, mf_arena *arena,
-                           ProtobufCMessage **out)
+static mf_status connect_server_ask_until(first *f, const mf_rpc_stub_call *q, mf_arena *arena,
+                                          ProtobufCMessage **out)
 {
     const int64_t start = mf_clock_ns(), until = f->waiting.until_ns;
     mf_rpc_stub_call asked = *q;
 
     asked.cancel = &f->too_late;
-    asked.look = look;
+    asked.look = connect_server_look;
     asked.ctx = f;
     for (;;) {
         mf_status st;
@@ -127,7 +127,7 @@ mf_status mf_remote_ask_first(mf_rpc_stub *c, const mf_rpc_stub_call *q,
                                   .until_ns = mf_clock_ns() + patience_ms * 1000000 };
     mf_cancel_init(&f.too_late);
     mf_wait_report_begin(&f.waiting);
-    st = ask_until(&f, q, arena, out);
+    st = connect_server_ask_until(&f, q, arena, out);
     mf_wait_report_end(&f.waiting, st == MF_OK);
     mf_cancel_deinit(&f.too_late);
     return st;

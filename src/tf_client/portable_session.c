@@ -18,31 +18,31 @@ typedef struct lowered_run {
     mf_rewritten names; /* its graph has them */
 } lowered_run;
 
-typedef struct lowered {
+typedef struct portable_session_lowered {
     mf_session base; /* first */
     const mf_graph *graph;
     mf_portable_session_options o;
     pthread_mutex_t lock; /* all below */
     mf_map runs; /* by key */
     lowered_run *all;
-} lowered;
+} portable_session_lowered;
 
 /* One call of run(). */
-typedef struct asked {
+typedef struct portable_session_asked {
     const char *const *feed_names;
     const mf_tensor *const *feeds;
     const char *const *fetches, *const *targets;
     int n_feeds, n_fetches, n_targets;
-} asked;
+} portable_session_asked;
 
-static lowered *lowered_of(mf_session *session)
+static portable_session_lowered *lowered_of(mf_session *session)
 {
-    return (lowered *)session;
+    return (portable_session_lowered *)session;
 }
 
 /* ---- which run it is ---- */
 
-static mf_status key_of(const asked *a, mf_buf *out)
+static mf_status portable_session_key_of(const portable_session_asked *a, mf_buf *out)
 {
     char shape[MF_SHAPE_TEXT];
 
@@ -57,7 +57,8 @@ static mf_status key_of(const asked *a, mf_buf *out)
 }
 
 /* "node:1", "node" */
-static mf_status find(const mf_graph *g, const char *text, mf_arena *arena, mf_output *out)
+static mf_status portable_session_find(const mf_graph *g, const char *text, mf_arena *arena,
+                                       mf_output *out)
 {
     const char *colon = strrchr(text, ':');
     const char *name = mf_arena_strndup(arena, text, colon ? (size_t)(colon - text) : strlen(text));
@@ -70,7 +71,8 @@ static mf_status find(const mf_graph *g, const char *text, mf_arena *arena, mf_o
     return MF_OK;
 }
 
-static mf_status signature_of(const lowered *l, const asked *a, mf_arena *arena, mf_signature *out)
+static mf_status signature_of(const portable_session_lowered *l, const portable_session_asked *a,
+                              mf_arena *arena, mf_signature *out)
 {
     mf_output *feeds = MF_ARENA_ARRAY(arena, mf_output, a->n_feeds + 1), target;
     mf_output *fetches = MF_ARENA_ARRAY(arena, mf_output, a->n_fetches + 1);
@@ -80,13 +82,13 @@ static mf_status signature_of(const lowered *l, const asked *a, mf_arena *arena,
     if (!feeds || !fetches || !shapes || !targets)
         return MF_NOMEM("a run");
     for (int i = 0; i < a->n_feeds; i++) {
-        MF_TRY(find(l->graph, a->feed_names[i], arena, &feeds[i]));
+        MF_TRY(portable_session_find(l->graph, a->feed_names[i], arena, &feeds[i]));
         shapes[i] = a->feeds[i]->shape;
     }
     for (int i = 0; i < a->n_fetches; i++)
-        MF_TRY(find(l->graph, a->fetches[i], arena, &fetches[i]));
+        MF_TRY(portable_session_find(l->graph, a->fetches[i], arena, &fetches[i]));
     for (int i = 0; i < a->n_targets; i++) {
-        MF_TRY(find(l->graph, a->targets[i], arena, &target));
+        MF_TRY(portable_session_find(l->graph, a->targets[i], arena, &target));
         targets[i] = target.node;
     }
     *out =
@@ -96,7 +98,7 @@ static mf_status signature_of(const lowered *l, const asked *a, mf_arena *arena,
 
 /* ---- making it ---- */
 
-static void run_free(lowered_run *r)
+static void portable_session_run_free(lowered_run *r)
 {
     if (!r)
         return;
@@ -106,7 +108,8 @@ static void run_free(lowered_run *r)
     mf_free(r);
 }
 
-static mf_status run_init(const lowered *l, const asked *a, mf_arena *arena, lowered_run *r)
+static mf_status run_init(const portable_session_lowered *l, const portable_session_asked *a,
+                          mf_arena *arena, lowered_run *r)
 {
     mf_signature sig;
 
@@ -117,7 +120,9 @@ static mf_status run_init(const lowered *l, const asked *a, mf_arena *arena, low
     return mf_session_new(r->names.graph, l->o.session, &r->session);
 }
 
-static mf_status add_run(lowered *l, const asked *a, char *key, lowered_run **out)
+static mf_status portable_session_add_run(portable_session_lowered *l,
+                                          const portable_session_asked *a, char *key,
+                                          lowered_run **out)
 {
     lowered_run *r = mf_calloc(1, sizeof *r);
     mf_arena *arena = mf_arena_new();
@@ -131,7 +136,7 @@ static mf_status add_run(lowered *l, const asked *a, char *key, lowered_run **ou
         st = r->key ? mf_map_set(&l->runs, r->key, r) : MF_NOMEM("a run");
     }
     if (st != MF_OK) {
-        run_free(r);
+        portable_session_run_free(r);
         return st;
     }
     r->next = l->all;
@@ -140,16 +145,17 @@ static mf_status add_run(lowered *l, const asked *a, char *key, lowered_run **ou
     return MF_OK;
 }
 
-static mf_status get_run(lowered *l, const asked *a, lowered_run **out)
+static mf_status portable_session_get_run(portable_session_lowered *l,
+                                          const portable_session_asked *a, lowered_run **out)
 {
     mf_buf key = { 0 };
-    mf_status st = key_of(a, &key);
+    mf_status st = portable_session_key_of(a, &key);
 
     if (st == MF_OK) {
         pthread_mutex_lock(&l->lock);
         *out = mf_map_find(&l->runs, key.data);
         if (!*out)
-            st = add_run(l, a, key.data, out);
+            st = portable_session_add_run(l, a, key.data, out);
         pthread_mutex_unlock(&l->lock);
     }
     mf_buf_deinit(&key);
@@ -164,11 +170,13 @@ static mf_status lowered_run_step(mf_session *session, const mf_run_options *opt
                                   const char *const *fetches, int n_fetches,
                                   const char *const *targets, int n_targets, mf_tensor **results)
 {
-    const asked a = { feed_names, feeds, fetches, targets, n_feeds, n_fetches, n_targets };
+    const portable_session_asked a = { feed_names, feeds,     fetches,  targets,
+                                       n_feeds,    n_fetches, n_targets };
     const char **names = mf_calloc(n_feeds + 1, sizeof *names);
     const mf_tensor **values = mf_calloc(n_feeds + 1, sizeof *values);
     lowered_run *r = NULL;
-    mf_status st = names && values ? get_run(lowered_of(session), &a, &r) : MF_NOMEM("a run");
+    mf_status st =
+        names && values ? portable_session_get_run(lowered_of(session), &a, &r) : MF_NOMEM("a run");
     int n = 0;
 
     for (int i = 0; st == MF_OK && i < n_feeds; i++) {
@@ -192,7 +200,7 @@ static mf_status lowered_extend(mf_session *session, const mf_graph *graph)
 
 static mf_status lowered_devices(mf_session *session, mf_device_fn *each, void *ctx)
 {
-    lowered *l = lowered_of(session);
+    portable_session_lowered *l = lowered_of(session);
     mf_graph *g = NULL;
     mf_session *s = NULL;
     mf_status st = mf_graph_new(&g);
@@ -208,7 +216,7 @@ static mf_status lowered_devices(mf_session *session, mf_device_fn *each, void *
 
 static void lowered_cancel(mf_session *session)
 {
-    lowered *l = lowered_of(session);
+    portable_session_lowered *l = lowered_of(session);
 
     pthread_mutex_lock(&l->lock);
     for (lowered_run *r = l->all; r; r = r->next)
@@ -218,11 +226,11 @@ static void lowered_cancel(mf_session *session)
 
 static void lowered_free(mf_session *session)
 {
-    lowered *l = lowered_of(session);
+    portable_session_lowered *l = lowered_of(session);
 
     for (lowered_run *r = l->all, *next; r; r = next) {
         next = r->next;
-        run_free(r);
+        portable_session_run_free(r);
     }
     mf_map_deinit(&l->runs);
     pthread_mutex_destroy(&l->lock);
@@ -240,7 +248,7 @@ static const mf_session_kind LOWERED = {
 mf_status mf_portable_session_new(const mf_graph *graph, const mf_portable_session_options *options,
                                   mf_session **out)
 {
-    lowered *l = mf_calloc(1, sizeof *l);
+    portable_session_lowered *l = mf_calloc(1, sizeof *l);
 
     *out = NULL;
     if (!l)

@@ -56,8 +56,8 @@ static mf_status put_step(const mf_remote_step *s, mf_arena *arena, Tensorflow__
 /* ---- the answer ---- */
 
 /* Servers may answer in any order; most keep that of the fetches. */
-static const Tensorflow__TensorProto *find(const Tensorflow__RunStepResponse *r, const char *name,
-                                           int at)
+static const Tensorflow__TensorProto *remote_run_find(const Tensorflow__RunStepResponse *r,
+                                                      const char *name, int at)
 {
     const size_t n = r->n_tensor;
 
@@ -70,10 +70,10 @@ static const Tensorflow__TensorProto *find(const Tensorflow__RunStepResponse *r,
     return NULL;
 }
 
-static mf_status take_result(const Tensorflow__RunStepResponse *r, const char *name, int at,
-                             mf_tensor *out)
+static mf_status remote_run_take_result(const Tensorflow__RunStepResponse *r, const char *name,
+                                        int at, mf_tensor *out)
 {
-    const Tensorflow__TensorProto *t = find(r, name, at);
+    const Tensorflow__TensorProto *t = remote_run_find(r, name, at);
     mf_status st;
 
     if (!t)
@@ -91,7 +91,7 @@ static mf_status take_results(const mf_remote_step *s, const Tensorflow__RunStep
     mf_status st = values ? MF_OK : MF_NOMEM("results");
 
     for (int i = 0; st == MF_OK && i < s->n_fetches; i++)
-        st = take_result(r, s->fetches[i], i, &values[i]);
+        st = remote_run_take_result(r, s->fetches[i], i, &values[i]);
     for (int i = 0; st == MF_OK && i < s->n_fetches; i++) {
         if (!results[i])
             results[i] = mf_calloc(1, sizeof *results[i]);

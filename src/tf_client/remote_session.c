@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/map.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "proto/master.pb-c.h"
 #include "runtime/active_runs.h"
 
@@ -35,7 +35,7 @@ static remote *remote_of(mf_session *session)
 
 /* Of what other nodes and runs rely on. Not of everything: TensorFlow's own clients mark nodes, and
  * add control inputs, after they were sent, and nobody cares. */
-static uint64_t hash_of(const mf_node *node)
+static uint64_t remote_session_hash_of(const mf_node *node)
 {
     uint64_t h = mf_hash(node->op_name, strlen(node->op_name), 1);
 
@@ -57,7 +57,7 @@ static mf_status keep_new_nodes(const remote *r, const mf_graph *graph, Tensorfl
 
         if (!known)
             def->node[n++] = def->node[i];
-        else if (*known != hash_of(mf_graph_find(graph, name)))
+        else if (*known != remote_session_hash_of(mf_graph_find(graph, name)))
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "'%s' is not as it was when it was sent to the server at %s, which "
                            "cannot change it; make a new session",
@@ -91,7 +91,7 @@ static mf_status new_part(const remote *r, const mf_graph *graph, mf_arena *aren
     return keep_new_nodes(r, graph, *out);
 }
 
-static mf_status remember(remote *r, mf_map *sent, const char *name, uint64_t hash)
+static mf_status remote_session_remember(remote *r, mf_map *sent, const char *name, uint64_t hash)
 {
     uint64_t *value = MF_ARENA_NEW(r->arena, uint64_t);
     const char *key = mf_arena_strdup(r->arena, name);
@@ -108,17 +108,19 @@ static mf_status was_sent(remote *r, const mf_graph *graph, const Tensorflow__Gr
     for (size_t i = 0; i < def->n_node; i++) {
         const char *name = def->node[i]->name;
 
-        MF_TRY(remember(r, &r->nodes, name, hash_of(mf_graph_find(graph, name))));
+        MF_TRY(remote_session_remember(r, &r->nodes, name,
+                                       remote_session_hash_of(mf_graph_find(graph, name))));
     }
     for (size_t i = 0; def->library && i < def->library->n_function; i++)
-        MF_TRY(remember(r, &r->functions, def->library->function[i]->signature->name, 0));
+        MF_TRY(remote_session_remember(r, &r->functions, def->library->function[i]->signature->name,
+                                       0));
     return MF_OK;
 }
 
 /* ---- making ---- */
 
-static mf_status create(remote *r, const mf_graph *graph, const mf_session_options *o,
-                        mf_arena *arena)
+static mf_status remote_session_create(remote *r, const mf_graph *graph,
+                                       const mf_session_options *o, mf_arena *arena)
 {
     Tensorflow__CreateSessionRequest request = TENSORFLOW__CREATE_SESSION_REQUEST__INIT;
     Tensorflow__ConfigProto config = TENSORFLOW__CONFIG_PROTO__INIT;
@@ -196,7 +198,7 @@ mf_status mf_remote_new(const mf_graph *graph, const mf_session_options *options
     r->arena = mf_arena_new();
     MF_TRY_TO(done, mf_active_runs_init(&r->runs));
     MF_TRY_TO(done, r->arena ? MF_OK : MF_NOMEM("a session"));
-    MF_TRY_TO(done, create(r, graph, options, arena));
+    MF_TRY_TO(done, remote_session_create(r, graph, options, arena));
     *out = &r->base;
 
 done:
@@ -208,7 +210,7 @@ done:
 
 /* ---- using ---- */
 
-static mf_status extend(remote *r, const mf_graph *graph, mf_arena *arena)
+static mf_status remote_session_extend(remote *r, const mf_graph *graph, mf_arena *arena)
 {
     Tensorflow__ExtendSessionRequest request = TENSORFLOW__EXTEND_SESSION_REQUEST__INIT;
     const mf_rpc_stub_call q = { .method = "/tensorflow.MasterService/ExtendSession",
@@ -236,7 +238,7 @@ static mf_status remote_extend(mf_session *session, const mf_graph *graph)
     if (!arena)
         return MF_NOMEM("a graph");
     pthread_mutex_lock(&r->extending);
-    st = extend(r, graph, arena);
+    st = remote_session_extend(r, graph, arena);
     pthread_mutex_unlock(&r->extending);
     mf_arena_free(arena);
     return st;

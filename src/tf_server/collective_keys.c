@@ -2,7 +2,7 @@
 /* collective_keys.c - see collective_keys.h. */
 #include "tf_server/collective_keys.h"
 
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool is_collective(const char *op)
     return strncmp(op, "Collective", 10) == 0;
 }
 
-static int32_t int_attr(const Tensorflow__NodeDef *n, const char *name)
+static int32_t collective_keys_int_attr(const Tensorflow__NodeDef *n, const char *name)
 {
     for (size_t i = 0; i < n->n_attr; i++) {
         if (strcmp(n->attr[i]->key, name) == 0 && n->attr[i]->value &&
@@ -46,13 +46,14 @@ static mf_status add_function(keys *k, const mf_function *f)
         const Tensorflow__NodeDef *n = def->node_def[i];
 
         if (is_collective(n->op))
-            MF_TRY(add_ids(k, (ids){ int_attr(n, "group_key"), int_attr(n, "group_size"),
-                                     int_attr(n, "instance_key") }));
+            MF_TRY(add_ids(k, (ids){ collective_keys_int_attr(n, "group_key"),
+                                     collective_keys_int_attr(n, "group_size"),
+                                     collective_keys_int_attr(n, "instance_key") }));
     }
     return MF_OK;
 }
 
-static mf_status add_node(keys *k, const mf_graph *g, const mf_node *n)
+static mf_status collective_keys_add_node(keys *k, const mf_graph *g, const mf_node *n)
 {
     if (n->op && is_collective(n->op_name))
         MF_TRY(add_ids(k, (ids){ (int32_t)mf_node_int(n, "group_key"),
@@ -69,7 +70,7 @@ static mf_status add_node(keys *k, const mf_graph *g, const mf_node *n)
     return MF_OK;
 }
 
-static int order(int32_t x, int32_t y)
+static int collective_keys_order(int32_t x, int32_t y)
 {
     return (x > y) - (x < y);
 }
@@ -77,13 +78,13 @@ static int order(int32_t x, int32_t y)
 static int by_instance(const void *a, const void *b)
 {
     const ids *x = a, *y = b;
-    const int by = order(x->instance, y->instance);
+    const int by = collective_keys_order(x->instance, y->instance);
 
-    return by != 0 ? by : order(x->group, y->group);
+    return by != 0 ? by : collective_keys_order(x->group, y->group);
 }
 
 /* They are sorted. As TensorFlow's masters mix them, each once, the smallest first. */
-static int64_t mix(const keys *k)
+static int64_t collective_keys_mix(const keys *k)
 {
     uint64_t hash = UINT64_C(0x8774aa605c729c72);
 
@@ -120,12 +121,12 @@ mf_status mf_collectives_find(mf_graph *const *graphs, int n, mf_collectives *ou
     for (int g = 0; g < n; g++) {
         for (int64_t i = 0; st == MF_OK && graphs[g] && i < graphs[g]->n_nodes; i++) {
             if (!graphs[g]->nodes[i]->removed)
-                st = add_node(&k, graphs[g], graphs[g]->nodes[i]);
+                st = collective_keys_add_node(&k, graphs[g], graphs[g]->nodes[i]);
         }
     }
     if (st == MF_OK && k.n > 0) {
         qsort(k.all, (size_t)k.n, sizeof *k.all, by_instance);
-        *out = (mf_collectives){ mix(&k), has_others(&k) };
+        *out = (mf_collectives){ collective_keys_mix(&k), has_others(&k) };
     }
     mf_free(k.all);
     return st;

@@ -21,7 +21,8 @@ static int tasks_of(const mf_collective_schedule_of *of)
 
 /* A ring goes through the tasks in their order, and through the devices of one beginning with
  * `offset`, or backwards if that is negative. order: the members by their place in it. */
-static void make_ring(const mf_collective_schedule_of *of, int64_t offset, int *order)
+static void collective_schedule_make_ring(const mf_collective_schedule_of *of, int64_t offset,
+                                          int *order)
 {
     const int64_t by = llabs(offset);
     int first = 0;
@@ -107,7 +108,8 @@ static mf_status make_reduction(const mf_collective_schedule_of *of, mf_arena *a
     if (!order || !out->all)
         return MF_NOMEM("a collective");
     for (int64_t ring = 0; ring < rings; ring++) {
-        make_ring(of, c->n_offsets > 0 ? c->offsets[ring] : default_offset(of, ring, rings), order);
+        collective_schedule_make_ring(
+            of, c->n_offsets > 0 ? c->offsets[ring] : default_offset(of, ring, rings), order);
         for (int rank = 0; rank < of->n; rank++) {
             const int64_t section = rank * rings + ring, first = section * size;
             mf_collective_route *r = &out->all[out->n];
@@ -134,7 +136,7 @@ static mf_status make_gathering(const mf_collective_schedule_of *of, mf_arena *a
     out->all = MF_ARENA_ARRAY(arena, mf_collective_route, of->n);
     if (!order || !out->all)
         return MF_NOMEM("a collective");
-    make_ring(of, 0, order);
+    collective_schedule_make_ring(of, 0, order);
     for (int rank = 0; rank < of->n && size > 0; rank++) {
         mf_collective_route *r = &out->all[out->n++];
 

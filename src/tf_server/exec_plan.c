@@ -2,7 +2,7 @@
 /* exec_plan.c - see exec_plan.h. */
 #include "tf_server/exec_plan.h"
 
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/rpc_stub.h"
 #include "runtime/session.h"
@@ -62,7 +62,8 @@ static bool is_fed(const mf_graph_partition *p, const char *name)
 }
 
 /* What nobody else needs has to be run; feeds are there already. */
-static mf_status find_targets(mf_exec_plan *l, const mf_graph_partition *p, const mf_graph *g)
+static mf_status exec_plan_find_targets(mf_exec_plan *l, const mf_graph_partition *p,
+                                        const mf_graph *g)
 {
     int n, left = 0;
 
@@ -92,14 +93,14 @@ static mf_status make_own(mf_exec_plan *l, const mf_exec_plan_options *o,
     l->fetches = mf_arena_strings(l->arena, p->fetches, p->n_fetches);
     if (!l->feeds || !l->fetches)
         return MF_NOMEM("a graph");
-    MF_TRY(find_targets(l, p, graph));
+    MF_TRY(exec_plan_find_targets(l, p, graph));
     return mf_session_new_shared(graph, &so, &shared, &l->own);
 }
 
 /* ---- the whole ---- */
 
-static mf_status make_parts(mf_exec_plan *l, const mf_exec_plan_options *o,
-                            const mf_graph_partition *p)
+static mf_status exec_plan_make_parts(mf_exec_plan *l, const mf_exec_plan_options *o,
+                                      const mf_graph_partition *p)
 {
     const int self = o->cast->server->tasks.self;
     bool alone = true;
@@ -118,7 +119,8 @@ static mf_status make_parts(mf_exec_plan *l, const mf_exec_plan_options *o,
     return make_own(l, o, p);
 }
 
-static mf_status cut(mf_exec_plan *l, const mf_run_names *names, const mf_exec_plan_options *o)
+static mf_status exec_plan_cut(mf_exec_plan *l, const mf_run_names *names,
+                               const mf_exec_plan_options *o)
 {
     const mf_server_tasks *t = &o->cast->server->tasks;
     const mf_graph_partition_options po = { .task = o->task,
@@ -136,7 +138,7 @@ static mf_status cut(mf_exec_plan *l, const mf_run_names *names, const mf_exec_p
     if (st == MF_OK)
         st = mf_collectives_find(p.parts, p.n_tasks, &l->collectives);
     if (st == MF_OK)
-        st = make_parts(l, o, &p);
+        st = exec_plan_make_parts(l, o, &p);
     mf_graph_partition_deinit(&p);
     return st;
 }
@@ -153,7 +155,7 @@ mf_status mf_exec_plan_make(const mf_run_names *names, const mf_exec_plan_option
         return MF_NOMEM("a graph");
     l->leader = o->leader;
     l->arena = mf_arena_new();
-    st = l->arena ? cut(l, names, o) : MF_NOMEM("a graph");
+    st = l->arena ? exec_plan_cut(l, names, o) : MF_NOMEM("a graph");
     if (st == MF_OK) {
         *out = l;
         return MF_OK;

@@ -19,17 +19,17 @@
 
 /* ---- who is where ---- */
 
-static bool is_end(const mf_node *n)
+static bool graph_partition_is_end(const mf_node *n)
 {
     return n->op && n->op->control == MF_CONTROL_ARG;
 }
 
-static mf_status find_tasks(mf_cutting *c, const mf_graph *graph)
+static mf_status graph_partition_find_tasks(mf_cutting *c, const mf_graph *graph)
 {
     MF_TRY(mf_grow(&c->task, &c->cap_task, c->whole->n_nodes, sizeof *c->task));
     for (int64_t i = 0; i < c->whole->n_nodes; i++) {
         const mf_node *n = c->whole->nodes[i];
-        const mf_node *source = is_end(n) ? NULL : mf_graph_find(graph, n->name);
+        const mf_node *source = graph_partition_is_end(n) ? NULL : mf_graph_find(graph, n->name);
 
         c->task[i] = source ? c->o->task[source->id] : c->o->self;
     }
@@ -47,7 +47,7 @@ static bool keep_nodes(const mf_cutting *c, int task, bool *keep)
         if (c->task[i] != task || n->removed)
             continue;
         any = true;
-        keep[i] = keep[i] || !is_end(n);
+        keep[i] = keep[i] || !graph_partition_is_end(n);
         for (int k = 0; k < n->n_inputs; k++) {
             if (mf_node_is_constant(n->inputs[k].node))
                 keep[n->inputs[k].node->id] = true;
@@ -112,8 +112,8 @@ static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, m
 }
 
 /* In a loop, each iteration receives its own. */
-static mf_status send(mf_cutting *c, mf_output value, const char *base, int frame, int from, int to,
-                      mf_node **received)
+static mf_status graph_partition_send(mf_cutting *c, mf_output value, const char *base, int frame,
+                                      int from, int to, mf_node **received)
 {
     const mf_node *driver = mf_loops_driver(&c->loops, frame, to);
     edge e = { .from = from, .to = to };
@@ -157,8 +157,8 @@ static mf_status add_signal(mf_cutting *c, int at, mf_node *after, mf_output *ou
 }
 
 /* The key of what is received; *out: the node that has it, or NULL. */
-static mf_status look_up(mf_cutting *c, const char *name, int port, int to, char **key,
-                         mf_node **out)
+static mf_status graph_partition_look_up(mf_cutting *c, const char *name, int port, int to,
+                                         char **key, mf_node **out)
 {
     *key = port < 0 ? mf_arena_printf(c->out->arena, "^%s>%d", name, to)
                     : mf_arena_printf(c->out->arena, "%s:%d>%d", name, port, to);
@@ -168,13 +168,13 @@ static mf_status look_up(mf_cutting *c, const char *name, int port, int to, char
     return MF_OK;
 }
 
-static bool is_ref(mf_output o)
+static bool graph_partition_is_ref(mf_output o)
 {
     return mf_type_is_ref(o.node->out_types[o.port]);
 }
 
 /* The output as task `to` has it. */
-static mf_status bring(mf_cutting *c, mf_output value, int to, mf_output *out)
+static mf_status graph_partition_bring(mf_cutting *c, mf_output value, int to, mf_output *out)
 {
     const int from = c->task[value.node->id];
     mf_node *there;
@@ -184,11 +184,12 @@ static mf_status bring(mf_cutting *c, mf_output value, int to, mf_output *out)
         *out = (mf_output){ twin_of(c, value.node, to), value.port };
         return MF_OK;
     }
-    MF_TRY(look_up(c, value.node->name, value.port, to, &key, &there));
-    if (!there || is_ref(value)) {
+    MF_TRY(graph_partition_look_up(c, value.node->name, value.port, to, &key, &there));
+    if (!there || graph_partition_is_ref(value)) {
         const mf_output here = { twin_of(c, value.node, from), value.port };
 
-        MF_TRY(send(c, here, value.node->name, mf_loops_frame(&c->loops, value), from, to, &there));
+        MF_TRY(graph_partition_send(c, here, value.node->name, mf_loops_frame(&c->loops, value),
+                                    from, to, &there));
         MF_TRY(mf_map_set(&c->received, key, there));
     }
     *out = (mf_output){ there, 0 };
@@ -206,18 +207,19 @@ static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_n
         *out = twin_of(c, first, to);
         return MF_OK;
     }
-    MF_TRY(look_up(c, first->name, -1, to, &key, out));
+    MF_TRY(graph_partition_look_up(c, first->name, -1, to, &key, out));
     if (*out)
         return MF_OK;
     MF_TRY(add_signal(c, from, twin_of(c, first, from), &signal));
-    MF_TRY(send(c, signal, first->name, mf_loops_frame_after(&c->loops, first), from, to, out));
+    MF_TRY(graph_partition_send(c, signal, first->name, mf_loops_frame_after(&c->loops, first),
+                                from, to, out));
     return mf_map_set(&c->received, key, *out);
 }
 
 /* Received for input k of a task's node, whose own inputs are known. */
 static bool is_received_ref(const mf_cutting *c, const mf_node *n, int k)
 {
-    return is_ref(n->inputs[k]) && c->task[n->inputs[k].node->id] != c->task[n->id];
+    return graph_partition_is_ref(n->inputs[k]) && c->task[n->inputs[k].node->id] != c->task[n->id];
 }
 
 /* What the op waits for; of a Merge's inputs only one has to come. */
@@ -265,7 +267,7 @@ static mf_status connect_node(mf_cutting *c, const mf_node *n)
     if (!controls)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
-        MF_TRY(bring(c, n->inputs[k], at, &twin->inputs[k]));
+        MF_TRY(graph_partition_bring(c, n->inputs[k], at, &twin->inputs[k]));
     for (int k = 0; k < n->n_controls; k++)
         MF_TRY(bring_control(c, n->controls[k], at, &controls[k]));
     twin->controls = controls;
@@ -275,7 +277,7 @@ static mf_status connect_node(mf_cutting *c, const mf_node *n)
 
 /* ---- feeds and fetches ---- */
 
-static mf_status name_of(mf_cutting *c, mf_output o, const char **out)
+static mf_status graph_partition_name_of(mf_cutting *c, mf_output o, const char **out)
 {
     *out = mf_arena_printf(c->out->arena, "%s:%d", o.node->name, o.port);
     return *out ? MF_OK : MF_NOMEM("a graph");
@@ -312,10 +314,10 @@ static mf_status add_placeholder(mf_cutting *c, const mf_node *arg, int i)
         &(mf_node_spec){
             .name = arg->name, .op = "Placeholder", .attrs = attrs, .n_attrs = MF_COUNT(attrs) },
         &fed.node));
-    return name_of(c, fed, &c->out->feeds[i]);
+    return graph_partition_name_of(c, fed, &c->out->feeds[i]);
 }
 
-static mf_status add_feed(mf_cutting *c, const mf_node *arg, int i)
+static mf_status graph_partition_add_feed(mf_cutting *c, const mf_node *arg, int i)
 {
     const mf_dtype type = arg->out_types[0];
 
@@ -327,11 +329,11 @@ static mf_status find_fetch(mf_cutting *c, const mf_node *retval, int i)
 {
     mf_output value;
 
-    MF_TRY(bring(c, retval->inputs[0], c->o->self, &value));
+    MF_TRY(graph_partition_bring(c, retval->inputs[0], c->o->self, &value));
     if (c->o->gradual)
         return add_own_end(c, retval->name, mf_type_base(value.node->out_types[value.port]), &value,
                            &c->out->fetches[i]);
-    return name_of(c, value, &c->out->fetches[i]);
+    return graph_partition_name_of(c, value, &c->out->fetches[i]);
 }
 
 /* ---- the whole ---- */
@@ -346,7 +348,7 @@ static mf_status name_device(mf_graph *g, const char *device)
     return copy ? MF_OK : MF_NOMEM("a graph");
 }
 
-static mf_status make_parts(mf_cutting *c)
+static mf_status graph_partition_make_parts(mf_cutting *c)
 {
     mf_graph_partition *p = c->out;
 
@@ -364,13 +366,13 @@ static mf_status make_parts(mf_cutting *c)
     return MF_OK;
 }
 
-static mf_status cut(mf_cutting *c, const mf_compile *w)
+static mf_status graph_partition_cut(mf_cutting *c, const mf_compile *w)
 {
-    MF_TRY(make_parts(c));
+    MF_TRY(graph_partition_make_parts(c));
     for (int i = 0; i < w->n_feeds; i++)
-        MF_TRY(add_feed(c, w->feeds[i], i));
+        MF_TRY(graph_partition_add_feed(c, w->feeds[i], i));
     for (int64_t i = 0; i < c->whole->n_nodes; i++) {
-        if (!c->whole->nodes[i]->removed && !is_end(c->whole->nodes[i]))
+        if (!c->whole->nodes[i]->removed && !graph_partition_is_end(c->whole->nodes[i]))
             MF_TRY(connect_node(c, c->whole->nodes[i]));
     }
     for (int i = 0; i < w->n_fetches; i++)
@@ -407,11 +409,11 @@ mf_status mf_graph_partition_make(const mf_graph *graph, const mf_signature *sig
     st = mf_compile_begin(&w, graph, sig);
     c.whole = w.graph;
     if (st == MF_OK)
-        st = find_tasks(&c, graph);
+        st = graph_partition_find_tasks(&c, graph);
     if (st == MF_OK)
         st = mf_loops_drive(&c, &w);
     if (st == MF_OK)
-        st = cut(&c, &w);
+        st = graph_partition_cut(&c, &w);
     mf_loops_deinit(&c.loops);
     mf_map_deinit(&c.received);
     mf_free(c.task);

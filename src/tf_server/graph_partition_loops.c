@@ -15,19 +15,19 @@
 
 /* ---- frames ---- */
 
-static int frame_of(const mf_loops *l, int context)
+static int graph_partition_loops_frame_of(const mf_loops *l, int context)
 {
     return mf_context_frame(l->contexts, context);
 }
 
 int mf_loops_frame(const mf_loops *l, mf_output o)
 {
-    return frame_of(l, mf_context_of(l->contexts, o));
+    return graph_partition_loops_frame_of(l, mf_context_of(l->contexts, o));
 }
 
 int mf_loops_frame_after(const mf_loops *l, const mf_node *n)
 {
-    return frame_of(l, mf_context_of_node(l->contexts, n));
+    return graph_partition_loops_frame_of(l, mf_context_of_node(l->contexts, n));
 }
 
 const mf_node *mf_loops_driver(const mf_loops *l, int frame, int task)
@@ -76,8 +76,9 @@ typedef struct driving {
     int task;
 } driving;
 
-static mf_status add(const driving *d, const char *op, const mf_output *inputs, int n_inputs,
-                     const mf_named_attr *attrs, int n_attrs, mf_node **out)
+static mf_status graph_partition_loops_add(const driving *d, const char *op,
+                                           const mf_output *inputs, int n_inputs,
+                                           const mf_named_attr *attrs, int n_attrs, mf_node **out)
 {
     mf_cutting *c = d->c;
     char name[300];
@@ -113,7 +114,7 @@ static mf_status add_start(const driving *d, mf_output *out)
     };
 
     out->port = 0;
-    return add(d, "Const", NULL, 0, attrs, MF_COUNT(attrs), &out->node);
+    return graph_partition_loops_add(d, "Const", NULL, 0, attrs, MF_COUNT(attrs), &out->node);
 }
 
 static mf_status add_enter(const driving *d, mf_output start, mf_node **out)
@@ -125,7 +126,7 @@ static mf_status add_enter(const driving *d, mf_output start, mf_node **out)
           { .kind = MF_ATTR_INT, .n = 1, .i = d->frame->parallel_iterations } },
     };
 
-    return add(d, "Enter", &start, 1, attrs, MF_COUNT(attrs), out);
+    return graph_partition_loops_add(d, "Enter", &start, 1, attrs, MF_COUNT(attrs), out);
 }
 
 static mf_status add_loop(const driving *d, mf_output start, mf_node *cond, mf_driver *out)
@@ -133,9 +134,12 @@ static mf_status add_loop(const driving *d, mf_output start, mf_node *cond, mf_d
     mf_node *enter, *next, **merge = &out->merge;
 
     MF_TRY(add_enter(d, start, &enter));
-    MF_TRY(add(d, "Merge", (mf_output[]){ { enter, 0 }, { enter, 0 } }, 2, NULL, 0, merge));
-    MF_TRY(add(d, "Switch", (mf_output[]){ { *merge, 0 }, { cond, 0 } }, 2, NULL, 0, &out->turn));
-    MF_TRY(add(d, "NextIteration", &(mf_output){ out->turn, 1 }, 1, NULL, 0, &next));
+    MF_TRY(graph_partition_loops_add(d, "Merge", (mf_output[]){ { enter, 0 }, { enter, 0 } }, 2,
+                                     NULL, 0, merge));
+    MF_TRY(graph_partition_loops_add(d, "Switch", (mf_output[]){ { *merge, 0 }, { cond, 0 } }, 2,
+                                     NULL, 0, &out->turn));
+    MF_TRY(graph_partition_loops_add(d, "NextIteration", &(mf_output){ out->turn, 1 }, 1, NULL, 0,
+                                     &next));
     (*merge)->inputs[1] = (mf_output){ next, 0 };
     return MF_OK;
 }

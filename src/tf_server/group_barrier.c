@@ -105,7 +105,7 @@ static mf_status copy_attributes(const Tensorflow__DeviceAttributes *from, mf_ar
 }
 
 /* Again, perhaps: then it may be another process. */
-static mf_status arrive(mf_group_barrier *a, const mf_coming *c)
+static mf_status group_barrier_arrive(mf_group_barrier *a, const mf_coming *c)
 {
     mf_arrival *known = (mf_arrival *)(uintptr_t)mf_group_barrier_find(a, c->who.device);
     mf_arrival new = { .device = mf_arena_strdup(a->arena, c->who.device),
@@ -123,7 +123,7 @@ static mf_status arrive(mf_group_barrier *a, const mf_coming *c)
 }
 
 /* What members have sent counts as memory in use. */
-static mf_status charge(mf_group_barrier *a)
+static mf_status group_barrier_charge(mf_group_barrier *a)
 {
     const int64_t now = ASSEMBLY_BYTES + (int64_t)mf_arena_used(a->arena);
 
@@ -143,7 +143,8 @@ void mf_group_barrier_forget(mf_group_barriers *m, mf_group_barrier *a)
 /* ---- those that are over ---- */
 
 /* Nobody finds it any more; those who wait there are told later. With the lock. */
-static void put_away(mf_group_barriers *m, mf_group_barrier *a, mf_group_barrier **over)
+static void group_barrier_put_away(mf_group_barriers *m, mf_group_barrier *a,
+                                   mf_group_barrier **over)
 {
     (void)mf_map_remove(&m->all, a->key);
     a->next = *over; /* with the map's reference */
@@ -171,13 +172,13 @@ static void disband(mf_group_barriers *m, mf_group_barrier *upper, mf_group_barr
         if (a->answer)
             mf_group_barrier_forget(m, a);
         else
-            put_away(m, a, over);
+            group_barrier_put_away(m, a, over);
     }
     mf_group_barrier_forget(m, upper);
 }
 
 /* Without the lock: whoever waits there is told. */
-static void end_all(mf_group_barriers *m, mf_group_barrier *over)
+static void group_barrier_end_all(mf_group_barriers *m, mf_group_barrier *over)
 {
     while (over) {
         mf_group_barrier *a = over;
@@ -204,12 +205,12 @@ void mf_group_barriers_disband(mf_group_barriers *m, const char *key, const char
     if (member && member->incarnation == incarnation)
         disband(m, a, &over);
     pthread_mutex_unlock(&m->lock);
-    end_all(m, over);
+    group_barrier_end_all(m, over);
 }
 
 /* ---- coming ---- */
 
-static mf_status differ(const mf_group_barrier *a, const mf_coming *c)
+static mf_status group_barrier_differ(const mf_group_barrier *a, const mf_coming *c)
 {
     const bool detail = strcmp(a->what, c->what) == 0;
 
@@ -248,8 +249,8 @@ typedef struct aftermath {
 } aftermath;
 
 /* Where it belongs. With the lock. */
-static mf_status find_place(mf_group_barriers *m, const mf_coming *c, mf_group_barrier **out,
-                            aftermath *then)
+static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_coming *c,
+                                          mf_group_barrier **out, aftermath *then)
 {
     mf_group_barrier *a = mf_map_find(&m->all, c->key);
     bool anew = false;
@@ -257,9 +258,9 @@ static mf_status find_place(mf_group_barriers *m, const mf_coming *c, mf_group_b
     if (a && a->answer) {
         MF_TRY(check_known(a, c, &anew));
     } else if (a && (!means_the_same(a, c) || strcmp(a->detail, c->detail) != 0)) {
-        const mf_status st = differ(a, c);
+        const mf_status st = group_barrier_differ(a, c);
 
-        put_away(m, a, &then->failed);
+        group_barrier_put_away(m, a, &then->failed);
         return st;
     }
     if (anew)
@@ -269,8 +270,8 @@ static mf_status find_place(mf_group_barriers *m, const mf_coming *c, mf_group_b
 }
 
 /* With the lock. */
-static mf_status join(mf_group_barriers *m, const mf_coming *c, mf_group_barrier *a,
-                      aftermath *then)
+static mf_status group_barrier_join(mf_group_barriers *m, const mf_coming *c, mf_group_barrier *a,
+                                    aftermath *then)
 {
     mf_status st;
 
@@ -278,21 +279,21 @@ static mf_status join(mf_group_barriers *m, const mf_coming *c, mf_group_barrier
         return MF_OK;
     st = mf_barrier_waiters_watch(m);
     if (st == MF_OK)
-        st = arrive(a, c);
+        st = group_barrier_arrive(a, c);
     if (st == MF_OK && a->n == a->size)
         st = c->complete(m, a);
     if (st == MF_OK)
-        st = charge(a);
+        st = group_barrier_charge(a);
     if (st != MF_OK) {
         a->answer = NULL;
-        put_away(m, a, &then->failed);
+        group_barrier_put_away(m, a, &then->failed);
     }
     return st;
 }
 
 /* *out: where w waits now, with a reference. */
-static mf_status line_up(mf_group_barriers *m, mf_coming *c, mf_barrier_waiter *w,
-                         mf_group_barrier **out, bool *complete, aftermath *then)
+static mf_status group_barrier_line_up(mf_group_barriers *m, mf_coming *c, mf_barrier_waiter *w,
+                                       mf_group_barrier **out, bool *complete, aftermath *then)
 {
     mf_status st = MF_OK;
 
@@ -300,9 +301,9 @@ static mf_status line_up(mf_group_barriers *m, mf_coming *c, mf_barrier_waiter *
     if (c->admit)
         st = c->admit(m, c);
     if (st == MF_OK)
-        st = find_place(m, c, out, then);
+        st = group_barrier_find_place(m, c, out, then);
     if (st == MF_OK)
-        st = join(m, c, *out, then);
+        st = group_barrier_join(m, c, *out, then);
     if (st == MF_OK) {
         (*out)->refs++;
         *complete = (*out)->answer != NULL;
@@ -318,7 +319,7 @@ void mf_group_barriers_come(mf_group_barriers *m, mf_coming *c)
     aftermath then = { 0 };
     mf_group_barrier *a = NULL;
     bool complete = false;
-    mf_status st = w ? line_up(m, c, w, &a, &complete, &then) : MF_NOMEM("a group");
+    mf_status st = w ? group_barrier_line_up(m, c, w, &a, &complete, &then) : MF_NOMEM("a group");
 
     if (st != MF_OK) {
         mf_free(w);
@@ -333,7 +334,7 @@ void mf_group_barriers_come(mf_group_barriers *m, mf_coming *c)
             mf_barrier_waiters_end(m, a, MF_OK);
         mf_group_barrier_release(m, a);
     }
-    end_all(m, then.over);
+    group_barrier_end_all(m, then.over);
 }
 
 /* ---- opening and closing ---- */

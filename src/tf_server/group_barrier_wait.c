@@ -24,12 +24,13 @@ int64_t mf_deadline_ahead(int64_t deadline_ns)
 
 /* ---- waiting ---- */
 
-static void on_cancel(mf_cancel_hook *hook);
+static void group_barrier_wait_on_cancel(mf_cancel_hook *hook);
 
 void mf_barrier_waiter_line_up(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
                                const mf_coming *c)
 {
-    *w = (mf_barrier_waiter){ .pending = mf_waiter_of(&m->lock, c->cancel, on_cancel),
+    *w = (mf_barrier_waiter){ .pending =
+                                  mf_waiter_of(&m->lock, c->cancel, group_barrier_wait_on_cancel),
                               .assemblies = m,
                               .at = a,
                               .device = mf_group_barrier_find(a, c->who.device)->device,
@@ -44,7 +45,7 @@ void mf_barrier_waiter_line_up(mf_barrier_waiter *w, mf_group_barriers *m, mf_gr
     a->last = w;
 }
 
-static void take_off(mf_barrier_waiter *w)
+static void group_barrier_wait_take_off(mf_barrier_waiter *w)
 {
     mf_group_barrier *a = w->at;
 
@@ -55,14 +56,14 @@ static void take_off(mf_barrier_waiter *w)
 }
 
 /* It goes without an answer: as if it had not come. With the lock. */
-static void leave(mf_barrier_waiter *w)
+static void group_barrier_wait_leave(mf_barrier_waiter *w)
 {
     mf_group_barrier *a = w->at;
     const mf_barrier_waiter *twin = a->first;
 
     while (twin && (twin == w || strcmp(twin->device, w->device) != 0))
         twin = twin->next;
-    take_off(w);
+    group_barrier_wait_take_off(w);
     if (a->answer || twin)
         return;
     for (int i = 0; i < a->n; i++) {
@@ -73,7 +74,7 @@ static void leave(mf_barrier_waiter *w)
         mf_group_barrier_forget(w->assemblies, a);
 }
 
-static void unref(mf_barrier_waiter *w)
+static void group_barrier_wait_unref(mf_barrier_waiter *w)
 {
     if (!mf_waiter_unref(&w->pending))
         return;
@@ -82,7 +83,7 @@ static void unref(mf_barrier_waiter *w)
 }
 
 /* It is in no line any more. On failure the thread's error is set. */
-static void end(mf_barrier_waiter *w, mf_status st)
+static void group_barrier_wait_end(mf_barrier_waiter *w, mf_status st)
 {
     mf_error why;
 
@@ -91,7 +92,7 @@ static void end(mf_barrier_waiter *w, mf_status st)
     if (st != MF_OK)
         (void)mf_error_restore(&why);
     w->done(w->ctx, st, st == MF_OK ? w->at->answer : NULL);
-    unref(w);
+    group_barrier_wait_unref(w);
 }
 
 /* All that wait there; the thread's error is theirs. */
@@ -105,10 +106,10 @@ void mf_barrier_waiters_end(mf_group_barriers *m, mf_group_barrier *a, mf_status
         pthread_mutex_lock(&m->lock);
         w = a->first;
         if (w)
-            take_off(w);
+            group_barrier_wait_take_off(w);
         pthread_mutex_unlock(&m->lock);
         if (w)
-            end(w, st == MF_OK ? MF_OK : mf_error_restore(&why));
+            group_barrier_wait_end(w, st == MF_OK ? MF_OK : mf_error_restore(&why));
     } while (w);
     if (st != MF_OK)
         (void)mf_error_restore(&why);
@@ -128,7 +129,7 @@ static mf_status not_all(const mf_group_barrier *a, mf_status code, const char *
     return code;
 }
 
-static void on_cancel(mf_cancel_hook *hook)
+static void group_barrier_wait_on_cancel(mf_cancel_hook *hook)
 {
     mf_barrier_waiter *w = (mf_barrier_waiter *)(void *)hook;
     mf_status st = MF_OK;
@@ -138,17 +139,17 @@ static void on_cancel(mf_cancel_hook *hook)
     waits = w->waits;
     if (waits) {
         st = not_all(w->at, MF_CANCELLED, "cancelled", w->since_ns);
-        leave(w);
+        group_barrier_wait_leave(w);
     }
     pthread_mutex_unlock(&w->assemblies->lock);
     if (waits)
-        end(w, st);
+        group_barrier_wait_end(w, st);
 }
 
 void mf_barrier_waiter_begin(mf_barrier_waiter *w)
 {
     mf_waiter_begin(&w->pending);
-    unref(w);
+    group_barrier_wait_unref(w);
 }
 
 /* ---- those who do not come ---- */
@@ -195,7 +196,7 @@ static void say_who_waits(const mf_group_barriers *m, int64_t now)
     }
 }
 
-static void *watch(void *ctx)
+static void *group_barrier_wait_watch(void *ctx)
 {
     mf_group_barriers *m = ctx;
 
@@ -209,9 +210,9 @@ static void *watch(void *ctx)
             const mf_status st =
                 not_all(late->at, MF_DEADLINE_EXCEEDED, "time is up", late->since_ns);
 
-            leave(late);
+            group_barrier_wait_leave(late);
             pthread_mutex_unlock(&m->lock);
-            end(late, st);
+            group_barrier_wait_end(late, st);
             pthread_mutex_lock(&m->lock);
             continue;
         }
@@ -225,7 +226,7 @@ static void *watch(void *ctx)
 /* With the lock. */
 mf_status mf_barrier_waiters_watch(mf_group_barriers *m)
 {
-    if (!m->watches && mf_thread_start(&m->watch, watch, m) != 0)
+    if (!m->watches && mf_thread_start(&m->watch, group_barrier_wait_watch, m) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for groups that wait");
     m->watches = true;
     pthread_cond_signal(&m->changed);

@@ -134,8 +134,8 @@ void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__Comple
 /* ---- their collectives ---- */
 
 /* Who sends; -1: it is no broadcast. */
-static mf_status find_source(const mf_group_barrier *a, const mf_group_barrier *group, bool wanted,
-                             int *out)
+static mf_status group_leader_find_source(const mf_group_barrier *a, const mf_group_barrier *group,
+                                          bool wanted, int *out)
 {
     const mf_arrival *source = NULL;
 
@@ -178,7 +178,7 @@ static mf_status complete_instance(mf_group_barriers *m, mf_group_barrier *a)
         return MF_NOMEM("a group");
     MF_ASSERT(group); /* collectives are over when it is */
     tensorflow__complete_instance_response__init(out);
-    MF_TRY(find_source(a, group, strncmp(a->what, "Broadcast", 9) == 0, &source));
+    MF_TRY(group_leader_find_source(a, group, strncmp(a->what, "Broadcast", 9) == 0, &source));
     out->instance_key = (int32_t)strtol(strchr(a->key, ':') + 1, NULL, 10);
     out->source_rank = source;
     a->answer = &out->base;
@@ -211,8 +211,8 @@ static const char *words_of(const Tensorflow__CompleteInstanceRequest *q)
     return at && at[1] == ' ' ? at + 2 : q->name;
 }
 
-static mf_status describe(const Tensorflow__CompleteInstanceRequest *q, char what[WHAT_MAX],
-                          char detail[MF_SHAPE_TEXT])
+static mf_status group_leader_describe(const Tensorflow__CompleteInstanceRequest *q,
+                                       char what[WHAT_MAX], char detail[MF_SHAPE_TEXT])
 {
     static const Tensorflow__TensorShapeProto scalar = TENSORFLOW__TENSOR_SHAPE_PROTO__INIT;
     mf_shape shape;
@@ -239,7 +239,7 @@ void mf_group_leader_complete_instance(mf_group_leader *g,
                    q->instance_key);
     st = check_member(g, title, q->device, q->group_size);
     if (st == MF_OK)
-        st = describe(q, what, detail);
+        st = group_leader_describe(q, what, detail);
     if (st != MF_OK) {
         asks->done(asks->ctx, st, NULL);
         return;
@@ -310,24 +310,25 @@ void mf_group_leader_doubt(mf_server *s, int32_t group, const char *device, uint
 
 /* ---- the calls ---- */
 
-static void answer(void *ctx, mf_status st, ProtobufCMessage *reply)
+static void group_leader_answer(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
     mf_request *r = ctx;
 
     mf_request_done(r, st == MF_OK ? mf_request_reply(r, reply) : st);
 }
 
-static mf_group_asks asks_of(mf_request *r)
+static mf_group_asks group_leader_asks_of(mf_request *r)
 {
-    return (mf_group_asks){
-        .cancel = &r->cancel, .deadline_ns = r->call->deadline_ns, .done = answer, .ctx = r
-    };
+    return (mf_group_asks){ .cancel = &r->cancel,
+                            .deadline_ns = r->call->deadline_ns,
+                            .done = group_leader_answer,
+                            .ctx = r };
 }
 
 void mf_group_leader_group_called(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__CompleteGroupRequest *q = (const Tensorflow__CompleteGroupRequest *)message;
-    const mf_group_asks asks = asks_of(r);
+    const mf_group_asks asks = group_leader_asks_of(r);
 
     if (q->doubted) {
         mf_group_leader_doubt(r->server, q->group_key, q->doubted->name, q->doubted->incarnation);
@@ -339,7 +340,7 @@ void mf_group_leader_group_called(mf_request *r, const ProtobufCMessage *message
 
 void mf_group_leader_instance_called(mf_request *r, const ProtobufCMessage *message)
 {
-    const mf_group_asks asks = asks_of(r);
+    const mf_group_asks asks = group_leader_asks_of(r);
 
     mf_group_leader_complete_instance(r->server->groups,
                                       (const Tensorflow__CompleteInstanceRequest *)message, &asks);

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct search {
+typedef struct group_resolver_search {
     mf_group_resolver_search s;
     mf_group_resolver *circle;
-} search;
+} group_resolver_search;
 
 static void destroy(mf_object *object)
 {
@@ -48,7 +48,7 @@ static mf_status circle_new(mf_group_resolver **out)
 
 /* ---- asking ---- */
 
-static void finish(search *f, mf_status st)
+static void group_resolver_finish(group_resolver_search *f, mf_status st)
 {
     char before[200];
 
@@ -65,8 +65,10 @@ static void finish(search *f, mf_status st)
     mf_free(f);
 }
 
-static void ask_leader(search *f, const char *method, const ProtobufCMessage *message,
-                       const ProtobufCMessageDescriptor *reply, mf_rpc_answer_fn *done)
+static void group_resolver_ask_leader(group_resolver_search *f, const char *method,
+                                      const ProtobufCMessage *message,
+                                      const ProtobufCMessageDescriptor *reply,
+                                      mf_rpc_answer_fn *done)
 {
     const mf_rpc_stub_call q = { .method = method,
                                  .message = message,
@@ -79,15 +81,15 @@ static void ask_leader(search *f, const char *method, const ProtobufCMessage *me
     if (st == MF_OK)
         mf_rpc_stub_start(caller, &q, NULL, done, f);
     else
-        finish(f, st);
+        group_resolver_finish(f, st);
 }
 
-static bool leads(const search *f)
+static bool group_resolver_leads(const group_resolver_search *f)
 {
     return f->s.leader == f->s.server->tasks.self;
 }
 
-static mf_group_asks asks_of(search *f, mf_rpc_answer_fn *done)
+static mf_group_asks group_resolver_asks_of(group_resolver_search *f, mf_rpc_answer_fn *done)
 {
     return (mf_group_asks){
         .cancel = f->s.cancel, .deadline_ns = f->s.deadline_ns, .done = done, .ctx = f
@@ -100,7 +102,7 @@ static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
     const Tensorflow__CompleteInstanceResponse *answer =
         (const Tensorflow__CompleteInstanceResponse *)reply;
-    search *f = ctx;
+    group_resolver_search *f = ctx;
 
     if (st == MF_OK && f->s.collect->kind == MF_COLLECTIVE_OP_BROADCAST) {
         f->circle->source = answer->source_rank;
@@ -108,10 +110,10 @@ static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
             st = MF_FAIL(MF_INTERNAL, "the leader names rank %d of %d as the one that sends",
                          answer->source_rank, f->circle->n);
     }
-    finish(f, st);
+    group_resolver_finish(f, st);
 }
 
-static mf_status fill_instance(const search *f, mf_arena *arena,
+static mf_status fill_instance(const group_resolver_search *f, mf_arena *arena,
                                Tensorflow__CompleteInstanceRequest *q)
 {
     const mf_collective_op *c = f->s.collect;
@@ -134,20 +136,20 @@ static mf_status fill_instance(const search *f, mf_arena *arena,
     return mf_shape_encode(&f->s.shape, arena, &q->shape);
 }
 
-static void ask_instance(search *f)
+static void ask_instance(group_resolver_search *f)
 {
     Tensorflow__CompleteInstanceRequest q = TENSORFLOW__COMPLETE_INSTANCE_REQUEST__INIT;
-    const mf_group_asks asks = asks_of(f, agreed);
+    const mf_group_asks asks = group_resolver_asks_of(f, agreed);
     mf_arena *arena = mf_arena_new();
     mf_status st = arena ? fill_instance(f, arena, &q) : MF_NOMEM("a group");
 
     if (st != MF_OK)
-        finish(f, st);
-    else if (leads(f))
+        group_resolver_finish(f, st);
+    else if (group_resolver_leads(f))
         mf_group_leader_complete_instance(f->s.server->groups, &q, &asks);
     else
-        ask_leader(f, "/tensorflow.WorkerService/CompleteInstance", &q.base,
-                   &tensorflow__complete_instance_response__descriptor, agreed);
+        group_resolver_ask_leader(f, "/tensorflow.WorkerService/CompleteInstance", &q.base,
+                                  &tensorflow__complete_instance_response__descriptor, agreed);
     mf_arena_free(arena);
 }
 
@@ -159,8 +161,9 @@ static int by_rank(const void *a, const void *b)
                             ((const mf_group_resolver_member *)b)->device);
 }
 
-static mf_status add_member(const mf_server *server, const Tensorflow__DeviceAttributes *d,
-                            mf_group_resolver *c)
+static mf_status group_resolver_add_member(const mf_server *server,
+                                           const Tensorflow__DeviceAttributes *d,
+                                           mf_group_resolver *c)
 {
     mf_group_resolver_member *m = &c->members[c->n];
 
@@ -176,7 +179,7 @@ static mf_status add_member(const mf_server *server, const Tensorflow__DeviceAtt
 }
 
 /* Where this task is in it: once, and with the process that runs. */
-static mf_status find_self(const mf_server *server, mf_group_resolver *c)
+static mf_status group_resolver_find_self(const mf_server *server, mf_group_resolver *c)
 {
     for (int i = 0; i < c->n; i++) {
         c->task[i] = i == 0 ? 0 : c->task[i - 1] + (c->members[i].task != c->members[i - 1].task);
@@ -193,7 +196,8 @@ static mf_status find_self(const mf_server *server, mf_group_resolver *c)
     return c->self >= 0 ? MF_OK : MF_FAIL(MF_INTERNAL, "the leader has left out who asked it");
 }
 
-static mf_status read_members(const search *f, const Tensorflow__CompleteGroupResponse *answer)
+static mf_status read_members(const group_resolver_search *f,
+                              const Tensorflow__CompleteGroupResponse *answer)
 {
     const int64_t n = (int64_t)answer->n_device_attributes;
     mf_group_resolver *c = f->circle;
@@ -206,21 +210,21 @@ static mf_status read_members(const search *f, const Tensorflow__CompleteGroupRe
     if (!c->members || !c->task)
         return MF_NOMEM("a group");
     for (int64_t i = 0; i < n; i++)
-        MF_TRY(add_member(f->s.server, answer->device_attributes[i], c));
+        MF_TRY(group_resolver_add_member(f->s.server, answer->device_attributes[i], c));
     qsort(c->members, (size_t)n, sizeof *c->members, by_rank);
-    return find_self(f->s.server, c);
+    return group_resolver_find_self(f->s.server, c);
 }
 
 static void gathered(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
-    search *f = ctx;
+    group_resolver_search *f = ctx;
 
     if (st == MF_OK)
         st = read_members(f, (const Tensorflow__CompleteGroupResponse *)reply);
     if (st == MF_OK)
         ask_instance(f);
     else
-        finish(f, st);
+        group_resolver_finish(f, st);
 }
 
 static mf_status fill_group(const mf_server *s, const mf_collective_op *c, mf_arena *arena,
@@ -233,24 +237,24 @@ static mf_status fill_group(const mf_server *s, const mf_collective_op *c, mf_ar
     return mf_server_device(s, arena, &q->device_attributes);
 }
 
-static void ask_group(search *f)
+static void ask_group(group_resolver_search *f)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
-    const mf_group_asks asks = asks_of(f, gathered);
+    const mf_group_asks asks = group_resolver_asks_of(f, gathered);
     const mf_status st = fill_group(f->s.server, f->s.collect, f->circle->arena, &q);
 
     if (st != MF_OK)
-        finish(f, st);
-    else if (leads(f))
+        group_resolver_finish(f, st);
+    else if (group_resolver_leads(f))
         mf_group_leader_complete_group(f->s.server->groups, &q, &asks);
     else
-        ask_leader(f, "/tensorflow.WorkerService/CompleteGroup", &q.base,
-                   &tensorflow__complete_group_response__descriptor, gathered);
+        group_resolver_ask_leader(f, "/tensorflow.WorkerService/CompleteGroup", &q.base,
+                                  &tensorflow__complete_group_response__descriptor, gathered);
 }
 
 void mf_group_resolver_find(const mf_group_resolver_search *s)
 {
-    search *f = mf_calloc(1, sizeof *f);
+    group_resolver_search *f = mf_calloc(1, sizeof *f);
     mf_status st = f ? MF_OK : MF_NOMEM("a group");
 
     if (st != MF_OK) {
@@ -262,7 +266,7 @@ void mf_group_resolver_find(const mf_group_resolver_search *s)
     if (st == MF_OK)
         ask_group(f);
     else
-        finish(f, st);
+        group_resolver_finish(f, st);
 }
 
 void mf_group_resolver_doubt(mf_server *server, int leader, const mf_collective_op *collect,

@@ -22,7 +22,7 @@ struct mf_local_cluster {
 
 /* ---- "worker=2,ps=1" ---- */
 
-static mf_status add_job(const char *item, size_t len, mf_buf *out)
+static mf_status local_cluster_add_job(const char *item, size_t len, mf_buf *out)
 {
     const char *equals = memchr(item, '=', len);
     char *end = NULL;
@@ -47,7 +47,7 @@ static mf_status describe_jobs(const char *jobs, mf_buf *out)
     for (const char *at = jobs;; at++) {
         const size_t len = strcspn(at, ",");
 
-        MF_TRY(add_job(at, len, out));
+        MF_TRY(local_cluster_add_job(at, len, out));
         at += len;
         if (*at == '\0')
             break;
@@ -59,7 +59,7 @@ static mf_status describe_jobs(const char *jobs, mf_buf *out)
 /* ---- which tasks are here ---- */
 
 /* One can listen at its address, so it is one of this host's. */
-static bool is_here(const mf_server_task *t)
+static bool local_cluster_is_here(const mf_server_task *t)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM };
     const char *colon = strrchr(t->address, ':');
@@ -111,7 +111,7 @@ static mf_status open_tasks(mf_local_cluster *c, const char *text, bool all,
         st = c->servers ? MF_OK : MF_NOMEM("servers");
     }
     for (int i = 0; st == MF_OK && i < tasks.n; i++) {
-        if (all || is_here(&tasks.all[i]))
+        if (all || local_cluster_is_here(&tasks.all[i]))
             st = open_task(c, text, &tasks.all[i], options);
     }
     if (st == MF_OK && c->n == 0)
@@ -154,7 +154,7 @@ static void describe_job(const mf_server_task *tasks, int n, mf_buf *out)
     mf_buf_str(out, list ? "]" : "}");
 }
 
-static mf_status describe(mf_local_cluster *c)
+static mf_status local_cluster_describe(mf_local_cluster *c)
 {
     const mf_server_tasks *t = &c->servers[0]->tasks;
 
@@ -196,7 +196,7 @@ mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *option
     if (st == MF_OK)
         st = introduce(c);
     if (st == MF_OK)
-        st = describe(c);
+        st = local_cluster_describe(c);
     mf_error_save(st, &why);
     mf_buf_deinit(&text);
     if (st != MF_OK) {

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/quota.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "runtime/session.h"
 #include "tf_server/placement.h"
 
@@ -86,8 +86,8 @@ static void close_session(mf_clients *m, const char *handle)
 /* ---- making ---- */
 
 /* Takes the graph, also when it fails. What was placed before stays where it is. */
-static mf_status place(mf_client_session *s, mf_graph *graph, const mf_placed *before,
-                       mf_placed **out)
+static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_placed *before,
+                              mf_placed **out)
 {
     const mf_place_options o = { .tasks = &s->clients->server->tasks,
                                  .available = s->cast.available,
@@ -116,8 +116,8 @@ static mf_status place(mf_client_session *s, mf_graph *graph, const mf_placed *b
 }
 
 /* What there is, and more. Owns: *out. */
-static mf_status read_graph(const Tensorflow__GraphDef *more, const mf_graph *before,
-                            mf_graph **out)
+static mf_status master_read_graph(const Tensorflow__GraphDef *more, const mf_graph *before,
+                                   mf_graph **out)
 {
     mf_status st = mf_graph_new(out);
 
@@ -140,8 +140,8 @@ static mf_status find_collectives(mf_client_session *s, mf_graph *graph)
     return MF_OK;
 }
 
-static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequest *q,
-                              mf_client_session *s)
+static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSessionRequest *q,
+                                     mf_client_session *s)
 {
     static Tensorflow__ConfigProto none = TENSORFLOW__CONFIG_PROTO__INIT;
     const Tensorflow__ConfigProto *config = q->config ? q->config : &none;
@@ -155,13 +155,13 @@ static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequ
     s->soft = config->allow_soft_placement;
     s->timeout_ms = config->operation_timeout_in_ms;
     MF_TRY(mf_server_leader(server, config, &s->leader));
-    MF_TRY(read_graph(q->graph_def, NULL, &graph));
+    MF_TRY(master_read_graph(q->graph_def, NULL, &graph));
     st = mf_session_workers_gather(r, config->device_filters, config->n_device_filters, &s->cast);
     if (st != MF_OK) {
         mf_graph_free(graph);
         return st;
     }
-    MF_TRY(place(s, graph, NULL, &s->placed));
+    MF_TRY(master_place(s, graph, NULL, &s->placed));
     MF_TRY(find_collectives(s, graph));
     MF_TRY(mf_resources_new(&s->node_state));
     if (config->isolate_session_state)
@@ -184,7 +184,7 @@ static mf_status check_sessions(mf_clients *m)
     return mf_server_check_sessions(m->server, n);
 }
 
-static mf_status add_session(mf_clients *m, mf_client_session *s)
+static mf_status master_add_session(mf_clients *m, mf_client_session *s)
 {
     mf_status st;
 
@@ -194,7 +194,7 @@ static mf_status add_session(mf_clients *m, mf_client_session *s)
     return st;
 }
 
-static mf_status create(mf_request *r, const ProtobufCMessage *message)
+static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
 {
     mf_clients *m = r->server->clients;
     Tensorflow__CreateSessionResponse out = TENSORFLOW__CREATE_SESSION_RESPONSE__INIT;
@@ -210,11 +210,11 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
     pthread_mutex_init(&s->extending, NULL);
     mf_cond_init(&s->laid_out);
     mf_cancel_init(&s->closed);
-    st = make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
+    st = master_make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
         st = mf_request_keep(r, &s->kept);
     if (st == MF_OK)
-        st = add_session(m, s);
+        st = master_add_session(m, s);
     if (st != MF_OK) {
         free_session(s);
         return st;
@@ -237,8 +237,8 @@ static mf_status extend_graph(const mf_request *r, mf_client_session *s,
     mf_placed *placed;
     mf_status st;
 
-    MF_TRY(read_graph(more, s->placed->graph, &graph));
-    MF_TRY(place(s, graph, s->placed, &placed));
+    MF_TRY(master_read_graph(more, s->placed->graph, &graph));
+    MF_TRY(master_place(s, graph, s->placed, &placed));
     st = mf_request_keep(r, &s->kept);
     if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
@@ -268,7 +268,7 @@ static mf_status extend_session(const mf_request *r, mf_client_session *s,
     return st;
 }
 
-static mf_status extend(mf_request *r, const ProtobufCMessage *message)
+static mf_status master_extend(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__ExtendSessionRequest *q = (const Tensorflow__ExtendSessionRequest *)message;
     Tensorflow__ExtendSessionResponse out = TENSORFLOW__EXTEND_SESSION_RESPONSE__INIT;
@@ -308,7 +308,7 @@ static bool any_handle(mf_clients *m, char handle[17])
     return e != NULL;
 }
 
-static void close_all(mf_clients *m)
+static void master_close_all(mf_clients *m)
 {
     char handle[17];
 
@@ -322,7 +322,7 @@ static mf_status reset(mf_request *r, const ProtobufCMessage *message)
     const Tensorflow__ResetRequest *q = (const Tensorflow__ResetRequest *)message;
     mf_server *s = r->server;
 
-    close_all(s->clients);
+    master_close_all(s->clients);
     mf_server_clear(s, (const char *const *)q->container, (int)q->n_container);
     return mf_session_workers_clear(r, q);
 }
@@ -364,8 +364,8 @@ static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
     }
 
 const mf_method mf_master_methods[] = {
-    METHOD("CreateSession", create_session, .run = create),
-    METHOD("ExtendSession", extend_session, .run = extend),
+    METHOD("CreateSession", create_session, .run = master_create),
+    METHOD("ExtendSession", extend_session, .run = master_extend),
     METHOD("RunStep", run_step, .run = mf_master_run_step),
     METHOD("PartialRunSetup", partial_run_setup, .run = mf_master_partial_setup),
     METHOD("MakeCallable", make_callable, .run = mf_master_make_callable),
@@ -391,7 +391,7 @@ mf_status mf_clients_new(mf_server *server, mf_clients **out)
 
 void mf_clients_free(mf_clients *m)
 {
-    close_all(m);
+    master_close_all(m);
     mf_map_deinit(&m->sessions);
     pthread_mutex_destroy(&m->lock);
     mf_free(m);

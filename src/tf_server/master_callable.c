@@ -26,7 +26,7 @@ static void callable_free(callable *c)
     mf_free(c);
 }
 
-static void release(mf_client_session *s, callable *c)
+static void master_callable_release(mf_client_session *s, callable *c)
 {
     bool last;
 
@@ -69,7 +69,8 @@ static mf_status callable_new(const Tensorflow__CallableOptions *o, callable **o
     return c->names.feeds && c->names.fetches && c->names.targets ? MF_OK : MF_NOMEM("a callable");
 }
 
-static mf_status add(mf_client_session *s, callable *c, mf_arena *arena, int64_t *handle)
+static mf_status master_callable_add(mf_client_session *s, callable *c, mf_arena *arena,
+                                     int64_t *handle)
 {
     mf_signature sig;
     mf_status st;
@@ -97,14 +98,15 @@ mf_status mf_master_make_callable(mf_request *r, const ProtobufCMessage *message
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
     st = callable_new(q->options ? q->options : &none, &c);
     if (st == MF_OK)
-        st = add(s, c, r->arena, &out.handle);
+        st = master_callable_add(s, c, r->arena, &out.handle);
     if (st != MF_OK)
         callable_free(c);
     mf_client_session_release(s);
     return st == MF_OK ? mf_request_reply(r, &out.base) : st;
 }
 
-static mf_status find(mf_client_session *s, int64_t handle, bool remove, callable **out)
+static mf_status master_callable_find(mf_client_session *s, int64_t handle, bool remove,
+                                      callable **out)
 {
     char key[24];
     callable *c;
@@ -121,8 +123,9 @@ static mf_status find(mf_client_session *s, int64_t handle, bool remove, callabl
     return MF_OK;
 }
 
-static mf_status run(mf_request *r, mf_client_session *s, const callable *c,
-                     const Tensorflow__RunCallableRequest *q, mf_tensor *feeds, mf_tensor **results)
+static mf_status master_callable_run(mf_request *r, mf_client_session *s, const callable *c,
+                                     const Tensorflow__RunCallableRequest *q, mf_tensor *feeds,
+                                     mf_tensor **results)
 {
     const mf_run_names *n = &c->names;
     Tensorflow__RunCallableResponse out = TENSORFLOW__RUN_CALLABLE_RESPONSE__INIT;
@@ -150,8 +153,8 @@ static mf_status run(mf_request *r, mf_client_session *s, const callable *c,
     return mf_request_reply(r, &out.base);
 }
 
-static mf_status run_it(mf_request *r, mf_client_session *s, const callable *c,
-                        const Tensorflow__RunCallableRequest *q)
+static mf_status master_callable_run_it(mf_request *r, mf_client_session *s, const callable *c,
+                                        const Tensorflow__RunCallableRequest *q)
 {
     const mf_run_names *n = &c->names;
     mf_tensor *feeds = MF_ARENA_ARRAY(r->arena, mf_tensor, n->n_feeds + 1);
@@ -159,7 +162,7 @@ static mf_status run_it(mf_request *r, mf_client_session *s, const callable *c,
     mf_status st = feeds && results ? MF_OK : MF_NOMEM("a step");
 
     if (st == MF_OK)
-        st = run(r, s, c, q, feeds, results);
+        st = master_callable_run(r, s, c, q, feeds, results);
     for (int i = 0; feeds && i < n->n_feeds; i++)
         mf_tensor_clear(&feeds[i]);
     for (int i = 0; results && i < n->n_fetches; i++)
@@ -175,10 +178,10 @@ mf_status mf_master_run_callable(mf_request *r, const ProtobufCMessage *message)
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
-    st = find(s, q->handle, false, &c);
+    st = master_callable_find(s, q->handle, false, &c);
     if (st == MF_OK) {
-        st = run_it(r, s, c, q);
-        release(s, c);
+        st = master_callable_run_it(r, s, c, q);
+        master_callable_release(s, c);
     }
     mf_client_session_release(s);
     return st;
@@ -193,9 +196,9 @@ mf_status mf_master_release_callable(mf_request *r, const ProtobufCMessage *mess
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
-    st = find(s, q->handle, true, &c);
+    st = master_callable_find(s, q->handle, true, &c);
     if (st == MF_OK)
-        release(s, c);
+        master_callable_release(s, c);
     mf_client_session_release(s);
     return st;
 }

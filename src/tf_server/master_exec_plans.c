@@ -29,23 +29,24 @@ void mf_placed_unref(mf_placed *p)
 /* ---- those that are kept ---- */
 
 /* Each with its length: names are a client's, and may have anything in them. */
-static void add_names(const char *kind, const char *const *names, int n, mf_buf *out)
+static void master_exec_plans_add_names(const char *kind, const char *const *names, int n,
+                                        mf_buf *out)
 {
     mf_buf_str(out, kind);
     for (int i = 0; i < n; i++)
         mf_buf_printf(out, "%zu:%s", strlen(names[i]), names[i]);
 }
 
-static mf_status key_of(const mf_run_names *n, mf_buf *out)
+static mf_status master_exec_plans_key_of(const mf_run_names *n, mf_buf *out)
 {
-    add_names("feeds ", n->feeds, n->n_feeds, out);
-    add_names(" fetches ", n->fetches, n->n_fetches, out);
-    add_names(" targets ", n->targets, n->n_targets, out);
+    master_exec_plans_add_names("feeds ", n->feeds, n->n_feeds, out);
+    master_exec_plans_add_names(" fetches ", n->fetches, n->n_fetches, out);
+    master_exec_plans_add_names(" targets ", n->targets, n->n_targets, out);
     return mf_buf_finish(out);
 }
 
 /* Nobody finds it any more. NULL: none. */
-static void forget(mf_client_session *s, mf_kept_layout *k)
+static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
 {
     if (!k)
         return;
@@ -90,7 +91,7 @@ static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout 
         k->users = 1;
         return MF_OK;
     }
-    forget(s, k);
+    master_exec_plans_forget(s, k);
     return MF_NOMEM("a graph");
 }
 
@@ -117,8 +118,8 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
 }
 
 /* With the session's lock. */
-static mf_status make(mf_client_session *s, const mf_run_names *names, const char *key,
-                      mf_cancel *cancel, mf_kept_layout **out)
+static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names *names,
+                                        const char *key, mf_cancel *cancel, mf_kept_layout **out)
 {
     mf_exec_plan *layout;
     mf_kept_layout *k;
@@ -135,7 +136,7 @@ static mf_status make(mf_client_session *s, const mf_run_names *names, const cha
     }
     mf_error_save(st, &why);
     (void)mf_map_remove(&s->layouts, k->key);
-    forget(s, k);
+    master_exec_plans_forget(s, k);
     return mf_error_restore(&why);
 }
 
@@ -158,7 +159,7 @@ typedef struct waker {
     mf_client_session *session;
 } waker;
 
-static void wake(mf_cancel_hook *hook)
+static void master_exec_plans_wake(mf_cancel_hook *hook)
 {
     mf_client_session *s = ((waker *)(void *)hook)->session;
 
@@ -170,7 +171,7 @@ static void wake(mf_cancel_hook *hook)
 static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
                                mf_cancel *cancel, mf_kept_layout **out)
 {
-    waker w = { .hook.fn = wake, .session = s };
+    waker w = { .hook.fn = master_exec_plans_wake, .session = s };
     const bool hooked = mf_cancel_add(cancel, &w.hook);
     mf_status st = MF_OK;
 
@@ -180,7 +181,7 @@ static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, 
         pthread_cond_wait(&s->laid_out, &s->extending);
     if (!*out)
         st = mf_cancel_is_raised(cancel) ? MF_FAIL(MF_CANCELLED, "the step was cancelled")
-                                         : make(s, names, key, cancel, out);
+                                         : master_exec_plans_make(s, names, key, cancel, out);
     pthread_mutex_unlock(&s->extending);
     if (hooked)
         (void)mf_cancel_remove(cancel, &w.hook);
@@ -192,7 +193,7 @@ mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *nam
 {
     mf_kept_layout *spare = NULL;
     mf_buf key = { 0 };
-    mf_status st = key_of(names, &key);
+    mf_status st = master_exec_plans_key_of(names, &key);
 
     *out = NULL;
     if (st == MF_OK) {
@@ -207,7 +208,7 @@ mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *nam
         (*out)->used_at = ++s->layout_clock;
         spare = take_spare(s);
         pthread_mutex_unlock(&s->extending);
-        forget(s, spare);
+        master_exec_plans_forget(s, spare);
     }
     mf_buf_deinit(&key);
     return st;
@@ -223,7 +224,7 @@ void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
     k->users--;
     spare = take_spare(s);
     pthread_mutex_unlock(&s->extending);
-    forget(s, spare);
+    master_exec_plans_forget(s, spare);
 }
 
 void mf_client_session_free_layouts(mf_client_session *s)
@@ -232,6 +233,6 @@ void mf_client_session_free_layouts(mf_client_session *s)
     int64_t it = 0;
 
     while ((e = mf_map_next(&s->layouts, &it)) != NULL)
-        forget(s, e->value);
+        master_exec_plans_forget(s, e->value);
     mf_map_deinit(&s->layouts);
 }

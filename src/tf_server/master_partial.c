@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct partial {
+typedef struct master_partial {
     char handle[17];
     mf_server *server;
     const char *session; /* its handle */
@@ -22,11 +22,11 @@ typedef struct partial {
     mf_rendezvous_table *room;
     pthread_t thread;
     bool has_thread;
-} partial;
+} master_partial;
 
 /* ---- names ---- */
 
-static int index_of(const char *const *names, int n, const char *name)
+static int master_partial_index_of(const char *const *names, int n, const char *name)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(names[i], name) == 0)
@@ -37,9 +37,9 @@ static int index_of(const char *const *names, int n, const char *name)
 
 /* ---- making and ending ---- */
 
-static void *run_it(void *arg)
+static void *master_partial_run_it(void *arg)
 {
-    partial *p = arg;
+    master_partial *p = arg;
     const mf_master_step m = { .names = p->names, .id = p->id, .cancel = &p->cancel };
     const mf_status st = mf_master_run_layout(p->server, p->session, p->layout, &m);
 
@@ -48,7 +48,7 @@ static void *run_it(void *arg)
     return NULL;
 }
 
-static void partial_free(partial *p, const mf_session_workers *cast)
+static void master_partial_free(master_partial *p, const mf_session_workers *cast)
 {
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
@@ -70,11 +70,11 @@ void mf_client_session_end_partials(mf_client_session *s)
     int64_t it = 0;
 
     while ((e = mf_map_next(&s->partials, &it)) != NULL)
-        partial_free(e->value, &s->cast);
+        master_partial_free(e->value, &s->cast);
     mf_map_deinit(&s->partials);
 }
 
-static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest *q)
+static mf_status read_setup(master_partial *p, const Tensorflow__PartialRunSetupRequest *q)
 {
     p->names = (mf_run_names){
         .feeds = mf_arena_strings(p->arena, (const char *const *)q->feed, (int64_t)q->n_feed),
@@ -92,7 +92,7 @@ static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest
 }
 
 /* With the session's lock. */
-static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
+static mf_status master_partial_start(master_partial *p, mf_client_session *s, mf_cancel *cancel)
 {
     p->id = mf_master_new_step();
     MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
@@ -102,32 +102,32 @@ static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
                        "masters: use run() for them, or one master for all members");
     MF_TRY(mf_rendezvous_tables_enter(p->server->rooms, p->id, &p->room));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
-    if (mf_thread_start(&p->thread, run_it, p) != 0)
+    if (mf_thread_start(&p->thread, master_partial_run_it, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     p->has_thread = true;
     return mf_map_set(&s->partials, p->handle, p);
 }
 
-static mf_status set_up(mf_request *r, mf_client_session *s,
-                        const Tensorflow__PartialRunSetupRequest *q)
+static mf_status master_partial_set_up(mf_request *r, mf_client_session *s,
+                                       const Tensorflow__PartialRunSetupRequest *q)
 {
     Tensorflow__PartialRunSetupResponse out = TENSORFLOW__PARTIAL_RUN_SETUP_RESPONSE__INIT;
-    partial *p = mf_calloc(1, sizeof *p);
+    master_partial *p = mf_calloc(1, sizeof *p);
     mf_status st;
     mf_error why;
 
     if (!p)
         return MF_NOMEM("a run");
-    *p = (partial){ .server = r->server, .session = s->handle, .arena = mf_arena_new() };
+    *p = (master_partial){ .server = r->server, .session = s->handle, .arena = mf_arena_new() };
     mf_cancel_init(&p->cancel);
     st = p->arena ? read_setup(p, q) : MF_NOMEM("a run");
     pthread_mutex_lock(&s->extending);
     if (st == MF_OK)
-        st = start(p, s, &r->cancel);
+        st = master_partial_start(p, s, &r->cancel);
     pthread_mutex_unlock(&s->extending);
     if (st != MF_OK) {
         mf_error_save(st, &why);
-        partial_free(p, &s->cast);
+        master_partial_free(p, &s->cast);
         return mf_error_restore(&why);
     }
     out.partial_run_handle = p->handle;
@@ -142,17 +142,17 @@ mf_status mf_master_partial_setup(mf_request *r, const ProtobufCMessage *message
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
-    st = set_up(r, s, q);
+    st = master_partial_set_up(r, s, q);
     mf_client_session_release(s);
     return st;
 }
 
 /* ---- what may be fed and fetched ---- */
 
-static mf_status check_names(const partial *p, const mf_run_names *n)
+static mf_status master_partial_check_names(const master_partial *p, const mf_run_names *n)
 {
     for (int i = 0; i < n->n_feeds; i++) {
-        const int k = index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
+        const int k = master_partial_index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
 
         if (k < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -161,7 +161,7 @@ static mf_status check_names(const partial *p, const mf_run_names *n)
             return MF_FAIL(MF_INVALID_ARGUMENT, "The feed %s has already been fed.", n->feeds[i]);
     }
     for (int i = 0; i < n->n_fetches; i++) {
-        const int k = index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
+        const int k = master_partial_index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
 
         if (k < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -174,16 +174,16 @@ static mf_status check_names(const partial *p, const mf_run_names *n)
 }
 
 /* A fetch that needs what was not fed would never come. */
-typedef struct search {
-    const partial *p;
+typedef struct master_partial_search {
+    const master_partial *p;
     const mf_signature *feeds; /* of all that the run may be fed */
     bool *seen; /* by node id */
     const mf_node **stack;
     int64_t depth;
     const char *missing; /* a feed that was met; NULL: none */
-} search;
+} master_partial_search;
 
-static void visit(search *s, mf_output o)
+static void master_partial_visit(master_partial_search *s, mf_output o)
 {
     for (int i = 0; i < s->feeds->n_feeds; i++) {
         if (s->feeds->feeds[i].node == o.node && s->feeds->feeds[i].port == o.port) {
@@ -198,28 +198,29 @@ static void visit(search *s, mf_output o)
     }
 }
 
-static mf_status check_fed(const partial *p, const mf_graph *graph, const mf_run_names *wanted,
-                           mf_arena *arena)
+static mf_status check_fed(const master_partial *p, const mf_graph *graph,
+                           const mf_run_names *wanted, mf_arena *arena)
 {
     mf_signature all, now;
-    search s = { .p = p,
-                 .feeds = &all,
-                 .seen = MF_ARENA_ARRAY(arena, bool, graph->n_nodes + 1),
-                 .stack = MF_ARENA_ARRAY(arena, const mf_node *, graph->n_nodes + 1) };
+    master_partial_search s = { .p = p,
+                                .feeds = &all,
+                                .seen = MF_ARENA_ARRAY(arena, bool, graph->n_nodes + 1),
+                                .stack =
+                                    MF_ARENA_ARRAY(arena, const mf_node *, graph->n_nodes + 1) };
 
     if (!s.seen || !s.stack)
         return MF_NOMEM("a run");
     MF_TRY(mf_signature_find(graph, &p->names, arena, &all));
     MF_TRY(mf_signature_find(graph, wanted, arena, &now));
     for (int i = 0; i < now.n_fetches; i++)
-        visit(&s, now.fetches[i]);
+        master_partial_visit(&s, now.fetches[i]);
     while (s.depth > 0 && !s.missing) {
         const mf_node *n = s.stack[--s.depth];
 
         for (int i = 0; i < n->n_inputs; i++)
-            visit(&s, n->inputs[i]);
+            master_partial_visit(&s, n->inputs[i]);
         for (int i = 0; i < n->n_controls; i++)
-            visit(&s, (mf_output){ n->controls[i], -1 });
+            master_partial_visit(&s, (mf_output){ n->controls[i], -1 });
     }
     if (s.missing)
         return MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched needs %s, which was not fed",
@@ -228,31 +229,33 @@ static mf_status check_fed(const partial *p, const mf_graph *graph, const mf_run
 }
 
 /* With the session's lock. From here on they count as fed and fetched. */
-static mf_status claim(partial *p, const mf_client_session *session, const mf_run_names *n,
-                       mf_arena *arena)
+static mf_status master_partial_claim(master_partial *p, const mf_client_session *session,
+                                      const mf_run_names *n, mf_arena *arena)
 {
-    MF_TRY(check_names(p, n));
+    MF_TRY(master_partial_check_names(p, n));
     for (int i = 0; i < n->n_feeds; i++)
-        p->fed[index_of(p->names.feeds, p->names.n_feeds, n->feeds[i])] = true;
+        p->fed[master_partial_index_of(p->names.feeds, p->names.n_feeds, n->feeds[i])] = true;
     MF_TRY(check_fed(p, session->placed->graph, n, arena));
     for (int i = 0; i < n->n_fetches; i++)
-        p->fetched[index_of(p->names.fetches, p->names.n_fetches, n->fetches[i])] = true;
+        p->fetched[master_partial_index_of(p->names.fetches, p->names.n_fetches, n->fetches[i])] =
+            true;
     return MF_OK;
 }
 
 /* ---- one step ---- */
 
-static mf_status feed_and_fetch(const partial *p, const mf_master_step *m, mf_cancel *cancel)
+static mf_status master_partial_feed_and_fetch(const master_partial *p, const mf_master_step *m,
+                                               mf_cancel *cancel)
 {
     const mf_run_names *n = &m->names;
 
     for (int i = 0; i < n->n_feeds; i++) {
-        const int k = index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
+        const int k = master_partial_index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
 
         MF_TRY(mf_rendezvous_table_send(p->room, p->layout->feeds[k], m->feeds[i]));
     }
     for (int i = 0; i < n->n_fetches; i++) {
-        const int k = index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
+        const int k = master_partial_index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
 
         m->results[i] = mf_calloc(1, sizeof *m->results[i]);
         if (!m->results[i])
@@ -265,7 +268,7 @@ static mf_status feed_and_fetch(const partial *p, const mf_master_step *m, mf_ca
 mf_status mf_master_partial_run(mf_request *r, mf_client_session *s, const char *handle,
                                 const mf_master_step *m)
 {
-    partial *p;
+    master_partial *p;
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&s->extending);
@@ -274,7 +277,7 @@ mf_status mf_master_partial_run(mf_request *r, mf_client_session *s, const char 
         st =
             MF_FAIL(MF_INVALID_ARGUMENT, "Must run PartialRunSetup before performing partial runs");
     else
-        st = claim(p, s, &m->names, r->arena);
+        st = master_partial_claim(p, s, &m->names, r->arena);
     pthread_mutex_unlock(&s->extending);
-    return st == MF_OK ? feed_and_fetch(p, m, &r->cancel) : st;
+    return st == MF_OK ? master_partial_feed_and_fetch(p, m, &r->cancel) : st;
 }

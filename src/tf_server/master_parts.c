@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* master_parts.c - the graphs that a run lies in, for those who want to see them (RunMetadata).
  * They are cut again: nobody keeps them. */
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "proto/wire.h"
 #include "tf_server/graph_partition.h"
 #include "tf_server/master.h"

@@ -11,7 +11,7 @@
 enum { FEED_MAX = INT32_MAX }; /* bytes of one */
 
 /* A step's tensors: by feed, and by fetch. */
-typedef struct step {
+typedef struct master_run_step {
     const Tensorflow__RunStepRequest *q;
     const char **names; /* of feeds */
     mf_tensor *feeds;
@@ -19,18 +19,18 @@ typedef struct step {
     mf_tensor **results;
     mf_buf stats; /* what was done, if that was asked for */
     bool is_noted;
-} step;
+} master_run_step;
 
-static mf_status step_init(step *s, const Tensorflow__RunStepRequest *q, mf_arena *arena)
+static mf_status step_init(master_run_step *s, const Tensorflow__RunStepRequest *q, mf_arena *arena)
 {
     const int64_t n = (int64_t)q->n_feed;
 
-    *s = (step){ .q = q,
-                 .names = MF_ARENA_ARRAY(arena, const char *, n + 1),
-                 .feeds = MF_ARENA_ARRAY(arena, mf_tensor, n + 1),
-                 .fed = MF_ARENA_ARRAY(arena, const mf_tensor *, n + 1),
-                 .results = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)q->n_fetch + 1),
-                 .is_noted = q->options && q->options->trace_level > 0 };
+    *s = (master_run_step){ .q = q,
+                            .names = MF_ARENA_ARRAY(arena, const char *, n + 1),
+                            .feeds = MF_ARENA_ARRAY(arena, mf_tensor, n + 1),
+                            .fed = MF_ARENA_ARRAY(arena, const mf_tensor *, n + 1),
+                            .results = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)q->n_fetch + 1),
+                            .is_noted = q->options && q->options->trace_level > 0 };
     if (!s->names || !s->feeds || !s->fed || !s->results)
         return MF_NOMEM("a step");
     for (int64_t i = 0; i < n; i++) {
@@ -45,7 +45,7 @@ static mf_status step_init(step *s, const Tensorflow__RunStepRequest *q, mf_aren
     return MF_OK;
 }
 
-static void step_deinit(step *s)
+static void step_deinit(master_run_step *s)
 {
     for (size_t i = 0; s->feeds && i < s->q->n_feed; i++)
         mf_tensor_clear(&s->feeds[i]);
@@ -54,7 +54,7 @@ static void step_deinit(step *s)
     mf_buf_deinit(&s->stats);
 }
 
-static mf_run_names names_of(const step *s)
+static mf_run_names names_of(const master_run_step *s)
 {
     const Tensorflow__RunStepRequest *q = s->q;
 
@@ -66,7 +66,7 @@ static mf_run_names names_of(const step *s)
                            .n_targets = (int)q->n_target };
 }
 
-static mf_status run(mf_request *r, mf_client_session *session, step *s)
+static mf_status master_run(mf_request *r, mf_client_session *session, master_run_step *s)
 {
     const Tensorflow__RunStepRequest *q = s->q;
     const int64_t timeout = q->options && q->options->timeout_in_ms > 0 ? q->options->timeout_in_ms
@@ -86,7 +86,8 @@ static mf_status run(mf_request *r, mf_client_session *session, step *s)
 }
 
 /* Tensors are borrowed until it is encoded. */
-static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStepResponse *out)
+static mf_status master_run_put_results(const master_run_step *s, mf_arena *arena,
+                                        Tensorflow__RunStepResponse *out)
 {
     const int64_t n = (int64_t)s->q->n_fetch;
     Tensorflow__NamedTensorProto *all = MF_ARENA_ARRAY(arena, Tensorflow__NamedTensorProto, n + 1);
@@ -105,7 +106,7 @@ static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStep
 }
 
 /* What the client wants to know of the step besides its results. */
-static mf_status put_metadata(const step *s, mf_client_session *session, mf_arena *arena,
+static mf_status put_metadata(const master_run_step *s, mf_client_session *session, mf_arena *arena,
                               Tensorflow__RunStepResponse *out)
 {
     const Tensorflow__RunStepRequest *q = s->q;
@@ -127,7 +128,8 @@ static mf_status put_metadata(const step *s, mf_client_session *session, mf_aren
 }
 
 /* A client that asks for it gets errors in the answer. */
-static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q, mf_status st)
+static mf_status master_run_reply_error(mf_request *r, const Tensorflow__RunStepRequest *q,
+                                        mf_status st)
 {
     Tensorflow__RunStepResponse out = TENSORFLOW__RUN_STEP_RESPONSE__INIT;
     char text[MF_ERROR_MESSAGE_MAX];
@@ -141,23 +143,23 @@ static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q,
     return mf_request_reply(r, &out.base);
 }
 
-static mf_status run_and_reply(mf_request *r, mf_client_session *session,
-                               const Tensorflow__RunStepRequest *q)
+static mf_status master_run_and_reply(mf_request *r, mf_client_session *session,
+                                      const Tensorflow__RunStepRequest *q)
 {
     Tensorflow__RunStepResponse out = TENSORFLOW__RUN_STEP_RESPONSE__INIT;
-    step s = { 0 };
+    master_run_step s = { 0 };
     mf_status st = step_init(&s, q, r->arena);
 
     if (st == MF_OK)
-        st = run(r, session, &s);
+        st = master_run(r, session, &s);
     if (st == MF_OK)
-        st = put_results(&s, r->arena, &out);
+        st = master_run_put_results(&s, r->arena, &out);
     if (st == MF_OK)
         st = put_metadata(&s, session, r->arena, &out);
     if (st == MF_OK)
         st = mf_request_reply(r, &out.base);
     else
-        st = reply_error(r, q, st);
+        st = master_run_reply_error(r, q, st);
     step_deinit(&s);
     return st;
 }
@@ -169,7 +171,7 @@ mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *message)
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &session));
-    st = run_and_reply(r, session, q);
+    st = master_run_and_reply(r, session, q);
     mf_client_session_release(session);
     return st;
 }

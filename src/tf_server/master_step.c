@@ -16,14 +16,14 @@
 #include <inttypes.h>
 
 /* 0: none. */
-static int64_t deadline_of(const mf_master_step *m)
+static int64_t master_step_deadline_of(const mf_master_step *m)
 {
     return m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
 }
 
 /* ---- a step that is under way ---- */
 
-typedef struct step {
+typedef struct master_step {
     mf_server *server;
     mf_cancel *cancel; /* ends all of it */
     int64_t id;
@@ -32,16 +32,16 @@ typedef struct step {
     int missing; /* parts that have not answered */
     mf_buf *stats; /* of all; NULL: nobody wants to know */
     mf_error why; /* the first that tells more than that it was cancelled */
-} step;
+} master_step;
 
-typedef struct part {
-    step *step;
+typedef struct master_step_part {
+    master_step *step;
     const mf_server_task *task;
     bool has_answered; /* guarded by the step's lock */
-} part;
+} master_step_part;
 
 /* The thread's error, of this task. */
-static void note_failure(step *s, mf_status st, const mf_server_task *task)
+static void master_step_note_failure(master_step *s, mf_status st, const mf_server_task *task)
 {
     st = mf_server_task_failed(task, st);
     pthread_mutex_lock(&s->lock);
@@ -51,10 +51,10 @@ static void note_failure(step *s, mf_status st, const mf_server_task *task)
     mf_cancel_raise(s->cancel);
 }
 
-static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
+static void master_step_answered(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
-    part *p = ctx;
-    step *s = p->step;
+    master_step_part *p = ctx;
+    master_step *s = p->step;
     const Tensorflow__RunGraphResponse *answer = (const Tensorflow__RunGraphResponse *)reply;
 
     if (st == MF_OK && answer->status_code != MF_OK)
@@ -63,7 +63,7 @@ static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
                          : MF_UNKNOWN,
                      "%s", answer->status_error_message);
     if (st != MF_OK)
-        note_failure(s, st, p->task);
+        master_step_note_failure(s, st, p->task);
     pthread_mutex_lock(&s->lock);
     if (st == MF_OK && s->stats)
         mf_buf_bytes(s->stats, answer->step_stats.data, answer->step_stats.len);
@@ -73,8 +73,8 @@ static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void start_part(step *s, const mf_exec_plan_part *l, const char *session,
-                       int64_t deadline_ns, part *p)
+static void start_part(master_step *s, const mf_exec_plan_part *l, const char *session,
+                       int64_t deadline_ns, master_step_part *p)
 {
     Tensorflow__RunGraphRequest request = TENSORFLOW__RUN_GRAPH_REQUEST__INIT;
     Tensorflow__ExecutorOpts opts = TENSORFLOW__EXECUTOR_OPTS__INIT;
@@ -86,7 +86,7 @@ static void start_part(step *s, const mf_exec_plan_part *l, const char *session,
     mf_rpc_stub *caller;
     mf_status st;
 
-    *p = (part){ .step = s, .task = &s->server->tasks.all[l->task] };
+    *p = (master_step_part){ .step = s, .task = &s->server->tasks.all[l->task] };
     request.session_handle = (char *)(uintptr_t)session;
     request.create_worker_session_called = true;
     request.graph_handle = l->graph;
@@ -100,9 +100,9 @@ static void start_part(step *s, const mf_exec_plan_part *l, const char *session,
     pthread_mutex_unlock(&s->lock);
     st = mf_peer_tasks_caller(s->server->peers, l->task, &caller);
     if (st == MF_OK)
-        mf_rpc_stub_start(caller, &q, NULL, answered, p);
+        mf_rpc_stub_start(caller, &q, NULL, master_step_answered, p);
     else
-        answered(p, st, NULL);
+        master_step_answered(p, st, NULL);
 }
 
 /* Appends what was noted, if there is something. */
@@ -128,7 +128,7 @@ static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, cons
                                l->n_targets, m->results);
 }
 
-static mf_status meet_and_run(step *s, const mf_exec_plan *l, const mf_master_step *m,
+static mf_status meet_and_run(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
                               mf_trace *trace)
 {
     mf_step_rendezvous meeting;
@@ -145,7 +145,7 @@ static mf_status meet_and_run(step *s, const mf_exec_plan *l, const mf_master_st
     return st;
 }
 
-static void run_own(step *s, const mf_exec_plan *l, const mf_master_step *m)
+static void run_own(master_step *s, const mf_exec_plan *l, const mf_master_step *m)
 {
     mf_trace *trace = NULL;
     mf_status st = s->stats ? mf_trace_new(&trace) : MF_OK;
@@ -154,7 +154,7 @@ static void run_own(step *s, const mf_exec_plan *l, const mf_master_step *m)
         st = meet_and_run(s, l, m, trace);
     mf_trace_free(trace);
     if (st != MF_OK)
-        note_failure(s, st, mf_server_self(s->server));
+        master_step_note_failure(s, st, mf_server_self(s->server));
 }
 
 /* Tasks of ours forget a step that went well by themselves; this one, too, those that
@@ -175,7 +175,7 @@ void mf_master_clean_up(const mf_session_workers *cast, const mf_exec_plan *l, i
 }
 
 /* The own part is done and others are not. With the lock. */
-static void say_missing(const step *s, const part *parts, int n, int64_t since)
+static void say_missing(const master_step *s, const master_step_part *parts, int n, int64_t since)
 {
     mf_buf text = { 0 };
 
@@ -190,7 +190,7 @@ static void say_missing(const step *s, const part *parts, int n, int64_t since)
     mf_buf_deinit(&text);
 }
 
-static void await_parts(step *s, const part *parts, int n)
+static void await_parts(master_step *s, const master_step_part *parts, int n)
 {
     const int64_t since = mf_clock_ns();
     int64_t look_at = since + mf_stall_patience_ns();
@@ -210,9 +210,9 @@ static void await_parts(step *s, const part *parts, int n)
 mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_exec_plan *l,
                                const mf_master_step *m)
 {
-    step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
-    part *parts = mf_calloc(l->n_parts, sizeof *parts);
-    const int64_t deadline = deadline_of(m);
+    master_step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
+    master_step_part *parts = mf_calloc(l->n_parts, sizeof *parts);
+    const int64_t deadline = master_step_deadline_of(m);
 
     if (!parts)
         return MF_NOMEM("a step");
@@ -251,8 +251,8 @@ static mf_status run_with(mf_request *r, mf_client_session *session, const mf_ma
     return st;
 }
 
-static mf_status run_here(mf_request *r, mf_client_session *session, const mf_master_step *m,
-                          const mf_exec_plan *l)
+static mf_status master_step_run_here(mf_request *r, mf_client_session *session,
+                                      const mf_master_step *m, const mf_exec_plan *l)
 {
     mf_step_rendezvous meeting;
     mf_status st;
@@ -273,7 +273,7 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
     mf_error why;
 
     if (!l || !l->own)
-        return run_here(r, s, m, l);
+        return master_step_run_here(r, s, m, l);
     st = mf_master_run_layout(r->server, s->handle, l, m);
     mf_error_save(st, &why);
     mf_master_clean_up(&s->cast, l, m->id, st == MF_OK);
@@ -287,7 +287,7 @@ static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step 
     const mf_step_sequence q = { .server = r->server,
                                  .leader = l->leader,
                                  .key = m->collectives != 0 ? m->collectives : l->collectives.key,
-                                 .deadline_ns = deadline_of(m) };
+                                 .deadline_ns = master_step_deadline_of(m) };
     mf_status st;
     mf_error why;
 
@@ -303,7 +303,7 @@ int64_t mf_master_new_step(void)
     return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* as TensorFlow's look */
 }
 
-static mf_status run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
+static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     mf_master_step own = *m;
     mf_kept_layout *kept = NULL;
@@ -341,7 +341,7 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
 
     if (!mf_cancel_add(&s->closed, &c.hook))
         mf_cancel_raise(&r->cancel);
-    st = run_step(r, s, m);
+    st = master_step_run_step(r, s, m);
     mf_error_save(st, &why);
     (void)mf_cancel_remove(&s->closed, &c.hook);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);

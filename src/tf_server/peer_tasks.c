@@ -26,7 +26,7 @@ bool mf_server_is_local(const mf_security *security)
     return MF_PARAM(server_local) != 0 && !security->ca;
 }
 
-static char *copy(const char *s)
+static char *peer_tasks_copy(const char *s)
 {
     return s ? mf_strdup(s) : NULL;
 }
@@ -42,9 +42,9 @@ mf_status mf_peer_tasks_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks
     p->rpc = rpc;
     p->tasks = tasks;
     p->security = *security;
-    p->security.ca = copy(security->ca);
-    p->security.cert = copy(security->cert);
-    p->security.key = copy(security->key);
+    p->security.ca = peer_tasks_copy(security->ca);
+    p->security.cert = peer_tasks_copy(security->cert);
+    p->security.key = peer_tasks_copy(security->key);
     p->local = rpc != &mf_rpc_inside && mf_server_is_local(security);
     p->callers = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
     p->near = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
@@ -76,8 +76,8 @@ void mf_peer_tasks_free(mf_peer_tasks *p)
 }
 
 /* With the lock. */
-static mf_status find(mf_peer_tasks *p, mf_rpc_stub **callers, const mf_rpc_kind *rpc, int task,
-                      mf_rpc_stub **out)
+static mf_status peer_tasks_find(mf_peer_tasks *p, mf_rpc_stub **callers, const mf_rpc_kind *rpc,
+                                 int task, mf_rpc_stub **out)
 {
     mf_status st = MF_OK;
 
@@ -94,9 +94,9 @@ mf_status mf_peer_tasks_caller(mf_peer_tasks *p, int task, mf_rpc_stub **out)
     *out = NULL;
     pthread_mutex_lock(&p->lock);
     if (p->local)
-        st = find(p, p->near, &mf_rpc_local, task, out);
+        st = peer_tasks_find(p, p->near, &mf_rpc_local, task, out);
     if (st == MF_OK && (!*out || !mf_rpc_stub_reaches(*out)))
-        st = find(p, p->callers, p->rpc, task, out);
+        st = peer_tasks_find(p, p->callers, p->rpc, task, out);
     pthread_mutex_unlock(&p->lock);
     return st;
 }

@@ -11,21 +11,21 @@
 
 #include <string.h>
 
-typedef struct group {
+typedef struct placement_group {
     int parent; /* another node of the group; itself: the one that stands for it */
     int task; /* -1: not decided */
     mf_device_name wanted; /* what its nodes have said so far */
-} group;
+} placement_group;
 
-typedef struct placing {
+typedef struct placement_placing {
     const mf_graph *graph;
     const mf_place_options *o;
-    group *groups; /* by node id */
-} placing;
+    placement_group *groups; /* by node id */
+} placement_placing;
 
 /* ---- groups ---- */
 
-static int root_of(placing *p, int id)
+static int placement_root_of(placement_placing *p, int id)
 {
     while (p->groups[id].parent != id) {
         p->groups[id].parent = p->groups[p->groups[id].parent].parent;
@@ -34,9 +34,9 @@ static int root_of(placing *p, int id)
     return id;
 }
 
-static void join(placing *p, const mf_node *a, const mf_node *b)
+static void placement_join(placement_placing *p, const mf_node *a, const mf_node *b)
 {
-    const int x = root_of(p, a->id), y = root_of(p, b->id);
+    const int x = placement_root_of(p, a->id), y = placement_root_of(p, b->id);
 
     if (x == y)
         return;
@@ -51,7 +51,7 @@ static bool stays_with_its_source(mf_dtype type)
     return mf_type_is_ref(type) || type == MF_DTYPE_RESOURCE || type == MF_DTYPE_VARIANT;
 }
 
-static mf_status join_class(placing *p, const mf_node *n)
+static mf_status join_class(placement_placing *p, const mf_node *n)
 {
     const mf_attr *classes = mf_node_list(n, "_class", MF_ATTR_STRING);
 
@@ -61,7 +61,7 @@ static mf_status join_class(placing *p, const mf_node *n)
             strncmp(text, "loc:@", 5) == 0 ? mf_graph_find(p->graph, text + 5) : NULL;
 
         if (with)
-            join(p, n, with);
+            placement_join(p, n, with);
         else if (strncmp(text, "loc:@", 5) == 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "Node '%s' expects to be colocated with unknown node '%s'", n->name,
@@ -76,14 +76,14 @@ static bool is_next(const mf_node *n)
     return n->op && n->op->control == MF_CONTROL_NEXT;
 }
 
-static mf_status make_groups(placing *p)
+static mf_status placement_make_groups(placement_placing *p)
 {
     for (int64_t i = 0; i < p->graph->n_nodes; i++) {
         const mf_node *n = p->graph->nodes[i];
 
         for (int k = 0; k < n->n_inputs; k++) {
             if (stays_with_its_source(n->in_types[k]) || is_next(n->inputs[k].node))
-                join(p, n, n->inputs[k].node);
+                placement_join(p, n, n->inputs[k].node);
         }
         MF_TRY(join_class(p, n));
     }
@@ -107,9 +107,9 @@ static bool is_owner(const mf_node *n)
 }
 
 /* What nobody has said yet; nobody is contradicted. */
-static mf_status hear(placing *p, const mf_node *n)
+static mf_status placement_hear(placement_placing *p, const mf_node *n)
 {
-    group *g = &p->groups[root_of(p, n->id)];
+    placement_group *g = &p->groups[placement_root_of(p, n->id)];
     mf_device_name wanted;
 
     if (g->task >= 0 || n->device[0] == '\0')
@@ -122,12 +122,12 @@ static mf_status hear(placing *p, const mf_node *n)
     return MF_OK;
 }
 
-static mf_status hear_all(placing *p)
+static mf_status hear_all(placement_placing *p)
 {
     for (int owners = 1; owners >= 0; owners--) {
         for (int64_t i = 0; i < p->graph->n_nodes; i++) {
             if (is_owner(p->graph->nodes[i]) == (owners == 1))
-                MF_TRY(hear(p, p->graph->nodes[i]));
+                MF_TRY(placement_hear(p, p->graph->nodes[i]));
         }
     }
     return MF_OK;
@@ -135,7 +135,7 @@ static mf_status hear_all(placing *p)
 
 /* ---- deciding ---- */
 
-static bool fits(const placing *p, int task, mf_device_name wanted)
+static bool placement_fits(const placement_placing *p, int task, mf_device_name wanted)
 {
     const mf_device_name d = mf_server_task_device(&p->o->tasks->all[task]);
 
@@ -147,20 +147,20 @@ static bool fits(const placing *p, int task, mf_device_name wanted)
 }
 
 /* The own task is as good as any. */
-static int choose(const placing *p, const mf_device_name *wanted)
+static int placement_choose(const placement_placing *p, const mf_device_name *wanted)
 {
     const mf_server_tasks *t = p->o->tasks;
 
-    if (fits(p, t->self, *wanted))
+    if (placement_fits(p, t->self, *wanted))
         return t->self;
     for (int i = 0; i < t->n; i++) {
-        if (fits(p, i, *wanted))
+        if (placement_fits(p, i, *wanted))
             return i;
     }
     return -1;
 }
 
-static mf_status refuse(const placing *p, const mf_node *n)
+static mf_status placement_refuse(const placement_placing *p, const mf_node *n)
 {
     mf_buf there = { 0 };
     mf_status st;
@@ -191,16 +191,16 @@ static const mf_node *metadata_of(const mf_node *n)
     return NULL;
 }
 
-static mf_status decide(placing *p, int *task, int64_t n_placed)
+static mf_status placement_decide(placement_placing *p, int *task, int64_t n_placed)
 {
     for (int64_t i = n_placed; i < p->graph->n_nodes; i++) {
         const mf_node *n = p->graph->nodes[i];
-        group *g = &p->groups[root_of(p, n->id)];
+        placement_group *g = &p->groups[placement_root_of(p, n->id)];
 
         if (g->task < 0)
-            g->task = choose(p, &g->wanted);
+            g->task = placement_choose(p, &g->wanted);
         if (g->task < 0)
-            return refuse(p, n);
+            return placement_refuse(p, n);
         task[i] = g->task;
     }
     for (int64_t i = n_placed; i < p->graph->n_nodes; i++) {
@@ -214,20 +214,22 @@ static mf_status decide(placing *p, int *task, int64_t n_placed)
 
 mf_status mf_place(const mf_graph *graph, const mf_place_options *o, int *task, int64_t n_placed)
 {
-    placing p = { .graph = graph, .o = o, .groups = mf_calloc(graph->n_nodes, sizeof(group)) };
+    placement_placing p = { .graph = graph,
+                            .o = o,
+                            .groups = mf_calloc(graph->n_nodes, sizeof(placement_group)) };
     mf_status st;
 
     if (!p.groups)
         return MF_NOMEM("placing nodes");
     for (int64_t i = 0; i < graph->n_nodes; i++)
-        p.groups[i] = (group){ .parent = (int)i,
-                               .task = i < n_placed ? task[i] : -1,
-                               .wanted = MF_DEVICE_ANY };
-    st = make_groups(&p);
+        p.groups[i] = (placement_group){ .parent = (int)i,
+                                         .task = i < n_placed ? task[i] : -1,
+                                         .wanted = MF_DEVICE_ANY };
+    st = placement_make_groups(&p);
     if (st == MF_OK)
         st = hear_all(&p);
     if (st == MF_OK)
-        st = decide(&p, task, n_placed);
+        st = placement_decide(&p, task, n_placed);
     mf_free(p.groups);
     return st;
 }

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct fetch {
+typedef struct recv_buf_fetch {
     mf_request *request;
     const Tensorflow__RecvBufRequest *asked;
-} fetch;
+} recv_buf_fetch;
 
 /* In a room there are other values as well. */
 void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE])
@@ -19,7 +19,7 @@ void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE])
     (void)snprintf(place, MF_COLLECTIVE_PLACE, "RecvBuf %.*s", MF_COLLECTIVE_KEY - 1, key);
 }
 
-static mf_status reply(const fetch *f, const mf_tensor *value)
+static mf_status reply(const recv_buf_fetch *f, const mf_tensor *value)
 {
     const Tensorflow__RecvBufRequest *q = f->asked;
     int64_t bytes;
@@ -37,9 +37,9 @@ static mf_status reply(const fetch *f, const mf_tensor *value)
 }
 
 /* What ended the step here ends it for those who wait: they may belong to other masters. */
-static void fetched(void *ctx, mf_status st, const mf_tensor *value)
+static void recv_buf_fetched(void *ctx, mf_status st, const mf_tensor *value)
 {
-    const fetch *f = ctx;
+    const recv_buf_fetch *f = ctx;
 
     if (st == MF_OK)
         st = reply(f, value);
@@ -69,7 +69,7 @@ static mf_status check_source(const mf_server *s, const Tensorflow__RecvBufReque
 void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RecvBufRequest *q = (const Tensorflow__RecvBufRequest *)message;
-    fetch *f = MF_ARENA_NEW(r->arena, fetch);
+    recv_buf_fetch *f = MF_ARENA_NEW(r->arena, recv_buf_fetch);
     char place[MF_COLLECTIVE_PLACE];
     mf_rendezvous_table *room = NULL;
     mf_status st = f ? check_source(r->server, q) : MF_NOMEM("a call");
@@ -80,8 +80,8 @@ void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message)
         mf_request_done(r, st);
         return;
     }
-    *f = (fetch){ r, q };
+    *f = (recv_buf_fetch){ r, q };
     mf_collective_place(q->buf_rendezvous_key, place);
-    mf_rendezvous_table_fetch(room, place, &r->cancel, fetched, f);
+    mf_rendezvous_table_fetch(room, place, &r->cancel, recv_buf_fetched, f);
     mf_rendezvous_table_leave(room);
 }

@@ -43,17 +43,17 @@ static void request_unref(mf_request *r)
     mf_free(r);
 }
 
-static void release_bytes(void *bytes)
+static void rpc_request_release_bytes(void *bytes)
 {
     mf_free(bytes);
 }
 
 /* The bytes go with it. */
-static void answer(mf_request *r, mf_status st)
+static void rpc_request_answer(mf_request *r, mf_status st)
 {
     const mf_iovec parts[2] = { { .data = r->reply.data,
                                   .size = r->reply.len,
-                                  .release = r->reply.data ? release_bytes : NULL,
+                                  .release = r->reply.data ? rpc_request_release_bytes : NULL,
                                   .ctx = r->reply.data },
                                 r->content };
     mf_server *s = r->server;
@@ -88,7 +88,7 @@ mf_status mf_request_keep(const mf_request *r, int64_t *kept)
 
 /* ---- the service ---- */
 
-static const mf_method *find(const char *name)
+static const mf_method *rpc_request_find(const char *name)
 {
     static const mf_method *const services[] = { mf_master_methods, mf_worker_methods };
 
@@ -102,15 +102,15 @@ static const mf_method *find(const char *name)
 }
 
 /* The bytes count as memory that is in use; what they become is heap, which does so anyway. */
-static mf_status charge(mf_request *r, size_t bytes)
+static mf_status rpc_request_charge(mf_request *r, size_t bytes)
 {
     MF_TRY(mf_quota_take((int64_t)bytes));
     r->charged += (int64_t)bytes;
     return MF_OK;
 }
 
-static mf_status decode(mf_request *r, const mf_method *m, const void *data, size_t size,
-                        ProtobufCMessage **out)
+static mf_status rpc_request_decode(mf_request *r, const mf_method *m, const void *data,
+                                    size_t size, ProtobufCMessage **out)
 {
     const size_t usual = ((size_t)16 << 20) + 32 * size, room = (size_t)mf_quota_room();
     const mf_wire_limits limits = { .max_alloc = usual < room ? usual : room };
@@ -121,21 +121,22 @@ static mf_status decode(mf_request *r, const mf_method *m, const void *data, siz
                : st;
 }
 
-static mf_status read_request(mf_request *r, const char *name, const void *data, size_t size,
-                              const mf_method **method, ProtobufCMessage **out)
+static mf_status rpc_request_read_request(mf_request *r, const char *name, const void *data,
+                                          size_t size, const mf_method **method,
+                                          ProtobufCMessage **out)
 {
-    *method = find(name);
+    *method = rpc_request_find(name);
     if (!*method)
         return MF_FAIL(MF_UNIMPLEMENTED, "there is no method %s", name);
     if (!r->arena)
         return MF_NOMEM("a request");
-    MF_TRY(charge(r, size));
-    return decode(r, *method, data, size, out);
+    MF_TRY(rpc_request_charge(r, size));
+    return rpc_request_decode(r, *method, data, size, out);
 }
 
 void mf_request_done(mf_request *r, mf_status status)
 {
-    answer(r, status);
+    rpc_request_answer(r, status);
     request_unref(r);
 }
 
@@ -157,14 +158,14 @@ static void called(void *ctx, mf_rpc_call *call, const char *method, const void 
                            0);
         return;
     }
-    st = read_request(r, method, data, size, &m, &message);
+    st = rpc_request_read_request(r, method, data, size, &m, &message);
     if (st == MF_OK && m->start)
         m->start(r, message);
     else
         mf_request_done(r, st == MF_OK ? m->run(r, message) : st);
 }
 
-static void cancelled(void *ctx, mf_rpc_call *call)
+static void rpc_request_cancelled(void *ctx, mf_rpc_call *call)
 {
     mf_server *s = ctx;
     mf_request *r;
@@ -180,4 +181,4 @@ static void cancelled(void *ctx, mf_rpc_call *call)
     request_unref(r);
 }
 
-const mf_rpc_service mf_server_service = { called, cancelled };
+const mf_rpc_service mf_server_service = { called, rpc_request_cancelled };

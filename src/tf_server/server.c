@@ -25,7 +25,7 @@
 
 MF_PARAM_INT(server_sessions, 1000, "sessions of clients, and of masters, that a server keeps");
 
-static mf_status copy_dirs(mf_server *s, const mf_server_options *o)
+static mf_status server_copy_dirs(mf_server *s, const mf_server_options *o)
 {
     s->allow_dirs = mf_calloc(o->n_allow_dirs, sizeof *s->allow_dirs);
     if (!s->allow_dirs && o->n_allow_dirs > 0)
@@ -71,7 +71,7 @@ static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
         MF_INFO("tasks of this host call by gRPC: %s", mf_error_message());
 }
 
-static mf_status listen_there(mf_server *s, const mf_server_options *o)
+static mf_status server_listen_there(mf_server *s, const mf_server_options *o)
 {
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
                                   .service = &mf_server_service,
@@ -103,12 +103,12 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
     return MF_OK;
 }
 
-static mf_status open_all(mf_server *s, const mf_server_options *o)
+static mf_status server_open_all(mf_server *s, const mf_server_options *o)
 {
     if (o->memory > 0)
         mf_quota_set(o->memory);
     MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
-    MF_TRY(copy_dirs(s, o));
+    MF_TRY(server_copy_dirs(s, o));
     MF_TRY(mf_pool_new(o->threads, &s->pool));
     MF_TRY(mf_resources_new(&s->resources));
     do
@@ -120,7 +120,7 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
     MF_TRY(mf_worker_partials_new(s, &s->partials));
     MF_TRY(mf_worker_service_new(s, &s->workings));
     MF_TRY(mf_clients_new(s, &s->clients));
-    return listen_there(s, o);
+    return server_listen_there(s, o);
 }
 
 mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rpc, mf_server **out)
@@ -136,7 +136,7 @@ mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rp
     s->rpc = rpc;
     pthread_mutex_init(&s->lock, NULL);
     mf_cond_init(&s->changed);
-    st = open_all(s, options ? options : &none);
+    st = server_open_all(s, options ? options : &none);
     if (st == MF_OK) {
         *out = s;
         return MF_OK;

@@ -71,8 +71,8 @@ static bool may_come(mf_status st)
 }
 
 /* Whoever is not there yet is waited for. */
-static mf_status ask_status(mf_request *r, int task, mf_arena *arena,
-                            Tensorflow__GetStatusResponse **out)
+static mf_status session_workers_ask_status(mf_request *r, int task, mf_arena *arena,
+                                            Tensorflow__GetStatusResponse **out)
 {
     Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
     const mf_server_task *t = &r->server->tasks.all[task];
@@ -105,7 +105,7 @@ static mf_status ask_status(mf_request *r, int task, mf_arena *arena,
                    t->name, t->address);
 }
 
-static mf_status add_task(mf_request *r, int task, mf_session_workers *c)
+static mf_status session_workers_add_task(mf_request *r, int task, mf_session_workers *c)
 {
     const mf_server *s = r->server;
     Tensorflow__GetStatusResponse *answer;
@@ -113,7 +113,7 @@ static mf_status add_task(mf_request *r, int task, mf_session_workers *c)
     if (task == s->tasks.self) {
         MF_TRY(mf_server_device(s, c->arena, &c->attributes[task]));
     } else {
-        MF_TRY(ask_status(r, task, c->arena, &answer));
+        MF_TRY(session_workers_ask_status(r, task, c->arena, &answer));
         if (answer->n_device_attributes == 0)
             return MF_FAIL(MF_INTERNAL, "%s has no devices", s->tasks.all[task].name);
         c->attributes[task] = answer->device_attributes[0];
@@ -145,7 +145,7 @@ mf_status mf_session_workers_gather(mf_request *r, char *const *filters, size_t 
 
         MF_TRY(is_let_in(&t->all[i], filters, n_filters, &let_in));
         if (let_in || i == t->self)
-            MF_TRY(add_task(r, i, out));
+            MF_TRY(session_workers_add_task(r, i, out));
     }
     return MF_OK;
 }
@@ -167,7 +167,7 @@ bool mf_session_workers_is_several(const mf_session_workers *c)
 
 /* ---- the session ---- */
 
-static bool is_other(const mf_session_workers *c, int task)
+static bool session_workers_is_other(const mf_session_workers *c, int task)
 {
     return c->available && c->available[task] && task != c->server->tasks.self;
 }
@@ -188,7 +188,7 @@ mf_status mf_session_workers_begin(mf_session_workers *c, const char *session, b
                                      .cancel = cancel };
         ProtobufCMessage *reply;
 
-        if (!is_other(c, i))
+        if (!session_workers_is_other(c, i))
             continue;
         def.job_name = (char *)(uintptr_t)s->tasks.all[i].job;
         def.task_index = s->tasks.all[i].index;
@@ -211,7 +211,7 @@ void mf_session_workers_end(mf_session_workers *c, const char *session)
 
     request.session_handle = (char *)(uintptr_t)session;
     for (int i = 0; c->is_told && i < c->server->tasks.n; i++) {
-        if (is_other(c, i))
+        if (session_workers_is_other(c, i))
             mf_server_tell(c->server, i, "/tensorflow.WorkerService/DeleteWorkerSession",
                            &request.base, &tensorflow__delete_worker_session_response__descriptor);
     }

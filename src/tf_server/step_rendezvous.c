@@ -23,7 +23,7 @@ static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor
                            : mf_rendezvous_table_send(room, key, value);
 }
 
-static void give(mf_kernel *k, mf_status st, const mf_tensor *value)
+static void step_rendezvous_give(mf_kernel *k, mf_status st, const mf_tensor *value)
 {
     if (st == MF_OK && value && value->dtype != mf_type_base(k->node->out_types[0]))
         st = MF_FAIL(MF_INVALID_ARGUMENT, "%s has come instead of %s", mf_dtype_name(value->dtype),
@@ -37,9 +37,9 @@ static void give(mf_kernel *k, mf_status st, const mf_tensor *value)
     mf_kernel_done(k, st);
 }
 
-static void fetched(void *ctx, mf_status st, const mf_tensor *value)
+static void step_rendezvous_fetched(void *ctx, mf_status st, const mf_tensor *value)
 {
-    give(ctx, st, value);
+    step_rendezvous_give(ctx, st, value);
 }
 
 /* Who does not answer. What another task says of itself names it already. */
@@ -51,7 +51,7 @@ static mf_status name_source(const mf_kernel *k, mf_status st)
     return strncmp(mf_error_message(), "From ", 5) == 0 ? st : mf_error_wrap(st, before, "");
 }
 
-static void received(void *ctx, mf_status st, mf_iovec *parts, int n)
+static void step_rendezvous_received(void *ctx, mf_status st, mf_iovec *parts, int n)
 {
     mf_tensor value = { 0 };
     bool dead = false;
@@ -60,11 +60,12 @@ static void received(void *ctx, mf_status st, mf_iovec *parts, int n)
         st = mf_tensor_message_read(parts, n, VALUE_MAX, &value, &dead);
     if (st != MF_OK)
         st = name_source(ctx, st);
-    give(ctx, st, dead ? NULL : &value);
+    step_rendezvous_give(ctx, st, dead ? NULL : &value);
     mf_tensor_clear(&value);
 }
 
-static void ask(const mf_step_rendezvous *m, int task, const char *key, mf_kernel *k)
+static void step_rendezvous_ask(const mf_step_rendezvous *m, int task, const char *key,
+                                mf_kernel *k)
 {
     Tensorflow__RecvTensorRequest request = TENSORFLOW__RECV_TENSOR_REQUEST__INIT;
     const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/RecvTensor",
@@ -80,11 +81,11 @@ static void ask(const mf_step_rendezvous *m, int task, const char *key, mf_kerne
     request.step_id = m->step;
     request.rendezvous_key = (char *)(uintptr_t)key;
     request.request_id = (int64_t)(mf_random_seed() | 1);
-    mf_rpc_stub_start_parts(caller, &q, received, k);
+    mf_rpc_stub_start_parts(caller, &q, step_rendezvous_received, k);
 }
 
 /* Whose it is stands before the first ';'. */
-static mf_status find_source(const mf_server *s, const char *key, int *task)
+static mf_status step_rendezvous_find_source(const mf_server *s, const char *key, int *task)
 {
     const size_t n = strcspn(key, ";");
     char text[MF_DEVICE_NAME_MAX];
@@ -107,14 +108,14 @@ static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
     const mf_step_rendezvous *m = (const mf_step_rendezvous *)r;
     const mf_server *s = m->server;
     int task;
-    const mf_status st = find_source(s, key, &task);
+    const mf_status st = step_rendezvous_find_source(s, key, &task);
 
     if (st != MF_OK)
         mf_kernel_done(k, st);
     else if (task == s->tasks.self)
-        mf_rendezvous_table_fetch(m->room, key, k->step->cancel, fetched, k);
+        mf_rendezvous_table_fetch(m->room, key, k->step->cancel, step_rendezvous_fetched, k);
     else
-        ask(m, task, key, k);
+        step_rendezvous_ask(m, task, key, k);
 }
 
 static void meeting_collect(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape,

@@ -43,7 +43,7 @@ struct mf_step_sequences {
 /* ---- numbers ---- */
 
 /* With the lock. */
-static mf_status find(mf_step_sequences *q, int64_t key, sequence **out)
+static mf_status step_sequence_find(mf_step_sequences *q, int64_t key, sequence **out)
 {
     char name[NAME_SIZE];
 
@@ -100,7 +100,7 @@ static mf_status await_fetched(const mf_step_sequence *s, int64_t step, mf_cance
 
 /* Until they are past the step that they have to be past. Whoever gives up does not wait for those
  * steps again. */
-static mf_status await_others(const mf_step_sequence *s, mf_cancel *cancel)
+static mf_status step_sequence_await_others(const mf_step_sequence *s, mf_cancel *cancel)
 {
     mf_step_sequences *q = s->server->sequences;
     sequence *e;
@@ -108,7 +108,7 @@ static mf_status await_others(const mf_step_sequence *s, mf_cancel *cancel)
     mf_status st;
 
     pthread_mutex_lock(&q->lock);
-    st = find(q, s->key, &e);
+    st = step_sequence_find(q, s->key, &e);
     step = st == MF_OK ? awaited(e) : 0;
     pthread_mutex_unlock(&q->lock);
     if (step == 0)
@@ -124,7 +124,7 @@ static mf_status await_others(const mf_step_sequence *s, mf_cancel *cancel)
 }
 
 /* It went well. Returns the one that is not kept for it; 0: none. With the lock. */
-static int64_t keep(sequence *e, int64_t step)
+static int64_t step_sequence_keep(sequence *e, int64_t step)
 {
     const int64_t over = e->n_kept == KEPT ? e->kept[0] : 0;
     int at;
@@ -142,18 +142,19 @@ static int64_t keep(sequence *e, int64_t step)
 /* Where the numbers of a key are, as its leader. With the lock. */
 static mf_status find_begun(mf_step_sequences *q, int64_t key, sequence **out)
 {
-    MF_TRY(find(q, key, out));
+    MF_TRY(step_sequence_find(q, key, out));
     if ((*out)->next == 0)
         (*out)->next = (*out)->begun = mf_master_new_step();
     return MF_OK;
 }
 
-static bool leads(const mf_step_sequence *s)
+static bool step_sequence_leads(const mf_step_sequence *s)
 {
     return s->leader == s->server->tasks.self;
 }
 
-static mf_status ask_leader(const mf_step_sequence *s, mf_cancel *cancel, int64_t *next)
+static mf_status step_sequence_ask_leader(const mf_step_sequence *s, mf_cancel *cancel,
+                                          int64_t *next)
 {
     Tensorflow__GetStepSequenceRequest request = TENSORFLOW__GET_STEP_SEQUENCE_REQUEST__INIT;
     const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/GetStepSequence",
@@ -219,7 +220,7 @@ static mf_status take_number(const mf_step_sequence *s, int64_t leaders, int64_t
 
     *step = 0;
     pthread_mutex_lock(&q->lock);
-    st = leads(s) ? find_begun(q, s->key, &e) : find(q, s->key, &e);
+    st = step_sequence_leads(s) ? find_begun(q, s->key, &e) : step_sequence_find(q, s->key, &e);
     if (st == MF_OK && e->next == 0 && leaders != 0)
         n_over = go_on_at(e, leaders, over);
     if (st == MF_OK && e->next != 0)
@@ -234,10 +235,10 @@ mf_status mf_step_sequence_begin(const mf_step_sequence *s, mf_cancel *cancel, i
 {
     int64_t leaders;
 
-    MF_TRY(await_others(s, cancel));
+    MF_TRY(step_sequence_await_others(s, cancel));
     MF_TRY(take_number(s, 0, step));
     while (*step == 0) {
-        MF_TRY(ask_leader(s, cancel, &leaders));
+        MF_TRY(step_sequence_ask_leader(s, cancel, &leaders));
         MF_TRY(take_number(s, leaders, step));
     }
     return MF_OK;
@@ -250,12 +251,12 @@ void mf_step_sequence_end(const mf_step_sequence *s, int64_t step, bool well)
     sequence *e;
 
     pthread_mutex_lock(&q->lock);
-    if (find(q, s->key, &e) == MF_OK) {
+    if (step_sequence_find(q, s->key, &e) == MF_OK) {
         if (well)
-            over = keep(e, step);
+            over = step_sequence_keep(e, step);
         else if (e->failed < step)
             e->failed = step;
-        if (!well && !leads(s))
+        if (!well && !step_sequence_leads(s))
             e->next = 0;
         else if (e->next <= step)
             e->next = step + 1;

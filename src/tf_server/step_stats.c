@@ -14,8 +14,8 @@ typedef struct collecting {
     mf_status st;
 } collecting;
 
-static void count(void *ctx, const char *node, const char *op, int64_t start, int64_t end,
-                  int thread)
+static void step_stats_count(void *ctx, const char *node, const char *op, int64_t start,
+                             int64_t end, int thread)
 {
     (void)node;
     (void)op;
@@ -25,7 +25,8 @@ static void count(void *ctx, const char *node, const char *op, int64_t start, in
     ++*(int64_t *)ctx;
 }
 
-static void add(void *ctx, const char *node, const char *op, int64_t start, int64_t end, int thread)
+static void step_stats_add(void *ctx, const char *node, const char *op, int64_t start, int64_t end,
+                           int thread)
 {
     collecting *c = ctx;
     Tensorflow__NodeExecStats *s = MF_ARENA_NEW(c->arena, Tensorflow__NodeExecStats);
@@ -47,7 +48,8 @@ static void add(void *ctx, const char *node, const char *op, int64_t start, int6
         c->device->node_stats[c->device->n_node_stats++] = s;
 }
 
-static mf_status encode(mf_trace *trace, const char *device, mf_arena *arena, mf_buf *out)
+static mf_status step_stats_encode(mf_trace *trace, const char *device, mf_arena *arena,
+                                   mf_buf *out)
 {
     Tensorflow__StepStats all = TENSORFLOW__STEP_STATS__INIT;
     Tensorflow__DeviceStepStats one = TENSORFLOW__DEVICE_STEP_STATS__INIT, *devices[] = { &one };
@@ -55,12 +57,12 @@ static mf_status encode(mf_trace *trace, const char *device, mf_arena *arena, mf
                      .device = &one,
                      .epoch_us = (mf_clock_wall_ns() - mf_clock_ns()) / 1000 };
 
-    mf_trace_each(trace, count, &c.cap);
+    mf_trace_each(trace, step_stats_count, &c.cap);
     one.device = (char *)(uintptr_t)device;
     one.node_stats = MF_ARENA_ARRAY(arena, Tensorflow__NodeExecStats *, c.cap + 1);
     if (!one.node_stats)
         return MF_NOMEM("statistics of a step");
-    mf_trace_each(trace, add, &c);
+    mf_trace_each(trace, step_stats_add, &c);
     MF_TRY(c.st);
     all.dev_stats = devices;
     all.n_dev_stats = 1;
@@ -71,7 +73,7 @@ mf_status mf_stats_encode(mf_trace *trace, const char *device, mf_buf *out)
 {
     mf_arena *arena = mf_arena_new();
     const mf_status st =
-        arena ? encode(trace, device, arena, out) : MF_NOMEM("statistics of a step");
+        arena ? step_stats_encode(trace, device, arena, out) : MF_NOMEM("statistics of a step");
 
     mf_arena_free(arena);
     return st;

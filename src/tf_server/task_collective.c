@@ -9,7 +9,7 @@
 
 /* ---- beginning and ending ---- */
 
-static void run_free(mf_collective_run *r)
+static void task_collective_run_free(mf_collective_run *r)
 {
     mf_tensor_clear(&r->out);
     mf_tensor_clear(&r->size);
@@ -21,7 +21,7 @@ static void run_free(mf_collective_run *r)
 }
 
 /* What is known of the group serves the next step, unless it has failed. */
-static void remember(mf_collective_run *r, bool well)
+static void task_collective_remember(mf_collective_run *r, bool well)
 {
     mf_collective_op *c = r->collect;
     mf_object *old = NULL;
@@ -35,7 +35,7 @@ static void remember(mf_collective_run *r, bool well)
     mf_object_unref(old);
 }
 
-static mf_group_resolver *recall(mf_collective_op *c)
+static mf_group_resolver *task_collective_recall(mf_collective_op *c)
 {
     mf_object *known;
 
@@ -45,16 +45,16 @@ static mf_group_resolver *recall(mf_collective_op *c)
     return (mf_group_resolver *)(void *)known;
 }
 
-static void finish(mf_collective_run *r)
+static void task_collective_finish(mf_collective_run *r)
 {
     mf_kernel *k = r->kernel;
     mf_error why = r->why;
 
     (void)mf_cancel_remove(k->step->cancel, &r->hook);
-    remember(r, why.status == MF_OK);
+    task_collective_remember(r, why.status == MF_OK);
     if (why.status == MF_OK)
         mf_kernel_set(k, 0, &r->out);
-    run_free(r);
+    task_collective_run_free(r);
     mf_kernel_done(k, why.status == MF_OK ? MF_OK : mf_error_restore(&why));
 }
 
@@ -67,7 +67,7 @@ void mf_collective_release(mf_collective_run *r)
     r->ends = r->ends || last;
     pthread_mutex_unlock(&r->lock);
     if (last)
-        finish(r);
+        task_collective_finish(r);
 }
 
 /* The first tells why; others only follow from it. */
@@ -99,7 +99,7 @@ static void step_cancelled(mf_cancel_hook *hook)
 /* ---- the whole ---- */
 
 /* The circle is known. */
-static void begin(mf_collective_run *r)
+static void task_collective_begin(mf_collective_run *r)
 {
     mf_trip *trips;
     const mf_status st = mf_trips_make(r, &trips);
@@ -119,10 +119,10 @@ static void begin(mf_collective_run *r)
 
 static void begin_later(mf_task *task)
 {
-    begin(((mf_collective_beginning *)(void *)task)->run);
+    task_collective_begin(((mf_collective_beginning *)(void *)task)->run);
 }
 
-static void found(void *ctx, mf_status st, mf_group_resolver *circle)
+static void task_collective_found(void *ctx, mf_status st, mf_group_resolver *circle)
 {
     mf_collective_run *r = ctx;
 
@@ -158,7 +158,7 @@ static mf_status run_new(const mf_step_rendezvous *m, mf_collective_op *c, const
     mf_cancel_init(&r->cancel);
     pthread_mutex_init(&r->lock, NULL);
     if (!r->arena) {
-        run_free(r);
+        task_collective_run_free(r);
         return MF_NOMEM("a collective");
     }
     *out = r;
@@ -173,16 +173,16 @@ void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const
 
     st = run_new(m, c, shape, k, &r);
     if (st == MF_OK && !mf_cancel_add(k->step->cancel, &r->hook)) {
-        run_free(r);
+        task_collective_run_free(r);
         st = MF_FAIL(MF_CANCELLED, "the step was cancelled");
     }
     if (st != MF_OK) {
         mf_kernel_done(k, st);
         return;
     }
-    r->circle = recall(c);
+    r->circle = task_collective_recall(c);
     if (r->circle)
-        begin(r);
+        task_collective_begin(r);
     else
         mf_group_resolver_find(&(mf_group_resolver_search){ .server = m->server,
                                                             .leader = m->leader,
@@ -190,6 +190,6 @@ void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const
                                                             .shape = *shape,
                                                             .deadline_ns = r->deadline_ns,
                                                             .cancel = &r->cancel,
-                                                            .done = found,
+                                                            .done = task_collective_found,
                                                             .ctx = r });
 }

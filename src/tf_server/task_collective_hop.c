@@ -15,7 +15,8 @@
 
 /* ---- pieces ---- */
 
-static void make_key(const mf_collective_run *r, const mf_hop_key *k, char key[MF_COLLECTIVE_KEY])
+static void task_collective_hop_make_key(const mf_collective_run *r, const mf_hop_key *k,
+                                         char key[MF_COLLECTIVE_KEY])
 {
     (void)snprintf(key, MF_COLLECTIVE_KEY,
                    "%" PRId32 ":%" PRId32 ":%" PRIu64 ":%" PRId64 ":%d:%d:%d", r->collect->group,
@@ -35,8 +36,9 @@ static void take_own(const mf_collective_run *r, const mf_collective_route *rout
         out->data = (char *)in->data + route->own * (int64_t)mf_dtype_cell(in->dtype);
 }
 
-static mf_status merge(const mf_collective_run *r, const mf_collective_route *route,
-                       const void *come, mf_tensor *value)
+static mf_status task_collective_hop_merge(const mf_collective_run *r,
+                                           const mf_collective_route *route, const void *come,
+                                           mf_tensor *value)
 {
     mf_tensor own = { 0 };
 
@@ -48,7 +50,7 @@ static mf_status merge(const mf_collective_run *r, const mf_collective_route *ro
     return MF_OK;
 }
 
-static void divide(const mf_collective_run *r, mf_tensor *value)
+static void task_collective_hop_divide(const mf_collective_run *r, mf_tensor *value)
 {
     if (r->collect->divide)
         r->collect->divide(&(mf_span){ .in = { value->data, r->size.data },
@@ -57,12 +59,13 @@ static void divide(const mf_collective_run *r, mf_tensor *value)
                                        .n = value->count });
 }
 
-static mf_status send(const mf_collective_run *r, const mf_hop *leg, const mf_tensor *value)
+static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_hop *leg,
+                                          const mf_tensor *value)
 {
     for (int i = 0; i < leg->n_sends; i++) {
         char key[MF_COLLECTIVE_KEY], place[MF_COLLECTIVE_PLACE];
 
-        make_key(r, &leg->sends[i], key);
+        task_collective_hop_make_key(r, &leg->sends[i], key);
         mf_collective_place(key, place);
         MF_TRY(mf_rendezvous_table_send(r->meeting->room, place, value));
     }
@@ -70,8 +73,8 @@ static mf_status send(const mf_collective_run *r, const mf_hop *leg, const mf_te
 }
 
 /* This piece of the result. */
-static void take_result(const mf_collective_run *r, const mf_collective_route *route,
-                        mf_tensor *out)
+static void task_collective_hop_take_result(const mf_collective_run *r,
+                                            const mf_collective_route *route, mf_tensor *out)
 {
     mf_tensor_set(out, &r->out);
     out->shape = MF_SHAPE(route->count);
@@ -80,7 +83,8 @@ static void take_result(const mf_collective_run *r, const mf_collective_route *r
 }
 
 /* The piece is as it will stay. */
-static void keep(const mf_collective_run *r, const mf_collective_route *route, const void *data)
+static void task_collective_hop_keep(const mf_collective_run *r, const mf_collective_route *route,
+                                     const void *data)
 {
     const size_t bytes = mf_dtype_cell(r->out.dtype);
 
@@ -91,7 +95,7 @@ static void keep(const mf_collective_run *r, const mf_collective_route *route, c
 
 /* ---- trips ---- */
 
-static void receive(mf_trip *t, const mf_hop *leg);
+static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg);
 
 static void trip_end(mf_trip *t, mf_status st)
 {
@@ -111,10 +115,10 @@ static mf_status take_come(mf_trip *t, const mf_hop *leg)
 
     mf_tensor_clear(&t->value);
     if (leg->merges) {
-        st = merge(r, t->route, t->come.data, &t->value);
+        st = task_collective_hop_merge(r, t->route, t->come.data, &t->value);
     } else {
-        keep(r, t->route, t->come.data);
-        take_result(r, t->route, &t->value);
+        task_collective_hop_keep(r, t->route, t->come.data);
+        task_collective_hop_take_result(r, t->route, &t->value);
     }
     mf_iovec_release(&t->come, 1);
     t->come = (mf_iovec){ 0 };
@@ -122,7 +126,7 @@ static mf_status take_come(mf_trip *t, const mf_hop *leg)
 }
 
 /* The piece is here: this leg is done. */
-static mf_status pass_on(mf_trip *t)
+static mf_status task_collective_hop_pass_on(mf_trip *t)
 {
     const mf_hop *leg = &t->route->legs[t->leg];
     mf_collective_run *r = t->run;
@@ -130,11 +134,11 @@ static mf_status pass_on(mf_trip *t)
     if (leg->from >= 0)
         MF_TRY(take_come(t, leg));
     if (leg->finishes)
-        divide(r, &t->value);
+        task_collective_hop_divide(r, &t->value);
     t->leg++;
     if (leg->from < 0 && t->leg == t->route->n_legs)
-        keep(r, t->route, t->value.data);
-    return send(r, leg, &t->value);
+        task_collective_hop_keep(r, t->route, t->value.data);
+    return task_collective_hop_send(r, leg, &t->value);
 }
 
 void mf_trip_go_on(mf_trip *t)
@@ -144,12 +148,12 @@ void mf_trip_go_on(mf_trip *t)
         mf_status st;
 
         if (leg->from >= 0) {
-            receive(t, leg);
+            task_collective_hop_receive(t, leg);
             return;
         }
         if (t->leg == 0)
             take_own(t->run, t->route, &t->value);
-        st = pass_on(t);
+        st = task_collective_hop_pass_on(t);
         if (st != MF_OK) {
             trip_end(t, st);
             return;
@@ -159,7 +163,8 @@ void mf_trip_go_on(mf_trip *t)
 }
 
 /* The thread's error came from this member. */
-static mf_status blame(const mf_collective_run *r, const mf_group_resolver_member *m, mf_status st)
+static mf_status task_collective_hop_blame(const mf_collective_run *r,
+                                           const mf_group_resolver_member *m, mf_status st)
 {
     char before[300];
 
@@ -179,7 +184,7 @@ static mf_status blame(const mf_collective_run *r, const mf_group_resolver_membe
 static void go_on_later(mf_task *task)
 {
     mf_trip *t = (mf_trip *)(void *)task;
-    const mf_status st = pass_on(t);
+    const mf_status st = task_collective_hop_pass_on(t);
 
     if (st == MF_OK)
         mf_trip_go_on(t);
@@ -187,7 +192,7 @@ static void go_on_later(mf_task *task)
         trip_end(t, st);
 }
 
-static void received(void *ctx, mf_status st, mf_iovec *parts, int n)
+static void task_collective_hop_received(void *ctx, mf_status st, mf_iovec *parts, int n)
 {
     mf_trip *t = ctx;
     const mf_collective_run *r = t->run;
@@ -197,14 +202,14 @@ static void received(void *ctx, mf_status st, mf_iovec *parts, int n)
     if (st == MF_OK)
         st = mf_buf_message_read(parts, n, bytes, &t->come);
     if (st != MF_OK) {
-        trip_end(t, blame(r, &r->circle->members[leg->from], st));
+        trip_end(t, task_collective_hop_blame(r, &r->circle->members[leg->from], st));
         return;
     }
     t->task.fn = go_on_later;
     mf_pool_submit(r->meeting->server->pool, &t->task);
 }
 
-static void receive(mf_trip *t, const mf_hop *leg)
+static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg)
 {
     mf_collective_run *r = t->run;
     mf_server *server = r->meeting->server;
@@ -220,10 +225,10 @@ static void receive(mf_trip *t, const mf_hop *leg)
     char key[MF_COLLECTIVE_KEY];
 
     if (st != MF_OK) {
-        trip_end(t, blame(r, from, st));
+        trip_end(t, task_collective_hop_blame(r, from, st));
         return;
     }
-    make_key(r, &leg->key, key);
+    task_collective_hop_make_key(r, &leg->key, key);
     request.step_id = r->meeting->step;
     request.buf_rendezvous_key = key;
     request.num_bytes = t->route->count * (int64_t)mf_dtype_cell(r->collect->dtype);
@@ -231,7 +236,7 @@ static void receive(mf_trip *t, const mf_hop *leg)
     request.dst_device = (char *)(uintptr_t)mf_server_self(server)->device;
     request.src_incarnation = from->incarnation;
     request.request_id = (int64_t)(mf_random_seed() >> 1 | 1);
-    mf_rpc_stub_start_parts(caller, &q, received, t);
+    mf_rpc_stub_start_parts(caller, &q, task_collective_hop_received, t);
 }
 
 mf_status mf_trips_make(mf_collective_run *r, mf_trip **out)

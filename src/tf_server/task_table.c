@@ -13,7 +13,8 @@ enum { TEXT_MAX = 1 << 20, INDEX_MAX = 65535, NAME_MAX_BYTES = MF_DEVICE_JOB_MAX
 
 /* ---- adding ---- */
 
-static mf_status add(mf_server_tasks *t, const char *job, int64_t index, const json_t *address)
+static mf_status task_table_add(mf_server_tasks *t, const char *job, int64_t index,
+                                const json_t *address)
 {
     const char *at = json_string_value(address);
     mf_server_task *task = &t->all[t->n];
@@ -57,7 +58,7 @@ static size_t count_tasks(json_t *cluster)
 }
 
 /* A list, or by number where some are left out. */
-static mf_status add_job(mf_server_tasks *t, const char *job, json_t *tasks)
+static mf_status task_table_add_job(mf_server_tasks *t, const char *job, json_t *tasks)
 {
     const char *key;
     json_t *address;
@@ -66,7 +67,7 @@ static mf_status add_job(mf_server_tasks *t, const char *job, json_t *tasks)
     if (!is_job_name(job))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "cluster: '%.60s' is no name of a job; use letters, digits and _", job);
-    json_array_foreach(tasks, i, address) MF_TRY(add(t, job, (int64_t)i, address));
+    json_array_foreach(tasks, i, address) MF_TRY(task_table_add(t, job, (int64_t)i, address));
     json_object_foreach(tasks, key, address)
     {
         char *end;
@@ -75,7 +76,7 @@ static mf_status add_job(mf_server_tasks *t, const char *job, json_t *tasks)
         if (*key == '\0' || *end != '\0' || index < 0 || index > INDEX_MAX)
             return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: '%.40s' is no number of a task", job,
                            key);
-        MF_TRY(add(t, job, index, address));
+        MF_TRY(task_table_add(t, job, index, address));
     }
     if (!json_is_array(tasks) && !json_is_object(tasks))
         return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: write its tasks as [\"host:port\", ...]",
@@ -85,8 +86,8 @@ static mf_status add_job(mf_server_tasks *t, const char *job, json_t *tasks)
 
 /* ---- which one is this ---- */
 
-static mf_status find_self(mf_server_tasks *t, const char *job, const char *index,
-                           const json_t *task)
+static mf_status task_table_find_self(mf_server_tasks *t, const char *job, const char *index,
+                                      const json_t *task)
 {
     const char *type = json_string_value(json_object_get(task, "type"));
     int64_t number = json_integer_value(json_object_get(task, "index"));
@@ -118,7 +119,7 @@ typedef struct own_task {
     const char *job, *index;
 } own_task;
 
-static mf_status read_json(mf_server_tasks *t, json_t *root, const own_task *own)
+static mf_status task_table_read_json(mf_server_tasks *t, json_t *root, const own_task *own)
 {
     json_t *inner = json_object_get(root, "cluster");
     json_t *cluster = json_is_object(inner) ? inner : root, *tasks;
@@ -130,17 +131,18 @@ static mf_status read_json(mf_server_tasks *t, json_t *root, const own_task *own
     t->all = MF_ARENA_ARRAY(t->arena, mf_server_task, (int64_t)count_tasks(cluster));
     if (!t->all)
         return MF_NOMEM("tasks");
-    json_object_foreach(cluster, name, tasks) MF_TRY(add_job(t, name, tasks));
-    return own ? find_self(t, own->job, own->index,
-                           cluster == inner ? json_object_get(root, "task") : NULL)
+    json_object_foreach(cluster, name, tasks) MF_TRY(task_table_add_job(t, name, tasks));
+    return own ? task_table_find_self(t, own->job, own->index,
+                                      cluster == inner ? json_object_get(root, "task") : NULL)
                : MF_OK;
 }
 
-static mf_status read_text(mf_server_tasks *t, const char *text, size_t len, const own_task *own)
+static mf_status task_table_read_text(mf_server_tasks *t, const char *text, size_t len,
+                                      const own_task *own)
 {
     json_error_t error;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-    mf_status st = root ? read_json(t, root, own)
+    mf_status st = root ? task_table_read_json(t, root, own)
                         : MF_FAIL(MF_INVALID_ARGUMENT, "the cluster is no JSON: line %d, %s",
                                   error.line, error.text);
 
@@ -169,7 +171,7 @@ static mf_status read_tasks(const char *text, const own_task *own, mf_server_tas
         len = strlen(text);
     }
     if (st == MF_OK)
-        st = read_text(out, text, len, own);
+        st = task_table_read_text(out, text, len, own);
     mf_free(file);
     return st;
 }

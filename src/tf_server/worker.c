@@ -5,7 +5,7 @@
 #include "base/map.h"
 #include "base/param.h"
 #include "base/quota.h"
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "runtime/session.h"
 #include "tf_server/group_leader.h"
 #include "tf_server/step_sequence.h"
@@ -91,7 +91,8 @@ static mf_status session_new(const Tensorflow__CreateWorkerSessionRequest *q, wo
 }
 
 /* A second one of the same name is the first: a master that got no answer asks again. */
-static mf_status add_session(mf_worker_service *w, const Tensorflow__CreateWorkerSessionRequest *q)
+static mf_status worker_add_session(mf_worker_service *w,
+                                    const Tensorflow__CreateWorkerSessionRequest *q)
 {
     worker_session *s;
     mf_status st = MF_OK;
@@ -130,7 +131,7 @@ static mf_status find_session(mf_worker_service *w, const char *handle, worker_s
 
 /* ---- graphs ---- */
 
-static void graph_free(mf_worker_graph *g)
+static void worker_graph_free(mf_worker_graph *g)
 {
     mf_session_free(g->graph);
     if (g->session)
@@ -152,7 +153,7 @@ void mf_worker_graph_release(mf_worker_graph *g)
     last = --g->refs == 0;
     pthread_mutex_unlock(&w->lock);
     if (last)
-        graph_free(g);
+        worker_graph_free(g);
 }
 
 mf_worker_graph *mf_worker_graph_ref(mf_worker_graph *g)
@@ -200,7 +201,7 @@ mf_status mf_worker_service_find(mf_worker_service *w, const char *session, cons
     return MF_OK;
 }
 
-static mf_status read_graph(mf_worker_graph *g, const Tensorflow__GraphDef *def)
+static mf_status worker_read_graph(mf_worker_graph *g, const Tensorflow__GraphDef *def)
 {
     mf_server *server = g->workings->server;
     const mf_session_options o = { .allow_dirs = (const char *const *)server->allow_dirs,
@@ -259,13 +260,13 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_OK)
         st = mf_server_leader(r->server, q->config_proto, &g->leader);
     if (st == MF_OK)
-        st = read_graph(g, q->graph_def);
+        st = worker_read_graph(g, q->graph_def);
     if (st == MF_OK)
         st = mf_request_keep(r, &g->kept);
     if (st == MF_OK)
         st = add_graph(g);
     if (st != MF_OK) {
-        graph_free(g);
+        worker_graph_free(g);
         return st;
     }
     out.graph_handle = g->handle;
@@ -404,7 +405,7 @@ static mf_status create_session(mf_request *r, const ProtobufCMessage *message)
     if (q->session_handle[0] == '\0')
         return MF_OK;
     end_orphans(r->server->workings, q->master_task, q->master_incarnation);
-    return add_session(r->server->workings, q);
+    return worker_add_session(r->server->workings, q);
 }
 
 /* ---- the task ---- */
@@ -451,7 +452,7 @@ mf_status mf_worker_service_new(mf_server *server, mf_worker_service **out)
         return MF_NOMEM("a server");
     w->server = server;
     pthread_mutex_init(&w->lock, NULL);
-    st = add_session(w, &none); /* of masters that make none */
+    st = worker_add_session(w, &none); /* of masters that make none */
     if (st != MF_OK) {
         mf_worker_service_free(w);
         *out = NULL;

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-typedef struct partial {
+typedef struct worker_partial {
     char name[17]; /* of its step */
     mf_worker_graph *graph;
     mf_step_rendezvous meeting;
@@ -24,7 +24,7 @@ typedef struct partial {
     pthread_cond_t changed;
     bool ended;
     mf_error how;
-} partial;
+} worker_partial;
 
 struct mf_worker_partials {
     mf_server *server;
@@ -34,7 +34,7 @@ struct mf_worker_partials {
 
 /* ---- one part ---- */
 
-static mf_status run_nodes(partial *p)
+static mf_status run_nodes(worker_partial *p)
 {
     int n;
     const char *const *targets = mf_worker_graph_targets(p->graph, &n);
@@ -50,9 +50,9 @@ static mf_status run_nodes(partial *p)
                                NULL, NULL, 0, NULL, 0, targets, n, NULL);
 }
 
-static void *run_it(void *arg)
+static void *worker_partial_run_it(void *arg)
 {
-    partial *p = arg;
+    worker_partial *p = arg;
     const mf_status st = run_nodes(p);
     mf_error how;
 
@@ -67,13 +67,14 @@ static void *run_it(void *arg)
     return NULL;
 }
 
-static void partial_free(partial *p)
+static void worker_partial_free(worker_partial *p)
 {
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
     if (p->meeting.room)
-        mf_step_rendezvous_end(&p->meeting, MF_OK); /* run_it() has said what failed */
+        mf_step_rendezvous_end(&p->meeting,
+                               MF_OK); /* worker_partial_run_it() has said what failed */
     mf_worker_graph_release(p->graph);
     mf_cancel_deinit(&p->cancel);
     pthread_cond_destroy(&p->changed);
@@ -81,9 +82,10 @@ static void partial_free(partial *p)
     mf_free(p);
 }
 
-static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step, partial **out)
+static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step,
+                             worker_partial **out)
 {
-    partial *p = mf_calloc(1, sizeof *p);
+    worker_partial *p = mf_calloc(1, sizeof *p);
     mf_status st;
 
     *out = NULL;
@@ -97,14 +99,14 @@ static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step
     p->refs = 1;
     st = mf_step_rendezvous_begin(&p->meeting, server, step);
     p->meeting.leader = mf_worker_graph_leader(g);
-    if (st == MF_OK && mf_thread_start(&p->thread, run_it, p) != 0)
+    if (st == MF_OK && mf_thread_start(&p->thread, worker_partial_run_it, p) != 0)
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     else
         p->has_thread = st == MF_OK;
     if (st == MF_OK)
         *out = p;
     else
-        partial_free(p);
+        worker_partial_free(p);
     return st;
 }
 
@@ -130,7 +132,7 @@ void mf_worker_partials_free(mf_worker_partials *all)
     mf_free(all);
 }
 
-static void unref(mf_worker_partials *all, partial *p)
+static void worker_partial_unref(mf_worker_partials *all, worker_partial *p)
 {
     bool last;
 
@@ -138,24 +140,25 @@ static void unref(mf_worker_partials *all, partial *p)
     last = --p->refs == 0;
     pthread_mutex_unlock(&all->lock);
     if (last)
-        partial_free(p);
+        worker_partial_free(p);
 }
 
 /* With the lock. */
-static mf_status add(mf_worker_partials *all, mf_worker_graph *g, int64_t step, partial **out)
+static mf_status worker_partial_add(mf_worker_partials *all, mf_worker_graph *g, int64_t step,
+                                    worker_partial **out)
 {
     mf_status st;
 
     MF_TRY(partial_new(all->server, g, step, out));
     st = mf_map_set(&all->by_step, (*out)->name, *out);
     if (st != MF_OK)
-        partial_free(*out);
+        worker_partial_free(*out);
     return st;
 }
 
-/* The part of this step, which is started if there is none. Owns: unref(). */
+/* The part of this step, which is started if there is none. Owns: worker_partial_unref(). */
 static mf_status find_or_start(mf_worker_partials *all, mf_worker_graph *g, int64_t step,
-                               partial **out)
+                               worker_partial **out)
 {
     char name[sizeof(*out)->name];
     mf_status st = MF_OK;
@@ -164,7 +167,7 @@ static mf_status find_or_start(mf_worker_partials *all, mf_worker_graph *g, int6
     pthread_mutex_lock(&all->lock);
     *out = mf_map_find(&all->by_step, name);
     if (!*out)
-        st = add(all, g, step, out);
+        st = worker_partial_add(all, g, step, out);
     if (st == MF_OK)
         (*out)->refs++;
     pthread_mutex_unlock(&all->lock);
@@ -172,15 +175,15 @@ static mf_status find_or_start(mf_worker_partials *all, mf_worker_graph *g, int6
 }
 
 /* Its entry goes. Calls that use it find it ended. */
-static void end(mf_worker_partials *all, partial *p)
+static void worker_partial_end(mf_worker_partials *all, worker_partial *p)
 {
     mf_cancel_raise(&p->cancel);
-    unref(all, p);
+    worker_partial_unref(all, p);
 }
 
-static partial *take(mf_worker_partials *all, const char *name)
+static worker_partial *worker_partial_take(mf_worker_partials *all, const char *name)
 {
-    partial *p;
+    worker_partial *p;
 
     pthread_mutex_lock(&all->lock);
     p = mf_map_remove(&all->by_step, name);
@@ -190,20 +193,20 @@ static partial *take(mf_worker_partials *all, const char *name)
 
 void mf_worker_partials_end_step(mf_worker_partials *all, int64_t step)
 {
-    char name[sizeof((partial *)0)->name];
-    partial *p;
+    char name[sizeof((worker_partial *)0)->name];
+    worker_partial *p;
 
     (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
-    p = take(all, name);
+    p = worker_partial_take(all, name);
     if (p)
-        end(all, p);
+        worker_partial_end(all, p);
 }
 
 /* One of this graph's, or of any, that is taken out; NULL: none. */
-static partial *take_any(mf_worker_partials *all, const mf_worker_graph *g)
+static worker_partial *take_any(mf_worker_partials *all, const mf_worker_graph *g)
 {
     mf_map_entry *e;
-    partial *found = NULL;
+    worker_partial *found = NULL;
     int64_t it = 0;
 
     pthread_mutex_lock(&all->lock);
@@ -220,15 +223,15 @@ static partial *take_any(mf_worker_partials *all, const mf_worker_graph *g)
 
 void mf_worker_partials_end(mf_worker_partials *all, const mf_worker_graph *g)
 {
-    partial *p;
+    worker_partial *p;
 
     while ((p = take_any(all, g)) != NULL)
-        end(all, p);
+        worker_partial_end(all, p);
 }
 
 /* ---- one call ---- */
 
-static mf_status await_end(partial *p)
+static mf_status worker_partial_await_end(worker_partial *p)
 {
     pthread_mutex_lock(&p->lock);
     while (!p->ended)
@@ -237,17 +240,19 @@ static mf_status await_end(partial *p)
     return p->how.status == MF_OK ? MF_OK : mf_error_restore(&p->how);
 }
 
-static mf_status feed_and_fetch(partial *p, const Tensorflow__RunGraphRequest *q, mf_tensor *values)
+static mf_status worker_partial_feed_and_fetch(worker_partial *p,
+                                               const Tensorflow__RunGraphRequest *q,
+                                               mf_tensor *values)
 {
     MF_TRY(mf_worker_put_sent(p->meeting.room, q));
     for (size_t i = 0; i < q->n_recv_key; i++)
         MF_TRY(mf_rendezvous_table_await(p->meeting.room, q->recv_key[i], &p->cancel, &values[i]));
-    return q->is_last_partial_run ? await_end(p) : MF_OK;
+    return q->is_last_partial_run ? worker_partial_await_end(p) : MF_OK;
 }
 
 typedef struct ender {
     mf_cancel_hook hook; /* first */
-    partial *run;
+    worker_partial *run;
 } ender;
 
 static void end_run(mf_cancel_hook *hook)
@@ -268,12 +273,12 @@ mf_status mf_worker_partial_call(mf_request *r, const Tensorflow__RunGraphReques
     waits = mf_cancel_add(&r->cancel, &e.hook);
     if (!waits)
         mf_cancel_raise(&e.run->cancel);
-    st = feed_and_fetch(e.run, q, values);
+    st = worker_partial_feed_and_fetch(e.run, q, values);
     if (waits)
         (void)mf_cancel_remove(&r->cancel, &e.hook);
     mf_error_save(st, &why);
     if (q->is_last_partial_run)
         mf_worker_partials_end_step(all, q->step_id);
-    unref(all, e.run);
+    worker_partial_unref(all, e.run);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }

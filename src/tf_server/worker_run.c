@@ -48,8 +48,8 @@ static int64_t time_left(const mf_request *r)
     return ms < 1 ? 1 : ms;
 }
 
-static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
-                          mf_step_rendezvous *m, mf_trace *trace)
+static mf_status worker_run_part(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                                 mf_worker_graph *g, mf_step_rendezvous *m, mf_trace *trace)
 {
     int n;
     const char *const *targets = mf_worker_graph_targets(g, &n);
@@ -69,14 +69,14 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
 }
 
 /* A value that the master wants with the answer. */
-typedef struct wanted {
+typedef struct worker_run_wanted {
     mf_tensor value;
     mf_status st;
-} wanted;
+} worker_run_wanted;
 
 static void got(void *ctx, mf_status st, const mf_tensor *value)
 {
-    wanted *w = ctx;
+    worker_run_wanted *w = ctx;
 
     w->st = st;
     if (st == MF_OK && value)
@@ -86,7 +86,7 @@ static void got(void *ctx, mf_status st, const mf_tensor *value)
 /* The step has ended: what is not there will not come. */
 static mf_status take_wanted(mf_step_rendezvous *m, const char *key, mf_tensor *out)
 {
-    wanted w = { .st = MF_UNKNOWN };
+    worker_run_wanted w = { .st = MF_UNKNOWN };
     mf_cancel now;
 
     mf_cancel_init(&now);
@@ -99,8 +99,8 @@ static mf_status take_wanted(mf_step_rendezvous *m, const char *key, mf_tensor *
     return MF_OK;
 }
 
-static mf_status take_all(mf_step_rendezvous *m, const Tensorflow__RunGraphRequest *q,
-                          mf_tensor *values)
+static mf_status worker_run_take_all(mf_step_rendezvous *m, const Tensorflow__RunGraphRequest *q,
+                                     mf_tensor *values)
 {
     for (size_t i = 0; i < q->n_recv_key; i++)
         MF_TRY(take_wanted(m, q->recv_key[i], &values[i]));
@@ -134,16 +134,17 @@ static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, 
     mf_status st;
 
     if (!q->exec_opts || !q->exec_opts->record_timeline)
-        return run_part(r, q, g, m, NULL);
+        return worker_run_part(r, q, g, m, NULL);
     MF_TRY(mf_trace_new(&trace));
-    st = run_part(r, q, g, m, trace);
+    st = worker_run_part(r, q, g, m, trace);
     if (st == MF_OK)
         st = mf_stats_encode(trace, mf_server_self(r->server)->device, stats);
     mf_trace_free(trace);
     return st;
 }
 
-static mf_status reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_status st)
+static mf_status worker_run_reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                                        mf_status st)
 {
     Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
     char text[MF_ERROR_MESSAGE_MAX];
@@ -201,8 +202,8 @@ static void let_values_be_refused(mf_request *r)
 /* ---- the call ---- */
 
 /* All of the part, in one call. */
-static mf_status run_whole(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
-                           mf_tensor *values, mf_buf *stats)
+static mf_status worker_run_whole(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                                  mf_worker_graph *g, mf_tensor *values, mf_buf *stats)
 {
     mf_step_rendezvous m;
     mf_status st;
@@ -211,18 +212,18 @@ static mf_status run_whole(mf_request *r, const Tensorflow__RunGraphRequest *q, 
     m.leader = mf_worker_graph_leader(g);
     st = run_noted(r, q, g, &m, stats);
     if (st == MF_OK)
-        st = take_all(&m, q, values);
+        st = worker_run_take_all(&m, q, values);
     mf_step_rendezvous_end(&m, st);
     return st;
 }
 
-static mf_status run_and_reply(mf_request *r, const Tensorflow__RunGraphRequest *q,
-                               mf_worker_graph *g, mf_tensor *values)
+static mf_status worker_run_and_reply(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                                      mf_worker_graph *g, mf_tensor *values)
 {
     Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
     mf_buf stats = { 0 };
     mf_status st = q->is_partial ? mf_worker_partial_call(r, q, g, values)
-                                 : run_whole(r, q, g, values, &stats);
+                                 : worker_run_whole(r, q, g, values, &stats);
 
     out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
     if (st == MF_OK)
@@ -247,9 +248,9 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_ABORTED)
         let_values_be_refused(r);
     if (st == MF_OK)
-        st = run_and_reply(r, q, g, values);
+        st = worker_run_and_reply(r, q, g, values);
     if (st != MF_OK)
-        st = reply_error(r, q, st);
+        st = worker_run_reply_error(r, q, st);
     mf_worker_graph_release(g);
     for (size_t i = 0; values && i < q->n_recv_key; i++)
         mf_tensor_clear(&values[i]);
@@ -268,7 +269,7 @@ mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message
 /* ---- RecvTensor ---- */
 
 /* What has ended the step here ends it there: the master may hear of it from either first. */
-static void found(void *ctx, mf_status st, const mf_tensor *value)
+static void worker_run_found(void *ctx, mf_status st, const mf_tensor *value)
 {
     mf_request *r = ctx;
 
@@ -306,6 +307,6 @@ void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message)
         mf_request_done(r, st);
         return;
     }
-    mf_rendezvous_table_fetch(room, q->rendezvous_key, &r->cancel, found, r);
+    mf_rendezvous_table_fetch(room, q->rendezvous_key, &r->cancel, worker_run_found, r);
     mf_rendezvous_table_leave(room);
 }

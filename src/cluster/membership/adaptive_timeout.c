@@ -10,7 +10,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t adaptive_timeout_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -56,7 +56,8 @@ int64_t mf_adaptive_timeout_gap(const mf_adaptive_timeout *p)
 int64_t mf_adaptive_timeout_length(mf_adaptive_timeout *p, int64_t now_ns)
 {
     pass_time(p, now_ns);
-    return smaller(larger(p->usual_ns, GAPS * mf_adaptive_timeout_gap(p)), MOST * p->usual_ns);
+    return adaptive_timeout_smaller(larger(p->usual_ns, GAPS * mf_adaptive_timeout_gap(p)),
+                                    MOST * p->usual_ns);
 }
 
 bool mf_adaptive_timeout_is_unfit(mf_adaptive_timeout *p, int64_t length_ns, int64_t now_ns)
@@ -68,5 +69,5 @@ bool mf_adaptive_timeout_is_unfit(mf_adaptive_timeout *p, int64_t length_ns, int
 
 int64_t mf_adaptive_timeout_grace(int64_t usual_ns, int64_t quiet_ns)
 {
-    return quiet_ns > usual_ns / 2 ? smaller(quiet_ns, usual_ns) : 0;
+    return quiet_ns > usual_ns / 2 ? adaptive_timeout_smaller(quiet_ns, usual_ns) : 0;
 }

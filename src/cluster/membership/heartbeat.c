@@ -15,7 +15,7 @@ enum { RENEWALS = 10 }; /* of a lease that ends before the entry is written */
 /* ---- the entry ---- */
 
 /* The text of a view of one. */
-static mf_status put(mf_heartbeat *p, int64_t lease, int64_t length_ns, int64_t expected)
+static mf_status heartbeat_put(mf_heartbeat *p, int64_t lease, int64_t length_ns, int64_t expected)
 {
     mf_member self = *p->self;
     const mf_view one = { .epoch = 1, .members = &self, .n = 1 };
@@ -41,21 +41,21 @@ static mf_status grant(mf_heartbeat *p, int64_t *lease, int64_t *length_ns)
     return MF_OK;
 }
 
-static void end_lease(mf_heartbeat *p, int64_t lease)
+static void heartbeat_end_lease(mf_heartbeat *p, int64_t lease)
 {
     if (lease != 0 && mf_store_lease_end(p->store, lease) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
 }
 
-static mf_status enter(mf_heartbeat *p)
+static mf_status heartbeat_enter(mf_heartbeat *p)
 {
     if (p->lease == 0)
         MF_TRY(grant(p, &p->lease, &p->length_ns));
-    return put(p, p->lease, p->length_ns, MF_STORE_NEW);
+    return heartbeat_put(p, p->lease, p->length_ns, MF_STORE_NEW);
 }
 
 /* What the store has under our name: ours or another's, its lease and its version. */
-static mf_status find(mf_heartbeat *p, mf_member *who, mf_store_entry *entry)
+static mf_status heartbeat_find(mf_heartbeat *p, mf_member *who, mf_store_entry *entry)
 {
     mf_view one = { .self = -1 };
 
@@ -73,7 +73,7 @@ static mf_status wait_for_other(mf_heartbeat *p, int64_t since)
 {
     mf_store_entry e = { 0 };
     mf_member other;
-    mf_status st = find(p, &other, &e);
+    mf_status st = heartbeat_find(p, &other, &e);
 
     mf_store_entry_deinit(&e);
     if (st == MF_OK && mf_clock_ns() > since + 2 * other.lease_ns)
@@ -102,7 +102,7 @@ static mf_status enter_again(mf_heartbeat *p, mf_status why, int64_t since)
         MF_TRY(wait_for_other(p, since));
     else
         drop_ended_lease(p);
-    return enter(p);
+    return heartbeat_enter(p);
 }
 
 mf_status mf_heartbeat_begin(mf_heartbeat *p, mf_store *store, const mf_member *self,
@@ -117,7 +117,7 @@ mf_status mf_heartbeat_begin(mf_heartbeat *p, mf_store *store, const mf_member *
     (void)snprintf(p->key, sizeof p->key, "task/%s", self->name);
     for (char *c = p->key; *c; c++)
         *c = *c == ' ' ? '-' : *c;
-    st = enter(p);
+    st = heartbeat_enter(p);
     while (st == MF_ABORTED || (st == MF_FAILED_PRECONDITION && renewals++ < RENEWALS))
         st = enter_again(p, st, since);
     if (st == MF_OK)
@@ -131,7 +131,7 @@ mf_status mf_heartbeat_begin(mf_heartbeat *p, mf_store *store, const mf_member *
 
 void mf_heartbeat_end(mf_heartbeat *p)
 {
-    end_lease(p, p->lease);
+    heartbeat_end_lease(p, p->lease);
     p->lease = 0;
 }
 
@@ -147,21 +147,22 @@ static void come_back(mf_heartbeat *p)
         mf_adaptive_timeout_ended(&p->patience, p->length_ns, mf_clock_ns());
     }
     p->lease = 0;
-    if (enter(p) != MF_OK)
+    if (heartbeat_enter(p) != MF_OK)
         MF_WARN("%s cannot come back yet: %s", p->self->name, mf_error_message());
 }
 
 /* The entry moves to another lease; nobody sees it missing. */
-static mf_status replace(mf_heartbeat *p)
+static mf_status heartbeat_replace(mf_heartbeat *p)
 {
     int64_t lease, length_ns;
 
     MF_TRY(grant(p, &lease, &length_ns));
-    MF_TRY(put(p, lease, length_ns, p->version)); /* the new lease runs out if it is not used */
+    MF_TRY(heartbeat_put(p, lease, length_ns,
+                         p->version)); /* the new lease runs out if it is not used */
     MF_INFO("%s keeps a lease of %.3g s from now on, not of %.3g s: it was late by up to %.3g s",
             p->self->name, (double)length_ns * 1e-9, (double)p->length_ns * 1e-9,
             (double)mf_adaptive_timeout_gap(&p->patience) * 1e-9);
-    end_lease(p, p->lease);
+    heartbeat_end_lease(p, p->lease);
     p->lease = lease;
     p->length_ns = length_ns;
     return MF_OK;
@@ -172,10 +173,10 @@ static mf_status make_sure(mf_heartbeat *p)
 {
     mf_store_entry e = { 0 };
     mf_member who;
-    mf_status st = find(p, &who, &e);
+    mf_status st = heartbeat_find(p, &who, &e);
 
     if (st == MF_NOT_FOUND) {
-        st = enter(p);
+        st = heartbeat_enter(p);
     } else if (st == MF_OK && strcmp(who.id, p->self->id) == 0) {
         p->lease = e.lease;
         p->length_ns = who.lease_ns;
@@ -188,7 +189,7 @@ static mf_status make_sure(mf_heartbeat *p)
     return st;
 }
 
-static mf_status keep(mf_heartbeat *p)
+static mf_status heartbeat_keep(mf_heartbeat *p)
 {
     if (p->unsure)
         MF_TRY(make_sure(p));
@@ -198,7 +199,7 @@ static mf_status keep(mf_heartbeat *p)
 void mf_heartbeat_keep(mf_heartbeat *p)
 {
     const int64_t began = mf_clock_ns();
-    mf_status st = keep(p);
+    mf_status st = heartbeat_keep(p);
 
     if (st == MF_FAILED_PRECONDITION) {
         come_back(p);
@@ -209,7 +210,7 @@ void mf_heartbeat_keep(mf_heartbeat *p)
 
         mf_adaptive_timeout_kept(&p->patience, began, now);
         if (mf_adaptive_timeout_is_unfit(&p->patience, p->length_ns, now))
-            st = replace(p);
+            st = heartbeat_replace(p);
     }
     if (st != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());

@@ -19,7 +19,7 @@ enum { GONE = 3 }; /* so many looks in a row find no store: it was removed */
 /* ---- looking ---- */
 
 /* With the lock held. */
-static bool is_lost(const mf_members *m, int i)
+static bool membership_is_lost(const mf_members *m, int i)
 {
     const mf_view *v = &m->at_hand;
 
@@ -28,7 +28,7 @@ static bool is_lost(const mf_members *m, int i)
 }
 
 /* With the lock held. */
-static mf_status check(const mf_members *m)
+static mf_status membership_check(const mf_members *m)
 {
     const mf_view *v = &m->at_hand;
 
@@ -37,7 +37,7 @@ static mf_status check(const mf_members *m)
     if (m->seen.view.epoch > v->epoch)
         return MF_FAIL(MF_ABORTED, "epoch %lld has begun", (long long)m->seen.view.epoch);
     for (int i = 0; i < v->n; i++) {
-        if (is_lost(m, i))
+        if (membership_is_lost(m, i))
             return MF_FAIL(MF_UNAVAILABLE, "%s at %s is not there any more", v->members[i].name,
                            v->members[i].address);
     }
@@ -75,7 +75,7 @@ mf_status mf_members_look(mf_members *m)
         m->seen = s;
         s = old;
         note_time(m);
-        news = m->at_hand.epoch > 0 && check(m) != MF_OK;
+        news = m->at_hand.epoch > 0 && membership_check(m) != MF_OK;
         pthread_cond_broadcast(&m->changed);
         pthread_mutex_unlock(&m->lock);
     }
@@ -87,7 +87,7 @@ mf_status mf_members_look(mf_members *m)
 
 /* ---- the thread ---- */
 
-static bool is_closing(mf_members *m)
+static bool membership_is_closing(mf_members *m)
 {
     bool closing;
 
@@ -109,7 +109,7 @@ static int64_t revision(mf_members *m)
 
 /* A store that was removed does not come back, and without it nobody sees who is lost: all are to
  * end, rather than to wait for each other. */
-static void note_gone(mf_members *m, mf_status st)
+static void membership_note_gone(mf_members *m, mf_status st)
 {
     bool news;
 
@@ -124,16 +124,16 @@ static void note_gone(mf_members *m, mf_status st)
 }
 
 /* A store that does not answer changes nothing for those who train. */
-static void *watch(void *arg)
+static void *membership_watch(void *arg)
 {
     mf_members *m = arg;
 
-    while (!is_closing(m)) {
+    while (!membership_is_closing(m)) {
         mf_status st;
 
         mf_heartbeat_keep(&m->presence);
         st = mf_members_look(m);
-        note_gone(m, st);
+        membership_note_gone(m, st);
         if (st == MF_OK)
             st = mf_store_wait(m->store, "", revision(m), mf_clock_ns() + m->o.lease_ns / 6);
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED && st != MF_CANCELLED) {
@@ -151,13 +151,13 @@ mf_status mf_members_check(mf_members *m)
     mf_status st;
 
     pthread_mutex_lock(&m->lock);
-    st = check(m);
+    st = membership_check(m);
     pthread_mutex_unlock(&m->lock);
     return st;
 }
 
 /* With the lock held: does the i-th who is there wait to be let in? Leaving, it may as well. */
-static bool is_outside(const mf_members *m, int i)
+static bool membership_is_outside(const mf_members *m, int i)
 {
     const mf_member *it = &m->seen.here[i];
 
@@ -170,7 +170,7 @@ bool mf_members_is_lost(mf_members *m, int member)
     bool lost;
 
     pthread_mutex_lock(&m->lock);
-    lost = is_lost(m, member);
+    lost = membership_is_lost(m, member);
     pthread_mutex_unlock(&m->lock);
     return lost;
 }
@@ -181,7 +181,7 @@ bool mf_members_wait_for_next(mf_members *m)
 
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->seen.n_here; i++)
-        wait |= m->seen.leaves[i] != is_outside(m, i);
+        wait |= m->seen.leaves[i] != membership_is_outside(m, i);
     wait &= !m->seen.over;
     pthread_mutex_unlock(&m->lock);
     return wait;
@@ -314,14 +314,14 @@ static mf_status await_store(mf_members *m)
     return st == MF_UNAVAILABLE ? mf_error_wrap(MF_FAILED_PRECONDITION, "", "") : st;
 }
 
-static mf_status open_all(mf_members *m)
+static mf_status membership_open_all(mf_members *m)
 {
     MF_TRY(name_self(m));
     MF_TRY(await_store(m));
     MF_TRY(mf_store_open(m->o.store, &(mf_store_options){ .security = m->o.security }, &m->store));
     MF_TRY(mf_heartbeat_begin(&m->presence, m->store, &m->self, m->o.lease_ns));
     MF_TRY(mf_members_look(m));
-    if (mf_thread_start(&m->thread, watch, m) != 0)
+    if (mf_thread_start(&m->thread, membership_watch, m) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     m->started = true;
     return MF_OK;
@@ -340,7 +340,7 @@ mf_status mf_members_open(const mf_members_options *o, mf_members **out)
     m->seen.view.self = m->at_hand.self = -1;
     pthread_mutex_init(&m->lock, NULL);
     mf_cond_init(&m->changed);
-    st = open_all(m);
+    st = membership_open_all(m);
     if (st != MF_OK) {
         mf_error why;
 

@@ -17,7 +17,7 @@ static const int64_t LONGEST_OUT_NS = 60000000000; /* for which doubts keep some
 /* ---- views ---- */
 
 /* With the lock held. */
-static mf_status adopt(mf_members *m)
+static mf_status membership_next_view_adopt(mf_members *m)
 {
     mf_view *v = &m->at_hand;
 
@@ -46,20 +46,21 @@ static mf_status propose(mf_members *m, const mf_view *v, int64_t expected)
 typedef enum turn { WAIT, PROPOSE, ADOPT, LEFT, OVER } turn;
 
 /* We are not in the view that counts. */
-static bool is_outside(const mf_members *m)
+static bool membership_next_view_is_outside(const mf_members *m)
 {
     return m->at_hand.epoch == 0 ||
            (m->seen.view.epoch > m->at_hand.epoch && mf_view_find(&m->seen.view, &m->self) < 0);
 }
 
 /* With the lock held: what is to be done about what the store has? PROPOSE: this. */
-static mf_status decide(mf_members *m, mf_view *next, turn *out, const char **missing)
+static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn *out,
+                                             const char **missing)
 {
     const mf_membership_snapshot *s = &m->seen;
 
     *missing = NULL;
     *out = m->leaving && m->at_hand.epoch > 0 ? LEFT : OVER;
-    if (s->over && is_outside(m)) /* nobody is let in any more */
+    if (s->over && membership_next_view_is_outside(m)) /* nobody is let in any more */
         return MF_OK;
     *out = WAIT;
     if (mf_membership_snapshot_find(s, &m->self) < 0) /* the thread sees to that */
@@ -89,7 +90,8 @@ typedef struct entrance {
 } entrance;
 
 /* With the lock held, which is let go. why: more on it, or NULL. */
-static void wait_for(mf_members *m, entrance *e, const char *whom, const char *why)
+static void membership_next_view_wait_for(mf_members *m, entrance *e, const char *whom,
+                                          const char *why)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
     e->waiting.where = whom ? NULL : m->o.store;
@@ -175,7 +177,7 @@ static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
     if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
         return st;
     pthread_mutex_lock(&m->lock);
-    wait_for(m, e, NULL, mf_error_message());
+    membership_next_view_wait_for(m, e, NULL, mf_error_message());
     pthread_mutex_unlock(&m->lock);
     return MF_OK;
 }
@@ -195,11 +197,11 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
         return MF_OK;
     pthread_mutex_lock(&m->lock);
     version = m->seen.view.epoch > 0 ? m->seen.version : MF_STORE_NEW;
-    st = decide(m, &next, &what, &missing);
+    st = membership_next_view_decide(m, &next, &what, &missing);
     if (st == MF_OK && what == ADOPT)
-        st = adopt(m);
+        st = membership_next_view_adopt(m);
     if (st == MF_OK && what == WAIT)
-        wait_for(m, e, missing, NULL);
+        membership_next_view_wait_for(m, e, missing, NULL);
     pthread_mutex_unlock(&m->lock);
     *done = st == MF_OK && what == ADOPT;
     if (*done)

@@ -16,7 +16,7 @@ void mf_membership_snapshot_deinit(mf_membership_snapshot *s)
     *s = (mf_membership_snapshot){ .view.self = -1 };
 }
 
-static bool is_same(const mf_member *a, const mf_member *b)
+static bool membership_snapshot_is_same(const mf_member *a, const mf_member *b)
 {
     return strcmp(a->name, b->name) == 0 && strcmp(a->id, b->id) == 0;
 }
@@ -24,7 +24,7 @@ static bool is_same(const mf_member *a, const mf_member *b)
 int mf_membership_snapshot_find(const mf_membership_snapshot *s, const mf_member *m)
 {
     for (int i = 0; i < s->n_here; i++) {
-        if (is_same(&s->here[i], m))
+        if (membership_snapshot_is_same(&s->here[i], m))
             return i;
     }
     return -1;
@@ -33,7 +33,7 @@ int mf_membership_snapshot_find(const mf_membership_snapshot *s, const mf_member
 int mf_view_find(const mf_view *v, const mf_member *m)
 {
     for (int i = 0; i < v->n; i++) {
-        if (is_same(&v->members[i], m))
+        if (membership_snapshot_is_same(&v->members[i], m))
             return i;
     }
     return -1;
@@ -81,14 +81,14 @@ static void read_doubt(const mf_store_entry *e, mf_membership_snapshot *s)
         s->doubts[s->n_doubts++] = d;
 }
 
-static bool begins(const char *text, const char *with)
+static bool membership_snapshot_begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static mf_status read_entry(const mf_store_entry *e, mf_membership_snapshot *s)
+static mf_status membership_snapshot_read_entry(const mf_store_entry *e, mf_membership_snapshot *s)
 {
-    if (begins(e->key, "task/"))
+    if (membership_snapshot_begins(e->key, "task/"))
         return read_task(e, s);
     if (strcmp(e->key, "view") == 0) {
         s->version = e->version;
@@ -110,11 +110,11 @@ mf_status mf_membership_snapshot_read(const mf_store_entries *all, mf_membership
         return MF_NOMEM("members");
     s->revision = all->revision;
     for (int i = 0; i < all->n; i++)
-        MF_TRY(read_entry(&all->entries[i], s));
+        MF_TRY(membership_snapshot_read_entry(&all->entries[i], s));
     for (int i = 0; i < all->n; i++) {
-        if (begins(all->entries[i].key, "leave/"))
+        if (membership_snapshot_begins(all->entries[i].key, "leave/"))
             read_leave(&all->entries[i], s);
-        if (begins(all->entries[i].key, "doubt/"))
+        if (membership_snapshot_begins(all->entries[i].key, "doubt/"))
             read_doubt(&all->entries[i], s);
     }
     return MF_OK;
@@ -122,7 +122,7 @@ mf_status mf_membership_snapshot_read(const mf_store_entries *all, mf_membership
 
 /* ---- views ---- */
 
-static mf_status add_member(mf_view *v, const mf_member *m, int64_t *cap)
+static mf_status membership_snapshot_add_member(mf_view *v, const mf_member *m, int64_t *cap)
 {
     MF_TRY(mf_grow(&v->members, cap, v->n + 1, sizeof *v->members));
     v->members[v->n] = *m;
@@ -144,7 +144,7 @@ mf_status mf_membership_snapshot_first(const mf_membership_snapshot *s, const ch
         if (at == s->n_here)
             *missing = names[i];
         else
-            MF_TRY(add_member(out, &s->here[at], &cap));
+            MF_TRY(membership_snapshot_add_member(out, &s->here[at], &cap));
     }
     out->epoch = 1;
     return MF_OK;
@@ -158,8 +158,8 @@ static int count_doubts(const mf_membership_snapshot *s, const mf_member *m, con
     for (int i = 0; i < s->n_doubts; i++) {
         const mf_member *of = &s->here[s->doubts[i].of], *in = &s->here[s->doubts[i].in];
 
-        n += (is_same(of, m) && mf_view_find(v, in) >= 0) ||
-             (is_same(in, m) && mf_view_find(v, of) >= 0);
+        n += (membership_snapshot_is_same(of, m) && mf_view_find(v, in) >= 0) ||
+             (membership_snapshot_is_same(in, m) && mf_view_find(v, of) >= 0);
     }
     return n;
 }
@@ -200,11 +200,11 @@ mf_status mf_membership_snapshot_next(const mf_membership_snapshot *s, mf_view *
         const int at = mf_membership_snapshot_find(s, &s->view.members[i]);
 
         if (at >= 0 && !s->leaves[at])
-            MF_TRY(add_member(out, &s->view.members[i], &cap));
+            MF_TRY(membership_snapshot_add_member(out, &s->view.members[i], &cap));
     }
     for (int i = 0; i < s->n_here && !s->over; i++) {
         if (!s->leaves[i] && mf_view_find(&s->view, &s->here[i]) < 0)
-            MF_TRY(add_member(out, &s->here[i], &cap));
+            MF_TRY(membership_snapshot_add_member(out, &s->here[i], &cap));
     }
     part_doubtful(s, out);
     return MF_OK;

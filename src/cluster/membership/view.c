@@ -15,7 +15,7 @@ enum { MOST = 4096 }; /* members */
 
 static const int64_t LONGEST_MS = 864000000; /* ten days: sums do not overflow */
 
-static mf_status read_text(const json_t *member, const char *key, char *out, size_t room)
+static mf_status view_read_text(const json_t *member, const char *key, char *out, size_t room)
 {
     const char *text = json_string_value(json_object_get(member, key));
 
@@ -30,12 +30,12 @@ static mf_status read_member(const json_t *from, mf_member *out)
 {
     const int64_t lease_ms = json_integer_value(json_object_get(from, "lease_ms"));
 
-    MF_TRY(read_text(from, "name", out->name, sizeof out->name));
-    MF_TRY(read_text(from, "address", out->address, sizeof out->address));
+    MF_TRY(view_read_text(from, "name", out->name, sizeof out->name));
+    MF_TRY(view_read_text(from, "address", out->address, sizeof out->address));
     if (lease_ms < 0 || lease_ms > LONGEST_MS)
         return MF_FAIL(MF_DATA_LOSS, "'%s' has a lease of %lld ms", out->name, (long long)lease_ms);
     out->lease_ns = lease_ms * 1000000;
-    return read_text(from, "id", out->id, sizeof out->id);
+    return view_read_text(from, "id", out->id, sizeof out->id);
 }
 
 static mf_status read_view(const json_t *root, mf_view *out)
@@ -72,7 +72,7 @@ mf_status mf_view_parse(const char *text, size_t size, mf_view *out)
     return st;
 }
 
-static void put_text(mf_buf *out, const char *before, const char *text)
+static void view_put_text(mf_buf *out, const char *before, const char *text)
 {
     mf_buf_str(out, before);
     mf_buf_json(out, text, strlen(text));
@@ -82,9 +82,9 @@ mf_status mf_view_print(const mf_view *v, mf_buf *out)
 {
     mf_buf_printf(out, "{\"epoch\":%lld,\"members\":[", (long long)v->epoch);
     for (int i = 0; i < v->n; i++) {
-        put_text(out, i > 0 ? ",{\"name\":" : "{\"name\":", v->members[i].name);
-        put_text(out, ",\"address\":", v->members[i].address);
-        put_text(out, ",\"id\":", v->members[i].id);
+        view_put_text(out, i > 0 ? ",{\"name\":" : "{\"name\":", v->members[i].name);
+        view_put_text(out, ",\"address\":", v->members[i].address);
+        view_put_text(out, ",\"id\":", v->members[i].id);
         if (v->members[i].lease_ns > 0)
             mf_buf_printf(out, ",\"lease_ms\":%lld", (long long)(v->members[i].lease_ns / 1000000));
         mf_buf_str(out, "}");

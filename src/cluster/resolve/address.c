@@ -45,9 +45,10 @@ static bool is_ipv6(const char *text, size_t len)
     return memchr(text, ':', len) != NULL;
 }
 
-static bool wrong(mf_address_error *error, const char *fix, const char *fmt, ...) MF_PRINTF(3, 4);
+static bool address_wrong(mf_address_error *error, const char *fix, const char *fmt, ...)
+    MF_PRINTF(3, 4);
 
-static bool wrong(mf_address_error *error, const char *fix, const char *fmt, ...)
+static bool address_wrong(mf_address_error *error, const char *fix, const char *fmt, ...)
 {
     va_list args;
 
@@ -63,12 +64,14 @@ static bool parse_port(const char *text, mf_address *out, mf_address_error *erro
     int64_t port;
 
     if (!*text)
-        return wrong(error, "write host:port, such as 10.0.0.4:2222", "the port is missing");
+        return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
+                             "the port is missing");
     if (strspn(text, "0123456789") != strlen(text))
-        return wrong(error, "write host:port, such as 10.0.0.4:2222", "port '%.40s' is no number",
-                     text);
+        return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
+                             "port '%.40s' is no number", text);
     if (!mf_number_parse(text, strlen(text), 1, MF_PORT_MAX, &port))
-        return wrong(error, "choose a port from 1 to 65535", "port %.40s is out of range", text);
+        return address_wrong(error, "choose a port from 1 to 65535", "port %.40s is out of range",
+                             text);
     out->port = (int)port;
     return true;
 }
@@ -78,29 +81,31 @@ bool mf_address_parse(const char *text, mf_address *out, mf_address_error *error
     const char *scheme = strstr(text, "://"), *host = text, *end = NULL, *port;
 
     if (!*text)
-        return wrong(error, "write host:port, such as 10.0.0.4:2222", "the address is empty");
+        return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
+                             "the address is empty");
     if (scheme)
-        return wrong(error, "write the address alone, host:port", "'%.*s://' is in front of it",
-                     (int)(scheme - text < 40 ? scheme - text : 40), text);
+        return address_wrong(error, "write the address alone, host:port",
+                             "'%.*s://' is in front of it",
+                             (int)(scheme - text < 40 ? scheme - text : 40), text);
     if (*text == '[') {
         host = text + 1;
         end = strchr(host, ']');
         if (!end || !is_ipv6(host, (size_t)(end - host)))
-            return wrong(error, "write IPv6 addresses as [fd00::4]:2222",
-                         "'%.60s' is no IPv6 address in brackets", text);
+            return address_wrong(error, "write IPv6 addresses as [fd00::4]:2222",
+                                 "'%.60s' is no IPv6 address in brackets", text);
         port = end + 1;
         if (*port && *port != ':')
-            return wrong(error, "write IPv6 addresses as [fd00::4]:2222",
-                         "'%.40s' follows the bracket", port);
+            return address_wrong(error, "write IPv6 addresses as [fd00::4]:2222",
+                                 "'%.40s' follows the bracket", port);
     } else {
         end = text + strcspn(text, ":");
         port = end;
         if (*end && strchr(end + 1, ':'))
-            return wrong(error, "write IPv6 addresses in brackets: [fd00::4]:2222",
-                         "'%.60s' has more than one ':'", text);
+            return address_wrong(error, "write IPv6 addresses in brackets: [fd00::4]:2222",
+                                 "'%.60s' has more than one ':'", text);
         if (!mf_host_is_name(host, (size_t)(end - host)))
-            return wrong(error, "hosts have letters, digits, '.', '-' and '_'",
-                         "'%.60s' does not begin with a host's name", text);
+            return address_wrong(error, "hosts have letters, digits, '.', '-' and '_'",
+                                 "'%.60s' does not begin with a host's name", text);
     }
     (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(end - host), host);
     return parse_port(*port == ':' ? port + 1 : port, out, error);

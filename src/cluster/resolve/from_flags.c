@@ -12,7 +12,7 @@ static bool flags_applies(const mf_cluster_request *request)
     return request->cluster || request->ps_hosts || request->worker_hosts;
 }
 
-static void read_cluster(const mf_cluster_request *request, mf_cluster *c)
+static void from_flags_read_cluster(const mf_cluster_request *request, mf_cluster *c)
 {
     const char *text = request->cluster + strspn(request->cluster, " \t\r\n");
     char *data = NULL;
@@ -66,7 +66,7 @@ static void flags_resolve(const mf_cluster_request *request, mf_cluster *c)
                            "--cluster and %s both list tasks",
                            request->ps_hosts ? "--ps_hosts" : "--worker_hosts");
     else if (request->cluster)
-        read_cluster(request, c);
+        from_flags_read_cluster(request, c);
     read_hosts(c, request->worker_hosts, MF_ROLE_WORKER, "--worker_hosts");
     read_hosts(c, request->ps_hosts, MF_ROLE_PS, "--ps_hosts");
 }

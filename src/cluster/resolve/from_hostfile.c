@@ -23,30 +23,30 @@ static const char fix[] = "write a host on each line: 'a', 'a slots=4' or 'a:4'"
 
 /* ---- the file ---- */
 
-static bool is_blank(char c)
+static bool from_hostfile_is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
 /* Behind the blanks, and behind the word, that begin at `at`. */
-static const char *skip_blanks(const char *at, const char *end)
+static const char *from_hostfile_skip_blanks(const char *at, const char *end)
 {
-    while (at < end && is_blank(*at))
+    while (at < end && from_hostfile_is_blank(*at))
         at++;
     return at;
 }
 
 static const char *skip_word(const char *at, const char *end)
 {
-    while (at < end && !is_blank(*at))
+    while (at < end && !from_hostfile_is_blank(*at))
         at++;
     return at;
 }
 
 /* "slots=4"; other words of mpirun's (max_slots=8) change nothing here. */
-static bool read_words(const char *at, const char *end, int64_t *slots)
+static bool from_hostfile_read_words(const char *at, const char *end, int64_t *slots)
 {
-    while ((at = skip_blanks(at, end)) < end) {
+    while ((at = from_hostfile_skip_blanks(at, end)) < end) {
         const size_t n = (size_t)(skip_word(at, end) - at);
 
         if (n >= 6 && strncmp(at, "slots=", 6) == 0) {
@@ -61,7 +61,7 @@ static bool read_words(const char *at, const char *end, int64_t *slots)
 }
 
 /* A host on several lines in a row has the slots of all of them. */
-static bool add_host(mf_cluster *c, const char *name, int slots, mf_hosts *out)
+static bool from_hostfile_add_host(mf_cluster *c, const char *name, int slots, mf_hosts *out)
 {
     mf_host *last = out->n > 0 ? &out->hosts[out->n - 1] : NULL;
 
@@ -77,8 +77,8 @@ static bool add_host(mf_cluster *c, const char *name, int slots, mf_hosts *out)
     return true;
 }
 
-static bool read_line(mf_cluster *c, const char *line, const char *end, const char *place,
-                      mf_hosts *out)
+static bool from_hostfile_read_line(mf_cluster *c, const char *line, const char *end,
+                                    const char *place, mf_hosts *out)
 {
     const size_t word = (size_t)(skip_word(line, end) - line);
     const char *colon = memchr(line, ':', word);
@@ -91,12 +91,12 @@ static bool read_line(mf_cluster *c, const char *line, const char *end, const ch
         return false;
     }
     if ((colon && !mf_number_parse(colon + 1, word - host - 1, 1, MF_CLUSTER_MAX_TASKS, &slots)) ||
-        !read_words(line + word, end, &slots)) {
+        !from_hostfile_read_words(line + word, end, &slots)) {
         mf_cluster_mistake(c, place, fix, "'%.*s' does not say how many slots",
                            (int)(end - line < 60 ? end - line : 60), line);
         return false;
     }
-    return add_host(c, mf_cluster_text(c, "%.*s", (int)host, line), (int)slots, out);
+    return from_hostfile_add_host(c, mf_cluster_text(c, "%.*s", (int)host, line), (int)slots, out);
 }
 
 bool mf_hostfile_decode(mf_cluster *c, const char *text, size_t len, const char *place,
@@ -113,10 +113,12 @@ bool mf_hostfile_decode(mf_cluster *c, const char *text, size_t len, const char 
         const char *newline = memchr(text, '\n', (size_t)(stop - text));
         const char *end = newline ? newline : stop;
         const char *hash = memchr(text, '#', (size_t)(end - text));
-        const char *until = hash ? hash : end, *at = skip_blanks(text, until);
+        const char *until = hash ? hash : end, *at = from_hostfile_skip_blanks(text, until);
 
         if (at < until)
-            good = read_line(c, at, until, mf_cluster_text(c, "%s:%d", place, line), out) && good;
+            good = from_hostfile_read_line(c, at, until, mf_cluster_text(c, "%s:%d", place, line),
+                                           out) &&
+                   good;
         text = newline ? newline + 1 : stop;
     }
     if (good && out->n == 0) {
@@ -142,7 +144,7 @@ static bool hostfile_applies(const mf_cluster_request *request)
 }
 
 /* "node1" and "node1.example.org" are one host. */
-static bool is_here(const char *host, const char *here)
+static bool from_hostfile_is_here(const char *host, const char *here)
 {
     const size_t n = strcspn(host, "."), m = strcspn(here, ".");
 
@@ -152,15 +154,15 @@ static bool is_here(const char *host, const char *here)
     return n == m && (!host[n] || !here[m]) && strncasecmp(host, here, n) == 0;
 }
 
-static void add_tasks(mf_cluster *c, const mf_hosts *hosts, int64_t port, const char *path,
-                      const char *here)
+static void from_hostfile_add_tasks(mf_cluster *c, const mf_hosts *hosts, int64_t port,
+                                    const char *path, const char *here)
 {
     int64_t index = 0, own = -1, mine = 0;
 
     for (int64_t i = 0; i < hosts->n && !c->no_memory; i++) {
         const mf_host *h = &hosts->hosts[i];
 
-        if (is_here(h->name, here)) {
+        if (from_hostfile_is_here(h->name, here)) {
             own = index;
             mine += h->slots;
         }
@@ -189,7 +191,7 @@ static void hostfile_resolve(const mf_cluster_request *request, mf_cluster *c)
         mf_cluster_mistake(c, from, "name a file with one host on each line", "%s",
                            mf_error_message());
     else if (mf_hostfile_decode(c, data, len, path, &hosts))
-        add_tasks(c, &hosts, port, path, request->host ? request->host : here);
+        from_hostfile_add_tasks(c, &hosts, port, path, request->host ? request->host : here);
     mf_free(hosts.hosts);
     mf_free(data);
 }
@@ -209,7 +211,9 @@ mf_status mf_hostfile_slots(const char *text, size_t len, const char *place, con
         (void)gethostname(here, sizeof here - 1);
     if (mf_hostfile_decode(c, text, len, place, &hosts)) {
         for (int64_t i = 0; i < hosts.n; i++)
-            *slots += is_here(hosts.hosts[i].name, host ? host : here) ? hosts.hosts[i].slots : 0;
+            *slots += from_hostfile_is_here(hosts.hosts[i].name, host ? host : here)
+                          ? hosts.hosts[i].slots
+                          : 0;
     } else {
         st = c->n_mistakes > 0 ? MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s; %s", c->mistakes[0].place,
                                          c->mistakes[0].problem, c->mistakes[0].fix)

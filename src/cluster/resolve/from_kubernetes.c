@@ -73,7 +73,8 @@ static bool read_pod(const mf_cluster_request *request, mf_cluster *c, pod *out)
     return told == out->index;
 }
 
-static bool read_size(const mf_cluster_request *request, mf_cluster *c, const pod *own, int64_t *n)
+static bool from_kubernetes_read_size(const mf_cluster_request *request, mf_cluster *c,
+                                      const pod *own, int64_t *n)
 {
     if (!mf_request_env(request, "MESHFLOW_PODS")) {
         mf_cluster_mistake(c, "MESHFLOW_PODS", "set it to the manifest's completions or replicas",
@@ -105,7 +106,7 @@ static void kubernetes_resolve(const mf_cluster_request *request, mf_cluster *c)
                            "'%.60s' is no service's name", service);
         return;
     }
-    if (!read_pod(request, c, &own) || !read_size(request, c, &own, &n))
+    if (!read_pod(request, c, &own) || !from_kubernetes_read_size(request, c, &own, &n))
         return;
     for (int64_t i = 0; i < n && !c->no_memory; i++) {
         const int64_t workers = n - request->ps;

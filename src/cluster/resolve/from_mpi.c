@@ -49,7 +49,7 @@ static const char *first_host(const mf_cluster_request *request, mf_cluster *c, 
 }
 
 /* The name and the parent of a process; false when it is not to be seen. */
-static bool look_at(int pid, char name[64], int *parent)
+static bool from_mpi_look_at(int pid, char name[64], int *parent)
 {
     char path[64], text[512], *end;
     FILE *f;
@@ -73,14 +73,14 @@ static int proxy(void)
     char name[64];
     int pid = (int)getppid(), parent;
 
-    for (int i = 0; i < 32 && pid > 1 && look_at(pid, name, &parent); i++, pid = parent) {
+    for (int i = 0; i < 32 && pid > 1 && from_mpi_look_at(pid, name, &parent); i++, pid = parent) {
         if (strcmp(name, "hydra_pmi_proxy") == 0)
             return pid;
     }
     return (int)getppid();
 }
 
-static void meet(const mf_cluster_request *request, mf_cluster *c, int size)
+static void from_mpi_meet(const mf_cluster_request *request, mf_cluster *c, int size)
 {
     const char *name, *id = mf_request_any(request, job_ids, &name);
     const char *host;
@@ -108,7 +108,7 @@ static void open_mpi_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &open_mpi_names);
 
     if (size > 1)
-        meet(request, c, size);
+        from_mpi_meet(request, c, size);
 }
 
 /* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables say more then. */
@@ -124,7 +124,7 @@ static void mpich_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &mpich_names);
 
     if (size > 1)
-        meet(request, c, size);
+        from_mpi_meet(request, c, size);
 }
 
 const mf_resolver mf_resolver_open_mpi = {

@@ -19,7 +19,7 @@ static bool torchrun_applies(const mf_cluster_request *request)
 }
 
 /* Under torchrun its own store listens on MASTER_PORT, so we take the next one. */
-static void meet(const mf_cluster_request *request, mf_cluster *c)
+static void from_torchrun_meet(const mf_cluster_request *request, mf_cluster *c)
 {
     const bool agent = mf_request_env(request, "TORCHELASTIC_RUN_ID") != NULL;
     const char *host = mf_request_env(request, "MASTER_ADDR");
@@ -46,7 +46,7 @@ static void meet(const mf_cluster_request *request, mf_cluster *c)
 static void torchrun_resolve(const mf_cluster_request *request, mf_cluster *c)
 {
     if (mf_cluster_ranks(request, c, &names) > 1)
-        meet(request, c);
+        from_torchrun_meet(request, c);
 }
 
 const mf_resolver mf_resolver_torchrun = {

@@ -10,19 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool wrong(mf_cluster *c, const char *place, const char *at, const char *problem)
+static bool nodelist_wrong(mf_cluster *c, const char *place, const char *at, const char *problem)
 {
     mf_cluster_mistake(c, place, "write it as Slurm does: n[1-3,7],login", "%s, at '%.40s'",
                        problem, at);
     return false;
 }
 
-static bool add_host(mf_cluster *c, const char *name, const char *place, mf_hosts *out)
+static bool nodelist_add_host(mf_cluster *c, const char *name, const char *place, mf_hosts *out)
 {
     if (!mf_host_is_name(name, strlen(name)))
-        return wrong(c, place, name, "that is no host's name");
+        return nodelist_wrong(c, place, name, "that is no host's name");
     if (out->n >= MF_CLUSTER_MAX_TASKS)
-        return wrong(c, place, name, "there are too many hosts");
+        return nodelist_wrong(c, place, name, "there are too many hosts");
     if (mf_grow(&out->hosts, &out->cap, out->n + 1, sizeof *out->hosts) != MF_OK) {
         c->no_memory = true;
         return false;
@@ -46,7 +46,8 @@ static const char *element_end(const char *text)
 }
 
 /* One range of a bracket, "7" or "01-12"; *end is behind it. Its width is that of the first. */
-static bool read_range(const char *at, int64_t *low, int64_t *high, int *width, const char **end)
+static bool nodelist_read_range(const char *at, int64_t *low, int64_t *high, int *width,
+                                const char **end)
 {
     size_t n = strspn(at, "0123456789");
 
@@ -66,8 +67,8 @@ static bool read_range(const char *at, int64_t *low, int64_t *high, int *width, 
 }
 
 /* `head` is what stands before; `text` to `end` is the rest of the element. */
-static bool expand(mf_cluster *c, const char *head, const char *text, const char *end,
-                   const char *place, mf_hosts *out)
+static bool nodelist_expand(mf_cluster *c, const char *head, const char *text, const char *end,
+                            const char *place, mf_hosts *out)
 {
     const char *open = memchr(text, '[', (size_t)(end - text));
     char name[MF_HOST_MAX];
@@ -76,21 +77,21 @@ static bool expand(mf_cluster *c, const char *head, const char *text, const char
 
     if (!open) {
         if (snprintf(name, sizeof name, "%s%.*s", head, (int)(end - text), text) >= MF_HOST_MAX)
-            return wrong(c, place, head, "the name is too long");
-        return add_host(c, name, place, out);
+            return nodelist_wrong(c, place, head, "the name is too long");
+        return nodelist_add_host(c, name, place, out);
     }
     for (const char *at = open + 1;; at++) {
         const char *next;
 
-        if (!read_range(at, &low, &high, &width, &next))
-            return wrong(c, place, at, "expected numbers, such as 1-3,7");
+        if (!nodelist_read_range(at, &low, &high, &width, &next))
+            return nodelist_wrong(c, place, at, "expected numbers, such as 1-3,7");
         if (high - low >= MF_CLUSTER_MAX_TASKS)
-            return wrong(c, place, at, "there are too many hosts");
+            return nodelist_wrong(c, place, at, "there are too many hosts");
         for (int64_t i = low; i <= high; i++) {
             if (snprintf(name, sizeof name, "%s%.*s%0*lld", head, (int)(open - text), text, width,
                          (long long)i) >= MF_HOST_MAX)
-                return wrong(c, place, head, "the name is too long");
-            if (!expand(c, name, strchr(next, ']') + 1, end, place, out))
+                return nodelist_wrong(c, place, head, "the name is too long");
+            if (!nodelist_expand(c, name, strchr(next, ']') + 1, end, place, out))
                 return false;
         }
         at = next;
@@ -105,8 +106,8 @@ bool mf_nodelist_decode(mf_cluster *c, const char *text, const char *place, mf_h
         const char *end = element_end(text);
 
         if (!end)
-            return wrong(c, place, text, "its brackets do not match");
-        if (!expand(c, "", text, end, place, out))
+            return nodelist_wrong(c, place, text, "its brackets do not match");
+        if (!nodelist_expand(c, "", text, end, place, out))
             return false;
         if (!*end)
             return true;

@@ -28,8 +28,8 @@ static int64_t read_one(const mf_cluster_request *request, mf_cluster *c, const 
     return value;
 }
 
-static void missing(const mf_cluster_request *request, mf_cluster *c, const char *const *missing,
-                    const char *const *other)
+static void ranks_missing(const mf_cluster_request *request, mf_cluster *c,
+                          const char *const *missing, const char *const *other)
 {
     const char *name;
 
@@ -71,9 +71,9 @@ int mf_cluster_ranks(const mf_cluster_request *request, mf_cluster *c, const mf_
     const char *rank_name, *size_name;
 
     if (rank < 0)
-        missing(request, c, names->rank, names->size);
+        ranks_missing(request, c, names->rank, names->size);
     if (size < 0)
-        missing(request, c, names->size, names->rank);
+        ranks_missing(request, c, names->size, names->rank);
     if (rank < 0 || size < 0)
         return 0;
     (void)mf_request_any(request, names->rank, &rank_name);

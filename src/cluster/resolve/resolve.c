@@ -158,7 +158,7 @@ static bool same_addresses(const mf_cluster *a, const mf_cluster *b)
     return true;
 }
 
-static void compare(mf_cluster *c, const mf_cluster *other)
+static void resolve_compare(mf_cluster *c, const mf_cluster *other)
 {
     char mine[MF_TASK_NAME_MAX] = "no task", its[MF_TASK_NAME_MAX] = "no task";
 
@@ -196,7 +196,7 @@ static mf_status compare_weaker(const mf_cluster_request *request, int used, mf_
             continue;
         st = resolve_one(&plain, mf_resolvers[i], &other);
         if (st == MF_OK)
-            compare(c, other);
+            resolve_compare(c, other);
         mf_cluster_free(other);
         MF_TRY(st);
     }

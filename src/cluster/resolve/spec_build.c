@@ -31,7 +31,7 @@ mf_cluster *mf_cluster_new(void)
 
 /* ---- words ---- */
 
-static const char *text_of(mf_cluster *c, const char *fmt, va_list args)
+static const char *spec_build_text_of(mf_cluster *c, const char *fmt, va_list args)
 {
     char small[512], *text;
     va_list again;
@@ -54,13 +54,13 @@ const char *mf_cluster_text(mf_cluster *c, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    text = text_of(c, fmt, args);
+    text = spec_build_text_of(c, fmt, args);
     va_end(args);
     return text;
 }
 
 /* Room for one more element of *array. */
-static bool grow(mf_cluster *c, void *array, int64_t *cap, int n, size_t size)
+static bool spec_build_grow(mf_cluster *c, void *array, int64_t *cap, int n, size_t size)
 {
     if (!c->no_memory && mf_grow(array, cap, n + 1, size) != MF_OK)
         c->no_memory = true;
@@ -73,9 +73,9 @@ void mf_cluster_fact(mf_cluster *c, const char *what, const char *from, const ch
     va_list args;
 
     va_start(args, fmt);
-    value = text_of(c, fmt, args);
+    value = spec_build_text_of(c, fmt, args);
     va_end(args);
-    if (grow(c, &c->facts, &c->cap_facts, c->n_facts, sizeof *c->facts))
+    if (spec_build_grow(c, &c->facts, &c->cap_facts, c->n_facts, sizeof *c->facts))
         c->facts[c->n_facts++] = (mf_fact){ what, value, from };
 }
 
@@ -85,9 +85,9 @@ void mf_cluster_note(mf_cluster *c, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    note = text_of(c, fmt, args);
+    note = spec_build_text_of(c, fmt, args);
     va_end(args);
-    if (grow(c, &c->notes, &c->cap_notes, c->n_notes, sizeof *c->notes))
+    if (spec_build_grow(c, &c->notes, &c->cap_notes, c->n_notes, sizeof *c->notes))
         c->notes[c->n_notes++] = note;
 }
 
@@ -99,9 +99,9 @@ void mf_cluster_mistake(mf_cluster *c, const char *place, const char *fix, const
     if (c->n_mistakes >= MAX_MISTAKES)
         return;
     va_start(args, fmt);
-    problem = text_of(c, fmt, args);
+    problem = spec_build_text_of(c, fmt, args);
     va_end(args);
-    if (grow(c, &c->mistakes, &c->cap_mistakes, c->n_mistakes, sizeof *c->mistakes))
+    if (spec_build_grow(c, &c->mistakes, &c->cap_mistakes, c->n_mistakes, sizeof *c->mistakes))
         c->mistakes[c->n_mistakes++] = (mf_mistake){ place, problem, fix };
 }
 
@@ -142,7 +142,7 @@ void mf_cluster_add(mf_cluster *c, mf_role role, int64_t index, const char *addr
         t.host = mf_cluster_text(c, "%s", parts.host);
         t.port = parts.port;
     }
-    if (grow(c, &c->tasks, &c->cap_tasks, c->n_tasks, sizeof *c->tasks))
+    if (spec_build_grow(c, &c->tasks, &c->cap_tasks, c->n_tasks, sizeof *c->tasks))
         c->tasks[c->n_tasks++] = t;
 }
 
@@ -206,7 +206,7 @@ static void not_listed(mf_cluster *c)
                            c->own_index, n, name);
 }
 
-static void find_self(mf_cluster *c, const mf_cluster_request *request)
+static void spec_build_find_self(mf_cluster *c, const mf_cluster_request *request)
 {
     const mf_cluster_task *t;
 
@@ -300,7 +300,7 @@ void mf_cluster_finish(mf_cluster *c, const mf_cluster_request *request)
     check_doubles(c);
     check_chief(c);
     number_tasks(c);
-    find_self(c, request);
+    spec_build_find_self(c, request);
     if (mf_cluster_self(c) && mf_role_trains(mf_cluster_self(c)->role))
         c->rank = c->self;
     number_local(c);

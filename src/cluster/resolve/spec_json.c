@@ -42,7 +42,8 @@ static void decode_address(mf_cluster *c, mf_role role, int64_t index, const jso
         mf_cluster_mistake(c, place, "write \"host:port\"", "expected an address, not %s", kind(v));
 }
 
-static void decode_list(mf_cluster *c, mf_role role, const json_t *list, const char *place)
+static void spec_json_decode_list(mf_cluster *c, mf_role role, const json_t *list,
+                                  const char *place)
 {
     const size_t n = json_array_size(list);
 
@@ -88,7 +89,7 @@ static void decode_jobs(mf_cluster *c, json_t *jobs, const char *place)
         if (!mf_cluster_role(c, key, at, &role))
             continue;
         if (json_is_array(v))
-            decode_list(c, role, v, at);
+            spec_json_decode_list(c, role, v, at);
         else if (json_is_object(v))
             decode_map(c, role, v, at);
         else
@@ -155,7 +156,7 @@ static void decode_task(mf_cluster *c, json_t *task, const char *place)
 
 /* ---- the whole ---- */
 
-static json_t *load(const char *text, size_t len, json_error_t *error)
+static json_t *spec_json_load(const char *text, size_t len, json_error_t *error)
 {
     return json_loadb(text, len, JSON_REJECT_DUPLICATES, error);
 }
@@ -200,7 +201,7 @@ void mf_tf_config_decode(mf_cluster *c, const char *text, size_t len, const char
                            len, MF_CLUSTER_MAX_BYTES);
         return;
     }
-    top = load(text, len, &error);
+    top = spec_json_load(text, len, &error);
     if (!top)
         mf_cluster_mistake(
             c, mf_cluster_text(c, "%s line %d column %d", place, error.line, error.column),
@@ -219,7 +220,7 @@ bool mf_tf_config_speaks(const char *text, size_t len)
 {
     json_error_t error;
     const char *key;
-    json_t *top = len > MF_CLUSTER_MAX_BYTES ? NULL : load(text, len, &error), *jobs;
+    json_t *top = len > MF_CLUSTER_MAX_BYTES ? NULL : spec_json_load(text, len, &error), *jobs;
     bool speaks = true;
 
     if (json_is_object(top)) {

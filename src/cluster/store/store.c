@@ -12,7 +12,7 @@ static const int64_t TTL_MAX_NS = 86400000000000; /* a day; sums of times do not
 
 /* ---- opening ---- */
 
-static mf_status from_plugin(const char *name, const mf_store_kind **out)
+static mf_status store_from_plugin(const char *name, const mf_store_kind **out)
 {
     static const mf_plugin_wanted etcd = { "etcd", "store 'etcd'", "libcurl4-openssl-dev",
                                            "libcurl4" };
@@ -29,25 +29,25 @@ static mf_status from_plugin(const char *name, const mf_store_kind **out)
 }
 
 /* The rest of the address, if it begins so. */
-static const char *behind(const char *url, const char *begin)
+static const char *store_behind(const char *url, const char *begin)
 {
     const size_t n = strlen(begin);
 
     return strncmp(url, begin, n) == 0 ? url + n : NULL;
 }
 
-static mf_status find_kind(const char *url, const mf_store_kind **kind, const char **where)
+static mf_status store_find_kind(const char *url, const mf_store_kind **kind, const char **where)
 {
-    if ((*where = behind(url, "memory:")) != NULL) {
+    if ((*where = store_behind(url, "memory:")) != NULL) {
         *kind = &mf_store_memory;
         return MF_OK;
     }
-    if ((*where = behind(url, "file:")) != NULL) {
+    if ((*where = store_behind(url, "file:")) != NULL) {
         *kind = &mf_store_file;
         return MF_OK;
     }
-    if ((*where = behind(url, "etcd://")) != NULL)
-        return from_plugin("etcd", kind);
+    if ((*where = store_behind(url, "etcd://")) != NULL)
+        return store_from_plugin("etcd", kind);
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "'%s' is no store: write memory:NAME, file:DIR or etcd://HOST:PORT/PREFIX", url);
 }
@@ -59,7 +59,7 @@ mf_status mf_store_open(const char *url, const mf_store_options *options, mf_sto
     const char *where;
 
     *out = NULL;
-    MF_TRY(find_kind(url, &kind, &where));
+    MF_TRY(store_find_kind(url, &kind, &where));
     if (*where == '\0')
         return MF_FAIL(MF_INVALID_ARGUMENT, "store '%s' does not say where", url);
     if (o.timeout_ns <= 0)
@@ -85,7 +85,7 @@ mf_status mf_store_check_key(const char *key)
                    MF_STORE_KEY_MAX);
 }
 
-static mf_status check_prefix(const char *prefix)
+static mf_status store_check_prefix(const char *prefix)
 {
     return *prefix == '\0' ? MF_OK : mf_store_check_key(prefix);
 }
@@ -119,7 +119,7 @@ mf_status mf_store_get(mf_store *s, const char *key, mf_store_entry *out, int64_
 mf_status mf_store_list(mf_store *s, const char *prefix, mf_store_entries *out)
 {
     *out = (mf_store_entries){ 0 };
-    MF_TRY(check_prefix(prefix));
+    MF_TRY(store_check_prefix(prefix));
     return s->kind->list(s, prefix, out);
 }
 
@@ -173,7 +173,7 @@ mf_status mf_store_lease_end(mf_store *s, int64_t lease)
 mf_status mf_store_wait(mf_store *s, const char *prefix, int64_t after_revision,
                         int64_t deadline_ns)
 {
-    MF_TRY(check_prefix(prefix));
+    MF_TRY(store_check_prefix(prefix));
     if (after_revision < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%lld is no revision", (long long)after_revision);
     return s->kind->wait(s, prefix, after_revision, deadline_ns);

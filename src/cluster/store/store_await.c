@@ -25,19 +25,21 @@ static mf_status ask_once(const mf_store_wanted *w, int64_t timeout_ns)
     return st == MF_NOT_FOUND ? MF_OK : st;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t store_await_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Tries get longer: the store may be slow. */
-static mf_status ask_until(const mf_store_wanted *w, int64_t until_ns, mf_wait_report *waiting)
+static mf_status store_await_ask_until(const mf_store_wanted *w, int64_t until_ns,
+                                       mf_wait_report *waiting)
 {
     char why[200];
 
-    for (int64_t patience = FIRST_NS;; patience = smaller(2 * patience, LONGEST_NS)) {
+    for (int64_t patience = FIRST_NS;; patience = store_await_smaller(2 * patience, LONGEST_NS)) {
         const int64_t left = until_ns - mf_clock_ns();
-        const mf_status st = ask_once(w, smaller(patience, left > PAUSE_NS ? left : PAUSE_NS));
+        const mf_status st =
+            ask_once(w, store_await_smaller(patience, left > PAUSE_NS ? left : PAUSE_NS));
 
         if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
             return st;
@@ -66,7 +68,7 @@ mf_status mf_store_await(const mf_store_wanted *w)
     mf_status st;
 
     mf_wait_report_begin(&waiting);
-    st = ask_until(w, until, &waiting);
+    st = store_await_ask_until(w, until, &waiting);
     mf_wait_report_end(&waiting, st == MF_OK);
     return st;
 }

@@ -31,24 +31,24 @@ typedef struct file_store {
 } file_store;
 
 /* The state at some moment, with the leases of its entries, all of them in force. */
-typedef struct view {
+typedef struct store_file_view {
     mf_store_token token;
     mf_store_state state;
     mf_store_lease *leases;
     int64_t cap;
     int n;
-} view;
+} store_file_view;
 
-static void view_deinit(view *v)
+static void store_file_view_deinit(store_file_view *v)
 {
     mf_store_state_deinit(&v->state);
     mf_free(v->leases);
-    *v = (view){ 0 };
+    *v = (store_file_view){ 0 };
 }
 
 /* ---- looking ---- */
 
-static bool has_lease(const view *v, int64_t id)
+static bool has_lease(const store_file_view *v, int64_t id)
 {
     for (int i = 0; i < v->n; i++) {
         if (v->leases[i].id == id)
@@ -58,7 +58,7 @@ static bool has_lease(const view *v, int64_t id)
 }
 
 /* Gathers leases in force; entries of one that is not go. True in *ended: there were some. */
-static mf_status look_at_leases(const file_store *s, view *v, bool *ended)
+static mf_status look_at_leases(const file_store *s, store_file_view *v, bool *ended)
 {
     int i = 0;
 
@@ -83,27 +83,27 @@ static mf_status look_at_leases(const file_store *s, view *v, bool *ended)
     return MF_OK;
 }
 
-/* Fails: DEADLINE_EXCEEDED (others were faster again and again). Owns: view_deinit(), after a
- * failure, too. */
-static mf_status look(const file_store *s, int64_t deadline_ns, view *v)
+/* Fails: DEADLINE_EXCEEDED (others were faster again and again). Owns: store_file_view_deinit(),
+ * after a failure, too. */
+static mf_status store_file_look(const file_store *s, int64_t deadline_ns, store_file_view *v)
 {
     bool ended, won;
 
-    *v = (view){ 0 };
+    *v = (store_file_view){ 0 };
     for (;;) {
         MF_TRY(mf_store_folder_read(&s->folder, &v->token, &v->state));
         MF_TRY(look_at_leases(s, v, &ended));
         if (!ended)
             return MF_OK;
         MF_TRY(mf_store_folder_replace(&s->folder, &v->token, &v->state, &won));
-        view_deinit(v);
+        store_file_view_deinit(v);
         if (mf_clock_ns() > deadline_ns)
             return MF_FAIL(MF_DEADLINE_EXCEEDED, "the store in '%s' changes too fast",
                            s->folder.path);
     }
 }
 
-static int64_t deadline_of(const file_store *s)
+static int64_t store_file_deadline_of(const file_store *s)
 {
     return mf_clock_ns() + s->timeout_ns;
 }
@@ -111,36 +111,37 @@ static int64_t deadline_of(const file_store *s)
 static mf_status file_get(mf_store *base, const char *key, mf_store_entry *out, int64_t *revision)
 {
     const file_store *s = (file_store *)base;
-    view v;
-    mf_status st = look(s, deadline_of(s), &v);
+    store_file_view v;
+    mf_status st = store_file_look(s, store_file_deadline_of(s), &v);
 
     if (st == MF_OK)
         st = mf_store_state_get(&v.state, key, out, revision);
-    view_deinit(&v);
+    store_file_view_deinit(&v);
     return st;
 }
 
 static mf_status file_list(mf_store *base, const char *prefix, mf_store_entries *out)
 {
     const file_store *s = (file_store *)base;
-    view v;
-    mf_status st = look(s, deadline_of(s), &v);
+    store_file_view v;
+    mf_status st = store_file_look(s, store_file_deadline_of(s), &v);
 
     if (st == MF_OK)
         st = mf_store_state_list(&v.state, prefix, out);
-    view_deinit(&v);
+    store_file_view_deinit(&v);
     return st;
 }
 
 /* ---- changing ---- */
 
-typedef struct change {
+typedef struct store_file_change {
     const mf_store_entry *put; /* or NULL: */
     const char *remove;
     int64_t expected;
-} change;
+} store_file_change;
 
-static mf_status apply(const file_store *s, const change *c, view *v, bool *won)
+static mf_status store_file_apply(const file_store *s, const store_file_change *c,
+                                  store_file_view *v, bool *won)
 {
     if (!c->put) {
         MF_TRY(mf_store_state_remove(&v->state, c->remove, c->expected));
@@ -153,19 +154,19 @@ static mf_status apply(const file_store *s, const change *c, view *v, bool *won)
 }
 
 /* Other keys may change meanwhile: then it is tried again. */
-static mf_status change_state(const file_store *s, const change *c, int64_t *revision)
+static mf_status change_state(const file_store *s, const store_file_change *c, int64_t *revision)
 {
-    const int64_t deadline = deadline_of(s);
+    const int64_t deadline = store_file_deadline_of(s);
     bool won = false;
 
     while (!won) {
-        view v;
-        mf_status st = look(s, deadline, &v);
+        store_file_view v;
+        mf_status st = store_file_look(s, deadline, &v);
 
         if (st == MF_OK)
-            st = apply(s, c, &v, &won);
+            st = store_file_apply(s, c, &v, &won);
         *revision = v.state.all.revision;
-        view_deinit(&v);
+        store_file_view_deinit(&v);
         if (st == MF_OK && !won && mf_clock_ns() > deadline)
             st = MF_FAIL(MF_DEADLINE_EXCEEDED,
                          "the store in '%s' changes too fast: nothing was changed", s->folder.path);
@@ -177,15 +178,16 @@ static mf_status change_state(const file_store *s, const change *c, int64_t *rev
 static mf_status file_put(mf_store *base, const mf_store_entry *e, int64_t expected,
                           int64_t *version)
 {
-    return change_state((file_store *)base, &(change){ .put = e, .expected = expected }, version);
+    return change_state((file_store *)base, &(store_file_change){ .put = e, .expected = expected },
+                        version);
 }
 
 static mf_status file_remove(mf_store *base, const char *key, int64_t expected)
 {
     int64_t revision;
 
-    return change_state((file_store *)base, &(change){ .remove = key, .expected = expected },
-                        &revision);
+    return change_state((file_store *)base,
+                        &(store_file_change){ .remove = key, .expected = expected }, &revision);
 }
 
 /* ---- leases ---- */
@@ -204,11 +206,11 @@ static mf_status file_lease_end(mf_store *base, int64_t lease)
 {
     const file_store *s = (file_store *)base;
     mf_status st;
-    view v;
+    store_file_view v;
 
     MF_TRY(mf_store_lease_finish(&s->folder, lease));
-    st = look(s, deadline_of(s), &v); /* removes what was put under it */
-    view_deinit(&v);
+    st = store_file_look(s, store_file_deadline_of(s), &v); /* removes what was put under it */
+    store_file_view_deinit(&v);
     return st;
 }
 
@@ -230,7 +232,7 @@ static void alarms_deinit(alarm_set *a)
     mf_free(a->fds);
 }
 
-static void sooner(int64_t *until_ns, int64_t ns)
+static void store_file_sooner(int64_t *until_ns, int64_t ns)
 {
     if (ns < *until_ns)
         *until_ns = ns;
@@ -249,10 +251,10 @@ static void watch_process(const file_store *s, const mf_store_lease *l, alarm_se
         a->fds[a->n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
     /* It cannot be watched; or it is gone, and this is another one of the same number. */
     if (fd < 0 || !mf_process_look(l->pid, &p) || p.start != l->start)
-        sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
+        store_file_sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
 }
 
-static mf_status alarms_init(const file_store *s, const view *v, int changed_fd,
+static mf_status alarms_init(const file_store *s, const store_file_view *v, int changed_fd,
                              int64_t deadline_ns, alarm_set *a)
 {
     *a = (alarm_set){ .fds = mf_calloc(PROCESSES + v->n, sizeof *a->fds), .until_ns = deadline_ns };
@@ -262,9 +264,9 @@ static mf_status alarms_init(const file_store *s, const view *v, int changed_fd,
     a->fds[CHANGED] = (struct pollfd){ .fd = changed_fd, .events = POLLIN }; /* or -1 */
     a->n = PROCESSES;
     if (changed_fd < 0)
-        sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
+        store_file_sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
     for (int i = 0; i < v->n; i++) {
-        sooner(&a->until_ns, atomic_load(&v->leases[i].until_ns));
+        store_file_sooner(&a->until_ns, atomic_load(&v->leases[i].until_ns));
         watch_process(s, &v->leases[i], a);
     }
     return MF_OK;
@@ -280,7 +282,7 @@ static bool pause_for(const alarm_set *a, int64_t most_ns)
     return left <= 0 || ppoll(a->fds, (nfds_t)a->n, &t, NULL) != 0 || left <= most_ns;
 }
 
-static void pause_until(const file_store *s, const view *v, const alarm_set *a)
+static void pause_until(const file_store *s, const store_file_view *v, const alarm_set *a)
 {
     char events[4096];
 
@@ -302,13 +304,13 @@ static mf_status check_time(const file_store *s, const char *prefix, int64_t dea
 }
 
 /* Look, and if nothing has changed, wait a while. */
-static mf_status wait_once(file_store *s, const char *prefix, int64_t after, int64_t deadline_ns,
-                           int changed_fd, bool *changed)
+static mf_status store_file_wait_once(file_store *s, const char *prefix, int64_t after,
+                                      int64_t deadline_ns, int changed_fd, bool *changed)
 {
     alarm_set a = { 0 };
     bool ended = false;
-    view v;
-    mf_status st = look(s, deadline_of(s), &v);
+    store_file_view v;
+    mf_status st = store_file_look(s, store_file_deadline_of(s), &v);
 
     if (st == MF_OK)
         st = mf_store_stopped_look(&s->stopped, &s->folder, v.leases, v.n, &ended);
@@ -321,7 +323,7 @@ static mf_status wait_once(file_store *s, const char *prefix, int64_t after, int
             pause_until(s, &v, &a);
         alarms_deinit(&a);
     }
-    view_deinit(&v);
+    store_file_view_deinit(&v);
     return st;
 }
 
@@ -345,7 +347,7 @@ static mf_status file_wait(mf_store *base, const char *prefix, int64_t after, in
     mf_status st = MF_OK;
 
     while (st == MF_OK && !changed)
-        st = wait_once(s, prefix, after, deadline_ns, changed_fd, &changed);
+        st = store_file_wait_once(s, prefix, after, deadline_ns, changed_fd, &changed);
     if (changed_fd >= 0)
         (void)close(changed_fd);
     return st;

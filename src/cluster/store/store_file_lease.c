@@ -17,14 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mf_status has_ended(int64_t id)
+static mf_status store_file_lease_has_ended(int64_t id)
 {
     return MF_FAIL(MF_FAILED_PRECONDITION, "lease %lld has ended", (long long)id);
 }
 
 /* ---- files ---- */
 
-static mf_status open_file(const mf_store_folder *f, int64_t id, int flags, int *fd)
+static mf_status store_file_lease_open_file(const mf_store_folder *f, int64_t id, int flags,
+                                            int *fd)
 {
     mf_buf path = { 0 };
     mf_status st;
@@ -40,7 +41,7 @@ static mf_status open_file(const mf_store_folder *f, int64_t id, int flags, int 
     return st;
 }
 
-static void remove_file(const mf_store_folder *f, int64_t id)
+static void store_file_lease_remove_file(const mf_store_folder *f, int64_t id)
 {
     mf_buf path = { 0 };
 
@@ -91,7 +92,7 @@ static bool is_orphan(const mf_store_folder *f, const mf_store_lease *l)
 typedef enum wish { LOOK, RENEW, FINISH } wish;
 
 /* With the number that counts. False: it has ended. */
-static bool settle(atomic_llong *until_ns, wish what, int64_t ttl_ns)
+static bool store_file_lease_settle(atomic_llong *until_ns, wish what, int64_t ttl_ns)
 {
     long long until = atomic_load(until_ns);
 
@@ -114,13 +115,13 @@ static mf_status settle_fd(int fd, const mf_store_lease *l, wish what)
     bool in_force;
 
     if (fstat(fd, &st) != 0 || st.st_size != (off_t)sizeof *m) /* touching it would kill us */
-        return has_ended(l->id);
+        return store_file_lease_has_ended(l->id);
     m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m == MAP_FAILED)
         return MF_NOMEM("a lease");
-    in_force = settle(&m->until_ns, what, l->ttl_ns);
+    in_force = store_file_lease_settle(&m->until_ns, what, l->ttl_ns);
     (void)munmap(m, sizeof *m);
-    return in_force ? MF_OK : has_ended(l->id);
+    return in_force ? MF_OK : store_file_lease_has_ended(l->id);
 }
 
 static mf_status with_lease(const mf_store_folder *f, int64_t id, wish what, mf_store_lease *out)
@@ -129,19 +130,19 @@ static mf_status with_lease(const mf_store_folder *f, int64_t id, wish what, mf_
     mf_status st;
     int fd = -1;
 
-    st = open_file(f, id, O_RDWR, &fd);
+    st = store_file_lease_open_file(f, id, O_RDWR, &fd);
     if (st != MF_OK)
-        return st == MF_NOT_FOUND ? has_ended(id) : st;
+        return st == MF_NOT_FOUND ? store_file_lease_has_ended(id) : st;
     st = read_fd(fd, id, &l);
     if (st == MF_DATA_LOSS || (st == MF_OK && is_orphan(f, &l)))
-        st = has_ended(id);
+        st = store_file_lease_has_ended(id);
     else if (what != LOOK || atomic_load(&l.until_ns) <= mf_clock_ns())
         st = settle_fd(fd, &l, what);
     (void)close(fd);
     if (st == MF_OK && out)
         *out = l;
     if (st == MF_FAILED_PRECONDITION)
-        remove_file(f, id);
+        store_file_lease_remove_file(f, id);
     return st;
 }
 
@@ -180,12 +181,12 @@ mf_status mf_store_lease_make(const mf_store_folder *f, int64_t ttl_ns, int64_t 
         return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
     l.start = self.start;
     memcpy(l.boot, f->boot, sizeof l.boot);
-    st = open_file(f, l.id, O_RDWR | O_CREAT | O_EXCL, &fd);
+    st = store_file_lease_open_file(f, l.id, O_RDWR | O_CREAT | O_EXCL, &fd);
     if (st != MF_OK) /* the folder may be gone, which is not that something was not found */
         return st == MF_NOT_FOUND ? MF_DATA_LOSS : st;
     if (pwrite(fd, &l, sizeof l, 0) != (ssize_t)sizeof l) {
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for a lease in '%s'", f->path);
-        remove_file(f, l.id);
+        store_file_lease_remove_file(f, l.id);
     }
     (void)close(fd);
     if (st == MF_OK)

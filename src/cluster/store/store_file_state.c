@@ -18,7 +18,7 @@
 /* Reading fails when the state is replaced under it. So often in a row it cannot be. */
 enum { READ_TRIES = 2000, PAUSE_NS = 100000, PATH_ROOM = 64, SMALL_FILE = 4096 };
 
-static mf_status gone(const mf_store_folder *f)
+static mf_status store_file_state_gone(const mf_store_folder *f)
 {
     return MF_FAIL(MF_DATA_LOSS,
                    "the store in '%s' is gone or not whole: remove what is left, and start the job "
@@ -27,14 +27,15 @@ static mf_status gone(const mf_store_folder *f)
 }
 
 /* What is missing in the folder is not what a caller has asked for. */
-static mf_status never_not_found(const mf_store_folder *f, mf_status st)
+static mf_status store_file_state_never_not_found(const mf_store_folder *f, mf_status st)
 {
-    return st == MF_NOT_FOUND ? gone(f) : st;
+    return st == MF_NOT_FOUND ? store_file_state_gone(f) : st;
 }
 
 /* ---- names ---- */
 
-static void print_name(char out[PATH_ROOM], const char *kind, const mf_store_token *t)
+static void store_file_state_print_name(char out[PATH_ROOM], const char *kind,
+                                        const mf_store_token *t)
 {
     (void)snprintf(out, PATH_ROOM, "%s@%lld~%016llx", kind, (long long)t->revision,
                    (unsigned long long)t->id);
@@ -50,7 +51,7 @@ static bool parse_name(const char *name, const char *kind, mf_store_token *out)
     if (strncmp(name, kind, n) != 0 || sscanf(name + n, "@%lld~%llx", &revision, &id) != 2)
         return false;
     *out = (mf_store_token){ revision, id };
-    print_name(again, kind, out);
+    store_file_state_print_name(again, kind, out);
     return revision >= 0 && strcmp(name, again) == 0;
 }
 
@@ -66,11 +67,11 @@ static char *path_in(const char *dir, const char *name)
     return NULL;
 }
 
-static char *path_of(const char *dir, const char *kind, const mf_store_token *t)
+static char *store_file_state_path_of(const char *dir, const char *kind, const mf_store_token *t)
 {
     char name[PATH_ROOM];
 
-    print_name(name, kind, t);
+    store_file_state_print_name(name, kind, t);
     return path_in(dir, name);
 }
 
@@ -98,7 +99,7 @@ static mf_status find_token(const mf_store_folder *f, mf_store_token *out)
 
 static mf_status read_data(const mf_store_folder *f, const mf_store_token *t, mf_store_state *out)
 {
-    char *path = path_of(f->state, "data", t), *data = NULL;
+    char *path = store_file_state_path_of(f->state, "data", t), *data = NULL;
     size_t len;
     mf_status st = path ? mf_file_read(path, (size_t)MF_STORE_STATE_MAX + SMALL_FILE, &data, &len)
                         : MF_NOMEM("a name");
@@ -135,7 +136,7 @@ mf_status mf_store_folder_read(const mf_store_folder *f, mf_store_token *token,
 {
     *state = (mf_store_state){ 0 };
     for (int i = 0; i < READ_TRIES; i++) {
-        mf_status st = is_removed(f) ? gone(f) : find_token(f, token);
+        mf_status st = is_removed(f) ? store_file_state_gone(f) : find_token(f, token);
 
         if (st == MF_OK)
             st = read_data(f, token, state);
@@ -144,7 +145,7 @@ mf_status mf_store_folder_read(const mf_store_folder *f, mf_store_token *token,
         if (i > READ_TRIES / 2) /* something is wrong; or the machine is very busy */
             (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
     }
-    return gone(f);
+    return store_file_state_gone(f);
 }
 
 /* ---- replacing ---- */
@@ -157,7 +158,7 @@ static void sweep_data(const mf_store_folder *f, const mf_store_token *now)
     char current[PATH_ROOM];
     long long revision;
 
-    print_name(current, "data", now);
+    store_file_state_print_name(current, "data", now);
     while (d && (e = readdir(d)) != NULL) {
         if (sscanf(e->d_name, "data@%lld~", &revision) == 1 && revision <= now->revision &&
             strcmp(e->d_name, current) != 0)
@@ -189,8 +190,9 @@ mf_status mf_store_folder_replace(const mf_store_folder *f, const mf_store_token
                                   const mf_store_state *state, bool *won)
 {
     const mf_store_token next = { state->all.revision, mf_random_seed() };
-    char *data = path_of(f->state, "data", &next);
-    char *from = path_of(f->state, "now", token), *to = path_of(f->state, "now", &next);
+    char *data = store_file_state_path_of(f->state, "data", &next);
+    char *from = store_file_state_path_of(f->state, "now", token),
+         *to = store_file_state_path_of(f->state, "now", &next);
     mf_status st = data && from && to ? write_data(state, data) : MF_NOMEM("names");
 
     *won = false;
@@ -234,8 +236,8 @@ static mf_status fill_folder(const mf_store_folder *f, const char *dir)
 {
     static const mf_store_state empty;
     const mf_store_token first = { 0, mf_random_seed() };
-    char *host = path_in(dir, "host"), *data = path_of(dir, "data", &first);
-    char *now = path_of(dir, "now", &first);
+    char *host = path_in(dir, "host"), *data = store_file_state_path_of(dir, "data", &first);
+    char *now = store_file_state_path_of(dir, "now", &first);
     mf_status st = host && data && now ? write_host(f, host) : MF_NOMEM("names");
 
     if (st == MF_OK)
@@ -300,7 +302,7 @@ static mf_status check_host(const mf_store_folder *f)
         if (boot)
             *boot++ = '\0';
         if (!boot || !strchr(boot, '\n'))
-            st = gone(f);
+            st = store_file_state_gone(f);
         else if (strcmp(text, name) != 0 &&
                  (strncmp(boot, f->boot, strlen(f->boot)) != 0 || boot[strlen(f->boot)] != '\n'))
             st = MF_FAIL(MF_FAILED_PRECONDITION,
@@ -310,7 +312,7 @@ static mf_status check_host(const mf_store_folder *f)
     }
     mf_free(text);
     mf_free(path);
-    return never_not_found(f, st);
+    return store_file_state_never_not_found(f, st);
 }
 
 static mf_status hold_host(mf_store_folder *f)
@@ -321,10 +323,10 @@ static mf_status hold_host(mf_store_folder *f)
         return MF_NOMEM("a name");
     f->host_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     mf_free(path);
-    return f->host_fd >= 0 ? MF_OK : gone(f);
+    return f->host_fd >= 0 ? MF_OK : store_file_state_gone(f);
 }
 
-static mf_status look_around(mf_store_folder *f)
+static mf_status store_file_state_look_around(mf_store_folder *f)
 {
     struct stat space;
     char *text = NULL;
@@ -346,7 +348,7 @@ mf_status mf_store_folder_open(const char *path, mf_store_folder *out)
                               .host_fd = -1 };
     if (!out->path || !out->state)
         return MF_NOMEM("a store");
-    MF_TRY(look_around(out));
+    MF_TRY(store_file_state_look_around(out));
     MF_TRY(mf_dir_make_own(path));
     if (access(out->state, F_OK) != 0)
         MF_TRY(make_state(out));

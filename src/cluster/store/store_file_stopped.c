@@ -50,8 +50,8 @@ static int64_t since(const mf_store_stopped *s, const mf_store_lease *l, int64_t
 }
 
 /* As it is now, in place of what was known. */
-static mf_status note(mf_store_stopped *s, const mf_store_folder *f, const mf_store_lease *leases,
-                      int n)
+static mf_status store_file_stopped_note(mf_store_stopped *s, const mf_store_folder *f,
+                                         const mf_store_lease *leases, int n)
 {
     const int64_t now = mf_clock_ns();
     mf_store_stopped_one *all = mf_calloc(n, sizeof *all);
@@ -79,7 +79,7 @@ mf_status mf_store_stopped_look(mf_store_stopped *s, const mf_store_folder *f,
     *ended = false;
     pthread_mutex_lock(&s->lock);
     if (n > 0)
-        st = note(s, f, leases, n);
+        st = store_file_stopped_note(s, f, leases, n);
     else
         s->n = 0;
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {

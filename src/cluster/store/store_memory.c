@@ -139,7 +139,7 @@ static mf_status need_lease(shared *s, int64_t id, lease **out)
     return *out ? MF_OK : MF_FAIL(MF_FAILED_PRECONDITION, "lease %lld has ended", (long long)id);
 }
 
-static void end_lease(shared *s, lease *l)
+static void store_memory_end_lease(shared *s, lease *l)
 {
     if (mf_store_state_end_lease(&s->state, l->id))
         pthread_cond_broadcast(&s->changed);
@@ -147,7 +147,7 @@ static void end_lease(shared *s, lease *l)
 }
 
 /* Begin something: with the lock, and with leases ended that have run out. */
-static shared *enter(mf_store *base)
+static shared *store_memory_enter(mf_store *base)
 {
     shared *s = ((memory *)base)->of;
     int64_t now;
@@ -156,12 +156,12 @@ static shared *enter(mf_store *base)
     now = s->now(s->now_arg);
     for (int i = s->n_leases - 1; i >= 0; i--) {
         if (s->leases[i].until_ns <= now)
-            end_lease(s, &s->leases[i]);
+            store_memory_end_lease(s, &s->leases[i]);
     }
     return s;
 }
 
-static mf_status leave(shared *s, mf_status st)
+static mf_status store_memory_leave(shared *s, mf_status st)
 {
     pthread_mutex_unlock(&s->lock);
     return st;
@@ -169,57 +169,57 @@ static mf_status leave(shared *s, mf_status st)
 
 static mf_status memory_lease_grant(mf_store *base, int64_t ttl_ns, int64_t *out)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
     const mf_status st = mf_grow(&s->leases, &s->cap_leases, s->n_leases + 1, sizeof *s->leases);
 
     if (st == MF_OK) {
         *out = ++s->last_lease;
         s->leases[s->n_leases++] = (lease){ *out, ttl_ns, s->now(s->now_arg) + ttl_ns };
     }
-    return leave(s, st);
+    return store_memory_leave(s, st);
 }
 
 static mf_status memory_lease_keep(mf_store *base, int64_t id)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
     lease *l;
     const mf_status st = need_lease(s, id, &l);
 
     if (st == MF_OK)
         l->until_ns = s->now(s->now_arg) + l->ttl_ns;
-    return leave(s, st);
+    return store_memory_leave(s, st);
 }
 
 static mf_status memory_lease_end(mf_store *base, int64_t id)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
     lease *l = find_lease(s, id);
 
     if (l)
-        end_lease(s, l);
-    return leave(s, MF_OK);
+        store_memory_end_lease(s, l);
+    return store_memory_leave(s, MF_OK);
 }
 
 /* ---- values ---- */
 
 static mf_status memory_get(mf_store *base, const char *key, mf_store_entry *out, int64_t *revision)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
 
-    return leave(s, mf_store_state_get(&s->state, key, out, revision));
+    return store_memory_leave(s, mf_store_state_get(&s->state, key, out, revision));
 }
 
 static mf_status memory_list(mf_store *base, const char *prefix, mf_store_entries *out)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
 
-    return leave(s, mf_store_state_list(&s->state, prefix, out));
+    return store_memory_leave(s, mf_store_state_list(&s->state, prefix, out));
 }
 
 static mf_status memory_put(mf_store *base, const mf_store_entry *e, int64_t expected,
                             int64_t *version)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
     mf_status st = MF_OK;
     lease *l;
 
@@ -231,23 +231,23 @@ static mf_status memory_put(mf_store *base, const mf_store_entry *e, int64_t exp
         *version = s->state.all.revision;
         pthread_cond_broadcast(&s->changed);
     }
-    return leave(s, st);
+    return store_memory_leave(s, st);
 }
 
 static mf_status memory_remove(mf_store *base, const char *key, int64_t expected)
 {
-    shared *s = enter(base);
+    shared *s = store_memory_enter(base);
     const mf_status st = mf_store_state_remove(&s->state, key, expected);
 
     if (st == MF_OK)
         pthread_cond_broadcast(&s->changed);
-    return leave(s, st);
+    return store_memory_leave(s, st);
 }
 
 /* ---- waiting ---- */
 
 /* When to look again, of the real clock. */
-static int64_t next_look(const shared *s, int64_t deadline_ns)
+static int64_t store_memory_next_look(const shared *s, int64_t deadline_ns)
 {
     if (s->now != real_now)
         return mf_clock_ns() + LOOK_NS;
@@ -263,17 +263,18 @@ static mf_status memory_wait(mf_store *base, const char *prefix, int64_t after, 
     const memory *m = (memory *)base;
 
     for (;;) {
-        shared *s = enter(base);
+        shared *s = store_memory_enter(base);
 
         if (mf_store_state_changed(&s->state, prefix, after))
-            return leave(s, MF_OK);
+            return store_memory_leave(s, MF_OK);
         if (atomic_load(&m->cancelled))
-            return leave(s, MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled"));
+            return store_memory_leave(s,
+                                      MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled"));
         if (s->now(s->now_arg) >= deadline_ns)
-            return leave(s,
-                         MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing below '%s' has changed", prefix));
-        (void)mf_cond_wait_until(&s->changed, &s->lock, next_look(s, deadline_ns));
-        (void)leave(s, MF_OK);
+            return store_memory_leave(
+                s, MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing below '%s' has changed", prefix));
+        (void)mf_cond_wait_until(&s->changed, &s->lock, store_memory_next_look(s, deadline_ns));
+        (void)store_memory_leave(s, MF_OK);
     }
 }
 

@@ -17,7 +17,7 @@ void mf_store_state_deinit(mf_store_state *s)
 /* ---- looking ---- */
 
 /* The first that is not before `key`. */
-static int place_of(const mf_store_state *s, const char *key)
+static int store_state_place_of(const mf_store_state *s, const char *key)
 {
     int low = 0, high = s->all.n;
 
@@ -44,7 +44,7 @@ static bool is_below(const char *key, const char *prefix)
 
 const mf_store_entry *mf_store_state_find(const mf_store_state *s, const char *key)
 {
-    const int place = place_of(s, key);
+    const int place = store_state_place_of(s, key);
 
     return is_at(s, place, key) ? &s->all.entries[place] : NULL;
 }
@@ -73,7 +73,7 @@ mf_status mf_store_state_get(const mf_store_state *s, const char *key, mf_store_
 
 mf_status mf_store_state_list(const mf_store_state *s, const char *prefix, mf_store_entries *out)
 {
-    const int first = place_of(s, prefix);
+    const int first = store_state_place_of(s, prefix);
     mf_status st = MF_OK;
     int n = 0;
 
@@ -98,8 +98,8 @@ bool mf_store_state_changed(const mf_store_state *s, const char *prefix, int64_t
 {
     if (s->all.revision <= after)
         return false;
-    for (int i = place_of(s, prefix); i < s->all.n && is_below(s->all.entries[i].key, prefix);
-         i++) {
+    for (int i = store_state_place_of(s, prefix);
+         i < s->all.n && is_below(s->all.entries[i].key, prefix); i++) {
         if (s->all.entries[i].version > after)
             return true;
     }
@@ -112,7 +112,8 @@ bool mf_store_state_changed(const mf_store_state *s, const char *prefix, int64_t
 
 /* ---- changing ---- */
 
-static mf_status check_room(const mf_store_state *s, const char *key, size_t before, size_t after)
+static mf_status store_state_check_room(const mf_store_state *s, const char *key, size_t before,
+                                        size_t after)
 {
     const size_t removals = MF_STORE_REMOVALS * (size_t)(ENTRY_BYTES + MF_STORE_KEY_MAX);
 
@@ -123,7 +124,7 @@ static mf_status check_room(const mf_store_state *s, const char *key, size_t bef
                    s->bytes, MF_STORE_STATE_MAX);
 }
 
-static size_t bytes_of(const mf_store_entry *e)
+static size_t store_state_bytes_of(const mf_store_entry *e)
 {
     return ENTRY_BYTES + strlen(e->key) + e->size;
 }
@@ -142,14 +143,14 @@ static mf_status insert(mf_store_state *s, int place, mf_store_entry *e)
 
 mf_status mf_store_state_put(mf_store_state *s, const mf_store_entry *e, int64_t expected)
 {
-    const int place = place_of(s, e->key);
+    const int place = store_state_place_of(s, e->key);
     const bool is_new = !is_at(s, place, e->key);
-    const size_t before = is_new ? 0 : bytes_of(&s->all.entries[place]);
+    const size_t before = is_new ? 0 : store_state_bytes_of(&s->all.entries[place]);
     mf_store_entry copy;
     mf_status st = MF_OK;
 
     MF_TRY(mf_store_check_version(e->key, is_new ? 0 : s->all.entries[place].version, expected));
-    MF_TRY(check_room(s, e->key, before, bytes_of(e)));
+    MF_TRY(store_state_check_room(s, e->key, before, store_state_bytes_of(e)));
     MF_TRY(copy_entry(e, &copy));
     copy.version = s->all.revision + 1;
     if (is_new) {
@@ -163,7 +164,7 @@ mf_status mf_store_state_put(mf_store_state *s, const mf_store_entry *e, int64_t
         return st;
     }
     s->all.revision++;
-    s->bytes += bytes_of(e) - before;
+    s->bytes += store_state_bytes_of(e) - before;
     return MF_OK;
 }
 
@@ -184,7 +185,7 @@ static void remove_at(mf_store_state *s, int place)
     mf_store_entry *at = s->all.entries + place;
 
     s->all.revision++;
-    s->bytes -= bytes_of(at);
+    s->bytes -= store_state_bytes_of(at);
     remember_removal(s, at->key);
     mf_store_entry_deinit(at);
     s->all.n--;

@@ -146,7 +146,7 @@ static mf_status take_removed(const Meshflow__StoreState *m, mf_store_state *out
     return MF_OK;
 }
 
-static mf_status take(const Meshflow__StoreState *m, mf_store_state *out)
+static mf_status store_state_codec_take(const Meshflow__StoreState *m, mf_store_state *out)
 {
     if (m->revision < 0 || m->revision > INT64_MAX / 2) /* nobody counts that far */
         return MF_FAIL(MF_DATA_LOSS, "the store cannot have seen %lld changes",
@@ -171,7 +171,7 @@ mf_status mf_store_state_decode(const void *data, size_t len, mf_store_state *ou
     st = mf_wire_decode(&meshflow__store_state__descriptor, (const char *)data + HEAD_BYTES,
                         len - HEAD_BYTES, NULL, arena, &message);
     if (st == MF_OK) {
-        st = take((const Meshflow__StoreState *)message, out);
+        st = store_state_codec_take((const Meshflow__StoreState *)message, out);
     } else if (st == MF_INVALID_ARGUMENT) {
         st = MF_FAIL(MF_DATA_LOSS, "the state of the store makes no sense: %.900s",
                      mf_error_message());

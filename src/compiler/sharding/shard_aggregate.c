@@ -44,8 +44,9 @@ bool mf_shard_is_apart(const mf_shard_map *m, int port)
 }
 
 /* Belongs to the turn, and to the layer and gradient that `like` belongs to. */
-static mf_status emit(mf_shard_map *m, int64_t turn, mf_output like, const mf_output *in, int n_in,
-                      const mf_named_attr *attrs, int n_attrs, mf_output *out)
+static mf_status shard_aggregate_emit(mf_shard_map *m, int64_t turn, mf_output like,
+                                      const mf_output *in, int n_in, const mf_named_attr *attrs,
+                                      int n_attrs, mf_output *out)
 {
     const mf_node_mark mark = m->c->graph->mark;
     mf_status st;
@@ -59,12 +60,13 @@ static mf_status emit(mf_shard_map *m, int64_t turn, mf_output like, const mf_ou
     return st;
 }
 
-static mf_status multiply(mf_shard_map *m, int64_t turn, double factor, mf_output *x)
+static mf_status shard_aggregate_multiply(mf_shard_map *m, int64_t turn, double factor,
+                                          mf_output *x)
 {
     const mf_output in[] = { *x, mf_scalar(m->c->graph, MF_DTYPE_F32, factor) };
 
     MF_TRY(mf_inline_adopt(m->c, in[1].node));
-    return emit(m, turn, *x, in, 2, NULL, 0, x);
+    return shard_aggregate_emit(m, turn, *x, in, 2, NULL, 0, x);
 }
 
 mf_status mf_shard_weigh(mf_shard_map *m, mf_output *const *results, const int64_t *samples, int n)
@@ -74,14 +76,14 @@ mf_status mf_shard_weigh(mf_shard_map *m, mf_output *const *results, const int64
 
         for (int i = 0; i < m->node->n_outputs; i++) {
             if (mf_shard_is_aggregated(m, i))
-                MF_TRY(multiply(m, t + 1, factor, &results[t][i]));
+                MF_TRY(shard_aggregate_multiply(m, t + 1, factor, &results[t][i]));
         }
     }
     return MF_OK;
 }
 
-static mf_status aggregate(mf_shard_map *m, mf_output *const *results, const mf_attr *samples,
-                           int64_t turn, int port)
+static mf_status shard_aggregate(mf_shard_map *m, mf_output *const *results, const mf_attr *samples,
+                                 int64_t turn, int port)
 {
     const char *how = mf_aggregate_name(m->aggregation.how);
     const mf_named_attr attrs[] = {
@@ -95,7 +97,8 @@ static mf_status aggregate(mf_shard_map *m, mf_output *const *results, const mf_
         return MF_NOMEM("shards");
     for (int64_t t = 0; t < samples->n; t++)
         in[t] = results[t][port];
-    return emit(m, turn, in[0], in, (int)samples->n, attrs, MF_COUNT(attrs), &results[0][port]);
+    return shard_aggregate_emit(m, turn, in[0], in, (int)samples->n, attrs, MF_COUNT(attrs),
+                                &results[0][port]);
 }
 
 mf_status mf_shard_aggregate(mf_shard_map *m, mf_output *const *results, const int64_t *samples,
@@ -110,9 +113,10 @@ mf_status mf_shard_aggregate(mf_shard_map *m, mf_output *const *results, const i
     memcpy(list.ints, samples, (size_t)n * sizeof *samples);
     for (int i = 0; i < m->node->n_outputs; i++) {
         if (mf_shard_is_apart(m, i))
-            MF_TRY(aggregate(m, results, &list, last, i));
+            MF_TRY(shard_aggregate(m, results, &list, last, i));
         else if (m->aggregation.how == MF_AGGREGATE_SUM && mf_shard_is_aggregated(m, i))
-            MF_TRY(multiply(m, last, (double)mf_node_int(m->node, "shards"), &results[0][i]));
+            MF_TRY(shard_aggregate_multiply(m, last, (double)mf_node_int(m->node, "shards"),
+                                            &results[0][i]));
     }
     return MF_OK;
 }

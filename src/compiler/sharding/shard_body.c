@@ -16,13 +16,13 @@ typedef struct mf_emitted {
      * node of its own. */
 } mf_emitted;
 
-static bool is_op(const mf_node *n, const char *name)
+static bool shard_body_is_op(const mf_node *n, const char *name)
 {
     return strcmp(n->op_name, name) == 0;
 }
 
 /* There is more than one shard, though perhaps not in this turn. */
-static bool is_cut(const mf_shard_map *m)
+static bool shard_body_is_cut(const mf_shard_map *m)
 {
     return mf_node_int(m->node, "shards") > 1;
 }
@@ -40,7 +40,8 @@ mf_status mf_shard_node(mf_shard_map *m, const char *op, const mf_output *in, in
 }
 
 /* The rows of shard s: k for each sample. */
-static mf_status rows_of(mf_shard_map *m, mf_output x, int64_t k, int64_t s, mf_output *out)
+static mf_status shard_body_rows_of(mf_shard_map *m, mf_output x, int64_t k, int64_t s,
+                                    mf_output *out)
 {
     const mf_named_attr attrs[] = { { "from", mf_shard_int(k * mf_shard_map_begin(m, s)) },
                                     { "to", mf_shard_int(k * mf_shard_map_begin(m, s + 1)) } };
@@ -72,7 +73,7 @@ static mf_status add_controls(mf_shard_map *m, const mf_node *n, mf_node *twin, 
 static mf_status part_of_node(mf_shard_map *m, const mf_node *n, int64_t s);
 
 /* An output of the body, for shard s. */
-static mf_status part_of(mf_shard_map *m, mf_output o, int64_t s, mf_output *out)
+static mf_status shard_body_part_of(mf_shard_map *m, mf_output o, int64_t s, mf_output *out)
 {
     mf_emitted *e = &m->done[o.node->id];
 
@@ -84,7 +85,8 @@ static mf_status part_of(mf_shard_map *m, mf_output o, int64_t s, mf_output *out
     if (e->spread[o.port] == MF_ROWS && !e->part[s][o.port].node) {
         const mf_shape *shape = &mf_compile_facts(&m->facts, o.node)->shapes[o.port];
 
-        MF_TRY(rows_of(m, e->whole[o.port], shape->dims[0] / m->samples, s, &e->part[s][o.port]));
+        MF_TRY(shard_body_rows_of(m, e->whole[o.port], shape->dims[0] / m->samples, s,
+                                  &e->part[s][o.port]));
     }
     *out = e->part[s][o.port];
     return MF_OK;
@@ -95,7 +97,7 @@ static mf_status mark_part(mf_shard_map *m, const mf_node *n, mf_node *twin)
 {
     const mf_attr one = mf_shard_int(1);
 
-    if (!is_op(n, "Conv2DBackpropFilter") || !is_cut(m))
+    if (!shard_body_is_op(n, "Conv2DBackpropFilter") || !shard_body_is_cut(m))
         return MF_OK;
     return mf_node_set_attr(m->c->graph, twin, "_shards", &one);
 }
@@ -117,7 +119,7 @@ static mf_status part_of_node(mf_shard_map *m, const mf_node *n, int64_t s)
     if (n->n_outputs > 0 && e->spread[0] == MF_ROWS)
         return MF_OK;
     for (int i = 0; i < n->n_inputs; i++)
-        MF_TRY(part_of(m, n->inputs[i], s, &in[i]));
+        MF_TRY(shard_body_part_of(m, n->inputs[i], s, &in[i]));
     before = mf_inline_enter(m->c, m->part_place[s]);
     MF_TRY(mf_inline_clone(m->c, n, m->part_name[s], m->node->device, in, &twin));
     (void)mf_inline_enter(m->c, before);
@@ -166,7 +168,7 @@ static mf_status emit_summed(mf_shard_map *m, const mf_node *n)
     mf_node *twin;
 
     MF_TRY(emit_whole(m, n, MF_SUMMED, &twin));
-    if (!is_cut(m))
+    if (!shard_body_is_cut(m))
         return MF_OK;
     MF_TRY(mf_node_set_attr(m->c->graph, twin, "_samples", &samples));
     return mf_node_set_attr(m->c->graph, twin, "_shards", &shards);
@@ -183,13 +185,13 @@ static bool only_summed(const mf_shard_map *m, const mf_node *n)
         for (int k = 0; k < u->n_inputs; k++) {
             if (u->inputs[k].node != n)
                 continue;
-            if (is_op(u, "_Retval")) {
+            if (shard_body_is_op(u, "_Retval")) {
                 const int64_t r = mf_node_int(u, "index");
 
                 if (r < 0 || r >= m->join->n || strcmp(m->join->strings[r].data, "sum") != 0)
                     return false;
-            } else if ((!is_op(u, "Identity") && !is_op(u, "Reshape")) || k != 0 ||
-                       !only_summed(m, u)) {
+            } else if ((!shard_body_is_op(u, "Identity") && !shard_body_is_op(u, "Reshape")) ||
+                       k != 0 || !only_summed(m, u)) {
                 return false;
             }
         }
@@ -208,14 +210,16 @@ static bool gives_integers(const mf_node *n)
 
 static bool asks_for_size(const mf_node *n)
 {
-    return is_op(n, "Shape") || is_op(n, "ShapeN") || is_op(n, "Size") || is_op(n, "Rank");
+    return shard_body_is_op(n, "Shape") || shard_body_is_op(n, "ShapeN") ||
+           shard_body_is_op(n, "Size") || shard_body_is_op(n, "Rank");
 }
 
 /* Once for all shards is as good as once for each. */
 static bool may_be_shared(const mf_node *n)
 {
-    return n->op && (!n->def->is_stateful || is_op(n, "VarHandleOp") ||
-                     is_op(n, "ReadVariableOp") || is_op(n, "ResourceGather"));
+    return n->op &&
+           (!n->def->is_stateful || shard_body_is_op(n, "VarHandleOp") ||
+            shard_body_is_op(n, "ReadVariableOp") || shard_body_is_op(n, "ResourceGather"));
 }
 
 typedef struct inputs {
@@ -244,7 +248,7 @@ static mf_status look_at_inputs(const mf_shard_map *m, const mf_node *n, inputs 
     return MF_OK;
 }
 
-static mf_spread choose(const mf_shard_map *m, const mf_node *n, const inputs *in)
+static mf_spread shard_body_choose(const mf_shard_map *m, const mf_node *n, const inputs *in)
 {
     const mf_rows_query q = { .node = n,
                               .samples = m->samples,
@@ -298,7 +302,7 @@ static bool ends_in_rows(const mf_shard_map *m, const mf_node *n)
                                        "CropAndResize",    "CropAndResizeGradImage" };
 
     for (int i = 0; i < MF_COUNT(ops); i++) {
-        if (is_op(n, ops[i]))
+        if (shard_body_is_op(n, ops[i]))
             return out->rank >= 1 && out->dims[0] > 0 && out->dims[0] % m->samples == 0;
     }
     return false;
@@ -322,7 +326,7 @@ static mf_status emit_by_shard(mf_shard_map *m, const mf_node *n)
     return MF_OK;
 }
 
-static mf_status emit(mf_shard_map *m, const mf_node *n)
+static mf_status shard_body_emit(mf_shard_map *m, const mf_node *n)
 {
     mf_emitted *e = &m->done[n->id];
     mf_node *twin;
@@ -333,12 +337,12 @@ static mf_status emit(mf_shard_map *m, const mf_node *n)
     e->spread = MF_ARENA_ARRAY(m->arena, mf_spread, n->n_outputs + 1);
     if (!e->part || !e->spread)
         return MF_NOMEM("shards");
-    if (is_op(n, "_Arg"))
+    if (shard_body_is_op(n, "_Arg"))
         return emit_argument(m, n);
-    if (is_op(n, "_Retval"))
+    if (shard_body_is_op(n, "_Retval"))
         return MF_OK;
     MF_TRY(look_at_inputs(m, n, &in));
-    spread = choose(m, n, &in);
+    spread = shard_body_choose(m, n, &in);
     if (spread == MF_IOVEC)
         return emit_by_shard(m, n);
     if (spread == MF_SUMMED && in.count[MF_SUMMED] == 0)
@@ -356,7 +360,7 @@ static mf_status concat_parts(mf_shard_map *m, mf_output o, mf_output *out)
     if (!in)
         return MF_NOMEM("shards");
     for (int64_t s = 0; s < m->shards; s++)
-        MF_TRY(part_of(m, o, s, &in[s]));
+        MF_TRY(shard_body_part_of(m, o, s, &in[s]));
     if (m->shards == 1) {
         *out = in[0];
         return MF_OK;
@@ -374,7 +378,7 @@ static mf_status sum_parts(mf_shard_map *m, mf_output o, mf_output *out)
     if (!sum)
         return MF_NOMEM("shards");
     for (int64_t s = 0; s < m->shards; s++)
-        MF_TRY(part_of(m, o, s, &sum[s]));
+        MF_TRY(shard_body_part_of(m, o, s, &sum[s]));
     for (int64_t stride = 1; stride < m->shards; stride *= 2) {
         for (int64_t i = 0; i + stride < m->shards; i += 2 * stride)
             MF_TRY(mf_shard_node(m, "AddV2", (mf_output[]){ sum[i], sum[i + stride] }, 2, NULL, 0,
@@ -384,7 +388,7 @@ static mf_status sum_parts(mf_shard_map *m, mf_output o, mf_output *out)
     return MF_OK;
 }
 
-static mf_status join(mf_shard_map *m, int port, mf_output o, mf_output *out)
+static mf_status shard_body_join(mf_shard_map *m, int port, mf_output o, mf_output *out)
 {
     const mf_emitted *e = &m->done[o.node->id];
     const char *how = m->join->strings[port].data;
@@ -433,7 +437,7 @@ static void choose_training(mf_graph *body)
         mf_node *u = body->nodes[i];
 
         for (int k = 0; k < u->n_inputs; k++) {
-            while (is_op(u->inputs[k].node, "_ByMode"))
+            while (shard_body_is_op(u->inputs[k].node, "_ByMode"))
                 u->inputs[k] = u->inputs[k].node->inputs[0];
         }
     }
@@ -455,7 +459,7 @@ static mf_status drop_unneeded(mf_shard_map *m)
                 MF_UNIMPLEMENTED,
                 "{{node %s}}: function %s has effects, which cannot be mapped over shards",
                 m->node->name, m->function->name);
-        if (is_op(u, "_Retval"))
+        if (shard_body_is_op(u, "_Retval"))
             needed[u->id] = true;
         for (int k = 0; needed[u->id] && k < u->n_inputs; k++)
             needed[u->inputs[k].node->id] = true;
@@ -475,7 +479,7 @@ static mf_status infer_body(mf_shard_map *m)
 {
     for (int64_t i = 0; i < m->n_order; i++) {
         mf_node *n = m->order[i];
-        const int64_t index = is_op(n, "_Arg") ? mf_node_int(n, "index") : -1;
+        const int64_t index = shard_body_is_op(n, "_Arg") ? mf_node_int(n, "index") : -1;
         mf_attr shape = { .kind = MF_ATTR_SHAPE, .n = 1 };
 
         if (index < 0 || index >= m->node->n_inputs)
@@ -517,7 +521,7 @@ mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes)
     st = open_body(&one);
     for (int64_t i = 0; st == MF_OK && i < one.n_order; i++) {
         const mf_node *u = one.order[i];
-        const int64_t index = is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
+        const int64_t index = shard_body_is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
 
         if (index >= 0 && index < m->node->n_outputs)
             shapes[index] =
@@ -529,20 +533,20 @@ mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes)
 
 /* ---- one turn ---- */
 
-static mf_status add_results(mf_shard_map *m, mf_output *outs)
+static mf_status shard_body_add_results(mf_shard_map *m, mf_output *outs)
 {
     int n = 0;
 
     for (int64_t i = 0; i < m->n_order; i++) {
         const mf_node *u = m->order[i];
-        const int64_t index = is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
+        const int64_t index = shard_body_is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
 
         if (index < 0)
             continue;
         if (index >= m->node->n_outputs)
             return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: function %s has more than %d results",
                            m->node->name, m->function->name, m->node->n_outputs);
-        MF_TRY(join(m, (int)index, u->inputs[0], &outs[index]));
+        MF_TRY(shard_body_join(m, (int)index, u->inputs[0], &outs[index]));
         n++;
     }
     if (n != m->node->n_outputs)
@@ -560,9 +564,9 @@ mf_status mf_shard_body(mf_shard_map *m, mf_output *outs)
     if (st == MF_OK)
         st = name_places(m);
     for (int64_t i = 0; st == MF_OK && i < m->n_order; i++)
-        st = emit(m, m->order[i]);
+        st = shard_body_emit(m, m->order[i]);
     if (st == MF_OK)
-        st = add_results(m, outs);
+        st = shard_body_add_results(m, outs);
     mf_graph_free(m->body);
     return st;
 }

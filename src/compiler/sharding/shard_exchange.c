@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-typedef struct parts {
+typedef struct shard_exchange_parts {
     mf_reduction_tree_node *node;
     mf_output **out; /* by result */
     int n;
-} parts;
+} shard_exchange_parts;
 
 static bool is_sum(const mf_shard_map *m, int port)
 {
@@ -31,14 +31,14 @@ static int64_t bucket_of(const mf_shard_map *m, int port)
 }
 
 /* Whose gradient it is; "": nobody's. */
-static mf_bytes name_of(const mf_shard_map *m, int port)
+static mf_bytes shard_exchange_name_of(const mf_shard_map *m, int port)
 {
     const mf_attr *names = mf_node_attr(m->node, "names");
 
     return names && port < names->n ? names->strings[port] : (mf_bytes){ .data = "" };
 }
 
-static mf_status map_parts(const mf_shard_map *all, parts *p)
+static mf_status map_parts(const mf_shard_map *all, shard_exchange_parts *p)
 {
     const mf_exchange *x = all->c->exchange;
     const int64_t room = mf_reduction_tree_room(x->count, x->grain);
@@ -65,7 +65,7 @@ static mf_status map_parts(const mf_shard_map *all, parts *p)
 }
 
 /* Rows simply follow each other: one part is enough. */
-static mf_status join_rows(mf_shard_map *m, parts *p)
+static mf_status shard_exchange_join_rows(mf_shard_map *m, shard_exchange_parts *p)
 {
     for (int k = 0; k < m->node->n_outputs; k++) {
         for (int i = 1; i < p->n && !is_sum(m, k); i++)
@@ -76,15 +76,16 @@ static mf_status join_rows(mf_shard_map *m, parts *p)
 
 /* ---- a bucket ---- */
 
-typedef struct bucket {
+typedef struct shard_exchange_bucket {
     int64_t id;
     bool concat;
     int *ports; /* the results in it */
     int n;
     int n_parts;
-} bucket;
+} shard_exchange_bucket;
 
-static mf_status find_bucket(const mf_shard_map *m, const parts *p, bucket *b)
+static mf_status shard_exchange_find_bucket(const mf_shard_map *m, const shard_exchange_parts *p,
+                                            shard_exchange_bucket *b)
 {
     b->ports = MF_ARENA_ARRAY(m->arena, int, m->node->n_outputs);
     if (!b->ports)
@@ -110,8 +111,8 @@ static mf_attr int_list(mf_attr_kind kind, int64_t *values, int64_t n)
 /* Attributes that both ends have. */
 enum { COMMON = 5 };
 
-static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, const bucket *b,
-                              mf_named_attr attrs[COMMON])
+static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes,
+                              const shard_exchange_bucket *b, mf_named_attr attrs[COMMON])
 {
     int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
     mf_shape *known = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
@@ -122,7 +123,7 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, con
     for (int i = 0; i < b->n; i++) {
         types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
         known[i] = shapes[b->ports[i]];
-        names[i] = name_of(m, b->ports[i]);
+        names[i] = shard_exchange_name_of(m, b->ports[i]);
         if (b->concat && known[i].rank > 0)
             known[i].dims[0] = -1;
     }
@@ -147,8 +148,9 @@ static mf_status await_shared(mf_shard_map *m, mf_node *begin)
     return mf_graph_status(m->c->graph);
 }
 
-static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b,
-                              const mf_named_attr *common, mf_output *ticket)
+static mf_status begin_bucket(mf_shard_map *m, const shard_exchange_parts *p,
+                              const shard_exchange_bucket *b, const mf_named_attr *common,
+                              mf_output *ticket)
 {
     const int n = b->n_parts * b->n;
     mf_output *in = MF_ARENA_ARRAY(m->arena, mf_output, n);
@@ -173,8 +175,8 @@ static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b,
     return b->n_parts > 0 ? MF_OK : await_shared(m, ticket->node);
 }
 
-static mf_status emit_bucket(mf_shard_map *m, const parts *p, const mf_shape *shapes,
-                             const bucket *b, mf_output *outs)
+static mf_status emit_bucket(mf_shard_map *m, const shard_exchange_parts *p, const mf_shape *shapes,
+                             const shard_exchange_bucket *b, mf_output *outs)
 {
     mf_named_attr common[COMMON];
     mf_output ticket, end;
@@ -190,7 +192,7 @@ static mf_status emit_bucket(mf_shard_map *m, const parts *p, const mf_shape *sh
 /* ---- the whole ---- */
 
 /* Of every result: as a part has it. Who has no samples has to work it out. */
-static mf_status find_shapes(mf_shard_map *m, const parts *p, mf_shape *shapes)
+static mf_status find_shapes(mf_shard_map *m, const shard_exchange_parts *p, mf_shape *shapes)
 {
     if (p->n == 0)
         return mf_shard_shapes(m, shapes);
@@ -206,18 +208,18 @@ static mf_status find_shapes(mf_shard_map *m, const parts *p, mf_shape *shapes)
 mf_status mf_shard_exchange(mf_shard_map *m, mf_output *outs)
 {
     mf_shape *shapes = MF_ARENA_ARRAY(m->arena, mf_shape, m->node->n_outputs);
-    parts p = { 0 };
+    shard_exchange_parts p = { 0 };
     int left = m->node->n_outputs;
 
     if (!shapes)
         return MF_NOMEM("buckets");
     MF_TRY(map_parts(m, &p));
-    MF_TRY(join_rows(m, &p));
+    MF_TRY(shard_exchange_join_rows(m, &p));
     MF_TRY(find_shapes(m, &p, shapes));
     for (int64_t id = 0; left > 0; id++) {
-        bucket b = { .id = id };
+        shard_exchange_bucket b = { .id = id };
 
-        MF_TRY(find_bucket(m, &p, &b));
+        MF_TRY(shard_exchange_find_bucket(m, &p, &b));
         if (b.n > 0)
             MF_TRY(emit_bucket(m, &p, shapes, &b, outs));
         left -= b.n;

@@ -76,7 +76,7 @@ mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b)
 
 /* On a mesh, parts of a gradient's sum lie on several processors: they are added now, not when all
  * turns have been. */
-static mf_status settle(mf_shard_map *m, mf_output *outs)
+static mf_status shard_map_settle(mf_shard_map *m, mf_output *outs)
 {
     const mf_node_mark mark = m->c->graph->mark;
     mf_status st = MF_OK;
@@ -159,7 +159,7 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
         MF_TRY(cut_inputs(&m, before, in));
         MF_TRY(mf_shard_body(&m, result[t]));
         if (m.c->settles_turns)
-            MF_TRY(settle(&m, result[t]));
+            MF_TRY(shard_map_settle(&m, result[t]));
         before = result[t];
         samples[n++] = m.samples;
     }

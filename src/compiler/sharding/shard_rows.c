@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static bool is_rows(const mf_rows_query *q, int i)
+static bool shard_rows_is_rows(const mf_rows_query *q, int i)
 {
     return q->in_spread[i] == MF_ROWS && q->in[i].rank >= 1 && q->in[i].dims[0] > 0 &&
            q->in[i].dims[0] % q->samples == 0;
@@ -39,7 +39,8 @@ static bool elementwise(const mf_rows_query *q)
     if (out->rank < 1)
         return false;
     for (int i = 0; i < q->node->n_inputs; i++) {
-        if (is_rows(q, i) && q->in[i].rank == out->rank && q->in[i].dims[0] == out->dims[0])
+        if (shard_rows_is_rows(q, i) && q->in[i].rank == out->rank &&
+            q->in[i].dims[0] == out->dims[0])
             any = true;
         else if (q->in_spread[i] != MF_SHARED ||
                  !(q->in[i].rank >= 0 && (q->in[i].rank < out->rank || q->in[i].dims[0] == 1)))
@@ -55,7 +56,7 @@ static bool first(const mf_rows_query *q)
         if (!is_fixed(q, i))
             return false;
     }
-    return is_rows(q, 0) && gives_rows(q, q->in[0].dims[0]);
+    return shard_rows_is_rows(q, 0) && gives_rows(q, q->in[0].dims[0]);
 }
 
 /* The last input in rows, the others shared or sizes. */
@@ -67,13 +68,13 @@ static bool last(const mf_rows_query *q)
         if (!is_fixed(q, i))
             return false;
     }
-    return is_rows(q, n - 1) && gives_rows(q, q->in[n - 1].dims[0]);
+    return shard_rows_is_rows(q, n - 1) && gives_rows(q, q->in[n - 1].dims[0]);
 }
 
 static bool all(const mf_rows_query *q)
 {
     for (int i = 0; i < q->node->n_inputs; i++) {
-        if (!is_rows(q, i) || q->in[i].dims[0] != q->in[0].dims[0])
+        if (!shard_rows_is_rows(q, i) || q->in[i].dims[0] != q->in[0].dims[0])
             return false;
     }
     return gives_rows(q, q->in[0].dims[0]);
@@ -100,15 +101,15 @@ static bool axes(const mf_rows_query *q)
     return axes_spare_rows(q, 1, q->in[0].rank) && first(q);
 }
 
-static bool expand(const mf_rows_query *q)
+static bool shard_rows_expand(const mf_rows_query *q)
 {
     return axes_spare_rows(q, 1, q->in[0].rank + 1) && first(q);
 }
 
-static bool reshape(const mf_rows_query *q)
+static bool shard_rows_reshape(const mf_rows_query *q)
 {
-    return is_rows(q, 0) && is_fixed(q, 1) && q->out[0].rank >= 1 && q->out[0].dims[0] > 0 &&
-           q->out[0].dims[0] % q->samples == 0;
+    return shard_rows_is_rows(q, 0) && is_fixed(q, 1) && q->out[0].rank >= 1 &&
+           q->out[0].dims[0] > 0 && q->out[0].dims[0] % q->samples == 0;
 }
 
 static bool squeeze(const mf_rows_query *q)
@@ -125,7 +126,8 @@ static bool squeeze(const mf_rows_query *q)
 
 static bool matmul(const mf_rows_query *q)
 {
-    return is_rows(q, 0) && q->in_spread[1] == MF_SHARED && !mf_node_bool(q->node, "transpose_a");
+    return shard_rows_is_rows(q, 0) && q->in_spread[1] == MF_SHARED &&
+           !mf_node_bool(q->node, "transpose_a");
 }
 
 /* Matrices of a batch: whole matrices belong to rows. */
@@ -138,7 +140,7 @@ static bool batch_matmul(const mf_rows_query *q)
     for (int i = 0; i < 2; i++) {
         const mf_shape *s = i ? b : a;
 
-        if (is_rows(q, i)
+        if (shard_rows_is_rows(q, i)
                 ? s->rank != out->rank || s->dims[0] != out->dims[0]
                 : q->in_spread[i] != MF_SHARED || (s->rank == out->rank && s->dims[0] != 1))
             return false;
@@ -157,7 +159,7 @@ static bool first_value_is(const mf_rows_query *q, int i, int64_t value, int64_t
     return true;
 }
 
-static bool transpose(const mf_rows_query *q)
+static bool shard_rows_transpose(const mf_rows_query *q)
 {
     return first_value_is(q, 1, 0, 1) && first(q);
 }
@@ -167,12 +169,12 @@ static bool tile(const mf_rows_query *q)
     return first_value_is(q, 1, 1, 1) && first(q);
 }
 
-static bool pad(const mf_rows_query *q)
+static bool shard_rows_pad(const mf_rows_query *q)
 {
     return first_value_is(q, 1, 0, 2) && first(q);
 }
 
-static bool slice(const mf_rows_query *q)
+static bool shard_rows_slice(const mf_rows_query *q)
 {
     return first_value_is(q, 1, 0, 1) && first(q);
 }
@@ -191,7 +193,7 @@ static bool strided(const mf_rows_query *q)
     return whole_first_dim(q->node) && first_value_is(q, 3, 1, 1) && first(q);
 }
 
-static bool strided_grad(const mf_rows_query *q)
+static bool shard_rows_strided_grad(const mf_rows_query *q)
 {
     return whole_first_dim(q->node) && first_value_is(q, 3, 1, 1) && last(q);
 }
@@ -201,29 +203,29 @@ static bool concat(const mf_rows_query *q)
     const int n = q->node->n_inputs - 1;
 
     for (int i = 0; i < n; i++) {
-        if (!is_rows(q, i) || q->in[i].dims[0] != q->in[0].dims[0])
+        if (!shard_rows_is_rows(q, i) || q->in[i].dims[0] != q->in[0].dims[0])
             return false;
     }
     return n > 0 && axes_spare_rows(q, n, q->in[0].rank) && gives_rows(q, q->in[0].dims[0]);
 }
 
 /* Split has its axis first, SplitV last. */
-static bool split(const mf_rows_query *q)
+static bool shard_rows_split(const mf_rows_query *q)
 {
     const int x = strcmp(q->node->op_name, "Split") == 0 ? 1 : 0, axis = x ? 0 : 2;
 
-    return is_rows(q, x) && is_fixed(q, axis) && axes_spare_rows(q, axis, q->in[x].rank) &&
-           gives_rows(q, q->in[x].dims[0]);
+    return shard_rows_is_rows(q, x) && is_fixed(q, axis) &&
+           axes_spare_rows(q, axis, q->in[x].rank) && gives_rows(q, q->in[x].dims[0]);
 }
 
-static bool pack(const mf_rows_query *q)
+static bool shard_rows_pack(const mf_rows_query *q)
 {
     const int64_t axis = mf_node_int(q->node, "axis");
 
     return axis != 0 && axis != -q->out[0].rank && all(q);
 }
 
-static bool unpack(const mf_rows_query *q)
+static bool shard_rows_unpack(const mf_rows_query *q)
 {
     const int64_t axis = mf_node_int(q->node, "axis");
 
@@ -231,23 +233,23 @@ static bool unpack(const mf_rows_query *q)
 }
 
 /* Rows of a shared table, for ids in rows. */
-static bool lookup(const mf_rows_query *q)
+static bool shard_rows_lookup(const mf_rows_query *q)
 {
     const bool has_axis = q->node->n_inputs > 2;
 
-    return q->in_spread[0] == MF_SHARED && is_rows(q, 1) &&
+    return q->in_spread[0] == MF_SHARED && shard_rows_is_rows(q, 1) &&
            mf_node_int(q->node, "batch_dims") == 0 && (!has_axis || first_value_is(q, 2, 0, 1)) &&
            gives_rows(q, q->in[1].dims[0]);
 }
 
-static bool one_hot(const mf_rows_query *q)
+static bool shard_rows_one_hot(const mf_rows_query *q)
 {
     return mf_node_int(q->node, "axis") != 0 && first(q);
 }
 
 static bool in_top_k(const mf_rows_query *q)
 {
-    return is_rows(q, 0) && is_rows(q, 1) && q->in_spread[2] == MF_SHARED &&
+    return shard_rows_is_rows(q, 0) && shard_rows_is_rows(q, 1) && q->in_spread[2] == MF_SHARED &&
            gives_rows(q, q->in[0].dims[0]);
 }
 
@@ -265,12 +267,12 @@ static bool boxes(const mf_rows_query *q)
         if (!is_fixed(q, i))
             return false;
     }
-    return is_rows(q, 0) && is_rows(q, 1) && q->in[0].dims[0] == q->in[1].dims[0] &&
-           gives_rows(q, q->in[0].dims[0]);
+    return shard_rows_is_rows(q, 0) && shard_rows_is_rows(q, 1) &&
+           q->in[0].dims[0] == q->in[1].dims[0] && gives_rows(q, q->in[0].dims[0]);
 }
 
 /* One value in all rows. */
-static bool fill(const mf_rows_query *q)
+static bool shard_rows_fill(const mf_rows_query *q)
 {
     const int value = strcmp(q->node->op_name, "Fill") == 0 ? 1 : 0;
     const mf_shape *v = &q->in[value];
@@ -282,7 +284,7 @@ static bool fill(const mf_rows_query *q)
 
 static bool broadcast(const mf_rows_query *q)
 {
-    return fill(q) || (q->in[0].rank == q->out[0].rank && first(q));
+    return shard_rows_fill(q) || (q->in[0].rank == q->out[0].rank && first(q));
 }
 
 /* ---- the table ---- */
@@ -308,10 +310,10 @@ static const struct {
     { "Cumsum", axes },
     { "DepthwiseConv2dNative", first },
     { "DepthwiseConv2dNativeBackpropInput", last },
-    { "ExpandDims", expand },
+    { "ExpandDims", shard_rows_expand },
     { "FakeQuantWithMinMaxVars", first },
-    { "Fill", fill },
-    { "GatherV2", lookup },
+    { "Fill", shard_rows_fill },
+    { "GatherV2", shard_rows_lookup },
     { "Identity", first },
     { "InTopKV2", in_top_k },
     { "LogSoftmax", first },
@@ -322,31 +324,31 @@ static const struct {
     { "MaxPoolGrad", all },
     { "Mean", axes },
     { "Min", axes },
-    { "OneHot", one_hot },
+    { "OneHot", shard_rows_one_hot },
     { "OnesLike", first },
-    { "Pack", pack },
-    { "Pad", pad },
+    { "Pack", shard_rows_pack },
+    { "Pad", shard_rows_pad },
     { "PreventGradient", first },
     { "Prod", axes },
-    { "Reshape", reshape },
-    { "ResourceGather", lookup },
+    { "Reshape", shard_rows_reshape },
+    { "ResourceGather", shard_rows_lookup },
     { "Select", all },
     { "SelectV2", elementwise },
-    { "Slice", slice },
+    { "Slice", shard_rows_slice },
     { "Softmax", first },
     { "SoftmaxCrossEntropyWithLogits", all },
     { "SparseSoftmaxCrossEntropyWithLogits", all },
-    { "Split", split },
-    { "SplitV", split },
+    { "Split", shard_rows_split },
+    { "SplitV", shard_rows_split },
     { "Squeeze", squeeze },
     { "StopGradient", first },
     { "StridedSlice", strided },
-    { "StridedSliceGrad", strided_grad },
+    { "StridedSliceGrad", shard_rows_strided_grad },
     { "Sum", axes },
     { "Tile", tile },
     { "TopKV2", first },
-    { "Transpose", transpose },
-    { "Unpack", unpack },
+    { "Transpose", shard_rows_transpose },
+    { "Unpack", shard_rows_unpack },
     { "ZerosLike", first },
     { "_SampleRows", own_rows },
     { "_SampleUniform", first },
@@ -366,10 +368,12 @@ bool mf_rows_apart(const mf_rows_query *q)
 bool mf_rows_summed(const mf_rows_query *q)
 {
     if (strcmp(q->node->op_name, "MatMul") == 0)
-        return is_rows(q, 0) && is_rows(q, 1) && mf_node_bool(q->node, "transpose_a") &&
-               !mf_node_bool(q->node, "transpose_b") && mf_node_type(q->node, "T") == MF_DTYPE_F32;
+        return shard_rows_is_rows(q, 0) && shard_rows_is_rows(q, 1) &&
+               mf_node_bool(q->node, "transpose_a") && !mf_node_bool(q->node, "transpose_b") &&
+               mf_node_type(q->node, "T") == MF_DTYPE_F32;
     if (strcmp(q->node->op_name, "Conv2DBackpropFilter") == 0)
-        return is_rows(q, 0) && q->in_spread[1] == MF_SHARED && is_rows(q, 2) &&
-               q->in[0].dims[0] == q->samples && mf_node_type(q->node, "T") == MF_DTYPE_F32;
+        return shard_rows_is_rows(q, 0) && q->in_spread[1] == MF_SHARED &&
+               shard_rows_is_rows(q, 2) && q->in[0].dims[0] == q->samples &&
+               mf_node_type(q->node, "T") == MF_DTYPE_F32;
     return false;
 }

@@ -20,7 +20,7 @@ const mf_codec_kind *const mf_codec_kinds[] = {
     &mf_codec_int8, &mf_codec_top_k,    &mf_codec_power_sgd, NULL
 };
 
-static mf_status unknown(const char *name)
+static mf_status codec_unknown(const char *name)
 {
     mf_did_you_mean c = mf_did_you_mean_to(name);
 
@@ -41,7 +41,7 @@ mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out)
     while (*k && strcmp((*k)->name, name) != 0)
         k++;
     if (!*k)
-        return unknown(name);
+        return codec_unknown(name);
     out->kind = *k;
     MF_TRY(mf_options_parse((*k)->name, (*k)->settings, rest, arena, &out->settings));
     return (*k)->check ? (*k)->check(&out->settings) : MF_OK;
@@ -51,20 +51,20 @@ mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out)
 
 enum { SUM = 4, LENGTH = 4 }; /* bytes of the checksum, and of a length that is not known */
 
-static int64_t before(const mf_codec *c)
+static int64_t codec_before(const mf_codec *c)
 {
     return c->kind->pack ? LENGTH : 0;
 }
 
 int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item)
 {
-    return before(c) + c->kind->bytes(c, item) + SUM;
+    return codec_before(c) + c->kind->bytes(c, item) + SUM;
 }
 
 int64_t mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
                         uint8_t *out)
 {
-    const int64_t head = before(c);
+    const int64_t head = codec_before(c);
     int64_t n = c->kind->bytes(c, item);
     uint32_t sum, length;
 
@@ -97,7 +97,7 @@ mf_status mf_codec_size(const mf_codec *c, const mf_codec_item *item, const uint
 mf_status mf_codec_decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                           int64_t size, float *values)
 {
-    const int64_t head = before(c);
+    const int64_t head = codec_before(c);
     int64_t wanted, n;
     uint32_t sum;
 

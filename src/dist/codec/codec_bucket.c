@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Of our grains, `i` is the one that begins at this shard. */
-static float *memory_of(const mf_codec_bucket_item *t, const mf_shard_owners *s, int rank, int i)
+static float *codec_bucket_memory_of(const mf_codec_bucket_item *t, const mf_shard_owners *s,
+                                     int rank, int i)
 {
     const int64_t lo = s->grains[s->first_grain[rank] + i].lo;
 
@@ -54,8 +55,8 @@ static int64_t encode_ours(const mf_codec_bucket *c, const mf_codec_bucket_call 
 
             if (t->codec->kind->rounds)
                 continue;
-            out +=
-                mf_codec_encode(t->codec, &a, x->grains[g] + t->at, memory_of(t, s, rank, g), out);
+            out += mf_codec_encode(t->codec, &a, x->grains[g] + t->at,
+                                   codec_bucket_memory_of(t, s, rank, g), out);
         }
     }
     return out - (uint8_t *)c->sent.data;
@@ -72,8 +73,8 @@ static bool lengths_vary(const mf_codec_bucket *c)
 
 /* How many bytes everybody sends; where that is not known beforehand, all are asked. each: the most
  * that a grain takes. */
-static mf_status find_sizes(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int64_t each,
-                            int64_t mine, int64_t *sizes)
+static mf_status codec_bucket_find_sizes(const mf_codec_bucket *c, const mf_codec_bucket_call *x,
+                                         int64_t each, int64_t mine, int64_t *sizes)
 {
     const mf_shard_owners *s = x->shares;
     const bool ask = lengths_vary(c);
@@ -92,26 +93,26 @@ static mf_status find_sizes(const mf_codec_bucket *c, const mf_codec_bucket_call
     return MF_OK;
 }
 
-static mf_status send_all(mf_codec_bucket *c, const mf_codec_bucket_call *x, int64_t each,
-                          int64_t *sizes)
+static mf_status codec_bucket_send_all(mf_codec_bucket *c, const mf_codec_bucket_call *x,
+                                       int64_t each, int64_t *sizes)
 {
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_grains(s, x->group->rank);
 
     MF_TRY(mf_rendezvous_table_for(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
     MF_TRY(mf_rendezvous_table_for(&c->got, MF_DTYPE_U8, each * mf_shard_owners_all_grains(s)));
-    MF_TRY(find_sizes(c, x, each, encode_ours(c, x), sizes));
+    MF_TRY(codec_bucket_find_sizes(c, x, each, encode_ours(c, x), sizes));
     return mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
 }
 
 /* Where the messages of all items of all grains are, in what has come. */
-typedef struct found {
+typedef struct codec_bucket_found {
     const uint8_t *at;
     int64_t size;
-} found;
+} codec_bucket_found;
 
 static mf_status find_messages(const mf_codec_bucket *c, const mf_codec_bucket_call *x,
-                               const int64_t *sizes, found *all)
+                               const int64_t *sizes, codec_bucket_found *all)
 {
     const mf_shard_owners *s = x->shares;
     const uint8_t *at = c->got.data;
@@ -123,7 +124,7 @@ static mf_status find_messages(const mf_codec_bucket *c, const mf_codec_bucket_c
             for (int64_t i = 0; i < c->n; i++) {
                 const mf_codec_bucket_item *t = &c->items[i];
                 const mf_codec_item a = about_grain(t, s, x->call.step, s->first_grain[r] + g);
-                found *f = &all[(s->first_grain[r] + g) * c->n + i];
+                codec_bucket_found *f = &all[(s->first_grain[r] + g) * c->n + i];
 
                 if (t->codec->kind->rounds)
                     continue;
@@ -138,9 +139,9 @@ static mf_status find_messages(const mf_codec_bucket *c, const mf_codec_bucket_c
 }
 
 /* One item of all grains, decoded and added up. f: its message of the first one. */
-static mf_status add_up(mf_codec_bucket *c, const mf_codec_bucket_call *x,
-                        const mf_codec_bucket_item *t, const found *f,
-                        mf_reduction_tree_part *parts)
+static mf_status codec_bucket_add_up(mf_codec_bucket *c, const mf_codec_bucket_call *x,
+                                     const mf_codec_bucket_item *t, const codec_bucket_found *f,
+                                     mf_reduction_tree_part *parts)
 {
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_all_grains(s);
@@ -163,16 +164,16 @@ static mf_status exchange_messages(mf_codec_bucket *c, const mf_codec_bucket_cal
     const int64_t n = mf_shard_owners_all_grains(x->shares);
     int64_t *sizes = mf_calloc(x->shares->ranks, sizeof *sizes);
     mf_reduction_tree_part *parts = mf_calloc(n, sizeof *parts);
-    found *all = mf_calloc(n * c->n, sizeof *all);
+    codec_bucket_found *all = mf_calloc(n * c->n, sizeof *all);
     mf_status st = sizes && parts && all ? MF_OK : MF_NOMEM("gradients");
 
     if (st == MF_OK)
-        st = send_all(c, x, each, sizes);
+        st = codec_bucket_send_all(c, x, each, sizes);
     if (st == MF_OK)
         st = find_messages(c, x, sizes, all);
     for (int64_t i = 0; st == MF_OK && i < c->n; i++) {
         if (!c->items[i].codec->kind->rounds)
-            st = add_up(c, x, &c->items[i], &all[i], parts);
+            st = codec_bucket_add_up(c, x, &c->items[i], &all[i], parts);
     }
     mf_free(all);
     mf_free(parts);
@@ -190,8 +191,8 @@ static int64_t round_length(const mf_codec_bucket_item *t, int round)
 }
 
 /* to: the numbers of all items of one grain. */
-static void give(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int round, int g,
-                 float *to)
+static void codec_bucket_give(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int round,
+                              int g, float *to)
 {
     const int rank = x->group->rank;
 
@@ -203,13 +204,14 @@ static void give(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int ro
 
         if (n > 0)
             t->codec->kind->rounds->give(t->codec, &a, round, x->grains[g] + t->at,
-                                         memory_of(t, x->shares, rank, g), t->shared, to);
+                                         codec_bucket_memory_of(t, x->shares, rank, g), t->shared,
+                                         to);
         to += n;
     }
 }
 
-static void take(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int round,
-                 const float *sum)
+static void codec_bucket_take(const mf_codec_bucket *c, const mf_codec_bucket_call *x, int round,
+                              const float *sum)
 {
     for (int64_t i = 0; i < c->n; i++) {
         const mf_codec_bucket_item *t = &c->items[i];
@@ -236,14 +238,14 @@ static mf_status exchange_round(mf_codec_bucket *c, const mf_codec_bucket_call *
     for (int g = 0; st == MF_OK && g < n; g++) {
         float *to = (float *)c->sent.data + length * g;
 
-        give(c, x, round, g, to);
+        codec_bucket_give(c, x, round, g, to);
         grains[g] = to;
     }
     if (st == MF_OK)
         st = mf_shard_owners_sum(x->shares, x->group, &x->call, grains, MF_DTYPE_F32, length,
                                  &c->scratch, false, c->sums.data);
     if (st == MF_OK)
-        take(c, x, round, c->sums.data);
+        codec_bucket_take(c, x, round, c->sums.data);
     mf_free(grains);
     return st;
 }

@@ -2,7 +2,7 @@
 /* codec_half.c - every number rounded to 16 bits, to the nearest, half to even: fp16 and bf16. */
 #include "dist/codec/codec.h"
 
-static int64_t bytes(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_half_bytes(const mf_codec *c, const mf_codec_item *item)
 {
     (void)c;
     return 2 * item->count;
@@ -39,7 +39,7 @@ static int64_t bytes(const mf_codec *c, const mf_codec_item *item)
         .name = #id,                                                                               \
         .settings = "{}",                                                                          \
         .about = text,                                                                             \
-        .bytes = bytes,                                                                            \
+        .bytes = codec_half_bytes,                                                                 \
         .encode = id##_encode,                                                                     \
         .decode = id##_decode,                                                                     \
     }

@@ -13,14 +13,14 @@
 
 enum { LEVELS = 127 };
 
-static int64_t block_of(const mf_codec *c)
+static int64_t codec_int8_block_of(const mf_codec *c)
 {
     return mf_options_int(&c->settings, "block");
 }
 
-static int64_t bytes(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_int8_bytes(const mf_codec *c, const mf_codec_item *item)
 {
-    const int64_t block = block_of(c);
+    const int64_t block = codec_int8_block_of(c);
 
     return item->count + (item->count + block - 1) / block * 4;
 }
@@ -40,7 +40,7 @@ static float find_step(const float *x, int64_t n)
     return most / (float)LEVELS;
 }
 
-static int8_t clamp(float x)
+static int8_t codec_int8_clamp(float x)
 {
     return (int8_t)(x > (float)LEVELS ? LEVELS : x < -(float)LEVELS ? -LEVELS : (int)x);
 }
@@ -51,7 +51,7 @@ static void round_nearest(const float *x, int64_t n, float step, int8_t *out)
     for (int64_t i = 0; i < n; i++) {
         const float q = x[i] / step;
 
-        out[i] = clamp(q + (q < 0.0f ? -0.5f : 0.5f));
+        out[i] = codec_int8_clamp(q + (q < 0.0f ? -0.5f : 0.5f));
     }
 }
 
@@ -73,14 +73,14 @@ static void round_by_chance(const mf_codec_item *item, int64_t at, const float *
 
             mf_philox_next(&gen, drawn);
         }
-        out[i] = clamp(floorf(x[i] / step + (float)(drawn[e % 4] >> 8) * 0x1p-24f));
+        out[i] = codec_int8_clamp(floorf(x[i] / step + (float)(drawn[e % 4] >> 8) * 0x1p-24f));
     }
 }
 
-static void encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
-                   uint8_t *out)
+static void codec_int8_encode(const mf_codec *c, const mf_codec_item *item, float *values,
+                              float *memory, uint8_t *out)
 {
-    const int64_t block = block_of(c);
+    const int64_t block = codec_int8_block_of(c);
     const bool by_chance = strcmp(mf_options_string(&c->settings, "rounding"), "stochastic") == 0;
 
     (void)memory;
@@ -99,10 +99,10 @@ static void encode(const mf_codec *c, const mf_codec_item *item, float *values, 
     }
 }
 
-static mf_status decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
-                        float *values)
+static mf_status codec_int8_decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
+                                   float *values)
 {
-    const int64_t block = block_of(c);
+    const int64_t block = codec_int8_block_of(c);
 
     for (int64_t at = 0; at < item->count; at += block) {
         const int64_t n = item->count - at < block ? item->count - at : block;
@@ -127,7 +127,7 @@ const mf_codec_kind mf_codec_int8 = {
     .name = "int8",
     .settings = "{block:int>=8=256, rounding:string in ['nearest','stochastic']='nearest'}",
     .about = "8 bits, multiples of a step that each block of numbers has for itself",
-    .bytes = bytes,
-    .encode = encode,
-    .decode = decode,
+    .bytes = codec_int8_bytes,
+    .encode = codec_int8_encode,
+    .decode = codec_int8_decode,
 };

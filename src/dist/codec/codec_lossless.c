@@ -13,13 +13,13 @@
 
 enum { PLANES = 4, LENGTH = 4, MOST = 1 << 29 }; /* elements: lengths have four bytes */
 
-static bool suits(const mf_codec *c, const mf_codec_item *item)
+static bool codec_lossless_suits(const mf_codec *c, const mf_codec_item *item)
 {
     (void)c;
     return item->count > 0 && item->count < MOST;
 }
 
-static int64_t bytes(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_lossless_bytes(const mf_codec *c, const mf_codec_item *item)
 {
     (void)c;
     return PLANES * (LENGTH + item->count);
@@ -85,7 +85,8 @@ static bool inflate_plane(const uint8_t *in, int64_t len, uint8_t *out, int64_t 
 
 /* ---- messages ---- */
 
-static int64_t pack(const mf_codec *c, const mf_codec_item *item, const float *values, uint8_t *out)
+static int64_t codec_lossless_pack(const mf_codec *c, const mf_codec_item *item,
+                                   const float *values, uint8_t *out)
 {
     const int64_t n = item->count;
     uint8_t *plane = mf_calloc(n, 1), *work = mf_calloc(ISAL_DEF_LVL1_DEFAULT, 1);
@@ -136,8 +137,8 @@ static mf_status read_planes(const uint8_t *in, int64_t size, int64_t n, uint8_t
                                 (long long)(size - at));
 }
 
-static mf_status unpack(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
-                        int64_t size, float *values)
+static mf_status codec_lossless_unpack(const mf_codec *c, const mf_codec_item *item,
+                                       const uint8_t *in, int64_t size, float *values)
 {
     uint8_t *planes = mf_calloc(PLANES * item->count, 1);
     mf_status st = planes ? read_planes(in, size, item->count, planes) : MF_NOMEM("a gradient");
@@ -153,8 +154,8 @@ const mf_codec_kind mf_codec_lossless = {
     .name = "lossless",
     .settings = "{}",
     .about = "the very numbers, packed: the weights of no codec, in somewhat fewer bytes",
-    .suits = suits,
-    .bytes = bytes,
-    .pack = pack,
-    .unpack = unpack,
+    .suits = codec_lossless_suits,
+    .bytes = codec_lossless_bytes,
+    .pack = codec_lossless_pack,
+    .unpack = codec_lossless_unpack,
 };

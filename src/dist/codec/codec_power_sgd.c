@@ -17,12 +17,12 @@
 
 enum { RANK_MAX = 64 };
 
-static int64_t rank_of(const mf_codec *c)
+static int64_t codec_power_sgd_rank_of(const mf_codec *c)
 {
     return mf_options_int(&c->settings, "rank");
 }
 
-static mf_status check(const mf_options *o)
+static mf_status codec_power_sgd_check(const mf_options *o)
 {
     if (mf_options_int(o, "rank") > RANK_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "power_sgd: rank is %lld; it is at most %d",
@@ -30,12 +30,12 @@ static mf_status check(const mf_options *o)
     return MF_OK;
 }
 
-static bool suits(const mf_codec *c, const mf_codec_item *item)
+static bool codec_power_sgd_suits(const mf_codec *c, const mf_codec_item *item)
 {
-    return rank_of(c) * (item->rows + item->columns) < item->count;
+    return codec_power_sgd_rank_of(c) * (item->rows + item->columns) < item->count;
 }
 
-static int64_t memory_size(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_power_sgd_memory_size(const mf_codec *c, const mf_codec_item *item)
 {
     (void)c;
     return item->count;
@@ -44,18 +44,18 @@ static int64_t memory_size(const mf_codec *c, const mf_codec_item *item)
 /* Q, then P: column after column. */
 static int64_t shared_size(const mf_codec *c, const mf_codec_item *item)
 {
-    return rank_of(c) * (item->rows + item->columns);
+    return codec_power_sgd_rank_of(c) * (item->rows + item->columns);
 }
 
-static int64_t length(const mf_codec *c, const mf_codec_item *item, int round)
+static int64_t codec_power_sgd_length(const mf_codec *c, const mf_codec_item *item, int round)
 {
-    return rank_of(c) * (round == 0 ? item->rows : item->columns);
+    return codec_power_sgd_rank_of(c) * (round == 0 ? item->rows : item->columns);
 }
 
 /* Q begins at random, the same everywhere. */
-static void start(const mf_codec *c, const mf_codec_item *item, float *shared)
+static void codec_power_sgd_start(const mf_codec *c, const mf_codec_item *item, float *shared)
 {
-    const int64_t n = rank_of(c) * item->columns;
+    const int64_t n = codec_power_sgd_rank_of(c) * item->columns;
     mf_philox gen = mf_philox_init(item->seed, 0);
     uint32_t drawn[4];
 
@@ -72,7 +72,7 @@ enum {
     LANES = 8
 }; /* sums side by side, in an order of their own: it does not depend on the machine */
 
-static float dot(const float *x, const float *y, int64_t n)
+static float codec_power_sgd_dot(const float *x, const float *y, int64_t n)
 {
     float lane[LANES] = { 0 }, rest = 0.0f;
     int64_t i = 0;
@@ -87,7 +87,7 @@ static float dot(const float *x, const float *y, int64_t n)
            ((lane[2] + lane[6]) + (lane[3] + lane[7])) + rest;
 }
 
-static void add_times(float *to, const float *x, float factor, int64_t n)
+static void codec_power_sgd_add_times(float *to, const float *x, float factor, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] += x[i] * factor;
@@ -100,7 +100,7 @@ static void times_q(const mf_codec_item *item, int64_t rank, const float *m, con
     for (int64_t i = 0; i < item->rows; i++) {
         for (int64_t r = 0; r < rank; r++)
             out[r * item->rows + i] =
-                dot(m + i * item->columns, q + r * item->columns, item->columns);
+                codec_power_sgd_dot(m + i * item->columns, q + r * item->columns, item->columns);
     }
 }
 
@@ -111,8 +111,8 @@ static void times_p(const mf_codec_item *item, int64_t rank, const float *m, con
     memset(out, 0, (size_t)(item->columns * rank) * sizeof *out);
     for (int64_t i = 0; i < item->rows; i++) {
         for (int64_t r = 0; r < rank; r++)
-            add_times(out + r * item->columns, m + i * item->columns, p[r * item->rows + i],
-                      item->columns);
+            codec_power_sgd_add_times(out + r * item->columns, m + i * item->columns,
+                                      p[r * item->rows + i], item->columns);
     }
 }
 
@@ -122,12 +122,12 @@ static void add_product(const mf_codec_item *item, int64_t rank, const float *p,
 {
     for (int64_t i = 0; i < item->rows; i++) {
         for (int64_t r = 0; r < rank; r++)
-            add_times(m + i * item->columns, q + r * item->columns, sign * p[r * item->rows + i],
-                      item->columns);
+            codec_power_sgd_add_times(m + i * item->columns, q + r * item->columns,
+                                      sign * p[r * item->rows + i], item->columns);
     }
 }
 
-static bool is_finite(const float *x, int64_t n)
+static bool codec_power_sgd_is_finite(const float *x, int64_t n)
 {
     bool finite = true;
 
@@ -136,10 +136,10 @@ static bool is_finite(const float *x, int64_t n)
     return finite;
 }
 
-static void give(const mf_codec *c, const mf_codec_item *item, int round, float *values,
-                 float *kept, const float *shared, float *out)
+static void codec_power_sgd_give(const mf_codec *c, const mf_codec_item *item, int round,
+                                 float *values, float *kept, const float *shared, float *out)
 {
-    const int64_t rank = rank_of(c);
+    const int64_t rank = codec_power_sgd_rank_of(c);
     const float *p = shared + rank * item->columns;
 
     if (round == 0) {
@@ -149,7 +149,7 @@ static void give(const mf_codec *c, const mf_codec_item *item, int round, float 
         return;
     }
     times_p(item, rank, values, p, out);
-    if (!is_finite(p, rank * item->rows)) /* the step will not be used */
+    if (!codec_power_sgd_is_finite(p, rank * item->rows)) /* the step will not be used */
         return;
     memcpy(kept, values, (size_t)item->count * sizeof *kept);
     add_product(item, rank, p, out, -1.0f, kept);
@@ -175,7 +175,8 @@ static void orthonormalise(float *p, int64_t rows, int64_t rank)
         double size;
 
         for (int64_t s = 0; s < r; s++)
-            add_times(own, p + s * rows, -(float)exact_dot(p + s * rows, own, rows), rows);
+            codec_power_sgd_add_times(own, p + s * rows, -(float)exact_dot(p + s * rows, own, rows),
+                                      rows);
         size = exact_dot(own, own, rows);
         size = size <= 1e-12 * before ? 0.0 : 1.0 / sqrt(size);
         for (int64_t i = 0; i < rows; i++)
@@ -196,10 +197,10 @@ static void begin_next(float *q, const float *sum, int64_t columns, int64_t rank
     }
 }
 
-static void take(const mf_codec *c, const mf_codec_item *item, int round, const float *sum,
-                 float *shared, float *result)
+static void codec_power_sgd_take(const mf_codec *c, const mf_codec_item *item, int round,
+                                 const float *sum, float *shared, float *result)
 {
-    const int64_t rank = rank_of(c), columns = item->columns;
+    const int64_t rank = codec_power_sgd_rank_of(c), columns = item->columns;
     float *p = shared + rank * columns;
 
     if (round == 0) {
@@ -209,20 +210,24 @@ static void take(const mf_codec *c, const mf_codec_item *item, int round, const 
     }
     memset(result, 0, (size_t)item->count * sizeof *result);
     add_product(item, rank, p, sum, 1.0f, result);
-    if (is_finite(p, rank * item->rows) && is_finite(sum, rank * columns))
+    if (codec_power_sgd_is_finite(p, rank * item->rows) &&
+        codec_power_sgd_is_finite(sum, rank * columns))
         begin_next(shared, sum, columns, rank);
 }
 
-static const mf_codec_rounds rounds = {
-    .n = 2, .shared = shared_size, .start = start, .length = length, .give = give, .take = take
-};
+static const mf_codec_rounds rounds = { .n = 2,
+                                        .shared = shared_size,
+                                        .start = codec_power_sgd_start,
+                                        .length = codec_power_sgd_length,
+                                        .give = codec_power_sgd_give,
+                                        .take = codec_power_sgd_take };
 
 const mf_codec_kind mf_codec_power_sgd = {
     .name = "power_sgd",
     .settings = "{rank:int>=1=2}",
     .about = "a product of two narrow matrices; what it lacks is kept for later steps",
-    .check = check,
-    .suits = suits,
-    .memory = memory_size,
+    .check = codec_power_sgd_check,
+    .suits = codec_power_sgd_suits,
+    .memory = codec_power_sgd_memory_size,
     .rounds = &rounds,
 };

@@ -23,7 +23,7 @@ struct mf_codecs {
 
 /* ---- reading ---- */
 
-static const char *trimmed(mf_arena *arena, const char *text, size_t n)
+static const char *codec_rules_trimmed(mf_arena *arena, const char *text, size_t n)
 {
     while (n > 0 && isspace((unsigned char)text[n - 1]))
         n--;
@@ -56,7 +56,7 @@ static mf_status read_rule(mf_codecs *c, const char *text)
                        "codec: '%.60s' is never used, as the rule before it is for all names; "
                        "rules with a pattern come first",
                        text);
-    r->pattern = colon ? trimmed(c->arena, text, (size_t)(colon - text)) : "*";
+    r->pattern = colon ? codec_rules_trimmed(c->arena, text, (size_t)(colon - text)) : "*";
     if (!r->pattern)
         return MF_NOMEM("codecs");
     if (*r->pattern == '\0')
@@ -80,7 +80,7 @@ static mf_status read_rules(mf_codecs *c, const char *text)
         return MF_NOMEM("codecs");
     for (const char *p = text;;) {
         const size_t n = strcspn(p, ";");
-        const char *one = trimmed(c->arena, p, n);
+        const char *one = codec_rules_trimmed(c->arena, p, n);
 
         if (!one)
             return MF_NOMEM("codecs");

@@ -100,8 +100,8 @@ mf_status mf_codec_bucket_add(mf_codec_bucket *c, const mf_shard_owners *s, int 
 
 /* ---- bringing together ---- */
 
-static mf_status add_kept(mf_aux_state_list *out, const char *prefix, const char *name,
-                          mf_tensor *value)
+static mf_status codec_state_add_kept(mf_aux_state_list *out, const char *prefix, const char *name,
+                                      mf_tensor *value)
 {
     mf_buf full = { 0 };
     mf_status st;
@@ -132,7 +132,7 @@ static mf_status collect_memory(const mf_codec_bucket_item *t, const mf_shard_ow
         MF_TRY(mf_tensor_alloc(&all, MF_DTYPE_F32, &shape));
     st = mf_all_to_all(g, call, t->memory, sizes, g->rank == 0 ? all.data : &nothing);
     if (st == MF_OK && g->rank == 0)
-        st = add_kept(out, kept_prefix, t->name, &all);
+        st = codec_state_add_kept(out, kept_prefix, t->name, &all);
     mf_tensor_clear(&all);
     return st;
 }
@@ -143,7 +143,7 @@ static mf_status collect_shared(const mf_codec_bucket_item *t, mf_aux_state_list
 
     MF_TRY(mf_tensor_alloc(&value, MF_DTYPE_F32, &MF_SHAPE(t->n_shared)));
     memcpy(value.data, t->shared, (size_t)t->n_shared * sizeof *t->shared);
-    return add_kept(out, shared_prefix, t->name, &value);
+    return codec_state_add_kept(out, shared_prefix, t->name, &value);
 }
 
 mf_status mf_codec_bucket_collect(const mf_codec_bucket *c, const mf_shard_owners *s, mf_group *g,

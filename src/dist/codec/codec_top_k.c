@@ -47,7 +47,7 @@ static bool has_velocity(const mf_codec *c)
     return mf_options_float(&c->settings, "momentum") > 0.0;
 }
 
-static mf_status check(const mf_options *o)
+static mf_status codec_top_k_check(const mf_options *o)
 {
     const double ratio = mf_options_float(o, "ratio"), momentum = mf_options_float(o, "momentum");
 
@@ -60,12 +60,12 @@ static mf_status check(const mf_options *o)
     return MF_OK;
 }
 
-static int64_t memory_size(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_top_k_memory_size(const mf_codec *c, const mf_codec_item *item)
 {
     return has_velocity(c) ? 2 * item->count : item->count;
 }
 
-static int64_t bytes(const mf_codec *c, const mf_codec_item *item)
+static int64_t codec_top_k_bytes(const mf_codec *c, const mf_codec_item *item)
 {
     const int64_t k = sent(c, item);
 
@@ -114,7 +114,7 @@ static uint32_t find_threshold(const float *x, int64_t n, int64_t k, int64_t *eq
 
 /* ---- encoding ---- */
 
-static bool all_finite(const float *x, int64_t n)
+static bool codec_top_k_all_finite(const float *x, int64_t n)
 {
     bool finite = true;
 
@@ -124,7 +124,7 @@ static bool all_finite(const float *x, int64_t n)
 }
 
 /* As it will arrive. */
-static float put_value(uint8_t *out, int64_t i, int64_t size, float x)
+static float codec_top_k_put_value(uint8_t *out, int64_t i, int64_t size, float x)
 {
     mf_bf16 low = mf_bf16_from_f32(x);
 
@@ -142,11 +142,12 @@ static void put_nothing(const mf_elias_fano *a, int64_t size, uint8_t *out)
 {
     for (int64_t i = 0; i < a->count; i++) {
         mf_elias_fano_put(a, out, i, i);
-        (void)put_value(out + a->bytes, i, size, NAN);
+        (void)codec_top_k_put_value(out + a->bytes, i, size, NAN);
     }
 }
 
-static void add_gradient(const mf_codec *c, int64_t n, const float *gradient, float *kept)
+static void codec_top_k_add_gradient(const mf_codec *c, int64_t n, const float *gradient,
+                                     float *kept)
 {
     const float momentum = (float)mf_options_float(&c->settings, "momentum");
     float *velocity = kept + n;
@@ -162,8 +163,8 @@ static void add_gradient(const mf_codec *c, int64_t n, const float *gradient, fl
     }
 }
 
-static void encode(const mf_codec *c, const mf_codec_item *item, float *values, float *kept,
-                   uint8_t *out)
+static void codec_top_k_encode(const mf_codec *c, const mf_codec_item *item, float *values,
+                               float *kept, uint8_t *out)
 {
     const int64_t n = item->count, size = cell(c);
     const mf_elias_fano a = mf_elias_fano_layout(n, sent(c, item));
@@ -171,11 +172,11 @@ static void encode(const mf_codec *c, const mf_codec_item *item, float *values, 
     int64_t equal, k = 0;
 
     memset(out, 0, (size_t)a.bytes);
-    if (!all_finite(values, n)) {
+    if (!codec_top_k_all_finite(values, n)) {
         put_nothing(&a, size, out);
         return;
     }
-    add_gradient(c, n, values, kept);
+    codec_top_k_add_gradient(c, n, values, kept);
     threshold = find_threshold(kept, n, a.count, &equal);
     for (int64_t i = 0; i < n; i++) {
         const uint32_t bits = size_bits(kept[i]);
@@ -183,14 +184,14 @@ static void encode(const mf_codec *c, const mf_codec_item *item, float *values, 
         if (bits < threshold || (bits == threshold && equal-- <= 0))
             continue;
         mf_elias_fano_put(&a, out, k, i);
-        kept[i] -= put_value(out + a.bytes, k++, size, kept[i]);
+        kept[i] -= codec_top_k_put_value(out + a.bytes, k++, size, kept[i]);
         if (has_velocity(c))
             kept[n + i] = 0.0f;
     }
 }
 
-static mf_status decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
-                        float *values)
+static mf_status codec_top_k_decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
+                                    float *values)
 {
     const int64_t size = cell(c);
     const mf_elias_fano a = mf_elias_fano_layout(item->count, sent(c, item));
@@ -217,9 +218,9 @@ const mf_codec_kind mf_codec_top_k = {
     .settings = "{ratio:float=0.01, momentum:float=0.0, warmup:int>=0=0, "
                 "values:string in ['bf16','fp32']='bf16'}",
     .about = "the largest numbers only; the others are kept for later steps",
-    .check = check,
-    .memory = memory_size,
-    .bytes = bytes,
-    .encode = encode,
-    .decode = decode,
+    .check = codec_top_k_check,
+    .memory = codec_top_k_memory_size,
+    .bytes = codec_top_k_bytes,
+    .encode = codec_top_k_encode,
+    .decode = codec_top_k_decode,
 };

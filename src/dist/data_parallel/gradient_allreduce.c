@@ -187,7 +187,8 @@ static mf_status reduce_parts(mf_gradient_allreduce *x, mf_gradient_allreduce_bu
     return exchange_coded(x, k, &c, parts);
 }
 
-static mf_status reduce(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k)
+static mf_status gradient_allreduce_reduce(mf_gradient_allreduce *x,
+                                           mf_gradient_allreduce_bucket *k)
 {
     const mf_exchange_bucket *b = k->about;
     const size_t cell = mf_dtype_cell((mf_dtype)b->types[0]);
@@ -227,7 +228,8 @@ static char *set_output(mf_kernel *kernel, const mf_gradient_allreduce_bucket *k
     return from + (size_t)view.count * mf_dtype_cell(view.dtype);
 }
 
-static void hand_out(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k, mf_kernel *kernel)
+static void gradient_allreduce_hand_out(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
+                                        mf_kernel *kernel)
 {
     char *from = k->result.data;
     mf_status st;
@@ -252,7 +254,7 @@ static void sums_end(mf_exchange *exchange, const mf_exchange_bucket *b, mf_kern
         k->waiting = kernel;
     pthread_mutex_unlock(&x->lock);
     if (now)
-        hand_out(x, k, kernel);
+        gradient_allreduce_hand_out(x, k, kernel);
 }
 
 /* ---- the thread ---- */
@@ -283,7 +285,7 @@ static mf_kernel *take_waiting(mf_gradient_allreduce *x)
     return found;
 }
 
-static int count_votes(const mf_gradient_allreduce_bucket *k)
+static int gradient_allreduce_count_votes(const mf_gradient_allreduce_bucket *k)
 {
     const float *sums = (const float *)k->result.data + k->exact - MF_GRADIENT_ALLREDUCE_ALIGN;
 
@@ -294,7 +296,8 @@ static int count_votes(const mf_gradient_allreduce_bucket *k)
     return votes;
 }
 
-static void finish(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k, mf_status st)
+static void gradient_allreduce_finish(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
+                                      mf_status st)
 {
     mf_kernel *waiting;
 
@@ -305,14 +308,14 @@ static void finish(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k, mf
         mf_error_save(st, &x->error);
     k->done = true;
     if (st == MF_OK && mf_gradient_allreduce_has_vote(x, k->about) && !k->about->concat)
-        x->voted = count_votes(k);
+        x->voted = gradient_allreduce_count_votes(k);
     waiting = k->waiting; /* now: once the lock is free, it may be the next step's */
     k->waiting = NULL;
     pthread_mutex_unlock(&x->lock);
     if (waiting)
-        hand_out(x, k, waiting);
+        gradient_allreduce_hand_out(x, k, waiting);
     while (st != MF_OK && (waiting = take_waiting(x)) != NULL)
-        hand_out(x, k, waiting);
+        gradient_allreduce_hand_out(x, k, waiting);
 }
 
 static void *exchange_all(void *arg)
@@ -325,8 +328,9 @@ static void *exchange_all(void *arg)
 
         if (!await_bucket(x, k))
             return NULL;
-        st = k->about->concat ? mf_gradient_allreduce_concat(x, k) : reduce(x, k);
-        finish(x, k, st);
+        st =
+            k->about->concat ? mf_gradient_allreduce_concat(x, k) : gradient_allreduce_reduce(x, k);
+        gradient_allreduce_finish(x, k, st);
         if (st != MF_OK)
             return NULL;
         x->next = (x->next + 1) % x->o.n_buckets;

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-static int64_t padded(int64_t n)
+static int64_t gradient_allreduce_pack_padded(int64_t n)
 {
     return (n + MF_GRADIENT_ALLREDUCE_ALIGN - 1) / MF_GRADIENT_ALLREDUCE_ALIGN *
            MF_GRADIENT_ALLREDUCE_ALIGN;
 }
 
 /* The same for all workers and all trainings with this seed (FNV-1a). */
-static uint64_t seed_of(uint64_t seed, const char *name)
+static uint64_t gradient_allreduce_pack_seed_of(uint64_t seed, const char *name)
 {
     uint64_t h = 0xcbf29ce484222325u ^ seed;
 
@@ -32,7 +32,7 @@ mf_codec_item mf_gradient_allreduce_describe(const mf_gradient_allreduce *x,
     return (mf_codec_item){ .count = count,
                             .rows = columns > 0 ? count / columns : 0,
                             .columns = columns,
-                            .seed = seed_of(x->o.seed, b->names[i]) };
+                            .seed = gradient_allreduce_pack_seed_of(x->o.seed, b->names[i]) };
 }
 
 static const mf_codec *codec_of(const mf_gradient_allreduce *x, const mf_exchange_bucket *b, int i)
@@ -45,7 +45,8 @@ static const mf_codec *codec_of(const mf_gradient_allreduce *x, const mf_exchang
 
 /* Where items lie in a vector: first the exact ones, with the votes behind them, then the others.
  */
-static mf_status lay_out(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k)
+static mf_status gradient_allreduce_pack_lay_out(mf_gradient_allreduce *x,
+                                                 mf_gradient_allreduce_bucket *k)
 {
     const mf_exchange_bucket *b = k->about;
     int64_t n = 0, one;
@@ -58,7 +59,7 @@ static mf_status lay_out(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket 
             return MF_FAIL(MF_INVALID_ARGUMENT, "bucket %lld has a sum of unknown shape",
                            (long long)b->id);
         k->at[i] = n;
-        n += codec_of(x, b, i) ? 0 : padded(one);
+        n += codec_of(x, b, i) ? 0 : gradient_allreduce_pack_padded(one);
     }
     n += mf_gradient_allreduce_has_vote(x, b) ? MF_GRADIENT_ALLREDUCE_ALIGN : 0;
     k->exact = n;
@@ -69,7 +70,7 @@ static mf_status lay_out(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket 
         if (!codec)
             continue;
         k->at[i] = n;
-        n += padded(item.count);
+        n += gradient_allreduce_pack_padded(item.count);
         MF_TRY(mf_codec_bucket_add(&k->coded, &x->shares, x->o.group->rank, b->names[i], codec,
                                    &item, k->at[i], &x->before));
     }
@@ -100,7 +101,7 @@ static void pack_part(const mf_gradient_allreduce *x, const mf_gradient_allreduc
 
     for (int i = 0; i < k->about->n_items; i++) {
         char *to = vector + (size_t)k->at[i] * cell;
-        const int64_t n = values[i]->count, room = padded(n);
+        const int64_t n = values[i]->count, room = gradient_allreduce_pack_padded(n);
 
         memcpy(to, values[i]->data, (size_t)n * cell);
         mf_gradient_allreduce_weigh(x, k->about, i, to, n);
@@ -125,7 +126,7 @@ mf_status mf_gradient_allreduce_pack(mf_gradient_allreduce *x, mf_gradient_allre
     const size_t cell = mf_dtype_cell(dtype);
 
     if (!k->at)
-        MF_TRY(lay_out(x, k));
+        MF_TRY(gradient_allreduce_pack_lay_out(x, k));
     for (int i = 0; i < b->n_parts * b->n_items; i++) {
         int64_t n;
 

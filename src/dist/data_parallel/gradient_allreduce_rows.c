@@ -40,7 +40,8 @@ static size_t row_bytes(const mf_exchange_bucket *b, int i)
 }
 
 /* Bytes of a member that has so many rows of each item. */
-static mf_status size_of(const mf_exchange_bucket *b, const int64_t *rows, int64_t *size)
+static mf_status gradient_allreduce_rows_size_of(const mf_exchange_bucket *b, const int64_t *rows,
+                                                 int64_t *size)
 {
     *size = 0;
     for (int i = 0; i < b->n_items; i++) {
@@ -54,8 +55,9 @@ static mf_status size_of(const mf_exchange_bucket *b, const int64_t *rows, int64
 }
 
 /* rows: of all ranks, item by item; sizes: of what each gives. */
-static mf_status gather_rows(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
-                             int64_t *rows, int64_t *sizes)
+static mf_status gradient_allreduce_rows_gather_rows(mf_gradient_allreduce *x,
+                                                     mf_gradient_allreduce_bucket *k, int64_t *rows,
+                                                     int64_t *sizes)
 {
     const mf_exchange_bucket *b = k->about;
     mf_group *g = x->o.group;
@@ -66,7 +68,8 @@ static mf_status gather_rows(mf_gradient_allreduce *x, mf_gradient_allreduce_buc
         sizes[r] = b->n_items * (int64_t)sizeof *rows;
     MF_TRY(mf_all_gather(g, &(mf_gather){ c, k->rows, sizes, rows }));
     for (int r = 0; r < g->size; r++) {
-        MF_TRY(size_of(b, rows + (size_t)r * (size_t)b->n_items, &sizes[r]));
+        MF_TRY(
+            gradient_allreduce_rows_size_of(b, rows + (size_t)r * (size_t)b->n_items, &sizes[r]));
         if (!mf_add_i64(total, sizes[r], &total))
             return MF_FAIL(MF_DATA_LOSS, "workers have more rows than there can be");
     }
@@ -118,7 +121,8 @@ mf_status mf_gradient_allreduce_concat(mf_gradient_allreduce *x, mf_gradient_all
     const int n = x->o.group->size;
     int64_t *rows = mf_calloc((int64_t)n * k->about->n_items, sizeof *rows);
     int64_t *sizes = mf_calloc(n, sizeof *sizes);
-    mf_status st = rows && sizes ? gather_rows(x, k, rows, sizes) : MF_NOMEM("an exchange");
+    mf_status st = rows && sizes ? gradient_allreduce_rows_gather_rows(x, k, rows, sizes)
+                                 : MF_NOMEM("an exchange");
 
     if (st == MF_OK)
         st = sort_rows(x, k, rows, sizes);

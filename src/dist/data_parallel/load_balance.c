@@ -20,8 +20,8 @@ enum {
 #define WORTH_IT 0.85
 
 /* n numbers of each worker, rank by rank. */
-static mf_status gather(mf_dist_worker *team, const mf_collective *c, const double *mine, int64_t n,
-                        double *all)
+static mf_status load_balance_gather(mf_dist_worker *team, const mf_collective *c,
+                                     const double *mine, int64_t n, double *all)
 {
     int64_t *sizes;
     mf_status st;
@@ -44,10 +44,10 @@ static mf_status gather_speeds(mf_dist_worker *team, int64_t step, double mine, 
 {
     const mf_collective c = mf_dist_worker_call(team, step, "the speeds of all workers");
 
-    return gather(team, &c, &mine, 1, all);
+    return load_balance_gather(team, &c, &mine, 1, all);
 }
 
-static void take(const mf_balance *b, mf_dist_worker *team)
+static void load_balance_take(const mf_balance *b, mf_dist_worker *team)
 {
     team->first_shard = b->shares[team->rank].first;
     team->n_shards = b->shares[team->rank].n;
@@ -87,7 +87,7 @@ mf_status mf_balance_init(mf_balance *b, mf_dist_worker *team, int64_t shards, i
     team->shards = shards;
     MF_TRY(gather_speeds(team, 0, threads, b->speed));
     mf_shard_assign(shards, grain, team->size, b->speed, b->order, b->shares);
-    take(b, team);
+    load_balance_take(b, team);
     say_first(b, team);
     return MF_OK;
 }
@@ -100,7 +100,7 @@ void mf_balance_deinit(mf_balance *b)
     *b = (mf_balance){ 0 };
 }
 
-static void say(const mf_balance *b, const mf_dist_worker *team, int64_t step)
+static void load_balance_say(const mf_balance *b, const mf_dist_worker *team, int64_t step)
 {
     char text[400];
     size_t at = 0;
@@ -124,9 +124,9 @@ static mf_status deal_again(mf_balance *b, mf_dist_worker *team, int64_t step, b
                WORTH_IT * mf_shard_assign_time(team->size, b->speed, b->shares);
     if (*changed) {
         memcpy(b->shares, shares, (size_t)team->size * sizeof *shares);
-        take(b, team);
+        load_balance_take(b, team);
         if (team->rank == 0)
-            say(b, team, step);
+            load_balance_say(b, team, step);
     }
     mf_free(shares);
     return MF_OK;
@@ -160,7 +160,7 @@ mf_status mf_balance_step(mf_balance *b, mf_dist_worker *team, int64_t step, int
 /* ---- what is near ---- */
 
 /* What all would have near if every shard went to whoever has most of it. */
-static double at_most(const mf_dist_worker *team, const double *all)
+static double load_balance_at_most(const mf_dist_worker *team, const double *all)
 {
     double sum = 0.0;
 
@@ -192,14 +192,15 @@ mf_status mf_balance_near(mf_balance *b, mf_dist_worker *team, const double *nea
 {
     const mf_collective c = mf_dist_worker_call(team, 0, "what is near to whom");
     double *all = mf_calloc(team->size * team->shards, sizeof *all), sum;
-    mf_status st = all ? gather(team, &c, near, team->shards, all) : MF_NOMEM("shards");
+    mf_status st =
+        all ? load_balance_gather(team, &c, near, team->shards, all) : MF_NOMEM("shards");
 
     if (st == MF_OK) {
         sum = mf_shard_assign_near(team->shards, team->size, all, b->shares, b->order);
         mf_shard_assign(team->shards, b->grain, team->size, b->speed, b->order, b->shares);
-        take(b, team);
+        load_balance_take(b, team);
         if (team->rank == 0)
-            say_near(b, team, sum, at_most(team, all));
+            say_near(b, team, sum, load_balance_at_most(team, all));
     }
     mf_free(all);
     return st;

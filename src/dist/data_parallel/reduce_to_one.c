@@ -19,14 +19,14 @@ struct mf_reduce_to_one {
     int64_t size; /* its bytes */
 };
 
-static bool is_first(const mf_reduce_to_one *u)
+static bool reduce_to_one_is_first(const mf_reduce_to_one *u)
 {
     return u->t->team->rank == 0;
 }
 
 /* ---- giving ---- */
 
-static mf_status pack(mf_reduce_to_one *u)
+static mf_status reduce_to_one_pack(mf_reduce_to_one *u)
 {
     char *to = u->message;
 
@@ -41,7 +41,7 @@ static mf_status pack(mf_reduce_to_one *u)
     return MF_OK;
 }
 
-static mf_status unpack(mf_reduce_to_one *u)
+static mf_status reduce_to_one_unpack(mf_reduce_to_one *u)
 {
     char *from = u->message;
 
@@ -56,23 +56,24 @@ static mf_status unpack(mf_reduce_to_one *u)
     return MF_OK;
 }
 
-static mf_status give(mf_reduce_to_one *u)
+static mf_status reduce_to_one_give(mf_reduce_to_one *u)
 {
     mf_dist_worker *team = u->t->team;
     const mf_collective c = mf_dist_worker_call(team, u->t->step, "the new weights");
 
-    if (is_first(u))
-        MF_TRY(pack(u));
+    if (reduce_to_one_is_first(u))
+        MF_TRY(reduce_to_one_pack(u));
     MF_TRY(mf_broadcast(team->group, &c, 0, u->message, u->size));
-    return is_first(u) ? MF_OK : unpack(u);
+    return reduce_to_one_is_first(u) ? MF_OK : reduce_to_one_unpack(u);
 }
 
 /* ---- a step ---- */
 
 /* All that shards give is asked for, so that nothing of it is left out. */
-static mf_status compute(mf_reduce_to_one *u, const mf_run_options *options, const mf_call *call)
+static mf_status reduce_to_one_compute(mf_reduce_to_one *u, const mf_run_options *options,
+                                       const mf_loop_call *call)
 {
-    mf_call sums = *call;
+    mf_loop_call sums = *call;
 
     sums.n_targets = 0;
     sums.fetches = u->fetches;
@@ -89,15 +90,16 @@ static mf_status compute(mf_reduce_to_one *u, const mf_run_options *options, con
 }
 
 mf_status mf_reduce_to_one_run(mf_reduce_to_one *u, const mf_run_options *options,
-                               const mf_call *call)
+                               const mf_loop_call *call)
 {
-    MF_TRY(is_first(u) ? mf_trainer_call(u->t, options, call) : compute(u, options, call));
-    return give(u);
+    MF_TRY(reduce_to_one_is_first(u) ? mf_trainer_call(u->t, options, call)
+                                     : reduce_to_one_compute(u, options, call));
+    return reduce_to_one_give(u);
 }
 
 /* ---- making and freeing ---- */
 
-static mf_status name_fetches(mf_reduce_to_one *u)
+static mf_status reduce_to_one_name_fetches(mf_reduce_to_one *u)
 {
     const mf_trainer *t = u->t;
     const mf_node *map = t->graph.reports[0].of_step.node;
@@ -118,7 +120,7 @@ static mf_status name_fetches(mf_reduce_to_one *u)
     return MF_OK;
 }
 
-static mf_status init(mf_reduce_to_one *u)
+static mf_status reduce_to_one_init(mf_reduce_to_one *u)
 {
     const mf_trainer *t = u->t;
 
@@ -132,14 +134,14 @@ static mf_status init(mf_reduce_to_one *u)
             u->given[u->n_given++] = v;
             u->size +=
                 mf_shape_span(&v->declared, 0, v->declared.rank) * (int64_t)mf_dtype_cell(v->dtype);
-        } else if (!is_first(u)) {
+        } else if (!reduce_to_one_is_first(u)) {
             mf_variable_reset(v);
         }
     }
     u->message = mf_calloc(u->size, 1);
     if (!u->message)
         return MF_NOMEM("a step");
-    return name_fetches(u);
+    return reduce_to_one_name_fetches(u);
 }
 
 mf_status mf_reduce_to_one_new(mf_trainer *t, mf_reduce_to_one **out)
@@ -151,7 +153,7 @@ mf_status mf_reduce_to_one_new(mf_trainer *t, mf_reduce_to_one **out)
     if (!u)
         return MF_NOMEM("a step");
     u->t = t;
-    st = init(u);
+    st = reduce_to_one_init(u);
     if (st != MF_OK)
         mf_reduce_to_one_free(u);
     else

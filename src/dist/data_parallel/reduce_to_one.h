@@ -16,6 +16,6 @@ void mf_reduce_to_one_free(mf_reduce_to_one *u);
 
 /* A step: the others compute, and wait for what the first one makes of it. */
 MF_MUST mf_status mf_reduce_to_one_run(mf_reduce_to_one *u, const mf_run_options *options,
-                                       const mf_call *call);
+                                       const mf_loop_call *call);
 
 #endif

@@ -17,7 +17,7 @@ MF_PARAM_INT(replica_check_steps, 100,
 
 enum { AREA = 1 << 20 }; /* bytes that a replica shows the others at a time */
 
-typedef struct replica {
+typedef struct replicas_replica {
     mf_replicas *all;
     int rank;
     char name[24];
@@ -37,18 +37,18 @@ typedef struct replica {
     /* All have these. */
     mf_tensor *rows; /* of the feeds */
     const mf_tensor **feeds;
-} replica;
+} replicas_replica;
 
 struct mf_replicas {
     mf_replicas_options o;
     int n;
     mf_segment *segment;
-    replica *list;
+    replicas_replica *list;
     const char **names;
     mf_share *shares; /* by replica */
     uint64_t *writes; /* by variable: the trainer's, when the others were given its value */
     int64_t step, samples;
-    const mf_call *call; /* in hand */
+    const mf_loop_call *call; /* in hand */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing; /* guarded by lock */
@@ -57,9 +57,9 @@ struct mf_replicas {
 
 /* ---- trouble ---- */
 
-static void give_up(void *ctx, mf_status why)
+static void replicas_give_up(void *ctx, mf_status why)
 {
-    replica *p = ctx;
+    replicas_replica *p = ctx;
     mf_replicas *r = p->all;
     mf_error e;
 
@@ -74,13 +74,13 @@ static void give_up(void *ctx, mf_status why)
 
 void mf_replicas_abort(mf_replicas *r, mf_status why)
 {
-    give_up(&r->list[0], why);
+    replicas_give_up(&r->list[0], why);
 }
 
 /* Nobody is waited for in vain; how long a replica computes is its own business. */
-static mf_status check(void *ctx, mf_group_wait *w)
+static mf_status replicas_check(void *ctx, mf_group_wait *w)
 {
-    replica *p = ctx;
+    replicas_replica *p = ctx;
     mf_status st;
 
     (void)w;
@@ -92,7 +92,7 @@ static mf_status check(void *ctx, mf_group_wait *w)
 
 /* ---- variables ---- */
 
-static mf_status copy_variable(replica *p, int64_t i)
+static mf_status copy_variable(replicas_replica *p, int64_t i)
 {
     mf_tensor value = { 0 };
     mf_status st = mf_variable_read(p->all->o.trainer->trained[i].variable, &value);
@@ -104,7 +104,7 @@ static mf_status copy_variable(replica *p, int64_t i)
 }
 
 /* Somebody may have set the trainer's variables: all replicas follow. */
-static mf_status follow(mf_replicas *r)
+static mf_status replicas_follow(mf_replicas *r)
 {
     const mf_trainer *t = r->o.trainer;
 
@@ -128,7 +128,7 @@ static void note_writes(mf_replicas *r)
         r->writes[i] = mf_variable_writes(t->trained[i].variable);
 }
 
-static mf_status compare_variable(const mf_train_var *v, const replica *p, int64_t i)
+static mf_status compare_variable(const mf_train_var *v, const replicas_replica *p, int64_t i)
 {
     mf_tensor a = { 0 }, b = { 0 };
     mf_status st = mf_variable_read(v->variable, &a);
@@ -163,7 +163,7 @@ static int64_t first_sample(const mf_replicas *r, int64_t shard)
 }
 
 /* The rows of its shards; then the clock, which says where they stand in the batch. */
-static void cut(replica *p, const mf_call *call)
+static void replicas_cut(replicas_replica *p, const mf_loop_call *call)
 {
     const mf_replicas *r = p->all;
     const int n_batched = (int)r->o.trainer->model->n_inputs + 1;
@@ -190,7 +190,7 @@ static void cut(replica *p, const mf_call *call)
     }
 }
 
-static mf_status run_one(replica *p, const mf_call *call)
+static mf_status replicas_run_one(replicas_replica *p, const mf_loop_call *call)
 {
     const bool updates = !p->all->o.one_store;
     const mf_status st =
@@ -198,13 +198,13 @@ static mf_status run_one(replica *p, const mf_call *call)
                        p->n_fetches, call->targets, updates ? call->n_targets : 0, p->results);
 
     if (st != MF_OK)
-        give_up(p, st);
+        replicas_give_up(p, st);
     return st;
 }
 
-static void *serve(void *arg)
+static void *replicas_serve(void *arg)
 {
-    replica *p = arg;
+    replicas_replica *p = arg;
     mf_replicas *r = p->all;
 
     pthread_mutex_lock(&r->lock);
@@ -214,7 +214,7 @@ static void *serve(void *arg)
         if (r->closing)
             break;
         pthread_mutex_unlock(&r->lock);
-        (void)!run_one(p, r->call);
+        (void)!replicas_run_one(p, r->call);
         pthread_mutex_lock(&r->lock);
         p->busy = false;
         pthread_cond_broadcast(&r->changed);
@@ -223,7 +223,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void start_others(mf_replicas *r, const mf_call *call)
+static void start_others(mf_replicas *r, const mf_loop_call *call)
 {
     pthread_mutex_lock(&r->lock);
     r->call = call;
@@ -234,7 +234,7 @@ static void start_others(mf_replicas *r, const mf_call *call)
 }
 
 /* What went wrong first is what went wrong. */
-static mf_status await_others(mf_replicas *r, mf_status own)
+static mf_status replicas_await_others(mf_replicas *r, mf_status own)
 {
     mf_error first;
 
@@ -248,22 +248,22 @@ static mf_status await_others(mf_replicas *r, mf_status own)
     return own != MF_OK || first.status == MF_OK ? own : mf_error_restore(&first);
 }
 
-mf_status mf_replicas_run(mf_replicas *r, const mf_run_options *options, const mf_call *call)
+mf_status mf_replicas_run(mf_replicas *r, const mf_run_options *options, const mf_loop_call *call)
 {
-    mf_call own = *call;
+    mf_loop_call own = *call;
     mf_error why = { 0 };
     mf_status st;
 
     for (int i = 0; i < r->n; i++)
-        cut(&r->list[i], call);
+        replicas_cut(&r->list[i], call);
     own.feeds = r->list[0].feeds;
     start_others(r, call);
     st = mf_trainer_call(r->o.trainer, options, &own);
     if (st != MF_OK) {
         mf_error_save(st, &why);
-        give_up(&r->list[0], st);
+        replicas_give_up(&r->list[0], st);
     }
-    st = await_others(r, st);
+    st = replicas_await_others(r, st);
     if (st != MF_OK)
         return why.status != MF_OK ? mf_error_restore(&why) : st;
     note_writes(r);
@@ -276,7 +276,7 @@ mf_status mf_replicas_begin_step(mf_replicas *r, int64_t step, int64_t samples, 
 {
     r->step = step;
     r->samples = samples;
-    MF_TRY(follow(r));
+    MF_TRY(replicas_follow(r));
     for (int i = 0; i < r->n; i++)
         MF_TRY(mf_gradient_allreduce_begin_step(r->list[i].sums, step, samples,
                                                 wants_stop && i == 0 ? MF_STEP_FLAG_STOP : 0));
@@ -290,7 +290,7 @@ bool mf_replicas_wants_stop(mf_replicas *r)
 
 /* ---- making and freeing ---- */
 
-static mf_status add_variables(replica *p)
+static mf_status replicas_add_variables(replicas_replica *p)
 {
     const mf_trainer *t = p->all->o.trainer;
 
@@ -311,7 +311,7 @@ static mf_status add_variables(replica *p)
 
 /* With variables of its own a replica does what the trainer does. Else it hands over what its
  * shards give, all of it, and is not interested in what becomes of that. */
-static mf_status name_fetches(replica *p)
+static mf_status replicas_name_fetches(replicas_replica *p)
 {
     const mf_trainer *t = p->all->o.trainer;
     const mf_node *map = t->graph.reports[0].of_step.node;
@@ -333,22 +333,22 @@ static mf_status name_fetches(replica *p)
 }
 
 /* All replicas share the trainer's threads: they are as many as there were before. */
-static mf_status start_session(replica *p)
+static mf_status start_session(replicas_replica *p)
 {
     mf_trainer *t = p->all->o.trainer;
     const mf_session_options session = { .disable = t->options.disable };
 
     if (!p->all->o.one_store) {
         MF_TRY(mf_resources_new(&p->resources));
-        MF_TRY(add_variables(p));
+        MF_TRY(replicas_add_variables(p));
     }
-    MF_TRY(name_fetches(p));
+    MF_TRY(replicas_name_fetches(p));
     MF_TRY(mf_tensor_alloc(&p->clock, MF_DTYPE_I64, &MF_SHAPE(3)));
     MF_TRY(mf_session_new_shared(
         t->model->graph, &session,
         &(mf_session_shared){ t->pool, p->resources ? p->resources : t->resources, NULL },
         &p->session));
-    if (mf_thread_start(&p->thread, serve, p) != 0)
+    if (mf_thread_start(&p->thread, replicas_serve, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for %s", p->name);
     p->started = true;
     return MF_OK;
@@ -356,11 +356,14 @@ static mf_status start_session(replica *p)
 
 static mf_status add_replica(mf_replicas *r, int rank)
 {
-    replica *p = &r->list[rank];
+    replicas_replica *p = &r->list[rank];
     mf_trainer *t = r->o.trainer;
-    const mf_group like = {
-        .rank = rank, .size = r->n, .names = r->names, .check = check, .give_up = give_up, .ctx = p
-    };
+    const mf_group like = { .rank = rank,
+                            .size = r->n,
+                            .names = r->names,
+                            .check = replicas_check,
+                            .give_up = replicas_give_up,
+                            .ctx = p };
 
     p->rows = mf_calloc(t->step_names.n_feeds, sizeof *p->rows);
     p->feeds = mf_calloc(t->step_names.n_feeds, sizeof *p->feeds);
@@ -374,7 +377,7 @@ static mf_status add_replica(mf_replicas *r, int rank)
                                                                     .n_buckets = t->graph.n_buckets,
                                                                     .timeout_ns = INT64_MAX / 4,
                                                                     .aggregation = r->o.aggregation,
-                                                                    .failed = give_up,
+                                                                    .failed = replicas_give_up,
                                                                     .ctx = p },
                                   &p->sums));
     if (rank > 0)
@@ -384,7 +387,7 @@ static mf_status add_replica(mf_replicas *r, int rank)
     return MF_OK;
 }
 
-static mf_status init(mf_replicas *r)
+static mf_status replicas_init(mf_replicas *r)
 {
     const mf_trainer *t = r->o.trainer;
 
@@ -396,7 +399,7 @@ static mf_status init(mf_replicas *r)
         return MF_NOMEM("replicas");
     for (int i = 0; i < r->n; i++) {
         const int64_t first = (int64_t)t->options.shards * i / r->n;
-        replica *p = &r->list[i];
+        replicas_replica *p = &r->list[i];
 
         r->shares[i] = (mf_share){ first, (int64_t)t->options.shards * (i + 1) / r->n - first };
         p->all = r;
@@ -424,7 +427,7 @@ mf_status mf_replicas_new(const mf_replicas_options *o, mf_replicas **out)
     r->n = o->n;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
-    st = init(r);
+    st = replicas_init(r);
     if (st == MF_OK) {
         *out = r;
         return MF_OK;
@@ -437,7 +440,7 @@ mf_status mf_replicas_new(const mf_replicas_options *o, mf_replicas **out)
     return mf_error_restore(&why);
 }
 
-static void replica_deinit(replica *p)
+static void replica_deinit(replicas_replica *p)
 {
     if (p->started)
         pthread_join(p->thread, NULL);

@@ -28,7 +28,7 @@ MF_MUST mf_status mf_replicas_begin_step(mf_replicas *r, int64_t step, int64_t s
                                          bool wants_stop);
 /* Run it: `call` is the trainer's, on the whole batch. */
 MF_MUST mf_status mf_replicas_run(mf_replicas *r, const mf_run_options *options,
-                                  const struct mf_call *call);
+                                  const struct mf_loop_call *call);
 /* Nobody goes on: those who wait for each other are freed with the thread's error. */
 void mf_replicas_abort(mf_replicas *r, mf_status why);
 bool mf_replicas_wants_stop(mf_replicas *r);

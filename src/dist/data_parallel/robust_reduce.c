@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef struct work {
+typedef struct robust_reduce_work {
     const mf_robust_reduce *a;
     size_t cell;
     int64_t *cuts; /* of the vector: rank r has the slice from cuts[r] to cuts[r + 1] */
@@ -19,9 +19,9 @@ typedef struct work {
     mf_reduction_tree_part *shards;
     float **at; /* a gradient, by shard */
     double *factor; /* by shard */
-} work;
+} robust_reduce_work;
 
-static void work_deinit(work *w)
+static void work_deinit(robust_reduce_work *w)
 {
     mf_free(w->cuts);
     mf_free(w->sizes);
@@ -34,7 +34,7 @@ static void work_deinit(work *w)
 }
 
 /* The end of the gradient that has elements on both sides of `at`; else `at`. */
-static int64_t whole(const mf_robust_reduce *a, int64_t at)
+static int64_t robust_reduce_whole(const mf_robust_reduce *a, int64_t at)
 {
     for (int i = 0; i < a->n_gradients; i++) {
         const mf_robust_reduce_item g = a->gradients[i];
@@ -45,7 +45,7 @@ static int64_t whole(const mf_robust_reduce *a, int64_t at)
     return at;
 }
 
-static mf_status cut(work *w)
+static mf_status robust_reduce_cut(robust_reduce_work *w)
 {
     const mf_robust_reduce *a = w->a;
     const mf_group *g = a->group;
@@ -56,19 +56,20 @@ static mf_status cut(work *w)
     for (int r = 0; r <= g->size; r++) {
         const int64_t even = mf_group_cut(g, a->count, r);
 
-        w->cuts[r] = a->aggregation->how == MF_AGGREGATE_ADASUM ? whole(a, even) : even;
+        w->cuts[r] =
+            a->aggregation->how == MF_AGGREGATE_ADASUM ? robust_reduce_whole(a, even) : even;
     }
     w->lo = w->cuts[g->rank];
     w->hi = w->cuts[g->rank + 1];
     return MF_OK;
 }
 
-static mf_status work_init(work *w)
+static mf_status work_init(robust_reduce_work *w)
 {
     const mf_robust_reduce *a = w->a;
     const mf_group *g = a->group;
 
-    MF_TRY(cut(w));
+    MF_TRY(robust_reduce_cut(w));
     w->cell = mf_dtype_cell(a->dtype);
     w->sizes = mf_calloc((int64_t)g->size * g->size, sizeof *w->sizes);
     w->ours = mf_calloc(mf_shard_owners_grains(a->shares, g->rank) * a->count, w->cell);
@@ -92,7 +93,7 @@ static mf_status work_init(work *w)
     return MF_OK;
 }
 
-static mf_status exchange_slices(work *w)
+static mf_status exchange_slices(robust_reduce_work *w)
 {
     const mf_robust_reduce *a = w->a;
     mf_group *g = a->group;
@@ -111,13 +112,13 @@ static mf_status exchange_slices(work *w)
 }
 
 /* Where in w->slice shard s is. */
-static ptrdiff_t offset_of(const work *w, int64_t s)
+static ptrdiff_t robust_reduce_offset_of(const robust_reduce_work *w, int64_t s)
 {
     return (const char *)w->shards[s].data - w->slice;
 }
 
 /* Elements [from, to) of the vector, of a gradient: w->at has them by shard. */
-static mf_status aggregate_gradient(work *w, int64_t from, int64_t to)
+static mf_status aggregate_gradient(robust_reduce_work *w, int64_t from, int64_t to)
 {
     const int64_t n = w->a->shares->leaves;
     float *out = (float *)(void *)w->result + (from - w->lo);
@@ -130,7 +131,7 @@ static mf_status aggregate_gradient(work *w, int64_t from, int64_t to)
     return MF_OK;
 }
 
-static mf_status aggregate(work *w)
+static mf_status robust_reduce_aggregate(robust_reduce_work *w)
 {
     const mf_robust_reduce *a = w->a;
     const int64_t n = a->shares->leaves;
@@ -145,13 +146,13 @@ static mf_status aggregate(work *w)
         if (from >= to)
             continue;
         for (int64_t s = 0; s < n; s++)
-            w->at[s] = (float *)(void *)(w->slice + offset_of(w, s)) + (from - w->lo);
+            w->at[s] = (float *)(void *)(w->slice + robust_reduce_offset_of(w, s)) + (from - w->lo);
         MF_TRY(aggregate_gradient(w, from, to));
     }
     return MF_OK;
 }
 
-static mf_status gather_slices(work *w)
+static mf_status gather_slices(robust_reduce_work *w)
 {
     const mf_robust_reduce *a = w->a;
     mf_group *g = a->group;
@@ -163,13 +164,13 @@ static mf_status gather_slices(work *w)
 
 mf_status mf_robust_reduce_reduce(const mf_robust_reduce *a)
 {
-    work w = { .a = a };
+    robust_reduce_work w = { .a = a };
     mf_status st = work_init(&w);
 
     if (st == MF_OK)
         st = exchange_slices(&w);
     if (st == MF_OK)
-        st = aggregate(&w);
+        st = robust_reduce_aggregate(&w);
     if (st == MF_OK)
         st = gather_slices(&w);
     work_deinit(&w);

@@ -63,7 +63,7 @@ static double sum_near(int64_t shards, const double *near, const mf_share *share
     return sum;
 }
 
-static void swap(int *a, int *b)
+static void shard_assignment_swap(int *a, int *b)
 {
     const int t = *a;
 
@@ -82,11 +82,11 @@ static bool improve(int64_t shards, int ranks, const double *near, const mf_shar
         for (int j = i + 1; j < ranks; j++) {
             const double before = sum_near(shards, near, shares, order, i, j + 1, at);
 
-            swap(&order[i], &order[j]);
+            shard_assignment_swap(&order[i], &order[j]);
             if (sum_near(shards, near, shares, order, i, j + 1, at) > before)
                 better = true;
             else
-                swap(&order[i], &order[j]);
+                shard_assignment_swap(&order[i], &order[j]);
         }
     }
     return better;

@@ -20,7 +20,7 @@ typedef struct mirrored {
     mf_replicas *replicas;
 } mirrored;
 
-static mirrored *of_team(mf_dist_worker *team)
+static mirrored *strategy_mirrored_of_team(mf_dist_worker *team)
 {
     return (mirrored *)(void *)((char *)team - offsetof(mirrored, team));
 }
@@ -29,7 +29,7 @@ static mirrored *of_team(mf_dist_worker *team)
 
 static mf_status mirrored_join(mf_dist_worker *team, mf_trainer *t)
 {
-    mirrored *m = of_team(team);
+    mirrored *m = strategy_mirrored_of_team(team);
 
     if (m->replicas)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
@@ -46,7 +46,7 @@ static mf_status mirrored_join(mf_dist_worker *team, mf_trainer *t)
 
 static void mirrored_leave(mf_dist_worker *team, mf_trainer *t)
 {
-    mirrored *m = of_team(team);
+    mirrored *m = strategy_mirrored_of_team(team);
 
     (void)t;
     mf_replicas_free(m->replicas);
@@ -56,27 +56,28 @@ static void mirrored_leave(mf_dist_worker *team, mf_trainer *t)
 static mf_status mirrored_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
                                      bool wants_stop)
 {
-    return mf_replicas_begin_step(of_team(team)->replicas, step, samples, wants_stop);
+    return mf_replicas_begin_step(strategy_mirrored_of_team(team)->replicas, step, samples,
+                                  wants_stop);
 }
 
 static mf_status mirrored_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                              const struct mf_call *call)
+                              const struct mf_loop_call *call)
 {
     (void)t;
-    return mf_replicas_run(of_team(team)->replicas, options, call);
+    return mf_replicas_run(strategy_mirrored_of_team(team)->replicas, options, call);
 }
 
 static mf_status mirrored_end_step(mf_dist_worker *team, int64_t step, bool *stop)
 {
     (void)step;
-    *stop = mf_replicas_wants_stop(of_team(team)->replicas);
+    *stop = mf_replicas_wants_stop(strategy_mirrored_of_team(team)->replicas);
     return MF_OK;
 }
 
 static void mirrored_failed(mf_dist_worker *team, mf_status why)
 {
-    if (of_team(team)->replicas)
-        mf_replicas_abort(of_team(team)->replicas, why);
+    if (strategy_mirrored_of_team(team)->replicas)
+        mf_replicas_abort(strategy_mirrored_of_team(team)->replicas, why);
 }
 
 static const mf_dist_worker_kind TEAM = { .join = mirrored_join,

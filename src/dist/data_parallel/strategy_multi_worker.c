@@ -30,14 +30,14 @@ typedef struct workers {
     bool balances;
 } workers;
 
-static workers *of_team(mf_dist_worker *team)
+static workers *strategy_multi_worker_of_team(mf_dist_worker *team)
 {
     return (workers *)(void *)((char *)team - offsetof(workers, team));
 }
 
 /* ---- the team ---- */
 
-static void give_up(void *ctx, mf_status why)
+static void strategy_multi_worker_give_up(void *ctx, mf_status why)
 {
     if (ctx)
         mf_net_abort(ctx, why);
@@ -75,7 +75,7 @@ static bool may_choose(const workers *w)
 
 static mf_net *net_of(const workers *w);
 
-static mf_status make_sums(workers *w, const mf_trainer *t)
+static mf_status strategy_multi_worker_make_sums(workers *w, const mf_trainer *t)
 {
     return mf_gradient_allreduce_new(
         &(mf_gradient_allreduce_options){ .group = w->exchange_group,
@@ -87,7 +87,7 @@ static mf_status make_sums(workers *w, const mf_trainer *t)
                                           .aggregation = w->aggregation,
                                           .codecs = w->codecs,
                                           .seed = t->options.seed,
-                                          .failed = give_up,
+                                          .failed = strategy_multi_worker_give_up,
                                           .ctx = net_of(w) },
         &w->sums);
 }
@@ -103,14 +103,14 @@ static mf_status begin_sums(workers *w, mf_trainer *t)
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
-    MF_TRY(make_sums(w, t));
+    MF_TRY(strategy_multi_worker_make_sums(w, t));
     mf_session_set_exchange(t->session, mf_gradient_allreduce_exchange(w->sums));
     return MF_OK;
 }
 
 static mf_status workers_join(mf_dist_worker *team, mf_trainer *t)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
 
     MF_TRY(mf_aggregation_join(&w->aggregation, t));
     if (w->codecs)
@@ -127,7 +127,7 @@ static mf_status workers_join(mf_dist_worker *team, mf_trainer *t)
 
 static void workers_leave(mf_dist_worker *team, mf_trainer *t)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
 
     (void)t;
     mf_reduce_to_one_free(w->one);
@@ -139,7 +139,7 @@ static void workers_leave(mf_dist_worker *team, mf_trainer *t)
 static mf_status workers_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
                                     bool wants_stop)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
     const int votes = w->team.members ? mf_job_members_votes(&w->members, team, wants_stop)
                       : wants_stop    ? MF_STEP_FLAG_STOP
                                       : 0;
@@ -148,10 +148,10 @@ static mf_status workers_begin_step(mf_dist_worker *team, int64_t step, int64_t 
 }
 
 static mf_status one_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                         const mf_call *call)
+                         const mf_loop_call *call)
 {
     (void)t;
-    return mf_reduce_to_one_run(of_team(team)->one, options, call);
+    return mf_reduce_to_one_run(strategy_multi_worker_of_team(team)->one, options, call);
 }
 
 /* Shards have other owners. */
@@ -164,7 +164,7 @@ static mf_status follow_balance(workers *w)
 
 static mf_status workers_end_step(mf_dist_worker *team, int64_t step, bool *stop)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
     bool changed;
 
     mf_job_take_votes(team, mf_gradient_allreduce_votes(w->sums), stop);
@@ -177,7 +177,7 @@ static mf_status workers_end_step(mf_dist_worker *team, int64_t step, bool *stop
 
 static mf_status workers_near(mf_dist_worker *team, const double *near)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
 
     if (!may_choose(w))
         return MF_OK;
@@ -192,12 +192,12 @@ static mf_net *net_of(const workers *w)
 
 static void workers_failed(mf_dist_worker *team, mf_status why)
 {
-    give_up(net_of(of_team(team)), why);
+    strategy_multi_worker_give_up(net_of(strategy_multi_worker_of_team(team)), why);
 }
 
 static void workers_traffic(const mf_dist_worker *team, mf_traffic *out)
 {
-    const workers *w = of_team((mf_dist_worker *)(uintptr_t)team);
+    const workers *w = strategy_multi_worker_of_team((mf_dist_worker *)(uintptr_t)team);
 
     if (!w->sums || team->size == 1)
         return;
@@ -208,9 +208,9 @@ static void workers_traffic(const mf_dist_worker *team, mf_traffic *out)
 /* ---- workers that come and go ---- */
 
 /* What belongs to the epoch that is over. */
-static void part(mf_dist_worker *team, mf_status why)
+static void strategy_multi_worker_part(mf_dist_worker *team, mf_status why)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
     mf_error e;
 
     mf_error_save(why, &e);
@@ -225,9 +225,9 @@ static void part(mf_dist_worker *team, mf_status why)
     mf_job_members_part(&w->members, why);
 }
 
-static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status strategy_multi_worker_meet_once(mf_dist_worker *team, mf_trainer *t)
 {
-    workers *w = of_team(team);
+    workers *w = strategy_multi_worker_of_team(team);
 
     MF_TRY(mf_job_members_meet(&w->members));
     MF_TRY(mf_job_describe_view(&w->members, team));
@@ -238,7 +238,8 @@ static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
 
 static mf_status workers_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
 {
-    static const mf_job_meeting meeting = { part, meet_once };
+    static const mf_job_meeting meeting = { strategy_multi_worker_part,
+                                            strategy_multi_worker_meet_once };
 
     return mf_job_meet(team, t, &meeting, why);
 }
@@ -261,7 +262,8 @@ static mf_status workers_collect(mf_dist_worker *team, int64_t step)
     const mf_collective c = mf_dist_worker_call(team, step, "what codecs keep");
 
     mf_aux_state_clear(&team->extra);
-    MF_TRY(mf_gradient_allreduce_collect(of_team(team)->sums, team->group, &c, &team->extra));
+    MF_TRY(mf_gradient_allreduce_collect(strategy_multi_worker_of_team(team)->sums, team->group, &c,
+                                         &team->extra));
     team->collected = true;
     return MF_OK;
 }
@@ -272,7 +274,7 @@ static mf_status workers_restore(mf_dist_worker *team, int64_t step)
         MF_WARN("nothing is known of what the codec had kept until step %lld: it begins with "
                 "nothing, so weights will differ from those of a training without a break",
                 (long long)step);
-    mf_gradient_allreduce_restore(of_team(team)->sums, &team->extra);
+    mf_gradient_allreduce_restore(strategy_multi_worker_of_team(team)->sums, &team->extra);
     return MF_OK;
 }
 
@@ -320,7 +322,7 @@ static void workers_close(mf_strategy *s)
     mf_free(w);
 }
 
-static mf_status open_all(workers *w, const mf_strategy_call *call)
+static mf_status strategy_multi_worker_open_all(workers *w, const mf_strategy_call *call)
 {
     MF_TRY(
         mf_aggregation_read(call->settings, "worker", w->team.size, &w->aggregation, &w->weights));
@@ -361,7 +363,7 @@ static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf
                                 .rank = call->cluster->rank,
                                 .size = call->cluster->size > 1 ? call->cluster->size : 1,
                                 .timeout_ns = call->timeout_ns };
-    st = open_all(w, call);
+    st = strategy_multi_worker_open_all(w, call);
     if (st == MF_OK) {
         *out = &w->strategy;
         return MF_OK;

@@ -26,7 +26,7 @@ bool mf_local_aggregates(const mf_local_sgd *l, int64_t variable)
 
 /* ---- what groups have changed ---- */
 
-typedef struct changes {
+typedef struct group_aggregate_changes {
     mf_robust_reduce_item *weights; /* where they lie in a vector */
     int n_weights;
     int64_t count; /* floats of a vector */
@@ -37,9 +37,9 @@ typedef struct changes {
     mf_share *of; /* by rank: such groups */
     double factor[MF_MOST_GROUPS]; /* of such a group: how much it counts */
     int64_t groups; /* such groups */
-} changes;
+} group_aggregate_changes;
 
-static void changes_deinit(changes *c)
+static void changes_deinit(group_aggregate_changes *c)
 {
     for (int64_t k = 0; c->own && k < c->n_own; k++)
         mf_tensor_clear(&c->own[k]);
@@ -66,7 +66,8 @@ static mf_status subtract(const mf_local_sgd *l, const mf_local_group *g, int64_
     return MF_OK;
 }
 
-static mf_status add_own(const mf_local_sgd *l, const mf_local_group *g, changes *c)
+static mf_status group_aggregate_add_own(const mf_local_sgd *l, const mf_local_group *g,
+                                         group_aggregate_changes *c)
 {
     mf_tensor *x = &c->own[c->n_own];
     int n = 0;
@@ -80,7 +81,7 @@ static mf_status add_own(const mf_local_sgd *l, const mf_local_group *g, changes
     return MF_OK;
 }
 
-static void lay_out(const mf_local_sgd *l, changes *c)
+static void group_aggregate_lay_out(const mf_local_sgd *l, group_aggregate_changes *c)
 {
     for (int64_t i = 0; i < l->trainer->n_trained; i++) {
         if (!l->aggregated[i])
@@ -91,7 +92,8 @@ static void lay_out(const mf_local_sgd *l, changes *c)
 }
 
 /* Groups without samples have nothing to say; the others are numbered anew. */
-static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples, changes *c)
+static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples,
+                              group_aggregate_changes *c)
 {
     c->weights = mf_calloc(l->trainer->n_trained, sizeof *c->weights);
     c->own = mf_calloc(l->n_own, sizeof *c->own);
@@ -99,7 +101,7 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples, cha
     c->of = mf_calloc(l->team.size, sizeof *c->of);
     if (!c->weights || !c->own || !c->own_at || !c->of)
         return MF_NOMEM("averages");
-    lay_out(l, c);
+    group_aggregate_lay_out(l, c);
     for (int r = 0; r < l->team.size; r++) {
         const mf_share places = { mf_worker_groups_places(&l->groups, r).first,
                                   mf_uds_spoken_for(l, r) };
@@ -109,7 +111,7 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples, cha
             if (samples[p] == 0)
                 continue;
             if (r == l->team.rank)
-                MF_TRY(add_own(l, &l->own[p - places.first], c));
+                MF_TRY(group_aggregate_add_own(l, &l->own[p - places.first], c));
             c->factor[c->groups++] = l->aggregation.how == MF_AGGREGATE_WEIGHTED
                                          ? l->weights[l->groups.active[p]]
                                          : (double)samples[p];
@@ -121,7 +123,8 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples, cha
 
 /* ---- what becomes of it ---- */
 
-static mf_status aggregate_apart(const mf_local_sgd *l, const mf_collective *call, changes *c)
+static mf_status aggregate_apart(const mf_local_sgd *l, const mf_collective *call,
+                                 group_aggregate_changes *c)
 {
     const void **own = mf_calloc(c->n_own, sizeof *own);
     mf_shard_owners shares = { 0 };
@@ -149,7 +152,8 @@ static mf_status aggregate_apart(const mf_local_sgd *l, const mf_collective *cal
     return st;
 }
 
-static mf_status aggregate(const mf_local_sgd *l, const mf_collective *call, changes *c)
+static mf_status group_aggregate(const mf_local_sgd *l, const mf_collective *call,
+                                 group_aggregate_changes *c)
 {
     if (mf_aggregate_is_apart(l->aggregation.how))
         return aggregate_apart(l, call, c);
@@ -163,7 +167,7 @@ static mf_status aggregate(const mf_local_sgd *l, const mf_collective *call, cha
 }
 
 /* All groups have the new weights from here on. */
-static mf_status take(mf_local_sgd *l, const changes *c)
+static mf_status group_aggregate_take(mf_local_sgd *l, const group_aggregate_changes *c)
 {
     const double times = l->aggregation.how == MF_AGGREGATE_SUM ? (double)c->groups : 1.0;
     int n = 0;
@@ -187,16 +191,16 @@ static mf_status take(mf_local_sgd *l, const changes *c)
 
 mf_status mf_local_aggregate(mf_local_sgd *l, const mf_collective *c, const int64_t *samples)
 {
-    changes x = { 0 };
+    group_aggregate_changes x = { 0 };
     mf_status st;
 
     if (l->aggregation.how == MF_AGGREGATE_MEAN)
         return MF_OK;
     st = changes_init(l, samples, &x);
     if (st == MF_OK)
-        st = aggregate(l, c, &x);
+        st = group_aggregate(l, c, &x);
     if (st == MF_OK)
-        st = take(l, &x);
+        st = group_aggregate_take(l, &x);
     changes_deinit(&x);
     return st;
 }

@@ -17,7 +17,7 @@ static mf_status add_state(mf_local_sgd *l, mf_local_group *g)
     return MF_OK;
 }
 
-static mf_status add_own(mf_local_sgd *l)
+static mf_status group_assign_add_own(mf_local_sgd *l)
 {
     const mf_share places = mf_worker_groups_places(&l->groups, l->team.rank);
 
@@ -36,14 +36,14 @@ static mf_status add_own(mf_local_sgd *l)
 
 /* ---- a group of several workers ---- */
 
-static void give_up(void *ctx, mf_status why)
+static void group_assign_give_up(void *ctx, mf_status why)
 {
     if (ctx)
         mf_net_abort(ctx, why);
 }
 
 /* The group's part of a batch is cut into as many shards as a batch has. */
-static mf_status make_sums(mf_local_sgd *l, int64_t workers)
+static mf_status group_assign_make_sums(mf_local_sgd *l, int64_t workers)
 {
     const mf_trainer *t = l->trainer;
     mf_share *of = mf_calloc(workers, sizeof *of);
@@ -61,7 +61,7 @@ static mf_status make_sums(mf_local_sgd *l, int64_t workers)
                                           .of = of,
                                           .n_buckets = t->graph.n_buckets,
                                           .timeout_ns = l->team.timeout_ns,
-                                          .failed = give_up,
+                                          .failed = group_assign_give_up,
                                           .ctx = mf_local_net(l) },
         &l->sums);
     mf_free(of);
@@ -81,7 +81,7 @@ static mf_status join_others(mf_local_sgd *l, mf_share workers, uint32_t id)
                          &l->exchange_group);
     mf_free(members);
     MF_TRY(st);
-    MF_TRY(make_sums(l, workers.n));
+    MF_TRY(group_assign_make_sums(l, workers.n));
     mf_session_set_exchange(l->trainer->session, mf_gradient_allreduce_exchange(l->sums));
     l->team.part_first = mf_gradient_allreduce_exchange(l->sums)->first;
     l->team.part_n = mf_gradient_allreduce_exchange(l->sums)->count;
@@ -143,7 +143,7 @@ mf_status mf_local_deal(mf_local_sgd *l)
     team->n_shards = reads.n;
     team->part_first = team->part_n = 0;
     l->next_group_id += (uint32_t)l->groups.n_active;
-    MF_TRY(add_own(l));
+    MF_TRY(group_assign_add_own(l));
     places = mf_worker_groups_places(&l->groups, team->rank);
     workers = mf_worker_groups_workers(&l->groups, (int)places.first);
     if (workers.n > 1)

@@ -207,7 +207,7 @@ static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t 
 
 /* ---- the whole ---- */
 
-static void begin_anew(mf_local_sgd *l)
+static void group_average_begin_anew(mf_local_sgd *l)
 {
     for (int64_t k = 0; k < l->n_own; k++) {
         l->own[k].samples = 0;
@@ -237,7 +237,7 @@ mf_status mf_local_average(mf_local_sgd *l, bool *stop)
     MF_TRY(st);
     *stop |= ends;
     t->standing.stop |= ends;
-    begin_anew(l);
+    group_average_begin_anew(l);
     MF_TRY(mf_local_commit_now(l));
     return leave ? mf_local_deal(l) : MF_OK;
 }

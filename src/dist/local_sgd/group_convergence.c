@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static mf_status begin(mf_local_sgd *l, const mf_convergence_options *rules)
+static mf_status group_convergence_begin(mf_local_sgd *l, const mf_convergence_options *rules)
 {
     const int64_t n = l->trainer->standing.groups;
 
@@ -43,7 +43,7 @@ mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rul
     if (l->verdict.on && l->verdict.state == MF_STATE_IMPROVING &&
         are_equal(&l->verdict.rules, rules))
         return MF_OK;
-    return begin(l, rules);
+    return group_convergence_begin(l, rules);
 }
 
 mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, double *loss)
@@ -83,7 +83,7 @@ static mf_status take_saved(mf_local_sgd *l)
     if (l->verdict.on || !saved->data || saved->dtype != MF_DTYPE_F64 ||
         !mf_shape_equal(&saved->shape, &MF_SHAPE(n, numbers)))
         return MF_OK;
-    MF_TRY(begin(l, &(mf_convergence_options){ 0 }));
+    MF_TRY(group_convergence_begin(l, &(mf_convergence_options){ 0 }));
     for (int64_t i = 0; i < n; i++) {
         mf_convergence *c = &l->machines[i];
 
@@ -100,7 +100,7 @@ static mf_status take_saved(mf_local_sgd *l)
 
 /* ---- newcomers, and who has missed something ---- */
 
-static int find_furthest(const mf_local_sgd *l, const int64_t *steps)
+static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t *steps)
 {
     int root = 0;
 
@@ -149,7 +149,7 @@ mf_status mf_local_align_verdict(mf_local_sgd *l)
         sizes[r] = sizeof mine;
     if (st == MF_OK)
         st = mf_all_gather(l->team.group, &(mf_gather){ c, &mine, sizes, steps });
-    root = find_furthest(l, steps);
+    root = group_convergence_find_furthest(l, steps);
     if (st == MF_OK && steps[root] >= 0)
         st = give_verdict(l, &c, root);
     mf_free(steps);
@@ -158,7 +158,8 @@ mf_status mf_local_align_verdict(mf_local_sgd *l)
 
 /* ---- feeding ---- */
 
-static void feed(mf_local_sgd *l, const mf_local_notes *n, int place, double rate_ahead)
+static void group_convergence_feed(mf_local_sgd *l, const mf_local_notes *n, int place,
+                                   double rate_ahead)
 {
     const mf_trainer *t = l->trainer;
     const mf_local_group_note *g = n->groups[place];
@@ -244,7 +245,7 @@ static void say_moves(const mf_local_sgd *l, mf_buf *out)
 
 /* ---- deciding ---- */
 
-static void end_all(mf_local_sgd *l, mf_progress_state state, const mf_buf *why)
+static void group_convergence_end_all(mf_local_sgd *l, mf_progress_state state, const mf_buf *why)
 {
     l->verdict.state = state;
     (void)snprintf(l->verdict.why, sizeof l->verdict.why, "%s", why->data ? why->data : "");
@@ -266,7 +267,7 @@ static void leave_converged(mf_local_sgd *l, mf_buf *text)
         MF_WARN("%s", text->data ? text->data : "");
 }
 
-static mf_status decide(mf_local_sgd *l, bool *ends, bool *leave)
+static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *leave)
 {
     mf_buf diverged = { 0 }, converged = { 0 };
     const int n_diverged = say_all(l, MF_STATE_DIVERGED, &diverged);
@@ -274,11 +275,11 @@ static mf_status decide(mf_local_sgd *l, bool *ends, bool *leave)
 
     *leave = n_diverged == 0 && n_converged > 0 && n_converged < l->groups.n_active;
     if (n_diverged > 0)
-        end_all(l, MF_STATE_DIVERGED, &diverged);
+        group_convergence_end_all(l, MF_STATE_DIVERGED, &diverged);
     else if (*leave)
         leave_converged(l, &converged);
     else if (n_converged > 0)
-        end_all(l, MF_STATE_CONVERGED, &converged);
+        group_convergence_end_all(l, MF_STATE_CONVERGED, &converged);
     *ends |= l->verdict.state != MF_STATE_IMPROVING;
     mf_buf_deinit(&diverged);
     mf_buf_deinit(&converged);
@@ -308,15 +309,15 @@ mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *end
     if (!notes->judged || l->verdict.state != MF_STATE_IMPROVING)
         return MF_OK;
     if (!l->verdict.on)
-        MF_TRY(begin(l, &notes->rules));
+        MF_TRY(group_convergence_begin(l, &notes->rules));
     for (int p = 0; p < l->groups.n_active; p++) {
         const mf_progress_state before = l->machines[l->groups.active[p]].state;
 
-        feed(l, notes, p, ahead);
+        group_convergence_feed(l, notes, p, ahead);
         say_stalled(l, p, before);
     }
     l->verdict.loss = mean_loss(l, notes);
     l->verdict.seconds += notes->seconds;
     l->verdict.step = t->step;
-    return decide(l, ends, leave);
+    return group_convergence_decide(l, ends, leave);
 }

@@ -47,8 +47,8 @@ static int votes_of(mf_local_sgd *l)
 }
 
 /* The weights of a group, against what all had after the last average. */
-static mf_status look_at_weights(const mf_local_sgd *l, const mf_local_group *g,
-                                 mf_local_group_note *out)
+static mf_status group_messages_look_at_weights(const mf_local_sgd *l, const mf_local_group *g,
+                                                mf_local_group_note *out)
 {
     const mf_trainer *t = l->trainer;
     mf_update_norms m = { 0 };
@@ -78,7 +78,7 @@ static mf_status write_group(const mf_local_sgd *l, const mf_local_group *g, mf_
     mf_local_group_note n = { .samples = g->samples };
 
     MF_ASSERT(g->n_steps == steps_of(l));
-    MF_TRY(look_at_weights(l, g, &n));
+    MF_TRY(group_messages_look_at_weights(l, g, &n));
     mf_buf_bytes(out, &n, sizeof n);
     mf_buf_bytes(out, g->steps, (size_t)g->n_steps * sizeof *g->steps);
     return MF_OK;
@@ -125,8 +125,8 @@ static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
     }
 }
 
-static mf_status gather(mf_local_sgd *l, const mf_collective *c, const mf_buf *mine,
-                        mf_local_notes *out)
+static mf_status group_messages_gather(mf_local_sgd *l, const mf_collective *c, const mf_buf *mine,
+                                       mf_local_notes *out)
 {
     const int n = l->team.size;
     int64_t *sizes = mf_calloc(n, sizeof *sizes), total = 0;
@@ -150,7 +150,7 @@ mf_status mf_local_compare_notes(mf_local_sgd *l, const mf_collective *c, mf_loc
 
     *out = (mf_local_notes){ .n_steps = steps_of(l) };
     if (st == MF_OK)
-        st = gather(l, c, &mine, out);
+        st = group_messages_gather(l, c, &mine, out);
     mf_buf_deinit(&mine);
     if (st == MF_OK)
         read_notes(l, out);

@@ -41,7 +41,7 @@ static void change_places(const mf_local_sgd *l, mf_local_group *g)
 }
 
 /* For the groups that are not in hand: the trainer counts for the one that is. */
-static mf_status count_step(const mf_local_sgd *l)
+static mf_status group_step_count_step(const mf_local_sgd *l)
 {
     mf_status st = MF_OK;
 
@@ -66,14 +66,14 @@ mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples)
         g->steps[g->n_steps++] = (mf_local_step){ NAN, g->rows.n };
     }
     if (l->team.own_samples == 0) /* nothing will be run */
-        return count_step(l);
+        return group_step_count_step(l);
     return l->sums ? mf_gradient_allreduce_begin_step(l->sums, step, l->own[0].rows.n, 0) : MF_OK;
 }
 
 /* ---- what is fed ---- */
 
 /* Our rows of the group's: all, or those of our shards. */
-static mf_share rows_of(const mf_local_sgd *l, const mf_local_group *g)
+static mf_share group_step_rows_of(const mf_local_sgd *l, const mf_local_group *g)
 {
     const mf_exchange *x = l->sums ? mf_gradient_allreduce_exchange(l->sums) : NULL;
     int64_t from, to;
@@ -85,7 +85,7 @@ static mf_share rows_of(const mf_local_sgd *l, const mf_local_group *g)
     return (mf_share){ g->rows.first + from, to - from };
 }
 
-static void cut(const mf_tensor *batch, int64_t from, int64_t n, mf_tensor *out)
+static void group_step_cut(const mf_tensor *batch, int64_t from, int64_t n, mf_tensor *out)
 {
     *out = *batch;
     out->count = mf_shape_span(&out->shape, 1, out->shape.rank);
@@ -95,17 +95,17 @@ static void cut(const mf_tensor *batch, int64_t from, int64_t n, mf_tensor *out)
 }
 
 /* The rows, where they stand in the batch, and over how many samples means are. */
-static void feed(mf_local_sgd *l, const mf_local_group *g, const mf_call *call)
+static void group_step_feed(mf_local_sgd *l, const mf_local_group *g, const mf_loop_call *call)
 {
     const int n_batched = (int)l->trainer->model->n_inputs + 1;
     const int64_t read = ((const int64_t *)call->feeds[n_batched]->data)[2]; /* its first row */
-    const mf_share rows = rows_of(l, g);
+    const mf_share rows = group_step_rows_of(l, g);
 
     for (int i = 0; i < call->n_feeds; i++) {
         l->feeds[i] = call->feeds[i];
         if (i >= n_batched)
             continue;
-        cut(call->feeds[i], rows.first - read, rows.n, &l->rows[i]);
+        group_step_cut(call->feeds[i], rows.first - read, rows.n, &l->rows[i]);
         l->feeds[i] = &l->rows[i];
     }
     memcpy(l->clock.data, call->feeds[n_batched]->data, 3 * sizeof(int64_t));
@@ -118,7 +118,7 @@ static void feed(mf_local_sgd *l, const mf_local_group *g, const mf_call *call)
 /* ---- what comes back ---- */
 
 /* Results are sums over samples, so those of several groups are added. */
-static mf_status add_results(mf_local_sgd *l, const mf_call *call, bool first)
+static mf_status group_step_add_results(mf_local_sgd *l, const mf_loop_call *call, bool first)
 {
     for (int i = 0; i < call->n_fetches; i++) {
         mf_tensor *total = &l->totals[i];
@@ -138,14 +138,14 @@ static mf_status add_results(mf_local_sgd *l, const mf_call *call, bool first)
 /* ---- one group ---- */
 
 static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_options *options,
-                           const mf_call *call, bool first)
+                           const mf_loop_call *call, bool first)
 {
     mf_trainer *t = l->trainer;
-    mf_call own = *call;
+    mf_loop_call own = *call;
 
     if (g->rows.n == 0)
         return mf_trainer_count_step(t);
-    feed(l, g, call);
+    group_step_feed(l, g, call);
     own.feeds = l->feeds;
     MF_TRY(first ? mf_trainer_call(t, options, &own) /* with hooks, which know of one run a step */
                  : mf_session_run(t->session, NULL, own.feed_names, own.feeds, own.n_feeds,
@@ -153,11 +153,11 @@ static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_opti
                                   own.results));
     g->steps[g->n_steps - 1].loss = mf_report_value(&t->graph.reports[0], call->results[0]->data,
                                                     call->results[0]->count, g->rows.n);
-    return l->n_own > 1 ? add_results(l, call, first) : MF_OK;
+    return l->n_own > 1 ? group_step_add_results(l, call, first) : MF_OK;
 }
 
 mf_status mf_local_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                       const mf_call *call)
+                       const mf_loop_call *call)
 {
     mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
     bool first = true;

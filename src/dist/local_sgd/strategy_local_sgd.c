@@ -11,7 +11,7 @@
 
 enum { FIRST_GROUP_ID = 2 };
 
-static mf_local_sgd *of_team(mf_dist_worker *team)
+static mf_local_sgd *strategy_local_sgd_of_team(mf_dist_worker *team)
 {
     return (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
 }
@@ -33,7 +33,7 @@ static mf_status check_groups(const mf_local_sgd *l, int64_t n)
 /* Who is there, and whose groups they are, is seen when all are ready: aligned(). */
 static mf_status local_join(mf_dist_worker *team, mf_trainer *t)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
 
     if (l->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
@@ -48,7 +48,7 @@ static mf_status local_join(mf_dist_worker *team, mf_trainer *t)
 /* The trainer's session is gone already. */
 static void local_leave(mf_dist_worker *team, mf_trainer *t)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
 
     if (l->trainer != t)
         return;
@@ -65,7 +65,7 @@ static void local_leave(mf_dist_worker *team, mf_trainer *t)
 /* A checkpoint, or others, may have had other groups. */
 static mf_status local_aligned(mf_dist_worker *team, mf_trainer *t)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
 
     if (l->wanted > 0 && t->standing.groups != l->wanted)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -85,7 +85,7 @@ static mf_status local_aligned(mf_dist_worker *team, mf_trainer *t)
 static mf_status local_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
                                   bool wants_stop)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
 
     l->wants_stop |= wants_stop;
     return mf_local_begin_step(l, step, samples);
@@ -93,17 +93,17 @@ static mf_status local_begin_step(mf_dist_worker *team, int64_t step, int64_t sa
 
 static mf_status local_settle(mf_dist_worker *team, bool *stop)
 {
-    return mf_local_average(of_team(team), stop);
+    return mf_local_average(strategy_local_sgd_of_team(team), stop);
 }
 
 static mf_status local_end_step(mf_dist_worker *team, int64_t step, bool *stop)
 {
-    return step % of_team(team)->period == 0 ? local_settle(team, stop) : MF_OK;
+    return step % strategy_local_sgd_of_team(team)->period == 0 ? local_settle(team, stop) : MF_OK;
 }
 
 static void local_failed(mf_dist_worker *team, mf_status why)
 {
-    mf_net *net = mf_local_net(of_team(team));
+    mf_net *net = mf_local_net(strategy_local_sgd_of_team(team));
 
     if (net)
         mf_net_abort(net, why);
@@ -112,9 +112,9 @@ static void local_failed(mf_dist_worker *team, mf_status why)
 /* ---- workers that come and go ---- */
 
 /* What belongs to the epoch that is over; and the steps that not all have done. */
-static void part(mf_dist_worker *team, mf_status why)
+static void strategy_local_sgd_part(mf_dist_worker *team, mf_status why)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
     mf_error e;
 
     mf_error_save(why, &e);
@@ -127,9 +127,9 @@ static void part(mf_dist_worker *team, mf_status why)
     mf_job_members_part(&l->members, why);
 }
 
-static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status strategy_local_sgd_meet_once(mf_dist_worker *team, mf_trainer *t)
 {
-    mf_local_sgd *l = of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_team(team);
 
     (void)t;
     MF_TRY(mf_job_members_meet(&l->members));
@@ -139,7 +139,7 @@ static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
 
 static mf_status local_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
 {
-    static const mf_job_meeting meeting = { part, meet_once };
+    static const mf_job_meeting meeting = { strategy_local_sgd_part, strategy_local_sgd_meet_once };
 
     return mf_job_meet(team, t, &meeting, why);
 }
@@ -161,7 +161,7 @@ static const mf_dist_worker_kind TEAM = { .join = local_join,
 
 /* ---- opening and closing ---- */
 
-static void local_close(mf_strategy *s)
+static void strategy_local_sgd_local_close(mf_strategy *s)
 {
     mf_local_sgd *l = (mf_local_sgd *)s;
     const mf_net *net = mf_local_net(l);
@@ -198,7 +198,7 @@ static mf_status read_slots(const mf_options *o, mf_local_slots *out)
 }
 
 /* Each group has a weight of its own. */
-static mf_status read_aggregation(mf_local_sgd *l, const mf_options *o)
+static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_options *o)
 {
     const int64_t groups = l->wanted > 0 ? l->wanted : l->first_size;
 
@@ -209,10 +209,10 @@ static mf_status read_aggregation(mf_local_sgd *l, const mf_options *o)
 }
 
 /* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
-static mf_status open_all(mf_local_sgd *l, const mf_strategy_call *call)
+static mf_status strategy_local_sgd_open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
     MF_TRY(read_slots(call->settings, &l->slots));
-    MF_TRY(read_aggregation(l, call->settings));
+    MF_TRY(strategy_local_sgd_read_aggregation(l, call->settings));
     l->collective = mf_strdup(mf_options_string(call->settings, "collective"));
     if (!l->collective)
         return MF_NOMEM("workers");
@@ -233,7 +233,7 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
 
     if (!l)
         return MF_NOMEM("workers");
-    l->strategy = (mf_strategy){ .team = &l->team, .close = local_close };
+    l->strategy = (mf_strategy){ .team = &l->team, .close = strategy_local_sgd_local_close };
     l->period = mf_options_int(call->settings, "period");
     l->wanted = mf_options_int(call->settings, "groups");
     l->first_size = call->cluster->size > 1 ? call->cluster->size : 1;
@@ -245,7 +245,7 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
                                 .timeout_ns = call->timeout_ns,
                                 .lockstep = true,
                                 .apart = true };
-    st = open_all(l, call);
+    st = strategy_local_sgd_open_all(l, call);
     if (st == MF_OK) {
         *out = &l->strategy;
         return MF_OK;
@@ -253,6 +253,6 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
     mf_error why;
 
     mf_error_save(st, &why);
-    local_close(&l->strategy);
+    strategy_local_sgd_local_close(&l->strategy);
     return mf_error_restore(&why);
 }

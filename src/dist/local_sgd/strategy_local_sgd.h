@@ -113,7 +113,7 @@ void mf_local_deinit_step(mf_local_sgd *l);
 MF_MUST mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples);
 /* mf_dist_worker_kind.run. */
 MF_MUST mf_status mf_local_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                               const struct mf_call *call);
+                               const struct mf_loop_call *call);
 
 /* ---- group_messages.c ---- */
 

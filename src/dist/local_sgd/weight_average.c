@@ -52,14 +52,16 @@ static mf_status averaging_init(averaging *v)
 
 /* ---- between tensors and the chunk ---- */
 
-static void take(const mf_tensor *t, int64_t from, int64_t n, double weight, double *to)
+static void weight_average_take(const mf_tensor *t, int64_t from, int64_t n, double weight,
+                                double *to)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = weight * (t->dtype == MF_DTYPE_F32 ? (double)((const float *)t->data)[from + i]
                                                    : ((const double *)t->data)[from + i]);
 }
 
-static void put(mf_tensor *t, int64_t from, int64_t n, double total, const double *sums)
+static void weight_average_put(mf_tensor *t, int64_t from, int64_t n, double total,
+                               const double *sums)
 {
     for (int64_t i = 0; i < n; i++) {
         if (t->dtype == MF_DTYPE_F32)
@@ -70,12 +72,12 @@ static void put(mf_tensor *t, int64_t from, int64_t n, double total, const doubl
 }
 
 /* Where the vector is filled, or emptied: an element of a tensor. */
-typedef struct place {
+typedef struct weight_average_place {
     int64_t tensor, element;
-} place;
+} weight_average_place;
 
 /* The next up to CHUNK elements of ours; how many. */
-static int64_t fill(const averaging *v, place *p)
+static int64_t weight_average_fill(const averaging *v, weight_average_place *p)
 {
     const mf_average_of *a = v->a;
     int64_t n = 0;
@@ -85,17 +87,17 @@ static int64_t fill(const averaging *v, place *p)
         const int64_t m = left < CHUNK - n ? left : CHUNK - n;
 
         for (int64_t k = 0; k < v->own; k++)
-            take(&a->values[k][p->tensor], p->element, m, a->weights[v->first + k],
-                 v->sent + k * CHUNK + n);
+            weight_average_take(&a->values[k][p->tensor], p->element, m, a->weights[v->first + k],
+                                v->sent + k * CHUNK + n);
         n += m;
         p->element += m;
         if (p->element == count)
-            *p = (place){ p->tensor + 1, 0 };
+            *p = (weight_average_place){ p->tensor + 1, 0 };
     }
     return n;
 }
 
-static void empty(const averaging *v, place *p, int64_t n)
+static void empty(const averaging *v, weight_average_place *p, int64_t n)
 {
     int64_t done = 0;
 
@@ -103,20 +105,20 @@ static void empty(const averaging *v, place *p, int64_t n)
         mf_tensor *t = &v->a->means[p->tensor];
         const int64_t left = t->count - p->element, m = left < n - done ? left : n - done;
 
-        put(t, p->element, m, v->total, v->got + done);
+        weight_average_put(t, p->element, m, v->total, v->got + done);
         done += m;
         p->element += m;
         if (p->element == t->count)
-            *p = (place){ p->tensor + 1, 0 };
+            *p = (weight_average_place){ p->tensor + 1, 0 };
     }
 }
 
 static mf_status sum_up(averaging *v)
 {
-    place from = { 0 }, to = { 0 };
+    weight_average_place from = { 0 }, to = { 0 };
     int64_t n;
 
-    while ((n = fill(v, &from)) > 0) {
+    while ((n = weight_average_fill(v, &from)) > 0) {
         MF_TRY(mf_shard_owners_sum(&v->shares, v->group, v->call, v->parts, MF_DTYPE_F64, n,
                                    &v->scratch, false, v->got));
         empty(v, &to, n);

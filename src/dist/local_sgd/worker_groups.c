@@ -21,7 +21,7 @@ mf_share mf_worker_groups_samples(const mf_worker_groups *g, int group, int64_t 
 }
 
 /* Of `all` in a row, the part of the i-th of `n`. */
-static mf_share part(int64_t all, int64_t i, int64_t n)
+static mf_share worker_groups_part(int64_t all, int64_t i, int64_t n)
 {
     const int64_t first = all * i / n;
 
@@ -33,7 +33,7 @@ mf_share mf_worker_groups_places(const mf_worker_groups *g, int worker)
     int place = 0;
 
     if (g->workers <= g->n_active)
-        return part(g->n_active, worker, g->workers);
+        return worker_groups_part(g->n_active, worker, g->workers);
     while (worker >=
            mf_worker_groups_workers(g, place).first + mf_worker_groups_workers(g, place).n)
         place++;
@@ -45,7 +45,7 @@ mf_share mf_worker_groups_workers(const mf_worker_groups *g, int place)
     int worker = 0;
 
     if (g->workers > g->n_active)
-        return part(g->workers, place, g->n_active);
+        return worker_groups_part(g->workers, place, g->n_active);
     while (place >= mf_worker_groups_places(g, worker).first + mf_worker_groups_places(g, worker).n)
         worker++;
     return (mf_share){ worker, 1 };

@@ -34,7 +34,7 @@ bool mf_mesh_balance_is_due(const mf_mesh_balance *b, const mf_meshes *meshes, i
 }
 
 /* The first axis that cuts something; -1: none, or it is too long. */
-static int find_axis(const mf_mesh *m, const mf_layout_rules *rules)
+static int mesh_balance_find_axis(const mf_mesh *m, const mf_layout_rules *rules)
 {
     for (int a = 0; a < m->n_axes; a++) {
         for (int i = 0; i < rules->n; i++) {
@@ -45,7 +45,7 @@ static int find_axis(const mf_mesh *m, const mf_layout_rules *rules)
     return -1;
 }
 
-static double share_of(const mf_mesh *m, int axis, int at)
+static double mesh_balance_share_of(const mf_mesh *m, int axis, int at)
 {
     const int32_t *before = m->before[axis];
 
@@ -66,18 +66,18 @@ static bool find_speeds(const mf_mesh *m, int axis, const int64_t *busy, double 
     for (int i = 0; i < m->size[axis]; i++) {
         if (longest[i] <= 0)
             return false;
-        speed[i] = share_of(m, axis, i) / longest[i];
+        speed[i] = mesh_balance_share_of(m, axis, i) / longest[i];
     }
     return true;
 }
 
 /* Until the slowest is done. */
-static double time_of(const mf_mesh *m, int axis, const double *speed)
+static double mesh_balance_time_of(const mf_mesh *m, int axis, const double *speed)
 {
     double most = 0;
 
     for (int i = 0; i < m->size[axis]; i++) {
-        const double t = share_of(m, axis, i) / speed[i];
+        const double t = mesh_balance_share_of(m, axis, i) / speed[i];
 
         most = t > most ? t : most;
     }
@@ -102,13 +102,13 @@ static mf_mesh share_out(const mf_mesh *m, int axis, const double *speed)
 static bool find_better(const mf_mesh *m, const mf_layout_rules *rules, const int64_t *busy,
                         mf_mesh *out)
 {
-    const int axis = find_axis(m, rules);
+    const int axis = mesh_balance_find_axis(m, rules);
     double speed[MF_MESH_SHARES] = { 0 };
 
     if (axis < 0 || !find_speeds(m, axis, busy, speed))
         return false;
     *out = share_out(m, axis, speed);
-    return time_of(out, axis, speed) < WORTH_IT * time_of(m, axis, speed);
+    return mesh_balance_time_of(out, axis, speed) < WORTH_IT * mesh_balance_time_of(m, axis, speed);
 }
 
 mf_status mf_mesh_balance_look(mf_mesh_balance *b, const mf_meshes *meshes,

@@ -18,7 +18,7 @@ int64_t mf_job_mesh_keep_steps(void)
 }
 
 /* What belongs to the epoch that is over; what was kept is what there is. */
-static void part(mf_dist_worker *team, mf_status why)
+static void mesh_members_part(mf_dist_worker *team, mf_status why)
 {
     mf_job_mesh *m = mf_job_mesh_of(team);
     mf_error e;
@@ -65,7 +65,7 @@ static mf_status agree_on_layout(mf_job_mesh *m)
     return st;
 }
 
-static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status mesh_members_meet_once(mf_dist_worker *team, mf_trainer *t)
 {
     mf_job_mesh *m = mf_job_mesh_of(team);
 
@@ -80,7 +80,7 @@ static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
 /* Where nobody is lost, no step is, either. */
 mf_status mf_job_mesh_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
 {
-    static const mf_job_meeting meeting = { part, meet_once };
+    static const mf_job_meeting meeting = { mesh_members_part, mesh_members_meet_once };
     mf_job_mesh *m = mf_job_mesh_of(team);
 
     if (why == MF_OK && m->session)

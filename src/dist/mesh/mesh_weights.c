@@ -18,7 +18,7 @@ static mf_node *find_handle(const mf_graph *g, const char *name)
     return NULL;
 }
 
-static mf_status add_variable(mf_job_mesh *m, int64_t i)
+static mf_status mesh_weights_add_variable(mf_job_mesh *m, int64_t i)
 {
     const mf_train_var *v = &m->trainer->trained[i];
     const char *type = mf_dtype_name(v->variable->dtype);
@@ -52,7 +52,7 @@ mf_status mf_job_mesh_make_graph(mf_job_mesh *m)
     if (!m->handed || !m->value || !m->set || !m->get)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < t->n_trained; i++)
-        MF_TRY(add_variable(m, i));
+        MF_TRY(mesh_weights_add_variable(m, i));
     return MF_OK;
 }
 
@@ -83,7 +83,7 @@ mf_status mf_job_mesh_hand_over(mf_job_mesh *m)
 }
 
 /* The whole of a variable that processors have; NULL: no step has it. */
-static mf_status bring(mf_job_mesh *m, int64_t i, mf_tensor **out)
+static mf_status mesh_weights_bring(mf_job_mesh *m, int64_t i, mf_tensor **out)
 {
     const mf_run_options o = mf_job_mesh_patience(m);
 
@@ -93,7 +93,7 @@ static mf_status bring(mf_job_mesh *m, int64_t i, mf_tensor **out)
     return mf_session_run(m->session, &o, NULL, NULL, 0, &m->get[i], 1, NULL, 0, out);
 }
 
-static mf_status take(mf_job_mesh *m, int64_t i, const mf_tensor *value)
+static mf_status mesh_weights_take(mf_job_mesh *m, int64_t i, const mf_tensor *value)
 {
     mf_variable *v = m->trainer->trained[i].variable;
 
@@ -109,10 +109,10 @@ static mf_status bring_all(mf_job_mesh *m)
     mf_status st = values ? MF_OK : MF_NOMEM("variables");
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        st = bring(m, i, &values[i]);
+        st = mesh_weights_bring(m, i, &values[i]);
     for (int64_t i = 0; st == MF_OK && i < n; i++) { /* all of them, or none: no mixture */
         if (values[i])
-            st = take(m, i, values[i]);
+            st = mesh_weights_take(m, i, values[i]);
     }
     for (int64_t i = 0; values && i < n; i++)
         mf_tensor_free(values[i]);
@@ -139,8 +139,8 @@ mf_status mf_job_mesh_take_counts(mf_job_mesh *m)
         if (!mf_guard_is_count(m->trainer->trained[i].name) &&
             strcmp(m->trainer->trained[i].name, "global_step") != 0)
             continue;
-        MF_TRY(bring(m, i, &value));
-        st = value ? take(m, i, value) : MF_OK;
+        MF_TRY(mesh_weights_bring(m, i, &value));
+        st = value ? mesh_weights_take(m, i, value) : MF_OK;
         mf_tensor_free(value);
         MF_TRY(st);
     }

@@ -36,7 +36,7 @@ mf_status mf_relayout_request_set(mf_relayout_request *w, const char *axes, cons
     return MF_OK;
 }
 
-static void take(mf_relayout_request *w, mf_mesh_agreed *out)
+static void relayout_request_take(mf_relayout_request *w, mf_mesh_agreed *out)
 {
     out->by_board = mf_status_page_take_layout(&out->to);
     if (out->by_board)
@@ -85,8 +85,8 @@ typedef struct vote {
     int32_t votes, change;
 } vote;
 
-static mf_status count_votes(mf_relayout_request *w, mf_dist_worker *team, int64_t step,
-                             mf_mesh_agreed *out)
+static mf_status relayout_request_count_votes(mf_relayout_request *w, mf_dist_worker *team,
+                                              int64_t step, mf_mesh_agreed *out)
 {
     const vote mine = { out->votes, out->change };
     vote *all = mf_calloc(team->size, sizeof *all);
@@ -114,10 +114,10 @@ mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist_worker *team
     mf_status st = MF_OK;
 
     *out = (mf_mesh_agreed){ .votes = votes };
-    take(w, out);
+    relayout_request_take(w, out);
     out->change = out->by_board || out->by_call;
     if (team->group)
-        st = count_votes(w, team, step, out);
+        st = relayout_request_count_votes(w, team, step, out);
     if (st != MF_OK)
         mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_MADE, "");
     return st;

@@ -22,7 +22,7 @@
 #include <string.h>
 
 /* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
-static int first_of(const mf_job_mesh *m, int rank)
+static int strategy_mesh_first_of(const mf_job_mesh *m, int rank)
 {
     return m->setup.meshes.processors * rank / m->team.size;
 }
@@ -52,7 +52,7 @@ static mf_status make_wire(mf_job_mesh *m)
     if (!first)
         return MF_NOMEM("a mesh");
     for (int i = 0; i <= workers; i++)
-        first[i] = first_of(m, i);
+        first[i] = strategy_mesh_first_of(m, i);
     if (mf_job_mesh_net(m) && workers > 1)
         st = mf_mesh_wire_net_new(mf_job_mesh_net(m), first, workers, m->team.timeout_ns, &m->wire);
     mf_free(first);
@@ -78,8 +78,8 @@ static mf_status check_seats(const mf_job_mesh *m)
 mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
 {
     MF_TRY(check_seats(m));
-    m->setup.first = first_of(m, m->team.rank);
-    m->setup.n = first_of(m, m->team.rank + 1) - m->setup.first;
+    m->setup.first = strategy_mesh_first_of(m, m->team.rank);
+    m->setup.n = strategy_mesh_first_of(m, m->team.rank + 1) - m->setup.first;
     if (m->team.size > 1)
         MF_TRY(tell_seed(m));
     MF_TRY(make_wire(m));
@@ -178,8 +178,8 @@ static mf_status mesh_begin_step(mf_dist_worker *team, int64_t step, int64_t sam
     return MF_OK;
 }
 
-static mf_status mesh_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                          const mf_call *call)
+static mf_status strategy_mesh_run(mf_dist_worker *team, mf_trainer *t,
+                                   const mf_run_options *options, const mf_loop_call *call)
 {
     mf_job_mesh *m = mf_job_mesh_of(team);
     mf_status st;
@@ -190,7 +190,7 @@ static mf_status mesh_run(mf_dist_worker *team, mf_trainer *t, const mf_run_opti
     return st;
 }
 
-static mf_status mesh_rows(mf_dist_worker *team, const mf_call *call, int n, int64_t whole,
+static mf_status mesh_rows(mf_dist_worker *team, const mf_loop_call *call, int n, int64_t whole,
                            mf_ranges *out)
 {
     const mf_run_names names = { call->feed_names, call->fetches,   call->targets,
@@ -237,7 +237,7 @@ static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
 
 /* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
  * it cannot be. */
-static mf_status change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
+static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
 {
     const mf_run_options o = mf_job_mesh_patience(m);
     const int64_t begin = mf_clock_ns();
@@ -304,7 +304,7 @@ static mf_status count_workers(mf_job_mesh *m)
 }
 
 /* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
-static mf_status count(mf_job_mesh *m)
+static mf_status strategy_mesh_count(mf_job_mesh *m)
 {
     const int64_t each = (int64_t)sizeof *m->counts;
     const mf_collective c = mf_dist_worker_call(&m->team, 0, "the counters");
@@ -319,7 +319,7 @@ static mf_status count(mf_job_mesh *m)
     for (int i = 0; st == MF_OK && i < m->setup.n; i++)
         st = mf_mesh_session_counts(m->session, m->setup.first + i, &mine[i]);
     for (int i = 0; st == MF_OK && i < m->team.size; i++)
-        sizes[i] = each * (first_of(m, i + 1) - first_of(m, i));
+        sizes[i] = each * (strategy_mesh_first_of(m, i + 1) - strategy_mesh_first_of(m, i));
     if (st == MF_OK && m->team.size > 1)
         st = mf_all_gather(
             m->team.group,
@@ -332,7 +332,7 @@ static mf_status count(mf_job_mesh *m)
 }
 
 /* Everybody knows the same, so everybody does. */
-static mf_status balance(mf_job_mesh *m, int64_t step)
+static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
 {
     const mf_meshes *meshes = &m->setup.meshes;
     int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
@@ -340,7 +340,7 @@ static mf_status balance(mf_job_mesh *m, int64_t step)
     mf_buf text = { 0 };
     mf_mesh next;
     bool better = false;
-    mf_status st = busy ? count(m) : MF_NOMEM("speeds");
+    mf_status st = busy ? strategy_mesh_count(m) : MF_NOMEM("speeds");
 
     for (int i = 0; st == MF_OK && i < meshes->processors; i++)
         busy[i] = m->counts[i].busy_ns;
@@ -353,7 +353,7 @@ static mf_status balance(mf_job_mesh *m, int64_t step)
         if (st == MF_OK && text.len < sizeof to.to.mesh) {
             memcpy(to.to.mesh, text.data, text.len + 1);
             (void)snprintf(to.to.layout, sizeof to.to.layout, "%s", m->now.layout);
-            st = change(m, step, &to);
+            st = strategy_mesh_change(m, step, &to);
         }
     }
     mf_buf_deinit(&text);
@@ -376,10 +376,10 @@ static mf_status mesh_end_step(mf_dist_worker *team, int64_t step, bool *stop)
     if (all.votes & MF_STEP_FLAG_LOOK)
         MF_TRY(mf_job_mesh_keep(m));
     if (all.change)
-        return change(m, step, &all);
+        return strategy_mesh_change(m, step, &all);
     if (m->balances && team->size > 1 &&
         mf_mesh_balance_is_due(&m->balance, &m->setup.meshes, step))
-        return balance(m, step);
+        return strategy_mesh_balance(m, step);
     return MF_OK;
 }
 
@@ -388,7 +388,7 @@ static mf_status mesh_settle(mf_dist_worker *team, bool *stop)
     mf_job_mesh *m = mf_job_mesh_of(team);
 
     (void)stop;
-    MF_TRY(count(m));
+    MF_TRY(strategy_mesh_count(m));
     MF_TRY(count_workers(m));
     return mf_job_mesh_keep(m);
 }
@@ -433,7 +433,7 @@ static mf_status mesh_holders(mf_dist_worker *team, const mf_trainer *t, int64_t
         MF_TRY(mf_job_mesh_keep(m));
     *step = m->kept.steps;
     for (int r = 0; r < team->size; r++) {
-        for (int p = first_of(m, r); p < first_of(m, r + 1); p++) {
+        for (int p = strategy_mesh_first_of(m, r); p < strategy_mesh_first_of(m, r + 1); p++) {
             if (!mf_mesh_session_holds(m->session, t->trained[i].name, p, &box, &rank))
                 continue;
             mf_buf_clear(&slice);
@@ -449,7 +449,7 @@ static mf_status mesh_holders(mf_dist_worker *team, const mf_trainer *t, int64_t
 static const mf_dist_worker_kind TEAM = { .join = mesh_join,
                                           .leave = mesh_leave,
                                           .begin_step = mesh_begin_step,
-                                          .run = mesh_run,
+                                          .run = strategy_mesh_run,
                                           .rows = mesh_rows,
                                           .infer = mesh_infer,
                                           .end_step = mesh_end_step,
@@ -487,7 +487,7 @@ static void mesh_close(mf_strategy *s)
     mf_free(m);
 }
 
-static mf_status connect(mf_job_mesh *m, const mf_strategy_call *call)
+static mf_status strategy_mesh_connect(mf_job_mesh *m, const mf_strategy_call *call)
 {
     if (mf_job_may_change(call->o, call->cluster)) {
         m->team.members = &m->members;
@@ -498,7 +498,7 @@ static mf_status connect(mf_job_mesh *m, const mf_strategy_call *call)
 }
 
 /* How many micro-batches there are is not known yet. */
-static mf_status read_aggregation(mf_job_mesh *m, const mf_options *o)
+static mf_status strategy_mesh_read_aggregation(mf_job_mesh *m, const mf_options *o)
 {
     m->n_weights = mf_options_get(o, "weights")->n;
     MF_TRY(mf_aggregation_read(o, "micro-batch", (int)m->n_weights, &m->aggregation, &m->weights));
@@ -507,16 +507,16 @@ static mf_status read_aggregation(mf_job_mesh *m, const mf_options *o)
     return MF_OK;
 }
 
-static mf_status open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
+static mf_status strategy_mesh_open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
 {
     MF_TRY(mf_mesh_setup_read(call->settings, &m->setup));
-    MF_TRY(read_aggregation(m, call->settings));
+    MF_TRY(strategy_mesh_read_aggregation(m, call->settings));
     m->balances = mf_options_bool(call->settings, "balance");
     (void)snprintf(m->now.mesh, sizeof m->now.mesh, "%s",
                    mf_options_string(call->settings, "axes"));
     (void)snprintf(m->now.layout, sizeof m->now.layout, "%s",
                    mf_options_string(call->settings, "layout"));
-    return call->cluster->size > 1 ? connect(m, call) : MF_OK;
+    return call->cluster->size > 1 ? strategy_mesh_connect(m, call) : MF_OK;
 }
 
 mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
@@ -537,7 +537,7 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
                                 .rank = call->cluster->size > 1 ? call->cluster->rank : 0,
                                 .size = call->cluster->size > 1 ? call->cluster->size : 1,
                                 .timeout_ns = call->timeout_ns };
-    st = open_mesh(m, call);
+    st = strategy_mesh_open_mesh(m, call);
     if (st == MF_OK) {
         *out = &m->strategy;
         return MF_OK;

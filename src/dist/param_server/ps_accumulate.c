@@ -21,7 +21,7 @@ void mf_ps_accumulate_deinit(mf_ps_accumulate *h)
 }
 
 /* Rows of this step behind those of the steps before. */
-static mf_status append(mf_tensor *to, const mf_tensor *more)
+static mf_status ps_accumulate_append(mf_tensor *to, const mf_tensor *more)
 {
     mf_shape shape = more->shape;
     mf_tensor all = { 0 };
@@ -44,7 +44,7 @@ mf_status mf_ps_accumulate_add(mf_ps_accumulate *h, const mf_push_pull_round *r,
     mf_tensor *sum = &h->sum[v];
 
     if (r->values[v].concat)
-        return append(sum, x);
+        return ps_accumulate_append(sum, x);
     if (!sum->buffer) {
         MF_TRY(mf_tensor_alloc(sum, x->dtype, &x->shape));
         memcpy(sum->data, x->data, mf_tensor_bytes(x));

@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-static int by_number(const void *a, const void *b)
+static int ps_answer_by_number(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -24,7 +24,7 @@ static int64_t changed_now(server *s, int g, int64_t *ids)
     int64_t n = 0;
 
     memcpy(ids, at->data, (size_t)at->count * sizeof *ids);
-    qsort(ids, (size_t)at->count, sizeof *ids, by_number);
+    qsort(ids, (size_t)at->count, sizeof *ids, ps_answer_by_number);
     for (int64_t i = 0; i < at->count; i++) {
         if (i == 0 || ids[i] != ids[i - 1])
             ids[n++] = ids[i];
@@ -46,7 +46,7 @@ static int64_t changed_since(const server *s, int weight, int64_t version, int64
 }
 
 /* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
-static mf_status write_rows(server *s, int g, int worker, mf_ps_out *out)
+static mf_status ps_answer_write_rows(server *s, int g, int worker, mf_ps_out *out)
 {
     const mf_weight *w = s->store.graph.gradients[g].weight;
     const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = mf_ps_first_row(s, w);
@@ -78,7 +78,7 @@ static mf_status write_rows(server *s, int g, int worker, mf_ps_out *out)
 
 /* ---- all of it ---- */
 
-static mf_status write_dense(server *s, mf_ps_out *out)
+static mf_status ps_answer_write_dense(server *s, mf_ps_out *out)
 {
     for (int i = 0; i < s->store.n_slices; i++) {
         mf_tensor value = { 0 };
@@ -93,12 +93,13 @@ static mf_status write_dense(server *s, mf_ps_out *out)
     return MF_OK;
 }
 
-static mf_status write_body(server *s, push *const *all, int n_all, int worker, mf_ps_out *out)
+static mf_status ps_answer_write_body(server *s, push *const *all, int n_all, int worker,
+                                      mf_ps_out *out)
 {
     const int64_t extra = all[0]->head.n_extra;
     float *to;
 
-    MF_TRY(write_dense(s, out));
+    MF_TRY(ps_answer_write_dense(s, out));
     if (extra > 0) {
         to = mf_ps_out_room(out, (size_t)extra * sizeof(float));
         if (to)
@@ -106,7 +107,7 @@ static mf_status write_body(server *s, push *const *all, int n_all, int worker, 
     }
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
         if (s->store.graph.gradients[g].weight->lookups)
-            MF_TRY(write_rows(s, g, worker, out));
+            MF_TRY(ps_answer_write_rows(s, g, worker, out));
     }
     return MF_OK;
 }
@@ -132,12 +133,12 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
 
         out.at = mf_ps_shm_answer(lane, (int)to->head.answer);
         out.left = (size_t)lane->room;
-        MF_TRY(write_body(s, all, n_all, worker, &out));
+        MF_TRY(ps_answer_write_body(s, all, n_all, worker, &out));
         head.in_lane = out.full ? -1 : lane->room - (int64_t)out.left;
         out = plain;
     }
     mf_buf_bytes(message, &head, sizeof head);
     if (head.in_lane < 0)
-        MF_TRY(write_body(s, all, n_all, worker, &out));
+        MF_TRY(ps_answer_write_body(s, all, n_all, worker, &out));
     return mf_buf_finish(message);
 }

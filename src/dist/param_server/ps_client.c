@@ -41,7 +41,8 @@ void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulle
 
 /* ---- requests ---- */
 
-static mf_frame frame_of(const mf_ps_client *c, mf_ps_request what, uint16_t kind, int64_t step)
+static mf_frame ps_client_frame_of(const mf_ps_client *c, mf_ps_request what, uint16_t kind,
+                                   int64_t step)
 {
     return (mf_frame){
         .kind = kind, .epoch = mf_net_epoch(c->net), .group = what, .seq = c->seq, .step = step
@@ -51,7 +52,7 @@ static mf_frame frame_of(const mf_ps_client *c, mf_ps_request what, uint16_t kin
 mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
                     const mf_buf *data)
 {
-    mf_frame f = frame_of(c, what, MF_MESSAGE_REQUEST, step);
+    mf_frame f = ps_client_frame_of(c, what, MF_MESSAGE_REQUEST, step);
 
     f.size = data ? data->len : 0;
     return mf_net_send(c->net, c->first_server + server, &f, data ? data->data : NULL,
@@ -61,7 +62,7 @@ mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t ste
 mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server, mf_ps_request what,
                           int64_t step, void **data, size_t *size)
 {
-    const mf_frame f = frame_of(c, what, MF_MESSAGE_REPLY, step);
+    const mf_frame f = ps_client_frame_of(c, what, MF_MESSAGE_REPLY, step);
 
     return mf_net_take(c->net, c->first_server + server, &f, data, size, deadline_ns, "an answer");
 }
@@ -88,7 +89,7 @@ mf_status mf_ps_answer_done(mf_ps_client *c, int server, mf_ps_request what, int
 
 static mf_frame push_frame(const mf_ps_client *c, int server, int64_t step)
 {
-    mf_frame f = frame_of(c, MF_PS_PUSH, MF_MESSAGE_REQUEST, step);
+    mf_frame f = ps_client_frame_of(c, MF_PS_PUSH, MF_MESSAGE_REQUEST, step);
 
     f.size = c->push[server].len;
     return f;
@@ -105,7 +106,7 @@ mf_status mf_ps_ask_push(mf_ps_client *c, int server, int64_t step)
 mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **data, size_t *size)
 {
     const mf_frame asked = push_frame(c, server, step);
-    const mf_frame f = frame_of(c, MF_PS_PUSH, MF_MESSAGE_REPLY, step);
+    const mf_frame f = ps_client_frame_of(c, MF_PS_PUSH, MF_MESSAGE_REPLY, step);
     const mf_net_again again = { .frame = &asked,
                                  .data = c->push[server].data,
                                  .after_ns = MF_PARAM(ps_push_again_ms) * 1000000,

@@ -76,15 +76,15 @@ void mf_ps_dedup_write(const mf_ps_dedup *d, mf_buf *out)
     mf_buf_bytes(out, d->bits, (size_t)d->words * sizeof *d->bits);
 }
 
-mf_status mf_ps_dedup_read(mf_ps_dedup *d, mf_reader *in)
+mf_status mf_ps_dedup_read(mf_ps_dedup *d, mf_ps_reader *in)
 {
     int64_t head[4];
-    const void *from = mf_reader_take(in, MF_COUNT(head), sizeof *head), *bits;
+    const void *from = mf_ps_reader_take(in, MF_COUNT(head), sizeof *head), *bits;
 
     if (!from)
         return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server is cut short");
     memcpy(head, from, sizeof head);
-    bits = mf_reader_take(in, head[2], sizeof *d->bits);
+    bits = mf_ps_reader_take(in, head[2], sizeof *d->bits);
     if (!bits)
         return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server is cut short");
     MF_TRY(mf_grow(&d->bits, &d->cap, head[2], sizeof *d->bits));

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 
-struct mf_reader;
+struct mf_ps_reader;
 
 typedef struct mf_ps_dedup {
     int64_t start; /* the first batch of the training */
@@ -27,6 +27,6 @@ MF_MUST mf_status mf_ps_dedup_add(mf_ps_dedup *d, int64_t batch);
 
 /* All of it as bytes, and back. DATA_LOSS. */
 void mf_ps_dedup_write(const mf_ps_dedup *d, mf_buf *out);
-MF_MUST mf_status mf_ps_dedup_read(mf_ps_dedup *d, struct mf_reader *in);
+MF_MUST mf_status mf_ps_dedup_read(mf_ps_dedup *d, struct mf_ps_reader *in);
 
 #endif

@@ -79,19 +79,19 @@ static mf_status write_piece(const mf_push_pull_round *r, mf_buf *out)
 typedef struct gathered {
     int n; /* members */
     const char *const *names; /* by member, as what follows */
-    mf_reader *in;
+    mf_ps_reader *in;
     piece_head *heads;
     mf_reduction_tree_node (*parts)[MF_REDUCTION_TREE_PARTS];
 } gathered;
 
 static mf_status look_at_piece(gathered *g, int i)
 {
-    const void *head = mf_reader_take(&g->in[i], 1, sizeof g->heads[i]), *parts = NULL;
+    const void *head = mf_ps_reader_take(&g->in[i], 1, sizeof g->heads[i]), *parts = NULL;
 
     if (head)
         memcpy(&g->heads[i], head, sizeof g->heads[i]);
     if (head && g->heads[i].n_parts >= 0 && g->heads[i].n_parts <= MF_REDUCTION_TREE_PARTS)
-        parts = mf_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_reduction_tree_node));
+        parts = mf_ps_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_reduction_tree_node));
     if (!parts)
         return MF_FAIL(MF_DATA_LOSS, "what %s has summed up makes no sense", g->names[i]);
     memcpy(g->parts[i], parts, (size_t)g->heads[i].n_parts * sizeof(mf_reduction_tree_node));
@@ -127,7 +127,8 @@ static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, in
 }
 
 /* What all members together have is a few branches of the tree. */
-static mf_status merge_parts(const gathered *g, int64_t leaves, mf_push_pull_round *all)
+static mf_status ps_host_aggregate_merge_parts(const gathered *g, int64_t leaves,
+                                               mf_push_pull_round *all)
 {
     int64_t lo = leaves, hi = 0;
 
@@ -162,7 +163,7 @@ static mf_status sum_value(gathered *g, int64_t leaves, mf_push_pull_round *all,
 
     for (int i = 0; i < g->n && st == MF_OK; i++) {
         for (int64_t p = 0; p < g->heads[i].n_parts; p++) {
-            const void *data = mf_reader_take(&g->in[i], count, mf_dtype_cell(x->dtype));
+            const void *data = mf_ps_reader_take(&g->in[i], count, mf_dtype_cell(x->dtype));
 
             parts[n++] = (mf_reduction_tree_part){ g->parts[i][p], data };
             if (!data)
@@ -189,13 +190,13 @@ static mf_status join_value(gathered *g, mf_push_pull_round_value *x)
 
     for (int i = 0; i < g->n; i++) {
         const void *count =
-            g->heads[i].n_parts > 0 ? mf_reader_take(&g->in[i], 1, sizeof(int64_t)) : NULL;
+            g->heads[i].n_parts > 0 ? mf_ps_reader_take(&g->in[i], 1, sizeof(int64_t)) : NULL;
         const void *data;
         int64_t n = 0;
 
         if (count)
             memcpy(&n, count, sizeof n);
-        data = mf_reader_take(&g->in[i], n, row);
+        data = mf_ps_reader_take(&g->in[i], n, row);
         if (data && n > 0)
             mf_buf_bytes(&rows, data, (size_t)n * row);
         total += data ? n : 0;
@@ -210,12 +211,12 @@ static mf_status join_value(gathered *g, mf_push_pull_round_value *x)
     return st;
 }
 
-static mf_status add_up(gathered *g, int64_t shards, const mf_push_pull_round *mine,
-                        mf_push_pull_round *all)
+static mf_status ps_host_aggregate_add_up(gathered *g, int64_t shards,
+                                          const mf_push_pull_round *mine, mf_push_pull_round *all)
 {
     const int64_t leaves = mine->samples < shards ? mine->samples : shards;
 
-    MF_TRY(merge_parts(g, leaves, all));
+    MF_TRY(ps_host_aggregate_merge_parts(g, leaves, all));
     for (int v = 0; v < all->n_values; v++) {
         mf_push_pull_round_value *x = &all->values[v];
 
@@ -235,8 +236,9 @@ static mf_status add_up(gathered *g, int64_t shards, const mf_push_pull_round *m
 /* ---- gathering ---- */
 
 /* pieces: those of all others, one behind the other; sizes: of all. */
-static mf_status look_at_all(const mf_group *group, const mf_buf *own, const char *pieces,
-                             const int64_t *sizes, gathered *g)
+static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_buf *own,
+                                               const char *pieces, const int64_t *sizes,
+                                               gathered *g)
 {
     g->n = group->size;
     g->names = group->names;
@@ -246,8 +248,8 @@ static mf_status look_at_all(const mf_group *group, const mf_buf *own, const cha
     if (!g->in || !g->heads || !g->parts)
         return MF_NOMEM("a sum");
     for (int i = 0; i < g->n; i++) {
-        g->in[i] = (mf_reader){ .at = i == 0 ? own->data : pieces,
-                                .left = i == 0 ? own->len : (size_t)sizes[i] };
+        g->in[i] = (mf_ps_reader){ .at = i == 0 ? own->data : pieces,
+                                   .left = i == 0 ? own->len : (size_t)sizes[i] };
         pieces += i == 0 ? 0 : sizes[i];
         MF_TRY(look_at_piece(g, i));
     }
@@ -290,9 +292,9 @@ mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards
     if (st == MF_OK && crew->group->rank == 0) {
         st = mf_push_pull_round_init(all, mine->n_values, MF_REDUCTION_TREE_PARTS);
         if (st == MF_OK)
-            st = look_at_all(crew->group, &own, pieces, sizes, &g);
+            st = ps_host_aggregate_look_at_all(crew->group, &own, pieces, sizes, &g);
         if (st == MF_OK)
-            st = add_up(&g, shards, mine, all);
+            st = ps_host_aggregate_add_up(&g, shards, mine, all);
     }
     mf_free(g.in);
     mf_free(g.heads);

@@ -19,10 +19,10 @@ typedef struct lessee {
     uint8_t near[MF_DIST_WORKER_STREAMS];
 } lessee;
 
-typedef struct given {
+typedef struct ps_leases_given {
     int64_t batch;
     int worker;
-} given;
+} ps_leases_given;
 
 struct mf_ps_leases {
     lessee *workers;
@@ -35,7 +35,7 @@ struct mf_ps_leases {
     uint32_t taken; /* bit i: somebody has batch next + i */
     int64_t blocks;
     int64_t *used; /* by block: so many batches of it were leased */
-    given *given; /* and may not be done yet; in the order of leasing */
+    ps_leases_given *given; /* and may not be done yet; in the order of leasing */
     int64_t n_given, cap_given;
     int64_t *back; /* batches that came back, in no order */
     int64_t n_back, cap_back;
@@ -116,7 +116,7 @@ void mf_ps_leases_free(mf_ps_leases *l)
 }
 
 /* All that this worker has, but for the last `but`, is done. */
-static void confirm(mf_ps_leases *l, int worker, int64_t but)
+static void ps_leases_confirm(mf_ps_leases *l, int worker, int64_t but)
 {
     int64_t kept = 0, its = 0;
 
@@ -147,7 +147,7 @@ mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_p
     if (w->asks && w->seq == seq)
         return MF_OK; /* it asks twice */
     MF_TRY(mf_grow(&l->given, &l->cap_given, l->n_given + l->n, sizeof *l->given));
-    confirm(l, worker, lease->held);
+    ps_leases_confirm(l, worker, lease->held);
     l->total = lease->total;
     l->save_every = lease->save_every > 0 ? lease->save_every : 0;
     if (lease->start > l->next) {
@@ -169,14 +169,14 @@ mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_p
 
 void mf_ps_leases_leave(mf_ps_leases *l, int worker)
 {
-    confirm(l, worker, 0);
+    ps_leases_confirm(l, worker, 0);
     l->saves = l->saves && worker != 0;
     l->workers[worker].has = l->workers[worker].asks = false;
     l->workers[worker].out = true;
 }
 
 /* Who has a block: where there are fewer workers than blocks, some have several. */
-static int owner_of(const mf_ps_leases *l, int64_t block)
+static int ps_leases_owner_of(const mf_ps_leases *l, int64_t block)
 {
     return (int)(block % (l->n < l->blocks ? l->n : l->blocks));
 }
@@ -212,7 +212,7 @@ static int64_t find_back(const mf_ps_leases *l, int worker)
     int64_t best = -1;
 
     for (int64_t i = 0; i < l->n_back; i++) {
-        if ((l->blocks == 0 || owner_of(l, l->back[i] % l->blocks) == worker) &&
+        if ((l->blocks == 0 || ps_leases_owner_of(l, l->back[i] % l->blocks) == worker) &&
             (best < 0 || l->back[i] < l->back[best]))
             best = i;
     }
@@ -225,7 +225,7 @@ static int64_t next_block(const mf_ps_leases *l, int worker)
     int64_t best = -1;
 
     for (int64_t k = 0; k < l->blocks; k++) {
-        if (owner_of(l, k) == worker && next_of_block(l, k) < limit(l) &&
+        if (ps_leases_owner_of(l, k) == worker && next_of_block(l, k) < limit(l) &&
             (best < 0 || next_of_block(l, k) < next_of_block(l, best)))
             best = k;
     }
@@ -251,7 +251,7 @@ static bool another_has_more(const mf_ps_leases *l)
 }
 
 /* The nearest of the next few that nobody has; there is one. */
-static int64_t take_batch(mf_ps_leases *l, const lessee *w)
+static int64_t ps_leases_take_batch(mf_ps_leases *l, const lessee *w)
 {
     int64_t batch = l->next;
 
@@ -279,9 +279,10 @@ static int64_t lease(mf_ps_leases *l, int worker)
         batch = next_of_block(l, block);
         l->used[block]++;
     } else {
-        batch = take_batch(l, &l->workers[worker]);
+        batch = ps_leases_take_batch(l, &l->workers[worker]);
     }
-    l->given[l->n_given++] = (given){ batch, worker }; /* there is room, since it has asked */
+    l->given[l->n_given++] =
+        (ps_leases_given){ batch, worker }; /* there is room, since it has asked */
     return batch;
 }
 
@@ -301,7 +302,7 @@ static int64_t refusal(mf_ps_leases *l, int worker)
 }
 
 /* What it asks for; false: it has to wait. */
-static bool answer(mf_ps_leases *l, int worker, int64_t least, mf_ps_grant *out)
+static bool ps_leases_answer(mf_ps_leases *l, int worker, int64_t least, mf_ps_grant *out)
 {
     lessee *w = &l->workers[worker];
     const int64_t ahead = w->clock - least;
@@ -327,7 +328,7 @@ bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out)
     const int64_t least = slowest(l) < 0 ? 0 : slowest(l);
 
     for (int i = 0; i < l->n; i++) {
-        if (answer(l, i, least, out))
+        if (ps_leases_answer(l, i, least, out))
             return true;
     }
     return false;
@@ -355,17 +356,17 @@ void mf_ps_leases_write(const mf_ps_leases *l, mf_buf *out)
 }
 
 /* All batches that were leased then have come back: their workers were not asked. */
-mf_status mf_ps_leases_read(mf_ps_leases *l, mf_reader *in)
+mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in)
 {
-    const void *from = mf_reader_take(in, HEAD, sizeof(int64_t)), *used, *back;
+    const void *from = mf_ps_reader_take(in, HEAD, sizeof(int64_t)), *used, *back;
     int64_t head[HEAD] = { 0 }, n;
 
     if (from)
         memcpy(head, from, sizeof head);
-    used = mf_reader_take(in, head[5], sizeof *l->used);
+    used = mf_ps_reader_take(in, head[5], sizeof *l->used);
     if (!mf_add_i64(head[6], head[7], &n))
         n = -1;
-    back = mf_reader_take(in, n, sizeof *l->back);
+    back = mf_ps_reader_take(in, n, sizeof *l->back);
     if (!from || !used || !back || head[5] != l->blocks)
         return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server's leases makes no sense");
     MF_TRY(mf_grow(&l->back, &l->cap_back, n, sizeof *l->back));

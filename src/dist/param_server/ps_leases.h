@@ -45,7 +45,7 @@ bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out);
 /* All of it as bytes, and back: of leases of any number of workers, whose batches that may not be
  * done are leased again at the next mf_ps_leases_renew(). DATA_LOSS. */
 void mf_ps_leases_write(const mf_ps_leases *l, mf_buf *out);
-MF_MUST mf_status mf_ps_leases_read(mf_ps_leases *l, mf_reader *in);
+MF_MUST mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in);
 /* By how many steps a worker was ahead of another, at most. */
 int64_t mf_ps_leases_staleness(const mf_ps_leases *l);
 

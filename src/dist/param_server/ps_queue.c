@@ -8,7 +8,7 @@ enum { LOOK_NS = 100000000 }; /* how often somebody who has nothing to do looks 
 
 /* The first whose gradients are missing for an update that others have begun; NULL: nobody. A push
  * of several workers is that of one and its neighbours behind it. */
-static const char *missing(const server *s)
+static const char *ps_queue_missing(const server *s)
 {
     int pushes = 0, absent = -1;
 
@@ -26,7 +26,7 @@ static const char *missing(const server *s)
 mf_status mf_ps_next_request(server *s, mf_mail **out)
 {
     mf_wait_report waiting = { .who = mf_net_name(s->o.net, mf_net_self(s->o.net)),
-                               .whom = s->keeper ? s->keeper : missing(s),
+                               .whom = s->keeper ? s->keeper : ps_queue_missing(s),
                                .what = s->keeper ? "the word that it has a copy" : "its gradients",
                                .step = s->version };
     mf_status st = MF_OK;

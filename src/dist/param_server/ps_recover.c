@@ -47,8 +47,8 @@ static mf_status ask_offers(mf_ps_client *c, offers *o)
 }
 
 /* Owns: mf_free(*data), which begins with `about`. */
-static mf_status fetch(mf_ps_client *c, int server, const mf_ps_copy_of *about, void **data,
-                       size_t *size)
+static mf_status ps_recover_fetch(mf_ps_client *c, int server, const mf_ps_copy_of *about,
+                                  void **data, size_t *size)
 {
     mf_buf request = { 0 };
     mf_status st;
@@ -68,22 +68,22 @@ static mf_status fetch(mf_ps_client *c, int server, const mf_ps_copy_of *about, 
                    mf_ps_server_name(c, server));
 }
 
-static mf_status take_slice(mf_ps_client *c, int server, const mf_ps_copy_of *about,
-                            const mf_placement *place)
+static mf_status ps_recover_take_slice(mf_ps_client *c, int server, const mf_ps_copy_of *about,
+                                       const mf_placement *place)
 {
     void *data;
     size_t size;
     mf_status st;
 
-    MF_TRY(fetch(c, server, about, &data, &size));
+    MF_TRY(ps_recover_fetch(c, server, about, &data, &size));
     st = mf_ps_take_variables(c->t, place, (int)about->slice, mf_ps_server_name(c, server),
                               (const char *)data + sizeof *about, size - sizeof *about);
     mf_free(data);
     return st;
 }
 
-static mf_status take_all(mf_ps_client *c, const offers *o, int64_t generation, int64_t slices,
-                          int64_t step)
+static mf_status ps_recover_take_all(mf_ps_client *c, const offers *o, int64_t generation,
+                                     int64_t slices, int64_t step)
 {
     mf_placement place;
 
@@ -95,7 +95,7 @@ static mf_status take_all(mf_ps_client *c, const offers *o, int64_t generation, 
                             o->copies[i].step != step))
             i++;
         MF_ASSERT(i < o->n); /* it was chosen */
-        MF_TRY(take_slice(c, o->servers[i], &o->copies[i], &place));
+        MF_TRY(ps_recover_take_slice(c, o->servers[i], &o->copies[i], &place));
     }
     return MF_OK;
 }
@@ -110,7 +110,7 @@ mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found)
     if (st == MF_OK)
         generation = mf_ps_replication_choose(o.copies, o.n, step, &slices);
     if (generation >= 0)
-        st = take_all(c, &o, generation, slices, step);
+        st = ps_recover_take_all(c, &o, generation, slices, step);
     *found = st == MF_OK && generation >= 0;
     mf_free(o.copies);
     mf_free(o.servers);
@@ -173,7 +173,7 @@ static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const
 
         if (is_in_place(each, o, generation, c->n_servers, s))
             continue;
-        st = fetch(c, o->servers[i], &o->copies[i], &data, &size);
+        st = ps_recover_fetch(c, o->servers[i], &o->copies[i], &data, &size);
         if (st == MF_OK)
             images[s] = (mf_buf){ .data = data, .len = size };
     }
@@ -188,7 +188,7 @@ static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const
     return st;
 }
 
-static mf_status restore(mf_ps_client *c, mf_ps_standing *each, offers *o, bool *found)
+static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_standing *each, offers *o, bool *found)
 {
     int64_t generation;
 
@@ -206,7 +206,7 @@ mf_status mf_ps_client_restore(mf_ps_client *c, bool *found)
 {
     mf_ps_standing *each = mf_calloc(c->n_servers, sizeof *each);
     offers o = { 0 };
-    mf_status st = each ? restore(c, each, &o, found) : MF_NOMEM("parameter servers");
+    mf_status st = each ? ps_recover_restore(c, each, &o, found) : MF_NOMEM("parameter servers");
 
     mf_free(each);
     mf_free(o.copies);

@@ -53,9 +53,9 @@ mf_status mf_ps_image_write(const server *s, mf_ps_out *out)
     return st == MF_OK ? mf_ps_store_write(&s->store, false, out) : st;
 }
 
-mf_status mf_ps_image_read(server *s, mf_reader *in)
+mf_status mf_ps_image_read(server *s, mf_ps_reader *in)
 {
-    const void *from = mf_reader_take(in, 1, sizeof(image_head));
+    const void *from = mf_ps_reader_take(in, 1, sizeof(image_head));
     image_head h;
 
     if (!from)

@@ -248,7 +248,8 @@ mf_ps_copy_of mf_ps_copy_at_hand(const server *s)
                             .step = s->o.mode.sync ? s->start + s->version : s->moment };
 }
 
-static mf_status confirm(server *s, int to, const mf_ps_copy_of *about, bool has_it)
+static mf_status ps_replica_store_confirm(server *s, int to, const mf_ps_copy_of *about,
+                                          bool has_it)
 {
     const kept_head k = { *about, has_it };
 
@@ -316,10 +317,10 @@ static mf_status take_copy(server *s, mf_mail *r)
     mf_buffer_unref(bytes);
     if (st == MF_OK && found)
         mf_status_page_holds(mf_net_name(s->o.net, r->from), head.about.step);
-    return st == MF_OK ? confirm(s, r->from, &head.about, found) : st;
+    return st == MF_OK ? ps_replica_store_confirm(s, r->from, &head.about, found) : st;
 }
 
-static void fetch(server *s, const mf_mail *r, mf_buf *out)
+static void ps_replica_store_fetch(server *s, const mf_mail *r, mf_buf *out)
 {
     const void *found = NULL;
     mf_ps_copy_of about;
@@ -335,13 +336,13 @@ static void fetch(server *s, const mf_mail *r, mf_buf *out)
     mf_buf_bytes(out, found, size);
 }
 
-static mf_status answer(server *s, const mf_mail *r)
+static mf_status ps_replica_store_answer(server *s, const mf_mail *r)
 {
     mf_buf out = { 0 };
     mf_status st;
 
     if (s->o.copies && r->frame.group == MF_PS_FETCH)
-        fetch(s, r, &out);
+        ps_replica_store_fetch(s, r, &out);
     else if (s->o.copies)
         mf_ps_replication_list(s->o.copies, &out);
     st = mf_buf_finish(&out);
@@ -356,7 +357,7 @@ mf_status mf_ps_serve_copies(server *s, mf_mail *r)
     mf_status st = MF_OK;
 
     if (r->frame.group != MF_PS_COPY)
-        st = answer(s, r);
+        st = ps_replica_store_answer(s, r);
     else if (s->o.copies)
         st = take_copy(s, r);
     mf_mail_free(r);

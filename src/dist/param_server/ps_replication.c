@@ -14,7 +14,7 @@ struct mf_ps_kept {
     size_t size; /* of them */
 };
 
-static void drop(mf_ps_replication *c, int64_t i)
+static void ps_replication_drop(mf_ps_replication *c, int64_t i)
 {
     mf_buffer_unref(c->kept[i].bytes);
     c->kept[i] = c->kept[--c->n];
@@ -32,7 +32,7 @@ mf_status mf_ps_replication_put(mf_ps_replication *c, const mf_ps_copy_of *about
         const mf_ps_copy_of *k = &c->kept[i].about;
 
         if (is_same_slice(k, about) && (k->step <= about->step - STEPS || k->step >= about->step))
-            drop(c, i);
+            ps_replication_drop(c, i);
     }
     MF_TRY(mf_grow(&c->kept, &c->cap, c->n + 1, sizeof *c->kept));
     c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size };
@@ -55,7 +55,7 @@ void mf_ps_replication_forget_before(mf_ps_replication *c, int64_t generation)
 {
     for (int64_t i = c->n - 1; i >= 0; i--) {
         if (c->kept[i].about.generation < generation)
-            drop(c, i);
+            ps_replication_drop(c, i);
     }
 }
 
@@ -68,7 +68,7 @@ void mf_ps_replication_list(const mf_ps_replication *c, mf_buf *out)
 void mf_ps_replication_deinit(mf_ps_replication *c)
 {
     while (c->n > 0)
-        drop(c, c->n - 1);
+        ps_replication_drop(c, c->n - 1);
     mf_free(c->kept);
     *c = (mf_ps_replication){ 0 };
 }

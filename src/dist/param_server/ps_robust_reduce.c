@@ -14,21 +14,21 @@ int mf_ps_most_parts(const server *s)
                                                             : MF_REDUCTION_TREE_PARTS;
 }
 
-static mf_status refuse(const mf_ps_push *head)
+static mf_status ps_robust_reduce_refuse(const mf_ps_push *head)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "the pushes of step %lld are not one gradient of each shard",
                    (long long)head->step);
 }
 
-static mf_status place(mf_ps_shards *x, const server *s, const push *p)
+static mf_status ps_robust_reduce_place(mf_ps_shards *x, const server *s, const push *p)
 {
     for (int64_t i = 0; i < p->head.n_parts; i++) {
         mf_reduction_tree_node node;
 
         memcpy(&node, &p->parts[i], sizeof node); /* of a message: at any address */
         if (node.lo < 0 || node.lo >= x->n || node.hi != node.lo + 1 || x->dense[node.lo])
-            return refuse(&p->head);
+            return ps_robust_reduce_refuse(&p->head);
         x->dense[node.lo] = p->dense + i * s->dense;
     }
     return MF_OK;
@@ -47,15 +47,15 @@ mf_status mf_ps_shards_init(mf_ps_shards *x, const server *s, const push *const 
         return MF_NOMEM("gradients");
     for (int i = 0; i < n_all; i++) {
         if (all[i]->head.samples != head->samples)
-            return refuse(head);
-        MF_TRY(place(x, s, all[i]));
+            return ps_robust_reduce_refuse(head);
+        MF_TRY(ps_robust_reduce_place(x, s, all[i]));
     }
     for (int64_t k = 0; k < x->n; k++) {
         const int64_t n =
             mf_shard_begin(head->samples, shards, k + 1) - mf_shard_begin(head->samples, shards, k);
 
         if (!x->dense[k] || n < 1)
-            return refuse(head);
+            return ps_robust_reduce_refuse(head);
         x->factor[k] = (double)head->samples / (double)n;
     }
     return MF_OK;
@@ -69,7 +69,7 @@ void mf_ps_shards_deinit(mf_ps_shards *x)
 }
 
 /* Adasum works in place, and pushes lie in memory that workers share. */
-static mf_status adasum(const mf_ps_shards *x, int64_t count, float *out)
+static mf_status ps_robust_reduce_adasum(const mf_ps_shards *x, int64_t count, float *out)
 {
     float *copies = mf_calloc(x->n * count, sizeof *copies);
     float **at = mf_calloc(x->n, sizeof *at);
@@ -93,6 +93,6 @@ mf_status mf_ps_shards_aggregate(const mf_ps_shards *x, int64_t at, int64_t n, f
     for (int64_t k = 0; k < x->n; k++)
         x->at[k] = x->dense[k] + at;
     if (x->aggregation->how == MF_AGGREGATE_ADASUM)
-        return adasum(x, n, out);
+        return ps_robust_reduce_adasum(x, n, out);
     return mf_aggregate_robust(x->aggregation, x->at, x->factor, x->n, n, out);
 }

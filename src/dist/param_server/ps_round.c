@@ -23,7 +23,7 @@ static mf_status room_for_results(const mf_ps_client *c, mf_push_pull_round *r)
 
 /* An answer on its way into tensors. */
 typedef struct answer {
-    mf_reader in;
+    mf_ps_reader in;
     mf_buffer *lane; /* where it lies, to refer to; NULL: in a message */
 } answer;
 
@@ -32,7 +32,7 @@ static void align(answer *a)
     const size_t over = a->lane ? (uintptr_t)a->in.at % MF_PS_ALIGN : 0;
 
     if (over > 0)
-        (void)mf_reader_take(&a->in, 1, MF_PS_ALIGN - over);
+        (void)mf_ps_reader_take(&a->in, 1, MF_PS_ALIGN - over);
 }
 
 /* A whole weight in a lane is used where it is; parts of one are put together. */
@@ -56,7 +56,8 @@ static mf_status set_weight(const mf_ps_client *c, mf_push_pull_round_value *x, 
     return MF_OK;
 }
 
-static mf_status read_dense(const mf_ps_client *c, mf_push_pull_round *r, int server, answer *a)
+static mf_status ps_round_read_dense(const mf_ps_client *c, mf_push_pull_round *r, int server,
+                                     answer *a)
 {
     for (int i = 0; i < c->place.n_slices[server]; i++) {
         const mf_piece *s = &c->place.slices[server][i];
@@ -66,18 +67,19 @@ static mf_status read_dense(const mf_ps_client *c, mf_push_pull_round *r, int se
         if (v < 0)
             continue;
         align(a);
-        from = mf_reader_take(&a->in, s->to - s->from, sizeof(float));
+        from = mf_ps_reader_take(&a->in, s->to - s->from, sizeof(float));
         if (from)
             MF_TRY(set_weight(c, &r->values[v], s, a, from));
     }
     return MF_OK;
 }
 
-static void read_extra(const mf_ps_client *c, mf_push_pull_round *r, mf_reader *in)
+static void ps_round_read_extra(const mf_ps_client *c, mf_push_pull_round *r, mf_ps_reader *in)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_tensor *x = &r->values[v].result;
-        const void *from = c->gradient[v] >= 0 ? NULL : mf_reader_take(in, x->count, sizeof(float));
+        const void *from =
+            c->gradient[v] >= 0 ? NULL : mf_ps_reader_take(in, x->count, sizeof(float));
 
         if (from)
             memcpy(x->data, from, mf_tensor_bytes(x));
@@ -86,13 +88,13 @@ static void read_extra(const mf_ps_client *c, mf_push_pull_round *r, mf_reader *
 
 /* Behind the rows that other servers have sent: ids, and values. */
 static mf_status append_rows(const mf_ps_client *c, mf_push_pull_round *r, int gradient,
-                             mf_reader *in)
+                             mf_ps_reader *in)
 {
     const mf_weight *w = c->t->graph.gradients[gradient].weight;
     mf_push_pull_round_value *rows = &r->values[c->at[gradient]];
     mf_push_pull_round_value *ids = &r->values[c->ids[gradient]];
     const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank);
-    const char *count = mf_reader_take(in, 1, sizeof(int64_t));
+    const char *count = mf_ps_reader_take(in, 1, sizeof(int64_t));
     int64_t n = 0, had = ids->result.count;
     mf_shape shape = rows->shape;
     mf_tensor more_ids = { 0 }, more_rows = { 0 };
@@ -101,8 +103,8 @@ static mf_status append_rows(const mf_ps_client *c, mf_push_pull_round *r, int g
 
     if (count)
         memcpy(&n, count, sizeof n);
-    new_ids = mf_reader_take(in, n, sizeof(int64_t));
-    new_rows = mf_reader_take(in, n, (size_t)width * sizeof(float));
+    new_ids = mf_ps_reader_take(in, n, sizeof(int64_t));
+    new_rows = mf_ps_reader_take(in, n, (size_t)width * sizeof(float));
     if (in->bad)
         return MF_OK; /* said by the caller */
     shape.dims[0] = had + n;
@@ -144,13 +146,13 @@ static mf_status look_into_lane(const mf_ps_client *c, int server, const mf_ps_r
         return MF_FAIL(MF_DATA_LOSS, "%s answered with memory that we do not share",
                        mf_ps_server_name(c, server));
     a->lane = lane->answers[i];
-    a->in = (mf_reader){ .at = mf_ps_shm_answer(lane, i), .left = (size_t)head->in_lane };
+    a->in = (mf_ps_reader){ .at = mf_ps_shm_answer(lane, i), .left = (size_t)head->in_lane };
     return MF_OK;
 }
 
 static mf_status read_reply(mf_ps_client *c, mf_push_pull_round *r, int server, answer *a)
 {
-    const void *at = mf_reader_take(&a->in, 1, sizeof(mf_ps_reply));
+    const void *at = mf_ps_reader_take(&a->in, 1, sizeof(mf_ps_reply));
     mf_ps_reply head;
 
     if (!at)
@@ -164,9 +166,9 @@ static mf_status read_reply(mf_ps_client *c, mf_push_pull_round *r, int server, 
     c->pulled += head.in_lane > 0 ? head.in_lane : 0;
     if (head.in_lane >= 0)
         MF_TRY(look_into_lane(c, server, &head, a));
-    MF_TRY(read_dense(c, r, server, a));
+    MF_TRY(ps_round_read_dense(c, r, server, a));
     if (server == 0)
-        read_extra(c, r, &a->in);
+        ps_round_read_extra(c, r, &a->in);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
         if (mf_ps_has_rows(c, server, i))
             MF_TRY(append_rows(c, r, i, &a->in));
@@ -194,7 +196,7 @@ static mf_status take_reply(mf_ps_client *c, mf_push_pull_round *r, int server)
 
 /* ---- steps between two pushes ---- */
 
-static mf_status hold(mf_ps_client *c, const mf_push_pull_round *r)
+static mf_status ps_round_hold(mf_ps_client *c, const mf_push_pull_round *r)
 {
     for (int v = 0; v < r->n_values && r->n_parts > 0; v++) {
         if (c->gradient[v] >= 0)
@@ -204,7 +206,7 @@ static mf_status hold(mf_ps_client *c, const mf_push_pull_round *r)
     return MF_OK;
 }
 
-static mf_status give(mf_ps_client *c, mf_push_pull_round *r)
+static mf_status ps_round_give(mf_ps_client *c, mf_push_pull_round *r)
 {
     const mf_step_graph *g = &c->t->graph;
 
@@ -313,7 +315,7 @@ mf_status mf_ps_client_flush(mf_ps_client *c)
 
     if (!r)
         return MF_OK;
-    MF_TRY(give(c, r));
+    MF_TRY(ps_round_give(c, r));
     return push_and_pull(c, r);
 }
 
@@ -324,11 +326,11 @@ mf_status mf_ps_round(void *ctx, mf_push_pull_round *r)
     weigh(c, r);
     if (c->mode.period <= 1)
         return push_and_pull(c, r);
-    MF_TRY(hold(c, r));
+    MF_TRY(ps_round_hold(c, r));
     if (c->held.steps < c->mode.period) {
         MF_TRY(room_for_results(c, r));
         return keep_weights(c, r);
     }
-    MF_TRY(give(c, r));
+    MF_TRY(ps_round_give(c, r));
     return push_and_pull(c, r);
 }

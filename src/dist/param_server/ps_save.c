@@ -177,7 +177,8 @@ static mf_status ask_to_save(mf_ps_client *c, const char *where, mf_error *why)
     return st;
 }
 
-static mf_status add_parts(mf_ps_client *c, const char *where, mf_snapshot *s, mf_error *why)
+static mf_status ps_save_add_parts(mf_ps_client *c, const char *where, mf_snapshot *s,
+                                   mf_error *why)
 {
     mf_buf prefix = { 0 };
     mf_status st = MF_OK;
@@ -223,7 +224,7 @@ mf_status mf_ps_client_save(mf_ps_client *c, const char *prefix, mf_snapshot *s)
     if (st == MF_OK)
         st = ask_to_save(c, where.data, &why);
     if (st == MF_OK)
-        st = add_parts(c, where.data, s, &why);
+        st = ps_save_add_parts(c, where.data, s, &why);
     if (where.data)
         (void)unlink(where.data);
     mf_buf_deinit(&where);

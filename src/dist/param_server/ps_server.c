@@ -259,7 +259,7 @@ static void begin_training(server *s, int64_t start)
 
 static mf_status take_set(server *s, mf_mail *r)
 {
-    mf_reader in = { .at = r->data, .left = r->frame.size };
+    mf_ps_reader in = { .at = r->data, .left = r->frame.size };
     const mf_status read = mf_ps_store_read(&s->store, &in);
     const char *text = read == MF_OK ? "" : mf_error_message();
     mf_status st = MF_OK;
@@ -311,10 +311,10 @@ static mf_status take_stand(server *s, mf_mail *r)
 
 /* A copy takes the place of what is here: of this slice, as it was after it was last answered for.
  */
-static mf_status become(server *s, const mf_mail *r)
+static mf_status ps_server_become(server *s, const mf_mail *r)
 {
-    mf_reader in = { .at = r->data, .left = r->frame.size };
-    const void *from = mf_reader_take(&in, 1, sizeof(mf_ps_copy_of));
+    mf_ps_reader in = { .at = r->data, .left = r->frame.size };
+    const void *from = mf_ps_reader_take(&in, 1, sizeof(mf_ps_copy_of));
     mf_ps_copy_of about = { .slices = -1 };
 
     if (from)
@@ -331,7 +331,7 @@ static mf_status become(server *s, const mf_mail *r)
 
 static mf_status take_copy_of_self(server *s, mf_mail *r)
 {
-    const mf_status read = r->frame.size > 0 ? become(s, r) : MF_OK;
+    const mf_status read = r->frame.size > 0 ? ps_server_become(s, r) : MF_OK;
     const char *text = read == MF_OK ? "" : mf_error_message();
     mf_status st = MF_OK;
 
@@ -411,7 +411,7 @@ static mf_status take_leave(server *s, mf_mail *r)
     return try_save(s);
 }
 
-static mf_status take_lease(server *s, mf_mail *r)
+static mf_status ps_server_take_lease(server *s, mf_mail *r)
 {
     mf_ps_lease lease = { 0 };
     mf_status st = MF_OK;
@@ -442,7 +442,7 @@ static mf_status serve_one(server *s, mf_mail *r)
     case MF_PS_SAVE:
         return take_save(s, r);
     case MF_PS_LEASE:
-        return take_lease(s, r);
+        return ps_server_take_lease(s, r);
     case MF_PS_TRACE:
         return mf_ps_take_trace(s, r);
     case MF_PS_STAND:
@@ -483,13 +483,13 @@ static mf_status serve_and_show(server *s, mf_mail *r)
 
 /* ---- the whole ---- */
 
-static void wake(void *ctx)
+static void ps_server_wake(void *ctx)
 {
     mf_mailbox_wake(ctx);
 }
 
 /* What it holds. */
-static mf_status hold(server *s, mf_trainer *t)
+static mf_status ps_server_hold(server *s, mf_trainer *t)
 {
     MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode, &s->place));
     MF_TRY(mf_ps_store_init(&s->store, t, &s->place, s->o.index));
@@ -515,7 +515,7 @@ static mf_status hold(server *s, mf_trainer *t)
 }
 
 /* Whom it serves. */
-static mf_status connect(server *s)
+static mf_status ps_server_connect(server *s)
 {
     const int n = s->o.n_workers;
 
@@ -535,7 +535,7 @@ static mf_status connect(server *s)
     mf_status_page_holds("", 0);
     show_version(s);
     mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);
-    s->watch = (mf_net_watch){ .fn = wake, .ctx = &s->requests, .questions = true };
+    s->watch = (mf_net_watch){ .fn = ps_server_wake, .ctx = &s->requests, .questions = true };
     mf_net_watch_add(s->o.net, &s->watch);
     return MF_OK;
 }
@@ -599,7 +599,7 @@ static mf_status find_server(const mf_ps_server_options *o, mf_trainer *t, serve
         return MF_NOMEM("a parameter server");
     s->o = *o;
     s->t = t;
-    st = hold(s, t);
+    st = ps_server_hold(s, t);
     if (st == MF_OK)
         *out = s;
     else
@@ -613,7 +613,7 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     mf_status st;
 
     MF_TRY(find_server(o, t, &s));
-    st = connect(s);
+    st = ps_server_connect(s);
     mf_status_page_begin(0, 0);
     mf_status_page_phase(MF_PHASE_SERVE);
     while (st == MF_OK && !s->over) {

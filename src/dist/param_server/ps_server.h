@@ -104,7 +104,7 @@ MF_MUST mf_status mf_ps_image_size(const server *s, size_t *out);
 MF_MUST mf_status mf_ps_image_write(const server *s, mf_ps_out *out);
 /* An asynchronous server becomes what the copy is of. INVALID_ARGUMENT, DATA_LOSS: it is half
  * changed and has not begun. */
-MF_MUST mf_status mf_ps_image_read(server *s, mf_reader *in);
+MF_MUST mf_status mf_ps_image_read(server *s, mf_ps_reader *in);
 /* Which state of its slice this server has. */
 mf_ps_copy_of mf_ps_copy_at_hand(const server *s);
 /* Requests about copies (ps_replica_store.c). */

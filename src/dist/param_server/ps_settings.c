@@ -57,8 +57,8 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
 
 /* ---- who waits for whom ---- */
 
-static mf_status read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
-                                  double **weights)
+static mf_status ps_settings_read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
+                                              double **weights)
 {
     MF_TRY(mf_aggregation_read(o, "worker", workers, &mode->aggregation, weights));
     if (mode->sync || mode->aggregation.how == MF_AGGREGATE_MEAN)
@@ -95,6 +95,6 @@ mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, do
                        (long long)mode->period);
     if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
         mode->staleness = -1; /* those that are late are not waited for, but left behind */
-    MF_TRY(read_aggregation(o, workers, mode, weights));
+    MF_TRY(ps_settings_read_aggregation(o, workers, mode, weights));
     return read_partition(o, &mode->partition);
 }

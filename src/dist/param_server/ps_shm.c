@@ -43,7 +43,7 @@ typedef struct owners {
     atomic_int refs;
 } owners;
 
-static void let_go(void *data, void *ctx)
+static void ps_shm_let_go(void *data, void *ctx)
 {
     owners *o = ctx;
 
@@ -67,7 +67,7 @@ mf_status mf_ps_shm_wrap(mf_ps_shm *lane)
     o->memory = lane->memory;
     atomic_init(&o->refs, 1); /* ours, while the others are made */
     for (int i = 0; i < MF_PS_ANSWERS && st == MF_OK; i++) {
-        st = mf_buffer_wrap(mf_ps_shm_answer(lane, i), (size_t)lane->room, let_go, o,
+        st = mf_buffer_wrap(mf_ps_shm_answer(lane, i), (size_t)lane->room, ps_shm_let_go, o,
                             &lane->answers[i]);
         if (st == MF_OK)
             atomic_fetch_add(&o->refs, 1);
@@ -77,7 +77,7 @@ mf_status mf_ps_shm_wrap(mf_ps_shm *lane)
             mf_buffer_unref(lane->answers[i]);
         *lane = (mf_ps_shm){ 0 };
     }
-    let_go(NULL, o);
+    ps_shm_let_go(NULL, o);
     return st;
 }
 

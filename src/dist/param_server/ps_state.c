@@ -52,8 +52,9 @@ mf_status mf_ps_client_set(mf_ps_client *c)
 }
 
 /* Elements [from, to) of a variable. */
-static mf_status put_variable(const mf_trainer *t, const mf_placement *place, int server,
-                              const char *who, const char *name, const void *data, int64_t bytes)
+static mf_status ps_state_put_variable(const mf_trainer *t, const mf_placement *place, int server,
+                                       const char *who, const char *name, const void *data,
+                                       int64_t bytes)
 {
     const mf_train_var *v = mf_trainer_find(t, name);
     mf_tensor old = { 0 }, value = { 0 };
@@ -80,13 +81,13 @@ static mf_status put_variable(const mf_trainer *t, const mf_placement *place, in
 mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, int server,
                                const char *who, const void *data, size_t size)
 {
-    mf_reader in = { .at = data, .left = size };
+    mf_ps_reader in = { .at = data, .left = size };
     const void *values;
     const char *name;
     int64_t bytes;
 
     while (mf_ps_read_variable(&in, &name, &values, &bytes))
-        MF_TRY(put_variable(t, place, server, who, name, values, bytes));
+        MF_TRY(ps_state_put_variable(t, place, server, who, name, values, bytes));
     return in.bad ? MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense", who) : MF_OK;
 }
 

@@ -7,7 +7,7 @@
 
 /* ---- a model of slices ---- */
 
-static mf_status add_weight(mf_model *m, const mf_piece *slice)
+static mf_status ps_store_add_weight(mf_model *m, const mf_piece *slice)
 {
     const mf_shape shape = mf_piece_shape(slice);
     mf_weight *w = MF_ARENA_NEW(m->graph->arena, mf_weight);
@@ -41,8 +41,8 @@ static mf_status add_weight(mf_model *m, const mf_piece *slice)
 
 /* ---- variables ---- */
 
-static mf_status add_variable(mf_ps_store *s, const char *name, mf_dtype dtype,
-                              const mf_shape *shape)
+static mf_status ps_store_add_variable(mf_ps_store *s, const char *name, mf_dtype dtype,
+                                       const mf_shape *shape)
 {
     mf_variable_spec spec = { .dtype = dtype, .declared = shape, .name = name };
     mf_object *object;
@@ -53,7 +53,7 @@ static mf_status add_variable(mf_ps_store *s, const char *name, mf_dtype dtype,
     return MF_OK;
 }
 
-static mf_status list_variables(mf_ps_store *s)
+static mf_status ps_store_list_variables(mf_ps_store *s)
 {
     const mf_updates *u = &s->graph.updates;
 
@@ -61,11 +61,12 @@ static mf_status list_variables(mf_ps_store *s)
     if (!s->variables)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < s->model->n_weights; i++)
-        MF_TRY(add_variable(s, s->model->weights[i]->name, MF_DTYPE_F32,
-                            &s->model->weights[i]->shape));
+        MF_TRY(ps_store_add_variable(s, s->model->weights[i]->name, MF_DTYPE_F32,
+                                     &s->model->weights[i]->shape));
     for (int64_t i = 0; i < u->n_states; i++)
-        MF_TRY(add_variable(s, u->states[i].name, u->states[i].dtype, &u->states[i].shape));
-    return add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
+        MF_TRY(
+            ps_store_add_variable(s, u->states[i].name, u->states[i].dtype, &u->states[i].shape));
+    return ps_store_add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
 }
 
 mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out)
@@ -104,7 +105,8 @@ mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out)
     return out->full ? MF_FAIL(MF_INTERNAL, "a slice is larger than it was") : MF_OK;
 }
 
-static mf_status set_variable(mf_variable *v, const char *name, const void *data, int64_t bytes)
+static mf_status ps_store_set_variable(mf_variable *v, const char *name, const void *data,
+                                       int64_t bytes)
 {
     mf_tensor old = { 0 }, value = { 0 };
     mf_status st;
@@ -123,7 +125,7 @@ static mf_status set_variable(mf_variable *v, const char *name, const void *data
     return st;
 }
 
-mf_status mf_ps_store_read(mf_ps_store *s, mf_reader *in)
+mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in)
 {
     const char *name;
     const void *data;
@@ -132,7 +134,7 @@ mf_status mf_ps_store_read(mf_ps_store *s, mf_reader *in)
     while (mf_ps_read_variable(in, &name, &data, &bytes)) {
         for (int64_t i = 0; i < s->n_variables; i++) {
             if (strcmp(s->variables[i].name, name) == 0)
-                MF_TRY(set_variable(s->variables[i].variable, name, data, bytes));
+                MF_TRY(ps_store_set_variable(s->variables[i].variable, name, data, bytes));
         }
     }
     return in->bad ? MF_FAIL(MF_DATA_LOSS, "the variables that are given make no sense") : MF_OK;
@@ -204,7 +206,7 @@ mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate)
 
 /* ---- making and freeing ---- */
 
-static mf_status start(mf_ps_store *s, const mf_trainer *t)
+static mf_status ps_store_start(mf_ps_store *s, const mf_trainer *t)
 {
     const mf_session_options session = { .threads = t->options.threads,
                                          .disable = t->options.disable };
@@ -212,12 +214,12 @@ static mf_status start(mf_ps_store *s, const mf_trainer *t)
 
     MF_TRY(mf_model_new(&s->model));
     for (int i = 0; i < s->n_slices; i++)
-        MF_TRY(add_weight(s->model, &s->slices[i]));
+        MF_TRY(ps_store_add_weight(s->model, &s->slices[i]));
     MF_TRY(mf_step_graph_init(&s->graph, s->model, &t->options, MF_STEP_SERVES));
     MF_TRY(mf_resources_new(&s->resources));
     MF_TRY(mf_session_new_shared(s->model->graph, &session,
                                  &(mf_session_shared){ t->pool, s->resources, NULL }, &s->session));
-    MF_TRY(list_variables(s));
+    MF_TRY(ps_store_list_variables(s));
     MF_TRY(name_feeds(s));
     target = mf_node_name(s->graph.init);
     return mf_session_run(s->session, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL);
@@ -229,7 +231,7 @@ mf_status mf_ps_store_init(mf_ps_store *s, const mf_trainer *t, const mf_placeme
     mf_status st;
 
     *s = (mf_ps_store){ .slices = place->slices[server], .n_slices = place->n_slices[server] };
-    st = start(s, t);
+    st = ps_store_start(s, t);
     if (st != MF_OK)
         mf_ps_store_deinit(s);
     return st;

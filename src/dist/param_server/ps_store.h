@@ -43,6 +43,6 @@ MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
 MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
 /* How many bytes that is. */
 MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out);
-MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_reader *in);
+MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in);
 
 #endif

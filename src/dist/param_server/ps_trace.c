@@ -28,7 +28,8 @@ typedef struct trace_head {
 /* ---- the chief's side ---- */
 
 /* Owns: mf_free(*data). */
-static mf_status ask(mf_ps_client *c, int to, const trace_head *head, void **data, size_t *size)
+static mf_status ps_trace_ask(mf_ps_client *c, int to, const trace_head *head, void **data,
+                              size_t *size)
 {
     mf_buf out = { 0 };
     mf_status st;
@@ -43,7 +44,7 @@ static mf_status ask(mf_ps_client *c, int to, const trace_head *head, void **dat
 }
 
 /* How far the server's clock is ahead of ours, to how much. */
-static mf_status compare_clocks(mf_ps_client *c, int to, int64_t *ahead, int64_t *error)
+static mf_status ps_trace_compare_clocks(mf_ps_client *c, int to, int64_t *ahead, int64_t *error)
 {
     const trace_head look = { .wish = LOOK };
     int64_t best = INT64_MAX;
@@ -54,7 +55,7 @@ static mf_status compare_clocks(mf_ps_client *c, int to, int64_t *ahead, int64_t
         void *data;
         size_t size;
 
-        MF_TRY(ask(c, to, &look, &data, &size));
+        MF_TRY(ps_trace_ask(c, to, &look, &data, &size));
         took = mf_clock_ns() - begin;
         if (size == sizeof seen)
             memcpy(&seen, data, sizeof seen);
@@ -79,9 +80,9 @@ mf_status mf_ps_client_trace_begin(mf_ps_client *c, int64_t origin)
         void *data;
         size_t size;
 
-        MF_TRY(compare_clocks(c, s, &ahead, &head.error_ns));
+        MF_TRY(ps_trace_compare_clocks(c, s, &ahead, &head.error_ns));
         head.origin = origin + ahead;
-        MF_TRY(ask(c, s, &head, &data, &size));
+        MF_TRY(ps_trace_ask(c, s, &head, &data, &size));
         mf_free(data);
     }
     return MF_OK;
@@ -94,7 +95,7 @@ mf_status mf_ps_client_trace_end(mf_ps_client *c, mf_buf *out)
         void *data;
         size_t size;
 
-        MF_TRY(ask(c, s, &head, &data, &size));
+        MF_TRY(ps_trace_ask(c, s, &head, &data, &size));
         if (size > 0) {
             mf_buf_str(out, ",\n");
             mf_buf_bytes(out, data, size);
@@ -112,7 +113,7 @@ void mf_ps_note(const server *s, const char *what, const char *about, int64_t st
         mf_trace_add_note(s->trace, what, about, start);
 }
 
-static mf_status begin(server *s, const trace_head *head)
+static mf_status ps_trace_answer_begin(server *s, const trace_head *head)
 {
     mf_ps_trace_end(s);
     s->trace_origin = head->origin;
@@ -130,7 +131,7 @@ void mf_ps_trace_end(server *s)
     s->trace = NULL;
 }
 
-static mf_status end(server *s, mf_buf *out)
+static mf_status ps_trace_answer_end(server *s, mf_buf *out)
 {
     const int self = mf_net_self(s->o.net);
     char host[64] = "", name[192];
@@ -158,9 +159,9 @@ mf_status mf_ps_take_trace(server *s, mf_mail *r)
     if (r->frame.size == sizeof head)
         memcpy(&head, r->data, sizeof head);
     if (head.wish == BEGIN)
-        st = begin(s, &head);
+        st = ps_trace_answer_begin(s, &head);
     else if (head.wish == END)
-        st = end(s, &out);
+        st = ps_trace_answer_end(s, &out);
     else
         mf_buf_bytes(&out, &now, sizeof now);
     if (st == MF_OK)

@@ -9,16 +9,17 @@
 /* ---- looking at a push ---- */
 
 /* The next block of rows of a push: how many, which, what. */
-static bool take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids, const float **rows)
+static bool ps_update_take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids,
+                                const float **rows)
 {
-    mf_reader in = { .at = p->rows, .left = p->rows_left };
-    const void *count = mf_reader_take(&in, 1, sizeof *n);
+    mf_ps_reader in = { .at = p->rows, .left = p->rows_left };
+    const void *count = mf_ps_reader_take(&in, 1, sizeof *n);
 
     *n = 0;
     if (count)
         memcpy(n, count, sizeof *n);
-    *ids = mf_reader_take(&in, *n, sizeof **ids);
-    *rows = mf_reader_take(&in, *n, (size_t)width * sizeof(float));
+    *ids = mf_ps_reader_take(&in, *n, sizeof **ids);
+    *rows = mf_ps_reader_take(&in, *n, (size_t)width * sizeof(float));
     p->rows = in.at;
     p->rows_left = in.left;
     return !in.bad;
@@ -34,7 +35,7 @@ static bool rows_make_sense(const server *s, push p)
         int64_t n;
 
         if (w->lookups &&
-            !take_rows(&p, mf_shape_span(&w->shape, 1, w->shape.rank), &n, &ids, &rows))
+            !ps_update_take_rows(&p, mf_shape_span(&w->shape, 1, w->shape.rank), &n, &ids, &rows))
             return false;
     }
     return p.rows_left == 0;
@@ -42,8 +43,8 @@ static bool rows_make_sense(const server *s, push p)
 
 mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
 {
-    mf_reader in = { .at = r->data, .left = r->frame.size };
-    const void *head = mf_reader_take(&in, 1, sizeof p->head);
+    mf_ps_reader in = { .at = r->data, .left = r->frame.size };
+    const void *head = mf_ps_reader_take(&in, 1, sizeof p->head);
 
     *p = (push){ .of = r };
     if (head)
@@ -55,7 +56,7 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
         p->head.batches > 1 << 24)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
                        mf_net_name(s->o.net, r->from));
-    p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);
+    p->parts = mf_ps_reader_take(&in, p->head.n_parts, sizeof *p->parts);
     if (p->head.in_lane >= 0) { /* the rest lies there */
         const mf_ps_shm *lane = &s->lanes[r->from];
 
@@ -63,8 +64,8 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
         in.at = in.bad ? NULL : mf_ps_shm_push(lane);
         in.left = (size_t)p->head.in_lane;
     }
-    p->dense = mf_reader_take(&in, p->head.n_parts * s->dense, sizeof(float));
-    p->extra = mf_reader_take(&in, p->head.n_parts * p->head.n_extra, sizeof(float));
+    p->dense = mf_ps_reader_take(&in, p->head.n_parts * s->dense, sizeof(float));
+    p->extra = mf_ps_reader_take(&in, p->head.n_parts * p->head.n_extra, sizeof(float));
     p->rows = in.at;
     p->rows_left = in.left;
     if (in.bad || !rows_make_sense(s, *p))
@@ -81,7 +82,8 @@ typedef struct part_of {
     int64_t at, n;
 } part_of;
 
-static const float *floats_of(const server *s, const push *p, int64_t part, const part_of *x)
+static const float *ps_update_floats_of(const server *s, const push *p, int64_t part,
+                                        const part_of *x)
 {
     return x->extra ? p->extra + part * p->head.n_extra + x->at
                     : p->dense + part * s->dense + x->at;
@@ -104,7 +106,7 @@ static mf_status sum_tree(const server *s, const push *const *all, int n_all, co
     for (int i = 0; i < n_all; i++) {
         for (int64_t p = 0; p < all[i]->head.n_parts; p++)
             parts[n_parts++] =
-                (mf_reduction_tree_part){ all[i]->parts[p], floats_of(s, all[i], p, x) };
+                (mf_reduction_tree_part){ all[i]->parts[p], ps_update_floats_of(s, all[i], p, x) };
     }
     st = mf_reduction_tree_covers(all[0]->head.leaves, parts, n_parts)
              ? mf_reduction_tree_sum(all[0]->head.leaves,
@@ -117,8 +119,8 @@ static mf_status sum_tree(const server *s, const push *const *all, int n_all, co
 }
 
 /* Pushes that are batches of their own: their mean, in the order of the workers. */
-static mf_status mean_of(const server *s, const push *const *all, int n_all, const part_of *x,
-                         float *out)
+static mf_status ps_update_mean_of(const server *s, const push *const *all, int n_all,
+                                   const part_of *x, float *out)
 {
     float *one = mf_calloc(x->n, sizeof *one);
     mf_status st = one ? sum_tree(s, all, 1, x, out) : MF_NOMEM("a mean");
@@ -134,18 +136,18 @@ static mf_status mean_of(const server *s, const push *const *all, int n_all, con
     return st;
 }
 
-static mf_status sum_of(const server *s, const push *const *all, int n_all, const part_of *x,
-                        float *out)
+static mf_status ps_update_sum_of(const server *s, const push *const *all, int n_all,
+                                  const part_of *x, float *out)
 {
     return s->o.mode.sync || n_all == 1 ? sum_tree(s, all, n_all, x, out)
-                                        : mean_of(s, all, n_all, x, out);
+                                        : ps_update_mean_of(s, all, n_all, x, out);
 }
 
 mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out)
 {
     const part_of extra = { .extra = true, .n = all[0]->head.n_extra };
 
-    return sum_of(s, (const push *const *)all, n_all, &extra, out);
+    return ps_update_sum_of(s, (const push *const *)all, n_all, &extra, out);
 }
 
 /* One part that is everything needs no sum: the gradient is where it was pushed to. */
@@ -155,7 +157,7 @@ static bool is_whole(const push *const *all, int n_all)
            all[0]->parts[0].hi == all[0]->head.leaves;
 }
 
-static mf_status borrow(const float *from, const mf_shape *shape, mf_tensor *out)
+static mf_status ps_update_borrow(const float *from, const mf_shape *shape, mf_tensor *out)
 {
     *out = (mf_tensor){ .dtype = MF_DTYPE_F32,
                         .shape = *shape,
@@ -171,10 +173,10 @@ static mf_status sum_slice(server *s, const push *const *all, int n_all, const p
 {
     mf_tensor_clear(out);
     if (!shards && is_whole(all, n_all))
-        return borrow(floats_of(s, all[0], 0, part), shape, out);
+        return ps_update_borrow(ps_update_floats_of(s, all[0], 0, part), shape, out);
     MF_TRY(mf_tensor_alloc(out, MF_DTYPE_F32, shape));
     return shards ? mf_ps_shards_aggregate(shards, part->at, part->n, out->data)
-                  : sum_of(s, all, n_all, part, out->data);
+                  : ps_update_sum_of(s, all, n_all, part, out->data);
 }
 
 static mf_status sum_dense(server *s, const push *const *all, int n_all, const mf_ps_shards *shards)
@@ -231,7 +233,8 @@ int64_t mf_ps_first_row(const server *s, const mf_weight *w)
 }
 
 /* Gradient g: the rows of all pushes, worker after worker. */
-static mf_status join_rows(server *s, push *const *all, int n_all, int g, int64_t first_row)
+static mf_status ps_update_join_rows(server *s, push *const *all, int n_all, int g,
+                                     int64_t first_row)
 {
     const mf_weight *w = s->store.graph.gradients[g].weight;
     const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank);
@@ -245,7 +248,7 @@ static mf_status join_rows(server *s, push *const *all, int n_all, int g, int64_
         const float *row;
         int64_t n;
 
-        if (!take_rows(all[i], width, &n, &id, &row))
+        if (!ps_update_take_rows(all[i], width, &n, &id, &row))
             st = MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed too few rows",
                          mf_net_name(s->o.net, all[i]->of->from));
         for (int64_t k = 0; k < n && st == MF_OK; k++) {
@@ -311,7 +314,7 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
         const mf_weight *w = s->store.graph.gradients[g].weight;
 
         if (w->lookups)
-            MF_TRY(join_rows(s, all, n_all, g, mf_ps_first_row(s, w)));
+            MF_TRY(ps_update_join_rows(s, all, n_all, g, mf_ps_first_row(s, w)));
     }
     mf_ps_note(s, "aggregate", "gradients of all pushes", start);
     start = mf_clock_ns();

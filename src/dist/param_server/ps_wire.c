@@ -43,7 +43,7 @@ void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *r
 }
 
 /* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */
-static const mf_weight *owner_of(const mf_trainer *t, const char *name)
+static const mf_weight *ps_wire_owner_of(const mf_trainer *t, const char *name)
 {
     const mf_weight *best = NULL;
 
@@ -61,7 +61,7 @@ static const mf_weight *owner_of(const mf_trainer *t, const char *name)
 bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, const char *name,
                  int64_t count, int64_t *from, int64_t *to)
 {
-    const mf_weight *w = owner_of(t, name);
+    const mf_weight *w = ps_wire_owner_of(t, name);
     const mf_piece *s = w ? mf_placement_find(place, server, w) : NULL;
 
     *from = 0;
@@ -87,19 +87,19 @@ void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, in
     mf_ps_out_put(out, data, (size_t)head[1]);
 }
 
-bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes)
+bool mf_ps_read_variable(mf_ps_reader *r, const char **name, const void **data, int64_t *bytes)
 {
     const char *head;
     int64_t sizes[2];
 
     if (r->left == 0 || r->bad)
         return false;
-    head = mf_reader_take(r, 2, sizeof(int64_t));
+    head = mf_ps_reader_take(r, 2, sizeof(int64_t));
     if (!head)
         return false;
     memcpy(sizes, head, sizeof sizes);
-    *name = mf_reader_take(r, sizes[0], 1);
-    *data = mf_reader_take(r, sizes[1], 1);
+    *name = mf_ps_reader_take(r, sizes[0], 1);
+    *data = mf_ps_reader_take(r, sizes[1], 1);
     *bytes = sizes[1];
     r->bad |= sizes[0] < 1 || !*name || (*name)[sizes[0] - 1] != '\0';
     return !r->bad;

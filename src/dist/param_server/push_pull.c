@@ -79,8 +79,8 @@ static mf_status copy_value(mf_tensor *to, const mf_tensor *from)
     return MF_OK;
 }
 
-static mf_status take_value(mf_push_pull *x, const mf_exchange_bucket *b, int value, int part,
-                            const mf_tensor *from)
+static mf_status push_pull_take_value(mf_push_pull *x, const mf_exchange_bucket *b, int value,
+                                      int part, const mf_tensor *from)
 {
     mf_tensor *to = &x->round.values[value].part[part];
 
@@ -107,7 +107,8 @@ static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b
         v->dtype = (mf_dtype)b->types[i];
         v->shape = b->shapes[i];
         for (int p = 0; p < b->n_parts; p++)
-            MF_TRY(take_value(x, b, x->first_value[b->id] + i, p, values[p * b->n_items + i]));
+            MF_TRY(push_pull_take_value(x, b, x->first_value[b->id] + i, p,
+                                        values[p * b->n_items + i]));
     }
     pthread_mutex_lock(&x->lock);
     if (!b->concat) {
@@ -124,7 +125,7 @@ static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b
 
 /* ---- handing out ---- */
 
-static void hand_out(mf_push_pull *x, const mf_exchange_bucket *b, mf_kernel *k)
+static void push_pull_hand_out(mf_push_pull *x, const mf_exchange_bucket *b, mf_kernel *k)
 {
     mf_status st;
 
@@ -153,7 +154,7 @@ static void rounds_end(mf_exchange *exchange, const mf_exchange_bucket *b, mf_ke
     }
     pthread_mutex_unlock(&x->lock);
     if (now)
-        hand_out(x, b, k);
+        push_pull_hand_out(x, b, k);
 }
 
 /* ---- the thread ---- */
@@ -183,7 +184,7 @@ static void *do_rounds(void *arg)
         x->n_waiting = 0; /* nobody joins them any more in this step */
         pthread_mutex_unlock(&x->lock);
         for (int i = 0; i < n; i++)
-            hand_out(x, x->waiting[i].bucket, x->waiting[i].kernel);
+            push_pull_hand_out(x, x->waiting[i].bucket, x->waiting[i].kernel);
     }
 }
 
@@ -263,7 +264,7 @@ void mf_push_pull_free(mf_push_pull *x)
     mf_free(x);
 }
 
-static void count_values(mf_push_pull *x)
+static void push_pull_count_values(mf_push_pull *x)
 {
     for (int b = 0; b < x->o.n_buckets; b++) {
         x->first_value[b + 1] = x->first_value[b];
@@ -293,7 +294,7 @@ mf_status mf_push_pull_new(const mf_push_pull_options *o, mf_push_pull **out)
         return MF_NOMEM("an exchange");
     }
     memcpy(x->bucket, o->bucket, (size_t)o->n_results * sizeof *x->bucket);
-    count_values(x);
+    push_pull_count_values(x);
     if (mf_thread_start(&x->thread, do_rounds, x) != 0) {
         mf_push_pull_free(x);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");

@@ -2,12 +2,13 @@
 /* slice_placement.c - see slice_placement.h. */
 #include "dist/param_server/slice_placement.h"
 
-static int64_t count_of(const mf_weight *w)
+static int64_t slice_placement_count_of(const mf_weight *w)
 {
     return mf_shape_span(&w->shape, 0, w->shape.rank);
 }
 
-static void add(mf_placement *p, int server, const mf_weight *w, int64_t from, int64_t to)
+static void slice_placement_add(mf_placement *p, int server, const mf_weight *w, int64_t from,
+                                int64_t to)
 {
     if (from < to)
         p->slices[server][p->n_slices[server]++] = (mf_piece){ w, from, to };
@@ -16,21 +17,22 @@ static void add(mf_placement *p, int server, const mf_weight *w, int64_t from, i
 /* A table: rows to all servers. */
 static void cut_rows(mf_placement *p, const mf_weight *w)
 {
-    const int64_t rows = w->shape.dims[0], row = rows > 0 ? count_of(w) / rows : 0;
+    const int64_t rows = w->shape.dims[0], row = rows > 0 ? slice_placement_count_of(w) / rows : 0;
 
     for (int s = 0; s < p->n_servers; s++)
-        add(p, s, w, rows * s / p->n_servers * row, rows * (s + 1) / p->n_servers * row);
+        slice_placement_add(p, s, w, rows * s / p->n_servers * row,
+                            rows * (s + 1) / p->n_servers * row);
 }
 
 /* The weight lies at `at` in the row of all of them, which has `total` elements. */
 static void cut_evenly(mf_placement *p, const mf_weight *w, int64_t at, int64_t total)
 {
-    const int64_t n = count_of(w);
+    const int64_t n = slice_placement_count_of(w);
 
     for (int s = 0; s < p->n_servers; s++) {
         const int64_t lo = total * s / p->n_servers - at, hi = total * (s + 1) / p->n_servers - at;
 
-        add(p, s, w, lo > 0 ? lo : 0, hi < n ? hi : n);
+        slice_placement_add(p, s, w, lo > 0 ? lo : 0, hi < n ? hi : n);
     }
 }
 
@@ -50,7 +52,8 @@ static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
 
         for (int64_t i = 0; i < m->n_weights; i++) {
             if (m->weights[i]->trained && !m->weights[i]->lookups && owner[i] < 0 &&
-                (best < 0 || count_of(m->weights[i]) > count_of(m->weights[best])))
+                (best < 0 || slice_placement_count_of(m->weights[i]) >
+                                 slice_placement_count_of(m->weights[best])))
                 best = i;
         }
         if (best < 0)
@@ -58,18 +61,20 @@ static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
         for (int s = 1; s < p->n_servers; s++)
             to = load[s] < load[to] ? s : to;
         owner[best] = to;
-        load[to] += count_of(m->weights[best]);
+        load[to] += slice_placement_count_of(m->weights[best]);
     }
     for (int64_t i = 0; i < m->n_weights; i++) {
         if (owner[i] >= 0)
-            add(p, owner[i], m->weights[i], 0, count_of(m->weights[i]));
+            slice_placement_add(p, owner[i], m->weights[i], 0,
+                                slice_placement_count_of(m->weights[i]));
         else if (m->weights[i]->trained)
             cut_rows(p, m->weights[i]);
     }
     return MF_OK;
 }
 
-static mf_status begin(const mf_model *m, int servers, mf_arena *arena, mf_placement *out)
+static mf_status slice_placement_begin(const mf_model *m, int servers, mf_arena *arena,
+                                       mf_placement *out)
 {
     *out = (mf_placement){ .n_servers = servers,
                            .slices = MF_ARENA_ARRAY(arena, mf_piece *, servers),
@@ -104,10 +109,11 @@ static int find_light(const mf_placement *p, const mf_weight *w, const int64_t *
     return best;
 }
 
-static void deal(mf_placement *p, const mf_weight *w, const mf_weight_partition *rule,
-                 int64_t *load, int64_t *turn)
+static void slice_placement_deal(mf_placement *p, const mf_weight *w,
+                                 const mf_weight_partition *rule, int64_t *load, int64_t *turn)
 {
-    const int64_t rows = w->shape.rank > 0 ? w->shape.dims[0] : 1, row = count_of(w) / rows;
+    const int64_t rows = w->shape.rank > 0 ? w->shape.dims[0] : 1,
+                  row = slice_placement_count_of(w) / rows;
     const int64_t shards = mf_weight_partition_shards(rule, &w->shape);
     const int64_t slices = shards < p->n_servers ? shards : p->n_servers;
 
@@ -116,7 +122,7 @@ static void deal(mf_placement *p, const mf_weight *w, const mf_weight_partition 
         const int64_t from = first_row(rows, shards, shards * i / slices) * row;
         const int64_t until = first_row(rows, shards, shards * (i + 1) / slices) * row;
 
-        add(p, to, w, from, until);
+        slice_placement_add(p, to, w, from, until);
         load[to] += until - from;
     }
 }
@@ -126,13 +132,13 @@ mf_status mf_placement_deal(const mf_model *m, int servers, bool whole,
 {
     int64_t *load = MF_ARENA_ARRAY(arena, int64_t, servers), turn = 0;
 
-    MF_TRY(begin(m, servers, arena, out));
+    MF_TRY(slice_placement_begin(m, servers, arena, out));
     if (!load)
         return MF_NOMEM("placement");
     for (int64_t i = 0; i < m->n_weights; i++) {
         const mf_weight *w = m->weights[i];
 
-        if (!w->trained || count_of(w) == 0)
+        if (!w->trained || slice_placement_count_of(w) == 0)
             continue;
         if (whole && !w->lookups && mf_weight_partition_shards(rule, &w->shape) > 1)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -140,7 +146,7 @@ mf_status mf_placement_deal(const mf_model *m, int servers, bool whole,
                            "--prune or aggregation=adasum looks at whole weights: use "
                            "partition=whole",
                            w->name, (long long)mf_weight_partition_shards(rule, &w->shape));
-        deal(out, w, rule, load, &turn);
+        slice_placement_deal(out, w, rule, load, &turn);
     }
     return MF_OK;
 }
@@ -152,11 +158,13 @@ mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena
 {
     int64_t total = 0, at = 0;
 
-    MF_TRY(begin(m, servers, arena, out));
+    MF_TRY(slice_placement_begin(m, servers, arena, out));
     if (whole)
         return keep_whole(out, m, arena);
     for (int64_t i = 0; i < m->n_weights; i++)
-        total += m->weights[i]->trained && !m->weights[i]->lookups ? count_of(m->weights[i]) : 0;
+        total += m->weights[i]->trained && !m->weights[i]->lookups
+                     ? slice_placement_count_of(m->weights[i])
+                     : 0;
     for (int64_t i = 0; i < m->n_weights; i++) {
         const mf_weight *w = m->weights[i];
 
@@ -166,7 +174,7 @@ mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena
             cut_rows(out, w);
         } else {
             cut_evenly(out, w, at, total);
-            at += count_of(w);
+            at += slice_placement_count_of(w);
         }
     }
     return MF_OK;
@@ -186,10 +194,10 @@ mf_shape mf_piece_shape(const mf_piece *s)
     const mf_weight *w = s->weight;
     mf_shape shape = w->shape;
 
-    if (s->to - s->from == count_of(w))
+    if (s->to - s->from == slice_placement_count_of(w))
         return shape;
     if (w->lookups) {
-        shape.dims[0] = (s->to - s->from) / (count_of(w) / w->shape.dims[0]);
+        shape.dims[0] = (s->to - s->from) / (slice_placement_count_of(w) / w->shape.dims[0]);
         return shape;
     }
     return w->shape.rank < 2 ? MF_SHAPE(s->to - s->from) : MF_SHAPE(s->to - s->from, 1);

@@ -53,7 +53,7 @@ typedef struct ps_job {
 /* In the store: asynchronous workers have done steps. */
 static const char TRAINED[] = "trained";
 
-static ps_job *of_team(mf_dist_worker *team)
+static ps_job *strategy_param_server_of_team(mf_dist_worker *team)
 {
     return (ps_job *)(void *)((char *)team - offsetof(ps_job, team));
 }
@@ -62,7 +62,7 @@ static ps_job *of_team(mf_dist_worker *team)
 
 static mf_status ps_join(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
 
     MF_TRY(mf_aggregation_join(&j->mode.aggregation, t));
     mf_dist_worker_deal_shards(team, t->options.shards);
@@ -87,7 +87,7 @@ static mf_status ps_join(mf_dist_worker *team, mf_trainer *t)
 
 static mf_status ps_begin_step(mf_dist_worker *team, int64_t step, int64_t samples, bool wants_stop)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     const int votes = j->team.members ? mf_job_members_votes(&j->members, team, wants_stop)
                       : wants_stop    ? MF_STEP_FLAG_STOP
                                       : 0;
@@ -99,7 +99,7 @@ static mf_status ps_begin_step(mf_dist_worker *team, int64_t step, int64_t sampl
     return mf_push_pull_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
 
-static mf_status balance(ps_job *j, int64_t step)
+static mf_status strategy_param_server_balance(ps_job *j, int64_t step)
 {
     mf_push_pull *rounds = mf_ps_client_rounds(j->client);
     bool changed;
@@ -115,7 +115,7 @@ static mf_status balance(ps_job *j, int64_t step)
 }
 
 /* A run that starts later and finds nothing of it must know that it is lost. */
-static mf_status note_step(ps_job *j)
+static mf_status strategy_param_server_note_step(ps_job *j)
 {
     if (j->marked || !j->team.members || j->mode.sync)
         return MF_OK;
@@ -125,22 +125,23 @@ static mf_status note_step(ps_job *j)
 
 static mf_status ps_end_step(mf_dist_worker *team, int64_t step, bool *stop)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
 
     mf_job_take_votes(team, mf_ps_client_votes(j->client), stop);
     j->stop |= *stop;
     *stop = j->stop;
-    return j->mode.sync ? balance(j, step) : note_step(j);
+    return j->mode.sync ? strategy_param_server_balance(j, step)
+                        : strategy_param_server_note_step(j);
 }
 
 static void ps_failed(mf_dist_worker *team, mf_status why)
 {
-    if (of_team(team)->net)
-        mf_net_abort(of_team(team)->net, why);
+    if (strategy_param_server_of_team(team)->net)
+        mf_net_abort(strategy_param_server_of_team(team)->net, why);
 }
 
 /* What servers had cannot be had any more. All begin anew, with what the first of them can find. */
-static mf_status begin_anew(ps_job *j, mf_trainer *t)
+static mf_status strategy_param_server_begin_anew(ps_job *j, mf_trainer *t)
 {
     mf_status st;
 
@@ -169,7 +170,7 @@ static mf_status recover(ps_job *j, mf_trainer *t)
     if (j->team.rank == 0)
         MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
     MF_TRY(tell_found(j, t, &found));
-    return found ? MF_OK : begin_anew(j, t);
+    return found ? MF_OK : strategy_param_server_begin_anew(j, t);
 }
 
 /* The chief's variables are those of the job: servers begin with them. */
@@ -183,7 +184,7 @@ static mf_status begin_servers(ps_job *j, mf_trainer *t)
 }
 
 /* Asynchronous servers have what the job has come to, and we get it. */
-static mf_status go_on(ps_job *j)
+static mf_status strategy_param_server_go_on(ps_job *j)
 {
     mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
     mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
@@ -221,16 +222,16 @@ static mf_status follow_servers(ps_job *j, mf_trainer *t)
     if (j->team.members)
         MF_TRY(tell_found(j, t, &found));
     if (found)
-        return go_on(j);
+        return strategy_param_server_go_on(j);
     if (j->team.members && !j->team.anew)
-        return begin_anew(j, t);
+        return strategy_param_server_begin_anew(j, t);
     MF_TRY(check_lost(j, t));
     return begin_servers(j, t);
 }
 
 static mf_status ps_aligned(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
 
     if (j->mode.sync)
         MF_TRY(recover(j, t));
@@ -243,13 +244,14 @@ static mf_status ps_aligned(mf_dist_worker *team, mf_trainer *t)
 
 static int64_t ps_progress(const mf_dist_worker *team)
 {
-    return mf_ps_client_done(of_team((mf_dist_worker *)(uintptr_t)team)->client);
+    return mf_ps_client_done(
+        strategy_param_server_of_team((mf_dist_worker *)(uintptr_t)team)->client);
 }
 
 /* What servers have is never less than what they had said to have done before. */
 static mf_status ps_before_save_leased(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
     mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
 
@@ -261,12 +263,12 @@ static mf_status ps_before_save_leased(mf_dist_worker *team, mf_trainer *t)
 static mf_status ps_before_save(mf_dist_worker *team, mf_trainer *t)
 {
     (void)t;
-    return mf_ps_client_get(of_team(team)->client);
+    return mf_ps_client_get(strategy_param_server_of_team(team)->client);
 }
 
 static mf_status ps_lease(mf_dist_worker *team, mf_dist_worker_lease *l)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     mf_ps_lease lease = { .start = j->start, .total = l->total, .n_near = team->n_near };
 
     lease.save_every = team->saves_between ? l->save_every : 0;
@@ -287,20 +289,20 @@ static mf_status ps_save_parts(mf_dist_worker *team, mf_trainer *t, const char *
                                mf_snapshot *s)
 {
     (void)t;
-    return mf_ps_client_save(of_team(team)->client, prefix, s);
+    return mf_ps_client_save(strategy_param_server_of_team(team)->client, prefix, s);
 }
 
 static mf_status ps_trace_begin(mf_dist_worker *team, int64_t origin)
 {
-    return mf_ps_client_trace_begin(of_team(team)->client, origin);
+    return mf_ps_client_trace_begin(strategy_param_server_of_team(team)->client, origin);
 }
 
 static mf_status ps_trace_end(mf_dist_worker *team, mf_buf *events)
 {
-    return mf_ps_client_trace_end(of_team(team)->client, events);
+    return mf_ps_client_trace_end(strategy_param_server_of_team(team)->client, events);
 }
 
-static void widen(int64_t range[2], int64_t n)
+static void strategy_param_server_widen(int64_t range[2], int64_t n)
 {
     range[0] = n < range[0] ? n : range[0];
     range[1] = n > range[1] ? n : range[1];
@@ -317,8 +319,8 @@ static mf_status count_updates(ps_job *j)
             j->done = (mf_traffic){ .updates = { INT64_MAX, 0 },
                                     .batches = { each[0].batches, each[0].batches },
                                     .staleness = j->mode.sync ? -1 : each[0].staleness };
-        widen(j->done.updates, each[s].steps - each[s].start);
-        widen(j->done.batches, each[s].batches);
+        strategy_param_server_widen(j->done.updates, each[s].steps - each[s].start);
+        strategy_param_server_widen(j->done.batches, each[s].batches);
         j->done.late_pushes =
             each[s].late > j->done.late_pushes ? each[s].late : j->done.late_pushes;
     }
@@ -329,7 +331,7 @@ static mf_status count_updates(ps_job *j)
 /* No step comes any more. */
 static mf_status ps_leave(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     const mf_collective c = mf_dist_worker_call(team, 0, "the bytes that were sent");
     int64_t *sent = mf_calloc(team->size, sizeof *sent);
     mf_status st = sent ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
@@ -347,7 +349,7 @@ static mf_status ps_leave(mf_dist_worker *team, mf_trainer *t)
 /* All have done their last step: everybody gets what has come of it. */
 static mf_status ps_finish(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
 
     const mf_collective c = mf_dist_worker_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
@@ -406,7 +408,7 @@ static mf_status serve_once(ps_job *j, mf_trainer *t, struct server **kept)
 
 static void ps_traffic(const mf_dist_worker *team, mf_traffic *out)
 {
-    const ps_job *j = of_team((mf_dist_worker *)(uintptr_t)team);
+    const ps_job *j = strategy_param_server_of_team((mf_dist_worker *)(uintptr_t)team);
 
     *out = j->done;
     out->bytes = out->plain_bytes = j->sent;
@@ -418,9 +420,9 @@ static void ps_traffic(const mf_dist_worker *team, mf_traffic *out)
 
 /* ---- tasks that come and go ---- */
 
-static void part(mf_dist_worker *team, mf_status why)
+static void strategy_param_server_part(mf_dist_worker *team, mf_status why)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     mf_traffic before;
     mf_error e;
 
@@ -482,9 +484,9 @@ static mf_status await_server(ps_job *j)
     return await_next(j, mf_clock_ns() + j->team.timeout_ns);
 }
 
-static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status strategy_param_server_meet_once(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
 
     MF_TRY(connect_all(j));
     MF_TRY(mf_job_describe_view(&j->members, team));
@@ -501,7 +503,8 @@ static mf_status meet_once(mf_dist_worker *team, mf_trainer *t)
 
 static mf_status ps_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
 {
-    static const mf_job_meeting meeting = { part, meet_once };
+    static const mf_job_meeting meeting = { strategy_param_server_part,
+                                            strategy_param_server_meet_once };
 
     return mf_job_meet(team, t, &meeting, why);
 }
@@ -534,12 +537,12 @@ static mf_status connect_server(ps_job *j, mf_trainer *t)
 /* Serve whoever comes, until all is over. */
 static mf_status serve_all(mf_dist_worker *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
+    ps_job *j = strategy_param_server_of_team(team);
     struct server *kept = NULL;
     mf_status st = MF_OK;
 
     do {
-        part(team, st);
+        strategy_param_server_part(team, st);
         st = connect_server(j, t);
         j->index = j->members.self - j->n_workers;
         if (st == MF_OK &&
@@ -556,14 +559,15 @@ static mf_status serve_all(mf_dist_worker *team, mf_trainer *t)
 
 static mf_status ps_serve(mf_dist_worker *team, mf_trainer *t)
 {
-    return team->members ? serve_all(team, t) : serve_once(of_team(team), t, NULL);
+    return team->members ? serve_all(team, t)
+                         : serve_once(strategy_param_server_of_team(team), t, NULL);
 }
 
 static mf_status ps_holders(mf_dist_worker *team, const mf_trainer *t, int64_t i, mf_holders *out,
                             int64_t *step)
 {
     (void)step; /* after every step a worker has the weights of all servers */
-    mf_ps_client_holders(of_team(team)->client, t->trained[i].name, out);
+    mf_ps_client_holders(strategy_param_server_of_team(team)->client, t->trained[i].name, out);
     return MF_OK;
 }
 
@@ -604,7 +608,7 @@ static const mf_dist_worker_kind SERVER = { .join = ps_join,
 /* ---- opening and closing ---- */
 
 /* When all workers have done what they wanted the servers may go. */
-static void say_end(ps_job *j)
+static void strategy_param_server_say_end(ps_job *j)
 {
     int64_t staleness;
 
@@ -624,7 +628,7 @@ static void ps_close(mf_strategy *s)
     ps_job *j = (ps_job *)s;
 
     if (j->index < 0)
-        say_end(j);
+        strategy_param_server_say_end(j);
     mf_ps_client_free(j->client);
     mf_ps_host_aggregate_close(&j->crew);
     mf_group_free(j->team.group);
@@ -638,7 +642,7 @@ static void ps_close(mf_strategy *s)
     mf_free(j);
 }
 
-static mf_status open_all(ps_job *j, const mf_strategy_call *call)
+static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_call *call)
 {
     MF_TRY(mf_ps_read_mode(call->settings, call->cluster->size, &j->mode, &j->weights));
     /* The result depends on who has which shards, so nobody may be missing. */
@@ -690,7 +694,7 @@ mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
                                 .size = c->size,
                                 .pulls = true,
                                 .timeout_ns = call->timeout_ns };
-    st = open_all(j, call);
+    st = strategy_param_server_open_all(j, call);
     if (st == MF_OK) {
         *out = &j->strategy;
         return MF_OK;

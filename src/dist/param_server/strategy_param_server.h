@@ -110,13 +110,13 @@ bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, con
                  int64_t count, int64_t *from, int64_t *to);
 
 /* Bytes of a peer, taken from the front. NULL, and `bad` from then on: there are not so many. */
-typedef struct mf_reader {
+typedef struct mf_ps_reader {
     const char *at;
     size_t left;
     bool bad;
-} mf_reader;
+} mf_ps_reader;
 
-static inline const void *mf_reader_take(mf_reader *r, int64_t count, size_t size)
+static inline const void *mf_ps_reader_take(mf_ps_reader *r, int64_t count, size_t size)
 {
     const char *at = r->at;
     int64_t bytes;
@@ -140,7 +140,7 @@ MF_MUST mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *
 void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
                           size_t cell);
 /* The next one; false: no more, or bad. */
-bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes);
+bool mf_ps_read_variable(mf_ps_reader *r, const char **name, const void **data, int64_t *bytes);
 
 /* ---- the two sides ---- */
 

@@ -2,7 +2,7 @@
 /* weight_partition.c - see weight_partition.h. */
 #include "dist/param_server/weight_partition.h"
 
-static int64_t at_most(int64_t n, int64_t most)
+static int64_t weight_partition_at_most(int64_t n, int64_t most)
 {
     return most > 0 && n > most ? most : n;
 }
@@ -17,11 +17,11 @@ int64_t mf_weight_partition_shards(const mf_weight_partition *p, const mf_shape 
     if (p->kind == MF_WEIGHT_PARTITION_FIXED) {
         n = p->shards;
     } else if (p->kind == MF_WEIGHT_PARTITION_MIN_SIZE) {
-        n = at_most((rows * row + p->bytes - 1) / p->bytes, p->max_shards);
+        n = weight_partition_at_most((rows * row + p->bytes - 1) / p->bytes, p->max_shards);
     } else if (p->kind == MF_WEIGHT_PARTITION_MAX_SIZE && row > 0) {
         const int64_t together = p->bytes > row ? p->bytes / row : 1; /* rows of a shard */
 
-        n = at_most((rows + together - 1) / together, p->max_shards);
+        n = weight_partition_at_most((rows + together - 1) / together, p->max_shards);
     }
     n = n > rows ? rows : n;
     return n > 1 ? n : 1;

@@ -35,20 +35,20 @@ typedef struct servers {
     const char **value, **set, **get, **drop; /* by variable: names of nodes */
 } servers;
 
-static servers *of_team(mf_dist_worker *team)
+static servers *strategy_remote_of_team(mf_dist_worker *team)
 {
     return (servers *)(void *)((char *)team - offsetof(servers, team));
 }
 
 /* ---- who is there ---- */
 
-static int by_name(const void *a, const void *b)
+static int strategy_remote_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
 
 /* Tasks are told by their first processor. */
-static void note_device(void *ctx, const char *name, const char *type)
+static void strategy_remote_note_device(void *ctx, const char *name, const char *type)
 {
     servers *s = ctx;
     mf_device_name d;
@@ -63,7 +63,7 @@ static void note_device(void *ctx, const char *name, const char *type)
         (void)mf_device_name_print(&d, s->workers[s->n_workers++]);
 }
 
-static mf_status find_tasks(servers *s)
+static mf_status strategy_remote_find_tasks(servers *s)
 {
     mf_graph *g = NULL;
     mf_session *session = NULL;
@@ -76,14 +76,14 @@ static mf_status find_tasks(servers *s)
     if (st == MF_OK)
         st = mf_session_new(g, &s->session, &session);
     if (st == MF_OK)
-        st = mf_session_devices(session, note_device, s);
+        st = mf_session_devices(session, strategy_remote_note_device, s);
     if (st == MF_OK && s->n_workers == 0)
         st = MF_FAIL(MF_FAILED_PRECONDITION, "the cluster of %s has no task but parameter servers",
                      s->target);
     mf_session_free(session);
     mf_graph_free(g);
     if (st == MF_OK)
-        qsort(s->workers, (size_t)s->n_workers, sizeof *s->workers, by_name);
+        qsort(s->workers, (size_t)s->n_workers, sizeof *s->workers, strategy_remote_by_name);
     return st;
 }
 
@@ -110,7 +110,7 @@ static int shard_of(const mf_node *n)
     return sscanf(n->name, "shards/shard_%d/", &shard) == 1 ? shard : -1;
 }
 
-static mf_status place(void *ctx, mf_graph *g)
+static mf_status strategy_remote_place(void *ctx, mf_graph *g)
 {
     const servers *s = ctx;
 
@@ -137,7 +137,7 @@ static mf_status place(void *ctx, mf_graph *g)
 
 /* The weight whose slot this is, "w" of "w/Adam_1"; NULL: it stands for itself. An op that updates
  * wants them together. */
-static const char *weight_of(const mf_trainer *t, const mf_train_var *v)
+static const char *strategy_remote_weight_of(const mf_trainer *t, const mf_train_var *v)
 {
     const char *best = NULL;
 
@@ -152,10 +152,11 @@ static const char *weight_of(const mf_trainer *t, const mf_train_var *v)
     return best;
 }
 
-static mf_status add_variable(servers *s, const mf_train_var *v)
+static mf_status strategy_remote_add_variable(servers *s, const mf_train_var *v)
 {
     char shape[MF_SHAPE_TEXT];
-    const char *type = mf_dtype_name(v->variable->dtype), *weight = weight_of(s->trainer, v);
+    const char *type = mf_dtype_name(v->variable->dtype),
+               *weight = strategy_remote_weight_of(s->trainer, v);
     mf_graph *g = s->variables;
     mf_output handle, value;
 
@@ -195,7 +196,7 @@ static mf_status name_nodes(servers *s)
 }
 
 /* Nobody is waited for longer. */
-static mf_run_options patience(const servers *s)
+static mf_run_options strategy_remote_patience(const servers *s)
 {
     return (mf_run_options){ .timeout_ms = s->team.timeout_ns / 1000000 };
 }
@@ -203,7 +204,7 @@ static mf_run_options patience(const servers *s)
 /* Servers keep variables for ever; those of another model may have the same names. */
 static mf_status drop_variables(servers *s)
 {
-    const mf_run_options o = patience(s);
+    const mf_run_options o = strategy_remote_patience(s);
 
     return mf_session_run(s->keeper, &o, NULL, NULL, 0, NULL, 0, s->drop,
                           (int)s->trainer->n_trained, NULL);
@@ -215,7 +216,7 @@ static mf_status make_keeper(servers *s)
 
     MF_TRY(mf_graph_new(&s->variables));
     for (int64_t i = 0; i < t->n_trained; i++)
-        MF_TRY(add_variable(s, &t->trained[i]));
+        MF_TRY(strategy_remote_add_variable(s, &t->trained[i]));
     MF_TRY(name_nodes(s));
     MF_TRY(mf_graph_set_devices(s->variables, &(mf_replica_devices){ .ps_tasks = s->n_ps,
                                                                      .worker_device = s->workers[0],
@@ -229,7 +230,7 @@ static mf_status send_variable(servers *s, int64_t i)
 {
     mf_variable *v = s->trainer->trained[i].variable;
     const uint64_t writes = mf_variable_writes(v);
-    const mf_run_options o = patience(s);
+    const mf_run_options o = strategy_remote_patience(s);
     mf_tensor value = { 0 };
     const mf_tensor *feed = &value;
     mf_status st;
@@ -247,7 +248,7 @@ static mf_status send_variable(servers *s, int64_t i)
 static mf_status fetch_variable(servers *s, int64_t i)
 {
     mf_variable *v = s->trainer->trained[i].variable;
-    const mf_run_options o = patience(s);
+    const mf_run_options o = strategy_remote_patience(s);
     mf_tensor *value = NULL;
     mf_status st;
 
@@ -264,24 +265,25 @@ static mf_status fetch_variable(servers *s, int64_t i)
 
 static mf_status servers_join(mf_dist_worker *team, mf_trainer *t)
 {
-    servers *s = of_team(team);
+    servers *s = strategy_remote_of_team(team);
 
     if (s->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     s->trainer = t;
     team->shards = team->n_shards = t->options.shards;
-    MF_TRY(find_tasks(s));
+    MF_TRY(strategy_remote_find_tasks(s));
     MF_INFO("%s has %d workers and %d parameter servers", s->target, s->n_workers, s->n_ps);
     MF_TRY(make_keeper(s));
-    return mf_portable_session_new(
-        t->model->graph,
-        &(mf_portable_session_options){ .session = &s->session, .place = place, .ctx = s },
-        &s->steps);
+    return mf_portable_session_new(t->model->graph,
+                                   &(mf_portable_session_options){ .session = &s->session,
+                                                                   .place = strategy_remote_place,
+                                                                   .ctx = s },
+                                   &s->steps);
 }
 
 static void servers_leave(mf_dist_worker *team, mf_trainer *t)
 {
-    servers *s = of_team(team);
+    servers *s = strategy_remote_of_team(team);
     mf_error why;
 
     if (s->trainer != t)
@@ -305,7 +307,7 @@ static void servers_leave(mf_dist_worker *team, mf_trainer *t)
 static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
                                     bool wants_stop)
 {
-    servers *s = of_team(team);
+    servers *s = strategy_remote_of_team(team);
 
     (void)step;
     (void)samples;
@@ -317,22 +319,23 @@ static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t 
 
 /* Steps run there, all else (evaluations) here. */
 static mf_status servers_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
-                             const mf_call *call)
+                             const mf_loop_call *call)
 {
-    return mf_trainer_call_at(t, of_team(team)->steps, patience(of_team(team)).timeout_ms, options,
-                              call);
+    return mf_trainer_call_at(t, strategy_remote_of_team(team)->steps,
+                              strategy_remote_patience(strategy_remote_of_team(team)).timeout_ms,
+                              options, call);
 }
 
 static mf_status servers_end_step(mf_dist_worker *team, int64_t step, bool *stop)
 {
     (void)step;
-    *stop = of_team(team)->stop;
+    *stop = strategy_remote_of_team(team)->stop;
     return MF_OK;
 }
 
 static mf_status servers_settle(mf_dist_worker *team, bool *stop)
 {
-    servers *s = of_team(team);
+    servers *s = strategy_remote_of_team(team);
 
     (void)stop;
     for (int64_t i = 0; i < s->trainer->n_trained; i++)

@@ -68,7 +68,7 @@ static mf_status band_grad(mf_grad *g)
 
 /* ---- Diag, DiagPart ---- */
 
-static mf_status diag_infer(mf_infer *in)
+static mf_status band_diag_infer(mf_infer *in)
 {
     const mf_shape *x = &in->in[0];
     mf_shape *out = &in->out[0];
@@ -83,7 +83,7 @@ static mf_status diag_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status diag_run(mf_kernel *k)
+static mf_status band_diag_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     mf_shape shape = { .rank = 2 * x->shape.rank };
@@ -125,12 +125,12 @@ static mf_status half_shape(const mf_shape *x, mf_shape *out)
     return MF_OK;
 }
 
-static mf_status part_infer(mf_infer *in)
+static mf_status band_part_infer(mf_infer *in)
 {
     return in->in[0].rank < 0 ? MF_OK : half_shape(&in->in[0], &in->out[0]);
 }
 
-static mf_status part_run(mf_kernel *k)
+static mf_status band_part_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     mf_shape shape;
@@ -143,13 +143,13 @@ static mf_status part_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status diag_grad(mf_grad *g)
+static mf_status band_diag_grad(mf_grad *g)
 {
     g->dx[0] = MF_G1("DiagPart", g->dy[0]);
     return MF_OK;
 }
 
-static mf_status part_grad(mf_grad *g)
+static mf_status band_part_grad(mf_grad *g)
 {
     g->dx[0] = MF_G1("Diag", g->dy[0]);
     return MF_OK;
@@ -170,16 +170,16 @@ const mf_op mf_ops_band[] = {
     { .name = "Diag",
       .def = "(diagonal:T) -> (output:T) {T:type in [bfloat16,half,float,double,int32,"
              "int64,complex64,complex128]}",
-      .infer = diag_infer,
-      .grad = diag_grad,
-      .run = diag_run,
+      .infer = band_diag_infer,
+      .grad = band_diag_grad,
+      .run = band_diag_run,
       .samples = MF_SAMPLES("f32[3]", "f64[2,3]", "i32[0]", "c64[2]", "f32[] !fails") },
     { .name = "DiagPart",
       .def = "(input:T) -> (diagonal:T) {T:type in [bfloat16,half,float,double,int32,"
              "int64,complex64,complex128]}",
-      .infer = part_infer,
-      .grad = part_grad,
-      .run = part_run,
+      .infer = band_part_infer,
+      .grad = band_part_grad,
+      .run = band_part_run,
       .samples =
           MF_SAMPLES("f32[3,3]", "f64[2,3,2,3]", "i32[0,0]", "f32[2,3] !fails", "f32[3] !fails") },
     { 0 },

@@ -256,7 +256,7 @@ static mf_status args_run(mf_kernel *k)
     return MF_OK;
 }
 
-static int axes_of(unsigned set, int64_t axes[MF_MAX_RANK])
+static int broadcast_axes_of(unsigned set, int64_t axes[MF_MAX_RANK])
 {
     int n = 0;
 
@@ -280,7 +280,7 @@ static mf_status gradient_args_infer(mf_infer *in)
         return MF_OK;
     MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &sizes, reduce));
     for (int i = 0; i < 2; i++)
-        MF_TRY(mf_infer_ints(in, i, 1, axes, axes_of(reduce[i], axes)));
+        MF_TRY(mf_infer_ints(in, i, 1, axes, broadcast_axes_of(reduce[i], axes)));
     return MF_OK;
 }
 
@@ -293,7 +293,7 @@ static mf_status gradient_args_run(mf_kernel *k)
 
     MF_TRY(broadcast_vectors(k->in[0], k->in[1], &sizes, reduce));
     for (int i = 0; i < 2; i++) {
-        const int n = axes_of(reduce[i], axes);
+        const int n = broadcast_axes_of(reduce[i], axes);
 
         MF_TRY(mf_kernel_out(k, i, &MF_SHAPE(n), &out));
         for (int j = 0; j < n; j++)

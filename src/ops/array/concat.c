@@ -21,7 +21,7 @@ static const mf_shape *shape_at(const shape_list *list, int i)
 }
 
 /* dy as the first of n inputs of one call that ends with `last` (when it has a node). */
-static mf_output *gather_inputs(mf_grad *g, mf_output first, const mf_output *rest, int n)
+static mf_output *concat_gather_inputs(mf_grad *g, mf_output first, const mf_output *rest, int n)
 {
     mf_output *list = MF_ARENA_ARRAY(g->graph->arena, mf_output, n + 2);
 
@@ -181,7 +181,7 @@ static mf_status concat_axis(int64_t axis, int rank, int *at)
     return MF_OK;
 }
 
-static mf_status concat_infer(mf_infer *in)
+static mf_status concat_concat_infer(mf_infer *in)
 {
     const int axis_at = axis_input(in->node, in->n_in);
     const shape_list list = { .shapes = in->in + (axis_at == 0), .n = in->n_in - 1 };
@@ -196,7 +196,7 @@ static mf_status concat_infer(mf_infer *in)
     return concat_result(&list, at, &in->out[0]);
 }
 
-static mf_status concat_run(mf_kernel *k)
+static mf_status concat_concat_run(mf_kernel *k)
 {
     const int axis_at = axis_input(k->node, k->n_in);
     const shape_list list = { .tensors = k->in + (axis_at == 0), .n = k->n_in - 1 };
@@ -223,20 +223,20 @@ static mf_status concat_run(mf_kernel *k)
 }
 
 /* Each input gets the slice of dy that came from it. */
-static mf_status concat_grad(mf_grad *g)
+static mf_status concat_concat_grad(mf_grad *g)
 {
     const int axis_at = axis_input(g->node, g->n_in), first = axis_at == 0, n = g->n_in - 1;
     mf_output axis = g->x[axis_at], shapes, offsets, *list;
 
     if (mf_grad_type(axis) != MF_DTYPE_I32)
         axis = mf_applyf(g->graph, "Cast", MF_IN(axis), "DstT=int32");
-    list = gather_inputs(g, g->x[first], g->x + first + 1, n - 1);
+    list = concat_gather_inputs(g, g->x[first], g->x + first + 1, n - 1);
     if (!list)
         return MF_OK;
     shapes = mf_apply(g->graph, "ShapeN", list);
     for (int i = 0; i < n; i++)
         list[i] = (mf_output){ shapes.node, i };
-    list = gather_inputs(g, axis, list, n);
+    list = concat_gather_inputs(g, axis, list, n);
     if (!list)
         return MF_OK;
     offsets = mf_apply(g->graph, "ConcatOffset", list);
@@ -327,9 +327,9 @@ const mf_op mf_ops_concat[] = {
     { .name = "ConcatV2",
       .def = "(values:N*T, axis:Tidx) -> (output:T) {N:int>=2, T:type, "
              "Tidx:type=int32 in index}",
-      .infer = concat_infer,
-      .grad = concat_grad,
-      .run = concat_run,
+      .infer = concat_concat_infer,
+      .grad = concat_concat_grad,
+      .run = concat_concat_run,
       .split = concat_split,
       .samples = MF_SAMPLES("f32[2,3] f32[4,3] i32[]{0}", "f32[2,3] f32[2,1] f32[2,0] i32[]{1}",
                             "f64[1,2,3] f64[1,5,3] i64[]{-2}", "str[2] str[1] i32[]{0}",
@@ -338,9 +338,9 @@ const mf_op mf_ops_concat[] = {
                             "f32[] f32[] i32[]{0} !fails") },
     { .name = "Concat",
       .def = "(concat_dim:int32, values:N*T) -> (output:T) {N:int>=2, T:type}",
-      .infer = concat_infer,
-      .grad = concat_grad,
-      .run = concat_run,
+      .infer = concat_concat_infer,
+      .grad = concat_concat_grad,
+      .run = concat_concat_run,
       .split = concat_split,
       .samples = MF_SAMPLES("i32[]{0} f32[2,3] f32[4,3]", "i32[]{1} i64[2,3] i64[2,2]",
                             "i32[]{2} f32[2,3] f32[4,3] !fails") },

@@ -16,19 +16,19 @@ typedef struct band {
     bool upper_left, lower_left; /* alignment of diagonals above and below */
 } band;
 
-static int64_t min(int64_t a, int64_t b)
+static int64_t diag_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t max(int64_t a, int64_t b)
+static int64_t diag_max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 static int64_t diagonal_length(const band *b, int64_t d)
 {
-    return min(b->rows + min(d, 0), b->cols - max(d, 0));
+    return diag_min(b->rows + diag_min(d, 0), b->cols - diag_max(d, 0));
 }
 
 /* Where diagonal d begins in its row of `longest` cells. */
@@ -79,7 +79,7 @@ static mf_status fit_band(band *b)
                            " and %" PRId64,
                            i ? "upper" : "lower", d[i], -b->rows, b->cols);
     }
-    b->longest = min(b->rows + min(b->high, 0), b->cols - max(b->low, 0));
+    b->longest = diag_min(b->rows + diag_min(b->high, 0), b->cols - diag_max(b->low, 0));
     return MF_OK;
 }
 
@@ -108,7 +108,7 @@ static mf_status copy_band(const band *b, mf_dtype type, void *matrix, void *sto
     for (int64_t batch = 0; batch < batches; batch++) {
         for (int64_t d = b->high; d >= b->low; d--) {
             const int64_t length = diagonal_length(b, d), first = diagonal_start(b, d);
-            int64_t at = batch * area + max(-d, 0) * b->cols + max(d, 0);
+            int64_t at = batch * area + diag_max(-d, 0) * b->cols + diag_max(d, 0);
             int64_t store = (batch * n + b->high - d) * b->longest + first;
 
             for (int64_t i = 0; i < length; i++, at += b->cols + 1, store++)
@@ -177,9 +177,10 @@ static mf_status part_run(mf_kernel *k)
 /* ---- MatrixDiag ---- */
 
 /* The size of the matrix from what is given (-1: not) and what the diagonals need. */
-static mf_status matrix_size(band *b, int64_t rows, int64_t cols)
+static mf_status diag_matrix_size(band *b, int64_t rows, int64_t cols)
 {
-    const int64_t min_rows = b->longest - min(b->high, 0), min_cols = b->longest + max(b->low, 0);
+    const int64_t min_rows = b->longest - diag_min(b->high, 0),
+                  min_cols = b->longest + diag_max(b->low, 0);
 
     if (rows != -1 && rows < min_rows)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -189,7 +190,7 @@ static mf_status matrix_size(band *b, int64_t rows, int64_t cols)
                        "The number of columns is too small: %" PRId64 " < %" PRId64, cols,
                        min_cols);
     if (rows == -1 && cols == -1)
-        rows = cols = max(min_rows, min_cols);
+        rows = cols = diag_max(min_rows, min_cols);
     else if (rows == -1)
         rows = min_rows;
     else if (cols == -1)
@@ -223,7 +224,7 @@ static mf_status matrix_shape(const mf_shape *stored, band *b, int64_t rows, int
                        stored->dims[out->rank], b->high - b->low + 1);
     b->longest = stored->dims[stored->rank - 1];
     if (b->longest >= 0)
-        MF_TRY(matrix_size(b, rows, cols));
+        MF_TRY(diag_matrix_size(b, rows, cols));
     out->dims[out->rank++] = b->longest >= 0 ? b->rows : MF_UNKNOWN_DIM;
     out->dims[out->rank++] = b->longest >= 0 ? b->cols : MF_UNKNOWN_DIM;
     return MF_OK;
@@ -307,7 +308,7 @@ static mf_status set_run(mf_kernel *k)
 /* ---- gradients: each op is built from the two others of its generation ---- */
 
 /* "MatrixDiagPart" + "", "V2" or "V3", with alignment and a padding of zero. */
-static mf_output take_part(mf_grad *g, mf_output matrix, mf_output band_k)
+static mf_output diag_take_part(mf_grad *g, mf_output matrix, mf_output band_k)
 {
     const mf_attr *align = mf_node_attr(g->node, "align");
 
@@ -334,7 +335,7 @@ static mf_output set_part(mf_grad *g, mf_output matrix, mf_output part, mf_outpu
 
 static mf_status diag_grad(mf_grad *g)
 {
-    g->dx[0] = take_part(g, g->dy[0], g->n_in > 1 ? g->x[1] : (mf_output){ 0 });
+    g->dx[0] = diag_take_part(g, g->dy[0], g->n_in > 1 ? g->x[1] : (mf_output){ 0 });
     return MF_OK;
 }
 
@@ -350,7 +351,7 @@ static mf_status set_grad(mf_grad *g)
     const mf_output band_k = g->n_in > 2 ? g->x[2] : (mf_output){ 0 };
 
     g->dx[0] = set_part(g, g->dy[0], MF_G1("ZerosLike", g->x[1]), band_k);
-    g->dx[1] = take_part(g, g->dy[0], band_k);
+    g->dx[1] = diag_take_part(g, g->dy[0], band_k);
     return MF_OK;
 }
 

@@ -5,7 +5,7 @@
 
 /* ---- DynamicPartition ---- */
 
-static mf_status check_prefix(const mf_shape *data, const mf_shape *prefix)
+static mf_status dynamic_partition_check_prefix(const mf_shape *data, const mf_shape *prefix)
 {
     mf_shape head = *data;
     char td[MF_SHAPE_TEXT], tp[MF_SHAPE_TEXT];
@@ -25,7 +25,7 @@ static mf_status partition_infer(mf_infer *in)
 {
     const mf_shape *data = &in->in[0], *numbers = &in->in[1];
 
-    MF_TRY(check_prefix(data, numbers));
+    MF_TRY(dynamic_partition_check_prefix(data, numbers));
     if (data->rank < 0 || numbers->rank < 0)
         return MF_OK;
     for (int i = 0; i < in->n_out; i++) {
@@ -85,7 +85,7 @@ static mf_status partition_run(mf_kernel *k)
     mf_tensor counts = { 0 };
     mf_status st;
 
-    MF_TRY(check_prefix(&k->in[0]->shape, &k->in[1]->shape));
+    MF_TRY(dynamic_partition_check_prefix(&k->in[0]->shape, &k->in[1]->shape));
     MF_TRY(mf_tensor_alloc(&counts, MF_DTYPE_I64, &MF_SHAPE(k->n_out)));
     st = count_parts(k->in[1], k->n_out, counts.data);
     if (st == MF_OK)
@@ -121,9 +121,10 @@ static mf_status partition_grad(mf_grad *g)
 /* ---- DynamicStitch, ParallelDynamicStitch: N vectors of row numbers, N tensors ---- */
 
 /* Shape of a row: data[i].shape without the prefix indices[i].shape. */
-static mf_status row_shape(const mf_shape *index, const mf_shape *data, mf_shape *out)
+static mf_status dynamic_partition_row_shape(const mf_shape *index, const mf_shape *data,
+                                             mf_shape *out)
 {
-    MF_TRY(check_prefix(data, index));
+    MF_TRY(dynamic_partition_check_prefix(data, index));
     *out = MF_SHAPE_UNKNOWN;
     if (data->rank < 0 || index->rank < 0)
         return MF_OK;
@@ -153,7 +154,7 @@ static mf_status stitch_infer(mf_infer *in)
     for (int i = 0; i < n; i++) {
         const mf_tensor *index = in->in_value[i];
 
-        MF_TRY(row_shape(&in->in[i], &in->in[n + i], &one));
+        MF_TRY(dynamic_partition_row_shape(&in->in[i], &in->in[n + i], &one));
         MF_TRY(merge_rows(&row, &one, i));
         for (int64_t j = 0; index && rows >= 0 && j < index->count; j++) {
             const int64_t v = mf_index_at(index, j);
@@ -181,7 +182,7 @@ static mf_status stitch_shape(mf_kernel *k, int n, mf_shape *row, int64_t *rows)
     for (int i = 0; i < n; i++) {
         const int32_t *v = k->in[i]->data;
 
-        MF_TRY(row_shape(&k->in[i]->shape, &k->in[n + i]->shape, &one));
+        MF_TRY(dynamic_partition_row_shape(&k->in[i]->shape, &k->in[n + i]->shape, &one));
         MF_TRY(merge_rows(row, &one, i));
         for (int64_t j = 0; j < k->in[i]->count; j++) {
             if (v[j] < 0)

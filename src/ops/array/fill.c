@@ -15,7 +15,7 @@ typedef struct fill_job {
 } fill_job;
 
 /* Plain types only: nothing can fail. */
-static void fill_piece(void *ctx, int64_t piece)
+static void fill_fill_piece(void *ctx, int64_t piece)
 {
     const fill_job *job = ctx;
     const int64_t from = piece * job->piece, rest = job->out->count - from;
@@ -38,20 +38,21 @@ static mf_status fill_all(mf_kernel *k, mf_tensor *out, const void *value)
             return mf_cells_fill(out->dtype, out->data, 0, out->count, value);
         mf_cells_zero(out->dtype, out->data, 0, out->count);
     } else if (out->count <= job.piece) {
-        fill_piece(&job, 0);
+        fill_fill_piece(&job, 0);
     } else {
-        return mf_kernel_parallel(k, (out->count + job.piece - 1) / job.piece, fill_piece, &job);
+        return mf_kernel_parallel(k, (out->count + job.piece - 1) / job.piece, fill_fill_piece,
+                                  &job);
     }
     return MF_OK;
 }
 
-static mf_status fill_infer(mf_infer *in)
+static mf_status fill_fill_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_shape_input(in, 0, &in->out[0]));
     return MF_OK;
 }
 
-static mf_status fill_run(mf_kernel *k)
+static mf_status fill_fill_run(mf_kernel *k)
 {
     mf_shape shape;
     mf_tensor *out;
@@ -64,7 +65,7 @@ static mf_status fill_run(mf_kernel *k)
     return fill_all(k, out, k->in[1]->data);
 }
 
-static mf_status fill_grad(mf_grad *g)
+static mf_status fill_fill_grad(mf_grad *g)
 {
     g->dx[1] = MF_G2("Sum", g->dy[0], mf_grad_all_axes(g, g->dy[0]));
     return MF_OK;
@@ -94,7 +95,7 @@ static mf_status ones_like_run(mf_kernel *k)
 }
 
 /* Always zeroed: memory from the pool may hold what somebody else left there. */
-static mf_status empty_run(mf_kernel *k)
+static mf_status fill_empty_run(mf_kernel *k)
 {
     mf_shape shape;
     mf_tensor *out;
@@ -214,7 +215,7 @@ static mf_status range_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status range_run(mf_kernel *k)
+static mf_status fill_range_run(mf_kernel *k)
 {
     const range_fns *fns = &range_table[k->in[0]->dtype];
     mf_tensor *out;
@@ -348,9 +349,9 @@ const mf_op mf_ops_fill[] = {
     { .name = "Fill",
       .def = "(dims:index_type, value:T) -> (output:T) {T:type, index_type:type=int32 "
              "in index}",
-      .infer = fill_infer,
-      .grad = fill_grad,
-      .run = fill_run,
+      .infer = fill_fill_infer,
+      .grad = fill_fill_grad,
+      .run = fill_fill_run,
       .split = fill_split,
       .samples =
           MF_SAMPLES("i32[2]{2,3} f32[]", "i64[1]{0} f64[]", "i32[0] f32[]", "i32[1]{3} str[]{ab}",
@@ -376,9 +377,9 @@ const mf_op mf_ops_fill[] = {
     { .name = "Empty",
       .def = "(shape:int32) -> (output:dtype) {dtype:type, init:bool=false} "
              "is_stateful",
-      .infer = fill_infer,
+      .infer = fill_fill_infer,
       .grad = mf_grad_missing,
-      .run = empty_run,
+      .run = fill_empty_run,
       .samples = MF_SAMPLES("i32[2]{2,3} ; dtype=float init=true", "i32[1]{0} ; dtype=string",
                             "i32[1]{-2} ; dtype=float !fails") },
     { .name = "Range",
@@ -387,7 +388,7 @@ const mf_op mf_ops_fill[] = {
              "uint64]}",
       .infer = range_infer,
       .grad = mf_grad_none,
-      .run = range_run,
+      .run = fill_range_run,
       .samples = MF_SAMPLES(
           "i32[]{0} i32[]{7} i32[]{2}", "i64[]{5} i64[]{-3} i64[]{-2}",
           "f32[]{0} f32[]{1} f32[]{0.1} !nograd", "f64[]{3} f64[]{3} f64[]{1} !nograd",

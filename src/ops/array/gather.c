@@ -127,7 +127,7 @@ static mf_status gather_result(const mf_shape *x, const mf_shape *index, const g
     return MF_OK;
 }
 
-static mf_status gather_infer(mf_infer *in)
+static mf_status gather_gather_infer(mf_infer *in)
 {
     const mf_shape *x = &in->in[0], *index = &in->in[1];
     int64_t axis = 0;
@@ -140,7 +140,7 @@ static mf_status gather_infer(mf_infer *in)
     return gather_result(x, index, &g, &in->out[0]);
 }
 
-static mf_status gather_prepare(mf_prepare *p)
+static mf_status gather_gather_prepare(mf_prepare *p)
 {
     int64_t *batch = MF_ARENA_NEW(p->arena, int64_t);
 
@@ -151,7 +151,7 @@ static mf_status gather_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status gather_run(mf_kernel *k)
+static mf_status gather_gather_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0], *index = k->in[1];
     int64_t axis = 0, row;
@@ -250,7 +250,7 @@ static mf_status any_axis_grad(mf_grad *g, mf_output index, mf_output axis)
     return MF_OK;
 }
 
-static bool is_zero(mf_output axis)
+static bool gather_is_zero(mf_output axis)
 {
     const mf_attr *value = axis.node ? mf_node_attr(axis.node, "value") : NULL;
 
@@ -259,13 +259,13 @@ static bool is_zero(mf_output axis)
            mf_tensor_int_at(value->tensor, 0) == 0;
 }
 
-static mf_status gather_grad(mf_grad *g)
+static mf_status gather_gather_grad(mf_grad *g)
 {
     mf_output index = g->x[1], axis;
 
     if (mf_grad_type(index) == MF_DTYPE_I16)
         index = mf_applyf(g->graph, "Cast", MF_IN(index), "DstT=int32");
-    if (g->n_in < 3 || (is_zero(g->x[2]) && mf_node_int(g->node, "batch_dims") == 0))
+    if (g->n_in < 3 || (gather_is_zero(g->x[2]) && mf_node_int(g->node, "batch_dims") == 0))
         return first_axis_grad(g, index);
     axis = g->x[2];
     if (mf_grad_type(axis) != MF_DTYPE_I32)
@@ -275,7 +275,7 @@ static mf_status gather_grad(mf_grad *g)
 
 /* ---- GatherNd ---- */
 
-static mf_status gather_nd_infer(mf_infer *in)
+static mf_status gather_gather_nd_infer(mf_infer *in)
 {
     const mf_shape *x = &in->in[0], *index = &in->in[1];
     mf_shape *out = &in->out[0];
@@ -321,7 +321,7 @@ static mf_status gather_nd_shape(const mf_tensor *x, const mf_tensor *index, mf_
     return MF_OK;
 }
 
-static mf_status gather_nd_run(mf_kernel *k)
+static mf_status gather_gather_nd_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0], *index = k->in[1];
     mf_tensor rows = { 0 }, *out;
@@ -345,7 +345,7 @@ done:
     return st;
 }
 
-static mf_status gather_nd_grad(mf_grad *g)
+static mf_status gather_gather_nd_grad(mf_grad *g)
 {
     const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
                                       mf_dtype_name(mf_grad_type(g->x[1])));
@@ -399,10 +399,10 @@ const mf_op mf_ops_gather[] = {
       .def = "(params:Tparams, indices:Tindices, axis:Taxis) -> (output:Tparams) "
              "{batch_dims:int=0, Tparams:type, Tindices:type in [int16,int32,int64], "
              "Taxis:type in index}",
-      .infer = gather_infer,
-      .grad = gather_grad,
-      .prepare = gather_prepare,
-      .run = gather_run,
+      .infer = gather_gather_infer,
+      .grad = gather_gather_grad,
+      .prepare = gather_gather_prepare,
+      .run = gather_gather_run,
       .split = gather_split,
       .samples = MF_SAMPLES(
           "f32[5,3] i32[4]{1,4,0,1} i32[]{0}", "f64[2,3,4] i64[2,2]{0,2,1,2} i32[]{1}",
@@ -417,19 +417,19 @@ const mf_op mf_ops_gather[] = {
     { .name = "Gather",
       .def = "(params:Tparams, indices:Tindices) -> (output:Tparams) "
              "{validate_indices:bool=true, Tparams:type, Tindices:type in index}",
-      .infer = gather_infer,
-      .grad = gather_grad,
-      .prepare = gather_prepare,
-      .run = gather_run,
+      .infer = gather_gather_infer,
+      .grad = gather_gather_grad,
+      .prepare = gather_gather_prepare,
+      .run = gather_gather_run,
       .split = gather_split,
       .samples = MF_SAMPLES("f32[5,3] i32[4]{1,4,0,1}", "f64[4] i64[2,2]{0,2,1,2}",
                             "f32[3] i32[1]{3} !fails") },
     { .name = "GatherNd",
       .def = "(params:Tparams, indices:Tindices) -> (output:Tparams) {Tparams:type, "
              "Tindices:type in [int16,int32,int64], bad_indices_policy:string=''}",
-      .infer = gather_nd_infer,
-      .grad = gather_nd_grad,
-      .run = gather_nd_run,
+      .infer = gather_gather_nd_infer,
+      .grad = gather_gather_nd_grad,
+      .run = gather_gather_nd_run,
       .split = gather_nd_split,
       .samples = MF_SAMPLES(
           "f32[3,4] i32[2,2]{0,1,2,3}", "f32[4,5] i32[3,2,1]{0,3,1,2,2,0}",

@@ -9,7 +9,7 @@
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
 
-static mf_status padded_shape(const mf_shape *x, const mf_pairs *pads, mf_shape *out)
+static mf_status pad_padded_shape(const mf_shape *x, const mf_pairs *pads, mf_shape *out)
 {
     *out = (mf_shape){ .rank = x->rank };
     for (int d = 0; d < x->rank; d++) {
@@ -43,7 +43,7 @@ static mf_status pad_infer(mf_infer *in)
     if (!in->in_value[1])
         return MF_OK;
     MF_TRY(mf_pairs_read(in->in_value[1], x->rank, "paddings", &pads));
-    return padded_shape(x, &pads, &in->out[0]);
+    return pad_padded_shape(x, &pads, &in->out[0]);
 }
 
 /* The interior of a padded tensor, as a move of `m->dims` = the inner shape. Returns its offset. */
@@ -113,7 +113,7 @@ static mf_status pad_run(mf_kernel *k)
         return MF_FAIL(MF_INVALID_ARGUMENT, "constant_values must be a scalar. Found: %s",
                        mf_shape_text(&k->in[2]->shape, text));
     MF_TRY(mf_pairs_read(k->in[1], x->shape.rank, "Paddings", &pads));
-    MF_TRY(padded_shape(&x->shape, &pads, &shape));
+    MF_TRY(pad_padded_shape(&x->shape, &pads, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     for (int d = 0; d < shape.rank; d++) {
         MF_TRY(fill_border(k, out, &pads, d, 0, pads.before[d], value));
@@ -168,8 +168,8 @@ static mf_status check_mirror(const mf_shape *x, const mf_pairs *pads, int64_t o
 }
 
 /* A border with the cells it mirrors: dst is the border, src its images in the interior. */
-static mf_strided_copy mirror(const mf_tensor *out, const mf_shape *x, const mf_pairs *pads, int d,
-                              bool after, int64_t offset)
+static mf_strided_copy pad_mirror(const mf_tensor *out, const mf_shape *x, const mf_pairs *pads,
+                                  int d, bool after, int64_t offset)
 {
     const int64_t first = pads->before[d], dim = x->dims[d];
     const int64_t n = after ? pads->after[d] : first, at = after ? first + dim : 0;
@@ -192,12 +192,12 @@ static mf_status mirror_run(mf_kernel *k)
 
     MF_TRY(mf_pairs_read(k->in[1], x->shape.rank, "paddings", &pads));
     MF_TRY(check_mirror(&x->shape, &pads, offset));
-    MF_TRY(padded_shape(&x->shape, &pads, &shape));
+    MF_TRY(pad_padded_shape(&x->shape, &pads, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     MF_TRY(copy_interior(k, x, out, &pads));
     for (int d = shape.rank - 1; d >= 0; d--) {
         for (int after = 0; after < 2; after++) {
-            const mf_strided_copy m = mirror(out, &x->shape, &pads, d, after, offset);
+            const mf_strided_copy m = pad_mirror(out, &x->shape, &pads, d, after, offset);
 
             MF_TRY(mf_strided_copy_run(k->step->pool, &m));
         }
@@ -294,7 +294,7 @@ static mf_status mirror_grad_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     MF_TRY(mf_tensor_clone(&sums, y));
     for (int d = 0; d < 2 * shape.rank; d++) {
-        const mf_strided_copy back = mirror(&sums, &shape, &pads, d / 2, d % 2, offset);
+        const mf_strided_copy back = pad_mirror(&sums, &shape, &pads, d / 2, d % 2, offset);
 
         add_back(fn, &back, 0, back.dst, (char *)(uintptr_t)back.src);
     }

@@ -3,7 +3,7 @@
 #include "ops/array/array_util.h"
 
 /* The attribute says what the result will be, and is believed before anything runs. */
-static mf_status check_shape(const mf_node *node, const mf_shape *row)
+static mf_status parallel_concat_check_shape(const mf_node *node, const mf_shape *row)
 {
     const mf_shape *said = mf_node_shape(node, "shape");
     mf_shape whole = *row;
@@ -20,15 +20,15 @@ static mf_status check_shape(const mf_node *node, const mf_shape *row)
                    mf_shape_text(said, (char[MF_SHAPE_TEXT]){ 0 }));
 }
 
-static mf_status concat_infer(mf_infer *in)
+static mf_status parallel_concat_infer(mf_infer *in)
 {
     for (int i = 0; i < in->n_in; i++)
-        MF_TRY(check_shape(in->node, &in->in[i]));
+        MF_TRY(parallel_concat_check_shape(in->node, &in->in[i]));
     in->out[0] = *mf_node_shape(in->node, "shape");
     return MF_OK;
 }
 
-static mf_status concat_run(mf_kernel *k)
+static mf_status parallel_concat_run(mf_kernel *k)
 {
     mf_shape shape = k->in[0]->shape;
     const int64_t row = k->in[0]->count;
@@ -43,7 +43,7 @@ static mf_status concat_run(mf_kernel *k)
             return MF_FAIL(MF_INVALID_ARGUMENT, "All values must have one shape: %s vs. %s",
                            mf_shape_text(&shape, a), mf_shape_text(&k->in[i]->shape, b));
     }
-    MF_TRY(check_shape(k->node, &shape));
+    MF_TRY(parallel_concat_check_shape(k->node, &shape));
     shape.dims[0] = k->n_in;
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     for (int i = 0; i < k->n_in; i++)
@@ -54,9 +54,9 @@ static mf_status concat_run(mf_kernel *k)
 const mf_op mf_op_parallel_concat = {
     .name = "ParallelConcat",
     .def = "(values:N*T) -> (output:T) {N:int>=1, T:type, shape:shape}",
-    .infer = concat_infer,
+    .infer = parallel_concat_infer,
     .grad = mf_grad_missing,
-    .run = concat_run,
+    .run = parallel_concat_run,
     .samples = MF_SAMPLES(
         "f32[1,3] f32[1,3] ; shape=shape[2,3] !notf", "str[1] str[1] str[1] ; shape=shape[3] !notf",
         "i32[1,2,2] ; shape=shape[1,2,2] !notf", "f32[2,3] f32[2,3] ; shape=shape[4,3] !fails",

@@ -37,7 +37,7 @@ static mf_status check_splits(const mf_kernel *k)
 }
 
 /* The row of splits `s` that element `at` of the next level is in. */
-static int64_t row_of(const mf_tensor *s, int64_t at)
+static int64_t ragged_row_of(const mf_tensor *s, int64_t at)
 {
     int64_t low = 0, high = s->count - 1;
 
@@ -52,7 +52,7 @@ static int64_t row_of(const mf_tensor *s, int64_t at)
     return low;
 }
 
-static mf_status ragged_infer(mf_infer *in)
+static mf_status ragged_ragged_infer(mf_infer *in)
 {
     const mf_shape *values = &in->in[in->n_in - 1];
     const int64_t rank = values->rank < 0 ? -1 : values->rank + in->n_in - 1;
@@ -66,7 +66,7 @@ static mf_status ragged_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status ragged_run(mf_kernel *k)
+static mf_status ragged_ragged_run(mf_kernel *k)
 {
     const int ragged = k->n_in - 1;
     const mf_tensor *values = k->in[ragged];
@@ -87,7 +87,7 @@ static mf_status ragged_run(mf_kernel *k)
             rest /= values->shape.dims[d];
         }
         for (int d = ragged - 1; d >= 0; d--) {
-            const int64_t row = row_of(k->in[d], at);
+            const int64_t row = ragged_row_of(k->in[d], at);
 
             index[d + 1] = at - mf_index_at(k->in[d], row);
             at = row;
@@ -111,7 +111,7 @@ static mf_status ragged_run(mf_kernel *k)
 }
 
 /* Values keep their order. */
-static mf_status ragged_grad(mf_grad *g)
+static mf_status ragged_ragged_grad(mf_grad *g)
 {
     const mf_output values = g->x[g->n_in - 1];
 
@@ -125,9 +125,9 @@ const mf_op mf_op_ragged_to_sparse = {
     .def = "(rt_nested_splits:RAGGED_RANK*Tsplits, rt_dense_values:T) -> (sparse_indices:int64, "
            "sparse_values:T, sparse_dense_shape:int64) {RAGGED_RANK:int>=1, T:type, "
            "Tsplits:type=int64 in index}",
-    .infer = ragged_infer,
-    .grad = ragged_grad,
-    .run = ragged_run,
+    .infer = ragged_ragged_infer,
+    .grad = ragged_ragged_grad,
+    .run = ragged_ragged_run,
     .samples = MF_SAMPLES("i64[4]{0,2,2,5} f32[5]", "i64[3]{0,1,3} i64[4]{0,2,2,5} str[5]",
                           "i32[3]{0,1,3} f32[3,2,2]", "i64[1]{0} f32[0]", "i64[2]{0,0} i32[0,2]",
                           "i64[4]{0,2,1,5} f32[5] !fails", "i64[3]{1,2,5} f32[5] !fails",

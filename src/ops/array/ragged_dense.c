@@ -127,8 +127,8 @@ static mf_status set_shape(const mf_kernel *k, ragged_job *job)
 
 /* Copies entries from..to of partition d, which stand in the row that is `at` in the result,
  * counted in dimensions up to d. */
-static mf_status copy_row(const mf_kernel *k, const ragged_job *job, int d, int64_t from,
-                          int64_t to, int64_t at, mf_tensor *out)
+static mf_status ragged_dense_copy_row(const mf_kernel *k, const ragged_job *job, int d,
+                                       int64_t from, int64_t to, int64_t at, mf_tensor *out)
 {
     const int64_t size = job->shape.dims[d + 1];
 
@@ -140,7 +140,8 @@ static mf_status copy_row(const mf_kernel *k, const ragged_job *job, int d, int6
             MF_TRY(mf_cells_copy(out->dtype, out->data, place * job->inner, k->in[VALUES]->data,
                                  i * job->inner, job->inner));
         else
-            MF_TRY(copy_row(k, job, d + 1, mf_index_at(p, i), mf_index_at(p, i + 1), place, out));
+            MF_TRY(ragged_dense_copy_row(k, job, d + 1, mf_index_at(p, i), mf_index_at(p, i + 1),
+                                         place, out));
     }
     return MF_OK;
 }
@@ -194,7 +195,7 @@ static mf_status fill_default(const mf_kernel *k, const ragged_job *job, mf_tens
     return MF_OK;
 }
 
-static mf_status ragged_run(mf_kernel *k)
+static mf_status ragged_dense_ragged_run(mf_kernel *k)
 {
     mf_tensor splits[MF_MAX_RANK] = { { 0 } }, *out;
     const mf_tensor *made[MF_MAX_RANK];
@@ -217,22 +218,22 @@ static mf_status ragged_run(mf_kernel *k)
         job.partition = made;
     }
     for (int64_t r = 0; r < job.rows && r < job.shape.dims[0]; r++)
-        MF_TRY_TO(done, copy_row(k, &job, 0, mf_index_at(job.partition[0], r),
-                                 mf_index_at(job.partition[0], r + 1), r, out));
+        MF_TRY_TO(done, ragged_dense_copy_row(k, &job, 0, mf_index_at(job.partition[0], r),
+                                              mf_index_at(job.partition[0], r + 1), r, out));
 done:
     for (int d = 0; d < MF_MAX_RANK; d++)
         mf_tensor_clear(&splits[d]);
     return st;
 }
 
-static mf_status ragged_infer(mf_infer *in)
+static mf_status ragged_dense_ragged_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank_at_least(in, VALUES, 1));
     return MF_OK;
 }
 
 /* The numbers of values put in the same way tell where each has gone. */
-static mf_status ragged_grad(mf_grad *g)
+static mf_status ragged_dense_ragged_grad(mf_grad *g)
 {
     const mf_output values = g->x[VALUES], zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1), dy = g->dy[0];
@@ -286,9 +287,9 @@ const mf_op mf_op_ragged_to_tensor = {
            "row_partition_tensors:num_row_partition_tensors*Tindex) -> (result:T) {T:type, "
            "Tindex:type in index, Tshape:type in index, num_row_partition_tensors:int>=1, "
            "row_partition_types:list(string)}",
-    .infer = ragged_infer,
-    .grad = ragged_grad,
-    .run = ragged_run,
+    .infer = ragged_dense_ragged_infer,
+    .grad = ragged_dense_ragged_grad,
+    .run = ragged_dense_ragged_run,
     .samples = MF_SAMPLES("i64[]{-1} f32[5] f32[] i64[4]{0,2,2,5}" SPLITS,
                           "i64[2]{-1,2} f64[5] f64[] i64[4]{0,2,2,5}" SPLITS,
                           "i32[2]{5,-1} f64[5] f64[] i64[]{4} i64[5]{0,0,2,2,2}" ROWS,

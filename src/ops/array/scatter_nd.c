@@ -35,8 +35,8 @@ static mf_status check_updates(const mf_shape *x, const mf_shape *indices, const
     return MF_OK;
 }
 
-static mf_status scatter_into(mf_kernel *k, mf_tensor *out, mf_scatter_op op,
-                              const mf_tensor *indices, const mf_tensor *updates)
+static mf_status scatter_nd_scatter_into(mf_kernel *k, mf_tensor *out, mf_scatter_op op,
+                                         const mf_tensor *indices, const mf_tensor *updates)
 {
     const int64_t depth = indices->shape.dims[indices->shape.rank - 1];
     mf_scatter s = { .op = op, .dtype = out->dtype, .x = out->data, .updates = updates->data };
@@ -63,7 +63,7 @@ static mf_status scatter_nd_infer(mf_infer *in)
     return check_updates(&in->out[0], &in->in[0], &in->in[1]);
 }
 
-static mf_status scatter_nd_run(mf_kernel *k)
+static mf_status scatter_nd_scatter_nd_run(mf_kernel *k)
 {
     mf_shape shape;
     mf_tensor *out;
@@ -72,7 +72,7 @@ static mf_status scatter_nd_run(mf_kernel *k)
     MF_TRY(check_updates(&shape, &k->in[0]->shape, &k->in[1]->shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     mf_cells_zero(out->dtype, out->data, 0, out->count);
-    return scatter_into(k, out, MF_SCATTER_ADD, k->in[0], k->in[1]);
+    return scatter_nd_scatter_into(k, out, MF_SCATTER_ADD, k->in[0], k->in[1]);
 }
 
 /* The gradient of updates, of all ops here. */
@@ -116,7 +116,7 @@ static void scatter_nd_split(mf_split *s)
 
 /* ---- TensorScatter*, ScatterNdNonAliasingAdd: (tensor, indices, updates) ---- */
 
-static mf_scatter_op op_of(const mf_node *node)
+static mf_scatter_op scatter_nd_op_of(const mf_node *node)
 {
     static const struct {
         const char *name;
@@ -149,7 +149,7 @@ static mf_status tensor_scatter_run(mf_kernel *k)
     MF_TRY(check_updates(&x->shape, &k->in[1]->shape, &k->in[2]->shape));
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &out));
     MF_TRY(mf_cells_copy(x->dtype, out->data, 0, x->data, 0, x->count));
-    return scatter_into(k, out, op_of(k->node), k->in[1], k->in[2]);
+    return scatter_nd_scatter_into(k, out, scatter_nd_op_of(k->node), k->in[1], k->in[2]);
 }
 
 static void tensor_scatter_split(mf_split *s)
@@ -159,21 +159,21 @@ static void tensor_scatter_split(mf_split *s)
         mf_split_in(s, 0, d, s->out_dims[0].dims[d].letter);
 }
 
-static mf_status update_grad(mf_grad *g)
+static mf_status scatter_nd_update_grad(mf_grad *g)
 {
     g->dx[0] = MF_G3("TensorScatterUpdate", g->dy[0], g->x[1], MF_G1("ZerosLike", g->x[2]));
     g->dx[2] = gather_updates(g, g->dy[0], g->x[1]);
     return MF_OK;
 }
 
-static mf_status add_grad(mf_grad *g)
+static mf_status scatter_nd_add_grad(mf_grad *g)
 {
     g->dx[0] = g->dy[0];
     g->dx[2] = gather_updates(g, g->dy[0], g->x[1]);
     return MF_OK;
 }
 
-static mf_status sub_grad(mf_grad *g)
+static mf_status scatter_nd_sub_grad(mf_grad *g)
 {
     g->dx[0] = g->dy[0];
     g->dx[2] = MF_G1("Neg", gather_updates(g, g->dy[0], g->x[1]));
@@ -181,7 +181,7 @@ static mf_status sub_grad(mf_grad *g)
 }
 
 /* dy goes to whoever has the extreme value, in equal shares. */
-static mf_status extreme_grad(mf_grad *g)
+static mf_status scatter_nd_extreme_grad(mf_grad *g)
 {
     const mf_output indices = g->x[1];
     const char *type = mf_dtype_name(mf_grad_type(g->dy[0]));
@@ -217,7 +217,7 @@ static mf_status as_tuples(const mf_tensor *indices, mf_tensor *out)
 }
 
 /* Rows must grow strictly. */
-static mf_status check_order(const mf_tensor *rows)
+static mf_status scatter_nd_check_order(const mf_tensor *rows)
 {
     const int64_t *v = rows->data;
 
@@ -259,17 +259,17 @@ static mf_status sparse_fill(mf_kernel *k, const mf_tensor *tuples, const mf_ten
     if (fill->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "default_value should be a scalar.");
     if (mf_node_bool(k->node, "validate_indices"))
-        MF_TRY(check_order(rows));
+        MF_TRY(scatter_nd_check_order(rows));
     MF_TRY(mf_cells_fill(out->dtype, out->data, 0, out->count, fill->data));
     return mf_scatter_run(k->step->pool, &s);
 }
 
-static mf_status sparse_infer(mf_infer *in)
+static mf_status scatter_nd_sparse_infer(mf_infer *in)
 {
     return mf_infer_shape_input(in, 1, &in->out[0]);
 }
 
-static mf_status sparse_run(mf_kernel *k)
+static mf_status scatter_nd_sparse_run(mf_kernel *k)
 {
     mf_tensor tuples = { 0 }, rows = { 0 }, *out;
     mf_shape shape;
@@ -287,7 +287,7 @@ done:
     return st;
 }
 
-static mf_status sparse_grad(mf_grad *g)
+static mf_status scatter_nd_sparse_grad(mf_grad *g)
 {
     const mf_output values = MF_G2("GatherNd", g->dy[0], g->x[0]);
 
@@ -310,7 +310,7 @@ const mf_op mf_ops_scatter_nd[] = {
              "Tindices:type in [int16,int32,int64], bad_indices_policy:string=''}",
       .infer = scatter_nd_infer,
       .grad = scatter_nd_grad,
-      .run = scatter_nd_run,
+      .run = scatter_nd_scatter_nd_run,
       .split = scatter_nd_split,
       .samples = MF_SAMPLES(
           "i32[3,1]{4,1,4} f32[3] i32[1]{6}", "i64[2,1]{2,0} f64[2,3] i64[2]{4,3}",
@@ -324,45 +324,45 @@ const mf_op mf_ops_scatter_nd[] = {
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "
                    "Tindices:type in [int16,int32,int64,uint16], "
                    "bad_indices_policy:string=''}",
-                   update_grad, "f32[5] i32[2,1]{3,1} f32[2]", "f64[3,4] i64[2,1]{2,0} f64[2,4]",
-                   "str[3] i32[1,1]{1} str[1]", "i32[3,3] i32[2,2]{0,1,2,2} i32[2]",
-                   "f32[3] i16[1,1]{1} f32[1] !nograd !notf", "f32[3] i32[1,1]{3} f32[1] !fails",
-                   "f32[3] i32[1,1]{0} f32[2] !fails"),
+                   scatter_nd_update_grad, "f32[5] i32[2,1]{3,1} f32[2]",
+                   "f64[3,4] i64[2,1]{2,0} f64[2,4]", "str[3] i32[1,1]{1} str[1]",
+                   "i32[3,3] i32[2,2]{0,1,2,2} i32[2]", "f32[3] i16[1,1]{1} f32[1] !nograd !notf",
+                   "f32[3] i32[1,1]{3} f32[1] !fails", "f32[3] i32[1,1]{0} f32[2] !fails"),
     TENSOR_SCATTER("TensorScatterAdd",
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "
                    "Tindices:type in index, bad_indices_policy:string=''}",
-                   add_grad, "f32[5] i32[3,1]{3,1,3} f32[3]", "f64[3,4] i64[2,1]{2,0} f64[2,4]",
-                   "i8[3] i32[1,1]{1} i8[1]", "bf16[3] i32[2,1]{1,1} bf16[2] !nograd",
-                   "f32[3] i32[1,1]{-1} f32[1] !fails"),
+                   scatter_nd_add_grad, "f32[5] i32[3,1]{3,1,3} f32[3]",
+                   "f64[3,4] i64[2,1]{2,0} f64[2,4]", "i8[3] i32[1,1]{1} i8[1]",
+                   "bf16[3] i32[2,1]{1,1} bf16[2] !nograd", "f32[3] i32[1,1]{-1} f32[1] !fails"),
     TENSOR_SCATTER("TensorScatterSub",
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "
                    "Tindices:type in index, bad_indices_policy:string=''}",
-                   sub_grad, "f32[5] i32[3,1]{3,1,3} f32[3]", "u16[3] i32[1,1]{1} u16[1]",
-                   "f32[3] i32[1,1]{3} f32[1] !fails"),
+                   scatter_nd_sub_grad, "f32[5] i32[3,1]{3,1,3} f32[3]",
+                   "u16[3] i32[1,1]{1} u16[1]", "f32[3] i32[1,1]{3} f32[1] !fails"),
     TENSOR_SCATTER("TensorScatterMax",
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "
                    "Tindices:type in index, bad_indices_policy:string=''}",
-                   extreme_grad, "f32[5] i32[3,1]{3,1,2} f32[3]", "i32[3] i32[2,1]{1,1} i32[2]",
-                   "f32[3] i32[1,1]{3} f32[1] !fails"),
+                   scatter_nd_extreme_grad, "f32[5] i32[3,1]{3,1,2} f32[3]",
+                   "i32[3] i32[2,1]{1,1} i32[2]", "f32[3] i32[1,1]{3} f32[1] !fails"),
     TENSOR_SCATTER("TensorScatterMin",
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "
                    "Tindices:type in index, bad_indices_policy:string=''}",
-                   extreme_grad, "f32[5] i32[3,1]{3,1,2} f32[3]", "i64[3] i64[2,1]{1,1} i64[2]",
-                   "f32[3] i32[1,1]{3} f32[1] !fails"),
+                   scatter_nd_extreme_grad, "f32[5] i32[3,1]{3,1,2} f32[3]",
+                   "i64[3] i64[2,1]{1,1} i64[2]", "f32[3] i32[1,1]{3} f32[1] !fails"),
     TENSOR_SCATTER("ScatterNdNonAliasingAdd",
                    "(input:T, indices:Tindices, updates:T) -> (output:T) {T:type in [float,"
                    "double,int32,uint8,int16,int8,complex64,int64,qint8,quint8,qint32,"
                    "bfloat16,qint16,quint16,uint16,complex128,half,uint32,uint64,bool], "
                    "Tindices:type in index, bad_indices_policy:string=''}",
-                   add_grad, "f32[5] i32[3,1]{3,1,3} f32[3]", "bool[3] i32[1,1]{1} bool[1]",
-                   "f32[3] i32[1,1]{3} f32[1] !fails"),
+                   scatter_nd_add_grad, "f32[5] i32[3,1]{3,1,3} f32[3]",
+                   "bool[3] i32[1,1]{1} bool[1]", "f32[3] i32[1,1]{3} f32[1] !fails"),
     { .name = "SparseToDense",
       .def = "(sparse_indices:Tindices, output_shape:Tindices, sparse_values:T, "
              "default_value:T) -> (dense:T) {validate_indices:bool=true, T:type, "
              "Tindices:type in index}",
-      .infer = sparse_infer,
-      .grad = sparse_grad,
-      .run = sparse_run,
+      .infer = scatter_nd_sparse_infer,
+      .grad = scatter_nd_sparse_grad,
+      .run = scatter_nd_sparse_run,
       .samples = MF_SAMPLES(
           "i32[2,2]{0,1,2,0} i32[2]{3,2} f32[2] f32[]", "i64[2]{1,3} i64[1]{5} i32[2] i32[]",
           "i32[]{2} i32[1]{4} str[] str[]",

@@ -37,7 +37,7 @@ static int compare_values(const element *a, const element *b)
     }
 }
 
-static int compare(const void *a, const void *b)
+static int sets_compare(const void *a, const void *b)
 {
     const element *x = a, *y = b;
 
@@ -64,29 +64,29 @@ static mf_status sets_init(sets *s, const int64_t *dims, int rank, int64_t n)
     return MF_OK;
 }
 
-static void sort(sets *s)
+static void sets_sort(sets *s)
 {
     int64_t n = 0;
 
     if (s->n > 0)
-        qsort(s->all, (size_t)s->n, sizeof *s->all, compare);
+        qsort(s->all, (size_t)s->n, sizeof *s->all, sets_compare);
     for (int64_t i = 0; i < s->n; i++) {
-        if (n == 0 || compare(&s->all[n - 1], &s->all[i]) != 0)
+        if (n == 0 || sets_compare(&s->all[n - 1], &s->all[i]) != 0)
             s->all[n++] = s->all[i];
     }
     s->n = n;
 }
 
-static mf_status read_dense(const mf_tensor *t, sets *s)
+static mf_status sets_read_dense(const mf_tensor *t, sets *s)
 {
     MF_TRY(sets_init(s, t->shape.dims, t->shape.rank, t->count));
     for (int64_t i = 0; i < t->count; i++)
         s->all[i] = (element){ t, i / t->shape.dims[t->shape.rank - 1], i };
-    sort(s);
+    sets_sort(s);
     return MF_OK;
 }
 
-static mf_status check_order(const mf_sparse *s)
+static mf_status sets_check_order(const mf_sparse *s)
 {
     for (int64_t i = 1; i < s->n; i++) {
         const int order = mf_sparse_compare(s, i - 1, s, i);
@@ -105,7 +105,7 @@ static mf_status read_sparse(const mf_kernel *k, int first, sets *s)
     MF_TRY(mf_sparse_read(k, first, &in));
     MF_TRY(mf_sparse_check_bounds(&in));
     if (mf_node_bool(k->node, "validate_indices"))
-        MF_TRY(check_order(&in));
+        MF_TRY(sets_check_order(&in));
     MF_TRY(sets_init(s, in.size, in.rank, in.n));
     for (int64_t i = 0; i < in.n; i++) {
         int64_t group = 0;
@@ -114,24 +114,24 @@ static mf_status read_sparse(const mf_kernel *k, int first, sets *s)
             group = group * in.size[d] + mf_sparse_at(&in, i, d);
         s->all[i] = (element){ in.values, group, i };
     }
-    sort(s);
+    sets_sort(s);
     return MF_OK;
 }
 
 /* ---- two sets become one ---- */
 
-typedef struct merge {
+typedef struct sets_merge {
     const sets *a, *b;
     int64_t i, j;
     bool only_a, only_b, both; /* which elements the result has */
-} merge;
+} sets_merge;
 
-static mf_status merge_init(const mf_kernel *k, const sets *a, const sets *b, merge *m)
+static mf_status merge_init(const mf_kernel *k, const sets *a, const sets *b, sets_merge *m)
 {
     const char *name = mf_node_string(k->node, "set_operation");
     char x[MF_SHAPE_TEXT], y[MF_SHAPE_TEXT];
 
-    *m = (merge){ .a = a, .b = b };
+    *m = (sets_merge){ .a = a, .b = b };
     m->only_a = strcmp(name, "a-b") == 0 || strcmp(name, "union") == 0;
     m->only_b = strcmp(name, "b-a") == 0 || strcmp(name, "union") == 0;
     m->both = strcmp(name, "intersection") == 0 || strcmp(name, "union") == 0;
@@ -145,12 +145,12 @@ static mf_status merge_init(const mf_kernel *k, const sets *a, const sets *b, me
 }
 
 /* The next element of the result; NULL: there are no more. */
-static const element *next(merge *m)
+static const element *sets_next(sets_merge *m)
 {
     while (m->i < m->a->n || m->j < m->b->n) {
         const element *a = m->i < m->a->n ? &m->a->all[m->i] : NULL;
         const element *b = m->j < m->b->n ? &m->b->all[m->j] : NULL;
-        const int order = !a ? 1 : !b ? -1 : compare(a, b);
+        const int order = !a ? 1 : !b ? -1 : sets_compare(a, b);
 
         m->i += order <= 0;
         m->j += order >= 0;
@@ -161,13 +161,13 @@ static const element *next(merge *m)
 }
 
 /* How many there are, and in the largest set. */
-static void measure(merge m, int64_t *n, int64_t *largest)
+static void sets_measure(sets_merge m, int64_t *n, int64_t *largest)
 {
     int64_t group = -1, size = 0;
     const element *e;
 
     *n = *largest = 0;
-    while ((e = next(&m)) != NULL) {
+    while ((e = sets_next(&m)) != NULL) {
         size = e->group == group ? size + 1 : 1;
         group = e->group;
         *largest = size > *largest ? size : *largest;
@@ -175,7 +175,7 @@ static void measure(merge m, int64_t *n, int64_t *largest)
     }
 }
 
-static void put_index(const mf_shape *groups, int64_t group, int64_t place, int64_t *out)
+static void sets_put_index(const mf_shape *groups, int64_t group, int64_t place, int64_t *out)
 {
     for (int d = groups->rank - 1; d >= 0; d--) {
         out[d] = group % groups->dims[d];
@@ -184,7 +184,7 @@ static void put_index(const mf_shape *groups, int64_t group, int64_t place, int6
     out[groups->rank] = place;
 }
 
-static mf_status write_merged(mf_kernel *k, merge m)
+static mf_status write_merged(mf_kernel *k, sets_merge m)
 {
     const mf_shape *groups = &m.a->groups;
     const int rank = groups->rank + 1;
@@ -192,19 +192,19 @@ static mf_status write_merged(mf_kernel *k, merge m)
     mf_tensor *index, *values, *shape;
     const element *e;
 
-    measure(m, &n, &largest);
+    sets_measure(m, &n, &largest);
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(n, rank), &index));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(n), &values));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(rank), &shape));
     memcpy(shape->data, groups->dims, (size_t)groups->rank * sizeof(int64_t));
     ((int64_t *)shape->data)[groups->rank] = largest;
     mf_cells_zero(values->dtype, values->data, 0, n);
-    for (int64_t i = 0; (e = next(&m)) != NULL; i++) {
+    for (int64_t i = 0; (e = sets_next(&m)) != NULL; i++) {
         const size_t cell = mf_dtype_cell(values->dtype);
 
         place = e->group == group ? place + 1 : 0;
         group = e->group;
-        put_index(groups, group, place, (int64_t *)index->data + i * rank);
+        sets_put_index(groups, group, place, (int64_t *)index->data + i * rank);
         MF_TRY(mf_cells_fill(values->dtype, values->data, i, 1,
                              (const char *)e->values->data + (size_t)e->at * cell));
     }
@@ -217,11 +217,11 @@ static mf_status write_merged(mf_kernel *k, merge m)
 static mf_status operation_run(mf_kernel *k)
 {
     sets a = { 0 }, b = { 0 };
-    merge m;
-    mf_status st = k->n_in < 6 ? read_dense(k->in[0], &a) : read_sparse(k, 0, &a);
+    sets_merge m;
+    mf_status st = k->n_in < 6 ? sets_read_dense(k->in[0], &a) : read_sparse(k, 0, &a);
 
     if (st == MF_OK)
-        st = k->n_in == 2 ? read_dense(k->in[1], &b) : read_sparse(k, k->n_in - 3, &b);
+        st = k->n_in == 2 ? sets_read_dense(k->in[1], &b) : read_sparse(k, k->n_in - 3, &b);
     if (st == MF_OK)
         st = merge_init(k, &a, &b, &m);
     if (st == MF_OK)
@@ -249,7 +249,7 @@ static mf_status operation_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status sets_size_run(mf_kernel *k)
 {
     sets s = { 0 };
     mf_tensor *out;
@@ -266,7 +266,7 @@ static mf_status size_run(mf_kernel *k)
     return st;
 }
 
-static mf_status size_infer(mf_infer *in)
+static mf_status sets_size_infer(mf_infer *in)
 {
     return mf_sparse_infer(in, 0);
 }
@@ -289,9 +289,9 @@ const mf_op mf_ops_sets[] = {
     { .name = "SetSize",
       .def = "(set_indices:int64, set_values:T, set_shape:int64) -> (size:int32) "
              "{validate_indices:bool=true, " VALUES,
-      .infer = size_infer,
+      .infer = sets_size_infer,
       .grad = mf_grad_none,
-      .run = size_run,
+      .run = sets_size_run,
       .samples = MF_SAMPLES(ONE "i32[4]{5,5,1,2}" SHAPE, ONE "str[4]{a,b,a,c}" SHAPE,
                             "i64[0,2] i64[0] i64[2]{3,4}") },
     OPERATION("DenseToDenseSetOperation", "set1:T, set2:T",

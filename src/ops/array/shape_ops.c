@@ -7,7 +7,7 @@
 
 /* ---- Shape, ShapeN ---- */
 
-static mf_status shape_infer(mf_infer *in)
+static mf_status shape_ops_shape_infer(mf_infer *in)
 {
     for (int i = 0; i < in->n_out; i++) {
         const mf_shape *s = &in->in[i];
@@ -20,7 +20,7 @@ static mf_status shape_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status shape_run(mf_kernel *k)
+static mf_status shape_ops_shape_run(mf_kernel *k)
 {
     for (int i = 0; i < k->n_out; i++) {
         const mf_shape *s = &k->in[i]->shape;
@@ -37,7 +37,7 @@ static mf_status shape_run(mf_kernel *k)
 
 /* ---- Size, Rank ---- */
 
-static mf_status size_infer(mf_infer *in)
+static mf_status shape_ops_size_infer(mf_infer *in)
 {
     int64_t n;
 
@@ -48,7 +48,7 @@ static mf_status size_infer(mf_infer *in)
     return mf_infer_ints(in, 0, 0, &n, 1);
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status shape_ops_size_run(mf_kernel *k)
 {
     mf_tensor *out;
 
@@ -97,7 +97,8 @@ static mf_status find_missing(const mf_ivec *dims, int *missing)
 
 /* What -1 stands for. When a zero is asked for, zeros of the input do not count: [0,3] as [-1,0] is
  * [3,0]. */
-static mf_status fill_missing(const mf_shape *from, int64_t count, mf_ivec *dims, int missing)
+static mf_status shape_ops_fill_missing(const mf_shape *from, int64_t count, mf_ivec *dims,
+                                        int missing)
 {
     int64_t known = 1, total = 1;
     bool asks_zero = false;
@@ -130,7 +131,7 @@ static mf_status reshape_result(const mf_shape *from, const mf_tensor *wanted, m
     MF_TRY(mf_shape_count(from, &count));
     MF_TRY(find_missing(&dims, &missing));
     if (missing >= 0)
-        MF_TRY(fill_missing(from, count, &dims, missing));
+        MF_TRY(shape_ops_fill_missing(from, count, &dims, missing));
     MF_TRY(mf_shape_from_dims(dims.v, dims.n, out));
     MF_TRY(mf_shape_count(out, &asked));
     if (asked != count)
@@ -141,7 +142,7 @@ static mf_status reshape_result(const mf_shape *from, const mf_tensor *wanted, m
     return MF_OK;
 }
 
-static mf_status reshape_infer(mf_infer *in)
+static mf_status shape_ops_reshape_infer(mf_infer *in)
 {
     const mf_tensor *wanted = in->in_value[1];
     mf_tensor value = { 0 };
@@ -157,7 +158,7 @@ static mf_status reshape_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status reshape_run(mf_kernel *k)
+static mf_status shape_ops_reshape_run(mf_kernel *k)
 {
     mf_shape shape;
 
@@ -311,22 +312,22 @@ static void squeeze_split(mf_split *s)
 const mf_op mf_ops_shape[] = {
     { .name = "Shape",
       .def = "(input:T) -> (output:out_type) {T:type, out_type:type=int32 in index}",
-      .infer = shape_infer,
+      .infer = shape_ops_shape_infer,
       .grad = mf_grad_none,
-      .run = shape_run,
+      .run = shape_ops_shape_run,
       .samples = MF_SAMPLES("f32[2,3]", "f32[]", "i32[0,5] ; out_type=int64", "str[2]") },
     { .name = "ShapeN",
       .def = "(input:N*T) -> (output:N*out_type) {N:int>=1, T:type, "
              "out_type:type=int32 in index}",
-      .infer = shape_infer,
+      .infer = shape_ops_shape_infer,
       .grad = mf_grad_none,
-      .run = shape_run,
+      .run = shape_ops_shape_run,
       .samples = MF_SAMPLES("f32[2,3] f32[] f32[0] ; N=3", "i32[4] ; N=1 out_type=int64") },
     { .name = "Size",
       .def = "(input:T) -> (output:out_type) {T:type, out_type:type=int32 in index}",
-      .infer = size_infer,
+      .infer = shape_ops_size_infer,
       .grad = mf_grad_none,
-      .run = size_run,
+      .run = shape_ops_size_run,
       .samples = MF_SAMPLES("f32[2,3]", "f32[] ; out_type=int64", "i32[0,5]") },
     { .name = "Rank",
       .def = "(input:T) -> (output:int32) {T:type}",
@@ -338,9 +339,9 @@ const mf_op mf_ops_shape[] = {
       .def = "(tensor:T, shape:Tshape) -> (output:T) {T:type, Tshape:type=int32 in "
              "index}",
       .flags = MF_OP_VIEW,
-      .infer = reshape_infer,
+      .infer = shape_ops_reshape_infer,
       .grad = reshape_grad,
-      .run = reshape_run,
+      .run = shape_ops_reshape_run,
       .split = reshape_split,
       .samples = MF_SAMPLES("f32[2,3] i32[2]{3,2}", "f64[2,3,2] i64[2]{-1,4}", "f32[1] i32[0]",
                             "f32[0,3] i32[2]{-1,3}", "f32[0,3] i32[2]{-1,0}", "str[4] i32[2]{2,2}",

@@ -22,7 +22,7 @@ static mf_status slice_dim(int d, int64_t dim, int64_t begin, int64_t size, int6
     return MF_OK;
 }
 
-static mf_status slice_infer(mf_infer *in)
+static mf_status slice_slice_infer(mf_infer *in)
 {
     const mf_tensor *begin = in->in_value[1], *size = in->in_value[2];
     mf_shape x = in->in[0], *out = &in->out[0];
@@ -53,7 +53,7 @@ static mf_status slice_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status slice_run(mf_kernel *k)
+static mf_status slice_slice_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     const int rank = x->shape.rank;
@@ -79,7 +79,7 @@ static mf_status slice_run(mf_kernel *k)
 }
 
 /* dy with zeros around it where the rest of x was. */
-static mf_status slice_grad(mf_grad *g)
+static mf_status slice_slice_grad(mf_grad *g)
 {
     const char *index = mf_dtype_name(mf_grad_type(g->x[1]));
     const mf_output all = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s", index);
@@ -153,7 +153,7 @@ static mf_output same_masks(mf_grad *g, const char *op, const mf_output *inputs)
                      (long long)m.new_axis, (long long)m.shrink);
 }
 
-static mf_status strided_grad(mf_grad *g)
+static mf_status slice_strided_grad(mf_grad *g)
 {
     const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
                                       mf_dtype_name(mf_grad_type(g->x[1])));
@@ -203,7 +203,7 @@ static mf_status strided_grad_grad(mf_grad *g)
 
 /* ---- TensorStridedSliceUpdate ---- */
 
-static mf_status update_run(mf_kernel *k)
+static mf_status slice_update_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0], *value = k->in[4];
     mf_tensor *out;
@@ -215,7 +215,7 @@ static mf_status update_run(mf_kernel *k)
     return mf_strided_assign(k->step->pool, &s, &x->shape, out->data, value);
 }
 
-static mf_status update_grad(mf_grad *g)
+static mf_status slice_update_grad(mf_grad *g)
 {
     const mf_output zeros = MF_G1("ZerosLike", g->x[4]), shape = MF_G1("Shape", g->x[4]);
     const mf_output dv = same_masks(g, "StridedSlice", MF_IN(g->dy[0], g->x[1], g->x[2], g->x[3]));
@@ -283,9 +283,9 @@ const mf_op mf_ops_slice[] = {
     { .name = "Slice",
       .def = "(input:T, begin:Index, size:Index) -> (output:T) {T:type, Index:type in "
              "index}",
-      .infer = slice_infer,
-      .grad = slice_grad,
-      .run = slice_run,
+      .infer = slice_slice_infer,
+      .grad = slice_slice_grad,
+      .run = slice_slice_run,
       .split = slice_split,
       .samples = MF_SAMPLES(
           "f32[4,5] i32[2]{1,2} i32[2]{2,3}", "f64[4,5] i64[2]{1,0} i64[2]{-1,-1}",
@@ -298,7 +298,7 @@ const mf_op mf_ops_slice[] = {
              "Index:type in [int16,int32,int64], begin_mask:int=0, end_mask:int=0, "
              "ellipsis_mask:int=0, new_axis_mask:int=0, shrink_axis_mask:int=0}",
       .infer = strided_infer,
-      .grad = strided_grad,
+      .grad = slice_strided_grad,
       .prepare = masks_prepare,
       .run = strided_run,
       .split = strided_split,
@@ -338,9 +338,9 @@ const mf_op mf_ops_slice[] = {
              "{T:type, Index:type in index, begin_mask:int=0, end_mask:int=0, "
              "ellipsis_mask:int=0, new_axis_mask:int=0, shrink_axis_mask:int=0}",
       .infer = mf_infer_same,
-      .grad = update_grad,
+      .grad = slice_update_grad,
       .prepare = masks_prepare,
-      .run = update_run,
+      .run = slice_update_run,
       .samples = MF_SAMPLES("f32[4,5] i32[2]{1,0} i32[2]{3,5} i32[2]{1,2} f32[2,3]",
                             "str[3] i32[1]{1} i32[1]{0} i32[1]{1} str[] ; shrink_axis_mask=1",
                             "f32[4,5] i32[2]{1,0} i32[2]{3,5} i32[2]{1,2} f32[2,1]",

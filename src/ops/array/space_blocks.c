@@ -55,7 +55,7 @@ static mf_status depth_result(const depth_attrs *a, const mf_shape *x, mf_shape 
     return scale_dim(x->dims[c], area, !a->to_depth, "depth", &out->dims[c]);
 }
 
-static mf_status depth_infer(mf_infer *in)
+static mf_status space_blocks_depth_infer(mf_infer *in)
 {
     depth_attrs a = { 0 };
 
@@ -67,7 +67,7 @@ static mf_status depth_infer(mf_infer *in)
     return depth_result(&a, &in->in[0], &in->out[0]);
 }
 
-static mf_status depth_prepare(mf_prepare *p)
+static mf_status space_blocks_depth_prepare(mf_prepare *p)
 {
     depth_attrs *a = MF_ARENA_NEW(p->arena, depth_attrs);
 
@@ -78,12 +78,13 @@ static mf_status depth_prepare(mf_prepare *p)
 }
 
 /* One dimension of the rearrangement, with its stride on the space side and on the depth side. */
-static void add_dim(mf_strided_copy *m, bool to_depth, int64_t dim, int64_t space, int64_t depth)
+static void space_blocks_add_dim(mf_strided_copy *m, bool to_depth, int64_t dim, int64_t space,
+                                 int64_t depth)
 {
     mf_strided_copy_add(m, dim, to_depth ? depth : space, to_depth ? space : depth);
 }
 
-static mf_status depth_run(mf_kernel *k)
+static mf_status space_blocks_depth_run(mf_kernel *k)
 {
     const depth_attrs *a = k->state;
     const mf_tensor *x = k->in[0];
@@ -103,24 +104,24 @@ static mf_status depth_run(mf_kernel *k)
     mf_strides_of(depth, ds);
     m.dst = out->data;
     /* The depth dimension holds (row in block, column in block, channel). */
-    add_dim(&m, a->to_depth, space->dims[0], ss[0], ds[0]);
+    space_blocks_add_dim(&m, a->to_depth, space->dims[0], ss[0], ds[0]);
     if (a->channels_first)
-        add_dim(&m, a->to_depth, space->dims[c], ss[c], ds[c]);
-    add_dim(&m, a->to_depth, depth->dims[h], ss[h] * b, ds[h]);
+        space_blocks_add_dim(&m, a->to_depth, space->dims[c], ss[c], ds[c]);
+    space_blocks_add_dim(&m, a->to_depth, depth->dims[h], ss[h] * b, ds[h]);
     if (!a->to_depth) {
-        add_dim(&m, a->to_depth, b, ss[h], ds[c] * b * space->dims[c]);
-        add_dim(&m, a->to_depth, depth->dims[w], ss[w] * b, ds[w]);
+        space_blocks_add_dim(&m, a->to_depth, b, ss[h], ds[c] * b * space->dims[c]);
+        space_blocks_add_dim(&m, a->to_depth, depth->dims[w], ss[w] * b, ds[w]);
     } else {
-        add_dim(&m, a->to_depth, depth->dims[w], ss[w] * b, ds[w]);
-        add_dim(&m, a->to_depth, b, ss[h], ds[c] * b * space->dims[c]);
+        space_blocks_add_dim(&m, a->to_depth, depth->dims[w], ss[w] * b, ds[w]);
+        space_blocks_add_dim(&m, a->to_depth, b, ss[h], ds[c] * b * space->dims[c]);
     }
-    add_dim(&m, a->to_depth, b, ss[w], ds[c] * space->dims[c]);
+    space_blocks_add_dim(&m, a->to_depth, b, ss[w], ds[c] * space->dims[c]);
     if (!a->channels_first)
-        add_dim(&m, a->to_depth, space->dims[c], ss[c], ds[c]);
+        space_blocks_add_dim(&m, a->to_depth, space->dims[c], ss[c], ds[c]);
     return mf_strided_copy_run(k->step->pool, &m);
 }
 
-static mf_status depth_grad(mf_grad *g)
+static mf_status space_blocks_depth_grad(mf_grad *g)
 {
     g->dx[0] = mf_applyf(g->graph, g->node->op_name[0] == 'S' ? "DepthToSpace" : "SpaceToDepth",
                          MF_IN(g->dy[0]), "block_size=%lld data_format='%s'",
@@ -244,7 +245,7 @@ static mf_status move_place(mf_kernel *k, const batch_plan *p, mf_tensor *out, i
         at[d] = place % p->block[d];
         place /= p->block[d];
     }
-    add_dim(&m, forward, space->dims[0], ss[0], bs[0]);
+    space_blocks_add_dim(&m, forward, space->dims[0], ss[0], bs[0]);
     for (int d = 0; d < p->n; d++) {
         /* Cell i of the batch side is cell i * block + shift of the space side. */
         const int64_t block = p->block[d], shift = at[d] - p->pads.before[d];
@@ -255,11 +256,12 @@ static mf_status move_place(mf_kernel *k, const batch_plan *p, mf_tensor *out, i
 
         if (last <= first)
             return MF_OK;
-        add_dim(&m, forward, last - first, last - first > 1 ? ss[d + 1] * block : 0, bs[d + 1]);
+        space_blocks_add_dim(&m, forward, last - first, last - first > 1 ? ss[d + 1] * block : 0,
+                             bs[d + 1]);
         space_at += (first * block + shift) * ss[d + 1];
         batch_at += first * bs[d + 1];
     }
-    add_dim(&m, forward, mf_shape_span(space, p->n + 1, space->rank), 1, 1);
+    space_blocks_add_dim(&m, forward, mf_shape_span(space, p->n + 1, space->rank), 1, 1);
     m.src = mf_cell_at(m.dtype, k->in[0]->data, forward ? space_at : batch_at);
     m.dst = mf_cell_at(m.dtype, out->data, forward ? batch_at : space_at);
     return mf_strided_copy_run(k->step->pool, &m);
@@ -291,7 +293,7 @@ static mf_status batch_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status batch_grad(mf_grad *g)
+static mf_status space_blocks_batch_grad(mf_grad *g)
 {
     g->dx[0] = mf_applyf(g->graph, to_batch(g->node) ? "BatchToSpace" : "SpaceToBatch",
                          MF_IN(g->dy[0], g->x[1]), "block_size=%lld",
@@ -303,10 +305,10 @@ const mf_op mf_ops_blocks[] = {
     { .name = "SpaceToDepth",
       .def = "(input:T) -> (output:T) {T:type, block_size:int>=2, "
              "data_format:string='NHWC' in ['NHWC','NCHW','NCHW_VECT_C']}",
-      .infer = depth_infer,
-      .grad = depth_grad,
-      .prepare = depth_prepare,
-      .run = depth_run,
+      .infer = space_blocks_depth_infer,
+      .grad = space_blocks_depth_grad,
+      .prepare = space_blocks_depth_prepare,
+      .run = space_blocks_depth_run,
       .samples = MF_SAMPLES("f32[2,4,6,3] ; block_size=2", "i32[1,3,3,1] ; block_size=3",
                             "f32[1,2,4,6] ; block_size=2 data_format='NCHW' !notf",
                             "f32[0,2,2,3] ; block_size=2", "f32[1,3,4,1] ; block_size=2 !fails",
@@ -314,10 +316,10 @@ const mf_op mf_ops_blocks[] = {
     { .name = "DepthToSpace",
       .def = "(input:T) -> (output:T) {T:type, block_size:int>=2, "
              "data_format:string='NHWC' in ['NHWC','NCHW','NCHW_VECT_C']}",
-      .infer = depth_infer,
-      .grad = depth_grad,
-      .prepare = depth_prepare,
-      .run = depth_run,
+      .infer = space_blocks_depth_infer,
+      .grad = space_blocks_depth_grad,
+      .prepare = space_blocks_depth_prepare,
+      .run = space_blocks_depth_run,
       .samples = MF_SAMPLES("f32[2,2,3,12] ; block_size=2", "f64[1,1,2,9] ; block_size=3",
                             "f32[1,8,2,3] ; block_size=2 data_format='NCHW' !notf",
                             "f32[1,2,2,6] ; block_size=2 !fails") },
@@ -348,7 +350,7 @@ const mf_op mf_ops_blocks[] = {
       .def = "(input:T, paddings:Tpaddings) -> (output:T) {T:type, "
              "Tpaddings:type=int32 in index, block_size:int>=2}",
       .infer = batch_infer,
-      .grad = batch_grad,
+      .grad = space_blocks_batch_grad,
       .run = batch_run,
       .samples = MF_SAMPLES("f32[2,4,6,3] i32[2,2]{0,0,0,0} ; block_size=2",
                             "f32[1,3,5,2] i32[2,2]{1,0,0,1} ; block_size=2") },
@@ -356,7 +358,7 @@ const mf_op mf_ops_blocks[] = {
       .def = "(input:T, crops:Tidx) -> (output:T) {T:type, block_size:int>=2, "
              "Tidx:type=int32 in index}",
       .infer = batch_infer,
-      .grad = batch_grad,
+      .grad = space_blocks_batch_grad,
       .run = batch_run,
       .samples = MF_SAMPLES("f32[4,2,3,2] i32[2,2]{0,0,0,0} ; block_size=2",
                             "f32[8,2,3,1] i32[2,2]{1,0,0,1} ; block_size=2") },

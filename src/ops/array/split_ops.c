@@ -177,7 +177,7 @@ static mf_status split_known(mf_infer *in, const mf_shape *x, int at)
     return MF_OK;
 }
 
-static mf_status split_infer(mf_infer *in)
+static mf_status split_ops_split_infer(mf_infer *in)
 {
     const bool v = has_sizes(in->node);
     const mf_shape *x = &in->in[v ? 0 : 1];
@@ -198,7 +198,7 @@ static mf_status split_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status split_run(mf_kernel *k)
+static mf_status split_ops_split_run(mf_kernel *k)
 {
     const bool v = has_sizes(k->node);
     const mf_tensor *x = k->in[v ? 0 : 1];
@@ -228,7 +228,7 @@ static mf_status split_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status split_grad(mf_grad *g)
+static mf_status split_ops_split_grad(mf_grad *g)
 {
     const bool v = has_sizes(g->node);
     mf_output *list = output_grads(g, 1);
@@ -273,9 +273,9 @@ const mf_op mf_ops_split[] = {
     { .name = "Split",
       .def = "(split_dim:int32, value:T) -> (output:num_split*T) {num_split:int>=1, "
              "T:type}",
-      .infer = split_infer,
-      .grad = split_grad,
-      .run = split_run,
+      .infer = split_ops_split_infer,
+      .grad = split_ops_split_grad,
+      .run = split_ops_split_run,
       .split = split_split,
       .samples = MF_SAMPLES("i32[]{0} f32[4,3] ; num_split=2", "i32[]{-1} f64[2,6] ; num_split=3",
                             "i32[]{1} str[2,2] ; num_split=2", "i32[]{0} f32[0,2] ; num_split=2",
@@ -284,9 +284,9 @@ const mf_op mf_ops_split[] = {
     { .name = "SplitV",
       .def = "(value:T, size_splits:Tlen, split_dim:int32) -> (output:num_split*T) "
              "{num_split:int>=1, T:type, Tlen:type=int64 in [int8,int32,int64]}",
-      .infer = split_infer,
-      .grad = split_grad,
-      .run = split_run,
+      .infer = split_ops_split_infer,
+      .grad = split_ops_split_grad,
+      .run = split_ops_split_run,
       .split = split_split,
       .samples = MF_SAMPLES("f32[6,2] i64[3]{1,2,3} i32[]{0} ; num_split=3",
                             "f32[2,7] i32[3]{1,-1,2} i32[]{-1} ; num_split=3",

@@ -27,7 +27,7 @@ static const dim_spec whole_dim = {
     .stride = 1, .known = true, .stride_known = true, .from_start = true, .to_end = true
 };
 
-static bool bit(int64_t mask, int64_t i)
+static bool strided_bit(int64_t mask, int64_t i)
 {
     return (mask >> i & 1) != 0;
 }
@@ -63,9 +63,9 @@ static mf_status add_indexed(spec_reader *r, int64_t i)
                      .begin = r->begin ? mf_index_at(r->begin, i) : 0,
                      .end = r->end ? mf_index_at(r->end, i) : 0,
                      .stride = r->strides ? mf_index_at(r->strides, i) : 1,
-                     .from_start = bit(r->masks->begin, i),
-                     .to_end = bit(r->masks->end, i),
-                     .shrink = bit(r->masks->shrink, i) };
+                     .from_start = strided_bit(r->masks->begin, i),
+                     .to_end = strided_bit(r->masks->end, i),
+                     .shrink = strided_bit(r->masks->shrink, i) };
     if (!d->shrink)
         r->order[r->n_order++] = r->n_dims;
     r->n_dims++;
@@ -83,8 +83,8 @@ static mf_status read_spec(spec_reader *r)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
 
     for (int64_t i = 0; i < r->n; i++) {
-        if (!bit(r->masks->ellipsis, i)) {
-            mentioned += !bit(r->masks->new_axis, i);
+        if (!strided_bit(r->masks->ellipsis, i)) {
+            mentioned += !strided_bit(r->masks->new_axis, i);
         } else {
             ellipsis = i;
         }
@@ -93,7 +93,7 @@ static mf_status read_spec(spec_reader *r)
         if (i == ellipsis || (i == r->n && ellipsis < 0)) {
             for (int64_t left = r->rank - mentioned; left > 0 && r->n_dims < r->rank; left--)
                 add_whole(r);
-        } else if (i < r->n && bit(r->masks->new_axis, i)) {
+        } else if (i < r->n && strided_bit(r->masks->new_axis, i)) {
             r->order[r->n_order++] = -1;
         } else if (i < r->n) {
             MF_TRY(add_indexed(r, i));
@@ -243,7 +243,8 @@ mf_status mf_strided_write(mf_pool *pool, const mf_strided *s, const mf_shape *i
 }
 
 /* `value` repeated to the slice's shape. */
-static mf_status spread(mf_pool *pool, const mf_strided *s, const mf_tensor *value, mf_tensor *out)
+static mf_status strided_spread(mf_pool *pool, const mf_strided *s, const mf_tensor *value,
+                                mf_tensor *out)
 {
     char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
     int64_t from[MF_MAX_RANK], to[MF_MAX_RANK];
@@ -278,7 +279,7 @@ mf_status mf_strided_assign(mf_pool *pool, const mf_strided *s, const mf_shape *
         return MF_OK;
     if (mf_shape_equal(&s->shape, &value->shape))
         return mf_strided_write(pool, s, input, value->dtype, x, value->data, false);
-    st = spread(pool, s, value, &whole);
+    st = strided_spread(pool, s, value, &whole);
     if (st == MF_OK)
         st = mf_strided_write(pool, s, input, value->dtype, x, whole.data, false);
     mf_tensor_clear(&whole);

@@ -6,28 +6,30 @@ enum { PIECE_BYTES = 128 * 1024, TILE = 16 };
 
 /* Strides in bytes from here on. A block is the two dimensions a unit of work loops over; the
  * others are counted through outside. */
-typedef struct block {
+typedef struct strided_copy_block {
     int64_t n0, n1; /* n1 is the inner one */
     int64_t d0, d1, s0, s1; /* strides of destination and source */
-} block;
+} strided_copy_block;
 
-typedef struct move_job {
+typedef struct strided_copy_move_job {
     mf_dtype dtype;
     int64_t cell; /* bytes moved as one; whole short runs count as a cell */
     char *dst;
     const char *src;
     int rank; /* of the dimensions outside the block */
     int64_t dims[MF_STRIDED_COPY_RANK], to[MF_STRIDED_COPY_RANK], from[MF_STRIDED_COPY_RANK];
-    block b;
-    void (*copy)(const struct move_job *job, char *dst, const char *src, const block *b);
+    strided_copy_block b;
+    void (*copy)(const struct strided_copy_move_job *job, char *dst, const char *src,
+                 const strided_copy_block *b);
     bool cut_inner; /* strips are cut from n1 (then n0 is 1), not from n0 */
     int64_t strip, strips; /* lines of the block per unit; units per block */
     int64_t units, units_per_piece;
-} move_job;
+} strided_copy_move_job;
 
 /* ---- copying one block ---- */
 
-static void copy_runs(const move_job *job, char *dst, const char *src, const block *b)
+static void copy_runs(const strided_copy_move_job *job, char *dst, const char *src,
+                      const strided_copy_block *b)
 {
     const size_t bytes = (size_t)(b->n1 * job->cell);
 
@@ -38,7 +40,8 @@ static void copy_runs(const move_job *job, char *dst, const char *src, const blo
 /* Any strides. The longer loop goes inside: NCHW with three channels has a short inner dimension.
  */
 #define COPY_CELLS(SIZE)                                                                           \
-    static void copy_cells_##SIZE(const move_job *job, char *dst, const char *src, const block *b) \
+    static void copy_cells_##SIZE(const strided_copy_move_job *job, char *dst, const char *src,    \
+                                  const strided_copy_block *b)                                     \
     {                                                                                              \
         (void)job;                                                                                 \
         if (b->s1 == 0 && b->d1 == (SIZE)) {                                                       \
@@ -121,10 +124,11 @@ static inline void transpose_4x4(char *dst, int64_t d0, const char *src, int64_t
 /* Source cells lie side by side along dimension 0, destination cells along dimension 1. Tiles are
  * small enough that all lines they touch stay in the first cache. */
 #define TRANSPOSE(SIZE, STEP, MICRO)                                                               \
-    static void transpose_##SIZE(const move_job *job, char *dst, const char *src, const block *b)  \
+    static void transpose_##SIZE(const strided_copy_move_job *job, char *dst, const char *src,     \
+                                 const strided_copy_block *b)                                      \
     {                                                                                              \
         const int64_t n0 = b->n0 / TILE * TILE, n1 = b->n1 / TILE * TILE;                          \
-        block rest = *b;                                                                           \
+        strided_copy_block rest = *b;                                                              \
         for (int64_t i = 0; i < n0; i += TILE)                                                     \
             for (int64_t j = 0; j < n1; j += TILE)                                                 \
                 for (int64_t ii = i; ii < i + TILE; ii += (STEP))                                  \
@@ -158,7 +162,7 @@ TRANSPOSE(16, TILE, micro_16)
 
 /* The move with dimensions of one left out and neighbours merged where both sides walk through them
  * as through one. Always at least one dimension. */
-static void simplify(const mf_strided_copy *m, move_job *job)
+static void simplify(const mf_strided_copy *m, strided_copy_move_job *job)
 {
     int rank = 0;
 
@@ -185,7 +189,7 @@ static bool is_cell(int64_t bytes)
     return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
 }
 
-static void take_dim(move_job *job, int d, int64_t *n, int64_t *to, int64_t *from)
+static void take_dim(strided_copy_move_job *job, int d, int64_t *n, int64_t *to, int64_t *from)
 {
     *n = job->dims[d];
     *to = job->to[d];
@@ -198,7 +202,7 @@ static void take_dim(move_job *job, int d, int64_t *n, int64_t *to, int64_t *fro
 }
 
 /* A dimension, not the innermost, along which source cells lie side by side; -1 when none is. */
-static int source_inner(const move_job *job)
+static int source_inner(const strided_copy_move_job *job)
 {
     for (int d = job->rank - 2; d >= 0; d--) {
         if (job->from[d] == job->cell && job->dims[d] >= TILE / 2)
@@ -207,9 +211,9 @@ static int source_inner(const move_job *job)
     return -1;
 }
 
-static void choose_copy(move_job *job)
+static void choose_copy(strided_copy_move_job *job)
 {
-    const block *b = &job->b;
+    const strided_copy_block *b = &job->b;
     const bool tiles = b->s0 == job->cell && b->d1 == job->cell && b->s1 != 0;
 
 #define BY_SIZE(NAME)                                                                              \
@@ -225,14 +229,14 @@ static void choose_copy(move_job *job)
 }
 
 /* Pick the two dimensions of the block: the innermost, and the one that makes tiles or else its
- * neighbour. A long innermost dimension is a block alone, cut into pieces itself. */
-static void choose_block(move_job *job)
+ * neighbour. A long innermost dimension is a strided_copy_block alone, cut into pieces itself. */
+static void choose_block(strided_copy_move_job *job)
 {
     const int inner = job->rank - 1;
-    block *b = &job->b;
+    strided_copy_block *b = &job->b;
     int second = -1;
 
-    *b = (block){ .n0 = 1, .n1 = 1, .d1 = job->cell, .s1 = job->cell };
+    *b = (strided_copy_block){ .n0 = 1, .n1 = 1, .d1 = job->cell, .s1 = job->cell };
     if (inner < 0)
         return;
     if (job->to[inner] == job->cell && job->from[inner] != job->cell && job->from[inner] != 0)
@@ -244,7 +248,7 @@ static void choose_block(move_job *job)
 }
 
 /* Cut the block into strips of about a piece, and gather small blocks into pieces. */
-static void choose_pieces(move_job *job)
+static void choose_pieces(strided_copy_move_job *job)
 {
     const int64_t line = job->cut_inner ? job->cell : job->b.n1 * job->cell;
     const int64_t lines = job->cut_inner ? job->b.n1 : job->b.n0;
@@ -260,7 +264,7 @@ static void choose_pieces(move_job *job)
     job->units_per_piece = bytes >= PIECE_BYTES ? 1 : PIECE_BYTES / bytes;
 }
 
-static void plan(move_job *job)
+static void strided_copy_plan(strided_copy_move_job *job)
 {
     const int inner = job->rank - 1;
 
@@ -275,10 +279,10 @@ static void plan(move_job *job)
 /* ---- running ---- */
 
 /* Strip `strip` of the block whose first cells are at dst and src. */
-static void run_unit(const move_job *job, char *dst, const char *src, int64_t strip)
+static void run_unit(const strided_copy_move_job *job, char *dst, const char *src, int64_t strip)
 {
     const int64_t at = strip * job->strip;
-    block b = job->b;
+    strided_copy_block b = job->b;
     int64_t *n = job->cut_inner ? &b.n1 : &b.n0;
 
     *n = *n - at < job->strip ? *n - at : job->strip;
@@ -286,9 +290,9 @@ static void run_unit(const move_job *job, char *dst, const char *src, int64_t st
               src + at * (job->cut_inner ? b.s1 : b.s0), &b);
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void strided_copy_run_piece(void *ctx, int64_t piece)
 {
-    const move_job *job = ctx;
+    const strided_copy_move_job *job = ctx;
     const int64_t first = piece * job->units_per_piece;
     const int64_t end = first + job->units_per_piece;
     int64_t strip = first % job->strips, rest = first / job->strips, index[MF_STRIDED_COPY_RANK];
@@ -319,7 +323,7 @@ static void run_piece(void *ctx, int64_t piece)
 }
 
 /* Strings and objects: one thread, which owns the error. */
-static mf_status run_cells(const move_job *job, int d, char *dst, const char *src)
+static mf_status run_cells(const strided_copy_move_job *job, int d, char *dst, const char *src)
 {
     if (d == job->rank)
         return mf_cells_copy(job->dtype, dst, 0, src, 0, 1);
@@ -332,7 +336,7 @@ static mf_status run_cells(const move_job *job, int d, char *dst, const char *sr
 
 mf_status mf_strided_copy_run(mf_pool *pool, const mf_strided_copy *m)
 {
-    move_job job = {
+    strided_copy_move_job job = {
         .dtype = m->dtype, .cell = (int64_t)mf_dtype_cell(m->dtype), .dst = m->dst, .src = m->src
     };
     int64_t pieces;
@@ -344,9 +348,9 @@ mf_status mf_strided_copy_run(mf_pool *pool, const mf_strided_copy *m)
     simplify(m, &job);
     if (!mf_dtype_is_plain(m->dtype))
         return run_cells(&job, 0, job.dst, job.src);
-    plan(&job);
+    strided_copy_plan(&job);
     pieces = (job.units + job.units_per_piece - 1) / job.units_per_piece;
-    return mf_pool_parallel(pool, pieces, run_piece, &job);
+    return mf_pool_parallel(pool, pieces, strided_copy_run_piece, &job);
 }
 
 void mf_strides_of(const mf_shape *shape, int64_t *stride)

@@ -17,7 +17,7 @@ typedef struct row_set {
     size_t bytes; /* of a row */
 } row_set;
 
-static row_set rows_of(const mf_tensor *t, const void *data, int64_t n)
+static row_set unique_rows_of(const mf_tensor *t, const void *data, int64_t n)
 {
     return (row_set){
         .dtype = t->dtype, .data = data, .n = n, .bytes = (size_t)n * mf_dtype_cell(t->dtype)
@@ -140,13 +140,13 @@ static mf_status unique_axis(const mf_kernel *k, unique_job *job)
     return mf_axis_read(mf_index_at(axis, 0), s->rank, "axis", &job->axis);
 }
 
-static mf_status gather_rows(mf_kernel *k, unique_job *job)
+static mf_status unique_gather_rows(mf_kernel *k, unique_job *job)
 {
     const mf_tensor *x = job->x;
     mf_strided_copy m = { .dtype = x->dtype, .src = x->data };
 
     if (job->outer == 1) {
-        job->rows = rows_of(x, x->data, job->inner);
+        job->rows = unique_rows_of(x, x->data, job->inner);
         return MF_OK;
     }
     MF_TRY(mf_tensor_alloc(&job->gathered, x->dtype, &MF_SHAPE(x->count)));
@@ -154,7 +154,7 @@ static mf_status gather_rows(mf_kernel *k, unique_job *job)
     mf_strided_copy_add(&m, job->n, job->outer * job->inner, job->inner);
     mf_strided_copy_add(&m, job->outer, job->inner, job->n * job->inner);
     mf_strided_copy_add(&m, job->inner, 1, 1);
-    job->rows = rows_of(x, job->gathered.data, job->outer * job->inner);
+    job->rows = unique_rows_of(x, job->gathered.data, job->outer * job->inner);
     return mf_strided_copy_run(k->step->pool, &m);
 }
 
@@ -216,7 +216,7 @@ static mf_status unique_run(mf_kernel *k)
     MF_TRY_TO(done, mf_tensor_alloc(&counts, idx->dtype, &MF_SHAPE(job.n)));
     MF_TRY_TO(done, mf_tensor_alloc(&job.first, MF_DTYPE_I64, &MF_SHAPE(job.n)));
     MF_TRY_TO(done, table_init(&job.table, job.n));
-    MF_TRY_TO(done, gather_rows(k, &job));
+    MF_TRY_TO(done, unique_gather_rows(k, &job));
     find_unique(&job, idx, &counts);
     st = write_unique(k, &job, &counts);
 
@@ -255,7 +255,7 @@ static mf_status unique_infer(mf_infer *in)
 static mf_status diff_write(mf_kernel *k, const row_table *table, int64_t kept)
 {
     const mf_tensor *x = k->in[0], *y = k->in[1];
-    const row_set xs = rows_of(x, x->data, 1), ys = rows_of(y, y->data, 1);
+    const row_set xs = unique_rows_of(x, x->data, 1), ys = unique_rows_of(y, y->data, 1);
     mf_tensor *out, *idx;
     int64_t n = 0;
 
@@ -270,10 +270,10 @@ static mf_status diff_write(mf_kernel *k, const row_table *table, int64_t kept)
     return MF_OK;
 }
 
-static mf_status diff_run(mf_kernel *k)
+static mf_status unique_diff_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0], *y = k->in[1];
-    const row_set xs = rows_of(x, x->data, 1), ys = rows_of(y, y->data, 1);
+    const row_set xs = unique_rows_of(x, x->data, 1), ys = unique_rows_of(y, y->data, 1);
     row_table table = { 0 };
     int64_t kept = 0;
     mf_status st;
@@ -327,7 +327,7 @@ const mf_op mf_ops_unique[] = {
       .def = "(x:T, y:T) -> (out:T, idx:out_idx) {T:type, out_idx:type=int32 in index}",
       .infer = diff_infer,
       .grad = mf_grad_missing,
-      .run = diff_run,
+      .run = unique_diff_run,
       .samples = MF_SAMPLES("i32[4]{1,2,3,2} i32[1]{3}", "i64[5] i64[3] ; out_idx=int64",
                             "str[3]{a,b,c} str[2]{b,x}", "f32[2] f32[0] !nograd", "i32[0] i32[2]",
                             "i32[1,1] i32[1] !fails") },

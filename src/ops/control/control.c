@@ -42,7 +42,7 @@ static mf_status call_infer(mf_infer *in)
 /* ---- gradients: of Switch and Merge as conditionals have them; calls see graph/gradients.h ----
  */
 
-static bool is_op(mf_output x, const char *name)
+static bool control_is_op(mf_output x, const char *name)
 {
     return x.node && strcmp(x.node->op_name, name) == 0;
 }
@@ -59,7 +59,7 @@ static mf_status switch_grad(mf_grad *g)
     const mf_output pred = g->x[1];
     mf_output no, yes;
 
-    if (is_op(pred, "LoopCond"))
+    if (control_is_op(pred, "LoopCond"))
         return mf_grad_missing(g);
     no = MF_G2("Switch", zeros_where_missing(g, 0), pred);
     yes = MF_G2("Switch", zeros_where_missing(g, 1), pred);
@@ -70,7 +70,7 @@ static mf_status switch_grad(mf_grad *g)
 static mf_status merge_grad(mf_grad *g)
 {
     for (int i = 0; i < g->n_in; i++) {
-        if (is_op(g->x[i], "NextIteration") || is_op(g->x[i], "Enter"))
+        if (control_is_op(g->x[i], "NextIteration") || control_is_op(g->x[i], "Enter"))
             return mf_grad_missing(g);
     }
     if (!g->dy[0].node)

@@ -59,7 +59,7 @@ static mf_status print_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status print_run(mf_kernel *k)
+static mf_status debug_print_run(mf_kernel *k)
 {
     print_state *s = k->state;
     const int64_t summarize = mf_node_int(k->node, "summarize");
@@ -183,7 +183,7 @@ const mf_op mf_ops_debug[] = {
       .infer = mf_infer_same,
       .grad = print_grad,
       .prepare = print_prepare,
-      .run = print_run,
+      .run = debug_print_run,
       .samples = MF_SAMPLES("f32[2,3] f32[2]~ ; message='x' first_n=0", "i32[] ; first_n=0",
                             "str[2] ; first_n=0") },
     { .name = "PrintV2",

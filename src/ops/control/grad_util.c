@@ -8,7 +8,7 @@ mf_status mf_grad_none(mf_grad *g)
 }
 
 /* The name of the loop that `n`, a node of its control flow, belongs to; NULL: of none. */
-static const char *loop_of(const mf_node *n)
+static const char *grad_util_loop_of(const mf_node *n)
 {
     for (int i = 0; i < 4; i++) { /* Exit, Switch, Merge, Enter */
         if (n->op && n->op->control == MF_CONTROL_ENTER)
@@ -22,7 +22,7 @@ static const char *loop_of(const mf_node *n)
 
 mf_status mf_grad_missing(mf_grad *g)
 {
-    const char *loop = loop_of(g->node);
+    const char *loop = grad_util_loop_of(g->node);
 
     if (loop)
         return MF_FAIL(MF_UNIMPLEMENTED,

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "ops/dataset/dataset_op.h"
 
-static mf_status begin(mf_cursor *c, mf_walk *w)
+static mf_status dataset_cursor_begin(mf_cursor *c, mf_walk *w)
 {
     const mf_dataset_op_kind *kind = c->set->kind;
 
@@ -27,7 +27,7 @@ mf_status mf_cursor_begin(mf_walk *w, mf_dataset_op *d, const mf_cursor *parent,
     (void)mf_object_ref(&d->object);
     c->set = d;
     c->depth = parent ? parent->depth + 1 : 1;
-    st = begin(c, w);
+    st = dataset_cursor_begin(c, w);
     if (st != MF_OK)
         mf_cursor_end(c);
     else
@@ -63,14 +63,14 @@ mf_status mf_cursor_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 
 /* ---- what data sets keep ---- */
 
-static void drop_kept(struct mf_kept *k)
+static void drop_kept(struct mf_dataset_kept *k)
 {
     mf_object_unref(k->state);
     mf_object_unref(&k->set->object);
 }
 
 /* Data sets that nobody else has will not be walked through again. */
-static void sweep(mf_walk *w)
+static void dataset_cursor_sweep(mf_walk *w)
 {
     int64_t n = 0;
 
@@ -93,11 +93,11 @@ mf_status mf_cursor_state(const mf_cursor *c, mf_walk *w, mf_object_make *make, 
         }
     }
     if (w->n_kept >= w->sweep_at)
-        sweep(w);
+        dataset_cursor_sweep(w);
     MF_TRY(mf_grow(&w->kept, &w->cap_kept, w->n_kept + 1, sizeof *w->kept));
     MF_TRY(make(c->set, out));
     (void)mf_object_ref(&c->set->object);
-    w->kept[w->n_kept++] = (struct mf_kept){ c->set, *out };
+    w->kept[w->n_kept++] = (struct mf_dataset_kept){ c->set, *out };
     return MF_OK;
 }
 
@@ -106,7 +106,7 @@ void mf_walk_deinit(mf_walk *w)
     for (int64_t i = 0; i < w->n_kept; i++)
         drop_kept(&w->kept[i]);
     mf_free(w->kept);
-    mf_calls_deinit(&w->calls);
+    mf_function_calls_deinit(&w->calls);
     *w = (mf_walk){ 0 };
 }
 
@@ -121,7 +121,7 @@ mf_status mf_cursor_call(const mf_cursor *c, mf_walk *w, const mf_tensor *elemen
                                 .captured = d->args + d->captured,
                                 .n_captured = d->n_captured };
 
-    return mf_calls_run(&w->calls, d->function, w->step, &args, types, n_results, results);
+    return mf_function_calls_run(&w->calls, d->function, w->step, &args, types, n_results, results);
 }
 
 mf_status mf_cursor_call_sequence(const mf_cursor *c, mf_walk *w, const mf_tensor *element,

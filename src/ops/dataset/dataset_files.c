@@ -7,14 +7,14 @@
 #include "ops/string/tensor_text.h"
 
 /* A walk through files, one after the other. */
-typedef struct reading {
+typedef struct dataset_files_reading {
     mf_cursor cursor;
     mf_compression compression;
     int64_t file; /* that comes next */
     mf_reader *reader; /* NULL: none is open */
     mf_lines lines;
     mf_buf buf; /* what was read last; pieces: what was read ahead */
-} reading;
+} dataset_files_reading;
 
 /* The arguments of an op may come in another order. */
 static const mf_tensor *compression_arg(const mf_dataset_op *d)
@@ -41,11 +41,11 @@ static mf_status files_begin(mf_cursor *c, mf_walk *w)
     const mf_tensor *packed = compression_arg(c->set);
 
     (void)w;
-    return packed ? mf_path_compression(packed, &((reading *)c)->compression) : MF_OK;
+    return packed ? mf_path_compression(packed, &((dataset_files_reading *)c)->compression) : MF_OK;
 }
 
 /* The next file; *end: there is none. */
-static mf_status open_next(reading *r, mf_walk *w, bool *end)
+static mf_status open_next(dataset_files_reading *r, mf_walk *w, bool *end)
 {
     const mf_tensor *names = &r->cursor.set->args[0];
     char path[PATH_MAX];
@@ -59,7 +59,7 @@ static mf_status open_next(reading *r, mf_walk *w, bool *end)
     return MF_OK;
 }
 
-static void close_file(reading *r)
+static void close_file(dataset_files_reading *r)
 {
     mf_lines_deinit(&r->lines);
     mf_reader_close(r->reader);
@@ -69,13 +69,13 @@ static void close_file(reading *r)
 
 static void files_end(mf_cursor *c)
 {
-    reading *r = (reading *)c;
+    dataset_files_reading *r = (dataset_files_reading *)c;
 
     close_file(r);
     mf_buf_deinit(&r->buf);
 }
 
-static mf_status put_string(mf_tensor *out, const void *data, size_t len)
+static mf_status dataset_files_put_string(mf_tensor *out, const void *data, size_t len)
 {
     MF_TRY(mf_tensor_alloc(out, MF_DTYPE_STRING, &MF_SCALAR));
     return mf_string_set(out->data, data, len);
@@ -95,7 +95,7 @@ static mf_status record_check(mf_dataset_op *d)
     return MF_OK;
 }
 
-static mf_status seek_record(reading *r)
+static mf_status seek_record(dataset_files_reading *r)
 {
     const mf_dataset_op *d = r->cursor.set;
     const mf_tensor *offsets = d->n_args > 3 ? &d->args[3] : NULL;
@@ -106,9 +106,9 @@ static mf_status seek_record(reading *r)
     return at > 0 ? mf_reader_seek(r->reader, at) : MF_OK;
 }
 
-static mf_status record_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
+static mf_status dataset_files_record_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    reading *r = (reading *)c;
+    dataset_files_reading *r = (dataset_files_reading *)c;
 
     for (;;) {
         mf_status st;
@@ -121,7 +121,7 @@ static mf_status record_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
         }
         st = mf_record_read(r->reader, MF_PATH_STRING_MAX, &r->buf);
         if (st == MF_OK)
-            return put_string(row, r->buf.data, r->buf.len);
+            return dataset_files_put_string(row, r->buf.data, r->buf.len);
         close_file(r); /* behind a damaged record nothing can be found */
         if (st != MF_OUT_OF_RANGE)
             return st;
@@ -130,20 +130,20 @@ static mf_status record_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
 
 #define FILES(KIND, NAME, CHECK, NEXT)                                                             \
     static const mf_dataset_op_kind KIND = { .name = NAME,                                         \
-                                             .cursor_bytes = sizeof(reading),                      \
+                                             .cursor_bytes = sizeof(dataset_files_reading),        \
                                              .check = CHECK,                                       \
                                              .begin = files_begin,                                 \
                                              .next = NEXT,                                         \
                                              .end = files_end };                                   \
     MF_DATASET_OP_KERNEL(KIND)
 
-FILES(record, "TFRecord", record_check, record_next)
+FILES(record, "TFRecord", record_check, dataset_files_record_next)
 
 /* ---- lines ---- */
 
-static mf_status line_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
+static mf_status dataset_files_line_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    reading *r = (reading *)c;
+    dataset_files_reading *r = (dataset_files_reading *)c;
 
     for (;;) {
         if (!r->reader) {
@@ -153,12 +153,12 @@ static mf_status line_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
         }
         MF_TRY(mf_lines_next(&r->lines, MF_PATH_STRING_MAX, &r->buf, end));
         if (!*end)
-            return put_string(row, r->buf.data, r->buf.len);
+            return dataset_files_put_string(row, r->buf.data, r->buf.len);
         close_file(r);
     }
 }
 
-FILES(line, "TextLine", files_check, line_next)
+FILES(line, "TextLine", files_check, dataset_files_line_next)
 
 /* ---- pieces of one length ---- */
 
@@ -183,7 +183,7 @@ static mf_status piece_check(mf_dataset_op *d)
     return MF_OK;
 }
 
-static mf_status does_not_fit(const reading *r, int64_t body)
+static mf_status dataset_files_does_not_fit(const dataset_files_reading *r, int64_t body)
 {
     const mf_dataset_op *d = r->cursor.set;
 
@@ -196,19 +196,19 @@ static mf_status does_not_fit(const reading *r, int64_t body)
         mf_reader_path(r->reader), (long long)body, (long long)mf_dataset_op_int(d, RECORD));
 }
 
-static mf_status begin_pieces(reading *r)
+static mf_status begin_pieces(dataset_files_reading *r)
 {
     const mf_dataset_op *d = r->cursor.set;
     const int64_t body =
         mf_reader_most(r->reader) - mf_dataset_op_int(d, HEADER) - mf_dataset_op_int(d, FOOTER);
 
     if (r->compression == MF_PLAIN && (body < 0 || body % mf_dataset_op_int(d, RECORD) != 0))
-        return does_not_fit(r, body);
+        return dataset_files_does_not_fit(r, body);
     return mf_reader_seek(r->reader, mf_dataset_op_int(d, HEADER));
 }
 
 /* The buffer holds a record and what could be the footer, if the file has so much. */
-static mf_status read_ahead(reading *r, bool *whole)
+static mf_status read_ahead(dataset_files_reading *r, bool *whole)
 {
     const mf_dataset_op *d = r->cursor.set;
     const size_t want = (size_t)(mf_dataset_op_int(d, RECORD) + mf_dataset_op_int(d, FOOTER));
@@ -227,7 +227,7 @@ static mf_status read_ahead(reading *r, bool *whole)
     return MF_OK;
 }
 
-static mf_status piece_read(reading *r, mf_tensor *row, bool *end)
+static mf_status piece_read(dataset_files_reading *r, mf_tensor *row, bool *end)
 {
     const mf_dataset_op *d = r->cursor.set;
     const size_t n = (size_t)mf_dataset_op_int(d, RECORD);
@@ -238,16 +238,16 @@ static mf_status piece_read(reading *r, mf_tensor *row, bool *end)
     if (!whole)
         return r->buf.len == (size_t)mf_dataset_op_int(d, FOOTER)
                    ? MF_OK
-                   : does_not_fit(r, mf_reader_offset(r->reader));
-    MF_TRY(put_string(row, r->buf.data, n));
+                   : dataset_files_does_not_fit(r, mf_reader_offset(r->reader));
+    MF_TRY(dataset_files_put_string(row, r->buf.data, n));
     r->buf.len -= n;
     memmove(r->buf.data, r->buf.data + n, r->buf.len);
     return MF_OK;
 }
 
-static mf_status piece_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
+static mf_status dataset_files_piece_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    reading *r = (reading *)c;
+    dataset_files_reading *r = (dataset_files_reading *)c;
 
     for (;;) {
         mf_status st = MF_OK;
@@ -267,7 +267,7 @@ static mf_status piece_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
     }
 }
 
-FILES(piece, "FixedLengthRecord", piece_check, piece_next)
+FILES(piece, "FixedLengthRecord", piece_check, dataset_files_piece_next)
 
 #define META MF_DATASET_OP_OUT "metadata:string=''} is_stateful"
 #define LINES "(filenames:string, compression_type:string, buffer_size:int64"

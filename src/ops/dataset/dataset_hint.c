@@ -22,14 +22,14 @@ static mf_status prefetch_run(mf_kernel *k)
 
 /* ---- AssertCardinality ---- */
 
-typedef struct counting {
+typedef struct dataset_hint_counting {
     mf_cursor cursor;
     int64_t n;
-} counting;
+} dataset_hint_counting;
 
 static mf_status assert_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_hint_counting *k = (dataset_hint_counting *)c;
     const int64_t want = mf_dataset_op_int(c->set, 1);
 
     MF_TRY(mf_cursor_next(c->input, w, row, end));
@@ -53,7 +53,7 @@ static int64_t assert_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind asserted = { .name = "AssertCardinality",
-                                             .cursor_bytes = sizeof(counting),
+                                             .cursor_bytes = sizeof(dataset_hint_counting),
                                              .like_input = true,
                                              .on_input = true,
                                              .next = assert_next,

@@ -30,7 +30,7 @@ static void iterator_destroy(mf_object *o)
 const mf_object_type mf_seq_iterator_type = { .name = "iterator", .destroy = iterator_destroy };
 
 /* "iterator:s:9:localhost:name": whose object, how long the container's name is, the two names. */
-static mf_status write_text(mf_seq_iterator *it, const mf_seq_iterator_spec *spec)
+static mf_status dataset_iterator_write_text(mf_seq_iterator *it, const mf_seq_iterator_spec *spec)
 {
     mf_buf b = { 0 };
 
@@ -74,7 +74,7 @@ mf_status mf_seq_iterator_make(void *spec, mf_object **out)
     mf_cond_init(&it->idle);
     st = copy_parts(it, spec);
     if (st == MF_OK)
-        st = write_text(it, spec);
+        st = dataset_iterator_write_text(it, spec);
     if (st != MF_OK)
         mf_object_unref(&it->object);
     else
@@ -102,7 +102,7 @@ static mf_status wait_idle(mf_seq_iterator *it, const mf_step *step)
     return MF_OK;
 }
 
-static mf_status enter(mf_seq_iterator *it, const mf_step *step)
+static mf_status dataset_iterator_enter(mf_seq_iterator *it, const mf_step *step)
 {
     mf_status st;
 
@@ -117,7 +117,7 @@ static mf_status enter(mf_seq_iterator *it, const mf_step *step)
     return st;
 }
 
-static void leave(mf_seq_iterator *it)
+static void dataset_iterator_leave(mf_seq_iterator *it)
 {
     pthread_mutex_lock(&it->lock);
     it->busy = false;
@@ -135,7 +135,7 @@ mf_status mf_seq_iterator_start(mf_seq_iterator *it, const mf_step *step, mf_dat
 
     MF_TRY(mf_element_spec_fit(mf_seq_iterator_parts(it),
                                (mf_element_spec){ d->n_parts, d->types, d->shapes }));
-    MF_TRY(enter(it, step));
+    MF_TRY(dataset_iterator_enter(it, step));
     st = once && it->cursor ? MF_OK : mf_cursor_begin(&walk, d, NULL, &cursor);
     if (cursor) {
         end_walk(it);
@@ -144,16 +144,16 @@ mf_status mf_seq_iterator_start(mf_seq_iterator *it, const mf_step *step, mf_dat
     } else {
         mf_walk_deinit(&walk);
     }
-    leave(it);
+    dataset_iterator_leave(it);
     return st;
 }
 
 mf_status mf_seq_iterator_has_started(mf_seq_iterator *it, const mf_step *step, bool *out)
 {
     *out = false;
-    MF_TRY(enter(it, step));
+    MF_TRY(dataset_iterator_enter(it, step));
     *out = it->cursor != NULL;
-    leave(it);
+    dataset_iterator_leave(it);
     return MF_OK;
 }
 
@@ -161,13 +161,13 @@ mf_status mf_seq_iterator_next(mf_seq_iterator *it, const mf_step *step, mf_tens
 {
     mf_status st;
 
-    MF_TRY(enter(it, step));
+    MF_TRY(dataset_iterator_enter(it, step));
     st = it->cursor
              ? mf_cursor_next(it->cursor, &it->walk, row, end)
              : MF_FAIL(MF_FAILED_PRECONDITION,
                        "GetNext() failed because the iterator has not been initialized. Ensure "
                        "that you have run the initializer operation for this iterator before "
                        "getting the next element.");
-    leave(it);
+    dataset_iterator_leave(it);
     return st;
 }

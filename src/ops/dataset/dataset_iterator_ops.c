@@ -17,7 +17,7 @@ typedef struct iterator_state {
     mf_resources *session;
 } iterator_state;
 
-static mf_status read_parts(mf_prepare *p, mf_element_spec *parts)
+static mf_status dataset_iterator_ops_read_parts(mf_prepare *p, mf_element_spec *parts)
 {
     const mf_attr *types = mf_node_list(p->node, "output_types", MF_ATTR_TYPE);
     const mf_attr *shapes = mf_node_list(p->node, "output_shapes", MF_ATTR_SHAPE);
@@ -45,7 +45,7 @@ static mf_status iterator_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("an iterator");
     s->session = p->session;
-    MF_TRY(read_parts(p, &s->spec.parts));
+    MF_TRY(dataset_iterator_ops_read_parts(p, &s->spec.parts));
     MF_TRY(mf_handle_init(&s->handle, p, true));
     s->spec.container = s->handle.container;
     s->spec.name = s->handle.name;
@@ -69,7 +69,7 @@ static void iterator_release(void *state)
     mf_handle_deinit(&s->handle);
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status dataset_iterator_ops_make_run(mf_kernel *k)
 {
     iterator_state *s = k->state;
     mf_seq_iterator *it;
@@ -84,25 +84,26 @@ static mf_status one_shot_run(mf_kernel *k)
 {
     iterator_state *s = k->state;
     const mf_dtype variant = MF_DTYPE_VARIANT;
-    mf_calls calls = { 0 };
+    mf_function_calls calls = { 0 };
     mf_tensor made = { 0 };
     mf_seq_iterator *it;
     mf_dataset_op *d;
     bool started;
     mf_status st;
 
-    MF_TRY(make_run(k));
+    MF_TRY(dataset_iterator_ops_make_run(k));
     it = (mf_seq_iterator *)mf_handle_object(k->out[0]);
     MF_TRY(mf_seq_iterator_has_started(it, k->step, &started));
     if (started)
         return MF_OK;
-    st = mf_calls_run(&calls, s->factory, k->step, &(mf_call_args){ 0 }, &variant, 1, &made);
+    st = mf_function_calls_run(&calls, s->factory, k->step, &(mf_call_args){ 0 }, &variant, 1,
+                               &made);
     if (st == MF_OK)
         st = mf_dataset_op_of(&made, &d);
     if (st == MF_OK)
         st = mf_seq_iterator_start(it, k->step, d, true);
     mf_tensor_clear(&made);
-    mf_calls_deinit(&calls);
+    mf_function_calls_deinit(&calls);
     return st;
 }
 
@@ -171,7 +172,7 @@ static mf_status start_run(mf_kernel *k)
     return mf_seq_iterator_start(it, k->step, d, false);
 }
 
-static mf_status next_run(mf_kernel *k)
+static mf_status dataset_iterator_ops_next_run(mf_kernel *k)
 {
     mf_seq_iterator *it;
     mf_tensor *row;
@@ -283,8 +284,8 @@ static mf_status from_text_run(mf_kernel *k)
     "output_shapes:list(shape)>=0=[]} is_stateful"
 
 const mf_op mf_ops_iterator[] = {
-    STATED("Iterator", NAMED, mf_infer_scalar, make_run),
-    STATED("IteratorV2", NAMED, mf_infer_scalar, make_run),
+    STATED("Iterator", NAMED, mf_infer_scalar, dataset_iterator_ops_make_run),
+    STATED("IteratorV2", NAMED, mf_infer_scalar, dataset_iterator_ops_make_run),
     STATED("OneShotIterator",
            "() -> (handle:resource) {dataset_factory:func, " MF_DATASET_OP_TYPES
            ", container:string='', shared_name:string=''} is_stateful",
@@ -300,8 +301,8 @@ const mf_op mf_ops_iterator[] = {
           mf_infer_none, delete_run),
     PLAIN("MakeIterator", "(dataset:variant, iterator:resource) -> () {} is_stateful",
           mf_infer_none, start_run),
-    PLAIN("IteratorGetNext", NEXT, next_infer, next_run),
-    PLAIN("IteratorGetNextSync", NEXT, next_infer, next_run),
+    PLAIN("IteratorGetNext", NEXT, next_infer, dataset_iterator_ops_next_run),
+    PLAIN("IteratorGetNextSync", NEXT, next_infer, dataset_iterator_ops_next_run),
     PLAIN("IteratorToStringHandle",
           "(resource_handle:resource) -> (string_handle:string) {} is_stateful", mf_infer_scalar,
           to_text_run),

@@ -103,7 +103,7 @@ static mf_status turns_begin(mf_cursor *c, mf_walk *w)
     return t->open ? MF_OK : MF_NOMEM("an iterator");
 }
 
-static void turn(turns *t)
+static void dataset_nest_turn(turns *t)
 {
     t->at = (t->at + 1) % t->cycle;
     t->given = 0;
@@ -130,19 +130,19 @@ static mf_status turns_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
             continue;
         }
         if (!*here) {
-            turn(t);
+            dataset_nest_turn(t);
             continue;
         }
         MF_TRY(mf_cursor_next(*here, w, row, end));
         if (!*end) {
             if (++t->given == t->block)
-                turn(t);
+                dataset_nest_turn(t);
             return MF_OK;
         }
         mf_cursor_end(*here);
         *here = NULL;
         t->n_open--;
-        turn(t);
+        dataset_nest_turn(t);
     }
     *end = true;
     return MF_OK;

@@ -129,7 +129,7 @@ void mf_row_move(mf_tensor *to, mf_tensor *from, int n)
         mf_tensor_move(&to[i], &from[i]);
 }
 
-mf_status mf_rows_add(mf_rows *rows, mf_tensor *row)
+mf_status mf_rows_add(mf_dataset_rows *rows, mf_tensor *row)
 {
     const int n = rows->n_parts;
 
@@ -139,7 +139,7 @@ mf_status mf_rows_add(mf_rows *rows, mf_tensor *row)
     return MF_OK;
 }
 
-void mf_rows_deinit(mf_rows *rows)
+void mf_rows_deinit(mf_dataset_rows *rows)
 {
     for (int64_t i = 0; i < rows->n; i++)
         mf_row_clear(rows->parts + i * rows->n_parts, rows->n_parts);
@@ -160,7 +160,7 @@ typedef struct sequence_state {
     const char **names; /* of the inputs' arguments */
 } sequence_state;
 
-static mf_status read_parts(mf_prepare *p, sequence_state *s)
+static mf_status dataset_op_read_parts(mf_prepare *p, sequence_state *s)
 {
     const mf_attr *types = mf_node_list(p->node, "output_types", MF_ATTR_TYPE);
     const mf_attr *shapes = mf_node_list(p->node, "output_shapes", MF_ATTR_SHAPE);
@@ -182,7 +182,7 @@ static mf_status read_parts(mf_prepare *p, sequence_state *s)
     return MF_OK;
 }
 
-static mf_status read_inputs(mf_prepare *p, sequence_state *s)
+static mf_status dataset_op_read_inputs(mf_prepare *p, sequence_state *s)
 {
     const mf_opdef *def = p->node->def;
 
@@ -217,8 +217,8 @@ mf_status mf_dataset_op_prepare(mf_prepare *p)
     p->state = NULL;
     if (!s)
         return MF_NOMEM("a data set");
-    MF_TRY(read_parts(p, s));
-    MF_TRY(read_inputs(p, s));
+    MF_TRY(dataset_op_read_parts(p, s));
+    MF_TRY(dataset_op_read_inputs(p, s));
     if (mf_node_attr(p->node, "f"))
         MF_TRY(mf_callee_new(p, "f", &s->function));
     else if (mf_node_attr(p->node, "predicate"))
@@ -256,7 +256,8 @@ static mf_status take_inputs(const mf_kernel *k, mf_dataset_op *d)
     return MF_OK;
 }
 
-static mf_status fill(const mf_kernel *k, const mf_dataset_op_kind *kind, mf_dataset_op *d)
+static mf_status dataset_op_fill(const mf_kernel *k, const mf_dataset_op_kind *kind,
+                                 mf_dataset_op *d)
 {
     const sequence_state *s = k->state;
 
@@ -282,7 +283,7 @@ mf_status mf_dataset_op_make(const mf_kernel *k, const mf_dataset_op_kind *kind,
         MF_TRY(mf_dataset_op_new(kind, input->n_parts, input->types, input->shapes, k->n_in, &d));
     else
         MF_TRY(mf_dataset_op_new(kind, s->n_types, s->types, s->shapes, k->n_in, &d));
-    st = fill(k, kind, d);
+    st = dataset_op_fill(k, kind, d);
     if (st != MF_OK)
         mf_object_unref(&d->object);
     else

@@ -27,8 +27,8 @@ enum {
  * keep from one cursor to the next (seeds, caches). All zero: a new walk. Thread: one at a time. */
 typedef struct mf_walk {
     const mf_step *step;
-    mf_calls calls;
-    struct mf_kept {
+    mf_function_calls calls;
+    struct mf_dataset_kept {
         mf_dataset_op *set; /* a reference */
         mf_object *state;
     } * kept;
@@ -128,14 +128,14 @@ void mf_row_free(mf_tensor *row, int n); /* NULL is fine */
 void mf_row_move(mf_tensor *to, mf_tensor *from, int n);
 
 /* Elements in memory. */
-typedef struct mf_rows {
+typedef struct mf_dataset_rows {
     mf_tensor *parts; /* of row 0, then row 1, ... */
     int64_t n, cap;
     int n_parts;
-} mf_rows;
+} mf_dataset_rows;
 /* Appends the row, moving it. */
-MF_MUST mf_status mf_rows_add(mf_rows *rows, mf_tensor *row);
-void mf_rows_deinit(mf_rows *rows);
+MF_MUST mf_status mf_rows_add(mf_dataset_rows *rows, mf_tensor *row);
+void mf_rows_deinit(mf_dataset_rows *rows);
 
 /* ---- ops ---- */
 

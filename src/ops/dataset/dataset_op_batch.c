@@ -19,7 +19,7 @@ static bool drops_remainder(const mf_dataset_op *d, int arg)
            *(const uint8_t *)d->args[arg].data;
 }
 
-static mf_status check_size(const mf_dataset_op *d)
+static mf_status dataset_op_batch_check_size(const mf_dataset_op *d)
 {
     if (mf_dataset_op_int(d, 1) <= 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Batch size must be greater than zero.");
@@ -27,7 +27,7 @@ static mf_status check_size(const mf_dataset_op *d)
 }
 
 /* The next rows, as many as a batch has; fewer at the end. */
-static mf_status gather(mf_cursor *c, mf_walk *w, mf_rows *rows)
+static mf_status dataset_op_batch_gather(mf_cursor *c, mf_walk *w, mf_dataset_rows *rows)
 {
     batching *b = (batching *)c;
     const int64_t size = mf_dataset_op_int(c->set, 1);
@@ -54,7 +54,7 @@ static int64_t batches(const mf_dataset_op *d, bool drop)
 
 /* ---- Batch ---- */
 
-static mf_status stack(const mf_rows *rows, int part, mf_tensor *out)
+static mf_status stack(const mf_dataset_rows *rows, int part, mf_tensor *out)
 {
     const mf_tensor *first = &rows->parts[part];
     mf_shape shape = { .rank = first->shape.rank + 1 };
@@ -85,8 +85,8 @@ static int drop_arg(const mf_dataset_op *d)
 
 static mf_status batch_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    mf_rows rows = { 0 };
-    mf_status st = gather(c, w, &rows);
+    mf_dataset_rows rows = { 0 };
+    mf_status st = dataset_op_batch_gather(c, w, &rows);
 
     *end = rows.n == 0 ||
            (rows.n < mf_dataset_op_int(c->set, 1) && drops_remainder(c->set, drop_arg(c->set)));
@@ -99,7 +99,7 @@ static mf_status batch_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 /* What comes out has as many parts, of the same types. */
 static mf_status batch_check(mf_dataset_op *d)
 {
-    MF_TRY(check_size(d));
+    MF_TRY(dataset_op_batch_check_size(d));
     return mf_dataset_op_same_parts(d, mf_dataset_op_arg(d, 0));
 }
 
@@ -157,7 +157,8 @@ static mf_status pad_check(mf_dataset_op *d)
 }
 
 /* The shape that all rows fit into. */
-static mf_status padded_shape(const mf_dataset_op *d, const mf_rows *rows, int part, mf_shape *out)
+static mf_status dataset_op_batch_padded_shape(const mf_dataset_op *d, const mf_dataset_rows *rows,
+                                               int part, mf_shape *out)
 {
     mf_ivec wanted;
 
@@ -205,11 +206,12 @@ static mf_status put_corner(mf_tensor *out, int64_t i, const mf_tensor *t)
     return MF_OK;
 }
 
-static mf_status pad(const mf_dataset_op *d, const mf_rows *rows, int part, mf_tensor *out)
+static mf_status dataset_op_batch_pad(const mf_dataset_op *d, const mf_dataset_rows *rows, int part,
+                                      mf_tensor *out)
 {
     mf_shape shape;
 
-    MF_TRY(padded_shape(d, rows, part, &shape));
+    MF_TRY(dataset_op_batch_padded_shape(d, rows, part, &shape));
     MF_TRY(mf_tensor_alloc(out, d->types[part], &shape));
     MF_TRY(mf_cells_fill(out->dtype, out->data, 0, out->count, pad_value(d, part)->data));
     for (int64_t i = 0; i < rows->n; i++)
@@ -219,12 +221,12 @@ static mf_status pad(const mf_dataset_op *d, const mf_rows *rows, int part, mf_t
 
 static mf_status pad_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    mf_rows rows = { 0 };
-    mf_status st = gather(c, w, &rows);
+    mf_dataset_rows rows = { 0 };
+    mf_status st = dataset_op_batch_gather(c, w, &rows);
 
     *end = rows.n == 0 || (rows.n < mf_dataset_op_int(c->set, 1) && pad_drops(c->set));
     for (int i = 0; st == MF_OK && !*end && i < c->set->n_parts; i++)
-        st = pad(c->set, &rows, i, &row[i]);
+        st = dataset_op_batch_pad(c->set, &rows, i, &row[i]);
     mf_rows_deinit(&rows);
     return st;
 }

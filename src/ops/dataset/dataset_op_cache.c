@@ -5,14 +5,14 @@
 
 typedef struct cached {
     mf_object object;
-    mf_rows rows;
+    mf_dataset_rows rows;
     bool whole;
 } cached;
 
 typedef struct caching {
     mf_cursor cursor;
     cached *cache; /* the walk's */
-    mf_rows rows; /* while this one gathers them */
+    mf_dataset_rows rows; /* while this one gathers them */
     int64_t at;
     bool reads; /* the cache was whole when this one began */
 } caching;
@@ -64,7 +64,7 @@ static mf_status cache_begin(mf_cursor *c, mf_walk *w)
     return k->reads ? MF_OK : mf_cursor_begin(w, mf_dataset_op_arg(c->set, 0), c, &c->input);
 }
 
-static mf_status gather(caching *k, mf_walk *w, mf_tensor *row, bool *end)
+static mf_status dataset_op_cache_gather(caching *k, mf_walk *w, mf_tensor *row, bool *end)
 {
     const int n = k->rows.n_parts;
 
@@ -76,7 +76,7 @@ static mf_status gather(caching *k, mf_walk *w, mf_tensor *row, bool *end)
     } else if (!k->cache->whole) {
         k->cache->rows = k->rows;
         k->cache->whole = true;
-        k->rows = (mf_rows){ .n_parts = n };
+        k->rows = (mf_dataset_rows){ .n_parts = n };
     }
     return MF_OK;
 }
@@ -84,10 +84,10 @@ static mf_status gather(caching *k, mf_walk *w, mf_tensor *row, bool *end)
 static mf_status cache_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
     caching *k = (caching *)c;
-    const mf_rows *rows = &k->cache->rows;
+    const mf_dataset_rows *rows = &k->cache->rows;
 
     if (!k->reads)
-        return gather(k, w, row, end);
+        return dataset_op_cache_gather(k, w, row, end);
     *end = k->at >= rows->n;
     for (int i = 0; !*end && i < rows->n_parts; i++)
         mf_tensor_set(&row[i], &rows->parts[k->at * rows->n_parts + i]);

@@ -13,10 +13,10 @@
 
 /* ---- Random: numbers of 32 bits out of TensorFlow's generator ---- */
 
-typedef struct drawing {
+typedef struct dataset_pick_drawing {
     mf_cursor cursor;
     mf_random_draw draw;
-} drawing;
+} dataset_pick_drawing;
 
 static mf_status random_check(mf_dataset_op *d)
 {
@@ -28,7 +28,7 @@ static mf_status random_check(mf_dataset_op *d)
 
 static mf_status random_begin(mf_cursor *c, mf_walk *w)
 {
-    drawing *r = (drawing *)c;
+    dataset_pick_drawing *r = (dataset_pick_drawing *)c;
     uint64_t first = (uint64_t)mf_dataset_op_int(c->set, 0);
     uint64_t second = (uint64_t)mf_dataset_op_int(c->set, 1);
 
@@ -43,7 +43,7 @@ static mf_status random_begin(mf_cursor *c, mf_walk *w)
 
 static mf_status random_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    drawing *r = (drawing *)c;
+    dataset_pick_drawing *r = (dataset_pick_drawing *)c;
 
     (void)w;
     *end = false;
@@ -59,7 +59,7 @@ static int64_t random_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind random_numbers = { .name = "Random",
-                                                   .cursor_bytes = sizeof(drawing),
+                                                   .cursor_bytes = sizeof(dataset_pick_drawing),
                                                    .check = random_check,
                                                    .begin = random_begin,
                                                    .next = random_next,
@@ -197,7 +197,7 @@ static void write_hex(mf_buf *out, const void *bytes, size_t n)
 }
 
 /* Equal values, and no others, have equal texts. */
-static void write_value(mf_buf *out, const mf_tensor *t)
+static void dataset_pick_write_value(mf_buf *out, const mf_tensor *t)
 {
     for (int i = 0; i < t->shape.rank; i++)
         mf_buf_printf(out, "[%" PRId64 "]", t->shape.dims[i]);
@@ -224,7 +224,7 @@ static mf_status unique_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
         MF_TRY(mf_cursor_next(c->input, w, row, end));
         if (*end)
             return MF_OK;
-        write_value(&text, &row[0]);
+        dataset_pick_write_value(&text, &row[0]);
         st = mf_buf_finish(&text);
         if (st == MF_OK)
             is_new = !mf_map_find(&u->seen, text.data);

@@ -2,16 +2,16 @@
 /* dataset_select.c - data sets that leave elements out, or go through one more than once. */
 #include "ops/dataset/dataset_op.h"
 
-typedef struct counting {
+typedef struct dataset_select_counting {
     mf_cursor cursor;
     int64_t at;
-} counting;
+} dataset_select_counting;
 
 /* ---- Take: the first ones; a negative number takes all ---- */
 
 static mf_status take_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_select_counting *k = (dataset_select_counting *)c;
     const int64_t count = mf_dataset_op_int(c->set, 1);
 
     *end = count >= 0 && k->at >= count;
@@ -22,7 +22,7 @@ static mf_status take_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
     return MF_OK;
 }
 
-static int64_t take_size(const mf_dataset_op *d)
+static int64_t dataset_select_take_size(const mf_dataset_op *d)
 {
     const int64_t n = mf_dataset_op_input_size(d), count = mf_dataset_op_int(d, 1);
 
@@ -32,18 +32,18 @@ static int64_t take_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind take = { .name = "Take",
-                                         .cursor_bytes = sizeof(counting),
+                                         .cursor_bytes = sizeof(dataset_select_counting),
                                          .like_input = true,
                                          .on_input = true,
                                          .next = take_next,
-                                         .size = take_size };
+                                         .size = dataset_select_take_size };
 MF_DATASET_OP_KERNEL(take)
 
 /* ---- Skip: without the first ones; a negative number skips all ---- */
 
 static mf_status skip_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_select_counting *k = (dataset_select_counting *)c;
     const int64_t count = mf_dataset_op_int(c->set, 1);
 
     *end = count < 0;
@@ -64,7 +64,7 @@ static int64_t skip_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind skip = { .name = "Skip",
-                                         .cursor_bytes = sizeof(counting),
+                                         .cursor_bytes = sizeof(dataset_select_counting),
                                          .like_input = true,
                                          .on_input = true,
                                          .next = skip_next,
@@ -90,7 +90,7 @@ static mf_status shard_check(mf_dataset_op *d)
 
 static mf_status shard_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_select_counting *k = (dataset_select_counting *)c;
     const int64_t n = mf_dataset_op_int(c->set, 1), index = mf_dataset_op_int(c->set, 2);
 
     for (;;) {
@@ -118,7 +118,7 @@ static int64_t shard_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind shard = { .name = "Shard",
-                                          .cursor_bytes = sizeof(counting),
+                                          .cursor_bytes = sizeof(dataset_select_counting),
                                           .like_input = true,
                                           .on_input = true,
                                           .option = "require_non_empty",

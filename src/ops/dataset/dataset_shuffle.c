@@ -114,19 +114,19 @@ static int64_t capacity(const shuffling *s)
 
 /* The row that element `at` has. Before the buffer is as large as it may be, `at` is below `room`.
  */
-static mf_tensor *row_of(const shuffling *s, int64_t at)
+static mf_tensor *dataset_shuffle_row_of(const shuffling *s, int64_t at)
 {
     return s->buffer + at % capacity(s) * s->cursor.set->n_parts;
 }
 
-static mf_status put(shuffling *s, mf_tensor *row)
+static mf_status dataset_shuffle_put(shuffling *s, mf_tensor *row)
 {
     const int n = s->cursor.set->n_parts;
     round *r = &s->rounds[s->n_rounds - 1];
     const int64_t place = r->end % capacity(s);
 
     MF_TRY(mf_grow(&s->buffer, &s->room, (place + 1) * n, sizeof *s->buffer));
-    mf_row_move(row_of(s, r->end), row, n);
+    mf_row_move(dataset_shuffle_row_of(s, r->end), row, n);
     r->end++;
     s->held++;
     return MF_OK;
@@ -169,7 +169,7 @@ static mf_status fill_one(shuffling *s, mf_walk *w, mf_tensor *row)
     MF_TRY(mf_cursor_next(c->input, w, row, &end));
     if (!end) {
         s->some = true;
-        return put(s, row);
+        return dataset_shuffle_put(s, row);
     }
     mf_cursor_end(c->input);
     c->input = NULL;
@@ -178,7 +178,7 @@ static mf_status fill_one(shuffling *s, mf_walk *w, mf_tensor *row)
     return MF_OK;
 }
 
-static void take(shuffling *s, mf_tensor *row)
+static void dataset_shuffle_take(shuffling *s, mf_tensor *row)
 {
     const int n = s->cursor.set->n_parts;
     round *r;
@@ -190,9 +190,9 @@ static void take(shuffling *s, mf_tensor *row)
     }
     r = &s->rounds[s->first];
     pick = r->start + (int64_t)(mf_random_u32(&s->draw) % (uint64_t)(r->end - r->start));
-    mf_row_move(row, row_of(s, pick), n);
+    mf_row_move(row, dataset_shuffle_row_of(s, pick), n);
     if (pick != r->start)
-        mf_row_move(row_of(s, pick), row_of(s, r->start), n);
+        mf_row_move(dataset_shuffle_row_of(s, pick), dataset_shuffle_row_of(s, r->start), n);
     r->start++;
     s->held--;
 }
@@ -205,7 +205,7 @@ static mf_status shuffle_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *en
         MF_TRY(fill_one(s, w, row));
     *end = s->held == 0;
     if (!*end)
-        take(s, row);
+        dataset_shuffle_take(s, row);
     return MF_OK;
 }
 

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-typedef struct counting {
+typedef struct dataset_source_counting {
     mf_cursor cursor;
     int64_t at;
-} counting;
+} dataset_source_counting;
 
 /* ---- Tensor: one element ---- */
 
@@ -20,7 +20,7 @@ static mf_status tensor_check(mf_dataset_op *d)
 
 static mf_status tensor_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_source_counting *k = (dataset_source_counting *)c;
 
     (void)w;
     *end = k->at++ > 0;
@@ -37,7 +37,7 @@ static int64_t tensor_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind tensor = { .name = "Tensor",
-                                           .cursor_bytes = sizeof(counting),
+                                           .cursor_bytes = sizeof(dataset_source_counting),
                                            .check = tensor_check,
                                            .next = tensor_next,
                                            .size = tensor_size };
@@ -71,7 +71,7 @@ static int64_t slice_size(const mf_dataset_op *d)
 
 static mf_status slice_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_source_counting *k = (dataset_source_counting *)c;
     const mf_dataset_op *d = c->set;
 
     (void)w;
@@ -86,7 +86,7 @@ static mf_status slice_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 }
 
 static const mf_dataset_op_kind slice = { .name = "TensorSlice",
-                                          .cursor_bytes = sizeof(counting),
+                                          .cursor_bytes = sizeof(dataset_source_counting),
                                           .check = slice_check,
                                           .next = slice_next,
                                           .size = slice_size };
@@ -122,7 +122,7 @@ static int64_t range_size(const mf_dataset_op *d)
 
 static mf_status range_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_source_counting *k = (dataset_source_counting *)c;
     const mf_dataset_op *d = c->set;
     int64_t value;
 
@@ -142,7 +142,7 @@ static mf_status range_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 }
 
 static const mf_dataset_op_kind range = { .name = "Range",
-                                          .cursor_bytes = sizeof(counting),
+                                          .cursor_bytes = sizeof(dataset_source_counting),
                                           .check = range_check,
                                           .next = range_next,
                                           .size = range_size };

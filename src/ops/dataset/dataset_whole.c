@@ -49,7 +49,7 @@ static mf_status reduce_check(mf_dataset_op *d)
                           "what is reduced must have the types of the initial state");
 }
 
-static mf_status reduce_begin(mf_cursor *c, mf_walk *w)
+static mf_status dataset_whole_reduce_begin(mf_cursor *c, mf_walk *w)
 {
     reducing *r = (reducing *)c;
 
@@ -95,11 +95,11 @@ static const mf_dataset_op_kind reduce = { .name = "Reduce",
                                            .cursor_bytes = sizeof(reducing),
                                            .on_input = true,
                                            .check = reduce_check,
-                                           .begin = reduce_begin,
+                                           .begin = dataset_whole_reduce_begin,
                                            .next = reduce_next,
                                            .end = reduce_end };
 
-static mf_status reduce_run(mf_kernel *k)
+static mf_status dataset_whole_reduce_run(mf_kernel *k)
 {
     mf_dataset_op *d;
     mf_status st;
@@ -112,7 +112,7 @@ static mf_status reduce_run(mf_kernel *k)
 
 /* ---- the others ---- */
 
-static mf_status single_run(mf_kernel *k)
+static mf_status dataset_whole_single_run(mf_kernel *k)
 {
     mf_dataset_op *d;
 
@@ -120,7 +120,7 @@ static mf_status single_run(mf_kernel *k)
     return put_first(k, d, true);
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status dataset_whole_size_run(mf_kernel *k)
 {
     mf_dataset_op *d;
     mf_tensor *out;
@@ -163,7 +163,7 @@ const mf_op mf_ops_sequence_whole[] = {
       .grad = mf_grad_none,
       .prepare = mf_dataset_op_prepare,
       .release = mf_dataset_op_release,
-      .run = reduce_run },
+      .run = dataset_whole_reduce_run },
     { .name = "DatasetToSingleElement",
       .def =
           "(dataset:variant) -> (components:*output_types) {" MF_DATASET_OP_TYPES MF_DATASET_OP_META
@@ -171,13 +171,13 @@ const mf_op mf_ops_sequence_whole[] = {
       .flags = FLAGS,
       .infer = parts_infer,
       .grad = mf_grad_none,
-      .run = single_run },
+      .run = dataset_whole_single_run },
     { .name = "DatasetCardinality",
       .def = "(input_dataset:variant) -> (cardinality:int64) {cardinality_options:string=''}",
       .flags = FLAGS,
       .infer = mf_infer_scalar,
       .grad = mf_grad_none,
-      .run = size_run },
+      .run = dataset_whole_size_run },
     { .name = "GetOptions",
       .def = "(input_dataset:variant) -> (serialized_options:string) {}",
       .flags = FLAGS,

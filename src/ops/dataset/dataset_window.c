@@ -5,14 +5,14 @@
 
 /* ---- one window: its arguments are its elements ---- */
 
-typedef struct counting {
+typedef struct dataset_window_counting {
     mf_cursor cursor;
     int at;
-} counting;
+} dataset_window_counting;
 
 static mf_status one_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    counting *k = (counting *)c;
+    dataset_window_counting *k = (dataset_window_counting *)c;
 
     (void)w;
     *end = k->at >= c->set->n_args;
@@ -26,20 +26,21 @@ static int64_t one_size(const mf_dataset_op *d)
     return d->n_args;
 }
 
-static const mf_dataset_op_kind one = {
-    .name = "Window", .cursor_bytes = sizeof(counting), .next = one_next, .size = one_size
-};
+static const mf_dataset_op_kind one = { .name = "Window",
+                                        .cursor_bytes = sizeof(dataset_window_counting),
+                                        .next = one_next,
+                                        .size = one_size };
 
 /* ---- all of them ---- */
 
 enum { SIZE = 1, SHIFT, STRIDE, DROP };
 
-typedef struct moving {
+typedef struct dataset_window_moving {
     mf_cursor cursor;
-    mf_rows rows; /* that the next window may need, and `from` that are behind it */
+    mf_dataset_rows rows; /* that the next window may need, and `from` that are behind it */
     int64_t from;
     bool over;
-} moving;
+} dataset_window_moving;
 
 static mf_status window_check(mf_dataset_op *d)
 {
@@ -60,15 +61,15 @@ static mf_status window_check(mf_dataset_op *d)
     return MF_OK;
 }
 
-static int64_t held(const moving *m)
+static int64_t held(const dataset_window_moving *m)
 {
     return m->rows.n - m->from;
 }
 
 /* Rows behind the window are dropped once they are the larger part. */
-static void drop_front(moving *m, int64_t n)
+static void drop_front(dataset_window_moving *m, int64_t n)
 {
-    mf_rows *r = &m->rows;
+    mf_dataset_rows *r = &m->rows;
 
     for (int64_t i = m->from; i < m->from + n; i++)
         mf_row_clear(r->parts + i * r->n_parts, r->n_parts);
@@ -81,26 +82,26 @@ static void drop_front(moving *m, int64_t n)
     m->from = 0;
 }
 
-static mf_status read_row(moving *m, mf_walk *w, mf_tensor *row)
+static mf_status dataset_window_read_row(dataset_window_moving *m, mf_walk *w, mf_tensor *row)
 {
     MF_TRY(mf_cursor_next(m->cursor.input, w, row, &m->over));
     return m->over ? MF_OK : mf_rows_add(&m->rows, row);
 }
 
 /* Enough rows for a window of so many, if there are. */
-static mf_status fill(moving *m, mf_walk *w, int64_t wanted)
+static mf_status dataset_window_fill(dataset_window_moving *m, mf_walk *w, int64_t wanted)
 {
     mf_tensor *row = mf_row_new(m->rows.n_parts);
     mf_status st = row ? MF_OK : MF_NOMEM("a window");
 
     while (st == MF_OK && !m->over && held(m) < wanted)
-        st = read_row(m, w, row);
+        st = dataset_window_read_row(m, w, row);
     mf_row_free(row, m->rows.n_parts);
     return st;
 }
 
 /* The window moves on: over what it holds, and over what it has not read yet. */
-static mf_status move_on(moving *m, mf_walk *w, int64_t shift)
+static mf_status move_on(dataset_window_moving *m, mf_walk *w, int64_t shift)
 {
     const int64_t there = held(m) < shift ? held(m) : shift;
     const int n = m->rows.n_parts;
@@ -116,7 +117,8 @@ static mf_status move_on(moving *m, mf_walk *w, int64_t shift)
     return st;
 }
 
-static mf_status make_window(const moving *m, int part, int64_t n, int64_t stride, mf_tensor *out)
+static mf_status make_window(const dataset_window_moving *m, int part, int64_t n, int64_t stride,
+                             mf_tensor *out)
 {
     const mf_dataset_op *input = m->cursor.input->set;
     mf_dataset_op *d;
@@ -131,7 +133,7 @@ static mf_status make_window(const moving *m, int part, int64_t n, int64_t strid
 
 static mf_status window_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {
-    moving *m = (moving *)c;
+    dataset_window_moving *m = (dataset_window_moving *)c;
     const mf_dataset_op *d = c->set;
     const int64_t size = mf_dataset_op_int(d, SIZE), stride = mf_dataset_op_int(d, STRIDE);
     int64_t wanted, n;
@@ -141,7 +143,7 @@ static mf_status window_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
         return MF_FAIL(MF_INVALID_ARGUMENT, "a window of %lld elements, %lld apart, is too large",
                        (long long)size, (long long)stride);
     wanted++;
-    MF_TRY(fill(m, w, wanted));
+    MF_TRY(dataset_window_fill(m, w, wanted));
     *end = held(m) == 0 || (held(m) < wanted && mf_dataset_op_int(d, DROP));
     if (*end)
         return MF_OK;
@@ -154,7 +156,7 @@ static mf_status window_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
 
 static void window_end(mf_cursor *c)
 {
-    mf_rows_deinit(&((moving *)c)->rows);
+    mf_rows_deinit(&((dataset_window_moving *)c)->rows);
 }
 
 static int64_t window_size(const mf_dataset_op *d)
@@ -173,7 +175,7 @@ static int64_t window_size(const mf_dataset_op *d)
 }
 
 static const mf_dataset_op_kind window = { .name = "Window",
-                                           .cursor_bytes = sizeof(moving),
+                                           .cursor_bytes = sizeof(dataset_window_moving),
                                            .on_input = true,
                                            .check = window_check,
                                            .next = window_next,

@@ -18,8 +18,8 @@ struct mf_callee {
 };
 
 /* A callee, compiled. */
-typedef struct mf_call {
-    struct mf_call *next;
+typedef struct mf_function_call {
+    struct mf_function_call *next;
     mf_callee *callee;
     mf_program *program;
     mf_resources *state; /* what its kernels keep */
@@ -92,7 +92,7 @@ static void call_free(call *c)
     mf_free(c);
 }
 
-void mf_calls_deinit(mf_calls *calls)
+void mf_function_calls_deinit(mf_function_calls *calls)
 {
     while (calls->first) {
         call *c = calls->first;
@@ -103,18 +103,18 @@ void mf_calls_deinit(mf_calls *calls)
 }
 
 /* The ends of a body: its arguments and results by index, and what must run besides. */
-typedef struct ends {
+typedef struct function_call_ends {
     mf_output *args, *results;
     mf_node **effects;
     int n_args, n_results, n_effects;
-} ends;
+} function_call_ends;
 
-static bool is_end(const mf_node *n, const char *op)
+static bool function_call_is_end(const mf_node *n, const char *op)
 {
     return n->op && strcmp(n->op->name, op) == 0;
 }
 
-static mf_status find_ends(const mf_graph *body, ends *e)
+static mf_status function_call_find_ends(const mf_graph *body, function_call_ends *e)
 {
     e->args = MF_ARENA_ARRAY(body->arena, mf_output, body->n_nodes);
     e->results = MF_ARENA_ARRAY(body->arena, mf_output, body->n_nodes);
@@ -124,9 +124,9 @@ static mf_status find_ends(const mf_graph *body, ends *e)
     for (int64_t i = 0; i < body->n_nodes; i++) { /* made in the order of their index */
         mf_node *n = body->nodes[i];
 
-        if (is_end(n, "_Arg"))
+        if (function_call_is_end(n, "_Arg"))
             e->args[e->n_args++] = (mf_output){ n, 0 };
-        else if (is_end(n, "_Retval"))
+        else if (function_call_is_end(n, "_Retval"))
             e->results[e->n_results++] = n->inputs[0];
         else if (mf_node_attr(n, "_control_ret"))
             e->effects[e->n_effects++] = n;
@@ -134,7 +134,7 @@ static mf_status find_ends(const mf_graph *body, ends *e)
     return MF_OK;
 }
 
-static mf_status note_types(call *c, const ends *e)
+static mf_status note_types(call *c, const function_call_ends *e)
 {
     c->n_args = e->n_args;
     c->n_results = e->n_results;
@@ -150,12 +150,12 @@ static mf_status note_types(call *c, const ends *e)
     return MF_OK;
 }
 
-static mf_status compile(call *c, const mf_graph *body, mf_pool *pool)
+static mf_status function_call_compile(call *c, const mf_graph *body, mf_pool *pool)
 {
-    ends e = { 0 };
+    function_call_ends e = { 0 };
     mf_signature sig;
 
-    MF_TRY(find_ends(body, &e));
+    MF_TRY(function_call_find_ends(body, &e));
     MF_TRY(note_types(c, &e));
     sig = (mf_signature){ .feeds = e.args,
                           .fetches = e.results,
@@ -167,7 +167,7 @@ static mf_status compile(call *c, const mf_graph *body, mf_pool *pool)
                               &c->program);
 }
 
-static mf_status call_new(mf_callee *f, mf_pool *pool, call **out)
+static mf_status function_call_new(mf_callee *f, mf_pool *pool, call **out)
 {
     call *c = mf_calloc(1, sizeof *c);
     mf_graph *body = NULL;
@@ -181,7 +181,7 @@ static mf_status call_new(mf_callee *f, mf_pool *pool, call **out)
         st = mf_function_body(f->library, mf_graph_function(f->library, f->ref.name), f->ref.attrs,
                               f->ref.n_attrs, &body);
     if (st == MF_OK)
-        st = compile(c, body, pool);
+        st = function_call_compile(c, body, pool);
     mf_graph_free(body);
     if (st != MF_OK)
         call_free(c);
@@ -190,7 +190,8 @@ static mf_status call_new(mf_callee *f, mf_pool *pool, call **out)
     return st;
 }
 
-static mf_status find_call(mf_calls *calls, mf_callee *f, mf_pool *pool, call **out)
+static mf_status function_call_find_call(mf_function_calls *calls, mf_callee *f, mf_pool *pool,
+                                         call **out)
 {
     for (call *c = calls->first; c; c = c->next) {
         if (c->callee == f) {
@@ -198,7 +199,7 @@ static mf_status find_call(mf_calls *calls, mf_callee *f, mf_pool *pool, call **
             return MF_OK;
         }
     }
-    MF_TRY(call_new(f, pool, out));
+    MF_TRY(function_call_new(f, pool, out));
     (*out)->next = calls->first;
     calls->first = *out;
     return MF_OK;
@@ -206,7 +207,7 @@ static mf_status find_call(mf_calls *calls, mf_callee *f, mf_pool *pool, call **
 
 /* ---- running ---- */
 
-static mf_status bind(call *c, const mf_call_args *args)
+static mf_status function_call_bind(call *c, const mf_call_args *args)
 {
     if (args->n_element + args->n_captured != c->n_args)
         return MF_FAIL(MF_INVALID_ARGUMENT, "function %s takes %d arguments, but is given %d",
@@ -224,7 +225,7 @@ static mf_status bind(call *c, const mf_call_args *args)
     return MF_OK;
 }
 
-static mf_status check_results(const call *c, const mf_dtype *types, int n)
+static mf_status function_call_check_results(const call *c, const mf_dtype *types, int n)
 {
     if (n != c->n_results)
         return MF_FAIL(MF_INVALID_ARGUMENT, "function %s gives %d results, not %d",
@@ -238,8 +239,9 @@ static mf_status check_results(const call *c, const mf_dtype *types, int n)
     return MF_OK;
 }
 
-mf_status mf_calls_run(mf_calls *calls, mf_callee *f, const mf_step *step, const mf_call_args *args,
-                       const mf_dtype *types, int n_results, mf_tensor *results)
+mf_status mf_function_calls_run(mf_function_calls *calls, mf_callee *f, const mf_step *step,
+                                const mf_call_args *args, const mf_dtype *types, int n_results,
+                                mf_tensor *results)
 {
     call *c;
     mf_run_args run;
@@ -250,9 +252,9 @@ mf_status mf_calls_run(mf_calls *calls, mf_callee *f, const mf_step *step, const
             "function %s is called within more than %d other calls; functions that reach "
             "themselves never end",
             f->ref.name, DEPTH);
-    MF_TRY(find_call(calls, f, step->pool, &c));
-    MF_TRY(bind(c, args));
-    MF_TRY(check_results(c, types, n_results));
+    MF_TRY(function_call_find_call(calls, f, step->pool, &c));
+    MF_TRY(function_call_bind(c, args));
+    MF_TRY(function_call_check_results(c, types, n_results));
     run = (mf_run_args){ .pool = step->pool,
                          .resources = step->resources,
                          .allow_dirs = step->allow_dirs,

@@ -2,8 +2,9 @@
 /* function_call.h - functions of a graph that a kernel calls: what map and filter do to an element.
  *
  * A callee is the function as the op names it. It brings its library along, so that data sets may
- * outlive the graph that made them. Where it runs it is compiled once for each mf_calls, which also
- * owns what the kernels inside keep: two iterators do not share a stream of random numbers. */
+ * outlive the graph that made them. Where it runs it is compiled once for each mf_function_calls,
+ * which also owns what the kernels inside keep: two iterators do not share a stream of random
+ * numbers. */
 #ifndef MF_OPS_DATASET_FUNCTION_CALL_H
 #define MF_OPS_DATASET_FUNCTION_CALL_H
 
@@ -17,10 +18,10 @@ mf_callee *mf_callee_ref(mf_callee *f); /* NULL is fine */
 void mf_callee_unref(mf_callee *f);
 
 /* Compiled functions. All zero: none yet. Thread: one at a time. */
-typedef struct mf_calls {
-    struct mf_call *first;
-} mf_calls;
-void mf_calls_deinit(mf_calls *calls);
+typedef struct mf_function_calls {
+    struct mf_function_call *first;
+} mf_function_calls;
+void mf_function_calls_deinit(mf_function_calls *calls);
 
 /* A function's arguments, in two rows: an element, and what the function has captured. */
 typedef struct mf_call_args {
@@ -31,8 +32,8 @@ typedef struct mf_call_args {
 /* Runs on the calling thread, with the pool for the loops inside of kernels. `results` are empty
  * slots, of these types. Fails: INVALID_ARGUMENT when arguments or results are not what the
  * function takes and gives; as the function does, results are then empty. */
-MF_MUST mf_status mf_calls_run(mf_calls *calls, mf_callee *f, const mf_step *step,
-                               const mf_call_args *args, const mf_dtype *types, int n_results,
-                               mf_tensor *results);
+MF_MUST mf_status mf_function_calls_run(mf_function_calls *calls, mf_callee *f, const mf_step *step,
+                                        const mf_call_args *args, const mf_dtype *types,
+                                        int n_results, mf_tensor *results);
 
 #endif

@@ -72,7 +72,7 @@ static mf_status from_value_run(mf_kernel *k)
     return put_optional(k, row, k->n_in);
 }
 
-static mf_status next_run(mf_kernel *k)
+static mf_status optional_ops_next_run(mf_kernel *k)
 {
     mf_seq_iterator *it;
     mf_object *o = NULL;
@@ -185,6 +185,6 @@ const mf_op mf_ops_optional[] = {
              value_infer, get_value_grad, get_value_run),
     OPTIONAL("IteratorGetNextAsOptional",
              "(iterator:resource) -> (optional:variant) {" MF_DATASET_OP_TYPES "} is_stateful",
-             mf_infer_scalar, mf_grad_none, next_run),
+             mf_infer_scalar, mf_grad_none, optional_ops_next_run),
     { 0 },
 };

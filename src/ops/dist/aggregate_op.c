@@ -43,7 +43,7 @@ static mf_status aggregate_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status check_shapes(const mf_kernel *k)
+static mf_status aggregate_op_check_shapes(const mf_kernel *k)
 {
     for (int i = 1; i < k->n_in; i++) {
         if (!mf_shape_equal(&k->in[0]->shape, &k->in[i]->shape))
@@ -53,7 +53,7 @@ static mf_status check_shapes(const mf_kernel *k)
 }
 
 /* Adasum works in place. */
-static mf_status adasum(const mf_kernel *k, const aggregate_state *s, float *out)
+static mf_status aggregate_op_adasum(const mf_kernel *k, const aggregate_state *s, float *out)
 {
     const int64_t count = k->in[0]->count;
     int64_t room;
@@ -81,12 +81,12 @@ static mf_status aggregate_run(mf_kernel *k)
     mf_tensor *out;
     mf_status st;
 
-    MF_TRY(check_shapes(k));
+    MF_TRY(aggregate_op_check_shapes(k));
     MF_TRY(mf_kernel_out(k, 0, &k->in[0]->shape, &out));
     if (out->count == 0)
         return MF_OK;
     if (s->how.how == MF_AGGREGATE_ADASUM)
-        return adasum(k, s, out->data);
+        return aggregate_op_adasum(k, s, out->data);
     x = mf_calloc(s->n, sizeof *x);
     if (!x)
         return MF_NOMEM("gradients");

@@ -22,7 +22,7 @@
 DIVIDE(i32, int32_t)
 DIVIDE(i64, int64_t)
 
-static mf_span_fn *loop_of(const char *op, mf_dtype dtype)
+static mf_span_fn *collective_ops_loop_of(const char *op, mf_dtype dtype)
 {
     /* cppcheck-suppress CastIntegerToAddressAtReturn ; a function of a table */
     return mf_op_find(op)->loop->fn[dtype];
@@ -36,7 +36,7 @@ static mf_span_fn *find_merge(const char *name, mf_dtype dtype)
 
     for (int i = 0; i < MF_COUNT(ops); i++) {
         if (strcmp(name, ops[i][0]) == 0)
-            return loop_of(ops[i][1], dtype);
+            return collective_ops_loop_of(ops[i][1], dtype);
     }
     return NULL;
 }
@@ -47,11 +47,11 @@ static mf_span_fn *find_divide(const char *name, mf_dtype dtype)
         return NULL;
     return dtype == MF_DTYPE_I32   ? divide_i32
            : dtype == MF_DTYPE_I64 ? divide_i64
-                                   : loop_of("RealDiv", dtype);
+                                   : collective_ops_loop_of("RealDiv", dtype);
 }
 
 /* "Maximum" for "Max": the leader of a group of TensorFlow's hears its own words. */
-static const char *name_of(mf_prepare *p, mf_collective_op_kind kind, bool is_source)
+static const char *collective_ops_name_of(mf_prepare *p, mf_collective_op_kind kind, bool is_source)
 {
     const char *node = p->node->name, *merge = mf_node_string(p->node, "merge_op");
 
@@ -82,7 +82,7 @@ static mf_status read_offsets(const mf_node *n, mf_collective_op *c)
     return MF_OK;
 }
 
-static mf_status prepare(mf_prepare *p, mf_collective_op_kind kind, bool is_source)
+static mf_status collective_ops_prepare(mf_prepare *p, mf_collective_op_kind kind, bool is_source)
 {
     const mf_node *n = p->node;
     const int64_t size = mf_node_int(n, "group_size");
@@ -99,7 +99,7 @@ static mf_status prepare(mf_prepare *p, mf_collective_op_kind kind, bool is_sour
                              .size = (int32_t)size,
                              .instance = (int32_t)mf_node_int(n, "instance_key"),
                              .dtype = mf_node_type(n, "T"),
-                             .name = name_of(p, kind, is_source),
+                             .name = collective_ops_name_of(p, kind, is_source),
                              .is_source = is_source,
                              .timeout_ns =
                                  seconds > 0 && seconds < 1e9f ? (int64_t)(seconds * 1e9) : 0 };
@@ -115,27 +115,27 @@ static mf_status prepare(mf_prepare *p, mf_collective_op_kind kind, bool is_sour
     return MF_OK;
 }
 
-static mf_status reduce_prepare(mf_prepare *p)
+static mf_status collective_ops_reduce_prepare(mf_prepare *p)
 {
-    return prepare(p, MF_COLLECTIVE_OP_REDUCE, false);
+    return collective_ops_prepare(p, MF_COLLECTIVE_OP_REDUCE, false);
 }
 
-static mf_status gather_prepare(mf_prepare *p)
+static mf_status collective_ops_gather_prepare(mf_prepare *p)
 {
-    return prepare(p, MF_COLLECTIVE_OP_GATHER, false);
+    return collective_ops_prepare(p, MF_COLLECTIVE_OP_GATHER, false);
 }
 
 static mf_status send_prepare(mf_prepare *p)
 {
-    return prepare(p, MF_COLLECTIVE_OP_BROADCAST, true);
+    return collective_ops_prepare(p, MF_COLLECTIVE_OP_BROADCAST, true);
 }
 
 static mf_status recv_prepare(mf_prepare *p)
 {
-    return prepare(p, MF_COLLECTIVE_OP_BROADCAST, false);
+    return collective_ops_prepare(p, MF_COLLECTIVE_OP_BROADCAST, false);
 }
 
-static void release(void *state)
+static void collective_ops_release(void *state)
 {
     mf_collective_op *c = state;
 
@@ -158,7 +158,7 @@ static mf_status gather_shape(const mf_shape *in, int64_t size, mf_shape *out)
     return MF_OK;
 }
 
-static mf_status gather_infer(mf_infer *in)
+static mf_status collective_ops_gather_infer(mf_infer *in)
 {
     return gather_shape(&in->in[0], mf_node_int(in->node, "group_size"), &in->out[0]);
 }
@@ -201,7 +201,7 @@ static mf_status check_meeting(const mf_kernel *k, const mf_collective_op *c)
     return MF_OK;
 }
 
-static void start(mf_kernel *k)
+static void collective_ops_start(mf_kernel *k)
 {
     mf_rendezvous *r = k->step->rendezvous;
     mf_collective_op *c = k->state;
@@ -226,7 +226,8 @@ static void start(mf_kernel *k)
     {                                                                                              \
         .name = NAME, .def = DEF " is_stateful is_distributed_communication",                      \
         .flags = MF_OP_UNPLANNED | MF_OP_HEAP, .infer = INFER, .grad = mf_grad_missing,            \
-        .prepare = PREPARE, .release = release, .start = start, .samples = MF_SAMPLES(__VA_ARGS__) \
+        .prepare = PREPARE, .release = collective_ops_release, .start = collective_ops_start,      \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 #define ALONE "group_size=1 group_key=1 instance_key=1"
@@ -239,14 +240,15 @@ const mf_op mf_ops_collective[] = {
         ", merge_op:string in ['Min','Max','Mul','Add'], "
         "final_op:string in ['Id','Div'], subdiv_offsets:list(int), "
         "wait_for:list(int)=[], " HINTS "}",
-        mf_infer_same, reduce_prepare,
+        mf_infer_same, collective_ops_reduce_prepare,
         "f32[3] ; " ALONE " merge_op='Add' final_op='Div' subdiv_offsets=[0] !notf",
         "i64[2,2] ; " ALONE " merge_op='Max' final_op='Id' subdiv_offsets=[] !notf",
         "f32[3] ; " NOBODY " merge_op='Add' final_op='Id' subdiv_offsets=[0] !fails !notf"),
     COLLECTIVE("CollectiveGather",
                "(input:T) -> (data:T) {T:type in [float,half,double,int32,int64], " GROUP_ATTRS
                ", shape:shape, " HINTS "}",
-               gather_infer, gather_prepare, "f32[3] ; " ALONE " shape=shape[0] !notf",
+               collective_ops_gather_infer, collective_ops_gather_prepare,
+               "f32[3] ; " ALONE " shape=shape[0] !notf",
                "f16[2,3] ; " ALONE " shape=shape[0] !notf",
                "f32[] ; " ALONE " shape=shape[] !fails !notf",
                "f32[3] ; " NOBODY " shape=shape[0] !fails !notf"),

@@ -6,26 +6,26 @@
 
 #include <string.h>
 
-typedef struct piece {
+typedef struct mesh_index_piece {
     int64_t begin, size;
     int64_t limit; /* indices are below; -1: they need not be */
     bool negative; /* they may be */
-} piece;
+} mesh_index_piece;
 
 static mf_status piece_prepare(mf_prepare *p)
 {
-    piece *s = MF_ARENA_NEW(p->arena, piece);
+    mesh_index_piece *s = MF_ARENA_NEW(p->arena, mesh_index_piece);
 
     if (!s)
         return MF_NOMEM("indices");
-    *s = (piece){ mf_node_int(p->node, "begin"), mf_node_int(p->node, "size"),
-                  mf_node_int(p->node, "limit"), mf_node_bool(p->node, "negative") };
+    *s = (mesh_index_piece){ mf_node_int(p->node, "begin"), mf_node_int(p->node, "size"),
+                             mf_node_int(p->node, "limit"), mf_node_bool(p->node, "negative") };
     p->state = s;
     return MF_OK;
 }
 
 /* Where index i is in the piece; -1: not there. */
-static int64_t place(const piece *s, const mf_tensor *ids, int64_t i)
+static int64_t mesh_index_place(const mesh_index_piece *s, const mf_tensor *ids, int64_t i)
 {
     const int64_t id = mf_tensor_int_at(ids, i);
 
@@ -35,7 +35,7 @@ static int64_t place(const piece *s, const mf_tensor *ids, int64_t i)
 }
 
 /* What is wrong with an index of the whole is so for every piece. */
-static mf_status check_range(const piece *s, const mf_tensor *ids)
+static mf_status mesh_index_check_range(const mesh_index_piece *s, const mf_tensor *ids)
 {
     for (int64_t i = 0; i < ids->count; i++) {
         const int64_t id = mf_tensor_int_at(ids, i);
@@ -52,10 +52,10 @@ static mf_status indices_run(mf_kernel *k)
     const mf_tensor *ids = k->in[0];
     mf_tensor *out;
 
-    MF_TRY(check_range(k->state, ids));
+    MF_TRY(mesh_index_check_range(k->state, ids));
     MF_TRY(mf_kernel_out(k, 0, &ids->shape, &out));
     for (int64_t i = 0; i < ids->count; i++)
-        mf_tensor_put(out, i, (double)place(k->state, ids, i));
+        mf_tensor_put(out, i, (double)mesh_index_place(k->state, ids, i));
     return MF_OK;
 }
 
@@ -70,25 +70,25 @@ static mf_status select_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status select_run(mf_kernel *k)
+static mf_status mesh_index_select_run(mf_kernel *k)
 {
     const mf_tensor *rows = k->in[0], *ids = k->in[1];
-    const piece *s = k->state;
+    const mesh_index_piece *s = k->state;
     mf_shape shape = rows->shape;
     int64_t n = 0, row, at = 0;
     mf_tensor *out, *where;
 
     if (rows->shape.rank < 1 || ids->shape.rank != 1 || rows->shape.dims[0] != ids->count)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there must be an index for each row");
-    MF_TRY(check_range(s, ids));
+    MF_TRY(mesh_index_check_range(s, ids));
     for (int64_t i = 0; i < ids->count; i++)
-        n += place(s, ids, i) >= 0;
+        n += mesh_index_place(s, ids, i) >= 0;
     row = ids->count > 0 ? rows->count / ids->count : 0;
     shape.dims[0] = n;
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(n), &where));
     for (int64_t i = 0; i < ids->count; i++) {
-        const int64_t id = place(s, ids, i);
+        const int64_t id = mesh_index_place(s, ids, i);
 
         if (id < 0)
             continue;
@@ -100,7 +100,7 @@ static mf_status select_run(mf_kernel *k)
 
 /* ---- rows of a table, or nothing ---- */
 
-static mf_status rows_shape(const mf_shape *table, const mf_shape *ids, mf_shape *out)
+static mf_status mesh_index_rows_shape(const mf_shape *table, const mf_shape *ids, mf_shape *out)
 {
     *out = *ids;
     if (table->rank < 1 || table->rank - 1 + ids->rank > MF_MAX_RANK)
@@ -111,15 +111,15 @@ static mf_status rows_shape(const mf_shape *table, const mf_shape *ids, mf_shape
     return MF_OK;
 }
 
-static mf_status rows_infer(mf_infer *in)
+static mf_status mesh_index_rows_infer(mf_infer *in)
 {
     if (in->in[0].rank < 1 || in->in[1].rank < 0 ||
         mf_type_base(in->node->in_types[0]) == MF_DTYPE_RESOURCE)
         return MF_OK;
-    return rows_shape(&in->in[0], &in->in[1], &in->out[0]);
+    return mesh_index_rows_shape(&in->in[0], &in->in[1], &in->out[0]);
 }
 
-static mf_status take_rows(mf_kernel *k, const mf_tensor *table)
+static mf_status mesh_index_take_rows(mf_kernel *k, const mf_tensor *table)
 {
     const mf_tensor *ids = k->in[1];
     mf_shape shape;
@@ -129,7 +129,7 @@ static mf_status take_rows(mf_kernel *k, const mf_tensor *table)
     if (table->dtype != mf_type_base(k->node->out_types[0]) || !mf_dtype_is_plain(table->dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "the table is %s, not %s", mf_dtype_name(table->dtype),
                        mf_dtype_name(k->node->out_types[0]));
-    MF_TRY(rows_shape(&table->shape, &ids->shape, &shape));
+    MF_TRY(mesh_index_rows_shape(&table->shape, &ids->shape, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (out->count == 0)
         return MF_OK;
@@ -149,9 +149,9 @@ static mf_status take_rows(mf_kernel *k, const mf_tensor *table)
     return MF_OK;
 }
 
-static mf_status rows_run(mf_kernel *k)
+static mf_status mesh_index_rows_run(mf_kernel *k)
 {
-    return take_rows(k, k->in[0]);
+    return mesh_index_take_rows(k, k->in[0]);
 }
 
 static mf_status variable_rows_run(mf_kernel *k)
@@ -162,7 +162,7 @@ static mf_status variable_rows_run(mf_kernel *k)
 
     MF_TRY(mf_kernel_variable(k, 0, &v));
     MF_TRY(mf_variable_read(v, &table));
-    st = take_rows(k, &table);
+    st = mesh_index_take_rows(k, &table);
     mf_tensor_clear(&table);
     return st;
 }
@@ -189,7 +189,7 @@ const mf_op mf_ops_mesh_index[] = {
       .infer = select_infer,
       .grad = mf_grad_missing,
       .prepare = piece_prepare,
-      .run = select_run,
+      .run = mesh_index_select_run,
       .samples = MF_SAMPLES("f32[5,2] i32[5]{0,3,4,6,7} ; begin=3 size=4",
                             "f64[3] i64[3]{9,1,2} ; begin=5 size=0",
                             "f32[2,2] i32[3]{0,1,2} ; begin=0 size=9 !fails",
@@ -198,15 +198,15 @@ const mf_op mf_ops_mesh_index[] = {
     { .name = "_RowsOrZero",
       .def = "(params:T, indices:Tindices) -> (output:T) {T:type in numbers, "
              "Tindices:type in [int16,int32,int64]}",
-      .infer = rows_infer,
+      .infer = mesh_index_rows_infer,
       .grad = mf_grad_missing,
-      .run = rows_run,
+      .run = mesh_index_rows_run,
       .samples = MF_SAMPLES("f32[5,3] i32[4]{1,-1,0,4}", "f64[4] i64[2,2]{0,-1,1,2}",
                             "f32[5,3] i32[0]", "f32[5,3] i32[1]{5} !fails") },
     { .name = "_VariableRowsOrZero",
       .def = "(resource:resource, indices:Tindices) -> (output:dtype) {dtype:type, "
              "Tindices:type in [int16,int32,int64]} is_stateful",
-      .infer = rows_infer,
+      .infer = mesh_index_rows_infer,
       .grad = mf_grad_missing,
       .run = variable_rows_run,
       .samples = MF_SAMPLES("var:f32[5,3] i32[4]{1,-1,0,4} ; dtype=float !nograd !notf",

@@ -23,7 +23,7 @@ typedef struct move_state {
 
 static const int64_t nowhere[1]; /* where scalars begin and end */
 
-static mf_mesh_box box_of(const parcels *p, int i)
+static mf_mesh_box mesh_move_box_of(const parcels *p, int i)
 {
     return mf_mesh_box_at(p->boxes, i, p->shape.rank);
 }
@@ -42,7 +42,7 @@ static mf_status parcels_read(const mf_node *n, const char *shape, const char *p
     out->n = (int)n_peers;
     good = n_boxes == 2 * n_peers * out->shape.rank && mf_shape_is_static(&out->shape);
     for (int i = 0; good && i < out->n; i++)
-        good = mf_mesh_box_fits(box_of(out, i), &out->shape);
+        good = mf_mesh_box_fits(mesh_move_box_of(out, i), &out->shape);
     return good ? MF_OK
                 : MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: the parts do not fit the tensor",
                           n->name);
@@ -87,18 +87,18 @@ static mf_status move_prepare(mf_prepare *p)
 
 /* ---- sending ---- */
 
-static mf_status check_shape(const move_state *s, const mf_tensor *x)
+static mf_status mesh_move_check_shape(const move_state *s, const mf_tensor *x)
 {
     return mf_shape_equal(&x->shape, &s->send.shape)
                ? MF_OK
                : MF_FAIL(MF_INVALID_ARGUMENT, "the block has another shape than was said");
 }
 
-static mf_status send_all(const move_state *s, mf_mesh_link *l, const mf_tensor *x)
+static mf_status mesh_move_send_all(const move_state *s, mf_mesh_link *l, const mf_tensor *x)
 {
     for (int i = 0; i < s->send.n; i++) {
         mf_tensor piece = { 0 };
-        mf_status st = mf_mesh_pack(x, box_of(&s->send, i), &piece);
+        mf_status st = mf_mesh_pack(x, mesh_move_box_of(&s->send, i), &piece);
 
         if (st == MF_OK)
             st = mf_mesh_send(l, (int)s->send.peers[i], s->key, &piece);
@@ -108,14 +108,14 @@ static mf_status send_all(const move_state *s, mf_mesh_link *l, const mf_tensor 
     return MF_OK;
 }
 
-static mf_status send_run(mf_kernel *k)
+static mf_status mesh_move_send_run(mf_kernel *k)
 {
     mf_mesh_link *link = mf_mesh_link_of(k);
 
     if (!link)
         return MF_FAILED_PRECONDITION;
-    MF_TRY(check_shape(k->state, k->in[0]));
-    return send_all(k->state, link, k->in[0]);
+    MF_TRY(mesh_move_check_shape(k->state, k->in[0]));
+    return mesh_move_send_all(k->state, link, k->in[0]);
 }
 
 /* ---- receiving ---- */
@@ -150,7 +150,7 @@ static void move_got(void *ctx, mf_status st, const mf_tensor *piece)
     mf_mesh_wait_less(&w->base, st);
 }
 
-static mf_status keep(const move_state *s, const mf_tensor *x, mf_tensor *out)
+static mf_status mesh_move_keep(const move_state *s, const mf_tensor *x, mf_tensor *out)
 {
     const int rank = s->send.shape.rank;
     const int64_t *size = s->keep + 2 * rank;
@@ -172,10 +172,10 @@ static mf_status move_begin(mf_kernel *k, move_wait **out)
     if (!mf_mesh_link_of(k))
         return MF_FAILED_PRECONDITION;
     if (k->n_in > 0)
-        MF_TRY(check_shape(s, k->in[0]));
+        MF_TRY(mesh_move_check_shape(s, k->in[0]));
     MF_TRY(mf_kernel_out(k, 0, &s->receive.shape, &y));
     if (s->keep)
-        MF_TRY(keep(s, k->in[0], y));
+        MF_TRY(mesh_move_keep(s, k->in[0], y));
     w = mf_calloc(1, sizeof *w + (size_t)s->receive.n * sizeof *w->pieces);
     if (!w)
         return MF_NOMEM("a move");
@@ -197,11 +197,12 @@ static void move_start(mf_kernel *k)
         return;
     }
     for (int i = 0; i < s->receive.n; i++) {
-        w->pieces[i] = (move_piece){ w, box_of(&s->receive, i) };
+        w->pieces[i] = (move_piece){ w, mesh_move_box_of(&s->receive, i) };
         w->base.link->kind->receive(w->base.link, (int)s->receive.peers[i], s->key, k->step->cancel,
                                     move_got, &w->pieces[i]);
     }
-    mf_mesh_wait_less(&w->base, k->n_in > 0 ? send_all(s, w->base.link, k->in[0]) : MF_OK);
+    mf_mesh_wait_less(&w->base,
+                      k->n_in > 0 ? mesh_move_send_all(s, w->base.link, k->in[0]) : MF_OK);
 }
 
 const mf_op mf_ops_mesh_move[] = {
@@ -225,7 +226,7 @@ const mf_op mf_ops_mesh_move[] = {
       .infer = mf_infer_none,
       .grad = mf_grad_missing,
       .prepare = move_prepare,
-      .run = send_run },
+      .run = mesh_move_send_run },
     /* A block is made of what comes from another mesh. */
     { .name = "_MeshReceive",
       .def = "() -> (y:T) {T:type, id:int, shape:shape, from:list(int)>=0=[], "

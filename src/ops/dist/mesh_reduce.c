@@ -37,7 +37,7 @@ struct reduce_wait {
     reduce_piece pieces[];
 };
 
-static mf_status reduce_prepare(mf_prepare *p)
+static mf_status mesh_reduce_prepare(mf_prepare *p)
 {
     reduce_state *s = MF_ARENA_NEW(p->arena, reduce_state);
     int64_t n, n_boxes, count = 0;
@@ -98,7 +98,7 @@ static void reduce_free(mf_mesh_wait *base)
     mf_free(w);
 }
 
-static mf_status combine(reduce_wait *w, void *out, int64_t count)
+static mf_status mesh_reduce_combine(reduce_wait *w, void *out, int64_t count)
 {
     const int n = w->s->n;
     const void **parts = mf_calloc(n, sizeof *parts);
@@ -120,7 +120,7 @@ static mf_status combine(reduce_wait *w, void *out, int64_t count)
 }
 
 /* Our piece is done: the others want it, too. */
-static mf_status spread(const reduce_wait *w, int64_t from, int64_t size)
+static mf_status mesh_reduce_spread(const reduce_wait *w, int64_t from, int64_t size)
 {
     const size_t cell = mf_dtype_cell(w->out->dtype);
     mf_tensor piece = { 0 };
@@ -146,8 +146,9 @@ static mf_status make_piece(reduce_wait *w)
 
     if (!s->boxes)
         flat_piece(s, w->out->count, s->index, &from, &size);
-    MF_TRY(combine(w, (char *)w->out->data + (size_t)from * mf_dtype_cell(w->out->dtype), size));
-    return s->boxes || s->direct ? MF_OK : spread(w, from, size);
+    MF_TRY(mesh_reduce_combine(
+        w, (char *)w->out->data + (size_t)from * mf_dtype_cell(w->out->dtype), size));
+    return s->boxes || s->direct ? MF_OK : mesh_reduce_spread(w, from, size);
 }
 
 /* One of the parts of our piece is there, or has failed. */
@@ -195,7 +196,7 @@ static void got_sum(void *ctx, mf_status st, const mf_tensor *piece)
     mf_mesh_wait_less(&w->base, st);
 }
 
-static mf_status reduce_begin(mf_kernel *k, reduce_wait **out)
+static mf_status mesh_reduce_begin(mf_kernel *k, reduce_wait **out)
 {
     const reduce_state *s = k->state;
     const bool two = !s->boxes && !s->direct;
@@ -223,7 +224,7 @@ static mf_status reduce_begin(mf_kernel *k, reduce_wait **out)
     return MF_OK;
 }
 
-static mf_status send_parts(const reduce_wait *w, const mf_tensor *x)
+static mf_status mesh_reduce_send_parts(const reduce_wait *w, const mf_tensor *x)
 {
     const reduce_state *s = w->s;
 
@@ -248,14 +249,14 @@ static void reduce_start(mf_kernel *k)
     const bool two = !s->boxes && !s->direct;
     reduce_wait *w;
     mf_mesh_link *l;
-    mf_status st = reduce_begin(k, &w);
+    mf_status st = mesh_reduce_begin(k, &w);
 
     if (st != MF_OK) {
         mf_kernel_done(k, st);
         return;
     }
     l = w->base.link;
-    st = send_parts(w, k->in[0]);
+    st = mesh_reduce_send_parts(w, k->in[0]);
     for (int i = 0; i < s->n; i++) {
         const int from = (int)s->members[i];
 
@@ -280,7 +281,7 @@ const mf_op mf_ops_mesh_reduce[] = {
       .flags = MF_OP_UNPLANNED | MF_OP_JOINT,
       .infer = mf_mesh_infer_shape,
       .grad = mf_grad_missing,
-      .prepare = reduce_prepare,
+      .prepare = mesh_reduce_prepare,
       .start = reduce_start },
     { 0 },
 };

@@ -37,7 +37,8 @@ static rows find_rows(const mf_shape *shape, mf_mesh_box box)
 }
 
 /* Calls nothing but memcpy: `packed` has the rows one after the other. */
-static void walk(const rows *r, mf_mesh_box box, size_t cell, char *data, char *packed, bool pack)
+static void mesh_util_walk(const rows *r, mf_mesh_box box, size_t cell, char *data, char *packed,
+                           bool pack)
 {
     const size_t bytes = (size_t)r->row * cell;
     int64_t at[MF_MAX_RANK] = { 0 };
@@ -61,7 +62,7 @@ static void walk(const rows *r, mf_mesh_box box, size_t cell, char *data, char *
     }
 }
 
-static mf_status check_type(const mf_tensor *t)
+static mf_status mesh_util_check_type(const mf_tensor *t)
 {
     if (!mf_dtype_is_plain(t->dtype))
         return MF_FAIL(MF_UNIMPLEMENTED, "values of type %s cannot go to another processor",
@@ -90,7 +91,7 @@ mf_status mf_mesh_pack(const mf_tensor *from, mf_mesh_box box, mf_tensor *out)
     const int64_t n = mf_mesh_box_count(box.size, from->shape.rank);
     const rows r = find_rows(&from->shape, box);
 
-    MF_TRY(check_type(from));
+    MF_TRY(mesh_util_check_type(from));
     if (from->buffer && n > 0 && r.row == n) {
         mf_tensor_set(out, from);
         out->data = (char *)out->data + (size_t)r.start * mf_dtype_cell(from->dtype);
@@ -100,7 +101,7 @@ mf_status mf_mesh_pack(const mf_tensor *from, mf_mesh_box box, mf_tensor *out)
     }
     MF_TRY(mf_tensor_alloc(out, from->dtype, &MF_SHAPE(n)));
     if (n > 0)
-        walk(&r, box, mf_dtype_cell(from->dtype), from->data, out->data, true);
+        mesh_util_walk(&r, box, mf_dtype_cell(from->dtype), from->data, out->data, true);
     return MF_OK;
 }
 
@@ -115,7 +116,7 @@ mf_status mf_mesh_unpack(const mf_tensor *piece, mf_mesh_box box, mf_tensor *to)
                        (long long)piece->count, mf_dtype_name(piece->dtype), (long long)n,
                        mf_dtype_name(to->dtype));
     if (n > 0)
-        walk(&r, box, mf_dtype_cell(to->dtype), to->data, piece->data, false);
+        mesh_util_walk(&r, box, mf_dtype_cell(to->dtype), to->data, piece->data, false);
     return MF_OK;
 }
 
@@ -173,7 +174,8 @@ void mf_mesh_count_received(mf_mesh_link *l, const mf_tensor *piece)
 /* ---- reducing ---- */
 
 /* In the tree over the parts, each one a leaf. */
-static mf_status add(mf_dtype dtype, const void *const *parts, int n, int64_t count, void *out)
+static mf_status mesh_util_add(mf_dtype dtype, const void *const *parts, int n, int64_t count,
+                               void *out)
 {
     mf_reduction_tree_part *leaves = mf_calloc(n, sizeof *leaves);
     mf_status st;
@@ -187,7 +189,7 @@ static mf_status add(mf_dtype dtype, const void *const *parts, int n, int64_t co
     return st;
 }
 
-static float half_to_float(mf_dtype dtype, const void *from, int64_t i)
+static float mesh_util_half_to_float(mf_dtype dtype, const void *from, int64_t i)
 {
     return dtype == MF_DTYPE_F16 ? mf_f16_to_f32(((const mf_f16 *)from)[i])
                                  : mf_bf16_to_f32(((const mf_bf16 *)from)[i]);
@@ -206,10 +208,10 @@ static mf_status add_halves(mf_dtype dtype, const void *const *parts, int n, int
 
         widened[k] = to;
         for (int64_t i = 0; i < count; i++)
-            to[i] = half_to_float(dtype, parts[k], i);
+            to[i] = mesh_util_half_to_float(dtype, parts[k], i);
     }
     if (st == MF_OK)
-        st = add(MF_DTYPE_F32, widened, n, count, sum);
+        st = mesh_util_add(MF_DTYPE_F32, widened, n, count, sum);
     for (int64_t i = 0; st == MF_OK && i < count; i++) {
         if (dtype == MF_DTYPE_F16)
             ((mf_f16 *)out)[i] = mf_f16_from_f32(sum[i]);
@@ -260,8 +262,8 @@ static bool beats(mf_cut how, const mf_tensor *a, const mf_tensor *b, int64_t i)
     return y == y && (x != x || (how == MF_CUT_MAX ? x > y : x < y));
 }
 
-static mf_status choose(mf_cut how, mf_dtype dtype, const void *const *parts, int n, int64_t count,
-                        void *out)
+static mf_status mesh_util_choose(mf_cut how, mf_dtype dtype, const void *const *parts, int n,
+                                  int64_t count, void *out)
 {
     const size_t cell = mf_dtype_cell(dtype);
     mf_tensor best = { .dtype = dtype, .count = count, .data = out };
@@ -309,14 +311,14 @@ mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, 
     if (how == MF_CUT_ONE)
         return join_bits(dtype, parts, n, count, out);
     if (how != MF_CUT_SUM)
-        return choose(how, dtype, parts, n, count, out);
+        return mesh_util_choose(how, dtype, parts, n, count, out);
     if (mf_dtype_is_int(dtype))
         return add_ints(dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_F16 || dtype == MF_DTYPE_BF16)
         return add_halves(dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_C64) /* real and imaginary parts apart */
-        return add(MF_DTYPE_F32, parts, n, 2 * count, out);
+        return mesh_util_add(MF_DTYPE_F32, parts, n, 2 * count, out);
     if (dtype == MF_DTYPE_C128)
-        return add(MF_DTYPE_F64, parts, n, 2 * count, out);
-    return add(dtype, parts, n, count, out);
+        return mesh_util_add(MF_DTYPE_F64, parts, n, 2 * count, out);
+    return mesh_util_add(dtype, parts, n, count, out);
 }

@@ -16,7 +16,7 @@
 enum { PLACE_MAX = 64 }; /* "frame:iteration" */
 
 /* The key without frame and iteration. */
-static mf_status prepare(mf_prepare *p)
+static mf_status send_recv_prepare(mf_prepare *p)
 {
     const char *from = mf_node_string(p->node, "send_device"),
                *to = mf_node_string(p->node, "recv_device"),
@@ -32,7 +32,7 @@ static mf_status prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status make_key(const mf_kernel *k, mf_buf *key)
+static mf_status send_recv_make_key(const mf_kernel *k, mf_buf *key)
 {
     char place[PLACE_MAX];
 
@@ -44,7 +44,7 @@ static mf_status make_key(const mf_kernel *k, mf_buf *key)
     return mf_buf_finish(key);
 }
 
-static bool is_ref(const mf_kernel *k)
+static bool send_recv_is_ref(const mf_kernel *k)
 {
     const mf_output in = k->node->inputs[0];
 
@@ -57,17 +57,17 @@ static bool leaves_the_task(const mf_node *n)
     return strcmp(mf_node_string(n, "send_device"), mf_node_string(n, "recv_device")) != 0;
 }
 
-static mf_status send_run(mf_kernel *k)
+static mf_status send_recv_send_run(mf_kernel *k)
 {
     mf_rendezvous *r = k->step->rendezvous;
-    const bool late = is_ref(k) && leaves_the_task(k->node);
+    const bool late = send_recv_is_ref(k) && leaves_the_task(k->node);
     mf_tensor value = { 0 };
     mf_buf key = { 0 };
-    mf_status st = make_key(k, &key);
+    mf_status st = send_recv_make_key(k, &key);
 
     if (!k->dead)
         mf_tensor_set(&value, k->in[0]);
-    if (st == MF_OK && is_ref(k) && !late)
+    if (st == MF_OK && send_recv_is_ref(k) && !late)
         st = mf_reference_read(&value);
     if (st == MF_OK)
         st = r->kind->send(r, key.data, k->dead ? NULL : &value, late);
@@ -80,7 +80,7 @@ static void recv_start(mf_kernel *k)
 {
     mf_rendezvous *r = k->step->rendezvous;
     mf_buf key = { 0 };
-    const mf_status st = make_key(k, &key);
+    const mf_status st = send_recv_make_key(k, &key);
 
     if (st == MF_OK)
         r->kind->recv(r, key.data, k);
@@ -97,7 +97,7 @@ static void recv_start(mf_kernel *k)
     {                                                                                              \
         .name = NAME, .def = "(tensor:T) -> () {T:type, " EDGE_ATTRS "} is_stateful",              \
         .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD | MF_OP_TAKES_REFS, .infer = mf_infer_none,     \
-        .grad = mf_grad_missing, .prepare = prepare, .run = send_run                               \
+        .grad = mf_grad_missing, .prepare = send_recv_prepare, .run = send_recv_send_run           \
     }
 
 #define RECV(NAME)                                                                                 \
@@ -106,7 +106,7 @@ static void recv_start(mf_kernel *k)
         .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful "        \
                "is_distributed_communication",                                                     \
         .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_SEES_DEAD, .infer = mf_infer_unknown,        \
-        .grad = mf_grad_missing, .prepare = prepare, .start = recv_start                           \
+        .grad = mf_grad_missing, .prepare = send_recv_prepare, .start = recv_start                 \
     }
 
 const mf_op mf_ops_send_recv[] = {

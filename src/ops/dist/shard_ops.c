@@ -43,7 +43,7 @@ static void uniform_sample(void *ctx, int64_t i)
         out[e] = (float)(mf_random_u32(&draw) >> 8) * 0x1p-24f;
 }
 
-static mf_status uniform_run(mf_kernel *k)
+static mf_status shard_ops_uniform_run(mf_kernel *k)
 {
     const mf_shape *shape = &k->in[0]->shape;
     const int64_t *clock = k->in[1]->data;
@@ -151,7 +151,7 @@ typedef struct rows_state {
     int64_t from, to;
 } rows_state;
 
-static mf_status rows_infer(mf_infer *in)
+static mf_status shard_ops_rows_infer(mf_infer *in)
 {
     const int64_t from = mf_node_int(in->node, "from"), to = mf_node_int(in->node, "to");
 
@@ -177,7 +177,7 @@ static mf_status rows_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status rows_run(mf_kernel *k)
+static mf_status shard_ops_rows_run(mf_kernel *k)
 {
     const rows_state *s = k->state;
     const mf_tensor *x = k->in[0];
@@ -208,10 +208,10 @@ const mf_op mf_ops_shard[] = {
     { .name = "_Rows",
       .def = "(x:T) -> (rows:T) {T:type, from:int, to:int}",
       .flags = MF_OP_VIEW,
-      .infer = rows_infer,
+      .infer = shard_ops_rows_infer,
       .grad = mf_grad_missing,
       .prepare = rows_prepare,
-      .run = rows_run,
+      .run = shard_ops_rows_run,
       .samples =
           MF_SAMPLES("f32[5,3] ; from=1 to=4", "i32[4] ; from=2 to=2", "u8[3,2] ; from=0 to=3",
                      "f32[2] ; from=1 to=3 !fails", "f32[] ; from=0 to=0 !fails") },
@@ -246,7 +246,7 @@ const mf_op mf_ops_shard[] = {
       .infer = uniform_infer,
       .grad = mf_grad_none,
       .prepare = uniform_prepare,
-      .run = uniform_run,
+      .run = shard_ops_uniform_run,
       .split = uniform_split,
       .samples =
           MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",

@@ -232,7 +232,7 @@ static mf_status make_prims(mf_conv_plan *plan)
                                      : mf_dnnl_reorder_new(&m.plain_w, packed, &plan->reorder);
 }
 
-static mf_conv_plan *find(const mf_conv_plans *plans, const mf_conv *conv)
+static mf_conv_plan *conv_plan_find(const mf_conv_plans *plans, const mf_conv *conv)
 {
     for (mf_conv_plan *p = plans->first; p; p = p->next) {
         /* Holes between members that differ cost a plan, no more.
@@ -250,7 +250,7 @@ mf_status mf_conv_plan_get(mf_conv_plans *plans, const mf_conv *conv, mf_conv_pl
 
     *out = NULL;
     pthread_mutex_lock(&plans->lock);
-    p = find(plans, conv);
+    p = conv_plan_find(plans, conv);
     if (!p && plans->count >= MAX_PLANS) { /* shapes that never repeat are not worth a plan each */
         st = MF_UNIMPLEMENTED;
     } else if (!p) {

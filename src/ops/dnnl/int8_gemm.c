@@ -15,7 +15,8 @@ static bool has_vnni(void)
     return (isa & avx512) == avx512 || (isa & avx2) == avx2;
 }
 
-static void plain(int64_t m, int64_t n, int64_t k, const uint8_t *a, const int8_t *b, int32_t *c)
+static void int8_gemm_plain(int64_t m, int64_t n, int64_t k, const uint8_t *a, const int8_t *b,
+                            int32_t *c)
 {
     memset(c, 0, (size_t)(m * n) * sizeof *c);
     for (int64_t i = 0; i < m; i++) {
@@ -35,7 +36,7 @@ mf_status mf_int8_gemm(int64_t m, int64_t n, int64_t k, const uint8_t *a, const 
 
     mf_dnnl_enter();
     if (!has_vnni()) {
-        plain(m, n, k, a, b, c);
+        int8_gemm_plain(m, n, k, a, b, c);
         return MF_OK;
     }
     return mf_dnnl_status(

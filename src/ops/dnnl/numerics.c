@@ -9,7 +9,7 @@
 
 static char text[96];
 
-static void make_text(void)
+static void numerics_make_text(void)
 {
     const dnnl_version_t *v = dnnl_version();
 
@@ -21,6 +21,6 @@ const char *mf_numerics_class(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, make_text);
+    (void)pthread_once(&once, numerics_make_text);
     return text;
 }

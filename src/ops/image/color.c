@@ -40,7 +40,7 @@ static color to_hsv(color rgb, double unused)
     return (color){ h < 0 ? h + 1 : h, v > 0 ? range / v : 0, v };
 }
 
-static double clamp(double x)
+static double color_clamp(double x)
 {
     return fmin(fmax(x, 0), 1);
 }
@@ -50,9 +50,9 @@ static color to_rgb(color hsv, double unused)
     const double h = hsv.a * 6, s = hsv.b, v = hsv.c;
 
     (void)unused;
-    return (color){ (1 - s + s * clamp(fabs(h - 3) - 1)) * v,
-                    (1 - s + s * clamp(2 - fabs(h - 2))) * v,
-                    (1 - s + s * clamp(2 - fabs(h - 4))) * v };
+    return (color){ (1 - s + s * color_clamp(fabs(h - 3) - 1)) * v,
+                    (1 - s + s * color_clamp(2 - fabs(h - 2))) * v,
+                    (1 - s + s * color_clamp(2 - fabs(h - 4))) * v };
 }
 
 static color turn_hue(color rgb, double delta)
@@ -68,7 +68,7 @@ static color scale_saturation(color rgb, double scale)
 {
     color hsv = to_hsv(rgb, 0);
 
-    hsv.b = clamp(hsv.b * scale);
+    hsv.b = color_clamp(hsv.b * scale);
     return to_rgb(hsv, 0);
 }
 
@@ -94,7 +94,7 @@ static void color_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status check_channels(const mf_shape *s, int rank)
+static mf_status color_check_channels(const mf_shape *s, int rank)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -110,7 +110,7 @@ static mf_status run_pixels(mf_kernel *k, color_fn *fn, int rank, double how)
 {
     color_job job = { .in = k->in[0], .fn = fn, .how = how };
 
-    MF_TRY(check_channels(&k->in[0]->shape, rank));
+    MF_TRY(color_check_channels(&k->in[0]->shape, rank));
     MF_TRY(mf_kernel_out(k, 0, &k->in[0]->shape, &job.out));
     return mf_kernel_parallel(k, (job.in->count / 3 + GRAIN - 1) / GRAIN, color_piece, &job);
 }
@@ -179,7 +179,7 @@ static void contrast_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status contrast_run(mf_kernel *k)
+static mf_status color_contrast_run(mf_kernel *k)
 {
     const mf_shape *s = &k->in[0]->shape;
     contrast_job job = { .in = k->in[0] };
@@ -205,7 +205,7 @@ static mf_status infer_channels(mf_infer *in, int rank)
 
     MF_TRY(mf_infer_rank_at_least(in, 0, rank));
     if (s->rank > 0 && s->dims[s->rank - 1] >= 0)
-        MF_TRY(check_channels(s, rank));
+        MF_TRY(color_check_channels(s, rank));
     return mf_infer_same(in);
 }
 
@@ -239,7 +239,7 @@ static mf_output where_both(mf_grad *g, const char *op1, mf_output a1, mf_output
                      mf_dtype_name(mf_grad_type(g->x[0])));
 }
 
-static mf_output divide(mf_grad *g, mf_output a, mf_output b)
+static mf_output color_divide(mf_grad *g, mf_output a, mf_output b)
 {
     return MF_G2("DivNoNan", a, b);
 }
@@ -272,17 +272,17 @@ static mf_status to_hsv_grad(mf_grad *g)
 
         slope = slope.node ? MF_G2("AddV2", slope, part) : part;
     }
-    slope = divide(g, slope, range);
+    slope = color_divide(g, slope, range);
     for (int c = 0; c < 3; c++) {
         const mf_output widens = MF_G2("Sub", most[c], least[c]);
         const mf_output turns = MF_G2("Sub", MF_G2("Sub", most[(c + 2) % 3], most[(c + 1) % 3]),
                                       MF_G2("Mul", slope, widens));
         const mf_output fills =
-            MF_G2("Sub", widens, MF_G2("Mul", most[c], divide(g, range, value)));
+            MF_G2("Sub", widens, MF_G2("Mul", most[c], color_divide(g, range, value)));
 
         dx[c] = MF_G2("AddV2", MF_G2("Mul", dv, most[c]),
-                      MF_G2("AddV2", MF_G2("Mul", dh, divide(g, turns, six)),
-                            MF_G2("Mul", ds, divide(g, fills, value))));
+                      MF_G2("AddV2", MF_G2("Mul", dh, color_divide(g, turns, six)),
+                            MF_G2("Mul", ds, color_divide(g, fills, value))));
     }
     g->dx[0] = mf_applyf(g->graph, "Pack", MF_IN(dx[0], dx[1], dx[2]), "axis=-1");
     return MF_OK;
@@ -314,7 +314,7 @@ const mf_op mf_ops_color[] = {
              "f32[2,0,3] f32[]{0.2}", "f32[4,3] f32[]{0.2} !fails", "f32[2,4,2] f32[]{0.2} !fails"),
     COLOR_OP("AdjustContrastv2",
              "(images:T, contrast_factor:float) -> (output:T) {T:type=float in [half,float]}",
-             contrast_infer, contrast_run, mf_grad_missing, "f32[2,4,5,3] f32[]{0.5}",
+             contrast_infer, color_contrast_run, mf_grad_missing, "f32[2,4,5,3] f32[]{0.5}",
              "f32[4,3,7] f32[]{2}", "f32[2,0,3] f32[]{0.2}", "f32[4,3] f32[]{0.2} !fails"),
     { 0 },
 };

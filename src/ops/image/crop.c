@@ -35,12 +35,12 @@ typedef struct spot {
     float part;
 } spot;
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t crop_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static float ratio_of(int64_t size, int64_t samples)
+static float crop_ratio_of(int64_t size, int64_t samples)
 {
     return samples > 1 ? (float)(size - 1) / (float)(samples - 1) : 0;
 }
@@ -50,22 +50,22 @@ static float ratio_of(int64_t size, int64_t samples)
 static spot spot_of(float from, float to, int64_t size, int64_t samples, bool by_ratio, int64_t i)
 {
     const float last = (float)(size - 1);
-    const float scale = by_ratio      ? (to - from) * ratio_of(size, samples)
+    const float scale = by_ratio      ? (to - from) * crop_ratio_of(size, samples)
                         : samples > 1 ? (to - from) * last / (float)(samples - 1)
                                       : 0;
     const float at = samples > 1 ? from * last + (float)i * scale : 0.5f * (from + to) * last;
     spot s = { .inside = at >= 0 && at <= last };
 
     if (s.inside) { /* a float may be larger than the size that was made one */
-        s.low = least((int64_t)floorf(at), size - 1);
-        s.high = least((int64_t)ceilf(at), size - 1);
-        s.nearest = least((int64_t)roundf(at), size - 1);
+        s.low = crop_least((int64_t)floorf(at), size - 1);
+        s.high = crop_least((int64_t)ceilf(at), size - 1);
+        s.nearest = crop_least((int64_t)roundf(at), size - 1);
         s.part = at - (float)s.low;
     }
     return s;
 }
 
-static int64_t pixel(const crop_job *job, int64_t box, int64_t y, int64_t x)
+static int64_t crop_pixel(const crop_job *job, int64_t box, int64_t y, int64_t x)
 {
     return ((job->of[box] * job->height + y) * job->width + x) * job->depth;
 }
@@ -94,21 +94,21 @@ static void each_sample(const crop_job *job, int64_t box, sample_fn *fn)
 static const int64_t *corners(const crop_job *job, int64_t box, const spot *y, const spot *x,
                               int64_t at[4])
 {
-    at[0] = pixel(job, box, y->low, x->low);
-    at[1] = pixel(job, box, y->low, x->high);
-    at[2] = pixel(job, box, y->high, x->low);
-    at[3] = pixel(job, box, y->high, x->high);
+    at[0] = crop_pixel(job, box, y->low, x->low);
+    at[1] = crop_pixel(job, box, y->low, x->high);
+    at[2] = crop_pixel(job, box, y->high, x->low);
+    at[3] = crop_pixel(job, box, y->high, x->high);
     return at;
 }
 
-static float value(const crop_job *job, int64_t at)
+static float crop_value(const crop_job *job, int64_t at)
 {
     return (float)mf_tensor_float_at(job->image, at);
 }
 
 /* ---- what is done with a sample ---- */
 
-/* The usual case of what take() does. */
+/* The usual case of what crop_take() does. */
 static void mix_floats(const crop_job *job, const int64_t at[4], float right, float down,
                        float *restrict out)
 {
@@ -123,8 +123,8 @@ static void mix_floats(const crop_job *job, const int64_t at[4], float right, fl
     }
 }
 
-static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, const spot *y,
-                 const spot *x)
+static void crop_take(const crop_job *job, int64_t box, int64_t row, int64_t col, const spot *y,
+                      const spot *x)
 {
     float *out = job->out + ((box * job->rows + row) * job->cols + col) * job->depth;
     int64_t at[4] = { 0 };
@@ -139,11 +139,11 @@ static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, con
         return;
     }
     for (int64_t d = 0; d < job->depth; d++) {
-        const float tl = value(job, at[0] + d), bl = value(job, at[2] + d);
-        const float top = tl + (value(job, at[1] + d) - tl) * x->part;
-        const float bottom = bl + (value(job, at[3] + d) - bl) * x->part;
+        const float tl = crop_value(job, at[0] + d), bl = crop_value(job, at[2] + d);
+        const float top = tl + (crop_value(job, at[1] + d) - tl) * x->part;
+        const float bottom = bl + (crop_value(job, at[3] + d) - bl) * x->part;
 
-        out[d] = job->nearest ? value(job, pixel(job, box, y->nearest, x->nearest) + d)
+        out[d] = job->nearest ? crop_value(job, crop_pixel(job, box, y->nearest, x->nearest) + d)
                               : top + (bottom - top) * y->part;
     }
 }
@@ -157,8 +157,8 @@ static void add_share(const crop_job *job, int64_t at, const float *g, float of_
 }
 
 /* Every pixel gets its share of the gradients of the samples made of it. */
-static void give_back(const crop_job *job, int64_t box, int64_t row, int64_t col, const spot *y,
-                      const spot *x)
+static void crop_give_back(const crop_job *job, int64_t box, int64_t row, int64_t col,
+                           const spot *y, const spot *x)
 {
     const float *g = job->grads + ((box * job->rows + row) * job->cols + col) * job->depth;
     int64_t at[4] = { 0 };
@@ -166,7 +166,7 @@ static void give_back(const crop_job *job, int64_t box, int64_t row, int64_t col
     if (!y->inside || !x->inside)
         return;
     if (job->nearest) {
-        add_share(job, pixel(job, box, y->nearest, x->nearest), g, 1, 1);
+        add_share(job, crop_pixel(job, box, y->nearest, x->nearest), g, 1, 1);
         return;
     }
     corners(job, box, y, x, at);
@@ -180,7 +180,7 @@ static void give_back(const crop_job *job, int64_t box, int64_t row, int64_t col
 static void move_sides(float slope, int64_t size, int64_t samples, int64_t i, float *first,
                        float *last)
 {
-    const float share = (float)i * ratio_of(size, samples), all = (float)(size - 1);
+    const float share = (float)i * crop_ratio_of(size, samples), all = (float)(size - 1);
 
     *first += slope * (samples > 1 ? all - share : 0.5f * all);
     *last += slope * (samples > 1 ? share : 0.5f * all);
@@ -197,8 +197,8 @@ static void move_box(const crop_job *job, int64_t box, int64_t row, int64_t col,
         return;
     corners(job, box, y, x, at);
     for (int64_t d = 0; d < job->depth; d++) {
-        const float tl = value(job, at[0] + d), tr = value(job, at[1] + d);
-        const float bl = value(job, at[2] + d), br = value(job, at[3] + d);
+        const float tl = crop_value(job, at[0] + d), tr = crop_value(job, at[1] + d);
+        const float bl = crop_value(job, at[2] + d), br = crop_value(job, at[3] + d);
         const float down = (1 - x->part) * (bl - tl) + x->part * (br - tr);
         const float right = (1 - y->part) * (tr - tl) + y->part * (br - bl);
 
@@ -277,7 +277,7 @@ static mf_status set_grads(crop_job *job, const mf_tensor *grads)
 
 static void crop_piece(void *ctx, int64_t box)
 {
-    each_sample(ctx, box, take);
+    each_sample(ctx, box, crop_take);
 }
 
 static mf_status crop_infer(mf_infer *in)
@@ -334,7 +334,7 @@ static void image_grad_piece(void *ctx, int64_t image)
     memset(job->sums + from, 0, (size_t)count * sizeof *job->sums);
     for (int64_t box = 0; box < job->n; box++) {
         if (job->of[box] == image)
-            each_sample(job, box, give_back);
+            each_sample(job, box, crop_give_back);
         else if (mf_stopped_after(1))
             return;
     }

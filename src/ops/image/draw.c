@@ -37,7 +37,7 @@ static void line(const draw_job *job, int64_t image, int64_t box, const int64_t 
 }
 
 /* A side of the frame that lies outside is not drawn; NaN lies outside. */
-static int64_t pixel(float x, int64_t size)
+static int64_t draw_pixel(float x, int64_t size)
 {
     const float at = x * (float)(size - 1);
 
@@ -51,8 +51,8 @@ static void draw_box(const draw_job *job, int64_t image, int64_t box)
     int64_t from[2], to[2], low[2], high[2];
 
     for (int d = 0; d < 2; d++) {
-        from[d] = pixel(b[d], size[d]);
-        to[d] = pixel(b[d + 2], size[d]);
+        from[d] = draw_pixel(b[d], size[d]);
+        to[d] = draw_pixel(b[d + 2], size[d]);
         if (!(b[d] * (float)(size[d] - 1) < (float)size[d]) || from[d] > to[d] ||
             from[d] >= size[d] || to[d] < 0)
             return;

@@ -10,7 +10,7 @@
 
 /* ---- decoding ---- */
 
-static bool is_op(const mf_kernel *k, const char *name)
+static bool image_code_is_op(const mf_kernel *k, const char *name)
 {
     return strcmp(k->node->op_name, name) == 0;
 }
@@ -29,7 +29,7 @@ static mf_status read_contents(const mf_kernel *k, const mf_string **out)
 static mf_status set_how(const mf_kernel *k, mf_image_how *how)
 {
     const int64_t channels = mf_node_int(k->node, "channels");
-    const bool jpeg = is_op(k, "DecodeJpeg");
+    const bool jpeg = image_code_is_op(k, "DecodeJpeg");
     const int64_t ratio = jpeg ? mf_node_int(k->node, "ratio") : 1;
     const char *dct = jpeg ? mf_node_string(k->node, "dct_method") : "";
 
@@ -53,8 +53,8 @@ static mf_status set_how(const mf_kernel *k, mf_image_how *how)
 }
 
 /* Only PNG has numbers of 16 bits; other files' are spread over them by who reads them. */
-static mf_status decode(const mf_kernel *k, const mf_string *file, mf_image_how *how,
-                        mf_buf *pixels, mf_image *out)
+static mf_status image_code_decode(const mf_kernel *k, const mf_string *file, mf_image_how *how,
+                                   mf_buf *pixels, mf_image *out)
 {
     const mf_image_format format = mf_image_format_of(mf_string_data(file), file->len);
 
@@ -79,7 +79,7 @@ static mf_status decode(const mf_kernel *k, const mf_string *file, mf_image_how 
 }
 
 /* Numbers of 8 or 16 bits become the output's. */
-static void store(const mf_buf *pixels, bool wide, mf_tensor *out)
+static void image_code_store(const mf_buf *pixels, bool wide, mf_tensor *out)
 {
     const unsigned char *narrow = (const unsigned char *)pixels->data;
 
@@ -110,7 +110,7 @@ static mf_status as_argument(mf_status st)
     return MF_FAIL(MF_INVALID_ARGUMENT, "%s", text);
 }
 
-static mf_status decode_run(mf_kernel *k)
+static mf_status image_code_decode_run(mf_kernel *k)
 {
     const mf_string *file;
     mf_image_how how;
@@ -121,9 +121,9 @@ static mf_status decode_run(mf_kernel *k)
 
     MF_TRY(read_contents(k, &file));
     MF_TRY(set_how(k, &how));
-    MF_TRY_TO(done, as_argument(decode(k, file, &how, &pixels, &size)));
+    MF_TRY_TO(done, as_argument(image_code_decode(k, file, &how, &pixels, &size)));
     MF_TRY_TO(done, mf_kernel_out(k, 0, &MF_SHAPE(size.height, size.width, size.channels), &out));
-    store(&pixels, how.wide, out);
+    image_code_store(&pixels, how.wide, out);
 done:
     mf_buf_deinit(&pixels);
     return st;
@@ -138,14 +138,14 @@ static mf_status decode_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status shape_infer(mf_infer *in)
+static mf_status image_code_shape_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank(in, 0, 0));
     in->out[0] = MF_SHAPE(3);
     return MF_OK;
 }
 
-static mf_status shape_run(mf_kernel *k)
+static mf_status image_code_shape_run(mf_kernel *k)
 {
     const mf_image_how how = { 0 };
     const mf_string *file;
@@ -283,20 +283,20 @@ const mf_op mf_ops_image_code[] = {
     CODE_OP("DecodePng",
             "(contents:string) -> (image:dtype) {channels:int=0, dtype:type=uint8 in "
             "[uint8,uint16]}",
-            decode_infer, decode_run, "str[]{none} !fails", "str[2]{a,b} !fails",
+            decode_infer, image_code_decode_run, "str[]{none} !fails", "str[2]{a,b} !fails",
             "str[]{none} ; channels=2 !fails"),
-    CODE_OP("DecodeJpeg", "(contents:string) -> (image:uint8) {" JPEG, decode_infer, decode_run,
-            "str[]{none} !fails", "str[]{none} ; ratio=3 !fails",
+    CODE_OP("DecodeJpeg", "(contents:string) -> (image:uint8) {" JPEG, decode_infer,
+            image_code_decode_run, "str[]{none} !fails", "str[]{none} ; ratio=3 !fails",
             "str[]{none} ; dct_method='SLOW' !fails"),
     CODE_OP("DecodeBmp", "(contents:string) -> (image:uint8) {channels:int=0}", decode_infer,
-            decode_run, "str[]{none} !fails"),
+            image_code_decode_run, "str[]{none} !fails"),
     CODE_OP("DecodeImage",
             "(contents:string) -> (image:dtype) {channels:int=0, dtype:type=uint8 in "
             "[uint8,uint16,float], expand_animations:bool=true}",
-            decode_infer, decode_run, "str[]{none} !fails"),
+            decode_infer, image_code_decode_run, "str[]{none} !fails"),
     CODE_OP("ExtractJpegShape",
             "(contents:string) -> (image_shape:output_type) {output_type:type=int32 in index}",
-            shape_infer, shape_run, "str[]{none} !fails"),
+            image_code_shape_infer, image_code_shape_run, "str[]{none} !fails"),
     CODE_OP("EncodePng",
             "(image:T) -> (contents:string) {compression:int=-1, T:type=uint8 in [uint8,uint16]}",
             png_infer, png_run, "u8[4,5,3]@0:255 !unordered", "u16[2,4,5,1]@0:65535 !unordered",

@@ -16,7 +16,7 @@ static bool is_better(const mf_nms_candidate *a, const mf_nms_candidate *b)
     return a->score != b->score ? a->score > b->score : a->box < b->box;
 }
 
-static void heap_push(mf_suppression *s, mf_nms_candidate c)
+static void nms_heap_push(mf_suppression *s, mf_nms_candidate c)
 {
     int64_t at = s->n_heap++;
 
@@ -27,7 +27,7 @@ static void heap_push(mf_suppression *s, mf_nms_candidate c)
     s->heap[at] = c;
 }
 
-static mf_nms_candidate heap_pop(mf_suppression *s)
+static mf_nms_candidate nms_heap_pop(mf_suppression *s)
 {
     const mf_nms_candidate best = s->heap[0], last = s->heap[--s->n_heap];
     int64_t at = 0;
@@ -85,13 +85,13 @@ void mf_nms_offer(mf_suppression *s, int32_t i, const float corners[4], float sc
     *b = (mf_nms_box){ fminf(y0, y1), fminf(x0, x1), fmaxf(y0, y1), fmaxf(x0, x1), 0 };
     b->area = (b->y1 - b->y0) * (b->x1 - b->x0);
     if (score > s->least)
-        heap_push(s, (mf_nms_candidate){ i, 0, score });
+        nms_heap_push(s, (mf_nms_candidate){ i, 0, score });
 }
 
 void mf_nms_choose(mf_suppression *s)
 {
     while (s->chosen < s->max && s->n_heap > 0) {
-        mf_nms_candidate c = heap_pop(s);
+        mf_nms_candidate c = nms_heap_pop(s);
         const float before = c.score;
 
         if (mf_stopped_after(10 * (1 + s->chosen - c.seen)))
@@ -102,14 +102,14 @@ void mf_nms_choose(mf_suppression *s)
             s->index[s->chosen] = c.box;
             s->score[s->chosen++] = c.score;
         } else if (c.score > s->least) {
-            heap_push(s, c);
+            nms_heap_push(s, c);
         }
     }
 }
 
 /* ---- inputs ---- */
 
-static mf_status check_shapes(const mf_shape *boxes, const mf_shape *scores)
+static mf_status nms_check_shapes(const mf_shape *boxes, const mf_shape *scores)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
@@ -123,7 +123,7 @@ static mf_status check_shapes(const mf_shape *boxes, const mf_shape *scores)
 }
 
 /* Input i as a number, or what stands for it where the op has no such input. */
-static mf_status number(const mf_kernel *k, int i, float otherwise, float *out)
+static mf_status nms_number(const mf_kernel *k, int i, float otherwise, float *out)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -137,16 +137,16 @@ static mf_status number(const mf_kernel *k, int i, float otherwise, float *out)
     return MF_OK;
 }
 
-static mf_status read_numbers(const mf_kernel *k, mf_suppression *s)
+static mf_status nms_read_numbers(const mf_kernel *k, mf_suppression *s)
 {
     float max;
 
-    MF_TRY(check_shapes(&k->in[0]->shape, &k->in[1]->shape));
-    MF_TRY(number(k, 2, 0, &max));
+    MF_TRY(nms_check_shapes(&k->in[0]->shape, &k->in[1]->shape));
+    MF_TRY(nms_number(k, 2, 0, &max));
     s->max = mf_tensor_int_at(k->in[2], 0);
-    MF_TRY(number(k, 3, mf_node_float(k->node, "iou_threshold"), &s->overlap));
-    MF_TRY(number(k, 4, -INFINITY, &s->least));
-    MF_TRY(number(k, 5, 0, &s->sigma));
+    MF_TRY(nms_number(k, 3, mf_node_float(k->node, "iou_threshold"), &s->overlap));
+    MF_TRY(nms_number(k, 4, -INFINITY, &s->least));
+    MF_TRY(nms_number(k, 5, 0, &s->sigma));
     if (!(s->overlap >= 0 && s->overlap <= 1))
         return MF_FAIL(MF_INVALID_ARGUMENT, "iou_threshold must be in [0, 1], got %g",
                        (double)s->overlap);
@@ -160,12 +160,12 @@ static mf_status read_numbers(const mf_kernel *k, mf_suppression *s)
     return MF_OK;
 }
 
-static float at(const mf_tensor *t, int64_t i)
+static float nms_at(const mf_tensor *t, int64_t i)
 {
     return (float)mf_tensor_float_at(t, i);
 }
 
-static mf_status fill(const mf_kernel *k, mf_arena *arena, mf_suppression *s)
+static mf_status nms_fill(const mf_kernel *k, mf_arena *arena, mf_suppression *s)
 {
     const mf_tensor *boxes = k->in[0];
     const int64_t most = s->max < s->n ? s->max : s->n;
@@ -177,10 +177,10 @@ static mf_status fill(const mf_kernel *k, mf_arena *arena, mf_suppression *s)
     if (!s->boxes || !s->heap || !s->index || !s->score)
         return MF_NOMEM("boxes");
     for (int64_t i = 0; i < s->n; i++) {
-        const float corners[] = { at(boxes, 4 * i), at(boxes, 4 * i + 1), at(boxes, 4 * i + 2),
-                                  at(boxes, 4 * i + 3) };
+        const float corners[] = { nms_at(boxes, 4 * i), nms_at(boxes, 4 * i + 1),
+                                  nms_at(boxes, 4 * i + 2), nms_at(boxes, 4 * i + 3) };
 
-        mf_nms_offer(s, (int32_t)i, corners, at(k->in[1], i));
+        mf_nms_offer(s, (int32_t)i, corners, nms_at(k->in[1], i));
     }
     return MF_OK;
 }
@@ -191,7 +191,7 @@ static mf_status suppress_infer(mf_infer *in)
 {
     int64_t max = MF_UNKNOWN_DIM;
 
-    MF_TRY(check_shapes(&in->in[0], &in->in[1]));
+    MF_TRY(nms_check_shapes(&in->in[0], &in->in[1]));
     for (int i = 2; i < in->n_in; i++)
         MF_TRY(mf_infer_rank(in, i, 0));
     if (!mf_node_bool(in->node, "pad_to_max_output_size") || !mf_infer_int_input(in, 2, &max) ||
@@ -202,7 +202,7 @@ static mf_status suppress_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status write_chosen(mf_kernel *k, const mf_suppression *s)
+static mf_status nms_write_chosen(mf_kernel *k, const mf_suppression *s)
 {
     const int64_t n = mf_node_bool(k->node, "pad_to_max_output_size") ? s->max : s->chosen;
     mf_tensor *index, *score = NULL, *valid;
@@ -228,14 +228,14 @@ static mf_status suppress_run(mf_kernel *k)
     mf_arena *arena;
     mf_status st;
 
-    MF_TRY(read_numbers(k, &s));
+    MF_TRY(nms_read_numbers(k, &s));
     arena = mf_arena_new();
-    st = arena ? fill(k, arena, &s) : MF_NOMEM("boxes");
+    st = arena ? nms_fill(k, arena, &s) : MF_NOMEM("boxes");
     if (st == MF_OK) {
         mf_nms_choose(&s);
         st = mf_stop_check();
         if (st == MF_OK)
-            st = write_chosen(k, &s);
+            st = nms_write_chosen(k, &s);
     }
     mf_arena_free(arena);
     return st;

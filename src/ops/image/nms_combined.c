@@ -10,10 +10,10 @@
 #include <string.h>
 
 /* One that a class has chosen. */
-typedef struct found {
+typedef struct nms_combined_found {
     float score;
     int32_t box, class;
-} found;
+} nms_combined_found;
 
 typedef struct combined {
     const float *boxes, *scores; /* [images,n,each,4], [images,n,classes] */
@@ -31,14 +31,14 @@ typedef struct combined {
 /* ---- an image ---- */
 
 /* All of it has elements of four bytes, so one follows the other. */
-static int64_t scratch_of(const combined *c)
+static int64_t nms_combined_scratch_of(const combined *c)
 {
     return c->n * (int64_t)(sizeof(mf_nms_box) + sizeof(mf_nms_candidate)) +
            c->per_class * (int64_t)(sizeof(int32_t) + sizeof(float)) +
-           c->per_class * c->classes * (int64_t)sizeof(found);
+           c->per_class * c->classes * (int64_t)sizeof(nms_combined_found);
 }
 
-static mf_suppression begin(const combined *c, char *at, found **all)
+static mf_suppression nms_combined_begin(const combined *c, char *at, nms_combined_found **all)
 {
     mf_suppression s = { .overlap = c->overlap, .least = c->least, .n = c->n, .max = c->per_class };
 
@@ -50,48 +50,49 @@ static mf_suppression begin(const combined *c, char *at, found **all)
     return s;
 }
 
-static const float *box_of(const combined *c, int64_t image, int64_t box, int64_t class)
+static const float *nms_combined_box_of(const combined *c, int64_t image, int64_t box,
+                                        int64_t class)
 {
     return c->boxes + ((image * c->n + box) * c->each + (c->each > 1 ? class : 0)) * 4;
 }
 
 static int64_t of_class(const combined *c, int64_t image, int64_t class, mf_suppression *s,
-                        found *to)
+                        nms_combined_found *to)
 {
     s->n_heap = s->chosen = 0;
     for (int64_t i = 0; i < c->n; i++)
-        mf_nms_offer(s, (int32_t)i, box_of(c, image, i, class),
+        mf_nms_offer(s, (int32_t)i, nms_combined_box_of(c, image, i, class),
                      c->scores[(image * c->n + i) * c->classes + class]);
     mf_nms_choose(s);
     for (int64_t i = 0; i < s->chosen; i++)
-        to[i] = (found){ s->score[i], s->index[i], (int32_t) class };
+        to[i] = (nms_combined_found){ s->score[i], s->index[i], (int32_t) class };
     return s->chosen;
 }
 
 /* The best first; of equal ones that of the first class, and the first box. */
 static int by_score(const void *a, const void *b)
 {
-    const found *x = a, *y = b;
+    const nms_combined_found *x = a, *y = b;
 
     if (x->score != y->score)
         return x->score > y->score ? -1 : 1;
     return x->class != y->class ? x->class - y->class : x->box - y->box;
 }
 
-static float clipped(float v)
+static float nms_combined_clipped(float v)
 {
     return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
-static void write_image(const combined *c, int64_t image, const found *all, int64_t n)
+static void write_image(const combined *c, int64_t image, const nms_combined_found *all, int64_t n)
 {
     float *boxes = c->out_boxes + image * c->size * 4;
 
     for (int64_t i = 0; i < c->size; i++) {
-        const float *box = i < n ? box_of(c, image, all[i].box, all[i].class) : NULL;
+        const float *box = i < n ? nms_combined_box_of(c, image, all[i].box, all[i].class) : NULL;
 
         for (int k = 0; k < 4; k++)
-            boxes[4 * i + k] = !box ? 0 : c->clip ? clipped(box[k]) : box[k];
+            boxes[4 * i + k] = !box ? 0 : c->clip ? nms_combined_clipped(box[k]) : box[k];
         c->out_scores[image * c->size + i] = box ? all[i].score : 0;
         c->out_classes[image * c->size + i] = box ? (float)all[i].class : 0;
     }
@@ -101,8 +102,8 @@ static void write_image(const combined *c, int64_t image, const found *all, int6
 static void image_piece(void *ctx, int64_t image)
 {
     const combined *c = ctx;
-    found *all;
-    mf_suppression s = begin(c, c->scratch + image * c->scratch_bytes, &all);
+    nms_combined_found *all;
+    mf_suppression s = nms_combined_begin(c, c->scratch + image * c->scratch_bytes, &all);
     int64_t n = 0;
 
     for (int64_t class = 0; class < c->classes && !mf_stopped_after(c->n); class ++)
@@ -114,21 +115,21 @@ static void image_piece(void *ctx, int64_t image)
 
 /* ---- inputs ---- */
 
-static bool differ(int64_t a, int64_t b)
+static bool nms_combined_differ(int64_t a, int64_t b)
 {
     return a >= 0 && b >= 0 && a != b;
 }
 
-static mf_status check_shapes(const mf_shape *boxes, const mf_shape *scores)
+static mf_status nms_combined_check_shapes(const mf_shape *boxes, const mf_shape *scores)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
     const bool known = boxes->rank == 4 && scores->rank == 3;
 
     if ((boxes->rank >= 0 && boxes->rank != 4) || (scores->rank >= 0 && scores->rank != 3) ||
-        (boxes->rank == 4 && differ(boxes->dims[3], 4)) ||
-        (known &&
-         (differ(boxes->dims[0], scores->dims[0]) || differ(boxes->dims[1], scores->dims[1]) ||
-          (boxes->dims[2] != 1 && differ(boxes->dims[2], scores->dims[2])))))
+        (boxes->rank == 4 && nms_combined_differ(boxes->dims[3], 4)) ||
+        (known && (nms_combined_differ(boxes->dims[0], scores->dims[0]) ||
+                   nms_combined_differ(boxes->dims[1], scores->dims[1]) ||
+                   (boxes->dims[2] != 1 && nms_combined_differ(boxes->dims[2], scores->dims[2])))))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "boxes must be [images,n,1 or classes,4] and scores [images,n,classes], got "
                        "%s and %s",
@@ -136,7 +137,7 @@ static mf_status check_shapes(const mf_shape *boxes, const mf_shape *scores)
     return MF_OK;
 }
 
-static mf_status check_size(const char *what, int64_t size)
+static mf_status nms_combined_check_size(const char *what, int64_t size)
 {
     if (size > 0)
         return MF_OK;
@@ -144,7 +145,8 @@ static mf_status check_size(const char *what, int64_t size)
 }
 
 /* Rows of an image in the results. */
-static int64_t size_of(const mf_node *n, int64_t per_class, int64_t total, int64_t classes)
+static int64_t nms_combined_size_of(const mf_node *n, int64_t per_class, int64_t total,
+                                    int64_t classes)
 {
     if (!mf_node_bool(n, "pad_per_class"))
         return total;
@@ -155,13 +157,13 @@ static int64_t size_of(const mf_node *n, int64_t per_class, int64_t total, int64
                : total;
 }
 
-static mf_status read_inputs(const mf_kernel *k, combined *c)
+static mf_status nms_combined_read_inputs(const mf_kernel *k, combined *c)
 {
     const mf_shape *boxes = &k->in[0]->shape, *scores = &k->in[1]->shape;
     char text[MF_SHAPE_TEXT];
     int64_t per_class;
 
-    MF_TRY(check_shapes(boxes, scores));
+    MF_TRY(nms_combined_check_shapes(boxes, scores));
     for (int i = 2; i < 6; i++) {
         if (k->in[i]->shape.rank != 0)
             return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 0-D, got shape %s",
@@ -171,8 +173,8 @@ static mf_status read_inputs(const mf_kernel *k, combined *c)
     c->total = mf_tensor_int_at(k->in[3], 0);
     c->overlap = (float)mf_tensor_float_at(k->in[4], 0);
     c->least = (float)mf_tensor_float_at(k->in[5], 0);
-    MF_TRY(check_size("max_output_size_per_class", per_class));
-    MF_TRY(check_size("max_total_size", c->total));
+    MF_TRY(nms_combined_check_size("max_output_size_per_class", per_class));
+    MF_TRY(nms_combined_check_size("max_total_size", c->total));
     if (!(c->overlap >= 0 && c->overlap <= 1))
         return MF_FAIL(MF_INVALID_ARGUMENT, "iou_threshold must be in [0, 1], got %g",
                        (double)c->overlap);
@@ -181,7 +183,7 @@ static mf_status read_inputs(const mf_kernel *k, combined *c)
     c->each = boxes->dims[2];
     c->classes = scores->dims[2];
     c->per_class = per_class < c->n ? per_class : c->n;
-    c->size = size_of(k->node, per_class, c->total, c->classes);
+    c->size = nms_combined_size_of(k->node, per_class, c->total, c->classes);
     c->clip = mf_node_bool(k->node, "clip_boxes");
     c->boxes = k->in[0]->data;
     c->scores = k->in[1]->data;
@@ -200,15 +202,16 @@ static mf_status combined_infer(mf_infer *in)
     const bool has_class = mf_infer_int_input(in, 2, &per_class);
     const bool has_total = mf_infer_int_input(in, 3, &total);
 
-    MF_TRY(check_shapes(boxes, scores));
+    MF_TRY(nms_combined_check_shapes(boxes, scores));
     for (int i = 2; i < 6; i++)
         MF_TRY(mf_infer_rank(in, i, 0));
     if (has_class)
-        MF_TRY(check_size("max_output_size_per_class", per_class));
+        MF_TRY(nms_combined_check_size("max_output_size_per_class", per_class));
     if (has_total)
-        MF_TRY(check_size("max_total_size", total));
+        MF_TRY(nms_combined_check_size("max_total_size", total));
     if (has_class && has_total)
-        size = size_of(in->node, per_class, total, scores->rank == 3 ? scores->dims[2] : -1);
+        size = nms_combined_size_of(in->node, per_class, total,
+                                    scores->rank == 3 ? scores->dims[2] : -1);
     in->out[0] = MF_SHAPE(images, size, 4);
     in->out[1] = in->out[2] = MF_SHAPE(images, size);
     in->out[3] = MF_SHAPE(images);
@@ -221,12 +224,12 @@ static mf_status combined_run(mf_kernel *k)
     combined c = { 0 };
     mf_status st;
 
-    MF_TRY(read_inputs(k, &c));
+    MF_TRY(nms_combined_read_inputs(k, &c));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(c.images, c.size, 4), &boxes));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(c.images, c.size), &scores));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(c.images, c.size), &classes));
     MF_TRY(mf_kernel_out(k, 3, &MF_SHAPE(c.images), &valid));
-    c.scratch_bytes = scratch_of(&c);
+    c.scratch_bytes = nms_combined_scratch_of(&c);
     MF_TRY_TO(done, mf_tensor_alloc(&scratch, MF_DTYPE_U8, &MF_SHAPE(c.images, c.scratch_bytes)));
     c.scratch = scratch.data;
     c.out_boxes = boxes->data;

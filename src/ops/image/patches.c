@@ -88,7 +88,8 @@ typedef struct patch_job {
 } patch_job;
 
 /* Row `row` of a window at column `left`, or zeros where it is outside the image. */
-static char *copy_row(const patch_job *job, int64_t image, int64_t row, int64_t left, char *out)
+static char *patches_copy_row(const patch_job *job, int64_t image, int64_t row, int64_t left,
+                              char *out)
 {
     const mf_window *w = &job->w;
     const bool inside = row >= 0 && row < w->in[0];
@@ -118,8 +119,8 @@ static void patch_piece(void *ctx, int64_t piece)
 
         for (int64_t c = 0; c < w->out[1]; c++)
             for (int64_t k = 0; k < w->size[0]; k++)
-                out = copy_row(job, image, top + k * w->dilation[0],
-                               c * w->stride[1] - w->pad_lo[1], out);
+                out = patches_copy_row(job, image, top + k * w->dilation[0],
+                                       c * w->stride[1] - w->pad_lo[1], out);
     }
 }
 
@@ -164,7 +165,7 @@ static mf_output as_sizes(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_
 
 /* Patches of a single channel are a convolution with a filter for each place of the window that is
  * one there and zero elsewhere. Its gradient puts every element back where it was seen. */
-static mf_output put_back(mf_grad *g, const mf_window_attrs *a, mf_output dy)
+static mf_output patches_put_back(mf_grad *g, const mf_window_attrs *a, mf_output dy)
 {
     const int64_t n = a->size[0] * a->size[1];
     const mf_output places = mf_ints(g->graph, &n, 1), none = mf_ints(g->graph, NULL, 0);
@@ -199,12 +200,13 @@ static mf_status patch_grad(mf_grad *g)
 
     MF_TRY(patch_attrs(g->node, &a));
     if (!mf_dtype_is_complex(type)) {
-        g->dx[0] = put_back(g, &a, g->dy[0]);
+        g->dx[0] = patches_put_back(g, &a, g->dy[0]);
         return MF_OK;
     }
     g->dx[0] = MF_G2(
-        "Complex", put_back(g, &a, mf_applyf(g->graph, "Real", MF_IN(g->dy[0]), "Tout=%s", part)),
-        put_back(g, &a, mf_applyf(g->graph, "Imag", MF_IN(g->dy[0]), "Tout=%s", part)));
+        "Complex",
+        patches_put_back(g, &a, mf_applyf(g->graph, "Real", MF_IN(g->dy[0]), "Tout=%s", part)),
+        patches_put_back(g, &a, mf_applyf(g->graph, "Imag", MF_IN(g->dy[0]), "Tout=%s", part)));
     return MF_OK;
 }
 

@@ -23,11 +23,11 @@ typedef struct resize_state {
 } resize_state;
 
 /* What one output row (or column) is made of: `n` inputs, their places and weights. */
-typedef struct taps {
+typedef struct resize_taps {
     int64_t n;
     const int64_t *at;
     const float *weight;
-} taps;
+} resize_taps;
 
 /* The taps of all outputs along one dimension, `most` for each. */
 typedef struct axis_taps {
@@ -47,7 +47,7 @@ typedef struct resize_job {
 
 /* ---- where outputs lie among the inputs ---- */
 
-static float scale_of(int64_t in, int64_t out, bool align)
+static float resize_scale_of(int64_t in, int64_t out, bool align)
 {
     return align && out > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
 }
@@ -57,7 +57,7 @@ static int64_t bound(int64_t at, int64_t size)
     return at < 0 ? 0 : at >= size ? size - 1 : at;
 }
 
-static float place(const resize_state *s, int64_t i, float scale)
+static float resize_place(const resize_state *s, int64_t i, float scale)
 {
     return s->centers ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;
 }
@@ -74,7 +74,7 @@ static void nearest_taps(const resize_state *s, int64_t i, float scale, int64_t 
 static void bilinear_taps(const resize_state *s, int64_t i, float scale, int64_t size, int64_t *at,
                           float *weight)
 {
-    const float x = place(s, i, scale);
+    const float x = resize_place(s, i, scale);
 
     at[0] = bound((int64_t)floorf(x), size);
     at[1] = bound((int64_t)ceilf(x), size);
@@ -95,7 +95,7 @@ static float cubic(double a, int64_t step, bool far)
 static void bicubic_taps(const resize_state *s, int64_t i, float scale, int64_t size, int64_t *at,
                          float *weight)
 {
-    const float x = place(s, i, scale);
+    const float x = resize_place(s, i, scale);
     const int64_t first = (int64_t)floorf(x) - 1;
     const int64_t step = lrintf((x - floorf(x)) * 1024);
     const double a = s->centers ? -0.5 : -0.75;
@@ -167,19 +167,20 @@ static mf_status axis_init(const resize_job *job, int d, axis_taps *a)
     return MF_OK;
 }
 
-static taps taps_at(const axis_taps *a, int64_t i)
+static resize_taps taps_at(const axis_taps *a, int64_t i)
 {
-    return (taps){ a->most, a->at + i * a->most, a->weight + i * a->most };
+    return (resize_taps){ a->most, a->at + i * a->most, a->weight + i * a->most };
 }
 
 /* ---- one output row of an image ---- */
 
-static float value(const mf_tensor *t, int64_t i)
+static float resize_value(const mf_tensor *t, int64_t i)
 {
     return t->dtype == MF_DTYPE_F32 ? ((const float *)t->data)[i] : (float)mf_tensor_float_at(t, i);
 }
 
-static void blend(const resize_job *job, const taps *ty, const taps *tx, int64_t image, float *out)
+static void blend(const resize_job *job, const resize_taps *ty, const resize_taps *tx,
+                  int64_t image, float *out)
 {
     for (int64_t c = 0; c < job->channels; c++)
         out[c] = 0;
@@ -190,14 +191,14 @@ static void blend(const resize_job *job, const taps *ty, const taps *tx, int64_t
                 ((image * job->small[0] + ty->at[y]) * job->small[1] + tx->at[x]) * job->channels;
 
             for (int64_t c = 0; c < job->channels && weight != 0; c++)
-                out[c] += weight * value(job->in, at + c);
+                out[c] += weight * resize_value(job->in, at + c);
         }
     }
 }
 
 /* Two steps along the lines between pixels: what TensorFlow rounds. */
-static void blend_linear(const resize_job *job, const taps *ty, const taps *tx, int64_t image,
-                         float *out)
+static void blend_linear(const resize_job *job, const resize_taps *ty, const resize_taps *tx,
+                         int64_t image, float *out)
 {
     int64_t at[4];
 
@@ -205,8 +206,8 @@ static void blend_linear(const resize_job *job, const taps *ty, const taps *tx, 
         at[t] = ((image * job->small[0] + ty->at[t / 2]) * job->small[1] + tx->at[t % 2]) *
                 job->channels;
     for (int64_t c = 0; c < job->channels; c++) {
-        const float tl = value(job->in, at[0] + c), tr = value(job->in, at[1] + c);
-        const float bl = value(job->in, at[2] + c), br = value(job->in, at[3] + c);
+        const float tl = resize_value(job->in, at[0] + c), tr = resize_value(job->in, at[1] + c);
+        const float bl = resize_value(job->in, at[2] + c), br = resize_value(job->in, at[3] + c);
         const float top = tl + (tr - tl) * tx->weight[1], low = bl + (br - bl) * tx->weight[1];
 
         out[c] = top + (low - top) * ty->weight[1];
@@ -217,10 +218,10 @@ static void resize_row(void *ctx, int64_t row)
 {
     const resize_job *job = ctx;
     const int64_t image = row / job->large[0], y = row % job->large[0];
-    const taps ty = taps_at(&job->axes[0], y);
+    const resize_taps ty = taps_at(&job->axes[0], y);
 
     for (int64_t x = 0; x < job->large[1]; x++) {
-        const taps tx = taps_at(&job->axes[1], x);
+        const resize_taps tx = taps_at(&job->axes[1], x);
         const int64_t to = (row * job->large[1] + x) * job->channels;
         const int64_t from =
             ((image * job->small[0] + ty.at[0]) * job->small[1] + tx.at[0]) * job->channels;
@@ -237,7 +238,7 @@ static void resize_row(void *ctx, int64_t row)
 }
 
 /* TensorFlow rounds it to float for the bilinear method alone. */
-static double share(const resize_job *job, int64_t at, float y, float x)
+static double resize_share(const resize_job *job, int64_t at, float y, float x)
 {
     const double g = mf_tensor_float_at(job->in, at);
 
@@ -245,17 +246,17 @@ static double share(const resize_job *job, int64_t at, float y, float x)
 }
 
 /* What the pixels of an image get back of the gradients of another size, in the order of those. */
-static void give_back(void *ctx, int64_t image)
+static void resize_give_back(void *ctx, int64_t image)
 {
     const resize_job *job = ctx;
     const int64_t size = job->small[0] * job->small[1] * job->channels;
     double *sums = (double *)job->out->data + image * size; /* a tensor of doubles */
 
     for (int64_t y = 0; y < job->large[0]; y++) {
-        const taps ty = taps_at(&job->axes[0], y);
+        const resize_taps ty = taps_at(&job->axes[0], y);
 
         for (int64_t x = 0; x < job->large[1]; x++) {
-            const taps tx = taps_at(&job->axes[1], x);
+            const resize_taps tx = taps_at(&job->axes[1], x);
             const int64_t from = ((image * job->large[0] + y) * job->large[1] + x) * job->channels;
 
             for (int64_t t = 0; t < ty.n * tx.n; t++) {
@@ -263,7 +264,7 @@ static void give_back(void *ctx, int64_t image)
                 double *to = sums + (ty.at[a] * job->small[1] + tx.at[b]) * job->channels;
 
                 for (int64_t c = 0; c < job->channels; c++)
-                    to[c] += share(job, from + c, ty.weight[a], tx.weight[b]);
+                    to[c] += resize_share(job, from + c, ty.weight[a], tx.weight[b]);
             }
         }
     }
@@ -291,7 +292,7 @@ static mf_status resize_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status read_size(const mf_tensor *t, int64_t size[2])
+static mf_status resize_read_size(const mf_tensor *t, int64_t size[2])
 {
     mf_ivec v;
 
@@ -303,7 +304,7 @@ static mf_status read_size(const mf_tensor *t, int64_t size[2])
     return MF_OK;
 }
 
-static mf_status check_rank(const mf_shape *s)
+static mf_status resize_check_rank(const mf_shape *s)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -317,7 +318,7 @@ static mf_status check_images(const mf_shape *s)
 {
     char text[MF_SHAPE_TEXT];
 
-    MF_TRY(check_rank(s));
+    MF_TRY(resize_check_rank(s));
     if (s->dims[1] > 0 && s->dims[2] > 0 && s->dims[3] > 0 && s->dims[1] <= INT32_MAX &&
         s->dims[2] <= INT32_MAX)
         return MF_OK;
@@ -340,7 +341,7 @@ static mf_status resize_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status grad_infer(mf_infer *in)
+static mf_status resize_grad_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank(in, 0, 4));
     MF_TRY(mf_infer_rank(in, 1, 4));
@@ -348,8 +349,8 @@ static mf_status grad_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status job_init(resize_job *job, const mf_kernel *k, const int64_t *small,
-                          const int64_t *large)
+static mf_status resize_job_init(resize_job *job, const mf_kernel *k, const int64_t *small,
+                                 const int64_t *large)
 {
     const mf_shape *s = &k->in[0]->shape;
 
@@ -360,7 +361,7 @@ static mf_status job_init(resize_job *job, const mf_kernel *k, const int64_t *sm
     for (int d = 0; d < 2; d++) {
         job->small[d] = small[d];
         job->large[d] = large[d];
-        job->scale[d] = scale_of(small[d], large[d], job->s->align);
+        job->scale[d] = resize_scale_of(small[d], large[d], job->s->align);
     }
     for (int d = 0; d < 2; d++)
         MF_TRY(axis_init(job, d, &job->axes[d]));
@@ -375,7 +376,7 @@ static void job_deinit(resize_job *job)
     }
 }
 
-static mf_status resize_run(mf_kernel *k)
+static mf_status resize_resize_run(mf_kernel *k)
 {
     const mf_shape *s = &k->in[0]->shape;
     resize_job job = { 0 };
@@ -383,11 +384,11 @@ static mf_status resize_run(mf_kernel *k)
     mf_status st;
 
     MF_TRY(check_images(s));
-    MF_TRY(read_size(k->in[1], size));
+    MF_TRY(resize_read_size(k->in[1], size));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(s->dims[0], size[0], size[1], s->dims[3]), &job.out));
     if (job.out->count == 0)
         return MF_OK;
-    MF_TRY_TO(done, job_init(&job, k, &s->dims[1], size));
+    MF_TRY_TO(done, resize_job_init(&job, k, &s->dims[1], size));
     st = mf_kernel_parallel(k, job.batch * job.large[0], resize_row, &job);
 done:
     job_deinit(&job);
@@ -407,9 +408,9 @@ static mf_status run_back(mf_kernel *k, const int64_t *original)
     MF_TRY_TO(done, mf_tensor_alloc(&sums, MF_DTYPE_F64, &shape));
     mf_cells_zero(MF_DTYPE_F64, sums.data, 0, sums.count);
     if (k->in[0]->count > 0) {
-        MF_TRY_TO(done, job_init(&job, k, original, &s->dims[1]));
+        MF_TRY_TO(done, resize_job_init(&job, k, original, &s->dims[1]));
         job.out = &sums;
-        MF_TRY_TO(done, mf_kernel_parallel(k, job.batch, give_back, &job));
+        MF_TRY_TO(done, mf_kernel_parallel(k, job.batch, resize_give_back, &job));
     }
     for (int64_t i = 0; i < out->count; i++)
         mf_tensor_put(out, i, ((const double *)sums.data)[i]);
@@ -439,8 +440,8 @@ static mf_status nearest_grad_run(mf_kernel *k)
 {
     int64_t size[2];
 
-    MF_TRY(check_rank(&k->in[0]->shape));
-    MF_TRY(read_size(k->in[1], size));
+    MF_TRY(resize_check_rank(&k->in[0]->shape));
+    MF_TRY(resize_read_size(k->in[1], size));
     return run_back(k, size);
 }
 
@@ -509,17 +510,17 @@ static mf_status nearest_grad(mf_grad *g)
 const mf_op mf_ops_resize[] = {
     RESIZE_OP("ResizeNearestNeighbor",
               "(images:T, size:int32) -> (resized_images:T) {" IMAGE_TYPES CENTERS, resize_infer,
-              resize_run, nearest_grad, SAMPLES, CENTERED),
+              resize_resize_run, nearest_grad, SAMPLES, CENTERED),
     RESIZE_OP("ResizeBilinear",
               "(images:T, size:int32) -> (resized_images:float) {T:type in "
               "[int8,uint8,int16,uint16,int32,int64,bfloat16,half,float,double,bfloat16]" CENTERS,
-              resize_infer, resize_run, bilinear_grad, SAMPLES, CENTERED),
+              resize_infer, resize_resize_run, bilinear_grad, SAMPLES, CENTERED),
     RESIZE_OP("ResizeBicubic",
               "(images:T, size:int32) -> (resized_images:float) {" IMAGE_TYPES CENTERS,
-              resize_infer, resize_run, bicubic_grad, SAMPLES, CENTERED),
+              resize_infer, resize_resize_run, bicubic_grad, SAMPLES, CENTERED),
     RESIZE_OP("ResizeArea",
               "(images:T, size:int32) -> (resized_images:float) {" IMAGE_TYPES CORNERS "}",
-              resize_infer, resize_run, mf_grad_missing, SAMPLES),
+              resize_infer, resize_resize_run, mf_grad_missing, SAMPLES),
     RESIZE_OP("ResizeNearestNeighborGrad",
               "(grads:T, size:int32) -> (output:T) {T:type in "
               "[uint8,int8,int32,half,float,double,bfloat16]" CENTERS,
@@ -528,14 +529,14 @@ const mf_op mf_ops_resize[] = {
               "f32[1,5,2,2] i32[2]{3,4} ; half_pixel_centers=true", "i32[1,3,3,1] i32[2]{2,2}",
               "f32[1,5,2,2] i32[2]{0,4} !fails", "f32[5,2,2] i32[2]{3,4} !fails"),
     RESIZE_OP("ResizeBilinearGrad",
-              "(grads:float, original_image:T) -> (output:T) {T:type in floats" CENTERS, grad_infer,
-              grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
+              "(grads:float, original_image:T) -> (output:T) {T:type in floats" CENTERS,
+              resize_grad_infer, grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
               "f32[1,5,2,2] f64[1,3,4,2] ; align_corners=true",
               "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true",
               "f32[1,5,2,2] f32[3,4,2] !fails"),
     RESIZE_OP("ResizeBicubicGrad",
               "(grads:float, original_image:T) -> (output:T) {T:type in [float,double]" CENTERS,
-              grad_infer, grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
+              resize_grad_infer, grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
               "f32[1,5,2,2] f64[1,3,4,2] ; align_corners=true",
               "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true",
               "f32[1,5,2,2] f32[3,4,2] !fails"),

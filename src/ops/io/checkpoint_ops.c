@@ -14,7 +14,7 @@
 
 /* ---- inputs ---- */
 
-static mf_status check_inputs(const mf_kernel *k, int64_t n)
+static mf_status checkpoint_ops_check_inputs(const mf_kernel *k, int64_t n)
 {
     const mf_tensor *prefix = k->in[0], *names = k->in[1], *slices = k->in[2];
 
@@ -45,14 +45,14 @@ static const mf_string *name_input(const mf_kernel *k, int64_t i)
     return (const mf_string *)k->in[1]->data + i;
 }
 
-static mf_status open_file(const void *step, const char *path, int *fd)
+static mf_status checkpoint_ops_open_file(const void *step, const char *path, int *fd)
 {
     return mf_step_open(step, path, O_RDONLY, fd);
 }
 
 static mf_bundle_guard guard_of(const mf_kernel *k)
 {
-    return (mf_bundle_guard){ .open = open_file, .ctx = k->step };
+    return (mf_bundle_guard){ .open = checkpoint_ops_open_file, .ctx = k->step };
 }
 
 /* ---- SaveV2 ---- */
@@ -67,7 +67,7 @@ static mf_status check_index(const mf_step *step, const char *prefix)
 }
 
 /* Sharded saving begins with a directory that does not exist yet. Its parent must. */
-static mf_status make_directory(const mf_step *step, const char *prefix)
+static mf_status checkpoint_ops_make_directory(const mf_step *step, const char *prefix)
 {
     char copy[PATH_MAX];
     const char *dir;
@@ -115,9 +115,9 @@ static mf_status save_run(mf_kernel *k)
     mf_bundle_writer *w;
     mf_status st;
 
-    MF_TRY(check_inputs(k, k->n_in - 3));
+    MF_TRY(checkpoint_ops_check_inputs(k, k->n_in - 3));
     MF_TRY(mf_path_read(k->in[0], 0, prefix));
-    MF_TRY(make_directory(k->step, prefix));
+    MF_TRY(checkpoint_ops_make_directory(k->step, prefix));
     MF_TRY(check_index(k->step, prefix));
     MF_TRY(mf_step_pin_file(k->step, prefix, &pin));
     st = mf_bundle_writer_new(pin.path, &w);
@@ -188,7 +188,7 @@ static mf_status restore_run(mf_kernel *k)
     mf_bundle *b;
     mf_status st;
 
-    MF_TRY(check_inputs(k, k->n_out));
+    MF_TRY(checkpoint_ops_check_inputs(k, k->n_out));
     MF_TRY(mf_path_read(k->in[0], 0, prefix));
     st = open_bundle(k, prefix, &b);
     for (int i = 0; i < k->n_out && st == MF_OK; i++)
@@ -232,7 +232,7 @@ static mf_status merge_paths(const mf_kernel *k, mf_arena *arena, const char **p
     return MF_OK;
 }
 
-static mf_status merge_run(mf_kernel *k)
+static mf_status checkpoint_ops_merge_run(mf_kernel *k)
 {
     char to[PATH_MAX];
     mf_arena *arena = mf_arena_new();
@@ -274,6 +274,6 @@ const mf_op mf_ops_checkpoint[] = {
     OP("MergeV2Checkpoints",
        "(checkpoint_prefixes:string, destination_prefix:string) -> () {delete_old_dirs:bool=true, "
        "allow_missing_files:bool=false} is_stateful",
-       mf_infer_none, merge_run),
+       mf_infer_none, checkpoint_ops_merge_run),
     { 0 },
 };

@@ -16,12 +16,12 @@ typedef struct csv_state {
 
 /* ---- one field ---- */
 
-typedef struct reader {
+typedef struct decode_csv_reader {
     const csv_state *s;
     const char *p, *end;
-} reader;
+} decode_csv_reader;
 
-static mf_status plain_field(reader *r, mf_buf *out)
+static mf_status plain_field(decode_csv_reader *r, mf_buf *out)
 {
     const char *from = r->p;
 
@@ -35,7 +35,7 @@ static mf_status plain_field(reader *r, mf_buf *out)
 }
 
 /* Behind the opening quote, up to a quote with a delimiter or nothing behind it. */
-static mf_status quoted_field(reader *r, mf_buf *out)
+static mf_status quoted_field(decode_csv_reader *r, mf_buf *out)
 {
     while (r->end - r->p > 1 && (r->p[0] != '"' || r->p[1] != r->s->delim)) {
         if (r->p[0] == '"' && r->p[1] != '"')
@@ -54,7 +54,7 @@ static mf_status quoted_field(reader *r, mf_buf *out)
 /* ---- one record ---- */
 
 /* Field number `column` into element `record` of its output. */
-static mf_status put_field(mf_kernel *k, int column, int64_t record, mf_buf *field)
+static mf_status decode_csv_put_field(mf_kernel *k, int column, int64_t record, mf_buf *field)
 {
     const csv_state *s = k->state;
     const mf_tensor *otherwise = k->in[column + 1];
@@ -87,7 +87,7 @@ static mf_status decode_record(mf_kernel *k, int64_t record, mf_buf *field)
 {
     const csv_state *s = k->state;
     const mf_string *text = &mf_strings(k->in[0])[record];
-    reader r = { s, mf_string_data(text), mf_string_data(text) + text->len };
+    decode_csv_reader r = { s, mf_string_data(text), mf_string_data(text) + text->len };
     int64_t parsed = 0, taken = 0;
 
     for (;; parsed++) {
@@ -112,7 +112,7 @@ static mf_status decode_record(mf_kernel *k, int64_t record, mf_buf *field)
         if (field->failed)
             return mf_buf_finish(field);
         if (wanted)
-            MF_TRY(put_field(k, (int)taken++, record, field));
+            MF_TRY(decode_csv_put_field(k, (int)taken++, record, field));
         if (last_missing)
             break;
     }

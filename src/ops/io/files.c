@@ -21,7 +21,7 @@ static mf_status path_input(const mf_kernel *k, char path[PATH_MAX])
 
 /* ---- ReadFile ---- */
 
-static mf_status read_run(mf_kernel *k)
+static mf_status files_read_run(mf_kernel *k)
 {
     char path[PATH_MAX], *data;
     mf_tensor *out;
@@ -61,7 +61,7 @@ static mf_status make_folders(const mf_step *step, const char *path)
     return MF_OK;
 }
 
-static mf_status write_run(mf_kernel *k)
+static mf_status files_write_run(mf_kernel *k)
 {
     const mf_string *contents = k->in[1]->data;
     char path[PATH_MAX];
@@ -84,7 +84,7 @@ typedef struct names {
     int64_t n, cap;
 } names;
 
-static void names_deinit(names *l)
+static void files_names_deinit(names *l)
 {
     for (int64_t i = 0; i < l->n; i++)
         mf_free(l->at[i]);
@@ -132,7 +132,7 @@ typedef struct match {
     size_t len;
 } match;
 
-static bool append(match *m, const char *text, size_t n)
+static bool files_append(match *m, const char *text, size_t n)
 {
     if (m->len + n >= sizeof m->path)
         return false;
@@ -171,7 +171,7 @@ static mf_status add_match(match *m)
     return names_add(m->out, m->path);
 }
 
-static mf_status follow(match *m, const char *pattern);
+static mf_status files_follow(match *m, const char *pattern);
 
 /* `part` has wildcards; `rest` comes behind it. */
 static mf_status follow_each(match *m, const char *part, const char *rest)
@@ -181,32 +181,32 @@ static mf_status follow_each(match *m, const char *part, const char *rest)
     mf_status st = list_folder(m, part, &found);
 
     for (int64_t i = 0; st == MF_OK && i < found.n; i++) {
-        if (append(m, found.at[i], strlen(found.at[i])))
-            st = follow(m, rest);
+        if (files_append(m, found.at[i], strlen(found.at[i])))
+            st = files_follow(m, rest);
         m->len = len;
         m->path[len] = '\0';
     }
-    names_deinit(&found);
+    files_names_deinit(&found);
     return st;
 }
 
 /* What is left of the pattern, below m->path. */
-static mf_status follow(match *m, const char *pattern)
+static mf_status files_follow(match *m, const char *pattern)
 {
     const size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
     char part[PATH_MAX];
 
     MF_TRY(mf_stop_check());
-    if (!append(m, pattern, slashes))
+    if (!files_append(m, pattern, slashes))
         return MF_OK;
     memcpy(part, pattern + slashes, n); /* patterns are shorter than PATH_MAX */
     part[n] = '\0';
     pattern += slashes + n;
     if (strpbrk(part, "*?[\\"))
         return follow_each(m, part, pattern);
-    if (!append(m, part, n))
+    if (!files_append(m, part, n))
         return MF_OK;
-    return *pattern ? follow(m, pattern) : add_match(m);
+    return *pattern ? files_follow(m, pattern) : add_match(m);
 }
 
 static mf_status add_matches(const mf_step *step, const char *pattern, names *out)
@@ -214,27 +214,27 @@ static mf_status add_matches(const mf_step *step, const char *pattern, names *ou
     match m = { .step = step, .out = out };
 
     MF_TRY(check_root(step, pattern));
-    return follow(&m, pattern);
+    return files_follow(&m, pattern);
 }
 
-static int by_name(const void *a, const void *b)
+static int files_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static mf_status put_names(mf_kernel *k, const names *l)
+static mf_status files_put_names(mf_kernel *k, const names *l)
 {
     mf_tensor *out;
 
     if (l->n > 0)
-        qsort(l->at, (size_t)l->n, sizeof *l->at, by_name);
+        qsort(l->at, (size_t)l->n, sizeof *l->at, files_by_name);
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(l->n), &out));
     for (int64_t i = 0; i < l->n; i++)
         MF_TRY(mf_string_set((mf_string *)out->data + i, l->at[i], strlen(l->at[i])));
     return MF_OK;
 }
 
-static mf_status match_run(mf_kernel *k)
+static mf_status files_match_run(mf_kernel *k)
 {
     names l = { 0 };
     char pattern[PATH_MAX];
@@ -248,8 +248,8 @@ static mf_status match_run(mf_kernel *k)
             st = add_matches(k->step, pattern, &l);
     }
     if (st == MF_OK)
-        st = put_names(k, &l);
-    names_deinit(&l);
+        st = files_put_names(k, &l);
+    files_names_deinit(&l);
     return st;
 }
 
@@ -266,11 +266,12 @@ static mf_status match_infer(mf_infer *in)
     }
 
 const mf_op mf_ops_files[] = {
-    FILE_OP("ReadFile", "(filename:string) -> (contents:string) {}", mf_infer_scalar, read_run,
-            "str[]{/no/such/file} !fails !notf", "str[2]{a,b} !fails"),
+    FILE_OP("ReadFile", "(filename:string) -> (contents:string) {}", mf_infer_scalar,
+            files_read_run, "str[]{/no/such/file} !fails !notf", "str[2]{a,b} !fails"),
     FILE_OP("WriteFile", "(filename:string, contents:string) -> () {} is_stateful", mf_infer_none,
-            write_run, "str[]{/no/such/file} str[]{x} !fails !notf", "str[2]{a,b} str[] !fails"),
-    FILE_OP("MatchingFiles", "(pattern:string) -> (filenames:string) {}", match_infer, match_run,
-            "str[0] !notf", "str[]{/no/such/*} !fails !notf"),
+            files_write_run, "str[]{/no/such/file} str[]{x} !fails !notf",
+            "str[2]{a,b} str[] !fails"),
+    FILE_OP("MatchingFiles", "(pattern:string) -> (filenames:string) {}", match_infer,
+            files_match_run, "str[0] !notf", "str[]{/no/such/*} !fails !notf"),
     { 0 },
 };

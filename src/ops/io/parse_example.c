@@ -5,14 +5,15 @@
 
 #include <stdio.h>
 
-static bool is_single(const mf_parse *p)
+static bool parse_example_is_single(const mf_parse *p)
 {
     return p->serialized->shape.rank == 0;
 }
 
 /* ---- decoding ---- */
 
-static bool read_varint(const unsigned char **at, const unsigned char *end, uint64_t *out)
+static bool parse_example_read_varint(const unsigned char **at, const unsigned char *end,
+                                      uint64_t *out)
 {
     *out = 0;
     for (int shift = 0; *at < end && shift < 64; shift += 7) {
@@ -36,10 +37,10 @@ static size_t without_overrun(const mf_string *s)
         const unsigned char *field = at;
         uint64_t tag, len;
 
-        if (!read_varint(&at, end, &tag))
+        if (!parse_example_read_varint(&at, end, &tag))
             break;
         if ((tag & 7) == 0 || (tag & 7) == 2) {
-            if (!read_varint(&at, end, &len))
+            if (!parse_example_read_varint(&at, end, &len))
                 break;
         } else if ((tag & 7) == 5 || (tag & 7) == 1) {
             len = (tag & 7) == 5 ? 4 : 8;
@@ -58,7 +59,7 @@ static size_t without_overrun(const mf_string *s)
 
 /* ---- what is wrong with a feature ---- */
 
-static const char *name_of(const mf_parse *p, int64_t i)
+static const char *parse_example_name_of(const mf_parse *p, int64_t i)
 {
     const mf_string *s = p->names && i < p->names->count ? mf_strings(p->names) + i : NULL;
     const char *name = s ? mf_arena_strndup(p->arena, mf_string_data(s), s->len) : NULL;
@@ -68,13 +69,14 @@ static const char *name_of(const mf_parse *p, int64_t i)
 
 /* The beginning of every message: "Name: a, Key: b, Index: 3.  "; of a single example "Key: b.  ".
  */
-static const char *place(const mf_parse *p, const mf_column *c, int64_t i, char text[512])
+static const char *parse_example_place(const mf_parse *p, const mf_column *c, int64_t i,
+                                       char text[512])
 {
-    if (is_single(p))
+    if (parse_example_is_single(p))
         (void)snprintf(text, 512, "Key: %.200s.  ", c->key);
     else
-        (void)snprintf(text, 512, "Name: %.200s, Key: %.200s, Index: %lld.  ", name_of(p, i),
-                       c->key, (long long)i);
+        (void)snprintf(text, 512, "Name: %.200s, Key: %.200s, Index: %lld.  ",
+                       parse_example_name_of(p, i), c->key, (long long)i);
     return text;
 }
 
@@ -82,25 +84,25 @@ static mf_status wrong_type(const mf_parse *p, const mf_column *c, int64_t i, mf
 {
     char text[512];
 
-    if (is_single(p))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%sData types don't match. Data type: %s but expected type: %s",
-                       place(p, c, i, text), mf_dtype_name(type), mf_dtype_name(c->type));
+    if (parse_example_is_single(p))
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT, "%sData types don't match. Data type: %s but expected type: %s",
+            parse_example_place(p, c, i, text), mf_dtype_name(type), mf_dtype_name(c->type));
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "%sData types don't match. Expected type: %s, Actual type: %s",
-                   place(p, c, i, text), mf_dtype_name(c->type), mf_dtype_name(type));
+                   parse_example_place(p, c, i, text), mf_dtype_name(c->type), mf_dtype_name(type));
 }
 
 static mf_status is_required(const mf_parse *p, const mf_column *c, int64_t i)
 {
-    if (is_single(p))
+    if (parse_example_is_single(p))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "Feature: %.200s (data type: %s) is required but could not be found.",
                        c->key, mf_dtype_name(c->type));
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "Name: %.200s, Feature: %.200s (data type: %s) is required but could not be "
                    "found.",
-                   name_of(p, i), c->key, mf_dtype_name(c->type));
+                   parse_example_name_of(p, i), c->key, mf_dtype_name(c->type));
 }
 
 static mf_status wrong_count(const mf_parse *p, const mf_column *c, int64_t i, int64_t n,
@@ -111,18 +113,19 @@ static mf_status wrong_count(const mf_parse *p, const mf_column *c, int64_t i, i
                                                  : "bytes_list";
     char text[512], shape[MF_SHAPE_TEXT];
 
-    if (is_single(p) && n > want)
+    if (parse_example_is_single(p) && n > want)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%sCan't parse serialized Example: Some %s slice was not parsed.",
-                       place(p, c, i, text), list);
+                       parse_example_place(p, c, i, text), list);
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "%sNumber of %s values != expected.  Values size: %lld but output shape: %s",
-                   place(p, c, i, text), mf_dtype_name(c->type), (long long)n,
+                   parse_example_place(p, c, i, text), mf_dtype_name(c->type), (long long)n,
                    mf_shape_text(&c->shape, shape));
 }
 
 /* The feature in example i, of the right type; NULL: there is none. */
-static mf_status find(const mf_parse *p, const mf_column *c, int64_t i, const mf_feature **out)
+static mf_status parse_example_find(const mf_parse *p, const mf_column *c, int64_t i,
+                                    const mf_feature **out)
 {
     const mf_feature *f;
 
@@ -132,7 +135,7 @@ static mf_status find(const mf_parse *p, const mf_column *c, int64_t i, const mf
     return *out && f->type != c->type ? wrong_type(p, c, i, f->type) : MF_OK;
 }
 
-static bool is_open(const mf_column *c)
+static bool parse_example_is_open(const mf_column *c)
 {
     return c->shape.rank > 0 && c->shape.dims[0] < 0;
 }
@@ -140,25 +143,26 @@ static bool is_open(const mf_column *c)
 /* Values of one example, or of one row of an open column. */
 static int64_t stride_of(const mf_column *c)
 {
-    return mf_shape_span(&c->shape, is_open(c) ? 1 : 0, c->shape.rank);
+    return mf_shape_span(&c->shape, parse_example_is_open(c) ? 1 : 0, c->shape.rank);
 }
 
-static mf_status check_dense(const mf_parse *p, const mf_column *c, int64_t i)
+static mf_status parse_example_check_dense(const mf_parse *p, const mf_column *c, int64_t i)
 {
     const int64_t n = stride_of(c);
     char text[512], shape[MF_SHAPE_TEXT];
     const mf_feature *f;
 
-    MF_TRY(find(p, c, i, &f));
+    MF_TRY(parse_example_find(p, c, i, &f));
     if (!f)
-        return !is_open(c) && c->missing->count == 0 && n > 0 ? is_required(p, c, i) : MF_OK;
-    if (!is_open(c))
+        return !parse_example_is_open(c) && c->missing->count == 0 && n > 0 ? is_required(p, c, i)
+                                                                            : MF_OK;
+    if (!parse_example_is_open(c))
         return f->n != n ? wrong_count(p, c, i, f->n, n) : MF_OK;
     if (f->n % n != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%sNumber of %s values is not a multiple of stride length. Saw %lld values "
                        "but output shape is: %s",
-                       place(p, c, i, text), mf_dtype_name(c->type), (long long)f->n,
+                       parse_example_place(p, c, i, text), mf_dtype_name(c->type), (long long)f->n,
                        mf_shape_text(&c->shape, shape));
     return MF_OK;
 }
@@ -168,16 +172,16 @@ static mf_status check_example(const mf_parse *p, int64_t i)
     const mf_feature *f;
 
     for (int d = 0; d < p->n_dense; d++)
-        MF_TRY(check_dense(p, &p->dense[d], i));
+        MF_TRY(parse_example_check_dense(p, &p->dense[d], i));
     for (int s = 0; s < p->n_sparse; s++)
-        MF_TRY(find(p, &p->sparse[s], i, &f));
+        MF_TRY(parse_example_find(p, &p->sparse[s], i, &f));
     for (int r = 0; r < p->n_ragged; r++)
-        MF_TRY(find(p, &p->ragged[r], i, &f));
+        MF_TRY(parse_example_find(p, &p->ragged[r], i, &f));
     return MF_OK;
 }
 
 /* One example after the other, so that the first that is wrong is named. */
-static mf_status decode(mf_parse *p)
+static mf_status parse_example_decode(mf_parse *p)
 {
     const mf_string *messages = mf_strings(p->serialized);
 
@@ -198,7 +202,7 @@ static mf_status decode(mf_parse *p)
 
 /* ---- values ---- */
 
-static mf_status put_values(mf_tensor *out, int64_t at, const mf_feature *f)
+static mf_status parse_example_put_values(mf_tensor *out, int64_t at, const mf_feature *f)
 {
     if (f->type == MF_DTYPE_F32 && f->n > 0)
         memcpy((float *)out->data + at, f->floats, (size_t)f->n * sizeof(float));
@@ -211,13 +215,14 @@ static mf_status put_values(mf_tensor *out, int64_t at, const mf_feature *f)
 }
 
 /* Of all examples: how many values there are, and the most that one has. */
-static mf_status count_values(const mf_parse *p, const mf_column *c, int64_t *total, int64_t *most)
+static mf_status parse_example_count_values(const mf_parse *p, const mf_column *c, int64_t *total,
+                                            int64_t *most)
 {
     *total = *most = 0;
     for (int64_t i = 0; i < p->serialized->count; i++) {
         const mf_feature *f;
 
-        MF_TRY(find(p, c, i, &f));
+        MF_TRY(parse_example_find(p, c, i, &f));
         *total += f ? f->n : 0;
         if (f && f->n > *most)
             *most = f->n;
@@ -226,7 +231,8 @@ static mf_status count_values(const mf_parse *p, const mf_column *c, int64_t *to
 }
 
 /* All values, one example behind the other. */
-static mf_status put_all(const mf_parse *p, const mf_column *c, int output, int64_t total)
+static mf_status parse_example_put_all(const mf_parse *p, const mf_column *c, int output,
+                                       int64_t total)
 {
     mf_tensor *out;
     int64_t at = 0;
@@ -235,9 +241,9 @@ static mf_status put_all(const mf_parse *p, const mf_column *c, int output, int6
     for (int64_t i = 0; i < p->serialized->count; i++) {
         const mf_feature *f;
 
-        MF_TRY(find(p, c, i, &f));
+        MF_TRY(parse_example_find(p, c, i, &f));
         if (f)
-            MF_TRY(put_values(out, at, f));
+            MF_TRY(parse_example_put_values(out, at, f));
         at += f ? f->n : 0;
     }
     return MF_OK;
@@ -245,9 +251,10 @@ static mf_status put_all(const mf_parse *p, const mf_column *c, int output, int6
 
 /* ---- sparse columns ---- */
 
-static mf_status put_indices(const mf_parse *p, const mf_column *c, int output, int64_t total)
+static mf_status parse_example_put_indices(const mf_parse *p, const mf_column *c, int output,
+                                           int64_t total)
 {
-    const int width = is_single(p) ? 1 : 2;
+    const int width = parse_example_is_single(p) ? 1 : 2;
     mf_tensor *out;
     int64_t *to;
 
@@ -256,7 +263,7 @@ static mf_status put_indices(const mf_parse *p, const mf_column *c, int output, 
     for (int64_t i = 0; i < p->serialized->count; i++) {
         const mf_feature *f;
 
-        MF_TRY(find(p, c, i, &f));
+        MF_TRY(parse_example_find(p, c, i, &f));
         for (int64_t k = 0; f && k < f->n; k++) {
             if (width == 2)
                 *to++ = i;
@@ -269,13 +276,13 @@ static mf_status put_indices(const mf_parse *p, const mf_column *c, int output, 
 static mf_status put_sparse(const mf_parse *p, int s)
 {
     const mf_column *c = &p->sparse[s];
-    const int width = is_single(p) ? 1 : 2;
+    const int width = parse_example_is_single(p) ? 1 : 2;
     int64_t total, most;
     mf_tensor *shape;
 
-    MF_TRY(count_values(p, c, &total, &most));
-    MF_TRY(put_indices(p, c, s, total));
-    MF_TRY(put_all(p, c, p->n_sparse + s, total));
+    MF_TRY(parse_example_count_values(p, c, &total, &most));
+    MF_TRY(parse_example_put_indices(p, c, s, total));
+    MF_TRY(parse_example_put_all(p, c, p->n_sparse + s, total));
     MF_TRY(mf_kernel_out(p->k, 2 * p->n_sparse + s, &MF_SHAPE(width), &shape));
     *(int64_t *)shape->data = p->serialized->count;
     ((int64_t *)shape->data)[width - 1] = most;
@@ -291,10 +298,11 @@ static mf_status put_ragged(const mf_parse *p, int r)
     int64_t total, most, at = 0;
     mf_tensor *splits;
 
-    MF_TRY(count_values(p, c, &total, &most));
-    MF_TRY(put_all(p, c, output, total));
+    MF_TRY(parse_example_count_values(p, c, &total, &most));
+    MF_TRY(parse_example_put_all(p, c, output, total));
     MF_TRY(mf_kernel_out(p->k, output + p->n_ragged,
-                         &MF_SHAPE(is_single(p) ? 0 : p->serialized->count + 1), &splits));
+                         &MF_SHAPE(parse_example_is_single(p) ? 0 : p->serialized->count + 1),
+                         &splits));
     for (int64_t i = 0; i < splits->count; i++) {
         const mf_feature *f = NULL;
 
@@ -303,7 +311,7 @@ static mf_status put_ragged(const mf_parse *p, int r)
         else
             ((int64_t *)splits->data)[i] = at;
         if (i + 1 < splits->count)
-            MF_TRY(find(p, c, i, &f));
+            MF_TRY(parse_example_find(p, c, i, &f));
         at += f ? f->n : 0;
     }
     return MF_OK;
@@ -316,7 +324,7 @@ static mf_shape with_batch(const mf_parse *p, const mf_shape *one)
 {
     mf_shape s = { .rank = one->rank + 1, .dims = { p->serialized->count } };
 
-    if (is_single(p))
+    if (parse_example_is_single(p))
         return *one;
     memcpy(s.dims + 1, one->dims, (size_t)one->rank * sizeof(int64_t));
     return s;
@@ -332,8 +340,8 @@ static mf_status put_fixed(const mf_parse *p, const mf_column *c, int output)
     for (int64_t i = 0; i < p->serialized->count; i++) {
         const mf_feature *f;
 
-        MF_TRY(find(p, c, i, &f));
-        MF_TRY(f ? put_values(out, i * n, f)
+        MF_TRY(parse_example_find(p, c, i, &f));
+        MF_TRY(f ? parse_example_put_values(out, i * n, f)
                  : mf_cells_copy(c->type, out->data, i * n, c->missing->data, 0, n));
     }
     return MF_OK;
@@ -346,32 +354,32 @@ static mf_status put_open(const mf_parse *p, const mf_column *c, int output)
     int64_t total, most;
     mf_tensor *out;
 
-    MF_TRY(count_values(p, c, &total, &most));
+    MF_TRY(parse_example_count_values(p, c, &total, &most));
     one.dims[0] = most / stride_of(c);
     shape = with_batch(p, &one);
     MF_TRY(mf_kernel_out(p->k, output, &shape, &out));
     for (int64_t i = 0; i < p->serialized->count; i++) {
         const mf_feature *f;
 
-        MF_TRY(find(p, c, i, &f));
+        MF_TRY(parse_example_find(p, c, i, &f));
         if (f)
-            MF_TRY(put_values(out, i * most, f));
+            MF_TRY(parse_example_put_values(out, i * most, f));
         for (int64_t at = f ? f->n : 0; at < most; at++)
             MF_TRY(mf_cells_copy(c->type, out->data, i * most + at, c->missing->data, 0, 1));
     }
     return MF_OK;
 }
 
-static mf_status put_dense(const mf_parse *p, int d)
+static mf_status parse_example_put_dense(const mf_parse *p, int d)
 {
     const mf_column *c = &p->dense[d];
     const int output = 3 * p->n_sparse + d;
 
-    return is_open(c) ? put_open(p, c, output) : put_fixed(p, c, output);
+    return parse_example_is_open(c) ? put_open(p, c, output) : put_fixed(p, c, output);
 }
 
 /* Is the shape, and what stands for a missing feature, something that can be put out? */
-static mf_status check_column(const mf_column *c, int d)
+static mf_status parse_example_check_column(const mf_column *c, int d)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
@@ -383,12 +391,13 @@ static mf_status check_column(const mf_column *c, int d)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "of dense_shapes[%d] only the first dimension may be unknown", d);
     }
-    if (is_open(c) && (stride_of(c) == 0 || c->missing->count != 1))
+    if (parse_example_is_open(c) && (stride_of(c) == 0 || c->missing->count != 1))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "dense_shapes[%d] is a variable length shape: rows must have elements, and "
                        "the default is one value to pad with",
                        d);
-    if (!is_open(c) && c->missing->count > 0 && !mf_shape_equal(&c->missing->shape, &c->shape))
+    if (!parse_example_is_open(c) && c->missing->count > 0 &&
+        !mf_shape_equal(&c->missing->shape, &c->shape))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "def_value[%d].shape() == %s is not compatible with dense_shapes_[%d] == %s",
                        d, mf_shape_text(&c->missing->shape, a), d, mf_shape_text(&c->shape, b));
@@ -407,10 +416,10 @@ mf_status mf_parse_run(mf_parse *p)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%lld names for %lld examples",
                        (long long)p->names->count, (long long)p->serialized->count);
     for (int i = 0; i < p->n_dense; i++)
-        MF_TRY(check_column(&p->dense[i], i));
-    MF_TRY(decode(p));
+        MF_TRY(parse_example_check_column(&p->dense[i], i));
+    MF_TRY(parse_example_decode(p));
     for (int i = 0; i < p->n_dense; i++)
-        MF_TRY(put_dense(p, i));
+        MF_TRY(parse_example_put_dense(p, i));
     for (int i = 0; i < p->n_sparse; i++)
         MF_TRY(put_sparse(p, i));
     for (int i = 0; i < p->n_ragged; i++)

@@ -95,7 +95,7 @@ static mf_status check_outputs(const mf_parse *p)
     return MF_OK;
 }
 
-static mf_status begin(mf_parse *p)
+static mf_status parse_example_ops_begin(mf_parse *p)
 {
     p->serialized = p->k->in[0];
     MF_TRY(make_columns(p, "sparse_types", &p->sparse, &p->n_sparse));
@@ -110,7 +110,7 @@ static mf_status parse_v2(mf_parse *p)
 {
     const mf_kernel *k = p->k;
 
-    MF_TRY(begin(p));
+    MF_TRY(parse_example_ops_begin(p));
     if (list_length(k->node, "ragged_split_types") != p->n_ragged)
         return MF_FAIL(MF_INVALID_ARGUMENT, "ragged columns need a type of their splits each");
     p->names = k->in[1];
@@ -125,7 +125,7 @@ static mf_status parse_v1(mf_parse *p)
 {
     const mf_kernel *k = p->k;
 
-    MF_TRY(begin(p));
+    MF_TRY(parse_example_ops_begin(p));
     if (k->n_in != 2 + p->n_sparse + 2 * p->n_dense)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the op has %d inputs, its columns need %d", k->n_in,
                        2 + p->n_sparse + 2 * p->n_dense);
@@ -138,9 +138,9 @@ static mf_status parse_v1(mf_parse *p)
     return mf_parse_run(p);
 }
 
-static mf_status parse_single(mf_parse *p)
+static mf_status parse_example_ops_parse_single(mf_parse *p)
 {
-    MF_TRY(begin(p));
+    MF_TRY(parse_example_ops_begin(p));
     MF_TRY(attr_keys(p, "sparse_keys", p->n_sparse, p->sparse));
     MF_TRY(attr_keys(p, "dense_keys", p->n_dense, p->dense));
     MF_TRY(set_dense(p, 1));
@@ -149,7 +149,7 @@ static mf_status parse_single(mf_parse *p)
     return mf_parse_run(p);
 }
 
-static mf_status run(mf_kernel *k, mf_status (*parse)(mf_parse *p))
+static mf_status parse_example_ops_run(mf_kernel *k, mf_status (*parse)(mf_parse *p))
 {
     mf_parse p = { .k = k, .arena = mf_arena_new() };
     const mf_status st = p.arena ? parse(&p) : MF_NOMEM("examples");
@@ -160,19 +160,19 @@ static mf_status run(mf_kernel *k, mf_status (*parse)(mf_parse *p))
 
 static mf_status v2_run(mf_kernel *k)
 {
-    return run(k, parse_v2);
+    return parse_example_ops_run(k, parse_v2);
 }
 static mf_status v1_run(mf_kernel *k)
 {
-    return run(k, parse_v1);
+    return parse_example_ops_run(k, parse_v1);
 }
-static mf_status single_run(mf_kernel *k)
+static mf_status parse_example_ops_single_run(mf_kernel *k)
 {
-    return run(k, parse_single);
+    return parse_example_ops_run(k, parse_example_ops_parse_single);
 }
 
 /* Dense columns are known, but for the number of examples. */
-static mf_status infer(mf_infer *in)
+static mf_status parse_example_ops_infer(mf_infer *in)
 {
     const mf_attr *shapes = mf_node_attr(in->node, "dense_shapes");
     const int sparse = (int)list_length(in->node, "sparse_types");
@@ -193,8 +193,8 @@ static mf_status infer(mf_infer *in)
 
 #define PARSE_OP(NAME, DEF, RUN, ...)                                                              \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = infer, .grad = mf_grad_none, .run = RUN,                \
-        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
+        .name = NAME, .def = DEF, .infer = parse_example_ops_infer, .grad = mf_grad_none,          \
+        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
     }
 #define SPARSE(N)                                                                                  \
     "(sparse_indices:" N "*int64, sparse_values:*sparse_types, sparse_shapes:" N                   \
@@ -242,7 +242,7 @@ const mf_op mf_ops_parse_example[] = {
                                    "Tdens"
                                    "e") ","
                                         " " DENSE_SHAPES,
-             single_run,
+             parse_example_ops_single_run,
              "str[]{} f32[]{3} ; num_sparse=1 sparse_keys=['s'] dense_keys=['d'] "
              "sparse_types=[string] dense_shapes=[shape[]]"),
     { 0 },

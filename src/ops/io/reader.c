@@ -7,7 +7,7 @@
 /* A read. */
 typedef struct read_op {
     mf_wait wait; /* first */
-    mf_reading *reader; /* wait.at */
+    mf_record_reading *reader; /* wait.at */
     mf_queue *names;
     mf_object *names_ref;
     bool up_to;
@@ -27,7 +27,7 @@ enum { NOBODY, STARTED, ENDED };
 
 /* ---- the object ---- */
 
-void mf_reading_close(mf_reading *r)
+void mf_record_reading_close(mf_record_reading *r)
 {
     mf_lines_deinit(&r->lines);
     mf_reader_close(r->file);
@@ -38,24 +38,24 @@ void mf_reading_close(mf_reading *r)
 
 static void reading_destroy(mf_object *o)
 {
-    mf_reading *r = (mf_reading *)o;
+    mf_record_reading *r = (mf_record_reading *)o;
 
-    mf_reading_close(r);
+    mf_record_reading_close(r);
     mf_buf_deinit(&r->work);
     pthread_mutex_destroy(&r->lock);
     mf_free(r);
 }
 
-const mf_object_type mf_reading_type = { .name = "reader", .destroy = reading_destroy };
+const mf_object_type mf_record_reading_type = { .name = "reader", .destroy = reading_destroy };
 
-mf_status mf_reading_make(void *spec, mf_object **out)
+mf_status mf_record_reading_make(void *spec, mf_object **out)
 {
-    mf_reading *r = mf_calloc(1, sizeof *r);
+    mf_record_reading *r = mf_calloc(1, sizeof *r);
 
     *out = NULL;
     if (!r)
         return MF_NOMEM("a reader");
-    r->object.type = &mf_reading_type;
+    r->object.type = &mf_record_reading_type;
     atomic_store(&r->object.refs, 1);
     pthread_mutex_init(&r->lock, NULL);
     r->spec = *(const mf_reader_spec *)spec;
@@ -63,7 +63,7 @@ mf_status mf_reading_make(void *spec, mf_object **out)
     return MF_OK;
 }
 
-mf_status mf_reading_reset(mf_reading *r)
+mf_status mf_record_reading_reset(mf_record_reading *r)
 {
     mf_status st = MF_OK;
 
@@ -71,7 +71,7 @@ mf_status mf_reading_reset(mf_reading *r)
     if (r->busy) {
         st = MF_FAIL(MF_FAILED_PRECONDITION, "a reader cannot be reset while it reads");
     } else {
-        mf_reading_close(r);
+        mf_record_reading_close(r);
         r->records = r->units = 0;
     }
     pthread_mutex_unlock(&r->lock);
@@ -80,7 +80,7 @@ mf_status mf_reading_reset(mf_reading *r)
 
 /* ---- records ---- */
 
-static mf_status append(mf_tensor *strings, int64_t at, mf_buf *text)
+static mf_status reader_append(mf_tensor *strings, int64_t at, mf_buf *text)
 {
     if (at == strings->count) {
         mf_tensor more = { 0 };
@@ -98,14 +98,14 @@ static mf_status append(mf_tensor *strings, int64_t at, mf_buf *text)
 
 static mf_status take_record(read_op *op, bool *end)
 {
-    mf_reading *r = op->reader;
+    mf_record_reading *r = op->reader;
     mf_buf key = { 0 }, value = { 0 };
     mf_status st = r->spec.kind->next(r, &key, &value, end);
 
     if (st == MF_OK && !*end) {
-        st = append(&op->keys, op->have, &key);
+        st = reader_append(&op->keys, op->have, &key);
         if (st == MF_OK)
-            st = append(&op->values, op->have, &value);
+            st = reader_append(&op->values, op->have, &value);
         op->have += st == MF_OK;
     }
     mf_buf_deinit(&key);
@@ -113,7 +113,7 @@ static mf_status take_record(read_op *op, bool *end)
     return st;
 }
 
-static void count(mf_reading *r, int64_t records, int64_t units)
+static void reader_count(mf_record_reading *r, int64_t records, int64_t units)
 {
     pthread_mutex_lock(&r->lock);
     r->records += records;
@@ -124,7 +124,7 @@ static void count(mf_reading *r, int64_t records, int64_t units)
 /* What the present file still has, as far as it is wanted. */
 static mf_status take_records(read_op *op)
 {
-    mf_reading *r = op->reader;
+    mf_record_reading *r = op->reader;
     const int64_t before = op->have;
     bool end = false;
     mf_status st = MF_OK;
@@ -134,8 +134,8 @@ static mf_status take_records(read_op *op)
         end = end || (st == MF_OK && r->spec.kind->one);
     }
     if (st != MF_OK || end)
-        mf_reading_close(r);
-    count(r, op->have - before, st == MF_OK && end);
+        mf_record_reading_close(r);
+    reader_count(r, op->have - before, st == MF_OK && end);
     return st;
 }
 
@@ -143,7 +143,7 @@ static mf_status take_records(read_op *op)
 
 static mf_status begin_work(read_op *op)
 {
-    mf_reading *r = op->reader;
+    mf_record_reading *r = op->reader;
     const mf_string *name = op->name.data;
     mf_status st = MF_OK;
 
@@ -158,22 +158,22 @@ static mf_status begin_work(read_op *op)
     if (r->spec.kind->open)
         st = r->spec.kind->open(r, op->wait.kernel->step);
     if (st != MF_OK)
-        mf_reading_close(r);
+        mf_record_reading_close(r);
     return st;
 }
 
-static void serve(mf_reading *r);
+static void reader_serve(mf_record_reading *r);
 
 static void name_came(mf_kernel *k, mf_status status)
 {
     read_op *op = (read_op *)((char *)k - offsetof(read_op, dequeue));
-    mf_reading *r = op->reader;
+    mf_record_reading *r = op->reader;
 
     op->dequeued = status;
     if (status != MF_OK)
         mf_error_save(status, &op->error);
     if (atomic_exchange(&op->meeting, ENDED) == STARTED)
-        serve(r);
+        reader_serve(r);
 }
 
 /* True: a name has come, or there will be none. False: name_came() goes on from here. */
@@ -207,21 +207,21 @@ static void op_free(read_op *op)
     mf_free(op);
 }
 
-static void cut(mf_tensor *strings, int64_t n, bool scalar)
+static void reader_cut(mf_tensor *strings, int64_t n, bool scalar)
 {
     strings->shape = scalar ? MF_SCALAR : MF_SHAPE(n);
     strings->count = n;
 }
 
 /* The op is off the line. */
-static void finish(read_op *op, mf_status st)
+static void reader_finish(read_op *op, mf_status st)
 {
     mf_kernel *k = op->wait.kernel;
 
     mf_wait_unhook(&op->wait);
     if (st == MF_OK) {
-        cut(&op->keys, op->have, !op->up_to);
-        cut(&op->values, op->have, !op->up_to);
+        reader_cut(&op->keys, op->have, !op->up_to);
+        reader_cut(&op->values, op->have, !op->up_to);
         mf_tensor_move(k->out[0], &op->keys);
         mf_tensor_move(k->out[1], &op->values);
     }
@@ -250,7 +250,7 @@ static bool step_front(read_op *op, mf_status *st, bool *waits)
 }
 
 /* Takes `over` off the line. *front NULL: nobody is left, and nobody serves any more. */
-static void next_front(mf_reading *r, read_op *over, read_op **front)
+static void next_front(mf_record_reading *r, read_op *over, read_op **front)
 {
     pthread_mutex_lock(&r->lock);
     if (over)
@@ -262,7 +262,7 @@ static void next_front(mf_reading *r, read_op *over, read_op **front)
 
 /* Serves those in line until one waits for a name. By one thread at a time: the one that set
  * `busy`, then the one that brings the name. */
-static void serve(mf_reading *r)
+static void reader_serve(mf_record_reading *r)
 {
     mf_object *keep = mf_object_ref(&r->object);
     read_op *op;
@@ -276,16 +276,16 @@ static void serve(mf_reading *r)
         if (!step_front(op, &st, &waits))
             continue;
         next_front(r, over, &op);
-        finish(over, st); /* the thread's error is still the one of `st` */
+        reader_finish(over, st); /* the thread's error is still the one of `st` */
     }
     mf_object_unref(keep);
 }
 
 /* Ops behind the front end at once; the front's dequeue is cancelled by itself. */
-static void on_cancel(mf_cancel_hook *hook)
+static void reader_on_cancel(mf_cancel_hook *hook)
 {
     read_op *op = (read_op *)(void *)hook;
-    mf_reading *r = op->reader;
+    mf_record_reading *r = op->reader;
     bool mine;
 
     pthread_mutex_lock(&r->lock);
@@ -296,10 +296,10 @@ static void on_cancel(mf_cancel_hook *hook)
     }
     pthread_mutex_unlock(&r->lock);
     if (mine)
-        finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
+        reader_finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
 }
 
-static read_op *op_new(mf_kernel *k, mf_reading *r, mf_queue *names)
+static read_op *op_new(mf_kernel *k, mf_record_reading *r, mf_queue *names)
 {
     read_op *op = mf_calloc(1, sizeof *op);
 
@@ -313,7 +313,8 @@ static read_op *op_new(mf_kernel *k, mf_reading *r, mf_queue *names)
     return op;
 }
 
-void mf_reading_read(mf_kernel *k, mf_reading *r, mf_queue *names, bool up_to, int64_t n)
+void mf_record_reading_read(mf_kernel *k, mf_record_reading *r, mf_queue *names, bool up_to,
+                            int64_t n)
 {
     read_op *op = op_new(k, r, names);
     mf_object *keep = mf_object_ref(&r->object);
@@ -327,15 +328,15 @@ void mf_reading_read(mf_kernel *k, mf_reading *r, mf_queue *names, bool up_to, i
     op->up_to = up_to;
     op->wanted = n;
     pthread_mutex_lock(&r->lock);
-    cancelled = !mf_wait_hook(&op->wait, on_cancel);
+    cancelled = !mf_wait_hook(&op->wait, reader_on_cancel);
     serves = !cancelled && !r->busy;
     if (!cancelled)
         mf_wait_append(&r->line, &op->wait);
     r->busy = r->busy || serves;
     pthread_mutex_unlock(&r->lock);
     if (cancelled)
-        finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
+        reader_finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
     else if (serves)
-        serve(r);
+        reader_serve(r);
     mf_object_unref(keep);
 }

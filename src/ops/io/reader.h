@@ -10,14 +10,14 @@
 #include "ops/state/op_waiter.h"
 #include "ops/state/queue.h"
 
-typedef struct mf_reading mf_reading;
+typedef struct mf_record_reading mf_record_reading;
 
 /* How a file becomes records. */
 typedef struct mf_reader_kind {
     const char *op; /* "TextLineReader" */
-    mf_status (*open)(mf_reading *r, const mf_step *step); /* r->work has just begun */
+    mf_status (*open)(mf_record_reading *r, const mf_step *step); /* r->work has just begun */
     /* The next record of r->work into the two buffers, which are empty; *end: there is none. */
-    mf_status (*next)(mf_reading *r, mf_buf *key, mf_buf *value, bool *end);
+    mf_status (*next)(mf_record_reading *r, mf_buf *key, mf_buf *value, bool *end);
     bool one; /* a file is one record, so it ends with it */
 } mf_reader_kind;
 
@@ -27,7 +27,7 @@ typedef struct mf_reader_spec {
     mf_compression compression;
 } mf_reader_spec;
 
-struct mf_reading {
+struct mf_record_reading {
     mf_object object;
     mf_reader_spec spec;
     pthread_mutex_t lock; /* guards the line, `busy` and the counts */
@@ -42,17 +42,18 @@ struct mf_reading {
     int64_t at, limit; /* lines or records read of it; FixedLength: bytes before the footer */
 };
 
-extern const mf_object_type mf_reading_type;
+extern const mf_object_type mf_record_reading_type;
 extern const mf_reader_kind *const mf_reader_kinds[]; /* ends with NULL */
 
 /* mf_object_make; ctx is a mf_reader_spec. */
-MF_MUST mf_status mf_reading_make(void *spec, mf_object **out);
+MF_MUST mf_status mf_record_reading_make(void *spec, mf_object **out);
 /* The body of an asynchronous kernel: outputs are key and value of the next record; with up_to,
  * vectors of at most n. Names come out of the queue. */
-void mf_reading_read(mf_kernel *k, mf_reading *r, mf_queue *names, bool up_to, int64_t n);
+void mf_record_reading_read(mf_kernel *k, mf_record_reading *r, mf_queue *names, bool up_to,
+                            int64_t n);
 /* No file, no counts. FAILED_PRECONDITION while a read is under way. */
-MF_MUST mf_status mf_reading_reset(mf_reading *r);
+MF_MUST mf_status mf_record_reading_reset(mf_record_reading *r);
 /* The work is over; whoever serves. */
-void mf_reading_close(mf_reading *r);
+void mf_record_reading_close(mf_record_reading *r);
 
 #endif

@@ -5,7 +5,7 @@
 #include "ops/io/reader.h"
 #include "ops/string/tensor_text.h"
 
-static mf_status open_file(mf_reading *r, const mf_step *step)
+static mf_status reader_kinds_open_file(mf_record_reading *r, const mf_step *step)
 {
     mf_string name = { r->work.data, r->work.len };
     const mf_tensor t = { .dtype = MF_DTYPE_STRING, .count = 1, .data = &name };
@@ -15,7 +15,7 @@ static mf_status open_file(mf_reading *r, const mf_step *step)
     return mf_path_open(step, path, r->spec.compression, &r->file);
 }
 
-static void put_key(const mf_reading *r, int64_t number, mf_buf *key)
+static void put_key(const mf_record_reading *r, int64_t number, mf_buf *key)
 {
     mf_buf_bytes(key, r->work.data, r->work.len);
     mf_buf_printf(key, ":%lld", (long long)number);
@@ -23,13 +23,13 @@ static void put_key(const mf_reading *r, int64_t number, mf_buf *key)
 
 /* ---- lines; their number counts from 1 ---- */
 
-static mf_status line_open(mf_reading *r, const mf_step *step)
+static mf_status line_open(mf_record_reading *r, const mf_step *step)
 {
     mf_buf skipped = { 0 };
     bool end = false;
     mf_status st;
 
-    MF_TRY(open_file(r, step));
+    MF_TRY(reader_kinds_open_file(r, step));
     r->lines = (mf_lines){ .reader = r->file };
     for (st = MF_OK; st == MF_OK && !end && r->at < r->spec.skip_lines; r->at += !end)
         st = mf_lines_next(&r->lines, MF_PATH_STRING_MAX, &skipped, &end);
@@ -37,7 +37,7 @@ static mf_status line_open(mf_reading *r, const mf_step *step)
     return st;
 }
 
-static mf_status line_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
+static mf_status reader_kinds_line_next(mf_record_reading *r, mf_buf *key, mf_buf *value, bool *end)
 {
     MF_TRY(mf_lines_next(&r->lines, MF_PATH_STRING_MAX, value, end));
     if (!*end)
@@ -47,7 +47,8 @@ static mf_status line_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
 
 /* ---- TFRecords; a key says where it begins ---- */
 
-static mf_status record_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
+static mf_status reader_kinds_record_next(mf_record_reading *r, mf_buf *key, mf_buf *value,
+                                          bool *end)
 {
     const int64_t at = mf_reader_offset(r->file);
     const mf_status st = mf_record_read(r->file, MF_PATH_STRING_MAX, value);
@@ -60,14 +61,15 @@ static mf_status record_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *en
 
 /* ---- pieces of one length; their number counts from 0 ---- */
 
-static mf_status piece_open(mf_reading *r, const mf_step *step)
+static mf_status piece_open(mf_record_reading *r, const mf_step *step)
 {
-    MF_TRY(open_file(r, step));
+    MF_TRY(reader_kinds_open_file(r, step));
     r->limit = mf_reader_most(r->file) - r->spec.footer;
     return MF_OK;
 }
 
-static mf_status piece_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
+static mf_status reader_kinds_piece_next(mf_record_reading *r, mf_buf *key, mf_buf *value,
+                                         bool *end)
 {
     const mf_reader_spec *s = &r->spec;
     const int64_t from = s->header + r->at * (s->hop > 0 ? s->hop : s->record);
@@ -90,7 +92,7 @@ static mf_status piece_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end
 
 enum { PIECE = 1 << 16 };
 
-static mf_status whole_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
+static mf_status whole_next(mf_record_reading *r, mf_buf *key, mf_buf *value, bool *end)
 {
     size_t got = PIECE;
 
@@ -110,7 +112,7 @@ static mf_status whole_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end
     return MF_OK;
 }
 
-static mf_status name_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
+static mf_status name_next(mf_record_reading *r, mf_buf *key, mf_buf *value, bool *end)
 {
     *end = false;
     mf_buf_bytes(key, r->work.data, r->work.len);
@@ -119,12 +121,14 @@ static mf_status name_next(mf_reading *r, mf_buf *key, mf_buf *value, bool *end)
 }
 
 const mf_reader_kind *const mf_reader_kinds[] = {
-    &(const mf_reader_kind){ .op = "TextLineReader", .open = line_open, .next = line_next },
-    &(const mf_reader_kind){ .op = "TFRecordReader", .open = open_file, .next = record_next },
     &(const mf_reader_kind){
-        .op = "FixedLengthRecordReader", .open = piece_open, .next = piece_next },
+        .op = "TextLineReader", .open = line_open, .next = reader_kinds_line_next },
     &(const mf_reader_kind){
-        .op = "WholeFileReader", .open = open_file, .next = whole_next, .one = true },
+        .op = "TFRecordReader", .open = reader_kinds_open_file, .next = reader_kinds_record_next },
+    &(const mf_reader_kind){
+        .op = "FixedLengthRecordReader", .open = piece_open, .next = reader_kinds_piece_next },
+    &(const mf_reader_kind){
+        .op = "WholeFileReader", .open = reader_kinds_open_file, .next = whole_next, .one = true },
     &(const mf_reader_kind){ .op = "IdentityReader", .next = name_next, .one = true },
     NULL,
 };

@@ -13,7 +13,7 @@ typedef struct reader_state {
     mf_reader_spec spec;
 } reader_state;
 
-static const mf_reader_kind *kind_of(const char *op)
+static const mf_reader_kind *reader_ops_kind_of(const char *op)
 {
     int i = 0;
 
@@ -23,7 +23,7 @@ static const mf_reader_kind *kind_of(const char *op)
     return mf_reader_kinds[i];
 }
 
-static mf_status check_lengths(const mf_reader_spec *s)
+static mf_status reader_ops_check_lengths(const mf_reader_spec *s)
 {
     if (s->header < 0 || s->footer < 0 || s->hop < 0 || s->skip_lines < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -44,13 +44,13 @@ static mf_status reader_prepare(mf_prepare *p)
     p->state = NULL;
     if (!s)
         return MF_NOMEM("a reader");
-    s->spec = (mf_reader_spec){ .kind = kind_of(p->node->op_name),
+    s->spec = (mf_reader_spec){ .kind = reader_ops_kind_of(p->node->op_name),
                                 .skip_lines = mf_node_int(p->node, "skip_header_lines"),
                                 .header = mf_node_int(p->node, "header_bytes"),
                                 .record = mf_node_int(p->node, "record_bytes"),
                                 .footer = mf_node_int(p->node, "footer_bytes"),
                                 .hop = mf_node_int(p->node, "hop_bytes") };
-    MF_TRY(check_lengths(&s->spec));
+    MF_TRY(reader_ops_check_lengths(&s->spec));
     MF_TRY(mf_compression_find(mf_node_string(p->node, "compression_type"), &s->spec.compression));
     if (mf_node_string(p->node, "encoding")[0])
         return MF_FAIL(MF_UNIMPLEMENTED, "a FixedLengthRecordReader reads plain files only");
@@ -65,25 +65,26 @@ static void reader_release(void *state)
         mf_handle_deinit(&((reader_state *)state)->handle);
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status reader_ops_make_run(mf_kernel *k)
 {
     reader_state *s = k->state;
 
-    return mf_handle_run(&s->handle, k, &mf_reading_type, mf_reading_make, &s->spec);
+    return mf_handle_run(&s->handle, k, &mf_record_reading_type, mf_record_reading_make, &s->spec);
 }
 
 /* ---- using ---- */
 
-static mf_status input_reader(const mf_kernel *k, mf_reading **r)
+static mf_status input_reader(const mf_kernel *k, mf_record_reading **r)
 {
     mf_object *o = NULL;
-    const mf_status st = mf_kernel_object(k, 0, &mf_reading_type, &o);
+    const mf_status st = mf_kernel_object(k, 0, &mf_record_reading_type, &o);
 
-    *r = (mf_reading *)o;
+    *r = (mf_record_reading *)o;
     return st;
 }
 
-static mf_status read_inputs(const mf_kernel *k, mf_reading **r, mf_queue **q, int64_t *n)
+static mf_status reader_ops_read_inputs(const mf_kernel *k, mf_record_reading **r, mf_queue **q,
+                                        int64_t *n)
 {
     mf_object *o = NULL;
 
@@ -104,20 +105,20 @@ static mf_status read_inputs(const mf_kernel *k, mf_reading **r, mf_queue **q, i
 
 static void read_start(mf_kernel *k)
 {
-    mf_reading *r;
+    mf_record_reading *r;
     mf_queue *q;
     int64_t n;
-    const mf_status st = read_inputs(k, &r, &q, &n);
+    const mf_status st = reader_ops_read_inputs(k, &r, &q, &n);
 
     if (st != MF_OK)
         mf_kernel_done(k, st);
     else
-        mf_reading_read(k, r, q, k->n_in > 2, n);
+        mf_record_reading_read(k, r, q, k->n_in > 2, n);
 }
 
 static mf_status put_count(mf_kernel *k, bool units)
 {
-    mf_reading *r;
+    mf_record_reading *r;
     mf_tensor *out;
 
     MF_TRY(input_reader(k, &r));
@@ -140,10 +141,10 @@ static mf_status units_run(mf_kernel *k)
 
 static mf_status reset_run(mf_kernel *k)
 {
-    mf_reading *r;
+    mf_record_reading *r;
 
     MF_TRY(input_reader(k, &r));
-    return mf_reading_reset(r);
+    return mf_record_reading_reset(r);
 }
 
 static mf_status vectors_infer(mf_infer *in)
@@ -160,7 +161,7 @@ static mf_status vectors_infer(mf_infer *in)
     {                                                                                              \
         .name = NAME, .def = "() -> (reader_handle:" OUT ") {" ATTRS "} is_stateful",              \
         .flags = FLAGS, .infer = mf_infer_scalar, .grad = mf_grad_none, .prepare = reader_prepare, \
-        .release = reader_release, .run = make_run                                                 \
+        .release = reader_release, .run = reader_ops_make_run                                      \
     }
 #define NAMES "container:string='', shared_name:string=''"
 #define MAKERS(NAME, ATTRS) MAKER(NAME "V2", "resource", ATTRS), MAKER(NAME, "ref string", ATTRS)

@@ -96,7 +96,7 @@ done:
 
 /* ---- HistogramSummary ---- */
 
-static mf_status check_finite(const mf_kernel *k)
+static mf_status summary_check_finite(const mf_kernel *k)
 {
     const mf_tensor *values = k->in[1];
 
@@ -121,7 +121,7 @@ static mf_status histogram_add(const mf_kernel *k, mf_summary *s)
     MF_TRY(mf_summary_value(s, mf_string_data(tag), tag->len, &v));
     if (!of || !h)
         return MF_NOMEM("a histogram");
-    MF_TRY(check_finite(k));
+    MF_TRY(summary_check_finite(k));
     mf_histogram_of(k->in[1], of);
     tensorflow__histogram_proto__init(h);
     h->min = of->min;
@@ -137,7 +137,7 @@ static mf_status histogram_add(const mf_kernel *k, mf_summary *s)
     return MF_OK;
 }
 
-static mf_status histogram_run(mf_kernel *k)
+static mf_status summary_histogram_run(mf_kernel *k)
 {
     mf_summary s;
     mf_status st;
@@ -212,7 +212,7 @@ static mf_status merge_one(const mf_string *in, mf_summary *s, mf_map *tags)
     return MF_OK;
 }
 
-static mf_status merge_run(mf_kernel *k)
+static mf_status summary_merge_run(mf_kernel *k)
 {
     mf_map tags = { 0 };
     mf_summary s;
@@ -242,9 +242,9 @@ const mf_op mf_ops_summary[] = {
                scalar_run, "str[]{a} f32[]{1.5}", "str[2]{a,b} f64[2]{1,2}", "str[]{a} i32[]{3}",
                "str[0] f32[0]", "str[1] f32[2] !fails", "str[] f32[1] !fails"),
     SUMMARY_OP("HistogramSummary",
-               "(tag:string, values:T) -> (summary:string) {T:type=float in reals}", histogram_run,
-               "str[]{h} f32[5]{0,1,2,3,10}", "str[]{h} i32[3,4]", "str[]{h} f64[0]",
-               "str[]{h} f32[2]{-1e30,1e30}", "str[1]{h} f32[1] !fails",
+               "(tag:string, values:T) -> (summary:string) {T:type=float in reals}",
+               summary_histogram_run, "str[]{h} f32[5]{0,1,2,3,10}", "str[]{h} i32[3,4]",
+               "str[]{h} f64[0]", "str[]{h} f32[2]{-1e30,1e30}", "str[1]{h} f32[1] !fails",
                "str[]{h} f32[1]{nan} !fails", "str[]{h} f32[1]{inf} !fails"),
     SUMMARY_OP("TensorSummaryV2",
                "(tag:string, tensor:T, serialized_summary_metadata:string) -> (summary:string) "
@@ -253,7 +253,7 @@ const mf_op mf_ops_summary[] = {
                "str[]{t} str[]{hello} str[]{\x12\x01q}",
                "str[1]{t} f32[2]{1,2} str[]{\x12\x01q} !fails",
                "str[]{t} f32[2] str[]{junk} !fails !notf"),
-    SUMMARY_OP("MergeSummary", "(inputs:N*string) -> (summary:string) {N:int>=1}", merge_run,
-               "str[2]{,} str[2]{,}", "str[]{garbage} !fails"),
+    SUMMARY_OP("MergeSummary", "(inputs:N*string) -> (summary:string) {N:int>=1}",
+               summary_merge_run, "str[2]{,} str[2]{,}", "str[]{garbage} !fails"),
     { 0 },
 };

@@ -151,7 +151,7 @@ mf_status mf_linalg_begin(mf_linalg_job *job, const mf_kernel *k, bool square)
     return MF_OK;
 }
 
-static void run_one(void *ctx, int64_t i)
+static void linalg_run_one(void *ctx, int64_t i)
 {
     mf_linalg_job *job = ctx;
     void *room = mf_calloc(job->room + 1, job->math->size);
@@ -165,7 +165,7 @@ static void run_one(void *ctx, int64_t i)
 
 mf_status mf_linalg_run(mf_linalg_job *job)
 {
-    MF_TRY(mf_kernel_parallel(job->k, job->batch, run_one, job));
+    MF_TRY(mf_kernel_parallel(job->k, job->batch, linalg_run_one, job));
     switch (atomic_load(&job->failed)) {
     case 0:
         return MF_OK;

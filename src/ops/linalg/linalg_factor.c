@@ -14,17 +14,17 @@ typedef struct factor_job {
     bool vectors;
 } factor_job;
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t linalg_factor_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t most(int64_t a, int64_t b)
+static int64_t linalg_factor_most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-static void *after(const mf_linalg_job *job, void *room, int64_t elements)
+static void *linalg_factor_after(const mf_linalg_job *job, void *room, int64_t elements)
 {
     return (char *)room + (size_t)elements * job->math->size;
 }
@@ -46,11 +46,11 @@ static void set_out(mf_infer *in, int i, int n, int64_t a, int64_t b)
 
 static int64_t known_least(int64_t m, int64_t n)
 {
-    return m == 0 || n == 0 ? 0 : m < 0 || n < 0 ? -1 : least(m, n);
+    return m == 0 || n == 0 ? 0 : m < 0 || n < 0 ? -1 : linalg_factor_least(m, n);
 }
 
 /* Rows and columns of input 0's matrices; -1: not known. */
-static mf_status matrix_size(const mf_infer *in, bool *known, int64_t *m, int64_t *n)
+static mf_status linalg_factor_matrix_size(const mf_infer *in, bool *known, int64_t *m, int64_t *n)
 {
     const mf_shape *a = &in->in[0];
 
@@ -67,7 +67,7 @@ static mf_status qr_infer(mf_infer *in)
     int64_t m, n;
     bool known;
 
-    MF_TRY(matrix_size(in, &known, &m, &n));
+    MF_TRY(linalg_factor_matrix_size(in, &known, &m, &n));
     if (!known)
         return MF_OK;
     set_out(in, 0, 2, m, full ? m : known_least(m, n));
@@ -82,7 +82,7 @@ static mf_status svd_infer(mf_infer *in)
     int64_t m, n;
     bool known;
 
-    MF_TRY(matrix_size(in, &known, &m, &n));
+    MF_TRY(linalg_factor_matrix_size(in, &known, &m, &n));
     if (!known)
         return MF_OK;
     set_out(in, 0, 1, known_least(m, n), 0);
@@ -97,7 +97,7 @@ static mf_status eigen_infer(mf_infer *in)
     int64_t m, n;
     bool known;
 
-    MF_TRY(matrix_size(in, &known, &m, &n));
+    MF_TRY(linalg_factor_matrix_size(in, &known, &m, &n));
     if (!known)
         return MF_OK;
     if (m >= 0 && n >= 0 && m != n)
@@ -115,10 +115,10 @@ static bool qr_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const factor_job *op = job->op;
     const int64_t m = job->m, n = job->n;
-    void *q = after(job, room, m * n);
+    void *q = linalg_factor_after(job, room, m * n);
 
     mf_linalg_load(job->k->in[0], i * m * n, m * n, room);
-    job->math->qr(m, n, room, op->left, q, after(job, q, m * op->left));
+    job->math->qr(m, n, room, op->left, q, linalg_factor_after(job, q, m * op->left));
     mf_linalg_store(q, m * op->left, job->k->out[0], i * m * op->left);
     mf_linalg_store(room, op->left * n, job->k->out[1], i * op->left * n);
     return true;
@@ -132,17 +132,18 @@ static mf_status qr_run(mf_kernel *k)
     mf_tensor *out;
 
     MF_TRY(mf_linalg_begin(&job, k, false));
-    op.left = mf_node_bool(k->node, "full_matrices") ? job.m : least(job.m, job.n);
+    op.left = mf_node_bool(k->node, "full_matrices") ? job.m : linalg_factor_least(job.m, job.n);
     q = mf_linalg_shape(&k->in[0]->shape, job.m, op.left);
     r = mf_linalg_shape(&k->in[0]->shape, op.left, job.n);
     MF_TRY(mf_kernel_out(k, 0, &q, &out));
     MF_TRY(mf_kernel_out(k, 1, &r, &out));
     job.op = &op;
-    job.room = job.m * job.n + job.m * op.left + least(job.m, job.n) + most(job.n, op.left);
+    job.room = job.m * job.n + job.m * op.left + linalg_factor_least(job.m, job.n) +
+               linalg_factor_most(job.n, op.left);
     return mf_linalg_run(&job);
 }
 
-static bool all_finite(const double *from, const double *to)
+static bool linalg_factor_all_finite(const double *from, const double *to)
 {
     while (from < to && isfinite(*from))
         from++;
@@ -152,16 +153,16 @@ static bool all_finite(const double *from, const double *to)
 static bool svd_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const factor_job *op = job->op;
-    const int64_t m = job->m, n = job->n, p = least(m, n);
-    void *u = after(job, room, m * n), *v = after(job, u, m * op->left);
-    double *s = after(job, v, n * op->right);
+    const int64_t m = job->m, n = job->n, p = linalg_factor_least(m, n);
+    void *u = linalg_factor_after(job, room, m * n), *v = linalg_factor_after(job, u, m * op->left);
+    double *s = linalg_factor_after(job, v, n * op->right);
 
     mf_linalg_load(job->k->in[0], i * m * n, m * n, room);
-    if (!all_finite(room, u)) { /* as in TensorFlow, all of it is undefined */
+    if (!linalg_factor_all_finite(room, u)) { /* as in TensorFlow, all of it is undefined */
         for (double *x = u; x < s + p; x++)
             *x = NAN;
     } else if (!job->math->svd(m, n, room, s, op->left, op->vectors ? u : NULL, op->right,
-                               op->vectors ? v : NULL, after(job, s, p)))
+                               op->vectors ? v : NULL, linalg_factor_after(job, s, p)))
         return false;
     mf_linalg_store_real(s, p, job->k->out[0], i * p);
     if (op->vectors) {
@@ -184,7 +185,7 @@ static mf_status svd_run(mf_kernel *k)
     bool full;
 
     MF_TRY(mf_linalg_begin(&job, k, false));
-    p = least(job.m, job.n);
+    p = linalg_factor_least(job.m, job.n);
     full = mf_node_bool(k->node, "full_matrices");
     op.left = full ? job.m : p;
     op.right = full ? job.n : p;
@@ -204,13 +205,13 @@ static bool eigen_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const factor_job *op = job->op;
     const int64_t n = job->n;
-    void *v = after(job, room, n * n);
-    double *e = after(job, v, n * n);
+    void *v = linalg_factor_after(job, room, n * n);
+    double *e = linalg_factor_after(job, v, n * n);
 
     if (n == 0)
         return true;
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
-    if (!job->math->eigen(n, room, e, op->vectors ? v : NULL, after(job, e, n)))
+    if (!job->math->eigen(n, room, e, op->vectors ? v : NULL, linalg_factor_after(job, e, n)))
         return false;
     mf_linalg_store_real(e, n, job->k->out[0], i * n);
     if (op->vectors)
@@ -239,12 +240,12 @@ static mf_status eigen_run(mf_kernel *k)
 
 /* ---- gradients ---- */
 
-static mf_output add(mf_grad *g, mf_output a, mf_output b)
+static mf_output linalg_factor_add(mf_grad *g, mf_output a, mf_output b)
 {
     return MF_G2("AddV2", a, b);
 }
 
-static mf_output times(mf_grad *g, mf_output a, mf_output b)
+static mf_output linalg_factor_times(mf_grad *g, mf_output a, mf_output b)
 {
     return mf_grad_matmul(g, a, false, b, false);
 }
@@ -252,7 +253,7 @@ static mf_output times(mf_grad *g, mf_output a, mf_output b)
 /* x + x* */
 static mf_output both(mf_grad *g, mf_output x)
 {
-    return add(g, x, mf_grad_adjoint(g, x));
+    return linalg_factor_add(g, x, mf_grad_adjoint(g, x));
 }
 
 /* x[..., :at], or x[..., at:] */
@@ -279,7 +280,7 @@ static mf_output last_dim(mf_grad *g, mf_output x)
 }
 
 /* x r^-*, r an upper triangle. */
-static mf_output over(mf_grad *g, mf_output x, mf_output r)
+static mf_output linalg_factor_over(mf_grad *g, mf_output x, mf_output r)
 {
     return mf_grad_adjoint(g, mf_applyf(g->graph, "MatrixTriangularSolve",
                                         MF_IN(r, mf_grad_adjoint(g, x)), "lower=false"));
@@ -305,17 +306,20 @@ static mf_output square_qr_grad(mf_grad *g, mf_output q, mf_output r, mf_output 
     const mf_output qdq = mf_grad_matmul(g, q, true, dq, false);
     const mf_output rdr = mf_grad_matmul(g, r, false, dr, true);
     const mf_output lower =
-        MF_G3("MatrixBandPart", add(g, minus_adjoint(g, qdq), minus_adjoint(g, rdr)),
+        MF_G3("MatrixBandPart", linalg_factor_add(g, minus_adjoint(g, qdq), minus_adjoint(g, rdr)),
               mf_scalar(g->graph, MF_DTYPE_I64, -1), mf_scalar(g->graph, MF_DTYPE_I64, 0));
-    const mf_output inside = times(g, q, add(g, dr, over(g, lower, r)));
-    const mf_output outside = over(g, MF_G2("Sub", dq, times(g, q, qdq)), r);
-    const mf_output sum = add(g, inside, outside);
+    const mf_output inside =
+        linalg_factor_times(g, q, linalg_factor_add(g, dr, linalg_factor_over(g, lower, r)));
+    const mf_output outside =
+        linalg_factor_over(g, MF_G2("Sub", dq, linalg_factor_times(g, q, qdq)), r);
+    const mf_output sum = linalg_factor_add(g, inside, outside);
     mf_output phase;
 
     if (!mf_dtype_is_complex(mf_grad_type(q)))
         return sum;
     phase = imaginary_diagonal(g, MF_G2("Sub", rdr, mf_grad_adjoint(g, qdq)));
-    return add(g, sum, over(g, mf_grad_matmul(g, q, false, phase, true), r));
+    return linalg_factor_add(g, sum,
+                             linalg_factor_over(g, mf_grad_matmul(g, q, false, phase, true), r));
 }
 
 /* a = [x, y] and r = [u, v], u square: y and v are empty unless a is wide. */
@@ -324,12 +328,13 @@ static mf_status qr_grad(mf_grad *g)
     const mf_output q = g->y[0], r = g->y[1], p = last_dim(g, q);
     const mf_output dq = mf_grad_dy_or_zeros(g, 0), dr = mf_grad_dy_or_zeros(g, 1);
     const mf_output y = columns(g, g->x[0], p, true), dv = columns(g, dr, p, true);
-    const mf_output dx =
-        square_qr_grad(g, q, columns(g, r, p, false),
-                       add(g, dq, mf_grad_matmul(g, y, false, dv, true)), columns(g, dr, p, false));
+    const mf_output dx = square_qr_grad(
+        g, q, columns(g, r, p, false),
+        linalg_factor_add(g, dq, mf_grad_matmul(g, y, false, dv, true)), columns(g, dr, p, false));
 
-    g->dx[0] = mf_apply(g->graph, "ConcatV2",
-                        MF_IN(dx, times(g, q, dv), mf_scalar(g->graph, MF_DTYPE_I32, -1)));
+    g->dx[0] =
+        mf_apply(g->graph, "ConcatV2",
+                 MF_IN(dx, linalg_factor_times(g, q, dv), mf_scalar(g->graph, MF_DTYPE_I32, -1)));
     return MF_OK;
 }
 
@@ -338,7 +343,8 @@ static mf_output inverse(mf_grad *g, mf_output x)
 {
     const mf_output square = MF_G2("Mul", x, x);
 
-    return MF_G2("Mul", x, MF_G1("Reciprocal", add(g, square, mf_grad_scalar(g, x, 1e-20))));
+    return MF_G2("Mul", x,
+                 MF_G1("Reciprocal", linalg_factor_add(g, square, mf_grad_scalar(g, x, 1e-20))));
 }
 
 /* 1 / (x[j] - x[i]), and 0 where i is j. */
@@ -359,9 +365,9 @@ static mf_status eigen_grad(mf_grad *g)
     } else if (g->dy[1].node) {
         const mf_output turn = mf_grad_matmul(g, v, true, g->dy[1], false);
 
-        middle = add(g, middle, MF_G2("Mul", gaps(g, g->y[0]), turn));
+        middle = linalg_factor_add(g, middle, MF_G2("Mul", gaps(g, g->y[0]), turn));
     }
-    dx = mf_grad_matmul(g, times(g, v, middle), false, v, true);
+    dx = mf_grad_matmul(g, linalg_factor_times(g, v, middle), false, v, true);
     g->dx[0] = mf_grad_lower_half(g, both(g, dx)); /* only the lower triangle is read */
     return MF_OK;
 }
@@ -370,10 +376,11 @@ static mf_status eigen_grad(mf_grad *g)
  * out of their span: dx - u u* dx. */
 static mf_output outside(mf_grad *g, mf_output u, mf_output dx, mf_output rest, mf_output d_rest)
 {
-    mf_output inside = times(g, u, mf_grad_matmul(g, u, true, dx, false));
+    mf_output inside = linalg_factor_times(g, u, mf_grad_matmul(g, u, true, dx, false));
 
     if (rest.node) /* what turns u into the rest */
-        inside = add(g, inside, times(g, rest, mf_grad_matmul(g, d_rest, true, u, false)));
+        inside = linalg_factor_add(
+            g, inside, linalg_factor_times(g, rest, mf_grad_matmul(g, d_rest, true, u, false)));
     return MF_G2("Sub", dx, inside);
 }
 
@@ -404,7 +411,7 @@ static mf_status svd_grad(mf_grad *g)
     if (!mf_node_bool(g->node, "compute_uv")) {
         const mf_output again = MF_G1("Svd", g->x[0]);
 
-        sum = times(g, (mf_output){ again.node, 1 }, ds);
+        sum = linalg_factor_times(g, (mf_output){ again.node, 1 }, ds);
         g->dx[0] = mf_grad_matmul(g, sum, false, (mf_output){ again.node, 2 }, true);
         return MF_OK;
     }
@@ -414,17 +421,22 @@ static mf_status svd_grad(mf_grad *g)
     over_s = MF_G1("MatrixDiag", inverse(g, s));
     turn_u = mf_grad_matmul(g, u.x, true, u.dx, false);
     turn_v = mf_grad_matmul(g, v.x, true, v.dx, false);
-    middle = add(g, ds, times(g, both(g, MF_G2("Mul", f, turn_u)), MF_G1("MatrixDiag", s)));
-    middle = add(g, middle, times(g, MF_G1("MatrixDiag", s), both(g, MF_G2("Mul", f, turn_v))));
+    middle = linalg_factor_add(
+        g, ds, linalg_factor_times(g, both(g, MF_G2("Mul", f, turn_u)), MF_G1("MatrixDiag", s)));
+    middle = linalg_factor_add(
+        g, middle,
+        linalg_factor_times(g, MF_G1("MatrixDiag", s), both(g, MF_G2("Mul", f, turn_v))));
     if (mf_dtype_is_complex(mf_grad_type(s)))
-        middle = MF_G2("Sub", middle, times(g, over_s, imaginary_diagonal(g, turn_v)));
-    sum = mf_grad_matmul(g, times(g, u.x, middle), false, v.x, true);
-    sum = add(g, sum,
-              mf_grad_matmul(g, times(g, outside(g, u.x, u.dx, u.rest, u.d_rest), over_s), false,
-                             v.x, true));
-    g->dx[0] = add(g, sum,
-                   mf_grad_matmul(g, times(g, u.x, over_s), false,
-                                  outside(g, v.x, v.dx, v.rest, v.d_rest), true));
+        middle =
+            MF_G2("Sub", middle, linalg_factor_times(g, over_s, imaginary_diagonal(g, turn_v)));
+    sum = mf_grad_matmul(g, linalg_factor_times(g, u.x, middle), false, v.x, true);
+    sum = linalg_factor_add(
+        g, sum,
+        mf_grad_matmul(g, linalg_factor_times(g, outside(g, u.x, u.dx, u.rest, u.d_rest), over_s),
+                       false, v.x, true));
+    g->dx[0] = linalg_factor_add(g, sum,
+                                 mf_grad_matmul(g, linalg_factor_times(g, u.x, over_s), false,
+                                                outside(g, v.x, v.dx, v.rest, v.d_rest), true));
     return MF_OK;
 }
 

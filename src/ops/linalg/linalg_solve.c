@@ -18,7 +18,7 @@ typedef struct solve_job {
     mf_shape batch; /* of the result */
 } solve_job;
 
-static void *after(const mf_linalg_job *job, void *room, int64_t elements)
+static void *linalg_solve_after(const mf_linalg_job *job, void *room, int64_t elements)
 {
     return (char *)room + (size_t)elements * job->math->size;
 }
@@ -117,7 +117,7 @@ static mf_status cholesky_grad(mf_grad *g)
 static bool lu_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const int64_t n = job->n;
-    int64_t *order = after(job, room, n * n);
+    int64_t *order = linalg_solve_after(job, room, n * n);
 
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
     (void)job->math->lu(n, room, order);
@@ -153,7 +153,7 @@ static bool det_one(const mf_linalg_job *job, int64_t i, void *room)
     int swaps;
 
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
-    swaps = job->math->lu(n, room, after(job, room, n * n));
+    swaps = job->math->lu(n, room, linalg_solve_after(job, room, n * n));
     job->math->log_det(n, room, swaps, sign, &size);
     if (job->k->n_out == 2) {
         mf_linalg_store(sign, 1, job->k->out[0], i);
@@ -219,12 +219,12 @@ static void reorder(const mf_linalg_job *job, const int64_t *order, int64_t cols
 static bool solve_by_lu(const mf_linalg_job *job, bool adjoint, int64_t cols, void *room, void **x)
 {
     const int64_t n = job->n;
-    void *b = after(job, room, n * n), *spare;
+    void *b = linalg_solve_after(job, room, n * n), *spare;
     int64_t *order;
 
-    *x = after(job, b, n * cols);
-    spare = after(job, *x, n * cols);
-    order = after(job, spare, n * n);
+    *x = linalg_solve_after(job, b, n * cols);
+    spare = linalg_solve_after(job, *x, n * cols);
+    order = linalg_solve_after(job, spare, n * n);
     if (adjoint) {
         job->math->adjoint(n, n, room, spare);
         memcpy(room, spare, (size_t)(n * n) * job->math->size);
@@ -247,7 +247,7 @@ static bool inverse_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const solve_job *op = job->op;
     const int64_t n = job->n;
-    char *b = after(job, room, n * n);
+    char *b = linalg_solve_after(job, room, n * n);
     const double one = 1;
     void *x;
 
@@ -362,7 +362,7 @@ static bool solve_one(const mf_linalg_job *job, int64_t i, void *room)
     void *x;
 
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
-    mf_linalg_load(job->k->in[1], i * n * cols, n * cols, after(job, room, n * n));
+    mf_linalg_load(job->k->in[1], i * n * cols, n * cols, linalg_solve_after(job, room, n * n));
     if (!solve_by_lu(job, op->adjoint, cols, room, &x))
         return false;
     mf_linalg_store(x, n * cols, job->k->out[0], i * n * cols);
@@ -373,7 +373,7 @@ static bool triangular_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const solve_job *op = job->op;
     const int64_t n = job->n, cols = op->cols;
-    void *x = after(job, room, n * n), *spare = after(job, x, n * cols);
+    void *x = linalg_solve_after(job, room, n * n), *spare = linalg_solve_after(job, x, n * cols);
     int64_t a, b;
 
     find_sides(op, i, &a, &b);

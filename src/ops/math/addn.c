@@ -39,7 +39,7 @@ typedef struct sum_job {
     int64_t n;
 } sum_job;
 
-static void sum_piece(void *ctx, int64_t piece)
+static void addn_sum_piece(void *ctx, int64_t piece)
 {
     const sum_job *job = ctx;
     const int64_t from = piece * MF_LOOP_GRAIN;
@@ -72,7 +72,7 @@ static mf_status addn_run(mf_kernel *k)
     }
     MF_TRY(mf_kernel_out(k, 0, &first->shape, &out));
     job.out = out->data;
-    return mf_kernel_parallel(k, pieces, sum_piece, &job);
+    return mf_kernel_parallel(k, pieces, addn_sum_piece, &job);
 }
 
 static mf_status accumulate_infer(mf_infer *in)

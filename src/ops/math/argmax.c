@@ -64,15 +64,15 @@ MF_EACH_INT(ARG_LOOP, min, INT_LESS)
 static arg_fn *const max_loops[MF_DTYPE_COUNT] = LOOPS(max);
 static arg_fn *const min_loops[MF_DTYPE_COUNT] = LOOPS(min);
 
-typedef struct job {
+typedef struct argmax_job {
     arg_fn *fn;
     const char *in;
     mf_tensor *out;
     size_t item;
     int64_t n, inner, tiles, tiles_per_piece, total_tiles;
-} job;
+} argmax_job;
 
-static void store(mf_tensor *out, int64_t first, int64_t n, const int64_t *at)
+static void argmax_store(mf_tensor *out, int64_t first, int64_t n, const int64_t *at)
 {
     if (out->dtype == MF_DTYPE_I64) {
         memcpy((int64_t *)out->data + first, at, (size_t)n * sizeof *at);
@@ -85,9 +85,9 @@ static void store(mf_tensor *out, int64_t first, int64_t n, const int64_t *at)
     }
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void argmax_run_piece(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const argmax_job *j = ctx;
     const int64_t end = (piece + 1) * j->tiles_per_piece;
     int64_t at[TILE];
 
@@ -96,11 +96,11 @@ static void run_piece(void *ctx, int64_t piece)
         const int64_t cols = j->inner - col < TILE ? j->inner - col : TILE;
 
         j->fn(j->in + (size_t)(outer * j->n * j->inner + col) * j->item, j->n, j->inner, cols, at);
-        store(j->out, outer * j->inner + col, cols, at);
+        argmax_store(j->out, outer * j->inner + col, cols, at);
     }
 }
 
-static mf_status axis_of(int64_t value, int rank, int *axis)
+static mf_status argmax_axis_of(int64_t value, int rank, int *axis)
 {
     if (mf_axis_fix(value, rank, axis))
         return MF_OK;
@@ -126,7 +126,7 @@ static mf_status arg_infer(mf_infer *in)
     if (in->in[0].rank < 0)
         return MF_OK;
     if (mf_infer_int_input(in, 1, &value)) {
-        MF_TRY(axis_of(value, in->in[0].rank, &axis));
+        MF_TRY(argmax_axis_of(value, in->in[0].rank, &axis));
         without_axis(&in->in[0], axis, &in->out[0]);
     } else if (in->in[0].rank > 0) {
         in->out[0].rank = in->in[0].rank - 1;
@@ -136,7 +136,7 @@ static mf_status arg_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
+static mf_status argmax_run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
 {
     const mf_tensor *x = k->in[0];
     char text[MF_SHAPE_TEXT];
@@ -149,7 +149,7 @@ static mf_status run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "dim must be a scalar, but received tensor of shape: %s",
                        mf_shape_text(&k->in[1]->shape, text));
-    MF_TRY(axis_of(mf_tensor_int_at(k->in[1], 0), x->shape.rank, &axis));
+    MF_TRY(argmax_axis_of(mf_tensor_int_at(k->in[1], 0), x->shape.rank, &axis));
     if (!loops[x->dtype])
         return MF_FAIL(MF_UNIMPLEMENTED, "%s of type %s is not supported", k->node->op_name,
                        mf_dtype_name(x->dtype));
@@ -160,7 +160,9 @@ static mf_status run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (out->count == 0)
         return MF_OK;
-    job j = { .fn = loops[x->dtype], .in = x->data, .out = out, .item = mf_dtype_cell(x->dtype) };
+    argmax_job j = {
+        .fn = loops[x->dtype], .in = x->data, .out = out, .item = mf_dtype_cell(x->dtype)
+    };
 
     j.n = x->shape.dims[axis];
     j.inner = mf_shape_span(&x->shape, axis + 1, x->shape.rank);
@@ -169,16 +171,16 @@ static mf_status run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
     j.tiles_per_piece = 2 * MF_LOOP_GRAIN / (j.n * (j.inner < TILE ? j.inner : TILE));
     j.tiles_per_piece = j.tiles_per_piece < 1 ? 1 : j.tiles_per_piece;
     pieces = (j.total_tiles + j.tiles_per_piece - 1) / j.tiles_per_piece;
-    return mf_kernel_parallel(k, pieces, run_piece, &j);
+    return mf_kernel_parallel(k, pieces, argmax_run_piece, &j);
 }
 
-static mf_status max_run(mf_kernel *k)
+static mf_status argmax_max_run(mf_kernel *k)
 {
-    return run(k, max_loops);
+    return argmax_run(k, max_loops);
 }
-static mf_status min_run(mf_kernel *k)
+static mf_status argmax_min_run(mf_kernel *k)
 {
-    return run(k, min_loops);
+    return argmax_run(k, min_loops);
 }
 
 #define ARG_TYPES                                                                                  \
@@ -200,7 +202,7 @@ const mf_op mf_ops_argmax[] = {
              "output_type:type=int64 in [int16,uint16,int32,int64]}",
       .infer = arg_infer,
       .grad = mf_grad_none,
-      .run = max_run,
+      .run = argmax_max_run,
       .split = arg_split,
       .samples = MF_SAMPLES("f32[3,5] i32[]{1}", "f32[3,5] i32[]{0}", "f64[2,3,4] i64[]{-2}",
                             "f32[7] i32[]{0} ; output_type=int32", "i8[4,3] i32[]{0}",
@@ -213,7 +215,7 @@ const mf_op mf_ops_argmax[] = {
              "Tidx:type=int32 in index, output_type:type=int64 in index}",
       .infer = arg_infer,
       .grad = mf_grad_none,
-      .run = min_run,
+      .run = argmax_min_run,
       .split = arg_split,
       .samples = MF_SAMPLES("f32[3,5] i32[]{1}", "f32[3,5] i32[]{0}", "i64[2,3,4] i64[]{1}",
                             "f32[7] i32[]{-1} ; output_type=int32", "u16[5]@0:3 i32[]{0}",

@@ -31,19 +31,19 @@ MF_BINARY(squared_difference, i64, WRAP_SQUARED_DIFFERENCE)
 MF_LOOP_TABLE(squared_difference, 2, MF_FN_FLOATS_COMPLEX(squared_difference),
               [MF_DTYPE_I32] = squared_difference_i32, [MF_DTYPE_I64] = squared_difference_i64)
 
-static mf_status add_grad(mf_grad *g)
+static mf_status arith_add_grad(mf_grad *g)
 {
     mf_grad_broadcast2(g, g->dy[0], g->dy[0]);
     return MF_OK;
 }
 
-static mf_status sub_grad(mf_grad *g)
+static mf_status arith_sub_grad(mf_grad *g)
 {
     mf_grad_broadcast2(g, g->dy[0], MF_G1("Neg", g->dy[0]));
     return MF_OK;
 }
 
-static mf_status mul_grad(mf_grad *g)
+static mf_status arith_mul_grad(mf_grad *g)
 {
     mf_grad_broadcast2(g, MF_GMUL(g->dy[0], mf_grad_conj(g, g->x[1])),
                        MF_GMUL(mf_grad_conj(g, g->x[0]), g->dy[0]));
@@ -67,7 +67,7 @@ static mf_status squared_difference_grad(mf_grad *g)
 
 /* ---- strings ---- */
 
-static mf_status join(mf_string *out, const mf_string *a, const mf_string *b)
+static mf_status arith_join(mf_string *out, const mf_string *a, const mf_string *b)
 {
     const size_t len = a->len + b->len;
 
@@ -84,7 +84,7 @@ static mf_status join(mf_string *out, const mf_string *a, const mf_string *b)
     return MF_OK;
 }
 
-static mf_status join_run(mf_kernel *k)
+static mf_status arith_join_run(mf_kernel *k)
 {
     const mf_shape *shapes[2] = { &k->in[0]->shape, &k->in[1]->shape };
     const mf_string *a = k->in[0]->data, *b = k->in[1]->data;
@@ -103,14 +103,14 @@ static mf_status join_run(mf_kernel *k)
             at[1] += rest % bc.dims[d] * bc.stride[1][d];
             rest /= bc.dims[d];
         }
-        MF_TRY(join((mf_string *)out->data + i, &a[at[0]], &b[at[1]]));
+        MF_TRY(arith_join((mf_string *)out->data + i, &a[at[0]], &b[at[1]]));
     }
     return MF_OK;
 }
 
-static mf_status add_run(mf_kernel *k)
+static mf_status arith_add_run(mf_kernel *k)
 {
-    return k->in[0]->dtype == MF_DTYPE_STRING ? join_run(k) : mf_loop_run(k);
+    return k->in[0]->dtype == MF_DTYPE_STRING ? arith_join_run(k) : mf_loop_run(k);
 }
 
 const mf_op mf_ops_arith[] = {
@@ -118,7 +118,7 @@ const mf_op mf_ops_arith[] = {
         "AddV2",
         "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,uint16,uint32,"
         "uint64,int8,int16,int32,int64,complex64,complex128]} is_commutative is_aggregate",
-        add_loop, add_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
+        add_loop, arith_add_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
         "f64[2,1] f64[1,3]", "i32[4] i32[]", "i32[2]{2147483647,-5} i32[2]{1,7}",
         "i8[3]{127,-128,4} i8[3]{1,-1,3}", "u64[3] u64[3]", "bf16[5] bf16[5]", "f16[3] f16[]",
         "c128[2] c128[2]", "f32[0,3] f32[3]", "f32[] f32[]", "f32[2] f32[3] !fails"),
@@ -127,8 +127,8 @@ const mf_op mf_ops_arith[] = {
              "int64,complex64,complex128,string]}",
       .flags = MF_OP_INPLACE,
       .infer = mf_loop_infer,
-      .grad = add_grad,
-      .run = add_run,
+      .grad = arith_add_grad,
+      .run = arith_add_run,
       .loop = &add_loop,
       .samples = MF_SAMPLES("f32[2,3] f32[3]", "i16[4] i16[]", "str[2]{ab,c} str[2]{d,efg}",
                             "str[2,1] str[3]", "str[0] str[]", "f32[2] f32[3] !fails",
@@ -137,13 +137,13 @@ const mf_op mf_ops_arith[] = {
         "Sub",
         "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
         "int32,int64,complex64,complex128,uint32,uint64]}",
-        sub_loop, sub_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[3] f32[2,3]",
+        sub_loop, arith_sub_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[3] f32[2,3]",
         "f64[] f64[4]", "i64[2,2] i64[2]", "u8[3] u8[3]", "c64[3] c64[]", "f32[2] f32[3] !fails"),
     MF_LOOP_OP_SPLIT(
         "Mul",
         "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
         "int32,uint32,uint64,int64,complex64,complex128]} is_commutative",
-        mul_loop, mul_grad, mf_split_scaled, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
+        mul_loop, arith_mul_grad, mf_split_scaled, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
         "c64[2] c64[2]", "f64[2,1,3] f64[4,1]", "i32[3]{65536,3,-7} i32[3]{65536,-4,-7}",
         "u16[2]{65535,3} u16[2]{65535,7}", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("MulNoNan", "(x:T, y:T) -> (z:T) {T:type in " MF_DEF_FLOATS_COMPLEX "}",

@@ -68,7 +68,7 @@ static const mf_loop betainc_loop = {
 };
 
 /* Inputs have one shape, but for scalars: nothing else is broadcast. */
-static mf_status check_shapes(const mf_shape *const *in)
+static mf_status betainc_check_shapes(const mf_shape *const *in)
 {
     const mf_shape *first = NULL;
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
@@ -86,13 +86,13 @@ static mf_status check_shapes(const mf_shape *const *in)
 
 static mf_status betainc_infer(mf_infer *in)
 {
-    MF_TRY(check_shapes((const mf_shape *const[]){ &in->in[0], &in->in[1], &in->in[2] }));
+    MF_TRY(betainc_check_shapes((const mf_shape *const[]){ &in->in[0], &in->in[1], &in->in[2] }));
     return mf_loop_infer(in);
 }
 
 static mf_status betainc_run(mf_kernel *k)
 {
-    MF_TRY(check_shapes(
+    MF_TRY(betainc_check_shapes(
         (const mf_shape *const[]){ &k->in[0]->shape, &k->in[1]->shape, &k->in[2]->shape }));
     return mf_loop_run_hidden(k, &betainc_loop);
 }

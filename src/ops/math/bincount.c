@@ -6,7 +6,7 @@
 
 /* ---- Bincount: how often (or with what total weight) each small integer occurs ---- */
 
-static mf_status check_size(int64_t size)
+static mf_status bincount_check_size(int64_t size)
 {
     if (size < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "size (%lld) must be non-negative", (long long)size);
@@ -21,7 +21,7 @@ static mf_status bincount_infer(mf_infer *in)
 
     MF_TRY(mf_infer_rank(in, 1, 0));
     if (mf_infer_int_input(in, 1, &size))
-        MF_TRY(check_size(size));
+        MF_TRY(bincount_check_size(size));
     if (dense && x->rank > 2)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Shape must be at most rank 2 but is rank %d", x->rank);
     if (dense && x->rank == 2)
@@ -31,8 +31,8 @@ static mf_status bincount_infer(mf_infer *in)
     return MF_OK;
 }
 
-static void add_weight(mf_tensor *out, int64_t bin, const mf_tensor *weights, int64_t i,
-                       bool binary)
+static void bincount_add_weight(mf_tensor *out, int64_t bin, const mf_tensor *weights, int64_t i,
+                                bool binary)
 {
     const bool weighted = weights->count > 0 && !binary;
 
@@ -77,7 +77,7 @@ static mf_status bincount_run(mf_kernel *k)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Shape must be at most rank 2 but is rank %d",
                        x->shape.rank);
     size = mf_tensor_int_at(k->in[1], 0);
-    MF_TRY(check_size(size));
+    MF_TRY(bincount_check_size(size));
     if (weights->count > 0 &&
         (dense ? !mf_shape_equal(&weights->shape, &x->shape) : weights->count != x->count))
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -99,7 +99,7 @@ static mf_status bincount_run(mf_kernel *k)
         const int64_t value = mf_tensor_int_at(x, i);
 
         if (value < size) /* larger ones are not counted */
-            add_weight(out, i / row_length * size + value, weights, i, binary);
+            bincount_add_weight(out, i / row_length * size + value, weights, i, binary);
     }
     return MF_OK;
 }
@@ -121,19 +121,19 @@ static mf_status histogram_infer(mf_infer *in)
 }
 
 /* b - a, rounded as in the type of the values, so that borders fall as in TensorFlow. */
-static double distance(mf_dtype type, double a, double b)
+static double bincount_distance(mf_dtype type, double a, double b)
 {
     return type == MF_DTYPE_F32 ? (double)((float)b - (float)a) : b - a;
 }
 
 static int64_t bin_of(const mf_tensor *x, int64_t i, double low, double step, int64_t n)
 {
-    const double at = distance(x->dtype, low, mf_tensor_float_at(x, i)) / step;
+    const double at = bincount_distance(x->dtype, low, mf_tensor_float_at(x, i)) / step;
 
     return at <= 0 ? 0 : at < (double)(n - 1) ? (int64_t)at : n - 1; /* NaN, too, of inf/inf */
 }
 
-static mf_status histogram_run(mf_kernel *k)
+static mf_status bincount_histogram_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0], *range = k->in[1];
     double low, high, step;
@@ -161,7 +161,7 @@ static mf_status histogram_run(mf_kernel *k)
     }
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(n), &out));
     memset(out->data, 0, (size_t)out->count * mf_dtype_cell(out->dtype));
-    step = distance(x->dtype, low, high) / (double)n;
+    step = bincount_distance(x->dtype, low, high) / (double)n;
     for (int64_t i = 0; i < x->count; i++) {
         const int64_t bin = bin_of(x, i, low, step, n);
 
@@ -200,7 +200,7 @@ const mf_op mf_ops_bincount[] = {
              "[int32,int64,float,double], dtype:type=int32 in index}",
       .infer = histogram_infer,
       .grad = mf_grad_missing,
-      .run = histogram_run,
+      .run = bincount_histogram_run,
       .samples =
           MF_SAMPLES("f32[40] f32[2]{-1,1} i32[]{5}", "f64[3,4] f64[2]{-3,3} i32[]{1}",
                      "i32[9] i32[2]{0,4} i32[]{3} ; dtype=int64", "f32[0] f32[2]{0,1} i32[]{2}",

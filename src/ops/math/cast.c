@@ -123,7 +123,7 @@ static mf_dtype stand_in(mf_dtype t)
 }
 
 /* Elements of such a type as its stand-in. */
-static void unpack(mf_dtype t, const void *from, void *to, int64_t n)
+static void cast_unpack(mf_dtype t, const void *from, void *to, int64_t n)
 {
     float *f = to;
     double *d = to;
@@ -138,7 +138,7 @@ static void unpack(mf_dtype t, const void *from, void *to, int64_t n)
         d[i] = ((const double *)from)[2 * i];
 }
 
-static void pack(mf_dtype t, const void *from, void *to, int64_t n)
+static void cast_pack(mf_dtype t, const void *from, void *to, int64_t n)
 {
     const float *f = from;
     const double *d = from;
@@ -217,7 +217,7 @@ static void cast_block(const cast_job *job, const void *from, void *to, int64_t 
     void *out = dst == job->dst ? to : b;
 
     if (src != job->src) {
-        unpack(job->src, from, a, n);
+        cast_unpack(job->src, from, a, n);
         in = a;
     } else if (job->clear) {
         memcpy(a, from, (size_t)n * mf_dtype_cell(src));
@@ -228,7 +228,7 @@ static void cast_block(const cast_job *job, const void *from, void *to, int64_t 
     MF_ASSERT(casts[src][dst]); /* cast_run() has looked */
     casts[src][dst](in, out, n);
     if (dst != job->dst)
-        pack(job->dst, b, to, n);
+        cast_pack(job->dst, b, to, n);
 }
 
 /* complex64 and complex128 into each other: twice as many reals. */

@@ -40,7 +40,7 @@ static mf_status scan(mf_kernel *k, unsigned *found)
     return MF_OK;
 }
 
-static mf_status check_run(mf_kernel *k)
+static mf_status check_numerics_check_run(mf_kernel *k)
 {
     unsigned found;
 
@@ -75,7 +75,7 @@ static mf_status check_v2_run(mf_kernel *k)
                    mf_node_string(k->node, "message"), words[found]);
 }
 
-static mf_status check_grad(mf_grad *g)
+static mf_status check_numerics_check_grad(mf_grad *g)
 {
     g->dx[0] =
         mf_applyf(g->graph, g->node->op_name, MF_IN(g->dy[0]),
@@ -150,8 +150,8 @@ static mf_status finite_run(mf_kernel *k)
     {                                                                                              \
         .name = NAME,                                                                              \
         .def = "(tensor:T) -> (output:T) {T:type in floats, message:string} is_stateful",          \
-        .flags = MF_OP_VIEW, .infer = mf_infer_same, .grad = check_grad, .run = RUN,               \
-        .split = mf_split_same,                                                                    \
+        .flags = MF_OP_VIEW, .infer = mf_infer_same, .grad = check_numerics_check_grad,            \
+        .run = RUN, .split = mf_split_same,                                                        \
         .samples = MF_SAMPLES("f32[2,3] ; message='x'", "f64[3] ; message='x'",                    \
                               "bf16[3] ; message='x' !nograd", "f16[] ; message='x' !nograd",      \
                               "f32[0] ; message=''", "f32[2]{1,nan} ; message='x' !fails",         \
@@ -160,7 +160,7 @@ static mf_status finite_run(mf_kernel *k)
     }
 
 const mf_op mf_ops_check[] = {
-    CHECK_OP("CheckNumerics", check_run),
+    CHECK_OP("CheckNumerics", check_numerics_check_run),
     CHECK_OP("CheckNumericsV2", check_v2_run),
     { .name = "_AllFinite",
       .def = "(inputs:N*T) -> (finite:bool) {N:int>=1, T:type in floats}",

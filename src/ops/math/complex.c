@@ -51,7 +51,7 @@ MF_LOOP_TABLE(complex, 2, [MF_DTYPE_F32] = complex_f32, [MF_DTYPE_F64] = complex
 
 /* T and Tout are two attributes, but only complex64 with float and complex128 with double go. Types
  * are known from the start, so this holds for everything that runs. */
-static mf_status part_infer(mf_infer *in)
+static mf_status complex_part_infer(mf_infer *in)
 {
     const mf_dtype a = mf_type_base(in->node->in_types[0]),
                    b = mf_type_base(in->node->out_types[0]);
@@ -62,7 +62,7 @@ static mf_status part_infer(mf_infer *in)
     return mf_loop_infer(in);
 }
 
-static mf_status part_run(mf_kernel *k)
+static mf_status complex_part_run(mf_kernel *k)
 {
     const size_t a = mf_dtype_size(k->in[0]->dtype);
     const size_t b = mf_dtype_size(mf_type_base(k->node->out_types[0]));
@@ -81,7 +81,7 @@ static mf_output complex_of(mf_grad *g, mf_output re, mf_output im)
                      mf_grad_type(re) == MF_DTYPE_F64 ? "complex128" : "complex64");
 }
 
-static mf_output part_of(mf_grad *g, const char *op, mf_output z)
+static mf_output complex_part_of(mf_grad *g, const char *op, mf_output z)
 {
     return mf_applyf(g->graph, op, MF_IN(z), "Tout=%s",
                      mf_grad_type(z) == MF_DTYPE_C128 ? "double" : "float");
@@ -105,9 +105,10 @@ static mf_status imag_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status complex_grad(mf_grad *g)
+static mf_status complex_complex_grad(mf_grad *g)
 {
-    mf_grad_broadcast2(g, part_of(g, "Real", g->dy[0]), part_of(g, "Imag", g->dy[0]));
+    mf_grad_broadcast2(g, complex_part_of(g, "Real", g->dy[0]),
+                       complex_part_of(g, "Imag", g->dy[0]));
     return MF_OK;
 }
 
@@ -123,7 +124,7 @@ static mf_status complex_abs_grad(mf_grad *g)
 static mf_status angle_grad(mf_grad *g)
 {
     const mf_output swapped =
-        complex_of(g, part_of(g, "Imag", g->x[0]), part_of(g, "Real", g->x[0]));
+        complex_of(g, complex_part_of(g, "Imag", g->x[0]), complex_part_of(g, "Real", g->x[0]));
     const mf_output dy = complex_of(g, g->dy[0], mf_grad_scalar(g, g->dy[0], 0));
 
     g->dx[0] = MF_GMUL(MF_G1("Neg", dy), MF_G1("Reciprocal", swapped));
@@ -136,8 +137,8 @@ static mf_status angle_grad(mf_grad *g)
     "[float,double]}"
 #define PART_OP(NAME, DEF, LOOP, GRAD, ...)                                                        \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = part_infer, .grad = GRAD, .run = part_run,              \
-        .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__)                                        \
+        .name = NAME, .def = DEF, .infer = complex_part_infer, .grad = GRAD,                       \
+        .run = complex_part_run, .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__)               \
     }
 #define PART_SAMPLES                                                                               \
     "c64[2,3] !nograd", "c128[3] ; Tout=double !nograd", "c64[] !nograd", "c64[0] !nograd",        \
@@ -156,7 +157,7 @@ const mf_op mf_ops_complex[] = {
         "Complex",
         "(real:T, imag:T) -> (out:Tout) {T:type=float in [float,double], Tout:type=complex64 in "
         "[complex64,complex128]}",
-        complex_loop, complex_grad, "f32[2,3] f32[3] !nograd",
+        complex_loop, complex_complex_grad, "f32[2,3] f32[3] !nograd",
         "f64[3] f64[] ; Tout=complex128 !nograd", "f32[] f32[] !nograd", "f64[3] f64[] !fails",
         "f32[2] f32[3] !fails"),
     { 0 },

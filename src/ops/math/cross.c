@@ -36,7 +36,7 @@ CROSS_KIND(WRAP_MUL_SUB, u64)
 
 static cross_fn *const loops[MF_DTYPE_COUNT] = { MF_FN_FLOATS(cross), MF_FN_INTS(cross) };
 
-static mf_status check_shapes(const mf_shape *a, const mf_shape *b)
+static mf_status cross_check_shapes(const mf_shape *a, const mf_shape *b)
 {
     char ta[MF_SHAPE_TEXT], tb[MF_SHAPE_TEXT];
 
@@ -54,7 +54,7 @@ static mf_status check_shapes(const mf_shape *a, const mf_shape *b)
 
 static mf_status cross_infer(mf_infer *in)
 {
-    MF_TRY(check_shapes(&in->in[0], &in->in[1]));
+    MF_TRY(cross_check_shapes(&in->in[0], &in->in[1]));
     return mf_shape_merge(&in->in[0], &in->in[1], &in->out[0]);
 }
 
@@ -63,7 +63,7 @@ static mf_status cross_run(mf_kernel *k)
     const mf_tensor *a = k->in[0], *b = k->in[1];
     mf_tensor *out;
 
-    MF_TRY(check_shapes(&a->shape, &b->shape));
+    MF_TRY(cross_check_shapes(&a->shape, &b->shape));
     if (!loops[a->dtype])
         return MF_FAIL(MF_UNIMPLEMENTED, "op Cross has no kernel for type %s",
                        mf_dtype_name(a->dtype));

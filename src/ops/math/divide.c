@@ -84,7 +84,7 @@ MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, div_no_nan, DIV_NO_NAN)
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xdivy, XDIVY)
 
 /* A zero counts only if it meets something: an empty numerator makes no quotients. */
-static mf_status divide(mf_kernel *k, const mf_loop *ints)
+static mf_status divide_divide(mf_kernel *k, const mf_loop *ints)
 {
     static const char zero[8];
     const mf_tensor *y = k->in[1];
@@ -101,22 +101,22 @@ static mf_status divide(mf_kernel *k, const mf_loop *ints)
 
 static mf_status div_run(mf_kernel *k)
 {
-    return divide(k, &int_div_loop);
+    return divide_divide(k, &int_div_loop);
 }
 
 static mf_status floor_div_run(mf_kernel *k)
 {
-    return divide(k, &int_floor_div_loop);
+    return divide_divide(k, &int_floor_div_loop);
 }
 
 static mf_status mod_run(mf_kernel *k)
 {
-    return divide(k, &int_mod_loop);
+    return divide_divide(k, &int_mod_loop);
 }
 
 static mf_status floor_mod_run(mf_kernel *k)
 {
-    return divide(k, &int_floor_mod_loop);
+    return divide_divide(k, &int_floor_mod_loop);
 }
 
 /* (dy / y, dy * ((-x / y) / y)) with the quotient op of the node itself. */

@@ -19,18 +19,18 @@
 enum { MAX_DIMS = 2 * MF_MAX_RANK };
 
 /* Dimensions with the distance of neighbours. */
-typedef struct walk {
+typedef struct einsum_walk {
     int n;
     int64_t dims[MAX_DIMS], stride[MAX_DIMS];
-} walk;
+} einsum_walk;
 
-static void walk_add(walk *w, int64_t dim, int64_t stride)
+static void walk_add(einsum_walk *w, int64_t dim, int64_t stride)
 {
     w->dims[w->n] = dim;
     w->stride[w->n++] = stride;
 }
 
-static int64_t walk_count(const walk *w)
+static int64_t walk_count(const einsum_walk *w)
 {
     int64_t n = 1;
 
@@ -40,7 +40,7 @@ static int64_t walk_count(const walk *w)
 }
 
 /* Steps to the next position; false after the last one. */
-static bool walk_next(const walk *w, int64_t *index, int64_t *at)
+static bool walk_next(const einsum_walk *w, int64_t *index, int64_t *at)
 {
     for (int d = w->n - 1; d >= 0; d--) {
         *at += w->stride[d];
@@ -54,7 +54,8 @@ static bool walk_next(const walk *w, int64_t *index, int64_t *at)
 
 /* to[j] = the sum over `inner` of from, j counting through `outer`. */
 #define GATHER(NAME, T)                                                                            \
-    static void gather_##NAME(const walk *outer, const walk *inner, const T *from, T *to)          \
+    static void gather_##NAME(const einsum_walk *outer, const einsum_walk *inner, const T *from,   \
+                              T *to)                                                               \
     {                                                                                              \
         const int64_t each = walk_count(inner);                                                    \
         int64_t oi[MAX_DIMS] = { 0 }, at = 0;                                                      \
@@ -80,7 +81,7 @@ GATHER(c128, double _Complex)
 
 /* to[position j of outer] = from[j] */
 #define SCATTER(NAME, T)                                                                           \
-    static void scatter_##NAME(const walk *outer, const T *from, T *to)                            \
+    static void scatter_##NAME(const einsum_walk *outer, const T *from, T *to)                     \
     {                                                                                              \
         int64_t oi[MAX_DIMS] = { 0 }, at = 0;                                                      \
                                                                                                    \
@@ -92,8 +93,8 @@ SCATTER(u32, uint32_t)
 SCATTER(u64, uint64_t)
 SCATTER(c128, double _Complex)
 
-static mf_status gather(mf_dtype type, const walk *outer, const walk *inner, const mf_tensor *from,
-                        mf_tensor *to)
+static mf_status einsum_gather(mf_dtype type, const einsum_walk *outer, const einsum_walk *inner,
+                               const mf_tensor *from, mf_tensor *to)
 {
     if (to->count == 0)
         return MF_OK;
@@ -128,8 +129,8 @@ static mf_status gather(mf_dtype type, const walk *outer, const walk *inner, con
     }
 }
 
-/* Only types that gather() has let pass. */
-static void scatter(mf_dtype type, const walk *outer, const void *from, void *to)
+/* Only types that einsum_gather() has let pass. */
+static void einsum_scatter(mf_dtype type, const einsum_walk *outer, const void *from, void *to)
 {
     switch (mf_dtype_cell(type)) {
     case 4:
@@ -155,20 +156,21 @@ typedef enum label_kind {
 } label_kind;
 
 typedef struct einsum_job {
-    mf_labels in[MF_EINSUM_INPUTS], out;
+    mf_einsum_labels in[MF_EINSUM_INPUTS], out;
     int64_t size[MF_EINSUM_LABELS];
-    walk group[LABEL_KINDS]; /* dims only; in the order of the output, or of the first input */
+    einsum_walk
+        group[LABEL_KINDS]; /* dims only; in the order of the output, or of the first input */
     unsigned char label[LABEL_KINDS][MAX_DIMS];
 } einsum_job;
 
-static bool has(const mf_labels *l, unsigned char label)
+static bool einsum_has(const mf_einsum_labels *l, unsigned char label)
 {
     return memchr(l->label, label, (size_t)l->n) != NULL;
 }
 
 static void group_add(einsum_job *job, label_kind kind, unsigned char label)
 {
-    walk *g = &job->group[kind];
+    einsum_walk *g = &job->group[kind];
 
     for (int i = 0; i < g->n; i++) {
         if (job->label[kind][i] == label)
@@ -179,24 +181,24 @@ static void group_add(einsum_job *job, label_kind kind, unsigned char label)
 }
 
 /* Labels in one input only and not in the output belong to no group: they are summed. */
-static void make_groups(einsum_job *job)
+static void einsum_make_groups(einsum_job *job)
 {
     for (int d = 0; d < job->out.n; d++) {
         const unsigned char l = job->out.label[d];
-        const bool a = has(&job->in[0], l), b = has(&job->in[1], l);
+        const bool a = einsum_has(&job->in[0], l), b = einsum_has(&job->in[1], l);
 
         group_add(job, a && b ? LABEL_BATCH : a ? LABEL_FREE_A : LABEL_FREE_B, l);
     }
     for (int d = 0; d < job->in[0].n; d++) {
         const unsigned char l = job->in[0].label[d];
 
-        if (has(&job->in[1], l) && !has(&job->out, l))
+        if (einsum_has(&job->in[1], l) && !einsum_has(&job->out, l))
             group_add(job, LABEL_INNER, l);
     }
 }
 
 /* Distance of neighbours along each label in a tensor; along a diagonal it is the sum. */
-static void label_strides(const mf_labels *l, const mf_shape *shape, int64_t *stride)
+static void label_strides(const mf_einsum_labels *l, const mf_shape *shape, int64_t *stride)
 {
     int64_t step = 1;
 
@@ -209,9 +211,10 @@ static void label_strides(const mf_labels *l, const mf_shape *shape, int64_t *st
 }
 
 /* The group as one dimension: true when its labels lie in memory like one. */
-static bool merge(const einsum_job *job, label_kind kind, const int64_t *stride, int64_t *out)
+static bool einsum_merge(const einsum_job *job, label_kind kind, const int64_t *stride,
+                         int64_t *out)
 {
-    const walk *g = &job->group[kind];
+    const einsum_walk *g = &job->group[kind];
     int64_t step = 0, expected = 0;
     bool first = true;
 
@@ -237,7 +240,7 @@ static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t,
     const label_kind free_kind = input ? LABEL_FREE_B : LABEL_FREE_A;
     const label_kind order[3] = { LABEL_BATCH, free_kind, LABEL_INNER };
     int64_t stride[MF_EINSUM_LABELS], free_step, inner_step, count = 1;
-    walk outer = { 0 }, summed = { 0 };
+    einsum_walk outer = { 0 }, summed = { 0 };
     bool done[MF_EINSUM_LABELS] = { false };
 
     label_strides(&job->in[input], &t->shape, stride);
@@ -260,12 +263,12 @@ static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t,
     }
     side->type = t->dtype;
     side->data = t->data;
-    if (summed.n > 0 || !merge(job, free_kind, stride, &free_step) ||
-        !merge(job, LABEL_INNER, stride, &inner_step)) {
+    if (summed.n > 0 || !einsum_merge(job, free_kind, stride, &free_step) ||
+        !einsum_merge(job, LABEL_INNER, stride, &inner_step)) {
         int64_t step = 1;
 
         MF_TRY(mf_tensor_alloc(packed, t->dtype, &MF_SHAPE(count)));
-        MF_TRY(gather(t->dtype, &outer, &summed, t, packed));
+        MF_TRY(einsum_gather(t->dtype, &outer, &summed, t, packed));
         side->data = packed->data;
         inner_step = 1;
         free_step = walk_count(&job->group[LABEL_INNER]);
@@ -288,7 +291,7 @@ static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t,
 static mf_status place_output(const einsum_job *job, const mf_tensor *product, mf_tensor *out)
 {
     int64_t stride[MF_EINSUM_LABELS];
-    walk w = { 0 };
+    einsum_walk w = { 0 };
 
     label_strides(&job->out, &out->shape, stride);
     for (int k = 0; k <= LABEL_FREE_B; k++) {
@@ -297,7 +300,7 @@ static mf_status place_output(const einsum_job *job, const mf_tensor *product, m
     }
     memset(out->data, 0, (size_t)out->count * mf_dtype_cell(out->dtype));
     if (product->count > 0)
-        scatter(out->dtype, &w, product->data, out->data);
+        einsum_scatter(out->dtype, &w, product->data, out->data);
     return MF_OK;
 }
 
@@ -341,7 +344,8 @@ static bool fits_output(const einsum_job *job, const mf_tensor *out, mf_gemm *g)
             return false; /* a diagonal */
     }
     label_strides(&job->out, &out->shape, stride);
-    if (!merge(job, LABEL_FREE_A, stride, &a) || !merge(job, LABEL_FREE_B, stride, &b))
+    if (!einsum_merge(job, LABEL_FREE_A, stride, &a) ||
+        !einsum_merge(job, LABEL_FREE_B, stride, &b))
         return false;
     if (b != 1 && g->n > 1) {
         if (a != 1 && g->m > 1)
@@ -361,7 +365,7 @@ static mf_status contract(const mf_kernel *k, einsum_job *job, const mf_tensor *
     mf_gemm g = { .c_type = out->dtype };
     mf_status st;
 
-    make_groups(job);
+    einsum_make_groups(job);
     g.m = walk_count(&job->group[LABEL_FREE_A]);
     g.n = walk_count(&job->group[LABEL_FREE_B]);
     g.k = walk_count(&job->group[LABEL_INNER]);
@@ -392,11 +396,11 @@ static mf_status rearrange(einsum_job *job, const mf_tensor *in, mf_tensor *out)
 {
     int64_t stride[MF_EINSUM_LABELS];
     bool done[MF_EINSUM_LABELS] = { false };
-    walk outer = { 0 }, summed = { 0 };
+    einsum_walk outer = { 0 }, summed = { 0 };
     mf_tensor values = { 0 };
     mf_status st;
 
-    make_groups(job);
+    einsum_make_groups(job);
     label_strides(&job->in[0], &in->shape, stride);
     for (int i = 0; i < job->group[LABEL_FREE_A].n; i++) {
         const unsigned char l = job->label[LABEL_FREE_A][i];
@@ -412,17 +416,17 @@ static mf_status rearrange(einsum_job *job, const mf_tensor *in, mf_tensor *out)
         done[l] = true;
     }
     if (same_order(job))
-        return gather(in->dtype, &outer, &summed, in, out);
+        return einsum_gather(in->dtype, &outer, &summed, in, out);
     MF_TRY_TO(done_label, mf_tensor_alloc(&values, in->dtype, &MF_SHAPE(walk_count(&outer))));
-    MF_TRY_TO(done_label, gather(in->dtype, &outer, &summed, in, &values));
+    MF_TRY_TO(done_label, einsum_gather(in->dtype, &outer, &summed, in, &values));
     MF_TRY_TO(done_label, place_output(job, &values, out));
 done_label:
     mf_tensor_clear(&values);
     return st;
 }
 
-static mf_status resolve(const mf_equation *eq, const mf_shape *const *shapes, einsum_job *job,
-                         mf_shape *out)
+static mf_status einsum_resolve(const mf_equation *eq, const mf_shape *const *shapes,
+                                einsum_job *job, mf_shape *out)
 {
     MF_TRY(mf_equation_resolve(eq, shapes, job->in, &job->out, job->size));
     *out = (mf_shape){ .rank = job->out.n };
@@ -454,7 +458,7 @@ static mf_status einsum_infer(mf_infer *in)
         if (shapes[i]->rank < 0)
             return MF_OK;
     }
-    return resolve(&eq, shapes, &job, &in->out[0]);
+    return einsum_resolve(&eq, shapes, &job, &in->out[0]);
 }
 
 static mf_status einsum_run(mf_kernel *k)
@@ -468,7 +472,7 @@ static mf_status einsum_run(mf_kernel *k)
 
     for (int i = 0; i < k->n_in && i < MF_EINSUM_INPUTS; i++)
         shapes[i] = &k->in[i]->shape;
-    MF_TRY(resolve(k->state, shapes, &job, &shape));
+    MF_TRY(einsum_resolve(k->state, shapes, &job, &shape));
     MF_TRY(mf_shape_count(&shape, &count));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     for (int i = 0; i < k->n_in; i++)
@@ -490,7 +494,7 @@ done:
 
 enum { EQUATION_MAX = 8 * MF_MAX_RANK + 32 };
 
-static void append(char *equation, const char *part)
+static void einsum_append(char *equation, const char *part)
 {
     const size_t n = strlen(equation);
 
@@ -504,7 +508,7 @@ static void write_side(char *text, const mf_subscripts *s, const bool *skip, boo
     bool seen[MF_EINSUM_ELLIPSIS + 1] = { false };
 
     if (lead && memchr(s->label, MF_EINSUM_ELLIPSIS, (size_t)s->n)) {
-        append(text, "...");
+        einsum_append(text, "...");
         seen[MF_EINSUM_ELLIPSIS] = true;
     }
     for (int i = 0; i < s->n; i++) {
@@ -514,7 +518,7 @@ static void write_side(char *text, const mf_subscripts *s, const bool *skip, boo
         if ((skip && skip[l]) || (seen[l] && (once || l == MF_EINSUM_ELLIPSIS)))
             continue;
         seen[l] = true;
-        append(text, l == MF_EINSUM_ELLIPSIS ? "..." : one);
+        einsum_append(text, l == MF_EINSUM_ELLIPSIS ? "..." : one);
     }
 }
 
@@ -531,7 +535,7 @@ static mf_output einsum_apply(mf_grad *g, const char *equation, const mf_output 
 /* The gradient for input `i`, in steps: a contraction with the other input over all that it shares;
  * labels that were summed are repeated; "..." that was broadcast is summed; diagonals are put back.
  */
-static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
+static mf_output einsum_input_grad(mf_grad *g, const mf_equation *eq, int i)
 {
     const mf_subscripts *x = &eq->in[i], *other = eq->n_in == 2 ? &eq->in[1 - i] : NULL;
     bool summed[MF_EINSUM_ELLIPSIS + 1] = { false }, repeated = false, any_summed = false;
@@ -557,17 +561,17 @@ static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
     repeated = repeated || memcmp(unique.label, x->label, (size_t)unique.n) != 0;
     write_side(text, &eq->out, NULL, false, false);
     if (other) {
-        append(text, ",");
+        einsum_append(text, ",");
         write_side(text, other, NULL, false, false);
     }
-    append(text, "->");
+    einsum_append(text, "->");
     write_side(text, &unique, summed, true, true);
     dx = other ? einsum_apply(g, text, MF_IN(g->dy[0], mf_grad_conj(g, g->x[1 - i])))
                : einsum_apply(g, text, MF_IN(g->dy[0]));
     if (repeated) { /* x with its labels in that order: for its shape */
         text[0] = '\0';
         write_side(text, x, NULL, false, false);
-        append(text, "->");
+        einsum_append(text, "->");
         write_side(text, &unique, NULL, true, true);
         source = einsum_apply(g, text, MF_IN(g->x[i]));
     }
@@ -597,7 +601,7 @@ static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
     if (!repeated)
         return dx;
     write_side(to_x, &unique, NULL, true, true);
-    append(to_x, "->");
+    einsum_append(to_x, "->");
     write_side(to_x, x, NULL, false, false);
     return einsum_apply(g, to_x, MF_IN(dx));
 }
@@ -608,12 +612,12 @@ static mf_status einsum_grad(mf_grad *g)
 
     MF_TRY(mf_equation_parse(mf_node_string(g->node, "equation"), g->n_in, &eq));
     for (int i = 0; i < g->n_in; i++)
-        g->dx[i] = input_grad(g, &eq, i);
+        g->dx[i] = einsum_input_grad(g, &eq, i);
     return MF_OK;
 }
 
 /* Labels of one side become letters; a label that stands twice there (a diagonal) is whole. */
-static void give_letters(const mf_labels *l, const mf_shape *shape, const int *letters,
+static void give_letters(const mf_einsum_labels *l, const mf_shape *shape, const int *letters,
                          const int64_t *size, mf_split_shape *to)
 {
     for (int d = 0; d < l->n; d++) {
@@ -622,7 +626,7 @@ static void give_letters(const mf_labels *l, const mf_shape *shape, const int *l
     }
 }
 
-static bool stands_twice(const mf_labels *l, unsigned char label)
+static bool stands_twice(const mf_einsum_labels *l, unsigned char label)
 {
     int n = 0;
 
@@ -634,7 +638,7 @@ static bool stands_twice(const mf_labels *l, unsigned char label)
 static void einsum_split(mf_split *s)
 {
     const mf_shape *const shapes[] = { &s->in[0], s->n_in > 1 ? &s->in[1] : NULL };
-    mf_labels in[MF_EINSUM_INPUTS], out;
+    mf_einsum_labels in[MF_EINSUM_INPUTS], out;
     int64_t size[MF_EINSUM_LABELS];
     int letters[MF_EINSUM_LABELS];
     mf_equation eq;

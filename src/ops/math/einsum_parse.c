@@ -74,9 +74,9 @@ mf_status mf_equation_parse(const char *text, int n_in, mf_equation *out)
 }
 
 /* "..." becomes the labels of `wide` dimensions. */
-static mf_status expand(const mf_subscripts *s, int wide, mf_labels *out)
+static mf_status einsum_parse_expand(const mf_subscripts *s, int wide, mf_einsum_labels *out)
 {
-    *out = (mf_labels){ 0 };
+    *out = (mf_einsum_labels){ 0 };
     for (int i = 0; i < s->n; i++) {
         const bool many = s->label[i] == MF_EINSUM_ELLIPSIS;
         const int count = many ? wide : 1;
@@ -94,7 +94,8 @@ static bool has_ellipsis(const mf_subscripts *s)
     return memchr(s->label, MF_EINSUM_ELLIPSIS, (size_t)s->n) != NULL;
 }
 
-static mf_status measure(const mf_labels *l, const mf_shape *shape, int input, int64_t *size)
+static mf_status einsum_parse_measure(const mf_einsum_labels *l, const mf_shape *shape, int input,
+                                      int64_t *size)
 {
     for (int d = 0; d < l->n; d++) {
         int64_t *s = &size[l->label[d]];
@@ -114,7 +115,7 @@ static mf_status measure(const mf_labels *l, const mf_shape *shape, int input, i
 }
 
 mf_status mf_equation_resolve(const mf_equation *eq, const mf_shape *const *shapes,
-                              mf_labels in[MF_EINSUM_INPUTS], mf_labels *out,
+                              mf_einsum_labels in[MF_EINSUM_INPUTS], mf_einsum_labels *out,
                               int64_t size[MF_EINSUM_LABELS])
 {
     bool seen[MF_EINSUM_LABELS] = { false };
@@ -132,12 +133,12 @@ mf_status mf_equation_resolve(const mf_equation *eq, const mf_shape *const *shap
                            "einsum: input %d has shape %s, which does not fit %d subscripts", i,
                            mf_shape_text(shapes[i], text), eq->in[i].n - many);
         widest = many && wide > widest ? wide : widest;
-        MF_TRY(expand(&eq->in[i], many ? wide : 0, &in[i]));
-        MF_TRY(measure(&in[i], shapes[i], i, size));
+        MF_TRY(einsum_parse_expand(&eq->in[i], many ? wide : 0, &in[i]));
+        MF_TRY(einsum_parse_measure(&in[i], shapes[i], i, size));
         for (int d = 0; d < in[i].n; d++)
             seen[in[i].label[d]] = true;
     }
-    MF_TRY(expand(&eq->out, widest, out));
+    MF_TRY(einsum_parse_expand(&eq->out, widest, out));
     for (int d = 0; d < out->n; d++) {
         if (!seen[out->label[d]])
             return MF_FAIL(MF_INVALID_ARGUMENT,

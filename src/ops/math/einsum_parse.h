@@ -28,15 +28,15 @@ typedef struct mf_equation {
 MF_MUST mf_status mf_equation_parse(const char *text, int n_in, mf_equation *out);
 
 /* A label for every dimension. */
-typedef struct mf_labels {
+typedef struct mf_einsum_labels {
     int n;
     unsigned char label[MF_MAX_RANK];
-} mf_labels;
+} mf_einsum_labels;
 
 /* Labels of the inputs and the output for inputs of these (known) ranks, and what they measure;
  * unknown dimensions are -1, dimensions of "..." broadcast. */
 MF_MUST mf_status mf_equation_resolve(const mf_equation *eq, const mf_shape *const *shapes,
-                                      mf_labels in[MF_EINSUM_INPUTS], mf_labels *out,
+                                      mf_einsum_labels in[MF_EINSUM_INPUTS], mf_einsum_labels *out,
                                       int64_t size[MF_EINSUM_LABELS]);
 
 char mf_label_char(unsigned char label);

@@ -104,7 +104,7 @@ static void run_row(const loop_job *job, int64_t row, int64_t from, int64_t to)
     job->fn(&s);
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void elementwise_run_piece(void *ctx, int64_t piece)
 {
     const loop_job *job = ctx;
 
@@ -127,7 +127,7 @@ static mf_status unsupported(const mf_kernel *k, mf_dtype t)
                    mf_dtype_name(t));
 }
 
-static mf_status run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
+static mf_status elementwise_run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
 {
     int64_t pieces;
 
@@ -137,7 +137,7 @@ static mf_status run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out
     job->rows_per_piece = job->cuts > 1 ? 1 : MF_LOOP_GRAIN / job->inner;
     pieces = job->cuts > 1 ? job->rows * job->cuts
                            : (job->rows + job->rows_per_piece - 1) / job->rows_per_piece;
-    return mf_kernel_parallel(k, pieces, run_piece, job);
+    return mf_kernel_parallel(k, pieces, elementwise_run_piece, job);
 }
 
 /* One element: most of what dispatch is about. */
@@ -168,7 +168,7 @@ static mf_status run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *f
         job.in_size[j] = mf_dtype_cell(k->in[j]->dtype);
     }
     mf_broadcast_init(&job.b, &out->shape, shapes, loop->arity);
-    return run_all(k, &job, out);
+    return elementwise_run_all(k, &job, out);
 }
 
 mf_status mf_loop_run(mf_kernel *k)

@@ -17,7 +17,7 @@
 typedef double _Complex cell;
 
 /* e^(pi i numerator / denominator), with the numerator brought into one turn first. */
-static cell turn(int64_t numerator, int64_t denominator)
+static cell fft_turn(int64_t numerator, int64_t denominator)
 {
     const Sleef_double2 r =
         Sleef_sincospi_u05((double)(numerator % (2 * denominator)) / (double)denominator);
@@ -67,7 +67,7 @@ static void power_of_two(int64_t n, const cell *turns, bool inverse, cell *x)
     }
 }
 
-static mf_status plan_init(line_plan *p, int64_t n, bool inverse)
+static mf_status fft_plan_init(line_plan *p, int64_t n, bool inverse)
 {
     *p = (line_plan){ .n = n, .padded = 1, .inverse = inverse };
     while (p->padded < n)
@@ -83,11 +83,11 @@ static mf_status plan_init(line_plan *p, int64_t n, bool inverse)
     if (!p->half)
         return MF_NOMEM("a Fourier transform");
     for (int64_t k = 0; k < p->padded / 2; k++)
-        p->half[k] = turn(-2 * k, p->padded);
+        p->half[k] = fft_turn(-2 * k, p->padded);
     if (!p->chirp)
         return MF_OK;
     for (int64_t k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), k++) {
-        p->chirp[k] = turn(inverse ? square : -square, n);
+        p->chirp[k] = fft_turn(inverse ? square : -square, n);
         p->filter[k] = conj(p->chirp[k]);
         if (k > 0)
             p->filter[p->padded - k] = p->filter[k];
@@ -96,7 +96,7 @@ static mf_status plan_init(line_plan *p, int64_t n, bool inverse)
     return MF_OK;
 }
 
-static void plan_deinit(line_plan *p)
+static void fft_plan_deinit(line_plan *p)
 {
     mf_free(p->half);
     mf_free(p->chirp);
@@ -161,13 +161,13 @@ static mf_status transform_axis(const mf_kernel *k, cell *data, const mf_shape *
     line_plan plan = { 0 };
     mf_status st;
 
-    MF_TRY_TO(done, plan_init(&plan, n, inverse));
+    MF_TRY_TO(done, fft_plan_init(&plan, n, inverse));
     job.plan = &plan;
     MF_TRY_TO(done, mf_kernel_parallel(k, mf_shape_span(shape, 0, d) * stride, axis_piece, &job));
     if (atomic_load(&job.no_memory))
         st = MF_NOMEM("a Fourier transform");
 done:
-    plan_deinit(&plan);
+    fft_plan_deinit(&plan);
     return st;
 }
 
@@ -178,7 +178,7 @@ typedef struct fft_kind {
     bool inverse, real;
 } fft_kind;
 
-static fft_kind kind_of(const mf_node *node)
+static fft_kind fft_kind_of(const mf_node *node)
 {
     const char *name = node->op_name;
     fft_kind kind = { .dims = 1 };
@@ -211,7 +211,7 @@ static mf_status read_lengths(const mf_tensor *t, fft_kind kind, mf_ivec *out)
 
 static mf_status fft_infer(mf_infer *in)
 {
-    const fft_kind kind = kind_of(in->node);
+    const fft_kind kind = fft_kind_of(in->node);
     mf_ivec lengths = { .n = 0 };
     mf_shape *out = &in->out[0];
 
@@ -233,7 +233,7 @@ static mf_status fft_infer(mf_infer *in)
 /* ---- kernels ---- */
 
 /* The part of `t` that is transformed, as cells. `shape` has fewer or as many in each dimension. */
-static void load(const mf_tensor *t, const mf_shape *shape, cell *to)
+static void fft_load(const mf_tensor *t, const mf_shape *shape, cell *to)
 {
     const int64_t count = mf_shape_span(shape, 0, shape->rank);
 
@@ -251,7 +251,7 @@ static void load(const mf_tensor *t, const mf_shape *shape, cell *to)
     }
 }
 
-static void store(const cell *from, mf_tensor *t, int64_t i)
+static void fft_store(const cell *from, mf_tensor *t, int64_t i)
 {
     if (t->dtype == MF_DTYPE_C64)
         ((float _Complex *)t->data)[i] = (float _Complex) * from;
@@ -263,7 +263,7 @@ static void store(const cell *from, mf_tensor *t, int64_t i)
 
 static mf_status complex_run(mf_kernel *k)
 {
-    const fft_kind kind = kind_of(k->node);
+    const fft_kind kind = fft_kind_of(k->node);
     const mf_tensor *x = k->in[0];
     mf_tensor cells = { 0 }, *out;
     mf_status st;
@@ -275,11 +275,11 @@ static mf_status complex_run(mf_kernel *k)
     if (x->count == 0)
         return MF_OK;
     MF_TRY_TO(done, mf_tensor_alloc(&cells, MF_DTYPE_C128, &x->shape));
-    load(x, &x->shape, cells.data);
+    fft_load(x, &x->shape, cells.data);
     for (int d = x->shape.rank - kind.dims; d < x->shape.rank; d++)
         MF_TRY_TO(done, transform_axis(k, cells.data, &x->shape, d, kind.inverse));
     for (int64_t i = 0; i < out->count; i++)
-        store((const cell *)cells.data + i, out, i);
+        fft_store((const cell *)cells.data + i, out, i);
 done:
     mf_tensor_clear(&cells);
     return st;
@@ -317,7 +317,7 @@ static mf_status real_shapes(const mf_kernel *k, fft_kind kind, mf_shape *in, mf
 }
 
 /* The last dimension has `half` of a spectrum whose other half is its mirror image. */
-static void mirror(const cell *half, int64_t lines, int64_t n, cell *full)
+static void fft_mirror(const cell *half, int64_t lines, int64_t n, cell *full)
 {
     for (int64_t l = 0; l < lines; l++) {
         for (int64_t k = 0; k < n; k++)
@@ -334,13 +334,13 @@ static mf_status inverse_real(const mf_kernel *k, int dims, const mf_shape *in, 
     for (int d = in->rank - dims; d + 1 < in->rank; d++)
         MF_TRY(transform_axis(k, half->data, in, d, true));
     MF_TRY(mf_tensor_alloc(full, MF_DTYPE_C128, out));
-    mirror(half->data, full->count / n, n, full->data);
+    fft_mirror(half->data, full->count / n, n, full->data);
     return transform_axis(k, full->data, out, out->rank - 1, true);
 }
 
 static mf_status real_run(mf_kernel *k)
 {
-    const fft_kind kind = kind_of(k->node);
+    const fft_kind kind = fft_kind_of(k->node);
     mf_tensor cells = { 0 }, full = { 0 }, *out;
     mf_shape in, shape;
     mf_status st;
@@ -351,18 +351,18 @@ static mf_status real_run(mf_kernel *k)
     if (k->in[0]->count == 0 || out->count == 0)
         return MF_OK;
     MF_TRY_TO(done, mf_tensor_alloc(&cells, MF_DTYPE_C128, &in));
-    load(k->in[0], &in, cells.data);
+    fft_load(k->in[0], &in, cells.data);
     if (kind.inverse) {
         MF_TRY_TO(done, inverse_real(k, kind.dims, &in, &shape, &cells, &full));
         for (int64_t i = 0; i < out->count; i++)
-            store((const cell *)full.data + i, out, i);
+            fft_store((const cell *)full.data + i, out, i);
     } else {
         const int64_t n = in.dims[in.rank - 1], half = n / 2 + 1;
 
         for (int d = in.rank - kind.dims; d < in.rank; d++)
             MF_TRY_TO(done, transform_axis(k, cells.data, &in, d, false));
         for (int64_t i = 0; i < out->count; i++)
-            store((const cell *)cells.data + i / half * n + i % half, out, i);
+            fft_store((const cell *)cells.data + i / half * n + i % half, out, i);
     }
 done:
     mf_tensor_clear(&full);
@@ -394,9 +394,9 @@ static const char *const forwards[] = { "", "FFT", "FFT2D", "FFT3D" };
 static const char *const backwards[] = { "", "IFFT", "IFFT2D", "IFFT3D" };
 static const char *const real_forwards[] = { "", "RFFT", "RFFT2D", "RFFT3D" };
 
-static mf_status complex_grad(mf_grad *g)
+static mf_status fft_complex_grad(mf_grad *g)
 {
-    const fft_kind kind = kind_of(g->node);
+    const fft_kind kind = fft_kind_of(g->node);
     const mf_output n = size_as(g, last_sizes(g, g->x[0], kind.dims), mf_grad_type(g->x[0]));
 
     if (kind.inverse)
@@ -423,7 +423,7 @@ static mf_output pad_to(mf_grad *g, mf_output x, mf_output sizes, int dims)
 /* The real part of the whole transform back, of a spectrum whose other half is not there. */
 static mf_status rfft_grad(mf_grad *g)
 {
-    const fft_kind kind = kind_of(g->node);
+    const fft_kind kind = fft_kind_of(g->node);
     const mf_dtype type = mf_grad_type(g->x[0]);
     const mf_output lengths = g->x[1];
     const mf_output whole = pad_to(g, g->dy[0], lengths, kind.dims);
@@ -438,7 +438,7 @@ static mf_status rfft_grad(mf_grad *g)
 /* All but the first and, of an even length, the last number of a half stand for two. */
 static mf_status irfft_grad(mf_grad *g)
 {
-    const fft_kind kind = kind_of(g->node);
+    const fft_kind kind = fft_kind_of(g->node);
     const mf_dtype type = mf_grad_type(g->dy[0]), complex_ = mf_grad_type(g->x[0]);
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1),
                     two = mf_scalar(g->graph, MF_DTYPE_I32, 2);
@@ -467,7 +467,7 @@ static mf_status irfft_grad(mf_grad *g)
 /* Signals of a batch, each for itself. */
 static void fft_split(mf_split *s)
 {
-    mf_split_leading(s, s->in[0].rank - kind_of(s->node).dims);
+    mf_split_leading(s, s->in[0].rank - fft_kind_of(s->node).dims);
 }
 
 #define COMPLEX_OP(NAME, ...)                                                                      \
@@ -475,7 +475,7 @@ static void fft_split(mf_split *s)
         .name = NAME,                                                                              \
         .def = "(input:Tcomplex) -> (output:Tcomplex) {Tcomplex:type=complex64 in "                \
                "[complex64,complex128]}",                                                          \
-        .infer = fft_infer, .grad = complex_grad, .run = complex_run, .split = fft_split,          \
+        .infer = fft_infer, .grad = fft_complex_grad, .run = complex_run, .split = fft_split,      \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define REAL_TYPES                                                                                 \

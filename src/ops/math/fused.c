@@ -13,16 +13,16 @@
  * may be that of a host's thread. */
 enum { TILE = 1024, TILE_BYTES = 4096, MAX_STEPS = 32, MAX_INPUTS = 16, MAX_SLOTS = 12 };
 
-typedef struct step {
+typedef struct fused_step {
     mf_span_fn *fn;
     int arity;
     int arg[3]; /* >= 0: input; < 0: result of step -1-arg */
     int slot; /* tile that takes the result; -1: the output itself */
     double param;
-} step;
+} fused_step;
 
 struct mf_fused {
-    step steps[MAX_STEPS];
+    fused_step steps[MAX_STEPS];
     int n_steps;
     mf_dtype in_types[MAX_INPUTS];
     int n_in;
@@ -85,17 +85,17 @@ static bool types_fit(const mf_op *op, const mf_dtype *in, int n, mf_dtype out)
                 : part);
 }
 
-static mf_status read_step(mf_fused *f, const mf_node *n, int i, int *at, mf_dtype *made)
+static mf_status fused_read_step(mf_fused *f, const mf_node *n, int i, int *at, mf_dtype *made)
 {
     const mf_attr *ops = mf_node_attr(n, "ops"), *types = mf_node_attr(n, "types");
     const mf_attr *args = mf_node_attr(n, "args"), *params = mf_node_attr(n, "params");
     const mf_op *op = mf_op_find(ops->strings[i].data);
     mf_dtype in[3] = { 0 };
-    step *s = &f->steps[i];
+    fused_step *s = &f->steps[i];
 
     if (!op || !op->loop || *at + op->loop->arity > args->n)
         return MF_FAIL(MF_INVALID_ARGUMENT, "step %d is no elementwise op", i);
-    *s = (step){ .arity = op->loop->arity, .param = (double)params->floats[i] };
+    *s = (fused_step){ .arity = op->loop->arity, .param = (double)params->floats[i] };
     for (int a = 0; a < s->arity; a++) {
         const int64_t arg = args->ints[(*at)++];
 
@@ -112,7 +112,7 @@ static mf_status read_step(mf_fused *f, const mf_node *n, int i, int *at, mf_dty
     return MF_OK;
 }
 
-static void widen(size_t *widest, mf_dtype dtype)
+static void fused_widen(size_t *widest, mf_dtype dtype)
 {
     const size_t size = mf_dtype_cell(dtype);
 
@@ -126,9 +126,9 @@ static int64_t tile_of(const mf_fused *f, const mf_dtype *made)
     size_t widest = TILE_BYTES / TILE;
 
     for (int j = 0; j < f->n_in; j++)
-        widen(&widest, f->in_types[j]);
+        fused_widen(&widest, f->in_types[j]);
     for (int i = 0; i < f->n_steps; i++)
-        widen(&widest, made[i]);
+        fused_widen(&widest, made[i]);
     return (int64_t)(TILE_BYTES / widest);
 }
 
@@ -150,7 +150,7 @@ mf_status mf_fused_read(const mf_node *node, const mf_dtype *in_types, int n_in,
     f->n_in = n_in;
     memcpy(f->in_types, in_types, (size_t)n_in * sizeof *in_types);
     for (f->n_steps = 0; f->n_steps < ops->n; f->n_steps++)
-        MF_TRY(read_step(f, node, f->n_steps, &at, made));
+        MF_TRY(fused_read_step(f, node, f->n_steps, &at, made));
     if (made[f->n_steps - 1] != node->out_types[0])
         return MF_FAIL(MF_INVALID_ARGUMENT, "the last step makes %s, not %s",
                        mf_dtype_name(made[f->n_steps - 1]), mf_dtype_name(node->out_types[0]));
@@ -199,7 +199,7 @@ mf_status mf_fused_begin(mf_fused_run *run, const mf_fused *f, const mf_shape *s
 }
 
 /* n copies of one element. */
-static void splat(const char *from, size_t size, int64_t n, char *to)
+static void fused_splat(const char *from, size_t size, int64_t n, char *to)
 {
     size_t done = size;
     const size_t all = (size_t)n * size;
@@ -210,7 +210,7 @@ static void splat(const char *from, size_t size, int64_t n, char *to)
 }
 
 /* Elements at.. of operand j, row by row, into `to`. */
-static void spread(const mf_fused_run *run, int j, int64_t at, int64_t n, char *to)
+static void fused_spread(const mf_fused_run *run, int j, int64_t at, int64_t n, char *to)
 {
     const mf_broadcast *b = &run->b;
     const mf_fused_operand *o = &run->in[j];
@@ -224,7 +224,7 @@ static void spread(const mf_fused_run *run, int j, int64_t at, int64_t n, char *
             rest /= b->dims[d];
         }
         if (b->stride[j][b->rank - 1] == 0)
-            splat(o->data + (size_t)offset * o->size, o->size, left, to);
+            fused_splat(o->data + (size_t)offset * o->size, o->size, left, to);
         else
             memcpy(to, o->data + (size_t)(offset + i) * o->size, (size_t)left * o->size);
         to += (size_t)left * o->size;
@@ -243,7 +243,7 @@ typedef struct tiles {
 } tiles;
 
 /* Where elements at.. of operand j are. */
-static const char *fetch(const mf_fused_run *run, int j, int64_t at, int64_t n, tiles *t)
+static const char *fused_fetch(const mf_fused_run *run, int j, int64_t at, int64_t n, tiles *t)
 {
     const mf_fused_operand *o = &run->in[j];
 
@@ -254,21 +254,21 @@ static const char *fetch(const mf_fused_run *run, int j, int64_t at, int64_t n, 
     if (o->period > 0 && at % o->period + n <= o->period)
         return o->data + (size_t)(at % o->period) * o->size;
     if (t->filled[j] < n) {
-        spread(run, j, at, n, t->operand[j]);
+        fused_spread(run, j, at, n, t->operand[j]);
         t->filled[j] = run->inner == o->period ? n : 0;
     }
     return t->operand[j];
 }
 
-static void run_tile(const mf_fused_run *run, int64_t at, int64_t n, tiles *t)
+static void fused_run_tile(const mf_fused_run *run, int64_t at, int64_t n, tiles *t)
 {
     const char *in[MAX_INPUTS];
     const mf_fused *f = run->f;
 
     for (int j = 0; j < f->n_in; j++)
-        in[j] = fetch(run, j, at, n, t);
+        in[j] = fused_fetch(run, j, at, n, t);
     for (int i = 0; i < f->n_steps; i++) {
-        const step *s = &f->steps[i];
+        const fused_step *s = &f->steps[i];
         mf_span span = { .out =
                              s->slot < 0 ? run->out + (size_t)at * run->out_size : t->slot[s->slot],
                          .n = n,
@@ -298,7 +298,7 @@ void mf_fused_range(const mf_fused_run *run, int64_t from, int64_t to)
 
         if (inner > most && n > inner - from % inner)
             n = inner - from % inner;
-        run_tile(run, from, n, &t);
+        fused_run_tile(run, from, n, &t);
         from += n;
     }
 }
@@ -319,7 +319,7 @@ typedef struct fused_job {
     int64_t count, grain;
 } fused_job;
 
-static void run_piece(void *ctx, int64_t piece)
+static void fused_run_piece(void *ctx, int64_t piece)
 {
     const fused_job *job = ctx;
     const int64_t from = piece * job->grain, to = from + job->grain;
@@ -349,7 +349,7 @@ static mf_status fused_run(mf_kernel *k)
     job.count = out->count;
     job.grain =
         run.inner <= MF_LOOP_GRAIN ? MF_LOOP_GRAIN - MF_LOOP_GRAIN % run.inner : MF_LOOP_GRAIN;
-    return mf_kernel_parallel(k, (job.count + job.grain - 1) / job.grain, run_piece, &job);
+    return mf_kernel_parallel(k, (job.count + job.grain - 1) / job.grain, fused_run_piece, &job);
 }
 
 const mf_op mf_op_fused = {

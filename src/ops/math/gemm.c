@@ -52,7 +52,7 @@ typedef double v4d __attribute__((vector_size(32)));
 typedef uint32_t v8u __attribute__((vector_size(32)));
 typedef uint64_t v4u __attribute__((vector_size(32)));
 
-static inline float half_to_float(mf_f16 h)
+static inline float gemm_half_to_float(mf_f16 h)
 {
 #if defined(__F16C__)
     return _cvtsh_ss(h.bits);
@@ -74,7 +74,7 @@ static inline float half_to_float(mf_f16 h)
 #endif
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_F32, float, *p)                                                                     \
-    X(MF_DTYPE_F16, mf_f16, half_to_float(*p))                                                     \
+    X(MF_DTYPE_F16, mf_f16, gemm_half_to_float(*p))                                                \
     X(MF_DTYPE_BF16, mf_bf16, mf_bf16_to_f32(*p))
 #include "ops/math/gemm_tile.h"
 
@@ -352,7 +352,7 @@ static void run_tiles(const gemm_job *job, int64_t piece, char *scratch)
         run_tile(job, b, 0, scratch);
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void gemm_run_piece(void *ctx, int64_t piece)
 {
     gemm_job *job = ctx;
     mf_tensor scratch = { 0 };
@@ -403,7 +403,7 @@ static void cut_tiles(gemm_job *job)
     job->tiles_n = (g->n + n - 1) / n;
 }
 
-static mf_status run(const mf_kernel *k, const mf_gemm *g)
+static mf_status gemm_run(const mf_kernel *k, const mf_gemm *g)
 {
     const mf_dtype type = compute_type(g->c_type);
     gemm_job job = { .g = g, .batch = 1, .batch_per_piece = 1 };
@@ -428,7 +428,7 @@ static mf_status run(const mf_kernel *k, const mf_gemm *g)
                   (g->shards > 0 ? shards_scratch(g, &tile) : tile_scratch(g, &tile));
     pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
                                      : job.batch * job.tiles_m * job.tiles_n;
-    MF_TRY(mf_kernel_parallel(k, pieces, run_piece, &job));
+    MF_TRY(mf_kernel_parallel(k, pieces, gemm_run_piece, &job));
     if (atomic_load(&job.status) != MF_OK)
         return MF_FAIL((mf_status)atomic_load(&job.status),
                        "no memory to multiply matrices (%lld bytes per tile)",
@@ -454,7 +454,7 @@ static uint32_t engine_types(mf_dtype type)
 }
 
 /* Elements of another engine would be read behind their tensor, or not at all. */
-static mf_status check_types(const mf_gemm *g)
+static mf_status gemm_check_types(const mf_gemm *g)
 {
     const uint32_t types = engine_types(g->c_type);
 
@@ -470,12 +470,12 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
     mf_tensor table = { 0 };
     mf_status st;
 
-    MF_TRY(check_types(g));
+    MF_TRY(gemm_check_types(g));
     if (g->shards == 0)
-        return run(k, g);
+        return gemm_run(k, g);
     st = find_shards(&with_shards, &table);
     if (st == MF_OK)
-        st = run(k, &with_shards);
+        st = gemm_run(k, &with_shards);
     mf_tensor_clear(&table);
     return st;
 }

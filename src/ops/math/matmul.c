@@ -53,8 +53,8 @@ static mf_status product_dims(const mf_shape *a, const mf_shape *b, bool ta, boo
 }
 
 /* Shape of the product: inputs of at least rank 2 (exactly 2 unless it is a batch). */
-static mf_status product_shape(const mf_shape *a, const mf_shape *b, bool batch, bool ta, bool tb,
-                               mf_shape *out, int64_t *k)
+static mf_status matmul_product_shape(const mf_shape *a, const mf_shape *b, bool batch, bool ta,
+                                      bool tb, mf_shape *out, int64_t *k)
 {
     const mf_shape *const in[2] = { a, b };
     mf_shape batch_a = { .rank = 0 }, batch_b = { .rank = 0 };
@@ -91,9 +91,9 @@ static mf_status matmul_infer(mf_infer *in)
             in->out[0] = MF_SHAPE(-1, -1);
         return MF_OK;
     }
-    return product_shape(&in->in[0], &in->in[1], batch,
-                         mf_node_bool(in->node, batch ? "adj_x" : "transpose_a"),
-                         mf_node_bool(in->node, batch ? "adj_y" : "transpose_b"), &in->out[0], &k);
+    return matmul_product_shape(
+        &in->in[0], &in->in[1], batch, mf_node_bool(in->node, batch ? "adj_x" : "transpose_a"),
+        mf_node_bool(in->node, batch ? "adj_y" : "transpose_b"), &in->out[0], &k);
 }
 
 /* BatchMatMul, the first one, does not broadcast. */
@@ -141,8 +141,8 @@ static mf_status matmul_run(mf_kernel *k)
     mf_shape shape;
     mf_tensor *out;
 
-    MF_TRY(
-        product_shape(&k->in[0]->shape, &k->in[1]->shape, s->adjoint, s->ta, s->tb, &shape, &g.k));
+    MF_TRY(matmul_product_shape(&k->in[0]->shape, &k->in[1]->shape, s->adjoint, s->ta, s->tb,
+                                &shape, &g.k));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     g.m = shape.dims[shape.rank - 2];
     g.n = shape.dims[shape.rank - 1];
@@ -211,7 +211,7 @@ static mf_output batch_product(mf_grad *g, mf_output x, bool ax, mf_output y, bo
                      extra);
 }
 
-static mf_status batch_grad(mf_grad *g)
+static mf_status matmul_batch_grad(mf_grad *g)
 {
     const bool ax = mf_node_bool(g->node, "adj_x"), ay = mf_node_bool(g->node, "adj_y");
     const mf_output x = g->x[0], y = g->x[1], dy = g->dy[0];
@@ -228,7 +228,7 @@ static mf_status broadcast_batch_grad(mf_grad *g)
     const mf_output axes =
         MF_G2("BroadcastGradientArgs", mf_grad_batch_dims(g, sx), mf_grad_batch_dims(g, sy));
 
-    MF_TRY(batch_grad(g));
+    MF_TRY(matmul_batch_grad(g));
     g->dx[0] = MF_G2("Reshape", MF_G2("Sum", g->dx[0], axes), sx);
     g->dx[1] = MF_G2("Reshape", MF_G2("Sum", g->dx[1], ((mf_output){ axes.node, 1 })), sy);
     return MF_OK;
@@ -333,7 +333,7 @@ const mf_op mf_ops_matmul[] = {
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int32,int64,"
               "complex64,complex128], adj_x:bool=false, adj_y:bool=false, grad_x:bool=false, "
               "grad_y:bool=false}",
-              0, same_batch_infer, same_batch_run, batch_grad, "f32[2,3,5] f32[2,5,4]",
+              0, same_batch_infer, same_batch_run, matmul_batch_grad, "f32[2,3,5] f32[2,5,4]",
               "f64[2,2,3,5] f64[2,2,4,5] ; adj_y=true", "c64[2,5,3] c64[2,5,4] ; adj_x=true",
               "f32[2,3] f32[3,2]", "f32[0,3,5] f32[0,5,4]", "f32[2,3,5] f32[3,5,4] !fails"),
     MATMUL_OP("BatchMatMulV2",

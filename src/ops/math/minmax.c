@@ -15,7 +15,7 @@ MF_LOOP_TABLE(maximum, 2, MF_FN_FLOATS(maximum), MF_FN_INTS(maximum))
 MF_LOOP_TABLE(minimum, 2, MF_FN_FLOATS(minimum), MF_FN_INTS(minimum))
 
 /* Where `x_wins` holds the gradient goes to x, elsewhere to y. */
-static void split_grad(mf_grad *g, mf_output x_wins)
+static void minmax_split_grad(mf_grad *g, mf_output x_wins)
 {
     const mf_output zero = mf_grad_scalar(g, g->dy[0], 0);
 
@@ -25,13 +25,13 @@ static void split_grad(mf_grad *g, mf_output x_wins)
 
 static mf_status maximum_grad(mf_grad *g)
 {
-    split_grad(g, MF_G2("GreaterEqual", g->x[0], g->x[1]));
+    minmax_split_grad(g, MF_G2("GreaterEqual", g->x[0], g->x[1]));
     return MF_OK;
 }
 
 static mf_status minimum_grad(mf_grad *g)
 {
-    split_grad(g, MF_G2("LessEqual", g->x[0], g->x[1]));
+    minmax_split_grad(g, MF_G2("LessEqual", g->x[0], g->x[1]));
     return MF_OK;
 }
 
@@ -99,7 +99,7 @@ static mf_status clip_infer(mf_infer *in)
 }
 
 /* Sum of `dx` over what input `i` repeated in the output. */
-static mf_output sum_like(mf_grad *g, mf_output dx, int i)
+static mf_output minmax_sum_like(mf_grad *g, mf_output dx, int i)
 {
     const mf_output shape = MF_G1("Shape", g->x[i]);
     const mf_output axes = MF_G2("BroadcastGradientArgs", shape, MF_G1("Shape", g->y[0]));
@@ -114,8 +114,8 @@ static mf_status clip_grad(mf_grad *g)
     const mf_output above = MF_G2("Greater", g->x[0], g->x[2]);
 
     g->dx[0] = MF_G3("SelectV2", MF_G2("LogicalOr", below, above), zero, g->dy[0]);
-    g->dx[1] = sum_like(g, MF_G3("SelectV2", below, g->dy[0], zero), 1);
-    g->dx[2] = sum_like(g, MF_G3("SelectV2", above, g->dy[0], zero), 2);
+    g->dx[1] = minmax_sum_like(g, MF_G3("SelectV2", below, g->dy[0], zero), 1);
+    g->dx[2] = minmax_sum_like(g, MF_G3("SelectV2", above, g->dy[0], zero), 2);
     return MF_OK;
 }
 

@@ -12,7 +12,7 @@ typedef struct reduce_args {
     bool keep_dims;
 } reduce_args;
 
-static mf_reduce_engine_op op_of(const mf_node *node)
+static mf_reduce_engine_op reduce_op_of(const mf_node *node)
 {
     static const struct {
         const char *name;
@@ -30,7 +30,7 @@ static mf_reduce_engine_op op_of(const mf_node *node)
 }
 
 /* Which dimensions of a tensor of this rank the axes name. */
-static mf_status read_axes(const mf_tensor *axes, int rank, bool *reduced)
+static mf_status reduce_read_axes(const mf_tensor *axes, int rank, bool *reduced)
 {
     memset(reduced, 0, sizeof(bool) * (MF_MAX_RANK + 1));
     for (int64_t i = 0; i < axes->count; i++) {
@@ -49,7 +49,8 @@ static mf_status read_axes(const mf_tensor *axes, int rank, bool *reduced)
     return MF_OK;
 }
 
-static void output_shape(const mf_shape *in, const bool *reduced, bool keep_dims, mf_shape *out)
+static void reduce_output_shape(const mf_shape *in, const bool *reduced, bool keep_dims,
+                                mf_shape *out)
 {
     *out = MF_SCALAR;
     for (int d = 0; d < in->rank; d++) {
@@ -78,8 +79,8 @@ static mf_status complex_norm(const mf_reduce_engine *fold, mf_pool *pool, const
     return st;
 }
 
-static mf_status reduce(mf_reduce_engine_op op, mf_pool *pool, const mf_tensor *in, bool *reduced,
-                        mf_tensor *out)
+static mf_status reduce_reduce(mf_reduce_engine_op op, mf_pool *pool, const mf_tensor *in,
+                               bool *reduced, mf_tensor *out)
 {
     const bool parts = mf_dtype_is_complex(in->dtype) && op != MF_REDUCE_ENGINE_PROD;
     const mf_dtype part = in->dtype == MF_DTYPE_C128 ? MF_DTYPE_F64 : MF_DTYPE_F32;
@@ -105,18 +106,19 @@ static mf_status reduce(mf_reduce_engine_op op, mf_pool *pool, const mf_tensor *
                                 out->data);
 }
 
-static mf_status reduce_prepare(mf_prepare *p)
+static mf_status reduce_reduce_prepare(mf_prepare *p)
 {
     reduce_args *args = MF_ARENA_NEW(p->arena, reduce_args);
 
     if (!args)
         return MF_NOMEM("a reduction");
-    *args = (reduce_args){ .op = op_of(p->node), .keep_dims = mf_node_bool(p->node, "keep_dims") };
+    *args = (reduce_args){ .op = reduce_op_of(p->node),
+                           .keep_dims = mf_node_bool(p->node, "keep_dims") };
     p->state = args;
     return MF_OK;
 }
 
-static mf_status reduce_run(mf_kernel *k)
+static mf_status reduce_reduce_run(mf_kernel *k)
 {
     const reduce_args *args = k->state;
     const mf_tensor *in = k->in[0];
@@ -124,10 +126,10 @@ static mf_status reduce_run(mf_kernel *k)
     mf_shape shape;
     mf_tensor *out;
 
-    MF_TRY(read_axes(k->in[1], in->shape.rank, reduced));
-    output_shape(&in->shape, reduced, args->keep_dims, &shape);
+    MF_TRY(reduce_read_axes(k->in[1], in->shape.rank, reduced));
+    reduce_output_shape(&in->shape, reduced, args->keep_dims, &shape);
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    return reduce(args->op, k->step->pool, in, reduced, out);
+    return reduce_reduce(args->op, k->step->pool, in, reduced, out);
 }
 
 /* Reductions of shapes (Prod above all) are shapes: with a known input the output is known. */
@@ -140,7 +142,7 @@ static mf_status infer_value(mf_infer *in, bool *reduced)
     if (!mf_dtype_is_int(x->dtype))
         return MF_OK;
     MF_TRY(mf_tensor_alloc(&out, x->dtype, &in->out[0]));
-    st = reduce(op_of(in->node), NULL, x, reduced, &out);
+    st = reduce_reduce(reduce_op_of(in->node), NULL, x, reduced, &out);
     if (st == MF_OK)
         mf_infer_value(in, 0, &out);
     mf_tensor_clear(&out);
@@ -156,8 +158,8 @@ static mf_status reduce_infer(mf_infer *in)
     if (x->rank < 0)
         return MF_OK;
     if (in->in_value[1]) {
-        MF_TRY(read_axes(in->in_value[1], x->rank, reduced));
-        output_shape(x, reduced, keep_dims, &in->out[0]);
+        MF_TRY(reduce_read_axes(in->in_value[1], x->rank, reduced));
+        reduce_output_shape(x, reduced, keep_dims, &in->out[0]);
         return in->in_value[0] ? infer_value(in, reduced) : MF_OK;
     }
     if (keep_dims) {
@@ -179,23 +181,23 @@ static mf_output broadcast_like(mf_grad *g, mf_output dy, mf_output x)
     return MF_G2("BroadcastTo", mf_grad_keep_dims(g, dy), MF_G1("Shape", x));
 }
 
-static mf_status sum_grad(mf_grad *g)
+static mf_status reduce_sum_grad(mf_grad *g)
 {
     g->dx[0] = broadcast_like(g, g->dy[0], g->x[0]);
     return MF_OK;
 }
 
-static mf_output size_of(mf_grad *g, mf_output x)
+static mf_output reduce_size_of(mf_grad *g, mf_output x)
 {
     return MF_G2("Prod", MF_G1("Shape", x), mf_ints(g->graph, (const int64_t[]){ 0 }, 1));
 }
 
-static mf_status mean_grad(mf_grad *g)
+static mf_status reduce_mean_grad(mf_grad *g)
 {
     const mf_output dx = broadcast_like(g, g->dy[0], g->x[0]);
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1);
-    const mf_output outputs = MF_G2("Maximum", size_of(g, g->y[0]), one);
-    const mf_output factor = MF_G2("FloorDiv", size_of(g, g->x[0]), outputs);
+    const mf_output outputs = MF_G2("Maximum", reduce_size_of(g, g->y[0]), one);
+    const mf_output factor = MF_G2("FloorDiv", reduce_size_of(g, g->x[0]), outputs);
     const mf_output count =
         mf_applyf(g->graph, "Cast", MF_IN(factor), "DstT=%s", mf_dtype_name(mf_grad_type(dx)));
 
@@ -204,7 +206,7 @@ static mf_status mean_grad(mf_grad *g)
 }
 
 /* The gradient goes to the elements that equal the result, in equal shares. */
-static mf_status extreme_grad(mf_grad *g)
+static mf_status reduce_extreme_grad(mf_grad *g)
 {
     const mf_output y = mf_grad_keep_dims(g, g->y[0]), dy = mf_grad_keep_dims(g, g->dy[0]);
     const mf_output equal = MF_G2("Equal", y, g->x[0]);
@@ -216,7 +218,7 @@ static mf_status extreme_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status norm_grad(mf_grad *g)
+static mf_status reduce_norm_grad(mf_grad *g)
 {
     const mf_output y = mf_grad_keep_dims(g, g->y[0]), dy = mf_grad_keep_dims(g, g->dy[0]);
 
@@ -264,8 +266,9 @@ static void reduce_split(mf_split *s)
 
 #define REDUCE_OP(NAME, DEF, GRAD, ...)                                                            \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = reduce_infer, .grad = GRAD, .prepare = reduce_prepare,  \
-        .run = reduce_run, .split = reduce_split, .samples = MF_SAMPLES(__VA_ARGS__)               \
+        .name = NAME, .def = DEF, .infer = reduce_infer, .grad = GRAD,                             \
+        .prepare = reduce_reduce_prepare, .run = reduce_reduce_run, .split = reduce_split,         \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define NUMBERS                                                                                    \
     "(input:T, reduction_indices:Tidx) -> (output:T) {keep_dims:bool=false, T:type in numbers, "   \
@@ -284,7 +287,7 @@ static void reduce_split(mf_split *s)
         t "[2,3] i32[1]{2} !fails", t "[2,3] i32[2]{0,-2} !fails"
 
 const mf_op mf_ops_reduce[] = {
-    REDUCE_OP("Sum", NUMBERS, sum_grad, ODD_SHAPES("f32"), "f64[2,3,2,3,2] i32[2]{1,3}",
+    REDUCE_OP("Sum", NUMBERS, reduce_sum_grad, ODD_SHAPES("f32"), "f64[2,3,2,3,2] i32[2]{1,3}",
               "f32[40,3,70] i32[2]{0,2}", "f32[1000,7] i32[1]{0} !nograd",
               "f32[3,700] i32[1]{1} !nograd", "f32[90000] i32[1]{0} !nograd",
               "f32[200,600] i32[1]{0} !nograd", "f32[2,40000,2] i32[1]{1} !nograd",
@@ -292,20 +295,20 @@ const mf_op mf_ops_reduce[] = {
               "u64[2,3] i32[1]{0}", "i64[4,4] i32[1]{1}", "f16[30,4] i32[1]{0} !nograd",
               "bf16[3,40] i32[1]{1} !nograd !tol:1e-2", "c64[3,4] i32[1]{0} !nograd",
               "c128[3,4] i32[1]{1} !nograd"),
-    REDUCE_OP("Mean", NUMBERS, mean_grad, ODD_SHAPES("f32"), "f32[500,33] i32[1]{0} !nograd",
+    REDUCE_OP("Mean", NUMBERS, reduce_mean_grad, ODD_SHAPES("f32"), "f32[500,33] i32[1]{0} !nograd",
               "f32[0,3] i32[1]{0}", "f64[3,4] i32[1]{1}", "i8[100,2]@-128:128 i32[1]{0}",
               "u8[300]@0:256 i32[1]{0}", "i64[5] i32[1]{0}", "f16[5,2] i32[1]{1} !nograd",
               "c64[0,2] i32[1]{0} !nograd", "c64[3,2] i32[1]{0} !nograd"),
     REDUCE_OP("Prod", NUMBERS, mf_grad_prod, ODD_SHAPES("f32"), "f64[3,2] i32[1]{0}",
               "f32[0,3] i32[1]{0}", "i32[2,9] i32[1]{1}", "i16[40]@-9:9 i32[1]{0}",
               "c64[2,3] i32[1]{1} !nograd", "f32[2,3,4] i32[2]{-1,1}"),
-    REDUCE_OP("Max", ORDERED, extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
+    REDUCE_OP("Max", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
               "f64[30,70] i32[1]{0}", "i32[4,9] i32[1]{1}", "i8[0] i32[1]{0}",
               "u16[3,4]@0:99 i32[1]{0}", "bf16[4,3] i32[1]{0} !nograd"),
-    REDUCE_OP("Min", ORDERED, extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
+    REDUCE_OP("Min", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
               "f64[3,70] i32[1]{1}", "i64[4,9] i32[1]{1}", "u8[0] i32[1]{0}",
               "f16[4,3] i32[1]{0} !nograd"),
-    REDUCE_OP("EuclideanNorm", NUMBERS, norm_grad, ODD_SHAPES("f32"), "f64[3,4] i32[1]{0}",
+    REDUCE_OP("EuclideanNorm", NUMBERS, reduce_norm_grad, ODD_SHAPES("f32"), "f64[3,4] i32[1]{0}",
               "f32[0,3] i32[1]{0} !nograd", "c64[2,3] i32[1]{1} !nograd", "i32[2,3] i32[1]{1}",
               "i8[9] i32[1]{0}"),
     REDUCE_OP("All", BOOLEANS, mf_grad_none, "bool[2,3] i32[1]{1}", "bool[3] i32[0]",

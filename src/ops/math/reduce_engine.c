@@ -25,7 +25,7 @@ typedef struct axes {
     int64_t count;
 } axes;
 
-typedef struct job {
+typedef struct reduce_engine_job {
     const mf_reduce_engine *fold;
     const char *in;
     char *out, *partial;
@@ -38,7 +38,7 @@ typedef struct job {
     int64_t groups, tiles, groups_per_piece;
     /* Units of one group: runs or cuts of runs; rows. */
     int64_t units, cuts, units_per_part, parts;
-} job;
+} reduce_engine_job;
 
 static int64_t min_i64(int64_t a, int64_t b)
 {
@@ -53,7 +53,7 @@ static int64_t div_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-static void push(axes *a, int64_t dim, int64_t stride)
+static void reduce_engine_push(axes *a, int64_t dim, int64_t stride)
 {
     a->dim[a->rank] = dim;
     a->stride[a->rank++] = stride;
@@ -61,7 +61,7 @@ static void push(axes *a, int64_t dim, int64_t stride)
 }
 
 /* Where element `index` of these axes begins. */
-static int64_t offset_of(const axes *a, int64_t index)
+static int64_t reduce_engine_offset_of(const axes *a, int64_t index)
 {
     int64_t offset = 0;
 
@@ -73,7 +73,7 @@ static int64_t offset_of(const axes *a, int64_t index)
 }
 
 /* Merge dimensions; the shape has no dimension of length 0. */
-static void plan_axes(job *j, const mf_shape *shape, const bool *reduced)
+static void plan_axes(reduce_engine_job *j, const mf_shape *shape, const bool *reduced)
 {
     int64_t dim[MF_MAX_RANK + 1], stride = 1;
     bool is_reduced[MF_MAX_RANK + 1];
@@ -94,7 +94,7 @@ static void plan_axes(job *j, const mf_shape *shape, const bool *reduced)
     j->inner_reduced = n && is_reduced[n - 1];
     for (int d = n - 1; d >= 0; d--) { /* innermost first, turned round below */
         if (d < n - 1)
-            push(is_reduced[d] ? &j->reduce : &j->keep, dim[d], stride);
+            reduce_engine_push(is_reduced[d] ? &j->reduce : &j->keep, dim[d], stride);
         stride *= dim[d];
     }
     for (int k = 0; k < 2; k++) {
@@ -113,7 +113,7 @@ static void plan_axes(job *j, const mf_shape *shape, const bool *reduced)
     j->count = j->reduce.count * (j->inner_reduced ? j->inner : 1);
 }
 
-static void plan_pieces(job *j)
+static void plan_pieces(reduce_engine_job *j)
 {
     const int64_t width = j->inner_reduced ? 1 : min_i64(j->inner, MF_REDUCE_ENGINE_TILE);
 
@@ -128,8 +128,8 @@ static void plan_pieces(job *j)
 
 /* Rows [from, to) of a tile, all within one run of the innermost reduced dimension. Narrow rows
  * that lie end to end are taken as fewer, wider ones whose columns are merged afterwards. */
-static void take_rows(const job *j, void *acc, const char *x, int64_t cols, int64_t rows,
-                      int64_t stride)
+static void reduce_engine_take_rows(const reduce_engine_job *j, void *acc, const char *x,
+                                    int64_t cols, int64_t rows, int64_t stride)
 {
     _Alignas(16) char wide[WIDE * ACC_MAX];
     const int64_t side = stride == cols ? WIDE / cols : 0;
@@ -148,8 +148,8 @@ static void take_rows(const job *j, void *acc, const char *x, int64_t cols, int6
         j->fold->rows(acc, x, cols, rows, stride);
 }
 
-static void fold_tile(const job *j, void *acc, const char *x, int64_t cols, int64_t from,
-                      int64_t to)
+static void fold_tile(const reduce_engine_job *j, void *acc, const char *x, int64_t cols,
+                      int64_t from, int64_t to)
 {
     const axes *r = &j->reduce;
     const int64_t run = r->rank ? r->dim[r->rank - 1] : 1;
@@ -158,29 +158,31 @@ static void fold_tile(const job *j, void *acc, const char *x, int64_t cols, int6
     while (from < to) { /* up to the end of a run of the innermost reduced dimension */
         const int64_t rows = min_i64(run - from % run, to - from);
 
-        take_rows(j, acc, x + (size_t)offset_of(r, from) * j->item, cols, rows, stride);
+        reduce_engine_take_rows(j, acc, x + (size_t)reduce_engine_offset_of(r, from) * j->item,
+                                cols, rows, stride);
         from += rows;
     }
 }
 
-static void fold_runs(const job *j, void *acc, const char *x, int64_t from, int64_t to)
+static void fold_runs(const reduce_engine_job *j, void *acc, const char *x, int64_t from,
+                      int64_t to)
 {
     for (int64_t u = from; u < to; u++) {
         const int64_t run = u / j->cuts, at = u % j->cuts * PART;
         const int64_t n = j->cuts > 1 ? min_i64(PART, j->inner - at) : j->inner;
 
-        j->fold->run(acc, x + (size_t)(offset_of(&j->reduce, run) + at) * j->item, n);
+        j->fold->run(acc, x + (size_t)(reduce_engine_offset_of(&j->reduce, run) + at) * j->item, n);
     }
 }
 
 /* One part of one group, into `acc`. Returns how many accumulators it has. */
-static int64_t fold_part(const job *j, int64_t group, int64_t part, void *acc)
+static int64_t fold_part(const reduce_engine_job *j, int64_t group, int64_t part, void *acc)
 {
     const int64_t keep = group / j->tiles, tile = group % j->tiles * MF_REDUCE_ENGINE_TILE;
     const int64_t from = part * j->units_per_part;
     const int64_t to = min_i64(from + j->units_per_part, j->units);
     const int64_t cols = j->inner_reduced ? 1 : min_i64(MF_REDUCE_ENGINE_TILE, j->inner - tile);
-    const char *x = j->in + (size_t)(offset_of(&j->keep, keep) + tile) * j->item;
+    const char *x = j->in + (size_t)(reduce_engine_offset_of(&j->keep, keep) + tile) * j->item;
 
     j->fold->init(acc, cols);
     if (j->inner_reduced)
@@ -190,7 +192,7 @@ static int64_t fold_part(const job *j, int64_t group, int64_t part, void *acc)
     return cols;
 }
 
-static char *group_out(const job *j, int64_t group)
+static char *group_out(const reduce_engine_job *j, int64_t group)
 {
     const int64_t row = j->inner_reduced ? 1 : j->inner;
     const int64_t at = group / j->tiles * row + group % j->tiles * MF_REDUCE_ENGINE_TILE;
@@ -198,7 +200,7 @@ static char *group_out(const job *j, int64_t group)
     return j->out + (size_t)at * j->item;
 }
 
-static size_t part_bytes(const job *j)
+static size_t part_bytes(const reduce_engine_job *j)
 {
     const int64_t width = j->inner_reduced ? 1 : min_i64(j->inner, MF_REDUCE_ENGINE_TILE);
 
@@ -206,7 +208,7 @@ static size_t part_bytes(const job *j)
 }
 
 /* Many outputs with a short run each: several at once. */
-static void run_short(const job *j, int64_t from, int64_t to)
+static void run_short(const reduce_engine_job *j, int64_t from, int64_t to)
 {
     _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
 
@@ -218,9 +220,9 @@ static void run_short(const job *j, int64_t from, int64_t to)
     }
 }
 
-static void run_whole(void *ctx, int64_t piece)
+static void reduce_engine_run_whole(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const reduce_engine_job *j = ctx;
     const int64_t from = piece * j->groups_per_piece;
     const int64_t to = min_i64(from + j->groups_per_piece, j->groups);
     _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
@@ -236,15 +238,15 @@ static void run_whole(void *ctx, int64_t piece)
     }
 }
 
-static void run_part(void *ctx, int64_t piece)
+static void reduce_engine_run_part(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const reduce_engine_job *j = ctx;
 
     (void)fold_part(j, piece / j->parts, piece % j->parts,
                     j->partial + (size_t)piece * part_bytes(j));
 }
 
-static void merge_parts(const job *j)
+static void reduce_engine_merge_parts(const reduce_engine_job *j)
 {
     const size_t bytes = part_bytes(j);
     const int64_t width = (int64_t)(bytes / j->fold->acc_size);
@@ -287,7 +289,7 @@ static void store_empty(const mf_reduce_engine *fold, char *out, const mf_shape 
 mf_status mf_reduce_engine_run(const mf_reduce_engine *fold, mf_pool *pool, const mf_shape *shape,
                                const bool *reduced, size_t item, const void *in, void *out)
 {
-    job j = { .fold = fold, .in = in, .out = out, .item = item };
+    reduce_engine_job j = { .fold = fold, .in = in, .out = out, .item = item };
     mf_tensor partial = { 0 };
     mf_shape bytes = MF_SHAPE(0);
     int64_t pieces;
@@ -302,15 +304,15 @@ mf_status mf_reduce_engine_run(const mf_reduce_engine *fold, mf_pool *pool, cons
     plan_pieces(&j);
     if (j.parts == 1) {
         pieces = div_up(j.groups, j.groups_per_piece);
-        return mf_pool_parallel(pool, pieces, run_whole, &j);
+        return mf_pool_parallel(pool, pieces, reduce_engine_run_whole, &j);
     }
     pieces = j.groups * j.parts;
     bytes.dims[0] = pieces * (int64_t)part_bytes(&j);
     MF_TRY(mf_tensor_alloc(&partial, MF_DTYPE_U8, &bytes));
     j.partial = partial.data;
-    st = mf_pool_parallel(pool, pieces, run_part, &j);
+    st = mf_pool_parallel(pool, pieces, reduce_engine_run_part, &j);
     if (st == MF_OK)
-        merge_parts(&j);
+        reduce_engine_merge_parts(&j);
     mf_tensor_clear(&partial);
     return st;
 }

@@ -80,18 +80,18 @@ typedef struct scan_args {
     bool exclusive, reverse;
 } scan_args;
 
-typedef struct job {
+typedef struct scan_job {
     scan_fn *fn;
     const scan_args *args;
     const char *in;
     char *out;
     size_t item;
     int64_t n, inner, tiles, tiles_per_piece, total_tiles;
-} job;
+} scan_job;
 
-static void run_piece(void *ctx, int64_t piece)
+static void scan_run_piece(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const scan_job *j = ctx;
     const int64_t end = (piece + 1) * j->tiles_per_piece;
     const int64_t last = j->args->reverse ? (j->n - 1) * j->inner : 0;
     const int64_t stride = j->args->reverse ? -j->inner : j->inner;
@@ -105,7 +105,7 @@ static void run_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status axis_of(int64_t value, int rank, int *axis)
+static mf_status scan_axis_of(int64_t value, int rank, int *axis)
 {
     if (mf_axis_fix(value, rank, axis))
         return MF_OK;
@@ -121,7 +121,7 @@ static mf_status scan_infer(mf_infer *in)
 
     MF_TRY(mf_infer_rank(in, 1, 0));
     if (in->in[0].rank >= 0 && mf_infer_int_input(in, 1, &value))
-        MF_TRY(axis_of(value, in->in[0].rank, &axis));
+        MF_TRY(scan_axis_of(value, in->in[0].rank, &axis));
     return mf_infer_same(in);
 }
 
@@ -137,7 +137,7 @@ static mf_status scan_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static mf_status run(mf_kernel *k, scan_fn *const loops[MF_DTYPE_COUNT])
+static mf_status scan_run(mf_kernel *k, scan_fn *const loops[MF_DTYPE_COUNT])
 {
     const mf_tensor *x = k->in[0];
     char text[MF_SHAPE_TEXT];
@@ -148,14 +148,14 @@ static mf_status run(mf_kernel *k, scan_fn *const loops[MF_DTYPE_COUNT])
     if (k->in[1]->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "ScanOp: axis must be a scalar, not %s",
                        mf_shape_text(&k->in[1]->shape, text));
-    MF_TRY(axis_of(mf_tensor_int_at(k->in[1], 0), x->shape.rank, &axis));
+    MF_TRY(scan_axis_of(mf_tensor_int_at(k->in[1], 0), x->shape.rank, &axis));
     if (!loops[x->dtype])
         return MF_FAIL(MF_UNIMPLEMENTED, "%s of type %s is not supported", k->node->op_name,
                        mf_dtype_name(x->dtype));
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &out));
     if (out->count == 0)
         return MF_OK;
-    job j = { .fn = loops[x->dtype], .args = k->state, .in = x->data, .out = out->data };
+    scan_job j = { .fn = loops[x->dtype], .args = k->state, .in = x->data, .out = out->data };
 
     j.item = mf_dtype_cell(x->dtype);
     j.n = x->shape.dims[axis];
@@ -165,20 +165,20 @@ static mf_status run(mf_kernel *k, scan_fn *const loops[MF_DTYPE_COUNT])
     j.tiles_per_piece = 2 * MF_LOOP_GRAIN / (j.n * (j.inner < TILE ? j.inner : TILE));
     j.tiles_per_piece = j.tiles_per_piece < 1 ? 1 : j.tiles_per_piece;
     pieces = (j.total_tiles + j.tiles_per_piece - 1) / j.tiles_per_piece;
-    return mf_kernel_parallel(k, pieces, run_piece, &j);
+    return mf_kernel_parallel(k, pieces, scan_run_piece, &j);
 }
 
-static mf_status sum_run(mf_kernel *k)
+static mf_status scan_sum_run(mf_kernel *k)
 {
-    return run(k, sum_loops);
+    return scan_run(k, sum_loops);
 }
-static mf_status prod_run(mf_kernel *k)
+static mf_status scan_prod_run(mf_kernel *k)
 {
-    return run(k, prod_loops);
+    return scan_run(k, prod_loops);
 }
 static mf_status logsum_run(mf_kernel *k)
 {
-    return run(k, logsum_loops);
+    return scan_run(k, logsum_loops);
 }
 
 /* ---- gradients: the same scan the other way round ---- */
@@ -243,13 +243,13 @@ static void scan_split(mf_split *s)
     }
 
 const mf_op mf_ops_scan[] = {
-    SCAN_OP("Cumsum", "numbers", cumsum_grad, sum_run, "f32[7] i32[]{0}",
+    SCAN_OP("Cumsum", "numbers", cumsum_grad, scan_sum_run, "f32[7] i32[]{0}",
             "f32[3,5] i32[]{0} ; exclusive=true", "f64[3,5] i64[]{-1} ; reverse=true",
             "f32[2,3,4] i32[]{1} ; exclusive=true reverse=true", "i8[9]@-90:90 i32[]{0}",
             "u32[4,2] i32[]{0}", "c64[5] i32[]{0} !nograd", "f16[6] i32[]{0} !nograd",
             "f32[0,3] i32[]{0}", "f32[] i32[]{0} !fails", "f32[3] i32[]{1} !fails",
             "f32[5,300] i32[]{0}", "f32[3,4,5] i32[]{1}"),
-    SCAN_OP("Cumprod", "numbers", cumprod_grad, prod_run, "f32[6]@0.5:2 i32[]{0}",
+    SCAN_OP("Cumprod", "numbers", cumprod_grad, scan_prod_run, "f32[6]@0.5:2 i32[]{0}",
             "f64[3,4]@0.5:2 i32[]{0} ; exclusive=true", "f64[3,4]@0.5:2 i64[]{1} ; reverse=true",
             "f32[2,3]@0.5:2 i32[]{1} ; exclusive=true reverse=true", "i16[9]@-9:9 i32[]{0}",
             "c128[4] i32[]{0} !nograd", "f32[0] i32[]{0}"),

@@ -52,7 +52,7 @@ done:
     return st;
 }
 
-static mf_status sum_run(mf_kernel *k)
+static mf_status segment_sum_run(mf_kernel *k)
 {
     return sorted_run(k, (mf_segments){ .op = MF_SEGMENT_SUM });
 }
@@ -60,22 +60,22 @@ static mf_status mean_run(mf_kernel *k)
 {
     return sorted_run(k, (mf_segments){ .op = MF_SEGMENT_SUM, .norm = MF_NORM_MEAN });
 }
-static mf_status prod_run(mf_kernel *k)
+static mf_status segment_prod_run(mf_kernel *k)
 {
     return sorted_run(k, (mf_segments){ .op = MF_SEGMENT_PROD });
 }
-static mf_status max_run(mf_kernel *k)
+static mf_status segment_max_run(mf_kernel *k)
 {
     return sorted_run(k, (mf_segments){ .op = MF_SEGMENT_MAX, .gaps_are_zero = true });
 }
-static mf_status min_run(mf_kernel *k)
+static mf_status segment_min_run(mf_kernel *k)
 {
     return sorted_run(k, (mf_segments){ .op = MF_SEGMENT_MIN, .gaps_are_zero = true });
 }
 
 /* ---- unsorted ids: any order, negative ones are dropped, the number of rows is given ---- */
 
-static mf_status check_prefix(const mf_shape *data, const mf_shape *ids)
+static mf_status segment_check_prefix(const mf_shape *data, const mf_shape *ids)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
     mf_shape start = *data;
@@ -97,7 +97,7 @@ static mf_status unsorted_infer(mf_infer *in)
     int64_t n = MF_UNKNOWN_DIM;
 
     MF_TRY(mf_infer_rank(in, 2, 0));
-    MF_TRY(check_prefix(data, ids));
+    MF_TRY(segment_check_prefix(data, ids));
     if (mf_infer_int_input(in, 2, &n) && n < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Input num_segments == %lld must not be negative.",
                        (long long)n);
@@ -144,7 +144,7 @@ static mf_status unsorted_run(mf_kernel *k, mf_segment_op op)
     if (rows->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "num_segments should be a scalar, not shape %s",
                        mf_shape_text(&rows->shape, text));
-    MF_TRY(check_prefix(&data->shape, &k->in[1]->shape));
+    MF_TRY(segment_check_prefix(&data->shape, &k->in[1]->shape));
     shape.dims[0] = mf_tensor_int_at(rows, 0);
     if (shape.dims[0] < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Input num_segments == %lld must not be negative.",
@@ -191,7 +191,7 @@ static bool is_unsorted(const mf_grad *g)
     return g->n_in == 3;
 }
 
-static mf_output gather_rows(mf_grad *g, mf_output rows, mf_output ids)
+static mf_output segment_gather_rows(mf_grad *g, mf_output rows, mf_output ids)
 {
     return MF_G3("GatherV2", rows, ids, mf_scalar(g->graph, MF_DTYPE_I32, 0));
 }
@@ -212,7 +212,7 @@ typedef struct rows_grad {
     mf_output positive; /* broadcasts against the data; empty when all are */
 } rows_grad;
 
-static rows_grad rows_of(mf_grad *g)
+static rows_grad segment_rows_of(mf_grad *g)
 {
     const mf_output ids = g->x[1];
     rows_grad r = { .ids = ids };
@@ -227,9 +227,9 @@ static rows_grad rows_of(mf_grad *g)
 }
 
 /* Row ids[i] for each i; zeros where the id is negative. */
-static mf_output gather(mf_grad *g, rows_grad r, mf_output rows)
+static mf_output segment_gather(mf_grad *g, rows_grad r, mf_output rows)
 {
-    const mf_output x = gather_rows(g, rows, r.ids);
+    const mf_output x = segment_gather_rows(g, rows, r.ids);
 
     return r.positive.node ? MF_G3("SelectV2", r.positive, x, MF_G1("ZerosLike", x)) : x;
 }
@@ -239,34 +239,34 @@ static mf_output segments(mf_grad *g, const char *sorted, const char *unsorted, 
     return is_unsorted(g) ? MF_G3(unsorted, x, g->x[1], g->x[2]) : MF_G2(sorted, x, g->x[1]);
 }
 
-static mf_status sum_grad(mf_grad *g)
+static mf_status segment_sum_grad(mf_grad *g)
 {
-    g->dx[0] = gather(g, rows_of(g), g->dy[0]);
+    g->dx[0] = segment_gather(g, segment_rows_of(g), g->dy[0]);
     return MF_OK;
 }
 
-static mf_status mean_grad(mf_grad *g)
+static mf_status segment_mean_grad(mf_grad *g)
 {
     const mf_output one = mf_grad_scalar(g, g->dy[0], 1);
     const mf_output ones = MF_G2("Fill", MF_G1("Shape", g->x[1]), one);
     const mf_output count = MF_G2("SegmentSum", column_of(g, ones, g->x[0]), g->x[1]);
 
-    g->dx[0] = gather_rows(g, MF_G2("RealDiv", g->dy[0], count), g->x[1]);
+    g->dx[0] = segment_gather_rows(g, MF_G2("RealDiv", g->dy[0], count), g->x[1]);
     return MF_OK;
 }
 
 /* Equal shares to all elements that are the extreme of their segment. */
-static mf_status extreme_grad(mf_grad *g)
+static mf_status segment_extreme_grad(mf_grad *g)
 {
-    const rows_grad r = rows_of(g);
-    mf_output chosen = MF_G2("Equal", g->x[0], gather(g, r, g->y[0])), count, dx;
+    const rows_grad r = segment_rows_of(g);
+    mf_output chosen = MF_G2("Equal", g->x[0], segment_gather(g, r, g->y[0])), count, dx;
 
     if (r.positive.node)
         chosen = MF_G2("LogicalAnd", chosen, r.positive);
     count = mf_applyf(g->graph, "Cast", MF_IN(chosen), "DstT=%s",
                       mf_dtype_name(mf_grad_type(g->dy[0])));
     count = segments(g, "SegmentSum", "UnsortedSegmentSum", count);
-    dx = gather(g, r, MF_G2("RealDiv", g->dy[0], count));
+    dx = segment_gather(g, r, MF_G2("RealDiv", g->dy[0], count));
     g->dx[0] = MF_G3("SelectV2", chosen, dx, MF_G1("ZerosLike", dx));
     return MF_OK;
 }
@@ -275,7 +275,7 @@ static mf_status extreme_grad(mf_grad *g)
  * belongs to it alone; with more, nothing. */
 static mf_status prod_grad(mf_grad *g)
 {
-    const rows_grad r = rows_of(g);
+    const rows_grad r = segment_rows_of(g);
     const mf_output x = g->x[0], zero = MF_G2("Equal", x, mf_grad_scalar(g, x, 0));
     const mf_output zero_int = mf_applyf(g->graph, "Cast", MF_IN(zero), "DstT=int32");
     const mf_output zeros = segments(g, "SegmentSum", "UnsortedSegmentSum", zero_int);
@@ -283,10 +283,10 @@ static mf_status prod_grad(mf_grad *g)
     const mf_output dy = MF_G3("SelectV2", many, MF_G1("ZerosLike", g->dy[0]), g->dy[0]);
     const mf_output safe = MF_G3("SelectV2", zero, MF_G1("OnesLike", x), x);
     const mf_output rest = segments(g, "SegmentProd", "UnsortedSegmentProd", safe);
-    const mf_output others = MF_G3("SelectV2", zero, gather_rows(g, rest, r.ids),
-                                   MF_G2("RealDiv", gather_rows(g, g->y[0], r.ids), safe));
+    const mf_output others = MF_G3("SelectV2", zero, segment_gather_rows(g, rest, r.ids),
+                                   MF_G2("RealDiv", segment_gather_rows(g, g->y[0], r.ids), safe));
 
-    g->dx[0] = MF_G2("Mul", gather(g, r, dy), others);
+    g->dx[0] = MF_G2("Mul", segment_gather(g, r, dy), others);
     return MF_OK;
 }
 
@@ -339,22 +339,25 @@ static void unsorted_split(mf_split *s)
     }
 
 const mf_op mf_ops_segment[] = {
-    SORTED_OP("SegmentSum", "numbers", sum_grad, sum_run, "c64[3] i32[3]{0,1,1} !nograd",
-              "u8[5]@0:250 i32[5]{0,0,0,1,1}"),
-    SORTED_OP("SegmentMean", "numbers", mean_grad, mean_run, "c128[3] i32[3]{0,1,1} !nograd"),
-    SORTED_OP("SegmentProd", "numbers", prod_grad, prod_run,
+    SORTED_OP("SegmentSum", "numbers", segment_sum_grad, segment_sum_run,
+              "c64[3] i32[3]{0,1,1} !nograd", "u8[5]@0:250 i32[5]{0,0,0,1,1}"),
+    SORTED_OP("SegmentMean", "numbers", segment_mean_grad, mean_run,
+              "c128[3] i32[3]{0,1,1} !nograd"),
+    SORTED_OP("SegmentProd", "numbers", prod_grad, segment_prod_run,
               "f64[4]{0,2,0,0} i32[4]{0,0,1,1} !nograd"),
-    SORTED_OP("SegmentMin", "reals", extreme_grad, min_run, "u8[5]@0:250 i32[5]{0,0,0,1,2}"),
-    SORTED_OP("SegmentMax", "reals", extreme_grad, max_run, "i64[5] i32[5]{0,0,0,1,2}"),
-    UNSORTED_OP("UnsortedSegmentSum", "numbers", "[int16,int32,int64]", sum_grad, unsorted_sum_run,
-                "c64[3] i16[3]{0,1,1} i32[]{2} !nograd",
+    SORTED_OP("SegmentMin", "reals", segment_extreme_grad, segment_min_run,
+              "u8[5]@0:250 i32[5]{0,0,0,1,2}"),
+    SORTED_OP("SegmentMax", "reals", segment_extreme_grad, segment_max_run,
+              "i64[5] i32[5]{0,0,0,1,2}"),
+    UNSORTED_OP("UnsortedSegmentSum", "numbers", "[int16,int32,int64]", segment_sum_grad,
+                unsorted_sum_run, "c64[3] i16[3]{0,1,1} i32[]{2} !nograd",
                 "f32[600,130] i32[600]@0:9 i32[]{9} !nograd",
                 "bf16[3] i32[3]{0,1,1} i32[]{2} !nograd"),
     UNSORTED_OP("UnsortedSegmentProd", "numbers", "index", prod_grad, unsorted_prod_run,
                 "c64[3] i32[3]{0,1,1} i32[]{2} !nograd"),
-    UNSORTED_OP("UnsortedSegmentMin", "reals", "index", extreme_grad, unsorted_min_run,
+    UNSORTED_OP("UnsortedSegmentMin", "reals", "index", segment_extreme_grad, unsorted_min_run,
                 "u64[3] i32[3]{0,1,1} i32[]{3}"),
-    UNSORTED_OP("UnsortedSegmentMax", "reals", "index", extreme_grad, unsorted_max_run,
+    UNSORTED_OP("UnsortedSegmentMax", "reals", "index", segment_extreme_grad, unsorted_max_run,
                 "i64[3] i32[3]{0,1,1} i32[]{3}"),
     { 0 },
 };

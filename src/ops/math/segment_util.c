@@ -129,19 +129,19 @@ static void fill_neutral(const mf_segments *s, mf_tensor *acc)
     }
 }
 
-typedef struct job {
+typedef struct segment_util_job {
     const mf_segments *s;
     row_fn *fn;
     char *acc;
     size_t item, acc_item;
     int64_t segments, segments_per_piece;
-} job;
+} segment_util_job;
 
 /* Each piece owns a range of output rows and goes through all ids: every row takes in what belongs
  * to it in the order of the ids. */
-static void run_piece(void *ctx, int64_t piece)
+static void segment_util_run_piece(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const segment_util_job *j = ctx;
     const mf_segments *s = j->s;
     const int64_t low = piece * j->segments_per_piece, high = low + j->segments_per_piece;
     const char *data = s->data->data;
@@ -214,7 +214,7 @@ static mf_status finish_rows(const mf_segments *s, mf_tensor *acc, int64_t segme
     return MF_OK;
 }
 
-static void narrow(const mf_tensor *acc, mf_tensor *out)
+static void segment_util_narrow(const mf_tensor *acc, mf_tensor *out)
 {
     for (int64_t i = 0; i < out->count; i++) {
         const float v = ((const float *)acc->data)[i];
@@ -230,7 +230,7 @@ mf_status mf_segments_run(mf_kernel *k, const mf_segments *s)
 {
     const mf_dtype type = s->data->dtype;
     const bool narrowed = type == MF_DTYPE_F16 || type == MF_DTYPE_BF16;
-    job j = { .s = s, .fn = s->scale ? scaled_loops[type] : loops[s->op][type] };
+    segment_util_job j = { .s = s, .fn = s->scale ? scaled_loops[type] : loops[s->op][type] };
     mf_tensor acc = { 0 };
     int64_t pieces;
     mf_status st = MF_OK;
@@ -253,11 +253,11 @@ mf_status mf_segments_run(mf_kernel *k, const mf_segments *s)
     pieces = pieces > MAX_PIECES ? MAX_PIECES : pieces;
     pieces = pieces > j.segments ? j.segments : pieces;
     j.segments_per_piece = (j.segments + pieces - 1) / pieces;
-    st = mf_kernel_parallel(k, pieces, run_piece, &j);
+    st = mf_kernel_parallel(k, pieces, segment_util_run_piece, &j);
     if (st == MF_OK)
         st = finish_rows(s, &acc, j.segments);
     if (st == MF_OK && narrowed)
-        narrow(&acc, s->out);
+        segment_util_narrow(&acc, s->out);
     mf_tensor_clear(&acc);
     return st;
 }

@@ -85,7 +85,7 @@ static mf_status select_cells(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status select_run(mf_kernel *k)
+static mf_status select_select_run(mf_kernel *k)
 {
     return mf_dtype_is_plain(k->in[1]->dtype) ? mf_loop_run_hidden(k, &select_loop)
                                               : select_cells(k);
@@ -117,7 +117,7 @@ static mf_status select_v1_run(mf_kernel *k)
             mf_shape_text(&condition.shape, a), mf_shape_text(t, b));
     }
     inner.in = in;
-    return select_run(&inner);
+    return select_select_run(&inner);
 }
 
 static mf_status select_v1_infer(mf_infer *in)
@@ -147,7 +147,7 @@ static mf_status select_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_output sum_like(mf_grad *g, mf_output dx, int i)
+static mf_output select_sum_like(mf_grad *g, mf_output dx, int i)
 {
     const mf_output shape = MF_G1("Shape", g->x[i]);
     const mf_output axes = MF_G2("BroadcastGradientArgs", shape, MF_G1("Shape", g->y[0]));
@@ -159,8 +159,8 @@ static mf_status select_v2_grad(mf_grad *g)
 {
     const mf_output zero = mf_grad_scalar(g, g->dy[0], 0);
 
-    g->dx[1] = sum_like(g, MF_G3("SelectV2", g->x[0], g->dy[0], zero), 1);
-    g->dx[2] = sum_like(g, MF_G3("SelectV2", g->x[0], zero, g->dy[0]), 2);
+    g->dx[1] = select_sum_like(g, MF_G3("SelectV2", g->x[0], g->dy[0], zero), 1);
+    g->dx[2] = select_sum_like(g, MF_G3("SelectV2", g->x[0], zero, g->dy[0]), 2);
     return MF_OK;
 }
 
@@ -190,7 +190,7 @@ const mf_op mf_ops_select[] = {
       .flags = MF_OP_INPLACE,
       .infer = mf_loop_infer,
       .grad = select_v2_grad,
-      .run = select_run,
+      .run = select_select_run,
       .loop = &select_loop,
       .samples = MF_SAMPLES(
           "bool[2,3] f32[2,3] f32[2,3]", "bool[3] f32[2,3] f32[]", "bool[2,1] f32[3] f32[2,3]",

@@ -56,7 +56,7 @@ MF_EACH_FLOAT(TOP_LOOP, top, FLOAT_ABOVE)
 MF_EACH_INT(TOP_LOOP, top, INT_ABOVE)
 static top_fn *const top_loops[MF_DTYPE_COUNT] = { MF_FN_FLOATS(top), MF_FN_INTS(top) };
 
-typedef struct job {
+typedef struct topk_job {
     top_fn *fn;
     const char *in;
     mf_tensor *values, *indices; /* indices: NULL for NthElement, which keeps the heap's top */
@@ -64,7 +64,7 @@ typedef struct job {
     size_t item;
     int64_t n, k, rows, rows_per_piece;
     bool sorted;
-} job;
+} topk_job;
 
 static void store_index(mf_tensor *t, int64_t i, int64_t index)
 {
@@ -76,9 +76,9 @@ static void store_index(mf_tensor *t, int64_t i, int64_t index)
         ((int16_t *)t->data)[i] = (int16_t)index;
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void topk_run_piece(void *ctx, int64_t piece)
 {
-    const job *j = ctx;
+    const topk_job *j = ctx;
     const int64_t end = (piece + 1) * j->rows_per_piece;
     int64_t *heap = j->heaps + piece * j->k;
 
@@ -97,7 +97,7 @@ static void run_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status run_rows(mf_kernel *k, job *j)
+static mf_status topk_run_rows(mf_kernel *k, topk_job *j)
 {
     mf_tensor heaps = { 0 };
     mf_shape shape = MF_SHAPE(0);
@@ -112,7 +112,7 @@ static mf_status run_rows(mf_kernel *k, job *j)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "k = %lld is too large", (long long)j->k);
     MF_TRY(mf_tensor_alloc(&heaps, MF_DTYPE_I64, &shape));
     j->heaps = heaps.data;
-    st = mf_kernel_parallel(k, pieces, run_piece, j);
+    st = mf_kernel_parallel(k, pieces, topk_run_piece, j);
     mf_tensor_clear(&heaps);
     return st;
 }
@@ -156,7 +156,7 @@ static mf_status topk_run(mf_kernel *k)
     const mf_tensor *x = k->in[0];
     mf_shape shape = x->shape;
     char text[MF_SHAPE_TEXT];
-    job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
+    topk_job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
 
     if (k->n_in == 2 && k->in[1]->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "k must be scalar, got shape %s",
@@ -172,7 +172,7 @@ static mf_status topk_run(mf_kernel *k)
     shape.dims[shape.rank - 1] = j.k;
     MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
     MF_TRY(mf_kernel_out(k, 1, &shape, &j.indices));
-    return run_rows(k, &j);
+    return topk_run_rows(k, &j);
 }
 
 /* The gradient goes where the values came from: row by row, as one flat scatter. */
@@ -227,7 +227,7 @@ static mf_status part_shape(const mf_node *node, mf_shape *shape)
     return MF_OK;
 }
 
-static mf_status part_infer(mf_infer *in)
+static mf_status topk_part_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank_at_least(in, 0, 1));
     in->out[0] = in->in[0];
@@ -236,12 +236,12 @@ static mf_status part_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status part_run(mf_kernel *k)
+static mf_status topk_part_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     const int64_t first = mf_node_int(k->node, "first");
     mf_shape shape = x->shape;
-    job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
+    topk_job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
     int64_t parts;
 
     if (shape.rank < 1 || !j.fn)
@@ -256,7 +256,7 @@ static mf_status part_run(mf_kernel *k)
     MF_TRY(part_shape(k->node, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
     MF_TRY(mf_kernel_out(k, 1, &shape, &j.indices));
-    MF_TRY(run_rows(k, &j));
+    MF_TRY(topk_run_rows(k, &j));
     for (int64_t i = 0; i < j.rows * j.k; i++)
         store_index(j.indices, i, mf_tensor_int_at(j.indices, i) + (first + i / j.k % parts) * j.n);
     return MF_OK;
@@ -297,7 +297,7 @@ static mf_status nth_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     mf_shape shape = x->shape;
-    job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
+    topk_job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
     int64_t n;
 
     if (k->in[1]->shape.rank != 0)
@@ -317,7 +317,7 @@ static mf_status nth_run(mf_kernel *k)
     j.rows = mf_shape_span(&shape, 0, shape.rank - 1);
     shape.rank--;
     MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
-    return run_rows(k, &j);
+    return topk_run_rows(k, &j);
 }
 
 static mf_status nth_grad(mf_grad *g)
@@ -369,9 +369,9 @@ const mf_op mf_ops_topk[] = {
     { .name = "_TopKPart",
       .def = "(input:T) -> (values:T, indices:index_type) {k:int>=1, width:int>=1, first:int=0, "
              "T:type in reals, index_type:type=int32 in [int16,int32,int64]}",
-      .infer = part_infer,
+      .infer = topk_part_infer,
       .grad = mf_grad_missing,
-      .run = part_run,
+      .run = topk_part_run,
       .split = part_split,
       .samples = MF_SAMPLES("f32[3,12] ; k=2 width=4 !nograd", "i32[2,3,6]@0:3 ; k=1 width=2",
                             "f64[8] ; k=3 width=4 first=2 index_type=int64 !nograd",

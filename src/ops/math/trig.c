@@ -50,7 +50,7 @@ TRIG(atanh)
 /* ---- gradients ---- */
 
 /* dx = dy * f(conj(x)) */
-static mf_status times(mf_grad *g, const char *f)
+static mf_status trig_times(mf_grad *g, const char *f)
 {
     g->dx[0] = MF_GMUL(g->dy[0], MF_G1(f, mf_grad_conj(g, g->x[0])));
     return MF_OK;
@@ -58,7 +58,7 @@ static mf_status times(mf_grad *g, const char *f)
 
 static mf_status sin_grad(mf_grad *g)
 {
-    return times(g, "Cos");
+    return trig_times(g, "Cos");
 }
 
 static mf_status cos_grad(mf_grad *g)
@@ -110,12 +110,12 @@ static mf_status atanh_grad(mf_grad *g)
 
 static mf_status sinh_grad(mf_grad *g)
 {
-    return times(g, "Cosh");
+    return trig_times(g, "Cosh");
 }
 
 static mf_status cosh_grad(mf_grad *g)
 {
-    return times(g, "Sinh");
+    return trig_times(g, "Sinh");
 }
 
 static mf_status asinh_grad(mf_grad *g)

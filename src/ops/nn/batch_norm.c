@@ -192,7 +192,8 @@ static mf_status norm_infer(mf_infer *in)
 }
 
 /* (dy, x, scale, mean, variance, ...) */
-static mf_status check_grad(const mf_node *node, const mf_shape *const in[5], int64_t *channels)
+static mf_status batch_norm_check_grad(const mf_node *node, const mf_shape *const in[5],
+                                       int64_t *channels)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
@@ -215,7 +216,7 @@ static mf_status norm_grad_infer(mf_infer *in)
 
     for (int i = 0; i < 5; i++)
         shapes[i] = &in->in[i];
-    MF_TRY(check_grad(in->node, shapes, &channels));
+    MF_TRY(batch_norm_check_grad(in->node, shapes, &channels));
     in->out[0] = in->in[1];
     in->out[1] = in->out[2] = MF_SHAPE(channels);
     in->out[3] = in->out[4] = MF_SHAPE(0);
@@ -227,7 +228,8 @@ static mf_status norm_grad_infer(mf_infer *in)
 enum { WORK_ARRAYS = 4 };
 
 /* A job over x's shape with `work` (WORK_ARRAYS float vectors) and partial sums allocated. */
-static mf_status job_init(const norm_state *s, const mf_shape *x, norm_job *job, mf_tensor *work)
+static mf_status batch_norm_job_init(const norm_state *s, const mf_shape *x, norm_job *job,
+                                     mf_tensor *work)
 {
     const mf_channels at = s->blocked          ? mf_channels_blocked(x)
                            : s->channels_first ? mf_channels_first(x)
@@ -244,7 +246,7 @@ static double positions(const norm_job *job)
 }
 
 /* Mean and (biased) variance of each channel. */
-static void statistics(const mf_kernel *k, norm_job *job, float *mean, float *variance)
+static void batch_norm_statistics(const mf_kernel *k, norm_job *job, float *mean, float *variance)
 {
     const double n = positions(job);
     const double *sums = mf_channel_sums_run(k, &job->sums, MF_TERM_X);
@@ -257,14 +259,14 @@ static void statistics(const mf_kernel *k, norm_job *job, float *mean, float *va
         variance[c] = (float)(sums[c] / n);
 }
 
-static void fill(mf_tensor *t, float value)
+static void batch_norm_fill(mf_tensor *t, float value)
 {
     for (int64_t i = 0; i < t->count; i++)
         ((float *)t->data)[i] = value;
 }
 
 /* in: x scale offset mean variance, all float; out: y, running mean and variance, saved ones. */
-static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *out)
+static mf_status batch_norm_normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *out)
 {
     const norm_state *s = k->state;
     const float *scale = in[1].data, *offset = in[2].data, *old_mean = in[3].data;
@@ -276,13 +278,13 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
     mf_status st;
 
     if (in[0].count == 0) {
-        fill(&out[1], NAN);
-        fill(&out[2], NAN);
-        fill(&out[3], 0);
-        fill(&out[4], 0);
+        batch_norm_fill(&out[1], NAN);
+        batch_norm_fill(&out[2], NAN);
+        batch_norm_fill(&out[3], 0);
+        batch_norm_fill(&out[4], 0);
         return MF_OK;
     }
-    MF_TRY_TO(done, job_init(s, &in[0].shape, &job, &work));
+    MF_TRY_TO(done, batch_norm_job_init(s, &in[0].shape, &job, &work));
     a = work.data;
     zero = a + job.sums.channels;
     memset(zero, 0, (size_t)job.sums.channels * sizeof *zero);
@@ -291,7 +293,7 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
         const double n = positions(&job);
         const float unbias = (float)(n > 1 ? n / (n - 1) : 1), f = s->factor;
 
-        statistics(k, &job, mean, variance);
+        batch_norm_statistics(k, &job, mean, variance);
         for (int64_t c = 0; c < job.sums.channels; c++) {
             const float v = variance[c] * unbias;
 
@@ -302,8 +304,8 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
     } else {
         memcpy(run_mean, old_mean, (size_t)job.sums.channels * sizeof *run_mean);
         memcpy(run_variance, old_variance, (size_t)job.sums.channels * sizeof *run_mean);
-        fill(&out[3], 0);
-        fill(&out[4], 0);
+        batch_norm_fill(&out[3], 0);
+        batch_norm_fill(&out[4], 0);
         job.sums.mean = old_mean;
     }
     for (int64_t c = 0; c < job.sums.channels; c++)
@@ -319,7 +321,7 @@ done:
 }
 
 /* in: dy x scale mean variance; out: dx, dscale, doffset. */
-static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tensor *out)
+static mf_status batch_norm_normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tensor *out)
 {
     const norm_state *s = k->state;
     const float *scale = in[2].data, *variance = in[4].data;
@@ -333,11 +335,11 @@ static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tens
     mf_status st;
 
     if (in[1].count == 0) {
-        fill(&out[1], 0);
-        fill(&out[2], 0);
+        batch_norm_fill(&out[1], 0);
+        batch_norm_fill(&out[2], 0);
         return MF_OK;
     }
-    MF_TRY_TO(done, job_init(s, &in[1].shape, &job, &work));
+    MF_TRY_TO(done, batch_norm_job_init(s, &in[1].shape, &job, &work));
     a = work.data;
     b = a + job.sums.channels;
     c = b + job.sums.channels;
@@ -364,8 +366,9 @@ done:
 }
 
 /* Both kernels: five inputs and n outputs, in float whatever their type. */
-static mf_status run_wide(mf_kernel *k, mf_tensor *const *out, int n_out,
-                          mf_status (*fn)(const mf_kernel *, const mf_tensor *, mf_tensor *))
+static mf_status batch_norm_run_wide(mf_kernel *k, mf_tensor *const *out, int n_out,
+                                     mf_status (*fn)(const mf_kernel *, const mf_tensor *,
+                                                     mf_tensor *))
 {
     mf_tensor in[5] = { { 0 } }, wide[5] = { { 0 } };
     mf_status st = MF_OK;
@@ -400,7 +403,7 @@ static mf_status norm_run(mf_kernel *k)
         MF_TRY(mf_kernel_out(k, 5, &MF_SCALAR, &extra));
         mf_tensor_put(extra, 0, 0);
     }
-    return run_wide(k, out, 5, normalise);
+    return batch_norm_run_wide(k, out, 5, batch_norm_normalise);
 }
 
 static mf_status norm_grad_run(mf_kernel *k)
@@ -410,18 +413,18 @@ static mf_status norm_grad_run(mf_kernel *k)
     mf_tensor *out[3], *unused;
     int64_t channels = 0;
 
-    MF_TRY(check_grad(k->node, shapes, &channels));
+    MF_TRY(batch_norm_check_grad(k->node, shapes, &channels));
     MF_TRY(mf_kernel_out(k, 0, shapes[1], &out[0]));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(channels), &out[1]));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(channels), &out[2]));
     MF_TRY(mf_kernel_out(k, 3, &MF_SHAPE(0), &unused));
     MF_TRY(mf_kernel_out(k, 4, &MF_SHAPE(0), &unused));
-    return run_wide(k, out, 3, normalise_grad);
+    return batch_norm_run_wide(k, out, 3, batch_norm_normalise_grad);
 }
 
 /* ---- gradient ---- */
 
-static mf_status norm_grad(mf_grad *g)
+static mf_status batch_norm_grad(mf_grad *g)
 {
     const bool training = mf_node_bool(g->node, "is_training");
     const mf_output mean = training ? (mf_output){ g->node, 3 } : g->x[3];
@@ -482,7 +485,7 @@ const mf_op mf_ops_batch_norm[] = {
         "FusedBatchNorm",
         "(x:T, scale:T, offset:T, mean:T, variance:T) -> (y:T, batch_mean:T, batch_variance:T, "
         "reserve_space_1:T, reserve_space_2:T) {T:type in [float], " EPSILON AVERAGE FORMAT4,
-        norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
+        norm_infer, norm_run, batch_norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
         "f32[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered",
         "f32[2,3,4,3] f32[2] f32[3] f32[0] f32[0] !fails"),
     NORM_OP(
@@ -490,13 +493,14 @@ const mf_op mf_ops_batch_norm[] = {
         "(x:T, scale:U, offset:U, mean:U, variance:U) -> (y:T, batch_mean:U, batch_variance:U, "
         "reserve_space_1:U, reserve_space_2:U) {T:type in [half,bfloat16,float], U:type in "
         "[float], " EPSILON AVERAGE FORMAT4,
-        norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
+        norm_infer, norm_run, batch_norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
         "f16[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered"),
     NORM_OP("FusedBatchNormV3",
             "(x:T, scale:U, offset:U, mean:U, variance:U) -> (y:T, batch_mean:U, batch_variance:U, "
             "reserve_space_1:U, reserve_space_2:U, reserve_space_3:U) {T:type in [half,bfloat16,"
             "float], U:type in [bfloat16,float], " EPSILON AVERAGE FORMAT5,
-            norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
+            norm_infer, norm_run, batch_norm_grad,
+            "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
             "f32[2,3,4,5] f32[5] f32[5] f32[5]~ f32[5]@0.5:2~ ; exponential_avg_factor=0.3 !nograd",
             "f32[2,3,4,5] f32[3] f32[3] f32[0]~ f32[0]~ ; data_format='NCHW' !nograd !notf",
             "f32[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false epsilon=0.01 "

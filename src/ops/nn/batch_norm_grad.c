@@ -33,13 +33,13 @@ typedef struct norm2 {
 #define SUB(a, b) MF_G2("Sub", a, b)
 #define ADD(a, b) MF_G2("AddV2", a, b)
 
-static mf_output mean(const norm2 *n, mf_output a)
+static mf_output batch_norm_grad_mean(const norm2 *n, mf_output a)
 {
     return mf_applyf(n->g->graph, "Mean", MF_IN(a, n->axes), "keep_dims=true");
 }
 
 /* The sum over everything but channels, as a vector. */
-static mf_output sum(const norm2 *n, mf_output a)
+static mf_output batch_norm_grad_sum(const norm2 *n, mf_output a)
 {
     return mf_apply(n->g->graph, "Sum", MF_IN(a, n->axes));
 }
@@ -60,11 +60,12 @@ static mf_output as_type(mf_grad *g, mf_output a, mf_dtype type)
 }
 
 /* a - mean(a) - h mean(a h) */
-static mf_output project(const norm2 *n, mf_output a)
+static mf_output batch_norm_grad_project(const norm2 *n, mf_output a)
 {
     mf_grad *g = n->g;
 
-    return SUB(SUB(a, mean(n, a)), MUL(n->h, mean(n, MUL(a, n->h))));
+    return SUB(SUB(a, batch_norm_grad_mean(n, a)),
+               MUL(n->h, batch_norm_grad_mean(n, MUL(a, n->h))));
 }
 
 static mf_output all_axes_but_channels(mf_grad *g)
@@ -81,15 +82,16 @@ static mf_output all_axes_but_channels(mf_grad *g)
     return mf_ints(g->graph, axes, n);
 }
 
-static void statistics(norm2 *n, mf_output x, bool training)
+static void batch_norm_grad_statistics(norm2 *n, mf_output x, bool training)
 {
     mf_grad *g = n->g;
-    const mf_output m = mean(n, x);
+    const mf_output m = batch_norm_grad_mean(n, x);
     mf_output u, variance, epsilon;
 
     n->per_channel = MF_G1("Shape", m);
     u = SUB(x, training ? m : channels(n, g->x[3], g->x[3]));
-    variance = training ? mean(n, MF_G1("Square", u)) : channels(n, g->x[4], g->x[4]);
+    variance =
+        training ? batch_norm_grad_mean(n, MF_G1("Square", u)) : channels(n, g->x[4], g->x[4]);
     epsilon = mf_grad_scalar(g, variance, (double)mf_node_float(g->node, "epsilon"));
     n->r = MF_G1("Rsqrt", ADD(variance, epsilon));
     n->h = MUL(u, n->r);
@@ -103,23 +105,25 @@ mf_status mf_batch_norm_grad_grad(mf_grad *g)
     norm2 n = { .g = g, .axes = all_axes_but_channels(g) };
     mf_output scale, gs, go, p_gx, p_dy, for_dy, for_x, m_gx, m_dy, rest;
 
-    statistics(&n, x, training);
+    batch_norm_grad_statistics(&n, x, training);
     scale = MUL(channels(&n, g->x[2], g->x[2]), n.r); /* only ever used with r */
     gs = channels(&n, g->dy[1], g->x[2]);
     go = channels(&n, g->dy[2], g->x[2]);
-    p_gx = training ? project(&n, gx) : gx;
-    p_dy = training ? project(&n, dy) : dy;
+    p_gx = training ? batch_norm_grad_project(&n, gx) : gx;
+    p_dy = training ? batch_norm_grad_project(&n, dy) : dy;
     for_dy = ADD(ADD(MUL(scale, p_gx), MUL(gs, n.h)), go);
     for_x = MUL(MUL(gs, n.r), p_dy);
     if (training) {
-        m_gx = mean(&n, MUL(gx, n.h));
-        m_dy = mean(&n, MUL(dy, n.h));
-        rest = SUB(SUB(mean(&n, MUL(gx, dy)), MUL(mean(&n, gx), mean(&n, dy))), MUL(m_gx, m_dy));
+        m_gx = batch_norm_grad_mean(&n, MUL(gx, n.h));
+        m_dy = batch_norm_grad_mean(&n, MUL(dy, n.h));
+        rest = SUB(SUB(batch_norm_grad_mean(&n, MUL(gx, dy)),
+                       MUL(batch_norm_grad_mean(&n, gx), batch_norm_grad_mean(&n, dy))),
+                   MUL(m_gx, m_dy));
         rest = ADD(MUL(n.h, rest), ADD(MUL(p_gx, m_dy), MUL(p_dy, m_gx)));
         for_x = SUB(for_x, MUL(MUL(scale, n.r), rest));
     }
     g->dx[0] = as_type(g, for_dy, mf_grad_type(g->x[0]));
     g->dx[1] = as_type(g, for_x, mf_grad_type(g->x[1]));
-    g->dx[2] = sum(&n, MUL(MUL(gx, n.r), p_dy));
+    g->dx[2] = batch_norm_grad_sum(&n, MUL(MUL(gx, n.r), p_dy));
     return MF_OK;
 }

@@ -146,7 +146,7 @@ static mf_status bias_grad(mf_grad *g)
 
 /* ---- BiasAddGrad: the sum over all dimensions but the channels ---- */
 
-static mf_status check_blocked(const mf_node *node, const mf_shape *x, mf_shape *plain)
+static mf_status bias_check_blocked(const mf_node *node, const mf_shape *x, mf_shape *plain)
 {
     if (channels_first(node) || mf_node_type(node, "T") != MF_DTYPE_F32)
         return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
@@ -162,7 +162,7 @@ static mf_status sum_infer(mf_infer *in)
     if (in->in[0].rank < 0)
         return MF_OK;
     if (mf_is_blocked(in->node)) {
-        MF_TRY(check_blocked(in->node, &in->in[0], &plain));
+        MF_TRY(bias_check_blocked(in->node, &in->in[0], &plain));
         in->out[0].dims[0] = plain.dims[3];
         return MF_OK;
     }
@@ -193,7 +193,7 @@ static mf_status sum_blocked(mf_kernel *k)
     mf_shape plain;
     mf_tensor *out;
 
-    MF_TRY(check_blocked(k->node, x, &plain));
+    MF_TRY(bias_check_blocked(k->node, x, &plain));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(plain.dims[3]), &out));
     if (k->in[0]->count > 0)
         return sum_floats(k, &at, out);
@@ -201,7 +201,7 @@ static mf_status sum_blocked(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status sum_run(mf_kernel *k)
+static mf_status bias_sum_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
     const bool complex_parts = mf_dtype_is_complex(x->dtype);
@@ -235,7 +235,7 @@ static mf_status sum_run(mf_kernel *k)
 }
 
 /* The gradient arriving at each channel goes to all its positions. */
-static mf_status sum_grad(mf_grad *g)
+static mf_status bias_sum_grad(mf_grad *g)
 {
     g->dx[0] = mf_applyf(g->graph, "BiasAdd", MF_IN(MF_G1("ZerosLike", g->x[0]), g->dy[0]),
                          "data_format='%s'", channels_first(g->node) ? "NCHW" : "NHWC");
@@ -295,8 +295,8 @@ const mf_op mf_ops_bias[] = {
       .def = "(out_backprop:T) -> (output:T) {T:type in numbers, data_format:string='NHWC' in "
              "['NHWC','NCHW']}",
       .infer = sum_infer,
-      .grad = sum_grad,
-      .run = sum_run,
+      .grad = bias_sum_grad,
+      .run = bias_sum_run,
       .split = sum_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]",
                             "f16[2,5]", "bf16[2,3,2,2] !notf",

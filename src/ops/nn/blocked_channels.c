@@ -28,12 +28,12 @@ mf_shape mf_blocked_shape(const mf_shape *s, int64_t b)
 
 /* ---- moving ---- */
 
-typedef struct move_job {
+typedef struct blocked_channels_move_job {
     const float *from;
     float *to;
     int64_t groups, pixels, block, strips; /* of one image */
     bool to_blocks;
-} move_job;
+} blocked_channels_move_job;
 
 static inline void move_pixels(const float *from, int64_t from_step, float *to, int64_t to_step,
                                int64_t pixels, const int64_t block)
@@ -45,7 +45,7 @@ static inline void move_pixels(const float *from, int64_t from_step, float *to, 
 
 static void move_strip(void *ctx, int64_t piece)
 {
-    const move_job *j = ctx;
+    const blocked_channels_move_job *j = ctx;
     const int64_t image = piece / j->strips, p0 = piece % j->strips * STRIP;
     const int64_t pixels = j->pixels - p0 < STRIP ? j->pixels - p0 : STRIP;
     const int64_t b = j->block, channels = j->groups * b, at = image * j->pixels * channels;
@@ -64,15 +64,15 @@ static void move_strip(void *ctx, int64_t piece)
     }
 }
 
-static void move(const mf_kernel *k, const mf_shape *s, const float *from, float *to,
-                 bool to_blocks)
+static void blocked_channels_move(const mf_kernel *k, const mf_shape *s, const float *from,
+                                  float *to, bool to_blocks)
 {
-    move_job j = { .from = from,
-                   .to = to,
-                   .groups = s->dims[1],
-                   .pixels = s->dims[2] * s->dims[3],
-                   .block = s->dims[4],
-                   .to_blocks = to_blocks };
+    blocked_channels_move_job j = { .from = from,
+                                    .to = to,
+                                    .groups = s->dims[1],
+                                    .pixels = s->dims[2] * s->dims[3],
+                                    .block = s->dims[4],
+                                    .to_blocks = to_blocks };
 
     j.strips = (j.pixels + STRIP - 1) / STRIP;
     mf_kernel_complete(k, s->dims[0] * j.strips, move_strip, &j);
@@ -80,12 +80,12 @@ static void move(const mf_kernel *k, const mf_shape *s, const float *from, float
 
 void mf_layout_block(const mf_kernel *k, const mf_shape *blocked, const float *plain, float *to)
 {
-    move(k, blocked, plain, to, true);
+    blocked_channels_move(k, blocked, plain, to, true);
 }
 
 void mf_layout_unblock(const mf_kernel *k, const mf_shape *blocked, const float *from, float *plain)
 {
-    move(k, blocked, from, plain, false);
+    blocked_channels_move(k, blocked, from, plain, false);
 }
 
 /* ---- ops ---- */

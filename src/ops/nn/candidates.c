@@ -21,7 +21,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Where the class stands among the sampled, or -1. */
-static int64_t find(const candidate *sorted, int64_t n, int64_t id)
+static int64_t candidates_find(const candidate *sorted, int64_t n, int64_t id)
 {
     int64_t low = 0, high = n;
 
@@ -80,13 +80,13 @@ static mf_status hits_run(mf_kernel *k)
         sorted[i] = (candidate){ ((const int64_t *)sampled->data)[i], i };
     qsort(sorted, (size_t)sampled->count, sizeof *sorted, by_id);
     for (int64_t i = 0; i < truth->count; i++)
-        n += find(sorted, sampled->count, classes[i]) >= 0;
+        n += candidates_find(sorted, sampled->count, classes[i]) >= 0;
     MF_TRY_TO(done, mf_kernel_out(k, 0, &MF_SHAPE(n), &rows));
     MF_TRY_TO(done, mf_kernel_out(k, 1, &MF_SHAPE(n), &ids));
     MF_TRY_TO(done, mf_kernel_out(k, 2, &MF_SHAPE(n), &weights));
     n = 0;
     for (int64_t i = 0; i < truth->count; i++) {
-        const int64_t at = find(sorted, sampled->count, classes[i]);
+        const int64_t at = candidates_find(sorted, sampled->count, classes[i]);
 
         if (at < 0)
             continue;

@@ -76,8 +76,9 @@ static inline void add_squares(const float *x, const float *mean, int64_t step, 
             sum[c] += (x[c] - mean[c]) * (x[c] - mean[c]);
 }
 
-static inline void add_grad(const float *x, const float *dy, const float *mean, int64_t step,
-                            int64_t rows, const int64_t n, float *s0, float *s1)
+static inline void channel_sum_add_grad(const float *x, const float *dy, const float *mean,
+                                        int64_t step, int64_t rows, const int64_t n, float *s0,
+                                        float *s1)
 {
     for (int64_t r = 0; r < rows; r++, x += step, dy += step)
         for (int64_t c = 0; c < n; c++) {
@@ -87,15 +88,15 @@ static inline void add_grad(const float *x, const float *dy, const float *mean, 
 }
 
 /* ch: the first of them. */
-static inline void add_channels(const mf_channel_sums *s, int64_t at, int64_t ch, int64_t rows,
-                                const int64_t n, float *s0, float *s1)
+static inline void channel_sum_add_channels(const mf_channel_sums *s, int64_t at, int64_t ch,
+                                            int64_t rows, const int64_t n, float *s0, float *s1)
 {
     if (s->term == MF_TERM_X)
         add_x(s->x + at, s->at.run, rows, n, s0);
     else if (s->term == MF_TERM_SQUARE)
         add_squares(s->x + at, s->mean + ch, s->at.run, rows, n, s0);
     else
-        add_grad(s->x + at, s->dy + at, s->mean + ch, s->at.run, rows, n, s0, s1);
+        channel_sum_add_grad(s->x + at, s->dy + at, s->mean + ch, s->at.run, rows, n, s0, s1);
 }
 
 /* n channels of a group from its channel c0, rows from..to. */
@@ -112,9 +113,9 @@ static void add_rows(const mf_channel_sums *s, int64_t group, int64_t c0, int64_
             const int64_t at = mf_channel_run(&s->at, group, r, r1, &rows) + c0;
 
             if (n == 8)
-                add_channels(s, at, ch, rows, 8, s0, s1);
+                channel_sum_add_channels(s, at, ch, rows, 8, s0, s1);
             else
-                add_channels(s, at, ch, rows, n, s0, s1);
+                channel_sum_add_channels(s, at, ch, rows, n, s0, s1);
         }
         for (int64_t c = 0; c < n; c++) {
             sum0[c] += (double)s0[c];
@@ -155,7 +156,7 @@ static void add_plane(const mf_channel_sums *s, int64_t image, int64_t ch, doubl
 
 /* ---- pieces ---- */
 
-static void sum_piece(void *ctx, int64_t piece)
+static void channel_sum_piece(void *ctx, int64_t piece)
 {
     const mf_channel_sums *s = ctx;
     double *sum0 = (double *)s->partial.data + piece * 2 * s->channels, *sum1 = sum0 + s->channels;
@@ -190,7 +191,7 @@ const double *mf_channel_sums_run(const mf_kernel *k, mf_channel_sums *s, mf_cha
     double *sums = s->partial.data;
 
     s->term = term;
-    mf_channel_pieces(k, s, sum_piece, s);
+    mf_channel_pieces(k, s, channel_sum_piece, s);
     for (int64_t p = 1; p < s->pieces; p++)
         for (int64_t i = 0; i < 2 * s->channels; i++)
             sums[i] += sums[p * 2 * s->channels + i];

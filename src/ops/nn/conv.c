@@ -20,12 +20,12 @@ typedef struct conv_state {
 } conv_state;
 
 /* How many spatial dimensions. */
-static int dims_of(const mf_node *node)
+static int conv_dims_of(const mf_node *node)
 {
     return strstr(node->op_name, "3D") ? 3 : 2;
 }
 
-static mf_conv_kind kind_of(const mf_node *node)
+static mf_conv_kind conv_kind_of(const mf_node *node)
 {
     if (strstr(node->op_name, "BackpropInput"))
         return MF_CONV_INPUT;
@@ -38,7 +38,7 @@ static mf_status conv_prepare(mf_prepare *p)
 
     if (!s)
         return MF_NOMEM("a convolution");
-    MF_TRY(mf_window_read(p->node, dims_of(p->node), &s->attrs));
+    MF_TRY(mf_window_read(p->node, conv_dims_of(p->node), &s->attrs));
     s->blocked = mf_is_blocked(p->node);
     s->shards = mf_node_int(p->node, "_shards");
     MF_TRY(mf_conv_plans_new(&s->plans));
@@ -57,8 +57,8 @@ static void conv_release(void *state)
 /* ---- shapes ---- */
 
 /* Groups and output channels of input and filter; unknown dimensions give unknown results. */
-static mf_status check_channels(const mf_window_attrs *a, const mf_shape *x, const mf_shape *w,
-                                int64_t *groups, int64_t *out)
+static mf_status conv_check_channels(const mf_window_attrs *a, const mf_shape *x, const mf_shape *w,
+                                     int64_t *groups, int64_t *out)
 {
     const int64_t in = x->dims[mf_window_axis(a, a->nd + 1)], per_group = w->dims[a->nd];
 
@@ -82,7 +82,7 @@ static mf_status check_channels(const mf_window_attrs *a, const mf_shape *x, con
     return MF_OK;
 }
 
-static mf_status check_rank(const mf_shape *s, int rank, const char *what)
+static mf_status conv_check_rank(const mf_shape *s, int rank, const char *what)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -93,7 +93,7 @@ static mf_status check_rank(const mf_shape *s, int rank, const char *what)
 }
 
 /* Blocks are for two dimensions, channels last, float. */
-static mf_status check_blocked(const mf_node *node, const mf_window_attrs *a)
+static mf_status conv_check_blocked(const mf_node *node, const mf_window_attrs *a)
 {
     if (a->nd != 2 || a->channels_first || mf_node_type(node, "T") != MF_DTYPE_F32)
         return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for Conv2D of NHWC and float");
@@ -101,7 +101,7 @@ static mf_status check_blocked(const mf_node *node, const mf_window_attrs *a)
 }
 
 /* The shape of an image as data_format has it; *b is the size of blocks, 0: none. */
-static mf_status image_shape(bool blocked, const mf_shape *s, mf_shape *plain, int64_t *b)
+static mf_status conv_image_shape(bool blocked, const mf_shape *s, mf_shape *plain, int64_t *b)
 {
     *b = 0;
     *plain = *s;
@@ -130,14 +130,14 @@ static mf_status plain_infer(mf_infer *in, const mf_window_attrs *attrs, const m
     int64_t spatial[MF_WINDOW_DIMS], groups, out, lo, hi;
     const mf_shape *w = &in->in[1];
 
-    MF_TRY(check_rank(x, a.nd + 2, "input"));
-    MF_TRY(check_rank(w, a.nd + 2, "filter"));
+    MF_TRY(conv_check_rank(x, a.nd + 2, "input"));
+    MF_TRY(conv_check_rank(w, a.nd + 2, "filter"));
     if (x->rank < 0 || w->rank < 0) {
         in->out[0] = MF_SHAPE(-1, -1, -1, -1, -1);
         in->out[0].rank = a.nd + 2;
         return MF_OK;
     }
-    MF_TRY(check_channels(&a, x, w, &groups, &out));
+    MF_TRY(conv_check_channels(&a, x, w, &groups, &out));
     for (int d = 0; d < a.nd; d++)
         MF_TRY(mf_window_length(&a, d, x->dims[mf_window_axis(&a, d + 1)], w->dims[d], &spatial[d],
                                 &lo, &hi));
@@ -152,18 +152,18 @@ static mf_status conv_infer(mf_infer *in)
     mf_shape x;
     int64_t b;
 
-    MF_TRY(mf_window_read(in->node, dims_of(in->node), &a));
+    MF_TRY(mf_window_read(in->node, conv_dims_of(in->node), &a));
     if (blocked)
-        MF_TRY(check_blocked(in->node, &a));
-    MF_TRY(image_shape(blocked, &in->in[0], &x, &b));
+        MF_TRY(conv_check_blocked(in->node, &a));
+    MF_TRY(conv_image_shape(blocked, &in->in[0], &x, &b));
     MF_TRY(plain_infer(in, &a, &x));
     return block_shape(&in->out[0], b);
 }
 
 /* Gradients: the shape is given by input 0 (of the input) or 1 (of the filter). */
-static mf_status backprop_infer(mf_infer *in)
+static mf_status conv_backprop_infer(mf_infer *in)
 {
-    const int nd = dims_of(in->node), sizes = kind_of(in->node) == MF_CONV_INPUT ? 0 : 1;
+    const int nd = conv_dims_of(in->node), sizes = conv_kind_of(in->node) == MF_CONV_INPUT ? 0 : 1;
     mf_window_attrs a;
     mf_shape dy;
     int64_t b;
@@ -172,17 +172,17 @@ static mf_status backprop_infer(mf_infer *in)
     MF_TRY(mf_infer_shape_input(in, sizes, &in->out[0]));
     if (in->out[0].rank == 2 && nd == 2 && sizes == 0) /* height and width only */
         in->out[0] = MF_SHAPE(-1, -1, -1, -1);
-    MF_TRY(check_rank(&in->out[0], nd + 2, "the shape given"));
+    MF_TRY(conv_check_rank(&in->out[0], nd + 2, "the shape given"));
     if (!mf_is_blocked(in->node))
         return MF_OK;
-    MF_TRY(check_blocked(in->node, &a));
-    MF_TRY(image_shape(true, &in->in[2], &dy, &b));
+    MF_TRY(conv_check_blocked(in->node, &a));
+    MF_TRY(conv_image_shape(true, &in->in[2], &dy, &b));
     return sizes == 0 ? block_shape(&in->out[0], b) : MF_OK;
 }
 
 /* Input or filter sizes as a shape. Two values for a Conv2D's input: height and width. */
-static mf_status read_sizes(const conv_state *s, const mf_tensor *sizes, const mf_shape *filter,
-                            const mf_shape *dy, mf_shape *out)
+static mf_status conv_read_sizes(const conv_state *s, const mf_tensor *sizes,
+                                 const mf_shape *filter, const mf_shape *dy, mf_shape *out)
 {
     int64_t dims[MF_MAX_RANK];
     int64_t count;
@@ -211,9 +211,9 @@ static mf_status conv_init(const conv_state *s, mf_conv_kind kind, const mf_shap
 
     memset(c, 0, sizeof *c);
     c->kind = kind;
-    MF_TRY(check_rank(x, a->nd + 2, "input"));
-    MF_TRY(check_rank(w, a->nd + 2, "filter"));
-    MF_TRY(check_channels(a, x, w, &c->groups, &c->out_channels));
+    MF_TRY(conv_check_rank(x, a->nd + 2, "input"));
+    MF_TRY(conv_check_rank(w, a->nd + 2, "filter"));
+    MF_TRY(conv_check_channels(a, x, w, &c->groups, &c->out_channels));
     MF_TRY(mf_window_init(a, x, w->dims, &c->window));
     expected = mf_window_shape(a, c->window.batch, c->window.out, c->out_channels);
     MF_TRY(mf_shape_count(&expected, &count));
@@ -227,8 +227,8 @@ static mf_status conv_init(const conv_state *s, mf_conv_kind kind, const mf_shap
 /* ---- kernels ---- */
 
 /* Operands in the order input, filter, output; the one computed is `result`. */
-static mf_status run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *const operand[3],
-                          int result, mf_tensor *out)
+static mf_status conv_run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *const operand[3],
+                               int result, mf_tensor *out)
 {
     const conv_state *s = k->state;
     mf_tensor wide[3] = { { 0 } };
@@ -257,18 +257,18 @@ static mf_status conv_run(mf_kernel *k)
     mf_conv c;
     int64_t b;
 
-    MF_TRY(image_shape(s->blocked, &k->in[0]->shape, &x, &b));
+    MF_TRY(conv_image_shape(s->blocked, &k->in[0]->shape, &x, &b));
     MF_TRY(conv_init(s, MF_CONV_FORWARD, &x, &k->in[1]->shape, NULL, &c));
     c.block = b;
     shape = mf_window_shape(&s->attrs, c.window.batch, c.window.out, c.out_channels);
     MF_TRY(block_shape(&shape, b));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    return run_wide(k, &c, operand, 2, out);
+    return conv_run_wide(k, &c, operand, 2, out);
 }
 
 static mf_status backprop_run(mf_kernel *k)
 {
-    const mf_conv_kind kind = kind_of(k->node);
+    const mf_conv_kind kind = conv_kind_of(k->node);
     const bool to_input = kind == MF_CONV_INPUT;
     const mf_tensor *const operand[3] = { to_input ? NULL : k->in[0], to_input ? k->in[1] : NULL,
                                           k->in[2] };
@@ -279,14 +279,15 @@ static mf_status backprop_run(mf_kernel *k)
     mf_conv c;
 
     if (to_input)
-        MF_TRY(check_rank(&k->in[1]->shape, s->attrs.nd + 2, "filter"));
-    MF_TRY(image_shape(s->blocked, &k->in[2]->shape, &dy, &b));
-    MF_TRY(check_rank(&dy, s->attrs.nd + 2, "out_backprop"));
-    MF_TRY(read_sizes(s, k->in[to_input ? 0 : 1], to_input ? &k->in[1]->shape : NULL, &dy, &given));
+        MF_TRY(conv_check_rank(&k->in[1]->shape, s->attrs.nd + 2, "filter"));
+    MF_TRY(conv_image_shape(s->blocked, &k->in[2]->shape, &dy, &b));
+    MF_TRY(conv_check_rank(&dy, s->attrs.nd + 2, "out_backprop"));
+    MF_TRY(conv_read_sizes(s, k->in[to_input ? 0 : 1], to_input ? &k->in[1]->shape : NULL, &dy,
+                           &given));
     x = given;
     bx = b;
     if (!to_input)
-        MF_TRY(image_shape(s->blocked, &k->in[0]->shape, &x, &bx));
+        MF_TRY(conv_image_shape(s->blocked, &k->in[0]->shape, &x, &bx));
     if (b != bx)
         return MF_FAIL(MF_INVALID_ARGUMENT, "blocks of %lld and of %lld", (long long)b,
                        (long long)bx);
@@ -296,7 +297,7 @@ static mf_status backprop_run(mf_kernel *k)
     if (to_input)
         MF_TRY(block_shape(&given, b));
     MF_TRY(mf_kernel_out(k, 0, &given, &out));
-    return run_wide(k, &c, operand, to_input ? 0 : 1, out);
+    return conv_run_wide(k, &c, operand, to_input ? 0 : 1, out);
 }
 
 /* ---- gradients ---- */
@@ -308,7 +309,7 @@ static const char *op_named(const mf_node *node, mf_conv_kind kind)
         { "Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2" },
     };
 
-    return names[dims_of(node) == 3][kind];
+    return names[conv_dims_of(node) == 3][kind];
 }
 
 static mf_output conv_apply(mf_grad *g, mf_conv_kind kind, const mf_output *inputs)
@@ -323,14 +324,14 @@ static mf_status conv_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status input_grad(mf_grad *g)
+static mf_status conv_input_grad(mf_grad *g)
 {
     g->dx[1] = conv_apply(g, MF_CONV_FILTER, MF_IN(g->dy[0], MF_G1("Shape", g->x[1]), g->x[2]));
     g->dx[2] = conv_apply(g, MF_CONV_FORWARD, MF_IN(g->dy[0], g->x[1]));
     return MF_OK;
 }
 
-static mf_status filter_grad(mf_grad *g)
+static mf_status conv_filter_grad(mf_grad *g)
 {
     g->dx[0] = conv_apply(g, MF_CONV_INPUT, MF_IN(MF_G1("Shape", g->x[0]), g->dy[0], g->x[2]));
     g->dx[2] = conv_apply(g, MF_CONV_FORWARD, MF_IN(g->x[0], g->dy[0]));
@@ -384,7 +385,7 @@ const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
             "float,double,int32], " ATTRS_2D,
-            0, backprop_infer, backprop_run, input_grad,
+            0, conv_backprop_infer, backprop_run, conv_input_grad,
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
             "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -402,7 +403,7 @@ const mf_op mf_ops_conv[] = {
     CONV_OP(
         "Conv2DBackpropFilter",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
-        0, backprop_infer, backprop_run, filter_grad,
+        0, conv_backprop_infer, backprop_run, conv_filter_grad,
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
         "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
         "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -430,7 +431,7 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropInputV2",
         "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         ", Tshape:type=int32 in index}",
-        0, backprop_infer, backprop_run, input_grad,
+        0, conv_backprop_infer, backprop_run, conv_input_grad,
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "i64[5]{1,3,4,5,2} f64[2,2,2,2,3] f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'",
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
@@ -439,7 +440,7 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropFilterV2",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         "}",
-        0, backprop_infer, backprop_run, filter_grad,
+        0, conv_backprop_infer, backprop_run, conv_filter_grad,
         "f32[1,3,4,5,2] i32[5]{2,2,2,2,3} f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] i32[5]{2,2,2,2,3} f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'"),
     { .name = "_Conv2DThen",

@@ -35,21 +35,21 @@ typedef struct conv_job {
 
 /* ---- the matrix of windows ---- */
 
-typedef struct columns {
+typedef struct conv_run_columns {
     const mf_window *w;
     int64_t channels, step_channel; /* of one group; distance of channels in x */
     int64_t step[MF_WINDOW_DIMS]; /* distance of neighbours in x along each dimension */
     int64_t step_tap; /* distance of taps along the last dimension */
     bool runs; /* all channels of neighbouring taps lie in a row */
     int64_t pixels, length; /* rows (output positions) and columns (window x channels) */
-} columns;
+} conv_run_columns;
 
-static void columns_init(columns *c, const mf_conv *conv)
+static void columns_init(conv_run_columns *c, const mf_conv *conv)
 {
     const mf_window *w = &conv->window;
     int64_t step = w->channels_first ? 1 : w->channels;
 
-    *c = (columns){ .w = w, .channels = w->channels / conv->groups, .pixels = 1 };
+    *c = (conv_run_columns){ .w = w, .channels = w->channels / conv->groups, .pixels = 1 };
     c->length = c->channels;
     for (int d = w->nd - 1; d >= 0; d--) {
         c->step[d] = step;
@@ -67,7 +67,7 @@ typedef struct tap_row {
     int64_t at, lo, hi;
 } tap_row;
 
-static void pixel_at(const columns *c, int64_t pixel, int64_t *o)
+static void pixel_at(const conv_run_columns *c, int64_t pixel, int64_t *o)
 {
     for (int d = c->w->nd - 1; d > 0; d--) {
         o[d] = pixel % c->w->out[d];
@@ -77,7 +77,7 @@ static void pixel_at(const columns *c, int64_t pixel, int64_t *o)
 }
 
 /* Row `row` of the window at output position o. */
-static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
+static tap_row row_at(const conv_run_columns *c, const int64_t *o, int64_t row)
 {
     const mf_window *w = c->w;
     const int last = w->nd - 1;
@@ -104,7 +104,7 @@ static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
 /* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of taps is often a run
  * of x itself. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
-    static void gather_##NAME(const columns *c, const T *x, T *cols)                               \
+    static void gather_##NAME(const conv_run_columns *c, const T *x, T *cols)                      \
     {                                                                                              \
         const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
         const int64_t n = c->channels, step = c->step_tap;                                         \
@@ -127,7 +127,7 @@ static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void scatter_##NAME(const columns *c, const T *cols, T *x)                              \
+    static void scatter_##NAME(const conv_run_columns *c, const T *cols, T *x)                     \
     {                                                                                              \
         const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
         const int64_t n = c->channels, step = c->step_tap;                                         \
@@ -159,7 +159,7 @@ MOVE_COLUMNS(f32, float)
 MOVE_COLUMNS(f64, double)
 MOVE_COLUMNS(u32, uint32_t)
 
-static void gather(mf_dtype type, const columns *c, const void *x, void *cols)
+static void conv_run_gather(mf_dtype type, const conv_run_columns *c, const void *x, void *cols)
 {
     if (type == MF_DTYPE_F32)
         gather_f32(c, x, cols);
@@ -169,7 +169,7 @@ static void gather(mf_dtype type, const columns *c, const void *x, void *cols)
         gather_u32(c, x, cols);
 }
 
-static void scatter(mf_dtype type, const columns *c, const void *cols, void *x)
+static void conv_run_scatter(mf_dtype type, const conv_run_columns *c, const void *cols, void *x)
 {
     if (type == MF_DTYPE_F32)
         scatter_f32(c, cols, x);
@@ -179,7 +179,7 @@ static void scatter(mf_dtype type, const columns *c, const void *cols, void *x)
         scatter_u32(c, cols, x);
 }
 
-static void add_to(mf_dtype type, void *to, const void *from, int64_t n)
+static void conv_run_add_to(mf_dtype type, void *to, const void *from, int64_t n)
 {
     if (type == MF_DTYPE_F32)
         add_f32(to, from, n);
@@ -190,8 +190,8 @@ static void add_to(mf_dtype type, void *to, const void *from, int64_t n)
 }
 
 /* One image and group as a matrix product. w: the filter, or where to add its gradient. */
-static mf_status image_product(const conv_job *job, const columns *c, const mf_kernel *k, char *x,
-                               char *w, char *y, char *cols, char *sum)
+static mf_status image_product(const conv_job *job, const conv_run_columns *c, const mf_kernel *k,
+                               char *x, char *w, char *y, char *cols, char *sum)
 {
     const mf_conv *conv = job->conv;
     const int64_t out = conv->out_channels / conv->groups, all = conv->out_channels;
@@ -207,10 +207,10 @@ static mf_status image_product(const conv_job *job, const columns *c, const mf_k
         g.b = (mf_gemm_side){ .data = w, .type = job->type, .row = 1, .col = all };
         g.c = cols, g.c_row = c->length;
         MF_TRY(mf_gemm_run(k, &g));
-        scatter(job->type, c, cols, x);
+        conv_run_scatter(job->type, c, cols, x);
         return MF_OK;
     }
-    gather(job->type, c, x, cols);
+    conv_run_gather(job->type, c, x, cols);
     if (conv->kind == MF_CONV_FILTER) {
         g.m = c->length, g.n = out, g.k = c->pixels;
         g.a = (mf_gemm_side){ .data = cols, .type = job->type, .row = 1, .col = c->length };
@@ -218,8 +218,8 @@ static mf_status image_product(const conv_job *job, const columns *c, const mf_k
         g.c = sum, g.c_row = out;
         MF_TRY(mf_gemm_run(k, &g));
         for (int64_t i = 0; i < c->length; i++)
-            add_to(job->type, w + (size_t)(i * all) * job->cell,
-                   sum + (size_t)(i * out) * job->cell, out);
+            conv_run_add_to(job->type, w + (size_t)(i * all) * job->cell,
+                            sum + (size_t)(i * out) * job->cell, out);
         return MF_OK;
     }
     g.a = (mf_gemm_side){ .data = cols, .type = job->type, .row = c->length, .col = 1 };
@@ -244,7 +244,7 @@ static mf_status images_by_product(const conv_job *job, int64_t from, int64_t to
     mf_kernel k = *job->k;
     mf_tensor cols = { 0 }, sum = { 0 };
     mf_status st;
-    columns c;
+    conv_run_columns c;
 
     step.pool = NULL; /* this is a piece already */
     k.step = &step;
@@ -303,7 +303,7 @@ static int64_t piece_begin(const conv_job *job, int64_t piece)
     return piece * job->per_piece < batch ? piece * job->per_piece : batch;
 }
 
-static void run_piece(void *ctx, int64_t piece)
+static void conv_run_piece(void *ctx, int64_t piece)
 {
     conv_job *job = ctx;
     const int64_t from = piece_begin(job, piece), to = piece_begin(job, piece + 1);
@@ -324,7 +324,7 @@ static void run_piece(void *ctx, int64_t piece)
 
 /* Adds up the gradients of all pieces into that of the first: those of shards in their tree, others
  * one after the other. */
-static void sum_piece(void *ctx, int64_t piece)
+static void conv_run_sum_piece(void *ctx, int64_t piece)
 {
     const conv_job *job = ctx;
     const int64_t count = (int64_t)(job->partial_bytes / job->cell);
@@ -333,13 +333,13 @@ static void sum_piece(void *ctx, int64_t piece)
 
     if (job->shards == 0) {
         for (int64_t p = 1; p < job->pieces; p++)
-            add_to(job->type, to, to + (size_t)p * job->partial_bytes, n);
+            conv_run_add_to(job->type, to, to + (size_t)p * job->partial_bytes, n);
         return;
     }
     for (int64_t stride = 1; stride < job->pieces; stride *= 2) {
         for (int64_t p = 0; p + stride < job->pieces; p += 2 * stride)
-            add_to(job->type, to + (size_t)p * job->partial_bytes,
-                   to + (size_t)(p + stride) * job->partial_bytes, n);
+            conv_run_add_to(job->type, to + (size_t)p * job->partial_bytes,
+                            to + (size_t)(p + stride) * job->partial_bytes, n);
     }
 }
 
@@ -348,14 +348,15 @@ static mf_status filter_gradient(conv_job *job, void *scratch)
     const int64_t count = (int64_t)(job->partial_bytes / job->cell);
 
     if (job->pieces > 1)
-        MF_TRY(mf_kernel_parallel(job->k, (count + SUM_GRAIN - 1) / SUM_GRAIN, sum_piece, job));
+        MF_TRY(mf_kernel_parallel(job->k, (count + SUM_GRAIN - 1) / SUM_GRAIN, conv_run_sum_piece,
+                                  job));
     if (job->plan)
         return mf_conv_plan_pack(job->plan, job->partial.data, job->w, scratch);
     memcpy(job->w, job->partial.data, job->partial_bytes);
     return MF_OK;
 }
 
-static void cut(conv_job *job, const mf_conv *conv)
+static void conv_run_cut(conv_job *job, const mf_conv *conv)
 {
     const double work = (double)job->y_image * ((double)job->w_count / (double)conv->out_channels);
 
@@ -398,7 +399,7 @@ static mf_status find_plans(conv_job *job, mf_conv_plans *plans, const mf_conv *
 
 /* ---- channels in blocks, where oneDNN has nothing for them ---- */
 
-static mf_shape image_shape(const mf_conv *c, bool output)
+static mf_shape conv_run_image_shape(const mf_conv *c, bool output)
 {
     const int64_t channels = output ? c->out_channels : c->window.channels;
     const int64_t *size = output ? c->window.out : c->window.in;
@@ -410,7 +411,7 @@ static mf_shape image_shape(const mf_conv *c, bool output)
 static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, int64_t shards,
                            const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {
-    const mf_shape xs = image_shape(conv, false), ys = image_shape(conv, true);
+    const mf_shape xs = conv_run_image_shape(conv, false), ys = conv_run_image_shape(conv, true);
     mf_tensor plain_x = { 0 }, plain_y = { 0 };
     mf_conv plain = *conv;
     mf_kernel inner = *k;
@@ -464,7 +465,7 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
     job.y_image = y->count / conv->window.batch;
     job.w_count = w->count;
     job.partial_bytes = (size_t)w->count * job.cell;
-    cut(&job, conv);
+    conv_run_cut(&job, conv);
     MF_TRY(find_plans(&job, plans, conv));
     if (conv->block > 0 && !job.plan)
         return run_plain(k, conv, shards, x, w, y);
@@ -481,7 +482,7 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
                   mf_tensor_alloc(&job.packed, MF_DTYPE_U8, &MF_SHAPE((int64_t)job.partial_bytes)));
         MF_TRY_TO(done, mf_conv_plan_pack(job.plan, w->data, job.packed.data, scratch.data));
     }
-    MF_TRY_TO(done, mf_kernel_parallel(k, job.pieces, run_piece, &job));
+    MF_TRY_TO(done, mf_kernel_parallel(k, job.pieces, conv_run_piece, &job));
     st = (mf_status)atomic_load(&job.status);
     if (st != MF_OK)
         st = MF_FAIL(st, "a piece of the convolution failed");

@@ -26,14 +26,14 @@ typedef struct depth_job {
     int64_t filter_count;
 } depth_job;
 
-static depth_kind kind_of(const mf_node *node)
+static depth_kind depthwise_kind_of(const mf_node *node)
 {
     if (strstr(node->op_name, "BackpropInput"))
         return DEPTH_INPUT;
     return strstr(node->op_name, "BackpropFilter") ? DEPTH_FILTER : DEPTH_FORWARD;
 }
 
-static mf_status depth_prepare(mf_prepare *p)
+static mf_status depthwise_depth_prepare(mf_prepare *p)
 {
     mf_window_attrs *a = MF_ARENA_NEW(p->arena, mf_window_attrs);
 
@@ -138,7 +138,7 @@ static void depth_piece(void *ctx, int64_t piece)
         images_f64(job, piece);
 }
 
-static void cut(depth_job *job)
+static void depthwise_cut(depth_job *job)
 {
     const double work = (double)(job->w.out[0] * job->w.out[1]) * (double)job->filter_count;
 
@@ -167,7 +167,7 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
     job->f = result == 1 ? NULL : operand[1].data;
     job->y = result == 2 ? NULL : operand[2].data;
     job->out = out->data;
-    cut(job);
+    depthwise_cut(job);
     if (filter) {
         MF_TRY(mf_tensor_alloc(&partial, out->dtype, &MF_SHAPE(job->pieces, job->filter_count)));
         job->out = partial.data;
@@ -183,7 +183,7 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
 
 /* ---- shapes ---- */
 
-static mf_status check_rank(const mf_shape *s, const char *what)
+static mf_status depthwise_check_rank(const mf_shape *s, const char *what)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -193,8 +193,8 @@ static mf_status check_rank(const mf_shape *s, const char *what)
     return MF_OK;
 }
 
-static mf_status output_shape(const mf_window_attrs *a, const mf_shape *x, const mf_shape *f,
-                              mf_shape *out)
+static mf_status depthwise_output_shape(const mf_window_attrs *a, const mf_shape *x,
+                                        const mf_shape *f, mf_shape *out)
 {
     const int64_t channels = x->dims[mf_window_axis(a, 3)];
     int64_t spatial[2], lo, hi, out_channels = -1;
@@ -212,30 +212,31 @@ static mf_status output_shape(const mf_window_attrs *a, const mf_shape *x, const
     return MF_OK;
 }
 
-static mf_status depth_infer(mf_infer *in)
+static mf_status depthwise_depth_infer(mf_infer *in)
 {
     mf_window_attrs a;
 
     MF_TRY(mf_window_read(in->node, 2, &a));
-    MF_TRY(check_rank(&in->in[0], "input"));
-    MF_TRY(check_rank(&in->in[1], "filter"));
+    MF_TRY(depthwise_check_rank(&in->in[0], "input"));
+    MF_TRY(depthwise_check_rank(&in->in[1], "filter"));
     if (in->in[0].rank < 0 || in->in[1].rank < 0) {
         in->out[0] = MF_SHAPE(-1, -1, -1, -1);
         return MF_OK;
     }
-    return output_shape(&a, &in->in[0], &in->in[1], &in->out[0]);
+    return depthwise_output_shape(&a, &in->in[0], &in->in[1], &in->out[0]);
 }
 
-static mf_status backprop_infer(mf_infer *in)
+static mf_status depthwise_backprop_infer(mf_infer *in)
 {
     mf_window_attrs a;
 
     MF_TRY(mf_window_read(in->node, 2, &a));
-    MF_TRY(mf_infer_shape_input(in, kind_of(in->node) == DEPTH_INPUT ? 0 : 1, &in->out[0]));
-    return check_rank(&in->out[0], "the shape given");
+    MF_TRY(
+        mf_infer_shape_input(in, depthwise_kind_of(in->node) == DEPTH_INPUT ? 0 : 1, &in->out[0]));
+    return depthwise_check_rank(&in->out[0], "the shape given");
 }
 
-static mf_status read_sizes(const mf_tensor *sizes, mf_shape *out)
+static mf_status depthwise_read_sizes(const mf_tensor *sizes, mf_shape *out)
 {
     int64_t dims[4], count;
 
@@ -249,10 +250,10 @@ static mf_status read_sizes(const mf_tensor *sizes, mf_shape *out)
 
 /* ---- kernels ---- */
 
-static mf_status depth_run(mf_kernel *k)
+static mf_status depthwise_depth_run(mf_kernel *k)
 {
     const mf_window_attrs *a = k->state;
-    const depth_kind kind = kind_of(k->node);
+    const depth_kind kind = depthwise_kind_of(k->node);
     const int result = kind == DEPTH_FORWARD ? 2 : kind == DEPTH_INPUT ? 0 : 1;
     const mf_tensor *given[3] = { k->in[0], k->in[1], kind == DEPTH_FORWARD ? NULL : k->in[2] };
     depth_job job = { .kind = kind };
@@ -264,10 +265,10 @@ static mf_status depth_run(mf_kernel *k)
     for (int i = 0; i < (kind == DEPTH_FORWARD ? 2 : 3); i++)
         shape[i] = given[i]->shape;
     if (kind != DEPTH_FORWARD)
-        MF_TRY(read_sizes(given[result], &shape[result]));
-    MF_TRY(check_rank(&shape[0], "input"));
-    MF_TRY(check_rank(&shape[1], "filter"));
-    MF_TRY(output_shape(a, &shape[0], &shape[1], &expected));
+        MF_TRY(depthwise_read_sizes(given[result], &shape[result]));
+    MF_TRY(depthwise_check_rank(&shape[0], "input"));
+    MF_TRY(depthwise_check_rank(&shape[1], "filter"));
+    MF_TRY(depthwise_output_shape(a, &shape[0], &shape[1], &expected));
     if (kind == DEPTH_FORWARD)
         shape[2] = expected;
     if (!mf_shape_equal(&shape[2], &expected))
@@ -297,21 +298,21 @@ done:
 #define INPUT "DepthwiseConv2dNativeBackpropInput"
 #define FILTER "DepthwiseConv2dNativeBackpropFilter"
 
-static mf_status depth_grad(mf_grad *g)
+static mf_status depthwise_depth_grad(mf_grad *g)
 {
     g->dx[0] = mf_window_apply(g, INPUT, MF_IN(MF_G1("Shape", g->x[0]), g->x[1], g->dy[0]));
     g->dx[1] = mf_window_apply(g, FILTER, MF_IN(g->x[0], MF_G1("Shape", g->x[1]), g->dy[0]));
     return MF_OK;
 }
 
-static mf_status input_grad(mf_grad *g)
+static mf_status depthwise_input_grad(mf_grad *g)
 {
     g->dx[1] = mf_window_apply(g, FILTER, MF_IN(g->dy[0], MF_G1("Shape", g->x[1]), g->x[2]));
     g->dx[2] = mf_window_apply(g, FORWARD, MF_IN(g->dy[0], g->x[1]));
     return MF_OK;
 }
 
-static mf_status filter_grad(mf_grad *g)
+static mf_status depthwise_filter_grad(mf_grad *g)
 {
     g->dx[0] = mf_window_apply(g, INPUT, MF_IN(MF_G1("Shape", g->x[0]), g->dy[0], g->x[2]));
     g->dx[2] = mf_window_apply(g, FORWARD, MF_IN(g->x[0], g->dy[0]));
@@ -324,13 +325,14 @@ static mf_status filter_grad(mf_grad *g)
     "dilations:list(int)=[1,1,1,1]}"
 #define DEPTH_OP(NAME, DEF, INFER, GRAD, ...)                                                      \
     {                                                                                              \
-        .name = NAME, .def = DEF ATTRS, .infer = INFER, .grad = GRAD, .prepare = depth_prepare,    \
-        .run = depth_run, .split = mf_conv_split, .samples = MF_SAMPLES(__VA_ARGS__)               \
+        .name = NAME, .def = DEF ATTRS, .infer = INFER, .grad = GRAD,                              \
+        .prepare = depthwise_depth_prepare, .run = depthwise_depth_run, .split = mf_conv_split,    \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_depthwise[] = {
-    DEPTH_OP("DepthwiseConv2dNative", "(input:T, filter:T) -> (output:T)", depth_infer, depth_grad,
-             "f32[2,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
+    DEPTH_OP("DepthwiseConv2dNative", "(input:T, filter:T) -> (output:T)", depthwise_depth_infer,
+             depthwise_depth_grad, "f32[2,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
              "f32[1,5,6,3] f32[3,2,3,2] ; strides=[1,2,2,1] padding='VALID'",
              "f32[1,5,6,2] f32[3,3,2,1] ; strides=[1,1,1,1] padding='EXPLICIT' "
              "explicit_paddings=[0,0,1,2,0,1,0,0]",
@@ -342,15 +344,15 @@ const mf_op mf_ops_depthwise[] = {
              "f32[3,9,8,4] f32[4,3,4,2] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "f32[1,5,6,3] f32[3,3,2,1] ; strides=[1,1,1,1] padding='SAME' !fails"),
     DEPTH_OP("DepthwiseConv2dNativeBackpropInput",
-             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T)", backprop_infer,
-             input_grad,
+             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T)",
+             depthwise_backprop_infer, depthwise_input_grad,
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",
              "i32[4]{1,5,6,3} f64[3,2,3,2] f64[1,2,3,6] ; strides=[1,2,2,1] padding='VALID'",
              "i32[4]{3,8,6,4} f32[4,3,4,2] f32[3,4,3,8] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,5,3] ; strides=[1,1,1,1] padding='SAME' !fails"),
     DEPTH_OP("DepthwiseConv2dNativeBackpropFilter",
-             "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T)", backprop_infer,
-             filter_grad,
+             "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T)",
+             depthwise_backprop_infer, depthwise_filter_grad,
              "f32[2,5,6,3] i32[4]{3,3,3,1} f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",
              "f64[1,5,6,3] i32[4]{3,2,3,2} f64[1,2,3,6] ; strides=[1,2,2,1] padding='VALID'",
              "f32[3,8,6,4] i32[4]{4,3,4,2} f32[3,4,3,8] ; strides=[1,2,2,1] padding='SAME' !nograd",

@@ -85,7 +85,7 @@ static mf_status result(mf_kernel *k, mf_tensor **out)
     return mf_kernel_out(k, 0, &shape, out);
 }
 
-static void run_steps(const mf_epilogue *then, int64_t from, int64_t to)
+static void epilogue_run_steps(const mf_epilogue *then, int64_t from, int64_t to)
 {
     mf_fused_range(&((const steps_then *)then)->run, from, to);
 }
@@ -95,7 +95,7 @@ mf_status mf_epilogue_run(mf_kernel *k)
     const then_state *s = k->state;
     const mf_shape *shapes[MAX_OPERANDS];
     const void *data[MAX_OPERANDS];
-    steps_then then = { .base = { run_steps } };
+    steps_then then = { .base = { epilogue_run_steps } };
     mf_kernel first = *k;
     mf_tensor *out;
 

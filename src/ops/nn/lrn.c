@@ -39,21 +39,21 @@ static mf_status lrn_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static int64_t first_of(const lrn_job *job, int64_t c)
+static int64_t lrn_first_of(const lrn_job *job, int64_t c)
 {
     return c > job->s->radius ? c - job->s->radius : 0;
 }
 
-static int64_t end_of(const lrn_job *job, int64_t c)
+static int64_t lrn_end_of(const lrn_job *job, int64_t c)
 {
     return job->channels - c > job->s->radius ? c + job->s->radius + 1 : job->channels;
 }
 
-static float norm_of(const lrn_job *job, const float *x, int64_t c)
+static float lrn_norm_of(const lrn_job *job, const float *x, int64_t c)
 {
     float sum = 0;
 
-    for (int64_t i = first_of(job, c); i < end_of(job, c); i++)
+    for (int64_t i = lrn_first_of(job, c); i < lrn_end_of(job, c); i++)
         sum += x[i] * x[i];
     return job->s->bias + job->s->alpha * sum;
 }
@@ -63,9 +63,9 @@ static void lrn_row(const lrn_job *job, int64_t row)
     const float *x = job->x + row * job->channels;
     float *out = job->out + row * job->channels;
 
-    for (int64_t c = 0; c < job->channels && !mf_stopped_after(end_of(job, c) - first_of(job, c));
-         c++)
-        out[c] = x[c] * Sleef_powf_u10(norm_of(job, x, c), -job->s->beta);
+    for (int64_t c = 0;
+         c < job->channels && !mf_stopped_after(lrn_end_of(job, c) - lrn_first_of(job, c)); c++)
+        out[c] = x[c] * Sleef_powf_u10(lrn_norm_of(job, x, c), -job->s->beta);
 }
 
 /* Every output's share goes to the inputs in its window. */
@@ -78,11 +78,11 @@ static void grad_row(const lrn_job *job, int64_t row)
 
     memset(dx, 0, (size_t)job->channels * sizeof *dx);
     for (int64_t c = 0; c < job->channels; c++) {
-        if (mf_stopped_after(2 * (end_of(job, c) - first_of(job, c))))
+        if (mf_stopped_after(2 * (lrn_end_of(job, c) - lrn_first_of(job, c))))
             return;
-        const float norm = norm_of(job, x, c), share = slope * y[c] / norm * dy[c];
+        const float norm = lrn_norm_of(job, x, c), share = slope * y[c] / norm * dy[c];
 
-        for (int64_t i = first_of(job, c); i < end_of(job, c); i++)
+        for (int64_t i = lrn_first_of(job, c); i < lrn_end_of(job, c); i++)
             dx[i] += share * x[i];
         dx[c] += Sleef_powf_u10(norm, -job->s->beta) * dy[c];
     }
@@ -101,7 +101,7 @@ static void lrn_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status run_rows(const mf_kernel *k, lrn_job *job, const mf_tensor *t)
+static mf_status lrn_run_rows(const mf_kernel *k, lrn_job *job, const mf_tensor *t)
 {
     int64_t pieces;
 
@@ -147,7 +147,7 @@ static mf_status lrn_run(mf_kernel *k)
     job.y = grad ? in[2].data : NULL;
     job.dy = grad ? in[0].data : NULL;
     job.out = wide.data;
-    MF_TRY_TO(done, run_rows(k, &job, out));
+    MF_TRY_TO(done, lrn_run_rows(k, &job, out));
     mf_narrow(k, &wide, out);
 done:
     for (int i = 0; i < 3; i++)

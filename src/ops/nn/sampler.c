@@ -56,7 +56,7 @@ static int64_t draw_one(sampling *s)
 }
 
 /* How often a class is drawn; where some draws were thrown away, how likely it is drawn at all. */
-static double expected(const sampling *s, int64_t id, int64_t tries)
+static double sampler_expected(const sampling *s, int64_t id, int64_t tries)
 {
     const double p = s->log ? Sleef_log_u10((double)(id + 2) / (double)(id + 1)) /
                                   Sleef_log1p_u10((double)s->range)
@@ -142,9 +142,9 @@ static mf_status sampler_run(mf_kernel *k)
     s.draw.gen = mf_random_reserve(k, (uint64_t)s.n * NUMBERS_PER_SAMPLE / 4);
     MF_TRY(draw_all(&s, ids->data, &tries));
     for (int64_t i = 0; i < of_true->count; i++)
-        mf_tensor_put(of_true, i, expected(&s, mf_index_at(k->in[0], i), tries));
+        mf_tensor_put(of_true, i, sampler_expected(&s, mf_index_at(k->in[0], i), tries));
     for (int64_t i = 0; i < s.n; i++)
-        mf_tensor_put(of_sampled, i, expected(&s, mf_index_at(ids, i), tries));
+        mf_tensor_put(of_sampled, i, sampler_expected(&s, mf_index_at(ids, i), tries));
     return MF_OK;
 }
 

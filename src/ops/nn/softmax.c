@@ -19,7 +19,7 @@ typedef struct rows_job {
     void *out, *loss;
 } rows_job;
 
-static void run_piece(void *ctx, int64_t piece)
+static void softmax_run_piece(void *ctx, int64_t piece)
 {
     const rows_job *job = ctx;
     const int64_t end = (piece + 1) * job->rows_per_piece;
@@ -28,7 +28,7 @@ static void run_piece(void *ctx, int64_t piece)
         job->row(job, r);
 }
 
-static mf_status run_rows(const mf_kernel *k, rows_job *job)
+static mf_status softmax_run_rows(const mf_kernel *k, rows_job *job)
 {
     int64_t pieces;
 
@@ -36,7 +36,7 @@ static mf_status run_rows(const mf_kernel *k, rows_job *job)
         return MF_OK;
     job->rows_per_piece = job->cols < GRAIN ? GRAIN / job->cols : 1;
     pieces = (job->rows + job->rows_per_piece - 1) / job->rows_per_piece;
-    return mf_kernel_parallel(k, pieces, run_piece, job);
+    return mf_kernel_parallel(k, pieces, softmax_run_piece, job);
 }
 
 #define SOFTMAX_ROWS(S, T)                                                                         \
@@ -115,13 +115,13 @@ SOFTMAX_ROWS(f64, double)
 
 /* ---- Softmax, LogSoftmax ---- */
 
-static mf_status softmax_infer(mf_infer *in)
+static mf_status softmax_softmax_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank_at_least(in, 0, 1));
     return mf_infer_same(in);
 }
 
-static mf_status softmax_run(mf_kernel *k)
+static mf_status softmax_softmax_run(mf_kernel *k)
 {
     const bool log = k->node->op_name[0] == 'L';
     const mf_shape *shape = &k->in[0]->shape;
@@ -142,7 +142,7 @@ static mf_status softmax_run(mf_kernel *k)
         job.row = log ? log_softmax_f32 : softmax_f32;
     else
         job.row = log ? log_softmax_f64 : softmax_f64;
-    MF_TRY_TO(done, run_rows(k, &job));
+    MF_TRY_TO(done, softmax_run_rows(k, &job));
     mf_narrow(k, &y, out);
 done:
     mf_tensor_clear(&x);
@@ -151,7 +151,7 @@ done:
 }
 
 /* dx = (dy - sum(dy * y)) * y */
-static mf_status softmax_grad(mf_grad *g)
+static mf_status softmax_softmax_grad(mf_grad *g)
 {
     const mf_output dy = g->dy[0], y = g->y[0];
     const mf_output axis = mf_ints(g->graph, (const int64_t[]){ -1 }, 1);
@@ -232,7 +232,7 @@ static mf_status xent_run(mf_kernel *k)
     broadcast_strides(&l.shape, &job.labels_row, &job.labels_col);
     if (job.cols == 1) /* both are columns: nothing repeats along a row */
         job.logits_col = job.labels_col = 1;
-    MF_TRY_TO(done, run_rows(k, &job));
+    MF_TRY_TO(done, softmax_run_rows(k, &job));
     mf_narrow(k, &y, out_y);
     mf_narrow(k, &loss, out_loss);
 done:
@@ -265,7 +265,7 @@ static mf_status sparse_shapes(const mf_shape *logits, const mf_shape *labels)
     return MF_OK;
 }
 
-static mf_status sparse_infer(mf_infer *in)
+static mf_status softmax_sparse_infer(mf_infer *in)
 {
     const mf_shape *logits = &in->in[0];
     int64_t rows = logits->rank == 2 ? logits->dims[0] : -1;
@@ -278,7 +278,7 @@ static mf_status sparse_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status sparse_run(mf_kernel *k)
+static mf_status softmax_sparse_run(mf_kernel *k)
 {
     const mf_tensor *labels = k->in[1];
     mf_tensor x = { 0 }, y = { 0 }, loss = { 0 }, *out_loss, *out_y;
@@ -309,7 +309,7 @@ static mf_status sparse_run(mf_kernel *k)
     job.label_type = labels->dtype;
     job.out = y.data;
     job.loss = loss.data;
-    MF_TRY_TO(done, run_rows(k, &job));
+    MF_TRY_TO(done, softmax_run_rows(k, &job));
     mf_narrow(k, &y, out_y);
     mf_narrow(k, &loss, out_loss);
 done:
@@ -355,7 +355,7 @@ static mf_status xent_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status sparse_grad(mf_grad *g)
+static mf_status softmax_sparse_grad(mf_grad *g)
 {
     g->dx[0] = logits_grad(g, loss_column(g));
     return MF_OK;
@@ -381,18 +381,18 @@ const mf_op mf_ops_softmax[] = {
     { .name = "Softmax",
       .def = "(logits:T) -> (softmax:T) {T:type in floats}",
       .flags = MF_OP_INPLACE,
-      .infer = softmax_infer,
-      .grad = softmax_grad,
-      .run = softmax_run,
+      .infer = softmax_softmax_infer,
+      .grad = softmax_softmax_grad,
+      .run = softmax_softmax_run,
       .split = softmax_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[3,0]", "f32[4,1]", "f32[] !fails") },
     { .name = "LogSoftmax",
       .def = "(logits:T) -> (logsoftmax:T) {T:type in floats}",
       .flags = MF_OP_INPLACE,
-      .infer = softmax_infer,
+      .infer = softmax_softmax_infer,
       .grad = log_softmax_grad,
-      .run = softmax_run,
+      .run = softmax_softmax_run,
       .split = softmax_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[] !fails") },
@@ -411,9 +411,9 @@ const mf_op mf_ops_softmax[] = {
     { .name = "SparseSoftmaxCrossEntropyWithLogits",
       .def = "(features:T, labels:Tlabels) -> (loss:T, backprop:T) {T:type in floats, "
              "Tlabels:type=int64 in index}",
-      .infer = sparse_infer,
-      .grad = sparse_grad,
-      .run = sparse_run,
+      .infer = softmax_sparse_infer,
+      .grad = softmax_sparse_grad,
+      .run = softmax_sparse_run,
       .split = sparse_split,
       .samples = MF_SAMPLES("f32[3,5] i32[3]@0:5", "f64[4,20] i64[4]@0:20", "f16[3,5] i32[3]@0:5",
                             "bf16[3,5] i64[3]@0:5", "f32[0,5] i32[0]",

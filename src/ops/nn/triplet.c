@@ -21,7 +21,7 @@ typedef struct setup {
     mining how;
 } setup;
 
-typedef struct job {
+typedef struct triplet_job {
     const setup *s;
     const float *x; /* [n,width] */
     const int32_t *label;
@@ -34,13 +34,13 @@ typedef struct job {
     const float *dy; /* by anchor */
     double scale; /* rows by triplets */
     float *dx;
-} job;
+} triplet_job;
 
 /* ---- distances ---- */
 
 static void measure_row(void *ctx, int64_t a)
 {
-    const job *j = ctx;
+    const triplet_job *j = ctx;
     float *far = j->far + a * j->n;
 
     memset(far, 0, (size_t)j->n * sizeof *far);
@@ -52,7 +52,7 @@ static void measure_row(void *ctx, int64_t a)
     }
 }
 
-static void transpose(job *j)
+static void triplet_transpose(triplet_job *j)
 {
     for (int64_t i = 0; i < j->n; i++) {
         for (int64_t k = 0; k < j->width; k++)
@@ -62,13 +62,13 @@ static void transpose(job *j)
 
 /* ---- mining ---- */
 
-static bool is_positive(const job *j, int64_t a, int64_t i)
+static bool is_positive(const triplet_job *j, int64_t a, int64_t i)
 {
     return i != a && j->label[i] == j->label[a];
 }
 
 /* A triplet counts; where it is not as it should be, it costs. */
-static void add(job *j, int64_t a, int64_t p, int64_t n, bool always)
+static void triplet_add(triplet_job *j, int64_t a, int64_t p, int64_t n, bool always)
 {
     const float *far = j->far + a * j->n;
     const float cost = far[p] - far[n] + j->s->margin;
@@ -85,19 +85,19 @@ static void add(job *j, int64_t a, int64_t p, int64_t n, bool always)
     }
 }
 
-static void mine_all(job *j, int64_t a)
+static void mine_all(triplet_job *j, int64_t a)
 {
     for (int64_t p = 0; p < j->n; p++) {
         if (!is_positive(j, a, p))
             continue;
         for (int64_t n = 0; n < j->n; n++) {
             if (j->label[n] != j->label[a])
-                add(j, a, p, n, false);
+                triplet_add(j, a, p, n, false);
         }
     }
 }
 
-static void mine_hard(job *j, int64_t a)
+static void mine_hard(triplet_job *j, int64_t a)
 {
     const float *far = j->far + a * j->n;
     int64_t p = -1, n = -1;
@@ -109,10 +109,10 @@ static void mine_hard(job *j, int64_t a)
             n = i;
     }
     if (p >= 0 && n >= 0)
-        add(j, a, p, n, true);
+        triplet_add(j, a, p, n, true);
 }
 
-static void mine_semi_hard(job *j, int64_t a)
+static void mine_semi_hard(triplet_job *j, int64_t a)
 {
     const float *far = j->far + a * j->n;
 
@@ -130,14 +130,14 @@ static void mine_semi_hard(job *j, int64_t a)
                 farthest = n;
         }
         if (farthest >= 0)
-            add(j, a, p, outside >= 0 ? outside : farthest, true);
+            triplet_add(j, a, p, outside >= 0 ? outside : farthest, true);
     }
 }
 
 static void mine_row(void *ctx, int64_t a)
 {
-    static void (*const ways[])(job *, int64_t) = { mine_all, mine_hard, mine_semi_hard };
-    job *j = ctx;
+    static void (*const ways[])(triplet_job *, int64_t) = { mine_all, mine_hard, mine_semi_hard };
+    triplet_job *j = ctx;
 
     j->sum[a] = 0.0;
     j->count[a] = 0;
@@ -151,7 +151,7 @@ static void mine_row(void *ctx, int64_t a)
 /* d = |x - y|^2 pulls x by 2 (x - y), and y by as much the other way. */
 static void gradient_row(void *ctx, int64_t i)
 {
-    const job *j = ctx;
+    const triplet_job *j = ctx;
     float *dx = j->dx + i * j->width;
     const float *x = j->x + i * j->width;
 
@@ -169,7 +169,7 @@ static void gradient_row(void *ctx, int64_t i)
 
 /* ---- both ---- */
 
-static mf_status check(const mf_shape *x, const mf_shape *label)
+static mf_status triplet_check(const mf_shape *x, const mf_shape *label)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
@@ -184,13 +184,13 @@ static mf_status check(const mf_shape *x, const mf_shape *label)
 
 /* Finds the triplets; *room holds what the job points to. */
 static mf_status mine(mf_kernel *k, const mf_tensor *x, const mf_tensor *label, bool gradients,
-                      mf_tensor *room, job *j)
+                      mf_tensor *room, triplet_job *j)
 {
     const int64_t n = x->shape.rank == 2 ? x->shape.dims[0] : 0;
     int64_t cells, triplets = 0;
 
-    MF_TRY(check(&x->shape, &label->shape));
-    *j = (job){
+    MF_TRY(triplet_check(&x->shape, &label->shape));
+    *j = (triplet_job){
         .s = k->state, .x = x->data, .label = label->data, .n = n, .width = x->shape.dims[1]
     };
     if (!mf_mul_i64(n, 2 * n + j->width + 4, &cells))
@@ -201,7 +201,7 @@ static mf_status mine(mf_kernel *k, const mf_tensor *x, const mf_tensor *label, 
     j->far = (float *)(void *)(j->count + n);
     j->across = j->far + n * n;
     j->pull = gradients ? j->across + n * j->width : NULL;
-    transpose(j);
+    triplet_transpose(j);
     MF_TRY(mf_kernel_parallel(k, n, measure_row, j));
     MF_TRY(mf_kernel_parallel(k, n, mine_row, j));
     for (int64_t a = 0; a < n; a++)
@@ -213,7 +213,7 @@ static mf_status mine(mf_kernel *k, const mf_tensor *x, const mf_tensor *label, 
 static mf_status loss_run(mf_kernel *k)
 {
     mf_tensor room = { 0 }, *out;
-    job j;
+    triplet_job j;
     mf_status st = mine(k, k->in[0], k->in[1], false, &room, &j);
 
     if (st == MF_OK)
@@ -224,11 +224,11 @@ static mf_status loss_run(mf_kernel *k)
     return st;
 }
 
-static mf_status gradient_run(mf_kernel *k)
+static mf_status triplet_gradient_run(mf_kernel *k)
 {
     mf_tensor room = { 0 }, *out;
     const mf_tensor *dy = k->in[0], *x = k->in[1];
-    job j;
+    triplet_job j;
     mf_status st = mine(k, x, k->in[2], true, &room, &j);
 
     if (st == MF_OK && (dy->shape.rank != 1 || dy->count != j.n))
@@ -262,7 +262,7 @@ static mf_status triplet_prepare(mf_prepare *p)
 
 static mf_status loss_infer(mf_infer *in)
 {
-    MF_TRY(check(&in->in[0], &in->in[1]));
+    MF_TRY(triplet_check(&in->in[0], &in->in[1]));
     in->out[0] =
         in->in[1].rank == 1 ? in->in[1] : MF_SHAPE(in->in[0].rank == 2 ? in->in[0].dims[0] : -1);
     return MF_OK;
@@ -270,7 +270,7 @@ static mf_status loss_infer(mf_infer *in)
 
 static mf_status gradient_infer(mf_infer *in)
 {
-    MF_TRY(check(&in->in[1], &in->in[2]));
+    MF_TRY(triplet_check(&in->in[1], &in->in[2]));
     in->out[0] = in->in[1];
     return MF_OK;
 }
@@ -312,7 +312,7 @@ const mf_op mf_ops_triplet[] = {
       .infer = gradient_infer,
       .grad = mf_grad_missing,
       .prepare = triplet_prepare,
-      .run = gradient_run,
+      .run = triplet_gradient_run,
       .samples = MF_SAMPLES("f32[7] f32[7,3] " LABELS " ; margin=0.5 mining='all'",
                             "f32[7] f32[7,3] " LABELS " ; margin=4 mining='semi_hard'",
                             "f32[6] f32[7,3] " LABELS " ; margin=4 mining='hard' !fails") },

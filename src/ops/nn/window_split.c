@@ -9,10 +9,10 @@
 
 #include <string.h>
 
-typedef enum part { FORWARD, OF_INPUT, OF_FILTER } part;
+typedef enum window_split_part { FORWARD, OF_INPUT, OF_FILTER } window_split_part;
 
 typedef struct conv {
-    part part;
+    window_split_part part;
     bool depthwise; /* every channel has filters of its own */
     int x, f, y; /* where image, filter and result are: an input, or -1: the output */
     mf_window_attrs a;
@@ -20,12 +20,12 @@ typedef struct conv {
     int rank;
 } conv;
 
-static const mf_shape *shape_of(const mf_split *s, int i)
+static const mf_shape *window_split_shape_of(const mf_split *s, int i)
 {
     return i < 0 ? &s->out[0] : &s->in[i];
 }
 
-static mf_split_shape *dims_of(const mf_split *s, int i)
+static mf_split_shape *window_split_dims_of(const mf_split *s, int i)
 {
     return i < 0 ? &s->out_dims[0] : &s->in_dims[i];
 }
@@ -44,16 +44,16 @@ static bool read_conv(const mf_split *s, conv *c)
     c->x = c->part == OF_INPUT ? -1 : 0;
     c->f = c->part == OF_FILTER ? -1 : 1;
     c->y = c->part == FORWARD ? -1 : 2;
-    c->rank = shape_of(s, c->x)->rank;
+    c->rank = window_split_shape_of(s, c->x)->rank;
     sizes = c->part == OF_INPUT ? 0 : 1;
     if (mf_node_bool(s->node, "_blocked") || c->rank < 4 || c->rank > 5 ||
         mf_window_read(s->node, c->rank - 2, &c->a) != MF_OK || c->a.piece ||
         (c->part != FORWARD && (!s->in_value[sizes] || s->in_value[sizes]->count != c->rank)))
         return false;
     for (int d = 0; d < c->a.nd; d++)
-        size[d] = shape_of(s, c->f)->dims[d];
-    return mf_window_init(&c->a, shape_of(s, c->x), size, &c->w) == MF_OK &&
-           c->w.channels == shape_of(s, c->f)->dims[c->rank - 2];
+        size[d] = window_split_shape_of(s, c->f)->dims[d];
+    return mf_window_init(&c->a, window_split_shape_of(s, c->x), size, &c->w) == MF_OK &&
+           c->w.channels == window_split_shape_of(s, c->f)->dims[c->rank - 2];
 }
 
 /* ---- gradients of images ---- */
@@ -93,7 +93,7 @@ static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t
     *hi = c->w.pad_hi[d];
     if (!p->cut)
         return;
-    if (c->part == OF_INPUT) { /* windows that see the piece: see add_place() */
+    if (c->part == OF_INPUT) { /* windows that see the piece: see window_split_add_place() */
         const int64_t rows = mf_window_rows(&c->w, d);
         const mf_split_dim seen = mf_window_seen(&c->w, d, 0, rows);
         int64_t first = p->begin, last = end;
@@ -115,7 +115,9 @@ static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t
 /* The letter of spatial dimension d, by the one of image and result that is not slid over. */
 static int place_letter(const mf_split *s, const conv *c, int d)
 {
-    return dims_of(s, c->part == OF_INPUT ? c->x : c->y)->dims[mf_window_axis(&c->a, d + 1)].letter;
+    return window_split_dims_of(s, c->part == OF_INPUT ? c->x : c->y)
+        ->dims[mf_window_axis(&c->a, d + 1)]
+        .letter;
 }
 
 static mf_status fix_padding(const mf_split *s, const mf_split_piece *pieces, mf_named_attr *attrs,
@@ -155,11 +157,12 @@ mf_status mf_window_sides(const char *name, const int64_t *sides, int nd, mf_nam
 
 /* Height or width. A row of the result needs the rows that its window sees; a row of the image's
  * gradient those of the result that see it. */
-static void add_place(mf_split *s, const conv *c, int d)
+static void window_split_add_place(mf_split *s, const conv *c, int d)
 {
     const int axis = mf_window_axis(&c->a, d + 1);
     const int64_t size = reach_of(&c->w, d), rows = mf_window_rows(&c->w, d);
-    mf_split_dim *x = &dims_of(s, c->x)->dims[axis], *y = &dims_of(s, c->y)->dims[axis];
+    mf_split_dim *x = &window_split_dims_of(s, c->x)->dims[axis],
+                 *y = &window_split_dims_of(s, c->y)->dims[axis];
     int letter;
 
     if (c->w.pad_lo[d] >= size || c->w.pad_hi[d] >= size || c->w.in[d] < size ||
@@ -184,13 +187,13 @@ static void add_place(mf_split *s, const conv *c, int d)
     }
 }
 
-static void give(mf_split_shape *to, int dim, int letter)
+static void window_split_give(mf_split_shape *to, int dim, int letter)
 {
     to->dims[dim] = (mf_split_dim){ .letter = letter, .inside = 1 };
 }
 
 /* Channels that go in, of which each gives some or all that come out. */
-static void add_channels(mf_split *s, const conv *c)
+static void window_split_add_channels(mf_split *s, const conv *c)
 {
     const int channel = mf_window_axis(&c->a, c->a.nd + 1);
     int in, out;
@@ -199,20 +202,21 @@ static void add_channels(mf_split *s, const conv *c)
         in = mf_split_new(s, c->w.channels, MF_CUT_FREE);
         if (c->part == OF_FILTER) /* how many there are decides which samples are added first */
             s->letters[in].least = MF_SPLIT_ROUNDS;
-        give(dims_of(s, c->x), channel, in);
-        give(dims_of(s, c->f), c->rank - 2, in);
-        give(dims_of(s, c->y), channel, in);
-        dims_of(s, c->y)->dims[channel].inside = shape_of(s, c->f)->dims[c->rank - 1];
+        window_split_give(window_split_dims_of(s, c->x), channel, in);
+        window_split_give(window_split_dims_of(s, c->f), c->rank - 2, in);
+        window_split_give(window_split_dims_of(s, c->y), channel, in);
+        window_split_dims_of(s, c->y)->dims[channel].inside =
+            window_split_shape_of(s, c->f)->dims[c->rank - 1];
         return;
     }
     in = mf_split_new(s, c->w.channels, c->part == FORWARD ? MF_CUT_SUM : MF_CUT_FREE);
-    out = mf_split_new(s, shape_of(s, c->f)->dims[c->rank - 1],
+    out = mf_split_new(s, window_split_shape_of(s, c->f)->dims[c->rank - 1],
                        c->part == OF_INPUT ? MF_CUT_SUM : MF_CUT_FREE);
     s->letters[in].least = s->letters[out].least = MF_SPLIT_ROUNDS; /* other kernels are chosen */
-    give(dims_of(s, c->x), channel, in);
-    give(dims_of(s, c->f), c->rank - 2, in);
-    give(dims_of(s, c->f), c->rank - 1, out);
-    give(dims_of(s, c->y), channel, out);
+    window_split_give(window_split_dims_of(s, c->x), channel, in);
+    window_split_give(window_split_dims_of(s, c->f), c->rank - 2, in);
+    window_split_give(window_split_dims_of(s, c->f), c->rank - 1, out);
+    window_split_give(window_split_dims_of(s, c->y), channel, out);
 }
 
 void mf_conv_split(mf_split *s)
@@ -222,15 +226,15 @@ void mf_conv_split(mf_split *s)
 
     if (!read_conv(s, &c))
         return;
-    add_channels(s, &c);
+    window_split_add_channels(s, &c);
     if (c.part != FORWARD)
         s->sizes_input = c.part == OF_INPUT ? 0 : 1;
     if (c.part == OF_FILTER && mf_node_int(s->node, "_shards") > 0)
         return; /* samples are added in an order of their own */
     n = mf_split_new(s, c.w.batch, c.part == OF_FILTER ? MF_CUT_SUM : MF_CUT_FREE);
-    give(dims_of(s, c.x), 0, n);
-    give(dims_of(s, c.y), 0, n);
+    window_split_give(window_split_dims_of(s, c.x), 0, n);
+    window_split_give(window_split_dims_of(s, c.y), 0, n);
     for (int d = 0; d < c.a.nd; d++)
-        add_place(s, &c, d);
+        window_split_add_place(s, &c, d);
     s->fix = fix_padding;
 }

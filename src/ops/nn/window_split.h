@@ -9,7 +9,7 @@
 /* Samples, channels that go in and come out, and places; which of them is summed over is what tells
  * a convolution from its gradients. */
 void mf_conv_split(mf_split *s);
-/* Samples, channels that are pooled one by one, and places (pool_split.c). */
+/* Samples, channels that are pooled one by one, and places (pooling_split.c). */
 void mf_pool_split(mf_split *s);
 
 /* A gradient of an image is made of the windows that see it. So many rows of it stay together: a

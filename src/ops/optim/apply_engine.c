@@ -33,7 +33,7 @@ const mf_rule *mf_rule_find(const char *op)
 
 /* Handles come first; "grad" (or "delta") and "indices" are known by name; the rest are
  * hyperparameters. */
-static mf_status read_signature(const mf_node *node, rule_state *s)
+static mf_status apply_engine_read_signature(const mf_node *node, rule_state *s)
 {
     const mf_opdef *def = node->def;
 
@@ -64,7 +64,7 @@ mf_status mf_rule_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("an optimizer");
     p->state = s;
-    return read_signature(p->node, s);
+    return apply_engine_read_signature(p->node, s);
 }
 
 mf_status mf_rule_infer(mf_infer *in)
@@ -72,7 +72,7 @@ mf_status mf_rule_infer(mf_infer *in)
     rule_state s;
     mf_shape shape = MF_SHAPE_UNKNOWN;
 
-    MF_TRY(read_signature(in->node, &s));
+    MF_TRY(apply_engine_read_signature(in->node, &s));
     for (int i = 0; i < s.n_slots; i++) {
         const mf_shape slot = mf_infer_variable(in, i);
 
@@ -93,7 +93,7 @@ void mf_rule_sparse_split(mf_split *s)
 {
     rule_state state;
 
-    if (read_signature(s->node, &state) == MF_OK && state.indices >= 0)
+    if (apply_engine_read_signature(s->node, &state) == MF_OK && state.indices >= 0)
         mf_split_own_rows(s, state.n_slots, state.indices, state.grad);
 }
 
@@ -113,7 +113,8 @@ static mf_status check_hyper(const mf_kernel *k, const rule_state *s)
     return MF_OK;
 }
 
-static mf_status check_dense(const mf_kernel *k, const rule_state *s, const mf_shape *var)
+static mf_status apply_engine_check_dense(const mf_kernel *k, const rule_state *s,
+                                          const mf_shape *var)
 {
     const mf_shape *grad = &k->in[s->grad]->shape;
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
@@ -124,7 +125,8 @@ static mf_status check_dense(const mf_kernel *k, const rule_state *s, const mf_s
                    k->node->def->in[s->grad].name, mf_shape_text(var, a), mf_shape_text(grad, b));
 }
 
-static mf_status check_sparse(const mf_kernel *k, const rule_state *s, const mf_shape *var)
+static mf_status apply_engine_check_sparse(const mf_kernel *k, const rule_state *s,
+                                           const mf_shape *var)
 {
     const mf_tensor *indices = k->in[s->indices];
     const mf_shape *grad = &k->in[s->grad]->shape;
@@ -291,11 +293,11 @@ static mf_status run_rule(const mf_kernel *k, const mf_tensor *values)
     for (int i = 0; i < s->n_hyper; i++)
         job.all.hyper[i] = mf_tensor_float_at(k->in[s->hyper[i]], 0);
     if (s->indices >= 0) {
-        MF_TRY(check_sparse(k, s, shape));
+        MF_TRY(apply_engine_check_sparse(k, s, shape));
         run_sparse(k, &job, k->in[s->indices], shape);
         return MF_OK;
     }
-    MF_TRY(check_dense(k, s, shape));
+    MF_TRY(apply_engine_check_dense(k, s, shape));
     mf_kernel_complete(k, (job.all.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, dense_piece, &job);
     return MF_OK;
 }

@@ -95,8 +95,8 @@ static void batch_piece(void *ctx, int64_t piece)
     }
 }
 
-static mf_status run_batch(const mf_kernel *k, int first, int n, const double *hyper,
-                           const mf_tensor *values)
+static mf_status apply_many_run_batch(const mf_kernel *k, int first, int n, const double *hyper,
+                                      const mf_tensor *values)
 {
     const many_state *s = k->state;
     char a[MF_SHAPE_TEXT], c[MF_SHAPE_TEXT];
@@ -154,7 +154,7 @@ static mf_status many_run(mf_kernel *k)
         for (int i = 0; i < n * s->n_slots; i++)
             MF_TRY(mf_kernel_variable(k, first * s->n_slots + i, &v[i]));
         MF_TRY(mf_slots_begin(v, n * s->n_slots, s->racing, values));
-        st = run_batch(k, first, n, hyper, values);
+        st = apply_many_run_batch(k, first, n, hyper, values);
         mf_slots_end(v, n * s->n_slots, s->racing, values);
         MF_TRY(st);
     }

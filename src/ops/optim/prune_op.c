@@ -51,7 +51,7 @@ static mf_status prune_infer(mf_infer *in)
 }
 
 /* Magnitudes in order are their bits in order. */
-static uint32_t key_of(float x)
+static uint32_t prune_op_key_of(float x)
 {
     uint32_t bits;
 
@@ -69,7 +69,7 @@ static void count_keys(const mf_kernel *k, int64_t upper, int64_t *counts)
         const float *x = k->out[i]->data;
 
         for (int64_t e = 0; e < k->out[i]->count; e++) {
-            const uint32_t key = key_of(x[e]);
+            const uint32_t key = prune_op_key_of(x[e]);
 
             if (upper < 0)
                 counts[key >> 16]++;
@@ -80,7 +80,7 @@ static void count_keys(const mf_kernel *k, int64_t upper, int64_t *counts)
 }
 
 /* The bucket in which the n-th smallest is; *n becomes its number among those of the bucket. */
-static int64_t find_bucket(const int64_t *counts, int64_t *n)
+static int64_t prune_op_find_bucket(const int64_t *counts, int64_t *n)
 {
     int64_t b = 0;
 
@@ -99,15 +99,15 @@ static mf_status prune_smallest(const mf_kernel *k, int64_t want)
     if (!counts)
         return MF_NOMEM("pruning");
     count_keys(k, -1, counts);
-    upper = find_bucket(counts, &rest);
+    upper = prune_op_find_bucket(counts, &rest);
     count_keys(k, upper, counts);
-    limit = (uint32_t)upper << 16 | (uint32_t)find_bucket(counts, &rest);
+    limit = (uint32_t)upper << 16 | (uint32_t)prune_op_find_bucket(counts, &rest);
     mf_free(counts);
     for (int i = 0; i < k->n_out; i++) {
         float *x = k->out[i]->data;
 
         for (int64_t e = 0; e < k->out[i]->count; e++) {
-            const uint32_t key = key_of(x[e]);
+            const uint32_t key = prune_op_key_of(x[e]);
 
             if (key < limit || (key == limit && rest-- > 0))
                 x[e] = 0;

@@ -39,7 +39,7 @@ static void bytes_piece(void *ctx, int64_t piece)
         y[i] = mf_uint8_of(x[i] * inverse + zero, 0);
 }
 
-static mf_status read_range(const mf_kernel *k, int i, mf_uint8_range *out)
+static mf_status int8_product_read_range(const mf_kernel *k, int i, mf_uint8_range *out)
 {
     if (k->in[i]->count != 1 || k->in[i + 1]->count != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "limits of a range must be numbers");
@@ -54,7 +54,7 @@ static mf_status bytes_run(mf_kernel *k)
     mf_uint8_range r;
     mf_tensor *y;
 
-    MF_TRY(read_range(k, 1, &r));
+    MF_TRY(int8_product_read_range(k, 1, &r));
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &y));
     return mf_kernel_parallel(k, (x->count + GRAIN - 1) / GRAIN, bytes_piece,
                               &(bytes_job){ x->data, y->data, x->count, r.inverse, (float)r.zero });
@@ -209,8 +209,8 @@ static mf_status product_prepare(mf_prepare *p)
 }
 
 /* Of a matrix [rows,in] with a kernel [in,out], or of images [n,h,w,in] with [h,w,in,out]. */
-static mf_status product_shape(const mf_window_attrs *a, const mf_shape *x, const mf_shape *w,
-                               mf_shape *out)
+static mf_status int8_product_shape(const mf_window_attrs *a, const mf_shape *x, const mf_shape *w,
+                                    mf_shape *out)
 {
     char xs[MF_SHAPE_TEXT], ws[MF_SHAPE_TEXT];
     int64_t spatial[MF_WINDOW_DIMS], lo, hi;
@@ -233,15 +233,15 @@ static mf_status product_shape(const mf_window_attrs *a, const mf_shape *x, cons
     return MF_OK;
 }
 
-static mf_status product_infer(mf_infer *in)
+static mf_status int8_product_infer(mf_infer *in)
 {
     mf_window_attrs a;
 
     MF_TRY(mf_window_read(in->node, 2, &a));
-    return product_shape(&a, &in->in[X], &in->in[KERNEL], &in->out[0]);
+    return int8_product_shape(&a, &in->in[X], &in->in[KERNEL], &in->out[0]);
 }
 
-typedef struct product_job {
+typedef struct int8_product_product_job {
     const product_state *s;
     const uint8_t *x;
     const int8_t *w;
@@ -255,10 +255,11 @@ typedef struct product_job {
     int64_t units, rows_each, k, n; /* units of a piece, in all; rows of the product in one */
     int64_t per_piece;
     atomic_int status;
-} product_job;
+} int8_product_product_job;
 
 /* A row of a window that reaches beyond the image, or whose taps are apart. */
-static void gather_edge(const product_job *job, const uint8_t *row, int64_t first, uint8_t *to)
+static void gather_edge(const int8_product_product_job *job, const uint8_t *row, int64_t first,
+                        uint8_t *to)
 {
     const mf_window *w = &job->window;
     const int64_t c = w->channels;
@@ -295,8 +296,8 @@ static void gather_words(const uint8_t *const *rows, int64_t high, int64_t run, 
 }
 
 /* How many windows from this one on lie inside, with room for a word behind each of their rows. */
-static int64_t count_inside(const product_job *job, const uint8_t *const *rows, int64_t first,
-                            int64_t left)
+static int64_t count_inside(const int8_product_product_job *job, const uint8_t *const *rows,
+                            int64_t first, int64_t left)
 {
     const mf_window *w = &job->window;
     const int64_t c = w->channels, room = w->in[1] * c - WORD - first * c;
@@ -309,7 +310,7 @@ static int64_t count_inside(const product_job *job, const uint8_t *const *rows, 
 
 /* Windows of one row of the output, one after the other: a run of bytes for each row of a window,
  * which begin at `rows` (NULL: beyond the image). */
-static void gather_row(const product_job *job, const uint8_t *const *rows, uint8_t *to)
+static void gather_row(const int8_product_product_job *job, const uint8_t *const *rows, uint8_t *to)
 {
     const mf_window *w = &job->window;
     const int64_t c = w->channels, high = w->size[0], run = w->size[1] * c, wide = w->in[1] * c;
@@ -338,7 +339,8 @@ static void gather_row(const product_job *job, const uint8_t *const *rows, uint8
     }
 }
 
-static void gather(const product_job *job, const uint8_t *x, const uint8_t **rows, uint8_t *to)
+static void int8_product_gather(const int8_product_product_job *job, const uint8_t *x,
+                                const uint8_t **rows, uint8_t *to)
 {
     const mf_window *w = &job->window;
     const int64_t wide = w->in[1] * w->channels;
@@ -354,14 +356,14 @@ static void gather(const product_job *job, const uint8_t *x, const uint8_t **row
 }
 
 /* Numbers that do not fit are no model's, and may be anything. */
-static int32_t plus(int32_t a, int32_t b)
+static int32_t int8_product_plus(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
 
 /* Sums become results. Pointers are told apart, so that loops become vectors. */
-static void floats_of(const product_job *job, const int32_t *restrict sum, int64_t rows,
-                      float *restrict y)
+static void int8_product_floats_of(const int8_product_product_job *job, const int32_t *restrict sum,
+                                   int64_t rows, float *restrict y)
 {
     const int32_t *restrict shift = job->shift;
     const float *restrict scale = job->scale, *restrict bias = job->bias;
@@ -370,15 +372,15 @@ static void floats_of(const product_job *job, const int32_t *restrict sum, int64
 
     for (int64_t r = 0; r < rows; r++, sum += n, y += n) {
         for (int64_t c = 0; c < n; c++) {
-            const float v = (float)plus(sum[c], shift[c]) * scale[c] + bias[c];
+            const float v = (float)int8_product_plus(sum[c], shift[c]) * scale[c] + bias[c];
 
             y[c] = v > least ? v : least;
         }
     }
 }
 
-static void bytes_of(const product_job *job, const int32_t *restrict sum, int64_t rows,
-                     uint8_t *restrict y)
+static void int8_product_bytes_of(const int8_product_product_job *job, const int32_t *restrict sum,
+                                  int64_t rows, uint8_t *restrict y)
 {
     const int32_t *restrict shift = job->shift;
     const float *restrict scale = job->scale, *restrict bias = job->bias;
@@ -387,11 +389,12 @@ static void bytes_of(const product_job *job, const int32_t *restrict sum, int64_
 
     for (int64_t r = 0; r < rows; r++, sum += n, y += n) {
         for (int64_t c = 0; c < n; c++)
-            y[c] = mf_uint8_of((float)plus(sum[c], shift[c]) * scale[c] + bias[c], least);
+            y[c] =
+                mf_uint8_of((float)int8_product_plus(sum[c], shift[c]) * scale[c] + bias[c], least);
     }
 }
 
-static mf_status run_units(const product_job *job, int64_t from, int64_t to)
+static mf_status run_units(const int8_product_product_job *job, int64_t from, int64_t to)
 {
     const int64_t rows = (to - from) * job->rows_each,
                   x_unit = job->images
@@ -407,15 +410,17 @@ static mf_status run_units(const product_job *job, int64_t from, int64_t to)
         MF_TRY_TO(done, mf_tensor_alloc(&rows_of, MF_DTYPE_U8,
                                         &MF_SHAPE(job->window.size[0], (int64_t)sizeof(void *))));
         for (int64_t i = from; i < to; i++)
-            gather(job, job->x + i * x_unit, rows_of.data,
-                   (uint8_t *)windows.data + (i - from) * job->rows_each * job->k);
+            int8_product_gather(job, job->x + i * x_unit, rows_of.data,
+                                (uint8_t *)windows.data + (i - from) * job->rows_each * job->k);
         x = windows.data;
     }
     MF_TRY_TO(done, mf_int8_gemm(rows, job->n, job->k, x, job->w, sums.data));
     if (job->s->to_bytes)
-        bytes_of(job, sums.data, rows, (uint8_t *)job->y + from * job->rows_each * job->n);
+        int8_product_bytes_of(job, sums.data, rows,
+                              (uint8_t *)job->y + from * job->rows_each * job->n);
     else
-        floats_of(job, sums.data, rows, (float *)job->y + from * job->rows_each * job->n);
+        int8_product_floats_of(job, sums.data, rows,
+                               (float *)job->y + from * job->rows_each * job->n);
 done:
     mf_tensor_clear(&windows);
     mf_tensor_clear(&rows_of);
@@ -425,7 +430,7 @@ done:
 
 static void product_piece(void *ctx, int64_t piece)
 {
-    product_job *job = ctx;
+    int8_product_product_job *job = ctx;
     const int64_t from = piece * job->per_piece;
     const int64_t to = from + job->per_piece < job->units ? from + job->per_piece : job->units;
     const mf_status st = run_units(job, from, to);
@@ -434,7 +439,7 @@ static void product_piece(void *ctx, int64_t piece)
         atomic_store(&job->status, (int)st);
 }
 
-static mf_status check_channels(const mf_kernel *k, int64_t n)
+static mf_status int8_product_check_channels(const mf_kernel *k, int64_t n)
 {
     for (int i = SCALE; i <= BIAS; i++) {
         if (k->in[i]->shape.rank != 1 || k->in[i]->count != n)
@@ -445,16 +450,16 @@ static mf_status check_channels(const mf_kernel *k, int64_t n)
 }
 
 /* What happens to sums, by channel: three rows of memory. */
-static mf_status find_scales(const mf_kernel *k, product_job *job, mf_tensor *memory)
+static mf_status find_scales(const mf_kernel *k, int8_product_product_job *job, mf_tensor *memory)
 {
     const float *scale = k->in[SCALE]->data, *bias = k->in[BIAS]->data;
     const int32_t *sums = k->in[SUMS]->data;
     mf_uint8_range in, out;
     float *to;
 
-    MF_TRY(check_channels(k, job->n));
-    MF_TRY(read_range(k, LOW, &in));
-    MF_TRY(read_range(k, OUT_LOW, &out));
+    MF_TRY(int8_product_check_channels(k, job->n));
+    MF_TRY(int8_product_read_range(k, LOW, &in));
+    MF_TRY(int8_product_read_range(k, OUT_LOW, &out));
     MF_TRY(mf_tensor_alloc(memory, MF_DTYPE_F32, &MF_SHAPE(3, job->n)));
     to = memory->data;
     for (int64_t c = 0; c < job->n; c++) {
@@ -480,7 +485,7 @@ static bool is_pointwise(const mf_window *w)
            w->pad_lo[0] == 0 && w->pad_hi[0] == 0 && w->pad_lo[1] == 0 && w->pad_hi[1] == 0;
 }
 
-static mf_status cut(const mf_kernel *k, product_job *job)
+static mf_status int8_product_cut(const mf_kernel *k, int8_product_product_job *job)
 {
     const mf_shape *x = &k->in[X]->shape, *w = &k->in[KERNEL]->shape;
 
@@ -503,15 +508,15 @@ static mf_status cut(const mf_kernel *k, product_job *job)
     return MF_OK;
 }
 
-static mf_status product_run(mf_kernel *k)
+static mf_status int8_product_run(mf_kernel *k)
 {
-    product_job job = { .s = k->state };
+    int8_product_product_job job = { .s = k->state };
     mf_tensor memory = { 0 }, *y;
     mf_shape shape;
     mf_status st;
 
-    MF_TRY(product_shape(&job.s->attrs, &k->in[X]->shape, &k->in[KERNEL]->shape, &shape));
-    MF_TRY(cut(k, &job));
+    MF_TRY(int8_product_shape(&job.s->attrs, &k->in[X]->shape, &k->in[KERNEL]->shape, &shape));
+    MF_TRY(int8_product_cut(k, &job));
     MF_TRY(mf_kernel_out(k, 0, &shape, &y));
     if (y->count == 0)
         return MF_OK;
@@ -564,10 +569,10 @@ const mf_op mf_ops_int8[] = {
       .def = PRODUCT_INPUTS " -> (output:Tout) {Tout:type in [float,uint8], relu:bool=false, "
                             "strides:list(int)=[1,1,1,1], dilations:list(int)=[1,1,1,1], "
                             "padding:string in ['SAME','VALID']='VALID'}",
-      .infer = product_infer,
+      .infer = int8_product_infer,
       .grad = mf_grad_none,
       .prepare = product_prepare,
-      .run = product_run,
+      .run = int8_product_run,
       .samples = MF_SAMPLES(
           "u8[3,5] f32[]{-1} f32[]{2} i8[5,4] f32[4]@0.1:1 i32[4] f32[4] f32[]{0} f32[]{1} ; "
           "Tout=float",

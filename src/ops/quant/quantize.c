@@ -17,15 +17,15 @@ typedef struct round_state {
 } round_state;
 
 /* One range: values times scale are rounded, times inverse are values again. */
-typedef struct range {
+typedef struct rounding_range {
     double low, high, scale, inverse;
-} range;
+} rounding_range;
 
 typedef struct round_job {
     const round_state *s;
     const mf_tensor *x;
     mf_tensor *out;
-    const range *ranges;
+    const rounding_range *ranges;
     int64_t depth, inner; /* element i is of range (i / inner) % depth */
 } round_job;
 
@@ -58,13 +58,13 @@ static double in_type(const mf_tensor *t, double v)
 }
 
 /* The largest scale that keeps the range among the integers, and zero where it is. */
-static range range_of(const round_job *job, double low, double high)
+static rounding_range quantize_range_of(const round_job *job, double low, double high)
 {
     const round_state *s = job->s;
     const double most = job->x->dtype == MF_DTYPE_F64 ? (double)INFINITY : 3.4028234663852886e38;
     const double from_low = s->low * low > 0 ? in_type(job->x, s->low / low) : most;
     const double from_high = s->high * high > 0 ? in_type(job->x, s->high / high) : most;
-    range r = { low, high, from_high, in_type(job->x, high / s->high) };
+    rounding_range r = { low, high, from_high, in_type(job->x, high / s->high) };
 
     if (from_low < from_high) {
         r.scale = from_low;
@@ -82,7 +82,7 @@ static void round_piece(void *ctx, int64_t piece)
     const int64_t end = (piece + 1) * GRAIN < job->x->count ? (piece + 1) * GRAIN : job->x->count;
 
     for (int64_t i = piece * GRAIN; i < end; i++) {
-        const range *r = &job->ranges[i / job->inner % job->depth];
+        const rounding_range *r = &job->ranges[i / job->inner % job->depth];
         double v = mf_tensor_float_at(job->x, i);
 
         if (job->s->given)
@@ -140,7 +140,7 @@ static mf_status round_run(mf_kernel *k)
     round_job job = { .s = s, .x = k->in[0], .depth = 1, .inner = 1 };
     mf_arena *arena = NULL;
     double *low, *high;
-    range *ranges;
+    rounding_range *ranges;
     mf_status st;
 
     if (s->axis >= shape->rank)
@@ -153,7 +153,7 @@ static mf_status round_run(mf_kernel *k)
     arena = mf_arena_new();
     low = arena ? MF_ARENA_ARRAY(arena, double, job.depth + 1) : NULL;
     high = low ? MF_ARENA_ARRAY(arena, double, job.depth + 1) : NULL;
-    ranges = high ? MF_ARENA_ARRAY(arena, range, job.depth + 1) : NULL;
+    ranges = high ? MF_ARENA_ARRAY(arena, rounding_range, job.depth + 1) : NULL;
     st = ranges ? MF_OK : MF_NOMEM("ranges");
     if (st == MF_OK)
         st = mf_kernel_out(k, 0, shape, &job.out);
@@ -163,7 +163,7 @@ static mf_status round_run(mf_kernel *k)
         if (!s->given)
             find_limits(&job, low, high);
         for (int64_t d = 0; d < job.depth; d++)
-            ranges[d] = range_of(&job, low[d], high[d]);
+            ranges[d] = quantize_range_of(&job, low[d], high[d]);
         job.ranges = ranges;
         st = mf_kernel_parallel(k, (job.x->count + GRAIN - 1) / GRAIN, round_piece, &job);
     }

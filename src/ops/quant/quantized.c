@@ -105,7 +105,7 @@ static void set_forward(const quantize_state *s, quantize_range *r)
     }
 }
 
-static double forward(const quantize_state *s, const quantize_range *r, float x)
+static double quantized_forward(const quantize_state *s, const quantize_range *r, float x)
 {
     const float inside = fmaxf(fminf(x, r->max), r->min);
 
@@ -158,7 +158,8 @@ static void quantize_piece(void *ctx, int64_t piece)
         const quantize_range *r = &job->ranges[i / job->inner % job->depth];
 
         if (job->in->dtype == MF_DTYPE_F32)
-            mf_tensor_put(job->out, i, forward(job->s, r, ((const float *)job->in->data)[i]));
+            mf_tensor_put(job->out, i,
+                          quantized_forward(job->s, r, ((const float *)job->in->data)[i]));
         else
             mf_tensor_put(job->out, i, (double)back(job->s, r, mf_tensor_float_at(job->in, i)));
     }

@@ -20,7 +20,7 @@ static mf_status multinomial_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status check(const mf_kernel *k, int64_t *samples)
+static mf_status multinomial_check(const mf_kernel *k, int64_t *samples)
 {
     const mf_tensor *logits = k->in[0], *n = k->in[1];
     char text[MF_SHAPE_TEXT];
@@ -77,7 +77,7 @@ static int64_t find_class(const double *sums, int64_t classes, double value)
     return low;
 }
 
-static mf_status draw(mf_kernel *k, mf_philox gen, int64_t samples)
+static mf_status multinomial_draw(mf_kernel *k, mf_philox gen, int64_t samples)
 {
     const mf_tensor *logits = k->in[0];
     const int64_t rows = logits->shape.dims[0], classes = logits->shape.dims[1];
@@ -112,10 +112,11 @@ static mf_status stateful_run(mf_kernel *k)
 {
     int64_t samples = 0, count;
 
-    MF_TRY(check(k, &samples));
+    MF_TRY(multinomial_check(k, &samples));
     /* The stream moves on as if rows had a multiple of four samples, two numbers each. */
     MF_TRY(mf_shape_count(&MF_SHAPE(k->in[0]->shape.dims[0], (samples + 3) / 4 * 4), &count));
-    return draw(k, mf_random_reserve(k, (uint64_t)count * 2 * BLOCKS_PER_RESULT), samples);
+    return multinomial_draw(k, mf_random_reserve(k, (uint64_t)count * 2 * BLOCKS_PER_RESULT),
+                            samples);
 }
 
 static mf_status stateless_run(mf_kernel *k)
@@ -123,9 +124,9 @@ static mf_status stateless_run(mf_kernel *k)
     int64_t samples = 0;
     mf_philox gen;
 
-    MF_TRY(check(k, &samples));
+    MF_TRY(multinomial_check(k, &samples));
     MF_TRY(mf_random_from_seed(k->in[2], &gen));
-    return draw(k, gen, samples);
+    return multinomial_draw(k, gen, samples);
 }
 
 const mf_op mf_ops_multinomial[] = {

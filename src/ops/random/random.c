@@ -5,7 +5,7 @@
 /* TensorFlow sets aside so many blocks for each result of a call, whatever it uses. */
 enum { BLOCKS_PER_RESULT = 256 };
 
-static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
+static mf_status random_fill_run(mf_kernel *k, mf_random_kind kind)
 {
     uint64_t low = 0, range = 1;
     mf_shape shape;
@@ -23,21 +23,21 @@ static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
                           low, range, out);
 }
 
-static mf_status uniform_run(mf_kernel *k)
+static mf_status random_uniform_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_UNIFORM);
+    return random_fill_run(k, MF_RANDOM_UNIFORM);
 }
-static mf_status normal_run(mf_kernel *k)
+static mf_status random_normal_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_NORMAL);
+    return random_fill_run(k, MF_RANDOM_NORMAL);
 }
-static mf_status truncated_run(mf_kernel *k)
+static mf_status random_truncated_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_TRUNCATED);
+    return random_fill_run(k, MF_RANDOM_TRUNCATED);
 }
-static mf_status range_run(mf_kernel *k)
+static mf_status random_range_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_RANGE);
+    return random_fill_run(k, MF_RANDOM_RANGE);
 }
 
 /* ---- RandomShuffle: the rows in another order ---- */
@@ -91,13 +91,13 @@ static mf_status shuffle_run(mf_kernel *k)
         "i32[1]{4} ; dtype=float !unordered", "i32[1]{-1} ; dtype=float !fails"
 
 const mf_op mf_ops_random[] = {
-    RANDOM_OP("RandomUniform", FLOAT_DEF, mf_random_infer, uniform_run, FLOAT_SAMPLES),
-    RANDOM_OP("RandomStandardNormal", FLOAT_DEF, mf_random_infer, normal_run, FLOAT_SAMPLES),
-    RANDOM_OP("TruncatedNormal", FLOAT_DEF, mf_random_infer, truncated_run, FLOAT_SAMPLES),
+    RANDOM_OP("RandomUniform", FLOAT_DEF, mf_random_infer, random_uniform_run, FLOAT_SAMPLES),
+    RANDOM_OP("RandomStandardNormal", FLOAT_DEF, mf_random_infer, random_normal_run, FLOAT_SAMPLES),
+    RANDOM_OP("TruncatedNormal", FLOAT_DEF, mf_random_infer, random_truncated_run, FLOAT_SAMPLES),
     RANDOM_OP("RandomUniformInt",
               "(shape:T, minval:Tout, maxval:Tout) -> (output:Tout) {seed:int=0, seed2:int=0, "
               "Tout:type in index, T:type in index} is_stateful",
-              mf_random_infer, range_run, "i32[1]{9} i32[]{-3} i32[]{100} ; seed=4",
+              mf_random_infer, random_range_run, "i32[1]{9} i32[]{-3} i32[]{100} ; seed=4",
               "i32[2]{2,3} i64[]{-3} i64[]{10000000000} ; seed=4 seed2=5",
               "i32[1]{0} i32[]{3} i32[]{3} ; seed=1", "i32[1]{2} i32[]{3} i32[]{3} !fails",
               "i32[1]{2} i32[1]{3} i32[]{4} !fails"),

@@ -288,7 +288,7 @@ static void fill_groups(const fill *f, int64_t first, void *out)
         integers(f->out->dtype, f->kind, x, f->low, f->range, out);
 }
 
-static void fill_piece(void *ctx, int64_t piece)
+static void random_util_fill_piece(void *ctx, int64_t piece)
 {
     const fill *f = ctx;
     const int64_t end = (piece + 1) * PIECE_BLOCKS;
@@ -317,7 +317,7 @@ mf_status mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind,
     f.group = item == 8 ? 2 : 4;
     f.blocks = (out->count + f.group - 1) / f.group;
     pieces = (f.blocks + PIECE_BLOCKS - 1) / PIECE_BLOCKS;
-    return mf_kernel_parallel(k, pieces, fill_piece, &f);
+    return mf_kernel_parallel(k, pieces, random_util_fill_piece, &f);
 }
 
 /* ---- arguments ---- */
@@ -398,15 +398,15 @@ mf_status mf_random_from_seed(const mf_tensor *seed, mf_philox *out)
 
 /* ---- streams that last ---- */
 
-typedef struct stream {
+typedef struct random_util_stream {
     mf_object object;
     pthread_mutex_t lock;
     mf_philox gen; /* guarded by lock */
-} stream;
+} random_util_stream;
 
 static void stream_destroy(mf_object *object)
 {
-    stream *s = (stream *)object;
+    random_util_stream *s = (random_util_stream *)object;
 
     pthread_mutex_destroy(&s->lock);
     mf_free(s);
@@ -419,7 +419,7 @@ static mf_status stream_make(void *ctx, mf_object **out)
     const mf_node *node = ctx;
     uint64_t seed = (uint64_t)mf_node_int(node, "seed"),
              seed2 = (uint64_t)mf_node_int(node, "seed2");
-    stream *s = mf_calloc(1, sizeof *s);
+    random_util_stream *s = mf_calloc(1, sizeof *s);
 
     *out = (mf_object *)s;
     if (!s)
@@ -452,7 +452,7 @@ void mf_random_release(void *state)
 
 mf_philox mf_random_reserve(const mf_kernel *k, uint64_t blocks)
 {
-    stream *s = k->state;
+    random_util_stream *s = k->state;
     mf_philox at;
 
     pthread_mutex_lock(&s->lock);

@@ -33,7 +33,7 @@ static mf_status stream_from_key(const mf_kernel *k, bool empty, mf_philox *out)
 }
 
 /* Inputs: shape and seed, or shape, key, counter and algorithm; then the limits of a range. */
-static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
+static mf_status stateless_random_fill_run(mf_kernel *k, mf_random_kind kind)
 {
     const int limits = kind == MF_RANDOM_RANGE ? 2 : 0;
     uint64_t low = 0, range = 1;
@@ -54,25 +54,25 @@ static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
     return mf_random_fill(k, gen, kind, low, range, out);
 }
 
-static mf_status uniform_run(mf_kernel *k)
+static mf_status stateless_random_uniform_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_UNIFORM);
+    return stateless_random_fill_run(k, MF_RANDOM_UNIFORM);
 }
-static mf_status normal_run(mf_kernel *k)
+static mf_status stateless_random_normal_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_NORMAL);
+    return stateless_random_fill_run(k, MF_RANDOM_NORMAL);
 }
-static mf_status truncated_run(mf_kernel *k)
+static mf_status stateless_random_truncated_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_TRUNCATED);
+    return stateless_random_fill_run(k, MF_RANDOM_TRUNCATED);
 }
-static mf_status range_run(mf_kernel *k)
+static mf_status stateless_random_range_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_RANGE);
+    return stateless_random_fill_run(k, MF_RANDOM_RANGE);
 }
 static mf_status bits_run(mf_kernel *k)
 {
-    return fill_run(k, MF_RANDOM_BITS);
+    return stateless_random_fill_run(k, MF_RANDOM_BITS);
 }
 
 /* ---- seeds to keys ---- */
@@ -141,21 +141,27 @@ static mf_status alg_run(mf_kernel *k)
         "i32[1]{5} u64[1]{77} u64[2]{1,2} i32[]{2} !fails"
 
 const mf_op mf_ops_stateless_random[] = {
-    STATELESS_OP("StatelessRandomUniform", BY_SEED(FLOATS, "index"), uniform_run, SEED_SAMPLES),
-    STATELESS_OP("StatelessRandomNormal", BY_SEED(FLOATS, "index"), normal_run, SEED_SAMPLES),
-    STATELESS_OP("StatelessTruncatedNormal", BY_SEED(FLOATS, "index"), truncated_run, SEED_SAMPLES),
+    STATELESS_OP("StatelessRandomUniform", BY_SEED(FLOATS, "index"), stateless_random_uniform_run,
+                 SEED_SAMPLES),
+    STATELESS_OP("StatelessRandomNormal", BY_SEED(FLOATS, "index"), stateless_random_normal_run,
+                 SEED_SAMPLES),
+    STATELESS_OP("StatelessTruncatedNormal", BY_SEED(FLOATS, "index"),
+                 stateless_random_truncated_run, SEED_SAMPLES),
     STATELESS_OP("StatelessRandomUniformFullInt", BY_SEED(BITS, "[int32,int64,uint32,uint64]"),
                  bits_run, "i32[1]{9} i32[2]{1,2} ; dtype=int32", "i32[2]{2,3} u64[2]{1,2} !fails",
                  "i32[1]{3} i64[2]{1,2} ; dtype=uint32", "i32[1]{3} i64[2]{1,2} ; dtype=int64"),
     STATELESS_OP("StatelessRandomUniformInt",
                  "(shape:T, seed:Tseed, minval:dtype, maxval:dtype) -> (output:dtype) {dtype:type "
                  "in index, T:type in index, Tseed:type=int64 in index}",
-                 range_run, "i32[1]{9} i32[2]{1,2} i32[]{-5} i32[]{50}",
+                 stateless_random_range_run, "i32[1]{9} i32[2]{1,2} i32[]{-5} i32[]{50}",
                  "i32[1]{3} i64[2]{1,2} i64[]{-5} i64[]{500000000000}",
                  "i32[1]{3} i64[2]{1,2} i64[]{5} i64[]{5} !fails"),
-    STATELESS_OP("StatelessRandomUniformV2", BY_KEY(FLOATS), uniform_run, KEY_SAMPLES),
-    STATELESS_OP("StatelessRandomNormalV2", BY_KEY(FLOATS), normal_run, KEY_SAMPLES),
-    STATELESS_OP("StatelessTruncatedNormalV2", BY_KEY(FLOATS), truncated_run, KEY_SAMPLES),
+    STATELESS_OP("StatelessRandomUniformV2", BY_KEY(FLOATS), stateless_random_uniform_run,
+                 KEY_SAMPLES),
+    STATELESS_OP("StatelessRandomNormalV2", BY_KEY(FLOATS), stateless_random_normal_run,
+                 KEY_SAMPLES),
+    STATELESS_OP("StatelessTruncatedNormalV2", BY_KEY(FLOATS), stateless_random_truncated_run,
+                 KEY_SAMPLES),
     STATELESS_OP("StatelessRandomUniformFullIntV2", BY_KEY(BITS), bits_run,
                  "i32[1]{9} u64[1]{7} u64[2]{1,2} i32[]{1} ; dtype=int32",
                  "i32[1]{9} u64[1]{7} u64[2]{1,2} i32[]{1}"),
@@ -164,7 +170,7 @@ const mf_op mf_ops_stateless_random[] = {
         "(shape:Tshape, key:uint64, counter:uint64, alg:int32, minval:dtype, maxval:dtype) "
         "-> (output:dtype) {dtype:type in [int32,int64,uint32,uint64], "
         "Tshape:type=int32 in index}",
-        range_run, "i32[1]{9} u64[1]{7} u64[2]{1,2} i32[]{1} i32[]{-7} i32[]{9}",
+        stateless_random_range_run, "i32[1]{9} u64[1]{7} u64[2]{1,2} i32[]{1} i32[]{-7} i32[]{9}",
         "i32[1]{5} u64[1]{7} u64[2]{1,2} i32[]{3} u64[]{1} u64[]{9} !notf",
         "i32[1]{5} u64[1]{7} u64[2]{1,2} i32[]{3} i32[]{1} i32[]{0} !fails"),
     { .name = "StatelessRandomGetKeyCounter",

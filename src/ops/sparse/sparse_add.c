@@ -56,7 +56,7 @@ static bool next_pair(pair_walk *w, mf_number *value, const mf_sparse **whose, i
     return more;
 }
 
-static mf_status read_pair(const mf_kernel *k, pair_walk *w)
+static mf_status sparse_add_read_pair(const mf_kernel *k, pair_walk *w)
 {
     MF_TRY(mf_sparse_read(k, 0, &w->a));
     MF_TRY(mf_sparse_read(k, 3, &w->b));
@@ -100,12 +100,12 @@ static mf_status pair_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status add_run(mf_kernel *k)
+static mf_status sparse_add_run(mf_kernel *k)
 {
     pair_walk w = { .kind = ADD };
     mf_tensor *shape;
 
-    MF_TRY(read_pair(k, &w));
+    MF_TRY(sparse_add_read_pair(k, &w));
     if (k->in[6]->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "The magnitude threshold must be a scalar");
     w.least = mf_tensor_float_at(k->in[6], 0);
@@ -118,7 +118,7 @@ static mf_status maximum_run(mf_kernel *k)
 {
     pair_walk w = { .kind = MAXIMUM };
 
-    MF_TRY(read_pair(k, &w));
+    MF_TRY(sparse_add_read_pair(k, &w));
     MF_TRY(mf_sparse_check_bounds(&w.a));
     MF_TRY(mf_sparse_check_bounds(&w.b));
     return write_pairs(k, &w);
@@ -128,7 +128,7 @@ static mf_status minimum_run(mf_kernel *k)
 {
     pair_walk w = { .kind = MINIMUM };
 
-    MF_TRY(read_pair(k, &w));
+    MF_TRY(sparse_add_read_pair(k, &w));
     MF_TRY(mf_sparse_check_bounds(&w.a));
     MF_TRY(mf_sparse_check_bounds(&w.b));
     return write_pairs(k, &w);
@@ -136,7 +136,7 @@ static mf_status minimum_run(mf_kernel *k)
 
 /* ---- the gradient of the sum ---- */
 
-static mf_status add_grad(mf_grad *g)
+static mf_status sparse_add_grad(mf_grad *g)
 {
     const mf_output d = g->dy[1].node ? mf_apply(g->graph, "SparseAddGrad",
                                                  MF_IN(g->dy[1], g->x[0], g->x[3], g->y[0]))
@@ -213,7 +213,7 @@ const mf_op mf_ops_sparse_add[] = {
             "(a_indices:int64, a_values:T, a_shape:int64, b_indices:int64, b_values:T, "
             "b_shape:int64, thresh:Treal) -> (sum_indices:int64, sum_values:T, sum_shape:int64) "
             "{T:type in numbers, Treal:type in reals}",
-            add_run, add_grad, A "f32[3]@1:2" SHAPE B "f32[4]@1:2" SHAPE "f32[]{0}",
+            sparse_add_run, sparse_add_grad, A "f32[3]@1:2" SHAPE B "f32[4]@1:2" SHAPE "f32[]{0}",
             A "f64[3]" SHAPE B "f64[4]" SHAPE "f64[]{0.7} !nograd",
             A "i32[3]" SHAPE B "i32[4]" SHAPE "i32[]{1}",
             A "c64[3]" SHAPE B "c64[4]" SHAPE "f32[]{0} !nograd",

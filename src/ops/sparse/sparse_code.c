@@ -12,7 +12,7 @@ enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* of a part that comes from outside */
 
 /* ---- writing ---- */
 
-static mf_status write_string(const mf_tensor *t, mf_string *to)
+static mf_status sparse_code_write_string(const mf_tensor *t, mf_string *to)
 {
     mf_arena *arena = mf_arena_new();
     Tensorflow__TensorProto *message;
@@ -34,7 +34,7 @@ done:
 static mf_status write_part(const mf_tensor *t, mf_tensor *out, int64_t i)
 {
     return out->dtype == MF_DTYPE_VARIANT ? mf_variant_tensor_set((mf_object **)out->data + i, t)
-                                          : write_string(t, (mf_string *)out->data + i);
+                                          : sparse_code_write_string(t, (mf_string *)out->data + i);
 }
 
 /* Three cells of `out` from `at`: elements from..to of s, without their first `skip` dimensions. */
@@ -77,7 +77,7 @@ static mf_status write_many_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status write_run(mf_kernel *k)
+static mf_status sparse_code_write_run(mf_kernel *k)
 {
     mf_tensor *out;
     mf_sparse s;
@@ -118,11 +118,11 @@ static mf_status write_many_run(mf_kernel *k)
 
 /* ---- reading ---- */
 
-typedef struct parts {
+typedef struct sparse_code_parts {
     mf_tensor index, values, shape;
-} parts;
+} sparse_code_parts;
 
-static mf_status read_string(const mf_string *s, mf_tensor *out)
+static mf_status sparse_code_read_string(const mf_string *s, mf_tensor *out)
 {
     mf_arena *arena = mf_arena_new();
     ProtobufCMessage *message;
@@ -139,18 +139,18 @@ done:
 }
 
 /* Cell i of `in`. */
-static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
+static mf_status sparse_code_read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
 {
     const mf_tensor *t;
 
     if (in->dtype != MF_DTYPE_VARIANT)
-        return read_string(mf_strings(in) + i, out);
+        return sparse_code_read_string(mf_strings(in) + i, out);
     MF_TRY(mf_variant_tensor_get(((mf_object *const *)in->data)[i], &t));
     mf_tensor_set(out, t);
     return MF_OK;
 }
 
-static mf_status check_parts(const parts *p, mf_dtype type, int64_t i)
+static mf_status sparse_code_check_parts(const sparse_code_parts *p, mf_dtype type, int64_t i)
 {
     if (p->index.dtype != MF_DTYPE_I64 || p->shape.dtype != MF_DTYPE_I64 ||
         p->index.shape.rank != 2 || p->values.shape.rank != 1 || p->shape.shape.rank != 1 ||
@@ -174,7 +174,7 @@ typedef struct total {
     int64_t size[MF_MAX_RANK];
 } total;
 
-static mf_status add_up(const parts *p, int64_t i, total *t)
+static mf_status sparse_code_add_up(const sparse_code_parts *p, int64_t i, total *t)
 {
     if (i == 0) {
         MF_TRY(mf_rank_check(p->shape.count > MF_MAX_RANK ? MF_MAX_RANK + 1 : (int)p->shape.count));
@@ -195,7 +195,8 @@ static mf_status add_up(const parts *p, int64_t i, total *t)
 }
 
 /* Indices of sparse tensor number `i` of a batch: its place in the batch goes first. */
-static void put_indices(const parts *p, const mf_shape *batch, int64_t i, mf_tensor *to, int64_t at)
+static void sparse_code_put_indices(const sparse_code_parts *p, const mf_shape *batch, int64_t i,
+                                    mf_tensor *to, int64_t at)
 {
     const int64_t rank = p->shape.count, wide = batch->rank + rank;
 
@@ -212,8 +213,8 @@ static void put_indices(const parts *p, const mf_shape *batch, int64_t i, mf_ten
     }
 }
 
-static mf_status write_all(mf_kernel *k, const parts *p, int64_t n, const mf_shape *batch,
-                           const total *t)
+static mf_status sparse_code_write_all(mf_kernel *k, const sparse_code_parts *p, int64_t n,
+                                       const mf_shape *batch, const total *t)
 {
     const int rank = batch->rank + t->rank;
     mf_tensor *index, *values, *shape;
@@ -226,7 +227,7 @@ static mf_status write_all(mf_kernel *k, const parts *p, int64_t n, const mf_sha
     for (int d = 0; d < rank; d++)
         mf_index_put(shape, d, d < batch->rank ? batch->dims[d] : t->size[d - batch->rank]);
     for (int64_t i = 0; i < n; i++) {
-        put_indices(&p[i], batch, i, index, at);
+        sparse_code_put_indices(&p[i], batch, i, index, at);
         MF_TRY(
             mf_cells_copy(values->dtype, values->data, at, p[i].values.data, 0, p[i].values.count));
         at += p[i].values.count;
@@ -234,7 +235,7 @@ static mf_status write_all(mf_kernel *k, const parts *p, int64_t n, const mf_sha
     return MF_OK;
 }
 
-static mf_status read_infer(mf_infer *in)
+static mf_status sparse_code_read_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank_at_least(in, 0, 1));
     in->out[0] = MF_SHAPE(-1, -1);
@@ -242,14 +243,14 @@ static mf_status read_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status read_run(mf_kernel *k)
+static mf_status sparse_code_read_run(mf_kernel *k)
 {
     const mf_tensor *in = k->in[0];
     mf_shape batch = in->shape;
     total t = { 0 };
     char text[MF_SHAPE_TEXT];
     mf_status st = MF_OK;
-    parts *p;
+    sparse_code_parts *p;
     int64_t n;
 
     if (batch.rank < 1 || batch.dims[batch.rank - 1] != PARTS)
@@ -265,13 +266,13 @@ static mf_status read_run(mf_kernel *k)
     if (!p)
         return MF_NOMEM("sparse tensors");
     for (int64_t i = 0; i < n; i++) {
-        MF_TRY_TO(done, read_part(in, i * PARTS, &p[i].index));
-        MF_TRY_TO(done, read_part(in, i * PARTS + 1, &p[i].values));
-        MF_TRY_TO(done, read_part(in, i * PARTS + 2, &p[i].shape));
-        MF_TRY_TO(done, check_parts(&p[i], mf_out_type(k->node, 1), i));
-        MF_TRY_TO(done, add_up(&p[i], i, &t));
+        MF_TRY_TO(done, sparse_code_read_part(in, i * PARTS, &p[i].index));
+        MF_TRY_TO(done, sparse_code_read_part(in, i * PARTS + 1, &p[i].values));
+        MF_TRY_TO(done, sparse_code_read_part(in, i * PARTS + 2, &p[i].shape));
+        MF_TRY_TO(done, sparse_code_check_parts(&p[i], mf_out_type(k->node, 1), i));
+        MF_TRY_TO(done, sparse_code_add_up(&p[i], i, &t));
     }
-    st = write_all(k, p, n, &batch, &t);
+    st = sparse_code_write_all(k, p, n, &batch, &t);
 done:
     for (int64_t i = 0; i < n; i++) {
         mf_tensor_clear(&p[i].index);
@@ -292,7 +293,7 @@ done:
     "{T:type, out_type:type=string in [string,variant]}"
 
 const mf_op mf_ops_sparse_code[] = {
-    CODE_OP("SerializeSparse", WRITE, write_infer, write_run,
+    CODE_OP("SerializeSparse", WRITE, write_infer, sparse_code_write_run,
             "i64[2,2]{0,1,2,0} f32[2] i64[2]{3,4} !unordered",
             "i64[2,2]{0,1,2,0} f32[3] i64[2]{3,4} !fails !notf"),
     CODE_OP("SerializeManySparse", WRITE, write_many_infer, write_many_run,
@@ -301,12 +302,12 @@ const mf_op mf_ops_sparse_code[] = {
     CODE_OP("DeserializeSparse",
             "(serialized_sparse:Tserialized) -> (sparse_indices:int64, sparse_values:dtype, "
             "sparse_shape:int64) {dtype:type, Tserialized:type=string in [string,variant]}",
-            read_infer, read_run, "str[3]{a,b,c} ; dtype=float !fails",
+            sparse_code_read_infer, sparse_code_read_run, "str[3]{a,b,c} ; dtype=float !fails",
             "str[2]{a,b} ; dtype=float !fails"),
     CODE_OP("DeserializeManySparse",
             "(serialized_sparse:string) -> (sparse_indices:int64, sparse_values:dtype, "
             "sparse_shape:int64) {dtype:type}",
-            read_infer, read_run, "str[1,3]{a,b,c} ; dtype=float !fails",
+            sparse_code_read_infer, sparse_code_read_run, "str[1,3]{a,b,c} ; dtype=float !fails",
             "str[0,3] ; dtype=float !fails"),
     { 0 },
 };

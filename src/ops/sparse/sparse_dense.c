@@ -31,7 +31,7 @@ static mf_status dense_strides(const mf_sparse *s, const mf_shape *dense, int64_
                    s->rank, mf_shape_text(dense, text));
 }
 
-static mf_number divide(mf_number a, mf_number b)
+static mf_number sparse_dense_divide(mf_number a, mf_number b)
 {
     if (mf_dtype_is_int(a.type)) {
         const bool is_signed = a.type != MF_DTYPE_U8 && a.type != MF_DTYPE_U16 &&
@@ -76,7 +76,7 @@ static mf_status cwise_run(mf_kernel *k)
         mf_number_put(out, i,
                       kind == 'A'   ? mf_number_add(x, y)
                       : kind == 'M' ? mf_number_mul(x, y)
-                                    : divide(x, y));
+                                    : sparse_dense_divide(x, y));
     }
     return MF_OK;
 }
@@ -122,7 +122,7 @@ static mf_status cwise_grad(mf_grad *g, bool divides)
     return MF_OK;
 }
 
-static mf_status mul_grad(mf_grad *g)
+static mf_status sparse_dense_mul_grad(mf_grad *g)
 {
     return cwise_grad(g, false);
 }
@@ -141,7 +141,7 @@ static mf_status add_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status add_run(mf_kernel *k)
+static mf_status sparse_dense_add_run(mf_kernel *k)
 {
     const mf_tensor *b = k->in[3];
     mf_tensor *out;
@@ -168,7 +168,7 @@ static mf_status add_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status add_grad(mf_grad *g)
+static mf_status sparse_dense_add_grad(mf_grad *g)
 {
     g->dx[1] = MF_G2("GatherNd", g->dy[0], g->x[0]);
     g->dx[3] = g->dy[0];
@@ -177,15 +177,15 @@ static mf_status add_grad(mf_grad *g)
 
 /* ---- SparseTensorDenseMatMul ---- */
 
-typedef struct product_job {
+typedef struct sparse_dense_product_job {
     mf_sparse a;
     const mf_tensor *b;
     bool adjoint_a, adjoint_b;
     int64_t rows, inner, cols; /* of the product, and what both have in common */
     mf_tensor *sums; /* double, double _Complex or the type itself */
-} product_job;
+} sparse_dense_product_job;
 
-static mf_status product_infer(mf_infer *in)
+static mf_status sparse_dense_product_infer(mf_infer *in)
 {
     const bool adjoint = mf_node_bool(in->node, "adjoint_b");
     const mf_shape *b = &in->in[3];
@@ -202,7 +202,7 @@ static mf_status product_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status product_init(const mf_kernel *k, product_job *job)
+static mf_status product_init(const mf_kernel *k, sparse_dense_product_job *job)
 {
     const mf_shape *b = &k->in[3]->shape;
     char text[MF_SHAPE_TEXT];
@@ -237,7 +237,7 @@ static mf_status product_init(const mf_kernel *k, product_job *job)
             o_[c] += x_ * b_[c * across];                                                          \
     } while (0)
 
-static void add_row(const product_job *job, int64_t i)
+static void sparse_dense_add_row(const sparse_dense_product_job *job, int64_t i)
 {
     const int64_t to = mf_sparse_at(&job->a, i, job->adjoint_a ? 1 : 0);
     const int64_t from = mf_sparse_at(&job->a, i, job->adjoint_a ? 0 : 1);
@@ -264,10 +264,10 @@ static void add_row(const product_job *job, int64_t i)
 }
 
 /* 16-bit floats are added up as floats. */
-static mf_status product_run(mf_kernel *k)
+static mf_status sparse_dense_product_run(mf_kernel *k)
 {
     mf_tensor wide = { 0 }, *out;
-    product_job job = { .rows = 0 };
+    sparse_dense_product_job job = { .rows = 0 };
     mf_status st;
 
     MF_TRY(product_init(k, &job));
@@ -280,7 +280,7 @@ static mf_status product_run(mf_kernel *k)
     job.sums = &wide;
     for (int64_t i = 0; i < job.a.n; i++) {
         MF_TRY_TO(done, mf_stop_after(job.cols));
-        add_row(&job, i);
+        sparse_dense_add_row(&job, i);
     }
     for (int64_t i = 0; i < out->count && wide.dtype != out->dtype; i++)
         mf_tensor_put(out, i, (double)((const float *)wide.data)[i]);
@@ -333,23 +333,24 @@ static mf_status product_grad(mf_grad *g)
     "Tindices:type=int64 in index, adjoint_a:bool=false, adjoint_b:bool=false}"
 
 const mf_op mf_ops_sparse_dense[] = {
-    SPARSE_OP("SparseDenseCwiseMul", CWISE, cwise_infer, cwise_run, mul_grad, CWISE_SAMPLES),
+    SPARSE_OP("SparseDenseCwiseMul", CWISE, cwise_infer, cwise_run, sparse_dense_mul_grad,
+              CWISE_SAMPLES),
     SPARSE_OP("SparseDenseCwiseDiv", CWISE, cwise_infer, cwise_run, div_grad, CWISE_SAMPLES),
     SPARSE_OP("SparseDenseCwiseAdd", CWISE, cwise_infer, cwise_run, mf_grad_missing, CWISE_SAMPLES),
     SPARSE_OP("SparseTensorDenseAdd",
               "(a_indices:Tindices, a_values:T, a_shape:Tindices, b:T) -> (output:T) {T:type in "
               "numbers, Tindices:type in index}",
-              add_infer, add_run, add_grad, A "f32[4]" SHAPE "f32[3,4]",
+              add_infer, sparse_dense_add_run, sparse_dense_add_grad, A "f32[4]" SHAPE "f32[3,4]",
               "i32[2,1]{1,1} f64[2] i32[1]{3} f64[3]", "i64[0,2] i32[0]" SHAPE "i32[3,4]",
               A "f32[4]" SHAPE "f32[3,3] !fails", A "f32[4] i64[2]{3,2} f32[3,2] !fails"),
-    SPARSE_OP("SparseTensorDenseMatMul", PRODUCT, product_infer, product_run, product_grad,
-              A "f32[4]" SHAPE "f32[4,5]", A "f64[4]" SHAPE "f64[3,2] ; adjoint_a=true",
-              A "f64[4]" SHAPE "f64[2,4] ; adjoint_b=true",
-              A "f64[4]" SHAPE "f64[2,3] ; adjoint_a=true adjoint_b=true",
-              A "c64[4]" SHAPE "c64[2,3] ; adjoint_a=true adjoint_b=true !nograd",
-              A "c128[4]" SHAPE "c128[4,2] !nograd",
-              "i32[2,2]{0,1,0,1} f32[2] i64[2]{2,2} f32[2,3]", A "i32[4]" SHAPE "i32[4,5]",
-              "i64[0,2] f32[0]" SHAPE "f32[4,5]", A "f32[4]" SHAPE "f32[3,5] !fails",
-              A "f32[4] i64[2]{2,4} f32[4,5] !fails"),
+    SPARSE_OP(
+        "SparseTensorDenseMatMul", PRODUCT, sparse_dense_product_infer, sparse_dense_product_run,
+        product_grad, A "f32[4]" SHAPE "f32[4,5]", A "f64[4]" SHAPE "f64[3,2] ; adjoint_a=true",
+        A "f64[4]" SHAPE "f64[2,4] ; adjoint_b=true",
+        A "f64[4]" SHAPE "f64[2,3] ; adjoint_a=true adjoint_b=true",
+        A "c64[4]" SHAPE "c64[2,3] ; adjoint_a=true adjoint_b=true !nograd",
+        A "c128[4]" SHAPE "c128[4,2] !nograd", "i32[2,2]{0,1,0,1} f32[2] i64[2]{2,2} f32[2,3]",
+        A "i32[4]" SHAPE "i32[4,5]", "i64[0,2] f32[0]" SHAPE "f32[4,5]",
+        A "f32[4]" SHAPE "f32[3,5] !fails", A "f32[4] i64[2]{2,4} f32[4,5] !fails"),
     { 0 },
 };

@@ -62,7 +62,7 @@ static mf_status reorder_grad(mf_grad *g)
 
 /* ---- SparseConcat ---- */
 
-static mf_status concat_infer(mf_infer *in)
+static mf_status sparse_order_concat_infer(mf_infer *in)
 {
     const int n = in->n_in / 3;
     int64_t rank = -1;
@@ -86,7 +86,7 @@ typedef struct concat_plan {
 } concat_plan;
 
 /* Inputs i, n + i and 2 n + i are one sparse tensor. */
-static mf_status read_part(const mf_kernel *k, int i, mf_sparse *out)
+static mf_status sparse_order_read_part(const mf_kernel *k, int i, mf_sparse *out)
 {
     const int n = k->n_in / 3;
     const mf_tensor *const in[3] = { k->in[i], k->in[n + i], k->in[2 * n + i] };
@@ -100,7 +100,7 @@ static mf_status plan_concat(const mf_kernel *k, concat_plan *p)
     for (int i = 0; i < k->n_in / 3; i++) {
         mf_sparse s;
 
-        MF_TRY(read_part(k, i, &s));
+        MF_TRY(sparse_order_read_part(k, i, &s));
         if (i == 0) {
             p->rank = s.rank;
             MF_TRY(mf_axis_read(mf_node_int(k->node, "concat_dim"), s.rank, "Concat dimension",
@@ -137,7 +137,7 @@ static mf_status gather_parts(const mf_kernel *k, const concat_plan *p, mf_tenso
         int64_t *to = (int64_t *)index->data + at * p->rank;
         mf_sparse s;
 
-        MF_TRY(read_part(k, i, &s));
+        MF_TRY(sparse_order_read_part(k, i, &s));
         for (int64_t e = 0; e < s.n * s.rank; e++)
             to[e] =
                 (int64_t)MF_WRAP_ADD(mf_index_at(s.index, e), e % s.rank == p->axis ? offset : 0);
@@ -148,7 +148,7 @@ static mf_status gather_parts(const mf_kernel *k, const concat_plan *p, mf_tenso
     return MF_OK;
 }
 
-static mf_status concat_run(mf_kernel *k)
+static mf_status sparse_order_concat_run(mf_kernel *k)
 {
     mf_tensor index = { 0 }, values = { 0 }, *shape;
     int64_t *order = NULL;
@@ -175,7 +175,7 @@ done:
 
 /* ---- SparseSlice ---- */
 
-static mf_status slice_infer(mf_infer *in)
+static mf_status sparse_order_slice_infer(mf_infer *in)
 {
     MF_TRY(mf_sparse_infer(in, 0));
     MF_TRY(mf_infer_rank(in, 3, 1));
@@ -186,7 +186,8 @@ static mf_status slice_infer(mf_infer *in)
     return MF_OK;
 }
 
-static bool is_inside(const mf_sparse *s, int64_t i, const mf_ivec *start, const int64_t *size)
+static bool sparse_order_is_inside(const mf_sparse *s, int64_t i, const mf_ivec *start,
+                                   const int64_t *size)
 {
     for (int d = 0; d < s->rank; d++) {
         const int64_t at = mf_sparse_at(s, i, d); /* start and size are not negative */
@@ -197,7 +198,7 @@ static bool is_inside(const mf_sparse *s, int64_t i, const mf_ivec *start, const
     return true;
 }
 
-static mf_status slice_run(mf_kernel *k)
+static mf_status sparse_order_slice_run(mf_kernel *k)
 {
     mf_tensor *index, *values, *shape;
     int64_t size[MF_MAX_RANK], n = 0;
@@ -222,14 +223,14 @@ static mf_status slice_run(mf_kernel *k)
                                                        : s.size[d] - start.v[d];
     }
     for (int64_t i = 0; i < s.n; i++)
-        n += is_inside(&s, i, &start, size);
+        n += sparse_order_is_inside(&s, i, &start, size);
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(n, s.rank), &index));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(n), &values));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(s.rank), &shape));
     for (int d = 0; d < s.rank; d++)
         mf_index_put(shape, d, size[d]);
     for (int64_t i = 0, at = 0; i < s.n; i++) {
-        if (!is_inside(&s, i, &start, size))
+        if (!sparse_order_is_inside(&s, i, &start, size))
             continue;
         for (int d = 0; d < s.rank; d++)
             mf_index_put(index, at * s.rank + d, mf_sparse_at(&s, i, d) - start.v[d]);
@@ -238,7 +239,7 @@ static mf_status slice_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status slice_grad(mf_grad *g)
+static mf_status sparse_order_slice_grad(mf_grad *g)
 {
     if (g->dy[1].node)
         g->dx[1] =
@@ -307,7 +308,7 @@ const mf_op mf_ops_sparse_order[] = {
     SPARSE_OP("SparseConcat",
               "(indices:N*int64, values:N*T, shapes:N*int64) -> (output_indices:int64, "
               "output_values:T, output_shape:int64) {concat_dim:int, N:int>=2, T:type}",
-              concat_infer, concat_run, mf_grad_missing,
+              sparse_order_concat_infer, sparse_order_concat_run, mf_grad_missing,
               "i64[2,2]{0,1,2,0} i64[3,2]{0,0,1,3,2,2} f32[2] f32[3] i64[2]{3,2} i64[2]{3,4} ; "
               "concat_dim=1 N=2",
               "i64[2,2]{0,1,2,0} i64[3,2]{0,0,1,3,2,2} str[2] str[3] i64[2]{3,4} i64[2]{5,4} ; "
@@ -320,7 +321,7 @@ const mf_op mf_ops_sparse_order[] = {
     SPARSE_OP("SparseSlice",
               "(indices:int64, values:T, shape:int64, start:int64, size:int64) -> "
               "(output_indices:int64, output_values:T, output_shape:int64) {T:type}",
-              slice_infer, slice_run, slice_grad,
+              sparse_order_slice_infer, sparse_order_slice_run, sparse_order_slice_grad,
               "i64[4,2]{0,1,0,3,2,0,3,1} f32[4] i64[2]{5,6} i64[2]{0,1} i64[2]{4,3}",
               "i64[4,2]{0,1,0,3,2,0,3,1} str[4] i64[2]{5,6} i64[2]{1,0} i64[2]{9,2}",
               "i64[0,2] f64[0] i64[2]{5,6} i64[2]{1,0} i64[2]{9,2}",

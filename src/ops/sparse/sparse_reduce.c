@@ -18,7 +18,7 @@ typedef struct reduce_plan {
     mf_shape shape; /* of the result */
 } reduce_plan;
 
-static mf_status plan_init(const mf_kernel *k, reduce_plan *p)
+static mf_status sparse_reduce_plan_init(const mf_kernel *k, reduce_plan *p)
 {
     const mf_tensor *axes = k->in[3];
     int64_t step = 1;
@@ -45,7 +45,7 @@ static mf_status plan_init(const mf_kernel *k, reduce_plan *p)
     return MF_OK;
 }
 
-static int64_t place_of(const reduce_plan *p, int64_t i)
+static int64_t sparse_reduce_place_of(const reduce_plan *p, int64_t i)
 {
     int64_t at = 0;
 
@@ -69,14 +69,14 @@ static mf_status dense_run(mf_kernel *k)
     bool *has;
     mf_status st;
 
-    MF_TRY(plan_init(k, &p));
+    MF_TRY(sparse_reduce_plan_init(k, &p));
     MF_TRY(mf_kernel_out(k, 0, &p.shape, &out));
     mf_cells_zero(out->dtype, out->data, 0, out->count);
     MF_TRY_TO(done, mf_tensor_alloc(&seen, MF_DTYPE_BOOL, &MF_SHAPE(out->count)));
     mf_cells_zero(MF_DTYPE_BOOL, seen.data, 0, seen.count);
     has = seen.data;
     for (int64_t i = 0; i < p.s.n; i++) {
-        const int64_t at = place_of(&p, i);
+        const int64_t at = sparse_reduce_place_of(&p, i);
         const mf_number x = mf_number_at(p.s.values, i), y = mf_number_at(out, at);
 
         mf_number_put(out, at,
@@ -92,7 +92,7 @@ done:
 
 /* What a value was added to has index / size, where size is that of a reduced dimension and else
  * 1. */
-static mf_status sum_grad(mf_grad *g)
+static mf_status sparse_reduce_sum_grad(mf_grad *g)
 {
     const mf_output shape = g->x[2], axes = g->x[3], zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1);
@@ -113,7 +113,7 @@ static mf_status sum_grad(mf_grad *g)
 
 /* ---- to a sparse tensor ---- */
 
-static mf_status sparse_infer(mf_infer *in)
+static mf_status sparse_reduce_sparse_infer(mf_infer *in)
 {
     MF_TRY(mf_sparse_infer(in, 0));
     in->out[0] = MF_SHAPE(-1, -1);
@@ -121,20 +121,20 @@ static mf_status sparse_infer(mf_infer *in)
     return MF_OK;
 }
 
-typedef struct group {
+typedef struct sparse_reduce_group {
     int64_t place, at;
-} group;
+} sparse_reduce_group;
 
 static int by_place(const void *a, const void *b)
 {
-    const group *x = a, *y = b;
+    const sparse_reduce_group *x = a, *y = b;
 
     if (x->place != y->place)
         return x->place < y->place ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static void put_index(const reduce_plan *p, int64_t i, mf_tensor *index, int64_t row)
+static void sparse_reduce_put_index(const reduce_plan *p, int64_t i, mf_tensor *index, int64_t row)
 {
     int64_t to = row * p->shape.rank;
 
@@ -144,13 +144,13 @@ static void put_index(const reduce_plan *p, int64_t i, mf_tensor *index, int64_t
     }
 }
 
-static mf_status write_groups(mf_kernel *k, const reduce_plan *p, group *groups)
+static mf_status write_groups(mf_kernel *k, const reduce_plan *p, sparse_reduce_group *groups)
 {
     mf_tensor *index, *values, *shape;
     int64_t n = 0;
 
     for (int64_t i = 0; i < p->s.n; i++)
-        groups[i] = (group){ place_of(p, i), i };
+        groups[i] = (sparse_reduce_group){ sparse_reduce_place_of(p, i), i };
     qsort(groups, (size_t)p->s.n, sizeof *groups, by_place);
     for (int64_t i = 0; i < p->s.n; i++)
         n += i == 0 || groups[i].place != groups[i - 1].place;
@@ -166,7 +166,7 @@ static mf_status write_groups(mf_kernel *k, const reduce_plan *p, group *groups)
 
         row += first;
         if (first)
-            put_index(p, groups[i].at, index, row);
+            sparse_reduce_put_index(p, groups[i].at, index, row);
         else
             y = mf_number_at(values, row);
         mf_number_put(values, row,
@@ -177,13 +177,13 @@ static mf_status write_groups(mf_kernel *k, const reduce_plan *p, group *groups)
     return MF_OK;
 }
 
-static mf_status sparse_run(mf_kernel *k)
+static mf_status sparse_reduce_sparse_run(mf_kernel *k)
 {
     reduce_plan p = { .keep = false };
-    group *groups;
+    sparse_reduce_group *groups;
     mf_status st;
 
-    MF_TRY(plan_init(k, &p));
+    MF_TRY(sparse_reduce_plan_init(k, &p));
     groups = mf_calloc(p.s.n + 1, sizeof *groups);
     st = groups ? write_groups(k, &p, groups) : MF_NOMEM("a reduction");
     mf_free(groups);
@@ -192,7 +192,7 @@ static mf_status sparse_run(mf_kernel *k)
 
 /* ---- softmax ---- */
 
-static mf_status softmax_infer(mf_infer *in)
+static mf_status sparse_reduce_softmax_infer(mf_infer *in)
 {
     MF_TRY(mf_sparse_infer(in, 0));
     in->out[0] = in->in[1];
@@ -214,7 +214,7 @@ static int64_t row_end(const mf_sparse *s, int64_t i)
     return end;
 }
 
-static mf_status softmax_run(mf_kernel *k)
+static mf_status sparse_reduce_softmax_run(mf_kernel *k)
 {
     mf_tensor *out;
     mf_sparse s;
@@ -239,7 +239,7 @@ static mf_status softmax_run(mf_kernel *k)
 }
 
 /* y (dy - the row's sum of y dy). */
-static mf_status softmax_grad(mf_grad *g)
+static mf_status sparse_reduce_softmax_grad(mf_grad *g)
 {
     const mf_output product = MF_G2("Mul", g->y[0], g->dy[0]);
     const mf_output last = mf_ints(g->graph, (const int64_t[]){ -1 }, 1);
@@ -265,8 +265,8 @@ static mf_status softmax_grad(mf_grad *g)
 #define SHAPE " i64[3]{2,3,4} "
 
 const mf_op mf_ops_sparse_reduce[] = {
-    REDUCE_OP("SparseReduceSum", DENSE "T:type in numbers}", dense_infer, dense_run, sum_grad,
-              THREE "f32[5]" SHAPE "i32[1]{1}",
+    REDUCE_OP("SparseReduceSum", DENSE "T:type in numbers}", dense_infer, dense_run,
+              sparse_reduce_sum_grad, THREE "f32[5]" SHAPE "i32[1]{1}",
               THREE "f64[5]" SHAPE "i32[2]{-1,0} ; keep_dims=true", THREE "i32[5]" SHAPE "i32[0]",
               THREE "f64[5]" SHAPE "i32[3]{0,1,2}", "i64[0,2] f32[0] i64[2]{3,4} i32[1]{0}",
               THREE "f32[5]" SHAPE "i32[1]{3} !fails", THREE "f32[4]" SHAPE "i32[1]{1} !fails"),
@@ -274,17 +274,18 @@ const mf_op mf_ops_sparse_reduce[] = {
               THREE "f32[5]" SHAPE "i32[1]{1}",
               THREE "i32[5]" SHAPE "i32[2]{-1,0} ; keep_dims=true",
               THREE "f32[5]@-5:-1" SHAPE "i32[0]", "i64[0,2] f32[0] i64[2]{3,4} i32[1]{0}"),
-    REDUCE_OP("SparseReduceSumSparse", SPARSE "T:type in numbers}", sparse_infer, sparse_run,
-              mf_grad_missing, THREE "f32[5]" SHAPE "i32[1]{1}",
+    REDUCE_OP("SparseReduceSumSparse", SPARSE "T:type in numbers}", sparse_reduce_sparse_infer,
+              sparse_reduce_sparse_run, mf_grad_missing, THREE "f32[5]" SHAPE "i32[1]{1}",
               THREE "f64[5]" SHAPE "i32[2]{-1,0} ; keep_dims=true",
               THREE "i32[5]" SHAPE "i32[2]{0,1}", "i64[0,2] f32[0] i64[2]{3,4} i32[1]{0}"),
-    REDUCE_OP("SparseReduceMaxSparse", SPARSE "T:type in reals}", sparse_infer, sparse_run,
-              mf_grad_missing, THREE "f32[5]" SHAPE "i32[1]{1}",
+    REDUCE_OP("SparseReduceMaxSparse", SPARSE "T:type in reals}", sparse_reduce_sparse_infer,
+              sparse_reduce_sparse_run, mf_grad_missing, THREE "f32[5]" SHAPE "i32[1]{1}",
               THREE "i32[5]" SHAPE "i32[2]{-1,0} ; keep_dims=true"),
     REDUCE_OP("SparseSoftmax",
               "(sp_indices:int64, sp_values:T, sp_shape:int64) -> (output:T) {T:type in "
               "[half,float,double]}",
-              softmax_infer, softmax_run, softmax_grad, THREE "f32[5]" SHAPE, THREE "f64[5]" SHAPE,
+              sparse_reduce_softmax_infer, sparse_reduce_softmax_run, sparse_reduce_softmax_grad,
+              THREE "f32[5]" SHAPE, THREE "f64[5]" SHAPE,
               "i64[4,2]{0,1,0,3,2,0,2,1} f64[4] i64[2]{3,4}", "i64[0,2] f32[0] i64[2]{3,4}",
               "i64[2,1]{0,1} f32[2] i64[1]{3} !fails"),
     { 0 },

@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-static mf_segment_norm norm_of(const mf_node *node)
+static mf_segment_norm sparse_segment_norm_of(const mf_node *node)
 {
     return strstr(node->op_name, "Mean")    ? MF_NORM_MEAN
            : strstr(node->op_name, "SqrtN") ? MF_NORM_SQRT
                                             : MF_NORM_NONE;
 }
 
-static mf_status sparse_infer(mf_infer *in)
+static mf_status sparse_segment_sparse_infer(mf_infer *in)
 {
     mf_shape *out = &in->out[0];
     int64_t n = MF_UNKNOWN_DIM;
@@ -32,7 +32,7 @@ static mf_status sparse_infer(mf_infer *in)
 }
 
 /* Shapes of data, indices and ids; the optional number of output rows in *rows (-1: not given). */
-static mf_status check_inputs(const mf_kernel *k, int64_t *rows)
+static mf_status sparse_segment_check_inputs(const mf_kernel *k, int64_t *rows)
 {
     const mf_tensor *data = k->in[0], *indices = k->in[1], *ids = k->in[2];
 
@@ -58,7 +58,8 @@ static mf_status check_inputs(const mf_kernel *k, int64_t *rows)
     return MF_OK;
 }
 
-static mf_status check_range(const char *what, const int64_t *v, int64_t n, int64_t limit)
+static mf_status sparse_segment_check_range(const char *what, const int64_t *v, int64_t n,
+                                            int64_t limit)
 {
     for (int64_t i = 0; i < n; i++) {
         if (v[i] < 0 || v[i] >= limit)
@@ -68,23 +69,23 @@ static mf_status check_range(const char *what, const int64_t *v, int64_t n, int6
     return MF_OK;
 }
 
-static mf_status sparse_run(mf_kernel *k)
+static mf_status sparse_segment_sparse_run(mf_kernel *k)
 {
     const mf_tensor *data = k->in[0];
-    mf_segments s = { .data = data, .norm = norm_of(k->node) };
+    mf_segments s = { .data = data, .norm = sparse_segment_norm_of(k->node) };
     mf_tensor ids = { 0 }, indices = { 0 };
     mf_shape shape = data->shape;
     int64_t rows;
     mf_status st;
 
-    MF_TRY(check_inputs(k, &rows));
+    MF_TRY(sparse_segment_check_inputs(k, &rows));
     MF_TRY_TO(done, mf_segment_ids(k->in[1], &indices));
     MF_TRY_TO(done, mf_segment_ids(k->in[2], &ids));
     s.to = ids.data;
     s.from = indices.data;
     s.n = ids.count;
     MF_TRY_TO(done, mf_segment_check_sorted(s.to, s.n));
-    MF_TRY_TO(done, check_range("indices", s.from, s.n, shape.dims[0]));
+    MF_TRY_TO(done, sparse_segment_check_range("indices", s.from, s.n, shape.dims[0]));
     if (s.n > 0 && (rows < 0 ? s.to[s.n - 1] == INT64_MAX : s.to[s.n - 1] >= rows)) {
         st = MF_FAIL(MF_INVALID_ARGUMENT, "segment ids must be < num_segments: %lld, %lld",
                      (long long)s.to[s.n - 1], (long long)rows);
@@ -131,20 +132,21 @@ static mf_status id_scales(const int64_t *ids, int64_t n, int64_t segments, mf_s
 /* The way back: data row indices[i] takes in gradient row segment_ids[i]. */
 static mf_status sparse_grad_run(mf_kernel *k)
 {
-    const mf_segment_norm norm = norm_of(k->node);
+    const mf_segment_norm norm = sparse_segment_norm_of(k->node);
     mf_segments s = { .data = k->in[0] };
     mf_tensor ids = { 0 }, indices = { 0 }, scales = { 0 };
     mf_shape shape = k->in[0]->shape;
     mf_status st;
 
-    MF_TRY(check_inputs(k, &shape.dims[0]));
+    MF_TRY(sparse_segment_check_inputs(k, &shape.dims[0]));
     MF_TRY_TO(done, mf_segment_ids(k->in[1], &indices));
     MF_TRY_TO(done, mf_segment_ids(k->in[2], &ids));
     s.to = indices.data;
     s.from = ids.data;
     s.n = ids.count;
-    MF_TRY_TO(done, check_range("indices", s.to, s.n, shape.dims[0]));
-    MF_TRY_TO(done, check_range("segment_ids", s.from, s.n, k->in[0]->shape.dims[0]));
+    MF_TRY_TO(done, sparse_segment_check_range("indices", s.to, s.n, shape.dims[0]));
+    MF_TRY_TO(done,
+              sparse_segment_check_range("segment_ids", s.from, s.n, k->in[0]->shape.dims[0]));
     if (norm != MF_NORM_NONE) {
         MF_TRY_TO(done, id_scales(s.from, s.n, k->in[0]->shape.dims[0], norm, &scales));
         s.scale = scales.data;
@@ -160,9 +162,9 @@ done:
     return st;
 }
 
-static mf_status sparse_grad(mf_grad *g)
+static mf_status sparse_segment_sparse_grad(mf_grad *g)
 {
-    const mf_segment_norm norm = norm_of(g->node);
+    const mf_segment_norm norm = sparse_segment_norm_of(g->node);
     const char *op = norm == MF_NORM_MEAN   ? "SparseSegmentMeanGrad"
                      : norm == MF_NORM_SQRT ? "SparseSegmentSqrtNGrad"
                                             : "SparseSegmentSumGrad";
@@ -182,7 +184,8 @@ static mf_status sparse_grad(mf_grad *g)
         .def = "(data:T, indices:Tidx, segment_ids:Tsegmentids) -> (output:T) {T:type in " TYPES   \
                ", Tidx:type=int32 in index, Tsegmentids:type=int32 in index, "                     \
                "sparse_gradient:bool=false}",                                                      \
-        .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
+        .infer = sparse_segment_sparse_infer, .grad = sparse_segment_sparse_grad,                  \
+        .run = sparse_segment_sparse_run,                                                          \
         .samples = MF_SAMPLES(                                                                     \
             "f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3}", "f64[4] i64[3]{1,1,3} i64[3]{1,2,2}",      \
             "f32[3,2] i32[0] i32[0] !notf", "f32[20,70] i32[9]@0:20 i32[9]{0,0,0,0,0,0,0,0,0}",    \
@@ -197,7 +200,8 @@ static mf_status sparse_grad(mf_grad *g)
                "(output:T) {T:type in " TYPES ", Tidx:type=int32 in index, "                       \
                "Tnumsegments:type=int32 in index, Tsegmentids:type=int32 in index, "               \
                "sparse_gradient:bool=false}",                                                      \
-        .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
+        .infer = sparse_segment_sparse_infer, .grad = sparse_segment_sparse_grad,                  \
+        .run = sparse_segment_sparse_run,                                                          \
         .samples = MF_SAMPLES("f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{6}",                 \
                               "f64[3,2] i32[0] i32[0] i64[]{2} !notf",                             \
                               "f32[3] i32[2]{0,1} i32[2]{0,2} i32[]{2} !fails",                    \
@@ -209,7 +213,7 @@ static mf_status sparse_grad(mf_grad *g)
         .def = "(grad:T, indices:Tidx, segment_ids:Tsegmentids, output_dim0:int32) -> "            \
                "(output:T) {T:type in floats, Tidx:type=int32 in index, "                          \
                "Tsegmentids:type=int32 in index}",                                                 \
-        .infer = sparse_infer, .grad = mf_grad_missing, .run = sparse_grad_run,                    \
+        .infer = sparse_segment_sparse_infer, .grad = mf_grad_missing, .run = sparse_grad_run,     \
         .samples = MF_SAMPLES("f32[4,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{5}",                 \
                               "f64[3] i64[2]{1,1} i64[2]{0,2} i32[]{2}",                           \
                               "f32[2] i32[0] i32[0] i32[]{3} !notf",                               \

@@ -59,7 +59,7 @@ static mf_status check_matrix(const mf_tensor *indices, const mf_tensor *shape)
                    mf_shape_text(&indices->shape, a), mf_shape_text(&shape->shape, b));
 }
 
-static mf_status reshape_infer(mf_infer *in)
+static mf_status sparse_shape_reshape_infer(mf_infer *in)
 {
     const mf_shape *indices = &in->in[0], *wanted = &in->in[2];
 
@@ -92,7 +92,7 @@ static void move_index(const mf_ivec *from_sizes, const mf_ivec *to_sizes, const
     }
 }
 
-static mf_status reshape_run(mf_kernel *k)
+static mf_status sparse_shape_reshape_run(mf_kernel *k)
 {
     const mf_tensor *indices = k->in[0];
     const int64_t *from;
@@ -128,7 +128,7 @@ typedef struct fill_plan {
     bool *empty;
 } fill_plan;
 
-static mf_status fill_infer(mf_infer *in)
+static mf_status sparse_shape_fill_infer(mf_infer *in)
 {
     const mf_shape *indices = &in->in[0];
 
@@ -222,7 +222,7 @@ static mf_status move_values(mf_kernel *k, const fill_plan *p, mf_tensor *indice
     return MF_OK;
 }
 
-static mf_status fill_run(mf_kernel *k)
+static mf_status sparse_shape_fill_run(mf_kernel *k)
 {
     mf_tensor *indices, *values, *empty, *map;
     fill_plan p = { 0 };
@@ -245,7 +245,7 @@ done:
 }
 
 /* A value's gradient is where it went; all others are the default's. */
-static mf_status fill_grad(mf_grad *g)
+static mf_status sparse_shape_fill_grad(mf_grad *g)
 {
     const mf_output map = { g->node, 3 }, zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1);
@@ -264,9 +264,9 @@ const mf_op mf_ops_sparse_shape[] = {
     { .name = "SparseReshape",
       .def = "(input_indices:int64, input_shape:int64, new_shape:int64) -> (output_indices:int64, "
              "output_shape:int64) {}",
-      .infer = reshape_infer,
+      .infer = sparse_shape_reshape_infer,
       .grad = mf_grad_none,
-      .run = reshape_run,
+      .run = sparse_shape_reshape_run,
       .samples = MF_SAMPLES("i64[3,2]{0,1,1,2,3,0} i64[2]{4,3} i64[3]{2,2,3}",
                             "i64[2,3]{0,1,1,1,0,2} i64[3]{2,2,3} i64[2]{-1,6}",
                             "i64[0,2] i64[2]{4,3} i64[1]{12}", "i64[1,1]{5} i64[1]{6} i64[1]{-1}",
@@ -277,9 +277,9 @@ const mf_op mf_ops_sparse_shape[] = {
       .def = "(indices:int64, values:T, dense_shape:int64, default_value:T) -> "
              "(output_indices:int64, output_values:T, empty_row_indicator:bool, "
              "reverse_index_map:int64) {T:type}",
-      .infer = fill_infer,
-      .grad = fill_grad,
-      .run = fill_run,
+      .infer = sparse_shape_fill_infer,
+      .grad = sparse_shape_fill_grad,
+      .run = sparse_shape_fill_run,
       .samples = MF_SAMPLES(
           "i64[4,2]{0,1,0,3,2,0,3,1} f32[4] i64[2]{5,6} f32[]",
           "i64[2,2]{1,0,1,3} str[2] i64[2]{2,4} str[]", "i64[0,2] f64[0] i64[2]{3,4} f64[]",

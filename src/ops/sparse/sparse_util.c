@@ -77,8 +77,8 @@ int mf_sparse_compare(const mf_sparse *a, int64_t i, const mf_sparse *b, int64_t
 }
 
 /* Two sorted runs [from, mid) and [mid, to) become one. */
-static void merge(const mf_sparse *s, const int64_t *in, int64_t *out, int64_t from, int64_t mid,
-                  int64_t to)
+static void sparse_util_merge(const mf_sparse *s, const int64_t *in, int64_t *out, int64_t from,
+                              int64_t mid, int64_t to)
 {
     int64_t a = from, b = mid;
 
@@ -105,7 +105,7 @@ mf_status mf_sparse_order(const mf_sparse *s, int64_t **order)
         for (int64_t from = 0; from < s->n; from += 2 * run) {
             const int64_t mid = from + run < s->n ? from + run : s->n;
 
-            merge(s, a, b, from, mid, mid + run < s->n ? mid + run : s->n);
+            sparse_util_merge(s, a, b, from, mid, mid + run < s->n ? mid + run : s->n);
         }
         a = b;
         b = t;
@@ -117,7 +117,7 @@ mf_status mf_sparse_order(const mf_sparse *s, int64_t **order)
 
 /* ---- numbers ---- */
 
-static bool whole(mf_dtype type)
+static bool sparse_util_whole(mf_dtype type)
 {
     return !mf_dtype_is_float(type) && !mf_dtype_is_complex(type);
 }
@@ -128,7 +128,7 @@ mf_number mf_number_at(const mf_tensor *t, int64_t at)
 
     if (t->dtype == MF_DTYPE_U64)
         x.i = ((const uint64_t *)t->data)[at];
-    else if (whole(t->dtype))
+    else if (sparse_util_whole(t->dtype))
         x.i = (uint64_t)mf_tensor_int_at(t, at);
     else if (t->dtype == MF_DTYPE_C64)
         x.z = ((const float _Complex *)t->data)[at];
@@ -143,7 +143,7 @@ void mf_number_put(mf_tensor *t, int64_t at, mf_number x)
 {
     const size_t cell = mf_dtype_cell(t->dtype);
 
-    if (whole(t->dtype)) /* the low bytes come first */
+    if (sparse_util_whole(t->dtype)) /* the low bytes come first */
         memcpy((char *)t->data + (size_t)at * cell, &x.i, cell);
     else if (t->dtype == MF_DTYPE_C64)
         ((float _Complex *)t->data)[at] = (float _Complex)x.z;
@@ -175,12 +175,12 @@ bool mf_number_less(mf_number a, mf_number b)
 {
     if (a.type == MF_DTYPE_U64)
         return a.i < b.i;
-    return whole(a.type) ? (int64_t)a.i < (int64_t)b.i : creal(a.z) < creal(b.z);
+    return sparse_util_whole(a.type) ? (int64_t)a.i < (int64_t)b.i : creal(a.z) < creal(b.z);
 }
 
 double mf_number_size(mf_number a)
 {
     if (a.type == MF_DTYPE_U64)
         return (double)a.i;
-    return whole(a.type) ? fabs((double)(int64_t)a.i) : cabs(a.z);
+    return sparse_util_whole(a.type) ? fabs((double)(int64_t)a.i) : cabs(a.z);
 }

@@ -55,7 +55,7 @@ static mf_status accumulator_make(void *ctx, mf_object **out)
     return MF_OK;
 }
 
-static mf_status make_prepare(mf_prepare *p)
+static mf_status accumulator_make_prepare(mf_prepare *p)
 {
     accumulator_state *s = MF_ARENA_NEW(p->arena, accumulator_state);
 
@@ -71,13 +71,13 @@ static mf_status make_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static void make_release(void *state)
+static void accumulator_make_release(void *state)
 {
     if (state)
         mf_handle_deinit(&((accumulator_state *)state)->handle);
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status accumulator_make_run(mf_kernel *k)
 {
     accumulator_state *s = k->state;
     const mf_accumulator *a;
@@ -110,7 +110,7 @@ typedef struct take_wait {
 } take_wait;
 
 /* Serve takers in order; under the lock. */
-static void serve(mf_accumulator *a, take_wait **ended)
+static void accumulator_serve(mf_accumulator *a, take_wait **ended)
 {
     take_wait *w;
 
@@ -128,7 +128,7 @@ static void serve(mf_accumulator *a, take_wait **ended)
     }
 }
 
-static void end_one(take_wait *w)
+static void accumulator_end_one(take_wait *w)
 {
     mf_kernel *k = w->wait.kernel;
     mf_object *at = w->wait.at;
@@ -139,18 +139,18 @@ static void end_one(take_wait *w)
     mf_kernel_done(k, st);
 }
 
-static void end_all(take_wait *ended)
+static void accumulator_end_all(take_wait *ended)
 {
     while (ended) {
         take_wait *w = ended;
 
         ended = w->ended;
         mf_wait_unhook(&w->wait);
-        end_one(w);
+        accumulator_end_one(w);
     }
 }
 
-static void cancelled(mf_cancel_hook *hook)
+static void accumulator_cancelled(mf_cancel_hook *hook)
 {
     take_wait *w = (take_wait *)hook, *ended = NULL; /* the hook stands first in both structs */
     mf_accumulator *a = (mf_accumulator *)w->wait.at;
@@ -162,10 +162,10 @@ static void cancelled(mf_cancel_hook *hook)
     }
     mf_wait_unlink(&w->wait);
     mf_wait_fail(&w->wait, MF_CANCELLED, "TakeGrad operation was cancelled");
-    serve(a, &ended);
+    accumulator_serve(a, &ended);
     pthread_mutex_unlock(&a->lock);
-    end_all(ended);
-    end_one(w);
+    accumulator_end_all(ended);
+    accumulator_end_one(w);
 }
 
 static mf_status take_begin(mf_kernel *k, mf_accumulator **a, take_wait **w)
@@ -194,7 +194,7 @@ static mf_status take_begin(mf_kernel *k, mf_accumulator **a, take_wait **w)
     return MF_OK;
 }
 
-static void take_start(mf_kernel *k)
+static void accumulator_take_start(mf_kernel *k)
 {
     take_wait *w, *ended = NULL;
     mf_accumulator *a;
@@ -206,20 +206,20 @@ static void take_start(mf_kernel *k)
     }
     pthread_mutex_lock(&a->lock);
     mf_wait_append(&a->takers, &w->wait);
-    serve(a, &ended);
-    if (w->wait.line && !mf_wait_hook(&w->wait, cancelled)) {
+    accumulator_serve(a, &ended);
+    if (w->wait.line && !mf_wait_hook(&w->wait, accumulator_cancelled)) {
         mf_wait_unlink(&w->wait);
         mf_wait_fail(&w->wait, MF_CANCELLED, "TakeGrad operation was cancelled");
         w->ended = ended;
         ended = w;
     }
     pthread_mutex_unlock(&a->lock);
-    end_all(ended);
+    accumulator_end_all(ended);
 }
 
 /* ---- the others ---- */
 
-static mf_status scalar_input(const mf_kernel *k, int i, int64_t *out)
+static mf_status accumulator_scalar_input(const mf_kernel *k, int i, int64_t *out)
 {
     *out = 0;
     if (k->in[i]->count != 1)
@@ -236,7 +236,7 @@ static mf_status apply_run(mf_kernel *k)
     mf_status st = MF_OK;
 
     MF_TRY(input_accumulator(k, &a));
-    MF_TRY(scalar_input(k, 1, &step));
+    MF_TRY(accumulator_scalar_input(k, 1, &step));
     if (a->is_sparse != (k->n_in == 5))
         return MF_FAIL(MF_INVALID_ARGUMENT, "accumulator '%s' is %s", a->name,
                        a->is_sparse ? "sparse" : "dense");
@@ -245,15 +245,15 @@ static mf_status apply_run(mf_kernel *k)
         st = a->is_sparse ? mf_accumulator_add_sparse(a, k) : mf_accumulator_add(a, k);
         if (st == MF_OK) {
             a->count++;
-            serve(a, &ended);
+            accumulator_serve(a, &ended);
         }
     }
     pthread_mutex_unlock(&a->lock);
-    end_all(ended);
+    accumulator_end_all(ended);
     return st;
 }
 
-static mf_status count_run(mf_kernel *k)
+static mf_status accumulator_count_run(mf_kernel *k)
 {
     mf_accumulator *a;
     mf_tensor *out;
@@ -272,7 +272,7 @@ static mf_status step_run(mf_kernel *k)
     int64_t step;
 
     MF_TRY(input_accumulator(k, &a));
-    MF_TRY(scalar_input(k, 1, &step));
+    MF_TRY(accumulator_scalar_input(k, 1, &step));
     pthread_mutex_lock(&a->lock);
     a->step = step;
     pthread_mutex_unlock(&a->lock);
@@ -299,8 +299,9 @@ static mf_status take_infer(mf_infer *in)
         .def = "() -> (handle:" HANDLE ") {dtype:type in numbers, shape:shape, "                   \
                "container:string='', shared_name:string='', "                                      \
                "reduction_type:string='MEAN' in ['MEAN','SUM']} is_stateful",                      \
-        .flags = FLAGS, .infer = mf_infer_scalar, .grad = mf_grad_none, .prepare = make_prepare,   \
-        .release = make_release, .run = make_run                                                   \
+        .flags = FLAGS, .infer = mf_infer_scalar, .grad = mf_grad_none,                            \
+        .prepare = accumulator_make_prepare, .release = accumulator_make_release,                  \
+        .run = accumulator_make_run                                                                \
     }
 #define DENSE(PREFIX, HANDLE, STATEFUL)                                                            \
     MAKER(PREFIX "ConditionalAccumulator", HANDLE),                                                \
@@ -311,10 +312,10 @@ static mf_status take_infer(mf_infer *in)
         OP(PREFIX "AccumulatorTakeGradient",                                                       \
            "(handle:" HANDLE                                                                       \
            ", num_required:int32) -> (average:dtype) {dtype:type in numbers}" STATEFUL,            \
-           take_infer, .start = take_start),                                                       \
+           take_infer, .start = accumulator_take_start),                                           \
         OP(PREFIX "AccumulatorNumAccumulated",                                                     \
            "(handle:" HANDLE ") -> (num_accumulated:int32) {}" STATEFUL, mf_infer_scalar,          \
-           .run = count_run),                                                                      \
+           .run = accumulator_count_run),                                                          \
         OP(PREFIX "AccumulatorSetGlobalStep",                                                      \
            "(handle:" HANDLE ", new_global_step:int64) -> () {}" STATEFUL, mf_infer_none,          \
            .run = step_run)
@@ -330,6 +331,6 @@ const mf_op mf_ops_accumulator[] = {
     OP("SparseAccumulatorTakeGradient",
        "(handle:ref string, num_required:int32) -> (indices:int64, values:dtype, shape:int64) "
        "{dtype:type in numbers}",
-       take_infer, .start = take_start),
+       take_infer, .start = accumulator_take_start),
     { 0 },
 };

@@ -19,14 +19,14 @@ static mf_status find_add(mf_dtype dtype, mf_span_fn **add)
     return MF_OK;
 }
 
-static void add_to(mf_span_fn *add, void *sum, const void *x, int64_t n)
+static void accumulator_sum_add_to(mf_span_fn *add, void *sum, const void *x, int64_t n)
 {
     const mf_span s = { .in = { sum, x }, .out = sum, .n = n };
 
     add(&s);
 }
 
-static void divide(const mf_accumulator *a, void *sum, int64_t n, int64_t by)
+static void accumulator_sum_divide(const mf_accumulator *a, void *sum, int64_t n, int64_t by)
 {
     const mf_span s = { .in = { sum }, .out = sum, .n = n, .param = (double)by };
 
@@ -34,7 +34,7 @@ static void divide(const mf_accumulator *a, void *sum, int64_t n, int64_t by)
         mean_loop.fn[a->dtype](&s);
 }
 
-static mf_status check_type(const mf_accumulator *a, const mf_tensor *gradient)
+static mf_status accumulator_sum_check_type(const mf_accumulator *a, const mf_tensor *gradient)
 {
     if (gradient->dtype == a->dtype)
         return MF_OK;
@@ -58,7 +58,7 @@ mf_status mf_accumulator_add(mf_accumulator *a, const mf_kernel *k)
     char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
     mf_span_fn *add;
 
-    MF_TRY(check_type(a, g));
+    MF_TRY(accumulator_sum_check_type(a, g));
     if (!mf_shape_compatible(&a->shape, &g->shape))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
                        mf_shape_text(&a->shape, want), mf_shape_text(&g->shape, have));
@@ -68,13 +68,13 @@ mf_status mf_accumulator_add(mf_accumulator *a, const mf_kernel *k)
     if (!mf_shape_equal(&a->sum.shape, &g->shape))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
                        mf_shape_text(&a->sum.shape, want), mf_shape_text(&g->shape, have));
-    add_to(add, a->sum.data, g->data, g->count);
+    accumulator_sum_add_to(add, a->sum.data, g->data, g->count);
     return MF_OK;
 }
 
 mf_status mf_accumulator_put(mf_accumulator *a, mf_kernel *k)
 {
-    divide(a, a->sum.data, a->sum.count, a->count);
+    accumulator_sum_divide(a, a->sum.data, a->sum.count, a->count);
     mf_kernel_set(k, 0, &a->sum);
     mf_accumulator_reset(a);
     return MF_OK;
@@ -115,12 +115,12 @@ static mf_status check_indices(const mf_accumulator *a, const mf_tensor *indices
     return MF_OK;
 }
 
-static mf_status check_sparse(const mf_accumulator *a, const mf_kernel *k)
+static mf_status accumulator_sum_check_sparse(const mf_accumulator *a, const mf_kernel *k)
 {
     const mf_tensor *indices = k->in[2], *values = k->in[3], *shape = k->in[4];
     int64_t dims[MF_MAX_RANK] = { 0 };
 
-    MF_TRY(check_type(a, values));
+    MF_TRY(accumulator_sum_check_type(a, values));
     if (indices->shape.rank != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Input indices should be vector but has rank %d",
                        indices->shape.rank);
@@ -181,7 +181,7 @@ typedef struct merging {
 } merging;
 
 /* Slice i is added to the row of the last entry, or becomes it. */
-static void take_slice(const merging *m, mf_sparse_sum *s, int64_t i, bool is_new)
+static void accumulator_sum_take_slice(const merging *m, mf_sparse_sum *s, int64_t i, bool is_new)
 {
     char *to = (char *)s->rows.data + (size_t)s->slot[s->n - 1] * m->row;
     const char *from = m->values + (size_t)i * m->row;
@@ -189,13 +189,13 @@ static void take_slice(const merging *m, mf_sparse_sum *s, int64_t i, bool is_ne
     if (is_new)
         memcpy(to, from, m->row);
     else
-        add_to(m->add, to, from, m->len);
+        accumulator_sum_add_to(m->add, to, from, m->len);
 }
 
 /* As TensorFlow does: both lists are taken to ascend. A gradient that has an index twice adds to
  * two entries; the op that applies the result adds them up. */
-static void merge(const merging *m, mf_sparse_sum *s, const int64_t *old, int64_t n_old,
-                  const mf_tensor *indices)
+static void accumulator_sum_merge(const merging *m, mf_sparse_sum *s, const int64_t *old,
+                                  int64_t n_old, const mf_tensor *indices)
 {
     int64_t i = 0, j = 0, next = n_old; /* rows 0..n_old-1 are in use */
 
@@ -208,12 +208,12 @@ static void merge(const merging *m, mf_sparse_sum *s, const int64_t *old, int64_
         } else if (i < n_old && old[i] == index) {
             keep_entry(s, old, n_old, i++);
             s->times[s->n - 1]++;
-            take_slice(m, s, j++, false);
+            accumulator_sum_take_slice(m, s, j++, false);
         } else {
             s->index[s->n] = index;
             s->slot[s->n] = next++;
             s->times[s->n++] = 1;
-            take_slice(m, s, j++, true);
+            accumulator_sum_take_slice(m, s, j++, true);
         }
     }
 }
@@ -228,7 +228,7 @@ mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k)
     int64_t *old;
     merging m;
 
-    MF_TRY(check_sparse(a, k));
+    MF_TRY(accumulator_sum_check_sparse(a, k));
     MF_TRY(find_add(a->dtype, &add));
     if (s->rows.dtype && (s->rows.shape.rank != values->shape.rank ||
                           memcmp(s->rows.shape.dims + 1, values->shape.dims + 1,
@@ -246,7 +246,7 @@ mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k)
     }
     m = (merging){ .add = add, .values = values->data, .len = len };
     m.row = (size_t)len * mf_dtype_size(a->dtype);
-    merge(&m, s, old, n_old, indices);
+    accumulator_sum_merge(&m, s, old, n_old, indices);
     mf_free(old);
     return MF_OK;
 }
@@ -268,7 +268,7 @@ mf_status mf_accumulator_put_sparse(mf_accumulator *a, mf_kernel *k)
 
         ((int64_t *)index->data)[i] = s->index[i];
         memcpy(to, (const char *)s->rows.data + (size_t)s->slot[i] * row, row);
-        divide(a, to, len, s->times[i]);
+        accumulator_sum_divide(a, to, len, s->times[i]);
     }
     memcpy(dims->data, shape.dims, (size_t)shape.rank * sizeof(int64_t));
     *(int64_t *)dims->data = a->shape.rank > 0 ? a->shape.dims[0] : MF_UNKNOWN_DIM;

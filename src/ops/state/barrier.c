@@ -8,23 +8,23 @@
 #include <string.h>
 
 /* A tuple that lacks components. parts: as in the queue, (batch, key, components...). */
-typedef struct partial {
-    struct partial *next;
+typedef struct barrier_partial {
+    struct barrier_partial *next;
     int n_set;
     mf_tensor parts[];
-} partial;
+} barrier_partial;
 
 typedef struct barrier {
     mf_object object;
     mf_queue *ready;
     int n_components;
     pthread_mutex_t lock; /* guards all below */
-    partial *first;
+    barrier_partial *first;
     int64_t n_partial, batch; /* the number of the next insertion; the first is the smallest */
     bool closed;
 } barrier;
 
-static void partial_free(barrier *b, partial *p)
+static void barrier_partial_free(barrier *b, barrier_partial *p)
 {
     for (int i = 0; i < b->n_components + 2; i++)
         mf_tensor_clear(&p->parts[i]);
@@ -36,10 +36,10 @@ static void barrier_destroy(mf_object *o)
     barrier *b = (barrier *)o;
 
     while (b->first) {
-        partial *p = b->first;
+        barrier_partial *p = b->first;
 
         b->first = p->next;
-        partial_free(b, p);
+        barrier_partial_free(b, p);
     }
     if (b->ready)
         mf_object_unref(&b->ready->object);
@@ -80,7 +80,7 @@ static mf_status barrier_make(void *ctx, mf_object **out)
     return st;
 }
 
-static mf_status make_prepare(mf_prepare *p)
+static mf_status barrier_make_prepare(mf_prepare *p)
 {
     const mf_attr *types = mf_node_list(p->node, "component_types", MF_ATTR_TYPE);
     const mf_attr *shapes = mf_node_list(p->node, "shapes", MF_ATTR_SHAPE);
@@ -113,13 +113,13 @@ static mf_status make_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-static void make_release(void *state)
+static void barrier_make_release(void *state)
 {
     if (state)
         mf_handle_deinit(&((barrier_state *)state)->handle);
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status barrier_make_run(mf_kernel *k)
 {
     barrier_state *s = k->state;
 
@@ -138,9 +138,9 @@ static mf_status input_barrier(const mf_kernel *k, barrier **b)
 
 /* ---- inserting: under the lock ---- */
 
-static partial **find_partial(barrier *b, const mf_string *key)
+static barrier_partial **find_partial(barrier *b, const mf_string *key)
 {
-    partial **at = &b->first;
+    barrier_partial **at = &b->first;
 
     for (; *at; at = &(*at)->next) {
         const mf_string *s = (*at)->parts[1].data;
@@ -151,9 +151,9 @@ static partial **find_partial(barrier *b, const mf_string *key)
     return at;
 }
 
-static mf_status new_partial(barrier *b, partial **at, const mf_string *key)
+static mf_status new_partial(barrier *b, barrier_partial **at, const mf_string *key)
 {
-    partial *p;
+    barrier_partial *p;
     mf_status st;
 
     if (b->closed)
@@ -171,11 +171,12 @@ static mf_status new_partial(barrier *b, partial **at, const mf_string *key)
     b->n_partial++;
     return MF_OK;
 failed:
-    partial_free(b, p);
+    barrier_partial_free(b, p);
     return st;
 }
 
-static mf_status set_component(partial *p, int component, const mf_tensor *values, int64_t row)
+static mf_status set_component(barrier_partial *p, int component, const mf_tensor *values,
+                               int64_t row)
 {
     mf_tensor *t = &p->parts[component + 2];
     mf_shape one = values->shape;
@@ -193,7 +194,7 @@ static mf_status set_component(partial *p, int component, const mf_tensor *value
 static mf_status insert_one(barrier *b, const mf_string *key, int component,
                             const mf_tensor *values, int64_t row)
 {
-    partial **at = find_partial(b, key), *p;
+    barrier_partial **at = find_partial(b, key), *p;
     mf_status st;
 
     if (!*at)
@@ -205,7 +206,7 @@ static mf_status insert_one(barrier *b, const mf_string *key, int component,
     *at = p->next;
     b->n_partial--;
     st = mf_queue_offer(b->ready, p->parts);
-    partial_free(b, p);
+    barrier_partial_free(b, p);
     return st;
 }
 
@@ -235,7 +236,7 @@ static mf_status check_insert(const mf_kernel *k, const barrier *b, int64_t comp
     return MF_OK;
 }
 
-static mf_status insert_run(mf_kernel *k)
+static mf_status barrier_insert_run(mf_kernel *k)
 {
     const int64_t component = mf_node_int(k->node, "component_index");
     const mf_string *keys = k->in[1]->data;
@@ -283,7 +284,7 @@ static mf_status take_count(const mf_kernel *k, barrier *b, int64_t *n)
     return MF_OK;
 }
 
-static void take_start(mf_kernel *k)
+static void barrier_take_start(mf_kernel *k)
 {
     int64_t n = 0;
     barrier *b;
@@ -297,7 +298,7 @@ static void take_start(mf_kernel *k)
         mf_queue_dequeue(k, b->ready, n, mf_node_bool(k->node, "allow_small_batch"));
 }
 
-static mf_status close_run(mf_kernel *k)
+static mf_status barrier_close_run(mf_kernel *k)
 {
     barrier *b;
 
@@ -306,10 +307,10 @@ static mf_status close_run(mf_kernel *k)
     b->closed = true;
     if (mf_node_bool(k->node, "cancel_pending_enqueues")) {
         while (b->first) {
-            partial *p = b->first;
+            barrier_partial *p = b->first;
 
             b->first = p->next;
-            partial_free(b, p);
+            barrier_partial_free(b, p);
         }
         b->n_partial = 0;
     }
@@ -319,7 +320,7 @@ static mf_status close_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status barrier_size_run(mf_kernel *k)
 {
     const bool ready = strcmp(k->node->op_name, "BarrierReadySize") == 0;
     mf_tensor *out;
@@ -348,22 +349,22 @@ const mf_op mf_ops_barrier[] = {
       .flags = MF_OP_HEAP | MF_OP_UNPLANNED,
       .infer = mf_infer_scalar,
       .grad = mf_grad_none,
-      .prepare = make_prepare,
-      .release = make_release,
-      .run = make_run },
+      .prepare = barrier_make_prepare,
+      .release = barrier_make_release,
+      .run = barrier_make_run },
     OP("BarrierInsertMany",
        "(handle:ref string, keys:string, values:T) -> () {T:type, component_index:int}",
-       mf_infer_none, .run = insert_run),
+       mf_infer_none, .run = barrier_insert_run),
     OP("BarrierTakeMany",
        "(handle:ref string, num_elements:int32) -> (indices:int64, keys:string, "
        "values:*component_types) {component_types:list(type)>=1, allow_small_batch:bool=false, "
        "wait_for_incomplete:bool=false, timeout_ms:int=-1}",
-       mf_infer_unknown, .start = take_start),
+       mf_infer_unknown, .start = barrier_take_start),
     OP("BarrierClose", "(handle:ref string) -> () {cancel_pending_enqueues:bool=false}",
-       mf_infer_none, .run = close_run),
+       mf_infer_none, .run = barrier_close_run),
     OP("BarrierReadySize", "(handle:ref string) -> (size:int32) {}", mf_infer_scalar,
-       .run = size_run),
+       .run = barrier_size_run),
     OP("BarrierIncompleteSize", "(handle:ref string) -> (size:int32) {}", mf_infer_scalar,
-       .run = size_run),
+       .run = barrier_size_run),
     { 0 },
 };

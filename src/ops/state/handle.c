@@ -23,8 +23,8 @@ void mf_handle_deinit(mf_handle *h)
 }
 
 /* Called with the lock held. */
-static mf_status look_up(mf_handle *h, mf_resources *from, const mf_object_type *type,
-                         mf_object_make *make, void *ctx)
+static mf_status handle_look_up(mf_handle *h, mf_resources *from, const mf_object_type *type,
+                                mf_object_make *make, void *ctx)
 {
     const uint64_t generation = mf_resources_generation(from); /* before looking: never too new */
     mf_tensor t = { 0 };
@@ -52,7 +52,7 @@ mf_status mf_handle_get(mf_handle *h, const mf_step *step, const mf_object_type 
 
     pthread_mutex_lock(&h->lock);
     if (h->from != from || h->generation != mf_resources_generation(from))
-        st = look_up(h, from, type, make, ctx);
+        st = handle_look_up(h, from, type, make, ctx);
     if (st == MF_OK)
         mf_tensor_set(out, &h->tensor);
     pthread_mutex_unlock(&h->lock);

@@ -8,7 +8,7 @@
 
 /* ---- entries ---- */
 
-static uint64_t hash_of(const mf_tensor *keys, int64_t i)
+static uint64_t lookup_hash_of(const mf_tensor *keys, int64_t i)
 {
     const size_t size = mf_dtype_size(keys->dtype);
 
@@ -35,10 +35,10 @@ static bool same_key(const mf_tensor *a, int64_t i, const mf_tensor *b, int64_t 
 
 static int64_t *chain_of(const mf_entries *e, const mf_tensor *keys, int64_t i)
 {
-    return &e->chains[hash_of(keys, i) & (uint64_t)(e->n_chains - 1)];
+    return &e->chains[lookup_hash_of(keys, i) & (uint64_t)(e->n_chains - 1)];
 }
 
-static int64_t find(const mf_entries *e, const mf_tensor *keys, int64_t i)
+static int64_t lookup_find(const mf_entries *e, const mf_tensor *keys, int64_t i)
 {
     int64_t at = e->n_chains > 0 ? *chain_of(e, keys, i) : -1;
 
@@ -87,7 +87,7 @@ static mf_status move_cells(mf_tensor *cells, mf_dtype dtype, int64_t from, int6
     return st;
 }
 
-static mf_status grow(const mf_table *t, mf_entries *e)
+static mf_status lookup_grow(const mf_table *t, mf_entries *e)
 {
     const int64_t cap = e->cap > 0 ? 2 * e->cap : 16;
     int64_t *next = mf_calloc(cap, sizeof *next), *chains = mf_calloc(cap, sizeof *chains);
@@ -120,12 +120,12 @@ static mf_status grow(const mf_table *t, mf_entries *e)
 static mf_status find_or_add(const mf_table *t, mf_entries *e, const mf_tensor *keys, int64_t i,
                              int64_t *at, bool *is_new)
 {
-    *at = find(e, keys, i);
+    *at = lookup_find(e, keys, i);
     *is_new = *at < 0;
     if (!*is_new)
         return MF_OK;
     if (e->n == e->cap)
-        MF_TRY(grow(t, e));
+        MF_TRY(lookup_grow(t, e));
     *at = e->n;
     MF_TRY(mf_cells_copy(t->key, e->keys.data, e->n, keys->data, i, 1));
     e->n++;
@@ -133,8 +133,8 @@ static mf_status find_or_add(const mf_table *t, mf_entries *e, const mf_tensor *
     return MF_OK;
 }
 
-static mf_status put(const mf_table *t, mf_entries *e, int64_t at, const mf_tensor *values,
-                     int64_t i)
+static mf_status lookup_put(const mf_table *t, mf_entries *e, int64_t at, const mf_tensor *values,
+                            int64_t i)
 {
     return mf_cells_copy(t->value, e->values.data, at * t->width, values->data, i * t->width,
                          t->width);
@@ -148,7 +148,7 @@ static mf_status remove_entry(const mf_table *t, mf_entries *e, int64_t at)
     if (at != last) {
         unlink_entry(e, last);
         MF_TRY(mf_cells_copy(t->key, e->keys.data, at, e->keys.data, last, 1));
-        MF_TRY(put(t, e, at, &e->values, last));
+        MF_TRY(lookup_put(t, e, at, &e->values, last));
         link_entry(e, at);
     }
     e->n--;
@@ -212,7 +212,7 @@ mf_status mf_table_make(void *spec, mf_object **out)
     return st;
 }
 
-static mf_status check_types(const mf_table *t, mf_dtype key, mf_dtype value)
+static mf_status lookup_check_types(const mf_table *t, mf_dtype key, mf_dtype value)
 {
     if (key != t->key)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Key must be type %s but got %s", mf_dtype_name(t->key),
@@ -224,7 +224,7 @@ static mf_status check_types(const mf_table *t, mf_dtype key, mf_dtype value)
 }
 
 /* The shape of the values of these keys. */
-static mf_status rows_shape(const mf_table *t, const mf_shape *keys, mf_shape *out)
+static mf_status lookup_rows_shape(const mf_table *t, const mf_shape *keys, mf_shape *out)
 {
     *out = (mf_shape){ .rank = keys->rank + t->shape.rank };
     if (out->rank > MF_MAX_RANK)
@@ -239,15 +239,15 @@ mf_status mf_table_check(const mf_table *t, const mf_tensor *keys, const mf_tens
     char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
     mf_shape shape;
 
-    MF_TRY(check_types(t, keys->dtype, values->dtype));
-    MF_TRY(rows_shape(t, &keys->shape, &shape));
+    MF_TRY(lookup_check_types(t, keys->dtype, values->dtype));
+    MF_TRY(lookup_rows_shape(t, &keys->shape, &shape));
     if (!mf_shape_equal(&shape, &values->shape))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Expected shape %s for value, got %s",
                        mf_shape_text(&shape, want), mf_shape_text(&values->shape, have));
     return MF_OK;
 }
 
-static mf_status check_key(const mf_table *t, const mf_tensor *keys, int64_t i)
+static mf_status lookup_check_key(const mf_table *t, const mf_tensor *keys, int64_t i)
 {
     if (t->empty.dtype && same_key(&t->empty, 0, keys, i))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Using the empty_key as a table key is not allowed");
@@ -259,7 +259,7 @@ static mf_status check_key(const mf_table *t, const mf_tensor *keys, int64_t i)
 static mf_status check_keys(const mf_table *t, const mf_tensor *keys)
 {
     for (int64_t i = 0; t->empty.dtype && i < keys->count; i++)
-        MF_TRY(check_key(t, keys, i));
+        MF_TRY(lookup_check_key(t, keys, i));
     return MF_OK;
 }
 
@@ -279,7 +279,7 @@ static mf_status add_one(const mf_table *t, mf_entries *e, const mf_tensor *keys
                              "HashTable has different value for same key. Entry %lld has another "
                              "value than an earlier one of the same key",
                              (long long)i);
-    st = put(t, e, at, values, i);
+    st = lookup_put(t, e, at, values, i);
     if (st != MF_OK && is_new) {
         unlink_entry(e, at);
         e->n--;
@@ -287,8 +287,8 @@ static mf_status add_one(const mf_table *t, mf_entries *e, const mf_tensor *keys
     return st;
 }
 
-static mf_status add_all(const mf_table *t, mf_entries *e, const mf_tensor *keys,
-                         const mf_tensor *values, bool once)
+static mf_status lookup_add_all(const mf_table *t, mf_entries *e, const mf_tensor *keys,
+                                const mf_tensor *values, bool once)
 {
     for (int64_t i = 0; i < keys->count; i++)
         MF_TRY(add_one(t, e, keys, values, i, once));
@@ -303,7 +303,7 @@ mf_status mf_table_initialize(mf_table *t, const mf_tensor *keys, const mf_tenso
     if (st == MF_OK && t->kind != MF_TABLE_STATIC)
         st = MF_FAIL(MF_UNIMPLEMENTED, "a table that changes is not initialized, but filled");
     if (st == MF_OK)
-        st = add_all(t, &fresh, keys, values, true);
+        st = lookup_add_all(t, &fresh, keys, values, true);
     if (st == MF_OK) {
         pthread_mutex_lock(&t->lock);
         if (!t->initialized) {
@@ -339,7 +339,7 @@ mf_status mf_table_insert(mf_table *t, const mf_tensor *keys, const mf_tensor *v
     pthread_mutex_lock(&t->lock);
     if (anew)
         entries_deinit(&t->entries);
-    st = add_all(t, &t->entries, keys, values, false);
+    st = lookup_add_all(t, &t->entries, keys, values, false);
     pthread_mutex_unlock(&t->lock);
     return st;
 }
@@ -349,11 +349,11 @@ mf_status mf_table_remove(mf_table *t, const mf_tensor *keys)
     mf_status st = MF_OK;
 
     MF_TRY(must_change(t, "Remove"));
-    MF_TRY(check_types(t, keys->dtype, t->value));
+    MF_TRY(lookup_check_types(t, keys->dtype, t->value));
     MF_TRY(check_keys(t, keys));
     pthread_mutex_lock(&t->lock);
     for (int64_t i = 0; st == MF_OK && i < keys->count; i++) {
-        const int64_t at = find(&t->entries, keys, i);
+        const int64_t at = lookup_find(&t->entries, keys, i);
 
         if (at >= 0)
             st = remove_entry(t, &t->entries, at);
@@ -370,7 +370,7 @@ static mf_status find_all(const mf_table *t, const mf_tensor *keys, const mf_ten
     if (t->kind == MF_TABLE_STATIC && !t->initialized)
         return MF_FAIL(MF_FAILED_PRECONDITION, "Table not initialized.");
     for (int64_t i = 0; i < keys->count; i++) {
-        const int64_t at = find(&t->entries, keys, i);
+        const int64_t at = lookup_find(&t->entries, keys, i);
         const void *from = at >= 0 ? t->entries.values.data : missing->data;
         const int64_t row = at >= 0 ? at : each ? i : 0;
 
@@ -386,8 +386,8 @@ mf_status mf_table_find(mf_table *t, const mf_tensor *keys, const mf_tensor *mis
     mf_shape shape;
     mf_status st;
 
-    MF_TRY(check_types(t, keys->dtype, missing->dtype));
-    MF_TRY(rows_shape(t, &keys->shape, &shape));
+    MF_TRY(lookup_check_types(t, keys->dtype, missing->dtype));
+    MF_TRY(lookup_rows_shape(t, &keys->shape, &shape));
     if (!mf_shape_equal(&missing->shape, &t->shape) && !mf_shape_equal(&missing->shape, &shape))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Expected shape %s or %s for default value, got %s",
                        mf_shape_text(&t->shape, want),

@@ -7,11 +7,11 @@
 
 enum { LINE_NUMBER = -1, WHOLE_LINE = -2 };
 
-typedef struct columns {
+typedef struct lookup_file_columns {
     int64_t key, value, offset; /* what key and value are; numbers begin at `offset` */
     char delimiter;
     const char *path;
-} columns;
+} lookup_file_columns;
 
 /* ---- keys and values as they come ---- */
 
@@ -20,7 +20,7 @@ typedef struct cells {
     int64_t n;
 } cells;
 
-static mf_status make_room(cells *c)
+static mf_status lookup_file_make_room(cells *c)
 {
     const int64_t cap = c->tensor.count;
     mf_tensor more = { 0 };
@@ -46,7 +46,8 @@ static void close_room(cells *c)
 
 /* ---- a line ---- */
 
-static mf_status find_column(const columns *how, const mf_buf *line, int64_t which, mf_string *out)
+static mf_status lookup_file_find_column(const lookup_file_columns *how, const mf_buf *line,
+                                         int64_t which, mf_string *out)
 {
     char *from = line->data, *end = line->data + line->len;
 
@@ -66,18 +67,18 @@ static mf_status find_column(const columns *how, const mf_buf *line, int64_t whi
     }
 }
 
-static mf_status add_cell(cells *c, const columns *how, int64_t which, const mf_buf *line,
-                          int64_t number)
+static mf_status add_cell(cells *c, const lookup_file_columns *how, int64_t which,
+                          const mf_buf *line, int64_t number)
 {
     mf_string text = { line->data, line->len };
 
-    MF_TRY(make_room(c));
+    MF_TRY(lookup_file_make_room(c));
     if (which == LINE_NUMBER) {
         *((int64_t *)c->tensor.data + c->n++) = how->offset + number;
         return MF_OK;
     }
     if (which >= 0)
-        MF_TRY(find_column(how, line, which, &text));
+        MF_TRY(lookup_file_find_column(how, line, which, &text));
     if (c->tensor.dtype == MF_DTYPE_STRING)
         MF_TRY(mf_string_set((mf_string *)c->tensor.data + c->n, text.data, text.len));
     else if (!mf_text_number(text.data, text.len, &c->tensor, c->n))
@@ -90,7 +91,7 @@ static mf_status add_cell(cells *c, const columns *how, int64_t which, const mf_
 
 /* ---- the file ---- */
 
-static mf_status read_lines(mf_reader *r, const columns *how, int64_t most, cells *keys,
+static mf_status read_lines(mf_reader *r, const lookup_file_columns *how, int64_t most, cells *keys,
                             cells *values)
 {
     mf_lines lines = { .reader = r };
@@ -119,7 +120,7 @@ static mf_status read_lines(mf_reader *r, const columns *how, int64_t most, cell
     return st;
 }
 
-static mf_status check_column(int64_t which, mf_dtype type, const char *what)
+static mf_status lookup_file_check_column(int64_t which, mf_dtype type, const char *what)
 {
     if (which == LINE_NUMBER && type != MF_DTYPE_I64)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s index for line number requires int64, not %s", what,
@@ -130,7 +131,8 @@ static mf_status check_column(int64_t which, mf_dtype type, const char *what)
     return MF_OK;
 }
 
-static mf_status fill(const mf_kernel *k, mf_table *t, mf_reader *r, const columns *how)
+static mf_status lookup_file_fill(const mf_kernel *k, mf_table *t, mf_reader *r,
+                                  const lookup_file_columns *how)
 {
     cells keys = { 0 }, values = { 0 };
     mf_status st = mf_tensor_alloc(&keys.tensor, t->key, &MF_SHAPE(1024));
@@ -153,11 +155,11 @@ static mf_status from_file_run(mf_kernel *k)
 {
     const char *delimiter = mf_node_string(k->node, "delimiter");
     char path[PATH_MAX];
-    const columns how = { .key = mf_node_int(k->node, "key_index"),
-                          .value = mf_node_int(k->node, "value_index"),
-                          .offset = mf_node_int(k->node, "offset"),
-                          .delimiter = delimiter[0],
-                          .path = path };
+    const lookup_file_columns how = { .key = mf_node_int(k->node, "key_index"),
+                                      .value = mf_node_int(k->node, "value_index"),
+                                      .offset = mf_node_int(k->node, "offset"),
+                                      .delimiter = delimiter[0],
+                                      .path = path };
     mf_object *o;
     mf_table *t;
     mf_reader *r;
@@ -169,11 +171,11 @@ static mf_status from_file_run(mf_kernel *k)
         return MF_FAIL(MF_INVALID_ARGUMENT, "filename should be a single string");
     if (strlen(delimiter) != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "delimiter should be only 1 char");
-    MF_TRY(check_column(how.key, t->key, "Key"));
-    MF_TRY(check_column(how.value, t->value, "Value"));
+    MF_TRY(lookup_file_check_column(how.key, t->key, "Key"));
+    MF_TRY(lookup_file_check_column(how.value, t->value, "Value"));
     MF_TRY(mf_path_read(k->in[1], 0, path));
     MF_TRY(mf_path_open(k->step, path, MF_PLAIN, &r));
-    st = fill(k, t, r, &how);
+    st = lookup_file_fill(k, t, r, &how);
     mf_reader_close(r);
     return st;
 }

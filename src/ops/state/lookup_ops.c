@@ -65,7 +65,7 @@ static mf_status put_anonymous(mf_kernel *k, mf_table_spec *spec)
     return st;
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status lookup_ops_make_run(mf_kernel *k)
 {
     table_state *s = k->state;
     mf_table_spec spec = s->spec;
@@ -103,7 +103,7 @@ static mf_status initialize_run(mf_kernel *k)
     return mf_table_initialize(t, k->in[1], k->in[2]);
 }
 
-static mf_status insert_run(mf_kernel *k)
+static mf_status lookup_ops_insert_run(mf_kernel *k)
 {
     mf_table *t;
 
@@ -129,7 +129,7 @@ static mf_status remove_run(mf_kernel *k)
     return mf_table_remove(t, k->in[1]);
 }
 
-static mf_status find_run(mf_kernel *k)
+static mf_status lookup_ops_find_run(mf_kernel *k)
 {
     mf_table *t;
 
@@ -140,7 +140,7 @@ static mf_status find_run(mf_kernel *k)
     return mf_table_find(t, k->in[1], k->in[2], k->out[0]);
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status lookup_ops_size_run(mf_kernel *k)
 {
     mf_table *t;
     mf_tensor *out;
@@ -189,7 +189,7 @@ static mf_status export_run(mf_kernel *k)
 #define MAKER(NAME, DEF)                                                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = mf_infer_scalar, .grad = mf_grad_none,  \
-        .prepare = table_prepare, .release = table_release, .run = make_run                        \
+        .prepare = table_prepare, .release = table_release, .run = lookup_ops_make_run             \
     }
 #define USER(NAME, DEF, INFER, RUN)                                                                \
     {                                                                                              \
@@ -224,10 +224,10 @@ const mf_op mf_ops_lookup[] = {
     BOTH("InitializeTable", PAIRS("Tkey", "Tval"), mf_infer_none, initialize_run),
     BOTH("LookupTableFind",
          ", keys:Tin, default_value:Tout) -> (values:Tout) {Tin:type, Tout:type}", mf_infer_unknown,
-         find_run),
-    BOTH("LookupTableInsert", PAIRS("Tin", "Tout"), mf_infer_none, insert_run),
+         lookup_ops_find_run),
+    BOTH("LookupTableInsert", PAIRS("Tin", "Tout"), mf_infer_none, lookup_ops_insert_run),
     BOTH("LookupTableImport", PAIRS("Tin", "Tout"), mf_infer_none, import_run),
-    BOTH("LookupTableSize", ") -> (size:int64) {}", mf_infer_scalar, size_run),
+    BOTH("LookupTableSize", ") -> (size:int64) {}", mf_infer_scalar, lookup_ops_size_run),
     BOTH("LookupTableExport", ") -> (keys:Tkeys, values:Tvalues) {Tkeys:type, Tvalues:type}",
          mf_infer_unknown, export_run),
     USER("LookupTableRemoveV2", "(table_handle:resource, keys:Tin) -> () {Tin:type} is_stateful",

@@ -155,7 +155,7 @@ static bool serve_enqueue(mf_queue *q, queue_wait *w)
 }
 
 /* What was taken goes back, last first, so that the order is what it was. */
-static void give_back(mf_queue *q, queue_wait *w)
+static void queue_give_back(mf_queue *q, queue_wait *w)
 {
     mf_queue_row *reversed = NULL;
 
@@ -186,7 +186,7 @@ static int64_t available(const mf_queue *q)
 static bool serve_dequeue(mf_queue *q, queue_wait *w)
 {
     if (q->closed && available(q) < w->wanted - w->have) {
-        give_back(q, w);
+        queue_give_back(q, w);
         if (!w->up_to || q->count == 0) {
             mf_wait_fail(&w->wait, MF_OUT_OF_RANGE,
                          "%s '%s' is closed and has insufficient elements (requested %lld, "
@@ -212,7 +212,7 @@ static bool serve_close(mf_queue *q, queue_wait *w)
     return true;
 }
 
-static bool serve(mf_queue *q, queue_wait *w)
+static bool queue_serve(mf_queue *q, queue_wait *w)
 {
     switch (w->action) {
     case MF_ENQUEUE:
@@ -236,7 +236,7 @@ static void serve_lines(mf_queue *q, queue_wait **ended)
             queue_wait *w;
             int64_t before = q->count;
 
-            while ((w = (queue_wait *)lines[i]->first) != NULL && serve(q, w)) {
+            while ((w = (queue_wait *)lines[i]->first) != NULL && queue_serve(q, w)) {
                 mf_wait_unlink(&w->wait);
                 w->ended = *ended;
                 *ended = w;
@@ -249,7 +249,7 @@ static void serve_lines(mf_queue *q, queue_wait **ended)
 
 /* ---- ending ---- */
 
-static mf_status put_out(const mf_queue *q, queue_wait *w)
+static mf_status queue_put_out(const mf_queue *q, queue_wait *w)
 {
     for (int c = 0; c < q->n_parts; c++) {
         if (w->many)
@@ -261,14 +261,14 @@ static mf_status put_out(const mf_queue *q, queue_wait *w)
 }
 
 /* Not under the lock. */
-static void end_one(mf_queue *q, queue_wait *w)
+static void queue_end_one(mf_queue *q, queue_wait *w)
 {
     mf_kernel *k = w->wait.kernel;
     mf_object *at = w->wait.at;
     mf_status st = mf_wait_status(&w->wait);
 
     if (st == MF_OK && w->action == MF_DEQUEUE)
-        st = put_out(q, w);
+        st = queue_put_out(q, w);
     pthread_mutex_lock(&q->lock);
     while (w->rows) {
         mf_queue_row *row = w->rows;
@@ -282,14 +282,14 @@ static void end_one(mf_queue *q, queue_wait *w)
     mf_kernel_done(k, st);
 }
 
-static void end_all(mf_queue *q, queue_wait *ended)
+static void queue_end_all(mf_queue *q, queue_wait *ended)
 {
     while (ended) {
         queue_wait *w = ended;
 
         ended = w->ended;
         mf_wait_unhook(&w->wait);
-        end_one(q, w);
+        queue_end_one(q, w);
     }
 }
 
@@ -300,7 +300,7 @@ static const char *cancelled_text(const queue_wait *w)
 }
 
 /* The step was cancelled. Others may now move up. */
-static void cancelled(mf_cancel_hook *hook)
+static void queue_cancelled(mf_cancel_hook *hook)
 {
     queue_wait *w = (queue_wait *)hook, *ended = NULL; /* the hook stands first in both structs */
     mf_queue *q = (mf_queue *)w->wait.at, *alive;
@@ -313,12 +313,12 @@ static void cancelled(mf_cancel_hook *hook)
     mf_wait_unlink(&w->wait);
     mf_wait_fail(&w->wait, MF_CANCELLED, "%s", cancelled_text(w));
     if (w->action == MF_DEQUEUE)
-        give_back(q, w);
+        queue_give_back(q, w);
     serve_lines(q, &ended);
     pthread_mutex_unlock(&q->lock);
     alive = (mf_queue *)mf_object_ref(&q->object);
-    end_one(q, w);
-    end_all(alive, ended);
+    queue_end_one(q, w);
+    queue_end_all(alive, ended);
     mf_object_unref(&alive->object);
 }
 
@@ -331,17 +331,17 @@ static void stand(mf_queue *q, queue_wait *w)
     pthread_mutex_lock(&q->lock);
     mf_wait_append(w->action == MF_DEQUEUE ? &q->dequeues : &q->enqueues, &w->wait);
     serve_lines(q, &ended);
-    if (w->wait.line && !mf_wait_hook(&w->wait, cancelled)) {
+    if (w->wait.line && !mf_wait_hook(&w->wait, queue_cancelled)) {
         mf_wait_unlink(&w->wait);
         mf_wait_fail(&w->wait, MF_CANCELLED, "%s", cancelled_text(w));
         if (w->action == MF_DEQUEUE)
-            give_back(q, w);
+            queue_give_back(q, w);
         w->ended = ended;
         ended = w;
         serve_lines(q, &ended);
     }
     pthread_mutex_unlock(&q->lock);
-    end_all(q, ended);
+    queue_end_all(q, ended);
     mf_object_unref(&q->object);
 }
 
@@ -452,9 +452,9 @@ void mf_queue_enqueue(mf_kernel *k, mf_queue *q, int first, bool many)
     st = fill_rows(k, q, w, first);
     if (st != MF_OK) {
         mf_wait_fail(&w->wait, st, "%s", mf_error_message());
-        end_one(q, w);
+        queue_end_one(q, w);
     } else if (w->wanted == 0) {
-        end_one(q, w);
+        queue_end_one(q, w);
     } else {
         stand(q, w);
     }
@@ -496,7 +496,7 @@ void mf_queue_dequeue(mf_kernel *k, mf_queue *q, int64_t n, bool up_to)
     w->up_to = up_to;
     w->wanted = n >= 0 ? n : 1;
     if (n == 0)
-        end_one(q, w);
+        queue_end_one(q, w);
     else
         stand(q, w);
 }
@@ -522,7 +522,7 @@ void mf_queue_close(mf_kernel *k, mf_queue *q, bool cancel_pending)
     }
     serve_lines(q, &ended);
     pthread_mutex_unlock(&q->lock);
-    end_all(q, ended);
+    queue_end_all(q, ended);
     mf_object_unref(&q->object);
     mf_kernel_done(k, MF_OK);
 }
@@ -536,7 +536,7 @@ void mf_queue_clear(mf_queue *q)
         mf_queue_row_drop(q, mf_queue_pop(q));
     serve_lines(q, &ended);
     pthread_mutex_unlock(&q->lock);
-    end_all(q, ended);
+    queue_end_all(q, ended);
 }
 
 void mf_queue_shut(mf_queue *q)
@@ -547,7 +547,7 @@ void mf_queue_shut(mf_queue *q)
     q->closed = true;
     serve_lines(q, &ended);
     pthread_mutex_unlock(&q->lock);
-    end_all(q, ended);
+    queue_end_all(q, ended);
 }
 
 mf_status mf_queue_offer(mf_queue *q, mf_tensor *parts)
@@ -568,6 +568,6 @@ mf_status mf_queue_offer(mf_queue *q, mf_tensor *parts)
         mf_queue_row_drop(q, row);
     }
     pthread_mutex_unlock(&q->lock);
-    end_all(q, ended);
+    queue_end_all(q, ended);
     return st;
 }

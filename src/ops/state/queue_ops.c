@@ -14,7 +14,7 @@ typedef struct queue_state {
     mf_queue_spec spec;
 } queue_state;
 
-static mf_queue_kind kind_of(const char *op)
+static mf_queue_kind queue_ops_kind_of(const char *op)
 {
     for (int k = MF_QUEUE_FIFO; k <= MF_QUEUE_PRIORITY; k++) {
         const char *name = mf_queue_kind_name((mf_queue_kind)k);
@@ -57,7 +57,7 @@ static mf_status read_components(mf_prepare *p, mf_queue_spec *spec)
     return MF_OK;
 }
 
-static mf_status check_shapes(const mf_queue_spec *spec)
+static mf_status queue_ops_check_shapes(const mf_queue_spec *spec)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -80,7 +80,7 @@ static mf_status queue_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("a queue");
     spec = &s->spec;
-    spec->kind = kind_of(p->node->op_name);
+    spec->kind = queue_ops_kind_of(p->node->op_name);
     spec->capacity = mf_node_int(p->node, "capacity");
     if (spec->kind == MF_QUEUE_STAGE && spec->capacity == 0)
         spec->capacity = -1;
@@ -95,7 +95,7 @@ static mf_status queue_prepare(mf_prepare *p)
         return MF_FAIL(MF_INVALID_ARGUMENT, "min_after_dequeue %lld must be >= 0 and < capacity",
                        (long long)spec->min_after);
     MF_TRY(read_components(p, spec));
-    MF_TRY(check_shapes(spec));
+    MF_TRY(queue_ops_check_shapes(spec));
     MF_TRY(mf_handle_init(&s->handle, p, spec->kind != MF_QUEUE_STAGE));
     spec->name =
         s->handle.owner ? mf_arena_printf(p->arena, "_0_%s", s->handle.name) : s->handle.name;
@@ -109,7 +109,7 @@ static void queue_release(void *state)
         mf_handle_deinit(&((queue_state *)state)->handle);
 }
 
-static mf_status make_run(mf_kernel *k)
+static mf_status queue_ops_make_run(mf_kernel *k)
 {
     queue_state *s = k->state;
 
@@ -139,7 +139,7 @@ static void enqueue_start(mf_kernel *k)
         mf_queue_enqueue(k, q, 1, strncmp(k->node->op_name, "QueueEnqueueMany", 16) == 0);
 }
 
-static mf_status read_count(const mf_kernel *k, int64_t *n)
+static mf_status queue_ops_read_count(const mf_kernel *k, int64_t *n)
 {
     *n = -1;
     if (k->n_in < 2)
@@ -160,7 +160,7 @@ static void dequeue_start(mf_kernel *k)
     mf_status st = input_queue(k, &q);
 
     if (st == MF_OK)
-        st = read_count(k, &n);
+        st = queue_ops_read_count(k, &n);
     if (st != MF_OK)
         mf_kernel_done(k, st);
     else
@@ -189,7 +189,7 @@ static mf_status put_size(mf_kernel *k, mf_queue *q)
     return MF_OK;
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status queue_ops_size_run(mf_kernel *k)
 {
     mf_queue *q;
 
@@ -293,7 +293,7 @@ static mf_status stage_clear_run(mf_kernel *k)
 #define MAKER(NAME, DEF)                                                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = mf_infer_scalar, .grad = mf_grad_none,  \
-        .prepare = queue_prepare, .release = queue_release, .run = make_run                        \
+        .prepare = queue_prepare, .release = queue_release, .run = queue_ops_make_run              \
     }
 #define WAITS(NAME, DEF, INFER, START)                                                             \
     {                                                                                              \
@@ -338,7 +338,7 @@ const mf_op mf_ops_queue[] = {
     BOTH(WAITS, "QueueDequeueUpTo", "handle", ", n:int32" DEQUEUE, dequeue_infer, dequeue_start),
     BOTH(WAITS, "QueueClose", "handle", ") -> () {cancel_pending_enqueues:bool=false}",
          mf_infer_none, close_start),
-    BOTH(ASKS, "QueueSize", "handle", ") -> (size:int32) {}", size_run),
+    BOTH(ASKS, "QueueSize", "handle", ") -> (size:int32) {}", queue_ops_size_run),
     BOTH(ASKS, "QueueIsClosed", "handle", ") -> (is_closed:bool) {}", is_closed_run),
     STAGE("Stage", "(values:*dtypes) -> () " STAGING ">=1, " NAMES, mf_infer_none,
           .start = stage_start),

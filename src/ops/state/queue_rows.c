@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static mf_queue_row **place(mf_queue *q, int64_t i)
+static mf_queue_row **queue_rows_place(mf_queue *q, int64_t i)
 {
     MF_ASSERT(q->ring_cap > 0);
     return &q->ring[(q->head + i) % q->ring_cap];
@@ -24,7 +24,7 @@ mf_status mf_queue_reserve(mf_queue *q, int64_t rows)
     if (!ring)
         return MF_NOMEM("a queue");
     for (int64_t i = 0; i < q->count; i++)
-        ring[i] = *place(q, i);
+        ring[i] = *queue_rows_place(q, i);
     mf_free(q->ring);
     q->ring = ring;
     q->ring_cap = cap;
@@ -55,25 +55,25 @@ void mf_queue_row_drop(mf_queue *q, mf_queue_row *row)
 
 /* ---- the heap ---- */
 
-static bool before(const mf_queue_row *a, const mf_queue_row *b)
+static bool queue_rows_before(const mf_queue_row *a, const mf_queue_row *b)
 {
     const int64_t x = *(const int64_t *)a->parts[0].data, y = *(const int64_t *)b->parts[0].data;
 
     return x != y ? x < y : a->order < b->order;
 }
 
-static void swap(mf_queue *q, int64_t i, int64_t j)
+static void queue_rows_swap(mf_queue *q, int64_t i, int64_t j)
 {
-    mf_queue_row *row = *place(q, i);
+    mf_queue_row *row = *queue_rows_place(q, i);
 
-    *place(q, i) = *place(q, j);
-    *place(q, j) = row;
+    *queue_rows_place(q, i) = *queue_rows_place(q, j);
+    *queue_rows_place(q, j) = row;
 }
 
 static void sift_up(mf_queue *q, int64_t i)
 {
-    while (i > 0 && before(*place(q, i), *place(q, (i - 1) / 2))) {
-        swap(q, i, (i - 1) / 2);
+    while (i > 0 && queue_rows_before(*queue_rows_place(q, i), *queue_rows_place(q, (i - 1) / 2))) {
+        queue_rows_swap(q, i, (i - 1) / 2);
         i = (i - 1) / 2;
     }
 }
@@ -84,12 +84,12 @@ static void sift_down(mf_queue *q, int64_t i)
         int64_t least = i;
 
         for (int64_t child = 2 * i + 1; child <= 2 * i + 2 && child < q->count; child++) {
-            if (before(*place(q, child), *place(q, least)))
+            if (queue_rows_before(*queue_rows_place(q, child), *queue_rows_place(q, least)))
                 least = child;
         }
         if (least == i)
             return;
-        swap(q, i, least);
+        queue_rows_swap(q, i, least);
         i = least;
     }
 }
@@ -100,7 +100,7 @@ void mf_queue_push(mf_queue *q, mf_queue_row *row)
 {
     row->next = NULL;
     row->order = q->arrivals++;
-    *place(q, q->count++) = row;
+    *queue_rows_place(q, q->count++) = row;
     if (q->kind == MF_QUEUE_PRIORITY)
         sift_up(q, q->count - 1);
 }
@@ -117,10 +117,10 @@ void mf_queue_push_front(mf_queue *q, mf_queue_row *row)
     row->next = NULL;
     q->head = (q->head + q->ring_cap - 1) % q->ring_cap;
     q->count++;
-    *place(q, 0) = row;
+    *queue_rows_place(q, 0) = row;
 }
 
-static uint32_t draw(mf_queue *q)
+static uint32_t queue_rows_draw(mf_queue *q)
 {
     if (q->n_drawn == 4) {
         mf_philox_next(&q->random, q->drawn);
@@ -134,16 +134,17 @@ mf_queue_row *mf_queue_pop(mf_queue *q)
     mf_queue_row *row;
 
     if (q->kind == MF_QUEUE_FIFO || q->kind == MF_QUEUE_PADDING || q->kind == MF_QUEUE_STAGE) {
-        row = *place(q, 0);
+        row = *queue_rows_place(q, 0);
         q->head = (q->head + 1) % q->ring_cap;
         q->count--;
         return row;
     }
-    const int64_t i = q->kind == MF_QUEUE_SHUFFLE ? (int64_t)(draw(q) % (uint64_t)q->count) : 0;
+    const int64_t i =
+        q->kind == MF_QUEUE_SHUFFLE ? (int64_t)(queue_rows_draw(q) % (uint64_t)q->count) : 0;
 
-    row = *place(q, i);
+    row = *queue_rows_place(q, i);
     q->count--;
-    *place(q, i) = *place(q, q->count);
+    *queue_rows_place(q, i) = *queue_rows_place(q, q->count);
     if (q->kind == MF_QUEUE_PRIORITY && q->count > 0)
         sift_down(q, 0);
     return row;
@@ -153,7 +154,7 @@ mf_queue_row *mf_queue_pop(mf_queue *q)
 
 /* The shape of one row in a batch: as declared, with what the declaration leaves open as large as
  * the largest row. */
-static mf_shape row_shape(const mf_queue *q, int c, const mf_queue_row *rows)
+static mf_shape queue_rows_row_shape(const mf_queue *q, int c, const mf_queue_row *rows)
 {
     mf_shape s = q->shapes[c];
 
@@ -192,7 +193,7 @@ static mf_status copy_corner(mf_tensor *dst, int64_t at, const mf_shape *to, con
 
 mf_status mf_queue_batch(const mf_queue *q, mf_kernel *k, int c, mf_queue_row *rows, int64_t n)
 {
-    const mf_shape one = row_shape(q, c, rows);
+    const mf_shape one = queue_rows_row_shape(q, c, rows);
     mf_shape shape = { .rank = one.rank + 1, .dims = { n } };
     int64_t size, at = 0;
     mf_tensor *out;

@@ -81,7 +81,7 @@ static bool is_joined(const mf_shape *whole, const mf_shape *front, int n, const
 
 /* ---- rows ---- */
 
-static mf_status scatter_locked(const mf_kernel *k, const mf_tensor *var)
+static mf_status scatter_var_scatter_locked(const mf_kernel *k, const mf_tensor *var)
 {
     const mf_tensor *indices = k->in[1], *updates = k->in[2];
     mf_scatter s = *(const mf_scatter *)k->state;
@@ -107,9 +107,9 @@ static mf_status scatter_locked(const mf_kernel *k, const mf_tensor *var)
     return mf_scatter_run(k->step->pool, &s);
 }
 
-static mf_status scatter_run(mf_kernel *k)
+static mf_status scatter_var_scatter_run(mf_kernel *k)
 {
-    return update(k, 2, scatter_locked);
+    return update(k, 2, scatter_var_scatter_locked);
 }
 
 static mf_status scatter_infer(mf_infer *in)
@@ -166,7 +166,7 @@ static mf_status scatter_nd_locked(const mf_kernel *k, const mf_tensor *var)
     return st;
 }
 
-static mf_status scatter_nd_run(mf_kernel *k)
+static mf_status scatter_var_scatter_nd_run(mf_kernel *k)
 {
     return update(k, 2, scatter_nd_locked);
 }
@@ -192,14 +192,14 @@ static mf_status slice_locked(const mf_kernel *k, const mf_tensor *var)
     return mf_strided_assign(k->step->pool, &s, &var->shape, var->data, k->in[4]);
 }
 
-static mf_status slice_run(mf_kernel *k)
+static mf_status scatter_var_slice_run(mf_kernel *k)
 {
     return update(k, 4, slice_locked);
 }
 
 /* ---- reading: the kernels of GatherV2 and GatherNd on the variable's value ---- */
 
-static mf_status gather_prepare(mf_prepare *p)
+static mf_status scatter_var_gather_prepare(mf_prepare *p)
 {
     const mf_op *op = mf_op_find("GatherV2");
 
@@ -207,7 +207,7 @@ static mf_status gather_prepare(mf_prepare *p)
 }
 
 /* An axis or the like, as a tensor over a number of ours. */
-static mf_tensor number(int64_t *value)
+static mf_tensor scatter_var_number(int64_t *value)
 {
     return (mf_tensor){ .dtype = MF_DTYPE_I64, .count = 1, .data = value };
 }
@@ -224,7 +224,7 @@ static mf_status read_by(mf_kernel *k, const char *op_name, int n_in)
 
     if (axis < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "batch_dims is negative (%lld)", (long long)axis);
-    axis_tensor = number(&axis);
+    axis_tensor = scatter_var_number(&axis);
     inner.in = in;
     inner.n_in = n_in;
     inner.reuse = 0;
@@ -239,12 +239,12 @@ static mf_status read_by(mf_kernel *k, const char *op_name, int n_in)
     return st;
 }
 
-static mf_status gather_run(mf_kernel *k)
+static mf_status scatter_var_gather_run(mf_kernel *k)
 {
     return read_by(k, "GatherV2", 3);
 }
 
-static mf_status gather_nd_run(mf_kernel *k)
+static mf_status scatter_var_gather_nd_run(mf_kernel *k)
 {
     return read_by(k, "GatherNd", 2);
 }
@@ -253,7 +253,7 @@ static mf_status infer_by(mf_infer *in, const char *op_name, int n_in)
 {
     const mf_op *op = mf_op_find(op_name);
     int64_t axis = mf_node_int(in->node, "batch_dims");
-    const mf_tensor axis_tensor = number(&axis);
+    const mf_tensor axis_tensor = scatter_var_number(&axis);
     const mf_shape shapes[3] = { mf_infer_variable(in, 0), in->in[1], MF_SCALAR };
     const mf_tensor *const values[3] = { NULL, in->in_value[1], &axis_tensor };
     mf_infer inner = *in;
@@ -266,18 +266,18 @@ static mf_status infer_by(mf_infer *in, const char *op_name, int n_in)
     return op->infer(&inner);
 }
 
-static mf_status gather_infer(mf_infer *in)
+static mf_status scatter_var_gather_infer(mf_infer *in)
 {
     return infer_by(in, "GatherV2", 3);
 }
 
-static mf_status gather_nd_infer(mf_infer *in)
+static mf_status scatter_var_gather_nd_infer(mf_infer *in)
 {
     return infer_by(in, "GatherNd", 2);
 }
 
 /* TensorFlow hands on IndexedSlices here; this gradient is dense. */
-static mf_status gather_grad(mf_grad *g)
+static mf_status scatter_var_gather_grad(mf_grad *g)
 {
     const mf_output zero = mf_ints(g->graph, (int64_t[]){ 0 }, 1);
     const mf_output one = mf_ints(g->graph, (int64_t[]){ 1 }, 1);
@@ -291,7 +291,7 @@ static mf_status gather_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status gather_nd_grad(mf_grad *g)
+static mf_status scatter_var_gather_nd_grad(mf_grad *g)
 {
     const mf_output shape = mf_applyf(g->graph, "VariableShape", MF_IN(g->x[0]), "out_type=%s",
                                       mf_dtype_name(mf_grad_type(g->x[1])));
@@ -335,20 +335,20 @@ static void scatter_split(mf_split *s)
     UPDATE("Scatter" WHAT,                                                                         \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \
            ", Tindices:type in index, use_locking:bool=" LOCK "}",                                 \
-           scatter_prepare, scatter_run, __VA_ARGS__),                                             \
+           scatter_prepare, scatter_var_scatter_run, __VA_ARGS__),                                 \
         UPDATE_SPLIT("ResourceScatter" WHAT,                                                       \
                      "(resource:resource, indices:Tindices, updates:dtype) -> () "                 \
                      "{dtype:type" RES_TYPES ", Tindices:type in index} is_stateful",              \
-                     scatter_prepare, scatter_run, scatter_split, __VA_ARGS__)
+                     scatter_prepare, scatter_var_scatter_run, scatter_split, __VA_ARGS__)
 #define SCATTER_ND(WHAT, TYPES, LOCK, ...)                                                         \
     UPDATE("ScatterNd" WHAT,                                                                       \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \
            ", Tindices:type in index, use_locking:bool=" LOCK ", bad_indices_policy:string=''}",   \
-           scatter_prepare, scatter_nd_run, __VA_ARGS__),                                          \
+           scatter_prepare, scatter_var_scatter_nd_run, __VA_ARGS__),                              \
         UPDATE("ResourceScatterNd" WHAT,                                                           \
                "(ref:resource, indices:Tindices, updates:T) -> () {T:type, Tindices:type in "      \
                "index, use_locking:bool=true, bad_indices_policy:string=''} is_stateful",          \
-               scatter_prepare, scatter_nd_run, __VA_ARGS__)
+               scatter_prepare, scatter_var_scatter_nd_run, __VA_ARGS__)
 #define NUMBERS " in numbers"
 #define ORDERED " in [half,bfloat16,float,double,int32,int64]"
 #define SLICE_ATTRS                                                                                \
@@ -389,18 +389,18 @@ const mf_op mf_ops_scatter_var[] = {
     UPDATE("StridedSliceAssign",
            "(ref:ref T, begin:Index, end:Index, strides:Index, value:T) -> (output_ref:ref "
            "T) " SLICE_ATTRS,
-           slice_prepare, slice_run, SLICE_SAMPLES),
+           slice_prepare, scatter_var_slice_run, SLICE_SAMPLES),
     UPDATE("ResourceStridedSliceAssign",
            "(ref:resource, begin:Index, end:Index, strides:Index, value:T) -> () " SLICE_ATTRS
            " is_stateful",
-           slice_prepare, slice_run, SLICE_SAMPLES),
+           slice_prepare, scatter_var_slice_run, SLICE_SAMPLES),
     { .name = "ResourceGather",
       .def = "(resource:resource, indices:Tindices) -> (output:dtype) {batch_dims:int=0, "
              "validate_indices:bool=true, dtype:type, Tindices:type in index} is_stateful",
-      .infer = gather_infer,
-      .grad = gather_grad,
-      .prepare = gather_prepare,
-      .run = gather_run,
+      .infer = scatter_var_gather_infer,
+      .grad = scatter_var_gather_grad,
+      .prepare = scatter_var_gather_prepare,
+      .run = scatter_var_gather_run,
       .split = rows_split,
       .samples = MF_SAMPLES("var:f32[5,3] i32[4]{1,4,0,1} ; dtype=float !nograd",
                             "var:i32[5] i64[2,2]{1,4,0,1} ; dtype=int32",
@@ -412,9 +412,9 @@ const mf_op mf_ops_scatter_var[] = {
     { .name = "ResourceGatherNd",
       .def = "(resource:resource, indices:Tindices) -> (output:dtype) {dtype:type, Tindices:type "
              "in index} is_stateful",
-      .infer = gather_nd_infer,
-      .grad = gather_nd_grad,
-      .run = gather_nd_run,
+      .infer = scatter_var_gather_nd_infer,
+      .grad = scatter_var_gather_nd_grad,
+      .run = scatter_var_gather_nd_run,
       .samples = MF_SAMPLES("var:f32[3,4] i32[2,2]{0,1,2,3} ; dtype=float !nograd",
                             "var:f32[3,4] i64[2,1]{2,0} ; dtype=float !nograd",
                             "var:f32[3,4] i32[1,2]{0,4} ; dtype=float !fails") },

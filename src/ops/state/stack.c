@@ -31,7 +31,7 @@ static void stack_destroy(mf_object *o)
 
 static const mf_object_type stack_type = { .name = "stack", .destroy = stack_destroy };
 
-static mf_status make_run(mf_kernel *k)
+static mf_status stack_make_run(mf_kernel *k)
 {
     stack *s;
     mf_status st;
@@ -77,7 +77,7 @@ static mf_status push_locked(const mf_kernel *k, stack *s)
     return MF_OK;
 }
 
-static mf_status push_run(mf_kernel *k)
+static mf_status stack_push_run(mf_kernel *k)
 {
     stack *s;
     mf_status st;
@@ -91,7 +91,7 @@ static mf_status push_run(mf_kernel *k)
     return st;
 }
 
-static mf_status pop_run(mf_kernel *k)
+static mf_status stack_pop_run(mf_kernel *k)
 {
     stack *s;
     mf_status st = MF_OK;
@@ -108,7 +108,7 @@ static mf_status pop_run(mf_kernel *k)
     return st;
 }
 
-static mf_status close_run(mf_kernel *k)
+static mf_status stack_close_run(mf_kernel *k)
 {
     stack *s;
 
@@ -135,12 +135,12 @@ static mf_status push_infer(mf_infer *in)
 const mf_op mf_ops_stack[] = {
     OP("StackV2",
        "(max_size:int32) -> (handle:resource) {elem_type:type, stack_name:string=''} is_stateful",
-       mf_infer_scalar, make_run),
+       mf_infer_scalar, stack_make_run),
     OP("StackPushV2",
        "(handle:resource, elem:T) -> (output:T) {T:type, swap_memory:bool=false} is_stateful",
-       push_infer, push_run),
+       push_infer, stack_push_run),
     OP("StackPopV2", "(handle:resource) -> (elem:elem_type) {elem_type:type} is_stateful",
-       mf_infer_unknown, pop_run),
-    OP("StackCloseV2", "(handle:resource) -> () {} is_stateful", mf_infer_none, close_run),
+       mf_infer_unknown, stack_pop_run),
+    OP("StackCloseV2", "(handle:resource) -> () {} is_stateful", mf_infer_none, stack_close_run),
     { 0 },
 };

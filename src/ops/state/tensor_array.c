@@ -71,7 +71,7 @@ mf_status mf_array_new(const char *name, mf_dtype dtype, int64_t n, mf_array **o
 /* ---- gradients ---- */
 
 /* `s` behind the dimensions of `prepend`. */
-static mf_shape behind(const mf_shape *prepend, const mf_shape *s)
+static mf_shape tensor_array_behind(const mf_shape *prepend, const mf_shape *s)
 {
     mf_shape out = *prepend;
 
@@ -100,11 +100,11 @@ static mf_status gradient_new(mf_array *a, const char *source, const mf_shape *p
     g->array->is_grad = true;
     g->array->clear_after_read = true;
     g->array->same_shapes = a->same_shapes;
-    g->array->element = behind(prepend, &a->element);
+    g->array->element = tensor_array_behind(prepend, &a->element);
     for (int64_t i = 0; i < a->n; i++) {
         if (!a->items[i].written)
             continue;
-        g->array->items[i].shape = behind(prepend, &a->items[i].shape);
+        g->array->items[i].shape = tensor_array_behind(prepend, &a->items[i].shape);
         g->array->items[i].has_shape = g->array->items[i].shape.rank >= 0;
     }
     a->dynamic = false; /* the gradient was made for this size */
@@ -156,7 +156,8 @@ mf_status mf_array_check(const mf_array *a, mf_dtype dtype)
 }
 
 /* A second write to an element of a gradient array: the sum. */
-static mf_status add_to(const mf_array *a, mf_array_item *item, int64_t index, const mf_tensor *v)
+static mf_status tensor_array_add_to(const mf_array *a, mf_array_item *item, int64_t index,
+                                     const mf_tensor *v)
 {
     const mf_op *op = mf_op_find("AddV2");
     mf_span_fn *add = op && op->loop ? op->loop->fn[a->dtype] : NULL;
@@ -219,7 +220,7 @@ mf_status mf_array_write(mf_array *a, int64_t index, const mf_tensor *value)
     MF_TRY(check_write(a, index, value));
     item = &a->items[index];
     if (item->written)
-        return add_to(a, item, index, value);
+        return tensor_array_add_to(a, item, index, value);
     MF_TRY(mf_tensor_keep(&item->value, value));
     item->written = true;
     item->has_shape = true;

@@ -27,7 +27,7 @@ static mf_status put_flow(mf_kernel *k, int output, int input)
     return MF_OK;
 }
 
-static mf_status scalar_input(const mf_kernel *k, int i, int64_t *out)
+static mf_status tensor_array_ops_scalar_input(const mf_kernel *k, int i, int64_t *out)
 {
     *out = 0;
     if (k->in[i]->count != 1)
@@ -52,14 +52,14 @@ static mf_status locked(mf_kernel *k, mf_status (*fn)(mf_kernel *k, mf_array *a)
 
 /* ---- making ---- */
 
-static mf_status make_run(mf_kernel *k)
+static mf_status tensor_array_ops_make_run(mf_kernel *k)
 {
     const char *name = mf_node_string(k->node, "tensor_array_name");
     int64_t n;
     mf_array *a;
     mf_status st;
 
-    MF_TRY(scalar_input(k, 0, &n));
+    MF_TRY(tensor_array_ops_scalar_input(k, 0, &n));
     if (n < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Size should be >= 0, but was %lld", (long long)n);
     MF_TRY(mf_array_new(name[0] ? name : k->node->name, mf_node_type(k->node, "dtype"), n, &a));
@@ -72,7 +72,7 @@ static mf_status make_run(mf_kernel *k)
     return st == MF_OK ? put_flow(k, 1, -1) : st;
 }
 
-static mf_status gradient_run(mf_kernel *k)
+static mf_status tensor_array_ops_gradient_run(mf_kernel *k)
 {
     mf_shape prepend = MF_SCALAR;
     mf_array *a, *grad;
@@ -101,11 +101,11 @@ static mf_status write_locked(mf_kernel *k, mf_array *a)
 {
     int64_t index;
 
-    MF_TRY(scalar_input(k, 1, &index));
+    MF_TRY(tensor_array_ops_scalar_input(k, 1, &index));
     return mf_array_write(a, index, k->in[2]);
 }
 
-static mf_status write_run(mf_kernel *k)
+static mf_status tensor_array_ops_write_run(mf_kernel *k)
 {
     MF_TRY(locked(k, write_locked));
     return put_flow(k, 0, 3);
@@ -115,12 +115,12 @@ static mf_status read_locked(mf_kernel *k, mf_array *a)
 {
     int64_t index;
 
-    MF_TRY(scalar_input(k, 1, &index));
+    MF_TRY(tensor_array_ops_scalar_input(k, 1, &index));
     MF_TRY(mf_array_check(a, k->node->out_types[0]));
     return mf_array_read(a, index, k->out[0]);
 }
 
-static mf_status read_run(mf_kernel *k)
+static mf_status tensor_array_ops_read_run(mf_kernel *k)
 {
     return locked(k, read_locked);
 }
@@ -195,15 +195,15 @@ static mf_status gather_locked(mf_kernel *k, mf_array *a)
     return st;
 }
 
-static mf_status gather_run(mf_kernel *k)
+static mf_status tensor_array_ops_gather_run(mf_kernel *k)
 {
     return locked(k, gather_locked);
 }
 
 /* Rows [at, at + rows) of `value`, or with rows < 0 row `at` without its dimension, as element i.
  */
-static mf_status write_rows(mf_array *a, int64_t i, const mf_tensor *value, int64_t at,
-                            int64_t rows)
+static mf_status tensor_array_ops_write_rows(mf_array *a, int64_t i, const mf_tensor *value,
+                                             int64_t at, int64_t rows)
 {
     const int64_t row = mf_shape_span(&value->shape, 1, value->shape.rank);
     mf_shape shape = value->shape;
@@ -224,7 +224,7 @@ done:
     return st;
 }
 
-static mf_status scatter_locked(mf_kernel *k, mf_array *a)
+static mf_status tensor_array_ops_scatter_locked(mf_kernel *k, mf_array *a)
 {
     const mf_tensor *indices = k->in[1], *value = k->in[2];
 
@@ -236,17 +236,18 @@ static mf_status scatter_locked(mf_kernel *k, mf_array *a)
                        (long long)indices->count,
                        (long long)(value->shape.rank > 0 ? value->shape.dims[0] : -1));
     for (int64_t i = 0; i < indices->count; i++)
-        MF_TRY(write_rows(a, mf_tensor_int_at(indices, i), value, i, -1));
+        MF_TRY(tensor_array_ops_write_rows(a, mf_tensor_int_at(indices, i), value, i, -1));
     return MF_OK;
 }
 
-static mf_status scatter_run(mf_kernel *k)
+static mf_status tensor_array_ops_scatter_run(mf_kernel *k)
 {
-    MF_TRY(locked(k, scatter_locked));
+    MF_TRY(locked(k, tensor_array_ops_scatter_locked));
     return put_flow(k, 0, 3);
 }
 
-static mf_status check_lengths(const mf_array *a, const mf_tensor *value, const mf_tensor *lengths)
+static mf_status tensor_array_ops_check_lengths(const mf_array *a, const mf_tensor *value,
+                                                const mf_tensor *lengths)
 {
     char text[MF_SHAPE_TEXT];
     int64_t sum = 0;
@@ -281,17 +282,17 @@ static mf_status split_locked(mf_kernel *k, mf_array *a)
     int64_t at = 0;
 
     MF_TRY(mf_array_check(a, value->dtype));
-    MF_TRY(check_lengths(a, value, lengths));
+    MF_TRY(tensor_array_ops_check_lengths(a, value, lengths));
     for (int64_t i = 0; i < lengths->count; i++) {
         const int64_t rows = mf_tensor_int_at(lengths, i);
 
-        MF_TRY(write_rows(a, i, value, at, rows));
+        MF_TRY(tensor_array_ops_write_rows(a, i, value, at, rows));
         at += rows;
     }
     return MF_OK;
 }
 
-static mf_status split_run(mf_kernel *k)
+static mf_status tensor_array_ops_split_run(mf_kernel *k)
 {
     MF_TRY(locked(k, split_locked));
     return put_flow(k, 0, 3);
@@ -382,7 +383,7 @@ static mf_status concat_locked(mf_kernel *k, mf_array *a)
     return st;
 }
 
-static mf_status concat_run(mf_kernel *k)
+static mf_status tensor_array_ops_concat_run(mf_kernel *k)
 {
     return locked(k, concat_locked);
 }
@@ -397,7 +398,7 @@ static mf_status size_locked(mf_kernel *k, mf_array *a)
     return MF_OK;
 }
 
-static mf_status size_run(mf_kernel *k)
+static mf_status tensor_array_ops_size_run(mf_kernel *k)
 {
     return locked(k, size_locked);
 }
@@ -409,7 +410,7 @@ static mf_status close_locked(mf_kernel *k, mf_array *a)
     return MF_OK;
 }
 
-static mf_status close_run(mf_kernel *k)
+static mf_status tensor_array_ops_close_run(mf_kernel *k)
 {
     return locked(k, close_locked);
 }
@@ -433,13 +434,13 @@ static mf_shape element_shape(const mf_infer *in)
     return MF_SHAPE_UNKNOWN;
 }
 
-static mf_status read_infer(mf_infer *in)
+static mf_status tensor_array_ops_read_infer(mf_infer *in)
 {
     in->out[0] = element_shape(in);
     return MF_OK;
 }
 
-static mf_status gather_infer(mf_infer *in)
+static mf_status tensor_array_ops_gather_infer(mf_infer *in)
 {
     const mf_shape made = element_shape(in);
     mf_shape element;
@@ -450,7 +451,7 @@ static mf_status gather_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status concat_infer(mf_infer *in)
+static mf_status tensor_array_ops_concat_infer(mf_infer *in)
 {
     in->out[0] = with_front(mf_node_shape(in->node, "element_shape_except0"), MF_UNKNOWN_DIM);
     in->out[1] = MF_SHAPE(MF_UNKNOWN_DIM);
@@ -473,7 +474,7 @@ static mf_output gradient_array(mf_grad *g, mf_output flow, mf_output *flow_out)
     return array;
 }
 
-static mf_status read_grad(mf_grad *g)
+static mf_status tensor_array_ops_read_grad(mf_grad *g)
 {
     mf_output flow;
     const mf_output array = gradient_array(g, g->x[2], &flow);
@@ -493,7 +494,7 @@ static mf_status write_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status gather_grad(mf_grad *g)
+static mf_status tensor_array_ops_gather_grad(mf_grad *g)
 {
     mf_output flow;
     const mf_output array = gradient_array(g, g->x[2], &flow);
@@ -513,7 +514,7 @@ static mf_status scatter_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status concat_grad(mf_grad *g)
+static mf_status tensor_array_ops_concat_grad(mf_grad *g)
 {
     const mf_output lengths = { g->node, 1 };
     mf_output flow;
@@ -523,7 +524,7 @@ static mf_status concat_grad(mf_grad *g)
     return MF_OK;
 }
 
-static mf_status split_grad(mf_grad *g)
+static mf_status tensor_array_ops_split_grad(mf_grad *g)
 {
     mf_output flow;
     const mf_output array = gradient_array(g, g->dy[0], &flow);
@@ -545,36 +546,37 @@ const mf_op mf_ops_tensor_array[] = {
        "(size:int32) -> (handle:resource, flow:float) {dtype:type, element_shape:shape=shape?, "
        "dynamic_size:bool=false, clear_after_read:bool=true, identical_element_shapes:bool=false, "
        "tensor_array_name:string=''}",
-       mf_infer_scalar, mf_grad_none, make_run),
+       mf_infer_scalar, mf_grad_none, tensor_array_ops_make_run),
     OP("TensorArrayGradV3",
        "(handle:resource, flow_in:float) -> (grad_handle:resource, flow_out:float) {source:string}",
-       mf_infer_scalar, mf_grad_none, gradient_run),
+       mf_infer_scalar, mf_grad_none, tensor_array_ops_gradient_run),
     OP("TensorArrayGradWithShape",
        "(handle:resource, flow_in:float, shape_to_prepend:int32) -> (grad_handle:resource, "
        "flow_out:float) {source:string}",
-       mf_infer_scalar, mf_grad_none, gradient_run),
+       mf_infer_scalar, mf_grad_none, tensor_array_ops_gradient_run),
     OP("TensorArrayWriteV3",
        "(handle:resource, index:int32, value:T, flow_in:float) -> (flow_out:float) {T:type}",
-       mf_infer_scalar, write_grad, write_run),
+       mf_infer_scalar, write_grad, tensor_array_ops_write_run),
     OP("TensorArrayReadV3",
-       "(handle:resource, index:int32, flow_in:float) -> (value:dtype) {dtype:type}", read_infer,
-       read_grad, read_run),
+       "(handle:resource, index:int32, flow_in:float) -> (value:dtype) {dtype:type}",
+       tensor_array_ops_read_infer, tensor_array_ops_read_grad, tensor_array_ops_read_run),
     OP("TensorArrayGatherV3",
        "(handle:resource, indices:int32, flow_in:float) -> (value:dtype) {dtype:type, "
        "element_shape:shape=shape?}",
-       gather_infer, gather_grad, gather_run),
+       tensor_array_ops_gather_infer, tensor_array_ops_gather_grad, tensor_array_ops_gather_run),
     OP("TensorArrayScatterV3",
        "(handle:resource, indices:int32, value:T, flow_in:float) -> (flow_out:float) {T:type}",
-       mf_infer_scalar, scatter_grad, scatter_run),
+       mf_infer_scalar, scatter_grad, tensor_array_ops_scatter_run),
     OP("TensorArrayConcatV3",
        "(handle:resource, flow_in:float) -> (value:dtype, lengths:int64) {dtype:type, "
        "element_shape_except0:shape=shape?}",
-       concat_infer, concat_grad, concat_run),
+       tensor_array_ops_concat_infer, tensor_array_ops_concat_grad, tensor_array_ops_concat_run),
     OP("TensorArraySplitV3",
        "(handle:resource, value:T, lengths:int64, flow_in:float) -> (flow_out:float) {T:type}",
-       mf_infer_scalar, split_grad, split_run),
+       mf_infer_scalar, tensor_array_ops_split_grad, tensor_array_ops_split_run),
     OP("TensorArraySizeV3", "(handle:resource, flow_in:float) -> (size:int32) {}", mf_infer_scalar,
-       mf_grad_none, size_run),
-    OP("TensorArrayCloseV3", "(handle:resource) -> () {}", mf_infer_none, mf_grad_none, close_run),
+       mf_grad_none, tensor_array_ops_size_run),
+    OP("TensorArrayCloseV3", "(handle:resource) -> () {}", mf_infer_none, mf_grad_none,
+       tensor_array_ops_close_run),
     { 0 },
 };

@@ -9,7 +9,7 @@ static const char *element_type(const mf_grad *g)
 }
 
 /* As many elements as `list` has, all unset: they read as zeros. */
-static mf_output zeros_of(const mf_grad *g, mf_output list)
+static mf_output tensor_list_grad_zeros_of(const mf_grad *g, mf_output list)
 {
     const mf_output shape =
         mf_applyf(g->graph, "TensorListElementShape", MF_IN(list), "shape_type=int32");
@@ -19,7 +19,8 @@ static mf_output zeros_of(const mf_grad *g, mf_output list)
 }
 
 /* What the list holds at the indices, as the rows of a tensor like `rows`. */
-static mf_output gather(const mf_grad *g, mf_output list, mf_output indices, mf_output rows)
+static mf_output tensor_list_grad_gather(const mf_grad *g, mf_output list, mf_output indices,
+                                         mf_output rows)
 {
     const mf_output one = mf_ints(g->graph, (int64_t[]){ 1 }, 1);
     const mf_output rest = mf_ints(g->graph, (int64_t[]){ -1 }, 1);
@@ -42,7 +43,7 @@ mf_status mf_list_pop_grad(mf_grad *g)
     mf_output dlist = g->dy[0], item = g->dy[1];
 
     if (!dlist.node) /* nothing came back for the shorter list: zeros for all of it */
-        dlist = zeros_of(g, g->y[0]);
+        dlist = tensor_list_grad_zeros_of(g, g->y[0]);
     if (!item.node)
         item = MF_G1("ZerosLike", g->y[1]);
     g->dx[0] = MF_G2("TensorListPushBack", dlist, item);
@@ -67,7 +68,7 @@ mf_status mf_list_from_tensor_grad(mf_grad *g)
 
 mf_status mf_list_get_grad(mf_grad *g)
 {
-    g->dx[0] = MF_G3("TensorListSetItem", zeros_of(g, g->x[0]), g->x[1], g->dy[0]);
+    g->dx[0] = MF_G3("TensorListSetItem", tensor_list_grad_zeros_of(g, g->x[0]), g->x[1], g->dy[0]);
     return MF_OK;
 }
 
@@ -83,7 +84,8 @@ mf_status mf_list_set_grad(mf_grad *g)
 /* As in TensorFlow, an element gathered twice gets the gradient of its last use. */
 mf_status mf_list_gather_grad(mf_grad *g)
 {
-    g->dx[0] = MF_G3("TensorListScatterIntoExistingList", zeros_of(g, g->x[0]), g->dy[0], g->x[1]);
+    g->dx[0] = MF_G3("TensorListScatterIntoExistingList", tensor_list_grad_zeros_of(g, g->x[0]),
+                     g->dy[0], g->x[1]);
     return MF_OK;
 }
 
@@ -95,7 +97,7 @@ mf_status mf_list_resize_grad(mf_grad *g)
 
 mf_status mf_list_scatter_grad(mf_grad *g)
 {
-    g->dx[0] = gather(g, g->dy[0], g->x[1], g->x[0]);
+    g->dx[0] = tensor_list_grad_gather(g, g->dy[0], g->x[1], g->x[0]);
     return MF_OK;
 }
 
@@ -103,6 +105,6 @@ mf_status mf_list_scatter_existing_grad(mf_grad *g)
 {
     g->dx[0] =
         MF_G3("TensorListScatterIntoExistingList", g->dy[0], MF_G1("ZerosLike", g->x[1]), g->x[2]);
-    g->dx[1] = gather(g, g->dy[0], g->x[2], g->x[1]);
+    g->dx[1] = tensor_list_grad_gather(g, g->dy[0], g->x[2], g->x[1]);
     return MF_OK;
 }

@@ -7,8 +7,9 @@
 
 enum { NESTING_MAX = 32 }; /* lists within lists */
 
-static mf_status zeros_of(const mf_list *l, int depth, mf_list **out);
-static mf_status sum_of(const mf_list *a, const mf_list *b, int depth, mf_list **out);
+static mf_status tensor_list_math_zeros_of(const mf_list *l, int depth, mf_list **out);
+static mf_status tensor_list_math_sum_of(const mf_list *a, const mf_list *b, int depth,
+                                         mf_list **out);
 
 /* The list in a scalar variant. */
 static mf_status list_in(const mf_tensor *t, int depth, const mf_list **out)
@@ -31,7 +32,7 @@ static mf_status zero_item(const mf_tensor *item, int depth, mf_tensor *out)
 
     if (item->dtype == MF_DTYPE_VARIANT) {
         MF_TRY(list_in(item, depth, &inner));
-        MF_TRY(zeros_of(inner, depth + 1, &zeros));
+        MF_TRY(tensor_list_math_zeros_of(inner, depth + 1, &zeros));
         return mf_list_wrap(zeros, out);
     }
     MF_TRY(mf_tensor_alloc(out, item->dtype, &item->shape));
@@ -39,7 +40,7 @@ static mf_status zero_item(const mf_tensor *item, int depth, mf_tensor *out)
     return MF_OK;
 }
 
-static mf_status zeros_of(const mf_list *l, int depth, mf_list **out)
+static mf_status tensor_list_math_zeros_of(const mf_list *l, int depth, mf_list **out)
 {
     mf_status st = MF_OK;
 
@@ -61,7 +62,7 @@ static mf_status sum_lists(const mf_tensor *a, const mf_tensor *b, int depth, mf
 
     MF_TRY(list_in(a, depth, &left));
     MF_TRY(list_in(b, depth, &right));
-    MF_TRY(sum_of(left, right, depth, &sum));
+    MF_TRY(tensor_list_math_sum_of(left, right, depth, &sum));
     return mf_list_wrap(sum, out);
 }
 
@@ -86,7 +87,8 @@ static mf_status sum_items(const mf_tensor *a, const mf_tensor *b, int depth, mf
     return MF_OK;
 }
 
-static mf_status sum_of(const mf_list *a, const mf_list *b, int depth, mf_list **out)
+static mf_status tensor_list_math_sum_of(const mf_list *a, const mf_list *b, int depth,
+                                         mf_list **out)
 {
     mf_shape element;
     mf_status st = MF_OK;
@@ -113,7 +115,7 @@ mf_status mf_tensor_list_zeros(mf_kernel *k)
     mf_list *zeros;
 
     MF_TRY(list_in(k->in[0], 0, &l));
-    MF_TRY(zeros_of(l, 0, &zeros));
+    MF_TRY(tensor_list_math_zeros_of(l, 0, &zeros));
     return mf_list_wrap(zeros, k->out[0]);
 }
 

@@ -6,7 +6,7 @@
 
 /* ---- making ---- */
 
-static mf_status empty_run(mf_kernel *k)
+static mf_status tensor_list_ops_empty_run(mf_kernel *k)
 {
     mf_shape element;
     int64_t max;
@@ -33,7 +33,7 @@ static mf_status reserve_run(mf_kernel *k)
 
 /* ---- changing ---- */
 
-static mf_status push(mf_list *l, const mf_tensor *t)
+static mf_status tensor_list_ops_push(mf_list *l, const mf_tensor *t)
 {
     MF_TRY(mf_list_check_item(l, t));
     if (l->max >= 0 && l->n >= l->max)
@@ -44,13 +44,13 @@ static mf_status push(mf_list *l, const mf_tensor *t)
     return mf_tensor_keep(&l->items[l->n - 1], t);
 }
 
-static mf_status push_run(mf_kernel *k)
+static mf_status tensor_list_ops_push_run(mf_kernel *k)
 {
     mf_list *l;
     mf_status st;
 
     MF_TRY(mf_list_writable(k, k->in[1]->dtype, &l));
-    st = push(l, k->in[1]);
+    st = tensor_list_ops_push(l, k->in[1]);
     if (st == MF_OK)
         return mf_list_put(k, 0, l);
     mf_object_unref(&l->object);
@@ -68,7 +68,7 @@ static mf_status pop(mf_kernel *k, mf_list *l)
     return mf_list_resize(l, l->n - 1);
 }
 
-static mf_status pop_run(mf_kernel *k)
+static mf_status tensor_list_ops_pop_run(mf_kernel *k)
 {
     mf_list *l;
     mf_status st;
@@ -94,7 +94,7 @@ static mf_status set(const mf_kernel *k, mf_list *l, int64_t index)
     return mf_tensor_keep(&l->items[index], k->in[2]);
 }
 
-static mf_status set_run(mf_kernel *k)
+static mf_status tensor_list_ops_set_run(mf_kernel *k)
 {
     int64_t index;
     mf_list *l;
@@ -109,7 +109,7 @@ static mf_status set_run(mf_kernel *k)
     return st;
 }
 
-static mf_status resize_run(mf_kernel *k)
+static mf_status tensor_list_ops_resize_run(mf_kernel *k)
 {
     int64_t n;
     mf_list *l;
@@ -126,7 +126,7 @@ static mf_status resize_run(mf_kernel *k)
 
 /* ---- reading ---- */
 
-static mf_status get_run(mf_kernel *k)
+static mf_status tensor_list_ops_get_run(mf_kernel *k)
 {
     mf_shape shape;
     int64_t index;
@@ -142,7 +142,7 @@ static mf_status get_run(mf_kernel *k)
     return mf_list_read_item(l, index, &shape, k->out[0]);
 }
 
-static mf_status length_run(mf_kernel *k)
+static mf_status tensor_list_ops_length_run(mf_kernel *k)
 {
     mf_tensor *out;
     mf_list *l;
@@ -189,33 +189,33 @@ const mf_op mf_ops_tensor_list[] = {
     MF_LIST_OP(
         "EmptyTensorList",
         "(element_shape:shape_type, max_num_elements:int32) -> (handle:variant) " MF_LIST_MAKES,
-        mf_infer_scalar, mf_grad_none, empty_run),
+        mf_infer_scalar, mf_grad_none, tensor_list_ops_empty_run),
     MF_LIST_OP("TensorListReserve",
                "(element_shape:shape_type, num_elements:int32) -> (handle:variant) " MF_LIST_MAKES,
                mf_infer_scalar, mf_grad_none, reserve_run),
     MF_LIST_OP("TensorListPushBack",
                "(input_handle:variant, tensor:element_dtype) -> (output_handle:variant) "
                "{element_dtype:type}",
-               mf_infer_scalar, mf_list_push_grad, push_run),
+               mf_infer_scalar, mf_list_push_grad, tensor_list_ops_push_run),
     MF_LIST_OP("TensorListPopBack",
                "(input_handle:variant, element_shape:int32) -> (output_handle:variant, "
                "tensor:element_dtype) {element_dtype:type}",
-               pop_infer, mf_list_pop_grad, pop_run),
+               pop_infer, mf_list_pop_grad, tensor_list_ops_pop_run),
     MF_LIST_OP("TensorListGetItem",
                "(input_handle:variant, index:int32, element_shape:Tshape) -> (item:element_dtype) "
                "{element_dtype:type, Tshape:type=int32 in index}",
-               get_infer, mf_list_get_grad, get_run),
+               get_infer, mf_list_get_grad, tensor_list_ops_get_run),
     MF_LIST_OP("TensorListSetItem",
                "(input_handle:variant, index:int32, item:element_dtype) -> (output_handle:variant) "
                "{element_dtype:type, resize_if_index_out_of_bounds:bool=false}",
-               mf_infer_scalar, mf_list_set_grad, set_run),
+               mf_infer_scalar, mf_list_set_grad, tensor_list_ops_set_run),
     MF_LIST_OP("TensorListLength", "(input_handle:variant) -> (length:int32) {}", mf_infer_scalar,
-               mf_grad_none, length_run),
+               mf_grad_none, tensor_list_ops_length_run),
     MF_LIST_OP("TensorListElementShape",
                "(input_handle:variant) -> (element_shape:shape_type) {shape_type:type in index}",
                mf_infer_unknown, mf_grad_none, element_shape_run),
     MF_LIST_OP("TensorListResize",
                "(input_handle:variant, size:int32) -> (output_handle:variant) {}", mf_infer_scalar,
-               mf_list_resize_grad, resize_run),
+               mf_list_resize_grad, tensor_list_ops_resize_run),
     { 0 },
 };

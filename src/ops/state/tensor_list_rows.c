@@ -9,7 +9,7 @@
 /* ---- rows to elements ---- */
 
 /* Element `at` becomes row i of t. */
-static mf_status put_row(mf_list *l, int64_t at, const mf_tensor *t, int64_t i)
+static mf_status tensor_list_rows_put_row(mf_list *l, int64_t at, const mf_tensor *t, int64_t i)
 {
     mf_shape one = t->shape;
     mf_tensor *item = &l->items[at];
@@ -25,7 +25,7 @@ static mf_status put_row(mf_list *l, int64_t at, const mf_tensor *t, int64_t i)
 static mf_status from_tensor_fill(const mf_tensor *t, mf_list *l)
 {
     for (int64_t i = 0; i < l->n; i++)
-        MF_TRY(put_row(l, i, t, i));
+        MF_TRY(tensor_list_rows_put_row(l, i, t, i));
     return MF_OK;
 }
 
@@ -72,13 +72,13 @@ static mf_status scatter_check(const mf_tensor *t, const mf_tensor *indices, int
 }
 
 /* Sets the elements, and hands over the list, also on failure. */
-static mf_status scatter_into(mf_kernel *k, mf_list *l, const mf_tensor *t,
-                              const mf_tensor *indices)
+static mf_status tensor_list_rows_scatter_into(mf_kernel *k, mf_list *l, const mf_tensor *t,
+                                               const mf_tensor *indices)
 {
     mf_status st = MF_OK;
 
     for (int64_t i = 0; st == MF_OK && i < indices->count; i++)
-        st = put_row(l, mf_index_at(indices, i), t, i);
+        st = tensor_list_rows_put_row(l, mf_index_at(indices, i), t, i);
     if (st == MF_OK)
         return mf_list_put(k, 0, l);
     mf_object_unref(&l->object);
@@ -87,7 +87,7 @@ static mf_status scatter_into(mf_kernel *k, mf_list *l, const mf_tensor *t,
 
 /* TensorListScatter: (tensor, indices, element_shape); V2 also: num_elements, -1 for as many as the
  * indices need. */
-static mf_status scatter_run(mf_kernel *k)
+static mf_status tensor_list_rows_scatter_run(mf_kernel *k)
 {
     const mf_tensor *t = k->in[0], *indices = k->in[1];
     int64_t n = -1, largest;
@@ -106,7 +106,7 @@ static mf_status scatter_run(mf_kernel *k)
                        "TensorListScatter: Trying to scatter at index %lld in list with size %lld",
                        (long long)largest, (long long)n);
     MF_TRY(mf_list_new(t->dtype, &element, n >= 0 ? n : largest + 1, &l));
-    return scatter_into(k, l, t, indices);
+    return tensor_list_rows_scatter_into(k, l, t, indices);
 }
 
 /* TensorListScatterIntoExistingList: (list, tensor, indices); the list grows as far as needed. */
@@ -129,7 +129,7 @@ static mf_status scatter_existing_run(mf_kernel *k)
             return st;
         }
     }
-    return scatter_into(k, l, t, indices);
+    return tensor_list_rows_scatter_into(k, l, t, indices);
 }
 
 /* ---- elements to rows ---- */
@@ -192,7 +192,7 @@ static mf_status stack_run(mf_kernel *k)
     return stack_list(k, NULL, 1);
 }
 
-static mf_status gather_run(mf_kernel *k)
+static mf_status tensor_list_rows_gather_run(mf_kernel *k)
 {
     return stack_list(k, k->in[1], 2);
 }
@@ -223,16 +223,16 @@ const mf_op mf_ops_tensor_list_rows[] = {
         "TensorListGather",
         "(input_handle:variant, indices:int32, element_shape:int32) -> (values:element_dtype) "
         "{element_dtype:type}",
-        stack_infer, mf_list_gather_grad, gather_run),
+        stack_infer, mf_list_gather_grad, tensor_list_rows_gather_run),
     MF_LIST_OP("TensorListScatter",
                "(tensor:element_dtype, indices:int32, element_shape:shape_type) -> "
                "(output_handle:variant) " MF_LIST_MAKES,
-               mf_infer_scalar, mf_list_scatter_grad, scatter_run),
+               mf_infer_scalar, mf_list_scatter_grad, tensor_list_rows_scatter_run),
     MF_LIST_OP(
         "TensorListScatterV2",
         "(tensor:element_dtype, indices:int32, element_shape:shape_type, num_elements:int32) -> "
         "(output_handle:variant) " MF_LIST_MAKES,
-        mf_infer_scalar, mf_list_scatter_grad, scatter_run),
+        mf_infer_scalar, mf_list_scatter_grad, tensor_list_rows_scatter_run),
     MF_LIST_OP(
         "TensorListScatterIntoExistingList",
         "(input_handle:variant, tensor:element_dtype, indices:int32) -> (output_handle:variant) "

@@ -131,14 +131,14 @@ static mf_status read_into(mf_kernel *k, int i)
                    v->name, v->name);
 }
 
-static mf_status read_run(mf_kernel *k)
+static mf_status variable_ops_read_run(mf_kernel *k)
 {
     for (int i = 0; i < k->n_in; i++)
         MF_TRY(read_into(k, i));
     return MF_OK;
 }
 
-static mf_status read_infer(mf_infer *in)
+static mf_status variable_ops_read_infer(mf_infer *in)
 {
     if (in->n_in != in->n_out)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%d variables cannot be read into %d values", in->n_in,
@@ -148,7 +148,7 @@ static mf_status read_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status read_grad(mf_grad *g)
+static mf_status variable_ops_read_grad(mf_grad *g)
 {
     g->dx[0] = g->dy[0];
     return MF_OK;
@@ -165,7 +165,7 @@ static mf_status is_initialized_run(mf_kernel *k)
     return MF_OK;
 }
 
-static mf_status shape_run(mf_kernel *k)
+static mf_status variable_ops_shape_run(mf_kernel *k)
 {
     mf_tensor value = { 0 };
     mf_variable *v;
@@ -182,7 +182,7 @@ done:
     return st;
 }
 
-static mf_status shape_infer(mf_infer *in)
+static mf_status variable_ops_shape_infer(mf_infer *in)
 {
     const mf_shape s = mf_infer_variable(in, 0);
     mf_tensor value = { 0 };
@@ -291,7 +291,7 @@ static mf_status update_locked(mf_kernel *k, const mf_variable *v)
     return MF_OK;
 }
 
-static mf_status update_run(mf_kernel *k)
+static mf_status variable_ops_update_run(mf_kernel *k)
 {
     mf_variable *v;
     mf_status st;
@@ -351,7 +351,7 @@ static mf_status count_locked(mf_kernel *k, const mf_variable *v, int64_t limit)
     return MF_OK;
 }
 
-static mf_status count_run(mf_kernel *k)
+static mf_status variable_ops_count_run(mf_kernel *k)
 {
     mf_variable *v;
     mf_status st;
@@ -399,16 +399,16 @@ const mf_op mf_ops_variable[] = {
     { .name = "ReadVariableOp",
       .def = "(resource:resource) -> (value:dtype) {dtype:type} is_stateful",
       .flags = MF_OP_HEAP,
-      .infer = read_infer,
-      .grad = read_grad,
-      .run = read_run,
+      .infer = variable_ops_read_infer,
+      .grad = variable_ops_read_grad,
+      .run = variable_ops_read_run,
       .split = mf_split_update,
       .samples =
           MF_SAMPLES("var:f32[2,3] ; dtype=float !nograd", "var:i64[] ; dtype=int64",
                      "var:f32[0] ; dtype=float !nograd", "var:f32[2] ; dtype=int32 !fails") },
     PLAIN("_ReadVariablesOp",
           "(resources:N*resource) -> (values:*dtypes) {N:int>=0, dtypes:list(type)>=1} is_stateful",
-          MF_OP_HEAP, read_infer, mf_grad_missing, read_run,
+          MF_OP_HEAP, variable_ops_read_infer, mf_grad_missing, variable_ops_read_run,
           "var:f32[2] var:i32[3] ; N=2 dtypes=[float,int32] !notf"),
     UPDATE("Assign",
            "(ref:ref T, value:T) -> (output_ref:ref T) {T:type, validate_shape:bool=true, "
@@ -423,19 +423,20 @@ const mf_op mf_ops_variable[] = {
     UPDATE("AssignAdd",
            "(ref:ref T, value:T) -> (output_ref:ref T) {T:type in numbers, "
            "use_locking:bool=false}",
-           update_infer, update_run, "var:f32[2,3] f32[2,3]", "var:i64[] i64[]",
+           update_infer, variable_ops_update_run, "var:f32[2,3] f32[2,3]", "var:i64[] i64[]",
            "var:c64[2] c64[2]", "var:bf16[3] bf16[3]", "var:f32[0] f32[0]",
            "var:f32[2] f32[3] !fails"),
     UPDATE("AssignSub",
            "(ref:ref T, value:T) -> (output_ref:ref T) {T:type in numbers, "
            "use_locking:bool=false}",
-           update_infer, update_run, "var:f32[2,3] f32[2,3]", "var:f64[5] f64[5]",
+           update_infer, variable_ops_update_run, "var:f32[2,3] f32[2,3]", "var:f64[5] f64[5]",
            "var:f32[2] f32[] !fails"),
     UPDATE("AssignAddVariableOp", "(resource:resource, value:dtype) -> () {dtype:type} is_stateful",
-           update_infer, update_run, "var:f32[2,3] f32[2,3]", "var:i64[] i64[]",
+           update_infer, variable_ops_update_run, "var:f32[2,3] f32[2,3]", "var:i64[] i64[]",
            "var:f16[3] f16[3]", "var:f32[2] f32[3] !fails"),
     UPDATE("AssignSubVariableOp", "(resource:resource, value:dtype) -> () {dtype:type} is_stateful",
-           update_infer, update_run, "var:f32[2,3] f32[2,3]", "var:f32[2] f64[2] !fails"),
+           update_infer, variable_ops_update_run, "var:f32[2,3] f32[2,3]",
+           "var:f32[2] f64[2] !fails"),
     PLAIN("IsVariableInitialized",
           "(ref:ref dtype) -> (is_initialized:bool) {dtype:type} allows_uninitialized_input", 0,
           mf_infer_scalar, mf_grad_missing, is_initialized_run, "var:f32[2]"),
@@ -443,8 +444,8 @@ const mf_op mf_ops_variable[] = {
           mf_infer_scalar, mf_grad_none, is_initialized_run, "var:f32[2]"),
     PLAIN("VariableShape",
           "(input:resource) -> (output:out_type) {out_type:type=int32 in index} is_stateful", 0,
-          shape_infer, mf_grad_none, shape_run, "var:f32[2,3]", "var:f32[] ; out_type=int64",
-          "var:i32[0,4] ; out_type=int64"),
+          variable_ops_shape_infer, mf_grad_none, variable_ops_shape_run, "var:f32[2,3]",
+          "var:f32[] ; out_type=int64", "var:i32[0,4] ; out_type=int64"),
     { .name = "DestroyResourceOp",
       .def = "(resource:resource) -> () {ignore_lookup_error:bool=true} is_stateful",
       .infer = mf_infer_none,
@@ -460,12 +461,12 @@ const mf_op mf_ops_variable[] = {
           MF_OP_HEAP, mf_infer_same, mf_grad_missing, temporary_end_run,
           "var:f32[2] ; var_name='x' !notf"),
     PLAIN("CountUpTo", "(ref:ref T) -> (output:T) {limit:int, T:type in index}", 0, mf_infer_scalar,
-          mf_grad_missing, count_run, "var:i32[]{3} ; limit=9", "var:i64[]{3} ; limit=3 !fails",
-          "var:i32[2]{3,3} ; limit=9 !fails"),
+          mf_grad_missing, variable_ops_count_run, "var:i32[]{3} ; limit=9",
+          "var:i64[]{3} ; limit=3 !fails", "var:i32[2]{3,3} ; limit=9 !fails"),
     PLAIN("ResourceCountUpTo",
           "(resource:resource) -> (output:T) {limit:int, T:type in index} is_stateful", 0,
-          mf_infer_scalar, mf_grad_missing, count_run, "var:i32[]{3} ; limit=9 T=int32",
-          "var:i64[]{3} ; limit=3 T=int64 !fails"),
+          mf_infer_scalar, mf_grad_missing, variable_ops_count_run,
+          "var:i32[]{3} ; limit=9 T=int32", "var:i64[]{3} ; limit=3 T=int64 !fails"),
     PLAIN("DisableCopyOnRead", "(resource:resource) -> () {} is_stateful", 0, mf_infer_none,
           mf_grad_missing, nothing_run, "var:f32[2]"),
     { 0 },

@@ -5,7 +5,7 @@
 #include <locale.h>
 #include <wctype.h>
 
-static bool is_space(char c)
+static bool string_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -17,9 +17,9 @@ static mf_status strip(const mf_kernel *k, const mf_string *in, mf_string *out)
     size_t from = 0, to = in->len;
 
     (void)k;
-    while (from < to && is_space(in->data[from]))
+    while (from < to && string_is_space(in->data[from]))
         from++;
-    while (to > from && is_space(in->data[to - 1]))
+    while (to > from && string_is_space(in->data[to - 1]))
         to--;
     return mf_string_set(out, mf_string_data(in) + from, to - from);
 }
@@ -34,7 +34,7 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-static mf_status length_run(mf_kernel *k)
+static mf_status string_length_run(mf_kernel *k)
 {
     const bool utf8 = strcmp(mf_node_string(k->node, "unit"), "UTF8_CHAR") == 0;
     mf_tensor *out;
@@ -184,7 +184,7 @@ static mf_status join_infer(mf_infer *in)
 }
 
 /* Element i of input j. */
-static const mf_string *joined(const mf_kernel *k, int j, int64_t i)
+static const mf_string *string_joined(const mf_kernel *k, int j, int64_t i)
 {
     return &mf_strings(k->in[j])[k->in[j]->shape.rank ? i : 0];
 }
@@ -197,14 +197,14 @@ static mf_status join_one(const mf_kernel *k, const char *separator, int64_t i, 
     char *to;
 
     for (int j = 0; j < k->n_in; j++) {
-        if (!mf_add_i64(len, (int64_t)(joined(k, j, i)->len + (j > 0 ? between : 0)), &len))
+        if (!mf_add_i64(len, (int64_t)(string_joined(k, j, i)->len + (j > 0 ? between : 0)), &len))
             return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the joined string is too long");
     }
     MF_TRY(mf_string_new(out, len));
     MF_TRY(mf_stop_after(len));
     to = out->data;
     for (int j = 0; j < k->n_in && len > 0; j++) {
-        const mf_string *s = joined(k, j, i);
+        const mf_string *s = string_joined(k, j, i);
 
         to = mempcpy(to, separator, j > 0 ? between : 0);
         to = mempcpy(to, mf_string_data(s), s->len);
@@ -212,7 +212,7 @@ static mf_status join_one(const mf_kernel *k, const char *separator, int64_t i, 
     return MF_OK;
 }
 
-static mf_status join_run(mf_kernel *k)
+static mf_status string_join_run(mf_kernel *k)
 {
     const char *separator = mf_node_string(k->node, "separator");
     mf_shape shape = MF_SCALAR;
@@ -243,8 +243,8 @@ static size_t skip_chars(const mf_string *s, size_t from, int64_t n, int64_t *le
     return from;
 }
 
-static mf_status cut(const mf_string *s, int64_t pos, int64_t len, bool utf8, int64_t index,
-                     mf_string *out)
+static mf_status string_cut(const mf_string *s, int64_t pos, int64_t len, bool utf8, int64_t index,
+                            mf_string *out)
 {
     int64_t n = (int64_t)s->len, left = 0;
     size_t from, to;
@@ -307,8 +307,8 @@ static mf_status substr_run(mf_kernel *k)
         const int64_t p = broadcast_index(&shape, &pos->shape, i);
 
         MF_TRY(mf_stop_after(utf8 ? 1 + 3 * (int64_t)mf_strings(in)[s].len : 1));
-        MF_TRY(cut(&mf_strings(in)[s], mf_tensor_int_at(pos, p), mf_tensor_int_at(len, p), utf8, i,
-                   &((mf_string *)out->data)[i]));
+        MF_TRY(string_cut(&mf_strings(in)[s], mf_tensor_int_at(pos, p), mf_tensor_int_at(len, p),
+                          utf8, i, &((mf_string *)out->data)[i]));
     }
     return MF_OK;
 }
@@ -359,12 +359,12 @@ const mf_op mf_ops_string[] = {
               "str[3]{a,hello,}", "str[]", "str[0,2]"),
     STRING_OP("StringLength",
               "(input:string) -> (output:int32) {unit:string='BYTE' in ['BYTE','UTF8_CHAR']}",
-              mf_infer_same, length_run, "str[3]{a,hello,}",
+              mf_infer_same, string_length_run, "str[3]{a,hello,}",
               "str[2]{a\xc3\xa9,b} ; unit='UTF8_CHAR'", "str[0]"),
     CASE_OP("StringLower"),
     CASE_OP("StringUpper"),
     STRING_OP("StringJoin", "(inputs:N*string) -> (output:string) {N:int>=0, separator:string=''}",
-              join_infer, join_run, "str[2]{a,b} str[2]{c,d}",
+              join_infer, string_join_run, "str[2]{a,b} str[2]{c,d}",
               "str[]{x} str[2,2] str[2,2] ; separator='-'", "str[0] str[0]", "str[]{q}",
               "str[2] str[3] !fails"),
     STRING_OP("Substr",

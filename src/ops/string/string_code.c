@@ -6,7 +6,7 @@
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static mf_status encode(const mf_kernel *k, const mf_string *in, mf_string *out)
+static mf_status string_code_encode(const mf_kernel *k, const mf_string *in, mf_string *out)
 {
     const bool pad = mf_node_bool(k->node, "pad");
     mf_buf buf = { 0 };
@@ -52,7 +52,7 @@ static mf_status decode_into(const mf_string *in, mf_buf *buf)
     return MF_OK;
 }
 
-static mf_status decode(const mf_kernel *k, const mf_string *in, mf_string *out)
+static mf_status string_code_decode(const mf_kernel *k, const mf_string *in, mf_string *out)
 {
     mf_buf buf = { 0 };
     mf_status st = decode_into(in, &buf);
@@ -66,11 +66,11 @@ static mf_status decode(const mf_kernel *k, const mf_string *in, mf_string *out)
 
 static mf_status encode_run(mf_kernel *k)
 {
-    return mf_string_map(k, encode);
+    return mf_string_map(k, string_code_encode);
 }
-static mf_status decode_run(mf_kernel *k)
+static mf_status string_code_decode_run(mf_kernel *k)
 {
-    return mf_string_map(k, decode);
+    return mf_string_map(k, string_code_decode);
 }
 
 /* ---- DecodeRaw ---- */
@@ -144,7 +144,7 @@ const mf_op mf_ops_string_code[] = {
       .def = "(input:string) -> (output:string) {}",
       .infer = mf_infer_same,
       .grad = mf_grad_none,
-      .run = decode_run,
+      .run = string_code_decode_run,
       .samples = MF_SAMPLES("str[4]{YQ,YWI=,YWJj,}", "str[1]{-_8}", "str[1]{Y} !fails",
                             "str[1]{+/8} !fails", "str[0]") },
     { .name = "DecodeRaw",

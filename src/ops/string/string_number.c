@@ -14,7 +14,7 @@
 
 enum { NUMBER_MAX = 400 }; /* no number needs more characters */
 
-static bool parse_float(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
+static bool string_number_parse_float(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
 {
     const char *digits = s + (*s == '-' || *s == '+');
     char *end;
@@ -28,7 +28,7 @@ static bool parse_float(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
     return *end == '\0' && end != s;
 }
 
-static bool parse_int(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
+static bool string_number_parse_int(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
 {
     const bool is_unsigned = type == MF_DTYPE_U32 || type == MF_DTYPE_U64;
     const char *digits = s + (*s == '-' || *s == '+');
@@ -68,8 +68,8 @@ bool mf_text_number(const char *from, size_t len, mf_tensor *out, int64_t i)
         return false;
     memcpy(text, from, len);
     text[len] = '\0';
-    return mf_dtype_is_float(out->dtype) ? parse_float(text, out->dtype, out, i)
-                                         : parse_int(text, out->dtype, out, i);
+    return mf_dtype_is_float(out->dtype) ? string_number_parse_float(text, out->dtype, out, i)
+                                         : string_number_parse_int(text, out->dtype, out, i);
 }
 
 static mf_status to_number_run(mf_kernel *k)
@@ -156,7 +156,8 @@ static void print_real(mf_buf *out, const char *format, double v)
     mf_buf_printf(out, format, v);
 }
 
-static void print_one(const as_string_args *args, const mf_tensor *in, int64_t i, mf_buf *out)
+static void string_number_print_one(const as_string_args *args, const mf_tensor *in, int64_t i,
+                                    mf_buf *out)
 {
     if (in->dtype == MF_DTYPE_BOOL) {
         mf_buf_str(out, ((const uint8_t *)in->data)[i] ? "true" : "false");
@@ -192,7 +193,7 @@ static mf_status as_string_run(mf_kernel *k)
         return MF_FAIL(MF_UNIMPLEMENTED, "AsString of a variant is not supported");
     MF_TRY(mf_kernel_out(k, 0, &in->shape, &out));
     for (int64_t i = 0; st == MF_OK && i < in->count; i++) {
-        print_one(k->state, in, i, &buf);
+        string_number_print_one(k->state, in, i, &buf);
         st = mf_string_take(&((mf_string *)out->data)[i], &buf);
     }
     mf_buf_deinit(&buf);

@@ -163,7 +163,7 @@ static mf_status static_match_run(mf_kernel *k)
     return match_all(k, &pattern);
 }
 
-static mf_status match_run(mf_kernel *k)
+static mf_status string_regex_match_run(mf_kernel *k)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -177,7 +177,8 @@ static mf_status match_run(mf_kernel *k)
 
 /* The replacement for the match: "\0" to "\9" are what the groups matched, "\\" is a backslash.
  * Stops at anything else, as RE2 does. */
-static void rewrite(const regex *r, const mf_string *s, const mf_string *with, mf_buf *out)
+static void string_regex_rewrite(const regex *r, const mf_string *s, const mf_string *with,
+                                 mf_buf *out)
 {
     const PCRE2_SIZE *limits = pcre2_get_ovector_pointer(r->match);
 
@@ -220,8 +221,8 @@ static uint32_t highest_group(const mf_string *with, bool *valid)
     return top;
 }
 
-static mf_status replace(const regex *r, const mf_string *s, const mf_string *with, bool global,
-                         mf_buf *out)
+static mf_status string_regex_replace(const regex *r, const mf_string *s, const mf_string *with,
+                                      bool global, mf_buf *out)
 {
     const PCRE2_SIZE *limits = pcre2_get_ovector_pointer(r->match);
     const char *data = mf_string_data(s);
@@ -244,7 +245,7 @@ static mf_status replace(const regex *r, const mf_string *s, const mf_string *wi
             while (at < s->len && ((unsigned char)data[at] & 0xc0) == 0x80);
             continue;
         }
-        rewrite(r, s, with, out);
+        string_regex_rewrite(r, s, with, out);
         at = last_end = to;
         if (!global)
             break;
@@ -254,7 +255,8 @@ static mf_status replace(const regex *r, const mf_string *s, const mf_string *wi
     return MF_OK;
 }
 
-static mf_status replace_all(mf_kernel *k, const mf_string *pattern, const mf_string *with)
+static mf_status string_regex_replace_all(mf_kernel *k, const mf_string *pattern,
+                                          const mf_string *with)
 {
     const bool global = mf_node_bool(k->node, "replace_global");
     bool valid;
@@ -272,7 +274,7 @@ static mf_status replace_all(mf_kernel *k, const mf_string *pattern, const mf_st
         if (highest > r.groups || (!valid && !global)) /* as RE2: nothing is replaced */
             mf_buf_bytes(&buf, mf_string_data(s), s->len);
         else
-            MF_TRY_TO(done, replace(&r, s, with, global, &buf));
+            MF_TRY_TO(done, string_regex_replace(&r, s, with, global, &buf));
         MF_TRY_TO(done, mf_string_take(&((mf_string *)out->data)[i], &buf));
     }
 
@@ -287,7 +289,7 @@ static mf_status static_replace_run(mf_kernel *k)
     const mf_string pattern = attr_string(k->node, "pattern"),
                     with = attr_string(k->node, "rewrite");
 
-    return replace_all(k, &pattern, &with);
+    return string_regex_replace_all(k, &pattern, &with);
 }
 
 static mf_status replace_run(mf_kernel *k)
@@ -299,7 +301,7 @@ static mf_status replace_run(mf_kernel *k)
             return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be scalar, but received %s",
                            i == 1 ? "Pattern" : "Rewrite", mf_shape_text(&k->in[i]->shape, text));
     }
-    return replace_all(k, mf_strings(k->in[1]), mf_strings(k->in[2]));
+    return string_regex_replace_all(k, mf_strings(k->in[1]), mf_strings(k->in[2]));
 }
 
 #define REGEX_OP(NAME, DEF, GRAD, RUN, ...)                                                        \
@@ -313,7 +315,7 @@ const mf_op mf_ops_string_regex[] = {
              mf_grad_missing, static_match_run, "str[3]{hello,hell,} ; pattern='hel+o.*'",
              "str[0] ; pattern='a'", "str[] ; pattern='[a-z]*'", "str[1] ; pattern='(' !fails"),
     REGEX_OP("RegexFullMatch", "(input:string, pattern:string) -> (output:bool) {}",
-             mf_grad_missing, match_run, "str[3]{hello,hell,} str[]{hel+o.*}",
+             mf_grad_missing, string_regex_match_run, "str[3]{hello,hell,} str[]{hel+o.*}",
              "str[1] str[1]{a} !fails", "str[1] str[]{(?=a)} !fails"),
     REGEX_OP("StaticRegexReplace",
              "(input:string) -> (output:string) {pattern:string, rewrite:string, "

@@ -5,14 +5,14 @@
 
 /* ---- splitting ---- */
 
-typedef struct piece {
+typedef struct string_split_piece {
     int64_t row, column;
     const char *data;
     size_t len;
-} piece;
+} string_split_piece;
 
 typedef struct pieces {
-    piece *list;
+    string_split_piece *list;
     int64_t n, cap, columns; /* the longest row */
     int64_t row, column; /* where the next one goes */
     mf_status status;
@@ -26,7 +26,7 @@ static void add_piece(pieces *p, const char *data, size_t len)
         p->status = mf_grow(&p->list, &p->cap, p->n + 1, sizeof *p->list);
     if (p->status != MF_OK)
         return;
-    p->list[p->n++] = (piece){ p->row, p->column++, data, len };
+    p->list[p->n++] = (string_split_piece){ p->row, p->column++, data, len };
     p->columns = p->column > p->columns ? p->column : p->columns;
 }
 
@@ -48,7 +48,7 @@ static void split_at_set(pieces *p, const mf_string *s, const mf_string *set, bo
     }
 }
 
-static bool is_space(char c)
+static bool string_split_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -63,13 +63,13 @@ static void split_at_space(pieces *p, const mf_string *s, int64_t max)
         return;
     }
     for (;;) {
-        while (i < s->len && is_space(s->data[i]))
+        while (i < s->len && string_split_is_space(s->data[i]))
             i++;
         if (max == 0) /* the rest, even when nothing is left */
             add_piece(p, s->data + i, s->len - i);
         if (max == 0 || i == s->len)
             return;
-        for (from = i; i < s->len && !is_space(s->data[i]); i++)
+        for (from = i; i < s->len && !string_split_is_space(s->data[i]); i++)
             ;
         add_piece(p, s->data + from, i - from);
         max -= max > 0;
@@ -106,7 +106,7 @@ static mf_status store_pieces(mf_kernel *k, const pieces *p)
     return MF_OK;
 }
 
-static mf_status split_infer(mf_infer *in)
+static mf_status string_split_infer(mf_infer *in)
 {
     MF_TRY(mf_infer_rank(in, 0, 1));
     MF_TRY(mf_infer_rank(in, 1, 0));
@@ -116,7 +116,7 @@ static mf_status split_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status split_run(mf_kernel *k)
+static mf_status string_split_run(mf_kernel *k)
 {
     const bool v2 = strcmp(k->node->op_name, "StringSplitV2") == 0;
     const bool skip_empty = !v2 && mf_node_bool(k->node, "skip_empty");
@@ -151,7 +151,7 @@ static mf_status split_run(mf_kernel *k)
 
 /* ---- ReduceJoin ---- */
 
-static mf_status read_axes(const mf_tensor *axes, int rank, int *order, bool *reduced)
+static mf_status string_split_read_axes(const mf_tensor *axes, int rank, int *order, bool *reduced)
 {
     memset(reduced, 0, sizeof(bool) * MF_MAX_RANK);
     for (int64_t i = 0; i < axes->count; i++) {
@@ -189,7 +189,7 @@ static mf_status reduce_join_infer(mf_infer *in)
 
     if (in->in[0].rank < 0 || !in->in_value[1])
         return MF_OK;
-    MF_TRY(read_axes(in->in_value[1], in->in[0].rank, order, reduced));
+    MF_TRY(string_split_read_axes(in->in_value[1], in->in[0].rank, order, reduced));
     joined_shape(&in->in[0], reduced, mf_node_bool(in->node, "keep_dims"), &in->out[0]);
     return MF_OK;
 }
@@ -207,7 +207,7 @@ static mf_status reduce_join_run(mf_kernel *k)
     mf_status st = MF_OK;
     int64_t each = 1;
 
-    MF_TRY(read_axes(k->in[1], in->shape.rank, order, reduced));
+    MF_TRY(string_split_read_axes(k->in[1], in->shape.rank, order, reduced));
     joined_shape(&in->shape, reduced, mf_node_bool(k->node, "keep_dims"), &shape);
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     for (int64_t i = 0; in->count > 0 && i < n_axes; i++)
@@ -345,9 +345,9 @@ const mf_op mf_ops_string_split[] = {
     { .name = "StringSplit",
       .def = "(input:string, delimiter:string) -> (indices:int64, values:string, shape:int64) "
              "{skip_empty:bool=true}",
-      .infer = split_infer,
+      .infer = string_split_infer,
       .grad = mf_grad_none,
-      .run = split_run,
+      .run = string_split_run,
       .samples =
           MF_SAMPLES("str[2]{a-b--c,} str[]{-}", "str[2]{a-b--c,} str[]{-} ; skip_empty=false",
                      "str[1]{a.b-c} str[]{.-}", "str[0] str[]{x}", "str[] str[]{x} !fails",
@@ -355,9 +355,9 @@ const mf_op mf_ops_string_split[] = {
     { .name = "StringSplitV2",
       .def = "(input:string, sep:string) -> (indices:int64, values:string, shape:int64) "
              "{maxsplit:int=-1}",
-      .infer = split_infer,
+      .infer = string_split_infer,
       .grad = mf_grad_missing,
-      .run = split_run,
+      .run = string_split_run,
       .samples = MF_SAMPLES(
           "str[3]{a--b----c,--,} str[]{--}", "str[1]{a-b-c-d} str[]{-} ; maxsplit=2",
           "str[1]{a-b} str[]{-} ; maxsplit=0", "str[0] str[]{x}", "str[] str[]{x} !fails") },

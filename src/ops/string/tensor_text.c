@@ -10,7 +10,7 @@
 /* ---- one element ---- */
 
 /* The shortest of two precisions that reads back as the same number. */
-static void print_float(double v, bool is_double, mf_buf *out)
+static void tensor_text_print_float(double v, bool is_double, mf_buf *out)
 {
     char text[64];
 
@@ -42,14 +42,14 @@ static void print_escaped(const mf_string *s, mf_buf *out)
     }
 }
 
-static void print_element(const mf_tensor *t, int64_t i, bool quote, mf_buf *out)
+static void tensor_text_print_element(const mf_tensor *t, int64_t i, bool quote, mf_buf *out)
 {
     if (t->dtype == MF_DTYPE_STRING) {
         mf_buf_str(out, quote ? "\"" : "");
         print_escaped(&mf_strings(t)[i], out);
         mf_buf_str(out, quote ? "\"" : "");
     } else if (mf_dtype_is_float(t->dtype)) {
-        print_float(mf_tensor_float_at(t, i), t->dtype == MF_DTYPE_F64, out);
+        tensor_text_print_float(mf_tensor_float_at(t, i), t->dtype == MF_DTYPE_F64, out);
     } else if (t->dtype == MF_DTYPE_U64) {
         mf_buf_printf(out, "%llu", (unsigned long long)((const uint64_t *)t->data)[i]);
     } else if (mf_dtype_is_int(t->dtype) || t->dtype == MF_DTYPE_BOOL) {
@@ -72,7 +72,7 @@ static void flat_dim(const mf_tensor *t, int dim, int64_t limit, int64_t *next, 
             mf_buf_str(out, "]");
         } else {
             mf_buf_str(out, i ? " " : "");
-            print_element(t, (*next)++, false, out);
+            tensor_text_print_element(t, (*next)++, false, out);
             if (*next >= limit && i + 1 < n && dim > 0)
                 mf_buf_str(out, "...");
         }
@@ -86,7 +86,7 @@ void mf_text_flat(const mf_tensor *t, int64_t limit, mf_buf *out)
     if (limit < 0 || limit > t->count)
         limit = t->count;
     if (t->shape.rank == 0 && limit > 0)
-        print_element(t, 0, false, out);
+        tensor_text_print_element(t, 0, false, out);
     else if (t->count > 0)
         flat_dim(t, 0, limit, &next, out);
     if (t->count > limit)
@@ -113,7 +113,7 @@ static void grid_dim(const mf_tensor *t, int dim, int64_t ends, int64_t at, mf_b
     int64_t n, step;
 
     if (dim == rank) {
-        print_element(t, at, true, out);
+        tensor_text_print_element(t, at, true, out);
         return;
     }
     n = t->shape.dims[dim];

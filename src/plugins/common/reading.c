@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The head or the data is whole. */
-static mf_status take_step(mf_reading *r, mf_inbox *in, int peer)
+static mf_status common_reading_take_step(mf_reading *r, mf_inbox *in, int peer)
 {
     r->have = 0;
     if (!r->data) {
@@ -35,7 +35,7 @@ mf_status mf_reading_take(mf_reading *r, mf_inbox *in, int peer, const void *byt
         size -= n;
         r->have += n;
         if (r->have == whole)
-            MF_TRY(take_step(r, in, peer));
+            MF_TRY(common_reading_take_step(r, in, peer));
     }
     return MF_OK;
 }

@@ -96,7 +96,7 @@ static mf_status get_bytes(const json_t *o, const char *name, size_t most, char 
 /* ---- the whole ---- */
 
 /* {"error": "text", "code": 5}, or in a stream {"error": {"message": "text", "grpc_code": 5}}. */
-static mf_status failed(const json_t *root)
+static mf_status etcd_answer_failed(const json_t *root)
 {
     const json_t *error = json_object_get(root, "error");
     const bool stream = json_is_object(error);
@@ -110,7 +110,7 @@ static mf_status failed(const json_t *root)
 }
 
 /* Owns: json_decref(*out). */
-static mf_status load(const etcd_text *t, json_t **out)
+static mf_status etcd_answer_load(const etcd_text *t, json_t **out)
 {
     json_error_t why;
     mf_status st;
@@ -124,7 +124,7 @@ static mf_status load(const etcd_text *t, json_t **out)
     if (!json_is_object(*out))
         st = nonsense("it is no object");
     else if (json_object_get(*out, "error"))
-        st = failed(*out);
+        st = etcd_answer_failed(*out);
     else if (t->http != 200)
         st = MF_FAIL(MF_UNAVAILABLE, "it answers with HTTP status %ld", t->http);
     else
@@ -138,7 +138,7 @@ mf_status etcd_check(const etcd_text *t)
 {
     json_t *root;
 
-    MF_TRY(load(t, &root));
+    MF_TRY(etcd_answer_load(t, &root));
     json_decref(root);
     return MF_OK;
 }
@@ -146,7 +146,8 @@ mf_status etcd_check(const etcd_text *t)
 /* ---- values ---- */
 
 /* *ours false: its key is none of ours. */
-static mf_status decode_entry(const json_t *kv, const char *prefix, mf_store_entry *out, bool *ours)
+static mf_status etcd_answer_decode_entry(const json_t *kv, const char *prefix, mf_store_entry *out,
+                                          bool *ours)
 {
     const size_t n = strlen(prefix);
     size_t len;
@@ -164,7 +165,8 @@ static mf_status decode_entry(const json_t *kv, const char *prefix, mf_store_ent
     return out->version > 0 ? MF_OK : nonsense("mod_revision");
 }
 
-static mf_status decode_entries(const json_t *kvs, const char *prefix, mf_store_entries *out)
+static mf_status etcd_answer_decode_entries(const json_t *kvs, const char *prefix,
+                                            mf_store_entries *out)
 {
     const size_t n = json_array_size(kvs);
 
@@ -176,7 +178,7 @@ static mf_status decode_entries(const json_t *kvs, const char *prefix, mf_store_
     for (size_t i = 0; i < n; i++) {
         mf_store_entry *e = &out->entries[out->n];
         bool ours = false;
-        const mf_status st = decode_entry(json_array_get(kvs, i), prefix, e, &ours);
+        const mf_status st = etcd_answer_decode_entry(json_array_get(kvs, i), prefix, e, &ours);
 
         if (st != MF_OK || !ours) {
             mf_store_entry_deinit(e);
@@ -199,19 +201,19 @@ mf_status etcd_range_decode(const etcd_text *t, const char *prefix, mf_store_ent
     mf_status st;
 
     *out = (mf_store_entries){ 0 };
-    MF_TRY(load(t, &root));
+    MF_TRY(etcd_answer_load(t, &root));
     st = get_revision(root, &out->revision);
     if (st == MF_OK)
         st = get_list(root, "kvs", &kvs);
     if (st == MF_OK)
-        st = decode_entries(kvs, prefix, out);
+        st = etcd_answer_decode_entries(kvs, prefix, out);
     json_decref(root);
     if (st != MF_OK)
         mf_store_entries_deinit(out);
     return st;
 }
 
-static mf_status decode_txn(const json_t *root, etcd_txn *out)
+static mf_status etcd_answer_decode_txn(const json_t *root, etcd_txn *out)
 {
     const json_t *responses, *first, *kvs;
 
@@ -232,8 +234,8 @@ mf_status etcd_txn_decode(const etcd_text *t, etcd_txn *out)
     mf_status st;
 
     *out = (etcd_txn){ 0 };
-    MF_TRY(load(t, &root));
-    st = decode_txn(root, out);
+    MF_TRY(etcd_answer_load(t, &root));
+    st = etcd_answer_decode_txn(root, out);
     json_decref(root);
     return st;
 }
@@ -246,7 +248,7 @@ mf_status etcd_lease_decode(const etcd_text *t, int64_t *lease, int64_t *ttl_s)
     json_t *root;
     mf_status st;
 
-    MF_TRY(load(t, &root));
+    MF_TRY(etcd_answer_load(t, &root));
     result = json_object_get(root, "result"); /* of a stream */
     st = get_number(result ? result : root, "ID", lease);
     if (st == MF_OK)
@@ -263,7 +265,7 @@ mf_status etcd_watch_decode(const etcd_text *t, bool *changed)
     json_t *root;
     mf_status st;
 
-    MF_TRY(load(t, &root));
+    MF_TRY(etcd_answer_load(t, &root));
     result = json_object_get(root, "result");
     st = json_is_object(result) ? get_list(result, "events", &events) : nonsense("no result");
     /* A watch ends by itself if what it asks for is not known any more. */

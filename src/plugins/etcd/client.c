@@ -2,7 +2,7 @@
 /* client.c - asking etcd: which endpoint, for how long, and what to do when one does not answer. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "plugins/common/security.h"
+#include "plugins/common/network_trust.h"
 #include "plugins/etcd/etcd.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static const int64_t PAUSE_NS = 100000000; /* when none has answered */
 
 /* ---- opening ---- */
 
-static mf_status copy(char **to, const char *from)
+static mf_status etcd_client_copy(char **to, const char *from)
 {
     if (from && access(from, R_OK) != 0)
         return MF_FAIL(MF_NOT_FOUND, "cannot read '%s': %s", from, strerror(errno));
@@ -53,9 +53,9 @@ mf_status etcd_client_init(etcd_client *c, const char *hosts, size_t len, const 
     pthread_mutex_init(&c->lock, NULL);
     c->timeout_ns = o->timeout_ns;
     MF_TRY(mf_security_check_files(&o->security));
-    MF_TRY(copy(&c->ca, o->security.ca));
-    MF_TRY(copy(&c->cert, o->security.cert));
-    MF_TRY(copy(&c->key, o->security.key));
+    MF_TRY(etcd_client_copy(&c->ca, o->security.ca));
+    MF_TRY(etcd_client_copy(&c->cert, o->security.cert));
+    MF_TRY(etcd_client_copy(&c->key, o->security.key));
     for (const char *p = hosts; p <= end;) {
         const size_t n = strcspn(p, ",/");
 
@@ -132,12 +132,12 @@ static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_
 
 /* ---- one endpoint after the other ---- */
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t etcd_client_sooner(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static void rest(void)
+static void etcd_client_rest(void)
 {
     (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
 }
@@ -162,7 +162,8 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
     MF_TRY(etcd_line_take(c, &l));
     for (int tries = 1;; tries++) {
         const bool once = call->once && c->n == 1; /* it is not asked again */
-        const int64_t until = once ? deadline : sooner(deadline, mf_clock_ns() + try_ns(c, tries));
+        const int64_t until =
+            once ? deadline : etcd_client_sooner(deadline, mf_clock_ns() + try_ns(c, tries));
 
         st = ask_one(c, l, endpoint, call, until, decode, arg, &again);
         if (!is_passing(st))
@@ -171,7 +172,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
         if (!again || mf_clock_ns() + 2 * PAUSE_NS >= deadline)
             break;
         if (tries % c->n == 0)
-            rest();
+            etcd_client_rest();
     }
     etcd_line_give(c, l, endpoint);
     return st;
@@ -179,15 +180,15 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
 
 /* ---- watching ---- */
 
-typedef struct watch {
+typedef struct etcd_client_watch {
     etcd_client *c;
     etcd_line *l;
     size_t done; /* bytes that were looked at */
     bool changed, cancelled;
     mf_status st;
-} watch;
+} etcd_client_watch;
 
-static void look_at_line(watch *w, size_t len)
+static void look_at_line(etcd_client_watch *w, size_t len)
 {
     const etcd_text t = { w->l->bytes + w->done, len, etcd_line_http(w->l) };
 
@@ -197,7 +198,7 @@ static void look_at_line(watch *w, size_t len)
 /* Something has come, or somebody has called. */
 static bool is_enough(void *arg)
 {
-    watch *w = arg;
+    etcd_client_watch *w = arg;
     const char *end;
 
     pthread_mutex_lock(&w->c->lock);
@@ -212,7 +213,8 @@ static bool is_enough(void *arg)
 }
 
 /* DEADLINE_EXCEEDED: nothing has come. */
-static mf_status watch_one(watch *w, int endpoint, const etcd_call *call, int64_t deadline_ns)
+static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *call,
+                           int64_t deadline_ns)
 {
     etcd_outcome how;
 
@@ -241,19 +243,20 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
 {
     const etcd_call call = { .path = "/v3/watch", .body = body };
     int endpoint = preferred(c);
-    watch w = { .c = c };
+    etcd_client_watch w = { .c = c };
     mf_status st = MF_OK;
 
     MF_TRY(etcd_line_take(c, &w.l));
     for (;;) {
-        st = watch_one(&w, endpoint, &call, sooner(deadline_ns, mf_clock_ns() + c->timeout_ns));
+        st = watch_one(&w, endpoint, &call,
+                       etcd_client_sooner(deadline_ns, mf_clock_ns() + c->timeout_ns));
         if (!is_passing(st))
             break;
         endpoint = (endpoint + 1) % c->n;
         if (mf_clock_ns() + (st == MF_UNAVAILABLE ? 2 * PAUSE_NS : 0) >= deadline_ns)
             break;
         if (st == MF_UNAVAILABLE)
-            rest();
+            etcd_client_rest();
     }
     etcd_line_give(c, w.l, endpoint);
     return st;

@@ -4,7 +4,7 @@
 #define MF_PLUGINS_ETCD_ETCD_H
 
 #include "cluster/store/store.h"
-#include "plugins/common/address.h"
+#include "plugins/common/tcp_address.h"
 #include "plugins/etcd/answer.h"
 
 #include <curl/curl.h>

@@ -38,7 +38,7 @@ static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
 }
 
 /* What stays the same from call to call. */
-static bool set_up(const etcd_client *c, etcd_line *l)
+static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
 {
     CURL *e = l->easy;
     bool ok = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK;
@@ -78,7 +78,7 @@ static etcd_line *line_new(const etcd_client *c)
         return NULL;
     l->easy = curl_easy_init();
     l->multi = curl_multi_init();
-    if (l->easy && l->multi && set_up(c, l))
+    if (l->easy && l->multi && etcd_line_set_up(c, l))
         return l;
     etcd_line_free(l);
     return NULL;
@@ -141,7 +141,7 @@ static etcd_outcome outcome_of(etcd_line *l)
 }
 
 /* Time is over. Of a new connection (etcd_call.once) it is known whether it came about. */
-static etcd_outcome give_up(etcd_line *l)
+static etcd_outcome etcd_line_give_up(etcd_line *l)
 {
     curl_off_t connected = 0;
 
@@ -171,7 +171,7 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
             break;
         }
         if (left_ms <= 0) {
-            how = give_up(l);
+            how = etcd_line_give_up(l);
             break;
         }
         (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);

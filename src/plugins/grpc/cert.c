@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cert.c - makes certificates, with the library that gRPC uses for TLS: what it makes, it reads. */
 #include "base/mem.h"
-#include "plugins/grpc/plugin.h"
+#include "plugins/grpc/grpc_plugin.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static mf_status failed(const char *what)
+static mf_status grpc_cert_failed(const char *what)
 {
     char why[200];
 
@@ -22,7 +22,7 @@ static mf_status failed(const char *what)
 
 /* ---- PEM ---- */
 
-static mf_status text_of(BIO *b, char **out)
+static mf_status grpc_cert_text_of(BIO *b, char **out)
 {
     char *data;
     const long n = BIO_get_mem_data(b, &data);
@@ -38,11 +38,11 @@ static mf_status write_pem(X509 *x, EVP_PKEY *key, mf_certificate *out)
 
     if (!a || !b || !PEM_write_bio_X509(a, x) ||
         !PEM_write_bio_PKCS8PrivateKey(b, key, NULL, NULL, 0, NULL, NULL))
-        st = failed("a certificate");
+        st = grpc_cert_failed("a certificate");
     if (st == MF_OK)
-        st = text_of(a, &out->cert);
+        st = grpc_cert_text_of(a, &out->cert);
     if (st == MF_OK)
-        st = text_of(b, &out->key);
+        st = grpc_cert_text_of(b, &out->key);
     BIO_free(a);
     BIO_free(b);
     return st;
@@ -74,7 +74,7 @@ static mf_status add_extension(X509 *x, X509 *ca, int nid, const char *value)
     e = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
     ok = e && X509_add_ext(x, e, -1) == 1;
     X509_EXTENSION_free(e);
-    return ok ? MF_OK : failed("an extension of a certificate");
+    return ok ? MF_OK : grpc_cert_failed("an extension of a certificate");
 }
 
 static mf_status add_name(GENERAL_NAMES *names, int type, const void *bytes, size_t n)
@@ -86,13 +86,13 @@ static mf_status add_name(GENERAL_NAMES *names, int type, const void *bytes, siz
         !sk_GENERAL_NAME_push(names, name)) {
         GENERAL_NAME_free(name);
         ASN1_STRING_free(value);
-        return failed("a name of a certificate");
+        return grpc_cert_failed("a name of a certificate");
     }
     GENERAL_NAME_set0_value(name, type, value);
     return MF_OK;
 }
 
-static mf_status add_host(GENERAL_NAMES *names, const char *host)
+static mf_status grpc_cert_add_host(GENERAL_NAMES *names, const char *host)
 {
     unsigned char bytes[16];
 
@@ -112,7 +112,7 @@ static mf_status add_host(GENERAL_NAMES *names, const char *host)
     return add_name(names, GEN_DNS, host, strlen(host));
 }
 
-static mf_status add_task(GENERAL_NAMES *names, const char *task)
+static mf_status grpc_cert_add_task(GENERAL_NAMES *names, const char *task)
 {
     char uri[256];
     size_t n = (size_t)snprintf(uri, sizeof uri, MF_CERTIFICATE_TASK);
@@ -128,18 +128,18 @@ static mf_status add_task(GENERAL_NAMES *names, const char *task)
     return add_name(names, GEN_URI, uri, n);
 }
 
-static mf_status add_names(X509 *x, const mf_certificate_options *o)
+static mf_status grpc_cert_add_names(X509 *x, const mf_certificate_options *o)
 {
     GENERAL_NAMES *names = GENERAL_NAMES_new();
-    mf_status st = names ? MF_OK : failed("a certificate");
+    mf_status st = names ? MF_OK : grpc_cert_failed("a certificate");
 
     for (int i = 0; i < o->n_hosts && st == MF_OK; i++)
-        st = add_host(names, o->hosts[i]);
+        st = grpc_cert_add_host(names, o->hosts[i]);
     if (st == MF_OK && o->task)
-        st = add_task(names, o->task);
+        st = grpc_cert_add_task(names, o->task);
     if (st == MF_OK && sk_GENERAL_NAME_num(names) > 0 &&
         X509_add1_ext_i2d(x, NID_subject_alt_name, names, 0, 0) != 1)
-        st = failed("names of a certificate");
+        st = grpc_cert_failed("names of a certificate");
     GENERAL_NAMES_free(names);
     return st;
 }
@@ -158,10 +158,10 @@ static mf_status add_extensions(X509 *x, X509 *ca, const mf_certificate_options 
                              is_client ? "clientAuth" : "serverAuth,clientAuth"));
     MF_TRY(add_extension(x, ca, NID_subject_key_identifier, "hash"));
     MF_TRY(add_extension(x, ca, NID_authority_key_identifier, "keyid"));
-    return add_names(x, o);
+    return grpc_cert_add_names(x, o);
 }
 
-static mf_status fill(X509 *x, const mf_certificate_options *o, X509 *ca, EVP_PKEY *key)
+static mf_status grpc_cert_fill(X509 *x, const mf_certificate_options *o, X509 *ca, EVP_PKEY *key)
 {
     X509_NAME *name = X509_get_subject_name(x);
     ASN1_INTEGER *serial = X509_get_serialNumber(x);
@@ -170,7 +170,7 @@ static mf_status fill(X509 *x, const mf_certificate_options *o, X509 *ca, EVP_PK
     bool ok;
 
     if (RAND_bytes(bytes, sizeof bytes) != 1)
-        return failed("a random number");
+        return grpc_cert_failed("a random number");
     bytes[0] = (unsigned char)((bytes[0] & 0x7f) | 1); /* positive, and not zero */
     number = BN_bin2bn(bytes, sizeof bytes, NULL);
     ok = number && BN_to_ASN1_INTEGER(number, serial) && X509_set_version(x, 2) &&
@@ -183,7 +183,7 @@ static mf_status fill(X509 *x, const mf_certificate_options *o, X509 *ca, EVP_PK
          X509_set_issuer_name(x, X509_get_subject_name(ca));
     BN_free(number);
     if (!ok)
-        return failed("a certificate");
+        return grpc_cert_failed("a certificate");
     return add_extensions(x, ca, o);
 }
 
@@ -197,14 +197,14 @@ static mf_status openssl_make(const mf_certificate_options *o, const mf_certific
     *out = (mf_certificate){ 0 };
     ERR_clear_error();
     if (!key || !x) {
-        st = failed("a key");
+        st = grpc_cert_failed("a key");
         goto done;
     }
     if (ca)
         MF_TRY_TO(done, read_pem(ca, &ca_cert, &ca_key));
-    MF_TRY_TO(done, fill(x, o, ca ? ca_cert : x, key));
+    MF_TRY_TO(done, grpc_cert_fill(x, o, ca ? ca_cert : x, key));
     if (X509_sign(x, ca ? ca_key : key, EVP_sha256()) <= 0) {
-        st = failed("a signature");
+        st = grpc_cert_failed("a signature");
         goto done;
     }
     st = write_pem(x, key, out);

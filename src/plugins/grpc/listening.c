@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* listening.c - a server of gRPC's gets its port, or a reason why not. */
-#include "plugins/grpc/wire.h"
+#include "plugins/grpc/grpc_wire.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * does not read any more (gRPC can only wait until it does, and holds on to the sender's memory as
  * long). A second descriptor of the socket does both: gRPC shuts its own down when it closes it, so
  * ours keeps nothing open. */
-#include "plugins/grpc/wire.h"
+#include "plugins/grpc/grpc_wire.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,12 +51,12 @@ static bool ends_of(int fd, mf_endpoint *theirs, mf_endpoint *ours)
 /* What is known of a socket. For a call of ours, `ours` is the address that the other side has told
  * (a router may have changed it on the way: then it is NULL). For a call that came, it is where we
  * listen: another process may use the same address of its own to connect to another of ours. */
-typedef struct wanted {
+typedef struct grpc_socket_wanted {
     const mf_endpoint *theirs, *ours;
     bool listens; /* ours: of all addresses of this host if it is 0 */
-} wanted;
+} grpc_socket_wanted;
 
-static bool is_here(const mf_endpoint *at, const wanted *w)
+static bool grpc_socket_is_here(const mf_endpoint *at, const grpc_socket_wanted *w)
 {
     if (mf_endpoint_same(at, w->ours))
         return true;
@@ -64,12 +64,12 @@ static bool is_here(const mf_endpoint *at, const wanted *w)
            mf_endpoint_port(at) == mf_endpoint_port(w->ours);
 }
 
-static bool fits(int fd, const wanted *w, mf_endpoint *ours)
+static bool grpc_socket_fits(int fd, const grpc_socket_wanted *w, mf_endpoint *ours)
 {
     mf_endpoint remote;
 
     return ends_of(fd, &remote, ours) && mf_endpoint_same(&remote, w->theirs) &&
-           (!w->ours || is_here(ours, w));
+           (!w->ours || grpc_socket_is_here(ours, w));
 }
 
 /* TCP waits twice as long each time before it sends something again, so after a link was cut for
@@ -93,7 +93,7 @@ static ino_t socket_number(int fd)
 }
 
 /* The descriptor of the one socket that fits; -1: there is none; -2: there are several. */
-static int find(DIR *dir, const wanted *w, mf_endpoint *ours)
+static int grpc_socket_find(DIR *dir, const grpc_socket_wanted *w, mf_endpoint *ours)
 {
     const struct dirent *e;
     int found = -1;
@@ -103,7 +103,7 @@ static int find(DIR *dir, const wanted *w, mf_endpoint *ours)
         const int fd = (int)strtol(e->d_name, &end, 10);
         mf_endpoint at;
 
-        if (*end != '\0' || end == e->d_name || !fits(fd, w, &at))
+        if (*end != '\0' || end == e->d_name || !grpc_socket_fits(fd, w, &at))
             continue;
         if (found >= 0 && socket_number(fd) != socket_number(found))
             return -2;
@@ -114,7 +114,7 @@ static int find(DIR *dir, const wanted *w, mf_endpoint *ours)
 }
 
 /* *out is -1 and becomes another descriptor of it. */
-static mf_status claim(const wanted *w, mf_endpoint *ours, int *out)
+static mf_status grpc_socket_claim(const grpc_socket_wanted *w, mf_endpoint *ours, int *out)
 {
     DIR *dir = opendir("/proc/self/fd");
     char text[MF_ADDRESS_MAX];
@@ -122,7 +122,7 @@ static mf_status claim(const wanted *w, mf_endpoint *ours, int *out)
 
     if (!dir)
         return MF_FAIL(MF_INTERNAL, "cannot read /proc/self/fd: %s", strerror(errno));
-    fd = find(dir, w, ours);
+    fd = grpc_socket_find(dir, w, ours);
     if (fd >= 0)
         *out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     (void)closedir(dir);
@@ -138,7 +138,7 @@ static mf_status claim(const wanted *w, mf_endpoint *ours, int *out)
 
 mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
 {
-    wanted w = { .theirs = theirs };
+    grpc_socket_wanted w = { .theirs = theirs };
     mf_endpoint told;
 
     MF_TRY(parse_peer(s->call, theirs));
@@ -146,15 +146,15 @@ mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
         mf_endpoint_print(theirs, s->seen_at);
         w.ours = &s->t->at;
         w.listens = true;
-        return claim(&w, ours, &s->fd);
+        return grpc_socket_claim(&w, ours, &s->fd);
     }
     if (mf_endpoint_read(s->seen_at, &told) == MF_OK) {
         w.ours = &told;
-        if (claim(&w, ours, &s->fd) == MF_OK)
+        if (grpc_socket_claim(&w, ours, &s->fd) == MF_OK)
             return MF_OK;
     }
     w.ours = NULL;
-    return claim(&w, ours, &s->fd);
+    return grpc_socket_claim(&w, ours, &s->fd);
 }
 
 mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_endpoint *theirs,
@@ -162,7 +162,7 @@ mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_endpoint *
 {
     *fd = -1;
     MF_TRY(parse_peer(call, theirs));
-    return claim(&(wanted){ theirs, at, true }, ours, fd);
+    return grpc_socket_claim(&(grpc_socket_wanted){ theirs, at, true }, ours, fd);
 }
 
 void socket_release(stream *s)

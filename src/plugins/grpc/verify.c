@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify.c - looks at our own certificate before anybody else does: the others would only hang up.
  */
-#include "plugins/grpc/wire.h"
+#include "plugins/grpc/grpc_wire.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -26,7 +26,7 @@ static STACK_OF(X509) * read_all(const char *pem)
     return all;
 }
 
-static mf_status check_key(const mf_security *s, X509 *cert, const char *key)
+static mf_status grpc_verify_check_key(const mf_security *s, X509 *cert, const char *key)
 {
     BIO *in = BIO_new_mem_buf(key, -1);
     EVP_PKEY *k = in ? PEM_read_bio_PrivateKey(in, NULL, NULL, NULL) : NULL;
@@ -110,7 +110,7 @@ mf_status security_check_own(const mf_security *s, const char *ca, const char *c
     else if (!chain || sk_X509_num(chain) == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no certificate", s->cert);
     if (st == MF_OK)
-        st = check_key(s, sk_X509_value(chain, 0), key);
+        st = grpc_verify_check_key(s, sk_X509_value(chain, 0), key);
     if (st == MF_OK)
         st = check_chain(s, authorities, chain);
     sk_X509_pop_free(authorities, X509_free);

@@ -3,36 +3,38 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "plugins/mpi/wire.h"
+#include "plugins/mpi/mpi_wire.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static MPI_Request *coming_of(wire *t, int peer)
+static MPI_Request *coming_of(mpi_wire *t, int peer)
 {
     return &t->coming[1 + peer * WINDOW];
 }
 
-static void ask(wire *t, void *to, size_t n, int from, int tag, MPI_Request *request)
+static void mpi_receive_ask(mpi_wire *t, void *to, size_t n, int from, int tag,
+                            MPI_Request *request)
 {
     pthread_mutex_lock(&t->lock);
     (void)MPI_Irecv(to, (int)n, MPI_BYTE, from, tag, t->comm, request);
     pthread_mutex_unlock(&t->lock);
 }
 
-void wire_await_greeting(wire *t)
+void wire_await_greeting(mpi_wire *t)
 {
-    ask(t, t->greeting, HELLO_MAX - 1, MPI_ANY_SOURCE, TAG_HELLO, &t->coming[0]);
+    mpi_receive_ask(t, t->greeting, HELLO_MAX - 1, MPI_ANY_SOURCE, TAG_HELLO, &t->coming[0]);
 }
 
-static void await_frame(wire *t, int peer)
+static void mpi_receive_await_frame(mpi_wire *t, int peer)
 {
-    ask(t, t->peers[peer].first, MF_FRAME_BYTES + SMALL, peer, TAG_FRAME, coming_of(t, peer));
+    mpi_receive_ask(t, t->peers[peer].first, MF_FRAME_BYTES + SMALL, peer, TAG_FRAME,
+                    coming_of(t, peer));
 }
 
 /* ---- the end of a connection ---- */
 
-static void end_peer(wire *t, int peer, const char *why)
+static void end_peer(mpi_wire *t, int peer, const char *why)
 {
     mpi_peer *p = &t->peers[peer];
 
@@ -58,7 +60,7 @@ static void end_peer(wire *t, int peer, const char *why)
 
 /* ---- greetings ---- */
 
-static void take_greeting(wire *t, const MPI_Status *status)
+static void mpi_receive_take_greeting(mpi_wire *t, const MPI_Status *status)
 {
     const int from = status->MPI_SOURCE;
     int n = 0, who = -1;
@@ -79,7 +81,7 @@ static void take_greeting(wire *t, const MPI_Status *status)
         MF_WARN("rank %d cannot be answered: %s", from, mf_error_message());
     } else if (st == MF_OK) {
         t->peers[from].open = true;
-        await_frame(t, from);
+        mpi_receive_await_frame(t, from);
         t->inbox->kind->ready(t->inbox, from);
     } else {
         t->inbox->kind->refused(t->inbox);
@@ -95,7 +97,7 @@ static size_t piece_at(const mpi_peer *p, size_t at)
 }
 
 /* Pieces arrive in the order in which they were asked for, so the k-th place is used in turn. */
-static void ask_for_pieces(wire *t, int peer)
+static void ask_for_pieces(mpi_wire *t, int peer)
 {
     mpi_peer *p = &t->peers[peer];
 
@@ -105,12 +107,12 @@ static void ask_for_pieces(wire *t, int peer)
 
         if (*r != MPI_REQUEST_NULL)
             continue;
-        ask(t, p->data + p->asked, n, peer, TAG_DATA, r);
+        mpi_receive_ask(t, p->data + p->asked, n, peer, TAG_DATA, r);
         p->asked += n;
     }
 }
 
-static void take_frame(wire *t, int peer, int n)
+static void mpi_receive_take_frame(mpi_wire *t, int peer, int n)
 {
     mpi_peer *p = &t->peers[peer];
     const bool head = n >= MF_FRAME_BYTES && mf_frame_read((unsigned char *)p->first, &p->frame);
@@ -139,10 +141,10 @@ static void take_frame(wire *t, int peer, int n)
     if (small > 0)
         memcpy(data, p->first + MF_FRAME_BYTES, small);
     t->inbox->kind->end(t->inbox, peer, &p->frame);
-    await_frame(t, peer);
+    mpi_receive_await_frame(t, peer);
 }
 
-static void take_piece(wire *t, int peer, int n)
+static void take_piece(mpi_wire *t, int peer, int n)
 {
     mpi_peer *p = &t->peers[peer];
 
@@ -153,16 +155,16 @@ static void take_piece(wire *t, int peer, int n)
     }
     p->data = NULL;
     t->inbox->kind->end(t->inbox, peer, &p->frame);
-    await_frame(t, peer);
+    mpi_receive_await_frame(t, peer);
 }
 
-static void take(wire *t, int index, const MPI_Status *status, int code)
+static void mpi_receive_take(mpi_wire *t, int index, const MPI_Status *status, int code)
 {
     const int peer = (index - 1) / WINDOW;
     int n = 0;
 
     if (index == 0) {
-        take_greeting(t, status);
+        mpi_receive_take_greeting(t, status);
         return;
     }
     if (!t->peers[peer].open)
@@ -175,13 +177,13 @@ static void take(wire *t, int index, const MPI_Status *status, int code)
     if (t->peers[peer].data)
         take_piece(t, peer, n);
     else
-        take_frame(t, peer, n);
+        mpi_receive_take_frame(t, peer, n);
 }
 
 /* ---- the thread ---- */
 
 /* What others want of us. */
-static bool take_wishes(wire *t)
+static bool take_wishes(mpi_wire *t)
 {
     bool closing;
 
@@ -194,7 +196,7 @@ static bool take_wishes(wire *t)
         pthread_mutex_unlock(&t->lock);
         if (want & WANT_OPEN) {
             t->peers[i].open = true;
-            await_frame(t, i);
+            mpi_receive_await_frame(t, i);
         }
         if (want & WANT_DROP)
             end_peer(t, i, "the connection was given up");
@@ -207,7 +209,7 @@ static bool take_wishes(wire *t)
 
 void *wire_poll(void *arg)
 {
-    wire *t = arg;
+    mpi_wire *t = arg;
     const int all = 1 + t->n_peers * WINDOW;
 
     for (int idle = 0; !take_wishes(t);) {
@@ -217,8 +219,8 @@ void *wire_poll(void *arg)
         code = MPI_Testsome(all, t->coming, &n, t->indices, t->statuses);
         pthread_mutex_unlock(&t->lock);
         for (int i = 0; n != MPI_UNDEFINED && i < n; i++)
-            take(t, t->indices[i], &t->statuses[i],
-                 code == MPI_ERR_IN_STATUS ? t->statuses[i].MPI_ERROR : MPI_SUCCESS);
+            mpi_receive_take(t, t->indices[i], &t->statuses[i],
+                             code == MPI_ERR_IN_STATUS ? t->statuses[i].MPI_ERROR : MPI_SUCCESS);
         if (n != MPI_UNDEFINED && n > 0)
             idle = 0;
         else

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
-#include "plugins/mpi/wire.h"
+#include "plugins/mpi/mpi_wire.h"
 
 #include <sched.h>
 #include <string.h>
@@ -36,7 +36,7 @@ void wire_pause(int *idle)
 
 /* ---- a place in the window ---- */
 
-static mf_status is_free(wire *t, outgoing *o, bool *done)
+static mf_status mpi_send_is_free(mpi_wire *t, outgoing *o, bool *done)
 {
     int flag = 1, code = MPI_SUCCESS;
 
@@ -48,7 +48,7 @@ static mf_status is_free(wire *t, outgoing *o, bool *done)
     return wire_error(code, "send");
 }
 
-static mf_status wait_for_place(wire *t, int peer, outgoing *o, int64_t deadline_ns,
+static mf_status wait_for_place(mpi_wire *t, int peer, outgoing *o, int64_t deadline_ns,
                                 const mf_frame *f)
 {
     int64_t look = mf_clock_ns() + LOOK_NS;
@@ -57,7 +57,7 @@ static mf_status wait_for_place(wire *t, int peer, outgoing *o, int64_t deadline
     for (int idle = 0;; wire_pause(&idle)) {
         const int64_t now = mf_clock_ns();
 
-        MF_TRY(is_free(t, o, &done));
+        MF_TRY(mpi_send_is_free(t, o, &done));
         if (done)
             return MF_OK;
         if (deadline_ns > 0 && now >= deadline_ns)
@@ -69,7 +69,7 @@ static mf_status wait_for_place(wire *t, int peer, outgoing *o, int64_t deadline
     }
 }
 
-mf_status wire_post(wire *t, int peer, int tag, const void *a, size_t n_a, const void *b,
+mf_status wire_post(mpi_wire *t, int peer, int tag, const void *a, size_t n_a, const void *b,
                     size_t n_b, int64_t deadline_ns, const mf_frame *f)
 {
     mpi_peer *p = &t->peers[peer];
@@ -94,8 +94,8 @@ mf_status wire_post(wire *t, int peer, int tag, const void *a, size_t n_a, const
 
 /* ---- frames ---- */
 
-static mf_status send_parts(wire *t, int peer, const mf_frame *f, const char *data,
-                            int64_t deadline_ns)
+static mf_status mpi_send_parts(mpi_wire *t, int peer, const mf_frame *f, const char *data,
+                                int64_t deadline_ns)
 {
     unsigned char head[MF_FRAME_BYTES];
     const size_t small = f->size <= SMALL ? (size_t)f->size : 0;
@@ -130,13 +130,13 @@ static mf_status begin_sending(mpi_peer *p, int64_t deadline_ns)
     return st;
 }
 
-mf_status wire_send(wire *t, int peer, const mf_frame *f, const char *data, int64_t deadline_ns)
+mf_status wire_send(mpi_wire *t, int peer, const mf_frame *f, const char *data, int64_t deadline_ns)
 {
     mpi_peer *p = &t->peers[peer];
     mf_status st;
 
     MF_TRY(begin_sending(p, deadline_ns));
-    st = send_parts(t, peer, f, data, deadline_ns);
+    st = mpi_send_parts(t, peer, f, data, deadline_ns);
     pthread_mutex_lock(&p->lock);
     p->sending = false;
     p->dead |= st != MF_OK; /* half a frame may be out */
@@ -145,7 +145,7 @@ mf_status wire_send(wire *t, int peer, const mf_frame *f, const char *data, int6
     return st;
 }
 
-bool wire_flush(wire *t, int64_t deadline_ns)
+bool wire_flush(mpi_wire *t, int64_t deadline_ns)
 {
     bool all = true;
 

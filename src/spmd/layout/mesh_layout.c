@@ -69,7 +69,7 @@ static void drop_equal(int32_t before[MF_MESH_SHARES + 1], int n)
 }
 
 /* Places along an axis; 0: that is no size. */
-static long read_size(const char *text, int32_t before[MF_MESH_SHARES + 1])
+static long mesh_layout_read_size(const char *text, int32_t before[MF_MESH_SHARES + 1])
 {
     char *end;
     const long n = strtol(text, &end, 10);
@@ -123,7 +123,7 @@ mf_status mf_mesh_parse(const char *text, mf_mesh *out)
         if (!at)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "'%s' is no mesh: write axes and sizes, as in \"rows:2;cols:2\"", text);
-        n = read_size(size, before);
+        n = mesh_layout_read_size(size, before);
         if (n < 1 || n > MF_MESH_PROCESSORS || out->n * n > MF_MESH_PROCESSORS)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "mesh '%s': axis '%s' cannot have the size '%s' (1 to %d processors; or "
@@ -478,7 +478,7 @@ static mf_status check_rules(const mf_layout_rules *r, const mf_mesh *meshes, in
     return MF_OK;
 }
 
-static mf_status parse_one(const char *text, size_t n, mf_mesh *out)
+static mf_status mesh_layout_parse_one(const char *text, size_t n, mf_mesh *out)
 {
     mf_buf one = { 0 };
     mf_status st;
@@ -508,7 +508,7 @@ mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
         if (n == MF_MESHES)
             return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d meshes are possible", text,
                            MF_MESHES);
-        MF_TRY(parse_one(at, len, &said[n]));
+        MF_TRY(mesh_layout_parse_one(at, len, &said[n]));
         MF_TRY(add_stages(out, &said[n], mf_layout_rules_find(rules, &said[n], LAYERS)));
         n++;
         at += len;

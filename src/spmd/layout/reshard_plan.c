@@ -8,7 +8,7 @@ MF_PARAM_INT(mesh_reduce_direct, 1024,
 /* ---- reductions ---- */
 
 /* The axes of `axes` that come behind all of `before`: pieces along them are pieces of those. */
-static bool is_behind(mf_axes before, mf_axes axes)
+static bool reshard_plan_is_behind(mf_axes before, mf_axes axes)
 {
     return before == 0 || (axes & (((mf_axes)2 << (31 - __builtin_clz(before))) - 1)) == 0;
 }
@@ -18,8 +18,8 @@ static mf_axes scatter_dim(const mf_layout *from, mf_layout_dim a, mf_layout_dim
 {
     const mf_axes more = b.axes & ~a.axes;
 
-    if ((a.axes & ~b.axes) || !more || (more & ~from->partial) || !is_behind(a.axes, more) ||
-        (a.axes && a.grain != b.grain))
+    if ((a.axes & ~b.axes) || !more || (more & ~from->partial) ||
+        !reshard_plan_is_behind(a.axes, more) || (a.axes && a.grain != b.grain))
         return 0;
     return more;
 }
@@ -47,7 +47,7 @@ mf_reduction mf_reduction_plan(const mf_mesh *m, const mf_layout *from, const mf
 
 /* ---- moves ---- */
 
-static mf_box relative(const mf_box *part, const mf_box *block, int rank)
+static mf_box reshard_plan_relative(const mf_box *part, const mf_box *block, int rank)
 {
     mf_box r = *part;
 
@@ -76,15 +76,17 @@ mf_status mf_reshard_plan_make(const mf_mesh *m, const mf_layout *from, const mf
         if (peer == processor)
             continue;
         if (mf_box_cut(&mine, &to[peer - m->first], shape->rank, &part))
-            out->send[out->n_send++] = (mf_parcel){ peer, relative(&part, &mine, shape->rank) };
+            out->send[out->n_send++] =
+                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, shape->rank) };
         if (mf_box_cut(&theirs, &to[processor - m->first], shape->rank, &part))
             out->receive[out->n_receive++] =
-                (mf_parcel){ peer, relative(&part, &to[processor - m->first], shape->rank) };
+                (mf_parcel){ peer,
+                             reshard_plan_relative(&part, &to[processor - m->first], shape->rank) };
     }
     out->keeps = mf_box_cut(&mine, &to[processor - m->first], shape->rank, &part);
     if (out->keeps) {
-        out->keep_from = relative(&part, &mine, shape->rank);
-        out->keep_to = relative(&part, &to[processor - m->first], shape->rank);
+        out->keep_from = reshard_plan_relative(&part, &mine, shape->rank);
+        out->keep_to = reshard_plan_relative(&part, &to[processor - m->first], shape->rank);
     }
     return MF_OK;
 }
@@ -112,11 +114,11 @@ static void plan_receiving(const mf_cross_mesh *c, int processor, mf_reshard_pla
             continue;
         if (peer == processor) {
             out->keeps = true;
-            out->keep_from = relative(&part, &theirs, c->shape->rank);
-            out->keep_to = relative(&part, &mine, c->shape->rank);
+            out->keep_from = reshard_plan_relative(&part, &theirs, c->shape->rank);
+            out->keep_to = reshard_plan_relative(&part, &mine, c->shape->rank);
         } else
             out->receive[out->n_receive++] =
-                (mf_parcel){ peer, relative(&part, &mine, c->shape->rank) };
+                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
     }
 }
 
@@ -133,7 +135,8 @@ static void plan_sending(const mf_cross_mesh *c, int processor, mf_reshard_plan 
         if (peer != processor &&
             mf_mesh_nth(c->a, cuts, across(c->a, c->b, peer), index) == processor &&
             mf_box_cut(&mine, &theirs, c->shape->rank, &part))
-            out->send[out->n_send++] = (mf_parcel){ peer, relative(&part, &mine, c->shape->rank) };
+            out->send[out->n_send++] =
+                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
     }
 }
 
@@ -167,7 +170,7 @@ static int64_t lacks(const mf_mesh *m, const mf_layout *from, const mf_shape *sh
 enum { MOST_ASKED = 64 };
 
 /* Along all others, processors have the same. */
-static mf_axes axes_of(const mf_layout *from, const mf_layout *to, int rank)
+static mf_axes reshard_plan_axes_of(const mf_layout *from, const mf_layout *to, int rank)
 {
     return from->partial | mf_layout_cuts(from, rank) | mf_layout_cuts(to, rank);
 }
@@ -175,7 +178,7 @@ static mf_axes axes_of(const mf_layout *from, const mf_layout *to, int rank)
 bool mf_reshard_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                          const mf_layout *to)
 {
-    const mf_axes axes = axes_of(from, to, shape->rank);
+    const mf_axes axes = reshard_plan_axes_of(from, to, shape->rank);
     const int n = mf_mesh_count(m, axes);
 
     for (int i = 0; i < n; i++) {
@@ -204,7 +207,7 @@ int64_t mf_reshard_elements(const mf_mesh *m, const mf_layout *from, const mf_sh
                             const mf_layout *to)
 {
     const mf_reduction r = mf_reduction_plan(m, from, to, shape);
-    const mf_axes axes = axes_of(from, to, shape->rank);
+    const mf_axes axes = reshard_plan_axes_of(from, to, shape->rank);
     const int different = mf_layout_equal(from, to) ? 0 : mf_mesh_count(m, axes);
     int64_t most = 0;
 

@@ -15,12 +15,12 @@ typedef struct expansion {
     mf_output out[6]; /* by output of the node; empty: nobody needs it */
 } expansion;
 
-static mf_output two(const expansion *e, const char *op, mf_output a, mf_output b)
+static mf_output decompose_two(const expansion *e, const char *op, mf_output a, mf_output b)
 {
     return mf_apply(e->g, op, MF_IN(a, b));
 }
 
-static mf_output one(const expansion *e, const char *op, mf_output a)
+static mf_output decompose_one(const expansion *e, const char *op, mf_output a)
 {
     return mf_apply(e->g, op, MF_IN(a));
 }
@@ -37,34 +37,36 @@ static mf_output shifted(const expansion *e)
 {
     const mf_output x = e->n->inputs[0];
 
-    return two(e, "Sub", x, over_classes(e, "Max", x, true));
+    return decompose_two(e, "Sub", x, over_classes(e, "Max", x, true));
 }
 
 static void softmax(expansion *e)
 {
-    const mf_output power = one(e, "Exp", shifted(e));
+    const mf_output power = decompose_one(e, "Exp", shifted(e));
 
-    e->out[0] = two(e, "RealDiv", power, over_classes(e, "Sum", power, true));
+    e->out[0] = decompose_two(e, "RealDiv", power, over_classes(e, "Sum", power, true));
 }
 
 static void log_softmax(expansion *e)
 {
     const mf_output x = shifted(e);
-    const mf_output sum = over_classes(e, "Sum", one(e, "Exp", x), true);
+    const mf_output sum = over_classes(e, "Sum", decompose_one(e, "Exp", x), true);
 
-    e->out[0] = two(e, "Sub", x, one(e, "Log", sum));
+    e->out[0] = decompose_two(e, "Sub", x, decompose_one(e, "Log", sum));
 }
 
 /* loss = sum of labels * (log of the sum - x), backprop = softmax - labels. times: of two numbers;
  * of a score that is -inf and no label, what one processor gives. */
-static void cross_entropy(expansion *e, mf_output labels, const char *times)
+static void decompose_cross_entropy(expansion *e, mf_output labels, const char *times)
 {
-    const mf_output x = shifted(e), power = one(e, "Exp", x);
+    const mf_output x = shifted(e), power = decompose_one(e, "Exp", x);
     const mf_output sum = over_classes(e, "Sum", power, true);
 
-    e->out[0] =
-        over_classes(e, "Sum", two(e, times, two(e, "Sub", one(e, "Log", sum), x), labels), false);
-    e->out[1] = two(e, "Sub", two(e, "RealDiv", power, sum), labels);
+    e->out[0] = over_classes(
+        e, "Sum",
+        decompose_two(e, times, decompose_two(e, "Sub", decompose_one(e, "Log", sum), x), labels),
+        false);
+    e->out[1] = decompose_two(e, "Sub", decompose_two(e, "RealDiv", power, sum), labels);
 }
 
 static void sparse_cross_entropy(expansion *e)
@@ -78,12 +80,12 @@ static void sparse_cross_entropy(expansion *e)
                         mf_scalar(e->g, e->type, 1), mf_scalar(e->g, e->type, 0)),
                   "axis=-1");
 
-    cross_entropy(e, labels, "MulNoNan");
+    decompose_cross_entropy(e, labels, "MulNoNan");
 }
 
 static void dense_cross_entropy(expansion *e)
 {
-    cross_entropy(e, e->n->inputs[1], "Mul");
+    decompose_cross_entropy(e, e->n->inputs[1], "Mul");
 }
 
 /* ---- batch normalisation ---- */
@@ -99,39 +101,45 @@ static mf_output over_samples(const expansion *e, const char *op, mf_output x)
 /* 1 / sqrt(variance + epsilon) */
 static mf_output inverse_root(const expansion *e, mf_output variance)
 {
-    return one(e, "Rsqrt",
-               two(e, "AddV2", variance,
-                   mf_scalar(e->g, MF_DTYPE_F32, (double)mf_node_float(e->n, "epsilon"))));
+    return decompose_one(
+        e, "Rsqrt",
+        decompose_two(e, "AddV2", variance,
+                      mf_scalar(e->g, MF_DTYPE_F32, (double)mf_node_float(e->n, "epsilon"))));
 }
 
-static void normalise(expansion *e)
+static void decompose_normalise(expansion *e)
 {
     const mf_output x = e->n->inputs[0], scale = e->n->inputs[1], offset = e->n->inputs[2];
-    const mf_output mean = over_samples(e, "Mean", x), u = two(e, "Sub", x, mean);
-    const mf_output variance = over_samples(e, "Mean", one(e, "Square", u));
+    const mf_output mean = over_samples(e, "Mean", x), u = decompose_two(e, "Sub", x, mean);
+    const mf_output variance = over_samples(e, "Mean", decompose_one(e, "Square", u));
     const double n = (double)e->samples;
 
-    e->out[0] =
-        two(e, "AddV2", two(e, "Mul", u, two(e, "Mul", inverse_root(e, variance), scale)), offset);
+    e->out[0] = decompose_two(
+        e, "AddV2",
+        decompose_two(e, "Mul", u, decompose_two(e, "Mul", inverse_root(e, variance), scale)),
+        offset);
     e->out[1] = e->out[3] = mean;
-    e->out[2] = two(e, "Mul", variance, mf_scalar(e->g, MF_DTYPE_F32, n > 1 ? n / (n - 1) : 1));
+    e->out[2] =
+        decompose_two(e, "Mul", variance, mf_scalar(e->g, MF_DTYPE_F32, n > 1 ? n / (n - 1) : 1));
     e->out[4] = variance;
     e->out[5] = mf_scalar(e->g, MF_DTYPE_F32, 0);
 }
 
 /* With h = (x - mean) r: dx = scale r (dy - mean(dy) - h mean(dy h)). */
-static void normalise_grad(expansion *e)
+static void decompose_normalise_grad(expansion *e)
 {
     const mf_output dy = e->n->inputs[0], scale = e->n->inputs[2];
     const mf_output r = inverse_root(e, e->n->inputs[4]);
-    const mf_output h = two(e, "Mul", two(e, "Sub", e->n->inputs[1], e->n->inputs[3]), r);
+    const mf_output h =
+        decompose_two(e, "Mul", decompose_two(e, "Sub", e->n->inputs[1], e->n->inputs[3]), r);
     const mf_output sum = over_samples(e, "Sum", dy);
-    const mf_output along = over_samples(e, "Sum", two(e, "Mul", dy, h));
+    const mf_output along = over_samples(e, "Sum", decompose_two(e, "Mul", dy, h));
     const mf_output n = mf_scalar(e->g, MF_DTYPE_F32, (double)e->samples);
-    const mf_output rest = two(e, "Sub", two(e, "Sub", dy, two(e, "RealDiv", sum, n)),
-                               two(e, "Mul", h, two(e, "RealDiv", along, n)));
+    const mf_output rest =
+        decompose_two(e, "Sub", decompose_two(e, "Sub", dy, decompose_two(e, "RealDiv", sum, n)),
+                      decompose_two(e, "Mul", h, decompose_two(e, "RealDiv", along, n)));
 
-    e->out[0] = two(e, "Mul", rest, two(e, "Mul", scale, r));
+    e->out[0] = decompose_two(e, "Mul", rest, decompose_two(e, "Mul", scale, r));
     e->out[1] = along;
     e->out[2] = sum;
 }
@@ -145,7 +153,8 @@ static void top_k(expansion *e)
         mf_applyf(e->g, "_TopKPart", MF_IN(e->n->inputs[0]), "k=%lld width=%lld index_type=%s",
                   (long long)e->chosen, (long long)(e->classes / e->parts),
                   mf_dtype_name(e->n->out_types[1]));
-    const mf_output top = two(e, "TopKV2", part, mf_scalar(e->g, MF_DTYPE_I32, (double)e->chosen));
+    const mf_output top =
+        decompose_two(e, "TopKV2", part, mf_scalar(e->g, MF_DTYPE_I32, (double)e->chosen));
     const mf_output axis = mf_scalar(e->g, MF_DTYPE_I32, e->rank - 1);
 
     e->out[0] = top;
@@ -161,27 +170,27 @@ static void top_k(expansion *e)
 
 typedef enum subject { CLASSES, SAMPLES, RANKING } subject;
 
-typedef struct row {
+typedef struct decompose_row {
     const char *op;
     void (*make)(expansion *e);
     subject whole; /* must not be cut; a ranking gives the same bits */
-} row;
+} decompose_row;
 
-static const row rows[] = {
+static const decompose_row rows[] = {
     { "Softmax", softmax, CLASSES },
     { "LogSoftmax", log_softmax, CLASSES },
     { "SparseSoftmaxCrossEntropyWithLogits", sparse_cross_entropy, CLASSES },
     { "SoftmaxCrossEntropyWithLogits", dense_cross_entropy, CLASSES },
-    { "FusedBatchNorm", normalise, SAMPLES },
-    { "FusedBatchNormV2", normalise, SAMPLES },
-    { "FusedBatchNormV3", normalise, SAMPLES },
-    { "FusedBatchNormGrad", normalise_grad, SAMPLES },
-    { "FusedBatchNormGradV2", normalise_grad, SAMPLES },
-    { "FusedBatchNormGradV3", normalise_grad, SAMPLES },
+    { "FusedBatchNorm", decompose_normalise, SAMPLES },
+    { "FusedBatchNormV2", decompose_normalise, SAMPLES },
+    { "FusedBatchNormV3", decompose_normalise, SAMPLES },
+    { "FusedBatchNormGrad", decompose_normalise_grad, SAMPLES },
+    { "FusedBatchNormGradV2", decompose_normalise_grad, SAMPLES },
+    { "FusedBatchNormGradV3", decompose_normalise_grad, SAMPLES },
     { "TopKV2", top_k, RANKING },
 };
 
-static const row *find(const char *op)
+static const decompose_row *decompose_find(const char *op)
 {
     for (int i = 0; i < MF_COUNT(rows); i++) {
         if (strcmp(rows[i].op, op) == 0)
@@ -233,7 +242,8 @@ static bool ranking_is_cut(const mf_sharding_table *s, const mf_node *n, expansi
            e->chosen > 0 && e->chosen < v->shape.dims[v->shape.rank - 1] / e->parts;
 }
 
-static bool is_cut(const mf_sharding_table *s, const mf_node *n, subject whole, expansion *e)
+static bool decompose_is_cut(const mf_sharding_table *s, const mf_node *n, subject whole,
+                             expansion *e)
 {
     if (whole == RANKING)
         return ranking_is_cut(s, n, e);
@@ -243,11 +253,11 @@ static bool is_cut(const mf_sharding_table *s, const mf_node *n, subject whole, 
 static mf_status expand_node(const mf_sharding_table *s, mf_node *n, mf_subst *subst, bool *changed)
 {
     const mf_attr yes = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
-    const row *r = find(n->op_name);
+    const decompose_row *r = decompose_find(n->op_name);
     const mf_mesh_value *v;
     expansion e = { .g = s->c->graph, .n = n };
 
-    if (!r || mf_node_bool(n, DONE) || !is_cut(s, n, r->whole, &e))
+    if (!r || mf_node_bool(n, DONE) || !decompose_is_cut(s, n, r->whole, &e))
         return MF_OK;
     MF_TRY(mf_node_set_attr(e.g, n, DONE, &yes));
     v = mf_mesh_value_of(s, n->inputs[0]);

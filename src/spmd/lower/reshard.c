@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Everybody has what it needs, and more. */
-static mf_status add_slice(const mf_reshard_step *g, int i)
+static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
 {
     const int p = g->l->processors[i], rank = g->shape->rank;
     const mf_box from = mf_reshard_step_box(g, g->from, p), to = mf_reshard_step_box(g, g->to, p);
@@ -69,7 +69,7 @@ static int64_t reduce_receives(int64_t count, int n, int index, bool scatter)
     return piece * (n - 1) + count - piece;
 }
 
-static mf_status add_reduce(const mf_reshard_step *g, int i)
+static mf_status reshard_add_reduce(const mf_reshard_step *g, int i)
 {
     const mf_mesh *m = g->m;
     const mf_axes axes = g->axes;
@@ -110,7 +110,7 @@ static mf_status add_reduce(const mf_reshard_step *g, int i)
     }
 }
 
-static void explain(const mf_reshard_step *g, const mf_layout *to)
+static void reshard_explain(const mf_reshard_step *g, const mf_layout *to)
 {
     const mf_mesh *m = g->m;
     char a[MF_LAYOUT_TEXT], b[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
@@ -133,7 +133,7 @@ mf_status mf_reshard_step_begin(mf_lowering *l, mf_output o, const mf_mesh_versi
                             .shape = &mf_mesh_value_of(l->sheet, o)->shape,
                             .from = from,
                             .id = l->next_id++ };
-    explain(g, to);
+    reshard_explain(g, to);
     return mf_mesh_made(l, o, mesh, to, &g->to);
 }
 
@@ -152,8 +152,8 @@ static mf_status add_moves(mf_reshard_step *g)
     return st;
 }
 
-static mf_status reduce(mf_lowering *l, mf_output o, const mf_layout *to, mf_axes axes,
-                        bool scatter, const mf_mesh_version **v)
+static mf_status reshard_reduce(mf_lowering *l, mf_output o, const mf_layout *to, mf_axes axes,
+                                bool scatter, const mf_mesh_version **v)
 {
     mf_reshard_step g;
 
@@ -162,12 +162,13 @@ static mf_status reduce(mf_lowering *l, mf_output o, const mf_layout *to, mf_axe
     MF_TRY(mf_reshard_step_begin(l, o, *v, (*v)->mesh, to, &g));
     g.axes = axes;
     g.scatter = scatter;
-    MF_TRY(mf_reshard_step_everywhere(&g, add_reduce));
+    MF_TRY(mf_reshard_step_everywhere(&g, reshard_add_reduce));
     *v = g.to;
     return MF_OK;
 }
 
-static mf_status move(mf_lowering *l, mf_output o, const mf_layout *to, const mf_mesh_version **v)
+static mf_status reshard_move(mf_lowering *l, mf_output o, const mf_layout *to,
+                              const mf_mesh_version **v)
 {
     const mf_shape *shape = &mf_mesh_value_of(l->sheet, o)->shape;
     const bool local =
@@ -177,7 +178,7 @@ static mf_status move(mf_lowering *l, mf_output o, const mf_layout *to, const mf
     if (mf_layout_equal(&(*v)->layout, to))
         return MF_OK;
     MF_TRY(mf_reshard_step_begin(l, o, *v, (*v)->mesh, to, &g));
-    MF_TRY(local ? mf_reshard_step_everywhere(&g, add_slice) : add_moves(&g));
+    MF_TRY(local ? mf_reshard_step_everywhere(&g, reshard_add_slice) : add_moves(&g));
     *v = g.to;
     return MF_OK;
 }
@@ -185,8 +186,8 @@ static mf_status move(mf_lowering *l, mf_output o, const mf_layout *to, const mf
 /* ---- the whole way ---- */
 
 /* On this mesh; NULL: there is none that could become it. */
-static const mf_mesh_version *nearest(const mf_lowering *l, mf_output o, int mesh,
-                                      const mf_layout *to)
+static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o, int mesh,
+                                              const mf_layout *to)
 {
     const mf_mesh_value *value = mf_mesh_value_of(l->sheet, o);
     const mf_mesh_version *best = NULL;
@@ -219,8 +220,8 @@ static mf_status reduce_to(mf_lowering *l, mf_output o, const mf_layout *layout,
     const mf_reduction r = mf_reduction_plan(&l->sheet->meshes->at[(*v)->mesh], &(*v)->layout,
                                              layout, &mf_mesh_value_of(l->sheet, o)->shape);
 
-    MF_TRY(reduce(l, o, &r.scattered, r.scatter, true, v));
-    return reduce(l, o, &r.reduced, r.all, false, v);
+    MF_TRY(reshard_reduce(l, o, &r.scattered, r.scatter, true, v));
+    return reshard_reduce(l, o, &r.reduced, r.all, false, v);
 }
 
 mf_status mf_reshard_step_reduce(mf_lowering *l, mf_output o, const mf_mesh_version **v)
@@ -234,7 +235,7 @@ mf_status mf_reshard_step_reduce(mf_lowering *l, mf_output o, const mf_mesh_vers
 mf_status mf_reshard(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
                      const mf_mesh_version **out)
 {
-    const mf_mesh_version *v = nearest(l, o, mesh, layout);
+    const mf_mesh_version *v = reshard_nearest(l, o, mesh, layout);
 
     if (!v)
         return mf_mesh_cross(l, o, mesh, layout, out);
@@ -242,7 +243,7 @@ mf_status mf_reshard(mf_lowering *l, mf_output o, int mesh, const mf_layout *lay
     if (mf_layout_equal(&v->layout, layout))
         return MF_OK;
     MF_TRY(reduce_to(l, o, layout, out));
-    return move(l, o, layout, out);
+    return reshard_move(l, o, layout, out);
 }
 
 /* ---- pieces that overlap ---- */

@@ -29,7 +29,7 @@ typedef struct carrier {
 
 /* ---- names, in an order that is the same everywhere ---- */
 
-static int by_name(const void *a, const void *b)
+static int reshard_variables_by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -45,7 +45,7 @@ static mf_status list_names(const mf_relay *r, mf_arena *arena, const char ***ou
         return MF_NOMEM("variables");
     while ((e = mf_map_next(&r->before->layouts, &at)) != NULL)
         (*out)[(*n)++] = e->key;
-    qsort(*out, (size_t)*n, sizeof **out, by_name);
+    qsort(*out, (size_t)*n, sizeof **out, reshard_variables_by_name);
     return MF_OK;
 }
 
@@ -79,7 +79,8 @@ static mf_status write_after(const carrier *c, const char *name, const mf_tensor
 
 /* ---- the graph ---- */
 
-static mf_status add_feed(carrier *c, int64_t id, const mf_tensor *value, mf_output *out)
+static mf_status reshard_variables_add_feed(carrier *c, int64_t id, const mf_tensor *value,
+                                            mf_output *out)
 {
     char *name = mf_arena_printf(c->arena, "has_%" PRId64, id);
     mf_tensor *copy = MF_ARENA_NEW(c->arena, mf_tensor);
@@ -101,15 +102,16 @@ static mf_status add_feed(carrier *c, int64_t id, const mf_tensor *value, mf_out
 }
 
 /* What goes out and comes in, of one variable. */
-typedef struct parts {
+typedef struct reshard_variables_parts {
     int64_t id;
     mf_dtype type;
     mf_shape before, after;
     mf_reshard_plan move;
     bool has, wants; /* something before; something afterwards */
-} parts;
+} reshard_variables_parts;
 
-static mf_status list_attrs(const carrier *c, parts *p, mf_named_attr *attrs, int *n)
+static mf_status list_attrs(const carrier *c, reshard_variables_parts *p, mf_named_attr *attrs,
+                            int *n)
 {
     const int rank = p->has ? p->before.rank : p->after.rank;
     int64_t *keep = MF_ARENA_ARRAY(c->arena, int64_t, 3 * MF_MAX_RANK);
@@ -145,7 +147,8 @@ static mf_status list_attrs(const carrier *c, parts *p, mf_named_attr *attrs, in
     return MF_OK;
 }
 
-static mf_status add_parts(carrier *c, parts *p, const char *variable, const mf_tensor *value)
+static mf_status reshard_variables_add_parts(carrier *c, reshard_variables_parts *p,
+                                             const char *variable, const mf_tensor *value)
 {
     mf_named_attr attrs[12];
     mf_output in = { 0 };
@@ -162,7 +165,7 @@ static mf_status add_parts(carrier *c, parts *p, const char *variable, const mf_
     if (!name)
         return MF_NOMEM("variables");
     if (p->has)
-        MF_TRY(add_feed(c, p->id, value, &in));
+        MF_TRY(reshard_variables_add_feed(c, p->id, value, &in));
     MF_TRY(list_attrs(c, p, attrs, &spec.n_attrs));
     MF_TRY(mf_graph_add(c->graph, &spec, &node));
     if (p->wants) {
@@ -174,13 +177,13 @@ static mf_status add_parts(carrier *c, parts *p, const char *variable, const mf_
     return MF_OK;
 }
 
-static bool stays(const parts *p)
+static bool reshard_variables_stays(const reshard_variables_parts *p)
 {
     return p->has && p->wants && p->move.n_send == 0 && p->move.n_receive == 0 &&
            mf_shape_equal(&p->before, &p->after);
 }
 
-static mf_status add_variable(carrier *c, const char *name, int64_t id)
+static mf_status reshard_variables_add_variable(carrier *c, const char *name, int64_t id)
 {
     const mf_relay *r = c->r;
     const mf_mesh_variable *a = mf_map_find(&r->before->layouts, name),
@@ -189,7 +192,7 @@ static mf_status add_variable(carrier *c, const char *name, int64_t id)
     mf_cross_mesh cross;
     mf_tensor value = { 0 };
     mf_box box;
-    parts p = { .id = id };
+    reshard_variables_parts p = { .id = id };
     mf_status st = MF_OK;
 
     if (!b)
@@ -211,15 +214,15 @@ static mf_status add_variable(carrier *c, const char *name, int64_t id)
             mf_box_count(&p.move.receive[k].box, a->shape.rank) * (int64_t)mf_dtype_cell(p.type);
     if (p.has)
         MF_TRY(read_before(c, name, &value));
-    if (stays(&p))
+    if (reshard_variables_stays(&p))
         st = write_after(c, name, &value);
     else if (p.wants || p.move.n_send > 0)
-        st = add_parts(c, &p, name, &value);
+        st = reshard_variables_add_parts(c, &p, name, &value);
     mf_tensor_clear(&value);
     return st;
 }
 
-static mf_status build(carrier *c)
+static mf_status reshard_variables_build(carrier *c)
 {
     const char **names;
     int64_t n;
@@ -238,13 +241,13 @@ static mf_status build(carrier *c)
     if (!c->feeds || !c->fetches || !c->targets || !c->made || !c->values || !c->results)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < n; i++)
-        MF_TRY(add_variable(c, names[i], i));
+        MF_TRY(reshard_variables_add_variable(c, names[i], i));
     return MF_OK;
 }
 
 /* ---- running ---- */
 
-static mf_status run(carrier *c)
+static mf_status reshard_variables_run(carrier *c)
 {
     const mf_run_with with = { .mesh = c->end->link };
     mf_resources *nothing = NULL;
@@ -273,10 +276,10 @@ static mf_status run(carrier *c)
 static void *carrier_main(void *arg)
 {
     carrier *c = arg;
-    mf_status st = build(c);
+    mf_status st = reshard_variables_build(c);
 
     if (st == MF_OK)
-        st = run(c);
+        st = reshard_variables_run(c);
     if (st != MF_OK) {
         mf_error_save(st, &c->why);
         c->r->failed(c->r->ctx, st);

@@ -41,7 +41,7 @@ static void fix_known(const mf_mesh_variables *v, mf_sharding_table *s)
     }
 }
 
-static mf_status remember(mf_mesh_variables *v, const mf_sharding_table *s, mf_node *n)
+static mf_status spmd_compile_remember(mf_mesh_variables *v, const mf_sharding_table *s, mf_node *n)
 {
     const mf_mesh_value *value = mf_mesh_value_of(s, (mf_output){ n, 0 });
     mf_mesh_variable *known = MF_ARENA_NEW(v->arena, mf_mesh_variable);
@@ -86,7 +86,7 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
     }
     for (int64_t i = 0; st == MF_OK && i < s.n; i++) {
         if (mf_mesh_is_variable(s.order[i]))
-            st = remember(v, &s, s.order[i]);
+            st = spmd_compile_remember(v, &s, s.order[i]);
     }
     mf_sharding_table_deinit(&s);
     return st;
@@ -114,8 +114,8 @@ static mf_status assume_batch(mf_graph *g, int64_t samples)
     return MF_OK;
 }
 
-static mf_status add_variables(mf_mesh_variables *v, const mf_mesh_setup *setup,
-                               const mf_graph *graph, bool assume)
+static mf_status spmd_compile_add_variables(mf_mesh_variables *v, const mf_mesh_setup *setup,
+                                            const mf_graph *graph, bool assume)
 {
     mf_compile c = { 0 };
     mf_status st = mf_graph_copy(graph, NULL, &c.graph);
@@ -131,11 +131,12 @@ static mf_status add_variables(mf_mesh_variables *v, const mf_mesh_setup *setup,
 mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
                                 const mf_graph *graph)
 {
-    const mf_status st = add_variables(v, setup, graph, true);
+    const mf_status st = spmd_compile_add_variables(v, setup, graph, true);
 
     if (st != MF_INVALID_ARGUMENT)
         return st;
-    return add_variables(v, setup, graph, false); /* of that many samples it cannot be */
+    return spmd_compile_add_variables(v, setup, graph,
+                                      false); /* of that many samples it cannot be */
 }
 
 /* ---- runs ---- */
@@ -176,7 +177,7 @@ static mf_status join_shards(mf_graph *g, const mf_mesh_setup *setup)
     return MF_OK;
 }
 
-static bool is_zero(const mf_node *n, const char *name)
+static bool spmd_compile_is_zero(const mf_node *n, const char *name)
 {
     const mf_attr *a = mf_node_attr(n, name);
 
@@ -193,7 +194,7 @@ static mf_status give_seeds(mf_graph *g, uint64_t seed)
                               .n = 1,
                               .i = (int64_t)mf_hash(n->name, strlen(n->name), seed) };
 
-        if (is_zero(n, "seed") && is_zero(n, "seed2")) {
+        if (spmd_compile_is_zero(n, "seed") && spmd_compile_is_zero(n, "seed2")) {
             MF_TRY(mf_node_set_attr(g, n, "seed", &one));
             MF_TRY(mf_node_set_attr(g, n, "seed2", &two));
         }
@@ -227,8 +228,9 @@ static mf_status pin_feeds(mf_sharding_table *s, const mf_signature *sig,
 
 /* What should lie where, from what is said. Owns: mf_sharding_table_deinit(), also after a failure.
  */
-static mf_status lay_out(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
-                         const mf_mesh_variables *variables, mf_sharding_table *s)
+static mf_status spmd_compile_lay_out(mf_compile *c, const mf_signature *sig,
+                                      const mf_mesh_setup *setup,
+                                      const mf_mesh_variables *variables, mf_sharding_table *s)
 {
     MF_TRY(mf_infer_graph(c));
     MF_TRY(mf_sharding_table_init(s, &setup->meshes, c));
@@ -334,7 +336,8 @@ static mf_status know_values(mf_compile *c)
 
 /* A micro-batch that has to come back to an earlier stage goes there and back in one item each, all
  * of them in the same order: only GPipe has such. */
-static mf_status schedule(const mf_mesh_setup *setup, bool returns, int processor, mf_graph *graph)
+static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns, int processor,
+                                       mf_graph *graph)
 {
     mf_pipeline_plan plan = { .how = setup->pipeline,
                               .stages = setup->meshes.n,
@@ -349,9 +352,9 @@ static mf_status schedule(const mf_mesh_setup *setup, bool returns, int processo
     return mf_mesh_schedule(graph, &plan, mf_meshes_of(&setup->meshes, processor));
 }
 
-static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
-                       const mf_mesh_variables *variables, mf_graph **graphs, int64_t *receives,
-                       mf_mesh_costs *costs)
+static mf_status spmd_compile_lower(mf_compile *c, const mf_signature *sig,
+                                    const mf_mesh_setup *setup, const mf_mesh_variables *variables,
+                                    mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
     int *here = MF_ARENA_ARRAY(c->graph->arena, int, setup->n);
     mf_sharding_table s = { 0 };
@@ -365,18 +368,18 @@ static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_set
     MF_TRY_TO(done, mf_mesh_update_slices(c, variables));
     MF_TRY_TO(done, know_values(c));
     MF_TRY_TO(done, know_assigned(c, variables));
-    MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
+    MF_TRY_TO(done, spmd_compile_lay_out(c, sig, setup, variables, &s));
     do { /* what becomes of one op may let layouts reach the next */
         MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
         if (changed) {
             mf_sharding_table_deinit(&s);
-            MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
+            MF_TRY_TO(done, spmd_compile_lay_out(c, sig, setup, variables, &s));
         }
     } while (changed);
     MF_TRY_TO(done, mf_mesh_mark_chunks(&s, variables, &costs->returns));
     st = mf_mesh_lower(&s, here, setup->n, graphs, receives, costs);
     for (int i = 0; st == MF_OK && setup->meshes.n > 1 && i < setup->n; i++)
-        st = schedule(setup, costs->returns, here[i], graphs[i]);
+        st = spmd_compile_schedule(setup, costs->returns, here[i], graphs[i]);
 done:
     mf_sharding_table_deinit(&s);
     return st;
@@ -397,7 +400,7 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
     MF_TRY_TO(done, give_seeds(c.graph, setup->seed));
-    st = lower(&c, sig, setup, variables, graphs, receives, costs);
+    st = spmd_compile_lower(&c, sig, setup, variables, graphs, receives, costs);
 done:
     mf_compile_end(&c);
     return st;

@@ -13,7 +13,7 @@
 
 static const mf_layout WHOLE;
 
-static bool is_op(const mf_node *n, const char *op)
+static bool spmd_lower_is_op(const mf_node *n, const char *op)
 {
     return strcmp(n->op_name, op) == 0;
 }
@@ -32,7 +32,7 @@ typedef struct emission {
 } emission;
 
 /* Attributes of the copy; room for those that a rule adds. */
-static mf_status copy_attrs(const emission *e, mf_named_attr **out)
+static mf_status spmd_lower_copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];
     mf_named_attr *attrs = MF_ARENA_ARRAY(g->arena, mf_named_attr, e->n->n_attrs + MF_SPLIT_ATTRS);
@@ -169,7 +169,7 @@ static bool sums_are_cut(const emission *e)
 }
 
 /* What was a mean is a sum of pieces, divided by the number of all. */
-static mf_status divide(const emission *e, mf_node **node)
+static mf_status spmd_lower_divide(const emission *e, mf_node **node)
 {
     mf_graph *g = e->l->graphs[e->i];
     const mf_output in[] = { { *node, 0 },
@@ -183,7 +183,7 @@ static mf_status divide(const emission *e, mf_node **node)
 /* Where nothing follows from a node, each mesh waits for its own part. */
 static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
-    const bool is_last = is_op(n, "NoOp") && !l->sheet->is_used[n->id];
+    const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->sheet->is_used[n->id];
 
     return !is_last && !mf_node_is_constant(control) && !(l->sheet->where[control->id] >> mesh & 1);
 }
@@ -208,7 +208,7 @@ static mf_status find_controls(const emission *e, mf_node ***out, int *n)
     return MF_OK;
 }
 
-static mf_status emit(const emission *e, mf_node **out)
+static mf_status spmd_lower_emit(const emission *e, mf_node **out)
 {
     mf_graph *g = e->l->graphs[e->i];
     mf_output *in = MF_ARENA_ARRAY(g->arena, mf_output, e->n->n_inputs + 1);
@@ -225,7 +225,7 @@ static mf_status emit(const emission *e, mf_node **out)
         return MF_NOMEM("a graph");
     for (int k = 0; k < e->n->n_inputs; k++)
         in[k] = e->in[k]->at[e->i];
-    MF_TRY(copy_attrs(e, &attrs));
+    MF_TRY(spmd_lower_copy_attrs(e, &attrs));
     MF_TRY(fix_attrs(e, attrs, &spec.n_attrs));
     if (e->q && e->q->sizes_input >= 0 && e->n->n_outputs > 0 &&
         mf_layout_cuts(&e->choice->out[0], e->q->out[0].rank))
@@ -242,12 +242,12 @@ static mf_status emit(const emission *e, mf_node **out)
     spec.attrs = attrs;
     spec.controls = controls;
     MF_TRY(mf_graph_add(g, &spec, out));
-    return other && e->q->divide_if_cut > 0 ? divide(e, out) : MF_OK;
+    return other && e->q->divide_if_cut > 0 ? spmd_lower_divide(e, out) : MF_OK;
 }
 
 /* ---- one node everywhere ---- */
 
-static bool is_here(const mf_lowering *l, int mesh, int i)
+static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 {
     return mf_mesh_has(&l->sheet->meshes->at[mesh], l->processors[i]);
 }
@@ -266,7 +266,7 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
 
         MF_TRY(mf_mesh_made(l, (mf_output){ n, port }, mesh, &layouts[port], &v));
         for (int i = 0; i < l->n; i++) {
-            if (is_here(l, mesh, i))
+            if (spmd_lower_is_here(l, mesh, i))
                 v->at[i] = (mf_output){ l->twins[n->id][i], port };
         }
     }
@@ -274,8 +274,8 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
 }
 
 /* "MatMul x: [rows,.] [.,cols] -> [rows,cols]", for those who want to know. */
-static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh *m,
-                    const mf_mesh_choice *c)
+static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_mesh *m,
+                               const mf_mesh_choice *c)
 {
     char text[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
     mf_buf line = { 0 };
@@ -307,7 +307,7 @@ static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
 }
 
 /* All indices of the letters, each with what the largest operand has besides. */
-static double work_of(emission *e)
+static double spmd_lower_work_of(emission *e)
 {
     double n = 1, more = 1;
 
@@ -331,7 +331,7 @@ static mf_status note_cost(emission *e)
     mf_mesh_cost *cost;
     double made = 0;
 
-    if (!is_here(l, e->k, 0))
+    if (!spmd_lower_is_here(l, e->k, 0))
         return MF_OK;
     cost = mf_mesh_costs_of(l->costs, e->n->op_name);
     if (!cost)
@@ -347,7 +347,7 @@ static mf_status note_cost(emission *e)
         cost->made_bytes += mf_box_count(&box, v->shape.rank) *
                             (int64_t)mf_dtype_cell(mf_type_base(e->n->out_types[i]));
     }
-    cost->work += e->q ? work_of(e) : made;
+    cost->work += e->q ? spmd_lower_work_of(e) : made;
     return MF_OK;
 }
 
@@ -372,7 +372,7 @@ static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
     return false;
 }
 
-static mf_status lower_node(mf_lowering *l, mf_node *n, int mesh)
+static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
 {
     emission e = {
         .l = l, .n = n, .q = l->sheet->splits[n->id], .k = mesh, .m = &l->sheet->meshes->at[mesh]
@@ -384,7 +384,7 @@ static mf_status lower_node(mf_lowering *l, mf_node *n, int mesh)
         choice.out[0] = l->sheet->values[n->id][0].layout;
     l->costs->returns |= goes_back(l, n, mesh);
     if (mf_log_wants(MF_LOG_DEBUG))
-        explain(l, n, e.m, &choice);
+        spmd_lower_explain(l, n, e.m, &choice);
     e.choice = &choice;
     e.in = MF_ARENA_ARRAY(l->sheet->arena, const mf_mesh_version *, n->n_inputs + 1);
     if (!e.in)
@@ -400,8 +400,8 @@ static mf_status lower_node(mf_lowering *l, mf_node *n, int mesh)
             MF_TRY(mf_reshard_signal(l, n->controls[k], mesh, &word));
     }
     for (e.i = 0; e.i < l->n; e.i++) {
-        if (is_here(l, mesh, e.i))
-            MF_TRY(emit(&e, &l->twins[n->id][e.i]));
+        if (spmd_lower_is_here(l, mesh, e.i))
+            MF_TRY(spmd_lower_emit(&e, &l->twins[n->id][e.i]));
     }
     MF_TRY(note_cost(&e));
     return note_outputs(l, n, mesh, choice.out);
@@ -437,7 +437,7 @@ static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
     (void)snprintf(name, sizeof name, MF_MESH_FETCH, (int)mf_node_int(n, "index"));
     MF_TRY(mf_reshard(l, n->inputs[0], mesh, &WHOLE, &v));
     for (int i = 0; i < l->n; i++) {
-        if (!is_here(l, mesh, i))
+        if (!spmd_lower_is_here(l, mesh, i))
             continue;
         const mf_node_spec spec = {
             .name = name, .op = "Identity", .inputs = &v->at[i], .n_inputs = 1
@@ -454,13 +454,13 @@ static mf_status lower_all(mf_lowering *l)
         mf_node *n = l->sheet->order[k];
 
         MF_TRY(fill_versions(l, n));
-        if (is_op(n, "_Arg"))
+        if (spmd_lower_is_op(n, "_Arg"))
             MF_TRY(lower_feed(l, n));
         for (int m = 0; m < l->sheet->meshes->n; m++) {
-            if (is_op(n, "_Retval"))
+            if (spmd_lower_is_op(n, "_Retval"))
                 MF_TRY(lower_fetch(l, n, m));
-            else if (!is_op(n, "_Arg") && l->sheet->where[n->id] >> m & 1)
-                MF_TRY(lower_node(l, n, m));
+            else if (!spmd_lower_is_op(n, "_Arg") && l->sheet->where[n->id] >> m & 1)
+                MF_TRY(spmd_lower_node(l, n, m));
         }
     }
     return MF_OK;

@@ -78,7 +78,7 @@ static mf_status update_copy(mf_graph *g, const mf_node *n, mf_output copy, mf_n
 }
 
 /* What was the update is the last of it, so whoever waited for it still does. */
-static mf_status slice(mf_graph *g, mf_node *n, const mf_mesh_variable *slot)
+static mf_status zero_update_slice(mf_graph *g, mf_node *n, const mf_mesh_variable *slot)
 {
     const mf_dtype type = mf_node_type(n->inputs[0].node, "dtype");
     mf_node *copied, *updated;
@@ -119,7 +119,7 @@ mf_status mf_mesh_update_slices(mf_compile *c, const mf_mesh_variables *known)
         slot = variable_of(known, n->inputs[1]);
         if (weight && slot && mf_shape_equal(&weight->shape, &slot->shape) &&
             !mf_layout_equal(&weight->layout, &slot->layout))
-            MF_TRY(slice(c->graph, n, slot));
+            MF_TRY(zero_update_slice(c->graph, n, slot));
     }
     return MF_OK;
 }

@@ -142,12 +142,12 @@ static void need_by(const items *s, const mf_node *n, int at)
         s->at[n->id] = at;
 }
 
-static int *place_of(const items *s, mf_pipeline_item i)
+static int *pipeline_schedule_place_of(const items *s, mf_pipeline_item i)
 {
     return &s->places[((int)i.way * s->plan.chunks + i.chunk) * s->plan.turns + i.turn];
 }
 
-static mf_status find_places(items *s, int stage)
+static mf_status pipeline_schedule_find_places(items *s, int stage)
 {
     const int64_t n = mf_pipeline_items(&s->plan);
     mf_pipeline_item *order = MF_ARENA_ARRAY(s->graph->arena, mf_pipeline_item, n + 1);
@@ -158,11 +158,11 @@ static mf_status find_places(items *s, int stage)
         return MF_NOMEM("a pipeline");
     mf_pipeline_order(&s->plan, stage, order);
     for (int64_t i = 0; i < n; i++)
-        *place_of(s, order[i]) = (int)i;
+        *pipeline_schedule_place_of(s, order[i]) = (int)i;
     return MF_OK;
 }
 
-static bool is_op(const mf_node *n, const char *op)
+static bool pipeline_schedule_is_op(const mf_node *n, const char *op)
 {
     return strcmp(n->op_name, op) == 0;
 }
@@ -175,10 +175,11 @@ static void find_reach(const items *s, int64_t n_order)
         s->reach[i] = INT64_MAX;
     for (int64_t i = n_order - 1; i >= 0; i--) {
         const mf_node *n = s->order[i];
-        const bool on_the_way = is_op(n, "_MeshReduce") || is_op(n, "_MeshMove");
+        const bool on_the_way =
+            pipeline_schedule_is_op(n, "_MeshReduce") || pipeline_schedule_is_op(n, "_MeshMove");
         int64_t to = s->reach[n->id];
 
-        if (is_op(n, "_MeshSend"))
+        if (pipeline_schedule_is_op(n, "_MeshSend"))
             to = 0;
         else if (s->marked[n->id] && mf_node_is_gradient(n) && mf_node_layer(n) > 0)
             to = mf_node_layer(n) < to ? mf_node_layer(n) : to;
@@ -204,7 +205,7 @@ static mf_pipeline_way way_of(const items *s, const mf_node *n)
 }
 
 /* When it comes by what is said of it; INT_MAX: nothing is. */
-static mf_status said(const items *s, mf_node *n, int *at)
+static mf_status pipeline_schedule_said(const items *s, mf_node *n, int *at)
 {
     static const mf_attr yes = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
     const int64_t chunk = s->plan.chunks > 1 ? mf_node_mark_of(n, MF_CHUNK_ATTR) : 1;
@@ -215,7 +216,7 @@ static mf_status said(const items *s, mf_node *n, int *at)
         return MF_OK;
     item = (mf_pipeline_item){ way_of(s, n), (int)((chunk - 1) / s->plan.stages),
                                mf_node_turn(n) - 1 };
-    *at = *place_of(s, item);
+    *at = *pipeline_schedule_place_of(s, item);
     return item.way == MF_PIPELINE_WEIGHTS ? mf_node_set_attr(s->graph, n, "_late", &yes) : MF_OK;
 }
 
@@ -229,7 +230,7 @@ static mf_status find_items(items *s)
     if (s->plan.how == MF_PIPELINE_ZERO_BUBBLE)
         find_reach(s, n_order);
     for (int64_t i = 0; i < s->n; i++)
-        MF_TRY(said(s, s->graph->nodes[i], &s->at[s->graph->nodes[i]->id]));
+        MF_TRY(pipeline_schedule_said(s, s->graph->nodes[i], &s->at[s->graph->nodes[i]->id]));
     for (int64_t i = n_order - 1; i >= 0; i--) {
         const mf_node *n = s->order[i];
 
@@ -263,7 +264,7 @@ static bool are_together(const items *s, const mf_node *a, const mf_node *b)
     return s->marked[a->id] && s->marked[b->id] && s->at[a->id] == s->at[b->id];
 }
 
-static bool begins(const items *s, const mf_node *n)
+static bool pipeline_schedule_begins(const items *s, const mf_node *n)
 {
     for (int k = 0; k < n->n_inputs; k++) {
         if (are_together(s, n->inputs[k].node, n))
@@ -301,7 +302,7 @@ static mf_status put_behind(const items *s, int before, mf_node **turn)
 
         if (s->marked[n->id] && s->at[n->id] == before && !s->leads[n->id])
             mf_control(s->graph, node, n);
-        if (s->marked[n->id] && s->at[n->id] == before + 1 && begins(s, n))
+        if (s->marked[n->id] && s->at[n->id] == before + 1 && pipeline_schedule_begins(s, n))
             mf_control(s->graph, n, node);
     }
     *turn = node;
@@ -315,7 +316,7 @@ mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int st
 
     s.plan.turns = 0;
     MF_TRY(read_turns(&s));
-    MF_TRY(find_places(&s, stage));
+    MF_TRY(pipeline_schedule_find_places(&s, stage));
     MF_TRY(find_items(&s));
     MF_TRY(unmark_free(&s));
     find_leads(&s);

@@ -14,7 +14,7 @@
 enum { LAYERS_MAX = 1 << 20 };
 
 /* Multiplications of a matrix product, elements of all else; of a table only what is looked up. */
-static double work_of(const mf_sharding_table *s, const mf_node *n)
+static double mesh_placement_work_of(const mf_sharding_table *s, const mf_node *n)
 {
     const mf_split *q = s->splits[n->id];
     double work = 1;
@@ -34,7 +34,7 @@ static int count_chunks(const mf_sharding_table *s)
     return s->meshes->n * s->chunks;
 }
 
-static int64_t count_layers(const mf_sharding_table *s)
+static int64_t mesh_placement_count_layers(const mf_sharding_table *s)
 {
     int64_t most = 0;
 
@@ -92,7 +92,7 @@ static mf_status deal_evenly(const mf_sharding_table *s, int64_t layers, int64_t
         return MF_NOMEM("layers");
     for (int64_t i = 0; i < s->n; i++) {
         if (mf_node_layer(s->order[i]) > 0)
-            sum[mf_node_layer(s->order[i])] += work_of(s, s->order[i]);
+            sum[mf_node_layer(s->order[i])] += mesh_placement_work_of(s, s->order[i]);
     }
     for (int64_t l = 1; l <= layers; l++)
         sum[l] += sum[l - 1];
@@ -122,7 +122,7 @@ static mf_status deal_evenly(const mf_sharding_table *s, int64_t layers, int64_t
 
 mf_status mf_mesh_deal_layers(const mf_sharding_table *s, const int *wanted, int64_t *first)
 {
-    const int64_t layers = s->meshes->n > 1 && !first[0] ? count_layers(s) : 0;
+    const int64_t layers = s->meshes->n > 1 && !first[0] ? mesh_placement_count_layers(s) : 0;
 
     if (layers == 0)
         return MF_OK;
@@ -155,25 +155,25 @@ int mf_mesh_chunk_of(const mf_sharding_table *s, const mf_mesh_variables *known,
 
 /* ---- nodes ---- */
 
-typedef struct placing {
+typedef struct mesh_placement_placing {
     mf_sharding_table *s;
     const mf_mesh_variables *known;
     uint32_t all; /* meshes */
-} placing;
+} mesh_placement_placing;
 
-static bool is_op(const mf_node *n, const char *op)
+static bool mesh_placement_is_op(const mf_node *n, const char *op)
 {
     return strcmp(n->op_name, op) == 0;
 }
 
-static uint32_t of_layer(const placing *p, int64_t layer)
+static uint32_t of_layer(const mesh_placement_placing *p, int64_t layer)
 {
     const int chunk = mf_mesh_chunk_of(p->s, p->known, layer);
 
     return chunk < 0 ? 0 : (uint32_t)1 << chunk % p->s->meshes->n;
 }
 
-static mf_status was_put(const placing *p, const mf_node *n, uint32_t *out)
+static mf_status was_put(const mesh_placement_placing *p, const mf_node *n, uint32_t *out)
 {
     const mf_attr *a = mf_node_attr(n, MF_MESH_ATTR);
 
@@ -187,7 +187,7 @@ static mf_status was_put(const placing *p, const mf_node *n, uint32_t *out)
     return MF_OK;
 }
 
-static mf_status place_variable(const placing *p, const mf_node *n)
+static mf_status place_variable(const mesh_placement_placing *p, const mf_node *n)
 {
     const mf_mesh_variable *known = mf_map_find(&p->known->layouts, mf_mesh_variable_name(n));
     uint32_t put;
@@ -201,7 +201,7 @@ static mf_status place_variable(const placing *p, const mf_node *n)
 }
 
 /* A variable's; 0: it works on none whose place is known. */
-static uint32_t of_handle(const placing *p, const mf_node *n)
+static uint32_t of_handle(const mesh_placement_placing *p, const mf_node *n)
 {
     for (int k = 0; k < n->n_inputs; k++) {
         if (mf_mesh_value_of(p->s, n->inputs[k])->fixed && p->s->where[n->inputs[k].node->id])
@@ -210,7 +210,7 @@ static uint32_t of_handle(const placing *p, const mf_node *n)
     return 0;
 }
 
-static int64_t bytes_of(const placing *p, mf_output o)
+static int64_t mesh_placement_bytes_of(const mesh_placement_placing *p, mf_output o)
 {
     int64_t count = 0;
 
@@ -220,14 +220,14 @@ static int64_t bytes_of(const placing *p, mf_output o)
 }
 
 /* 0: none of its inputs has a place. */
-static uint32_t of_largest(const placing *p, const mf_node *n)
+static uint32_t of_largest(const mesh_placement_placing *p, const mf_node *n)
 {
     uint32_t where = 0;
     int64_t most = -1;
 
     for (int k = 0; k < n->n_inputs; k++) {
         const uint32_t there = p->s->where[n->inputs[k].node->id];
-        const int64_t bytes = bytes_of(p, n->inputs[k]);
+        const int64_t bytes = mesh_placement_bytes_of(p, n->inputs[k]);
 
         if (there && bytes > most) {
             where = there;
@@ -240,11 +240,12 @@ static uint32_t of_largest(const placing *p, const mf_node *n)
 /* What is added up where all of it is, travels once; 0: it is no sum, or its parts are not
  * together.
  */
-static uint32_t of_parts(const placing *p, const mf_node *n)
+static uint32_t of_parts(const mesh_placement_placing *p, const mf_node *n)
 {
     uint32_t where = 0;
 
-    if (!is_op(n, "AddN") && !is_op(n, "AddV2") && !is_op(n, "Add"))
+    if (!mesh_placement_is_op(n, "AddN") && !mesh_placement_is_op(n, "AddV2") &&
+        !mesh_placement_is_op(n, "Add"))
         return 0;
     for (int k = 0; k < n->n_inputs; k++) {
         const uint32_t there = p->s->where[n->inputs[k].node->id];
@@ -256,13 +257,13 @@ static uint32_t of_parts(const placing *p, const mf_node *n)
     return where;
 }
 
-static mf_status place_forwards(const placing *p)
+static mf_status place_forwards(const mesh_placement_placing *p)
 {
     for (int64_t i = 0; i < p->s->n; i++) {
         const mf_node *n = p->s->order[i];
         uint32_t put;
 
-        if (is_op(n, "VarHandleOp")) {
+        if (mesh_placement_is_op(n, "VarHandleOp")) {
             MF_TRY(place_variable(p, n));
             continue;
         }
@@ -279,7 +280,7 @@ static mf_status place_forwards(const placing *p)
 }
 
 /* Variables that an op updates together are together; the rest is the first mesh's. */
-static void place_other_variables(const placing *p)
+static void place_other_variables(const mesh_placement_placing *p)
 {
     for (int64_t i = 0; i < p->s->n; i++) {
         const mf_node *n = p->s->order[i];
@@ -292,7 +293,7 @@ static void place_other_variables(const placing *p)
         }
     }
     for (int64_t i = 0; i < p->s->n; i++) {
-        if (is_op(p->s->order[i], "VarHandleOp") && !p->s->where[p->s->order[i]->id])
+        if (mesh_placement_is_op(p->s->order[i], "VarHandleOp") && !p->s->where[p->s->order[i]->id])
             p->s->where[p->s->order[i]->id] = 1;
     }
 }
@@ -305,20 +306,21 @@ static bool has_state(const mf_node *n)
 }
 
 /* What has no place is where it is needed; if it has a state, at one place only. */
-static void place_backwards(const placing *p, uint32_t *needed)
+static void place_backwards(const mesh_placement_placing *p, uint32_t *needed)
 {
     for (int64_t i = p->s->n - 1; i >= 0; i--) {
         const mf_node *n = p->s->order[i];
         uint32_t *where = &p->s->where[n->id];
 
-        if (is_op(n, "_Arg") || is_op(n, "_Retval") || (is_op(n, "NoOp") && !p->s->is_used[n->id]))
+        if (mesh_placement_is_op(n, "_Arg") || mesh_placement_is_op(n, "_Retval") ||
+            (mesh_placement_is_op(n, "NoOp") && !p->s->is_used[n->id]))
             *where = p->all;
         else if (!*where)
             *where = needed[n->id] ? needed[n->id] : 1;
-        if (has_state(n) && !is_op(n, "_Arg"))
+        if (has_state(n) && !mesh_placement_is_op(n, "_Arg"))
             *where &= -*where;
         for (int k = 0; k < n->n_inputs; k++)
-            needed[n->inputs[k].node->id] |= is_op(n, "_Retval") ? 0 : *where;
+            needed[n->inputs[k].node->id] |= mesh_placement_is_op(n, "_Retval") ? 0 : *where;
         for (int k = 0; k < n->n_controls; k++)
             needed[n->controls[k]->id] |= *where;
     }
@@ -326,10 +328,11 @@ static void place_backwards(const placing *p, uint32_t *needed)
 
 mf_status mf_mesh_place(mf_sharding_table *s, const mf_mesh_variables *known)
 {
-    const placing p = { .s = s,
-                        .known = known,
-                        .all =
-                            s->meshes->n == 32 ? UINT32_MAX : ((uint32_t)1 << s->meshes->n) - 1 };
+    const mesh_placement_placing p = { .s = s,
+                                       .known = known,
+                                       .all = s->meshes->n == 32
+                                                  ? UINT32_MAX
+                                                  : ((uint32_t)1 << s->meshes->n) - 1 };
     uint32_t *needed = MF_ARENA_ARRAY(s->arena, uint32_t, s->c->graph->n_nodes + 1);
 
     if (!needed)

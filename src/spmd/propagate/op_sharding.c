@@ -83,7 +83,7 @@ static mf_layout out_layout(const chooser *c, int i, const mf_layout_dim *letter
 
 /* ---- what a way costs ---- */
 
-static int64_t cell_of(mf_dtype t)
+static int64_t op_sharding_cell_of(mf_dtype t)
 {
     return (int64_t)mf_dtype_cell(mf_type_base(t));
 }
@@ -149,7 +149,7 @@ static double from_afar(const chooser *c, int i, const mf_layout *want)
     if (here(c, i) || v->fixed || want->partial || !mf_shape_is_static(&v->shape))
         return NEVER;
     box = mf_layout_box(c->m, want, &v->shape, c->m->first);
-    return (double)(mf_box_count(&box, v->shape.rank) * cell_of(c->n->in_types[i]));
+    return (double)(mf_box_count(&box, v->shape.rank) * op_sharding_cell_of(c->n->in_types[i]));
 }
 
 static double windows_cost(const chooser *c, int i)
@@ -161,7 +161,7 @@ static double windows_cost(const chooser *c, int i)
 
         if (at->layout.partial || at->boxes || at->mesh != c->k)
             continue;
-        bytes = (double)(windows_lack(c, i, &at->layout) * cell_of(c->n->in_types[i]));
+        bytes = (double)(windows_lack(c, i, &at->layout) * op_sharding_cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
     return least < NEVER ? least : from_afar(c, i, &(mf_layout){ 0 });
@@ -186,14 +186,14 @@ static double in_cost(const chooser *c, int i)
         if (v->fixed || want.partial || !mf_shape_is_static(&v->shape))
             continue;
         bytes = (double)(mf_reshard_elements(c->m, &at->layout, &v->shape, &want) *
-                         cell_of(c->n->in_types[i]));
+                         op_sharding_cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
     return least < NEVER ? least : from_afar(c, i, &want);
 }
 
 /* Do the wishes for what the node makes mean this mesh? */
-static bool speaks(const chooser *c)
+static bool op_sharding_speaks(const chooser *c)
 {
     return mf_mesh_speaks(c->s, (mf_output){ (mf_node *)(uintptr_t)c->n, 0 }, c->m);
 }
@@ -203,13 +203,13 @@ static double out_cost(const chooser *c, int i)
     const mf_mesh_value *v = &c->s->values[c->n->id][i];
     const mf_layout made = out_layout(c, i, c->now, c->partial);
 
-    if (!speaks(c) || v->fixed || !mf_shape_is_static(&v->shape))
+    if (!op_sharding_speaks(c) || v->fixed || !mf_shape_is_static(&v->shape))
         return 0;
     return (double)(mf_reshard_elements(c->m, &made, &v->shape, &v->layout) *
-                    cell_of(c->n->out_types[i]));
+                    op_sharding_cell_of(c->n->out_types[i]));
 }
 
-static double work(const chooser *c)
+static double op_sharding_work(const chooser *c)
 {
     double n = 1;
 
@@ -222,9 +222,9 @@ static double work(const chooser *c)
     return n;
 }
 
-static void compare(chooser *c)
+static void op_sharding_compare(chooser *c)
 {
-    double cost = work(c) / WORK_OF_A_BYTE;
+    double cost = op_sharding_work(c) / WORK_OF_A_BYTE;
 
     for (int i = 0; i < c->n->n_inputs && cost < c->cost; i++)
         cost += in_cost(c, i);
@@ -274,7 +274,7 @@ static void try_axis(chooser *c, int axis)
     const mf_axes bit = (mf_axes)1 << axis;
 
     if (axis == c->m->n_axes) {
-        compare(c);
+        op_sharding_compare(c);
         return;
     }
     try_axis(c, axis + 1);
@@ -319,7 +319,7 @@ static void allow_all(chooser *c)
         if (mf_mesh_speaks(c->s, c->n->inputs[i], c->m))
             allow(c, &c->q->in_dims[i], v->shape.rank, &v->layout);
     }
-    for (int i = 0; speaks(c) && i < c->q->n_out; i++) {
+    for (int i = 0; op_sharding_speaks(c) && i < c->q->n_out; i++) {
         const mf_mesh_value *v = &c->s->values[c->n->id][i];
 
         allow(c, &c->q->out_dims[i], v->shape.rank, &v->layout);
@@ -344,7 +344,7 @@ static mf_axes common_partial(const chooser *c)
     return partial;
 }
 
-static mf_status fill(const chooser *c, mf_mesh_choice *out)
+static mf_status op_sharding_fill(const chooser *c, mf_mesh_choice *out)
 {
     mf_arena *arena = c->s->arena;
 
@@ -413,6 +413,6 @@ mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, int mesh, mf_me
                 c.best[k].grain = 0;
         }
     }
-    MF_TRY(fill(&c, out));
+    MF_TRY(op_sharding_fill(&c, out));
     return check_fixed(&c, out);
 }

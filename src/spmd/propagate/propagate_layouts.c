@@ -18,13 +18,14 @@ static mf_mesh_value *side(const mf_sharding_table *s, const mf_node *n, bool ou
 }
 
 /* An input may come from another mesh, whose axes mean nothing here. */
-static bool speaks(const mf_sharding_table *s, const mf_node *n, int i)
+static bool propagate_layouts_speaks(const mf_sharding_table *s, const mf_node *n, int i)
 {
     return mf_mesh_speaks(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
 }
 
 /* How the letter is cut in one of the values; axes 0: in none. */
-static mf_layout_dim find_cut(const mf_sharding_table *s, const mf_split *q, int letter)
+static mf_layout_dim propagate_layouts_find_cut(const mf_sharding_table *s, const mf_split *q,
+                                                int letter)
 {
     for (int k = 0; k < q->n_in + q->n_out; k++) {
         const bool output = k >= q->n_in;
@@ -32,7 +33,7 @@ static mf_layout_dim find_cut(const mf_sharding_table *s, const mf_split *q, int
         const mf_mesh_value *v = side(s, q->node, output, i);
         const mf_split_shape *dims = output ? &q->out_dims[i] : &q->in_dims[i];
 
-        if (!output && !speaks(s, q->node, i))
+        if (!output && !propagate_layouts_speaks(s, q->node, i))
             continue;
         for (int d = 0; d < v->shape.rank; d++) {
             if (dims->dims[d].letter == letter) {
@@ -47,7 +48,8 @@ static mf_layout_dim find_cut(const mf_sharding_table *s, const mf_split *q, int
     return (mf_layout_dim){ 0 };
 }
 
-static bool give(mf_mesh_value *v, const mf_split_shape *dims, int letter, mf_layout_dim cut)
+static bool propagate_layouts_give(mf_mesh_value *v, const mf_split_shape *dims, int letter,
+                                   mf_layout_dim cut)
 {
     bool changed = false;
 
@@ -64,7 +66,7 @@ static bool give(mf_mesh_value *v, const mf_split_shape *dims, int letter, mf_la
     return changed;
 }
 
-static bool visit(const mf_sharding_table *s, const mf_node *n, bool forwards)
+static bool propagate_layouts_visit(const mf_sharding_table *s, const mf_node *n, bool forwards)
 {
     const mf_split *q = s->splits[n->id];
     bool changed = false;
@@ -74,13 +76,14 @@ static bool visit(const mf_sharding_table *s, const mf_node *n, bool forwards)
 
         if (s->exact && !mf_cut_is_exact(q->letters[l].cut))
             continue;
-        cut = find_cut(s, q, l);
+        cut = propagate_layouts_find_cut(s, q, l);
         if (!cut.axes)
             continue;
         for (int i = 0; forwards && i < q->n_out; i++)
-            changed |= give(side(s, n, true, i), &q->out_dims[i], l, cut);
+            changed |= propagate_layouts_give(side(s, n, true, i), &q->out_dims[i], l, cut);
         for (int i = 0; !forwards && i < q->n_in; i++)
-            changed |= speaks(s, n, i) && give(side(s, n, false, i), &q->in_dims[i], l, cut);
+            changed |= propagate_layouts_speaks(s, n, i) &&
+                       propagate_layouts_give(side(s, n, false, i), &q->in_dims[i], l, cut);
     }
     return changed;
 }
@@ -92,8 +95,8 @@ void mf_mesh_propagate(mf_sharding_table *s)
     do {
         changed = false;
         for (int64_t i = 0; i < s->n; i++)
-            changed |= visit(s, s->order[i], true);
+            changed |= propagate_layouts_visit(s, s->order[i], true);
         for (int64_t i = s->n - 1; i >= 0; i--)
-            changed |= visit(s, s->order[i], false);
+            changed |= propagate_layouts_visit(s, s->order[i], false);
     } while (changed);
 }

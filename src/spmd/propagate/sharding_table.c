@@ -19,7 +19,7 @@ const char *mf_mesh_variable_name(const mf_node *n)
 }
 
 /* Bytes of values are added up from here on: none may be larger than any memory. */
-static mf_status check_size(const mf_node *n, int port, const mf_shape *shape)
+static mf_status sharding_table_check_size(const mf_node *n, int port, const mf_shape *shape)
 {
     double bytes = (double)mf_dtype_cell(mf_type_base(n->out_types[port]));
     char text[MF_SHAPE_TEXT];
@@ -48,7 +48,7 @@ static mf_status add_values(mf_sharding_table *s, const mf_node *n)
             v[i].shape = *mf_node_shape(n, "shape");
         else if (v[i].fixed) /* queues, references: whole */
             v[i].closed = UINT32_MAX;
-        MF_TRY(check_size(n, i, &v[i].shape));
+        MF_TRY(sharding_table_check_size(n, i, &v[i].shape));
     }
     s->values[n->id] = v;
     return MF_OK;
@@ -56,7 +56,7 @@ static mf_status add_values(mf_sharding_table *s, const mf_node *n)
 
 /* Rules are stated for shapes without unknown dimensions. An update's gradient is an exception:
  * while only variables are looked at, nothing may be known of it. */
-static bool is_known(const mf_split *q)
+static bool sharding_table_is_known(const mf_split *q)
 {
     const bool update =
         q->n_in > 0 && q->node->in_types[0] == MF_DTYPE_RESOURCE && mf_shape_is_static(&q->in[0]);
@@ -108,7 +108,7 @@ static mf_status ask_op(mf_sharding_table *s, const mf_node *n)
     q->in = in;
     q->out = out;
     q->in_value = values;
-    if (!is_known(q))
+    if (!sharding_table_is_known(q))
         return MF_OK;
     mf_op_split(n->op)(q);
     s->splits[n->id] = q;

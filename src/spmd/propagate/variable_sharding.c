@@ -38,7 +38,8 @@ static bool is_slot(const mf_sharding_table *s, const mf_node *variable)
 }
 
 /* Along the dimension that is longest for each piece. */
-static void cut(const mf_sharding_table *s, const mf_node *n, const mf_layout_rules *rules)
+static void variable_sharding_cut(const mf_sharding_table *s, const mf_node *n,
+                                  const mf_layout_rules *rules)
 {
     mf_mesh_value *v = &s->values[n->id][0];
     const mf_mesh *m = &s->meshes->at[mf_mesh_home(s, n)];
@@ -123,7 +124,7 @@ void mf_mesh_cut_stored(const mf_sharding_table *s, const mf_layout_rules *rules
     for (int64_t i = 0; i < s->n; i++) {
         if (mf_mesh_is_variable(s->order[i]) &&
             !mf_map_find(&known->layouts, mf_mesh_variable_name(s->order[i])))
-            cut(s, s->order[i], rules);
+            variable_sharding_cut(s, s->order[i], rules);
     }
     while (changed) {
         changed = false;

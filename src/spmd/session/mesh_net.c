@@ -19,7 +19,7 @@ typedef struct letter {
     mf_tensor piece;
 } letter;
 
-typedef struct wire {
+typedef struct mesh_net_wire {
     mf_mesh_wire base; /* first */
     mf_net *net;
     int *first; /* by task */
@@ -35,9 +35,9 @@ typedef struct wire {
     pthread_cond_t changed;
     letter *first_letter, *last_letter;
     bool closing;
-} wire;
+} mesh_net_wire;
 
-static int task_of(const wire *w, int processor)
+static int mesh_net_task_of(const mesh_net_wire *w, int processor)
 {
     int t = 0;
 
@@ -48,7 +48,7 @@ static int task_of(const wire *w, int processor)
 
 /* ---- sending ---- */
 
-static void line_up(wire *w, letter *l)
+static void mesh_net_line_up(mesh_net_wire *w, letter *l)
 {
     pthread_mutex_lock(&w->lock);
     *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
@@ -58,7 +58,7 @@ static void line_up(wire *w, letter *l)
 }
 
 /* The next one; NULL: there will be none. */
-static letter *take_letter(wire *w)
+static letter *take_letter(mesh_net_wire *w)
 {
     letter *l;
 
@@ -75,9 +75,9 @@ static letter *take_letter(wire *w)
 }
 
 /* What cannot be sent ends the job: the others would wait for it. */
-static void *send_all(void *arg)
+static void *mesh_net_send_all(void *arg)
 {
-    wire *w = arg;
+    mesh_net_wire *w = arg;
     letter *l;
     bool failed = false;
 
@@ -100,7 +100,7 @@ static void *send_all(void *arg)
 static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, int64_t key,
                            const mf_tensor *piece)
 {
-    wire *w = (wire *)base;
+    mesh_net_wire *w = (mesh_net_wire *)base;
     const uint64_t size = (uint64_t)piece->count * mf_dtype_cell(piece->dtype);
     const mf_frame f = { .kind = MF_MESSAGE_REQUEST,
                          .flags = (uint16_t)piece->dtype,
@@ -118,23 +118,23 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
     l = mf_calloc(1, sizeof *l);
     if (!l)
         return MF_NOMEM("a piece on its way");
-    l->to = task_of(w, to);
+    l->to = mesh_net_task_of(w, to);
     l->frame = f;
     mf_tensor_set(&l->piece, piece);
-    line_up(w, l);
+    mesh_net_line_up(w, l);
     return MF_OK;
 }
 
 /* ---- receiving ---- */
 
-static void release(void *data, void *ctx)
+static void mesh_net_release(void *data, void *ctx)
 {
     (void)ctx;
     mf_free(data);
 }
 
 /* It goes from a processor of that task to one of ours, in a run. */
-static bool is_for_us(const wire *w, int task, const mf_frame *f)
+static bool is_for_us(const mesh_net_wire *w, int task, const mf_frame *f)
 {
     const int from = (int)(f->group >> 16), to = (int)(f->group & 0xffff);
     const int self = mf_net_self(w->net);
@@ -143,7 +143,7 @@ static bool is_for_us(const wire *w, int task, const mf_frame *f)
            to >= w->first[self] && to < w->first[self + 1] && f->step > 0;
 }
 
-static mf_status take(const wire *w, int from, const mf_frame *f, void *data)
+static mf_status mesh_net_take(const mesh_net_wire *w, int from, const mf_frame *f, void *data)
 {
     const mf_dtype dtype = (mf_dtype)f->flags;
     const size_t cell = f->flags < MF_DTYPE_COUNT ? mf_dtype_size(dtype) : 0;
@@ -155,7 +155,7 @@ static mf_status take(const wire *w, int from, const mf_frame *f, void *data)
         mf_free(data);
         return MF_FAIL(MF_INVALID_ARGUMENT, "what has come is no piece of a tensor of ours");
     }
-    st = mf_tensor_wrap(dtype, &n, 1, data, (size_t)f->size, release, NULL, &piece);
+    st = mf_tensor_wrap(dtype, &n, 1, data, (size_t)f->size, mesh_net_release, NULL, &piece);
     if (st != MF_OK) {
         mf_free(data);
         return st;
@@ -167,9 +167,9 @@ static mf_status take(const wire *w, int from, const mf_frame *f, void *data)
 }
 
 /* What comes for a run that has failed here is of no use. */
-static void serve(void *ctx, int from, const mf_frame *f, void *data)
+static void mesh_net_serve(void *ctx, int from, const mf_frame *f, void *data)
 {
-    const mf_status st = take(ctx, from, f, data);
+    const mf_status st = mesh_net_take(ctx, from, f, data);
 
     if (st != MF_OK && st != MF_CANCELLED)
         MF_WARN("a piece from task %d is lost: %s", from, mf_error_message());
@@ -177,7 +177,7 @@ static void serve(void *ctx, int from, const mf_frame *f, void *data)
 
 static void watched(void *ctx)
 {
-    const wire *w = ctx;
+    const mesh_net_wire *w = ctx;
 
     w->trouble(w->ctx);
 }
@@ -185,19 +185,19 @@ static void watched(void *ctx)
 static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
                       void *ctx)
 {
-    wire *w = (wire *)base;
+    mesh_net_wire *w = (mesh_net_wire *)base;
 
     w->rooms = rooms;
     w->trouble = trouble;
     w->ctx = ctx;
     w->watch = (mf_net_watch){ .fn = watched, .ctx = w };
     mf_net_watch_add(w->net, &w->watch);
-    mf_net_serve(w->net, serve, w);
+    mf_net_serve(w->net, mesh_net_serve, w);
 }
 
 static void wire_close(mf_mesh_wire *base)
 {
-    wire *w = (wire *)base;
+    mesh_net_wire *w = (mesh_net_wire *)base;
 
     mf_net_serve(w->net, NULL, NULL);
     mf_net_watch_remove(w->net, &w->watch);
@@ -205,12 +205,12 @@ static void wire_close(mf_mesh_wire *base)
 
 static void wire_give_up(mf_mesh_wire *base, mf_status why)
 {
-    mf_net_abort(((wire *)base)->net, why);
+    mf_net_abort(((mesh_net_wire *)base)->net, why);
 }
 
 static mf_status wire_check(mf_mesh_wire *base)
 {
-    return mf_net_check(((wire *)base)->net);
+    return mf_net_check(((mesh_net_wire *)base)->net);
 }
 
 static const mf_mesh_wire_kind KIND = { .send = wire_send,
@@ -219,7 +219,7 @@ static const mf_mesh_wire_kind KIND = { .send = wire_send,
                                         .give_up = wire_give_up,
                                         .check = wire_check };
 
-static void wire_free(wire *w)
+static void wire_free(mesh_net_wire *w)
 {
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
@@ -230,7 +230,7 @@ static void wire_free(wire *w)
 mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64_t timeout_ns,
                                mf_mesh_wire **out)
 {
-    wire *w = mf_calloc(1, sizeof *w);
+    mesh_net_wire *w = mf_calloc(1, sizeof *w);
 
     *out = NULL;
     if (w)
@@ -247,7 +247,7 @@ mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64
     w->timeout_ns = timeout_ns;
     for (int i = 0; i <= n_tasks; i++)
         w->first[i] = first[i];
-    if (mf_thread_start(&w->thread, send_all, w) != 0) {
+    if (mf_thread_start(&w->thread, mesh_net_send_all, w) != 0) {
         wire_free(w);
         return MF_NOMEM("a thread that sends");
     }
@@ -257,7 +257,7 @@ mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64
 
 void mf_mesh_wire_net_free(mf_mesh_wire *base)
 {
-    wire *w = (wire *)base;
+    mesh_net_wire *w = (mesh_net_wire *)base;
 
     if (!w)
         return;
@@ -271,5 +271,5 @@ void mf_mesh_wire_net_free(mf_mesh_wire *base)
 
 int64_t mf_mesh_wire_net_bytes(const mf_mesh_wire *base)
 {
-    return atomic_load(&((const wire *)base)->bytes);
+    return atomic_load(&((const mesh_net_wire *)base)->bytes);
 }

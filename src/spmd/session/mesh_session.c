@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* One call of run(). */
-typedef struct call {
+typedef struct mesh_session_call {
     mf_mesh_session *s;
     mf_mesh_run *r;
     const mf_run_options *options;
@@ -24,13 +24,13 @@ typedef struct call {
     mf_tensor **results;
     pthread_mutex_t lock;
     mf_error why; /* guarded by lock: the first failure */
-} call;
+} mesh_session_call;
 
 /* ---- links ---- */
 
 enum { KEY_MAX = 64 };
 
-static void write_key(char key[KEY_MAX], int from, int to, int64_t id)
+static void mesh_session_write_key(char key[KEY_MAX], int from, int to, int64_t id)
 {
     (void)snprintf(key, KEY_MAX, "%d>%d:%" PRId64, from, to, id);
 }
@@ -42,7 +42,7 @@ mf_status mf_mesh_put(mf_rendezvous_tables *rooms, int from, int to, int64_t run
     mf_rendezvous_table *room;
     mf_status st;
 
-    write_key(key, from, to, id);
+    mesh_session_write_key(key, from, to, id);
     MF_TRY(mf_rendezvous_tables_enter(rooms, run_number, &room));
     st = mf_rendezvous_table_send(room, key, piece);
     mf_rendezvous_table_leave(room);
@@ -85,7 +85,7 @@ static void link_receive(mf_mesh_link *l, int from, int64_t id, mf_cancel *cance
         got(ctx, st, NULL);
         return;
     }
-    write_key(key, from, l->self, id);
+    mesh_session_write_key(key, from, l->self, id);
     mf_rendezvous_table_fetch(p->of->room, key, cancel, got, ctx);
 }
 
@@ -116,7 +116,7 @@ void mf_mesh_give_up(mf_mesh_session *s, mf_status st, bool together)
     (void)mf_error_restore(&why);
 }
 
-static void note_failure(call *c, mf_status st)
+static void mesh_session_note_failure(mesh_session_call *c, mf_status st)
 {
     mf_error why;
 
@@ -129,7 +129,7 @@ static void note_failure(call *c, mf_status st)
     mf_mesh_give_up(c->s, st, c->r->talks);
 }
 
-static void run_processor(call *c, int i)
+static void run_processor(mesh_session_call *c, int i)
 {
     const mf_mesh_run *r = c->r;
     mf_run_with with = *c->with;
@@ -145,39 +145,40 @@ static void run_processor(call *c, int i)
     if (st == MF_OK)
         c->s->processors[i].planned += r->receives[i];
     else
-        note_failure(c, st);
+        mesh_session_note_failure(c, st);
     for (int k = 0; own && k < c->n_fetches; k++)
         mf_tensor_free(own[k]);
     mf_free(own);
 }
 
-typedef struct worker {
-    call *c;
+typedef struct mesh_session_worker {
+    mesh_session_call *c;
     int i;
     pthread_t thread;
     bool started;
-} worker;
+} mesh_session_worker;
 
-static void *worker_main(void *arg)
+static void *mesh_session_worker_main(void *arg)
 {
-    const worker *w = arg;
+    const mesh_session_worker *w = arg;
 
     run_processor(w->c, w->i);
     return NULL;
 }
 
-static void run_all(call *c)
+static void mesh_session_run_all(mesh_session_call *c)
 {
     const int n = c->s->setup.n;
-    worker *workers = mf_calloc(n, sizeof *workers);
+    mesh_session_worker *workers = mf_calloc(n, sizeof *workers);
 
     for (int i = 1; i < n; i++) {
         if (workers) {
-            workers[i] = (worker){ .c = c, .i = i };
-            workers[i].started = mf_thread_start(&workers[i].thread, worker_main, &workers[i]) == 0;
+            workers[i] = (mesh_session_worker){ .c = c, .i = i };
+            workers[i].started =
+                mf_thread_start(&workers[i].thread, mesh_session_worker_main, &workers[i]) == 0;
         }
         if (!workers || !workers[i].started)
-            note_failure(c, MF_NOMEM("threads of a mesh"));
+            mesh_session_note_failure(c, MF_NOMEM("threads of a mesh"));
     }
     run_processor(c, 0);
     for (int i = 1; workers && i < n; i++) {
@@ -212,12 +213,12 @@ static void trouble(void *ctx)
 }
 
 /* How long it took, and what each has done of that time. */
-static void run_and_measure(call *c)
+static void run_and_measure(mesh_session_call *c)
 {
     mf_mesh_run *r = c->r;
     const int64_t begin = mf_clock_ns();
 
-    run_all(c);
+    mesh_session_run_all(c);
     if (c->why.status != MF_OK || r->calls++ == 0)
         return;
     r->ns += mf_clock_ns() - begin;
@@ -229,7 +230,7 @@ static void run_and_measure(call *c)
     }
 }
 
-static mf_status run_in_room(call *c)
+static mf_status run_in_room(mesh_session_call *c)
 {
     mf_mesh_session *s = c->s;
     const mf_mesh_wire *wire = s->setup.wire;
@@ -256,10 +257,12 @@ static mf_status run_in_room(call *c)
     return c->why.status == MF_OK ? MF_OK : mf_error_restore(&c->why);
 }
 
-static mf_status mesh_run(mf_session *base, const mf_run_options *options, const mf_run_with *with,
-                          const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
-                          const char *const *fetches, int n_fetches, const char *const *targets,
-                          int n_targets, mf_tensor **results)
+static mf_status mesh_session_mesh_run(mf_session *base, const mf_run_options *options,
+                                       const mf_run_with *with, const char *const *feed_names,
+                                       const mf_tensor *const *feeds, int n_feeds,
+                                       const char *const *fetches, int n_fetches,
+                                       const char *const *targets, int n_targets,
+                                       mf_tensor **results)
 {
     const mf_run_names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_mesh_session *s = mf_mesh_session_of(base);
@@ -267,13 +270,13 @@ static mf_status mesh_run(mf_session *base, const mf_run_options *options, const
     mf_run_with until = *with;
     const char *path = plain.trace_path;
     mf_trace *trace = NULL; /* one of all processors at hand */
-    call c = { .s = s,
-               .options = &plain,
-               .with = &until,
-               .feeds = feeds,
-               .n_feeds = n_feeds,
-               .n_fetches = n_fetches,
-               .results = results };
+    mesh_session_call c = { .s = s,
+                            .options = &plain,
+                            .with = &until,
+                            .feeds = feeds,
+                            .n_feeds = n_feeds,
+                            .n_fetches = n_fetches,
+                            .results = results };
     mf_run in_progress;
     mf_status st;
 
@@ -365,7 +368,7 @@ static void mesh_set_trace(mf_session *base, mf_trace *trace)
 }
 
 const mf_session_kind mf_mesh_session_kind = {
-    .run = mesh_run,
+    .run = mesh_session_mesh_run,
     .extend = mesh_extend,
     .devices = mesh_devices,
     .cancel = mesh_cancel,
@@ -373,7 +376,7 @@ const mf_session_kind mf_mesh_session_kind = {
     .set_trace = mesh_set_trace,
 };
 
-static mf_status session_init(mf_mesh_session *s, const mf_graph *graph)
+static mf_status mesh_session_init(mf_mesh_session *s, const mf_graph *graph)
 {
     MF_TRY(mf_active_runs_init(&s->in_progress));
     MF_TRY(mf_graph_status(graph));
@@ -417,7 +420,7 @@ mf_status mf_mesh_session_make(const mf_graph *graph, const mf_mesh_setup *setup
         s->setup.seed = mf_random_seed() | 1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->room_lock, NULL);
-    st = session_init(s, graph);
+    st = mesh_session_init(s, graph);
     if (st != MF_OK) {
         mesh_free(&s->base);
         return st;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* A new reference; NULL: it has no such variable. */
-static mf_variable *find_variable(const mf_mesh_processor *p, const char *name)
+static mf_variable *mesh_session_counters_find_variable(const mf_mesh_processor *p,
+                                                        const char *name)
 {
     mf_object *o = mf_resources_find(p->resources, "localhost", name);
 
@@ -19,7 +20,7 @@ static mf_variable *find_variable(const mf_mesh_processor *p, const char *name)
 
 mf_variable *mf_mesh_session_slice(mf_session *base, const char *variable, int k)
 {
-    return find_variable(&mf_mesh_session_of(base)->processors[k], variable);
+    return mesh_session_counters_find_variable(&mf_mesh_session_of(base)->processors[k], variable);
 }
 
 static int64_t variable_bytes(const mf_mesh_session *s, const mf_mesh_processor *p)
@@ -28,7 +29,7 @@ static int64_t variable_bytes(const mf_mesh_session *s, const mf_mesh_processor 
     mf_map_entry *e;
 
     while ((e = mf_map_next(&s->variables.layouts, &it)) != NULL) {
-        mf_variable *v = find_variable(p, e->key);
+        mf_variable *v = mesh_session_counters_find_variable(p, e->key);
         mf_tensor value = { 0 };
 
         if (!v)

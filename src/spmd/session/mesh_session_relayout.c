@@ -17,7 +17,8 @@ struct mf_mesh_change {
 
 /* ---- can it be? ---- */
 
-static mf_mesh_setup setup_of(const mf_mesh_session *s, const mf_mesh_setup *next)
+static mf_mesh_setup mesh_session_relayout_setup_of(const mf_mesh_session *s,
+                                                    const mf_mesh_setup *next)
 {
     mf_mesh_setup setup = s->setup;
 
@@ -47,7 +48,7 @@ static mf_status check_variables(const mf_mesh_variables *all)
     return MF_OK;
 }
 
-static mf_status prepare(mf_mesh_change *c)
+static mf_status mesh_session_relayout_prepare(mf_mesh_change *c)
 {
     mf_mesh_session *s = c->s;
     const mf_mesh_run *largest = mf_mesh_largest_run(s);
@@ -83,9 +84,9 @@ mf_status mf_mesh_change_new(mf_session *base, const mf_mesh_setup *next, mf_mes
     if (!c)
         return MF_NOMEM("a change");
     c->s = s;
-    c->setup = setup_of(s, next);
+    c->setup = mesh_session_relayout_setup_of(s, next);
     pthread_mutex_lock(&s->lock);
-    st = prepare(c);
+    st = mesh_session_relayout_prepare(c);
     pthread_mutex_unlock(&s->lock);
     if (st == MF_OK) {
         *out = c;
@@ -162,7 +163,7 @@ static mf_status relay(const mf_mesh_change *c, const mf_run_options *options)
 
 /* ---- from here on it is so ---- */
 
-static mf_status hand_out(void *ctx, mf_object **out)
+static mf_status mesh_session_relayout_hand_out(void *ctx, mf_object **out)
 {
     *out = mf_object_ref(ctx);
     return MF_OK;
@@ -182,8 +183,8 @@ static mf_status replace_variables(const mf_mesh_variables *all, const mf_relay_
         if (old)
             (void)mf_resources_remove(end->before, old);
         if (made)
-            st =
-                mf_resources_get(end->before, "", e->key, &mf_variable_type, hand_out, made, &same);
+            st = mf_resources_get(end->before, "", e->key, &mf_variable_type,
+                                  mesh_session_relayout_hand_out, made, &same);
         mf_object_unref(same);
         mf_object_unref(made);
         mf_object_unref(old);

@@ -9,15 +9,15 @@
 #include <string.h>
 
 /* A node that reads something that is fed: rows [begin, end) of the batch. */
-typedef struct reading {
+typedef struct mesh_session_rows_reading {
     mf_node *n;
     mf_node *feed; /* NULL: it reads nothing that is fed in rows */
     int64_t begin, end;
     bool slice; /* of the feed, or of rows of it: it may read less of what is there */
     bool rows; /* it is such rows: who reads these counts */
-} reading;
+} mesh_session_rows_reading;
 
-static bool is_op(const mf_node *n, const char *op)
+static bool mesh_session_rows_is_op(const mf_node *n, const char *op)
 {
     return strcmp(n->op_name, op) == 0;
 }
@@ -25,7 +25,7 @@ static bool is_op(const mf_node *n, const char *op)
 /* Is this one of the run's first n_rows feeds? */
 static bool is_fed_in_rows(const mf_mesh_run *r, const mf_node *n)
 {
-    if (!is_op(n, "Placeholder"))
+    if (!mesh_session_rows_is_op(n, "Placeholder"))
         return false;
     for (int k = 0; k < r->n_rows; k++) {
         if (strcmp(n->name, r->feeds[k]) == 0)
@@ -35,17 +35,18 @@ static bool is_fed_in_rows(const mf_mesh_run *r, const mf_node *n)
 }
 
 /* The value of input i; NULL: it is no constant. */
-static const mf_tensor *constant(const mf_node *n, int i)
+static const mf_tensor *mesh_session_rows_constant(const mf_node *n, int i)
 {
     const mf_node *in = n->inputs[i].node;
-    const mf_attr *a = is_op(in, "Const") ? mf_node_attr(in, "value") : NULL;
+    const mf_attr *a = mesh_session_rows_is_op(in, "Const") ? mf_node_attr(in, "value") : NULL;
 
     return a ? a->tensor : NULL;
 }
 
-static void look_at_slice(reading *at)
+static void look_at_slice(mesh_session_rows_reading *at)
 {
-    const mf_tensor *begin = constant(at->n, 1), *size = constant(at->n, 2);
+    const mf_tensor *begin = mesh_session_rows_constant(at->n, 1),
+                    *size = mesh_session_rows_constant(at->n, 2);
     int64_t first, rows;
 
     if (!begin || !size || begin->count < 1 || size->count < 1)
@@ -64,20 +65,21 @@ static void look_at_slice(reading *at)
 }
 
 /* What the node reads by its input k. */
-static reading look(const mf_mesh_run *r, mf_node *n, int k, int64_t whole)
+static mesh_session_rows_reading mesh_session_rows_look(const mf_mesh_run *r, mf_node *n, int k,
+                                                        int64_t whole)
 {
     mf_node *in = n->inputs[k].node;
-    reading at = { .n = n, .end = whole };
+    mesh_session_rows_reading at = { .n = n, .end = whole };
 
-    if (is_op(in, "_Rows") && is_fed_in_rows(r, in->inputs[0].node)) {
+    if (mesh_session_rows_is_op(in, "_Rows") && is_fed_in_rows(r, in->inputs[0].node)) {
         at.feed = in->inputs[0].node;
         at.begin = mf_node_int(in, "from");
         at.end = mf_node_int(in, "to");
     } else if (is_fed_in_rows(r, in)) {
         at.feed = in;
-        at.rows = is_op(n, "_Rows");
+        at.rows = mesh_session_rows_is_op(n, "_Rows");
     }
-    if (at.feed && k == 0 && is_op(n, "Slice"))
+    if (at.feed && k == 0 && mesh_session_rows_is_op(n, "Slice"))
         look_at_slice(&at);
     return at;
 }
@@ -86,7 +88,7 @@ static mf_status add_readings(mf_mesh_run *r, const mf_graph *g, int64_t whole)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
         for (int k = 0; k < g->nodes[i]->n_inputs; k++) {
-            const reading at = look(r, g->nodes[i], k, whole);
+            const mesh_session_rows_reading at = mesh_session_rows_look(r, g->nodes[i], k, whole);
 
             if (at.feed && !at.rows)
                 MF_TRY(mf_ranges_add(&r->rows, at.begin, at.end));
@@ -105,9 +107,9 @@ static mf_status set_int(mf_graph *g, mf_node *n, const char *name, int64_t valu
 }
 
 /* It begins where its rows are among those that are there. */
-static mf_status shift_slice(const mf_mesh_run *r, mf_graph *g, const reading *at)
+static mf_status shift_slice(const mf_mesh_run *r, mf_graph *g, const mesh_session_rows_reading *at)
 {
-    const mf_tensor *begin = constant(at->n, 1);
+    const mf_tensor *begin = mesh_session_rows_constant(at->n, 1);
     mf_tensor moved = { 0 };
     const mf_status st = mf_tensor_clone(&moved, begin);
 
@@ -148,8 +150,9 @@ static mf_status shrink(const mf_mesh_run *r, mf_graph *g, int64_t whole)
     const int64_t n = g->n_nodes, rows = mf_ranges_count(&r->rows);
 
     for (int64_t i = 0; i < n; i++) { /* first, for _Rows still say where they are */
-        const reading at =
-            g->nodes[i]->n_inputs > 0 ? look(r, g->nodes[i], 0, whole) : (reading){ 0 };
+        const mesh_session_rows_reading at = g->nodes[i]->n_inputs > 0
+                                                 ? mesh_session_rows_look(r, g->nodes[i], 0, whole)
+                                                 : (mesh_session_rows_reading){ 0 };
 
         if (at.feed && at.slice)
             MF_TRY(shift_slice(r, g, &at));
@@ -157,7 +160,7 @@ static mf_status shrink(const mf_mesh_run *r, mf_graph *g, int64_t whole)
     for (int64_t i = 0; i < n; i++) {
         mf_node *node = g->nodes[i];
 
-        if (is_op(node, "_Rows") && is_fed_in_rows(r, node->inputs[0].node))
+        if (mesh_session_rows_is_op(node, "_Rows") && is_fed_in_rows(r, node->inputs[0].node))
             MF_TRY(shift_rows(r, g, node));
     }
     for (int64_t i = 0; i < n; i++) {

@@ -17,8 +17,8 @@ static mf_shape whole_shape(const mf_mesh_session *s, const mf_tensor *const *fe
     return shape;
 }
 
-static mf_status key_of(const mf_mesh_session *s, const mf_run_names *n,
-                        const mf_tensor *const *feeds, mf_buf *out)
+static mf_status mesh_session_runs_key_of(const mf_mesh_session *s, const mf_run_names *n,
+                                          const mf_tensor *const *feeds, mf_buf *out)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -76,7 +76,8 @@ void mf_mesh_free_runs(mf_mesh_session *s)
     s->runs = (mf_map){ 0 };
 }
 
-static mf_status copy_list(mf_arena *arena, const char *const *from, int n, const char *const **out)
+static mf_status mesh_session_runs_copy_list(mf_arena *arena, const char *const *from, int n,
+                                             const char *const **out)
 {
     const char **list = MF_ARENA_ARRAY(arena, const char *, n + 1);
 
@@ -92,8 +93,8 @@ static mf_status copy_list(mf_arena *arena, const char *const *from, int n, cons
 }
 
 /* What it is, to be compiled. Owns: mf_mesh_run_free(). */
-static mf_status make_run(const mf_run_names *n, const mf_shape *shapes, const char *key,
-                          int processors, mf_mesh_run **out)
+static mf_status mesh_session_runs_make_run(const mf_run_names *n, const mf_shape *shapes,
+                                            const char *key, int processors, mf_mesh_run **out)
 {
     mf_mesh_run *r = *out = mf_calloc(1, sizeof *r);
 
@@ -101,9 +102,9 @@ static mf_status make_run(const mf_run_names *n, const mf_shape *shapes, const c
         return MF_NOMEM("a run");
     r->n = processors;
     r->names = *n;
-    MF_TRY(copy_list(r->arena, n->feeds, n->n_feeds, &r->names.feeds));
-    MF_TRY(copy_list(r->arena, n->fetches, n->n_fetches, &r->names.fetches));
-    MF_TRY(copy_list(r->arena, n->targets, n->n_targets, &r->names.targets));
+    MF_TRY(mesh_session_runs_copy_list(r->arena, n->feeds, n->n_feeds, &r->names.feeds));
+    MF_TRY(mesh_session_runs_copy_list(r->arena, n->fetches, n->n_fetches, &r->names.fetches));
+    MF_TRY(mesh_session_runs_copy_list(r->arena, n->targets, n->n_targets, &r->names.targets));
     r->shapes = MF_ARENA_ARRAY(r->arena, mf_shape, n->n_feeds + 1);
     r->graphs = mf_calloc(r->n, sizeof *r->graphs);
     r->sessions = mf_calloc(r->n, sizeof *r->sessions);
@@ -139,7 +140,8 @@ static mf_status name_ends(mf_mesh_run *r, const mf_run_names *n)
 }
 
 /* What a processor of another mesh does is not there. */
-static mf_status find_targets(mf_mesh_run *r, int i, const mf_signature *sig, int n)
+static mf_status mesh_session_runs_find_targets(mf_mesh_run *r, int i, const mf_signature *sig,
+                                                int n)
 {
     r->targets[i] = mf_calloc(n + 1, sizeof *r->targets[i]);
     if (!r->targets[i])
@@ -153,8 +155,8 @@ static mf_status find_targets(mf_mesh_run *r, int i, const mf_signature *sig, in
     return MF_OK;
 }
 
-static mf_status compile(mf_mesh_session *s, const mf_mesh_setup *setup,
-                         const mf_mesh_variables *variables, mf_mesh_run *r)
+static mf_status mesh_session_runs_compile(mf_mesh_session *s, const mf_mesh_setup *setup,
+                                           const mf_mesh_variables *variables, mf_mesh_run *r)
 {
     mf_signature sig;
 
@@ -167,7 +169,7 @@ static mf_status compile(mf_mesh_session *s, const mf_mesh_setup *setup,
         const mf_mesh_processor *p = &s->processors[i];
         const mf_session_shared shared = { s->pool, p->resources, p->node_state };
 
-        MF_TRY(find_targets(r, i, &sig, r->names.n_targets));
+        MF_TRY(mesh_session_runs_find_targets(r, i, &sig, r->names.n_targets));
         MF_TRY(mf_session_new_shared(r->graphs[i], &setup->session, &shared, &r->sessions[i]));
     }
     r->nodes = r->graphs[0]->n_nodes;
@@ -188,12 +190,13 @@ mf_status mf_mesh_compile_again(mf_mesh_session *s, const mf_mesh_run *like,
                                 const mf_mesh_setup *setup, const mf_mesh_variables *variables,
                                 mf_mesh_run **out)
 {
-    mf_status st = make_run(&like->names, like->shapes, like->key, s->setup.n, out);
+    mf_status st =
+        mesh_session_runs_make_run(&like->names, like->shapes, like->key, s->setup.n, out);
 
     if (st == MF_OK)
         (*out)->n_rows = like->n_rows;
     if (st == MF_OK)
-        st = compile(s, setup, variables, *out);
+        st = mesh_session_runs_compile(s, setup, variables, *out);
     if (st == MF_OK)
         return MF_OK;
     mf_mesh_run_free(*out);
@@ -211,12 +214,12 @@ static mf_status new_run(mf_mesh_session *s, const mf_run_names *n, const mf_ten
     for (int i = 0; st == MF_OK && i < n->n_feeds; i++)
         shapes[i] = whole_shape(s, feeds, i);
     if (st == MF_OK)
-        st = make_run(n, shapes, key, s->setup.n, &r);
+        st = mesh_session_runs_make_run(n, shapes, key, s->setup.n, &r);
     mf_free(shapes);
     if (st == MF_OK)
         r->n_rows = s->n_rows;
     if (st == MF_OK)
-        st = compile(s, &s->setup, &s->variables, r);
+        st = mesh_session_runs_compile(s, &s->setup, &s->variables, r);
     if (st == MF_OK)
         st = mf_mesh_add_run(s, r);
     if (st != MF_OK) {
@@ -231,7 +234,7 @@ mf_status mf_mesh_find_run(mf_mesh_session *s, const mf_run_names *n, const mf_t
                            mf_mesh_run **out)
 {
     mf_buf key = { 0 };
-    mf_status st = key_of(s, n, feeds, &key);
+    mf_status st = mesh_session_runs_key_of(s, n, feeds, &key);
 
     if (st == MF_OK) {
         *out = mf_map_find(&s->runs, key.data);
@@ -242,18 +245,19 @@ mf_status mf_mesh_find_run(mf_mesh_session *s, const mf_run_names *n, const mf_t
     return st;
 }
 
-static int64_t rows_of(const mf_mesh_run *r)
+static int64_t mesh_session_runs_rows_of(const mf_mesh_run *r)
 {
     return r->names.n_feeds > 0 && r->shapes[0].rank > 0 ? r->shapes[0].dims[0] : 0;
 }
 
 /* Of steps, which have about as many nodes, the one on a whole batch: on the last, smaller one it
  * may have some more. */
-static bool is_larger(const mf_mesh_run *r, const mf_mesh_run *than)
+static bool mesh_session_runs_is_larger(const mf_mesh_run *r, const mf_mesh_run *than)
 {
-    if (r->nodes > 2 * than->nodes || than->nodes > 2 * r->nodes || rows_of(r) == rows_of(than))
+    if (r->nodes > 2 * than->nodes || than->nodes > 2 * r->nodes ||
+        mesh_session_runs_rows_of(r) == mesh_session_runs_rows_of(than))
         return r->nodes > than->nodes;
-    return rows_of(r) > rows_of(than);
+    return mesh_session_runs_rows_of(r) > mesh_session_runs_rows_of(than);
 }
 
 mf_mesh_run *mf_mesh_largest_run(const mf_mesh_session *s)
@@ -261,7 +265,7 @@ mf_mesh_run *mf_mesh_largest_run(const mf_mesh_session *s)
     mf_mesh_run *most = NULL;
 
     for (mf_mesh_run *r = s->all; r; r = r->next) {
-        if (!most || is_larger(r, most))
+        if (!most || mesh_session_runs_is_larger(r, most))
             most = r;
     }
     return most;

@@ -9,7 +9,7 @@ static bool is_half(mf_dtype type)
     return type == MF_DTYPE_BF16 || type == MF_DTYPE_F16;
 }
 
-static float narrow(mf_dtype type, float x, void *out)
+static float ckpt_dtype_narrow(mf_dtype type, float x, void *out)
 {
     if (type == MF_DTYPE_F16) {
         *(mf_f16 *)out = mf_f16_from_f32(x);
@@ -28,7 +28,8 @@ mf_status mf_ckpt_dtype_narrow(mf_dtype stored, const char *name, mf_tensor *val
         return MF_OK;
     MF_TRY(mf_tensor_alloc(&out, stored, &value->shape));
     for (int64_t i = 0; i < out.count; i++) {
-        if (isinf(narrow(stored, from[i], (uint16_t *)out.data + i)) && !isinf(from[i])) {
+        if (isinf(ckpt_dtype_narrow(stored, from[i], (uint16_t *)out.data + i)) &&
+            !isinf(from[i])) {
             const double x = from[i];
 
             mf_tensor_clear(&out);

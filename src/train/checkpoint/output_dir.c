@@ -27,8 +27,8 @@ static mf_status begin_ledger(mf_output_dir *o, const char *dir, const char *run
     return mf_ledger_open(dir, name, data->set, data->order, last_step, &o->ledger);
 }
 
-static void open_ledger(mf_output_dir *o, const char *dir, const mf_trainer *t,
-                        const mf_output_dir_data *data, bool goes_on)
+static void output_dir_open_ledger(mf_output_dir *o, const char *dir, const mf_trainer *t,
+                                   const mf_output_dir_data *data, bool goes_on)
 {
     mf_status st = begin_ledger(o, dir, t->run, data, goes_on ? t->step : -1);
 
@@ -41,7 +41,8 @@ static void open_ledger(mf_output_dir *o, const char *dir, const mf_trainer *t,
 }
 
 /* The group that has this sample of the batch of a step has left before. */
-static bool is_left_out(const mf_trainer *t, int64_t step, int64_t samples, int64_t place)
+static bool output_dir_is_left_out(const mf_trainer *t, int64_t step, int64_t samples,
+                                   int64_t place)
 {
     const mf_train_progress *s = &t->standing;
 
@@ -59,18 +60,19 @@ static int64_t sort_ids(const mf_trainer *t, int64_t step, const mf_batch *batch
     int64_t used = 0, left = batch->whole;
 
     for (int64_t i = batch->whole - 1; i >= 0; i--) {
-        if (is_left_out(t, step, batch->whole, i))
+        if (output_dir_is_left_out(t, step, batch->whole, i))
             out[--left] = batch->whole_ids[i];
     }
     for (int64_t i = 0; i < batch->whole; i++) {
-        if (!is_left_out(t, step, batch->whole, i))
+        if (!output_dir_is_left_out(t, step, batch->whole, i))
             out[used++] = batch->whole_ids[i];
     }
     return batch->whole - used;
 }
 
 /* All samples of a step. */
-static mf_status add(mf_ledger *l, const mf_trainer *t, int64_t step, const mf_batch *batch)
+static mf_status output_dir_add(mf_ledger *l, const mf_trainer *t, int64_t step,
+                                const mf_batch *batch)
 {
     mf_batch whole = *batch;
     int64_t *ids, left_out;
@@ -92,7 +94,8 @@ static mf_status add(mf_ledger *l, const mf_trainer *t, int64_t step, const mf_b
 }
 
 /* Which samples a step has used follows from the order: no data is read for it. */
-static mf_status fill(mf_output_dir *o, const mf_output_dir_data *data, const mf_trainer *t)
+static mf_status output_dir_fill(mf_output_dir *o, const mf_output_dir_data *data,
+                                 const mf_trainer *t)
 {
     mf_iterator_options order = *data->order;
     const mf_batch *batch;
@@ -108,7 +111,7 @@ static mf_status fill(mf_output_dir *o, const mf_output_dir_data *data, const mf
     for (int64_t step = done + 1; st == MF_OK && step <= t->step; step++) {
         st = mf_iterator_next(it, &batch);
         if (st == MF_OK)
-            st = add(o->ledger, t, step, batch);
+            st = output_dir_add(o->ledger, t, step, batch);
     }
     mf_iterator_free(it);
     return st;
@@ -124,7 +127,7 @@ static void take_ledger_over(mf_output_dir *o, const char *dir, const mf_trainer
         st = begin_ledger(o, dir, t->run, data, -1);
     }
     if (st == MF_OK)
-        st = fill(o, data, t);
+        st = output_dir_fill(o, data, t);
     check_ledger(o, st);
 }
 
@@ -144,14 +147,14 @@ void mf_output_dir_catch_up(mf_output_dir *o, const char *dir, const mf_trainer 
     if (o->handed_over)
         take_ledger_over(o, dir, t, data);
     else if (o->ledger && mf_ledger_last_step(o->ledger) < t->step)
-        check_ledger(o, fill(o, data, t));
+        check_ledger(o, output_dir_fill(o, data, t));
     o->handed_over = false;
 }
 
 void mf_output_dir_add(mf_output_dir *o, const mf_trainer *t, const mf_batch *batch)
 {
     if (o->ledger && mf_ledger_last_step(o->ledger) < t->step)
-        check_ledger(o, add(o->ledger, t, t->step, batch));
+        check_ledger(o, output_dir_add(o->ledger, t, t->step, batch));
 }
 
 void mf_output_dir_flush(mf_output_dir *o)
@@ -167,7 +170,7 @@ mf_status mf_output_dir_open(mf_output_dir *o, const char *dir, int keep, mf_tra
 {
     MF_TRY(mf_checkpoints_open(dir, keep, &o->checkpoints));
     if (!data->leased)
-        open_ledger(o, dir, t, data, goes_on);
+        output_dir_open_ledger(o, dir, t, data, goes_on);
     return MF_OK;
 }
 
@@ -188,7 +191,7 @@ mf_status mf_output_dir_go_back(mf_output_dir *o, const char *dir, const mf_trai
         if (mf_ledger_close(o->ledger) != MF_OK)
             MF_WARN("%s", mf_error_message());
         o->ledger = NULL;
-        open_ledger(o, dir, t, data, t->step > 0);
+        output_dir_open_ledger(o, dir, t, data, t->step > 0);
     }
     return o->checkpoints ? mf_checkpoints_drop_after(o->checkpoints, t->step) : MF_OK;
 }

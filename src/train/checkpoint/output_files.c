@@ -136,7 +136,7 @@ static mf_status remove_checkpoints(const char *dir)
     return st;
 }
 
-static bool is_ours(const char *dir, const char *name)
+static bool output_files_is_ours(const char *dir, const char *name)
 {
     static const char *const names[] = { MF_LEDGER_FILE, "curve.csv",  "curve.svg", "model.json",
                                          "schema.json",  "checkpoint", MF_RUN_FILE };
@@ -159,7 +159,8 @@ mf_status mf_run_files_remove(const char *dir)
     if (!d)
         return mf_errno_status(errno, "read", dir);
     while (st == MF_OK && (e = readdir(d)) != NULL) {
-        if (is_ours(dir, e->d_name) && unlinkat(dirfd(d), e->d_name, 0) != 0 && errno != ENOENT)
+        if (output_files_is_ours(dir, e->d_name) && unlinkat(dirfd(d), e->d_name, 0) != 0 &&
+            errno != ENOENT)
             st = mf_errno_status(errno, "remove", e->d_name);
     }
     (void)closedir(d);

@@ -64,7 +64,7 @@ void mf_job_id(char out[MF_JOB_ID])
 
 /* ---- who ---- */
 
-static void read_line(const char *path, char *out, size_t size)
+static void output_lock_read_line(const char *path, char *out, size_t size)
 {
     char *text = NULL;
     size_t len = 0;
@@ -82,7 +82,7 @@ static void describe_self(const char *job, holder *h)
     mf_process p = { 0 };
 
     space[n > 0 ? n : 0] = '\0';
-    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    output_lock_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     *h = (holder){ .pid = (long long)getpid(), .lease_ms = MF_PARAM(out_lease_ms) };
     (void)snprintf(h->job, sizeof h->job, "%s", job);
     (void)snprintf(h->space, sizeof h->space, "%s/%s", boot, space);
@@ -170,7 +170,7 @@ static mf_status write_own(mf_output_lock *c, char *path, size_t size)
 }
 
 /* Puts a lock that nobody holds away; if it has become another one meanwhile, back. */
-static void put_away(const mf_output_lock *c, const char *text)
+static void output_lock_put_away(const mf_output_lock *c, const char *text)
 {
     char old[4200], *now = NULL;
     size_t len = 0;
@@ -185,7 +185,7 @@ static void put_away(const mf_output_lock *c, const char *text)
     mf_free(now);
 }
 
-static mf_status refuse(const mf_output_lock *c, const holder *h, double age)
+static mf_status output_lock_refuse(const mf_output_lock *c, const holder *h, double age)
 {
     return MF_FAIL(MF_ALREADY_EXISTS,
                    "another training writes to '%s': process %lld on %s, seen %.0f s ago; choose "
@@ -207,14 +207,14 @@ static mf_status look_at_lock(const mf_output_lock *c, const mf_output_lock_opti
     MF_TRY(st);
     parse_holder(text, &h);
     if (is_held(c, &h, o, age))
-        st = refuse(c, &h, age);
+        st = output_lock_refuse(c, &h, age);
     else
-        put_away(c, text);
+        output_lock_put_away(c, text);
     mf_free(text);
     return st;
 }
 
-static mf_status lock(mf_output_lock *c, const mf_output_lock_options *o)
+static mf_status output_lock(mf_output_lock *c, const mf_output_lock_options *o)
 {
     char own[4200];
     bool won = false;
@@ -260,7 +260,7 @@ static void *renew(void *arg)
 
 /* ---- the run ---- */
 
-static mf_status write_run(const mf_output_lock *c)
+static mf_status output_lock_write_run(const mf_output_lock *c)
 {
     mf_buf path = { 0 }, text = { 0 };
     mf_status st;
@@ -274,7 +274,7 @@ static mf_status write_run(const mf_output_lock *c)
 }
 
 /* *run stays as it is where there is none. */
-static void read_run(const char *dir, char run[MF_RUN_ID], char job[MF_JOB_ID])
+static void output_lock_read_run(const char *dir, char run[MF_RUN_ID], char job[MF_JOB_ID])
 {
     mf_buf path = { 0 };
     char *text = NULL;
@@ -303,7 +303,7 @@ bool mf_output_lock_is_restart(const char *dir)
     if (!mf_job_is_restarted())
         return false;
     mf_job_id(own);
-    read_run(dir, run, job);
+    output_lock_read_run(dir, run, job);
     return strcmp(job, own) == 0;
 }
 
@@ -332,12 +332,12 @@ static mf_status adopt_run(mf_output_lock *c)
 }
 
 /* The directory is ours: what becomes of what is in it? */
-static mf_status find_run(mf_output_lock *c, const mf_output_lock_options *o)
+static mf_status output_lock_find_run(mf_output_lock *c, const mf_output_lock_options *o)
 {
     char job[MF_JOB_ID];
     mf_run_files files;
 
-    read_run(c->dir, c->run, job);
+    output_lock_read_run(c->dir, c->run, job);
     c->continues = o->resume || (o->again && strcmp(job, o->job) == 0);
     MF_TRY(mf_run_files_look(c->dir, &files));
     if (!c->continues && !o->overwrite && (files.checkpoints > 0 || files.others))
@@ -348,12 +348,12 @@ static mf_status find_run(mf_output_lock *c, const mf_output_lock_options *o)
         MF_TRY(adopt_run(c));
     if (!c->continues || !c->run[0])
         (void)snprintf(c->run, sizeof c->run, "%016llx", (unsigned long long)mf_random_seed());
-    return write_run(c);
+    return output_lock_write_run(c);
 }
 
 /* ---- all ---- */
 
-static mf_status take(mf_output_lock *c, const mf_output_lock_options *o)
+static mf_status output_lock_take(mf_output_lock *c, const mf_output_lock_options *o)
 {
     mf_buf path = { 0 };
     struct stat info;
@@ -372,8 +372,8 @@ static mf_status take(mf_output_lock *c, const mf_output_lock_options *o)
     if (stat(c->dir, &info) == 0 && !S_ISDIR(info.st_mode))
         return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is a file; --out needs a directory", c->dir);
     describe_self(o->job, &c->self);
-    MF_TRY(lock(c, o));
-    MF_TRY(find_run(c, o));
+    MF_TRY(output_lock(c, o));
+    MF_TRY(output_lock_find_run(c, o));
     c->renews = mf_thread_start(&c->thread, renew, c) == 0;
     return c->renews ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for a lock");
 }
@@ -389,7 +389,7 @@ mf_status mf_output_lock_take(const mf_output_lock_options *o, mf_output_lock **
     c->fd = -1;
     pthread_mutex_init(&c->guard, NULL);
     mf_cond_init(&c->changed);
-    st = take(c, o);
+    st = output_lock_take(c, o);
     if (st != MF_OK) {
         mf_error why;
 

@@ -42,7 +42,7 @@ struct mf_snapshot {
 };
 
 /* Updates without locks write in place whoever holds the storage, so they get no chance to. */
-static mf_status take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
+static mf_status snapshot_take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
 {
     mf_tensor value = { 0 };
     mf_status st = MF_OK;
@@ -102,7 +102,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     if (!s->names || !s->values || !s->as)
         st = MF_NOMEM("a snapshot");
     for (int64_t i = 0; st == MF_OK && i < t->n_trained; i++) {
-        st = take_value(t, i, &s->values[i]);
+        st = snapshot_take_value(t, i, &s->values[i]);
         s->as[s->n] = t->trained[i].is_weight ? t->stored : MF_DTYPE_F32;
         s->names[s->n++] = t->trained[i].name;
     }
@@ -194,7 +194,7 @@ bool mf_snapshot_has_parts(const mf_snapshot *s)
 
 /* ---- writing ---- */
 
-static mf_status write_tensor(mf_bundle_writer *w, const char *name, const mf_tensor *t)
+static mf_status snapshot_write_tensor(mf_bundle_writer *w, const char *name, const mf_tensor *t)
 {
     return mf_bundle_writer_add(w, name, strlen(name), t, &t->shape, NULL);
 }
@@ -207,12 +207,12 @@ static mf_status write_ints(mf_bundle_writer *w, const char *name, const int64_t
 
     MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_I64, shape));
     memcpy(t.data, values, mf_tensor_bytes(&t));
-    st = write_tensor(w, name, &t);
+    st = snapshot_write_tensor(w, name, &t);
     mf_tensor_clear(&t);
     return st;
 }
 
-static mf_status write_text(mf_bundle_writer *w, const char *name, const char *text)
+static mf_status snapshot_write_text(mf_bundle_writer *w, const char *name, const char *text)
 {
     mf_tensor *t;
     mf_status st;
@@ -220,13 +220,13 @@ static mf_status write_text(mf_bundle_writer *w, const char *name, const char *t
     MF_TRY(mf_tensor_new(MF_DTYPE_STRING, NULL, 0, &t));
     st = mf_tensor_set_string(t, 0, text, strlen(text));
     if (st == MF_OK)
-        st = write_tensor(w, name, t);
+        st = snapshot_write_tensor(w, name, t);
     mf_tensor_free(t);
     return st;
 }
 
 /* The snapshot keeps the value as it is: another checkpoint may be made of it. */
-static mf_status write_value(mf_bundle_writer *w, const mf_snapshot *s, int64_t i)
+static mf_status snapshot_write_value(mf_bundle_writer *w, const mf_snapshot *s, int64_t i)
 {
     mf_tensor value = { 0 };
     mf_status st;
@@ -234,7 +234,7 @@ static mf_status write_value(mf_bundle_writer *w, const mf_snapshot *s, int64_t 
     mf_tensor_set(&value, &s->values[i]);
     st = s->as ? mf_ckpt_dtype_narrow(s->as[i], s->names[i], &value) : MF_OK;
     if (st == MF_OK)
-        st = write_tensor(w, s->names[i], &value);
+        st = snapshot_write_tensor(w, s->names[i], &value);
     mf_tensor_clear(&value);
     return st;
 }
@@ -245,21 +245,21 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     mf_status st;
 
     MF_TRY(mf_bundle_writer_new(prefix, &w));
-    st = s->of_trainer ? write_text(w, numerics_name, mf_numerics_class()) : MF_OK;
+    st = s->of_trainer ? snapshot_write_text(w, numerics_name, mf_numerics_class()) : MF_OK;
     if (st == MF_OK && s->run[0])
-        st = write_text(w, MF_RUN_NAME, s->run);
+        st = snapshot_write_text(w, MF_RUN_NAME, s->run);
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
         st = write_ints(w, field_names[i], &s->fields[i], &MF_SCALAR);
     if (st == MF_OK && s->groups > 0)
         st = write_ints(w, groups_name, s->left_at, &MF_SHAPE(s->groups));
     if (st == MF_OK && s->judged.data)
-        st = write_tensor(w, judged_name, &s->judged);
+        st = snapshot_write_tensor(w, judged_name, &s->judged);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
         if (s->values[i].data) /* else it is in another part */
-            st = write_value(w, s, i);
+            st = snapshot_write_value(w, s, i);
     }
     for (int64_t i = 0; st == MF_OK && i < s->extra.n; i++)
-        st = write_tensor(w, s->extra.at[i].name, &s->extra.at[i].value);
+        st = snapshot_write_tensor(w, s->extra.at[i].name, &s->extra.at[i].value);
     if (st == MF_OK)
         st = mf_bundle_writer_finish(w);
     mf_bundle_writer_free(w);
@@ -331,7 +331,8 @@ static mf_status read_int(mf_tensors *file, const char *name, int64_t *out, bool
     return MF_OK;
 }
 
-static mf_status check_shape(const mf_train_var *v, const mf_tensor *value, const char *prefix)
+static mf_status snapshot_check_shape(const mf_train_var *v, const mf_tensor *value,
+                                      const char *prefix)
 {
     char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
 
@@ -344,8 +345,8 @@ static mf_status check_shape(const mf_train_var *v, const mf_tensor *value, cons
 }
 
 /* All values are read and checked before one variable changes. */
-static mf_status read_values(mf_trainer *t, mf_tensors *file, const char *prefix, bool partly,
-                             mf_tensor *values)
+static mf_status snapshot_read_values(mf_trainer *t, mf_tensors *file, const char *prefix,
+                                      bool partly, mf_tensor *values)
 {
     for (int64_t i = 0; i < t->n_trained; i++) {
         const mf_train_var *v = &t->trained[i];
@@ -364,7 +365,7 @@ static mf_status read_values(mf_trainer *t, mf_tensors *file, const char *prefix
         if (partly && !mf_shape_equal(&values[i].shape, &v->variable->declared))
             mf_tensor_clear(&values[i]);
         else
-            MF_TRY(check_shape(v, &values[i], prefix));
+            MF_TRY(snapshot_check_shape(v, &values[i], prefix));
     }
     return MF_OK;
 }
@@ -381,7 +382,7 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
 }
 
 /* One of another run may lie beside ours, copied there or from before a run was noted. */
-static mf_status check_run(const mf_trainer *t, mf_tensors *file, const char *prefix)
+static mf_status snapshot_check_run(const mf_trainer *t, mf_tensors *file, const char *prefix)
 {
     const int64_t at = mf_tensors_find(file, MF_RUN_NAME);
     mf_tensor value = { 0 };
@@ -428,7 +429,7 @@ static bool are_groups(const mf_tensor *value)
     return some;
 }
 
-static mf_status read_groups(mf_trainer *t, mf_tensors *file, const char *prefix)
+static mf_status snapshot_read_groups(mf_trainer *t, mf_tensors *file, const char *prefix)
 {
     const int64_t at = mf_tensors_find(file, groups_name);
     mf_tensor value = { 0 };
@@ -463,7 +464,7 @@ static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
 }
 
 /* What a team had kept; it is taken when the team goes on. */
-static mf_status read_extra(mf_trainer *t, mf_tensors *file)
+static mf_status snapshot_read_extra(mf_trainer *t, mf_tensors *file)
 {
     mf_dist_worker *team = t->team;
 
@@ -487,7 +488,7 @@ static mf_status read_extra(mf_trainer *t, mf_tensors *file)
     return MF_OK;
 }
 
-static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t *loaded)
+static mf_status snapshot_restore(mf_trainer *t, const char *prefix, bool partly, int64_t *loaded)
 {
     MF_TRY(mf_trainer_need_no_fit(t));
     MF_ALONE(&t->turns);
@@ -497,15 +498,15 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
     mf_status st = values ? mf_tensors_open(prefix, &file) : MF_NOMEM("a checkpoint");
 
     if (st == MF_OK && !partly)
-        st = check_run(t, file, prefix);
+        st = snapshot_check_run(t, file, prefix);
     if (st == MF_OK && !partly)
         st = read_fields(t, file, prefix, fields);
     if (st == MF_OK)
-        st = read_values(t, file, prefix, partly, values);
+        st = snapshot_read_values(t, file, prefix, partly, values);
     if (st == MF_OK && !partly)
-        st = read_extra(t, file);
+        st = snapshot_read_extra(t, file);
     if (st == MF_OK && !partly)
-        st = read_groups(t, file, prefix);
+        st = snapshot_read_groups(t, file, prefix);
     if (st == MF_OK)
         st = assign_all(t, values, loaded);
     if (st == MF_OK)
@@ -534,7 +535,7 @@ mf_status mf_trainer_restore(mf_trainer *t, const char *prefix)
 
     int64_t loaded;
 
-    return restore(t, prefix, false, &loaded);
+    return snapshot_restore(t, prefix, false, &loaded);
 }
 
 mf_status mf_trainer_use(mf_trainer *t, const char *where)
@@ -549,7 +550,7 @@ mf_status mf_trainer_use(mf_trainer *t, const char *where)
     for (int64_t i = 0; i < t->n_trained; i++)
         wanted += t->trained[i].is_weight;
     MF_TRY(mf_checkpoints_find(where, &prefix));
-    st = restore(t, prefix, true, &n);
+    st = snapshot_restore(t, prefix, true, &n);
     if (st == MF_OK && n != wanted)
         st = MF_FAIL(MF_NOT_FOUND,
                      "%s has %lld of the model's %lld weights; was it made by another model?",
@@ -568,7 +569,7 @@ mf_status mf_trainer_load_weights(mf_trainer *t, const char *where, int64_t *loa
     mf_status st;
 
     MF_TRY(mf_checkpoints_find(where, &prefix));
-    st = restore(t, prefix, true, &n);
+    st = snapshot_restore(t, prefix, true, &n);
     if (st == MF_OK && n == 0)
         st = MF_FAIL(MF_NOT_FOUND, "%s has none of the model's weights", prefix);
     if (loaded)

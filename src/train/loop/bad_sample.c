@@ -22,8 +22,8 @@ static int64_t first_bad(const mf_tensor *t)
     return -1;
 }
 
-static mf_status blame(const mf_dataset *set, const mf_batch *batch, int column, int64_t at,
-                       mf_status st)
+static mf_status bad_sample_blame(const mf_dataset *set, const mf_batch *batch, int column,
+                                  int64_t at, mf_status st)
 {
     const mf_tensor *t = batch->columns[column];
     const int64_t each = t->count / t->shape.dims[0], sample = batch->ids[at / each];
@@ -41,7 +41,7 @@ mf_status mf_batch_blame(const mf_dataset *set, const mf_batch *batch, mf_status
         const int64_t at = first_bad(batch->columns[i]);
 
         if (at >= 0)
-            return blame(set, batch, i, at, st);
+            return bad_sample_blame(set, batch, i, at, st);
     }
     if (strstr(mf_error_message(), "the loss is no number"))
         return mf_error_wrap(st, "",

@@ -56,7 +56,8 @@ void mf_convergence_init(mf_convergence *c, const mf_convergence_options *option
     c->z = mf_normal_quantile(c->o.false_stops / tests);
 }
 
-static mf_progress_state decide(mf_convergence *c, mf_progress_state state, mf_convergence_why why)
+static mf_progress_state convergence_decide(mf_convergence *c, mf_progress_state state,
+                                            mf_convergence_why why)
 {
     c->state = state;
     c->why = why;
@@ -85,7 +86,7 @@ static mf_trend newest_trend(const mf_convergence *c, const mf_series *s)
     return t;
 }
 
-typedef enum verdict { UNSURE, FALLS, FLAT, RISES } verdict;
+typedef enum convergence_verdict { UNSURE, FALLS, FLAT, RISES } convergence_verdict;
 
 /* The loss that a fall is a part of. */
 static double size_of_loss(const mf_convergence *c, int signal, const mf_trend *t)
@@ -105,7 +106,8 @@ static double steps_ahead(const mf_convergence *c)
 
 /* What the horizon would bring if it went on as in this window: it will not be more, where the
  * curve gets flatter. The bounds are sure but for the share of one test. */
-static verdict judge(const mf_convergence *c, int signal, const mf_trend *t, double *at_most)
+static convergence_verdict convergence_judge(const mf_convergence *c, int signal, const mf_trend *t,
+                                             double *at_most)
 {
     const double size = size_of_loss(c, signal, t);
     const double ahead = steps_ahead(c) / size;
@@ -133,7 +135,8 @@ static bool contradicts(const mf_convergence *c, int signal, const mf_trend *new
 }
 
 /* One window is sure, and none contradicts. */
-static verdict look_at(mf_convergence *c, int signal, mf_trend *found, double *bound)
+static convergence_verdict convergence_look_at(mf_convergence *c, int signal, mf_trend *found,
+                                               double *bound)
 {
     bool flat = false, falls = false, rises = false, newest = true, doubt = false;
 
@@ -141,14 +144,14 @@ static verdict look_at(mf_convergence *c, int signal, mf_trend *found, double *b
     for (int i = 0; i < WINDOWS; i++) {
         const mf_trend t = trend_of(c, &c->loss[signal], windows[i]);
         double at_most;
-        verdict v;
+        convergence_verdict v;
 
         if (t.n < MF_TREND_BLOCKS)
             continue;
         if (newest)
             doubt = contradicts(c, signal, &t);
         newest = false;
-        v = judge(c, signal, &t, &at_most);
+        v = convergence_judge(c, signal, &t, &at_most);
         falls |= v == FALLS;
         rises |= v == RISES;
         flat |= v == FLAT;
@@ -194,28 +197,29 @@ static mf_progress_state test(mf_convergence *c)
 {
     mf_trend train = { 0 }, validation = { 0 };
     double by_train, by_validation;
-    const verdict t = look_at(c, MF_SIGNAL_TRAIN, &train, &by_train);
-    const verdict v = look_at(c, MF_SIGNAL_VALIDATION, &validation, &by_validation);
+    const convergence_verdict t = convergence_look_at(c, MF_SIGNAL_TRAIN, &train, &by_train);
+    const convergence_verdict v =
+        convergence_look_at(c, MF_SIGNAL_VALIDATION, &validation, &by_validation);
     const bool waits = c->o.only_still || c->still > 0 || rate_will_fall(c) || weights_shrink(c);
 
     if (t == RISES && is_worse(c, MF_SIGNAL_TRAIN)) {
         c->signal = MF_SIGNAL_TRAIN;
-        return decide(c, MF_STATE_DIVERGED, MF_WHY_WORSE);
+        return convergence_decide(c, MF_STATE_DIVERGED, MF_WHY_WORSE);
     }
     /* A validation that gets worse, while the rest learns, is past its best. */
     if (!waits && (v == FLAT || (v == RISES && t != RISES))) {
         c->signal = MF_SIGNAL_VALIDATION;
         c->trend = validation;
         c->bound = by_validation;
-        return decide(c, MF_STATE_CONVERGED, MF_WHY_FLAT);
+        return convergence_decide(c, MF_STATE_CONVERGED, MF_WHY_FLAT);
     }
     if (!waits && t == FLAT && v != FALLS) {
         c->signal = MF_SIGNAL_TRAIN;
         c->trend = train;
         c->bound = by_train;
-        return decide(c, MF_STATE_CONVERGED, MF_WHY_FLAT);
+        return convergence_decide(c, MF_STATE_CONVERGED, MF_WHY_FLAT);
     }
-    return decide(c, MF_STATE_IMPROVING, MF_WHY_NOT);
+    return convergence_decide(c, MF_STATE_IMPROVING, MF_WHY_NOT);
 }
 
 /* With another learning rate another curve begins. */
@@ -227,7 +231,7 @@ static void note_rate(mf_convergence *c, const mf_observation *o)
     }
 }
 
-static void add(mf_convergence *c, int signal, double loss)
+static void convergence_add(mf_convergence *c, int signal, double loss)
 {
     mf_series *s = &c->loss[signal];
 
@@ -261,13 +265,13 @@ static mf_progress_state look_for_standstill(mf_convergence *c)
     const mf_observation *o = &c->last;
 
     if (c->o.still_seconds > 0.0 && c->still > 0 && o->seconds - c->moved_at >= c->o.still_seconds)
-        return decide(c, MF_STATE_CONVERGED, MF_WHY_STILL);
+        return convergence_decide(c, MF_STATE_CONVERGED, MF_WHY_STILL);
     if (c->still < c->o.stalled_steps)
-        return decide(c, MF_STATE_IMPROVING, MF_WHY_NOT);
-    return decide(c, MF_STATE_STALLED,
-                  c->skipped >= c->o.stalled_steps ? MF_WHY_SKIPPED
-                  : !(o->rate > 0.0)               ? MF_WHY_RATE
-                                                   : MF_WHY_STILL);
+        return convergence_decide(c, MF_STATE_IMPROVING, MF_WHY_NOT);
+    return convergence_decide(c, MF_STATE_STALLED,
+                              c->skipped >= c->o.stalled_steps ? MF_WHY_SKIPPED
+                              : !(o->rate > 0.0)               ? MF_WHY_RATE
+                                                               : MF_WHY_STILL);
 }
 
 /* ---- the whole ---- */
@@ -280,12 +284,12 @@ mf_progress_state mf_convergence_step(mf_convergence *c, const mf_observation *o
     note_movement(c, o);
     note_rate(c, o);
     c->no_number = isfinite(o->train_loss) || o->skipped ? 0 : c->no_number + 1;
-    add(c, MF_SIGNAL_TRAIN, o->train_loss);
-    add(c, MF_SIGNAL_VALIDATION, o->validation_loss);
+    convergence_add(c, MF_SIGNAL_TRAIN, o->train_loss);
+    convergence_add(c, MF_SIGNAL_VALIDATION, o->validation_loss);
     if (isfinite(o->weight_norm))
         mf_series_add(&c->weights, (double)o->step, o->weight_norm);
     if (c->no_number >= NO_NUMBERS)
-        return decide(c, MF_STATE_DIVERGED, MF_WHY_NO_NUMBER);
+        return convergence_decide(c, MF_STATE_DIVERGED, MF_WHY_NO_NUMBER);
     if (look_for_standstill(c) != MF_STATE_IMPROVING || (double)o->step < c->next)
         return c->state;
     c->next = (double)o->step * test_growth;
@@ -297,7 +301,7 @@ mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds)
     if (is_decided(c) || isnan(c->last_seconds) || seconds - c->last_seconds < c->o.starved_seconds)
         return c->state;
     c->last.seconds = seconds;
-    return decide(c, MF_STATE_STARVED, MF_WHY_NO_STEPS);
+    return convergence_decide(c, MF_STATE_STARVED, MF_WHY_NO_STEPS);
 }
 
 /* ---- words ---- */

@@ -3,13 +3,13 @@
  * of what it consists of serves both ways. */
 #include "train/loop/convergence.h"
 
-typedef struct walk {
+typedef struct convergence_codec_walk {
     double *at; /* NULL: they are counted */
     int64_t n;
     bool reads; /* from the machine; else into it */
-} walk;
+} convergence_codec_walk;
 
-static void real(walk *w, double *x)
+static void real(convergence_codec_walk *w, double *x)
 {
     if (w->at && w->reads)
         w->at[w->n] = *x;
@@ -19,7 +19,7 @@ static void real(walk *w, double *x)
 }
 
 /* Steps and counts are far below 2^53. What is no such number becomes 0. */
-static void whole(walk *w, int64_t *x)
+static void convergence_codec_whole(convergence_codec_walk *w, int64_t *x)
 {
     double value = (double)*x;
 
@@ -28,32 +28,32 @@ static void whole(walk *w, int64_t *x)
 }
 
 /* From 0 to most. */
-static int choice(walk *w, int x, int most)
+static int choice(convergence_codec_walk *w, int x, int most)
 {
     int64_t value = x;
 
-    whole(w, &value);
+    convergence_codec_whole(w, &value);
     return value >= 0 && value <= most ? (int)value : 0;
 }
 
-static void bin(walk *w, mf_bin *b)
+static void bin(convergence_codec_walk *w, mf_bin *b)
 {
     real(w, &b->step);
     real(w, &b->value);
-    whole(w, &b->n);
+    convergence_codec_whole(w, &b->n);
 }
 
-static void series(walk *w, mf_series *s)
+static void series(convergence_codec_walk *w, mf_series *s)
 {
     for (int i = 0; i < MF_SERIES_BINS; i++)
         bin(w, &s->bins[i]);
     s->n = choice(w, s->n, MF_SERIES_BINS - 1);
-    whole(w, &s->stride);
+    convergence_codec_whole(w, &s->stride);
     s->stride = s->stride > 0 ? s->stride : 1;
     bin(w, &s->open);
 }
 
-static void rules(walk *w, mf_convergence_options *o)
+static void convergence_codec_rules(convergence_codec_walk *w, mf_convergence_options *o)
 {
     real(w, &o->tolerance);
     real(w, &o->horizon);
@@ -61,12 +61,12 @@ static void rules(walk *w, mf_convergence_options *o)
     real(w, &o->still_seconds);
     o->only_still = choice(w, o->only_still, 1);
     real(w, &o->starved_seconds);
-    whole(w, &o->stalled_steps);
+    convergence_codec_whole(w, &o->stalled_steps);
 }
 
-static void observation(walk *w, mf_observation *o)
+static void observation(convergence_codec_walk *w, mf_observation *o)
 {
-    whole(w, &o->step);
+    convergence_codec_whole(w, &o->step);
     real(w, &o->seconds);
     real(w, &o->train_loss);
     real(w, &o->validation_loss);
@@ -77,7 +77,7 @@ static void observation(walk *w, mf_observation *o)
     o->skipped = choice(w, o->skipped, 1);
 }
 
-static void trend(walk *w, mf_trend *t)
+static void trend(convergence_codec_walk *w, mf_trend *t)
 {
     t->n = choice(w, t->n, MF_SERIES_BINS);
     real(w, &t->from);
@@ -87,21 +87,21 @@ static void trend(walk *w, mf_trend *t)
     real(w, &t->value);
 }
 
-static void machine(walk *w, mf_convergence *c)
+static void machine(convergence_codec_walk *w, mf_convergence *c)
 {
-    rules(w, &c->o);
+    convergence_codec_rules(w, &c->o);
     series(w, &c->loss[0]);
     series(w, &c->loss[1]);
     series(w, &c->weights);
     real(w, &c->z);
     real(w, &c->next);
     real(w, &c->rate);
-    whole(w, &c->begin);
+    convergence_codec_whole(w, &c->begin);
     real(w, &c->first_loss[0]);
     real(w, &c->first_loss[1]);
-    whole(w, &c->no_number);
-    whole(w, &c->skipped);
-    whole(w, &c->still);
+    convergence_codec_whole(w, &c->no_number);
+    convergence_codec_whole(w, &c->skipped);
+    convergence_codec_whole(w, &c->still);
     real(w, &c->moved_at);
     real(w, &c->last_seconds);
     observation(w, &c->last);
@@ -115,7 +115,7 @@ static void machine(walk *w, mf_convergence *c)
 int64_t mf_convergence_numbers(void)
 {
     mf_convergence c = { 0 };
-    walk w = { .reads = true };
+    convergence_codec_walk w = { .reads = true };
 
     machine(&w, &c);
     return w.n;
@@ -124,7 +124,7 @@ int64_t mf_convergence_numbers(void)
 void mf_convergence_encode(const mf_convergence *c, double *out)
 {
     mf_convergence copy = *c;
-    walk w = { .at = out, .reads = true };
+    convergence_codec_walk w = { .at = out, .reads = true };
 
     machine(&w, &copy);
 }
@@ -132,7 +132,7 @@ void mf_convergence_encode(const mf_convergence *c, double *out)
 void mf_convergence_decode(const double *numbers, mf_convergence *out)
 {
     double *given = (double *)(uintptr_t)numbers; /* which are only read */
-    walk w = { .at = given };
+    convergence_codec_walk w = { .at = given };
 
     *out = (mf_convergence){ 0 };
     machine(&w, out);

@@ -23,7 +23,7 @@ static mf_dist_worker *together(const mf_trainer *t)
     return t->team && t->team->kind->infer ? t->team : NULL;
 }
 
-static mf_status run_batch(mf_trainer *t, const mf_names *names)
+static mf_status evaluate_run_batch(mf_trainer *t, const mf_names *names)
 {
     if (together(t))
         return t->team->kind->infer(t->team, names);
@@ -44,8 +44,8 @@ mf_status mf_trainer_next(mf_iterator *it, const mf_batch **out)
 }
 
 /* Run `names` on every batch of the span, in order. */
-static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span of, bool with_label,
-                         visit_fn *visit, void *ctx)
+static mf_status evaluate_run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span of,
+                                  bool with_label, visit_fn *visit, void *ctx)
 {
     const mf_iterator_options order = { .batch = EVAL_BATCH, .in_order = true, .epochs = 1 };
     mf_iterator *it = NULL;
@@ -61,7 +61,7 @@ static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span 
         if (st == MF_OK)
             st = mf_trainer_feed(t, names, data, batch, with_label, &converted);
         if (st == MF_OK)
-            st = run_batch(t, names);
+            st = evaluate_run_batch(t, names);
         if (st == MF_OK)
             st = visit(t, names, batch, ctx);
         mf_tensor_free(converted);
@@ -93,7 +93,7 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
         MF_TRY(t->team->kind->settle(t->team, &stop));
     if (average)
         mf_ema_swap(t);
-    st = run_all(t, names, data, of, with_label, visit, ctx);
+    st = evaluate_run_all(t, names, data, of, with_label, visit, ctx);
     if (average)
         mf_ema_swap(t);
     return st;
@@ -109,7 +109,8 @@ typedef struct sums {
     int64_t width; /* of a row: all of them */
 } sums;
 
-static mf_status add_row(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx)
+static mf_status evaluate_add_row(mf_trainer *t, const mf_names *names, const mf_batch *batch,
+                                  void *ctx)
 {
     sums *all = ctx;
 
@@ -127,7 +128,7 @@ static mf_status add_row(mf_trainer *t, const mf_names *names, const mf_batch *b
 }
 
 /* Our batches of all. */
-static span share_of(const mf_dist_worker *team, int64_t batches)
+static span evaluate_share_of(const mf_dist_worker *team, int64_t batches)
 {
     if (!team)
         return (span){ 0, batches };
@@ -135,7 +136,7 @@ static span share_of(const mf_dist_worker *team, int64_t batches)
 }
 
 /* Everybody gets everybody's rows. */
-static mf_status gather(mf_dist_worker *team, int64_t step, int64_t batches, sums *all)
+static mf_status evaluate_gather(mf_dist_worker *team, int64_t step, int64_t batches, sums *all)
 {
     const mf_collective c = mf_dist_worker_call(team, step, "the evaluation");
     const int64_t row = all->width * (int64_t)sizeof(float);
@@ -155,22 +156,23 @@ static mf_status gather(mf_dist_worker *team, int64_t step, int64_t batches, sum
     return st;
 }
 
-static mf_status collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
+static mf_status evaluate_collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
 {
     mf_dist_worker *team = t->team && t->team->lockstep && !together(t) ? t->team : NULL;
-    const span ours = share_of(team, batches);
+    const span ours = evaluate_share_of(team, batches);
 
-    MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, add_row, all));
+    MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, evaluate_add_row, all));
     if (ours.from == ours.to) { /* to know how long a row is */
-        MF_TRY(for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, add_row, all));
+        MF_TRY(
+            for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, evaluate_add_row, all));
         mf_buf_clear(&all->rows);
     }
-    return team ? gather(team, t->step, batches, all) : MF_OK;
+    return team ? evaluate_gather(team, t->step, batches, all) : MF_OK;
 }
 
 /* Report by report: the column of all rows that begins at *at. */
-static mf_status add_up(const mf_report *report, const sums *all, int64_t n, int64_t batches,
-                        int64_t *at, int64_t samples, double *value)
+static mf_status evaluate_add_up(const mf_report *report, const sums *all, int64_t n,
+                                 int64_t batches, int64_t *at, int64_t samples, double *value)
 {
     const float *rows = (const float *)(const void *)all->rows.data;
     float *total = mf_calloc(n, sizeof *total);
@@ -192,10 +194,11 @@ static mf_status evaluate_once(mf_trainer *t, mf_dataset *data, double *values)
     const int64_t batches = count_batches(data), samples = mf_dataset_count(data);
     sums all = { 0 };
     int64_t at = 0;
-    mf_status st = collect(t, data, batches, &all);
+    mf_status st = evaluate_collect(t, data, batches, &all);
 
     for (int i = 0; st == MF_OK && i < t->graph.n_reports; i++)
-        st = add_up(&t->graph.reports[i], &all, all.n_sums[i], batches, &at, samples, &values[i]);
+        st = evaluate_add_up(&t->graph.reports[i], &all, all.n_sums[i], batches, &at, samples,
+                             &values[i]);
     mf_buf_deinit(&all.rows);
     return st;
 }
@@ -243,7 +246,8 @@ typedef struct predictions {
     int64_t samples, done;
 } predictions;
 
-static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx)
+static mf_status evaluate_append(mf_trainer *t, const mf_names *names, const mf_batch *batch,
+                                 void *ctx)
 {
     const mf_tensor *r = names->results[0];
     predictions *p = ctx;
@@ -266,14 +270,15 @@ static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *ba
     return MF_OK;
 }
 
-static mf_status predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
+static mf_status evaluate_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
 {
     predictions p = { .samples = mf_dataset_count(data) };
     mf_names names;
     mf_status st;
 
     MF_TRY(mf_names_copy(&t->predict_names, &names));
-    st = for_each_batch(t, &names, data, (span){ 0, count_batches(data) }, false, append, &p);
+    st = for_each_batch(t, &names, data, (span){ 0, count_batches(data) }, false, evaluate_append,
+                        &p);
     mf_names_copy_deinit(&names);
     if (st != MF_OK)
         mf_tensor_free(p.all);
@@ -294,10 +299,10 @@ mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
         MF_TRY(mf_trainer_need_no_fit(t));
     if (together(t) || swaps(t)) {
         MF_ALONE(&t->turns);
-        return predict(t, data, out);
+        return evaluate_predict(t, data, out);
     }
     MF_SHARE(&t->turns);
-    return predict(t, data, out);
+    return evaluate_predict(t, data, out);
 }
 
 mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs, const mf_tensor **out)
@@ -307,7 +312,7 @@ mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs, const 
     *out = NULL;
     for (int i = 0; i < names->n_feeds; i++)
         names->values[i] = inputs[i];
-    MF_TRY(run_batch(t, names));
+    MF_TRY(evaluate_run_batch(t, names));
     *out = names->results[0];
     return MF_OK;
 }

@@ -52,7 +52,7 @@ static mf_status call_after_epoch(mf_fit_ctx *f, const mf_step_report *report)
 /* ---- the loop ---- */
 
 /* Everybody's variables are the same from here on. */
-static mf_status settle(mf_fit_ctx *f)
+static mf_status fit_settle(mf_fit_ctx *f)
 {
     const mf_dist_worker *team = f->t->team;
 
@@ -60,7 +60,7 @@ static mf_status settle(mf_fit_ctx *f)
 }
 
 /* Steps are told of once, also where they are done twice. Leased ones come in any order. */
-static bool is_told(const mf_fit_ctx *f, int64_t last, int64_t step)
+static bool fit_is_told(const mf_fit_ctx *f, int64_t last, int64_t step)
 {
     const bool leased = f->t->team && f->t->team->kind->lease;
 
@@ -92,14 +92,14 @@ static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
     const bool epoch = leased ? passes(f, now, f->per_epoch) : f->t->epoch != report->epoch;
 
     if (saves || epoch)
-        MF_TRY(settle(f));
-    if (!is_told(f, f->told_step, report->step)) {
+        MF_TRY(fit_settle(f));
+    if (!fit_is_told(f, f->told_step, report->step)) {
         f->told_step = report->step;
         MF_TRY(call_after_step(f, report));
     }
     if (saves)
         MF_TRY(mf_fit_save(f, false));
-    if (epoch && !is_told(f, f->told_epoch, report->step))
+    if (epoch && !fit_is_told(f, f->told_epoch, report->step))
         MF_TRY(call_after_epoch(f, report));
     if (epoch && f->o.save_steps == 0 && !between)
         MF_TRY(mf_fit_save(f, false));
@@ -108,7 +108,7 @@ static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
 }
 
 /* Each worker has batches of its own: go to the next one. */
-static mf_status take_lease(mf_fit_ctx *f)
+static mf_status fit_take_lease(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
     mf_dist_worker_lease lease = { .total = f->total };
@@ -131,7 +131,7 @@ static mf_status take_lease(mf_fit_ctx *f)
 }
 
 /* With a trace, if this is the step. Workers that do it together write one. */
-static mf_status run_step(mf_fit_ctx *f, const mf_batch *batch)
+static mf_status fit_run_step(mf_fit_ctx *f, const mf_batch *batch)
 {
     mf_trainer *t = f->t;
     const bool traced = t->step + 1 == t->standing.traced,
@@ -195,7 +195,7 @@ static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
 }
 
 /* What others need to know of the step if they have missed its end. */
-static void note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_rate)
+static void fit_note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_rate)
 {
     mf_trainer *t = f->t;
 
@@ -240,8 +240,8 @@ static mf_status one_step(mf_fit_ctx *f)
         MF_TRY(
             t->team->kind->begin_step(t->team, t->step, batch->whole, mf_trainer_wants_stop(f->t)));
     learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
-    MF_TRY(run_step(f, batch));
-    note_step(f, batch, learning_rate);
+    MF_TRY(fit_run_step(f, batch));
+    fit_note_step(f, batch, learning_rate);
     if (!t->team)
         return MF_OK;
     t->team->looks = will_look(f);
@@ -251,7 +251,7 @@ static mf_status one_step(mf_fit_ctx *f)
 }
 
 /* The trainer stands at an earlier step again: so does all else. */
-static mf_status go_back(mf_fit_ctx *f)
+static mf_status fit_go_back(mf_fit_ctx *f)
 {
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
 
@@ -268,7 +268,7 @@ static mf_status look_after(mf_fit_ctx *f, bool *back)
 {
     MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->dir.checkpoints));
     MF_TRY(mf_replica_check_step(&f->agreement, f->t->step >= f->total || f->stop, back));
-    return *back ? go_back(f) : MF_OK;
+    return *back ? fit_go_back(f) : MF_OK;
 }
 
 /* All that follows a step. Tried again after trouble, it does only what is left to do. */
@@ -307,7 +307,7 @@ static mf_status follow_step(mf_fit_ctx *f)
 /* Each worker has batches of its own, if there is one left. */
 static mf_status one_leased_step(mf_fit_ctx *f)
 {
-    MF_TRY(take_lease(f));
+    MF_TRY(fit_take_lease(f));
     if (f->stop)
         return MF_OK;
     MF_TRY(one_step(f));
@@ -315,7 +315,7 @@ static mf_status one_leased_step(mf_fit_ctx *f)
 }
 
 /* The next that is to be done. */
-static mf_status go_on(mf_fit_ctx *f)
+static mf_status fit_go_on(mf_fit_ctx *f)
 {
     mf_dist_worker *team = f->t->team;
     mf_status st = MF_OK;
@@ -338,7 +338,7 @@ static mf_status go_on(mf_fit_ctx *f)
 /* A failure that is forgiven is the end of what was being done. */
 static mf_status go_on_or_forgive(mf_fit_ctx *f)
 {
-    const mf_status st = go_on(f);
+    const mf_status st = fit_go_on(f);
 
     if (!f->t->team)
         f->stop = mf_trainer_wants_stop(f->t);
@@ -348,7 +348,7 @@ static mf_status go_on_or_forgive(mf_fit_ctx *f)
     return mf_hook_loop_forgives(&f->loop, st) ? MF_OK : st;
 }
 
-static bool is_over(const mf_fit_ctx *f)
+static bool fit_is_over(const mf_fit_ctx *f)
 {
     if (f->t->team && f->t->team->kind->lease)
         return f->stop; /* others may have batches that come back when they are lost */
@@ -357,10 +357,10 @@ static bool is_over(const mf_fit_ctx *f)
 
 /* All steps are done. The job is over once its result is on disk, not before: who comes later, or
  * was started again, is sent home then. */
-static mf_status finish(mf_fit_ctx *f)
+static mf_status fit_finish(mf_fit_ctx *f)
 {
     mf_status_page_phase(MF_PHASE_END);
-    MF_TRY(settle(f));
+    MF_TRY(fit_settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
     MF_TRY(mf_fit_save(f, true));
@@ -368,7 +368,7 @@ static mf_status finish(mf_fit_ctx *f)
     return f->t->team && f->t->team->kind->over ? f->t->team->kind->over(f->t->team) : MF_OK;
 }
 
-static mf_status run(mf_fit_ctx *f)
+static mf_status fit_run(mf_fit_ctx *f)
 {
     mf_status st;
     bool again;
@@ -380,11 +380,11 @@ static mf_status run(mf_fit_ctx *f)
     if (f->t->team)
         mf_status_page_shards(f->t->team->first_shard, f->t->team->n_shards);
     do {
-        while (!is_over(f)) {
+        while (!fit_is_over(f)) {
             MF_TRY(go_on_or_forgive(f));
             mf_trainer_lock_pass(&f->t->turns);
         }
-        st = finish(f);
+        st = fit_finish(f);
         again = st != MF_OK && mf_dist_worker_meets(f->t->team);
         if (again)
             MF_TRY(mf_dist_worker_gather_round(f->t->team, f->t, st));
@@ -405,8 +405,8 @@ static void end_loop(mf_fit_ctx *f)
     mf_free(f->hooks);
 }
 
-static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
-                     const mf_fit_options *options)
+static mf_status fit_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                         const mf_fit_options *options)
 {
     mf_fit_ctx f = { .t = t, .train = train, .validation = validation, .restored = -1 };
     mf_status st, closed;
@@ -421,7 +421,7 @@ static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         atomic_store(&t->options.strategy->stop, false);
     st = mf_fit_prepare(&f);
     if (st == MF_OK)
-        st = run(&f);
+        st = fit_run(&f);
     failed = st != MF_OK;
     f.loop.failed |= failed;
     if (failed && t->team)
@@ -478,7 +478,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (atomic_exchange(&t->fitting, true))
         return MF_FAIL(MF_FAILED_PRECONDITION, "mf_fit() of this trainer runs already");
     mf_status_page_threads(mf_pool_threads(t->pool), 0);
-    st = serves ? t->team->kind->serve(t->team, t) : fit(t, train, validation, options);
+    st = serves ? t->team->kind->serve(t->team, t) : fit_fit(t, train, validation, options);
     atomic_store(&t->fitting, false);
     return st;
 }

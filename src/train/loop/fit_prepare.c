@@ -11,7 +11,7 @@ enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then a
 
 /* ---- hooks ---- */
 
-static mf_status read_step(mf_hook_loop *l, int64_t *step)
+static mf_status fit_prepare_read_step(mf_hook_loop *l, int64_t *step)
 {
     mf_tensor value = { 0 };
 
@@ -21,7 +21,7 @@ static mf_status read_step(mf_hook_loop *l, int64_t *step)
     return MF_OK;
 }
 
-static mf_status take_snapshot(mf_hook_loop *l, mf_snapshot **out)
+static mf_status fit_prepare_take_snapshot(mf_hook_loop *l, mf_snapshot **out)
 {
     return mf_snapshot_take(l->trainer, out);
 }
@@ -49,8 +49,8 @@ static mf_status add_hooks(mf_fit_ctx *f)
                               .graph = f->t->model->graph,
                               .hooks = f->hooks,
                               .n_hooks = f->o.n_hooks,
-                              .read_step = read_step,
-                              .snapshot = take_snapshot };
+                              .read_step = fit_prepare_read_step,
+                              .snapshot = fit_prepare_take_snapshot };
     if (f->o.out)
         MF_TRY(mf_fit_add_events(f));
     return mf_hook_loop_init(&f->loop);
@@ -101,7 +101,7 @@ static void tell_where(mf_fit_ctx *f, const char *prefix)
         MF_INFO("training goes on from the checkpoint %s", prefix);
 }
 
-static mf_status restore(mf_fit_ctx *f)
+static mf_status fit_prepare_restore(mf_fit_ctx *f)
 {
     char *prefix = NULL;
     mf_status st = MF_OK;
@@ -125,7 +125,7 @@ static mf_status restore(mf_fit_ctx *f)
 /* Nobody of the team has any weights. */
 static mf_status begin_team(void *ctx)
 {
-    return restore(ctx);
+    return fit_prepare_restore(ctx);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -143,7 +143,7 @@ static mf_status agree_on_saves(mf_fit_ctx *f)
 
 /* With others, if there are some: everybody begins where the chief, or a training that goes on
  * already, is. */
-static mf_status find_place(mf_fit_ctx *f)
+static mf_status fit_prepare_find_place(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
     mf_dist_worker *team = t->team;
@@ -158,7 +158,7 @@ static mf_status find_place(mf_fit_ctx *f)
         return mf_fit_take_note(f);
     }
     t->has_state = mf_dist_worker_is_chief(team); /* one has what all begin with */
-    MF_TRY(t->has_state ? restore(f) : mf_input_check_order(t, f->train, &f->order));
+    MF_TRY(t->has_state ? fit_prepare_restore(f) : mf_input_check_order(t, f->train, &f->order));
     return team ? mf_dist_worker_align(team, t) : MF_OK;
 }
 
@@ -211,7 +211,7 @@ mf_status mf_fit_prepare(mf_fit_ctx *f)
     f->total = f->o.steps > 0 ? f->o.steps : epochs * f->per_epoch;
     f->t->schedule.total = f->total;
     f->out = f->o.out;
-    MF_TRY(find_place(f));
+    MF_TRY(fit_prepare_find_place(f));
     if (team) {
         if (!mf_dist_worker_meets(team) ||
             leased) /* those that come later do not know who has what */

@@ -16,7 +16,7 @@ static bool is_run_alone(const mf_fit_ctx *f)
 }
 
 /* Of the batches to come: that of a full one, and of an epoch's last, if there will be one. */
-static int find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
+static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
 {
     const int64_t count = mf_dataset_count(f->train), last = count % f->batch;
     const int64_t left = (count - f->t->first + f->batch - 1) / f->batch;
@@ -54,14 +54,15 @@ static mf_status describe_feeds(const mf_fit_ctx *f, int64_t samples, mf_tensor 
     return MF_OK;
 }
 
-static mf_status ask(const mf_fit_ctx *f, int64_t samples, mf_ranges *rows)
+static mf_status fit_rows_ask(const mf_fit_ctx *f, int64_t samples, mf_ranges *rows)
 {
     mf_trainer *t = f->t;
     const mf_names *n = &t->step_names;
     const char *target = mf_node_name(t->graph.train);
     mf_tensor *feeds = mf_calloc(n->n_feeds, sizeof *feeds);
     const mf_tensor **list = mf_calloc(n->n_feeds, sizeof *list);
-    const mf_call call = { n->feeds, list, n->fetches, &target, n->n_feeds, n->n_fetches, 1, NULL };
+    const mf_loop_call call = { n->feeds,   list,         n->fetches, &target,
+                                n->n_feeds, n->n_fetches, 1,          NULL };
     mf_status st = feeds && list ? describe_feeds(f, samples, feeds) : MF_NOMEM("feeds");
 
     for (int i = 0; list && i < n->n_feeds; i++)
@@ -81,9 +82,9 @@ mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n)
     *n = 0;
     if (!f->t->team || !f->t->team->kind->rows || !is_run_alone(f))
         return MF_OK;
-    n_sizes = find_sizes(f, sizes);
+    n_sizes = fit_rows_find_sizes(f, sizes);
     for (int i = 0; i < n_sizes; i++) {
-        const mf_status st = ask(f, sizes[i], &needed[*n].rows);
+        const mf_status st = fit_rows_ask(f, sizes[i], &needed[*n].rows);
 
         needed[*n].whole = sizes[i];
         ++*n;

@@ -73,7 +73,7 @@ static mf_status bring_together(mf_fit_ctx *f, bool last)
     return is_leased(f) ? stand_at(f, last ? f->t->step : mf_fit_progress(f)) : MF_OK;
 }
 
-static mf_status write(mf_fit_ctx *f, bool last)
+static mf_status fit_save_write(mf_fit_ctx *f, bool last)
 {
     mf_snapshot *s = NULL;
 
@@ -95,7 +95,7 @@ static mf_status write_and_go_on(mf_fit_ctx *f, bool last)
 {
     mf_trainer *t = f->t;
     const int64_t step = t->step, epoch = t->epoch, first = t->first;
-    const mf_status st = write(f, last);
+    const mf_status st = fit_save_write(f, last);
 
     t->step = step;
     t->epoch = epoch;
@@ -104,7 +104,7 @@ static mf_status write_and_go_on(mf_fit_ctx *f, bool last)
 }
 
 /* Before its end, that is: the chief knows what has stopped it. */
-static bool was_stopped(const mf_fit_ctx *f)
+static bool fit_save_was_stopped(const mf_fit_ctx *f)
 {
     const mf_trainer *t = f->t;
 
@@ -119,7 +119,7 @@ mf_status mf_fit_confirm(mf_fit_ctx *f)
     const mf_status st = f->dir.checkpoints && mf_dist_worker_is_chief(team)
                              ? mf_checkpoints_wait(f->dir.checkpoints)
                              : MF_OK;
-    int64_t end[] = { st != MF_OK, was_stopped(f) }; /* failed, stopped */
+    int64_t end[] = { st != MF_OK, fit_save_was_stopped(f) }; /* failed, stopped */
     mf_error why;
 
     if (team)

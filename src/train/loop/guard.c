@@ -54,7 +54,7 @@ mf_status mf_guard_watch(mf_guard *guard, mf_updates *all, mf_outputs *sums)
     return mf_graph_status(g);
 }
 
-static mf_output choose(mf_graph *g, mf_output condition, mf_output yes, mf_output no)
+static mf_output guard_choose(mf_graph *g, mf_output condition, mf_output yes, mf_output no)
 {
     return mf_apply(g, "SelectV2", MF_IN(condition, yes, no));
 }
@@ -71,17 +71,17 @@ void mf_guard_count(const mf_guard *guard, mf_updates *all, mf_output loss_scale
     row = mf_updates_scalar(all, row_name, 0.0);
     more = mf_apply(g, "AddV2", MF_IN(row, one));
     if (loss_scale.node)
-        more = choose(g, mf_apply(g, "Greater", MF_IN(loss_scale, one)), row, more);
+        more = guard_choose(g, mf_apply(g, "Greater", MF_IN(loss_scale, one)), row, more);
     mf_updates_scalar_set(
         all, skipped_name,
-        choose(g, guard->finite, skipped, mf_apply(g, "AddV2", MF_IN(skipped, one))));
+        guard_choose(g, guard->finite, skipped, mf_apply(g, "AddV2", MF_IN(skipped, one))));
     mf_updates_scalar_set(all, row_name,
-                          choose(g, guard->finite, mf_scalar(g, MF_DTYPE_F32, 0.0), more));
+                          guard_choose(g, guard->finite, mf_scalar(g, MF_DTYPE_F32, 0.0), more));
 }
 
 /* ---- the counts ---- */
 
-static int64_t read_count(const mf_trainer *t, const char *name)
+static int64_t guard_read_count(const mf_trainer *t, const char *name)
 {
     const mf_train_var *v = t->graph.guard.kind == MF_GUARD_SKIP ? mf_trainer_find(t, name) : NULL;
     mf_tensor value = { 0 };
@@ -96,12 +96,12 @@ static int64_t read_count(const mf_trainer *t, const char *name)
 
 int64_t mf_guard_skipped(const mf_trainer *t)
 {
-    return read_count(t, skipped_name);
+    return guard_read_count(t, skipped_name);
 }
 
 int64_t mf_guard_skipped_in_row(const mf_trainer *t)
 {
-    return read_count(t, row_name);
+    return guard_read_count(t, row_name);
 }
 
 bool mf_guard_is_count(const char *name)

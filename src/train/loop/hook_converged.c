@@ -44,7 +44,7 @@ typedef struct converged {
 /* ---- the weights ---- */
 
 /* Updates without locks would write what we keep. */
-static mf_status keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
+static mf_status hook_converged_keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
 {
     mf_tensor_clear(kept);
     if (t->options.hogwild)
@@ -53,7 +53,8 @@ static mf_status keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
     return MF_OK;
 }
 
-static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observation *o)
+static mf_status hook_converged_look_at_weights(converged *h, const mf_trainer *t,
+                                                mf_observation *o)
 {
     const bool first = !h->kept;
     mf_update_norms m = { 0 };
@@ -73,7 +74,7 @@ static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observati
             continue;
         MF_TRY(mf_trainer_read(t, v, &now));
         mf_update_norms_add(&m, &now, &h->kept[i]);
-        st = keep(t, &now, &h->kept[i]);
+        st = hook_converged_keep(t, &now, &h->kept[i]);
         mf_tensor_clear(&now);
         MF_TRY(st);
     }
@@ -137,7 +138,7 @@ static void stop_if_decided(converged *h, mf_trainer *t)
     t->decided |= ends;
 }
 
-static mf_status say(converged *h)
+static mf_status hook_converged_say(converged *h)
 {
     if (h->c.state == h->said)
         return MF_OK;
@@ -151,7 +152,7 @@ static mf_status say(converged *h)
 }
 
 /* Who comes later knows only a part of the curve: it decides where all who know more are gone. */
-static mf_status begin(void *ctx, mf_trainer *t)
+static mf_status hook_converged_begin(void *ctx, mf_trainer *t)
 {
     converged *h = ctx;
 
@@ -186,10 +187,10 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
     h->validation = NAN;
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return say(h);
+    return hook_converged_say(h);
 }
 
-static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
+static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     converged *h = ctx;
 
@@ -208,17 +209,17 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
     h->validation = NAN;
     h->skipped = r->skipped_steps;
     if (can_look(h, t, &o))
-        MF_TRY(look_at_weights(h, t, &o));
+        MF_TRY(hook_converged_look_at_weights(h, t, &o));
     o.rate_ahead = h->rate_ahead;
     (void)mf_convergence_wait(&h->c, o.seconds);
-    MF_TRY(say(h));
+    MF_TRY(hook_converged_say(h));
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return say(h);
+    return hook_converged_say(h);
 }
 
-static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
-                             const mf_result *validation, int n)
+static mf_status hook_converged_after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
+                                            const mf_result *validation, int n)
 {
     converged *h = ctx;
 
@@ -231,7 +232,7 @@ static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
 
 /* ---- making and freeing ---- */
 
-static void release(void *ctx)
+static void hook_converged_release(void *ctx)
 {
     converged *h = ctx;
 
@@ -242,7 +243,7 @@ static void release(void *ctx)
     mf_free(h);
 }
 
-static mf_status read_settings(const char *settings, mf_convergence_options *out)
+static mf_status hook_converged_read_settings(const char *settings, mf_convergence_options *out)
 {
     mf_arena *arena = mf_arena_new();
     mf_options o;
@@ -275,17 +276,17 @@ mf_status mf_hook_converged(const char *settings, mf_hook *out)
     converged *h;
 
     memset(out, 0, sizeof *out);
-    MF_TRY(read_settings(settings, &o));
+    MF_TRY(hook_converged_read_settings(settings, &o));
     h = mf_calloc(1, sizeof *h);
     if (!h)
         return MF_NOMEM("a hook");
     mf_convergence_init(&h->c, &o);
     h->validation = NAN;
     *out = (mf_hook){ .ctx = h,
-                      .begin = begin,
-                      .after_step = after_step,
-                      .after_epoch = after_epoch,
-                      .release = release,
+                      .begin = hook_converged_begin,
+                      .after_step = hook_converged_after_step,
+                      .after_epoch = hook_converged_after_epoch,
+                      .release = hook_converged_release,
                       .looks = looks };
     return MF_OK;
 }
@@ -293,7 +294,7 @@ mf_status mf_hook_converged(const char *settings, mf_hook *out)
 const char *mf_hook_converged_state(const mf_hook *hook, const char **why)
 {
     MF_ENTRY_OR(NULL);
-    if (!hook || hook->begin != begin)
+    if (!hook || hook->begin != hook_converged_begin)
         return NULL;
 
     const converged *h = hook->ctx;

@@ -17,7 +17,7 @@ typedef struct saver {
     mf_checkpoints *folder; /* NULL: not begun */
 } saver;
 
-static mf_status save(saver *h, int64_t step)
+static mf_status hook_save(saver *h, int64_t step)
 {
     mf_buf path = { 0 };
     mf_snapshot *s = NULL;
@@ -47,7 +47,7 @@ static mf_status saver_created(void *ctx, mf_hook_loop *loop)
     MF_TRY(mf_hook_loop_step(loop, &step));
     if (!h->folder)
         MF_TRY(mf_checkpoints_open(h->dir, h->keep, &h->folder));
-    return save(h, step);
+    return hook_save(h, step);
 }
 
 static mf_status saver_after_run(void *ctx, mf_hook_loop *loop, mf_tensor *const *results)
@@ -57,7 +57,7 @@ static mf_status saver_after_run(void *ctx, mf_hook_loop *loop, mf_tensor *const
 
     (void)results;
     MF_TRY(mf_hook_loop_step(loop, &step));
-    return mf_timer_is_due(&h->timer, step) ? save(h, step) : MF_OK;
+    return mf_timer_is_due(&h->timer, step) ? hook_save(h, step) : MF_OK;
 }
 
 /* The status is that of the last save, once it is on the disk. */
@@ -74,7 +74,7 @@ static mf_status saver_end(void *ctx, mf_trainer *trainer)
     if (!h->loop->failed) {
         st = mf_hook_loop_step(h->loop, &step);
         if (st == MF_OK && step != h->timer.last_step)
-            st = save(h, step);
+            st = hook_save(h, step);
     }
     h->folder = NULL;
     closed = mf_checkpoints_close(folder);

@@ -148,14 +148,14 @@ mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook *out)
 
 enum { WAIT_MS_MAX = 500 };
 
-typedef struct waiter {
+typedef struct hook_stop_waiter {
     int64_t until;
     bool started;
-} waiter;
+} hook_stop_waiter;
 
 static mf_status waiter_before_run(void *ctx, mf_hook_loop *loop, mf_run_request *request)
 {
-    waiter *h = ctx;
+    hook_stop_waiter *h = ctx;
 
     (void)request;
     for (int64_t ms = 1; !h->started; ms = ms * 2 < WAIT_MS_MAX ? ms * 2 : WAIT_MS_MAX) {
@@ -183,7 +183,7 @@ mf_status mf_hook_global_step_waiter(int64_t step, mf_hook *out)
     MF_ENTRY;
     MF_NEED(out);
 
-    waiter *h = mf_calloc(1, sizeof *h);
+    hook_stop_waiter *h = mf_calloc(1, sizeof *h);
 
     memset(out, 0, sizeof *out);
     if (!h)

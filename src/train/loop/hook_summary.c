@@ -40,7 +40,7 @@ static mf_status tolerate(summary *h, mf_status st)
 
 /* ---- at the beginning ---- */
 
-static mf_status write_graph(summary *h)
+static mf_status hook_summary_write_graph(summary *h)
 {
     mf_events *events;
     char *data = NULL;
@@ -104,14 +104,14 @@ static mf_status summary_created(void *ctx, mf_hook_loop *loop)
     MF_TRY(prepare_fetches(h, loop->trainer));
     MF_TRY(tolerate(h, mf_hook_loop_events(loop, h->dir, &events)));
     if (h->o.graph && loop->start == 0 && !h->graph_written && !h->broken)
-        MF_TRY(tolerate(h, write_graph(h)));
+        MF_TRY(tolerate(h, hook_summary_write_graph(h)));
     h->graph_written = true;
     return MF_OK;
 }
 
 /* ---- what is fetched with a run ---- */
 
-static bool is_time(int64_t every, int64_t step)
+static bool hook_summary_is_time(int64_t every, int64_t step)
 {
     return every > 0 && step % every == 0;
 }
@@ -135,11 +135,11 @@ static mf_status summary_before_run(void *ctx, mf_hook_loop *loop, mf_run_reques
     }
     for (int i = 0; i < h->n_summaries; i++)
         f->at[f->n++] = h->summaries.at[i];
-    if (t && h->gradients && is_time(h->o.gradient_steps, next))
+    if (t && h->gradients && hook_summary_is_time(h->o.gradient_steps, next))
         h->n_gradients = t->graph.n_weights;
     for (int i = 0; i < h->n_gradients; i++)
         f->at[f->n++] = h->gradients[i];
-    if (h->image[0] && is_time(h->o.image_steps, next)) {
+    if (h->image[0] && hook_summary_is_time(h->o.image_steps, next)) {
         h->n_images = 1;
         f->at[f->n++] = h->image;
     }
@@ -151,7 +151,7 @@ static mf_status summary_before_run(void *ctx, mf_hook_loop *loop, mf_run_reques
 
 /* Floats become bytes as TensorFlow's image summaries make them: what is largest becomes 255; with
  * negative values 0 becomes 128. */
-static void to_bytes(const mf_tensor *t, int64_t first, int64_t n, unsigned char *out)
+static void hook_summary_to_bytes(const mf_tensor *t, int64_t first, int64_t n, unsigned char *out)
 {
     double least = INFINITY, most = -INFINITY, size, scale;
 
@@ -186,7 +186,7 @@ static mf_status write_images(summary *h, mf_events *events, int64_t step, const
         if (t->dtype == MF_DTYPE_U8)
             memcpy(pixels, (const unsigned char *)t->data + i * n, (size_t)n);
         else
-            to_bytes(t, i * n, n, pixels);
+            hook_summary_to_bytes(t, i * n, n, pixels);
         st = mf_events_image(events, step, tag, pixels, &size);
     }
     mf_free(pixels);
@@ -286,7 +286,7 @@ static mf_status summary_after_step(void *ctx, mf_trainer *t, const mf_step_repo
             more[n++] = (mf_event_scalar){ "skipped_steps", (double)r->skipped_steps };
         MF_TRY(tolerate(h, write_results(h, h->dir, r->step, r->results, r->n_results, more, n)));
     }
-    if (is_time(h->o.weight_steps, r->step) && !h->broken)
+    if (hook_summary_is_time(h->o.weight_steps, r->step) && !h->broken)
         MF_TRY(tolerate(h, write_weights(h, t)));
     return MF_OK;
 }
@@ -308,7 +308,7 @@ static bool summary_looks(void *ctx, mf_trainer *t, int64_t step)
     const summary *h = ctx;
 
     (void)t;
-    return is_time(h->o.weight_steps, step) && !h->broken;
+    return hook_summary_is_time(h->o.weight_steps, step) && !h->broken;
 }
 
 static mf_status summary_end(void *ctx, mf_trainer *t)

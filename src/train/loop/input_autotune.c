@@ -12,7 +12,7 @@ MF_PARAM_INT(feeding_percent, 10, "waiting for input so much of the time moves a
 
 enum { STEPS = 10, PATIENCE = 4, MOST_PATIENCE = 1024 };
 
-static void show(const mf_input_autotune *b, const mf_trainer *t)
+static void input_autotune_show(const mf_input_autotune *b, const mf_trainer *t)
 {
     mf_status_page_threads(mf_pool_threads(t->pool), b->input);
 }
@@ -23,10 +23,11 @@ void mf_input_autotune_init(mf_input_autotune *b, mf_trainer *t, int input)
                               .input = input > 0 ? input : 1,
                               .since = mf_clock_ns(),
                               .patience = PATIENCE };
-    show(b, t);
+    input_autotune_show(b, t);
 }
 
-static mf_status move(mf_input_autotune *b, mf_trainer *t, mf_iterator *it, int to_input)
+static mf_status input_autotune_move(mf_input_autotune *b, mf_trainer *t, mf_iterator *it,
+                                     int to_input)
 {
     MF_TRY(mf_iterator_set_threads(it, b->input + to_input));
     b->input += to_input;
@@ -36,13 +37,13 @@ static mf_status move(mf_input_autotune *b, mf_trainer *t, mf_iterator *it, int 
     }
     MF_INFO("from step %lld on %d threads make batches and %d compute", (long long)t->step + 1,
             b->input, mf_pool_threads(t->pool));
-    show(b, t);
+    input_autotune_show(b, t);
     return MF_OK;
 }
 
 /* A time is over, in which so many percent were spent waiting. */
-static mf_status decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it, double rate,
-                        double waits)
+static mf_status input_autotune_decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it,
+                                       double rate, double waits)
 {
     const double most = (double)MF_PARAM(feeding_percent);
     const int trial = b->trial;
@@ -51,7 +52,7 @@ static mf_status decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it, do
     if (trial != 0 && rate <= b->before) {
         b->pause = b->patience;
         b->patience = 2 * b->patience < MOST_PATIENCE ? 2 * b->patience : MOST_PATIENCE;
-        return move(b, t, it, -trial);
+        return input_autotune_move(b, t, it, -trial);
     }
     if (b->pause > 0) {
         b->pause--;
@@ -62,7 +63,7 @@ static mf_status decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it, do
     else if (waits < most / 10 && b->input > 1)
         b->trial = -1;
     b->before = rate;
-    return b->trial != 0 ? move(b, t, it, b->trial) : MF_OK;
+    return b->trial != 0 ? input_autotune_move(b, t, it, b->trial) : MF_OK;
 }
 
 mf_status mf_input_autotune_step(mf_input_autotune *b, mf_trainer *t, mf_iterator *it,
@@ -75,7 +76,8 @@ mf_status mf_input_autotune_step(mf_input_autotune *b, mf_trainer *t, mf_iterato
         return MF_OK;
     b->since = now;
     b->waited_ns = b->steps = 0;
-    return decide(b, t, it, (double)steps / (double)time, 100.0 * (double)waited / (double)time);
+    return input_autotune_decide(b, t, it, (double)steps / (double)time,
+                                 100.0 * (double)waited / (double)time);
 }
 
 void mf_input_autotune_fix(mf_input_autotune *b, mf_trainer *t, int threads)
@@ -85,5 +87,5 @@ void mf_input_autotune_fix(mf_input_autotune *b, mf_trainer *t, int threads)
     b->fixed = true;
     MF_INFO("%d threads compute from step %lld on", mf_pool_threads(t->pool),
             (long long)t->step + 1);
-    show(b, t);
+    input_autotune_show(b, t);
 }

@@ -152,7 +152,7 @@ static bool has_run_hooks(const mf_hook_loop *l)
     return false;
 }
 
-static mf_status reserve(mf_hook_loop *l, int64_t feeds, int64_t fetches)
+static mf_status loop_reserve(mf_hook_loop *l, int64_t feeds, int64_t fetches)
 {
     MF_TRY(mf_grow(&l->feed_names, &l->cap_feed_names, feeds, sizeof *l->feed_names));
     MF_TRY(mf_grow(&l->feeds, &l->cap_feeds, feeds, sizeof *l->feeds));
@@ -164,14 +164,14 @@ static mf_status reserve(mf_hook_loop *l, int64_t feeds, int64_t fetches)
 }
 
 /* Two that feed the same are refused by the session, by name. */
-static mf_status add_request(mf_hook_loop *l, const mf_run_request *r, mf_call *all)
+static mf_status loop_add_request(mf_hook_loop *l, const mf_run_request *r, mf_loop_call *all)
 {
     MF_TRY(mf_host_need_all("before_run", "feed_names", (const void *const *)r->feed_names,
                             r->n_feeds));
     MF_TRY(mf_host_need_all("before_run", "feeds", (const void *const *)r->feeds, r->n_feeds));
     MF_TRY(
         mf_host_need_all("before_run", "fetches", (const void *const *)r->fetches, r->n_fetches));
-    MF_TRY(reserve(l, all->n_feeds + r->n_feeds, all->n_fetches + r->n_fetches));
+    MF_TRY(loop_reserve(l, all->n_feeds + r->n_feeds, all->n_fetches + r->n_fetches));
     for (int i = 0; i < r->n_feeds; i++) {
         l->feed_names[all->n_feeds] = r->feed_names[i];
         l->feeds[all->n_feeds++] = r->feeds[i];
@@ -181,7 +181,7 @@ static mf_status add_request(mf_hook_loop *l, const mf_run_request *r, mf_call *
     return MF_OK;
 }
 
-static mf_status gather(mf_hook_loop *l, mf_call *all, mf_run_options *options)
+static mf_status loop_gather(mf_hook_loop *l, mf_loop_call *all, mf_run_options *options)
 {
     MF_CALLBACK;
     for (int i = 0; i < l->n_hooks; i++) {
@@ -192,7 +192,7 @@ static mf_status gather(mf_hook_loop *l, mf_call *all, mf_run_options *options)
         if (!h->before_run)
             continue;
         MF_TRY(h->before_run(h->ctx, l, &request));
-        MF_TRY(add_request(l, &request, all));
+        MF_TRY(loop_add_request(l, &request, all));
         if (request.trace_path)
             options->trace_path = request.trace_path;
     }
@@ -200,8 +200,8 @@ static mf_status gather(mf_hook_loop *l, mf_call *all, mf_run_options *options)
 }
 
 /* The caller's handles stand first while the session fills them. */
-static mf_status run_all(mf_hook_loop *l, const mf_run_options *options, const mf_call *call,
-                         const mf_call *all)
+static mf_status loop_run_all(mf_hook_loop *l, const mf_run_options *options,
+                              const mf_loop_call *call, const mf_loop_call *all)
 {
     mf_status st;
 
@@ -218,10 +218,10 @@ static mf_status run_all(mf_hook_loop *l, const mf_run_options *options, const m
     return st;
 }
 
-mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options, const mf_call *call)
+mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options, const mf_loop_call *call)
 {
     mf_run_options o = options ? *options : (mf_run_options){ 0 };
-    mf_call all = { .targets = call->targets, .n_targets = call->n_targets };
+    mf_loop_call all = { .targets = call->targets, .n_targets = call->n_targets };
     const mf_run_request own = { .feed_names = call->feed_names,
                                  .feeds = call->feeds,
                                  .n_feeds = call->n_feeds,
@@ -233,9 +233,9 @@ mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options, const
         return mf_session_run(l->session, options, call->feed_names, call->feeds, call->n_feeds,
                               call->fetches, call->n_fetches, call->targets, call->n_targets,
                               call->results);
-    MF_TRY(add_request(l, &own, &all));
-    MF_TRY(gather(l, &all, &o));
-    MF_TRY(run_all(l, &o, call, &all));
+    MF_TRY(loop_add_request(l, &own, &all));
+    MF_TRY(loop_gather(l, &all, &o));
+    MF_TRY(loop_run_all(l, &o, call, &all));
     l->after_run = true;
     l->step = -1;
     for (int i = 0; i < l->n_hooks; i++) {

@@ -50,13 +50,13 @@ struct mf_hook_loop {
 };
 
 /* One call of mf_session_run(). */
-typedef struct mf_call {
+typedef struct mf_loop_call {
     const char *const *feed_names;
     const mf_tensor *const *feeds;
     const char *const *fetches, *const *targets;
     int n_feeds, n_fetches, n_targets;
     mf_tensor **results;
-} mf_call;
+} mf_loop_call;
 
 /* The caller has set trainer or what stands for it, graph and hooks; all else is 0. */
 MF_MUST mf_status mf_hook_loop_init(mf_hook_loop *l);
@@ -73,7 +73,7 @@ bool mf_hook_loop_forgives(mf_hook_loop *l, mf_status why);
 
 /* before_run of all hooks, the run with what they add, after_run of all. */
 MF_MUST mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options,
-                                   const mf_call *call);
+                                   const mf_loop_call *call);
 
 /* The events of this folder, begun if need be. Owns: the loop's. */
 MF_MUST mf_status mf_hook_loop_events(mf_hook_loop *l, const char *dir, mf_events **out);

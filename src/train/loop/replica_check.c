@@ -20,14 +20,14 @@ static bool is_compared(const mf_replica_check *a, int64_t i)
     return !(a->t->team->one_updates && mf_train_var_is_slot(&a->t->trained[i]));
 }
 
-static int64_t bytes_of(const mf_variable *v)
+static int64_t replica_check_bytes_of(const mf_variable *v)
 {
     return mf_shape_span(&v->declared, 0, v->declared.rank) * (int64_t)mf_dtype_cell(v->dtype);
 }
 
 static int64_t pieces_of(const mf_variable *v)
 {
-    return (bytes_of(v) + PIECE - 1) / PIECE;
+    return (replica_check_bytes_of(v) + PIECE - 1) / PIECE;
 }
 
 typedef struct hashing {
@@ -73,8 +73,8 @@ static mf_status hash_all(mf_replica_check *a)
     return MF_OK;
 }
 
-static mf_status gather(mf_dist_worker *team, int64_t step, const void *own, int64_t size,
-                        void *all)
+static mf_status replica_check_gather(mf_dist_worker *team, int64_t step, const void *own,
+                                      int64_t size, void *all)
 {
     int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
     mf_status st;
@@ -131,7 +131,8 @@ static mf_status first_difference(mf_replica_check *a, int rank, int like, const
 
     *name = "none";
     if (st == MF_OK)
-        st = gather(t->team, t->step, a->sums, t->n_trained * (int64_t)sizeof *a->sums, all);
+        st = replica_check_gather(t->team, t->step, a->sums,
+                                  t->n_trained * (int64_t)sizeof *a->sums, all);
     for (int64_t i = t->n_trained - 1; st == MF_OK && i >= 0; i--) {
         if (all[rank * t->n_trained + i] != all[like * t->n_trained + i])
             *name = t->trained[i].name;
@@ -141,7 +142,8 @@ static mf_status first_difference(mf_replica_check *a, int rank, int like, const
 }
 
 /* One sentence: who differs from whom, in what. */
-static mf_status describe(mf_replica_check *a, const uint64_t *hashes, int majority, mf_buf *out)
+static mf_status replica_check_describe(mf_replica_check *a, const uint64_t *hashes, int majority,
+                                        mf_buf *out)
 {
     const mf_dist_worker *team = a->t->team;
     const int like = majority >= 0 ? majority : 0;
@@ -162,7 +164,7 @@ static mf_status describe(mf_replica_check *a, const uint64_t *hashes, int major
 
 /* ---- mending ---- */
 
-static mf_status keep(mf_replica_check *a)
+static mf_status replica_check_keep(mf_replica_check *a)
 {
     mf_trainer *t = a->t;
 
@@ -184,7 +186,7 @@ static mf_status keep(mf_replica_check *a)
     return MF_OK;
 }
 
-static mf_status go_back(mf_replica_check *a)
+static mf_status replica_check_go_back(mf_replica_check *a)
 {
     mf_trainer *t = a->t;
 
@@ -199,7 +201,7 @@ static mf_status go_back(mf_replica_check *a)
 }
 
 /* Everybody has the variables of `root` then. */
-static mf_status share(mf_replica_check *a, int root)
+static mf_status replica_check_share(mf_replica_check *a, int root)
 {
     mf_trainer *t = a->t;
 
@@ -217,7 +219,7 @@ static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
     const mf_dist_worker *team = a->t->team;
     int root = -1, whole = 0;
 
-    MF_TRY(gather(a->t->team, a->t->step, &a->hash, sizeof a->hash, hashes));
+    MF_TRY(replica_check_gather(a->t->team, a->t->step, &a->hash, sizeof a->hash, hashes));
     for (int i = team->size - 1; i >= 0; i--) {
         if (hashes[i] == a->agreed) {
             root = i;
@@ -231,8 +233,8 @@ static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
                        (long long)a->step);
     if (whole == team->size)
         return MF_OK;
-    MF_TRY(share(a, root));
-    return keep(a);
+    MF_TRY(replica_check_share(a, root));
+    return replica_check_keep(a);
 }
 
 static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const char *who)
@@ -246,15 +248,15 @@ static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const
                        who, TIMES);
     MF_WARN("%s; all go back to step %lld and do %lld steps again", who, (long long)a->step,
             (long long)(step - a->step));
-    MF_TRY(go_back(a));
+    MF_TRY(replica_check_go_back(a));
     return share_if_damaged(a, hashes);
 }
 
-static mf_status mend(mf_replica_check *a, uint64_t *hashes, bool *back)
+static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool *back)
 {
     const int majority = find_majority(hashes, a->t->team->size);
     mf_buf who = { 0 };
-    mf_status st = describe(a, hashes, majority, &who);
+    mf_status st = replica_check_describe(a, hashes, majority, &who);
 
     if (st == MF_OK && a->goes_back) {
         st = mend_by_going_back(a, hashes, who.data);
@@ -262,9 +264,9 @@ static mf_status mend(mf_replica_check *a, uint64_t *hashes, bool *back)
     } else if (st == MF_OK && majority >= 0) {
         MF_WARN("%s; it takes theirs, and gradients since the last comparison were partly wrong",
                 who.data);
-        st = share(a, majority);
+        st = replica_check_share(a, majority);
         if (st == MF_OK)
-            st = keep(a);
+            st = replica_check_keep(a);
     } else if (st == MF_OK) {
         st = MF_FAIL(MF_DATA_LOSS,
                      "%s, and no majority says which are right; go on from a "
@@ -277,7 +279,7 @@ static mf_status mend(mf_replica_check *a, uint64_t *hashes, bool *back)
 
 /* ---- the whole ---- */
 
-static mf_status compare(mf_replica_check *a, bool *back)
+static mf_status replica_check_compare(mf_replica_check *a, bool *back)
 {
     mf_dist_worker *team = a->t->team;
     uint64_t *hashes = mf_calloc(team->size, sizeof *hashes);
@@ -285,11 +287,11 @@ static mf_status compare(mf_replica_check *a, bool *back)
     mf_status st = hashes ? hash_all(a) : MF_NOMEM("a comparison");
 
     if (st == MF_OK)
-        st = gather(team, a->t->step, &a->hash, sizeof a->hash, hashes);
+        st = replica_check_gather(team, a->t->step, &a->hash, sizeof a->hash, hashes);
     for (int i = 1; st == MF_OK && i < team->size; i++)
         same &= hashes[i] == hashes[0];
     if (st == MF_OK)
-        st = same ? keep(a) : mend(a, hashes, back);
+        st = same ? replica_check_keep(a) : replica_check_mend(a, hashes, back);
     mf_free(hashes);
     return st;
 }
@@ -316,7 +318,7 @@ mf_status mf_replica_check_step(mf_replica_check *a, bool last, bool *back)
     *back = false;
     if (!is_due(a, last) || (a->t->team->in_slices && a->asked != a->t->step))
         return MF_OK;
-    MF_TRY(compare(a, back));
+    MF_TRY(replica_check_compare(a, back));
     a->looked = a->t->step;
     a->anew = false;
     return MF_OK;

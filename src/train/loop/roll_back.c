@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* Steps that were left out, up to the one that was done last. */
-typedef struct row {
+typedef struct roll_back_row {
     int64_t n, first;
     int64_t times; /* that weights go back because of it, with this one */
-} row;
+} roll_back_row;
 
 /* ---- one number of the trainer ---- */
 
@@ -24,7 +24,7 @@ typedef struct kept {
 static const char *const count_names[] = { "global_step", "skipped_steps", "skipped_steps_in_row" };
 
 /* What does not go back. */
-static mf_status keep(const mf_trainer *t, kept *k)
+static mf_status roll_back_keep(const mf_trainer *t, kept *k)
 {
     *k = (kept){ .step = t->step, .epoch = t->epoch, .first = t->first, .sliced = t->sliced };
     for (int i = 0; i < MF_COUNT(count_names); i++)
@@ -32,7 +32,7 @@ static mf_status keep(const mf_trainer *t, kept *k)
     return MF_OK;
 }
 
-static mf_status put_back(mf_trainer *t, const kept *k)
+static mf_status roll_back_put_back(mf_trainer *t, const kept *k)
 {
     t->step = k->step;
     t->epoch = k->epoch;
@@ -44,7 +44,7 @@ static mf_status put_back(mf_trainer *t, const kept *k)
     return MF_OK;
 }
 
-static void forget(kept *k)
+static void roll_back_forget(kept *k)
 {
     for (int i = 0; i < MF_COUNT(count_names); i++)
         mf_tensor_clear(&k->counts[i]);
@@ -54,7 +54,7 @@ static void forget(kept *k)
 
 /* Weights of a checkpoint that was made right before the row, or in it, are those at hand. If they
  * come from the newest one before that already, that one is no good. */
-static bool is_of_use(const row *r, int64_t step, bool *passed_over)
+static bool is_of_use(const roll_back_row *r, int64_t step, bool *passed_over)
 {
     if (step >= r->first - 1)
         return false;
@@ -64,7 +64,8 @@ static bool is_of_use(const row *r, int64_t step, bool *passed_over)
     return false;
 }
 
-static mf_status restore_newest(mf_trainer *t, const char *dir, const row *r, int64_t *taken)
+static mf_status restore_newest(mf_trainer *t, const char *dir, const roll_back_row *r,
+                                int64_t *taken)
 {
     bool passed_over = false;
     int64_t *steps, n;
@@ -89,8 +90,8 @@ static mf_status restore_newest(mf_trainer *t, const char *dir, const row *r, in
     return st;
 }
 
-static mf_status restore(mf_trainer *t, const char *dir, mf_checkpoints *c, const row *r,
-                         int64_t *taken)
+static mf_status roll_back_restore(mf_trainer *t, const char *dir, mf_checkpoints *c,
+                                   const roll_back_row *r, int64_t *taken)
 {
     kept k = { 0 };
     mf_status st;
@@ -101,20 +102,20 @@ static mf_status restore(mf_trainer *t, const char *dir, mf_checkpoints *c, cons
     /* Which one is the newest may not depend on how fast it is written. */
     if (mf_checkpoints_wait(c) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
-    st = keep(t, &k);
+    st = roll_back_keep(t, &k);
     if (st == MF_OK)
         st = restore_newest(t, dir, r, taken);
     if (st == MF_OK)
-        st = put_back(t, &k);
+        st = roll_back_put_back(t, &k);
     if (st == MF_OK && *taken >= 0)
         st = mf_checkpoints_drop_after(c, *taken);
-    forget(&k);
+    roll_back_forget(&k);
     return st;
 }
 
 /* ---- all ---- */
 
-static mf_status no_way_back(const row *r)
+static mf_status no_way_back(const roll_back_row *r)
 {
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
@@ -128,14 +129,14 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
 {
     const int64_t limit = t->graph.guard.in_row;
     const int64_t n = limit > 0 ? mf_guard_skipped_in_row(t) : 0;
-    const row r = { n, t->step - n + 1, limit > 0 ? n / limit : 0 };
+    const roll_back_row r = { n, t->step - n + 1, limit > 0 ? n / limit : 0 };
     mf_dist_worker *team = t->team;
     int64_t taken = -1;
 
     if (n == 0 || n % limit != 0)
         return MF_OK;
     if (mf_dist_worker_is_chief(team))
-        MF_TRY(restore(t, dir, checkpoints, &r, &taken));
+        MF_TRY(roll_back_restore(t, dir, checkpoints, &r, &taken));
     if (team && team->group) {
         const mf_collective c = mf_dist_worker_call(team, t->step, "where to go back to");
 

@@ -7,7 +7,8 @@
 
 /* ---- the order ---- */
 
-static mf_status describe(const mf_dataset *set, const mf_iterator_options *order, mf_sliced *out)
+static mf_status sample_order_describe(const mf_dataset *set, const mf_iterator_options *order,
+                                       mf_sliced *out)
 {
     mf_slices *slices;
 
@@ -20,7 +21,7 @@ static mf_status describe(const mf_dataset *set, const mf_iterator_options *orde
     return MF_OK;
 }
 
-static const char *name_of(mf_sliced s)
+static const char *sample_order_name_of(mf_sliced s)
 {
     return s.by == MF_SLICE_ELEMENT ? "element" : s.by == MF_SLICE_FILE ? "file" : "file and batch";
 }
@@ -31,7 +32,7 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
     const mf_sliced was = t->sliced;
     mf_sliced now;
 
-    MF_TRY(describe(set, order, &now));
+    MF_TRY(sample_order_describe(set, order, &now));
     if (t->step == 0) {
         t->sliced = now;
         return MF_OK;
@@ -41,7 +42,8 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
                        "training was begun with data sliced by %s, now it is sliced by %s: the "
                        "order is another; use --slice %s and the strategy it was begun with, or "
                        "begin in another folder",
-                       name_of(was), name_of(now), was.by == MF_SLICE_ELEMENT ? "element" : "file");
+                       sample_order_name_of(was), sample_order_name_of(now),
+                       was.by == MF_SLICE_ELEMENT ? "element" : "file");
     if (was.batch != now.batch)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training was begun with batches of %lld, now they are %lld: data that is "

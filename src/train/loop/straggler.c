@@ -49,7 +49,7 @@ static void put_input(const mf_status_page_seen *t, int64_t since, mf_buf *out)
 }
 
 /* The op it is at, as an example. */
-static const char *op_of(const mf_status_page *p)
+static const char *straggler_op_of(const mf_status_page *p)
 {
     for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
         if (p->acts[i].kind == MF_ACT_RUN && p->acts[i].what[0])
@@ -67,7 +67,7 @@ void mf_straggler_cause(const mf_status_page_seen *task, const mf_pace *before, 
     const int64_t computed = now->own_ns[MF_USE_COMPUTE] - before->own_ns[MF_USE_COMPUTE];
     const int64_t wanted = t.ran_ns + t.ready_ns;
     const double faults = timed ? (double)t.faults / ((double)t.at_ns * 1e-9) : 0.0;
-    const char *op = op_of(&task->page);
+    const char *op = straggler_op_of(&task->page);
 
     if (input > excess / 2)
         put_input(task, before->times.at_ns, out);
@@ -90,7 +90,7 @@ void mf_straggler_cause(const mf_status_page_seen *task, const mf_pace *before, 
 
 /* ---- who ---- */
 
-static void take(const mf_status_page_seen *t, int64_t now, mf_pace *out)
+static void straggler_take(const mf_status_page_seen *t, int64_t now, mf_pace *out)
 {
     memcpy(out->task, t->page.task, sizeof out->task);
     out->step = t->page.step;
@@ -100,7 +100,7 @@ static void take(const mf_status_page_seen *t, int64_t now, mf_pace *out)
         out->times = (mf_process_times){ 0 };
 }
 
-static const mf_pace *find(const mf_straggler *s, const char *task)
+static const mf_pace *straggler_find(const mf_straggler *s, const char *task)
 {
     for (int i = 0; i < s->n; i++) {
         if (strcmp(s->paces[i].task, task) == 0)
@@ -121,7 +121,7 @@ static double pace_of(const mf_pace *before, const mf_pace *now)
            (double)(steps * now->shards);
 }
 
-static int ascending(const void *a, const void *b)
+static int straggler_ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
 
@@ -129,7 +129,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Of all but one; 0: nobody's is known. */
-static double median(const double *paces, int n, int but, double *room)
+static double straggler_median(const double *paces, int n, int but, double *room)
 {
     int known = 0;
 
@@ -137,12 +137,12 @@ static double median(const double *paces, int n, int but, double *room)
         if (i != but && paces[i] > 0.0)
             room[known++] = paces[i];
     }
-    qsort(room, (size_t)known, sizeof *room, ascending);
+    qsort(room, (size_t)known, sizeof *room, straggler_ascending);
     return known > 0 ? room[known / 2] : 0.0;
 }
 
-static void say(const mf_status_page_seen *t, const mf_pace *before, const mf_pace *now,
-                double times, int64_t excess)
+static void straggler_say(const mf_status_page_seen *t, const mf_pace *before, const mf_pace *now,
+                          double times, int64_t excess)
 {
     mf_buf why = { 0 };
 
@@ -152,14 +152,14 @@ static void say(const mf_status_page_seen *t, const mf_pace *before, const mf_pa
     mf_buf_deinit(&why);
 }
 
-static void judge(const mf_straggler *s, const mf_status_page_seen *const *tasks, mf_pace *paces,
-                  int n, int64_t time, double *by_shard, double *room)
+static void straggler_judge(const mf_straggler *s, const mf_status_page_seen *const *tasks,
+                            mf_pace *paces, int n, int64_t time, double *by_shard, double *room)
 {
     for (int i = 0; i < n; i++)
-        by_shard[i] = pace_of(find(s, paces[i].task), &paces[i]);
+        by_shard[i] = pace_of(straggler_find(s, paces[i].task), &paces[i]);
     for (int i = 0; i < n; i++) {
-        const mf_pace *before = find(s, paces[i].task);
-        const double others = median(by_shard, n, i, room);
+        const mf_pace *before = straggler_find(s, paces[i].task);
+        const double others = straggler_median(by_shard, n, i, room);
         const int64_t pieces = before ? (paces[i].step - before->step) * paces[i].shards : 0;
         const double excess = (by_shard[i] - others) * (double)pieces;
         const bool slow = others > 0.0 && excess > WORTH_IT * (double)time &&
@@ -171,7 +171,7 @@ static void judge(const mf_straggler *s, const mf_status_page_seen *const *tasks
         paces[i].said = before->said;
         if (paces[i].slow < SURE || paces[i].said)
             continue;
-        say(tasks[i], before, &paces[i], by_shard[i] / others, (int64_t)excess);
+        straggler_say(tasks[i], before, &paces[i], by_shard[i] / others, (int64_t)excess);
         paces[i].said = true;
     }
 }
@@ -186,7 +186,7 @@ static bool is_early(const mf_straggler *s, const mf_job_view_job *job)
 {
     for (int i = 0; i < job->n; i++) {
         const mf_status_page *p = &job->tasks[i].page;
-        const mf_pace *before = is_worker(&job->tasks[i]) ? find(s, p->task) : NULL;
+        const mf_pace *before = is_worker(&job->tasks[i]) ? straggler_find(s, p->task) : NULL;
 
         if (before && p->n_shards == before->shards && p->step - before->step < STEPS)
             return true;
@@ -194,7 +194,7 @@ static bool is_early(const mf_straggler *s, const mf_job_view_job *job)
     return false;
 }
 
-static void compare(mf_straggler *s, const mf_job_view_job *job, int64_t now)
+static void straggler_compare(mf_straggler *s, const mf_job_view_job *job, int64_t now)
 {
     const mf_status_page_seen **tasks = mf_calloc(job->n, sizeof(mf_status_page_seen *));
     mf_pace *paces = mf_calloc(job->n, sizeof *paces);
@@ -205,11 +205,11 @@ static void compare(mf_straggler *s, const mf_job_view_job *job, int64_t now)
         if (!is_worker(&job->tasks[i]))
             continue;
         tasks[n] = &job->tasks[i];
-        take(tasks[n], now, &paces[n]);
+        straggler_take(tasks[n], now, &paces[n]);
         n++;
     }
     if (n > 0) {
-        judge(s, tasks, paces, n, now - s->looked, numbers, numbers + job->n);
+        straggler_judge(s, tasks, paces, n, now - s->looked, numbers, numbers + job->n);
         mf_free(s->paces);
         s->paces = paces;
         s->n = n;
@@ -232,7 +232,7 @@ void mf_straggler_look(mf_straggler *s)
     if (s->look_at > 0) { /* the first step is not looked at */
         if (mf_job_view_read(mf_status_page_job(), &r) == MF_OK && r.n_jobs > 0 &&
             !is_early(s, &r.jobs[0]))
-            compare(s, &r.jobs[0], r.now);
+            straggler_compare(s, &r.jobs[0], r.now);
         mf_job_view_deinit(&r);
     }
     s->look_at = now + every + 20 * (mf_clock_ns() - now); /* many tasks take long to look at */

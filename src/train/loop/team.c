@@ -60,8 +60,8 @@ mf_status mf_dist_worker_gather(mf_dist_worker *team, int64_t step, const char *
 }
 
 /* `root`'s value of a variable, in memory of its own. */
-static mf_status receive(mf_dist_worker *team, int root, const mf_train_var *v, int64_t step,
-                         mf_tensor *out)
+static mf_status team_receive(mf_dist_worker *team, int root, const mf_train_var *v, int64_t step,
+                              mf_tensor *out)
 {
     const mf_collective c = mf_dist_worker_call(team, step, v->name);
     mf_tensor value = { 0 };
@@ -84,7 +84,7 @@ static mf_status receive(mf_dist_worker *team, int root, const mf_train_var *v, 
 mf_status mf_dist_worker_give(mf_dist_worker *team, int root, const mf_train_var *v, int64_t step)
 {
     mf_tensor value = { 0 };
-    mf_status st = receive(team, root, v, step, &value);
+    mf_status st = team_receive(team, root, v, step, &value);
 
     if (st == MF_OK && team->rank != root)
         st = mf_variable_assign(v->variable, &value, true);
@@ -102,7 +102,7 @@ static mf_status receive_all(mf_dist_worker *team, int root, mf_trainer *t, int6
 
     for (int64_t i = 0; i < t->n_trained; i++) {
         if (!(elsewhere && mf_train_var_is_slot(&t->trained[i])))
-            MF_TRY(receive(team, root, &t->trained[i], step, &values[i]));
+            MF_TRY(team_receive(team, root, &t->trained[i], step, &values[i]));
     }
     return MF_OK;
 }
@@ -205,17 +205,17 @@ static mf_status gather_progress(mf_dist_worker *team, const mf_train_progress *
     return mf_dist_worker_gather(team, 0, "how far everybody is", own, sizeof own, all);
 }
 
-static bool is_behind(const int64_t a[2], const int64_t b[2])
+static bool team_is_behind(const int64_t a[2], const int64_t b[2])
 {
     return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
 }
 
-static int find_furthest(const mf_dist_worker *team, const int64_t *all)
+static int team_find_furthest(const mf_dist_worker *team, const int64_t *all)
 {
     int root = 0;
 
     for (int r = 1; r < team->size; r++) {
-        if (is_behind(&all[2 * root], &all[2 * r]))
+        if (team_is_behind(&all[2 * root], &all[2 * r]))
             root = r;
     }
     return root;
@@ -242,7 +242,7 @@ mf_train_progress mf_trainer_standing(const mf_trainer *t)
 }
 
 /* Nobody has anything: the first one begins. */
-static mf_status begin(mf_dist_worker *team, mf_trainer *t)
+static mf_status team_begin(mf_dist_worker *team, mf_trainer *t)
 {
     if (team->rank != 0)
         return MF_OK;
@@ -263,14 +263,14 @@ static bool all_are_equal(const mf_dist_worker *team, const int64_t *all)
 
 static mf_status align_with(mf_dist_worker *team, mf_trainer *t, const int64_t *all)
 {
-    const int root = find_furthest(team, all);
+    const int root = team_find_furthest(team, all);
     const mf_collective c = mf_dist_worker_call(team, 0, "the place to begin");
     mf_sliced own;
     mf_train_progress s;
 
     team->anew = all[2 * root] < 0;
     if (team->anew)
-        MF_TRY(begin(team, t));
+        MF_TRY(team_begin(team, t));
     own = t->sliced;
     s = mf_trainer_standing(t);
     MF_TRY(mf_broadcast(team->group, &c, root, &s, sizeof s));

@@ -20,7 +20,7 @@
 
 #include <stdatomic.h>
 
-struct mf_call;
+struct mf_loop_call;
 struct mf_holders;
 struct mf_job_members;
 struct mf_names;
@@ -67,11 +67,11 @@ typedef struct mf_dist_worker_kind {
     mf_status (*begin_step)(mf_dist_worker *team, int64_t step, int64_t samples, bool wants_stop);
     /* Run the step on the samples that this process has. NULL: mf_trainer_call() does it. */
     mf_status (*run)(mf_dist_worker *team, struct mf_trainer *t, const mf_run_options *options,
-                     const struct mf_call *call);
+                     const struct mf_loop_call *call);
     /* Which samples of a batch of so many this process needs for this call, a step of which the
      * first n feeds are such samples; of the feeds only types and shapes are there. NULL: those of
      * its shards. Owns: mf_ranges_deinit(out). */
-    mf_status (*rows)(mf_dist_worker *team, const struct mf_call *call, int n, int64_t whole,
+    mf_status (*rows)(mf_dist_worker *team, const struct mf_loop_call *call, int n, int64_t whole,
                       mf_ranges *out);
     /* Run these, which are no step, on samples that all workers have: tests, predictions.
      * Collective. NULL: each worker runs them for itself, and tests on its part of the batches. */

@@ -33,8 +33,8 @@ static mf_status look_once(mf_group *g, const mf_collective *c, const int64_t *s
 
 /* ahead[r]: how far the clock of rank r is ahead of the chief's; ahead[size]: to how much that is
  * right. memory: 3 (size + 1) numbers. */
-static mf_status compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
-                                int64_t **ahead)
+static mf_status team_trace_compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
+                                           int64_t **ahead)
 {
     int64_t *sizes = memory, *seen = memory + g->size, best = INT64_MAX;
 
@@ -60,7 +60,8 @@ mf_status mf_dist_worker_trace_begin(mf_dist_worker_trace *x, mf_dist_worker *te
 {
     const mf_collective c = mf_dist_worker_call(team, t->step, "the clocks of all workers");
     int64_t *memory = mf_calloc(3 * (team->size + 1), sizeof *memory), *ahead;
-    mf_status st = memory ? compare_clocks(team->group, &c, memory, &ahead) : MF_NOMEM("clocks");
+    mf_status st =
+        memory ? team_trace_compare_clocks(team->group, &c, memory, &ahead) : MF_NOMEM("clocks");
 
     if (st == MF_OK)
         st = mf_trace_new(&x->trace);
@@ -83,8 +84,8 @@ mf_status mf_dist_worker_trace_begin(mf_dist_worker_trace *x, mf_dist_worker *te
 /* ---- events ---- */
 
 /* Everybody's bytes, one behind the other; each ends with what separates them. */
-static mf_status gather(mf_dist_worker *team, const mf_collective *c, const mf_buf *mine,
-                        mf_buf *all)
+static mf_status team_trace_gather(mf_dist_worker *team, const mf_collective *c, const mf_buf *mine,
+                                   mf_buf *all)
 {
     int64_t *sizes = mf_calloc(team->size, sizeof *sizes), total = 0;
     mf_status st =
@@ -125,7 +126,7 @@ mf_status mf_dist_worker_trace_end(mf_dist_worker_trace *x, mf_dist_worker *team
     if (st == MF_OK)
         st = mf_buf_finish(&mine);
     if (st == MF_OK)
-        st = gather(team, &c, &mine, &all);
+        st = team_trace_gather(team, &c, &mine, &all);
     if (st == MF_OK && team->rank == 0 && team->kind->trace_end)
         st = team->kind->trace_end(team, &all);
     if (st == MF_OK)

@@ -8,7 +8,7 @@ enum { BLOCKS = 32 }; /* that a line is drawn through, at most */
 
 /* ---- series ---- */
 
-static void join(mf_bin *b, const mf_bin *with)
+static void trend_join(mf_bin *b, const mf_bin *with)
 {
     const double n = (double)(b->n + with->n), part = (double)with->n / n;
 
@@ -26,7 +26,7 @@ void mf_series_add(mf_series *s, double step, double value)
     if (s->open.n == 0)
         s->open = one;
     else
-        join(&s->open, &one);
+        trend_join(&s->open, &one);
     if (s->open.n < s->stride)
         return;
     s->bins[s->n++] = s->open;
@@ -35,7 +35,7 @@ void mf_series_add(mf_series *s, double step, double value)
         return;
     for (int i = 0; i < s->n / 2; i++) {
         s->bins[i] = s->bins[2 * i];
-        join(&s->bins[i], &s->bins[2 * i + 1]);
+        trend_join(&s->bins[i], &s->bins[2 * i + 1]);
     }
     s->n /= 2;
     s->stride *= 2;
@@ -78,7 +78,7 @@ static int make_blocks(const mf_series *s, int first, mf_bin *blocks)
     for (int i = 0; i < n; i++) {
         blocks[i] = s->bins[first + i * size];
         for (int k = 1; k < size; k++)
-            join(&blocks[i], &s->bins[first + i * size + k]);
+            trend_join(&blocks[i], &s->bins[first + i * size + k]);
     }
     return n;
 }

@@ -34,7 +34,7 @@ static void usual_holders(const mf_trainer *t, const mf_train_var *v, mf_holders
         mf_holders_add(out, self, "all", t->step);
 }
 
-static mf_status put_variable(mf_trainer *t, int64_t i, mf_buf *out)
+static mf_status variable_query_put_variable(mf_trainer *t, int64_t i, mf_buf *out)
 {
     const mf_train_var *v = &t->trained[i];
     char shape[MF_SHAPE_TEXT];
@@ -67,7 +67,7 @@ static mf_status put_variable(mf_trainer *t, int64_t i, mf_buf *out)
     return st;
 }
 
-static mf_status write_value(const mf_trainer *t, const char *name, const char *path)
+static mf_status variable_query_write_value(const mf_trainer *t, const char *name, const char *path)
 {
     mf_buf file = { 0 }, bytes = { 0 };
     mf_tensor *value = NULL;
@@ -86,16 +86,17 @@ static mf_status write_value(const mf_trainer *t, const char *name, const char *
     return st;
 }
 
-static mf_status find_out(mf_trainer *t, const mf_status_page_question *q, const char *path,
-                          mf_buf *out)
+static mf_status variable_query_find_out(mf_trainer *t, const mf_status_page_question *q,
+                                         const char *path, mf_buf *out)
 {
     mf_buf_printf(out, "step\t%lld\n", (long long)t->step);
     for (int64_t i = 0; i < t->n_trained; i++) {
         if (!q->name[0] || strcmp(q->name, t->trained[i].name) == 0)
-            MF_TRY(put_variable(t, i, out));
+            MF_TRY(variable_query_put_variable(t, i, out));
     }
     if (q->name[0])
-        MF_TRY(write_value(t, q->name, path)); /* which says what is wrong with the name */
+        MF_TRY(variable_query_write_value(t, q->name,
+                                          path)); /* which says what is wrong with the name */
     return mf_buf_finish(out);
 }
 
@@ -110,7 +111,7 @@ void mf_variable_query_answer(mf_trainer *t)
         return; /* nobody would take the answer away */
     st = mf_status_page_answer_path(NULL, q.asker, &path);
     if (st == MF_OK) {
-        if (find_out(t, &q, path.data, &text) != MF_OK) {
+        if (variable_query_find_out(t, &q, path.data, &text) != MF_OK) {
             mf_buf_clear(&text);
             mf_buf_printf(&text, "error\t%s\n", mf_error_message());
         }

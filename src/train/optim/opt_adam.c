@@ -13,12 +13,12 @@ typedef struct adam {
     mf_output beta_1, beta_2, epsilon;
 } adam;
 
-static mf_output op2(const adam *a, const char *op, mf_output x, mf_output y)
+static mf_output opt_adam_op2(const adam *a, const char *op, mf_output x, mf_output y)
 {
     return mf_apply(a->u->all->graph, op, MF_IN(x, y));
 }
 
-static mf_output number(const adam *a, double value)
+static mf_output opt_adam_number(const adam *a, double value)
 {
     return mf_scalar(a->u->all->graph, MF_DTYPE_F32, value);
 }
@@ -29,8 +29,9 @@ static mf_output follow_rows(const adam *a, mf_output slot, mf_output x, mf_outp
     const mf_update *u = a->u;
     const mf_output old =
         mf_applyf(u->all->graph, "ResourceGather", MF_IN(slot, u->ids), "dtype=float");
-    const mf_output rest = op2(a, "Sub", number(a, 1.0), beta);
-    const mf_output rows = op2(a, "AddV2", old, op2(a, "Mul", op2(a, "Sub", x, old), rest));
+    const mf_output rest = opt_adam_op2(a, "Sub", opt_adam_number(a, 1.0), beta);
+    const mf_output rows =
+        opt_adam_op2(a, "AddV2", old, opt_adam_op2(a, "Mul", opt_adam_op2(a, "Sub", x, old), rest));
 
     mf_update_apply(u, "ResourceScatterUpdate", MF_IN(slot, u->ids, rows), "dtype=float");
     return rows;
@@ -41,21 +42,23 @@ static void apply_lazy(const adam *a)
 {
     const mf_update *u = a->u;
     mf_graph *g = u->all->graph;
-    const mf_output one = number(a, 1.0);
+    const mf_output one = opt_adam_number(a, 1.0);
     const mf_output m = follow_rows(a, a->m, u->gradient, a->beta_1);
     const mf_output v = follow_rows(a, a->v, mf_apply(g, "Square", MF_IN(u->gradient)), a->beta_2);
-    const mf_output root = mf_apply(g, "Sqrt", MF_IN(op2(a, "Sub", one, a->power_2)));
-    const mf_output alpha = op2(a, "RealDiv", op2(a, "Mul", u->all->learning_rate, root),
-                                op2(a, "Sub", one, a->power_1));
-    const mf_output size = op2(a, "AddV2", mf_apply(g, "Sqrt", MF_IN(v)), a->epsilon);
+    const mf_output root = mf_apply(g, "Sqrt", MF_IN(opt_adam_op2(a, "Sub", one, a->power_2)));
+    const mf_output alpha =
+        opt_adam_op2(a, "RealDiv", opt_adam_op2(a, "Mul", u->all->learning_rate, root),
+                     opt_adam_op2(a, "Sub", one, a->power_1));
+    const mf_output size = opt_adam_op2(a, "AddV2", mf_apply(g, "Sqrt", MF_IN(v)), a->epsilon);
 
-    mf_update_apply(
-        u, "ResourceScatterSub",
-        MF_IN(u->weight->handle, u->ids, op2(a, "RealDiv", op2(a, "Mul", m, alpha), size)),
-        "dtype=float");
+    mf_update_apply(u, "ResourceScatterSub",
+                    MF_IN(u->weight->handle, u->ids,
+                          opt_adam_op2(a, "RealDiv", opt_adam_op2(a, "Mul", m, alpha), size)),
+                    "dtype=float");
 }
 
-static void apply(const mf_update *u, const char *slot, const char *slot_1, const char *slot_2)
+static void opt_adam_apply(const mf_update *u, const char *slot, const char *slot_1,
+                           const char *slot_2)
 {
     mf_updates *all = u->all;
     const mf_options *o = &all->o;
@@ -85,12 +88,12 @@ static void apply(const mf_update *u, const char *slot, const char *slot_1, cons
 
 void mf_adam_apply(const mf_update *u)
 {
-    apply(u, "Adam", "Adam_1", "Adam_2");
+    opt_adam_apply(u, "Adam", "Adam_1", "Adam_2");
 }
 
 void mf_adamw_apply(const mf_update *u)
 {
-    apply(u, "AdamW", "AdamW_1", "AdamW_2");
+    opt_adam_apply(u, "AdamW", "AdamW_1", "AdamW_2");
 }
 
 static void next_power(mf_updates *all, const char *name, const char *setting)

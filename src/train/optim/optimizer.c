@@ -10,13 +10,13 @@
 
 /* ---- settings ---- */
 
-typedef struct range {
+typedef struct optimizer_range {
     const char *name;
     double low, high; /* low <= value < high */
-} range;
+} optimizer_range;
 
 /* Numbers of which others cannot work; all that are not here are 0 or more. */
-static const range ranges[] = {
+static const optimizer_range ranges[] = {
     { "beta_1", 0.0, 1.0 },   { "beta_2", 0.0, 1.0 },        { "rho", 0.0, 1.0 },
     { "momentum", 0.0, 1.0 }, { "beta_2_decay", -1e9, 0.0 }, { "learning_rate_power", -1e9, 1e-30 },
 };
@@ -24,7 +24,7 @@ static const range ranges[] = {
 static mf_status check_settings(const mf_options *o)
 {
     for (int i = 0; i < o->n; i++) {
-        range r = { o->attrs[i].name, 0.0, 1e30 };
+        optimizer_range r = { o->attrs[i].name, 0.0, 1e30 };
         double value;
 
         if (o->attrs[i].value.kind != MF_ATTR_FLOAT)
@@ -150,7 +150,7 @@ mf_output mf_update_read(const mf_update *u, mf_output slot)
     return mf_applyf(u->all->graph, "ReadVariableOp", MF_IN(slot), "dtype=float");
 }
 
-static mf_state *find_state(const mf_updates *all, const char *name)
+static mf_state *optimizer_find_state(const mf_updates *all, const char *name)
 {
     for (int64_t i = 0; i < all->n_states; i++) {
         if (strcmp(all->states[i].name, name) == 0)
@@ -163,11 +163,11 @@ static mf_state *find_state(const mf_updates *all, const char *name)
  * sets the next value cannot come between two of them. */
 mf_output mf_updates_scalar(mf_updates *all, const char *name, double value)
 {
-    mf_state *s = find_state(all, name);
+    mf_state *s = optimizer_find_state(all, name);
 
     if (!s) {
         (void)new_state(all, name, &MF_SCALAR, mf_scalar(all->graph, MF_DTYPE_F32, value));
-        s = find_state(all, name);
+        s = optimizer_find_state(all, name);
     }
     if (!s)
         return (mf_output){ 0 };
@@ -178,7 +178,7 @@ mf_output mf_updates_scalar(mf_updates *all, const char *name, double value)
 
 void mf_updates_scalar_set(mf_updates *all, const char *name, mf_output next)
 {
-    const mf_state *s = find_state(all, name);
+    const mf_state *s = optimizer_find_state(all, name);
 
     if (s)
         mf_updates_add(all, mf_apply(all->graph, "AssignVariableOp", MF_IN(s->handle, next)));

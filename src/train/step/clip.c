@@ -4,18 +4,19 @@
 
 #include "graph/gradients.h"
 
-static mf_output op2(mf_graph *g, const char *op, mf_output x, mf_output y)
+static mf_output clip_op2(mf_graph *g, const char *op, mf_output x, mf_output y)
 {
     return mf_apply(g, op, MF_IN(x, y));
 }
 
-static void by_value(mf_graph *g, double limit, mf_update *updates, int n)
+static void clip_by_value(mf_graph *g, double limit, mf_update *updates, int n)
 {
     const mf_output high = mf_scalar(g, MF_DTYPE_F32, limit);
     const mf_output low = mf_scalar(g, MF_DTYPE_F32, -limit);
 
     for (int i = 0; i < n; i++)
-        updates[i].gradient = op2(g, "Maximum", op2(g, "Minimum", updates[i].gradient, high), low);
+        updates[i].gradient =
+            clip_op2(g, "Maximum", clip_op2(g, "Minimum", updates[i].gradient, high), low);
 }
 
 static mf_output sum_of_squares(mf_graph *g, mf_output x)
@@ -27,18 +28,20 @@ static mf_output sum_of_squares(mf_graph *g, mf_output x)
 }
 
 /* limit / max(norm, limit). */
-static mf_output scale_of(mf_graph *g, mf_output squares, double limit)
+static mf_output clip_scale_of(mf_graph *g, mf_output squares, double limit)
 {
     const mf_output most = mf_scalar(g, MF_DTYPE_F32, limit);
 
-    return op2(g, "RealDiv", most, op2(g, "Maximum", mf_apply(g, "Sqrt", MF_IN(squares)), most));
+    return clip_op2(g, "RealDiv", most,
+                    clip_op2(g, "Maximum", mf_apply(g, "Sqrt", MF_IN(squares)), most));
 }
 
 static void by_norm(mf_graph *g, double limit, mf_update *updates, int n)
 {
     for (int i = 0; i < n; i++)
-        updates[i].gradient = op2(g, "Mul", updates[i].gradient,
-                                  scale_of(g, sum_of_squares(g, updates[i].gradient), limit));
+        updates[i].gradient =
+            clip_op2(g, "Mul", updates[i].gradient,
+                     clip_scale_of(g, sum_of_squares(g, updates[i].gradient), limit));
 }
 
 static mf_status by_global_norm(mf_graph *g, double limit, mf_update *updates, int n)
@@ -50,9 +53,9 @@ static mf_status by_global_norm(mf_graph *g, double limit, mf_update *updates, i
     for (int i = 0; i < n; i++)
         MF_TRY(mf_outputs_add(g->arena, &squares, sum_of_squares(g, updates[i].gradient)));
     MF_TRY(mf_outputs_add(g->arena, &squares, end));
-    scale = scale_of(g, mf_apply(g, "AddN", squares.at), limit);
+    scale = clip_scale_of(g, mf_apply(g, "AddN", squares.at), limit);
     for (int i = 0; i < n; i++)
-        updates[i].gradient = op2(g, "Mul", updates[i].gradient, scale);
+        updates[i].gradient = clip_op2(g, "Mul", updates[i].gradient, scale);
     return MF_OK;
 }
 
@@ -72,7 +75,7 @@ mf_status mf_clip(mf_graph *graph, const char *text, mf_update *updates, int n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "clip: give one of value=, norm= and global_norm=, above 0");
     if (value > 0.0)
-        by_value(graph, value, updates, n);
+        clip_by_value(graph, value, updates, n);
     else if (norm > 0.0)
         by_norm(graph, norm, updates, n);
     else

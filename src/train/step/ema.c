@@ -24,7 +24,7 @@ void mf_ema_add(const mf_update *u, int64_t first)
 }
 
 /* The weight of which this is the average; NULL: it is none. */
-static mf_train_var *weight_of(const mf_trainer *t, const mf_train_var *average)
+static mf_train_var *ema_weight_of(const mf_trainer *t, const mf_train_var *average)
 {
     const size_t n = strlen(average->name), tail = sizeof suffix - 1;
 
@@ -41,7 +41,7 @@ static mf_train_var *weight_of(const mf_trainer *t, const mf_train_var *average)
 }
 
 /* Locked in address order, as updates do. */
-static void swap(mf_variable *a, mf_variable *b)
+static void ema_swap(mf_variable *a, mf_variable *b)
 {
     mf_variable *first = a < b ? a : b, *second = a < b ? b : a;
     mf_tensor value;
@@ -60,17 +60,17 @@ static void swap(mf_variable *a, mf_variable *b)
 void mf_ema_swap(mf_trainer *t)
 {
     for (int64_t i = 0; i < t->n_trained; i++) {
-        const mf_train_var *w = weight_of(t, &t->trained[i]);
+        const mf_train_var *w = ema_weight_of(t, &t->trained[i]);
 
         if (w)
-            swap(w->variable, t->trained[i].variable);
+            ema_swap(w->variable, t->trained[i].variable);
     }
 }
 
 mf_status mf_ema_restart(mf_trainer *t, const mf_tensor *values)
 {
     for (int64_t i = 0; i < t->n_trained; i++) {
-        const mf_train_var *w = values[i].data ? NULL : weight_of(t, &t->trained[i]);
+        const mf_train_var *w = values[i].data ? NULL : ema_weight_of(t, &t->trained[i]);
         mf_tensor value = { 0 };
         mf_status st;
 

@@ -5,30 +5,30 @@
 #include "graph/gradients.h"
 #include "models/losses.h"
 
-static const char *type_of(mf_output o)
+static const char *global_loss_type_of(mf_output o)
 {
     return mf_dtype_name(mf_type_base(o.node->out_types[o.port]));
 }
 
 /* Columns and label, then what all shards have. */
-static mf_status list_arguments(const mf_model *m, mf_output label, mf_outputs *in, mf_buf *batched,
-                                mf_buf *shared)
+static mf_status global_loss_list_arguments(const mf_model *m, mf_output label, mf_outputs *in,
+                                            mf_buf *batched, mf_buf *shared)
 {
     mf_arena *arena = m->graph->arena;
     const mf_output end = MF_END;
 
     for (int64_t i = 0; i < m->n_inputs; i++) {
-        mf_buf_printf(batched, "%s,", type_of(m->inputs[i]));
+        mf_buf_printf(batched, "%s,", global_loss_type_of(m->inputs[i]));
         MF_TRY(mf_outputs_add(arena, in, m->inputs[i]));
     }
-    mf_buf_str(batched, type_of(label));
+    mf_buf_str(batched, global_loss_type_of(label));
     MF_TRY(mf_outputs_add(arena, in, label));
-    mf_buf_str(shared, type_of(m->clock));
+    mf_buf_str(shared, global_loss_type_of(m->clock));
     MF_TRY(mf_outputs_add(arena, in, m->clock));
     for (int64_t i = 0; i < m->n_weights; i++) {
         if (!m->weights[i]->value.node)
             continue;
-        mf_buf_printf(shared, ",%s", type_of(m->weights[i]->value));
+        mf_buf_printf(shared, ",%s", global_loss_type_of(m->weights[i]->value));
         MF_TRY(mf_outputs_add(arena, in, m->weights[i]->value));
     }
     MF_TRY(mf_outputs_add(arena, in, end));
@@ -46,12 +46,13 @@ static mf_output shaped(mf_model *m, mf_output x, mf_output like)
     return mf_apply(m->graph, "Reshape", MF_IN(x, mf_ints(m->graph, s.dims, s.rank)));
 }
 
-static mf_status gather(mf_model *m, const mf_compile_options *o, mf_output label, mf_whole *w)
+static mf_status global_loss_gather(mf_model *m, const mf_compile_options *o, mf_output label,
+                                    mf_whole *w)
 {
     mf_buf batched = { 0 }, shared = { 0 };
     mf_outputs in = { 0 };
     mf_output map = { 0 };
-    mf_status st = list_arguments(m, label, &in, &batched, &shared);
+    mf_status st = global_loss_list_arguments(m, label, &in, &batched, &shared);
 
     if (st == MF_OK) {
         mf_define(m->graph, "gather_step", in.at, MF_IN(m->output, label));
@@ -59,7 +60,7 @@ static mf_status gather(mf_model *m, const mf_compile_options *o, mf_output labe
                         "f=@gather_step shards=%d turns=%d Tbatched=[%s] Tshared=[%s] "
                         "Tout=[%s,%s] join=['concat','concat'] buckets=[0,0] name='gather'",
                         o->shards, o->micro_batches > 1 ? o->micro_batches : 1, batched.data,
-                        shared.data, type_of(m->output), type_of(label));
+                        shared.data, global_loss_type_of(m->output), global_loss_type_of(label));
         st = mf_graph_status(m->graph);
     }
     mf_buf_deinit(&batched);
@@ -80,7 +81,7 @@ mf_status mf_step_whole(mf_model *m, const mf_compile_options *options, const ch
     MF_TRY(mf_graph_status(m->graph));
     MF_TRY(mf_loss_find(loss, m->graph->arena, &kind));
     out->loss = kind->name;
-    MF_TRY(gather(m, options, label, out));
+    MF_TRY(global_loss_gather(m, options, label, out));
     out->losses = mf_loss(m, loss, out->outputs, out->labels);
     sum = mf_apply(m->graph, "Sum", MF_IN(out->losses, mf_ints(m->graph, (int64_t[]){ 0 }, 1)));
     MF_TRY(mf_graph_status(m->graph));

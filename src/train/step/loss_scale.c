@@ -4,12 +4,12 @@
 
 static const char factor_name[] = "loss_scale", good_name[] = "loss_scale_good_steps";
 
-static mf_output f32(mf_graph *g, double value)
+static mf_output loss_scale_f32(mf_graph *g, double value)
 {
     return mf_scalar(g, MF_DTYPE_F32, value);
 }
 
-static mf_output op2(mf_graph *g, const char *op, mf_output x, mf_output y)
+static mf_output loss_scale_op2(mf_graph *g, const char *op, mf_output x, mf_output y)
 {
     return mf_apply(g, op, MF_IN(x, y));
 }
@@ -29,12 +29,12 @@ void mf_loss_scale_undo(const mf_loss_scale *s, mf_graph *g, mf_update *updates,
 
     if (!s->factor.node)
         return;
-    undo = op2(g, "RealDiv", f32(g, 1.0), s->factor);
+    undo = loss_scale_op2(g, "RealDiv", loss_scale_f32(g, 1.0), s->factor);
     for (int i = 0; i < n; i++)
-        updates[i].gradient = op2(g, "Mul", updates[i].gradient, undo);
+        updates[i].gradient = loss_scale_op2(g, "Mul", updates[i].gradient, undo);
 }
 
-static mf_output choose(mf_graph *g, mf_output condition, mf_output yes, mf_output no)
+static mf_output loss_scale_choose(mf_graph *g, mf_output condition, mf_output yes, mf_output no)
 {
     return mf_apply(g, "SelectV2", MF_IN(condition, yes, no));
 }
@@ -46,11 +46,17 @@ void mf_loss_scale_adjust(const mf_loss_scale *s, mf_updates *all, mf_output fin
 
     if (!s->factor.node)
         return;
-    good = choose(g, finite, op2(g, "AddV2", s->good_steps, f32(g, 1.0)), f32(g, 0.0));
-    grown = op2(g, "GreaterEqual", good, f32(g, (double)s->growth));
-    next = choose(g, grown, op2(g, "Mul", s->factor, f32(g, 2.0)), s->factor);
-    next = choose(g, finite, next,
-                  op2(g, "Maximum", op2(g, "Mul", s->factor, f32(g, 0.5)), f32(g, 1.0)));
+    good = loss_scale_choose(g, finite,
+                             loss_scale_op2(g, "AddV2", s->good_steps, loss_scale_f32(g, 1.0)),
+                             loss_scale_f32(g, 0.0));
+    grown = loss_scale_op2(g, "GreaterEqual", good, loss_scale_f32(g, (double)s->growth));
+    next = loss_scale_choose(g, grown, loss_scale_op2(g, "Mul", s->factor, loss_scale_f32(g, 2.0)),
+                             s->factor);
+    next = loss_scale_choose(
+        g, finite, next,
+        loss_scale_op2(g, "Maximum", loss_scale_op2(g, "Mul", s->factor, loss_scale_f32(g, 0.5)),
+                       loss_scale_f32(g, 1.0)));
     mf_updates_scalar_set(all, factor_name, next);
-    mf_updates_scalar_set(all, good_name, choose(g, grown, f32(g, 0.0), good));
+    mf_updates_scalar_set(all, good_name,
+                          loss_scale_choose(g, grown, loss_scale_f32(g, 0.0), good));
 }

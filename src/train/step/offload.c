@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void unmap(void *data, void *ctx)
+static void offload_unmap(void *data, void *ctx)
 {
     (void)munmap(data, (size_t)(uintptr_t)ctx);
 }
 
 bool mf_offload_has(const mf_tensor *value)
 {
-    return value->buffer && value->buffer->release == unmap;
+    return value->buffer && value->buffer->release == offload_unmap;
 }
 
 /* Not all file systems can make one without a name. */
@@ -43,7 +43,7 @@ static int open_nameless(const char *dir)
 }
 
 /* *out NULL: it failed. */
-static mf_status map_file(const char *dir, size_t bytes, void **out)
+static mf_status offload_map_file(const char *dir, size_t bytes, void **out)
 {
     const int fd = open_nameless(dir);
     void *data;
@@ -67,15 +67,16 @@ mf_status mf_offload_clone(const char *dir, const mf_tensor *value, mf_tensor *o
     const size_t bytes = mf_tensor_bytes(value);
     mf_tensor *mapped;
     void *data;
-    mf_status st = map_file(dir, bytes, &data);
+    mf_status st = offload_map_file(dir, bytes, &data);
 
     if (!data)
         return st;
     memcpy(data, value->data, bytes);
-    st = mf_tensor_wrap(value->dtype, value->shape.dims, value->shape.rank, data, bytes, unmap,
-                        (void *)(uintptr_t)bytes, &mapped); /* NOLINT: a size, no address */
+    st = mf_tensor_wrap(value->dtype, value->shape.dims, value->shape.rank, data, bytes,
+                        offload_unmap, (void *)(uintptr_t)bytes,
+                        &mapped); /* NOLINT: a size, no address */
     if (st != MF_OK) {
-        unmap(data, (void *)(uintptr_t)bytes); /* NOLINT */
+        offload_unmap(data, (void *)(uintptr_t)bytes); /* NOLINT */
         return st;
     }
     mf_tensor_set(out, mapped);
@@ -101,14 +102,14 @@ mf_status mf_offload_check(const mf_trainer *t)
     return MF_OK;
 }
 
-typedef struct moving {
+typedef struct offload_moving {
     const char *dir;
     bool moved; /* something was */
-} moving;
+} offload_moving;
 
 static mf_status offload(void *ctx, mf_variable *v)
 {
-    moving *m = ctx;
+    offload_moving *m = ctx;
     mf_tensor now = { 0 }, there = { 0 };
     mf_status st = MF_OK;
 
@@ -127,7 +128,7 @@ static mf_status offload(void *ctx, mf_variable *v)
 
 mf_status mf_offload_slots(mf_trainer *t)
 {
-    moving m = { .dir = t->options.offload };
+    offload_moving m = { .dir = t->options.offload };
 
     for (int64_t i = 0; m.dir && i < t->n_trained; i++) {
         mf_variable *whole = t->trained[i].variable;

@@ -17,16 +17,16 @@ static const char *const follows[] = {
     "Sigmoid", "Squeeze", "StridedSlice", "Sub",      "Tanh",       "Transpose", "_ByMode",
 };
 
-typedef struct lowering {
+typedef struct precision_lowering {
     mf_model *model;
     mf_graph *graph;
     const mf_precision *p;
     int64_t n; /* nodes there were */
     mf_output **low; /* by node id: NULL, or by port: the same in the low type */
     mf_output **back; /* by node id: NULL, or by port: that cast to float again */
-} lowering;
+} precision_lowering;
 
-static bool is_among(const char *op, const char *const *list, int n)
+static bool precision_is_among(const char *op, const char *const *list, int n)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(op, list[i]) == 0)
@@ -35,14 +35,14 @@ static bool is_among(const char *op, const char *const *list, int n)
     return false;
 }
 
-static mf_output *slot(const lowering *w, mf_output **table, mf_output o)
+static mf_output *slot(const precision_lowering *w, mf_output **table, mf_output o)
 {
     if (!table[o.node->id])
         table[o.node->id] = MF_ARENA_ARRAY(w->graph->arena, mf_output, o.node->n_outputs);
     return table[o.node->id] ? &table[o.node->id][o.port] : NULL;
 }
 
-static bool has_low(const lowering *w, mf_output o)
+static bool has_low(const precision_lowering *w, mf_output o)
 {
     return o.node->id < w->n && w->low[o.node->id] && w->low[o.node->id][o.port].node;
 }
@@ -53,7 +53,7 @@ static bool is_plain(const mf_node *n)
 }
 
 /* It belongs to the layer that the value is from. */
-static mf_output cast(const lowering *w, mf_output o, mf_dtype type)
+static mf_output precision_cast(const precision_lowering *w, mf_output o, mf_dtype type)
 {
     mf_output out;
 
@@ -76,15 +76,15 @@ static bool changes(const mf_node *n, int i)
     return false;
 }
 
-static bool goes_low(const lowering *w, const mf_node *n)
+static bool goes_low(const precision_lowering *w, const mf_node *n)
 {
     bool any = false;
 
     if (!n->op || mf_node_type(n, "T") != MF_DTYPE_F32)
         return false;
-    if (is_among(n->op_name, starts, MF_COUNT(starts)))
+    if (precision_is_among(n->op_name, starts, MF_COUNT(starts)))
         return w->p->keep[0] == '\0' || fnmatch(w->p->keep, n->name, 0) != 0;
-    if (!is_among(n->op_name, follows, MF_COUNT(follows)))
+    if (!precision_is_among(n->op_name, follows, MF_COUNT(follows)))
         return false;
     for (int i = 0; i < n->n_inputs; i++) {
         const mf_node *from = n->inputs[i].node;
@@ -100,19 +100,19 @@ static bool goes_low(const lowering *w, const mf_node *n)
 }
 
 /* The output in the low type. */
-static mf_status lowered(lowering *w, mf_output o, mf_output *out)
+static mf_status lowered(precision_lowering *w, mf_output o, mf_output *out)
 {
     mf_output *known = o.node->id < w->n ? slot(w, w->low, o) : NULL;
 
     if (!known)
         return MF_NOMEM("a rewrite");
     if (!known->node)
-        *known = cast(w, o, w->p->compute);
+        *known = precision_cast(w, o, w->p->compute);
     *out = *known;
     return mf_graph_status(w->graph);
 }
 
-static mf_status lower_node(lowering *w, mf_node *n)
+static mf_status precision_lower_node(precision_lowering *w, mf_node *n)
 {
     mf_output *in = MF_ARENA_ARRAY(w->graph->arena, mf_output, n->n_inputs);
     mf_named_attr *attrs = MF_ARENA_ARRAY(w->graph->arena, mf_named_attr, n->n_attrs);
@@ -155,7 +155,7 @@ static mf_status lower_node(lowering *w, mf_node *n)
 }
 
 /* What stands for the output where floats are wanted. */
-static mf_status as_float(lowering *w, mf_output *o)
+static mf_status precision_as_float(precision_lowering *w, mf_output *o)
 {
     mf_output *known;
 
@@ -167,12 +167,12 @@ static mf_status as_float(lowering *w, mf_output *o)
     if (!known)
         return MF_NOMEM("a rewrite");
     if (!known->node)
-        *known = cast(w, w->low[o->node->id][o->port], MF_DTYPE_F32);
+        *known = precision_cast(w, w->low[o->node->id][o->port], MF_DTYPE_F32);
     *o = *known;
     return mf_graph_status(w->graph);
 }
 
-static mf_status rewrite(lowering *w)
+static mf_status precision_rewrite(precision_lowering *w)
 {
     mf_model *m = w->model;
 
@@ -180,25 +180,25 @@ static mf_status rewrite(lowering *w)
         mf_node *n = w->graph->nodes[id];
 
         if (goes_low(w, n)) {
-            MF_TRY(lower_node(w, n));
+            MF_TRY(precision_lower_node(w, n));
             continue;
         }
         for (int i = 0; i < n->n_inputs; i++)
-            MF_TRY(as_float(w, &n->inputs[i]));
+            MF_TRY(precision_as_float(w, &n->inputs[i]));
     }
-    MF_TRY(as_float(w, &m->output));
+    MF_TRY(precision_as_float(w, &m->output));
     for (int64_t i = 0; i < m->n_moving; i++)
-        MF_TRY(as_float(w, &m->moving[i].batch));
+        MF_TRY(precision_as_float(w, &m->moving[i].batch));
     for (int64_t i = 0; i < m->n_losses; i++)
-        MF_TRY(as_float(w, &m->losses[i]));
+        MF_TRY(precision_as_float(w, &m->losses[i]));
     for (int64_t i = 0; i < m->n_left; i++)
-        MF_TRY(as_float(w, &m->left[i].output));
+        MF_TRY(precision_as_float(w, &m->left[i].output));
     return mf_graph_status(w->graph);
 }
 
 mf_status mf_precision_apply(mf_model *model, const mf_precision *precision)
 {
-    lowering w = { .model = model, .graph = model->graph, .p = precision };
+    precision_lowering w = { .model = model, .graph = model->graph, .p = precision };
 
     if (precision->compute == MF_DTYPE_F32)
         return MF_OK;
@@ -208,10 +208,10 @@ mf_status mf_precision_apply(mf_model *model, const mf_precision *precision)
     w.back = MF_ARENA_ARRAY(model->graph->arena, mf_output *, w.n);
     if (!w.low || !w.back)
         return MF_NOMEM("a rewrite");
-    return rewrite(&w);
+    return precision_rewrite(&w);
 }
 
-static mf_status parse_type(const char *text, mf_dtype *out)
+static mf_status precision_parse_type(const char *text, mf_dtype *out)
 {
     static const struct {
         const char *name;
@@ -251,7 +251,7 @@ mf_status mf_precision_parse(const char *text, mf_arena *arena, mf_precision *ou
             continue;
         MF_TRY(mf_options_parse(head, known[i].settings, rest, arena, &o));
         out->compute = known[i].type;
-        MF_TRY(parse_type(mf_options_string(&o, "stored"), &out->stored));
+        MF_TRY(precision_parse_type(mf_options_string(&o, "stored"), &out->stored));
         if (out->compute != MF_DTYPE_F32)
             out->keep = mf_options_string(&o, "keep");
         if (out->compute == MF_DTYPE_F16) {

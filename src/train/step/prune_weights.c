@@ -26,7 +26,7 @@ typedef struct pruning {
     int64_t begin, end, every;
 } pruning;
 
-static mf_status parse(const char *text, mf_arena *arena, pruning *out)
+static mf_status prune_weights_parse(const char *text, mf_arena *arena, pruning *out)
 {
     static const mf_kinds all = { "way of pruning", kinds, sizeof *kinds };
     const void *row;
@@ -63,7 +63,7 @@ mf_status mf_prune_is_global(const char *text, mf_arena *arena, bool *out)
     pruning p = { 0 };
 
     if (text)
-        MF_TRY(parse(text, arena, &p));
+        MF_TRY(prune_weights_parse(text, arena, &p));
     *out = p.global;
     return MF_OK;
 }
@@ -75,7 +75,7 @@ static bool is_pruned(const mf_update *u, const pruning *p)
 }
 
 /* What the weight is before all updates of the step, and what it is after them. */
-static mf_output before(const mf_update *u)
+static mf_output prune_weights_before(const mf_update *u)
 {
     mf_updates *all = u->all;
     const mf_output value =
@@ -86,7 +86,7 @@ static mf_output before(const mf_update *u)
     return value;
 }
 
-static mf_output after(const mf_update *u)
+static mf_output prune_weights_after(const mf_update *u)
 {
     const mf_output value = mf_update_read(u, u->weight->handle);
 
@@ -105,9 +105,9 @@ static mf_status prune_together(const pruning *p, mf_update *const *chosen, int 
 
     MF_TRY(mf_outputs_add(arena, &in, all->step));
     for (int i = 0; i < n; i++)
-        MF_TRY(mf_outputs_add(arena, &in, before(chosen[i])));
+        MF_TRY(mf_outputs_add(arena, &in, prune_weights_before(chosen[i])));
     for (int i = 0; i < n; i++)
-        MF_TRY(mf_outputs_add(arena, &in, after(chosen[i])));
+        MF_TRY(mf_outputs_add(arena, &in, prune_weights_after(chosen[i])));
     MF_TRY(mf_outputs_add(arena, &in, (mf_output)MF_END));
     kept = mf_applyf(
         all->graph, "_Prune", in.at, "N=%d begin=%lld end=%lld every=%lld first=%.9g last=%.9g", n,
@@ -131,7 +131,7 @@ mf_status mf_prune_add(const char *text, mf_update *updates, int n)
         return MF_OK;
     if (!chosen)
         return MF_NOMEM("pruning");
-    MF_TRY(parse(text, arena, &p));
+    MF_TRY(prune_weights_parse(text, arena, &p));
     if (updates[0].all->ema != 0.0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "--prune and --ema do not go together: averages of "
                                             "weights that become zero do not");

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mf_status parse(const char *text, int64_t *layers)
+static mf_status recompute_layers_parse(const char *text, int64_t *layers)
 {
     char *end = NULL;
 
@@ -55,7 +55,7 @@ mf_status mf_recompute_layers(mf_model *model, const char *text)
 
     if (!segment)
         return MF_NOMEM("recomputation");
-    MF_TRY(parse(text, &each));
+    MF_TRY(recompute_layers_parse(text, &each));
     if (each > 0)
         mark_all(model, segment, each);
     else if (!mark_named(model, segment))

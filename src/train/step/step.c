@@ -31,7 +31,7 @@ typedef struct results {
     mf_buf join, types; /* "'sum','concat'", "float,int32" */
 } results;
 
-typedef struct builder {
+typedef struct step_builder {
     mf_step_graph *s;
     mf_model *model;
     mf_graph *graph;
@@ -41,21 +41,21 @@ typedef struct builder {
     mf_output dy; /* gradient of the sum of losses: one by the samples, perhaps scaled */
     mf_loss_scale scale;
     mf_node *map; /* the _ShardMap */
-} builder;
+} step_builder;
 
-static mf_output f32(const builder *b, double value)
+static mf_output step_f32(const step_builder *b, double value)
 {
     return mf_scalar(b->graph, MF_DTYPE_F32, value);
 }
 
-static mf_output op2(const builder *b, const char *op, mf_output x, mf_output y)
+static mf_output step_op2(const step_builder *b, const char *op, mf_output x, mf_output y)
 {
     return mf_apply(b->graph, op, MF_IN(x, y));
 }
 
 /* ---- what a shard gives ---- */
 
-static mf_status add_result(builder *b, mf_output o, const char *join)
+static mf_status add_result(step_builder *b, mf_output o, const char *join)
 {
     results *r = &b->results;
 
@@ -67,19 +67,20 @@ static mf_status add_result(builder *b, mf_output o, const char *join)
     return mf_outputs_add(b->arena, &r->list, o);
 }
 
-static mf_output placeholder(builder *b, const char *name, mf_dtype dtype, const char *shape)
+static mf_output step_placeholder(step_builder *b, const char *name, mf_dtype dtype,
+                                  const char *shape)
 {
     return mf_applyf(b->graph, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s name='%s'",
                      mf_dtype_name(dtype), shape, name);
 }
 
-static mf_output sum_samples(const builder *b, mf_output x)
+static mf_output sum_samples(const step_builder *b, mf_output x)
 {
     return mf_apply(b->graph, "Sum", MF_IN(x, mf_ints(b->graph, (int64_t[]){ 0 }, 1)));
 }
 
 /* Classes are integers, one for each row of the output; other labels are numbers shaped like it. */
-static mf_output new_label(builder *b, const mf_loss_kind *loss)
+static mf_output new_label(step_builder *b, const mf_loss_kind *loss)
 {
     const bool classes = loss->flags & MF_LOSS_CLASSES;
     mf_shape shape = mf_model_shape(b->model, b->model->output);
@@ -88,9 +89,9 @@ static mf_output new_label(builder *b, const mf_loss_kind *loss)
 
     if (shape.rank > 1 && (classes || shape.dims[shape.rank - 1] == 1))
         shape.rank--;
-    label = placeholder(b, b->options->label ? b->options->label : "label",
-                        classes ? MF_DTYPE_I32 : MF_DTYPE_F32,
-                        loss->label ? loss->label : mf_shape_text(&shape, text));
+    label = step_placeholder(b, b->options->label ? b->options->label : "label",
+                             classes ? MF_DTYPE_I32 : MF_DTYPE_F32,
+                             loss->label ? loss->label : mf_shape_text(&shape, text));
     if (loss->label)
         shape = mf_model_shape(b->model, label);
     if (shape.rank > 0)
@@ -99,7 +100,7 @@ static mf_output new_label(builder *b, const mf_loss_kind *loss)
 }
 
 /* "accuracy,top_k k=3": metrics are separated by commas. */
-static mf_status add_metrics(builder *b, const char *text)
+static mf_status add_metrics(step_builder *b, const char *text)
 {
     mf_step_graph *s = b->s;
 
@@ -122,7 +123,7 @@ static mf_status add_metrics(builder *b, const char *text)
     return MF_OK;
 }
 
-static mf_status add_reports(builder *b)
+static mf_status add_reports(step_builder *b)
 {
     mf_step_graph *s = b->s;
     const char *loss = b->options->loss ? b->options->loss : "sparse_categorical_crossentropy";
@@ -136,10 +137,10 @@ static mf_status add_reports(builder *b)
     if (kind->flags & MF_LOSS_WHOLE) {
         MF_TRY(mf_step_whole(b->model, b->options, loss, s->label, b->dy, &s->whole));
         per_sample =
-            op2(b, "_ByMode", mf_step_own(b->model, s->label, s->whole.losses), per_sample);
+            step_op2(b, "_ByMode", mf_step_own(b->model, s->label, s->whole.losses), per_sample);
     }
     for (int64_t i = 0; i < b->model->n_losses; i++)
-        per_sample = op2(b, "AddV2", per_sample, b->model->losses[i]);
+        per_sample = step_op2(b, "AddV2", per_sample, b->model->losses[i]);
     s->reports[s->n_reports++] =
         (mf_report){ .name = "loss", .of_batch = sum_samples(b, per_sample) };
     if (b->options->metrics)
@@ -150,7 +151,7 @@ static mf_status add_reports(builder *b)
 }
 
 /* Statistics are means over the shard's samples. */
-static mf_status add_moving(builder *b)
+static mf_status add_moving(step_builder *b)
 {
     const mf_output shape = mf_apply(b->graph, "Shape", MF_IN(b->s->label));
     const mf_output first = mf_ints(b->graph, (int64_t[]){ 0 }, 1);
@@ -161,12 +162,12 @@ static mf_status add_moving(builder *b)
     const mf_output samples = mf_applyf(b->graph, "Cast", MF_IN(count), "DstT=float");
 
     for (int64_t i = 0; i < b->model->n_moving; i++)
-        MF_TRY(add_result(b, op2(b, "Mul", b->model->moving[i].batch, samples), "sum"));
+        MF_TRY(add_result(b, step_op2(b, "Mul", b->model->moving[i].batch, samples), "sum"));
     return MF_OK;
 }
 
 /* What samples leave for the next step. */
-static mf_status add_kept(builder *b)
+static mf_status step_add_kept(step_builder *b)
 {
     b->s->first_kept = b->results.list.n;
     b->s->n_kept = (int)b->model->n_kept;
@@ -178,7 +179,7 @@ static mf_status add_kept(builder *b)
 /* ---- gradients ---- */
 
 /* What gradients are asked for: whole weights, and rows that were looked up. */
-static mf_status list_sources(builder *b, mf_outputs *xs)
+static mf_status list_sources(step_builder *b, mf_outputs *xs)
 {
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         const mf_weight *w = b->model->weights[i];
@@ -194,7 +195,7 @@ static mf_status list_sources(builder *b, mf_outputs *xs)
 }
 
 /* [..., row] -> [n, row]. */
-static mf_output flat_rows(const builder *b, const mf_weight *w, mf_output rows)
+static mf_output flat_rows(const step_builder *b, const mf_weight *w, mf_output rows)
 {
     int64_t dims[MF_MAX_RANK] = { -1 };
 
@@ -203,12 +204,13 @@ static mf_output flat_rows(const builder *b, const mf_weight *w, mf_output rows)
     return mf_apply(b->graph, "Reshape", MF_IN(rows, mf_ints(b->graph, dims, w->shape.rank)));
 }
 
-static mf_output flat(const builder *b, mf_output x)
+static mf_output step_flat(const step_builder *b, mf_output x)
 {
     return mf_apply(b->graph, "Reshape", MF_IN(x, mf_ints(b->graph, (int64_t[]){ -1 }, 1)));
 }
 
-static mf_status add_gradient(builder *b, mf_weight *w, const mf_lookup *lookup, mf_output dx)
+static mf_status step_add_gradient(step_builder *b, mf_weight *w, const mf_lookup *lookup,
+                                   mf_output dx)
 {
     mf_gradient *p = &b->s->gradients[b->s->n_gradients];
     const mf_node_mark mark = b->graph->mark;
@@ -222,14 +224,14 @@ static mf_status add_gradient(builder *b, mf_weight *w, const mf_lookup *lookup,
         return add_result(b, dx, "sum");
     b->graph->mark = (mf_node_mark){ .layer = mf_node_layer(lookup->rows.node), .gradient = true };
     rows = flat_rows(b, w, dx);
-    ids = flat(b, lookup->ids);
+    ids = step_flat(b, lookup->ids);
     b->graph->mark = mark;
     MF_TRY(add_result(b, rows, "concat"));
     p->ids = b->results.list.n;
     return add_result(b, ids, "concat");
 }
 
-static mf_status add_gradients(builder *b)
+static mf_status add_gradients(step_builder *b)
 {
     const mf_whole *whole = &b->s->whole;
     const mf_output ys[] = { b->s->reports[0].of_batch, b->model->output };
@@ -253,21 +255,21 @@ static mf_status add_gradients(builder *b)
         mf_weight *w = b->model->weights[i];
 
         if (w->trained && !w->lookups)
-            MF_TRY(add_gradient(b, w, NULL, dxs[at++]));
+            MF_TRY(step_add_gradient(b, w, NULL, dxs[at++]));
         for (const mf_lookup *k = w->trained ? w->lookups : NULL; k; k = k->next)
-            MF_TRY(add_gradient(b, w, k, dxs[at++]));
+            MF_TRY(step_add_gradient(b, w, k, dxs[at++]));
     }
     return mf_graph_status(b->graph);
 }
 
 /* ---- the map over the shards ---- */
 
-static mf_output joined(const builder *b, int i)
+static mf_output step_joined(const step_builder *b, int i)
 {
     return (mf_output){ b->map, i };
 }
 
-static mf_status list_arguments(builder *b, mf_outputs *in, int *n_batched)
+static mf_status step_list_arguments(step_builder *b, mf_outputs *in, int *n_batched)
 {
     for (int64_t i = 0; i < b->model->n_inputs; i++)
         MF_TRY(mf_outputs_add(b->arena, in, b->model->inputs[i]));
@@ -294,7 +296,7 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
     mf_buf_str(out, ""); /* a list without elements is text too */
 }
 
-static mf_status map_shards(builder *b)
+static mf_status map_shards(step_builder *b)
 {
     mf_buf batched = { 0 }, shared = { 0 }, buckets = { 0 }, names = { 0 };
     mf_outputs in = { 0 };
@@ -302,7 +304,7 @@ static mf_status map_shards(builder *b)
     mf_output map;
     int n_batched;
 
-    MF_TRY(list_arguments(b, &in, &n_batched));
+    MF_TRY(step_list_arguments(b, &in, &n_batched));
     list_types(&in, 0, n_batched, &batched);
     list_types(&in, n_batched, in.n, &shared);
     MF_TRY(mf_outputs_add(b->arena, &in, end));
@@ -328,7 +330,7 @@ static mf_status map_shards(builder *b)
 /* ---- updates ---- */
 
 /* Rows that were looked up several times get one update, by the sum of their gradients. */
-static void sum_rows(const builder *b, mf_update *u)
+static void sum_rows(const step_builder *b, mf_update *u)
 {
     const mf_output unique = mf_apply(b->graph, "Unique", MF_IN(u->ids));
     const mf_output n = mf_apply(b->graph, "Size", MF_IN(unique));
@@ -341,32 +343,33 @@ static void sum_rows(const builder *b, mf_update *u)
 }
 
 /* The gradient of l1*|w| + l2*w*w. Not for weights used by rows: it would touch all of them. */
-static mf_output regularised(const builder *b, const mf_weight *w, mf_output g)
+static mf_output regularised(const step_builder *b, const mf_weight *w, mf_output g)
 {
     if (w->l2 != 0.0)
-        g = op2(b, "AddV2", g, op2(b, "Mul", w->value, f32(b, 2.0 * w->l2)));
+        g = step_op2(b, "AddV2", g, step_op2(b, "Mul", w->value, step_f32(b, 2.0 * w->l2)));
     if (w->l1 != 0.0)
-        g = op2(b, "AddV2", g,
-                op2(b, "Mul", mf_apply(b->graph, "Sign", MF_IN(w->value)), f32(b, w->l1)));
+        g = step_op2(
+            b, "AddV2", g,
+            step_op2(b, "Mul", mf_apply(b->graph, "Sign", MF_IN(w->value)), step_f32(b, w->l1)));
     return g;
 }
 
 /* The loss, the statistics, the gradients. */
-static mf_status watch_sums(builder *b, const mf_update *updates, int n)
+static mf_status watch_sums(step_builder *b, const mf_update *updates, int n)
 {
     mf_outputs sums = { 0 };
     const int n_moving = (int)b->model->n_moving;
 
-    MF_TRY(mf_outputs_add(b->arena, &sums, joined(b, 0)));
+    MF_TRY(mf_outputs_add(b->arena, &sums, step_joined(b, 0)));
     for (int i = 0; i < n_moving; i++)
-        MF_TRY(mf_outputs_add(b->arena, &sums, joined(b, b->s->n_reports + i)));
+        MF_TRY(mf_outputs_add(b->arena, &sums, step_joined(b, b->s->n_reports + i)));
     for (int i = 0; i < n; i++)
         MF_TRY(mf_outputs_add(b->arena, &sums, updates[i].gradient));
     return mf_guard_watch(&b->s->guard, &b->s->updates, &sums);
 }
 
 /* With a scale of the loss steps are left out, too: that is how it finds itself. */
-static mf_status guard_updates(builder *b, const mf_update *updates, int n)
+static mf_status guard_updates(step_builder *b, const mf_update *updates, int n)
 {
     mf_step_graph *s = b->s;
 
@@ -375,14 +378,14 @@ static mf_status guard_updates(builder *b, const mf_update *updates, int n)
     if (s->guard.kind == MF_GUARD_SKIP || b->scale.factor.node)
         return watch_sums(b, updates, n);
     if (s->guard.kind == MF_GUARD_STOP)
-        s->updates.guard = mf_applyf(b->graph, "CheckNumerics", MF_IN(joined(b, 0)),
+        s->updates.guard = mf_applyf(b->graph, "CheckNumerics", MF_IN(step_joined(b, 0)),
                                      "message='the loss is no number: nothing was updated' "
                                      "name='check_loss'")
                                .node;
     return mf_graph_status(b->graph);
 }
 
-static mf_status update_weights(builder *b)
+static mf_status update_weights(step_builder *b)
 {
     const int n = b->s->n_gradients;
     mf_update *updates = MF_ARENA_ARRAY(b->arena, mf_update, n);
@@ -422,7 +425,7 @@ static mf_status update_weights(builder *b)
 
 /* What the server has made of them. The optimizer's ops stand in the graph all the same: its slots
  * are ours too, for checkpoints. */
-static void assign_weights(builder *b)
+static void assign_weights(step_builder *b)
 {
     b->s->updates.n_done = 0;
     for (int i = 0; i < b->s->n_gradients; i++) {
@@ -436,15 +439,16 @@ static void assign_weights(builder *b)
     }
 }
 
-static void update_moving(builder *b)
+static void update_moving(step_builder *b)
 {
     const int first = b->s->n_reports;
 
     for (int64_t i = 0; i < b->model->n_moving; i++) {
         const mf_moving *m = &b->model->moving[i];
-        const mf_output mean = op2(b, "Mul", joined(b, first + (int)i), b->s->inverse);
-        const mf_output next = op2(b, "AddV2", op2(b, "Mul", m->weight->value, f32(b, m->momentum)),
-                                   op2(b, "Mul", mean, f32(b, 1.0 - m->momentum)));
+        const mf_output mean = step_op2(b, "Mul", step_joined(b, first + (int)i), b->s->inverse);
+        const mf_output next =
+            step_op2(b, "AddV2", step_op2(b, "Mul", m->weight->value, step_f32(b, m->momentum)),
+                     step_op2(b, "Mul", mean, step_f32(b, 1.0 - m->momentum)));
 
         mf_updates_add(&b->s->updates,
                        mf_apply(b->graph, "AssignVariableOp", MF_IN(m->weight->handle, next)));
@@ -452,14 +456,14 @@ static void update_moving(builder *b)
 }
 
 /* Those behind the last sample of a small batch stay. */
-static void update_kept(builder *b)
+static void update_kept(step_builder *b)
 {
     const mf_output zero = mf_ints(b->graph, (int64_t[]){ 0 }, 1),
                     one = mf_ints(b->graph, (int64_t[]){ 1 }, 1);
 
     for (int i = 0; i < b->s->n_kept; i++) {
         const mf_weight *w = b->model->kept[i].weight;
-        const mf_output rows = joined(b, b->s->first_kept + i),
+        const mf_output rows = step_joined(b, b->s->first_kept + i),
                         shape = mf_apply(b->graph, "Shape", MF_IN(rows)),
                         n = mf_apply(b->graph, "StridedSlice", MF_IN(shape, zero, one, one));
         const mf_output rest =
@@ -473,7 +477,7 @@ static void update_kept(builder *b)
 }
 
 /* A step counts, and the loss gets its next scale, also where all else is left out. */
-static void count_steps(builder *b)
+static void count_steps(step_builder *b)
 {
     mf_step_graph *s = b->s;
 
@@ -491,7 +495,7 @@ static void count_steps(builder *b)
 
 /* ---- targets ---- */
 
-static mf_node *target(builder *b, const char *name, mf_node *const *nodes, int64_t n)
+static mf_node *target(step_builder *b, const char *name, mf_node *const *nodes, int64_t n)
 {
     mf_output all = mf_applyf(b->graph, "NoOp", MF_NO_IN, "name='%s'", name);
 
@@ -500,12 +504,12 @@ static mf_node *target(builder *b, const char *name, mf_node *const *nodes, int6
     return all.node;
 }
 
-static void init_one(builder *b, mf_node *init, mf_output handle, mf_output initial)
+static void init_one(step_builder *b, mf_node *init, mf_output handle, mf_output initial)
 {
     mf_control(b->graph, init, mf_apply(b->graph, "AssignVariableOp", MF_IN(handle, initial)).node);
 }
 
-static void add_init(builder *b)
+static void add_init(step_builder *b)
 {
     mf_step_graph *s = b->s;
 
@@ -519,18 +523,18 @@ static void add_init(builder *b)
 
 /* ---- the whole ---- */
 
-static void find_gradients(builder *b)
+static void find_gradients(step_builder *b)
 {
     for (int i = 0; i < b->s->n_gradients; i++) {
         mf_gradient *g = &b->s->gradients[i];
 
-        g->value = joined(b, g->at);
+        g->value = step_joined(b, g->at);
         if (g->ids >= 0)
-            g->rows = joined(b, g->ids);
+            g->rows = step_joined(b, g->ids);
     }
 }
 
-static mf_status check_role(const builder *b)
+static mf_status step_check_role(const step_builder *b)
 {
     if (b->s->role == MF_STEP_PULLS && b->scale.factor.node)
         return MF_FAIL(MF_UNIMPLEMENTED, "fp16 needs workers that update by themselves, for the "
@@ -542,33 +546,33 @@ static mf_status check_role(const builder *b)
     return MF_OK;
 }
 
-static mf_status build_model(builder *b)
+static mf_status step_build_model(step_builder *b)
 {
     mf_step_graph *s = b->s;
     mf_precision precision;
 
     if (!b->model->output.node)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no output; call mf_model_output()");
-    s->inverse = placeholder(b, "one_by_samples", MF_DTYPE_F32, "[]");
+    s->inverse = step_placeholder(b, "one_by_samples", MF_DTYPE_F32, "[]");
     MF_TRY(mf_precision_parse(b->options->precision, b->arena, &precision));
     MF_TRY(mf_precision_apply(b->model, &precision));
     mf_loss_scale_init(&b->scale, &s->updates, &precision);
-    MF_TRY(check_role(b));
-    b->dy = b->scale.factor.node ? op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
+    MF_TRY(step_check_role(b));
+    b->dy = b->scale.factor.node ? step_op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
     MF_TRY(add_reports(b));
     MF_TRY(add_moving(b));
-    MF_TRY(add_kept(b));
+    MF_TRY(step_add_kept(b));
     MF_TRY(mf_step_check_together(s, s->role == MF_STEP_PULLS));
     MF_TRY(add_gradients(b));
     MF_TRY(map_shards(b));
     for (int i = 0; i < s->n_reports; i++)
-        s->reports[i].of_step = joined(b, i);
+        s->reports[i].of_step = step_joined(b, i);
     find_gradients(b);
     return MF_OK;
 }
 
 /* Gradients come from outside: one for each weight, or for each time that rows are looked up. */
-static mf_status feed_gradient(builder *b, mf_weight *w, bool rows)
+static mf_status feed_gradient(step_builder *b, mf_weight *w, bool rows)
 {
     mf_step_graph *s = b->s;
     mf_gradient *g = &s->gradients[s->n_gradients];
@@ -579,15 +583,15 @@ static mf_status feed_gradient(builder *b, mf_weight *w, bool rows)
     if (rows)
         shape.dims[0] = -1;
     (void)snprintf(name, sizeof name, "gradient/%d", s->n_gradients);
-    g->value = placeholder(b, name, w->dtype, mf_shape_text(&shape, text));
+    g->value = step_placeholder(b, name, w->dtype, mf_shape_text(&shape, text));
     (void)snprintf(name, sizeof name, "rows/%d", s->n_gradients);
     if (rows)
-        g->rows = placeholder(b, name, MF_DTYPE_I64, "[?]");
+        g->rows = step_placeholder(b, name, MF_DTYPE_I64, "[?]");
     s->n_gradients++;
     return mf_graph_status(b->graph);
 }
 
-static mf_status feed_gradients(builder *b)
+static mf_status feed_gradients(step_builder *b)
 {
     int64_t n = b->model->n_weights;
 
@@ -609,15 +613,15 @@ static mf_status feed_gradients(builder *b)
     return MF_OK;
 }
 
-static mf_status build(builder *b)
+static mf_status step_build(step_builder *b)
 {
     mf_step_graph *s = b->s;
 
     MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
     MF_TRY(mf_guard_parse(b->options->guard, b->arena, &s->guard));
-    s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
+    s->learning_rate = step_placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
     s->updates.learning_rate = s->learning_rate;
-    MF_TRY(s->role == MF_STEP_SERVES ? feed_gradients(b) : build_model(b));
+    MF_TRY(s->role == MF_STEP_SERVES ? feed_gradients(b) : step_build_model(b));
     MF_TRY(update_weights(b));
     if (s->role == MF_STEP_PULLS)
         assign_weights(b);
@@ -634,16 +638,16 @@ static mf_status build(builder *b)
 mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile_options *options,
                              mf_step_role role)
 {
-    builder b = { .s = s,
-                  .model = model,
-                  .graph = model->graph,
-                  .arena = model->graph->arena,
-                  .options = options };
+    step_builder b = { .s = s,
+                       .model = model,
+                       .graph = model->graph,
+                       .arena = model->graph->arena,
+                       .options = options };
     mf_status st = mf_model_status(model);
 
     *s = (mf_step_graph){ .model = model, .role = role };
     if (st == MF_OK)
-        st = build(&b);
+        st = step_build(&b);
     mf_buf_deinit(&b.results.join);
     mf_buf_deinit(&b.results.types);
     if (st != MF_OK)

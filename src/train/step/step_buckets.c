@@ -6,7 +6,7 @@
 
 MF_PARAM_INT(comm_bucket_bytes, 4 << 20, "gradients are exchanged in parts of about so many bytes");
 
-static int64_t bytes_of(const mf_step_graph *s, int result)
+static int64_t step_buckets_bytes_of(const mf_step_graph *s, int result)
 {
     for (int i = 0; i < s->n_gradients; i++) {
         const mf_gradient *g = &s->gradients[i];
@@ -19,7 +19,7 @@ static int64_t bytes_of(const mf_step_graph *s, int result)
 }
 
 /* The weight whose gradient it is, or of some of its rows; "": of none. */
-static const char *name_of(const mf_step_graph *s, int result)
+static const char *step_buckets_name_of(const mf_step_graph *s, int result)
 {
     for (int i = 0; i < s->n_gradients; i++) {
         const mf_gradient *g = &s->gradients[i];
@@ -30,7 +30,7 @@ static const char *name_of(const mf_step_graph *s, int result)
     return "";
 }
 
-static bool is_rows(const mf_step_graph *s, int result)
+static bool step_buckets_is_rows(const mf_step_graph *s, int result)
 {
     if (result >= s->first_kept && result < s->first_kept + s->n_kept)
         return true;
@@ -61,19 +61,19 @@ mf_status mf_step_fill_buckets(mf_step_graph *s, const mf_outputs *results, mf_a
         const mf_dtype own = mf_type_base(o.node->out_types[o.port]);
         const bool first = i == n - 1;
 
-        if (!first && (is_rows(s, i) != rows || (!rows && own != type) ||
+        if (!first && (step_buckets_is_rows(s, i) != rows || (!rows && own != type) ||
                        filled >= MF_PARAM(comm_bucket_bytes))) {
             id++;
             filled = 0;
         }
-        rows = is_rows(s, i);
+        rows = step_buckets_is_rows(s, i);
         type = own;
-        filled += bytes_of(s, i);
+        filled += step_buckets_bytes_of(s, i);
         bucket[i] = id;
     }
     for (int i = 0; i < n; i++) {
         mf_buf_printf(buckets, "%s%lld", i ? "," : "", (long long)bucket[i]);
-        mf_buf_printf(names, "%s'%s'", i ? "," : "", name_of(s, i));
+        mf_buf_printf(names, "%s'%s'", i ? "," : "", step_buckets_name_of(s, i));
     }
     s->n_buckets = (int)id + 1;
     s->n_results = n;

@@ -64,7 +64,7 @@ void mf_names_copy_deinit(mf_names *n)
     *n = (mf_names){ 0 };
 }
 
-static void names_deinit(mf_names *n)
+static void trainer_names_deinit(mf_names *n)
 {
     for (int i = 0; n->results && i < n->n_fetches; i++)
         mf_tensor_free(n->results[i]);
@@ -97,8 +97,8 @@ static mf_status name_runs(mf_trainer *t)
 
 /* ---- variables ---- */
 
-static mf_status add_variable(mf_trainer *t, const char *name, mf_dtype dtype,
-                              const mf_shape *shape, bool is_weight)
+static mf_status trainer_add_variable(mf_trainer *t, const char *name, mf_dtype dtype,
+                                      const mf_shape *shape, bool is_weight)
 {
     mf_variable_spec spec = { .dtype = dtype, .declared = shape, .name = name };
     mf_object *object;
@@ -109,7 +109,7 @@ static mf_status add_variable(mf_trainer *t, const char *name, mf_dtype dtype,
     return MF_OK;
 }
 
-static mf_status list_variables(mf_trainer *t)
+static mf_status trainer_list_variables(mf_trainer *t)
 {
     const mf_updates *u = &t->graph.updates;
 
@@ -119,11 +119,12 @@ static mf_status list_variables(mf_trainer *t)
     for (int64_t i = 0; i < t->model->n_weights; i++) {
         const mf_weight *w = t->model->weights[i];
 
-        MF_TRY(add_variable(t, w->name, w->dtype, &w->shape, true));
+        MF_TRY(trainer_add_variable(t, w->name, w->dtype, &w->shape, true));
     }
     for (int64_t i = 0; i < u->n_states; i++)
-        MF_TRY(add_variable(t, u->states[i].name, u->states[i].dtype, &u->states[i].shape, false));
-    return add_variable(t, "global_step", MF_DTYPE_I64, &MF_SCALAR, false);
+        MF_TRY(trainer_add_variable(t, u->states[i].name, u->states[i].dtype, &u->states[i].shape,
+                                    false));
+    return trainer_add_variable(t, "global_step", MF_DTYPE_I64, &MF_SCALAR, false);
 }
 
 mf_train_var *mf_trainer_find(const mf_trainer *t, const char *name)
@@ -166,7 +167,7 @@ bool mf_train_var_is_slot(const mf_train_var *v)
 }
 
 /* By a session that goes again: its program has constants as large as the slots. */
-static mf_status initialise(mf_trainer *t)
+static mf_status trainer_initialise(mf_trainer *t)
 {
     const mf_session_options options = { .disable = t->options.disable };
     const char *feed = "seed:0", *target = mf_node_name(t->graph.init);
@@ -202,7 +203,7 @@ static mf_status check_model(mf_model *m)
     return MF_OK;
 }
 
-static mf_status start(mf_trainer *t)
+static mf_status trainer_start(mf_trainer *t)
 {
     const mf_session_options session = { .disable = t->options.disable };
     double rate = t->options.learning_rate;
@@ -230,8 +231,8 @@ static mf_status start(mf_trainer *t)
     MF_TRY(mf_session_new_shared(t->model->graph, &session,
                                  &(mf_session_shared){ t->pool, t->resources, NULL }, &t->session));
     MF_TRY(name_runs(t));
-    MF_TRY(list_variables(t));
-    MF_TRY(initialise(t));
+    MF_TRY(trainer_list_variables(t));
+    MF_TRY(trainer_initialise(t));
     MF_TRY(mf_offload_slots(t));
     return t->team ? t->team->kind->join(t->team, t) : MF_OK;
 }
@@ -296,7 +297,7 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
     if (t->options.shards == 0)
         t->options.shards = MF_DEFAULT_SHARDS;
     if (st == MF_OK)
-        st = start(t);
+        st = trainer_start(t);
     model->compiled |= model->graph->n_nodes != nodes;
     if (st != MF_OK)
         mf_trainer_free(t);
@@ -311,9 +312,9 @@ void mf_trainer_free(mf_trainer *t)
 
     if (!t)
         return;
-    names_deinit(&t->step_names);
-    names_deinit(&t->eval_names);
-    names_deinit(&t->predict_names);
+    trainer_names_deinit(&t->step_names);
+    trainer_names_deinit(&t->eval_names);
+    trainer_names_deinit(&t->predict_names);
     for (int64_t i = 0; i < t->n_trained; i++)
         mf_object_unref(&t->trained[i].variable->object);
     mf_session_free(t->session);
@@ -379,7 +380,7 @@ static mf_status convert_label(const mf_tensor *label, mf_dtype wanted, const mf
     return MF_OK;
 }
 
-static int find_column(const mf_dataset *set, const char *name)
+static int trainer_find_column(const mf_dataset *set, const char *name)
 {
     const mf_column *columns;
     const int n = mf_dataset_columns(set, &columns);
@@ -409,7 +410,7 @@ static mf_status no_column(const mf_dataset *set, const char *name)
 }
 
 /* Are as many numbers there for a sample as the loss wants? */
-static mf_status check_label(const mf_tensor *label, const mf_shape *wanted)
+static mf_status trainer_check_label(const mf_tensor *label, const mf_shape *wanted)
 {
     char is[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
 
@@ -434,7 +435,7 @@ static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const m
     for (int i = 1; i < wanted.rank; i++)
         known &= wanted.dims[i] >= 0;
     if (known)
-        MF_TRY(check_label(label, &wanted));
+        MF_TRY(trainer_check_label(label, &wanted));
     *out = label;
     if (label->dtype == dtype && (!known || label->shape.rank == wanted.rank))
         return MF_OK;
@@ -444,7 +445,7 @@ static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const m
 }
 
 /* Else the first op that computes with it would say so, or broadcast it. */
-static mf_status check_column(const mf_node *in, const mf_tensor *value)
+static mf_status trainer_check_column(const mf_node *in, const mf_tensor *value)
 {
     const mf_shape *wanted = mf_node_shape(in, "shape");
     char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
@@ -463,7 +464,7 @@ mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
     *converted = NULL;
     for (int i = 0; i < n; i++) {
         const mf_node *in = i < n_in ? t->model->inputs[i].node : t->graph.label.node;
-        const int column = find_column(set, in->name);
+        const int column = trainer_find_column(set, in->name);
 
         if (column < 0)
             return no_column(set, in->name);
@@ -475,7 +476,7 @@ mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                            in->name, mf_dtype_name(names->values[i]->dtype),
                            mf_dtype_name(in->out_types[0]));
         else
-            MF_TRY(check_column(in, names->values[i]));
+            MF_TRY(trainer_check_column(in, names->values[i]));
     }
     return MF_OK;
 }
@@ -508,7 +509,7 @@ void mf_trainer_memory(const mf_trainer *t, mf_step_memory *out)
     }
 }
 
-mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf_call *call)
+mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf_loop_call *call)
 {
     if (t->loop)
         return mf_hook_loop_run(t->loop, options, call);
@@ -525,7 +526,7 @@ static void use_session(mf_trainer *t, mf_session *session)
 }
 
 mf_status mf_trainer_call_at(mf_trainer *t, mf_session *session, int64_t timeout_ms,
-                             const mf_run_options *options, const mf_call *call)
+                             const mf_run_options *options, const mf_loop_call *call)
 {
     const mf_run_options o = { .timeout_ms = timeout_ms, .trace_path = options->trace_path };
     mf_session *here = t->session;
@@ -540,19 +541,19 @@ mf_status mf_trainer_call_at(mf_trainer *t, mf_session *session, int64_t timeout
 }
 
 /* Over which results are means. */
-static int64_t samples_of(const mf_trainer *t, const mf_batch *batch)
+static int64_t trainer_samples_of(const mf_trainer *t, const mf_batch *batch)
 {
     return t->team && t->team->apart ? t->team->own_samples : batch->whole;
 }
 
-static mf_status run(mf_trainer *t, const mf_batch *batch)
+static mf_status trainer_run(mf_trainer *t, const mf_batch *batch)
 {
     mf_names *n = &t->step_names;
     const int at = (int)t->model->n_inputs + 1;
     const char *target = mf_node_name(t->graph.train);
     const mf_run_options options = { .trace_path = t->trace };
-    const mf_call call = { n->feeds,   n->values,    n->fetches, &target,
-                           n->n_feeds, n->n_fetches, 1,          n->results };
+    const mf_loop_call call = { n->feeds,   n->values,    n->fetches, &target,
+                                n->n_feeds, n->n_fetches, 1,          n->results };
     mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
     mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(3));
 
@@ -565,7 +566,7 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
         ((int64_t *)clock.data)[1] = t->step;
         ((int64_t *)clock.data)[2] = batch->place;
         ((float *)rate.data)[0] = mf_schedule_at(&t->schedule, t->step);
-        ((float *)inverse.data)[0] = 1.0f / (float)samples_of(t, batch);
+        ((float *)inverse.data)[0] = 1.0f / (float)trainer_samples_of(t, batch);
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
@@ -578,21 +579,21 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
     return st;
 }
 
-static mf_status run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
-                           mf_result *results)
+static mf_status trainer_run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                                   mf_result *results)
 {
     mf_names *n = &t->step_names;
     mf_tensor *converted;
     mf_status st = mf_trainer_feed(t, n, set, batch, true, &converted);
 
     if (st == MF_OK)
-        st = run(t, batch);
+        st = trainer_run(t, batch);
     if (st == MF_INVALID_ARGUMENT)
         st = mf_batch_blame(set, batch, st);
     mf_tensor_free(converted);
     for (int i = 0; st == MF_OK && i < n->n_fetches; i++)
         results[i].value = mf_report_value(&t->graph.reports[i], n->results[i]->data,
-                                           n->results[i]->count, samples_of(t, batch));
+                                           n->results[i]->count, trainer_samples_of(t, batch));
     return st;
 }
 
@@ -614,7 +615,8 @@ mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_bat
 {
     for (int i = 0; i < t->graph.n_reports; i++)
         results[i].name = t->graph.reports[i].name;
-    MF_TRY(samples_of(t, batch) > 0 ? run_batch(t, set, batch, results) : mf_trainer_count_step(t));
+    MF_TRY(trainer_samples_of(t, batch) > 0 ? trainer_run_batch(t, set, batch, results)
+                                            : mf_trainer_count_step(t));
     t->step++;
     t->epoch = batch->epoch;
     t->first = batch->first - batch->place + batch->whole;

@@ -27,7 +27,7 @@ typedef struct mf_names {
     int n_feeds, n_fetches;
 } mf_names;
 
-struct mf_call;
+struct mf_loop_call;
 
 /* What decides the order of samples, besides seed and shards. All 0: they are sliced by element. */
 typedef struct mf_sliced {
@@ -114,10 +114,11 @@ MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, cons
 MF_MUST mf_status mf_trainer_count_step(mf_trainer *t);
 /* Run the trainer's session, with what hooks add. */
 MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
-                                  const struct mf_call *call);
+                                  const struct mf_loop_call *call);
 /* The same on another session, with the trace that `options` ask for and no more time than this. */
 MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, int64_t timeout_ms,
-                                     const mf_run_options *options, const struct mf_call *call);
+                                     const mf_run_options *options,
+                                     const struct mf_loop_call *call);
 /* The next batch. Samples that are damaged are INVALID_ARGUMENT here: another try would find them
  * so again, while DATA_LOSS of a training may be a peer's. */
 MF_MUST mf_status mf_trainer_next(mf_iterator *it, const mf_batch **out);

@@ -5,14 +5,14 @@
 
 #include <string.h>
 
-static bool is_handle(const mf_node *n)
+static bool variables_is_handle(const mf_node *n)
 {
     return strcmp(n->op_name, "VarHandleOp") == 0;
 }
 
-static bool is_variable(const mf_node *n)
+static bool variables_is_variable(const mf_node *n)
 {
-    return is_handle(n) || strcmp(n->op_name, "VariableV2") == 0 ||
+    return variables_is_handle(n) || strcmp(n->op_name, "VariableV2") == 0 ||
            strcmp(n->op_name, "Variable") == 0;
 }
 
@@ -36,11 +36,11 @@ static mf_output placeholder_for(mf_graph *g, const mf_node *n)
                      mf_shape_text(shape, text));
 }
 
-static mf_status add_variable(mf_graph_variables *v, mf_graph *g, mf_node *n)
+static mf_status variables_add_variable(mf_graph_variables *v, mf_graph *g, mf_node *n)
 {
     const mf_output var = { n, 0 };
     const mf_output value = placeholder_for(g, n);
-    const bool handle = is_handle(n);
+    const bool handle = variables_is_handle(n);
     mf_output read, ready, assign;
 
     if (handle) {
@@ -75,7 +75,7 @@ mf_status mf_graph_variables_init(mf_graph_variables *v, mf_graph *g)
 
     *v = (mf_graph_variables){ 0 };
     for (int64_t i = 0; i < n; i++)
-        count += is_variable(g->nodes[i]);
+        count += variables_is_variable(g->nodes[i]);
     for (int i = 0; i < MF_COUNT(lists); i++) {
         *lists[i] = MF_ARENA_ARRAY(g->arena, const char *, count);
         if (!*lists[i])
@@ -86,8 +86,8 @@ mf_status mf_graph_variables_init(mf_graph_variables *v, mf_graph *g)
         return MF_NOMEM("variables");
     mf_graph_scope(g, "monitored");
     for (int64_t i = 0; i < n; i++) {
-        if (is_variable(g->nodes[i]))
-            MF_TRY(add_variable(v, g, g->nodes[i]));
+        if (variables_is_variable(g->nodes[i]))
+            MF_TRY(variables_add_variable(v, g, g->nodes[i]));
     }
     mf_graph_scope(g, "");
     return mf_graph_status(g);
@@ -118,8 +118,8 @@ mf_status mf_graph_variables_missing(mf_graph_variables *v, mf_session *s, const
 }
 
 /* All values are read and checked before one is assigned. */
-static mf_status read_values(const mf_graph_variables *v, mf_bundle *b, mf_tensor *values,
-                             const mf_tensor **pointers)
+static mf_status variables_read_values(const mf_graph_variables *v, mf_bundle *b, mf_tensor *values,
+                                       const mf_tensor **pointers)
 {
     for (int i = 0; i < v->n; i++) {
         MF_TRY(mf_bundle_read(b, v->names[i], strlen(v->names[i]), NULL, &values[i]));
@@ -138,7 +138,7 @@ mf_status mf_graph_variables_restore(mf_graph_variables *v, mf_session *s, const
     if (st == MF_OK)
         st = mf_bundle_open(prefix, NULL, &b);
     if (st == MF_OK)
-        st = read_values(v, b, values, pointers);
+        st = variables_read_values(v, b, values, pointers);
     if (st == MF_OK && v->n > 0)
         st = mf_session_run(s, NULL, (const char *const *)v->feed, pointers, v->n, NULL, 0,
                             (const char *const *)v->assign, v->n, NULL);

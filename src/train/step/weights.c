@@ -17,7 +17,7 @@ const char *mf_trainer_variable(const mf_trainer *t, int64_t i)
     return t && i >= 0 && i < t->n_trained ? t->trained[i].name : NULL;
 }
 
-static mf_status get(const mf_trainer *t, const char *name, mf_train_var **out)
+static mf_status weights_get(const mf_trainer *t, const char *name, mf_train_var **out)
 {
     mf_did_you_mean close = mf_did_you_mean_to(name);
 
@@ -42,7 +42,7 @@ mf_status mf_trainer_get(const mf_trainer *t, const char *name, mf_tensor **valu
     mf_status st;
 
     *value = NULL;
-    MF_TRY(get(t, name, &v));
+    MF_TRY(weights_get(t, name, &v));
     MF_TRY(mf_trainer_read(t, v, &now));
     st = mf_tensor_copy(&now, value);
     mf_tensor_clear(&now);
@@ -57,7 +57,7 @@ mf_status mf_trainer_set(mf_trainer *t, const char *name, const mf_tensor *value
     MF_ALONE(&t->turns);
     mf_train_var *v;
 
-    MF_TRY(get(t, name, &v));
+    MF_TRY(weights_get(t, name, &v));
     MF_TRY(mf_variable_assign(v->variable, value, true));
     if (strcmp(name, "global_step") == 0)
         t->step = ((const int64_t *)value->data)[0];
@@ -66,7 +66,7 @@ mf_status mf_trainer_set(mf_trainer *t, const char *name, const mf_tensor *value
 
 /* ---- one number ---- */
 
-static int by_name(const void *a, const void *b)
+static int weights_by_name(const void *a, const void *b)
 {
     const mf_train_var *const *x = a, *const *y = b;
 
@@ -74,7 +74,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* "name dtype d0,d1,...\n", then the little-endian bytes. */
-static mf_status add_weight(const mf_trainer *t, struct sha256_ctx *sha, const mf_train_var *w)
+static mf_status weights_add_weight(const mf_trainer *t, struct sha256_ctx *sha,
+                                    const mf_train_var *w)
 {
     mf_tensor value = { 0 };
     char line[600];
@@ -110,11 +111,11 @@ mf_status mf_trainer_sha256(mf_trainer *t, char digits[65])
             weights[n++] = &t->trained[i];
     }
     if (st == MF_OK) {
-        qsort(weights, (size_t)n, sizeof(*weights), by_name);
+        qsort(weights, (size_t)n, sizeof(*weights), weights_by_name);
         sha256_init(&sha);
     }
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        st = add_weight(t, &sha, weights[i]);
+        st = weights_add_weight(t, &sha, weights[i]);
     if (st == MF_OK) {
         sha256_digest(&sha, sizeof digest, digest);
         for (int i = 0; i < SHA256_DIGEST_SIZE; i++)

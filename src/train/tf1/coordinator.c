@@ -60,7 +60,7 @@ mf_status mf_coordinator_new(mf_coordinator **out)
     return MF_OK;
 }
 
-static void unref(mf_coordinator *c)
+static void coordinator_unref(mf_coordinator *c)
 {
     if (atomic_fetch_sub(&c->refs, 1) != 1)
         return;
@@ -76,7 +76,7 @@ static void thread_free(thread *t)
 }
 
 /* Those that still run are left to themselves. */
-static void let_go(mf_coordinator *c, thread *list)
+static void coordinator_let_go(mf_coordinator *c, thread *list)
 {
     while (list) {
         thread *t = list;
@@ -106,8 +106,8 @@ void mf_coordinator_free(mf_coordinator *c)
     rest = c->threads;
     c->threads = NULL;
     pthread_mutex_unlock(&c->lock);
-    let_go(c, rest);
-    unref(c);
+    coordinator_let_go(c, rest);
+    coordinator_unref(c);
 }
 
 /* ---- stopping ---- */
@@ -196,7 +196,7 @@ static void *run_thread(void *arg)
     pthread_mutex_unlock(&c->lock);
     if (alone)
         thread_free(t);
-    unref(c);
+    coordinator_unref(c);
     return NULL;
 }
 
@@ -241,7 +241,7 @@ mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*
     if (result == 0)
         return MF_OK;
     thread_free(t);
-    unref(c);
+    coordinator_unref(c);
     return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start the thread '%s': %s", name,
                    strerror(result));
 }
@@ -264,7 +264,7 @@ mf_status mf_coordinator_register_thread(mf_coordinator *c, const char *name, pt
 /* ---- joining ---- */
 
 /* Has it ended? A foreign thread is asked by trying to join it. */
-static bool has_ended(thread *t)
+static bool coordinator_has_ended(thread *t)
 {
     if (!t->fn && !t->ended && pthread_tryjoin_np(t->id, NULL) == 0)
         t->ended = true;
@@ -277,7 +277,7 @@ static void take_ended(mf_coordinator *c, thread **ended)
     for (thread **at = &c->threads; *at;) {
         thread *t = *at;
 
-        if (has_ended(t)) {
+        if (coordinator_has_ended(t)) {
             *at = t->next;
             t->next = *ended;
             *ended = t;
@@ -287,7 +287,7 @@ static void take_ended(mf_coordinator *c, thread **ended)
     }
 }
 
-static void join_all(thread *list)
+static void coordinator_join_all(thread *list)
 {
     while (list) {
         thread *t = list;
@@ -328,7 +328,7 @@ mf_status mf_coordinator_join(mf_coordinator *c, int64_t grace_ms)
     thread *rest;
     mf_status st;
 
-    join_all(wait_for_all(c, grace_ms > 0 ? grace_ms : GRACE_MS));
+    coordinator_join_all(wait_for_all(c, grace_ms > 0 ? grace_ms : GRACE_MS));
     pthread_mutex_lock(&c->lock);
     rest = c->threads;
     c->threads = NULL;
@@ -336,7 +336,7 @@ mf_status mf_coordinator_join(mf_coordinator *c, int64_t grace_ms)
     pthread_mutex_unlock(&c->lock);
     for (const thread *t = rest; t; t = t->next)
         mf_buf_printf(&names, "%s%s", t == rest ? "" : ", ", t->name);
-    let_go(c, rest);
+    coordinator_let_go(c, rest);
     st = mf_coordinator_failure(c);
     if (st == MF_OK && names.data)
         st = MF_FAIL(MF_DEADLINE_EXCEEDED, "stopped with threads still running: %s", names.data);

@@ -34,12 +34,12 @@ static mf_monitored_session *of_loop(mf_hook_loop *l)
     return (mf_monitored_session *)((char *)l - offsetof(mf_monitored_session, loop));
 }
 
-static mf_status read_step(mf_hook_loop *l, int64_t *step)
+static mf_status monitored_session_read_step(mf_hook_loop *l, int64_t *step)
 {
     return mf_graph_variables_step(&of_loop(l)->variables, l->session, step);
 }
 
-static mf_status take_snapshot(mf_hook_loop *l, mf_snapshot **out)
+static mf_status monitored_session_take_snapshot(mf_hook_loop *l, mf_snapshot **out)
 {
     int64_t step = 0;
     const mf_status st = mf_hook_loop_step(l, &step);
@@ -63,7 +63,7 @@ static void pause_ms(int64_t ms)
 
 /* ---- making a session ---- */
 
-static mf_status restore(void *ctx, const char *prefix)
+static mf_status monitored_session_restore(void *ctx, const char *prefix)
 {
     mf_monitored_session *m = ctx;
 
@@ -71,13 +71,13 @@ static mf_status restore(void *ctx, const char *prefix)
 }
 
 /* The chief: from the newest checkpoint, or afresh. */
-static mf_status initialise(mf_monitored_session *m)
+static mf_status monitored_session_initialise(mf_monitored_session *m)
 {
     const char *target = m->init, *missing;
     char *prefix = NULL;
 
     if (m->dir)
-        MF_TRY(mf_checkpoints_try(m->dir, restore, m, &prefix));
+        MF_TRY(mf_checkpoints_try(m->dir, monitored_session_restore, m, &prefix));
     if (prefix)
         MF_INFO("restored %s", prefix);
     if (!prefix && target)
@@ -110,7 +110,7 @@ static mf_status wait_for_chief(mf_monitored_session *m)
     }
 }
 
-static mf_status make_session(mf_monitored_session *m)
+static mf_status monitored_session_make_session(mf_monitored_session *m)
 {
     mf_hook_loop *l = &m->loop;
 
@@ -119,7 +119,7 @@ static mf_status make_session(mf_monitored_session *m)
         MF_TRY(m->o.connect(m->o.connect_ctx, m->graph, &l->session));
     else
         MF_TRY(mf_session_new(m->graph, &m->o.session, &l->session));
-    MF_TRY(m->o.is_worker ? wait_for_chief(m) : initialise(m));
+    MF_TRY(m->o.is_worker ? wait_for_chief(m) : monitored_session_initialise(m));
     MF_TRY(mf_coordinator_new(&l->coordinator));
     for (int i = 0; i < m->o.n_queue_runners; i++)
         MF_TRY(mf_queue_runner_start(&m->o.queue_runners[i], l->session, l->coordinator));
@@ -165,11 +165,11 @@ static mf_status after_loss(mf_monitored_session *m, mf_status why, int losses)
 
 static mf_status need_session(mf_monitored_session *m, int *losses)
 {
-    mf_status st = m->loop.session ? MF_OK : make_session(m);
+    mf_status st = m->loop.session ? MF_OK : monitored_session_make_session(m);
 
     while (is_preemption(st)) {
         MF_TRY(after_loss(m, st, ++*losses));
-        st = make_session(m);
+        st = monitored_session_make_session(m);
     }
     return st;
 }
@@ -189,7 +189,7 @@ static mf_status copy_strings(mf_monitored_session *m, const mf_graph *graph)
     return MF_OK;
 }
 
-static mf_status begin(mf_monitored_session *m, const mf_graph *graph)
+static mf_status monitored_session_begin(mf_monitored_session *m, const mf_graph *graph)
 {
     int losses = 0;
 
@@ -200,8 +200,8 @@ static mf_status begin(mf_monitored_session *m, const mf_graph *graph)
     m->loop.graph = m->graph;
     m->loop.hooks = m->o.hooks;
     m->loop.n_hooks = m->o.n_hooks;
-    m->loop.read_step = read_step;
-    m->loop.snapshot = take_snapshot;
+    m->loop.read_step = monitored_session_read_step;
+    m->loop.snapshot = monitored_session_take_snapshot;
     MF_TRY(mf_hook_loop_init(&m->loop));
     MF_TRY(mf_hook_loop_call_begin(&m->loop));
     m->begun = true;
@@ -227,7 +227,7 @@ mf_status mf_monitored_session_new(const mf_graph *graph, const mf_monitored_opt
         return MF_NOMEM("a session");
     if (options)
         m->o = *options;
-    st = begin(m, graph);
+    st = monitored_session_begin(m, graph);
     if (st == MF_OK) {
         *out = m;
         return MF_OK;
@@ -264,8 +264,8 @@ mf_status mf_monitored_session_run(mf_monitored_session *m, const mf_run_options
     MF_NEED_ALL(targets, n_targets);
     MF_NEED_ARRAY(results, n_fetches);
 
-    const mf_call call = { feed_names, feeds,     fetches,   targets,
-                           n_feeds,    n_fetches, n_targets, results };
+    const mf_loop_call call = { feed_names, feeds,     fetches,   targets,
+                                n_feeds,    n_fetches, n_targets, results };
     mf_error why;
     mf_status st;
     int losses = 0;

@@ -13,21 +13,21 @@
 #include <stdatomic.h>
 
 /* What all threads of a queue share. */
-typedef struct runner {
+typedef struct queue_runner {
     atomic_int refs; /* threads that may still look at it, and whoever starts them */
     atomic_int active; /* enqueueing threads that have not met the end */
     mf_session *session;
     mf_coordinator *coordinator;
     char *close, *cancel;
-} runner;
+} queue_runner;
 
 /* One enqueueing thread. */
 typedef struct filler {
-    runner *r;
+    queue_runner *r;
     char *target;
 } filler;
 
-static void runner_unref(runner *r)
+static void runner_unref(queue_runner *r)
 {
     if (atomic_fetch_sub(&r->refs, 1) != 1)
         return;
@@ -45,22 +45,22 @@ static void filler_free(filler *f)
     mf_free(f);
 }
 
-static mf_status run_target(const runner *r, const char *target)
+static mf_status run_target(const queue_runner *r, const char *target)
 {
     return mf_session_run(r->session, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL);
 }
 
 /* As in TensorFlow, failures to close are of no interest: it may be closed already. */
-static void run_quietly(const runner *r, const char *target)
+static void run_quietly(const queue_runner *r, const char *target)
 {
     if (run_target(r, target) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s: %s", target, mf_error_message());
 }
 
-static mf_status fill(void *ctx)
+static mf_status queue_runner_fill(void *ctx)
 {
     filler *f = ctx;
-    runner *r = f->r;
+    queue_runner *r = f->r;
     mf_status st = MF_OK;
 
     while (st == MF_OK && !mf_coordinator_should_stop(r->coordinator))
@@ -76,7 +76,7 @@ static mf_status fill(void *ctx)
 
 static mf_status cancel_on_stop(void *ctx)
 {
-    runner *r = ctx;
+    queue_runner *r = ctx;
 
     (void)mf_coordinator_wait_for_stop(r->coordinator, -1);
     run_quietly(r, r->cancel);
@@ -84,7 +84,7 @@ static mf_status cancel_on_stop(void *ctx)
     return MF_OK;
 }
 
-static mf_status start_filler(runner *r, const char *target, int number)
+static mf_status start_filler(queue_runner *r, const char *target, int number)
 {
     filler *f = mf_calloc(1, sizeof *f);
     mf_buf name = { 0 };
@@ -98,14 +98,14 @@ static mf_status start_filler(runner *r, const char *target, int number)
     mf_buf_printf(&name, "%s %d", target, number);
     st = f->target ? mf_buf_finish(&name) : MF_NOMEM("a queue runner");
     if (st == MF_OK)
-        st = mf_coordinator_start(r->coordinator, name.data, fill, f);
+        st = mf_coordinator_start(r->coordinator, name.data, queue_runner_fill, f);
     if (st != MF_OK)
         filler_free(f);
     mf_buf_deinit(&name);
     return st;
 }
 
-static mf_status start_all(runner *r, const mf_queue_runner *q, int threads)
+static mf_status queue_runner_start_all(queue_runner *r, const mf_queue_runner *q, int threads)
 {
     mf_status st;
 
@@ -129,7 +129,7 @@ mf_status mf_queue_runner_start(const mf_queue_runner *q, mf_session *session, m
     MF_NEED_ALL(q->enqueue, q->n_enqueue);
 
     const int threads = q->threads > 0 ? q->threads : 1;
-    runner *r;
+    queue_runner *r;
     mf_status st = MF_OK;
 
     if (q->n_enqueue < 1 || !q->close || !q->cancel)
@@ -147,7 +147,7 @@ mf_status mf_queue_runner_start(const mf_queue_runner *q, mf_session *session, m
     if (!r->close || !r->cancel)
         st = MF_NOMEM("a queue runner");
     if (st == MF_OK)
-        st = start_all(r, q, threads);
+        st = queue_runner_start_all(r, q, threads);
     if (st != MF_OK) /* threads that have started must not wait for those that have not */
         mf_coordinator_request_stop(c, st);
     runner_unref(r);

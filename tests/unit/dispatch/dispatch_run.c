@@ -38,13 +38,13 @@ static void write_call(int n_feeds, int64_t floats, mf_buf *out)
 }
 
 /* Its answer must be this failure. */
-static void expect_failure(mf_call_runner *r, const mf_buf *call, mf_status st)
+static void expect_failure(mf_dispatch_call_runner *r, const mf_buf *call, mf_status st)
 {
     mf_arena *arena = mf_arena_new();
     mf_buf result = { 0 };
     mf_answer answer;
 
-    T_OK(mf_call_runner_run(r, call->data, call->len, &result));
+    T_OK(mf_dispatch_call_runner_run(r, call->data, call->len, &result));
     T_OK(mf_answer_decode(result.data, result.len, arena, &answer));
     T_EQ(answer.id, ID);
     T_EQ(answer.status, st);
@@ -55,11 +55,11 @@ static void expect_failure(mf_call_runner *r, const mf_buf *call, mf_status st)
 MF_TEST(dispatch_call_that_is_too_large_is_answered_as_a_failure)
 {
     const mf_dispatch_options options = { .threads = 1 };
-    mf_call_runner *r;
+    mf_dispatch_call_runner *r;
     mf_buf call = { 0 };
     int64_t fits;
 
-    T_OK(mf_call_runner_new(&options, &r));
+    T_OK(mf_dispatch_call_runner_new(&options, &r));
     write_call(MOST_FEEDS, 1, &call);
     fits = 5 * (int64_t)call.len; /* once, not twice: feeds share what their message may have */
     write_call(1, fits / 2, &call);
@@ -70,8 +70,8 @@ MF_TEST(dispatch_call_that_is_too_large_is_answered_as_a_failure)
     expect_failure(r, &call, MF_RESOURCE_EXHAUSTED);
     write_call(MOST_FEEDS, 1, &call);
     expect_failure(r, &call, MF_NOT_FOUND);
-    mf_call_runner_stop(r);
+    mf_dispatch_call_runner_stop(r);
     expect_failure(r, &call, MF_CANCELLED);
     mf_buf_deinit(&call);
-    mf_call_runner_free(r);
+    mf_dispatch_call_runner_free(r);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collective_masters.c - groups whose members have masters of their own. */
-#include "graph/codec.h"
+#include "graph/graphdef_codec.h"
 #include "proto/master.pb-c.h"
 #include "rpc/rpc_stub.h"
 #include "tf_server/peer_tasks.h"

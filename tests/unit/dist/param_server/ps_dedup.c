@@ -33,7 +33,7 @@ MF_TEST(job_batches_that_are_done_are_known_from_a_copy)
 {
     mf_ps_dedup d = { 0 }, copy = { 0 };
     mf_buf bytes = { 0 };
-    mf_reader in;
+    mf_ps_reader in;
 
     mf_ps_dedup_reset(&d, 7);
     for (int64_t batch = 7; batch < 300; batch += batch < 200 ? 1 : 3)
@@ -41,10 +41,10 @@ MF_TEST(job_batches_that_are_done_are_known_from_a_copy)
     mf_ps_dedup_write(&d, &bytes);
     T_OK(mf_buf_finish(&bytes));
     for (size_t size = 0; size < bytes.len; size++) {
-        in = (mf_reader){ bytes.data, size, false };
+        in = (mf_ps_reader){ bytes.data, size, false };
         T_FAILS(MF_DATA_LOSS, "cut short", mf_ps_dedup_read(&copy, &in));
     }
-    in = (mf_reader){ bytes.data, bytes.len, false };
+    in = (mf_ps_reader){ bytes.data, bytes.len, false };
     T_OK(mf_ps_dedup_read(&copy, &in));
     T_EQ(copy.n, d.n);
     for (int64_t batch = 0; batch < 400; batch++)

@@ -325,7 +325,7 @@ MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
     const mf_ps_lease all = { .total = 5 };
     mf_ps_leases *l, *copy;
     mf_buf bytes = { 0 };
-    mf_reader in;
+    mf_ps_reader in;
     int who = -1;
 
     T_OK(mf_ps_leases_new(2, -1, &l));
@@ -336,7 +336,7 @@ MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
     mf_ps_leases_write(l, &bytes);
     T_OK(mf_buf_finish(&bytes));
     T_OK(mf_ps_leases_new(1, -1, &copy));
-    in = (mf_reader){ bytes.data, bytes.len, false };
+    in = (mf_ps_reader){ bytes.data, bytes.len, false };
     T_OK(mf_ps_leases_read(copy, &in));
     T_EQ(in.left, 0);
     T_OK(mf_ps_leases_renew(copy, 1));
@@ -345,7 +345,7 @@ MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
         T_EQ(grant_of(copy, &who), i);
     }
     for (size_t size = 0; size < bytes.len; size++) {
-        in = (mf_reader){ bytes.data, size, false };
+        in = (mf_ps_reader){ bytes.data, size, false };
         T_FAILS(MF_DATA_LOSS, "makes no sense", mf_ps_leases_read(copy, &in));
     }
     mf_buf_deinit(&bytes);

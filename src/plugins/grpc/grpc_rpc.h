@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grpc_rpc.h - the inside of calls by name (rpc/rpc.h) on gRPC: grpc_rpc_server.c,
+ * grpc_rpc_client.c and grpc_rpc_peers.c. */
+#ifndef MF_GRPC_GRPC_RPC_H
+#define MF_GRPC_GRPC_RPC_H
+
+#include "plugins/grpc/grpc_wire.h"
+#include "rpc/rpc.h"
+
+#define MF_GRPC_SETTING(name, number)                                                              \
+    {                                                                                              \
+        .type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)                 \
+    }
+
+/* ---- grpc_rpc_message.c ---- */
+
+/* The parts one behind the other; theirs to release. NULL: there is no memory, and all are
+ * released. */
+grpc_byte_buffer *rpc_message_make(const mf_iovec *parts, int n);
+/* Its bytes in one piece, which the slice keeps. False: it cannot be read. */
+bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out);
+/* Its bytes as they came, there as long as the message. Owns: mf_free(*out), also on failure. */
+bool rpc_message_parts(grpc_byte_buffer *message, mf_iovec **out, int *n);
+
+/* ---- grpc_rpc_peers.c ---- */
+
+/* Whose connections have been looked at. */
+typedef struct rpc_peers {
+    pthread_mutex_t lock;
+    struct rpc_peer *all;
+    int n, cap;
+} rpc_peers;
+
+void rpc_peers_init(rpc_peers *p);
+void rpc_peers_deinit(rpc_peers *p);
+/* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED; UNAVAILABLE:
+ * it is gone. */
+MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
+                                  grpc_call *call);
+/* Forget connections that have ended. */
+void rpc_peers_sweep(rpc_peers *p);
+
+/* ---- grpc_rpc_server.c ---- */
+
+MF_MUST mf_status rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out);
+const char *rpc_address(const mf_rpc_server *s);
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_iovec *parts,
+                int n_parts);
+void rpc_stop(mf_rpc_server *s);
+
+#endif
