@@ -31,9 +31,9 @@ typedef struct mf_column {
  * images by class), or files, which may be a pattern ("train-*.tfrecord"): IDX, CIFAR binary,
  * TFRecord, npy, npz, CSV, libsvm. Where the name does not tell the format, it stands in front:
  * "csv:measures.txt". `settings` is text ("part=test label=y"), may be NULL;
- * docs/data.md lists what each format takes. Owns: the caller calls mf_dataset_unref(). Fails:
- * NOT_FOUND (naming what was looked for and where), INVALID_ARGUMENT, DATA_LOSS (naming file and
- * place). */
+ * docs/guides/data.md lists what each format takes. Owns: the caller calls mf_dataset_unref().
+ * Fails: NOT_FOUND (naming what was looked for and where), INVALID_ARGUMENT, DATA_LOSS (naming file
+ * and place). */
 MF_API MF_MUST mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out);
 /* Columns from tensors in memory, whose first dimension counts the samples. */
 MF_API MF_MUST mf_status mf_dataset_of(const char *const *names, const mf_tensor *const *columns,
@@ -104,7 +104,7 @@ typedef enum mf_slicing {
     MF_SLICE_ELEMENT, /* from all of them: an epoch is a permutation by Philox(seed, epoch) */
     MF_SLICE_FILE, /* from files of their own, so a worker reads few files: the files are dealt out
                       to the shards, and in an epoch each shard shuffles its files, and the samples
-                      of each; without files left it helps others. docs/data.md */
+                      of each; without files left it helps others. docs/guides/data.md */
     MF_SLICE_FILE_BATCH, /* the same, but shards take turns, and the one whose turn it is gives a
                             whole batch: for workers that have batches of their own */
 } mf_slicing;

@@ -14,9 +14,9 @@
  *     mf_dispatch_close(d);
  *
  * What ClusterCoordinator does in TensorFlow. Which tasks there are, and which one this is, is
- * found as strategies find it (strategy.h, docs/cluster.md). The master is the task of job
- * "master"; where there is none, the chief; where there is none, worker 0. All other masters,
- * chiefs and workers serve. A process that is alone is its own worker.
+ * found as strategies find it (strategy.h, docs/guides/roles-and-launching.md). The master is the
+ * task of job "master"; where there is none, the chief; where there is none, worker 0. All other
+ * masters, chiefs and workers serve. A process that is alone is its own worker.
  *
  * A *closure* is a graph with names of what is fed, fetched and run. A call of it goes to the
  * worker that has room first, so a fast worker gets more of them; results come in any order.

@@ -76,7 +76,7 @@ MF_API MF_MUST mf_status mf_hook_step_counter(mf_every every, const char *dir, m
 MF_API MF_MUST mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook *out);
 
 /* For mf_fit(): end training where it has converged or diverged, and say where it stalls or starves
- * (docs/convergence.md). settings: "tolerance=0.005 horizon=0.1 false_stops=0.01 flat=true
+ * (docs/guides/convergence.md). settings: "tolerance=0.005 horizon=0.1 false_stops=0.01 flat=true
  * after=0"; NULL: these. flat=false: a flat loss does not count; after=S: converged is where no
  * step has moved the weights for S seconds. One worker of many is enough: all end with the same
  * step. Groups (strategy local_sgd) are judged one by one, and leave one by one. */

@@ -9,8 +9,8 @@
  *     mf_strategy_close(s);
  *
  * Which tasks there are and which one this process is, is found in the environment (TF_CONFIG, the
- * variables of mpirun, srun and torchrun; docs/cluster.md). The weights that come out are the same
- * for any number of workers. */
+ * variables of mpirun, srun and torchrun; docs/guides/roles-and-launching.md). The weights that
+ * come out are the same for any number of workers. */
 #ifndef MESHFLOW_STRATEGY_H
 #define MESHFLOW_STRATEGY_H
 
@@ -41,17 +41,18 @@ typedef struct mf_strategy_options {
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
     const char *job; /* show this process to `meshflow status`, as a task of the job of this name;
                         the first task's name counts for all; NULL: it is not shown */
-    const char *store; /* where the job keeps who belongs to it, so that tasks may die, come and
-                          leave: "file:DIR" or "etcd://HOST:PORT/PREFIX", docs/members.md; NULL:
-                          MESHFLOW_STORE; without it all tasks must stay */
+    const char *
+        store; /* where the job keeps who belongs to it, so that tasks may die, come and
+                  leave: "file:DIR" or "etcd://HOST:PORT/PREFIX", docs/guides/elastic-membership.md;
+                  NULL: MESHFLOW_STORE; without it all tasks must stay */
     const char *codec; /* gradients travel in fewer bytes: "fp16", "*bias*: none; top_k ratio=0.01",
-                          docs/codecs.md; NULL: as they are */
+                          docs/guides/codecs.md; NULL: as they are */
 } mf_strategy_options;
 
-/* "mirrored replicas=2", "multi_worker_mirrored"; docs/strategies.md lists all. NULL:
- * multi_worker_mirrored where there are several tasks, else none. Returns when all tasks have come.
- * options may be NULL. Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong
- * with the cluster's description), DEADLINE_EXCEEDED (naming who did not come). */
+/* "mirrored replicas=2", "multi_worker_mirrored"; docs/guides/distributed-training.md lists all.
+ * NULL: multi_worker_mirrored where there are several tasks, else none. Returns when all tasks have
+ * come. options may be NULL. Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is
+ * wrong with the cluster's description), DEADLINE_EXCEEDED (naming who did not come). */
 MF_API MF_MUST mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                                           mf_strategy **out);
 /* A trainer keeps its strategy: it is closed when the last trainer that uses it is freed, too. */

@@ -30,7 +30,8 @@ extern "C" {
 
 typedef struct mf_trainer mf_trainer;
 
-/* All strings are settings as text; NULL: what is said here. docs/training.md has the tables. */
+/* All strings are settings as text; NULL: what is said here. docs/guides/training.md has the
+ * tables. */
 typedef struct mf_compile_options {
     const char *optimizer; /* "momentum momentum=0.9 nesterov=true"; NULL: "sgd" */
     const char *loss; /* NULL: sparse_categorical_crossentropy */
@@ -55,11 +56,11 @@ typedef struct mf_compile_options {
     bool hogwild; /* updates write without a lock, for threads that train at once: updates may get
                      lost or mixed, and no equal bits are promised */
     const char *prune; /* weights become zero in training and stay so: "magnitude sparsity=0.9
-                          end=2000", "hold"; NULL: none; docs/compression.md */
+                          end=2000", "hold"; NULL: none; docs/guides/model-compression.md */
     const char *offload; /* a folder: what the optimizer keeps lies in files there, not in memory;
-                            docs/training.md; NULL: in memory */
+                            docs/guides/training.md; NULL: in memory */
     const char *guard; /* against numbers that are none: stop, "skip in_row=10", off; NULL: stop;
-                          docs/guards.md */
+                          docs/guides/nan-guards.md */
 } mf_compile_options;
 
 /* Adds loss, gradients and updates to the model's graph, and starts a session with fresh weights.
@@ -182,7 +183,7 @@ typedef struct mf_fit_options {
     bool overwrite; /* remove the training that is in `out`. Without either such a folder is
                        refused: INVALID_ARGUMENT */
     int64_t check_steps; /* workers compare their weights every so many steps; 0: 100, below 0:
-                            never; docs/guards.md */
+                            never; docs/guides/nan-guards.md */
     int64_t summary_steps; /* events of loss, metrics and speed every so many steps; 0: 10 */
 } mf_fit_options;
 

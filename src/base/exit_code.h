@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exit_code.h - what the exit code of a process of a job says. `meshflow train`, `launch`, `submit`
- * (through `attach` and `queue`) and `server` use the same codes; docs/exit-codes.md explains them.
+ * (through `attach` and `queue`) and `server` use the same codes; docs/reference/exit-codes.md
+ * explains them.
  */
 #ifndef MF_BASE_EXIT_CODE_H
 #define MF_BASE_EXIT_CODE_H

@@ -456,7 +456,8 @@ const mf_command mf_command_compress = {
         "computes with bytes and lets weights share values: what is asked for, in this order. Then "
         "tells size, accuracy, speed of inference and time of a training step, before and after. "
         "What is written to --out is read by eval, predict, serve, train --init and the ckpt "
-        "commands. CKPT is a checkpoint or the folder of a training. docs/compression.md",
+        "commands. CKPT is a checkpoint or the folder of a training. "
+        "docs/guides/model-compression.md",
     .options = options,
     .examples =
         (const char *const[]){

@@ -151,7 +151,7 @@ static mf_status all_supported(const uses *u)
         if (!cmd_graph_check_is_known(u, u->list[i]->op))
             return MF_FAIL(MF_UNIMPLEMENTED,
                            "Meshflow does not support the op %s: runs that need it fail; "
-                           "docs/ops.md lists the supported ops",
+                           "docs/reference/ops.md lists the supported ops",
                            u->list[i]->op);
     }
     return MF_OK;

@@ -253,7 +253,8 @@ const mf_command mf_command_hang = {
         "Shows who keeps a job from going on and the last events of each task, of running jobs and "
         "of killed ones: every task writes them to memory that outlives it. Times are seconds "
         "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
-        "until `meshflow jobs --sweep` or until a job of that name starts. See docs/hang.md.",
+        "until `meshflow jobs --sweep` or until a job of that name starts. See "
+        "docs/guides/diagnosing-hangs.md.",
     .options = options,
     .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
     .min_args = 0,

@@ -105,7 +105,7 @@ const mf_command mf_command_plan = {
     .about = "Measures what kernels and links take on this machine, predicts step time, bytes and "
              "memory under layouts, and tells the best ones and why the others are worse. Without "
              "--data the model is made for the data that `meshflow models` shows it with. See "
-             "docs/planner.md.",
+             "docs/guides/planner.md.",
     .options = options,
     .examples =
         (const char *const[]){

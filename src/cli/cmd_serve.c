@@ -190,7 +190,7 @@ const mf_command mf_command_serve = {
         "CKPT is a checkpoint, the folder of a training, or a folder of versions (1/, 2/ ...); in "
         "folders a newer one is loaded when it comes. Requests join each other in runs; a replica "
         "that dies is replaced, and its requests go to another. Runs until SIGINT or SIGTERM. "
-        "docs/serving.md",
+        "docs/guides/serving.md",
     .options = options,
     .examples = (const char *const[]){ "meshflow serve run",
                                        "meshflow serve run --replicas 4 --name clothes",

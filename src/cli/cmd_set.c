@@ -191,7 +191,7 @@ static const mf_option options[] = {
     { "threads", "N", "compute with so many threads; results stay the same", 0, false },
     { "mesh", "AXES", "of a training on a mesh: go on with this one, of as many processors", 0,
       false },
-    { "layout", "RULES", "and this layout; docs/mesh.md", 0, false },
+    { "layout", "RULES", "and this layout; docs/guides/mesh.md", 0, false },
     { "priority", "P", "1 to 10; ordinary users can lower it only", 0, false },
     { 0 },
 };

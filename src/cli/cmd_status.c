@@ -312,7 +312,8 @@ const mf_command mf_command_status = {
     .arguments = "[JOB]",
     .summary = "show what running jobs do and what they wait for",
     .about = "Shows the trainings of this user on this host. Tasks are not asked, their boards are "
-             "read: one that is stopped or stuck is explained, too. docs/status.md says what each "
+             "read: one that is stopped or stuck is explained, too. docs/guides/status.md says "
+             "what each "
              "number means.",
     .options = options,
     .examples = (const char *const[]){ "meshflow status", "meshflow status --watch resnet", NULL },

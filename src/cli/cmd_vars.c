@@ -271,7 +271,7 @@ const mf_command mf_command_vars = {
         "Asks a worker of a training of this user on this host, which answers between two steps: "
         "name, type and shape of each variable, who holds which slice of it, and of which step, or "
         "update of a parameter server, that is; with NAME the value, too. Nothing is changed by "
-        "it. docs/status.md says what each column means.",
+        "it. docs/guides/status.md says what each column means.",
     .options = options,
     .examples = (const char *const[]){ "meshflow vars resnet", "meshflow vars resnet dense/bias",
                                        "meshflow vars resnet dense/kernel --out kernel.npy", NULL },

@@ -9,7 +9,7 @@
 #define MF_MESH_OPTIONS                                                                            \
     { "mesh", "AXES",                                                                              \
       "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "  \
-      "docs/mesh.md",                                                                              \
+      "docs/guides/mesh.md",                                                                       \
       0, false },                                                                                  \
         { "layout", "RULES",                                                                       \
           "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0, false },       \

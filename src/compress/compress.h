@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compress.h - ways to make a trained model smaller and faster. Each takes settings as text; what
- * was done is told as a line for each layer. docs/compression.md */
+ * was done is told as a line for each layer. docs/guides/model-compression.md */
 #ifndef MF_COMPRESS_COMPRESS_H
 #define MF_COMPRESS_COMPRESS_H
 

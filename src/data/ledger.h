@@ -2,9 +2,9 @@
 /* ledger.h - which samples each training step used, written down so that it can be checked that
  * every epoch used each sample exactly once, whatever was killed and resumed in between.
  *
- * DIR/samples.ledger is a TFRecord file (plain); docs/data.md has the bytes. Its first record is
- * about the data set, each further one about a batch. It only grows, except that resuming cuts off
- * what came after the step that training resumes from. */
+ * DIR/samples.ledger is a TFRecord file (plain); docs/guides/data.md has the bytes. Its first
+ * record is about the data set, each further one about a batch. It only grows, except that resuming
+ * cuts off what came after the step that training resumes from. */
 #ifndef MF_DATA_LEDGER_H
 #define MF_DATA_LEDGER_H
 

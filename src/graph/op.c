@@ -104,9 +104,10 @@ const mf_op *const *mf_op_all(int *n)
 
 static mf_status run_absent(mf_kernel *k)
 {
-    return MF_FAIL(MF_UNIMPLEMENTED,
-                   "Meshflow does not support the op %s; docs/ops.md lists the supported ops",
-                   k->node->op_name);
+    return MF_FAIL(
+        MF_UNIMPLEMENTED,
+        "Meshflow does not support the op %s; docs/reference/ops.md lists the supported ops",
+        k->node->op_name);
 }
 
 static void absent_init(void)

@@ -4,8 +4,8 @@
  * metric need of them is kept under names (mf_model_leave).
  *
  * All shapes are fixed, and samples stand apart from each other, so neither shards nor workers show
- * in a result. Where a job has several meshes (docs/mesh.md), the filter can be put on one of them:
- * candidates are gathered there, and what is left goes back to whoever needs it. */
+ * in a result. Where a job has several meshes (docs/guides/mesh.md), the filter can be put on one
+ * of them: candidates are gathered there, and what is left goes back to whoever needs it. */
 #include "models/boxes.h"
 
 #include <meshflow/mesh.h>

@@ -91,7 +91,7 @@ mf_output mf_layer_matmul(mf_layer_call *l, mf_output x, mf_output kernel, int64
 
 /* ---- products with kernels (linear.c) ---- */
 
-/* Settings of layers that are one: in a smaller form, see docs/compression.md. */
+/* Settings of layers that are one: in a smaller form, see docs/guides/model-compression.md. */
 #define MF_PRODUCT_SETTINGS                                                                        \
     "rank: int >= 0 = 0, quantize: string in ['none','observe','int8','int8_tensor'] = 'none'"
 

@@ -89,7 +89,8 @@ mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x)
         return activations[i].op ? mf_apply(l->graph, activations[i].op, MF_IN(x))
                                  : activations[i].build(l, x);
     }
-    return mf_layer_fail(l, "there is no activation '%.60s'; docs/models.md lists them", name);
+    return mf_layer_fail(l, "there is no activation '%.60s'; docs/reference/models.md lists them",
+                         name);
 }
 
 /* ---- as layers ---- */

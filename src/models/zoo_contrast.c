@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zoo_contrast.c - models that learn by comparing: pairs of views, triplets, and what a machine has
- * seen against what it dreams (docs/contrastive.md). */
+ * seen against what it dreams (docs/guides/contrastive.md). */
 #include "models/zoo.h"
 
 #include <meshflow/mesh.h>

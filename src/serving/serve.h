@@ -3,7 +3,7 @@
  *
  * One process, the front, has the port and all connections; others, the replicas, each have the
  * model. The front gathers requests and hands them to a replica, many at once; what a replica that
- * dies has not answered goes to another. docs/serving.md */
+ * dies has not answered goes to another. docs/guides/serving.md */
 #ifndef MF_SERVING_SERVE_H
 #define MF_SERVING_SERVE_H
 

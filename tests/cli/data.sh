@@ -27,7 +27,7 @@ ok "converted pictures keep their shape" "image        uint8 [28,28,1]" "label: 
 wrong "an unknown compression" "GZIP or ZLIB" -- data convert table.csv x --compression LZ4
 fails "a folder that cannot be written" "cannot" -- data convert table.csv /nowhere/x --set label=price
 
-# Ledgers, written here from the description in docs/data.md alone.
+# Ledgers, written here from the description in docs/guides/data.md alone.
 cat >ledger.py <<'PYTHON'
 import struct, sys
 

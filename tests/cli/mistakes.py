@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What operators do wrong: each mistake has its exit code (docs/exit-codes.md) and one sentence that names the
+"""What operators do wrong: each mistake has its exit code (docs/reference/exit-codes.md) and one sentence that names the
 thing and the fix. Nothing crashes or hangs, and nothing is left behind: no process, no file.
 
 Usage: mistakes.py PROGRAM [PATTERN]

@@ -173,7 +173,7 @@ fails "an unknown field" "'field.pbtxt': line 1, column 8" "'nam'" -- graph run 
 fails "an unknown op" "not registered 'MatMull'" "graph check" -- graph run unknown.pbtxt --fetch y
 echo 'node { name: "a" op: "Abort" } node { name: "b" op: "NoOp" }' >unsupported.pbtxt
 ok "a graph whose unsupported op is not needed" -- graph run unsupported.pbtxt --target b
-fails "an unsupported op that is needed" "does not support the op Abort; docs/ops.md" -- graph run unsupported.pbtxt --target a
+fails "an unsupported op that is needed" "does not support the op Abort; docs/reference/ops.md" -- graph run unsupported.pbtxt --target a
 fails "a graph with an unsupported op, checked" "NOT SUPPORTED" "does not support the op Abort" -- graph check unsupported.pbtxt
 fails "an unknown fetch" "no node 'yy'" "did you mean 'y'" -- graph run "$hello" --fetch yy
 fails "an unknown output" "'y:3' does not exist" "has 1 output" -- graph run "$hello" --fetch y:3
@@ -256,14 +256,14 @@ for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initia
     "$program" models $option --markdown
 done >out
 "$root/tests/train/accuracy.py" --bars >>out
-check "docs/models.md has these tables" python3 -c "
-written = open('$root/docs/models.md').read().splitlines()
+check "docs/reference/models.md has these tables" python3 -c "
+written = open('$root/docs/reference/models.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]
 assert not missing, missing"
 wrong "a list of nothing" "schedules or codecs" -- models --kind weights
 "$program" models --kind codecs --markdown >out
-check "docs/codecs.md has this table" python3 -c "
-written = open('$root/docs/codecs.md').read().splitlines()
+check "docs/guides/codecs.md has this table" python3 -c "
+written = open('$root/docs/guides/codecs.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]
 assert not missing, missing"
 wrong "an unknown codec" "no codec 'fp61'" "did you mean 'fp16'?" -- \

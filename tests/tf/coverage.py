@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of ops in docs/ops.md, from the outcomes of a run (run.py --table docs/ops.md), and the check
+"""The table of ops in docs/reference/ops.md, from the outcomes of a run (run.py --table docs/reference/ops.md), and the check
 that it lists the ops there are."""
 import os
 import re
@@ -7,7 +7,7 @@ import re
 import differences
 import oplist
 
-PATH = os.path.join(oplist.ROOT, "docs", "ops.md")
+PATH = os.path.join(oplist.ROOT, "docs", "reference", "ops.md")
 TIERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops_tiers.txt")
 ORDER = [2, 1, 19, 14, 6, 5, 3, 9, 4, 17, 22, 23, 10, 8, 18, 7, 20, 21, 11, 12, 15, 16, 13]
 NAMES = {1: "f32", 2: "f64", 3: "i32", 4: "u8", 5: "i16", 6: "i8", 7: "str", 8: "c64", 9: "i64",
@@ -97,11 +97,11 @@ def write(path, results):
 def stale():
     """What the table in docs/ does not say of the ops there are."""
     if not os.path.exists(PATH):
-        return ["docs/ops.md is missing: tests/tf/run.py --soak --table docs/ops.md writes it"]
+        return ["docs/reference/ops.md is missing: tests/tf/run.py --soak --table docs/reference/ops.md writes it"]
     with open(PATH, encoding="utf-8") as f:
         listed = set(re.findall(r"^\| (\w+) \|(?:[^|]*\|){7}$", f.read(), re.M)) - {"op"}
     have = {o.name for o in oplist.ops()}
     if listed == have:
         return []
-    return ["docs/ops.md lacks %s; has too many: %s (run.py --soak --table docs/ops.md writes it)" % (
+    return ["docs/reference/ops.md lacks %s; has too many: %s (run.py --soak --table docs/reference/ops.md writes it)" % (
         sorted(have - listed), sorted(listed - have))]

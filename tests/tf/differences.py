@@ -106,7 +106,7 @@ THEY_REFUSE = [
 ]
 
 
-# Ops whose answers to NaN and infinities differ: ops, which values, why. docs/ops.md has this
+# Ops whose answers to NaN and infinities differ: ops, which values, why. docs/reference/ops.md has this
 # table. The rule is that NaN stays NaN, so that a training that diverges is noticed.
 NOT_SPECIAL = [
     (r"TopK(V2)?|NthElement", "nan",

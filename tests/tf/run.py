@@ -5,7 +5,7 @@
 Usage: run.py [--soak] [--seed N] [--filter TEXT] [--jobs N] [--table FILE]
 
 Prints TAP, last a line `N passed, N failed, N skipped`. The work is done by worker processes, so that a
-crash on either side ends one case and not the run. --table writes the coverage table (docs/ops.md)."""
+crash on either side ends one case and not the run. --table writes the coverage table (docs/reference/ops.md)."""
 import argparse
 import json
 import os
@@ -235,7 +235,7 @@ def main():
     if args.table:
         coverage.write(args.table, tally.results)
     if not args.filter:
-        tally.add(dict(kind="signature", name="the list of ops in docs/ops.md"),
+        tally.add(dict(kind="signature", name="the list of ops in docs/reference/ops.md"),
                   dict(failures=coverage.stale()))
     for name, why in programs.not_applicable():
         print("# program %s: %s" % (name, why))

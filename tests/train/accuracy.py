@@ -5,11 +5,11 @@
 Usage: accuracy.py PROGRAM [--seeds N] [--long] [PATTERN]
        accuracy.py --strategies PROGRAM [PATTERN]      fashion-cnn, trained by many in every way
        accuracy.py --compress PROGRAM [PATTERN]        fashion-cnn, made smaller in every way
-       accuracy.py --bars      the table of docs/models.md
+       accuracy.py --bars      the table of docs/reference/models.md
 
 PATTERN: the recipe of that name, else those whose name contains it. --seeds N: the mean over seeds 1
 to N counts. --long: also what takes an hour. Prints TAP lines with
-what was reached and, last, `N passed, N failed, N skipped`. docs/training.md has the figures.
+what was reached and, last, `N passed, N failed, N skipped`. docs/guides/training.md has the figures.
 """
 import argparse
 import json
@@ -75,13 +75,13 @@ STRATEGIES = {  # workers, servers, strategy; 0 workers: one process
     "servers, 2 of 3": (3, 1, "parameter_server mode=semi quorum=2"),
     "servers, every 4 steps": (2, 1, "parameter_server mode=async period=4"),
 }
-# What one who has the rule of a generated set reaches in its test part, see docs/data.md.
+# What one who has the rule of a generated set reaches in its test part, see docs/guides/data.md.
 BEST = {"synthetic-sequence": 1.0, "synthetic-text": 1.0, "synthetic-language": 0.4453,
         "synthetic-ctr": 0.877}
 
 
 def bars():
-    """The rows of the table in docs/models.md."""
+    """The rows of the table in docs/reference/models.md."""
     for name, (arguments, metric, bar, _) in RECIPES.items():
         data = arguments[arguments.index("--data") + 1]
         yield "| %s | %s | %s | %g | %s |" % (name, data, metric, bar, BEST.get(data, ""))

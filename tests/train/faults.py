@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a launched job, a test for each row of docs/faults.md that has no other: whatever dies, no
+"""Faults of a launched job, a test for each row of docs/reference/faults.md that has no other: whatever dies, no
 step is lost, the weights are those of one process, and each sample is used once.
 
 Usage: faults.py PROGRAM [PATTERN] [--kills N]

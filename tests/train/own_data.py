@@ -70,7 +70,7 @@ class Bench(harness.Bench):
         return name
 
 
-# ---- the ledger, by its description in docs/data.md ----
+# ---- the ledger, by its description in docs/guides/data.md ----
 
 def varints(data):
     n = shift = 0

@@ -7,7 +7,7 @@
  * before, and whoever has been away for long is noticed.
  *
  * Processes may be stopped, killed or cut off at any moment. None of that holds up others; see
- * docs/store.md for what each kind does about it. */
+ * docs/reference/store.md for what each kind does about it. */
 #ifndef MF_CLUSTER_STORE_STORE_H
 #define MF_CLUSTER_STORE_STORE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec.h - gradients that travel in fewer bytes. One codec per file; docs/codecs.md.
+/* codec.h - gradients that travel in fewer bytes. One codec per file; docs/guides/codecs.md.
  *
  * What is encoded is the gradient of one weight, summed over one *grain*: a fixed number of
  * neighbouring shards, a whole branch of the tree (tensor/reduction_tree.h). Grains do not depend

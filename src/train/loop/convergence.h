@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convergence.h - has a training come to its end? A machine that is fed with numbers and decides.
- * It has no clock and reads no weights, so it can be simulated (docs/convergence.md has the rules
- * and what simulations give).
+ * It has no clock and reads no weights, so it can be simulated (docs/guides/convergence.md has the
+ * rules and what simulations give).
  *
  * It is converged when `horizon` more steps would make the loss smaller by less than `tolerance`,
  * and that is sure: all its tests together are wrong with a probability of at most `false_stops`,

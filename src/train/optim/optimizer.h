@@ -26,7 +26,7 @@ typedef struct mf_updates {
     mf_output step; /* int64 scalar: steps done before this one */
     mf_node *guard; /* updates wait for it; NULL: none */
     double weight_decay, ema; /* 0: none */
-    bool hogwild; /* Apply ops write without a lock, see docs/training.md */
+    bool hogwild; /* Apply ops write without a lock, see docs/guides/training.md */
     mf_state *states;
     int64_t n_states, cap_states;
     mf_node **done; /* every node that must run */

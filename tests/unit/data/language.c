@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* language.c - how well the next word of "synthetic-language" can be known: a predictor that has
- * the grammar itself, not learned, is the most that docs/data.md can promise of a model. */
+ * the grammar itself, not learned, is the most that docs/guides/data.md can promise of a model. */
 #include "mf_test.h"
 
 #include <meshflow/meshflow.h>

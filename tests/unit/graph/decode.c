@@ -69,7 +69,8 @@ MF_TEST(graph_with_an_unsupported_op_fails_only_the_runs_that_reach_it)
     T_OK(mf_session_new(g, NULL, &s));
     T_OK(run_op(s, "other"));
     T_OK(run_op(s, "dead"));
-    T_FAILS(MF_UNIMPLEMENTED, "does not support the op Abort; docs/ops.md", run_op(s, "after"));
+    T_FAILS(MF_UNIMPLEMENTED, "does not support the op Abort; docs/reference/ops.md",
+            run_op(s, "after"));
     T_FAILS(MF_UNIMPLEMENTED, "{{node bad}}", run_op(s, "after"));
     mf_session_free(s);
     mf_graph_free(g);
