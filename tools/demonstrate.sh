@@ -14,8 +14,8 @@ out=build/train
 job=clothes-$$
 settings=(--model fashion-cnn --data fashion-mnist --epochs "$epochs" --batch 128 --optimizer momentum
     --lr 0.06 --schedule one_cycle)
-log=$(mktemp) said=$(mktemp)
-trap 'rm -f "$log" "$said"' EXIT
+log=$(mktemp) said=$(mktemp) events=$(mktemp)
+trap 'rm -f "$log" "$said" "$events"' EXIT
 
 say() { printf '\n>>> %s\n' "$*"; }
 
@@ -38,8 +38,11 @@ await_step() {
 # end NAME PID
 end() {
     [ -n "$2" ] || return 0
-    say "$1 (process $2) is killed after step $(steps)"
+    local step
+    step=$(steps)
+    say "$1 (process $2) is killed after step $step"
     kill -KILL "$2" && kills=$((kills + 1))
+    printf '%s\t%s killed\n' "$step" "$1" >>"$events"
 }
 
 total=$((epochs * 469))
@@ -58,13 +61,16 @@ await_step $((total * 3 / 5))
 end "master 0" "$(head -n 1 < <(tr ' ' '\n' <"/proc/$launcher/task/$launcher/children"))"
 await_step $((total * 7 / 10))
 say "one more worker joins"
+printf '%s\tworker 3 joins\n' "$(steps)" >>"$events"
 "$program" join "$job" >/dev/null 2>&1 &
 wait "$launcher"
 say "one process trains the same alone"
-alone=$("$program" train "${settings[@]}" --quiet --json)
+alone=$("$program" train "${settings[@]}" --quiet --json --overwrite --out "$out-alone")
 field() { sed -n 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/p' | tail -n 1; }
 a=$(field weights_sha256 <"$log")
 b=$(field weights_sha256 <<<"$alone")
+cp "$events" "$out/events.tsv"
+printf '%s\n%s\n' "$a" "$b" >"$out/weights_sha256"
 times=$(grep -o 'was done [0-9]* ms after' "$said" | grep -o '[0-9]*' | sort -n || true)
 say "accuracy on the test part: $(field accuracy <"$log"); checkpoints, events and the curve: $out"
 echo "weights_sha256 of the cluster: $a"
