@@ -110,6 +110,8 @@ fi
 suite "layers" tools/check_layers.py
 suite "entries" tools/check_host.py
 suite "names" tools/check_names.py
+suite "links of the documentation" tools/check_docs.py
+suite "prose" tools/check_prose.py
 suite "build" one "gcc compiles without warnings" build release all bench || sum_up
 suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
