@@ -78,10 +78,16 @@ COMPLETED = {  # command: what `...` is for
     "graph run": "--feed x=[[1,2,3]] --fetch y",
     "graph map": "--rows x=x.npy --save y=y.npy",
 }
+SMALLER = {  # a value of these options in any command: what it becomes
+    "--simulate": {"*": "2"},
+    "--model": {"transformer": "transformer layers=1 width=16"},
+    "--processors": {"*": "2"},
+}
 REDUCED = {  # command: (options that are removed with their value, words that are appended)
     "train": (["--epochs", "--steps", "--save-steps"], ["--steps", "3"]),
     "compress": (["--epochs"], ["--no-speed"]),
     "bench step": (["--steps", "--batch"], ["--steps", "1", "--batch", "8"]),
+    "plan": (["--batch"], ["--batch", "8"]),
     "serve": (["--port"], ["--port", "0"]),
 }
 SETTINGS = {  # data: settings that make it small
@@ -365,6 +371,8 @@ def reduced(program, words, in_block):
             del words[at:at + 2]
         words = [w for w in words if not w.startswith(option + "=")]
     words += add
+    for i, option in enumerate(words[:-1]):
+        words[i + 1] = SMALLER.get(option, {}).get("*", SMALLER.get(option, {}).get(words[i + 1], words[i + 1]))
     if known == "train" and "--test" not in words and "--no-test" not in words:
         words.append("--no-test")
     data = next((w for w in words[1:] if w in SETTINGS), None)
