@@ -15,7 +15,7 @@ export T
 
 .DEFAULT_GOAL := release
 .PHONY: release dev clang asan tsan test test-repeat check bench fuzz soak engines install format lint layers \
-	sizes train tour clean distclean help
+	sizes train tour docs clean distclean help
 
 # $(call build,preset,targets)
 define build
@@ -128,8 +128,12 @@ tour: release ## what the five documents say, section by section, run (T=pattern
 	@tools/install_packages.sh data tour
 	@tools/tour/run.py build/meshflow $(T)
 
-clean: ## remove what was built, keep build/venv
-	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi
+docs: ## build the documentation as a site, in build/site; fails on a broken link
+	@tools/install_packages.sh docs
+	@tools/build_docs.sh
+
+clean: ## remove what was built, keep build/venv and build/docs-venv
+	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv ! -name docs-venv -exec rm -rf {} +; fi
 
 distclean: ## remove build/
 	@rm -rf build

@@ -40,7 +40,8 @@ SKIPPED_PAGES = {"docs/guides/tour.md": "tools/tour/run.py wrote it; tools/missi
                  "docs/guides/tour.zh.md": "the same"}
 OTHER_LANGUAGES = {"c", "cpp", "python", "json", "yaml", "proto", "cmake", "diff"}
 PROGRAMS = {"meshflow", "build/meshflow"}
-LAUNCHERS = {"mpirun", "mpiexec", "srun", "torchrun", "nohup", "time"}  # words before the program
+LAUNCHERS = {"mpirun", "mpiexec", "srun", "torchrun", "nohup", "time", "sudo"}  # words before the program
+BEFORE = {"do", "then", "if", "while", "until", "!", "else", "{"}
 PLACEHOLDERS = {"JOB", "DIR", "CKPT", "NAME", "DATA", "FILE", "HOST", "PORT", "LIST", "SPEC", "PATTERN", "VALUE", "MODEL",
                 "SETTING", "SETTINGS", "PREFIX", "TO", "FROM", "URL", "GRAPH", "COMMAND", "RATE", "TASK", "N", "S", "P",
                 "K", "M", "COUNT", "STEP", "SECONDS", "MIB", "ID", "PATH"}
@@ -60,6 +61,7 @@ ALONE = {"data list", "doctor", "env", "hang", "help", "jobs", "models", "ops", 
 
 NOT_RUN = [  # (expression, reason); the options are still checked
     (r"^(?:mpirun|mpiexec|srun|torchrun)\b", "needs a launcher: tests/engines runs it"),
+    (r"^sudo\b", "needs root"),
     (r"--tls-dir|MESHFLOW_HOSTFILE=|--hostfile", "needs several hosts: tests/engines runs it"),
     (r"--store etcd:", "needs a server of etcd"),
     (r"--hosts\b", "needs several hosts"),
@@ -82,11 +84,12 @@ SMALLER = {  # a value of these options in any command: what it becomes
     "--simulate": {"*": "2"},
     "--model": {"transformer": "transformer layers=1 width=16"},
     "--processors": {"*": "2"},
+    "--steps": {"*": "3"},
 }
 REDUCED = {  # command: (options that are removed with their value, words that are appended)
     "train": (["--epochs", "--steps", "--save-steps"], ["--steps", "3"]),
     "compress": (["--epochs"], ["--no-speed"]),
-    "bench step": (["--steps", "--batch"], ["--steps", "1", "--batch", "8"]),
+    "bench step": (["--steps", "--batch"], ["--steps", "3", "--batch", "8"]),
     "plan": (["--batch"], ["--batch", "8"]),
     "serve": (["--port"], ["--port", "0"]),
 }
@@ -111,7 +114,7 @@ UNTIL_READY = {  # command: (what its output contains when it is ready, exit cod
 
 # ---- what a command finds in its folder --------------------------------------------------------
 
-RUNS = {  # folder: commands that make it; the last word of the last one is the folder
+RUNS = {  # folder: commands that make it
     "run": ["train --model mlp --data fashion-mnist --steps 3 --out run"],
     "small": ["train --model mlp --data fashion-mnist --steps 3 --out run",
               "compress run --quantize int8 --no-speed --out small"],
@@ -125,7 +128,14 @@ RUNS_FOR = [  # (expression, commands): for commands whose run is none of these,
 JOBS = {  # a running job for commands that name one
     "demo": "launch --workers 2 -- train --model mlp --data fashion-mnist --steps 100000000 --no-test --quiet --name {name}",
 }
-REPLACED = {"model.pb": "{root}/examples/hello.pbtxt"}
+MADE = {  # ending of a file that a command reads: commands that make it
+    (".npz", ".safetensors", ".mfz"): [RUNS["run"][0], "ckpt convert run {out}"],
+    (".tfrecord",): ["data convert fashion-mnist {out}"],
+}
+REPLACED = {"model.pb": "{root}/examples/hello.pbtxt", "graph.pb": "{root}/examples/hello.pbtxt",
+            "model.pbtxt": "{root}/examples/hello.pbtxt", "hello.pbtxt": "{root}/examples/hello.pbtxt",
+            "train_step.pbtxt": "{root}/examples/train_step.pbtxt"}
+CHECKPOINT = (re.compile(r"model\.ckpt-\d+$"), "model.ckpt-3")  # the step of the runs above
 ADDRESS = re.compile(r"\b(?:localhost|127\.0\.0\.1|[a-c]|(?:worker|ps|node)\d):\d{4}\b")
 
 
@@ -184,8 +194,7 @@ SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 class Command:
     def __init__(self, page, line, text, block):
         self.page, self.line, self.text, self.block = page, line, text, block
-        self.words, self.env, self.before, self.wrong = [], {}, [], None
-        self.form = False
+        self.words, self.env, self.form = [], {}, False
 
     def __str__(self):
         return "%s:%d: `%s`" % (self.page, self.line, self.text)
@@ -226,32 +235,35 @@ def joined(lines):
             whole = ""
 
 
-def parse(command):
-    """Splits the text into words; False if it is no command of the program."""
-    lexer = shlex.shlex(command.text, posix=True, punctuation_chars=True)
+def commands_of(page, line, text, block):
+    """The commands of the program in one line of a shell."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.wordchars += "{}[]:,@%+^!$"
     lexer.commenters = "#"
     try:
         words = list(lexer)
     except ValueError:
-        words = command.text.split()
-    form = "[" in command.text.replace("[[", "").split("'")[0] or " | -" in command.text
-    if not form:
-        words = words[:next((i for i, w in enumerate(words) if set(w) <= set("|&;<>()")), len(words))]
-    else:
-        words = [w for w in (re.sub(r"^\[+|\]*(?:\.\.\.)?\]*$", "", w) for w in words) if w and set(w) - set("|()")]
-    while words and re.match(r"[A-Z_]+=", words[0]):
-        name, _, value = words.pop(0).partition("=")
-        command.env[name] = value
-    if words and words[0] in LAUNCHERS:
-        at = next((i for i, w in enumerate(words) if w in PROGRAMS), None)
-        if at is None:
-            return False
-        command.before, words = words[:at], words[at:]
-    if not words or words[0] not in PROGRAMS or len(words) < 2 or not re.match(r"-?-?[a-z]", words[1]):
-        return False
-    command.words, command.form = words[1:], form
-    return True
+        words = text.split()
+    form = "[" in re.sub(r"\[\[.*?\]\]|'[^']*'|\"[^\"]*\"", "", text) or " | -" in text or re.search(r"<[a-z -]+>", text)
+    if form:
+        words = [w for w in (re.sub(r"^\[+|\]*(?:\.\.\.)?\]*$", "", w) for w in words) if w and set(w) - set("|()<>")]
+    pieces = [[]]
+    for word in words:
+        if set(word) <= set("|&;<>()"):
+            pieces.append([])
+        else:
+            pieces[-1].append(word)
+    for piece in pieces:
+        command = Command(page, line, text, block)
+        command.form = bool(form)
+        while piece and piece[0] in BEFORE:
+            piece.pop(0)
+        while piece and re.match(r"[A-Z_]+=", piece[0]):
+            name, _, command.env[name] = piece.pop(0).partition("=")
+        at = next((i for i, w in enumerate(piece) if w in PROGRAMS), None)
+        if at is not None and (at == 0 or piece[0] in LAUNCHERS) and re.match(r"-{0,2}[a-z]", " ".join(piece[at + 1:])):
+            command.words = piece[at + 1:]
+            yield command
 
 
 def find_commands(page, text):
@@ -263,14 +275,10 @@ def find_commands(page, text):
         for offset, words in joined(lines):
             if prompts and not words.startswith("$ "):
                 continue
-            command = Command(page, line + offset, re.split(r"\s{3,}", words.removeprefix("$ "))[0], True)
-            if "meshflow " in command.text and parse(command):
-                yield command
+            yield from commands_of(page, line + offset, re.split(r"\s{3,}", words.removeprefix("$ "))[0], True)
     for number, line in enumerate(rest.split("\n"), 1):
         for m in SPAN.finditer(line.replace("\\|", "|")):
-            command = Command(page, number, m.group(2).strip(), False)
-            if "meshflow " in command.text and parse(command):
-                yield command
+            yield from commands_of(page, number, m.group(2).strip(), False)
 
 
 # ---- which commands and options there are ------------------------------------------------------
@@ -339,14 +347,14 @@ def parts(words):
 def reason_not_to_run(program, command):
     """Why only the words of a command are checked; None: it is run."""
     words = command.words
-    if command.form or any(re.split(r"[=/:.\[]", w)[-1] in PLACEHOLDERS or re.split(r"[=/:.\[]", w)[0] in PLACEHOLDERS
+    if command.form or "$" in command.text.replace("$ ", "") or any(re.split(r"[=/:.\[]", w)[-1] in PLACEHOLDERS or re.split(r"[=/:.\[]", w)[0] in PLACEHOLDERS
                            for i, w in enumerate(words) if words[i - 1] != "--host"):
         return "a form: it has placeholders"
     if words[-1] == "--":
         return "the beginning of a command"
     name = program.name(words)
-    if common(name) not in ALONE and (len(words) == len(name) or not command.block and words[len(name)].startswith("-") and
-                                      program.needs_argument(*name)):
+    if not command.block and common(name) not in ALONE and "--" not in words and (
+            len(words) == len(name) or words[len(name)].startswith("-") and program.needs_argument(*name)):
         return "a mention"
     for expression, reason in NOT_RUN:
         if re.search(expression, command.text):
@@ -394,9 +402,15 @@ def whole_reduced(program, command):
     return out
 
 
-def recipe(command, folder):
+def recipe(program, command, folder):
     """The commands that make the run that a command reads."""
     words = command.words
+    for part in parts(words):
+        if "--resume" in part:
+            return [shlex.join(reduced(program, [w for w in part if w != "--resume"], False))]
+    for endings, steps in MADE.items():
+        if folder.endswith(endings):
+            return [s.format(out=folder) for s in steps]
     for expression, steps in RUNS_FOR:
         if re.search(expression, command.text):
             return [s.format(out=folder) for s in steps]
@@ -408,24 +422,27 @@ def recipe(command, folder):
     return RUNS.get(folder) or RUNS["run"][:-1] + [RUNS["run"][-1].removesuffix("run") + folder]
 
 
-def folders_read(program, command):
-    """Folders with a run that the command reads."""
-    known = {common(program.name(p)) for p in parts(command.words)}
-    words, found = command.words, []
-    if "submit" in known:
-        return []  # jobs that were submitted earlier make them
-    for i, word in enumerate(words):
-        before = words[i - 1] if i else ""
-        if before == "--from" or before in ("--out", "-o") and "--resume" in words:
-            found.append(word)
-        elif i and not before.startswith("-") and not word.startswith("-") and not before == "--" and \
-                known & {"ckpt show", "ckpt verify", "ckpt diff", "ckpt convert", "audit", "events show", "serve", "compress"} \
-                and "." not in word and i >= len(program.name(words)) and "://" not in word:
-            if not (known & {"ckpt convert"} and word == words[-1] and found):
+READS_ARGUMENTS = {"ckpt show", "ckpt verify", "ckpt diff", "ckpt convert", "audit", "events show", "serve", "compress"}
+
+
+def read_by(program, command):
+    """Runs, and files made of runs or data, that a command reads."""
+    found = []
+    for words in parts(command.words):
+        known = common(program.name(words))
+        if known == "submit":
+            return []  # jobs that were submitted earlier make them
+        values = {i + 1 for i, w in enumerate(words[:-1]) if w.startswith("-") and w not in ("--json", "--resume")}
+        for i, word in enumerate(words[len(program.name(words)):], len(program.name(words))):
+            before = words[i - 1] if i else ""
+            if before in ("--from", "--init", "--restore") or before in ("--out", "-o") and "--resume" in words or \
+                    before in ("--data", "--test") and word.endswith(tuple(e for ends in MADE for e in ends)):
                 found.append(word)
-        elif before == "--init":
-            found.append(word)
-    return [f for f in found if re.fullmatch(r"[\w-]+", f)]
+            elif known in READS_ARGUMENTS and i not in values and not word.startswith("-"):
+                found.append(word)
+        if known == "ckpt convert":
+            found = found[:1]
+    return sorted({f.split("/")[0] for f in found if re.fullmatch(r"[\w./-]+", f)})
 
 
 # ---- running -----------------------------------------------------------------------------------
@@ -462,7 +479,7 @@ class Runner:
 
     def filled(self, words):
         def word(w):
-            w = REPLACED.get(w, w)
+            w = CHECKPOINT[0].sub(CHECKPOINT[1], REPLACED.get(w, w))
             for key, value in ("{inputs}", self.inputs), ("{root}", ROOT):
                 w = w.replace(key, value)
             return w
@@ -525,36 +542,37 @@ class Runner:
             if name in command.text or name in " ".join(RUNS.get("pictures", [])) and "pictures" in command.text \
                     or name == "measurements.csv":
                 self.link(name, where)
-        for folder in folders_read(self.program, command):
-            if not os.path.exists(os.path.join(where, folder)):
-                shutil.copytree(self.make(tuple(recipe(command, folder))), os.path.join(where, folder))
+        for folder in read_by(self.program, command):
+            there = os.path.join(where, folder)
+            if not os.path.lexists(there):
+                made = self.make(tuple(recipe(self.program, command, folder)), folder)
+                (shutil.copytree if os.path.isdir(made) else shutil.copyfile)(made, there)
 
     def link(self, name, where):
         there = os.path.join(where, name)
         if not os.path.lexists(there):
             os.symlink(os.path.join(self.inputs, name), there)
 
-    def make(self, steps):
-        """The folder that these commands make; each is made once."""
+    def make(self, steps, name):
+        """The file or folder that these commands make; each is made once."""
         with self.lock:
             lock = self.made.setdefault(steps, [threading.Lock(), None])
         with lock[0]:
             if not lock[1]:
                 where = self.folder()
-                for name in os.listdir(self.inputs):
-                    self.link(name, where)
+                for given in os.listdir(self.inputs):
+                    self.link(given, where)
                 for step in steps:
                     words = shlex.split(step)
                     data = next((w for w in words if w in SETTINGS), None)
                     if data and "--set" not in words:
                         words += ["--set", SETTINGS[data]]
-                    elif data:
+                    elif data and SETTINGS[data] not in step:
                         words[words.index("--set") + 1] += " " + SETTINGS[data]
                     code = self.run(words, where)
                     if code != 0:
                         raise RuntimeError("preparing `%s`: exit code %s: %s" % (step, code, last_line(self.output(where))))
-                words = shlex.split(steps[-1])
-                lock[1] = os.path.join(where, words[words.index("--out") + 1])
+                lock[1] = os.path.join(where, name)
             return lock[1]
 
     def addresses(self, words):
@@ -756,6 +774,7 @@ def check_tree(program, root, only=None):
 PLANTED = {
     "an unknown option": "    meshflow train --model mlp --bogus 3\n",
     "an unknown option after --": "`meshflow launch --workers 2 -- train ... --bogus`\n",
+    "an unknown option of a second command": "    meshflow version && meshflow ops --bogus | less\n",
     "an unknown command": "    $ meshflow trian --model mlp\n",
     "an unknown option of a command that is not run": "`mpirun -n 4 meshflow train --bogus ...`\n",
     "an unknown option of a form": "`meshflow status [--bogus] [JOB]`\n",

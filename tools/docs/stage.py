@@ -128,7 +128,7 @@ class Header:
             code = declared("typedef " + self.plain(m, "type"), name, self.plain(m, "argsstring"))
         elif kind == "enum":
             values = m.findall("enumvalue")
-            code = "enum %s {\n%s\n};" % ("" if name.startswith("@") else name, "\n".join(
+            code = "enum%s {\n%s\n};" % ("" if name.startswith("@") or not name else " " + name, "\n".join(
                 "    %s%s," % (self.plain(v, "name"), (" " + self.plain(v, "initializer")).rstrip()) for v in values))
             fields = [(self.plain(v, "name"), self.comment(v)) for v in values]
             name = self.plain(values[0], "name") if name.startswith("@") or not name else name
@@ -156,6 +156,7 @@ def declared(kind, name, args):
 
 
 def tidy(code):
+    code = re.sub(r"(?<=\w)\(\*(?=\w)", " (*", code)
     return re.sub(r"\s*\*\s*(?=[\w*)(])", lambda m: " *", code).replace("* *", "**").replace("( *", "(*").strip()
 
 
@@ -195,7 +196,7 @@ def escaped(text, known, here):
         page = known.get(m.group(1))
         return "[`%s`](%s#%s)" % (m.group(0), "" if page == here else page, m.group(1)) if page else m.group(0)
 
-    text = re.sub(r"([*_\\\[\]|])", r"\\\1", html.escape(text, quote=False))
+    text = re.sub(r"([_\\\[\]|]|\*(?![\w][\w ]*\*)(?<!\w\*))", r"\\\1", html.escape(text, quote=False))
     return re.sub(r"\b((?:mf|MF)(?:\\_\w+?)+)(?:\(\))?(?![\w\\])", lambda m: name(re.match(
         r"(\w+)(?:\(\))?", m.group(0).replace("\\_", "_"))) if m.group(1).replace("\\_", "_") in known else m.group(0), text)
 
@@ -230,7 +231,7 @@ def api_pages(xml):
         for _, kind, name, _, _, fields in header.entries:
             if kind != "section" and known.get(name, page_of(header.name)) == page_of(header.name):
                 known[name] = page_of(header.name)
-    rows = ["| [`%s`](%s) | %s |" % (h.name, page_of(h.name), prose(re.split(r"(?<=[.:])\s|\n\s*\n", h.intro, maxsplit=1)[0].rstrip(":."),
+    rows = ["| [`%s`](%s) | %s |" % (h.name, page_of(h.name), prose(re.split(r"(?<=[.])\s|\n\s*\n", h.intro, maxsplit=1)[0].rstrip(":."),
                                                                  {}, "")) for h in headers]
     found = {os.path.join(API, "index.md"): "\n".join(
         ["# C API", "", "One page for each header in `include/meshflow`. `meshflow/meshflow.h` includes all of them.", "",
