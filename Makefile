@@ -113,9 +113,9 @@ lint: ## clang-tidy and cppcheck
 	$(call build,asan,mf_proto_headers)
 	@tools/lint.sh
 
-layers: ## check the direction of includes, entries and names
+layers: ## check the direction of includes, entries, names, links of the documentation, prose
 	@tools/install_packages.sh test
-	@tools/check_layers.py && tools/check_host.py && tools/check_names.py
+	@tools/check_layers.py && tools/check_host.py && tools/check_names.py && tools/check_docs.py && tools/check_prose.py
 
 sizes: ## print sizes of files and functions
 	@tools/sizes.sh

@@ -40,6 +40,7 @@ HTML_ID = re.compile(r"<[^>]*\b(?:id|name)=\"([^\"]+)\"")
 EXTERNAL = re.compile(r"^[a-z][a-z0-9+.-]*:|^//", re.I)
 ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d+[.)]) ")
 PLACEHOLDER = re.compile(r"(?:^|[/_])(?:x|X|NAME)(?=$|[/._])|[<>$]|\.\.\.")
+PLANNED = re.compile(r"^.*\bplanned\b.*$", re.M)  # a line about what does not exist yet
 PAGE = re.compile(r"(?<![\w/.-])docs/[\w./-]*\.md(?:#[\w-]+)?")
 
 
@@ -103,6 +104,7 @@ def braces(path):
 
 
 def paths_in_backticks(text):
+    text = PLANNED.sub("", text)
     for m in SPAN.finditer(text):
         words = m.group(2).split()
         path = re.sub(r"(:[\w:]*|[,;.])+$", "", words[0]) if words else ""

@@ -48,14 +48,16 @@ PLACEHOLDERS = {"JOB", "DIR", "CKPT", "NAME", "DATA", "FILE", "HOST", "PORT", "L
 
 # ---- spellings ---------------------------------------------------------------------------------
 
-# The grouped spelling of a command, and the name under which the tables below have it.
-SAME = {"job list": "jobs", "queue list": "queue", "doctor env": "env", "doctor topo": "topo", "events": "events show"}
-SAME.update({"job " + c: c for c in "status hang set vars join leave drain scale sweep".split()})
+# The grouped spelling of a command, and the name under which the tables below have it. A program that does not have
+# the group `job` gets the second one.
+SAME = {"job list": "jobs", "queue list": "queue", "doctor env": "env", "doctor topo": "topo", "events": "events show",
+        "job sweep": "jobs --sweep"}
+SAME.update({"job " + c: c for c in "status hang set vars join leave drain scale".split()})
 SAME.update({"queue " + c: c for c in "submit cancel attach daemon".split()})
 
 # Commands that mean something without arguments. A span with another command alone only mentions it.
 ALONE = {"data list", "doctor", "env", "hang", "help", "jobs", "models", "ops", "params", "queue",
-         "server", "status", "sweep", "topo", "version"}
+         "server", "status", "topo", "version", "jobs --sweep"}
 
 # ---- what is not run, and why ------------------------------------------------------------------
 
@@ -79,6 +81,11 @@ COMPLETED = {  # command: what `...` is for
     "predict": "--data fashion-mnist --from run",
     "graph run": "--feed x=[[1,2,3]] --fetch y",
     "graph map": "--rows x=x.npy --save y=y.npy",
+}
+INCOMPLETE = {  # spans without `...` that are completed as well
+    "train": lambda words: "--resume" not in words,
+    "graph run": lambda words: not {"--fetch", "--save", "--save-all"} & set(words) and
+    all(w.startswith("grpc:") for option, w in zip(words, words[1:]) if option == "--target"),
 }
 SMALLER = {  # a value of these options in any command: what it becomes
     "--simulate": {"*": "2"},
@@ -135,7 +142,8 @@ MADE = {  # ending of a file that a command reads: commands that make it
 REPLACED = {"model.pb": "{root}/examples/hello.pbtxt", "graph.pb": "{root}/examples/hello.pbtxt",
             "model.pbtxt": "{root}/examples/hello.pbtxt", "hello.pbtxt": "{root}/examples/hello.pbtxt",
             "train_step.pbtxt": "{root}/examples/train_step.pbtxt"}
-CHECKPOINT = (re.compile(r"model\.ckpt-\d+$"), "model.ckpt-3")  # the step of the runs above
+REWRITTEN = [(re.compile(r"model\.ckpt-\d+$"), "model.ckpt-3"),  # the step of the runs above
+             (re.compile(r"^file:/.*/"), "file:")]               # a store in the command's own folder
 ADDRESS = re.compile(r"\b(?:localhost|127\.0\.0\.1|[a-c]|(?:worker|ps|node)\d):\d{4}\b")
 
 
@@ -286,6 +294,23 @@ def find_commands(page, text):
 class Program:
     def __init__(self, path):
         self.path = os.path.abspath(path)
+        self.grouped = bool(self.help("job"))
+
+    def spelled(self, words):
+        """Words as this program expects them, also after `--`."""
+        if self.grouped or not words:
+            return words
+        if "--" in words:
+            at = words.index("--")
+            return [*self.spelled(words[:at]), "--", *self.spelled(words[at + 1:])]
+        if words[0] in PROGRAMS:
+            return [words[0], *self.spelled(words[1:])]
+        if words == ["job"]:
+            return ["jobs"]
+        for n in 2, 1:
+            if " ".join(words[:n]) in SAME and not self.help(*words[:n + 1]):
+                return [*SAME[" ".join(words[:n])].split(), *words[n:]]
+        return words
 
     @functools.lru_cache(None)
     def help(self, *command):
@@ -367,7 +392,7 @@ def reduced(program, words, in_block):
     name = program.name(words)
     known = common(name)
     words = list(words)
-    if "..." in words or "…" in words or not in_block and known == "train" and "--resume" not in words:
+    if "..." in words or "…" in words or not in_block and INCOMPLETE.get(known, lambda w: False)(words):
         words = [w for w in words if w not in ("...", "…")]
         extra = shlex.split(COMPLETED.get(known, ""))
         for option, value in zip(extra[::2], extra[1::2]):
@@ -479,7 +504,9 @@ class Runner:
 
     def filled(self, words):
         def word(w):
-            w = CHECKPOINT[0].sub(CHECKPOINT[1], REPLACED.get(w, w))
+            w = REPLACED.get(w, w)
+            for expression, text in REWRITTEN:
+                w = expression.sub(text, w)
             for key, value in ("{inputs}", self.inputs), ("{root}", ROOT):
                 w = w.replace(key, value)
             return w
@@ -750,6 +777,8 @@ def plan(program, commands):
 def check_tree(program, root, only=None):
     """(commands, complaints as (page, text))."""
     commands = [c for c in all_commands(root) if not only or re.search(only, c.text)]
+    for command in commands:
+        command.words = program.spelled(command.words)
     wrong, ways = plan(program, commands)
     with tempfile.TemporaryDirectory(prefix="mf") as top:
         runner = Runner(program, top)
