@@ -218,7 +218,8 @@ def write(path, text):
 
 
 CLEAN = {
-    "README.md": "# Program\n\n[index](docs/index.md), [a heading](docs/a.md#one-two--three_x), [again](docs/a.md#twice-1)\n\n"
+    "README.md": "# Program\n\n[index](docs/index.md), [a heading](docs/a.md#one-two--three_x), "
+                 "[again](docs/a.md#twice-1)\n\n"
                  "    code with a [link](nowhere.md)\n\n```\n[x](y)\n```\n`[x](y)` and `src/a.{c,h}`, `src/NAME.c`\n",
     "docs/index.md": "# Index\n\n[a](a.md) ![figure](figures/a.svg) [web](https://example.com/#x)\n",
     "docs/a.md": "# A\n\n## One, `two` & *three_x*\n\n## Twice\n\n## Twice\n",

@@ -174,8 +174,8 @@ def make_inputs(where):
     """The files that commands of the documentation name."""
     for part, n in ("train", 512), ("t10k", 128):
         labels = bytes(i % 10 for i in range(n))
-        pixels = b"".join(bytes((200 if (x + y * label) % 10 < 3 else 7 * (x ^ y) % 50) for y in range(28) for x in range(28))
-                          for label in range(10))
+        pixels = b"".join(bytes((200 if (x + y * label) % 10 < 3 else 7 * (x ^ y) % 50)
+                                for y in range(28) for x in range(28)) for label in range(10))
         pixels = b"".join(pixels[label * 784:(label + 1) * 784] for label in labels)
         write(os.path.join(where, "images", part + "-images-idx3-ubyte"), struct.pack(">IIII", 2051, n, 28, 28) + pixels)
         write(os.path.join(where, "images", part + "-labels-idx1-ubyte"), struct.pack(">II", 2049, n) + labels)
@@ -372,8 +372,8 @@ def parts(words):
 def reason_not_to_run(program, command):
     """Why only the words of a command are checked; None: it is run."""
     words = command.words
-    if command.form or "$" in command.text.replace("$ ", "") or any(re.split(r"[=/:.\[]", w)[-1] in PLACEHOLDERS or re.split(r"[=/:.\[]", w)[0] in PLACEHOLDERS
-                           for i, w in enumerate(words) if words[i - 1] != "--host"):
+    ends = [(w[0], w[-1]) for w in (re.split(r"[=/:.\[]", w) for i, w in enumerate(words) if words[i - 1] != "--host")]
+    if command.form or "$" in command.text.replace("$ ", "") or any(PLACEHOLDERS & set(pair) for pair in ends):
         return "a form: it has placeholders"
     if words[-1] == "--":
         return "the beginning of a command"
@@ -442,9 +442,9 @@ def recipe(program, command, folder):
     if "--model" in words:
         given = [words[i:i + 2] for i, w in enumerate(words) if w in ("--model", "--data", "--set", "--pairs")]
         data = [] if "--data" in words else ["--data", "fashion-mnist"]
-        return [shlex.join(["train", *[w for pair in given for w in pair], *data, "--batch", "8", "--steps", "2", "--no-test",
-                            "--out", folder])]
-    return RUNS.get(folder) or RUNS["run"][:-1] + [RUNS["run"][-1].removesuffix("run") + folder]
+        return [shlex.join(["train", *[w for pair in given for w in pair], *data, "--batch", "8", "--steps", "2",
+                            "--no-test", "--out", folder])]
+    return RUNS.get(folder) or [RUNS["run"][0].removesuffix("run") + folder]
 
 
 READS_ARGUMENTS = {"ckpt show", "ckpt verify", "ckpt diff", "ckpt convert", "audit", "events show", "serve", "compress"}
@@ -484,7 +484,6 @@ class Runner:
         self.lock, self.made, self.count, self.server = threading.Lock(), {}, 0, None
         os.makedirs(os.path.join(top, "bin"))
         os.symlink(program.path, os.path.join(top, "bin", "meshflow"))
-        self.plugins = os.environ.get("MESHFLOW_PLUGIN_PATH")
         make_inputs(self.inputs)
 
     def folder(self):
@@ -497,8 +496,9 @@ class Runner:
     def env(self, where, more=None):
         env = {k: v for k, v in os.environ.items() if not k.startswith("MESHFLOW_") or k == "MESHFLOW_PLUGIN_PATH"}
         env.pop("TF_CONFIG", None)
-        env.update(PATH=os.path.join(self.top, "bin") + ":" + env["PATH"], HOME=where, MESHFLOW_RUN_DIR=os.path.join(where, "r"),
-                   XDG_CACHE_HOME=os.path.join(self.top, "cache"), MESHFLOW_SPOOL=os.path.join(where, "spool"), TERM="dumb")
+        env.update(PATH=os.path.join(self.top, "bin") + ":" + env["PATH"], HOME=where,
+                   MESHFLOW_RUN_DIR=os.path.join(where, "r"), XDG_CACHE_HOME=os.path.join(self.top, "cache"),
+                   MESHFLOW_SPOOL=os.path.join(where, "spool"), TERM="dumb")
         env.update(more or {})
         return env
 

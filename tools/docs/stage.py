@@ -223,6 +223,10 @@ def page_of(name):
     return os.path.basename(name).replace(".h", "_h.md")
 
 
+def first_sentence(text):
+    return " ".join(re.split(r"(?<=[.])\s|\n\s*\n", text, maxsplit=1)[0].rstrip(":.").split())
+
+
 def api_pages(xml):
     """{path: text}; index.md is the first."""
     headers = [Header(xml, os.path.relpath(p, ROOT)) for p in sorted(glob.glob(os.path.join(ROOT, "include/meshflow/*.h")))]
@@ -231,8 +235,7 @@ def api_pages(xml):
         for _, kind, name, _, _, fields in header.entries:
             if kind != "section" and known.get(name, page_of(header.name)) == page_of(header.name):
                 known[name] = page_of(header.name)
-    rows = ["| [`%s`](%s) | %s |" % (h.name, page_of(h.name), prose(re.split(r"(?<=[.])\s|\n\s*\n", h.intro, maxsplit=1)[0].rstrip(":."),
-                                                                 {}, "")) for h in headers]
+    rows = ["| [`%s`](%s) | %s |" % (h.name, page_of(h.name), prose(first_sentence(h.intro), {}, "")) for h in headers]
     found = {os.path.join(API, "index.md"): "\n".join(
         ["# C API", "", "One page for each header in `include/meshflow`. `meshflow/meshflow.h` includes all of them.", "",
          "| header | contents |", "|---|---|", *rows, ""])}
