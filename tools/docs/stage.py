@@ -269,15 +269,15 @@ def navigation(api):
         for section, page in listed:
             if page.startswith("docs/%s/" % folder):
                 groups.setdefault(section, []).append({title(page): page})
+        first = []
         if folder == "internals":
-            for page in "ARCHITECTURE.md", "GLOSSARY.md":
-                if page in known:
-                    groups.setdefault("The project", []).append({title(page): page})
+            first = [{title(p): p} for p in ("ARCHITECTURE.md", "GLOSSARY.md") if p in known]
             folders = [{os.path.dirname(p): p} for p in sorted(known) if p.startswith("src/")]
             if folders:
                 groups["Source folders"] = folders
-        if groups:
-            nav.append({folder.capitalize(): [{s: items} for s, items in groups.items()]})
+        first += groups.pop(folder.capitalize(), [])  # a section that is named as the tab
+        if first or groups:
+            nav.append({folder.capitalize(): first + [{s: items} for s, items in groups.items()]})
     rest = [{title(p): p} for _, p in listed if p.startswith("docs/") and p.count("/") == 1 and p != "docs/index.md"]
     nav.append({"C API": [{"Headers": next(iter(api))}] +
                 [{"meshflow/" + os.path.basename(p).replace("_h.md", ".h"): p} for p in list(api)[1:]]})
