@@ -59,9 +59,9 @@ def draw(folder):
         yield '<text class="small" x="%.1f" y="%d" text-anchor="middle">%d</text>' % (x(step), HEIGHT - BOTTOM + 18, step)
     yield path(alone, "alone")
     yield path(cluster, "cluster")
-    for step, what in events(folder):
+    for i, (step, what) in enumerate(events(folder)):  # neighbours on different lines do not overlap
         yield '<path class="event" d="M%.1f %dV%d"/><text class="small event-text" x="%.1f" y="%d">%s</text>' % (
-            x(step), TOP, HEIGHT - BOTTOM, x(step) + 4, TOP + 12, what)
+            x(step), TOP, HEIGHT - BOTTOM, x(step) + 4, TOP + 12 + 16 * (i % 2), what)
     for row, (who, value) in enumerate(zip(("cluster", "1 process"), hashes)):
         yield '<text class="mono" x="%d" y="%d">weights_sha256 %-9s  %s</text>' % (
             LEFT, HEIGHT - BOTTOM + 48 + 20 * row, who, value)
