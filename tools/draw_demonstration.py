@@ -6,9 +6,10 @@ Usage: draw_demonstration.py [FOLDER] >docs/figures/demonstration.svg
 
 FOLDER (default: build/train) and FOLDER-alone are written by tools/demonstrate.sh."""
 import csv
+import math
 import sys
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 380, 60, 20, 64, 96
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 400, 60, 20, 64, 96
 
 HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
 <title>Loss of a cluster with killed processes, and of one process</title>
@@ -36,13 +37,14 @@ def draw(folder):
     cluster, alone = losses(folder), losses(folder + "-alone")
     with open(folder + "/weights_sha256", encoding="utf-8") as f:
         hashes = f.read().split()
-    last, top = cluster[-1][0], 1.0
+    last = cluster[-1][0]
+    top = 0.5 * math.ceil(2 * max(loss for _, loss in cluster))
 
     def x(step):
         return LEFT + (WIDTH - LEFT - RIGHT) * step / last
 
     def y(loss):
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(loss, top) / top
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * loss / top
 
     def path(points, kind):
         return '<path class="%s" d="M%s"/>' % (kind, "L".join("%.1f %.1f" % (x(s), y(v)) for s, v in points))
@@ -52,7 +54,7 @@ def draw(folder):
     yield '<path class="cluster" d="M%d 40h24"/><text class="small" x="%d" y="44">3 workers, 2 parameter servers, ' \
           '2 supervisors</text>' % (LEFT, LEFT + 30)
     yield '<path class="alone" d="M%d 40h24"/><text class="small" x="%d" y="44">1 process</text>' % (LEFT + 330, LEFT + 360)
-    for mark in (0, 0.25, 0.5, 0.75, 1):
+    for mark in (0.5 * i for i in range(int(2 * top) + 1)):
         yield '<path class="grid" d="M%d %.1fH%d"/><text class="small" x="%d" y="%.1f" text-anchor="end">%g</text>' % (
             LEFT, y(mark), WIDTH - RIGHT, LEFT - 8, y(mark) + 4, mark)
     for step in range(0, last + 1, 100):
@@ -63,7 +65,7 @@ def draw(folder):
         yield '<path class="event" d="M%.1f %dV%d"/><text class="small event-text" x="%.1f" y="%d">%s</text>' % (
             x(step), TOP, HEIGHT - BOTTOM, x(step) + 4, TOP + 12 + 16 * (i % 2), what)
     for row, (who, value) in enumerate(zip(("cluster", "1 process"), hashes)):
-        yield '<text class="mono" x="%d" y="%d">weights_sha256 %-9s  %s</text>' % (
+        yield '<text class="mono" x="%d" y="%d" xml:space="preserve">weights_sha256 %-9s  %s</text>' % (
             LEFT, HEIGHT - BOTTOM + 48 + 20 * row, who, value)
     yield "</svg>"
 
