@@ -32,7 +32,7 @@ static bool injected_failure(void)
     return atomic_fetch_sub(&fail_countdown, 1) == 1;
 }
 
-/* What it takes, which is a little more than was asked for, and the allocator's word before it. */
+/* The size of the block, which may exceed the request, and the allocator's header before it. */
 static int64_t mem_size_of(void *p)
 {
     return (int64_t)(malloc_usable_size(p) + sizeof(size_t));

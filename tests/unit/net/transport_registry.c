@@ -69,7 +69,7 @@ MF_TEST(comm_plugins_that_are_missing_say_what_to_install)
 
     setenv("MESHFLOW_PLUGIN_PATH", "/nowhere:/neither", 1);
     T_FAILS(MF_NOT_FOUND,
-            "transport 'nothing' is not here: there is no meshflow-nothing.so in /nowhere, "
+            "transport 'nothing' is not installed: no meshflow-nothing.so in /nowhere, "
             "/neither, ",
             mf_plugin_get(&wanted, &p));
     T_TRUE(strstr(mf_error_message(), "Debian package libnothing-dev") != NULL);
@@ -84,7 +84,7 @@ MF_TEST(comm_plugins_for_another_interface_are_refused_with_both_numbers)
     beside_the_program("test-plugins", dir);
     setenv("MESHFLOW_PLUGIN_PATH", dir, 1);
     (void)snprintf(words, sizeof words,
-                   "was built for plugin interface 4711, this is %d:", MF_PLUGIN_ABI);
+                   "was built for plugin interface 4711, but this program has %d:", MF_PLUGIN_ABI);
     T_FAILS(MF_FAILED_PRECONDITION, words, mf_plugin_get(&wanted, &p));
     T_TRUE(p == NULL);
 }
@@ -94,10 +94,10 @@ MF_TEST(comm_plugins_that_are_none_are_refused)
     const mf_plugin_wanted wanted = { "x", "a test", "none", "libx1" };
     const mf_plugin_v1 *p;
 
-    T_FAILS(MF_FAILED_PRECONDITION, "a test cannot be used",
+    T_FAILS(MF_FAILED_PRECONDITION, "plugin a test cannot be loaded",
             mf_plugin_open_file("/dev/null", &wanted, &p));
     T_FAILS(MF_FAILED_PRECONDITION, "libx1", mf_plugin_open_file("/no/such/file", &wanted, &p));
-    T_FAILS(MF_FAILED_PRECONDITION, "no mf_plugin_open_v1()",
+    T_FAILS(MF_FAILED_PRECONDITION, "does not export mf_plugin_open_v1()",
             mf_plugin_open_file("libm.so.6", &wanted, &p));
 }
 
