@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page.c - the board of this process. */
+/* status_page.c - the status page of this process. */
 #include "observe/status_page.h"
 
 #include "base/clock.h"
@@ -12,13 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Not passed around, as standard error is not: it belongs to the process. */
+/* Global because it belongs to the process, like standard error. */
 static struct {
-    pthread_mutex_t lock; /* all below, and all writing */
-    _Atomic(mf_status_page_area *) area; /* NULL: none. Looked at without the lock first */
-    int opened; /* how often */
-    char *path; /* NULL: nobody else sees it */
-    mf_use use; /* of now: an index, which memory that others can write to is not asked for */
+    pthread_mutex_t lock; /* guards all fields below, and all writes */
+    _Atomic(mf_status_page_area *) area; /* NULL: none. First read without the lock */
+    int opened; /* number of opens */
+    char *path; /* NULL: not visible to other processes */
+    mf_use use; /* the current use: an array index, so it is not read from shared memory */
 } board = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static inline bool status_page_is_open(void)
@@ -88,7 +88,7 @@ static mf_status open_board(const char *job, const char *task, int tasks)
     if (st == MF_ALREADY_EXISTS)
         return st;
     if (st != MF_OK) {
-        MF_WARN("`meshflow status` will not see this process: %s", mf_error_message());
+        MF_WARN("`meshflow job status` does not show this process: %s", mf_error_message());
         MF_TRY(mf_status_page_file_unseen(job, task, tasks, &a));
     }
     board.use = MF_USE_IDLE;
@@ -160,7 +160,7 @@ void mf_status_page_close(void)
     pthread_mutex_unlock(&board.lock);
 }
 
-/* ---- for this process, and for others ---- */
+/* ---- for this process and for others ---- */
 
 bool mf_status_page_used(int64_t ns[MF_USES])
 {
@@ -182,7 +182,7 @@ bool mf_status_page_copy(mf_buf *out)
     p->told_ns = mf_clock_ns();
     mf_status_page_changed(p);
     pthread_mutex_lock(&board.lock);
-    mf_race_begin(); /* acts may change */
+    mf_race_begin(); /* activities change concurrently */
     if (status_page_is_open())
         mf_buf_bytes(out, &atomic_load(&board.area)->file, sizeof(mf_status_page_file));
     mf_race_end();
@@ -200,7 +200,7 @@ bool mf_status_page_take_layout(mf_status_page_layout *out)
     if (!p)
         return false;
     a = atomic_load(&board.area);
-    /* Who writes meanwhile says so again. */
+    /* Fails if another process writes a new request meanwhile; that request then stays. */
     there = atomic_compare_exchange_strong(&a->layout_wish, &made, MF_VARIABLE_REQUEST_TAKEN);
     if (there) {
         *out = a->layout;
@@ -242,7 +242,7 @@ bool mf_status_page_take_question(mf_status_page_question *out)
     mf_status_page_area *a = atomic_load(&board.area);
     mf_status_page *p;
 
-    if (!a || atomic_load(&a->asker) == 0) /* after every step, seldom there */
+    if (!a || atomic_load(&a->asker) == 0) /* called after every step; rarely set */
         return false;
     p = mf_status_page_change();
     if (!p)
@@ -261,7 +261,8 @@ mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *ou
 
     path = path ? path : board.path;
     if (!path)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "nobody sees this task's board");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the status page of this task is not visible to "
+                                               "other processes");
     name = strrchr(path, '/');
     name = name ? name + 1 : path;
     mf_buf_printf(out, "%.*s.%s.%lld", (int)(name - path), path, name, (long long)asker);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_read.c - the boards of all tasks of this user on this host. Files are read, not
- * mapped: one that somebody makes shorter must not hurt us. */
+/* status_page_read.c - reads the status pages of all tasks of this user on this host. Files are
+ * read, not mapped: access to a mapped file that another process truncates would raise SIGBUS. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "observe/status_page.h"
@@ -31,8 +31,8 @@ const char *mf_phase_text(mf_phase phase)
         [MF_PHASE_SAVE] = "saves",
         [MF_PHASE_SERVE] = "serves",
         [MF_PHASE_END] = "ends",
-        [MF_PHASE_WATCH] = "sees to the tasks",
-        [MF_PHASE_IDLE] = "is idle: there is no data for it",
+        [MF_PHASE_WATCH] = "supervises tasks",
+        [MF_PHASE_IDLE] = "is idle: no data for this task",
     };
 
     return texts[phase];
@@ -49,8 +49,8 @@ mf_status mf_status_page_check_name(const char *job)
         job[0] != '.') /* readers skip such files */
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "'%s' is no name of a job: 1 to %d letters, digits, '.', '_' and '-', and no "
-                   "'.' at first",
+                   "'%s' is not a valid job name: expected 1 to %d letters, digits, '.', '_' and "
+                   "'-', not starting with '.'",
                    job, MF_STATUS_PAGE_NAME - 1);
 }
 
@@ -98,13 +98,13 @@ void mf_status_page_mend_text(char *text, size_t size)
 
 void mf_status_page_mend_number(int64_t *n)
 {
-    if (*n < 0 || *n > INT64_MAX / 16) /* sums and differences of some do not overflow */
+    if (*n < 0 || *n > INT64_MAX / 16) /* prevents overflow in sums and differences */
         *n = 0;
 }
 
 static void mend_rate(double *rate)
 {
-    if (!(*rate >= 0.0 && *rate < 1e15)) /* it becomes an integer for people */
+    if (!(*rate >= 0.0 && *rate < 1e15)) /* it is converted to an integer for output */
         *rate = 0.0;
 }
 
@@ -162,15 +162,17 @@ mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out
     mf_status_page_file f;
 
     if (n != sizeof f)
-        return MF_FAIL(MF_DATA_LOSS, "%zu bytes are no board", n);
+        return MF_FAIL(MF_DATA_LOSS, "not a status page: %zu bytes", n);
     memcpy(&f, bytes, sizeof f);
     if (memcmp(f.magic, MF_STATUS_PAGE_MAGIC, sizeof f.magic) != 0 || f.bytes != sizeof f)
-        return MF_FAIL(MF_DATA_LOSS, "this is no board");
+        return MF_FAIL(MF_DATA_LOSS, "not a status page");
     if (f.version != MF_STATUS_PAGE_VERSION)
-        return MF_FAIL(MF_DATA_LOSS, "a board of version %u; this program knows %d", f.version,
-                       MF_STATUS_PAGE_VERSION);
+        return MF_FAIL(MF_DATA_LOSS,
+                       "status page of version %u, but this program reads version "
+                       "%d",
+                       f.version, MF_STATUS_PAGE_VERSION);
     if (f.page.pid <= 0)
-        return MF_FAIL(MF_DATA_LOSS, "a board of nobody");
+        return MF_FAIL(MF_DATA_LOSS, "status page without a task");
     *out = f.page;
     status_page_read_mend(out);
     return MF_OK;
@@ -219,7 +221,7 @@ static bool writer_runs(const char *bytes, ssize_t n)
  * one, which is read as it is. */
 static mf_status status_page_read_whole(int fd, mf_status_page *out)
 {
-    char bytes[sizeof(mf_status_page_file)]; /* the recorder is behind it */
+    char bytes[sizeof(mf_status_page_file)]; /* the flight recorder follows it */
     ssize_t n = 0;
 
     for (int i = 0; i < MF_STATUS_PAGE_TRIES; i++) {
@@ -267,7 +269,7 @@ static int status_page_read_compare(const void *a, const void *b)
     return by_job != 0 ? by_job : strverscmp(x->task, y->task);
 }
 
-/* Whoever shows itself needs nobody to do it. */
+/* A task that shows itself does not need a copy of its page. */
 static bool is_shown_twice(const mf_status_page_seen *all, int n, int i)
 {
     for (int k = 0; all[i].page.keeper != 0 && k < n; k++) {
@@ -306,7 +308,7 @@ static mf_status status_page_read_all(DIR *d, const char *dir, mf_status_page_se
             const mf_status one = mf_status_page_read(path.data, &(*all)[*n]);
 
             *n += one == MF_OK;
-            if (one == MF_RESOURCE_EXHAUSTED) /* no fault of the board */
+            if (one == MF_RESOURCE_EXHAUSTED) /* not caused by the page */
                 st = one;
         }
     }
@@ -341,7 +343,7 @@ mf_status mf_status_pages_read(mf_status_page_seen **out, int *n)
     drop_doubles(*out, n);
     if (*n > 1)
         qsort(*out, (size_t)*n, sizeof **out, status_page_read_compare);
-    return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
+    return st == MF_NOT_FOUND ? MF_OK : st; /* no task has created the folder yet */
 }
 
 void mf_status_pages_free(mf_status_page_seen *boards, int n)
@@ -380,7 +382,7 @@ static mf_status status_page_read_at(int fd, const char *path, void *bytes, size
 
     if (got < 0)
         return mf_errno_status(errno, "read", path);
-    return (size_t)got == n ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%s is no board", path);
+    return (size_t)got == n ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%s is not a status page", path);
 }
 
 mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable_request *state,
@@ -394,7 +396,7 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
         return mf_errno_status(errno, "open", b->path);
     st = status_page_read_at(fd, b->path, &is, sizeof is,
                              offsetof(mf_status_page_area, layout_wish));
-    if (st == MF_OK) /* words are written before */
+    if (st == MF_OK) /* the text is written before the state */
         st = status_page_read_at(fd, b->path, words, MF_VARIABLE_REQUEST_TEXT,
                                  offsetof(mf_status_page_area, layout_answer));
     (void)close(fd);

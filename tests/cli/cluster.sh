@@ -171,8 +171,8 @@ stored() # NAME STORE PATTERN...
 {
     name="$1" store=$2
     shift 2
-    fails "$name" "waits for it since" "worker 0 waited 2 s in vain for the store $store: " "it fails in" \
-        "(--timeout changes this)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
+    fails "$name" "has been waiting for it for" "worker 0 waited 2 s in vain for the store $store: " "; fails in" \
+        "(change with --timeout)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
         --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param say_stall_ms=100
 }
 stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to server"
@@ -184,7 +184,7 @@ MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails i
 
 # ---- a host whose name is not known
 for places in '"127.0.0.1:1025","nobody.invalid:1026"/0' '"nobody.invalid:1026","127.0.0.1:1025"/1'; do
-    fails "a host name that does not resolve, worker ${places##*/}" "waits for it since" \
+    fails "a host name that does not resolve, worker ${places##*/}" "has been waiting for it for" \
         "at nobody.invalid:1026: the name 'nobody.invalid' does not resolve: " -- train \
         --model wide-deep --data synthetic-ctr --steps 3 --quiet --cluster "{\"worker\":[${places%/*}]}" \
         --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param say_stall_ms=100

@@ -293,7 +293,7 @@ MF_TEST(board_of_a_killed_task_holds_its_last_events_and_what_its_threads_were_a
     check_event(&events[n - 6], "step 299 is done");
     check_event(&events[n - 5], "computes step 300");
     check_event(&events[n - 4], "the gradients of step 300: begins, 4096 bytes");
-    check_event(&events[n - 3], "has waited 0.0");
+    check_event(&events[n - 3], "waited 0.0");
     check_event(&events[n - 2], "the gradients of step 300: done after 0.0");
     check_event(&events[n - 1], "said: half a line?");
     mf_status_pages_free(all, 1);
