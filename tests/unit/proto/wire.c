@@ -232,9 +232,9 @@ MF_TEST(wire_types_must_fit_their_fields)
 
 MF_TEST(wire_tags_and_numbers_have_ends)
 {
-    T_FAILS(MF_INVALID_ARGUMENT, "GraphDef: byte 0: 0 is no field number", CHECK("\x02\x00"));
-    T_FAILS(MF_INVALID_ARGUMENT, "0 is no field number", CHECK("\x80\x00\x01"));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no field number", CHECK("\xfa\xff\xff\xff\x1f\x00"));
+    T_FAILS(MF_INVALID_ARGUMENT, "GraphDef: byte 0: 0 is not a field number", CHECK("\x02\x00"));
+    T_FAILS(MF_INVALID_ARGUMENT, "0 is not a field number", CHECK("\x80\x00\x01"));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not a field number", CHECK("\xfa\xff\xff\xff\x1f\x00"));
     T_FAILS(MF_INVALID_ARGUMENT, "cut off or too long", CHECK("\x88\x80\x80\x80\x80\x01\x01"));
     T_FAILS(MF_INVALID_ARGUMENT, "version: the number is cut off or too long",
             CHECK("\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"));
