@@ -242,7 +242,7 @@ fails "pictures of another size" "'large/0.png' is 12 x 12, the model was traine
     predict --from pics --test large
 ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
 cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
-wrong "a picture that is cut" "'broken/dots/0.png': a PNG file is damaged: the file is cut" -- \
+wrong "a picture that is cut" "'broken/dots/0.png': damaged PNG file: the file is truncated" -- \
     train --model mlp --data broken --no-test --batch 36 --quiet
 wrong "pictures without classes" "the model wants a column 'label'" -- train --model mlp --data flat --steps 1 --batch 8
 cp -r shapes/train shapes/val

@@ -499,7 +499,7 @@ MF_TEST(data_images_by_class_folder)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     T_TRUE(image[0] == 11 && image[5] == 11);
     (void)write_text("dogs/a.png", "\x89PNG\r\n\x1a\nrubbish");
-    T_FAILS(MF_DATA_LOSS, "dogs/a.png': a PNG file is damaged",
+    T_FAILS(MF_DATA_LOSS, "dogs/a.png': damaged PNG file",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     mf_dataset_unref(set);
     done();

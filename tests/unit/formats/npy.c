@@ -133,7 +133,7 @@ MF_TEST(npy_strings_are_bytes_or_utf32)
     T_OK(decode(HEADER(">U1", "False", "()"), "\0\0\0A", 4, &t));
     T_TRUE(memcmp(((mf_string *)t.data)[0].data, "A", 1) == 0);
     mf_tensor_clear(&t);
-    T_FAILS(MF_INVALID_ARGUMENT, "0x110000, which is no character",
+    T_FAILS(MF_INVALID_ARGUMENT, "0x110000, which is not a character",
             decode(HEADER("<U1", "False", "()"), "\0\0\x11\0", 4, &t));
     T_TRUE(t.buffer == NULL);
     T_OK(decode(HEADER("|S3", "False", "(2,)"), "a\0b\0\0\0", 6, &t));

@@ -158,11 +158,11 @@ MF_TEST(pbtxt_errors_name_line_and_column)
             parse_graph("node{ name:'x' name:'y' }"));
     T_FAILS(MF_INVALID_ARGUMENT, "'i' is given beside 's'",
             parse_graph("node{ attr{ value{ s:'x' i:1 } } }"));
-    T_FAILS(MF_INVALID_ARGUMENT, "expected ':' or '{' behind 'name'",
+    T_FAILS(MF_INVALID_ARGUMENT, "expected ':' or '{' after 'name'",
             parse_graph("node{ name 'x' }"));
     T_FAILS(MF_INVALID_ARGUMENT, "expected '}' before the end", parse_graph("node{ name: 'x'"));
     T_FAILS(MF_INVALID_ARGUMENT, "expected the name of a field", parse_graph("node{}}"));
-    T_FAILS(MF_INVALID_ARGUMENT, "'DT_NONE' is no element type",
+    T_FAILS(MF_INVALID_ARGUMENT, "'DT_NONE' is not an element type",
             parse_graph("node{attr{value{type:DT_NONE}}}"));
     T_FAILS(MF_INVALID_ARGUMENT, "contains a NUL", parse_graph("node{name:'\\0'}"));
     T_FAILS(MF_INVALID_ARGUMENT, "not UTF-8", parse_graph("node{name:'\\377'}"));

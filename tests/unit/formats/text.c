@@ -46,7 +46,7 @@ MF_TEST(formats_csv_rows_and_quotes)
     mf_csv_deinit(&c);
     mf_csv_init(&c, "t.csv", "a\n\"b", 4, ',');
     T_OK(mf_csv_next(&c));
-    T_FAILS(MF_DATA_LOSS, "'t.csv', line 2: a quote has no end", mf_csv_next(&c));
+    T_FAILS(MF_DATA_LOSS, "'t.csv', line 2: unterminated quote", mf_csv_next(&c));
     mf_csv_deinit(&c);
     mf_csv_init(&c, "t.csv", "\"a\"b;c", 6, ';');
     T_FAILS(MF_DATA_LOSS, "line 1: something follows", mf_csv_next(&c));
@@ -67,7 +67,7 @@ MF_TEST(formats_libsvm_rows)
     T_EQ(s.ids[1], 7);
     T_EQ_F(s.values[1], -2000);
     mf_libsvm_deinit(&s);
-    T_FAILS(MF_DATA_LOSS, "'t', line 2: the indices do not ascend at \"2:1\"",
+    T_FAILS(MF_DATA_LOSS, "'t', line 2: indices are not ascending at \"2:1\"",
             mf_libsvm_decode("t", "1\n1 2:1 2:1", 11, &s));
     mf_libsvm_deinit(&s);
     T_FAILS(MF_DATA_LOSS, "no label", mf_libsvm_decode("t", "x", 1, &s));
