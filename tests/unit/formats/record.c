@@ -145,7 +145,7 @@ MF_TEST(formats_idx_files_are_read)
     T_OK(mf_file_write(path, bytes, sizeof bytes - 1));
     T_FAILS(MF_DATA_LOSS, "ends too soon", mf_idx_read(path, &(mf_tensor){ 0 }));
     T_OK(mf_file_write(path, "PNG?", 4));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no IDX file", mf_idx_read(path, &(mf_tensor){ 0 }));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not an IDX file", mf_idx_read(path, &(mf_tensor){ 0 }));
     unlink(path);
 }
 

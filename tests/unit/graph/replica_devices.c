@@ -73,7 +73,7 @@ MF_TEST(replica_devices_say_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "'open' cannot be given to a server by its bytes",
             mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1, .by_bytes = true }));
     (void)mf_applyf(g, "NoOp", MF_NO_IN, "name='lonely' _class=['loc:@nobody']");
-    T_FAILS(MF_INVALID_ARGUMENT, "'lonely' is to be with 'nobody'",
+    T_FAILS(MF_INVALID_ARGUMENT, "'lonely' is colocated with 'nobody'",
             mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1 }));
     mf_graph_free(g);
 }
