@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allreduce_halving.c - recursive halving and doubling, for powers of two. Pairs, then pairs of
- * pairs ... divide the elements between them, each sends the other what that one keeps; sums come
- * back the same way. Neighbours come first: what they have together is a node of the tree, mostly,
- * so each round sends half as much as the one before. */
+ * pairs and so on, divide the elements; each member sends its partner the half that the partner
+ * keeps; the sums return in reverse order. Neighbours exchange first: their shared leaves are
+ * usually one node of the tree, so each round sends half as much as the one before. */
 #include "collective/group_net.h"
 
 enum { ROUNDS = 31 };
@@ -17,7 +17,7 @@ static bool allreduce_halving_fits(const mf_group *g, const mf_reduce *r)
     return (g->size & (g->size - 1)) == 0;
 }
 
-/* Both keep half of `now`; *bag is what the d members around us have of it. */
+/* Both keep half of `now`; *bag is what the d members around this one have of it. */
 static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, allreduce_halving_range now,
                        allreduce_halving_range keep, int *ranks, mf_partial_sums *bag)
 {
@@ -92,7 +92,7 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_halving = {
     .name = "halving",
-    .about = "recursive halving and doubling; powers of two",
+    .about = "recursive halving and doubling; powers of two only",
     .fits = allreduce_halving_fits,
     .all_reduce = halving,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_ring.c - members in a circle, each talks to its neighbours only. Slice j starts at
- * member j + 1 and comes round to j, which has its sum then; sums go round once more. What travels
- * is a bag: members that follow each other make few nodes of the tree. */
+/* allreduce_ring.c - ring all-reduce: each member communicates only with its neighbours. Slice j
+ * starts at member j + 1 and ends at member j, which then has its sum; the sums circulate once
+ * more. The messages are sets of partial sums: consecutive members have few nodes of the tree. */
 #include "collective/group_net.h"
 
 static int around(int i, int n)
@@ -9,8 +9,8 @@ static int around(int i, int n)
     return (i % n + n) % n;
 }
 
-/* In step s we send on slice self - 1 - s and get slice self - 2 - s, which s + 1 members before us
- * have put something into. */
+/* In step s this member sends slice self - 1 - s and receives slice self - 2 - s, which contains
+ * the contributions of s + 1 members before it. */
 static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
                           mf_partial_sums *bag)
 {
@@ -38,7 +38,7 @@ static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks
     return mf_partial_sums_merge(g, r, bag, &own);
 }
 
-/* Now sums go round: we send slice self - s. */
+/* The sums circulate: this member sends slice self - s. */
 static mf_status pass_sum(mf_net_group *g, const mf_reduce *r, int s)
 {
     const int n = g->head.size, self = g->head.rank;
@@ -80,6 +80,6 @@ static mf_status ring(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_ring = {
     .name = "ring",
-    .about = "slices go round in a circle, twice",
+    .about = "ring: slices circulate twice",
     .all_reduce = ring,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_tree.c - a binomial tree: sums go up to the first member and down again. The fewest
- * messages: for many members and small sums. */
+/* allreduce_tree.c - binomial tree: sums go up to the first member and down again. Fewest messages:
+ * for many members and small sums. */
 #include "collective/group_net.h"
 
-/* What the members from `other` on, at most d of them, have put together. */
+/* Receives the partial sums of the members from `other` on, at most d of them. */
 static mf_status take_in(mf_net_group *g, const mf_reduce *r, int other, int d, int *ranks,
                          mf_partial_sums *bag)
 {
@@ -75,6 +75,6 @@ static mf_status tree(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_tree = {
     .name = "tree",
-    .about = "up a binomial tree to the first member, and down again",
+    .about = "binomial tree: up to the first member and down again",
     .all_reduce = tree,
 };

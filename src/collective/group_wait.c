@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_wait.c - a member of a group waits for another: is that one still there, or to blame? */
+/* group_wait.c - checks during a wait for another member: is it still connected, and is it to
+ * blame? */
 #include "collective/group_net.h"
 
 mf_status mf_net_check_wait(mf_net *n, int task, mf_group_wait *w)

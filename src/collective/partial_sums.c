@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* partial_sums.c - partial sums of several members: which there are, and how two bags become one.
- */
+/* partial_sums.c - sets of partial sums of several members: their nodes, and merging. */
 #include "collective/group_net.h"
 
 #include <string.h>
@@ -16,7 +15,7 @@ static bool are_siblings(int64_t leaves, mf_reduction_tree_node a, mf_reduction_
            b.hi == (end < leaves ? end : leaves);
 }
 
-/* Adds a node to the right of the others; whole parents take the place of their children. */
+/* Appends a node on the right; complete parents replace their children. */
 static int push_node(int64_t leaves, mf_reduction_tree_node *nodes, int n,
                      mf_reduction_tree_node node)
 {
@@ -28,7 +27,7 @@ static int push_node(int64_t leaves, mf_reduction_tree_node *nodes, int n,
     return n + 1;
 }
 
-/* Members own neighbouring leaves, but need not come in the order of these. */
+/* Members own adjacent leaves, but not necessarily in rank order. */
 static void sort_nodes(mf_reduction_tree_node *nodes, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -63,14 +62,14 @@ int mf_partial_sums_nodes(const mf_reduce *r, const int *ranks, int n,
     return merge_nodes(r->leaves, nodes, count);
 }
 
-/* ---- bags ---- */
+/* ---- sets ---- */
 
 static bool holds(mf_reduction_tree_node outer, mf_reduction_tree_node inner)
 {
     return outer.lo <= inner.lo && inner.hi <= outer.hi;
 }
 
-/* The sum of those parts that lie in `node`. */
+/* The sum of the parts inside `node`. */
 static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
                                        mf_reduction_tree_node node,
                                        const mf_reduction_tree_part *parts, int n, int64_t count,
@@ -96,7 +95,7 @@ static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
     return mf_reduction_tree_sum(r->leaves, node, within, m, r->dtype, count, sum);
 }
 
-/* A bag of the sums that can be made of these parts. */
+/* The set of sums that can be computed from these parts. */
 static mf_status make_bag(mf_net_group *g, const mf_reduce *r, const mf_reduction_tree_part *parts,
                           int n, int64_t from, int64_t count, mf_partial_sums *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inproc_rpc.h - calls (rpc.h) between servers and sessions of one process: no sockets, no plugin,
- * nobody else. A server gets the address "inside:N", whatever was asked for. Each call has a thread
- * of its own, as its service may take its time. */
+/* inproc_rpc.h - calls (rpc.h) between servers and sessions of one process, without sockets and
+ * plugins. A server gets the address "inside:N", whatever address was requested. Each call has its
+ * own thread, because its service may block. */
 #ifndef MF_RPC_INPROC_RPC_H
 #define MF_RPC_INPROC_RPC_H
 
@@ -9,7 +9,7 @@
 
 extern const mf_rpc_kind mf_rpc_inside;
 
-/* Is this an address, or a target, of such a server? */
+/* Is this the address, or target, of an in-process server? */
 bool mf_is_inside(const char *address);
 
 #endif

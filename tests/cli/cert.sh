@@ -19,7 +19,7 @@ check "a task's certificate is of the authority" openssl verify -CAfile tls/work
 check "and names the task" sh -c \
     'openssl x509 -in tls/worker-1/cert.pem -noout -ext subjectAltName | grep -q "URI:meshflow:task:worker%201"'
 fails "cert for a task that has one" "worker-0/cert.pem' is there already" -- cert --out tls --task 'worker 0'
-wrong "cert for a task without a name" "cannot be the name of a task" -- cert --out tls --task ../x
+wrong "cert for a task without a name" "is not a valid task name" -- cert --out tls --task ../x
 fails "cert for what is no host" "'no host' is neither the name nor the address" -- cert --out other --host 'no host'
 rm other/*.pem tls/ca-key.pem
 fails "cert without the authority's key" "without its ca-key.pem" -- cert --out tls --task 'worker 7'

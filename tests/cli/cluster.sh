@@ -176,7 +176,7 @@ stored() # NAME STORE PATTERN...
         --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param say_stall_ms=100
 }
 stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to server"
-stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no answer in time"
+stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no reply in time"
 kill $silent
 MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails in time" \
     "master 0 waited 1 s in vain for the store etcd://127.0.0.1:1/a: " -- \

@@ -133,8 +133,8 @@ mistake("a key of another certificate", 2, [*ALONE, "--transport", "grpc", "--ti
 mistake("a certificate of another authority", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "strange"], "strange/cert.pem", "strange/ca.pem", "meshflow cert", env=tf_config(TLS))
 PAIR = "localhost:{port}", "localhost:{next}"
 NET = "--transport", "grpc", "--timeout", "5", "--tls-dir"
-mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it says that it is worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
-mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot join worker 0", "not of our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
+mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it identifies itself as worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
+mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot connect to worker 0", "not from our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("a certificate for a task without a name", 2, ["cert", "--out", "fresh", "--task", "../x"], "../x")
 mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "is there already")
 

@@ -109,7 +109,7 @@ MF_TEST(comm_grpc_a_task_of_another_authority_is_refused)
 
 MF_TEST(comm_grpc_a_server_of_another_authority_is_not_trusted)
 {
-    refuse_foreign(0, "its certificate is not of our authority");
+    refuse_foreign(0, "its certificate is not from our authority");
 }
 
 MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_not_used)
@@ -121,7 +121,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
     const char *key;
 
     refuse((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 }, 1,
-           "it has expired (`meshflow cert` makes new ones)");
+           "it has expired (`meshflow cert` creates new ones)");
     refuse((mf_certificate_options){ .begin_s = now + 3600, .end_s = now + 7200 }, 1,
            "it is not valid yet");
     way_init_tls(&w, 2);
@@ -137,7 +137,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
               &made);
     w.security[0].cert = made.cert;
     w.security[0].key = made.key;
-    T_FAILS(MF_UNAUTHENTICATED, "it is of another authority", open_task(&t));
+    T_FAILS(MF_UNAUTHENTICATED, "it is from another authority", open_task(&t));
 }
 
 MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
@@ -150,13 +150,13 @@ MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
 MF_TEST(comm_grpc_a_task_with_the_certificate_of_another_is_refused)
 {
     refuse((mf_certificate_options){ .task = "worker 7" }, 1,
-           "it says that it is worker 1, but its certificate is that of worker 7");
+           "it identifies itself as worker 1, but its certificate is that of worker 7");
 }
 
 MF_TEST(comm_grpc_a_server_with_the_certificate_of_another_task_is_refused)
 {
     refuse((mf_certificate_options){ .task = "worker 7" }, 0,
-           "it says that it is worker 0, but its certificate is that of worker 7");
+           "it identifies itself as worker 0, but its certificate is that of worker 7");
 }
 
 MF_TEST(comm_grpc_who_shows_no_certificate_is_refused)
