@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - from the nodes of a region, in order, to a plan: values, entries, and memory.
+/* plan.c - builds a plan from the ordered nodes of a region: values, entries, and memory.
  *
- * A value is one output of a node (or an input of the region). Values with a known shape that stay
- * inside are placed in one block (memory_plan.h): lifetimes are intervals of entries. An in-place
- * op takes over the place of an input that dies with it. All other values are made by their kernels
- * from the buffer pool and dropped after their last use. */
+ * A value is one output of a node (or an input of the region). Values of known shape that stay
+ * inside are placed in one block (memory_plan.h); lifetimes are intervals of entries. An in-place
+ * op reuses the memory of an input that dies with it. All other values are allocated by their
+ * kernels from the buffer pool and released after their last use. */
 #include "compiler/memory_plan.h"
 #include "compiler/region.h"
 
@@ -12,10 +12,10 @@
 #include <string.h>
 
 typedef struct value_info {
-    int root; /* value whose storage this is a view of; itself when none */
-    int born, dies; /* entries; dies counts views too */
+    int root; /* value whose storage this is a view of; itself if none */
+    int born, dies; /* entries; dies includes views */
     bool leaves; /* it is an output of the plan */
-    bool escapes; /* it or a view of it is: its storage must outlive the plan's block */
+    bool escapes; /* it or a view of it is an output: its storage must outlive the plan's block */
 } value_info;
 
 typedef struct planner {
@@ -53,7 +53,7 @@ static mf_status ports_of(planner *p, const mf_node *n, int **out)
     return MF_OK;
 }
 
-/* The value behind an input, made on first sight when it comes from outside. */
+/* The value of an input, created on first use if it comes from outside. */
 static mf_status value_of_input(planner *p, mf_output o, int *out)
 {
     int *ports;
@@ -195,11 +195,11 @@ static mf_status plan_bytes_of(const mf_node *n, int port, const mf_plan_value *
                        port, mf_dtype_name(v->dtype), mf_shape_text(&v->shape, text));
     *out = (*out + ALIGN - 1) / ALIGN * ALIGN;
     if (*out == 0)
-        *out = ALIGN; /* an address of its own tells a placed value from an empty slot */
+        *out = ALIGN; /* a unique address distinguishes a placed value from an empty slot */
     return MF_OK;
 }
 
-/* An input of an in-place entry whose storage ends here and fits exactly. */
+/* An input of an in-place entry whose storage dies here and has the exact size. */
 static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, int out)
 {
     const mf_plan_value *o = &p->values[out];
@@ -218,12 +218,12 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
     return -1;
 }
 
-/* Those who share a place, one after the other, are one lodger. */
+/* Values that reuse each other's memory are one item. */
 typedef struct lodging {
     mf_memory_plan_item *lodgers;
     int64_t n;
-    int *of; /* by value: its lodger + 1 */
-    bool *taken; /* by value: its place lives on under another name */
+    int *of; /* by value: its item + 1 */
+    bool *taken; /* by value: its memory is reused by another value */
 } lodging;
 
 static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry *e, int at)
@@ -281,7 +281,7 @@ static mf_status plan_place(planner *p)
 
 /* ---- drops and reuse ---- */
 
-/* Each value that holds a reference is dropped after its own last use. */
+/* Each value with a reference is dropped after its last use. */
 static mf_status add_drops(planner *p)
 {
     int *count = mf_calloc(p->plan->n_entries, sizeof *count);
@@ -327,7 +327,7 @@ static void mark_reuse(planner *p)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the plan ---- */
 
 static mf_status copy_ends(planner *p)
 {

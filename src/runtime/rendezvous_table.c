@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OVER_MAX = 1024 }; /* steps that are remembered to be over */
+enum { OVER_MAX = 1024 }; /* number of ended steps that are remembered */
 
 typedef struct rendezvous_table_fetch rendezvous_table_fetch;
 
-/* What is known of a key: a value, or those who wait for it. */
+/* The state of a key: a value, or the fetches that wait for it. */
 typedef struct rendezvous_table_place {
     char *key;
     bool sent, is_ref; /* is_ref: value is the handle of a variable */
@@ -25,33 +25,33 @@ typedef struct rendezvous_table_place {
 } rendezvous_table_place;
 
 struct rendezvous_table_fetch {
-    mf_waiter pending; /* first */
+    mf_waiter pending; /* must be the first field */
     mf_rendezvous_table *room;
     mf_fetched_fn *done;
     void *ctx;
-    /* guarded by the room's lock: */
-    rendezvous_table_place *at; /* where it waits; NULL: nowhere */
+    /* guarded by the table's lock: */
+    rendezvous_table_place *at; /* the key it waits for; NULL: none */
     rendezvous_table_fetch *prev, *next;
 };
 
 struct mf_rendezvous_table {
     mf_rendezvous_tables *rooms;
     char step[17];
-    int refs; /* guarded by the rooms' lock */
-    pthread_mutex_t lock; /* all below */
+    int refs; /* guarded by the lock of all tables */
+    pthread_mutex_t lock; /* guards all fields below */
     mf_map places; /* by key */
-    mf_error why; /* it has ended so */
+    mf_error why; /* why the step ended */
 };
 
 struct mf_rendezvous_tables {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     mf_map rooms; /* by step */
-    pthread_cond_t changed; /* there is one less, or somebody was cancelled who waits for that */
-    int64_t over[OVER_MAX]; /* a ring */
+    pthread_cond_t changed; /* a table was removed, or a waiter for that was cancelled */
+    int64_t over[OVER_MAX]; /* ring buffer */
     int64_t n_over;
 };
 
-/* ---- places; with the room's lock ---- */
+/* ---- keys; the caller holds the table's lock ---- */
 
 static mf_status rendezvous_table_place_of(mf_rendezvous_table *room, const char *key,
                                            rendezvous_table_place **out)
@@ -113,7 +113,7 @@ static void fetch_unref(rendezvous_table_fetch *f)
     mf_rendezvous_table_leave(room);
 }
 
-/* It is in no line any more. On failure the thread's error is set. */
+/* It is not in a queue any more. On failure the thread's error is set. */
 static void fetch_end(rendezvous_table_fetch *f, mf_status st, const mf_tensor *value)
 {
     mf_error why;
@@ -188,7 +188,7 @@ void mf_rendezvous_table_fetch(mf_rendezvous_table *room, const char *key, mf_ca
     fetch_unref(f);
 }
 
-/* A thread waits for it already. */
+/* A fetch already waits for it. */
 static void rendezvous_table_hand_over(rendezvous_table_fetch *f, const mf_tensor *sent,
                                        bool is_ref)
 {
@@ -273,11 +273,11 @@ void mf_rendezvous_table_fail(mf_rendezvous_table *room, mf_status status)
     if (first)
         room->why = why;
     pthread_mutex_unlock(&room->lock);
-    while (first && (f = any_waiting(room)) != NULL) /* nobody lines up any more */
+    while (first && (f = any_waiting(room)) != NULL) /* no fetch is added any more */
         fetch_end(f, mf_error_restore(&why), NULL);
 }
 
-/* ---- rooms ---- */
+/* ---- tables ---- */
 
 static void room_free(mf_rendezvous_table *room)
 {
@@ -296,8 +296,8 @@ static void room_free(mf_rendezvous_table *room)
     mf_free(room);
 }
 
-/* Nothing has happened there that anybody who comes later should know. With the rooms' lock, and
- * nobody in it. */
+/* It has no state that later users need. The caller holds the lock of all tables, and the table has
+ * no users. */
 static bool is_bare(const mf_rendezvous_table *room)
 {
     return room->places.count == 0 && room->why.status == MF_OK &&
@@ -312,7 +312,7 @@ void mf_rendezvous_table_leave(mf_rendezvous_table *room)
     pthread_mutex_lock(&rooms->lock);
     last = --room->refs == 0;
     if (room->refs == 1 &&
-        is_bare(room)) { /* or whoever asks for steps that are none would fill us */
+        is_bare(room)) { /* otherwise requests for nonexistent steps would accumulate */
         (void)mf_map_remove(&rooms->rooms, room->step);
         pthread_cond_broadcast(&rooms->changed);
         last = true;
@@ -333,7 +333,7 @@ static bool rendezvous_table_is_over(const mf_rendezvous_tables *rooms, int64_t 
     return false;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status rendezvous_table_room_of(mf_rendezvous_tables *rooms, int64_t step,
                                           const char *name, mf_rendezvous_table **out)
 {
@@ -343,12 +343,12 @@ static mf_status rendezvous_table_room_of(mf_rendezvous_tables *rooms, int64_t s
     if (room)
         return MF_OK;
     if (rendezvous_table_is_over(rooms, step))
-        return MF_FAIL(MF_CANCELLED, "the step is over");
+        return MF_FAIL(MF_CANCELLED, "the step has ended");
     room = mf_calloc(1, sizeof *room);
     if (!room)
         return MF_NOMEM("a step");
     room->rooms = rooms;
-    room->refs = 1; /* of those that can be found */
+    room->refs = 1; /* held by the list */
     memcpy(room->step, name, sizeof room->step);
     pthread_mutex_init(&room->lock, NULL);
     if (mf_map_set(&rooms->rooms, room->step, room) != MF_OK) {
@@ -390,15 +390,15 @@ void mf_rendezvous_tables_end(mf_rendezvous_tables *rooms, int64_t step)
     if (!room)
         return;
     mf_error_save(MF_OK, &before);
-    mf_rendezvous_table_fail(room, MF_FAIL(MF_CANCELLED, "the step is over"));
+    mf_rendezvous_table_fail(room, MF_FAIL(MF_CANCELLED, "the step has ended"));
     (void)mf_error_restore(&before);
     mf_rendezvous_table_leave(room);
 }
 
-/* ---- waiting for others ---- */
+/* ---- waiting until values are fetched ---- */
 
 typedef struct rendezvous_table_waiter {
-    mf_cancel_hook hook; /* first */
+    mf_cancel_hook hook; /* must be the first field */
     mf_rendezvous_tables *rooms;
 } rendezvous_table_waiter;
 
@@ -431,7 +431,7 @@ mf_status mf_rendezvous_tables_await_fetched(mf_rendezvous_tables *rooms, int64_
         return MF_OK;
     if (mf_cancel_is_raised(cancel))
         return MF_FAIL(MF_CANCELLED, "the step was cancelled");
-    return MF_FAIL(MF_DEADLINE_EXCEEDED, "what was sent has not been fetched");
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "not all sent values were fetched");
 }
 
 mf_status mf_rendezvous_tables_new(mf_rendezvous_tables **out)

@@ -21,6 +21,6 @@ MF_TEST(runtime_the_end_of_a_step_keeps_the_error_that_ended_it)
     T_OK(mf_rendezvous_tables_enter(rooms, 7, &room));
     T_FAILS(MF_UNAVAILABLE, "worker 2 is gone", fail_and_end(rooms));
     mf_rendezvous_table_leave(room);
-    T_FAILS(MF_CANCELLED, "the step is over", mf_rendezvous_tables_enter(rooms, 7, &room));
+    T_FAILS(MF_CANCELLED, "the step has ended", mf_rendezvous_tables_enter(rooms, 7, &room));
     mf_rendezvous_tables_free(rooms);
 }
