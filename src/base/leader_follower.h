@@ -25,16 +25,16 @@ typedef struct mf_leader_follower {
 
 /* Initialises the fields other than `most`, `spare`, `live` and `ctx`, and starts the first thread.
  */
-MF_MUST mf_status mf_leader_follower_start(mf_leader_follower *crew);
+MF_MUST mf_status mf_leader_follower_start(mf_leader_follower *lf);
 /* This thread has an event to handle. False: no thread is left to wait for the next event, so the
  * handler must not block. */
-bool mf_leader_follower_takes(mf_leader_follower *crew);
+bool mf_leader_follower_takes(mf_leader_follower *lf);
 /* The event is handled. False: this thread is not needed any more and must end, without calling
  * mf_leader_follower_ends(). */
-bool mf_leader_follower_stays(mf_leader_follower *crew);
+bool mf_leader_follower_stays(mf_leader_follower *lf);
 /* An idle thread ends, because no more events will come. */
-void mf_leader_follower_ends(mf_leader_follower *crew);
+void mf_leader_follower_ends(mf_leader_follower *lf);
 /* Waits until all threads have ended. */
-void mf_leader_follower_join(mf_leader_follower *crew);
+void mf_leader_follower_join(mf_leader_follower *lf);
 
 #endif

@@ -73,7 +73,7 @@ void mf_free(void *p)
     free(p);
 }
 
-void *mf_give_away(void *p)
+void *mf_disown(void *p)
 {
     if (p)
         mf_quota_heap(-mem_size_of(p));

@@ -37,7 +37,7 @@ void *mf_realloc(void *old, int64_t count, size_t size);
 void mf_free(void *p);
 /* Ownership of this memory goes to a library that calls free(): it no longer counts towards the
  * quota. Returns p. */
-void *mf_give_away(void *p);
+void *mf_disown(void *p);
 char *mf_strndup(const char *s, size_t len);
 char *mf_strdup(const char *s);
 

@@ -32,7 +32,8 @@ mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *
 }
 
 /* Sends each member's slice, which is in its final place, to all. */
-static mf_status allreduce_direct_hand_out(mf_net_group *g, const mf_reduce *r, const int64_t *from)
+static mf_status allreduce_direct_all_gather(mf_net_group *g, const mf_reduce *r,
+                                             const int64_t *from)
 {
     const int n = g->head.size, self = g->head.rank;
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
@@ -64,7 +65,7 @@ static mf_status allreduce_direct(mf_group *group, const mf_reduce *r)
     for (int i = 0; i <= group->size; i++)
         from[i] = mf_group_cut(group, r->count, i);
     MF_TRY(mf_direct_scatter(g, r, from, from + 1, mf_at(r, r->out, from[group->rank])));
-    return allreduce_direct_hand_out(g, r, from);
+    return allreduce_direct_all_gather(g, r, from);
 }
 
 const mf_algorithm mf_algorithm_direct = {

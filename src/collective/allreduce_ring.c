@@ -11,8 +11,8 @@ static int around(int i, int n)
 
 /* In step s this member sends slice self - 1 - s and receives slice self - 2 - s, which contains
  * the contributions of s + 1 members before it. */
-static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
-                          mf_partial_sums *bag)
+static mf_status pass_partial_sums(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
+                                   mf_partial_sums *bag)
 {
     const int n = g->head.size, self = g->head.rank, slice = around(self - 2 - s, n);
     const int64_t from = mf_group_cut(&g->head, r->count, slice);
@@ -72,7 +72,7 @@ static mf_status ring(mf_group *group, const mf_reduce *r)
     if (n == 1)
         return mf_partial_sums_total(r, &bag, 1, g, r->out);
     for (int s = 0; s < n - 1; s++)
-        MF_TRY(pass_bag(g, r, s, ranks, &bag));
+        MF_TRY(pass_partial_sums(g, r, s, ranks, &bag));
     for (int s = 0; s < n - 1; s++)
         MF_TRY(pass_sum(g, r, s));
     return MF_OK;

@@ -23,6 +23,6 @@ mf_status mf_net_check_wait(mf_net *n, int task, mf_group_wait *w)
         mf_net_answer(n, task, -1);
     pthread_mutex_unlock(&n->lock);
     if (st == MF_OK)
-        mf_net_tell(n);
+        mf_net_report_status(n);
     return st;
 }

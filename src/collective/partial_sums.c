@@ -96,8 +96,9 @@ static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
 }
 
 /* The set of sums that can be computed from these parts. */
-static mf_status make_bag(mf_net_group *g, const mf_reduce *r, const mf_reduction_tree_part *parts,
-                          int n, int64_t from, int64_t count, mf_partial_sums *out)
+static mf_status make_partial_sums(mf_net_group *g, const mf_reduce *r,
+                                   const mf_reduction_tree_part *parts, int n, int64_t from,
+                                   int64_t count, mf_partial_sums *out)
 {
     mf_reduction_tree_node *nodes = mf_net_group_alloc(g, n, sizeof *nodes);
 
@@ -125,7 +126,7 @@ mf_status mf_partial_sums_own(mf_net_group *g, const mf_reduce *r, int64_t from,
         return MF_RESOURCE_EXHAUSTED;
     for (int i = 0; i < n; i++)
         parts[i] = (mf_reduction_tree_part){ r->parts[self][i], mf_at(r, r->data[i], from) };
-    return make_bag(g, r, parts, n, from, count, out);
+    return make_partial_sums(g, r, parts, n, from, count, out);
 }
 
 mf_status mf_partial_sums_room(mf_net_group *g, const mf_reduce *r, const int *ranks, int n,
@@ -162,7 +163,7 @@ mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_
         return MF_RESOURCE_EXHAUSTED;
     memcpy(parts, bag->parts, (size_t)bag->n * sizeof *parts);
     memcpy(parts + bag->n, other->parts, (size_t)other->n * sizeof *parts);
-    return make_bag(g, r, parts, n, bag->from, bag->count, bag);
+    return make_partial_sums(g, r, parts, n, bag->from, bag->count, bag);
 }
 
 mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r, const mf_partial_sums *bag,

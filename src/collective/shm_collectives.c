@@ -50,7 +50,7 @@ static void shm_collectives_post(shared *s, const mf_collective *c, unsigned tur
 
     slot->step = c->step;
     slot->size = size;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->posted, turn + 1);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->posted, turn + 1);
 }
 
 /* Members in different collectives are out of step: detect it before data is mixed. */
@@ -77,7 +77,7 @@ static mf_status begin_turn(shared *s, const mf_collective *c, char **mine)
 }
 
 /* Publish this member's slot and wait for the others'. */
-static mf_status shm_collectives_meet(shared *s, const mf_collective *c, int64_t size)
+static mf_status shm_collectives_sync(shared *s, const mf_collective *c, int64_t size)
 {
     shm_collectives_post(s, c, s->turn, size);
     for (int r = 0; r < s->head.size; r++) {
@@ -90,7 +90,7 @@ static mf_status shm_collectives_meet(shared *s, const mf_collective *c, int64_t
 static void end_turn(shared *s)
 {
     s->turn++;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
 }
 
 /* ---- sums ---- */
@@ -202,7 +202,7 @@ static void shm_collectives_finish(reduction *x, int64_t chunk)
     shared *s = x->s;
 
     s->turn = x->base + (unsigned)chunk + 1;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
 }
 
 /* Each member adds up a slice, into shared memory. */
@@ -215,7 +215,7 @@ static mf_status shm_collectives_add_slice(reduction *x, int64_t chunk)
     char *result = data_of(s, s->head.size, turn);
 
     MF_TRY(shm_collectives_add_up(x, chunk, from, to, result + (size_t)from * x->cell));
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
     return MF_OK;
 }
 
@@ -316,7 +316,7 @@ static mf_status shared_all_gather(mf_group *g, const mf_gather *a)
         if (ours > 0)
             memcpy(mine, (const char *)a->data + at, (size_t)ours);
         g->bytes += ours > 0 ? ours : 0;
-        MF_TRY(shm_collectives_meet(s, &a->call, most));
+        MF_TRY(shm_collectives_sync(s, &a->call, most));
         for (int r = 0; r < g->size; out += a->sizes[r++]) {
             const int64_t n = shm_collectives_smaller(area, a->sizes[r] - at);
 
@@ -341,7 +341,7 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
         if (g->rank == root)
             memcpy(mine, (char *)data + at, n);
         g->bytes += g->rank == root ? (int64_t)n : 0;
-        MF_TRY(shm_collectives_meet(s, c, size));
+        MF_TRY(shm_collectives_sync(s, c, size));
         if (g->rank != root)
             memcpy((char *)data + at, data_of(s, root, s->turn), n);
         end_turn(s);
@@ -373,7 +373,7 @@ static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const vo
                 memcpy(mine + r * box, from + at, (size_t)n);
             g->bytes += n > 0 ? n : 0;
         }
-        MF_TRY(shm_collectives_meet(s, c, most));
+        MF_TRY(shm_collectives_sync(s, c, most));
         for (int r = 0; r < g->size; r++) {
             const int64_t all = sizes[(int64_t)r * g->size + g->rank],
                           n = shm_collectives_smaller(box, all - at);
@@ -393,7 +393,7 @@ static mf_status shared_barrier(mf_group *g, const mf_collective *c)
     char *mine;
 
     MF_TRY(begin_turn(s, c, &mine));
-    MF_TRY(shm_collectives_meet(s, c, 0));
+    MF_TRY(shm_collectives_sync(s, c, 0));
     end_turn(s);
     return MF_OK;
 }

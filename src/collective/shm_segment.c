@@ -198,7 +198,7 @@ void mf_segment_wake(mf_segment *s)
     }
 }
 
-void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
+void mf_segment_set(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
 {
     atomic_store(word, turn); /* stored before sleepers are read; sleepers increment before they
                                  read it */

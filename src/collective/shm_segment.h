@@ -64,7 +64,7 @@ static inline void *mf_segment_area(const mf_segment *s, int rank)
 }
 
 /* Set this member's `word` to `turn`. */
-void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
+void mf_segment_set(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
 
 /* Has the word reached `turn`? */
 static inline bool mf_segment_reached(atomic_uint *word, unsigned turn)

@@ -112,7 +112,7 @@ static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
         for (int i = born[m]; i >= 0; i = next_born[i]) {
             l[i].offset = take_hole(b, l[i].bytes);
             live += l[i].bytes;
-            if (b->top > MF_LODGE_MOST) { /* prevents overflow in sums of offsets and bytes */
+            if (b->top > MF_MEMORY_PLAN_MAX) { /* prevents overflow in sums of offsets and bytes */
                 st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than the machine "
                                                     "has");
                 break;
@@ -191,34 +191,34 @@ static mf_status place_by_size(mf_memory_plan_item *l, int64_t n, int64_t *top)
 /* ---- selection ---- */
 
 /* *top: the best result so far. */
-static mf_status try_by_size(mf_memory_plan_item *lodgers, int64_t n, int64_t *top)
+static mf_status try_by_size(mf_memory_plan_item *items, int64_t n, int64_t *top)
 {
     mf_memory_plan_item *other = mf_calloc(n, sizeof *other);
     int64_t reached = 0;
     mf_status st = other ? MF_OK : MF_NOMEM("a plan");
 
     if (st == MF_OK) {
-        memcpy(other, lodgers, (size_t)n * sizeof *other);
+        memcpy(other, items, (size_t)n * sizeof *other);
         st = place_by_size(other, n, &reached);
     }
     if (st == MF_OK && reached < *top) {
-        memcpy(lodgers, other, (size_t)n * sizeof *other);
+        memcpy(items, other, (size_t)n * sizeof *other);
         *top = reached;
     }
     mf_free(other);
     return st;
 }
 
-mf_status mf_memory_plan_place(mf_memory_plan_item *lodgers, int64_t n, int n_moments,
+mf_status mf_memory_plan_place(mf_memory_plan_item *items, int64_t n, int n_moments,
                                int64_t *block_bytes)
 {
     memory_plan_block b = { 0 };
     int64_t peak = 0;
-    const mf_status st = place_by_time(lodgers, n, n_moments, &b, &peak);
+    const mf_status st = place_by_time(items, n, n_moments, &b, &peak);
 
     *block_bytes = b.top;
     mf_free(b.holes);
     if (st == MF_OK && n <= MANY && b.top > peak + peak / 64)
-        return try_by_size(lodgers, n, block_bytes);
+        return try_by_size(items, n, block_bytes);
     return st;
 }

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define MF_LODGE_MOST (INT64_C(1) << 46) /* maximum bytes of a block, and of an item */
+#define MF_MEMORY_PLAN_MAX (INT64_C(1) << 46) /* maximum bytes of a block, and of an item */
 
 typedef struct mf_memory_plan_item {
     int born, dies; /* moments, both inclusive */
@@ -18,7 +18,7 @@ typedef struct mf_memory_plan_item {
 /* Assigns an offset to each of n items such that items alive at the same time do not overlap.
  * Moments are 0 to n_moments - 1. *block: bytes for all of them. Fails: RESOURCE_EXHAUSTED (beyond
  * the maximum). */
-MF_MUST mf_status mf_memory_plan_place(mf_memory_plan_item *lodgers, int64_t n, int n_moments,
+MF_MUST mf_status mf_memory_plan_place(mf_memory_plan_item *items, int64_t n, int n_moments,
                                        int64_t *block);
 
 #endif

@@ -189,7 +189,7 @@ static mf_status plan_bytes_of(const mf_node *n, int port, const mf_plan_value *
     int64_t count;
 
     MF_TRY(mf_shape_count(&v->shape, &count));
-    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > MF_LODGE_MOST)
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > MF_MEMORY_PLAN_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "{{node %s}}: output %d, %s of shape %s, is larger than any memory", n->name,
                        port, mf_dtype_name(v->dtype), mf_shape_text(&v->shape, text));
@@ -219,14 +219,14 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
 }
 
 /* Values that reuse each other's memory are one item. */
-typedef struct lodging {
-    mf_memory_plan_item *lodgers;
+typedef struct placement {
+    mf_memory_plan_item *items;
     int64_t n;
     int *of; /* by value: its item + 1 */
     bool *taken; /* by value: its memory is reused by another value */
-} lodging;
+} placement;
 
-static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry *e, int at)
+static mf_status place_outputs(const planner *p, placement *l, const mf_plan_entry *e, int at)
 {
     for (int i = 0; i < e->n_out; i++) {
         const mf_plan_value *v = &p->values[e->out[i]];
@@ -241,39 +241,39 @@ static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry
             l->of[e->out[i]] = l->of[in];
         } else {
             l->of[e->out[i]] = (int)++l->n;
-            l->lodgers[l->n - 1] = (mf_memory_plan_item){ .born = at };
-            MF_TRY(plan_bytes_of(e->node, i, v, &l->lodgers[l->n - 1].bytes));
+            l->items[l->n - 1] = (mf_memory_plan_item){ .born = at };
+            MF_TRY(plan_bytes_of(e->node, i, v, &l->items[l->n - 1].bytes));
         }
-        to = &l->lodgers[l->of[e->out[i]] - 1];
+        to = &l->items[l->of[e->out[i]] - 1];
         to->dies = p->info[e->out[i]].dies;
     }
     return MF_OK;
 }
 
-static mf_status plan_place_all(planner *p, lodging *l)
+static mf_status plan_place_all(planner *p, placement *l)
 {
     for (int v = 0; v < p->n_values; v++) {
         if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].escapes)
             p->values[v].kind = MF_VALUE_HEAP;
     }
     for (int e = 0; e < p->plan->n_entries; e++)
-        MF_TRY(lodge_outputs(p, l, &p->plan->entries[e], e));
-    MF_TRY(mf_memory_plan_place(l->lodgers, l->n, p->plan->n_entries, &p->plan->block_bytes));
+        MF_TRY(place_outputs(p, l, &p->plan->entries[e], e));
+    MF_TRY(mf_memory_plan_place(l->items, l->n, p->plan->n_entries, &p->plan->block_bytes));
     for (int v = 0; v < p->n_values; v++) {
         if (l->of[v] > 0)
-            p->values[v].offset = l->lodgers[l->of[v] - 1].offset;
+            p->values[v].offset = l->items[l->of[v] - 1].offset;
     }
     return MF_OK;
 }
 
 static mf_status plan_place(planner *p)
 {
-    lodging l = { .lodgers = mf_calloc(p->n_values, sizeof *l.lodgers),
-                  .of = mf_calloc(p->n_values, sizeof *l.of),
-                  .taken = mf_calloc(p->n_values, sizeof *l.taken) };
-    const mf_status st = l.lodgers && l.of && l.taken ? plan_place_all(p, &l) : MF_NOMEM("a plan");
+    placement l = { .items = mf_calloc(p->n_values, sizeof *l.items),
+                    .of = mf_calloc(p->n_values, sizeof *l.of),
+                    .taken = mf_calloc(p->n_values, sizeof *l.taken) };
+    const mf_status st = l.items && l.of && l.taken ? plan_place_all(p, &l) : MF_NOMEM("a plan");
 
-    mf_free(l.lodgers);
+    mf_free(l.items);
     mf_free(l.of);
     mf_free(l.taken);
     return st;

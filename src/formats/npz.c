@@ -201,7 +201,7 @@ static mf_status npz_add_member(zip_t *zip, const char *name, const mf_tensor *t
         st = zip_failed(zip, name);
         goto done;
     }
-    (void)mf_give_away(npy.data);
+    (void)mf_disown(npy.data);
     npy = (mf_buf){ 0 };
     index = zip_file_add(zip, file_name.data, source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {

@@ -50,7 +50,7 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     MF_TRY(st);
     mf_status_page_sent(n->peers[to].name, (int64_t)f->size);
     if (!mf_net_is_word(f))
-        mf_net_tell(n);
+        mf_net_report_status(n);
     return MF_OK;
 }
 
@@ -109,9 +109,9 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
         return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
     mf_wait_report_look(&w->waiting);
-    if (mf_net_is_untold(n)) {
+    if (mf_net_is_report_due(n)) {
         pthread_mutex_unlock(&n->lock);
-        mf_net_tell(n);
+        mf_net_report_status(n);
         pthread_mutex_lock(&n->lock);
         return MF_OK;
     }

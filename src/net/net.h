@@ -128,7 +128,7 @@ MF_MUST mf_status mf_net_check_task(mf_net *net, int task);
 
 /* Report this task's status to task 0, if that is on another host and the last report is more than
  * a second old. Sending and waiting do this implicitly; other waits should call it. */
-void mf_net_tell(mf_net *net);
+void mf_net_report_status(mf_net *net);
 
 /* Called (from any thread) when a task is lost or aborts: for threads that wait outside the net. It
  * must not call the net. */

@@ -138,8 +138,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     }
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n,
-                            m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
+        mf_net_notify_watches(n,
+                              m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
     if (serve) {
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
@@ -226,7 +226,7 @@ static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
                                 p->address ? " at " : "", p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n, false);
+        mf_net_notify_watches(n, false);
 }
 
 /* The caller holds the lock. */

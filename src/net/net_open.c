@@ -455,7 +455,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
         absent a = { .task = i, .since = since, .waiting = arrival(n, i) };
 
-        if (n->peers[i].here || !mf_net_meets(n, i))
+        if (n->peers[i].here || !mf_net_connects_to(n, i))
             continue;
         a.ask_at = mf_clock_ns() + mf_stall_patience_ns() / 2;
         a.waiting.until_ns = deadline_ns;
@@ -513,7 +513,7 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
 
 static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
 {
-    if (n->self > 0 && mf_net_meets(n, 0))
+    if (n->self > 0 && mf_net_connects_to(n, 0))
         MF_TRY(connect_to(n, 0, deadline_ns));
     if (!known && n->self == 0) {
         MF_TRY(await_peers(n, 1, deadline_ns));
@@ -522,7 +522,7 @@ static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
         MF_TRY(take_table(n, deadline_ns));
     }
     for (int i = 1; i < n->self; i++) {
-        if (mf_net_meets(n, i))
+        if (mf_net_connects_to(n, i))
             MF_TRY(connect_to(n, i, deadline_ns));
     }
     return await_peers(n, n->self + 1, deadline_ns);

@@ -74,7 +74,7 @@ struct mf_net {
     mf_error mismatch; /* the first task with other settings */
     bool told_mismatch; /* it was told that it was refused */
     bool aborted, closing;
-    int64_t untold_since; /* mf_net_tell(): time of the last report to task 0 */
+    int64_t untold_since; /* mf_net_report_status(): time of the last report to task 0 */
     int unheard; /* reports since it last sent something */
     /* Held while a request is served or stored, and while the server function changes: it sees no
      * request of a task after that task's end. Acquired before the lock. */
@@ -109,7 +109,7 @@ void mf_net_refused(mf_inbox *in);
 void mf_net_ready(mf_inbox *in, int peer);
 
 /* Is or will be connected with it. */
-static inline bool mf_net_meets(const mf_net *n, int task)
+static inline bool mf_net_connects_to(const mf_net *n, int task)
 {
     return !n->star || n->self == n->hub || task == n->hub;
 }
@@ -127,8 +127,8 @@ void mf_net_forget(mf_net *n, uint32_t group);
 
 /* ---- net_status_report.c ---- */
 
-/* The caller holds the lock: mf_net_tell(), which must be called without it, is due. */
-bool mf_net_is_untold(mf_net *n);
+/* The caller holds the lock: mf_net_report_status(), which must be called without it, is due. */
+bool mf_net_is_report_due(mf_net *n);
 
 /* ---- net_failure_detection.c ---- */
 
@@ -137,7 +137,7 @@ void mf_net_note_trouble(mf_net *n, mf_status st);
 /* The same: MF_OK as long as neither this task nor the net has failed. */
 MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
 /* Without the lock: notify the watches; for a query only those that want queries. */
-void mf_net_tell_watches(mf_net *n, bool question);
+void mf_net_notify_watches(mf_net *n, bool question);
 /* The caller holds the lock, which is released meanwhile: tell the tasks that asked that this task
  * waits for `task`. Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);

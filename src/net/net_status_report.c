@@ -19,7 +19,7 @@ enum {
     UNHEARD_MAX = 40,
 };
 
-bool mf_net_is_untold(mf_net *n)
+bool mf_net_is_report_due(mf_net *n)
 {
     const int64_t now = mf_clock_ns();
     const mf_peer *chief = &n->peers[0];
@@ -34,7 +34,7 @@ bool mf_net_is_untold(mf_net *n)
     return now - n->untold_since >= every && n->unheard < UNHEARD_MAX;
 }
 
-void mf_net_tell(mf_net *n)
+void mf_net_report_status(mf_net *n)
 {
     mf_frame f = { .kind = MF_MESSAGE_STATE, .epoch = n->epoch };
     const int64_t now = mf_clock_ns();
@@ -42,7 +42,7 @@ void mf_net_tell(mf_net *n)
     bool due;
 
     pthread_mutex_lock(&n->lock);
-    due = mf_net_is_untold(n);
+    due = mf_net_is_report_due(n);
     if (due) {
         n->untold_since = now;
         n->unheard++;

@@ -54,11 +54,11 @@ static int flight_recorder_by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool flight_recorder_mend(mf_status_page_event *e)
+static bool flight_recorder_sanitize(mf_status_page_event *e)
 {
-    mf_status_page_mend_text(e->text, sizeof e->text);
-    mf_status_page_mend_number(&e->at_ns);
-    mf_status_page_mend_number(&e->amount);
+    mf_status_page_sanitize_text(e->text, sizeof e->text);
+    mf_status_page_sanitize_number(&e->at_ns);
+    mf_status_page_sanitize_number(&e->amount);
     if (e->step < -1 || e->step > INT64_MAX / 16)
         e->step = -1;
     return e->kind >= 0 && e->kind < MF_EVENTS &&
@@ -82,7 +82,7 @@ void mf_status_page_events_decode(const void *bytes, size_t size, mf_status_page
 
         memcpy(e, from + (size_t)i * sizeof *e, sizeof *e);
         count += e->number != 0 && (e->number - 1) % MF_STATUS_PAGE_EVENTS == (unsigned)i &&
-                 flight_recorder_mend(&e->event);
+                 flight_recorder_sanitize(&e->event);
     }
     qsort(all, (size_t)count, sizeof *all, flight_recorder_by_number);
     for (int i = 0; i < count; i++)
@@ -104,7 +104,7 @@ mf_status mf_status_page_events_read(const mf_status_page_seen *b, mf_status_pag
     got = ring ? pread(fd, ring, sizeof *ring, offsetof(mf_status_page_area, ring)) : 0;
     (void)close(fd);
     if (!ring)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     mf_status_page_events_decode(ring, got > 0 ? (size_t)got : 0, out, n);
     mf_free(ring);
     return MF_OK;

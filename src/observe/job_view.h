@@ -12,8 +12,8 @@ typedef struct mf_job_view_job {
 } mf_job_view_job;
 
 typedef struct mf_job_view {
-    mf_status_page_seen *boards;
-    int n_boards;
+    mf_status_page_seen *pages;
+    int n_pages;
     mf_job_view_job *jobs;
     int n_jobs;
     int64_t now; /* when the pages were read */

@@ -201,7 +201,7 @@ void mf_status_page_acts_text(mf_buf *out);
 int64_t mf_status_page_call_begin(const char *what, int64_t step, int64_t bytes);
 void mf_status_page_call_end(const char *what, int64_t step, int64_t began);
 /* For the flight recorder: a line was logged. */
-void mf_status_page_said(const char *text);
+void mf_status_page_logged(const char *text);
 /* This parameter server holds this version of a server's slice. "": drops all slices reported so
  * far. */
 void mf_status_page_holds(const char *of, int64_t version);
@@ -214,7 +214,7 @@ void mf_status_page_wait_end(int wait);
 /* Time by use until now; false: no page. */
 bool mf_status_page_used(int64_t ns[MF_USES]);
 /* Take the requested number of threads; 0: no request. */
-int mf_status_page_take_wish(void);
+int mf_status_page_take_thread_request(void);
 
 /* Take the requested layout; false: no request. The caller reports the outcome with
  * mf_status_page_answer_layout() (MF_VARIABLE_REQUEST_MADE: requested again), which has no effect
@@ -229,9 +229,9 @@ typedef struct mf_status_page_question {
 } mf_status_page_question;
 /* Take the query; false: none. The caller writes the answer to mf_status_page_answer_path(). */
 bool mf_status_page_take_question(mf_status_page_question *out);
-/* Beside the status page of a task (board NULL: this process's own), readable by this user only.
+/* Beside the status page of a task (path NULL: this process's own), readable by this user only.
  * Fails: FAILED_PRECONDITION (this process's page is not visible). */
-MF_MUST mf_status mf_status_page_answer_path(const char *board, int64_t asker, mf_buf *out);
+MF_MUST mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *out);
 
 /* ---- tasks of other hosts ---- */
 
@@ -276,10 +276,10 @@ void mf_status_page_events_decode(const void *bytes, size_t size, mf_status_page
 /* "step 7 is done". */
 void mf_status_page_event_text(const mf_status_page_event *e, mf_buf *out);
 /* Ask a task to use this number of threads, from its next step on. */
-MF_MUST mf_status mf_status_page_wish(const mf_status_page_seen *b, int threads);
+MF_MUST mf_status mf_status_page_request_threads(const mf_status_page_seen *b, int threads);
 /* Ask its job, if it is on a mesh, to continue under this layout. */
-MF_MUST mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
-                                             const mf_status_page_layout *layout);
+MF_MUST mf_status mf_status_page_request_layout(const mf_status_page_seen *b,
+                                                const mf_status_page_layout *layout);
 /* The outcome as text, once the task has reported it. */
 MF_MUST mf_status mf_status_page_layout_answer(const mf_status_page_seen *b,
                                                mf_variable_request *state,

@@ -35,7 +35,7 @@ static int begin_write(const char *path)
 }
 
 static const mf_observer observer = { begin_read, begin_write, mf_status_page_act_end,
-                                      mf_status_page_said };
+                                      mf_status_page_logged };
 
 mf_status mf_status_page_area_map(int fd, mf_status_page_area **out)
 {
@@ -46,7 +46,7 @@ mf_status mf_status_page_area_map(int fd, mf_status_page_area **out)
 
     *out = at == MAP_FAILED ? NULL : at;
     if (!*out)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     atomic_store_explicit(&area, *out, memory_order_release);
     mf_observer_set(&observer);
     return MF_OK;

@@ -107,7 +107,7 @@ static mf_status link_to(const char *from, const char *to, char **path)
 
     *path = mf_strdup(to);
     if (!*path)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     if (link(from, to) == 0) {
         (void)unlink(from);
         return MF_OK;

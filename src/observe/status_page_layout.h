@@ -33,7 +33,7 @@ typedef struct mf_status_page_area {
     mf_status_page_file file;
     mf_status_page_ring ring;
     mf_status_page_layout layout; /* the requested layout. Written by other processes, then */
-    atomic_int layout_wish; /* mf_variable_request: MF_VARIABLE_REQUEST_MADE */
+    atomic_int layout_request; /* mf_variable_request: MF_VARIABLE_REQUEST_MADE */
     char layout_answer[MF_VARIABLE_REQUEST_TEXT];
     char question[sizeof((mf_status_page_question *)0)->name]; /* Written by other processes, then
                                                                 */
@@ -73,8 +73,8 @@ void mf_status_page_note_long(mf_event kind, int64_t since, const char *text);
 /* NULL is "". Text that does not fit is truncated. */
 void mf_status_page_copy_text(char *to, size_t size, const char *text);
 /* Terminates text that was read, and makes it printable. */
-void mf_status_page_mend_text(char *text, size_t size);
-void mf_status_page_mend_number(int64_t *n);
+void mf_status_page_sanitize_text(char *text, size_t size);
+void mf_status_page_sanitize_number(int64_t *n);
 
 /* Links the file `from` to the name of this task, after sweeping dead tasks of the job and tasks
  * that have been dead for a day.

@@ -89,14 +89,14 @@ void mf_status_page_path(const char *dir, const char *job, const char *task, mf_
 
 /* ---- one page ---- */
 
-void mf_status_page_mend_text(char *text, size_t size)
+void mf_status_page_sanitize_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
     for (size_t i = 0; text[i]; i++)
         text[i] = (char)(text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
 }
 
-void mf_status_page_mend_number(int64_t *n)
+void mf_status_page_sanitize_number(int64_t *n)
 {
     if (*n < 0 || *n > INT64_MAX / 16) /* prevents overflow in sums and differences */
         *n = 0;
@@ -114,45 +114,45 @@ static void mend_count(int32_t *n, int32_t most)
         *n = 0;
 }
 
-static void status_page_read_mend(mf_status_page *p)
+static void status_page_read_sanitize(mf_status_page *p)
 {
-    mf_status_page_mend_text(p->job, sizeof p->job);
-    mf_status_page_mend_text(p->task, sizeof p->task);
-    mf_status_page_mend_text(p->host, sizeof p->host);
+    mf_status_page_sanitize_text(p->job, sizeof p->job);
+    mf_status_page_sanitize_text(p->task, sizeof p->task);
+    mf_status_page_sanitize_text(p->host, sizeof p->host);
     mend_count(&p->phase, MF_PHASES - 1);
     mend_count(&p->use, MF_USES - 1);
     mend_count(&p->tasks, INT32_MAX);
     mend_count(&p->threads, INT32_MAX);
     mend_count(&p->input_threads, INT32_MAX);
     mend_rate(&p->rate);
-    mf_status_page_mend_number(&p->first_shard);
-    mf_status_page_mend_number(&p->n_shards);
-    mf_status_page_mend_number(&p->opened_ns);
-    mf_status_page_mend_number(&p->told_ns);
-    mf_status_page_mend_number(&p->rate_since_ns);
-    mf_status_page_mend_number(&p->began_ns);
-    mf_status_page_mend_number(&p->changed_ns);
-    mf_status_page_mend_number(&p->phase_since_ns);
-    mf_status_page_mend_number(&p->use_since_ns);
-    mf_status_page_mend_number(&p->stepped_ns);
-    mf_status_page_mend_number(&p->usual_ns);
+    mf_status_page_sanitize_number(&p->first_shard);
+    mf_status_page_sanitize_number(&p->n_shards);
+    mf_status_page_sanitize_number(&p->opened_ns);
+    mf_status_page_sanitize_number(&p->told_ns);
+    mf_status_page_sanitize_number(&p->rate_since_ns);
+    mf_status_page_sanitize_number(&p->began_ns);
+    mf_status_page_sanitize_number(&p->changed_ns);
+    mf_status_page_sanitize_number(&p->phase_since_ns);
+    mf_status_page_sanitize_number(&p->use_since_ns);
+    mf_status_page_sanitize_number(&p->stepped_ns);
+    mf_status_page_sanitize_number(&p->usual_ns);
     for (int i = 0; i < MF_USES; i++)
-        mf_status_page_mend_number(&p->used_ns[i]);
+        mf_status_page_sanitize_number(&p->used_ns[i]);
     for (int i = 0; i < MF_STATUS_PAGE_WAITS; i++) {
-        mf_status_page_mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
-        mf_status_page_mend_text(p->waits[i].where, sizeof p->waits[i].where);
-        mf_status_page_mend_text(p->waits[i].what, sizeof p->waits[i].what);
-        mf_status_page_mend_number(&p->waits[i].since_ns);
+        mf_status_page_sanitize_text(p->waits[i].whom, sizeof p->waits[i].whom);
+        mf_status_page_sanitize_text(p->waits[i].where, sizeof p->waits[i].where);
+        mf_status_page_sanitize_text(p->waits[i].what, sizeof p->waits[i].what);
+        mf_status_page_sanitize_number(&p->waits[i].since_ns);
     }
     for (int i = 0; i < MF_STATUS_PAGE_LINKS; i++)
-        mf_status_page_mend_text(p->links[i].to, sizeof p->links[i].to);
+        mf_status_page_sanitize_text(p->links[i].to, sizeof p->links[i].to);
     for (int i = 0; i < MF_STATUS_PAGE_COPIES; i++) {
-        mf_status_page_mend_text(p->slices[i].of, sizeof p->slices[i].of);
-        mf_status_page_mend_number(&p->slices[i].version);
+        mf_status_page_sanitize_text(p->slices[i].of, sizeof p->slices[i].of);
+        mf_status_page_sanitize_number(&p->slices[i].version);
     }
     for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
-        mf_status_page_mend_text(p->acts[i].what, sizeof p->acts[i].what);
-        mf_status_page_mend_number(&p->acts[i].since_ns);
+        mf_status_page_sanitize_text(p->acts[i].what, sizeof p->acts[i].what);
+        mf_status_page_sanitize_number(&p->acts[i].since_ns);
         mend_count(&p->acts[i].kind, MF_ACTS - 1);
     }
 }
@@ -174,7 +174,7 @@ mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out
     if (f.page.pid <= 0)
         return MF_FAIL(MF_DATA_LOSS, "status page without a task");
     *out = f.page;
-    status_page_read_mend(out);
+    status_page_read_sanitize(out);
     return MF_OK;
 }
 
@@ -219,7 +219,7 @@ static bool writer_runs(const char *bytes, ssize_t n)
 
 /* A consistent page. Only a task that was stopped or killed during a write leaves an inconsistent
  * one, which is read as it is. */
-static mf_status status_page_read_whole(int fd, mf_status_page *out)
+static mf_status status_page_read_consistent(int fd, mf_status_page *out)
 {
     char bytes[sizeof(mf_status_page_file)]; /* the flight recorder follows it */
     ssize_t n = 0;
@@ -252,12 +252,12 @@ mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
     *out = (mf_status_page_seen){ 0 };
     if (fd < 0)
         return mf_errno_status(errno, "open", path);
-    st = status_page_read_whole(fd, &out->page);
+    st = status_page_read_consistent(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
     out->alive = status_page_read_look(&out->page, &out->process);
     out->path = mf_strdup(path);
-    return out->path ? MF_OK : MF_NOMEM("a board");
+    return out->path ? MF_OK : MF_NOMEM("a status page");
 }
 
 static int status_page_read_compare(const void *a, const void *b)
@@ -359,8 +359,8 @@ static mf_status write_at(int fd, const char *path, const void *bytes, size_t n,
                                                          : mf_errno_status(errno, "write", path);
 }
 
-mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
-                                     const mf_status_page_layout *layout)
+mf_status mf_status_page_request_layout(const mf_status_page_seen *b,
+                                        const mf_status_page_layout *layout)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     const int32_t there = MF_VARIABLE_REQUEST_MADE;
@@ -370,8 +370,8 @@ mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
         return mf_errno_status(errno, "open", b->path);
     st = write_at(fd, b->path, layout, sizeof *layout, offsetof(mf_status_page_area, layout));
     if (st == MF_OK)
-        st =
-            write_at(fd, b->path, &there, sizeof there, offsetof(mf_status_page_area, layout_wish));
+        st = write_at(fd, b->path, &there, sizeof there,
+                      offsetof(mf_status_page_area, layout_request));
     (void)close(fd);
     return st;
 }
@@ -395,14 +395,14 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
     if (fd < 0)
         return mf_errno_status(errno, "open", b->path);
     st = status_page_read_at(fd, b->path, &is, sizeof is,
-                             offsetof(mf_status_page_area, layout_wish));
+                             offsetof(mf_status_page_area, layout_request));
     if (st == MF_OK) /* the text is written before the state */
         st = status_page_read_at(fd, b->path, words, MF_VARIABLE_REQUEST_TEXT,
                                  offsetof(mf_status_page_area, layout_answer));
     (void)close(fd);
     if (st != MF_OK)
         return st;
-    mf_status_page_mend_text(words, MF_VARIABLE_REQUEST_TEXT);
+    mf_status_page_sanitize_text(words, MF_VARIABLE_REQUEST_TEXT);
     *state = is >= MF_VARIABLE_REQUEST_NONE && is <= MF_VARIABLE_REQUEST_REFUSED
                  ? (mf_variable_request)is
                  : MF_VARIABLE_REQUEST_NONE;
@@ -425,7 +425,7 @@ mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_
     return st;
 }
 
-mf_status mf_status_page_wish(const mf_status_page_seen *b, int threads)
+mf_status mf_status_page_request_threads(const mf_status_page_seen *b, int threads)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     const int32_t wish = threads;

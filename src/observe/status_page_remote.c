@@ -46,7 +46,7 @@ static mf_status status_page_remote_remember(const char *path)
     MF_TRY(mf_grow(&kept.paths, &kept.cap, kept.n + 1, sizeof *kept.paths));
     kept.paths[kept.n] = mf_strdup(path);
     if (!kept.paths[kept.n])
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     kept.n++;
     return MF_OK;
 }
@@ -69,7 +69,7 @@ static mf_status status_page_remote_write_file(const char *path, const mf_status
     return MF_OK;
 }
 
-static mf_status status_page_remote_keep(const mf_status_page *p)
+static mf_status status_page_remote_show(const mf_status_page *p)
 {
     char name[MF_STATUS_PAGE_TASK + 16];
     mf_buf dir = { 0 }, path = { 0 };
@@ -108,7 +108,7 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
         p.keeper_start = self.start;
         move_times(&p, now - p.told_ns);
         p.told_ns = now;
-        st = status_page_remote_keep(&p);
+        st = status_page_remote_show(&p);
     }
     if (st != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());

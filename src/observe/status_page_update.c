@@ -169,7 +169,7 @@ void mf_status_page_call_end(const char *what, int64_t step, int64_t began)
     mf_status_page_changed(p);
 }
 
-void mf_status_page_said(const char *text)
+void mf_status_page_logged(const char *text)
 {
     status_page_update_note(MF_EVENT_SAID, -1, 0, text);
 }

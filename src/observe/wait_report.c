@@ -31,7 +31,7 @@ static void put_reason(const mf_wait_report *w, char *text, size_t size)
 void mf_wait_report_begin(mf_wait_report *w)
 {
     mf_stall_begin(&w->stall);
-    w->board = mf_status_page_wait_begin(w->whom, w->where, w->what, w->step);
+    w->wait = mf_status_page_wait_begin(w->whom, w->where, w->what, w->step);
 }
 
 /* Used when there is no status page. */
@@ -61,6 +61,6 @@ void mf_wait_report_look(mf_wait_report *w)
 void mf_wait_report_end(mf_wait_report *w, bool well)
 {
     if (w->stall.since != 0)
-        mf_status_page_wait_end(w->board);
+        mf_status_page_wait_end(w->wait);
     mf_stall_end(&w->stall, well);
 }

@@ -14,7 +14,7 @@ typedef struct mf_wait_report {
     const char *why; /* if known; NULL */
     int64_t until_ns; /* when the wait fails, by mf_clock_ns(); 0: unknown */
     mf_stall stall;
-    int board;
+    int wait;
 } mf_wait_report;
 
 /* The command line option that sets the time limit of waits ("--timeout"), for the messages of

@@ -126,7 +126,8 @@ static mf_status buf_message_read_message(const Tensorflow__RecvBufResponse *m, 
     return st;
 }
 
-static mf_status buf_message_read_whole(const mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
+static mf_status buf_message_read_complete(const mf_iovec *parts, int n, size_t bytes,
+                                           mf_iovec *out)
 {
     const size_t total = mf_iovec_size(parts, n);
     mf_arena *arena = mf_arena_new();
@@ -152,7 +153,7 @@ static mf_status buf_message_read_parts(mf_iovec *parts, int n, size_t bytes, mf
 
     MF_TRY(buf_message_is_ours(parts, n, bytes, &from, &ours));
     if (!ours)
-        return buf_message_read_whole(parts, n, bytes, out);
+        return buf_message_read_complete(parts, n, bytes, out);
     stays = buf_message_find_part(parts, n, bytes);
     if (!stays)
         return buf_message_copy_out(parts, n, from, bytes, out);

@@ -201,8 +201,8 @@ static mf_status tensor_message_decode(mf_buf *bytes, mf_arena *arena,
     return MF_OK;
 }
 
-static mf_status tensor_message_read_whole(const mf_iovec *parts, int n, mf_arena *arena,
-                                           size_t max_bytes, mf_tensor *out, bool *dead)
+static mf_status tensor_message_read_complete(const mf_iovec *parts, int n, mf_arena *arena,
+                                              size_t max_bytes, mf_tensor *out, bool *dead)
 {
     static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
     Tensorflow__RecvTensorResponse *m = NULL;
@@ -281,7 +281,7 @@ static mf_status tensor_message_read_parts(mf_iovec *parts, int n, size_t max_by
     if (find_content(parts, n, &p))
         st = read_apart(parts, n, &p, arena, max_bytes, out, &apart);
     if (st == MF_OK && !apart)
-        st = tensor_message_read_whole(parts, n, arena, max_bytes, out, dead);
+        st = tensor_message_read_complete(parts, n, arena, max_bytes, out, dead);
     mf_arena_free(arena);
     return st;
 }

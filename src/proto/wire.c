@@ -546,7 +546,7 @@ mf_status mf_wire_encode(const ProtobufCMessage *message, mf_buf *out)
     return MF_OK;
 }
 
-void mf_utf8_mend(char *text)
+void mf_utf8_sanitize(char *text)
 {
     const size_t len = strlen(text);
     size_t n;

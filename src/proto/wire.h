@@ -62,6 +62,6 @@ size_t mf_wire_element_size(ProtobufCType type);
 size_t mf_utf8_span(const void *s, size_t len);
 /* Replace invalid bytes by '?': error messages may contain bytes of tensors, and `string` fields
  * must be UTF-8. */
-void mf_utf8_mend(char *text);
+void mf_utf8_sanitize(char *text);
 
 #endif

@@ -55,7 +55,7 @@ static struct {
     inside *calls; /* calls in flight */
 } net = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-bool mf_is_inside(const char *address)
+bool mf_is_inproc(const char *address)
 {
     return strncmp(address, SCHEME, sizeof SCHEME - 1) == 0;
 }
@@ -265,7 +265,7 @@ static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
     c->data = c->method + method;
     memcpy(c->data, bytes, c->size);
     mf_free(bytes);
-    c->base.kind = &mf_rpc_inside;
+    c->base.kind = &mf_rpc_inproc;
     c->base.deadline_ns = c->until_ns = q->deadline_ns;
     c->channel = channel;
     c->q = *q;
@@ -409,7 +409,7 @@ static void inside_stop(mf_rpc_server *s)
     mf_free(s);
 }
 
-const mf_rpc_kind mf_rpc_inside = {
+const mf_rpc_kind mf_rpc_inproc = {
     .serve = inside_serve,
     .address = inside_address,
     .answer = inside_answer,

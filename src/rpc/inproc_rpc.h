@@ -7,9 +7,9 @@
 
 #include "rpc/rpc.h"
 
-extern const mf_rpc_kind mf_rpc_inside;
+extern const mf_rpc_kind mf_rpc_inproc;
 
 /* Is this the address, or target, of an in-process server? */
-bool mf_is_inside(const char *address);
+bool mf_is_inproc(const char *address);
 
 #endif

@@ -31,7 +31,7 @@ struct mf_rpc_server {
     void *ctx;
     char address[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
     int listening, epoll, stopping; /* file descriptors */
-    mf_leader_follower crew;
+    mf_leader_follower lf;
     bool runs; /* the threads are running */
 
     pthread_mutex_t lock; /* guards all fields below, and the calls of connections */
@@ -369,16 +369,16 @@ static void uds_rpc_server_live(void *ctx)
                 mf_shared_region_settle();
         } while (n == 0 || (n < 0 && errno == EINTR));
         if (n < 0 || e.data.ptr == s) { /* stopping */
-            mf_leader_follower_ends(&s->crew);
+            mf_leader_follower_ends(&s->lf);
             return;
         }
-        const bool alone = !mf_leader_follower_takes(&s->crew);
+        const bool alone = !mf_leader_follower_takes(&s->lf);
 
         if (e.data.ptr == &s->listening)
             accept_line(s);
         else
             uds_rpc_server_take_frame(e.data.ptr, alone);
-    } while (mf_leader_follower_stays(&s->crew));
+    } while (mf_leader_follower_stays(&s->lf));
 }
 
 /* ---- opening and closing ---- */
@@ -409,10 +409,10 @@ static mf_status uds_rpc_server_open_all(mf_rpc_server *s)
         epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->stopping,
                   &(struct epoll_event){ .events = EPOLLIN, .data.ptr = s }) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot listen on this host: %s", strerror(errno));
-    s->crew = (mf_leader_follower){
+    s->lf = (mf_leader_follower){
         .most = MOST_THREADS, .spare = SPARE_THREADS, .live = uds_rpc_server_live, .ctx = s
     };
-    MF_TRY(mf_leader_follower_start(&s->crew));
+    MF_TRY(mf_leader_follower_start(&s->lf));
     s->runs = true;
     return MF_OK;
 }
@@ -442,7 +442,7 @@ void mf_uds_rpc_stop(mf_rpc_server *s)
         end_lines(s);
         if (write(s->stopping, &one, sizeof one) < 0)
             MF_WARN("cannot stop a server: %s", strerror(errno));
-        mf_leader_follower_join(&s->crew);
+        mf_leader_follower_join(&s->lf);
     }
     for (int i = 0; i < 3; i++) {
         const int file = (int[]){ s->listening, s->epoll, s->stopping }[i];

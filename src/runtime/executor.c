@@ -53,7 +53,7 @@ static void executor_fail(mf_run_state *run, mf_status st, const mf_node *node)
 static void submit_runner(mf_run_state *run);
 
 /* Adds it to the list of waiting kernels, for reports. The caller holds the lock. */
-static void executor_line_up(mf_run_state *run, mf_async *a)
+static void executor_list_waiting(mf_run_state *run, mf_async *a)
 {
     a->began = mf_clock_ns();
     a->prev = NULL;
@@ -99,7 +99,7 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
         st = mf_item_bind(item, what.iteration, a->in);
     if (run->args->task) {
         pthread_mutex_lock(&run->lock);
-        executor_line_up(run, a);
+        executor_list_waiting(run, a);
         pthread_mutex_unlock(&run->lock);
     }
     if (st != MF_OK)

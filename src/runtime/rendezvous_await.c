@@ -26,14 +26,14 @@ static void rendezvous_await_has_come(void *ctx, mf_status st, const mf_tensor *
     pthread_mutex_unlock(&a->lock);
 }
 
-mf_status mf_rendezvous_table_await(mf_rendezvous_table *room, const char *key, mf_cancel *cancel,
+mf_status mf_rendezvous_table_await(mf_rendezvous_table *table, const char *key, mf_cancel *cancel,
                                     mf_tensor *out)
 {
     rendezvous_await_awaited a = { .value = out };
 
     pthread_mutex_init(&a.lock, NULL);
     mf_cond_init(&a.changed);
-    mf_rendezvous_table_fetch(room, key, cancel, rendezvous_await_has_come, &a);
+    mf_rendezvous_table_fetch(table, key, cancel, rendezvous_await_has_come, &a);
     pthread_mutex_lock(&a.lock);
     while (!a.done)
         pthread_cond_wait(&a.changed, &a.lock);

@@ -89,15 +89,15 @@ static void run_stall_report_describe(const mf_run_state *run, const mf_async *c
         mf_buf_printf(out, "; and %d other nodes wait", more);
 }
 
-static void clear_board(mf_run_stall *s)
+static void clear_page(mf_run_stall *s)
 {
     while (s->n_waits > 0)
         mf_status_page_wait_end(s->waits[--s->n_waits]);
 }
 
-static void show_on_board(mf_run_stall *s, const mf_run_state *run, const mf_async *const *a, int n)
+static void show_on_page(mf_run_stall *s, const mf_run_state *run, const mf_async *const *a, int n)
 {
-    clear_board(s);
+    clear_page(s);
     for (int i = 0; i < n && s->n_waits < MF_STATUS_PAGE_WAITS; i++) {
         const mf_node *node = a[i]->kernel.node;
         char whom[MF_STATUS_PAGE_TASK], what[MF_STATUS_PAGE_TEXT];
@@ -127,7 +127,7 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
     const int n = oldest(run, a, SAID_MAX);
     mf_buf text = { 0 };
 
-    show_on_board(s, run, a, n);
+    show_on_page(s, run, a, n);
     if (!may_say(s, now, patience))
         return;
     run_stall_report_describe(run, a, n, now, &text);
@@ -161,7 +161,7 @@ void mf_run_stall_look(mf_run_stall *s, mf_run_state *run)
 
 void mf_run_stall_end(mf_run_stall *s, const mf_run_state *run, bool well)
 {
-    clear_board(s);
+    clear_page(s);
     if (s->since != 0 && well)
         MF_WARN("%s: step %" PRId64 " completed after a wait of %.1f s", run->args->task,
                 run->args->shared_step, run_stall_report_seconds(s->since, mf_clock_ns()));

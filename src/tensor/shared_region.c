@@ -20,17 +20,17 @@ enum { PAGE = 4096 };
 #define REGION_SIZE ((size_t)1 << 38)
 
 /* A freed block. */
-typedef struct hollow {
-    struct hollow *next;
+typedef struct free_block {
+    struct free_block *next;
     size_t offset, size;
-} hollow;
+} free_block;
 
 static struct {
     pthread_mutex_t lock;
     _Atomic(char *) base; /* NULL: there is none; set once, after fd */
     int fd;
     size_t used; /* allocated so far; guarded by lock */
-    hollow *free_list; /* guarded by lock */
+    free_block *free_list; /* guarded by lock */
 } region = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
 static char *base_of_region(void)
@@ -92,8 +92,8 @@ static size_t pages_of(size_t bytes)
 /* The caller holds the lock. */
 static char *reuse(size_t size)
 {
-    for (hollow **at = &region.free_list; *at; at = &(*at)->next) {
-        hollow *h = *at;
+    for (free_block **at = &region.free_list; *at; at = &(*at)->next) {
+        free_block *h = *at;
 
         if (h->size == size) {
             char *block = base_of_region() + h->offset;
@@ -128,7 +128,7 @@ bool mf_shared_region_give(void *block, size_t bytes)
 {
     const size_t size = pages_of(bytes);
     uint64_t offset;
-    hollow *h;
+    free_block *h;
 
     if (!mf_shared_region_find(block, &offset))
         return false;
@@ -138,7 +138,7 @@ bool mf_shared_region_give(void *block, size_t bytes)
     if (!h)
         return true;
     pthread_mutex_lock(&region.lock);
-    *h = (hollow){ region.free_list, offset, size };
+    *h = (free_block){ region.free_list, offset, size };
     region.free_list = h;
     pthread_mutex_unlock(&region.lock);
     return true;

@@ -17,10 +17,10 @@ static const char scheme[] = "grpc://";
 mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out)
 {
     const char *target = options->target;
-    const bool inside = mf_is_inside(target);
+    const bool inside = mf_is_inproc(target);
     const char *address = inside ? target : target + strlen(scheme);
     mf_security security = { .insecure_any_peer = options->insecure_any_peer };
-    const mf_rpc_kind *rpc = &mf_rpc_inside;
+    const mf_rpc_kind *rpc = &mf_rpc_inproc;
     char *memory = NULL;
     mf_status st;
 

@@ -47,7 +47,7 @@ struct mf_rpc_server {
     grpc_server *server;
     rpc_peers peers;
     rpc_tag stopped;
-    mf_leader_follower crew;
+    mf_leader_follower lf;
     bool runs; /* the threads are running */
 
     pthread_mutex_t lock; /* guards all fields below */
@@ -408,16 +408,16 @@ static void grpc_rpc_server_live(void *ctx)
         const grpc_event e = next_event(s);
 
         if (e.type == GRPC_QUEUE_SHUTDOWN) {
-            mf_leader_follower_ends(&s->crew);
+            mf_leader_follower_ends(&s->lf);
             return;
         }
-        const bool alone = !mf_leader_follower_takes(&s->crew);
+        const bool alone = !mf_leader_follower_takes(&s->lf);
 
         pthread_mutex_lock(&s->lock);
         s->is_untidy = true;
         pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
-    } while (mf_leader_follower_stays(&s->crew));
+    } while (mf_leader_follower_stays(&s->lf));
 }
 
 /* ---- opening and closing ---- */
@@ -493,10 +493,10 @@ static mf_status grpc_rpc_server_open_all(mf_rpc_server *s, const mf_rpc_server_
     if (channels)
         grpc_channel_credentials_release(channels);
     MF_TRY(st);
-    s->crew = (mf_leader_follower){
+    s->lf = (mf_leader_follower){
         .most = MOST_THREADS, .spare = SPARE_THREADS, .live = grpc_rpc_server_live, .ctx = s
     };
-    MF_TRY(mf_leader_follower_start(&s->crew));
+    MF_TRY(mf_leader_follower_start(&s->lf));
     s->runs = true;
     grpc_server_start(s->server);
     for (int i = 0; i < OPEN_CALLS; i++)
@@ -532,7 +532,7 @@ void rpc_stop(mf_rpc_server *s)
     if (ran) {
         wait_until_unused(s);
         grpc_completion_queue_shutdown(s->queue);
-        mf_leader_follower_join(&s->crew);
+        mf_leader_follower_join(&s->lf);
     } else if (s->queue) {
         drain(s);
     }

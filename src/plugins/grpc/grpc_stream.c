@@ -341,7 +341,7 @@ static mf_status grpc_stream_take_greeting(stream *s, grpc_byte_buffer *message)
     if (!text || strlen(text) != size)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "not a greeting of Meshflow");
     else
-        st = wire_meet(s, text);
+        st = wire_greet(s, text);
     mf_free(text);
     return st;
 }

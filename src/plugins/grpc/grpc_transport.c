@@ -113,7 +113,7 @@ static void grpc_transport_keep(grpc_wire *t, stream *s, int peer)
         stream_unref(before);
 }
 
-mf_status wire_meet(stream *s, const char *text)
+mf_status wire_greet(stream *s, const char *text)
 {
     grpc_wire *t = s->t;
     mf_status st = security_check_peer(s, text);

@@ -141,7 +141,7 @@ void stream_finish(stream *s);
 /* ---- grpc_transport.c ---- */
 
 /* Handles the greeting of an incoming call; returns the answer. */
-MF_MUST mf_status wire_meet(stream *s, const char *text);
+MF_MUST mf_status wire_greet(stream *s, const char *text);
 void wire_forget(stream *s);
 
 /* ---- socket.c ---- */

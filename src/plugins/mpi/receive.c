@@ -185,7 +185,7 @@ static void mpi_receive_take(mpi_wire *t, int index, const MPI_Status *status, i
 /* ---- the thread ---- */
 
 /* Requests of other threads. */
-static bool take_wishes(mpi_wire *t)
+static bool take_requests(mpi_wire *t)
 {
     bool closing;
 
@@ -214,7 +214,7 @@ void *wire_poll(void *arg)
     mpi_wire *t = arg;
     const int all = 1 + t->n_peers * WINDOW;
 
-    for (int idle = 0; !take_wishes(t);) {
+    for (int idle = 0; !take_requests(t);) {
         int n = 0, code;
 
         pthread_mutex_lock(&t->lock);

@@ -120,7 +120,7 @@ MF_TEST(comm_shared_a_member_that_is_killed_or_stopped_is_named_by_all_others)
     }
 }
 
-MF_TEST(comm_segment_that_was_made_for_another_group_is_refused)
+MF_TEST(comm_segment_of_another_group_is_refused)
 {
     char name[64];
     mf_segment *a, *b;

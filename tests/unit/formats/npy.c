@@ -40,7 +40,7 @@ static mf_status decode(const char *header, const void *data, size_t len, mf_ten
 #define HEADER(descr, order, shape)                                                                \
     "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }  \n"
 
-MF_TEST(npy_every_plain_type_comes_back)
+MF_TEST(npy_every_plain_type_round_trips)
 {
     for (int dtype = 1; dtype < MF_DTYPE_COUNT; dtype++) {
         mf_tensor t = { 0 }, back = { 0 };
@@ -62,7 +62,7 @@ MF_TEST(npy_every_plain_type_comes_back)
     }
 }
 
-MF_TEST(npy_the_header_is_numpys)
+MF_TEST(npy_header_equals_that_of_numpy)
 {
     mf_tensor t = { 0 };
     mf_buf file = { 0 };
@@ -81,7 +81,7 @@ MF_TEST(npy_the_header_is_numpys)
     mf_buf_deinit(&file);
 }
 
-MF_TEST(npy_big_endian_numbers_are_turned)
+MF_TEST(npy_big_endian_numbers_are_converted)
 {
     mf_tensor t;
 
@@ -95,7 +95,7 @@ MF_TEST(npy_big_endian_numbers_are_turned)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(npy_fortran_order_is_turned_into_rows)
+MF_TEST(npy_fortran_order_is_converted_to_row_major)
 {
     mf_tensor t;
 
@@ -109,7 +109,7 @@ MF_TEST(npy_fortran_order_is_turned_into_rows)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(npy_bfloat16_is_v2_and_bools_are_normal)
+MF_TEST(npy_bfloat16_is_v2_and_bools_are_normalised)
 {
     mf_tensor t;
 
@@ -160,7 +160,7 @@ MF_TEST(npy_strings_are_written_as_wide_as_the_longest)
     mf_buf_deinit(&file);
 }
 
-MF_TEST(npy_types_that_are_not_read_are_named)
+MF_TEST(npy_unsupported_types_are_named)
 {
     mf_tensor t;
 
@@ -216,7 +216,7 @@ MF_TEST(npy_the_header_is_read_strictly)
             mf_npy_decode("\x93NUMPY\x02\x00\xff\xff\xff\xff", 12, &t));
 }
 
-MF_TEST(npy_a_file_cut_anywhere_is_refused)
+MF_TEST(npy_a_truncated_file_is_refused)
 {
     mf_tensor t = { 0 }, back = { 0 };
     mf_buf file = { 0 };

@@ -45,7 +45,7 @@ static void write_records(const char *path, mf_compression c)
     T_OK(mf_writer_close(w));
 }
 
-MF_TEST(formats_records_come_back_as_written)
+MF_TEST(formats_records_round_trip)
 {
     char path[32], data[4096];
 
@@ -97,7 +97,7 @@ static void expect_prefix(const char *path, mf_compression c)
     mf_reader_close(r);
 }
 
-MF_TEST(formats_records_cut_or_damaged_are_told)
+MF_TEST(formats_truncated_or_damaged_records_are_reported)
 {
     char path[32], *whole;
     size_t len;
@@ -149,7 +149,7 @@ MF_TEST(formats_idx_files_are_read)
     unlink(path);
 }
 
-MF_TEST(formats_examples_come_back_as_written)
+MF_TEST(formats_examples_round_trip)
 {
     static const float floats[] = { 0.5f, -2 };
     static const int64_t ints[] = { 7, -1, 1LL << 40 };

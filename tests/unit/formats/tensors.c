@@ -88,7 +88,7 @@ static void fill(const char *ending, mf_tensor *t, char (*text)[32], const char 
     }
 }
 
-MF_TEST(tensors_of_all_types_come_back_from_all_formats)
+MF_TEST(tensors_of_all_types_round_trip_in_all_formats)
 {
     static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
 
@@ -122,7 +122,7 @@ MF_TEST(tensors_of_all_types_come_back_from_all_formats)
     end();
 }
 
-MF_TEST(tensors_may_be_none_or_empty)
+MF_TEST(tensors_files_may_have_no_or_empty_tensors)
 {
     static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
     mf_tensor empty = some(MF_DTYPE_F32, MF_SHAPE(0, 7)), got = { 0 };
@@ -226,7 +226,7 @@ MF_TEST(safetensors_headers_are_checked)
         T_FAILS(bad[i].code, bad[i].part, decode(bad[i].json, 8));
 }
 
-MF_TEST(safetensors_refuses_what_it_cannot_hold)
+MF_TEST(safetensors_refuses_unsupported_tensors)
 {
     mf_tensor strings = some(MF_DTYPE_STRING, MF_SHAPE(2)), c = some(MF_DTYPE_C128, MF_SCALAR),
               f = some(MF_DTYPE_F32, MF_SCALAR);
@@ -253,7 +253,7 @@ MF_TEST(safetensors_refuses_what_it_cannot_hold)
 }
 
 /* Without checksums a flipped element is another value; but nothing else may happen. */
-MF_TEST(safetensors_cut_or_flipped_do_no_harm)
+MF_TEST(safetensors_truncated_or_flipped_are_harmless)
 {
     mf_tensor t = some(MF_DTYPE_F32, MF_SHAPE(2, 3)), s = some(MF_DTYPE_STRING, MF_SCALAR);
     mf_tensors *back;

@@ -17,7 +17,7 @@ static void expect_row(mf_csv *c, const char *const *cells, int n)
         T_STREQ(c->cells[i].data, cells[i]);
 }
 
-MF_TEST(formats_csv_leaves_out_spaces_around_cells)
+MF_TEST(formats_csv_ignores_spaces_around_cells)
 {
     static const char text[] = "a, b ,\tc\n 1 ,\" x \" , y z\t\r\n";
     mf_csv c;
@@ -78,7 +78,7 @@ MF_TEST(formats_libsvm_rows)
 }
 
 /* One byte of a text is every possible one in turn: rows or a sentence, never anything else. */
-MF_TEST(formats_damaged_text_is_told)
+MF_TEST(formats_damaged_text_is_reported)
 {
     static const char text[] = "1,\"a\",2.5\r\n1 3:4 5:6.5\n";
     char copy[sizeof text];
@@ -103,7 +103,7 @@ MF_TEST(formats_damaged_text_is_told)
     }
 }
 
-MF_TEST(formats_numbers_are_read_whole_or_not_at_all)
+MF_TEST(formats_numbers_with_trailing_characters_are_refused)
 {
     static const char *const good[] = {
         "0",    "-0",  "1.",    ".5",           "-12.375",

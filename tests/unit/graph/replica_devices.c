@@ -22,7 +22,7 @@ static const char *device_of(const mf_graph *g, const char *name)
     return mf_graph_find(g, name)->device;
 }
 
-MF_TEST(replica_devices_go_round_or_by_bytes)
+MF_TEST(replica_devices_are_assigned_round_robin_or_by_bytes)
 {
     mf_graph *turns = variables(), *bytes = variables();
 
@@ -44,7 +44,7 @@ MF_TEST(replica_devices_go_round_or_by_bytes)
     mf_graph_free(bytes);
 }
 
-MF_TEST(replica_devices_are_the_same_the_second_time)
+MF_TEST(replica_devices_are_idempotent)
 {
     mf_graph *g = variables();
 
@@ -56,7 +56,7 @@ MF_TEST(replica_devices_are_the_same_the_second_time)
     mf_graph_free(g);
 }
 
-MF_TEST(replica_devices_say_what_is_wrong)
+MF_TEST(replica_devices_name_the_error)
 {
     mf_graph *g = variables();
 

@@ -12,7 +12,7 @@ static mf_status parse(const char *text, mf_arena *arena, mf_options *out)
     return mf_options_parse("Dense", DENSE, text, arena, out);
 }
 
-MF_TEST(options_take_defaults_and_what_is_given)
+MF_TEST(options_use_defaults_and_given_values)
 {
     mf_arena *arena = mf_arena_new();
     mf_options o;
@@ -30,7 +30,7 @@ MF_TEST(options_take_defaults_and_what_is_given)
     mf_arena_free(arena);
 }
 
-MF_TEST(options_say_what_is_wrong)
+MF_TEST(options_name_the_error)
 {
     mf_arena *arena = mf_arena_new();
     mf_options o;

@@ -89,7 +89,7 @@ MF_TEST(comm_plugins_for_another_interface_are_refused_with_both_numbers)
     T_TRUE(p == NULL);
 }
 
-MF_TEST(comm_plugins_that_are_none_are_refused)
+MF_TEST(comm_plugins_of_another_kind_are_refused)
 {
     const mf_plugin_wanted wanted = { "x", "a test", "none", "libx1" };
     const mf_plugin_v1 *p;

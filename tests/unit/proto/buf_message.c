@@ -18,7 +18,7 @@ static void note_release(void *ctx)
     ++*(int *)ctx;
 }
 
-MF_TEST(buf_message_is_the_same_however_it_is_cut)
+MF_TEST(buf_message_is_decoded_from_any_split)
 {
     static const int64_t counts[] = { 0, 1, 100, 5000 };
 
@@ -48,7 +48,7 @@ MF_TEST(buf_message_is_the_same_however_it_is_cut)
     }
 }
 
-MF_TEST(buf_message_leaves_many_bytes_where_they_are)
+MF_TEST(buf_message_does_not_copy_large_contents)
 {
     mf_tensor t = { 0 };
     mf_buf head = { 0 };
