@@ -62,8 +62,8 @@ typedef struct mf_queue_runner {
     int n_enqueue;
     int threads; /* per target; default: 1 */
     const char *close; /* target; run once all threads have reached the end of their input */
-    const char *cancel; /* target that closes the queue and cancels pending enqueues; run on a stop
-                         */
+    const char *cancel; /* target that closes the queue and cancels pending enqueues; run on a
+                           stop */
 } mf_queue_runner;
 
 /* Start the threads, and one more that runs `cancel` when the coordinator is asked to stop.

@@ -104,8 +104,8 @@ typedef struct mf_iterator mf_iterator;
  * AutoShardPolicy DATA and FILE). With every policy an epoch contains each sample once, for any
  * number of workers. */
 typedef enum mf_slicing {
-    MF_SLICE_ELEMENT, /* by sample: an epoch is a permutation of all samples by Philox(seed, epoch)
-                       */
+    MF_SLICE_ELEMENT, /* by sample: an epoch is a permutation of all samples by Philox(seed,
+                         epoch) */
     MF_SLICE_FILE, /* by file, so that a worker reads few files: files are assigned to shards; in
                       each epoch a shard shuffles its files and the samples of each; a shard
                       without remaining files takes over files of others. docs/guides/data.md */

@@ -66,8 +66,8 @@ MF_API mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inp
 
 /* A constant holding `value` (shared, not copied). name may be NULL. */
 MF_API mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name);
-/* Scalar constants. Fails (sticky): INVALID_ARGUMENT (an integer type that cannot hold the value).
- */
+/* Scalar constants. Fails (sticky): INVALID_ARGUMENT (an integer type that cannot hold the
+ * value). */
 MF_API mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value);
 /* A 1-D int32 constant. Fails (sticky): INVALID_ARGUMENT (an element does not fit). */
 MF_API mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n);
@@ -107,8 +107,8 @@ typedef struct mf_replica_devices {
     int ps_tasks; /* number of parameter servers; 0: variables stay on the worker */
     const char *ps_device; /* NULL: "/job:ps" */
     const char *worker_device; /* for nodes that are not variables; NULL: "/job:worker" */
-    bool by_bytes; /* assign each variable to the server with the fewest bytes; default: round-robin
-                    */
+    bool by_bytes; /* assign each variable to the server with the fewest bytes; default:
+                      round-robin */
     bool keep; /* nodes with a device keep it unchanged; default: merge both, and the node's own
                   device wins where both have a part */
 } mf_replica_devices;

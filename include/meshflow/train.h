@@ -169,8 +169,8 @@ typedef struct mf_fit_options {
     int64_t epochs; /* default: 1 */
     int64_t steps; /* total, counted from the beginning of training; overrides epochs. 0: none */
     int64_t batch; /* default: 32 */
-    int input_threads; /* that prepare batches; default: one, and more while steps wait for batches
-                        */
+    int input_threads; /* that prepare batches; default: one, and more while steps wait for
+                          batches */
     bool in_order; /* no shuffling */
     mf_slicing slice; /* assignment of samples to the shards of a batch, see data.h */
     const char *near; /* with slicing by file: ':'-separated patterns of the paths that are local to

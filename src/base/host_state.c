@@ -35,8 +35,8 @@ void mf_host_adopt_fork(void)
     atomic_store(&is_fork, false);
 }
 
-/* The lowest and the highest address of the calling thread's stack. Both NULL: not determined yet.
- */
+/* The lowest and the highest address of the calling thread's stack. Both NULL: not determined
+ * yet. */
 static _Thread_local const char *stack_low, *stack_high;
 
 static void find_stack(void)

@@ -89,8 +89,8 @@ mf_status mf_plugin_open_file(const char *path, const mf_plugin_wanted *wanted,
     if (!symbol)
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "%s is not a Meshflow plugin: it does not export mf_plugin_open_v1()", path);
-    memcpy(&open, &symbol, sizeof open); /* ISO C has no conversion from object to function pointers
-                                          */
+    memcpy(&open, &symbol, sizeof open); /* ISO C has no conversion from object to function
+                                            pointers */
     p = open(&host);
     MF_TRY(plugin_check(path, p));
     *out = p;

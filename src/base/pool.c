@@ -169,8 +169,8 @@ static mf_status start_worker(mf_pool *pool)
     return MF_OK;
 }
 
-/* End the newest threads until `left` are left; with stopping set they finish queued tasks first.
- */
+/* End the newest threads until `left` are left; with stopping set they finish queued tasks
+ * first. */
 static void end_workers(mf_pool *pool, int64_t left)
 {
     pthread_mutex_lock(&pool->lock);

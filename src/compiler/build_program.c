@@ -328,8 +328,8 @@ static mf_status edges_of_item(build_program_builder *b, int at, edge_list *l)
 static mf_status control_edges_of_regions(build_program_builder *b, edge_list *l)
 {
     const int64_t width = b->c->graph->n_nodes + b->n_regions;
-    int *last = mf_calloc(width, sizeof *last); /* region + 1 for which the source was last recorded
-                                                 */
+    int *last = mf_calloc(width, sizeof *last); /* region + 1 for which the source was last
+                                                   recorded */
     mf_status st = last ? MF_OK : MF_NOMEM("a program");
 
     for (int r = 0; st == MF_OK && r < b->n_regions; r++) {

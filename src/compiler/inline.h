@@ -13,8 +13,8 @@ typedef struct mf_inline_call {
     const mf_output *args;
     int n_args;
     mf_node *pivot; /* nodes without other inputs wait for it; NULL: not needed */
-    bool waits; /* the call has control inputs: nodes that use an argument wait for the pivot, too
-                 */
+    bool waits; /* the call has control inputs: nodes that use an argument wait for the pivot,
+                   too */
     const char *name; /* prefix of new names */
     const char *device;
 } mf_inline_call;

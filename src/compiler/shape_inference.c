@@ -16,8 +16,7 @@
 
 enum {
     VALUE_MAX = 256
-}; /* maximum number of elements of values: shapes, axes, paddings, indices
-    */
+}; /* maximum number of elements of values: shapes, axes, paddings, indices */
 
 typedef struct inferrer {
     mf_compile *c;

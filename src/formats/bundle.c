@@ -399,8 +399,8 @@ static mf_status read_slices(mf_bundle *b, const mf_bundle_entry *e, const mf_sl
     return MF_OK;
 }
 
-/* Storage for a sliced tensor is allocated only if the entries of its slices could hold that much.
- */
+/* Storage for a sliced tensor is allocated only if the entries of its slices could hold that
+ * much. */
 static mf_status alloc_sliced(const mf_bundle *b, const mf_bundle_entry *e, const mf_shape *shape,
                               mf_tensor *out)
 {

@@ -118,8 +118,8 @@ static int64_t find_member(const mf_npz *npz, const char *name)
     return -1;
 }
 
-/* Unpacks a member of the size that the directory states. Reading to the end verifies the checksum.
- */
+/* Unpacks a member of the size that the directory states. Reading to the end verifies the
+ * checksum. */
 static mf_status npz_unpack(mf_npz *npz, int64_t i, char *data, size_t size)
 {
     zip_file_t *file = zip_fopen_index(npz->zip, (zip_uint64_t)i, 0);
@@ -195,8 +195,8 @@ static mf_status npz_add_member(zip_t *zip, const char *name, const mf_tensor *t
     MF_TRY_TO(done, mf_npy_encode(tensor, &npy));
     mf_buf_printf(&file_name, "%s" SUFFIX, name);
     MF_TRY_TO(done, mf_buf_finish(&file_name));
-    source = zip_source_buffer(zip, npy.data, npy.len, 1); /* the source frees the bytes with free()
-                                                            */
+    source = zip_source_buffer(zip, npy.data, npy.len, 1); /* the source frees the bytes with
+                                                              free() */
     if (!source) {
         st = zip_failed(zip, name);
         goto done;

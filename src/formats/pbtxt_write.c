@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints them.
- */
+/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints
+ * them. */
 #include "formats/pbtxt.h"
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
@@ -203,8 +203,8 @@ static bool is_present(const ProtobufCMessage *message, const ProtobufCFieldDesc
         return *(char *const *)place != NULL && **(char *const *)place != '\0';
     if (field->type == PROTOBUF_C_TYPE_BYTES)
         return ((const ProtobufCBinaryData *)place)->len > 0;
-    return memcmp(place, zeros, mf_wire_element_size(field->type)) != 0; /* bitwise: -0.0 is present
-                                                                          */
+    return memcmp(place, zeros, mf_wire_element_size(field->type)) != 0; /* bitwise: -0.0 is
+                                                                            present */
 }
 
 /* ---- maps ---- */

@@ -192,8 +192,8 @@ mf_status mf_safetensors_decode(const char *json, size_t len, int64_t data_bytes
 
     *out = NULL;
     *n = 0;
-    if (len == 0 || json[0] != '{') /* required by the format; jansson would accept leading spaces
-                                     */
+    if (len == 0 || json[0] != '{') /* required by the format; jansson would accept leading
+                                       spaces */
         return MF_FAIL(MF_DATA_LOSS, "the header does not begin with '{'");
     root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &error);
     if (!root)

@@ -24,9 +24,8 @@ typedef struct mf_collective_op {
     bool is_source; /* for a broadcast */
     mf_span_fn *merge; /* for a reduction: combines two values */
     mf_span_fn *divide; /* final op of a reduction, given the group size; NULL: none */
-    const int64_t
-        *offsets; /* offsets of the rings through the devices of a task, TensorFlow's subdiv_offsets
-                   */
+    const int64_t *offsets; /* offsets of the rings through the devices of a task, TensorFlow's
+                               subdiv_offsets */
     int64_t n_offsets;
     int64_t timeout_ns; /* 0: none */
 

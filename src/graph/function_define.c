@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* function_define.c - turns a subgraph into a FunctionDef of a library; the inverse of function.c.
- */
+/* function_define.c - turns a subgraph into a FunctionDef of a library; the inverse of
+ * function.c. */
 #include "graph/function.h"
 #include "graph/graphdef_codec.h"
 #include "graph/op.h"
@@ -76,8 +76,8 @@ static mf_status function_define_find_needed(cutter *c)
         function_define_need(c, c->cut->out[i]);
     for (int i = 0; i < c->cut->n_effects; i++)
         c->needed[c->cut->effects[i]->id] = true;
-    while (now != known) { /* repeats only for loops: the order excludes the edge that closes a loop
-                            */
+    while (now != known) { /* repeats only for loops: the order excludes the edge that closes a
+                              loop */
         known = now;
         now = 0;
         for (int64_t i = c->n - 1; i >= 0; i--) {

@@ -69,8 +69,8 @@ struct mf_graph {
     mf_bytes unknown; /* GraphDef's unknown fields */
     int32_t producer, min_consumer;
     mf_error *failed; /* first failure while building, or NULL */
-    mf_graph *library; /* the graph whose functions the nodes call: this one, or the root of a body
-                        */
+    mf_graph *library; /* the graph whose functions the nodes call: this one, or the root of a
+                          body */
     const mf_function *body_of; /* for a function body: the function, */
     const mf_graph *outer; /* and the calling graph */
     int64_t differentiated; /* number of nodes of bodies differentiated so far */

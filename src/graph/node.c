@@ -10,8 +10,7 @@
 
 enum {
     MAX_PORTS = 1 << 20
-}; /* of a node; an attribute may claim any number of inputs or outputs
-    */
+}; /* of a node; an attribute may claim any number of inputs or outputs */
 
 /* ---- attributes ---- */
 

@@ -109,8 +109,8 @@ struct mf_kernel {
         *in; /* plain inputs hold values; resource and reference inputs a handle */
     mf_tensor *const *out;
     int n_in, n_out;
-    uint64_t reuse; /* bit i: this is the last use of input i, whose storage may become an output's
-                     */
+    uint64_t reuse; /* bit i: this is the last use of input i, whose storage may become an
+                       output's */
     const mf_epilogue *then; /* NULL: none */
     void *owner; /* for the executor */
     /* For a kernel started by another kernel: called instead of notifying the executor. */
@@ -150,8 +150,8 @@ void mf_kernel_done(mf_kernel *k, mf_status status);
 /* The same, with dead outputs. */
 void mf_kernel_done_dead(mf_kernel *k);
 
-/* The object in input i (resource or reference). Fails: INVALID_ARGUMENT (it is of another type).
- */
+/* The object in input i (resource or reference). Fails: INVALID_ARGUMENT (it is of another
+ * type). */
 MF_MUST mf_status mf_kernel_object(const mf_kernel *k, int i, const mf_object_type *type,
                                    mf_object **out);
 MF_MUST mf_status mf_kernel_variable(const mf_kernel *k, int i, mf_variable **out);
@@ -209,8 +209,8 @@ enum mf_op_flag {
     MF_OP_JOINT = 1 << 6, /* waits, but never for outputs of another such op: consumers of several
                              of
                              them may wait for all of them together */
-    MF_OP_TAKES_REFS = 1 << 7, /* its plain inputs receive the handles of references, not the values
-                                */
+    MF_OP_TAKES_REFS = 1 << 7, /* its plain inputs receive the handles of references, not the
+                                  values */
 };
 
 /* Ops that the executor implements. */

@@ -195,7 +195,7 @@ static mf_status net_open_compare(const mf_net *n, const char *theirs, const cha
 }
 
 /* A task with other settings is refused and cannot recover by itself. A task that waits for it
- * therefore fails, too, once the refused one has been told. */
+ * therefore fails, too, once the refused task was notified. */
 static void note_mismatch(mf_net *n, mf_status st)
 {
     pthread_mutex_lock(&n->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_view_text.c - the chain of waits of a job, and what the task at its end does, in sentences.
- */
+/* job_view_text.c - the chain of waits of a job, and what the task at its end does, in
+ * sentences. */
 #include "observe/job_view.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ static double job_view_text_seconds(int64_t since, int64_t now)
 }
 
 /* A task of another host that has not reported for long: it is stopped, or computes, saves or
- * evaluates for long, which is normal unless others wait. Whatever it last waited for has arrived.
- */
+ * evaluates for long, which is normal unless others wait. Whatever it last waited for has
+ * arrived. */
 static bool is_silent(const mf_status_page_seen *t, int64_t now)
 {
     return t->alive && mf_job_view_is_kept(t) && now - t->page.told_ns > SILENT_NS;
@@ -161,7 +161,7 @@ void mf_job_view_task_text(const mf_status_page_seen *t, int64_t now, mf_buf *ou
         put_alive(t, now, out);
 }
 
-/* Others wait for something. */
+/* In other phases the task waits and needs no processor. */
 static bool wants_to_run(const mf_status_page *p)
 {
     return p->computing > 0 || p->phase == MF_PHASE_START || p->phase == MF_PHASE_LOAD ||
@@ -184,10 +184,10 @@ void mf_job_view_starved(const mf_status_page_seen *t, const mf_process_times *l
         100.0 * (double)lately->ran_ns / (double)wanted);
 }
 
-/* ---- who is the reason ---- */
+/* ---- the cause ---- */
 
-/* The wait of a task that is able to go on if only it got what it waits for. One of another host
- * had waited for so long when it said so; it may have gone on since. */
+/* The wait of a task that could continue as soon as the wait ends. For a task of another host, the
+ * wait as of its last report; it may have ended since. */
 static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen *t, int64_t now)
 {
     const int64_t known = mf_job_view_is_kept(t) ? t->page.told_ns : now;
@@ -197,8 +197,8 @@ static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen 
     return w && known - w->since_ns >= LONG_NS ? w : NULL;
 }
 
-/* From one to the next, until one that waits for nobody; *name: of that one. -1: it is not here, or
- * they go round in a ring. */
+/* Follows the waits from task i to a task that does not wait; *name: its name. -1: it is not on
+ * this host, or the waits form a cycle. */
 static int job_view_text_root_of(const mf_job_view_job *job, int i, int64_t now, const char **name)
 {
     *name = job->tasks[i].page.task;
@@ -216,8 +216,8 @@ static int job_view_text_root_of(const mf_job_view_job *job, int i, int64_t now,
     return -1;
 }
 
-/* "; worker 0 and worker 2 wait for it, the longest since 3.2 s: the gradients, bucket 0 of step
- * 812". */
+/* Appends "; worker 0, worker 2 have been waiting for it for 3.2 s: the gradients, bucket 0 of step
+ * 812", with the longest wait. */
 static void put_waiting(const mf_job_view_job *job, const char *name, int64_t now, mf_buf *out)
 {
     const mf_status_page_wait *longest = NULL;
@@ -241,8 +241,8 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
 
-/* The one that most wait for; else one that is known not to go on, which is no matter of a master.
- * NULL: all is well. */
+/* The task that most tasks wait for; else one that is known to be stopped or dead (supervisors are
+ * ignored). NULL: no stall. */
 static const char *reason(const mf_job_view_job *job, int64_t now)
 {
     const char *best = NULL;
@@ -271,7 +271,7 @@ static const char *reason(const mf_job_view_job *job, int64_t now)
     return best;
 }
 
-/* They wait for each other. */
+/* A cycle of waits. */
 static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
 {
     for (int i = 0; i < job->n; i++) {

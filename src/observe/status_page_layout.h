@@ -35,8 +35,8 @@ typedef struct mf_status_page_area {
     mf_status_page_layout layout; /* the requested layout. Written by other processes, then */
     atomic_int layout_request; /* mf_variable_request: MF_VARIABLE_REQUEST_MADE */
     char layout_answer[MF_VARIABLE_REQUEST_TEXT];
-    char question[sizeof((mf_status_page_question *)0)->name]; /* Written by other processes, then
-                                                                */
+    char question[sizeof((mf_status_page_question *)0)->name]; /* Written by other processes,
+                                                                  then */
     atomic_llong asker; /* the process that asks; 0: none */
 } mf_status_page_area;
 

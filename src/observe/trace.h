@@ -10,8 +10,8 @@ typedef struct mf_trace mf_trace;
 MF_MUST mf_status mf_trace_new(mf_trace **out);
 void mf_trace_free(mf_trace *trace);
 int64_t mf_trace_now(void);
-/* The node ran from `start` until now, on this thread. Both texts outlive the trace. Thread: any.
- */
+/* The node ran from `start` until now, on this thread. Both texts outlive the trace. Thread:
+ * any. */
 void mf_trace_add(mf_trace *trace, const char *node, const char *op, int64_t start);
 /* The same for a node that ran asynchronously, without holding a thread. */
 void mf_trace_add_async(mf_trace *trace, const char *node, const char *op, int64_t start);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inproc_rpc.c - see inproc_rpc.h. The canceller may hold locks that a service needs, so a separate
- * thread, which also handles deadlines, notifies services. It exists as long as there is a server.
- */
+ * thread, which also handles deadlines, notifies services. It exists as long as there is a
+ * server. */
 #include "rpc/inproc_rpc.h"
 
 #include "base/clock.h"
@@ -46,8 +46,8 @@ typedef struct inside {
 /* One per process, like its addresses. */
 static struct {
     pthread_mutex_t lock; /* guards all fields below */
-    pthread_cond_t changed, sooner; /* a call has ended; a deadline is earlier than the known ones
-                                     */
+    pthread_cond_t changed, sooner; /* a call has ended; a deadline is earlier than the known
+                                       ones */
     bool has_conditions, watches;
     pthread_t watch;
     mf_rpc_server *servers;

@@ -55,8 +55,8 @@ static bool map_region(void)
         (void)close(fd);
         return false;
     }
-    (void)madvise(base, REGION_SIZE, MADV_DONTFORK); /* otherwise a child would write to our tensors
-                                                      */
+    (void)madvise(base, REGION_SIZE, MADV_DONTFORK); /* otherwise a child would write to our
+                                                        tensors */
     region.fd = fd;
     atomic_store_explicit(&region.base, base, memory_order_release);
     return true;

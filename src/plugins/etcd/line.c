@@ -176,8 +176,8 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
         }
         (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);
     }
-    (void)curl_multi_remove_handle(l->multi, l->easy); /* closes a connection with a pending reply
-                                                        */
+    (void)curl_multi_remove_handle(l->multi, l->easy); /* closes a connection with a pending
+                                                          reply */
     return how;
 }
 
