@@ -49,7 +49,7 @@ typedef struct mf_group_wait {
     const mf_collective *call;
     int rank; /* the other member */
     int64_t since;
-    mf_suspect suspicion; /* state of check() */
+    mf_suspect suspect; /* state of check() */
 } mf_group_wait;
 
 typedef struct mf_group mf_group;

@@ -82,17 +82,17 @@ MF_MUST mf_status mf_partial_sums_own(mf_net_group *g, const mf_reduce *r, int64
 MF_MUST mf_status mf_partial_sums_room(mf_net_group *g, const mf_reduce *r, const int *ranks, int n,
                                        int64_t from, int64_t count, mf_partial_sums *out);
 /* Merge `other` into the set: adds siblings. */
-MF_MUST mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *bag,
+MF_MUST mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *sums,
                                         const mf_partial_sums *other);
 /* The elements [from, from + count) of a set that contains them. */
 MF_MUST mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r,
-                                        const mf_partial_sums *bag, int64_t from, int64_t count,
+                                        const mf_partial_sums *sums, int64_t from, int64_t count,
                                         mf_partial_sums *out);
 /* The set is complete: computes the sum. */
 MF_MUST mf_status mf_partial_sums_total(const mf_reduce *r, const mf_partial_sums *bags, int n,
                                         mf_net_group *g, void *out);
 /* The flows that transfer a set: one per partial sum. */
-int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *bag, int rank, bool out,
+int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *sums, int rank, bool out,
                           mf_message_flow *flows);
 
 /* The nodes that some members have together; at most as many as they have parts. */

@@ -153,30 +153,30 @@ mf_status mf_partial_sums_room(mf_net_group *g, const mf_reduce *r, const int *r
     return MF_OK;
 }
 
-mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *bag,
+mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *sums,
                                 const mf_partial_sums *other)
 {
-    const int n = bag->n + other->n;
+    const int n = sums->n + other->n;
     mf_reduction_tree_part *parts = mf_net_group_alloc(g, n, sizeof *parts);
 
     if (!parts)
         return MF_RESOURCE_EXHAUSTED;
-    memcpy(parts, bag->parts, (size_t)bag->n * sizeof *parts);
-    memcpy(parts + bag->n, other->parts, (size_t)other->n * sizeof *parts);
-    return make_partial_sums(g, r, parts, n, bag->from, bag->count, bag);
+    memcpy(parts, sums->parts, (size_t)sums->n * sizeof *parts);
+    memcpy(parts + sums->n, other->parts, (size_t)other->n * sizeof *parts);
+    return make_partial_sums(g, r, parts, n, sums->from, sums->count, sums);
 }
 
-mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r, const mf_partial_sums *bag,
+mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r, const mf_partial_sums *sums,
                                 int64_t from, int64_t count, mf_partial_sums *out)
 {
-    mf_reduction_tree_part *parts = mf_net_group_alloc(g, bag->n, sizeof *parts);
+    mf_reduction_tree_part *parts = mf_net_group_alloc(g, sums->n, sizeof *parts);
 
     if (!parts)
         return MF_RESOURCE_EXHAUSTED;
-    for (int i = 0; i < bag->n; i++)
-        parts[i] = (mf_reduction_tree_part){ bag->parts[i].node,
-                                             mf_at(r, bag->parts[i].data, from - bag->from) };
-    *out = (mf_partial_sums){ from, count, parts, bag->n };
+    for (int i = 0; i < sums->n; i++)
+        parts[i] = (mf_reduction_tree_part){ sums->parts[i].node,
+                                             mf_at(r, sums->parts[i].data, from - sums->from) };
+    *out = (mf_partial_sums){ from, count, parts, sums->n };
     return MF_OK;
 }
 
@@ -200,13 +200,13 @@ mf_status mf_partial_sums_total(const mf_reduce *r, const mf_partial_sums *bags,
                                  r->dtype, bags[0].count, out);
 }
 
-int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *bag, int rank, bool out,
+int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *sums, int rank, bool out,
                           mf_message_flow *flows)
 {
-    const int64_t bytes = bag->count * (int64_t)mf_dtype_size(r->dtype);
+    const int64_t bytes = sums->count * (int64_t)mf_dtype_size(r->dtype);
     int n = 0;
 
-    for (int i = 0; i < bag->n && bytes > 0; i++)
-        flows[n++] = (mf_message_flow){ rank, out, (void *)(uintptr_t)bag->parts[i].data, bytes };
+    for (int i = 0; i < sums->n && bytes > 0; i++)
+        flows[n++] = (mf_message_flow){ rank, out, (void *)(uintptr_t)sums->parts[i].data, bytes };
     return n;
 }

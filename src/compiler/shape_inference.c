@@ -20,7 +20,7 @@ enum {
 
 typedef struct inferrer {
     mf_compile *c;
-    bool *doubted; /* by node id: loop Merges whose shape changes */
+    bool *changes; /* by node id: loop Merges whose shape changes */
     bool *optional; /* by node id: a run may end without it; NULL: every node runs */
     /* Buffers for the current node. */
     mf_shape *in_shapes;
@@ -195,7 +195,7 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
         return MF_OK;
     }
     if (is_loop_merge(n)) {
-        facts->shapes[0] = f->doubted[n->id] ? MF_SHAPE_UNKNOWN : f->in_shapes[0];
+        facts->shapes[0] = f->changes[n->id] ? MF_SHAPE_UNKNOWN : f->in_shapes[0];
         facts->shapes[1] = MF_SCALAR;
         return MF_OK;
     }
@@ -223,14 +223,14 @@ static bool loops_agree(inferrer *f, mf_node *const *order, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         mf_node *m = order[i];
 
-        if (!is_loop_merge(m) || f->doubted[m->id])
+        if (!is_loop_merge(m) || f->changes[m->id])
             continue;
         for (int k = 0; k < m->n_inputs; k++) {
             const mf_output in = m->inputs[k];
 
             if (!mf_shape_equal(&f->c->facts[in.node->id].shapes[in.port],
                                 &f->c->facts[m->id].shapes[0])) {
-                f->doubted[m->id] = true;
+                f->changes[m->id] = true;
                 agree = false;
             }
         }
@@ -252,7 +252,7 @@ static mf_status infer_all(inferrer *f, mf_node *const *order, int64_t n)
 
 static void inferrer_deinit(inferrer *f)
 {
-    mf_free(f->doubted);
+    mf_free(f->changes);
     mf_free(f->optional);
     mf_free(f->in_shapes);
     mf_free(f->in_values);
@@ -268,9 +268,9 @@ mf_status mf_infer_graph(mf_compile *c)
 
     c->n_facts = c->cap_facts = c->graph->n_nodes;
     c->facts = MF_ARENA_ARRAY(c->graph->arena, mf_facts, c->n_facts);
-    f.doubted = mf_calloc(c->n_facts, sizeof *f.doubted);
+    f.changes = mf_calloc(c->n_facts, sizeof *f.changes);
     f.optional = mf_calloc(c->n_facts, sizeof *f.optional);
-    st = c->facts && f.doubted && f.optional ? mf_compile_order(c, &order, &n)
+    st = c->facts && f.changes && f.optional ? mf_compile_order(c, &order, &n)
                                              : MF_NOMEM("compiling");
     if (st == MF_OK)
         st = infer_all(&f, order, n);
@@ -302,8 +302,8 @@ mf_status mf_infer_more(mf_compile *c)
     mf_status st = grow_facts(c);
     const int64_t from = c->n_facts;
 
-    f.doubted = mf_calloc(c->graph->n_nodes, sizeof *f.doubted);
-    if (st == MF_OK && !f.doubted)
+    f.changes = mf_calloc(c->graph->n_nodes, sizeof *f.changes);
+    if (st == MF_OK && !f.changes)
         st = MF_NOMEM("shapes");
     if (st == MF_OK)
         c->n_facts = c->graph->n_nodes;

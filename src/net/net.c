@@ -105,8 +105,8 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
                        n->peers[n->self].name, w->what, (long long)w->frame.step);
     if (p->gone)
         return mf_error_restore(&p->why);
-    if (mf_net_suspect(n, &w->suspicion, deadline_ns))
-        return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
+    if (mf_net_suspect(n, &w->suspect, deadline_ns))
+        return mf_net_blame(n, &w->suspect, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
     mf_wait_report_look(&w->waiting);
     if (mf_net_is_report_due(n)) {
@@ -155,7 +155,7 @@ void mf_net_post(mf_net *n, mf_net_waiter *w)
     w->busy = w->done = false;
     w->next = NULL;
     w->since = mf_clock_ns();
-    w->suspicion = (mf_suspect){ .task = w->from };
+    w->suspect = (mf_suspect){ .task = w->from };
     pthread_mutex_lock(&n->lock);
     w->message = find_message(p, &w->frame);
     while (*last)

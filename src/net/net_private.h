@@ -21,7 +21,7 @@ typedef struct mf_net_waiter {
     const char *what;
     int64_t since;
     mf_wait_report waiting;
-    mf_suspect suspicion;
+    mf_suspect suspect;
     const mf_net_again *again; /* NULL: no retransmission */
     int64_t again_ns, again_at; /* current interval; time of the next retransmission */
     struct mf_net_waiter *next;
