@@ -49,7 +49,7 @@ MF_API MF_MUST mf_status mf_session_new(const mf_graph *graph, const mf_session_
 MF_API void mf_session_free(mf_session *session);
 
 /* Add the nodes of `graph` that the session does not have yet. With a target, existing nodes cannot
- * change (INVALID_ARGUMENT): call mf_gradients() for functions before the session is created. */
+ * change (INVALID_ARGUMENT): build gradients through function calls before the session exists. */
 MF_API MF_MUST mf_status mf_session_extend(mf_session *session, const mf_graph *graph);
 
 /* Run the nodes that `fetches` ("node:port") and `targets` ("node") need, with `feeds` replacing

@@ -114,8 +114,8 @@ typedef struct mf_step_report {
     double learning_rate;
     const mf_result *results; /* of this step's batch, loss first */
     int n_results;
-    int64_t skipped_steps; /* steps skipped by the guard so far; whether this one was skipped: its
-                              loss or gradients have NaN/Inf */
+    int64_t skipped_steps; /* steps skipped by the guard so far, because their loss or gradients
+                              had NaN/Inf */
 } mf_step_report;
 
 /* The loop that calls hooks: mf_fit() or a monitored session. See hooks.h. */

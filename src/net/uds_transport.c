@@ -188,7 +188,7 @@ static void accept_one(uds_transport_local *t)
 }
 
 /* The greeting is complete: identify the peer. */
-static mf_status uds_transport_greet(uds_transport_local *t, connection *c)
+static mf_status uds_transport_accept_greeting(uds_transport_local *t, connection *c)
 {
     const int64_t soon = mf_clock_ns() + 5000000000;
     mf_status st = t->o.inbox->kind->hello(t->o.inbox, c->greeting, &c->peer);
@@ -236,7 +236,7 @@ static mf_status uds_transport_take_step(uds_transport_local *t, connection *c)
 {
     c->have = 0;
     if (c->peer < 0 && c->greeting)
-        return uds_transport_greet(t, c);
+        return uds_transport_accept_greeting(t, c);
     if (c->peer < 0) {
         uint32_t size;
 
