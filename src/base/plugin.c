@@ -82,7 +82,7 @@ mf_status mf_plugin_open_file(const char *path, const mf_plugin_wanted *wanted,
     *out = NULL;
     if (!handle)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "plugin %s cannot be loaded: %s; install the "
+                       "cannot load the plugin for %s: %s; install the "
                        "Debian package %s",
                        wanted->what, dlerror(), wanted->run_package);
     symbol = dlsym(handle, "mf_plugin_open_v1");
@@ -167,7 +167,8 @@ static mf_status find_and_open(const mf_plugin_wanted *wanted, const mf_plugin_v
         st = mf_plugin_open_file(path, wanted, out);
     else
         st = MF_FAIL(MF_NOT_FOUND,
-                     "%s is not installed: no meshflow-%s.so in %s; install the Debian package "
+                     "the plugin for %s is not installed: no meshflow-%s.so in %s; install the "
+                     "Debian package "
                      "%s and build again, or set MESHFLOW_PLUGIN_PATH to its directory",
                      wanted->what, wanted->name, tried.data ? tried.data : "",
                      wanted->build_package);

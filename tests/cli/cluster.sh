@@ -190,7 +190,7 @@ for places in '"127.0.0.1:1025","nobody.invalid:1026"/0' '"nobody.invalid:1026",
         --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param say_stall_ms=100
 done
 
-fails "addresses of the local transport are no host names" "in vain for worker 1 at 127.0.0.1:1026: it has not connected" \
+fails "addresses of the local transport are no host names" "waiting for worker 1 at 127.0.0.1:1026: it has not connected" \
     -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1 --param say_stall_ms=100 --job-name worker \
     --cluster '{"worker":["127.0.0.1:1025","127.0.0.1:1026"]}' --task-index 0 --transport local
 

@@ -127,7 +127,7 @@ mistake("a store that may not be written", 1, [*ALONE, "--store", "file:closed/s
 
 # certificates
 TLS = "localhost:{port}", "localhost:1"
-mistake("certificates that are not there", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "absent"], "absent does not hold ca.pem, cert.pem and key.pem", "meshflow cert --out absent", env=tf_config(TLS))
+mistake("certificates that are not there", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "absent"], "absent does not contain ca.pem, cert.pem and key.pem", "meshflow cert --out absent", env=tf_config(TLS))
 mistake("certificates that are text", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "texts"], "texts", env=tf_config(TLS))
 mistake("a key of another certificate", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "swapped"], "swapped", "not the key of", env=tf_config(TLS))
 mistake("a certificate of another authority", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "strange"], "strange/cert.pem", "strange/ca.pem", "meshflow cert", env=tf_config(TLS))

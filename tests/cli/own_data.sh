@@ -267,7 +267,7 @@ wrong "a batch of more than there is" "--batch 271 is more than the 270 samples 
     train --model mlp --data own.csv --set label=answer --batch 271
 check "nothing was written" test ! -e numbers
 wrong "compress --lr" "--lr expects a number" -- compress tables --quantize int8 --lr -1
-wrong "a lease of a millisecond" "lease_ms" "from 100 on" -- params --param lease_ms=1
+wrong "a lease of a millisecond" "lease_ms" "at least 100" -- params --param lease_ms=1
 
 # ---- what was meant
 wrong "an abbreviation of a setting" "adam has no setting 'lr'; did you mean 'learning_rate'?" -- \

@@ -98,7 +98,7 @@ class Bench(harness.Bench):
 
 @test
 def other_hosts_need_certificates(b):
-    b.does_not_serve("would let anybody on the network in", address="0.0.0.0:0")
+    b.does_not_serve("would accept any peer on the network", address="0.0.0.0:0")
     b.does_not_serve("does not hold ca.pem", "--tls-dir", b.out("nothing"), address="0.0.0.0:0")
     b.serve(address="127.0.0.2:0")  # is loopback, too
     b.serve("--tls-dir", b.cert("tls"), address="0.0.0.0:0")

@@ -63,14 +63,14 @@ MF_TEST(param_set_overrides_the_environment_and_names_errors)
     T_EQ(setenv("MESHFLOW_POOL_SPIN_ROUNDS", "12", 1), 0);
     T_OK(mf_param_set("pool_spin_rounds=13"));
     T_EQ(find("pool_spin_rounds")->value, 13);
-    T_FAILS(MF_INVALID_ARGUMENT, "no parameter 'pool_spin'", mf_param_set("pool_spin=1"));
+    T_FAILS(MF_INVALID_ARGUMENT, "unknown parameter 'pool_spin'", mf_param_set("pool_spin=1"));
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds=-1"));
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds"));
 }
 
 MF_TEST(param_values_below_the_minimum_are_refused)
 {
-    T_FAILS(MF_INVALID_ARGUMENT, "a whole number from 100 on, not 'lease_ms=99'",
+    T_FAILS(MF_INVALID_ARGUMENT, "a whole number of at least 100, not 'lease_ms=99'",
             mf_param_set("lease_ms=99"));
     T_OK(mf_param_set("lease_ms=100"));
 }

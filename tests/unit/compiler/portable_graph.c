@@ -97,7 +97,7 @@ MF_TEST(portable_graph_names_an_op_without_equivalent)
     y = mf_applyf(g, "_Block", MF_IN(x), "block=8 name='block'");
     T_OK(mf_graph_status(g));
     T_FAILS(
-        MF_UNIMPLEMENTED, "op _Block is our own",
+        MF_UNIMPLEMENTED, "op _Block is specific to Meshflow",
         mf_portable_graph(
             g, &(mf_signature){ .feeds = &x, .fetches = &y, .n_feeds = 1, .n_fetches = 1 }, &r));
     mf_graph_free(g);

@@ -99,6 +99,6 @@ MF_TEST(an_arg_or_retval_node_outside_a_function_is_refused)
     T_OK(mf_graph_new(&g));
     arg = mf_applyf(g, "_Arg", MF_NO_IN, "T=float index=100000 name='arg'");
     (void)mf_applyf(g, "Neg", MF_IN(arg), "name='y'");
-    T_FAILS(MF_INVALID_ARGUMENT, "{{node arg}} (op _Arg) belongs into a function's body",
+    T_FAILS(MF_INVALID_ARGUMENT, "{{node arg}} (op _Arg) is valid only in a function's body",
             run_graph(g, "y:0", &y));
 }

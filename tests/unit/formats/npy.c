@@ -166,12 +166,12 @@ MF_TEST(npy_unsupported_types_are_named)
 
     T_FAILS(MF_UNIMPLEMENTED, "Python objects", decode(HEADER("|O", "False", "()"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "'<f16'", decode(HEADER("<f16", "False", "()"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("<M8[s]", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("<M8[s]", "False", "()"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "'|S0'", decode(HEADER("|S0", "False", "(99,)"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "records",
             decode("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': ()}", "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("", "False", "()"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("<", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("<", "False", "()"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "dimension", decode(HEADER("<f", "False", "()"), "", 0, &t));
 }
 
@@ -191,7 +191,8 @@ MF_TEST(npy_hostile_shapes_are_refused)
             decode(HEADER("<f8", "False", "(-1,)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "rank above",
             decode(HEADER("<f8", "False", "(1,1,1,1,1,1,1,1,1)"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "not a tuple", decode(HEADER("<f8", "False", "(1)"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "expected a tuple",
+            decode(HEADER("<f8", "False", "(1)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "',' is missing",
             decode(HEADER("<f8", "False", "(1 2)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "5 bytes of data for 1 elements",
@@ -205,7 +206,7 @@ MF_TEST(npy_the_header_is_read_strictly)
     T_FAILS(MF_INVALID_ARGUMENT, "missing", decode("{'descr': '<f4'}", "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "unknown key 'x'", decode("{'x': 1}", "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "given twice", decode("{'shape': (), 'shape': ()}", "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "behind '}'",
+    T_FAILS(MF_INVALID_ARGUMENT, "after '}'",
             decode(HEADER("<f4", "False", "()") "x", "abcd", 4, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "not a bool", decode(HEADER("<f4", "0", "()"), "abcd", 4, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "is not closed", decode("{'descr", "", 0, &t));

@@ -156,7 +156,7 @@ MF_TEST(pbtxt_errors_name_line_and_column)
             parse_graph("node{ name:'x\n' }"));
     T_FAILS(MF_INVALID_ARGUMENT, "line 1, column 16: 'name' is given twice",
             parse_graph("node{ name:'x' name:'y' }"));
-    T_FAILS(MF_INVALID_ARGUMENT, "'i' is given beside 's'",
+    T_FAILS(MF_INVALID_ARGUMENT, "'i' and 's' exclude each other",
             parse_graph("node{ attr{ value{ s:'x' i:1 } } }"));
     T_FAILS(MF_INVALID_ARGUMENT, "expected ':' or '{' after 'name'",
             parse_graph("node{ name 'x' }"));

@@ -188,20 +188,20 @@ MF_TEST(safetensors_headers_are_checked)
     } bad[] = {
         { "does not begin", "", MF_DATA_LOSS },
         { "does not begin", " {}", MF_DATA_LOSS },
-        { "no JSON", "{", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":\"\\u0000\"}", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"a\":{}}", MF_DATA_LOSS },
+        { "not valid JSON", "{", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":\"\\u0000\"}", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"a\":{}}", MF_DATA_LOSS },
         { "has no type", "{\"a\":3}", MF_DATA_LOSS },
         { "has no type", "{\"a\":{\"dtype\":1}}", MF_DATA_LOSS },
         { "'F8_E4M3'", "{\"a\":" ENTRY("F8_E4M3", "[8]", "0", "8") "}", MF_UNIMPLEMENTED },
-        { "no list", "{\"a\":" ENTRY("U8", "8", "0", "8") "}", MF_DATA_LOSS },
+        { "not a list", "{\"a\":" ENTRY("U8", "8", "0", "8") "}", MF_DATA_LOSS },
         { "dimension 0", "{\"a\":" ENTRY("U8", "[-8]", "0", "8") "}", MF_DATA_LOSS },
         { "dimension 0", "{\"a\":" ENTRY("U8", "[8.0]", "0", "8") "}", MF_DATA_LOSS },
         { "9 dim", "{\"a\":" ENTRY("U8", "[1,1,1,1,1,1,1,1,8]", "0", "8") "}", MF_UNIMPLEMENTED },
         { "8 bytes for 4", "{\"a\":" ENTRY("U8", "[4]", "0", "8") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[9]", "0", "9") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[1]", "-1", "0") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[1]", "8", "7") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[9]", "0", "9") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[1]", "-1", "0") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[1]", "8", "7") "}", MF_DATA_LOSS },
         { "more than 2^63", "{\"a\":" ENTRY("F64", "[4611686018427387904,4]", "0", "8") "}",
           MF_INVALID_ARGUMENT },
         { "have 4 bytes", "{\"a\":" ENTRY("U8", "[4]", "0", "4") "}", MF_DATA_LOSS },
@@ -213,9 +213,10 @@ MF_TEST(safetensors_headers_are_checked)
           MF_DATA_LOSS },
         { "'a' occurs twice",
           "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"__metadata__\":{\"a\":\"\"}}", MF_DATA_LOSS },
-        { "no text", "{\"__metadata__\":{\"a\":1}}", MF_DATA_LOSS },
-        { "no object", "{\"__metadata__\":[]}", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":" ENTRY("U8", "[99999999999999999999]", "0", "8") "}", MF_DATA_LOSS },
+        { "not text", "{\"__metadata__\":{\"a\":1}}", MF_DATA_LOSS },
+        { "not an object", "{\"__metadata__\":[]}", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":" ENTRY("U8", "[99999999999999999999]", "0", "8") "}",
+          MF_DATA_LOSS },
     };
 
     T_OK(decode("{\"a\":" ENTRY("BF16", "[2,2]", "0", "8") "}   ", 8));
@@ -244,7 +245,7 @@ MF_TEST(safetensors_refuses_unsupported_tensors)
     T_FAILS(MF_INVALID_ARGUMENT, "reserved",
             mf_tensors_write(path_of("x.safetensors"), (const char *[]){ "f", "__metadata__" }, two,
                              2));
-    T_FAILS(MF_INVALID_ARGUMENT, "no UTF-8",
+    T_FAILS(MF_INVALID_ARGUMENT, "not UTF-8",
             mf_tensors_write(path_of("x.safetensors"), (const char *[]){ "f", "\xff" }, two, 2));
     mf_tensor_clear(&strings);
     mf_tensor_clear(&c);

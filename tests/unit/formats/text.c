@@ -49,7 +49,7 @@ MF_TEST(formats_csv_rows_and_quotes)
     T_FAILS(MF_DATA_LOSS, "'t.csv', line 2: unterminated quote", mf_csv_next(&c));
     mf_csv_deinit(&c);
     mf_csv_init(&c, "t.csv", "\"a\"b;c", 6, ';');
-    T_FAILS(MF_DATA_LOSS, "line 1: something follows", mf_csv_next(&c));
+    T_FAILS(MF_DATA_LOSS, "line 1: text after", mf_csv_next(&c));
     mf_csv_deinit(&c);
 }
 

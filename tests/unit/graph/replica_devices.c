@@ -70,7 +70,7 @@ MF_TEST(replica_devices_name_the_error)
     (void)mf_applyf(g, "VarHandleOp", MF_NO_IN, "dtype=float shape=shape[?] name='open'");
     T_OK(mf_graph_status(g));
     T_OK(mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1 }));
-    T_FAILS(MF_INVALID_ARGUMENT, "'open' cannot be given to a server by its bytes",
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot place variable 'open' by its bytes",
             mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1, .by_bytes = true }));
     (void)mf_applyf(g, "NoOp", MF_NO_IN, "name='lonely' _class=['loc:@nobody']");
     T_FAILS(MF_INVALID_ARGUMENT, "'lonely' is colocated with 'nobody'",

@@ -129,7 +129,7 @@ MF_TEST(comm_grpc_an_expired_or_foreign_certificate_is_not_used)
     w.security[0].key = w.security[1].key;
     T_FAILS(MF_INVALID_ARGUMENT, "is not the key of", open_task(&t));
     w.security[0].key = w.security[0].cert;
-    T_FAILS(MF_INVALID_ARGUMENT, "holds no private key", open_task(&t));
+    T_FAILS(MF_INVALID_ARGUMENT, "contains no private key", open_task(&t));
     w.security[0].key = key;
     cert_make_ca(&foreign);
     cert_make(&foreign,

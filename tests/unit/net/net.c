@@ -61,7 +61,7 @@ static bool star_of_three(mf_net *net, void *arg)
     mf_free(data);
     if (self == 1) /* it is not connected with the one that is gone */
         return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
-    T_FAILS(MF_ABORTED, "worker 0 gave up: tired", mf_net_check_task(net, 0));
+    T_FAILS(MF_ABORTED, "worker 0 aborted: tired", mf_net_check_task(net, 0));
     return mf_net_check(net) == MF_OK;
 }
 

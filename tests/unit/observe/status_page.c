@@ -142,7 +142,7 @@ static void killed_task(const char *job)
             (void)pause();
     }
     T_EQ(read(ready[0], &byte, 1), 1);
-    T_FAILS(MF_ALREADY_EXISTS, "give another name", mf_status_page_open(job, "worker 0", 1));
+    T_FAILS(MF_ALREADY_EXISTS, "choose another name", mf_status_page_open(job, "worker 0", 1));
     (void)kill(pid, SIGKILL);
     T_EQ(waitpid(pid, NULL, 0), pid);
     (void)close(ready[0]);
@@ -292,10 +292,10 @@ MF_TEST(status_page_of_a_killed_task_keeps_its_last_events_and_activities)
         T_TRUE(events[i].at_ns >= events[i - 1].at_ns);
     check_event(&events[n - 6], "step 299 is done");
     check_event(&events[n - 5], "computes step 300");
-    check_event(&events[n - 4], "the gradients of step 300: begins, 4096 bytes");
+    check_event(&events[n - 4], "the gradients of step 300: started, 4096 bytes");
     check_event(&events[n - 3], "waited 0.0");
     check_event(&events[n - 2], "the gradients of step 300: done after 0.0");
-    check_event(&events[n - 1], "said: half a line?");
+    check_event(&events[n - 1], "logged: half a line?");
     mf_status_pages_free(all, 1);
     (void)close(ready[0]);
     (void)close(ready[1]);
@@ -516,8 +516,9 @@ MF_TEST(status_page_folder_of_another_user_is_not_used)
     T_OK(mf_status_page_open("job", "worker 0", 1)); /* nobody sees it, but times are counted */
     T_TRUE(mf_status_page_used(ns));
     mf_status_page_close();
-    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_status_page_open("../x", "worker 0", 1));
-    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_status_page_open(".x", "worker 0", 1));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name",
+            mf_status_page_open("../x", "worker 0", 1));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name", mf_status_page_open(".x", "worker 0", 1));
     finish();
 }
 

@@ -82,7 +82,7 @@ MF_TEST(buf_message_of_another_size_is_refused_and_released)
     T_OK(mf_buf_message_make(&t, &head, &out));
     T_EQ(out.size, 0);
     part = (mf_iovec){ head.data, head.len, note_release, &released };
-    T_FAILS(MF_INVALID_ARGUMENT, "12 bytes have come instead of 16",
+    T_FAILS(MF_INVALID_ARGUMENT, "received 12 bytes instead of 16",
             mf_buf_message_read(&part, 1, 16, &out));
     T_EQ(released, 1);
     part = (mf_iovec){ "\x22\x7f", 2, NULL, NULL };

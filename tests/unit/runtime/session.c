@@ -243,7 +243,7 @@ MF_TEST(runtime_a_run_that_waits_too_long_ends_at_its_deadline)
     const int64_t start = mf_clock_ns();
     mf_tensor *y = NULL;
 
-    T_FAILS(MF_DEADLINE_EXCEEDED, "time",
+    T_FAILS(MF_DEADLINE_EXCEEDED, "deadline",
             mf_session_run(s, &o, NULL, NULL, 0, &fetch, 1, NULL, 0, &y));
     T_TRUE(mf_clock_ns() - start < (int64_t)20 * 1000000000);
     /* The cancelled waiter must not swallow what comes later. */
