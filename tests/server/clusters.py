@@ -5,6 +5,7 @@
 Usage: clusters.py PROGRAM [PATTERN] [--hosts]"""
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -167,13 +168,13 @@ def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
 
     def hang():
         return subprocess.run([b.program, "hang", "stalls"], capture_output=True, text=True).stdout
-    words = "waits for worker 1: the value 'edge_1_get'"
-    until(lambda: words in hang(), "`meshflow hang` says: " + words)
+    words = r"has been waiting for worker 1 .*: the value 'edge_1_get'"
+    until(lambda: re.search(words, hang()), "`meshflow hang` says: " + words)
     check(b.client(graph, a[0], "--target", "put").wait(SECONDS) == 0, "put")
     check(b.value(client) == 42, "another value")
     words = "completed after a wait of"
     until(lambda: all(words in b.log("worker%d" % i) for i in range(2)), words)
-    check("waits for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
+    check("waiting for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
 
 
 def filters(*devices):

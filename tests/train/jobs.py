@@ -42,7 +42,7 @@ def a_name_is_for_one_job_at_a_time(b):
     b.start(*b.train("--name", "x"))
     b.wait_step("x", 1)
     r = b.run(*b.train("--name", "x"), code=1)
-    check("give another name" in r.stderr, r.stderr)
+    check("choose another name" in r.stderr, r.stderr)
     r = b.run(*b.train("--name", "a/b"), code=2)
     check("is no name of a job" in r.stderr, r.stderr)
     r = b.run("status", "y", code=1)
