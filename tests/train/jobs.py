@@ -44,7 +44,7 @@ def a_name_is_for_one_job_at_a_time(b):
     r = b.run(*b.train("--name", "x"), code=1)
     check("choose another name" in r.stderr, r.stderr)
     r = b.run(*b.train("--name", "a/b"), code=2)
-    check("is no name of a job" in r.stderr, r.stderr)
+    check("is not a valid job name" in r.stderr, r.stderr)
     r = b.run("status", "y", code=1)
     check("there is no job 'y'" in r.stderr and "meshflow jobs" in r.stderr, r.stderr)
 
