@@ -129,7 +129,7 @@ static void ask(client *c, uint8_t which, const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     name_session(c, copy, size);
     *a = (asked){ c, methods[(which & 31) % MF_COUNT(methods)] };
-    (void)mf_rpc_inside.ask(
+    (void)mf_rpc_inproc.ask(
         c->channels[which >> 6 & 1],
         &(mf_rpc_question){ .method = a->method,
                             .parts = &part,
@@ -177,7 +177,7 @@ static void open_servers(client *c)
                                       .job_name = jobs[i],
                                       .threads = 2 };
 
-        MF_ASSERT(mf_server_open(&o, &mf_rpc_inside, &c->servers[i]) == MF_OK);
+        MF_ASSERT(mf_server_open(&o, &mf_rpc_inproc, &c->servers[i]) == MF_OK);
         c->servers[i]->incarnation = (uint64_t)i + 1;
     }
     for (int i = 0; i < TASKS; i++) {
@@ -185,7 +185,7 @@ static void open_servers(client *c)
 
         MF_ASSERT(mf_server_tasks_move(&c->servers[i]->tasks, other->tasks.self,
                                        mf_server_self(other)->address) == MF_OK);
-        MF_ASSERT(mf_rpc_inside.connect(mf_server_self(c->servers[i])->address, &(mf_security){ 0 },
+        MF_ASSERT(mf_rpc_inproc.connect(mf_server_self(c->servers[i])->address, &(mf_security){ 0 },
                                         &c->channels[i]) == MF_OK);
     }
 }
@@ -200,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_servers(&c);
     ask_all(&c, data, size);
     for (int i = 0; i < TASKS; i++)
-        mf_rpc_inside.disconnect(c.channels[i]);
+        mf_rpc_inproc.disconnect(c.channels[i]);
     for (int i = 0; i < TASKS; i++)
         mf_server_free(c.servers[i]);
     mf_buffer_trim();

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meshflow.h - everything.
+/* meshflow.h - includes all public headers.
  *
- * What holds for all functions:
+ * Rules for all functions:
+ *
+ * Options. A zero or NULL field of an options struct selects the default that its comment names.
  *
  * Locale and floating point. A call computes, reads and prints in the C locale and with the default
- * floating-point environment (to nearest, subnormals kept, no traps), whatever the calling thread
- * and the process have set; when it returns, the thread has its own again, exception flags
- * included. Functions of yours that the library calls (hooks, maps, release) run in the library's
- * environment; what they change of it is undone when they return.
+ * floating-point environment (round to nearest, subnormals kept, no traps), whatever the calling
+ * thread and the process have set. On return the thread has its own environment again, exception
+ * flags included. The caller's functions that the library calls (hooks, maps, release) run in the
+ * library's environment; their changes to it are undone when they return.
  *
- * Mistakes. A NULL where none is allowed, an output of another graph, a call at the wrong time:
- * INVALID_ARGUMENT or FAILED_PRECONDITION, with a message that names it. Functions without a status
- * do nothing then. What was freed must not be used: that cannot be seen.
+ * Misuse. A NULL that is not allowed, an output of another graph, or a call at the wrong time fails
+ * with INVALID_ARGUMENT or FAILED_PRECONDITION and a message that names the mistake. A function
+ * without a status then does nothing. Use after free is not detected.
  *
- * Threads. Each header says which of its functions may be called at once. Threads of the library
- * block the signals of the process, so your handlers run in your threads. The library sets no
- * signal's handler, and what it writes to a closed socket or standard error raises no SIGPIPE.
+ * Threads. Each header says which of its functions may be called concurrently. Threads of the
+ * library block all signals, so signal handlers run in the caller's threads. The library installs
+ * no signal handlers, and its writes to closed sockets or standard error raise no SIGPIPE.
  *
- * Stack. What reads, compiles or computes needs 384 KiB of the calling thread's stack: with less it
- * fails with FAILED_PRECONDITION. Tensors, graphs and coordinators can be made with 64 KiB. On a
- * stack of your own making (coroutines) nothing is checked.
+ * Stack. Reading, compiling and computing need 384 KiB of the calling thread's stack; with less
+ * they fail with FAILED_PRECONDITION. Creating tensors, graphs and coordinators needs 64 KiB.
+ * Stacks made by the caller (coroutines) are not checked.
  *
- * dlclose(). The library stays loaded: threads of its own and of its plugins may still run.
+ * dlclose(). The library stays loaded, because its threads and those of its plugins may still run.
  *
  * fork(). Once a process has called the library, its children can only exec() or exit: every call
- * there fails with FAILED_PRECONDITION, and freeing does nothing. */
+ * in a child fails with FAILED_PRECONDITION, and the functions that free do nothing. */
 #ifndef MESHFLOW_MESHFLOW_H
 #define MESHFLOW_MESHFLOW_H
 

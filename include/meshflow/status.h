@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - result codes and the calling thread's error record.
+/* status.h - result codes and the error record of the calling thread.
  *
- * Every fallible function returns an mf_status. The codes equal gRPC's, so a status crosses the
- * wire unchanged. The sentence that explains a failure, and the places it passed through, stand in
- * a fixed-size record of the calling thread: nothing to free, and usable when memory is gone. */
+ * Every function that can fail returns an mf_status. The codes equal gRPC's, so a status crosses
+ * the wire unchanged. The message of a failure and the places it passed through are in a fixed-size
+ * record of the calling thread: it needs no freeing and works when memory is exhausted. */
 #ifndef MESHFLOW_STATUS_H
 #define MESHFLOW_STATUS_H
 
@@ -34,14 +34,15 @@ typedef enum mf_status {
     MF_UNAUTHENTICATED = 16,
 } mf_status;
 
-/* "INVALID_ARGUMENT" for MF_INVALID_ARGUMENT; "UNKNOWN" for a number that is no code. */
+/* "INVALID_ARGUMENT" for MF_INVALID_ARGUMENT; "UNKNOWN" for an invalid code. */
 MF_API const char *mf_status_name(mf_status status);
 
-/* The sentence of the calling thread's newest failure; "" before the first.
+/* The message of the calling thread's newest failure; "" before the first.
  * Owns: borrowed until this thread's next failing call. */
 MF_API const char *mf_error_message(void);
 
-/* Where that failure was made and passed through, one "    at file:line function" line each. */
+/* The place of that failure and the places it passed through, one "    at file:line function" line
+ * each. */
 MF_API const char *mf_error_trace(void);
 
 #ifdef __cplusplus

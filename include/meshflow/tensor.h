@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor.h - typed, shaped blocks of memory.
  *
- * A handle has one owner, who frees it; the storage behind it is shared and counted, so copying a
- * handle costs nothing. Storage may also belong to the caller (mf_tensor_wrap). */
+ * A handle has one owner, who frees it. Its storage is shared and reference-counted: copying a
+ * handle copies no elements. Storage may also belong to the caller (mf_tensor_wrap). */
 #ifndef MESHFLOW_TENSOR_H
 #define MESHFLOW_TENSOR_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* TensorFlow's numbers: they stand in files and on the wire. */
+/* TensorFlow's numbers, which are used in files and on the wire. */
 typedef enum mf_dtype {
     MF_DTYPE_INVALID = 0,
     MF_DTYPE_F32 = 1,
@@ -47,19 +47,20 @@ enum { MF_MAX_RANK = 8 };
 
 typedef struct mf_tensor mf_tensor;
 
-/* TensorFlow's name of a type ("float", "int32", ...); "invalid" for other numbers. */
+/* TensorFlow's name of a type ("float", "int32", ...); "invalid" for an invalid number. */
 MF_API const char *mf_dtype_name(mf_dtype dtype);
-/* Bytes of one element; 0 for types without plain bytes (string, resource, variant). */
+/* Bytes of one element; 0 for types without a fixed-size representation (string, resource,
+ * variant). */
 MF_API size_t mf_dtype_size(mf_dtype dtype);
 
-/* A tensor of zeros (strings: empty ones). Owns: the caller frees *out.
+/* A tensor of zeros (strings: empty strings). Owns: the caller frees *out.
  * Fails: INVALID_ARGUMENT (type, rank, dimension, overflowing size), RESOURCE_EXHAUSTED. */
 MF_API MF_MUST mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank,
                                        mf_tensor **out);
 
-/* A tensor over the caller's memory, which must stay until release(data, ctx) is called (once, from
- * any thread, when nobody reads it any more; NULL: never freed). Memory need not be aligned beyond
- * the element type. On failure nothing is taken and release is not called. */
+/* A tensor over the caller's memory, which must stay valid until release(data, ctx) is called:
+ * once, from any thread, after the last reader is done (NULL: the memory is never freed). The
+ * alignment of the element type is sufficient. On failure release is not called. */
 MF_API MF_MUST mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *data,
                                         size_t bytes, void (*release)(void *data, void *ctx),
                                         void *ctx, mf_tensor **out);
@@ -72,8 +73,8 @@ MF_API mf_dtype mf_tensor_dtype(const mf_tensor *tensor);
 MF_API int mf_tensor_rank(const mf_tensor *tensor);
 MF_API int64_t mf_tensor_dim(const mf_tensor *tensor, int axis);
 MF_API int64_t mf_tensor_count(const mf_tensor *tensor);
-/* Row-major elements; NULL for types without plain bytes. Writing is allowed only before the tensor
- * is given to anybody else. */
+/* Row-major elements; NULL for types without a fixed-size representation. Write only before the
+ * tensor is passed to another function. */
 MF_API void *mf_tensor_data(const mf_tensor *tensor);
 MF_API size_t mf_tensor_bytes(const mf_tensor *tensor);
 

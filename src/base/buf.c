@@ -13,7 +13,7 @@ void mf_buf_deinit(mf_buf *buf)
     *buf = (mf_buf){ 0 };
 }
 
-/* Room for `more` bytes and the NUL. */
+/* Reserve `more` bytes and the NUL. */
 static bool buf_reserve(mf_buf *buf, size_t more)
 {
     int64_t need;

@@ -25,7 +25,7 @@ void mf_buf_printf(mf_buf *buf, const char *fmt, ...) MF_PRINTF(2, 3);
 void mf_buf_quoted(mf_buf *buf, const char *s, size_t len);
 /* Append as a JSON string; bytes that are not UTF-8 text are written as \u00XX. */
 void mf_buf_json(mf_buf *buf, const char *s, size_t len);
-/* "0.25"; "null" for what is no finite number, which JSON has no word for. */
+/* "0.25"; "null" for NaN and Inf, which JSON cannot represent. */
 void mf_buf_json_number(mf_buf *buf, double value);
 MF_MUST mf_status mf_buf_finish(mf_buf *buf);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cancel.h"
 
-/* A hook that a thread is calling; on that thread's stack. */
+/* A hook call in progress; on the stack of the thread that makes it. */
 typedef struct mf_cancel_call {
-    const mf_cancel_hook *hook; /* may be gone already */
+    const mf_cancel_hook *hook; /* may be freed already */
     struct mf_cancel_call *next;
 } mf_cancel_call;
 
@@ -40,7 +40,7 @@ bool mf_cancel_add(mf_cancel *cancel, mf_cancel_hook *hook)
     return added;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void unlink_hook(mf_cancel *cancel, mf_cancel_hook *hook)
 {
     if (hook->prev)
@@ -52,7 +52,7 @@ static void unlink_hook(mf_cancel *cancel, mf_cancel_hook *hook)
     hook->queued = false;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static bool is_called(const mf_cancel *cancel, const mf_cancel_hook *hook)
 {
     const mf_cancel_call *call = cancel->calls;
@@ -77,8 +77,7 @@ static void unlink_call(mf_cancel *cancel, const mf_cancel_call *call)
     *at = call->next;
 }
 
-/* Waits for the call of this hook alone: from within another hook, to wait for all calls would be
- * to wait for oneself. */
+/* Waits for the call of this hook alone: a hook that waited for all calls would wait for itself. */
 bool mf_cancel_remove(mf_cancel *cancel, mf_cancel_hook *hook)
 {
     bool removed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cond.h - condition variables whose waits end by mf_clock_ns(), which no change of the date moves.
- */
+/* cond.h - condition variables with deadlines on mf_clock_ns(), so changes of the date do not
+ * affect them. */
 #ifndef MF_BASE_COND_H
 #define MF_BASE_COND_H
 
@@ -20,7 +20,7 @@ static inline void mf_cond_init(pthread_cond_t *cond)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* False when this time has come. */
+/* Returns false at the deadline. */
 static inline bool mf_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t ns)
 {
     const struct timespec at = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* did_you_mean.c - which known name was meant: the one with the fewest letters added, left out,
- * replaced or swapped, if these are few; or the one of whose words it has the first letters. */
+/* did_you_mean.c - the known name closest to a misspelled one: by edit distance (letters added,
+ * removed, replaced or swapped) if it is small; or a name whose words begin with the given
+ * letters. */
 #include "base/did_you_mean.h"
 
 #include <ctype.h>
@@ -16,7 +17,8 @@ static int did_you_mean_min(int a, int b)
 
 static int did_you_mean_distance(const char *a, size_t na, const char *b, size_t nb)
 {
-    int rows[3][LONGEST + 1]; /* two before, before, now */
+    int rows[3][LONGEST + 1]; /* the row before the previous one, the previous one, the current
+                                 one */
     int *older = rows[0], *old = rows[1], *now = rows[2];
 
     for (size_t j = 0; j <= nb; j++)

@@ -93,7 +93,7 @@ mf_status mf_file_read_fd(int fd, const char *path, size_t max_bytes, char **dat
     return st;
 }
 
-/* Opening may last, too. */
+/* Opening may block, too. */
 static int open_to_read(const char *path)
 {
     const int act = mf_observe_read(path);
@@ -147,7 +147,7 @@ static void sync_directory_of(const char *path)
     mf_free(copy);
 }
 
-/* A pipe or device: there is nothing to replace. */
+/* A pipe or device: it cannot be replaced. */
 static mf_status write_in_place(const char *path, const mf_file_part *parts, int64_t n)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -160,7 +160,7 @@ static mf_status write_in_place(const char *path, const mf_file_part *parts, int
     return st;
 }
 
-/* open() applies the umask, which mkstemp() ignores; a name that exists is not ours. */
+/* open() applies the umask, which mkstemp() ignores. With O_EXCL an existing name is not used. */
 static int create_new(char *name, size_t suffix)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345";
@@ -258,7 +258,7 @@ mf_status mf_dir_check_own(const char *path)
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
         return MF_FAIL(MF_PERMISSION_DENIED,
                        "'%s' is not a folder of this user only (mode 0700); remove it, or name "
-                       "another one",
+                       "another folder",
                        path);
     return MF_OK;
 }

@@ -35,7 +35,8 @@ void mf_host_adopt_fork(void)
     atomic_store(&is_fork, false);
 }
 
-/* The lowest and the highest address of the calling thread's stack. Both NULL: not looked at. */
+/* The lowest and the highest address of the calling thread's stack. Both NULL: not determined
+ * yet. */
 static _Thread_local const char *stack_low, *stack_high;
 
 static void find_stack(void)
@@ -44,7 +45,7 @@ static void find_stack(void)
     void *low;
     size_t size;
 
-    stack_low = stack_high = (const char *)&attr; /* unknown: no address is between */
+    stack_low = stack_high = (const char *)&attr; /* unknown: an empty range */
     if (pthread_getattr_np(pthread_self(), &attr) != 0)
         return;
     if (pthread_attr_getstack(&attr, &low, &size) == 0) {
@@ -72,17 +73,18 @@ mf_status mf_host_refuse(void)
 {
     if (!mf_host_is_fork())
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "the calling thread has less than %d KiB of stack left: give it more "
-                       "(pthread_attr_setstacksize(), ulimit -s, OMP_STACKSIZE)",
+                       "the calling thread has less than %d KiB of stack left: give it a larger "
+                       "stack (pthread_attr_setstacksize(), ulimit -s, OMP_STACKSIZE)",
                        MF_HOST_STACK >> 10);
     return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "this process was forked from one that had called Meshflow: call fork() before "
-                   "the first call of the library, or exec() a program in the child");
+                   "this process was forked from a process that had called Meshflow: call fork() "
+                   "before the first call of the library, or exec() a program in the child");
 }
 
 #if defined(__x86_64__)
 
-/* <fenv.h> does the same and takes ten times as long, most of it to write the x87 unit's state. */
+/* <fenv.h> does the same but is ten times slower, mostly because it writes the state of the x87
+ * unit. */
 enum { MXCSR_DEFAULT = 0x1F80, X87_DEFAULT = 0x037F, X87_FLAGS = 0x3F };
 
 static uint16_t x87_status(void)
@@ -120,7 +122,8 @@ static void leave_fp(const mf_host_state *state)
 
     _mm_setcsr(state->mxcsr);
     __asm__ volatile("fnstcw %0" : "=m"(control));
-    if ((x87_status() ^ state->x87_status) & X87_FLAGS) { /* rare: long double was inexact */
+    if ((x87_status() ^ state->x87_status) & X87_FLAGS) { /* rare: a long double operation was
+                                                             inexact */
         __asm__ volatile("fnstenv %0" : "=m"(x87));
         x87.status = (uint16_t)((x87.status & ~X87_FLAGS) | (state->x87_status & X87_FLAGS));
         x87.control = state->x87_control;

@@ -21,7 +21,7 @@ mf_status mf_ranges_add(mf_ranges *r, int64_t begin, int64_t end)
     MF_TRY(mf_grow(&r->at, &r->cap, r->n + 1, sizeof *r->at));
     while (first < r->n && r->at[first].end < begin)
         first++;
-    for (last = first; last < r->n && r->at[last].begin <= end; last++) { /* it joins these */
+    for (last = first; last < r->n && r->at[last].begin <= end; last++) { /* merge these ranges */
         begin = r->at[last].begin < begin ? r->at[last].begin : begin;
         end = r->at[last].end > end ? r->at[last].end : end;
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iovec.h - a piece of a message that lies somewhere else than its other pieces. */
+/* iovec.h - one of several separate buffers that form a message. */
 #ifndef MF_BASE_IOVEC_H
 #define MF_BASE_IOVEC_H
 
 #include <stddef.h>
 
-/* The bytes stay as they are until release(ctx) is called, once, by whoever has the part, from any
- * thread. release NULL: they are there only as long as the call they were given to. */
+/* The bytes stay unchanged until release(ctx) is called: once, by the owner of the part, from any
+ * thread. release NULL: the bytes are valid only during the call that takes the part. */
 typedef struct mf_iovec {
     const void *data;
     size_t size;
@@ -23,7 +23,7 @@ static inline size_t mf_iovec_size(const mf_iovec *parts, int n)
     return size;
 }
 
-/* Bytes from a place in the whole on, which are there, to memory. */
+/* Copy n bytes, which must exist, from offset `from` of the message to memory. */
 void mf_iovec_gather(const mf_iovec *parts, int n, size_t from, size_t size, void *out);
 
 static inline void mf_iovec_release(const mf_iovec *parts, int n)

@@ -14,10 +14,10 @@
 
 static atomic_int threshold = MF_LOG_WARNING;
 static const char *prefix =
-    ""; /* MESHFLOW_LOG_PREFIX: whose line it is, where several share a stream */
+    ""; /* MESHFLOW_LOG_PREFIX: names the process where several share a stream */
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
-/* MESHFLOW_LOG says from which level on. */
+/* Reads the level from MESHFLOW_LOG. */
 static void log_ask(void)
 {
     static const char *const names[] = { "debug", "info", "warning", "error" };
@@ -31,7 +31,9 @@ static void log_ask(void)
         }
     }
     if (wanted && *wanted)
-        (void)fprintf(stderr, "MESHFLOW_LOG=%s is no level: give debug, info, warning or error\n",
+        (void)fprintf(stderr,
+                      "MESHFLOW_LOG=%s is not a level: use debug, info, warning or "
+                      "error\n",
                       wanted);
 }
 

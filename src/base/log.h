@@ -7,10 +7,10 @@
 
 typedef enum mf_log_level { MF_LOG_DEBUG, MF_LOG_INFO, MF_LOG_WARNING, MF_LOG_ERROR } mf_log_level;
 
-/* Lines below this level are dropped. Default: what the environment's MESHFLOW_LOG names (debug,
- * info, warning, error), else MF_LOG_WARNING. */
+/* Lines below this level are dropped. Default: the level that MESHFLOW_LOG names (debug, info,
+ * warning, error), else MF_LOG_WARNING. */
 void mf_log_set_level(mf_log_level level);
-bool mf_log_wants(mf_log_level level); /* else a line of it need not be made */
+bool mf_log_wants(mf_log_level level); /* false: the line would be dropped and need not be built */
 void mf_log_write(mf_log_level level, const char *file, int line, const char *fmt, ...)
     MF_PRINTF(4, 5);
 

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(threads, 0, "threads where none are given; 0: as OMP_NUM_THREADS or the cores say");
+MF_PARAM_INT(threads, 0,
+             "default number of threads; 0: OMP_NUM_THREADS, or the number of usable "
+             "cores");
 
 enum { PATH = 1024, MAX_FILE = 1 << 20 };
 
@@ -32,7 +34,7 @@ static bool machine_limits_read_words(const char *path, char a[32], char b[32])
     return n >= 1;
 }
 
-/* "max" and nonsense are 0. */
+/* 0 for "max" and malformed text. */
 static double machine_limits_number(const char *text)
 {
     char *end;
@@ -53,7 +55,7 @@ static void least_quota(mf_limits *l, double cores, const char *path)
 
 static void least_memory(mf_limits *l, double bytes, const char *path)
 {
-    /* The first version writes "no limit" as a number near 2^63. */
+    /* Version 1 of control groups writes "no limit" as a number near 2^63. */
     if (bytes <= 0 || bytes > 0x1p60 || (l->memory > 0 && (double)l->memory <= bytes))
         return;
     l->memory = (int64_t)bytes;
@@ -70,7 +72,7 @@ static void read_group(mf_limits *l, const char *dir)
     (void)snprintf(path, sizeof path, "%s/memory.max", dir);
     if (machine_limits_read_words(path, a, b))
         least_memory(l, machine_limits_number(a), path);
-    /* the first version */
+    /* version 1 */
     (void)snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
     if (machine_limits_read_words(path, a, c)) {
         (void)snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
@@ -82,7 +84,7 @@ static void read_group(mf_limits *l, const char *dir)
         least_memory(l, machine_limits_number(a), path);
 }
 
-/* A group and all it stands in: each may have the narrowest limit. */
+/* A group and all its ancestors: any of them may have the lowest limit. */
 static void machine_limits_read_groups(mf_limits *l, const char *mount, const char *group)
 {
     char dir[PATH];
@@ -104,7 +106,7 @@ static void machine_limits_read_groups(mf_limits *l, const char *mount, const ch
     }
 }
 
-/* One line of /proc/self/cgroup: "4:cpu,cpuacct:/path", or "0::/path" of the second version. */
+/* One line of /proc/self/cgroup: "4:cpu,cpuacct:/path", or "0::/path" in version 2. */
 static void machine_limits_read_line(mf_limits *l, const char *root, char *line)
 {
     char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL, mount[PATH];
@@ -143,7 +145,7 @@ void mf_limits_get(const char *root, mf_limits *out)
     mf_free(text);
 }
 
-/* ---- what follows ---- */
+/* ---- derived values ---- */
 
 int mf_usable_cores(void)
 {
@@ -160,7 +162,8 @@ int mf_usable_cores(void)
 int mf_default_threads(const char **why)
 {
     const char *text = getenv("OMP_NUM_THREADS"), *dummy;
-    const long omp = text ? strtol(text, NULL, 10) : 0; /* "4,2": of the outermost level */
+    const long omp = text ? strtol(text, NULL, 10) : 0; /* "4,2": the first number is the outermost
+                                                           level */
 
     if (!why)
         why = &dummy;

@@ -52,7 +52,7 @@ uint64_t mf_murmur(const void *data, size_t len)
     return h ^ h >> 47;
 }
 
-/* Names come from peers and files: a seed of this process keeps them from choosing collisions. */
+/* Names come from peers and files: a seed per process prevents chosen collisions. */
 static uint64_t process_seed(void)
 {
     static atomic_ullong seed;

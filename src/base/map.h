@@ -24,11 +24,11 @@ void *mf_map_find(const mf_map *map, const char *key);
 MF_MUST mf_status mf_map_set(mf_map *map, const char *key, void *value);
 /* Returns the removed value or NULL. */
 void *mf_map_remove(mf_map *map, const char *key);
-/* Walk in unspecified order: start with *it = 0; NULL at the end. */
+/* Iterate in unspecified order: start with *it = 0; NULL at the end. */
 mf_map_entry *mf_map_next(const mf_map *map, int64_t *it);
 
 uint64_t mf_hash(const void *data, size_t len, uint64_t seed);
-/* MurmurHash64A with TensorFlow's seed: other programs compute it, too. */
+/* MurmurHash64A with TensorFlow's seed. Other programs compute the same hash. */
 uint64_t mf_murmur(const void *data, size_t len);
 
 #endif

@@ -32,7 +32,7 @@ static bool injected_failure(void)
     return atomic_fetch_sub(&fail_countdown, 1) == 1;
 }
 
-/* What it takes, which is a little more than was asked for, and the allocator's word before it. */
+/* The size of the block, which may exceed the request, and the allocator's header before it. */
 static int64_t mem_size_of(void *p)
 {
     return (int64_t)(malloc_usable_size(p) + sizeof(size_t));
@@ -73,7 +73,7 @@ void mf_free(void *p)
     free(p);
 }
 
-void *mf_give_away(void *p)
+void *mf_disown(void *p)
 {
     if (p)
         mf_quota_heap(-mem_size_of(p));

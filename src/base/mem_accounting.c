@@ -8,10 +8,10 @@
 
 struct mf_mem_account {
     atomic_int refs;
-    atomic_llong held, peak; /* bytes; peak: since the last begin */
+    atomic_llong held, peak; /* bytes; peak: since the last mf_mem_account_begin() */
     pthread_mutex_t lock;
-    int runs; /* under way; guarded by lock, as what follows */
-    int64_t before; /* held when the first of them began */
+    int runs; /* runs in progress; guarded by lock, as the fields below */
+    int64_t before; /* held when the first of these runs began */
     mf_mem_account_run largest;
 };
 
@@ -88,7 +88,7 @@ void mf_mem_account_begin(mf_mem_account *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* A step on the last, smaller batch may have some ops more than one on a whole batch. */
+/* A step on a smaller last batch may have a few more ops than a step on a full batch. */
 static bool mem_accounting_is_larger(const mf_mem_account_run *run, const mf_mem_account_run *than)
 {
     if (run->ops > 2 * than->ops || than->ops > 2 * run->ops)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern mf_param *const mf_param_table[]; /* generated; sorted by name, ended by NULL */
+extern mf_param *const mf_param_table[]; /* generated; sorted by name, NULL-terminated */
 
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
@@ -44,7 +44,7 @@ static void param_load_one(mf_param *p)
     if (!text)
         return;
     if (!parse_value(p, text, &value)) {
-        MF_WARN("%s='%.100s' is left out: expected a whole number from %lld on", variable, text,
+        MF_WARN("%s='%.100s' is ignored: expected a whole number of at least %lld", variable, text,
                 (long long)p->least);
         return;
     }
@@ -77,14 +77,14 @@ mf_status mf_param_set(const char *assignment)
             continue;
         if (!equals || !parse_value(p, equals + 1, &value))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "parameter '%s': expected %s=NUMBER, a whole number from %lld on, not "
-                           "'%.100s'",
+                           "parameter '%s': expected %s=NUMBER, a whole number of at least %lld, "
+                           "not '%.100s'",
                            p->name, p->name, (long long)p->least, assignment);
         atomic_store(&p->value, value);
         p->source = "command line";
         return MF_OK;
     }
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "there is no parameter '%.*s'; `meshflow params` lists them",
+                   "unknown parameter '%.*s'; `meshflow params` lists all parameters",
                    (int)(n < 100 ? n : 100), assignment);
 }

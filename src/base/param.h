@@ -5,10 +5,10 @@
  *     ...
  *     for (int i = 0; i < MF_PARAM(pool_spin_rounds); i++)
  *
- * A line that begins with MF_PARAM_INT( or MF_PARAM_FROM( is found by tools/gen_param_table.sh.
- * Values are whole numbers from 0 on; MESHFLOW_POOL_SPIN_ROUNDS in the environment or `--param
- * pool_spin_rounds=0` replace the default. Not for what changes results: that belongs into
- * arguments. */
+ * tools/gen_param_table.sh finds lines that begin with MF_PARAM_INT( or MF_PARAM_FROM(.
+ * Values are non-negative integers. MESHFLOW_POOL_SPIN_ROUNDS in the environment or `--param
+ * pool_spin_rounds=0` override the default. A value that changes results must be an argument, not a
+ * tunable. */
 #ifndef MF_BASE_PARAM_H
 #define MF_BASE_PARAM_H
 
@@ -20,13 +20,13 @@ typedef struct mf_param {
     const char *name;
     const char *help;
     int64_t initial; /* the default */
-    int64_t least; /* smaller values are refused */
+    int64_t least; /* smallest valid value */
     const char *source; /* "default", "environment" or "command line" */
     atomic_llong value;
 } mf_param;
 
 #define MF_PARAM_INT(id, default_value, help_text) MF_PARAM_FROM(id, default_value, 0, help_text)
-/* The same, of which values below `least_value` make no sense. */
+/* The same with a smallest valid value. */
 #define MF_PARAM_FROM(id, default_value, least_value, help_text)                                   \
     extern mf_param mf_param_##id;                                                                 \
     mf_param mf_param_##id = { .name = #id,                                                        \
@@ -39,11 +39,11 @@ typedef struct mf_param {
 /* One plain load. */
 #define MF_PARAM(id) ((int64_t)atomic_load_explicit(&mf_param_##id.value, memory_order_relaxed))
 
-/* Take over what the environment says, once; later calls return at once. Whoever reads parameters
- * before a session or a pool exists calls it. A malformed value is logged and left out. */
+/* Read the environment, once; later calls return at once. Code that reads parameters before a
+ * session or a pool exists must call it. A malformed value is logged and ignored. */
 void mf_params_load(void);
-/* "name=value". INVALID_ARGUMENT naming an unknown parameter or what is wrong with the value.
- * Thread: before others run. */
+/* "name=value". Fails: INVALID_ARGUMENT naming the unknown parameter or the error in the value.
+ * Thread: before other threads exist. */
 MF_MUST mf_status mf_param_set(const char *assignment);
 /* All parameters by name; *n is their number. */
 mf_param *const *mf_params(int *n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin.c - finds and opens plugins, and is all that they see of the library. */
+/* plugin.c - finds and opens plugins, and defines the functions they may call. */
 #include "base/plugin.h"
 
 #include "base/buf.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef MF_LIBDIR /* where libraries are installed, seen from the prefix */
+#ifndef MF_LIBDIR /* where libraries are installed, relative to the prefix */
 #define MF_LIBDIR "lib"
 #endif
 
@@ -57,15 +57,15 @@ void mf_plugin_offer_frames(const mf_plugin_frames *frames)
 static mf_status plugin_check(const char *path, const mf_plugin_v1 *p)
 {
     if (!p)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s does not want to be opened", path);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s refused to initialise", path);
     if (p->abi != MF_PLUGIN_ABI)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "%s was built for plugin interface %u, this is %u: build both from the same "
-                       "sources",
+                       "%s was built for plugin interface %u, but this program has %u: build "
+                       "both from the same sources",
                        path, p->abi, MF_PLUGIN_ABI);
     if (p->size < sizeof *p)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s is not whole: it says %u bytes, not %zu", path,
-                       p->size, sizeof *p);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s is invalid: its table says %u bytes, not %zu",
+                       path, p->size, sizeof *p);
     return MF_OK;
 }
 
@@ -81,20 +81,23 @@ mf_status mf_plugin_open_file(const char *path, const mf_plugin_wanted *wanted,
 
     *out = NULL;
     if (!handle)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s cannot be used: %s; the Debian package is %s",
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "cannot load the plugin for %s: %s; install the "
+                       "Debian package %s",
                        wanted->what, dlerror(), wanted->run_package);
     symbol = dlsym(handle, "mf_plugin_open_v1");
     if (!symbol)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "%s is no plugin of Meshflow: it has no mf_plugin_open_v1()", path);
-    memcpy(&open, &symbol, sizeof open); /* ISO C has no conversion between the two */
+                       "%s is not a Meshflow plugin: it does not export mf_plugin_open_v1()", path);
+    memcpy(&open, &symbol, sizeof open); /* ISO C has no conversion from object to function
+                                            pointers */
     p = open(&host);
     MF_TRY(plugin_check(path, p));
     *out = p;
     return MF_OK;
 }
 
-/* ---- where it is ---- */
+/* ---- search ---- */
 
 /* The directory of the program or shared library that this code is part of. */
 static bool own_directory(char out[PATH_MAX])
@@ -114,7 +117,7 @@ static bool own_directory(char out[PATH_MAX])
     return slash != NULL;
 }
 
-/* Adds what is looked at to `tried`; true: path is there. */
+/* Appends the path to `tried`; true: the file exists. */
 static bool try_directory(const char *dir, size_t len, const char *name, mf_buf *tried,
                           char path[PATH_MAX])
 {
@@ -164,15 +167,16 @@ static mf_status find_and_open(const mf_plugin_wanted *wanted, const mf_plugin_v
         st = mf_plugin_open_file(path, wanted, out);
     else
         st = MF_FAIL(MF_NOT_FOUND,
-                     "%s is not here: there is no meshflow-%s.so in %s; install the Debian package "
-                     "%s and build again, or name its directory in MESHFLOW_PLUGIN_PATH",
+                     "the plugin for %s is not installed: no meshflow-%s.so in %s; install the "
+                     "Debian package "
+                     "%s and build again, or set MESHFLOW_PLUGIN_PATH to its directory",
                      wanted->what, wanted->name, tried.data ? tried.data : "",
                      wanted->build_package);
     mf_buf_deinit(&tried);
     return st;
 }
 
-/* ---- those that are open ---- */
+/* ---- open plugins ---- */
 
 enum { MAX_PLUGINS = 16 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* poison.h - bytes of a larger block that nobody may touch now: what is behind a piece of an arena,
- * what a freed tensor had. The address sanitizer then checks the pieces as it checks what malloc()
- * returns. In other builds these do nothing. */
+/* poison.h - marks bytes of a larger block that must not be accessed: gaps between pieces of an
+ * arena, storage of a freed tensor. The address sanitizer then checks the pieces like blocks of
+ * malloc(). Without the sanitizer these functions do nothing. */
 #ifndef MF_BASE_POISON_H
 #define MF_BASE_POISON_H
 

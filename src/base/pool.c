@@ -2,11 +2,11 @@
 /* pool.c - see pool.h.
  *
  * Invariants:
- *  1. A parallel job lives on its caller's stack. It is in `jobs` only while it may still have
- *     pieces; a helper counts itself in job->helpers under the lock before touching it, and the
- *     caller leaves only after it has unlinked the job and seen helpers drop to zero.
- *  2. `signal` counts changes of the queues. Idle threads watch it for a short while without the
- *     lock, because waking a sleeping thread costs more than many of the loops we run. */
+ *  1. A parallel job is on its caller's stack. It is in `jobs` only while it may still have pieces;
+ *     a helper increments job->helpers under the lock before touching it, and the caller returns
+ *     only after it has unlinked the job and seen helpers drop to zero.
+ *  2. `signal` counts changes of the queues. Idle threads poll it for a short while without the
+ *     lock, because waking a sleeping thread takes longer than many of the loops. */
 #include "base/pool.h"
 
 #include "base/machine_limits.h"
@@ -21,16 +21,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-MF_PARAM_INT(pool_spin_rounds, 4000, "times an idle thread looks for work before it sleeps");
+MF_PARAM_INT(pool_spin_rounds, 4000, "polls of the queue before an idle thread sleeps");
 
 typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
     void *ctx;
     int64_t pieces;
-    mf_mem_account *account; /* of the caller's thread */
-    mf_stop stop; /* the same */
-    atomic_llong next; /* first piece nobody took */
-    atomic_int helpers; /* threads inside, besides the caller */
+    mf_mem_account *account; /* the account of the caller's thread */
+    mf_stop stop; /* the stop of the caller's thread */
+    atomic_llong next; /* first unclaimed piece */
+    atomic_int helpers; /* other threads inside the job */
     struct parallel_job *older; /* guarded by lock */
 } parallel_job;
 
@@ -49,7 +49,7 @@ struct mf_pool {
     int sleepers; /* guarded by lock */
     bool stopping;
     atomic_int threads;
-    pool_worker **workers; /* the owner's */
+    pool_worker **workers; /* owned by the thread that owns the pool */
     int64_t started, cap;
 };
 
@@ -68,7 +68,7 @@ static void run_pieces(parallel_job *job)
         if (piece >= job->pieces)
             return;
         if (mf_stopped()) {
-            atomic_store(&job->next, job->pieces); /* nobody looks for more */
+            atomic_store(&job->next, job->pieces); /* no thread claims more pieces */
             return;
         }
         job->fn(job->ctx, piece);
@@ -96,7 +96,7 @@ static mf_task *take_task(mf_pool *pool)
     return task;
 }
 
-/* Called and returns with the lock held. */
+/* The caller holds the lock before and after. */
 static void wait_for_work(mf_pool *pool, const pool_worker *w)
 {
     const unsigned seen = atomic_load(&pool->signal);
@@ -161,15 +161,16 @@ static mf_status start_worker(mf_pool *pool)
     if (error != 0) {
         mf_free(w);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "cannot start thread %lld of the pool: %s; this host or user may have no "
-                       "more threads (ulimit -u, pids.max)",
+                       "cannot start thread %lld of the pool: %s; a limit of this host or user "
+                       "on threads may be reached (ulimit -u, pids.max)",
                        (long long)pool->started + 1, strerror(error));
     }
     pool->workers[pool->started++] = w;
     return MF_OK;
 }
 
-/* The last ones leave, until `left` are left; with stopping set they finish queued tasks first. */
+/* End the newest threads until `left` are left; with stopping set they finish queued tasks
+ * first. */
 static void end_workers(mf_pool *pool, int64_t left)
 {
     pthread_mutex_lock(&pool->lock);
@@ -208,8 +209,8 @@ mf_status mf_pool_new(int threads, mf_pool **out)
     *out = NULL;
     if (threads < 0 || threads > MF_POOL_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "there cannot be %d threads: 0 (one for each core) to %d", threads,
-                       MF_POOL_THREADS);
+                       "invalid number of threads %d: expected 0 (one for each core) to %d",
+                       threads, MF_POOL_THREADS);
     mf_params_load();
     pool = mf_calloc(1, sizeof *pool);
     if (!pool)
@@ -279,7 +280,7 @@ static void job_remove(mf_pool *pool, parallel_job *job)
         }
     }
     pthread_mutex_unlock(&pool->lock);
-    /* A helper is inside one last piece; it needs its core more than we need ours. */
+    /* A helper runs one last piece: spinning without a yield would take the core that it needs. */
     for (int64_t spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0;
          spins++) {
         if (spins < MF_PARAM(pool_spin_rounds))

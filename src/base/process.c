@@ -16,7 +16,7 @@
 /* Fields of /proc/PID/stat, counted from 1 as in proc(5). */
 enum { STATE = 3, SESSION = 6, MAJFLT = 12, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
 
-/* All of a small file of /proc; "": it is not there. */
+/* All of a small file of /proc; "" if it does not exist. */
 static void process_read_text(const char *path, char *text, size_t size)
 {
     FILE *f = fopen(path, "re");
@@ -39,7 +39,7 @@ bool mf_process_look(int64_t pid, mf_process *out)
     (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
     if (pid > 0)
         process_read_text(path, text, sizeof text);
-    p = strrchr(text, ')'); /* the program's name before it may hold anything */
+    p = strrchr(text, ')'); /* the program's name before it may contain any character */
     if (!p || p[1] != ' ')
         return false;
     out->state = p[2];
@@ -62,7 +62,8 @@ bool mf_process_look(int64_t pid, mf_process *out)
 
 /* ---- threads ---- */
 
-/* Calls fn with the number of each thread until it says false. False: there is no such process. */
+/* Calls fn with the id of each thread until it returns false. Returns false if the process does not
+ * exist. */
 static bool each_thread(int64_t pid, bool (*fn)(void *ctx, long long tid), void *ctx)
 {
     const struct dirent *e;
@@ -110,7 +111,7 @@ bool mf_process_is_blocked(int64_t pid, char *where, size_t size)
         return false;
     (void)snprintf(path, sizeof path, "/proc/%lld/wchan", s.found);
     process_read_text(path, where, size);
-    if (strcmp(where, "0") == 0) /* not for everybody's eyes */
+    if (strcmp(where, "0") == 0) /* hidden from other users */
         where[0] = '\0';
     return true;
 }
@@ -156,7 +157,7 @@ mf_process_times mf_process_time_between(const mf_process_times *from, const mf_
 
 /* ---- priorities ---- */
 
-static const double LEVEL = 1.25; /* the kernel's weights of two neighbours */
+static const double LEVEL = 1.25; /* ratio of the kernel's weights of two neighbouring levels */
 
 int mf_priority_nice(int priority)
 {
@@ -170,8 +171,8 @@ int mf_priority_of(int nice)
     return p < 1 ? 1 : p > MF_PRIORITY_MAX ? MF_PRIORITY_MAX : (int)lround(p);
 }
 
-/* Where the kernel groups by session, niceness counts inside of a session only. Whoever shares one
- * with others, as in a terminal, must not change what they get. */
+/* If the kernel groups by session, niceness has an effect only inside a session. A process that
+ * shares its session with others, as in a terminal, must not change the share of the session. */
 static void set_session(int64_t pid, int nice)
 {
     char path[64];
@@ -184,7 +185,7 @@ static void set_session(int64_t pid, int nice)
     if (!f)
         return;
     (void)fprintf(f, "%d", nice);
-    (void)fclose(f); /* a kernel without such groups refuses, and needs none */
+    (void)fclose(f); /* without such groups the kernel refuses the write, and it is not needed */
 }
 
 typedef struct process_setting {
@@ -200,8 +201,8 @@ static bool set_thread(void *ctx, long long tid)
         return true;
     s->st = errno == EACCES || errno == EPERM
                 ? MF_FAIL(MF_PERMISSION_DENIED,
-                          "the kernel lets an ordinary user lower a priority, not raise it")
-                : MF_FAIL(MF_INTERNAL, "the priority cannot be set: %s", strerror(errno));
+                          "an unprivileged user cannot raise a priority, only lower it")
+                : MF_FAIL(MF_INTERNAL, "cannot set the priority: %s", strerror(errno));
     return false;
 }
 
@@ -210,10 +211,10 @@ mf_status mf_priority_set(int64_t pid, int priority)
     process_setting s = { .nice = mf_priority_nice(priority), .st = MF_OK };
 
     if (priority < 1 || priority > MF_PRIORITY_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a priority is 1 to %d, not %d", MF_PRIORITY_MAX,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "priorities are 1 to %d, not %d", MF_PRIORITY_MAX,
                        priority);
     if (!each_thread(pid, set_thread, &s))
-        return MF_FAIL(MF_NOT_FOUND, "there is no process %lld", (long long)pid);
+        return MF_FAIL(MF_NOT_FOUND, "no such process: %lld", (long long)pid);
     if (s.st == MF_OK)
         set_session(pid, s.nice);
     return s.st;

@@ -10,15 +10,15 @@
 #include <unistd.h>
 
 MF_PARAM_INT(buffer_limit_mib, 0,
-             "MiB that tensors and what else graphs take may use together; 0: the machine's, or "
-             "the control group's");
+             "limit in MiB for tensors and other memory of graphs; 0: the memory of the machine, "
+             "or of the control group");
 
 enum { ALWAYS = 1 << 20, MUCH = 32 << 20 };
 
-static atomic_llong limit; /* 0: not looked up yet */
+static atomic_llong limit; /* 0: not determined yet */
 static atomic_llong taken, heap, heap_before; /* bytes; heap_before: when the limit was set */
-static atomic_llong peak; /* of all */
-static atomic_llong heap_peak; /* since free memory was given back */
+static atomic_llong peak; /* of the total */
+static atomic_llong heap_peak; /* since free memory was returned last */
 
 static void raise_to(atomic_llong *most, long long now)
 {
@@ -94,7 +94,7 @@ mf_status mf_quota_take(int64_t bytes)
     if (bytes > 0 && mf_quota_used() > most) {
         mf_quota_give_back(bytes);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "no memory for %lld bytes: %lld of the %lld that may be used are in use",
+                       "no memory for %lld bytes: %lld of %lld allowed bytes are in use",
                        (long long)bytes, (long long)mf_quota_used(), (long long)most);
     }
     raise_to(&peak, mf_quota_used());
@@ -126,7 +126,7 @@ void mf_quota_heap(int64_t bytes)
     }
 }
 
-/* The allocator keeps what was freed, and small blocks of strings are many. */
+/* The allocator keeps freed memory, and tensors of strings are many small blocks. */
 void mf_quota_settle(void)
 {
     const long long now = atomic_load_explicit(&heap, memory_order_relaxed);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* race.h - races that are meant: between mf_race_begin() and mf_race_end() ThreadSanitizer does not
- * look at what this thread reads and writes. And what it cannot see: whatever a thread has done
- * before mf_race_give(p) is known to the one that does mf_race_take(p), because a library that was
- * built without it has handed p over. */
+/* race.h - annotations for ThreadSanitizer. Intended races: between mf_race_begin() and
+ * mf_race_end() it ignores the accesses of this thread. Invisible synchronisation: what a thread
+ * did before mf_race_give(p) happens before the other thread's mf_race_take(p), where a library
+ * built without the sanitizer has passed p between them. */
 #ifndef MF_BASE_RACE_H
 #define MF_BASE_RACE_H
 
@@ -16,7 +16,7 @@
 #endif
 
 #ifdef MF_TSAN
-/* Of the sanitizer's own library. */
+/* Functions of the sanitizer's runtime. */
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rng.h - Philox4x32-10, the counter-based generator of Salmon et al. (SC'11). A pure function of
- * key and counter, so any element of any stream can be drawn by anybody, in any order. */
+ * key and counter, so any element of any stream can be computed independently, in any order. */
 #ifndef MF_BASE_RNG_H
 #define MF_BASE_RNG_H
 

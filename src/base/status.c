@@ -55,7 +55,7 @@ static void trace_add(const char *file, int line, const char *func)
 {
     const size_t used = strlen(record.trace);
 
-    /* When the record is full the oldest places, which name the cause, are the ones kept. */
+    /* When the record is full, the oldest places are kept: they name the cause. */
     (void)snprintf(record.trace + used, sizeof record.trace - used, "    at %s:%d %s\n",
                    short_path(file), line, func);
 }
@@ -86,7 +86,7 @@ mf_status mf_error_wrap(mf_status status, const char *before, const char *after)
 {
     char text[MF_ERROR_MESSAGE_MAX];
     const int max = (int)sizeof text;
-    /* The words around it matter more than the tail of a very long message. */
+    /* The added text matters more than the tail of a very long message. */
     const int room = max - 1 - (int)strlen(before) - (int)strlen(after);
 
     (void)snprintf(text, sizeof text, "%s%.*s%s", before, room > 0 ? room : 0, record.message,

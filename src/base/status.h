@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the rules.
- */
+/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the
+ * rules. */
 #ifndef MF_BASE_STATUS_H
 #define MF_BASE_STATUS_H
 
@@ -16,15 +16,17 @@
 
 enum { MF_ERROR_MESSAGE_MAX = 1024, MF_ERROR_TRACE_MAX = 1024 };
 
-/* A failure taken out of a thread's record, to be put into another's or sent in a reply. */
+/* A failure copied out of a thread's record, to be copied into another thread's or sent in a
+ * reply. */
 typedef struct mf_error {
     mf_status status;
     char message[MF_ERROR_MESSAGE_MAX];
     char trace[MF_ERROR_TRACE_MAX];
 } mf_error;
 
-/* Record a new failure: sets the thread's message, starts its trace, is `code`. (And not what
- * mf_error_new() returns, so that compiler and analyser see that a failure is never MF_OK.) */
+/* Record a new failure: sets the thread's message, starts its trace, evaluates to `code`. It does
+ * not evaluate to the result of mf_error_new(), so that compiler and analyser know that a failure
+ * is never MF_OK. */
 #define MF_FAIL(code, ...)                                                                         \
     ((void)mf_error_new((code), __FILE__, __LINE__, __func__, __VA_ARGS__), (mf_status)(code))
 
@@ -38,7 +40,8 @@ typedef struct mf_error {
         }                                                                                          \
     } while (0)
 
-/* Jump to the one release label, for a function that does. Needs `mf_status st` in scope. */
+/* Jump to the release label, for a function that must release resources. Needs `mf_status st` in
+ * scope. */
 #define MF_TRY_TO(label, call)                                                                     \
     do {                                                                                           \
         st = (call);                                                                               \
@@ -53,14 +56,15 @@ mf_status mf_error_new(mf_status code, const char *file, int line, const char *f
 mf_status mf_error_at(mf_status status, const char *file, int line, const char *func)
     __attribute__((cold));
 
-/* Put words before and after the message of the thread; returns `status`. */
+/* Add text before and after the thread's message; returns `status`. */
 mf_status mf_error_wrap(mf_status status, const char *before, const char *after);
 
 /* Copy the thread's record out; copy one in (returns its status). */
 void mf_error_save(mf_status status, mf_error *out);
 mf_status mf_error_restore(const mf_error *error);
 
-/* Our own bugs only; nothing a peer, a file or a user sends may reach one. On in release. */
+/* For internal errors only: no input of a peer, a file or a user may trigger it. Enabled in release
+ * builds. */
 #define MF_ASSERT(cond)                                                                            \
     do {                                                                                           \
         if (__builtin_expect(!(cond), 0))                                                          \

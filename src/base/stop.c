@@ -8,9 +8,9 @@
 enum { WORK_BETWEEN = 1 << 20 };
 
 static _Thread_local mf_stop here;
-static _Thread_local int64_t work_left; /* until the next look */
+static _Thread_local int64_t work_left; /* until the next check */
 
-/* Tests: checks until one fails; 0: it has come. */
+/* Tests: checks until one fails; 0: the failing check was reached. */
 static atomic_llong checks_left = LLONG_MAX;
 static atomic_bool injecting;
 
@@ -25,7 +25,7 @@ bool mf_stop_has_failed(void)
     return atomic_load(&checks_left) <= 0;
 }
 
-/* Only inside of a step. */
+/* Only inside a step. */
 static bool injected(void)
 {
     return atomic_load_explicit(&injecting, memory_order_relaxed) &&
@@ -63,7 +63,7 @@ mf_status mf_stop_check(void)
     return MF_FAIL(MF_CANCELLED, "the step was cancelled");
 }
 
-/* Without budget every call looks: that is how it stays after the work has ended. */
+/* With no work left in the budget every call checks; after a stop it stays that way. */
 bool mf_stopped_after(int64_t work)
 {
     work_left -= work < WORK_BETWEEN ? work : WORK_BETWEEN;

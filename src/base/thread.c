@@ -21,7 +21,7 @@ static void *thread_begin(void *arg)
     mf_host_state state;
 
     mf_free(arg);
-    mf_host_enter(&state); /* and never leaves */
+    mf_host_enter(&state); /* for the rest of the thread's life */
     return s.fn(s.arg);
 }
 
@@ -38,7 +38,7 @@ static void thread_block_signals(sigset_t *before)
     (void)pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
-/* The host's default may be meant for threads that do little (ulimit -s). */
+/* The default of the host program may be too small (ulimit -s). */
 static int set_stack(pthread_attr_t *attr)
 {
     size_t size;
@@ -49,7 +49,7 @@ static int set_stack(pthread_attr_t *attr)
     return error;
 }
 
-/* EAGAIN means that the host has too many threads now: those of other processes may end soon. */
+/* EAGAIN: the host has too many threads now; threads of other processes may end soon. */
 static int create_patiently(pthread_t *thread, const pthread_attr_t *attr, start *s)
 {
     int error = pthread_create(thread, attr, thread_begin, s);
@@ -84,7 +84,7 @@ int mf_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
     if (!s)
         return ENOMEM;
     *s = (start){ fn, arg };
-    thread_block_signals(&before); /* the new thread inherits them blocked */
+    thread_block_signals(&before); /* the new thread inherits the mask: signals blocked */
     error = thread_create(thread, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
@@ -121,7 +121,7 @@ void mf_sigpipe_allow(const mf_sigpipe *s)
     const sigset_t set = only_sigpipe();
     const int error = errno;
 
-    if (!s->was_pending && is_pending()) /* ours, then; nobody hears of it */
+    if (!s->was_pending && is_pending()) /* raised by our own write: discard it */
         (void)sigtimedwait(&set, NULL, &(struct timespec){ 0 });
     (void)pthread_sigmask(SIG_SETMASK, &s->before, NULL);
     errno = error;

@@ -54,7 +54,7 @@ static mf_status change_layout(const cmd_set_change *c, const mf_status_page_see
     if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
         mf_job_view_is_master(t) || !mf_status_page_lives(t))
         return MF_OK;
-    MF_TRY(mf_status_page_wish_layout(t, &c->layout));
+    MF_TRY(mf_status_page_request_layout(t, &c->layout));
     *told = t;
     return MF_OK;
 }
@@ -104,7 +104,7 @@ static mf_status change_task(const cmd_set_change *c, const mf_status_page_seen 
         mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
     else if (st == MF_OK && c->threads > 0 && !mf_job_view_is_master(t) &&
              mf_status_page_lives(t)) {
-        st = mf_status_page_wish(t, (int)c->threads);
+        st = mf_status_page_request_threads(t, (int)c->threads);
         *wished = st == MF_OK;
     }
     if (mf_status_page_lives(t))

@@ -217,17 +217,17 @@ static void cmd_status_put_json(const mf_job_view *r, mf_buf *out)
 /* What was used before `since` does not count. */
 static void cmd_status_forget(mf_job_view *r, const mf_job_view *since)
 {
-    for (int i = 0; i < r->n_boards; i++) {
-        mf_status_page *p = &r->boards[i].page;
+    for (int i = 0; i < r->n_pages; i++) {
+        mf_status_page *p = &r->pages[i].page;
 
-        for (int k = 0; k < since->n_boards; k++) {
-            const mf_status_page *q = &since->boards[k].page;
+        for (int k = 0; k < since->n_pages; k++) {
+            const mf_status_page *q = &since->pages[k].page;
             int64_t ns[MF_USES];
 
             if (q->pid != p->pid || q->start != p->start || strcmp(q->host, p->host) != 0 ||
                 q->began_ns != p->began_ns)
                 continue;
-            mf_status_page_page_used(q, since->boards[k].alive ? since->now : q->changed_ns, ns);
+            mf_status_page_page_used(q, since->pages[k].alive ? since->now : q->changed_ns, ns);
             for (int u = 0; u < MF_USES; u++)
                 p->used_ns[u] -= ns[u];
         }

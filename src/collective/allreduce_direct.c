@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_direct.c - each member adds up one slice of the elements, sent to it by all, and sends
- * the sum back to all: the fewest bytes, and two messages' time. */
+/* allreduce_direct.c - direct all-reduce: each member adds up one slice of the elements, which it
+ * receives from all, and sends the sum to all. Fewest bytes; latency of two messages. */
 #include "collective/group_net.h"
 
 mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *from,
@@ -31,8 +31,9 @@ mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *
     return mf_partial_sums_total(r, bags, n, g, out);
 }
 
-/* Everybody's slice, which lies in its place, to everybody. */
-static mf_status allreduce_direct_hand_out(mf_net_group *g, const mf_reduce *r, const int64_t *from)
+/* Sends each member's slice, which is in its final place, to all. */
+static mf_status allreduce_direct_all_gather(mf_net_group *g, const mf_reduce *r,
+                                             const int64_t *from)
 {
     const int n = g->head.size, self = g->head.rank;
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
@@ -64,11 +65,11 @@ static mf_status allreduce_direct(mf_group *group, const mf_reduce *r)
     for (int i = 0; i <= group->size; i++)
         from[i] = mf_group_cut(group, r->count, i);
     MF_TRY(mf_direct_scatter(g, r, from, from + 1, mf_at(r, r->out, from[group->rank])));
-    return allreduce_direct_hand_out(g, r, from);
+    return allreduce_direct_all_gather(g, r, from);
 }
 
 const mf_algorithm mf_algorithm_direct = {
     .name = "direct",
-    .about = "each member adds up one slice and sends it to all",
+    .about = "direct reduce-scatter and all-gather: each member adds up one slice",
     .all_reduce = allreduce_direct,
 };

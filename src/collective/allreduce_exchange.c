@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_exchange.c - everyone sends all it has to everyone: one message's time, for sums so
- * small that bytes do not count. */
+/* allreduce_exchange.c - each member sends its data to all others: latency of one message, for
+ * small sums. */
 #include "collective/group_net.h"
 
 static mf_status everyone(mf_group *group, const mf_reduce *r)
@@ -31,6 +31,6 @@ static mf_status everyone(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_everyone = {
     .name = "everyone",
-    .about = "all send all they have to all",
+    .about = "each member sends its data to all others",
     .all_reduce = everyone,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allreduce_halving.c - recursive halving and doubling, for powers of two. Pairs, then pairs of
- * pairs ... divide the elements between them, each sends the other what that one keeps; sums come
- * back the same way. Neighbours come first: what they have together is a node of the tree, mostly,
- * so each round sends half as much as the one before. */
+ * pairs and so on, divide the elements; each member sends its partner the half that the partner
+ * keeps; the sums return in reverse order. Neighbours exchange first: their shared leaves are
+ * usually one node of the tree, so each round sends half as much as the one before. */
 #include "collective/group_net.h"
 
 enum { ROUNDS = 31 };
@@ -17,9 +17,9 @@ static bool allreduce_halving_fits(const mf_group *g, const mf_reduce *r)
     return (g->size & (g->size - 1)) == 0;
 }
 
-/* Both keep half of `now`; *bag is what the d members around us have of it. */
+/* Both keep half of `now`; *sums is what the d members around this one have of it. */
 static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, allreduce_halving_range now,
-                       allreduce_halving_range keep, int *ranks, mf_partial_sums *bag)
+                       allreduce_halving_range keep, int *ranks, mf_partial_sums *sums)
 {
     const int other = g->head.rank ^ d;
     const allreduce_halving_range give = keep.lo == now.lo
@@ -32,16 +32,16 @@ static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, allreduce_hal
     for (int i = 0; i < d; i++)
         ranks[i] = (other & ~(d - 1)) + i;
     MF_TRY(mf_partial_sums_room(g, r, ranks, d, keep.lo, keep.hi - keep.lo, &in));
-    MF_TRY(mf_partial_sums_slice(g, r, bag, give.lo, give.hi - give.lo, &out));
-    MF_TRY(mf_partial_sums_slice(g, r, bag, keep.lo, keep.hi - keep.lo, &stay));
+    MF_TRY(mf_partial_sums_slice(g, r, sums, give.lo, give.hi - give.lo, &out));
+    MF_TRY(mf_partial_sums_slice(g, r, sums, keep.lo, keep.hi - keep.lo, &stay));
     flows = mf_net_group_alloc(g, in.n + out.n, sizeof *flows);
     if (!flows)
         return MF_RESOURCE_EXHAUSTED;
     n = mf_partial_sums_flows(r, &out, other, true, flows);
     n += mf_partial_sums_flows(r, &in, other, false, flows + n);
     MF_TRY(mf_net_flow(g, &r->call, flows, n));
-    *bag = stay;
-    return mf_partial_sums_merge(g, r, bag, &in);
+    *sums = stay;
+    return mf_partial_sums_merge(g, r, sums, &in);
 }
 
 static mf_status double_back(mf_net_group *g, const mf_reduce *r, int d,
@@ -69,22 +69,22 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
     mf_net_group *g = (mf_net_group *)group;
     int *ranks = mf_net_group_alloc(g, group->size, sizeof *ranks);
     allreduce_halving_range ours[ROUNDS + 1] = { { 0, r->count } };
-    mf_partial_sums bag;
+    mf_partial_sums sums;
     int k = 0;
 
     if (!ranks)
         return MF_RESOURCE_EXHAUSTED;
-    MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &bag));
+    MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &sums));
     for (int d = 1; d < group->size; d *= 2, k++) {
         const allreduce_halving_range now = ours[k];
         const int64_t middle = now.lo + (now.hi - now.lo) / 2;
 
         ours[k + 1] = group->rank & d ? (allreduce_halving_range){ middle, now.hi }
                                       : (allreduce_halving_range){ now.lo, middle };
-        MF_TRY(halve(g, r, d, now, ours[k + 1], ranks, &bag));
+        MF_TRY(halve(g, r, d, now, ours[k + 1], ranks, &sums));
     }
-    if (bag.count > 0)
-        MF_TRY(mf_partial_sums_total(r, &bag, 1, g, mf_at(r, r->out, bag.from)));
+    if (sums.count > 0)
+        MF_TRY(mf_partial_sums_total(r, &sums, 1, g, mf_at(r, r->out, sums.from)));
     for (int d = group->size / 2; d > 0; d /= 2, k--)
         MF_TRY(double_back(g, r, d, ours[k - 1], ours[k]));
     return MF_OK;
@@ -92,7 +92,7 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_halving = {
     .name = "halving",
-    .about = "recursive halving and doubling; powers of two",
+    .about = "recursive halving and doubling; powers of two only",
     .fits = allreduce_halving_fits,
     .all_reduce = halving,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_ring.c - members in a circle, each talks to its neighbours only. Slice j starts at
- * member j + 1 and comes round to j, which has its sum then; sums go round once more. What travels
- * is a bag: members that follow each other make few nodes of the tree. */
+/* allreduce_ring.c - ring all-reduce: each member communicates only with its neighbours. Slice j
+ * starts at member j + 1 and ends at member j, which then has its sum; the sums circulate once
+ * more. The messages are sets of partial sums: consecutive members have few nodes of the tree. */
 #include "collective/group_net.h"
 
 static int around(int i, int n)
@@ -9,10 +9,10 @@ static int around(int i, int n)
     return (i % n + n) % n;
 }
 
-/* In step s we send on slice self - 1 - s and get slice self - 2 - s, which s + 1 members before us
- * have put something into. */
-static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
-                          mf_partial_sums *bag)
+/* In step s this member sends slice self - 1 - s and receives slice self - 2 - s, which contains
+ * the contributions of s + 1 members before it. */
+static mf_status pass_partial_sums(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
+                                   mf_partial_sums *sums)
 {
     const int n = g->head.size, self = g->head.rank, slice = around(self - 2 - s, n);
     const int64_t from = mf_group_cut(&g->head, r->count, slice);
@@ -24,21 +24,21 @@ static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks
     for (int i = 0; i <= s; i++)
         ranks[i] = around(self - 1 - s + i, n);
     MF_TRY(mf_partial_sums_room(g, r, ranks, s + 1, from, count, &in));
-    flows = mf_net_group_alloc(g, in.n + bag->n, sizeof *flows);
+    flows = mf_net_group_alloc(g, in.n + sums->n, sizeof *flows);
     if (!flows)
         return MF_RESOURCE_EXHAUSTED;
-    k = mf_partial_sums_flows(r, bag, around(self + 1, n), true, flows);
+    k = mf_partial_sums_flows(r, sums, around(self + 1, n), true, flows);
     k += mf_partial_sums_flows(r, &in, around(self - 1, n), false, flows + k);
     MF_TRY(mf_net_flow(g, &r->call, flows, k));
     MF_TRY(mf_partial_sums_own(g, r, from, count, &own));
     if (s == n - 2)
         return mf_partial_sums_total(r, (mf_partial_sums[]){ in, own }, 2, g,
                                      mf_at(r, r->out, from));
-    *bag = in;
-    return mf_partial_sums_merge(g, r, bag, &own);
+    *sums = in;
+    return mf_partial_sums_merge(g, r, sums, &own);
 }
 
-/* Now sums go round: we send slice self - s. */
+/* The sums circulate: this member sends slice self - s. */
 static mf_status pass_sum(mf_net_group *g, const mf_reduce *r, int s)
 {
     const int n = g->head.size, self = g->head.rank;
@@ -64,15 +64,15 @@ static mf_status ring(mf_group *group, const mf_reduce *r)
     const int n = group->size, first = around(group->rank - 1, n);
     const int64_t from = mf_group_cut(group, r->count, first);
     int *ranks = mf_net_group_alloc(g, n, sizeof *ranks);
-    mf_partial_sums bag;
+    mf_partial_sums sums;
 
     if (!ranks)
         return MF_RESOURCE_EXHAUSTED;
-    MF_TRY(mf_partial_sums_own(g, r, from, mf_group_cut(group, r->count, first + 1) - from, &bag));
+    MF_TRY(mf_partial_sums_own(g, r, from, mf_group_cut(group, r->count, first + 1) - from, &sums));
     if (n == 1)
-        return mf_partial_sums_total(r, &bag, 1, g, r->out);
+        return mf_partial_sums_total(r, &sums, 1, g, r->out);
     for (int s = 0; s < n - 1; s++)
-        MF_TRY(pass_bag(g, r, s, ranks, &bag));
+        MF_TRY(pass_partial_sums(g, r, s, ranks, &sums));
     for (int s = 0; s < n - 1; s++)
         MF_TRY(pass_sum(g, r, s));
     return MF_OK;
@@ -80,6 +80,6 @@ static mf_status ring(mf_group *group, const mf_reduce *r)
 
 const mf_algorithm mf_algorithm_ring = {
     .name = "ring",
-    .about = "slices go round in a circle, twice",
+    .about = "ring: slices circulate twice",
     .all_reduce = ring,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce_tree.c - a binomial tree: sums go up to the first member and down again. The fewest
- * messages: for many members and small sums. */
+/* allreduce_tree.c - binomial tree: sums go up to the first member and down again. Fewest messages:
+ * for many members and small sums. */
 #include "collective/group_net.h"
 
-/* What the members from `other` on, at most d of them, have put together. */
+/* Receives the partial sums of the members from `other` on, at most d of them. */
 static mf_status take_in(mf_net_group *g, const mf_reduce *r, int other, int d, int *ranks,
-                         mf_partial_sums *bag)
+                         mf_partial_sums *sums)
 {
     const int n = other + d < g->head.size ? d : g->head.size - other;
     mf_message_flow *flows;
@@ -18,16 +18,17 @@ static mf_status take_in(mf_net_group *g, const mf_reduce *r, int other, int d, 
     if (!flows)
         return MF_RESOURCE_EXHAUSTED;
     MF_TRY(mf_net_flow(g, &r->call, flows, mf_partial_sums_flows(r, &in, other, false, flows)));
-    return mf_partial_sums_merge(g, r, bag, &in);
+    return mf_partial_sums_merge(g, r, sums, &in);
 }
 
-static mf_status send_up(mf_net_group *g, const mf_reduce *r, int other, const mf_partial_sums *bag)
+static mf_status send_up(mf_net_group *g, const mf_reduce *r, int other,
+                         const mf_partial_sums *sums)
 {
-    mf_message_flow *flows = mf_net_group_alloc(g, bag->n, sizeof *flows);
+    mf_message_flow *flows = mf_net_group_alloc(g, sums->n, sizeof *flows);
 
     if (!flows)
         return MF_RESOURCE_EXHAUSTED;
-    return mf_net_flow(g, &r->call, flows, mf_partial_sums_flows(r, bag, other, true, flows));
+    return mf_net_flow(g, &r->call, flows, mf_partial_sums_flows(r, sums, other, true, flows));
 }
 
 mf_status mf_net_spread(mf_net_group *g, const mf_collective *c, int root, void *data, int64_t size)
@@ -56,25 +57,25 @@ static mf_status tree(mf_group *group, const mf_reduce *r)
     mf_net_group *g = (mf_net_group *)group;
     const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
     int *ranks = mf_net_group_alloc(g, group->size, sizeof *ranks);
-    mf_partial_sums bag;
+    mf_partial_sums sums;
     int d = 1;
 
     if (!ranks)
         return MF_RESOURCE_EXHAUSTED;
-    MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &bag));
+    MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &sums));
     for (; d < group->size && !(group->rank & d); d *= 2) {
         if (group->rank + d < group->size)
-            MF_TRY(take_in(g, r, group->rank + d, d, ranks, &bag));
+            MF_TRY(take_in(g, r, group->rank + d, d, ranks, &sums));
     }
     if (group->rank > 0)
-        MF_TRY(send_up(g, r, group->rank - d, &bag));
+        MF_TRY(send_up(g, r, group->rank - d, &sums));
     else
-        MF_TRY(mf_partial_sums_total(r, &bag, 1, g, r->out));
+        MF_TRY(mf_partial_sums_total(r, &sums, 1, g, r->out));
     return mf_net_spread(g, &r->call, 0, r->out, bytes);
 }
 
 const mf_algorithm mf_algorithm_tree = {
     .name = "tree",
-    .about = "up a binomial tree to the first member, and down again",
+    .about = "binomial tree: up to the first member and down again",
     .all_reduce = tree,
 };

@@ -33,7 +33,7 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
     int64_t samples = 0;
 
     for (int r = 0; r < size; r++) {
-        weights += n[r] > 0 ? a->weights[r] : 0.0; /* who has no samples has nothing to say */
+        weights += n[r] > 0 ? a->weights[r] : 0.0; /* members without samples do not count */
         samples += n[r];
     }
     if (n[rank] == 0 || weights == 0.0)
@@ -41,21 +41,21 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
     return a->weights[rank] / weights * (double)samples / (double)n[rank];
 }
 
-enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
+enum { BLOCK = 64 }; /* elements sorted together, for vectorisation */
 
-/* v[s][i] and v[s + 1][i] in their order. */
+/* Sorts v[s][i] and v[s + 1][i]. */
 static void gradient_aggregation_order(double *restrict a, double *restrict b)
 {
     for (int i = 0; i < BLOCK; i++) {
         const double x = a[i], y = b[i];
-        const bool swap = y < x || x != x; /* no number is larger than numbers */
+        const bool swap = y < x || x != x; /* NaN sorts after all numbers */
 
         a[i] = swap ? y : x;
         b[i] = swap ? x : y;
     }
 }
 
-/* Neighbours are ordered until all are: shards are few. */
+/* Odd-even transposition sort: there are few shards. */
 static void gradient_aggregation_sort(double (*v)[BLOCK], int64_t n)
 {
     for (int64_t round = 0; round < n; round++) {
@@ -69,10 +69,11 @@ static double gradient_aggregation_median(double (*v)[BLOCK], int64_t n, int64_t
     return n % 2 ? v[n / 2][i] : (v[n / 2 - 1][i] + v[n / 2][i]) / 2.0;
 }
 
-/* From the smallest to the largest, so that the order of shards does not show. */
+/* Sums from the smallest to the largest, so the result is independent of the order of shards. */
 static double gradient_aggregation_trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
 {
-    const int64_t wanted = (int64_t)(trim * (double)n * (1.0 + 1e-7)); /* 0.35 came as a float */
+    const int64_t wanted = (int64_t)(trim * (double)n * (1.0 + 1e-7)); /* 0.35 was converted from
+                                                                          float */
     const int64_t out = 2 * wanted < n ? wanted : (n - 1) / 2;
     double sum = 0.0;
 
@@ -111,9 +112,9 @@ typedef struct products {
     double aa, ab, bb;
 } products;
 
-enum { LANES = 8 }; /* sums that run beside each other, so that the processor can take several */
+enum { LANES = 8 }; /* independent sums, for vectorisation */
 
-/* In one order, whoever asks. */
+/* Always in the same order. */
 static products gradient_aggregation_multiply(const float *restrict a, const float *restrict b,
                                               int64_t count)
 {
@@ -139,7 +140,7 @@ static products gradient_aggregation_multiply(const float *restrict a, const flo
     return p;
 }
 
-/* Squares of floats are no zeros as doubles. */
+/* Squares of nonzero floats do not underflow as doubles. */
 static double coefficient(double product, double square)
 {
     return square == 0.0 ? 1.0 : 1.0 - product / (2.0 * square);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.c - what all kinds of groups have in common. */
+/* group.c - common functions of all groups. */
 #include "collective/group.h"
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@ mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w)
 
     if (w->call->deadline_ns <= 0 || now <= w->call->deadline_ns)
         return MF_OK;
-    return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s did not come to %s of step %lld; %s waited %.1f s",
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s did not reach %s of step %lld; %s waited %.1f s",
                    g->names[w->rank], w->call->what, (long long)w->call->step, g->names[g->rank],
                    (double)(now - w->since) * 1e-9);
 }

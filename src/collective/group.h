@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.h - tasks that do something together: collectives.
+/* group.h - groups of tasks that run collectives.
  *
- * All members call the same collectives in the same order. Every call carries its step and a
- * deadline; a member that dies, fails or does not come frees the others with an error that names
- * it: UNAVAILABLE (gone), DEADLINE_EXCEEDED (did not come), ABORTED (it gave up, with its reason).
- * After an error the group is of no use any more: make another one, of a later epoch.
+ * All members call the same collectives in the same order. Every call has a step and a deadline. If
+ * a member is lost, fails or does not arrive, the calls of all other members fail with an error
+ * that names it: UNAVAILABLE (lost), DEADLINE_EXCEEDED (did not arrive), ABORTED (it aborted, with
+ * its reason). After an error the group is unusable: create another one, of a later epoch.
  *
- * One implementation per file: shm_collectives.c (memory that all see), and over connections
- * (net/net.h) one algorithm per file. */
+ * Implementations: shm_collectives.c (shared memory), and over connections (net/net.h) one
+ * algorithm per file. */
 #ifndef MF_COLLECTIVE_GROUP_H
 #define MF_COLLECTIVE_GROUP_H
 
@@ -17,39 +17,39 @@
 
 #include <stdbool.h>
 
-/* What every collective carries. */
+/* Parameters of every collective. */
 typedef struct mf_collective {
     int64_t step;
     int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
-    const char *what; /* for messages: "the gradients" */
+    const char *what; /* for error messages: "the gradients" */
 } mf_collective;
 
 /* A sum over the leaves of the tree, each owned by one member. */
 typedef struct mf_reduce {
     mf_collective call;
     int64_t leaves;
-    const mf_reduction_tree_node *const *parts; /* by rank: what each has summed up already */
+    const mf_reduction_tree_node *const *parts; /* by rank: the partial sums that each member has */
     const int *n_parts; /* by rank */
-    const void *const *data; /* our parts: `count` elements each */
+    const void *const *data; /* this member's partial sums: `count` elements each */
     mf_dtype dtype;
     int64_t count;
-    void *out; /* not any of our parts */
+    void *out; /* must not overlap the partial sums */
 } mf_reduce;
 
-/* Bytes of all members, one after the other. */
+/* Bytes of all members, concatenated. */
 typedef struct mf_gather {
     mf_collective call;
-    const void *data; /* ours */
+    const void *data; /* this member's */
     const int64_t *sizes; /* by rank; see mf_group_sizes() */
-    void *out; /* all of them, in the order of the ranks */
+    void *out; /* of all members, by rank */
 } mf_gather;
 
-/* A member waits for another. */
+/* A wait for another member. */
 typedef struct mf_group_wait {
     const mf_collective *call;
-    int rank; /* the other */
+    int rank; /* the other member */
     int64_t since;
-    mf_suspect suspicion; /* of check() */
+    mf_suspect suspect; /* state of check() */
 } mf_group_wait;
 
 typedef struct mf_group mf_group;
@@ -61,33 +61,34 @@ typedef struct mf_group_kind {
     mf_status (*reduce_scatter)(mf_group *g, const mf_reduce *r, const int64_t *from);
     mf_status (*all_gather)(mf_group *g, const mf_gather *a);
     mf_status (*broadcast)(mf_group *g, const mf_collective *c, int root, void *data, int64_t size);
-    /* sizes[i * n + j]: bytes that rank i has for rank j, one piece behind the other in `data`;
-     * out: what the others have for us, by rank. */
+    /* sizes[i * n + j]: bytes from rank i to rank j, concatenated in `data`; out: the bytes from
+     * all ranks for this one. */
     mf_status (*all_to_all)(mf_group *g, const mf_collective *c, const void *data,
                             const int64_t *sizes, void *out);
     mf_status (*barrier)(mf_group *g, const mf_collective *c);
     void (*free)(mf_group *g);
 } mf_group_kind;
 
-/* The head of every group; made by one of the functions below. */
+/* The header of every group; created by one of the functions below. */
 struct mf_group {
     const mf_group_kind *kind;
     int rank, size;
     int64_t epoch;
     const char *const *names; /* by rank: "worker 2" */
-    /* Is everybody well? Asked before every collective. NULL: nobody can tell. */
+    /* Are all members healthy? Called before every collective. NULL: unknown. */
     mf_status (*well)(void *ctx);
-    /* Is everybody well, and is there time left? Asked while waiting. NULL: only the deadline
-     * counts. Fails as described above. */
+    /* Are all members healthy, and is there time left? Called while waiting. NULL: only the
+     * deadline counts. Fails as described above. */
     mf_status (*check)(void *ctx, mf_group_wait *w);
-    /* A collective has failed here: free the others. The thread's error stays. NULL: nobody can. */
+    /* A collective has failed here: release the others. The thread's error is preserved. NULL: not
+     * possible. */
     void (*give_up)(void *ctx, mf_status why);
-    void *ctx; /* of these three */
-    int64_t bytes; /* given to others so far */
+    void *ctx; /* for these three functions */
+    int64_t bytes; /* sent to other members so far */
 };
 
-/* The beginning and the end of every collective. The end is called only where the beginning was
- * good. */
+/* The prologue and the epilogue of every collective. The epilogue is called only if the prologue
+ * succeeded. */
 static inline mf_status mf_group_well(const mf_group *g, const mf_collective *c, int64_t bytes,
                                       int64_t *began)
 {
@@ -158,17 +159,17 @@ static inline void mf_group_free(mf_group *g)
         g->kind->free(g);
 }
 
-/* Everybody's size: sizes[rank] for all. */
+/* Exchanges sizes: sizes[rank] for all members. */
 MF_MUST mf_status mf_group_sizes(mf_group *g, const mf_collective *c, int64_t mine, int64_t *sizes);
-/* Rank r's elements of `count`, cut evenly: from r on to r + 1. */
+/* Beginning of rank r's share of `count` elements; it ends at that of r + 1. */
 static inline int64_t mf_group_cut(const mf_group *g, int64_t count, int r)
 {
     const int64_t n = g->size > 1 ? g->size : 1;
 
     return count / n * r + (r < count % n ? r : count % n);
 }
-/* The same for nobody to ask: "worker 2 did not come to the gradients of step 7; worker 0 waited
- * 3.0 s", once the deadline is over. */
+/* The same without a check function: fails after the deadline with "worker 2 did not reach the
+ * gradients of step 7; worker 0 waited 3.0 s". */
 MF_MUST mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w);
 
 /* ---- shared memory ---- */
@@ -176,20 +177,20 @@ MF_MUST mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w);
 typedef struct mf_segment mf_segment;
 
 /* Memory for a group of `ranks`, visible to threads and children of this process; area: bytes that
- * a member can show the others at a time. */
+ * a member can publish at a time. */
 MF_MUST mf_status mf_segment_new(int ranks, int64_t area, mf_segment **out);
-/* Memory with a name that other processes of this user can open. ALREADY_EXISTS. */
+/* Memory with a name, for other processes of this user. Fails: ALREADY_EXISTS. */
 MF_MUST mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segment **out);
-/* Open it. NOT_FOUND, FAILED_PRECONDITION (made for another group). */
+/* Open it. Fails: NOT_FOUND, FAILED_PRECONDITION (created for another group). */
 MF_MUST mf_status mf_segment_open(const char *name, int ranks, int64_t area, mf_segment **out);
-/* Nobody else can open it from now on. */
+/* Remove the name: no other process can open it any more. */
 void mf_segment_unlink(const mf_segment *s);
-/* Wake all who wait: they look around (mf_group.check). Thread: any; async-signal-safe. */
+/* Wake all waiting members, which then call mf_group.check. Thread: any; async-signal-safe. */
 void mf_segment_wake(mf_segment *s);
 void mf_segment_free(mf_segment *s);
 
-/* A member of the group that meets in this memory, which must outlive it. All but the kind is
- * copied from `like` (names are borrowed). */
+/* A member of the group in this memory, which must outlive it. Everything except the kind is copied
+ * from `like` (names are borrowed). */
 MF_MUST mf_status mf_group_shared(mf_segment *s, const mf_group *like, mf_group **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_auto.c - the best group for where its members are. */
+/* group_auto.c - selects the best group for the placement of its members. */
 #include "base/log.h"
 #include "collective/group_net.h"
 
@@ -12,7 +12,7 @@ bool mf_net_same_host(const mf_net *net, int a, int b)
     return a == b || (x && y && strcmp(x, y) == 0);
 }
 
-/* Pairs of members on one host, among all pairs: none, some or all. */
+/* Counts pairs of members on one host, among all pairs: none, some or all. */
 static mf_status group_auto_make(mf_net *net, const int *members, int n, uint32_t id,
                                  mf_group **out)
 {
@@ -29,7 +29,7 @@ static mf_status group_auto_make(mf_net *net, const int *members, int n, uint32_
     return mf_group_hosts(net, members, n, id, out);
 }
 
-/* Not having the memory is no misfortune: all members learn of it, and talk instead. */
+/* Without shared memory the group works over connections: all members learn of the failure. */
 static bool can_do_without(mf_status st)
 {
     return st == MF_FAILED_PRECONDITION || st == MF_RESOURCE_EXHAUSTED || st == MF_NOT_FOUND ||

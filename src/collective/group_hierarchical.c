@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_hierarchical.c - several members on each of several hosts. Sums are made inside of each
- * host through shared memory, as far as the tree allows; the first members of the hosts exchange
- * these over connections; the result is handed out inside. What each has for each other
- * (all_to_all) goes over connections. */
+/* group_hierarchical.c - several members on each of several hosts. Sums are computed inside each
+ * host in shared memory, as far as the tree allows; the first members of the hosts exchange them
+ * over connections; the result is distributed inside the hosts. all_to_all uses connections. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -14,18 +13,18 @@ MF_PARAM_INT(comm_hosts_block_kib, 4096, "KiB of a sum that hosts exchange at a 
 
 typedef struct hosts_group {
     mf_group head;
-    mf_group *flat; /* all, over connections */
-    mf_group *inside; /* of this host */
-    mf_group *leaders; /* the first of each host; NULL: we are none */
-    int n_hosts, host; /* host: ours */
+    mf_group *flat; /* all members, over connections */
+    mf_group *inside; /* members of this host */
+    mf_group *leaders; /* the first member of each host; NULL: this one is none */
+    int n_hosts, host; /* host: index of this host */
     int *host_of; /* by rank */
-    int *ranks; /* of all hosts, one host after the other */
-    int *first; /* by host: where its ranks begin; n_hosts + 1 of them */
-    void *memory; /* kept from call to call */
+    int *ranks; /* ranks grouped by host */
+    int *first; /* by host: index of its first rank; n_hosts + 1 elements */
+    void *memory; /* reused by later calls */
     int64_t room;
 } hosts_group;
 
-/* ---- where everybody is ---- */
+/* ---- placement ---- */
 
 static int ranks_of(const hosts_group *g, int host, const int **ranks)
 {
@@ -61,16 +60,16 @@ static mf_status group_hierarchical_need(hosts_group *g, int64_t bytes)
 
 /* ---- sums ---- */
 
-/* A sum over hosts: which nodes of the tree each host can make by itself. */
+/* A sum over hosts: the nodes of the tree that each host can compute. */
 typedef struct plan {
-    mf_reduction_tree_node *nodes; /* of all hosts, one after the other */
+    mf_reduction_tree_node *nodes; /* of all hosts, concatenated */
     const mf_reduction_tree_node **by_host;
     int *n_by_host;
     mf_reduction_tree_node
-        *shifted; /* those of one host's members within one node, moved to the left */
+        *shifted; /* the parts of one host's members within one node, relative to the node */
     const mf_reduction_tree_node **parts; /* by member of this host */
     int *n_parts;
-    int most; /* parts of all */
+    int most; /* maximum number of parts */
 } plan;
 
 static void group_hierarchical_plan_deinit(plan *p)
@@ -111,8 +110,8 @@ static mf_status group_hierarchical_plan_init(plan *p, const hosts_group *g, con
     return MF_OK;
 }
 
-/* What members of this host have of `node`, seen as a tree of its own: below a node the tree looks
- * like any other of so many leaves. data: ours of them. */
+/* The parts of this host's members within `node`, as a tree of its own: the subtree of a node has
+ * the shape of any tree with that many leaves. data: this member's parts. */
 static void look_below(plan *p, const hosts_group *g, const mf_reduce *r,
                        mf_reduction_tree_node node, const void **data)
 {
@@ -136,7 +135,7 @@ static void look_below(plan *p, const hosts_group *g, const mf_reduce *r,
     }
 }
 
-/* The host's nodes, summed up at its first member, in g->memory. */
+/* Sums up the host's nodes at its first member, in g->memory. */
 static mf_status sum_inside(hosts_group *g, const mf_reduce *r, plan *p)
 {
     const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
@@ -147,7 +146,7 @@ static mf_status sum_inside(hosts_group *g, const mf_reduce *r, plan *p)
         from ? group_hierarchical_need(g, g->leaders ? bytes * n : 0) : MF_NOMEM("a sum");
 
     for (int i = 1; from && i <= g->inside->size; i++)
-        from[i] = r->count; /* all of it goes to the first */
+        from[i] = r->count; /* everything goes to the first member */
     for (int i = 0; i < n && st == MF_OK; i++) {
         const mf_reduction_tree_node node = p->by_host[g->host][i];
         mf_reduce below = *r;
@@ -188,12 +187,12 @@ static mf_status group_hierarchical_check_parts(const hosts_group *g, const mf_r
 {
     for (int i = 0; i < g->head.size; i++) {
         if (r->n_parts[i] > MF_REDUCTION_TREE_PARTS)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%d parts of a sum; there can be %d", r->n_parts[i],
-                           MF_REDUCTION_TREE_PARTS);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%d partial sums exceed the limit of %d",
+                           r->n_parts[i], MF_REDUCTION_TREE_PARTS);
     }
     for (int h = 0; h < g->n_hosts; h++) {
         if (p->n_by_host[h] > MF_REDUCTION_TREE_PARTS)
-            return MF_UNIMPLEMENTED; /* members that are scattered: without the shortcut */
+            return MF_UNIMPLEMENTED; /* members are scattered: use the flat group */
     }
     return MF_OK;
 }
@@ -223,8 +222,8 @@ static mf_status hosts_all_reduce(mf_group *group, const mf_reduce *r)
     return st == MF_UNIMPLEMENTED ? mf_all_reduce(g->flat, r) : st;
 }
 
-/* Everybody gets the sum and keeps its own part of it: hosts are few, and this is not what they
- * meet for. */
+/* Every member gets the full sum and keeps its own part: there are few hosts, and this call is not
+ * performance-critical. */
 static mf_status hosts_reduce_scatter(mf_group *group, const mf_reduce *r, const int64_t *from)
 {
     const int64_t lo = from[group->rank], n = from[group->rank + 1] - lo;
@@ -244,7 +243,7 @@ static mf_status hosts_reduce_scatter(mf_group *group, const mf_reduce *r, const
 
 /* ---- bytes ---- */
 
-/* From the order of hosts to that of ranks. */
+/* From the order of hosts to the order of ranks. */
 static void sort_out(const hosts_group *g, const int64_t *sizes, const char *by_host, char *out)
 {
     for (int r = 0; r < g->head.size; out += sizes[r++]) {
@@ -351,7 +350,7 @@ static const mf_group_kind HOSTS = {
     .free = hosts_free,
 };
 
-/* Hosts are numbered by their first members, so that these ascend. */
+/* Hosts are numbered by their first members, so these ascend. */
 static void find_hosts(hosts_group *g, const mf_net *net, const int *members)
 {
     int at = 0;
@@ -374,11 +373,11 @@ static void find_hosts(hosts_group *g, const mf_net *net, const int *members)
     g->host = g->host_of[g->head.rank];
 }
 
-/* Does every host have its memory? Either all go on or none does. */
+/* Does every host have its memory? Either all members continue or none does. */
 static mf_status agree(hosts_group *g, mf_status inside)
 {
     const mf_collective c = { .deadline_ns = mf_clock_ns() + 60000000000,
-                              .what = "the making of a group" };
+                              .what = "the creation of a group" };
     int64_t *all = mf_calloc(g->head.size, sizeof *all);
     mf_error e;
     mf_status st;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_net.c - a group whose members talk over connections. Sums are made by the algorithms, one
- * in each file algorithm_*.c; the others are here. Long ones are done block by block, so that what
- * is held in between stays small. */
+/* group_net.c - a group over connections. Sums are computed by the algorithms in allreduce_*.c; the
+ * other collectives are here. Long sums are processed block by block, to limit the memory. */
 #include "collective/group_net.h"
 
 #include "base/mem.h"
@@ -9,11 +8,11 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_block_kib, 4096, "KiB of a sum or broadcast that travel at a time");
-MF_PARAM_INT(comm_everyone_kib, 16, "KiB of a sum up to which all send all they have to all");
-MF_PARAM_INT(comm_everyone_members, 4, "members up to which they do so");
-MF_PARAM_INT(comm_tree_kib, 64, "KiB of a sum up to which it goes up and down a tree");
-MF_PARAM_INT(comm_direct_members, 16, "members up to which all of them talk to each other");
+MF_PARAM_INT(comm_block_kib, 4096, "KiB of a sum or broadcast that are sent at a time");
+MF_PARAM_INT(comm_everyone_kib, 16, "maximum KiB of a sum for the exchange algorithm");
+MF_PARAM_INT(comm_everyone_members, 4, "maximum number of members for the exchange algorithm");
+MF_PARAM_INT(comm_tree_kib, 64, "maximum KiB of a sum for the tree algorithm");
+MF_PARAM_INT(comm_direct_members, 16, "maximum number of members for the direct algorithm");
 
 const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algorithm_direct,
                                               &mf_algorithm_ring,     &mf_algorithm_halving,
@@ -24,7 +23,7 @@ const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algori
 struct mf_group_scratch {
     mf_group_scratch *next;
     size_t size, used;
-    char data[]; /* the first whole cache line on */
+    char data[]; /* at the first full cache line */
 };
 
 static void free_blocks(mf_group_scratch *b)
@@ -46,7 +45,7 @@ static mf_group_scratch *new_block(size_t size)
     return b;
 }
 
-/* What one call needed in several blocks the next one finds in one. */
+/* Merges the blocks of the last call into one for the next call. */
 static void reset_blocks(mf_net_group *g)
 {
     size_t all = 0;
@@ -124,7 +123,7 @@ const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *
     return n <= MF_PARAM(comm_direct_members) ? &mf_algorithm_direct : &mf_algorithm_ring;
 }
 
-/* Elements [from, from + count) of a sum are a sum. */
+/* Elements [from, from + count) of a sum, as a sum. */
 static mf_reduce group_net_cut(const mf_net_group *g, const mf_reduce *r, int64_t from,
                                int64_t count, const void **data)
 {
@@ -141,7 +140,7 @@ static mf_reduce group_net_cut(const mf_net_group *g, const mf_reduce *r, int64_
 static mf_status check_reduce(const mf_net_group *g, const mf_reduce *r)
 {
     if (r->n_parts[g->head.rank] > MF_REDUCTION_TREE_PARTS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%d parts of a sum; there can be %d",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d partial sums exceed the limit of %d",
                        r->n_parts[g->head.rank], MF_REDUCTION_TREE_PARTS);
     return MF_OK;
 }
@@ -164,7 +163,7 @@ static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
     return MF_OK;
 }
 
-/* Of everybody's range a block at a time. */
+/* One block of each member's range at a time. */
 static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const int64_t *from)
 {
     mf_net_group *g = group_net_begin_call(group);
@@ -189,7 +188,8 @@ static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const i
 
 /* ---- bytes ---- */
 
-/* Ours to all, theirs to us; each begins with its neighbour, so that not all send to the same. */
+/* Sends to all and receives from all; each starts with its neighbour, so that they do not all send
+ * to the same member. */
 static mf_status net_all_gather(mf_group *group, const mf_gather *a)
 {
     mf_net_group *g = group_net_begin_call(group);
@@ -249,7 +249,7 @@ static mf_status net_all_to_all(mf_group *group, const mf_collective *c, const v
     return mf_net_flow(g, c, flows, count);
 }
 
-/* After round k each has heard of 2^k others. */
+/* After round k each member has heard from 2^k others. */
 static mf_status net_barrier(mf_group *group, const mf_collective *c)
 {
     mf_net_group *g = group_net_begin_call(group);
@@ -316,15 +316,14 @@ mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *he
     for (int i = 0; i < n; i++) {
         if (members[i] < 0 || members[i] >= net->n_tasks || (i > 0 && members[i] <= members[i - 1]))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "member %d of a group is task %d; they ascend, and "
-                           "there are %d",
+                           "member %d of a group is task %d; members must ascend and be below %d",
                            i, members[i], net->n_tasks);
         names[i] = mf_net_name(net, members[i]);
         if (members[i] == net->self)
             head->rank = i;
     }
     if (head->rank < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is no member of the group",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is not a member of the group",
                        mf_net_name(net, net->self));
     return MF_OK;
 }

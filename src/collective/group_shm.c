@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group_shm.c - a group in shared memory, of tasks of one host that a net connects. The first
- * member makes the memory and tells its name; when all have opened it the name is removed, so that
- * nothing stays behind, however the tasks end. */
+ * member creates the memory and sends its name; when all have opened it the name is removed, so
+ * nothing remains, however the tasks end. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(comm_area_kib, 1024, "KiB that a member can show others in shared memory at a time");
-MF_PARAM_INT(comm_meet_ms, 60000, "how long members of a new group wait for each other");
+MF_PARAM_INT(comm_area_kib, 1024, "KiB that a member can publish in shared memory at a time");
+MF_PARAM_INT(comm_meet_ms, 60000, "limit for members of a new group to wait for each other");
 
 typedef struct host_group {
-    mf_shm_group shared; /* first */
+    mf_shm_group shared; /* must be the first field */
     mf_group_kind kind;
     mf_net *net;
     int *tasks;
@@ -24,9 +24,9 @@ typedef struct host_group {
     mf_net_watch watch;
 } host_group;
 
-/* ---- talking about the memory ---- */
+/* ---- agreement on the memory ---- */
 
-/* The texts of a meeting: what the memory is called, how it went, what came of it. */
+/* Texts of the agreement: the name of the memory, each member's result, the common result. */
 typedef struct meeting {
     host_group *g;
     mf_frame frame;
@@ -48,7 +48,7 @@ static mf_status group_shm_hear(const meeting *m, int rank, char **text)
 
     MF_TRY(mf_net_take(m->g->net, m->g->tasks[rank], &m->frame, &data, &size, m->deadline_ns,
                        "shared memory"));
-    *text = data; /* messages have a zero behind them */
+    *text = data; /* messages are NUL-terminated */
     return MF_OK;
 }
 
@@ -70,7 +70,7 @@ static const char *group_shm_verdict(mf_status st)
     return st == MF_OK ? "" : mf_error_message();
 }
 
-/* The first member: its own trouble is everybody's, and so is anybody else's. */
+/* The first member: a failure of any member is a failure of all. */
 static mf_status invite(meeting *m)
 {
     const int n = m->g->shared.head.size;
@@ -108,7 +108,7 @@ static mf_status open_told(meeting *m, const char *text)
     long long area;
 
     if (sscanf(text, "%63s %lld", name, &area) != 2 || area <= 0)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s could not make shared memory",
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s could not create shared memory",
                        m->g->shared.head.names[0]);
     return mf_segment_open(name, m->g->shared.head.size, area, &m->g->segment);
 }
@@ -156,7 +156,7 @@ static void host_free(mf_group *group)
     if (g->watch.fn)
         mf_net_watch_remove(g->net, &g->watch);
     if (g->segment)
-        mf_segment_unlink(g->segment); /* nothing, if all went well */
+        mf_segment_unlink(g->segment); /* does nothing if all members opened it */
     mf_segment_free(g->segment);
     mf_group_names_free(group);
     mf_free(g->tasks);

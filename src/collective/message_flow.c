@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message_flow.c - messages between members that flow at the same time.
+/* message_flow.c - concurrent messages between members.
  *
- * Who receives is posted before anything is sent, so that bytes go from the connection to their
- * place. A long message waits for its receiver to be ready: nobody has to keep what it has not
- * asked for. Since everybody says what it is ready for before it waits for others, there are no
- * circles. */
+ * Receives are posted before anything is sent, so bytes go directly from the connection to their
+ * destination. A long message waits until its receiver is ready, so no task has to buffer data it
+ * did not request. Every member announces what it is ready for before it waits, which excludes
+ * deadlock. */
 #include "base/param.h"
 #include "collective/group_net.h"
 
 #include <string.h>
 
-MF_PARAM_INT(comm_eager_kib, 64, "KiB of a message that is sent before its receiver is ready");
-MF_PARAM_INT(comm_frame_kib, 65536, "KiB that a long message is cut into");
+MF_PARAM_INT(comm_eager_kib, 64, "KiB of a message that are sent before its receiver is ready");
+MF_PARAM_INT(comm_frame_kib, 65536, "KiB of a piece of a long message");
 
 typedef struct flowing {
     mf_net_group *g;
     const mf_collective *c;
-    mf_frame frame; /* but its size */
+    mf_frame frame; /* everything except its size */
     mf_net_waiter *waiters;
     int posted, n;
 } flowing;
@@ -86,7 +86,7 @@ static mf_status send_flow(const flowing *x, const mf_message_flow *f)
     return MF_OK;
 }
 
-/* A message to ourselves: the k-th that goes out is the k-th that comes in. */
+/* Messages to the member itself: the k-th sent is the k-th received. */
 static void copy_own(const flowing *x, const mf_message_flow *flows, int n)
 {
     int in = 0;
@@ -142,7 +142,7 @@ mf_status mf_net_flow(mf_net_group *g, const mf_collective *c, const mf_message_
     if (!x.waiters)
         return MF_RESOURCE_EXHAUSTED;
     st = message_flow_run(&x, flows, n);
-    if (st != MF_OK) { /* the thread's error is the first one's */
+    if (st != MF_OK) { /* the thread's error is that of the first failure */
         mf_error e;
 
         mf_error_save(st, &e);

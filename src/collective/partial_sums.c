@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* partial_sums.c - partial sums of several members: which there are, and how two bags become one.
- */
+/* partial_sums.c - sets of partial sums of several members: their nodes, and merging. */
 #include "collective/group_net.h"
 
 #include <string.h>
@@ -16,7 +15,7 @@ static bool are_siblings(int64_t leaves, mf_reduction_tree_node a, mf_reduction_
            b.hi == (end < leaves ? end : leaves);
 }
 
-/* Adds a node to the right of the others; whole parents take the place of their children. */
+/* Appends a node on the right; complete parents replace their children. */
 static int push_node(int64_t leaves, mf_reduction_tree_node *nodes, int n,
                      mf_reduction_tree_node node)
 {
@@ -28,7 +27,7 @@ static int push_node(int64_t leaves, mf_reduction_tree_node *nodes, int n,
     return n + 1;
 }
 
-/* Members own neighbouring leaves, but need not come in the order of these. */
+/* Members own adjacent leaves, but not necessarily in rank order. */
 static void sort_nodes(mf_reduction_tree_node *nodes, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -63,14 +62,14 @@ int mf_partial_sums_nodes(const mf_reduce *r, const int *ranks, int n,
     return merge_nodes(r->leaves, nodes, count);
 }
 
-/* ---- bags ---- */
+/* ---- sets ---- */
 
 static bool holds(mf_reduction_tree_node outer, mf_reduction_tree_node inner)
 {
     return outer.lo <= inner.lo && inner.hi <= outer.hi;
 }
 
-/* The sum of those parts that lie in `node`. */
+/* The sum of the parts inside `node`. */
 static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
                                        mf_reduction_tree_node node,
                                        const mf_reduction_tree_part *parts, int n, int64_t count,
@@ -96,9 +95,10 @@ static mf_status partial_sums_add_node(mf_net_group *g, const mf_reduce *r,
     return mf_reduction_tree_sum(r->leaves, node, within, m, r->dtype, count, sum);
 }
 
-/* A bag of the sums that can be made of these parts. */
-static mf_status make_bag(mf_net_group *g, const mf_reduce *r, const mf_reduction_tree_part *parts,
-                          int n, int64_t from, int64_t count, mf_partial_sums *out)
+/* The set of sums that can be computed from these parts. */
+static mf_status make_partial_sums(mf_net_group *g, const mf_reduce *r,
+                                   const mf_reduction_tree_part *parts, int n, int64_t from,
+                                   int64_t count, mf_partial_sums *out)
 {
     mf_reduction_tree_node *nodes = mf_net_group_alloc(g, n, sizeof *nodes);
 
@@ -126,7 +126,7 @@ mf_status mf_partial_sums_own(mf_net_group *g, const mf_reduce *r, int64_t from,
         return MF_RESOURCE_EXHAUSTED;
     for (int i = 0; i < n; i++)
         parts[i] = (mf_reduction_tree_part){ r->parts[self][i], mf_at(r, r->data[i], from) };
-    return make_bag(g, r, parts, n, from, count, out);
+    return make_partial_sums(g, r, parts, n, from, count, out);
 }
 
 mf_status mf_partial_sums_room(mf_net_group *g, const mf_reduce *r, const int *ranks, int n,
@@ -153,30 +153,30 @@ mf_status mf_partial_sums_room(mf_net_group *g, const mf_reduce *r, const int *r
     return MF_OK;
 }
 
-mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *bag,
+mf_status mf_partial_sums_merge(mf_net_group *g, const mf_reduce *r, mf_partial_sums *sums,
                                 const mf_partial_sums *other)
 {
-    const int n = bag->n + other->n;
+    const int n = sums->n + other->n;
     mf_reduction_tree_part *parts = mf_net_group_alloc(g, n, sizeof *parts);
 
     if (!parts)
         return MF_RESOURCE_EXHAUSTED;
-    memcpy(parts, bag->parts, (size_t)bag->n * sizeof *parts);
-    memcpy(parts + bag->n, other->parts, (size_t)other->n * sizeof *parts);
-    return make_bag(g, r, parts, n, bag->from, bag->count, bag);
+    memcpy(parts, sums->parts, (size_t)sums->n * sizeof *parts);
+    memcpy(parts + sums->n, other->parts, (size_t)other->n * sizeof *parts);
+    return make_partial_sums(g, r, parts, n, sums->from, sums->count, sums);
 }
 
-mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r, const mf_partial_sums *bag,
+mf_status mf_partial_sums_slice(mf_net_group *g, const mf_reduce *r, const mf_partial_sums *sums,
                                 int64_t from, int64_t count, mf_partial_sums *out)
 {
-    mf_reduction_tree_part *parts = mf_net_group_alloc(g, bag->n, sizeof *parts);
+    mf_reduction_tree_part *parts = mf_net_group_alloc(g, sums->n, sizeof *parts);
 
     if (!parts)
         return MF_RESOURCE_EXHAUSTED;
-    for (int i = 0; i < bag->n; i++)
-        parts[i] = (mf_reduction_tree_part){ bag->parts[i].node,
-                                             mf_at(r, bag->parts[i].data, from - bag->from) };
-    *out = (mf_partial_sums){ from, count, parts, bag->n };
+    for (int i = 0; i < sums->n; i++)
+        parts[i] = (mf_reduction_tree_part){ sums->parts[i].node,
+                                             mf_at(r, sums->parts[i].data, from - sums->from) };
+    *out = (mf_partial_sums){ from, count, parts, sums->n };
     return MF_OK;
 }
 
@@ -200,13 +200,13 @@ mf_status mf_partial_sums_total(const mf_reduce *r, const mf_partial_sums *bags,
                                  r->dtype, bags[0].count, out);
 }
 
-int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *bag, int rank, bool out,
+int mf_partial_sums_flows(const mf_reduce *r, const mf_partial_sums *sums, int rank, bool out,
                           mf_message_flow *flows)
 {
-    const int64_t bytes = bag->count * (int64_t)mf_dtype_size(r->dtype);
+    const int64_t bytes = sums->count * (int64_t)mf_dtype_size(r->dtype);
     int n = 0;
 
-    for (int i = 0; i < bag->n && bytes > 0; i++)
-        flows[n++] = (mf_message_flow){ rank, out, (void *)(uintptr_t)bag->parts[i].data, bytes };
+    for (int i = 0; i < sums->n && bytes > 0; i++)
+        flows[n++] = (mf_message_flow){ rank, out, (void *)(uintptr_t)sums->parts[i].data, bytes };
     return n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_collectives.c - collectives in memory that all members see (shm_segment.h). Long vectors go
- * through it in chunks that stay in the cache. */
+/* shm_collectives.c - collectives in shared memory (shm_segment.h). Long vectors are processed in
+ * chunks that stay in the cache. */
 #include "base/mem.h"
 #include "collective/shm_segment.h"
 
@@ -8,7 +8,10 @@
 
 typedef mf_shm_group shared;
 
-enum { ALONE = 16 << 10 }; /* bytes of a sum that each member makes for itself, to save a meeting */
+enum {
+    ALONE = 16 << 10
+}; /* bytes of a sum that each member computes redundantly, to save a
+      synchronisation */
 
 static mf_segment_words *words(const shared *s, int rank)
 {
@@ -22,7 +25,7 @@ static char *data_of(const shared *s, int rank, unsigned turn)
 
 /* ---- turns ---- */
 
-/* Nobody reads any more what our slot held when it was used last. */
+/* All members have finished reading the previous contents of this slot. */
 static bool slot_is_free(const shared *s, unsigned turn)
 {
     for (int r = 0; r < s->head.size; r++) {
@@ -40,17 +43,17 @@ static mf_status await_slot(shared *s, const mf_collective *c, unsigned turn)
     return MF_OK;
 }
 
-/* What we have written can be read. */
+/* Publish what this member has written. */
 static void shm_collectives_post(shared *s, const mf_collective *c, unsigned turn, int64_t size)
 {
     mf_segment_slot *slot = mf_segment_slot_of(s->seg, s->head.rank, turn);
 
     slot->step = c->step;
     slot->size = size;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->posted, turn + 1);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->posted, turn + 1);
 }
 
-/* Members that do not come for the same have lost each other: better here than in the numbers. */
+/* Members in different collectives are out of step: detect it before data is mixed. */
 static mf_status shm_collectives_compare(const shared *s, const mf_collective *c, int rank,
                                          unsigned turn)
 {
@@ -60,7 +63,8 @@ static mf_status shm_collectives_compare(const shared *s, const mf_collective *c
     if (ours->step == theirs->step && ours->size == theirs->size)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "%s came to %s of step %lld with %lld bytes, %s to step %lld with %lld",
+                   "%s is in %s of step %lld with %lld bytes, but %s is in step %lld with %lld "
+                   "bytes",
                    s->head.names[s->head.rank], c->what, (long long)ours->step,
                    (long long)ours->size, s->head.names[rank], (long long)theirs->step,
                    (long long)theirs->size);
@@ -72,8 +76,8 @@ static mf_status begin_turn(shared *s, const mf_collective *c, char **mine)
     return await_slot(s, c, s->turn);
 }
 
-/* What we have written can be read; so can what the others have. */
-static mf_status shm_collectives_meet(shared *s, const mf_collective *c, int64_t size)
+/* Publish this member's slot and wait for the others'. */
+static mf_status shm_collectives_sync(shared *s, const mf_collective *c, int64_t size)
 {
     shm_collectives_post(s, c, s->turn, size);
     for (int r = 0; r < s->head.size; r++) {
@@ -86,13 +90,13 @@ static mf_status shm_collectives_meet(shared *s, const mf_collective *c, int64_t
 static void end_turn(shared *s)
 {
     s->turn++;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
 }
 
 /* ---- sums ---- */
 
-/* A long vector goes through the slots in chunks, one each turn. Whoever has to wait for the others
- * shows its next chunks meanwhile. */
+/* A long vector is processed in chunks, one per turn. A member that waits for others publishes its
+ * next chunks meanwhile. */
 typedef struct reduction {
     shared *s;
     const mf_reduce *r;
@@ -100,8 +104,8 @@ typedef struct reduction {
     int n;
     size_t cell;
     int64_t most; /* elements of a chunk */
-    int64_t chunks, shown; /* how many there are, and how many others can see */
-    unsigned base; /* the turn of the first */
+    int64_t chunks, shown; /* number of chunks; number of published chunks */
+    unsigned base; /* turn of the first chunk */
 } reduction;
 
 static mf_status reduction_init(reduction *x, shared *s, const mf_reduce *r)
@@ -115,7 +119,7 @@ static mf_status reduction_init(reduction *x, shared *s, const mf_reduce *r)
     }
     x->most = s->seg->room / (most * (int64_t)x->cell) & ~(int64_t)15;
     if (x->most == 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%d parts of a sum are too many", most);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d partial sums are too many", most);
     x->chunks = (r->count + x->most - 1) / x->most;
     x->parts = mf_calloc(x->n, sizeof *x->parts);
     return x->parts ? MF_OK : MF_NOMEM("a sum");
@@ -133,7 +137,7 @@ static const char *own_part(const reduction *x, int i, int64_t chunk)
     return (const char *)x->r->data[i] + (size_t)(chunk * x->most) * x->cell;
 }
 
-/* The next chunk of ours, in a slot that is free. */
+/* Publishes this member's next chunk, in a free slot. */
 static void shm_collectives_show(reduction *x)
 {
     shared *s = x->s;
@@ -148,7 +152,7 @@ static void shm_collectives_show(reduction *x)
     shm_collectives_post(s, &x->r->call, turn, x->r->count * (int64_t)x->cell);
 }
 
-/* Everybody shows this chunk. */
+/* Waits until every member has published this chunk. */
 static mf_status await_chunk(reduction *x, int64_t chunk)
 {
     shared *s = x->s;
@@ -170,8 +174,8 @@ static mf_status await_chunk(reduction *x, int64_t chunk)
     return MF_OK;
 }
 
-/* Elements [from, to) of the chunk: the others' parts lie in their slots, ours where it always
- * was. */
+/* Elements [from, to) of the chunk: the others' parts are in their slots, this member's in its own
+ * memory. */
 static mf_status shm_collectives_add_up(reduction *x, int64_t chunk, int64_t from, int64_t to,
                                         void *out)
 {
@@ -198,10 +202,10 @@ static void shm_collectives_finish(reduction *x, int64_t chunk)
     shared *s = x->s;
 
     s->turn = x->base + (unsigned)chunk + 1;
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->finished, s->turn);
 }
 
-/* Each member adds up a slice, into memory that all see. */
+/* Each member adds up a slice, into shared memory. */
 static mf_status shm_collectives_add_slice(reduction *x, int64_t chunk)
 {
     shared *s = x->s;
@@ -211,7 +215,7 @@ static mf_status shm_collectives_add_slice(reduction *x, int64_t chunk)
     char *result = data_of(s, s->head.size, turn);
 
     MF_TRY(shm_collectives_add_up(x, chunk, from, to, result + (size_t)from * x->cell));
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
+    mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
     return MF_OK;
 }
 
@@ -228,7 +232,7 @@ static mf_status shm_collectives_copy_result(reduction *x, int64_t chunk, char *
     return MF_OK;
 }
 
-/* Sums are looked at a chunk later, so that all have had time to make them. */
+/* Sums are read one chunk later, so that all members have had time to compute them. */
 static mf_status sum_in_slices(reduction *x)
 {
     for (int64_t k = 0; k <= x->chunks; k++) {
@@ -242,7 +246,7 @@ static mf_status sum_in_slices(reduction *x)
     return MF_OK;
 }
 
-/* Everybody adds up everything. */
+/* Every member computes the complete sum. */
 static mf_status sum_alone(reduction *x)
 {
     for (int64_t k = 0; k < x->chunks; k++) {
@@ -266,7 +270,7 @@ static mf_status shared_all_reduce(mf_group *g, const mf_reduce *r)
     return st;
 }
 
-/* Of each chunk, everybody adds up what falls into its own range. */
+/* Every member adds up the part of each chunk inside its own range. */
 static mf_status shared_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
 {
     const int64_t lo = from[g->rank], hi = from[g->rank + 1];
@@ -312,7 +316,7 @@ static mf_status shared_all_gather(mf_group *g, const mf_gather *a)
         if (ours > 0)
             memcpy(mine, (const char *)a->data + at, (size_t)ours);
         g->bytes += ours > 0 ? ours : 0;
-        MF_TRY(shm_collectives_meet(s, &a->call, most));
+        MF_TRY(shm_collectives_sync(s, &a->call, most));
         for (int r = 0; r < g->size; out += a->sizes[r++]) {
             const int64_t n = shm_collectives_smaller(area, a->sizes[r] - at);
 
@@ -337,7 +341,7 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
         if (g->rank == root)
             memcpy(mine, (char *)data + at, n);
         g->bytes += g->rank == root ? (int64_t)n : 0;
-        MF_TRY(shm_collectives_meet(s, c, size));
+        MF_TRY(shm_collectives_sync(s, c, size));
         if (g->rank != root)
             memcpy((char *)data + at, data_of(s, root, s->turn), n);
         end_turn(s);
@@ -345,7 +349,7 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
     return MF_OK;
 }
 
-/* The slots are cut into one box for each receiver. */
+/* The slots are divided into one box per receiver. */
 static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const void *data,
                                    const int64_t *sizes, void *out)
 {
@@ -369,7 +373,7 @@ static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const vo
                 memcpy(mine + r * box, from + at, (size_t)n);
             g->bytes += n > 0 ? n : 0;
         }
-        MF_TRY(shm_collectives_meet(s, c, most));
+        MF_TRY(shm_collectives_sync(s, c, most));
         for (int r = 0; r < g->size; r++) {
             const int64_t all = sizes[(int64_t)r * g->size + g->rank],
                           n = shm_collectives_smaller(box, all - at);
@@ -389,7 +393,7 @@ static mf_status shared_barrier(mf_group *g, const mf_collective *c)
     char *mine;
 
     MF_TRY(begin_turn(s, c, &mine));
-    MF_TRY(shm_collectives_meet(s, c, 0));
+    MF_TRY(shm_collectives_sync(s, c, 0));
     end_turn(s);
     return MF_OK;
 }

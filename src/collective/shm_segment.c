@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_segment.c - shared memory and waiting in it. Nobody holds a lock there, so a member that dies
- * leaves nothing behind that others could hang on but its absence, which `check` or the deadline
- * tells. */
+/* shm_segment.c - shared memory and waiting in it. It contains no locks, so a member that dies
+ * cannot block the others; `check` or the deadline reports its absence. */
 #include "collective/shm_segment.h"
 
 #include "base/clock.h"
@@ -24,11 +23,11 @@
 static const uint64_t MAGIC = 0x6d66736567303100; /* "mfseg01" */
 
 MF_PARAM_INT(comm_spin_rounds, 5000,
-             "looks at another member's word, at most, before a member sleeps");
-MF_PARAM_INT(comm_check_ms, 20, "how often a waiting member looks whether the others are well");
+             "maximum polls of another member's word before a member sleeps");
+MF_PARAM_INT(comm_check_ms, 20, "interval of health checks while a member waits");
 
-/* Slots begin on cache lines, and have room for something of every part of a sum, or for every
- * member. */
+/* Slots begin on cache lines, and have room for at least one element of every part of a sum, or for
+ * every member. */
 static int64_t round_area(int ranks, int64_t area)
 {
     const int64_t line = 64 * MF_SEGMENT_SLOTS;
@@ -46,7 +45,7 @@ static size_t bytes_needed(int ranks, int64_t area)
     return head + (size_t)(ranks + 1) * (size_t)area;
 }
 
-/* Those that this process may use, which can be fewer than there are. */
+/* The processors that this process may use, which can be fewer than exist. */
 static int processors(void)
 {
     cpu_set_t set;
@@ -70,7 +69,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (s->head == MAP_FAILED) {
         mf_free(s);
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "%zu bytes of shared memory cannot be had: %s",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot allocate %zu bytes of shared memory: %s",
                        bytes_needed(ranks, area), strerror(errno));
     }
     *out = s;
@@ -115,7 +114,7 @@ mf_status mf_segment_create(const char *name, int ranks, int64_t wanted, mf_segm
     st = posix_fallocate(fd, 0, (off_t)bytes_needed(ranks, area)) == 0
              ? map(fd, ranks, area, &s)
              : MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "/dev/shm has no room for %zu bytes; make it larger (mount -o "
+                       "/dev/shm has no space for %zu bytes; enlarge it (mount -o "
                        "remount,size=... /dev/shm)",
                        bytes_needed(ranks, area));
     close(fd);
@@ -143,14 +142,15 @@ mf_status mf_segment_open(const char *name, int ranks, int64_t wanted, mf_segmen
         return mf_errno_status(errno, "open shared memory", name);
     if (fstat(fd, &about) != 0 || about.st_uid != geteuid() ||
         about.st_size != (off_t)bytes_needed(ranks, area))
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was not made for this group", name);
+        st =
+            MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was created for another group", name);
     else
         st = map(fd, ranks, area, &s);
     close(fd);
     MF_TRY(st);
     if (s->head->magic != MAGIC || s->head->ranks != (uint32_t)ranks) {
         mf_segment_free(s);
-        return MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was not made for this group",
+        return MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was created for another group",
                        name);
     }
     MF_TRY(named(s, name));
@@ -198,14 +198,16 @@ void mf_segment_wake(mf_segment *s)
     }
 }
 
-void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
+void mf_segment_set(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
 {
-    atomic_store(word, turn); /* seen before sleepers are counted, as these are before they sleep */
+    atomic_store(word, turn); /* stored before sleepers are read; sleepers increment before they
+                                 read it */
     if (atomic_load(&s->head->words[rank].sleepers) > 0)
         futex_wake(word);
 }
 
-/* Once the one waited for is asked again: it may have come, and gone, while we looked. */
+/* Check the word again after a failed health check: the member may have arrived and ended
+ * meanwhile. */
 static mf_status shm_segment_look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word,
                                          unsigned turn)
 {
@@ -221,11 +223,11 @@ static void pause_a_moment(void)
 #endif
 }
 
-/* Sleeping and being woken takes longer than most waits, so we look for a while. Where others want
- * the processor, the one we wait for may be among them, and looking is in vain: whoever looked in
- * vain looks less long the next time, twice as long as it took when it helped, and now and then as
- * long as it may, for times change. (Not sched_yield(): a busy machine would not let us have the
- * processor again for milliseconds.) */
+/* Sleeping and waking takes longer than most waits, so poll first. If other processes compete for
+ * the processor, the awaited member may be among them, and polling is useless: the number of polls
+ * is reduced after a failure, set to twice the number that sufficed after a success, and
+ * occasionally reset to the maximum, because conditions change. (Not sched_yield(): on a busy
+ * machine it can take milliseconds to return.) */
 static bool comes_soon(const mf_segment *s, atomic_uint *word, unsigned turn)
 {
     enum { LEAST = 50, TRY = 32 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_segment.h - memory that all members of a group see, and how they wait for each other in it.
+/* shm_segment.h - memory shared by all members of a group, and waiting in it.
  *
- * Time goes in turns. In a turn each member writes to its slot and says so, waits until all have,
- * reads the others' slots, and says that it has finished. There are several slots for each member,
- * used by turns, so that members can write ahead while others still read. */
+ * Collectives proceed in turns. In a turn each member writes to its slot and publishes it, waits
+ * until all have, reads the others' slots, and announces that it has finished. Each member has
+ * several slots, used in rotation, so members can write ahead while others still read. */
 #ifndef MF_COLLECTIVE_SHM_SEGMENT_H
 #define MF_COLLECTIVE_SHM_SEGMENT_H
 
@@ -13,15 +13,15 @@
 
 enum { MF_SEGMENT_SLOTS = 8 };
 
-/* One member's progress, in turns; a cache line of its own. */
+/* One member's progress, in turns; a separate cache line. */
 typedef struct mf_segment_words {
     _Alignas(64) atomic_uint posted; /* has written */
-    atomic_uint reduced; /* its slice of the result is there */
-    atomic_uint finished; /* reads no more */
-    atomic_uint sleepers; /* members that wait for one of these */
+    atomic_uint reduced; /* its slice of the result is complete */
+    atomic_uint finished; /* has finished reading */
+    atomic_uint sleepers; /* members that sleep on one of these words */
 } mf_segment_words;
 
-/* What a member came for, in front of its bytes: all must have come for the same. */
+/* The collective of a member, in front of its bytes: it must be the same for all. */
 typedef struct mf_segment_slot {
     _Alignas(64) int64_t step;
     int64_t size;
@@ -32,20 +32,20 @@ typedef struct mf_segment_header {
     uint64_t magic;
     uint32_t ranks;
     uint64_t area;
-    mf_segment_words words[]; /* by rank; then their slots, then those of results */
+    mf_segment_words words[]; /* by rank; followed by the slots, and the slots for results */
 } mf_segment_header;
 
 struct mf_segment {
     mf_segment_header *head;
     size_t bytes;
-    int ranks; /* not read from shared memory again, where others can write */
+    int ranks; /* local copy: other processes can write to shared memory */
     char *name; /* NULL: none */
     int64_t area; /* bytes of a member's slots */
     int64_t room; /* bytes of data in a slot */
-    bool crowded; /* more members than processors: waiting must not burn time */
+    bool crowded; /* more members than processors: waiting must not poll */
 };
 
-/* Member `rank`'s slot in this turn; rank `ranks`: the common result. */
+/* Slot of member `rank` in this turn; rank `ranks`: the common result. */
 static inline mf_segment_slot *mf_segment_slot_of(const mf_segment *s, int rank, unsigned turn)
 {
     const size_t head =
@@ -57,26 +57,26 @@ static inline mf_segment_slot *mf_segment_slot_of(const mf_segment *s, int rank,
                                        turn % MF_SEGMENT_SLOTS * slot);
 }
 
-/* All slots of a member at once: `area` bytes, for those who take no turns. */
+/* All slots of a member as one area of `area` bytes, for use without turns. */
 static inline void *mf_segment_area(const mf_segment *s, int rank)
 {
     return mf_segment_slot_of(s, rank, 0);
 }
 
-/* Say that `word` of ours stands at `turn` now. */
-void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
+/* Set this member's `word` to `turn`. */
+void mf_segment_set(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
 
-/* Does the word stand at `turn` or later? */
+/* Has the word reached `turn`? */
 static inline bool mf_segment_reached(atomic_uint *word, unsigned turn)
 {
     return (int)(atomic_load_explicit(word, memory_order_acquire) - turn) >= 0;
 }
 
-/* Wait until *word of member `rank` stands at `turn` or later. */
+/* Wait until *word of member `rank` has reached `turn`. */
 MF_MUST mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c,
                                   int rank, atomic_uint *word, unsigned turn);
 
-/* A group in a segment (shm_collectives.c), for those who put something around it. */
+/* A group in a segment (shm_collectives.c), for embedding. */
 typedef struct mf_shm_group {
     mf_group head;
     mf_segment *seg;

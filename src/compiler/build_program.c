@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build_program.c - from the rewritten graph to items, edges and frames. */
+/* build_program.c - builds items, edges and frames from the rewritten graph. */
 #include "compiler/compiler.h"
 #include "compiler/flow_context.h"
 #include "compiler/region.h"
@@ -14,15 +14,15 @@ typedef struct build_program_builder {
     mf_contexts *contexts;
     mf_node **order;
     int64_t n_order;
-    int *region; /* by node id; -1: item of its own */
+    int *region; /* by node id; -1: separate item */
     int n_regions;
-    int *item_of; /* by node id; -1: constant, or gone */
+    int *item_of; /* by node id; -1: constant, or removed */
     void **states; /* by node id */
     bool **leaves; /* by node id: outputs used outside their region */
     mf_plan_ends *ends; /* by region */
     int *region_item;
     int **port_of; /* by node id: for region outputs, the item's port of each output, or -1 */
-    int *edge_count; /* by item: edges per port, gathered */
+    int *edge_count; /* by item: edges collected per port */
 } build_program_builder;
 
 static mf_status prepare_node(build_program_builder *b, mf_node *n)
@@ -74,7 +74,7 @@ static mf_item_kind build_program_kind_of(const mf_node *n)
     }
 }
 
-/* The frame an item runs in: Enter runs outside the frame it enters. */
+/* The frame in which an item runs: Enter runs outside the frame it enters. */
 static int build_program_frame_of(const build_program_builder *b, const mf_node *n)
 {
     int n_frames;
@@ -129,7 +129,7 @@ static bool needs_read(const mf_node *n, int i)
 {
     const mf_output in = n->inputs[i];
 
-    /* Control flow passes references on; everything else that takes a plain tensor reads. */
+    /* Control flow forwards references; any other plain input reads them. */
     return mf_type_is_ref(in.node->out_types[in.port]) && !mf_type_is_ref(n->in_types[i]) &&
            !(n->op->flags & MF_OP_TAKES_REFS);
 }
@@ -189,7 +189,7 @@ static mf_status find_leaves(build_program_builder *b)
     return MF_OK;
 }
 
-/* Control inputs from outside, each source once. */
+/* Control inputs from outside, without duplicates. */
 static mf_status region_controls(build_program_builder *b, mf_item *item, mf_node *const *nodes,
                                  int64_t n, int r, char *seen)
 {
@@ -200,7 +200,7 @@ static mf_status region_controls(build_program_builder *b, mf_item *item, mf_nod
 
             if (mf_node_is_constant(from) || at == r)
                 continue;
-            /* All controls out of another region are one: it ends as a whole. */
+            /* All controls out of another region are one: it ends as a unit. */
             if (at >= 0 ? seen[b->c->graph->n_nodes + at]++ : seen[from->id]++)
                 continue;
             item->controls++;
@@ -210,7 +210,7 @@ static mf_status region_controls(build_program_builder *b, mf_item *item, mf_nod
     return MF_OK;
 }
 
-/* All nodes of a region that are of a micro-batch are of the same. */
+/* All nodes of a region that belong to a micro-batch belong to the same one. */
 static void note_turn(mf_item *item, mf_node *const *nodes, int64_t n)
 {
     for (int64_t i = 0; i < n && item->turn == 0; i++) {
@@ -324,11 +324,12 @@ static mf_status edges_of_item(build_program_builder *b, int at, edge_list *l)
     return MF_OK;
 }
 
-/* As region_controls(): each source once. */
+/* As region_controls(): without duplicates. */
 static mf_status control_edges_of_regions(build_program_builder *b, edge_list *l)
 {
     const int64_t width = b->c->graph->n_nodes + b->n_regions;
-    int *last = mf_calloc(width, sizeof *last); /* region + 1 that the source was last linked to */
+    int *last = mf_calloc(width, sizeof *last); /* region + 1 for which the source was last
+                                                   recorded */
     mf_status st = last ? MF_OK : MF_NOMEM("a program");
 
     for (int r = 0; st == MF_OK && r < b->n_regions; r++) {
@@ -409,7 +410,7 @@ static mf_status add_edges(build_program_builder *b)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the program ---- */
 
 static mf_status add_frames(build_program_builder *b)
 {
@@ -440,7 +441,7 @@ static mf_status add_roots(build_program_builder *b)
             continue;
         if (p->items[i].frame != 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "{{node %s}} is in a loop but nothing in the loop leads to it",
+                           "{{node %s}} is in a loop, but no node of the loop leads to it",
                            p->items[i].node->name);
         p->roots[p->n_roots++] = i;
     }
@@ -526,7 +527,7 @@ mf_status mf_program_build(mf_compile *c, mf_program **out)
             st = MF_NOMEM("a program");
     }
     if (st == MF_OK) {
-        b.program->graph = c->graph; /* the program needs the nodes from now on */
+        b.program->graph = c->graph; /* the program now owns the nodes */
         c->graph = NULL;
         b.c->graph = b.program->graph;
         st = build_program_build(&b);

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel_layout.c - pass: from one convolution to the next, images keep their channels in blocks
- * of eight, as [N,C/8,H,W,8] (ops/nn/blocked_channels.h), which is how oneDNN's kernels like them.
- *
- * Convolutions with many channels ask for it; what lies between them follows when all its images
- * are there in blocks already. Everything else sees a plain copy, made once, where it needs one.
- *
- * Exact: a direct convolution adds up in the same order in both layouts (pointwise ones do not, and
- * stay as they are), and no other op that follows cares where an element lies. */
+/* channel_layout.c - pass: between convolutions, images are stored with channels in blocks of
+ * eight, [N,C/8,H,W,8] (ops/nn/blocked_channels.h), the format of oneDNN's kernels. Convolutions
+ * with many channels use it; ops between them follow if all their image inputs are already blocked.
+ * All other consumers use a plain copy, made once on demand.
+ * Exact: a direct convolution adds in the same order in both layouts (pointwise ones do not, and
+ * are left alone), and no other converted op depends on the layout. */
 #include "compiler/compiler.h"
 
 #include <string.h>
 
-enum { BLOCK = 8, MIN_CHANNELS = 64 }; /* fewer channels gain less than the copies cost */
+enum { BLOCK = 8, MIN_CHANNELS = 64 }; /* with fewer channels the copies cost more than they gain */
 
 typedef struct layouter {
     mf_compile *c;
     mf_subst s;
-    mf_output **blocked; /* by node id: NULL, or for each port its blocked version (or none) */
-    bool *held; /* by node id: somebody waits for this very node */
+    mf_output **blocked; /* by node id: NULL, or the blocked version of each port (or none) */
+    bool *held; /* by node id: the node has control consumers */
     int64_t n;
 } layouter;
 
-/* AVX-512 kernels take other blocks, and plain images gladly. */
+/* AVX-512 kernels use other blocks, and plain images without loss. */
 static bool blocks_help(void)
 {
 #if defined(__x86_64__)
@@ -84,7 +82,7 @@ static mf_status block(layouter *l, mf_output o, mf_output *out)
     return set_blocked(l, o, *out);
 }
 
-/* The image o is made by `version` from now on; whoever wants it plain gets a copy. */
+/* From now on `version` produces the image o; consumers that need it plain get a copy. */
 static mf_status channel_layout_replace(layouter *l, mf_output o, mf_output version)
 {
     MF_TRY(set_blocked(l, o, version));
@@ -95,7 +93,7 @@ static mf_status channel_layout_replace(layouter *l, mf_output o, mf_output vers
 
 /* ---- rebuilding nodes ---- */
 
-/* n with other inputs; `blocked`: told that its images are in blocks. */
+/* Copy of n with other inputs; `blocked`: its images are blocked. */
 static mf_status rebuild(layouter *l, const mf_node *n, const mf_output *inputs, bool blocked,
                          mf_node **out)
 {
@@ -180,8 +178,8 @@ static mf_status block_conv(layouter *l, mf_node *n, conv_kind kind)
 
 /* ---- elementwise ops and sums ---- */
 
-/* The operand `o` of an op on images like `image`, for the op on blocked ones; none: not to be had.
- */
+/* The operand `o` of an op on images like `image`, converted for blocked images; none:
+ * impossible. */
 static mf_output operand(layouter *l, mf_output o, const mf_shape *image)
 {
     const mf_shape *s = channel_layout_shape_of(l, o);
@@ -224,7 +222,7 @@ static mf_status block_elementwise(layouter *l, mf_node *n)
     return channel_layout_replace(l, self, (mf_output){ node, 0 });
 }
 
-/* ---- poolings: blocks are as good as images of eight channels ---- */
+/* ---- pooling: a block is treated as an image of eight channels ---- */
 
 static mf_output as_images(layouter *l, mf_output o, mf_output blocked)
 {
@@ -274,9 +272,9 @@ static mf_status block_pool(layouter *l, mf_node *n)
             (const int64_t[]){ s->dims[0], s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK }, 5));
 }
 
-/* ---- sums by channel: the op itself knows of blocks ---- */
+/* ---- sums by channel: the op supports blocks ---- */
 
-/* Images are the first n_images inputs and, with `image_out`, output 0. */
+/* The first n_images inputs are images and, with `image_out`, output 0. */
 static mf_status block_by_channel(layouter *l, mf_node *n, int n_images, bool image_out)
 {
     mf_output in[8];

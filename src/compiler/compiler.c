@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compiler.c - the passes in order, and the whole way from graph to program. */
+/* compiler.c - the list of passes, and the compilation from graph to program. */
 #include "compiler/compiler.h"
 
 #include <string.h>
 
 static const mf_pass passes[] = {
-    { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
-    { "shards", "shards of a batch are done together where samples are apart", true, NULL },
-    { "fold", "ops on constants become constants", true, mf_pass_fold },
-    { "simplify", "ops that change nothing are taken out", true, mf_pass_simplify },
-    { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
-    { "layout", "images keep their channels in blocks between convolutions", true, mf_pass_layout },
-    { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
-    { "updates", "updates of many variables by one rule become one op", true, mf_pass_updates },
-    { "region", "straight runs of the graph become plans", true, NULL },
-    { "schedule", "inside a plan, what frees memory comes first, writes to variables last", true,
+    { "inline", "replace function calls and functional control flow by nodes", true,
+      mf_pass_inline },
+    { "shards", "compute shards of a batch together where samples are independent", true, NULL },
+    { "fold", "fold ops on constants", true, mf_pass_fold },
+    { "simplify", "remove ops without effect on their value", true, mf_pass_simplify },
+    { "cse", "merge equal ops on equal inputs", true, mf_pass_cse },
+    { "layout", "store images with blocked channels between convolutions", true, mf_pass_layout },
+    { "fuse", "fuse trees of elementwise ops, computed tile by tile in cache", true, mf_pass_fuse },
+    { "updates", "merge updates of many variables by the same rule into one op", true,
+      mf_pass_updates },
+    { "region", "group nodes into regions with static plans", true, NULL },
+    { "schedule", "order a plan's nodes: memory is freed early, variables are written last", true,
       NULL },
-    { "place", "values of a plan share one block of memory", true, NULL },
+    { "place", "share one block of memory between values with disjoint lifetimes", true, NULL },
 };
 
 const mf_pass *mf_passes(int *n)
@@ -43,10 +45,11 @@ mf_status mf_passes_parse(const char *names, uint64_t *disabled)
 
         if (i < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "there is no pass '%.*s'; `meshflow graph optimize --list` lists them",
+                           "unknown pass '%.*s'; `meshflow graph optimize --list` lists the "
+                           "passes",
                            (int)n, names);
         if (strcmp(passes[i].name, "inline") == 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be switched off");
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be disabled");
         *disabled |= (uint64_t)1 << i;
         names += n + (names[n] == ',');
     }

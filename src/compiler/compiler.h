@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compiler.h - from a graph and a signature (what is fed, fetched and run) to a program.
- *
- * The pruned part of the graph is copied; feeds become _Arg nodes, fetches _Retval nodes; passes
- * rewrite the copy, one file each; what is left becomes items, regions and plans (program.h). */
+/* compiler.h - compiles a graph and a signature (feeds, fetches, targets) to a program.
+ * The required part of the graph is copied; feeds become _Arg nodes, fetches _Retval nodes; passes
+ * rewrite the copy, one per file; the result is converted to items, regions and plans
+ * (program.h). */
 #ifndef MF_COMPILER_COMPILER_H
 #define MF_COMPILER_COMPILER_H
 
@@ -16,24 +16,25 @@ typedef struct mf_signature {
     int n_feeds, n_fetches, n_targets;
 } mf_signature;
 
-/* The same by names: "node" or "node:1", and "node" for targets. */
+/* The same by name: "node" or "node:1", and "node" for targets. */
 typedef struct mf_run_names {
     const char *const *feeds, *const *fetches, *const *targets;
     int n_feeds, n_fetches, n_targets;
 } mf_run_names;
 
-/* Owns: what *out refers to is in the arena. NOT_FOUND, INVALID_ARGUMENT in TensorFlow's words. */
+/* Owns: *out refers to memory of the arena. Fails: NOT_FOUND, INVALID_ARGUMENT with TensorFlow's
+ * messages. */
 MF_MUST mf_status mf_signature_find(const mf_graph *graph, const mf_run_names *names,
                                     mf_arena *arena, mf_signature *out);
 
-/* What inference found out about a node's outputs. */
+/* Inferred facts about a node's outputs. */
 typedef struct mf_facts {
     mf_shape *shapes;
-    mf_tensor **values; /* NULL where the value is not known; owned by the graph */
-    bool refused; /* the inputs do not fit: the node fails if it runs (shape_inference.c) */
+    mf_tensor **values; /* NULL for unknown values; owned by the graph */
+    bool refused; /* invalid inputs: the node fails if it runs (shape_inference.c) */
 } mf_facts;
 
-/* The work in hand. */
+/* The state of a compilation. */
 typedef struct mf_compile {
     mf_graph *graph; /* working copy */
     mf_node **feeds, **fetches; /* the _Arg and _Retval nodes, by index */
@@ -42,12 +43,14 @@ typedef struct mf_compile {
     mf_facts *facts; /* by node id, valid after mf_infer_graph() */
     int64_t n_facts, cap_facts;
     uint64_t disabled; /* bit set over mf_passes() */
-    struct mf_inliner *inliner; /* of inline.c, while it runs */
-    mf_resources *session; /* for kernels that keep state */
+    struct mf_inliner *inliner; /* owned by inline.c during the pass */
+    mf_resources *session; /* for stateful kernels */
     mf_pool *pool;
     const struct mf_exchange *exchange; /* NULL: all shards are computed here */
-    bool settles_turns; /* sums of a turn's gradients are made before those of turns are added */
-    bool turns_apart; /* turns of a _ShardMap do not wait for each other; their nodes are marked */
+    bool settles_turns; /* complete the sum of a micro-batch's gradients before micro-batches are
+                           added */
+    bool turns_apart; /* micro-batches of a _ShardMap do not wait for each other; their nodes are
+                         marked */
 } mf_compile;
 
 /* ---- passes ---- */
@@ -55,19 +58,19 @@ typedef struct mf_compile {
 typedef struct mf_pass {
     const char *name;
     const char *about;
-    bool exact; /* switching it off changes no bit; else results may round differently */
+    bool exact; /* disabling it changes no bit of results; otherwise rounding may differ */
     mf_status (*run)(
         mf_compile *c); /* NULL: done while the program is built, see mf_pass_is_on() */
 } mf_pass;
 
 /* All passes in the order they run; `n` is their number. */
 const mf_pass *mf_passes(int *n);
-/* "fuse,cse" -> bit set. INVALID_ARGUMENT naming an unknown pass and the known ones. */
+/* "fuse,cse" -> bit set. Fails: INVALID_ARGUMENT naming the unknown pass and the known ones. */
 MF_MUST mf_status mf_passes_parse(const char *names, uint64_t *disabled);
 
 bool mf_pass_is_on(const mf_compile *c, const char *name);
 
-/* The passes, a file each. */
+/* The passes, one per file. */
 MF_MUST mf_status mf_pass_inline(mf_compile *c);
 MF_MUST mf_status mf_pass_fold(mf_compile *c);
 MF_MUST mf_status mf_pass_simplify(mf_compile *c);
@@ -76,57 +79,58 @@ MF_MUST mf_status mf_pass_layout(mf_compile *c);
 MF_MUST mf_status mf_pass_fuse(mf_compile *c);
 MF_MUST mf_status mf_pass_updates(mf_compile *c);
 
-/* ---- steps that always happen ---- */
+/* ---- steps that always run ---- */
 
-/* Copy what the signature needs, with feeds and fetches in place (prune_graph.c). */
+/* Copy the nodes that the signature requires, with feeds and fetches in place (prune_graph.c). */
 MF_MUST mf_status mf_compile_begin(mf_compile *c, const mf_graph *graph, const mf_signature *sig);
 void mf_compile_end(mf_compile *c);
-/* Users of what was read of a reference use the reference (late_reads.c). */
+/* Users of a value read from a reference use the reference instead (late_reads.c). */
 MF_MUST mf_status mf_compile_late_reads(mf_compile *c);
 /* Run all enabled passes. In debug builds the verifier runs after each. */
 MF_MUST mf_status mf_compile_passes(mf_compile *c);
-/* Shapes and small values of every node (shape_inference.c). Fails naming the node, if every run
- * reaches it; see mf_facts.refused. */
+/* Infer shapes and small values of every node (shape_inference.c). Fails naming the node, if every
+ * run reaches it; see mf_facts.refused. */
 MF_MUST mf_status mf_infer_graph(mf_compile *c);
-/* The same for the nodes that are new since it was called last (or ever); inputs come before users.
- * For graphs that are being built: every error fails. */
+/* The same for nodes added since the last call; inputs must precede their users. For graphs under
+ * construction: every error fails. */
 MF_MUST mf_status mf_infer_more(mf_compile *c);
 /* Facts of one node; never NULL after mf_infer_graph(). */
 const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
-/* Bytes of an output; -1: its shape is not known. A double, because shapes may be known that no
- * memory can hold, and sums of those must not overflow. */
+/* Bytes of an output; -1: unknown shape. A double, because a known shape may exceed any memory, and
+ * sums must not overflow. */
 double mf_compile_bytes(const mf_compile *c, const mf_node *node, int port);
-/* Everything at once: from graph and signature to a program. `with` says what else there is:
+/* The complete compilation, from graph and signature to a program. `with` has the other inputs:
  * disabled, session, pool, exchange. */
 MF_MUST mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig,
                                      const mf_compile *with, mf_program **out);
-/* From the rewritten graph to items, frames, regions, plans (build_program.c). Takes c->graph. */
+/* Convert the rewritten graph to items, frames, regions and plans (build_program.c). Takes
+ * ownership of c->graph. */
 MF_MUST mf_status mf_program_build(mf_compile *c, mf_program **out);
 
 /* ---- helpers of passes ---- */
 
-/* Nodes in execution order, removed ones left out. Caller frees with mf_free(). */
+/* Nodes in execution order without removed ones. The caller frees it with mf_free(). */
 MF_MUST mf_status mf_compile_order(const mf_compile *c, mf_node ***order, int64_t *n);
-/* Replacements collected during a pass and carried out together. */
+/* Replacements collected during a pass and applied together. */
 typedef struct mf_subst {
-    mf_output **to; /* by node id: NULL, or one output per port (empty: keep) */
+    mf_output **to; /* by node id: NULL, or one output per port (empty: not replaced) */
     int64_t n;
 } mf_subst;
 MF_MUST mf_status mf_subst_init(mf_subst *s, const mf_compile *c);
 MF_MUST mf_status mf_subst_add(mf_subst *s, mf_compile *c, mf_output from, mf_output to);
-/* What stands for `o` now: replacements of replacements are followed. */
+/* The current replacement of `o`, followed transitively. */
 mf_output mf_subst_resolve(const mf_subst *s, mf_output o);
-/* Redirect all uses; nodes nobody needs any more are removed afterwards. */
+/* Redirect all uses, then remove unused nodes. */
 MF_MUST mf_status mf_subst_apply(mf_subst *s, mf_compile *c);
 void mf_subst_deinit(mf_subst *s);
-/* Remove nodes from which no fetch, target or needed side effect can be reached. */
+/* Remove nodes that no fetch, target or required side effect depends on. */
 MF_MUST mf_status mf_compile_sweep(mf_compile *c);
-/* No state read or written, no randomness: same inputs, same outputs. */
+/* Reads and writes no state, not random: equal inputs give equal outputs. */
 bool mf_node_is_pure(const mf_node *node);
-/* It changes state, waits, or may end the step on purpose. Reading a variable has no effect, and
- * control flow is left to contexts. */
+/* It changes state, waits, or may end the step deliberately. Reading a variable is not an effect;
+ * control flow is handled by contexts. */
 bool mf_node_has_effect(const mf_node *node);
-/* Evaluate a pure synchronous op on these inputs, here and now. Outputs are empty slots. */
+/* Evaluate a pure synchronous op on these inputs now. Outputs are empty slots. */
 MF_MUST mf_status mf_node_evaluate(const mf_node *node, const mf_tensor *const *in, mf_tensor *out,
                                    mf_pool *pool);
 

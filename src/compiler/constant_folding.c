@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* constant_folding.c - pass: an op whose inputs are all constants becomes a constant.
- *
- * Exact: the same kernel computes the value, now instead of in every step. Large results are left
- * alone (a Fill of a gigabyte is better made than kept), and so are ops that fail: their error
- * belongs to the run. */
+ * Exact: the same kernel computes the value, once instead of in every step. Ops with large results
+ * are not folded (computing a Fill of a gigabyte is cheaper than keeping it), nor are ops that
+ * fail: their error must occur in the run. */
 #include "compiler/compiler.h"
 #include "compiler/flow_context.h"
 
@@ -39,7 +38,7 @@ static bool small_outputs(const mf_compile *c, const mf_node *n)
     return true;
 }
 
-/* Values of all outputs into facts; false when the node cannot be folded. */
+/* Compute the values of all outputs into facts; false if the node cannot be folded. */
 static bool constant_folding_compute(mf_compile *c, const mf_node *n)
 {
     const mf_tensor *in[16];
@@ -85,16 +84,16 @@ static mf_status constant_folding_replace(mf_compile *c, mf_node *n, mf_subst *s
     return MF_OK;
 }
 
-/* A constant is always alive and in no loop. A node that stays (it has an effect, or its value is
- * not known, perhaps because it fails) must run under the same circumstances as before: so for each
- * context of its inputs, one input of this context stays, too. */
+/* A constant is always alive and in no loop. A node that is not folded (it has an effect, or its
+ * value is unknown, perhaps because it fails) must run in the same context as before. So for each
+ * context of its inputs, one input of this context must not be folded either. */
 typedef struct folder {
     mf_compile *c;
     mf_contexts *contexts;
     mf_node **order;
     int64_t n;
     bool *folds; /* by node id: its values are known */
-    bool *cue; /* by node id: it stays nevertheless, for its context */
+    bool *cue; /* by node id: not folded, because it provides the context */
     bool *after, *waits; /* by node id, see find_waiting() */
 } folder;
 
@@ -103,7 +102,7 @@ static bool constant_folding_stays(const folder *f, const mf_node *n)
     return !f->folds[n->id] || f->cue[n->id];
 }
 
-/* An input that stays, or something the node waits for, has this context. */
+/* Does an input that is not folded, or a control input, have this context? */
 static bool is_cued(const folder *f, const mf_node *n, int context)
 {
     for (int k = 0; k < n->n_controls; k++) {
@@ -125,7 +124,7 @@ static void cue_inputs(folder *f, const mf_node *n)
 
         if (context == MF_CONTEXT_ROOT)
             continue;
-        /* A Merge has each of its inputs for a reason. */
+        /* A Merge needs each of its inputs. */
         if (!mf_node_is_pure(n) || !is_cued(f, n, context))
             f->cue[n->inputs[k].node->id] = true;
     }
@@ -139,8 +138,8 @@ static void find_cues(folder *f)
     }
 }
 
-/* What waits for an effect, by a control edge of its own or of something it is made of, must still
- * wait. after: an effect comes before the node in some way. */
+/* A node that waits for an effect, by a control edge of its own or of an ancestor, must still wait.
+ * after: some ancestor has an effect. */
 static void find_waiting(folder *f)
 {
     for (int64_t i = 0; i < f->n; i++) {
@@ -164,7 +163,7 @@ static void find_values(folder *f)
     for (int64_t i = 0; i < f->n; i++) {
         const mf_node *node = f->order[i];
 
-        /* Something this node waits for may have an effect; leave it in its place. */
+        /* A control input may have an effect: keep the node in place. */
         f->folds[node->id] = !is_const(node) && node->n_controls == 0 && !f->waits[node->id] &&
                              mf_node_is_pure(node) &&
                              (all_known(f->c, node) || constant_folding_compute(f->c, node));

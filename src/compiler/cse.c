@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cse.c - pass: two pure ops with equal attributes and equal inputs are one. Exact. */
+/* cse.c - pass: common subexpression elimination of pure ops with equal attributes and inputs.
+ * Exact. */
 #include "compiler/compiler.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ static uint64_t attr_hash(const mf_attr *a)
     uint64_t h = (uint64_t)a->kind * 31 + (uint64_t)a->n;
 
     if (a->is_list)
-        return h; /* equality decides */
+        return h; /* the comparison decides */
     switch (a->kind) {
     case MF_ATTR_STRING:
         return mf_hash(a->s.data, a->s.len, h);
@@ -49,7 +50,7 @@ static uint64_t node_hash(const mf_node *n)
     return h;
 }
 
-/* Attributes that begin with '_' are hints and do not tell ops apart. */
+/* Attributes that begin with '_' are hints, and ignored. */
 static int next_attr(const mf_node *n, int i)
 {
     while (i < n->n_attrs && n->attrs[i].name[0] == '_')
@@ -96,7 +97,7 @@ static mf_status find_same(mf_compile *c, mf_node *const *order, int64_t n, cse_
         uint64_t h;
         int64_t at;
 
-        /* Inputs may have been found equal to others already. */
+        /* Inputs may have been merged already. */
         for (int k = 0; k < node->n_inputs; k++) {
             const mf_output in = node->inputs[k];
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flow_context.c - see flow_context.h.
  *
- * A context is a frame and a set of facts ("predicate p came out true", "Merge m fired", "what w
- * waited for has come"). A node's context is the union over its inputs. Switch adds its predicate;
- * a Merge of both sides of one predicate takes it away again; other Merges become a fact of their
- * own. All variables of a loop are alive together when everything that enters it has one context,
- * which is how loops are written.
+ * A context is a frame and a set of facts ("predicate p is true", "Merge m has fired", "op w has
+ * completed its wait"). A node's context is the union over its inputs. Switch adds its predicate; a
+ * Merge of both sides of one predicate removes it; other Merges become facts of their own. All
+ * variables of a loop are alive together if all values that enter it have one context, which is the
+ * usual form of loops.
  *
- * Ops that wait are facts because somebody else may not send what one of them waits for before it
- * has got what follows from another: nodes behind different ones must not run as one. What leaves a
- * loop with such ops inside has waited, too. */
+ * Ops that wait are facts because another task may not send the awaited value before it has
+ * received a value computed after another wait: nodes behind different waits must not run as one. A
+ * value that leaves a loop with such ops inside has waited, too. */
 #include "compiler/flow_context.h"
 
 #include <stdlib.h>
@@ -22,9 +22,9 @@ typedef struct context {
 
 typedef struct frame_entry {
     mf_frame_info info;
-    int outside; /* context of what enters; -1: nothing entered yet */
-    bool uniform; /* everything enters under one context */
-    bool waits; /* an op inside of it does */
+    int outside; /* context of the values that enter; -1: none yet */
+    bool uniform; /* all values enter in one context */
+    bool waits; /* an op in the loop waits */
 } frame_entry;
 
 struct mf_contexts {
@@ -33,12 +33,12 @@ struct mf_contexts {
     int64_t n, cap;
     frame_entry *frames;
     int64_t n_frames, cap_frames;
-    mf_frame_info *infos; /* copy for callers */
-    int **of; /* by node id, by port; the last one is the node's own */
+    mf_frame_info *infos; /* copy for the interface */
+    int **of; /* by node id and port; the last element is the node's own */
     int64_t n_of;
 };
 
-/* A fact in 64 bits: what kind, which node, which port and side. */
+/* A fact in 64 bits: kind, node, port and side. */
 static uint64_t predicate_fact(mf_output p, int side)
 {
     return (uint64_t)1 << 62 | (uint64_t)(uint32_t)p.node->id << 16 |
@@ -110,7 +110,7 @@ static int without_fact(mf_contexts *x, int ctx, uint64_t fact)
     return intern(x, c.frame, facts, n);
 }
 
-/* -2: different frames. */
+/* Returns -2 for different frames. */
 static int unite(mf_contexts *x, int a, int b)
 {
     int r = a;
@@ -139,7 +139,7 @@ static mf_status flow_context_fail(int code, const mf_node *n)
     return MF_NOMEM("compiling");
 }
 
-/* What the inputs, data and control, have in common. -1: there are none. */
+/* The union of the contexts of all inputs, data and control. -1: no inputs. */
 static mf_status inputs_context(mf_contexts *x, const mf_node *n, int *out)
 {
     int ctx = -1;
@@ -149,7 +149,7 @@ static mf_status inputs_context(mf_contexts *x, const mf_node *n, int *out)
         int c;
 
         if (mf_node_is_constant(from) || !x->of[from->id])
-            continue; /* constant; or a back edge, not reached yet */
+            continue; /* constant; or a back edge, not visited yet */
         c = i < n->n_inputs ? x->of[from->id][n->inputs[i].port] : x->of[from->id][from->n_outputs];
         ctx = ctx < 0 ? c : unite(x, ctx, c);
         if (ctx < 0)
@@ -192,13 +192,13 @@ static mf_status enter_context(mf_contexts *x, const mf_node *n, int outside, in
     if (f->outside < 0)
         f->outside = outside;
     f->uniform = f->uniform && f->outside == outside;
-    /* Loops that everything enters under one context need no facts inside. */
+    /* Loops that all values enter in one context need no facts inside. */
     fact = node_fact(n);
     *out = f->uniform ? intern(x, frame, NULL, 0) : intern(x, frame, &fact, 1);
     return *out < 0 ? MF_NOMEM("compiling") : MF_OK;
 }
 
-/* X with p true and X with p false give X. */
+/* X with p true and X with p false are merged to X. */
 static int merged(mf_contexts *x, const mf_node *n, int ctx)
 {
     int sides[2], k = 0;
@@ -223,7 +223,7 @@ static int merged(mf_contexts *x, const mf_node *n, int ctx)
     return intern(x, x->list[ctx].frame, &fact, 1);
 }
 
-/* What leaves the loop. */
+/* The context of a value that leaves the loop. */
 static int exit_context(mf_contexts *x, const mf_node *n, int inside)
 {
     const int frame = x->list[inside].frame;
@@ -255,7 +255,7 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
     if (!of)
         return MF_NOMEM("compiling");
     if (n->op && n->op->control == MF_CONTROL_MERGE) {
-        /* Its inputs are alternatives, not all needed: only one side is looked at for the frame. */
+        /* Its inputs are alternatives: one of them determines the frame. */
         for (int i = 0; i < n->n_inputs && ctx < 0; i++) {
             const mf_node *from = n->inputs[i].node;
 
@@ -278,12 +278,12 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
         break;
     case MF_CONTROL_ENTER:
         MF_TRY(enter_context(x, n, ctx, &of[0]));
-        of[1] = of[0]; /* control edges out of Enter lie inside the frame too */
+        of[1] = of[0]; /* control edges out of Enter are also inside the frame */
         break;
     case MF_CONTROL_EXIT:
         of[0] = of[1] = exit_context(x, n, ctx);
         break;
-    case MF_CONTROL_TRIGGER: { /* alive, whatever it waits for */
+    case MF_CONTROL_TRIGGER: { /* always alive, whatever its inputs are */
         const uint64_t fact = node_fact(n);
 
         of[0] = intern(x, x->list[ctx].frame, &fact, 1);
@@ -296,7 +296,7 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
     return ctx < 0 ? MF_NOMEM("compiling") : MF_OK;
 }
 
-/* How much is known of loops; it only ever grows. */
+/* The amount of knowledge about loops; it only grows. */
 static int64_t findings(const mf_contexts *x)
 {
     int64_t n = 0;
@@ -306,7 +306,7 @@ static int64_t findings(const mf_contexts *x)
     return n;
 }
 
-/* That a loop is not uniform, or waits, may show late: then do it all again. */
+/* That a loop is not uniform, or waits, may be discovered late: then repeat the analysis. */
 static mf_status flow_context_compute(mf_contexts *x, mf_node *const *order, int64_t n)
 {
     int64_t known;

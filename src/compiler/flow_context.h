@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_context.h - under which circumstances an output exists: in which loop frame, and behind
- * which decisions. Two outputs of the same context are always alive together or dead together, and
- * live in the same iterations, so ops of one context may run as one region. */
+/* flow_context.h - the conditions under which an output exists: its loop frame and the branches
+ * taken. Outputs of one context are always alive or dead together, in the same iterations, so ops
+ * of one context can run as one region. */
 #ifndef MF_COMPILER_FLOW_CONTEXT_H
 #define MF_COMPILER_FLOW_CONTEXT_H
 
@@ -15,10 +15,10 @@ enum { MF_CONTEXT_ROOT = 0 }; /* always alive, in no loop */
 MF_MUST mf_status mf_contexts_new(const mf_compile *c, mf_node *const *order, int64_t n,
                                   mf_contexts **out);
 void mf_contexts_free(mf_contexts *contexts);
-/* Context of an output; of a node itself (that of its inputs together). */
+/* Context of an output; of a node (the union over its inputs). */
 int mf_context_of(const mf_contexts *contexts, mf_output o);
 int mf_context_of_node(const mf_contexts *contexts, const mf_node *n);
-/* Frame a context belongs to (0 is the root), and the frames themselves. */
+/* The frame of a context (0 is the root), and the frames. */
 int mf_context_frame(const mf_contexts *contexts, int context);
 
 typedef struct mf_frame_info {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fusion.c - pass: trees of elementwise ops of one shape become one op that runs tile by tile in
- * cache; where one of its operands is a matrix product or a convolution, the tree follows that op
- * piece by piece.
- *
- * Exact: the fused op runs the same loops on the same values. A node is taken into the tree of its
- * consumer when that is its only use, its shape is the tree's, and nothing waits for it or makes it
- * wait. Small tensors are left alone: one call more or less does not matter there, and a tree would
- * hide the nodes from traces. */
+/* fusion.c - pass: a tree of elementwise ops of one shape becomes one op that runs tile by tile in
+ * cache. If one of its operands is a matrix product or a convolution, the tree becomes the epilogue
+ * of that op.
+ * Exact: the fused op runs the same loops on the same values. A node joins the tree of its consumer
+ * if that is its only use, its shape is that of the tree, and it has no control edges. Small
+ * tensors are not fused: the gain would be negligible, and a tree hides its nodes in traces. */
 #include "compiler/compiler.h"
 #include "compiler/flow_context.h"
 
@@ -17,18 +15,18 @@ enum { MAX_STEPS = 32, MAX_INPUTS = 15, MIN_ELEMENTS = 256 };
 typedef struct fuser {
     mf_compile *c;
     mf_contexts *contexts;
-    int *uses; /* by node id: data and control uses */
-    mf_node **becomes; /* by node id: the op that stands for this root; NULL: none */
-    bool *taken; /* by node id: part of a tree already */
+    int *uses; /* by node id: number of data and control uses */
+    mf_node **becomes; /* by node id: the op that replaces this root; NULL: none */
+    bool *taken; /* by node id: already part of a tree */
 } fuser;
 
-/* A tree under construction. Steps are in order of execution, the root last. */
+/* A tree under construction. Steps are in execution order, the root last. */
 typedef struct tree {
     mf_node *steps[MAX_STEPS];
     int n_steps;
     mf_output inputs[MAX_INPUTS];
     int n_inputs;
-    mf_node *first; /* the op whose result the tree works on, piece by piece; or NULL */
+    mf_node *first; /* the op whose epilogue the tree is; or NULL */
 } tree;
 
 static const mf_shape *fusion_shape_of(const fuser *f, mf_output o)
@@ -70,11 +68,11 @@ static int input_index(tree *t, mf_output o)
         if (t->inputs[i].node == o.node && t->inputs[i].port == o.port)
             return i;
     }
-    t->inputs[t->n_inputs] = o; /* fusion_grow() has counted: there is room */
+    t->inputs[t->n_inputs] = o; /* fusion_grow() has checked the capacity */
     return t->n_inputs++;
 }
 
-/* Grow from the root towards the inputs, nearest first, while steps and inputs fit. */
+/* Grow from the root towards the inputs, breadth-first, within the limits of steps and inputs. */
 static void fusion_grow(fuser *f, tree *t, mf_node *root)
 {
     mf_node *found[MAX_STEPS];
@@ -94,7 +92,7 @@ static void fusion_grow(fuser *f, tree *t, mf_node *root)
             }
         }
     }
-    /* Nearest first is consumers before producers: turn it round. */
+    /* Breadth-first order has consumers before producers: reverse it. */
     for (int i = 0; i < n; i++)
         t->steps[i] = found[n - 1 - i];
     t->n_steps = n;
@@ -120,8 +118,8 @@ static int uses_in_tree(const tree *t, const mf_node *p)
     return n;
 }
 
-/* An op that can be followed by the tree: nobody else needs its result, which has the tree's type
- * and shape and so can become the tree's. */
+/* An op that can have the tree as its epilogue: its result has no other use, and the type and shape
+ * of the tree. */
 static bool can_be_first(const fuser *f, const tree *t, const mf_node *p)
 {
     const mf_node *root = t->steps[t->n_steps - 1];
@@ -253,7 +251,7 @@ static void count_uses(const fuser *f)
         for (int k = 0; k < n->n_inputs && !n->removed; k++)
             f->uses[n->inputs[k].node->id]++;
         for (int k = 0; k < n->n_controls && !n->removed; k++)
-            f->uses[n->controls[k]->id] += 2; /* somebody waits for it: it stays a node */
+            f->uses[n->controls[k]->id] += 2; /* control consumers keep it as a node */
     }
     for (int i = 0; i < f->c->n_targets; i++)
         f->uses[f->c->targets[i]->id] += 2;
@@ -281,7 +279,7 @@ static mf_status fuse_all(fuser *f, mf_node *const *order, int64_t n, mf_subst *
     return MF_OK;
 }
 
-/* Whoever waits for a root waits for what it has become: else both would be computed. */
+/* Control edges from a root are redirected to its replacement: otherwise both would be computed. */
 static void wait_for_fused(const fuser *f, int64_t n_nodes)
 {
     for (int64_t i = 0; i < n_nodes; i++) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inline.c - pass: calls of functions and functional control flow become nodes of the graph. Exact:
- * the same kernels run. It cannot be switched off: the executor knows no calls.
- *
- * A function that reaches itself is refused, and so is a graph that grows beyond NODES_MAX (a few
- * functions that call each other twice can ask for any number of nodes). */
+/* inline.c - pass: function calls and functional control flow become nodes of the graph. Exact: the
+ * same kernels run. It cannot be disabled: the executor does not support calls.
+ * Recursive functions are refused, and graphs that grow beyond NODES_MAX (a few functions that call
+ * each other twice can expand without limit). */
 #include "compiler/inline.h"
 
 #include "graph/function.h"
@@ -13,26 +12,26 @@
 
 enum { NODES_MAX = 500000 };
 
-/* The functions whose bodies a node came out of, innermost first. */
+/* The functions whose bodies a node was copied from, innermost first. */
 typedef struct mf_inline_chain {
     const mf_function *function;
     const struct mf_inline_chain *outer;
-    bool training; /* it, or one further out, is the step of a shard */
+    bool training; /* it, or an enclosing one, is the step of a shard */
     int64_t sample_offset; /* of that shard */
 } chain;
 
-/* What a call has become. */
+/* The result of inlining a call. */
 typedef struct replacement {
     mf_output *outs;
-    mf_node *done; /* stands for the call in control edges; NULL: no call, or not replaced yet */
+    mf_node *done; /* replaces the call in control edges; NULL: not a call, or not inlined yet */
 } replacement;
 
 struct mf_inliner {
-    const chain **from; /* by node id; NULL: the graph itself */
+    const chain **from; /* by node id; NULL: the original graph */
     int64_t cap;
     replacement *became; /* by node id */
     int64_t cap_became;
-    const chain *current; /* of the node being replaced */
+    const chain *current; /* of the node being inlined */
 };
 
 mf_status mf_inline_find(const mf_compile *c, const mf_node *n, const mf_func_ref *ref,
@@ -45,7 +44,7 @@ mf_status mf_inline_find(const mf_compile *c, const mf_node *n, const mf_func_re
                    n->name);
 }
 
-/* The node comes from where the one that is being replaced came from. */
+/* The node gets the origin of the node that is being inlined. */
 static mf_status inline_adopt(mf_compile *c, const mf_node *node)
 {
     MF_TRY(mf_grow(&c->inliner->from, &c->inliner->cap, c->graph->n_nodes, sizeof(chain *)));
@@ -63,8 +62,8 @@ mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *op, cons
 
     if (c->graph->n_nodes >= NODES_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "inlining functions makes more than %d nodes; the functions call each other "
-                       "too often",
+                       "inlining functions creates more than %d nodes; the functions call each "
+                       "other too often",
                        NODES_MAX);
     spec.name = name ? mf_graph_unique_name(c->graph, name) : NULL;
     if (!spec.name)
@@ -98,7 +97,7 @@ static bool inline_is_op(const mf_node *n, const char *name)
     return n->op && strcmp(n->op->name, name) == 0;
 }
 
-/* Nothing but constants leads here: it would run whether or not the call does. */
+/* It depends on constants only: without a control input it would run even if the call does not. */
 static bool needs_cue(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
@@ -122,7 +121,7 @@ static mf_status copy_arg(copier *k, const mf_node *n)
     const int64_t index = mf_node_int(n, "index");
 
     if (index < 0 || index >= k->call->n_args)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "function %s takes an argument %lld that is not given",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "function %s uses argument %lld, which is missing",
                        k->call->function->name, (long long)index);
     k->twin[n->id][0] = k->call->args[index];
     return MF_OK;
@@ -133,7 +132,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
     for (int i = 0; i < from->n_controls; i++) {
         const mf_node *ctl = from->controls[i];
 
-        /* A control edge from an argument means: after the call's inputs. */
+        /* A control edge from an argument waits for the call's inputs. */
         if (inline_is_op(ctl, "_Arg"))
             add_control(k->c, to, k->twin[ctl->id][0].node);
         else if (k->twin[ctl->id][ctl->n_outputs].node)
@@ -145,7 +144,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
     return mf_graph_status(k->c->graph);
 }
 
-/* Random numbers, and rows of a whole batch, belong to a sample's place in it. */
+/* Random numbers, and rows of a full batch, depend on the sample's index in it. */
 static mf_status shift_samples(mf_compile *c, mf_node *n)
 {
     const int64_t offset = (int64_t)((uint64_t)mf_node_int(n, "offset") +
@@ -167,7 +166,7 @@ mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, c
                           .n_attrs = n->n_attrs };
 
     if (c->graph->n_nodes >= NODES_MAX)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "inlining functions makes more than %d nodes",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "inlining functions creates more than %d nodes",
                        NODES_MAX);
     spec.name = name ? mf_graph_unique_name(c->graph, name) : NULL;
     if (!spec.name)
@@ -197,12 +196,13 @@ static mf_status inline_copy_node(copier *k, const mf_node *n)
     for (int i = 0; i < n->n_inputs; i++)
         in[i] = k->twin[n->inputs[i].node->id][n->inputs[i].port];
     MF_TRY(mf_inline_clone(k->c, n, k->call->name, k->call->device, in, &twin));
-    for (int i = 0; i <= n->n_outputs; i++) /* one more: the node itself, for control edges */
+    for (int i = 0; i <= n->n_outputs; i++) /* one extra: the node itself, for control edges */
         k->twin[n->id][i] = (mf_output){ twin, i };
     return copy_controls(k, n, twin);
 }
 
-/* A result that is a constant, or an argument, is always alive: give it the call's cue. */
+/* A result that is a constant, or an argument, is always alive: make it wait for the call's
+ * pivot. */
 static mf_status inline_copy_result(copier *k, const mf_node *n, mf_inline_result *out)
 {
     mf_output from = k->twin[n->inputs[0].node->id][n->inputs[0].port];
@@ -396,7 +396,7 @@ static const replacement *replacement_of(const mf_compile *c, const mf_node *n)
     return r && r->done ? r : NULL;
 }
 
-/* Everybody who used a call uses what it has become, and that may be a call's result again. */
+/* Redirects consumers of a call to its replacement, which may be the result of another call. */
 static void inline_redirect(const mf_compile *c, mf_node *u)
 {
     const replacement *r;
@@ -432,7 +432,7 @@ static bool is_call(const mf_node *n)
 
 static mf_status inline_all(mf_compile *c)
 {
-    /* New nodes come at the end, so calls inside bodies are met later in the same walk. */
+    /* New nodes are appended, so calls inside bodies are handled later in the same loop. */
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
         mf_node *n = c->graph->nodes[i], *done = NULL;
         mf_output *outs;

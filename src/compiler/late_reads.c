@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* late_reads.c - references are read when they are used.
- *
- * In TensorFlow, Identity of a reference is the variable's own memory: whoever uses it sees what
- * the variable holds by then, and clients rely on it (SyncReplicasOptimizer hands out tokens made
- * of a step that it has counted up after it was "read"). Here a value never changes once it was
- * read, so the users of such an Identity use the reference instead. Not where the value leaves the
- * step. */
+/* late_reads.c - references are read where they are used.
+ * In TensorFlow, Identity of a reference is the variable's own memory: its users see the current
+ * value of the variable, and clients rely on it (SyncReplicasOptimizer emits tokens made from a
+ * step that it increments after the "read"). Here a value never changes after it was read, so users
+ * of such an Identity use the reference instead, unless the value leaves the step. */
 #include "compiler/compiler.h"
 
 #include <string.h>

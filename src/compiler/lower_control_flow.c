@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower_control_flow.c - functional control flow as tokens: If and Case become Switch and Merge,
- * While becomes a frame. So there is one mechanism of control flow in the executor, and one
- * gradient of it. */
+/* lower_control_flow.c - lowers functional control flow: If and Case become Switch and Merge, While
+ * becomes a frame. The executor therefore needs only one mechanism for control flow. */
 #include "compiler/inline.h"
 
 #include <stdio.h>
@@ -37,8 +36,8 @@ static mf_output port(mf_output o, int k)
     return (mf_output){ o.node, k };
 }
 
-/* A constant belongs to no frame and no branch. An op that takes only constants gets its cue from
- * another input of the node, or from what the node itself waits for. */
+/* A constant belongs to no frame and no branch. An op with only constant inputs waits for another
+ * input of the node, or for the node's control inputs. */
 static void give_cue(mf_compile *c, const mf_node *n, mf_node *to)
 {
     for (int i = 0; i < n->n_controls; i++)
@@ -79,7 +78,7 @@ static mf_status count_results(const mf_node *n, const mf_inline_result *r, int 
                    r->n_outs, want);
 }
 
-/* A node that has run when the whole branch has. */
+/* A node that runs after the complete branch. */
 static mf_status branch_end(mf_compile *c, const mf_node *n, mf_node *pivot,
                             const mf_inline_result *r, mf_output *out)
 {
@@ -91,10 +90,10 @@ static mf_status branch_end(mf_compile *c, const mf_node *n, mf_node *pivot,
     return mf_graph_status(c->graph);
 }
 
-/* Two ways through the graph; what each makes of the inputs is filled in by `then` and `other`. */
+/* Two alternatives; `then` and `other` set their results for the given inputs. */
 typedef struct fork {
     mf_output pred;
-    mf_output *yes, *no; /* the inputs on either side */
+    mf_output *yes, *no; /* the inputs of either side */
     mf_node *pivot_yes, *pivot_no;
 } fork_sides;
 
@@ -172,7 +171,7 @@ mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done
     return lower_control_flow_join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
 }
 
-/* Case is a chain of ifs: branch 0 when the index is 0, else the rest. An index out of range takes
+/* Case is a chain of ifs: branch 0 if the index is 0, else the rest. An index out of range selects
  * the last branch. */
 static mf_status lower_branches(mf_compile *c, mf_node *n, const mf_attr *branches, int64_t k,
                                 const mf_output *in, int n_in, mf_node *pivot, mf_output *outs,
@@ -217,9 +216,8 @@ mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **do
     mf_output pivot = { 0 };
 
     if (branches->n > 256)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "{{node %s}} has %lld branches; at most 256 are supported", n->name,
-                       (long long)branches->n);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}} has %lld branches; the maximum is 256",
+                       n->name, (long long)branches->n);
     MF_TRY(add1(c, n, "Identity", n->inputs[0], &pivot));
     give_cue(c, n, pivot.node);
     return lower_branches(c, n, branches, 0, n->inputs, n->n_inputs, pivot.node, outs, done);
@@ -255,7 +253,7 @@ static mf_status loop_entries(mf_compile *c, mf_node *n, lower_control_flow_loop
         MF_TRY(mf_inline_node(c, n->name, "Enter", &in, 1, attrs, 3, &enter));
         give_cue(c, n, enter);
         l->enter[i] = (mf_output){ enter, 0 };
-        /* The second input is the next iteration's; it is made later. */
+        /* The second input comes from the next iteration; it is connected later. */
         MF_TRY(add2(c, n, "Merge", l->enter[i], l->enter[i], &l->merge[i]));
     }
     return mf_graph_status(c->graph);

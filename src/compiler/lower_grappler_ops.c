@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower_grappler_ops.c - what a master of TensorFlow's has made of a client's nodes becomes those
- * nodes again: fused ones, compositions, switches with many outputs. Passes of ours then fuse what
- * is worth it here. */
+/* lower_grappler_ops.c - reverts rewrites of a TensorFlow master's optimizer: fused ops,
+ * compositions, and switches with many outputs become the client's original ops. Our passes then
+ * fuse them again where useful. */
 #include "compiler/inline.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static bool is(mf_bytes s, const char *name)
     return s.len == strlen(name) && memcmp(s.data, name, s.len) == 0;
 }
 
-/* Every new node waits for what the node waits for: its inputs may all be constants. */
+/* Every new node waits for the node's control inputs: its inputs may all be constants. */
 static mf_status lower_grappler_ops_add(const lower_grappler_ops_lowering *l, const char *op,
                                         const mf_output *in, int n_in, const mf_named_attr *attrs,
                                         int n_attrs, mf_output *out)
@@ -32,7 +32,7 @@ static mf_status lower_grappler_ops_add(const lower_grappler_ops_lowering *l, co
     return mf_graph_status(l->c->graph);
 }
 
-/* Those of the node's attributes that the op has, too; names: ended by NULL. */
+/* Selects the node's attributes that the op has, too; names: NULL-terminated. */
 static int lower_grappler_ops_pick(const mf_node *n, const char *const *names, mf_named_attr *out)
 {
     int count = 0;
@@ -46,7 +46,7 @@ static int lower_grappler_ops_pick(const mf_node *n, const char *const *names, m
     return count;
 }
 
-/* The arguments that no fused op has taken yet. */
+/* The arguments not used by a fused op yet. */
 typedef struct spare {
     const mf_output *args;
     int n;
@@ -64,7 +64,7 @@ static mf_status lower_grappler_ops_take(const lower_grappler_ops_lowering *l, s
     return MF_OK;
 }
 
-/* ---- what is fused ---- */
+/* ---- fused ops ---- */
 
 static mf_named_attr string_attr(const char *name, const char *value)
 {
@@ -98,7 +98,7 @@ static mf_status normalize(const lower_grappler_ops_lowering *l, spare *s, mf_ou
 
 /* ---- activations ---- */
 
-/* A formula over one value; after the first error nothing more is made. */
+/* A formula over one value; after the first error it adds no nodes. */
 typedef struct formula {
     const lower_grappler_ops_lowering *l;
     mf_dtype type;
@@ -227,7 +227,7 @@ static mf_status activate(const lower_grappler_ops_lowering *l, mf_bytes name, m
 
 /* ---- products and convolutions ---- */
 
-/* "Add" or "Mul": with the next argument. */
+/* "Add" or "Mul" with the next argument. */
 static mf_status lower_grappler_ops_join(const lower_grappler_ops_lowering *l, spare *s,
                                          const char *op, mf_output *x)
 {
@@ -258,7 +258,7 @@ static mf_status apply_fused(const lower_grappler_ops_lowering *l, spare *s, mf_
     return MF_OK;
 }
 
-/* A product or a convolution, and what follows it. */
+/* A product or a convolution, and its fused epilogue. */
 static mf_status lower_fused(const lower_grappler_ops_lowering *l, const char *op, mf_output *outs)
 {
     static const char *const same[] = { "transpose_a", "transpose_b",       "adj_x",
@@ -273,7 +273,7 @@ static mf_status lower_fused(const lower_grappler_ops_lowering *l, const char *o
     return apply_fused(l, &s, &outs[0]);
 }
 
-/* ---- the others ---- */
+/* ---- other ops ---- */
 
 static mf_status lower_norm(const lower_grappler_ops_lowering *l, mf_output *outs)
 {
@@ -353,7 +353,8 @@ static mf_status lower_hash(const lower_grappler_ops_lowering *l, mf_output *out
                                   lower_grappler_ops_pick(l->n, same, attrs), &outs[0]);
 }
 
-/* A chain: output k if the index is k, else the rest. An index out of range takes the last one. */
+/* A chain: output k if the index is k, else the rest. An index out of range selects the last
+ * one. */
 static mf_status lower_switch(const lower_grappler_ops_lowering *l, mf_output *outs, mf_node **done)
 {
     const mf_output index = l->n->inputs[1];

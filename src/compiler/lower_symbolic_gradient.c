@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower_symbolic_gradient.c - SymbolicGradient, the gradient of a function by its arguments and the
- * gradients of its results: the function is called and the call differentiated, as anybody's call
- * is (graph/gradients_call.c). Clients make such nodes for functions of the first kind (Defun). */
+/* lower_symbolic_gradient.c - SymbolicGradient, the gradient of a function given its arguments and
+ * the gradients of its results: the function is called and the call is differentiated like any
+ * other (graph/gradients_call.c). Clients create such nodes for Defun functions. */
 #include "compiler/inline.h"
 #include "graph/gradients.h"
 
-/* Arguments of their own, so that two equal ones have a gradient each. */
+/* Separate arguments, so that two equal ones have separate gradients. */
 static mf_status add_arguments(mf_compile *c, const mf_node *n, mf_outputs *args)
 {
     for (int i = 0; i < n->n_outputs; i++) {
@@ -31,7 +31,7 @@ static mf_status lower_symbolic_gradient_add_call(mf_compile *c, const mf_node *
                        args, attrs, MF_COUNT(attrs), call);
 }
 
-/* What the gradient does not reach has a gradient of zero. */
+/* Results without a gradient get zeros. */
 static mf_status lower_symbolic_gradient_fill_in(mf_compile *c, const mf_node *n,
                                                  const mf_outputs *args, mf_output *outs)
 {

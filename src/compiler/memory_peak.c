@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_peak.c - the memory that a program holds at its worst moment, as far as shapes are known:
- * the program is walked as it would run, item by item in the order they get ready, with counted
- * storage in place of tensors. What is not in it: variables, what is fed, and, unless somebody
- * knows, what kernels take for themselves. The body of a loop counts once. */
+/* memory_peak.c - the peak memory of a program, as far as shapes are known: the program is
+ * simulated item by item, in the order they become ready, with reference-counted storage in place
+ * of tensors. Excluded: variables, feeds, and workspaces of kernels, unless a function provides
+ * their sizes. The body of a loop counts once. */
 #include "compiler/region.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ typedef struct storage {
 } storage;
 
 enum {
-    NONE = -1, /* storage of another owner, or in a plan's block */
-    REUSED_INPUTS = 64, /* as many inputs as mf_plan_entry.reuse has bits */
+    NONE = -1, /* foreign storage, or in a plan's block */
+    REUSED_INPUTS = 64, /* number of bits in mf_plan_entry.reuse */
 };
 
 typedef struct memory_peak_walker {
@@ -26,7 +26,7 @@ typedef struct memory_peak_walker {
     int64_t n_all, cap_all;
     int **token; /* by item and input: the storage that has arrived */
     int *pending; /* by item */
-    int *queue; /* items that are ready; grows at both ends */
+    int *queue; /* ready items; grows at both ends */
     int64_t head, tail;
     double held, most;
 } memory_peak_walker;
@@ -74,7 +74,7 @@ static double memory_peak_bytes_of(const memory_peak_walker *w, const mf_node *n
     return bytes > 0 ? bytes : 0;
 }
 
-/* As mf_kernel_alloc(): the storage of an input that nobody else needs. */
+/* As mf_kernel_alloc(): the storage of an input without other users. */
 static int reused(const memory_peak_walker *w, const mf_node *n, const int *in, uint64_t reuse,
                   double bytes)
 {
@@ -124,7 +124,7 @@ static mf_status use_scratch(memory_peak_walker *w, const mf_node *n, void *stat
 static mf_status memory_peak_run_entry(memory_peak_walker *w, const mf_plan *plan,
                                        const mf_plan_entry *e, int *value)
 {
-    int in[REUSED_INPUTS]; /* nobody asks for those behind them */
+    int in[REUSED_INPUTS]; /* further inputs are never reused */
 
     for (int i = 0; i < e->n_in && i < REUSED_INPUTS; i++)
         in[i] = value[e->in[i]];
@@ -174,7 +174,7 @@ static mf_status run_item(memory_peak_walker *w, const mf_item *item, int *token
         for (int i = 0; i < item->n_out; i++)
             MF_TRY(make_output(w, item->node, i, tokens, UINT64_MAX, &out[i]));
         return use_scratch(w, item->node, item->state);
-    case MF_ITEM_SWITCH: /* one side lives; which one is not known */
+    case MF_ITEM_SWITCH: /* one side is alive; which one is unknown */
     case MF_ITEM_MERGE:
     case MF_ITEM_ENTER:
     case MF_ITEM_EXIT:
@@ -190,7 +190,7 @@ static mf_status run_item(memory_peak_walker *w, const mf_item *item, int *token
     return MF_OK;
 }
 
-/* As the executor does: what waits begins to wait first. */
+/* As in the executor: asynchronous items start first. */
 static void memory_peak_push(memory_peak_walker *w, int item)
 {
     if (w->program->items[item].kind == MF_ITEM_ASYNC)
@@ -220,7 +220,7 @@ static void hand_on(memory_peak_walker *w, const mf_item *item, int *out)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the simulation ---- */
 
 static mf_status memory_peak_walk(memory_peak_walker *w, int *out)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_plan.c - see memory_plan.h. Two ways, of which the better one counts:
+/* memory_plan.c - see memory_plan.h. Two heuristics, of which the better result is used:
  *
- *   in the order of time   each takes the smallest hole that those before it have left
- *   the largest first      each takes the lowest place where it meets nobody that lives when it
- *                          does; which looks at all others, so it is for a few thousand
+ *   by time     each item takes the smallest hole left by earlier ones
+ *   by size     largest first; each takes the lowest offset without an overlap with items that live
+ *               at the same time. Quadratic, so only for a few thousand items
  *
- * The second is not tried where the first leaves next to no holes at the worst moment. */
+ * The second is skipped if the first has almost no holes at its peak. */
 #include "compiler/memory_plan.h"
 
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 
 enum { MANY = 3000 };
 
-/* ---- in the order of time ---- */
+/* ---- by time ---- */
 
 typedef struct hole {
     int64_t offset, bytes;
@@ -23,7 +23,7 @@ typedef struct hole {
 
 typedef struct memory_plan_block {
     hole *holes; /* free ranges by offset */
-    int64_t n, cap, top; /* top: end of everything ever placed */
+    int64_t n, cap, top; /* top: end of the highest item so far */
 } memory_plan_block;
 
 static int64_t take_hole(memory_plan_block *b, int64_t bytes)
@@ -81,7 +81,7 @@ static mf_status give_hole(memory_plan_block *b, int64_t offset, int64_t bytes)
     return MF_OK;
 }
 
-/* Lodgers by a moment, as lists through `next`. */
+/* Lists of items per moment, linked through `next`. */
 static void list_by(const mf_memory_plan_item *l, int64_t n, bool born, int *first, int *next,
                     int n_moments)
 {
@@ -95,7 +95,7 @@ static void list_by(const mf_memory_plan_item *l, int64_t n, bool born, int *fir
     }
 }
 
-/* *peak: bytes of those who live at the worst moment. */
+/* *peak: bytes of the items alive at the worst moment. */
 static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
                                memory_plan_block *b, int64_t *peak)
 {
@@ -112,8 +112,9 @@ static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
         for (int i = born[m]; i >= 0; i = next_born[i]) {
             l[i].offset = take_hole(b, l[i].bytes);
             live += l[i].bytes;
-            if (b->top > MF_LODGE_MOST) { /* so sums of offsets and bytes cannot overflow */
-                st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than there is");
+            if (b->top > MF_MEMORY_PLAN_MAX) { /* prevents overflow in sums of offsets and bytes */
+                st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than the machine "
+                                                    "has");
                 break;
             }
         }
@@ -130,7 +131,7 @@ static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
     return st;
 }
 
-/* ---- the largest first ---- */
+/* ---- by size ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -142,7 +143,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* placed: by offset. Returns where the new one is to stand among them. */
+/* placed: sorted by offset. Returns the position of the new item among them. */
 static int64_t lowest_place(mf_memory_plan_item *const *placed, int64_t n, mf_memory_plan_item *l)
 {
     int64_t at = n;
@@ -187,37 +188,37 @@ static mf_status place_by_size(mf_memory_plan_item *l, int64_t n, int64_t *top)
     return ok ? MF_OK : MF_NOMEM("a plan");
 }
 
-/* ---- the better one ---- */
+/* ---- selection ---- */
 
-/* *top: what was reached so far. */
-static mf_status try_by_size(mf_memory_plan_item *lodgers, int64_t n, int64_t *top)
+/* *top: the best result so far. */
+static mf_status try_by_size(mf_memory_plan_item *items, int64_t n, int64_t *top)
 {
     mf_memory_plan_item *other = mf_calloc(n, sizeof *other);
     int64_t reached = 0;
     mf_status st = other ? MF_OK : MF_NOMEM("a plan");
 
     if (st == MF_OK) {
-        memcpy(other, lodgers, (size_t)n * sizeof *other);
+        memcpy(other, items, (size_t)n * sizeof *other);
         st = place_by_size(other, n, &reached);
     }
     if (st == MF_OK && reached < *top) {
-        memcpy(lodgers, other, (size_t)n * sizeof *other);
+        memcpy(items, other, (size_t)n * sizeof *other);
         *top = reached;
     }
     mf_free(other);
     return st;
 }
 
-mf_status mf_memory_plan_place(mf_memory_plan_item *lodgers, int64_t n, int n_moments,
+mf_status mf_memory_plan_place(mf_memory_plan_item *items, int64_t n, int n_moments,
                                int64_t *block_bytes)
 {
     memory_plan_block b = { 0 };
     int64_t peak = 0;
-    const mf_status st = place_by_time(lodgers, n, n_moments, &b, &peak);
+    const mf_status st = place_by_time(items, n, n_moments, &b, &peak);
 
     *block_bytes = b.top;
     mf_free(b.holes);
     if (st == MF_OK && n <= MANY && b.top > peak + peak / 64)
-        return try_by_size(lodgers, n, block_bytes);
+        return try_by_size(items, n, block_bytes);
     return st;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node_order.c - the order of nodes inside of a region: inputs first; and of those that could run,
+/* node_order.c - the order of nodes inside a region: inputs first, and among the ready nodes:
  *
- *   first  one after which no more memory is held than before: what it makes is no larger than what
- *          it is the last to use. (A weight's gradient lets go of the layer's input; in the order
- *          of the graph it might come only after all other layers.)
- *   then   the next in a given order: that of the graph, which follows one way to its end before
- *          the next, or the one by depth, which goes all ways at once. The second
- *          is taken where it holds clearly less memory at its worst moment
- *   last   writes to variables, so that readers are done with the storage that is then updated in
+ *   first  a node that does not increase the memory in use: its result is no larger than the
+ *   storage
+ *          it is the last to use. (A weight's gradient frees the layer's input; in the order of the
+ *          graph it might run only after all other layers.)
+ *   then   the next one in a base order: that of the graph, which completes one path before the
+ *          next, or the one by depth, which advances all paths together. The second is used if its
+ *          peak memory is clearly smaller
+ *   last   writes to variables, so that readers have released the storage, which is then updated in
  *          place */
 #include "compiler/region.h"
 
@@ -15,26 +16,26 @@
 
 typedef struct scheduler {
     const mf_compile *c;
-    mf_node **nodes; /* given order; all that follows is by position in it */
+    mf_node **nodes; /* base order; the arrays below are indexed by position in it */
     int64_t n;
     bool *const *leaves;
     int *at; /* by node id: position + 1; 0: not in the region */
-    int *root; /* whose storage the node's first output is a view of; itself when none; -1: outside
-                */
+    int *root; /* position whose storage the node's first output is a view of; itself if none; -1:
+                  outside */
     int *next_view; /* the next view of the same root, or -1 */
-    double *bytes; /* that the node makes; -1: not known */
+    double *bytes; /* of the node's results; -1: unknown */
     int *waiting; /* inputs not placed yet */
-    int *left; /* nodes that use its storage and are not placed yet */
-    int *all_waiting, *all_left; /* the same, in the beginning */
-    int *rank, *by_rank; /* the given order: place of a position, and back */
+    int *left; /* unplaced nodes that use its storage */
+    int *all_waiting, *all_left; /* initial values of both */
+    int *rank, *by_rank; /* the base order: rank of a position, and its inverse */
     int *users, *users_at; /* positions that use position p: users[users_at[p] .. users_at[p+1]) */
-    int *uses, *uses_at; /* and roots that position p uses, each once */
-    int *seen; /* by position: the last, + 1, that was found to use it */
+    int *uses, *uses_at; /* and roots that position p uses, without duplicates */
+    int *seen; /* by position: the last user + 1 */
     bool *placed;
-    int64_t *heap; /* of nodes that could run: class * n + rank */
+    int64_t *heap; /* of ready nodes: class * n + rank */
     int64_t size, cap;
     int *out, *best;
-    double held, peak; /* bytes, now and at most */
+    double held, peak; /* bytes in use; peak */
 } scheduler;
 
 enum { FREES, PLAIN, WRITES };
@@ -44,9 +45,9 @@ static mf_node *node_order_input_at(const mf_node *n, int i)
     return i < n->n_inputs ? n->inputs[i].node : n->controls[i - n->n_inputs];
 }
 
-/* ---- what nodes make and use ---- */
+/* ---- results and uses of nodes ---- */
 
-/* Takes a variable and gives nothing, or the variable, back. */
+/* Takes a variable and returns nothing, or the variable. */
 static bool is_write(const mf_node *n)
 {
     bool handle = false;
@@ -77,7 +78,7 @@ static double node_order_bytes_of(const scheduler *s, const mf_node *n)
     return sum;
 }
 
-/* The position whose storage input k is; -1: of another region, or a constant. */
+/* The position that owns the storage of input k; -1: another region, or a constant. */
 static int node_order_root_of(const scheduler *s, const mf_node *n, int k)
 {
     const int at = s->at[n->inputs[k].node->id];
@@ -85,7 +86,7 @@ static int node_order_root_of(const scheduler *s, const mf_node *n, int k)
     return at > 0 ? s->root[at - 1] : -1;
 }
 
-/* Several inputs may be the same storage. */
+/* Several inputs may share storage. */
 static void note_uses(scheduler *s, int p)
 {
     const mf_node *n = s->nodes[p];
@@ -124,7 +125,7 @@ static void node_order_look(scheduler *s)
             s->next_view[s->root[p]] = p;
         }
         if (s->root[p] >= 0)
-            s->all_left[s->root[p]] += is_left(s, n); /* never the last */
+            s->all_left[s->root[p]] += is_left(s, n); /* never the last use */
         note_uses(s, p);
         for (int k = 0; k < n->n_inputs + n->n_controls; k++)
             s->all_waiting[p] += s->at[node_order_input_at(n, k)->id] != 0;
@@ -160,7 +161,7 @@ static void index_users(scheduler *s)
     s->users_at[0] = 0;
 }
 
-/* ---- those that could run ---- */
+/* ---- ready nodes ---- */
 
 static mf_status node_order_heap_push(scheduler *s, int64_t key)
 {
@@ -190,7 +191,7 @@ static int64_t node_order_heap_pop(scheduler *s)
     return top;
 }
 
-/* Bytes that nobody needs once this node has run. */
+/* Bytes that become free after this node. */
 static double freed_by(const scheduler *s, int p)
 {
     double freed = 0;
@@ -214,8 +215,8 @@ static mf_status node_order_could_run(scheduler *s, int p)
     return node_order_heap_push(s, node_order_class_of(s, p) * s->n + s->rank[p]);
 }
 
-/* One node is left that uses the storage: perhaps it now frees more than it makes. It is then in
- * the heap twice. */
+/* Only one node that uses the storage remains: it may now free more than it allocates. It is then
+ * in the heap twice. */
 static mf_status look_at_last(scheduler *s, int root)
 {
     for (int v = root; v >= 0; v = s->next_view[v]) {
@@ -229,7 +230,7 @@ static mf_status look_at_last(scheduler *s, int root)
     return MF_OK;
 }
 
-/* What it makes is there before what it uses goes, unless it is made in its place. */
+/* Results are allocated before inputs are freed, unless computed in place. */
 static void node_order_hold(scheduler *s, int p)
 {
     const mf_node *n = s->nodes[p];
@@ -278,7 +279,7 @@ static mf_status node_order_place_all(scheduler *s)
     return MF_OK;
 }
 
-/* ---- the given orders ---- */
+/* ---- base orders ---- */
 
 static void rank_as_given(scheduler *s)
 {
@@ -286,7 +287,7 @@ static void rank_as_given(scheduler *s)
         s->rank[p] = s->by_rank[p] = p;
 }
 
-/* How many nodes lie one behind the other up to this one; `count` is scratch. */
+/* The length of the longest path to this node; `count` is scratch. */
 static void rank_by_depth(scheduler *s, int *depth, int *count)
 {
     int deepest = 0;
@@ -324,12 +325,12 @@ static mf_status find_best(scheduler *s)
     peak = s->peak;
     rank_by_depth(s, s->out, s->waiting);
     MF_TRY(node_order_place_all(s));
-    if (s->peak < peak - peak / 16) /* one way after the other is kinder to caches */
+    if (s->peak < peak - peak / 16) /* path by path is better for caches */
         memcpy(s->best, s->out, (size_t)s->n * sizeof *s->best);
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the schedule ---- */
 
 static mf_status node_order_begin(scheduler *s)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - from the nodes of a region, in order, to a plan: values, entries, and memory.
+/* plan.c - builds a plan from the ordered nodes of a region: values, entries, and memory.
  *
- * A value is one output of a node (or an input of the region). Values with a known shape that stay
- * inside are placed in one block (memory_plan.h): lifetimes are intervals of entries. An in-place
- * op takes over the place of an input that dies with it. All other values are made by their kernels
- * from the buffer pool and dropped after their last use. */
+ * A value is one output of a node (or an input of the region). Values of known shape that stay
+ * inside are placed in one block (memory_plan.h); lifetimes are intervals of entries. An in-place
+ * op reuses the memory of an input that dies with it. All other values are allocated by their
+ * kernels from the buffer pool and released after their last use. */
 #include "compiler/memory_plan.h"
 #include "compiler/region.h"
 
@@ -12,10 +12,10 @@
 #include <string.h>
 
 typedef struct value_info {
-    int root; /* value whose storage this is a view of; itself when none */
-    int born, dies; /* entries; dies counts views too */
+    int root; /* value whose storage this is a view of; itself if none */
+    int born, dies; /* entries; dies includes views */
     bool leaves; /* it is an output of the plan */
-    bool escapes; /* it or a view of it is: its storage must outlive the plan's block */
+    bool escapes; /* it or a view of it is an output: its storage must outlive the plan's block */
 } value_info;
 
 typedef struct planner {
@@ -53,7 +53,7 @@ static mf_status ports_of(planner *p, const mf_node *n, int **out)
     return MF_OK;
 }
 
-/* The value behind an input, made on first sight when it comes from outside. */
+/* The value of an input, created on first use if it comes from outside. */
 static mf_status value_of_input(planner *p, mf_output o, int *out)
 {
     int *ports;
@@ -189,17 +189,17 @@ static mf_status plan_bytes_of(const mf_node *n, int port, const mf_plan_value *
     int64_t count;
 
     MF_TRY(mf_shape_count(&v->shape, &count));
-    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > MF_LODGE_MOST)
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > MF_MEMORY_PLAN_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "{{node %s}}: output %d, %s of shape %s, is larger than any memory", n->name,
                        port, mf_dtype_name(v->dtype), mf_shape_text(&v->shape, text));
     *out = (*out + ALIGN - 1) / ALIGN * ALIGN;
     if (*out == 0)
-        *out = ALIGN; /* an address of its own tells a placed value from an empty slot */
+        *out = ALIGN; /* a unique address distinguishes a placed value from an empty slot */
     return MF_OK;
 }
 
-/* An input of an in-place entry whose storage ends here and fits exactly. */
+/* An input of an in-place entry whose storage dies here and has the exact size. */
 static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, int out)
 {
     const mf_plan_value *o = &p->values[out];
@@ -218,15 +218,15 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
     return -1;
 }
 
-/* Those who share a place, one after the other, are one lodger. */
-typedef struct lodging {
-    mf_memory_plan_item *lodgers;
+/* Values that reuse each other's memory are one item. */
+typedef struct placement {
+    mf_memory_plan_item *items;
     int64_t n;
-    int *of; /* by value: its lodger + 1 */
-    bool *taken; /* by value: its place lives on under another name */
-} lodging;
+    int *of; /* by value: its item + 1 */
+    bool *taken; /* by value: its memory is reused by another value */
+} placement;
 
-static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry *e, int at)
+static mf_status place_outputs(const planner *p, placement *l, const mf_plan_entry *e, int at)
 {
     for (int i = 0; i < e->n_out; i++) {
         const mf_plan_value *v = &p->values[e->out[i]];
@@ -241,39 +241,39 @@ static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry
             l->of[e->out[i]] = l->of[in];
         } else {
             l->of[e->out[i]] = (int)++l->n;
-            l->lodgers[l->n - 1] = (mf_memory_plan_item){ .born = at };
-            MF_TRY(plan_bytes_of(e->node, i, v, &l->lodgers[l->n - 1].bytes));
+            l->items[l->n - 1] = (mf_memory_plan_item){ .born = at };
+            MF_TRY(plan_bytes_of(e->node, i, v, &l->items[l->n - 1].bytes));
         }
-        to = &l->lodgers[l->of[e->out[i]] - 1];
+        to = &l->items[l->of[e->out[i]] - 1];
         to->dies = p->info[e->out[i]].dies;
     }
     return MF_OK;
 }
 
-static mf_status plan_place_all(planner *p, lodging *l)
+static mf_status plan_place_all(planner *p, placement *l)
 {
     for (int v = 0; v < p->n_values; v++) {
         if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].escapes)
             p->values[v].kind = MF_VALUE_HEAP;
     }
     for (int e = 0; e < p->plan->n_entries; e++)
-        MF_TRY(lodge_outputs(p, l, &p->plan->entries[e], e));
-    MF_TRY(mf_memory_plan_place(l->lodgers, l->n, p->plan->n_entries, &p->plan->block_bytes));
+        MF_TRY(place_outputs(p, l, &p->plan->entries[e], e));
+    MF_TRY(mf_memory_plan_place(l->items, l->n, p->plan->n_entries, &p->plan->block_bytes));
     for (int v = 0; v < p->n_values; v++) {
         if (l->of[v] > 0)
-            p->values[v].offset = l->lodgers[l->of[v] - 1].offset;
+            p->values[v].offset = l->items[l->of[v] - 1].offset;
     }
     return MF_OK;
 }
 
 static mf_status plan_place(planner *p)
 {
-    lodging l = { .lodgers = mf_calloc(p->n_values, sizeof *l.lodgers),
-                  .of = mf_calloc(p->n_values, sizeof *l.of),
-                  .taken = mf_calloc(p->n_values, sizeof *l.taken) };
-    const mf_status st = l.lodgers && l.of && l.taken ? plan_place_all(p, &l) : MF_NOMEM("a plan");
+    placement l = { .items = mf_calloc(p->n_values, sizeof *l.items),
+                    .of = mf_calloc(p->n_values, sizeof *l.of),
+                    .taken = mf_calloc(p->n_values, sizeof *l.taken) };
+    const mf_status st = l.items && l.of && l.taken ? plan_place_all(p, &l) : MF_NOMEM("a plan");
 
-    mf_free(l.lodgers);
+    mf_free(l.items);
     mf_free(l.of);
     mf_free(l.taken);
     return st;
@@ -281,7 +281,7 @@ static mf_status plan_place(planner *p)
 
 /* ---- drops and reuse ---- */
 
-/* Each value that holds a reference is dropped after its own last use. */
+/* Each value with a reference is dropped after its last use. */
 static mf_status add_drops(planner *p)
 {
     int *count = mf_calloc(p->plan->n_entries, sizeof *count);
@@ -327,7 +327,7 @@ static void mark_reuse(planner *p)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the plan ---- */
 
 static mf_status copy_ends(planner *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* portable_graph.c - a run's graph for those who know TensorFlow's ops only. What a step of ours
- * means is its plain lowering (shard_map.c); a few ops of ours are left then, and each stands for a
- * few of TensorFlow's. */
+/* portable_graph.c - converts a run's graph to TensorFlow's ops. The meaning of _ShardMap is its
+ * plain lowering (shard_map.c); each of the few remaining ops of ours is expressed with several
+ * TensorFlow ops. */
 #include "compiler/rewritten_graph.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@ static mf_status replace_rows(mf_graph *g, mf_node *n)
                           &(mf_node_spec){ .op = "StridedSlice", .inputs = in, .n_inputs = 4 });
 }
 
-/* Seed and step, moved on by stream and shard: other numbers than ours, but as independent, and the
- * same when a step is done again. */
+/* Seed and step, modified by stream and shard: the numbers differ from ours, but are as
+ * independent, and are reproducible when a step is repeated. */
 static mf_output portable_graph_seed_of(mf_graph *g, const mf_node *n)
 {
     const int64_t zero = 0, two = 2, one = 1;
@@ -48,7 +48,7 @@ static mf_status replace_uniform(mf_graph *g, mf_node *n)
         g, n, &(mf_node_spec){ .op = "StatelessRandomUniform", .inputs = in, .n_inputs = 2 });
 }
 
-/* Whether all numbers of all inputs are finite. */
+/* Are all elements of all inputs finite? */
 static mf_status replace_all_finite(mf_graph *g, mf_node *n)
 {
     mf_output all = mf_scalar(g, MF_DTYPE_BOOL, 1);
@@ -79,14 +79,14 @@ static mf_status portable_graph_replace(mf_graph *g, mf_node *n)
         strcmp(n->op_name, "_Retval") == 0)
         return MF_OK;
     return MF_FAIL(MF_UNIMPLEMENTED,
-                   "op %s is our own: TensorFlow's servers do not know it "
-                   "({{node %s}})",
+                   "op %s is specific to Meshflow and unknown to TensorFlow's servers ({{node "
+                   "%s}})",
                    n->op_name, n->name);
 }
 
 static mf_status make_portable(mf_compile *c)
 {
-    c->disabled = UINT64_MAX; /* but for what means the same to everybody */
+    c->disabled = UINT64_MAX; /* only lowerings with the same meaning everywhere */
     MF_TRY(mf_pass_inline(c));
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
         if (!c->graph->nodes[i]->removed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program_print.c - a program for people: its items, each with the items it sends tokens to
- * (":port->" and "^->" for control), and inside a region its plan: the calls in order, v for
- * values, @ for where in the region's block of memory they are placed. */
+/* program_print.c - prints a program: its items, each with the items it sends tokens to (":port->"
+ * and "^->" for control), and for a region its plan: the calls in order, v for values, @ for
+ * offsets in the region's block of memory. */
 #include "compiler/program.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static void print_entry(const mf_plan *plan, const mf_plan_entry *e, mf_buf *out
     mf_buf_str(out, "\n");
 }
 
-/* Bytes of arena values if none shared memory with another. */
+/* Bytes of arena values without sharing. */
 static int64_t apart_bytes(const mf_plan *plan)
 {
     int64_t sum = 0, count;

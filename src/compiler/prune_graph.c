@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune_graph.c - the part of a graph that a run needs, cut at what is fed. Feeding replaces an
- * output, not a node: other outputs of the same node may still be computed. */
+/* prune_graph.c - extracts the part of a graph that a run requires, cut at the feeds. A feed
+ * replaces an output, not a node: other outputs of the same node may still be computed. */
 #include "compiler/compiler.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void mark_output(marker *m, mf_output o)
     mark(m, o.node);
 }
 
-/* A fed placeholder has happened before the step begins; run, it would only ask to be fed. */
+/* A fed placeholder counts as already run: running it would fail because it is not fed. */
 static bool prune_graph_is_over(const marker *m, const mf_node *n)
 {
     return m->has_feed[n->id] && n->op &&
@@ -97,7 +97,7 @@ static mf_output prune_graph_twin(const mf_compile *c, const mf_signature *sig, 
     return (mf_output){ mf_graph_find(c->graph, o.node->name), o.port };
 }
 
-/* Inputs that the copy left empty, because their node was fed, are the feeds. */
+/* Inputs that the copy left empty, because their node is fed, are connected to the feeds. */
 static void connect_feeds(const mf_compile *c, const mf_graph *src, const mf_signature *sig,
                           const bool *has_feed)
 {
@@ -152,8 +152,8 @@ static mf_status place_ends(mf_compile *c, const mf_graph *src, const mf_signatu
     return mf_graph_verify(c->graph);
 }
 
-/* The ends of a function's body read and write by the index that their attribute says: outside of
- * bodies there are none but those of the signature. */
+/* _Arg and _Retval of a function body access parameters by index: outside bodies only those of the
+ * signature are valid. */
 static mf_status refuse_ends(const mf_graph *g)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -161,8 +161,8 @@ static mf_status refuse_ends(const mf_graph *g)
 
         if (n->op && n->op->control == MF_CONTROL_ARG)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "{{node %s}} (op %s) belongs into a function's body: feed or fetch "
-                           "another node",
+                           "{{node %s}} (op %s) is valid only in a function's body: feed or "
+                           "fetch another node",
                            n->name, n->op_name);
     }
     return MF_OK;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* region.c - grouping nodes into regions.
+/* region.c - groups nodes into regions.
  *
- * Nodes of one context are alive together, so they may run as one straight piece, unless something
- * outside lies between them. Every node gets a level: an edge that leaves a group (other context,
- * op that waits, control flow) raises it by one, other edges keep it. A region is a context and a
- * level. Edges between regions then always go up, so regions cannot wait for each other in a ring.
- * What leaves a loop stands above all of its body: a later iteration may have needed any of it. */
+ * Nodes of one context are alive together, so they may run as one unit, unless a node outside lies
+ * between them. Every node gets a level: an edge that leaves a group (other context, waiting op,
+ * control flow) increases it by one, other edges keep it. A region is a context and a level. Edges
+ * between regions then always increase the level, so regions cannot form a cycle. A node after a
+ * loop has a higher level than its body: a later iteration may have needed any of it. */
 #include "compiler/region.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool can_plan(const mf_node *n)
 typedef struct levels {
     const mf_contexts *contexts;
     int *level; /* by node id */
-    int *limit; /* by node id: the level it may be raised to; INT32_MAX: no consumer */
+    int *limit; /* by node id: maximum level; INT32_MAX: no consumer */
     int *turn; /* by frame: the highest level of a NextIteration */
 } levels;
 
@@ -46,13 +46,13 @@ static bool is_control(const mf_node *n, mf_control_op control)
     return n->op && n->op->control == control;
 }
 
-/* Of the frame that an Exit or NextIteration is the end of. */
+/* Of the frame that an Exit or NextIteration ends. */
 static int *turn_of(const levels *l, const mf_node *n)
 {
     return &l->turn[mf_context_frame(l->contexts, mf_context_of(l->contexts, n->inputs[0]))];
 }
 
-/* false: an Exit has to be raised above a NextIteration that comes after it in the order. */
+/* false: an Exit must be raised above a NextIteration that comes after it in the order. */
 static bool raise_once(levels *l, mf_node *const *order, int64_t n)
 {
     bool done = true;
@@ -79,15 +79,15 @@ static bool raise_once(levels *l, mf_node *const *order, int64_t n)
     return done;
 }
 
-/* As many rounds as loops lie behind each other. A graph in which a loop waits for itself has no
- * such levels; it cannot run either. */
+/* As many rounds as loops in sequence. A graph in which a loop waits for itself has no valid
+ * levels; it cannot run either. */
 static void raise_levels(levels *l, mf_node *const *order, int64_t n, int n_frames)
 {
     for (int round = 0; round <= n_frames + 1 && !raise_once(l, order, n); round++)
         continue;
 }
 
-/* Move nodes up to where they are used, so that reading weights and using them is one region. */
+/* Raise nodes to the level of their users, so that reading weights and using them is one region. */
 static void sink(levels *l, mf_node *const *order, int64_t n, int top)
 {
     for (int64_t i = n - 1; i >= 0; i--) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite.c - what passes share: order, replacing outputs, sweeping, evaluating. */
+/* rewrite.c - shared by passes: order, replacing outputs, sweeping, evaluating. */
 #include "compiler/compiler.h"
 #include "compiler/flow_context.h"
 
@@ -36,7 +36,7 @@ void mf_subst_deinit(mf_subst *s)
 mf_status mf_subst_add(mf_subst *s, mf_compile *c, mf_output from, mf_output to)
 {
     if (from.node->id >= s->n)
-        return MF_FAIL(MF_INTERNAL, "{{node %s}} is newer than the pass", from.node->name);
+        return MF_FAIL(MF_INTERNAL, "{{node %s}} was added after the pass began", from.node->name);
     if (!s->to[from.node->id]) {
         s->to[from.node->id] = MF_ARENA_ARRAY(c->graph->arena, mf_output, from.node->n_outputs);
         if (!s->to[from.node->id])
@@ -53,9 +53,9 @@ mf_output mf_subst_resolve(const mf_subst *s, mf_output o)
     return o;
 }
 
-/* Whoever waits for a value to be there waits for what it was made of, where that stands for it
- * now: the op itself, which has no effect, need not run. Both must live in the same circumstances:
- * nothing else but constants goes in, and no Switch lies between. */
+/* The node that a control edge can wait for instead of this op, which has no effect: the producer
+ * of its replacement. Both must have the same context: the op has no other inputs but constants,
+ * and no Switch lies between. */
 static mf_node *rewrite_wait_for(const mf_subst *s, mf_node *n)
 {
     mf_node *to;
@@ -116,7 +116,7 @@ mf_status mf_compile_sweep(mf_compile *c)
         for (int i = 0; i < c->n_targets; i++)
             reach(&s, c->targets[i]);
         for (int i = 0; i < c->n_feeds; i++)
-            s.live[c->feeds[i]->id] = true; /* kept even when unused: positions are fixed */
+            s.live[c->feeds[i]->id] = true; /* kept even if unused: positions are fixed */
         while (s.depth > 0) {
             mf_node *n = s.stack[--s.depth];
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A name for what was output `o` of the source: the node's own if it is free. */
+/* A name for output `o` of the source: the node's own if it is free. */
 static const char *name_for(mf_graph *g, mf_output o)
 {
     return mf_graph_unique_name(g, o.node->name);
@@ -51,7 +51,7 @@ static mf_status replace_fetch(mf_graph *g, mf_node *retval, mf_output source, m
     retval->removed = true;
     *out = in;
     if (in.port == source.port && strcmp(in.node->name, source.node->name) == 0)
-        return MF_OK; /* it is still there under its name */
+        return MF_OK; /* it still exists under its name */
     spec.name = name_for(g, source);
     out->port = 0;
     return mf_graph_add(g, &spec, &out->node);
@@ -97,7 +97,7 @@ static mf_status rewritten_graph_rewrite(const mf_compile *c, const mf_signature
     return mf_graph_verify(work);
 }
 
-/* The names stay with `work`'s arena until there is the graph that will have them. */
+/* The names are in the arena of `work` until the final graph exists. */
 static mf_status move_names(const mf_signature *sig, const mf_rewritten *from, mf_rewritten *out)
 {
     mf_arena *arena = out->graph->arena;
@@ -122,7 +122,7 @@ mf_status mf_rewritten_graph(const mf_compile *c, const mf_signature *sig, mf_re
     MF_TRY_TO(done, mf_graph_copy(c->graph, NULL, &work));
     MF_TRY_TO(done, make_names(sig, work->arena, &names));
     MF_TRY_TO(done, rewritten_graph_rewrite(c, sig, work, work->arena, &names));
-    MF_TRY_TO(done, mf_graph_copy(work, NULL, &out->graph)); /* without what was removed */
+    MF_TRY_TO(done, mf_graph_copy(work, NULL, &out->graph)); /* without removed nodes */
     st = move_names(sig, &names, out);
 
 done:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_signature.c - from names, as clients give them, to what a run feeds, fetches and runs. */
+/* run_signature.c - resolves the names of feeds, fetches and targets. */
 #include "compiler/compiler.h"
 
 #include <stdlib.h>

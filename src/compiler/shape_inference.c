@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape_inference.c - what is known about every output before anything runs: its shape, and its
- * value where it is small and follows from constants and shapes.
+/* shape_inference.c - infers the shape of every output, and its value if it is small and follows
+ * from constants and shapes.
  *
- * Loops: a loop variable is first believed to keep the shape it enters with; where an iteration
- * turns out to change it, it is marked unknown and everything is inferred again.
+ * Loops: a loop variable is first assumed to keep its initial shape; if an iteration changes it,
+ * the shape is marked unknown and inference is repeated.
  *
- * Errors: shapes that do not fit fail the compilation, but only at a node that every run reaches. A
+ * Errors: incompatible shapes fail the compilation, but only at a node that every run reaches. A
  * branch may not be taken, a loop may have no iteration, an Assert may end the step first. A node
- * behind one of these becomes refused: nothing is known of its outputs, and its kernel reports the
+ * behind one of these is marked as refused: its outputs are unknown, and its kernel reports the
  * error if it runs. */
 #include "compiler/compiler.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { VALUE_MAX = 256 }; /* elements worth knowing: shapes, axes, paddings, indices */
+enum {
+    VALUE_MAX = 256
+}; /* maximum number of elements of values: shapes, axes, paddings, indices */
 
 typedef struct inferrer {
     mf_compile *c;
-    bool *doubted; /* by node id: loop Merges whose shape changes */
+    bool *changes; /* by node id: loop Merges whose shape changes */
     bool *optional; /* by node id: a run may end without it; NULL: every node runs */
-    /* Buffers for the node in hand. */
+    /* Buffers for the current node. */
     mf_shape *in_shapes;
     const mf_tensor **in_values;
     mf_tensor *out_values;
@@ -85,7 +87,7 @@ static bool small(const mf_shape *s)
     return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK && count <= VALUE_MAX;
 }
 
-/* Compute the values of a pure op on known small inputs. Errors are left for the run to report. */
+/* Compute the values of a pure op on known small inputs. Errors are left to the run. */
 static void try_values(inferrer *f, const mf_node *n, const mf_facts *facts)
 {
     if (!mf_node_is_pure(n) || n->n_inputs == 0 || n->n_inputs > 16 || n->n_outputs > 16)
@@ -124,14 +126,14 @@ static mf_status name_node(mf_status st, const mf_node *n)
     return mf_error_wrap(st, "", after);
 }
 
-/* A run may end before it reaches what follows this node. */
+/* A run may end before the nodes after this one. */
 static bool may_end(const inferrer *f, const mf_node *n)
 {
     return f->optional[n->id] || !n->op || mf_node_has_effect(n) ||
            (n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_ARG);
 }
 
-/* A run may end without this node. Its inputs come before it. */
+/* A run may end without this node. Its inputs precede it. */
 static bool is_optional(const inferrer *f, const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
@@ -145,8 +147,8 @@ static bool is_optional(const inferrer *f, const mf_node *n)
     return false;
 }
 
-/* Other inputs would fit. What no input can change (how many there are, attributes) is an error of
- * the graph: kernels need not check it again. */
+/* The op would be valid with other inputs. An error that does not depend on inputs (their number,
+ * attributes) is an error of the graph: kernels need not check it again. */
 static bool shape_inference_could_run(inferrer *f, const mf_node *n, mf_infer *in)
 {
     for (int i = 0; i < n->n_inputs; i++) {
@@ -158,7 +160,7 @@ static bool shape_inference_could_run(inferrer *f, const mf_node *n, mf_infer *i
     return n->op->infer(in) == MF_OK;
 }
 
-/* The node fails when it runs, if it runs. */
+/* The node will fail if it runs. */
 static void shape_inference_refuse(mf_facts *facts, const mf_node *n)
 {
     for (int i = 0; i < n->n_outputs; i++) {
@@ -193,7 +195,7 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
         return MF_OK;
     }
     if (is_loop_merge(n)) {
-        facts->shapes[0] = f->doubted[n->id] ? MF_SHAPE_UNKNOWN : f->in_shapes[0];
+        facts->shapes[0] = f->changes[n->id] ? MF_SHAPE_UNKNOWN : f->in_shapes[0];
         facts->shapes[1] = MF_SCALAR;
         return MF_OK;
     }
@@ -213,7 +215,7 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
     return st == MF_OK ? MF_OK : name_node(st, n);
 }
 
-/* True when every loop variable ends an iteration as it began. */
+/* True if the shape of every loop variable is the same at the end of an iteration. */
 static bool loops_agree(inferrer *f, mf_node *const *order, int64_t n)
 {
     bool agree = true;
@@ -221,14 +223,14 @@ static bool loops_agree(inferrer *f, mf_node *const *order, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         mf_node *m = order[i];
 
-        if (!is_loop_merge(m) || f->doubted[m->id])
+        if (!is_loop_merge(m) || f->changes[m->id])
             continue;
         for (int k = 0; k < m->n_inputs; k++) {
             const mf_output in = m->inputs[k];
 
             if (!mf_shape_equal(&f->c->facts[in.node->id].shapes[in.port],
                                 &f->c->facts[m->id].shapes[0])) {
-                f->doubted[m->id] = true;
+                f->changes[m->id] = true;
                 agree = false;
             }
         }
@@ -250,7 +252,7 @@ static mf_status infer_all(inferrer *f, mf_node *const *order, int64_t n)
 
 static void inferrer_deinit(inferrer *f)
 {
-    mf_free(f->doubted);
+    mf_free(f->changes);
     mf_free(f->optional);
     mf_free(f->in_shapes);
     mf_free(f->in_values);
@@ -266,9 +268,9 @@ mf_status mf_infer_graph(mf_compile *c)
 
     c->n_facts = c->cap_facts = c->graph->n_nodes;
     c->facts = MF_ARENA_ARRAY(c->graph->arena, mf_facts, c->n_facts);
-    f.doubted = mf_calloc(c->n_facts, sizeof *f.doubted);
+    f.changes = mf_calloc(c->n_facts, sizeof *f.changes);
     f.optional = mf_calloc(c->n_facts, sizeof *f.optional);
-    st = c->facts && f.doubted && f.optional ? mf_compile_order(c, &order, &n)
+    st = c->facts && f.changes && f.optional ? mf_compile_order(c, &order, &n)
                                              : MF_NOMEM("compiling");
     if (st == MF_OK)
         st = infer_all(&f, order, n);
@@ -300,8 +302,8 @@ mf_status mf_infer_more(mf_compile *c)
     mf_status st = grow_facts(c);
     const int64_t from = c->n_facts;
 
-    f.doubted = mf_calloc(c->graph->n_nodes, sizeof *f.doubted);
-    if (st == MF_OK && !f.doubted)
+    f.changes = mf_calloc(c->graph->n_nodes, sizeof *f.changes);
+    if (st == MF_OK && !f.changes)
         st = MF_NOMEM("shapes");
     if (st == MF_OK)
         c->n_facts = c->graph->n_nodes;

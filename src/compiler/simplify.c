@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simplify.c - pass: ops that change nothing are taken out, and chains of them are shortened.
- *
+/* simplify.c - pass: removes ops without effect on their value, and shortens chains of them.
  * Exact: only rules whose result has the same bits. (x + 0 is not one of them: -0 + 0 is 0.)
- * Gradient graphs are full of such ops: a sum over no axes and a reshape to the same shape for
+ * Gradient graphs contain many such ops: a sum over no axes and a reshape to the same shape for
  * every operand that might have been broadcast. */
 #include "compiler/compiler.h"
 
@@ -30,7 +29,7 @@ static const mf_tensor *simplify_value_of(const simplifier *x, mf_output o)
     return o.node->id < x->c->n_facts ? x->c->facts[o.node->id].values[o.port] : NULL;
 }
 
-/* The op fails if it runs: what stood for it would not. */
+/* The op fails if it runs; its replacement would not. */
 static bool is_refused(const simplifier *x, const mf_node *n)
 {
     return n->id < x->c->n_facts && x->c->facts[n->id].refused;
@@ -48,7 +47,7 @@ static bool same_shape(const simplifier *x, mf_output a, mf_output b)
     return mf_shape_is_static(s) && mf_shape_equal(s, t);
 }
 
-/* The input itself, if it is a value: a reference must still be read here and now. */
+/* The input itself, if it is a value: a reference must still be read at this point. */
 static mf_output plain_input(const mf_node *n, int i)
 {
     const mf_output in = n->inputs[i];
@@ -56,7 +55,7 @@ static mf_output plain_input(const mf_node *n, int i)
     return mf_type_is_ref(in.node->out_types[in.port]) ? simplify_none() : in;
 }
 
-/* ---- rules: the output that can take the node's place, or nothing ---- */
+/* ---- rules: the output that can replace the node, or none ---- */
 
 static mf_output identity_rule(simplifier *x, mf_node *n)
 {
@@ -70,8 +69,8 @@ static mf_output same_shape_rule(simplifier *x, mf_node *n)
     return same_shape(x, (mf_output){ n, 0 }, n->inputs[0]) ? plain_input(n, 0) : simplify_none();
 }
 
-/* As above; or only dimensions of size one go, which is a reshape. Axes that are not known yet may
- * turn out to be wrong. */
+/* As above; or only dimensions of size one are removed, which is a reshape. Unknown axes may be
+ * invalid. */
 static mf_output reduction_rule(simplifier *x, mf_node *n)
 {
     const mf_output out = { n, 0 };
@@ -110,8 +109,8 @@ static mf_output reshape_rule(simplifier *x, mf_node *n)
 
     if (same_shape(x, (mf_output){ n, 0 }, n->inputs[0]))
         return plain_input(n, 0);
-    /* A reshape of a reshape needs only the last shape. The inner one may fail: then the last must
-     * fail as well, so both ask for the same number of elements. */
+    /* A reshape of a reshape needs only the last shape. The inner one may fail; then the last must
+     * fail as well, so both must have the same number of elements. */
     if (simplify_is_op(in, "Reshape") && in->n_controls == 0 && plain_input(in, 0).node &&
         same_count(x, (mf_output){ n, 0 }, n->inputs[0]))
         n->inputs[0] = in->inputs[0];
@@ -246,7 +245,7 @@ static mf_status simplify_all(simplifier *x, mf_node *const *order, int64_t n)
         mf_node *node = order[i];
         mf_output to;
 
-        /* What a node waits for must stay in front of its result. */
+        /* A node with control inputs must stay before its result. */
         if (!node->op || node->n_controls > 0 || node->n_outputs != 1 || node->n_inputs == 0 ||
             is_refused(x, node))
             continue;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update_fusion.c - pass: Apply ops of one kind with equal attributes and the very same scalars,
- * each on variables of its own, become one _ApplyMany. A model of many small weights then has one
- * update instead of hundreds.
- *
- * None of them may wait for another. A node's depth is the largest number of Apply ops on a way to
- * it: ops of one depth have no way between them, and what depends on one has a greater depth, so
- * joining all of a depth makes no ring. Exact: _ApplyMany runs the ops' own loops. */
+/* update_fusion.c - pass: merges Apply ops of one kind with equal attributes and identical scalars,
+ * on different variables, into one _ApplyMany. A model of many small weights then has one update
+ * instead of hundreds.
+ * The merged ops must be independent. A node's depth is the largest number of Apply ops on a path
+ * to it: ops of one depth have no path between them, and nodes that depend on one have a greater
+ * depth, so merging all ops of a depth creates no cycle. Exact: _ApplyMany runs the loops of the
+ * original ops. */
 #include "compiler/flow_context.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@
 static const char prefix[] = "ResourceApply";
 
 typedef struct update_fusion_group {
-    mf_node *first; /* the others are like it */
+    mf_node *first; /* the others are equal to it */
     mf_node **nodes;
     int n, cap;
     int depth, context;
-    mf_map variables; /* by name: what they write */
+    mf_map variables; /* by name: the written variables */
     mf_node *joined;
     struct update_fusion_group *next;
 } update_fusion_group;
@@ -26,13 +26,13 @@ typedef struct joiner {
     mf_compile *c;
     mf_contexts *contexts;
     int *depths; /* by node id */
-    update_fusion_group **of; /* by node id: NULL mostly */
+    update_fusion_group **of; /* by node id: usually NULL */
     update_fusion_group *groups;
 } joiner;
 
-/* ---- which ---- */
+/* ---- selection ---- */
 
-/* Handles come first. */
+/* The number of handles, which come first. */
 static int handles(const mf_node *n)
 {
     int i = 0;
@@ -57,8 +57,7 @@ static bool is_update(const mf_node *n)
            strncmp(n->op->name, prefix, sizeof prefix - 1) == 0 && gradient(n) >= 0;
 }
 
-/* The name under which a handle's variable is found; NULL: it comes from elsewhere, and might be
- * any. */
+/* The name of a handle's variable; NULL: it comes from elsewhere, and could be any. */
 static const char *variable_name(const mf_compile *c, mf_output handle)
 {
     const mf_node *n = handle.node;
@@ -97,7 +96,7 @@ static bool same_rule(const mf_node *a, const mf_node *b)
     return true;
 }
 
-/* Two updates of one variable stay two ops. *fits: false, and nothing was added. */
+/* Two updates of one variable remain two ops. *fits: false, and nothing was added. */
 static mf_status claim_variables(joiner *j, update_fusion_group *g, const mf_node *n, bool *fits)
 {
     const char *names[8];
@@ -180,7 +179,7 @@ static mf_status find_groups(joiner *j, mf_node *const *order, int64_t n)
     return MF_OK;
 }
 
-/* ---- joining ---- */
+/* ---- merging ---- */
 
 static mf_status all_controls(const joiner *j, const update_fusion_group *g, mf_node ***out,
                               int *n_out)
@@ -208,7 +207,7 @@ static mf_status all_controls(const joiner *j, const update_fusion_group *g, mf_
     return MF_OK;
 }
 
-/* The handles of all, the gradients of all, then the scalars. */
+/* The handles of all ops, their gradients, then the scalars. */
 static mf_status all_inputs(const joiner *j, const update_fusion_group *g, mf_output **out,
                             int *n_out)
 {
@@ -287,7 +286,7 @@ static mf_status update_fusion_join(joiner *j, update_fusion_group *g)
     return mf_graph_add(j->c->graph, &spec, &g->joined);
 }
 
-/* The node that stands for n now. */
+/* The current replacement of n. */
 static mf_node *update_fusion_now(const joiner *j, mf_node *n, int64_t n_old)
 {
     const update_fusion_group *g = n->id < n_old ? j->of[n->id] : NULL;
@@ -295,7 +294,7 @@ static mf_node *update_fusion_now(const joiner *j, mf_node *n, int64_t n_old)
     return g && g->joined ? g->joined : n;
 }
 
-/* Whoever waited for one of them waits for all. */
+/* Consumers that waited for one of the ops wait for the merged one. */
 static void update_fusion_redirect(joiner *j, int64_t n_old)
 {
     for (int64_t i = 0; i < j->c->graph->n_nodes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle.c - reading checkpoints. Nothing in the files is trusted: sizes are held against the
- * files' before memory is asked for, and every byte that is used is under a checksum. */
+/* bundle.c - reads checkpoints. The files are untrusted: sizes are checked against the size of the
+ * files before memory is allocated, and every byte that is used is covered by a checksum. */
 #include "formats/bundle.h"
 
 #include "base/file.h"
@@ -41,7 +41,7 @@ static mf_status open_index(mf_bundle *b, const char *path)
     if (st == MF_OK)
         st = mf_file_read_fd(fd, path, (size_t)1 << 30, &data, &len);
     if (st == MF_OK) {
-        /* Keys share prefixes, so an index may unpack to more than its bytes; not to anything. */
+        /* Keys share prefixes, so an index may expand when decoded, but only within this limit. */
         mf_arena_limit(b->arena, ((size_t)64 << 20) + 64 * len);
         st = mf_bundle_index_decode(data, len, b->arena, &b->entries, &b->n, &b->n_shards);
         if (st != MF_OK)
@@ -182,8 +182,8 @@ static mf_status check_crc(const mf_bundle_entry *e, uint32_t crc)
                    e->key, e->crc, mf_crc32c_mask(crc));
 }
 
-/* Lengths as varints, a masked checksum of the lengths, then the strings. *text: where the checksum
- * stands. */
+/* Lengths as varints, a masked checksum of the lengths, then the strings. *text: the position of
+ * the checksum. */
 static mf_status strings_check(const mf_bundle_entry *e, const char *p, const char *end,
                                int64_t count, const char **text)
 {
@@ -295,7 +295,7 @@ static void bundle_extent(const mf_slice *s, const mf_shape *full, int d, int64_
     *len = s && s->length[d] >= 0 ? s->length[d] : full->dims[d];
 }
 
-/* Copy what the two parts of a tensor have in common; *n: how many elements that was. */
+/* Copy the intersection of two slices of a tensor; *n: its number of elements. */
 static mf_status copy_common(mf_tensor *dst, const mf_slice *to, const mf_tensor *src,
                              const mf_slice *from, const mf_shape *full, int64_t *n)
 {
@@ -338,7 +338,7 @@ static mf_status copy_common(mf_tensor *dst, const mf_slice *to, const mf_tensor
     return MF_OK;
 }
 
-/* One stored slice of tensor `e`, into what is asked for. */
+/* Copy one stored slice of tensor `e` into the requested part. */
 static mf_status bundle_add_slice(mf_bundle *b, const mf_bundle_entry *e, const mf_slice *stored,
                                   const mf_slice *asked, mf_tensor *out, int64_t *n)
 {
@@ -365,7 +365,7 @@ done:
     return st;
 }
 
-/* A stored slice that has nothing of what is asked for need not be read. */
+/* A stored slice that does not intersect the requested part need not be read. */
 static bool is_disjoint(const mf_slice *a, const mf_slice *b, const mf_shape *full)
 {
     for (int d = 0; d < full->rank; d++) {
@@ -384,7 +384,8 @@ static mf_status read_slices(mf_bundle *b, const mf_bundle_entry *e, const mf_sl
 {
     int64_t have = 0, n;
 
-    if (mf_dtype_is_plain(out->dtype) && out->count > 0) /* slices from outside may leave gaps */
+    if (mf_dtype_is_plain(out->dtype) && out->count > 0) /* slices of an untrusted file may leave
+                                                            gaps */
         memset(out->data, 0, (size_t)out->count * mf_dtype_cell(out->dtype));
     for (int i = 0; i < e->n_slices; i++) {
         if (is_disjoint(&e->slices[i], asked, &e->shape))
@@ -398,7 +399,8 @@ static mf_status read_slices(mf_bundle *b, const mf_bundle_entry *e, const mf_sl
     return MF_OK;
 }
 
-/* Storage for a sliced tensor is asked for only when the slices' entries could hold that much. */
+/* Storage for a sliced tensor is allocated only if the entries of its slices could hold that
+ * much. */
 static mf_status alloc_sliced(const mf_bundle *b, const mf_bundle_entry *e, const mf_shape *shape,
                               mf_tensor *out)
 {
@@ -415,7 +417,8 @@ static mf_status alloc_sliced(const mf_bundle *b, const mf_bundle_entry *e, cons
                        e->key, (int)e->dtype);
     bytes = e->dtype == MF_DTYPE_STRING ? 1 : (int64_t)mf_dtype_size(e->dtype);
     if (!mf_mul_i64(count, bytes, &bytes) || bytes > total)
-        return MF_FAIL(MF_DATA_LOSS, "tensor '%.200s' is larger than the whole checkpoint", e->key);
+        return MF_FAIL(MF_DATA_LOSS, "tensor '%.200s' is larger than the complete checkpoint",
+                       e->key);
     return mf_tensor_alloc(out, e->dtype, shape);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle_index.c - the index of a bundle: entries from and to a table of messages. */
+/* bundle_index.c - converts the entries of a bundle from and to a table of messages. */
 #include "formats/bundle.h"
 #include "formats/table.h"
 #include "proto/bundle.pb-c.h"
@@ -70,7 +70,7 @@ static mf_status entry_decode(const mf_table_entry *t, int32_t n_shards, mf_aren
     MF_TRY(mf_shape_decode(p->shape, &e->shape));
     if (!mf_shape_is_static(&e->shape) || p->offset < 0 || p->size < 0 || p->shard_id < 0 ||
         p->shard_id >= n_shards)
-        return MF_FAIL(MF_DATA_LOSS, "impossible entry: shard %d of %d, %lld bytes at %lld",
+        return MF_FAIL(MF_DATA_LOSS, "invalid entry: shard %d of %d, %lld bytes at %lld",
                        (int)p->shard_id, (int)n_shards, (long long)p->size, (long long)p->offset);
     e->slices = MF_ARENA_ARRAY(arena, mf_slice, (int64_t)p->n_slices + 1);
     if (!e->slices)
@@ -95,7 +95,7 @@ static mf_status header_decode(const mf_table_entry *t, mf_arena *arena, int32_t
         return MF_FAIL(MF_INVALID_ARGUMENT, "the checkpoint needs a reader of version %d",
                        (int)p->version->min_consumer);
     if (p->num_shards < 0 || p->num_shards > 99999)
-        return MF_FAIL(MF_DATA_LOSS, "impossible number of shards: %d", (int)p->num_shards);
+        return MF_FAIL(MF_DATA_LOSS, "invalid number of shards: %d", (int)p->num_shards);
     *n_shards = p->num_shards;
     return MF_OK;
 }
@@ -166,7 +166,7 @@ static mf_status slices_encode(const mf_bundle_entry *e, mf_arena *arena,
     return p->slices ? MF_OK : MF_NOMEM("a checkpoint's index");
 }
 
-/* The message's bytes become the value of a table entry, in the arena. */
+/* Stores the encoded message, in the arena, as the value of a table entry. */
 static mf_status set_value(mf_table_entry *t, const ProtobufCMessage *message, mf_arena *arena)
 {
     mf_buf bytes = { 0 };

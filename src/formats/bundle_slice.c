@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle_slice.c - slices of tensors: their texts, their shapes, and their keys in the index, which
- * are made of an order-preserving code so that slices of a tensor stand together. */
+/* bundle_slice.c - slices of tensors: their text form, their shapes, and their keys in the index.
+ * Keys use an order-preserving encoding, so slices of a tensor are adjacent. */
 #include "formats/bundle.h"
 
 #include <string.h>
@@ -110,7 +110,7 @@ bool mf_slice_is_full(const mf_slice *slice, const mf_shape *full)
     return mf_slice_shape(slice, full, &part) == MF_OK && mf_shape_equal(&part, full);
 }
 
-/* As many whole rows of the outermost dimension as can be had; where not even one, of the next. */
+/* As many complete rows of the outermost dimension as fit; if none fits, of the next dimension. */
 int64_t mf_slice_of_range(const mf_shape *full, int64_t from, int64_t to, mf_slice *slice,
                           mf_shape *shape)
 {
@@ -156,7 +156,7 @@ static void write_number(mf_buf *out, uint64_t v)
     mf_buf_bytes(out, bytes, (size_t)n + 1);
 }
 
-/* 00 and ff are escaped by what follows them; 00 01 ends the string. */
+/* 00 and ff are escaped by the byte after them; 00 01 ends the string. */
 static void bundle_slice_write_string(mf_buf *out, const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -169,8 +169,8 @@ static void bundle_slice_write_string(mf_buf *out, const char *s, size_t len)
     mf_buf_bytes(out, "\0\1", 2);
 }
 
-/* Big-endian in as many bytes as needed, of which the first bits say how many: 10..., 110...;
- * inverted for negative numbers. */
+/* Big-endian in the minimum number of bytes, which the first bits encode: 10..., 110...; inverted
+ * for negative numbers. */
 static void write_signed(mf_buf *out, int64_t v)
 {
     static const uint8_t head[11][2] = { { 0, 0 },    { 0x80, 0 },    { 0xc0, 0 },   { 0xe0, 0 },

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle_write.c - writing and merging checkpoints. Data goes to a temporary file as it comes;
- * names change only when all of it is on the disk, and the index, without which a checkpoint does
- * not exist, comes last. */
+/* bundle_write.c - writes and merges checkpoints. Data goes to a temporary file; files are renamed
+ * only when all data is on disk, and the index, which makes the checkpoint exist, comes last. */
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "formats/crc32c.h"
@@ -109,7 +108,7 @@ mf_status mf_bundle_writer_finish(mf_bundle_writer *w)
     w->fd = -1;
     st = mf_file_write(w->index_path, index.data, index.len);
     if (st != MF_OK && access(w->index_path, F_OK) != 0)
-        (void)unlink(w->data_path); /* without an index it is nobody's */
+        (void)unlink(w->data_path); /* without an index it belongs to no checkpoint */
 done:
     mf_buf_deinit(&index);
     return st;
@@ -205,7 +204,7 @@ static mf_status add_slices(mf_bundle_entry *e, mf_arena *arena, const mf_slice 
     return MF_OK;
 }
 
-/* The entry of a whole tensor that is stored in slices. */
+/* The entry of a full tensor that is stored in slices. */
 static mf_status sliced_entry(bundle_write_entry_list *list, mf_arena *arena, const char *name,
                               size_t len, mf_dtype dtype, const mf_shape *shape,
                               mf_bundle_entry **out)
@@ -315,7 +314,7 @@ done:
     return st;
 }
 
-/* Data file `shard` of one bundle becomes file `to_shard` of the other. */
+/* Renames data file `shard` of one bundle to file `to_shard` of the other. */
 static mf_status move_data(const char *from, int32_t shard, int32_t n, const char *to,
                            int32_t to_shard, int32_t to_n)
 {
@@ -331,7 +330,7 @@ static mf_status move_data(const char *from, int32_t shard, int32_t n, const cha
     return st;
 }
 
-/* The directory a bundle stood in, unless it is also the new one's; it may hold other things. */
+/* Remove the directory of a merged bundle if it is empty and not that of the new one. */
 static void remove_directory(const char *prefix, const char *to)
 {
     char *a = mf_strdup(prefix), *b = mf_strdup(to);

@@ -24,7 +24,7 @@ static mf_status cifar_decode(const char *path, const mf_buf *file, int n_labels
 
     if (file->len % record != 0 || n == 0)
         return MF_FAIL(MF_DATA_LOSS,
-                       "'%s' has %zu bytes, which is no whole number of records of %zu", path,
+                       "'%s' has %zu bytes, which is not a multiple of the record size %zu", path,
                        file->len, record);
     MF_TRY(mf_tensor_alloc(images, MF_DTYPE_U8,
                            &MF_SHAPE(n, MF_CIFAR_SIDE, MF_CIFAR_SIDE, MF_CIFAR_CHANNELS)));

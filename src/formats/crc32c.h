@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of what `crc` stands for (0: nothing) followed by these bytes. */
+/* The checksum of the bytes that have checksum `crc` (0: none) followed by these bytes. */
 static inline uint32_t mf_crc32c(uint32_t crc, const void *data, size_t len)
 {
     const size_t most = (size_t)1 << 30; /* the library counts in int */
-    unsigned char *p = (unsigned char *)(uintptr_t)data; /* which it does not write to */
+    unsigned char *p = (unsigned char *)(uintptr_t)data; /* the library does not write to it */
 
     crc = ~crc;
     while (len > 0) {
@@ -24,7 +24,8 @@ static inline uint32_t mf_crc32c(uint32_t crc, const void *data, size_t len)
     return ~crc;
 }
 
-/* A stored checksum is masked: the checksum of bytes that hold their own would be a constant. */
+/* A stored checksum is masked: the plain checksum of data that includes its own checksum would be a
+ * constant. */
 static inline uint32_t mf_crc32c_mask(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;

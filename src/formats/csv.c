@@ -10,7 +10,7 @@ void mf_csv_init(mf_csv *c, const char *name, const void *text, size_t len, char
     *c = (mf_csv){ .at = text, .name = name, .delimiter = delimiter, .line = 1 };
     c->end = c->at + len;
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        c->at += 3; /* the mark with which some programs begin UTF-8 */
+        c->at += 3; /* the byte order mark that some programs write before UTF-8 */
 }
 
 void mf_csv_deinit(mf_csv *c)
@@ -25,7 +25,7 @@ static mf_status csv_wrong(const mf_csv *c, const char *what)
     return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld: %s", c->name, (long long)c->line, what);
 }
 
-/* From behind the opening quote to behind the closing one; two quotes stand for one. */
+/* From after the opening quote to after the closing one; two quotes encode one. */
 static mf_status quoted(mf_csv *c, int64_t *lines)
 {
     while (c->at < c->end) {
@@ -42,7 +42,7 @@ static mf_status quoted(mf_csv *c, int64_t *lines)
         mf_buf_bytes(&c->text, "\"", 1);
         c->at++;
     }
-    return csv_wrong(c, "a quote has no end");
+    return csv_wrong(c, "unterminated quote");
 }
 
 static bool at_line_end(const mf_csv *c)
@@ -51,7 +51,7 @@ static bool at_line_end(const mf_csv *c)
            (*c->at == '\r' && (c->at + 1 == c->end || c->at[1] == '\n'));
 }
 
-/* What stands around a cell for the eye: spaces, and tabs where they do not separate cells. */
+/* Padding around a cell: spaces, and tabs if they are not the delimiter. */
 static bool csv_is_blank(const mf_csv *c, char x)
 {
     return (x == ' ' || x == '\t') && x != c->delimiter;
@@ -63,13 +63,13 @@ static void csv_skip_blanks(mf_csv *c)
         c->at++;
 }
 
-/* Cells are noted by their place in the text, which may move while it grows. */
+/* Cells are stored as offsets into the text, which may move while it grows. */
 static mf_status one_cell(mf_csv *c, int64_t *lines)
 {
     const size_t from = c->text.len;
 
     if (c->n_cells == MF_CSV_CELLS)
-        return csv_wrong(c, "there are too many cells");
+        return csv_wrong(c, "too many cells");
     MF_TRY(mf_grow(&c->cells, &c->cap_cells, c->n_cells + 1, sizeof *c->cells));
     csv_skip_blanks(c);
     if (c->at < c->end && *c->at == '"') {
@@ -77,7 +77,7 @@ static mf_status one_cell(mf_csv *c, int64_t *lines)
         MF_TRY(quoted(c, lines));
         csv_skip_blanks(c);
         if (!at_line_end(c) && *c->at != c->delimiter)
-            return csv_wrong(c, "something follows a closing quote");
+            return csv_wrong(c, "text after a closing quote");
     } else {
         const char *p = c->at, *end;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* csv.h - tables as text (RFC 4180): cells between delimiters, quoted where they hold one, lines
- * that end in \n or \r\n. Spaces around cells and their quotes belong to no cell. */
+/* csv.h - tables as text (RFC 4180): cells between delimiters, quoted if they contain one, lines
+ * that end in \n or \r\n. Spaces around cells and around quotes are ignored. */
 #ifndef MF_FORMATS_CSV_H
 #define MF_FORMATS_CSV_H
 
 #include "base/buf.h"
 
-enum { MF_CSV_CELLS = 1 << 16 }; /* of one row */
+enum { MF_CSV_CELLS = 1 << 16 }; /* maximum per row */
 
 typedef struct mf_csv_cell {
     const char *data; /* NUL-terminated */
@@ -15,7 +15,7 @@ typedef struct mf_csv_cell {
 
 typedef struct mf_csv {
     const char *at, *end; /* borrowed: the text not read yet */
-    const char *name; /* for messages */
+    const char *name; /* for error messages */
     char delimiter;
     int64_t line; /* of the next row, from 1 */
     mf_csv_cell *cells; /* of the newest row */
@@ -25,9 +25,9 @@ typedef struct mf_csv {
 
 void mf_csv_init(mf_csv *c, const char *name, const void *text, size_t len, char delimiter);
 void mf_csv_deinit(mf_csv *c);
-/* The next row into c->cells, until the next call. Empty lines are passed over.
- * OUT_OF_RANGE: there is none. DATA_LOSS naming the line: a quote without its end, text behind a
- * closing quote, too many cells. */
+/* Reads the next row into c->cells, valid until the next call. Empty lines are skipped.
+ * Fails: OUT_OF_RANGE (end), DATA_LOSS naming the line (unterminated quote, text after a closing
+ * quote, too many cells). */
 MF_MUST mf_status mf_csv_next(mf_csv *c);
 
 #endif

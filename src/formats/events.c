@@ -21,10 +21,10 @@ static const char prefix[] = "events.out.tfevents.";
 enum { FLUSH_SECONDS = 10, MAX_SCALARS = 64 };
 
 struct mf_events {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all fields below */
     mf_writer *writer;
     char *path;
-    mf_buf bytes; /* of the event at hand; kept, so that a scalar costs no allocation */
+    mf_buf bytes; /* of the current event; kept, so that a scalar needs no allocation */
     int64_t flushed_ns;
     int64_t written; /* bytes */
 };
@@ -36,8 +36,8 @@ bool mf_events_is_name(const char *name)
 
 /* ---- the file ---- */
 
-/* TensorBoard reads files in the order of their names, so a name must not stand before one that is
- * there, also where two runs begin in the same second or the clock was set back. */
+/* TensorBoard reads files in the order of their names, so a new name must sort after existing ones,
+ * even if two runs begin in the same second or the clock was set back. */
 static int64_t time_for_name(const char *dir)
 {
     int64_t seconds = mf_clock_wall_ns() / 1000000000;
@@ -72,7 +72,7 @@ static mf_status make_path(const char *dir, char **out)
     return mf_buf_finish(&path);
 }
 
-/* Add one event. Under the lock, or before anybody else knows the writer. */
+/* Add one event. The caller holds the lock, or has not published the writer yet. */
 static mf_status put_locked(mf_events *e, Tensorflow__Event *event)
 {
     const int64_t now = mf_clock_ns();
@@ -171,7 +171,7 @@ int64_t mf_events_bytes(mf_events *e)
     return n;
 }
 
-/* ---- what can be added ---- */
+/* ---- events ---- */
 
 static mf_status events_put_values(mf_events *e, int64_t step, Tensorflow__Summary__Value *values,
                                    int n)
@@ -193,7 +193,7 @@ static mf_status events_put_values(mf_events *e, int64_t step, Tensorflow__Summa
 static void set_tag(Tensorflow__Summary__Value *v, const char *tag)
 {
     tensorflow__summary__value__init(v);
-    v->tag = (char *)(uintptr_t)tag; /* only read */
+    v->tag = (char *)(uintptr_t)tag; /* not modified */
 }
 
 mf_status mf_events_scalars(mf_events *e, int64_t step, const mf_event_scalar *scalars, int n)
@@ -266,8 +266,8 @@ mf_status mf_events_graph(mf_events *e, const void *data, size_t len)
     return events_put(e, &event);
 }
 
-/* The bytes go in as they are, under the number of the field `summary`: to the encoder a field that
- * it does not know. */
+/* The bytes are inserted unchanged, as the field `summary`: the encoder treats it as an unknown
+ * field. */
 mf_status mf_events_summary(mf_events *e, int64_t step, const void *data, size_t len)
 {
     Tensorflow__Event event = TENSORFLOW__EVENT__INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events_read.c - reading event files, ours and TensorFlow's. */
+/* events_read.c - reads event files of Meshflow and TensorFlow. */
 #include "formats/events.h"
 #include "formats/record.h"
 #include "proto/wire.h"
@@ -9,7 +9,7 @@ enum { MAX_EVENT = 1 << 30 }; /* bytes: a graph may be large */
 struct mf_events_reader {
     mf_reader *reader;
     mf_buf record;
-    mf_arena *arena; /* of the event at hand */
+    mf_arena *arena; /* of the current event */
 };
 
 mf_status mf_events_reader_open(const char *path, mf_events_reader **out)
@@ -53,7 +53,7 @@ mf_status mf_events_next(mf_events_reader *r, const Tensorflow__Event **out)
         mf_error why;
 
         mf_error_save(st, &why);
-        return MF_FAIL(st, "'%s': the record at byte %lld is no event: %.300s",
+        return MF_FAIL(st, "'%s': the record at byte %lld is not an event: %.300s",
                        mf_reader_path(r->reader), (long long)at, why.message);
     }
     if (st == MF_OK)

@@ -60,7 +60,7 @@ static int by_name_and_place(const void *a, const void *b)
     return order != 0 ? order : f->place < g->place ? -1 : 1;
 }
 
-/* Sorted, and of equal names the last one only. */
+/* Sorts, and keeps only the last of equal names. */
 static void sort_features(mf_example *e)
 {
     int64_t kept = 0;

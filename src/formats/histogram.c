@@ -5,16 +5,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Where to look for a value's bucket: its exponent and the first 4 bits behind it choose a cell.
- * A cell spans a factor of 17/16 at most, less than a bucket does, so at most one limit lies inside
- * and one comparison decides. */
+/* Lookup of a value's bucket: its exponent and the first 4 bits of its mantissa select a cell. A
+ * cell spans a factor of at most 17/16, which is less than a bucket, so at most one limit is inside
+ * it and one comparison decides. */
 enum { CELL_SHIFT = 48, CELLS = 1 << 11 };
 
 typedef struct buckets {
     double limit[MF_HISTOGRAM_BUCKETS / 2]; /* of positive values */
     int n;
-    uint64_t first_cell; /* that of the lowest limit; below it, all values share bucket 0 */
-    int16_t first[CELLS]; /* by cell: the first bucket whose limit may lie above */
+    uint64_t first_cell; /* the cell of the lowest limit; all values below it are in bucket 0 */
+    int16_t first[CELLS]; /* by cell: the first bucket whose limit may be above */
 } buckets;
 
 static uint64_t histogram_cell_of(double v)
@@ -60,7 +60,7 @@ static inline int bucket_above(const buckets *b, double v)
     return at + (at < b->n - 1 && b->limit[at] <= v);
 }
 
-/* v > 0: the first bucket whose limit is not below it; what -v's lower end mirrors. */
+/* v > 0: the first bucket whose limit is not below it; -v uses its mirror image. */
 static inline int bucket_at(const buckets *b, double v)
 {
     const int above = bucket_above(b, v);
@@ -68,7 +68,7 @@ static inline int bucket_at(const buckets *b, double v)
     return above > 0 && b->limit[above - 1] >= v ? above - 1 : above;
 }
 
-/* Counts over all buckets: the negative ones, most negative first; that which ends at 0; the
+/* Counts over all buckets: the negative ones, most negative first; the bucket that ends at 0; the
  * positive ones. */
 static void histogram_add_values(const buckets *b, double v, double *counts, mf_histogram *h)
 {

@@ -48,7 +48,7 @@ uint32_t mf_bits_get(mf_bits_in *b, int n)
 
 /* ---- lengths ---- */
 
-/* A symbol, or two nodes that were joined. */
+/* A symbol, or two joined nodes. */
 typedef struct tree_node {
     int64_t count;
     int left, right; /* -1: a symbol */
@@ -64,7 +64,7 @@ static int huffman_by_count(const void *a, const void *b)
     return (x->symbol > y->symbol) - (x->symbol < y->symbol);
 }
 
-/* Two queues, both ascending: symbols that are left, and what was joined. */
+/* Two ascending queues: the remaining symbols, and the joined nodes. */
 static int take_least(const tree_node *all, int *leaf, int leaves, int *joined, int end)
 {
     if (*leaf < leaves && (*joined >= end || all[*leaf].count <= all[*joined].count))
@@ -72,7 +72,7 @@ static int take_least(const tree_node *all, int *leaf, int leaves, int *joined, 
     return (*joined)++;
 }
 
-/* The longest code. Nodes come after what they were joined of. */
+/* The length of the longest code. Nodes follow the nodes they were joined from. */
 static int huffman_walk(const tree_node *all, int n_nodes, uint8_t *depth, uint8_t *lengths)
 {
     int longest = 0;
@@ -94,7 +94,7 @@ static int64_t huffman_sum_of(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* Counts grow at least as Fibonacci's numbers along a branch, so no depth is beyond 90. */
+/* Counts grow at least like Fibonacci numbers along a branch, so no depth exceeds 90. */
 static int make_tree(const int64_t *counts, int n, int shift, tree_node *all, uint8_t *depth,
                      uint8_t *lengths)
 {
@@ -124,7 +124,7 @@ mf_status mf_huffman_lengths(const int64_t *counts, int n, uint8_t *lengths)
     uint8_t *depth = mf_calloc(2 * (int64_t)n + 1, 1);
     mf_status st = all && depth ? MF_OK : MF_NOMEM("a code");
 
-    /* Counts that are more alike give a flatter tree; in the end all are 1. */
+    /* Shifting makes counts more equal and the tree flatter; at the end all counts are 1. */
     for (int shift = 0; st == MF_OK; shift++) {
         if (make_tree(counts, n, shift, all, depth, lengths) <= MF_HUFFMAN_BITS)
             break;
@@ -145,7 +145,7 @@ mf_status mf_huffman_make(mf_huffman *h)
         h->count[i] = 0;
     for (int i = 0; i < h->n; i++) {
         if (h->lengths[i] > MF_HUFFMAN_BITS)
-            return MF_FAIL(MF_DATA_LOSS, "a code of %d bits", h->lengths[i]);
+            return MF_FAIL(MF_DATA_LOSS, "a Huffman code of %d bits", h->lengths[i]);
         h->count[h->lengths[i]]++;
     }
     h->count[0] = 0;

@@ -34,8 +34,8 @@ static mf_status idx_read_header(mf_reader *r, mf_dtype *type, mf_shape *shape)
     *type = idx_type_of(head[2]);
     if (head[0] != 0 || head[1] != 0 || *type == MF_DTYPE_INVALID || head[3] > MF_MAX_RANK)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%s' is no IDX file: it begins with %02x %02x %02x %02x", mf_reader_path(r),
-                       head[0], head[1], head[2], head[3]);
+                       "'%s' is not an IDX file: it begins with %02x %02x %02x %02x",
+                       mf_reader_path(r), head[0], head[1], head[2], head[3]);
     *shape = (mf_shape){ .rank = head[3] };
     for (int d = 0; d < shape->rank; d++) {
         MF_TRY(mf_reader_read_all(r, dim, sizeof dim));
@@ -57,7 +57,7 @@ mf_status mf_idx_open(const char *path, mf_idx *out)
         bytes > mf_reader_most(out->reader)) {
         char text[MF_SHAPE_TEXT];
 
-        return MF_FAIL(MF_DATA_LOSS, "'%s' ends too soon: its header promises %s of type %s", path,
+        return MF_FAIL(MF_DATA_LOSS, "'%s' is truncated: its header says %s of type %s", path,
                        mf_shape_text(&out->shape, text), mf_dtype_name(out->dtype));
     }
     out->bytes = (size_t)bytes;

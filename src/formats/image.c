@@ -29,7 +29,9 @@ mf_image_format mf_image_format_of(const void *data, size_t len)
 mf_status mf_image_check(const mf_image *i)
 {
     if (i->height < 1 || i->width < 1 || i->height > MF_IMAGE_PIXELS / i->width)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a picture of %lld x %lld is not read: 1 to %d pixels",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "invalid image size %lld x %lld: expected 1 to %d "
+                       "pixels",
                        (long long)i->height, (long long)i->width, MF_IMAGE_PIXELS);
     return MF_OK;
 }
@@ -42,12 +44,14 @@ static mf_status image_decode(const void *data, size_t len, int channels, mf_buf
     *out = (mf_image){ 0 };
     if (channels != 0 && channels != 1 && channels != 3)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d channels are asked for: 1 or 3, or 0 for the file's", channels);
+                       "invalid number of channels %d: expected 1, 3, or 0 for the channels of "
+                       "the file",
+                       channels);
     if (is_png(data, len))
         return mf_png_decode(data, len, &how, pixels, out);
     if (is_jpeg(data, len))
         return mf_jpeg_decode(data, len, &how, pixels, out);
-    return MF_FAIL(MF_INVALID_ARGUMENT, "the picture is neither PNG nor JPEG");
+    return MF_FAIL(MF_INVALID_ARGUMENT, "the image is neither PNG nor JPEG");
 }
 
 mf_status mf_image_info(const void *data, size_t len, mf_image *out)
@@ -61,7 +65,8 @@ mf_status mf_image_decode(const void *data, size_t len, int channels, mf_buf *pi
     return image_decode(data, len, channels, pixels, out);
 }
 
-/* Where output pixel i lies between input pixels *low and *low + 1 (at most last), in 1/256. */
+/* The position of output pixel i between input pixels *low and *low + 1 (at most last), in
+ * 1/256. */
 static int64_t image_place(int64_t i, int64_t from, int64_t to, int64_t *low)
 {
     int64_t at = ((2 * i + 1) * from * 128) / to - 128; /* (i + 0.5) * from / to - 0.5 */

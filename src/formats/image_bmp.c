@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_bmp.c - BMP without compression and palettes: 8, 24 or 32 bits a pixel.
+/* image_bmp.c - BMP without compression and palettes: 8, 24 or 32 bits per pixel.
  *
- *   10  4  where the pixels begin        18  4  width        28  2  bits of a pixel
- *                                        22  4  height, negative: the first row comes first
+ *   10  4  offset of the pixels          18  4  width        28  2  bits per pixel
+ *                                        22  4  height, negative: top row first
  *
- * Rows are filled up to whole words of 4 bytes; colours are blue, green, red. */
+ * Rows are padded to multiples of 4 bytes; colours are blue, green, red. */
 #include "formats/image.h"
 
 #include <string.h>
@@ -25,10 +25,11 @@ mf_status mf_bmp_decode(const void *data, size_t len, mf_buf *pixels, mf_image *
     unsigned char *to;
 
     if (len < 32 || memcmp(in, "BM", 2) != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the picture is no BMP file, or cut");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the image is not a BMP file, or truncated");
     if (bits != 8 && bits != 24 && bits != 32)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a BMP file of %lld bits a pixel is not read: 8, 24, 32", (long long)bits);
+                       "BMP files of %lld bits per pixel are not supported: expected 8, 24 or 32",
+                       (long long)bits);
     *out = (mf_image){ high < 0 ? -high : high, image_bmp_number(in + 18), channels };
     MF_TRY(mf_image_check(out));
     row = (channels * out->width + 3) / 4 * 4;
@@ -39,12 +40,12 @@ mf_status mf_bmp_decode(const void *data, size_t len, mf_buf *pixels, mf_image *
         return MF_OK;
     to = mf_buf_room(pixels, (size_t)(out->width * out->height * channels));
     if (!to)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "out of memory for a picture");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "out of memory for an image");
     for (int64_t y = 0; y < out->height; y++) {
         const unsigned char *from = in + begin + (high < 0 ? y : out->height - 1 - y) * row;
 
         for (int64_t x = 0; x < out->width * channels; x++) {
-            const int64_t c = x % channels; /* blue and red change places */
+            const int64_t c = x % channels; /* swap blue and red */
 
             *to++ = from[channels >= 3 && c < 3 ? x - c + 2 - c : x];
         }

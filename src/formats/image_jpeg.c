@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_jpeg.c - JPEG by libjpeg-turbo, with its exact integer transform. As with PNG, errors leave
- * by longjmp. */
+/* image_jpeg.c - decodes JPEG with libjpeg-turbo and its exact integer transform. As with PNG,
+ * errors exit by longjmp. */
 #include "base/mem.h"
 #include "base/quota.h"
 #include "base/stop.h"
@@ -15,7 +15,7 @@
 #include <jerror.h>
 /* clang-format on */
 
-/* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
+/* A progressive file of a few bytes can request thousands of passes over the image. */
 enum { MAX_SCANS = 100 };
 
 typedef struct image_jpeg_jpeg_job {
@@ -23,9 +23,9 @@ typedef struct image_jpeg_jpeg_job {
     struct jpeg_error_mgr errors;
     struct jpeg_progress_mgr progress;
     jmp_buf leave;
-    mf_status st; /* of what we refused ourselves */
-    bool cut; /* take what there is of a damaged file */
-    int64_t charged; /* to the memory in use, for what libjpeg keeps */
+    mf_status st; /* our own failure */
+    bool cut; /* accept a damaged file */
+    int64_t charged; /* quota charged for the memory of libjpeg */
     char why[JMSG_LENGTH_MAX];
 } image_jpeg_jpeg_job;
 
@@ -37,7 +37,7 @@ static void image_jpeg_on_error(j_common_ptr c)
     longjmp(j->leave, 1);
 }
 
-/* Warnings are about damage that the library would paint over: a cut file, bad codes. */
+/* Warnings report damage that the library would hide: a truncated file, invalid codes. */
 static void image_jpeg_on_message(j_common_ptr c, int level)
 {
     const image_jpeg_jpeg_job *j = c->client_data;
@@ -60,7 +60,7 @@ static mf_status image_jpeg_set_options(image_jpeg_jpeg_job *j, const mf_image_h
     const int channels = how->channels;
 
     if (s == JCS_CMYK || s == JCS_YCCK)
-        return MF_FAIL(MF_UNIMPLEMENTED, "a JPEG file in CMYK is not read");
+        return MF_FAIL(MF_UNIMPLEMENTED, "JPEG files in CMYK are not supported");
     j->d.out_color_space = (channels             ? channels
                             : s == JCS_GRAYSCALE ? 1
                                                  : 3) == 1
@@ -82,7 +82,7 @@ static mf_status image_jpeg_read_pixels(image_jpeg_jpeg_job *j, mf_buf *pixels,
 
     if (!to)
         return MF_NOMEM("a picture");
-    if (jpeg_has_multiple_scans(&j->d)) { /* then libjpeg keeps all coefficients */
+    if (jpeg_has_multiple_scans(&j->d)) { /* libjpeg then keeps all coefficients */
         const int64_t bytes = (int64_t)j->d.image_width * j->d.image_height * j->d.num_components *
                               (int64_t)sizeof(JCOEF);
 
@@ -99,12 +99,12 @@ static mf_status image_jpeg_read_pixels(image_jpeg_jpeg_job *j, mf_buf *pixels,
     return MF_OK;
 }
 
-/* What may jump; no local is used after the jump. */
+/* The code that may jump; no local is used after the jump. */
 static void image_jpeg_run(image_jpeg_jpeg_job *j, const void *data, size_t len,
                            const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     if (setjmp(j->leave)) {
-        j->st = MF_FAIL(MF_DATA_LOSS, "a JPEG file is damaged: %s", j->why);
+        j->st = MF_FAIL(MF_DATA_LOSS, "damaged JPEG file: %s", j->why);
         return;
     }
     jpeg_create_decompress(&j->d);
@@ -129,7 +129,7 @@ mf_status mf_jpeg_decode(const void *data, size_t len, const mf_image_how *how, 
     image_jpeg_jpeg_job j = { .st = MF_OK, .cut = how->cut };
 
     j.d.err = jpeg_std_error(&j.errors);
-    j.d.client_data = &j; /* creating it may fail already */
+    j.d.client_data = &j; /* creation can already fail */
     j.errors.error_exit = image_jpeg_on_error;
     j.errors.emit_message = image_jpeg_on_message;
     j.progress.progress_monitor = on_progress;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_jpeg_write.c - pixels become a JPEG file. As when reading, errors leave by longjmp. */
+/* image_jpeg_write.c - encodes JPEG. As in the decoder, errors exit by longjmp. */
 #include "base/mem.h"
 #include "formats/image.h"
 
@@ -17,7 +17,7 @@ typedef struct image_jpeg_write_jpeg_job {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     jmp_buf leave;
-    unsigned char *file; /* the library's, by malloc */
+    unsigned char *file; /* allocated by the library with malloc() */
     unsigned long len;
     bool failed;
 } image_jpeg_write_jpeg_job;
@@ -55,7 +55,7 @@ static void image_jpeg_write_set_options(image_jpeg_write_jpeg_job *j, const mf_
     j->c.Y_density = (UINT16)how->y_density;
 }
 
-/* Metadata go to the marker that Adobe's specification says. */
+/* Metadata goes into the marker that Adobe's specification defines. */
 static void write_xmp(image_jpeg_write_jpeg_job *j, const mf_jpeg_how *how)
 {
     static const char name[] = "http://ns.adobe.com/xap/1.0/";
@@ -70,7 +70,7 @@ static void write_xmp(image_jpeg_write_jpeg_job *j, const mf_jpeg_how *how)
     jpeg_write_marker(&j->c, JPEG_APP0 + 1, text, (unsigned)len);
 }
 
-/* What may jump; no local is used after the jump. */
+/* The code that may jump; no local is used after the jump. */
 static void image_jpeg_write_run(image_jpeg_write_jpeg_job *j, const unsigned char *pixels,
                                  const mf_image *image, const mf_jpeg_how *how)
 {
@@ -101,20 +101,19 @@ mf_status mf_jpeg_encode(const unsigned char *pixels, const mf_image *image, con
     MF_TRY(mf_image_check(image));
     if ((image->channels != 1 && image->channels != 3) || image->width > JPEG_MAX_DIMENSION ||
         image->height > JPEG_MAX_DIMENSION)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a picture of %lld x %lld with %lld channels cannot be written as JPEG",
-                       (long long)image->height, (long long)image->width,
-                       (long long)image->channels);
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT, "cannot write an image of %lld x %lld with %lld channels as JPEG",
+            (long long)image->height, (long long)image->width, (long long)image->channels);
     j.c.err = jpeg_std_error(&j.errors);
-    j.c.client_data = &j; /* creating it may fail already */
+    j.c.client_data = &j; /* creation can already fail */
     j.errors.error_exit = image_jpeg_write_on_error;
     j.errors.emit_message = image_jpeg_write_on_message;
     image_jpeg_write_run(&j, pixels, image, how);
     if (!j.failed)
         mf_buf_bytes(out, j.file, j.len);
     jpeg_destroy_compress(&j.c);
-    free(j.file); /* not ours to count */
+    free(j.file); /* not counted by mem.h */
     if (j.failed)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a picture could not be written as JPEG");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot write an image as JPEG");
     return mf_buf_finish(out);
 }

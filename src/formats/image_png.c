@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_png.c - PNG by libpng. It leaves by longjmp where something is wrong, so everything that
- * must be released lives in the struct that outlives the jump. */
+/* image_png.c - decodes PNG with libpng. libpng reports errors by longjmp, so resources that must
+ * be released are in a struct that outlives the jump. */
 #include "base/mem.h"
 #include "formats/image.h"
 
 #include <png.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 8 << 20 }; /* the most that an unpacked side chunk may take */
+enum { CHUNK_BYTES = 8 << 20 }; /* limit for an uncompressed ancillary chunk */
 
 typedef struct png_job {
     const unsigned char *at, *end;
@@ -15,9 +15,9 @@ typedef struct png_job {
     png_structp png;
     png_infop info;
     png_bytep *rows;
-    bool to_grey; /* three channels are read, and become one */
-    mf_status st; /* of what we refused ourselves */
-    char why[200]; /* the library's words */
+    bool to_grey; /* three channels are read and converted to one */
+    mf_status st; /* our own failure */
+    char why[200]; /* the library's message */
 } png_job;
 
 static void image_png_on_error(png_structp png, png_const_charp text)
@@ -40,12 +40,12 @@ static void image_png_read_bytes(png_structp png, png_bytep to, size_t n)
     png_job *j = png_get_io_ptr(png);
 
     if ((size_t)(j->end - j->at) < n)
-        png_error(png, "the file is cut");
+        png_error(png, "the file is truncated");
     memcpy(to, j->at, n);
     j->at += n;
 }
 
-/* Opacity is there for an even number of channels; what lacks it gets all of it. */
+/* An even number of channels includes alpha; images without alpha become opaque. */
 static void set_as_tensorflow(png_job *j, const mf_image_how *how)
 {
     const int type = png_get_color_type(j->png, j->info);
@@ -89,8 +89,8 @@ static void set_usual(png_job *j, int channels)
     j->to_grey = channels == 1 && (type & PNG_COLOR_MASK_COLOR);
 }
 
-/* As JPEG, PIL and Keras weigh colours. libpng has other weights, and others again where the file
- * tells its gamma: the same picture would be another one as PNG than as JPEG. */
+/* The weights of JPEG, PIL and Keras. libpng uses other weights, which also depend on the gamma of
+ * the file: an image would differ between PNG and JPEG. */
 static void turn_grey(mf_buf *pixels, mf_image *size)
 {
     unsigned char *to = (unsigned char *)pixels->data;
@@ -103,7 +103,7 @@ static void turn_grey(mf_buf *pixels, mf_image *size)
     size->channels = 1;
 }
 
-/* Everything to 8 bits (or 16), and to the channels that are wanted. */
+/* Convert to 8 (or 16) bits and to the requested channels. */
 static void set_transforms(png_job *j, const mf_image_how *how)
 {
     if (!how->wide)
@@ -128,7 +128,7 @@ static mf_status image_png_take_size(const png_job *j, mf_image *out)
     return mf_image_check(out);
 }
 
-/* The size must be known good before memory is taken for it: deflate packs at most 1032 to one. */
+/* The size is validated before memory is allocated: deflate compresses at most 1032 to one. */
 static mf_status image_png_read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels,
                                        mf_image *out)
 {
@@ -138,8 +138,7 @@ static mf_status image_png_read_pixels(png_job *j, const mf_image_how *how, mf_b
 
     if ((channels && out->channels != (j->to_grey ? 3 : channels)) ||
         row != (size_t)(out->width * out->channels * (how->wide ? 2 : 1)))
-        return MF_FAIL(MF_UNIMPLEMENTED,
-                       "a PNG file with %lld channels does not become one with %d",
+        return MF_FAIL(MF_UNIMPLEMENTED, "cannot convert a PNG file with %lld channels to %d",
                        (long long)out->channels, channels);
     if (row * (size_t)out->height / 1032 > j->len * (how->wide ? 2 : 1))
         return MF_FAIL(MF_DATA_LOSS, "a PNG file of %zu bytes cannot hold %lld x %lld pixels",
@@ -154,11 +153,11 @@ static mf_status image_png_read_pixels(png_job *j, const mf_image_how *how, mf_b
     return MF_OK;
 }
 
-/* What may jump; no local is used after the jump. */
+/* The code that may jump; no local is used after the jump. */
 static void image_png_run(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     if (setjmp(png_jmpbuf(j->png))) {
-        j->st = MF_FAIL(MF_DATA_LOSS, "a PNG file is damaged: %s", j->why);
+        j->st = MF_FAIL(MF_DATA_LOSS, "damaged PNG file: %s", j->why);
         return;
     }
     png_set_read_fn(j->png, j, image_png_read_bytes);

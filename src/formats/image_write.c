@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_write.c - pixels become a PNG file. */
+/* image_write.c - encodes PNG. */
 #include "formats/image.h"
 
 #include <png.h>
@@ -25,7 +25,7 @@ static void on_flush(png_structp png)
     (void)png;
 }
 
-/* libpng leaves by longjmp: nothing here needs releasing, and no local is used after it. */
+/* libpng exits by longjmp: nothing here needs releasing, and no local is used after it. */
 static bool image_write_all(png_structp png, png_infop info, const unsigned char *pixels,
                             const mf_image *image, int bits, int level, mf_buf *out)
 {
@@ -63,7 +63,7 @@ mf_status mf_png_encode_as(const void *pixels, const mf_image *image, int bits, 
 
     MF_TRY(mf_image_check(image));
     if (image->channels < 1 || image->channels > 4)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a picture of %lld channels cannot be written as PNG",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "cannot write an image of %lld channels as PNG",
                        (long long)image->channels);
     png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, image_write_on_error,
                                   image_write_on_warning);
@@ -72,6 +72,6 @@ mf_status mf_png_encode_as(const void *pixels, const mf_image *image, int bits, 
     if (png)
         png_destroy_write_struct(&png, &info);
     if (!written)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a picture could not be written as PNG");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot write an image as PNG");
     return mf_buf_finish(out);
 }

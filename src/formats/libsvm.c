@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct libsvm_cursor {
-    const char *name, *at, *end; /* end: of the line */
+    const char *name, *at, *end; /* end of the line */
     int64_t line;
 } libsvm_cursor;
 
@@ -54,7 +54,7 @@ static mf_status libsvm_read_pair(libsvm_cursor *c, mf_libsvm *s, int64_t row_st
     if (!mf_number_int(c->at, n, &id) || id < 0 || id > INT32_MAX)
         return libsvm_wrong(c, "no index");
     if (s->pairs > row_start && id <= s->ids[s->pairs - 1])
-        return libsvm_wrong(c, "the indices do not ascend");
+        return libsvm_wrong(c, "indices are not ascending");
     c->at += n + 1;
     n = word(c, 0);
     if (!mf_number_float(c->at, n, &value))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lines.c - a file line by line; see stream.h. */
+/* lines.c - reads a file line by line; see stream.h. */
 #include "base/mem.h"
 #include "formats/stream.h"
 

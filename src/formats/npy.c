@@ -8,15 +8,15 @@
 
 enum {
     MAGIC_LEN = 6,
-    HEADER_MAX = 65535, /* bytes; NumPy's own are about 100 */
+    HEADER_MAX = 65535, /* bytes; NumPy's own headers have about 100 */
     DESCR_MAX = 31,
     ALIGN = 64, /* elements begin at a multiple */
-    GROWTH_DIGITS = 21 /* NumPy leaves room for the first dimension to grow in place */
+    GROWTH_DIGITS = 21 /* NumPy reserves space so that the first dimension can grow in place */
 };
 
 static const char magic[] = "\x93NUMPY";
 
-/* What the header says. */
+/* Contents of the header. */
 typedef struct npy_header {
     char descr[DESCR_MAX + 1];
     bool fortran;
@@ -24,16 +24,16 @@ typedef struct npy_header {
     bool has_descr, has_order, has_shape;
 } npy_header;
 
-/* How one element lies in the file. */
+/* How one element is stored in the file. */
 typedef struct npy_cell {
     mf_dtype dtype;
     size_t bytes; /* of one element */
-    size_t part; /* bytes of the numbers in it, for the byte order: half for complex, 4 for U */
+    size_t part; /* bytes of the unit that is byte-swapped: half for complex, 4 for U */
     bool swap;
     bool utf32;
 } npy_cell;
 
-/* NumPy's letter and size for each plain type; the first of a kind is what is read. */
+/* NumPy's letter and size for each plain type; the first entry of a kind is used for reading. */
 static const struct {
     mf_dtype dtype;
     char kind;
@@ -115,7 +115,7 @@ static mf_status read_dim(npy_cursor *c, int64_t *out)
     }
     if (c->at == start)
         return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: expected a dimension");
-    (void)npy_take(c, 'L'); /* Python 2's long integers */
+    (void)npy_take(c, 'L'); /* suffix of long integers in Python 2 */
     *out = v;
     return MF_OK;
 }
@@ -137,7 +137,7 @@ static mf_status read_shape(npy_cursor *c, mf_shape *shape)
         comma = npy_take(c, ',');
     }
     if (shape->rank == 1 && !comma)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: the shape is a number, not a tuple");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: the shape is a number, expected a tuple");
     return MF_OK;
 }
 
@@ -186,7 +186,7 @@ static mf_status npy_read_header(const char *text, size_t len, npy_header *h)
     }
     skip_spaces(&c);
     if (c.at != c.end)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: something stands behind '}'");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: unexpected text after '}'");
     if (!h->has_descr || !h->has_order || !h->has_shape)
         return MF_FAIL(MF_INVALID_ARGUMENT, "npy header: descr, fortran_order or shape is missing");
     return MF_OK;
@@ -201,12 +201,12 @@ static mf_status parse_descr(const char *descr, npy_cell *cell)
     int64_t size = 0;
 
     if (kind == 'O' || order == 'O')
-        return MF_FAIL(MF_UNIMPLEMENTED, "npy: arrays of Python objects are not read");
+        return MF_FAIL(MF_UNIMPLEMENTED, "npy: arrays of Python objects are not supported");
     if (!kind || !strchr("<>|=", order))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: '%s' is no type", descr);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: '%s' is not a type", descr);
     MF_TRY(read_dim(&c, &size));
     if (c.at != c.end)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: '%s' is no type", descr);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: '%s' is not a type", descr);
     *cell = (npy_cell){ .swap = order == '>' };
     for (int i = 0; i < MF_COUNT(kinds); i++) {
         if (kinds[i].kind == kind && kinds[i].bytes == (size_t)size) {
@@ -247,7 +247,9 @@ static mf_status utf32_append(const npy_cell *cell, const uint8_t *src, mf_buf *
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: a string contains 0x%x, which is no character",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "npy: a string contains 0x%x, which is not a "
+                       "character",
                        c);
     for (size_t i = n - 1; i > 0; i--)
         s[i] = (uint8_t)(0x80 | (c >> (6 * (n - 1 - i)) & 0x3f));
@@ -273,8 +275,8 @@ static mf_status string_cell(const npy_cell *cell, const uint8_t *src, mf_buf *s
     return mf_string_set(dst, scratch->data, scratch->len);
 }
 
-/* Walk the row-major output; `at` follows in the file, whose first dimension runs fastest when it
- * is in Fortran's order. */
+/* Walk the row-major output; `at` is the corresponding position in the file, whose first dimension
+ * varies fastest in Fortran order. */
 static mf_status decode_cells(const npy_cell *cell, bool fortran, const uint8_t *src,
                               mf_tensor *out)
 {
@@ -367,7 +369,7 @@ static mf_status descr_of(const mf_tensor *t, char descr[DESCR_MAX + 1], size_t 
 {
     const mf_string *strings = t->data;
 
-    *width = 1; /* NumPy's empty strings are S1, too */
+    *width = 1; /* NumPy writes empty strings as S1, too */
     if (t->dtype == MF_DTYPE_STRING) {
         for (int64_t i = 0; i < t->count; i++) {
             if (strings[i].len > 0 && strings[i].data[strings[i].len - 1] == '\0')
@@ -391,7 +393,7 @@ static mf_status descr_of(const mf_tensor *t, char descr[DESCR_MAX + 1], size_t 
                    mf_dtype_name(t->dtype));
 }
 
-/* At most 8 dimensions of 19 digits and a descr of 31 bytes: 512 hold it with all spaces. */
+/* 8 dimensions of 19 digits and a descr of 31 bytes fit in 512 bytes with padding. */
 static size_t header_text(const mf_tensor *t, const char *descr, char text[512])
 {
     const size_t prefix = 10;

@@ -118,7 +118,8 @@ static int64_t find_member(const mf_npz *npz, const char *name)
     return -1;
 }
 
-/* All of a member, whose size the directory claims; reading to the end compares the checksum. */
+/* Unpacks a member of the size that the directory states. Reading to the end verifies the
+ * checksum. */
 static mf_status npz_unpack(mf_npz *npz, int64_t i, char *data, size_t size)
 {
     zip_file_t *file = zip_fopen_index(npz->zip, (zip_uint64_t)i, 0);
@@ -138,8 +139,8 @@ static mf_status npz_unpack(mf_npz *npz, int64_t i, char *data, size_t size)
         st = MF_FAIL(MF_DATA_LOSS, "%s: cannot unpack '%s': %s", npz->path, npz->names[i],
                      zip_file_strerror(file));
     else if (n > 0 || done < size)
-        st = MF_FAIL(MF_DATA_LOSS, "%s: '%s' does not have the size its directory says", npz->path,
-                     npz->names[i]);
+        st = MF_FAIL(MF_DATA_LOSS, "%s: the size of '%s' differs from its directory entry",
+                     npz->path, npz->names[i]);
     (void)zip_fclose(file);
     return st;
 }
@@ -194,12 +195,13 @@ static mf_status npz_add_member(zip_t *zip, const char *name, const mf_tensor *t
     MF_TRY_TO(done, mf_npy_encode(tensor, &npy));
     mf_buf_printf(&file_name, "%s" SUFFIX, name);
     MF_TRY_TO(done, mf_buf_finish(&file_name));
-    source = zip_source_buffer(zip, npy.data, npy.len, 1); /* frees the bytes with free() */
+    source = zip_source_buffer(zip, npy.data, npy.len, 1); /* the source frees the bytes with
+                                                              free() */
     if (!source) {
         st = zip_failed(zip, name);
         goto done;
     }
-    (void)mf_give_away(npy.data);
+    (void)mf_disown(npy.data);
     npy = (mf_buf){ 0 };
     index = zip_file_add(zip, file_name.data, source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
@@ -218,7 +220,7 @@ done:
     return st;
 }
 
-/* The finished archive that lies in the memory of `source`. */
+/* Saves the finished archive in the memory of `source`. */
 static mf_status npz_save(zip_source_t *source, const char *path)
 {
     zip_stat_t info;
@@ -248,7 +250,7 @@ done:
 mf_status mf_npz_write(const char *path, const char *const *names, const mf_tensor *const *tensors,
                        int64_t n, bool compress)
 {
-    static const char empty[22] = "PK\5\6"; /* libzip refuses to write an archive of nothing */
+    static const char empty[22] = "PK\5\6"; /* libzip refuses to write an empty archive */
     zip_source_t *source;
     zip_t *zip = NULL;
     mf_status st = MF_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npz.h - NumPy's archives: a zip file whose members are .npy files. */
+/* npz.h - NumPy's archives: zip files whose members are .npy files. */
 #ifndef MF_FORMATS_NPZ_H
 #define MF_FORMATS_NPZ_H
 
@@ -16,14 +16,14 @@ int64_t mf_npz_count(const mf_npz *npz);
 /* Of member i in [0, count), without ".npy". Owns: borrowed until mf_npz_close(). */
 const char *mf_npz_name(const mf_npz *npz, int64_t i);
 
-/* The array of that name. max_bytes: the most its unpacked file may have (archives can hold a
- * thousand times their size); 0 for 2 GiB.
+/* The array of that name. max_bytes: limit for its unpacked file (archives can expand a
+ * thousandfold); 0: 2 GiB.
  * Owns: *out is an empty slot before, and stays one on failure; the caller clears it.
  * Fails: NOT_FOUND, RESOURCE_EXHAUSTED, DATA_LOSS (checksum), as mf_npy_decode(). */
 MF_MUST mf_status mf_npz_read(mf_npz *npz, const char *name, size_t max_bytes, mf_tensor *out);
 
-/* Write n arrays, replacing the file whole or not at all. The same arrays give the same bytes.
- * Fails: as mf_npy_encode() and mf_file_write(); ALREADY_EXISTS (a name given twice). */
+/* Write n arrays, replacing the file atomically. Equal arrays give equal bytes.
+ * Fails: as mf_npy_encode() and mf_file_write(); ALREADY_EXISTS (duplicate name). */
 MF_MUST mf_status mf_npz_write(const char *path, const char *const *names,
                                const mf_tensor *const *tensors, int64_t n, bool compress);
 

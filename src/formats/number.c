@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST = 400 }; /* characters; a float of more is no sane one */
+enum { LONGEST = 400 }; /* maximum number of characters of a number */
 
 bool mf_number_int(const char *text, size_t len, int64_t *out)
 {
@@ -25,9 +25,9 @@ bool mf_number_int(const char *text, size_t len, int64_t *out)
     return true;
 }
 
-/* Up to 15 digits with a small exponent: both the digits and the power of ten are exact as doubles,
- * so one division or product rounds once. (And then once more to float, which strtod's result does
- * too.) Most numbers of most files take this way, ten times as fast. */
+/* Up to 15 digits with a small exponent: the digits and the power of ten are exact as doubles, so
+ * one division or product rounds once. (The conversion to float rounds again, as it does for
+ * strtod's result.) Most numbers in files take this path, which is ten times as fast. */
 static bool simple(const char *p, const char *end, double *out)
 {
     static const double tens[] = { 1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

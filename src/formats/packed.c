@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packed.c - reading packed tensors. Nothing in the file is trusted. */
+/* packed.c - reads packed tensors. The file is untrusted. */
 #include "formats/packed.h"
 
 #include "base/file.h"
@@ -10,10 +10,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are little-endian");
 
-enum { EXPANSION = 1 << 16 }; /* elements that a byte may stand for: more is no honest file */
+enum { EXPANSION = 1 << 16 }; /* maximum number of elements per byte in a valid file */
 #define MOST_BYTES ((size_t)1 << 34)
 
-/* Bytes still to be read; `bad`: there were fewer than were asked for. */
+/* Remaining bytes; `bad`: a read went beyond the end. */
 typedef struct packed_reader {
     const uint8_t *at;
     size_t left;
@@ -70,7 +70,7 @@ static mf_status packed_decode_shape(packed_reader *r, mf_shape *out)
     for (uint64_t d = 0; d < rank; d++) {
         dims[d] = (int64_t)packed_number(r);
         if (dims[d] < 0)
-            return MF_FAIL(MF_DATA_LOSS, "dimension %d is no count", (int)d);
+            return MF_FAIL(MF_DATA_LOSS, "dimension %d is invalid", (int)d);
     }
     return mf_shape_from_dims(dims, (int64_t)rank, out);
 }
@@ -84,10 +84,10 @@ static mf_status packed_decode_entry(packed_reader *r, mf_arena *arena, mf_packe
     e->name = packed_text(r, arena);
     type = packed_text(r, arena);
     if (!e->name || !type)
-        return MF_FAIL(MF_DATA_LOSS, "the file ends inside of a name");
+        return MF_FAIL(MF_DATA_LOSS, "the file ends inside a name");
     e->dtype = mf_dtype_find(type, strlen(type));
     if (e->dtype == MF_DTYPE_INVALID)
-        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of the unknown type '%.20s'", e->name, type);
+        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' has the unknown type '%.20s'", e->name, type);
     MF_TRY(packed_decode_shape(r, &e->shape));
     MF_TRY(mf_shape_count(&e->shape, &e->count));
     method = packed_take(r, 1);
@@ -95,10 +95,10 @@ static mf_status packed_decode_entry(packed_reader *r, mf_arena *arena, mf_packe
     e->data = packed_take(r, len);
     e->len = (size_t)len;
     if (r->bad)
-        return MF_FAIL(MF_DATA_LOSS, "the file ends inside of '%.200s'", e->name);
+        return MF_FAIL(MF_DATA_LOSS, "the file ends inside '%.200s'", e->name);
     e->method = *method;
     if (e->method > MF_PACKED_SYMBOLS)
-        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is packed by an unknown method, %d", e->name,
+        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is packed with the unknown method %d", e->name,
                        e->method);
     return MF_OK;
 }
@@ -114,19 +114,19 @@ mf_status mf_packed_decode(const void *data, size_t len, mf_arena *arena, mf_pac
     *out = NULL;
     *n = 0;
     if (!head || memcmp(head, mf_packed_magic, sizeof mf_packed_magic) != 0)
-        return MF_FAIL(MF_DATA_LOSS, "it does not begin as a packed file");
+        return MF_FAIL(MF_DATA_LOSS, "it does not begin like a packed file");
     memcpy(&crc, head + sizeof mf_packed_magic, sizeof crc);
     if (crc != mf_crc32c(0, r.at, r.left))
-        return MF_FAIL(MF_DATA_LOSS, "its checksum is another one");
+        return MF_FAIL(MF_DATA_LOSS, "its checksum does not match");
     count = packed_number(&r);
-    if (r.bad || count > r.left) /* each takes a byte and more */
+    if (r.bad || count > r.left) /* each takes more than a byte */
         return MF_FAIL(MF_DATA_LOSS, "%llu tensors in %zu bytes", (unsigned long long)count, len);
     *out = MF_ARENA_ARRAY(arena, mf_packed_entry, (int64_t)count);
     if (!*out)
         return MF_NOMEM("a packed file");
     for (*n = 0; *n < (int64_t)count; ++*n)
         MF_TRY(packed_decode_entry(&r, arena, &(*out)[*n]));
-    return r.left == 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%zu bytes behind the last tensor", r.left);
+    return r.left == 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%zu bytes after the last tensor", r.left);
 }
 
 /* ---- elements ---- */
@@ -141,10 +141,10 @@ static mf_status unpack_strings(const mf_packed_entry *e, mf_tensor *out)
         const uint8_t *at = packed_take(&r, n);
 
         if (!at)
-            return MF_FAIL(MF_DATA_LOSS, "'%.200s' ends too early", e->name);
+            return MF_FAIL(MF_DATA_LOSS, "'%.200s' is truncated", e->name);
         MF_TRY(mf_string_set(&strings[i], at, (size_t)n));
     }
-    return r.left == 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "'%.200s' has bytes left over", e->name);
+    return r.left == 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "'%.200s' has trailing bytes", e->name);
 }
 
 typedef struct unpacking {
@@ -285,11 +285,13 @@ static mf_status unpack_raw(const mf_packed_entry *e, mf_tensor *out)
 static mf_status packed_check_size(const mf_packed_entry *e)
 {
     const bool plain = mf_dtype_is_plain(e->dtype);
-    int64_t bytes = e->count; /* of a string at least one */
+    int64_t bytes = e->count; /* a string takes at least one */
 
     if (!plain && (e->dtype != MF_DTYPE_STRING || e->method != MF_PACKED_RAW))
-        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which packed files lack", e->name,
-                       mf_dtype_name(e->dtype));
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "'%.200s' is of type %s, which packed files do not "
+                       "support",
+                       e->name, mf_dtype_name(e->dtype));
     if (plain && !mf_mul_i64(e->count, (int64_t)mf_dtype_size(e->dtype), &bytes))
         return MF_FAIL(MF_DATA_LOSS, "'%.200s' has too many elements", e->name);
     if (e->method == MF_PACKED_RAW

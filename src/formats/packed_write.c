@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packed_write.c - writing packed tensors: of the ways there are, each tensor takes the shortest.
- */
+/* packed_write.c - writes packed tensors: each tensor uses the shortest encoding. */
 #include "base/file.h"
 #include "formats/crc32c.h"
 #include "formats/huffman.h"
@@ -17,12 +16,12 @@ typedef struct symbols {
     const mf_tensor *t;
     size_t cell;
     bool by_channel, gaps, plain;
-    uint64_t *values; /* by list: bits of each, ascending; without 0 where zeros are left out */
+    uint64_t *values; /* list: bits of each value, ascending; without 0 if zeros are skipped */
     int n; /* symbols */
     int64_t nonzero;
-    const float *scales; /* by channel */
+    const float *scales; /* per channel */
     int64_t channels;
-    uint16_t *of; /* by element; where zeros are left out, those of zeros mean nothing */
+    uint16_t *of; /* per element; for skipped zeros the value is undefined */
     mf_huffman code, gap_code;
 } symbols;
 
@@ -68,7 +67,7 @@ static int64_t packed_write_count_zeros(const symbols *s)
     return n;
 }
 
-/* *fits: there are few enough different ones. */
+/* *fits: the number of distinct values is small enough. */
 static mf_status list_values(symbols *s, bool *fits)
 {
     const int64_t count = s->t->count;
@@ -106,7 +105,7 @@ static mf_status list_values(symbols *s, bool *fits)
     return MF_OK;
 }
 
-/* All values of a channel are whole multiples of 1/127 of its largest. */
+/* All values of a channel are multiples of 1/127 of its largest. */
 static bool is_on_grid(symbols *s, float *scales)
 {
     const float *x = s->t->data;
@@ -135,7 +134,8 @@ static bool is_on_grid(symbols *s, float *scales)
 
 /* ---- codes ---- */
 
-/* Calls put(zeros before, element) for each that is not zero; -1: MF_PACKED_FAR zeros alone. */
+/* Calls put(zeros before, element) for each nonzero element; element -1: MF_PACKED_FAR zeros
+ * alone. */
 static void each_gap(symbols *s, void (*put)(symbols *s, void *ctx, int gap, int64_t element),
                      void *ctx)
 {
@@ -277,7 +277,7 @@ static mf_status pack_channels(symbols *s, mf_buf *out)
     return st;
 }
 
-/* As symbols, if that is possible: *out stays empty where it is not. */
+/* Encodes as symbols, if possible: else *out stays empty. */
 static mf_status packed_write_pack(const mf_tensor *t, mf_buf *out)
 {
     symbols *s = mf_calloc(1, sizeof *s);
@@ -313,8 +313,10 @@ static mf_status put_raw(const char *name, const mf_tensor *t, mf_buf *out)
         return mf_buf_finish(out);
     }
     if (t->dtype != MF_DTYPE_STRING)
-        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which packed files lack", name,
-                       mf_dtype_name(t->dtype));
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "'%.200s' is of type %s, which packed files do not "
+                       "support",
+                       name, mf_dtype_name(t->dtype));
     for (int64_t i = 0; i < t->count; i++)
         packed_write_put_text(out, strings[i].len ? strings[i].data : "", strings[i].len);
     return mf_buf_finish(out);

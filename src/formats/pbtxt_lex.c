@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_lex.c - words, numbers and strings of protobuf text, with their places. */
+/* pbtxt_lex.c - tokens of protobuf text, with their positions. */
 #include "formats/pbtxt_internal.h"
 
 #include <stdio.h>
@@ -65,7 +65,7 @@ static const char *scan_name(const char *p, const char *end)
     return p;
 }
 
-/* Letters belong to it (0xff, 1e5, 1.5f), and a sign behind an exponent. */
+/* Letters belong to it (0xff, 1e5, 1.5f), and a sign after an exponent. */
 static const char *scan_number(const char *start, const char *end)
 {
     const bool hex = end - start > 1 && start[0] == '0' && (start[1] == 'x' || start[1] == 'X');
@@ -156,7 +156,7 @@ static void append_utf8(mf_buf *out, uint32_t c)
     mf_buf_bytes(out, s, n);
 }
 
-/* Up to `max` digits of the base; returns how many, and their value. */
+/* Up to `max` digits of the base; returns their number and their value. */
 static int read_digits(const char *p, const char *end, int max, int base, uint32_t *value)
 {
     int n = 0;
@@ -171,7 +171,7 @@ static int read_digits(const char *p, const char *end, int max, int base, uint32
     return n;
 }
 
-/* \uXXXX and \UXXXXXXXX; *p stands on the letter and is left behind the last digit. */
+/* \uXXXX and \UXXXXXXXX; *p is at the letter, and after the last digit on return. */
 static mf_status unescape_unicode(const pbtxt_lexer *lex, const char **p, const char *end,
                                   mf_buf *out)
 {
@@ -186,7 +186,7 @@ static mf_status unescape_unicode(const pbtxt_lexer *lex, const char **p, const 
     return MF_OK;
 }
 
-/* *p stands behind the backslash; left behind the escape. */
+/* *p is after the backslash, and after the escape on return. */
 static mf_status unescape(const pbtxt_lexer *lex, const char **p, const char *end, mf_buf *out)
 {
     static const char from[] = "abfnrtv\\'\"?", to[] = "\a\b\f\n\r\t\v\\'\"?";

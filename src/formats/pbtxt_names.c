@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_names.c - names in protobuf text that our descriptors do not know. */
+/* pbtxt_names.c - names in protobuf text that our descriptors do not have. */
 #include "formats/pbtxt_internal.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pbtxt_read.c - protobuf text to messages.
  *
- * A recursive descent along the descriptors, one token of look-ahead. Repeated fields grow by
- * doubling inside the arena, so that memory stays linear in the text. */
+ * A recursive descent along the descriptors with one token of look-ahead. Repeated fields grow by
+ * doubling inside the arena, so memory stays linear in the text. */
 #include "formats/pbtxt.h"
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
@@ -39,7 +39,7 @@ static mf_status expect(pbtxt_read_reader *r, char mark)
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-/* Take the mark if it stands there. */
+/* Take the mark if it is next. */
 static mf_status pbtxt_read_accept(pbtxt_read_reader *r, char mark, bool *taken)
 {
     *taken = mf_pbtxt_at_mark(&r->lex, mark);
@@ -54,7 +54,7 @@ static bool at_word(const pbtxt_read_reader *r, const char *word)
 
 /* ---- values ---- */
 
-/* Decimal, 0x hexadecimal or 0 octal; false when it is something else or wider than 64 bits. */
+/* Decimal, 0x hexadecimal or 0 octal; false for anything else and for more than 64 bits. */
 static bool parse_magnitude(const char *s, size_t len, uint64_t *out)
 {
     uint64_t base = 10, v = 0;
@@ -125,7 +125,7 @@ static mf_status pbtxt_read_parse_float(pbtxt_read_reader *r, double *out)
         len--;
     for (size_t i = 0; i < len; i++) {
         if (!memchr("0123456789.eE+-", s[i], 15))
-            return mf_pbtxt_fail(&r->lex, "expected a number"); /* strtod() knows more kinds */
+            return mf_pbtxt_fail(&r->lex, "expected a number"); /* strtod() accepts more forms */
     }
     r->scratch.len = 0;
     mf_buf_bytes(&r->scratch, s, len);
@@ -154,7 +154,7 @@ static mf_status read_float(pbtxt_read_reader *r, double *out)
     return mf_pbtxt_lex_next(&r->lex);
 }
 
-/* Adjacent strings join. The result stands in r->scratch. */
+/* Joins adjacent strings. The result is in r->scratch. */
 static mf_status read_joined(pbtxt_read_reader *r)
 {
     if (r->lex.token != PBTXT_STRING)
@@ -193,7 +193,7 @@ static mf_status pbtxt_read_bytes(pbtxt_read_reader *r, ProtobufCBinaryData *out
 static mf_status read_dtype(pbtxt_read_reader *r, int32_t *out)
 {
     if (!mf_pbtxt_dtype_find(r->lex.text, r->lex.len, out))
-        return mf_pbtxt_fail(&r->lex, "'%.*s' is no element type",
+        return mf_pbtxt_fail(&r->lex, "'%.*s' is not an element type",
                              (int)(r->lex.len < 40 ? r->lex.len : 40), r->lex.text);
     return mf_pbtxt_lex_next(&r->lex);
 }
@@ -225,7 +225,7 @@ static mf_status read_int32(pbtxt_read_reader *r, const target *t,
     return MF_OK;
 }
 
-/* { ... } or < ... > into a fresh message. */
+/* Reads { ... } or < ... > into a new message. */
 static mf_status pbtxt_read_message(pbtxt_read_reader *r, const ProtobufCMessageDescriptor *desc,
                                     int depth, ProtobufCMessage **out)
 {
@@ -244,7 +244,7 @@ static mf_status pbtxt_read_message(pbtxt_read_reader *r, const ProtobufCMessage
     return MF_OK;
 }
 
-/* One value into its place. */
+/* Reads one value into its field. */
 static mf_status pbtxt_read_value(pbtxt_read_reader *r, const target *t,
                                   const ProtobufCFieldDescriptor *field, void *place)
 {
@@ -346,7 +346,7 @@ static mf_status read_singular(pbtxt_read_reader *r, target *t,
     if (t->seen[index / 64] >> (index % 64) & 1)
         return mf_pbtxt_fail(name, "'%s' is given twice", field->name);
     if (is_oneof(field) && *present != 0)
-        return mf_pbtxt_fail(name, "'%s' is given beside '%s'", field->name,
+        return mf_pbtxt_fail(name, "'%s' and '%s' exclude each other", field->name,
                              protobuf_c_message_descriptor_get_field(t->desc, *present)->name);
     t->seen[index / 64] |= (uint64_t)1 << (index % 64);
     MF_TRY(pbtxt_read_value(r, t, field, base + field->offset));
@@ -357,7 +357,7 @@ static mf_status read_singular(pbtxt_read_reader *r, target *t,
     return MF_OK;
 }
 
-/* Step over the value of a field we do not keep. */
+/* Skip the value of an unknown field. */
 static mf_status pbtxt_read_skip_value(pbtxt_read_reader *r, int depth)
 {
     const char open = r->lex.token == PBTXT_MARK ? r->lex.text[0] : '\0';
@@ -405,7 +405,7 @@ static mf_status read_field(pbtxt_read_reader *r, target *t)
     message = mf_pbtxt_at_mark(&r->lex, '{') || mf_pbtxt_at_mark(&r->lex, '<') ||
               (mf_pbtxt_at_mark(&r->lex, '[') && field && field->type == PROTOBUF_C_TYPE_MESSAGE);
     if (!colon && !message)
-        return mf_pbtxt_fail(&r->lex, "expected ':' or '{' behind '%s'", name);
+        return mf_pbtxt_fail(&r->lex, "expected ':' or '{' after '%s'", name);
     if (!field)
         return pbtxt_read_skip_value(r, t->depth + 1);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
@@ -413,7 +413,7 @@ static mf_status read_field(pbtxt_read_reader *r, target *t)
     return read_singular(r, t, field, &name_at);
 }
 
-/* Fields up to and including `close`; '\0' stands for the end of the text. */
+/* Reads fields up to and including `close`; '\0' is the end of the text. */
 static mf_status read_body(pbtxt_read_reader *r, target *t, char close)
 {
     bool separator;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints them.
- */
+/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints
+ * them. */
 #include "formats/pbtxt.h"
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
@@ -16,8 +16,8 @@ static void write_message(const ProtobufCMessage *message, int indent, mf_buf *o
 
 /* ---- values ---- */
 
-/* Digits and exponent of the shortest decimal that reads back as `d`, laid out as Python's repr():
- * 0.1, 1e-05, 100.0, 1e+16. */
+/* Digits and exponent of the shortest decimal that reads back as `d`, in the format of Python's
+ * repr(): 0.1, 1e-05, 100.0, 1e+16. */
 static void write_double(double d, mf_buf *out)
 {
     char text[FLOAT_TEXT], digits[FLOAT_TEXT];
@@ -50,7 +50,7 @@ static void write_double(double d, mf_buf *out)
         mf_buf_printf(out, "%.*s.%s", exponent + 1, digits, digits + exponent + 1);
 }
 
-/* Six digits or as many more as it takes to read back the same float. */
+/* Six digits, or as many as needed to read back the same float. */
 static void write_float(float f, mf_buf *out)
 {
     char text[FLOAT_TEXT];
@@ -67,7 +67,7 @@ static void write_float(float f, mf_buf *out)
     write_double(strtod(text, NULL), out);
 }
 
-/* Text keeps its UTF-8, bytes do not. */
+/* Text keeps its UTF-8; bytes are escaped. */
 static void write_quoted(const void *data, size_t len, bool is_text, mf_buf *out)
 {
     const unsigned char *s = data;
@@ -181,7 +181,7 @@ static void write_field(const ProtobufCMessageDescriptor *desc,
     }
 }
 
-/* Does a singular field differ from what its absence means? */
+/* Does a singular field differ from its default? */
 static bool is_present(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
 {
     static const char zeros[8];
@@ -203,7 +203,8 @@ static bool is_present(const ProtobufCMessage *message, const ProtobufCFieldDesc
         return *(char *const *)place != NULL && **(char *const *)place != '\0';
     if (field->type == PROTOBUF_C_TYPE_BYTES)
         return ((const ProtobufCBinaryData *)place)->len > 0;
-    return memcmp(place, zeros, mf_wire_element_size(field->type)) != 0; /* so -0.0 is something */
+    return memcmp(place, zeros, mf_wire_element_size(field->type)) != 0; /* bitwise: -0.0 is
+                                                                            present */
 }
 
 /* ---- maps ---- */
@@ -234,7 +235,7 @@ static int item_compare(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* As any message, but a value that is a message is always there. */
+/* As any message, but a value that is a message is always written. */
 static void write_map(const ProtobufCFieldDescriptor *field, ProtobufCMessage *const *entries,
                       size_t n, int indent, mf_buf *out)
 {
@@ -281,7 +282,7 @@ static void write_repeated(const ProtobufCMessage *message, const ProtobufCField
                     indent, out);
 }
 
-/* As deep as the message: what came from outside has passed a limit. */
+/* Recursion is as deep as the message, which is limited for untrusted input. */
 static void write_message(const ProtobufCMessage *message, int indent, mf_buf *out)
 {
     const ProtobufCMessageDescriptor *desc = message->descriptor;

@@ -8,7 +8,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fixed numbers are little-endian");
 
-enum { STEP = 1 << 20 }; /* a length is believed a piece at a time */
+enum { STEP = 1 << 20 }; /* memory is allocated in steps, because the length is untrusted */
 
 static uint32_t masked(const void *data, size_t len)
 {

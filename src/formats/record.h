@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.h - TFRecord files:
+/* record.h - TFRecord files: a sequence of
  *
  *   uint64 length, uint32 masked CRC-32C of the length, data, uint32 masked CRC-32C of the data
  *
- * one after the other, the whole file plain or compressed (GZIP, ZLIB). */
+ * The complete file is plain or compressed (GZIP, ZLIB). */
 #ifndef MF_FORMATS_RECORD_H
 #define MF_FORMATS_RECORD_H
 
 #include "base/buf.h"
 #include "formats/stream.h"
 
-/* The next record into `out` (emptied first). OUT_OF_RANGE: the file has ended.
- * DATA_LOSS: cut, damaged, or longer than max_bytes; names file and place. */
+/* Reads the next record into `out` (emptied first). Fails: OUT_OF_RANGE (end of file), DATA_LOSS
+ * (truncated, damaged, or longer than max_bytes; naming file and position). */
 MF_MUST mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out);
-/* ---- the framing by itself ---- */
+/* ---- framing ---- */
 
 enum { MF_RECORD_HEADER = 12, MF_RECORD_TRAILER = 4 };
 
-/* false: the checksum of the length does not fit. */
+/* False: the checksum of the length does not match. */
 bool mf_record_length(const void *header, uint64_t *len);
-/* Does the trailer behind the data fit to it? */
+/* Does the trailer match the data? */
 bool mf_record_is_whole(const void *data, size_t len, const void *trailer);
 MF_MUST mf_status mf_record_write(mf_writer *w, const void *data, size_t len);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors.c - reading. Nothing in the file is trusted: sizes are held against the file's before
- * memory is asked for. */
+/* safetensors.c - reads safetensors files. The file is untrusted: sizes are checked against the
+ * size of the file before memory is allocated. */
 #include "formats/safetensors.h"
 
 #include "base/file.h"
@@ -35,14 +35,14 @@ static mf_status safetensors_decode_shape(const json_t *list, mf_shape *out)
     const size_t rank = json_array_size(list);
 
     if (!json_is_array(list))
-        return MF_FAIL(MF_DATA_LOSS, "its shape is no list");
+        return MF_FAIL(MF_DATA_LOSS, "its shape is not a list");
     if (rank > MF_MAX_RANK)
         return MF_FAIL(MF_UNIMPLEMENTED, "it has %zu dimensions, more than %d", rank, MF_MAX_RANK);
     for (size_t d = 0; d < rank; d++) {
         const json_t *dim = json_array_get(list, d);
 
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-            return MF_FAIL(MF_DATA_LOSS, "dimension %zu is no count", d);
+            return MF_FAIL(MF_DATA_LOSS, "dimension %zu is invalid", d);
         dims[d] = json_integer_value(dim);
     }
     return mf_shape_from_dims(dims, (int64_t)rank, out);
@@ -58,7 +58,7 @@ static mf_status decode_offsets(const json_t *list, int64_t data_bytes, mf_safet
     t->offset = json_integer_value(begin);
     t->size = json_integer_value(end);
     if (t->offset < 0 || t->size < t->offset || t->size > data_bytes)
-        return MF_FAIL(MF_DATA_LOSS, "its bytes %lld to %lld are not within the data's %lld",
+        return MF_FAIL(MF_DATA_LOSS, "its bytes %lld to %lld are outside the data of %lld bytes",
                        (long long)t->offset, (long long)t->size, (long long)data_bytes);
     t->size -= t->offset;
     MF_TRY(mf_shape_count(&t->shape, &count));
@@ -88,7 +88,7 @@ static mf_status safetensors_decode_tensor(const json_t *value, int64_t data_byt
 static mf_status decode_text(const json_t *value, mf_arena *arena, mf_safetensor *t)
 {
     if (!json_is_string(value))
-        return MF_FAIL(MF_DATA_LOSS, "metadata is no text");
+        return MF_FAIL(MF_DATA_LOSS, "metadata is not text");
     t->dtype = MF_DTYPE_STRING;
     t->text_len = json_string_length(value);
     t->text = mf_arena_strndup(arena, json_string_value(value), t->text_len);
@@ -109,7 +109,7 @@ static int by_offset(const void *a, const void *b)
     return (x->size > y->size) - (x->size < y->size); /* empty ones first */
 }
 
-/* Sorts: tensors without gaps between them, then names without one twice. */
+/* Sorts, and checks that tensors are contiguous and names unique. */
 static mf_status check_all(mf_safetensor *all, int64_t n, int64_t data_bytes)
 {
     int64_t at = 0;
@@ -120,7 +120,9 @@ static mf_status check_all(mf_safetensor *all, int64_t n, int64_t data_bytes)
         if (all[i].text)
             continue;
         if (all[i].offset != at)
-            return MF_FAIL(MF_DATA_LOSS, "tensor '%.200s' begins at %lld, not where another ends",
+            return MF_FAIL(MF_DATA_LOSS,
+                           "tensor '%.200s' begins at %lld, not at the end of "
+                           "another one",
                            all[i].name, (long long)all[i].offset);
         at += all[i].size;
     }
@@ -136,7 +138,7 @@ static mf_status check_all(mf_safetensor *all, int64_t n, int64_t data_bytes)
     return MF_OK;
 }
 
-/* The entries of one JSON object: of the header, or (text) of its metadata. */
+/* The entries of one JSON object: the header, or (text) its metadata. */
 static mf_status safetensors_decode_entries(json_t *object, bool text, int64_t data_bytes,
                                             mf_arena *arena, mf_safetensor *all, int64_t *n)
 {
@@ -169,7 +171,7 @@ static mf_status safetensors_decode_root(json_t *root, int64_t data_bytes, mf_ar
     mf_safetensor *all;
 
     if (!json_is_object(root) || (metadata && !json_is_object(metadata)))
-        return MF_FAIL(MF_DATA_LOSS, "the header is no object");
+        return MF_FAIL(MF_DATA_LOSS, "the header is not an object");
     all = MF_ARENA_ARRAY(arena, mf_safetensor,
                          (int64_t)(json_object_size(root) + json_object_size(metadata)) + 1);
     if (!all)
@@ -190,11 +192,12 @@ mf_status mf_safetensors_decode(const char *json, size_t len, int64_t data_bytes
 
     *out = NULL;
     *n = 0;
-    if (len == 0 || json[0] != '{') /* the format asks for it, jansson would take spaces */
+    if (len == 0 || json[0] != '{') /* required by the format; jansson would accept leading
+                                       spaces */
         return MF_FAIL(MF_DATA_LOSS, "the header does not begin with '{'");
     root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return MF_FAIL(MF_DATA_LOSS, "the header is no JSON: %s at byte %d", error.text,
+        return MF_FAIL(MF_DATA_LOSS, "the header is not valid JSON: %s at byte %d", error.text,
                        error.position);
     st = safetensors_decode_root(root, data_bytes, arena, out, n);
     json_decref(root);
@@ -215,7 +218,7 @@ static mf_status safetensors_read_at(const mf_safetensors *s, void *to, size_t l
         if (n < 0)
             return mf_errno_status(errno, "read", s->path);
         if (n == 0)
-            return MF_FAIL(MF_DATA_LOSS, "'%s' ends too early", s->path);
+            return MF_FAIL(MF_DATA_LOSS, "'%s' is truncated", s->path);
         p += n;
         len -= (size_t)n;
         at += n;

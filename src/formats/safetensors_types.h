@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_types.h - what reader and writer of safetensors share. */
+/* safetensors_types.h - shared by the reader and the writer of safetensors. */
 #ifndef MF_FORMATS_SAFETENSORS_TYPES_H
 #define MF_FORMATS_SAFETENSORS_TYPES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_write.c - writing safetensors files. */
+/* safetensors_write.c - writes safetensors files. */
 #include "base/file.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_types.h"
@@ -10,7 +10,7 @@
 
 enum { LENGTH = 8, ALIGN = 8 };
 
-/* A tensor and its place in the caller's list. */
+/* A tensor and its index in the caller's list. */
 typedef struct safetensors_write_item {
     const char *name;
     const mf_tensor *tensor;
@@ -26,8 +26,8 @@ static const char *type_name(mf_dtype dtype)
     return NULL;
 }
 
-/* Large elements first: then every tensor begins at a multiple of its element's size. Then by name,
- * so that the bytes do not depend on the order of the list. */
+/* Large elements first, so every tensor is aligned to its element size. Then by name, so the bytes
+ * do not depend on the order of the list. */
 static int by_size_and_name(const void *a, const void *b)
 {
     const safetensors_write_item *x = a, *y = b;
@@ -40,10 +40,10 @@ static int by_size_and_name(const void *a, const void *b)
 
 static mf_status not_text(const char *name)
 {
-    return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' cannot be stored: it is no UTF-8 text", name);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' cannot be stored: it is not UTF-8 text", name);
 }
 
-/* The only strings the format has room for: scalars, as text of the metadata. */
+/* Scalars are the only strings the format can hold: as text of the metadata. */
 static mf_status add_text(json_t *metadata, const safetensors_write_item *it)
 {
     const mf_string *s = it->tensor->data;
@@ -53,7 +53,8 @@ static mf_status add_text(json_t *metadata, const safetensors_write_item *it)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "'%.200s' is a tensor of strings, which safetensors files cannot hold",
                        it->name);
-    if (s->len > 0 && memchr(s->data, 0, s->len)) /* which JSON could hold, but not its readers */
+    if (s->len > 0 && memchr(s->data, 0, s->len)) /* allowed in JSON, but not supported by its
+                                                     readers */
         return not_text(it->name);
     text = json_stringn(s->data ? s->data : "", s->len);
     if (!text || json_object_set_new(metadata, it->name, text) != 0)
@@ -70,7 +71,9 @@ static mf_status safetensors_write_add_tensor(json_t *root, const safetensors_wr
     json_t *entry, *shape;
 
     if (!type)
-        return MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which safetensors files lack",
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "'%.200s' is of type %s, which safetensors files do not "
+                       "support",
                        it->name, mf_dtype_name(t->dtype));
     shape = json_array();
     for (int d = 0; d < t->shape.rank; d++)
@@ -111,7 +114,7 @@ static mf_status add_items(json_t *root, json_t *metadata, const safetensors_wri
     return MF_OK;
 }
 
-/* The length, the JSON, and spaces up to where elements may begin. */
+/* The length, the JSON, and padding up to the elements. */
 static mf_status put_header(const json_t *root, mf_buf *out)
 {
     char *json = json_dumps(root, JSON_COMPACT);

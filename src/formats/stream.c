@@ -25,7 +25,7 @@ mf_status mf_compression_find(const char *name, mf_compression *out)
             return MF_OK;
         }
     }
-    return MF_FAIL(MF_INVALID_ARGUMENT, "there is no compression '%s'; there are '', GZIP and ZLIB",
+    return MF_FAIL(MF_INVALID_ARGUMENT, "unknown compression '%s': expected '', GZIP or ZLIB",
                    name);
 }
 
@@ -35,10 +35,10 @@ struct mf_reader {
     int fd;
     char *path;
     mf_compression compression;
-    struct inflate_state *z; /* of compressed files. ISA-L's: twice as fast as zlib's */
+    struct inflate_state *z; /* for compressed files; ISA-L is twice as fast as zlib */
     bool z_end;
     int64_t offset;
-    unsigned char *from, *to; /* bytes of the buffer not used yet */
+    unsigned char *from, *to; /* unread bytes of the buffer */
     unsigned char buffer[CHUNK];
 };
 
@@ -143,7 +143,7 @@ static mf_status read_plain(mf_reader *r, unsigned char *to, size_t n, size_t *g
     return MF_OK;
 }
 
-/* The end of one compressed stream; gzip files may go on with another. */
+/* The end of one compressed stream; a gzip file may contain several. */
 static mf_status next_stream(mf_reader *r)
 {
     if (r->from == r->to)
@@ -202,7 +202,7 @@ int64_t mf_reader_offset(const mf_reader *r)
 
 int64_t mf_reader_most(const mf_reader *r)
 {
-    const int64_t ratio = 1032; /* the most that deflate packs into a byte */
+    const int64_t ratio = 1032; /* maximum compression ratio of deflate */
     struct stat s;
     int64_t most;
 
@@ -250,7 +250,7 @@ mf_status mf_reader_seek(mf_reader *r, int64_t offset)
     return MF_OK;
 }
 
-/* Memory grows with what has been read: a file may promise anything. */
+/* Memory grows with the data that was read: the size in the file is untrusted. */
 mf_status mf_file_unpack(const char *path, mf_compression compression, size_t max_bytes,
                          mf_buf *out)
 {
@@ -335,8 +335,8 @@ mf_status mf_writer_open(const char *path, mf_compression compression, bool appe
         return MF_NOMEM("writing a file");
     w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
     w->path = mf_strdup(path);
-    /* Not O_APPEND: whoever was stopped while another process took its file over writes once more
-     * what stands there already, and adds nothing. */
+    /* Not O_APPEND: a process that was stopped while another process took its file over rewrites
+     * existing bytes, and appends nothing. */
     if (w->fd < 0 || (append && lseek(w->fd, 0, SEEK_END) < 0))
         st = mf_errno_status(errno, "create", path);
     else if (!w->path)

@@ -60,7 +60,7 @@ typedef struct table_block {
     const char *entries, *end; /* end: where the restart points begin */
 } table_block;
 
-/* `at` points to a handle and is moved behind it. */
+/* `at` points to a handle and is moved after it. */
 static mf_status read_block(const char *file, size_t len, const char **at, const char *at_end,
                             table_block *out)
 {
@@ -70,7 +70,9 @@ static mf_status read_block(const char *file, size_t len, const char **at, const
     if (!mf_varint_read(at, at_end, &offset) || !mf_varint_read(at, at_end, &size))
         return MF_FAIL(MF_DATA_LOSS, "bad block handle in the table");
     if (offset > len || size > len - offset || len - offset - size < TRAILER || size < 4)
-        return MF_FAIL(MF_DATA_LOSS, "a block of %llu bytes at %llu is outside the file of %zu",
+        return MF_FAIL(MF_DATA_LOSS,
+                       "a block of %llu bytes at %llu is outside the file of %zu "
+                       "bytes",
                        (unsigned long long)size, (unsigned long long)offset, len);
     data = file + offset;
     if (mf_crc32c_mask(mf_crc32c(0, data, size + 1)) != fixed32(data + size + 1))
@@ -85,7 +87,7 @@ static mf_status read_block(const char *file, size_t len, const char **at, const
     return MF_OK;
 }
 
-/* The entry at b->entries, which is moved on; `prev` is the one before it in this block. */
+/* Reads the entry at b->entries and advances; `prev` is the entry before it in this block. */
 static mf_status table_read_entry(table_block *b, const mf_table_entry *prev, mf_arena *arena,
                                   mf_table_entry *out)
 {
@@ -142,7 +144,7 @@ static mf_status table_read_all(const char *file, size_t len, mf_arena *arena,
     const char *at, *end;
     table_block index, b;
     mf_table_entry prev = { 0 }, e;
-    uint64_t magic, meta_offset, meta_size; /* of the block of meta data: not needed */
+    uint64_t magic, meta_offset, meta_size; /* of the meta data block: unused */
 
     if (len < FOOTER)
         return MF_FAIL(MF_DATA_LOSS, "file is too short to be an sstable: %zu bytes", len);

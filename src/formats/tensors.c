@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors.c - one way to read and write the formats of named tensors. */
+/* tensors.c - a common interface to the formats of named tensors. */
 #include "formats/tensors.h"
 
 #include "base/mem.h"
@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A name, and the format's number of its tensor. */
+/* A name, and the index of its tensor in the file. */
 typedef struct tensors_entry {
-    const char *name; /* lives as long as the file is open */
+    const char *name; /* valid as long as the file is open */
     int64_t index;
 } tensors_entry;
 
 typedef struct format {
     const char *name;
-    const char *ending; /* of paths; NULL: all others */
+    const char *ending; /* of paths; NULL: any other path */
     bool has_checksums;
     mf_status (*open)(const char *path, void **file);
     void (*close)(void *file);
     int64_t (*count)(const void *file);
-    /* NULL: not a tensor, but a part of one. */
+    /* Returns NULL if entry i is not a tensor, but a slice of one. */
     const char *(*name_at)(const void *file, int64_t i);
     mf_status (*read)(void *file, int64_t i, mf_tensor *out);
     mf_status (*write)(const char *path, const char *const *names, const mf_tensor *const *tensors,
@@ -40,7 +40,7 @@ struct mf_tensors {
 
 /* ---- bundle ---- */
 
-/* People name one of the two files; the prefix is meant. */
+/* Users may name one of the two files instead of the prefix. */
 static size_t prefix_length(const char *path)
 {
     const size_t len = strlen(path);
@@ -74,7 +74,7 @@ static int64_t bundle_count(const void *file)
     return mf_bundle_count(file);
 }
 
-/* Keys of slices begin with a NUL; the tensor they belong to has an entry of its own. */
+/* Keys of slices begin with a NUL; their tensor has its own entry. */
 static const char *bundle_name_at(const void *file, int64_t i)
 {
     const mf_bundle_entry *e = mf_bundle_entry_at(file, i);
@@ -204,7 +204,7 @@ static mf_status packed_read(void *file, int64_t i, mf_tensor *out)
     return mf_packed_unpack(mf_packed_at(file, i), out);
 }
 
-/* ---- all of them ---- */
+/* ---- all formats ---- */
 
 static const format formats[] = {
     { .name = "npz",

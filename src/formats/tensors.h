@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors.h - named tensors in a file, whichever format it has: an archive (.npz), a safetensors
- * file
- * (.safetensors), a packed file (.mfz), or, for every other name, TensorFlow's bundle, of which the
- * path is the prefix (or one of its two files). */
+/* tensors.h - named tensors in a file of any format: an archive (.npz), a safetensors file
+ * (.safetensors), a packed file (.mfz), or, for any other name, TensorFlow's bundle, whose path is
+ * the prefix (or one of its two files). */
 #ifndef MF_FORMATS_TENSORS_H
 #define MF_FORMATS_TENSORS_H
 
 #include "tensor/tensor.h"
 
 #define MF_PACKED_ENDING ".mfz"
-/* What a folder with a packed checkpoint calls it. */
+/* The name of a packed checkpoint in its folder. */
 #define MF_PACKED_NAME "model" MF_PACKED_ENDING
 
 typedef struct mf_tensors mf_tensors;
@@ -21,19 +20,20 @@ void mf_tensors_close(mf_tensors *t);
 
 /* "bundle", "npz", "safetensors", "packed". */
 const char *mf_tensors_format(const mf_tensors *t);
-/* Does it have checksums, which reading compares? */
+/* Does the format have checksums, which are verified when reading? */
 bool mf_tensors_has_checksums(const mf_tensors *t);
 int64_t mf_tensors_count(const mf_tensors *t);
 /* Names are in ascending order. */
 const char *mf_tensors_name(const mf_tensors *t, int64_t i);
-/* -1 when absent. */
+/* Returns -1 if there is no such tensor. */
 int64_t mf_tensors_find(const mf_tensors *t, const char *name);
 /* Owns: *out is an empty slot before, and stays one on failure. Fails: DATA_LOSS (a checksum),
  * UNIMPLEMENTED (type), RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_tensors_read(mf_tensors *t, int64_t i, mf_tensor *out);
 
-/* Write these tensors in the format that the path says, whole or not at all. Fails: UNIMPLEMENTED
- * or INVALID_ARGUMENT naming the tensor that the format cannot hold, and as writing files does. */
+/* Write these tensors atomically, in the format of the path's extension. Fails: UNIMPLEMENTED or
+ * INVALID_ARGUMENT naming the tensor that the format does not support, and as writing files
+ * does. */
 MF_MUST mf_status mf_tensors_write(const char *path, const char *const *names,
                                    const mf_tensor *const *tensors, int64_t n);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attr.c - attribute values: text in and out, comparison, copies. */
+/* attr.c - attribute values: parsing, printing, comparison, copies. */
 #include "graph/attr.h"
 
 #include <ctype.h>
@@ -75,7 +75,7 @@ static mf_status parse_string(const char **p, mf_arena *arena, mf_bytes *out)
     while (**p && **p != quote)
         *p += **p == '\\' && (*p)[1] ? 2 : 1;
     if (**p != quote)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "string without an end at \"%.40s\"", start - 1);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "unterminated string at \"%.40s\"", start - 1);
     data = mf_arena_alloc(arena, *p - start + 1, 1);
     if (!data)
         return MF_NOMEM("an attribute");
@@ -182,8 +182,8 @@ static mf_status attr_parse_shape(const char **p, mf_shape *out)
     return parse_dims(p, out);
 }
 
-/* uint8[4]{255,0,0,255}, of plain numbers. Its elements live in the arena, not in counted storage.
- */
+/* uint8[4]{255,0,0,255}, of plain numbers. Its elements are in the arena, not in counted
+ * storage. */
 static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
 {
     mf_shape shape;
@@ -376,7 +376,7 @@ static void print_shape(const mf_shape *s, mf_buf *out)
     mf_buf_printf(out, "shape%s", s->rank < 0 ? "?" : mf_shape_text(s, text));
 }
 
-/* As parse_tensor() reads it, when it is small and of numbers. */
+/* In the syntax of parse_tensor(), if it is small and of numbers. */
 static void print_tensor(const mf_tensor *t, mf_buf *out)
 {
     char text[MF_SHAPE_TEXT];
@@ -499,7 +499,7 @@ static bool element_equal(const mf_attr *a, const mf_attr *b, int64_t i)
         return l ? bytes_equal(a->strings[i], b->strings[i]) : bytes_equal(a->s, b->s);
     case MF_ATTR_INT:
         return l ? a->ints[i] == b->ints[i] : a->i == b->i;
-    case MF_ATTR_FLOAT: /* by bits: NaN equals itself, -0 differs from 0 */
+    case MF_ATTR_FLOAT: /* bitwise: NaN equals itself, -0 differs from 0 */
         return float_bits(l ? a->floats[i] : a->f) == float_bits(l ? b->floats[i] : b->f);
     case MF_ATTR_BOOL:
         return l ? a->ints[i] == b->ints[i] : a->b == b->b;

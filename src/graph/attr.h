@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attr.h - attribute values, and the one text syntax for them.
+/* attr.h - attribute values, and their text syntax.
  *
- * The text stands in op definitions (defaults), in the builder and in op samples:
+ * Op definitions (defaults), the builder and op samples use this syntax:
+ *
  *   true  3  -1.5  'text'  float  [1,2,3]  ['a','b']  [float,int32]  shape[2,?]  shape?  @function
  *   uint8[3]{255,0,0}  (a tensor of numbers)
- * It is always read against an expected type, so "[]" or "3" are never ambiguous. */
+ *
+ * Text is always parsed for an expected type, so "[]" and "3" are not ambiguous. */
 #ifndef MF_GRAPH_ATTR_H
 #define MF_GRAPH_ATTR_H
 
@@ -22,11 +24,11 @@ typedef enum mf_attr_kind {
     MF_ATTR_SHAPE,
     MF_ATTR_TENSOR,
     MF_ATTR_FUNC,
-    MF_ATTR_PLACEHOLDER, /* stands for an attribute of the enclosing function's caller */
+    MF_ATTR_PLACEHOLDER, /* refers to an attribute of the call of the enclosing function */
 } mf_attr_kind;
 
 typedef struct mf_bytes {
-    const char *data; /* NUL-terminated for convenience, but may hold NULs */
+    const char *data; /* NUL-terminated for convenience, but may contain NULs */
     size_t len;
 } mf_bytes;
 
@@ -40,11 +42,11 @@ typedef struct mf_func_ref {
 } mf_func_ref;
 
 /* One value, or a list of values of one kind. Memory belongs to an arena, except tensor storage,
- * which whoever owns the arena releases (see mf_graph_own_tensor). */
+ * which the owner of the arena releases (see mf_graph_own_tensor). */
 struct mf_attr {
-    mf_attr_kind kind; /* of the elements, for a list; NONE for a list without elements */
+    mf_attr_kind kind; /* kind of the elements of a list; NONE for an empty list */
     bool is_list;
-    int64_t n; /* elements; 1 when not a list */
+    int64_t n; /* number of elements; 1 if not a list */
     union {
         int64_t i;
         float f;
@@ -54,7 +56,7 @@ struct mf_attr {
         mf_shape *shape;
         mf_tensor *tensor;
         mf_func_ref *func;
-        /* lists: arrays of n */
+        /* arrays of n, for lists */
         int64_t *ints; /* INT, BOOL and TYPE lists */
         float *floats;
         mf_bytes *strings;
@@ -69,18 +71,19 @@ struct mf_named_attr {
     mf_attr value;
 };
 
-/* "int", "list(type)" ... as op definitions spell it. */
+/* "int", "list(type)" ... as in op definitions. */
 const char *mf_attr_kind_name(mf_attr_kind kind);
-/* false when `text` is no attribute type. */
+/* Returns false if `text` is not an attribute type. */
 bool mf_attr_kind_find(const char *text, size_t len, mf_attr_kind *kind, bool *is_list);
 
-/* Read one value of the given type from *text, advancing it. INVALID_ARGUMENT quoting the place. */
+/* Parse one value of the given type at *text and advance it. Fails: INVALID_ARGUMENT quoting the
+ * position. */
 MF_MUST mf_status mf_attr_parse(const char **text, mf_attr_kind kind, bool is_list, mf_arena *arena,
                                 mf_attr *out);
 /* Append in the same syntax (tensors: a summary). */
 void mf_attr_print(const mf_attr *attr, mf_buf *out);
 bool mf_attr_equal(const mf_attr *a, const mf_attr *b);
-/* A copy whose memory is in `arena`; tensors keep sharing storage and headers are borrowed. */
+/* A copy whose memory is in `arena`; tensors share storage, and their headers are borrowed. */
 MF_MUST mf_status mf_attr_copy(const mf_attr *src, mf_arena *arena, mf_attr *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build.c - the builder: graphs written as algebra, with a sticky error. */
+/* build.c - the builder: graphs written as algebra, with sticky errors. */
 #include "base/host_state.h"
 #include "graph/function.h"
 #include "graph/op.h"
@@ -14,7 +14,7 @@ typedef struct build_given {
     mf_named_attr attrs[MAX_GIVEN];
 } build_given;
 
-/* Attributes that no signature knows begin with an underscore; their kind shows in the value. */
+/* Attributes outside the signature begin with an underscore; their kind follows from the value. */
 static mf_attr_kind kind_of_extra(const char *value)
 {
     if (*value == '\'')
@@ -177,7 +177,7 @@ static mf_output build_constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
     return out;
 }
 
-/* low <= value < high, for types that are integers; all others take any number. */
+/* low <= value < high for integer types; other types take any number. */
 static bool build_fits(mf_dtype dtype, double value)
 {
     static const struct {
@@ -204,8 +204,7 @@ static bool build_fits(mf_dtype dtype, double value)
 static mf_status check_scalar(mf_dtype dtype, double value)
 {
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a number cannot have the type %s",
-                       mf_dtype_name(dtype));
+        return MF_FAIL(MF_INVALID_ARGUMENT, "invalid type %s for a number", mf_dtype_name(dtype));
     if (!build_fits(dtype, value))
         return MF_FAIL(MF_INVALID_ARGUMENT, "mf_scalar(): %.17g does not fit into %s", value,
                        mf_dtype_name(dtype));
@@ -253,7 +252,7 @@ void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
 {
     MF_ENTRY_OR();
     if (mf_graph_refuses(graph, MF_NEEDED(graph)) || !node || !after)
-        return; /* what failed before gave no node */
+        return; /* a previous failure returned no node */
     if (!mf_graph_has(graph, node) || !mf_graph_has(graph, after)) {
         mf_graph_fail(graph, MF_FAIL(MF_INVALID_ARGUMENT,
                                      "mf_control(): '%s' or '%s' belongs to another graph",

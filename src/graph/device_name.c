@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_name.c - see device_name.h. Read is what either of TensorFlow's two parsers reads: the one
- * of its clients, which refuses "/task:*", and the one of its servers, which refuses "job:worker".
- */
+/* device_name.c - see device_name.h. Accepts the syntax of both of TensorFlow's parsers: that of
+ * its clients, which refuses "/task:*", and that of its servers, which refuses "job:worker". */
 #include "graph/device_name.h"
 
 #include <ctype.h>
@@ -9,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* One part of a name, "task:1", and the name it stands in. */
+/* One part of a name, "task:1", and the complete name. */
 typedef struct device_name_part {
     const char *name;
     const char *text;
@@ -19,8 +18,8 @@ typedef struct device_name_part {
 static mf_status no_part(const device_name_part *p, const char *why)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "device '%s': '%.*s' %s; a device is written like "
-                   "/job:worker/replica:0/task:1/device:CPU:0, and each part may be left out",
+                   "device '%s': '%.*s' %s; expected a name like "
+                   "/job:worker/replica:0/task:1/device:CPU:0, in which each part is optional",
                    p->name, (int)p->len, p->text, why);
 }
 
@@ -44,7 +43,7 @@ static mf_status device_name_read_number(const device_name_part *p, const char *
             return no_part(p, "needs a number, 0 or more, or '*'");
         value = value * 10 + (s[i] - '0');
         if (value > INT32_MAX)
-            return no_part(p, "is too large a number");
+            return no_part(p, "has too large a number");
     }
     *out = (int)value;
     return MF_OK;
@@ -59,10 +58,10 @@ static mf_status device_name_read_word(const device_name_part *p, const char *s,
     if (!len)
         return no_part(p, "lacks a name");
     if (len >= room)
-        return no_part(p, "is too long a name");
+        return no_part(p, "has too long a name");
     for (size_t i = 0; i < len; i++)
         if (!isgraph((unsigned char)s[i]))
-            return no_part(p, "has a character that no name has");
+            return no_part(p, "has a character that is not allowed in names");
     memcpy(out, s, len);
     out[len] = 0;
     return MF_OK;
@@ -83,7 +82,7 @@ static mf_status read_device(const device_name_part *p, const char *s, size_t le
     return colon ? device_name_read_number(p, colon + 1, len - word - 1, &out->index) : MF_OK;
 }
 
-/* The old spelling knows these. */
+/* The legacy syntax has these. */
 static bool is_old_device(const char *s, size_t len)
 {
     static const char *const types[] = { "cpu", "gpu", "tpu" };
@@ -113,7 +112,7 @@ static mf_status device_name_read_part(const device_name_part *p, mf_device_name
 #undef IS
     if (is_old_device(p->text, key))
         return read_device(p, p->text, p->len, out);
-    return no_part(p, "is no part of a device's name");
+    return no_part(p, "is not a part of a device name");
 }
 
 mf_status mf_device_name_parse(const char *text, mf_device_name *out)

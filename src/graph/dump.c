@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump.c - graphs as text: one line per node, in the graph's order,
+/* dump.c - graphs as text, one line per node, in the order of the graph:
  *
  *     name = Op(input:0, ^control) {attr=value} @device : type, type
  *
- * with attributes that differ from their default; then the functions by name. And as Graphviz. */
+ * with attributes that differ from their default, followed by the functions by name. And as
+ * Graphviz. */
 #include "graph/graphdef_codec.h"
 #include "graph/op.h"
 
@@ -63,7 +64,7 @@ static int dump_by_attr_name(const void *a, const void *b)
     return strcmp(((const mf_named_attr *)a)->name, ((const mf_named_attr *)b)->name);
 }
 
-/* A node of a function's body, which names its inputs "node:output:index". */
+/* A node of a function body, where inputs are named "node:output:index". */
 static void print_body_node(const Tensorflow__NodeDef *n, mf_graph *scratch, mf_buf *out)
 {
     mf_named_attr *attrs;

@@ -65,7 +65,7 @@ mf_function *mf_graph_function(const mf_graph *graph, const char *name)
     return mf_map_find(&graph->library->functions, name);
 }
 
-/* Clients write the attributes of a function in another order each time. */
+/* Clients may write the attributes of a function in another order each time. */
 static mf_status function_is_same(const mf_function *known, const void *data, size_t len,
                                   bool *same)
 {
@@ -136,7 +136,7 @@ typedef struct body {
     mf_graph *g;
     const mf_function *f;
     const Tensorflow__FunctionDef *def;
-    const mf_named_attr *attrs; /* of the call */
+    const mf_named_attr *attrs; /* attributes of the call */
     int n_attrs;
     mf_map args; /* argument name -> mf_node of its first _Arg */
     mf_node **nodes; /* by position in node_def */
@@ -151,8 +151,8 @@ static const mf_attr *call_attr(const body *b, const char *name)
     return NULL;
 }
 
-/* How many tensors a signature's argument stands for, and the type of each, under these attributes.
- */
+/* The number of tensors that an argument of the signature stands for, and the type of each, with
+ * these attributes. */
 static mf_status arg_types(const body *b, const mf_argdef *a, mf_dtype *types, int max, int *n)
 {
     const mf_attr *list = a->list_attr ? call_attr(b, a->list_attr) : NULL;
@@ -164,8 +164,8 @@ static mf_status arg_types(const body *b, const mf_argdef *a, mf_dtype *types, i
         (a->number_attr && (!number || number->kind != MF_ATTR_INT)) ||
         (a->type_attr && (!type || type->kind != MF_ATTR_TYPE)))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "function %s: the call does not say the type of argument '%s'", b->f->name,
-                       a->name);
+                       "function %s: the call does not specify the type of argument '%s'",
+                       b->f->name, a->name);
     if (list)
         count = list->n;
     else if (number)
@@ -221,7 +221,8 @@ static mf_status add_args(body *b)
     return MF_OK;
 }
 
-/* Replace "$T" by the call's attribute, in place (the message is this body's own copy of lists). */
+/* Replace "$T" by the call's attribute, in place (lists of the message belong to this body
+ * alone). */
 static mf_status substitute(const body *b, mf_named_attr *attrs, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* function_define.c - the other way round: a part of a graph becomes a FunctionDef of a library. */
+/* function_define.c - turns a subgraph into a FunctionDef of a library; the inverse of
+ * function.c. */
 #include "graph/function.h"
 #include "graph/graphdef_codec.h"
 #include "graph/op.h"
@@ -14,7 +15,7 @@ typedef struct cutter {
     mf_node **order;
     int64_t n;
     bool *needed; /* by node id */
-    int **arg; /* by node id, by port: which argument it is, from 1 */
+    int **arg; /* by node id and port: index of the argument, from 1 */
     char **arg_names;
     Tensorflow__FunctionDef *def;
 } cutter;
@@ -39,7 +40,7 @@ static int arg_of(const cutter *c, mf_output o)
     return c->arg[o.node->id] ? c->arg[o.node->id][o.port] : 0;
 }
 
-/* ---- what belongs to it ---- */
+/* ---- nodes of the subgraph ---- */
 
 static void function_define_need(cutter *c, mf_output o)
 {
@@ -47,7 +48,7 @@ static void function_define_need(cutter *c, mf_output o)
         c->needed[o.node->id] = true;
 }
 
-/* A control edge from where an argument came from becomes one from the argument. */
+/* A control edge from the producer of an argument becomes one from the argument. */
 static void need_first(cutter *c, mf_node *control)
 {
     if (control->n_outputs == 0 || !arg_of(c, (mf_output){ control, 0 }))
@@ -75,7 +76,8 @@ static mf_status function_define_find_needed(cutter *c)
         function_define_need(c, c->cut->out[i]);
     for (int i = 0; i < c->cut->n_effects; i++)
         c->needed[c->cut->effects[i]->id] = true;
-    while (now != known) { /* again only where a loop closes: the order leaves that edge out */
+    while (now != known) { /* repeats only for loops: the order excludes the edge that closes a
+                              loop */
         known = now;
         now = 0;
         for (int64_t i = c->n - 1; i >= 0; i--) {
@@ -90,7 +92,7 @@ static mf_status function_define_find_needed(cutter *c)
 
 /* ---- names ---- */
 
-/* Nodes and arguments share one set of names. */
+/* Nodes and arguments share a namespace. */
 static char *arg_name(const cutter *c, int i)
 {
     char *name = mf_arena_printf(c->arena, "input_%d", i);
@@ -251,7 +253,7 @@ const char *mf_function_name(mf_graph *graph, const char *base, const char *what
 {
     mf_graph *lib = graph->library;
     const char *first = mf_arena_printf(lib->arena, "%s_%s", base, what), *name = first;
-    const char *key = mf_arena_printf(lib->arena, "function %s", first); /* no node is called so */
+    const char *key = mf_arena_printf(lib->arena, "function %s", first); /* no node has this name */
     int64_t *counter = key ? mf_map_find(&lib->unique, key) : NULL;
 
     if (!first || !key)

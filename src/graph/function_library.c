@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* function_library.c - a function with all that it can reach, taken out of a graph. */
+/* function_library.c - extracts a function with all functions reachable from it. */
 #include "graph/function.h"
 #include "graph/graphdef_codec.h"
 
@@ -8,7 +8,7 @@
 typedef struct taker {
     const mf_graph *from;
     mf_graph *to;
-    const mf_function **todo; /* taken, and not looked into yet */
+    const mf_function **todo; /* copied, but not scanned yet */
     int64_t n, cap;
 } taker;
 
@@ -49,7 +49,7 @@ static mf_status look_into(taker *t, const mf_function *f)
     return MF_OK;
 }
 
-/* Functions that the attributes of the call name. */
+/* Functions that attributes of the call refer to. */
 static mf_status function_library_take_attrs(taker *t, const mf_named_attr *attrs, int n)
 {
     for (int i = 0; i < n; i++) {

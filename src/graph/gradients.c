@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients.c - reverse-mode differentiation: every op on a path from xs to ys is asked for the
- * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed
- * order. What is made for an op is marked as a gradient of the op's layer (mf_node_mark). */
+/* gradients.c - reverse-mode differentiation. Every op on a path from xs to ys builds the gradients
+ * of its inputs, in reverse order; several gradients of one output are summed in a fixed order.
+ * Nodes built for an op are marked as gradients of the op's layer (mf_node_mark). */
 #include "graph/gradients.h"
 
 #include "base/host_state.h"
 
 #include <string.h>
 
-/* Gradients that have arrived at one output. */
+/* Gradients collected for one output. */
 typedef struct arrivals {
     mf_output *from;
     int64_t n, cap;
 } arrivals;
 
-/* The outputs of one node, as many as it had when gradients came to it first: a call gets more. */
+/* Gradients of the outputs of one node, as many as it had when the first gradient arrived: a call
+ * gets more outputs later. */
 typedef struct arrived {
-    arrivals *port; /* NULL: nothing has arrived */
+    arrivals *port; /* NULL: no gradient yet */
     int n;
 } arrived;
 
 typedef struct backward {
     mf_graph *g;
-    int64_t n_nodes; /* before we began */
-    bool *wanted; /* by node id: a path from some x leads here */
+    int64_t n_nodes; /* number of nodes before differentiation */
+    bool *wanted; /* by node id: reachable from some x */
     arrived *at; /* by node id */
 } backward;
 
@@ -47,7 +48,7 @@ static mf_status gradients_arrive(backward *b, mf_output to, mf_output dy)
     return MF_OK;
 }
 
-/* The sum of what arrived; empty when nothing did. */
+/* The sum of the collected gradients; empty if there are none. */
 static mf_status total(backward *b, mf_output o, mf_output *out)
 {
     const arrivals *a = b->at[o.node->id].port ? &b->at[o.node->id].port[o.port] : NULL;
@@ -90,9 +91,9 @@ static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_
     }
 }
 
-/* The attribute _gradient_op_type names another gradient than the op's own. Clients write names of
- * functions that live in their process there, which nobody else can call. But every tf.function's
- * call has one, "PartitionedCall-12": that one says nothing. */
+/* The attribute _gradient_op_type overrides the op's gradient. Clients write the names of Python
+ * functions of their own process there, which cannot be called here. Every call of a tf.function
+ * has one, "PartitionedCall-12", which has no effect. */
 static mf_status grad_function(const mf_node *n, mf_grad_fn **out)
 {
     const char *name = mf_node_string(n, "_gradient_op_type");
@@ -103,8 +104,8 @@ static mf_status grad_function(const mf_node *n, mf_grad_fn **out)
         *out = other->grad;
     else if (name[0] && *out != mf_grad_call)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "{{node %s}} (op %s) has a gradient of its own, '%.200s', which is known "
-                       "only where the graph was made",
+                       "{{node %s}} (op %s) has a custom gradient, '%.200s', that only the "
+                       "program that built the graph can compute",
                        n->name, n->op_name, name);
     return MF_OK;
 }
@@ -134,14 +135,14 @@ static mf_status node_grad(backward *b, mf_node *n, const mf_output *dy)
     MF_TRY(grad_function(n, &fn));
     MF_TRY(fn(&g));
     MF_TRY(mf_graph_status(b->g));
-    for (int i = 0; i < g.n_in; i++) { /* g.x: a loop may have got more inputs by now */
+    for (int i = 0; i < g.n_in; i++) { /* g.x: a loop may have more inputs now */
         if (dx[i].node && b->wanted[g.x[i].node->id])
             MF_TRY(gradients_arrive(b, g.x[i], dx[i]));
     }
     return MF_OK;
 }
 
-/* Gradients of all outputs of `n`, summed; *any tells whether there are some. */
+/* Gradients of all outputs of `n`, summed; *any: there is at least one. */
 static mf_status gradients_collect(backward *b, mf_node *n, mf_output *dy, bool *any)
 {
     *any = false;
@@ -173,7 +174,7 @@ static mf_status gradients_walk(backward *b, mf_node *const *order, int64_t n)
             if (dy[p].node)
                 MF_TRY(gradients_arrive(b, (mf_output){ node, p }, dy[p]));
         }
-        /* What an x is made of matters only if another x lies behind it. */
+        /* Continue behind an x only if another x is behind it. */
         bool behind = false;
 
         for (int k = 0; k < node->n_inputs && !behind; k++)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients_body.c - the body of one function, differentiated and cut in two; and what the
- * gradients of calls, branches and loops share. */
+/* gradients_body.c - differentiates and splits the body of one function; helpers for the gradients
+ * of calls, branches and loops. */
 #include "graph/gradients.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    DEPTH_MAX = 64, /* calls inside calls: each takes some of the thread's stack */
-    NODES_MAX = 500000, /* all bodies together, as many as may be inlined when the graph runs */
-    BODY_COST = 20, /* in nodes: what opening a small body takes besides */
+    DEPTH_MAX = 64, /* nested calls: each uses some of the thread's stack */
+    NODES_MAX = 500000, /* of all bodies: the number that may be inlined when the graph runs */
+    BODY_COST = 20, /* in nodes: the overhead of opening a small body */
 };
 
 static bool gradients_body_is_op(const mf_node *n, const char *name)
@@ -19,7 +19,7 @@ static bool gradients_body_is_op(const mf_node *n, const char *name)
 
 /* ---- opening ---- */
 
-/* A call of a function within itself, or one too deep, or bodies that multiply. */
+/* Checks for recursion, excessive nesting, and bodies that multiply. */
 static mf_status check_nesting(const mf_graph *graph, const mf_function *f)
 {
     const mf_graph *x = graph;
@@ -64,7 +64,7 @@ static mf_status gradients_body_find_ends(mf_diff *d)
         return MF_NOMEM("gradients");
     for (int64_t i = 0; i < d->body->n_nodes; i++) {
         mf_node *n = d->body->nodes[i];
-        const int64_t index = mf_node_int(n, "index"); /* 0 where there is none */
+        const int64_t index = mf_node_int(n, "index"); /* 0 if absent */
 
         if (gradients_body_is_op(n, "_Arg") && index >= 0 && index < d->n_args)
             d->args[index] = (mf_output){ n, 0 };
@@ -75,7 +75,7 @@ static mf_status gradients_body_find_ends(mf_diff *d)
     }
     for (int i = 0; i < d->n_args + d->n_results; i++) {
         if (!(i < d->n_args ? d->args[i] : d->results[i - d->n_args]).node)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "function %s numbers its arguments wrongly",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "function %s numbers its arguments incorrectly",
                            d->name);
     }
     return MF_OK;
@@ -164,8 +164,8 @@ mf_status mf_diff_run(mf_diff *d, const bool *arrives, const bool *wants)
 
 /* ---- cutting ---- */
 
-/* The forward part: the old nodes, and what they have come to need (a loop within gets more inputs
- * when it is differentiated). */
+/* The forward part: the original nodes and their new dependencies (differentiating a nested loop
+ * adds inputs to it). */
 static void mark_forward(mf_diff *d, mf_node *const *order, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -190,12 +190,12 @@ static int gradients_body_find_output(const mf_output *in, int n, mf_output o)
 
 typedef struct knife {
     mf_diff *d;
-    bool *needed; /* by node id: the backward part has it */
-    int **taken; /* by node id, by port: index in d->taken, from 1 */
+    bool *needed; /* by node id: in the backward part */
+    int **taken; /* by node id and port: index in d->taken, from 1 */
     int64_t cap;
 } knife;
 
-/* The backward part takes o. A constant it has for itself: so its value stays known. */
+/* The backward part uses o. A constant is copied, so that its value stays known. */
 static mf_status gradients_body_take(knife *c, mf_output o)
 {
     mf_diff *d = c->d;
@@ -229,7 +229,7 @@ static mf_status gradients_body_take(knife *c, mf_output o)
     return MF_OK;
 }
 
-/* Edges that only order the two parts would tie them together. */
+/* Control edges between the two parts are dropped: they would connect them. */
 static void drop_controls(const mf_diff *d, mf_node *n)
 {
     int kept = 0;
@@ -362,7 +362,7 @@ static bool gradients_body_is_among(const mf_named_attr *attrs, int n, const cha
     return false;
 }
 
-/* What is said of the shapes of the old outputs stays true; nothing is said of new ones. */
+/* Known shapes of the original outputs stay valid; those of new outputs are unknown. */
 static mf_status longer_shapes(mf_graph *graph, int n_out, mf_attr *shapes)
 {
     mf_shape *all = MF_ARENA_ARRAY(graph->arena, mf_shape, n_out);
@@ -394,7 +394,7 @@ mf_status mf_call_become(mf_graph *graph, mf_node *node, const char *op, const m
         mf_named_attr a = node->attrs[i];
 
         if (gradients_body_is_among(attrs, n_attrs, a.name) || (!node->op && a.name[0] != '_'))
-            continue; /* attributes of a function called by name are bound by now */
+            continue; /* attributes of a function called by name are already bound */
         if (strcmp(a.name, "output_shapes") == 0 && a.value.n > 0)
             MF_TRY(longer_shapes(graph, n_out, &a.value));
         all[spec.n_attrs++] = a;
@@ -411,7 +411,7 @@ mf_status mf_call_add(mf_graph *graph, const char *op, const mf_outputs *in,
         .op = op, .inputs = in->at, .n_inputs = in->n, .attrs = attrs, .n_attrs = n_attrs
     };
 
-    MF_TRY(mf_graph_status(graph)); /* an input may be what failed */
+    MF_TRY(mf_graph_status(graph)); /* an input may be the result of a failure */
     return mf_graph_add(graph, &spec, out);
 }
 

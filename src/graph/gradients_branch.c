@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients_branch.c - the gradient of If and Case is another one over the same index, of backward
- * branches. What one forward branch keeps for its backward branch, the others answer with an empty
- * tensor: nobody reads it. */
+/* gradients_branch.c - the gradient of If and Case is another If or Case of backward branches, with
+ * the same index. Where one forward branch returns a value for its backward branch, the other
+ * branches return an empty tensor, which is never read. */
 #include "graph/gradients.h"
 
 #include <string.h>
 
-/* A value that the backward branches are given. */
+/* A value passed to the backward branches. */
 typedef struct slot {
-    int branch; /* whose; -1: an argument, for all */
+    int branch; /* index of the branch that owns it; -1: an argument, for all branches */
     mf_output at; /* in that branch */
-    int from; /* which argument, or which output of the forward node */
+    int from; /* index of the argument, or of the output of the forward node */
 } slot;
 
 typedef struct branches {
     mf_grad *g;
     mf_arena *arena;
-    const mf_func_ref *refs; /* what the node called until now */
+    const mf_func_ref *refs; /* the functions of the original node */
     mf_func_ref *forward, *backward;
     int n;
     mf_diff *d; /* one per branch */
@@ -24,7 +24,7 @@ typedef struct branches {
     int n_x;
     slot *slots;
     int n_slots, n_out; /* outputs of the forward node */
-    int *dx; /* indices of arguments that get a gradient from some branch */
+    int *dx; /* indices of arguments with a gradient from some branch */
     int n_dx;
 } branches;
 
@@ -49,7 +49,7 @@ static mf_status gradients_branch_open_all(branches *b)
     return MF_OK;
 }
 
-/* Of which type the gradient of argument i is, if some branch gives one. */
+/* The type of the gradient of argument i, if some branch has one. */
 static mf_dtype gradient_type(const branches *b, int i)
 {
     for (int k = 0; k < b->n; k++) {
@@ -61,7 +61,7 @@ static mf_dtype gradient_type(const branches *b, int i)
     return MF_DTYPE_INVALID;
 }
 
-/* All branches answer alike: zeros where one has no gradient. */
+/* All branches have the same results: zeros where one has no gradient. */
 static mf_status gradients_branch_fill_missing(branches *b)
 {
     b->dx = MF_ARENA_ARRAY(b->arena, int, b->n_x);
@@ -123,7 +123,7 @@ static mf_output empty_of(mf_graph *g, mf_dtype type)
                          MF_IN(mf_scalar(g, MF_DTYPE_I32, -1), mf_scalar(g, MF_DTYPE_I32, 0)),
                          "element_dtype=float");
     st = type == MF_DTYPE_RESOURCE
-             ? MF_FAIL(MF_UNIMPLEMENTED, "a branch keeps a resource that it made itself")
+             ? MF_FAIL(MF_UNIMPLEMENTED, "a branch returns a resource that it created")
              : mf_tensor_alloc(&t, type, &MF_SHAPE(0));
     if (st == MF_OK)
         out = mf_constant(g, &t, NULL);
@@ -151,7 +151,7 @@ static mf_status forward_branch(branches *b, int k, mf_outputs *out)
     for (int i = 0; i < b->n_slots; i++) {
         const slot *s = &b->slots[i];
 
-        if (s->branch >= 0 && s->from == out->n) /* else it is an old result */
+        if (s->branch >= 0 && s->from == out->n) /* otherwise it is an original result */
             MF_TRY(mf_outputs_add(b->arena, out,
                                   s->branch == k ? s->at : empty_of(d->body, slot_type(s))));
     }
@@ -161,7 +161,7 @@ static mf_status forward_branch(branches *b, int k, mf_outputs *out)
     return mf_diff_define(d, "forward", &cut, &b->forward[k]);
 }
 
-/* then_branch and else_branch, or branches; and behind them the types of the outputs. */
+/* then_branch and else_branch, or branches; followed by the types of the outputs. */
 static mf_status attributes(branches *b, mf_func_ref *refs, const mf_outputs *out,
                             mf_named_attr attrs[3], int *n)
 {

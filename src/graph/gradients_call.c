@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients_call.c - the gradient of a function's call is a call of its backward function; or of
- * the function that the library names as its gradient. */
+/* gradients_call.c - the gradient of a function call is a call of its backward function, or of the
+ * gradient function that the library registers for it. */
 #include "graph/gradients.h"
 
 /* ---- registered by the library (GradientDef) ---- */
 
-/* TensorFlow's convention: from the arguments and then the gradients of all results to the
+/* TensorFlow's convention: takes the arguments and then the gradients of all results, returns the
  * gradients of all arguments. */
 static mf_status call_registered(mf_grad *g, const mf_func_ref *f, const char *gradient)
 {
@@ -28,10 +28,10 @@ static mf_status call_registered(mf_grad *g, const mf_func_ref *f, const char *g
     return MF_OK;
 }
 
-/* ---- made here ---- */
+/* ---- derived here ---- */
 
 /* The call becomes one of the forward function. Values that are neither arguments nor results
- * become results behind the old ones; *port[i] says which. */
+ * become additional results; *port[i] is the index. */
 static mf_status call_forward(mf_grad *g, mf_diff *d, int *port)
 {
     mf_func_ref ref;
@@ -59,7 +59,7 @@ static mf_status call_forward(mf_grad *g, mf_diff *d, int *port)
     return mf_call_become(g->graph, g->node, op, g->x, g->n_in, out.n, attrs, MF_COUNT(attrs));
 }
 
-/* in: inside the backward function; args: the same, where it is called. */
+/* in: inside the backward function; args: the same values at its call. */
 static mf_status backward_args(mf_grad *g, const mf_diff *d, const int *port, mf_outputs *in,
                                mf_outputs *args)
 {

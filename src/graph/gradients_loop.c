@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients_loop.c - the gradient of While is another While, through the iterations in reverse.
+/* gradients_loop.c - the gradient of While is another While, over the iterations in reverse. The
+ * forward loop gets more variables: an iteration counter, and a list for each value that the
+ * backward body uses; every iteration pushes its value. The backward loop counts down and pops.
  *
- * The forward loop gets more variables: a counter of its iterations, and a list for each value that
- * the backward body takes; every iteration pushes its value. The backward loop counts down and
- * pops.
- *
- * A variable that the body hands on unchanged is the same in all iterations. Its value needs no
- * list, and its gradient is the sum of what each iteration adds to it. */
+ * A variable that the body returns unchanged is equal in all iterations. Its value needs no list,
+ * and its gradient is the sum of the contributions of the iterations. */
 #include "graph/gradients.h"
 
 #include <string.h>
@@ -14,23 +12,23 @@
 /* The variables of a loop. */
 typedef struct variables {
     mf_outputs init; /* before the loop */
-    mf_outputs in, out; /* in its body: before and after an iteration */
+    mf_outputs in, out; /* in the body: before and after an iteration */
 } variables;
 
 typedef struct gradients_loop {
     mf_grad *g;
     mf_arena *arena;
     mf_diff d; /* of the body */
-    int n; /* variables */
-    bool *fixed; /* by variable: handed on unchanged */
-    bool *carried; /* by variable: its gradient goes around */
+    int n; /* number of variables */
+    bool *fixed; /* by variable: returned unchanged */
+    bool *carried; /* by variable: its gradient is carried through the iterations */
     variables forward, backward;
-    int *list; /* by taken value: its variable in the forward loop; -1: it is a fixed one */
+    int *list; /* by used value: its variable in the forward loop; -1: it is a fixed variable */
     int counter; /* variable of the forward loop */
-    int *gradient; /* by variable: the one of the backward loop that holds its gradient; -1 */
+    int *gradient; /* by variable: the variable of the backward loop with its gradient; -1: none */
 } gradients_loop;
 
-/* ---- which gradients go around ---- */
+/* ---- which gradients are carried ---- */
 
 static mf_output behind_identity(mf_output o)
 {
@@ -44,7 +42,7 @@ static bool gradients_loop_same(mf_output a, mf_output b)
     return a.node == b.node && a.port == b.port;
 }
 
-/* Nodes that depend on marked ones (down), or that marked ones depend on. */
+/* Mark nodes that depend on marked ones (down), or on which marked ones depend. */
 static void spread_marks(mf_node *const *order, int64_t n, bool down, bool *mark)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -63,8 +61,8 @@ static void spread_marks(mf_node *const *order, int64_t n, bool down, bool *mark
     }
 }
 
-/* Add to the set of variables those that depend on it through any number of iterations (down), or
- * those that it depends on. */
+/* Extend the set of variables by those that depend on it through any number of iterations (down),
+ * or on which it depends. */
 static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *order, int64_t n,
                                        bool down, bool *set)
 {
@@ -88,7 +86,7 @@ static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *
     return MF_OK;
 }
 
-/* Those on a way from a wanted input to an output where a gradient arrives. */
+/* Variables on a path from an input whose gradient is wanted to an output with a gradient. */
 static mf_status find_carried(gradients_loop *l)
 {
     mf_node **order = MF_ARENA_ARRAY(l->arena, mf_node *, l->d.body->n_nodes);
@@ -114,7 +112,7 @@ static mf_status find_carried(gradients_loop *l)
     return MF_OK;
 }
 
-/* Gradients of one iteration. A fixed variable's is what this iteration adds to it. */
+/* Gradients of one iteration. For a fixed variable: the contribution of this iteration. */
 static mf_status differentiate_body(gradients_loop *l)
 {
     bool *arrives = MF_ARENA_ARRAY(l->arena, bool, l->n);
@@ -191,7 +189,7 @@ static mf_status define_body(gradients_loop *l, const char *what, const variable
     return mf_diff_define(&l->d, what, &cut, ref);
 }
 
-/* The condition of a loop that has more variables by now. */
+/* The condition of a loop whose variables were extended. */
 static mf_status define_condition(gradients_loop *l, mf_diff *c, mf_func_ref *ref)
 {
     mf_outputs in = { 0 };
@@ -223,7 +221,7 @@ static mf_status forward_condition(gradients_loop *l, mf_func_ref *ref)
     return st;
 }
 
-/* As long as iterations are left. */
+/* True while iterations remain. */
 static mf_status backward_condition(gradients_loop *l, mf_func_ref *ref)
 {
     mf_graph *b = l->d.body;
@@ -238,7 +236,7 @@ static mf_status backward_condition(gradients_loop *l, mf_func_ref *ref)
 
 /* ---- forward ---- */
 
-/* The fixed variable that a taken value is, or -1. */
+/* Index of the fixed variable that is this value, or -1. */
 static int fixed_variable(const gradients_loop *l, const mf_taken *t)
 {
     const mf_output o = behind_identity(t->at);
@@ -278,7 +276,7 @@ static mf_status gradients_loop_go_forward(gradients_loop *l)
 
 /* ---- backward ---- */
 
-/* What arrives behind the loop goes in; what comes out belongs before it. */
+/* The initial value is the gradient after the loop; the final value is the gradient before it. */
 static mf_status gradients_loop_add_gradient(gradients_loop *l, int i)
 {
     mf_graph *g = l->g->graph, *b = l->d.body;
@@ -297,7 +295,7 @@ static mf_status gradients_loop_add_gradient(gradients_loop *l, int i)
                                        mf_apply(b, "AddN", MF_IN(sum, dx)));
 }
 
-/* A value taken from the forward body: popped from its list, or a variable that stays. */
+/* A value of the forward body: popped from its list, or a fixed variable. */
 static mf_status add_taken(gradients_loop *l, int i)
 {
     mf_graph *b = l->d.body;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c - graphs as containers: nodes, names, kept tensors, copies, order. */
+/* graph.c - graphs as containers: nodes, names, owned tensors, copies, order. */
 #include "graph/graph.h"
 
 #include "base/host_state.h"
@@ -153,16 +153,16 @@ const char *mf_graph_unique_name(mf_graph *graph, const char *base)
 
 /* ---- order ---- */
 
-/* The edge that closes a loop; everything else must be acyclic. */
+/* The edge that closes a loop; all other edges must be acyclic. */
 static bool graph_is_back_edge(const mf_node *from, const mf_node *to)
 {
     return to->op && to->op->control == MF_CONTROL_MERGE && from->op &&
-           from->op->control == MF_CONTROL_NEXT; /* in this order: `to` is at hand */
+           from->op->control == MF_CONTROL_NEXT; /* in this order: `to` may not be initialised */
 }
 
 typedef struct visit {
     mf_node *node;
-    int next; /* input to look at next; controls come after the data inputs */
+    int next; /* next input to visit; controls come after the data inputs */
 } visit;
 
 static mf_node *visit_next(visit *v)
@@ -181,7 +181,7 @@ static mf_node *visit_next(visit *v)
 
 mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n)
 {
-    /* Depth first without recursion: a chain of a million nodes is a legal graph. */
+    /* Depth-first without recursion: a chain of a million nodes is valid. */
     char *mark = mf_calloc(graph->n_nodes, 1); /* 0 new, 1 on the stack, 2 done */
     visit *stack = mf_calloc(graph->n_nodes, sizeof *stack);
     mf_status st = MF_OK;
@@ -249,7 +249,8 @@ static mf_status graph_copy_attrs(const mf_node *src, mf_graph *dst, mf_node *n)
     return MF_OK;
 }
 
-/* All but the edges. Signatures of functions belong to the source and are looked up again. */
+/* Everything except the edges. Signatures of functions belong to the source and are looked up
+ * again. */
 static mf_status graph_copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
 {
     mf_node *n = MF_ARENA_NEW(dst->arena, mf_node);
@@ -331,7 +332,7 @@ mf_node *mf_node_reshapes(const mf_node *node)
 {
     if (strcmp(node->op_name, "Assign") != 0 || mf_node_bool(node, "validate_shape"))
         return NULL;
-    /* References passed on: RefSwitch, RefIdentity. Loops may lead in a circle. */
+    /* Forwarded references: RefSwitch, RefIdentity. Loops may form cycles. */
     for (int hops = 0; node && node->n_inputs > 0 && mf_type_is_ref(node->in_types[0]); hops++)
         node = hops < 64 ? node->inputs[0].node : NULL;
     return (mf_node *)node;
@@ -339,7 +340,7 @@ mf_node *mf_node_reshapes(const mf_node *node)
 
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
-    MF_TRY(copy_functions(src->library, dst)); /* of a body: what it calls */
+    MF_TRY(copy_functions(src->library, dst)); /* for a body: the functions it calls */
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
             MF_TRY(graph_copy_node(src->nodes[i], dst, &twin[i]));
@@ -377,7 +378,7 @@ mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out)
     return st;
 }
 
-/* A call that got more outputs in src. */
+/* A call that has more outputs in src. */
 static mf_status grow_node(mf_graph *dst, const mf_node *src, mf_node *old, mf_node *const *twin)
 {
     mf_node like = *src;
@@ -439,7 +440,8 @@ static mf_status verify_node(const mf_graph *graph, const mf_node *n)
             return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: input %d is not connected", n->name,
                            i);
         if (graph->nodes[in.node->id] != in.node)
-            return MF_FAIL(MF_INTERNAL, "{{node %s}}: input %d is of another graph", n->name, i);
+            return MF_FAIL(MF_INTERNAL, "{{node %s}}: input %d belongs to another graph", n->name,
+                           i);
         if (mf_type_base(in.node->out_types[in.port]) != mf_type_base(n->in_types[i]))
             return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: input %d is %s, expected %s", n->name,
                            i, mf_dtype_name(mf_type_base(in.node->out_types[in.port])),
@@ -447,7 +449,7 @@ static mf_status verify_node(const mf_graph *graph, const mf_node *n)
     }
     for (int i = 0; i < n->n_controls; i++) {
         if (!n->controls[i] || n->controls[i]->removed)
-            return MF_FAIL(MF_INTERNAL, "{{node %s}}: control input %d is gone", n->name, i);
+            return MF_FAIL(MF_INTERNAL, "{{node %s}}: control input %d was removed", n->name, i);
     }
     return MF_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graphdef_codec.c - graphs from and to GraphDef.
  *
- * Two rounds: all nodes first, then their edges, because a GraphDef lists nodes in any order. Names
- * of inputs inside a FunctionDef ("node:output:index") are the business of function.c. */
+ * Two passes: all nodes first, then their edges, because a GraphDef lists nodes in any order.
+ * function.c resolves names of inputs inside a FunctionDef ("node:output:index"). */
 #include "graph/graphdef_codec.h"
 
 #include "base/file.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Constants inside one graph may claim this much memory together. */
+/* Limit for the memory of all constants of a graph. */
 #define TENSOR_BUDGET ((size_t)4 << 30)
 #define FILE_MAX ((size_t)2 << 30)
 
@@ -64,7 +64,7 @@ static mf_status decode_list_of_messages(mf_graph *g, const Tensorflow__AttrValu
     return out->n == 0 || out->ints ? MF_OK : MF_NOMEM("an attribute");
 }
 
-/* A list message has one array per kind; the one that is not empty tells the kind. */
+/* A list message has one array per kind; the kind is that of the nonempty one. */
 static mf_status graphdef_codec_decode_list(mf_graph *g, const Tensorflow__AttrValue__ListValue *l,
                                             mf_attr *out)
 {
@@ -147,7 +147,8 @@ static mf_status decode_attr(mf_graph *g, const Tensorflow__AttrValue *v, mf_att
     }
 }
 
-/* What TensorFlow's optimizer notes for itself, with names of unknown dimensions: -2, -3 and on. */
+/* Annotations of TensorFlow's optimizer, with identifiers of unknown dimensions: -2, -3 and so
+ * on. */
 static bool is_a_note(const char *name)
 {
     return strcmp(name, "_input_shapes") == 0;
@@ -166,7 +167,7 @@ mf_status mf_attrs_decode(mf_graph *g, Tensorflow__AttrEntry *const *entries, in
 
         a->name = entries[i]->key;
         if (!entries[i]->value || is_a_note(a->name))
-            continue; /* a map entry without a value says nothing */
+            continue; /* a map entry without a value is ignored */
         st = decode_attr(g, entries[i]->value, &a->value);
         if (st != MF_OK) {
             char before[160];
@@ -181,7 +182,7 @@ mf_status mf_attrs_decode(mf_graph *g, Tensorflow__AttrEntry *const *entries, in
 
 /* ---- nodes ---- */
 
-/* Unknown fields as wire bytes, to be written out again. */
+/* Unknown fields as wire bytes, preserved for encoding. */
 static mf_status keep_unknown(mf_arena *arena, const ProtobufCMessage *m, mf_bytes *out)
 {
     mf_buf buf = { 0 };
@@ -328,7 +329,7 @@ static mf_status decode_library(mf_graph *g, const Tensorflow__FunctionDefLibrar
     return st;
 }
 
-/* "node", "node:1" and "^node" name a node of the message or of the graph. */
+/* "node", "node:1" and "^node" refer to a node of the message or of the graph. */
 static bool names_a_node(const mf_graph *g, const Tensorflow__GraphDef *def, const char *input)
 {
     const char *name = input[0] == '^' ? input + 1 : input;
@@ -341,8 +342,7 @@ static bool names_a_node(const mf_graph *g, const Tensorflow__GraphDef *def, con
     return mf_graph_find(g, name) != NULL;
 }
 
-/* A node that cannot be read: where an input of it is unknown that comes first, as in TensorFlow.
- */
+/* The error of an invalid node: an unknown input takes precedence, as in TensorFlow. */
 static mf_status why_not_read(const mf_graph *g, const Tensorflow__GraphDef *def,
                               const Tensorflow__NodeDef *node, mf_status st)
 {
@@ -392,7 +392,7 @@ mf_status mf_graph_decode(mf_graph *graph, const void *data, size_t len)
                           &message));
     st = mf_graph_decode_message(graph, (const Tensorflow__GraphDef *)message);
     if (st != MF_OK)
-        mf_graph_fail(graph, st); /* half of it may be in: the graph must not be used */
+        mf_graph_fail(graph, st); /* some nodes may have been added: the graph must not be used */
     return st;
 }
 

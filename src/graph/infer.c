@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* infer.c - ready-made shape inference and its helpers. */
+/* infer.c - shape inference functions and helpers for ops. */
 #include "graph/op.h"
 
 mf_status mf_infer_unknown(mf_infer *in)
@@ -65,8 +65,8 @@ mf_status mf_infer_shape_input(const mf_infer *in, int input, mf_shape *out)
     if (n < 0)
         return MF_OK;
     if (n > MF_MAX_RANK)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "input %d asks for rank %lld; at most %d is supported",
-                       input, (long long)n, MF_MAX_RANK);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "input %d requests rank %lld; the maximum is %d", input,
+                       (long long)n, MF_MAX_RANK);
     out->rank = (int)n;
     for (int i = 0; i < n; i++) {
         out->dims[i] = v ? mf_tensor_int_at(v, i) : MF_UNKNOWN_DIM;

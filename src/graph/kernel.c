@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel.c - what kernels call: output memory, objects in handles, files. */
+/* kernel.c - functions for kernels: output memory, objects in handles, files. */
 #include "graph/op.h"
 
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* An input of the same type and size whose storage nobody else refers to. */
+/* An input of the same type and size with a sole reference to its storage. */
 static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64_t count)
 {
     for (int i = 0; i < k->n_in && i < 64; i++) {
@@ -21,7 +21,7 @@ static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64
     return NULL;
 }
 
-/* Kernels that have waited may be called by somebody else's thread. */
+/* A kernel that waited may be resumed by a thread of another account. */
 static mf_status alloc_for(const mf_kernel *k, mf_tensor *out, mf_dtype dtype,
                            const mf_shape *shape)
 {

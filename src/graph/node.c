@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node.c - one node against its signature: attributes, defaults, types, inputs. */
+/* node.c - checks one node against its signature: attributes, defaults, types, inputs. */
 #include "graph/absent.h"
 #include "graph/graph.h"
 
@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PORTS = 1 << 20 }; /* inputs or outputs of a node; an attribute may claim any number */
+enum {
+    MAX_PORTS = 1 << 20
+}; /* of a node; an attribute may claim any number of inputs or outputs */
 
 /* ---- attributes ---- */
 
@@ -186,7 +188,7 @@ static mf_status check_attr(const mf_node *n, const mf_attrdef *d, const mf_attr
     return MF_OK;
 }
 
-/* ---- what follows from the inputs ---- */
+/* ---- inference from the inputs ---- */
 
 static mf_status add_attr(mf_graph *g, mf_node *n, const char *name, mf_attr value)
 {
@@ -202,7 +204,7 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
                : MF_DTYPE_INVALID;
 }
 
-/* How many inputs an argument takes, as the attributes say. */
+/* Number of inputs of an argument, if attributes specify it. */
 static int64_t stated_count(const mf_argdef *a, const mf_node *n)
 {
     if (a->number_attr)
@@ -212,8 +214,8 @@ static int64_t stated_count(const mf_argdef *a, const mf_node *n)
     return 1;
 }
 
-/* How many inputs argument `arg` takes, if the attributes do not say: what the others leave over,
- * shared with the arguments that have the same number. -1: it does not divide evenly. */
+/* Number of inputs of argument `arg`, if attributes do not specify it: the inputs that remain after
+ * all others, divided between the arguments with the same number. -1: they do not divide evenly. */
 static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs)
 {
     const char *number = def->in[arg].number_attr;
@@ -228,7 +230,7 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
             sharers++;
         else if (!mf_add_i64(others, stated_count(a, n), &others) || others < 0 ||
                  others > n_inputs)
-            return -1; /* now, before the sum or what it leaves grows beyond all bounds */
+            return -1; /* checked here, before the sum or the remainder can overflow */
     }
     return (n_inputs - others) % sharers == 0 ? (int)((n_inputs - others) / sharers) : -1;
 }
@@ -246,7 +248,7 @@ static mf_status infer_list_attr(mf_graph *g, mf_node *n, const mf_node_spec *sp
     return add_attr(g, n, attr, list);
 }
 
-/* Type and number attributes that were not given are read off the inputs. */
+/* Infer missing type and number attributes from the inputs. */
 static mf_status infer_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
 {
     const mf_opdef *def = n->def;
@@ -307,7 +309,7 @@ static mf_status fill_defaults(mf_graph *g, mf_node *n)
 
 /* ---- types of inputs and outputs ---- */
 
-/* Number of tensors argument `a` stands for; -1 when an attribute makes no sense. */
+/* Number of tensors argument `a` stands for; -1 if an attribute is invalid. */
 static int64_t arg_count(const mf_node *n, const mf_argdef *a)
 {
     const mf_attr *list;
@@ -436,7 +438,7 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
 
 static mf_status node_take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
 {
-    /* Room for all that infer_attrs and fill_defaults may add would be an optimisation only. */
+    /* Reserving room for what infer_attrs and fill_defaults may add is only an optimisation. */
     n->attrs = MF_ARENA_ARRAY(g->arena, mf_named_attr, spec->n_attrs);
     if (!n->attrs)
         return MF_NOMEM("a node");
@@ -462,7 +464,7 @@ static mf_status node_take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *sp
     return MF_OK;
 }
 
-/* Everything but name and id. */
+/* Everything except name and id. */
 static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec)
 {
     n->device = mf_arena_strdup(graph->arena, spec->device ? spec->device : "");
@@ -482,7 +484,7 @@ static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec
     return MF_OK;
 }
 
-/* A mark that the node brings along stays. */
+/* An existing mark of the node is kept. */
 static mf_status mark_node(mf_graph *graph, mf_node *n)
 {
     const mf_attr layer = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.layer };

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.c - the registries: over the generated table of ops, and over the list of absent ones. */
+/* op.c - the registries: of the generated table of ops, and of the list of absent ops. */
 #include "graph/absent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Generated: pointers to single ops, and to the first of arrays ended by a NULL name. */
+/* Generated: pointers to single ops, and to the first element of arrays terminated by a NULL
+ * name. */
 extern const mf_op *const mf_op_singles[];
 extern const mf_op *const mf_op_families[];
 
 typedef struct op_entry {
     const mf_op *op;
-    _Atomic(mf_opdef *) def; /* NULL until first asked for */
+    _Atomic(mf_opdef *) def; /* NULL until first use */
 } op_entry;
 
 typedef struct op_registry {
@@ -34,8 +35,8 @@ static int op_by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Room for n ops. When memory is gone the registry stays empty, and every look-up says "not
- * registered". */
+/* Room for n ops. When memory is exhausted the registry stays empty, and every lookup fails with
+ * "not registered". */
 static bool registry_room(op_registry *r, int n)
 {
     r->arena = mf_arena_new();

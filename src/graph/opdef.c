@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opdef.c - reading and writing op signatures; the syntax is in opdef.h. */
+/* opdef.c - parses and prints op signatures; opdef.h has the syntax. */
 #include "graph/opdef.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TensorFlow's named sets, for short definitions. */
+/* Abbreviations for TensorFlow's sets of types. */
 #define QUANTIZED                                                                                  \
     (MF_T(MF_DTYPE_QI8) | MF_T(MF_DTYPE_QU8) | MF_T(MF_DTYPE_QI32) | MF_T(MF_DTYPE_QI16) |         \
      MF_T(MF_DTYPE_QU16))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recompute.c - see recompute.h. For one segment after the other:
  *
- *   which gradients of later layers arrive here           the gate: copies wait for these
- *   which nodes gradients need again, back to the entry   copied, in the order of the graph
- *   what enters                                           an Identity that waits for the gate
+ *   the gradients of later layers that enter it           the gate: copies wait for these
+ *   nodes that gradients use, back to the entry           copied, in the order of the graph
+ *   values that enter the segment                         an Identity that waits for the gate
  *
- * Only these Identities have control edges, so passes treat the copies as they treat the nodes that
- * were copied; and since they are not the values that the first pass used, equal ops on them are
- * not equal to those. */
+ * Only these Identities have control edges, so passes treat the copies like the copied nodes. Their
+ * inputs differ from those of the first computation, so common subexpression elimination does not
+ * merge the two. */
 #include "graph/recompute.h"
 
 #include "graph/op.h"
@@ -17,15 +17,15 @@
 typedef struct rewriter {
     mf_graph *g;
     mf_node **order;
-    int64_t n_nodes, n_order; /* before we began */
-    int64_t *segment; /* by node id, as all that follows */
-    bool *varies; /* depends on what is fed, not on variables alone */
-    bool **leaves; /* by port: another segment, the loss, a report uses it */
-    /* of the segment in hand */
-    bool *needed; /* a copy is */
+    int64_t n_nodes, n_order; /* before the rewrite */
+    int64_t *segment; /* by node id, as the fields below */
+    bool *varies; /* depends on feeds, not on variables alone */
+    bool **leaves; /* by port: used by another segment, the loss, or a report */
+    /* for the current segment */
+    bool *needed; /* copied */
     mf_node **copy;
     mf_output **recalled; /* by port: the Identity; NULL: none yet */
-    /* the same, of all nodes that there are by now: copies of other segments, too */
+    /* the same for all existing nodes, including copies of other segments */
     mf_node **all;
     int64_t n_all;
     bool *after; /* depends on a gradient of the segment */
@@ -33,14 +33,14 @@ typedef struct rewriter {
     int64_t n_gate;
 } rewriter;
 
-/* ---- what is what ---- */
+/* ---- classification ---- */
 
 static bool recompute_is_handle(mf_dtype t)
 {
     return mf_type_is_ref(t) || t == MF_DTYPE_RESOURCE;
 }
 
-/* The same inputs give the same outputs, whenever it runs. */
+/* Equal inputs always give equal outputs. */
 static bool is_repeatable(const mf_node *n)
 {
     if (n->def->is_stateful ||
@@ -57,7 +57,7 @@ static bool is_repeatable(const mf_node *n)
     return n->n_inputs > 0;
 }
 
-/* What follows from variables alone is not made larger by a batch, and kept. */
+/* Values that depend on variables alone do not grow with the batch, and are kept. */
 static bool can_copy(const rewriter *r, const mf_node *n)
 {
     return r->segment[n->id] && !mf_node_is_gradient(n) && r->varies[n->id] && is_repeatable(n);
@@ -69,7 +69,7 @@ static bool recompute_is_inside(const rewriter *r, mf_output o, int64_t segment)
            !(r->leaves[o.node->id] && r->leaves[o.node->id][o.port]);
 }
 
-/* What is fed, or drawn. */
+/* A feed or a random value. */
 static bool is_source(const mf_node *n)
 {
     return (n->n_inputs == 0 || n->def->is_stateful) && strcmp(n->op_name, "Const") != 0 &&
@@ -147,8 +147,8 @@ static mf_status recompute_look_at_all(rewriter *r, int64_t segment)
     return MF_OK;
 }
 
-/* Gradients that come from outside of the segment, and not by way of it: copies that waited for
- * those would wait for themselves. */
+/* Gradients that enter the segment from outside and do not depend on it: copies that waited for
+ * others would form a cycle. */
 static mf_status find_gate(rewriter *r, int64_t segment)
 {
     MF_TRY(recompute_look_at_all(r, segment));
@@ -161,7 +161,7 @@ static mf_status find_gate(rewriter *r, int64_t segment)
 
             if (!mf_node_is_gradient(from) || r->after[from->id])
                 continue;
-            r->after[from->id] = true; /* once */
+            r->after[from->id] = true; /* each once */
             r->gate[r->n_gate++] = from;
         }
     }
@@ -237,7 +237,7 @@ static mf_status recompute_copy_node(rewriter *r, mf_node *n)
 static mf_status recompute_rewrite(rewriter *r, int64_t segment)
 {
     MF_TRY(find_gate(r, segment));
-    if (r->n_gate == 0) /* nothing to wait for: nothing is gained */
+    if (r->n_gate == 0) /* no gradient to wait for: recomputation would not save memory */
         return MF_OK;
     recompute_find_needed(r, segment);
     memset(r->recalled, 0, (size_t)r->n_nodes * sizeof *r->recalled);
@@ -256,7 +256,7 @@ static mf_status recompute_rewrite(rewriter *r, int64_t segment)
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- all segments ---- */
 
 static mf_status recompute_begin(rewriter *r)
 {

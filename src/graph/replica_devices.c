@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica_devices.c - which nodes are on parameter servers and which on the worker, by the rule of
- * TensorFlow's replica_device_setter: what importing the graph in its scope would do. */
+/* replica_devices.c - assigns nodes to parameter servers and to the worker by the rule of
+ * TensorFlow's replica_device_setter: the result of importing the graph in its scope. */
 #include "base/host_state.h"
 #include "graph/device_name.h"
 #include "graph/graph.h"
 
 #include <string.h>
 
-/* Who has which share so far. */
+/* The state of the assignment. */
 typedef struct setter {
     const mf_replica_devices *o;
     mf_device_name ps, worker;
     int64_t *bytes; /* of each server's variables */
-    int next; /* server, in turn */
+    int next; /* next server, round-robin */
 } setter;
 
 static bool is_state(const char *op)
@@ -43,7 +43,7 @@ static bool is_state(const char *op)
 
 /* ---- which server ---- */
 
-/* What has no shape, a table, grows later. */
+/* A state object without a shape, such as a table, grows later. */
 static mf_status replica_devices_size_of(const mf_node *node, int64_t *out)
 {
     *out = 0;
@@ -52,9 +52,7 @@ static mf_status replica_devices_size_of(const mf_node *node, int64_t *out)
     if (mf_shape_count(mf_node_shape(node, "shape"), out) != MF_OK ||
         !mf_mul_i64(*out, (int64_t)mf_dtype_size(mf_node_type(node, "dtype")), out))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "variable '%s' cannot be given to a server by its bytes: its shape is not "
-                       "known",
-                       node->name);
+                       "cannot place variable '%s' by its bytes: its shape is unknown", node->name);
     return MF_OK;
 }
 
@@ -86,7 +84,7 @@ static mf_status set_device(mf_graph *g, mf_node *node, const mf_device_name *d)
     return node->device ? MF_OK : MF_NOMEM("names of devices");
 }
 
-/* What stands elsewhere already takes no turn. */
+/* State already placed elsewhere does not advance the round-robin. */
 static mf_status place_state(setter *s, const mf_node *node, mf_device_name *d)
 {
     mf_device_name there = s->ps;
@@ -112,7 +110,7 @@ static mf_status replica_devices_place(setter *s, mf_graph *g, mf_node *node)
     return set_device(g, node, &d);
 }
 
-/* The name of the first node, but itself, that it is to be with; NULL: of none. */
+/* The name of the first other node that it is colocated with; NULL: none. */
 static const char *companion(const mf_node *node)
 {
     static const char prefix[] = "loc:@";
@@ -143,7 +141,9 @@ static mf_status replica_devices_place_all(setter *s, mf_graph *g)
         if (with)
             g->nodes[i]->device = with->device;
         else if (name)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "node '%s' is to be with '%s', which is not there",
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "node '%s' is colocated with '%s', which does "
+                           "not exist",
                            g->nodes[i]->name, name);
     }
     return MF_OK;

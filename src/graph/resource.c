@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resource.c - named objects. A key is "container/name"; both may hold slashes, so the length of
- * the container stands in front. */
+/* resource.c - named objects. A key is "container/name", prefixed with the length of the container,
+ * because both may contain slashes. */
 #include "graph/resource.h"
 
 #include "base/map.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct resource {
-    mf_object *object; /* one reference */
+    mf_object *object; /* owns one reference */
     char key[];
 } resource;
 
@@ -97,7 +97,7 @@ mf_status mf_resources_get(mf_resources *resources, const char *container, const
     if (r && r->object->type == type)
         *out = mf_object_ref(r->object);
     else if (r)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is a %s already and cannot be a %s", name,
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is a %s and cannot be used as a %s", name,
                      r->object->type->name, type->name);
     pthread_mutex_unlock(&resources->lock);
     if (fresh)
@@ -141,7 +141,7 @@ bool mf_resources_remove(mf_resources *resources, const mf_object *object)
     return gone != NULL;
 }
 
-/* Objects may take any lock when they die: each is released outside ours. */
+/* Destructors of objects may take any lock: each object is released outside ours. */
 static void clear_prefix(mf_resources *resources, const char *prefix)
 {
     resource *gone;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - settings as text. */
+/* settings.c - parses settings. */
 #include "graph/settings.h"
 
 #include "base/buf.h"
@@ -46,7 +46,7 @@ static mf_status parse_word(const char **p, mf_arena *arena, mf_attr *out)
     return out->s.data ? MF_OK : MF_NOMEM("settings");
 }
 
-/* A list of one may be written without brackets. */
+/* A list of one element needs no brackets. */
 static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena, mf_attr *out)
 {
     const size_t n = strcspn(*p, " ,\t\n");
@@ -59,7 +59,7 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
     return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
 }
 
-/* NaN passes every comparison with a range that is written the wrong way round. */
+/* Comparisons with NaN are false, so a range check can let it pass. */
 static mf_status settings_check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
     for (int64_t i = 0; i < v->n && v->kind == MF_ATTR_FLOAT; i++) {
@@ -96,7 +96,7 @@ static mf_status settings_check_range(const char *subject, const mf_attrdef *d, 
     return st;
 }
 
-/* given: what stood in the text so far. */
+/* given: the settings parsed so far. */
 static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                                     bool *given, mf_options *out)
 {
@@ -127,7 +127,7 @@ static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_aren
     if (st == MF_RESOURCE_EXHAUSTED)
         return st;
     if (st != MF_OK)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is no %s%s%s", out->subject, name,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s must be of type %s%s%s", out->subject, name,
                        d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
                        d->is_list ? ")" : "");
     given[i] = out->given[i] = true;
@@ -187,7 +187,7 @@ mf_status mf_options_change(mf_options *o, const char *signature, const char *te
     return parse_text(&def, text, arena, o);
 }
 
-/* ---- asking ---- */
+/* ---- lookup ---- */
 
 static int settings_find(const mf_options *o, const char *name)
 {
@@ -195,7 +195,7 @@ static int settings_find(const mf_options *o, const char *name)
 
     while (i < o->n && strcmp(o->attrs[i].name, name) != 0)
         i++;
-    MF_ASSERT(i < o->n); /* else the signature does not have it */
+    MF_ASSERT(i < o->n); /* the signature guarantees it */
     return i;
 }
 
@@ -267,7 +267,7 @@ static mf_status unknown_kind(const mf_kinds *kinds, const char *name)
         st = MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; did you mean '%s'?", kinds->what, name,
                      c.best);
     else if (st == MF_OK)
-        st = MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; known are %s", kinds->what, name,
+        st = MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; expected one of %s", kinds->what, name,
                      all.data ? all.data : "none");
     mf_buf_deinit(&all);
     return st;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.h - how a batch is cut into shards. Kernels that add up over samples are told by the
- * attributes _shards and _samples: every shard is summed by itself, and the sums are added in the
+/* shard.h - how a batch is split into shards. Kernels that sum over samples have the attributes
+ * _shards and _samples: every shard is summed separately, and the sums are added in the reduction
  * tree of compiler/sharding/shard_map.c. */
 #ifndef MF_GRAPH_SHARD_H
 #define MF_GRAPH_SHARD_H
 
 #include <stdint.h>
 
-/* Shard s of `shards` has the samples from this one on; sizes differ by one at most. With more
- * shards than samples, the last ones are empty. */
+/* First sample of shard s of `shards`; sizes differ by at most one. With more shards than samples,
+ * the last ones are empty. */
 static inline int64_t mf_shard_begin(int64_t samples, int64_t shards, int64_t s)
 {
     const int64_t rest = samples % shards;
@@ -16,7 +16,7 @@ static inline int64_t mf_shard_begin(int64_t samples, int64_t shards, int64_t s)
     return s * (samples / shards) + (s < rest ? s : rest);
 }
 
-/* Where shards are dealt out to groups, neighbours to one: the first of group g. */
+/* First shard of group g, if adjacent shards are assigned to a group. */
 static inline int64_t mf_shard_of_group(int64_t shards, int64_t groups, int64_t g)
 {
     return shards * g / groups;

@@ -33,7 +33,7 @@ mf_attr *mf_split_attr(mf_named_attr *attrs, int n, const char *name)
 
 /* ---- text ---- */
 
-/* One side of it. The next shape is returned; NULL: it does not fit. */
+/* Parses one side. Returns the position of the next shape; NULL: it does not match. */
 static const char *split_fit(const char *text, const mf_shape *shape, int64_t sizes[256])
 {
     int rank = 0;
@@ -95,7 +95,7 @@ void mf_split_text(mf_split *s, const char *text, mf_cut contracted)
         split_give(at, letters, &s->out_dims[i]);
 }
 
-/* ---- rules that many ops have ---- */
+/* ---- common rules ---- */
 
 mf_split_fn *mf_op_split(const mf_op *op)
 {
@@ -132,7 +132,7 @@ void mf_split_around(mf_split *s, int first, int n, int axis, bool in, bool out)
     }
 }
 
-/* Dimension d of output 0, and of the first n inputs if they do not repeat it. */
+/* A letter for dimension d of output 0, and of the first n inputs unless they broadcast it. */
 static void letter_of_output(mf_split *s, int n, int d)
 {
     const mf_shape *out = &s->out[0];
@@ -179,7 +179,7 @@ void mf_split_scaled(mf_split *s)
     if (split_is_one(&s->in[1]) && (!split_is_one(&s->in[0]) || !s->in_value[0]))
         s->additive = 1;
     else if (split_is_one(&s->in[0]) &&
-             s->node->op_name[0] == 'M') /* a quotient's divisor is no factor */
+             s->node->op_name[0] == 'M') /* the divisor of a quotient is not a factor */
         s->additive = 2;
 }
 
@@ -194,8 +194,8 @@ static int64_t common_factor(int64_t a, int64_t b)
     return a;
 }
 
-/* Dimensions [i, i2) of the input are [k, k2) of the output. Only the outermost of each can be cut,
- * where both have a boundary. */
+/* Dimensions [i, i2) of the input are reshaped to [k, k2) of the output. Only the outermost of each
+ * can be split, if both have a boundary there. */
 static void regroup(mf_split *s, int i, int i2, int k, int k2)
 {
     const int64_t *in = s->in[0].dims, *out = s->out[0].dims;
@@ -231,7 +231,7 @@ void mf_split_regroup(mf_split *s)
             else if (b < a && k < out->rank)
                 b *= out->dims[k++];
             else
-                return; /* there is nothing in it */
+                return; /* empty */
         }
         regroup(s, i1, i, k1, k);
     }
@@ -282,7 +282,7 @@ void mf_split_rows(mf_split *s, const char *op)
 
 void mf_split_own_rows(mf_split *s, int variables, int indices, int rows)
 {
-    const bool known = mf_shape_is_static(&s->in[rows]); /* else they cannot be cut themselves */
+    const bool known = mf_shape_is_static(&s->in[rows]); /* otherwise they cannot be split */
 
     for (int d = 0; d < (known ? s->in[0].rank : 1); d++) {
         const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_FREE);
@@ -319,7 +319,7 @@ void mf_split_update(mf_split *s)
 
 void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
 {
-    bool inside = false; /* of an axis that is reduced */
+    bool inside = false; /* inside a reduced axis */
     int at = 0;
 
     for (int d = 0; d < s->in[0].rank; d++) {
@@ -330,7 +330,7 @@ void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
         mf_split_in(s, 0, d, letter);
         if (!axes[d])
             mf_split_out(s, 0, at, letter);
-        if (letter >= 0 && inside) /* how many lie together decides where sums are cut */
+        if (letter >= 0 && inside) /* summing order depends on how many elements are adjacent */
             s->letters[letter].least = MF_SPLIT_ROUNDS;
         inside = inside || axes[d];
         at += keep || !axes[d];

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A path, resolved: an allowed directory and the rest, "" for the directory itself. */
+/* A resolved path: an allowed directory and the rest, "" for the directory itself. */
 typedef struct step_file_place {
     char root[PATH_MAX], rest[PATH_MAX];
 } step_file_place;
@@ -21,12 +21,12 @@ typedef struct step_file_place {
 static mf_status denied(const char *path)
 {
     return MF_FAIL(MF_PERMISSION_DENIED,
-                   "'%.500s' is outside the directories graph ops may reach; allow its directory "
-                   "with --allow-dir",
+                   "'%.500s' is outside the directories that graph ops may access; allow its "
+                   "directory with --allow-dir",
                    path);
 }
 
-/* The allowed directory that holds the resolved path `real`. */
+/* The allowed directory that contains the resolved path `real`. */
 static bool find_root(const mf_step *step, const char *real, step_file_place *out)
 {
     for (int i = 0; i < step->n_allow_dirs; i++) {
@@ -43,7 +43,7 @@ static bool find_root(const mf_step *step, const char *real, step_file_place *ou
     return false;
 }
 
-/* The path's directory resolved, and the last name behind it. */
+/* Resolves the directory of a path; the last component stays separate. */
 static bool resolve_parent(const char *path, char real[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -62,7 +62,7 @@ static bool resolve_parent(const char *path, char real[PATH_MAX])
     return snprintf(real + n, PATH_MAX - n, "%s%s", real[1] ? "/" : "", name) < (int)(PATH_MAX - n);
 }
 
-/* The longest part of the path that exists, resolved. */
+/* The longest existing prefix of the path, resolved. */
 static void resolve_ancestor(const char *path, char real[PATH_MAX])
 {
     char part[PATH_MAX];
@@ -87,7 +87,7 @@ static mf_status locate(const mf_step *step, const char *path, step_file_place *
         return MF_FAIL(MF_INVALID_ARGUMENT, "a path of %zu bytes", strlen(path));
     if (realpath(path, real))
         return find_root(step, real, out) ? MF_OK : denied(path);
-    /* A link that leads nowhere has no place: what is created through it could be anywhere. */
+    /* A dangling link cannot be resolved: a file created through it could be anywhere. */
     if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
         return denied(path);
     if (resolve_parent(path, real))
@@ -105,7 +105,7 @@ mf_status mf_step_file(const mf_step *step, const char *path)
     return locate(step, path, &at);
 }
 
-/* The resolved path has no links, unless one was put there since. */
+/* The resolved path contains no links, unless one was created since. */
 static int open_beneath(const step_file_place *at, const char *rest, int flags)
 {
     const struct open_how how = { .flags = (unsigned)flags | O_CLOEXEC,
@@ -117,7 +117,8 @@ static int open_beneath(const step_file_place *at, const char *rest, int flags)
     if (root < 0)
         return -1;
     fd = (int)syscall(SYS_openat2, root, *rest ? rest : ".", &how, sizeof how);
-    if (fd < 0 && errno == ENOSYS) /* Linux before 5.6: the last name is no link, at least */
+    if (fd < 0 && errno == ENOSYS) /* Linux before 5.6: check at least that the last component is
+                                      not a link */
         fd = openat(root, *rest ? rest : ".", flags | O_CLOEXEC | O_NOFOLLOW, 0666);
     why = errno;
     (void)close(root);
@@ -134,7 +135,8 @@ static mf_status open_status(const char *path, int err)
     return mf_errno_status(err, "open", path);
 }
 
-/* A pipe or a device could hold the thread for ever; no deadline ends a read of it. */
+/* Reading a pipe or a device could block the thread without limit; a deadline does not interrupt
+ * it. */
 static mf_status check_kind(const char *path, int fd)
 {
     struct stat info;
@@ -154,7 +156,7 @@ mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd
 
     *fd = -1;
     MF_TRY(locate(step, path, &at));
-    /* Opening a pipe would wait for its other end. For files the flag means nothing. */
+    /* Opening a pipe would wait for its other end. The flag has no effect on files. */
     *fd = open_beneath(&at, at.rest, flags | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0)
         return open_status(path, errno);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variable.c - variables: a value behind a lock. Readers take a counted reference to the storage
- * and never see it change; writers write in place when no reader holds it, else into a copy. */
+/* variable.c - variables: a value behind a lock. Readers take a reference to the storage and never
+ * see it change; writers write in place if no reader holds it, else into a copy. */
 #include "base/mem.h"
 #include "graph/resource.h"
 
@@ -97,8 +97,8 @@ static mf_status check_value(const mf_variable *v, const mf_tensor *value, bool 
     return MF_OK;
 }
 
-/* Storage in the caller's memory or in a plan may change or vanish: copy. Same shape and sole
- * storage: copy too, so that a training loop keeps its blocks. */
+/* Storage in the caller's memory or in a plan may change or be freed: copy. Same shape and sole
+ * reference: copy too, so that a training loop keeps its blocks. */
 mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool validate_shape)
 {
     mf_tensor fresh = { 0 };
@@ -159,7 +159,7 @@ uint64_t mf_variable_writes(mf_variable *v)
     return n;
 }
 
-/* Distinct variables in address order, so that two updates never wait for each other in a ring. */
+/* Distinct variables in address order, so that concurrent updates cannot deadlock. */
 static int sorted(mf_variable *const *v, int n, mf_variable **out)
 {
     int count = 0;

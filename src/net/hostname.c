@@ -15,7 +15,7 @@ bool mf_hostname_is_unknown(const char *address, char *why, size_t size)
     int bad;
 
     if (!colon || address[0] == '[' || (size_t)(colon - address) >= sizeof host)
-        return false; /* no name */
+        return false; /* not a name */
     (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
     bad = getaddrinfo(host, NULL, &wanted, &found);
     if (found)

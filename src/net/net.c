@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - sending, and waiting for messages until they come or trouble does. */
+/* net.c - sends messages, and waits for messages or failures. */
 #include "net/net.h"
 
 #include "base/clock.h"
@@ -11,12 +11,12 @@
 
 #include <string.h>
 
-enum { FINISH_NS = 200000000 }; /* how long what is under way may take when there is trouble */
+enum { FINISH_NS = 200000000 }; /* time for a message in flight to complete after a failure */
 
 /* ---- sending ---- */
 
-/* Somebody closed the connection; why, the transport's thread may have read already, or will soon:
- * somebody else may have died first, and the peer has left because of that. */
+/* The connection was closed. The transport's thread has read the reason, or will soon: another task
+ * may have failed first and caused the peer to leave. */
 static mf_status why_closed(mf_net *n, int to, mf_status st)
 {
     const int64_t until = mf_clock_ns() + FINISH_NS;
@@ -39,7 +39,7 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
                        (unsigned long long)f->size);
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
     pthread_mutex_lock(&n->lock);
-    if (!mf_net_is_word(f)) /* which never begins it */
+    if (!mf_net_is_word(f)) /* a control message, which never starts a failure */
         mf_wait_report_end(&n->peers[to].sending, st == MF_OK);
     n->peers[to].sent += st == MF_OK ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
@@ -50,13 +50,13 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     MF_TRY(st);
     mf_status_page_sent(n->peers[to].name, (int64_t)f->size);
     if (!mf_net_is_word(f))
-        mf_net_tell(n);
+        mf_net_report_status(n);
     return MF_OK;
 }
 
 /* ---- waiting ---- */
 
-/* Of those that came before. */
+/* Searches messages that arrived before they were requested. */
 static message *find_message(mf_peer *p, const mf_frame *f)
 {
     for (message **at = &p->arrived; *at; at = &(*at)->next) {
@@ -71,7 +71,7 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
-/* With the lock held, which is let go. */
+/* The caller holds the lock, which is released meanwhile. */
 static void send_again(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 {
     w->again_ns *= 2;
@@ -79,10 +79,10 @@ static void send_again(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
     if (w->again->times)
         ++*w->again->times;
     pthread_mutex_unlock(&n->lock);
-    MF_LOG(MF_LOG_DEBUG, "%s has not sent %s of step %lld: it is asked again",
+    MF_LOG(MF_LOG_DEBUG, "%s has not sent %s of step %lld: sending the request again",
            n->peers[w->from].name, w->what, (long long)w->frame.step);
     if (mf_net_send(n, w->from, w->again->frame, w->again->data, deadline_ns) != MF_OK)
-        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* who waits will see why */
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* the waiting thread reports the reason */
     pthread_mutex_lock(&n->lock);
 }
 
@@ -93,7 +93,7 @@ static int64_t net_next_look(const mf_net_waiter *w, int64_t deadline_ns)
     return w->again && w->again_at < look ? w->again_at : look;
 }
 
-/* With the lock held. MF_OK: look again. */
+/* The caller holds the lock. MF_OK: check again. */
 static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 {
     const mf_peer *p = &n->peers[w->from];
@@ -105,26 +105,27 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
                        n->peers[n->self].name, w->what, (long long)w->frame.step);
     if (p->gone)
         return mf_error_restore(&p->why);
-    if (mf_net_suspect(n, &w->suspicion, deadline_ns))
-        return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
+    if (mf_net_suspect(n, &w->suspect, deadline_ns))
+        return mf_net_blame(n, &w->suspect, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
     mf_wait_report_look(&w->waiting);
-    if (mf_net_is_untold(n)) {
+    if (mf_net_is_report_due(n)) {
         pthread_mutex_unlock(&n->lock);
-        mf_net_tell(n);
+        mf_net_report_status(n);
         pthread_mutex_lock(&n->lock);
         return MF_OK;
     }
     if (w->again && mf_clock_ns() >= w->again_at)
         send_again(n, w, deadline_ns);
-    if (w->done || w->message) /* the lock was let go */
+    if (w->done || w->message) /* the lock was released meanwhile */
         return MF_OK;
     (void)mf_cond_wait_until(&n->changed, &n->lock, net_next_look(w, deadline_ns));
     return MF_OK;
 }
 
-/* With the lock held. Bytes may be on their way into memory that the caller wants back: they get a
- * moment to come, for a peer whose connection is dropped cannot be told whose fault it is. */
+/* The caller holds the lock. Bytes may be in flight into memory that the caller reclaims: they get
+ * a short time to arrive, because a peer whose connection is dropped cannot be told which task
+ * caused it. */
 static void unpost(mf_net *n, mf_net_waiter *w)
 {
     const int64_t until = w->busy ? mf_clock_ns() + FINISH_NS : 0;
@@ -154,7 +155,7 @@ void mf_net_post(mf_net *n, mf_net_waiter *w)
     w->busy = w->done = false;
     w->next = NULL;
     w->since = mf_clock_ns();
-    w->suspicion = (mf_suspect){ .task = w->from };
+    w->suspect = (mf_suspect){ .task = w->from };
     pthread_mutex_lock(&n->lock);
     w->message = find_message(p, &w->frame);
     while (*last)
@@ -163,7 +164,7 @@ void mf_net_post(mf_net *n, mf_net_waiter *w)
     pthread_mutex_unlock(&n->lock);
 }
 
-/* Until a message or the bytes are there. */
+/* Waits until the message or its bytes have arrived. */
 static mf_status net_await(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 {
     mf_status st = MF_OK;
@@ -247,7 +248,7 @@ mf_status mf_net_take(mf_net *n, int from, const mf_frame *f, void **data, size_
     return net_take(n, &w, data, size, deadline_ns);
 }
 
-/* Answers to what was asked twice, and needed once. */
+/* Drops additional replies to a request that was sent more than once. */
 static void drop_late(mf_net *n, mf_peer *p, const mf_frame *f)
 {
     pthread_mutex_lock(&n->lock);
@@ -303,7 +304,7 @@ void mf_net_forget(mf_net *n, uint32_t group)
 
 /* ---- serving, closing ---- */
 
-/* The first request of a peer that has come already; NULL: none. */
+/* The first request of a peer that arrived early; NULL: none. */
 static message *early_request(mf_peer *p)
 {
     for (message **at = &p->arrived; *at; at = &(*at)->next) {
@@ -318,8 +319,8 @@ static message *early_request(mf_peer *p)
     return NULL;
 }
 
-/* Those that came first are served first: later ones wait until fn is known. The lock is not held
- * while fn is called, which may look at the net. */
+/* Early requests are served first: later ones wait until fn is set. The lock is not held while fn
+ * is called, because fn may query the net. */
 void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
 {
     pthread_mutex_lock(&n->serving);
@@ -390,7 +391,7 @@ static void say_bye(mf_net *n)
 void mf_net_close(mf_net *n)
 {
     bool trouble;
-    mf_error before; /* the caller may be about to tell it */
+    mf_error before; /* the caller may be about to report its own error */
 
     if (!n)
         return;
@@ -402,7 +403,7 @@ void mf_net_close(mf_net *n)
     if (n->transport) {
         if (!trouble)
             say_bye(n);
-        else /* others shall not take us for the culprit */
+        else /* otherwise other tasks would blame this one */
             mf_net_abort(n, mf_net_check(n));
         n->transport->kind->close(n->transport);
     }

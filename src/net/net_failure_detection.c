@@ -30,7 +30,7 @@ void mf_net_note_trouble(mf_net *n, mf_status st)
     pthread_cond_broadcast(&n->changed);
 }
 
-void mf_net_tell_watches(mf_net *n, bool question)
+void mf_net_notify_watches(mf_net *n, bool question)
 {
     pthread_mutex_lock(&n->watching);
     for (mf_net_watch *w = n->watches; w; w = w->next) {
@@ -103,10 +103,10 @@ void mf_net_abort(mf_net *n, mf_status why)
     n->aborted = true;
     mf_net_note_trouble(n, why);
     pthread_mutex_unlock(&n->lock);
-    mf_net_tell_watches(n, false);
+    mf_net_notify_watches(n, false);
     f.size = strlen(e.message);
     for (int i = 0; first && i < n->n_tasks; i++) {
-        if (i != n->self && mf_net_meets(n, i) &&
+        if (i != n->self && mf_net_connects_to(n, i) &&
             mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
             MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
     }

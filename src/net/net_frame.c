@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_frame.c - the head of a message on the wire: little-endian, with a check of its own. */
+/* net_frame.c - the header of a message on the wire: little-endian, with its own checksum. */
 #include "formats/crc32c.h"
 #include "net/transport.h"
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_inbox.c - what the transport tells a net: messages that come, to whom they go, and who is
- * gone. */
+/* net_inbox.c - callbacks of the transport: incoming messages, their delivery, and lost peers. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/net_private.h"
 #include "observe/status_page.h"
 
-enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
+enum { UNCLAIMED_MAX = 1 << 30 }; /* limit for unrequested bytes of a peer */
 
 void mf_message_free(message *m)
 {
@@ -32,7 +31,7 @@ static message *new_message(const mf_frame *f)
     return m;
 }
 
-/* The first that waits for a message like this. */
+/* The first waiter for a message with this key. */
 static mf_net_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
 {
     for (mf_net_waiter *w = p->waiters; w; w = w->next) {
@@ -42,7 +41,7 @@ static mf_net_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
-/* A waiter that wants just these bytes gets them where it wants them. */
+/* A waiter for exactly these bytes receives them directly into its memory. */
 static void *net_inbox_begin(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;
@@ -61,14 +60,14 @@ static void *net_inbox_begin(mf_inbox *in, int peer, const mf_frame *f)
     if (p->unclaimed + (int64_t)f->size <= UNCLAIMED_MAX)
         m = new_message(f);
     else
-        (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "it sent more than anybody here asked for");
+        (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "it sent more data than this task requested");
     p->coming = m;
     p->unclaimed += m ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
     return m ? m->data : NULL;
 }
 
-/* The thread's error is why a peer is not here any more: the first reason stays. */
+/* The thread's error is the reason why a peer is lost: the first reason is kept. */
 static void net_inbox_note_gone(mf_net *n, mf_peer *p, mf_status why)
 {
     if (!p->gone)
@@ -84,15 +83,16 @@ static void take_abort(mf_net *n, int peer, const message *m)
     mf_peer *p = &n->peers[peer];
     mf_status why;
 
-    MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", p->name, m->data);
-    why = MF_FAIL(MF_ABORTED, "%s gave up: %.800s", p->name, m->data);
+    MF_LOG(MF_LOG_DEBUG, "%s aborts: %s", p->name, m->data);
+    why = MF_FAIL(MF_ABORTED, "%s aborted: %.800s", p->name, m->data);
     if (n->star)
         net_inbox_note_gone(n, p, why);
     else
         mf_net_note_trouble(n, why);
 }
 
-/* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
+/* The caller holds the lock. Handles control messages of the net. True: external waiters must be
+ * notified. */
 static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
 {
     mf_peer *p = &n->peers[peer];
@@ -105,7 +105,7 @@ static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
         p->left = true;
         break;
     case MF_MESSAGE_ASK:
-    case MF_MESSAGE_STATE: /* it shall know that it is heard */
+    case MF_MESSAGE_STATE: /* the sender must know that it is read */
         p->asks = true;
         break;
     case MF_MESSAGE_ANSWER:
@@ -121,7 +121,7 @@ static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
     return m->frame.kind != MF_MESSAGE_ANSWER;
 }
 
-/* True: the message is dealt with. */
+/* True: the message was handled. */
 static bool take_control(mf_net *n, int peer, message *m)
 {
     mf_net_serve_fn *serve = NULL;
@@ -138,8 +138,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     }
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n,
-                            m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
+        mf_net_notify_watches(n,
+                              m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
     if (serve) {
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
@@ -147,7 +147,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     return serve || mf_net_is_word(&m->frame) || m->frame.epoch < n->epoch;
 }
 
-/* With the lock held: to the one who waits for it, or to the others that nobody has asked for. */
+/* The caller holds the lock. Delivers to the waiter, or else to the unrequested messages. */
 static void deliver(mf_peer *p, message *m)
 {
     message **last = &p->arrived;
@@ -163,7 +163,7 @@ static void deliver(mf_peer *p, message *m)
     *last = m;
 }
 
-/* The message that was coming is whole. Of a request: with `serving` held. */
+/* The incoming message is complete. For a request: the caller holds `serving`. */
 static void take_whole(mf_net *n, int peer)
 {
     mf_peer *p = &n->peers[peer];
@@ -222,14 +222,14 @@ static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
     p->coming_to = NULL;
     news = !p->left && !n->closing;
     net_inbox_note_gone(n, p,
-                        MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name,
+                        MF_FAIL(MF_UNAVAILABLE, "%s%s%s is lost: %s", p->name,
                                 p->address ? " at " : "", p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n, false);
+        mf_net_notify_watches(n, false);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void show_sending(mf_net *n, int peer, const mf_frame *f)
 {
     mf_peer *p = &n->peers[peer];
@@ -245,7 +245,7 @@ static void show_sending(mf_net *n, int peer, const mf_frame *f)
     mf_wait_report_look(&p->sending);
 }
 
-/* While we cannot go on sending. Words are told even in trouble. */
+/* Called while sending is blocked. Control messages are sent even after a failure. */
 static mf_status net_inbox_waits(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;

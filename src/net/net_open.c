@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_open.c - tasks find each other, and check that they fit together. */
+/* net_open.c - tasks connect, and check that they are compatible. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
@@ -18,17 +18,16 @@
 
 enum {
     PROTOCOL = 1,
-    TABLE = 0x54424c45, /* a step of its own for the table of addresses */
-    CHECK_NS = 20000000, /* between two looks whether others are still worth waiting for */
+    TABLE = 0x54424c45, /* the step number reserved for the table of addresses */
+    CHECK_NS = 20000000, /* between two checks whether the wait is still useful */
 };
 
 static const int64_t TRY_NS = 2000000000;
 
 /* ---- greetings: "name=value" lines ---- */
 
-/* What this machine calls itself while it is up, which /dev/shm we see, and which network:
- * processes that say the same share memory. Network namespaces of one machine count as hosts of
- * their own. */
+/* Identifies the machine since boot, /dev/shm and the network namespace: processes with equal
+ * values share memory. Network namespaces of one machine count as separate hosts. */
 static void host_id(char *text, size_t size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -71,7 +70,7 @@ static mf_status make_hello(mf_net *n, const char *address)
     return st == MF_OK && !n->hello ? MF_NOMEM("a greeting") : st;
 }
 
-/* The value behind "name=" at the beginning of a line; its length. */
+/* The value after "name=" at the beginning of a line; returns its length. */
 static const char *net_open_find_line(const char *text, const char *name, size_t *len)
 {
     const size_t n = strlen(name);
@@ -106,7 +105,7 @@ static int64_t int_line(const char *text, const char *name)
 
 /* ---- settings that all tasks must share ---- */
 
-/* The settings of a greeting stand behind the line of the job. */
+/* The settings of a greeting follow the line of the job. */
 static const char *settings_of(const char *greeting)
 {
     size_t len;
@@ -123,7 +122,7 @@ typedef struct net_open_setting {
     size_t len;
 } net_open_setting;
 
-/* The next line of *text; false: there is none. What is no setting is passed over. */
+/* The next line of *text; false: there is none. Lines that are not settings are skipped. */
 static bool next_setting(const char **text, net_open_setting *out)
 {
     while (**text) {
@@ -150,7 +149,8 @@ static void net_open_put_value(const char *who, const char *value, size_t len, m
         mf_buf_printf(out, "not set for %s", who);
 }
 
-/* Each setting of `a` that `b` has otherwise, or lacks; with only_missing: that it lacks. */
+/* Appends each setting of `a` whose value differs in `b` or is missing; with only_missing: is
+ * missing. */
 static void put_differences(const char *a, const char *who_a, const char *b, const char *who_b,
                             bool only_missing, mf_buf *out)
 {
@@ -176,7 +176,7 @@ void mf_net_differences(const char *a, const char *who_a, const char *b, const c
     put_differences(b, who_b, a, who_a, true, out);
 }
 
-/* Both sides find the same differences, and say to whom which value belongs. */
+/* Both sides find the same differences and name the task of each value. */
 static mf_status net_open_compare(const mf_net *n, const char *theirs, const char *who)
 {
     const char *self = n->peers[n->self].name;
@@ -194,12 +194,12 @@ static mf_status net_open_compare(const mf_net *n, const char *theirs, const cha
     return st;
 }
 
-/* A task with other settings is refused. It cannot come back with the right ones by itself, so a
- * task that waits for it fails, too, as soon as the other one has been told. */
+/* A task with other settings is refused and cannot recover by itself. A task that waits for it
+ * therefore fails, too, once the refused task was notified. */
 static void note_mismatch(mf_net *n, mf_status st)
 {
     pthread_mutex_lock(&n->lock);
-    if (n->mismatch.status == MF_OK && n->check) /* members wait for another one */
+    if (n->mismatch.status == MF_OK && n->check) /* the members wait for another task */
         MF_WARN("a task was refused: %s", mf_error_message());
     if (n->mismatch.status == MF_OK)
         mf_error_save(st, &n->mismatch);
@@ -226,7 +226,7 @@ static mf_status net_open_remember(mf_net *n, const char *text, int task)
         pthread_mutex_unlock(&n->lock);
         mf_free(address);
         mf_free(host);
-        return MF_FAIL(MF_ALREADY_EXISTS, "there is a %s already: process %lld", p->name,
+        return MF_FAIL(MF_ALREADY_EXISTS, "%s exists already: process %lld", p->name,
                        (long long)p->pid);
     }
     if (!p->address)
@@ -267,11 +267,11 @@ void mf_net_ready(mf_inbox *in, int peer)
     pthread_mutex_unlock(&n->lock);
 }
 
-/* Whoever is ahead of us comes again; whoever is behind must find out which epoch it is. */
+/* A task that is ahead connects again; a task that is behind must learn the current epoch. */
 static mf_status compare_epochs(const mf_net *n, int64_t theirs)
 {
     if (theirs < (int64_t)n->epoch)
-        return MF_FAIL(MF_ABORTED, "epoch %lld is over: %s is in epoch %u", (long long)theirs,
+        return MF_FAIL(MF_ABORTED, "epoch %lld has ended: %s is in epoch %u", (long long)theirs,
                        n->peers[n->self].name, n->epoch);
     if (theirs > (int64_t)n->epoch)
         return MF_FAIL(MF_UNAVAILABLE, "%s is still in epoch %u, not in %lld",
@@ -294,7 +294,8 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
     MF_TRY(compare_epochs(n, int_line(text, "epoch")));
     if (tasks != n->n_tasks || task < 0 || task >= n->n_tasks || task == n->self)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "task %lld of %lld meets task %d of %d: they do not have the same cluster",
+                       "task %lld of %lld connects to task %d of %d: their cluster descriptions "
+                       "differ",
                        (long long)task, (long long)tasks, n->self, n->n_tasks);
     st = net_open_compare(n, text, n->peers[task].name);
     if (st != MF_OK) {
@@ -316,9 +317,9 @@ const char *mf_net_sentence(const mf_net *n, const char *before, int task)
     return text;
 }
 
-/* ---- meeting ---- */
+/* ---- connecting ---- */
 
-/* What a wait for a task to come is. */
+/* The report of a wait for a task to connect. */
 static mf_wait_report arrival(const mf_net *n, int task)
 {
     return (mf_wait_report){ .who = n->peers[n->self].name,
@@ -332,12 +333,13 @@ static mf_status too_late(const mf_net *n, int task, int64_t since, const char *
 {
     if (n->missing)
         *n->missing = task;
-    return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s waited %.0f s in vain %s%s", n->peers[n->self].name,
-                   (double)(mf_clock_ns() - since) * 1e-9, mf_net_sentence(n, "for ", task), why);
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s timed out after %.0f s waiting %s%s",
+                   n->peers[n->self].name, (double)(mf_clock_ns() - since) * 1e-9,
+                   mf_net_sentence(n, "for ", task), why);
 }
 
-/* Where it is asked whether a task is still worth waiting for, one that takes the connection and
- * says nothing must not keep us from asking. */
+/* While the wait is checked periodically, a task that accepts the connection and sends nothing must
+ * not block the checks. */
 static mf_status try_once(mf_net *n, int task, int64_t deadline_ns, int64_t *heard_at)
 {
     const int64_t soon = mf_clock_ns() + TRY_NS;
@@ -362,7 +364,7 @@ static mf_status connect_until(mf_net *n, int task, int64_t deadline_ns, mf_wait
         if (st == MF_OK)
             return MF_OK;
         if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
-            return mf_error_wrap(st, mf_net_sentence(n, "cannot join ", task), "");
+            return mf_error_wrap(st, mf_net_sentence(n, "cannot connect to ", task), "");
         if (now >= deadline_ns || st == MF_DEADLINE_EXCEEDED ||
             (n->silence_ns > 0 && mf_clock_ns() - heard_at >= n->silence_ns))
             return too_late(n, task, since, mf_error_message());
@@ -387,7 +389,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
     return st;
 }
 
-/* With the lock held, which is let go: is it still worth waiting? */
+/* The caller holds the lock, which is released meanwhile: is the wait still useful? */
 static mf_status net_open_look_around(mf_net *n)
 {
     mf_status st;
@@ -403,26 +405,26 @@ static mf_status net_open_look_around(mf_net *n)
 /* A task that has not connected. */
 typedef struct absent {
     int task;
-    int64_t since, ask_at; /* when its name is looked up: 0: it was */
+    int64_t since, ask_at; /* next name lookup: 0: done */
     mf_wait_report waiting;
-    char why[300]; /* its name does not resolve here; "": it does, or that is not known */
+    char why[300]; /* why its name does not resolve here; "": it resolves, or that is unknown */
 } absent;
 
-/* With the lock held, which is let go: name servers may be slow. */
+/* The caller holds the lock, which is released meanwhile: name servers may be slow. */
 static void net_open_look_up(mf_net *n, absent *a)
 {
     const char *address = n->peers[a->task].address;
 
     a->ask_at = 0;
     if (!address || n->transport->kind == &mf_transport_local || n->transport->kind->knows_peers)
-        return; /* addresses of these transports are no host names */
+        return; /* addresses of these transports are not host names */
     pthread_mutex_unlock(&n->lock);
     if (mf_hostname_is_unknown(address, a->why, sizeof a->why))
         a->waiting.why = a->why;
     pthread_mutex_lock(&n->lock);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
 {
     const int64_t now = mf_clock_ns();
@@ -443,7 +445,7 @@ static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
     return st;
 }
 
-/* Those behind us connect by themselves. */
+/* Tasks with higher numbers connect by themselves. */
 static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
 {
     const int64_t since = mf_clock_ns();
@@ -453,7 +455,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
         absent a = { .task = i, .since = since, .waiting = arrival(n, i) };
 
-        if (n->peers[i].here || !mf_net_meets(n, i))
+        if (n->peers[i].here || !mf_net_connects_to(n, i))
             continue;
         a.ask_at = mf_clock_ns() + mf_stall_patience_ns() / 2;
         a.waiting.until_ns = deadline_ns;
@@ -466,7 +468,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
     return st;
 }
 
-/* ---- addresses that nobody knew ---- */
+/* ---- unknown addresses ---- */
 
 static mf_status send_table(mf_net *n, int64_t deadline_ns)
 {
@@ -504,14 +506,14 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
     }
     mf_free(text);
     if (!known)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s sent a list of addresses with some missing",
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s sent an incomplete list of addresses",
                        n->peers[0].name);
     return MF_OK;
 }
 
 static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
 {
-    if (n->self > 0 && mf_net_meets(n, 0))
+    if (n->self > 0 && mf_net_connects_to(n, 0))
         MF_TRY(connect_to(n, 0, deadline_ns));
     if (!known && n->self == 0) {
         MF_TRY(await_peers(n, 1, deadline_ns));
@@ -520,7 +522,7 @@ static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
         MF_TRY(take_table(n, deadline_ns));
     }
     for (int i = 1; i < n->self; i++) {
-        if (mf_net_meets(n, i))
+        if (mf_net_connects_to(n, i))
             MF_TRY(connect_to(n, i, deadline_ns));
     }
     return await_peers(n, n->self + 1, deadline_ns);
@@ -569,7 +571,7 @@ static mf_status net_open_all(mf_net *n, const mf_net_options *o)
     for (int i = 0; i < o->n_tasks; i++)
         known &= o->tasks[i].address != NULL || kind->knows_peers;
     if (!known && !n->peers[0].address)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a place to meet are given");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a rendezvous address are given");
     t.address = n->peers[n->self].address;
     t.meet = n->peers[0].address;
     mf_security_fill(&t.security);
@@ -581,7 +583,7 @@ static mf_status net_open_all(mf_net *n, const mf_net_options *o)
     MF_TRY(kind->open(&t, &n->transport));
     MF_TRY(net_open_meet(n, known, mf_clock_ns() + timeout));
     if (n->job && n->job[0] && mf_status_page_rename(n->job) != MF_OK)
-        MF_WARN("`meshflow status` shows this task as one of %s: %s", mf_status_page_job(),
+        MF_WARN("`meshflow job status` shows this task as part of %s: %s", mf_status_page_job(),
                 mf_error_message());
     return MF_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_private.h - the inside of a net; shared by net*.c and the groups over a net. */
+/* net_private.h - internals of a net; shared by net*.c and the groups over a net. */
 #ifndef MF_NET_NET_PRIVATE_H
 #define MF_NET_NET_PRIVATE_H
 
@@ -10,96 +10,96 @@
 
 typedef struct message message;
 
-/* Somebody who waits for a message; memory of its own until mf_net_finish(). */
+/* A waiter for a message; the caller's memory until mf_net_finish(). */
 typedef struct mf_net_waiter {
     mf_frame frame;
     int from;
-    void *data; /* where the bytes go; NULL: any size, any place */
-    bool busy; /* they are being written */
-    bool done; /* they are there */
-    message *message; /* it came elsewhere */
+    void *data; /* destination; NULL: any size, allocated */
+    bool busy; /* being written */
+    bool done; /* complete */
+    message *message; /* arrived in separate memory */
     const char *what;
     int64_t since;
     mf_wait_report waiting;
-    mf_suspect suspicion;
-    const mf_net_again *again; /* NULL: it was sent once and for all */
-    int64_t again_ns, again_at; /* how long until the next time; when that is */
+    mf_suspect suspect;
+    const mf_net_again *again; /* NULL: no retransmission */
+    int64_t again_ns, again_at; /* current interval; time of the next retransmission */
     struct mf_net_waiter *next;
 } mf_net_waiter;
 
-/* One that came before it was asked for. */
+/* A message that arrived before it was requested. */
 struct message {
     mf_frame frame;
-    char *data; /* with a zero behind */
+    char *data; /* NUL-terminated */
     struct message *next;
 };
 
 typedef struct mf_peer {
-    char *name, *address, *host; /* host: which machine it runs on, as it says itself */
+    char *name, *address, *host; /* host: its machine, according to its greeting */
     int64_t pid;
-    bool claimed; /* somebody has said to be this one */
-    bool here; /* we have met */
-    bool gone; /* its connection is over, or, in a star, it has given up */
-    bool left; /* it has said good-bye */
-    mf_error why; /* it is gone */
+    bool claimed; /* a connection has identified itself as this task */
+    bool here; /* connected */
+    bool gone; /* its connection has ended, or, in a star, it has aborted */
+    bool left; /* it has announced its end */
+    mf_error why; /* why it is lost */
     message *arrived;
-    mf_net_waiter *waiters; /* in the order of their coming */
-    message *coming; /* of the transport's thread, until it is whole */
-    mf_net_waiter *coming_to; /* or it goes here */
-    int64_t unclaimed; /* bytes of arrived and coming */
+    mf_net_waiter *waiters; /* in order of arrival */
+    message *coming; /* owned by the transport's thread until it is complete */
+    mf_net_waiter *coming_to; /* or the destination of the current message */
+    int64_t unclaimed; /* bytes of arrived and current messages */
     int64_t sent; /* bytes */
-    mf_wait_report sending; /* while it does not take what we send */
-    bool asks; /* whom we wait for */
-    int waits_for; /* its answer, when we asked */
-    int64_t answered; /* when */
+    mf_wait_report sending; /* while it does not read what this task sends */
+    bool asks; /* it has asked which task we wait for */
+    int waits_for; /* its reply to our query */
+    int64_t answered; /* time of the reply */
 } mf_peer;
 
 struct mf_net {
-    mf_inbox inbox; /* first */
-    pthread_mutex_t lock; /* all below but what never changes */
+    mf_inbox inbox; /* must be the first field */
+    pthread_mutex_t lock; /* guards all fields below that change */
     pthread_cond_t changed;
     mf_peer *peers;
     int n_tasks, self;
-    bool star; /* only hub is connected with all; whoever goes is trouble for itself alone */
+    bool star; /* only the hub is connected with all; a lost task affects only itself */
     int hub;
     uint32_t epoch;
-    mf_status (*check)(void *ctx); /* while we meet; may be NULL */
+    mf_status (*check)(void *ctx); /* while connecting; may be NULL */
     void *check_ctx;
     int64_t silence_ns; /* likewise; 0: none */
     int *missing; /* likewise; may be NULL */
     char *identity, *hello;
-    char *job; /* as task 0 calls it; NULL: we have not met */
+    char *job; /* as task 0 names it; NULL: not connected */
     mf_transport *transport;
-    mf_error trouble; /* the first: somebody is gone, or has given up */
-    mf_error mismatch; /* the first: a task came that has other settings */
-    bool told_mismatch; /* and knows that it was refused */
+    mf_error trouble; /* the first failure: a task is lost, or has aborted */
+    mf_error mismatch; /* the first task with other settings */
+    bool told_mismatch; /* it was told that it was refused */
     bool aborted, closing;
-    int64_t untold_since; /* mf_net_tell(): when task 0 was told of us last */
-    int unheard; /* how often since it last sent something */
-    /* Held while a request is served or kept, and while it is changed who serves: nobody is told of
-     * one any more who has left, and none comes in between. Taken before the lock. */
+    int64_t untold_since; /* mf_net_report_status(): time of the last report to task 0 */
+    int unheard; /* reports since it last sent something */
+    /* Held while a request is served or stored, and while the server function changes: it sees no
+     * request of a task after that task's end. Acquired before the lock. */
     pthread_mutex_t serving;
     mf_net_serve_fn *serve;
     void *serve_ctx;
-    pthread_mutex_t watching; /* the list, also while they are called; taken last */
+    pthread_mutex_t watching; /* guards the list, also during the calls; acquired last */
     mf_net_watch *watches;
 };
 
-/* What a message is about. */
+/* Compares the keys of two messages. */
 static inline bool mf_net_same_key(const mf_frame *a, const mf_frame *b)
 {
     return a->kind == b->kind && a->epoch == b->epoch && a->group == b->group && a->seq == b->seq &&
            a->step == b->step;
 }
 
-/* Of the net itself: told even in trouble. */
+/* A control message of the net: sent even after a failure. */
 static inline bool mf_net_is_word(const mf_frame *f)
 {
     return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
            f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
 }
 
-/* ---- net_inbox.c, net_open.c: what the transport tells ---- */
+/* ---- net_inbox.c, net_open.c: callbacks of the transport ---- */
 
 extern const mf_inbox_kind mf_net_inbox;
 void mf_message_free(message *m);
@@ -108,50 +108,50 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
 void mf_net_refused(mf_inbox *in);
 void mf_net_ready(mf_inbox *in, int peer);
 
-/* We are connected with it, or shall be. */
-static inline bool mf_net_meets(const mf_net *n, int task)
+/* Is or will be connected with it. */
+static inline bool mf_net_connects_to(const mf_net *n, int task)
 {
     return !n->star || n->self == n->hub || task == n->hub;
 }
 
-/* ---- net.c: receiving in two halves, so that bytes can come while we send ---- */
+/* ---- net.c: receiving in two halves, so that bytes can arrive during sends ---- */
 
-/* w: frame (its size too), from, data and what are set. Messages with the same key come to waiters
- * in the order of these. Every waiter is finished, come what may. */
+/* w: frame (including its size), from, and data are set. Messages with the same key are delivered
+ * to waiters in the order of posting. Every waiter must be finished, in any case. */
 void mf_net_post(mf_net *n, mf_net_waiter *w);
 MF_MUST mf_status mf_net_finish(mf_net *n, mf_net_waiter *w, int64_t deadline_ns);
-/* It is not wanted any more. */
+/* Withdraw a waiter. */
 void mf_net_unpost(mf_net *n, mf_net_waiter *w);
-/* Drop what has come for a group and was not asked for. */
+/* Drop unrequested messages of a group. */
 void mf_net_forget(mf_net *n, uint32_t group);
 
 /* ---- net_status_report.c ---- */
 
-/* With the lock held: it is time for mf_net_tell(), which wants it free. */
-bool mf_net_is_untold(mf_net *n);
+/* The caller holds the lock: mf_net_report_status(), which must be called without it, is due. */
+bool mf_net_is_report_due(mf_net *n);
 
 /* ---- net_failure_detection.c ---- */
 
-/* With the lock held: the thread's error becomes that of all who wait here. */
+/* The caller holds the lock: the thread's error becomes the failure of all waits of this task. */
 void mf_net_note_trouble(mf_net *n, mf_status st);
-/* The same: MF_OK as long as nothing is wrong with this task, or with all. */
+/* The same: MF_OK as long as neither this task nor the net has failed. */
 MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
-/* Without it: those who wait elsewhere shall look around; for a question only those who want to. */
-void mf_net_tell_watches(mf_net *n, bool question);
-/* With the lock held, which is let go meanwhile: tell those who asked that we wait for `task`.
- * Nothing is sent to `but` (-1: to all). */
+/* Without the lock: notify the watches; for a query only those that want queries. */
+void mf_net_notify_watches(mf_net *n, bool question);
+/* The caller holds the lock, which is released meanwhile: tell the tasks that asked that this task
+ * waits for `task`. Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);
-/* The same: look for the one to blame, once the deadline is near. True: it is time to give up, and
- * the suspect is to blame. */
+/* The same: follow the chain of waits, once the deadline is near. True: give up, and blame the
+ * suspect. */
 bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns);
-/* When to look again. */
+/* Time of the next check. */
 int64_t mf_net_next_look(int64_t deadline_ns);
-/* "worker 2 did not send the gradients of step 7; worker 0 waited 3.0 s" or, if it waits itself,
- * who it waits for. verb: "send". */
+/* "worker 2 did not send the gradients of step 7; worker 0 waited 3.0 s" or, if that task waits
+ * itself, the task it waits for. verb: "send". */
 mf_status mf_net_blame(const mf_net *n, const mf_suspect *s, int waited_for, const char *verb,
                        const char *what, int64_t step, int64_t since);
 
-/* "cannot send to worker 2 at 127.0.0.1:2222: ", until the thread's next. */
+/* "cannot send to worker 2 at 127.0.0.1:2222: ", valid until the thread's next call. */
 const char *mf_net_sentence(const mf_net *n, const char *before, int task);
 
 #endif

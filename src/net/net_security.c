@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_security.c - where the certificates of a task are. */
+/* net_security.c - finds the certificates of a task. */
 #include "base/mem.h"
 #include "net/transport_registry.h"
 
@@ -12,13 +12,13 @@
 void mf_security_fill(mf_security *s)
 {
     if (s->ca || s->cert || s->key)
-        return; /* half from here and half from there would be nobody's intent */
+        return; /* never mix files from two sources */
     s->ca = getenv("MESHFLOW_TLS_CA");
     s->cert = getenv("MESHFLOW_TLS_CERT");
     s->key = getenv("MESHFLOW_TLS_KEY");
 }
 
-/* "worker 2" has its files in worker-2/. */
+/* The files of "worker 2" are in worker-2/. */
 static void name_file(char *out, size_t size, const char *dir, const char *task, const char *file)
 {
     const int n = snprintf(out, size, "%s%s%s/", dir, task[0] ? "/" : "", task);
@@ -57,7 +57,7 @@ mf_status mf_security_from_dir(const char *dir, const char *task, mf_security *s
     }
     mf_free(at);
     return MF_FAIL(MF_NOT_FOUND,
-                   "%s does not hold ca.pem, cert.pem and key.pem; meshflow cert --out %s makes "
-                   "them",
+                   "%s does not contain ca.pem, cert.pem and key.pem; create them with meshflow "
+                   "cert --out %s",
                    dir, dir);
 }

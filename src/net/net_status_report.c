@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_status_report.c - tasks of other hosts tell task 0 what they do, about once a second, so that
- * `meshflow status` can show all of a job where its chief is. They do so when they send or wait
- * anyhow: no thread, and no word from a task that stands still, which is just what the others shall
- * see. Task 0 answers each page when it next waits for somebody: to one that does not, they tell
- * rarely, and in the end nothing, for what it does not read must fit between the two. */
+/* net_status_report.c - tasks of other hosts report their status to task 0, about once a second, so
+ * that `meshflow job status` on the chief's host shows the complete job. They report when they send
+ * or wait anyway, without a thread; a stalled task does not report, which is visible to the others.
+ * Task 0 acknowledges each report when it next waits for a message. If it does not acknowledge,
+ * tasks report rarely, and at last not at all, because unread reports must fit into the buffers
+ * between the two. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/net_private.h"
@@ -14,11 +15,11 @@
 enum {
     EVERY_MS = 1000,
     RARELY_MS = 10000,
-    UNHEARD = 20, /* pages in which nothing has come from task 0: from now on rarely */
+    UNHEARD = 20, /* reports without any message from task 0: from then on rarely */
     UNHEARD_MAX = 40,
 };
 
-bool mf_net_is_untold(mf_net *n)
+bool mf_net_is_report_due(mf_net *n)
 {
     const int64_t now = mf_clock_ns();
     const mf_peer *chief = &n->peers[0];
@@ -28,12 +29,12 @@ bool mf_net_is_untold(mf_net *n)
     if (n->self == 0 || !chief->here || chief->gone || chief->left || !chief->host || !here ||
         strcmp(chief->host, here) == 0 || n->trouble.status != MF_OK)
         return false;
-    if (n->untold_since == 0) /* the first time is a second from now, too */
+    if (n->untold_since == 0) /* the first report is also due after a second */
         n->untold_since = now;
     return now - n->untold_since >= every && n->unheard < UNHEARD_MAX;
 }
 
-void mf_net_tell(mf_net *n)
+void mf_net_report_status(mf_net *n)
 {
     mf_frame f = { .kind = MF_MESSAGE_STATE, .epoch = n->epoch };
     const int64_t now = mf_clock_ns();
@@ -41,7 +42,7 @@ void mf_net_tell(mf_net *n)
     bool due;
 
     pthread_mutex_lock(&n->lock);
-    due = mf_net_is_untold(n);
+    due = mf_net_is_report_due(n);
     if (due) {
         n->untold_since = now;
         n->unheard++;

@@ -1,56 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport.h - moving messages between the tasks of a job: the interface that ways of doing it
- * implement (uds_transport.c between processes of a host; others are plugins).
+/* transport.h - the transport interface: moves messages between the tasks of a job.
+ * Implementations: uds_transport.c between processes of a host, and plugins.
  *
- * A transport moves frames: a small fixed head and bytes behind it. It matches nothing and waits
- * for nothing but its peer. Whom a frame is for and where its bytes go is asked of the inbox. */
+ * A transport moves frames: a small fixed header and the bytes that follow. It does not match
+ * messages, and waits only for its peer. The inbox determines the receiver of a frame and the
+ * memory for its bytes. */
 #ifndef MF_NET_TRANSPORT_H
 #define MF_NET_TRANSPORT_H
 
 #include "base/status.h"
 
-/* What a message is about. Those with the same key arrive in the order in which they were sent. */
+/* The header of a message. Messages with the same key arrive in the order in which they were
+ * sent. */
 typedef struct mf_frame {
     uint16_t kind; /* mf_message */
     uint16_t flags;
-    uint32_t epoch; /* of the membership: earlier ones are dropped, later ones are kept */
-    uint32_t group, seq; /* which call of which group */
+    uint32_t epoch; /* of the membership view: earlier ones are dropped, later ones are kept */
+    uint32_t group, seq; /* key: group, and number of the call in that group */
     int64_t step;
-    uint64_t size; /* bytes behind the head */
-    uint32_t crc; /* CRC-32C of these */
+    uint64_t size; /* bytes after the header */
+    uint32_t crc; /* CRC-32C of these bytes */
 } mf_frame;
 
 enum {
-    MF_FRAME_BYTES = 48, /* on the wire */
-    MF_FRAME_MAX = 1 << 30, /* bytes behind a head: longer messages are cut */
+    MF_FRAME_BYTES = 48, /* header bytes on the wire */
+    MF_FRAME_MAX = 1 << 30, /* maximum number of bytes after a header: longer messages are split */
 };
 
-/* On the wire; false: the bytes are no head. */
+/* Encode and decode a header; false: the bytes are not a header. */
 void mf_frame_write(const mf_frame *f, unsigned char bytes[MF_FRAME_BYTES]);
 bool mf_frame_read(const unsigned char bytes[MF_FRAME_BYTES], mf_frame *f);
 
-/* What a transport tells. Thread: any, but for one peer one at a time. */
+/* Callbacks of a transport. Thread: any, but one at a time per peer. */
 typedef struct mf_inbox mf_inbox;
 typedef struct mf_inbox_kind {
-    /* It listens at this address: what is to be said to those we connect to, and to those who
-     * connect to us? Asked once, by open(). NULL: do not open (the error says why). Owns: the
-     * inbox's, until the transport is closed. */
+    /* The transport listens at this address: returns the greeting for both directions. Called once,
+     * by open(). NULL: do not open (the error says why). Owns: the inbox owns it until the
+     * transport is closed. */
     const char *(*greeting)(mf_inbox *in, const char *address);
-    /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
-     * is to be told the message and sent away. */
+    /* A peer connected with this greeting. *peer: its number. On failure the peer is sent the
+     * message and disconnected. */
     mf_status (*hello)(mf_inbox *in, const char *text, int *peer);
-    /* A peer that connected and was sent away by hello() has been told the message. */
+    /* A peer that hello() refused has been sent the message. */
     void (*refused)(mf_inbox *in);
-    /* Greetings are exchanged: frames can be sent to it from now on. */
+    /* Greetings were exchanged: frames can be sent to it from now on. */
     void (*ready)(mf_inbox *in, int peer);
-    /* A frame is coming: where do its bytes go? NULL: nowhere, close the connection (the error says
+    /* A frame arrives: returns the memory for its bytes. NULL: close the connection (the error says
      * why). */
     void *(*begin)(mf_inbox *in, int peer, const mf_frame *f);
-    /* They are there. */
+    /* The bytes are complete. */
     void (*end)(mf_inbox *in, int peer, const mf_frame *f);
-    /* A send of this frame waits for the peer to read: asked now and then. Fails: give it up. */
+    /* A send of this frame is blocked because the peer does not read: called repeatedly. On failure
+     * the send is abandoned. */
     mf_status (*waits)(mf_inbox *in, int peer, const mf_frame *f);
-    /* The connection is over. begin() without end() was the last. */
+    /* The connection has ended, possibly between begin() and end(). */
     void (*gone)(mf_inbox *in, int peer, const char *why);
 } mf_inbox_kind;
 struct mf_inbox {
@@ -59,39 +62,40 @@ struct mf_inbox {
 
 typedef struct mf_transport mf_transport;
 
-/* Whom a transport that reaches other hosts lets in. Without any of this it listens on loopback
+/* Access control of a transport that reaches other hosts. Without any of it, it listens on loopback
  * addresses only. */
 typedef struct mf_security {
-    const char *ca, *cert, *key; /* PEM files: TLS, and both sides show certificates; or NULL */
-    bool insecure_any_peer; /* no TLS, and whoever comes is let in */
-    bool trusted; /* this network is ours: for transports that do not encrypt */
+    const char *ca, *cert, *key; /* PEM files for mutual TLS; or NULL */
+    bool insecure_any_peer; /* no TLS; accept any peer */
+    bool trusted; /* the network is trusted: for transports that do not encrypt */
 } mf_security;
 
 typedef struct mf_transport_options {
     mf_inbox *inbox;
-    int self, n_peers; /* peers are numbered as tasks are */
+    int self, n_peers; /* peers have the numbers of their tasks */
     const char *address; /* where to listen: "host:port"; port 0: any */
-    const char *meet; /* if address is NULL: listen where those who know this one can reach us */
+    const char *meet; /* if address is NULL: listen on an interface from which this address is
+                         reachable */
     mf_security security;
 } mf_transport_options;
 
 typedef struct mf_transport_kind {
     const char *name, *about;
-    bool knows_peers; /* finds them by their numbers: addresses are only words */
-    /* Listens from now on. Owns: borrows the options, copies what it keeps. */
+    bool knows_peers; /* finds peers by number: addresses are informative only */
+    /* Listens on return. Owns: borrows the options, copies what it keeps. */
     mf_status (*open)(const mf_transport_options *o, mf_transport **out);
     /* Where it listens. */
     const char *(*address)(const mf_transport *t);
-    /* One try. UNAVAILABLE: nobody is there yet; DEADLINE_EXCEEDED: there was no answer at all, in
-     * time or because there is no way there; others: trying again is no use. */
+    /* One attempt. Fails: UNAVAILABLE (the peer is not up yet), DEADLINE_EXCEEDED (no response in
+     * time, or no route); other failures are permanent. */
     mf_status (*connect)(mf_transport *t, int peer, const char *address, int64_t deadline_ns);
-    /* Returns when the bytes may be used again. UNAVAILABLE: the peer is gone; DEADLINE_EXCEEDED.
-     * Thread: any. */
+    /* Returns when the memory may be reused. Fails: UNAVAILABLE (the peer is lost),
+     * DEADLINE_EXCEEDED. Thread: any. */
     mf_status (*send)(mf_transport *t, int peer, const mf_frame *f, const void *data,
                       int64_t deadline_ns);
-    /* Ends the connection with a peer: gone() is told soon, if it was not yet. */
+    /* Closes the connection with a peer: gone() is called soon, unless it was already. */
     void (*drop)(mf_transport *t, int peer);
-    /* Ends all connections; nothing is told to the inbox any more when it returns. */
+    /* Closes all connections; the inbox is not called any more after the return. */
     void (*close)(mf_transport *t);
 } mf_transport_kind;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_registry.c - which transports there are, and which one a job needs. */
+/* transport_registry.c - the available transports, and the selection for a job. */
 #include "net/transport_registry.h"
 
 #include "base/plugin.h"
@@ -23,7 +23,8 @@ const char *mf_transport_name(int i)
     return i < MF_COUNT(names) ? names[i] : NULL;
 }
 
-/* Which MPI has started us: the two do not understand each other. Slurm's PMI serves both. */
+/* The MPI implementation that started this process: the two are incompatible. Slurm's PMI works
+ * with both. */
 static mf_status choose_mpi(const mf_plugin_wanted **out)
 {
     if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK")) {
@@ -57,7 +58,8 @@ static mf_status transport_registry_from_plugin(const mf_plugin_wanted *wanted, 
             return MF_OK;
         }
     }
-    return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s has no transport '%s'", p->name, name);
+    return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s does not provide the transport '%s'", p->name,
+                   name);
 }
 
 mf_status mf_transport_find(const char *name, const mf_transport_kind **out)
@@ -77,8 +79,8 @@ mf_status mf_transport_find(const char *name, const mf_transport_kind **out)
         MF_TRY(choose_mpi(&mpi));
         return transport_registry_from_plugin(mpi, name, out);
     }
-    return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "there is no transport '%s'; there are local, grpc, ucx and mpi", name);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "unknown transport '%s': expected local, grpc, ucx or mpi",
+                   name);
 }
 
 mf_status mf_certificates_find(const mf_certificates **out)
@@ -88,14 +90,14 @@ mf_status mf_certificates_find(const mf_certificates **out)
     *out = NULL;
     MF_TRY(mf_plugin_get(&certs, &p));
     if (!p->certificates)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s cannot make certificates", p->name);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s does not provide certificates", p->name);
     *out = p->certificates;
     return MF_OK;
 }
 
 /* ---- by addresses ---- */
 
-/* The host of "host:port" or "[host]:port"; an address without a port is a name of this host. */
+/* The host of "host:port" or "[host]:port"; an address without a port is a name on this host. */
 static size_t host_of(const char *address, const char **host)
 {
     const char *colon = strrchr(address, ':');

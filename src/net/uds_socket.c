@@ -28,13 +28,13 @@ mf_status mf_uds_check_user(int fd)
     socklen_t size = sizeof who;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid())
-        return MF_FAIL(MF_PERMISSION_DENIED, "another user's process is at the other end");
+        return MF_FAIL(MF_PERMISSION_DENIED, "the peer is a process of another user");
     return MF_OK;
 }
 
 enum {
-    LOOK_MS = 20, /* how often somebody who cannot write looks around */
-    FINISH_NS = 200000000, /* how long a frame that is begun may take after that */
+    LOOK_MS = 20, /* interval of checks while a write is blocked */
+    FINISH_NS = 200000000, /* time for a frame in flight to complete after a failure */
 };
 
 static mf_status uds_socket_look_around(mf_uds_writer *w)
@@ -55,7 +55,7 @@ static mf_status uds_socket_wait_for(int fd, short events, int64_t deadline_ns, 
         struct pollfd p = { .fd = fd, .events = events };
 
         if (deadline_ns > 0 && left <= 0)
-            return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+            return MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
         if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
             return MF_OK;
         if (w)
@@ -111,7 +111,7 @@ static mf_status uds_socket_read_all(int fd, void *data, size_t size, int64_t de
         else if (n < 0 && errno == EAGAIN)
             MF_TRY(uds_socket_wait_for(fd, POLLIN, deadline_ns, NULL));
         else if (n == 0 || errno != EINTR)
-            return MF_FAIL(MF_UNAVAILABLE, "it closed the connection before it answered");
+            return MF_FAIL(MF_UNAVAILABLE, "the peer closed the connection before it replied");
     }
     return MF_OK;
 }
@@ -122,7 +122,7 @@ mf_status mf_uds_read_answer(int fd, char *text, int64_t deadline_ns)
 
     MF_TRY(uds_socket_read_all(fd, head, sizeof head, deadline_ns));
     if (head[1] >= MF_UDS_TEXT_MAX || head[0] > MF_UNAUTHENTICATED)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "what listens there is not Meshflow");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the process that listens there is not Meshflow");
     MF_TRY(uds_socket_read_all(fd, text, head[1], deadline_ns));
     text[head[1]] = '\0';
     if (head[0] != MF_OK)

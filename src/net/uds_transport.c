@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uds_transport.c - the transport between processes of one host and one user: Unix sockets, in the
- * abstract name space, named after the address a task has. The kernel tells who is at the other
- * end: other users are sent away, on both sides, before a byte of theirs is read.
+/* uds_transport.c - the transport between processes of one host and one user: Unix sockets in the
+ * abstract namespace, named after the address of a task. The kernel identifies the peer: both sides
+ * refuse other users before reading a byte from them.
  *
- * One thread reads everything; whoever sends writes by itself. */
+ * One thread does all reads; each sending thread writes by itself. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,14 +23,14 @@ enum { EVENTS = 16, PAUSE_MS = 20 };
 
 typedef struct connection {
     int fd;
-    int peer; /* -1: has not said who it is */
+    int peer; /* -1: has not identified itself */
     pthread_mutex_t writing; /* one frame at a time */
     bool dead; /* guarded by writing */
-    /* reading, by the thread */
+    /* state of reads, used by the reading thread only */
     unsigned char head[MF_FRAME_BYTES];
-    size_t have; /* bytes of the head, the greeting or the frame's data */
+    size_t have; /* bytes received of the header, the greeting or the frame's data */
     mf_frame frame;
-    char *data; /* NULL: the head is not whole yet */
+    char *data; /* NULL: the header is incomplete */
     char *greeting;
     struct connection *next;
 } connection;
@@ -39,11 +39,11 @@ typedef struct uds_transport_local {
     mf_transport base;
     mf_transport_options o;
     char address[128];
-    const char *hello; /* the inbox's */
+    const char *hello; /* owned by the inbox */
     int listener, epoll, wake;
     pthread_t thread;
     pthread_mutex_t lock;
-    connection **by_peer; /* guarded by lock; freed by uds_transport_local_close() only */
+    connection **by_peer; /* guarded by lock; freed only by uds_transport_local_close() */
     connection *all; /* guarded by lock */
     bool closing; /* guarded by lock */
 } uds_transport_local;
@@ -82,17 +82,18 @@ static connection *uds_transport_find_peer(uds_transport_local *t, int peer)
 
 /* ---- writing ---- */
 
-/* Another thread of ours may be at it, and its peer may not read. */
+/* Another thread of this process may be writing, blocked by a peer that does not read. */
 static mf_status lock_writing(connection *c, int64_t deadline_ns)
 {
     const int64_t until = mf_clock_wall_ns() + (deadline_ns - mf_clock_ns());
 
     if (deadline_ns <= 0)
         (void)pthread_mutex_lock(&c->writing);
-    else if (pthread_mutex_timedlock(/* clocklock would be better; TSan does not know it */
+    else if (pthread_mutex_timedlock(/* pthread_mutex_clocklock() would be better, but TSan does not
+                                        support it */
                                      &c->writing, &(struct timespec){ until / 1000000000,
                                                                       until % 1000000000 }) != 0)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
     return MF_OK;
 }
 
@@ -112,7 +113,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     MF_TRY(lock_writing(c, deadline_ns));
     st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
                  : mf_uds_write(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
-    if (st != MF_OK && w.begun) { /* half a frame is out: nothing after it would make sense */
+    if (st != MF_OK && w.begun) { /* a partially written frame cannot be followed by another one */
         c->dead = true;
         (void)shutdown(c->fd, SHUT_RDWR);
     }
@@ -120,7 +121,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     return st;
 }
 
-/* ---- the thread that reads ---- */
+/* ---- the reading thread ---- */
 
 static mf_status uds_transport_watch(uds_transport_local *t, connection *c)
 {
@@ -137,7 +138,7 @@ static mf_status uds_transport_watch(uds_transport_local *t, connection *c)
     return MF_OK;
 }
 
-/* Nobody knew who it was. */
+/* A connection that never identified itself. */
 static void uds_transport_forget(uds_transport_local *t, connection *c)
 {
     pthread_mutex_lock(&t->lock);
@@ -154,7 +155,7 @@ static void uds_transport_forget(uds_transport_local *t, connection *c)
 static void end_connection(uds_transport_local *t, connection *c, const char *why)
 {
     (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, NULL);
-    (void)shutdown(c->fd, SHUT_RDWR); /* first: it ends a write that holds the lock */
+    (void)shutdown(c->fd, SHUT_RDWR); /* before taking the lock: ends a write that holds it */
     pthread_mutex_lock(&c->writing);
     c->dead = true;
     pthread_mutex_unlock(&c->writing);
@@ -170,7 +171,7 @@ static void accept_one(uds_transport_local *t)
     connection *c;
 
     if (fd < 0) {
-        if (errno != EAGAIN) /* no more descriptors: it stays at the door */
+        if (errno != EAGAIN) /* out of file descriptors: it stays in the backlog */
             (void)usleep(1000 * PAUSE_MS);
         return;
     }
@@ -186,8 +187,8 @@ static void accept_one(uds_transport_local *t)
         end_connection(t, c, mf_error_message());
 }
 
-/* Its greeting is whole: who is it? */
-static mf_status uds_transport_meet(uds_transport_local *t, connection *c)
+/* The greeting is complete: identify the peer. */
+static mf_status uds_transport_accept_greeting(uds_transport_local *t, connection *c)
 {
     const int64_t soon = mf_clock_ns() + 5000000000;
     mf_status st = t->o.inbox->kind->hello(t->o.inbox, c->greeting, &c->peer);
@@ -209,7 +210,7 @@ static mf_status uds_transport_meet(uds_transport_local *t, connection *c)
     return MF_OK;
 }
 
-/* Where the next bytes go, and how many are wanted. */
+/* The destination and number of the next bytes. */
 static void place_for(connection *c, char **to, size_t *want)
 {
     if (c->peer < 0 && c->greeting) {
@@ -230,24 +231,24 @@ static void place_for(connection *c, char **to, size_t *want)
     }
 }
 
-/* What was wanted is there. */
+/* The expected bytes are complete. */
 static mf_status uds_transport_take_step(uds_transport_local *t, connection *c)
 {
     c->have = 0;
     if (c->peer < 0 && c->greeting)
-        return uds_transport_meet(t, c);
+        return uds_transport_accept_greeting(t, c);
     if (c->peer < 0) {
         uint32_t size;
 
         memcpy(&size, c->head, sizeof size);
         if (size >= MF_UDS_TEXT_MAX)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "this is no greeting of Meshflow");
+            return MF_FAIL(MF_INVALID_ARGUMENT, "not a greeting of Meshflow");
         c->greeting = mf_calloc(size + 1, 1);
         return c->greeting ? MF_OK : MF_NOMEM("a greeting");
     }
     if (!c->data) {
         if (!mf_frame_read(c->head, &c->frame))
-            return MF_FAIL(MF_DATA_LOSS, "what it sends makes no sense");
+            return MF_FAIL(MF_DATA_LOSS, "the peer sent an invalid message");
         c->data = t->o.inbox->kind->begin(t->o.inbox, c->peer, &c->frame);
         if (!c->data)
             return MF_RESOURCE_EXHAUSTED;
@@ -261,7 +262,7 @@ static mf_status uds_transport_take_step(uds_transport_local *t, connection *c)
 
 static mf_status read_some(uds_transport_local *t, connection *c)
 {
-    for (int i = 0; i < 64; i++) { /* and then it is the others' turn */
+    for (int i = 0; i < 64; i++) { /* then the other connections get their turn */
         size_t want;
         ssize_t n;
         char *to;
@@ -303,7 +304,7 @@ static void *read_everything(void *arg)
             connection *c = e[i].data.ptr;
 
             if (c == NULL)
-                continue; /* woken up */
+                continue; /* wake-up event */
             if (e[i].data.ptr == t)
                 accept_one(t);
             else if (read_some(t, c) != MF_OK)
@@ -321,7 +322,7 @@ static mf_status uds_transport_listen_at(uds_transport_local *t, const char *add
     char any[64];
     socklen_t size;
 
-    if (!address) { /* some name that is not taken */
+    if (!address) { /* any free name */
         (void)snprintf(any, sizeof any, "any-%d-%016llx", (int)getpid(),
                        (unsigned long long)mf_random_seed());
         address = any;
@@ -367,7 +368,7 @@ static mf_status uds_transport_start(uds_transport_local *t)
     MF_TRY(add_event(t, t->listener, t));
     MF_TRY(add_event(t, t->wake, NULL));
     if (mf_thread_start(&t->thread, read_everything, t) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     return MF_OK;
 }
 
@@ -406,11 +407,11 @@ static mf_status uds_transport_greet(uds_transport_local *t, int fd, int peer, i
     MF_TRY(mf_uds_read_answer(fd, text, deadline_ns));
     MF_TRY(t->o.inbox->kind->hello(t->o.inbox, text, &who));
     if (who != peer)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there, with number %d", who);
     return MF_OK;
 }
 
-/* A full queue at the other end makes connect() wait. */
+/* connect() blocks if the peer's backlog is full. */
 static int connect_in_time(int fd, const struct sockaddr_un *name, socklen_t size,
                            int64_t deadline_ns)
 {
@@ -438,7 +439,7 @@ static mf_status uds_transport_local_connect(mf_transport *transport, int peer, 
     if (fd < 0 || size == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "cannot connect to '%s'", address);
     else if (connect_in_time(fd, &name, size, deadline_ns) != 0)
-        st = MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
+        st = MF_FAIL(MF_UNAVAILABLE, "no process listens there yet");
     if (st == MF_OK)
         st = uds_transport_greet(t, fd, peer, deadline_ns);
     c = st == MF_OK ? connection_new(fd, peer) : NULL;
@@ -459,7 +460,7 @@ static void local_drop(mf_transport *transport, int peer)
     connection *c = uds_transport_find_peer((uds_transport_local *)transport, peer);
 
     if (c)
-        (void)shutdown(c->fd, SHUT_RDWR); /* the thread sees the end */
+        (void)shutdown(c->fd, SHUT_RDWR); /* the reading thread handles the end */
 }
 
 static void uds_transport_local_close(mf_transport *transport)

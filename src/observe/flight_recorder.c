@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flight_recorder.c - the recorder of a task: its last events, in a ring behind its board. */
+/* flight_recorder.c - the flight recorder of a task: its last events, in a ring behind its status
+ * page. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -25,7 +26,7 @@ void mf_status_page_copy_text(char *to, size_t size, const char *text)
 void mf_status_page_record(mf_status_page_area *a, mf_event kind, int64_t step, int64_t amount,
                            const char *text)
 {
-    const uint64_t n = a->ring.n++; /* what others write to it does not lead us astray */
+    const uint64_t n = a->ring.n++; /* private: the shared copy is writable by others */
     mf_status_page_event *e = &a->ring.events[n % MF_STATUS_PAGE_EVENTS].event;
     atomic_ullong *number = &a->ring.events[n % MF_STATUS_PAGE_EVENTS].number;
 
@@ -53,11 +54,11 @@ static int flight_recorder_by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool flight_recorder_mend(mf_status_page_event *e)
+static bool flight_recorder_sanitize(mf_status_page_event *e)
 {
-    mf_status_page_mend_text(e->text, sizeof e->text);
-    mf_status_page_mend_number(&e->at_ns);
-    mf_status_page_mend_number(&e->amount);
+    mf_status_page_sanitize_text(e->text, sizeof e->text);
+    mf_status_page_sanitize_number(&e->at_ns);
+    mf_status_page_sanitize_number(&e->amount);
     if (e->step < -1 || e->step > INT64_MAX / 16)
         e->step = -1;
     return e->kind >= 0 && e->kind < MF_EVENTS &&
@@ -68,7 +69,7 @@ void mf_status_page_events_decode(const void *bytes, size_t size, mf_status_page
 {
     _Static_assert(sizeof(numbered) * MF_STATUS_PAGE_EVENTS ==
                        sizeof(((mf_status_page_ring *)0)->events),
-                   "one event as it lies in the ring");
+                   "one event, as stored in the ring");
     const char *from = (const char *)bytes + offsetof(mf_status_page_ring, events);
     numbered all[MF_STATUS_PAGE_EVENTS];
     int count = 0;
@@ -81,7 +82,7 @@ void mf_status_page_events_decode(const void *bytes, size_t size, mf_status_page
 
         memcpy(e, from + (size_t)i * sizeof *e, sizeof *e);
         count += e->number != 0 && (e->number - 1) % MF_STATUS_PAGE_EVENTS == (unsigned)i &&
-                 flight_recorder_mend(&e->event);
+                 flight_recorder_sanitize(&e->event);
     }
     qsort(all, (size_t)count, sizeof *all, flight_recorder_by_number);
     for (int i = 0; i < count; i++)
@@ -103,13 +104,13 @@ mf_status mf_status_page_events_read(const mf_status_page_seen *b, mf_status_pag
     got = ring ? pread(fd, ring, sizeof *ring, offsetof(mf_status_page_area, ring)) : 0;
     (void)close(fd);
     if (!ring)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     mf_status_page_events_decode(ring, got > 0 ? (size_t)got : 0, out, n);
     mf_free(ring);
     return MF_OK;
 }
 
-/* ---- in words ---- */
+/* ---- text ---- */
 
 static double flight_recorder_seconds(int64_t ns)
 {
@@ -132,25 +133,24 @@ void mf_status_page_event_text(const mf_status_page_event *e, mf_buf *out)
         mf_buf_printf(out, "step %lld is done", (long long)e->step);
         break;
     case MF_EVENT_CALL:
-        mf_buf_printf(out, "%s%s: begins, %lld bytes", e->text, of, (long long)e->amount);
+        mf_buf_printf(out, "%s%s: started, %lld bytes", e->text, of, (long long)e->amount);
         break;
     case MF_EVENT_CALLED:
         mf_buf_printf(out, "%s%s: done after %.6f s", e->text, of,
                       flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_WAITED:
-        mf_buf_printf(out, "has waited %.3f s for %s%s", flight_recorder_seconds(e->amount),
-                      e->text, of);
+        mf_buf_printf(out, "waited %.3f s for %s%s", flight_recorder_seconds(e->amount), e->text,
+                      of);
         break;
     case MF_EVENT_READ:
-        mf_buf_printf(out, "has read %s for %.3f s", e->text, flight_recorder_seconds(e->amount));
+        mf_buf_printf(out, "read %s for %.3f s", e->text, flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_WROTE:
-        mf_buf_printf(out, "has written %s for %.3f s", e->text,
-                      flight_recorder_seconds(e->amount));
+        mf_buf_printf(out, "wrote %s for %.3f s", e->text, flight_recorder_seconds(e->amount));
         break;
     case MF_EVENT_SAID:
-        mf_buf_printf(out, "said: %s", e->text);
+        mf_buf_printf(out, "logged: %s", e->text);
         break;
     case MF_EVENTS:
         break;

@@ -8,17 +8,17 @@
 
 static mf_status group(mf_job_view *r, const char *job)
 {
-    r->jobs = mf_calloc(r->n_boards + 1, sizeof *r->jobs);
+    r->jobs = mf_calloc(r->n_pages + 1, sizeof *r->jobs);
     if (!r->jobs)
         return MF_NOMEM("jobs");
-    for (int i = 0; i < r->n_boards; i++) {
-        const mf_status_page *p = &r->boards[i].page;
+    for (int i = 0; i < r->n_pages; i++) {
+        const mf_status_page *p = &r->pages[i].page;
         mf_job_view_job *last = r->n_jobs > 0 ? &r->jobs[r->n_jobs - 1] : NULL;
 
         if (job && strcmp(p->job, job) != 0)
             continue;
         if (!last || strcmp(last->tasks[0].page.job, p->job) != 0)
-            r->jobs[r->n_jobs++] = (mf_job_view_job){ .tasks = &r->boards[i], .n = 1 };
+            r->jobs[r->n_jobs++] = (mf_job_view_job){ .tasks = &r->pages[i], .n = 1 };
         else
             last->n++;
     }
@@ -28,14 +28,14 @@ static mf_status group(mf_job_view *r, const char *job)
 mf_status mf_job_view_read(const char *job, mf_job_view *out)
 {
     *out = (mf_job_view){ 0 };
-    MF_TRY(mf_status_pages_read(&out->boards, &out->n_boards));
+    MF_TRY(mf_status_pages_read(&out->pages, &out->n_pages));
     out->now = mf_clock_ns();
     return group(out, job);
 }
 
 void mf_job_view_deinit(mf_job_view *r)
 {
-    mf_status_pages_free(r->boards, r->n_boards);
+    mf_status_pages_free(r->pages, r->n_pages);
     mf_free(r->jobs);
 }
 

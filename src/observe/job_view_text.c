@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_view_text.c - who waits for whom, and what the one does that all wait for, in sentences. */
+/* job_view_text.c - the chain of waits of a job, and what the task at its end does, in
+ * sentences. */
 #include "observe/job_view.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t LONG_NS = 1000000000; /* shorter waits belong to every step */
-static const int64_t SILENT_NS = 15000000000; /* whoever waits tells it every 10 s or oftener */
+static const int64_t LONG_NS = 1000000000; /* shorter waits are normal in every step */
+static const int64_t SILENT_NS = 15000000000; /* a remote task that waits reports at least every 10
+                                                 s */
 
 /* ---- one task ---- */
 
@@ -15,15 +17,15 @@ static double job_view_text_seconds(int64_t since, int64_t now)
     return now > since ? (double)(now - since) * 1e-9 : 0.0;
 }
 
-/* It is on another host, and has told nothing of itself for long: it is stopped, or it computes,
- * saves or evaluates for long, which is no fault unless others wait. What it waited for then, it
- * has. */
+/* A task of another host that has not reported for long: it is stopped, or computes, saves or
+ * evaluates for long, which is normal unless others wait. Whatever it last waited for has
+ * arrived. */
 static bool is_silent(const mf_status_page_seen *t, int64_t now)
 {
     return t->alive && mf_job_view_is_kept(t) && now - t->page.told_ns > SILENT_NS;
 }
 
-/* The wait that keeps it from going on, the longest of them; NULL: it goes on. */
+/* The longest wait that blocks the task; NULL: it is not blocked. */
 static const mf_status_page_wait *blocked_by(const mf_status_page_seen *t)
 {
     const mf_status_page_wait *found = NULL;
@@ -39,16 +41,15 @@ static const mf_status_page_wait *blocked_by(const mf_status_page_seen *t)
 
 static void put_wait(const mf_status_page_wait *w, int64_t now, mf_buf *out)
 {
-    mf_buf_printf(out, "waits for %s", w->whom);
+    mf_buf_printf(out, "has been waiting for %s", w->whom);
     if (w->where[0])
         mf_buf_printf(out, " (%s)", w->where);
-    mf_buf_printf(out, ": %s", w->what);
+    mf_buf_printf(out, " for %.1f s: %s", job_view_text_seconds(w->since_ns, now), w->what);
     if (w->step >= 0)
         mf_buf_printf(out, " of step %lld", (long long)w->step);
-    mf_buf_printf(out, ", since %.1f s", job_view_text_seconds(w->since_ns, now));
 }
 
-/* What of this kind has lasted longest; NULL: nothing. */
+/* The longest activity of this kind; NULL: none. */
 static const mf_status_page_act *longest_act(const mf_status_page *p, mf_act kind)
 {
     const mf_status_page_act *found = NULL;
@@ -64,15 +65,15 @@ static const mf_status_page_act *longest_act(const mf_status_page *p, mf_act kin
 
 static void put_act(const mf_status_page *p, mf_act kind, int64_t now, mf_buf *out)
 {
-    static const char *const words[MF_ACTS] = { "", ", op", ": reads", ": writes" };
+    static const char *const words[MF_ACTS] = { "", ", op", ": reading", ": writing" };
     const mf_status_page_act *a = longest_act(p, kind);
 
     if (a)
-        mf_buf_printf(out, "%s %s since %.1f s", words[kind], a->what,
+        mf_buf_printf(out, "%s %s for %.1f s", words[kind], a->what,
                       job_view_text_seconds(a->since_ns, now));
 }
 
-/* Which part of the batch the task computes, where tasks share batches. */
+/* Which shards of the batch the task computes, if tasks share batches. */
 static void put_shards(const mf_status_page *p, mf_buf *out)
 {
     const long long first = p->first_shard, last = first + p->n_shards - 1;
@@ -85,12 +86,26 @@ static void put_shards(const mf_status_page *p, mf_buf *out)
 
 static void put_phase(const mf_status_page *p, int64_t now, mf_buf *out)
 {
-    mf_buf_str(out, mf_phase_text((mf_phase)p->phase));
+    static const char *const texts[MF_PHASES] = {
+        [MF_PHASE_START] = "starting",
+        [MF_PHASE_LOAD] = "loading data",
+        [MF_PHASE_INPUT] = "waiting for input",
+        [MF_PHASE_STEP] = "computing",
+        [MF_PHASE_BETWEEN] = "between steps",
+        [MF_PHASE_EVALUATE] = "evaluating",
+        [MF_PHASE_SAVE] = "saving",
+        [MF_PHASE_SERVE] = "serving",
+        [MF_PHASE_END] = "ending",
+        [MF_PHASE_WATCH] = "supervising tasks",
+        [MF_PHASE_IDLE] = "idle (no data for this task)",
+    };
+
+    mf_buf_printf(out, "has been %s", texts[p->phase]);
     if (p->phase == MF_PHASE_STEP) {
         put_shards(p, out);
         mf_buf_printf(out, " step %lld", (long long)p->step);
     }
-    mf_buf_printf(out, " since %.1f s", job_view_text_seconds(p->phase_since_ns, now));
+    mf_buf_printf(out, " for %.1f s", job_view_text_seconds(p->phase_since_ns, now));
     if (p->computing > 0)
         put_act(p, MF_ACT_RUN, now, out);
     else if (p->phase == MF_PHASE_SAVE || p->phase == MF_PHASE_END)
@@ -109,16 +124,16 @@ void mf_job_view_doing_text(const mf_status_page_seen *t, int64_t now, mf_buf *o
         put_phase(&t->page, now, out);
 }
 
-/* One of another host: what it does is as old as what it has told. */
+/* A task of another host: what it does is as old as its last report. */
 static void put_kept(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
     const double ago = job_view_text_seconds(t->page.told_ns, now);
 
     if (is_silent(t, now)) {
-        mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host, ago);
+        mf_buf_printf(out, "is on %s and last reported %.1f s ago", t->page.host, ago);
         return;
     }
-    mf_buf_printf(out, "is on %s and told %.1f s ago that it ", t->page.host, ago);
+    mf_buf_printf(out, "is on %s and reported %.1f s ago that it ", t->page.host, ago);
     mf_job_view_doing_text(t, t->page.told_ns, out);
 }
 
@@ -134,10 +149,10 @@ static void put_alive(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 void mf_job_view_task_text(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
     if (!t->alive)
-        mf_buf_printf(out, "is dead: it was killed, or has crashed, %.1f s ago or later",
+        mf_buf_printf(out, "is dead: killed or crashed within the last %.1f s",
                       job_view_text_seconds(t->page.changed_ns, now));
     else if (mf_job_view_is_stopped(t))
-        mf_buf_printf(out, "is stopped by a %s since %.1f s or less",
+        mf_buf_printf(out, "has been stopped by a %s for up to %.1f s",
                       t->process.state == 'T' ? "signal" : "debugger",
                       job_view_text_seconds(t->page.changed_ns, now));
     else if (mf_job_view_is_kept(t))
@@ -146,7 +161,7 @@ void mf_job_view_task_text(const mf_status_page_seen *t, int64_t now, mf_buf *ou
         put_alive(t, now, out);
 }
 
-/* Others wait for something. */
+/* In other phases the task waits and needs no processor. */
 static bool wants_to_run(const mf_status_page *p)
 {
     return p->computing > 0 || p->phase == MF_PHASE_START || p->phase == MF_PHASE_LOAD ||
@@ -165,14 +180,14 @@ void mf_job_view_starved(const mf_status_page_seen *t, const mf_process_times *l
         return;
     (void)snprintf(
         note, MF_JOB_VIEW_NOTE,
-        ", and gets %.0f %% of the processor time that it wants: others run on its cores",
+        ", and gets %.0f %% of the processor time it needs: other processes run on its cores",
         100.0 * (double)lately->ran_ns / (double)wanted);
 }
 
-/* ---- who is the reason ---- */
+/* ---- the cause ---- */
 
-/* The wait of a task that is able to go on if only it got what it waits for. One of another host
- * had waited for so long when it said so; it may have gone on since. */
+/* The wait of a task that could continue as soon as the wait ends. For a task of another host, the
+ * wait as of its last report; it may have ended since. */
 static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen *t, int64_t now)
 {
     const int64_t known = mf_job_view_is_kept(t) ? t->page.told_ns : now;
@@ -182,8 +197,8 @@ static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen 
     return w && known - w->since_ns >= LONG_NS ? w : NULL;
 }
 
-/* From one to the next, until one that waits for nobody; *name: of that one. -1: it is not here, or
- * they go round in a ring. */
+/* Follows the waits from task i to a task that does not wait; *name: its name. -1: it is not on
+ * this host, or the waits form a cycle. */
 static int job_view_text_root_of(const mf_job_view_job *job, int i, int64_t now, const char **name)
 {
     *name = job->tasks[i].page.task;
@@ -201,8 +216,8 @@ static int job_view_text_root_of(const mf_job_view_job *job, int i, int64_t now,
     return -1;
 }
 
-/* "; worker 0 and worker 2 wait for it, the longest since 3.2 s: the gradients, bucket 0 of step
- * 812". */
+/* Appends "; worker 0, worker 2 have been waiting for it for 3.2 s: the gradients, bucket 0 of step
+ * 812", with the longest wait. */
 static void put_waiting(const mf_job_view_job *job, const char *name, int64_t now, mf_buf *out)
 {
     const mf_status_page_wait *longest = NULL;
@@ -220,14 +235,14 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
     }
     if (!longest)
         return;
-    mf_buf_printf(out, " %s for it since %.1f s: %s", n == 1 ? "waits" : "wait",
+    mf_buf_printf(out, " %s been waiting for it for %.1f s: %s", n == 1 ? "has" : "have",
                   job_view_text_seconds(longest->since_ns, now), longest->what);
     if (longest->step >= 0)
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
 
-/* The one that most wait for; else one that is known not to go on, which is no matter of a master.
- * NULL: all is well. */
+/* The task that most tasks wait for; else one that is known to be stopped or dead (supervisors are
+ * ignored). NULL: no stall. */
 static const char *reason(const mf_job_view_job *job, int64_t now)
 {
     const char *best = NULL;
@@ -256,7 +271,7 @@ static const char *reason(const mf_job_view_job *job, int64_t now)
     return best;
 }
 
-/* They wait for each other. */
+/* A cycle of waits. */
 static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
 {
     for (int i = 0; i < job->n; i++) {
@@ -265,7 +280,7 @@ static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
         if (!job_view_text_waits(&job->tasks[i], now) ||
             (job_view_text_root_of(job, i, now, &name), name))
             continue;
-        mf_buf_str(out, "they wait for each other: ");
+        mf_buf_str(out, "deadlock: ");
         for (int k = i, hops = 0; hops < job->n && (hops == 0 || k != i); hops++) {
             const mf_status_page_wait *w = job_view_text_waits(&job->tasks[k], now);
 
@@ -300,7 +315,7 @@ void mf_job_view_blame(const mf_job_view_job *job, const char *name, const char 
         mf_buf_printf(out, "%s (pid %lld) ", name, (long long)job->tasks[i].page.pid);
         mf_job_view_task_text(&job->tasks[i], now, out);
     } else {
-        mf_buf_printf(out, "%s is not on this host, or has not come", name);
+        mf_buf_printf(out, "%s is not on this host, or has not started", name);
     }
     mf_buf_str(out, note);
     put_waiting(job, name, now, out);

@@ -10,16 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(say_stall_ms, 2000, "what stands still for so long is said on standard error");
+MF_PARAM_INT(say_stall_ms, 2000, "a stall of this duration in ms is reported on standard error");
 
-static const int64_t AGAIN_NS = 250000000; /* between two looks */
+static const int64_t AGAIN_NS = 250000000; /* between two checks */
 enum {
-    PATIENT = 5, /* times as long where the reason is at something that takes its time */
-    USUAL = 3, /* steps may take so many times what they usually do */
-    REPEAT = 10, /* times as long until it is said again */
+    PATIENT = 5, /* factor for causes that are known to take long */
+    USUAL = 3, /* a step may take this multiple of its usual duration */
+    REPEAT = 10, /* the next report comes after this multiple of the stall's duration */
 };
 
-static atomic_int saying; /* stalls of this process that were said and last */
+static atomic_int saying; /* reported stalls of this process that still last */
 
 int64_t mf_stall_patience_ns(void)
 {
@@ -29,7 +29,7 @@ int64_t mf_stall_patience_ns(void)
 void mf_stall_begin(mf_stall *s)
 {
     s->since = mf_clock_ns();
-    s->look_at = s->since + MF_PARAM(say_stall_ms) * 500000; /* the first look is half way */
+    s->look_at = s->since + MF_PARAM(say_stall_ms) * 500000; /* the first check is half way */
     s->said = false;
     s->pid = 0;
 }
@@ -43,14 +43,14 @@ void mf_stall_end(mf_stall *s, bool well)
         if (s->step >= 0)
             (void)snprintf(step, sizeof step, "step %lld", (long long)s->step);
         if (well)
-            MF_WARN("%s goes on after %.1f s", step, (double)(mf_clock_ns() - s->since) * 1e-9);
+            MF_WARN("%s continues after %.1f s", step, (double)(mf_clock_ns() - s->since) * 1e-9);
     }
     s->since = 0;
 }
 
-/* ---- whether to say it ---- */
+/* ---- when to report ---- */
 
-/* Workers first: people look at what they say. */
+/* Workers report first, because users watch their output. */
 static bool comes_before(const mf_job_view_job *job, int i, int k)
 {
     const bool server_i = strncmp(job->tasks[i].page.task, "ps", 2) == 0;
@@ -64,7 +64,8 @@ static bool stall_watchdog_is_same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Nobody before us waits for the same one; and if we are that one, nobody does. */
+/* No task before this one waits for the same cause; and if this task is the cause, no other task
+ * waits for it. */
 static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *root, int64_t now)
 {
     const bool own_fault = stall_watchdog_is_same(root, job->tasks[self].page.task);
@@ -79,8 +80,8 @@ static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *roo
     return true;
 }
 
-/* How long this task may keep others waiting before it is said. What uses its processor gets on:
- * starting, loading and evaluating take their time, and a step what it usually takes. */
+/* How long this task may delay others before it is reported. A task that uses its processor makes
+ * progress: starting, loading and evaluating take long, and a step takes its usual time. */
 static int64_t stall_watchdog_patience(const mf_status_page_seen *t, const mf_process_times *lately)
 {
     const int64_t usual = MF_PARAM(say_stall_ms) * 1000000;
@@ -91,21 +92,21 @@ static int64_t stall_watchdog_patience(const mf_status_page_seen *t, const mf_pr
     if (t->page.phase == MF_PHASE_START || t->page.phase == MF_PHASE_LOAD ||
         t->page.phase == MF_PHASE_EVALUATE)
         return PATIENT * usual;
-    if (t->page.phase == MF_PHASE_STEP && t->page.usual_ns == 0) /* which is compiled */
+    if (t->page.phase == MF_PHASE_STEP && t->page.usual_ns == 0) /* the first step compiles */
         return PATIENT * usual;
     if (t->page.phase == MF_PHASE_STEP && USUAL * t->page.usual_ns > usual)
         return USUAL * t->page.usual_ns;
     return usual;
 }
 
-/* We are the reason ourselves: for want of what? */
+/* This task is the cause itself: what does it lack? */
 static bool is_stuck(const mf_status_page *p)
 {
     return p->computing == 0 &&
            (p->phase == MF_PHASE_INPUT || p->phase == MF_PHASE_SAVE || p->phase == MF_PHASE_END);
 }
 
-/* ---- saying it ---- */
+/* ---- reporting ---- */
 
 static int64_t stall_watchdog_step_of(const mf_job_view_job *job, int self, int64_t now)
 {
@@ -121,17 +122,17 @@ static void stall_watchdog_say(mf_stall *s, const mf_job_view_job *job, const ch
                                const char *note, int64_t now)
 {
     mf_buf text = { 0 };
-    char step[40] = "the start";
+    char step[40] = "startup";
 
     if (s->step >= 0)
         (void)snprintf(step, sizeof step, "step %lld", (long long)s->step);
     if (root)
         mf_job_view_blame(job, root, note, now, &text);
     else if (!mf_job_view_explain(job, now, &text))
-        mf_buf_str(&text, "the reason is not known");
+        mf_buf_str(&text, "unknown cause");
     if (mf_buf_finish(&text) == MF_OK)
-        MF_WARN("%s stands still since %.1f s: %s%s%s", step, (double)(now - s->since) * 1e-9,
-                text.data, s->why ? ": " : "", s->why ? s->why : "");
+        MF_WARN("%s stalled for %.1f s: %s%s%s", step, (double)(now - s->since) * 1e-9, text.data,
+                s->why ? ": " : "", s->why ? s->why : "");
     mf_buf_deinit(&text);
     if (!s->said)
         atomic_fetch_add(&saying, 1);
@@ -160,7 +161,7 @@ static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int sel
     } else {
         s->pid = timed ? pid : 0;
         s->times = times;
-        if (timed) /* how it fares is seen the next time */
+        if (timed) /* the next check can compare the times */
             return;
     }
     if (now - s->since < enough) {
@@ -175,8 +176,8 @@ static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int sel
     stall_watchdog_say(s, job, root, note, now);
 }
 
-/* Pages that cannot be read are left out, and their errors are no matter of the caller, which may
- * be about to report its own. */
+/* Pages that cannot be read are skipped. Their errors must not replace the caller's error record,
+ * which it may be about to report. */
 static mf_status read_job(mf_job_view *out)
 {
     mf_error before;
@@ -199,7 +200,7 @@ mf_stall_seen mf_stall_look(mf_stall *s)
         return MF_STALL_EARLY;
     if (!mf_status_page_is_seen(&task))
         return MF_STALL_UNSEEN;
-    if (!s->said && atomic_load(&saying) > 0) { /* another thread has */
+    if (!s->said && atomic_load(&saying) > 0) { /* another thread reported a stall */
         s->look_at = now + AGAIN_NS;
         return MF_STALL_SEEN;
     }

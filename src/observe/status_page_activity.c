@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_activity.c - what threads are at: which op, which file. Each has a place of its own
- * on the page and writes there without a lock, for ops come and go in microseconds. A reader that
- * comes in between may see half a name: whoever lasts long enough to be asked about is seen whole.
- */
+/* status_page_activity.c - activities of threads: the current op or file. Each thread has its own
+ * place on the page and writes there without a lock, because ops last microseconds. A concurrent
+ * reader may see half a name; an activity that lasts long enough to matter is read completely. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/observer.h"
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- where the board lies ---- */
+/* ---- location of the status page ---- */
 
 static _Atomic(mf_status_page_area *) area;
 
@@ -23,7 +22,7 @@ mf_status_page_area *mf_status_page_area_find(void)
     return atomic_load_explicit(&area, memory_order_acquire);
 }
 
-/* ---- what base/ reports ---- */
+/* ---- hooks of base/ ---- */
 
 static int begin_read(const char *path)
 {
@@ -36,7 +35,7 @@ static int begin_write(const char *path)
 }
 
 static const mf_observer observer = { begin_read, begin_write, mf_status_page_act_end,
-                                      mf_status_page_said };
+                                      mf_status_page_logged };
 
 mf_status mf_status_page_area_map(int fd, mf_status_page_area **out)
 {
@@ -47,7 +46,7 @@ mf_status mf_status_page_area_map(int fd, mf_status_page_area **out)
 
     *out = at == MAP_FAILED ? NULL : at;
     if (!*out)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     atomic_store_explicit(&area, *out, memory_order_release);
     mf_observer_set(&observer);
     return MF_OK;
@@ -57,13 +56,14 @@ void mf_status_page_area_leave(void)
 {
     mf_status_page_area *none;
 
-    (void)!mf_status_page_area_map(-1, &none); /* else it stays: a file without a name */
+    (void)!mf_status_page_area_map(-1, &none); /* on failure the old mapping stays: a file without a
+                                                  name */
 }
 
 /* ---- places ---- */
 
-static atomic_uint taken; /* by bit */
-static _Thread_local int running = -1; /* this thread's, while it runs ops */
+static atomic_uint taken; /* bit set */
+static _Thread_local int running = -1; /* this thread's place, while it runs ops */
 static _Thread_local int depth;
 
 static int take_place(void)
@@ -120,7 +120,7 @@ void mf_status_page_act_end(int act)
     static const mf_event events[MF_ACTS] = {
         [MF_ACT_READ] = MF_EVENT_READ, [MF_ACT_WRITE] = MF_EVENT_WROTE
     };
-    const int why = errno; /* of what the thread was at */
+    const int why = errno; /* errno of the thread's activity */
     mf_status_page_act a;
 
     if (act < 0)
@@ -154,7 +154,7 @@ void mf_status_page_runs(const char *node)
         write_act(running, MF_ACT_RUN, mf_clock_coarse_ns(), node);
 }
 
-/* ---- who asks within this process ---- */
+/* ---- queries within this process ---- */
 
 mf_status mf_status_page_watch(void)
 {

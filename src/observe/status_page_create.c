@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_create.c - the file of a board: made under another name, then linked to its own, so
- * that nobody sees it before it is whole, and two cannot have one name. Boards come and are swept
- * away with the folder locked: what was read as dead is what is removed. */
+/* status_page_create.c - creates the file of a status page: under a temporary name, then linked to
+ * its own, so that readers see only complete pages and no two tasks share a name. Pages are created
+ * and swept with the folder locked, so that a page read as dead is the one that is removed. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int64_t LOCK_WAIT_NS = 5000000000; /* it is held for moments */
+static const int64_t LOCK_WAIT_NS = 5000000000; /* the lock is normally held for moments */
 static const int64_t DAY_NS = 86400000000000;
 
 static void status_page_create_fill(mf_status_page_area *a, const char *job, const char *task,
@@ -41,7 +41,7 @@ static void status_page_create_fill(mf_status_page_area *a, const char *job, con
         (void)strcpy(f->page.host, "unknown");
 }
 
-/* Until close(*fd). */
+/* The lock lasts until close(*fd). */
 static mf_status lock_dir(const char *dir, int *fd)
 {
     const int64_t until = mf_clock_ns() + LOCK_WAIT_NS;
@@ -64,7 +64,7 @@ static mf_status lock_dir(const char *dir, int *fd)
     return MF_OK;
 }
 
-/* A page of before the machine began anew is from the future, by its clock. */
+/* A page from before a reboot has a time in the future. */
 static bool is_old(const mf_status_page *p)
 {
     const int64_t age = mf_clock_ns() - p->changed_ns;
@@ -72,8 +72,8 @@ static bool is_old(const mf_status_page *p)
     return age < 0 || age > DAY_NS;
 }
 
-/* With the folder locked: dead tasks of the job make room, and so do old ones of any job.
- * ALREADY_EXISTS: this one lives. A dead one may have had our number. */
+/* With the folder locked: remove pages of dead tasks of the job, and old ones of any job.
+ * ALREADY_EXISTS: this task is alive. A dead task may have had our process number. */
 static mf_status status_page_create_sweep(const char *job, const char *task)
 {
     mf_status_page_seen *all = NULL;
@@ -90,24 +90,24 @@ static mf_status status_page_create_sweep(const char *job, const char *task)
             (void)unlink(all[i].path);
         else if (all[i].alive && ours && p->keeper == 0 && p->pid != getpid() &&
                  strcmp(p->task, task) == 0)
-            st = MF_FAIL(
-                MF_ALREADY_EXISTS,
-                "process %lld is %s of a job named '%s' on this host; give another name (--name)",
-                (long long)p->pid, task, job);
+            st = MF_FAIL(MF_ALREADY_EXISTS,
+                         "process %lld is %s of a job named '%s' on this host; choose another name "
+                         "(--name)",
+                         (long long)p->pid, task, job);
     }
     mf_status_pages_free(all, n);
     return st;
 }
 
-/* The same. Whoever lives was found by status_page_create_sweep(): what still has the name is no
- * board we can read. */
+/* With the folder locked. status_page_create_sweep() has found live tasks; a remaining file with
+ * this name is not a status page of this version. */
 static mf_status link_to(const char *from, const char *to, char **path)
 {
     int why;
 
     *path = mf_strdup(to);
     if (!*path)
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     if (link(from, to) == 0) {
         (void)unlink(from);
         return MF_OK;
@@ -117,7 +117,8 @@ static mf_status link_to(const char *from, const char *to, char **path)
     *path = NULL;
     if (why == EEXIST)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%s' is in the way, and no board that this program knows; remove it", to);
+                       "'%s' already exists and is not a status page of this version; remove it",
+                       to);
     return mf_errno_status(why, "make", to);
 }
 
@@ -153,8 +154,8 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
     int fd;
 
     MF_TRY(mf_status_page_dir_check(dir, true));
-    if (!mf_process_look(getpid(), &self)) /* readers would take us for dead */
-        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
+    if (!mf_process_look(getpid(), &self)) /* otherwise readers would take this process for dead */
+        return MF_FAIL(MF_UNAVAILABLE, "cannot read /proc for this process");
     (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
     (void)unlink(draft);
     fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -162,7 +163,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
         return mf_errno_status(errno, "make", draft);
     st = posix_fallocate(fd, 0, sizeof **out) == 0
              ? mf_status_page_area_map(fd, out)
-             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
+             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no space for '%s'", draft);
     (void)close(fd);
     if (st == MF_OK) {
         status_page_create_fill(*out, job, task, tasks, self.start);
@@ -211,7 +212,7 @@ mf_status mf_status_pages_sweep(void)
         st = lock_dir(dir.data, &fd);
     mf_buf_deinit(&dir);
     if (st != MF_OK)
-        return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
+        return st == MF_NOT_FOUND ? MF_OK : st; /* no task has created the folder yet */
     st = mf_status_pages_read(&all, &n);
     for (int i = 0; i < n; i++) {
         if (!all[i].alive)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_read.c - the boards of all tasks of this user on this host. Files are read, not
- * mapped: one that somebody makes shorter must not hurt us. */
+/* status_page_read.c - reads the status pages of all tasks of this user on this host. Files are
+ * read, not mapped: access to a mapped file that another process truncates would raise SIGBUS. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "observe/status_page.h"
@@ -31,8 +31,8 @@ const char *mf_phase_text(mf_phase phase)
         [MF_PHASE_SAVE] = "saves",
         [MF_PHASE_SERVE] = "serves",
         [MF_PHASE_END] = "ends",
-        [MF_PHASE_WATCH] = "sees to the tasks",
-        [MF_PHASE_IDLE] = "is idle: there is no data for it",
+        [MF_PHASE_WATCH] = "supervises tasks",
+        [MF_PHASE_IDLE] = "is idle: no data for this task",
     };
 
     return texts[phase];
@@ -49,8 +49,8 @@ mf_status mf_status_page_check_name(const char *job)
         job[0] != '.') /* readers skip such files */
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "'%s' is no name of a job: 1 to %d letters, digits, '.', '_' and '-', and no "
-                   "'.' at first",
+                   "'%s' is not a valid job name: expected 1 to %d letters, digits, '.', '_' and "
+                   "'-', not starting with '.'",
                    job, MF_STATUS_PAGE_NAME - 1);
 }
 
@@ -89,22 +89,22 @@ void mf_status_page_path(const char *dir, const char *job, const char *task, mf_
 
 /* ---- one page ---- */
 
-void mf_status_page_mend_text(char *text, size_t size)
+void mf_status_page_sanitize_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
     for (size_t i = 0; text[i]; i++)
         text[i] = (char)(text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
 }
 
-void mf_status_page_mend_number(int64_t *n)
+void mf_status_page_sanitize_number(int64_t *n)
 {
-    if (*n < 0 || *n > INT64_MAX / 16) /* sums and differences of some do not overflow */
+    if (*n < 0 || *n > INT64_MAX / 16) /* prevents overflow in sums and differences */
         *n = 0;
 }
 
 static void mend_rate(double *rate)
 {
-    if (!(*rate >= 0.0 && *rate < 1e15)) /* it becomes an integer for people */
+    if (!(*rate >= 0.0 && *rate < 1e15)) /* it is converted to an integer for output */
         *rate = 0.0;
 }
 
@@ -114,45 +114,45 @@ static void mend_count(int32_t *n, int32_t most)
         *n = 0;
 }
 
-static void status_page_read_mend(mf_status_page *p)
+static void status_page_read_sanitize(mf_status_page *p)
 {
-    mf_status_page_mend_text(p->job, sizeof p->job);
-    mf_status_page_mend_text(p->task, sizeof p->task);
-    mf_status_page_mend_text(p->host, sizeof p->host);
+    mf_status_page_sanitize_text(p->job, sizeof p->job);
+    mf_status_page_sanitize_text(p->task, sizeof p->task);
+    mf_status_page_sanitize_text(p->host, sizeof p->host);
     mend_count(&p->phase, MF_PHASES - 1);
     mend_count(&p->use, MF_USES - 1);
     mend_count(&p->tasks, INT32_MAX);
     mend_count(&p->threads, INT32_MAX);
     mend_count(&p->input_threads, INT32_MAX);
     mend_rate(&p->rate);
-    mf_status_page_mend_number(&p->first_shard);
-    mf_status_page_mend_number(&p->n_shards);
-    mf_status_page_mend_number(&p->opened_ns);
-    mf_status_page_mend_number(&p->told_ns);
-    mf_status_page_mend_number(&p->rate_since_ns);
-    mf_status_page_mend_number(&p->began_ns);
-    mf_status_page_mend_number(&p->changed_ns);
-    mf_status_page_mend_number(&p->phase_since_ns);
-    mf_status_page_mend_number(&p->use_since_ns);
-    mf_status_page_mend_number(&p->stepped_ns);
-    mf_status_page_mend_number(&p->usual_ns);
+    mf_status_page_sanitize_number(&p->first_shard);
+    mf_status_page_sanitize_number(&p->n_shards);
+    mf_status_page_sanitize_number(&p->opened_ns);
+    mf_status_page_sanitize_number(&p->told_ns);
+    mf_status_page_sanitize_number(&p->rate_since_ns);
+    mf_status_page_sanitize_number(&p->began_ns);
+    mf_status_page_sanitize_number(&p->changed_ns);
+    mf_status_page_sanitize_number(&p->phase_since_ns);
+    mf_status_page_sanitize_number(&p->use_since_ns);
+    mf_status_page_sanitize_number(&p->stepped_ns);
+    mf_status_page_sanitize_number(&p->usual_ns);
     for (int i = 0; i < MF_USES; i++)
-        mf_status_page_mend_number(&p->used_ns[i]);
+        mf_status_page_sanitize_number(&p->used_ns[i]);
     for (int i = 0; i < MF_STATUS_PAGE_WAITS; i++) {
-        mf_status_page_mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
-        mf_status_page_mend_text(p->waits[i].where, sizeof p->waits[i].where);
-        mf_status_page_mend_text(p->waits[i].what, sizeof p->waits[i].what);
-        mf_status_page_mend_number(&p->waits[i].since_ns);
+        mf_status_page_sanitize_text(p->waits[i].whom, sizeof p->waits[i].whom);
+        mf_status_page_sanitize_text(p->waits[i].where, sizeof p->waits[i].where);
+        mf_status_page_sanitize_text(p->waits[i].what, sizeof p->waits[i].what);
+        mf_status_page_sanitize_number(&p->waits[i].since_ns);
     }
     for (int i = 0; i < MF_STATUS_PAGE_LINKS; i++)
-        mf_status_page_mend_text(p->links[i].to, sizeof p->links[i].to);
+        mf_status_page_sanitize_text(p->links[i].to, sizeof p->links[i].to);
     for (int i = 0; i < MF_STATUS_PAGE_COPIES; i++) {
-        mf_status_page_mend_text(p->slices[i].of, sizeof p->slices[i].of);
-        mf_status_page_mend_number(&p->slices[i].version);
+        mf_status_page_sanitize_text(p->slices[i].of, sizeof p->slices[i].of);
+        mf_status_page_sanitize_number(&p->slices[i].version);
     }
     for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
-        mf_status_page_mend_text(p->acts[i].what, sizeof p->acts[i].what);
-        mf_status_page_mend_number(&p->acts[i].since_ns);
+        mf_status_page_sanitize_text(p->acts[i].what, sizeof p->acts[i].what);
+        mf_status_page_sanitize_number(&p->acts[i].since_ns);
         mend_count(&p->acts[i].kind, MF_ACTS - 1);
     }
 }
@@ -162,17 +162,19 @@ mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out
     mf_status_page_file f;
 
     if (n != sizeof f)
-        return MF_FAIL(MF_DATA_LOSS, "%zu bytes are no board", n);
+        return MF_FAIL(MF_DATA_LOSS, "not a status page: %zu bytes", n);
     memcpy(&f, bytes, sizeof f);
     if (memcmp(f.magic, MF_STATUS_PAGE_MAGIC, sizeof f.magic) != 0 || f.bytes != sizeof f)
-        return MF_FAIL(MF_DATA_LOSS, "this is no board");
+        return MF_FAIL(MF_DATA_LOSS, "not a status page");
     if (f.version != MF_STATUS_PAGE_VERSION)
-        return MF_FAIL(MF_DATA_LOSS, "a board of version %u; this program knows %d", f.version,
-                       MF_STATUS_PAGE_VERSION);
+        return MF_FAIL(MF_DATA_LOSS,
+                       "status page of version %u, but this program reads version "
+                       "%d",
+                       f.version, MF_STATUS_PAGE_VERSION);
     if (f.page.pid <= 0)
-        return MF_FAIL(MF_DATA_LOSS, "a board of nobody");
+        return MF_FAIL(MF_DATA_LOSS, "status page without a task");
     *out = f.page;
-    status_page_read_mend(out);
+    status_page_read_sanitize(out);
     return MF_OK;
 }
 
@@ -203,8 +205,8 @@ static bool status_page_read_look(const mf_status_page *p, mf_process *process)
            process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
 }
 
-/* A process that was preempted while it wrote finishes its write; a stopped or dead one does not.
- */
+/* A process that was preempted while it wrote finishes its write; a stopped or dead one does
+ * not. */
 static bool writer_runs(const char *bytes, ssize_t n)
 {
     mf_process process;
@@ -217,9 +219,9 @@ static bool writer_runs(const char *bytes, ssize_t n)
 
 /* A consistent page. Only a task that was stopped or killed during a write leaves an inconsistent
  * one, which is read as it is. */
-static mf_status status_page_read_whole(int fd, mf_status_page *out)
+static mf_status status_page_read_consistent(int fd, mf_status_page *out)
 {
-    char bytes[sizeof(mf_status_page_file)]; /* the recorder is behind it */
+    char bytes[sizeof(mf_status_page_file)]; /* the flight recorder follows it */
     ssize_t n = 0;
 
     for (int i = 0; i < MF_STATUS_PAGE_TRIES; i++) {
@@ -250,12 +252,12 @@ mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
     *out = (mf_status_page_seen){ 0 };
     if (fd < 0)
         return mf_errno_status(errno, "open", path);
-    st = status_page_read_whole(fd, &out->page);
+    st = status_page_read_consistent(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
     out->alive = status_page_read_look(&out->page, &out->process);
     out->path = mf_strdup(path);
-    return out->path ? MF_OK : MF_NOMEM("a board");
+    return out->path ? MF_OK : MF_NOMEM("a status page");
 }
 
 static int status_page_read_compare(const void *a, const void *b)
@@ -267,7 +269,7 @@ static int status_page_read_compare(const void *a, const void *b)
     return by_job != 0 ? by_job : strverscmp(x->task, y->task);
 }
 
-/* Whoever shows itself needs nobody to do it. */
+/* A task that shows itself does not need a copy of its page. */
 static bool is_shown_twice(const mf_status_page_seen *all, int n, int i)
 {
     for (int k = 0; all[i].page.keeper != 0 && k < n; k++) {
@@ -306,7 +308,7 @@ static mf_status status_page_read_all(DIR *d, const char *dir, mf_status_page_se
             const mf_status one = mf_status_page_read(path.data, &(*all)[*n]);
 
             *n += one == MF_OK;
-            if (one == MF_RESOURCE_EXHAUSTED) /* no fault of the board */
+            if (one == MF_RESOURCE_EXHAUSTED) /* not caused by the page */
                 st = one;
         }
     }
@@ -341,7 +343,7 @@ mf_status mf_status_pages_read(mf_status_page_seen **out, int *n)
     drop_doubles(*out, n);
     if (*n > 1)
         qsort(*out, (size_t)*n, sizeof **out, status_page_read_compare);
-    return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
+    return st == MF_NOT_FOUND ? MF_OK : st; /* no task has created the folder yet */
 }
 
 void mf_status_pages_free(mf_status_page_seen *boards, int n)
@@ -357,8 +359,8 @@ static mf_status write_at(int fd, const char *path, const void *bytes, size_t n,
                                                          : mf_errno_status(errno, "write", path);
 }
 
-mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
-                                     const mf_status_page_layout *layout)
+mf_status mf_status_page_request_layout(const mf_status_page_seen *b,
+                                        const mf_status_page_layout *layout)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     const int32_t there = MF_VARIABLE_REQUEST_MADE;
@@ -368,8 +370,8 @@ mf_status mf_status_page_wish_layout(const mf_status_page_seen *b,
         return mf_errno_status(errno, "open", b->path);
     st = write_at(fd, b->path, layout, sizeof *layout, offsetof(mf_status_page_area, layout));
     if (st == MF_OK)
-        st =
-            write_at(fd, b->path, &there, sizeof there, offsetof(mf_status_page_area, layout_wish));
+        st = write_at(fd, b->path, &there, sizeof there,
+                      offsetof(mf_status_page_area, layout_request));
     (void)close(fd);
     return st;
 }
@@ -380,7 +382,7 @@ static mf_status status_page_read_at(int fd, const char *path, void *bytes, size
 
     if (got < 0)
         return mf_errno_status(errno, "read", path);
-    return (size_t)got == n ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%s is no board", path);
+    return (size_t)got == n ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%s is not a status page", path);
 }
 
 mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable_request *state,
@@ -393,14 +395,14 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
     if (fd < 0)
         return mf_errno_status(errno, "open", b->path);
     st = status_page_read_at(fd, b->path, &is, sizeof is,
-                             offsetof(mf_status_page_area, layout_wish));
-    if (st == MF_OK) /* words are written before */
+                             offsetof(mf_status_page_area, layout_request));
+    if (st == MF_OK) /* the text is written before the state */
         st = status_page_read_at(fd, b->path, words, MF_VARIABLE_REQUEST_TEXT,
                                  offsetof(mf_status_page_area, layout_answer));
     (void)close(fd);
     if (st != MF_OK)
         return st;
-    mf_status_page_mend_text(words, MF_VARIABLE_REQUEST_TEXT);
+    mf_status_page_sanitize_text(words, MF_VARIABLE_REQUEST_TEXT);
     *state = is >= MF_VARIABLE_REQUEST_NONE && is <= MF_VARIABLE_REQUEST_REFUSED
                  ? (mf_variable_request)is
                  : MF_VARIABLE_REQUEST_NONE;
@@ -423,7 +425,7 @@ mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_
     return st;
 }
 
-mf_status mf_status_page_wish(const mf_status_page_seen *b, int threads)
+mf_status mf_status_page_request_threads(const mf_status_page_seen *b, int threads)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     const int32_t wish = threads;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_remote.c - boards of tasks on other hosts, which this process shows for them: each in
- * a file of its own that goes with this process. Their times are moved to the clock of this host.
- */
+/* status_page_remote.c - status pages of tasks on other hosts, which this process shows: each in a
+ * file of its own that is removed with this process. Their times are converted to the clock of this
+ * host. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -36,7 +36,7 @@ static void move_times(mf_status_page *p, int64_t by)
         p->acts[i].since_ns += by;
 }
 
-/* With the lock held: remembered, to be removed in the end. */
+/* With the lock held: remember the path, to remove the file at the end. */
 static mf_status status_page_remote_remember(const char *path)
 {
     for (int64_t i = 0; i < kept.n; i++) {
@@ -46,12 +46,12 @@ static mf_status status_page_remote_remember(const char *path)
     MF_TRY(mf_grow(&kept.paths, &kept.cap, kept.n + 1, sizeof *kept.paths));
     kept.paths[kept.n] = mf_strdup(path);
     if (!kept.paths[kept.n])
-        return MF_NOMEM("a board");
+        return MF_NOMEM("a status page");
     kept.n++;
     return MF_OK;
 }
 
-/* A reader may see a part of the page before and one of this; either is of the same second. */
+/* A reader may see a mix of the previous page and this one; both are of the same second. */
 static mf_status status_page_remote_write_file(const char *path, const mf_status_page *p)
 {
     const mf_status_page_file f = { .magic = MF_STATUS_PAGE_MAGIC,
@@ -63,13 +63,13 @@ static mf_status status_page_remote_write_file(const char *path, const mf_status
     MF_TRY(status_page_remote_remember(path));
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || pwrite(fd, &f, sizeof f, 0) != (ssize_t)sizeof f)
-        MF_LOG(MF_LOG_DEBUG, "%s cannot be written", path);
+        MF_LOG(MF_LOG_DEBUG, "cannot write %s", path);
     if (fd >= 0)
         (void)close(fd);
     return MF_OK;
 }
 
-static mf_status status_page_remote_keep(const mf_status_page *p)
+static mf_status status_page_remote_show(const mf_status_page *p)
 {
     char name[MF_STATUS_PAGE_TASK + 16];
     mf_buf dir = { 0 }, path = { 0 };
@@ -108,7 +108,7 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
         p.keeper_start = self.start;
         move_times(&p, now - p.told_ns);
         p.told_ns = now;
-        st = status_page_remote_keep(&p);
+        st = status_page_remote_show(&p);
     }
     if (st != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page_update.c - what a task shows on its board, and has recorded. */
+/* status_page_update.c - changes to the status page and the flight recorder of this task. */
 #include "base/clock.h"
 #include "observe/status_page.h"
 #include "observe/status_page_layout.h"
@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What took less is not recorded: there would be nothing else. */
+/* Shorter activities are not recorded: they would fill the recorder. */
 static const int64_t LONG_NS = 10000000;
 
-static atomic_int computing; /* threads, also without a board */
+static atomic_int computing; /* threads; counted also without a page */
 
-/* While the page may change: something has just happened. */
+/* Call with the page locked: an event has just happened. */
 static void record(mf_event kind, int64_t step, int64_t amount, const char *text)
 {
     mf_status_page_record(mf_status_page_area_find(), kind, step, amount, text);
@@ -36,7 +36,7 @@ void mf_status_page_phase(mf_phase phase)
         return;
     p->phase = (int32_t)phase;
     p->phase_since_ns = mf_clock_ns();
-    if (phase != MF_PHASE_SERVE) /* after every update */
+    if (phase != MF_PHASE_SERVE) /* called after every update */
         record(MF_EVENT_PHASE, p->step, phase, NULL);
     mf_status_page_changed(p);
 }
@@ -67,7 +67,7 @@ void mf_status_page_begin(int64_t step, int64_t steps)
     mf_status_page_changed(p);
 }
 
-/* Over a second, or a step that is longer; in the first second, over what there is. */
+/* Averaged over a second, or over a longer step; in the first second, over the time so far. */
 static void count_rate(mf_status_page *p, int64_t samples, int64_t now)
 {
     const int64_t time = now - p->rate_since_ns;
@@ -82,7 +82,7 @@ static void count_rate(mf_status_page *p, int64_t samples, int64_t now)
     }
 }
 
-/* The mean of the last few; the first step is none of them: it is compiled in. */
+/* The mean of the last few steps; without the first step, which compiles. */
 static void count_usual(mf_status_page *p, int64_t now)
 {
     const int64_t time = p->stepped_ns > 0 ? now - p->stepped_ns : 0;
@@ -130,10 +130,10 @@ void mf_status_page_traffic(int64_t bytes)
     mf_status_page_changed(p);
 }
 
-/* Threads come and go often: only the first and the last change the page. */
+/* Threads start and stop often: only the first and the last one change the page. */
 void mf_status_page_computing(int change)
 {
-    const int before = atomic_fetch_add(&computing, change); /* also without a board */
+    const int before = atomic_fetch_add(&computing, change); /* also without a page */
     mf_status_page *p;
 
     mf_status_page_act_running(change);
@@ -169,7 +169,7 @@ void mf_status_page_call_end(const char *what, int64_t step, int64_t began)
     mf_status_page_changed(p);
 }
 
-void mf_status_page_said(const char *text)
+void mf_status_page_logged(const char *text)
 {
     status_page_update_note(MF_EVENT_SAID, -1, 0, text);
 }

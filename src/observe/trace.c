@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 typedef struct trace_event {
-    const char *name, *op; /* of the node, which outlives the step; or a note's */
+    const char *name, *op; /* of the node, which outlives the step; or of a note */
     int64_t start, end;
     int thread; /* 0: none */
 } trace_event;
@@ -94,7 +94,7 @@ void mf_trace_each(mf_trace *trace, mf_trace_fn *fn, void *ctx)
     pthread_mutex_unlock(&trace->lock);
 }
 
-/* ---- Chrome's format ---- */
+/* ---- Chrome trace format ---- */
 
 static void trace_put_names(const trace_event *e, mf_buf *out)
 {
@@ -110,7 +110,7 @@ static double micros(int64_t ns)
     return (double)ns / 1000.0;
 }
 
-/* What holds no thread may overlap: two events, which belong together by their number. */
+/* Events without a thread may overlap: each is a pair of events with a common id. */
 static void put_async(const trace_event *e, const mf_trace_process *p, int64_t number, mf_buf *out)
 {
     const int64_t ends[] = { e->start, e->end };

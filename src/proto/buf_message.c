@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buf_message.c - see buf_message.h. What we would write is known by its beginning; all else is
- * read as a message. */
+/* buf_message.c - see buf_message.h. A message in the form that we write is recognised by its first
+ * bytes; any other form is decoded as a message. */
 #include "proto/buf_message.h"
 
 #include "base/mem.h"
@@ -12,17 +12,17 @@
 #define TYPE "type.googleapis.com/tensorflow.RecvBufRespExtra"
 
 enum {
-    APART = 4096, /* bytes of content that are worth it */
+    APART = 4096, /* minimum number of bytes to be kept separate */
     ALIGN = 16,
-    EXTRA = 4 << 3 | 2, /* tags: of the extra in the answer, */
-    TYPE_URL = 1 << 3 | 2, /* of what is in it, */
+    EXTRA = 4 << 3 | 2, /* tags: of the `extra` field of the response, */
+    TYPE_URL = 1 << 3 | 2, /* of the type URL in it, */
     VALUE = 2 << 3 | 2,
     CONTENT = 1 << 3 | 2, /* and of the bytes */
 };
 
 /* ---- writing ---- */
 
-/* All but the bytes, which have to be its end. */
+/* Everything up to the bytes, which come last. */
 static mf_status buf_message_put_head(size_t bytes, mf_buf *out)
 {
     const size_t value = 1 + mf_wire_varint_size(bytes) + bytes, type = strlen(TYPE);
@@ -47,7 +47,7 @@ mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_iovec *co
     *content = (mf_iovec){ 0 };
     if (bytes > INT32_MAX - APART)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "a piece of %zu bytes is too large for a message: cut the value", bytes);
+                       "a piece of %zu bytes is too large for a message: split the value", bytes);
     MF_TRY(buf_message_put_head(bytes, head));
     if (bytes < APART) {
         mf_buf_bytes(head, value->data, bytes);
@@ -70,7 +70,7 @@ static mf_status buf_message_copy_out(const mf_iovec *parts, int n, size_t from,
     return MF_OK;
 }
 
-/* The part that the content ends, if all of it is there and may stay; NULL: none. */
+/* The part that ends with the complete content and may be kept; NULL: none. */
 static mf_iovec *buf_message_find_part(mf_iovec *parts, int n, size_t bytes)
 {
     mf_iovec *last = n > 0 ? &parts[n - 1] : NULL;
@@ -103,7 +103,7 @@ static mf_status buf_message_is_ours(const mf_iovec *parts, int n, size_t bytes,
     return st;
 }
 
-/* As a message, from whomever. */
+/* Decodes any valid form as a message. */
 static mf_status buf_message_read_message(const Tensorflow__RecvBufResponse *m, size_t bytes,
                                           mf_iovec *out)
 {
@@ -120,13 +120,14 @@ static mf_status buf_message_read_message(const Tensorflow__RecvBufResponse *m, 
     if (mf_iovec_size(parts, (int)n) == bytes)
         st = buf_message_copy_out(parts, (int)n, 0, bytes, out);
     else
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes have come instead of %zu",
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "received %zu bytes instead of %zu",
                      mf_iovec_size(parts, (int)n), bytes);
     mf_free(parts);
     return st;
 }
 
-static mf_status buf_message_read_whole(const mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
+static mf_status buf_message_read_complete(const mf_iovec *parts, int n, size_t bytes,
+                                           mf_iovec *out)
 {
     const size_t total = mf_iovec_size(parts, n);
     mf_arena *arena = mf_arena_new();
@@ -152,7 +153,7 @@ static mf_status buf_message_read_parts(mf_iovec *parts, int n, size_t bytes, mf
 
     MF_TRY(buf_message_is_ours(parts, n, bytes, &from, &ours));
     if (!ours)
-        return buf_message_read_whole(parts, n, bytes, out);
+        return buf_message_read_complete(parts, n, bytes, out);
     stays = buf_message_find_part(parts, n, bytes);
     if (!stays)
         return buf_message_copy_out(parts, n, from, bytes, out);
@@ -160,7 +161,7 @@ static mf_status buf_message_read_parts(mf_iovec *parts, int n, size_t bytes, mf
                        .size = bytes,
                        .release = stays->release,
                        .ctx = stays->ctx };
-    stays->release = NULL; /* it is the content's */
+    stays->release = NULL; /* owned by the content now */
     return MF_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buf_message.h - a RecvBufResponse in pieces: many bytes are neither copied into the message nor,
- * where they may stay, out of it. */
+/* buf_message.h - a RecvBufResponse as separate buffers: large contents are not copied into the
+ * message nor, if their memory can be kept, out of it. */
 #ifndef MF_PROTO_BUF_MESSAGE_H
 #define MF_PROTO_BUF_MESSAGE_H
 
@@ -8,12 +8,12 @@
 #include "base/iovec.h"
 #include "tensor/tensor.h"
 
-/* The elements of a tensor of a plain type. The bytes go into head; those that follow are *content,
- * which holds a reference to the tensor, or is empty. */
+/* The elements of a tensor of a plain type. The encoded bytes go into head; the bytes that follow
+ * are *content, which holds a reference to the tensor, or is empty. */
 MF_MUST mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_iovec *content);
 
-/* Takes the parts over. *out: the content, in one piece that begins where any element may; to be
- * released. Fails: INVALID_ARGUMENT (it is no such message, or has not so many bytes). */
+/* Takes ownership of the parts. *out: the content in one buffer, aligned for any element type; the
+ * caller releases it. Fails: INVALID_ARGUMENT (not such a message, or another number of bytes). */
 MF_MUST mf_status mf_buf_message_read(mf_iovec *parts, int n, size_t bytes, mf_iovec *out);
 
 #endif

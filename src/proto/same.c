@@ -11,7 +11,7 @@ static bool is_entry(const ProtobufCMessageDescriptor *d)
     return n > 5 && strcmp(d->short_name + n - 5, "Entry") == 0;
 }
 
-/* An entry with its bytes, which are what it is sorted by. */
+/* An entry with its bytes, the sort key. */
 typedef struct same_entry {
     ProtobufCMessage *message;
     mf_buf bytes;
@@ -46,7 +46,7 @@ static mf_status sort_list(ProtobufCMessage **list, size_t n)
     return st;
 }
 
-/* As deep as messages are nested, which mf_wire_decode() has limited. */
+/* Recursion is as deep as messages are nested, which mf_wire_decode() limits. */
 static mf_status sort_entries(ProtobufCMessage *m) // NOLINT(misc-no-recursion)
 {
     const ProtobufCMessageDescriptor *d = m->descriptor;

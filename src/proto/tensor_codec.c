@@ -4,7 +4,7 @@
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "tensor_content is little-endian and copied as it is");
+               "tensor_content is little-endian and copied without conversion");
 
 /* ---- shapes ---- */
 
@@ -64,8 +64,8 @@ mf_status mf_shape_encode(const mf_shape *shape, mf_arena *arena,
 
 /* ---- the values of a message ---- */
 
-/* Which *_val field holds a type. Elements are the low `size` bytes of `width` ones: exact where
- * the two are equal, and bits of a wider integer where not. */
+/* The *_val field of a type. Elements are the low `size` bytes of values of `width` bytes: exact if
+ * the two are equal, the bits of a wider integer if not. */
 typedef struct val_field {
     size_t n_offset, offset; /* in Tensorflow__TensorProto: number of values, their array */
     size_t width; /* bytes of one element in that array */
@@ -101,7 +101,7 @@ static const val_field val_fields[MF_DTYPE_COUNT] = {
     [MF_DTYPE_U64] = VAL(uint64_val, 8, 1),
 };
 
-/* What has been found out about a message before storage is asked for. */
+/* Properties of a message, checked before storage is allocated. */
 typedef struct draft {
     const Tensorflow__TensorProto *proto;
     mf_dtype dtype;
@@ -159,7 +159,7 @@ static mf_status decode_content(const draft *d, mf_tensor *out)
     return MF_OK;
 }
 
-/* Repeat the element at `from` until the end: what is done doubles with each copy. */
+/* Repeat the element at `from` until the end: each copy doubles the filled part. */
 static void tensor_codec_splat(char *data, int64_t from, int64_t count, size_t size)
 {
     const size_t total = (size_t)(count - from) * size;
@@ -206,7 +206,7 @@ static mf_status decode_values(const draft *d, mf_tensor *out)
 
 /* ---- strings ---- */
 
-enum { STRING_OVERHEAD = 32 }; /* bytes the heap takes beside those of a string, about */
+enum { STRING_OVERHEAD = 32 }; /* approximate heap overhead of a string */
 
 /* The varint at *at; false when it is cut off or wider than 64 bits. */
 static bool tensor_codec_read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
@@ -282,7 +282,7 @@ static mf_status decode_string_values(const draft *d, size_t left, mf_tensor *ou
 static mf_status check_dtype(int32_t number)
 {
     if (number == MF_DTYPE_RESOURCE || number == MF_DTYPE_VARIANT)
-        return MF_FAIL(MF_UNIMPLEMENTED, "a tensor of type %s cannot be sent or stored as a value",
+        return MF_FAIL(MF_UNIMPLEMENTED, "tensors of type %s cannot be sent or stored by value",
                        mf_dtype_name((mf_dtype)number));
     if (number > MF_DTYPE_REF && mf_dtype_is_valid(number - MF_DTYPE_REF))
         return MF_FAIL(MF_INVALID_ARGUMENT, "a tensor cannot have the reference type %s_ref",
@@ -294,7 +294,7 @@ static mf_status check_dtype(int32_t number)
     return MF_OK;
 }
 
-/* left: bytes that it may still take. */
+/* left: bytes that it may still allocate. */
 static mf_status tensor_codec_begin(const Tensorflow__TensorProto *proto, size_t max_bytes,
                                     draft *d, size_t *left)
 {

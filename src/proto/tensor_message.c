@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_message.c - see tensor_message.h. Messages that are not what we would write, but right
- * (fields in another order, twice, elements that are no bytes) are read in one piece. */
+/* tensor_message.c - see tensor_message.h. Valid messages in a form that we do not write (fields in
+ * another order or repeated, elements not as bytes) are decoded in one piece. */
 #include "proto/tensor_message.h"
 
 #include "proto/wire.h"
@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum {
-    APART = 4096, /* bytes of content that are worth it */
-    TENSOR = 1 << 3 | 2, /* tags: of the tensor in the answer, of its content */
+    APART = 4096, /* minimum number of bytes to be kept separate */
+    TENSOR = 1 << 3 | 2, /* tags: of the tensor in the response, of its content */
     CONTENT = 4 << 3 | 2,
 };
 
 /* ---- writing ---- */
 
-/* All of it but the content, which has to be its end. */
+/* Everything up to the content, which comes last. */
 static mf_status tensor_message_put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
 {
     const size_t bytes = tensor->tensor_content.len;
@@ -47,7 +47,7 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
         return mf_wire_encode(&out.base, head);
     if (out.tensor->tensor_content.len > INT32_MAX - APART)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "a value of %zu bytes is too large for a message: cut it",
+                       "a value of %zu bytes is too large for a message: split it",
                        out.tensor->tensor_content.len);
     MF_TRY(tensor_message_put_head(out.tensor, head));
     *content = mf_buffer_part(mf_buffer_ref(value->buffer), value->data,
@@ -57,12 +57,12 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
 
 /* ---- reading ---- */
 
-/* A place in the message. */
+/* A position in the message. */
 typedef struct tensor_message_cursor {
     const mf_iovec *parts;
     int n, i;
     size_t at; /* in parts[i] */
-    size_t pos; /* in the whole */
+    size_t pos; /* in the message */
 } tensor_message_cursor;
 
 static bool next_byte(tensor_message_cursor *c, uint8_t *out)
@@ -126,13 +126,13 @@ static bool tensor_message_skip_value(tensor_message_cursor *c, uint64_t tag)
     }
 }
 
-/* Where the fields stand, in bytes from the beginning. */
+/* Positions of the fields, in bytes from the beginning. */
 typedef struct places {
     size_t tensor, body, end; /* the tensor's tag, its bytes, what follows it; 0, 0, 0: none */
     size_t content, bytes, bytes_end; /* in it: the content's tag, its bytes, what follows */
 } places;
 
-/* False: it has to be read in one piece. */
+/* False: the message must be decoded in one piece. */
 static bool find_in_tensor(tensor_message_cursor *c, places *p)
 {
     while (c->pos < p->end) {
@@ -201,8 +201,8 @@ static mf_status tensor_message_decode(mf_buf *bytes, mf_arena *arena,
     return MF_OK;
 }
 
-static mf_status tensor_message_read_whole(const mf_iovec *parts, int n, mf_arena *arena,
-                                           size_t max_bytes, mf_tensor *out, bool *dead)
+static mf_status tensor_message_read_complete(const mf_iovec *parts, int n, mf_arena *arena,
+                                              size_t max_bytes, mf_tensor *out, bool *dead)
 {
     static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
     Tensorflow__RecvTensorResponse *m = NULL;
@@ -235,7 +235,7 @@ static mf_status read_head(const mf_iovec *parts, int n, const places *p, mf_are
     return st;
 }
 
-/* The part that is the content, and nothing else; NULL: there is none. */
+/* The part that is exactly the content; NULL: none. */
 static mf_iovec *tensor_message_part_of(mf_iovec *parts, int n, const places *p)
 {
     size_t at = 0;
@@ -247,7 +247,7 @@ static mf_iovec *tensor_message_part_of(mf_iovec *parts, int n, const places *p)
     return NULL;
 }
 
-/* *apart false: it has to be read in one piece. */
+/* *apart false: the message must be decoded in one piece. */
 static mf_status read_apart(mf_iovec *parts, int n, const places *p, mf_arena *arena,
                             size_t max_bytes, mf_tensor *out, bool *apart)
 {
@@ -261,7 +261,7 @@ static mf_status read_apart(mf_iovec *parts, int n, const places *p, mf_arena *a
         return MF_OK;
     MF_TRY(mf_tensor_decode_apart(m->tensor, p->bytes_end - p->bytes, max_bytes, stays, out));
     if (out->buffer->read_only)
-        stays->release = NULL; /* it is the tensor's */
+        stays->release = NULL; /* owned by the tensor now */
     else
         mf_iovec_gather(parts, n, p->bytes, p->bytes_end - p->bytes, out->data);
     return MF_OK;
@@ -281,7 +281,7 @@ static mf_status tensor_message_read_parts(mf_iovec *parts, int n, size_t max_by
     if (find_content(parts, n, &p))
         st = read_apart(parts, n, &p, arena, max_bytes, out, &apart);
     if (st == MF_OK && !apart)
-        st = tensor_message_read_whole(parts, n, arena, max_bytes, out, dead);
+        st = tensor_message_read_complete(parts, n, arena, max_bytes, out, dead);
     mf_arena_free(arena);
     return st;
 }

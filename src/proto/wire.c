@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire.c - see wire.h for what is promised.
+/* wire.c - see wire.h for the guarantees.
  *
  * The walk mirrors protobuf_c_message_unpack() of protobuf-c 1.4.1 field by field, and counts what
- * that function is going to allocate. */
+ * that function will allocate. */
 #include "proto/wire.h"
 
 #include <limits.h>
@@ -16,30 +16,31 @@ enum {
     WIRE_32BIT = 5,
     VARINT_MAX = 10, /* bytes of a 64-bit varint */
     SHORT_VARINT = 5, /* bytes of a tag or a length */
-    FIELDS_MAX = 256, /* in one of our descriptors */
+    FIELDS_MAX = 256, /* maximum in one of our descriptors */
     PATH_TEXT = 512,
-    SCANNED_BYTES = 32, /* what protobuf-c notes down per field */
-    SCANNED_FREE = 16, /* so many it keeps on the stack */
+    SCANNED_BYTES = 32, /* bytes that protobuf-c allocates per field */
+    SCANNED_FREE = 16, /* number of fields that it keeps on the stack */
 };
 
 typedef struct wire_walker {
     int max_depth;
     size_t max_alloc;
-    size_t alloc; /* bytes protobuf-c will ask for */
+    size_t alloc; /* bytes protobuf-c will allocate */
 } wire_walker;
 
-/* One message on the way down; lives on the stack of walk_message(). */
+/* One message of the descent; on the stack of walk_message(). */
 typedef struct frame {
     const struct frame *parent;
     const ProtobufCMessageDescriptor *desc;
     const ProtobufCFieldDescriptor
-        *field; /* being read; NULL: unknown, or its tag is not read yet */
+        *field; /* current field; NULL: unknown, or its tag has not been read yet */
     const uint8_t *start, *end;
     const uint8_t *tag_at; /* first byte of the field being read */
     const uint8_t *at; /* next byte */
     uint32_t tag; /* number and wire type; 0: not read yet */
     int depth;
-    int64_t fields, scanned_room; /* read so far; as many as protobuf-c has noted room for */
+    int64_t fields, scanned_room; /* fields read so far; fields that protobuf-c has allocated slots
+                                     for */
     uint64_t seen[FIELDS_MAX / 64];
 } frame;
 
@@ -106,8 +107,8 @@ size_t mf_utf8_span(const void *s, size_t len)
 
 /* ---- errors ---- */
 
-/* How many fields with this frame's tag number stand before the one being read. Runs once, for the
- * message of an error; the bytes it passes have been checked. */
+/* How many fields with this frame's tag number precede the current one. Runs once, for an error
+ * message; the bytes it skips have been checked. */
 static int64_t field_index(const frame *f)
 {
     int64_t index = 0;
@@ -155,7 +156,7 @@ static size_t path_append(const frame *f, char text[PATH_TEXT])
     return at < PATH_TEXT ? at : PATH_TEXT - 1;
 }
 
-/* "node[3].attr[0].value"; the message's name where no field has been begun. */
+/* "node[3].attr[0].value"; the message's name if no field was started. */
 static const char *wire_path_of(const frame *f, char text[PATH_TEXT])
 {
     if (path_append(f, text) == 0)
@@ -188,7 +189,7 @@ static mf_status spend(wire_walker *w, const frame *f, size_t bytes)
     w->alloc += (bytes + 15) / 16 * 16; /* cannot wrap: every step is bounded by the message */
     if (w->alloc > w->max_alloc)
         return FAIL_AT(f, MF_RESOURCE_EXHAUSTED,
-                       "decoded, the message would need more than %zu bytes of memory",
+                       "the decoded message would need more than %zu bytes of memory",
                        w->max_alloc);
     return MF_OK;
 }
@@ -273,7 +274,7 @@ static mf_status read_tag(frame *f)
                        "byte %td: the tag of a field is cut off or too long", f->at - f->start);
     tag = varint_value(f->at, len);
     if (tag > UINT32_MAX || tag >> 3 == 0)
-        return FAIL_AT(f, MF_INVALID_ARGUMENT, "byte %td: %llu is no field number",
+        return FAIL_AT(f, MF_INVALID_ARGUMENT, "byte %td: %llu is not a field number",
                        f->at - f->start, (unsigned long long)(tag >> 3));
     f->tag = (uint32_t)tag;
     f->at += len;
@@ -281,7 +282,7 @@ static mf_status read_tag(frame *f)
     return MF_OK;
 }
 
-/* Step over the value at f->at. *value and *len: its bytes, a length prefix not included. */
+/* Skip the value at f->at. *value and *len: its bytes, without the length prefix. */
 static mf_status wire_read_value(frame *f, const uint8_t **value, size_t *len)
 {
     const size_t left = (size_t)(f->end - f->at);
@@ -320,7 +321,7 @@ static mf_status wire_read_value(frame *f, const uint8_t **value, size_t *len)
     return MF_OK;
 }
 
-/* A sub-message may stand there once, and one member of a oneof. */
+/* A singular sub-message, and a member of a oneof, may occur once. */
 static mf_status check_once(frame *f)
 {
     const ProtobufCFieldDescriptor *field = f->field;
@@ -381,7 +382,7 @@ static mf_status check_packed(const frame *f, const uint8_t *value, size_t len, 
         p += n;
     }
     if (f->field->type == PROTOBUF_C_TYPE_BOOL)
-        *count = len; /* protobuf-c counts bytes here */
+        *count = len; /* protobuf-c allocates by bytes here */
     return MF_OK;
 }
 
@@ -545,7 +546,7 @@ mf_status mf_wire_encode(const ProtobufCMessage *message, mf_buf *out)
     return MF_OK;
 }
 
-void mf_utf8_mend(char *text)
+void mf_utf8_sanitize(char *text)
 {
     const size_t len = strlen(text);
     size_t n;

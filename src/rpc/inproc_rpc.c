@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inproc_rpc.c - see inproc_rpc.h. Who cancels may hold locks that a service wants, so services are
- * told of it by a thread that looks after deadlines, too; it lives as long as there is a server. */
+/* inproc_rpc.c - see inproc_rpc.h. The canceller may hold locks that a service needs, so a separate
+ * thread, which also handles deadlines, notifies services. It exists as long as there is a
+ * server. */
 #include "rpc/inproc_rpc.h"
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@ struct mf_rpc_server {
     char address[32];
     const mf_rpc_service *service;
     void *ctx;
-    int calls; /* that refer to it */
+    int calls; /* calls that refer to it */
     struct mf_rpc_server *next;
 };
 
@@ -28,37 +29,38 @@ struct mf_rpc_channel {
 };
 
 typedef struct inside {
-    mf_rpc_call base; /* first */
-    mf_rpc_server *server; /* NULL: nobody listens there */
+    mf_rpc_call base; /* must be the first field */
+    mf_rpc_server *server; /* NULL: no server at that address */
     mf_rpc_channel *channel;
     char *method, *data; /* one block */
     size_t size;
     mf_rpc_question q;
     /* Guarded by net.lock: */
-    int refs; /* of the thread, of the list, and while it is cancelled */
+    int refs; /* of the thread, of the list, and during cancellation */
     bool is_told, is_answered, is_cancelled;
-    bool is_late; /* cancelled because of its deadline */
-    int64_t until_ns; /* it is cancelled then */
+    bool is_late; /* cancelled by its deadline */
+    int64_t until_ns; /* time of cancellation */
     struct inside *next;
 } inside;
 
-/* One for the process, as its addresses are. */
+/* One per process, like its addresses. */
 static struct {
-    pthread_mutex_t lock; /* all below */
-    pthread_cond_t changed, sooner; /* fewer calls; something to cancel sooner than was known */
+    pthread_mutex_t lock; /* guards all fields below */
+    pthread_cond_t changed, sooner; /* a call has ended; a deadline is earlier than the known
+                                       ones */
     bool has_conditions, watches;
     pthread_t watch;
     mf_rpc_server *servers;
-    int64_t number; /* of the last server */
-    inside *calls; /* that are not answered */
+    int64_t number; /* number of the last server */
+    inside *calls; /* calls in flight */
 } net = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-bool mf_is_inside(const char *address)
+bool mf_is_inproc(const char *address)
 {
     return strncmp(address, SCHEME, sizeof SCHEME - 1) == 0;
 }
 
-/* ---- calls; with the lock ---- */
+/* ---- calls; the caller holds the lock ---- */
 
 static void inproc_rpc_unref(inside *c)
 {
@@ -72,7 +74,7 @@ static void inproc_rpc_unref(inside *c)
     mf_free(c);
 }
 
-/* Unlocks while the service is told. */
+/* Releases the lock while the service is notified. */
 static void inproc_rpc_cancel_one(inside *c)
 {
     const bool tell = c->is_told && !c->is_answered && !c->is_cancelled;
@@ -95,7 +97,7 @@ static void inproc_rpc_cancel_all(const mf_rpc_server *s, const mf_rpc_channel *
     while (c) {
         if (!c->is_cancelled && ((s && c->server == s) || (channel && c->channel == channel))) {
             inproc_rpc_cancel_one(c);
-            c = net.calls; /* the list may be another */
+            c = net.calls; /* the list may have changed */
         } else {
             c = c->next;
         }
@@ -113,7 +115,7 @@ static void inproc_rpc_take_off(inside *c)
 
 /* ---- deadlines ---- */
 
-/* Cancels what is due; when the next one is. */
+/* Cancels expired calls; returns the time of the next deadline. */
 static int64_t cancel_due(void)
 {
     const int64_t now = mf_clock_ns();
@@ -159,10 +161,10 @@ static mf_status start_watching(void)
     if (net.watches)
         return MF_OK;
     net.watches = mf_thread_start(&net.watch, inproc_rpc_watch, NULL) == 0;
-    return net.watches ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+    return net.watches ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
 }
 
-/* ---- answering ---- */
+/* ---- replies ---- */
 
 static char *inproc_rpc_join(const mf_iovec *parts, int n, size_t *size)
 {
@@ -190,7 +192,7 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
     mf_iovec_release(parts, n_parts);
     if (!bytes && status == MF_OK) {
         status = MF_RESOURCE_EXHAUSTED;
-        message = "no memory for an answer";
+        message = "no memory for a reply";
     }
     pthread_mutex_lock(&net.lock);
     MF_ASSERT(!c->is_answered);
@@ -198,7 +200,7 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
     inproc_rpc_take_off(c);
     if (c->is_cancelled && c->is_late) {
         status = MF_DEADLINE_EXCEEDED;
-        message = "the deadline has passed";
+        message = "the deadline was exceeded";
     } else if (c->is_cancelled && status == MF_OK) {
         status = MF_CANCELLED;
     }
@@ -223,16 +225,16 @@ static void *inproc_rpc_run(void *arg)
         c->server->service->called(c->server->ctx, &c->base, c->method, c->data, c->size);
     else
         inside_answer(&c->base, c->server ? MF_CANCELLED : MF_UNAVAILABLE,
-                      "there is no such server in this process", NULL, 0);
+                      "no such server in this process", NULL, 0);
     pthread_mutex_lock(&net.lock);
     inproc_rpc_unref(c);
     pthread_mutex_unlock(&net.lock);
     return NULL;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_rpc_server *inproc_rpc_find(const char *address)
 {
     mf_rpc_server *s = net.servers;
@@ -242,7 +244,7 @@ static mf_rpc_server *inproc_rpc_find(const char *address)
     return s;
 }
 
-/* NULL: no memory. */
+/* Returns NULL when memory is exhausted. */
 static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
 {
     const size_t method = strlen(q->method) + 1;
@@ -263,7 +265,7 @@ static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
     c->data = c->method + method;
     memcpy(c->data, bytes, c->size);
     mf_free(bytes);
-    c->base.kind = &mf_rpc_inside;
+    c->base.kind = &mf_rpc_inproc;
     c->base.deadline_ns = c->until_ns = q->deadline_ns;
     c->channel = channel;
     c->q = *q;
@@ -297,7 +299,7 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
     }
     inproc_rpc_list(c);
     if (mf_thread_start(&thread, inproc_rpc_run, c) != 0) {
-        inside_answer(&c->base, MF_RESOURCE_EXHAUSTED, "no more threads", NULL, 0);
+        inside_answer(&c->base, MF_RESOURCE_EXHAUSTED, "cannot start a thread", NULL, 0);
         pthread_mutex_lock(&net.lock);
         inproc_rpc_unref(c);
         pthread_mutex_unlock(&net.lock);
@@ -323,7 +325,7 @@ static void inside_cancel(mf_rpc_channel *channel, void *asked)
 static mf_status inside_connect(const char *address, const mf_security *security,
                                 mf_rpc_channel **out)
 {
-    (void)security; /* nobody else is asked */
+    (void)security; /* there is no other peer */
     *out = mf_calloc(1, sizeof **out);
     if (!*out)
         return MF_NOMEM("a connection");
@@ -396,7 +398,7 @@ static void inside_stop(mf_rpc_server *s)
     while (s->calls > 0)
         pthread_cond_wait(&net.changed, &net.lock);
     last = !net.servers && net.watches;
-    watching = net.watch; /* another server may begin anew */
+    watching = net.watch; /* another server may start the thread again */
     if (last) {
         net.watches = false;
         pthread_cond_signal(&net.sooner);
@@ -407,7 +409,7 @@ static void inside_stop(mf_rpc_server *s)
     mf_free(s);
 }
 
-const mf_rpc_kind mf_rpc_inside = {
+const mf_rpc_kind mf_rpc_inproc = {
     .serve = inside_serve,
     .address = inside_address,
     .answer = inside_answer,

@@ -11,7 +11,7 @@ mf_status mf_rpc_find(const mf_rpc_kind **out)
     *out = NULL;
     MF_TRY(mf_plugin_get(&wanted, &p));
     if (!p->rpc)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s cannot carry calls", p->name);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s does not provide calls", p->name);
     *out = p->rpc;
     return MF_OK;
 }

@@ -16,21 +16,21 @@ struct mf_rpc_stub {
     const mf_rpc_kind *rpc;
     mf_rpc_channel *channel;
     char *address;
-    pthread_mutex_t lock; /* of all calls' states */
+    pthread_mutex_t lock; /* guards the states of all calls */
     pthread_cond_t changed;
 };
 
-/* A question on its way. */
+/* A request in flight. */
 typedef struct rpc_stub_call {
-    mf_waiter pending; /* first */
+    mf_waiter pending; /* must be the first field */
     mf_rpc_stub *caller;
     const ProtobufCMessageDescriptor *reply;
-    mf_arena *arena; /* NULL: the answer is not read */
+    mf_arena *arena; /* NULL: the reply is not decoded */
     bool owns_arena;
     mf_rpc_answer_fn *done;
-    mf_rpc_answer_parts_fn *done_parts; /* instead */
+    mf_rpc_answer_parts_fn *done_parts; /* used instead of done if the reply is not decoded */
     void *ctx;
-    void *asked; /* for cancelling; before it can be */
+    void *asked; /* handle for cancelling; NULL: not available yet */
 } rpc_stub_call;
 
 /* ---- opening ---- */
@@ -81,7 +81,7 @@ bool mf_rpc_stub_reaches(const mf_rpc_stub *c)
     return c->rpc->reaches && c->rpc->reaches(c->channel);
 }
 
-/* ---- the answer ---- */
+/* ---- replies ---- */
 
 static void rpc_stub_unref(rpc_stub_call *k)
 {
@@ -92,7 +92,7 @@ static void rpc_stub_unref(rpc_stub_call *k)
     mf_free(k);
 }
 
-/* What gRPC says of its own knows neither whom we asked nor what to do. */
+/* gRPC's own messages name neither the server nor a fix. */
 static mf_status rpc_stub_refuse(const rpc_stub_call *k, mf_status status, const char *message)
 {
     const char *address = k->caller->address;
@@ -100,7 +100,7 @@ static mf_status rpc_stub_refuse(const rpc_stub_call *k, mf_status status, const
     if (k->pending.cancel && mf_cancel_is_raised(k->pending.cancel))
         return MF_FAIL(MF_CANCELLED, "the call of the server at %s was cancelled", address);
     if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED || status == MF_UNAUTHENTICATED)
-        return MF_FAIL(status, "asking the server at %s: %s", address, message);
+        return MF_FAIL(status, "request to the server at %s: %s", address, message);
     return MF_FAIL(status, "%s", message);
 }
 
@@ -128,7 +128,7 @@ static void read_answer(const rpc_stub_call *k, mf_status st, const mf_iovec *pa
     if (st == MF_OK) {
         st = rpc_stub_decode(k, parts, n, &reply);
         if (st != MF_OK)
-            st = MF_FAIL(MF_INTERNAL, "the answer of the server at %s cannot be read: %s",
+            st = MF_FAIL(MF_INTERNAL, "cannot decode the reply of the server at %s: %s",
                          k->caller->address, mf_error_message());
     }
     mf_iovec_release(parts, n);
@@ -150,14 +150,14 @@ static void rpc_stub_answered(void *ctx, mf_status status, const char *message, 
     rpc_stub_unref(k);
 }
 
-/* ---- the question ---- */
+/* ---- requests ---- */
 
 static void rpc_stub_give_up(mf_cancel_hook *hook)
 {
     rpc_stub_call *k = (rpc_stub_call *)(void *)hook;
     mf_rpc_stub *c = k->caller;
 
-    pthread_mutex_lock(&c->lock); /* so that it is not over meanwhile */
+    pthread_mutex_lock(&c->lock); /* keeps the call alive meanwhile */
     if (!k->pending.is_over)
         c->rpc->cancel(c->channel, k->asked);
     pthread_mutex_unlock(&c->lock);
@@ -183,7 +183,7 @@ static mf_status make_call(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *
     return MF_OK;
 }
 
-/* Of a call that reads its answer. */
+/* For a call that decodes its reply. */
 static mf_status find_arena(rpc_stub_call *k)
 {
     if (k->arena)
@@ -248,11 +248,11 @@ void mf_rpc_stub_start_parts(mf_rpc_stub *c, const mf_rpc_stub_call *q,
     start_call(c, q, NULL, NULL, done, ctx);
 }
 
-/* ---- waiting for it ---- */
+/* ---- blocking calls ---- */
 
 typedef struct rpc_stub_awaited {
     mf_rpc_stub *caller;
-    bool done; /* guarded by the caller's lock, as is all below */
+    bool done; /* guarded by the caller's lock, as the fields below */
     mf_error why;
     ProtobufCMessage *reply;
 } rpc_stub_awaited;
@@ -270,7 +270,7 @@ static void rpc_stub_has_come(void *ctx, mf_status status, ProtobufCMessage *rep
     pthread_mutex_unlock(&c->lock);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void wait_for_answer(mf_rpc_stub *c, const mf_rpc_stub_call *q)
 {
     if (!q->look) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uds_framing.c - frames of calls on a Unix socket; see uds_rpc.h. */
+/* uds_framing.c - frames of calls over a Unix socket; see uds_rpc.h. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 enum {
-    ROOM = 32 << 10, /* of bytes that are read at once */
+    ROOM = 32 << 10, /* buffer for small reads */
     MOST_PARTS = 8,
     TEXT_MAX = 64 << 10,
 };
 MF_PARAM_INT(rpc_stuck_ms, 60000,
-             "how long a message between tasks of a host may stop in its middle");
+             "limit in ms for a pause within a message between tasks of a host");
 
-static const int64_t NS_PER_BYTE = 1000; /* more time for large messages: 1 MB/s */
+static const int64_t NS_PER_BYTE = 1000; /* additional time for large messages: 1 MB/s */
 #define SIZE_LIMIT ((uint64_t)INT32_MAX)
 
 socklen_t mf_uds_rpc_name(const char *address, struct sockaddr_un *out)
@@ -53,7 +53,7 @@ void mf_uds_line_deinit(mf_uds_line *l)
 
 /* ---- writing ---- */
 
-/* The first byte takes the file with it. */
+/* The file descriptor is sent with the first byte. */
 static mf_status send_first(int fd, struct iovec *first, int file)
 {
     union {
@@ -77,7 +77,7 @@ static mf_status send_first(int fd, struct iovec *first, int file)
     return MF_OK;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status uds_framing_send_all(const mf_uds_line *l, const mf_uds_frame *frame,
                                       const char *text, const mf_iovec *parts, int n, int file)
 {
@@ -90,7 +90,7 @@ static mf_status uds_framing_send_all(const mf_uds_line *l, const mf_uds_frame *
     head.text = (uint32_t)strlen(text);
     head.size = mf_iovec_size(parts, n);
     if (head.text > TEXT_MAX || head.size > SIZE_LIMIT)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a message of %llu bytes: %llu is the most",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a message of %llu bytes exceeds the limit of %llu",
                        (unsigned long long)head.size, (unsigned long long)SIZE_LIMIT);
     all[0] = (struct iovec){ &head, sizeof head };
     all[1] = (struct iovec){ (char *)(uintptr_t)text, head.text };
@@ -131,14 +131,14 @@ static void keep_file(mf_uds_line *l, struct msghdr *m)
     }
 }
 
-/* A task that sends half a message must not keep the thread that reads it. */
+/* A task that sends half a message must not block the reading thread. */
 static mf_status await_more(const mf_uds_line *l)
 {
     const int64_t left = (l->until_ns - mf_clock_ns()) / 1000000;
     struct pollfd p = { .fd = l->fd, .events = POLLIN };
 
     if (left <= 0)
-        return MF_FAIL(MF_UNAVAILABLE, "the other end stopped in the middle of a message");
+        return MF_FAIL(MF_UNAVAILABLE, "the peer stopped in the middle of a message");
     (void)poll(&p, 1, left < INT_MAX ? (int)left : INT_MAX);
     return MF_OK;
 }
@@ -165,14 +165,14 @@ static mf_status uds_framing_receive(mf_uds_line *l, void *to, size_t room, size
             continue;
         }
         if (n <= 0)
-            return MF_FAIL(MF_UNAVAILABLE, "the connection was closed by the other end");
+            return MF_FAIL(MF_UNAVAILABLE, "the peer closed the connection");
         keep_file(l, &m);
         *got = (size_t)n;
         return MF_OK;
     }
 }
 
-/* At least so many bytes are in the room. */
+/* Reads until the buffer has at least this many bytes. */
 static mf_status uds_framing_fill(mf_uds_line *l, size_t need)
 {
     if (l->to - l->from >= need)
@@ -204,7 +204,7 @@ static mf_status uds_framing_take(mf_uds_line *l, char *to, size_t size)
     return MF_OK;
 }
 
-/* Bytes behind the text begin where anything may. */
+/* Bytes after the text are aligned for any type. */
 static size_t uds_framing_room_of(uint32_t text)
 {
     return ((size_t)text + 1 + 15) & ~(size_t)15;
@@ -220,7 +220,7 @@ mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text, con
     memcpy(frame, l->in + l->from, sizeof *frame);
     l->from += sizeof *frame;
     if (frame->magic != MF_UDS_RPC_MAGIC || frame->text > TEXT_MAX || frame->size > SIZE_LIMIT)
-        return MF_FAIL(MF_UNAVAILABLE, "what is at the other end is not Meshflow, or another one");
+        return MF_FAIL(MF_UNAVAILABLE, "the peer is not Meshflow, or another version");
     *text = mf_realloc(NULL, 1, uds_framing_room_of(frame->text) + frame->size);
     if (!*text)
         return MF_NOMEM("a message");
@@ -237,7 +237,7 @@ bool mf_uds_line_has_more(const mf_uds_line *l)
     return l->to > l->from;
 }
 
-/* Nobody can cut off what we have mapped. */
+/* A sealed file cannot be truncated after it was mapped. */
 static bool is_sealed(int file)
 {
     const int seals = fcntl(file, F_GET_SEALS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uds_rpc_client.c - asking servers of this host; see uds_rpc.h. A channel has a line when
- * somebody listens, and a new one when it was lost. */
+/* uds_rpc_client.c - calls servers on this host; see uds_rpc.h. A channel connects when a server
+ * listens, and connects again when the connection is lost. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -18,9 +18,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PLACE_BITS = 20 }; /* of a question's number: where it is noted */
+enum { PLACE_BITS = 20 }; /* bits of a request's number that are its index */
 
-/* A question that is not answered yet; free when done is NULL. */
+/* A request in flight; free if done is NULL. */
 typedef struct uds_rpc_client_asked {
     mf_rpc_done_fn *done;
     void *ctx;
@@ -32,28 +32,28 @@ typedef struct uds_rpc_client_asked {
 typedef struct uds_rpc_client_line {
     mf_uds_line base;
     mf_rpc_channel *channel;
-    int wake; /* file: there is something to look at besides what comes */
+    int wake; /* eventfd: wakes the reading thread for other work */
     mf_lend_words *words;
-    const char *region; /* the server's; NULL: it has none */
+    const char *region; /* mapping of the server's region; NULL: none */
     size_t region_size;
-    uds_rpc_client_asked *all; /* guarded by the channel's lock, as is all below */
-    int64_t n, room, left; /* places; those that wait */
-    int64_t free_from; /* no place before is free */
+    uds_rpc_client_asked *all; /* guarded by the channel's lock, as the fields below */
+    int64_t n, room, left; /* used slots; allocated slots; requests in flight */
+    int64_t free_from; /* no slot before it is free */
     uint64_t made;
-    int64_t nearest_ns; /* no deadline is before */
-    atomic_int refs; /* of its thread, of questions on their way, and of what is borrowed */
+    int64_t nearest_ns; /* the earliest deadline */
+    atomic_int refs; /* of its thread, of requests in flight, and of borrowed memory */
 } uds_rpc_client_line;
 
 struct mf_rpc_channel {
     char address[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     pthread_cond_t changed;
-    uds_rpc_client_line *line; /* NULL: there is none now */
-    int lines; /* threads of lines */
+    uds_rpc_client_line *line; /* NULL: not connected */
+    int lines; /* number of reading threads */
     bool is_closing;
 };
 
-/* ---- lines ---- */
+/* ---- connections ---- */
 
 static void uds_rpc_client_free_line(uds_rpc_client_line *l)
 {
@@ -79,12 +79,12 @@ static void uds_rpc_client_wake(const uds_rpc_client_line *l)
     const uint64_t one = 1;
 
     if (write(l->wake, &one, sizeof one) < 0)
-        MF_WARN("a thread cannot be woken: %s", strerror(errno));
+        MF_WARN("cannot create an eventfd: %s", strerror(errno));
 }
 
-/* ---- what is not answered; with the channel's lock ---- */
+/* ---- requests in flight; the caller holds the channel's lock ---- */
 
-/* NULL: no memory, or too many. */
+/* Returns NULL when memory is exhausted, or with too many requests. */
 static uds_rpc_client_asked *add_asked(uds_rpc_client_line *l, const mf_rpc_question *q)
 {
     int64_t i = l->free_from;
@@ -125,7 +125,7 @@ static uds_rpc_client_asked remove_asked(uds_rpc_client_line *l, uds_rpc_client_
     return was;
 }
 
-/* One that nobody waits for any more; false: there is none. */
+/* Removes a cancelled or expired request; false: there is none. */
 static bool remove_late(uds_rpc_client_line *l, uds_rpc_client_asked *out)
 {
     const int64_t now = mf_clock_ns();
@@ -144,9 +144,9 @@ static bool remove_late(uds_rpc_client_line *l, uds_rpc_client_asked *out)
     return false;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
-/* What the server lends us, until we say that we are done with it. */
+/* Memory that the server lends until it is returned. */
 typedef struct borrowed {
     uds_rpc_client_line *line;
     uint64_t slot;
@@ -166,7 +166,7 @@ static void uds_rpc_client_release(void *ctx)
     mf_free(b);
 }
 
-/* What follows the bytes of an answer. False: it is not there. */
+/* The lent part after the bytes of a reply. False: it is not in the region. */
 static bool uds_rpc_client_borrow(uds_rpc_client_line *l, const mf_uds_frame *f, mf_iovec *out)
 {
     borrowed *b;
@@ -196,7 +196,7 @@ static void uds_rpc_client_answer(uds_rpc_client_line *l, const mf_uds_frame *f,
     if (f->lent_size > 0 && !uds_rpc_client_borrow(l, f, &parts[n++])) {
         n = 1;
         st = MF_INTERNAL;
-        text = "the answer cannot be read: it is in memory that is not there";
+        text = "cannot read the reply: its memory is not in the shared region";
     }
     pthread_mutex_lock(&l->channel->lock);
     a = find_asked(l, f->id);
@@ -211,7 +211,7 @@ static void uds_rpc_client_answer(uds_rpc_client_line *l, const mf_uds_frame *f,
         was.done(was.ctx, st, text, parts, n);
 }
 
-/* ---- a line's thread ---- */
+/* ---- the reading thread ---- */
 
 static void tell_server(uds_rpc_client_line *l, uint64_t id)
 {
@@ -232,7 +232,8 @@ static void end_late(uds_rpc_client_line *l)
         if (some) {
             tell_server(l, a.id);
             a.done(a.ctx, a.is_cancelled ? MF_CANCELLED : MF_DEADLINE_EXCEEDED,
-                   a.is_cancelled ? "it was cancelled" : "there was no answer in time", NULL, 0);
+                   a.is_cancelled ? "the request was cancelled" : "no reply before the deadline",
+                   NULL, 0);
         }
     } while (some);
 }
@@ -251,13 +252,13 @@ static mf_status uds_rpc_client_take_frame(uds_rpc_client_line *l)
     } else if (st == MF_OK && f.kind == MF_UDS_ANSWER) {
         uds_rpc_client_answer(l, &f, text, data);
     } else if (st == MF_OK) {
-        st = MF_FAIL(MF_UNAVAILABLE, "what is at the other end is not Meshflow, or another one");
+        st = MF_FAIL(MF_UNAVAILABLE, "the peer is not Meshflow, or another version");
     }
     mf_free(text);
     return st;
 }
 
-/* has_come: a frame; is_late: it is time to look at deadlines, and at what was cancelled. */
+/* has_come: a frame; is_late: deadlines or cancelled requests must be checked. */
 static void await_something(uds_rpc_client_line *l, bool *has_come, bool *is_late)
 {
     struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
@@ -295,7 +296,7 @@ static bool uds_rpc_client_is_closing(uds_rpc_client_line *l)
     return closing;
 }
 
-/* All that was asked by a line that is lost. */
+/* Fails all requests of a lost connection. */
 static void fail_all(uds_rpc_client_line *l)
 {
     char why[MF_ERROR_MESSAGE_MAX];
@@ -348,7 +349,7 @@ static void *take_answers(void *arg)
 
 /* ---- connecting ---- */
 
-/* Words of what is lent: a file that both map. Without them all is copied. */
+/* Lending words: a file that both sides map. Without it everything is copied. */
 static int make_words(uds_rpc_client_line *l)
 {
     const int file = memfd_create("meshflow-lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -398,7 +399,7 @@ static int connect_there(const char *address)
     return fd;
 }
 
-/* With the lock. NULL: nobody listens there. */
+/* The caller holds the lock. NULL: no server listens. */
 static uds_rpc_client_line *uds_rpc_client_find_line(mf_rpc_channel *c)
 {
     pthread_t thread;
@@ -440,9 +441,9 @@ static bool local_reaches(mf_rpc_channel *c)
     return reaches;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-/* Notes the question; the line has a reference more. NULL: why. */
+/* Registers the request; the connection gets a reference. NULL: *why is the reason. */
 static uds_rpc_client_line *uds_rpc_client_begin(mf_rpc_channel *c, const mf_rpc_question *q,
                                                  uint64_t *id, const char **why)
 {
@@ -462,7 +463,7 @@ static uds_rpc_client_line *uds_rpc_client_begin(mf_rpc_channel *c, const mf_rpc
         }
     }
     pthread_mutex_unlock(&c->lock);
-    *why = l ? "there is no memory for a call" : "nobody listens there";
+    *why = l ? "no memory for a call" : "no process listens there";
     return a ? l : NULL;
 }
 
@@ -479,7 +480,7 @@ static void *local_ask(mf_rpc_channel *c, const mf_rpc_question *q)
     }
     if (q->deadline_ns != INT64_MAX)
         f.left_ns = q->deadline_ns - mf_clock_ns();
-    /* When it cannot be sent the line is shut, and its thread fails all that was asked. */
+    /* If sending fails the connection is shut down, and its thread fails all requests. */
     if (mf_uds_line_send(&l->base, &f, q->method, q->parts, q->n_parts, -1) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     mf_iovec_release(q->parts, q->n_parts);
@@ -507,7 +508,7 @@ static mf_status uds_rpc_client_local_connect(const char *address, const mf_secu
 {
     mf_rpc_channel *c = mf_calloc(1, sizeof *c);
 
-    (void)security; /* the other end is this user's */
+    (void)security; /* the peer is of this user */
     *out = c;
     if (!c)
         return MF_NOMEM("a connection");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uds_rpc_server.c - calls that come from processes of this host; see uds_rpc.h. */
+/* uds_rpc_server.c - serves calls of processes on this host; see uds_rpc.h. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/leader_follower.h"
@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 enum {
-    MOST_THREADS = 1024, /* of which each may wait for something */
-    SPARE_THREADS = 3, /* that stay when there is nothing to do */
-    SETTLE_MS = 1000, /* how often is looked what was given back, when nothing comes */
-    LEND_MIN = 16 << 10, /* bytes that are worth it */
+    MOST_THREADS = 1024, /* maximum; each may block */
+    SPARE_THREADS = 3, /* threads that stay when idle */
+    SETTLE_MS = 1000, /* interval of checks for returned memory, when no frames arrive */
+    LEND_MIN = 16 << 10, /* minimum number of bytes to lend */
 };
 
 typedef struct uds_rpc_server_line uds_rpc_server_line;
@@ -30,22 +30,22 @@ struct mf_rpc_server {
     const mf_rpc_service *service;
     void *ctx;
     char address[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
-    int listening, epoll, stopping; /* files */
-    mf_leader_follower crew;
-    bool runs; /* there is a crew */
+    int listening, epoll, stopping; /* file descriptors */
+    mf_leader_follower lf;
+    bool runs; /* the threads are running */
 
-    pthread_mutex_t lock; /* all below, and what lines say of their calls */
+    pthread_mutex_t lock; /* guards all fields below, and the calls of connections */
     pthread_cond_t changed;
     uds_rpc_server_line *lines;
 };
 
 typedef struct uds_rpc_server_incoming {
-    mf_rpc_call base; /* first */
+    mf_rpc_call base; /* must be the first field */
     uds_rpc_server_line *line;
     uint64_t id;
-    char *text; /* the method, and behind it the request */
-    struct uds_rpc_server_incoming *next; /* of the line, until it is answered */
-    int refs; /* guarded by the server's lock, as is all below */
+    char *text; /* the method, followed by the request */
+    struct uds_rpc_server_incoming *next; /* in the list of the connection, until it is answered */
+    int refs; /* guarded by the server's lock, as the fields below */
     bool is_told, is_answered;
 } uds_rpc_server_incoming;
 
@@ -54,14 +54,14 @@ struct uds_rpc_server_line {
     mf_rpc_server *server;
     uds_rpc_server_line *next, *previous;
     bool is_greeted;
-    mf_lender *lender; /* NULL: nothing is lent */
+    mf_lender *lender; /* NULL: no lending */
     uds_rpc_server_incoming
-        *calls; /* that are not answered; guarded by the server's lock, as is all below */
+        *calls; /* calls in flight; guarded by the server's lock, as the fields below */
     bool is_gone;
-    int refs; /* of its calls, and one while somebody is there */
+    int refs; /* of its calls, and one while the peer is connected */
 };
 
-/* ---- lines ---- */
+/* ---- connections ---- */
 
 static void uds_rpc_server_free_line(uds_rpc_server_line *l)
 {
@@ -90,16 +90,16 @@ static void uds_rpc_server_unref_line(uds_rpc_server_line *l)
         uds_rpc_server_free_line(l);
 }
 
-/* Somebody takes the line's next frame: the next thread that is free. */
+/* The next free thread reads the connection's next frame. */
 static void uds_rpc_server_await_frame(uds_rpc_server_line *l)
 {
     struct epoll_event e = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = l };
 
     if (mf_uds_line_has_more(&l->base))
-        e.events |= EPOLLOUT; /* which it is at once */
+        e.events |= EPOLLOUT; /* always ready: triggers an event at once */
     mf_race_give(l);
     if (epoll_ctl(l->server->epoll, EPOLL_CTL_MOD, l->base.fd, &e) != 0)
-        MF_WARN("a connection is lost: %s", strerror(errno));
+        MF_WARN("a connection was lost: %s", strerror(errno));
 }
 
 /* ---- calls ---- */
@@ -120,7 +120,7 @@ static void unref_call(uds_rpc_server_incoming *c)
     uds_rpc_server_unref_line(l);
 }
 
-/* Nobody waits for it any more. The caller has a reference. */
+/* The caller does not wait any more. This function's caller has a reference. */
 static void cancel(uds_rpc_server_incoming *c)
 {
     mf_rpc_server *s = c->line->server;
@@ -134,7 +134,7 @@ static void cancel(uds_rpc_server_incoming *c)
         s->service->cancelled(s->ctx, &c->base);
 }
 
-/* The call with this number, or any: a reference to it; NULL: there is none. */
+/* The call with this number, or any: returns a reference; NULL: there is none. */
 static uds_rpc_server_incoming *uds_rpc_server_find_call(uds_rpc_server_line *l, uint64_t id,
                                                          bool any)
 {
@@ -159,7 +159,7 @@ static void uds_rpc_server_cancel_one(uds_rpc_server_line *l, uint64_t id)
     unref_call(c);
 }
 
-/* The other end is gone. */
+/* The peer is lost. */
 static void hang_up(uds_rpc_server_line *l)
 {
     uds_rpc_server_incoming *c;
@@ -176,9 +176,9 @@ static void hang_up(uds_rpc_server_line *l)
     uds_rpc_server_unref_line(l);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
-/* Bytes that both can see are not sent; true: this is lent, and released when given back. */
+/* Bytes in shared memory are not sent; true: the part is lent, and released when it is returned. */
 static bool lend(const uds_rpc_server_line *l, const mf_iovec *part, mf_uds_frame *f)
 {
     int slot;
@@ -217,20 +217,20 @@ void mf_uds_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
 
         n_parts -= lent;
         if (mf_uds_line_send(&l->base, &f, message ? message : "", parts, n_parts, -1) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "an answer is lost: %s", mf_error_message());
+            MF_LOG(MF_LOG_DEBUG, "a reply was lost: %s", mf_error_message());
     }
     mf_iovec_release(parts, n_parts);
     unref_call(c);
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 static void uds_rpc_server_refuse(uds_rpc_server_incoming *c, mf_status status, const char *message)
 {
     mf_uds_rpc_answer(&c->base, status, message, NULL, 0);
 }
 
-/* One reference is the answer's. Owns: the text, on success. */
+/* One reference belongs to the reply. Owns: takes the text, on success. */
 static uds_rpc_server_incoming *uds_rpc_server_add_call(uds_rpc_server_line *l,
                                                         const mf_uds_frame *f, char *text)
 {
@@ -259,15 +259,15 @@ static void uds_rpc_server_ask(uds_rpc_server_line *l, const mf_uds_frame *f, ch
     uds_rpc_server_incoming *c = uds_rpc_server_add_call(l, f, text);
 
     if (!c) {
-        MF_WARN("there is no memory for a call");
+        MF_WARN("no memory for a call");
         mf_free(text);
-        (void)shutdown(l->base.fd, SHUT_RDWR); /* whoever asks must not wait for ever */
+        (void)shutdown(l->base.fd, SHUT_RDWR); /* otherwise the client would wait without limit */
         uds_rpc_server_await_frame(l);
         return;
     }
-    uds_rpc_server_await_frame(l); /* from here on it is another thread's, and may be gone */
+    uds_rpc_server_await_frame(l); /* from here on another thread owns it and may free it */
     if (alone)
-        uds_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+        uds_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
     else
         s->service->called(s->ctx, &c->base, c->text, data, f->size);
     unref_call(c);
@@ -285,7 +285,7 @@ static mf_status uds_rpc_server_greet(uds_rpc_server_line *l)
 
     if (words && size != sizeof *words) {
         (void)munmap(words, size);
-        return MF_FAIL(MF_UNAVAILABLE, "the words of what is lent are %zu bytes", size);
+        return MF_FAIL(MF_UNAVAILABLE, "invalid size of the lending words: %zu bytes", size);
     }
     (void)getsockopt(l->base.fd, SOL_SOCKET, SO_PEERCRED, &who, &who_size);
     if (words)
@@ -296,7 +296,8 @@ static mf_status uds_rpc_server_greet(uds_rpc_server_line *l)
 
 /* ---- threads ---- */
 
-/* One frame of a line, which is ours until uds_rpc_server_await_frame() or hang_up(). */
+/* Handles one frame of a connection, which belongs to this thread until
+ * uds_rpc_server_await_frame() or hang_up(). */
 static void uds_rpc_server_take_frame(uds_rpc_server_line *l, bool alone)
 {
     mf_uds_frame f;
@@ -328,7 +329,7 @@ static void accept_line(mf_rpc_server *s)
     const int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
     uds_rpc_server_line *l;
 
-    if (fd < 0) /* another thread was quicker */
+    if (fd < 0) /* another thread accepted it */
         return;
     l = mf_calloc(1, sizeof *l);
     if (!l || mf_uds_check_user(fd) != MF_OK || mf_uds_line_init(&l->base, fd) != MF_OK) {
@@ -367,17 +368,17 @@ static void uds_rpc_server_live(void *ctx)
             if (n == 0)
                 mf_shared_region_settle();
         } while (n == 0 || (n < 0 && errno == EINTR));
-        if (n < 0 || e.data.ptr == s) { /* it stops */
-            mf_leader_follower_ends(&s->crew);
+        if (n < 0 || e.data.ptr == s) { /* stopping */
+            mf_leader_follower_ends(&s->lf);
             return;
         }
-        const bool alone = !mf_leader_follower_takes(&s->crew);
+        const bool alone = !mf_leader_follower_takes(&s->lf);
 
         if (e.data.ptr == &s->listening)
             accept_line(s);
         else
             uds_rpc_server_take_frame(e.data.ptr, alone);
-    } while (mf_leader_follower_stays(&s->crew));
+    } while (mf_leader_follower_stays(&s->lf));
 }
 
 /* ---- opening and closing ---- */
@@ -388,11 +389,11 @@ static mf_status uds_rpc_server_listen_there(mf_rpc_server *s)
     const socklen_t size = mf_uds_rpc_name(s->address, &name);
 
     if (size == 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is too long for a socket's name", s->address);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is too long for a socket name", s->address);
     s->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->listening < 0 || bind(s->listening, (const struct sockaddr *)&name, size) != 0 ||
         listen(s->listening, 64) != 0)
-        return MF_FAIL(MF_UNAVAILABLE, "listening on this host for %s: %s", s->address,
+        return MF_FAIL(MF_UNAVAILABLE, "cannot listen on this host for %s: %s", s->address,
                        strerror(errno));
     return MF_OK;
 }
@@ -407,11 +408,11 @@ static mf_status uds_rpc_server_open_all(mf_rpc_server *s)
                   &(struct epoll_event){ .events = EPOLLIN, .data.ptr = &s->listening }) != 0 ||
         epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->stopping,
                   &(struct epoll_event){ .events = EPOLLIN, .data.ptr = s }) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "listening on this host: %s", strerror(errno));
-    s->crew = (mf_leader_follower){
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot listen on this host: %s", strerror(errno));
+    s->lf = (mf_leader_follower){
         .most = MOST_THREADS, .spare = SPARE_THREADS, .live = uds_rpc_server_live, .ctx = s
     };
-    MF_TRY(mf_leader_follower_start(&s->crew));
+    MF_TRY(mf_leader_follower_start(&s->lf));
     s->runs = true;
     return MF_OK;
 }
@@ -421,7 +422,7 @@ const char *mf_uds_rpc_address(const mf_rpc_server *s)
     return s->address;
 }
 
-/* Lines end as their threads see that they are shut. */
+/* Shuts down all connections; their threads end them. */
 static void end_lines(mf_rpc_server *s)
 {
     (void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, s->listening, NULL);
@@ -440,8 +441,8 @@ void mf_uds_rpc_stop(mf_rpc_server *s)
 
         end_lines(s);
         if (write(s->stopping, &one, sizeof one) < 0)
-            MF_WARN("a server cannot be stopped: %s", strerror(errno));
-        mf_leader_follower_join(&s->crew);
+            MF_WARN("cannot stop a server: %s", strerror(errno));
+        mf_leader_follower_join(&s->lf);
     }
     for (int i = 0; i < 3; i++) {
         const int file = (int[]){ s->listening, s->epoll, s->stopping }[i];

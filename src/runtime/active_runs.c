@@ -36,7 +36,7 @@ void mf_active_runs_deinit(mf_active_runs *r)
     pthread_mutex_destroy(&r->lock);
 }
 
-/* What ends all of them ends this one, too. */
+/* The flag that ends all runs also ends this one. */
 static void active_runs_pass_on(mf_cancel_hook *hook)
 {
     mf_cancel_raise(((mf_run *)(void *)hook)->cancel);

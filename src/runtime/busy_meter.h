@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* busy_meter.h - how long a processor of a mesh is at work: at least one of its items runs. What
- * waits for others (asynchronous kernels, once they have begun) does not count. Two looks at the
- * clock for an item, which may be a whole plan. Under the run's lock. */
+/* busy_meter.h - measures how long a device of a mesh is busy: at least one of its items runs.
+ * Asynchronous kernels count until they are started. Reads the clock twice per item, which may be a
+ * complete plan. The caller holds the run's lock. */
 #ifndef MF_RUNTIME_BUSY_METER_H
 #define MF_RUNTIME_BUSY_METER_H
 
@@ -11,7 +11,7 @@
 
 enum { MF_BUSY_METER_GAP_NS = 20000 };
 
-/* Returns when that was. */
+/* Returns the time. */
 static inline int64_t mf_busy_meter_begin(mf_mesh_meter *m)
 {
     const int64_t now = mf_clock_ns();
@@ -21,7 +21,7 @@ static inline int64_t mf_busy_meter_begin(mf_mesh_meter *m)
     return now;
 }
 
-/* There is no room for another turn: the last one of that micro-batch and direction was longer. */
+/* No free slot for another interval: extend the last one of that micro-batch and direction. */
 static inline void mf_busy_meter_prolong(mf_mesh_meter *m, const mf_mesh_turn *t)
 {
     int64_t i = m->n_turns - 1;
@@ -33,7 +33,7 @@ static inline void mf_busy_meter_prolong(mf_mesh_meter *m, const mf_mesh_turn *t
         m->turns[i].end_ns = t->end_ns;
 }
 
-/* An item of a micro-batch has run; those that follow each other are one turn. */
+/* An item of a micro-batch has run; consecutive items are one interval. */
 static inline void mf_busy_meter_turn(mf_mesh_meter *m, const mf_item *item, int64_t began,
                                       int64_t now)
 {
@@ -56,7 +56,7 @@ static inline void mf_busy_meter_end(mf_mesh_meter *m, const mf_item *item, int6
 
     if (--m->running == 0)
         m->busy_ns += now - m->since;
-    if (item->turn > 0 && item->kind != MF_ITEM_ASYNC) /* what is sent goes when it can */
+    if (item->turn > 0 && item->kind != MF_ITEM_ASYNC) /* sends run whenever they are ready */
         mf_busy_meter_turn(m, item, began, now);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* executor.c - threads that take ready items, run them, and pass tokens on.
+/* executor.c - threads take ready items, run them, and forward tokens.
  *
  * One lock per run guards all tokens; kernels run without it. A runner is the calling thread or a
- * task of the pool; it works until nothing is ready. Runners are counted from the moment they are
- * submitted, so the run's memory stays until the last one has left. Asynchronous kernels hold no
- * runner: when they end, from whatever thread, a runner is submitted for what became ready. */
+ * task of the pool; it works until no item is ready. Runners are counted from submission, so the
+ * run's memory stays valid until the last one has ended. Asynchronous kernels hold no runner: when
+ * they complete, on any thread, a runner is submitted for the items that became ready. */
 #include "runtime/executor.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ enum { MAX_RUNNERS = 64 };
 
 /* ---- failure ---- */
 
-/* Keep the first error, with the node's name. Under the lock. */
+/* Keep the first error, with the node's name. The caller holds the lock. */
 static void record_failure(mf_run_state *run, mf_status st, const mf_node *node)
 {
     char after[300];
@@ -36,8 +36,8 @@ static void record_failure(mf_run_state *run, mf_status st, const mf_node *node)
     mf_error_save(st, &run->error);
 }
 
-/* The first error ends the run. Called and returns with the lock held, but lets go of it meanwhile:
- * the hooks of cancel end kernels, which take it. */
+/* The first error ends the run. The caller holds the lock, which is released meanwhile: the hooks
+ * of cancel complete kernels, which take it. */
 static void executor_fail(mf_run_state *run, mf_status st, const mf_node *node)
 {
     if (run->failed)
@@ -52,8 +52,8 @@ static void executor_fail(mf_run_state *run, mf_status st, const mf_node *node)
 
 static void submit_runner(mf_run_state *run);
 
-/* It may be asked what the run waits for. Under the lock. */
-static void executor_line_up(mf_run_state *run, mf_async *a)
+/* Adds it to the list of waiting kernels, for reports. The caller holds the lock. */
+static void executor_list_waiting(mf_run_state *run, mf_async *a)
 {
     a->began = mf_clock_ns();
     a->prev = NULL;
@@ -99,7 +99,7 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
         st = mf_item_bind(item, what.iteration, a->in);
     if (run->args->task) {
         pthread_mutex_lock(&run->lock);
-        executor_line_up(run, a);
+        executor_list_waiting(run, a);
         pthread_mutex_unlock(&run->lock);
     }
     if (st != MF_OK)
@@ -108,7 +108,8 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
         item->node->op->start(&a->kernel);
 }
 
-/* Wake the caller when nothing is left, or nobody but it for what is ready. Under the lock. */
+/* Wake the caller if the run is complete, or if only the caller can run ready items. The caller
+ * holds the lock. */
 static void check_finished(mf_run_state *run)
 {
     if (run->runners == 0 && (run->frames.outstanding == 0 || run->frames.q_len > 0))
@@ -131,7 +132,7 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
     }
     if (run->args->task)
         executor_take_off(run, a);
-    run->runners += cancel; /* keeps the run alive until cancelling is over */
+    run->runners += cancel; /* keeps the run alive until cancelling is done */
     mf_frames_done(&run->frames, a->what, a->out, dead, run->failed);
     a->next = run->idle_async;
     run->idle_async = a;
@@ -163,14 +164,14 @@ void mf_kernel_done_dead(mf_kernel *k)
 
 /* ---- runners ---- */
 
-/* Merge and ControlTrigger look at their tokens themselves. */
+/* Merge and ControlTrigger examine their tokens themselves. */
 static bool sees_dead(const mf_item *item)
 {
     return (item->kind == MF_ITEM_OP || item->kind == MF_ITEM_ASYNC) &&
            item->node->op->flags & MF_OP_SEES_DEAD;
 }
 
-/* One item, from ready to done. Called and returns with the lock held. */
+/* Runs one ready item. The caller holds the lock before and after. */
 static void step_item(mf_runner *r, mf_ready what)
 {
     mf_run_state *run = r->run;
@@ -201,7 +202,7 @@ static void step_item(mf_runner *r, mf_ready what)
     mf_frames_done(&run->frames, what, r->out, dead, run->failed);
 }
 
-/* Works until nothing is ready. Called and returns with the lock held. */
+/* Works until no item is ready. The caller holds the lock before and after. */
 static void executor_work(mf_runner *r)
 {
     mf_run_state *run = r->run;
@@ -213,7 +214,7 @@ static void executor_work(mf_runner *r)
         if (what.item < 0)
             break;
         if (run->frames.q_len > 0 && run->program->items[what.item].kind != MF_ITEM_ASYNC)
-            submit_runner(run); /* those that wait only take a moment to begin */
+            submit_runner(run); /* asynchronous items only take a moment to start */
         step_item(r, what);
         if (run->frames.out_of_memory && !run->failed)
             executor_fail(run, MF_NOMEM("a run"), NULL);
@@ -242,8 +243,8 @@ static void runner_main(mf_task *task)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* Under the lock. Does nothing when enough are at work, or no memory is left for more; whoever is
- * will take what is ready, and the caller if nobody is. */
+/* The caller holds the lock. Does nothing if there are enough runners, or no memory for another
+ * one; existing runners take ready items, or the caller if there are none. */
 static void submit_runner(mf_run_state *run)
 {
     mf_runner *r = run->idle_runners;
@@ -277,8 +278,8 @@ static void on_session_cancel(mf_cancel_hook *hook)
     mf_cancel_raise(&run->cancel);
 }
 
-/* Wait for runners and asynchronous kernels, at most until the deadline. What they make ready runs
- * there, or here when nobody is there. Under the lock. */
+/* Wait for runners and asynchronous kernels, at most until the deadline. Items that become ready
+ * run on runners, or here if there are none. The caller holds the lock. */
 static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled)
 {
     const int64_t deadline = run->args->deadline_ns ? run->args->deadline_ns : INT64_MAX;
@@ -303,7 +304,8 @@ static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled
             mf_run_stall_look(stalled, run);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
-            executor_fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
+            executor_fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run exceeded its deadline"),
+                          NULL);
     }
 }
 
@@ -363,12 +365,12 @@ static mf_status executor_run_all(mf_run_state *run)
         record_failure(run, st, NULL);
     if (r) {
         executor_work(r);
-        wait_finished(run, r, &stalled); /* asynchronous kernels end on other threads */
+        wait_finished(run, r, &stalled); /* asynchronous kernels complete on other threads */
         mf_run_stall_end(&stalled, run, !run->failed);
         r->next = run->idle_runners;
         run->idle_runners = r;
     }
-    failed = run->failed; /* cancelling may come too late, and still writes it */
+    failed = run->failed; /* a late cancellation may still write it */
     if (failed)
         (void)mf_error_restore(&run->error);
     st = run->error.status;

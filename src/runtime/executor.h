@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* executor.h - running a program. */
+/* executor.h - runs a program. */
 #ifndef MF_RUNTIME_EXECUTOR_H
 #define MF_RUNTIME_EXECUTOR_H
 
@@ -15,20 +15,20 @@ typedef struct mf_run_args {
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;
-    const char *task; /* whose part of a step it is: then a stall is reported; NULL: it is not */
+    const char *task; /* the task of a distributed step, for stall reports; NULL: none */
     int64_t shared_step; /* with task: the number of the step */
-    int depth; /* of the step */
+    int depth; /* nesting depth of the step */
     int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
     mf_cancel *cancel; /* of the session: raising it ends the run with CANCELLED */
     mf_trace *trace; /* NULL: none */
-    bool alone; /* items run on the calling thread only: for kernels, which may not wait for tasks
+    bool alone; /* run items only on the calling thread: for kernels, which must not wait for tasks
                    of the pool */
     const mf_tensor *const *feeds;
     mf_tensor *results; /* empty slots, one per fetch */
 } mf_run_args;
 
-/* Runs to the end: the calling thread works too, then waits for what is asynchronous.
- * Fails with the first failing node's status; results are then empty. */
+/* Runs to completion: the calling thread takes part, then waits for asynchronous kernels.
+ * Fails with the status of the first failing node; results are then empty. */
 MF_MUST mf_status mf_program_run(mf_program *program, const mf_run_args *args);
 
 #endif

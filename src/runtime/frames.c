@@ -207,7 +207,7 @@ static void frames_push(mf_frames *f, int item, mf_iteration *it)
         f->q_cap = cap;
         f->q_head = 0;
     }
-    if (f->program->items[item].kind == MF_ITEM_ASYNC) { /* what waits begins to wait first */
+    if (f->program->items[item].kind == MF_ITEM_ASYNC) { /* asynchronous items start first */
         f->q_head = (f->q_head + f->q_cap - 1) % f->q_cap;
         f->queue[f->q_head] = (mf_ready){ item, it };
         f->q_len++;
@@ -248,7 +248,7 @@ static void arrive_at_merge(mf_frames *f, mf_iteration *it, const mf_edge *e, mf
         }
     } else {
         cell->dead++;
-        /* The loop variable of a loop that is not entered: its other input will never come. */
+        /* The variable of a loop that is not entered: its other input never arrives. */
         if (from_enter)
             cell->dead = item->n_in;
     }
@@ -259,7 +259,7 @@ static void arrive_at_merge(mf_frames *f, mf_iteration *it, const mf_edge *e, mf
     }
 }
 
-/* value is moved; NULL: dead (or a control token when e->input < 0, with `dead` telling). */
+/* value is moved; NULL: dead (or a control token if e->input < 0; then `dead` decides). */
 static void frames_arrive(mf_frames *f, mf_iteration *it, const mf_edge *e, mf_tensor *value,
                           bool dead, bool from_enter)
 {
@@ -324,7 +324,7 @@ static void keep_token(mf_frames *f, mf_token_list *l, int item, const mf_tensor
     l->n++;
 }
 
-/* One token out of Enter, NextIteration or Exit, and its control edges, into an iteration. */
+/* Sends one token of Enter, NextIteration or Exit, and its control edges, to an iteration. */
 static void give_all(mf_frames *f, mf_iteration *it, int item, mf_tensor *t)
 {
     const mf_item *from = &f->program->items[item];
@@ -345,7 +345,7 @@ static mf_iteration *start_iteration(mf_frames *f, mf_loop_frame *frame)
         return NULL;
     }
     frame->dead_exits.n =
-        0; /* the loop goes on: what was dead in earlier iterations is no result */
+        0; /* the loop continues: dead tokens of earlier iterations are not results */
     for (int64_t i = 0; i < frame->invariants.n; i++) {
         mf_tensor copy = { 0 };
 
@@ -400,7 +400,7 @@ static void next_iteration(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
     mf_iteration *next = it->next;
 
     if (t->dtype == MF_DTYPE_INVALID)
-        return; /* the loop ends here */
+        return; /* the loop ends */
     if (!next) {
         if (frame->alive >= f->program->frames[frame->def].parallel_iterations) {
             keep_token(f, &frame->deferred, at, t);
@@ -439,7 +439,7 @@ static void release_deferred(mf_frames *f, mf_loop_frame *frame)
         frame->deferred = taken;
 }
 
-/* A frame whose iterations have all ended: dead Exits of the last one reach the parent. */
+/* All iterations of a frame have ended: dead Exits of the last one go to the parent. */
 static mf_iteration *end_frame(mf_frames *f, mf_loop_frame *frame)
 {
     mf_iteration *parent = frame->parent_iteration;
@@ -455,7 +455,7 @@ static mf_iteration *end_frame(mf_frames *f, mf_loop_frame *frame)
     return parent;
 }
 
-/* Iterations end in order; the first may still get tokens while not all Enters have come. */
+/* Iterations end in order; the first one may still receive tokens until all Enters have arrived. */
 static void end_iterations(mf_frames *f, mf_iteration *it)
 {
     while (it) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_run.c - running a plan: a flat array of kernel calls whose inputs and outputs are bound
- * once, when an instance is made. A steady step allocates nothing here. */
+/* plan_run.c - runs a plan: a flat array of kernel calls whose inputs and outputs are bound once,
+ * when an instance is created. In steady state a step allocates nothing here. */
 #include "base/clock.h"
 #include "compiler/program.h"
 #include "observe/status_page.h"
@@ -15,8 +15,8 @@ struct mf_plan_instance {
     mf_kernel *kernels; /* one per entry */
     mf_arena *arena;
     mf_buffer *block; /* while it runs */
-    const char *bound; /* where the block was the last time: values point there */
-    mf_step step; /* kernels point here; filled for each run */
+    const char *bound; /* previous address of the block, to which values point */
+    mf_step step; /* kernels point here; set for each run */
 };
 
 static mf_status bind_values(mf_plan_instance *x)
@@ -37,7 +37,7 @@ static mf_status bind_values(mf_plan_instance *x)
     return MF_OK;
 }
 
-/* Between runs others have the block; mostly it is the same one again. */
+/* The block is released between runs; usually the same one is allocated again. */
 static mf_status take_block(mf_plan_instance *x)
 {
     const mf_plan *plan = x->plan;
@@ -185,7 +185,7 @@ static mf_status plan_run_entry(mf_plan_instance *x, int e, mf_trace *trace)
     return st;
 }
 
-/* After a failure: whatever is still held goes. */
+/* After a failure: release all remaining references. */
 static void drop_all(mf_plan_instance *x)
 {
     for (int i = 0; i < x->plan->n_values; i++) {
@@ -211,7 +211,7 @@ mf_status mf_plan_run(mf_plan_instance *instance, const mf_step *step, mf_tensor
         if (mf_cancel_is_raised(step->cancel))
             st = MF_FAIL(MF_CANCELLED, "the step was cancelled");
         else if (step->deadline_ns > 0 && mf_clock_ns() > step->deadline_ns)
-            st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the step ran past its deadline");
+            st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the step exceeded its deadline");
         else
             st = plan_run_entry(x, e, trace);
         if (st != MF_OK)

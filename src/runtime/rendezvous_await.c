@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rendezvous_await.c - a fetch from a room that holds a thread until it has come. */
+/* rendezvous_await.c - a blocking fetch from a rendezvous table. */
 #include "base/cond.h"
 #include "runtime/rendezvous_table.h"
 
 typedef struct rendezvous_await_awaited {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool done; /* guarded by lock, as is what follows */
+    bool done; /* guarded by lock, as the fields below */
     mf_error why;
     mf_tensor *value;
 } rendezvous_await_awaited;
@@ -16,7 +16,7 @@ static void rendezvous_await_has_come(void *ctx, mf_status st, const mf_tensor *
     rendezvous_await_awaited *a = ctx;
 
     if (st == MF_OK && !value)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched has no value: it is dead");
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "the fetched output is dead and has no value");
     pthread_mutex_lock(&a->lock);
     mf_error_save(st, &a->why);
     if (st == MF_OK)
@@ -26,14 +26,14 @@ static void rendezvous_await_has_come(void *ctx, mf_status st, const mf_tensor *
     pthread_mutex_unlock(&a->lock);
 }
 
-mf_status mf_rendezvous_table_await(mf_rendezvous_table *room, const char *key, mf_cancel *cancel,
+mf_status mf_rendezvous_table_await(mf_rendezvous_table *table, const char *key, mf_cancel *cancel,
                                     mf_tensor *out)
 {
     rendezvous_await_awaited a = { .value = out };
 
     pthread_mutex_init(&a.lock, NULL);
     mf_cond_init(&a.changed);
-    mf_rendezvous_table_fetch(room, key, cancel, rendezvous_await_has_come, &a);
+    mf_rendezvous_table_fetch(table, key, cancel, rendezvous_await_has_come, &a);
     pthread_mutex_lock(&a.lock);
     while (!a.done)
         pthread_cond_wait(&a.changed, &a.lock);

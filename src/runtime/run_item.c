@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_item.c - running one item: its inputs out of an iteration's slots, its outputs to the runner.
- * No lock is held here. */
+/* run_item.c - runs one item: its inputs come from an iteration's slots, its outputs go to the
+ * runner. No lock is held here. */
 #include "observe/status_page.h"
 #include "runtime/run_state.h"
 
@@ -29,7 +29,7 @@ bool mf_item_is_dead(const mf_item *item, const mf_iteration *it)
     return cell->dead > 0 && item->kind != MF_ITEM_TRIGGER;
 }
 
-/* Constants are shared: their storage has further references, so "reuse all" is safe. */
+/* Constants are shared: their storage has other references, so "reuse all" is safe. */
 mf_kernel mf_item_kernel(const mf_item *item, const mf_iteration *it, mf_step *step,
                          const mf_tensor **in, mf_tensor **out)
 {
@@ -119,7 +119,7 @@ static mf_status run_item_pass_on(const mf_runner *r, const mf_item *item, mf_it
     return MF_OK;
 }
 
-/* What takes time. */
+/* Runs the kernel or the plan. */
 static mf_status run_item_compute(mf_runner *r, const mf_item *item, mf_iteration *it,
                                   const mf_node **failed)
 {

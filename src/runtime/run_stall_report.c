@@ -14,11 +14,11 @@
 #include <string.h>
 
 enum {
-    SAID_MAX = 4, /* nodes that a line names */
-    REPEAT = 10, /* times as long until it is said again, or of another run */
+    SAID_MAX = 4, /* maximum number of nodes in a line */
+    REPEAT = 10, /* factor for the time until the next report, of any run */
 };
 
-static atomic_llong quiet_until; /* no other run is reported before */
+static atomic_llong quiet_until; /* no other run is reported before this time */
 
 static double run_stall_report_seconds(int64_t since, int64_t now)
 {
@@ -30,7 +30,7 @@ static bool is_receive(const mf_node *n)
     return strcmp(n->op_name, "_Recv") == 0 || strcmp(n->op_name, "_HostRecv") == 0;
 }
 
-/* "ps 0", as boards name tasks; "": it cannot be told. */
+/* "ps 0", as in status pages; "": unknown. */
 static void run_stall_report_task_of(const char *device, char out[MF_STATUS_PAGE_TASK])
 {
     mf_device_name name;
@@ -66,11 +66,11 @@ static void say_one(const mf_async *a, int64_t now, mf_buf *out)
     const mf_node *n = a->kernel.node;
 
     if (is_receive(n))
-        mf_buf_printf(out, "node '%.100s' waits for the value '%.150s' from %.100s", n->name,
+        mf_buf_printf(out, "node '%.100s' has waited for the value '%.150s' from %.100s", n->name,
                       mf_node_string(n, "tensor_name"), mf_node_string(n, "send_device"));
     else
-        mf_buf_printf(out, "node '%.100s' (%s) waits on this task", n->name, n->op_name);
-    mf_buf_printf(out, " since %.1f s", run_stall_report_seconds(a->began, now));
+        mf_buf_printf(out, "node '%.100s' (%s) has waited on this task", n->name, n->op_name);
+    mf_buf_printf(out, " for %.1f s", run_stall_report_seconds(a->began, now));
 }
 
 static void run_stall_report_describe(const mf_run_state *run, const mf_async *const *a, int n,
@@ -80,7 +80,7 @@ static void run_stall_report_describe(const mf_run_state *run, const mf_async *c
 
     for (const mf_async *w = run->waiting; w; w = w->next)
         more++;
-    mf_buf_printf(out, "%s: step %" PRId64 " stalls: ", run->args->task, run->args->shared_step);
+    mf_buf_printf(out, "%s: step %" PRId64 " stalled: ", run->args->task, run->args->shared_step);
     for (int i = 0; i < n; i++) {
         mf_buf_str(out, i > 0 ? "; " : "");
         say_one(a[i], now, out);
@@ -89,15 +89,15 @@ static void run_stall_report_describe(const mf_run_state *run, const mf_async *c
         mf_buf_printf(out, "; and %d other nodes wait", more);
 }
 
-static void clear_board(mf_run_stall *s)
+static void clear_page(mf_run_stall *s)
 {
     while (s->n_waits > 0)
         mf_status_page_wait_end(s->waits[--s->n_waits]);
 }
 
-static void show_on_board(mf_run_stall *s, const mf_run_state *run, const mf_async *const *a, int n)
+static void show_on_page(mf_run_stall *s, const mf_run_state *run, const mf_async *const *a, int n)
 {
-    clear_board(s);
+    clear_page(s);
     for (int i = 0; i < n && s->n_waits < MF_STATUS_PAGE_WAITS; i++) {
         const mf_node *node = a[i]->kernel.node;
         char whom[MF_STATUS_PAGE_TASK], what[MF_STATUS_PAGE_TEXT];
@@ -127,7 +127,7 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
     const int n = oldest(run, a, SAID_MAX);
     mf_buf text = { 0 };
 
-    show_on_board(s, run, a, n);
+    show_on_page(s, run, a, n);
     if (!may_say(s, now, patience))
         return;
     run_stall_report_describe(run, a, n, now, &text);
@@ -161,8 +161,8 @@ void mf_run_stall_look(mf_run_stall *s, mf_run_state *run)
 
 void mf_run_stall_end(mf_run_stall *s, const mf_run_state *run, bool well)
 {
-    clear_board(s);
+    clear_page(s);
     if (s->since != 0 && well)
-        MF_WARN("%s: step %" PRId64 " is done after a wait of %.1f s", run->args->task,
+        MF_WARN("%s: step %" PRId64 " completed after a wait of %.1f s", run->args->task,
                 run->args->shared_step, run_stall_report_seconds(s->since, mf_clock_ns()));
 }

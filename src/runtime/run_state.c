@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_state.c - the memory of runs: made once, kept by the program, used again. */
+/* run_state.c - the memory of runs: allocated once, owned by the program, reused. */
 #include "runtime/run_state.h"
 
 #include "base/cond.h"

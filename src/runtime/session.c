@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.c - a session of this process: a graph, the state its ops keep, and a bounded cache of
+/* session.c - a session in this process: a graph, the state of its ops, and a bounded cache of
  * compiled runs.
  *
- * A run is known by the names it feeds, fetches and targets and by the types and shapes of its
- * feeds. Names whose shapes keep changing are compiled once more with unknown shapes and then stay
- * so. */
+ * The key of a run is the names of its feeds, fetches and targets and the types and shapes of its
+ * feeds. If the shapes for the same names keep changing, the run is compiled once more with unknown
+ * shapes, which are then used from there on. */
 #include "runtime/session.h"
 
 #include "base/clock.h"
@@ -18,9 +18,12 @@
 
 #include <string.h>
 
-MF_PARAM_INT(session_cache_runs, 128, "compiled runs a session keeps, the latest used ones");
+MF_PARAM_INT(session_cache_runs, 128,
+             "compiled runs that a session keeps, least recently used "
+             "first out");
 MF_PARAM_INT(session_cache_shapes, 8,
-             "shapes of the same feeds compiled one by one before one program serves them all");
+             "shapes of the same feeds that are compiled separately before one program serves "
+             "them all");
 
 /* One compiled run. */
 typedef struct compiled {
@@ -32,13 +35,13 @@ typedef struct compiled {
     mf_program *program;
     mf_arena *arena;
     int users; /* guarded by the session's lock */
-    bool stale; /* the same: trusts shapes that no longer hold, and is found no more */
+    bool stale; /* the same: relies on shapes that are no longer valid, and is not found any more */
     int64_t used_at; /* for eviction */
 } compiled;
 
 /* A session of this process. */
 typedef struct session_local {
-    mf_session base; /* first */
+    mf_session base; /* must be the first field */
     pthread_mutex_t lock;
     mf_graph *graph; /* guarded by lock */
     compiled **cache; /* guarded by lock */
@@ -48,10 +51,10 @@ typedef struct session_local {
     bool owns_pool;
     mf_resources *resources; /* variables, queues */
     bool owns_resources;
-    mf_resources *node_state; /* generators and the like, by node */
+    mf_resources *node_state; /* state of generators etc., by node */
     bool owns_node_state;
     struct mf_exchange *exchange; /* with other workers; NULL: none */
-    mf_trace *trace; /* of all runs; NULL: none */
+    mf_trace *trace; /* for all runs; NULL: none */
     mf_active_runs runs;
     uint64_t disabled;
     char **allow_dirs;
@@ -107,7 +110,7 @@ static mf_status session_session_init(session_local *s, const mf_graph *graph,
     return mf_graph_copy(graph, NULL, &s->graph);
 }
 
-/* Kernels are compiled for an instruction set that not every machine has. */
+/* Kernels are compiled for an instruction set that the machine may lack. */
 static mf_status check_cpu(void)
 {
 #if defined(__x86_64__)
@@ -372,8 +375,8 @@ static mf_status session_compile(session_local *s, const mf_run_names *n,
     return MF_OK;
 }
 
-/* There are more than `max`: drop the entry that was used longest ago and is not running. While all
- * are, there may be more. */
+/* If there are more than `max` entries: evict the least recently used one that is not running.
+ * While all are running, the limit may be exceeded. */
 static void cache_evict(session_local *s, int64_t max)
 {
     int64_t oldest = -1;
@@ -505,7 +508,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         if (!values)
             return MF_NOMEM("results");
     }
-    mf_active_runs_begin(&s->runs, with->until, &run); /* one that compiles is in progress, too */
+    mf_active_runs_begin(&s->runs, with->until, &run); /* compilation counts as part of the run */
     pthread_mutex_lock(&s->lock);
     st =
         mf_cancel_is_raised(run.cancel)
@@ -519,7 +522,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         cache_evict(s, cache_max());
         pthread_mutex_unlock(&s->lock);
     }
-    mf_active_runs_end(&s->runs, &run); /* the session may be freed from now on */
+    mf_active_runs_end(&s->runs, &run); /* the session may be freed from here on */
     if (st == MF_OK)
         st = session_hand_over(values, results, n_fetches);
     for (int i = 0; i < n_fetches; i++)

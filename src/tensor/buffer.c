@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* buffer.c - the block pool. Sizes are rounded to four classes per power of two, and sixteen from a
- * megabyte on (at most a quarter is wasted, of large ones a sixteenth); a freed block waits in its
- * class's list, up to buffer_cache_mib in all, or as long as no more is held than has been in use
- * at one time: the block of a plan is given back after every run, and a step of many gigabytes
- * shall not ask the system for them again. */
+ * megabyte on, so at most a quarter is wasted, of large blocks a sixteenth. A freed block is kept
+ * in the list of its class, up to buffer_cache_mib in total, or as long as the total held does not
+ * exceed the peak in use: the block of a plan is freed after every run, and a step of many
+ * gigabytes must not allocate them from the system each time. */
 #include "tensor/buffer.h"
 
 #include "base/host_state.h"
@@ -19,21 +19,21 @@
 
 enum {
     MIN_SHIFT = 6,
-    FINE_SHIFT = 20, /* from here on classes are finer */
+    FINE_SHIFT = 20, /* from this size on, classes are finer */
     MAX_SHIFT = 48,
     COARSE_CLASSES = (FINE_SHIFT - MIN_SHIFT) * 4,
     CLASSES = COARSE_CLASSES + (MAX_SHIFT - FINE_SHIFT) * 16,
     HEADER = 128
 };
 
-MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
-_Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
+MF_PARAM_INT(buffer_cache_mib, 512, "freed tensor memory in MiB that is kept for reuse");
+_Static_assert(sizeof(mf_buffer) <= HEADER, "the header is in front of the data");
 
 static struct {
     pthread_mutex_t lock;
     mf_buffer *free_list[CLASSES]; /* guarded by lock */
     int64_t cached; /* bytes in the lists; guarded by lock */
-    atomic_llong live, most, heap_calls; /* most: live at any time */
+    atomic_llong live, most, heap_calls; /* most: the peak of live */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static int64_t mib_to_bytes(int64_t mib)
@@ -89,7 +89,7 @@ static void buffer_give_back(mf_buffer *b)
         free(b);
 }
 
-/* Blocks in use and blocks that wait stay below the limit together. */
+/* Keeps the sum of blocks in use and cached blocks below the limit. */
 static void buffer_make_room(void)
 {
     int64_t cached;
@@ -97,7 +97,7 @@ static void buffer_make_room(void)
     pthread_mutex_lock(&pool.lock);
     cached = pool.cached;
     pthread_mutex_unlock(&pool.lock);
-    if (cached > 0 && cached > mf_quota_room()) /* the new one counts already */
+    if (cached > 0 && cached > mf_quota_room()) /* the new block is already counted */
         mf_buffer_trim();
 }
 
@@ -117,8 +117,8 @@ static mf_buffer *take_fresh(int size_class)
     return b;
 }
 
-/* What a block takes of the limit. Its header and what the allocator leaves free to align it count:
- * graphs can hold millions of scalars. */
+/* Bytes that a block counts for the limit, with its header and the allocator's padding: graphs can
+ * hold millions of scalars. */
 static int64_t taken_by(size_t bytes)
 {
     return (int64_t)(HEADER + bytes + MF_BUFFER_ALIGN);
@@ -149,7 +149,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     size_class = buffer_class_of((size_t)bytes);
     if (mf_quota_take(taken_by(class_bytes(size_class))) != MF_OK)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "OOM when allocating tensor of %lld bytes: %lld are in use already",
+                       "OOM when allocating tensor of %lld bytes: %lld bytes are in use",
                        (long long)bytes, (long long)mf_quota_used());
     b = take_cached(size_class);
     if (!b)

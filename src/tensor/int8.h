@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8.h - how floats become bytes. Weights: signed, the same number of steps on both sides of
- * zero. Values between layers: unsigned, of a range that contains zero, which is one of the steps.
- */
+/* int8.h - quantisation of floats to bytes. Weights: signed and symmetric. Activations: unsigned,
+ * over a range that contains zero exactly. */
 #ifndef MF_TENSOR_INT8_H
 #define MF_TENSOR_INT8_H
 
@@ -11,8 +10,8 @@
 
 enum { MF_INT8_STEPS = 127, MF_UINT8_STEPS = 255 };
 
-/* The step of weights up to this size. It has 16 significant bits, so all multiples up to 127 are
- * floats themselves: weights that were rounded once stay what they are. */
+/* The step for weights of at most this magnitude. It has 16 significant bits, so all multiples up
+ * to 127 are exact floats: quantising weights again does not change them. */
 static inline float mf_int8_step(float most)
 {
     float step = most / MF_INT8_STEPS;
@@ -24,7 +23,7 @@ static inline float mf_int8_step(float most)
     return step;
 }
 
-/* x in steps; 1/step is given. NaN counts as the least. */
+/* x in steps, given 1/step. NaN becomes the smallest value. */
 static inline int8_t mf_int8_of(float x, float inverse)
 {
     const float q = rintf(x * inverse);
@@ -34,7 +33,7 @@ static inline int8_t mf_int8_of(float x, float inverse)
 
 typedef struct mf_uint8_range {
     float step, inverse; /* 1/step */
-    int32_t zero; /* the byte that means 0 */
+    int32_t zero; /* zero point: the byte for 0 */
 } mf_uint8_range;
 
 static inline mf_uint8_range mf_uint8_range_of(float low, float high)
@@ -42,7 +41,7 @@ static inline mf_uint8_range mf_uint8_range_of(float low, float high)
     mf_uint8_range r = { .step = (high - low) / MF_UINT8_STEPS };
     float zero;
 
-    if (!(r.step > 0) || !isfinite(r.step)) /* nothing was seen but zeros */
+    if (!(r.step > 0) || !isfinite(r.step)) /* only zeros were observed */
         return (mf_uint8_range){ 1, 1, 0 };
     r.inverse = 1 / r.step;
     zero = rintf(-low * r.inverse);
@@ -50,8 +49,8 @@ static inline mf_uint8_range mf_uint8_range_of(float low, float high)
     return r;
 }
 
-/* x in steps, zero included, to a byte of at least `least`: rounded as FakeQuant does, half a step
- * up. Written for loops that become vectors. */
+/* Quantise x, given in steps with the zero point added, to a byte of at least `least`: rounded half
+ * up, as FakeQuant does. Written to be vectorised. */
 static inline uint8_t mf_uint8_of(float x, float least)
 {
     float q = x < (float)MF_UINT8_STEPS ? x : (float)MF_UINT8_STEPS;

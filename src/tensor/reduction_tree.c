@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduction_tree.c - partial sums of the fixed tree, put together. */
+/* reduction_tree.c - combines partial sums of the fixed tree. */
 #include "tensor/reduction_tree.h"
 
 #include <string.h>
 
-/* The node of `size` leaves at lo, as far as the tree goes. */
+/* The node of `size` leaves at lo, clipped to the tree. */
 static mf_reduction_tree_node node_at(int64_t leaves, int64_t lo, int64_t size)
 {
     return (mf_reduction_tree_node){ lo, lo + size < leaves ? lo + size : leaves };
@@ -19,7 +19,7 @@ static int64_t root_size(int64_t leaves)
     return size;
 }
 
-/* grain: nodes of more leaves are taken apart. */
+/* grain: nodes with more leaves are split. */
 static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_reduction_tree_node within,
                       int64_t grain, mf_reduction_tree_node *parts)
 {
@@ -55,7 +55,7 @@ int mf_reduction_tree_share(int64_t shards, int64_t first, int64_t count, int64_
 
 /* ---- adding ---- */
 
-/* Blocks of all levels stay in the second cache, those in use in the first. */
+/* Blocks of all levels fit in the second-level cache, those in use in the first-level cache. */
 enum { BLOCK_BYTES = 8 << 10, LEVELS = 12 };
 _Static_assert(1 << LEVELS == MF_REDUCTION_TREE_LEAVES, "a level for each bit");
 
@@ -65,12 +65,12 @@ typedef struct sum {
     int n;
     mf_dtype dtype;
     size_t cell;
-    int64_t at, count; /* the block in hand */
+    int64_t at, count; /* the current block */
     char scratch[LEVELS][BLOCK_BYTES];
 } sum;
 
-/* Eight words at a time, so that it does not depend on what the compiler dares: `out` may be `a`.
- */
+/* Eight words at a time, so that vectorisation does not depend on the compiler's alias analysis:
+ * `out` may be `a`. */
 #define ADD(NAME, TYPE)                                                                            \
     typedef TYPE NAME##_vector __attribute__((vector_size(32), aligned(sizeof(TYPE)), may_alias)); \
                                                                                                    \
@@ -120,7 +120,7 @@ static const char *reduction_tree_find_part(const sum *s, mf_reduction_tree_node
     return NULL;
 }
 
-/* The block of this node: where it lies already, or in `out`. */
+/* The block of this node: its existing memory, or `out`. */
 static const char *reduction_tree_block_of(sum *s, int64_t lo, int64_t size, int level, char *out)
 {
     const char *have = reduction_tree_find_part(s, node_at(s->leaves, lo, size)), *left, *right;
@@ -164,8 +164,8 @@ mf_status mf_reduction_tree_sum(int64_t leaves, mf_reduction_tree_node of,
     sum s;
 
     if (leaves > MF_REDUCTION_TREE_LEAVES)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shards; there can be %d", (long long)leaves,
-                       MF_REDUCTION_TREE_LEAVES);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "invalid number of shards %lld: the maximum is %d",
+                       (long long)leaves, MF_REDUCTION_TREE_LEAVES);
     if (!adder(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "shards of type %s cannot be added",
                        mf_dtype_name(dtype));

@@ -117,7 +117,7 @@ static int64_t broadcast_dim(int64_t a, int64_t b)
     if (b == 1)
         return a;
     if (a < 0)
-        return b; /* must be 1 or b, and b > 1 or 0 decides */
+        return b; /* a is 1 or equals b; the other one decides */
     if (b < 0)
         return a;
     return -2;

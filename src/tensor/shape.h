@@ -33,7 +33,7 @@ MF_MUST mf_status mf_shape_count(const mf_shape *s, int64_t *out);
 int64_t mf_shape_span(const mf_shape *s, int from, int to);
 /* INVALID_ARGUMENT naming rank or dimension when these cannot be a static shape. */
 MF_MUST mf_status mf_shape_from_dims(const int64_t *dims, int64_t rank, mf_shape *out);
-/* What both say together; INVALID_ARGUMENT when they contradict each other. */
+/* The combination of both shapes; INVALID_ARGUMENT if they contradict each other. */
 MF_MUST mf_status mf_shape_merge(const mf_shape *a, const mf_shape *b, mf_shape *out);
 /* NumPy's broadcasting, unknown dimensions included.
  * Fails: INVALID_ARGUMENT "Incompatible shapes: [2,3] vs. [4]". */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shared_region.c - see shared_region.h. The region is a file without a name, far larger than
- * memory, of which only the pages that are used exist. Blocks are cut off its end, and those given
- * back are used again for the same size. */
+/* shared_region.c - see shared_region.h. The region is an unnamed file, far larger than memory, of
+ * which only the used pages exist. Blocks are allocated from its end; freed blocks are reused for
+ * the same size. */
 #include "tensor/shared_region.h"
 
 #include "base/log.h"
@@ -19,18 +19,18 @@
 enum { PAGE = 4096 };
 #define REGION_SIZE ((size_t)1 << 38)
 
-/* A block that was given back. */
-typedef struct hollow {
-    struct hollow *next;
+/* A freed block. */
+typedef struct free_block {
+    struct free_block *next;
     size_t offset, size;
-} hollow;
+} free_block;
 
 static struct {
     pthread_mutex_t lock;
     _Atomic(char *) base; /* NULL: there is none; set once, after fd */
     int fd;
-    size_t used; /* cut off so far; guarded by lock */
-    hollow *free_list; /* guarded by lock */
+    size_t used; /* allocated so far; guarded by lock */
+    free_block *free_list; /* guarded by lock */
 } region = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
 static char *base_of_region(void)
@@ -55,7 +55,8 @@ static bool map_region(void)
         (void)close(fd);
         return false;
     }
-    (void)madvise(base, REGION_SIZE, MADV_DONTFORK); /* a child would write over our tensors */
+    (void)madvise(base, REGION_SIZE, MADV_DONTFORK); /* otherwise a child would write to our
+                                                        tensors */
     region.fd = fd;
     atomic_store_explicit(&region.base, base, memory_order_release);
     return true;
@@ -65,7 +66,7 @@ void mf_shared_region_open(void)
 {
     pthread_mutex_lock(&region.lock);
     if (!base_of_region() && !map_region())
-        MF_INFO("tensors are copied between tasks of this host: there is no shared memory: %s",
+        MF_INFO("tensors are copied between tasks of this host: shared memory is unavailable: %s",
                 strerror(errno));
     pthread_mutex_unlock(&region.lock);
 }
@@ -88,11 +89,11 @@ static size_t pages_of(size_t bytes)
     return (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static char *reuse(size_t size)
 {
-    for (hollow **at = &region.free_list; *at; at = &(*at)->next) {
-        hollow *h = *at;
+    for (free_block **at = &region.free_list; *at; at = &(*at)->next) {
+        free_block *h = *at;
 
         if (h->size == size) {
             char *block = base_of_region() + h->offset;
@@ -122,12 +123,12 @@ void *mf_shared_region_take(size_t bytes)
     return block;
 }
 
-/* Without memory to note it the addresses are lost, of which there are plenty. */
+/* If there is no memory for a list entry, the address range is lost, which is harmless. */
 bool mf_shared_region_give(void *block, size_t bytes)
 {
     const size_t size = pages_of(bytes);
     uint64_t offset;
-    hollow *h;
+    free_block *h;
 
     if (!mf_shared_region_find(block, &offset))
         return false;
@@ -137,7 +138,7 @@ bool mf_shared_region_give(void *block, size_t bytes)
     if (!h)
         return true;
     pthread_mutex_lock(&region.lock);
-    *h = (hollow){ region.free_list, offset, size };
+    *h = (free_block){ region.free_list, offset, size };
     region.free_list = h;
     pthread_mutex_unlock(&region.lock);
     return true;
@@ -146,12 +147,12 @@ bool mf_shared_region_give(void *block, size_t bytes)
 /* ---- lending ---- */
 
 struct mf_lender {
-    mf_lender *next; /* of all; guarded by their lock, as is all below */
+    mf_lender *next; /* of all lenders; guarded by their lock, as all fields below */
     mf_lend_words *words;
-    int borrower; /* file: the process; -1: it cannot be watched */
-    mf_iovec parts[MF_LEND_SLOTS]; /* release NULL: free */
-    int out; /* that are lent */
-    int hint; /* where to look for a free slot */
+    int borrower; /* a pidfd; -1: the process cannot be watched */
+    mf_iovec parts[MF_LEND_SLOTS]; /* release NULL: free slot */
+    int out; /* number of lent parts */
+    int hint; /* where to start the search for a free slot */
     bool is_closed;
 };
 
@@ -195,7 +196,7 @@ static bool has_died(int process)
     return process >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* With the lock. What is moved out of the slots is to be released without it. */
+/* The caller holds the lock. Parts moved out of the slots must be released without it. */
 static int shared_region_collect(mf_lender *l, mf_iovec *out, int room)
 {
     const bool all = l->is_closed && l->out > 0 && has_died(l->borrower);
@@ -214,7 +215,7 @@ static int shared_region_collect(mf_lender *l, mf_iovec *out, int room)
     return n;
 }
 
-/* With the lock: one that is closed, and has nothing out; NULL: there is none. */
+/* The caller holds the lock. Removes a closed lender without lent parts; NULL: none. */
 static mf_lender *remove_one(void)
 {
     for (mf_lender **at = &lenders.all; *at; at = &(*at)->next) {

@@ -63,11 +63,10 @@ void mf_tensor_reshape(mf_tensor *dst, const mf_tensor *src, const mf_shape *sha
 
 /* ---- objects ---- */
 
-/* A loop of a client's graph can put lists into lists without end: destroyed one within the other
- * they would take more stack than there is. Beyond this depth an object waits until the outermost
- * one is destroyed. */
+/* A loop in a client's graph can nest lists without limit; destroying them recursively could
+ * overflow the stack. Beyond this depth an object is destroyed after the outermost one. */
 enum { DESTROY_DEPTH = 64 };
-static _Thread_local int destroying; /* so many are being destroyed, one within the other */
+static _Thread_local int destroying; /* current nesting of destructors */
 static _Thread_local mf_object *waiting;
 
 void mf_object_destroy(mf_object *o)
@@ -106,12 +105,12 @@ mf_status mf_string_new(mf_string *s, int64_t len)
 {
     char *bytes = NULL;
 
-    if (len != 0) { /* below 0: a length that int64_t does not hold */
+    if (len != 0) { /* negative: the length does not fit in int64_t */
         bytes = len > 0 && len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
         if (!bytes)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                            "OOM when allocating a string of %" PRIu64 " bytes: %" PRId64
-                           " bytes are in use already",
+                           " bytes are in use",
                            (uint64_t)len, mf_quota_used());
     }
     mf_free(s->data);
@@ -122,7 +121,7 @@ mf_status mf_string_new(mf_string *s, int64_t len)
 
 mf_status mf_string_set(mf_string *s, const void *data, size_t len)
 {
-    mf_string copy = { 0 }; /* `data` may be of the old one */
+    mf_string copy = { 0 }; /* `data` may point into the old one */
 
     MF_TRY(mf_string_new(&copy, (int64_t)len));
     if (len > 0)
@@ -368,7 +367,7 @@ mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *da
 
     *out = NULL;
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "memory of the caller cannot hold elements of type %s",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the caller's memory cannot hold elements of type %s",
                        mf_dtype_name(dtype));
     MF_TRY(mf_shape_from_dims(dims, rank, &shape));
     MF_TRY(mf_shape_count(&shape, &count));

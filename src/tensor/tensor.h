@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor.h - the tensor as the inside of the library sees it: a small value that refers to counted
- * storage. Copy with mf_tensor_set(), drop with mf_tensor_clear(); the public handle is one of
- * these on the heap. */
+/* tensor.h - the internal tensor: a small value that refers to reference-counted storage. Copy with
+ * mf_tensor_set(), drop with mf_tensor_clear(); the public handle is a heap-allocated mf_tensor. */
 #ifndef MF_TENSOR_TENSOR_H
 #define MF_TENSOR_TENSOR_H
 
@@ -24,7 +23,7 @@ typedef struct mf_string {
     size_t len;
 } mf_string;
 
-/* Element of a resource or variant tensor: anything with a count and a way to die. */
+/* Element of a resource or variant tensor: any object with a reference count and a destructor. */
 typedef struct mf_object mf_object;
 typedef struct mf_object_type {
     const char *name;
@@ -34,7 +33,7 @@ struct mf_object {
     const mf_object_type *type;
     union {
         atomic_int refs;
-        mf_object *next; /* of those that nobody refers to any more and that wait to be destroyed */
+        mf_object *next; /* next object in the list of unreferenced objects to be destroyed */
     };
 };
 
@@ -44,7 +43,7 @@ static inline mf_object *mf_object_ref(mf_object *o)
         atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
     return o;
 }
-/* Of an object without references. Objects within it go with it, however deep they are nested. */
+/* For an object without references. Nested objects are destroyed with it, to any depth. */
 void mf_object_destroy(mf_object *o);
 static inline void mf_object_unref(mf_object *o)
 {
@@ -59,9 +58,9 @@ void mf_tensor_set(mf_tensor *dst, const mf_tensor *src);
 /* Moves; src becomes empty. */
 void mf_tensor_move(mf_tensor *dst, mf_tensor *src);
 void mf_tensor_clear(mf_tensor *t);
-/* Same storage, other shape with the same number of elements (the caller has checked). */
+/* Same storage, other shape; the caller has checked that the number of elements is equal. */
 void mf_tensor_reshape(mf_tensor *dst, const mf_tensor *src, const mf_shape *shape);
-/* Elements copied into fresh storage. */
+/* Copies the elements to new storage. */
 MF_MUST mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src);
 
 /* Copy n elements between storage of the same type; ranges must not overlap.
@@ -69,16 +68,16 @@ MF_MUST mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src);
 MF_MUST mf_status mf_cells_copy(mf_dtype dtype, void *dst, int64_t dst_at, const void *src,
                                 int64_t src_at, int64_t n);
 MF_MUST mf_status mf_string_set(mf_string *s, const void *data, size_t len);
-/* The element becomes `len` zero bytes, to be filled. Fails: RESOURCE_EXHAUSTED, also beyond the
- * limit of base/quota.h, whatever thread it is. */
+/* Makes the element `len` zero bytes, for the caller to fill. Fails: RESOURCE_EXHAUSTED, also
+ * beyond the limit of base/quota.h in any thread. */
 MF_MUST mf_status mf_string_new(mf_string *s, int64_t len);
 
 /* Integer element i of any integer type (and bool) as int64. */
 int64_t mf_tensor_int_at(const mf_tensor *t, int64_t i);
 /* Element i of a number type as double (complex: the real part). */
 double mf_tensor_float_at(const mf_tensor *t, int64_t i);
-/* Store a number into element i of any number type (complex: imaginary part 0). Integers take the
- * nearest value they have towards 0: beyond their range its end, and 0 for NaN. */
+/* Store a number into element i of any number type (complex: imaginary part 0). Integers round
+ * towards 0 and saturate; NaN becomes 0. */
 void mf_tensor_put(mf_tensor *t, int64_t i, double value);
 
 /* "Tensor<float [2,3]: 1 2 3...>" for messages and dumps: up to max elements. */

@@ -17,10 +17,10 @@ static const char scheme[] = "grpc://";
 mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out)
 {
     const char *target = options->target;
-    const bool inside = mf_is_inside(target);
+    const bool inside = mf_is_inproc(target);
     const char *address = inside ? target : target + strlen(scheme);
     mf_security security = { .insecure_any_peer = options->insecure_any_peer };
-    const mf_rpc_kind *rpc = &mf_rpc_inside;
+    const mf_rpc_kind *rpc = &mf_rpc_inproc;
     char *memory = NULL;
     mf_status st;
 
@@ -72,7 +72,7 @@ static void note_why(first *f, const char *message)
 {
     const char *who = strstr(message, mf_rpc_stub_address(f->caller));
 
-    if (who && strncmp(message, "asking ", strlen("asking ")) == 0) {
+    if (who && strncmp(message, "request to ", strlen("request to ")) == 0) {
         message = who + strlen(mf_rpc_stub_address(f->caller));
         message += strspn(message, ": ");
     }
@@ -100,7 +100,7 @@ static mf_status connect_server_ask_until(first *f, const mf_rpc_stub_call *q, m
         f->waiting.why = f->why;
         f->waiting.until_ns = until;
         if (mf_clock_ns() + PAUSE_MS * INT64_C(1000000) > until)
-            return MF_FAIL(MF_UNAVAILABLE, "asking the server at %s: %s (tried for %.1f s)",
+            return MF_FAIL(MF_UNAVAILABLE, "request to the server at %s: %s (tried for %.1f s)",
                            mf_rpc_stub_address(f->caller), f->why,
                            (double)(mf_clock_ns() - start) / 1e9);
         mf_wait_report_look(&f->waiting);

@@ -135,7 +135,7 @@ static mf_status master_run_reply_error(mf_request *r, const Tensorflow__RunStep
     char text[MF_ERROR_MESSAGE_MAX];
 
     (void)snprintf(text, sizeof text, "%s", mf_error_message());
-    mf_utf8_mend(text);
+    mf_utf8_sanitize(text);
     if (!q->store_errors_in_response_body)
         return MF_FAIL(st, "%s", text);
     out.status_code = (int32_t)st;

@@ -45,7 +45,7 @@ mf_status mf_peer_tasks_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks
     p->security.ca = peer_tasks_copy(security->ca);
     p->security.cert = peer_tasks_copy(security->cert);
     p->security.key = peer_tasks_copy(security->key);
-    p->local = rpc != &mf_rpc_inside && mf_server_is_local(security);
+    p->local = rpc != &mf_rpc_inproc && mf_server_is_local(security);
     p->callers = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
     p->near = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
     pthread_mutex_init(&p->lock, NULL);

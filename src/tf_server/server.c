@@ -92,13 +92,13 @@ static mf_status server_listen_there(mf_server *s, const mf_server_options *o)
         st = s->rpc->serve(&rpc, &s->listening);
     if (st == MF_OK)
         st = mf_server_tasks_move(&s->tasks, s->tasks.self, s->rpc->address(s->listening));
-    if (st == MF_OK && s->rpc != &mf_rpc_inside && mf_server_is_local(&rpc.security)) {
+    if (st == MF_OK && s->rpc != &mf_rpc_inproc && mf_server_is_local(&rpc.security)) {
         rpc.address = mf_server_self(s)->address;
         listen_near(s, &rpc);
     }
     mf_free(memory);
     MF_TRY(st);
-    (void)snprintf(s->target, sizeof s->target, "%s%s", s->rpc == &mf_rpc_inside ? "" : "grpc://",
+    (void)snprintf(s->target, sizeof s->target, "%s%s", s->rpc == &mf_rpc_inproc ? "" : "grpc://",
                    mf_server_self(s)->address);
     return MF_OK;
 }
@@ -153,7 +153,7 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
     if (options)
         MF_NEED_ALL(options->allow_dirs, options->n_allow_dirs);
 
-    const mf_rpc_kind *rpc = &mf_rpc_inside;
+    const mf_rpc_kind *rpc = &mf_rpc_inproc;
 
     *out = NULL;
     if (!options || !options->inside)

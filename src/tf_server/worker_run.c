@@ -152,7 +152,7 @@ static mf_status worker_run_reply_error(mf_request *r, const Tensorflow__RunGrap
     if (!q->store_errors_in_response_body)
         return st;
     (void)snprintf(text, sizeof text, "%s", mf_error_message());
-    mf_utf8_mend(text);
+    mf_utf8_sanitize(text);
     out.status_code = (int32_t)st;
     out.status_error_message = text;
     return mf_request_reply(r, &out.base);

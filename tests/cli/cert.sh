@@ -20,7 +20,7 @@ check "and names the task" sh -c \
     'openssl x509 -in tls/worker-1/cert.pem -noout -ext subjectAltName | grep -q "URI:meshflow:task:worker%201"'
 fails "cert for a task that has one" "worker-0/cert.pem' is there already" -- cert --out tls --task 'worker 0'
 wrong "cert for a task without a name" "cannot be the name of a task" -- cert --out tls --task ../x
-fails "cert for what is no host" "'no host' is neither the name nor the address" -- cert --out other --host 'no host'
+fails "cert for what is no host" "'no host' is neither a host name nor an address" -- cert --out other --host 'no host'
 rm other/*.pem tls/ca-key.pem
 fails "cert without the authority's key" "without its ca-key.pem" -- cert --out tls --task 'worker 7'
 fails "cert where nothing can be made" "none/deep" -- cert --out none/deep
@@ -32,6 +32,6 @@ cp "$program" alone
 program_before=$program program=$work/alone
 fails "cert without the plugin" "no meshflow-grpc.so in $work" "install the Debian package libgrpc-dev" -- cert --out other
 echo "no library" >meshflow-grpc.so
-fails "a plugin that is none" "cannot be used" "file too short" -- cert --out other
+fails "a plugin that is none" "cannot load the plugin for" "file too short" -- cert --out other
 program=$program_before
 unset MESHFLOW_PLUGIN_PATH

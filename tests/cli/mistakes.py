@@ -127,14 +127,14 @@ mistake("a store that may not be written", 1, [*ALONE, "--store", "file:closed/s
 
 # certificates
 TLS = "localhost:{port}", "localhost:1"
-mistake("certificates that are not there", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "absent"], "absent does not hold ca.pem, cert.pem and key.pem", "meshflow cert --out absent", env=tf_config(TLS))
+mistake("certificates that are not there", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "absent"], "absent does not contain ca.pem, cert.pem and key.pem", "meshflow cert --out absent", env=tf_config(TLS))
 mistake("certificates that are text", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "texts"], "texts", env=tf_config(TLS))
 mistake("a key of another certificate", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "swapped"], "swapped", "not the key of", env=tf_config(TLS))
 mistake("a certificate of another authority", 2, [*ALONE, "--transport", "grpc", "--timeout", "5", "--tls-dir", "strange"], "strange/cert.pem", "strange/ca.pem", "meshflow cert", env=tf_config(TLS))
 PAIR = "localhost:{port}", "localhost:{next}"
 NET = "--transport", "grpc", "--timeout", "5", "--tls-dir"
-mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it says that it is worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
-mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot join worker 0", "not of our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
+mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it identifies itself as worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
+mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot connect to worker 0", "not from our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("a certificate for a task without a name", 2, ["cert", "--out", "fresh", "--task", "../x"], "../x")
 mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "is there already")
 

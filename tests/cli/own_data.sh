@@ -242,7 +242,7 @@ fails "pictures of another size" "'large/0.png' is 12 x 12, the model was traine
     predict --from pics --test large
 ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
 cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
-wrong "a picture that is cut" "'broken/dots/0.png': a PNG file is damaged: the file is cut" -- \
+wrong "a picture that is cut" "'broken/dots/0.png': damaged PNG file: the file is truncated" -- \
     train --model mlp --data broken --no-test --batch 36 --quiet
 wrong "pictures without classes" "the model wants a column 'label'" -- train --model mlp --data flat --steps 1 --batch 8
 cp -r shapes/train shapes/val
@@ -267,7 +267,7 @@ wrong "a batch of more than there is" "--batch 271 is more than the 270 samples 
     train --model mlp --data own.csv --set label=answer --batch 271
 check "nothing was written" test ! -e numbers
 wrong "compress --lr" "--lr expects a number" -- compress tables --quantize int8 --lr -1
-wrong "a lease of a millisecond" "lease_ms" "from 100 on" -- params --param lease_ms=1
+wrong "a lease of a millisecond" "lease_ms" "at least 100" -- params --param lease_ms=1
 
 # ---- what was meant
 wrong "an abbreviation of a setting" "adam has no setting 'lr'; did you mean 'learning_rate'?" -- \

@@ -192,10 +192,10 @@ fails "a wrong shape" "shape [1,2], but 'x' has shape [?,3]" -- graph run "$hell
 fails "malformed values" "different lengths" -- graph run "$hello" --feed 'x=[[1,2],[3]]' --fetch y
 fails "a file that cannot be written" "'none/y.npy'" -- \
     graph run "$hello" --feed x=x.npy --save y=none/y.npy
-fails "an unknown pass" "no pass 'fuze'" "--list" -- graph run "$hello" --feed x=x.npy --fetch y --disable fuze
+fails "an unknown pass" "unknown pass 'fuze'" "--list" -- graph run "$hello" --feed x=x.npy --fetch y --disable fuze
 fails "an uninitialised variable" "uninitialized" "--target INIT_NODE" -- graph run "$train" --fetch loss
 wrong "a number out of range" "--threads expects" -- graph run "$hello" --fetch y --threads -1
-wrong "an unknown parameter" "no parameter 'spin'" "meshflow params" -- params --param spin=1
+wrong "an unknown parameter" "unknown parameter 'spin'" "meshflow params" -- params --param spin=1
 fails "a failure in json" '"code":"NOT_FOUND"' -- graph run "$hello" --fetch yy --json
 fails "where it failed, when asked" "NOT_FOUND" "    at src/" -- graph run "$hello" --fetch yy --verbose
 cat >bool.pbtxt <<'GRAPH'

@@ -90,14 +90,14 @@ wait $server
 code=0 got=$?
 cp served out
 verdict "a server ends when it is told to" "serving at grpc://localhost:"
-fails "nobody is there" "asking the server at localhost:" "Connection refused" -- \
+fails "nobody is there" "request to the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
 
-fails "graph run tells what it waits for, and fails" "waits for the server at localhost:" \
-    "Connection refused; it fails in" "(--wait changes this)" "meshflow: asking the server at localhost:" -- \
+fails "graph run tells what it waits for, and fails" "waiting for the server at localhost:" \
+    "Connection refused; fails in" "(change with --wait)" "meshflow: request to the server at localhost:" -- \
     graph run "$hello" --feed 'x=[[1,2,3]]' --fetch y --target "$target" --wait 1 --param say_stall_ms=100
-fails "train --target tells what it waits for, and fails" "at localhost:" "Connection refused; it fails in" \
-    "(--timeout changes this)" "meshflow: asking the server at localhost:" -- train --model wide-deep \
+fails "train --target tells what it waits for, and fails" "at localhost:" "Connection refused; fails in" \
+    "(change with --timeout)" "meshflow: request to the server at localhost:" -- train --model wide-deep \
     --data synthetic-ctr --target "$target" --timeout 2 --quiet --param say_stall_ms=100
 "$program" graph run "$hello" --feed 'x=[[1,2,3]]' --fetch y --target grpc://nobody.invalid:1 --insecure-any-peer \
     2>unknown &
@@ -110,7 +110,7 @@ kill $waits
 wait $waits 2>/dev/null
 cp unknown err
 check "graph run tells that a name does not resolve" \
-    grep -q "server at nobody.invalid:1: .*the name 'nobody.invalid' does not resolve; it fails in .* s (--wait" err
+    grep -q "server at nobody.invalid:1: .*the name 'nobody.invalid' does not resolve; fails in .* s (change with --wait" err
 
 # ---- a cluster: a parameter server, two workers
 cluster=$(python3 -c '

@@ -256,7 +256,7 @@ MF_TEST(cluster_store_etcd_addresses_that_are_wrong_or_not_safe_are_refused)
     T_OK(mf_store_open("etcd://192.0.2.1:1", &o, &s));
     mf_store_close(s);
     o.security = (mf_security){ .ca = "/nowhere/ca.pem" };
-    T_FAILS(MF_INVALID_ARGUMENT, "the certificate is not given",
+    T_FAILS(MF_INVALID_ARGUMENT, "the certificate is missing",
             mf_store_open("etcd://192.0.2.1:1", &o, &s));
     o.security = (mf_security){ "/nowhere/ca.pem", "/nowhere/cert.pem", "/nowhere/key.pem", 0, 0 };
     T_FAILS(MF_NOT_FOUND, "/nowhere/ca.pem", mf_store_open("etcd://192.0.2.1:1", &o, &s));
@@ -296,7 +296,7 @@ MF_TEST(cluster_store_etcd_nonsense_is_an_error_and_no_more)
         { "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\nNot Found", "is it etcd 3.4" },
         { "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", "status 302" },
         { HTTP "{", "makes no sense" },
-        { HTTP "[]", "it is no object" },
+        { HTTP "[]", "the reply is not an object" },
         { HTTP "{}", "no header" },
         { HTTP "{\"header\":{\"revision\":\"-7\"}}", "revision" },
         { HTTP "{\"header\":{\"revision\":\"99999999999999999999\"}}", "revision" },

@@ -83,7 +83,7 @@ fi
 
 want=failure
 setup() { if [ "$1" = 2 ]; then with_tls "$work/other/worker-2"; else with_tls "$work/tls/worker-$1"; fi; }
-talk "a host with a certificate of another authority is kept out" grpc "certificate is not of our authority"
+talk "a host with a certificate of another authority is kept out" grpc "certificate is not from our authority"
 
 setup() { if [ "$1" = 2 ]; then with_tls "$work/tls/worker-1"; else with_tls "$work/tls/worker-$1"; fi; }
 talk "a task with the certificate of another is kept out" grpc "its certificate is that of worker 1"

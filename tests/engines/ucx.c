@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-MF_TEST(comm_ucx_tasks_meet_with_addresses_or_with_a_place_to_meet)
+MF_TEST(comm_ucx_tasks_connect_by_addresses_or_a_rendezvous_address)
 {
     way w = { 0 };
 
@@ -13,12 +13,12 @@ MF_TEST(comm_ucx_tasks_meet_with_addresses_or_with_a_place_to_meet)
     talk_meet(&w);
 }
 
-MF_TEST(comm_ucx_tasks_that_do_not_fit_together_are_refused_with_both_sides_named)
+MF_TEST(comm_ucx_incompatible_tasks_are_refused_and_both_are_named)
 {
     talk_refuse("ucx");
 }
 
-MF_TEST(comm_ucx_who_gives_up_tells_all_others_why)
+MF_TEST(comm_ucx_an_abort_sends_its_reason_to_all_tasks)
 {
     talk_give_up("ucx");
 }

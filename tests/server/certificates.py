@@ -98,7 +98,7 @@ class Bench(harness.Bench):
 
 @test
 def other_hosts_need_certificates(b):
-    b.does_not_serve("would let anybody on the network in", address="0.0.0.0:0")
+    b.does_not_serve("would accept any peer on the network", address="0.0.0.0:0")
     b.does_not_serve("does not hold ca.pem", "--tls-dir", b.out("nothing"), address="0.0.0.0:0")
     b.serve(address="127.0.0.2:0")  # is loopback, too
     b.serve("--tls-dir", b.cert("tls"), address="0.0.0.0:0")
@@ -138,7 +138,7 @@ def wrong_certificates_are_refused_on_both_sides(b):
         os.link(source, os.path.join(b.out("late"), name))
     b.step("--tls-dir", b.out("late"), fails="it has expired")
     b.does_not_serve("it has expired", "--tls-dir", b.out("late"))
-    b.step("--tls-dir", other, fails="the certificate of the server is not of our authority")
+    b.step("--tls-dir", other, fails="the certificate of the server is not from our authority")
     b.step("--tls-dir", tls)
     b.serve()
     b.step("--tls-dir", tls, fails="does not speak TLS")
@@ -150,10 +150,10 @@ def another_user_is_refused(b):
         raise harness.Skipped("it takes root to be somebody else")
     b.serve()
     for _ in range(3):
-        b.step(fails="is of another user (65534)", user=65534)
+        b.step(fails="belongs to another user (65534)", user=65534)
     b.step()
     said = open(b.out("log")).read()
-    check(len(re.findall("calls are refused", said)) == 3, "not said once for each: " + said)
+    check(len(re.findall("calls refused", said)) == 3, "not said once for each: " + said)
 
 
 def greet(address, user):

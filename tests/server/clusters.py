@@ -5,6 +5,7 @@
 Usage: clusters.py PROGRAM [PATTERN] [--hosts]"""
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -160,20 +161,20 @@ def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
     finally:
         del os.environ["MESHFLOW_SAY_STALL_MS"]
     client = b.client(graph, a[0], "--fetch", "twice")
-    words = "waits for the value 'edge_1_get' from /job:worker/replica:0/task:1/device:CPU:0 since"
+    words = "has waited for the value 'edge_1_get' from /job:worker/replica:0/task:1/device:CPU:0 for"
     until(lambda: words in b.log("worker0"), words)
-    words = "node 'get' (QueueDequeueV2) waits on this task since"
+    words = "node 'get' (QueueDequeueV2) has waited on this task for"
     until(lambda: words in b.log("worker1"), words)
 
     def hang():
         return subprocess.run([b.program, "hang", "stalls"], capture_output=True, text=True).stdout
-    words = "waits for worker 1: the value 'edge_1_get'"
-    until(lambda: words in hang(), "`meshflow hang` says: " + words)
+    words = r"has been waiting for worker 1 .*: the value 'edge_1_get'"
+    until(lambda: re.search(words, hang()), "`meshflow hang` says: " + words)
     check(b.client(graph, a[0], "--target", "put").wait(SECONDS) == 0, "put")
     check(b.value(client) == 42, "another value")
-    words = "is done after a wait of"
+    words = "completed after a wait of"
     until(lambda: all(words in b.log("worker%d" % i) for i in range(2)), words)
-    check("waits for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
+    check("waiting for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
 
 
 def filters(*devices):

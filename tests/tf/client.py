@@ -87,7 +87,7 @@ def a_server_that_is_gone_or_another_is_noticed(tasks):
     with mf.Session(graph(waiting), target=target_of(cluster)) as s:
         tasks.start({})
         yield from expect("a server that is gone", code_of(lambda: s.run(["c"])), "UNAVAILABLE",
-                          "asking the server at " + cluster["worker"][0])
+                          "request to the server at " + cluster["worker"][0])
         tasks.start(cluster)
         got, end = ("UNAVAILABLE", ""), time.time() + 60
         while got[0] == "UNAVAILABLE" and time.time() < end:

@@ -81,7 +81,7 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
         b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
         p = b.begin(*b.train(), "--timeout", "60", "--param", "say_stall_ms=100")
         said = ""
-        while "waits for" not in said:  # an end of the output is a failure, too
+        while "waiting for" not in said:  # an end of the output is a failure, too
             line = p.stderr.readline()
             check(line, "the %s has ended: %s" % (kind, said))
             said += line

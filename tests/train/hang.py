@@ -74,7 +74,7 @@ class Bench(harness.Jobs):
         return line
 
     def said_once(self, pattern):
-        lines = [l for l in self.said().splitlines() if "stands still" in l]
+        lines = [l for l in self.said().splitlines() if "stalled for" in l]
         check(len(lines) == 1 and re.search(pattern, lines[0]), "not one line: %s" % self.said())
 
     def pid(self, job, task):
@@ -108,13 +108,13 @@ def a_stopped_worker(b):
     os.kill(pid, signal.SIGSTOP)
     now = time.monotonic()
     try:
-        line = b.hears(r"stands still since", now, "stopped worker")
-        check(re.search(r"worker 2 \(pid %d\) is stopped by a signal" % pid, line), line)
-        check(re.search(r"step \d+ stands still", line), line)
-        check(re.search(r"worker 0, worker 1 wait for it since [\d.]+ s: .* of step \d+", line), line)
+        line = b.hears(r"stalled for", now, "stopped worker")
+        check(re.search(r"worker 2 \(pid %d\) has been stopped by a signal" % pid, line), line)
+        check(re.search(r"step \d+ stalled", line), line)
+        check(re.search(r"worker 0, worker 1 have been waiting for it for [\d.]+ s: .* of step \d+", line), line)
     finally:
         os.kill(pid, signal.SIGCONT)
-    b.hears(r"goes on after [\d.]+ s", time.monotonic(), "and that it goes on")
+    b.hears(r"continues after [\d.]+ s", time.monotonic(), "and that it goes on")
     b.said_once("worker 2")
 
 
@@ -125,9 +125,9 @@ def a_stopped_server(b):
     pid = b.pid("j", "ps 0")
     os.kill(pid, signal.SIGSTOP)
     now = time.monotonic()
-    line = b.hears(r"stands still since", now, "stopped server")
-    check(re.search(r"ps 0 \(pid %d\) is stopped by a signal" % pid, line), line)
-    check("wait for it" in line, line)
+    line = b.hears(r"stalled for", now, "stopped server")
+    check(re.search(r"ps 0 \(pid %d\) has been stopped by a signal" % pid, line), line)
+    check("have been waiting for it" in line, line)
     os.kill(pid, signal.SIGKILL)
 
 
@@ -141,8 +141,8 @@ def a_worker_in_a_debugger(b):
         check(libc.ptrace(PTRACE_SEIZE, tid, None, None) == 0, os.strerror(ctypes.get_errno()))
         check(libc.ptrace(PTRACE_INTERRUPT, tid, None, None) == 0, "it cannot be stopped")
     now = time.monotonic()
-    line = b.hears(r"stands still since", now, "worker in a debugger")
-    check(re.search(r"worker 1 \(pid %d\) is stopped by a debugger" % both[1].pid, line), line)
+    line = b.hears(r"stalled for", now, "worker in a debugger")
+    check(re.search(r"worker 1 \(pid %d\) has been stopped by a debugger" % both[1].pid, line), line)
     both[1].kill()
 
 
@@ -166,9 +166,9 @@ def a_worker_that_cannot_load_its_data(b):
     both = b.workers(["train", "--model", "mlp units=[4]", "--data", "csv:table.csv", "--set",
                       "label=label", "--test", "csv:table.csv", "--steps", "20", "--quiet",
                       "--no-test", "--name", "j"], cwds)
-    line = b.hears(r"stands still since", now, "worker that loads data")
-    check(re.search(r"the start stands still", line), line)
-    check(re.search(r"worker 1 \(pid %d\) loads data since [\d.]+ s: reads \S*table.csv since" %
+    line = b.hears(r"stalled for", now, "worker that loads data")
+    check(re.search(r"startup stalled", line), line)
+    check(re.search(r"worker 1 \(pid %d\) has been loading data for [\d.]+ s: reading \S*table.csv for" %
                     both[1].pid, line), line)
     for _ in range(2):
         write_table(os.path.join(cwds[1], "table.csv"))
@@ -198,9 +198,9 @@ def a_worker_whose_input_does_not_come(b):
         for i in range(2):
             os.write(pipe, bytes_of[i:i + 1])
             time.sleep(0.3)
-        line = b.hears(r"stands still since", now, "worker without input")
-        check(re.search(r"worker 1 \(pid %d\) waits for input since [\d.]+ s: reads "
-                        r"\S*class1/7.png since" % both[1].pid, line), line)
+        line = b.hears(r"stalled for", now, "worker without input")
+        check(re.search(r"worker 1 \(pid %d\) has been waiting for input for [\d.]+ s: reading "
+                        r"\S*class1/7.png for" % both[1].pid, line), line)
     finally:
         os.write(pipe, bytes_of[2:])
         os.rename(path, path + ".pipe")
@@ -216,11 +216,11 @@ def a_worker_that_computes_for_long(b):
     b.wait(lambda: b.tasks("j").get("worker 1", {}).get("step", 0) >= 40 or p.poll() is not None,
            "the step that takes long")
     now = time.monotonic()
-    line = b.hears(r"stands still since", now, "worker that computes")
-    check(re.search(r"step 40 stands still", line), line)
+    line = b.hears(r"stalled for", now, "worker that computes")
+    check(re.search(r"step 40 stalled", line), line)
     # Shards go to workers by their speed: a slow worker may have one.
-    check(re.search(r"worker 1 \(pid \d+\) computes shards? (\d\.\.)?7 of step 40 since [\d.]+ s, op "
-                    r"\S*LargeProduct since", line), line)
+    check(re.search(r"worker 1 \(pid \d+\) has been computing shards? (\d\.\.)?7 of step 40 for [\d.]+ s, op "
+                    r"\S*LargeProduct for", line), line)
 
 
 @test
@@ -236,23 +236,23 @@ def a_worker_that_saves_to_a_slow_place(b):
         if not stat.S_ISFIFO(os.stat(where).st_mode):  # or a list that was on its way took its place
             os.mkfifo(os.path.join(out, "pipe"))
             os.rename(os.path.join(out, "pipe"), where)
-        return "stands still" in b.said()
+        return "stalled for" in b.said()
 
     now = time.monotonic()
     b.wait(is_pipe, "it stands still")
-    line = b.hears(r"stands still since", now, "worker that saves")
-    check(re.search(r"worker 0 \(pid \d+\) saves since [\d.]+ s: writes \S*/run/checkpoint since",
+    line = b.hears(r"stalled for", now, "worker that saves")
+    check(re.search(r"worker 0 \(pid \d+\) has been saving for [\d.]+ s: writing \S*/run/checkpoint for",
                     line), line)
-    check("worker 1 waits for it" in line, line)
+    check("worker 1 has been waiting for it" in line, line)
 
 
 @test
 def a_worker_that_never_comes(b):
     now = time.monotonic()
     b.workers(b.train("--name", "j"), start=1)
-    line = b.hears(r"stands still since", now, "worker that never comes")
-    check(re.search(r"the start stands still.*worker 1 is not on this host, or has not come; worker 0 "
-                    r"waits for it since [\d.]+ s: a connection", line), line)
+    line = b.hears(r"stalled for", now, "worker that never comes")
+    check(re.search(r"startup stalled.*worker 1 is not on this host, or has not started; worker 0 "
+                    r"has been waiting for it for [\d.]+ s: a connection", line), line)
 
 
 @test
@@ -277,8 +277,8 @@ def a_worker_that_others_keep_from_its_core(b):
         os.sched_setaffinity(tid, {core})
         os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
     now = time.monotonic()
-    line = b.hears(r"others run on its cores", now, "worker without a core")
-    check(re.search(r"worker 1 \(pid %d\) computes .* and gets \d+ %% of the processor time" %
+    line = b.hears(r"other processes run on its cores", now, "worker without a core")
+    check(re.search(r"worker 1 \(pid %d\) has been computing .* and gets \d+ %% of the processor time" %
                     both[1].pid, line), line)
 
 
@@ -295,8 +295,8 @@ def a_job_of_one_task_whose_input_does_not_come(b):
     path = b.out("images/class1/7.png")
     os.mkfifo(path + ".pipe")
     os.rename(path + ".pipe", path)
-    line = b.hears(r"stands still since", time.monotonic(), "job of one task")
-    check(re.search(r"worker 0 \(pid \d+\) waits for input since [\d.]+ s: reads \S*class1/7.png since "
+    line = b.hears(r"stalled for", time.monotonic(), "job of one task")
+    check(re.search(r"worker 0 \(pid \d+\) has been waiting for input for [\d.]+ s: reading \S*class1/7.png for "
                     r"[\d.]+ s$", line), line)
 
 
@@ -314,10 +314,10 @@ def a_worker_of_another_host_that_is_stopped(b):
     time.sleep(2)
     os.kill(b.running[1].pid, signal.SIGSTOP)
     now = time.monotonic()
-    line = b.hears(r"stands still since", now, "worker of another host")
-    check(re.search(r"worker 1 \(pid %d\) is on \S+ and told [\d.]+ s ago that it" %
+    line = b.hears(r"stalled for", now, "worker of another host")
+    check(re.search(r"worker 1 \(pid %d\) is on \S+ and reported [\d.]+ s ago that it" %
                     b.running[1].pid, line), line)
-    check("worker 0 waits for it" in line, line)
+    check("worker 0 has been waiting for it" in line, line)
 
 
 # ---- who is slow, and what was ----

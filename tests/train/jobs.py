@@ -42,9 +42,9 @@ def a_name_is_for_one_job_at_a_time(b):
     b.start(*b.train("--name", "x"))
     b.wait_step("x", 1)
     r = b.run(*b.train("--name", "x"), code=1)
-    check("give another name" in r.stderr, r.stderr)
+    check("choose another name" in r.stderr, r.stderr)
     r = b.run(*b.train("--name", "a/b"), code=2)
-    check("is no name of a job" in r.stderr, r.stderr)
+    check("is not a valid job name" in r.stderr, r.stderr)
     r = b.run("status", "y", code=1)
     check("there is no job 'y'" in r.stderr and "meshflow jobs" in r.stderr, r.stderr)
 
@@ -56,9 +56,9 @@ def a_stopped_worker_is_named_as_the_reason(b):
     pid = b.tasks("j")["worker 2"]["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        b.wait(lambda: "worker 0, worker 1 wait for it" in b.why("j"), "the others wait")
+        b.wait(lambda: "worker 0, worker 1 have been waiting for it" in b.why("j"), "the others wait")
         said = b.why("j")
-        check(said.startswith("worker 2 (pid %d) is stopped by a signal" % pid), said)
+        check(said.startswith("worker 2 (pid %d) has been stopped by a signal" % pid), said)
         check(" of step " in said, said)  # the gradients, or how fast everybody is
         tasks = b.tasks("j")
         check(tasks["worker 2"]["state"] == "stopped" and tasks["worker 0"]["state"] == "waits",
@@ -101,7 +101,7 @@ def masters_are_shown_as_processes_with_their_role(b):
     check(len({t["pid"] for t in tasks.values()}) == 5, "two tasks are one process: %s" % tasks)
     for i in range(2):
         t = tasks["master %d" % i]
-        check(t["state"] == "watches" and "sees to the tasks" in t["does"], str(t))
+        check(t["state"] == "watches" and "supervising tasks" in t["does"], str(t))
         with open("/proc/%d/environ" % t["pid"], "rb") as f:  # which is how it knows its role
             config = next(v for v in f.read().split(b"\0") if v.startswith(b"TF_CONFIG="))
         check(json.loads(config[len("TF_CONFIG="):])["task"] == {"type": "master", "index": i}, str(config))
@@ -133,9 +133,9 @@ def the_chief_shows_tasks_of_other_hosts(b):
     check("say it there" in r.stdout, r.stdout)
     os.kill(b.running[1].pid, signal.SIGSTOP)
     try:
-        b.wait(lambda: "was last heard of" in b.why("far"), "worker 1 is silent")
+        b.wait(lambda: "last reported" in b.why("far"), "worker 1 is silent")
         check(b.why("far").startswith("worker 1 "), b.why("far"))
-        check("worker 0 waits for it" in b.why("far"), b.why("far"))
+        check("worker 0 has been waiting for it" in b.why("far"), b.why("far"))
     finally:
         os.kill(b.running[1].pid, signal.SIGCONT)
 

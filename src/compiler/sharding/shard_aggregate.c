@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_aggregate.c - gradients of several turns of a _ShardMap that are aggregated in another way
- * than by their mean (collective/gradient_aggregation.h). A turn stands for a shard, and for a
- * member. Sums and weighted means stay sums, of gradients that count more or less; for all else
- * _AggregateShards gets the gradients of all turns. */
+/* shard_aggregate.c - aggregation of gradients over the micro-batches of a _ShardMap by another
+ * rule than the mean (collective/gradient_aggregation.h). A micro-batch represents a shard, and a
+ * member. Sums and weighted means remain sums, of scaled gradients; for other rules
+ * _AggregateShards gets the gradients of all micro-batches. */
 #include "compiler/sharding/shard_map.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ mf_status mf_shard_aggregation_read(mf_shard_map *m)
     if (a->how != MF_AGGREGATE_WEIGHTED)
         return MF_OK;
     if (!weights || weights->n < mf_node_int(m->node, "turns"))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: a turn has no weight", m->node->name);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: a micro-batch has no weight",
+                       m->node->name);
     w = MF_ARENA_ARRAY(m->arena, double, weights->n);
     for (int64_t i = 0; w && i < weights->n; i++)
         w[i] = (double)weights->floats[i];
@@ -43,7 +44,7 @@ bool mf_shard_is_apart(const mf_shard_map *m, int port)
            strcmp(m->join->strings[port].data, "sum") == 0;
 }
 
-/* Belongs to the turn, and to the layer and gradient that `like` belongs to. */
+/* Adds a node of the micro-batch, and of the layer and gradient of `like`. */
 static mf_status shard_aggregate_emit(mf_shard_map *m, int64_t turn, mf_output like,
                                       const mf_output *in, int n_in, const mf_named_attr *attrs,
                                       int n_attrs, mf_output *out)

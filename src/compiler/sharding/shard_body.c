@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_body.c - the body of a mapped function: which nodes stand in the graph once for the whole
- * batch, which once for every shard, and how results are joined. */
+/* shard_body.c - copies the body of a mapped function: some nodes once for the full batch, others
+ * once per shard; and joins the results. */
 #include "base/log.h"
 #include "compiler/sharding/shard_map.h"
 #include "graph/function.h"
 
 #include <string.h>
 
-/* What a node of the body has become. */
+/* The copies of a node of the body. */
 typedef struct mf_emitted {
     mf_spread *spread; /* by port */
-    mf_output *whole; /* by port: of the whole batch; NULL: there is none */
-    mf_output **part; /* by shard: NULL (not made yet), or by port */
-    /* Behind the ports stands one more: the node itself, for control edges; empty where there is no
-     * node of its own. */
+    mf_output *whole; /* by port: for the full batch; NULL: none */
+    mf_output **part; /* by shard: NULL (not copied yet), or by port */
+    /* After the ports follows one more: the node itself, for control edges; empty if there is no
+     * single node. */
 } mf_emitted;
 
 static bool shard_body_is_op(const mf_node *n, const char *name)
@@ -21,7 +21,7 @@ static bool shard_body_is_op(const mf_node *n, const char *name)
     return strcmp(n->op_name, name) == 0;
 }
 
-/* There is more than one shard, though perhaps not in this turn. */
+/* There is more than one shard, though perhaps not in this micro-batch. */
 static bool shard_body_is_cut(const mf_shard_map *m)
 {
     return mf_node_int(m->node, "shards") > 1;
@@ -92,7 +92,8 @@ static mf_status shard_body_part_of(mf_shard_map *m, mf_output o, int64_t s, mf_
     return MF_OK;
 }
 
-/* Filters' gradients of a shard are one piece: so are they when a batch is done at once. */
+/* Gradients of filters are computed per shard as one piece, also when the full batch is computed at
+ * once. */
 static mf_status mark_part(mf_shard_map *m, const mf_node *n, mf_node *twin)
 {
     const mf_attr one = mf_shard_int(1);
@@ -102,7 +103,7 @@ static mf_status mark_part(mf_shard_map *m, const mf_node *n, mf_node *twin)
     return mf_node_set_attr(m->c->graph, twin, "_shards", &one);
 }
 
-/* Fills done[].part[s]. What lies in rows is cut out when it is asked for. */
+/* Sets done[].part[s]. Values in rows are sliced on demand. */
 static mf_status part_of_node(mf_shard_map *m, const mf_node *n, int64_t s)
 {
     mf_emitted *e = &m->done[n->id];
@@ -138,7 +139,7 @@ static mf_status emit_parts(mf_shard_map *m, const mf_node *n)
     return MF_OK;
 }
 
-/* ---- a node on the whole batch ---- */
+/* ---- a node for the full batch ---- */
 
 static mf_status emit_whole(mf_shard_map *m, const mf_node *n, mf_spread spread, mf_node **twin)
 {
@@ -161,7 +162,7 @@ static mf_status emit_whole(mf_shard_map *m, const mf_node *n, mf_spread spread,
     return add_controls(m, n, *twin, -1);
 }
 
-/* The node adds up over samples; it is told about the shards. */
+/* The node sums over samples and is given the shard boundaries. */
 static mf_status emit_summed(mf_shard_map *m, const mf_node *n)
 {
     const mf_attr shards = mf_shard_int(m->wanted), samples = mf_shard_int(m->samples);
@@ -174,9 +175,9 @@ static mf_status emit_summed(mf_shard_map *m, const mf_node *n)
     return mf_node_set_attr(m->c->graph, twin, "_shards", &shards);
 }
 
-/* ---- which way ---- */
+/* ---- classification ---- */
 
-/* Everybody who uses it just hands it on to a result that is a sum. */
+/* All its users only forward it to a result that is a sum. */
 static bool only_summed(const mf_shard_map *m, const mf_node *n)
 {
     for (int64_t i = 0; i < m->n_order; i++) {
@@ -214,7 +215,7 @@ static bool asks_for_size(const mf_node *n)
            shard_body_is_op(n, "Size") || shard_body_is_op(n, "Rank");
 }
 
-/* Once for all shards is as good as once for each. */
+/* Computing it once for all shards is equivalent to once per shard. */
 static bool may_be_shared(const mf_node *n)
 {
     return n->op &&
@@ -260,7 +261,7 @@ static mf_spread shard_body_choose(const mf_shard_map *m, const mf_node *n, cons
     if (in->count[MF_IOVEC] > 0 || !may_be_shared(n))
         return MF_IOVEC;
     if (in->count[MF_SUMMED] > 0)
-        return MF_SUMMED; /* only_summed() has seen to it that this can be */
+        return MF_SUMMED; /* only_summed() has verified this */
     if (in->count[MF_ROWS] + in->count[MF_DIMS] == 0)
         return MF_SHARED;
     if (!m->clever)
@@ -282,7 +283,7 @@ static mf_status emit_argument(mf_shard_map *m, const mf_node *n)
     mf_emitted *e = &m->done[n->id];
 
     if (index < 0 || index >= m->node->n_inputs)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "function %s takes an argument %lld that is not given",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "function %s uses argument %lld, which is missing",
                        m->function->name, (long long)index);
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, 2);
     if (!e->whole)
@@ -292,8 +293,8 @@ static mf_status emit_argument(mf_shard_map *m, const mf_node *n)
     return MF_OK;
 }
 
-/* Normalisation by the statistics of each shard, boxes cut out of a shard's images by their number:
- * what comes of it lies in rows again. */
+/* Batch statistics per shard, or boxes indexed by image within a shard: the results are rows
+ * again. */
 static bool ends_in_rows(const mf_shard_map *m, const mf_node *n)
 {
     const mf_shape *out = mf_compile_facts(&m->facts, n)->shapes;
@@ -409,9 +410,9 @@ static mf_status shard_body_join(mf_shard_map *m, int port, mf_output o, mf_outp
     return MF_OK;
 }
 
-/* ---- beginning ---- */
+/* ---- setup ---- */
 
-/* The whole batch first, then each shard: where new nodes come from, and what they are called. */
+/* Origins and name prefixes of new nodes: the full batch first, then each shard. */
 static mf_status name_places(mf_shard_map *m)
 {
     m->part_name = MF_ARENA_ARRAY(m->arena, const char *, m->shards);
@@ -430,7 +431,7 @@ static mf_status name_places(mf_shard_map *m)
     return MF_OK;
 }
 
-/* Here is training: what is for inference falls away. */
+/* The body runs in training: removes inference branches. */
 static void choose_training(mf_graph *body)
 {
     for (int64_t i = 0; i < body->n_nodes; i++) {
@@ -443,7 +444,7 @@ static void choose_training(mf_graph *body)
     }
 }
 
-/* Keep of the order what results need. */
+/* Keep only nodes that results depend on. */
 static mf_status drop_unneeded(mf_shard_map *m)
 {
     bool *needed = MF_ARENA_ARRAY(m->arena, bool, m->body->n_nodes);
@@ -474,7 +475,7 @@ static mf_status drop_unneeded(mf_shard_map *m)
     return MF_OK;
 }
 
-/* Arguments get the shapes of what is given. */
+/* Arguments get the shapes of the inputs. */
 static mf_status infer_body(mf_shard_map *m)
 {
     for (int64_t i = 0; i < m->n_order; i++) {
@@ -531,7 +532,7 @@ mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes)
     return st;
 }
 
-/* ---- one turn ---- */
+/* ---- one micro-batch ---- */
 
 static mf_status shard_body_add_results(mf_shard_map *m, mf_output *outs)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_exchange.c - a _ShardMap some of whose shards are computed here, the others by other
- * workers. The shards at hand fall into branches of the tree (tensor/reduction_tree.h); each is
- * mapped as if it were a batch of its own, and its sums are handed to the exchange, bucket by
- * bucket, as soon as they are there. What comes back stands for the results of all shards. */
+/* shard_exchange.c - a _ShardMap of which this worker computes some shards and other workers the
+ * rest. The local shards are split into branches of the reduction tree (tensor/reduction_tree.h);
+ * each is mapped like a separate batch, and its sums are passed to the exchange, bucket by bucket,
+ * as soon as they are computed. The exchanged values replace the results of all shards. */
 #include "compiler/sharding/shard_map.h"
 #include "graph/step_exchange.h"
 #include "tensor/reduction_tree.h"
@@ -20,7 +20,7 @@ static bool is_sum(const mf_shard_map *m, int port)
     return strcmp(m->join->strings[port].data, "sum") == 0;
 }
 
-/* With which others a result travels. */
+/* The bucket of a result. */
 static int64_t bucket_of(const mf_shard_map *m, int port)
 {
     const mf_attr *buckets = mf_node_attr(m->node, "buckets");
@@ -30,7 +30,7 @@ static int64_t bucket_of(const mf_shard_map *m, int port)
     return is_sum(m, port) ? 0 : 1;
 }
 
-/* Whose gradient it is; "": nobody's. */
+/* The variable of this gradient; "": none. */
 static mf_bytes shard_exchange_name_of(const mf_shard_map *m, int port)
 {
     const mf_attr *names = mf_node_attr(m->node, "names");
@@ -64,7 +64,7 @@ static mf_status map_parts(const mf_shard_map *all, shard_exchange_parts *p)
     return MF_OK;
 }
 
-/* Rows simply follow each other: one part is enough. */
+/* Rows are concatenated: one part is sufficient. */
 static mf_status shard_exchange_join_rows(mf_shard_map *m, shard_exchange_parts *p)
 {
     for (int k = 0; k < m->node->n_outputs; k++) {
@@ -94,7 +94,7 @@ static mf_status shard_exchange_find_bucket(const mf_shard_map *m, const shard_e
         if (bucket_of(m, i) != b->id)
             continue;
         if (b->n > 0 && b->concat == is_sum(m, i))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: bucket %lld has sums and rows",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: bucket %lld has both sums and rows",
                            m->node->name, (long long)b->id);
         b->concat = !is_sum(m, i);
         b->ports[b->n++] = i;
@@ -108,7 +108,7 @@ static mf_attr int_list(mf_attr_kind kind, int64_t *values, int64_t n)
     return (mf_attr){ .kind = kind, .is_list = true, .n = n, .ints = values };
 }
 
-/* Attributes that both ends have. */
+/* Number of attributes that both ops have. */
 enum { COMMON = 5 };
 
 static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes,
@@ -139,8 +139,8 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes,
     return MF_OK;
 }
 
-/* Who has no samples uses nothing of what all shards share. Yet it may be that others need this
- * worker to have it: it may come from an exchange itself. */
+/* A worker without samples does not use the shared values. It must still wait for them, because
+ * they may come from an exchange that other workers need it to take part in. */
 static mf_status await_shared(mf_shard_map *m, mf_node *begin)
 {
     for (int i = m->n_batched; i < m->node->n_inputs; i++)
@@ -189,9 +189,9 @@ static mf_status emit_bucket(mf_shard_map *m, const shard_exchange_parts *p, con
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the map ---- */
 
-/* Of every result: as a part has it. Who has no samples has to work it out. */
+/* The shape of every result: that of a part. A worker without samples infers it. */
 static mf_status find_shapes(mf_shard_map *m, const shard_exchange_parts *p, mf_shape *shapes)
 {
     if (p->n == 0)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_map.c - _ShardMap becomes what it stands for: a function on every shard of a batch, and the
- * results joined. Sums are made in one tree, whoever computes the shards and in whatever order:
+/* shard_map.c - lowers _ShardMap: a function mapped over every shard of a batch, with joined
+ * results. Sums use one reduction tree, independent of which worker computes the shards and in
+ * which order:
  *
  *     for stride 1, 2, 4 ...: sum[i] += sum[i + stride], i a multiple of 2*stride
  *
- * Plainly done, every node of the function's body stands in the graph once for every shard. That is
- * what happens without the pass "shards". With it, nodes that treat samples one by one
- * (shard_rows.c) stand there once, on the whole batch, and those that add up over samples are told
- * where shards begin. Only what is left is done shard by shard: the bits are the same.
+ * Without the pass "shards", every node of the function's body is copied once per shard. With the
+ * pass, nodes that treat samples independently (shard_rows.c) are copied once, for the full batch,
+ * and nodes that sum over samples are given the shard boundaries. Only the rest is copied per
+ * shard: the bits are the same.
  *
- * With several turns (micro-batches) this happens to one group of shards after the other, so that
- * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
+ * With several micro-batches, groups of shards are computed one after the other, to reduce memory.
+ * A group is a branch of the tree: again, the bits are the same. */
 #include "compiler/sharding/shard_map.h"
 
 #include "graph/step_exchange.h"
@@ -42,9 +43,9 @@ static mf_status count_samples(mf_shard_map *m)
     return MF_OK;
 }
 
-/* ---- turn after turn ---- */
+/* ---- micro-batches ---- */
 
-/* The rows of a turn, which waits until the one before is over. */
+/* The rows of a micro-batch, which waits until the previous one is done. */
 static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output *in)
 {
     const mf_named_attr attrs[] = { { "from", mf_shard_int(m->first_sample) },
@@ -74,8 +75,8 @@ mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b)
     return mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, a);
 }
 
-/* On a mesh, parts of a gradient's sum lie on several processors: they are added now, not when all
- * turns have been. */
+/* On a mesh, the partial sums of a gradient are on several devices: they are added now, not after
+ * all micro-batches. */
 static mf_status shard_map_settle(mf_shard_map *m, mf_output *outs)
 {
     const mf_node_mark mark = m->c->graph->mark;
@@ -92,13 +93,13 @@ static mf_status shard_map_settle(mf_shard_map *m, mf_output *outs)
     return st;
 }
 
-/* New nodes are those of this turn. */
+/* Mark new nodes with this micro-batch. */
 static void mark_turn(const mf_shard_map *m, int64_t turn)
 {
     m->c->graph->mark.turn = m->c->turns_apart ? turn + 1 : 0;
 }
 
-/* What is added to a gradient is as much of its layer's as itself. */
+/* A value added to a gradient belongs to the same layer. */
 static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
 {
     const mf_node_mark mark = m->c->graph->mark;
@@ -108,7 +109,7 @@ static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
         if (m->c->turns_apart) {
             m->c->graph->mark.layer = mf_node_layer(b[i].node);
             m->c->graph->mark.gradient = mf_node_is_gradient(b[i].node);
-            /* Its next turn need not wait for what others add to it. */
+            /* Its next micro-batch need not wait for the sums with other gradients. */
             m->c->graph->mark.turn =
                 m->c->settles_turns && m->c->graph->mark.gradient ? 0 : mark.turn;
         }
@@ -118,7 +119,7 @@ static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
     return st;
 }
 
-/* Shards in a turn: a power of two, so that turns are branches of the tree. */
+/* Shards per micro-batch: a power of two, so that micro-batches are branches of the tree. */
 static int64_t shards_of_turn(const mf_shard_map *m)
 {
     const int64_t turns = mf_node_int(m->node, "turns");
@@ -154,7 +155,7 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
         if (!in || !result[t])
             return MF_NOMEM("shards");
         if (m.samples == 0)
-            break; /* and so are all that follow */
+            break; /* and so are all later ones */
         mark_turn(all, t);
         MF_TRY(cut_inputs(&m, before, in));
         MF_TRY(mf_shard_body(&m, result[t]));
@@ -193,7 +194,7 @@ mf_status mf_shard_branch(const mf_shard_map *all, mf_output *outs)
     return mf_shard_body(&m, outs);
 }
 
-/* ---- the whole ---- */
+/* ---- the map ---- */
 
 static mf_status make_pivot(mf_shard_map *m)
 {
@@ -216,7 +217,7 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
 
     mf_node_arg_range(n, false, 0, &first, &m.n_batched);
     if (m.join->n != n->n_outputs)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: %lld ways to join %d results", n->name,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: %lld join modes for %d results", n->name,
                        (long long)m.join->n, n->n_outputs);
     MF_TRY(mf_inline_find(c, n, mf_node_attr(n, "f")->func, &m.function));
     MF_TRY(mf_infer_more(c));

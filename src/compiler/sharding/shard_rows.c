@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_rows.c - which ops treat the samples of a batch one by one. The first dimension of a value
- * that is spread in rows counts samples, or k rows for each sample.
- *
- * What is not known here is not wrong: such ops run once for each shard. What is known must be
- * exact: a kernel may not round a row differently because of how many others there are. */
+/* shard_rows.c - which ops treat the samples of a batch independently. The first dimension of a
+ * value in rows counts samples, or k rows per sample.
+ * Ops without a rule run once per shard, which is always correct. A rule must be exact: a kernel
+ * must not round a row differently depending on the number of other rows. */
 #include "compiler/sharding/shard_map.h"
 
 #include <string.h>
@@ -30,7 +29,7 @@ static bool gives_rows(const mf_rows_query *q, int64_t rows)
 
 /* ---- rules ---- */
 
-/* Shared operands must be the same for every row. */
+/* Shared operands must be equal for every row. */
 static bool elementwise(const mf_rows_query *q)
 {
     const mf_shape *out = &q->out[0];
@@ -49,7 +48,7 @@ static bool elementwise(const mf_rows_query *q)
     return any;
 }
 
-/* Input 0 in rows, the others shared (or sizes), rows stay. */
+/* Input 0 in rows, the others shared (or sizes); rows are preserved. */
 static bool first(const mf_rows_query *q)
 {
     for (int i = 1; i < q->node->n_inputs; i++) {
@@ -130,7 +129,7 @@ static bool matmul(const mf_rows_query *q)
            !mf_node_bool(q->node, "transpose_a");
 }
 
-/* Matrices of a batch: whole matrices belong to rows. */
+/* Batched matrices: complete matrices belong to rows. */
 static bool batch_matmul(const mf_rows_query *q)
 {
     const mf_shape *a = &q->in[0], *b = &q->in[1], *out = &q->out[0];
@@ -179,7 +178,7 @@ static bool shard_rows_slice(const mf_rows_query *q)
     return first_value_is(q, 1, 0, 1) && first(q);
 }
 
-/* x[:, ...]: the first dimension is taken whole. */
+/* x[:, ...]: the first dimension is not sliced. */
 static bool whole_first_dim(const mf_node *n)
 {
     const int64_t others = mf_node_int(n, "ellipsis_mask") | mf_node_int(n, "new_axis_mask") |
@@ -232,7 +231,7 @@ static bool shard_rows_unpack(const mf_rows_query *q)
     return axis != 0 && axis != -q->in[0].rank && all(q);
 }
 
-/* Rows of a shared table, for ids in rows. */
+/* Rows of a shared table, indexed by ids in rows. */
 static bool shard_rows_lookup(const mf_rows_query *q)
 {
     const bool has_axis = q->node->n_inputs > 2;
@@ -253,14 +252,14 @@ static bool in_top_k(const mf_rows_query *q)
            gives_rows(q, q->in[0].dims[0]);
 }
 
-/* Samples in rows, all else shared. What belongs to them has as many rows as they are: those of a
- * value with several rows for each sample would have to be counted otherwise. */
+/* Samples in rows, all other inputs shared. Other row-wise inputs must have one row per sample:
+ * several rows per sample would be counted incorrectly. */
 static bool own_rows(const mf_rows_query *q)
 {
     return q->in[0].rank >= 1 && q->in[0].dims[0] == q->samples && first(q);
 }
 
-/* Boxes and scores of images, each for itself. */
+/* Boxes and scores per image. */
 static bool boxes(const mf_rows_query *q)
 {
     for (int i = 2; i < q->node->n_inputs; i++) {

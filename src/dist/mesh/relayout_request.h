@@ -20,7 +20,7 @@ MF_MUST mf_status mf_relayout_request_set(mf_relayout_request *w, const char *ax
                                           const char *layout);
 
 /* What all together want, if this worker votes so; of those who want another layout, the first gets
- * it. Wishes of the command line (mf_status_page_wish_layout) count. Collective. After a failure
+ * it. Wishes of the command line (mf_status_page_request_layout) count. Collective. After a failure
  * they are wishes still. */
 typedef struct mf_mesh_agreed {
     int votes; /* dist/step_flags.h: of all together */

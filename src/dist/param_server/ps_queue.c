@@ -46,7 +46,7 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
         if (!*out && st == MF_OK && s->o.n_workers == 0 && s->o.wait_for_next &&
             s->o.wait_for_next(s->o.ctx))
             st = MF_FAIL(MF_ABORTED, "somebody waits to be let in");
-        mf_net_tell(s->o.net);
+        mf_net_report_status(s->o.net);
     }
     mf_wait_report_end(&waiting, st == MF_OK);
     return st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.c - what a plugin may call of the library, passed on to it. */
+/* host.c - library functions for plugins, forwarded through the host's table. */
 #include "plugins/common/host.h"
 
 #include "base/clock.h"

@@ -10,7 +10,7 @@ mf_status mf_security_check_files(const mf_security *s)
 {
     if (mf_security_has_tls(s) && (!s->ca || !s->cert || !s->key))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "TLS needs an authority, a certificate and a key; %s is not given (%s)",
+                       "TLS needs an authority, a certificate and a key; %s is missing (%s)",
                        !s->ca     ? "the authority"
                        : !s->cert ? "the certificate"
                                   : "the key",
@@ -27,8 +27,8 @@ mf_status mf_security_check_address(const mf_security *s, const mf_endpoint *e, 
         return MF_OK;
     return MF_FAIL(
         MF_FAILED_PRECONDITION,
-        "%s %s without TLS would let anybody on the network in: `meshflow cert --out DIR "
-        "--host NAME` makes certificates, --tls-dir DIR or MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
-        "MESHFLOW_TLS_KEY name them (--insecure-any-peer allows it)",
+        "%s %s without TLS would accept any peer on the network: create certificates with "
+        "`meshflow cert --out DIR --host NAME` and name them with --tls-dir DIR or "
+        "MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and MESHFLOW_TLS_KEY (--insecure-any-peer allows it)",
         verb, address);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reading.c - frames out of a stream of bytes. */
+/* reading.c - decodes frames from a byte stream. */
 #include "plugins/common/reading.h"
 
 #include <string.h>
 
-/* The head or the data is whole. */
+/* The header or the data is complete. */
 static mf_status common_reading_take_step(mf_reading *r, mf_inbox *in, int peer)
 {
     r->have = 0;
     if (!r->data) {
         if (!mf_frame_read(r->head, &r->frame))
-            return MF_FAIL(MF_DATA_LOSS, "what it sends makes no sense");
+            return MF_FAIL(MF_DATA_LOSS, "the peer sent an invalid message");
         r->data = in->kind->begin(in, peer, &r->frame);
         if (!r->data)
             return MF_RESOURCE_EXHAUSTED;

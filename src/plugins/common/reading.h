@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reading.h - a stream of bytes that is frames one after the other, cut anywhere: bytes of a frame
- * are copied once, to where the inbox says. */
+/* reading.h - decodes a byte stream of consecutive frames that arrives in arbitrary pieces. Bytes
+ * of a frame are copied once, to the memory that the inbox provides. */
 #ifndef MF_PLUGINS_READING_H
 #define MF_PLUGINS_READING_H
 
@@ -9,11 +9,11 @@
 typedef struct mf_reading {
     unsigned char head[MF_FRAME_BYTES];
     mf_frame frame;
-    char *data; /* NULL: the head is not whole yet */
-    size_t have; /* bytes of the head, or of the data */
+    char *data; /* NULL: the header is incomplete */
+    size_t have; /* bytes received of the header, or of the data */
 } mf_reading;
 
-/* The next bytes of this peer. Fails: the connection is to be ended. */
+/* The next bytes of this peer. On failure the caller closes the connection. */
 MF_MUST mf_status mf_reading_take(mf_reading *r, mf_inbox *in, int peer, const void *bytes,
                                   size_t size);
 

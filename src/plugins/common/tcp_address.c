@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tcp_address.c - addresses of TCP. */
+/* tcp_address.c - TCP addresses. */
 #include "plugins/common/tcp_address.h"
 
 #include <arpa/inet.h>
@@ -90,7 +90,7 @@ void mf_endpoint_set_port(mf_endpoint *e, int port)
         ((struct sockaddr_in *)&e->at)->sin_port = htons((uint16_t)port);
 }
 
-/* A datagram socket "connects" without sending anything: the kernel only chooses a way. */
+/* Connecting a datagram socket sends nothing: the kernel only selects a route. */
 mf_status mf_endpoint_towards(const char *meet, mf_endpoint *out)
 {
     mf_endpoint there;
@@ -103,7 +103,7 @@ mf_status mf_endpoint_towards(const char *meet, mf_endpoint *out)
     ok = fd >= 0 && connect(fd, (struct sockaddr *)&there.at, there.size) == 0 &&
          getsockname(fd, (struct sockaddr *)&out->at, &out->size) == 0;
     if (!ok)
-        (void)MF_FAIL(MF_UNAVAILABLE, "there is no way to %s: %s", meet, strerror(errno));
+        (void)MF_FAIL(MF_UNAVAILABLE, "no route to %s: %s", meet, strerror(errno));
     if (fd >= 0)
         close(fd);
     if (!ok)
@@ -112,7 +112,7 @@ mf_status mf_endpoint_towards(const char *meet, mf_endpoint *out)
     return MF_OK;
 }
 
-/* ---- who owns the other end ---- */
+/* ---- owner of the peer ---- */
 
 /* The 128 bits of an address, IPv4 mapped into IPv6. */
 static void common_tcp_address_bits_of(const mf_endpoint *e, uint32_t word[4])
@@ -134,7 +134,7 @@ bool mf_endpoint_same(const mf_endpoint *a, const mf_endpoint *b)
     return memcmp(x, y, sizeof x) == 0 && mf_endpoint_port(a) == mf_endpoint_port(b);
 }
 
-/* As the kernel's table of sockets writes it: words of 32 bits in the machine's order. */
+/* In the format of the kernel's socket table: 32-bit words in the machine's byte order. */
 static void table_form(const mf_endpoint *e, bool six, char out[48])
 {
     uint32_t word[4];
@@ -147,9 +147,9 @@ static void table_form(const mf_endpoint *e, bool six, char out[48])
         (void)snprintf(out, 48, "%08X:%04X", word[3], (unsigned)mf_endpoint_port(e));
 }
 
-enum { ESTABLISHED = 1, LISTENS = 10 }; /* states of a socket, in that table */
+enum { ESTABLISHED = 1, LISTENS = 10 }; /* socket states in that table */
 
-/* -1: not in this table. */
+/* Returns -1 if the socket is not in this table. */
 static long owner_in(const char *table, bool six, const mf_endpoint *theirs,
                      const mf_endpoint *ours)
 {
@@ -188,9 +188,11 @@ mf_status mf_endpoint_check_owner(const mf_endpoint *theirs, const mf_endpoint *
         return MF_OK;
     mf_endpoint_print(theirs, text);
     if (uid < 0)
-        return MF_FAIL(MF_PERMISSION_DENIED, "it is not known whose process is at %s", text);
+        return MF_FAIL(MF_PERMISSION_DENIED, "cannot determine the owner of the process at %s",
+                       text);
     return MF_FAIL(
         MF_PERMISSION_DENIED,
-        "the process at %s is of another user (%ld); without TLS only one's own are let in", text,
-        uid);
+        "the process at %s belongs to another user (%ld); without TLS only processes of the same "
+        "user are accepted",
+        text, uid);
 }

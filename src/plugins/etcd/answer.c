@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CODE_MAX = 16 }; /* of gRPC */
+enum { CODE_MAX = 16 }; /* limit of gRPC status codes */
 
 static mf_status nonsense(const char *what)
 {
-    return MF_FAIL(MF_DATA_LOSS, "etcd's answer makes no sense: %s", what);
+    return MF_FAIL(MF_DATA_LOSS, "invalid reply of etcd: %s", what);
 }
 
-/* ---- parts ---- */
+/* ---- fields ---- */
 
-/* A number, which is a string in most places; 0: it is not there. */
+/* A number, which is usually encoded as a string; 0: the field is missing. */
 static mf_status get_number(const json_t *o, const char *name, int64_t *out)
 {
     const json_t *v = json_object_get(o, name);
@@ -66,7 +66,7 @@ char *etcd_base64(const char *prefix, const char *bytes, size_t len)
     return text;
 }
 
-/* Bytes of at most `most`, with a zero behind them. */
+/* Bytes, at most `most`, NUL-terminated. */
 static mf_status get_bytes(const json_t *o, const char *name, size_t most, char **out, size_t *len)
 {
     const json_t *v = json_object_get(o, name);
@@ -78,7 +78,9 @@ static mf_status get_bytes(const json_t *o, const char *name, size_t most, char 
     if (v && !json_is_string(v))
         return nonsense(name);
     if (n > BASE64_ENCODE_RAW_LENGTH(most))
-        return MF_FAIL(MF_DATA_LOSS, "etcd holds a %s of more than %zu bytes: not one of ours",
+        return MF_FAIL(MF_DATA_LOSS,
+                       "etcd contains a %s of more than %zu bytes, which is not "
+                       "from Meshflow",
                        name, most);
     *out = mf_calloc((int64_t)*len + 1, 1);
     if (!*out)
@@ -88,12 +90,12 @@ static mf_status get_bytes(const json_t *o, const char *name, size_t most, char 
         *len = 0;
     else if (!base64_decode_update(&c, len, (uint8_t *)*out, n, json_string_value(v)) ||
              !base64_decode_final(&c))
-        return nonsense("what should be base64 is not");
+        return nonsense("invalid base64");
     (*out)[*len] = '\0';
     return *len <= most ? MF_OK : nonsense(name);
 }
 
-/* ---- the whole ---- */
+/* ---- replies ---- */
 
 /* {"error": "text", "code": 5}, or in a stream {"error": {"message": "text", "grpc_code": 5}}. */
 static mf_status etcd_answer_failed(const json_t *root)
@@ -109,7 +111,7 @@ static mf_status etcd_answer_failed(const json_t *root)
                    text ? text : "an error without a name");
 }
 
-/* Owns: json_decref(*out). */
+/* Owns: the caller calls json_decref(*out). */
 static mf_status etcd_answer_load(const etcd_text *t, json_t **out)
 {
     json_error_t why;
@@ -122,7 +124,7 @@ static mf_status etcd_answer_load(const etcd_text *t, json_t **out)
     if (!*out)
         return nonsense(why.text);
     if (!json_is_object(*out))
-        st = nonsense("it is no object");
+        st = nonsense("the reply is not an object");
     else if (json_object_get(*out, "error"))
         st = etcd_answer_failed(*out);
     else if (t->http != 200)
@@ -145,7 +147,7 @@ mf_status etcd_check(const etcd_text *t)
 
 /* ---- values ---- */
 
-/* *ours false: its key is none of ours. */
+/* *ours false: the key was not written by Meshflow. */
 static mf_status etcd_answer_decode_entry(const json_t *kv, const char *prefix, mf_store_entry *out,
                                           bool *ours)
 {
@@ -249,7 +251,7 @@ mf_status etcd_lease_decode(const etcd_text *t, int64_t *lease, int64_t *ttl_s)
     mf_status st;
 
     MF_TRY(etcd_answer_load(t, &root));
-    result = json_object_get(root, "result"); /* of a stream */
+    result = json_object_get(root, "result"); /* in a stream */
     st = get_number(result ? result : root, "ID", lease);
     if (st == MF_OK)
         st = get_number(result ? result : root, "TTL", ttl_s);
@@ -268,7 +270,7 @@ mf_status etcd_watch_decode(const etcd_text *t, bool *changed)
     MF_TRY(etcd_answer_load(t, &root));
     result = json_object_get(root, "result");
     st = json_is_object(result) ? get_list(result, "events", &events) : nonsense("no result");
-    /* A watch ends by itself if what it asks for is not known any more. */
+    /* etcd ends a watch whose revision was compacted. */
     *changed = json_array_size(events) > 0 || json_is_true(json_object_get(result, "canceled"));
     json_decref(root);
     return st;

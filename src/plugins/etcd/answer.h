@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer.h - what etcd's gateway answers, out of its JSON. Numbers are strings there, keys and
- * values base64, and what is zero, false or empty is left out. Nothing of it is trusted.
+/* answer.h - decodes the JSON replies of etcd's gateway. Numbers are strings there, keys and values
+ * base64, and fields that are zero, false or empty are omitted. Replies are untrusted.
  *
- * All fail with DATA_LOSS (it makes no sense), RESOURCE_EXHAUSTED, or with what etcd says has
- * failed: its codes are gRPC's and so ours. */
+ * All functions fail with DATA_LOSS (invalid), RESOURCE_EXHAUSTED, or the failure that etcd
+ * reports: its codes are gRPC's and so ours. */
 #ifndef MF_PLUGINS_ETCD_ANSWER_H
 #define MF_PLUGINS_ETCD_ANSWER_H
 
@@ -12,31 +12,32 @@
 typedef struct etcd_text {
     const char *bytes;
     size_t len;
-    long http; /* status; 200: fine */
+    long http; /* HTTP status; 200: success */
 } etcd_text;
 
-/* Entries below `prefix`, their keys without it. What has no key of ours is passed over. Owns:
+/* Entries below `prefix`, their keys without it. Foreign keys are skipped. Owns: the caller calls
  * mf_store_entries_deinit(). */
 MF_MUST mf_status etcd_range_decode(const etcd_text *t, const char *prefix, mf_store_entries *out);
 
 typedef struct etcd_txn {
-    bool done; /* what was compared was equal */
+    bool done; /* the comparison succeeded */
     int64_t revision;
-    int64_t deleted; /* keys, if done */
-    int64_t version; /* of the key, if not done; 0: there is none */
+    int64_t deleted; /* number of keys, if done */
+    int64_t version; /* of the key, if not done; 0: no such key */
 } etcd_txn;
 MF_MUST mf_status etcd_txn_decode(const etcd_text *t, etcd_txn *out);
 
-/* *ttl_s 0: there is no such lease. */
+/* *ttl_s 0: no such lease. */
 MF_MUST mf_status etcd_lease_decode(const etcd_text *t, int64_t *lease, int64_t *ttl_s);
 
-/* A line of a watch; *changed: there is something new, or it is not known any more. */
+/* A line of a watch; *changed: there are changes, or the revision was compacted. */
 MF_MUST mf_status etcd_watch_decode(const etcd_text *t, bool *changed);
 
-/* Nothing is wanted but that it went well. */
+/* Checks for success only. */
 MF_MUST mf_status etcd_check(const etcd_text *t);
 
-/* Base64, of bytes or of the text that follows `prefix`. Owns: mf_free(). NULL: no memory. */
+/* Base64 of bytes, or of the text that follows `prefix`. Owns: the caller calls mf_free(). NULL: no
+ * memory. */
 char *etcd_base64(const char *prefix, const char *bytes, size_t len);
 
 #endif

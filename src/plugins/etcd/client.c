@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c - asking etcd: which endpoint, for how long, and what to do when one does not answer. */
+/* client.c - requests to etcd: selection of an endpoint, timeouts, and retries. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "plugins/common/network_trust.h"
@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int64_t TRY_NS = 500000000; /* at least, for one endpoint of several */
-static const int64_t ALONE_NS = 1000000000; /* the first time, where there is only one */
-static const int64_t PAUSE_NS = 100000000; /* when none has answered */
+static const int64_t TRY_NS = 500000000; /* minimum for one of several endpoints */
+static const int64_t ALONE_NS = 1000000000; /* for the first attempt with a single endpoint */
+static const int64_t PAUSE_NS = 100000000; /* after a round without a reply */
 
 /* ---- opening ---- */
 
@@ -34,7 +34,8 @@ static mf_status add_endpoint(etcd_client *c, const char *host, size_t len, cons
 
     (void)snprintf(address, sizeof address, "%.*s", (int)len, host);
     if (len == 0 || len >= sizeof address || strspn(address, known) != len || !strchr(address, ':'))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is no address of etcd: write HOST:PORT", address);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is not an address of etcd: expected HOST:PORT",
+                       address);
     if (c->n == ETCD_ENDPOINTS_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "more than %d endpoints of etcd", ETCD_ENDPOINTS_MAX);
     if (!mf_security_has_tls(s) && !s->insecure_any_peer) {
@@ -91,9 +92,9 @@ static int preferred(etcd_client *c)
     return i;
 }
 
-/* ---- one try ---- */
+/* ---- one attempt ---- */
 
-/* What failed at one endpoint may go well at another. */
+/* A failure that may not affect other endpoints. */
 static bool is_passing(mf_status st)
 {
     return st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED;
@@ -107,7 +108,7 @@ static mf_status wrapped(const etcd_client *c, mf_status st, int endpoint)
     return MF_FAIL(st, "%s: %.800s", c->endpoints[endpoint], before);
 }
 
-/* *again: another one may be asked. */
+/* *again: another endpoint may be tried. */
 static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call,
                          int64_t deadline_ns, etcd_decode *decode, void *arg, bool *again)
 {
@@ -126,11 +127,11 @@ static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_
     }
     *again = is_passing(st) && (how == ETCD_NOT_SENT || !call->once);
     if (is_passing(st) && call->once && how != ETCD_NOT_SENT)
-        st = MF_FAIL(st, "%.800s (it is not known whether it was done)", mf_error_message());
+        st = MF_FAIL(st, "%.800s (the request may have been executed)", mf_error_message());
     return st;
 }
 
-/* ---- one endpoint after the other ---- */
+/* ---- retries ---- */
 
 static int64_t etcd_client_sooner(int64_t a, int64_t b)
 {
@@ -142,8 +143,8 @@ static void etcd_client_rest(void)
     (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
 }
 
-/* A connection that has met with a link that was cut may be silent for long after it has healed, so
- * a new one is tried soon; later on, for longer: etcd may be slow. */
+/* After a network partition a connection can stay silent for long, so a new one is tried soon;
+ * later attempts get more time, because etcd may be slow. */
 static int64_t try_ns(const etcd_client *c, int tries)
 {
     if (c->n == 1)
@@ -161,7 +162,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
 
     MF_TRY(etcd_line_take(c, &l));
     for (int tries = 1;; tries++) {
-        const bool once = call->once && c->n == 1; /* it is not asked again */
+        const bool once = call->once && c->n == 1; /* not repeated */
         const int64_t until =
             once ? deadline : etcd_client_sooner(deadline, mf_clock_ns() + try_ns(c, tries));
 
@@ -183,7 +184,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
 typedef struct etcd_client_watch {
     etcd_client *c;
     etcd_line *l;
-    size_t done; /* bytes that were looked at */
+    size_t done; /* bytes already scanned */
     bool changed, cancelled;
     mf_status st;
 } etcd_client_watch;
@@ -195,7 +196,7 @@ static void look_at_line(etcd_client_watch *w, size_t len)
     w->st = etcd_watch_decode(&t, &w->changed);
 }
 
-/* Something has come, or somebody has called. */
+/* Data has arrived, or the watch was woken. */
 static bool is_enough(void *arg)
 {
     etcd_client_watch *w = arg;
@@ -212,7 +213,7 @@ static bool is_enough(void *arg)
     return w->changed || w->cancelled || w->st != MF_OK;
 }
 
-/* DEADLINE_EXCEEDED: nothing has come. */
+/* Fails with DEADLINE_EXCEEDED if nothing has changed. */
 static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *call,
                            int64_t deadline_ns)
 {
@@ -225,20 +226,20 @@ static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *
     if (w->cancelled)
         return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
     if (how == ETCD_ANSWERED && w->l->len > w->done)
-        look_at_line(w, w->l->len - w->done); /* a failure is no stream */
+        look_at_line(w, w->l->len - w->done); /* an error reply is not a stream */
     if (w->st != MF_OK)
         return wrapped(w->c, w->st, endpoint);
     if (w->changed)
         return MF_OK;
     if (how == ETCD_ANSWERED)
-        return MF_FAIL(MF_UNAVAILABLE, "etcd at %s has ended a watch", w->c->endpoints[endpoint]);
+        return MF_FAIL(MF_UNAVAILABLE, "etcd at %s ended a watch", w->c->endpoints[endpoint]);
     if (w->l->late && (how != ETCD_NOT_SENT || w->l->said[0] == '\0'))
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing has changed");
     return etcd_line_failed(w->c, w->l, endpoint);
 }
 
-/* An endpoint may have been cut off from the others, or stand still, and say nothing: so another
- * one is asked from time to time. Nothing is missed: a watch begins at a revision. */
+/* An endpoint that is partitioned from the others, or stopped, sends nothing, so the watch moves to
+ * another endpoint periodically. No change is missed: a watch begins at a revision. */
 mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
 {
     const etcd_call call = { .path = "/v3/watch", .body = body };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* etcd.h - a store in etcd, and how it is asked. For this folder only. */
+/* etcd.h - a store in etcd, and its client. Private to this folder. */
 #ifndef MF_PLUGINS_ETCD_ETCD_H
 #define MF_PLUGINS_ETCD_ETCD_H
 
@@ -14,18 +14,19 @@ enum { ETCD_ENDPOINTS_MAX = 16, ETCD_ANSWER_MAX = 64 << 20 };
 
 extern const mf_store_kind mf_store_etcd;
 
-/* A connection, to one endpoint or another, for one call at a time. */
+/* A connection to an endpoint, used by one call at a time. */
 typedef struct etcd_line {
-    struct etcd_line *next; /* guarded by the lock of the client, as is busy */
+    struct etcd_line *next; /* guarded by the client's lock, as busy is */
     bool busy;
     CURL *easy;
     CURLM *multi;
-    char why[CURL_ERROR_SIZE]; /* the last try has failed */
-    char said[MF_ADDRESS_MAX + CURL_ERROR_SIZE + 32]; /* of the last one that did not only wait */
-    /* The answer. */
+    char why[CURL_ERROR_SIZE]; /* reason of the last failed attempt */
+    char said[MF_ADDRESS_MAX + CURL_ERROR_SIZE + 32]; /* reason of the last attempt that did not
+                                                         merely time out */
+    /* The reply. */
     char *bytes;
     size_t len, cap;
-    bool late, too_large, no_memory; /* why it is not whole */
+    bool late, too_large, no_memory; /* why it is incomplete */
 } etcd_line;
 
 typedef struct etcd_client {
@@ -34,13 +35,14 @@ typedef struct etcd_client {
     char *ca, *cert, *key; /* or NULL: no TLS */
     int64_t timeout_ns;
     struct curl_slist *headers;
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     etcd_line *lines;
-    int preferred; /* the endpoint that answered last */
+    int preferred; /* the endpoint that replied last */
     bool cancelled;
 } etcd_client;
 
-/* Fails: INVALID_ARGUMENT, FAILED_PRECONDITION (no TLS). Owns: deinit, after a failure, too. */
+/* Fails: INVALID_ARGUMENT, FAILED_PRECONDITION (no TLS). Owns: the caller deinitialises it, also
+ * after a failure. */
 MF_MUST mf_status etcd_client_init(etcd_client *c, const char *hosts, size_t len,
                                    const mf_store_options *o);
 void etcd_client_deinit(etcd_client *c);
@@ -48,44 +50,44 @@ void etcd_client_deinit(etcd_client *c);
 typedef struct etcd_call {
     const char *path; /* "/v3/kv/range" */
     const char *body; /* JSON */
-    bool once; /* it must not be asked a second time if it is not known what became of the first */
+    bool once; /* not idempotent: never repeated after an unknown outcome */
 } etcd_call;
 
-/* ---- lines (line.c) ---- */
+/* ---- connections (line.c) ---- */
 
 typedef enum etcd_outcome {
     ETCD_ANSWERED,
-    ETCD_NOT_SENT, /* it has not reached anybody */
-    ETCD_UNKNOWN, /* it may have, and no whole answer came; l->why says more */
+    ETCD_NOT_SENT, /* it has not reached a server */
+    ETCD_UNKNOWN, /* it may have been executed, without a complete reply; l->why has the reason */
     ETCD_STOPPED,
 } etcd_outcome;
 
 MF_MUST mf_status etcd_line_take(etcd_client *c, etcd_line **out);
-/* endpoint: the one to be asked first from now on. */
+/* endpoint: tried first from now on. */
 void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint);
 void etcd_line_free(etcd_line *l);
-/* What is to be asked, and whom. */
+/* Set the request and the endpoint. */
 MF_MUST mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint,
                                   const etcd_call *call);
-/* Until there is an answer, the time is over, or (unless it is NULL) `stop` says so; it is asked
- * whenever something has come, and when somebody calls curl_multi_wakeup(). */
+/* Run until the reply is complete, the deadline has passed, or `stop` (may be NULL) returns true;
+ * stop is called when data has arrived and after curl_multi_wakeup(). */
 etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg);
-/* The status of the answer. */
+/* The HTTP status of the reply. */
 long etcd_line_http(const etcd_line *l);
-/* There is no whole answer: why. UNAVAILABLE, RESOURCE_EXHAUSTED. */
+/* The reason of an incomplete reply. Fails: UNAVAILABLE, RESOURCE_EXHAUSTED. */
 MF_MUST mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint);
 
-/* ---- asking (client.c) ---- */
+/* ---- requests (client.c) ---- */
 
-/* Asks one endpoint after the other until one answers or the time of a call is over; `decode` says
- * whether it is an answer (UNAVAILABLE and DEADLINE_EXCEEDED: ask the next one). Fails: as
- * `decode`, UNAVAILABLE (none answers, and why). */
+/* Try one endpoint after the other until one replies or the time of a call is over; `decode`
+ * validates the reply (UNAVAILABLE and DEADLINE_EXCEEDED: try the next one). Fails: as `decode`,
+ * UNAVAILABLE (no endpoint replies, and why). */
 typedef mf_status etcd_decode(const etcd_text *t, void *arg);
 MF_MUST mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, void *arg);
 
-/* Until something has changed. Fails: as mf_store_wait(). */
+/* Wait until something has changed. Fails: as mf_store_wait(). */
 MF_MUST mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns);
-/* Watches end. */
+/* Ends all watches. */
 void etcd_cancel(etcd_client *c);
 
 #endif

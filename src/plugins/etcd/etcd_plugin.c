@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* etcd_plugin.c - the plugin `etcd`: a store that hosts share. */
+/* etcd_plugin.c - the plugin `etcd`: a store for several hosts. */
 #include "plugins/common/host.h"
 #include "plugins/etcd/etcd.h"
 
@@ -9,7 +9,7 @@ static const mf_plugin_v1 plugin = {
     .abi = MF_PLUGIN_ABI,
     .size = sizeof plugin,
     .name = "etcd",
-    .about = "store in etcd, by its HTTP gateway",
+    .about = "store in etcd, through its HTTP gateway",
     .stores = stores,
 };
 

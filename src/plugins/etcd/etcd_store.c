@@ -15,10 +15,10 @@ static const char DEFAULT_PREFIX[] = "meshflow/";
 typedef struct etcd_store {
     mf_store base;
     etcd_client client;
-    char prefix[MF_STORE_KEY_MAX + 2]; /* of all our keys in etcd; ends with '/' */
+    char prefix[MF_STORE_KEY_MAX + 2]; /* of all keys in etcd; ends with '/' */
 } etcd_store;
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 static const char *etcd_store_number(char out[NUMBER_MAX], int64_t n)
 {
@@ -26,7 +26,7 @@ static const char *etcd_store_number(char out[NUMBER_MAX], int64_t n)
     return out;
 }
 
-/* "key": of one; or of all that begin with it, with "range_end". */
+/* "key": a single one; or with "range_end" all that begin with it. */
 static json_t *etcd_store_range_of(const etcd_store *s, const char *key, bool all)
 {
     char *from = etcd_base64(s->prefix, key, strlen(key)), *to = NULL;
@@ -36,7 +36,8 @@ static json_t *etcd_store_range_of(const etcd_store *s, const char *key, bool al
     if (all) {
         const int n = snprintf(end, sizeof end, "%s%s", s->prefix, key);
 
-        end[n - 1]++; /* the first key behind: letters of keys are not the last ones */
+        end[n - 1]++; /* the first key after the range: letters of keys are never the largest
+                         byte */
         to = etcd_base64("", end, (size_t)n);
     }
     if (from && (!all || to))
@@ -46,7 +47,7 @@ static json_t *etcd_store_range_of(const etcd_store *s, const char *key, bool al
     return range;
 }
 
-/* Takes over `question`; NULL: there was no memory for it. */
+/* Takes ownership of `question`; NULL: out of memory. */
 static mf_status etcd_store_ask(etcd_store *s, const char *path, json_t *question, bool once,
                                 etcd_decode *decode, void *arg)
 {
@@ -55,13 +56,13 @@ static mf_status etcd_store_ask(etcd_store *s, const char *path, json_t *questio
 
     json_decref(question);
     if (!body)
-        return MF_NOMEM("a question to etcd");
+        return MF_NOMEM("a request to etcd");
     st = etcd_ask(&s->client, &(etcd_call){ path, body, once }, decode, arg);
     free(body);
     return st;
 }
 
-/* What was not found at the gateway is no key that somebody asked for. */
+/* NOT_FOUND from the gateway does not refer to a key. */
 static mf_status etcd_store_never_not_found(mf_status st)
 {
     return st == MF_NOT_FOUND ? MF_FAIL(MF_INTERNAL, "%.900s", mf_error_message()) : st;
@@ -104,7 +105,7 @@ static mf_status etcd_get(mf_store *base, const char *key, mf_store_entry *out, 
             *out = found.entries[0];
             found.n = 0;
         } else {
-            st = MF_FAIL(MF_NOT_FOUND, "the store has no '%s'", key);
+            st = MF_FAIL(MF_NOT_FOUND, "no '%s' in the store", key);
         }
     }
     mf_store_entries_deinit(&found);
@@ -118,7 +119,8 @@ static mf_status etcd_store_decode_txn(const etcd_text *t, void *arg)
     return etcd_txn_decode(t, arg);
 }
 
-/* If the key is at this version, do `change`; else say which it is at. Takes over `change`. */
+/* Apply `change` if the key has this version; else report its version. Takes ownership of
+ * `change`. */
 static json_t *transaction(const etcd_store *s, const char *key, int64_t expected, json_t *change)
 {
     json_t *one = etcd_store_range_of(s, key, false), *compare = json_array();
@@ -141,15 +143,15 @@ static mf_status change_key(etcd_store *s, const char *key, int64_t expected, js
 
     if (question && expected != MF_STORE_ANY &&
         json_array_size(json_object_get(question, "compare")) != 1) {
-        json_decref(question); /* without it, anything would be overwritten */
-        return MF_NOMEM("a question to etcd");
+        json_decref(question); /* without the comparison, any value would be overwritten */
+        return MF_NOMEM("a request to etcd");
     }
     MF_TRY(etcd_store_ask(s, "/v3/kv/txn", question, !is_put || expected != MF_STORE_ANY,
                           etcd_store_decode_txn, out));
     if (out->done)
         return MF_OK;
     if (expected == out->version)
-        return MF_FAIL(MF_DATA_LOSS, "etcd does not change '%s', though it is at version %lld", key,
+        return MF_FAIL(MF_DATA_LOSS, "etcd did not change '%s', although its version is %lld", key,
                        (long long)expected);
     return mf_store_check_version(key, out->version, expected);
 }
@@ -172,7 +174,7 @@ static mf_status etcd_put(mf_store *base, const mf_store_entry *e, int64_t expec
         json_object_set_new(put, "lease", json_string(etcd_store_number(lease, e->lease))) != 0) {
         json_decref(put);
         mf_free(value);
-        return MF_NOMEM("a question to etcd");
+        return MF_NOMEM("a request to etcd");
     }
     mf_free(value);
     st = change_key(s, e->key, expected, json_pack("{s:o}", "request_put", put), &txn);
@@ -191,7 +193,7 @@ static mf_status etcd_remove(mf_store *base, const char *key, int64_t expected)
     MF_TRY(etcd_store_never_not_found(change_key(
         s, key, expected,
         json_pack("{s:o}", "request_delete_range", etcd_store_range_of(s, key, false)), &txn)));
-    return txn.deleted > 0 ? MF_OK : MF_FAIL(MF_NOT_FOUND, "the store has no '%s'", key);
+    return txn.deleted > 0 ? MF_OK : MF_FAIL(MF_NOT_FOUND, "no '%s' in the store", key);
 }
 
 /* ---- leases ---- */
@@ -265,11 +267,11 @@ static mf_status etcd_wait(mf_store *base, const char *prefix, int64_t after, in
     json_decref(question);
     json_decref(all);
     if (!body)
-        return MF_NOMEM("a question to etcd");
+        return MF_NOMEM("a request to etcd");
     st = etcd_watch(&s->client, body, deadline_ns);
     free(body);
     if (st == MF_DEADLINE_EXCEEDED)
-        return MF_FAIL(st, "nothing below '%s' has changed", prefix);
+        return MF_FAIL(st, "no change below '%s'", prefix);
     return etcd_store_never_not_found(st);
 }
 
@@ -300,8 +302,8 @@ static mf_status set_prefix(etcd_store *s, const char *given)
         (void)snprintf(s->prefix, sizeof s->prefix, "%.*s/", (int)n, given);
     else
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%.250s' is no prefix of keys in etcd: at most %d of a-z, 0-9, '/', '.', "
-                       "'_' and '-'",
+                       "'%.250s' is not a valid key prefix in etcd: expected at most %d of a-z, "
+                       "0-9, '/', '.', '_' and '-'",
                        given, MF_STORE_KEY_MAX);
     return MF_OK;
 }

@@ -14,7 +14,7 @@ static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
 {
     etcd_line *l = arg;
 
-    (void)one; /* is 1 */
+    (void)one; /* always 1 */
     l->too_large |= l->len + n > ETCD_ANSWER_MAX;
     if (l->too_large)
         return 0;
@@ -37,7 +37,7 @@ static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
     return n;
 }
 
-/* What stays the same from call to call. */
+/* Options that are the same for all calls. */
 static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
 {
     CURL *e = l->easy;
@@ -54,7 +54,7 @@ static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
         return ok;
     ok &= curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
     ok &= curl_easy_setopt(e, CURLOPT_CAINFO, c->ca) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_CAPATH, NULL) == CURLE_OK; /* ours, and no other */
+    ok &= curl_easy_setopt(e, CURLOPT_CAPATH, NULL) == CURLE_OK; /* our authority only */
     ok &= curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert) == CURLE_OK;
     ok &= curl_easy_setopt(e, CURLOPT_SSLKEY, c->key) == CURLE_OK;
     return ok;
@@ -62,7 +62,7 @@ static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
 
 void etcd_line_free(etcd_line *l)
 {
-    MF_NO_SIGPIPE; /* TLS says goodbye, to one that may be gone */
+    MF_NO_SIGPIPE; /* TLS sends a close message, possibly to a lost peer */
     curl_easy_cleanup(l->easy);
     if (l->multi)
         (void)curl_multi_cleanup(l->multi);
@@ -115,7 +115,7 @@ void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static etcd_outcome outcome_of(etcd_line *l)
 {
@@ -140,13 +140,13 @@ static etcd_outcome outcome_of(etcd_line *l)
     }
 }
 
-/* Time is over. Of a new connection (etcd_call.once) it is known whether it came about. */
+/* Timeout. For a new connection (etcd_call.once) it is known whether it was established. */
 static etcd_outcome etcd_line_give_up(etcd_line *l)
 {
     curl_off_t connected = 0;
 
     l->late = true;
-    (void)snprintf(l->why, sizeof l->why, "no answer in time");
+    (void)snprintf(l->why, sizeof l->why, "no reply in time");
     (void)curl_easy_getinfo(l->easy, CURLINFO_CONNECT_TIME_T, &connected);
     return connected == 0 ? ETCD_NOT_SENT : ETCD_UNKNOWN;
 }
@@ -176,7 +176,8 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
         }
         (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);
     }
-    (void)curl_multi_remove_handle(l->multi, l->easy); /* ends a connection that is not done */
+    (void)curl_multi_remove_handle(l->multi, l->easy); /* closes a connection with a pending
+                                                          reply */
     return how;
 }
 
@@ -191,7 +192,7 @@ mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint, cons
     (void)snprintf(url, sizeof url, "%s%s", c->endpoints[endpoint], call->path);
     ok = curl_easy_setopt(l->easy, CURLOPT_URL, url) == CURLE_OK;
     ok &= curl_easy_setopt(l->easy, CURLOPT_POSTFIELDS, call->body) == CURLE_OK;
-    /* On a connection that was used before, libcurl would send again what got no answer. */
+    /* On a reused connection, libcurl would repeat an unanswered request. */
     ok &= curl_easy_setopt(l->easy, CURLOPT_FRESH_CONNECT, call->once ? 1L : 0L) == CURLE_OK;
     return ok ? MF_OK : MF_NOMEM("a request");
 }
@@ -204,13 +205,13 @@ long etcd_line_http(const etcd_line *l)
     return http;
 }
 
-/* When the time of a call is over, what earlier tries have met with says more. */
+/* After a timeout, the failure of an earlier attempt is more informative. */
 mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint)
 {
     if (l->no_memory)
-        return MF_NOMEM("an answer of etcd");
+        return MF_NOMEM("a reply of etcd");
     if (l->too_large)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "etcd at %s answers with more than %d bytes",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the reply of etcd at %s exceeds %d bytes",
                        c->endpoints[endpoint], ETCD_ANSWER_MAX);
     if (!l->late || l->said[0] == '\0')
         (void)snprintf(l->said, sizeof l->said, "etcd at %s: %s", c->endpoints[endpoint], l->why);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cert.c - makes certificates, with the library that gRPC uses for TLS: what it makes, it reads. */
+/* cert.c - creates certificates, with the library that gRPC uses for TLS, so formats are
+ * compatible. */
 #include "base/mem.h"
 #include "plugins/grpc/grpc_plugin.h"
 
@@ -57,11 +58,11 @@ static mf_status read_pem(const mf_certificate *in, X509 **x, EVP_PKEY **key)
     BIO_free(a);
     BIO_free(b);
     if (!*x || !*key || !X509_check_private_key(*x, *key))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the authority's certificate and key do not fit");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "certificate and key of the authority do not match");
     return MF_OK;
 }
 
-/* ---- what stands in it ---- */
+/* ---- contents ---- */
 
 static mf_status add_extension(X509 *x, X509 *ca, int nid, const char *value)
 {
@@ -106,8 +107,7 @@ static mf_status grpc_cert_add_host(GENERAL_NAMES *names, const char *host)
                           (*p == '*' && p == host);
 
         if (!good)
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' is neither the name nor the address of a host", host);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is neither a host name nor an address", host);
     }
     return add_name(names, GEN_DNS, host, strlen(host));
 }
@@ -119,7 +119,7 @@ static mf_status grpc_cert_add_task(GENERAL_NAMES *names, const char *task)
 
     for (const char *p = task; *p; p++) {
         if (n + 4 >= sizeof uri || *p < ' ' || *p > '~' || *p == '%' || *p == '/')
-            return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' cannot be the name of a task", task);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is not a valid task name", task);
         if (*p == ' ')
             n += (size_t)snprintf(uri + n, sizeof uri - n, "%%20");
         else
@@ -171,7 +171,7 @@ static mf_status grpc_cert_fill(X509 *x, const mf_certificate_options *o, X509 *
 
     if (RAND_bytes(bytes, sizeof bytes) != 1)
         return grpc_cert_failed("a random number");
-    bytes[0] = (unsigned char)((bytes[0] & 0x7f) | 1); /* positive, and not zero */
+    bytes[0] = (unsigned char)((bytes[0] & 0x7f) | 1); /* positive and not zero */
     number = BN_bin2bn(bytes, sizeof bytes, NULL);
     ok = number && BN_to_ASN1_INTEGER(number, serial) && X509_set_version(x, 2) &&
          ASN1_TIME_set(X509_getm_notBefore(x), o->begin_s) &&
@@ -233,7 +233,7 @@ static mf_status openssl_ends(const char *pem, int64_t *out_s)
     X509_free(x);
     BIO_free(in);
     ERR_clear_error();
-    return read ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "there is no certificate in it");
+    return read ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "it contains no certificate");
 }
 
 const mf_certificates mf_certificates_openssl = { .make = openssl_make, .ends = openssl_ends };

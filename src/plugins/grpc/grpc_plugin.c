@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_plugin.c - the plugin `grpc`: a transport between hosts, and the certificates it needs. */
+/* grpc_plugin.c - the plugin `grpc`: a transport between hosts, calls, and the certificates they
+ * need. */
 #include "plugins/grpc/grpc_plugin.h"
 
 #include "base/clock.h"
@@ -12,8 +13,8 @@
 
 static const int64_t QUIET_NS = 10000000000;
 
-/* gRPC writes to stderr what callers learn anyway; only those who are not let in are seen nowhere
- * else. They knock again and again, which is said once. */
+/* gRPC logs errors to stderr that callers receive anyway; only refused connections are reported
+ * nowhere else. Peers retry, so each reason is logged once. */
 static void take_log(gpr_log_func_args *a)
 {
     static atomic_llong said;
@@ -25,7 +26,7 @@ static void take_log(gpr_log_func_args *a)
 
     if (strstr(a->message, "certificate verify failed")) {
         mf_log_write(say ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line,
-                     "a connection was refused: the certificate of the other side is not of our "
+                     "a connection was refused: the certificate of the peer is not from our "
                      "authority, or has expired");
         return;
     }
@@ -39,7 +40,7 @@ static const mf_plugin_v1 plugin = {
     .abi = MF_PLUGIN_ABI,
     .size = sizeof plugin,
     .name = "grpc",
-    .about = "transport between hosts on gRPC, calls as TensorFlow makes them, and certificates",
+    .about = "transport between hosts on gRPC, calls as in TensorFlow, and certificates",
     .transports = transports,
     .certificates = &mf_certificates_openssl,
     .rpc = &mf_rpc_grpc,

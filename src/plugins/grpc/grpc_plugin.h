@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_plugin.h - what the plugin `grpc` offers. */
+/* grpc_plugin.h - the interfaces of the plugin `grpc`. */
 #ifndef MF_GRPC_GRPC_PLUGIN_H
 #define MF_GRPC_GRPC_PLUGIN_H
 

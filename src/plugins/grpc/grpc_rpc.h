@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc.h - the inside of calls by name (rpc/rpc.h) on gRPC: grpc_rpc_server.c,
- * grpc_rpc_client.c and grpc_rpc_peers.c. */
+/* grpc_rpc.h - internals of calls (rpc/rpc.h) over gRPC: grpc_rpc_server.c, grpc_rpc_client.c and
+ * grpc_rpc_peers.c. */
 #ifndef MF_GRPC_GRPC_RPC_H
 #define MF_GRPC_GRPC_RPC_H
 
@@ -14,17 +14,17 @@
 
 /* ---- grpc_rpc_message.c ---- */
 
-/* The parts one behind the other; theirs to release. NULL: there is no memory, and all are
- * released. */
+/* A message of these parts, which it takes over. NULL: no memory; the parts are released. */
 grpc_byte_buffer *rpc_message_make(const mf_iovec *parts, int n);
-/* Its bytes in one piece, which the slice keeps. False: it cannot be read. */
+/* Its bytes as one contiguous slice. False: it cannot be read. */
 bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out);
-/* Its bytes as they came, there as long as the message. Owns: mf_free(*out), also on failure. */
+/* Its bytes without copying, valid as long as the message. Owns: the caller calls mf_free(*out),
+ * also on failure. */
 bool rpc_message_parts(grpc_byte_buffer *message, mf_iovec **out, int *n);
 
 /* ---- grpc_rpc_peers.c ---- */
 
-/* Whose connections have been looked at. */
+/* Cache of checked connections. */
 typedef struct rpc_peers {
     pthread_mutex_t lock;
     struct rpc_peer *all;
@@ -33,11 +33,11 @@ typedef struct rpc_peers {
 
 void rpc_peers_init(rpc_peers *p);
 void rpc_peers_deinit(rpc_peers *p);
-/* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED; UNAVAILABLE:
- * it is gone. */
+/* Without TLS: fails with PERMISSION_DENIED unless the caller is a process of our user on this
+ * host; UNAVAILABLE: it is gone. */
 MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
                                   grpc_call *call);
-/* Forget connections that have ended. */
+/* Remove connections that have ended. */
 void rpc_peers_sweep(rpc_peers *p);
 
 /* ---- grpc_rpc_server.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc_client.c - calls of our own: all of one is one batch of gRPC's, whose end a thread of
- * the channel hands over. */
+/* grpc_rpc_client.c - outgoing calls: each is one gRPC batch, whose completion is handled by a
+ * thread of the channel. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
@@ -22,9 +22,9 @@ struct mf_rpc_channel {
     pthread_t thread;
     bool has_thread;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     pthread_cond_t changed;
-    grpc_rpc_client_asked *all; /* that are not done */
+    grpc_rpc_client_asked *all; /* calls in flight */
 };
 
 struct grpc_rpc_client_asked {
@@ -39,7 +39,7 @@ struct grpc_rpc_client_asked {
     grpc_slice details;
 };
 
-/* ---- the end of a call ---- */
+/* ---- completion ---- */
 
 static void grpc_rpc_client_forget(grpc_rpc_client_asked *a)
 {
@@ -70,27 +70,27 @@ static void free_asked(grpc_rpc_client_asked *a)
     mf_free(a);
 }
 
-/* Statuses are the same numbers; what is none of them is somebody else's invention. */
+/* Statuses have the same numbers; invalid numbers become UNKNOWN. */
 static mf_status status_of(grpc_status_code code)
 {
     return code >= GRPC_STATUS_OK && code <= GRPC_STATUS_UNAUTHENTICATED ? (mf_status)code
                                                                          : MF_UNKNOWN;
 }
 
-/* gRPC would try again, but that does not become better; NULL: it may. */
+/* The reason why a retry by gRPC would be useless; NULL: it may succeed. */
 static const char *hopeless(mf_status st, const char *message)
 {
     if (st != MF_UNAVAILABLE)
         return NULL;
     if (strstr(message, "certificate verify failed"))
-        return "the certificate of the server is not of our authority, or not for that address, or "
-               "has expired";
+        return "the certificate of the server is not from our authority, not for that address, "
+               "or has expired";
     if (strstr(message, "wrong version number"))
-        return "the server there does not speak TLS: start it with --tls-dir, or ask without";
+        return "the server does not use TLS: start it with --tls-dir, or connect without TLS";
     return NULL;
 }
 
-/* What gRPC says when it cannot connect, shorter: its last words are the system's. */
+/* gRPC's message for a failed connection, shortened to its last part, the system's message. */
 static const char *grpc_rpc_client_plain(mf_status st, const char *message, char *text, size_t size)
 {
     static const char no_name[] = "DNS resolution failed for ", no_way[] = "failed to connect to ";
@@ -121,7 +121,7 @@ static void grpc_rpc_client_hand_over(grpc_rpc_client_asked *a)
 
     if (st == MF_OK && !rpc_message_parts(a->reply, &parts, &n)) {
         st = MF_INTERNAL;
-        message = "the answer cannot be read";
+        message = "cannot read the reply";
     }
     a->done(a->ctx, why ? MF_UNAUTHENTICATED : st, message, parts, n);
     mf_free(parts);
@@ -146,7 +146,7 @@ static void *grpc_rpc_client_take_completions(void *arg)
     }
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static gpr_timespec grpc_rpc_client_time_of(int64_t deadline_ns)
 {
@@ -160,7 +160,7 @@ static gpr_timespec grpc_rpc_client_time_of(int64_t deadline_ns)
 
 static bool grpc_rpc_client_start(grpc_rpc_client_asked *a, const mf_rpc_question *q)
 {
-    grpc_call *call = a->call; /* a may be freed at once */
+    grpc_call *call = a->call; /* a may be freed immediately */
     grpc_op ops[6] = { 0 };
 
     ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
@@ -188,7 +188,7 @@ static void *rpc_ask(mf_rpc_channel *c, const mf_rpc_question *q)
     grpc_slice method;
 
     if (!a) {
-        q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "there is no memory for a call", NULL, 0);
+        q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "no memory for a call", NULL, 0);
         return NULL;
     }
     a->c = c;
@@ -210,7 +210,7 @@ static void *rpc_ask(mf_rpc_channel *c, const mf_rpc_question *q)
         return a;
     grpc_rpc_client_forget(a);
     free_asked(a);
-    q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "there is no memory for a call", NULL, 0);
+    q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "no memory for a call", NULL, 0);
     return NULL;
 }
 
@@ -243,7 +243,7 @@ static void grpc_rpc_client_cancel_all(mf_rpc_channel *c)
 {
     pthread_mutex_lock(&c->lock);
     for (const grpc_rpc_client_asked *a = c->all; a; a = a->next)
-        (void)grpc_call_cancel(a->call, NULL); /* which calls nobody back at once */
+        (void)grpc_call_cancel(a->call, NULL); /* does not call back synchronously */
     while (c->all)
         pthread_cond_wait(&c->changed, &c->lock);
     pthread_mutex_unlock(&c->lock);
@@ -280,7 +280,7 @@ static grpc_channel *make_channel(const char *address, grpc_channel_credentials 
         MF_GRPC_SETTING(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
         MF_GRPC_SETTING(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
         MF_GRPC_SETTING(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50),
-        MF_GRPC_SETTING(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10000), /* how long a try may take */
+        MF_GRPC_SETTING(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10000), /* limit for one attempt */
         MF_GRPC_SETTING(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000),
     };
     const grpc_channel_args args = { MF_COUNT(settings), (grpc_arg *)(uintptr_t)settings };
@@ -299,7 +299,7 @@ static mf_status grpc_rpc_client_open_all(mf_rpc_channel *c, const char *address
     mf_status st;
 
     MF_TRY(mf_security_check_files(security));
-    if (mf_endpoint_parse(address, &at) == MF_OK) /* a name may become known later */
+    if (mf_endpoint_parse(address, &at) == MF_OK) /* the name may resolve later */
         MF_TRY(mf_security_check_address(security, &at, address, "calling"));
     st = security_open(security, &unused, &credentials);
     if (st == MF_OK) {
@@ -312,7 +312,7 @@ static mf_status grpc_rpc_client_open_all(mf_rpc_channel *c, const char *address
         grpc_channel_credentials_release(credentials);
     MF_TRY(st);
     if (mf_thread_start(&c->thread, grpc_rpc_client_take_completions, c) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     c->has_thread = true;
     return MF_OK;
 }

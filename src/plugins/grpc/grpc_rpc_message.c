@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc_message.c - messages of calls: parts that are sent without a copy, bytes that came. */
+/* grpc_rpc_message.c - messages of calls: parts that are sent without a copy, and received
+ * bytes. */
 #include "base/mem.h"
 #include "plugins/grpc/grpc_rpc.h"
 
@@ -42,7 +43,8 @@ bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out)
     return true;
 }
 
-/* How many slices; the first `room` of them into parts. -1: it cannot be read. */
+/* Number of slices; the first `room` of them go into parts. Returns -1 if the message cannot be
+ * read. */
 static int slices_of(grpc_byte_buffer *message, mf_iovec *parts, int room)
 {
     grpc_byte_buffer_reader reader;

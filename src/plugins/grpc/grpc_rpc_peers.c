@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc_peers.c - who calls? Finding the socket of a call and its owner takes a while, so it is
- * done once for a connection, also if it is refused. A descriptor of the socket is kept beside the
- * answer: as long as it is connected with that address, nobody else can be there. */
+/* grpc_rpc_peers.c - checks callers. Finding the socket of a call and its owner is slow, so it is
+ * done once per connection, and the result, also a refusal, is cached. A duplicate descriptor of
+ * the socket is kept with the result: as long as it is connected with that address, no other
+ * process can have the address. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "plugins/grpc/grpc_rpc.h"
@@ -12,10 +13,10 @@
 #include <unistd.h>
 
 struct rpc_peer {
-    char name[MF_ADDRESS_MAX]; /* gRPC's */
+    char name[MF_ADDRESS_MAX]; /* gRPC's name of the peer */
     int fd;
     mf_status verdict;
-    char why[200]; /* it is refused */
+    char why[200]; /* refused */
 };
 
 void rpc_peers_init(rpc_peers *p)
@@ -39,7 +40,7 @@ static bool is_connected(int fd)
     return getpeername(fd, (struct sockaddr *)&at, &size) == 0;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void grpc_rpc_peers_sweep(rpc_peers *p)
 {
     for (int i = p->n - 1; i >= 0; i--) {
@@ -57,7 +58,7 @@ void rpc_peers_sweep(rpc_peers *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* False: nobody has looked at it yet. */
+/* Returns false if it is not cached. */
 static bool grpc_rpc_peers_is_known(rpc_peers *p, const char *name, mf_status *verdict)
 {
     bool known = false;
@@ -92,7 +93,7 @@ static bool grpc_rpc_peers_make_room(rpc_peers *p)
     return true;
 }
 
-/* Takes the descriptor over. Where there is no memory it is looked for again next time. */
+/* Takes ownership of the descriptor. Without memory the check is repeated next time. */
 static void grpc_rpc_peers_remember(rpc_peers *p, const char *name, int fd, mf_status verdict)
 {
     pthread_mutex_lock(&p->lock);
@@ -122,8 +123,8 @@ static mf_status grpc_rpc_peers_look(rpc_peers *p, const mf_security *security,
     if (!security->insecure_any_peer || mf_endpoint_is_loopback(&theirs))
         st = mf_endpoint_check_owner(&theirs, &ours);
     if (st != MF_OK)
-        MF_WARN("calls are refused: %s", mf_error_message());
-    if (mf_endpoint_is_any(at)) /* a name may stand for several connections */
+        MF_WARN("calls refused: %s", mf_error_message());
+    if (mf_endpoint_is_any(at)) /* a name may refer to several connections */
         close(fd);
     else
         grpc_rpc_peers_remember(p, name, fd, st);
@@ -136,7 +137,7 @@ mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_en
     mf_status st;
     char *name;
 
-    if (mf_security_has_tls(security)) /* whoever is not known to the authority comes nowhere */
+    if (mf_security_has_tls(security)) /* with TLS, peers unknown to the authority cannot connect */
         return MF_OK;
     name = grpc_call_get_peer(call);
     if (!name || !grpc_rpc_peers_is_known(p, name, &st))

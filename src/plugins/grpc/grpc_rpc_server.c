@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc_server.c - calls that come, one request each.
+/* grpc_rpc_server.c - incoming calls, one request each.
  *
- * A crew (base/leader_follower.h) takes completions from one queue and does what follows, the
- * service's work included. */
+ * Leader/follower threads (base/leader_follower.h) take completions from one queue and handle them,
+ * including the work of the service. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/leader_follower.h"
@@ -20,24 +20,24 @@
 #include <string.h>
 
 enum {
-    OPEN_CALLS = 4, /* that gRPC may put a request into */
-    MOST_CALLS = 8192, /* at a time, of all callers */
-    MOST_THREADS = 1024, /* of which each may wait for something */
-    SPARE_THREADS = 2, /* that stay when there is nothing to do */
-    IDLE_S = 1, /* so long nothing has come: it is tidied up */
-    TIDY_S = 10, /* at the latest, if something comes all the time */
+    OPEN_CALLS = 4, /* calls posted for gRPC to fill with requests */
+    MOST_CALLS = 8192, /* maximum number of concurrent calls */
+    MOST_THREADS = 1024, /* maximum; each may block */
+    SPARE_THREADS = 2, /* threads that stay when idle */
+    IDLE_S = 1, /* clean up after this time without events */
+    TIDY_S = 10, /* at the latest, under constant load */
 };
 
 typedef struct grpc_rpc_server_incoming grpc_rpc_server_incoming;
 
 typedef struct rpc_tag {
-    /* alone: nobody else takes completions, so it must not wait for anything. */
+    /* alone: no other thread takes completions, so this one must not block. */
     void (*done)(grpc_rpc_server_incoming *c, bool ok, bool alone);
     grpc_rpc_server_incoming *c;
 } rpc_tag;
 
 struct mf_rpc_server {
-    mf_security security; /* its strings are ours */
+    mf_security security; /* owns its strings */
     const mf_rpc_service *service;
     void *ctx;
     size_t request_max, memory;
@@ -47,19 +47,19 @@ struct mf_rpc_server {
     grpc_server *server;
     rpc_peers peers;
     rpc_tag stopped;
-    mf_leader_follower crew;
-    bool runs; /* there is a crew */
+    mf_leader_follower lf;
+    bool runs; /* the threads are running */
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     pthread_cond_t changed;
-    int calls; /* that are not freed */
+    int calls; /* not freed yet */
     bool is_stopped;
-    bool is_untidy; /* something has come since it was tidied up */
-    int64_t tidied_ns; /* when that was */
+    bool is_untidy; /* events since the last cleanup */
+    int64_t tidied_ns; /* time of the last cleanup */
 };
 
 struct grpc_rpc_server_incoming {
-    mf_rpc_call base; /* first */
+    mf_rpc_call base; /* must be the first field */
     mf_rpc_server *s;
     grpc_call *call;
     grpc_call_details details;
@@ -70,12 +70,13 @@ struct grpc_rpc_server_incoming {
     grpc_slice bytes; /* of the request */
     bool has_bytes;
     grpc_slice message; /* of a status */
-    int cancelled; /* gRPC's word */
+    int cancelled; /* set by gRPC */
     char tasks[256]; /* of its certificate */
 
-    pthread_mutex_t lock; /* all below */
-    int refs; /* tags that are out, and the answer that is to be given */
-    bool is_told, is_answered, is_gone; /* the service knows of it; it was answered; nobody waits */
+    pthread_mutex_t lock; /* guards all fields below */
+    int refs; /* pending tags, and the pending reply */
+    bool is_told, is_answered, is_gone; /* the service was called; a reply was given; the caller is
+                                           gone */
 };
 
 /* ---- calls ---- */
@@ -122,7 +123,7 @@ static void grpc_rpc_server_unref(grpc_rpc_server_incoming *c)
     grpc_rpc_server_forget(s);
 }
 
-/* The tag holds a reference as long as it is out. */
+/* A pending tag holds a reference. */
 static bool grpc_rpc_server_start(grpc_rpc_server_incoming *c, const grpc_op *ops, size_t n,
                                   rpc_tag *end)
 {
@@ -130,18 +131,18 @@ static bool grpc_rpc_server_start(grpc_rpc_server_incoming *c, const grpc_op *op
     mf_race_give(end);
     if (grpc_call_start_batch(c->call, ops, n, end, NULL) == GRPC_CALL_OK)
         return true;
-    MF_WARN("gRPC does not take what belongs to a call");
+    MF_WARN("gRPC refuses the operations of a call");
     grpc_rpc_server_unref(c);
     return false;
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static void grpc_rpc_server_on_sent(grpc_rpc_server_incoming *c, bool ok, bool alone)
 {
-    (void)ok; /* if nobody was there any more, nothing is to be done */
+    (void)ok; /* a failure means that the caller is gone, which needs no action */
     (void)alone;
-    grpc_rpc_server_unref(c); /* it is answered */
+    grpc_rpc_server_unref(c); /* already answered */
 }
 
 void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_iovec *parts,
@@ -157,7 +158,7 @@ void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const 
     c->reply = rpc_message_make(parts, n_parts);
     if (status == MF_OK && !c->reply) {
         status = MF_RESOURCE_EXHAUSTED;
-        message = "there is no memory for the answer";
+        message = "no memory for the reply";
     }
     c->message = grpc_slice_from_copied_string(message ? message : "");
     c->sent = (rpc_tag){ grpc_rpc_server_on_sent, c };
@@ -181,7 +182,7 @@ static void grpc_rpc_server_refuse(grpc_rpc_server_incoming *c, mf_status status
     rpc_answer(&c->base, status, message, NULL, 0);
 }
 
-/* The service is to know of it, unless nobody waits any more. */
+/* The service must be called, unless the caller is gone. */
 static bool may_tell(grpc_rpc_server_incoming *c)
 {
     bool tell;
@@ -197,16 +198,16 @@ static void grpc_rpc_server_on_received(grpc_rpc_server_incoming *c, bool ok, bo
     mf_rpc_server *s = c->s;
 
     if (!ok || !rpc_message_flatten(c->request, &c->bytes)) {
-        grpc_rpc_server_refuse(c, MF_CANCELLED, "there is no request");
+        grpc_rpc_server_refuse(c, MF_CANCELLED, "empty request");
         return;
     }
     c->has_bytes = true;
     grpc_byte_buffer_destroy(c->request);
     c->request = NULL;
     if (alone)
-        grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+        grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
     else if (!may_tell(c))
-        grpc_rpc_server_refuse(c, MF_CANCELLED, "nobody waits for it");
+        grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller is gone");
     else
         s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
                            GRPC_SLICE_LENGTH(c->bytes));
@@ -243,7 +244,7 @@ static void grpc_rpc_server_read_request(grpc_rpc_server_incoming *c)
     c->received = (rpc_tag){ grpc_rpc_server_on_received, c };
     op.data.recv_message.recv_message = &c->request;
     if (!grpc_rpc_server_start(c, &op, 1, &c->received))
-        grpc_rpc_server_refuse(c, MF_INTERNAL, "the request cannot be read");
+        grpc_rpc_server_refuse(c, MF_INTERNAL, "cannot read the request");
 }
 
 static void grpc_rpc_server_await_end(grpc_rpc_server_incoming *c)
@@ -267,13 +268,13 @@ static bool are_too_many(mf_rpc_server *s)
 
 static void grpc_rpc_server_ask_for_call(mf_rpc_server *s);
 
-/* The reference that stands for the answer is the one that the call was made with. */
+/* The initial reference of the call belongs to the reply. */
 static void grpc_rpc_server_on_accepted(grpc_rpc_server_incoming *c, bool ok, bool alone)
 {
     mf_status st;
 
     (void)alone;
-    if (!ok) { /* the server stops */
+    if (!ok) { /* the server is stopping */
         grpc_rpc_server_unref(c);
         return;
     }
@@ -283,7 +284,7 @@ static void grpc_rpc_server_on_accepted(grpc_rpc_server_incoming *c, bool ok, bo
     c->method = grpc_slice_to_c_string(c->details.method);
     grpc_rpc_server_await_end(c);
     if (are_too_many(c->s)) {
-        grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+        grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
         return;
     }
     st = rpc_peers_check(&c->s->peers, &c->s->security, &c->s->at, c->call);
@@ -320,7 +321,7 @@ static void grpc_rpc_server_ask_for_call(mf_rpc_server *s)
     grpc_rpc_server_incoming *c = grpc_rpc_server_call_new(s);
 
     if (!c) {
-        MF_WARN("there is no memory for another call");
+        MF_WARN("no memory for another call");
         return;
     }
     ref(c);
@@ -360,7 +361,7 @@ static bool is_untidy(mf_rpc_server *s)
     return untidy;
 }
 
-/* Is it this thread's turn, as nothing has come for a while or it is long ago? */
+/* Should this thread clean up: the server was idle, or the last cleanup was long ago? */
 static bool takes_turn(mf_rpc_server *s, int64_t after_s)
 {
     const int64_t now = mf_clock_ns();
@@ -376,8 +377,8 @@ static bool takes_turn(mf_rpc_server *s, int64_t after_s)
     return turn;
 }
 
-/* In and after a flood: connections that have ended are let go, and memory goes back to the system,
- * which the allocator would keep as it is spread over many threads. */
+/* During and after a flood of calls: drop ended connections, and return memory to the system that
+ * the allocator would keep in its per-thread arenas. */
 static void tidy_up(mf_rpc_server *s)
 {
     rpc_peers_sweep(&s->peers);
@@ -407,16 +408,16 @@ static void grpc_rpc_server_live(void *ctx)
         const grpc_event e = next_event(s);
 
         if (e.type == GRPC_QUEUE_SHUTDOWN) {
-            mf_leader_follower_ends(&s->crew);
+            mf_leader_follower_ends(&s->lf);
             return;
         }
-        const bool alone = !mf_leader_follower_takes(&s->crew);
+        const bool alone = !mf_leader_follower_takes(&s->lf);
 
         pthread_mutex_lock(&s->lock);
         s->is_untidy = true;
         pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
-    } while (mf_leader_follower_stays(&s->crew));
+    } while (mf_leader_follower_stays(&s->lf));
 }
 
 /* ---- opening and closing ---- */
@@ -442,10 +443,10 @@ static grpc_server *make_server(const mf_rpc_server *s)
         MF_GRPC_SETTING(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024),
         MF_GRPC_SETTING(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000),
         MF_GRPC_SETTING(GRPC_ARG_ENABLE_CHANNELZ, 0),
-        /* A host that vanishes says nothing, and its steps would wait for ever. */
+        /* A host that disappears closes no connections, and its steps would wait without limit. */
         MF_GRPC_SETTING(GRPC_ARG_KEEPALIVE_TIME_MS, 60000),
         MF_GRPC_SETTING(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000),
-        /* Nothing is unpacked: a few bytes could become very many. */
+        /* No compression: a few bytes could expand to many. */
         MF_GRPC_SETTING(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1),
         MF_GRPC_SETTING(GRPC_ARG_ALLOW_REUSEPORT, 0),
         MF_GRPC_SETTING(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000),
@@ -492,10 +493,10 @@ static mf_status grpc_rpc_server_open_all(mf_rpc_server *s, const mf_rpc_server_
     if (channels)
         grpc_channel_credentials_release(channels);
     MF_TRY(st);
-    s->crew = (mf_leader_follower){
+    s->lf = (mf_leader_follower){
         .most = MOST_THREADS, .spare = SPARE_THREADS, .live = grpc_rpc_server_live, .ctx = s
     };
-    MF_TRY(mf_leader_follower_start(&s->crew));
+    MF_TRY(mf_leader_follower_start(&s->lf));
     s->runs = true;
     grpc_server_start(s->server);
     for (int i = 0; i < OPEN_CALLS; i++)
@@ -511,7 +512,7 @@ static void wait_until_unused(mf_rpc_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* One that has never started has no thread that would take what comes. */
+/* A server that never started has no thread to take its completions. */
 static void drain(mf_rpc_server *s)
 {
     grpc_completion_queue_shutdown(s->queue);
@@ -531,7 +532,7 @@ void rpc_stop(mf_rpc_server *s)
     if (ran) {
         wait_until_unused(s);
         grpc_completion_queue_shutdown(s->queue);
-        mf_leader_follower_join(&s->crew);
+        mf_leader_follower_join(&s->lf);
     } else if (s->queue) {
         drain(s);
     }

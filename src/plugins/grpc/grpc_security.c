@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_security.c - who is let in: with TLS, whoever shows a certificate of our authority; without
- * it, processes of our user on this host. */
+/* grpc_security.c - access control: with TLS, peers with a certificate of our authority; without
+ * TLS, processes of our user on this host. */
 #include "base/mem.h"
 #include "net/certificates.h"
 #include "plugins/grpc/grpc_wire.h"
@@ -29,7 +29,7 @@ static mf_status grpc_security_read_file(const char *path, char **out)
     if (!*out)
         return MF_NOMEM("a certificate");
     if (n == 0 || n == FILE_MAX || !strstr(*out, "-----BEGIN "))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is no PEM file", path);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is not a PEM file", path);
     return MF_OK;
 }
 
@@ -56,7 +56,7 @@ mf_status security_open(const mf_security *s, grpc_server_credentials **server,
         ca, &pair, 1, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, NULL);
     *client = grpc_ssl_credentials_create(ca, &pair, NULL, NULL);
     if (!*server || !*client)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s', '%s' and '%s' are not what TLS needs", s->ca,
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s', '%s' and '%s' are not usable for TLS", s->ca,
                      s->cert, s->key);
 done:
     mf_free(ca);
@@ -69,7 +69,7 @@ done:
 
 /* ---- peers ---- */
 
-/* "name=worker 2" out of a greeting, written as a URI writes it. */
+/* The value of "name=worker 2" in a greeting, escaped as in a URI. */
 static void name_in(const char *hello, char *out, size_t size)
 {
     const char *p = strncmp(hello, "name=", 5) == 0 ? hello : strstr(hello, "\nname=");
@@ -85,7 +85,8 @@ static void name_in(const char *hello, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* One more line: a URI's %20 is a space. What does not fit must not look like another name. */
+/* Append a line, with %20 converted to a space. A name that does not fit must not look like another
+ * name. */
 static void add_line(char *out, size_t size, const char *uri, size_t len)
 {
     size_t n = strlen(out);
@@ -105,7 +106,7 @@ static void add_line(char *out, size_t size, const char *uri, size_t len)
     out[n] = '\0';
 }
 
-/* Names as people write them. */
+/* Names in readable form. */
 static mf_status refuse_name(const char *name, const char *other)
 {
     char says[256] = "", is[256] = "";
@@ -113,12 +114,12 @@ static mf_status refuse_name(const char *name, const char *other)
     add_line(says, sizeof says, name, strlen(name));
     add_line(is, sizeof is, other, strlen(other));
     return MF_FAIL(MF_PERMISSION_DENIED,
-                   "it says that it is %s, but its certificate is that of %s; give it the one of "
-                   "`meshflow cert --task '%s'`",
+                   "it identifies itself as %s, but its certificate is that of %s; use the one "
+                   "of `meshflow cert --task '%s'`",
                    says, is, says);
 }
 
-/* A certificate that names tasks is good for these only. */
+/* A certificate that names tasks is valid for these only. */
 static mf_status check_certificate(grpc_call *call, const char *hello)
 {
     const size_t n = strlen(MF_CERTIFICATE_TASK);
@@ -130,7 +131,7 @@ static mf_status check_certificate(grpc_call *call, const char *hello)
 
     if (!who || !grpc_auth_context_peer_is_authenticated(who)) {
         grpc_auth_context_release(who);
-        return MF_FAIL(MF_UNAUTHENTICATED, "it has shown no certificate");
+        return MF_FAIL(MF_UNAUTHENTICATED, "it has no certificate");
     }
     name_in(hello, name, sizeof name);
     at = grpc_auth_context_find_properties_by_name(who, GRPC_X509_SAN_PROPERTY_NAME);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_stream.c - one call: bytes out, bytes in, and its end.
+/* grpc_stream.c - one bidirectional call.
  *
- * Out: parts of frames wait in `pending`; everything that waits goes as one message as soon as the
- * message before it is on its way, so small frames travel together and large ones are cut. Large
- * ones are not copied: gRPC refers to the sender's memory, and the sender waits until it does not
- * any more. In: the next message is asked for when the last one has been taken, so what a slow
- * reader has not taken stays with the sender; only a window of HTTP/2 is under way. */
+ * Sending: parts of frames wait in `pending`; all pending parts go out as one message as soon as
+ * the previous message was sent, so small frames are batched and large ones are split. Large parts
+ * are not copied: gRPC refers to the sender's memory, and the sender waits until gRPC releases it.
+ * Receiving: the next message is requested when the last one was handled, so a slow reader applies
+ * backpressure to the sender; only a window of HTTP/2 is in flight. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -20,9 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOOK_NS = 20000000 }; /* how often somebody who cannot send looks around */
+enum { LOOK_NS = 20000000 }; /* interval of checks while a send is blocked */
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 void stream_ref(stream *s)
 {
@@ -81,7 +81,7 @@ void stream_unref(stream *s)
     stream_free(s);
 }
 
-/* NULL: it is over and has been given back. */
+/* Returns NULL if the call has ended and was released. */
 static grpc_call *use(stream *s)
 {
     grpc_call *call;
@@ -93,7 +93,7 @@ static grpc_call *use(stream *s)
     return call;
 }
 
-/* A call that is over may still refer to memory of senders until it is given back. */
+/* A call that has ended may still refer to memory of senders until it is released. */
 void stream_unuse(stream *s)
 {
     grpc_call *call = NULL;
@@ -130,8 +130,8 @@ static void grpc_stream_start(stream *s, const grpc_op *ops, size_t n, tag *whic
 
 /* ---- sending ---- */
 
-/* With the lock held: whatever waits goes out, if nothing is under way. Gives the lock up for a
- * while. */
+/* The caller holds the lock, which is released for a while: sends all pending parts, if no message
+ * is being sent. */
 static void kick(stream *s)
 {
     grpc_op op = { .op = GRPC_OP_SEND_MESSAGE };
@@ -149,7 +149,7 @@ static void kick(stream *s)
     pthread_mutex_lock(&s->lock);
 }
 
-/* With the lock held: nothing will be sent any more. */
+/* The caller holds the lock: no more sends. */
 static int die(stream *s, grpc_slice left[PENDING_MAX])
 {
     const int n = s->n_pending;
@@ -189,7 +189,7 @@ static void grpc_stream_on_sent(stream *s, bool ok)
     grpc_byte_buffer_destroy(done);
 }
 
-/* gRPC does not need a part of a sender's memory any more. */
+/* gRPC has released a part of a sender's memory. */
 static void grpc_stream_release_part(void *arg)
 {
     stream *s = arg;
@@ -200,8 +200,8 @@ static void grpc_stream_release_part(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* With the lock held: until something has changed, or for a while. Whoever sends a frame is asked
- * now and then whether it still wants to. */
+/* The caller holds the lock: waits for a change, or for an interval. The inbox is asked
+ * periodically whether to continue. */
 static mf_status grpc_stream_wait_some(stream *s, int64_t deadline_ns, const mf_frame *f)
 {
     const int64_t now = mf_clock_ns(), look = now + LOOK_NS;
@@ -209,7 +209,7 @@ static mf_status grpc_stream_wait_some(stream *s, int64_t deadline_ns, const mf_
     mf_status st = MF_OK;
 
     if (deadline_ns > 0 && now >= deadline_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
     if (!mf_cond_wait_until(&s->changed, &s->lock, until) && f) {
         pthread_mutex_unlock(&s->lock);
         st = s->t->inbox->kind->waits(s->t->inbox, s->peer, f);
@@ -218,7 +218,7 @@ static mf_status grpc_stream_wait_some(stream *s, int64_t deadline_ns, const mf_
     return st;
 }
 
-/* With the lock held: room for one more part. */
+/* The caller holds the lock: waits for a free slot in `pending`. */
 static mf_status grpc_stream_wait_for_room(stream *s, int64_t deadline_ns, const mf_frame *f)
 {
     while (!s->dead && (s->n_pending == PENDING_MAX || s->pending_bytes >= PIECE))
@@ -244,7 +244,7 @@ static grpc_slice copy_frame(const mf_frame *f, const void *data, size_t size)
     return part;
 }
 
-/* With the lock held, and with the frame to itself. */
+/* The caller holds the lock and is the only sender of a frame. */
 static mf_status grpc_stream_send_parts(stream *s, const mf_frame *f, const char *data,
                                         int64_t deadline_ns)
 {
@@ -280,7 +280,8 @@ mf_status stream_send(stream *s, const mf_frame *f, const void *data, int64_t de
     }
     s->framing = true;
     st = grpc_stream_send_parts(s, f, data, deadline_ns);
-    if (st != MF_OK) { /* half a frame may be out, and gRPC may still look at our caller's memory */
+    if (st != MF_OK) { /* the frame may be partially sent, and gRPC may still refer to the caller's
+                          memory */
         pthread_mutex_unlock(&s->lock);
         mark_dead(s);
         stream_break(s);
@@ -314,7 +315,7 @@ static void grpc_stream_receive(stream *s)
     grpc_stream_start(s, &op, 1, &s->received);
 }
 
-/* A whole short message as text; NULL: it is none. */
+/* A short message as text; NULL: it is not one. */
 static char *grpc_stream_take_text(grpc_byte_buffer *message, size_t *size)
 {
     grpc_byte_buffer_reader r;
@@ -338,14 +339,14 @@ static mf_status grpc_stream_take_greeting(stream *s, grpc_byte_buffer *message)
     mf_status st;
 
     if (!text || strlen(text) != size)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "this is no greeting of Meshflow");
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "not a greeting of Meshflow");
     else
-        st = wire_meet(s, text);
+        st = wire_greet(s, text);
     mf_free(text);
     return st;
 }
 
-/* Status, address, text. Whoever connects is waiting for it. */
+/* Status, address, text. The connecting thread waits for it. */
 static mf_status grpc_stream_take_answer(stream *s, grpc_byte_buffer *message)
 {
     size_t size;
@@ -356,7 +357,7 @@ static mf_status grpc_stream_take_answer(stream *s, grpc_byte_buffer *message)
     if (!text || (unsigned char)all[0] > MF_UNAUTHENTICATED) {
         mf_free(all);
         mf_free(text);
-        return MF_FAIL(MF_FAILED_PRECONDITION, "what listens there is not Meshflow");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the process that listens there is not Meshflow");
     }
     pthread_mutex_lock(&s->lock);
     s->answer = text;
@@ -376,7 +377,7 @@ static mf_status take_frames(stream *s, grpc_byte_buffer *message)
     mf_status st = MF_OK;
 
     if (!grpc_byte_buffer_reader_init(&r, message))
-        return MF_FAIL(MF_DATA_LOSS, "what it sends makes no sense");
+        return MF_FAIL(MF_DATA_LOSS, "the peer sent an invalid message");
     while (st == MF_OK && grpc_byte_buffer_reader_peek(&r, &part))
         st = mf_reading_take(&s->reading, s->t->inbox, s->peer, GRPC_SLICE_START_PTR(*part),
                              GRPC_SLICE_LENGTH(*part));
@@ -384,7 +385,7 @@ static mf_status take_frames(stream *s, grpc_byte_buffer *message)
     return st;
 }
 
-/* Nothing comes any more: the inbox is told when the call is over, too. */
+/* No more messages: the inbox is notified when the call has ended, too. */
 static void grpc_stream_maybe_gone(stream *s)
 {
     bool tell;
@@ -413,8 +414,8 @@ static stream_state grpc_stream_state_of(stream *s)
     return state;
 }
 
-/* An answer ends the thread's part for a while: whoever connects has the stream to itself as soon
- * as it has the answer, and may be asking for the next message by now. */
+/* After an answer the connecting thread owns the stream and may already have requested the next
+ * message. */
 static void grpc_stream_take_message(stream *s)
 {
     const stream_state state = grpc_stream_state_of(s);
@@ -435,7 +436,7 @@ static void grpc_stream_take_message(stream *s)
     if (state == FRAMES)
         stream_break(s);
     else
-        stream_finish(s); /* behind the answer that says why */
+        stream_finish(s); /* after the answer with the reason */
     grpc_stream_maybe_gone(s);
 }
 
@@ -448,17 +449,17 @@ static void grpc_stream_on_received(stream *s, bool ok)
         grpc_stream_take_message(s);
         return;
     }
-    mark_dead(s); /* its end of the stream */
+    mark_dead(s); /* the peer has closed its direction */
     stream_finish(s);
     grpc_stream_maybe_gone(s);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and end ---- */
 
 static void on_opened(stream *s, bool ok)
 {
     (void)s;
-    (void)ok; /* if not, the end of the call says why */
+    (void)ok; /* on failure the end of the call has the reason */
 }
 
 static void on_ended(stream *s, bool ok)
@@ -562,10 +563,10 @@ void stream_start_frames(stream *s, int peer)
     pthread_mutex_lock(&s->lock);
     s->peer = peer;
     s->state = FRAMES;
-    s->receiving = true; /* so that gone() waits, should the call end just now */
+    s->receiving = true; /* makes gone() wait if the call ends concurrently */
     pthread_mutex_unlock(&s->lock);
     if (s->channel)
-        grpc_stream_receive(s); /* for one of theirs, grpc_stream_on_received() goes on by itself */
+        grpc_stream_receive(s); /* for an incoming call, grpc_stream_on_received() continues */
 }
 
 void stream_break(stream *s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_transport.c - the transport `grpc`: listening, connecting, closing, and the thread to which
- * everything comes. */
+/* grpc_transport.c - the transport `grpc`: listening, connecting, closing, and the completion
+ * thread. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -24,13 +24,13 @@
         .type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)                 \
     }
 
-/* For few connections with much to carry, whose ends know each other. */
+/* For a few connections with much traffic between cooperating tasks. */
 static const grpc_arg settings[] = {
     SETTING(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_MAX),
     SETTING(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
     SETTING(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20),
     SETTING(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20),
-    SETTING(GRPC_ARG_HTTP2_BDP_PROBE, 1), /* the window grows with the network */
+    SETTING(GRPC_ARG_HTTP2_BDP_PROBE, 1), /* the window adapts to the network */
     SETTING(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 1 << 20),
     SETTING(GRPC_ARG_TCP_READ_CHUNK_SIZE, 256 << 10),
     SETTING(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20),
@@ -38,9 +38,9 @@ static const grpc_arg settings[] = {
     SETTING(GRPC_ARG_ENABLE_CHANNELZ, 0),
     SETTING(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
     SETTING(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
-    SETTING(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* a connection for each pair */
-    SETTING(GRPC_ARG_ALLOW_REUSEPORT, 0), /* an address that is taken is an error */
-    /* A host that is switched off says nothing. */
+    SETTING(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* a separate connection per pair of tasks */
+    SETTING(GRPC_ARG_ALLOW_REUSEPORT, 0), /* fail if the address is in use */
+    /* A host that is switched off closes no connections. */
     SETTING(GRPC_ARG_KEEPALIVE_TIME_MS, 10000),
     SETTING(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000),
     SETTING(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
@@ -50,7 +50,7 @@ static const grpc_arg settings[] = {
 
 static const grpc_channel_args channel_args = { MF_COUNT(settings), (grpc_arg *)settings };
 
-/* ---- those who call us ---- */
+/* ---- incoming calls ---- */
 
 static void grpc_transport_ask_for_call(grpc_wire *t)
 {
@@ -59,7 +59,7 @@ static void grpc_transport_ask_for_call(grpc_wire *t)
     t->next_call = NULL;
     if (grpc_server_request_call(t->server, &t->next_call, &t->details, &t->metadata, t->queue,
                                  t->queue, &t->accepted) != GRPC_CALL_OK)
-        MF_WARN("gRPC takes no more connections");
+        MF_WARN("gRPC accepts no more connections");
 }
 
 static void grpc_transport_on_accepted(grpc_wire *t, bool ok)
@@ -77,16 +77,16 @@ static void grpc_transport_on_accepted(grpc_wire *t, bool ok)
     grpc_call_details_destroy(&t->details);
     grpc_metadata_array_destroy(&t->metadata);
     if (!ok)
-        return; /* the server stops */
+        return; /* the server is stopping */
     if (s) {
         stream_start_server(s);
-        stream_unuse(s); /* its tags keep it */
+        stream_unuse(s); /* kept alive by its tags */
         stream_unref(s);
     }
     grpc_transport_ask_for_call(t);
 }
 
-/* An answer is a status, the address at which we see them, and a text. */
+/* An answer is a status, the address of the peer as seen here, and a text. */
 static void grpc_transport_send_answer(stream *s, mf_status st, const char *text)
 {
     const size_t n = strlen(s->seen_at), m = strlen(text);
@@ -113,7 +113,7 @@ static void grpc_transport_keep(grpc_wire *t, stream *s, int peer)
         stream_unref(before);
 }
 
-mf_status wire_meet(stream *s, const char *text)
+mf_status wire_greet(stream *s, const char *text)
 {
     grpc_wire *t = s->t;
     mf_status st = security_check_peer(s, text);
@@ -152,7 +152,7 @@ void wire_forget(stream *s)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- the thread ---- */
+/* ---- the completion thread ---- */
 
 static void *grpc_transport_take_completions(void *arg)
 {
@@ -241,7 +241,7 @@ static mf_status grpc_transport_start(grpc_wire *t, const mf_transport_options *
     grpc_server_start(t->server);
     grpc_transport_ask_for_call(t);
     if (mf_thread_start(&t->thread, grpc_transport_take_completions, t) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     t->has_thread = true;
     return MF_OK;
 }
@@ -275,8 +275,8 @@ static const char *grpc_transport_address(const mf_transport *transport)
 
 /* ---- connecting ---- */
 
-/* The call is over without an answer. gRPC says why, at length; trying again helps only if nobody
- * was there. (With TLS 1.3 a server that does not like our certificate just hangs up.) */
+/* The call ended without an answer. gRPC's reason is verbose; a retry helps only if the peer was
+ * not up. (With TLS 1.3 a server that rejects our certificate just closes the connection.) */
 static mf_status no_answer(const stream *s)
 {
     const mf_security *security = &s->t->security;
@@ -285,20 +285,21 @@ static mf_status no_answer(const stream *s)
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s", s->why);
     if (strstr(s->why, "certificate verify failed"))
         return MF_FAIL(MF_UNAUTHENTICATED,
-                       "its certificate is not of our authority '%s', or has expired; use "
-                       "certificates that `meshflow cert` has made in one directory",
+                       "its certificate is not from our authority '%s', or has expired; use "
+                       "certificates that `meshflow cert` created in one directory",
                        security->ca);
     if (strstr(s->why, "SSL") || strstr(s->why, "andshake"))
         return MF_FAIL(MF_UNAUTHENTICATED, "%s", s->why);
     if (strstr(s->why, "No route to host") || strstr(s->why, "timed out") ||
         strstr(s->why, "unreachable"))
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer: %s", s->why);
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "no response: %s", s->why);
     if (strstr(s->why, "Connection refused"))
-        return MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
+        return MF_FAIL(MF_UNAVAILABLE, "no process listens there yet");
     if (strstr(s->why, "Socket closed") || strstr(s->why, "onnection reset"))
-        return MF_FAIL(MF_UNAVAILABLE, "it hangs up at once: %s%s%s",
+        return MF_FAIL(MF_UNAVAILABLE, "it closes the connection immediately: %s%s%s",
                        security->ca ? "does it know the authority of our certificate '"
-                                    : "does it want TLS, for which we have no certificate",
+                                    : "does it require TLS, for which this task has no "
+                                      "certificate",
                        security->ca ? security->cert : "", security->ca ? "'" : "");
     return MF_FAIL(MF_UNAVAILABLE, "%s", s->why);
 }
@@ -314,7 +315,7 @@ static mf_status grpc_transport_await_answer(stream *s, int64_t deadline_ns)
     if (s->state == HAVE_ANSWER && s->answer_status != MF_OK)
         st = MF_FAIL(s->answer_status, "%s", s->answer);
     else if (s->state != HAVE_ANSWER && late)
-        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer");
+        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "no response");
     else if (s->state != HAVE_ANSWER)
         st = no_answer(s);
     pthread_mutex_unlock(&s->lock);
@@ -331,7 +332,7 @@ static mf_status grpc_transport_greet(stream *s, int peer, int64_t deadline_ns)
     MF_TRY(security_check_peer(s, s->answer));
     MF_TRY(t->inbox->kind->hello(t->inbox, s->answer, &who));
     if (who != peer)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there, with number %d", who);
     grpc_transport_keep(t, s, peer);
     stream_start_frames(s, peer);
     t->inbox->kind->ready(t->inbox, peer);
@@ -404,7 +405,7 @@ static void grpc_transport_drop(mf_transport *transport, int peer)
     stream_unref(s);
 }
 
-/* All streams, one after the other, with a reference to each. */
+/* Calls fn for all streams, with a reference to each. */
 static void for_each(grpc_wire *t, void (*fn)(stream *s))
 {
     stream *s;
@@ -447,7 +448,7 @@ static void flush_and_finish(stream *s)
     stream_finish(s);
 }
 
-/* First politely: what was sent arrives, then both sides know that it is over. Then not. */
+/* First gracefully: sent data arrives, then both sides know the end. Then by force. */
 static void end_streams(grpc_wire *t)
 {
     t->close_at = mf_clock_ns() + 1000000000;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_wire.h - the inside of the transport `grpc`.
+/* grpc_wire.h - internals of the transport `grpc`.
  *
- * Two tasks have one call with each other, a stream of messages in both directions, on a connection
- * of its own. The first message each way is the greeting or the answer to it; from then on messages
- * are a stream of bytes in which frames follow each other, and their borders mean nothing.
+ * Each pair of tasks has one bidirectional streaming call on a connection of its own. The first
+ * message in each direction is the greeting or the answer to it; after it, messages form a byte
+ * stream of consecutive frames, and message boundaries have no meaning.
  *
- * All completions come to one thread, which also does the reading. gRPC is never called with a
- * stream's lock held: what it calls back takes that lock. */
+ * One thread handles all completions, including reads. gRPC is never called with a stream's lock
+ * held: its callbacks take that lock. */
 #ifndef MF_GRPC_GRPC_WIRE_H
 #define MF_GRPC_GRPC_WIRE_H
 
@@ -20,89 +20,89 @@
 
 enum {
     HELLO_MAX = 16 << 10,
-    PIECE = 1 << 20, /* bytes that are handed to gRPC at once */
-    SMALL = 16 << 10, /* frames up to this size are copied, so that nobody waits for them */
-    PENDING_MAX = 64, /* parts that wait while others are being sent */
-    MESSAGE_MAX = 4 << 20, /* more never comes in one message */
+    PIECE = 1 << 20, /* bytes passed to gRPC at once */
+    SMALL = 16 << 10, /* frames up to this size are copied, so that senders need not wait */
+    PENDING_MAX = 64, /* parts that can be pending */
+    MESSAGE_MAX = 4 << 20, /* maximum size of a received message */
 };
 #define MF_GRPC_METHOD "/meshflow.Transport/Connect"
 
 typedef struct grpc_wire grpc_wire;
 typedef struct stream stream;
 
-/* What a completion is about. */
+/* Identifies a completion. */
 typedef struct tag {
     void (*done)(stream *s, bool ok);
     stream *s;
 } tag;
 
 typedef enum stream_state {
-    AWAIT_GREETING, /* they have called: who are they? */
-    AWAIT_ANSWER, /* we have called: are we welcome? */
+    AWAIT_GREETING, /* incoming call: wait for the peer's greeting */
+    AWAIT_ANSWER, /* outgoing call: wait for the answer */
     HAVE_ANSWER,
     FRAMES,
 } stream_state;
 
 struct stream {
     grpc_wire *t;
-    int peer; /* -1: has not said who it is */
-    bool refused; /* it was sent away, and is told so */
-    grpc_call *call; /* NULL: over, and nobody uses it any more */
-    grpc_channel *channel; /* of a call of ours */
-    int fd; /* its socket, another descriptor of it: see socket.c; -1: not known */
-    char seen_at[MF_ADDRESS_MAX]; /* the address of whoever called, as the other one sees it */
-    struct stream *next; /* of all, guarded by the wire's lock */
-    int round; /* the last in which for_each() was here; of close() */
+    int peer; /* -1: has not identified itself */
+    bool refused; /* it was refused, and the reason is being sent */
+    grpc_call *call; /* NULL: ended, and not used any more */
+    grpc_channel *channel; /* of an outgoing call */
+    int fd; /* a duplicate descriptor of its socket, see socket.c; -1: unknown */
+    char seen_at[MF_ADDRESS_MAX]; /* the address of the connecting task, as its peer sees it */
+    struct stream *next; /* list of all streams, guarded by the wire's lock */
+    int round; /* last iteration of for_each() that visited it; or of close() */
     tag opened, sent, received, ended, closed;
 
-    pthread_mutex_t lock; /* all below, up to `receiving` */
+    pthread_mutex_t lock; /* guards all fields below, up to `receiving` */
     pthread_cond_t changed;
-    int refs; /* by_peer, whoever made it or works with it, and each tag that is out */
-    int uses; /* of the call: whoever made the stream, for a while, and each tag that is out */
+    int refs; /* by_peer, users of the stream, and each pending tag */
+    int uses; /* of the call: users of the stream, and each pending tag */
     grpc_slice pending[PENDING_MAX];
     int n_pending;
     size_t pending_bytes;
-    grpc_byte_buffer *outgoing; /* what gRPC is sending; NULL: nothing */
-    bool framing; /* somebody is in the middle of a frame */
+    grpc_byte_buffer *outgoing; /* the message being sent; NULL: none */
+    bool framing; /* a sender is in the middle of a frame */
     int held; /* parts of senders' memory that gRPC still refers to */
     bool dead; /* nothing is sent any more */
     stream_state state;
     char *answer; /* HAVE_ANSWER: its text */
     mf_status answer_status;
-    bool is_ended; /* the call is over, both ways */
-    bool is_closing; /* we have sent our end of it */
+    bool is_ended; /* the call has ended in both directions */
+    bool is_closing; /* our direction was closed */
 
-    /* the queue's thread */
+    /* for the completion thread */
     bool receiving;
     grpc_byte_buffer *incoming;
     mf_reading reading;
-    bool told; /* gone() */
-    char why[300]; /* it is gone */
-    grpc_status_code status; /* of a call of ours */
+    bool told; /* gone() was called */
+    char why[300]; /* reason of the end */
+    grpc_status_code status; /* of an outgoing call */
     grpc_slice details;
     grpc_metadata_array initial, trailing;
-    int cancelled; /* of a call of theirs */
+    int cancelled; /* of an incoming call */
 };
 
 struct grpc_wire {
     mf_transport base;
     mf_inbox *inbox;
     int n_peers;
-    mf_security security; /* its strings are ours */
+    mf_security security; /* owns its strings */
     mf_endpoint at;
     char address[MF_ADDRESS_MAX];
-    const char *hello; /* the inbox's */
+    const char *hello; /* owned by the inbox */
     grpc_completion_queue *queue;
     grpc_server *server;
     grpc_channel_credentials *credentials;
     pthread_t thread;
     bool has_thread;
     tag accepted, stopped;
-    grpc_call *next_call; /* of the queue's thread, as are the two below */
+    grpc_call *next_call; /* for the completion thread, as the two below */
     grpc_call_details details;
     grpc_metadata_array metadata;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     pthread_cond_t changed;
     stream **by_peer;
     stream *all;
@@ -113,44 +113,44 @@ struct grpc_wire {
 
 /* ---- grpc_stream.c ---- */
 
-/* A call's state. Takes over call and channel, also when it fails (NULL). With one reference and
- * one use, which are the caller's. */
+/* The state of a call. Takes ownership of call and channel, also on failure (NULL). Starts with one
+ * reference and one use, which belong to the caller. */
 stream *stream_new(grpc_wire *t, grpc_call *call, grpc_channel *channel);
 void stream_ref(stream *s);
 void stream_unref(stream *s);
 void stream_unuse(stream *s);
-/* For those who find it in the list of all: false if it is being freed. */
+/* For streams found in the list: false if the stream is being freed. */
 bool stream_try_ref(stream *s);
 bool stream_is_ended(stream *s);
-/* Greeting or answer, which nothing precedes. */
+/* Sends a greeting or an answer, the first message. */
 void stream_send_first(stream *s, grpc_slice part);
-/* One of ours: says hello and waits for the answer. */
+/* Outgoing: sends the greeting and waits for the answer. */
 void stream_start_client(stream *s);
-/* One of theirs: waits for their hello. */
+/* Incoming: waits for the greeting. */
 void stream_start_server(stream *s);
-/* The peer is known: frames may come. */
+/* The peer is known: start receiving frames. */
 void stream_start_frames(stream *s, int peer);
 MF_MUST mf_status stream_send(stream *s, const mf_frame *f, const void *data, int64_t deadline_ns);
-/* Ends it at once: everything that is out comes back soon. */
+/* Ends it immediately: everything pending completes soon. */
 void stream_break(stream *s);
-/* Waits until everything is on its way. */
+/* Waits until everything was sent. */
 void stream_flush(stream *s, int64_t deadline_ns);
-/* Ends it behind what is on its way. */
+/* Ends it after everything pending was sent. */
 void stream_finish(stream *s);
 
 /* ---- grpc_transport.c ---- */
 
-/* A greeting has come from one of theirs; the answer to it. */
-MF_MUST mf_status wire_meet(stream *s, const char *text);
+/* Handles the greeting of an incoming call; returns the answer. */
+MF_MUST mf_status wire_greet(stream *s, const char *text);
 void wire_forget(stream *s);
 
 /* ---- socket.c ---- */
 
-/* Finds the socket that this call uses, and who is at its ends. */
+/* Finds the socket of this call, and its endpoints. */
 MF_MUST mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours);
 void socket_release(stream *s);
-/* The same of a call that has come to the server that listens at `at`. *fd: another descriptor of
- * the socket, the caller's to close. */
+/* The same for a call accepted by the server that listens at `at`. *fd: a duplicate descriptor of
+ * the socket, which the caller closes. */
 MF_MUST mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_endpoint *theirs,
                                    mf_endpoint *ours, int *fd);
 
@@ -158,23 +158,24 @@ MF_MUST mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_en
 
 MF_MUST mf_status security_open(const mf_security *s, grpc_server_credentials **server,
                                 grpc_channel_credentials **client);
-/* It is who it says it is: the task of its certificate or, without TLS, a process of our user. */
+/* Verifies the identity of the peer: the task of its certificate or, without TLS, a process of our
+ * user. */
 MF_MUST mf_status security_check_peer(stream *s, const char *hello);
-/* The tasks that the caller's certificate speaks for, one a line; "": it names none. */
+/* The tasks that the caller's certificate names, one per line; "": none. */
 void security_tasks(grpc_call *call, char *out, size_t size);
 
 /* ---- listening.c ---- */
 
-/* Let the server listen at `at`, which is called `address` and allowed; port 0 becomes the one it
- * has in both. *channels: credentials for calls of our own; NULL: there are none. */
+/* Let the server listen at `at`, whose text is `address`, after the address was checked; port 0 is
+ * replaced by the actual port in both. *channels: credentials for outgoing calls; NULL: none. */
 MF_MUST mf_status listen_at(grpc_server *server, const mf_security *security, mf_endpoint *at,
                             char address[MF_ADDRESS_MAX], grpc_channel_credentials **channels);
 
 /* ---- verify.c ---- */
 
-/* It is no certificate of a client, which nobody may listen with. FAILED_PRECONDITION. */
+/* Fails with FAILED_PRECONDITION if the certificate is for clients only. */
 MF_MUST mf_status security_check_serves(const mf_security *s);
-/* Certificate, key and authority (their texts) fit together, now. */
+/* Checks that certificate, key and authority (their texts) match and are valid now. */
 MF_MUST mf_status security_check_own(const mf_security *s, const char *ca, const char *cert,
                                      const char *key);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listening.c - a server of gRPC's gets its port, or a reason why not. */
+/* listening.c - binds a server of gRPC to its port, and finds the reason of a failure. */
 #include "plugins/grpc/grpc_wire.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* gRPC only says that it cannot; the kernel says why. */
+/* gRPC reports only that it failed; the kernel knows why. */
 static mf_status try_address(const mf_endpoint *at, const char *address)
 {
     const int fd = socket(at->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
@@ -41,10 +41,10 @@ mf_status listen_at(grpc_server *server, const mf_security *security, mf_endpoin
         mf_endpoint_print(at, numbers);
         port = grpc_server_add_http2_port(server, numbers, credentials);
         if (port <= 0)
-            st = try_address(at, address); /* somebody was faster? */
+            st = try_address(at, address); /* did another process bind it meanwhile? */
         if (port <= 0 && st == MF_OK)
             st = MF_FAIL(MF_INTERNAL, "cannot listen at %s%s", address,
-                         security->ca ? ": see whether certificate and key fit together" : "");
+                         security->ca ? ": check that certificate and key match" : "");
     }
     if (credentials)
         grpc_server_credentials_release(credentials);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket.c - the socket of a call, which gRPC does not tell.
+/* socket.c - finds the socket of a call, which gRPC does not expose.
  *
- * It is needed twice: to see whose process is at the other end, and to end a connection whose peer
- * does not read any more (gRPC can only wait until it does, and holds on to the sender's memory as
- * long). A second descriptor of the socket does both: gRPC shuts its own down when it closes it, so
- * ours keeps nothing open. */
+ * It is needed to find the owner of the peer, and to end a connection whose peer does not read any
+ * more (gRPC can only wait, and meanwhile refers to the sender's memory). A duplicate descriptor
+ * serves both: gRPC shuts its socket down when it closes it, so the duplicate keeps nothing
+ * open. */
 #include "plugins/grpc/grpc_wire.h"
 
 #include <dirent.h>
@@ -48,12 +48,12 @@ static bool ends_of(int fd, mf_endpoint *theirs, mf_endpoint *ours)
            (ours->at.ss_family == AF_INET || ours->at.ss_family == AF_INET6);
 }
 
-/* What is known of a socket. For a call of ours, `ours` is the address that the other side has told
- * (a router may have changed it on the way: then it is NULL). For a call that came, it is where we
- * listen: another process may use the same address of its own to connect to another of ours. */
+/* Properties of the socket. For an outgoing call, `ours` is the address that the peer reported
+ * (NULL if NAT may have changed it). For an incoming call, it is the address where we listen:
+ * another process may connect from the same address to another socket of ours. */
 typedef struct grpc_socket_wanted {
     const mf_endpoint *theirs, *ours;
-    bool listens; /* ours: of all addresses of this host if it is 0 */
+    bool listens; /* the port of `ours`; on any address of this host if that is 0 */
 } grpc_socket_wanted;
 
 static bool grpc_socket_is_here(const mf_endpoint *at, const grpc_socket_wanted *w)
@@ -72,9 +72,9 @@ static bool grpc_socket_fits(int fd, const grpc_socket_wanted *w, mf_endpoint *o
            (!w->ours || grpc_socket_is_here(ours, w));
 }
 
-/* TCP waits twice as long each time before it sends something again, so after a link was cut for
- * ten seconds nothing may go on for another ten. Once a second is often enough not to be a burden.
- * Linux before 6.15 does not know this, and goes on later. */
+/* TCP doubles its retransmission interval each time, so after ten seconds of partition a connection
+ * could be idle for another ten. Once a second is cheap. Linux before 6.15 does not support this
+ * and recovers later. */
 static void send_again_soon(int fd)
 {
 #ifndef TCP_RTO_MAX_MS
@@ -92,7 +92,7 @@ static ino_t socket_number(int fd)
     return fstat(fd, &about) == 0 ? about.st_ino : 0;
 }
 
-/* The descriptor of the one socket that fits; -1: there is none; -2: there are several. */
+/* The descriptor of the only matching socket; -1: none; -2: several. */
 static int grpc_socket_find(DIR *dir, const grpc_socket_wanted *w, mf_endpoint *ours)
 {
     const struct dirent *e;
@@ -113,7 +113,7 @@ static int grpc_socket_find(DIR *dir, const grpc_socket_wanted *w, mf_endpoint *
     return found;
 }
 
-/* *out is -1 and becomes another descriptor of it. */
+/* *out is -1 and becomes a duplicate descriptor. */
 static mf_status grpc_socket_claim(const grpc_socket_wanted *w, mf_endpoint *ours, int *out)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -128,10 +128,10 @@ static mf_status grpc_socket_claim(const grpc_socket_wanted *w, mf_endpoint *our
     (void)closedir(dir);
     mf_endpoint_print(w->theirs, text);
     if (fd == -2)
-        return MF_FAIL(MF_PERMISSION_DENIED,
-                       "several connections come from %s: they cannot be told apart", text);
+        return MF_FAIL(MF_PERMISSION_DENIED, "cannot distinguish several connections from %s",
+                       text);
     if (*out < 0)
-        return MF_FAIL(MF_UNAVAILABLE, "the connection is over already");
+        return MF_FAIL(MF_UNAVAILABLE, "the connection has ended");
     send_again_soon(*out);
     return MF_OK;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.c - looks at our own certificate before anybody else does: the others would only hang up.
- */
+/* verify.c - checks our own certificate first, because peers would only close the connection. */
 #include "plugins/grpc/grpc_wire.h"
 
 #include <openssl/err.h>
@@ -22,7 +21,7 @@ static STACK_OF(X509) * read_all(const char *pem)
             X509_free(x);
     }
     BIO_free(in);
-    ERR_clear_error(); /* the end of the text is an error to it */
+    ERR_clear_error(); /* the end of the text counts as an error */
     return all;
 }
 
@@ -33,7 +32,8 @@ static mf_status grpc_verify_check_key(const mf_security *s, X509 *cert, const c
     mf_status st = MF_OK;
 
     if (!k)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no private key without a password", s->key);
+        st =
+            MF_FAIL(MF_INVALID_ARGUMENT, "'%s' contains no private key without a password", s->key);
     else if (X509_check_private_key(cert, k) != 1)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is not the key of '%s'", s->key, s->cert);
     EVP_PKEY_free(k);
@@ -51,7 +51,7 @@ static const char *reason_of(int error)
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-        return "it is of another authority";
+        return "it is from another authority";
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return "it has expired";
     case X509_V_ERR_CERT_NOT_YET_VALID:
@@ -74,8 +74,8 @@ static mf_status check_chain(const mf_security *s, STACK_OF(X509) * authorities,
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "out of memory for certificates");
     else if (X509_verify_cert(ctx) != 1)
         st = MF_FAIL(MF_UNAUTHENTICATED,
-                     "certificate '%s' is not good with authority '%s': %s (`meshflow cert` makes "
-                     "new ones)",
+                     "certificate '%s' is not valid with authority '%s': %s (`meshflow cert` "
+                     "creates new ones)",
                      s->cert, s->ca, reason_of(X509_STORE_CTX_get_error(ctx)));
     X509_STORE_CTX_free(ctx);
     X509_STORE_free(store);
@@ -95,7 +95,8 @@ mf_status security_check_serves(const mf_security *s)
     ERR_clear_error();
     if (!serves)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "certificate '%s' is for clients only: nobody may listen with it", s->cert);
+                       "certificate '%s' is for clients only: a task cannot listen with it",
+                       s->cert);
     return MF_OK;
 }
 
@@ -106,9 +107,9 @@ mf_status security_check_own(const mf_security *s, const char *ca, const char *c
     mf_status st = MF_OK;
 
     if (!authorities || sk_X509_num(authorities) == 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no certificate", s->ca);
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' contains no certificate", s->ca);
     else if (!chain || sk_X509_num(chain) == 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no certificate", s->cert);
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' contains no certificate", s->cert);
     if (st == MF_OK)
         st = grpc_verify_check_key(s, sk_X509_value(chain, 0), key);
     if (st == MF_OK)

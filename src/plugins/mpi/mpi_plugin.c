@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpi_plugin.c - the plugin `mpi`, built once for each MPI that is installed. */
+/* mpi_plugin.c - the plugin `mpi`, built once per installed MPI. */
 #include "plugins/mpi/mpi_plugin.h"
 
 #include "plugins/common/host.h"
@@ -10,7 +10,7 @@ static const mf_plugin_v1 plugin = {
     .abi = MF_PLUGIN_ABI,
     .size = sizeof plugin,
     .name = "mpi",
-    .about = "transport of tasks that MPI has started",
+    .about = "transport between tasks that MPI started",
     .transports = transports,
 };
 

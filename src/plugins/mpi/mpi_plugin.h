@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpi_plugin.h - what the plugin `mpi` offers. */
+/* mpi_plugin.h - the interfaces of the plugin `mpi`. */
 #ifndef MF_MPI_MPI_PLUGIN_H
 #define MF_MPI_MPI_PLUGIN_H
 

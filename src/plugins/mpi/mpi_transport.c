@@ -20,7 +20,7 @@ static mf_status start_mpi(mpi_wire *t)
     (void)MPI_Finalized(&over);
     if (over)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "MPI was finished in this process and cannot be started again");
+                       "MPI was finalized in this process and cannot be started again");
     (void)MPI_Initialized(&has);
     if (has) {
         (void)MPI_Query_thread(&provided);
@@ -43,16 +43,18 @@ static mf_status check_ranks(const mpi_wire *t)
     (void)MPI_Comm_rank(t->comm, &rank);
     (void)MPI_Comm_size(t->comm, &size);
     if (size != t->n_peers)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "MPI has started %d processes, the job has %d tasks",
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "MPI started %d processes, but the job has %d "
+                       "tasks",
                        size, t->n_peers);
     if (rank != t->self)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "this is rank %d of MPI and task %d of the job: they must be the same", rank,
-                       t->self);
+                       "this process is rank %d of MPI but task %d of the job: they must be equal",
+                       rank, t->self);
     return MF_OK;
 }
 
-/* MPI encrypts nothing and asks nobody who he is. Collective, and all ranks see the same. */
+/* MPI neither encrypts nor authenticates. Collective: all ranks get the same result. */
 static mf_status check_hosts(const mpi_wire *t, bool trusted)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -66,8 +68,8 @@ static mf_status check_hosts(const mpi_wire *t, bool trusted)
     if (here == t->n_peers)
         return MF_OK;
     return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "only %d of %d tasks are on this host, and MPI does not encrypt: say that the "
-                   "network is to be trusted (--trusted-network), or use transport 'grpc' with "
+                   "only %d of %d tasks are on this host, and MPI does not encrypt: declare the "
+                   "network trusted (--trusted-network), or use transport 'grpc' with "
                    "certificates (`meshflow cert`)",
                    here, t->n_peers);
 }
@@ -116,7 +118,7 @@ static mf_status mpi_transport_start(mpi_wire *t, bool trusted)
         return MF_RESOURCE_EXHAUSTED;
     wire_await_greeting(t);
     if (mf_thread_start(&t->thread, wire_poll, t) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     t->has_thread = true;
     return MF_OK;
 }
@@ -174,12 +176,12 @@ static mf_status mpi_transport_await_answer(mpi_wire *t, int peer, char *text, i
         pthread_mutex_unlock(&t->lock);
         MF_TRY(wire_error(code, "receive"));
         if (!done && late)
-            return MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer");
+            return MF_FAIL(MF_DEADLINE_EXCEEDED, "no response");
     }
     (void)MPI_Get_count(&status, MPI_BYTE, &n);
     text[n] = '\0';
     if (n < 1 || text[0] < 0 || text[0] > MF_UNAUTHENTICATED)
-        return MF_FAIL(MF_DATA_LOSS, "its answer makes no sense");
+        return MF_FAIL(MF_DATA_LOSS, "invalid reply");
     return text[0] == MF_OK ? MF_OK : MF_FAIL((mf_status)text[0], "%s", text + 1);
 }
 
@@ -220,7 +222,7 @@ static void mpi_drop(mf_transport *transport, int peer)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Tells the others, and waits a moment for what was sent to leave. */
+/* Notifies the peers, and waits a short time for sent messages to leave. */
 static bool mpi_transport_say_end(mpi_wire *t)
 {
     const int64_t soon = mf_clock_ns() + 1000000000;
@@ -247,16 +249,15 @@ static void free_peer(mpi_peer *p)
 {
     for (int k = 0; k < WINDOW; k++) {
         if (p->out[k].request == MPI_REQUEST_NULL)
-            mf_free(p->out[k].bytes); /* else MPI may still read it: better lost than wrong */
+            mf_free(p->out[k].bytes); /* otherwise MPI may still read it: leaking is safer */
     }
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->lock);
     mf_free(p->first);
 }
 
-/* MPI is finished here, where all tasks are at an end together: MPI_Finalize() waits for the
- * others. If something is stuck, it would wait for ever; then the process ends without it, and
- * mpirun says so. */
+/* Finalizes MPI when all tasks end together: MPI_Finalize() waits for the others. If a message is
+ * stuck, it would wait without limit; the process then exits without it, which mpirun reports. */
 static void mpi_close(mf_transport *transport)
 {
     mpi_wire *t = (mpi_wire *)transport;
@@ -286,7 +287,7 @@ static void mpi_close(mf_transport *transport)
 
 const mf_transport_kind mf_transport_mpi = {
     .name = "mpi",
-    .about = "messages of MPI, between tasks that mpirun or srun has started",
+    .about = "MPI messages between tasks that mpirun or srun started",
     .knows_peers = true,
     .open = mpi_open,
     .address = mpi_address,

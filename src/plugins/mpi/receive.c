@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* receive.c - the thread that polls: greetings, frames, and the end of connections. */
+/* receive.c - the polling thread: greetings, frames, and the end of connections. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -45,7 +45,7 @@ static void end_peer(mpi_wire *t, int peer, const char *why)
     for (int k = 0; k < WINDOW; k++) {
         MPI_Request *r = coming_of(t, peer) + k;
 
-        if (*r != MPI_REQUEST_NULL) { /* a receive that is cancelled ends at once */
+        if (*r != MPI_REQUEST_NULL) { /* a cancelled receive completes immediately */
             (void)MPI_Cancel(r);
             (void)MPI_Wait(r, MPI_STATUS_IGNORE);
         }
@@ -72,13 +72,15 @@ static void mpi_receive_take_greeting(mpi_wire *t, const MPI_Status *status)
     t->greeting[n > 0 ? n : 0] = '\0';
     st = t->inbox->kind->hello(t->inbox, t->greeting, &who);
     if (st == MF_OK && who != from)
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "task %d is rank %d: MPI has another order of tasks",
+        st = MF_FAIL(MF_FAILED_PRECONDITION,
+                     "task %d is rank %d: the order of tasks differs in "
+                     "MPI",
                      who, from);
     code = (unsigned char)st;
     text = st == MF_OK ? t->hello : mf_error_message();
     if (wire_post(t, from, TAG_ANSWER, &code, 1, text, strlen(text), mf_clock_ns() + 5000000000,
                   NULL) != MF_OK) {
-        MF_WARN("rank %d cannot be answered: %s", from, mf_error_message());
+        MF_WARN("cannot reply to rank %d: %s", from, mf_error_message());
     } else if (st == MF_OK) {
         t->peers[from].open = true;
         mpi_receive_await_frame(t, from);
@@ -96,7 +98,7 @@ static size_t piece_at(const mpi_peer *p, size_t at)
     return p->frame.size - at < PIECE ? (size_t)p->frame.size - at : PIECE;
 }
 
-/* Pieces arrive in the order in which they were asked for, so the k-th place is used in turn. */
+/* Pieces arrive in the order of the posted receives, so slots are used in rotation. */
 static void ask_for_pieces(mpi_wire *t, int peer)
 {
     mpi_peer *p = &t->peers[peer];
@@ -124,7 +126,7 @@ static void mpi_receive_take_frame(mpi_wire *t, int peer, int n)
         return;
     }
     if (!head || (size_t)n != MF_FRAME_BYTES + small) {
-        end_peer(t, peer, "what it sends makes no sense");
+        end_peer(t, peer, "the peer sent an invalid message");
         return;
     }
     data = t->inbox->kind->begin(t->inbox, peer, &p->frame);
@@ -182,8 +184,8 @@ static void mpi_receive_take(mpi_wire *t, int index, const MPI_Status *status, i
 
 /* ---- the thread ---- */
 
-/* What others want of us. */
-static bool take_wishes(mpi_wire *t)
+/* Requests of other threads. */
+static bool take_requests(mpi_wire *t)
 {
     bool closing;
 
@@ -199,7 +201,7 @@ static bool take_wishes(mpi_wire *t)
             mpi_receive_await_frame(t, i);
         }
         if (want & WANT_DROP)
-            end_peer(t, i, "the connection was given up");
+            end_peer(t, i, "the connection was abandoned");
     }
     pthread_mutex_lock(&t->lock);
     closing = t->closing;
@@ -212,7 +214,7 @@ void *wire_poll(void *arg)
     mpi_wire *t = arg;
     const int all = 1 + t->n_peers * WINDOW;
 
-    for (int idle = 0; !take_wishes(t);) {
+    for (int idle = 0; !take_requests(t);) {
         int n = 0, code;
 
         pthread_mutex_lock(&t->lock);

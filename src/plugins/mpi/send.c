@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send.c - messages out, through a window of buffers for each peer. */
+/* send.c - sends messages, through a window of buffers per peer. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
-enum { LOOK_NS = 20000000 }; /* how often somebody who cannot send looks around */
+enum { LOOK_NS = 20000000 }; /* interval of checks while a send is blocked */
 
 mf_status wire_error(int code, const char *what)
 {
@@ -34,7 +34,7 @@ void wire_pause(int *idle)
                         NULL);
 }
 
-/* ---- a place in the window ---- */
+/* ---- slots of the window ---- */
 
 static mf_status mpi_send_is_free(mpi_wire *t, outgoing *o, bool *done)
 {
@@ -61,7 +61,7 @@ static mf_status wait_for_place(mpi_wire *t, int peer, outgoing *o, int64_t dead
         if (done)
             return MF_OK;
         if (deadline_ns > 0 && now >= deadline_ns)
-            return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+            return MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
         if (now >= look && f) {
             MF_TRY(t->inbox->kind->waits(t->inbox, peer, f));
             look = now + LOOK_NS;
@@ -110,7 +110,7 @@ static mf_status mpi_send_parts(mpi_wire *t, int peer, const mf_frame *f, const 
     return MF_OK;
 }
 
-/* Frames do not mix: one sender at a time. */
+/* Frames must not interleave: one sender at a time. */
 static mf_status begin_sending(mpi_peer *p, int64_t deadline_ns)
 {
     mf_status st = MF_OK;
@@ -120,7 +120,7 @@ static mf_status begin_sending(mpi_peer *p, int64_t deadline_ns)
         if (deadline_ns <= 0)
             (void)pthread_cond_wait(&p->changed, &p->lock);
         else if (!mf_cond_wait_until(&p->changed, &p->lock, deadline_ns))
-            st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+            st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
     }
     if (st == MF_OK && p->dead)
         st = MF_FAIL(MF_UNAVAILABLE, "the connection is closed");
@@ -139,7 +139,7 @@ mf_status wire_send(mpi_wire *t, int peer, const mf_frame *f, const char *data, 
     st = mpi_send_parts(t, peer, f, data, deadline_ns);
     pthread_mutex_lock(&p->lock);
     p->sending = false;
-    p->dead |= st != MF_OK; /* half a frame may be out */
+    p->dead |= st != MF_OK; /* the frame may be partially sent */
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
     return st;

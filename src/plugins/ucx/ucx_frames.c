@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ucx_frames.c - messages out, and the thread that takes what comes in. */
+/* ucx_frames.c - sends messages, and the thread that handles incoming ones. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_NS = 20000000 }; /* how often somebody who cannot send looks around */
+enum { LOOK_NS = 20000000 }; /* interval of checks while a send is blocked */
 
 conn *conn_new(ucx_wire *t)
 {
@@ -29,7 +29,8 @@ conn *conn_new(ucx_wire *t)
 
 /* ---- out ---- */
 
-/* With the lock held. Whoever waits lets UCX work, too; the thread has nobody else to do it. */
+/* The caller holds the lock. A waiting thread also drives UCX; the receiving thread has no
+ * substitute. */
 static mf_status ucx_frames_wait_some(conn *c, int64_t deadline_ns, const mf_frame *f)
 {
     ucx_wire *t = c->t;
@@ -39,7 +40,7 @@ static mf_status ucx_frames_wait_some(conn *c, int64_t deadline_ns, const mf_fra
     mf_status st = MF_OK;
 
     if (deadline_ns > 0 && now >= deadline_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the peer does not read fast enough");
     if (ucp_worker_progress(t->worker) != 0)
         return MF_OK;
     if (!mf_cond_wait_until(&t->changed, &t->lock, until) && f) {
@@ -60,7 +61,7 @@ static void ucx_frames_on_sent(void *request, ucs_status_t status, void *user_da
     ucp_request_free(request);
 }
 
-/* With the lock held, and the connection to ourselves. */
+/* The caller holds the lock and is the only sender on the connection. */
 static mf_status send_one(conn *c, unsigned id, const void *head, size_t n_head, const void *data,
                           size_t n, int64_t deadline_ns, const mf_frame *f)
 {
@@ -81,7 +82,8 @@ static mf_status send_one(conn *c, unsigned id, const void *head, size_t n_head,
         return wire_error(UCS_PTR_RAW_STATUS(r), "send");
     while (!w.done && st == MF_OK)
         st = ucx_frames_wait_some(c, deadline_ns, f);
-    if (!w.done) { /* it may be half out, and UCX looks at our caller's memory until it is closed */
+    if (!w.done) { /* it may be partially sent, and UCX refers to the caller's memory until the
+                      connection is closed */
         worker_disconnect(c, true);
         while (!w.done)
             (void)pthread_cond_wait(&c->t->changed, &c->t->lock);
@@ -111,7 +113,7 @@ mf_status conn_send(conn *c, unsigned id, const void *head, size_t n_head, const
     return st;
 }
 
-/* ---- in: the thread ---- */
+/* ---- receiving: the thread ---- */
 
 static void ucx_frames_maybe_gone(conn *c)
 {
@@ -137,7 +139,7 @@ static mf_status check_caller(ucx_wire *t, ucp_conn_request_h call)
     ucp_conn_request_attr_t attr = { .field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR };
     mf_endpoint theirs = { .size = sizeof theirs.at };
 
-    MF_TRY(wire_error(ucp_conn_request_query(call, &attr), "say who calls"));
+    MF_TRY(wire_error(ucp_conn_request_query(call, &attr), "identify the caller"));
     memcpy(&theirs.at, &attr.client_address, sizeof theirs.at);
     if (t->security.trusted && !mf_endpoint_is_loopback(&theirs))
         return MF_OK;
@@ -164,7 +166,7 @@ static void take_hello(ucx_wire *t, const event *e)
 {
     conn *c = e->c;
     int peer = -1;
-    const mf_status st = c->peer >= 0 ? MF_FAIL(MF_INVALID_ARGUMENT, "it has greeted twice")
+    const mf_status st = c->peer >= 0 ? MF_FAIL(MF_INVALID_ARGUMENT, "it sent two greetings")
                                       : t->inbox->kind->hello(t->inbox, e->bytes, &peer);
     const char *text = st == MF_OK ? t->hello : mf_error_message();
     char answer[HELLO_MAX];
@@ -172,10 +174,10 @@ static void take_hello(ucx_wire *t, const event *e)
 
     if (conn_send(c, AM_ANSWER, NULL, 0, answer, (size_t)n, mf_clock_ns() + 5000000000, NULL) !=
         MF_OK) {
-        MF_WARN("a greeting cannot be answered: %s", mf_error_message());
+        MF_WARN("cannot reply to a greeting: %s", mf_error_message());
         return;
     }
-    if (st != MF_OK) { /* they close it */
+    if (st != MF_OK) { /* the peer closes it */
         t->inbox->kind->refused(t->inbox);
         return;
     }
@@ -191,18 +193,18 @@ static mf_status check_answer(ucx_wire *t, conn *c, const char *text)
     int who = -1;
 
     if (text[0] < 'A' || text[0] > 'A' + MF_UNAUTHENTICATED)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "what listens there is not Meshflow");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the process that listens there is not Meshflow");
     if (text[0] != 'A')
         return MF_FAIL((mf_status)(text[0] - 'A'), "%s", text + 1);
     if (!t->security.trusted)
         MF_TRY(mf_endpoint_check_owner(c->called, NULL));
     MF_TRY(t->inbox->kind->hello(t->inbox, text + 1, &who));
     if (who != c->wanted)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there, with number %d", who);
     return MF_OK;
 }
 
-/* Here, and not where connect() waits for it: frames may follow at once. */
+/* Done here rather than in connect(), because frames may follow immediately. */
 static void ucx_frames_take_answer(ucx_wire *t, const event *e)
 {
     conn *c = e->c;
@@ -292,7 +294,7 @@ static void ucx_frames_take_frame(ucx_wire *t, const event *e)
     if (c->over || c->peer < 0 || c->fetching || !mf_frame_read(e->head, &f) || f.size != e->size) {
         ucx_frames_release(t, e);
         if (!c->over)
-            end_conn(c, "what it sends makes no sense");
+            end_conn(c, "the peer sent an invalid message");
         return;
     }
     to = t->inbox->kind->begin(t->inbox, c->peer, &f);

@@ -13,7 +13,7 @@
 
 static const mf_transport_kind mf_transport_ucx;
 
-/* UCX does not encrypt, and knows no certificates. */
+/* UCX neither encrypts nor supports certificates. */
 static mf_status check_address(const ucx_wire *t, const mf_endpoint *e, const char *address,
                                const char *verb)
 {
@@ -21,9 +21,9 @@ static mf_status check_address(const ucx_wire *t, const mf_endpoint *e, const ch
         return MF_OK;
     return MF_FAIL(
         MF_FAILED_PRECONDITION,
-        "%s %s with UCX, which does not encrypt, lets anybody on that network read and "
-        "join: say that it is to be trusted (--trusted-network), or use transport 'grpc' with "
-        "certificates (`meshflow cert`)",
+        "%s %s with UCX, which does not encrypt, allows any host of that network to read and "
+        "join: declare it trusted (--trusted-network), or use transport 'grpc' with certificates "
+        "(`meshflow cert`)",
         verb, address);
 }
 
@@ -53,7 +53,7 @@ static mf_status ucx_transport_start(ucx_wire *t, const mf_transport_options *o)
     if (!t->hello)
         return MF_RESOURCE_EXHAUSTED;
     if (mf_thread_start(&t->thread, wire_run, t) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     t->has_thread = true;
     return MF_OK;
 }
@@ -101,9 +101,9 @@ static mf_status ucx_transport_await_answer(conn *c, int64_t deadline_ns)
     while (!c->answered && !c->dead && !late)
         late = !mf_cond_wait_until(&t->changed, &t->lock, deadline_ns);
     if (!c->answered && late)
-        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer");
+        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "no response");
     else if (!c->answered)
-        st = MF_FAIL(MF_UNAVAILABLE, "nobody answers there yet");
+        st = MF_FAIL(MF_UNAVAILABLE, "no process listens there yet");
     else if (c->answer.status != MF_OK)
         st = MF_FAIL(c->answer.status, "%s", c->answer.message);
     c->called = NULL;
@@ -231,7 +231,7 @@ static void ucx_close(mf_transport *transport)
 
 static const mf_transport_kind mf_transport_ucx = {
     .name = "ucx",
-    .about = "UCX between hosts of a trusted site: RDMA where there is any, not encrypted",
+    .about = "UCX between hosts of a trusted site: RDMA if available, not encrypted",
     .open = ucx_open,
     .address = ucx_address,
     .connect = ucx_connect,

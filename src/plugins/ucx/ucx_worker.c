@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ucx_worker.c - context, worker and endpoints of UCX, and what it calls back. */
+/* ucx_worker.c - context, worker and endpoints of UCX, and its callbacks. */
 #include "base/mem.h"
 #include "plugins/ucx/ucx_wire.h"
 
@@ -12,7 +12,7 @@ mf_status wire_error(ucs_status_t st, const char *what)
                         : MF_FAIL(MF_UNAVAILABLE, "UCX cannot %s: %s", what, ucs_status_string(st));
 }
 
-/* ---- notes ---- */
+/* ---- events ---- */
 
 bool worker_note(ucx_wire *t, happening what, conn *c, const void *bytes, size_t size, event **out)
 {
@@ -52,7 +52,7 @@ static ucs_status_t ucx_worker_take_text(ucx_wire *t, happening what, void *data
     event *e;
 
     if (!c || length >= HELLO_MAX || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
-        return UCS_OK; /* not ours: whoever sent it will wait in vain */
+        return UCS_OK; /* not ours: the sender will time out */
     (void)worker_note(t, what, c, data, length, &e);
     return UCS_OK;
 }
@@ -134,11 +134,12 @@ static mf_status open_context(ucx_wire *t)
     mf_status st;
 
     MF_TRY(wire_error(ucp_config_read(NULL, NULL, &config), "read its settings"));
-    /* UCX listens on every network it finds, for data; nobody but this host shall reach it. */
+    /* For data, UCX listens on every network it finds; without trust only loopback is allowed. */
     st = t->security.trusted
              ? MF_OK
-             : wire_error(ucp_config_modify(config, "NET_DEVICES", "lo"), "keep to loopback");
-    if (st == MF_OK) /* a task that comes back listens where it did */
+             : wire_error(ucp_config_modify(config, "NET_DEVICES", "lo"), "restrict it to "
+                                                                          "loopback");
+    if (st == MF_OK) /* a restarted task listens on the same address */
         st = wire_error(ucp_config_modify(config, "CM_REUSEADDR", "y"), "listen again");
     if (st == MF_OK)
         st = wire_error(ucp_init(&p, config, &t->context), "start");
@@ -163,7 +164,7 @@ static mf_status open_listener(ucx_wire *t)
     if (st != UCS_OK)
         return MF_FAIL(MF_INVALID_ARGUMENT, "cannot listen at %s: %s", t->address,
                        ucs_status_string(st));
-    MF_TRY(wire_error(ucp_listener_query(t->listener, &attr), "say where it listens"));
+    MF_TRY(wire_error(ucp_listener_query(t->listener, &attr), "query its address"));
     memcpy(&t->at.at, &attr.sockaddr, sizeof t->at.at);
     colon = strrchr(t->address, ':');
     (void)snprintf(colon, sizeof t->address - (size_t)(colon - t->address), ":%d",
@@ -177,7 +178,7 @@ mf_status worker_open(ucx_wire *t)
                                     .thread_mode = UCS_THREAD_MODE_SERIALIZED };
 
     MF_TRY(open_context(t));
-    MF_TRY(wire_error(ucp_worker_create(t->context, &p, &t->worker), "make a worker"));
+    MF_TRY(wire_error(ucp_worker_create(t->context, &p, &t->worker), "create a worker"));
     MF_TRY(wire_error(ucp_worker_get_efd(t->worker, &t->efd), "sleep"));
     MF_TRY(handle(t, AM_HELLO, on_hello));
     MF_TRY(handle(t, AM_ANSWER, on_answer));

@@ -180,7 +180,7 @@ static void refuse_layout(const mf_dist_worker *team)
 /* Between two steps is the time to change threads. */
 static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
 {
-    const int wish = mf_status_page_take_wish();
+    const int wish = mf_status_page_take_thread_request();
     int64_t begin;
 
     if (wish > 0)

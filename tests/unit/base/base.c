@@ -24,7 +24,7 @@ static mf_status fails_deep(int depth)
     return MF_FAIL(MF_DATA_LOSS, "block %d is bad", 7);
 }
 
-MF_TEST(base_error_keeps_its_first_sentence_and_where_it_passed)
+MF_TEST(base_error_keeps_its_first_message_and_its_trace)
 {
     T_FAILS(MF_DATA_LOSS, "block 7 is bad", fails_deep(2));
     T_TRUE(strstr(mf_error_trace(), "fails_deep") != NULL);
@@ -46,7 +46,7 @@ MF_TEST(base_error_survives_messages_longer_than_its_record)
     T_TRUE(strstr(mf_error_message(), " after") != NULL);
 }
 
-MF_TEST(base_map_finds_what_was_put_in_and_not_what_was_taken_out)
+MF_TEST(base_map_finds_added_entries_and_not_removed_ones)
 {
     static char keys[5000][16];
     mf_map map = { 0 };
@@ -66,7 +66,7 @@ MF_TEST(base_map_finds_what_was_put_in_and_not_what_was_taken_out)
     mf_map_deinit(&map);
 }
 
-MF_TEST(base_arena_hands_out_zeroed_aligned_memory_up_to_its_limit)
+MF_TEST(base_arena_allocates_zeroed_aligned_memory_up_to_its_limit)
 {
     mf_arena *a = mf_arena_new();
 
@@ -83,7 +83,7 @@ MF_TEST(base_arena_hands_out_zeroed_aligned_memory_up_to_its_limit)
     mf_arena_free(a);
 }
 
-MF_TEST(base_products_that_do_not_fit_are_refused)
+MF_TEST(base_overflowing_sizes_are_refused)
 {
     int64_t r = 5;
 

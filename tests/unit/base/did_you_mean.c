@@ -15,7 +15,7 @@ static const char *meant(const char *word)
     return c.best;
 }
 
-MF_TEST(closest_knows_first_letters_of_words)
+MF_TEST(did_you_mean_matches_initials_of_words)
 {
     T_STREQ(meant("lr"), "learning_rate");
     T_STREQ(meant("jn"), "job-name");

@@ -4,7 +4,7 @@
 #include "mf_test.h"
 
 /* Against a list of which numbers are in it. */
-MF_TEST(ranges_are_what_was_added_to_them)
+MF_TEST(ranges_contain_exactly_what_was_added)
 {
     enum { N = 40, TIMES = 200 };
     uint64_t seed = 7;

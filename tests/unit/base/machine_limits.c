@@ -41,7 +41,7 @@ static void end(void)
     T_EQ(system(command), 0);
 }
 
-MF_TEST(base_limits_take_the_narrowest_quota_above_the_process)
+MF_TEST(base_limits_use_the_lowest_quota_of_all_ancestor_groups)
 {
     mf_limits l;
 
@@ -58,7 +58,7 @@ MF_TEST(base_limits_take_the_narrowest_quota_above_the_process)
     end();
 }
 
-MF_TEST(base_limits_read_the_first_version_of_control_groups)
+MF_TEST(base_limits_read_control_groups_version_1)
 {
     mf_limits l;
 
@@ -74,7 +74,7 @@ MF_TEST(base_limits_read_the_first_version_of_control_groups)
     end();
 }
 
-MF_TEST(base_limits_that_cannot_be_read_are_none)
+MF_TEST(base_limits_that_cannot_be_read_do_not_apply)
 {
     mf_limits l;
 
@@ -88,7 +88,7 @@ MF_TEST(base_limits_that_cannot_be_read_are_none)
     end();
 }
 
-MF_TEST(base_threads_come_from_openmp_when_nobody_says_more)
+MF_TEST(base_threads_default_to_the_openmp_setting)
 {
     const char *why;
 
@@ -100,7 +100,7 @@ MF_TEST(base_threads_come_from_openmp_when_nobody_says_more)
     T_EQ(mf_default_threads(&why), mf_usable_cores());
 }
 
-MF_TEST(base_threads_come_from_meshflow_threads_first)
+MF_TEST(base_threads_prefer_meshflow_threads)
 {
     const char *why;
 

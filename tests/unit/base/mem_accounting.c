@@ -23,7 +23,7 @@ static int64_t end_of_run(mf_mem_account *a, int64_t ops)
     return mf_mem_account_largest(a).bytes;
 }
 
-MF_TEST(account_counts_what_is_held_at_the_same_time)
+MF_TEST(account_counts_the_peak_of_concurrent_use)
 {
     mf_mem_account *a;
     mf_tensor before, x, y;
@@ -67,7 +67,7 @@ MF_TEST(account_remembers_the_run_with_the_most_ops)
     mf_mem_account_unref(a);
 }
 
-MF_TEST(account_remembers_the_whole_batch_not_the_last_one)
+MF_TEST(account_remembers_a_full_batch_rather_than_a_small_last_one)
 {
     mf_mem_account *a;
 
@@ -91,7 +91,7 @@ static void take_piece(void *ctx, int64_t piece)
     ((mf_tensor *)ctx)[piece] = taken(16 * KIB);
 }
 
-MF_TEST(account_counts_what_helpers_take)
+MF_TEST(account_counts_memory_of_helper_threads)
 {
     enum { PIECES = 64 };
     mf_tensor x[PIECES] = { 0 };

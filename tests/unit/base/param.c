@@ -20,7 +20,7 @@ static const mf_param *find(const char *name)
     T_FAIL("no parameter %s", name);
 }
 
-MF_TEST(param_has_its_default_at_first)
+MF_TEST(param_initially_has_its_default)
 {
     T_EQ(MF_PARAM(pool_spin_rounds_of_a_test), 7);
     T_EQ(find("pool_spin_rounds")->value, find("pool_spin_rounds")->initial);
@@ -47,7 +47,7 @@ MF_TEST(param_comes_from_the_environment)
     T_STREQ(find("pool_spin_rounds")->source, "environment");
 }
 
-MF_TEST(param_malformed_in_the_environment_is_left_out)
+MF_TEST(param_malformed_in_the_environment_is_ignored)
 {
     T_EQ(setenv("MESHFLOW_POOL_SPIN_ROUNDS", "12x", 1), 0);
     T_EQ(setenv("MESHFLOW_BUFFER_CACHE_MIB", "99999999999999999999", 1), 0);
@@ -58,19 +58,19 @@ MF_TEST(param_malformed_in_the_environment_is_left_out)
     T_STREQ(find("session_cache_runs")->source, "default");
 }
 
-MF_TEST(param_set_beats_the_environment_and_names_what_is_wrong)
+MF_TEST(param_set_overrides_the_environment_and_names_errors)
 {
     T_EQ(setenv("MESHFLOW_POOL_SPIN_ROUNDS", "12", 1), 0);
     T_OK(mf_param_set("pool_spin_rounds=13"));
     T_EQ(find("pool_spin_rounds")->value, 13);
-    T_FAILS(MF_INVALID_ARGUMENT, "no parameter 'pool_spin'", mf_param_set("pool_spin=1"));
+    T_FAILS(MF_INVALID_ARGUMENT, "unknown parameter 'pool_spin'", mf_param_set("pool_spin=1"));
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds=-1"));
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds"));
 }
 
-MF_TEST(param_values_below_the_least_are_refused)
+MF_TEST(param_values_below_the_minimum_are_refused)
 {
-    T_FAILS(MF_INVALID_ARGUMENT, "a whole number from 100 on, not 'lease_ms=99'",
+    T_FAILS(MF_INVALID_ARGUMENT, "a whole number of at least 100, not 'lease_ms=99'",
             mf_param_set("lease_ms=99"));
     T_OK(mf_param_set("lease_ms=100"));
 }

@@ -68,7 +68,7 @@ static void compare(const shards *s, const mf_aggregation *a, int n)
     }
 }
 
-MF_TEST(aggregate_median_is_that_of_the_formula)
+MF_TEST(aggregate_median_matches_the_formula)
 {
     const mf_aggregation a = { .how = MF_AGGREGATE_MEDIAN };
     shards s;
@@ -78,7 +78,7 @@ MF_TEST(aggregate_median_is_that_of_the_formula)
         compare(&s, &a, n);
 }
 
-MF_TEST(aggregate_trimmed_mean_is_that_of_the_formula)
+MF_TEST(aggregate_trimmed_mean_matches_the_formula)
 {
     shards s;
 
@@ -90,7 +90,7 @@ MF_TEST(aggregate_trimmed_mean_is_that_of_the_formula)
 }
 
 /* Settings are floats: 0.35 of 20 is 6.9999999. */
-MF_TEST(aggregate_trim_is_what_was_written)
+MF_TEST(aggregate_trim_is_exact)
 {
     const mf_aggregation a = { MF_AGGREGATE_TRIMMED_MEAN, (double)0.35f, NULL };
     double ones[20];
@@ -106,7 +106,7 @@ MF_TEST(aggregate_trim_is_what_was_written)
     T_NEAR(out, (49 + 64 + 81 + 100 + 121 + 144) / 6.0, 1e-5); /* of 7 to 12 */
 }
 
-MF_TEST(aggregate_some_shards_far_out_do_not_show)
+MF_TEST(aggregate_outlier_shards_do_not_affect_the_result)
 {
     static const mf_aggregation kinds[] = { { .how = MF_AGGREGATE_MEDIAN },
                                             { .how = MF_AGGREGATE_TRIMMED_MEAN, .trim = 0.3 } };
@@ -129,7 +129,7 @@ MF_TEST(aggregate_some_shards_far_out_do_not_show)
     }
 }
 
-MF_TEST(aggregate_the_order_of_shards_does_not_show)
+MF_TEST(aggregate_result_is_independent_of_the_order_of_shards)
 {
     const mf_aggregation a = { .how = MF_AGGREGATE_TRIMMED_MEAN, .trim = 0.2 };
     float out[COUNT], again[COUNT];
@@ -185,7 +185,7 @@ static vector adasum(const shards *s, int lo, int hi)
     return out;
 }
 
-MF_TEST(aggregate_adasum_is_that_of_the_formula)
+MF_TEST(aggregate_adasum_matches_the_formula)
 {
     for (int n = 1; n <= MOST; n++) {
         float *at[MOST];
@@ -206,7 +206,7 @@ MF_TEST(aggregate_adasum_is_that_of_the_formula)
 }
 
 /* What it is for. */
-MF_TEST(aggregate_adasum_adds_what_is_orthogonal_and_averages_what_is_equal)
+MF_TEST(aggregate_adasum_adds_orthogonal_and_averages_equal_gradients)
 {
     const double ones[] = { 1, 1, 1, 1 };
     float x[4][3] = { { 1, 0, 0 }, { 0, 2, 0 }, { 0, 0, 4 }, { 0, 0, 0 } };

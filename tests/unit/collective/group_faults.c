@@ -109,7 +109,7 @@ static bool wants_something_else(mf_net *net, void *arg)
     return ok;
 }
 
-MF_TEST(comm_group_members_that_want_different_sums_are_told)
+MF_TEST(comm_group_members_with_different_sums_fail)
 {
     T_TRUE(run_all(wants_something_else));
 }
@@ -133,7 +133,7 @@ static bool does_not_come(mf_net *net, void *arg)
     return ok;
 }
 
-MF_TEST(comm_group_member_that_does_not_come_is_named_by_all_whomever_they_waited_for)
+MF_TEST(comm_group_missing_member_is_named_by_all_others)
 {
     T_TRUE(run_all(does_not_come));
 }
@@ -172,7 +172,7 @@ static bool comes_late(mf_net *net, void *arg)
     return ok;
 }
 
-MF_TEST(comm_group_member_that_comes_late_is_waited_for)
+MF_TEST(comm_group_late_member_is_waited_for)
 {
     T_TRUE(run_all(comes_late));
 }
@@ -202,7 +202,7 @@ static bool sends_nonsense(mf_net *net, void *arg)
     return ok;
 }
 
-MF_TEST(comm_group_is_not_disturbed_by_messages_that_nobody_asked_for)
+MF_TEST(comm_group_ignores_unrequested_messages)
 {
     T_TRUE(run_all(sends_nonsense));
 }

@@ -33,37 +33,37 @@ static bool works(const mf_algorithm *a)
                      &(test_tasks){ .n = 4, .run = run_algorithm, .arg = (void *)(uintptr_t)a });
 }
 
-MF_TEST(comm_algorithm_everyone_gives_the_sums_of_the_tree)
+MF_TEST(comm_allreduce_exchange_gives_the_sums_of_the_tree)
 {
     T_TRUE(works(&mf_algorithm_everyone));
 }
 
-MF_TEST(comm_algorithm_direct_gives_the_sums_of_the_tree)
+MF_TEST(comm_allreduce_direct_gives_the_sums_of_the_tree)
 {
     T_TRUE(works(&mf_algorithm_direct));
 }
 
-MF_TEST(comm_algorithm_ring_gives_the_sums_of_the_tree)
+MF_TEST(comm_allreduce_ring_gives_the_sums_of_the_tree)
 {
     T_TRUE(works(&mf_algorithm_ring));
 }
 
-MF_TEST(comm_algorithm_halving_gives_the_sums_of_the_tree)
+MF_TEST(comm_allreduce_halving_gives_the_sums_of_the_tree)
 {
     T_TRUE(works(&mf_algorithm_halving));
 }
 
-MF_TEST(comm_algorithm_tree_gives_the_sums_of_the_tree)
+MF_TEST(comm_allreduce_tree_gives_the_sums_of_the_tree)
 {
     T_TRUE(works(&mf_algorithm_tree));
 }
 
-MF_TEST(comm_group_over_connections_chooses_an_algorithm_by_itself)
+MF_TEST(comm_group_over_connections_selects_an_algorithm)
 {
     T_TRUE(works(NULL));
 }
 
-MF_TEST(comm_group_over_connections_chooses_by_size_and_members)
+MF_TEST(comm_group_over_connections_selects_by_size_and_members)
 {
     static const struct {
         int members;

@@ -74,7 +74,7 @@ MF_TEST(comm_group_of_several_hosts_gives_the_sums_of_the_tree)
     T_EQ(left_behind(), 0);
 }
 
-MF_TEST(comm_group_is_chosen_by_where_its_members_are)
+MF_TEST(comm_group_is_selected_by_placement)
 {
     T_TRUE(test_tasks_as_threads(
         &(test_tasks){ .n = 3, .hosts = 3, .run = run_auto, .arg = "connections" }));
@@ -83,7 +83,7 @@ MF_TEST(comm_group_is_chosen_by_where_its_members_are)
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 1, .run = run_auto, .arg = "connections" }));
 }
 
-MF_TEST(comm_group_talks_where_memory_cannot_be_had)
+MF_TEST(comm_group_uses_connections_without_shared_memory)
 {
     T_OK(mf_param_set("comm_area_kib=68719476736"));
     T_TRUE(test_tasks_as_threads(

@@ -120,7 +120,7 @@ MF_TEST(comm_shared_a_member_that_is_killed_or_stopped_is_named_by_all_others)
     }
 }
 
-MF_TEST(comm_segment_that_was_made_for_another_group_is_refused)
+MF_TEST(comm_segment_of_another_group_is_refused)
 {
     char name[64];
     mf_segment *a, *b;
@@ -128,7 +128,8 @@ MF_TEST(comm_segment_that_was_made_for_another_group_is_refused)
     (void)snprintf(name, sizeof name, "/meshflow-test-%d", (int)getpid());
     T_OK(mf_segment_create(name, 3, 4096, &a));
     T_FAILS(MF_ALREADY_EXISTS, name, mf_segment_create(name, 3, 4096, &b));
-    T_FAILS(MF_FAILED_PRECONDITION, "not made for this group", mf_segment_open(name, 2, 4096, &b));
+    T_FAILS(MF_FAILED_PRECONDITION, "created for another group",
+            mf_segment_open(name, 2, 4096, &b));
     T_OK(mf_segment_open(name, 3, 4096, &b));
     mf_segment_unlink(a);
     mf_segment_free(b);

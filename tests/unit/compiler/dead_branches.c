@@ -95,7 +95,7 @@ static void finish(const branch *b, mf_output taken, const char *words)
     check(b->g, words);
 }
 
-MF_TEST(untaken_branch_with_a_reshape_that_does_not_fit_does_not_fail)
+MF_TEST(untaken_branch_with_an_invalid_reshape_does_not_fail)
 {
     const branch b = begin();
 
@@ -126,7 +126,7 @@ MF_TEST(untaken_branch_with_two_reshapes_fails_only_when_taken)
 }
 
 /* A bias of one element broadcasts as an addition, but is not one of two channels. */
-MF_TEST(untaken_branch_with_a_bias_that_does_not_fit_fails_only_when_taken)
+MF_TEST(untaken_branch_with_an_invalid_bias_fails_only_when_taken)
 {
     const branch b = begin();
     const mf_output rows = mf_apply(

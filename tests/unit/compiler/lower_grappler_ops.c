@@ -105,7 +105,7 @@ MF_TEST(layer_that_a_master_of_TensorFlow_fused_is_a_product_a_sum_and_an_activa
     mf_graph_free(g);
 }
 
-MF_TEST(layer_that_is_fused_with_something_unknown_says_which_node_and_what)
+MF_TEST(layer_fused_with_an_unknown_op_names_node_and_op)
 {
     mf_tensor *t = NULL;
     mf_graph *g = graph_new();

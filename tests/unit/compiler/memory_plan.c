@@ -11,12 +11,12 @@ static void check_apart(const mf_memory_plan_item *l, int64_t n, int64_t block)
         for (int64_t k = 0; k < i; k++) {
             if (l[i].dies >= l[k].born && l[k].dies >= l[i].born &&
                 l[i].offset < l[k].offset + l[k].bytes && l[k].offset < l[i].offset + l[i].bytes)
-                T_FAIL("lodgers %lld and %lld overlap", (long long)k, (long long)i);
+                T_FAIL("items %lld and %lld overlap", (long long)k, (long long)i);
         }
     }
 }
 
-MF_TEST(lodge_nobody_overlaps)
+MF_TEST(memory_plan_items_do_not_overlap)
 {
     enum { MOST = 400, MOMENTS = 60 };
     mf_memory_plan_item l[MOST];
@@ -47,7 +47,7 @@ MF_TEST(lodge_nobody_overlaps)
 }
 
 /* In the order of time the last one finds two holes, and neither is large enough. */
-MF_TEST(lodge_the_largest_first_where_that_is_better)
+MF_TEST(memory_plan_places_by_size_if_that_is_better)
 {
     mf_memory_plan_item l[] = { { .born = 0, .dies = 0, .bytes = 64 },
                                 { .born = 0, .dies = 2, .bytes = 64 },
@@ -61,7 +61,7 @@ MF_TEST(lodge_the_largest_first_where_that_is_better)
     T_EQ(block, 256);
 }
 
-MF_TEST(lodge_nobody_needs_nothing)
+MF_TEST(memory_plan_without_items_needs_no_memory)
 {
     int64_t block;
 

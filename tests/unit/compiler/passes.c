@@ -147,7 +147,7 @@ static mf_output relu_dense(model *m, mf_output x, int64_t in, int64_t out)
         MF_IN(mf_apply(m->g, "BiasAdd", MF_IN(mf_apply(m->g, "MatMul", MF_IN(x, w)), b))));
 }
 
-MF_TEST(compile_fuse_lets_bias_and_activation_follow_the_product)
+MF_TEST(compile_fuse_makes_bias_and_activation_an_epilogue_of_the_product)
 {
     model m;
 
@@ -173,7 +173,7 @@ MF_TEST(compile_fuse_follows_a_product_used_twice_in_one_tree)
     end(&m);
 }
 
-MF_TEST(compile_fuse_leaves_a_product_that_others_need)
+MF_TEST(compile_fuse_keeps_a_product_with_other_uses)
 {
     model m;
     mf_output y;
@@ -188,7 +188,7 @@ MF_TEST(compile_fuse_leaves_a_product_that_others_need)
 }
 
 /* Somebody waits for the tree, and somebody uses it: it is computed once. */
-MF_TEST(compile_fuse_moves_those_who_wait)
+MF_TEST(compile_fuse_redirects_control_edges)
 {
     model m;
     mf_output y, later;
@@ -208,7 +208,7 @@ MF_TEST(compile_fuse_moves_those_who_wait)
 }
 
 /* Operands of all shapes that broadcast, tiles that do not divide them. */
-MF_TEST(compile_fused_trees_spread_their_operands)
+MF_TEST(compile_fused_trees_broadcast_their_operands)
 {
     model m;
     mf_output y;
@@ -346,7 +346,7 @@ MF_TEST(compile_no_pass_changes_a_bit_of_a_net)
 }
 
 /* A constant may wait for something; what is made of it waits too. */
-MF_TEST(compile_fold_keeps_what_waits_for_an_effect)
+MF_TEST(compile_fold_keeps_nodes_that_wait_for_an_effect)
 {
     mf_graph *g;
     mf_session *s;

@@ -50,7 +50,7 @@ static void run(const mf_graph *g, const char *const *feeds, const mf_tensor *co
     mf_session_free(s);
 }
 
-MF_TEST(portable_graph_has_no_ops_of_ours_and_the_same_results)
+MF_TEST(portable_graph_has_only_tensorflow_ops_and_the_same_results)
 {
     static const char *const feeds[] = { "x", "w" }, *const fetches[] = { "map:0", "map:1" };
     mf_graph *g = sharded();
@@ -86,7 +86,7 @@ MF_TEST(portable_graph_has_no_ops_of_ours_and_the_same_results)
     mf_graph_free(g);
 }
 
-MF_TEST(portable_graph_names_an_op_that_only_we_have)
+MF_TEST(portable_graph_names_an_op_without_equivalent)
 {
     mf_graph *g;
     mf_output x, y;
@@ -97,7 +97,7 @@ MF_TEST(portable_graph_names_an_op_that_only_we_have)
     y = mf_applyf(g, "_Block", MF_IN(x), "block=8 name='block'");
     T_OK(mf_graph_status(g));
     T_FAILS(
-        MF_UNIMPLEMENTED, "op _Block is our own",
+        MF_UNIMPLEMENTED, "op _Block is specific to Meshflow",
         mf_portable_graph(
             g, &(mf_signature){ .feeds = &x, .fetches = &y, .n_feeds = 1, .n_fetches = 1 }, &r));
     mf_graph_free(g);

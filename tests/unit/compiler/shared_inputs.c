@@ -59,7 +59,7 @@ MF_TEST(a_stack_of_one_tensor_twenty_times_runs)
     mf_tensor_free(y);
 }
 
-MF_TEST(variables_that_are_read_into_fewer_values_are_refused)
+MF_TEST(variables_read_into_fewer_values_are_refused)
 {
     mf_graph *g;
     mf_output in[COPIES + 1];
@@ -75,7 +75,7 @@ MF_TEST(variables_that_are_read_into_fewer_values_are_refused)
 }
 
 /* 2^62 elements: their bytes do not fit 64 bits. */
-MF_TEST(a_value_that_no_memory_holds_is_an_error_that_names_its_node)
+MF_TEST(a_value_larger_than_memory_is_an_error_that_names_its_node)
 {
     mf_output x, big;
     mf_graph *g = graph_with_x(&x);
@@ -90,7 +90,7 @@ MF_TEST(a_value_that_no_memory_holds_is_an_error_that_names_its_node)
     mf_tensor_free(dims);
 }
 
-MF_TEST(an_end_of_a_function_s_body_in_a_graph_is_refused)
+MF_TEST(an_arg_or_retval_node_outside_a_function_is_refused)
 {
     mf_graph *g;
     mf_output arg;
@@ -99,6 +99,6 @@ MF_TEST(an_end_of_a_function_s_body_in_a_graph_is_refused)
     T_OK(mf_graph_new(&g));
     arg = mf_applyf(g, "_Arg", MF_NO_IN, "T=float index=100000 name='arg'");
     (void)mf_applyf(g, "Neg", MF_IN(arg), "name='y'");
-    T_FAILS(MF_INVALID_ARGUMENT, "{{node arg}} (op _Arg) belongs into a function's body",
+    T_FAILS(MF_INVALID_ARGUMENT, "{{node arg}} (op _Arg) is valid only in a function's body",
             run_graph(g, "y:0", &y));
 }

@@ -126,7 +126,7 @@ static void expect_same_bits(net *x)
 }
 
 /* Sizes around the pieces that loops are cut into. */
-MF_TEST(compile_updates_joins_those_of_one_rule)
+MF_TEST(compile_updates_merges_ops_of_one_rule)
 {
     static const int64_t sizes[] = { 1, 8191, 3, 0, 8192, 8193, 40000, 5, 1, 16384 };
     net x;
@@ -139,7 +139,7 @@ MF_TEST(compile_updates_joins_those_of_one_rule)
     expect_same_bits(&x);
 }
 
-MF_TEST(compile_updates_keeps_rules_apart)
+MF_TEST(compile_updates_does_not_merge_different_rules)
 {
     net x;
 
@@ -156,7 +156,7 @@ MF_TEST(compile_updates_keeps_rules_apart)
 }
 
 /* a waits for b, c for a: three joined ops would be a ring, so pairs of one depth are joined. */
-MF_TEST(compile_updates_never_joins_what_waits_for_each_other)
+MF_TEST(compile_updates_never_merges_dependent_ops)
 {
     mf_node *first[3], *second[3];
     net x;
@@ -173,7 +173,7 @@ MF_TEST(compile_updates_never_joins_what_waits_for_each_other)
     expect_same_bits(&x);
 }
 
-MF_TEST(compile_updates_leaves_two_updates_of_one_variable)
+MF_TEST(compile_updates_does_not_merge_two_updates_of_one_variable)
 {
     net x;
     mf_output v;

@@ -243,8 +243,7 @@ MF_TEST(data_cifar_from_a_folder)
     T_EQ(mf_dataset_classes(set, &names), 100);
     mf_dataset_unref(set);
     (void)write_text("data_batch_3.bin", "short");
-    T_FAILS(MF_DATA_LOSS, "has 5 bytes, which is no whole number",
-            mf_dataset_open(dir, NULL, &set));
+    T_FAILS(MF_DATA_LOSS, "has 5 bytes, which is not a multiple", mf_dataset_open(dir, NULL, &set));
     done();
 }
 
@@ -416,7 +415,7 @@ MF_TEST(data_columns_that_make_no_sense_are_quoted)
         T_FAILS(MF_INVALID_ARGUMENT, "columns: expected", mf_dataset_open(path, wrong[i], &set));
     T_FAILS(MF_INVALID_ARGUMENT, "needs [height,width,1]",
             mf_dataset_open(path, "columns='image:image'", &set));
-    T_FAILS(MF_INVALID_ARGUMENT, "there is no compression 'LZ4'",
+    T_FAILS(MF_INVALID_ARGUMENT, "unknown compression 'LZ4'",
             mf_dataset_open(path, "compression=LZ4", &set));
     done();
 }
@@ -499,7 +498,7 @@ MF_TEST(data_images_by_class_folder)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     T_TRUE(image[0] == 11 && image[5] == 11);
     (void)write_text("dogs/a.png", "\x89PNG\r\n\x1a\nrubbish");
-    T_FAILS(MF_DATA_LOSS, "dogs/a.png': a PNG file is damaged",
+    T_FAILS(MF_DATA_LOSS, "dogs/a.png': damaged PNG file",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     mf_dataset_unref(set);
     done();

@@ -582,7 +582,7 @@ MF_TEST(dispatch_worker_ends_when_the_master_talks_nonsense)
 
     while (st == MF_OK) /* it is known soon */
         st = mf_dispatch_schedule(m.d, c, (const mf_tensor *const *)&x, NULL);
-    T_FAILS(MF_UNAVAILABLE, "worker 0 gave up", st);
+    T_FAILS(MF_UNAVAILABLE, "worker 0 aborted", st);
     mf_tensor_free(x);
     mf_closure_free(c);
     mf_dispatch_close(m.d);

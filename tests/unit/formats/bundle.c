@@ -101,7 +101,7 @@ MF_TEST(bundle_keeps_tensors_strings_and_empty_ones)
     end();
 }
 
-MF_TEST(bundle_puts_slices_together)
+MF_TEST(bundle_assembles_slices)
 {
     mf_bundle_writer *w;
 
@@ -117,7 +117,7 @@ MF_TEST(bundle_puts_slices_together)
     end();
 }
 
-MF_TEST(bundle_that_was_not_finished_leaves_nothing_behind)
+MF_TEST(bundle_without_finish_leaves_no_files)
 {
     mf_bundle_writer *w;
 
@@ -201,7 +201,7 @@ MF_TEST(bundle_slices_of_a_range_cover_it)
 }
 
 /* Every single byte of both files matters, or is refused, or changes nothing. */
-MF_TEST(bundle_finds_flipped_bits)
+MF_TEST(bundle_detects_flipped_bits)
 {
     const char *const files[] = { ".index", ".data-00000-of-00001" };
     char path[96];

@@ -68,7 +68,7 @@ static void write_one_of_each(const char *dir, char *path)
     mf_tensor_free(t);
 }
 
-MF_TEST(formats_events_come_back_as_written)
+MF_TEST(formats_events_round_trip)
 {
     char dir[] = "/tmp/mf_events_XXXXXX", path[300];
     const Tensorflow__Event *event;
@@ -103,7 +103,7 @@ MF_TEST(formats_events_come_back_as_written)
     remove_dir(dir);
 }
 
-MF_TEST(formats_events_cut_anywhere_are_read_up_to_there)
+MF_TEST(formats_truncated_event_files_are_read_up_to_the_end)
 {
     char dir[] = "/tmp/mf_events_XXXXXX", path[300], *data;
     size_t len;
@@ -130,7 +130,7 @@ MF_TEST(formats_events_cut_anywhere_are_read_up_to_there)
     remove_dir(dir);
 }
 
-MF_TEST(formats_events_of_a_later_run_stand_in_a_later_file)
+MF_TEST(formats_events_of_a_later_run_are_in_a_later_file)
 {
     char dir[] = "/tmp/mf_events_XXXXXX", first[300], second[300];
 
@@ -190,7 +190,7 @@ MF_TEST(formats_histogram_puts_values_where_tensorflow_does)
     check_bucket(DBL_MAX);
 }
 
-MF_TEST(formats_histogram_leaves_out_what_is_not_finite)
+MF_TEST(formats_histogram_skips_nan_and_inf)
 {
     mf_histogram *h = mf_calloc(1, sizeof *h);
     mf_tensor *t = floats((float[]){ 1, (float)(0.0 / 0.0), 3, (float)(1.0 / 0.0) }, 4);

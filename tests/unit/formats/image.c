@@ -65,7 +65,7 @@ static unsigned char *write_jpeg(const unsigned char *pixels, int channels, bool
     return to;
 }
 
-MF_TEST(formats_png_comes_back_as_written)
+MF_TEST(formats_png_round_trip_is_exact)
 {
     static const uint32_t formats[] = { 0, PNG_FORMAT_GRAY, PNG_FORMAT_GA, PNG_FORMAT_RGB,
                                         PNG_FORMAT_RGBA };
@@ -116,7 +116,7 @@ static void expect_grey(const int *rgb)
     mf_buf_deinit(&got);
 }
 
-MF_TEST(formats_png_and_jpeg_turn_colours_into_the_same_grey)
+MF_TEST(formats_png_and_jpeg_convert_colours_to_the_same_grey)
 {
     static const int colours[][3] = {
         { 255, 0, 0 }, { 0, 255, 0 }, { 0, 0, 255 }, { 200, 100, 50 }
@@ -126,7 +126,7 @@ MF_TEST(formats_png_and_jpeg_turn_colours_into_the_same_grey)
         expect_grey(colours[i]);
 }
 
-MF_TEST(formats_jpeg_comes_back_nearly_as_written)
+MF_TEST(formats_jpeg_round_trip_is_close)
 {
     unsigned char pixels[H * W * 3];
 
@@ -146,7 +146,7 @@ MF_TEST(formats_jpeg_comes_back_nearly_as_written)
             T_TRUE(abs((unsigned char)got.data[p] - pixels[p]) <= 6);
         T_OK(mf_image_decode(file, n, channels == 1 ? 3 : 1, &got, &i));
         T_EQ(got.len, H * W * (channels == 1 ? 3 : 1));
-        T_FAILS(MF_DATA_LOSS, "a JPEG file is damaged", mf_image_decode(file, n - 20, 0, &got, &i));
+        T_FAILS(MF_DATA_LOSS, "damaged JPEG file", mf_image_decode(file, n - 20, 0, &got, &i));
         mf_buf_deinit(&got);
         free(file);
     }
@@ -173,7 +173,7 @@ static void damage(unsigned char *file, size_t n)
     mf_buf_deinit(&got);
 }
 
-MF_TEST(formats_damaged_pictures_are_told)
+MF_TEST(formats_damaged_images_are_reported)
 {
     unsigned char pixels[H * W * 3], file[4096], *jpeg;
     unsigned long n;
@@ -185,7 +185,7 @@ MF_TEST(formats_damaged_pictures_are_told)
     free(jpeg);
 }
 
-MF_TEST(formats_pictures_that_promise_too_much_are_refused)
+MF_TEST(formats_images_with_impossible_sizes_are_refused)
 {
     unsigned char pixels[H * W * 3], file[4096];
     mf_buf got = { 0 };

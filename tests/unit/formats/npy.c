@@ -40,7 +40,7 @@ static mf_status decode(const char *header, const void *data, size_t len, mf_ten
 #define HEADER(descr, order, shape)                                                                \
     "{'descr': '" descr "', 'fortran_order': " order ", 'shape': " shape ", }  \n"
 
-MF_TEST(npy_every_plain_type_comes_back)
+MF_TEST(npy_every_plain_type_round_trips)
 {
     for (int dtype = 1; dtype < MF_DTYPE_COUNT; dtype++) {
         mf_tensor t = { 0 }, back = { 0 };
@@ -62,7 +62,7 @@ MF_TEST(npy_every_plain_type_comes_back)
     }
 }
 
-MF_TEST(npy_the_header_is_numpys)
+MF_TEST(npy_header_equals_that_of_numpy)
 {
     mf_tensor t = { 0 };
     mf_buf file = { 0 };
@@ -81,7 +81,7 @@ MF_TEST(npy_the_header_is_numpys)
     mf_buf_deinit(&file);
 }
 
-MF_TEST(npy_big_endian_numbers_are_turned)
+MF_TEST(npy_big_endian_numbers_are_converted)
 {
     mf_tensor t;
 
@@ -95,7 +95,7 @@ MF_TEST(npy_big_endian_numbers_are_turned)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(npy_fortran_order_is_turned_into_rows)
+MF_TEST(npy_fortran_order_is_converted_to_row_major)
 {
     mf_tensor t;
 
@@ -109,7 +109,7 @@ MF_TEST(npy_fortran_order_is_turned_into_rows)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(npy_bfloat16_is_v2_and_bools_are_normal)
+MF_TEST(npy_bfloat16_is_v2_and_bools_are_normalised)
 {
     mf_tensor t;
 
@@ -133,7 +133,7 @@ MF_TEST(npy_strings_are_bytes_or_utf32)
     T_OK(decode(HEADER(">U1", "False", "()"), "\0\0\0A", 4, &t));
     T_TRUE(memcmp(((mf_string *)t.data)[0].data, "A", 1) == 0);
     mf_tensor_clear(&t);
-    T_FAILS(MF_INVALID_ARGUMENT, "0x110000, which is no character",
+    T_FAILS(MF_INVALID_ARGUMENT, "0x110000, which is not a character",
             decode(HEADER("<U1", "False", "()"), "\0\0\x11\0", 4, &t));
     T_TRUE(t.buffer == NULL);
     T_OK(decode(HEADER("|S3", "False", "(2,)"), "a\0b\0\0\0", 6, &t));
@@ -160,18 +160,18 @@ MF_TEST(npy_strings_are_written_as_wide_as_the_longest)
     mf_buf_deinit(&file);
 }
 
-MF_TEST(npy_types_that_are_not_read_are_named)
+MF_TEST(npy_unsupported_types_are_named)
 {
     mf_tensor t;
 
     T_FAILS(MF_UNIMPLEMENTED, "Python objects", decode(HEADER("|O", "False", "()"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "'<f16'", decode(HEADER("<f16", "False", "()"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("<M8[s]", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("<M8[s]", "False", "()"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "'|S0'", decode(HEADER("|S0", "False", "(99,)"), "", 0, &t));
     T_FAILS(MF_UNIMPLEMENTED, "records",
             decode("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': ()}", "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("", "False", "()"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "no type", decode(HEADER("<", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("", "False", "()"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a type", decode(HEADER("<", "False", "()"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "dimension", decode(HEADER("<f", "False", "()"), "", 0, &t));
 }
 
@@ -191,7 +191,8 @@ MF_TEST(npy_hostile_shapes_are_refused)
             decode(HEADER("<f8", "False", "(-1,)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "rank above",
             decode(HEADER("<f8", "False", "(1,1,1,1,1,1,1,1,1)"), "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "not a tuple", decode(HEADER("<f8", "False", "(1)"), "", 0, &t));
+    T_FAILS(MF_INVALID_ARGUMENT, "expected a tuple",
+            decode(HEADER("<f8", "False", "(1)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "',' is missing",
             decode(HEADER("<f8", "False", "(1 2)"), "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "5 bytes of data for 1 elements",
@@ -205,7 +206,7 @@ MF_TEST(npy_the_header_is_read_strictly)
     T_FAILS(MF_INVALID_ARGUMENT, "missing", decode("{'descr': '<f4'}", "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "unknown key 'x'", decode("{'x': 1}", "", 0, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "given twice", decode("{'shape': (), 'shape': ()}", "", 0, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "behind '}'",
+    T_FAILS(MF_INVALID_ARGUMENT, "after '}'",
             decode(HEADER("<f4", "False", "()") "x", "abcd", 4, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "not a bool", decode(HEADER("<f4", "0", "()"), "abcd", 4, &t));
     T_FAILS(MF_INVALID_ARGUMENT, "is not closed", decode("{'descr", "", 0, &t));
@@ -216,7 +217,7 @@ MF_TEST(npy_the_header_is_read_strictly)
             mf_npy_decode("\x93NUMPY\x02\x00\xff\xff\xff\xff", 12, &t));
 }
 
-MF_TEST(npy_a_file_cut_anywhere_is_refused)
+MF_TEST(npy_a_truncated_file_is_refused)
 {
     mf_tensor t = { 0 }, back = { 0 };
     mf_buf file = { 0 };

@@ -48,7 +48,7 @@ static void write_two(const char *path, bool compress)
     mf_tensor_clear(&b);
 }
 
-MF_TEST(npz_arrays_come_back_by_name)
+MF_TEST(npz_arrays_round_trip_by_name)
 {
     const char *path = temp_path("two.npz");
 
@@ -91,7 +91,7 @@ MF_TEST(npz_the_same_arrays_give_the_same_bytes)
     remove_temp(path);
 }
 
-MF_TEST(npz_of_nothing_is_an_archive)
+MF_TEST(npz_without_arrays_is_a_valid_archive)
 {
     const char *path = temp_path("none.npz");
     mf_npz *npz;
@@ -149,7 +149,7 @@ MF_TEST(npz_damaged_archives_do_no_harm)
     remove_temp(path);
 }
 
-MF_TEST(npz_a_changed_byte_of_data_is_noticed)
+MF_TEST(npz_a_changed_byte_of_data_is_detected)
 {
     const char *path = temp_path("flip.npz");
     mf_npz *npz;

@@ -74,7 +74,7 @@ MF_TEST(packed_weights_that_share_values_take_their_entropy)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(packed_zeros_cost_little_also_where_all_else_differs)
+MF_TEST(packed_zeros_are_cheap_even_if_all_other_values_differ)
 {
     mf_tensor t = { 0 };
     uint32_t seed = 4;
@@ -134,7 +134,7 @@ MF_TEST(packed_tensors_of_odd_values_and_shapes_survive)
     }
 }
 
-MF_TEST(packed_files_that_are_cut_or_flipped_are_refused)
+MF_TEST(packed_truncated_or_flipped_files_are_refused)
 {
     mf_tensor t = matrix();
     mf_arena *arena = mf_arena_new();
@@ -157,7 +157,7 @@ MF_TEST(packed_files_that_are_cut_or_flipped_are_refused)
     mf_arena_free(arena);
 }
 
-MF_TEST(packed_symbols_that_are_damaged_do_no_harm)
+MF_TEST(packed_damaged_symbols_are_harmless)
 {
     mf_tensor t = matrix();
     mf_arena *arena = mf_arena_new();
@@ -200,7 +200,7 @@ MF_TEST(packed_claims_of_many_elements_in_few_bytes_are_refused)
     T_FAILS(MF_DATA_LOSS, "1099511627776 elements in 1 bytes", mf_packed_unpack(&e, &back));
 }
 
-MF_TEST(huffman_codes_are_short_for_what_is_frequent_and_never_longer_than_15)
+MF_TEST(huffman_codes_are_short_for_frequent_symbols_and_at_most_15_bits)
 {
     int64_t counts[64];
     uint8_t lengths[64];

@@ -90,7 +90,7 @@ MF_TEST(pbtxt_reads_and_writes_a_node_as_tensorflow_does)
     expect_text(&tensorflow__graph_def__descriptor, text, text);
 }
 
-MF_TEST(pbtxt_takes_all_spellings)
+MF_TEST(pbtxt_accepts_all_spellings)
 {
     expect_text(&tensorflow__graph_def__descriptor,
                 "# a comment\nnode < name: 'x' 'y' \"z\" ; >, node: { input: ['a', \"b\"] }\n"
@@ -156,13 +156,13 @@ MF_TEST(pbtxt_errors_name_line_and_column)
             parse_graph("node{ name:'x\n' }"));
     T_FAILS(MF_INVALID_ARGUMENT, "line 1, column 16: 'name' is given twice",
             parse_graph("node{ name:'x' name:'y' }"));
-    T_FAILS(MF_INVALID_ARGUMENT, "'i' is given beside 's'",
+    T_FAILS(MF_INVALID_ARGUMENT, "'i' and 's' exclude each other",
             parse_graph("node{ attr{ value{ s:'x' i:1 } } }"));
-    T_FAILS(MF_INVALID_ARGUMENT, "expected ':' or '{' behind 'name'",
+    T_FAILS(MF_INVALID_ARGUMENT, "expected ':' or '{' after 'name'",
             parse_graph("node{ name 'x' }"));
     T_FAILS(MF_INVALID_ARGUMENT, "expected '}' before the end", parse_graph("node{ name: 'x'"));
     T_FAILS(MF_INVALID_ARGUMENT, "expected the name of a field", parse_graph("node{}}"));
-    T_FAILS(MF_INVALID_ARGUMENT, "'DT_NONE' is no element type",
+    T_FAILS(MF_INVALID_ARGUMENT, "'DT_NONE' is not an element type",
             parse_graph("node{attr{value{type:DT_NONE}}}"));
     T_FAILS(MF_INVALID_ARGUMENT, "contains a NUL", parse_graph("node{name:'\\0'}"));
     T_FAILS(MF_INVALID_ARGUMENT, "not UTF-8", parse_graph("node{name:'\\377'}"));
@@ -188,7 +188,7 @@ MF_TEST(pbtxt_numbers_stay_in_their_range)
     T_FAILS(MF_INVALID_ARGUMENT, "a number", parse_graph("node{attr{value{f: 1.2.3}}}"));
 }
 
-MF_TEST(pbtxt_carried_fields_of_tensorflow_are_skipped)
+MF_TEST(pbtxt_unsupported_fields_of_tensorflow_are_skipped)
 {
     parsed p;
 
@@ -218,7 +218,7 @@ MF_TEST(pbtxt_a_hundred_thousand_levels_are_refused)
     }
 }
 
-MF_TEST(pbtxt_a_text_cut_anywhere_is_refused)
+MF_TEST(pbtxt_a_truncated_text_is_refused)
 {
     static const char text[] = "node { name: 'x' attr { key: 'k' value { tensor { dtype: DT_INT32 "
                                "tensor_shape { dim { size: 2 } } int_val: [1, -2] } } } }";

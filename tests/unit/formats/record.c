@@ -45,7 +45,7 @@ static void write_records(const char *path, mf_compression c)
     T_OK(mf_writer_close(w));
 }
 
-MF_TEST(formats_records_come_back_as_written)
+MF_TEST(formats_records_round_trip)
 {
     char path[32], data[4096];
 
@@ -97,7 +97,7 @@ static void expect_prefix(const char *path, mf_compression c)
     mf_reader_close(r);
 }
 
-MF_TEST(formats_records_cut_or_damaged_are_told)
+MF_TEST(formats_truncated_or_damaged_records_are_reported)
 {
     char path[32], *whole;
     size_t len;
@@ -145,11 +145,11 @@ MF_TEST(formats_idx_files_are_read)
     T_OK(mf_file_write(path, bytes, sizeof bytes - 1));
     T_FAILS(MF_DATA_LOSS, "ends too soon", mf_idx_read(path, &(mf_tensor){ 0 }));
     T_OK(mf_file_write(path, "PNG?", 4));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no IDX file", mf_idx_read(path, &(mf_tensor){ 0 }));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not an IDX file", mf_idx_read(path, &(mf_tensor){ 0 }));
     unlink(path);
 }
 
-MF_TEST(formats_examples_come_back_as_written)
+MF_TEST(formats_examples_round_trip)
 {
     static const float floats[] = { 0.5f, -2 };
     static const int64_t ints[] = { 7, -1, 1LL << 40 };

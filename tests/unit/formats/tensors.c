@@ -88,7 +88,7 @@ static void fill(const char *ending, mf_tensor *t, char (*text)[32], const char 
     }
 }
 
-MF_TEST(tensors_of_all_types_come_back_from_all_formats)
+MF_TEST(tensors_of_all_types_round_trip_in_all_formats)
 {
     static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
 
@@ -122,7 +122,7 @@ MF_TEST(tensors_of_all_types_come_back_from_all_formats)
     end();
 }
 
-MF_TEST(tensors_may_be_none_or_empty)
+MF_TEST(tensors_files_may_have_no_or_empty_tensors)
 {
     static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
     mf_tensor empty = some(MF_DTYPE_F32, MF_SHAPE(0, 7)), got = { 0 };
@@ -188,20 +188,20 @@ MF_TEST(safetensors_headers_are_checked)
     } bad[] = {
         { "does not begin", "", MF_DATA_LOSS },
         { "does not begin", " {}", MF_DATA_LOSS },
-        { "no JSON", "{", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":\"\\u0000\"}", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"a\":{}}", MF_DATA_LOSS },
+        { "not valid JSON", "{", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":\"\\u0000\"}", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"a\":{}}", MF_DATA_LOSS },
         { "has no type", "{\"a\":3}", MF_DATA_LOSS },
         { "has no type", "{\"a\":{\"dtype\":1}}", MF_DATA_LOSS },
         { "'F8_E4M3'", "{\"a\":" ENTRY("F8_E4M3", "[8]", "0", "8") "}", MF_UNIMPLEMENTED },
-        { "no list", "{\"a\":" ENTRY("U8", "8", "0", "8") "}", MF_DATA_LOSS },
+        { "not a list", "{\"a\":" ENTRY("U8", "8", "0", "8") "}", MF_DATA_LOSS },
         { "dimension 0", "{\"a\":" ENTRY("U8", "[-8]", "0", "8") "}", MF_DATA_LOSS },
         { "dimension 0", "{\"a\":" ENTRY("U8", "[8.0]", "0", "8") "}", MF_DATA_LOSS },
         { "9 dim", "{\"a\":" ENTRY("U8", "[1,1,1,1,1,1,1,1,8]", "0", "8") "}", MF_UNIMPLEMENTED },
         { "8 bytes for 4", "{\"a\":" ENTRY("U8", "[4]", "0", "8") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[9]", "0", "9") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[1]", "-1", "0") "}", MF_DATA_LOSS },
-        { "not within", "{\"a\":" ENTRY("U8", "[1]", "8", "7") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[9]", "0", "9") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[1]", "-1", "0") "}", MF_DATA_LOSS },
+        { "outside the data", "{\"a\":" ENTRY("U8", "[1]", "8", "7") "}", MF_DATA_LOSS },
         { "more than 2^63", "{\"a\":" ENTRY("F64", "[4611686018427387904,4]", "0", "8") "}",
           MF_INVALID_ARGUMENT },
         { "have 4 bytes", "{\"a\":" ENTRY("U8", "[4]", "0", "4") "}", MF_DATA_LOSS },
@@ -213,9 +213,10 @@ MF_TEST(safetensors_headers_are_checked)
           MF_DATA_LOSS },
         { "'a' occurs twice",
           "{\"a\":" ENTRY("U8", "[8]", "0", "8") ",\"__metadata__\":{\"a\":\"\"}}", MF_DATA_LOSS },
-        { "no text", "{\"__metadata__\":{\"a\":1}}", MF_DATA_LOSS },
-        { "no object", "{\"__metadata__\":[]}", MF_DATA_LOSS },
-        { "no JSON", "{\"a\":" ENTRY("U8", "[99999999999999999999]", "0", "8") "}", MF_DATA_LOSS },
+        { "not text", "{\"__metadata__\":{\"a\":1}}", MF_DATA_LOSS },
+        { "not an object", "{\"__metadata__\":[]}", MF_DATA_LOSS },
+        { "not valid JSON", "{\"a\":" ENTRY("U8", "[99999999999999999999]", "0", "8") "}",
+          MF_DATA_LOSS },
     };
 
     T_OK(decode("{\"a\":" ENTRY("BF16", "[2,2]", "0", "8") "}   ", 8));
@@ -226,7 +227,7 @@ MF_TEST(safetensors_headers_are_checked)
         T_FAILS(bad[i].code, bad[i].part, decode(bad[i].json, 8));
 }
 
-MF_TEST(safetensors_refuses_what_it_cannot_hold)
+MF_TEST(safetensors_refuses_unsupported_tensors)
 {
     mf_tensor strings = some(MF_DTYPE_STRING, MF_SHAPE(2)), c = some(MF_DTYPE_C128, MF_SCALAR),
               f = some(MF_DTYPE_F32, MF_SCALAR);
@@ -244,7 +245,7 @@ MF_TEST(safetensors_refuses_what_it_cannot_hold)
     T_FAILS(MF_INVALID_ARGUMENT, "reserved",
             mf_tensors_write(path_of("x.safetensors"), (const char *[]){ "f", "__metadata__" }, two,
                              2));
-    T_FAILS(MF_INVALID_ARGUMENT, "no UTF-8",
+    T_FAILS(MF_INVALID_ARGUMENT, "not UTF-8",
             mf_tensors_write(path_of("x.safetensors"), (const char *[]){ "f", "\xff" }, two, 2));
     mf_tensor_clear(&strings);
     mf_tensor_clear(&c);
@@ -253,7 +254,7 @@ MF_TEST(safetensors_refuses_what_it_cannot_hold)
 }
 
 /* Without checksums a flipped element is another value; but nothing else may happen. */
-MF_TEST(safetensors_cut_or_flipped_do_no_harm)
+MF_TEST(safetensors_truncated_or_flipped_are_harmless)
 {
     mf_tensor t = some(MF_DTYPE_F32, MF_SHAPE(2, 3)), s = some(MF_DTYPE_STRING, MF_SCALAR);
     mf_tensors *back;

@@ -17,7 +17,7 @@ static void expect_row(mf_csv *c, const char *const *cells, int n)
         T_STREQ(c->cells[i].data, cells[i]);
 }
 
-MF_TEST(formats_csv_leaves_out_spaces_around_cells)
+MF_TEST(formats_csv_ignores_spaces_around_cells)
 {
     static const char text[] = "a, b ,\tc\n 1 ,\" x \" , y z\t\r\n";
     mf_csv c;
@@ -46,10 +46,10 @@ MF_TEST(formats_csv_rows_and_quotes)
     mf_csv_deinit(&c);
     mf_csv_init(&c, "t.csv", "a\n\"b", 4, ',');
     T_OK(mf_csv_next(&c));
-    T_FAILS(MF_DATA_LOSS, "'t.csv', line 2: a quote has no end", mf_csv_next(&c));
+    T_FAILS(MF_DATA_LOSS, "'t.csv', line 2: unterminated quote", mf_csv_next(&c));
     mf_csv_deinit(&c);
     mf_csv_init(&c, "t.csv", "\"a\"b;c", 6, ';');
-    T_FAILS(MF_DATA_LOSS, "line 1: something follows", mf_csv_next(&c));
+    T_FAILS(MF_DATA_LOSS, "line 1: text after", mf_csv_next(&c));
     mf_csv_deinit(&c);
 }
 
@@ -67,7 +67,7 @@ MF_TEST(formats_libsvm_rows)
     T_EQ(s.ids[1], 7);
     T_EQ_F(s.values[1], -2000);
     mf_libsvm_deinit(&s);
-    T_FAILS(MF_DATA_LOSS, "'t', line 2: the indices do not ascend at \"2:1\"",
+    T_FAILS(MF_DATA_LOSS, "'t', line 2: indices are not ascending at \"2:1\"",
             mf_libsvm_decode("t", "1\n1 2:1 2:1", 11, &s));
     mf_libsvm_deinit(&s);
     T_FAILS(MF_DATA_LOSS, "no label", mf_libsvm_decode("t", "x", 1, &s));
@@ -78,7 +78,7 @@ MF_TEST(formats_libsvm_rows)
 }
 
 /* One byte of a text is every possible one in turn: rows or a sentence, never anything else. */
-MF_TEST(formats_damaged_text_is_told)
+MF_TEST(formats_damaged_text_is_reported)
 {
     static const char text[] = "1,\"a\",2.5\r\n1 3:4 5:6.5\n";
     char copy[sizeof text];
@@ -103,7 +103,7 @@ MF_TEST(formats_damaged_text_is_told)
     }
 }
 
-MF_TEST(formats_numbers_are_read_whole_or_not_at_all)
+MF_TEST(formats_numbers_with_trailing_characters_are_refused)
 {
     static const char *const good[] = {
         "0",    "-0",  "1.",    ".5",           "-12.375",

@@ -96,7 +96,7 @@ MF_TEST(graph_decode_names_an_unknown_input)
 }
 
 /* TensorFlow's masters send what their optimizer has noted, dimensions of -6 included. */
-MF_TEST(graph_decode_leaves_out_notes_of_an_optimizer)
+MF_TEST(graph_decode_ignores_annotations_of_an_optimizer)
 {
     mf_graph *g;
 
@@ -119,7 +119,7 @@ MF_TEST(graph_decode_refuses_a_cycle_and_names_it)
     refuses(MF_INVALID_ARGUMENT, "cycle", "node { name: 'a' op: 'NoOp' input: '^a' }");
 }
 
-MF_TEST(graph_decode_refuses_types_that_do_not_fit)
+MF_TEST(graph_decode_refuses_type_mismatches)
 {
     refuses(MF_INVALID_ARGUMENT, "was passed float from x:0 incompatible with expected int32",
             X "node { name: 'n' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_INT32 } } }");
@@ -220,7 +220,7 @@ MF_TEST(graph_functions_that_call_each_other_are_refused)
 }
 
 /* f30 calls f29 twice, and so on: 2^30 nodes were they all made. */
-MF_TEST(graph_functions_that_multiply_without_end_are_refused)
+MF_TEST(graph_functions_that_expand_without_limit_are_refused)
 {
     const char *feed = "x:0", *fetch = "y:0";
     mf_buf text = { 0 };
@@ -260,7 +260,7 @@ MF_TEST(graph_functions_that_multiply_without_end_are_refused)
     mf_buf_deinit(&text);
 }
 
-MF_TEST(graph_encode_keeps_fields_it_does_not_know)
+MF_TEST(graph_encode_keeps_unknown_fields)
 {
     /* GraphDef.node[0] with name, op and field 6 (experimental_debug_info) holding "hi". */
     static const char bytes[] = "\x0a\x13\x0a\x01n\x12\x04NoOp2\x08\x0a\x06secret";

@@ -22,7 +22,7 @@ static void reads_as(const char *text, const char *expected)
     T_STREQ(mf_device_name_print(&d, out), expected);
 }
 
-MF_TEST(device_name_is_read_whole_and_in_parts)
+MF_TEST(device_name_may_be_full_or_partial)
 {
     const mf_device_name d = parse("/job:worker/replica:2/task:11/device:GPU:3");
 
@@ -42,7 +42,7 @@ MF_TEST(device_name_is_read_whole_and_in_parts)
     reads_as("/job:a/job:b", "/job:b");
 }
 
-MF_TEST(device_name_knows_stars_and_the_old_spelling)
+MF_TEST(device_name_supports_wildcards_and_the_legacy_syntax)
 {
     reads_as("/cpu:0", "/device:CPU:0");
     reads_as("/GPU:7", "/device:GPU:7");
@@ -70,9 +70,9 @@ MF_TEST(device_name_says_which_part_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "'task' lacks a number", mf_device_name_parse("/task", &d));
     T_FAILS(MF_INVALID_ARGUMENT, "'job:' lacks a name", mf_device_name_parse("/job:", &d));
     T_FAILS(MF_INVALID_ARGUMENT, "too long a name", mf_device_name_parse(longer, &d));
-    T_FAILS(MF_INVALID_ARGUMENT, "that no name has", mf_device_name_parse("/job:a b", &d));
+    T_FAILS(MF_INVALID_ARGUMENT, "that is not allowed", mf_device_name_parse("/job:a b", &d));
     T_FAILS(MF_INVALID_ARGUMENT, "a second device", mf_device_name_parse("/cpu:0/gpu:1", &d));
-    T_FAILS(MF_INVALID_ARGUMENT, "'foo:1' is no part", mf_device_name_parse("/foo:1", &d));
+    T_FAILS(MF_INVALID_ARGUMENT, "'foo:1' is not a part", mf_device_name_parse("/foo:1", &d));
 }
 
 /* `inner` in the scope of `outer`. */
@@ -86,7 +86,7 @@ static void fills(const char *inner, const char *outer, const char *expected)
     T_STREQ(mf_device_name_print(&d, out), expected);
 }
 
-MF_TEST(device_name_takes_what_it_leaves_open_from_the_outer_one)
+MF_TEST(device_name_fills_missing_parts_from_the_outer_scope)
 {
     fills("/task:1", "/job:ps/task:0/cpu:0", "/job:ps/task:1/device:CPU:0");
     fills("", "/job:ps", "/job:ps");
@@ -110,7 +110,7 @@ static bool agree(const char *a, const char *b)
     return mf_device_name_agrees(&x, &y);
 }
 
-MF_TEST(device_name_is_what_a_pattern_asks_for)
+MF_TEST(device_name_matches_a_pattern)
 {
     const char *whole = "/job:ps/replica:0/task:1/device:CPU:0";
     const mf_device_name full = parse(whole), part = parse("/job:ps/task:1/device:CPU:0");

@@ -192,7 +192,7 @@ MF_TEST(gradients_pass_through_functions_that_call_functions)
     check(g, x, total(g, op1(g, "h", op1(g, "h", x))), true);
 }
 
-MF_TEST(gradients_stop_where_a_function_does_not_use_its_argument)
+MF_TEST(gradients_stop_at_unused_arguments_of_a_function)
 {
     mf_graph *g = graph();
     mf_output x = x_of(g), c = number(g, 2), y, dx[2];
@@ -207,7 +207,7 @@ MF_TEST(gradients_stop_where_a_function_does_not_use_its_argument)
 }
 
 /* The numbers on the way back are those of the way there: y = x * r, so dy/dx = r = y / x. */
-MF_TEST(gradients_do_not_draw_random_numbers_again)
+MF_TEST(gradients_reuse_the_random_numbers_of_the_forward_pass)
 {
     const char *feed = "x";
     mf_graph *g = graph();
@@ -266,7 +266,7 @@ static mf_graph *from_text(const char *text)
     return g;
 }
 
-MF_TEST(gradients_refuse_a_function_that_calls_itself_and_name_it)
+MF_TEST(gradients_refuse_a_recursive_function_and_name_it)
 {
     mf_graph *g = from_text(recursive);
     const mf_output x = { mf_graph_find(g, "x"), 0 }, y = { mf_graph_find(g, "y"), 0 };
@@ -317,7 +317,7 @@ static const char registered[] =
     "      attr { key: 'N' value { i: 3 } } attr { key: 'T' value { type: DT_DOUBLE } } }"
     "    ret { key: 'b' value: 's:sum:0' } } }";
 
-MF_TEST(gradients_use_the_function_that_the_library_names)
+MF_TEST(gradients_use_the_gradient_function_of_the_library)
 {
     mf_graph *g = from_text(registered), *copy = graph();
     mf_output x, y, dx;
@@ -427,7 +427,7 @@ MF_TEST(gradients_pass_through_a_loop)
     rnn(1);
 }
 
-MF_TEST(gradients_pass_around_a_loop_that_never_turns)
+MF_TEST(gradients_pass_around_a_loop_without_iterations)
 {
     rnn(0);
 }
@@ -509,7 +509,7 @@ MF_TEST(gradients_pass_through_branches_and_calls_in_a_loop)
 }
 
 /* (a, b) -> (b, a * b): what is one variable's gradient is the other's in the next iteration. */
-MF_TEST(gradients_follow_variables_that_change_places)
+MF_TEST(gradients_follow_swapped_loop_variables)
 {
     mf_graph *g = graph();
     mf_output x = x_of(g), i = arg(g, "int32"), a = arg(g, "double"), b = arg(g, "double"), y;
@@ -655,7 +655,7 @@ MF_TEST(gradients_follow_an_override_that_names_an_op_and_refuse_others)
 
 /* ---- defining functions ---- */
 
-MF_TEST(define_says_which_placeholder_is_not_an_input)
+MF_TEST(define_names_the_placeholder_that_is_not_an_input)
 {
     mf_graph *g = graph();
     const mf_output a = mf_applyf(g, "Placeholder", MF_NO_IN, D " name='forgotten'");

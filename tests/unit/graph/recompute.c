@@ -106,7 +106,7 @@ MF_TEST(recompute_gradients_are_the_same_bits)
 }
 
 /* Layer 1 and 2 together: inside lie Tanh and Sigmoid, and the last Tanh leaves. */
-MF_TEST(recompute_copies_the_inside_and_waits_for_gradients)
+MF_TEST(recompute_copies_inner_nodes_and_waits_for_gradients)
 {
     net n;
     mf_node *from;
@@ -133,7 +133,7 @@ MF_TEST(recompute_copies_the_inside_and_waits_for_gradients)
 }
 
 /* What enters or leaves is all there is: nothing to gain, nothing done. */
-MF_TEST(recompute_leaves_layers_without_inside_alone)
+MF_TEST(recompute_skips_layers_without_inner_nodes)
 {
     net n;
     int64_t before;
@@ -146,7 +146,7 @@ MF_TEST(recompute_leaves_layers_without_inside_alone)
 }
 
 /* A random number is drawn once; what is computed from it may be computed twice. */
-MF_TEST(recompute_keeps_what_ops_with_state_give)
+MF_TEST(recompute_keeps_outputs_of_stateful_ops)
 {
     net n;
 
@@ -158,7 +158,7 @@ MF_TEST(recompute_keeps_what_ops_with_state_give)
     mf_graph_free(n.g);
 }
 
-MF_TEST(recompute_copies_stay_apart_when_equal_ops_become_one)
+MF_TEST(recompute_copies_survive_common_subexpression_elimination)
 {
     mf_compile c = { 0 };
     net n;
@@ -182,7 +182,7 @@ MF_TEST(recompute_copies_stay_apart_when_equal_ops_become_one)
 
 /* A layer whose second half works on what lies behind another op: copies must not wait for
  * themselves. */
-MF_TEST(recompute_a_segment_that_is_left_and_entered_again)
+MF_TEST(recompute_a_segment_that_is_entered_twice)
 {
     net n = { 0 };
     mf_output y, z;

@@ -22,7 +22,7 @@ static const char *device_of(const mf_graph *g, const char *name)
     return mf_graph_find(g, name)->device;
 }
 
-MF_TEST(replica_devices_go_round_or_by_bytes)
+MF_TEST(replica_devices_are_assigned_round_robin_or_by_bytes)
 {
     mf_graph *turns = variables(), *bytes = variables();
 
@@ -44,7 +44,7 @@ MF_TEST(replica_devices_go_round_or_by_bytes)
     mf_graph_free(bytes);
 }
 
-MF_TEST(replica_devices_are_the_same_the_second_time)
+MF_TEST(replica_devices_are_idempotent)
 {
     mf_graph *g = variables();
 
@@ -56,7 +56,7 @@ MF_TEST(replica_devices_are_the_same_the_second_time)
     mf_graph_free(g);
 }
 
-MF_TEST(replica_devices_say_what_is_wrong)
+MF_TEST(replica_devices_name_the_error)
 {
     mf_graph *g = variables();
 
@@ -70,10 +70,10 @@ MF_TEST(replica_devices_say_what_is_wrong)
     (void)mf_applyf(g, "VarHandleOp", MF_NO_IN, "dtype=float shape=shape[?] name='open'");
     T_OK(mf_graph_status(g));
     T_OK(mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1 }));
-    T_FAILS(MF_INVALID_ARGUMENT, "'open' cannot be given to a server by its bytes",
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot place variable 'open' by its bytes",
             mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1, .by_bytes = true }));
     (void)mf_applyf(g, "NoOp", MF_NO_IN, "name='lonely' _class=['loc:@nobody']");
-    T_FAILS(MF_INVALID_ARGUMENT, "'lonely' is to be with 'nobody'",
+    T_FAILS(MF_INVALID_ARGUMENT, "'lonely' is colocated with 'nobody'",
             mf_graph_set_devices(g, &(mf_replica_devices){ .ps_tasks = 1 }));
     mf_graph_free(g);
 }

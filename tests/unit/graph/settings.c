@@ -12,7 +12,7 @@ static mf_status parse(const char *text, mf_arena *arena, mf_options *out)
     return mf_options_parse("Dense", DENSE, text, arena, out);
 }
 
-MF_TEST(options_take_defaults_and_what_is_given)
+MF_TEST(options_use_defaults_and_given_values)
 {
     mf_arena *arena = mf_arena_new();
     mf_options o;
@@ -30,7 +30,7 @@ MF_TEST(options_take_defaults_and_what_is_given)
     mf_arena_free(arena);
 }
 
-MF_TEST(options_say_what_is_wrong)
+MF_TEST(options_name_the_error)
 {
     mf_arena *arena = mf_arena_new();
     mf_options o;
@@ -39,7 +39,7 @@ MF_TEST(options_say_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", parse("unit=3", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "at least 1", parse("units=0", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "one of linear, relu", parse("units=1 activation=x", arena, &o));
-    T_FAILS(MF_INVALID_ARGUMENT, "units is no int", parse("units=many", arena, &o));
+    T_FAILS(MF_INVALID_ARGUMENT, "units must be of type int", parse("units=many", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=nan is out of range",
             parse("units=1 rate=nan", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=-inf is out of range",
@@ -68,7 +68,7 @@ MF_TEST(options_find_a_kind_by_its_name)
     T_STREQ(rest, " size=3");
     T_FAILS(MF_NOT_FOUND, "there is no fruit 'aple'; did you mean 'apple'?",
             mf_kinds_find(&kinds, "aple", arena, &row, &rest));
-    T_FAILS(MF_NOT_FOUND, "there is no fruit 'stone'; known are apple, banana",
+    T_FAILS(MF_NOT_FOUND, "there is no fruit 'stone'; expected one of apple, banana",
             mf_kinds_find(&kinds, "stone", arena, &row, &rest));
     T_TRUE(!row);
     mf_arena_free(arena);

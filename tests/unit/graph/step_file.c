@@ -66,7 +66,7 @@ static mf_status try(const char *path, int flags)
     return st;
 }
 
-MF_TEST(step_file_outside_is_refused_alike_whether_it_exists_or_not)
+MF_TEST(step_file_outside_is_refused_equally_if_it_exists_or_not)
 {
     begin();
     T_FAILS(MF_PERMISSION_DENIED, "--allow-dir", try(in_root("secret/a"), O_RDONLY));
@@ -96,7 +96,7 @@ MF_TEST(step_file_that_is_a_pipe_is_refused_at_once)
     finish();
 }
 
-MF_TEST(step_file_links_lead_only_to_where_ops_may_go)
+MF_TEST(step_file_links_lead_only_to_allowed_directories)
 {
     begin();
     link_to("sub/b", "allowed/near");

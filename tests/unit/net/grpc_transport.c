@@ -10,7 +10,7 @@
 
 /* ---- meeting and parting ---- */
 
-MF_TEST(comm_grpc_tasks_meet_with_addresses_or_with_a_place_to_meet)
+MF_TEST(comm_grpc_tasks_connect_by_addresses_or_a_rendezvous_address)
 {
     way w = { 0 };
 
@@ -18,7 +18,7 @@ MF_TEST(comm_grpc_tasks_meet_with_addresses_or_with_a_place_to_meet)
     talk_meet(&w);
 }
 
-MF_TEST(comm_grpc_tasks_meet_with_certificates)
+MF_TEST(comm_grpc_tasks_connect_with_certificates)
 {
     way w = { 0 };
 
@@ -26,12 +26,12 @@ MF_TEST(comm_grpc_tasks_meet_with_certificates)
     talk_meet(&w);
 }
 
-MF_TEST(comm_grpc_tasks_that_do_not_fit_together_are_refused_with_both_sides_named)
+MF_TEST(comm_grpc_incompatible_tasks_are_refused_and_both_are_named)
 {
     talk_refuse("grpc");
 }
 
-MF_TEST(comm_grpc_who_gives_up_tells_all_others_why)
+MF_TEST(comm_grpc_an_abort_sends_its_reason_to_all_tasks)
 {
     talk_give_up("grpc");
 }
@@ -109,10 +109,10 @@ MF_TEST(comm_grpc_a_task_of_another_authority_is_refused)
 
 MF_TEST(comm_grpc_a_server_of_another_authority_is_not_trusted)
 {
-    refuse_foreign(0, "its certificate is not of our authority");
+    refuse_foreign(0, "its certificate is not from our authority");
 }
 
-MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_not_used)
+MF_TEST(comm_grpc_an_expired_or_foreign_certificate_is_not_used)
 {
     const int64_t now = mf_clock_wall_ns() / 1000000000;
     way w = { 0 };
@@ -121,7 +121,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
     const char *key;
 
     refuse((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 }, 1,
-           "it has expired (`meshflow cert` makes new ones)");
+           "it has expired (`meshflow cert` creates new ones)");
     refuse((mf_certificate_options){ .begin_s = now + 3600, .end_s = now + 7200 }, 1,
            "it is not valid yet");
     way_init_tls(&w, 2);
@@ -129,7 +129,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
     w.security[0].key = w.security[1].key;
     T_FAILS(MF_INVALID_ARGUMENT, "is not the key of", open_task(&t));
     w.security[0].key = w.security[0].cert;
-    T_FAILS(MF_INVALID_ARGUMENT, "holds no private key", open_task(&t));
+    T_FAILS(MF_INVALID_ARGUMENT, "contains no private key", open_task(&t));
     w.security[0].key = key;
     cert_make_ca(&foreign);
     cert_make(&foreign,
@@ -137,7 +137,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
               &made);
     w.security[0].cert = made.cert;
     w.security[0].key = made.key;
-    T_FAILS(MF_UNAUTHENTICATED, "it is of another authority", open_task(&t));
+    T_FAILS(MF_UNAUTHENTICATED, "it is from another authority", open_task(&t));
 }
 
 MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
@@ -150,16 +150,16 @@ MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
 MF_TEST(comm_grpc_a_task_with_the_certificate_of_another_is_refused)
 {
     refuse((mf_certificate_options){ .task = "worker 7" }, 1,
-           "it says that it is worker 1, but its certificate is that of worker 7");
+           "it identifies itself as worker 1, but its certificate is that of worker 7");
 }
 
 MF_TEST(comm_grpc_a_server_with_the_certificate_of_another_task_is_refused)
 {
     refuse((mf_certificate_options){ .task = "worker 7" }, 0,
-           "it says that it is worker 0, but its certificate is that of worker 7");
+           "it identifies itself as worker 0, but its certificate is that of worker 7");
 }
 
-MF_TEST(comm_grpc_who_shows_no_certificate_is_refused)
+MF_TEST(comm_grpc_a_task_without_certificate_is_refused)
 {
     way w = { 0 };
     task t[2] = { 0 };
@@ -188,7 +188,7 @@ MF_TEST(comm_grpc_other_addresses_than_loopback_need_certificates)
     T_FAILS(MF_DEADLINE_EXCEEDED, "worker 1", open_task(&t));
 }
 
-MF_TEST(comm_grpc_an_address_that_is_taken_is_an_error)
+MF_TEST(comm_grpc_an_address_in_use_is_an_error)
 {
     way w = { 0 };
     task t[2] = { 0 };

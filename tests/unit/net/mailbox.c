@@ -10,7 +10,7 @@ static void put(mf_mailbox *box, int from)
     mf_mailbox_put(box, from, &(mf_frame){ .kind = MF_MESSAGE_REQUEST }, NULL);
 }
 
-MF_TEST(dispatch_mailbox_that_lost_a_message_says_so_after_those_before_it)
+MF_TEST(dispatch_mailbox_reports_a_lost_message_after_the_earlier_ones)
 {
     mf_mailbox box;
     mf_mail *mail;

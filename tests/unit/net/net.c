@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-MF_TEST(comm_net_tasks_meet_with_addresses_or_with_a_place_to_meet)
+MF_TEST(comm_net_tasks_connect_by_addresses_or_a_rendezvous_address)
 {
     way w = { 0 };
 
@@ -19,12 +19,12 @@ MF_TEST(comm_net_tasks_meet_with_addresses_or_with_a_place_to_meet)
     talk_meet(&w);
 }
 
-MF_TEST(comm_net_tasks_that_do_not_fit_together_are_refused_with_both_sides_named)
+MF_TEST(comm_net_incompatible_tasks_are_refused_and_both_are_named)
 {
     talk_refuse("local");
 }
 
-MF_TEST(comm_net_who_gives_up_tells_all_others_why)
+MF_TEST(comm_net_an_abort_sends_its_reason_to_all_tasks)
 {
     talk_give_up("local");
 }
@@ -61,11 +61,11 @@ static bool star_of_three(mf_net *net, void *arg)
     mf_free(data);
     if (self == 1) /* it is not connected with the one that is gone */
         return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
-    T_FAILS(MF_ABORTED, "worker 0 gave up: tired", mf_net_check_task(net, 0));
+    T_FAILS(MF_ABORTED, "worker 0 aborted: tired", mf_net_check_task(net, 0));
     return mf_net_check(net) == MF_OK;
 }
 
-MF_TEST(comm_net_who_goes_from_a_star_is_trouble_for_itself_alone)
+MF_TEST(comm_net_a_lost_task_of_a_star_does_not_affect_the_others)
 {
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
 }
@@ -115,7 +115,7 @@ static bool ask_or_serve(mf_net *net, void *arg)
     return c.next == REQUESTS && mf_net_send(net, 0, &f, NULL, until) == MF_OK;
 }
 
-MF_TEST(comm_net_requests_are_served_in_order_and_only_by_who_still_serves)
+MF_TEST(comm_net_requests_are_served_in_order_by_the_current_server)
 {
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = ask_or_serve }));
 }

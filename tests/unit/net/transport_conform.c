@@ -84,7 +84,7 @@ void talk_give_up(const char *transport)
     for (int i = 0; i < 3; i++)
         T_STREQ(t[i].error, "");
     mf_net_abort(t[1].net, MF_FAIL(MF_DATA_LOSS, "its data is damaged"));
-    T_FAILS(MF_ABORTED, "worker 1 gave up: its data is damaged",
+    T_FAILS(MF_ABORTED, "worker 1 aborted: its data is damaged",
             mf_net_recv(t[0].net, 2, &f, text, mf_clock_ns() + 5000000000, "a word"));
     T_FAILS(MF_DATA_LOSS, "damaged", mf_net_check(t[1].net));
     close_all(t, 3);

@@ -30,7 +30,7 @@ MF_TEST(comm_transports_are_found_by_name)
 
     T_OK(mf_transport_find("local", &kind));
     T_TRUE(kind == &mf_transport_local);
-    T_FAILS(MF_INVALID_ARGUMENT, "no transport 'pigeon'; there are local, grpc, ucx and mpi",
+    T_FAILS(MF_INVALID_ARGUMENT, "unknown transport 'pigeon': expected local, grpc, ucx or mpi",
             mf_transport_find("pigeon", &kind));
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("PMIX_RANK");
@@ -68,10 +68,11 @@ MF_TEST(comm_plugins_that_are_missing_say_what_to_install)
     const mf_plugin_v1 *p;
 
     setenv("MESHFLOW_PLUGIN_PATH", "/nowhere:/neither", 1);
-    T_FAILS(MF_NOT_FOUND,
-            "transport 'nothing' is not here: there is no meshflow-nothing.so in /nowhere, "
-            "/neither, ",
-            mf_plugin_get(&wanted, &p));
+    T_FAILS(
+        MF_NOT_FOUND,
+        "the plugin for transport 'nothing' is not installed: no meshflow-nothing.so in /nowhere, "
+        "/neither, ",
+        mf_plugin_get(&wanted, &p));
     T_TRUE(strstr(mf_error_message(), "Debian package libnothing-dev") != NULL);
 }
 
@@ -84,20 +85,20 @@ MF_TEST(comm_plugins_for_another_interface_are_refused_with_both_numbers)
     beside_the_program("test-plugins", dir);
     setenv("MESHFLOW_PLUGIN_PATH", dir, 1);
     (void)snprintf(words, sizeof words,
-                   "was built for plugin interface 4711, this is %d:", MF_PLUGIN_ABI);
+                   "was built for plugin interface 4711, but this program has %d:", MF_PLUGIN_ABI);
     T_FAILS(MF_FAILED_PRECONDITION, words, mf_plugin_get(&wanted, &p));
     T_TRUE(p == NULL);
 }
 
-MF_TEST(comm_plugins_that_are_none_are_refused)
+MF_TEST(comm_plugins_of_another_kind_are_refused)
 {
     const mf_plugin_wanted wanted = { "x", "a test", "none", "libx1" };
     const mf_plugin_v1 *p;
 
-    T_FAILS(MF_FAILED_PRECONDITION, "a test cannot be used",
+    T_FAILS(MF_FAILED_PRECONDITION, "cannot load the plugin for a test",
             mf_plugin_open_file("/dev/null", &wanted, &p));
     T_FAILS(MF_FAILED_PRECONDITION, "libx1", mf_plugin_open_file("/no/such/file", &wanted, &p));
-    T_FAILS(MF_FAILED_PRECONDITION, "no mf_plugin_open_v1()",
+    T_FAILS(MF_FAILED_PRECONDITION, "does not export mf_plugin_open_v1()",
             mf_plugin_open_file("libm.so.6", &wanted, &p));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_view.c - who is the reason, by what tasks show. */
+/* job_view.c - the cause of a stall, as status pages show it. */
 #include "observe/job_view.h"
 
 #include "mf_test.h"
@@ -9,7 +9,7 @@
 enum { SECOND = 1000000000 };
 static const int64_t now = 1000 * (int64_t)SECOND;
 
-/* Worker 0 is the chief; worker 1 is on another host, was last heard of a minute ago, and computed
+/* Worker 0 is the chief; worker 1 is on another host, reported last a minute ago, and computed
  * then. */
 static void two_tasks(mf_status_page_seen t[2])
 {
@@ -35,28 +35,28 @@ static void check(const mf_status_page_seen t[2], const char *want)
     mf_buf out = { 0 };
 
     if (!mf_job_view_explain(&job, now, &out))
-        mf_buf_str(&out, "it goes on");
+        mf_buf_str(&out, "no stall");
     T_OK(mf_buf_finish(&out));
     if (strncmp(out.data, want, strlen(want)) != 0)
         T_STREQ(out.data, want);
     mf_buf_deinit(&out);
 }
 
-MF_TEST(running_task_that_computes_elsewhere_for_long_is_the_reason_only_if_others_wait)
+MF_TEST(a_silent_task_of_another_host_is_the_cause_only_if_others_wait)
 {
     mf_status_page_seen t[2];
 
     two_tasks(t);
-    check(t, "it goes on");
+    check(t, "no stall");
     t[0].page.waits[0] = (mf_status_page_wait){ .whom = "worker 1",
                                                 .what = "x",
                                                 .since_ns = now - 5 * (int64_t)SECOND };
-    check(t, "worker 1 (pid 8) is on far and was last heard of 60.0 s ago; worker 0 waits for it");
+    check(t, "worker 1 (pid 8) is on far and last reported 60.0 s ago; worker 0 has been waiting");
     t[1].alive = false;
     check(t, "worker 1 (pid 8) is dead");
 }
 
-MF_TEST(running_task_says_which_op_and_which_file)
+MF_TEST(the_cause_names_the_op_and_the_file)
 {
     mf_status_page_seen t[2];
 
@@ -69,20 +69,23 @@ MF_TEST(running_task_says_which_op_and_which_file)
     t[1].page.acts[0] = (mf_status_page_act){ MF_ACT_RUN, now - 1 * (int64_t)SECOND, "short" };
     t[1].page.acts[1] =
         (mf_status_page_act){ MF_ACT_RUN, now - 5 * (int64_t)SECOND, "dense/MatMul" };
-    check(t, "worker 1 (pid 8) computes step 3 since 6.0 s, op dense/MatMul since 5.0 s; worker 0");
+    check(t, "worker 1 (pid 8) has been computing step 3 for 6.0 s, op dense/MatMul for 5.0 s"
+             "; worker 0");
     t[1].page.computing = 0;
     t[1].page.phase = MF_PHASE_INPUT;
     t[1].page.acts[0] =
         (mf_status_page_act){ MF_ACT_READ, now - 4 * (int64_t)SECOND, "/data/1.png" };
-    check(t, "worker 1 (pid 8) waits for input since 6.0 s: reads /data/1.png since 4.0 s; worker");
+    check(t, "worker 1 (pid 8) has been waiting for input for 6.0 s: reading /data/1.png for "
+             "4.0 s; worker");
     t[1].page.phase = MF_PHASE_LOAD;
-    check(t, "worker 1 (pid 8) loads data since 6.0 s: reads /data/1.png since 4.0 s; worker 0");
+    check(t, "worker 1 (pid 8) has been loading data for 6.0 s: reading /data/1.png for "
+             "4.0 s; worker 0");
     t[1].page.phase = MF_PHASE_SAVE;
     t[1].page.acts[0].kind = MF_ACT_WRITE;
-    check(t, "worker 1 (pid 8) saves since 6.0 s: writes /data/1.png since 4.0 s; worker 0");
+    check(t, "worker 1 (pid 8) has been saving for 6.0 s: writing /data/1.png for 4.0 s; worker 0");
 }
 
-MF_TEST(running_tasks_that_wait_for_each_other_are_all_named)
+MF_TEST(a_deadlock_names_all_its_tasks)
 {
     mf_status_page_seen t[2];
 
@@ -95,11 +98,11 @@ MF_TEST(running_tasks_that_wait_for_each_other_are_all_named)
     t[1].page.waits[0] = (mf_status_page_wait){ .whom = "worker 0",
                                                 .what = "y",
                                                 .since_ns = now - 4 * (int64_t)SECOND };
-    check(t, "they wait for each other: worker 0 waits for worker 1: x of step 0, since 5.0 s; "
-             "worker 1 waits for worker 0: y of step 0, since 4.0 s");
+    check(t, "deadlock: worker 0 has been waiting for worker 1 for 5.0 s: x of step 0; "
+             "worker 1 has been waiting for worker 0 for 4.0 s: y of step 0");
 }
 
-MF_TEST(running_task_that_gets_no_processor_is_told_from_one_that_wants_none)
+MF_TEST(a_starved_task_is_distinguished_from_an_idle_one)
 {
     mf_status_page_seen t[2];
     char note[MF_JOB_VIEW_NOTE];
@@ -122,7 +125,7 @@ MF_TEST(running_task_that_gets_no_processor_is_told_from_one_that_wants_none)
     T_STREQ(note, "");
 }
 
-MF_TEST(running_task_with_one_shard_names_it)
+MF_TEST(a_task_with_one_shard_names_it)
 {
     mf_status_page_seen t[2];
 
@@ -134,8 +137,8 @@ MF_TEST(running_task_with_one_shard_names_it)
     t[1].page.phase_since_ns = now - 6 * (int64_t)SECOND;
     t[1].page.first_shard = 4;
     t[1].page.n_shards = 4;
-    check(t, "worker 1 (pid 8) computes shards 4..7 of step 3 since 6.0 s");
+    check(t, "worker 1 (pid 8) has been computing shards 4..7 of step 3 for 6.0 s");
     t[1].page.first_shard = 7;
     t[1].page.n_shards = 1;
-    check(t, "worker 1 (pid 8) computes shard 7 of step 3 since 6.0 s");
+    check(t, "worker 1 (pid 8) has been computing shard 7 of step 3 for 6.0 s");
 }

@@ -23,7 +23,7 @@ static char dir[64];
 
 static void begin(void)
 {
-    (void)strcpy(dir, "/tmp/meshflow-board-XXXXXX");
+    (void)strcpy(dir, "/tmp/meshflow-page-XXXXXX");
     T_TRUE(mkdtemp(dir) != NULL);
     T_EQ(setenv("MESHFLOW_RUN_DIR", dir, 1), 0);
 }
@@ -65,7 +65,7 @@ static void make_empty_page(void)
         T_EQ(fclose(f), 0);
 }
 
-MF_TEST(board_a_stall_report_leaves_the_error_of_its_caller)
+MF_TEST(status_page_stall_report_preserves_the_error_of_its_caller)
 {
     mf_stall s;
     mf_status st;
@@ -83,7 +83,7 @@ MF_TEST(board_a_stall_report_leaves_the_error_of_its_caller)
     finish();
 }
 
-MF_TEST(board_shows_what_a_task_does_and_goes_with_it)
+MF_TEST(status_page_shows_a_task_and_is_removed_with_it)
 {
     int64_t ns[MF_USES], sum = 0;
     mf_status_page p;
@@ -142,14 +142,14 @@ static void killed_task(const char *job)
             (void)pause();
     }
     T_EQ(read(ready[0], &byte, 1), 1);
-    T_FAILS(MF_ALREADY_EXISTS, "give another name", mf_status_page_open(job, "worker 0", 1));
+    T_FAILS(MF_ALREADY_EXISTS, "choose another name", mf_status_page_open(job, "worker 0", 1));
     (void)kill(pid, SIGKILL);
     T_EQ(waitpid(pid, NULL, 0), pid);
     (void)close(ready[0]);
     (void)close(ready[1]);
 }
 
-MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
+MF_TEST(status_page_of_a_killed_task_is_dead_until_the_job_restarts)
 {
     bool alive = true;
 
@@ -211,7 +211,7 @@ static mf_status_page read_from(bool stopped)
     return p;
 }
 
-MF_TEST(board_of_a_task_that_is_preempted_while_it_writes_is_read_consistently)
+MF_TEST(status_page_of_a_task_preempted_during_a_write_is_read_consistently)
 {
     mf_status_page p;
 
@@ -243,7 +243,7 @@ static void record_and_wait(int ready)
     (void)usleep(20000);
     mf_status_page_wait_end(wait);
     mf_status_page_call_end("the gradients", 300, began);
-    mf_status_page_said("half a line\n");
+    mf_status_page_logged("half a line\n");
     (void)mf_status_page_act_begin(MF_ACT_READ, "/data/images/1.png");
     mf_status_page_computing(+1);
     mf_status_page_runs("dense/MatMul");
@@ -264,7 +264,7 @@ static void check_event(const mf_status_page_event *e, const char *want)
     mf_buf_deinit(&text);
 }
 
-MF_TEST(board_of_a_killed_task_holds_its_last_events_and_what_its_threads_were_at)
+MF_TEST(status_page_of_a_killed_task_keeps_its_last_events_and_activities)
 {
     static mf_status_page_event events[MF_STATUS_PAGE_EVENTS];
     mf_status_page_seen *all;
@@ -292,17 +292,17 @@ MF_TEST(board_of_a_killed_task_holds_its_last_events_and_what_its_threads_were_a
         T_TRUE(events[i].at_ns >= events[i - 1].at_ns);
     check_event(&events[n - 6], "step 299 is done");
     check_event(&events[n - 5], "computes step 300");
-    check_event(&events[n - 4], "the gradients of step 300: begins, 4096 bytes");
-    check_event(&events[n - 3], "has waited 0.0");
+    check_event(&events[n - 4], "the gradients of step 300: started, 4096 bytes");
+    check_event(&events[n - 3], "waited 0.0");
     check_event(&events[n - 2], "the gradients of step 300: done after 0.0");
-    check_event(&events[n - 1], "said: half a line?");
+    check_event(&events[n - 1], "logged: half a line?");
     mf_status_pages_free(all, 1);
     (void)close(ready[0]);
     (void)close(ready[1]);
     finish();
 }
 
-MF_TEST(board_has_room_for_some_threads_and_others_are_not_shown)
+MF_TEST(status_page_shows_a_limited_number_of_threads)
 {
     int acts[MF_STATUS_PAGE_ACTS + 2];
     char name[300];
@@ -353,7 +353,7 @@ static void leave_dead(const char *name, const char *job, int64_t changed_ns)
     T_TRUE(out && fwrite(&f, sizeof f, 1, out) == 1 && fclose(out) == 0);
 }
 
-MF_TEST(board_of_a_process_that_started_at_another_time_is_dead_and_makes_room)
+MF_TEST(status_page_of_a_reused_process_number_is_dead_and_replaced)
 {
     bool alive = true;
 
@@ -373,7 +373,7 @@ MF_TEST(board_of_a_process_that_started_at_another_time_is_dead_and_makes_room)
 }
 
 /* Sweeping reads, then removes: what has come in between must stay. */
-MF_TEST(board_that_takes_the_place_of_a_dead_one_is_not_swept_away)
+MF_TEST(status_page_that_replaces_a_dead_one_is_not_swept)
 {
     char path[128];
     bool stays = true;
@@ -401,7 +401,7 @@ MF_TEST(board_that_takes_the_place_of_a_dead_one_is_not_swept_away)
     finish();
 }
 
-MF_TEST(board_of_another_job_goes_a_day_after_its_death)
+MF_TEST(status_page_of_another_job_is_removed_a_day_after_its_death)
 {
     mf_status_page_seen *all;
     int n;
@@ -418,7 +418,7 @@ MF_TEST(board_of_another_job_goes_a_day_after_its_death)
     finish();
 }
 
-MF_TEST(board_that_finds_something_else_in_its_place_is_not_seen_but_open)
+MF_TEST(status_page_is_private_if_its_name_is_a_foreign_file)
 {
     char path[128];
     int64_t ns[MF_USES];
@@ -433,7 +433,7 @@ MF_TEST(board_that_finds_something_else_in_its_place_is_not_seen_but_open)
     finish();
 }
 
-MF_TEST(board_folder_that_cannot_be_opened_is_an_error)
+MF_TEST(status_page_folder_that_cannot_be_opened_is_an_error)
 {
     struct rlimit before, few;
     mf_status_page_seen *all;
@@ -450,26 +450,26 @@ MF_TEST(board_folder_that_cannot_be_opened_is_an_error)
     finish();
 }
 
-MF_TEST(board_hands_over_a_wish_once)
+MF_TEST(status_page_delivers_a_request_once)
 {
     mf_status_page_seen *all;
     int n;
 
     begin();
     T_OK(mf_status_page_open("job", "worker 0", 1));
-    T_EQ(mf_status_page_take_wish(), 0);
+    T_EQ(mf_status_page_take_thread_request(), 0);
     T_OK(mf_status_pages_read(&all, &n));
-    T_OK(mf_status_page_wish(&all[0], 5));
-    T_EQ(mf_status_page_take_wish(), 5);
-    T_EQ(mf_status_page_take_wish(), 0);
-    T_OK(mf_status_page_wish(&all[0], -7)); /* nonsense from elsewhere */
-    T_EQ(mf_status_page_take_wish(), 0);
+    T_OK(mf_status_page_request_threads(&all[0], 5));
+    T_EQ(mf_status_page_take_thread_request(), 5);
+    T_EQ(mf_status_page_take_thread_request(), 0);
+    T_OK(mf_status_page_request_threads(&all[0], -7)); /* nonsense from elsewhere */
+    T_EQ(mf_status_page_take_thread_request(), 0);
     mf_status_pages_free(all, n);
     mf_status_page_close();
     finish();
 }
 
-MF_TEST(board_of_another_host_is_shown_by_the_chief_in_its_own_time)
+MF_TEST(status_page_of_another_host_is_shown_by_the_chief_in_local_time)
 {
     mf_status_page_seen *all;
     mf_status_page_file f;
@@ -504,7 +504,7 @@ MF_TEST(board_of_another_host_is_shown_by_the_chief_in_its_own_time)
     finish();
 }
 
-MF_TEST(board_folder_of_somebody_else_is_not_used)
+MF_TEST(status_page_folder_of_another_user_is_not_used)
 {
     mf_status_page_seen *all;
     int64_t ns[MF_USES];
@@ -516,12 +516,13 @@ MF_TEST(board_folder_of_somebody_else_is_not_used)
     T_OK(mf_status_page_open("job", "worker 0", 1)); /* nobody sees it, but times are counted */
     T_TRUE(mf_status_page_used(ns));
     mf_status_page_close();
-    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_status_page_open("../x", "worker 0", 1));
-    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_status_page_open(".x", "worker 0", 1));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name",
+            mf_status_page_open("../x", "worker 0", 1));
+    T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name", mf_status_page_open(".x", "worker 0", 1));
     finish();
 }
 
-MF_TEST(board_decodes_only_boards)
+MF_TEST(status_page_decoding_refuses_other_bytes)
 {
     mf_status_page_file f = { .magic = MF_STATUS_PAGE_MAGIC,
                               .version = MF_STATUS_PAGE_VERSION,
@@ -538,15 +539,15 @@ MF_TEST(board_decodes_only_boards)
     T_TRUE(p.rate == 0.0);
     T_EQ(p.first_shard + p.n_shards, 0);
     T_EQ(strlen(p.task), sizeof p.task - 1);
-    T_FAILS(MF_DATA_LOSS, "no board", mf_status_page_decode(&f, sizeof f - 1, &p));
+    T_FAILS(MF_DATA_LOSS, "not a status page", mf_status_page_decode(&f, sizeof f - 1, &p));
     f.version++;
     T_FAILS(MF_DATA_LOSS, "version", mf_status_page_decode(&f, sizeof f, &p));
     f.magic[0] = '?';
-    T_FAILS(MF_DATA_LOSS, "no board", mf_status_page_decode(&f, sizeof f, &p));
+    T_FAILS(MF_DATA_LOSS, "not a status page", mf_status_page_decode(&f, sizeof f, &p));
 }
 
 /* Who has made a child with vfork() is blocked until that child ends. */
-MF_TEST(process_that_is_blocked_in_the_kernel_is_known)
+MF_TEST(process_blocked_in_the_kernel_is_detected)
 {
     mf_process_times before, after, between;
     char where[64];
@@ -605,7 +606,7 @@ static void add(void *ctx, int64_t piece)
     atomic_fetch_add((atomic_llong *)ctx, piece);
 }
 
-MF_TEST(pool_runs_every_piece_once_whatever_its_size_becomes)
+MF_TEST(pool_runs_every_piece_once_while_it_is_resized)
 {
     static const int sizes[] = { 2, 8, 1, 3, 1, 16, 2 };
     mf_pool *pool;

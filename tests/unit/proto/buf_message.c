@@ -18,7 +18,7 @@ static void note_release(void *ctx)
     ++*(int *)ctx;
 }
 
-MF_TEST(buf_message_is_the_same_however_it_is_cut)
+MF_TEST(buf_message_is_decoded_from_any_split)
 {
     static const int64_t counts[] = { 0, 1, 100, 5000 };
 
@@ -48,7 +48,7 @@ MF_TEST(buf_message_is_the_same_however_it_is_cut)
     }
 }
 
-MF_TEST(buf_message_leaves_many_bytes_where_they_are)
+MF_TEST(buf_message_does_not_copy_large_contents)
 {
     mf_tensor t = { 0 };
     mf_buf head = { 0 };
@@ -82,7 +82,7 @@ MF_TEST(buf_message_of_another_size_is_refused_and_released)
     T_OK(mf_buf_message_make(&t, &head, &out));
     T_EQ(out.size, 0);
     part = (mf_iovec){ head.data, head.len, note_release, &released };
-    T_FAILS(MF_INVALID_ARGUMENT, "12 bytes have come instead of 16",
+    T_FAILS(MF_INVALID_ARGUMENT, "received 12 bytes instead of 16",
             mf_buf_message_read(&part, 1, 16, &out));
     T_EQ(released, 1);
     part = (mf_iovec){ "\x22\x7f", 2, NULL, NULL };

@@ -78,7 +78,7 @@ MF_TEST(tensor_fewer_values_repeat_the_last_and_none_are_zeros)
             mf_tensor_decode(&m.proto, 0, &t));
 }
 
-MF_TEST(tensor_narrow_types_stand_in_wider_fields)
+MF_TEST(tensor_narrow_types_are_encoded_in_wider_fields)
 {
     static const struct {
         mf_dtype dtype;
@@ -207,7 +207,7 @@ MF_TEST(tensor_string_values_repeat_within_the_budget)
             mf_tensor_decode(&m.proto, 66, &t));
 }
 
-MF_TEST(tensor_hostile_shapes_are_refused_before_memory_is_asked_for)
+MF_TEST(tensor_hostile_shapes_are_refused_before_allocation)
 {
     const int64_t big = (int64_t)1 << 62;
     const int64_t live = mf_buffer_live_bytes();
@@ -236,7 +236,7 @@ MF_TEST(tensor_hostile_shapes_are_refused_before_memory_is_asked_for)
     T_EQ(mf_buffer_live_bytes(), live);
 }
 
-MF_TEST(tensor_types_that_are_no_values_are_named)
+MF_TEST(tensor_types_without_value_encoding_are_named)
 {
     message m;
     mf_tensor t = { 0 };
@@ -296,7 +296,7 @@ MF_TEST(tensor_strings_are_encoded_as_values)
     mf_arena_free(arena);
 }
 
-MF_TEST(shape_messages_keep_what_is_unknown)
+MF_TEST(shape_messages_keep_unknown_dimensions)
 {
     mf_arena *arena = mf_arena_new();
     const mf_shape shapes[] = { MF_SCALAR, MF_SHAPE_UNKNOWN, MF_SHAPE(2, MF_UNKNOWN_DIM, 0) };

@@ -35,7 +35,7 @@ static void check_same(const mf_tensor *a, const mf_tensor *b)
     T_EQ(memcmp(a->data, b->data, (size_t)a->count * mf_dtype_size(a->dtype)), 0);
 }
 
-MF_TEST(tensor_message_is_the_same_however_it_is_cut)
+MF_TEST(tensor_message_is_decoded_from_any_split)
 {
     static const mf_dtype types[] = { MF_DTYPE_F32, MF_DTYPE_BOOL, MF_DTYPE_C128, MF_DTYPE_I8 };
     static const int64_t counts[] = { 0, 1, 100, 5000 };
@@ -67,7 +67,7 @@ static void count(void *ctx)
     ++*(int *)ctx;
 }
 
-MF_TEST(tensor_message_content_stays_where_it_is)
+MF_TEST(tensor_message_does_not_copy_large_contents)
 {
     mf_arena *arena = mf_arena_new();
     mf_tensor t = { 0 }, back = { 0 };
@@ -96,7 +96,7 @@ MF_TEST(tensor_message_content_stays_where_it_is)
     mf_arena_free(arena);
 }
 
-MF_TEST(tensor_message_of_the_dead_has_no_tensor)
+MF_TEST(tensor_message_of_a_dead_value_has_no_tensor)
 {
     mf_tensor back = { 0 };
     mf_buf bytes = { 0 };

@@ -119,7 +119,7 @@ MF_TEST(wire_an_empty_message_is_a_message)
     mf_arena_free(arena);
 }
 
-MF_TEST(wire_a_message_cut_anywhere_is_refused)
+MF_TEST(wire_a_truncated_message_is_refused)
 {
     mf_buf bytes = { 0 };
 
@@ -216,7 +216,7 @@ MF_TEST(wire_a_sub_message_or_oneof_given_twice_is_refused)
     T_OK(CHECK("\x18\x01\x18\x02")); /* of plain numbers the last counts */
 }
 
-MF_TEST(wire_types_must_fit_their_fields)
+MF_TEST(wire_types_must_match_their_fields)
 {
     T_FAILS(MF_INVALID_ARGUMENT, "version: wire type 2 instead of 0", CHECK("\x1a\x00"));
     T_FAILS(MF_INVALID_ARGUMENT, "node[0]: wire type 0 instead of 2", CHECK("\x08\x00"));
@@ -230,11 +230,11 @@ MF_TEST(wire_types_must_fit_their_fields)
     T_OK(check_bytes(&tensorflow__tensor_proto__descriptor, "\x3a\x02\x01\x02\x38\x05", 6));
 }
 
-MF_TEST(wire_tags_and_numbers_have_ends)
+MF_TEST(wire_unterminated_tags_and_numbers_are_refused)
 {
-    T_FAILS(MF_INVALID_ARGUMENT, "GraphDef: byte 0: 0 is no field number", CHECK("\x02\x00"));
-    T_FAILS(MF_INVALID_ARGUMENT, "0 is no field number", CHECK("\x80\x00\x01"));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no field number", CHECK("\xfa\xff\xff\xff\x1f\x00"));
+    T_FAILS(MF_INVALID_ARGUMENT, "GraphDef: byte 0: 0 is not a field number", CHECK("\x02\x00"));
+    T_FAILS(MF_INVALID_ARGUMENT, "0 is not a field number", CHECK("\x80\x00\x01"));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not a field number", CHECK("\xfa\xff\xff\xff\x1f\x00"));
     T_FAILS(MF_INVALID_ARGUMENT, "cut off or too long", CHECK("\x88\x80\x80\x80\x80\x01\x01"));
     T_FAILS(MF_INVALID_ARGUMENT, "version: the number is cut off or too long",
             CHECK("\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"));
@@ -280,7 +280,7 @@ MF_TEST(wire_two_bytes_cannot_become_gigabytes)
     mf_arena_free(arena);
 }
 
-MF_TEST(wire_what_the_walk_counts_covers_what_protobuf_c_takes)
+MF_TEST(wire_budget_covers_the_allocations_of_protobuf_c)
 {
     mf_buf bytes = { 0 };
 

@@ -257,12 +257,12 @@ static void check_cancelling(const mf_rpc_kind *rpc)
     T_EQ(e.cancelled, 2);
 }
 
-MF_TEST(comm_rpc_a_deadline_and_a_caller_who_gives_up_cancel)
+MF_TEST(comm_rpc_a_deadline_and_a_caller_can_cancel)
 {
     check_cancelling(grpc());
 }
 
-MF_TEST(comm_rpc_on_one_host_a_deadline_and_a_caller_who_gives_up_cancel)
+MF_TEST(comm_rpc_on_one_host_a_deadline_and_a_caller_can_cancel)
 {
     check_cancelling(&mf_rpc_local);
 }
@@ -295,17 +295,17 @@ static void check_waiting(const mf_rpc_kind *rpc)
     e.rpc->disconnect(c);
 }
 
-MF_TEST(comm_rpc_many_may_wait_while_others_are_answered)
+MF_TEST(comm_rpc_many_calls_wait_while_others_are_answered)
 {
     check_waiting(grpc());
 }
 
-MF_TEST(comm_rpc_on_one_host_many_may_wait_while_others_are_answered)
+MF_TEST(comm_rpc_on_one_host_many_calls_wait_while_others_are_answered)
 {
     check_waiting(&mf_rpc_local);
 }
 
-MF_TEST(comm_rpc_nobody_there_is_said_at_once_or_waited_for)
+MF_TEST(comm_rpc_a_missing_server_fails_at_once_or_is_waited_for)
 {
     char address[64];
     mf_rpc_channel *c;
@@ -338,11 +338,11 @@ MF_TEST(comm_rpc_other_hosts_need_tls)
 
     T_OK(mf_rpc_find(&rpc));
     T_FAILS(
-        MF_FAILED_PRECONDITION, "would let anybody on the network in",
+        MF_FAILED_PRECONDITION, "would accept any peer on the network",
         rpc->serve(&(mf_rpc_server_options){ .address = "0.0.0.0:0", .service = &service }, &s));
 }
 
-MF_TEST(comm_rpc_on_one_host_what_cannot_be_sent_fails_and_the_next_one_passes)
+MF_TEST(comm_rpc_on_one_host_a_failed_send_does_not_affect_the_next_call)
 {
     const mf_iovec parts[9] = { { .data = "", .size = 0 } };
     mf_rpc_channel *c;
@@ -425,7 +425,7 @@ static void fetch(mf_rpc_channel *c, got *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_given_back)
+MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_returned)
 {
     static const mf_rpc_service lending = { lend, cancelled };
     const mf_shape shape = { .rank = 1, .dims = { 100000 } };
@@ -461,7 +461,7 @@ MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_given_back)
     mf_tensor_clear(&value);
 }
 
-MF_TEST(comm_rpc_on_one_host_the_dead_have_given_back_everything)
+MF_TEST(comm_rpc_on_one_host_a_dead_borrower_returns_everything)
 {
     static const mf_rpc_service lending = { lend, cancelled };
     const mf_shape shape = { .rank = 1, .dims = { 100000 } };
@@ -515,7 +515,7 @@ static int connect_raw(const char *address)
     return fd;
 }
 
-MF_TEST(comm_rpc_on_one_host_half_a_message_is_not_waited_for_for_ever)
+MF_TEST(comm_rpc_on_one_host_half_a_message_times_out)
 {
     const mf_uds_frame f = { .magic = MF_UDS_RPC_MAGIC, .kind = MF_UDS_HELLO, .text = 100 };
     mf_rpc_server *s;
@@ -570,7 +570,7 @@ static bool is_mapped(unsigned seals)
     return at != NULL;
 }
 
-MF_TEST(comm_rpc_on_one_host_memory_that_could_shrink_is_not_mapped)
+MF_TEST(comm_rpc_on_one_host_unsealed_memory_is_not_mapped)
 {
     T_TRUE(is_mapped(F_SEAL_SHRINK | F_SEAL_GROW));
     T_TRUE(!is_mapped(F_SEAL_GROW));
@@ -655,7 +655,7 @@ static void *run_relay(void *ctx)
     return NULL;
 }
 
-MF_TEST(comm_rpc_a_caller_is_not_taken_for_another_who_has_the_same_port)
+MF_TEST(comm_rpc_callers_with_the_same_port_are_distinguished)
 {
     relay r = { .listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
     struct sockaddr_in at = loopback(0);

@@ -4,23 +4,23 @@
 
 #include "mf_test.h"
 
-static mf_status fail_and_end(mf_rendezvous_tables *rooms)
+static mf_status fail_and_end(mf_rendezvous_tables *tables)
 {
     const mf_status st = MF_FAIL(MF_UNAVAILABLE, "worker 2 is gone");
 
-    mf_rendezvous_tables_end(rooms, 7);
+    mf_rendezvous_tables_end(tables, 7);
     return st;
 }
 
-MF_TEST(runtime_the_end_of_a_step_keeps_the_error_that_ended_it)
+MF_TEST(runtime_the_end_of_a_step_keeps_its_error)
 {
-    mf_rendezvous_tables *rooms;
-    mf_rendezvous_table *room;
+    mf_rendezvous_tables *tables;
+    mf_rendezvous_table *table;
 
-    T_OK(mf_rendezvous_tables_new(&rooms));
-    T_OK(mf_rendezvous_tables_enter(rooms, 7, &room));
-    T_FAILS(MF_UNAVAILABLE, "worker 2 is gone", fail_and_end(rooms));
-    mf_rendezvous_table_leave(room);
-    T_FAILS(MF_CANCELLED, "the step is over", mf_rendezvous_tables_enter(rooms, 7, &room));
-    mf_rendezvous_tables_free(rooms);
+    T_OK(mf_rendezvous_tables_new(&tables));
+    T_OK(mf_rendezvous_tables_enter(tables, 7, &table));
+    T_FAILS(MF_UNAVAILABLE, "worker 2 is gone", fail_and_end(tables));
+    mf_rendezvous_table_leave(table);
+    T_FAILS(MF_CANCELLED, "the step has ended", mf_rendezvous_tables_enter(tables, 7, &table));
+    mf_rendezvous_tables_free(tables);
 }

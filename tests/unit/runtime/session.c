@@ -243,7 +243,7 @@ MF_TEST(runtime_a_run_that_waits_too_long_ends_at_its_deadline)
     const int64_t start = mf_clock_ns();
     mf_tensor *y = NULL;
 
-    T_FAILS(MF_DEADLINE_EXCEEDED, "time",
+    T_FAILS(MF_DEADLINE_EXCEEDED, "deadline",
             mf_session_run(s, &o, NULL, NULL, 0, &fetch, 1, NULL, 0, &y));
     T_TRUE(mf_clock_ns() - start < (int64_t)20 * 1000000000);
     /* The cancelled waiter must not swallow what comes later. */
@@ -266,7 +266,7 @@ static mf_output take(mf_graph *g, mf_output q)
 }
 
 /* What goes into each queue follows from what comes out of the one before it, in the same step. */
-MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
+MF_TEST(runtime_waiting_ops_delay_only_their_consumers)
 {
     const mf_run_options o = { .timeout_ms = 20000 };
     const char *fetch = "last:0", *targets[] = { "put1", "put2", "put3" };
@@ -294,7 +294,7 @@ MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
 }
 
 /* As TensorFlow's clients expect: see compiler/late_reads.c. */
-MF_TEST(runtime_what_was_read_of_a_reference_is_the_variable)
+MF_TEST(runtime_a_value_read_from_a_reference_is_the_variable)
 {
     const char *init = "init", *fetch = "later:0";
     mf_output v, read, added, later;
@@ -440,7 +440,7 @@ MF_TEST(runtime_many_threads_may_run_one_session_at_once)
 }
 
 /* tf.tuple and tf.group make such edges: what waits for a placeholder has waited when it is fed. */
-MF_TEST(runtime_a_fed_placeholder_does_not_run_for_those_that_wait_for_it)
+MF_TEST(runtime_a_fed_placeholder_does_not_run_for_its_control_consumers)
 {
     mf_tensor *x = scalar(3), *y = NULL;
     mf_output in, out;
@@ -459,7 +459,7 @@ MF_TEST(runtime_a_fed_placeholder_does_not_run_for_those_that_wait_for_it)
     mf_session_free(s);
 }
 
-MF_TEST(runtime_errors_name_what_was_asked_for_wrongly)
+MF_TEST(runtime_errors_name_the_invalid_request)
 {
     mf_session *s = session_of(small_model(), 1);
     mf_tensor *x = ones(2), *y = NULL;

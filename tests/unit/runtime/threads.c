@@ -18,24 +18,24 @@ enum { THREADS = 4, WRITERS = THREADS / 2, TURNS = 60, WIDTH = 300 };
 /* Threads of a session in which each of THREADS runs may keep one busy: others are left. */
 enum { LOOPERS = THREADS + 2 };
 
-typedef struct crew {
+typedef struct lf {
     mf_session *session;
-    void (*work)(struct crew *c, int me);
+    void (*work)(struct lf *c, int me);
     atomic_int next; /* hands out the members' numbers */
     atomic_int counts[THREADS * TURNS];
     atomic_bool stop;
-} crew;
+} lf;
 
 static void *member(void *arg)
 {
-    crew *c = arg;
+    lf *c = arg;
 
     c->work(c, atomic_fetch_add(&c->next, 1));
     return NULL;
 }
 
 /* n threads do c->work(c, 0), ..., c->work(c, n - 1). */
-static void start_crew(crew *c, int n, pthread_t *ids)
+static void start_crew(lf *c, int n, pthread_t *ids)
 {
     for (int i = 0; i < n; i++)
         T_EQ(pthread_create(&ids[i], NULL, member, c), 0);
@@ -101,7 +101,7 @@ static mf_graph *counter_graph(bool resource)
 }
 
 /* Even members add, odd ones read; what is read never changes, and is one value all over. */
-static void add_or_read(crew *c, int me)
+static void add_or_read(lf *c, int me)
 {
     float last = 0;
 
@@ -123,7 +123,7 @@ static void add_or_read(crew *c, int me)
 
 static void count_with(bool resource)
 {
-    crew c = { .session = session_of(counter_graph(resource), 2), .work = add_or_read };
+    lf c = { .session = session_of(counter_graph(resource), 2), .work = add_or_read };
     pthread_t ids[THREADS];
     mf_tensor *y = NULL;
 
@@ -137,12 +137,12 @@ static void count_with(bool resource)
     mf_session_free(c.session);
 }
 
-MF_TEST(runtime_threads_that_add_to_a_variable_lose_nothing_and_readers_see_whole_values)
+MF_TEST(runtime_concurrent_additions_to_a_variable_are_atomic)
 {
     count_with(true);
 }
 
-MF_TEST(runtime_threads_that_add_to_a_reference_variable_lose_nothing_either)
+MF_TEST(runtime_concurrent_additions_to_a_reference_variable_are_atomic)
 {
     count_with(false);
 }
@@ -180,7 +180,7 @@ static mf_status put(mf_session *s, float v)
     return st;
 }
 
-static void put_or_take(crew *c, int me)
+static void put_or_take(lf *c, int me)
 {
     for (int i = 0; i < TURNS; i++) {
         mf_tensor *y = NULL;
@@ -199,7 +199,7 @@ static void put_or_take(crew *c, int me)
 
 MF_TEST(runtime_threads_pass_every_value_through_a_small_queue_once)
 {
-    crew c = { .session = session_of(queue_graph(2), 2), .work = put_or_take };
+    lf c = { .session = session_of(queue_graph(2), 2), .work = put_or_take };
     pthread_t ids[THREADS];
 
     start_crew(&c, THREADS, ids);
@@ -245,7 +245,7 @@ MF_TEST(runtime_an_allocation_that_fails_while_a_run_waits_is_an_error_and_nothi
     mf_session_free(s);
 }
 
-static void take_what_never_comes(crew *c, int me)
+static void take_what_never_comes(lf *c, int me)
 {
     mf_tensor *y = NULL;
 
@@ -254,9 +254,9 @@ static void take_what_never_comes(crew *c, int me)
             fetch(c->session, "take:0", &y));
 }
 
-MF_TEST(runtime_closing_a_queue_ends_all_who_wait_for_its_elements)
+MF_TEST(runtime_closing_a_queue_ends_waiting_dequeues)
 {
-    crew c = { .session = session_of(queue_graph(2), 1), .work = take_what_never_comes };
+    lf c = { .session = session_of(queue_graph(2), 1), .work = take_what_never_comes };
     pthread_t ids[THREADS];
 
     start_crew(&c, THREADS, ids);
@@ -266,15 +266,15 @@ MF_TEST(runtime_closing_a_queue_ends_all_who_wait_for_its_elements)
     mf_session_free(c.session);
 }
 
-static void put_too_much(crew *c, int me)
+static void put_too_much(lf *c, int me)
 {
     (void)me;
     T_FAILS(MF_CANCELLED, "", put(c->session, 9));
 }
 
-MF_TEST(runtime_closing_a_queue_may_end_all_who_wait_for_room)
+MF_TEST(runtime_closing_a_queue_can_cancel_waiting_enqueues)
 {
-    crew c = { .session = session_of(queue_graph(1), 1), .work = put_too_much };
+    lf c = { .session = session_of(queue_graph(1), 1), .work = put_too_much };
     pthread_t ids[THREADS];
     mf_tensor *y = NULL;
 
@@ -329,7 +329,7 @@ static void await_all(mf_session *s)
     mf_tensor_free(begun);
 }
 
-static void run_for_ever(crew *c, int me)
+static void run_for_ever(lf *c, int me)
 {
     mf_tensor *y = NULL;
 
@@ -337,9 +337,9 @@ static void run_for_ever(crew *c, int me)
     T_FAILS(MF_CANCELLED, "", fetch(c->session, "never:0", &y));
 }
 
-MF_TEST(runtime_cancelling_ends_runs_that_compute)
+MF_TEST(runtime_cancelling_ends_computing_runs)
 {
-    crew c = { .session = session_of(endless_graph(), LOOPERS), .work = run_for_ever };
+    lf c = { .session = session_of(endless_graph(), LOOPERS), .work = run_for_ever };
     pthread_t ids[THREADS];
     mf_tensor *y = NULL;
 
@@ -369,7 +369,7 @@ MF_TEST(runtime_a_run_that_computes_too_long_ends_at_its_deadline)
 }
 
 /* Waiting, taking, putting and deadlines, while somebody cancels over and over. */
-static void be_cancelled(crew *c, int me)
+static void be_cancelled(lf *c, int me)
 {
     for (int i = 0; i < TURNS; i++) {
         const mf_run_options o = { .timeout_ms = 1 + i % 5 };
@@ -385,7 +385,7 @@ static void be_cancelled(crew *c, int me)
     }
 }
 
-static void cancel_on_and_on(crew *c, int me)
+static void cancel_on_and_on(lf *c, int me)
 {
     (void)me;
     while (!atomic_load(&c->stop)) {
@@ -396,8 +396,8 @@ static void cancel_on_and_on(crew *c, int me)
 
 MF_TEST(runtime_runs_that_are_cancelled_leave_a_session_that_works)
 {
-    crew c = { .session = session_of(queue_graph(2), 2), .work = be_cancelled };
-    crew enemy = { .session = c.session, .work = cancel_on_and_on };
+    lf c = { .session = session_of(queue_graph(2), 2), .work = be_cancelled };
+    lf enemy = { .session = c.session, .work = cancel_on_and_on };
     pthread_t ids[THREADS], id;
     mf_tensor *y = NULL;
 
@@ -413,7 +413,7 @@ MF_TEST(runtime_runs_that_are_cancelled_leave_a_session_that_works)
     mf_session_free(c.session);
 }
 
-static void run_until_the_end(crew *c, int me)
+static void run_until_the_end(lf *c, int me)
 {
     mf_tensor *y = NULL;
 
@@ -424,7 +424,7 @@ static void run_until_the_end(crew *c, int me)
 
 MF_TEST(runtime_freeing_a_session_ends_its_runs_first)
 {
-    crew c = { .session = session_of(endless_graph(), LOOPERS), .work = run_until_the_end };
+    lf c = { .session = session_of(endless_graph(), LOOPERS), .work = run_until_the_end };
     pthread_t ids[THREADS];
 
     start_crew(&c, THREADS, ids);
@@ -436,7 +436,7 @@ MF_TEST(runtime_freeing_a_session_ends_its_runs_first)
 
 /* ---- compiling while others run ---- */
 
-static void run_many_shapes(crew *c, int me)
+static void run_many_shapes(lf *c, int me)
 {
     const char *feed = "x:0", *sum = "sum:0";
 
@@ -458,7 +458,7 @@ static void run_many_shapes(crew *c, int me)
 
 MF_TEST(runtime_threads_may_feed_different_shapes_at_once)
 {
-    crew c = { .work = run_many_shapes };
+    lf c = { .work = run_many_shapes };
     pthread_t ids[THREADS];
     mf_output x;
     mf_graph *g;
@@ -474,7 +474,7 @@ MF_TEST(runtime_threads_may_feed_different_shapes_at_once)
     mf_session_free(c.session);
 }
 
-static void run_short(crew *c, int me)
+static void run_short(lf *c, int me)
 {
     (void)me;
     while (!atomic_load(&c->stop)) {
@@ -488,7 +488,7 @@ static void run_short(crew *c, int me)
 
 MF_TEST(runtime_a_session_may_be_extended_while_it_runs)
 {
-    crew c = { .work = run_short };
+    lf c = { .work = run_short };
     pthread_t ids[2];
     mf_output x;
     mf_graph *g;

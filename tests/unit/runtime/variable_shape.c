@@ -23,7 +23,7 @@ MF_TEST(variable_assigned_without_validation_takes_another_shape)
     bench_end(&b);
 }
 
-MF_TEST(variable_may_change_its_shape_after_an_extension_says_so)
+MF_TEST(variable_may_change_its_shape_after_an_extension_allows_it)
 {
     bench b = bench_new();
     const mf_output v = mf_applyf(b.g, "VariableV2", MF_IN(MF_END), "shape=shape[2] dtype=float"),

@@ -25,7 +25,7 @@ MF_TEST(tensor_half_conversion_rounds_to_even_and_keeps_every_half)
     T_EQ(mf_bf16_from_f32(1.01171875f).bits, 0x3f82);
 }
 
-MF_TEST(tensor_shapes_that_cannot_be_are_refused)
+MF_TEST(tensor_invalid_shapes_are_refused)
 {
     const int64_t big[] = { (int64_t)1 << 62, 4 }, hidden[] = { 0, (int64_t)1 << 62, 4 };
     const int64_t minus[] = { 2, -1 }, many[9] = { 0 };
@@ -60,7 +60,7 @@ static void on_release(void *data, void *ctx)
     released++;
 }
 
-MF_TEST(tensor_over_the_callers_memory_releases_it_once_when_nobody_reads_it)
+MF_TEST(tensor_over_the_callers_memory_releases_it_once_after_the_last_reader)
 {
     static float data[6];
     const int64_t dims[] = { 2, 3 };
@@ -95,7 +95,7 @@ MF_TEST(tensor_strings_are_copied_and_may_hold_any_bytes)
     mf_tensor_free(t);
 }
 
-MF_TEST(tensor_storage_is_used_again)
+MF_TEST(tensor_storage_is_reused)
 {
     const int64_t before = mf_buffer_live_bytes();
     mf_tensor t = { 0 };
@@ -113,7 +113,7 @@ MF_TEST(tensor_storage_is_used_again)
 }
 
 /* As much as was in use at one time is kept, until somebody is done. */
-MF_TEST(tensor_storage_of_a_large_step_is_used_again)
+MF_TEST(tensor_storage_of_a_large_step_is_reused)
 {
     const mf_shape large = MF_SHAPE((int64_t)600 << 20);
     int64_t calls = mf_buffer_heap_calls();

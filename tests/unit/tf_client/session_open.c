@@ -232,7 +232,8 @@ MF_TEST(remote_session_notices_that_the_server_is_gone_or_another)
 
     (void)strcat(strcat(cluster, mf_server_target(server) + strlen("grpc://")), "\"]}");
     mf_server_free(server);
-    T_FAILS(MF_UNAVAILABLE, "asking the server at 127.0.0.1:", run(s, &three, "y", NULL, 0, &y));
+    T_FAILS(MF_UNAVAILABLE,
+            "request to the server at 127.0.0.1:", run(s, &three, "y", NULL, 0, &y));
     T_OK(mf_server_new(&(mf_server_options){ .cluster = cluster }, &next));
     while ((st = run(s, &three, "y", NULL, 0, &y)) == MF_UNAVAILABLE)
         (void)usleep(50000); /* it is called again after a while */

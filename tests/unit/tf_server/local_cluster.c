@@ -164,7 +164,7 @@ MF_TEST(local_cluster_inside_that_is_gone_is_not_found)
     s = session_at(other, 0, g);
     do_target(s, "nothing");
     mf_local_cluster_free(one);
-    T_FAILS(MF_UNAVAILABLE, "there is no such server in this process",
+    T_FAILS(MF_UNAVAILABLE, "no such server in this process",
             mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 1 }, &none));
     mf_session_free(s);
     mf_local_cluster_free(other);

@@ -66,7 +66,7 @@ MF_TEST(server_sequence_keeps_what_others_fetch_when_a_later_step_fails)
     T_EQ(second, first + 1);
     mf_step_sequence_end(&steps, second, false);
     T_OK(fetch(first));
-    T_FAILS(MF_CANCELLED, "the step is over", fetch(second));
+    T_FAILS(MF_CANCELLED, "the step has ended", fetch(second));
     end();
 }
 

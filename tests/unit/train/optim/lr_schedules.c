@@ -61,7 +61,7 @@ MF_TEST(train_schedules_say_what_is_wrong)
 
     T_FAILS(MF_NOT_FOUND, "there is no schedule 'cosin'; did you mean 'cosine'?",
             mf_schedule_parse("cosin", 1.0, arena, &s));
-    T_FAILS(MF_NOT_FOUND, "known are constant, step, exponential, cosine, one_cycle",
+    T_FAILS(MF_NOT_FOUND, "expected one of constant, step, exponential, cosine, one_cycle",
             mf_schedule_parse("polynomial", 1.0, arena, &s));
     T_FAILS(MF_INVALID_ARGUMENT, "every", mf_schedule_parse("exponential every=0", 1.0, arena, &s));
     mf_arena_free(arena);
