@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard.c - values under other layouts than they were made: the ops that reduce and move them.
- * Each version is made once, out of the one that is nearest. */
+/* reshard.c - other layouts of a value: the ops that reduce and move its shards. Each version is
+ * made
+ * once, from the version that is cheapest to convert. */
 #include "base/log.h"
 #include "graph/shard.h"
 #include "spmd/lower/reshard_step.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Everybody has what it needs, and more. */
+/* Every device already holds its new block: slice it. */
 static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
 {
     const int p = g->l->processors[i], rank = g->shape->rank;
@@ -17,7 +18,7 @@ static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
     int64_t begin[MF_MAX_RANK];
     mf_output in[3] = { g->from->at[i] };
 
-    for (int d = 0; d < rank; d++) /* where it has nothing, there may be nothing to begin at */
+    for (int d = 0; d < rank; d++) /* an empty block may have no valid offset */
         begin[d] = to.size[d] > 0 ? to.begin[d] - from.begin[d] : 0;
     in[1] = mf_ints(graph, begin, rank);
     in[2] = mf_ints(graph, to.size, rank);
@@ -57,9 +58,8 @@ static mf_status add_move(const mf_reshard_step *g, int i)
     return mf_reshard_step_make(g, i, "_MeshMove", &g->from->at[i], 1, attrs, MF_COUNT(attrs));
 }
 
-/* Elements that member `index` of n gets, so that it has `count` of the sum: see
- * ops/dist/mesh_reduce.c.
- */
+/* Elements that member `index` of n receives to obtain `count` elements of the sum: see
+ * ops/dist/mesh_reduce.c. */
 static int64_t reduce_receives(int64_t count, int n, int index, bool scatter)
 {
     const int64_t piece = mf_shard_begin(count, n, index + 1) - mf_shard_begin(count, n, index);
@@ -183,9 +183,9 @@ static mf_status reshard_move(mf_lowering *l, mf_output o, const mf_layout *to,
     return MF_OK;
 }
 
-/* ---- the whole way ---- */
+/* ---- conversion ---- */
 
-/* On this mesh; NULL: there is none that could become it. */
+/* The cheapest version on this mesh; NULL: none can be converted. */
 static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o, int mesh,
                                               const mf_layout *to)
 {
@@ -213,7 +213,7 @@ static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o,
 
 static const mf_layout WHOLE;
 
-/* Sums are made, as far as the layout asks for it. */
+/* Makes the sums that the layout requires. */
 static mf_status reduce_to(mf_lowering *l, mf_output o, const mf_layout *layout,
                            const mf_mesh_version **v)
 {
@@ -246,7 +246,7 @@ mf_status mf_reshard(mf_lowering *l, mf_output o, int mesh, const mf_layout *lay
     return reshard_move(l, o, layout, out);
 }
 
-/* ---- pieces that overlap ---- */
+/* ---- overlapping windows ---- */
 
 static int64_t boxes_lack(const mf_mesh *m, const mf_layout *have, const mf_shape *shape,
                           const mf_box *boxes)

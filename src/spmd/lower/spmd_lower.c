@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spmd_lower.c - a graph becomes one for each processor at hand. Nodes come in the order of the
- * graph; each is cut in the best way (op_sharding.c), its inputs are laid out as that needs
- * (reshard.c), and the very op runs on the pieces. All processors come to the same decisions, so
- * what they do together has the same numbers everywhere. */
+/* spmd_lower.c - lowers a graph to one graph per local device. Nodes are visited in graph order:
+ * each
+ * gets its best sharding (op_sharding.c), its inputs are converted to it (reshard.c), and the same
+ * op
+ * runs on the shards. All devices take the same decisions, so collectives have the same ids
+ * everywhere. */
 #include "spmd/lower/spmd_lower.h"
 
 #include "base/log.h"
@@ -18,20 +20,20 @@ static bool spmd_lower_is_op(const mf_node *n, const char *op)
     return strcmp(n->op_name, op) == 0;
 }
 
-/* ---- one node on one processor ---- */
+/* ---- one node on one device ---- */
 
 typedef struct emission {
     mf_lowering *l;
     const mf_node *n;
-    const mf_split *q; /* NULL: whole */
+    const mf_split *q; /* NULL: not split */
     const mf_mesh_choice *choice;
     const mf_mesh_version **in;
-    int k; /* the mesh */
+    int k; /* index of the mesh */
     const mf_mesh *m;
-    int i; /* the processor at hand */
+    int i; /* index of the local device */
 } emission;
 
-/* Attributes of the copy; room for those that a rule adds. */
+/* Attributes of the copy, with room for those that a split rule adds. */
 static mf_status spmd_lower_copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -91,7 +93,7 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
     return MF_OK;
 }
 
-/* Input sizes_input: what it says of output 0, for the piece. */
+/* The input sizes_input holds the sizes of output 0: replace them by those of the shard. */
 static mf_status piece_sizes(const emission *e, mf_output *in)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -103,7 +105,7 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     if (!whole || whole->count != shape->rank)
         return MF_FAIL(MF_INTERNAL, "{{node %s}}: its sizes are not known", e->n->name);
     MF_TRY(mf_tensor_alloc(&sizes, whole->dtype, &whole->shape));
-    for (int d = 0; d < shape->rank; d++) /* also where it says -1: of nothing, that is anything */
+    for (int d = 0; d < shape->rank; d++) /* even a -1: an empty shard would leave it undefined */
         mf_tensor_put(&sizes, d, (double)box.size[d]);
     in[e->q->sizes_input] = mf_constant(g, &sizes, NULL);
     mf_tensor_clear(&sizes);
@@ -115,7 +117,7 @@ static bool index_is_cut(const emission *e)
     return e->q && e->q->index_letter >= 0 && e->choice->letters[e->q->index_letter].axes;
 }
 
-/* Indices as they count in this piece: those outside of it are -1, or left out with their rows. */
+/* Indices relative to this shard: those outside it become -1, or are dropped with their rows. */
 static mf_status piece_indices(const emission *e, mf_output *in)
 {
     const int letter = e->q->index_letter, ids = e->q->index_input, rows = e->q->rows_input;
@@ -147,7 +149,7 @@ static mf_status piece_indices(const emission *e, mf_output *in)
     return mf_graph_status(g);
 }
 
-/* What op_if_index_cut has of the op's attributes. */
+/* Attributes of the op that op_if_index_cut accepts, too. */
 static int row_attrs(mf_named_attr *attrs, int n)
 {
     int kept = 0;
@@ -168,7 +170,7 @@ static bool sums_are_cut(const emission *e)
     return false;
 }
 
-/* What was a mean is a sum of pieces, divided by the number of all. */
+/* A mean over a split dimension is a sum over the shard, divided by the total count. */
 static mf_status spmd_lower_divide(const emission *e, mf_node **node)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -180,7 +182,7 @@ static mf_status spmd_lower_divide(const emission *e, mf_node **node)
     return mf_graph_add(g, &spec, node);
 }
 
-/* Where nothing follows from a node, each mesh waits for its own part. */
+/* Control edges of a node without consumers are local: each mesh waits for its own part. */
 static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
     const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->sheet->is_used[n->id];
@@ -245,7 +247,7 @@ static mf_status spmd_lower_emit(const emission *e, mf_node **out)
     return other && e->q->divide_if_cut > 0 ? spmd_lower_divide(e, out) : MF_OK;
 }
 
-/* ---- one node everywhere ---- */
+/* ---- one node on all devices ---- */
 
 static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 {
@@ -273,7 +275,7 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
     return MF_OK;
 }
 
-/* "MatMul x: [rows,.] [.,cols] -> [rows,cols]", for those who want to know. */
+/* Logs "MatMul x: [rows,.] [.,cols] -> [rows,cols]" at debug level. */
 static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_mesh *m,
                                const mf_mesh_choice *c)
 {
@@ -289,14 +291,14 @@ static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_
         mf_buf_printf(&line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
                       mf_layout_text(m, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
     }
-    MF_LOG(MF_LOG_DEBUG, "%s %s, from processor %d on:%s", n->op_name, n->name, m->first,
+    MF_LOG(MF_LOG_DEBUG, "%s %s, from device %d on:%s", n->op_name, n->name, m->first,
            line.data ? line.data : "");
     mf_buf_deinit(&line);
 }
 
-/* ---- what it costs the first processor at hand ---- */
+/* ---- costs of the first local device ---- */
 
-/* Elements of the dimensions that have no letter. */
+/* Product of the dimensions that have no letter. */
 static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
 {
     double n = 1;
@@ -306,7 +308,7 @@ static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
     return n;
 }
 
-/* All indices of the letters, each with what the largest operand has besides. */
+/* Product of the sizes of all letters, times the largest operand's dimensions without a letter. */
 static double spmd_lower_work_of(emission *e)
 {
     double n = 1, more = 1;
@@ -356,11 +358,11 @@ static bool is_forward(const mf_node *n)
     return mf_node_turn(n) > 0 && !mf_node_is_gradient(n);
 }
 
-/* A stage that needs, on the way there, what a later one has made. */
+/* True if a forward node of a stage needs a value of a later stage. */
 static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
 {
     if (l->sheet->chunks > 1)
-        return false; /* they do; virtual_stages.c knows by themselves */
+        return false; /* virtual_stages.c detects it for interleaved chunks */
     for (int k = 0; is_forward(n) && k < n->n_inputs; k++) {
         const mf_node *in = n->inputs[k].node;
 
@@ -393,7 +395,7 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
         MF_TRY(choice.windows[k]
                    ? mf_reshard_boxes(l, n->inputs[k], mesh, choice.windows[k], &e.in[k])
                    : mf_reshard(l, n->inputs[k], mesh, &choice.in[k], &e.in[k]));
-    for (int k = 0; k < n->n_controls; k++) { /* whoever is at hand */
+    for (int k = 0; k < n->n_controls; k++) { /* whichever devices are local */
         const mf_mesh_version *word;
 
         if (sends_word(l, n, n->controls[k], mesh))
@@ -407,7 +409,7 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
     return note_outputs(l, n, mesh, choice.out);
 }
 
-/* ---- ends ---- */
+/* ---- feeds and fetches ---- */
 
 static mf_status lower_feed(mf_lowering *l, mf_node *n)
 {
@@ -466,7 +468,7 @@ static mf_status lower_all(mf_lowering *l)
     return MF_OK;
 }
 
-/* Switch begins one, Merge ends it. */
+/* Number of conditional branches that enclose each node: Switch begins one, Merge ends it. */
 static void count_branches(const mf_lowering *l)
 {
     for (int64_t i = 0; i < l->sheet->n; i++) {
@@ -507,7 +509,7 @@ mf_status mf_mesh_lower(const mf_sharding_table *sheet, const int *processors, i
     memset(receives, 0, (size_t)n * sizeof *receives);
     for (int i = 0; i < n; i++) {
         MF_TRY(mf_graph_new(&graphs[i]));
-        mf_graph_scope(graphs[i], "_mesh"); /* of new names: the others keep theirs */
+        mf_graph_scope(graphs[i], "_mesh"); /* scope of new names; copied nodes keep theirs */
     }
     MF_TRY(lower_all(&l));
     costs->together = l.next_id;
