@@ -48,7 +48,7 @@ static mf_status register_part(mf_exec_plan *l, const mf_exec_plan_options *o, i
     return st;
 }
 
-/* ---- the own part ---- */
+/* ---- the local part ---- */
 
 static bool is_fed(const mf_graph_partition *p, const char *name)
 {
@@ -61,7 +61,7 @@ static bool is_fed(const mf_graph_partition *p, const char *name)
     return false;
 }
 
-/* What nobody else needs has to be run; feeds are there already. */
+/* Nodes without consumers are targets; feeds are not. */
 static mf_status exec_plan_find_targets(mf_exec_plan *l, const mf_graph_partition *p,
                                         const mf_graph *g)
 {
@@ -97,7 +97,7 @@ static mf_status make_own(mf_exec_plan *l, const mf_exec_plan_options *o,
     return mf_session_new_shared(graph, &so, &shared, &l->own);
 }
 
-/* ---- the whole ---- */
+/* ---- all parts ---- */
 
 static mf_status exec_plan_make_parts(mf_exec_plan *l, const mf_exec_plan_options *o,
                                       const mf_graph_partition *p)

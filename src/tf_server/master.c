@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master.c - sessions: made, extended, listed, closed and reset, with TensorFlow's words. */
+/* master.c - sessions: create, extend, list, close and reset, with TensorFlow's messages. */
 #include "tf_server/master.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ struct mf_clients {
     mf_map sessions; /* by handle */
 };
 
-/* ---- finding ---- */
+/* ---- lookup ---- */
 
 mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session **out)
 {
@@ -68,7 +68,7 @@ void mf_client_session_release(mf_client_session *s)
         free_session(s);
 }
 
-/* Nobody finds it any more, and its steps end. */
+/* Removes the session from the map and cancels its steps. */
 static void close_session(mf_clients *m, const char *handle)
 {
     mf_client_session *s;
@@ -83,9 +83,9 @@ static void close_session(mf_clients *m, const char *handle)
     mf_client_session_release(s);
 }
 
-/* ---- making ---- */
+/* ---- create ---- */
 
-/* Takes the graph, also when it fails. What was placed before stays where it is. */
+/* Takes ownership of the graph, even on failure. Nodes that were placed before are not moved. */
 static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_placed *before,
                               mf_placed **out)
 {
@@ -115,7 +115,7 @@ static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_pl
     return MF_OK;
 }
 
-/* What there is, and more. Owns: *out. */
+/* The old graph with the new nodes. Owns: *out. */
 static mf_status master_read_graph(const Tensorflow__GraphDef *more, const mf_graph *before,
                                    mf_graph **out)
 {
@@ -130,7 +130,7 @@ static mf_status master_read_graph(const Tensorflow__GraphDef *more, const mf_gr
     return st;
 }
 
-/* A run of some of the graph may have others elsewhere. */
+/* Detects collectives, whose groups may have members under other masters. */
 static mf_status find_collectives(mf_client_session *s, mf_graph *graph)
 {
     mf_collectives found;
@@ -173,7 +173,7 @@ static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSess
     return mf_session_workers_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
 }
 
-/* Those who are refused have cost little. */
+/* Checked early: a refused request must be cheap. */
 static mf_status check_sessions(mf_clients *m)
 {
     int64_t n;
@@ -206,7 +206,7 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     if (!s)
         return MF_NOMEM("a session");
     s->clients = m;
-    s->refs = 2; /* of those that can be found, and ours */
+    s->refs = 2; /* one for the map, one for the caller */
     pthread_mutex_init(&s->extending, NULL);
     mf_cond_init(&s->laid_out);
     mf_cancel_init(&s->closed);
@@ -221,15 +221,16 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     }
     out.session_handle = s->handle;
     st = mf_request_reply(r, &out.base);
-    if (st != MF_OK || atomic_load(&r->call->gone)) /* nobody will ever close it */
+    if (st != MF_OK || atomic_load(&r->call->gone)) /* the client is gone and would never close it
+                                                     */
         close_session(m, s->handle);
     mf_client_session_release(s);
     return st;
 }
 
-/* ---- extending ---- */
+/* ---- extend ---- */
 
-/* All of it, or nothing. */
+/* All or nothing. */
 static mf_status extend_graph(const mf_request *r, mf_client_session *s,
                               const Tensorflow__GraphDef *more)
 {
@@ -281,7 +282,7 @@ static mf_status master_extend(mf_request *r, const ProtobufCMessage *message)
     return st == MF_OK ? mf_request_reply(r, &out.base) : st;
 }
 
-/* ---- ending ---- */
+/* ---- close and reset ---- */
 
 static mf_status close_one(mf_request *r, const ProtobufCMessage *message)
 {
@@ -294,7 +295,7 @@ static mf_status close_one(mf_request *r, const ProtobufCMessage *message)
     return MF_OK;
 }
 
-/* *handle: one that there is; false: none. */
+/* *handle: any session; false: none. */
 static bool any_handle(mf_clients *m, char handle[17])
 {
     const mf_map_entry *e;
@@ -316,7 +317,7 @@ static void master_close_all(mf_clients *m)
         close_session(m, handle);
 }
 
-/* Containers are emptied, and no session outlives that. */
+/* Closes all sessions and clears the containers. */
 static mf_status reset(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__ResetRequest *q = (const Tensorflow__ResetRequest *)message;
@@ -355,7 +356,7 @@ static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- methods ---- */
 
 #define METHOD(NAME, MESSAGE, ...)                                                                 \
     {                                                                                              \

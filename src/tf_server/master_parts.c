@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_parts.c - the graphs that a run lies in, for those who want to see them (RunMetadata).
- * They are cut again: nobody keeps them. */
+/* master_parts.c - the partitioned graphs of a run, for RunMetadata. They are partitioned again,
+ * because they are not stored. */
 #include "graph/graphdef_codec.h"
 #include "proto/wire.h"
 #include "tf_server/graph_partition.h"

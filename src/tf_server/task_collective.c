@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective.c - see task_collective.h: the whole of one, from the search for its group to its
- * result. What comes goes on in the pool: to send a piece may take until its receiver reads, and
- * whoever takes answers must not wait for somebody who does the same. */
+/* task_collective.c - see task_collective.h: a collective from resolving its group to its result.
+ * Replies are handled on a pool thread: a send may block until its receiver reads, so sending from
+ * the reply callback could deadlock two tasks. */
 #include "tf_server/task_collective.h"
 
 #include "base/clock.h"
 #include "tf_server/task_collective_private.h"
 
-/* ---- beginning and ending ---- */
+/* ---- begin and end ---- */
 
 static void task_collective_run_free(mf_collective_run *r)
 {
@@ -20,7 +20,7 @@ static void task_collective_run_free(mf_collective_run *r)
     mf_free(r);
 }
 
-/* What is known of the group serves the next step, unless it has failed. */
+/* The resolved group is cached for the next step unless this one failed. */
 static void task_collective_remember(mf_collective_run *r, bool well)
 {
     mf_collective_op *c = r->collect;
@@ -70,7 +70,7 @@ void mf_collective_release(mf_collective_run *r)
         task_collective_finish(r);
 }
 
-/* The first tells why; others only follow from it. */
+/* Keeps the first error; later ones are consequences. */
 void mf_collective_fail(mf_collective_run *r, mf_status st)
 {
     pthread_mutex_lock(&r->lock);
@@ -96,9 +96,9 @@ static void step_cancelled(mf_cancel_hook *hook)
     mf_collective_release(r);
 }
 
-/* ---- the whole ---- */
+/* ---- run ---- */
 
-/* The circle is known. */
+/* The group is resolved. */
 static void task_collective_begin(mf_collective_run *r)
 {
     mf_trip *trips;

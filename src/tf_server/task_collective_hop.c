@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective_hop.c - the way of a piece of a collective: it comes, is merged or kept, and goes
- * on. Pieces that were sent are never written again, so nobody waits until they are fetched. */
+/* task_collective_hop.c - the hops of a chunk: receive, merge or keep, send on. Sent chunks are
+ * never
+ * modified, so a sender does not wait until they are fetched. */
 #include "base/clock.h"
 #include "proto/buf_message.h"
 #include "proto/worker.pb-c.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- pieces ---- */
+/* ---- chunks ---- */
 
 static void task_collective_hop_make_key(const mf_collective_run *r, const mf_hop_key *k,
                                          char key[MF_COLLECTIVE_KEY])
@@ -72,7 +73,7 @@ static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_h
     return MF_OK;
 }
 
-/* This piece of the result. */
+/* The chunk's part of the result. */
 static void task_collective_hop_take_result(const mf_collective_run *r,
                                             const mf_collective_route *route, mf_tensor *out)
 {
@@ -82,7 +83,7 @@ static void task_collective_hop_take_result(const mf_collective_run *r,
     out->data = (char *)r->out.data + route->first * (int64_t)mf_dtype_cell(r->out.dtype);
 }
 
-/* The piece is as it will stay. */
+/* The chunk is final. */
 static void task_collective_hop_keep(const mf_collective_run *r, const mf_collective_route *route,
                                      const void *data)
 {
@@ -107,7 +108,7 @@ static void trip_end(mf_trip *t, mf_status st)
     mf_collective_release(r);
 }
 
-/* What has come becomes the piece: merged with the own part, or a part of the result. */
+/* Merges the received data with this member's part, or stores it in the result. */
 static mf_status take_come(mf_trip *t, const mf_hop *leg)
 {
     const mf_collective_run *r = t->run;
@@ -125,7 +126,7 @@ static mf_status take_come(mf_trip *t, const mf_hop *leg)
     return st;
 }
 
-/* The piece is here: this leg is done. */
+/* The chunk is complete for this hop: send it on. */
 static mf_status task_collective_hop_pass_on(mf_trip *t)
 {
     const mf_hop *leg = &t->route->legs[t->leg];
@@ -162,13 +163,13 @@ void mf_trip_go_on(mf_trip *t)
     trip_end(t, MF_OK);
 }
 
-/* The thread's error came from this member. */
+/* Attributes the thread's error to this member. */
 static mf_status task_collective_hop_blame(const mf_collective_run *r,
                                            const mf_group_resolver_member *m, mf_status st)
 {
     char before[300];
 
-    if (st == MF_ABORTED) { /* it was restarted, perhaps */
+    if (st == MF_ABORTED) { /* the member may have been restarted */
         mf_error why;
 
         mf_error_save(st, &why);

@@ -31,7 +31,7 @@ check "a server's steps give the same weights" test -s here -a "$(cat here)" = "
 check "what servers trained is on disk" "$program" ckpt verify trained
 wrong "servers and a strategy" "give one of them" -- \
     train --model mlp --data fashion-mnist --target "$target" --strategy mirrored
-wrong "servers that are no target" "a server's is grpc://host:port" -- \
+wrong "servers that are no target" "write grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
 
 # ---- a cluster in one process: its weights are those of one process, too
@@ -66,7 +66,7 @@ fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the
     "cluster.workers[1] (127.0.0.1:1): nobody listens there" "mkdir -p $work/nowhere" -- \
     doctor --cluster "{\"worker\": [\"$address\"], \"ps\": [\"$address\"],
                        \"workers\": [\"nobody.invalid:1\", \"127.0.0.1:1\"]}" --dir "$work/nowhere"
-fails "doctor of no JSON" "--cluster: the cluster is no JSON" -- doctor --cluster '{'
+fails "doctor of no JSON" "--cluster: the cluster is not JSON" -- doctor --cluster '{'
 ok "doctor of a task that is to start here" "this task can listen there" -- \
     doctor --cluster "{\"worker\": [\"$address\", \"localhost:1025\"]}" --job-name worker --task-index 1
 fails "doctor of a task that is elsewhere" "cannot listen there" -- \
