@@ -59,7 +59,7 @@ MF_TEST(models_metrics_perplexity_of_equal_scores_is_the_number_of_classes)
 static const float LOGITS[] = { 2, -1, 0.5F, -2, 1, -0.5F };
 static const int32_t TRUTH[] = { 1, 0, 0, 0, 1, 1 };
 
-MF_TEST(models_metrics_of_yes_and_no)
+MF_TEST(models_metrics_of_binary_labels)
 {
     for (int64_t columns = 0; columns < 2; columns++) {
         T_NEAR(metric("accuracy", LOGITS, 6, columns, TRUTH), 4.0 / 6, 1e-6);
@@ -86,7 +86,7 @@ MF_TEST(models_metrics_of_distances_and_errors)
     T_NEAR(metric("reconstruction_error", distances, 4, 0, same), 0.475, 1e-6);
 }
 
-MF_TEST(models_metrics_and_losses_say_what_is_wrong)
+MF_TEST(models_metrics_and_losses_reject_invalid_outputs)
 {
     const mf_metric_kind *kind;
     mf_model *m;
