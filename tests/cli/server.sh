@@ -51,7 +51,7 @@ kill "$several"
 check "a cluster in one process ends well" wait "$several"
 wrong "a cluster of its own and another" "leave out --cluster" -- server --local worker=1 --cluster '{}'
 wrong "several tasks and one" "leave out --job-name" -- server --here --job-name worker
-wrong "a cluster of nothing" "as worker=2,ps=1" -- server --local worker
+wrong "a cluster of nothing" "as in worker=2,ps=1" -- server --local worker
 wrong "no task is here" "none of the cluster's 1 tasks is on this host" -- \
     server --here --cluster '{"worker": ["192.0.2.7:2222"]}'
 

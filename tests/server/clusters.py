@@ -116,7 +116,7 @@ def tasks_may_be_started_in_any_order(b):
     graph = b.graph("counting", counting("/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]))
     client = b.client(graph, a[2], "--target", "set", "--target", "add", "--fetch", "value")  # the first of all
     b.task(cluster, "worker", 1)
-    words = "a session waits for /job:ps/replica:0/task:0 at %s, since" % a[0]
+    words = "a session has been waiting for /job:ps/replica:0/task:0 at %s for" % a[0]
     until(lambda: words in b.log("worker1"), words)
     b.task(cluster, "ps", 0)
     b.task(cluster, "worker", 0)

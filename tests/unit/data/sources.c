@@ -133,7 +133,7 @@ MF_TEST(data_csv_recognizes_common_missing_values)
     float x[2];
     int32_t label;
 
-    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; missing=0",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; set missing=0",
             mf_dataset_open(path, NULL, &set));
     T_OK(mf_dataset_open(path, "missing=-3", &set));
     T_OK(mf_dataset_read(set, 0, 1, (void *[]){ x, &label }));

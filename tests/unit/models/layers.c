@@ -149,7 +149,7 @@ static const struct {
     { "Conv2D", "filters=3 kernel_size=[3,3,3]", F32, IMAGE, 1, "layer 'conv2d': kernel_size" },
     { "Conv2D", "filters=3 kernel_size=3 padding=full", F32, IMAGE, 1, "one of valid, same" },
     { "Conv2D", "filters=3 kernel_size=3 groups=3", F32, IMAGE, 1, "3 groups" },
-    { "Dropout", "rate=1.0", F32, TEXT, 1, "in [0,1), not 1" },
+    { "Dropout", "rate=1.0", F32, TEXT, 1, "in [0,1), but is 1" },
     { "Reshape", "target_shape=[7]", F32, IMAGE, 1, "the 192 elements of a sample" },
     { "Permute", "dims=[1,1,2]", F32, IMAGE, 1, "1 to 3 once" },
     { "ZeroPadding2D", "padding=[1,2,3]", F32, IMAGE, 1, "one, two or four" },
@@ -158,7 +158,7 @@ static const struct {
     { "GroupNormalization", "groups=3", F32, IMAGE, 1, "groups=3 does not divide 4 channels" },
     { "LSTM", "units=3", F32, DIMS(2000, 2), 1, "1 to 1024 steps" },
     { "RBM", "units=3", F32, IMAGE, 1, "add Flatten before it" },
-    { "HashedFields", "num_bins=3 pairs=[0,3]", I32, DIMS(3), 1, "fields from 0 to 2" },
+    { "HashedFields", "num_bins=3 pairs=[0,3]", I32, DIMS(3), 1, "each, from 0 to 2" },
     { "TransformerBlock", "num_heads=4 units=8", F32, TEXT, 1,
       "4 heads do not divide a width of 6" },
 };

@@ -98,7 +98,7 @@ MF_TEST(models_metrics_and_losses_reject_invalid_outputs)
         label = mf_model_input(m, "label", MF_DTYPE_I32, NULL, 0);
         if (i == 0) {
             (void)mf_metric(m, "auc", x, label, &kind);
-            T_FAILS(MF_INVALID_ARGUMENT, "one score for each sample", mf_model_status(m));
+            T_FAILS(MF_INVALID_ARGUMENT, "one score per sample", mf_model_status(m));
         } else if (i == 1) {
             (void)mf_metric(m, "acuracy", x, label, &kind);
             T_FAILS(MF_NOT_FOUND, "did you mean 'accuracy'", mf_model_status(m));

@@ -92,8 +92,7 @@ MF_TEST(models_zoo_names_missing_columns)
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cnn needs a label (--set label=COLUMN for tables)",
             make("cnn", "image=float[28,28,1]", &m));
-    T_FAILS(MF_INVALID_ARGUMENT, "pairs of images, which --pairs makes",
-            make("siamese", MNIST, &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "pairs of images (--pairs makes", make("siamese", MNIST, &m));
     T_FAILS(MF_INVALID_ARGUMENT, "two images in a pair",
             make("siamese", "pair=uint8[3,28,28,1] label=int32[]", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", make("mlp unit=3", MNIST, &m));

@@ -310,7 +310,7 @@ MF_TEST(mesh_reductions_support_integers_of_every_size)
 
 /* ---- random numbers ---- */
 
-MF_TEST(mesh_random_ops_without_a_seed_agree_on_all_devices)
+MF_TEST(random_ops_without_a_seed_agree_on_all_devices_of_a_mesh)
 {
     static const char *const feed = "x", *const fetches[] = { "u", "y" };
     mf_tensor *x = mesh_numbers(&MF_SHAPE(8, 40), 1), *out[2] = { NULL };

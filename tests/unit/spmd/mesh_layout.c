@@ -242,7 +242,7 @@ MF_TEST(mesh_stages_come_from_an_axis_or_a_list)
     T_EQ(m.processors, 7);
     T_EQ(mf_layout_rules_find(&r, &m.at[1], "hidden"), 0);
     T_TRUE(!mf_mesh_alike(&m.at[0], &m.at[1]));
-    T_FAILS(MF_INVALID_ARGUMENT, "cannot cut 'batch'",
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot split 'batch'",
             mf_meshes_parse("a:2", "layers:a;batch:a", &m, &r));
     T_FAILS(MF_INVALID_ARGUMENT, "write axes and sizes", mf_meshes_parse("a:2 | b", "", &m, &r));
     T_FAILS(MF_INVALID_ARGUMENT, "at most 32", mf_meshes_parse("a:33", "layers:a", &m, &r));

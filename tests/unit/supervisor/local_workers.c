@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-MF_TEST(elastic_workers_without_weights_are_removed_first)
+MF_TEST(workers_without_weights_are_removed_first)
 {
     static const struct {
         const char *task;

@@ -274,7 +274,7 @@ MF_TEST(server_groups_formed_again_end_waits_of_their_collectives)
     T_OK(forget(a));
     T_OK(forget(b));
     a = join(0, 3, 7, 0); /* what it meant is forgotten with the group */
-    T_FAILS(MF_ABORTED, "no such group",
+    T_FAILS(MF_ABORTED, "no group of",
             forget(agree(2, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false)));
     mf_cancel_raise(&a->cancel);
     T_TRUE(forget(a) == MF_CANCELLED);

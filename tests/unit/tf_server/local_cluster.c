@@ -245,7 +245,7 @@ MF_TEST(local_cluster_rejects_invalid_specs)
     mf_local_cluster *c;
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        T_FAILS(MF_INVALID_ARGUMENT, i == 5 ? "is not a valid job name" : "as worker=2,ps=1",
+        T_FAILS(MF_INVALID_ARGUMENT, i == 5 ? "is not a valid job name" : "as in worker=2,ps=1",
                 mf_local_cluster_new(wrong[i], NULL, &c));
     T_FAILS(MF_INVALID_ARGUMENT, "is not JSON", mf_local_cluster_new("a=1,a=1", NULL, &c));
     T_FAILS(MF_INVALID_ARGUMENT, "none of the cluster's 2 tasks is on this host",
