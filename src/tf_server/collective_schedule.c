@@ -72,8 +72,9 @@ static int64_t piece_elements(const mf_collective_schedule_of *of, int64_t piece
 }
 
 /* The hops at rank `self` of the chunk that starts at rank `first` of a ring. */
-static void make_legs(mf_collective_route *r, const mf_collective_schedule_of *of, const int *order,
-                      int first, int section, bool is_sum)
+static void collective_schedule_make_hops(mf_collective_route *r,
+                                          const mf_collective_schedule_of *of, const int *order,
+                                          int first, int section, bool is_sum)
 {
     const int n = of->n;
     int self = 0, before;
@@ -84,14 +85,14 @@ static void make_legs(mf_collective_route *r, const mf_collective_schedule_of *o
     r->n_legs = is_sum ? 2 : 1;
     for (int turn = 0; turn < r->n_legs; turn++) {
         const int begins = (first + (turn == 0 ? 0 : n - 1)) % n, ends = (begins + n - 1) % n;
-        mf_hop *leg = &r->legs[turn];
+        mf_hop *hop = &r->legs[turn];
 
-        *leg = (mf_hop){ .from = self == begins ? -1 : order[before],
+        *hop = (mf_hop){ .from = self == begins ? -1 : order[before],
                          .key = { { turn, section, before } },
                          .merges = is_sum && turn == 0 && self != begins,
                          .finishes = is_sum && turn == 0 && self == ends };
         if (self != ends)
-            leg->sends[leg->n_sends++] = (mf_hop_key){ { turn, section, self } };
+            hop->sends[hop->n_sends++] = (mf_hop_key){ { turn, section, self } };
     }
 }
 
@@ -122,7 +123,7 @@ static mf_status make_reduction(const mf_collective_schedule_of *of, mf_arena *a
                 (mf_collective_route){ .first = first,
                                        .count = of->count - first < size ? of->count - first : size,
                                        .own = first };
-            make_legs(r, of, order, rank, (int)section, true);
+            collective_schedule_make_hops(r, of, order, rank, (int)section, true);
             out->n++;
         }
     }
@@ -143,7 +144,7 @@ static mf_status make_gathering(const mf_collective_schedule_of *of, mf_arena *a
         mf_collective_route *r = &out->all[out->n++];
 
         *r = (mf_collective_route){ .first = rank * size, .count = size };
-        make_legs(r, of, order, rank, rank, false);
+        collective_schedule_make_hops(r, of, order, rank, rank, false);
     }
     return MF_OK;
 }
@@ -183,17 +184,17 @@ static mf_status make_broadcast(const mf_collective_schedule_of *of, mf_arena *a
     const int self = of->task[of->self], source = of->task[of->source];
     const int parent = parent_of(self, source);
     mf_collective_route *r = MF_ARENA_NEW(arena, mf_collective_route);
-    mf_hop *leg;
+    mf_hop *hop;
 
     if (!r)
         return MF_NOMEM("a collective");
     *r = (mf_collective_route){ .count = of->count, .n_legs = 1 };
-    leg = &r->legs[0];
-    *leg = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
+    hop = &r->legs[0];
+    *hop = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
                      .key = { { 0, parent, self } } };
     for (int rank = 0; rank < tasks_of(of); rank++) {
         if (is_child(rank, self, source))
-            leg->sends[leg->n_sends++] = (mf_hop_key){ { 0, self, rank } };
+            hop->sends[hop->n_sends++] = (mf_hop_key){ { 0, self, rank } };
     }
     out->all = r;
     out->n = 1; /* an empty value is sent, too: the members wait for it */

@@ -31,7 +31,7 @@ typedef struct mf_exec_plan {
 typedef struct mf_exec_plan_options {
     const mf_graph *graph;
     const int *task; /* by node id */
-    const mf_session_workers *cast;
+    const mf_session_workers *workers;
     const char *session; /* its handle on remote tasks */
     mf_resources *resources, *node_state; /* for the local part; NULL: the server's */
     mf_cancel *cancel;
@@ -43,6 +43,6 @@ typedef struct mf_exec_plan_options {
 MF_MUST mf_status mf_exec_plan_make(const mf_run_names *names, const mf_exec_plan_options *o,
                                     mf_exec_plan **out);
 /* Deregisters the graphs on the remote tasks. */
-void mf_exec_plan_free(mf_exec_plan *l, const mf_session_workers *cast, const char *session);
+void mf_exec_plan_free(mf_exec_plan *l, const mf_session_workers *workers, const char *session);
 
 #endif

@@ -16,7 +16,7 @@
 
 typedef struct group_resolver_search {
     mf_group_resolver_search s;
-    mf_group_resolver *circle;
+    mf_group_resolver *group;
 } group_resolver_search;
 
 static void destroy(mf_object *object)
@@ -29,7 +29,7 @@ static void destroy(mf_object *object)
 
 static const mf_object_type TYPE = { "members of a group", destroy };
 
-static mf_status circle_new(mf_group_resolver **out)
+static mf_status resolved_group_new(mf_group_resolver **out)
 {
     mf_group_resolver *c = mf_calloc(1, sizeof *c);
 
@@ -59,10 +59,10 @@ static void group_resolver_finish(group_resolver_search *f, mf_status st)
                        f->s.collect->instance, f->s.server->tasks.all[f->s.leader].name);
         if (!strstr(mf_error_message(), "group "))
             (void)mf_error_wrap(st, before, "");
-        mf_object_unref(f->circle ? &f->circle->base : NULL);
-        f->circle = NULL;
+        mf_object_unref(f->group ? &f->group->base : NULL);
+        f->group = NULL;
     }
-    f->s.done(f->s.ctx, st, f->circle);
+    f->s.done(f->s.ctx, st, f->group);
     mf_free(f);
 }
 
@@ -106,10 +106,10 @@ static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
     group_resolver_search *f = ctx;
 
     if (st == MF_OK && f->s.collect->kind == MF_COLLECTIVE_OP_BROADCAST) {
-        f->circle->source = answer->source_rank;
-        if (f->circle->source < 0 || f->circle->source >= f->circle->n)
+        f->group->source = answer->source_rank;
+        if (f->group->source < 0 || f->group->source >= f->group->n)
             st = MF_FAIL(MF_INTERNAL, "the leader returned rank %d of %d as the sender",
-                         answer->source_rank, f->circle->n);
+                         answer->source_rank, f->group->n);
     }
     group_resolver_finish(f, st);
 }
@@ -201,7 +201,7 @@ static mf_status read_members(const group_resolver_search *f,
                               const Tensorflow__CompleteGroupResponse *answer)
 {
     const int64_t n = (int64_t)answer->n_device_attributes;
-    mf_group_resolver *c = f->circle;
+    mf_group_resolver *c = f->group;
 
     if (n != f->s.collect->size)
         return MF_FAIL(MF_INTERNAL, "the leader returned %lld members instead of %d", (long long)n,
@@ -242,7 +242,7 @@ static void ask_group(group_resolver_search *f)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
     const mf_group_asks asks = group_resolver_asks_of(f, gathered);
-    const mf_status st = fill_group(f->s.server, f->s.collect, f->circle->arena, &q);
+    const mf_status st = fill_group(f->s.server, f->s.collect, f->group->arena, &q);
 
     if (st != MF_OK)
         group_resolver_finish(f, st);
@@ -263,7 +263,7 @@ void mf_group_resolver_find(const mf_group_resolver_search *s)
         return;
     }
     f->s = *s;
-    st = circle_new(&f->circle);
+    st = resolved_group_new(&f->group);
     if (st == MF_OK)
         ask_group(f);
     else

@@ -29,9 +29,9 @@ typedef struct mf_group_resolver_search {
     mf_shape shape; /* of the result */
     int64_t deadline_ns; /* 0: none */
     mf_cancel *cancel;
-    /* circle: with a reference; NULL on failure, with the thread's error set. Called once, by any
+    /* group: with a reference; NULL on failure, with the thread's error set. Called once, by any
      * thread. */
-    void (*done)(void *ctx, mf_status st, mf_group_resolver *circle);
+    void (*done)(void *ctx, mf_status st, mf_group_resolver *group);
     void *ctx;
 } mf_group_resolver_search;
 

@@ -43,8 +43,8 @@ static void free_session(mf_client_session *s)
     mf_client_session_end_partials(s);
     mf_client_session_free_callables(s);
     mf_client_session_free_layouts(s);
-    mf_session_workers_end(&s->cast, s->handle);
-    mf_session_workers_deinit(&s->cast);
+    mf_session_workers_end(&s->workers, s->handle);
+    mf_session_workers_deinit(&s->workers);
     mf_session_free(s->session);
     mf_placed_unref(s->placed);
     mf_resources_free(s->resources);
@@ -90,7 +90,7 @@ static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_pl
                               mf_placed **out)
 {
     const mf_place_options o = { .tasks = &s->clients->server->tasks,
-                                 .available = s->cast.available,
+                                 .available = s->workers.available,
                                  .soft = s->soft };
     const int64_t n_before = before ? before->graph->n_nodes : 0;
     mf_placed *p = mf_calloc(1, sizeof *p);
@@ -156,7 +156,8 @@ static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSess
     s->timeout_ms = config->operation_timeout_in_ms;
     MF_TRY(mf_server_leader(server, config, &s->leader));
     MF_TRY(master_read_graph(q->graph_def, NULL, &graph));
-    st = mf_session_workers_gather(r, config->device_filters, config->n_device_filters, &s->cast);
+    st =
+        mf_session_workers_gather(r, config->device_filters, config->n_device_filters, &s->workers);
     if (st != MF_OK) {
         mf_graph_free(graph);
         return st;
@@ -170,7 +171,8 @@ static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSess
     shared.node_state = s->node_state;
     MF_TRY(mf_session_new_shared(s->placed->graph, &o, &shared, &s->session));
     (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
-    return mf_session_workers_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
+    return mf_session_workers_begin(&s->workers, s->handle, config->isolate_session_state,
+                                    &r->cancel);
 }
 
 /* Checked early: a refused request must be cheap. */
@@ -348,8 +350,8 @@ static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
     }
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
     for (int i = 0; i < n; i++) {
-        if (s->cast.available[i])
-            out.local_device[out.n_local_device++] = s->cast.attributes[i];
+        if (s->workers.available[i])
+            out.local_device[out.n_local_device++] = s->workers.attributes[i];
     }
     st = mf_request_reply(r, &out.base);
     mf_client_session_release(s);

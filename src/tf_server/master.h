@@ -36,7 +36,7 @@ typedef struct mf_kept_layout {
 typedef struct mf_client_session {
     mf_clients *clients;
     char handle[17];
-    mf_session_workers cast;
+    mf_session_workers workers;
     bool soft; /* soft placement */
     int leader; /* leader of groups: a task */
     int64_t timeout_ms; /* default timeout of runs; 0: none */
@@ -91,7 +91,7 @@ MF_MUST mf_status mf_master_parts(mf_client_session *s, const mf_run_names *name
 int64_t mf_master_new_step(void);
 MF_MUST mf_status mf_master_run_layout(mf_server *server, const char *session,
                                        const mf_exec_plan *l, const mf_master_step *m);
-void mf_master_clean_up(const mf_session_workers *cast, const mf_exec_plan *l, int64_t id,
+void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l, int64_t id,
                         bool well);
 
 /* ---- execution plans (master_exec_plans.c) ---- */

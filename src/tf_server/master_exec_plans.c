@@ -52,7 +52,7 @@ static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
     if (!k)
         return;
     if (k->layout)
-        mf_exec_plan_free(k->layout, &s->cast, s->handle);
+        mf_exec_plan_free(k->layout, &s->workers, s->handle);
     mf_free(k->key);
     mf_free(k);
 }
@@ -104,7 +104,7 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
     mf_placed *placed = mf_placed_ref(s->placed);
     const mf_exec_plan_options o = { .graph = placed->graph,
                                      .task = placed->task,
-                                     .cast = &s->cast,
+                                     .workers = &s->workers,
                                      .session = s->handle,
                                      .resources = s->resources,
                                      .node_state = s->node_state,

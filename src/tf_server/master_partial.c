@@ -48,14 +48,14 @@ static void *master_partial_run_it(void *arg)
     return NULL;
 }
 
-static void master_partial_free(master_partial *p, const mf_session_workers *cast)
+static void master_partial_free(master_partial *p, const mf_session_workers *workers)
 {
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
     if (p->layout) {
-        mf_master_clean_up(cast, p->layout, p->id, false);
-        mf_exec_plan_free(p->layout, cast, p->session);
+        mf_master_clean_up(workers, p->layout, p->id, false);
+        mf_exec_plan_free(p->layout, workers, p->session);
     }
     if (p->room)
         mf_rendezvous_table_leave(p->room);
@@ -70,7 +70,7 @@ void mf_client_session_end_partials(mf_client_session *s)
     int64_t it = 0;
 
     while ((e = mf_map_next(&s->partials, &it)) != NULL)
-        master_partial_free(e->value, &s->cast);
+        master_partial_free(e->value, &s->workers);
     mf_map_deinit(&s->partials);
 }
 
@@ -127,7 +127,7 @@ static mf_status master_partial_set_up(mf_request *r, mf_client_session *s,
     pthread_mutex_unlock(&s->extending);
     if (st != MF_OK) {
         mf_error_save(st, &why);
-        master_partial_free(p, &s->cast);
+        master_partial_free(p, &s->workers);
         return mf_error_restore(&why);
     }
     out.partial_run_handle = p->handle;

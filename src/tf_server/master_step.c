@@ -159,18 +159,19 @@ static void run_own(master_step *s, const mf_exec_plan *l, const mf_master_step 
 
 /* Meshflow's tasks clean up after a successful step themselves. This one does too, except for steps
  * shared with other masters: their tasks may not have fetched all values yet. */
-void mf_master_clean_up(const mf_session_workers *cast, const mf_exec_plan *l, int64_t id,
+void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l, int64_t id,
                         bool well)
 {
     Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
 
     request.step_id = id;
     if (!well || !l->collectives.is_shared)
-        mf_rendezvous_tables_end(cast->server->rooms, id);
+        mf_rendezvous_tables_end(workers->server->rooms, id);
     for (int i = 0; i < l->n_parts; i++) {
-        if (!well || !cast->is_ours[l->parts[i].task])
-            mf_server_tell(cast->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
-                           &request.base, &tensorflow__cleanup_graph_response__descriptor);
+        if (!well || !workers->is_ours[l->parts[i].task])
+            mf_server_tell(workers->server, l->parts[i].task,
+                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
+                           &tensorflow__cleanup_graph_response__descriptor);
     }
 }
 
@@ -276,7 +277,7 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
         return master_step_run_here(r, s, m, l);
     st = mf_master_run_layout(r->server, s->handle, l, m);
     mf_error_save(st, &why);
-    mf_master_clean_up(&s->cast, l, m->id, st == MF_OK);
+    mf_master_clean_up(&s->workers, l, m->id, st == MF_OK);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }
 
@@ -313,7 +314,7 @@ static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
-    if (mf_session_workers_is_several(&s->cast) || s->collects)
+    if (mf_session_workers_is_several(&s->workers) || s->collects)
         st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
     l = kept ? kept->layout : NULL;
     if (st == MF_OK)

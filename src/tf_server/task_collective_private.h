@@ -27,7 +27,7 @@ struct mf_collective_run {
     int64_t deadline_ns; /* 0: none */
     mf_collective_beginning beginning;
     mf_arena *arena;
-    mf_group_resolver *circle;
+    mf_group_resolver *group;
     mf_collective_schedule routes;
     mf_tensor out; /* each trip writes its chunk */
     mf_tensor size; /* the group's size, in the dtype of the values */
@@ -44,7 +44,7 @@ typedef struct mf_trip {
     mf_task task; /* first: continues the trip */
     mf_collective_run *run;
     const mf_collective_route *route;
-    int leg;
+    int hop;
     mf_iovec come; /* received data that is not used yet */
     mf_tensor value;
 } mf_trip;

@@ -57,7 +57,7 @@ static mf_status add_receive(const mf_reshard_step *g, int i, const mf_reshard_p
 /* Adds the sends and receives of a local device of either mesh. */
 static mf_status pass(const mf_reshard_step *g, int i, mf_output in, mf_node *after)
 {
-    const mf_cross_mesh c = { &g->l->sheet->meshes->at[g->from->mesh], g->m, &g->from->layout,
+    const mf_cross_mesh c = { &g->l->table->meshes->at[g->from->mesh], g->m, &g->from->layout,
                               &g->to->layout, g->shape };
     mf_reshard_plan move;
 
@@ -99,7 +99,7 @@ static mf_status pass_value(const mf_reshard_step *g, int i)
 mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
                         const mf_mesh_version **out)
 {
-    const mf_mesh_value *value = mf_mesh_value_of(l->sheet, o);
+    const mf_mesh_value *value = mf_mesh_value_of(l->table, o);
     const mf_mesh_version *v = elsewhere(l, o);
     mf_reshard_step g;
 
@@ -129,11 +129,11 @@ mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh, const mf_mesh_
 {
     static const mf_shape scalar;
     static const mf_layout whole;
-    const mf_mesh_version from = { .mesh = mf_mesh_home(l->sheet, n) };
+    const mf_mesh_version from = { .mesh = mf_mesh_home(l->table, n) };
     mf_reshard_step g = { .l = l,
                           .o = { n, 0 },
                           .type = MF_DTYPE_I32,
-                          .m = &l->sheet->meshes->at[mesh],
+                          .m = &l->table->meshes->at[mesh],
                           .shape = &scalar,
                           .from = &from };
 

@@ -65,7 +65,7 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
     mf_graph *g = e->l->graphs[e->i];
 
     if (mf_mesh_is_variable(e->n)) {
-        const mf_mesh_value *v = &e->l->sheet->values[e->n->id][0];
+        const mf_mesh_value *v = &e->l->table->values[e->n->id][0];
         const mf_box box = mf_layout_box(e->m, &v->layout, &v->shape, e->l->processors[e->i]);
         mf_shape *shape = MF_ARENA_NEW(g->arena, mf_shape);
         mf_attr *a = mf_split_attr(attrs, e->n->n_attrs, "shape");
@@ -185,9 +185,9 @@ static mf_status spmd_lower_divide(const emission *e, mf_node **node)
 /* Control edges of a node without consumers are local: each mesh waits for its own part. */
 static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
-    const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->sheet->is_used[n->id];
+    const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->table->is_used[n->id];
 
-    return !is_last && !mf_node_is_constant(control) && !(l->sheet->where[control->id] >> mesh & 1);
+    return !is_last && !mf_node_is_constant(control) && !(l->table->where[control->id] >> mesh & 1);
 }
 
 static mf_status find_controls(const emission *e, mf_node ***out, int *n)
@@ -251,13 +251,13 @@ static mf_status spmd_lower_emit(const emission *e, mf_node **out)
 
 static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 {
-    return mf_mesh_has(&l->sheet->meshes->at[mesh], l->processors[i]);
+    return mf_mesh_has(&l->table->meshes->at[mesh], l->processors[i]);
 }
 
 static mf_status fill_versions(mf_lowering *l, mf_node *n)
 {
-    l->versions[n->id] = MF_ARENA_ARRAY(l->sheet->arena, mf_mesh_version *, n->n_outputs + 1);
-    l->twins[n->id] = MF_ARENA_ARRAY(l->sheet->arena, mf_node *, l->n);
+    l->versions[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_mesh_version *, n->n_outputs + 1);
+    l->twins[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
     return l->versions[n->id] && l->twins[n->id] ? MF_OK : MF_NOMEM("a graph");
 }
 
@@ -286,7 +286,7 @@ static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_
         const bool out = k >= n->n_inputs;
         const int i = out ? k - n->n_inputs : k;
         const mf_mesh_value *v =
-            out ? &l->sheet->values[n->id][i] : mf_mesh_value_of(l->sheet, n->inputs[i]);
+            out ? &l->table->values[n->id][i] : mf_mesh_value_of(l->table, n->inputs[i]);
 
         mf_buf_printf(&line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
                       mf_layout_text(m, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
@@ -340,7 +340,7 @@ static mf_status note_cost(emission *e)
         return MF_NOMEM("costs");
     cost->nodes++;
     for (int i = 0; i < e->n->n_outputs; i++) {
-        const mf_mesh_value *v = &l->sheet->values[e->n->id][i];
+        const mf_mesh_value *v = &l->table->values[e->n->id][i];
         const mf_box box = mf_layout_box(e->m, &e->choice->out[i], &v->shape, l->processors[0]);
 
         if (v->fixed || !mf_shape_is_static(&v->shape))
@@ -361,14 +361,14 @@ static bool is_forward(const mf_node *n)
 /* True if a forward node of a stage needs a value of a later stage. */
 static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
 {
-    if (l->sheet->chunks > 1)
+    if (l->table->chunks > 1)
         return false; /* virtual_stages.c detects it for interleaved chunks */
     for (int k = 0; is_forward(n) && k < n->n_inputs; k++) {
         const mf_node *in = n->inputs[k].node;
 
-        if (is_forward(in) && l->sheet->where[in->id] < (uint64_t)2 << mesh)
+        if (is_forward(in) && l->table->where[in->id] < (uint64_t)2 << mesh)
             continue;
-        if (is_forward(in) && !(l->sheet->where[in->id] >> mesh & 1))
+        if (is_forward(in) && !(l->table->where[in->id] >> mesh & 1))
             return true;
     }
     return false;
@@ -377,18 +377,18 @@ static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
 static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
 {
     emission e = {
-        .l = l, .n = n, .q = l->sheet->splits[n->id], .k = mesh, .m = &l->sheet->meshes->at[mesh]
+        .l = l, .n = n, .q = l->table->splits[n->id], .k = mesh, .m = &l->table->meshes->at[mesh]
     };
     mf_mesh_choice choice;
 
     MF_TRY(mf_mesh_choose(l, n, mesh, &choice));
     if (mf_mesh_is_variable(n))
-        choice.out[0] = l->sheet->values[n->id][0].layout;
+        choice.out[0] = l->table->values[n->id][0].layout;
     l->costs->returns |= goes_back(l, n, mesh);
     if (mf_log_wants(MF_LOG_DEBUG))
         spmd_lower_explain(l, n, e.m, &choice);
     e.choice = &choice;
-    e.in = MF_ARENA_ARRAY(l->sheet->arena, const mf_mesh_version *, n->n_inputs + 1);
+    e.in = MF_ARENA_ARRAY(l->table->arena, const mf_mesh_version *, n->n_inputs + 1);
     if (!e.in)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
@@ -426,7 +426,7 @@ static mf_status lower_feed(mf_lowering *l, mf_node *n)
     (void)snprintf(name, sizeof name, MF_MESH_FEED, (int)mf_node_int(n, "index"));
     for (int i = 0; i < l->n; i++)
         MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
-    for (int k = 0; k < l->sheet->meshes->n; k++)
+    for (int k = 0; k < l->table->meshes->n; k++)
         MF_TRY(note_outputs(l, n, k, &WHOLE));
     return MF_OK;
 }
@@ -452,16 +452,16 @@ static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
 
 static mf_status lower_all(mf_lowering *l)
 {
-    for (int64_t k = 0; k < l->sheet->n; k++) {
-        mf_node *n = l->sheet->order[k];
+    for (int64_t k = 0; k < l->table->n; k++) {
+        mf_node *n = l->table->order[k];
 
         MF_TRY(fill_versions(l, n));
         if (spmd_lower_is_op(n, "_Arg"))
             MF_TRY(lower_feed(l, n));
-        for (int m = 0; m < l->sheet->meshes->n; m++) {
+        for (int m = 0; m < l->table->meshes->n; m++) {
             if (spmd_lower_is_op(n, "_Retval"))
                 MF_TRY(lower_fetch(l, n, m));
-            else if (!spmd_lower_is_op(n, "_Arg") && l->sheet->where[n->id] >> m & 1)
+            else if (!spmd_lower_is_op(n, "_Arg") && l->table->where[n->id] >> m & 1)
                 MF_TRY(spmd_lower_node(l, n, m));
         }
     }
@@ -471,8 +471,8 @@ static mf_status lower_all(mf_lowering *l)
 /* Number of conditional branches that enclose each node: Switch begins one, Merge ends it. */
 static void count_branches(const mf_lowering *l)
 {
-    for (int64_t i = 0; i < l->sheet->n; i++) {
-        const mf_node *n = l->sheet->order[i];
+    for (int64_t i = 0; i < l->table->n; i++) {
+        const mf_node *n = l->table->order[i];
         const int kind = n->op ? (int)n->op->control : MF_CONTROL_NONE;
         int most = 0;
 
@@ -487,21 +487,21 @@ static void count_branches(const mf_lowering *l)
     }
 }
 
-mf_status mf_mesh_lower(const mf_sharding_table *sheet, const int *processors, int n,
+mf_status mf_mesh_lower(const mf_sharding_table *table, const int *processors, int n,
                         mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_lowering l = { .sheet = sheet,
+    mf_lowering l = { .table = table,
                       .processors = processors,
                       .n = n,
                       .graphs = graphs,
                       .receives = receives,
                       .costs = costs };
 
-    l.versions = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version **, sheet->c->graph->n_nodes + 1);
-    l.twins = MF_ARENA_ARRAY(sheet->arena, mf_node **, sheet->c->graph->n_nodes + 1);
-    l.signals = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version *, sheet->c->graph->n_nodes + 1);
-    l.ends = MF_ARENA_ARRAY(sheet->arena, mf_node *, n);
-    l.branches = MF_ARENA_ARRAY(sheet->arena, int, sheet->c->graph->n_nodes + 1);
+    l.versions = MF_ARENA_ARRAY(table->arena, mf_mesh_version **, table->c->graph->n_nodes + 1);
+    l.twins = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
+    l.signals = MF_ARENA_ARRAY(table->arena, mf_mesh_version *, table->c->graph->n_nodes + 1);
+    l.ends = MF_ARENA_ARRAY(table->arena, mf_node *, n);
+    l.branches = MF_ARENA_ARRAY(table->arena, int, table->c->graph->n_nodes + 1);
     if (!l.versions || !l.twins || !l.signals || !l.ends || !l.branches)
         return MF_NOMEM("a graph");
     count_branches(&l);

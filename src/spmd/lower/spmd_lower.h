@@ -18,7 +18,7 @@ typedef struct mf_mesh_version {
 } mf_mesh_version;
 
 typedef struct mf_lowering {
-    const mf_sharding_table *sheet;
+    const mf_sharding_table *table;
     const int *processors; /* the local devices */
     int n;
     mf_graph **graphs; /* their graphs */
@@ -70,7 +70,7 @@ enum { MF_MESH_END_NAME = 32 };
 /* Makes one graph per local device. Owns: the caller frees them, even after a failure. Feeds and
  * fetches are not split. receives: bytes that each local device receives in a run; costs: of the
  * first local device. */
-MF_MUST mf_status mf_mesh_lower(const mf_sharding_table *sheet, const int *processors, int n,
+MF_MUST mf_status mf_mesh_lower(const mf_sharding_table *table, const int *processors, int n,
                                 mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs);
 
 #endif

@@ -398,11 +398,11 @@ static mf_status check_fixed(const chooser *c, const mf_mesh_choice *choice)
 mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, int mesh, mf_mesh_choice *out)
 {
     chooser c = { .l = l,
-                  .s = l->sheet,
+                  .s = l->table,
                   .k = mesh,
-                  .m = &l->sheet->meshes->at[mesh],
+                  .m = &l->table->meshes->at[mesh],
                   .n = n,
-                  .q = l->sheet->splits[n->id],
+                  .q = l->table->splits[n->id],
                   .cost = NEVER };
 
     *out = (mf_mesh_choice){ 0 };
