@@ -188,7 +188,7 @@ wrong "a number with a mistake makes no classes of the others" "'mistake.csv', l
     train --model mlp --data mistake.csv --set label=price
 wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: set target=number" -- \
     train --model mlp --data degrees.csv --set label=price
-wrong "a loss of classes for numbers" "the output has one score, and two classes are needed" -- \
+wrong "a loss of classes for numbers" "the output has one score, but two classes are needed" -- \
     train --model mlp --data price.csv --set label=price --loss categorical_crossentropy --steps 1
 wrong "whole numbers that are no classes" "set target=number" -- train --model mlp --data dollars.csv --set label=price
 ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
@@ -197,7 +197,7 @@ ok "another loss for numbers" -- train --model mlp --data price.csv --set label=
 check "is in model.json" grep -q '"loss": "huber"' huber/model.json
 
 # ---- what is missing is said with its place
-wrong "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; missing=0" -- \
+wrong "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; set missing=0" -- \
     train --model mlp --data hole.csv --set label=answer
 wrong "a cell that is NaN" "'nan.csv', line 4, column 3 ('c'): the number is missing: NaN" -- \
     train --model mlp --data nan.csv --set label=answer
@@ -220,10 +220,10 @@ ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
 ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
 ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
 ok "records of three classes" -- data convert three.csv three.tfrecord --set label=answer
-wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but classes=2: the classes are 0 to 1" -- \
+wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but with classes=2 the classes are 0 to 1" -- \
     train --model mlp --data three.tfrecord --set classes=2 --no-test
 ok "records of numbers" -- data convert price.csv price.tfrecord --set label=price
-wrong "fractions that are said to be classes" "price.tfrecord', record" "classes=2: the classes are 0 to 1" -- \
+wrong "fractions that are said to be classes" "price.tfrecord', record" "with classes=2 the classes are 0 to 1" -- \
     train --model mlp --data price.tfrecord --set classes=2 --no-test
 wrong "one class only" "mlp needs at least two classes, but the labels have one" -- \
     train --model mlp --data yes.csv --set label=answer
