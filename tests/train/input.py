@@ -83,7 +83,7 @@ def another_slicing_is_rejected_on_resume(b):
     check("--slice was element and is file" in r.stderr, r.stderr)
     os.remove(os.path.join(out, "model.json"))  # also in checkpoints
     r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
-    check("sliced by element, but now it is sliced by file" in r.stderr, r.stderr)
+    check("sliced by element, now it is sliced by file" in r.stderr, r.stderr)
     out = b.out("by-file")
     go_on = "--out", out, "--resume"
     b.sha(data, "--slice", "file", "--out", out, steps=5)
