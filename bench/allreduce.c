@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce.c - sums over processes of one host, through shared memory and through local sockets.
+/* allreduce.c - all-reduce between processes of one host, through shared memory and through Unix
+ * sockets.
  *
  *     allreduce                    a table: 2 and 4 processes, 4 KB to 64 MB
- *     allreduce PROCESSES WAY      for comm.py: a number of bytes a line, answers seconds (median,
- * best tenth). WAY: memory, sockets, or an algorithm of the latter
- *     allreduce TRANSPORT ADDRESS,... TASK      for hosts.py: one of these tasks; the first answers
+ *     allreduce PROCESSES WAY      for comm.py: reads a number of bytes per line, prints seconds
+ *     (median,
+ *                                  best tenth). WAY: memory, sockets, or an algorithm of the latter
+ *     allreduce TRANSPORT ADDRESS,... TASK      for hosts.py: runs one of these tasks; the first
+ *     prints
  *
- * Napkin: two processes that share memory copy their numbers once and read them twice; at 10 GB/s
- * of one core that is 0.3 ms for 1 MB in cache, 20 ms for 64 MB. Two meetings cost 0.5 us. */
+ * Estimate: two processes that share memory copy their numbers once and read them twice; at 10 GB/s
+ * per
+ * core that is 0.3 ms for 1 MB in cache, 20 ms for 64 MB. Two barriers cost 0.5 us. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
@@ -60,7 +64,7 @@ static int repeats(int64_t bytes)
     return n < 5 ? 5 : n > REPEATS ? REPEATS : (int)n;
 }
 
-/* Seconds of one sum: the median of many, and what the luckiest tenth took. */
+/* Seconds of one all-reduce: the median of many, and the best tenth. */
 typedef struct result {
     double median, lucky;
 } result;
@@ -105,7 +109,7 @@ static result measure(mf_group *g, int64_t bytes)
     return (result){ seconds[n / 2], seconds[n / 10] };
 }
 
-/* The first process reads sizes and tells the others; 0 ends it. */
+/* The first process reads sizes and sends them to the others; 0 ends the benchmark. */
 static void work(mf_group *g, FILE *in, FILE *out)
 {
     for (;;) {
@@ -148,8 +152,9 @@ static void serve(int n, const char *way, FILE *in, FILE *out)
         continue;
 }
 
-/* One of the tasks at these addresses. Certificates come from the environment; without any, and
- * with transports that know none, everybody is trusted. */
+/* Runs one of the tasks at these addresses. Certificates come from the environment; without them,
+ * and
+ * with transports that do not support them, all peers are trusted. */
 static void serve_between(const char *transport, char *addresses, int self)
 {
     mf_net_options o = { .self = self, .security.trusted = true };
@@ -166,7 +171,7 @@ static void serve_between(const char *transport, char *addresses, int self)
         tasks[o.n_tasks] = (mf_net_task){ names[o.n_tasks], address };
     }
     o.tasks = tasks;
-    o.host = names[self]; /* nobody shares memory */
+    o.host = names[self]; /* disables shared memory */
     must(mf_transport_find(transport, &o.transport));
     must(mf_net_open(&o, &net));
     g = make_group(net, o.n_tasks, "");

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Three workers of speeds 1:2:3: which shards they come to, and how long each is idle then.
+"""Three workers with speeds 1:2:3: the shards that they converge to, and their idle time.
 
 Usage: balance.py [STEPS]     MESHFLOW: the program (build/meshflow)
 
-A worker's speed is the part of the time in which it is not stopped. Its idle time is what is left of its time
-in the last seconds of the training, counted by itself, besides computing: waiting for others, for input, or
-nothing. Of a worker that is stopped the stops count as computing, which is how slow processors look. At most
-10 % are wanted of each. Prints: subject, shards, idle in %.
+A worker's speed is the fraction of time in which it is not stopped. Its idle time is the time in the last
+seconds of the training, as measured by the worker, in which it does not compute: it waits for others, for input,
+or is idle. Stops count as computing, because they simulate a slow CPU. The limit is 10 % for each worker. Prints:
+subject, shards, idle in %.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.h - what the benchmarks share. */
+/* bench.h - shared by the benchmarks. */
 #ifndef MF_BENCH_H
 #define MF_BENCH_H
 

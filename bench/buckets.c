@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buckets.c - sums of many small tensors against one of the same bytes, between two workers.
+/* buckets.c - all-reduce of many small tensors against one tensor of the same size, between two
+ * workers.
  *
- * Workers are threads that share memory; a step is nothing but one exchange (_ExchangeBegin and
- * _ExchangeEnd) of a bucket. Napkin: 10,000 tensors of 100 floats are 4 MB; to pack them is to copy
- * 4 MB in pieces of 400 bytes, which costs about 20 ns each besides the copying. */
+ * Workers are threads that share memory; a step is a single exchange (_ExchangeBegin and
+ * _ExchangeEnd)
+ * of a bucket. Estimate: 10,000 tensors of 100 floats are 4 MB; packing them copies 4 MB in pieces
+ * of
+ * 400 bytes, with an overhead of about 20 ns each. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -23,10 +26,11 @@ typedef struct worker {
     mf_segment *segment;
     int rank, tensors;
     pthread_t thread;
-    double seconds; /* of a step */
+    double seconds; /* per step */
 } worker;
 
-/* The sum of `tensors` ones, each of FLOATS / tensors floats; "end" has been exchanged. */
+/* The sum of `tensors` tensors with FLOATS / tensors floats each; "end" is the result of the
+ * exchange. */
 static void build(mf_graph *g, const worker *w)
 {
     const int64_t size = FLOATS / w->tensors;

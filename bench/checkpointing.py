@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What checkpoints cost the training: fashion-cnn with a checkpoint every 50 steps, against the same
-training that keeps nothing. Nothing but the two is compared, and nobody else's program.
+"""The cost of checkpoints: fashion-cnn with a checkpoint every 50 steps, against the same training without
+checkpoints. Other programs are not compared.
 
 Usage: checkpointing.py [--rounds N] [--steps N] [--batch N]     MESHFLOW: the program (build/meshflow)
 
-Machines are noisy, and what is looked for is a percent or two. So many short runs alternate, the order
-within a pair turning round each time; both runs of a pair met much the same noise, and the median of
-their ratios counts. Two clocks: the time on the wall is what a user waits for; the CPU time of the whole
-process (user and system, with the thread that writes) is disturbed less by others, but misses waiting
-for the disk. An interval of 95 % by bootstrap stands beside each; when it holds 1, nothing was shown.
+The effect is a percent or two, less than the noise of a machine. So many short runs alternate, with the order
+reversed in every other pair; both runs of a pair have similar noise, and the median of their ratios counts. There
+are two clocks: wall time, which a user waits for; and the CPU time of the whole process (user and system,
+including the writer thread), which has less noise but excludes waiting for the disk. Each has a bootstrap
+interval of 95 %; if it contains 1, there is no significant difference.
 """
 import argparse
 import os

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient codecs on a slow link: time until fashion-cnn has learned so much, against gradients as they
-are. Two workers.
+"""Gradient codecs on a slow link: time until fashion-cnn reaches an accuracy, against uncompressed gradients. Two
+workers.
 
 Usage: codecs.py [--link local|hosts] [--rate MBIT] [--accuracy A] [--most STEPS] [--train ARGS] [CODEC...]
        MESHFLOW: the program (build/meshflow)
 
-Weights do not depend on workers, so how many steps a codec needs is found out by one process, with a
-checkpoint every few steps, each of them tested. Then two workers do just that many over the link, from
-process start to process end.
+Weights do not depend on the number of workers, so one process determines how many steps a codec needs, by testing
+a checkpoint every few steps. Then two workers do that many steps over the link; the time is from process start to
+process end.
 
 --link hosts   two network namespaces with a veth between them that `tc` shapes; needs root. Tasks talk by
                the transport between hosts, over TLS; --train '--transport ucx' and the like for another.
---link local   processes of this host; to the time measured comes that which a link of this rate would need
-               for the bytes that were sent, as if nothing were computed meanwhile.
+--link local   processes of this host; the time that a link of this rate would need for the bytes sent is added to
+               the measured time, as if communication did not overlap with computing.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ import namespaces
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MESHFLOW = os.environ.get("MESHFLOW", os.path.join(ROOT, "build", "meshflow"))
-CODECS = [  # with the optimizer that goes with each
+CODECS = [  # and the optimizer for each
     ("none", "momentum", 0.02),
     ("grain=4; fp16", "momentum", 0.02),
     ("grain=4; int8", "momentum", 0.02),
@@ -88,10 +88,10 @@ class Local:
 
 
 class Hosts:
-    """Two network namespaces, and a link between them of the rate asked for."""
+    """Two network namespaces, and a link of the given rate between them."""
 
     def __init__(self, args):
-        # namespaces of one machine could meet in its memory, which is not to be measured here
+        # namespaces of one machine share memory, which must not be used here
         self.more = ["--strategy", "multi_worker_mirrored collective=net", *shlex.split(args.train)]
         self.hosts = namespaces.Hosts(2, args.rate)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over processes of one host against gloo (PyTorch) and Open MPI, where they are installed. One
-row each: subject, size, ours, the peer, ratio (above 1: we are better), and the ratio of the best
-tenths, which a busy machine disturbs less.
+"""All-reduce between processes of one host against gloo (PyTorch) and Open MPI, if they are installed. One row each:
+subject, size, Meshflow, the peer, ratio (above 1: Meshflow is faster), and the ratio of the best tenths, which are
+less sensitive to load.
 
 Usage: comm.py [--processes 2,4] [--rounds 5] [--sizes 4096,...]
 
-Open MPI is not installed for this: `apt install openmpi-bin libopenmpi-dev` brings it in. Rounds
-alternate between us and the peers; medians are compared.
+Open MPI is not installed automatically: `apt install openmpi-bin libopenmpi-dev`. Rounds alternate between
+Meshflow and the peers; medians are compared.
 """
 import argparse
 import os
@@ -67,7 +67,7 @@ def text(size):
 
 
 def print_rows(subject, size, rounds, ours, others):
-    """One for each of us and each peer; all take turns."""
+    """One for Meshflow and for each peer; rounds alternate."""
     times = {w: [] for w in ours + others}
     for _ in range(rounds):
         for w in times:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Meshflow against TensorFlow on this machine, in one run: the same GraphDef, the same inputs.
 
-Rounds of both sides alternate; the median counts. TensorFlow runs as it comes (its optimizer on, as
-many threads as cores), except for the dispatch row, where both sides have elision switched off.
+Rounds of both sides alternate; the median counts. TensorFlow runs with its defaults (optimizer on, as many threads
+as cores), except for the dispatch row, where elision is off on both sides.
 
 Usage: build/venv/bin/python bench/compare.py [SUBJECT...]   (start size dispatch gemm conv chain
        net checkpoint)
@@ -40,7 +40,7 @@ def row(subject, size, ours, peer, unit, note=""):
 
 
 class Ours:
-    """A run whose feeds and result handles are made once: what is timed is mf_session_run."""
+    """A run whose feeds and result handles are made once: only mf_session_run is timed."""
 
     def __init__(self, graph, fetch, feeds, disable="", folder=None):
         self.session = mf.Session(graph.as_graph_def().SerializeToString(), disable=disable,
@@ -206,7 +206,7 @@ def fashion_cnn(weight):
 
 
 def net():
-    """Forward and backward of whole nets: what passes make of ops in company."""
+    """Forward and backward passes of whole networks: shows the effect of graph passes."""
     for name, build in (("residual 56x56x64 B=8", residual_net), ("fashion-cnn B=128", fashion_cnn)):
         g = tf.Graph()
         rng = np.random.RandomState(1)
@@ -254,8 +254,8 @@ def training_graph():
     return g
 
 
-# A process's resident set is never counted smaller than that of the process that started it, so a
-# small one starts it (about 10 MB: that is the least this can measure).
+# The peak resident set of a process is at least that of the process that started it, so a small one starts it
+# (about 10 MB: the smallest value that can be measured).
 SPAWN = r"""
 import os, sys, time
 null = os.open(os.devnull, os.O_RDWR)
@@ -328,7 +328,7 @@ class Files:
             self.loaded = tf.add_n([t[0, 0] for t in read])
 
     def write_plain(self):
-        """What the disk can do: the same bytes in the same portions, and fsync."""
+        """The disk's throughput: the same bytes in the same chunks, and fsync."""
         fd = os.open(self.plain, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for v in self.values:
             os.write(fd, v)
@@ -337,8 +337,8 @@ class Files:
 
 
 def checkpoint():
-    """Ours ends with fsync; TensorFlow's does not, so the disk is the peer. Reading: from the page
-    cache, checksums and all, by both."""
+    """Meshflow ends with fsync; TensorFlow does not, so the disk is the peer. Reading: from the page cache, with checksums,
+    by both."""
     with tempfile.TemporaryDirectory(dir=os.path.join(ROOT, "build")) as folder:
         f = Files(folder)
         ours = Ours(f.save, f.saved, f.feeds, folder=folder)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What compressing does to speed: fashion-cnn in floats against what `meshflow compress` makes of it, both
+"""The speed of compressed models: fashion-cnn in float against the output of `meshflow compress`, both
 measured by turns in one run. One row each: subject, what, before, after, ratio (above 1: faster).
 
 Usage: compress.py [PATTERN]     MESHFLOW: the program (build/meshflow)

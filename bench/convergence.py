@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How late `--stop converged` ends trainings, and what it costs: three tasks, each trained to the end and with it.
+"""How late `--stop converged` ends trainings, and its cost: three tasks, each trained to the end and with it.
 
 Usage: convergence.py [PATTERN]      MESHFLOW: the program (build/meshflow)
 
-The plateau is where the validation loss of the whole training is at most 0.5 % above its smallest for the first
-time: whoever had known the curve would have stopped there. Wanted: a stop at most 10 % after it, with a validation
-loss at most 0.5 % above the smallest. Prints: task, steps in all, plateau, stop, how late, how much worse.
+The plateau is the first step at which the validation loss of the full training is at most 0.5 % above its minimum:
+the ideal stop. The limits are a stop at most 10 % after it, and a validation loss at most 0.5 % above the minimum.
+Prints: task, total steps, plateau, stop, delay, difference of the loss.
 """
 import csv
 import json

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - what data costs: opening Fashion-MNIST, a batch of it plain and augmented, a batch of
- * records, a step of the ledger.
+/* data.c - costs of data: opening Fashion-MNIST, a batch of it plain and augmented, a batch of
+ * records,
+ * a step of the ledger.
  *
- * Napkin: a batch of 128 x 784 bytes is 0.1 MB; at 10 GB/s of scattered rows 10 us. Unpacking 47 MB
- * at 0.4 GB/s takes 0.12 s, mapping an unpacked copy and its checksum 5 ms. */
+ * Estimate: a batch of 128 x 784 bytes is 0.1 MB; at 10 GB/s for scattered rows 10 us.
+ * Decompressing 47
+ * MB at 0.4 GB/s takes 0.12 s, mapping an unpacked copy and checking it 5 ms. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"

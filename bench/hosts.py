@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sums between hosts, which are network namespaces of this machine (root): UCX in a trusted site, and
+"""All-reduce between hosts, simulated by network namespaces of this machine (root): UCX on a trusted site, and
 gRPC with TLS, against Open MPI over TCP and the rate that iperf3 sees. One row each: subject, size,
 ours, the peer, ratio (above 1: we are better), and which share of iperf's rate we reach, counting
 2 (n - 1) / n of the bytes for n hosts.
@@ -25,7 +25,7 @@ BUILD = comm.BUILD
 
 
 class Ours(comm.Worker):
-    """One process a host, of which the first answers."""
+    """One process per host; the first one prints the result."""
 
     def __init__(self, hosts, name, transport, port, secure):
         program = os.path.join(BUILD, "release", "bench", "allreduce")
@@ -50,7 +50,7 @@ def open_mpi(hosts):
     program = comm.open_mpi_program()
     if not program:
         return []
-    agent = os.path.join(hosts.dir.name, "agent")  # stands for ssh
+    agent = os.path.join(hosts.dir.name, "agent")  # replaces ssh
     with open(agent, "w") as f:
         f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
         for name, ip in zip(hosts.names, hosts.ips):
@@ -65,7 +65,7 @@ def open_mpi(hosts):
 
 
 def iperf(hosts):
-    """Bytes a second between two hosts, both ways at once; None: there is no iperf3."""
+    """Bytes per second between two hosts, in both directions at once; None: iperf3 is not installed."""
     if not shutil.which("iperf3"):
         print("# without iperf3: it is not installed")
         return None

@@ -52,7 +52,7 @@ class Theirs:
 
 
 def timed(run):
-    """Milliseconds of a step, by the clock and of all threads."""
+    """Milliseconds per step: wall time, and CPU time of all threads."""
     wall, cpu = time.perf_counter(), time.process_time()
     run.steps()
     return (time.perf_counter() - wall) / STEPS * 1e3, (time.process_time() - cpu) / STEPS * 1e3

@@ -12,7 +12,7 @@ def shell(*words):
 
 
 class Hosts:
-    """n hosts; rate: of each one's link, in megabits a second (None: as fast as it goes)."""
+    """n hosts; rate: of each host's link, in megabits per second (None: unlimited)."""
 
     def __init__(self, n, rate=None):
         self.rate = rate
@@ -49,7 +49,7 @@ class Hosts:
         shell(program, "cert", "--out", self.dir.name, *hosts, *tasks)
 
     def certificates(self, i):
-        """What the environment of the task on host i needs."""
+        """Environment variables for the task on host i."""
         return {"MESHFLOW_TLS_" + name.upper(): os.path.join(self.dir.name, "worker-%d" % i, name + ".pem")
                 for name in ("ca", "cert", "key")}
 

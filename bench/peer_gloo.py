@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's sums over gloo, as a peer of comm.py: peer_gloo.py PROCESSES.
+"""PyTorch's all-reduce over gloo, as a peer of comm.py: peer_gloo.py PROCESSES.
 
 A number of bytes a line, answers seconds (median, best tenth).
 """

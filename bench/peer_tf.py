@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's training step, as a worker of train.py: peer_tf.py MODEL BATCH PRECISION VARIANT.
 
-VARIANT: session (a graph in tf.compat.v1.Session), xla (the same compiled by XLA), first (one step
-and out), train EPOCHS RATE (a whole training; prints the test accuracy).
+VARIANT: session (a graph in tf.compat.v1.Session), xla (the same compiled by XLA), first (a single step), train
+EPOCHS RATE (a complete training; prints the test accuracy).
 """
 import gzip
 import sys
@@ -59,7 +59,7 @@ def momentum(w, slots, grads, rate):
 
 
 def session_step():
-    """One run of a graph a step."""
+    """One run of a graph per step."""
     graph = v1.Graph()
     with graph.as_default():
         x = v1.Variable(np.random.rand(BATCH, 28, 28, 1).astype(np.float32), use_resource=True)
@@ -105,7 +105,7 @@ def fashion(part):
 
 
 def one_cycle(step, total, rate):
-    """As our schedule of that name."""
+    """The same as Meshflow's schedule of that name."""
     x = step / total
     half = lambda t: 0.5 * (1 + np.cos(np.pi * min(t, 1.0)))  # noqa: E731
     if x < 0.3:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's parameter server, as a worker of servers.py: a number of bytes a line, answered with
-seconds (median, best tenth).
+"""TensorFlow's parameter server, as a peer of servers.py: reads a number of bytes per line, prints seconds (median,
+best tenth).
 
-The server is a process of its own with the variable; the worker's gradient goes there, is applied, and
-the new value comes back.
+The server is a separate process with the variable; the worker sends its gradient, which is applied, and fetches the
+new value.
 """
 import json
 import multiprocessing

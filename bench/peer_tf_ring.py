@@ -15,7 +15,7 @@ import tensorflow as tf  # noqa: E402
 
 BATCH, STEPS = int(sys.argv[1]), int(sys.argv[2])
 tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(2)  # with one, a worker waits for itself
+tf.config.threading.set_inter_op_parallelism_threads(2)  # with one thread, a worker deadlocks
 RING = tf.distribute.experimental.CommunicationImplementation.RING
 strategy = tf.distribute.MultiWorkerMirroredStrategy(
     communication_options=tf.distribute.experimental.CommunicationOptions(implementation=RING))
@@ -64,7 +64,7 @@ def sent():
 
 
 def meet():
-    """All have come here."""
+    """A barrier."""
     @tf.function
     def one():
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce(
@@ -80,5 +80,5 @@ for _ in range(STEPS):
     loss = train()
 cpu = time.process_time() - cpu
 meet()
-os.write(1, (json.dumps({"cpu": cpu, "lo": sent() - bytes_before}) + "\n").encode())  # others write there, too
+os.write(1, (json.dumps({"cpu": cpu, "lo": sent() - bytes_before}) + "\n").encode())  # other threads write there, too
 assert np.isfinite(float(strategy.reduce(tf.distribute.ReduceOp.MEAN, loss, axis=None)))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A task of TensorFlow's.
+"""A TensorFlow server.
 
-Usage: peer_tf_task.py CLUSTER JOB INDEX      CLUSTER as JSON; says "ready" when it listens
+Usage: peer_tf_task.py CLUSTER JOB INDEX      CLUSTER as JSON; prints "ready" when it listens
 """
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that torchrun starts again when a process dies, as a peer of recovery.py:
+"""A training that torchrun restarts when a process dies, as a peer of recovery.py:
 peer_torchrun.py FOLDER BATCH.
 
 The net of fashion-cnn, DistributedDataParallel over gloo. Rank 0 keeps the state in memory (/dev/shm) every

@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Is the planner right? Twenty models on meshes: what it says of memory and of a step's time against
-what a training measures, and its choice against others that were tried.
+"""Accuracy of the planner, for twenty models on meshes: predicted memory and step time against measurements, and its
+choice against other layouts that were tried.
 
 Usage: plan.py [--cases PATTERN] [--top N] [--others N] [--rounds N] [--seed N]
                [--patience SECONDS]
                                                   MESHFLOW: the program (build/meshflow)
 
-Of every case the best layouts by the planner's own word are trained, and some others by chance; rounds
-go through all of them in turn, and the middle one of each counts. A case holds if memory (of the processor
-that has most, chosen layout) is within 5 %, the step within 20 %, the chosen one within 10 % of the
-quickest that was tried, and planning took less than 10 s.
+For every case the layouts that the planner ranks best are trained, and some random others; rounds alternate between
+them, and the median of each counts. A case passes if memory (of the device with the maximum, chosen layout) is within
+5 %, the step time within 20 %, the chosen layout within 10 % of the fastest that was tried, and planning took less
+than 10 s.
 
-Times are worth something only where nothing else runs: a case waits until others use less than a tenth
-of the cores, at most --patience seconds; the table says what they used when it began, and marks (?) what
-began all the same.
+Times are meaningful only on an idle machine: a case waits until other processes use less than a tenth of the cores,
+at most --patience seconds; the table shows their use at the start, and marks (?) cases that started anyway.
 """
 import argparse
 import json
@@ -27,7 +26,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MESHFLOW = os.environ.get("MESHFLOW", os.path.join(ROOT, "build", "meshflow"))
-QUIET = 0.1  # of the cores is used by others
+QUIET = 0.1  # maximum fraction of the cores used by other processes
 CORES = len(os.sched_getaffinity(0))
 IMAGES, TEXT = "fashion-mnist", "synthetic-language"
 DEEP = "mlp units=[512,256,128]"
@@ -54,7 +53,7 @@ def run(command):
 
 
 class Tried:
-    """A layout of a case, and what its steps took."""
+    """A layout of a case, and its step times."""
 
     def __init__(self, case, said):
         self.said, self.memory = said, 0
@@ -82,7 +81,7 @@ class Tried:
 
 
 def different(layouts):
-    """Without those that differ by rules that change nothing."""
+    """Without those that differ only by rules without an effect."""
     seen = {}
     for l in layouts:
         seen.setdefault((l["sent_bytes"], l["collectives"], l["memory_bytes"], l["micro_batches"]), l)
@@ -90,7 +89,7 @@ def different(layouts):
 
 
 def used_by_others():
-    """The part of all cores, while we do nothing."""
+    """The fraction of all cores in use while this process is idle."""
     def look():
         with open("/proc/stat") as f:
             ticks = [int(x) for x in f.readline().split()[1:]]

@@ -3,12 +3,14 @@
  * weights. Two processes of one host.
  *
  *     push_pull                    a table: shared memory and messages, 4 KB to 64 MB
- *     push_pull MODE               for servers.py: a number of bytes a line, answers seconds
+ *     push_pull MODE               for servers.py: reads a number of bytes per line, prints seconds
  *                                  (median, best tenth). MODE: sync, async
  *
- * Napkin: the gradient is copied once (into memory that the server sees), read by the update, which
- * reads and writes the weights, and these are copied twice: 7 times 64 MB are read or written, at
- * 10 GB/s of a core 45 ms. Two messages and five changes of threads cost 50 us. */
+ * Estimate: the gradient is copied once (into shared memory), read by the update, which reads and
+ * writes
+ * the weights, and these are copied twice: 7 times 64 MB are read or written, at 10 GB/s per core
+ * 45 ms.
+ * Two messages and five context switches cost 50 us. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
@@ -49,7 +51,7 @@ static mf_net *meet(int self)
     return net;
 }
 
-/* One weight of so many bytes. */
+/* A model with one weight of this many bytes. */
 static mf_trainer *make_trainer(int64_t bytes, mf_model **model)
 {
     int64_t rows = 1, columns = bytes / (int64_t)sizeof(float);
@@ -99,7 +101,7 @@ static void make_round(const mf_ps_client *c, mf_push_pull_round *r, mf_tensor *
     mf_tensor_set(gradient, &r->values[c->at[0]].part[0]);
 }
 
-/* What an exchange does with a gradient, and then the round. */
+/* The exchange of one gradient, and the round. */
 static double push_and_pull(mf_ps_client *c, mf_push_pull_round *r, const mf_tensor *gradient)
 {
     const int64_t start = mf_clock_ns();
@@ -149,7 +151,7 @@ static void measure(const mf_ps_mode *mode, int64_t bytes, FILE *out)
     _exit(0);
 }
 
-/* In a process of its own, which begins without threads. */
+/* In a process of its own, which starts without threads. */
 static void measure_apart(const mf_ps_mode *mode, int64_t bytes, FILE *out)
 {
     (void)fflush(NULL);

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A worker is killed: how long until the next step is done, here and with torchrun and gloo. And what
-being ready for it costs while nothing fails.
+"""A worker is killed: time until the next step is done, with Meshflow and with torchrun and gloo. And the overhead of
+fault tolerance while nothing fails.
 
 Usage: recovery.py [--kills N] [--rounds N]     MESHFLOW: the program (build/release/meshflow)
 
-Both train the same net with three processes of one thread, a batch of 32. Of torchrun any step that is
-done after the kill counts, also one that was done before it. One row each: subject, kind, ours, the
-peer, ratio (above 1: we are better).
+Both train the same network with three processes of one thread, a batch of 32. For torchrun any step after the kill
+counts, even one that was done before it. One row each: subject, kind, Meshflow, the peer, ratio (above 1: Meshflow is
+faster).
 
 Costs: the same training with a store and with `launch --all-stay`, which has none; and with `--guard
-skip` and without. Short runs alternate, the order within a pair turning round; the median of the pairs'
-ratios counts, with an interval of 95 % by bootstrap. Below 1: being ready costs something. By two clocks:
-samples in a second on the wall, and steps in a second of CPU time of all processes, start and end
-included, which others on the machine disturb less.
+skip` and without. Short runs alternate, with the order reversed in every other pair; the median of the pairs' ratios
+counts, with a bootstrap interval of 95 %. Below 1: there is an overhead. Two clocks: samples per second of wall time,
+and steps per second of CPU time of all processes, including start and end, which is less sensitive to load.
 """
 import argparse
 import json

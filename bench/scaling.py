@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weak scaling from 1 to 8 processes: each has 64 samples of every batch, whatever their number. What is
-counted is processor time and bytes, which does not need as many cores as processes.
+"""Weak scaling from 1 to 8 processes: each has 64 samples of every batch, whatever their number. CPU time and bytes are
+measured, which does not need as many cores as processes.
 
 Usage: scaling.py [--processes 1,2,4,8] [--steps 40] [--rounds 3]      MESHFLOW: the program (build/meshflow)
 
 Ours: workers of one thread, in shared memory and over sockets (the ring). Peer: TensorFlow's
-MultiWorkerMirroredStrategy with its ring, same net, same batch, where build/venv has TensorFlow; in a network
-namespace of its own, whose loopback counts its bytes (needs root; else bytes are left out). Starting up does
-not count. Efficiency: processor time by sample of one process of the same kind, divided by that of N. Bytes:
-that one process sends in a step, on average. Prints: subject, processes, ms of processor time by sample, efficiency, bytes.
+MultiWorkerMirroredStrategy with its ring, same network, same batch, if build/venv has TensorFlow; in a network
+namespace of its own, whose loopback counts its bytes (needs root; otherwise bytes are omitted). Startup does not
+count. Efficiency: CPU time per sample of one process of the same kind, divided by that of N. Bytes: sent by one process
+per step, on average. Prints: subject, processes, ms of CPU time per sample, efficiency, bytes.
 """
 import argparse
 import json
@@ -26,7 +26,7 @@ BATCH = 64
 
 
 def processor_seconds(command):
-    """Of a command and all that it started, and what it printed."""
+    """Of a command and all processes that it started, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter servers against TensorFlow's: a worker and a server, two processes of this machine, a
-gradient pushed and the new weights pulled. One row each: subject, size, ours, the peer, ratio (above 1:
-we are better), and the ratio of the best tenths, which a busy machine disturbs less.
+"""Parameter servers against TensorFlow's: a worker and a server, two processes of this machine; the worker pushes a
+gradient and pulls the new weights. One row each: subject, size, Meshflow, the peer, ratio (above 1: Meshflow is faster),
+and the ratio of the best tenths, which are less sensitive to load.
 
 Usage: servers.py [--rounds 5] [--sizes 4096,...]
 
-Rounds alternate between us and TensorFlow; medians are compared.
+Rounds alternate between Meshflow and TensorFlow; medians are compared.
 """
 import argparse
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training against TensorFlow and, where it is installed, PyTorch: steps, start, memory, time to an
-accuracy. One row each: subject, size, ours, the best peer, ratio (above 1: we are better).
+"""Training against TensorFlow and, if it is installed, PyTorch: steps, startup, memory, time to an accuracy. One row each:
+subject, size, Meshflow, the best peer, ratio (above 1: Meshflow is better).
 
 Usage: train.py [PATTERN]     MESHFLOW: the program (build/meshflow)
 
-Rounds alternate between us and the peers; medians are compared. A peer is a process of its own that
-keeps its model and measures when it is told to.
+Rounds alternate between Meshflow and the peers; medians are compared. A peer is a separate process that keeps its model
+and measures on request.
 """
 import json
 import os

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variables.c - how long a graph with many variables takes to begin: made with its gradients,
- * variables set, a first step of all of them, a second one. Usage: variables [N [GRAPH.pb]]: one
- * size only, with the graph written for others to run (variables.py).
+/* variables.c - startup time of a graph with many variables: built with its gradients, variables
+ * initialized, a first step on all of them, a second one. Usage: variables [N [GRAPH.pb]]: one size
+ * only,
+ * and writes the graph for variables.py.
  *
- * Napkin: a variable is about ten nodes of 0.5 KB. 10,000 of them are 100,000 nodes and 50 MB; at
- * 1 us for a node in each of twenty passes that is 2 s with everything, so passes must not look
- * twice. */
+ * Estimate: a variable is about ten nodes of 0.5 KB. 10,000 of them are 100,000 nodes and 50 MB; at
+ * 1 us
+ * per node in each of twenty passes that is 2 s in total, so passes must be linear. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
@@ -18,7 +19,7 @@ enum { ROUNDS = 3, WIDTH = 16 };
 
 static const char *const INIT = "init", *const TRAIN = "train";
 
-/* The sum of all squares goes down. */
+/* Minimizes the sum of all squares. */
 static mf_graph *make(int n)
 {
     mf_output *v = mf_calloc(n, sizeof *v), *w = mf_calloc(n, sizeof *w);

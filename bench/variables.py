@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a graph with many variables takes to begin, here and in TensorFlow's session.
+"""Startup time of a graph with many variables, in Meshflow and in TensorFlow's session.
 
-Usage: variables.py [N]                       with the python of build/venv; 1000 variables unless told
+Usage: variables.py [N]                       with the python of build/venv; default: 1000 variables
 
-Both run the same file, which build/release/bench/variables writes: variables are set, then a first step
-updates all of them. Milliseconds, medians of three; the last column is ours by TensorFlow's.
+Both run the same file, which build/release/bench/variables writes: variables are initialized, then a first step updates
+all of them. Milliseconds, medians of three; the last column is Meshflow's time divided by TensorFlow's.
 """
 import os
 import statistics

@@ -70,7 +70,7 @@ def time_of(step):
     return statistics.median(times)
 
 
-# ---- what is done ----
+# ---- operations ----
 
 def null_one(cluster):
     with tf.Graph().as_default():

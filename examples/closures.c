@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* closures.c - a master hands out calls, workers run them: the squares of some numbers.
+/* closures.c - a master dispatches calls to workers: the squares of some numbers.
  *
  *   cc closures.c $(pkg-config --cflags --libs meshflow)
- *   meshflow launch --masters 1 --workers 3 -- ./a.out        or alone: ./a.out */
+ *   meshflow launch --masters 1 --workers 3 -- ./a.out        or a single process: ./a.out */
 #include <meshflow/meshflow.h>
 
 #include <stdio.h>

@@ -38,7 +38,7 @@ class Worker:
             return s.getsockname()[1]
 
     def run(self, command, addresses, index):
-        """The exit code and the standard output; what it says on standard error goes to Ray's log."""
+        """The exit code and the standard output; standard error goes to Ray's log."""
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
         env = dict(os.environ, TF_CONFIG=json.dumps(config))
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL,

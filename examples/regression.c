@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regression.c - a line through points, in C: build a graph, ask for gradients, run it.
+/* regression.c - linear regression in C: build a graph, add gradients, run it.
  *
  *   cc regression.c $(pkg-config --cflags --libs meshflow) && ./a.out */
 #include <meshflow/graph.h>
@@ -13,7 +13,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* loss = mean((x * w + b - y)^2) over 64 points; "train" takes a step down its slope. */
+/* loss = mean((x * w + b - y)^2) over 64 points; "train" is one step of gradient descent. */
 static mf_status build(mf_graph *g)
 {
     mf_output x = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[64] name='x'");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* standalone.c - a cluster in this process, threads without sockets: a variable on a parameter
- * server, used by two workers.
+/* standalone.c - a cluster in one process, as threads without sockets: a variable on a parameter
+ * server,
+ * used by two workers.
+ *
  *   cc standalone.c $(pkg-config --cflags --libs meshflow) */
 #include <meshflow/meshflow.h>
 

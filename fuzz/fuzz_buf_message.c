@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_buf_message.c - a RecvBufResponse from a stranger, in pieces: three, cut where the first
- * four bytes say; the next two say how many bytes are wanted. It has to be what it is in one piece,
- * read the plain way. */
+/* fuzz_buf_message.c - an untrusted RecvBufResponse in three fragments, split at the positions in
+ * the
+ * first four bytes; the next two are the expected size. The result must equal that of decoding it
+ * in one
+ * piece with protobuf-c. */
 #include "base/mem.h"
 #include "pieces.h"
 #include "proto/buf_message.h"

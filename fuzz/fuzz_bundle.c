@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_bundle.c - the index of a checkpoint: decode, encode, decode, compare. The checksums of
- * blocks are repaired first, or nothing would ever get past them. */
+ * blocks are
+ * fixed first, otherwise no mutation would pass them. */
 #include "formats/bundle.h"
 #include "formats/crc32c.h"
 #include "formats/table.h"
@@ -10,7 +11,7 @@
 
 enum { FOOTER = 48, TRAILER = 5 };
 
-/* The block a handle speaks of gets the checksum that its bytes have. */
+/* Sets the checksum of the block that a handle refers to. */
 static const char *repair_block(char *file, size_t len, const char *handle, const char *end,
                                 size_t *size)
 {
@@ -26,7 +27,7 @@ static const char *repair_block(char *file, size_t len, const char *handle, cons
     return file + offset;
 }
 
-/* The index block, and each block that an entry of it names (keys there are not shared). */
+/* The index block, and each block that it refers to (keys there have no shared prefixes). */
 static void repair(char *file, size_t len)
 {
     const char *at, *end, *index;

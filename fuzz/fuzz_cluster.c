@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_cluster.c - descriptions of a cluster: the first byte says whether the rest is a TF_CONFIG,
- * a list of nodes, tasks per node, a hostfile or an address. What was read without a mistake holds
- * together. */
+/* fuzz_cluster.c - descriptions of a cluster: the first byte selects a TF_CONFIG, a list of nodes,
+ * tasks
+ * per node, a hostfile or an address. A description that is parsed without errors must be
+ * consistent. */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 

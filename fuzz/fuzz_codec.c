@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_codec.c - a gradient that a peer has sent: the first byte says by which codec, the next two
- * how many numbers it has, the rest is the message, with its checksum left to us. What can be
- * decoded has written just these numbers. */
+/* fuzz_codec.c - a gradient received from a peer: the first byte selects the codec, the next two
+ * are the
+ * number of elements, the rest is the message, whose checksum is fixed. A decoded message writes
+ * exactly
+ * these elements. */
 #include "base/mem.h"
 #include "dist/codec/codec.h"
 

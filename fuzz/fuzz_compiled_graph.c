@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_compiled_graph.c - a GraphDef that is compiled with all passes, planned and run.
- * Placeholders are fed with small tensors; nodes without users are fetched or targets, all at once
- * and, when that fails, one after the other.
+ * Placeholders are
+ * fed with small tensors; nodes without consumers are fetches or targets, all at once and, if that
+ * fails,
+ * one by one.
  *
- * Bounded: the graph's bytes and nodes, tensor memory, and the time of a run, after which it is
- * cancelled and has to end. The session has no directories, so ops reach no files. */
+ * Bounded: bytes and nodes of the graph, tensor memory, and the time of a run, after which it is
+ * cancelled
+ * and must end. The session has no allowed directories, so ops access no files. */
 #include "base/quota.h"
 #include "graph/graph.h"
 #include "mutate_graph.h"
@@ -19,9 +22,9 @@ enum {
     FEEDS = 16,
     FETCHES = 16,
     TARGETS = 32,
-    ONE_BY_ONE = 4, /* of either, when all at once fail */
-    NAME = 256, /* nodes of longer names are left out */
-    ELEMENTS = 2048, /* of a fed tensor */
+    ONE_BY_ONE = 4, /* of each, if all at once fail */
+    NAME = 256, /* nodes with longer names are skipped */
+    ELEMENTS = 2048, /* maximum per fed tensor */
     MEMORY = 64 << 20,
     TIMEOUT_MS = 400,
 };
@@ -35,7 +38,7 @@ typedef struct step {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Unknown and large dimensions become small. NULL: nothing of this type can be fed. */
+/* Unknown and large dimensions are made small. NULL: a type that cannot be fed. */
 static mf_tensor *value_for(const mf_node *n)
 {
     mf_shape shape = *mf_node_shape(n, "shape");
@@ -108,7 +111,7 @@ static void choose(const mf_graph *g, step *s)
 
 static const mf_run_options limits = { .timeout_ms = TIMEOUT_MS };
 
-/* Fetches and targets from a first to behind a last one. */
+/* Runs a range of fetches and targets. */
 static mf_status ask(mf_session *session, step *s, int fetch, int fetches, int target, int targets)
 {
     const mf_status st =

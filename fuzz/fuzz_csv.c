@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_csv.c - the first byte is the delimiter, the rest a table. Cells stay inside their memory,
- * and rows written out with quotes around every cell read the same. */
+/* fuzz_csv.c - the first byte is the delimiter, the rest a table. Cells must stay inside their
+ * memory, and
+ * rows written with every cell quoted must parse to the same cells. */
 #include "formats/csv.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_device_name.c - names of devices: what is read, printed and read again is the same. */
+/* fuzz_device_name.c - device names: parse, print, parse, compare. */
 #include "base/mem.h"
 #include "graph/device_name.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_dispatch.c - what a master and a worker say to each other. The first byte says which message
- * it is; one that is read is written and read again. */
+/* fuzz_dispatch.c - messages between a master and a worker. The first byte selects the message; one
+ * that
+ * parses is encoded and parsed again. */
 #include "dispatch/dispatch_wire.h"
 
 #include <stdint.h>

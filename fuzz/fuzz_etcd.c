@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_etcd.c - answers of an etcd, or of whoever says to be one. Entries that are read are such as
- * a store holds. */
+/* fuzz_etcd.c - untrusted responses of an etcd server. Parsed entries must be valid store entries.
+ */
 #include "plugins/etcd/answer.h"
 
 #include <stdint.h>

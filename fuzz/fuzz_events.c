@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_events.c - the first byte says how to read the rest: as an event file, or as one Event
- * inside a whole record, so that mutations need not guess checksums. */
+/* fuzz_events.c - the first byte selects the input: an event file, or one Event inside a valid
+ * record, so
+ * that mutations need not guess checksums. */
 #include "formats/events.h"
 #include "formats/record.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_frame.c - what comes from another task before it is trusted: the head of a message, and a
- * greeting. The first byte says which. A head that is read is written and read again. */
+/* fuzz_frame.c - untrusted bytes from another task: the header of a message, and a handshake. The
+ * first
+ * byte selects one. A header that parses is encoded and parsed again. */
 #include "base/mem.h"
 #include "net/net_private.h"
 
@@ -14,7 +15,7 @@ static void fuzz_head(const uint8_t *data, size_t size)
 
     memcpy(bytes, data, size < sizeof bytes ? size : sizeof bytes);
     if (!mf_frame_read(bytes, &a)) {
-        a.size %= (uint64_t)MF_FRAME_MAX + 1; /* what nobody would write */
+        a.size %= (uint64_t)MF_FRAME_MAX + 1; /* a valid sender writes no more */
         mf_frame_write(&a, again);
         MF_ASSERT(mf_frame_read(again, &b));
         return;
@@ -25,7 +26,7 @@ static void fuzz_head(const uint8_t *data, size_t size)
               a.seq == b.seq && a.step == b.step && a.size == b.size && a.crc == b.crc);
 }
 
-/* Task 1 of 3 is greeted. */
+/* A handshake with task 1 of 3. */
 static void fuzz_greeting(const uint8_t *data, size_t size)
 {
     mf_peer peers[3] = { { .name = "a" }, { .name = "b" }, { .name = "c" } };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_graph.c - a GraphDef all the way to a program: nodes against their signatures, attributes,
- * functions inlined, shapes inferred (small constant ops are computed for that), passes, plans.
- * Nothing is run. What is written out again must be readable. */
+/* fuzz_graph.c - a GraphDef up to a program: nodes are checked against their signatures,
+ * attributes,
+ * inlining of functions, shape inference (which computes small constant ops), passes, plans.
+ * Nothing is
+ * run. The graph is encoded again and must be readable. */
 #include "base/log.h"
 #include "base/quota.h"
 #include "compiler/compiler.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_graphdef_wire.c - a GraphDef from a stranger: walk, decode, encode, and decode that again.
- */
+/* fuzz_graphdef_wire.c - an untrusted GraphDef: scan, decode, encode, and decode again. */
 #include "proto/graph.pb-c.h"
 #include "proto/wire.h"
 
@@ -15,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ProtobufCMessage *message, *again;
     mf_buf first = { 0 }, second = { 0 };
 
-    /* The walk's estimate must cover what protobuf-c takes. */
+    /* The scan's estimate must cover what protobuf-c allocates. */
     mf_arena_limit(arena, limits.max_alloc);
     if (mf_wire_decode(desc, data, size, &limits, arena, &message) == MF_OK) {
         MF_ASSERT(mf_wire_encode(message, &first) == MF_OK);

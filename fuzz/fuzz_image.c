@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_image.c - a PNG, JPEG or BMP file in every number of channels, and as graphs decode it.
- * Large pictures are left to the limit of the library: they would only make this slow. */
+/* fuzz_image.c - a PNG, JPEG or BMP file with every number of channels, and as graphs decode it.
+ * Large
+ * images are limited by the library: they would only make this slow. */
 #include "formats/image.h"
 
 #include <stdint.h>
 
-/* As TensorFlow's ops: any file as any of the formats, with their options. */
+/* As TensorFlow's ops do: any file as any of the formats, with their options. */
 static void decode_as_ops(const uint8_t *data, size_t size, mf_buf *pixels)
 {
     const mf_image_how hows[] = { { .tensorflow = true, .wide = true, .cut = true, .fast = true },

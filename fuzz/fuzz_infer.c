@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_infer.c - single ops: attributes, and shape inference with more or less known about inputs.
+/* fuzz_infer.c - single ops: attributes, and shape inference with partial knowledge of the inputs.
  *
  * Each line is a case, "KNOWN OP SAMPLE": a sample as in tests/ops/sample.h, and for each input a
- * letter for what is known of it before the run: v its value, s its shape, d its rank, r nothing.
- */
+ * letter for
+ * what is known before the run: v its value, s its shape, d its rank, r nothing. */
 #include "base/log.h"
 #include "base/quota.h"
 #include "compiler/compiler.h"

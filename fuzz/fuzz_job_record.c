@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_job_record.c - the file of a submitted job. What is read can be written again, and is the
- * same.
- */
+/* fuzz_job_record.c - the file of a submitted job: parse, write, parse, compare. */
 #include "jobqueue/jobqueue.h"
 
 #include <stdint.h>

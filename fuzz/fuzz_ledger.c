@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_ledger.c - records of a ledger, as they are behind their checksums: decode, encode, decode,
- * compare. The first byte says which of the two kinds. */
+/* fuzz_ledger.c - records of a ledger, without their checksums: decode, encode, decode, compare.
+ * The first
+ * byte selects one of the two kinds. */
 #include "base/mem.h"
 #include "data/ledger.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_libsvm.c - sparse samples as text; what was read holds together. */
+/* fuzz_libsvm.c - sparse samples as text; the parsed samples must be consistent. */
 #include "formats/libsvm.h"
 
 #include <stdint.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_opdef.c - the text of signatures and attributes. What can be read must print to something
- * that reads the same. */
+/* fuzz_opdef.c - the text of signatures and attributes: parse, print, parse, compare. */
 #include "graph/opdef.h"
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_packed.c - a packed file: decode, unpack small tensors, pack them again, compare. The
- * checksum is made right before, so that what lies behind it is reached. */
+ * checksum is
+ * fixed first, so that mutations pass it. */
 #include "formats/crc32c.h"
 #include "formats/packed.h"
 

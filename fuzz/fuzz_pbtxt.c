@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_pbtxt.c - a GraphDef as text: read, write, read, write; the two texts are the same. */
+/* fuzz_pbtxt.c - a GraphDef as text: parse, print, parse, print; both texts must be equal. */
 #include "formats/pbtxt.h"
 #include "proto/graph.pb-c.h"
 #include "proto/wire.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_push.c - what workers send to a parameter server: a push, or variables. The first byte says
- * which. Everything that is found in it is read. */
+/* fuzz_push.c - messages of workers to a parameter server: a push, or variables. The first byte
+ * selects one.
+ * Everything in the message is read. */
 #include "base/mem.h"
 #include "dist/param_server/ps_server.h"
 #include "net/net_private.h"
@@ -23,7 +24,7 @@ static double sum_of(const float *x, int64_t n)
     return sum;
 }
 
-/* A server of a vector and a table. */
+/* A server with a vector and a table. */
 static void fuzz_push(char *data, size_t size)
 {
     mf_lookup lookup = { 0 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_record.c - the first byte says how to read the rest: as records in one of the compressions,
- * or as an IDX file. Files are read through a descriptor, so nothing is left behind. */
+/* fuzz_record.c - the first byte selects the input: records with one of the compressions, or an IDX
+ * file.
+ * Files are read through a descriptor, so none is left on disk. */
 #include "formats/idx.h"
 #include "formats/record.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_safetensors.c - the header of a safetensors file: decode; of small ones make the tensors,
- * encode, decode, compare. The first byte says how much data stands behind the header. */
+/* fuzz_safetensors.c - the header of a safetensors file: decode; for small ones make the tensors,
+ * encode,
+ * decode, compare. The first byte is the amount of data after the header. */
 #include "formats/safetensors.h"
 
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_serve.c - bodies of REST requests. The first byte says which method and which model; what is
- * read has the model's shapes, and can be answered. */
+/* fuzz_serve.c - bodies of REST requests. The first byte selects the method and the model; a parsed
+ * request
+ * has the model's shapes, and a response can be made. */
 #include "serving/rest_request.h"
 
 #include <stdint.h>

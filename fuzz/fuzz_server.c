@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_server.c - requests of TensorFlow's MasterService and WorkerService, one after the other, to
- * a cluster of two tasks in this process. All of what a server does with them is run: reading,
- * graphs, placement, parts, steps, values between tasks.
+/* fuzz_server.c - a sequence of requests to TensorFlow's MasterService and WorkerService of a
+ * cluster with
+ * two tasks in this process. The whole server runs: parsing, graphs, placement, partitions, steps,
+ * values
+ * between tasks.
  *
- *     call    which (1 byte: bits 0-4 a method, 5: do not wait for the answer, 6: the second task)
- *             size (3 bytes, the lowest first)
+ *     call    selector (1 byte: bits 0-4 the method, 5: do not wait for the response, 6: the second
+ *     task)
+ *             size (3 bytes, little-endian)
  *             the request
  *
- * In a request the text "@latest@session@" stands for the session that was made last. The tasks'
- * incarnations, which keys of values have in them, are 1 and 2. A call that takes long is
- * cancelled, and has to end then. */
+ * In a request the text "@latest@session@" stands for the session that was created last. The
+ * incarnations
+ * of the tasks, which are part of rendezvous keys, are 1 and 2. A call that takes long is
+ * cancelled, and
+ * must end then. */
 #include "base/clock.h"
 #include "base/quota.h"
 #include "proto/master.pb-c.h"
@@ -28,10 +33,10 @@ enum {
     CALLS_MAX = 256,
     PATIENCE_MS = 400,
     MEMORY = 256 << 20,
-    HANDLE = 16, /* of a session: so many letters */
+    HANDLE = 16, /* length of a session handle */
 };
 
-/* The corpus knows them by number: new ones go to the end. */
+/* The corpus refers to them by index: append new ones. */
 static const char *const methods[] = {
     "/tensorflow.MasterService/CreateSession",
     "/tensorflow.MasterService/ExtendSession",
@@ -61,13 +66,13 @@ static const char *const methods[] = {
     "/tensorflow.WorkerService/RecvBuf",
 };
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 typedef struct client {
     mf_server *servers[TASKS];
     mf_rpc_channel *channels[TASKS];
-    bool tells; /* how calls end, for a person */
-    pthread_mutex_t lock; /* all below */
+    bool tells; /* prints how calls end */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
     int answered;
     char session[HANDLE + 1];
@@ -107,7 +112,7 @@ static void done(void *ctx, mf_status status, const char *message, mf_iovec *par
     free(a);
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 static void name_session(const client *c, uint8_t *data, size_t size)
 {

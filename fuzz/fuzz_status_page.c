@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_status_page.c - a task's board and its recorder, as another process finds them. What is read
- * holds together: strings end and numbers can be used without a look. */
+/* fuzz_status_page.c - a task's status page and flight recorder, as another process finds them.
+ * Everything
+ * that is read must be consistent: strings are terminated, and numbers are in range. */
 #include "base/mem.h"
 #include "observe/status_page.h"
 

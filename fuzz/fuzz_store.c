@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_store.c - files of a store in a folder, as another process finds them: a state, or a lease.
- * A state that is read can be changed, and written and read again. */
+ * A state
+ * that parses can be changed, written and parsed again. */
 #include "base/mem.h"
 #include "cluster/store/store_file.h"
 #include "formats/crc32c.h"
@@ -43,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     MF_ASSERT(s && copy);
     memcpy(copy, data, size);
-    if (size >= HEAD) { /* with a checksum that is right: else nothing is read behind it */
+    if (size >= HEAD) { /* fixes the checksum: otherwise nothing after it would be read */
         const uint32_t crc = mf_crc32c(0, copy + HEAD, size - HEAD);
 
         for (int i = 0; i < 4; i++)

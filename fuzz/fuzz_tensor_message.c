@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_tensor_message.c - a RecvTensorResponse from a stranger, in pieces: three, cut where the
- * first four bytes say. It has to be what it is in one piece, read the plain way. */
+/* fuzz_tensor_message.c - an untrusted RecvTensorResponse in three fragments, split at the
+ * positions in the
+ * first four bytes. The result must equal that of decoding it in one piece with protobuf-c. */
 #include "pieces.h"
 #include "proto/tensor_message.h"
 #include "proto/wire.h"

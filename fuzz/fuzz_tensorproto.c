@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_tensorproto.c - a TensorProto from a stranger: decode to a tensor, encode, compare. */
+/* fuzz_tensorproto.c - an untrusted TensorProto: decode to a tensor, encode, compare. */
 #include "proto/tensor_codec.h"
 #include "proto/wire.h"
 

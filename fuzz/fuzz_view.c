@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_view.c - views of a job's members, as a store has them: what is read can be written, and
- * read again as the same. */
+/* fuzz_view.c - membership views, as in a store: parse, write, parse, compare. */
 #include "cluster/membership/membership.h"
 
 #include <stdint.h>

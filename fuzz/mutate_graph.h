@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutate_graph.h - a GraphDef changed into another one: libFuzzer's own changes of bytes seldom
- * leave a graph that can be read. Nodes get other inputs, one input many times, other attributes,
- * other ops; they are doubled and removed. Only programs built with libFuzzer have use for it. */
+/* mutate_graph.h - mutates a GraphDef into another one: libFuzzer's own mutations of bytes seldom
+ * produce a
+ * graph that parses. Nodes get other inputs, repeated inputs, other attributes, other ops; they are
+ * duplicated and removed. Only for programs built with libFuzzer. */
 #ifndef MF_FUZZ_MUTATE_GRAPH_H
 #define MF_FUZZ_MUTATE_GRAPH_H
 
@@ -58,7 +59,7 @@ static inline char *mutate_input(mutation *m)
     }
 }
 
-/* The node's inputs with `n` more of the same in place `at`. */
+/* The node's inputs with `n` more copies of the one at `at`. */
 static inline void mutate_repeat(mutation *m, Tensorflow__NodeDef *node, size_t at, size_t n)
 {
     char **in = MF_ARENA_ARRAY(m->arena, char *, (int64_t)(node->n_input + n));
@@ -72,7 +73,7 @@ static inline void mutate_repeat(mutation *m, Tensorflow__NodeDef *node, size_t 
         return;
     node->input = in;
     node->n_input = to;
-    for (size_t i = 0; i < node->n_attr; i++) { /* how many there are is mostly an attribute */
+    for (size_t i = 0; i < node->n_attr; i++) { /* an attribute usually has the number of inputs */
         Tensorflow__AttrValue *v = node->attr[i]->value;
 
         if (v && v->value_case == TENSORFLOW__ATTR_VALUE__VALUE_I && mutate_draw(m, 4) > 0)
@@ -182,7 +183,7 @@ static inline void mutate_attr(mutation *m, Tensorflow__NodeDef *node)
     }
 }
 
-/* One that another node has, under its name or under one of this node's. */
+/* An attribute of another node, under its name or under one of this node's. */
 static inline void mutate_take_attr(mutation *m, Tensorflow__NodeDef *node)
 {
     const Tensorflow__NodeDef *other = mutate_any(m);
@@ -269,7 +270,7 @@ static inline void mutate_once(mutation *m)
     }
 }
 
-/* data: size bytes of at most `most`. Returns the new size; 0: it is no graph. */
+/* data: size bytes of at most `most`. Returns the new size; 0: not a graph. */
 static inline size_t mutate_graph(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
     mutation m = { .arena = mf_arena_new(), .state = seed };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.h - parts of messages in memory of their own, so that it is noticed when more is read. */
+/* pieces.h - fragments of messages in separate allocations, so that reads beyond them are detected.
+ */
 #ifndef MF_FUZZ_PIECES_H
 #define MF_FUZZ_PIECES_H
 

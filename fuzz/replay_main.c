@@ -3,9 +3,9 @@
  *
  * Usage: fuzz_x FILE_OR_DIRECTORY...
  *
- * Directories are walked to the bottom. Each file's name goes to stderr before it is tried, so the
- * last one printed is the one that crashed. Fails when there is no input at all.
- */
+ * Directories are read recursively. Each file's name is printed to stderr before it is run, so the
+ * last name
+ * printed is the one that crashed. Fails if there is no input. */
 #include <errno.h>
 #include <ftw.h>
 #include <stdint.h>

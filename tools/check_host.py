@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-# These read a field or store a flag: nothing is computed or printed, and no lock is taken.
+# These only read a field or store a flag: they compute and print nothing, and take no lock.
 PLAIN = set("""
 mf_status_name mf_error_message mf_error_trace mf_version mf_dtype_name mf_dtype_size
 mf_tensor_dtype mf_tensor_rank mf_tensor_dim mf_tensor_count mf_tensor_data mf_tensor_bytes

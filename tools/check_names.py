@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a name in src/ has one meaning, so that a search finds it.
+"""Checks that a name in src/ has one meaning, so that it can be searched for.
 
 1. No two files have one base name.
 2. No struct, union or enum tag is defined twice, but for HANDLES.
@@ -15,10 +15,10 @@ import re
 import sys
 import tempfile
 
-# Opaque handles with one implementation for each way to carry calls.
+# Opaque handles with one implementation per RPC transport.
 HANDLES = {"mf_rpc_channel", "mf_rpc_server"}
 
-# What stands where a name is expected: attributes, and parameters of macros in template headers.
+# Tokens in the place of a name: attributes, and parameters of macros in template headers.
 NOT_NAMES = {"__attribute__", "fn"}
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -37,7 +37,7 @@ def read(path):
 
 
 def twice(places, what, allowed=()):
-    """Complaints about names with several places."""
+    """Complaints about names with several definitions."""
     for name, where in sorted(places.items()):
         if len(where) > 1 and name not in allowed:
             yield "%s %s: %s" % (what, name, ", ".join(sorted(where)))

@@ -3,9 +3,9 @@
 #
 # Usage: demonstrate.sh PROGRAM [EPOCHS]
 #
-# Trains on pictures of clothes with three workers, two parameter servers and two masters on this
-# machine. On the way a worker, a server and a master are killed, and a worker joins. Then one process
-# trains the same alone: the weights are compared.
+# Trains on Fashion-MNIST with three workers, two parameter servers and two masters on this machine.
+# During the training a worker, a server and a master are killed, and a worker joins. Then one process
+# trains the same, and the weights are compared.
 set -euo pipefail
 program=$(realpath "$1")
 epochs=${2:-2}
@@ -19,13 +19,13 @@ trap 'rm -f "$log" "$said" "$events"' EXIT
 
 say() { printf '\n>>> %s\n' "$*"; }
 
-# task NAME: its process; "": there is none
+# task NAME: its process id; "": not running
 task() { "$program" status --json "$job" 2>/dev/null | tr '{' '\n' |
     sed -n '/^"task":"'"$1"'".*"alive":true/s/.*"pid":\([0-9]*\).*/\1/p' | head -n 1 || true; }
 steps() { "$program" status --json "$job" 2>/dev/null |
     grep -o '"step":[0-9]*' | cut -d : -f 2 | sort -n | tail -n 1 || true; }
 
-# await_step N: until training is there, or over
+# await_step N: waits until the training reaches step N or ends
 await_step() {
     while kill -0 "$launcher" 2>/dev/null; do
         local now

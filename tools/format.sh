@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: format.sh [--check]      lays out all C sources, or says which are not
+# Usage: format.sh [--check]      formats all C sources, or lists those that are not formatted
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(-i)

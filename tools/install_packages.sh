@@ -3,9 +3,9 @@
 #
 # Usage: install_packages.sh GROUP...
 #
-# Installs the packages of these groups of tools/packages.txt that are missing, as root or through
-# sudo. With neither, names them and the command to type, and fails. Elsewhere than on Debian and
-# its kin it does nothing: cmake will say what it does not find.
+# Installs missing packages of these groups of tools/packages.txt, as root or by sudo. Without either,
+# prints them and the command that installs them, and fails. On systems that are not based on Debian it
+# does nothing: cmake reports what it does not find.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: lint.sh [FILE...]      clang-tidy and cppcheck over our sources (all of them)
+# Usage: lint.sh [FILE...]      clang-tidy and cppcheck on the sources (default: all)
 #
 # Reads build/asan/compile_commands.json, where clang is the compiler; plugins that are not built are
-# not in it. What is not initialised is left to clang's analyser, which knows what a failing call
-# means; cppcheck does not.
+# not in it. Uninitialised variables are left to clang's analyser, which understands the status of
+# failed calls; cppcheck does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || mapfile -t files < <(find src bench fuzz tests/unit tests/ops tests/runner \

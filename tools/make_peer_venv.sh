@@ -3,10 +3,9 @@
 #
 # Usage: make_peer_venv.sh torch|ray|jax|mtf
 #
-# Makes build/venv-NAME, a Python with PyTorch (5 GB), a peer of `make bench`; with Ray (100 MB), one
-# of the engines of `make engines`; or with JAX (600 MB) or Mesh TensorFlow (and the TensorFlow it
-# works with, 2 GB), which the mesh is compared with (tests/mesh). Downloads from PyPI when it is not
-# there yet; fails when that cannot be reached.
+# Creates build/venv-NAME, a Python with PyTorch (5 GB), a peer of `make bench`; with Ray (100 MB), one
+# of the engines of `make engines`; or with JAX (600 MB) or Mesh TensorFlow (and its TensorFlow, 2 GB),
+# peers of tests/mesh. Downloads from PyPI unless it exists; fails if PyPI cannot be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in
@@ -24,4 +23,4 @@ made=$venv/${packages[0]/==/-}
 echo "installing ${packages[*]} into $venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir --retries 2 \
     --timeout 20 "${packages[@]}"
-touch "$made" # only now: a half-made one is made again
+touch "$made" # last, so that an incomplete one is created again

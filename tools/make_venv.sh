@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes build/venv, a Python with TensorFlow and TensorBoard, the oracle of the tests in tests/tf.
-# Downloads from PyPI (about 300 MB) when it is not there yet; fails when that cannot be reached.
+# Creates build/venv, a Python with TensorFlow and TensorBoard, the oracle of the tests in tests/tf.
+# Downloads from PyPI (about 300 MB) unless it exists; fails if PyPI cannot be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=2.21.0
@@ -14,4 +14,4 @@ made=$venv/tensorflow-and-tensorboard-$version
 echo "installing tensorflow-cpu and tensorboard $version into $venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 --timeout 20 \
     "tensorflow-cpu==$version" "tensorboard==$version"
-touch "$made" # only now: a half-made one is made again
+touch "$made" # last, so that an incomplete one is created again

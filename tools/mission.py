@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the mission holds: reads docs/mission.tsv, checks it, counts by section.
+"""Requirements and the tests that prove them: reads docs/mission.tsv, checks it, counts by section.
 
 A row has six columns: row, what, state, test, command, note.
     state    holds | partly | later
-    test     FILE or FILE:NAME, several separated by ", ": who shows it; NAME is a test in FILE
-    command  what to type to see it; `meshflow` is the program, with commands and options that it knows
-    note     what is missing; rows that do not hold must say it
+    test     FILE or FILE:NAME, several separated by ", ": the tests that prove the row; NAME is a test in FILE
+    command  a command that demonstrates it; `meshflow` is the program, with existing commands and options
+    note     what is missing; required for rows that do not hold
 
 The evidence of a row is the strongest of its tests: one that runs in `make test`, in `make engines` or `make soak`
-(the long suites), or in `make bench` (a measurement that nothing asserts).
+(the long suites), or in `make bench` (a measurement without an assertion).
 
-Usage: mission.py PROGRAM            checks and counts; ends with 1 when something is wrong
+Usage: mission.py PROGRAM            checks and counts; exits with 1 if there is an error
        mission.py PROGRAM --rows     the same, and each row that holds with its evidence
-       mission.py PROGRAM --test     checks as TAP, and that wrong tables are found"""
+       mission.py PROGRAM --test     checks as TAP, and that errors in the table are detected"""
 import functools
 import os
 import re
@@ -42,14 +42,14 @@ def rows_there_must_be():
 
 
 def read(path):
-    """Rows as lists; comments and the line of titles are left out."""
+    """Rows as lists, without comments and the header."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         lines = [line.rstrip("\n") for line in f]
     return [line.split("\t") for line in lines if line and not line.startswith("#")][1:]
 
 
 class Program:
-    """What commands and options there are, as `meshflow --help` tells."""
+    """Commands and options, from `meshflow --help`."""
 
     def __init__(self, path):
         self.path, self.known = path, {}
@@ -73,7 +73,7 @@ class Program:
         return None
 
     def mistake(self, words):
-        """What is wrong with arguments of the program, up to the end of a shell's command; None if nothing."""
+        """The error in the arguments of the program, up to the end of a shell command; None: no error."""
         command = self.command_of(words)
         if not command:
             return "there is no command 'meshflow %s'" % " ".join(words[:1])
@@ -163,7 +163,7 @@ def gate_files():
 
 
 def evidence_of_test(text):
-    """Which command runs the test FILE or FILE:NAME."""
+    """The make target that runs the test FILE or FILE:NAME."""
     path, _, name = text.partition(":")
     if path.startswith("bench/"):
         return "make bench"

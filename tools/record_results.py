@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records what a build computes, so that a restructured program can be compared with the one before.
+"""Records the results of a build, so that a restructured program can be compared with the previous one.
 
 Usage: record_results.py PROGRAM FILE       writes FILE: a line `case<TAB>result` for each case
        record_results.py --compare A B      lists the cases whose results differ; exit code 1 if any does
@@ -42,7 +42,7 @@ STRATEGIES = {  # name: (tasks for `launch`, options)
 
 
 def result(program, model, strategy):
-    """The hash, or the reason why this model cannot be trained so (which is a result, too)."""
+    """The hash, or the reason why this model cannot be trained this way (which is a result, too)."""
     data, options = MODELS[model]
     tasks, more = STRATEGIES[strategy]
     r = subprocess.run([program, *(["launch", *tasks, "--"] if tasks else []), "train", "--model", model, "--data", data,

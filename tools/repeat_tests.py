@@ -24,7 +24,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 FOLDER = "build/repeat"
 TALLY = FOLDER + "/tally.tsv"
 UNIT = "unit tests"
-BUILDS = {"layers", "build", "clang"}  # their result does not depend on chance
+BUILDS = {"layers", "build", "clang"}  # deterministic
 BUSY_LOOPS = 2
 BUSY_LOOP = "while kill -0 $PPID; do i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; done"  # ends with this program
 
@@ -53,7 +53,7 @@ def has_test(command, pattern):
 
 
 def chosen(suites, pattern, n):
-    """(name, command, rounds) of what is to run."""
+    """(name, command, rounds) of the suites to run."""
     if not pattern:
         return [(s, c, n if s == UNIT else max(1, n // 4)) for s, c in suites.items()]
     by_name = [(s, c, n) for s, c in suites.items() if pattern.lower() in s.lower()]
@@ -69,7 +69,7 @@ def chosen(suites, pattern, n):
 
 
 def build_id(pattern):
-    """What the results are of: the tested programs and the chosen tests."""
+    """Identifies the results: the tested programs and the selected tests."""
     digest = hashlib.sha256((pattern or "").encode())
     for path in ("build/release/meshflow", "build/release/meshflow-tests"):
         if os.path.exists(path):
@@ -80,7 +80,7 @@ def build_id(pattern):
 
 
 def read_tally(head):
-    """Results so far; none when the tally is of another build."""
+    """Results so far; none if the tally belongs to another build."""
     try:
         with open(TALLY, encoding="utf-8") as f:
             lines = f.read().split("\n")[:-1]  # a line without its end was interrupted
@@ -142,7 +142,7 @@ def run_once(suite, command, number):
 
 
 def run_all(plan, results):
-    """Round by round, so that an interrupted run has seen all suites as often as it can."""
+    """Round by round, so that an interrupted run has covered all suites about equally often."""
     done = {(r.suite, r.round) for r in results}
     for number in range(1, max(n for _, _, n in plan) + 1):
         for suite, command, n in plan:

@@ -4,7 +4,7 @@
 # Usage: replay_fuzz.sh BUILD_DIR
 #
 # Runs every fuzz target fuzz/fuzz_x.c on its stored inputs, fuzz/corpus/fuzz_x/. A target without
-# inputs fails: it would test nothing.
+# inputs fails, because it would test nothing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tools/sanitizer_env.sh

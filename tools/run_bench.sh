@@ -10,7 +10,7 @@ if [[ compare == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv/bin/python bench/compare.py
 fi
 if [[ variables == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
-    echo "# a graph with many variables begins, against TensorFlow"
+    echo "# startup of a graph with many variables, against TensorFlow"
     build/venv/bin/python bench/variables.py
 fi
 if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
@@ -20,11 +20,11 @@ if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
 fi
 if [[ comm == *${1:-}* ]]; then
     tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
-    echo "# sums over processes, against gloo and Open MPI"
+    echo "# all-reduce between processes, against gloo and Open MPI"
     bench/comm.py
 fi
 if [[ hosts == *${1:-}* ]] && [ "$(id -u)" = 0 ]; then
-    echo "# sums between hosts, against Open MPI over TCP and iperf3"
+    echo "# all-reduce between hosts, against Open MPI over TCP and iperf3"
     bench/hosts.py
 fi
 if [[ checkpointing == *${1:-}* ]]; then
@@ -40,15 +40,15 @@ if [[ scaling == *${1:-}* ]]; then
     MESHFLOW=build/release/meshflow bench/scaling.py
 fi
 if [[ convergence == *${1:-}* ]]; then
-    echo "# how late trainings are ended, and what that costs"
+    echo "# how late trainings are stopped, and the cost"
     MESHFLOW=build/release/meshflow bench/convergence.py
 fi
 if [[ balance == *${1:-}* ]]; then
-    echo "# workers of speeds 1:2:3: their shards, and how long each is idle"
+    echo "# workers with speeds 1:2:3: their shards and idle time"
     MESHFLOW=build/release/meshflow bench/balance.py
 fi
 if [[ compress == *${1:-}* ]]; then
-    echo "# compressed models against what they were made of"
+    echo "# compressed models against the originals"
     MESHFLOW=build/release/meshflow bench/compress.py
 fi
 if [[ servers == *${1:-}* ]]; then
@@ -61,7 +61,7 @@ if [[ wire == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
 fi
 if [[ recovery == *${1:-}* ]]; then
     tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
-    echo "# a worker is killed, against torchrun; what being ready for it costs"
+    echo "# a worker is killed, against torchrun; the overhead of fault tolerance"
     bench/recovery.py
 fi
 if [[ codecs == *${1:-}* ]]; then
@@ -69,7 +69,7 @@ if [[ codecs == *${1:-}* ]]; then
     MESHFLOW=build/release/meshflow bench/codecs.py
 fi
 if [[ plan == *${1:-}* ]]; then
-    echo "# what the planner says, and what trainings measure"
+    echo "# predictions of the planner against measurements"
     MESHFLOW=build/release/meshflow bench/plan.py
 fi
 if [[ mesh == *${1:-}* ]] && tools/make_peer_venv.sh jax; then

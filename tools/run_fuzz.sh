@@ -3,8 +3,8 @@
 #
 # Usage: [FUZZ_SECONDS=60] [T=pattern] run_fuzz.sh
 #
-# Fuzzes each target of build/fuzz in turn. New inputs go to build/fuzz/corpus/<target>, what
-# crashes to build/fuzz/crashes/; both are for a person to look at and to copy to fuzz/corpus/.
+# Fuzzes each target of build/fuzz in turn. New inputs are stored in build/fuzz/corpus/<target>, crashing
+# ones in build/fuzz/crashes/; review them and copy useful ones to fuzz/corpus/.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tools/sanitizer_env.sh

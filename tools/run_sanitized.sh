@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 preset=$1
 shift
 
-# Nothing to run is no failure here: the patterns of `make tsan` name what may not be written yet.
+# No matching test is not a failure: patterns of `make tsan` may name tests that are not written yet.
 if [ $# -gt 0 ] && [ -z "$("build/$preset/meshflow-tests" --list "$@")" ]; then
     echo "# $preset: no test matches $*"
     echo "0 passed, 0 failed, 0 skipped"

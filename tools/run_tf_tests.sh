@@ -4,7 +4,7 @@
 # Usage: run_tf_tests.sh [ARG...]      tests/tf/run.py ARG... in build/venv
 #        run_tf_tests.sh --own-data    tests/train/own_data.py there
 #
-# The tests find the program in $MESHFLOW. Without TensorFlow they are skipped, and say so.
+# The tests find the program in $MESHFLOW. Without TensorFlow they are skipped, with a message.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ ! -e tests/tf/run.py ]; then

@@ -3,9 +3,8 @@
 #
 # Usage: sizes.sh [DIRECTORY...]      (src include tests)
 #
-# Prints lines by folder, the longest files and the longest functions, for a reader's eye. Marked
-# with * is what deserves a second look: files above 600 lines (headers 200, ops 250), functions
-# above 60 (tests 40).
+# Prints lines by folder, the longest files and the longest functions. Marks with * files above 600
+# lines (headers 200, ops 250) and functions above 60 lines (tests 40).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- src include tests
@@ -25,7 +24,7 @@ wc -l "${files[@]}" | awk '$2 != "total" {
     limit = $2 ~ /\.h$/ ? 200 : $2 ~ /^src\/ops\// ? 250 : 600
     printf "%5d%s %s\n", $1, ($1 > limit ? "*" : " "), $2 }' | sort -rn | sed -n 1,20p
 
-# A function's body stands between a { and a } in the first column; its head is above.
+# The body of a function is between a { and a } in the first column, after its declarator.
 echo
 echo "lines  function"
 awk 'FNR == 1 { start = 0; head = "" }

@@ -22,7 +22,7 @@ COMPLEX = {"complex64", "complex128"}
 QUANTIZED = {"qint8", "quint8", "qint32", "qint16", "quint16"}
 SETS = {"floats": FLOATS, "reals": FLOATS | INTS, "ints": INTS, "index": {"int32", "int64"},
         "numbers": FLOATS | INTS | COMPLEX | QUANTIZED}
-# Types Meshflow does not have are left out of allowed lists.
+# Types that Meshflow does not have are dropped from allowed lists.
 KNOWN = FLOATS | INTS | COMPLEX | QUANTIZED | {"string", "bool", "resource", "variant"}
 
 
@@ -105,7 +105,7 @@ def def_text(op):
     return text
 
 
-# Ops of other hardware than processors, and of TensorFlow's own tests.
+# Ops of accelerators, and of TensorFlow's own tests.
 ELSEWHERE = re.compile(r"TPU|Tpu|Xla|Risc|Cudnn|Nccl|Sparse[cC]ore|DTensor|^Test|^_")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 HEAD = """/* SPDX-License-Identifier: Apache-2.0 */

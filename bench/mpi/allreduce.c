@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allreduce.c - Open MPI's sums, as a peer of comm.py: a number of bytes a line to the first
- * process, answers seconds (median, best tenth). */
+/* allreduce.c - Open MPI's all-reduce, as a peer of comm.py: the first process reads a number of
+ * bytes per
+ * line and prints seconds (median, best tenth). */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void measure(long bytes, int rank)
     }
 }
 
-/* MPI_Bcast() would spin, and take the core from whoever is measured meanwhile. */
+/* MPI_Bcast() would spin and disturb the implementation that is measured meanwhile. */
 static void await_size(long *bytes)
 {
     MPI_Request request;

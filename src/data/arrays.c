@@ -8,7 +8,7 @@
 
 typedef struct arrays {
     mf_dataset base;
-    mf_rows *rows; /* one for each column */
+    mf_rows *rows; /* one per column */
 } arrays;
 
 static mf_status arrays_read(const mf_dataset *set, uint64_t epoch, int64_t index,
@@ -35,7 +35,7 @@ static void arrays_deinit(mf_dataset *set)
     arrays *a = (arrays *)set;
 
     for (int i = 0; a->rows && i < set->n_columns; i++) {
-        mf_loading_free(a->rows[i].loading); /* before what it writes to */
+        mf_loading_free(a->rows[i].loading); /* before the tensor it writes to */
         mf_tensor_free(a->rows[i].tensor);
     }
 }
@@ -49,8 +49,7 @@ static mf_status set_column(arrays *a, int i, const char *name)
 
     if (t->shape.rank == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "column '%s' is a single number: its first dimension must count the samples",
-                       name);
+                       "column '%s' is a scalar: its first dimension must be the samples", name);
     if (t->shape.dims[0] != first->shape.dims[0])
         return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' has %lld samples, column '%s' has %lld",
                        name, (long long)t->shape.dims[0], a->base.columns[0].name,
@@ -103,7 +102,9 @@ mf_status mf_arrays_count_classes(mf_dataset *set, const char *column)
         const int32_t v = ((const int32_t *)t->data)[i];
 
         if (v < 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "sample %lld has the label %d; labels count from 0",
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "sample %lld has the label %d, but labels start "
+                           "at 0",
                            (long long)i, v);
         most = v > most ? v : most;
     }
@@ -115,7 +116,7 @@ mf_status mf_arrays_to_int32(const mf_tensor *from, mf_tensor **out)
 {
     *out = NULL;
     if (!mf_dtype_is_int(from->dtype) && from->dtype != MF_DTYPE_BOOL)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "labels are of type %s; integers are needed",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "labels have the type %s, but must be integers",
                        mf_dtype_name(from->dtype));
     MF_TRY(mf_tensor_new(MF_DTYPE_I32, from->shape.dims, from->shape.rank, out));
     for (int64_t i = 0; i < from->count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* augment.c - pictures changed at random: cut out of a padded copy, mirrored, a square blacked out,
- * brought to mean 0. What happens to a sample in an epoch follows from Philox(seed, epoch, id)
- * alone: who reads it, when, and in which batch, changes nothing. */
+/* augment.c - random augmentation of images: crop of a padded copy, flip, cutout, normalization.
+ * The
+ * result depends only on Philox(seed, epoch, id), not on the reader, the time or the batch. */
 #include "base/host_state.h"
 #include "base/rng.h"
 #include "data/dataset.h"
@@ -15,20 +15,20 @@ enum { MAX_CHANNELS = 16 };
 typedef struct augment {
     mf_dataset base;
     mf_dataset *inner;
-    int column; /* the picture */
+    int column; /* the image */
     int64_t height, width, channels;
     int64_t crop, cutout;
     bool flip, to_float;
     uint64_t seed;
-    float table[MAX_CHANNELS][256]; /* what a byte becomes, by channel */
+    float table[MAX_CHANNELS][256]; /* lookup table from byte to float, by channel */
     mf_scratch *scratch;
 } augment;
 
-/* What is drawn for one sample. */
+/* Random draws for one sample. */
 typedef struct augment_draw {
-    int64_t top, left; /* of the cut, in the padded picture less the padding: -crop .. crop */
+    int64_t top, left; /* offset of the crop relative to the image: -crop .. crop */
     bool mirrored;
-    int64_t hole_y, hole_x; /* centre of the square */
+    int64_t hole_y, hole_x; /* centre of the cutout square */
 } augment_draw;
 
 static augment_draw augment_draw_for(const augment *a, uint64_t epoch, int64_t id)
@@ -48,12 +48,12 @@ static augment_draw augment_draw_for(const augment *a, uint64_t epoch, int64_t i
     };
 }
 
-/* One row, moved and perhaps mirrored; what comes from outside is black. */
+/* One row, shifted and possibly flipped; pixels from outside are black. */
 static void place_row(const augment *a, const augment_draw *d, const unsigned char *from, int64_t y,
                       unsigned char *to)
 {
     const int64_t c = a->channels, w = a->width, sy = y + d->top;
-    const int64_t shift = d->mirrored ? d->left : -d->left; /* of the picture, to the right */
+    const int64_t shift = d->mirrored ? d->left : -d->left; /* shift of the image to the right */
     const int64_t begin = shift > 0 ? shift : 0, end = shift < 0 ? w + shift : w;
 
     if (sy < 0 || sy >= a->height || begin >= end) {
@@ -170,8 +170,7 @@ static mf_status one_or_each(const augment *a, const mf_attr *list, const char *
 {
     if (list->n != 0 && list->n != 1 && list->n != a->channels)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "augment: %s has %lld numbers; one is needed, or one for each of %lld "
-                       "channels",
+                       "augment: %s has %lld numbers; write one, or one for each of %lld channels",
                        name, (long long)list->n, (long long)a->channels);
     return MF_OK;
 }
@@ -188,7 +187,8 @@ static mf_status make_table(augment *a, const mf_options *o)
         const float s = std->n == 0 ? 1 : std->floats[std->n == 1 ? 0 : k];
 
         if (!(s > 0))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "augment: std is %g; it is above 0", (double)s);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "augment: std is %g, but must be above 0",
+                           (double)s);
         for (int v = 0; v < 256; v++)
             a->table[k][v] = ((float)v / 255.0f - m) / s;
     }
@@ -205,7 +205,8 @@ static mf_status find_image(augment *a, const char *name)
     c = &a->inner->columns[a->column];
     if (c->dtype != MF_DTYPE_U8 || c->rank != 3 || c->dims[2] > MAX_CHANNELS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "augment: column '%s' is no picture, which is uint8 [height,width,channels]",
+                       "augment: column '%s' is not an image, which is uint8 "
+                       "[height,width,channels]",
                        name);
     a->height = c->dims[0];
     a->width = c->dims[1];
@@ -221,7 +222,9 @@ static mf_status augment_fill(augment *a, const mf_options *o)
     a->cutout = mf_options_int(o, "cutout");
     a->flip = mf_options_bool(o, "flip");
     if (a->crop > a->height || a->crop > a->width || a->cutout > a->height || a->cutout > a->width)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "augment: crop and cutout fit into %lld x %lld pixels",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "augment: crop and cutout must fit into %lld x %lld "
+                       "pixels",
                        (long long)a->height, (long long)a->width);
     MF_TRY(mf_dataset_like(&a->base, a->inner));
     if (a->to_float)
@@ -234,7 +237,8 @@ static mf_status augment_fill(augment *a, const mf_options *o)
     if (!a->scratch)
         return MF_NOMEM("a data set");
     mf_scratch_init(a->scratch,
-                    a->inner->bytes[a->column] + (size_t)(a->width * a->channels)); /* and a row */
+                    a->inner->bytes[a->column] + (size_t)(a->width * a->channels)); /* plus one row
+                                                                                     */
     return MF_OK;
 }
 

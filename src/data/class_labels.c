@@ -12,8 +12,8 @@
 enum {
     MAX_PLAIN = 1000000,
     MAX_NAMES = 1 << 20,
-    MANY = 1000, /* classes that a table may have without so many rows */
-    FEW = 20, /* rows that may each have a class of their own */
+    MANY = 1000, /* maximum number of classes for which the number of rows does not matter */
+    FEW = 20, /* maximum number of rows in which every row may have a class of its own */
 };
 
 void mf_labels_deinit(mf_labels *l)
@@ -34,7 +34,7 @@ mf_target mf_target_of(const char *setting, const mf_schema_column *known)
                                             : MF_TARGET_AUTO;
 }
 
-/* A number that is one: "inf" and "nan" are not. */
+/* A finite number, so not "inf" or "nan". */
 static bool class_labels_is_finite(const char *text, float *out)
 {
     return mf_number_float(text, strlen(text), out) && isfinite(*out);
@@ -56,7 +56,7 @@ static mf_status check_present(const char *const *texts, int64_t n, mf_labels *o
     return MF_OK;
 }
 
-/* Written as more than a whole number. */
+/* Written with a decimal point or an exponent. */
 static bool is_fraction(const char *text)
 {
     float value;
@@ -64,8 +64,10 @@ static bool is_fraction(const char *text)
     return class_labels_is_finite(text, &value) && strpbrk(text, ".eE") != NULL;
 }
 
-/* Numbers to predict, if all are numbers and one is a fraction. More fractions than other texts are
- * numbers with mistakes: as classes they would be learned without a word. */
+/* Labels are numbers to predict if all are numbers and one is a fraction. If there are more
+ * fractions
+ * than texts that are not numbers, those texts are mistakes: silently making classes of them would
+ * hide that. */
 static mf_status look_for_fractions(const char *const *texts, int64_t n, bool *found,
                                     mf_labels *out)
 {
@@ -81,10 +83,11 @@ static mf_status look_for_fractions(const char *const *texts, int64_t n, bool *f
     if (others == 0 || fractions <= others)
         return MF_OK;
     out->wrong = first;
-    return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "the label is no number: '%.60s', but %lld others have a decimal point: correct "
-                   "it, or say target=class if these are classes",
-                   texts[first], (long long)fractions);
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "the label is not a number: '%.60s', but %lld others have a decimal point: correct "
+        "it, or set target=class if these are classes",
+        texts[first], (long long)fractions);
 }
 
 static mf_status as_floats(const char *const *texts, int64_t n, mf_labels *out)
@@ -94,12 +97,12 @@ static mf_status as_floats(const char *const *texts, int64_t n, mf_labels *out)
         if (class_labels_is_finite(texts[i], (float *)out->tensor->data + i))
             continue;
         out->wrong = i;
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the label is no number: '%.60s'", texts[i]);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the label is not a number: '%.60s'", texts[i]);
     }
     return MF_OK;
 }
 
-/* All are 0, 1, 2 ...? */
+/* True if all labels are 0, 1, 2 ... */
 static bool are_plain(const char *const *texts, int64_t n, int32_t *classes)
 {
     int64_t v, most = 0;
@@ -113,7 +116,7 @@ static bool are_plain(const char *const *texts, int64_t n, int32_t *classes)
     return n > 0;
 }
 
-/* Numbers by value, then texts by their letters. */
+/* Numbers by value, then texts lexicographically. */
 static int class_labels_by_value(const void *a, const void *b)
 {
     const char *s = *(const char *const *)a, *t = *(const char *const *)b;
@@ -145,16 +148,16 @@ static int by_class(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Numbers of which most rows have one of their own are no classes. */
+/* Numbers that are different in most rows are not classes. */
 static mf_status refuse_numbers(int64_t n, int64_t different)
 {
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "the labels of %lld samples are %lld different numbers: say target=number to "
+                   "the labels of %lld samples are %lld different numbers: set target=number to "
                    "predict numbers, or target=class if these are classes",
                    (long long)n, (long long)different);
 }
 
-/* The different texts, sorted. */
+/* The distinct texts, sorted. */
 static mf_status find_names(const char *const *texts, int64_t n, mf_labels *out)
 {
     const char **sorted = mf_calloc(n, sizeof *sorted);
@@ -241,7 +244,7 @@ static mf_status check_plain(int64_t n, mf_target target, mf_labels *out)
         return refuse_numbers(n, different);
     if (out->classes > MANY && out->classes > 2 * n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the labels of %lld samples are whole numbers up to %lld: say target=number "
+                       "the labels of %lld samples are whole numbers up to %lld: set target=number "
                        "to predict numbers, or target=class if these are classes",
                        (long long)n, (long long)out->classes - 1);
     return MF_OK;

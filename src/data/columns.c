@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- from text ---- */
+/* ---- parse ---- */
 
 static mf_status columns_wrong(const char *word, size_t len)
 {
@@ -14,7 +14,7 @@ static mf_status columns_wrong(const char *word, size_t len)
                    (int)(len < 80 ? len : 80), word);
 }
 
-/* "[28,28,1]" or nothing. */
+/* "[28,28,1]" or empty. */
 static bool columns_parse_shape(const char *p, const char *end, mf_shape *out)
 {
     *out = MF_SCALAR;
@@ -78,7 +78,7 @@ mf_status mf_fields_parse(const char *text, mf_arena *arena, mf_field *out, int 
     }
 }
 
-/* ---- from a record ---- */
+/* ---- guess from a record ---- */
 
 static mf_status guess_bytes(const mf_example *e, const mf_feature *f, mf_arena *arena,
                              mf_field *out)
@@ -91,7 +91,8 @@ static mf_status guess_bytes(const mf_example *e, const mf_feature *f, mf_arena 
         return MF_NOMEM("columns");
     if (f->n != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "feature '%s' has %lld texts, which make no column: say columns=...",
+                       "feature '%s' has %lld texts, which cannot become a column: set "
+                       "columns=...",
                        f->name, (long long)f->n);
     out->dtype = MF_DTYPE_U8;
     if (mf_image_is(f->strings[0].data, f->strings[0].len)) {
@@ -124,8 +125,7 @@ mf_status mf_fields_guess(const mf_example *e, mf_arena *arena, mf_field *out, i
             continue;
         if (*n == MF_DATASET_COLUMNS)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "a record has more than %d features: say "
-                           "columns=...",
+                           "a record has more than %d features: set columns=...",
                            MF_DATASET_COLUMNS);
         *to = (mf_field){ .column = mf_arena_strdup(arena, f->name), .dtype = f->type };
         to->feature = to->column;
@@ -155,17 +155,17 @@ static mf_status columns_does_not_fit(const mf_field *f, const mf_feature *v)
                    mf_dtype_name(f->dtype), mf_shape_text(&f->shape, text));
 }
 
-/* Nobody has said that a grey first record makes all others grey. */
+/* If the first record is grey, later ones in colour are an error unless columns= says so. */
 static mf_status columns_check_colours(const mf_field *f, const mf_string *s)
 {
     mf_image own;
 
     if (!f->guessed || f->shape.dims[2] != 1 || mf_image_info(s->data, s->len, &own) != MF_OK ||
         own.channels < 3)
-        return MF_OK; /* what is damaged is found by decoding it */
+        return MF_OK; /* damaged images are reported by the decoder */
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "the picture has colours, that of the first record has none: say "
-                   "columns='%s:image[%lld,%lld,1] ...' to leave them out, or ,3]",
+                   "the image is in colour, but the first record's is grey: set "
+                   "columns='%s:image[%lld,%lld,1] ...' to drop the colours, or ,3]",
                    f->feature, (long long)f->shape.dims[0], (long long)f->shape.dims[1]);
 }
 
@@ -200,7 +200,9 @@ static mf_status read_ints(const mf_field *f, const mf_feature *v, void *to)
             ((int64_t *)to)[i] = x;
         } else if (f->dtype == MF_DTYPE_I32) {
             if (x != (int32_t)x)
-                return MF_FAIL(MF_INVALID_ARGUMENT, "feature '%s' holds %lld, which is no int32",
+                return MF_FAIL(MF_INVALID_ARGUMENT,
+                               "feature '%s' is %lld, which does not fit "
+                               "into an int32",
                                f->feature, (long long)x);
             ((int32_t *)to)[i] = (int32_t)x;
         } else {

@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What one sample needs, made once: features whose lists point into the memory of a sample. */
+/* Buffers for one sample, made once: the lists of the features point into them. */
 typedef struct sample {
     const mf_dataset *set;
     mf_arena *arena;
     void *columns[MF_DATASET_COLUMNS];
     mf_feature features[2 * MF_DATASET_COLUMNS];
     mf_string raw[MF_DATASET_COLUMNS];
-    int64_t *ints[MF_DATASET_COLUMNS]; /* of columns that are widened */
+    int64_t *ints[MF_DATASET_COLUMNS]; /* for columns that are widened to int64 */
     int64_t n_features;
 } sample;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert.h - samples out as tf.Examples. */
+/* convert.h - writes samples as tf.Examples. */
 #ifndef MF_DATA_CONVERT_H
 #define MF_DATA_CONVERT_H
 
@@ -7,10 +7,10 @@
 
 #include <meshflow/data.h>
 
-/* Every sample in order as a record: floats as a float list, integers and booleans as an integer
- * list; bytes and other types raw, with their shape beside them as NAME/shape, so that reading the
- * file gives the same columns (types other than uint8 need columns=...). The file comes into place
- * when it is whole. */
+/* Writes every sample in order as a record: floats as a float list, integers and booleans as an
+ * integer list; bytes and other types raw, with their shape as NAME/shape, so that reading the file
+ * gives the same columns (types other than uint8 need columns=...). The file appears under its name
+ * only when it is complete. */
 MF_MUST mf_status mf_dataset_to_records(const mf_dataset *set, const char *path,
                                         mf_compression compression);
 

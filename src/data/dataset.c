@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset.c - what all data sets share. */
+/* dataset.c - common parts of all data sets. */
 #include "data/dataset.h"
 
 #include "base/host_state.h"
@@ -28,7 +28,7 @@ mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, 
     set->columns = MF_ARENA_ARRAY(set->arena, mf_column, n_columns);
     set->bytes = MF_ARENA_ARRAY(set->arena, size_t, n_columns);
     if (!set->columns || !set->bytes) {
-        set->ops = NULL; /* whose deinit has nothing to do yet */
+        set->ops = NULL; /* its deinit must not run on a partly initialized set */
         mf_dataset_unref(set);
         return MF_NOMEM("a data set");
     }
@@ -55,14 +55,14 @@ void mf_dataset_unref(mf_dataset *set)
     mf_free(set);
 }
 
-/* Models and settings find a column by its name. */
+/* Models and settings look up columns by name. */
 static mf_status dataset_check_name(const mf_dataset *set, int i, const char *name)
 {
     if (!*name)
         return MF_FAIL(MF_INVALID_ARGUMENT, "column %d of the data has an empty name", i);
     for (int k = 0; k < i; k++) {
         if (set->columns[k].name && strcmp(set->columns[k].name, name) == 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "two columns of the data are called '%s'", name);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "two columns of the data are named '%s'", name);
     }
     return MF_OK;
 }
@@ -75,14 +75,15 @@ mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dty
 
     MF_TRY(dataset_check_name(set, i, name));
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is of type %s; samples are numbers", name,
-                       mf_dtype_name(dtype));
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "column '%s' has the type %s, but samples must be "
+                       "numbers",
+                       name, mf_dtype_name(dtype));
     MF_TRY(mf_shape_count(shape, &count));
     if (shape->rank >= MF_MAX_RANK)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "column '%s' has rank %d; with that of the batch it "
-                       "may have %d",
-                       name, shape->rank, MF_MAX_RANK);
+                       "column '%s' has rank %d; with the batch dimension the maximum is %d", name,
+                       shape->rank, MF_MAX_RANK);
     if (!mf_mul_i64(count, (int64_t)mf_dtype_size(dtype), &bytes))
         return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is too large", name);
     *c = (mf_column){ .name = mf_arena_strdup(set->arena, name), .dtype = dtype };
@@ -173,7 +174,7 @@ char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns)
     return at;
 }
 
-/* ---- the public side ---- */
+/* ---- public functions ---- */
 
 int64_t mf_dataset_count(const mf_dataset *set)
 {
@@ -240,7 +241,7 @@ void mf_scratch_deinit(mf_scratch *s)
     }
 }
 
-/* Two pointers are changed under it, so nobody waits for long. */
+/* A spinlock: only two pointers change under it. */
 static void scratch_lock(mf_scratch *s)
 {
     while (atomic_flag_test_and_set_explicit(&s->lock, memory_order_acquire))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_cache.c - samples that were read once stay in memory. When not all fit, the first ones
- * do: epochs visit every sample once, so no choice is better than another, and a fixed one needs no
- * books. */
+/* dataset_cache.c - keeps samples in memory once they are read. If not all fit, the first ones are
+ * kept: every epoch visits every sample once, so no other choice is better, and a fixed one needs
+ * no
+ * bookkeeping. */
 #include "base/host_state.h"
 #include "base/machine_limits.h"
 #include "base/param.h"
@@ -10,17 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(data_memory_percent, 25, "of the memory, for samples that were read from files");
+MF_PARAM_INT(data_memory_percent, 25, "of the memory, for samples that are read from files");
 
 enum { ABSENT, BUSY, PRESENT };
 
 typedef struct dataset_cache {
     mf_dataset base;
     mf_dataset *inner;
-    int64_t kept; /* samples 0 .. kept-1 have a place */
-    size_t sample; /* bytes of one, all columns */
-    char *memory; /* [kept * sample], touched as it is filled */
-    atomic_uchar *state; /* [kept]. PRESENT is written after the sample's bytes */
+    int64_t kept; /* samples 0 .. kept-1 are cached */
+    size_t sample; /* bytes of one sample, all columns */
+    char *memory; /* [kept * sample], committed as it is filled */
+    atomic_uchar *state; /* [kept]. PRESENT is stored after the sample's bytes */
 } dataset_cache;
 
 static void dataset_cache_copy_out(const dataset_cache *c, int64_t index, void *const *columns)
@@ -34,7 +35,7 @@ static void dataset_cache_copy_out(const dataset_cache *c, int64_t index, void *
     }
 }
 
-/* Read all columns straight into the cache, so that it is whole whoever asked for what. */
+/* Reads all columns into the cache, whichever columns the caller wants. */
 static mf_status dataset_cache_fill(const dataset_cache *c, uint64_t epoch, int64_t index)
 {
     void *columns[MF_DATASET_COLUMNS] = { NULL };
@@ -57,7 +58,8 @@ static mf_status cache_read(const mf_dataset *set, uint64_t epoch, int64_t index
         return MF_OK;
     }
     if (!atomic_compare_exchange_strong(&c->state[index], &state, BUSY) && state == BUSY)
-        return c->inner->ops->read(c->inner, epoch, index, columns); /* rather than wait */
+        return c->inner->ops->read(c->inner, epoch, index, columns); /* another thread is filling
+                                                                        it: read without waiting */
     if (state == PRESENT) {
         dataset_cache_copy_out(c, index, columns);
         return MF_OK;
@@ -92,7 +94,7 @@ static const mf_dataset_ops cache_ops = {
     .read = cache_read, .sample_id = cache_sample_id, .file = cache_file, .deinit = cache_deinit
 };
 
-/* Of the machine, or of the control group where that may use less. */
+/* Of the machine, or of the control group if its limit is lower. */
 static size_t share_of_memory(void)
 {
     const int64_t all = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
@@ -130,8 +132,8 @@ mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out)
 
     *out = NULL;
     if (set->varies)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "samples that change from epoch to epoch cannot be "
-                                            "cached; cache first, map or augment then");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "samples that differ between epochs cannot be "
+                                            "cached; cache before map or augment");
     MF_TRY(mf_dataset_new(&cache_ops, sizeof *c, set->n_columns, &c));
     st = dataset_cache_fill_in(c, set, max_bytes);
     if (st != MF_OK) {

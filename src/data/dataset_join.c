@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_join.c - several sets as one: one after the other, and (by a view of that) taking turns.
- * Ids of later sets stand behind those of earlier ones. */
+/* dataset_join.c - several sets as one: concatenated or, by a view of that, interleaved. Ids of
+ * later
+ * sets follow those of earlier ones. */
 #include "base/host_state.h"
 #include "data/dataset_view.h"
 
@@ -11,7 +12,7 @@ typedef struct join {
     mf_dataset **sets;
     int64_t *starts; /* [n + 1]: index of each set's first sample */
     int64_t *id_starts; /* [n] */
-    int64_t *file_starts; /* [n]; a set in memory counts as one file */
+    int64_t *file_starts; /* [n]; a set in memory has one file */
     int n;
 } join;
 
@@ -152,7 +153,7 @@ static mf_status join_new(mf_dataset *const *sets, int n, mf_dataset **out)
     return MF_OK;
 }
 
-/* Which sample of the joined sets comes when: `block` of each that still has some, in turn. */
+/* The interleaved order: `block` samples of each set that still has some, round-robin. */
 static int64_t *take_turns(const join *j, int64_t block)
 {
     int64_t *table = mf_calloc(j->base.count, sizeof *table), at = 0;

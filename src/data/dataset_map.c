@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_map.c - samples made of other samples by a function of the caller's. */
+/* dataset_map.c - samples transformed by a function of the caller. */
 #include "base/host_state.h"
 #include "data/dataset.h"
 
@@ -10,7 +10,7 @@ typedef struct map {
     mf_dataset *inner;
     mf_map_fn *fn;
     void *ctx;
-    mf_scratch *scratch; /* pointers to all columns, then room for them: in, out */
+    mf_scratch *scratch; /* pointers to all columns, then their memory: input, output */
 } map;
 
 static mf_status map_read(const mf_dataset *set, uint64_t epoch, int64_t index,
@@ -69,7 +69,7 @@ static mf_status dataset_map_fill(map *m, const mf_column *columns, int n)
 
     m->base.count = m->inner->count;
     m->base.id_count = m->inner->id_count;
-    m->base.varies = true; /* the function is told the epoch */
+    m->base.varies = true; /* the function receives the epoch */
     for (int i = 0; i < n; i++) {
         mf_shape shape;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_view.c - some samples of another set in another order: ranges, shards, splits, taking
- * turns. */
+/* dataset_view.c - some samples of another set in another order: ranges, shards, splits,
+ * interleaving. */
 #include "data/dataset_view.h"
 
 #include "base/host_state.h"
@@ -13,7 +13,7 @@ typedef struct dataset_view {
     mf_dataset base;
     mf_dataset *inner;
     int64_t from, step; /* inner index = from + i * step ... */
-    int64_t *table; /* ... or table[i], when it is there. On the heap: it may be large */
+    int64_t *table; /* ... or table[i], if there is one. On the heap: it may be large */
 } dataset_view;
 
 static int64_t inner_index(const dataset_view *v, int64_t i)
@@ -55,7 +55,7 @@ static const mf_dataset_ops view_ops = {
     .read = view_read, .sample_id = view_sample_id, .file = view_file, .deinit = dataset_view_deinit
 };
 
-/* Owns: takes `table`, also on failure. */
+/* Takes ownership of `table`, even on failure. */
 static mf_status view_new(mf_dataset *inner, int64_t count, int64_t from, int64_t step,
                           int64_t *table, mf_dataset **out)
 {
@@ -94,7 +94,7 @@ mf_status mf_dataset_range(mf_dataset *set, int64_t from, int64_t to, mf_dataset
 
     *out = NULL;
     if (from < 0 || to < from || to > set->count)
-        return MF_FAIL(MF_OUT_OF_RANGE, "samples %lld to %lld are asked for, of %lld",
+        return MF_FAIL(MF_OUT_OF_RANGE, "samples %lld to %lld are out of range: there are %lld",
                        (long long)from, (long long)to, (long long)set->count);
     return view_new(set, to - from, from, 1, NULL, out);
 }
@@ -106,7 +106,7 @@ mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_t index, mf_dat
 
     *out = NULL;
     if (parts < 1 || index < 0 || index >= parts)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no part %lld of %lld", (long long)index,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no shard %lld of %lld", (long long)index,
                        (long long)parts);
     return view_new(set, set->count > index ? (set->count - index - 1) / parts + 1 : 0, index,
                     parts, NULL, out);
@@ -121,7 +121,7 @@ static int dataset_view_by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Part of a permutation, in ascending order: neighbours in a file stay neighbours. */
+/* Part of a permutation, sorted: neighbours in a file stay neighbours. */
 static mf_status dataset_view_take_part(mf_dataset *set, const int64_t *order, int64_t n,
                                         mf_dataset **out)
 {
@@ -142,14 +142,13 @@ mf_status mf_dataset_split(mf_dataset *set, double fraction, uint64_t seed, mf_d
     MF_ENTRY;
     MF_NEED(set, first, second);
 
-    const uint64_t stream = 0x73706c6974u; /* "split": epochs, which count from 0, stay far away */
+    const uint64_t stream = 0x73706c6974u; /* "split": far from epochs, which are streams from 0 */
     int64_t *order, n;
     mf_status st;
 
     *first = *second = NULL;
     if (!(fraction >= 0 && fraction <= 1))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a fraction of %g is asked for; it is 0 to 1",
-                       fraction);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the fraction is %g, but must be 0 to 1", fraction);
     order = mf_calloc(set->count, sizeof *order);
     if (!order)
         return MF_NOMEM("a split");

@@ -11,23 +11,23 @@
 struct mf_slices {
     const mf_dataset *set;
     int64_t n_streams, n_files;
-    int64_t *samples; /* file by file */
-    int64_t *file_begin; /* [n_files + 1]: of its samples */
-    int64_t *files; /* stream by stream, ascending in each */
-    int64_t *stream_begin; /* [n_streams + 1]: of its files */
-    /* of an epoch */
-    int64_t *queue; /* samples, stream by stream, in the order they are taken */
-    int64_t *next, *end; /* by stream: what is left of it */
+    int64_t *samples; /* samples grouped by file */
+    int64_t *file_begin; /* [n_files + 1]: first sample of each file */
+    int64_t *files; /* files grouped by stream, ascending in each */
+    int64_t *stream_begin; /* [n_streams + 1]: first file of each stream */
+    /* of one epoch */
+    int64_t *queue; /* samples grouped by stream, in their order */
+    int64_t *next, *end; /* by stream: its remaining part */
     int64_t *mixed; /* [n_files]: the files of a stream, shuffled */
 };
 
-/* ---- dealing ---- */
+/* ---- assignment of files to streams ---- */
 
-/* 0 .. n-1 by their keys, ascending under each: those of key k are in out[begin[k] .. begin[k+1]).
- * begin: zeros, one more than there are keys. */
+/* Counting sort of 0 .. n-1 by key, stable: those of key k are out[begin[k] .. begin[k+1]). begin:
+ * zeros, one more than there are keys. */
 static void sort_by_key(const int64_t *key, int64_t n, int64_t keys, int64_t *begin, int64_t *out)
 {
-    int64_t *at = begin + 1; /* where the next one goes; in the end, the end */
+    int64_t *at = begin + 1; /* next free position of each key; finally its end */
     int64_t before = 0;
 
     for (int64_t i = 0; i < n; i++)
@@ -44,7 +44,7 @@ static void sort_by_key(const int64_t *key, int64_t n, int64_t keys, int64_t *be
 
 static void sort_samples(mf_slices *s)
 {
-    int64_t *file = s->queue; /* which is not needed yet */
+    int64_t *file = s->queue; /* borrowed: not used yet */
 
     for (int64_t i = 0; i < s->set->count; i++)
         file[i] = mf_dataset_file(s->set, i);
@@ -64,7 +64,8 @@ static int largest_first(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* The largest files first, each to the stream that has fewest samples so far. owner: by file. */
+/* Greedy: the largest files first, each to the stream with the fewest samples so far. owner: by
+ * file. */
 static void file_slices_deal(const mf_slices *s, sized *files, int64_t *load, int64_t *owner)
 {
     for (int64_t f = 0; f < s->n_files; f++)
@@ -84,7 +85,7 @@ static mf_status deal_files(mf_slices *s)
 {
     sized *files = mf_calloc(s->n_files, sizeof *files);
     int64_t *load = mf_calloc(s->n_streams, sizeof *load);
-    int64_t *owner = s->mixed; /* which is not needed yet */
+    int64_t *owner = s->mixed; /* borrowed: not used yet */
     const mf_status st = files && load ? MF_OK : MF_NOMEM("slices");
 
     if (st == MF_OK) {
@@ -178,7 +179,7 @@ static int64_t fullest(const mf_slices *s)
     return best;
 }
 
-/* n samples for a shard. There are as many. */
+/* Takes n samples for a shard; there are as many. */
 static void file_slices_take(mf_slices *s, int64_t stream, int64_t n, int64_t *out)
 {
     while (n > 0) {
@@ -193,7 +194,7 @@ static void file_slices_take(mf_slices *s, int64_t stream, int64_t n, int64_t *o
     }
 }
 
-/* A batch of as many samples, each shard's from its stream. */
+/* A batch of `samples` samples, each shard's from its stream. */
 static void file_slices_take_batch(mf_slices *s, int64_t samples, int64_t *out)
 {
     for (int64_t k = 0; k < s->n_streams; k++) {
@@ -207,7 +208,7 @@ mf_status mf_slicing_check(mf_slicing slice)
 {
     if (slice == MF_SLICE_ELEMENT || slice == MF_SLICE_FILE || slice == MF_SLICE_FILE_BATCH)
         return MF_OK;
-    return MF_FAIL(MF_INVALID_ARGUMENT, "there is no slicing %d: see mf_slicing", (int)slice);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "invalid slicing %d: see mf_slicing", (int)slice);
 }
 
 void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, bool in_turn,
@@ -229,7 +230,7 @@ void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch,
     }
 }
 
-/* ---- about it ---- */
+/* ---- queries ---- */
 
 const int64_t *mf_slices_files(const mf_slices *s, int64_t stream, int64_t *n)
 {
@@ -237,7 +238,7 @@ const int64_t *mf_slices_files(const mf_slices *s, int64_t stream, int64_t *n)
     return s->files + s->stream_begin[stream];
 }
 
-/* Fowler, Noll and Vo's hash, by numbers. */
+/* FNV-1a, over numbers. */
 static uint64_t add_to_hash(uint64_t hash, int64_t x)
 {
     return (hash ^ (uint64_t)x) * UINT64_C(0x100000001b3);

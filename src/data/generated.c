@@ -46,7 +46,7 @@ static mf_status generated_read(const mf_dataset *set, uint64_t epoch, int64_t i
                                 void *const *columns)
 {
     const mf_generated *g = (const mf_generated *)set;
-    /* parts have streams of their own, so no sample of one is in the other by construction */
+    /* parts use different streams, so no sample is in both */
     mf_draws d = mf_draws_of(g->seed, (uint64_t)index << 1 | g->test);
 
     (void)epoch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iterator.c - batches in order, made ahead by threads of their own: the side of whoever asks. */
+/* iterator.c - batches in order, prefetched by threads: the consumer's side. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/host_state.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum { DEFAULT_BATCH = 32, DEFAULT_PREFETCH = 2, MAX_THREADS = 256, MAX_PREFETCH = 1 << 16 };
-enum { LOOK_NS = 250000000 }; /* how often whoever waits for long looks why */
+enum { LOOK_NS = 250000000 }; /* interval at which a waiting consumer checks the reason */
 
-/* ---- starting and stopping ---- */
+/* ---- start and stop ---- */
 
 static void stop_threads(mf_iterator *it)
 {
@@ -25,7 +25,7 @@ static void stop_threads(mf_iterator *it)
     it->n_threads = 0;
 }
 
-/* Thread: the consumer's, while no others run. */
+/* Thread: the consumer, while no other threads run. */
 static mf_status start_threads(mf_iterator *it)
 {
     it->stop = it->over = false;
@@ -40,14 +40,16 @@ static mf_status start_threads(mf_iterator *it)
         it->n_threads++;
     }
     return it->n_threads > 0 ? MF_OK
-                             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread can be started for data");
+                             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for data");
 }
 
 static mf_status check_shards(int64_t shards, int64_t first, int64_t n)
 {
     if (shards < 0 || first < 0 || n < 0 || shards > INT32_MAX || first > shards ||
         n > shards - first)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there are no %lld shards from %lld on: there are %lld",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%lld shards from %lld on are out of range: there "
+                       "are %lld",
                        (long long)n, (long long)first, (long long)shards);
     return MF_OK;
 }
@@ -63,21 +65,22 @@ static mf_status iterator_check_options(const mf_dataset *set, mf_iterator_optio
     if (o->batch < 0 || o->epochs < 0 || o->prefetch < 0 || o->prefetch > MAX_PREFETCH ||
         o->threads < 0 || o->threads > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
+                       "invalid options: batch %lld, epochs %lld, prefetch %d, threads %d",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
     if (o->slice != MF_SLICE_ELEMENT && o->in_order)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "slices by file are shuffled: leave out one of in_order and slice");
+                       "slices by file are shuffled: in_order and slice exclude each other");
     MF_TRY(check_shards(o->shards, o->first_shard, o->n_shards));
     MF_TRY(check_shards(o->shards, o->part_first, o->part_n));
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
     if (o->drop_partial && set->count < o->batch)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%lld samples make no full batch of %lld, and others are dropped",
+                       "%lld samples are less than one batch of %lld, and partial batches are "
+                       "dropped",
                        (long long)set->count, (long long)o->batch);
     if (o->batch > set->count)
-        o->batch = set->count; /* an epoch ends a batch */
+        o->batch = set->count; /* batches end with the epoch */
     return MF_OK;
 }
 
@@ -108,14 +111,14 @@ static void free_slot(const mf_iterator *it, mf_slot *s)
     mf_free(s->indices);
 }
 
-/* Room for so many threads. The ring never becomes smaller. */
+/* Grows the ring for this many threads. It never shrinks. */
 static mf_status iterator_make_ring(mf_iterator *it, int threads)
 {
     const int64_t ahead = it->o.prefetch > threads ? it->o.prefetch : threads;
 
     MF_TRY(mf_grow(&it->threads, &it->cap_threads, threads, sizeof *it->threads));
     MF_TRY(mf_grow(&it->slots, &it->cap_slots, ahead + 1, sizeof *it->slots));
-    while (it->n_slots <= ahead) { /* one is lent */
+    while (it->n_slots <= ahead) { /* one slot is lent to the consumer */
         mf_slot *s = &it->slots[it->n_slots];
         mf_status st;
 
@@ -138,7 +141,7 @@ static int64_t iterator_samples_of(const mf_iterator *it, int64_t whole)
     return rows ? mf_ranges_count(rows) : mf_iterator_part(&it->o, whole, &from);
 }
 
-/* Of a full batch, or of the last one of an epoch, of which other rows may be needed. */
+/* Of a full batch, or of the last one of an epoch, which may need other rows. */
 static int64_t most_samples(const mf_iterator *it)
 {
     const int64_t full = iterator_samples_of(it, it->o.batch),
@@ -164,8 +167,8 @@ static mf_status check_needed(const mf_iterator *it, const mf_needed *needed, in
 {
     if (n > MF_NEEDED || (n > 0 && (it->o.n_shards != it->o.shards || it->o.part_n > 0)))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "rows of %d sizes of batches, of which %lld of %lld shards are taken", n,
-                       (long long)it->o.n_shards, (long long)it->o.shards);
+                       "row ranges for %d batch sizes need all shards, but %lld of %lld are taken",
+                       n, (long long)it->o.n_shards, (long long)it->o.shards);
     for (int i = 0; i < n; i++) {
         const mf_ranges *r = &needed[i].rows;
 
@@ -177,7 +180,7 @@ static mf_status check_needed(const mf_iterator *it, const mf_needed *needed, in
     return MF_OK;
 }
 
-/* It has these from now on. */
+/* Takes ownership of the ranges. */
 static void take_needed(mf_iterator *it, mf_needed *needed, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -206,7 +209,7 @@ mf_status mf_iterator_new_needed(mf_dataset *set, const mf_iterator_options *opt
         st = check_needed(it, needed, n);
     if (st == MF_OK)
         take_needed(it, needed, n);
-    for (int i = 0; i < n; i++) /* what was not taken */
+    for (int i = 0; i < n; i++) /* entries that were not moved */
         mf_ranges_deinit(&needed[i].rows);
     if (st == MF_OK)
         st = make_memory(it);
@@ -258,7 +261,7 @@ void mf_iterator_free(mf_iterator *it)
 
 /* ---- the consumer ---- */
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void iterator_await(mf_iterator *it, const mf_slot *s)
 {
     mf_stall stall = { 0 };
@@ -294,9 +297,9 @@ mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
         s->state = SLOT_LENT;
     pthread_mutex_unlock(&it->lock);
     if (s->state == SLOT_END)
-        return MF_FAIL(MF_OUT_OF_RANGE, "all %lld epochs are over", (long long)it->o.epochs);
+        return MF_FAIL(MF_OUT_OF_RANGE, "all %lld epochs are complete", (long long)it->o.epochs);
     if (s->state == SLOT_READY)
-        return mf_error_restore(&s->error); /* and again, until somebody seeks past it */
+        return mf_error_restore(&s->error); /* repeated until the consumer seeks past it */
     it->taken++;
     it->epoch = s->next_epoch;
     it->first = s->next_first;
@@ -324,14 +327,14 @@ mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first)
                        (long long)first, (long long)epoch, (long long)it->set->count);
     mf_iterator_normalise(it, &epoch, &first);
     if (epoch == it->epoch && first == it->first && it->taken == 0)
-        return MF_OK; /* what is being made is what will be asked for */
+        return MF_OK; /* the prefetched batches are the right ones */
     stop_threads(it);
     it->epoch = epoch;
     it->first = first;
     return start_threads(it);
 }
 
-/* Batches have another size from here on. Thread: the consumer's, while no others run. */
+/* Changes the size of batches. Thread: the consumer, while no other threads run. */
 static mf_status read_otherwise(mf_iterator *it)
 {
     it->most = most_samples(it);
@@ -390,7 +393,7 @@ mf_status mf_iterator_need(mf_iterator *it, mf_needed *needed, int n)
     }
     if (st == MF_OK && !same)
         take_needed(it, needed, n);
-    for (int i = 0; i < n; i++) /* what was not taken */
+    for (int i = 0; i < n; i++) /* entries that were not moved */
         mf_ranges_deinit(&needed[i].rows);
     return st == MF_OK && !same ? read_otherwise(it) : st;
 }
@@ -401,7 +404,7 @@ mf_status mf_iterator_set_threads(mf_iterator *it, int threads)
     MF_NEED(it);
 
     if (threads < 1 || threads > MAX_THREADS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%d threads are no way to read: 1 to %d are", threads,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "threads is %d, but must be 1 to %d", threads,
                        MAX_THREADS);
     if (threads == it->o.threads)
         return MF_OK;

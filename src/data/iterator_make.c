@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iterator_make.c - what the threads of an iterator do: choose samples, and read them. */
+/* iterator_make.c - the threads of an iterator: choose samples, and read them. */
 #include "data/iterator_private.h"
 #include "data/order.h"
 
@@ -48,7 +48,7 @@ static void iterator_make_choose(mf_iterator *it, mf_slot *s)
 
 /* ---- making batches ---- */
 
-/* Storage that nobody else holds, of a full part, seen as n samples. */
+/* Storage that no other tensor shares, of a full part, viewed as n samples. */
 static mf_status prepare_column(const mf_iterator *it, const mf_column *c, int64_t n, mf_tensor *t)
 {
     if (t->buffer && !mf_buffer_is_sole(t->buffer))
@@ -65,7 +65,7 @@ static mf_status prepare_column(const mf_iterator *it, const mf_column *c, int64
     return MF_OK;
 }
 
-/* The k-th that is read, in the whole batch. */
+/* Reads the k-th sample of the part, which is row `row` of the batch. */
 static mf_status read_sample(const mf_iterator *it, mf_slot *s, int64_t k, int64_t row)
 {
     void *to[MF_DATASET_COLUMNS] = { NULL };
@@ -103,7 +103,7 @@ static mf_status iterator_make(const mf_iterator *it, mf_slot *s)
     return st;
 }
 
-/* The next ticket's slot, once it is free; NULL: there is nothing more to do. */
+/* The next ticket's slot, once it is free; NULL: no more tickets. */
 static mf_slot *take_ticket(mf_iterator *it)
 {
     mf_slot *s = &it->slots[it->next_ticket % it->n_slots];

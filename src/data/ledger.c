@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c - writing a ledger, and cutting one back. */
+/* ledger.c - writes a ledger, and truncates it for resuming. */
 #include "data/ledger.h"
 
 #include "base/file.h"
@@ -15,13 +15,13 @@ enum { MAX_RECORD = 1 << 30 };
 
 struct mf_ledger {
     mf_writer *writer;
-    mf_buf record; /* being made */
+    mf_buf record; /* under construction */
     int64_t last_step; /* -1: none */
 };
 
-/* ---- about the data ---- */
+/* ---- the data set ---- */
 
-/* Bits of the ids that a set has; *out stays NULL when it has all of them. */
+/* Bit set of the ids of a set; *out stays NULL if it has all of them. */
 static mf_status collect_ids(const mf_dataset *set, unsigned char **out)
 {
     *out = NULL;
@@ -59,26 +59,26 @@ static mf_status make_header(const char *name, const mf_dataset *set, const mf_i
     return mf_buf_finish(out);
 }
 
-/* Slices by file are of a number of shards and of batches of a size. */
+/* Slices by file depend on the number of shards and the batch size. */
 static mf_status compare_slices(const char *path, const mf_ledger_info *a, const mf_ledger_info *b)
 {
     static const char *const kinds[] = { "element", "file" };
 
     if ((a->sliced > 0) != (b->sliced > 0))
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%s' is about data sliced by %s; now it is sliced by %s", path,
+                       "'%s' belongs to data sliced by %s, but now it is sliced by %s", path,
                        kinds[a->sliced > 0], kinds[b->sliced > 0]);
     if (a->sliced > 0 && (a->sliced != b->sliced || a->batch != b->batch))
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%s' is about batches of %lld, sliced by file over %lld shards; now they "
-                       "are batches of %lld over %lld shards, whose order is another",
+                       "'%s' belongs to batches of %lld, sliced by file over %lld shards; "
+                       "batches of %lld over %lld shards have another order",
                        path, (long long)a->batch, (long long)a->sliced, (long long)b->batch,
                        (long long)b->sliced);
     return MF_OK;
 }
 
-/* The order and the samples must be the same; names may change, and so may batches, where the order
- * does not depend on them. */
+/* Order and samples must be the same. Names may change, and the batch size, if the order does not
+ * depend on it. */
 static mf_status ledger_compare(const char *path, const mf_buf *have, const mf_buf *want)
 {
     mf_ledger_info a, b;
@@ -88,16 +88,17 @@ static mf_status ledger_compare(const char *path, const mf_buf *have, const mf_b
     MF_TRY(mf_ledger_decode_info(want->data, want->len, &b, &len));
     if (a.count != b.count || a.id_count != b.id_count)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%s' is about %lld samples of %lld; now there are %lld of %lld", path,
+                       "'%s' belongs to %lld samples of %lld, but now there are %lld of %lld", path,
                        (long long)a.count, (long long)a.id_count, (long long)b.count,
                        (long long)b.id_count);
     if (a.seed != b.seed)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%s' is about an order by seed %llu; now it is %llu", path,
+                       "'%s' belongs to an order with seed %llu, but the seed is now %llu", path,
                        (unsigned long long)a.seed, (unsigned long long)b.seed);
     MF_TRY(compare_slices(path, &a, &b));
     if (!a.ids != !b.ids || (a.ids && memcmp(a.ids, b.ids, ((size_t)a.id_count + 7) / 8) != 0))
-        return MF_FAIL(MF_FAILED_PRECONDITION, "'%s' is about other samples of the same set", path);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "'%s' belongs to other samples of the same set",
+                       path);
     return MF_OK;
 }
 
@@ -108,9 +109,9 @@ mf_status mf_ledger_read_header(mf_reader *r, mf_buf *out)
     return st == MF_OUT_OF_RANGE ? MF_FAIL(MF_DATA_LOSS, "'%s' is empty", mf_reader_path(r)) : st;
 }
 
-/* ---- going on ---- */
+/* ---- resume ---- */
 
-/* Where the record behind last_step begins. A torn end is behind it anyway. */
+/* Offset of the record after last_step. A torn record at the end is after it, too. */
 static mf_status ledger_find_cut(mf_reader *r, const mf_buf *header, int64_t last_step,
                                  int64_t *cut, int64_t *found)
 {
@@ -134,10 +135,10 @@ done:
     return st;
 }
 
-/* What is known of a ledger that is opened. */
+/* How a ledger is opened. */
 typedef struct opening {
-    int64_t last_step; /* to go on after it; -1: begin */
-    bool may_lack; /* some steps before */
+    int64_t last_step; /* resume after it; -1: start a new ledger */
+    bool may_lack; /* earlier steps may be missing */
 } opening;
 
 static mf_status cut_back(const char *path, const mf_buf *header, const opening *o, mf_ledger *l)
@@ -150,7 +151,7 @@ static mf_status cut_back(const char *path, const mf_buf *header, const opening 
     st = ledger_find_cut(r, header, o->last_step, &cut, &l->last_step);
     mf_reader_close(r);
     if (st == MF_OK && l->last_step < o->last_step && !o->may_lack)
-        st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training goes on after step %lld",
+        st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training resumes after step %lld",
                      path, (long long)l->last_step, (long long)o->last_step);
     if (st == MF_OK && truncate(path, cut) != 0)
         st = mf_errno_status(errno, "cut", path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger_audit.c - did every epoch use each sample exactly once? */
+/* ledger_audit.c - checks that every epoch used each sample exactly once. */
 #include "base/mem.h"
 #include "data/ledger.h"
 #include "formats/record.h"
@@ -14,8 +14,8 @@ static const int64_t MAX_IDS = INT64_C(1) << 34; /* two gigabytes of bits */
 
 typedef struct check {
     mf_audit *out;
-    unsigned char *wanted, *seen; /* bits by id; wanted NULL: all */
-    int64_t epoch, used; /* of the running epoch */
+    unsigned char *wanted, *seen; /* bit sets by id; wanted NULL: all */
+    int64_t epoch, used; /* of the current epoch */
 } check;
 
 static bool ledger_audit_bit(const unsigned char *bits, int64_t i)
@@ -57,7 +57,7 @@ static void name_missing(const check *c, int64_t missing)
             (long long)missing, list, missing > named ? ", ..." : "");
 }
 
-/* The running epoch is complete: another one begins. */
+/* The current epoch is complete: start the next one. */
 static void end_epoch(check *c)
 {
     const mf_ledger_info *i = &c->out->info;
@@ -71,7 +71,7 @@ static void end_epoch(check *c)
     c->epoch++;
 }
 
-/* What is left out is told of once an epoch, too. */
+/* Skipped ids count as seen, too: each once per epoch. */
 static void use_ids(check *c, const mf_ledger_entry *e)
 {
     for (int64_t k = 0; k < e->n + e->left_out; k++) {
@@ -126,7 +126,9 @@ static mf_status ledger_audit_begin(check *c, const mf_buf *record)
 
     MF_TRY(mf_ledger_decode_info(record->data, record->len, &a->info, &len));
     if (a->info.id_count > MAX_IDS)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the ledger is about %lld samples, which is too many",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "the ledger covers %lld samples, which exceeds the "
+                       "maximum",
                        (long long)a->info.id_count);
     bytes = ((size_t)a->info.id_count + 7) / 8;
     a->name = mf_strndup(a->info.name, len);
@@ -141,7 +143,7 @@ static mf_status ledger_audit_begin(check *c, const mf_buf *record)
     return MF_OK;
 }
 
-/* A record that the file's end cuts is what a crash leaves; damage before the end is not. */
+/* A record cut by the end of the file is the result of a crash; damage before the end is not. */
 static bool is_torn(const mf_reader *r, int64_t at)
 {
     unsigned char header[MF_RECORD_HEADER];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger_codec.c - the bytes of a ledger's records. */
+/* ledger_codec.c - encodes the records of a ledger. */
 #include "base/mem.h"
 #include "data/ledger.h"
 #include "formats/table.h"
@@ -53,12 +53,12 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
 
     *out = (mf_ledger_info){ 0 };
     if (len < sizeof magic || memcmp(p, magic, sizeof magic) != 0)
-        return MF_FAIL(MF_DATA_LOSS, "the file is no ledger of samples");
+        return MF_FAIL(MF_DATA_LOSS, "the file is not a ledger of samples");
     p += sizeof magic;
     if (!mf_varint_read(&p, end, &version))
         return ledger_codec_damaged("header");
     if (version != VERSION)
-        return MF_FAIL(MF_DATA_LOSS, "the ledger is of version %llu; this program knows %d",
+        return MF_FAIL(MF_DATA_LOSS, "the ledger has version %llu; this program reads %d",
                        (unsigned long long)version, VERSION);
     if (!mf_varint_read(&p, end, &flags) || !ledger_codec_read_count(&p, end, &out->count) ||
         !ledger_codec_read_count(&p, end, &out->id_count) || !mf_varint_read(&p, end, &out->seed) ||
@@ -78,7 +78,7 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
     return MF_OK;
 }
 
-/* Ids as differences to the one before, small numbers of either sign being short. */
+/* Delta-encoded zigzag varints. */
 static void encode_ids(const int64_t *ids, int64_t n, mf_buf *out)
 {
     int64_t before = 0;
@@ -104,7 +104,7 @@ void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t left_ou
         encode_ids(batch->ids + used, left_out, out);
 }
 
-/* Behind the `have` that are there already. */
+/* Appends to the `have` ids already decoded. */
 static mf_status decode_ids(const char **p, const char *end, int64_t have, mf_ledger_entry *e,
                             int64_t *n)
 {

@@ -6,16 +6,16 @@
 
 #include <pthread.h>
 
-enum { PIECE = 1 << 19 }; /* bytes between two looks at whether somebody waits */
+enum { PIECE = 1 << 19 }; /* bytes read between notifications of waiters */
 
 struct mf_loading {
     mf_loading_job job;
     char *to;
     int64_t bytes;
-    atomic_llong ready; /* bytes; written by the thread, under the lock */
+    atomic_llong ready; /* bytes; stored by the thread under the lock */
     atomic_bool stop;
     pthread_mutex_t lock;
-    pthread_cond_t more; /* ready or failed has changed */
+    pthread_cond_t more; /* signals a change of ready or failed */
     bool failed; /* guarded by lock */
     mf_error error; /* guarded by lock */
     pthread_t thread;
@@ -45,7 +45,7 @@ static void *loading_load(void *arg)
 
         st = l->job.read(l->job.ctx, l->to + have, (size_t)some);
         if (st == MF_OK && have + some == l->bytes)
-            st = l->job.end(l->job.ctx); /* the last piece counts when the end is right */
+            st = l->job.end(l->job.ctx); /* the last piece is published only if the end is valid */
         if (st == MF_OK)
             have += some;
         publish(l, have, st);
@@ -71,7 +71,7 @@ mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t bytes, mf
     pthread_cond_init(&l->more, NULL);
     l->started = mf_thread_start(&l->thread, loading_load, l) == 0;
     if (!l->started)
-        (void)loading_load(l); /* without a thread it just takes its time here */
+        (void)loading_load(l); /* no thread: load synchronously */
     *out = l;
     return MF_OK;
 }

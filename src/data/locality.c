@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 enum {
-    LOOKED_AT = 4096, /* files, at most: of more, some stand for all */
-    PAGES = 1 << 14 /* asked about at once */
+    LOOKED_AT = 4096, /* maximum number of files examined; of more, a sample */
+    PAGES = 1 << 14 /* pages per mincore() call */
 };
 
-/* What statfs() calls file systems whose bytes come over a network. */
+/* statfs() types of network file systems. */
 static const uint32_t distant[] = {
     0x6969, /* NFS */
     0x517b, /* SMB */
@@ -45,7 +45,7 @@ static bool is_distant(int fd)
     return false;
 }
 
-/* How much of a mapped file is in memory. */
+/* Bytes of a mapped file in the page cache. */
 static int64_t resident(void *map, int64_t size)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);
@@ -63,7 +63,8 @@ static int64_t resident(void *map, int64_t size)
     return sum < size ? sum : size;
 }
 
-/* The kernel tells only who could write the file: to others all seems to be in memory. */
+/* mincore() is accurate only for users that may write the file: to others everything looks
+ * resident. */
 static bool kernel_tells(const char *path, const struct stat *s)
 {
     return s->st_uid == geteuid() || access(path, W_OK) == 0;
@@ -113,7 +114,7 @@ static double near_bytes(const char *path, const char *patterns)
     struct stat s;
 
     if (!path)
-        return 0.0; /* in everybody's memory */
+        return 0.0; /* page cache contents are unknown */
     if (!patterns)
         return locality_look(path);
     return fits_to(patterns, path) && stat(path, &s) == 0 ? (double)s.st_size : 0.0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.h - permutations that depend on a seed and nothing else. */
+/* order.h - permutations that depend only on a seed. */
 #ifndef MF_DATA_ORDER_H
 #define MF_DATA_ORDER_H
 
@@ -7,14 +7,13 @@
 
 __extension__ typedef unsigned __int128 mf_u128;
 
-/* 64 random bits as a number in [0, n). One in 2^64/n is favoured by rounding, which nobody will
- * ever see. */
+/* Maps 64 random bits to [0, n). The bias is at most n/2^64, which is negligible. */
 static inline int64_t mf_order_below(uint32_t high, uint32_t low, int64_t n)
 {
     return (int64_t)((mf_u128)((uint64_t)high << 32 | low) * (uint64_t)n >> 64);
 }
 
-/* Numbers in another order (Fisher and Yates), by the generator's next blocks. */
+/* Fisher-Yates shuffle with the generator's next blocks. */
 static inline void mf_order_mix(mf_philox *p, int64_t *order, int64_t n)
 {
     uint32_t block[4] = { 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pairs.c - two views of pictures, and whether they are views of the same. Sample i of the set is
- * turned and moved at random, and beside it stands, every other time, another view of it, else a
- * view of another picture. All of it follows from Philox(seed, epoch, id), as in augment.c. */
+/* pairs.c - pairs of augmented views, and whether both are views of the same image. Sample i of the
+ * set is rotated and shifted at random; for every second sample the other image is another view of
+ * it, otherwise a view of another image. All of it depends only on Philox(seed, epoch, id), as in
+ * augment.c. */
 #include "base/host_state.h"
 #include "base/rng.h"
 #include "data/dataset.h"
@@ -10,7 +11,7 @@
 
 #include <math.h>
 
-enum { PAIR, SAME, CLASS }; /* columns; the last one only where the set has a label */
+enum { PAIR, SAME, CLASS }; /* columns; the last one only if the set has a label */
 
 typedef struct pairs {
     mf_dataset base;
@@ -18,7 +19,7 @@ typedef struct pairs {
     int image, label; /* columns of the inner set; label -1: none */
     int64_t height, width, channels;
     int64_t crop;
-    double slope; /* tan of half the largest angle */
+    double slope; /* tan of half the maximum angle */
     uint64_t seed;
     mf_scratch *scratch;
 } pairs;
@@ -27,11 +28,12 @@ typedef struct pairs {
 
 typedef struct pairs_view {
     float cos, sin;
-    float top, left; /* by how much it is moved */
+    float top, left; /* shift */
 } pairs_view;
 
-/* Half an angle's tangent is drawn, for its sine and cosine are then ratios: the same bits
- * everywhere. */
+/* The tangent of half the angle is drawn: sine and cosine are then rational functions of it, with
+ * the
+ * same bits on every machine. */
 static pairs_view draw_view(const pairs *p, mf_philox *gen)
 {
     uint32_t b[4];
@@ -48,7 +50,7 @@ static pairs_view draw_view(const pairs *p, mf_philox *gen)
     };
 }
 
-/* Outside of the picture it is black. */
+/* Pixels outside the image are black. */
 static float pairs_pixel(const pairs *p, const unsigned char *from, int64_t y, int64_t x,
                          int64_t channel)
 {
@@ -57,7 +59,7 @@ static float pairs_pixel(const pairs *p, const unsigned char *from, int64_t y, i
     return (float)from[(y * p->width + x) * p->channels + channel];
 }
 
-/* Between four pixels. */
+/* Bilinear interpolation. */
 static void place_pixel(const pairs *p, const unsigned char *from, float y, float x,
                         unsigned char *to)
 {
@@ -93,7 +95,7 @@ static void place_view(const pairs *p, const pairs_view *v, const unsigned char 
 
 typedef struct pairs_draw {
     bool same;
-    int64_t other; /* the second picture's number */
+    int64_t other; /* id of the second image */
     pairs_view views[2];
 } pairs_draw;
 
@@ -186,7 +188,7 @@ static const mf_dataset_ops pairs_ops = {
 static const char SETTINGS[] =
     "{rotate: float = 20.0, crop: int >= 0 = 3, image: string = 'image'}";
 
-/* Columns of the set that pairs are made of: a picture, and perhaps a class. */
+/* Finds the image column and, if there is one, the class column. */
 static mf_status pairs_find_columns(const mf_dataset *set, const char *name, int *image, int *label)
 {
     const mf_column *c;
@@ -198,7 +200,8 @@ static mf_status pairs_find_columns(const mf_dataset *set, const char *name, int
     c = &set->columns[*image];
     if (c->dtype != MF_DTYPE_U8 || c->rank != 3)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "pairs: column '%s' is no picture, which is uint8 [height,width,channels]",
+                       "pairs: column '%s' is not an image, which is uint8 "
+                       "[height,width,channels]",
                        name);
     if (*label >= 0 &&
         (set->columns[*label].dtype != MF_DTYPE_I32 || set->columns[*label].rank != 0))
@@ -206,7 +209,7 @@ static mf_status pairs_find_columns(const mf_dataset *set, const char *name, int
     return MF_OK;
 }
 
-/* tan(x) for x up to pi/4, to five digits: a series, so that no library decides. */
+/* tan(x) for x up to pi/4, to five digits: a series, so that the bits do not depend on libm. */
 static double tangent(double x)
 {
     const double s = x * x;
@@ -231,12 +234,13 @@ static mf_status pairs_fill(pairs *p, const mf_options *o)
     p->crop = mf_options_int(o, "crop");
     p->slope = tangent(degrees * (0.5 * 3.14159265358979323846 / 180.0));
     if (!(degrees >= 0.0 && degrees <= 90.0))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: rotate is %g; it is 0 to 90 degrees", degrees);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: rotate is %g, but must be 0 to 90 degrees",
+                       degrees);
     if (p->crop > p->height || p->crop > p->width)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: crop fits into %lld x %lld pixels",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: crop must fit into %lld x %lld pixels",
                        (long long)p->height, (long long)p->width);
     if (p->inner->count < 2)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: at least two pictures are needed");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "pairs: at least two images are needed");
     MF_TRY(mf_dataset_set_column(&p->base, PAIR, "pair", MF_DTYPE_U8,
                                  &MF_SHAPE(2, p->height, p->width, p->channels)));
     MF_TRY(mf_dataset_set_column(&p->base, SAME, "label", MF_DTYPE_I32, &MF_SCALAR));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_subset.h - an iterator that reads of each batch only some samples, wherever these are in
- * it. */
+/* sample_subset.h - an iterator that reads only some rows of each batch. */
 #ifndef MF_DATA_SAMPLE_SUBSET_H
 #define MF_DATA_SAMPLE_SUBSET_H
 
@@ -8,19 +7,21 @@
 
 #include <meshflow/data.h>
 
-/* Of batches of so many samples, these rows. */
+/* The rows to read of batches of `whole` samples. */
 typedef struct mf_needed {
     int64_t whole;
     mf_ranges rows;
 } mf_needed;
 
-enum { MF_NEEDED = 2 }; /* sizes that batches of an epoch can have */
+enum { MF_NEEDED = 2 }; /* maximum number of batch sizes in an epoch */
 
-/* From the next batch on, only these are read, one behind the other, of batches that have one of
- * these sizes; of others all. `place` is 0 then. It takes the rows. Only where all shards are
- * taken. n 0: all is read. */
+/* From the next batch on, only these rows are read and packed, for batches of one of these sizes;
+ * other
+ * batches are read completely. `place` is then 0. Takes ownership of the rows. Requires that all
+ * shards are taken. n 0: all rows are read. */
 MF_MUST mf_status mf_iterator_need(mf_iterator *it, mf_needed *needed, int n);
-/* An iterator that has never read others. It takes the rows, also where it fails. */
+/* An iterator that reads only these rows from the start. Takes ownership of the rows, even on
+ * failure. */
 MF_MUST mf_status mf_iterator_new_needed(mf_dataset *set, const mf_iterator_options *options,
                                          mf_needed *needed, int n, mf_iterator **out);
 

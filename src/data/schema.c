@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHOWN = 20 }; /* classes in a message */
+enum { SHOWN = 20 }; /* maximum number of classes in a message */
 
 const mf_schema_column *mf_schema_find(const mf_schema *schema, const char *name)
 {
@@ -102,7 +102,7 @@ mf_status mf_schema_class(const mf_schema_column *label, const char *text, int32
     return unknown_class(label, text);
 }
 
-/* ---- does data fit? ---- */
+/* ---- check data ---- */
 
 static void schema_print_column(const mf_column *c, mf_buf *out)
 {
@@ -148,7 +148,7 @@ double mf_schema_class_number(const mf_column *c, const void *value)
     return c->dtype == MF_DTYPE_I32 ? *(const int32_t *)value : (double)*(const float *)value;
 }
 
-/* The first sample whose label is no class of the model: a number beyond, or a fraction. */
+/* The first sample whose label is not a class of the model: out of range, or a fraction. */
 static mf_status find_unknown(const mf_schema_column *label, const mf_dataset *set,
                               const char *data)
 {
@@ -160,7 +160,7 @@ static mf_status find_unknown(const mf_schema_column *label, const mf_dataset *s
     } value;
 
     if (!mf_schema_is_class_number(&set->columns[at]))
-        return MF_OK; /* found when the samples are used */
+        return MF_OK; /* reported when the samples are used */
     columns[at] = &value;
     for (int64_t i = 0; i < set->count; i++) {
         double class;
@@ -177,7 +177,7 @@ static mf_status find_unknown(const mf_schema_column *label, const mf_dataset *s
     return MF_OK;
 }
 
-/* Names that the set has and the model has not, or at another place. */
+/* Finds class names of the set that the model lacks or numbers differently. */
 static mf_status check_classes(const mf_schema_column *label, const mf_dataset *set,
                                const char *data)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c - from what the user calls the data to the source that opens it. */
+/* source.c - finds the source that opens the data that a user names. */
 #include "data/source.h"
 
 #include "base/did_you_mean.h"
@@ -19,7 +19,7 @@ extern const mf_source mf_source_idx, mf_source_fashion_mnist, mf_source_cifar, 
     mf_source_libsvm, mf_source_images, mf_source_ctr, mf_source_text, mf_source_sequence,
     mf_source_language, mf_source_scenes;
 
-/* In the order in which folders are asked. */
+/* In the order in which folders are offered to them. */
 const mf_source *const mf_sources[] = {
     &mf_source_fashion_mnist,
     &mf_source_cifar10,
@@ -91,7 +91,7 @@ mf_status mf_paths_glob(const char *pattern, mf_paths *out)
     int result;
 
     *out = (mf_paths){ 0 };
-    if (stat(pattern, &s) == 0) /* also when its name holds a '*' or '[' */
+    if (stat(pattern, &s) == 0) /* even if its name contains '*' or '[' */
         return add_path(out, mf_strdup(pattern));
     result = glob(pattern, GLOB_TILDE, NULL, &g);
     if (result == GLOB_NOSPACE)
@@ -157,7 +157,7 @@ mf_status mf_paths_list(const char *folder, bool (*wanted)(const char *, bool is
     return st;
 }
 
-/* ---- which source ---- */
+/* ---- find the source ---- */
 
 static const mf_source *source_find_source(const char *name, size_t len)
 {
@@ -240,7 +240,7 @@ static mf_status guess(const char *data, const mf_source **out)
     }
     st = *out ? MF_OK
               : MF_FAIL(MF_INVALID_ARGUMENT,
-                        "'%s' is of no kind that its name tells; put the format in front, as in "
+                        "cannot tell the format of '%s' from its name; write it in front, as in "
                         "csv:%s",
                         data, data);
 done:

@@ -12,7 +12,7 @@
 
 enum { MAX_FILES = 64, NAMES_BYTES = 1 << 16 };
 
-/* CIFAR-100 has one file for each part, with two labels in a record. */
+/* CIFAR-100 has one file per part, and two labels per record. */
 static bool is_of_hundred(const char *name)
 {
     return strncmp(name, "train.bin", 9) == 0 || strncmp(name, "test.bin", 8) == 0;
@@ -49,7 +49,7 @@ done:
     return st;
 }
 
-/* A name a line; a folder without such a file has classes without names. */
+/* One name per line. Without such a file, classes have no names. */
 static mf_status read_names(const char *folder, const char *file, mf_dataset *set)
 {
     const char *names[100];
@@ -158,7 +158,7 @@ const mf_source mf_source_cifar = {
     .in_folder = is_cifar,
 };
 
-/* ---- by name ---- */
+/* ---- named data sets ---- */
 
 static mf_status open_named(const mf_options *o, const char *name, mf_dataset **out)
 {
@@ -167,7 +167,7 @@ static mf_status open_named(const mf_options *o, const char *name, mf_dataset **
     if (access(folder, F_OK) != 0)
         return MF_FAIL(MF_NOT_FOUND,
                        "%s is not in '%s': unpack the binary version from "
-                       "https://www.cs.toronto.edu/~kriz/cifar.html there, or say dir=FOLDER",
+                       "https://www.cs.toronto.edu/~kriz/cifar.html there, or set dir=FOLDER",
                        name, folder);
     return source_cifar_open_folder(folder, o, out);
 }
@@ -186,7 +186,7 @@ static mf_status cifar100_open(const char *data, const mf_options *o, mf_dataset
 
 const mf_source mf_source_cifar10 = {
     .name = "cifar10",
-    .summary = "60,000 small pictures in 10 classes, from a folder",
+    .summary = "60,000 small images in 10 classes, from a folder",
     .settings = "{" SETTINGS ", dir: string = 'cifar-10-batches-bin'}",
     .open = cifar10_open,
     .is_name = true,
@@ -194,7 +194,7 @@ const mf_source mf_source_cifar10 = {
 
 const mf_source mf_source_cifar100 = {
     .name = "cifar100",
-    .summary = "60,000 small pictures in 100 classes, from a folder",
+    .summary = "60,000 small images in 100 classes, from a folder",
     .settings = "{" SETTINGS ", dir: string = 'cifar-100-binary'}",
     .open = cifar100_open,
     .is_name = true,

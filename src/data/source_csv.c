@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_csv.c - tables as text: all columns but the label become one vector of floats, x. */
+/* source_csv.c - text tables: all columns except the label become one float vector, x. */
 #include "data/arrays.h"
 #include "data/class_labels.h"
 #include "data/match.h"
@@ -19,19 +19,19 @@ enum { IGNORED = -1 };
 typedef struct source_csv_table {
     const mf_options *o;
     const mf_expected *expected;
-    const mf_schema_column *known; /* "x" of the model; NULL: nothing is known */
+    const mf_schema_column *known; /* "x" of the model; NULL: no model */
     char delimiter;
-    float missing; /* in place of a cell without a number, if that is asked for */
-    int64_t width; /* cells of a row; 0: not known yet */
-    int64_t label; /* which one; -1: none */
-    int64_t features; /* cells that are not the label */
-    int64_t *places; /* by cell: where its number goes; IGNORED: it is the label */
-    char **names; /* by place, of the header; NULL: there is none */
-    char **cell_names; /* by cell, of the header, for messages; NULL: there is none */
-    mf_buf x; /* floats, `features` for each row */
-    mf_buf labels; /* texts, each with its NUL */
-    mf_buf lines; /* int64_t: where each row stands in its file */
-    mf_buf starts; /* int64_t: the first row of each file */
+    float missing; /* replaces a cell without a number, if requested */
+    int64_t width; /* cells per row; 0: not known yet */
+    int64_t label; /* index of the label; -1: none */
+    int64_t features; /* cells per row without the label */
+    int64_t *places; /* by cell: index in x; IGNORED: the label */
+    char **names; /* by index in x, from the header; NULL: no header */
+    char **cell_names; /* by cell, from the header, for messages; NULL: no header */
+    mf_buf x; /* floats, `features` per row */
+    mf_buf labels; /* NUL-terminated texts */
+    mf_buf lines; /* int64_t: line number of each row in its file */
+    mf_buf starts; /* int64_t: first row of each file */
     mf_paths files;
     int64_t rows;
 } source_csv_table;
@@ -47,7 +47,7 @@ static bool is_field(const mf_schema_column *known, const char *name)
     return false;
 }
 
-/* A usual name of a label, which is no field of the model. */
+/* A column with a common label name that is not a field of the model. */
 static int64_t usual_label(const source_csv_table *t, const mf_csv *c)
 {
     static const char *const usual[] = { "label", "class", "target", "y" };
@@ -61,7 +61,7 @@ static int64_t usual_label(const source_csv_table *t, const mf_csv *c)
     return -1;
 }
 
-/* Data that is only predicted may come without the column of the label. */
+/* Data for prediction may lack the label column. */
 static bool may_lack_label(const source_csv_table *t, const mf_csv *c, bool header)
 {
     if (!t->expected->label_optional)
@@ -69,7 +69,7 @@ static bool may_lack_label(const source_csv_table *t, const mf_csv *c, bool head
     return header || !t->known || (t->known->is.rank == 1 && c->n_cells == t->known->is.dims[0]);
 }
 
-/* Cells of the first row that are numbers, the label aside. */
+/* Number of numeric cells in the first row, without the label. */
 static int64_t count_numbers(const mf_csv *c, int64_t label)
 {
     int64_t n = 0;
@@ -80,20 +80,21 @@ static int64_t count_numbers(const mf_csv *c, int64_t label)
     return n;
 }
 
-/* A first row of numbers and perhaps a class is hardly a header. */
+/* A first row of numbers and at most a class is probably not a header. */
 static const char *without_header(const mf_csv *c, bool header)
 {
     return header && c->n_cells > 1 && count_numbers(c, -1) >= c->n_cells - 1
-               ? "; if the first row is no header, say header=false and the label by its number"
+               ? "; if the first row is not a header, set header=false and give the label by its "
+                 "number"
                : "";
 }
 
-/* Of a row in one cell, in which other characters stand between the columns. */
+/* Hint for a row in one cell that contains another delimiter. */
 static const char *other_delimiter(const mf_csv *c)
 {
-    static const char *const fixes[] = { "; if ';' separates its columns, say delimiter=;",
-                                         "; if a tab separates its columns, say delimiter=tab",
-                                         "; if '|' separates its columns, say delimiter=|" };
+    static const char *const fixes[] = { "; if ';' separates its columns, set delimiter=;",
+                                         "; if a tab separates its columns, set delimiter=tab",
+                                         "; if '|' separates its columns, set delimiter=|" };
     static const char others[] = ";\t|";
 
     for (int i = 0; i < MF_COUNT(fixes) && c->n_cells == 1; i++) {
@@ -116,7 +117,7 @@ static mf_status refuse_label(const mf_csv *c, bool header, const char *wanted)
     return st;
 }
 
-/* A name of the header, or a number, from the end where negative. */
+/* By name in the header, or by number; negative numbers count from the end. */
 static mf_status find_label(const source_csv_table *t, const mf_csv *c, bool header, int64_t *out)
 {
     const char *wanted = mf_options_string(t->o, "label");
@@ -166,11 +167,11 @@ static mf_status refuse_field(const mf_csv *c, const char *lacks, const char *mo
                        lacks, without_header(c, true));
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "'%s' has a column '%.100s', which the model was not trained on; if it "
-                   "is the label, say label=%.100s",
+                   "is the label, set label=%.100s",
                    c->name, more, more);
 }
 
-/* The model's fields, wherever they stand; and no others. */
+/* Maps exactly the fields of the model, in any order. */
 static mf_status source_csv_find_places(source_csv_table *t, const mf_csv *c)
 {
     const mf_schema_column *x = t->known;
@@ -196,7 +197,7 @@ static mf_status source_csv_find_places(source_csv_table *t, const mf_csv *c)
     return st;
 }
 
-/* 0, 1, 2 or 1, 2, 3: what programs call columns that have no names. */
+/* 0, 1, 2 or 1, 2, 3: column names that programs generate. */
 static bool names_count(const mf_csv *c)
 {
     int64_t first, v;
@@ -210,8 +211,8 @@ static bool names_count(const mf_csv *c)
     return true;
 }
 
-/* The first sample would be lost as a header. A label that is found by its name shows that there is
- * one. */
+/* A first sample taken for a header would be lost. A label found by its name proves that there is a
+ * header. */
 static mf_status check_is_header(const source_csv_table *t, const mf_csv *c)
 {
     const char *wanted = mf_options_string(t->o, "label");
@@ -222,12 +223,12 @@ static mf_status check_is_header(const source_csv_table *t, const mf_csv *c)
         count_numbers(c, t->label) < t->features)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "'%s': the first row has numbers: '%.40s' ...; say header=false if it is a "
+                   "'%s': the first row has numbers: '%.40s' ...; set header=false if it is a "
                    "sample, or header=true if these are names",
                    c->name, c->cells[t->label == 0].data);
 }
 
-/* A whole row in one cell: nothing but a label, or no number. */
+/* A whole row in one cell: there is only a label, or a cell that is not a number. */
 static mf_status check_delimiter(const mf_csv *c)
 {
     const char *fix = other_delimiter(c);
@@ -257,7 +258,7 @@ static mf_status source_csv_begin(source_csv_table *t, const mf_csv *c, bool hea
     return header ? keep_header(t, c) : MF_OK;
 }
 
-/* Later files have the same columns, by name. */
+/* Later files must have the same column names. */
 static mf_status check_header(const source_csv_table *t, const mf_csv *c)
 {
     for (int64_t i = 0; t->cell_names && i < c->n_cells && i < t->width; i++) {
@@ -271,7 +272,7 @@ static mf_status check_header(const source_csv_table *t, const mf_csv *c)
 
 /* ---- rows ---- */
 
-/* As programs write a number that they do not have. */
+/* Common notations of a missing number. */
 static bool source_csv_is_missing(const mf_csv_cell *cell)
 {
     static const char *const texts[] = { "", "nan", "na", "n/a", "null", "none" };
@@ -286,9 +287,9 @@ static bool source_csv_is_missing(const mf_csv_cell *cell)
 static const char *hint_of_cell(const source_csv_table *t, const mf_csv *c, bool missing)
 {
     if (missing)
-        return "; missing=0 in the settings puts 0 in such places";
+        return "; set missing=0 to read such cells as 0";
     if (!mf_options_bool(t->o, "header") && c->line - 1 == 1)
-        return "'; if the first row is a header, say header=true";
+        return "'; if the first row is a header, set header=true";
     return "'";
 }
 
@@ -302,7 +303,7 @@ static mf_status wrong_cell(const source_csv_table *t, const mf_csv *c, int64_t 
                    t->cell_names ? t->cell_names[i] : "", t->cell_names ? "')" : "",
                    cell->len == 0 ? "the cell is empty"
                    : missing      ? "the number is missing: "
-                                  : "no number: '",
+                                  : "not a number: '",
                    cell->data, hint_of_cell(t, c, missing));
 }
 
@@ -349,7 +350,7 @@ static bool begins_with(const mf_buf *text, const char *bytes)
     return text->len >= 2 && memcmp(text->data, bytes, 2) == 0;
 }
 
-/* Names of classes and columns go into JSON files, which are UTF-8. */
+/* Names of classes and columns are written to JSON files, which are UTF-8. */
 static mf_status check_encoding(const char *path, const mf_buf *text)
 {
     const char *nul = text->len > 0 ? memchr(text->data, 0, text->len) : NULL;
@@ -364,7 +365,7 @@ static mf_status check_encoding(const char *path, const mf_buf *text)
     for (size_t i = 0; i < end; i++)
         line += text->data[i] == '\n';
     return MF_FAIL(MF_INVALID_ARGUMENT, "'%s', line %lld: %s: save the file as UTF-8", path,
-                   (long long)line, nul ? "there is a NUL byte" : "this is no UTF-8");
+                   (long long)line, nul ? "there is a NUL byte" : "this is not UTF-8");
 }
 
 static mf_status add_file(source_csv_table *t, const char *path, const mf_buf *text)
@@ -411,7 +412,7 @@ done:
 
 /* ---- the set ---- */
 
-/* Put "'FILE', line N: " before what is wrong with a row. */
+/* Prepends "'FILE', line N: " to the error of a row. */
 static mf_status wrong_row(const source_csv_table *t, int64_t row, mf_status st)
 {
     const int64_t *starts = (const int64_t *)(const void *)t->starts.data;
@@ -454,14 +455,14 @@ static mf_status source_csv_make_set(const source_csv_table *t, mf_dataset **out
     mf_status st;
 
     if (t->features < 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the table has nothing but a label");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the table has no column besides the label");
     MF_TRY_TO(done,
               mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, t->features }, 2, &rows[0].tensor));
     memcpy(mf_tensor_data(rows[0].tensor), t->x.data, t->x.len);
     if (t->label >= 0) {
         st = source_csv_make_labels(t, &labels);
         if (st == MF_INVALID_ARGUMENT && t->expected->label_optional)
-            mf_labels_deinit(&labels); /* an empty column, perhaps: nobody looks at labels here */
+            mf_labels_deinit(&labels); /* possibly empty: labels are not used here */
         else if (st != MF_OK)
             goto done;
         rows[1].tensor = labels.tensor;
@@ -496,7 +497,7 @@ static void table_deinit(source_csv_table *t)
     mf_paths_deinit(&t->files);
 }
 
-/* As the settings say; else files called .tsv have tabs. */
+/* The setting; default for .tsv files: tab. */
 static mf_status find_delimiter(const char *data, const mf_options *o, char *out)
 {
     const char *text = mf_options_string(o, "delimiter");
@@ -508,18 +509,18 @@ static mf_status find_delimiter(const char *data, const mf_options *o, char *out
         *out = '\t';
     else if (strlen(text) != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "csv: the delimiter is one character, or tab, not '%.20s'", text);
+                       "csv: the delimiter must be one character, or tab, not '%.20s'", text);
     return MF_OK;
 }
 
-/* Text, for NaN is a number here, and in no other setting. */
+/* Parsed as text: only here NaN is a valid number. */
 static mf_status read_missing(const mf_options *o, float *out)
 {
     const char *text = mf_options_string(o, "missing");
 
     if (mf_number_float(text, strlen(text), out))
         return MF_OK;
-    return MF_FAIL(MF_INVALID_ARGUMENT, "csv: missing is no number: '%.60s'", text);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "csv: missing is not a number: '%.60s'", text);
 }
 
 static mf_status csv_open(const char *data, const mf_options *o, const mf_expected *e,
@@ -543,7 +544,7 @@ static const char *const csv_endings[] = { ".csv", ".csv.gz", ".tsv", ".tsv.gz",
 
 const mf_source mf_source_csv = {
     .name = "csv",
-    .summary = "tables as text, with a header or not",
+    .summary = "text tables, with or without a header",
     .settings = "{label: string = 'label', header: bool = true, delimiter: string = ',', "
                 "missing: string = '0', " MF_TARGETS "}",
     .open_for = csv_open,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_ctr.c - "synthetic-ctr": will this be clicked? Eight categorical fields and four numbers;
- * the odds come from a hidden logistic model with a weight for each value, for each number, and for
- * pairs of values of three pairs of fields, which a linear model cannot see. */
+/* source_ctr.c - "synthetic-ctr": click prediction with eight categorical fields and four numbers.
+ * The
+ * odds come from a hidden logistic model with a weight for each value, for each number, and for
+ * pairs
+ * of values of three pairs of fields, which a linear model cannot represent. */
 #include "data/generated.h"
 
 #include <math.h>
@@ -48,7 +50,7 @@ static void make_ctr(const mf_generated *g, mf_draws *d, void *const *columns)
     for (int f = 0; f < FIELDS; f++) {
         const double u = mf_draws_unit(d);
 
-        ids[f] = (int)(u * u * u * cardinality[f]); /* some values are much more common */
+        ids[f] = (int)(u * u * u * cardinality[f]); /* a skewed distribution of values */
         out[f] = offset + ids[f];
         offset += cardinality[f];
     }
@@ -81,7 +83,7 @@ fail:
 
 const mf_source mf_source_ctr = {
     .name = "synthetic-ctr",
-    .summary = "clicks by a hidden logistic model: 8 categorical fields, 4 numbers",
+    .summary = "clicks of a hidden logistic model: 8 categorical fields, 4 numbers",
     .settings = "{" MF_GENERATED_SETTINGS "}",
     .open = ctr_open,
     .is_name = true,

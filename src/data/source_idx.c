@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_idx.c - IDX files: a folder of the MNIST family, or images alone; and Fashion-MNIST as
- * Debian ships it. */
+ * packaged by Debian. */
 #include "data/arrays.h"
 #include "data/source.h"
 #include "data/unpack_cache.h"
@@ -11,15 +11,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LAZY_BYTES = 4 << 20 }; /* from this size on a file is read in the background */
+enum { LAZY_BYTES = 4 << 20 }; /* minimum size for reading in the background */
 
 /* ---- a file as rows ---- */
 
-/* What the background needs: the file, and where its elements go. */
+/* State of the background job: the file, and the destination. */
 typedef struct idx_job {
     mf_idx idx;
     char *path;
-    void *data; /* the tensor's, which outlives the loading */
+    void *data; /* of the tensor, which outlives the loading */
 } idx_job;
 
 static mf_status idx_job_read(void *ctx, void *to, size_t n)
@@ -49,7 +49,7 @@ static void idx_job_release(void *ctx)
     mf_free(j);
 }
 
-/* Large pages: a third of the time to unpack a file went into faults of small ones. */
+/* Huge pages: faults of small pages took a third of the time to decompress a file. */
 static void use_large_pages(void *data, size_t bytes)
 {
     const uintptr_t page = 1 << 21, from = ((uintptr_t)data + page - 1) & ~(page - 1);
@@ -126,7 +126,7 @@ static mf_status load_labels(const char *path, mf_rows *rows)
 
     MF_TRY_TO(done, mf_idx_read(path, &t));
     if (t.shape.rank != 1) {
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no labels: its rank is %d", path,
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' does not contain labels: its rank is %d", path,
                      t.shape.rank);
         goto done;
     }
@@ -172,7 +172,7 @@ static bool is_of_part(const char *name, bool test)
     return test ? strstr(name, "t10k") || strstr(name, "test") : strstr(name, "train") != NULL;
 }
 
-/* The one file of a part that holds "images" or "labels". */
+/* The only file of a part whose name contains "images" or "labels". */
 static mf_status source_idx_pick(const char *folder, const mf_paths *files, bool test,
                                  const char *what, const char **out)
 {
@@ -271,7 +271,7 @@ static mf_status fashion_open(const char *data, const mf_options *o, mf_dataset 
 
 const mf_source mf_source_fashion_mnist = {
     .name = "fashion-mnist",
-    .summary = "70,000 pictures of clothes (Debian package dataset-fashion-mnist)",
+    .summary = "70,000 images of clothes (Debian package dataset-fashion-mnist)",
     .settings = "{part: string in ['train','test'] = 'train', "
                 "dir: string = '/usr/share/datasets/fashion-mnist'}",
     .open = fashion_open,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_images.c - PNG and JPEG files, a folder for each class. They are decoded when they are
- * read; mf_dataset_cache() keeps them where that takes too long. */
+/* source_images.c - PNG and JPEG files, one folder per class. They are decoded when they are read;
+ * mf_dataset_cache() keeps them if that is too slow. */
 #include "base/file.h"
 #include "data/source.h"
 #include "formats/image.h"
@@ -16,12 +16,12 @@ enum { MAX_FILE = 1 << 28 };
 typedef struct images {
     mf_dataset base;
     mf_paths files; /* sorted by class, then name */
-    int32_t *labels; /* by file; NULL: there are none */
+    int32_t *labels; /* by file; NULL: none */
     int64_t cap_labels;
     mf_image size;
     bool resize;
-    bool any_colours; /* channels= is given: pictures are converted */
-    bool of_model; /* the size is that of the pictures that a model was trained on */
+    bool any_colours; /* channels= is set: images are converted */
+    bool of_model; /* the size is that of the model's training images */
 } images;
 
 static bool ends_with_one_of(const char *name, const char *const *endings)
@@ -42,7 +42,7 @@ static bool is_image_name(const char *name, bool is_dir)
     return !is_dir && ends_with_one_of(name, endings);
 }
 
-/* What would be left out without a word: pictures of other formats, and folders. */
+/* Entries that must not be skipped silently: images of other formats, and folders. */
 static bool is_strange(const char *name, bool is_dir)
 {
     static const char *const endings[] = { ".bmp",  ".gif",  ".tif", ".tiff", ".webp", ".heic",
@@ -69,13 +69,13 @@ static mf_status other_size(const images *s, const char *path, const mf_image *s
     if (s->of_model)
         (void)snprintf(fix, sizeof fix, "[%lld,%lld]", (long long)s->size.height,
                        (long long)s->size.width);
-    return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is %lld x %lld, %s %lld x %lld: say size=%s", path,
+    return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is %lld x %lld, %s %lld x %lld: set size=%s", path,
                    (long long)size->height, (long long)size->width,
                    s->of_model ? "the model was trained on" : "others are",
                    (long long)s->size.height, (long long)s->size.width, fix);
 }
 
-/* Whether colours are kept must not depend on which picture is the first. */
+/* Whether colours are kept must not depend on the first image. */
 static mf_status source_images_check_colours(const images *s, const char *path, const char *file,
                                              size_t len)
 {
@@ -83,10 +83,10 @@ static mf_status source_images_check_colours(const images *s, const char *path, 
 
     if (s->any_colours || s->size.channels != 1 || mf_image_info(file, len, &own) != MF_OK ||
         own.channels < 3)
-        return MF_OK; /* what is damaged is found by decoding it */
+        return MF_OK; /* damaged images are reported by the decoder */
     return MF_FAIL(
-        MF_INVALID_ARGUMENT, "'%s' has colours, %s none: say channels=1 to leave them out%s", path,
-        s->of_model ? "the pictures that the model was trained on have" : "the first picture has",
+        MF_INVALID_ARGUMENT, "'%s' has colours, %s none: set channels=1 to drop them%s", path,
+        s->of_model ? "the images that the model was trained on have" : "the first image has",
         s->of_model ? "" : ", or channels=3");
 }
 
@@ -137,7 +137,7 @@ done:
 static int64_t images_file(const mf_dataset *set, int64_t index)
 {
     (void)set;
-    return index; /* each is a file of its own */
+    return index; /* each image is one file */
 }
 
 static void images_deinit(mf_dataset *set)
@@ -152,7 +152,7 @@ static const mf_dataset_ops images_ops = { .read = images_read,
                                            .file = images_file,
                                            .deinit = images_deinit };
 
-/* A folder within a class is wrong if pictures are in it. */
+/* A folder within a class is an error if it contains images. */
 static mf_status check_inner_folder(const char *folder)
 {
     mf_paths files;
@@ -160,8 +160,8 @@ static mf_status check_inner_folder(const char *folder)
 
     if (st == MF_OK && files.n > 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT,
-                     "'%s' holds pictures, but folders within a class are not read: move them into "
-                     "the folder of the class",
+                     "'%s' contains images, but folders within a class are not read: move them "
+                     "into the folder of the class",
                      folder);
     mf_paths_deinit(&files);
     return st;
@@ -204,7 +204,7 @@ done:
     return st;
 }
 
-/* Folders that the model does not know are an error, if pictures are in them. */
+/* A folder unknown to the model is an error if it contains images. */
 static mf_status add_known_class(images *s, const char *folder, const mf_schema_column *known)
 {
     const int64_t before = s->files.n;
@@ -229,7 +229,7 @@ static mf_status list_known(images *s, const mf_paths *classes, const mf_schema_
                               : MF_OK;
 }
 
-/* A class that nothing can be learned of, where others have pictures. */
+/* A class without images is an error if others have some: it could not be learned. */
 static mf_status check_all_have_pictures(const images *s, const mf_paths *classes)
 {
     int64_t at = 0;
@@ -237,8 +237,8 @@ static mf_status check_all_have_pictures(const images *s, const mf_paths *classe
     for (int64_t i = 0; s->files.n > 0 && i < classes->n; i++) {
         if (at == s->files.n || s->labels[at] != i)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "the folder '%s' holds no PNG or JPEG files, so there is no such class: "
-                           "remove it, or put pictures in",
+                           "the folder '%s' has no PNG or JPEG files, so it is not a class: "
+                           "remove it, or add images",
                            classes->paths[i]);
         while (at < s->files.n && s->labels[at] == i)
             at++;
@@ -263,7 +263,7 @@ static mf_status list_own(images *s, const mf_paths *classes)
     return st;
 }
 
-/* A folder for each class; or pictures alone, which have no labels. */
+/* One folder per class; or images alone, without labels. */
 static mf_status list_files(images *s, const char *folder, const mf_expected *e)
 {
     const mf_schema_column *known = mf_schema_label(e->schema);
@@ -279,13 +279,13 @@ static mf_status list_files(images *s, const char *folder, const mf_expected *e)
         s->base.class_names = NULL;
     }
     if (s->files.n == 0)
-        st = MF_FAIL(MF_NOT_FOUND, "the folders in '%s' hold no PNG or JPEG files", folder);
+        st = MF_FAIL(MF_NOT_FOUND, "the folders in '%s' have no PNG or JPEG files", folder);
 done:
     mf_paths_deinit(&classes);
     return st;
 }
 
-/* As the pictures of the model are; else as the first one is. */
+/* The size of the model's images; otherwise that of the first image. */
 static mf_status find_usual_size(images *s, const mf_schema_column *known)
 {
     const char *path = s->files.paths[0];
@@ -304,7 +304,7 @@ static mf_status find_usual_size(images *s, const mf_schema_column *known)
     return st == MF_OK ? MF_OK : mf_path_wrong(st, path);
 }
 
-/* What the settings say wins. */
+/* The setting takes precedence. */
 static mf_status find_size(images *s, const mf_options *o, const mf_expected *e)
 {
     const int64_t *wanted, channels = mf_options_int(o, "channels");
@@ -313,14 +313,14 @@ static mf_status find_size(images *s, const mf_options *o, const mf_expected *e)
     MF_TRY(find_usual_size(s, mf_schema_find(e->schema, "image")));
     wanted = mf_options_ints(o, "size", &n);
     if (n != 0 && n != 2)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "images: size is [HEIGHT,WIDTH]");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "images: size must be [HEIGHT,WIDTH]");
     if (n == 2) {
         s->size.height = wanted[0];
         s->size.width = wanted[1];
         s->resize = true;
         MF_TRY(mf_image_check(&s->size));
     }
-    /* opacity is left out: pictures with and without it shall go together */
+    /* alpha is dropped, so that images with and without it can be mixed */
     s->any_colours = channels == 1 || channels == 3;
     s->size.channels = s->any_colours ? channels : s->size.channels < 3 ? 1 : 3;
     return MF_OK;
@@ -341,7 +341,7 @@ static mf_status source_images_fill(images *s, const char *folder, const mf_opti
                      : MF_OK;
 }
 
-/* DATA/PART; false where the name is too long, or there is no such folder. */
+/* DATA/PART; false: the name is too long, or there is no such folder. */
 static bool part_folder(const char *data, const char *part, char *out, size_t size)
 {
     return snprintf(out, size, "%s/%s", data, part) < (int)size && access(out, F_OK) == 0;
@@ -367,7 +367,7 @@ static bool source_images_has_any(const char *folder, bool (*wanted)(const char 
     return any;
 }
 
-/* DATA/train has classes, and is no class itself: beside cars and ships, pictures of trains. */
+/* True if DATA/train contains class folders; false if it is itself a class, of images of trains. */
 static bool has_parts(const char *data, char *train, size_t size)
 {
     return part_folder(data, "train", train, size) &&
@@ -392,7 +392,7 @@ static mf_status images_open(const char *data, const mf_options *o, const mf_exp
     mf_status st;
 
     if (mf_options_given(o, "part") && !part_folder(data, name, part, sizeof part))
-        return MF_FAIL(MF_NOT_FOUND, "'%s' has no folder '%s', which part=%s asks for", data, name,
+        return MF_FAIL(MF_NOT_FOUND, "'%s' has no folder '%s', which part=%s requires", data, name,
                        name);
     if (mf_options_given(o, "part") || has_parts(data, part, sizeof part))
         data = part; /* train/CLASS/..., test/CLASS/... */
@@ -408,7 +408,7 @@ static mf_status images_open(const char *data, const mf_options *o, const mf_exp
 
 const mf_source mf_source_images = {
     .name = "images",
-    .summary = "folder of PNG and JPEG files, in a folder for each class",
+    .summary = "PNG and JPEG files, in one folder per class",
     .settings = "{part: string = 'train', size: list(int) = [], channels: int = 0}",
     .open_for = images_open,
     .has_test = images_have_test,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_language.c - "synthetic-language": sentences of a small grammar, for predicting the next
- * word. Verbs agree with their subject, across a clause that stands between them:
+ * word. Verbs agree with their subject, even across a relative clause:
  *
  *     the dogs that the cat sees run .        a bird sees the old houses . */
 #include "data/generated.h"
@@ -36,7 +36,7 @@ static void source_language_say(source_language_text *t, int word)
         t->words[t->n++] = word;
 }
 
-/* A noun phrase; whose verbs are plural? */
+/* A noun phrase; returns true if it is plural. */
 static bool noun_phrase(mf_draws *d, source_language_text *t, bool alive, int depth);
 
 static void verb(mf_draws *d, source_language_text *t, bool plural, int depth)

@@ -29,7 +29,7 @@ done:
     return st;
 }
 
-/* Every row as long as the longest: ids -1 and values 0 fill it. */
+/* Pads every row to the longest with ids -1 and values 0. */
 static mf_status source_libsvm_pad(const mf_libsvm *s, int64_t width, int64_t base, mf_rows *rows)
 {
     const int64_t dims[] = { s->rows, width };
@@ -48,7 +48,7 @@ static mf_status source_libsvm_pad(const mf_libsvm *s, int64_t width, int64_t ba
 
             if (i < n && id < 0)
                 return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "sample %lld has the index 0, but they count from 1: say base=0",
+                               "sample %lld has the index 0, but indices start at 1: set base=0",
                                (long long)r);
             ids[r * width + i] = (int32_t)id;
             values[r * width + i] = i < n ? s->values[s->starts[r] + i] : 0;
@@ -57,7 +57,7 @@ static mf_status source_libsvm_pad(const mf_libsvm *s, int64_t width, int64_t ba
     return MF_OK;
 }
 
-/* Of a row: as asked for, as the model has it, or as long as the longest. */
+/* The setting, the model's width, or the longest row. */
 static int64_t width_of(const mf_libsvm *s, const mf_options *o, const mf_expected *e)
 {
     const mf_schema_column *ids = mf_schema_find(e->schema, "ids");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_npz.c - NumPy's arrays: an archive whose arrays are the columns, or a single array. */
+/* source_npz.c - NumPy arrays: an archive whose arrays are the columns, or a single array. */
 #include "base/file.h"
 #include "data/arrays.h"
 #include "data/source.h"
@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A column called label becomes int32, and a row of one class a class, as Keras has them in a
- * column; pictures get a channel dimension. Takes `t`'s storage. */
+/* A column named label becomes int32; if it is [n,1], as in Keras, it becomes [n]. Images get a
+ * channel
+ * dimension. Takes over `t`'s storage. */
 static mf_status to_column(const char *name, mf_tensor *t, mf_tensor **out)
 {
     const bool label = strcmp(name, "label") == 0;
@@ -49,7 +50,7 @@ static bool source_npz_has(const mf_npz *npz, const char *name)
     return false;
 }
 
-/* What Keras' archives call x_train and y_train is image and label. */
+/* x_train and y_train of Keras archives become image and label. */
 static mf_status add_pair(mf_npz *npz, const char *part, mf_rows *rows, int *n)
 {
     char x[16], y[16];
@@ -63,7 +64,7 @@ static mf_status add_pair(mf_npz *npz, const char *part, mf_rows *rows, int *n)
     return source_npz_add(npz, y, "label", &rows[1]);
 }
 
-/* "column=array"; the text is in the settings' arena. */
+/* "column=array"; the text is allocated in the settings' arena. */
 static mf_status add_named(mf_npz *npz, const char *text, mf_arena *arena, mf_rows *rows)
 {
     const char *equal = strchr(text, '=');
@@ -73,7 +74,7 @@ static mf_status add_named(mf_npz *npz, const char *text, mf_arena *arena, mf_ro
                   : MF_NOMEM("settings");
 }
 
-/* A label that may be absent, and is. */
+/* True for a label that is optional and absent. */
 static bool source_npz_is_left_out(const mf_npz *npz, const char *text, const mf_expected *e)
 {
     static const char label[] = "label=";
@@ -104,7 +105,7 @@ static mf_status source_npz_collect(mf_npz *npz, const mf_options *o, const mf_e
     return MF_OK;
 }
 
-/* Prices that are stored as integers would make a class of every price up to the highest. */
+/* Prices stored as integers would make a class of every value up to the maximum. */
 static mf_status check_are_classes(const mf_dataset *set)
 {
     enum { MANY = 1000 };
@@ -114,7 +115,7 @@ static mf_status check_are_classes(const mf_dataset *set)
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
         "the labels of %lld samples are whole numbers up to %lld, which would be as many "
-        "classes; numbers to predict must be floats",
+        "classes; store numbers to predict as floats",
         (long long)set->count, (long long)set->classes - 1);
 }
 
@@ -173,7 +174,7 @@ static const char *const npz_endings[] = { ".npz", NULL };
 
 const mf_source mf_source_npz = {
     .name = "npz",
-    .summary = "archive of NumPy arrays, one for each column",
+    .summary = "archive of NumPy arrays, one per column",
     .settings = "{columns: list(string) = [], part: string in ['train','test'] = 'train'}",
     .open_for = source_npz_open,
     .has_test = npz_has_test,
@@ -205,7 +206,7 @@ static const char *const npy_endings[] = { ".npy", NULL };
 
 const mf_source mf_source_npy = {
     .name = "npy",
-    .summary = "one NumPy array, whose first dimension counts the samples",
+    .summary = "one NumPy array, whose first dimension is the samples",
     .settings = "{name: string = 'x'}",
     .open = npy_open,
     .endings = npy_endings,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_records.c - TFRecord files of tf.Examples. Opening them notes where each record stands, so
- * that any can be read at any time; compressed files, which have no such places, are unpacked into
- * memory. */
+/* source_records.c - TFRecord files of tf.Examples. Opening them indexes the records for random
+ * access; compressed files are decompressed into memory. */
 #include "base/file.h"
 #include "data/columns.h"
 #include "data/source.h"
@@ -20,7 +19,7 @@ enum { MAX_RECORD = 1 << 30 };
 
 typedef struct record_file {
     const char *path;
-    int fd; /* -1: it is in memory */
+    int fd; /* -1: in memory */
     mf_buf memory;
     int64_t size;
 } record_file;
@@ -72,7 +71,7 @@ static mf_status source_records_read_at(const record_file *f, int64_t offset, vo
     return MF_OK;
 }
 
-/* A plain file begins with a length that its checksum fits to. */
+/* A plain file begins with a length and its valid checksum. */
 static mf_status detect(const char *path, mf_compression *out)
 {
     unsigned char head[MF_RECORD_HEADER] = { 0 };
@@ -128,7 +127,7 @@ static mf_status source_records_find_places(records *r, int32_t file)
         if (!mf_record_length(header, &len))
             return source_records_damaged(f, at, "has a damaged length");
         if (len > MAX_RECORD)
-            return source_records_damaged(f, at, "is longer than allowed");
+            return source_records_damaged(f, at, "is longer than the maximum");
         if (at + MF_RECORD_HEADER + (int64_t)len + MF_RECORD_TRAILER > f->size)
             return source_records_damaged(f, at, "is cut");
         MF_TRY(mf_grow(&r->places, &r->cap, r->base.count + 1, sizeof *r->places));
@@ -154,7 +153,7 @@ static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 
 /* ---- samples ---- */
 
-/* A class that there is not: a number beyond what classes= says, or a fraction. */
+/* Rejects labels beyond classes=, and fractions. */
 static mf_status source_records_check_label(const mf_dataset *set, int i, const void *value)
 {
     const mf_column *c = &set->columns[i];
@@ -166,7 +165,7 @@ static mf_status source_records_check_label(const mf_dataset *set, int i, const 
     if (class >= 0 && class < (double)set->classes && class == floor(class))
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "the label is %.9g, but classes=%lld: the classes are 0 to %lld", class,
+                   "the label is %.9g, but with classes=%lld the classes are 0 to %lld", class,
                    (long long)set->classes, (long long)set->classes - 1);
 }
 
@@ -190,7 +189,7 @@ static mf_status read_example(const records *r, int64_t index, mf_arena *arena, 
     return mf_example_decode(to, p->len, arena, out);
 }
 
-/* Put "'FILE', record N: " before the message; records of a file count from 0. */
+/* Prepends "'FILE', record N: " to the message; records of a file are numbered from 0. */
 static mf_status wrong_record(const records *r, int64_t index, mf_status st)
 {
     char where[64];
@@ -248,7 +247,7 @@ static const mf_dataset_ops records_ops = { .read = records_read,
                                             .file = records_file,
                                             .deinit = records_deinit };
 
-/* ---- opening ---- */
+/* ---- open ---- */
 
 static mf_status open_files(records *r, const mf_paths *paths, const mf_options *o)
 {
@@ -270,7 +269,7 @@ static mf_status open_files(records *r, const mf_paths *paths, const mf_options 
                              : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no records", paths->paths[0]);
 }
 
-/* Columns without a label that may be absent, and is. */
+/* Drops a label column that is optional and absent. */
 static void leave_label_out(records *r, const mf_example *first, int *n)
 {
     for (int i = 0; i < *n; i++) {

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_scenes.c - "scenes": grey pictures of 128x128 with two to five pieces of clothing of
- * Fashion-MNIST, larger and smaller, some behind others, on textured ground; the label says where
- * each is and what. A scene is a function of part, seed and id alone, in whole numbers but for the
- * boxes. Scenes of the test part show pictures of Fashion-MNIST's test part. */
+/* source_scenes.c - "scenes": grey images of 128x128 with two to five items of Fashion-MNIST at
+ * different sizes, partly occluded, on a textured background; the label has their boxes and
+ * classes. A
+ * scene is a function of part, seed and id alone, in integer arithmetic except for the boxes.
+ * Scenes
+ * of the test part use items of Fashion-MNIST's test part. */
 #include "data/generated.h"
 #include "formats/image.h"
 
 #include <string.h>
 
 enum {
-    SIZE = 128, /* of a scene */
-    THING = 28, /* of a picture of Fashion-MNIST */
-    FEWEST = 2, /* objects */
+    SIZE = 128, /* side of a scene */
+    THING = 28, /* side of an image of Fashion-MNIST */
+    FEWEST = 2, /* minimum number of objects */
     MOST = 5,
     FIELDS = 5, /* y0, x0, y1, x1, class */
-    LARGEST = 2 * THING, /* of an object */
-    CELL = 16, /* of the coarse texture */
+    LARGEST = 2 * THING, /* maximum size of an object */
+    CELL = 16, /* cell of the coarse texture */
     CELLS = SIZE / CELL + 1,
-    TRIES = 20, /* at finding room for an object */
-    FAINT = 24, /* what is darker is not part of a thing */
+    TRIES = 20, /* attempts to place an object */
+    FAINT = 24, /* darker pixels are background */
 };
 
 typedef struct scenes {
     mf_dataset base;
     mf_dataset *things;
-    int image, label; /* columns of the things */
+    int image, label; /* columns of Fashion-MNIST */
     uint64_t seed;
     bool test;
 } scenes;
@@ -33,7 +35,7 @@ typedef struct area {
     int top, left, height, width;
 } area;
 
-/* ---- ground ---- */
+/* ---- background ---- */
 
 static void draw_ground(mf_draws *d, unsigned char *out)
 {
@@ -59,7 +61,7 @@ static void draw_ground(mf_draws *d, unsigned char *out)
 
 /* ---- objects ---- */
 
-/* The part of a picture that the thing fills; height 0: there is nothing. */
+/* Bounding box of the item in its image; height 0: empty. */
 static area source_scenes_extent(const unsigned char *thing)
 {
     const area nothing = { 0 };
@@ -87,7 +89,7 @@ static int source_scenes_shared(int a, int a_size, int b, int b_size)
     return to > from ? to - from : 0;
 }
 
-/* Some of an object may be behind another one: up to a quarter of the smaller of both. */
+/* Objects may overlap by up to a quarter of the smaller one. */
 static bool has_room(const area *a, const area *others, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -113,7 +115,7 @@ static bool find_room(mf_draws *d, area *a, const area *others, int n)
     return false;
 }
 
-/* Dark edges let the ground through. */
+/* Dark edges are transparent. */
 static void paste(const unsigned char *thing, const area *from, const area *to, unsigned char *out)
 {
     unsigned char cut[THING * THING], scaled[LARGEST * LARGEST];
@@ -143,7 +145,7 @@ static void write_label(const area *a, int class, float *to)
     memcpy(to, fields, sizeof fields);
 }
 
-/* One more object, if there is room for it. */
+/* Adds one more object if there is space for it. */
 static mf_status add_object(const scenes *s, mf_draws *d, unsigned char *out, area *areas, int *n,
                             float *label)
 {
@@ -167,7 +169,7 @@ static mf_status add_object(const scenes *s, mf_draws *d, unsigned char *out, ar
     return MF_OK;
 }
 
-/* ---- the set ---- */
+/* ---- data set ---- */
 
 static mf_status scenes_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                              void *const *columns)
@@ -217,7 +219,7 @@ static mf_status open_things(scenes *s, const char *folder)
     image = &s->things->columns[s->image];
     if (s->things->count < 1 || image->rank != 3 || image->dims[0] != THING ||
         image->dims[1] != THING || image->dims[2] != 1 || image->dtype != MF_DTYPE_U8)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no grey pictures of %d x %d", folder, THING,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no grey images of %d x %d", folder, THING,
                        THING);
     classes = mf_dataset_classes(s->things, &names);
     return mf_dataset_set_classes(&s->base, names, classes);
@@ -248,7 +250,7 @@ fail:
 
 const mf_source mf_source_scenes = {
     .name = "scenes",
-    .summary = "made of Fashion-MNIST: 128x128 pictures of several clothes, with boxes and classes",
+    .summary = "made from Fashion-MNIST: 128x128 images of several items, with boxes and classes",
     .settings = "{" MF_GENERATED_SETTINGS ", dir: string = '/usr/share/datasets/fashion-mnist'}",
     .open = scenes_open,
     .is_name = true,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_sequence.c - "synthetic-sequence": 32 symbols, among them some 1s and some 2s; which of
- * the two came first, or (task=more) which there were more of? */
+/* source_sequence.c - "synthetic-sequence": 32 symbols with some 1s and some 2s; the label is which
+ * of
+ * the two came first or, with task=more, which is more frequent. */
 #include "data/generated.h"
 
 #include <string.h>
 
 enum { LENGTH = 32, ALPHABET = 10 };
 
-/* Which of the two it is; 0: it is not decided. */
+/* The label; 0: a tie. */
 static int winner(const int32_t *tokens, bool by_number)
 {
     int ones = 0, twos = 0;
@@ -58,7 +59,7 @@ fail:
 
 const mf_source mf_source_sequence = {
     .name = "synthetic-sequence",
-    .summary = "which of two symbols came first (or more often) among others",
+    .summary = "which of two symbols comes first (or is more frequent) among others",
     .settings = "{" MF_GENERATED_SETTINGS ", task: string in ['first','more'] = 'first'}",
     .open = sequence_open,
     .is_name = true,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source_text.c - "synthetic-text": short opinions, byte by byte. Negative, neutral or positive?
- * "not" turns a clause round, what follows "but" decides, "it is false that" turns all of it. */
+/* source_text.c - "synthetic-text": short opinions as bytes; the label is negative, neutral or
+ * positive. "not" negates a clause, the clause after "but" decides, "it is false that" negates the
+ * whole sentence. */
 #include "data/generated.h"
 
 #include <stdio.h>

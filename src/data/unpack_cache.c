@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unpack_cache.c - a copy is a page of header and then the elements:
+/* unpack_cache.c - a copy is a page with a header, then the elements:
  *
- *     offset  bytes  what
+ *     offset  bytes  content
  *     0       8      "MFROWS01"
  *     8       40     of the original: device, inode, size, mtime in seconds, nanoseconds
  *     48      8      type, rank (uint32 each)
@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 MF_PARAM_INT(data_cache_mib, 4096,
-             "MiB of unpacked data files kept in ~/.cache/meshflow between runs; 0: none");
+             "MiB of decompressed data files kept in ~/.cache/meshflow between runs; 0: none");
 
 enum { PAGE = 4096 };
 
@@ -62,7 +62,7 @@ static bool folder_path(char *out, size_t room)
     return n > 0 && n < (int)room;
 }
 
-/* Where the copy of a file is, and what its header must say about the original. */
+/* The path of a file's copy, and the header that a valid copy has. */
 static bool unpack_cache_describe(const char *path, char *real, char *copy, size_t room, header *h)
 {
     char folder[PATH_MAX];
@@ -94,14 +94,14 @@ static uint32_t header_crc(const header *h, const char *real)
     return mf_crc32c(mf_crc32c(0, h, offsetof(header, header_crc)), real, strlen(real));
 }
 
-/* ---- finding ---- */
+/* ---- find ---- */
 
 static void unpack_cache_unmap(void *data, void *ctx)
 {
     (void)munmap((char *)data - PAGE, (size_t)(uintptr_t)ctx + PAGE);
 }
 
-/* Header and elements are as they should be? */
+/* True if header and elements are valid. */
 static bool is_good(const char *map, const header *want, const char *real)
 {
     header h;
@@ -124,7 +124,7 @@ static char *map_copy(const char *copy, size_t bytes)
         s.st_size == (int64_t)(PAGE + bytes))
         map = mmap(NULL, PAGE + bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
     if (map != MAP_FAILED)
-        (void)futimens(fd, NULL); /* it is in use: others go first */
+        (void)futimens(fd, NULL); /* marks it as recently used */
     close(fd);
     return map == MAP_FAILED ? NULL : map;
 }
@@ -152,14 +152,14 @@ mf_tensor *mf_kept_find(const char *path, mf_dtype dtype, const mf_shape *shape)
     return t;
 }
 
-/* ---- keeping ---- */
+/* ---- save ---- */
 
 static bool is_copy(const char *name, bool is_dir)
 {
     return !is_dir && mf_path_ends(name, ENDING);
 }
 
-/* Remove the least recently used copies until there is room for another. */
+/* Removes the least recently used copies until there is room for another. */
 static bool unpack_cache_make_room(const char *folder, size_t bytes)
 {
     const int64_t limit = MF_PARAM(data_cache_mib) << 20;

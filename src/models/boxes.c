@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "models/boxes.h"
 
-/* What offsets and logarithms of sizes usually are. */
+/* Typical offsets and logarithms of size ratios: codes are divided by them. */
 static const double OFFSET = 0.1, SIZE = 0.2;
-static const double LEAST = 1e-3; /* side of a box, in divisions and logarithms */
-static const double LARGEST = 2.0; /* logarithm of how much larger than its reference a box is */
+static const double LEAST = 1e-3; /* minimum side of a box in divisions and logarithms */
+static const double LARGEST = 2.0; /* maximum logarithm of a box's size relative to its reference */
 
 static mf_output boxes_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
@@ -23,7 +23,7 @@ mf_output mf_boxes_columns(mf_layer_call *l, mf_output x, int64_t from, int64_t 
                           mf_ints(l->graph, (int64_t[]){ -1, -1, to - from }, 3)));
 }
 
-/* The four numbers of boxes, each [n,boxes,1]; of boxes that lie across ([n,4,boxes]), [n,1,boxes].
+/* The four coordinates of boxes, each [n,boxes,1]; for transposed boxes ([n,4,boxes]), [n,1,boxes].
  */
 static void sides(mf_layer_call *l, mf_output boxes, int axis, mf_output out[4])
 {
@@ -82,7 +82,7 @@ mf_output mf_boxes_present(mf_layer_call *l, mf_output boxes)
 
 /* ---- codes ---- */
 
-/* Middle and size along y (0) or x (1). */
+/* Centre and size along y (0) or x (1). */
 static void span_of(mf_layer_call *l, const mf_output s[4], int side, mf_output *middle,
                     mf_output *size)
 {
@@ -139,7 +139,7 @@ mf_output mf_boxes_decode(mf_layer_call *l, mf_output code, mf_output references
 
 /* ---- matching ---- */
 
-/* How many objects a label has room for. */
+/* Maximum number of objects in a label. */
 static mf_output objects_of(mf_layer_call *l, mf_output label)
 {
     const mf_output one = mf_ints(l->graph, (int64_t[]){ 1 }, 1);

@@ -5,15 +5,16 @@
 
 #include "models/boxes.h"
 
-/* The layers of a detector are there, and the label is boxes; else the failure is recorded. */
+/* Checks that the model has the layers of a detector and that the label is boxes; otherwise records
+ * the failure. */
 bool mf_detection_fits(mf_layer_call *l);
 mf_output mf_detection_loss(mf_layer_call *l);
-/* 1 for every anchor that is matched with an object of the label, else 0: [n,anchors]. */
+/* 1 for every anchor that is matched with an object of the label, otherwise 0: [n,anchors]. */
 mf_output mf_detection_matches(mf_layer_call *l, mf_output label);
 
-/* How many anchors of a sample are matched, in the mean. */
+/* Mean number of matched anchors per sample. */
 mf_output mf_matched_anchors_build(mf_layer_call *l);
-/* Mean average precision, by histograms of scores (detection_metric.c). */
+/* Mean average precision, from histograms of scores (detection_metric.c). */
 mf_output mf_average_precision_build(mf_layer_call *l);
 double mf_average_precision_value(const float *sums, int64_t n_sums, int64_t samples);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detection_loss.c - the loss of a detector in two stages: anchors and proposals are matched with
- * the objects of their image; what is asked of them follows from that. Every number belongs to one
- * sample, so matches do not depend on who computes them. */
+/* detection_loss.c - the loss of a two-stage detector: anchors and proposals are matched with the
+ * objects of their image, which determines their targets. Every value depends on one sample only,
+ * so
+ * matches do not depend on how samples are sharded. */
 #include "models/detection.h"
 
-/* Overlap from which a box is an object's, and up to which an anchor is nobody's. */
+/* Minimum overlap of a positive box, and maximum overlap of a negative anchor. */
 static const double OBJECT = 0.5, NOBODY = 0.3, NEAR = 0.15;
 
 typedef struct detection {
@@ -32,7 +33,7 @@ static mf_output reduced(const detection *d, const char *op, mf_output x, int64_
     return mf_layer_reduce(d->l, op, x, &axis, 1, keep);
 }
 
-/* The mean of x [n,boxes] over the boxes that count, which are 1 in `counts`; 0 where none does. */
+/* The mean of x [n,boxes] over the boxes that are 1 in `counts`; 0 if there is none. */
 static mf_output detection_loss_mean_of(const detection *d, mf_output x, mf_output counts)
 {
     const mf_output n = detection_loss_two(d, "Maximum", reduced(d, "Sum", counts, 1, false),
@@ -42,7 +43,7 @@ static mf_output detection_loss_mean_of(const detection *d, mf_output x, mf_outp
         d, "RealDiv", reduced(d, "Sum", detection_loss_two(d, "Mul", x, counts), 1, false), n);
 }
 
-/* The mean over codes [n,boxes,4] of the difference, squared up to 1, then absolute; [n,boxes]. */
+/* Smooth L1 distance of codes [n,boxes,4], averaged: [n,boxes]. */
 static mf_output detection_loss_distance(const detection *d, mf_output a, mf_output b)
 {
     const mf_output far = mf_apply(d->l->graph, "Abs", MF_IN(detection_loss_two(d, "Sub", a, b)));
@@ -52,7 +53,7 @@ static mf_output detection_loss_distance(const detection *d, mf_output a, mf_out
         detection_loss_two(d, "Sub", far,
                            detection_loss_two(d, "Mul", q, detection_loss_number(d, 0.5))));
 
-    /* a Mean's gradient would count the elements of every shard */
+    /* the gradient of a Mean would count the elements of every shard */
     return detection_loss_two(d, "Mul", reduced(d, "Sum", each, 2, false),
                               detection_loss_number(d, 0.25));
 }
@@ -79,7 +80,7 @@ static mf_output taken(const detection *d, const mf_boxes_match *m)
         reduced(d, "Max", detection_loss_as_float(d, favourite), 2, false));
 }
 
-/* Of those that are nobody's, some at random, by (seed, step, sample, anchor); in tests all. */
+/* A random sample of the negative anchors, by (seed, step, sample, anchor); in evaluation all. */
 static mf_output some_of(const detection *d, mf_output nobody)
 {
     const int64_t n = mf_options_int(&d->l->o, "negatives"),
@@ -132,7 +133,7 @@ static mf_output of_anchors(const detection *d)
 
 /* ---- regions ---- */
 
-/* Class 0 is the background, those of the label follow. */
+/* Class 0 is the background; the classes of the label follow. */
 static mf_output of_regions(const detection *d)
 {
     const mf_model *model = d->l->model;

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detection_metric.c - mean average precision as VOC has it since 2010: of each class, the area
- * under precision by recall, where precision is the best at that recall or a higher one; the mean
- * over classes that there are objects of. A detection is right when it overlaps an object of its
- * class enough and no better one of its image does so; an object counts once.
+/* detection_metric.c - mean average precision as defined by VOC since 2010: for each class, the
+ * area
+ * under the precision-recall curve, where precision is the maximum at that recall or higher;
+ * averaged
+ * over the classes that have objects. A detection is correct if it overlaps an object of its class
+ * enough and no better detection of its image does; an object counts once.
  *
- * Detections are counted by score, in bins that are equal in log-odds, so that it is sums over
- * samples: neither batches nor workers show. Those of one bin count as of one score. */
+ * Detections are counted in histograms of scores, with bins of equal width in log-odds. So the
+ * metric
+ * is a sum over samples and does not depend on batches or workers. Detections in one bin count as
+ * having the same score. */
 #include "models/detection.h"
 
 #include <math.h>
 
 enum { BINS = 500 };
 
-static const double WIDEST = 8.0; /* log-odds beyond this are as this */
+static const double WIDEST = 8.0; /* log-odds are clipped to this range */
 
 static mf_output detection_metric_two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
 {
@@ -34,9 +38,9 @@ static int64_t detection_metric_classes_of(mf_layer_call *l)
     return mf_model_shape(l->model, mf_model_left(l->model, "scores")).dims[2] - 1;
 }
 
-/* ---- right or wrong ---- */
+/* ---- correct detections ---- */
 
-/* 1 where a detection is right, [n,detections,1]. They come with the best first. */
+/* 1 where a detection is correct, [n,detections,1]. Detections are sorted by score. */
 static mf_output right(mf_layer_call *l)
 {
     const mf_output across = mf_ints(l->graph, (int64_t[]){ 0, 2, 1 }, 3);
@@ -67,7 +71,7 @@ static mf_output right(mf_layer_call *l)
 
 /* ---- histograms ---- */
 
-/* Class times bins, plus the bin of the score. */
+/* Histogram index: class times bins, plus the bin of the score. */
 static mf_output detection_metric_place(mf_layer_call *l, mf_output score)
 {
     const double edge = 1 / (1 + exp(WIDEST));
@@ -96,7 +100,7 @@ static mf_output counted(mf_layer_call *l, mf_output x, mf_output at, int64_t n)
         MF_IN(detection_metric_flat(l, x), at, mf_scalar(l->graph, MF_DTYPE_I32, (double)n)));
 }
 
-/* For every class and bin how many are right, then how many are wrong; and objects by class. */
+/* By class and bin the number of correct, then of wrong detections; then objects by class. */
 mf_output mf_average_precision_build(mf_layer_call *l)
 {
     mf_output score, at, yes, no, objects;
@@ -125,7 +129,7 @@ mf_output mf_average_precision_build(mf_layer_call *l)
                           mf_scalar(l->graph, MF_DTYPE_I32, 0)));
 }
 
-/* From the lowest score up: precision at a recall is the best of what has come so far. */
+/* From the lowest score up, the interpolated precision is the maximum so far. */
 static double detection_metric_area(const float *right, const float *wrong, double objects)
 {
     double yes = 0, no = 0, best = 0, sum = 0;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detector.c - the layers of Faster R-CNN (Ren et al. 2015), as document 003 has it trained:
- * regions proposed at anchors, filtered, cut out of the features, and judged. What the loss and the
- * metric need of them is kept under names (mf_model_leave).
+/* detector.c - the layers of Faster R-CNN (Ren et al. 2015), trained as in document 003: regions
+ * are
+ * proposed at anchors, filtered, cropped from the features, and classified. Values that the loss
+ * and
+ * the metric need are stored under names (mf_model_leave).
  *
- * All shapes are fixed, and samples stand apart from each other, so neither shards nor workers show
- * in a result. Where a job has several meshes (docs/guides/mesh.md), the filter can be put on one
- * of them: candidates are gathered there, and what is left goes back to whoever needs it. */
+ * All shapes are fixed and samples are independent, so results do not depend on shards or workers.
+ * If
+ * a job has several meshes (docs/guides/mesh.md), the filter can be placed on one of them:
+ * candidates
+ * are gathered there, and the selected boxes are sent back. */
 #include "models/boxes.h"
 
 #include <meshflow/mesh.h>
@@ -26,7 +30,7 @@ static mf_output detector_keep(mf_layer_call *l, const char *name, mf_output x)
 
 /* ---- anchors ---- */
 
-/* Boxes of every size around every place of the features: [1, places * sizes, 4]. */
+/* Boxes of every size around every position of the features: [1, positions * sizes, 4]. */
 static mf_status fill_anchors(const mf_layer_call *l, const int64_t *sizes, int64_t n,
                               const int64_t *image, mf_tensor *out)
 {
@@ -71,9 +75,9 @@ static mf_output detector_conv(mf_layer_call *l, mf_output x, const char *part, 
                     (long long)filters, size, more);
 }
 
-/* The best candidates that do not overlap better ones: [n,most,4], empty boxes behind the last.
- * Where that is done elsewhere, candidates and what is left of them travel under these names, which
- * traces show. */
+/* Non-maximum suppression: [n,most,4], padded with empty boxes. If it runs on another mesh,
+ * candidates
+ * and results are sent under these names, which appear in traces. */
 static mf_output filtered(mf_layer_call *l, mf_output boxes, mf_output scores)
 {
     const int64_t most = mf_options_int(&l->o, "proposals"), mesh = mf_options_int(&l->o, "mesh"),
@@ -106,11 +110,11 @@ static mf_output proposals_build(mf_layer_call *l)
     mf_output x, scores, code, at;
 
     if (each < 1 || n_sizes % 2 != 0 || n_image != 2)
-        return mf_layer_fail(l, "anchors are pairs of height and width in pixels, and the image "
-                                "has a height and a width");
+        return mf_layer_fail(l, "anchors must be pairs of height and width in pixels, and image "
+                                "a height and a width");
     for (int64_t i = 0; i < n_sizes + 2; i++) {
         if ((i < n_sizes ? sizes[i] : image[i - n_sizes]) < 1)
-            return mf_layer_fail(l, "anchors and image have sizes of at least one pixel");
+            return mf_layer_fail(l, "anchors and image must have sizes of at least one pixel");
     }
     at = detector_keep(l, "anchors", anchors(l, sizes, each, image));
     x = detector_conv(l, l->in[0], "conv", mf_options_int(&l->o, "filters"), 3,
@@ -130,7 +134,7 @@ static mf_output proposals_build(mf_layer_call *l)
 
 /* ---- regions of interest ---- */
 
-/* The number of its sample for every box: 0 .. 0, 1 .. 1, ... */
+/* The index of the sample for every box: 0 .. 0, 1 .. 1, ... */
 static mf_output sample_numbers(mf_layer_call *l, mf_output features, int64_t boxes)
 {
     const mf_output zero = mf_scalar(l->graph, MF_DTYPE_I32, 0),
@@ -147,9 +151,13 @@ static mf_output sample_numbers(mf_layer_call *l, mf_output features, int64_t bo
                         mf_scalar(l->graph, MF_DTYPE_I32, (double)boxes));
 }
 
-/* CropAndResize samples at the corners of a grid, and its 0 and 1 are the middles of the first and
- * the last place. We want the middles of size x size equal parts, of a box whose 0 and 1 are the
- * borders: y -> (y * places - 1/2) / (places - 1), each side half a part further in. */
+/* CropAndResize samples at the corners of a grid, and its coordinates 0 and 1 are the centres of
+ * the
+ * first and last position. We sample the centres of size x size equal cells of a box whose
+ * coordinates
+ * 0 and 1 are the borders: y -> (y * positions - 1/2) / (positions - 1), each side half a cell
+ * further
+ * in. */
 static mf_output grid(mf_layer_call *l, mf_output boxes, int64_t size)
 {
     const double part = 0.5 / (double)size, rows = (double)l->shape.dims[1],
@@ -160,7 +168,7 @@ static mf_output grid(mf_layer_call *l, mf_output boxes, int64_t size)
     mf_tensor m = { 0 }, a = { 0 };
     mf_status st;
 
-    for (int i = 0; i < 2; i++) { /* columns of a matrix: what a side is made of */
+    for (int i = 0; i < 2; i++) { /* columns of the matrix that maps boxes to sides */
         mix[4 * i + i] = mix[4 * (i + 2) + i + 2] = (float)(scale[i] * (1 - part));
         mix[4 * (i + 2) + i] = mix[4 * i + i + 2] = (float)(scale[i] * part);
         add[i] = add[i + 2] = (float)shift[i];
@@ -189,15 +197,15 @@ static mf_output align_build(mf_layer_call *l)
 
     if (boxes.rank != 3 || boxes.dims[2] != 4 || boxes.dims[1] < 1 || l->shape.dims[1] < 2 ||
         l->shape.dims[2] < 2)
-        return mf_layer_fail(l, "features [n,h,w,c] of at least 2x2 places and boxes [n,boxes,4] "
-                                "are needed");
+        return mf_layer_fail(l, "features [n,h,w,c] of at least 2x2 positions and boxes "
+                                "[n,boxes,4] are needed");
     x = mf_apply(l->graph, "CropAndResize",
                  MF_IN(l->in[0], grid(l, l->in[1], size),
                        sample_numbers(l, l->in[0], boxes.dims[1]), mf_ints(l->graph, sizes, 2)));
     return mf_layer_reshape(l, x, (int64_t[]){ -1, boxes.dims[1], size * size * channels }, 3);
 }
 
-/* ---- what was found ---- */
+/* ---- detections ---- */
 
 static mf_output detections_build(mf_layer_call *l)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* initializer.c - first values of weights. */
+/* initializer.c - initial values of weights. */
 #include "models/initializer.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- random numbers ---- */
 
-enum { PHILOX = 1 }; /* TensorFlow's number of the algorithm */
+enum { PHILOX = 1 }; /* TensorFlow's id of the algorithm */
 
 static mf_output initializer_draw(const mf_initializer_call *r, const char *op)
 {
@@ -56,7 +56,7 @@ static mf_output truncated_normal(const mf_initializer_call *r)
                               setting(r, "stddev"), setting(r, "mean"));
 }
 
-/* ---- of a variance that follows from the shape ---- */
+/* ---- variance by shape ---- */
 
 static mf_output variance_uniform(const mf_initializer_call *r, double variance)
 {
@@ -65,7 +65,7 @@ static mf_output variance_uniform(const mf_initializer_call *r, double variance)
     return uniform(r, -limit, limit);
 }
 
-/* Cutting off beyond two standard deviations leaves so much of one. */
+/* Standard deviation of a normal distribution truncated at two standard deviations. */
 static mf_output variance_normal(const mf_initializer_call *r, double variance)
 {
     return initializer_scaled(r, initializer_draw(r, "StatelessTruncatedNormalV2"),
@@ -104,13 +104,14 @@ static mf_output lecun_normal(const mf_initializer_call *r)
 
 /* ---- matrices ---- */
 
-/* Enough for a condition number of a million: 1.5^35 of growth, then a few steps that double the
- * digits. */
+/* Enough for a condition number of a million: 1.5^35 of growth, then a few quadratically convergent
+ * steps. */
 enum { ORTHOGONAL_STEPS = 40 };
 
-/* X <- 3/2 X - 1/2 X X' X pulls all singular values below sqrt 3 towards 1 (Newton and Schulz) and
- * leaves the singular vectors, so random normal numbers become the orthogonal matrix nearest to
- * them, and all directions stay equally likely. */
+/* X <- 3/2 X - 1/2 X X' X moves all singular values below sqrt 3 towards 1 (Newton-Schulz) and
+ * keeps
+ * the singular vectors. So a random normal matrix becomes the nearest orthogonal matrix, and the
+ * distribution of directions remains uniform. */
 static mf_output orthogonal(const mf_initializer_call *r)
 {
     const int last = r->shape->rank - 1;
@@ -162,7 +163,7 @@ static mf_output initializer_constant(const mf_initializer_call *r)
     return initializer_fill(r, setting(r, "value"));
 }
 
-/* The bias of an LSTM: four gates, of which the second forgets, and had better not at first. */
+/* The bias of an LSTM: four gates; the second is the forget gate, whose bias starts at 1. */
 static mf_output unit_forget_bias(const mf_initializer_call *r)
 {
     mf_initializer_call part = *r;
@@ -189,7 +190,7 @@ const mf_initializer_kind mf_initializers[] = {
       random_normal },
     { "normal", "{mean: float = 0.0, stddev: float = 0.05}", "the same", random_normal },
     { "truncated_normal", "{mean: float = 0.0, stddev: float = 0.05}",
-      "normal, never beyond two standard deviations", truncated_normal },
+      "normal, truncated at two standard deviations", truncated_normal },
     { "glorot_uniform", "{}", "uniform, variance 2 / (fan_in + fan_out)", glorot_uniform },
     { "glorot_normal", "{}", "truncated normal, variance 2 / (fan_in + fan_out)", glorot_normal },
     { "he_uniform", "{}", "uniform, variance 2 / fan_in", he_uniform },
@@ -254,7 +255,7 @@ mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shap
     mf_status st = initializer_find(model, text, &kind, &r);
 
     if (st == MF_OK && shape->rank < 2 && (kind->build == orthogonal || kind->build == identity))
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "weight '%s' is no matrix, which %s needs", weight,
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "weight '%s' is not a matrix, as %s requires", weight,
                      kind->name);
     if (st != MF_OK) {
         mf_graph_fail(model->graph, st);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* label_format.c - what losses and metrics share: labels brought to the form of the output. */
+/* label_format.c - shared by losses and metrics: converts labels to the form of the output. */
 #include "models/losses.h"
 
 mf_status mf_scores_begin(mf_model *model, const char *kind, const char *name,
@@ -14,7 +14,7 @@ mf_status mf_scores_begin(mf_model *model, const char *kind, const char *name,
     if (!in[0].node || !in[1].node)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s '%s' needs an output and a label", kind, name);
     if (l->shape.rank < 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s '%s': the shape of the output is not known", kind,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s '%s': the shape of the output is unknown", kind,
                        name);
     return MF_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer.c - finding a layer by its name, naming it as Keras does, and what layers ask for. */
+/* layer.c - looks up layers by name, names them as Keras does, and adds their weights. */
 #include "models/layer.h"
 
 #include "base/did_you_mean.h"
@@ -79,29 +79,30 @@ static const char *automatic_name(mf_model *m, const char *kind)
     return count && mf_map_set(&m->layers, base, count) == MF_OK ? base : NULL;
 }
 
-/* ---- calling ---- */
+/* ---- build ---- */
 
 static mf_status layer_check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
 {
     char text[MF_SHAPE_TEXT], who[80];
 
     if (l->n_in < kind->min_in || l->n_in > kind->max_in)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s takes %d%s inputs, not %d", kind->name,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s takes %d%s inputs, but got %d", kind->name,
                        kind->min_in, kind->max_in > kind->min_in ? " or more" : "", l->n_in);
     (void)snprintf(who, sizeof who, "layer %s", kind->name);
     MF_TRY(mf_graph_owns_all(l->graph, l->in, l->n_in, who));
     l->shape = mf_model_shape(l->model, l->in[0]);
     if (l->shape.rank < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "layer %s: how many dimensions its input has is not known", kind->name);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: the rank of its input is unknown",
+                       kind->name);
     for (int i = 1; i < l->shape.rank; i++) {
         if (l->shape.dims[i] < 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: dimension %d of its input is not known",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: dimension %d of its input is unknown",
                            kind->name, i);
     }
     if (l->shape.rank < kind->min_rank)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "layer %s needs an input of at least %d dimensions (with the batch), not %s",
+                       "layer %s needs an input of at least %d dimensions (with the batch), but "
+                       "got %s",
                        kind->name, kind->min_rank, mf_shape_text(&l->shape, text));
     return MF_OK;
 }
@@ -154,7 +155,7 @@ static mf_output layer_build_kind(mf_model *m, const char *kind_name, const mf_o
     l.trainable = !frozen && mf_options_bool(&l.o, "trainable");
     m->frozen = !l.trainable;
     mf_graph_scope(m->graph, l.name);
-    if (m->depth == 0) /* parts are the whole's */
+    if (m->depth == 0) /* nested layers belong to the outermost layer */
         m->graph->mark.layer = ++m->n_layers;
     m->depth++;
     out = kind->build(&l);
@@ -194,7 +195,7 @@ mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs, c
     if (len < (int)sizeof text)
         return layer_build_kind(model, kind, inputs, text);
     mf_graph_fail(model->graph,
-                  MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: settings of more than %d letters", kind,
+                  MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: settings exceed %d characters", kind,
                           (int)sizeof text - 1));
     return (mf_output){ 0 };
 }
@@ -227,7 +228,7 @@ static mf_weight *new_weight(mf_layer_call *l, const char *what, const mf_shape 
         return NULL;
     }
     if (!mf_shape_is_static(shape)) {
-        (void)mf_layer_fail(l, "the shape %s of %s is not known", mf_shape_text(shape, text), what);
+        (void)mf_layer_fail(l, "the shape %s of %s is unknown", mf_shape_text(shape, text), what);
         return NULL;
     }
     *w = (mf_weight){ .dtype = MF_DTYPE_F32, .shape = *shape, .trained = true };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_activation.c - activations by Keras's names: those that are one op, and those made of
- * several. */
+/* layer_activation.c - activations by Keras names: single ops and compositions. */
 #include "models/layer.h"
 
 #include <math.h>
@@ -119,7 +118,7 @@ static mf_output leaky_build(mf_layer_call *l)
 const mf_layer_kind mf_layers_activation[] = {
     { "Activation", "{activation: string}", 1, 1, 1, "an activation by its name",
       activation_build },
-    { "ReLU", "{}", 1, 1, 1, "what is above 0", relu_build },
+    { "ReLU", "{}", 1, 1, 1, "x where it is above 0, else 0", relu_build },
     { "LeakyReLU", "{negative_slope: float = 0.3}", 1, 1, 1, "x, or slope * x below 0",
       leaky_build },
     { "Softmax", "{}", 1, 1, 2, "probabilities over the last dimension", softmax_build },

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_attention.c - attention between the places of sequences, by several heads at once. Names
- * and shapes of the weights are those of Keras's einsums: kernels [width,heads,dim] and, on the way
- * out, [heads,dim,width]. */
+/* layer_attention.c - multi-head attention over sequences. Names and shapes of the weights are
+ * those
+ * of Keras's einsums: kernels [width,heads,dim] and, for the output projection, [heads,dim,width].
+ */
 #include "models/layer.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static mf_output layer_attention_project(mf_layer_call *l, mf_output x, const ch
     return transpose_heads(l, mf_layer_reshape(l, x, (int64_t[]){ -1, s.dims[1], heads, dim }, 4));
 }
 
-/* Added to scores [.., from, to]: nobody looks at what comes later. */
+/* Added to scores [.., from, to]: masks later positions. */
 static mf_output causal_mask(mf_layer_call *l, int64_t from, int64_t to)
 {
     mf_tensor t = { 0 };
@@ -73,8 +74,7 @@ static mf_output project_out(mf_layer_call *l, mf_output x, int64_t heads, int64
     return x;
 }
 
-/* Inputs: query, value, key, as in Keras; the value is the query, the key the value, where not
- * given. */
+/* Inputs: query, value, key, as in Keras; default value: query; default key: value. */
 static mf_output attention_build(mf_layer_call *l)
 {
     const int64_t heads = mf_options_int(&l->o, "num_heads"),

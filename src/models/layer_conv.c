@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_conv.c - convolutions over images [n,h,w,c] and sequences [n,t,c]. Kernels as Keras keeps
- * them: height, width, input channels (of a group), output channels. */
+/* layer_conv.c - convolutions over images [n,h,w,c] and sequences [n,t,c]. Kernels have Keras's
+ * shape:
+ * height, width, input channels (per group), output channels. */
 #include "models/layer.h"
 
 #include <string.h>
 
 typedef struct window {
     int64_t size[2], strides[2], dilation[2];
-    const char *padding; /* the op's word */
+    const char *padding; /* the op's value of the attribute */
 } window;
 
 static bool read_window(mf_layer_call *l, window *w)
@@ -50,11 +51,11 @@ static mf_output conv2d_build(mf_layer_call *l)
     if (!read_window(l, &w))
         return (mf_output){ 0 };
     if (channels > 0 && (channels % groups != 0 || filters % groups != 0))
-        return mf_layer_fail(l, "%lld groups cut neither %lld channels nor %lld filters evenly",
+        return mf_layer_fail(l, "%lld groups must divide both %lld channels and %lld filters",
                              (long long)groups, (long long)channels, (long long)filters);
     if (groups > 1 && (mf_options_int(&l->o, "rank") > 0 ||
                        strcmp(mf_options_string(&l->o, "quantize"), "none") != 0))
-        return mf_layer_fail(l, "rank and quantize are for convolutions of one group, not %lld",
+        return mf_layer_fail(l, "rank and quantize require one group, but groups=%lld",
                              (long long)groups);
     return mf_layer_product(
         l, l->in[0],
@@ -141,11 +142,11 @@ const mf_layer_kind mf_layers_conv[] = {
     { "Conv2D",
       "{filters: int >= 1, kernel_size: list(int), groups: int >= 1 = 1, " MF_PRODUCT_SETTINGS
       ", " WINDOW END,
-      1, 1, 4, "convolution of images [n,h,w,c]", conv2d_build },
+      1, 1, 4, "2D convolution of images [n,h,w,c]", conv2d_build },
     { "DepthwiseConv2D", "{kernel_size: list(int), depth_multiplier: int >= 1 = 1, " WINDOW END, 1,
-      1, 4, "convolution of every channel by itself", depthwise_build },
+      1, 4, "convolution of each channel separately", depthwise_build },
     { "SeparableConv2D",
       "{filters: int >= 1, kernel_size: list(int), depth_multiplier: int >= 1 = 1, " WINDOW END, 1,
-      1, 4, "every channel by itself, then 1x1 across them", separable_build },
+      1, 4, "each channel separately, then 1x1 across channels", separable_build },
     { 0 },
 };

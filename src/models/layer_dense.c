@@ -15,6 +15,6 @@ const mf_layer_kind mf_layers_dense[] = {
     { "Dense",
       "{units: int >= 1, activation: string = 'linear', use_bias: bool = true, " MF_KERNEL_SETTINGS
       ", " MF_PRODUCT_SETTINGS "}",
-      1, 1, 2, "every output from every input", dense_build },
+      1, 1, 2, "fully connected", dense_build },
     { 0 },
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_dropout.c - layers that leave out values at random while training. */
+/* layer_dropout.c - layers that drop values at random in training. */
 #include "models/layer.h"
 
-/* x where the numbers `u` (of x's shape, or broadcast to it) are at least `rate`, scaled so that
- * the expected value stays. */
+/* x where `u` (broadcast to x's shape) is at least `rate`, scaled to keep the expected value. */
 static mf_output layer_dropout_keep(mf_layer_call *l, mf_output x, mf_output u, double rate)
 {
     mf_output mask = mf_apply(l->graph, "GreaterEqual", MF_IN(u, mf_layer_number(l, rate)));
@@ -16,7 +15,7 @@ static mf_output layer_dropout_keep(mf_layer_call *l, mf_output x, mf_output u, 
 mf_output mf_layer_dropout(mf_layer_call *l, mf_output x, double rate)
 {
     if (!(rate >= 0.0 && rate < 1.0))
-        return mf_layer_fail(l, "the part to leave out is in [0,1), not %g", rate);
+        return mf_layer_fail(l, "rate must be in [0,1), but is %g", rate);
     return rate == 0.0 ? x : layer_dropout_keep(l, x, mf_layer_uniform(l, x), rate);
 }
 
@@ -25,7 +24,7 @@ static mf_output dropout_build(mf_layer_call *l)
     return mf_layer_dropout(l, l->in[0], mf_options_float(&l->o, "rate"));
 }
 
-/* Whole channels: the numbers have the shape of the first place, [n,1,c] or [n,1,1,c]. */
+/* Drops whole channels: the random numbers have shape [n,1,c] or [n,1,1,c]. */
 static mf_output spatial_build(mf_layer_call *l)
 {
     const double rate = mf_options_float(&l->o, "rate");
@@ -33,7 +32,7 @@ static mf_output spatial_build(mf_layer_call *l)
     mf_output first;
 
     if (!(rate >= 0.0 && rate < 1.0))
-        return mf_layer_fail(l, "the part to leave out is in [0,1), not %g", rate);
+        return mf_layer_fail(l, "rate must be in [0,1), but is %g", rate);
     if (rate == 0.0)
         return l->in[0];
     for (int i = 0; i < l->shape.rank; i++)
@@ -45,11 +44,15 @@ static mf_output spatial_build(mf_layer_call *l)
 }
 
 const mf_layer_kind mf_layers_dropout[] = {
-    { "Dropout", "{rate: float}", 1, 1, 1, "training leaves out this part of the values",
+    { "Dropout", "{rate: float}", 1, 1, 1, "drops this fraction of the values in training",
       dropout_build },
-    { "SpatialDropout1D", "{rate: float}", 1, 1, 3, "training leaves out this part of the channels",
+    { "SpatialDropout1D", "{rate: float}", 1, 1, 3,
+      "drops this fraction of the channels in "
+      "training",
       spatial_build },
-    { "SpatialDropout2D", "{rate: float}", 1, 1, 4, "training leaves out this part of the channels",
+    { "SpatialDropout2D", "{rate: float}", 1, 1, 4,
+      "drops this fraction of the channels in "
+      "training",
       spatial_build },
     { 0 },
 };

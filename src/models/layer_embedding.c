@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_embedding.c - integers as vectors, and what makes integers of features. */
+/* layer_embedding.c - embeddings of integers, and hashing of features to integers. */
 #include "models/layer.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ static mf_output stir(mf_layer_call *l, mf_output x, uint64_t shift, uint64_t fa
     return factor == 1 ? x : layer_embedding_two(l, "Mul", x, unsigned_constant(l, &factor, 1));
 }
 
-/* splitmix64's last steps: every bit of the result depends on every bit of x. */
+/* The finalizer of splitmix64: every bit of the result depends on every bit of x. */
 static mf_output layer_embedding_mix(mf_layer_call *l, mf_output x)
 {
     x = stir(l, x, 30, UINT64_C(0xbf58476d1ce4e5b9));
@@ -94,7 +94,7 @@ static mf_output column(mf_layer_call *l, mf_output x, const int64_t *which, int
                     MF_IN(x, mf_ints(l->graph, which, n), mf_scalar(l->graph, MF_DTYPE_I32, 1)));
 }
 
-/* Pairs a[0],b[0],a[1],b[1]...: mix(mix(x_a) + x_b), so (1,2) is not (2,1). */
+/* Pairs a[0],b[0],a[1],b[1]...: mix(mix(x_a) + x_b), so (1,2) differs from (2,1). */
 static mf_output crossed(mf_layer_call *l, mf_output x, const int64_t *pairs, int64_t n)
 {
     int64_t *side = MF_ARENA_ARRAY(l->graph->arena, int64_t, n);
@@ -109,7 +109,7 @@ static mf_output crossed(mf_layer_call *l, mf_output x, const int64_t *pairs, in
         l, layer_embedding_two(l, "AddV2", left, column(l, x, side + n / 2, n / 2)));
 }
 
-/* A field's number is part of the hash, so that all fields can share one table. */
+/* The index of the field is part of the hash, so all fields can share one table. */
 static mf_output fields_build(mf_layer_call *l)
 {
     const int64_t fields = l->shape.dims[1];
@@ -123,7 +123,7 @@ static mf_output fields_build(mf_layer_call *l)
         return mf_layer_fail(l, "its input must be integers [n,fields]");
     for (int64_t i = 0; i < n; i++) {
         if (n % 2 != 0 || pairs[i] < 0 || pairs[i] >= fields)
-            return mf_layer_fail(l, "pairs are two numbers each, of fields from 0 to %lld",
+            return mf_layer_fail(l, "pairs must have two fields each, from 0 to %lld",
                                  (long long)fields - 1);
     }
     for (int64_t i = 0; i < fields; i++)
@@ -139,7 +139,7 @@ static mf_output fields_build(mf_layer_call *l)
         l, layer_embedding_two(l, "FloorMod", x, unsigned_constant(l, &bins, 1)), MF_DTYPE_I64);
 }
 
-/* ---- classes as vectors ---- */
+/* ---- one-hot and multi-hot ---- */
 
 static mf_output category_build(mf_layer_call *l)
 {
@@ -159,16 +159,17 @@ static mf_output category_build(mf_layer_call *l)
 const mf_layer_kind mf_layers_embedding[] = {
     { "Embedding",
       "{input_dim: int >= 1, output_dim: int >= 1, embeddings_initializer: string = 'uniform'}", 1,
-      1, 1, "rows of a table, by integers", embedding_build },
+      1, 1, "rows of a table, indexed by integers", embedding_build },
     { "PositionEmbedding", "{initializer: string = 'uniform'}", 1, 1, 3,
-      "its input plus a learned vector for each place", position_build },
+      "adds a learned vector for each position", position_build },
     { "Hashing", "{num_bins: int >= 1}", 1, 1, 1,
-      "integers or strings as numbers of bins (FarmHash of their text, as Keras)", hashing_build },
+      "hashes integers or strings to bins (FarmHash of their text, as Keras)", hashing_build },
     { "HashedFields", "{num_bins: int >= 1, pairs: list(int) = []}", 1, 1, 2,
-      "integers [n,fields], and pairs of fields, as rows of one table (splitmix64)", fields_build },
+      "hashes integers [n,fields], and pairs of fields, to rows of one table (splitmix64)",
+      fields_build },
     { "CategoryEncoding",
       "{num_tokens: int >= 1, output_mode: string in ['multi_hot','one_hot','count'] = "
       "'multi_hot'}",
-      1, 1, 1, "integers as vectors of 0 and 1", category_build },
+      1, 1, 1, "integers to vectors of 0 and 1", category_build },
     { 0 },
 };

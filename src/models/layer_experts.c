@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_experts.c - a mixture of experts, as Mesh TensorFlow has it: each place of a sequence goes
- * to the one or two experts that its gate likes best, as long as they have room.
+/* layer_experts.c - a mixture of experts as in Mesh TensorFlow: each position of a sequence is
+ * routed
+ * to the one or two experts with the largest gates, as long as they have capacity.
  *
- * Dimensions, as einsums call them: n samples, t places, w width, e experts, c places that an
- * expert takes of a sample (its capacity), h hidden units. A sample's places compete with each
- * other only, so samples stay apart: neither shards nor batches show in a result.
+ * Dimensions, named as in the einsums: n samples, t positions, w width, e experts, c positions per
+ * expert and sample (capacity), h hidden units. Positions compete only within their sample, so
+ * samples
+ * are independent: results do not depend on shards or batches.
  *
- * Everything is made of ops that a mesh can cut. Where samples and experts are cut along one axis,
- * what changes hands between [e,n,c,w] cut by n and cut by e is an all-to-all. Of two letters that
- * could be cut along an axis, values follow the first of the alphabet: samples are called b, not n,
- * where places are dealt out and come back, so that these are cut by samples. */
+ * All ops can be split on a mesh. If samples and experts are split along one axis, the change of
+ * [e,n,c,w] from a split of n to a split of e is an all-to-all. If two letters could be split along
+ * an
+ * axis, propagation takes the first in the alphabet: samples are called b instead of n in dispatch
+ * and
+ * combine, so that these are split by samples. */
 #include "models/layer.h"
 
 #include <math.h>
@@ -17,7 +21,7 @@
 typedef struct gating {
     mf_layer_call *l;
     int64_t experts, capacity;
-    mf_output dispatch; /* [n,t,e,c]: 1 where place t is the c-th of expert e */
+    mf_output dispatch; /* [n,t,e,c]: 1 where position t has slot c of expert e */
     mf_output combine; /* the same, times the gate */
 } gating;
 
@@ -53,14 +57,14 @@ static mf_output favourite(const gating *g, mf_output scores)
         g, mf_applyf(g->l->graph, "ArgMax", MF_IN(scores, last), "output_type=int32"), g->experts);
 }
 
-/* Of each expert, how many places before this one chose it. */
+/* For each expert, the number of earlier positions that chose it. */
 static mf_output queue(const gating *g, mf_output choice)
 {
     return mf_applyf(g->l->graph, "Cumsum", MF_IN(choice, mf_scalar(g->l->graph, MF_DTYPE_I32, 1)),
                      "exclusive=true");
 }
 
-/* The choice of those who find room. */
+/* The choices within the capacity. */
 static mf_output with_room(const gating *g, mf_output choice, mf_output ahead)
 {
     const mf_output room =
@@ -75,7 +79,7 @@ static mf_output layer_experts_sum_of(const gating *g, mf_output a, mf_output b)
     return a.node ? layer_experts_two(g, "AddV2", a, b) : b;
 }
 
-/* choice [n,t,e] of those with room, gate [n,t]. */
+/* choice [n,t,e] within the capacity, gate [n,t]. */
 static void add_choice(gating *g, mf_output choice, mf_output ahead, mf_output gate)
 {
     const mf_output at =
@@ -93,8 +97,9 @@ static void add_choice(gating *g, mf_output choice, mf_output ahead, mf_output g
         g, g->combine, layer_experts_two(g, "Mul", layer_experts_expand(g, weighed, 3), place));
 }
 
-/* Large where the experts that are chosen often are also those with large gates; 1 where all are
- * alike. */
+/* The load balancing loss: large if the experts that are chosen often also have large gates; 1 if
+ * the
+ * load is uniform. */
 static void add_balance(const gating *g, mf_output gates, mf_output choice)
 {
     const double weight = mf_options_float(&g->l->o, "balance") * (double)g->experts;
@@ -108,7 +113,7 @@ static void add_balance(const gating *g, mf_output gates, mf_output choice)
                                             mf_layer_number(g->l, weight)));
 }
 
-/* Those of the second choice come after all of the first, and both gates add up to one. */
+/* Second choices are placed after all first choices, and both gates add up to one. */
 static void add_choices(gating *g, mf_output gates, int64_t top)
 {
     const mf_output first = favourite(g, gates), ahead = queue(g, first);
@@ -140,7 +145,7 @@ static mf_output einsum(const gating *g, const char *equation, mf_output a, mf_o
     return mf_applyf(g->l->graph, "Einsum", MF_IN(a, b), "equation='%s'", equation);
 }
 
-/* One matrix for each expert; by default uniform as Glorot has it for each of them. */
+/* One matrix per expert; default: Glorot uniform for each of them. */
 static mf_output expert_kernel(mf_layer_call *l, const char *what, const mf_shape *shape,
                                const char *dims)
 {
@@ -168,13 +173,14 @@ static mf_output experts_build(mf_layer_call *l)
     if (l->shape.rank != 3)
         return mf_layer_fail(l, "the input must be sequences [n,t,c]");
     if (top > 2 || top > g.experts)
-        return mf_layer_fail(l, "top=%lld: a place goes to 1 or 2 of %lld experts", (long long)top,
-                             (long long)g.experts);
+        return mf_layer_fail(l, "top=%lld: a position is routed to 1 or 2 of %lld experts",
+                             (long long)top, (long long)g.experts);
     if (!(room >= 1))
         return mf_layer_fail(l, "capacity_factor must be positive");
     g.capacity = room < (double)places ? (int64_t)room : places;
     kernel = mf_layer_weight(l, "gate/kernel", &MF_SHAPE(width, g.experts), "glorot_uniform");
-    mf_layer_name_dims(l, ",gates"); /* everybody decides for all experts */
+    mf_layer_name_dims(l, ",gates"); /* the gate is replicated: every device routes to all experts
+                                      */
     add_choices(
         &g, mf_apply(l->graph, "Softmax", MF_IN(mf_layer_matmul(l, l->in[0], kernel, g.experts))),
         top);
@@ -191,7 +197,9 @@ const mf_layer_kind mf_layers_experts[] = {
     { "MixtureOfExperts",
       "{experts: int >= 1, units: int >= 1, top: int >= 1 = 2, capacity_factor: float = 1.25, "
       "balance: float = 0.01, activation: string = 'relu', kernel_initializer: string = ''}",
-      1, 1, 3, "each place of a sequence through the one or two experts its gate chooses",
+      1, 1, 3,
+      "routes each position of a sequence to the one or two experts that its gate "
+      "chooses",
       experts_build },
     { 0 },
 };

@@ -2,7 +2,7 @@
 /* layer_merge.c - layers that join several inputs. */
 #include "models/layer.h"
 
-enum { MOST = 64 }; /* inputs */
+enum { MOST = 64 }; /* maximum number of inputs */
 
 static mf_output layer_merge_join(mf_layer_call *l, const char *op)
 {
@@ -46,7 +46,7 @@ static mf_output concatenate_build(mf_layer_call *l)
     int at;
 
     if (!mf_axis_fix(axis, l->shape.rank, &at) || at == 0)
-        return mf_layer_fail(l, "axis=%lld is no dimension of a sample", (long long)axis);
+        return mf_layer_fail(l, "axis=%lld is not a dimension of a sample", (long long)axis);
     for (int i = 0; i < l->n_in; i++)
         in[i] = l->in[i];
     in[l->n_in] = mf_scalar(l->graph, MF_DTYPE_I32, at);
@@ -56,11 +56,11 @@ static mf_output concatenate_build(mf_layer_call *l)
 
 const mf_layer_kind mf_layers_merge[] = {
     { "Add", "{}", 2, MOST, 1, "the sum of its inputs", add_build },
-    { "Subtract", "{}", 2, 2, 1, "the first input less the second", subtract_build },
+    { "Subtract", "{}", 2, 2, 1, "the first input minus the second", subtract_build },
     { "Multiply", "{}", 2, MOST, 1, "the product of its inputs", multiply_build },
     { "Average", "{}", 2, MOST, 1, "the mean of its inputs", layer_merge_average_build },
-    { "Maximum", "{}", 2, MOST, 1, "the largest of its inputs", maximum_build },
-    { "Concatenate", "{axis: int = -1}", 2, MOST, 2, "its inputs one after the other",
+    { "Maximum", "{}", 2, MOST, 1, "the maximum of its inputs", maximum_build },
+    { "Concatenate", "{axis: int = -1}", 2, MOST, 2, "concatenation of its inputs",
       concatenate_build },
     { 0 },
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_norm.c - layers that bring values to mean 0 and variance 1, then to a learned mean and
+/* layer_norm.c - layers that normalize values to mean 0 and variance 1, then apply a learned mean
+ * and
  * scale. */
 #include "models/layer.h"
 
@@ -26,12 +27,12 @@ static void moments(mf_layer_call *l, mf_output x, const int64_t *axes, int n, b
 {
     mf_output around = *mean = mf_layer_reduce(l, "Mean", x, axes, n, keep);
 
-    around = mf_apply(l->graph, "StopGradient", MF_IN(around)); /* it has none through here */
+    around = mf_apply(l->graph, "StopGradient", MF_IN(around)); /* no gradient flows through here */
     *variance = mf_layer_reduce(
         l, "Mean", mf_apply(l->graph, "SquaredDifference", MF_IN(x, around)), axes, n, keep);
 }
 
-/* gamma and beta by the settings scale and center; empty where not wanted. */
+/* gamma and beta by the settings scale and center; empty if disabled. */
 static void learned(mf_layer_call *l, int64_t channels, mf_output *gamma, mf_output *beta)
 {
     *gamma = *beta = (mf_output){ 0 };
@@ -45,7 +46,7 @@ static void learned(mf_layer_call *l, int64_t channels, mf_output *gamma, mf_out
 
 typedef struct batch_norm {
     mf_output gamma, beta;
-    mf_output out, mean, variance; /* of the samples at hand */
+    mf_output out, mean, variance; /* of the batch */
     mf_output moving_mean, moving_variance;
     int64_t channels;
 } batch_norm;
@@ -59,7 +60,7 @@ static mf_output fused(mf_layer_call *l, const batch_norm *b, mf_output mean, mf
                      training ? "true" : "false");
 }
 
-/* The op says the unbiased variance; Keras lets the moving one follow the biased one. */
+/* The op returns the unbiased variance; Keras's moving variance follows the biased one. */
 static mf_output biased(mf_layer_call *l, const batch_norm *b, mf_output variance)
 {
     mf_output n = mf_applyf(l->graph, "Size", MF_IN(l->in[0]), "out_type=int32"), less;
@@ -79,7 +80,7 @@ static mf_output layer_norm_spread(mf_layer_call *l, const batch_norm *b, double
 
 static void image_statistics(mf_layer_call *l, batch_norm *b)
 {
-    /* The op wants both, and wants no statistics of earlier batches: it takes empty ones. */
+    /* In training, the op requires both inputs and empty statistics of earlier batches. */
     const mf_output none = mf_apply(
         l->graph, "Fill", MF_IN(mf_ints(l->graph, (int64_t[]){ 0 }, 1), mf_layer_number(l, 0.0)));
 
@@ -102,7 +103,8 @@ static void row_statistics(mf_layer_call *l, batch_norm *b)
     b->out = scale_shift(l, l->in[0], b->mean, inverse_of(l, b->variance), b->gamma, b->beta);
 }
 
-/* Statistics of a shard while training, moving ones else. A layer with trainable=false keeps to the
+/* Statistics of the shard in training, otherwise moving ones. A layer with trainable=false always
+ * uses
  * moving ones, as in Keras. */
 static mf_output batch_build(mf_layer_call *l)
 {
@@ -145,9 +147,7 @@ static mf_output group_build(mf_layer_call *l)
     mf_shape back = l->shape;
 
     if (groups < 1 || channels % groups != 0)
-        return mf_layer_fail(l,
-                             "groups=%lld does not cut %lld channels evenly (-1: one channel "
-                             "each)",
+        return mf_layer_fail(l, "groups=%lld does not divide %lld channels (-1: one channel each)",
                              (long long)given, (long long)channels);
     learned(l, channels, &gamma, &beta);
     back.dims[0] = -1;
@@ -176,6 +176,6 @@ const mf_layer_kind mf_layers_norm[] = {
       layer_build },
     { "GroupNormalization", "{groups: int = 32, " LEARNED, 1, 1, 2,
       "groups of channels of every sample", group_build },
-    { "UnitNormalization", "{}", 1, 1, 2, "the last dimension brought to length 1", unit_build },
+    { "UnitNormalization", "{}", 1, 1, 2, "the last dimension normalized to length 1", unit_build },
     { 0 },
 };

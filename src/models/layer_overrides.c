@@ -6,8 +6,8 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* "dense units=64; ..." -> the pattern and its settings, in the arena; *text goes on behind it.
- * *pattern NULL: there is none left. */
+/* Parses the next "dense units=64; ..." into a pattern and its settings, in the arena, and advances
+ * *text. *pattern NULL: none left. */
 static mf_status next_change(const char **text, mf_arena *arena, const char **pattern,
                              const char **settings)
 {
@@ -27,7 +27,7 @@ static mf_status next_change(const char **text, mf_arena *arena, const char **pa
     return *pattern && *settings ? MF_OK : MF_NOMEM("changes of layers");
 }
 
-/* "units=64 rank=8": has the layer all of these? */
+/* True if the layer has all settings of "units=64 rank=8". */
 static bool has_all(const mf_options *o, const char *settings)
 {
     for (settings += strspn(settings, " ,\t\n"); *settings;) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_parts.c - what many layers are made of: kernels with regularisation, biases, sizes in
- * pairs. */
+/* layer_parts.c - shared parts of layers: kernels with regularisation, biases, pairs of sizes. */
 #include "models/layer.h"
 
 #include <meshflow/mesh.h>
@@ -15,7 +14,7 @@ void mf_layer_name_dims(mf_layer_call *l, const char *names)
         mf_name_dims(l->graph, m->weights[m->n_weights - 1]->handle, names);
 }
 
-/* The last dimension of the weight that was made last is what the layer puts out. */
+/* The last dimension of the weight that was added last is the layer's output dimension. */
 static void name_units(mf_layer_call *l, int rank)
 {
     const char *dim = mf_options_string(&l->o, "dim");
@@ -65,7 +64,8 @@ bool mf_layer_pair(mf_layer_call *l, const char *setting, int64_t pair[2])
     pair[1] = n > 1 ? given[1] : pair[0];
     if (n >= 1 && n <= 2 && pair[0] >= 1 && pair[1] >= 1)
         return true;
-    (void)mf_layer_fail(l, "%s is one or two numbers of at least 1, for height and width", setting);
+    (void)mf_layer_fail(l, "%s must be one or two numbers of at least 1, for height and width",
+                        setting);
     return false;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_pool.c - layers that make one number out of several neighbours. */
+/* layer_pool.c - pooling layers. */
 #include "models/layer.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static mf_output layer_pool_average_build(mf_layer_call *l)
     return pool(l, "AvgPool");
 }
 
-/* All places of a sample. */
+/* Over all positions of a sample. */
 static mf_output global(mf_layer_call *l, const char *op, int places)
 {
     const bool keep = mf_options_bool(&l->o, "keepdims");
@@ -64,11 +64,11 @@ static mf_output global_max_2d(mf_layer_call *l)
 #define GLOBAL "{keepdims: bool = false}"
 
 const mf_layer_kind mf_layers_pool[] = {
-    { "MaxPooling2D", WINDOW, 1, 1, 4, "the largest number of every window", max_build },
-    { "AveragePooling2D", WINDOW, 1, 1, 4, "the mean of every window", layer_pool_average_build },
+    { "MaxPooling2D", WINDOW, 1, 1, 4, "the maximum of each window", max_build },
+    { "AveragePooling2D", WINDOW, 1, 1, 4, "the mean of each window", layer_pool_average_build },
     { "GlobalAveragePooling1D", GLOBAL, 1, 1, 3, "the mean over time", global_average_1d },
-    { "GlobalAveragePooling2D", GLOBAL, 1, 1, 4, "the mean of every channel", global_average_2d },
-    { "GlobalMaxPooling1D", GLOBAL, 1, 1, 3, "the largest number over time", global_max_1d },
-    { "GlobalMaxPooling2D", GLOBAL, 1, 1, 4, "the largest number of every channel", global_max_2d },
+    { "GlobalAveragePooling2D", GLOBAL, 1, 1, 4, "the mean of each channel", global_average_2d },
+    { "GlobalMaxPooling1D", GLOBAL, 1, 1, 3, "the maximum over time", global_max_1d },
+    { "GlobalMaxPooling2D", GLOBAL, 1, 1, 4, "the maximum of each channel", global_max_2d },
     { 0 },
 };

@@ -6,14 +6,15 @@
  *
  *     F(v) = -v b - sum over hidden units of log(1 + exp(c + v W))
  *
- * and the gradient of F(data) - F(where the chain has come to), the latter held still, is that of
- * contrastive divergence. So training needs nothing of its own: the difference is a loss. */
+ * The gradient of F(data) - F(end of the chain), with the end of the chain held constant, is that
+ * of
+ * contrastive divergence. So the difference is a loss, and training needs no special code. */
 #include "models/layer.h"
 
 typedef struct layer_rbm_machine {
     mf_layer_call *l;
     mf_output kernel, visible, hidden; /* [v,h], [v], [h] */
-    int64_t draws; /* of random numbers so far */
+    int64_t draws; /* number of random draws so far */
 } layer_rbm_machine;
 
 static mf_output layer_rbm_two(const layer_rbm_machine *m, const char *op, mf_output a, mf_output b)
@@ -28,7 +29,7 @@ static mf_output layer_rbm_over_last(const layer_rbm_machine *m, const char *op,
     return mf_layer_reduce(m->l, op, x, &last, 1, false);
 }
 
-/* What each hidden unit gets, or each value. */
+/* Input of the hidden units, or of the visible units. */
 static mf_output to_hidden(const layer_rbm_machine *m, mf_output v)
 {
     return layer_rbm_two(m, "BiasAdd", layer_rbm_two(m, "MatMul", v, m->kernel), m->hidden);
@@ -46,7 +47,7 @@ static mf_output chance(const layer_rbm_machine *m, mf_output x)
     return mf_apply(m->l->graph, "Sigmoid", MF_IN(x));
 }
 
-/* 1 with that chance, else 0. */
+/* 1 with probability sigmoid(x), otherwise 0. */
 static mf_output drawn(layer_rbm_machine *m, mf_output x)
 {
     const mf_output p = chance(m, x), u = mf_layer_uniforms(m->l, p, ++m->draws);
@@ -80,7 +81,8 @@ static mf_output layer_rbm_build(mf_layer_call *l)
     layer_rbm_machine m = { .l = l };
 
     if (l->shape.rank != 2)
-        return mf_layer_fail(l, "its input must be rows of numbers, [n,width]; put Flatten before");
+        return mf_layer_fail(l, "its input must be rows of numbers, [n,width]; add Flatten "
+                                "before it");
     m.kernel = mf_layer_kernel(l, "kernel", &MF_SHAPE(width, units));
     m.visible = mf_layer_weight(l, "visible_bias", &MF_SHAPE(width), "zeros");
     m.hidden = mf_layer_weight(l, "hidden_bias", &MF_SHAPE(units), "zeros");
@@ -101,9 +103,8 @@ const mf_layer_kind mf_layers_rbm[] = {
       "{units: int >= 1, k: int >= 1 = 1, chains: int >= 0 = 0, "
       "kernel_initializer: string = 'random_normal stddev=0.01', l1: float = 0.0, l2: float = 0.0}",
       1, 1, 2,
-      "restricted Boltzmann machine: puts out how badly each sample is reconstructed, adds the "
-      "loss "
-      "of contrastive divergence with k steps; chains: so many persistent ones",
+      "restricted Boltzmann machine: outputs the reconstruction error of each sample, adds the "
+      "loss of contrastive divergence with k steps; chains: number of persistent chains",
       layer_rbm_build },
     { 0 },
 };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_recurrent.c - layers that walk through a sequence [n,t,c]. The walk is unrolled: a step's
- * ops stand in the graph once for every t, with known shapes, where they are planned and fused like
- * all others, which a loop's body is not. So sequences should be some hundred long at most. The
- * inputs of all steps are multiplied by the kernel in one product, before the walk. */
+/* layer_recurrent.c - recurrent layers over sequences [n,t,c]. The recurrence is unrolled: the ops
+ * of a
+ * step are in the graph once for every t, with known shapes, and are planned and fused like all
+ * others, which the body of a loop is not. So sequences should have at most a few hundred steps.
+ * The
+ * inputs of all steps are multiplied by the kernel in one product before the first step. */
 #include "models/layer.h"
 
 enum { LONGEST = 1024 };
@@ -13,10 +15,10 @@ typedef struct cell {
     const char *activation, *recurrent_activation;
     mf_output recurrent; /* kernel */
     mf_output recurrent_bias; /* GRU's; may be empty */
-    mf_output h, c; /* state; empty before the first step: zeros */
+    mf_output h, c; /* state; empty (zero) before the first step */
 } cell;
 
-/* A step: from x, the input times the kernel plus bias, to the next state. */
+/* One step: from x, the input times the kernel plus bias, to the next state. */
 typedef void step_fn(cell *k, mf_output x);
 
 static mf_output layer_recurrent_two(const cell *k, const char *op, mf_output a, mf_output b)
@@ -26,7 +28,7 @@ static mf_output layer_recurrent_two(const cell *k, const char *op, mf_output a,
 
 /* ---- cells ---- */
 
-/* x + h R, where there is a state. */
+/* x + h R, if there is a state. */
 static mf_output with_state(const cell *k, mf_output x)
 {
     return k->h.node ? layer_recurrent_two(k, "AddV2", x,
@@ -71,7 +73,7 @@ static void lstm_step(cell *k, mf_output x)
     k->h = layer_recurrent_two(k, "Mul", gate(k, z[3]), active(k, k->c));
 }
 
-/* Update, reset and candidate gate; the reset comes after the product (Keras's reset_after). */
+/* Update, reset and candidate gate; reset is applied after the product (Keras's reset_after). */
 static void gru_step(cell *k, mf_output x)
 {
     mf_output a[3], b[3], z, candidate, state = { 0 };
@@ -82,7 +84,7 @@ static void gru_step(cell *k, mf_output x)
     if (k->recurrent_bias.node)
         state = state.node ? layer_recurrent_two(k, "AddV2", state, k->recurrent_bias)
                            : k->recurrent_bias;
-    if (!state.node) { /* the first step without bias: no state at all */
+    if (!state.node) { /* first step without bias: the term is zero */
         z = gate(k, a[0]);
         candidate = active(k, a[2]);
     } else {
@@ -101,7 +103,7 @@ static void gru_step(cell *k, mf_output x)
             k, "Mul", layer_recurrent_two(k, "Sub", mf_layer_number(k->l, 1.0), z), candidate);
 }
 
-/* ---- the walk ---- */
+/* ---- unrolling ---- */
 
 static mf_output layer_recurrent_unpack(mf_layer_call *l, mf_output x, int64_t n, int axis)
 {
@@ -132,7 +134,7 @@ static mf_output layer_recurrent_walk(cell *k, mf_output x, step_fn *step)
     return all ? pack_steps(l, steps) : k->h;
 }
 
-/* kernel [c,g*u], recurrent_kernel [u,g*u] and bias, below the name of the cell. */
+/* kernel [c,g*u], recurrent_kernel [u,g*u] and bias, under the name of the cell. */
 static mf_output layer_recurrent_build(mf_layer_call *l, const char *name, int64_t n_gates,
                                        const char *bias, const mf_shape *bias_shape, step_fn *step)
 {
@@ -147,8 +149,8 @@ static mf_output layer_recurrent_build(mf_layer_call *l, const char *name, int64
 
     if (l->shape.dims[1] < 1 || l->shape.dims[1] > LONGEST)
         return mf_layer_fail(l,
-                             "sequences of 1 to %d steps can be walked through, not %lld; cut "
-                             "them, or shorten them by Conv1D with strides",
+                             "sequences must have 1 to %d steps, but have %lld; cut them, or "
+                             "shorten them by Conv1D with strides",
                              LONGEST, (long long)l->shape.dims[1]);
     x = mf_layer_kernel(l, mf_arena_printf(arena, "%s/kernel", name),
                         &MF_SHAPE(l->shape.dims[2], wide));
@@ -158,7 +160,7 @@ static mf_output layer_recurrent_build(mf_layer_call *l, const char *name, int64
                         &MF_SHAPE(units, wide), mf_options_string(&l->o, "recurrent_initializer"));
     if (mf_options_bool(&l->o, "use_bias")) {
         b = mf_layer_weight(l, mf_arena_printf(arena, "%s/bias", name), bias_shape, bias);
-        if (bias_shape->rank == 2) { /* GRU: of the input, and of the state */
+        if (bias_shape->rank == 2) { /* GRU: one of the input, one of the state */
             k.recurrent_bias = mf_apply(l->graph, "Slice",
                                         MF_IN(b, mf_ints(l->graph, (int64_t[]){ 1, 0 }, 2),
                                               mf_ints(l->graph, (int64_t[]){ 1, wide }, 2)));

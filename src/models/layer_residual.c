@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_residual.c - a layer made of layers: the block of a residual network. Its parts are called
+/* layer_residual.c - a composite layer: the block of a residual network. Its parts are named
  * "residual_block/conv1" and so on. */
 #include "models/layer.h"
 

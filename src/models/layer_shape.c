@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_shape.c - layers without weights that give values another form. */
+/* layer_shape.c - layers without weights that change the shape of values. */
 #include "models/layer.h"
 
 static mf_output flatten_build(mf_layer_call *l)
@@ -21,7 +21,7 @@ static mf_output rescaling_build(mf_layer_call *l)
     return x;
 }
 
-/* One dimension may be -1: what is left. */
+/* One dimension may be -1: inferred. */
 static mf_output reshape_build(mf_layer_call *l)
 {
     int64_t n, dims[MF_MAX_RANK] = { -1 }, *hole = NULL,
@@ -29,14 +29,14 @@ static mf_output reshape_build(mf_layer_call *l)
     const int64_t *given = mf_options_ints(&l->o, "target_shape", &n), whole = left;
 
     if (n >= MF_MAX_RANK)
-        return mf_layer_fail(l, "target_shape has %lld dimensions, at most %d are possible",
+        return mf_layer_fail(l, "target_shape has %lld dimensions, but the maximum is %d",
                              (long long)n, MF_MAX_RANK - 1);
     for (int64_t i = 0; i < n; i++) {
         dims[i + 1] = given[i];
         if (given[i] == -1 && !hole)
             hole = &dims[i + 1];
         else if (given[i] < 1 || left % given[i] != 0)
-            return mf_layer_fail(l, "target_shape does not hold the %lld numbers of a sample",
+            return mf_layer_fail(l, "target_shape does not have the %lld elements of a sample",
                                  (long long)whole);
         else
             left /= given[i];
@@ -44,12 +44,12 @@ static mf_output reshape_build(mf_layer_call *l)
     if (hole)
         *hole = left;
     else if (left != 1)
-        return mf_layer_fail(l, "target_shape does not hold the %lld numbers of a sample",
+        return mf_layer_fail(l, "target_shape does not have the %lld elements of a sample",
                              (long long)whole);
     return mf_layer_reshape(l, l->in[0], dims, (int)n + 1);
 }
 
-/* dims: numbers of the dimensions of a sample, from 1 on, in their new order. */
+/* dims: the dimensions of a sample, numbered from 1, in their new order. */
 static mf_output permute_build(mf_layer_call *l)
 {
     int64_t n, order[MF_MAX_RANK] = { 0 };
@@ -76,7 +76,7 @@ static mf_output zero_padding_build(mf_layer_call *l)
     for (int i = 0; i < 4; i++) {
         pad[i + 2] = n == 1 ? given[0] : n == 2 ? given[i / 2] : n == 4 ? given[i] : -1;
         if (pad[i + 2] < 0)
-            return mf_layer_fail(l, "padding is one, two or four numbers of at least 0");
+            return mf_layer_fail(l, "padding must be one, two or four numbers of at least 0");
     }
     return mf_apply(
         l->graph, "Pad",
@@ -84,8 +84,8 @@ static mf_output zero_padding_build(mf_layer_call *l)
 }
 
 const mf_layer_kind mf_layers_shape[] = {
-    { "Flatten", "{}", 1, 1, 1, "all dimensions but the batch become one", flatten_build },
-    { "Reshape", "{target_shape: list(int)}", 1, 1, 1, "the same numbers as another shape",
+    { "Flatten", "{}", 1, 1, 1, "merges all dimensions except the batch", flatten_build },
+    { "Reshape", "{target_shape: list(int)}", 1, 1, 1, "the same values with another shape",
       reshape_build },
     { "Permute", "{dims: list(int)}", 1, 1, 2, "dimensions of a sample in another order",
       permute_build },

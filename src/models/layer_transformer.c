@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_transformer.c - a layer made of layers: the block of a transformer that normalises first.
- * Its parts are called "transformer_block/attention" and so on. */
+/* layer_transformer.c - a composite layer: a pre-norm transformer block. Its parts are named
+ * "transformer_block/attention" and so on. */
 #include "models/layer.h"
 
 static mf_output normalised(mf_layer_call *l, mf_output x, const char *part)
@@ -17,7 +17,7 @@ static mf_output layer_transformer_plus(mf_layer_call *l, mf_output x, mf_output
     return mf_apply(l->graph, "AddV2", MF_IN(x, y));
 }
 
-/* Two dense layers, or experts made of such. */
+/* Two dense layers, or a mixture of experts. */
 static mf_output layer_transformer_forward(mf_layer_call *l, mf_output x)
 {
     const long long units = (long long)mf_options_int(&l->o, "units");
@@ -48,7 +48,7 @@ static mf_output block_build(mf_layer_call *l)
     mf_output x = l->in[0], y;
 
     if (width % heads != 0)
-        return mf_layer_fail(l, "%lld heads do not cut a width of %lld evenly", (long long)heads,
+        return mf_layer_fail(l, "%lld heads do not divide a width of %lld", (long long)heads,
                              (long long)width);
     y = mf_layer(l->model, "MultiHeadAttention", MF_IN(normalised(l, x, "norm1")),
                  "name='%s/attention' num_heads=%lld key_dim=%lld use_causal_mask=%s "
@@ -66,7 +66,8 @@ const mf_layer_kind mf_layers_transformer[] = {
       "activation: string = 'gelu_approximate', kernel_initializer: string = 'glorot_uniform', "
       "experts: int = 0, top: int = 2, capacity_factor: float = 1.25, balance: float = 0.01}",
       1, 1, 3,
-      "attention and two dense layers (or experts), each after normalising and added to its input",
+      "attention and two dense layers (or experts), each with layer normalization before and a "
+      "residual connection",
       block_build },
     { 0 },
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linear.c - the linear part of dense layers and convolutions, with bias and activation.
  *
- * rank > 0: two smaller kernels, whose product stands for the whole one. quantize: in training,
- * inputs and kernel are rounded as bytes would be (FakeQuant*), gradients pass; in inference it is
- * computed with bytes (_Int8Product). The range of the inputs is a moving statistic. */
+ * rank > 0: the kernel is the product of two smaller ones. quantize: in training, inputs and kernel
+ * are rounded like bytes (FakeQuant*) and gradients pass unchanged; inference computes with bytes
+ * (_Int8Product). The range of the inputs is a moving statistic. */
 #include "models/layer.h"
 
 #include <stdio.h>
@@ -11,12 +11,12 @@
 
 #define RANGE_MOMENTUM 0.99
 
-/* One product of a layer: all of it, or one of its two factors. */
+/* One product of a layer: the whole kernel, or one of its two factors. */
 typedef struct factor {
     const mf_product *p;
     const char *kernel; /* name of the weight */
-    const char *range; /* its inputs' range: "input" */
-    mf_output kernel_value, bias; /* bias: empty where there is none */
+    const char *range; /* weight with the range of its inputs: "input" */
+    mf_output kernel_value, bias; /* bias: empty if there is none */
     const char *activation;
 } factor;
 
@@ -67,7 +67,7 @@ static mf_output extreme(mf_layer_call *l, const char *reduce, const char *join,
                           mf_layer_number(l, 0.0)));
 }
 
-/* Zero is always inside: padding must not be rounded. */
+/* The range always includes zero: padding must not be rounded. */
 static linear_range observe(mf_layer_call *l, const factor *f, mf_output x)
 {
     char low[32], high[32];
@@ -80,7 +80,7 @@ static linear_range observe(mf_layer_call *l, const factor *f, mf_output x)
                                            extreme(l, "Max", "Maximum", x), RANGE_MOMENTUM) };
 }
 
-/* ---- in training ---- */
+/* ---- training ---- */
 
 /* The kernel, rounded to 127 steps on each side of zero. */
 static mf_output rounded_kernel(mf_layer_call *l, const factor *f)
@@ -103,9 +103,9 @@ static mf_output rounded(mf_layer_call *l, const factor *f, mf_output x, const l
     return finished(l, f, linear_plain(l, f->p, x, rounded_kernel(l, f)));
 }
 
-/* ---- in inference ---- */
+/* ---- inference ---- */
 
-/* The same node on other inputs, and with another type. */
+/* A copy of the node with other inputs and another dtype. */
 static mf_output linear_twin(mf_layer_call *l, const mf_node *n, mf_output *in,
                              const char *type_attr)
 {
@@ -134,10 +134,11 @@ static mf_output linear_twin(mf_layer_call *l, const mf_node *n, mf_output *in,
     return (mf_output){ made, 0 };
 }
 
-enum { OUT_LOW = 7, OUT_HIGH = 8, N_INPUTS = 9 }; /* of _Int8Product */
+enum { OUT_LOW = 7, OUT_HIGH = 8, N_INPUTS = 9 }; /* outputs and inputs of _Int8Product */
 
-/* x as bytes of this range. Where x was computed with bytes and only moved since, it is bytes all
- * the way: rounding keeps the order, so the largest of the rounded is the largest, rounded. */
+/* x as bytes of this range. If x is the result of a byte product and ops that only move values, the
+ * whole chain uses bytes: rounding is monotonic, so the maximum of rounded values is the rounded
+ * maximum. */
 static mf_output linear_to_bytes(mf_layer_call *l, mf_output x, const linear_range *r)
 {
     const mf_node *n = x.node;
@@ -203,7 +204,7 @@ static mf_output linear_by_bytes(mf_layer_call *l, const factor *f, mf_output x,
     return relu ? y : mf_layer_activation(l, f->activation, y);
 }
 
-/* ---- the whole ---- */
+/* ---- layer ---- */
 
 static mf_output linear_one(mf_layer_call *l, factor *f, mf_output x)
 {
@@ -212,7 +213,7 @@ static mf_output linear_one(mf_layer_call *l, factor *f, mf_output x)
     f->kernel_value = mf_layer_kernel(l, f->kernel, &f->p->kernel);
     if (f->activation && mf_options_bool(&l->o, "use_bias"))
         f->bias = mf_layer_bias(l, units_of(f->p));
-    if (!f->activation) /* what the next factor takes */
+    if (!f->activation) /* input of the next factor */
         f->activation = "linear";
     if (!is_observed(l) || !x.node)
         return finished(l, f, linear_plain(l, f->p, x, f->kernel_value));

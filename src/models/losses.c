@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
+/* losses.c - losses by Keras names. Losses over classes take scores before the softmax (logits). */
 #include "models/losses.h"
 
 #include "base/host_state.h"
@@ -33,7 +33,7 @@ static mf_output losses_over_last(mf_layer_call *l, const char *op, mf_output x,
 
 /* ---- classes ---- */
 
-/* Rows of scores against one label each; back to [n] or [n,t]. */
+/* Rows of scores with one label each; reshaped to [n] or [n,t]. */
 static mf_output losses_cross_entropy(mf_layer_call *l, const char *op, mf_output label,
                                       bool sparse)
 {
@@ -50,13 +50,13 @@ static mf_output losses_cross_entropy(mf_layer_call *l, const char *op, mf_outpu
     return l->shape.rank > 2 ? mf_layer_reshape(l, x, back.dims, back.rank - 1) : x;
 }
 
-/* The softmax of one score is 1: the loss would be 0, whatever the model says. */
+/* The softmax of a single score is 1: the loss would always be 0. */
 static mf_output refuse_score(mf_layer_call *l)
 {
     return mf_layer_fail(l, "%s",
                          l->shape.rank < 2
                              ? "the output must be scores of classes, [n,classes]"
-                             : "the output has one score, and two classes are needed; "
+                             : "the output has one score, but two classes are needed; "
                                "binary_crossentropy takes one score");
 }
 
@@ -130,7 +130,7 @@ static mf_output losses_absolute_build(mf_layer_call *l)
     return mf_apply(l->graph, "Abs", MF_IN(difference(l)));
 }
 
-/* d^2/2 up to delta, a straight line beyond: q (|d| - q/2) with q = min(|d|, delta). */
+/* d^2/2 up to delta, linear beyond: q (|d| - q/2) with q = min(|d|, delta). */
 static mf_output huber_build(mf_layer_call *l)
 {
     const mf_output d = losses_absolute_build(l);
@@ -173,8 +173,7 @@ static mf_output cosine_build(mf_layer_call *l)
 
 /* ---- distances ---- */
 
-/* Of pairs, where the label says whether both are the same: y d^2 + (1 - y) max(0, margin - d)^2.
- */
+/* Of pairs, with label 1 if both are the same: y d^2 + (1 - y) max(0, margin - d)^2. */
 static mf_output contrastive_build(mf_layer_call *l)
 {
     const mf_output y = mf_label_like_output(l), d = l->in[0];
@@ -194,12 +193,12 @@ static mf_output losses_triplet_build(mf_layer_call *l)
         return mf_layer_fail(l, "the output must be embeddings, [n,width]");
     if (strcmp(mining, "all") != 0 && strcmp(mining, "hard") != 0 &&
         strcmp(mining, "semi_hard") != 0)
-        return mf_layer_fail(l, "mining is all, hard or semi_hard, not '%.40s'", mining);
+        return mf_layer_fail(l, "mining must be all, hard or semi_hard, not '%.40s'", mining);
     return mf_applyf(l->graph, "_TripletLoss", MF_IN(l->in[0], mf_label_classes(l)),
                      "margin=%.9g mining='%s'", mf_options_float(&l->o, "margin"), mining);
 }
 
-/* Nothing of its own: what layers add is all there is. */
+/* Zero: the loss consists of the terms that layers add. */
 static mf_output layers_build(mf_layer_call *l)
 {
     const mf_output x = mf_mean_of_samples(l, l->in[0]);
@@ -211,7 +210,7 @@ static mf_output layers_build(mf_layer_call *l)
 
 const mf_loss_kind mf_losses[] = {
     { "sparse_categorical_crossentropy", "{}",
-      "scores of classes, or of classes at every place, against class numbers",
+      "scores of classes, or of classes at every position, against class numbers",
       sparse_categorical_build, MF_LOSS_CLASSES, NULL },
     { "categorical_crossentropy", "{label_smoothing: float = 0.0}",
       "scores of classes against their probabilities", categorical_build, 0, NULL },
@@ -233,9 +232,10 @@ const mf_loss_kind mf_losses[] = {
       "embeddings against class numbers, by triplets of all samples of a step (mining: all, hard, "
       "semi_hard)",
       losses_triplet_build, MF_LOSS_CLASSES | MF_LOSS_WHOLE, NULL },
-    { "layers", "{}", "nothing but what layers add", layers_build, MF_LOSS_CLASSES, NULL },
+    { "layers", "{}", "only the terms that layers add", layers_build, MF_LOSS_CLASSES, NULL },
     { "detection", "{negatives: int >= 1 = 64}",
-      "what a detector's layers say against boxes with classes", mf_detection_loss, 0, "[?,?,5]" },
+      "outputs of a detector's layers against boxes with classes", mf_detection_loss, 0,
+      "[?,?,5]" },
     { 0 },
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - metrics by Keras's names. */
+/* metrics.c - metrics by Keras names. */
 #include "models/metrics.h"
 
 #include "models/detection.h"
@@ -17,7 +17,7 @@ static mf_output metrics_as_float(mf_layer_call *l, mf_output x)
     return mf_applyf(l->graph, "Cast", MF_IN(x), "DstT=float");
 }
 
-/* The sum over samples of the mean over the rest. */
+/* Mean over all dimensions except the samples, then the sum over samples. */
 static mf_output metrics_sum(mf_layer_call *l, mf_output x)
 {
     return mf_layer_reduce(l, "Sum", mf_mean_of_samples(l, x), (int64_t[]){ 0 }, 1, false);
@@ -29,9 +29,9 @@ static double mean_value(const float *sums, int64_t n_sums, int64_t samples)
     return samples > 0 ? (double)sums[0] / (double)samples : 0.0;
 }
 
-/* ---- right and wrong ---- */
+/* ---- accuracy ---- */
 
-/* One score each, and not one for each class. */
+/* True for one score per sample instead of one per class. */
 static bool is_binary(const mf_layer_call *l)
 {
     return l->shape.rank < 2 || l->shape.dims[l->shape.rank - 1] == 1;
@@ -44,7 +44,7 @@ static mf_output best(mf_layer_call *l, mf_output x)
                      "output_type=int64");
 }
 
-/* The class of every row: its number, or by the largest of as many labels as there are classes. */
+/* The class of every row: its number, or the argmax if there is one label per class. */
 static mf_output label_class(mf_layer_call *l)
 {
     const mf_shape label = mf_model_shape(l->model, l->in[1]);
@@ -88,7 +88,7 @@ static mf_output top_k_build(mf_layer_call *l)
     return metrics_sum(l, in);
 }
 
-/* Of pairs: the distance is below the threshold where the label says that both are the same. */
+/* For pairs: the distance is below the threshold exactly if the label is 1. */
 static mf_output verification_build(mf_layer_call *l)
 {
     const mf_output near =
@@ -126,7 +126,7 @@ static double perplexity_value(const float *sums, int64_t n_sums, int64_t sample
     return exp(mean_value(sums, n_sums, samples));
 }
 
-/* ---- precision and recall: for each class how many were right, were said, and are ---- */
+/* ---- precision and recall: per class the correct, the predicted and the actual ---- */
 
 static mf_output metrics_one_hot(mf_layer_call *l, mf_output classes)
 {
@@ -159,7 +159,8 @@ static mf_output counts_build(mf_layer_call *l)
                     MF_IN(in[0], in[1], in[2], mf_scalar(l->graph, MF_DTYPE_I32, 0)));
 }
 
-/* The mean over classes of weight * right / (a said + b is); classes that nobody names are 0. */
+/* The mean over classes of weight * correct / (a predicted + b actual); 0 for classes without any.
+ */
 static double mean_of_classes(const float *sums, int64_t n_sums, double weight, double a, double b)
 {
     const int64_t classes = n_sums / 3;
@@ -195,14 +196,14 @@ static double f1_value(const float *sums, int64_t n_sums, int64_t samples)
 
 enum { THRESHOLDS = 200 };
 
-/* Histograms of the probabilities of what is 1 and of what is 0. Bucket b holds those in
- * (b/199, (b+1)/199], which lie above the thresholds up to b. */
+/* Histograms of the probabilities of positive and of negative samples. Bucket b holds those in
+ * (b/199, (b+1)/199], which are above the thresholds up to b. */
 static mf_output auc_build(mf_layer_call *l)
 {
     mf_output bucket, y, parts[2];
 
     if (!is_binary(l))
-        return mf_layer_fail(l, "one score for each sample is needed");
+        return mf_layer_fail(l, "one score per sample is needed");
     y = mf_layer_reshape(l, mf_label_like_output(l), (int64_t[]){ -1 }, 1);
     bucket =
         mf_apply(l->graph, "Sigmoid", MF_IN(mf_layer_reshape(l, l->in[0], (int64_t[]){ -1 }, 1)));
@@ -220,8 +221,8 @@ static mf_output auc_build(mf_layer_call *l)
                     MF_IN(parts[0], parts[1], mf_scalar(l->graph, MF_DTYPE_I32, 0)));
 }
 
-/* Trapezoids between the thresholds, from the highest (nothing lies above) to the lowest (all do).
- */
+/* Trapezoids between the thresholds, from the highest (nothing above) to the lowest (everything
+ * above). */
 static double auc_value(const float *sums, int64_t n_sums, int64_t samples)
 {
     const float *ones = sums, *zeros = sums + n_sums / 2;
@@ -239,29 +240,30 @@ static double auc_value(const float *sums, int64_t n_sums, int64_t samples)
 /* ---- the table ---- */
 
 const mf_metric_kind mf_metrics[] = {
-    { "accuracy", "{}", "part of the samples (or places) whose class is right", accuracy_build,
-      mean_value },
-    { "top_k", "{k: int >= 1 = 5}", "part whose class is among the k best", top_k_build,
+    { "accuracy", "{}", "fraction of the samples (or positions) whose class is correct",
+      accuracy_build, mean_value },
+    { "top_k", "{k: int >= 1 = 5}", "fraction whose class is among the k best", top_k_build,
       mean_value },
     { "mean_squared_error", "{}", "mean of the squared differences", metrics_squared_build,
       mean_value },
-    { "mean_absolute_error", "{}", "mean of the differences", metrics_absolute_build, mean_value },
+    { "mean_absolute_error", "{}", "mean of the absolute differences", metrics_absolute_build,
+      mean_value },
     { "auc", "{}", "area under the ROC curve, by 200 thresholds", auc_build, auc_value },
-    { "precision", "{}", "right of what was said; of several classes the mean", counts_build,
+    { "precision", "{}", "correct / predicted; of several classes the mean", counts_build,
       precision_value },
-    { "recall", "{}", "found of what is; of several classes the mean", counts_build, recall_value },
+    { "recall", "{}", "correct / actual; of several classes the mean", counts_build, recall_value },
     { "f1", "{}", "harmonic mean of precision and recall; of several classes the mean",
       counts_build, f1_value },
     { "verification", "{threshold: float = 0.5}",
-      "part of the pairs whose distance is below the threshold, or not, as it should be",
+      "fraction of the pairs whose distance is on the correct side of the threshold",
       verification_build, mean_value },
-    { "reconstruction_error", "{}", "mean of the output, of models that put out their error",
+    { "reconstruction_error", "{}", "mean of the output, for models that output their error",
       output_build, mean_value },
     { "perplexity", "{}", "exp of the mean cross-entropy", entropy_build, perplexity_value },
     { "mean_average_precision", "{overlap: float = 0.5}",
-      "of detections that overlap an object so much, the mean over classes",
+      "mean average precision of detections that overlap an object at least this much",
       mf_average_precision_build, mf_average_precision_value },
-    { "matched_anchors", "{}", "anchors of a sample that are matched with an object",
+    { "matched_anchors", "{}", "number of anchors per sample that are matched with an object",
       mf_matched_anchors_build, mean_value },
     { 0 },
 };

@@ -87,7 +87,7 @@ bool mf_model_refuses(mf_model *model, mf_status status)
 {
     if (status == MF_OK && model->compiled)
         status = MF_FAIL(MF_FAILED_PRECONDITION,
-                         "the model has been compiled: layers, inputs and outputs come before "
+                         "the model is compiled: add layers, inputs and outputs before "
                          "mf_model_compile()");
     return mf_graph_refuses(model ? model->graph : NULL, status);
 }
@@ -106,7 +106,7 @@ mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, cons
     mf_status st = MF_OK;
 
     if (rank >= MF_MAX_RANK)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "input '%s' of rank %d: at most %d is possible", name,
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "input '%s' has rank %d, but the maximum is %d", name,
                      rank, MF_MAX_RANK - 1);
     for (int i = 0; st == MF_OK && i < rank; i++)
         shape.dims[i + 1] = dims[i];
@@ -196,7 +196,7 @@ mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
 
     if (model->compiled)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "the model has been compiled: mf_model_freeze() comes before");
+                       "the model is compiled: call mf_model_freeze() before");
     for (int64_t i = 0; i < model->n_weights; i++) {
         mf_weight *w = model->weights[i];
         bool moves = false;
@@ -213,7 +213,7 @@ mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
     }
     if (any)
         return MF_OK;
-    return MF_FAIL(MF_NOT_FOUND, "no weight is called '%s'; the first one is '%s'", pattern,
+    return MF_FAIL(MF_NOT_FOUND, "there is no weight '%s'; the first one is '%s'", pattern,
                    model->n_weights > 0 ? model->weights[0]->name : "(none)");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zoo.c - finding a model by its name, and its inputs among the columns of the data. */
+/* zoo.c - looks up models by name, and their inputs among the columns of the data. */
 #include "models/zoo.h"
 
 #include "base/did_you_mean.h"
@@ -55,7 +55,7 @@ static mf_status zoo_build(mf_zoo_call *z, const char *text)
     z->model->changes = mf_options_string(&z->o, "changes");
     z->model->loss = z->kind->loss;
     z->model->metrics = z->kind->metrics;
-    mf_model_output(z->model, z->kind->build(z)); /* which may choose other ones */
+    mf_model_output(z->model, z->kind->build(z)); /* build() may choose others */
     MF_TRY(mf_layer_overrides_check(z->model));
     return mf_model_status(z->model);
 }
@@ -131,7 +131,7 @@ static mf_output class_scores(mf_zoo_call *z, mf_output x)
     return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes", (long long)z->classes);
 }
 
-/* label: NULL: there is none, and one number is put out. */
+/* label NULL: no label; the output is one number. */
 static mf_output zoo_numbers(mf_zoo_call *z, mf_output x, const mf_column *label)
 {
     if (label && label->rank > 1)
@@ -146,21 +146,21 @@ mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone)
 {
     const mf_column *label = mf_zoo_column(z, "label");
 
-    /* One score is always the largest, and losses and accuracies of it mean nothing. */
+    /* A single score is always the maximum, so losses and accuracies would be meaningless. */
     if (z->classes == 1 && label && mf_dtype_is_int(label->dtype))
         return mf_zoo_fail(z, "at least two classes, but the labels have one");
     if (z->classes > 0 && (!label || label->rank == 0 || label->dims[0] == z->classes))
-        return class_scores(z, x); /* one class, or a row of their probabilities */
+        return class_scores(z, x); /* a class number, or a row of probabilities */
     if (label ? mf_dtype_is_float(label->dtype) : alone)
         return zoo_numbers(z, x, label);
     if (label && z->classes > 0)
         return mf_zoo_fail(z, "one class for each sample, not a row of classes");
-    return mf_zoo_fail(z, label ? "to know how many classes the label has (--set classes=N for "
+    return mf_zoo_fail(z, label ? "the number of classes of the label (--set classes=N for "
                                   "records)"
                                 : "a label (--set label=COLUMN for tables)");
 }
 
-/* ---- columns as text ---- */
+/* ---- columns from text ---- */
 
 static mf_status read_column(const char *name, const char *value, mf_arena *arena, mf_column *out)
 {
@@ -171,7 +171,7 @@ static mf_status read_column(const char *name, const char *value, mf_arena *aren
     if (mf_attr_parse(&p, MF_ATTR_TYPE, false, arena, &type) != MF_OK ||
         mf_attr_parse(&p, MF_ATTR_INT, true, arena, &dims) != MF_OK || *p || dims.n >= MF_MAX_RANK)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "column '%s': a type and a shape are needed (uint8[28,28,1]), not '%.60s'",
+                       "column '%s': expected a type and a shape (uint8[28,28,1]), not '%.60s'",
                        name, value);
     out->dtype = type.type;
     out->rank = (int)dims.n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zoo_contrast.c - models that learn by comparing: pairs of views, triplets, and what a machine has
- * seen against what it dreams (docs/guides/contrastive.md). */
+/* zoo_contrast.c - contrastive models: pairs of views, triplets, and restricted Boltzmann machines
+ * (docs/guides/contrastive.md). */
 #include "models/zoo.h"
 
 #include <meshflow/mesh.h>
@@ -16,7 +16,7 @@ static mf_output zoo_contrast_reshape(mf_zoo_call *z, mf_output x, const int64_t
     return mf_apply(z->model->graph, "Reshape", MF_IN(x, mf_ints(z->model->graph, dims, rank)));
 }
 
-/* Bytes become numbers from 0 to 1. */
+/* Scales bytes to [0,1]. */
 static mf_output zoo_contrast_numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 {
     if (!x.node || dtype == MF_DTYPE_F32)
@@ -41,7 +41,7 @@ static mf_output tower(mf_zoo_call *z, mf_output x)
     return zoo_contrast_layer(z, "UnitNormalization", x, "name=embedding");
 }
 
-/* Both images of a pair go through one tower, one behind the other. */
+/* Both images of a pair pass the same tower, concatenated. */
 static mf_output siamese_build(mf_zoo_call *z)
 {
     const mf_column *c = mf_zoo_column(z, "pair");
@@ -50,7 +50,7 @@ static mf_output siamese_build(mf_zoo_call *z)
     mf_output x, a, d;
 
     if (!c)
-        return mf_zoo_fail(z, "pairs of images, which --pairs makes of images");
+        return mf_zoo_fail(z, "pairs of images (--pairs makes them from images)");
     x = mf_zoo_input(z, "pair", 4, 4);
     if (!x.node)
         return x;
@@ -65,7 +65,7 @@ static mf_output siamese_build(mf_zoo_call *z)
         return a;
     d = mf_apply(g, "SquaredDifference", MF_IN(a, (mf_output){ a.node, 1 }));
     d = mf_applyf(g, "Sum", MF_IN(d, mf_ints(g, &last, 1)), "keep_dims=true");
-    /* The slope of a root at 0 is no number. */
+    /* The derivative of a square root at 0 is infinite. */
     d = mf_apply(g, "AddV2", MF_IN(d, mf_scalar(g, MF_DTYPE_F32, 1e-12)));
     return mf_apply(g, "Sqrt", MF_IN(d));
 }
@@ -98,15 +98,15 @@ static mf_output zoo_contrast_rbm_build(mf_zoo_call *z)
 
 const mf_zoo_kind mf_zoo_contrast[] = {
     { "siamese", "{width: int >= 1 = 64}",
-      "how far apart two images are: one tower of two convolutions for both",
-      "pair of images [2,h,w,c], label 1 where both are views of the same (--pairs)",
+      "distance of two images: one tower of two convolutions for both",
+      "pair of images [2,h,w,c], label 1 if both are views of the same (--pairs)",
       "pair=uint8[2,28,28,1] label=int32[] classes=2", "contrastive", "verification",
       siamese_build },
     { "triplet", "{width: int >= 1 = 64}",
-      "embeddings of images: two convolutions, then vectors of length 1", IMAGE, MNIST, "triplet",
-      NULL, zoo_contrast_triplet_build },
+      "embeddings of images: two convolutions, vectors of length 1", IMAGE, MNIST, "triplet", NULL,
+      zoo_contrast_triplet_build },
     { "rbm", "{units: int >= 1 = 256, k: int >= 1 = 1, chains: int >= 0 = 0}",
-      "restricted Boltzmann machine, by contrastive divergence or persistent chains", IMAGE, MNIST,
+      "restricted Boltzmann machine, contrastive divergence or persistent chains", IMAGE, MNIST,
       "layers", "reconstruction_error", zoo_contrast_rbm_build },
     { 0 },
 };

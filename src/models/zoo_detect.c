@@ -5,7 +5,7 @@
 
 #include <meshflow/mesh.h>
 
-/* A convolution, normalised. */
+/* A convolution with batch normalisation. */
 static mf_output zoo_detect_conv(mf_zoo_call *z, mf_output x, int64_t filters, int size,
                                  int strides)
 {
@@ -40,8 +40,7 @@ static mf_output proposals(mf_zoo_call *z, mf_output x, const mf_column *image)
     return y;
 }
 
-/* Places of the features are 4 pixels apart where regions are cut out, 8 where they are proposed.
- */
+/* The stride of the features is 4 pixels for crops and 8 for proposals. */
 static mf_output faster_rcnn_build(mf_zoo_call *z)
 {
     const mf_column *image = mf_zoo_column(z, "image"), *label = mf_zoo_column(z, "label");
@@ -76,7 +75,7 @@ const mf_zoo_kind mf_zoo_detect[] = {
       "{width: int >= 1 = 16, units: int >= 1 = 128, proposals: int >= 1 = 32, "
       "anchors: list(int) = [30,14,46,20,14,30,20,46,28,26,44,40], dropout: float = 0.1, "
       "mesh: int = -1}",
-      "finds objects: regions proposed at anchors, then judged one by one (Ren et al. 2015)",
+      "object detector: regions proposed at anchors, then classified (Ren et al. 2015)",
       "image of bytes or floats [h,w,c], label boxes with classes [objects,5]",
       "image=uint8[128,128,1] label=float[5,5] classes=10", "detection",
       "mean_average_precision, matched_anchors", faster_rcnn_build },

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- what goes in and out ---- */
+/* ---- inputs and outputs ---- */
 
 static mf_output zoo_image_layer(mf_zoo_call *z, const char *kind, mf_output x,
                                  const char *settings)
@@ -14,7 +14,7 @@ static mf_output zoo_image_layer(mf_zoo_call *z, const char *kind, mf_output x,
     return mf_layer(z->model, kind, MF_IN(x), "%s", settings);
 }
 
-/* Bytes become numbers from 0 to 1; other types are taken as they are. */
+/* Scales bytes to [0,1]; other types are converted to float. */
 static mf_output zoo_image_numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
 {
     if (!x.node || dtype == MF_DTYPE_F32)
@@ -23,7 +23,7 @@ static mf_output zoo_image_numbers(mf_zoo_call *z, mf_output x, mf_dtype dtype)
                     dtype == MF_DTYPE_U8 ? 1.0 / 255.0 : 1.0);
 }
 
-/* [h,w,c]; images without channels get one. */
+/* [h,w,c]; a channel dimension is added if there is none. */
 static mf_output zoo_image(mf_zoo_call *z)
 {
     const mf_column *c = mf_zoo_column(z, "image");
@@ -41,7 +41,7 @@ static mf_output zoo_image(mf_zoo_call *z)
 
 /* ---- rows of numbers ---- */
 
-/* The image, or the only other column beside the label. */
+/* The image, or the only column besides the label. */
 static const char *only_column(const mf_zoo_call *z)
 {
     const char *name = "image";
@@ -120,9 +120,9 @@ static mf_output small_conv(mf_zoo_call *z, mf_output x, int64_t filters, bool p
     return zoo_image_layer(z, "ReLU", x, "");
 }
 
-/* Two convolutions, then half the height and width. Pooling comes before the second normalisation:
- * a quarter of the numbers to normalise, and with a positive scale the largest stays the largest.
- */
+/* Two convolutions, then pooling that halves height and width. Pooling comes before the second
+ * normalisation: a quarter of the elements to normalise, and the maximum commutes with a positive
+ * scale. */
 static mf_output small_stage(mf_zoo_call *z, mf_output x, int64_t filters)
 {
     x = small_conv(z, small_conv(z, x, filters, false), filters, true);
@@ -144,7 +144,7 @@ static mf_output cnn_small_build(mf_zoo_call *z)
 
 /* ---- residual networks (He et al. 2015, section 4.2) ---- */
 
-/* Three stages of 1, 2 and 4 times `width` filters, each but the first halving the image. */
+/* Three stages of 1, 2 and 4 times `width` filters; the second and third halve the image. */
 static mf_output resnet(mf_zoo_call *z, int blocks)
 {
     const int64_t width = mf_options_int(&z->o, "width");
@@ -186,7 +186,7 @@ static mf_output resnet20_build(mf_zoo_call *z)
 
 const mf_zoo_kind mf_zoo_image[] = {
     { "mlp", "{units: list(int) = [128], activation: string = 'relu', dropout: float = 0.0}",
-      "dense layers", "image or the one column beside the label", MNIST, CLASSES, mlp_build },
+      "dense layers", "image, or the only column besides the label", MNIST, CLASSES, mlp_build },
     { "fashion-cnn", "{}", "two 3x3 convolutions with pooling, then dense 128", IMAGE, MNIST,
       CLASSES, fashion_cnn_build },
     { "cnn", "{dropout: float = 0.4}",

@@ -2,7 +2,7 @@
 /* zoo_table.c - models of rows with categorical fields. */
 #include "models/zoo.h"
 
-/* Neighbouring fields as pairs, "[0,1,1,2,...]". */
+/* Pairs of adjacent fields, "[0,1,1,2,...]". */
 static const char *neighbours(mf_zoo_call *z, int64_t fields)
 {
     mf_buf text = { 0 };
@@ -15,7 +15,7 @@ static const char *neighbours(mf_zoo_call *z, int64_t fields)
     return out ? out : "[]";
 }
 
-/* A number for each field and each pair of fields, added up. */
+/* The sum of one number per field and pair of fields. */
 static mf_output wide_side(mf_zoo_call *z, mf_output ids, int64_t fields)
 {
     const long long buckets = (long long)mf_options_int(&z->o, "buckets");
@@ -51,7 +51,7 @@ static mf_output deep_side(mf_zoo_call *z, mf_output ids, mf_output dense)
     return mf_layer(z->model, "Dense", MF_IN(x), "units=1");
 }
 
-/* Cheng et al. 2016: a linear model of crossed features remembers, a deep one generalises. */
+/* Cheng et al. 2016: a linear model of crossed features memorizes, a deep one generalizes. */
 static mf_output wide_deep_build(mf_zoo_call *z)
 {
     const mf_column *numbers = mf_zoo_column(z, "dense");
@@ -75,7 +75,7 @@ const mf_zoo_kind mf_zoo_table[] = {
       "{buckets: int >= 1 = 100000, width: int >= 1 = 16, units: list(int) = [128,64], "
       "cross: bool = true, dropout: float = 0.0}",
       "hashed crosses of fields, and embeddings with dense layers (Cheng et al. 2016)",
-      "ids of integers [fields], perhaps dense of numbers [d], label 0 or 1",
+      "ids of integers [fields], optionally dense of numbers [d], label 0 or 1",
       "ids=int64[8] dense=float[4] label=int32[]", "binary_crossentropy", "accuracy, auc",
       wide_deep_build },
     { 0 },

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what goes in and out ---- */
+/* ---- inputs and outputs ---- */
 
-/* Every token has a label, of the same kind: a language model. */
+/* Every token has a label of its own: a language model. */
 static bool is_language_model(const mf_zoo_call *z)
 {
     const mf_column *tokens = mf_zoo_column(z, "tokens"), *label = mf_zoo_column(z, "label");
@@ -16,7 +16,7 @@ static bool is_language_model(const mf_zoo_call *z)
            label->dims[0] == tokens->dims[0];
 }
 
-/* How many different tokens there are. */
+/* Number of distinct tokens. */
 static int64_t vocabulary(const mf_zoo_call *z)
 {
     if (!mf_options_given(&z->o, "vocabulary") && is_language_model(z) && z->classes > 0)
@@ -55,7 +55,7 @@ static mf_output zoo_text_lstm_build(mf_zoo_call *z)
     return mf_zoo_scores(z, x, false);
 }
 
-/* Kim 2014: windows of several sizes side by side. */
+/* Kim 2014: convolutions with several kernel sizes in parallel. */
 static mf_output text_cnn_build(mf_zoo_call *z)
 {
     enum { MOST = 8 };
@@ -64,7 +64,7 @@ static mf_output text_cnn_build(mf_zoo_call *z)
     mf_output x = embedded(z, "uniform"), found[MOST + 1], y;
 
     if (n < 1 || n > MOST)
-        return mf_zoo_fail(z, "1 to %d sizes of windows", MOST);
+        return mf_zoo_fail(z, "1 to %d kernel sizes", MOST);
     for (int64_t i = 0; i < n; i++) {
         y = mf_layer(z->model, "Conv1D", MF_IN(x),
                      "filters=%lld kernel_size=%lld activation=relu padding=same",
@@ -76,7 +76,7 @@ static mf_output text_cnn_build(mf_zoo_call *z)
     return mf_zoo_scores(z, dropped(z, y), false);
 }
 
-/* Every second block of a mixture of experts has them. */
+/* Every second block has a mixture of experts. */
 static const char *experts_of(const mf_zoo_call *z, int64_t block, char text[], size_t size)
 {
     if (strcmp(z->kind->name, "moe-transformer") != 0 || block % 2 == 0)
@@ -88,8 +88,9 @@ static const char *experts_of(const mf_zoo_call *z, int64_t block, char text[], 
     return text;
 }
 
-/* With a label for every token: each is predicted from those before it (as GPT). With one label:
- * the mean over the places is classified (as a small BERT). */
+/* If every token has a label, each is predicted from those before it (GPT). With one label, the
+ * mean
+ * over the positions is classified (a small BERT). */
 static mf_output transformer_build(mf_zoo_call *z)
 {
     const bool places = is_language_model(z);
@@ -132,11 +133,12 @@ const mf_zoo_kind mf_zoo_text[] = {
     { "text-cnn",
       WORDS "width: int >= 1 = 64, filters: int >= 1 = 64, sizes: list(int) = [3,4,5], "
             "dropout: float = 0.5}",
-      "embedding and windows of three sizes (Kim 2014)", TOKENS, REVIEWS, CLASSES, text_cnn_build },
+      "embedding and convolutions of three kernel sizes (Kim 2014)", TOKENS, REVIEWS, CLASSES,
+      text_cnn_build },
     { "transformer",
       WORDS "layers: int >= 1 = 2, width: int >= 1 = 64, heads: int >= 1 = 4, "
             "dropout: float = 0.1, causal: bool = true}",
-      "small GPT where each token has a label, small BERT else", TOKENS OR_TOKENS,
+      "small GPT if every token has a label, otherwise small BERT", TOKENS OR_TOKENS,
       "tokens=int32[64] label=int32[64] classes=256", "sparse_categorical_crossentropy",
       "accuracy, perplexity", transformer_build },
     { "moe-transformer",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connect_server.c - the way to a server, which may not be there yet. */
+/* connect_server.c - connects to a server that may not have started yet. */
 #include "base/clock.h"
 #include "net/transport_registry.h"
 #include "observe/wait_report.h"
@@ -27,8 +27,7 @@ mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out
     *out = NULL;
     if ((!inside && strncmp(target, scheme, strlen(scheme)) != 0) || !strchr(address, ':') ||
         strpbrk(address, "/, "))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "there is no target '%s': a server's is grpc://host:port", target);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "invalid target '%s': write grpc://host:port", target);
     st = inside ? MF_OK : mf_rpc_find(&rpc);
     if (st == MF_OK && options->tls_dir)
         st = mf_security_from_dir(options->tls_dir, "client", &security, &memory);
@@ -40,18 +39,18 @@ mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out
     return st;
 }
 
-/* ---- a server that is not there yet ---- */
+/* ---- wait for a server ---- */
 
 typedef struct first {
     mf_rpc_stub *caller;
-    mf_cancel too_late; /* no server has listened there in time */
-    bool reached; /* by the question at hand: gRPC ends it if the connection breaks */
+    mf_cancel too_late; /* the connection timeout has expired */
+    bool reached; /* set by the request in flight: gRPC fails it if the connection breaks */
     mf_wait_report waiting;
-    char why[300]; /* nobody is there */
+    char why[300]; /* the last connection error */
 } first;
 
-/* Looks while the server is called. One that is there may take as long as it likes: TensorFlow's
- * answers when all tasks of its cluster are there. */
+/* Called while the request is in flight. The timeout applies only to the connection: TensorFlow's
+ * server replies once all tasks of its cluster have started. */
 static void connect_server_look(void *ctx)
 {
     first *f = ctx;
@@ -59,15 +58,15 @@ static void connect_server_look(void *ctx)
     if (mf_rpc_stub_reaches(f->caller)) {
         f->reached = true;
         f->waiting.until_ns = 0;
-        f->waiting.why = "it is there and does not answer yet; a server of TensorFlow answers "
-                         "when all tasks of its cluster, or of the device filters, are there";
+        f->waiting.why = "connected, waiting for its reply; a TensorFlow server replies when all "
+                         "tasks of its cluster, or of the device filters, have started";
     } else if (!f->reached && mf_clock_ns() > f->waiting.until_ns) {
         mf_cancel_raise(&f->too_late);
     }
     mf_wait_report_look(&f->waiting);
 }
 
-/* Without the beginning that says who was asked. */
+/* Strips the prefix with the server's address. */
 static void note_why(first *f, const char *message)
 {
     const char *who = strstr(message, mf_rpc_stub_address(f->caller));
@@ -116,8 +115,8 @@ mf_status mf_remote_ask_first(mf_rpc_stub *c, const mf_rpc_stub_call *q,
     first f = { .caller = c };
     mf_status st;
 
-    note_why(&f, "no answer and no refusal has come: the host or its name server is off, cannot be "
-                 "reached or is behind a firewall, or what listens there is no server");
+    note_why(&f, "no reply and no refusal: the host or its name server is down, unreachable or "
+                 "behind a firewall, or the listener is not a TensorFlow server");
     f.waiting = (mf_wait_report){ .who = "this client",
                                   .whom = "the server",
                                   .where = mf_rpc_stub_address(c),

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run as the server knows it. */
+/* A run with TensorFlow's ops only. */
 typedef struct lowered_run {
     struct lowered_run *next;
     char *key;
     mf_session *session;
-    mf_rewritten names; /* its graph has them */
+    mf_rewritten names; /* owned by its graph */
 } lowered_run;
 
 typedef struct portable_session_lowered {
     mf_session base; /* first */
     const mf_graph *graph;
     mf_portable_session_options o;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     mf_map runs; /* by key */
     lowered_run *all;
 } portable_session_lowered;
@@ -40,7 +40,7 @@ static portable_session_lowered *lowered_of(mf_session *session)
     return (portable_session_lowered *)session;
 }
 
-/* ---- which run it is ---- */
+/* ---- look up ---- */
 
 static mf_status portable_session_key_of(const portable_session_asked *a, mf_buf *out)
 {
@@ -96,7 +96,7 @@ static mf_status signature_of(const portable_session_lowered *l, const portable_
     return MF_OK;
 }
 
-/* ---- making it ---- */
+/* ---- create ---- */
 
 static void portable_session_run_free(lowered_run *r)
 {
@@ -182,7 +182,7 @@ static mf_status lowered_run_step(mf_session *session, const mf_run_options *opt
     for (int i = 0; st == MF_OK && i < n_feeds; i++) {
         names[n] = r->names.feeds[i];
         values[n] = feeds[i];
-        n += names[n] != NULL; /* else nothing needs it */
+        n += names[n] != NULL; /* otherwise the feed is unused */
     }
     if (st == MF_OK)
         st = mf_session_run_with(r->session, options, with, names, values, n, r->names.fetches,
@@ -195,7 +195,7 @@ static mf_status lowered_run_step(mf_session *session, const mf_run_options *opt
 static mf_status lowered_extend(mf_session *session, const mf_graph *graph)
 {
     (void)session;
-    return mf_graph_status(graph); /* runs look at it when they are made */
+    return mf_graph_status(graph); /* runs read the graph when they are created */
 }
 
 static mf_status lowered_devices(mf_session *session, mf_device_fn *each, void *ctx)

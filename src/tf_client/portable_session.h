@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* portable_session.h - a session for graphs with ops of our own, at servers that have TensorFlow's
- * only. For each run that is asked for, by names and shapes, what it needs of the graph is laid out
- * (compiler/rewritten_graph.h), given devices, and becomes a session of its own at the server,
- * where the variables outlive all of them. */
+/* portable_session.h - runs graphs with Meshflow's own ops on servers that have only TensorFlow's.
+ * For
+ * each combination of names and shapes, the required part of the graph is rewritten
+ * (compiler/rewritten_graph.h), placed, and becomes a session of its own on the server. Variables
+ * on
+ * the server outlive these sessions. */
 #ifndef MF_TF_CLIENT_PORTABLE_SESSION_H
 #define MF_TF_CLIENT_PORTABLE_SESSION_H
 
 #include "runtime/session.h"
 
 typedef struct mf_portable_session_options {
-    const mf_session_options *session; /* with a target; must outlive the session */
-    /* Give the nodes devices; may be NULL. */
+    const mf_session_options *session; /* has a target; must outlive the session */
+    /* Assigns devices to the nodes; may be NULL. */
     mf_status (*place)(void *ctx, mf_graph *graph);
     void *ctx;
 } mf_portable_session_options;

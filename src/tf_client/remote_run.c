@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_run.c - RunStep: feeds go to the server, fetches come from it. */
+/* remote_run.c - RunStep: sends feeds, receives fetches. */
 #include "base/clock.h"
 #include "proto/master.pb-c.h"
 #include "proto/tensor_codec.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* protobuf-c's messages have no const. */
+/* protobuf-c's messages are not const-correct. */
 static char **strings(const char *const *s)
 {
     return (char **)(uintptr_t)s;
@@ -48,14 +48,14 @@ static mf_status put_step(const mf_remote_step *s, mf_arena *arena, Tensorflow__
     out->target = strings(s->targets);
     out->n_target = (size_t)s->n_targets;
     out->options = options;
-    out->store_errors_in_response_body = true; /* a header has no room for long ones */
+    out->store_errors_in_response_body = true; /* HTTP/2 headers cannot hold long messages */
     out->request_id = (int64_t)(mf_random_seed() >> 1);
     return put_feeds(s, arena, out);
 }
 
-/* ---- the answer ---- */
+/* ---- the response ---- */
 
-/* Servers may answer in any order; most keep that of the fetches. */
+/* Servers may return tensors in any order; most keep that of the fetches. */
 static const Tensorflow__TensorProto *remote_run_find(const Tensorflow__RunStepResponse *r,
                                                       const char *name, int at)
 {
@@ -77,13 +77,13 @@ static mf_status remote_run_take_result(const Tensorflow__RunStepResponse *r, co
     mf_status st;
 
     if (!t)
-        return MF_FAIL(MF_INTERNAL, "the server's answer lacks %s", name);
+        return MF_FAIL(MF_INTERNAL, "the server's response lacks %s", name);
     st = mf_tensor_decode(t, 0, out);
     return st == MF_OK ? MF_OK
-                       : MF_FAIL(st, "the server's answer for %s: %s", name, mf_error_message());
+                       : MF_FAIL(st, "the server's response for %s: %s", name, mf_error_message());
 }
 
-/* All of them, or none. */
+/* All or nothing. */
 static mf_status take_results(const mf_remote_step *s, const Tensorflow__RunStepResponse *r,
                               mf_arena *arena, mf_tensor **results)
 {
@@ -105,8 +105,9 @@ static mf_status take_results(const mf_remote_step *s, const Tensorflow__RunStep
     return st;
 }
 
-/* An error that a step ended with. A message that is too long for our records loses its middle:
- * the node is named at its end. */
+/* The error of a failed step. The middle of a message that exceeds mf_error is cut: the node is
+ * named
+ * at its end. */
 static mf_status step_failed(const Tensorflow__RunStepResponse *r)
 {
     const char *m = r->status_error_message, *node = strstr(m, "[[{{node ");

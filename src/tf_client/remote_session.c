@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_session.c - a session whose graph is on a server. What was sent is remembered by name and
- * hash: additions are what is new, and a server cannot change what it has. */
+/* remote_session.c - a session whose graph is on a server. Sent nodes are recorded by name and
+ * hash:
+ * only new nodes are sent, and a server cannot change nodes that it has. */
 #include "tf_client/remote_session.h"
 
 #include "base/clock.h"
@@ -12,18 +13,18 @@
 #include <string.h>
 
 enum { CLOSE_MS = 10000 };
-/* Of the graphs that TensorFlow 2.21 makes: our ops are as its are by then. */
+/* Producer version of TensorFlow 2.21: ops have the semantics of that version. */
 enum { PRODUCER = 2474 };
 
 typedef struct remote {
     mf_session base; /* first */
     mf_rpc_stub *caller;
-    char *handle; /* NULL: none yet */
+    char *handle; /* NULL: not created yet */
     mf_active_runs runs;
-    pthread_mutex_t extending; /* all below */
+    pthread_mutex_t extending; /* guards all members below */
     mf_arena *arena; /* of names */
-    mf_map nodes, functions; /* that were sent: name -> uint64_t hash */
-    int64_t version; /* as the server counts */
+    mf_map nodes, functions; /* already sent: name -> uint64_t hash */
+    int64_t version; /* the server's graph version */
 } remote;
 
 static remote *remote_of(mf_session *session)
@@ -31,10 +32,11 @@ static remote *remote_of(mf_session *session)
     return (remote *)session;
 }
 
-/* ---- what is sent ---- */
+/* ---- extend ---- */
 
-/* Of what other nodes and runs rely on. Not of everything: TensorFlow's own clients mark nodes, and
- * add control inputs, after they were sent, and nobody cares. */
+/* Covers what other nodes and runs depend on. Not everything: TensorFlow's own clients add
+ * attributes
+ * and control inputs to nodes that were already sent, which is harmless. */
 static uint64_t remote_session_hash_of(const mf_node *node)
 {
     uint64_t h = mf_hash(node->op_name, strlen(node->op_name), 1);
@@ -59,8 +61,8 @@ static mf_status keep_new_nodes(const remote *r, const mf_graph *graph, Tensorfl
             def->node[n++] = def->node[i];
         else if (*known != remote_session_hash_of(mf_graph_find(graph, name)))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' is not as it was when it was sent to the server at %s, which "
-                           "cannot change it; make a new session",
+                           "'%s' has changed since it was sent to the server at %s, which cannot "
+                           "change it; create a new session",
                            name, mf_rpc_stub_address(r->caller));
     }
     def->n_node = n;
@@ -78,7 +80,7 @@ static void keep_new_functions(const remote *r, Tensorflow__FunctionDefLibrary *
     library->n_function = n;
 }
 
-/* Leaves in the message what is new. */
+/* Keeps only new nodes in the message. */
 static mf_status new_part(const remote *r, const mf_graph *graph, mf_arena *arena,
                           Tensorflow__GraphDef **out)
 {
@@ -102,7 +104,7 @@ static mf_status remote_session_remember(remote *r, mf_map *sent, const char *na
     return mf_map_set(sent, key, value);
 }
 
-/* The server has it. */
+/* Records what the server has. */
 static mf_status was_sent(remote *r, const mf_graph *graph, const Tensorflow__GraphDef *def)
 {
     for (size_t i = 0; i < def->n_node; i++) {
@@ -117,7 +119,7 @@ static mf_status was_sent(remote *r, const mf_graph *graph, const Tensorflow__Gr
     return MF_OK;
 }
 
-/* ---- making ---- */
+/* ---- create ---- */
 
 static mf_status remote_session_create(remote *r, const mf_graph *graph,
                                        const mf_session_options *o, mf_arena *arena)
@@ -156,7 +158,8 @@ static void close_there(remote *r)
 
     request.session_handle = r->handle;
     if (arena)
-        (void)!mf_rpc_stub_ask(r->caller, &q, arena, &reply); /* who is gone has forgotten it */
+        (void)!mf_rpc_stub_ask(r->caller, &q, arena, &reply); /* a server that has restarted no
+                                                                 longer has the session */
     mf_arena_free(arena);
 }
 
@@ -165,7 +168,8 @@ static void remote_free(mf_session *session)
     remote *r = remote_of(session);
     mf_error why;
 
-    mf_error_save(MF_OK, &why); /* it may be freed because of an error */
+    mf_error_save(MF_OK, &why); /* keeps the thread's error: the session may be freed because of it
+                                 */
     if (r->runs.flag)
         mf_active_runs_drain(&r->runs);
     if (r->handle)
@@ -208,7 +212,7 @@ done:
     return st;
 }
 
-/* ---- using ---- */
+/* ---- run ---- */
 
 static mf_status remote_session_extend(remote *r, const mf_graph *graph, mf_arena *arena)
 {

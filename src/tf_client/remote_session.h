@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote_session.h - sessions of a server: TensorFlow's MasterService, from the client's side. */
+/* remote_session.h - sessions on a server: the client side of TensorFlow's MasterService. */
 #ifndef MF_TF_CLIENT_REMOTE_SESSION_H
 #define MF_TF_CLIENT_REMOTE_SESSION_H
 
@@ -8,21 +8,21 @@
 
 extern const mf_session_kind mf_session_remote;
 
-/* options->target is there. As mf_session_new(). */
+/* options->target is set. Otherwise as mf_session_new(). */
 MF_MUST mf_status mf_remote_new(const mf_graph *graph, const mf_session_options *options,
                                 mf_session **out);
 /* As mf_session_reset(). */
 MF_MUST mf_status mf_remote_reset(const mf_session_options *options, const char *const *containers,
                                   int n_containers);
 
-/* ---- the pieces ---- */
+/* ---- parts ---- */
 
-/* A connection to the server of options->target (connect_server.c). INVALID_ARGUMENT: no such
- * target. */
+/* Connects to the server of options->target (connect_server.c). Fails: INVALID_ARGUMENT (invalid
+ * target). */
 MF_MUST mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out);
-/* mf_rpc_stub_ask() that tries again while nobody listens there, for as long as the options say,
- * and says on standard error what it waits for. Then it fails with UNAVAILABLE. q->cancel and
- * q->look are not used. */
+/* mf_rpc_stub_ask() that retries while the server refuses connections, for as long as the options
+ * allow, and reports on standard error what it waits for. Then it fails with UNAVAILABLE. q->cancel
+ * and q->look are not used. */
 MF_MUST mf_status mf_remote_ask_first(mf_rpc_stub *c, const mf_rpc_stub_call *q,
                                       const mf_session_options *options, mf_arena *arena,
                                       ProtobufCMessage **out);

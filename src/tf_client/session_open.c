@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session_open.c - a session is of this process or of a server; afterwards nobody asks which. */
+/* session_open.c - opens a local or a remote session behind one interface. */
 #include "base/host_state.h"
 #include "runtime/session.h"
 #include "tf_client/remote_session.h"
@@ -31,7 +31,7 @@ mf_status mf_session_reset(const mf_session_options *options, const char *const 
 
     if (!is_remote(options))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "which server is to forget its state? options.target: grpc://host:port");
+                       "no server given: set options.target to grpc://host:port");
     return mf_remote_reset(options, containers, n_containers);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* GetStatus says who a task is, as ListDevices does. */
+/* GetStatus identifies a task, as ListDevices does. */
 static bool is_for_clients(const char *method)
 {
     static const char service[] = "/tensorflow.MasterService/";
@@ -48,7 +48,7 @@ mf_status mf_role_check(const mf_server_tasks *tasks, const char *names, const c
         return MF_OK;
     return MF_FAIL(
         MF_PERMISSION_DENIED,
-        "%s: the caller's certificate is that of %.100s; clients may call MasterService, "
-        "tasks of this cluster also WorkerService (`meshflow cert --task` names them)",
+        "%s: the caller's certificate is that of %.100s; clients may call MasterService, tasks "
+        "of this cluster also WorkerService (create one with `meshflow cert --task`)",
         method, names);
 }

@@ -83,7 +83,7 @@ static int by_instance(const void *a, const void *b)
     return by != 0 ? by : collective_keys_order(x->group, y->group);
 }
 
-/* They are sorted. As TensorFlow's masters mix them, each once, the smallest first. */
+/* The keys are sorted. TensorFlow's masters combine them the same way: each once, ascending. */
 static int64_t collective_keys_mix(const keys *k)
 {
     uint64_t hash = UINT64_C(0x8774aa605c729c72);
@@ -97,7 +97,7 @@ static int64_t collective_keys_mix(const keys *k)
     return hash == 0 ? 1 : (int64_t)hash;
 }
 
-/* One of them has fewer members here than it should have. */
+/* True if a group has fewer members here than its size. */
 static bool has_others(const keys *k)
 {
     int64_t first = 0;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collective_schedule.c - see collective_schedule.h. Pieces, ranks and the numbers in keys are
- * those of TensorFlow's members: a piece of another size would not be taken. */
+/* collective_schedule.c - see collective_schedule.h. Chunk sizes, ranks and the numbers in keys
+ * equal
+ * those of TensorFlow's members: they would reject a chunk of another size. */
 #include "tf_server/collective_schedule.h"
 
 #include <stdlib.h>
 
 enum {
     PIECE_ALIGN = 64, /* bytes */
-    PIECE_MAX = 4 << 20, /* bytes; beyond, more of them, if nobody says how many */
+    PIECE_MAX = 4 << 20, /* bytes; larger chunks are split if the op does not set the number of
+                            rings */
     RINGS_PER_DEVICE = 2,
     PIECES_MAX = 1 << 16,
 };
@@ -19,8 +21,8 @@ static int tasks_of(const mf_collective_schedule_of *of)
 
 /* ---- rings ---- */
 
-/* A ring goes through the tasks in their order, and through the devices of one beginning with
- * `offset`, or backwards if that is negative. order: the members by their place in it. */
+/* A ring passes through the tasks in order, and through the devices of a task starting at `offset`,
+ * or backwards if `offset` is negative. order: the members by their position in the ring. */
 static void collective_schedule_make_ring(const mf_collective_schedule_of *of, int64_t offset,
                                           int *order)
 {
@@ -41,7 +43,7 @@ static void collective_schedule_make_ring(const mf_collective_schedule_of *of, i
     }
 }
 
-/* As many as keep pieces small, if the op does not say it. */
+/* Chosen to keep chunks small, unless the op sets it. */
 static int64_t count_rings(const mf_collective_schedule_of *of)
 {
     const int64_t bytes = of->count * (int64_t)mf_dtype_cell(of->collect->dtype);
@@ -60,7 +62,7 @@ static int64_t default_offset(const mf_collective_schedule_of *of, int64_t ring,
     return ring % 2 == 1 ? -by : by;
 }
 
-/* Whole lines of memory, and one more where it would come out even. */
+/* Rounded up to cache lines. */
 static int64_t piece_elements(const mf_collective_schedule_of *of, int64_t pieces)
 {
     const int64_t bytes = (int64_t)mf_dtype_cell(of->collect->dtype);
@@ -69,9 +71,10 @@ static int64_t piece_elements(const mf_collective_schedule_of *of, int64_t piece
     return (least / PIECE_ALIGN + 1) * PIECE_ALIGN / bytes;
 }
 
-/* The way of the piece that begins with rank `first` of a ring, at rank `self`. */
-static void make_legs(mf_collective_route *r, const mf_collective_schedule_of *of, const int *order,
-                      int first, int section, bool is_sum)
+/* The hops at rank `self` of the chunk that starts at rank `first` of a ring. */
+static void collective_schedule_make_hops(mf_collective_route *r,
+                                          const mf_collective_schedule_of *of, const int *order,
+                                          int first, int section, bool is_sum)
 {
     const int n = of->n;
     int self = 0, before;
@@ -82,14 +85,14 @@ static void make_legs(mf_collective_route *r, const mf_collective_schedule_of *o
     r->n_legs = is_sum ? 2 : 1;
     for (int turn = 0; turn < r->n_legs; turn++) {
         const int begins = (first + (turn == 0 ? 0 : n - 1)) % n, ends = (begins + n - 1) % n;
-        mf_hop *leg = &r->legs[turn];
+        mf_hop *hop = &r->legs[turn];
 
-        *leg = (mf_hop){ .from = self == begins ? -1 : order[before],
+        *hop = (mf_hop){ .from = self == begins ? -1 : order[before],
                          .key = { { turn, section, before } },
                          .merges = is_sum && turn == 0 && self != begins,
                          .finishes = is_sum && turn == 0 && self == ends };
         if (self != ends)
-            leg->sends[leg->n_sends++] = (mf_hop_key){ { turn, section, self } };
+            hop->sends[hop->n_sends++] = (mf_hop_key){ { turn, section, self } };
     }
 }
 
@@ -102,7 +105,7 @@ static mf_status make_reduction(const mf_collective_schedule_of *of, mf_arena *a
     int *order = MF_ARENA_ARRAY(arena, int, of->n);
 
     if (pieces > PIECES_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rings through %d members are too many",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rings through %d members exceed the limit",
                        (long long)rings, of->n);
     out->all = MF_ARENA_ARRAY(arena, mf_collective_route, pieces);
     if (!order || !out->all)
@@ -120,7 +123,7 @@ static mf_status make_reduction(const mf_collective_schedule_of *of, mf_arena *a
                 (mf_collective_route){ .first = first,
                                        .count = of->count - first < size ? of->count - first : size,
                                        .own = first };
-            make_legs(r, of, order, rank, (int)section, true);
+            collective_schedule_make_hops(r, of, order, rank, (int)section, true);
             out->n++;
         }
     }
@@ -141,15 +144,16 @@ static mf_status make_gathering(const mf_collective_schedule_of *of, mf_arena *a
         mf_collective_route *r = &out->all[out->n++];
 
         *r = (mf_collective_route){ .first = rank * size, .count = size };
-        make_legs(r, of, order, rank, rank, false);
+        collective_schedule_make_hops(r, of, order, rank, rank, false);
     }
     return MF_OK;
 }
 
 /* ---- the tree ---- */
 
-/* Of tasks: one device of each takes part. With the first as the source, r sends to 2r+1 and 2r+2.
- * Another one is as if it stood before the first, and in its own place as well. */
+/* A tree of tasks: one device of each takes part. If the first task is the source, r sends to 2r+1
+ * and 2r+2. Another source acts as an additional root before the first task and keeps its own
+ * position, too. */
 static int parent_of(int rank, int source)
 {
     const int parent = source == 0 ? (rank - 1) / 2 : rank / 2 - 1;
@@ -180,20 +184,20 @@ static mf_status make_broadcast(const mf_collective_schedule_of *of, mf_arena *a
     const int self = of->task[of->self], source = of->task[of->source];
     const int parent = parent_of(self, source);
     mf_collective_route *r = MF_ARENA_NEW(arena, mf_collective_route);
-    mf_hop *leg;
+    mf_hop *hop;
 
     if (!r)
         return MF_NOMEM("a collective");
     *r = (mf_collective_route){ .count = of->count, .n_legs = 1 };
-    leg = &r->legs[0];
-    *leg = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
+    hop = &r->legs[0];
+    *hop = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
                      .key = { { 0, parent, self } } };
     for (int rank = 0; rank < tasks_of(of); rank++) {
         if (is_child(rank, self, source))
-            leg->sends[leg->n_sends++] = (mf_hop_key){ { 0, self, rank } };
+            hop->sends[hop->n_sends++] = (mf_hop_key){ { 0, self, rank } };
     }
     out->all = r;
-    out->n = 1; /* an empty value, too: its members wait for it */
+    out->n = 1; /* an empty value is sent, too: the members wait for it */
     return MF_OK;
 }
 

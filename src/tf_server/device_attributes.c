@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_attributes.c - what a task has to compute with, as TensorFlow describes it. */
+/* device_attributes.c - the devices of a task, as TensorFlow describes them. */
 #include "proto/master.pb-c.h"
 #include "tf_server/server.h"
 
@@ -18,7 +18,7 @@ mf_status mf_server_device(const mf_server *s, mf_arena *arena,
     tensorflow__device_locality__init(near);
     d->name = (char *)(uintptr_t)mf_server_self(s)->device;
     d->device_type = (char *)(uintptr_t) "CPU";
-    d->memory_limit = 256 << 20; /* TensorFlow's own word for "some" */
+    d->memory_limit = 256 << 20; /* TensorFlow's placeholder value */
     d->locality = near;
     d->physical_device_desc = (char *)(uintptr_t) "Meshflow " MESHFLOW_VERSION;
     d->incarnation = s->incarnation;
@@ -40,7 +40,7 @@ mf_status mf_server_leader(const mf_server *s, const struct Tensorflow__ConfigPr
     *out = mf_server_tasks_find(&s->tasks, leader.job, leader.task);
     if (*out < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "collective_group_leader is '%.200s', which is no task of this cluster",
+                       "collective_group_leader is '%.200s', which is not a task of this cluster",
                        name);
     return MF_OK;
 }

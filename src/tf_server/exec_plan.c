@@ -29,13 +29,13 @@ static mf_status register_part(mf_exec_plan *l, const mf_exec_plan_options *o, i
     request.session_handle = (char *)(uintptr_t)o->session;
     request.create_worker_session_called = true;
     request.collective_graph_key = l->collectives.key;
-    more.collective_group_leader = (char *)(uintptr_t)o->cast->server->tasks.all[o->leader].name;
+    more.collective_group_leader = (char *)(uintptr_t)o->workers->server->tasks.all[o->leader].name;
     config.experimental = &more;
     request.config_proto = &config;
     if (st == MF_OK)
         st = mf_graph_encode_message(graph, arena, &request.graph_def);
     if (st == MF_OK)
-        st = mf_server_ask(o->cast->server, task, &q, arena, &reply);
+        st = mf_server_ask(o->workers->server, task, &q, arena, &reply);
     if (st == MF_OK) {
         const Tensorflow__RegisterGraphResponse *answer =
             (const Tensorflow__RegisterGraphResponse *)reply;
@@ -48,7 +48,7 @@ static mf_status register_part(mf_exec_plan *l, const mf_exec_plan_options *o, i
     return st;
 }
 
-/* ---- the own part ---- */
+/* ---- the local part ---- */
 
 static bool is_fed(const mf_graph_partition *p, const char *name)
 {
@@ -61,7 +61,7 @@ static bool is_fed(const mf_graph_partition *p, const char *name)
     return false;
 }
 
-/* What nobody else needs has to be run; feeds are there already. */
+/* Nodes without consumers are targets; feeds are not. */
 static mf_status exec_plan_find_targets(mf_exec_plan *l, const mf_graph_partition *p,
                                         const mf_graph *g)
 {
@@ -79,7 +79,7 @@ static mf_status exec_plan_find_targets(mf_exec_plan *l, const mf_graph_partitio
 static mf_status make_own(mf_exec_plan *l, const mf_exec_plan_options *o,
                           const mf_graph_partition *p)
 {
-    const mf_server *s = o->cast->server;
+    const mf_server *s = o->workers->server;
     const mf_graph *graph = p->parts[s->tasks.self];
     const mf_session_options so = { .allow_dirs = (const char *const *)s->allow_dirs,
                                     .n_allow_dirs = s->n_allow_dirs };
@@ -97,12 +97,12 @@ static mf_status make_own(mf_exec_plan *l, const mf_exec_plan_options *o,
     return mf_session_new_shared(graph, &so, &shared, &l->own);
 }
 
-/* ---- the whole ---- */
+/* ---- all parts ---- */
 
 static mf_status exec_plan_make_parts(mf_exec_plan *l, const mf_exec_plan_options *o,
                                       const mf_graph_partition *p)
 {
-    const int self = o->cast->server->tasks.self;
+    const int self = o->workers->server->tasks.self;
     bool alone = true;
 
     for (int i = 0; i < p->n_tasks; i++)
@@ -122,12 +122,12 @@ static mf_status exec_plan_make_parts(mf_exec_plan *l, const mf_exec_plan_option
 static mf_status exec_plan_cut(mf_exec_plan *l, const mf_run_names *names,
                                const mf_exec_plan_options *o)
 {
-    const mf_server_tasks *t = &o->cast->server->tasks;
+    const mf_server_tasks *t = &o->workers->server->tasks;
     const mf_graph_partition_options po = { .task = o->task,
                                             .n_tasks = t->n,
                                             .self = t->self,
-                                            .devices = o->cast->devices,
-                                            .incarnations = o->cast->incarnations,
+                                            .devices = o->workers->devices,
+                                            .incarnations = o->workers->incarnations,
                                             .gradual = o->gradual };
     mf_graph_partition p = { 0 };
     mf_signature sig;
@@ -161,20 +161,20 @@ mf_status mf_exec_plan_make(const mf_run_names *names, const mf_exec_plan_option
         return MF_OK;
     }
     mf_error_save(st, &why);
-    mf_exec_plan_free(l, o->cast, o->session);
+    mf_exec_plan_free(l, o->workers, o->session);
     return mf_error_restore(&why);
 }
 
-void mf_exec_plan_free(mf_exec_plan *l, const mf_session_workers *cast, const char *session)
+void mf_exec_plan_free(mf_exec_plan *l, const mf_session_workers *workers, const char *session)
 {
     Tensorflow__DeregisterGraphRequest request = TENSORFLOW__DEREGISTER_GRAPH_REQUEST__INIT;
 
     request.session_handle = (char *)(uintptr_t)session;
     request.create_worker_session_called = true;
-    for (int i = 0; cast->is_told && i < l->n_parts; i++) {
+    for (int i = 0; workers->is_told && i < l->n_parts; i++) {
         request.graph_handle = l->parts[i].graph;
         if (l->parts[i].graph)
-            mf_server_tell(cast->server, l->parts[i].task,
+            mf_server_tell(workers->server, l->parts[i].task,
                            "/tensorflow.WorkerService/DeregisterGraph", &request.base,
                            &tensorflow__deregister_graph_response__descriptor);
     }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph_partition.c - see graph_partition.h.
  *
- * An output that another task needs is sent there once, whoever needs it; a control edge between
- * tasks is an empty tensor. Constants are copied instead. A reference is read by the op that uses
- * it, when this op may run: each such edge is received by itself, and after everything else that
- * the op waits for. The sender reads the variable when it is received (ops/dist/send_recv.c).
+ * An output that another task needs is sent there once, however many nodes consume it; a control
+ * edge
+ * between tasks is an empty tensor. Constants are copied instead. A reference is read by the op
+ * that
+ * uses it when this op is ready: each such edge has its own receive, which waits for all other
+ * inputs
+ * of the op. The sender reads the variable when the value is requested (ops/dist/send_recv.c).
  *
- * TensorFlow's tasks keep the kernels of stateful nodes, which _Send and _Recv are, by their names
- * as long as a session lasts: a name must not mean another edge in another run of the session. So
- * names have a number that no other edge of this process has. */
+ * TensorFlow's tasks keep the kernels of stateful nodes, including _Send and _Recv, by name for the
+ * lifetime of a session, so a name must not denote different edges in two runs of a session. Names
+ * therefore contain a number that is unique in this process. */
 #include "base/map.h"
 #include "tf_server/graph_partition_private.h"
 
@@ -17,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- who is where ---- */
+/* ---- nodes of a task ---- */
 
 static bool graph_partition_is_end(const mf_node *n)
 {
@@ -71,17 +74,17 @@ static mf_attr text_attr(const char *text)
     return a;
 }
 
-/* One end of an edge: what it is called, between whom, and what of. */
+/* One end of an edge: its name, tasks and dtype. */
 typedef struct edge {
     char name[300], base[256];
-    const char *node; /* the end's own name; NULL: some name */
+    const char *node; /* name of the node; NULL: generated */
     int from, to;
     mf_dtype type;
 } edge;
 
-static atomic_llong named; /* edges of this process, so far */
+static atomic_llong named; /* number of edges named so far in this process */
 
-/* The sender has a value, the receiver perhaps something that it waits for. */
+/* The sender has a value; the receiver may have a node to wait for. */
 static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, mf_node *after,
                          mf_node **out)
 {
@@ -111,7 +114,7 @@ static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, m
                         out);
 }
 
-/* In a loop, each iteration receives its own. */
+/* In a loop, each iteration receives a value of its own. */
 static mf_status graph_partition_send(mf_cutting *c, mf_output value, const char *base, int frame,
                                       int from, int to, mf_node **received)
 {
@@ -127,7 +130,7 @@ static mf_status graph_partition_send(mf_cutting *c, mf_output value, const char
     return add_end(c, &e, NULL, driver ? twin_of(c, driver, to) : NULL, received);
 }
 
-/* An empty tensor that is there after `after`. */
+/* An empty tensor that is ready after `after`. */
 static mf_status add_signal(mf_cutting *c, int at, mf_node *after, mf_output *out)
 {
     mf_graph *g = c->out->parts[at];
@@ -156,7 +159,7 @@ static mf_status add_signal(mf_cutting *c, int at, mf_node *after, mf_output *ou
                         &out->node);
 }
 
-/* The key of what is received; *out: the node that has it, or NULL. */
+/* The key of a received value; *out: the node that receives it, or NULL. */
 static mf_status graph_partition_look_up(mf_cutting *c, const char *name, int port, int to,
                                          char **key, mf_node **out)
 {
@@ -173,7 +176,7 @@ static bool graph_partition_is_ref(mf_output o)
     return mf_type_is_ref(o.node->out_types[o.port]);
 }
 
-/* The output as task `to` has it. */
+/* The output on task `to`. */
 static mf_status graph_partition_bring(mf_cutting *c, mf_output value, int to, mf_output *out)
 {
     const int from = c->task[value.node->id];
@@ -196,7 +199,7 @@ static mf_status graph_partition_bring(mf_cutting *c, mf_output value, int to, m
     return MF_OK;
 }
 
-/* What has to happen first, as task `to` can wait for it. */
+/* A control input on task `to` for a node of any task. */
 static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_node **out)
 {
     const int from = c->task[first->id];
@@ -216,13 +219,13 @@ static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_n
     return mf_map_set(&c->received, key, *out);
 }
 
-/* Received for input k of a task's node, whose own inputs are known. */
+/* True if input k of a task's node is a received reference; its other inputs are known. */
 static bool is_received_ref(const mf_cutting *c, const mf_node *n, int k)
 {
     return graph_partition_is_ref(n->inputs[k]) && c->task[n->inputs[k].node->id] != c->task[n->id];
 }
 
-/* What the op waits for; of a Merge's inputs only one has to come. */
+/* The inputs that the op waits for; a Merge waits for only one. */
 static int waits_for(const mf_cutting *c, const mf_node *n, const mf_node *twin, mf_node **out)
 {
     const bool merges = n->op && n->op->control == MF_CONTROL_MERGE;
@@ -237,7 +240,7 @@ static int waits_for(const mf_cutting *c, const mf_node *n, const mf_node *twin,
     return count;
 }
 
-/* References are received after all else. */
+/* References are received after all other inputs. */
 static mf_status delay_refs(mf_cutting *c, const mf_node *n, const mf_node *twin)
 {
     mf_arena *arena = c->out->parts[c->task[n->id]]->arena;
@@ -283,7 +286,7 @@ static mf_status graph_partition_name_of(mf_cutting *c, mf_output o, const char 
     return *out ? MF_OK : MF_NOMEM("a graph");
 }
 
-/* An edge from the own task to itself, with somebody else at its other end. */
+/* An edge of the local task whose other end is the master or client. */
 static mf_status add_own_end(mf_cutting *c, const char *base, mf_dtype type, const mf_output *value,
                              const char **key)
 {
@@ -301,7 +304,7 @@ static mf_status add_own_end(mf_cutting *c, const char *base, mf_dtype type, con
     return add_end(c, &e, value, NULL, &end);
 }
 
-/* A placeholder stands for it, under the name of its _Arg. */
+/* Replaces an _Arg by a placeholder of the same name. */
 static mf_status add_placeholder(mf_cutting *c, const mf_node *arg, int i)
 {
     const mf_named_attr attrs[] = {
@@ -336,9 +339,9 @@ static mf_status find_fetch(mf_cutting *c, const mf_node *retval, int i)
     return graph_partition_name_of(c, value, &c->out->fetches[i]);
 }
 
-/* ---- the whole ---- */
+/* ---- all parts ---- */
 
-/* TensorFlow's tasks want every node to say where it is. */
+/* TensorFlow's tasks require a device on every node. */
 static mf_status name_device(mf_graph *g, const char *device)
 {
     const char *copy = mf_arena_strdup(g->arena, device);

@@ -5,9 +5,10 @@
  *                         ^        |  condition         |
  *                         +-----------------------------+
  *
- * Merge is there once in each iteration: what is received in the loop waits for it. A loop inside
- * of another is entered from the other's Switch. Loops of one name have one number on all tasks, so
- * keys are the same. */
+ * Merge runs once per iteration: receives inside the loop wait for it. A nested loop is entered
+ * from
+ * the outer loop's Switch. Frames with the same name have the same number on all tasks, so keys
+ * match. */
 #include "tf_server/graph_partition_private.h"
 
 #include <stdio.h>
@@ -68,7 +69,7 @@ void mf_loops_deinit(mf_loops *l)
     mf_free(l->drivers);
 }
 
-/* ---- a loop that nothing goes through ---- */
+/* ---- control loops ---- */
 
 typedef struct driving {
     mf_cutting *c;
@@ -157,8 +158,8 @@ static mf_status drive(mf_cutting *c, int frame, int task)
         return MF_OK;
     if (!l->conds[frame])
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "the loop '%s' lies on several tasks and has no LoopCond: put all of it on "
-                       "one",
+                       "the loop '%s' is spread over several tasks and has no LoopCond: place it "
+                       "on one task",
                        d.frame->name);
     if (parent > 0) {
         MF_TRY(drive(c, parent, task));
@@ -169,7 +170,7 @@ static mf_status drive(mf_cutting *c, int frame, int task)
     return add_loop(&d, start, l->conds[frame], driver);
 }
 
-/* ---- where one is needed ---- */
+/* ---- where a control loop is needed ---- */
 
 static mf_status drive_inputs(mf_cutting *c, const mf_node *n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph_partition_private.h - what graph_partition.c and graph_partition_loops.c share. */
+/* graph_partition_private.h - shared by graph_partition.c and graph_partition_loops.c. */
 #ifndef MF_TF_SERVER_GRAPH_PARTITION_PRIVATE_H
 #define MF_TF_SERVER_GRAPH_PARTITION_PRIVATE_H
 
@@ -9,13 +9,13 @@
 
 /* ---- loops on several tasks (graph_partition_loops.c) ---- */
 
-/* A loop of a task's own: what begins an iteration, and what stands in its body. */
+/* The control loop of a task: the node that begins an iteration, and the node in its body. */
 typedef struct mf_driver {
-    mf_node *merge, *turn; /* NULL: nothing has to */
+    mf_node *merge, *turn; /* NULL: not needed */
 } mf_driver;
 
 typedef struct mf_loops {
-    mf_contexts *contexts; /* of the nodes that were there first */
+    mf_contexts *contexts; /* of the original nodes */
     mf_node **conds; /* by frame: its LoopCond; NULL: none */
     mf_driver *drivers; /* by frame and task */
     int n_frames, n_tasks;
@@ -24,22 +24,22 @@ typedef struct mf_loops {
 typedef struct mf_cutting {
     const mf_graph_partition_options *o;
     mf_graph_partition *out;
-    mf_graph *whole; /* what is needed, with _Arg and _Retval */
+    mf_graph *whole; /* the nodes that the run needs, with _Arg and _Retval */
     int *task; /* by its node ids */
     int64_t cap_task;
     mf_loops loops;
-    mf_map received; /* "node:port>task", "^node>task" -> the node that has it there */
+    mf_map received; /* "node:port>task", "^node>task" -> the node that receives it there */
     int edges;
 } mf_cutting;
 
-/* A task that receives values inside of a loop has to know how often: it gets a loop of its own,
- * that nothing goes through, with the condition of the real one. */
+/* A task that receives values inside a loop needs the number of iterations: it gets a control loop
+ * without data, driven by the condition of the real one. */
 MF_MUST mf_status mf_loops_drive(mf_cutting *c, const mf_compile *w);
 void mf_loops_deinit(mf_loops *l);
-/* The frame an output is in; the one after a node; 0: none. */
+/* The frame of an output, or after a node; 0: none. */
 int mf_loops_frame(const mf_loops *l, mf_output o);
 int mf_loops_frame_after(const mf_loops *l, const mf_node *n);
-/* What values of this frame are received after, in the whole graph; NULL: nothing. */
+/* The node after which values of this frame are received, in the whole graph; NULL: none. */
 const mf_node *mf_loops_driver(const mf_loops *l, int frame, int task);
 
 #endif

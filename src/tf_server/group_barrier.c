@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_groups, 10000, "groups, and their collectives, that a leader keeps");
+MF_PARAM_INT(server_groups, 10000, "maximum number of groups and collectives that a leader keeps");
 
-enum { ASSEMBLY_BYTES = 4096 }; /* of one that is empty */
+enum { ASSEMBLY_BYTES = 4096 }; /* size of an empty one */
 
-/* ---- assemblies; with the lock ---- */
+/* ---- barriers; the caller holds the lock ---- */
 
 void mf_group_barrier_unref(mf_group_barrier *a)
 {
@@ -40,8 +40,8 @@ static mf_status assembly_new(mf_group_barriers *m, const mf_coming *c, mf_group
     *out = NULL;
     if (m->all.count >= MF_PARAM(server_groups))
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "%lld groups and their collectives are kept already: use fewer keys, or "
-                       "raise server_groups",
+                       "%lld groups and collectives exist already: use fewer keys, or raise "
+                       "server_groups",
                        (long long)m->all.count);
     a = mf_calloc(1, sizeof *a);
     if (!a)
@@ -104,7 +104,7 @@ static mf_status copy_attributes(const Tensorflow__DeviceAttributes *from, mf_ar
     return st;
 }
 
-/* Again, perhaps: then it may be another process. */
+/* A member may arrive again, as a new process. */
 static mf_status group_barrier_arrive(mf_group_barrier *a, const mf_coming *c)
 {
     mf_arrival *known = (mf_arrival *)(uintptr_t)mf_group_barrier_find(a, c->who.device);
@@ -122,7 +122,7 @@ static mf_status group_barrier_arrive(mf_group_barrier *a, const mf_coming *c)
     return MF_OK;
 }
 
-/* What members have sent counts as memory in use. */
+/* Data sent by members is charged to the memory quota. */
 static mf_status group_barrier_charge(mf_group_barrier *a)
 {
     const int64_t now = ASSEMBLY_BYTES + (int64_t)mf_arena_used(a->arena);
@@ -140,14 +140,14 @@ void mf_group_barrier_forget(mf_group_barriers *m, mf_group_barrier *a)
     mf_group_barrier_unref(a);
 }
 
-/* ---- those that are over ---- */
+/* ---- removed barriers ---- */
 
-/* Nobody finds it any more; those who wait there are told later. With the lock. */
+/* Removes the barrier from the map; its waiters are notified later. The caller holds the lock. */
 static void group_barrier_put_away(mf_group_barriers *m, mf_group_barrier *a,
                                    mf_group_barrier **over)
 {
     (void)mf_map_remove(&m->all, a->key);
-    a->next = *over; /* with the map's reference */
+    a->next = *over; /* takes over the map's reference */
     *over = a;
 }
 
@@ -158,7 +158,9 @@ static bool is_under(const char *key, const char *upper)
     return strncmp(key, upper, n) == 0 && key[n] == ':';
 }
 
-/* It is complete; those under it that are not go to *over. With the lock. */
+/* Removes a complete barrier; its incomplete subordinate barriers are added to *over. The caller
+ * holds
+ * the lock. */
 static void disband(mf_group_barriers *m, mf_group_barrier *upper, mf_group_barrier **over)
 {
     mf_map_entry *e;
@@ -177,7 +179,7 @@ static void disband(mf_group_barriers *m, mf_group_barrier *upper, mf_group_barr
     mf_group_barrier_forget(m, upper);
 }
 
-/* Without the lock: whoever waits there is told. */
+/* Notifies the waiters. The caller does not hold the lock. */
 static void group_barrier_end_all(mf_group_barriers *m, mf_group_barrier *over)
 {
     while (over) {
@@ -186,7 +188,8 @@ static void group_barrier_end_all(mf_group_barriers *m, mf_group_barrier *over)
         over = a->next;
         mf_barrier_waiters_end(m, a,
                                MF_FAIL(MF_ABORTED,
-                                       "%s: its group meets anew; perhaps a member was restarted",
+                                       "%s: its group is formed again; a member may have been "
+                                       "restarted",
                                        a->title));
         mf_group_barrier_release(m, a);
     }
@@ -208,15 +211,15 @@ void mf_group_barriers_disband(mf_group_barriers *m, const char *key, const char
     group_barrier_end_all(m, over);
 }
 
-/* ---- coming ---- */
+/* ---- arrival ---- */
 
 static mf_status group_barrier_differ(const mf_group_barrier *a, const mf_coming *c)
 {
     const bool detail = strcmp(a->what, c->what) == 0;
 
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "%s: its members must do the same, but %s comes with %s%s%s, %s with %s%s%s",
-                   a->title, c->who.device, c->what, detail ? " " : "", detail ? c->detail : "",
+                   "%s: members must agree, but %s has %s%s%s and %s has %s%s%s", a->title,
+                   c->who.device, c->what, detail ? " " : "", detail ? c->detail : "",
                    a->all[0].device, a->what, detail ? " " : "", detail ? a->detail : "");
 }
 
@@ -225,7 +228,7 @@ static bool means_the_same(const mf_group_barrier *a, const mf_coming *c)
     return a->size == c->size && strcmp(a->what, c->what) == 0;
 }
 
-/* It is complete: is whoever comes one of those? */
+/* The barrier is complete: checks that the caller is a member. */
 static mf_status check_known(const mf_group_barrier *a, const mf_coming *c, bool *anew)
 {
     const mf_arrival *known = mf_group_barrier_find(a, c->who.device);
@@ -236,19 +239,22 @@ static mf_status check_known(const mf_group_barrier *a, const mf_coming *c, bool
     if (*anew || known)
         return MF_OK;
     mf_group_barrier_names(a, &names);
-    (void)MF_FAIL(MF_INVALID_ARGUMENT, "%s is of %s: %s is not in it, and needs another group_key",
+    (void)MF_FAIL(MF_INVALID_ARGUMENT,
+                  "%s consists of %s: %s is not a member and needs another "
+                  "group_key",
                   a->title, names.data ? names.data : "others", c->who.device);
     mf_buf_deinit(&names);
     return MF_INVALID_ARGUMENT;
 }
 
-/* Who is to be told without the lock. */
+/* Barriers whose waiters are notified without the lock. */
 typedef struct aftermath {
-    mf_group_barrier *failed; /* with whoever has come, for the same reason; NULL: none */
+    mf_group_barrier *failed; /* including the arriving member, which fails for the same reason;
+                                 NULL: none */
     mf_group_barrier *over;
 } aftermath;
 
-/* Where it belongs. With the lock. */
+/* Finds or creates the barrier. The caller holds the lock. */
 static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_coming *c,
                                           mf_group_barrier **out, aftermath *then)
 {
@@ -269,7 +275,7 @@ static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_coming 
     return *out ? MF_OK : assembly_new(m, c, out);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status group_barrier_join(mf_group_barriers *m, const mf_coming *c, mf_group_barrier *a,
                                     aftermath *then)
 {
@@ -291,7 +297,7 @@ static mf_status group_barrier_join(mf_group_barriers *m, const mf_coming *c, mf
     return st;
 }
 
-/* *out: where w waits now, with a reference. */
+/* *out: the barrier at which w waits, with a reference. */
 static mf_status group_barrier_line_up(mf_group_barriers *m, mf_coming *c, mf_barrier_waiter *w,
                                        mf_group_barrier **out, bool *complete, aftermath *then)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_barrier_wait.c - those who wait at assemblies: for the others, until they are cancelled, or
- * their time is up, which a thread looks after. */
+/* group_barrier_wait.c - members that wait at barriers until all members have arrived, they are
+ * cancelled, or their deadline expires. A thread checks the deadlines. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -55,7 +55,7 @@ static void group_barrier_wait_take_off(mf_barrier_waiter *w)
     w->waits = false;
 }
 
-/* It goes without an answer: as if it had not come. With the lock. */
+/* Removes a waiter without a reply, as if it had not arrived. The caller holds the lock. */
 static void group_barrier_wait_leave(mf_barrier_waiter *w)
 {
     mf_group_barrier *a = w->at;
@@ -82,7 +82,7 @@ static void group_barrier_wait_unref(mf_barrier_waiter *w)
     mf_free(w);
 }
 
-/* It is in no line any more. On failure the thread's error is set. */
+/* Completes a waiter that is no longer queued. On failure the thread's error is set. */
 static void group_barrier_wait_end(mf_barrier_waiter *w, mf_status st)
 {
     mf_error why;
@@ -95,7 +95,7 @@ static void group_barrier_wait_end(mf_barrier_waiter *w, mf_status st)
     group_barrier_wait_unref(w);
 }
 
-/* All that wait there; the thread's error is theirs. */
+/* Completes all waiters with the thread's error. */
 void mf_barrier_waiters_end(mf_group_barriers *m, mf_group_barrier *a, mf_status st)
 {
     mf_error why;
@@ -115,14 +115,14 @@ void mf_barrier_waiters_end(mf_group_barriers *m, mf_group_barrier *a, mf_status
         (void)mf_error_restore(&why);
 }
 
-/* Who is there, for whoever gives up. With the lock. */
+/* The error of a waiter that gives up: lists the members present. The caller holds the lock. */
 static mf_status not_all(const mf_group_barrier *a, mf_status code, const char *how,
                          int64_t since_ns)
 {
     mf_buf names = { 0 };
 
     mf_group_barrier_names(a, &names);
-    (void)MF_FAIL(code, "%s: %s after %.1f s with %d of %d members there: %s", a->title, how,
+    (void)MF_FAIL(code, "%s: %s after %.1f s with %d of %d members present: %s", a->title, how,
                   (double)(mf_clock_ns() - since_ns) * 1e-9, a->n, a->size,
                   names.data ? names.data : "");
     mf_buf_deinit(&names);
@@ -152,9 +152,10 @@ void mf_barrier_waiter_begin(mf_barrier_waiter *w)
     group_barrier_wait_unref(w);
 }
 
-/* ---- those who do not come ---- */
+/* ---- missing members ---- */
 
-/* One whose time is up; else when to look again. With the lock. */
+/* A waiter whose deadline has expired; otherwise the time of the next check. The caller holds the
+ * lock. */
 static mf_barrier_waiter *find_late(const mf_group_barriers *m, int64_t now, int64_t *next)
 {
     mf_map_entry *e;
@@ -173,7 +174,7 @@ static mf_barrier_waiter *find_late(const mf_group_barriers *m, int64_t now, int
     return NULL;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void say_who_waits(const mf_group_barriers *m, int64_t now)
 {
     mf_map_entry *e;
@@ -189,7 +190,7 @@ static void say_who_waits(const mf_group_barriers *m, int64_t now)
             continue;
         a->said_ns = now;
         mf_group_barrier_names(a, &names);
-        MF_WARN("%s waits for %d of %d members, since %.0f s; there are: %s", a->title,
+        MF_WARN("%s has been waiting for %d of %d members for %.0f s; present: %s", a->title,
                 a->size - a->n, a->size, (double)(now - since) * 1e-9,
                 names.data ? names.data : "");
         mf_buf_deinit(&names);
@@ -208,7 +209,7 @@ static void *group_barrier_wait_watch(void *ctx)
 
         if (late) {
             const mf_status st =
-                not_all(late->at, MF_DEADLINE_EXCEEDED, "time is up", late->since_ns);
+                not_all(late->at, MF_DEADLINE_EXCEEDED, "the deadline expired", late->since_ns);
 
             group_barrier_wait_leave(late);
             pthread_mutex_unlock(&m->lock);
@@ -223,11 +224,12 @@ static void *group_barrier_wait_watch(void *ctx)
     return NULL;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 mf_status mf_barrier_waiters_watch(mf_group_barriers *m)
 {
     if (!m->watches && mf_thread_start(&m->watch, group_barrier_wait_watch, m) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for groups that wait");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start the thread that checks deadlines of "
+                                              "groups");
     m->watches = true;
     pthread_cond_signal(&m->changed);
     return MF_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_leader.c - see group_leader.h. A group's assembly has its key, "1"; that of a collective
+/* group_leader.c - see group_leader.h. The barrier of a group has the key "1", that of a collective
  * "1:3". */
 #include "tf_server/group_leader.h"
 
@@ -59,10 +59,10 @@ static mf_status check_member(const mf_group_leader *g, const char *title, const
                               int32_t size)
 {
     if (size < 1 || size > MF_GROUP_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: group_size is %d, not of 1 to %d", title, size,
-                       MF_GROUP_MAX);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: group_size is %d, but must be 1 to %d", title,
+                       size, MF_GROUP_MAX);
     if (mf_group_task(g->tasks, device) < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: '%.200s' is no device of this cluster", title,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: '%.200s' is not a device of this cluster", title,
                        device);
     return MF_OK;
 }
@@ -105,12 +105,14 @@ void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__Comple
     (void)snprintf(title, sizeof title, "group %" PRId32, q->group_key);
     (void)snprintf(what, sizeof what, "group_size %" PRId32, q->group_size);
     if (!q->device_attributes)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: a member does not say which device it is", title);
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: a member did not send its device", title);
     else
         st = check_member(g, title, q->device_attributes->name, q->group_size);
     if (st == MF_OK && strcmp(q->device_type, "CPU") != 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is a device of the type '%.30s', not CPU", title,
-                     q->device_attributes->name, q->device_type);
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "%s: %s has the device type '%.30s', but only CPU is "
+                     "supported",
+                     title, q->device_attributes->name, q->device_type);
     if (st != MF_OK) {
         asks->done(asks->ctx, st, NULL);
         return;
@@ -131,9 +133,9 @@ void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__Comple
                                          .ctx = asks->ctx });
 }
 
-/* ---- their collectives ---- */
+/* ---- collectives ---- */
 
-/* Who sends; -1: it is no broadcast. */
+/* Rank of the sender; -1: not a broadcast. */
 static mf_status group_leader_find_source(const mf_group_barrier *a, const mf_group_barrier *group,
                                           bool wanted, int *out)
 {
@@ -149,8 +151,8 @@ static mf_status group_leader_find_source(const mf_group_barrier *a, const mf_gr
         source = &a->all[i];
     }
     if (wanted && !source)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: all of its %d members receive, and nobody sends",
-                       a->title, a->n);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: all %d members receive, and none sends", a->title,
+                       a->n);
     for (int i = 0; source && i < group->n; i++) {
         if (strcmp(group->all[i].device, source->device) == 0)
             *out = i;
@@ -158,7 +160,7 @@ static mf_status group_leader_find_source(const mf_group_barrier *a, const mf_gr
     return MF_OK;
 }
 
-/* The key of its group, "1" of "1:3". */
+/* The barrier of the collective's group: "1" for "1:3". */
 static const mf_group_barrier *group_of(const mf_group_barriers *m, const char *key)
 {
     char group[KEY_MAX];
@@ -176,7 +178,7 @@ static mf_status complete_instance(mf_group_barriers *m, mf_group_barrier *a)
 
     if (!out)
         return MF_NOMEM("a group");
-    MF_ASSERT(group); /* collectives are over when it is */
+    MF_ASSERT(group); /* collectives end with their group */
     tensorflow__complete_instance_response__init(out);
     MF_TRY(group_leader_find_source(a, group, strncmp(a->what, "Broadcast", 9) == 0, &source));
     out->instance_key = (int32_t)strtol(strchr(a->key, ':') + 1, NULL, 10);
@@ -185,7 +187,7 @@ static mf_status complete_instance(mf_group_barriers *m, mf_group_barrier *a)
     return MF_OK;
 }
 
-/* The member's group has met here, and it is in it. */
+/* Checks that the member's group is complete here and contains it. */
 static mf_status check_group(const mf_group_barriers *m, mf_coming *c)
 {
     const mf_group_barrier *group = group_of(m, c->key);
@@ -194,14 +196,14 @@ static mf_status check_group(const mf_group_barriers *m, mf_coming *c)
 
     if (!known)
         return MF_FAIL(MF_ABORTED,
-                       "%s: no such group of %d members with %.200s has met here; perhaps one of "
-                       "them was restarted",
+                       "%s: there is no group of %d members with %.200s here; one of them may "
+                       "have been restarted",
                        c->title, c->size, c->who.device);
     c->who.incarnation = known->incarnation;
     return MF_OK;
 }
 
-/* What is done, in TensorFlow's words: "Reduce(Add,Div)", without the node before them. */
+/* The operation in TensorFlow's notation, without the node's name: "Reduce(Add,Div)". */
 static const char *words_of(const Tensorflow__CompleteInstanceRequest *q)
 {
     const char *at = strrchr(q->name, ':');
@@ -218,8 +220,8 @@ static mf_status group_leader_describe(const Tensorflow__CompleteInstanceRequest
     mf_shape shape;
 
     if (!mf_dtype_is_valid(q->data_type))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "group %d, instance %d: %d is no type", q->group_key,
-                       q->instance_key, q->data_type);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "group %d, instance %d: %d is not a dtype",
+                       q->group_key, q->instance_key, q->data_type);
     MF_TRY(mf_shape_decode(q->shape ? q->shape : &scalar, &shape));
     (void)snprintf(what, WHAT_MAX, "%.200s of %s", words_of(q),
                    mf_dtype_name((mf_dtype)q->data_type));
@@ -259,7 +261,7 @@ void mf_group_leader_complete_instance(mf_group_leader *g,
                                          .ctx = asks->ctx });
 }
 
-/* ---- members that were restarted ---- */
+/* ---- restarted members ---- */
 
 typedef struct doubt {
     mf_group_leader *groups;
@@ -268,7 +270,7 @@ typedef struct doubt {
     uint64_t incarnation;
 } doubt;
 
-/* Another process answers in its place, or it does not have this device any more. */
+/* True if a new process answers at this address, or the device no longer exists. */
 static bool is_another(const Tensorflow__GetStatusResponse *now, const doubt *d)
 {
     for (size_t i = 0; i < now->n_device_attributes; i++) {

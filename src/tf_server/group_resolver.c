@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_resolver.c - see group_resolver.h. Two questions: who is in the group, and whether all mean
- * the same. */
+/* group_resolver.c - see group_resolver.h. Two requests to the leader: the members of the group,
+ * and
+ * whether they agree on the collective. */
 #include "tf_server/group_resolver.h"
 
 #include "base/clock.h"
@@ -15,7 +16,7 @@
 
 typedef struct group_resolver_search {
     mf_group_resolver_search s;
-    mf_group_resolver *circle;
+    mf_group_resolver *group;
 } group_resolver_search;
 
 static void destroy(mf_object *object)
@@ -28,7 +29,7 @@ static void destroy(mf_object *object)
 
 static const mf_object_type TYPE = { "members of a group", destroy };
 
-static mf_status circle_new(mf_group_resolver **out)
+static mf_status resolved_group_new(mf_group_resolver **out)
 {
     mf_group_resolver *c = mf_calloc(1, sizeof *c);
 
@@ -46,7 +47,7 @@ static mf_status circle_new(mf_group_resolver **out)
     return MF_OK;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static void group_resolver_finish(group_resolver_search *f, mf_status st)
 {
@@ -58,10 +59,10 @@ static void group_resolver_finish(group_resolver_search *f, mf_status st)
                        f->s.collect->instance, f->s.server->tasks.all[f->s.leader].name);
         if (!strstr(mf_error_message(), "group "))
             (void)mf_error_wrap(st, before, "");
-        mf_object_unref(f->circle ? &f->circle->base : NULL);
-        f->circle = NULL;
+        mf_object_unref(f->group ? &f->group->base : NULL);
+        f->group = NULL;
     }
-    f->s.done(f->s.ctx, st, f->circle);
+    f->s.done(f->s.ctx, st, f->group);
     mf_free(f);
 }
 
@@ -96,7 +97,7 @@ static mf_group_asks group_resolver_asks_of(group_resolver_search *f, mf_rpc_ans
     };
 }
 
-/* ---- do all mean the same? ---- */
+/* ---- CompleteInstance ---- */
 
 static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
@@ -105,10 +106,10 @@ static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
     group_resolver_search *f = ctx;
 
     if (st == MF_OK && f->s.collect->kind == MF_COLLECTIVE_OP_BROADCAST) {
-        f->circle->source = answer->source_rank;
-        if (f->circle->source < 0 || f->circle->source >= f->circle->n)
-            st = MF_FAIL(MF_INTERNAL, "the leader names rank %d of %d as the one that sends",
-                         answer->source_rank, f->circle->n);
+        f->group->source = answer->source_rank;
+        if (f->group->source < 0 || f->group->source >= f->group->n)
+            st = MF_FAIL(MF_INTERNAL, "the leader returned rank %d of %d as the sender",
+                         answer->source_rank, f->group->n);
     }
     group_resolver_finish(f, st);
 }
@@ -153,7 +154,7 @@ static void ask_instance(group_resolver_search *f)
     mf_arena_free(arena);
 }
 
-/* ---- who is in it? ---- */
+/* ---- CompleteGroup ---- */
 
 static int by_rank(const void *a, const void *b)
 {
@@ -173,12 +174,12 @@ static mf_status group_resolver_add_member(const mf_server *server,
     if (!m->device)
         return MF_NOMEM("a group");
     if (m->task < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is no device of this cluster", d->name);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is not a device of this cluster", d->name);
     c->n++;
     return MF_OK;
 }
 
-/* Where this task is in it: once, and with the process that runs. */
+/* Finds this task in the group: it must be there once, with the incarnation of this process. */
 static mf_status group_resolver_find_self(const mf_server *server, mf_group_resolver *c)
 {
     for (int i = 0; i < c->n; i++) {
@@ -188,22 +189,22 @@ static mf_status group_resolver_find_self(const mf_server *server, mf_group_reso
         if (c->self >= 0 || strcmp(c->members[i].device, mf_server_self(server)->device) != 0 ||
             c->members[i].incarnation != server->incarnation)
             return MF_FAIL(MF_ABORTED,
-                           "the leader knows %s as it was before it was restarted; restart the "
-                           "leader, too, or use another group_key",
+                           "the leader still has %s from before its restart; restart the leader, "
+                           "too, or use another group_key",
                            c->members[i].device);
         c->self = i;
     }
-    return c->self >= 0 ? MF_OK : MF_FAIL(MF_INTERNAL, "the leader has left out who asked it");
+    return c->self >= 0 ? MF_OK : MF_FAIL(MF_INTERNAL, "the leader's group lacks this task");
 }
 
 static mf_status read_members(const group_resolver_search *f,
                               const Tensorflow__CompleteGroupResponse *answer)
 {
     const int64_t n = (int64_t)answer->n_device_attributes;
-    mf_group_resolver *c = f->circle;
+    mf_group_resolver *c = f->group;
 
     if (n != f->s.collect->size)
-        return MF_FAIL(MF_INTERNAL, "the leader names %lld members instead of %d", (long long)n,
+        return MF_FAIL(MF_INTERNAL, "the leader returned %lld members instead of %d", (long long)n,
                        f->s.collect->size);
     c->members = MF_ARENA_ARRAY(c->arena, mf_group_resolver_member, n);
     c->task = MF_ARENA_ARRAY(c->arena, int, n);
@@ -241,7 +242,7 @@ static void ask_group(group_resolver_search *f)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
     const mf_group_asks asks = group_resolver_asks_of(f, gathered);
-    const mf_status st = fill_group(f->s.server, f->s.collect, f->circle->arena, &q);
+    const mf_status st = fill_group(f->s.server, f->s.collect, f->group->arena, &q);
 
     if (st != MF_OK)
         group_resolver_finish(f, st);
@@ -262,7 +263,7 @@ void mf_group_resolver_find(const mf_group_resolver_search *s)
         return;
     }
     f->s = *s;
-    st = circle_new(&f->circle);
+    st = resolved_group_new(&f->group);
     if (st == MF_OK)
         ask_group(f);
     else

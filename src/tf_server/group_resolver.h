@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_resolver.h - the members of a group, as one of them has learned from its leader. */
+/* group_resolver.h - the members of a group, resolved by its leader. */
 #ifndef MF_TF_SERVER_GROUP_RESOLVER_H
 #define MF_TF_SERVER_GROUP_RESOLVER_H
 
@@ -9,15 +9,15 @@
 typedef struct mf_group_resolver_member {
     const char *device;
     uint64_t incarnation;
-    int task; /* of the cluster */
+    int task; /* index in the cluster */
 } mf_group_resolver_member;
 
-/* Never changes. Release with mf_object_unref(). */
+/* Immutable. Release with mf_object_unref(). */
 typedef struct mf_group_resolver {
     mf_object base; /* first */
     mf_arena *arena;
     mf_group_resolver_member *members; /* by rank */
-    int *task; /* by rank: which of the group's tasks, from 0 */
+    int *task; /* by rank: index of its task within the group */
     int n, self;
     int source; /* of a broadcast */
 } mf_group_resolver;
@@ -29,15 +29,15 @@ typedef struct mf_group_resolver_search {
     mf_shape shape; /* of the result */
     int64_t deadline_ns; /* 0: none */
     mf_cancel *cancel;
-    /* circle: with a reference; NULL on failure, with the thread's error set. Once, by any thread.
-     */
-    void (*done)(void *ctx, mf_status st, mf_group_resolver *circle);
+    /* group: with a reference; NULL on failure, with the thread's error set. Called once, by any
+     * thread. */
+    void (*done)(void *ctx, mf_status st, mf_group_resolver *group);
     void *ctx;
 } mf_group_resolver_search;
 
-/* Asks the leader, which waits for all members. It holds no thread. */
+/* Asks the leader, which waits for all members. No thread is held. */
 void mf_group_resolver_find(const mf_group_resolver_search *s);
-/* A member does not answer as what it was: the leader shall look. Nobody waits for it. */
+/* Tells the leader to check a member that returned another incarnation. Does not wait. */
 void mf_group_resolver_doubt(mf_server *server, int leader, const mf_collective_op *collect,
                              const mf_group_resolver_member *member);
 

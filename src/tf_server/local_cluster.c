@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_cluster.c - several tasks of a cluster, in one process. See <meshflow/server.h>. */
+/* local_cluster.c - several tasks of a cluster in one process. See <meshflow/server.h>. */
 #include "base/buf.h"
 #include "base/host_state.h"
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 enum { TASKS_MAX = 1000 };
 
 struct mf_local_cluster {
-    mf_server **servers; /* the tasks that are here, in the cluster's order */
+    mf_server **servers; /* the local tasks, in the cluster's order */
     int n;
     mf_buf spec;
 };
@@ -30,7 +30,7 @@ static mf_status local_cluster_add_job(const char *item, size_t len, mf_buf *out
 
     if (!equals || end != item + len || n < 1 || n > TASKS_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%.*s': write how many tasks there are of which job, as worker=2,ps=1",
+                       "'%.*s': write the number of tasks of each job, as in worker=2,ps=1",
                        (int)(len < 60 ? len : 60), item);
     mf_buf_str(out, out->len > 1 ? ", " : "");
     mf_buf_json(out, item, (size_t)(equals - item));
@@ -56,9 +56,9 @@ static mf_status describe_jobs(const char *jobs, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* ---- which tasks are here ---- */
+/* ---- local tasks ---- */
 
-/* One can listen at its address, so it is one of this host's. */
+/* A task is local if this host can listen at its address. */
 static bool local_cluster_is_here(const mf_server_task *t)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM };
@@ -105,7 +105,7 @@ static mf_status open_tasks(mf_local_cluster *c, const char *text, bool all,
     mf_status st = mf_server_tasks_list(text, &tasks);
 
     if (st == MF_OK && tasks.n > TASKS_MAX)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d tasks are too many for a process", tasks.n);
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d tasks exceed the maximum of one process", tasks.n);
     if (st == MF_OK) {
         c->servers = mf_calloc(tasks.n, sizeof(mf_server *));
         st = c->servers ? MF_OK : MF_NOMEM("servers");
@@ -115,16 +115,15 @@ static mf_status open_tasks(mf_local_cluster *c, const char *text, bool all,
             st = open_task(c, text, &tasks.all[i], options);
     }
     if (st == MF_OK && c->n == 0)
-        st =
-            MF_FAIL(MF_INVALID_ARGUMENT,
-                    "none of the cluster's %d tasks is on this host (the first is at %s): start it "
-                    "where they are, or correct their addresses",
-                    tasks.n, tasks.all[0].address);
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "none of the cluster's %d tasks is on this host (the first is at %s): start "
+                     "it on their hosts, or correct their addresses",
+                     tasks.n, tasks.all[0].address);
     mf_server_tasks_deinit(&tasks);
     return st;
 }
 
-/* Ports are known now. */
+/* Passes on the ports, which are known now. */
 static mf_status introduce(mf_local_cluster *c)
 {
     for (int i = 0; i < c->n; i++) {
@@ -137,7 +136,7 @@ static mf_status introduce(mf_local_cluster *c)
     return MF_OK;
 }
 
-/* A list, or by number where some are left out. */
+/* A JSON list, or an object by index if tasks are missing. */
 static void describe_job(const mf_server_task *tasks, int n, mf_buf *out)
 {
     bool list = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master.c - sessions: made, extended, listed, closed and reset, with TensorFlow's words. */
+/* master.c - sessions: create, extend, list, close and reset, with TensorFlow's messages. */
 #include "tf_server/master.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ struct mf_clients {
     mf_map sessions; /* by handle */
 };
 
-/* ---- finding ---- */
+/* ---- lookup ---- */
 
 mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session **out)
 {
@@ -43,8 +43,8 @@ static void free_session(mf_client_session *s)
     mf_client_session_end_partials(s);
     mf_client_session_free_callables(s);
     mf_client_session_free_layouts(s);
-    mf_session_workers_end(&s->cast, s->handle);
-    mf_session_workers_deinit(&s->cast);
+    mf_session_workers_end(&s->workers, s->handle);
+    mf_session_workers_deinit(&s->workers);
     mf_session_free(s->session);
     mf_placed_unref(s->placed);
     mf_resources_free(s->resources);
@@ -68,7 +68,7 @@ void mf_client_session_release(mf_client_session *s)
         free_session(s);
 }
 
-/* Nobody finds it any more, and its steps end. */
+/* Removes the session from the map and cancels its steps. */
 static void close_session(mf_clients *m, const char *handle)
 {
     mf_client_session *s;
@@ -83,14 +83,14 @@ static void close_session(mf_clients *m, const char *handle)
     mf_client_session_release(s);
 }
 
-/* ---- making ---- */
+/* ---- create ---- */
 
-/* Takes the graph, also when it fails. What was placed before stays where it is. */
+/* Takes ownership of the graph, even on failure. Nodes that were placed before are not moved. */
 static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_placed *before,
                               mf_placed **out)
 {
     const mf_place_options o = { .tasks = &s->clients->server->tasks,
-                                 .available = s->cast.available,
+                                 .available = s->workers.available,
                                  .soft = s->soft };
     const int64_t n_before = before ? before->graph->n_nodes : 0;
     mf_placed *p = mf_calloc(1, sizeof *p);
@@ -115,7 +115,7 @@ static mf_status master_place(mf_client_session *s, mf_graph *graph, const mf_pl
     return MF_OK;
 }
 
-/* What there is, and more. Owns: *out. */
+/* The old graph with the new nodes. Owns: *out. */
 static mf_status master_read_graph(const Tensorflow__GraphDef *more, const mf_graph *before,
                                    mf_graph **out)
 {
@@ -130,7 +130,7 @@ static mf_status master_read_graph(const Tensorflow__GraphDef *more, const mf_gr
     return st;
 }
 
-/* A run of some of the graph may have others elsewhere. */
+/* Detects collectives, whose groups may have members under other masters. */
 static mf_status find_collectives(mf_client_session *s, mf_graph *graph)
 {
     mf_collectives found;
@@ -156,7 +156,8 @@ static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSess
     s->timeout_ms = config->operation_timeout_in_ms;
     MF_TRY(mf_server_leader(server, config, &s->leader));
     MF_TRY(master_read_graph(q->graph_def, NULL, &graph));
-    st = mf_session_workers_gather(r, config->device_filters, config->n_device_filters, &s->cast);
+    st =
+        mf_session_workers_gather(r, config->device_filters, config->n_device_filters, &s->workers);
     if (st != MF_OK) {
         mf_graph_free(graph);
         return st;
@@ -170,10 +171,11 @@ static mf_status master_make_session(mf_request *r, const Tensorflow__CreateSess
     shared.node_state = s->node_state;
     MF_TRY(mf_session_new_shared(s->placed->graph, &o, &shared, &s->session));
     (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
-    return mf_session_workers_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
+    return mf_session_workers_begin(&s->workers, s->handle, config->isolate_session_state,
+                                    &r->cancel);
 }
 
-/* Those who are refused have cost little. */
+/* Checked early: a refused request must be cheap. */
 static mf_status check_sessions(mf_clients *m)
 {
     int64_t n;
@@ -206,7 +208,7 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     if (!s)
         return MF_NOMEM("a session");
     s->clients = m;
-    s->refs = 2; /* of those that can be found, and ours */
+    s->refs = 2; /* one for the map, one for the caller */
     pthread_mutex_init(&s->extending, NULL);
     mf_cond_init(&s->laid_out);
     mf_cancel_init(&s->closed);
@@ -221,15 +223,16 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     }
     out.session_handle = s->handle;
     st = mf_request_reply(r, &out.base);
-    if (st != MF_OK || atomic_load(&r->call->gone)) /* nobody will ever close it */
+    if (st != MF_OK || atomic_load(&r->call->gone)) /* the client is gone and would never close it
+                                                     */
         close_session(m, s->handle);
     mf_client_session_release(s);
     return st;
 }
 
-/* ---- extending ---- */
+/* ---- extend ---- */
 
-/* All of it, or nothing. */
+/* All or nothing. */
 static mf_status extend_graph(const mf_request *r, mf_client_session *s,
                               const Tensorflow__GraphDef *more)
 {
@@ -281,7 +284,7 @@ static mf_status master_extend(mf_request *r, const ProtobufCMessage *message)
     return st == MF_OK ? mf_request_reply(r, &out.base) : st;
 }
 
-/* ---- ending ---- */
+/* ---- close and reset ---- */
 
 static mf_status close_one(mf_request *r, const ProtobufCMessage *message)
 {
@@ -294,7 +297,7 @@ static mf_status close_one(mf_request *r, const ProtobufCMessage *message)
     return MF_OK;
 }
 
-/* *handle: one that there is; false: none. */
+/* *handle: any session; false: none. */
 static bool any_handle(mf_clients *m, char handle[17])
 {
     const mf_map_entry *e;
@@ -316,7 +319,7 @@ static void master_close_all(mf_clients *m)
         close_session(m, handle);
 }
 
-/* Containers are emptied, and no session outlives that. */
+/* Closes all sessions and clears the containers. */
 static mf_status reset(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__ResetRequest *q = (const Tensorflow__ResetRequest *)message;
@@ -347,15 +350,15 @@ static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
     }
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
     for (int i = 0; i < n; i++) {
-        if (s->cast.available[i])
-            out.local_device[out.n_local_device++] = s->cast.attributes[i];
+        if (s->workers.available[i])
+            out.local_device[out.n_local_device++] = s->workers.attributes[i];
     }
     st = mf_request_reply(r, &out.base);
     mf_client_session_release(s);
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- methods ---- */
 
 #define METHOD(NAME, MESSAGE, ...)                                                                 \
     {                                                                                              \

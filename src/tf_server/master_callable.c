@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_callable.c - runs whose names are told once: a number stands for them, and tensors come
- * and go in their order. */
+/* master_callable.c - callables: runs whose names are registered once. A handle identifies them,
+ * and
+ * tensors are passed in order. */
 #include "proto/tensor_codec.h"
 #include "tf_server/master.h"
 
@@ -14,7 +15,7 @@ typedef struct callable {
     mf_arena *arena;
     mf_run_names names;
     int64_t
-        timeout_ms; /* all that counts of its options: not collective_graph_key, as in TensorFlow */
+        timeout_ms; /* the only option used: TensorFlow ignores collective_graph_key here, too */
     int refs; /* guarded by the session's `extending` */
 } callable;
 
@@ -76,8 +77,8 @@ static mf_status master_callable_add(mf_client_session *s, callable *c, mf_arena
     mf_status st;
 
     pthread_mutex_lock(&s->extending);
-    st =
-        mf_signature_find(s->placed->graph, &c->names, arena, &sig); /* now, not at the first run */
+    st = mf_signature_find(s->placed->graph, &c->names, arena, &sig); /* checked now, not at the
+                                                                         first run */
     *handle = st == MF_OK ? s->n_callables++ : 0;
     (void)snprintf(c->handle, sizeof c->handle, "%" PRId64, *handle);
     if (st == MF_OK)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_exec_plans.c - how the runs of a session lie on its tasks: made when they are first asked
- * for, used by all their steps, forgotten when there are too many. */
+/* master_exec_plans.c - an LRU cache of a session's execution plans: made at the first step of a
+ * run
+ * and used by all its steps. */
 #include "base/param.h"
 #include "tf_server/master.h"
 
 #include <string.h>
 
 MF_PARAM_INT(server_layouts, 500,
-             "different runs of a session that stay laid out on its tasks, the latest used ones");
+             "maximum number of execution plans that a session keeps, most recently used first");
 
-/* ---- the graph as it is now; with the session's lock ---- */
+/* ---- the current graph; the caller holds the session's lock ---- */
 
 mf_placed *mf_placed_ref(mf_placed *p)
 {
@@ -26,9 +27,9 @@ void mf_placed_unref(mf_placed *p)
     mf_free(p);
 }
 
-/* ---- those that are kept ---- */
+/* ---- cache ---- */
 
-/* Each with its length: names are a client's, and may have anything in them. */
+/* Names come from clients and may contain anything, so each has its length. */
 static void master_exec_plans_add_names(const char *kind, const char *const *names, int n,
                                         mf_buf *out)
 {
@@ -45,19 +46,20 @@ static mf_status master_exec_plans_key_of(const mf_run_names *n, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* Nobody finds it any more. NULL: none. */
+/* Removes it from the map. NULL: nothing. */
 static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
 {
     if (!k)
         return;
     if (k->layout)
-        mf_exec_plan_free(k->layout, &s->cast, s->handle);
+        mf_exec_plan_free(k->layout, &s->workers, s->handle);
     mf_free(k->key);
     mf_free(k);
 }
 
-/* One that is to be forgotten, if there are too many: the one that was used longest ago and is not
- * in use. While all are, there may be more. With the session's lock. */
+/* If the cache is full, the least recently used plan that is not in use. If all are in use, the
+ * cache
+ * may grow. The caller holds the session's lock. */
 static mf_kept_layout *take_spare(mf_client_session *s)
 {
     mf_kept_layout *oldest = NULL;
@@ -77,9 +79,10 @@ static mf_kept_layout *take_spare(mf_client_session *s)
     return oldest;
 }
 
-/* ---- making one ---- */
+/* ---- make ---- */
 
-/* It can be found from now on, so that it is made once. With the session's lock. */
+/* Adds an entry before the plan is made, so that it is made once. The caller holds the session's
+ * lock. */
 static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout **out)
 {
     mf_kept_layout *k = mf_calloc(1, sizeof *k);
@@ -101,7 +104,7 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
     mf_placed *placed = mf_placed_ref(s->placed);
     const mf_exec_plan_options o = { .graph = placed->graph,
                                      .task = placed->task,
-                                     .cast = &s->cast,
+                                     .workers = &s->workers,
                                      .session = s->handle,
                                      .resources = s->resources,
                                      .node_state = s->node_state,
@@ -117,7 +120,7 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
     return st;
 }
 
-/* With the session's lock. */
+/* The caller holds the session's lock. */
 static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names *names,
                                         const char *key, mf_cancel *cancel, mf_kept_layout **out)
 {
@@ -128,7 +131,7 @@ static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names
 
     MF_TRY(announce(s, key, &k));
     st = mf_client_session_make_layout(s, names, cancel, false, &layout);
-    k->layout = layout; /* with the lock again */
+    k->layout = layout; /* the lock is held again */
     pthread_cond_broadcast(&s->laid_out);
     if (st == MF_OK) {
         *out = k;
@@ -140,9 +143,9 @@ static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names
     return mf_error_restore(&why);
 }
 
-/* ---- finding one ---- */
+/* ---- find ---- */
 
-/* NULL: it is not there, or not yet. With the session's lock. */
+/* NULL: not there, or not ready. The caller holds the session's lock. */
 static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
 {
     mf_kept_layout *k = mf_map_find(&s->layouts, key);
@@ -153,7 +156,7 @@ static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
     return k;
 }
 
-/* Ends a wait for somebody who makes one. */
+/* Wakes a run that waits for a plan in progress. */
 typedef struct waker {
     mf_cancel_hook hook; /* first */
     mf_client_session *session;

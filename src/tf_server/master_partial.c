@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_partial.c - a run that is fed and fetched from step by step: a thread runs it, feeds come
- * and fetches go by the room of its step. */
+/* master_partial.c - partial runs: a thread executes the run; feeds and fetches go through the
+ * rendezvous table of its step. */
 #include "base/thread.h"
 #include "runtime/rendezvous_table.h"
 #include "tf_server/master.h"
@@ -35,7 +35,7 @@ static int master_partial_index_of(const char *const *names, int n, const char *
     return -1;
 }
 
-/* ---- making and ending ---- */
+/* ---- start and end ---- */
 
 static void *master_partial_run_it(void *arg)
 {
@@ -48,14 +48,14 @@ static void *master_partial_run_it(void *arg)
     return NULL;
 }
 
-static void master_partial_free(master_partial *p, const mf_session_workers *cast)
+static void master_partial_free(master_partial *p, const mf_session_workers *workers)
 {
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
     if (p->layout) {
-        mf_master_clean_up(cast, p->layout, p->id, false);
-        mf_exec_plan_free(p->layout, cast, p->session);
+        mf_master_clean_up(workers, p->layout, p->id, false);
+        mf_exec_plan_free(p->layout, workers, p->session);
     }
     if (p->room)
         mf_rendezvous_table_leave(p->room);
@@ -70,7 +70,7 @@ void mf_client_session_end_partials(mf_client_session *s)
     int64_t it = 0;
 
     while ((e = mf_map_next(&s->partials, &it)) != NULL)
-        master_partial_free(e->value, &s->cast);
+        master_partial_free(e->value, &s->workers);
     mf_map_deinit(&s->partials);
 }
 
@@ -91,19 +91,19 @@ static mf_status read_setup(master_partial *p, const Tensorflow__PartialRunSetup
     return MF_OK;
 }
 
-/* With the session's lock. */
+/* The caller holds the session's lock. */
 static mf_status master_partial_start(master_partial *p, mf_client_session *s, mf_cancel *cancel)
 {
     p->id = mf_master_new_step();
     MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
     if (p->layout->collectives.is_shared)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "a partial run with collectives of groups that have members under other "
-                       "masters: use run() for them, or one master for all members");
+                       "a partial run with collectives whose groups have members under other "
+                       "masters is not supported: use run(), or one master for all members");
     MF_TRY(mf_rendezvous_tables_enter(p->server->rooms, p->id, &p->room));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
     if (mf_thread_start(&p->thread, master_partial_run_it, p) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     p->has_thread = true;
     return mf_map_set(&s->partials, p->handle, p);
 }
@@ -127,7 +127,7 @@ static mf_status master_partial_set_up(mf_request *r, mf_client_session *s,
     pthread_mutex_unlock(&s->extending);
     if (st != MF_OK) {
         mf_error_save(st, &why);
-        master_partial_free(p, &s->cast);
+        master_partial_free(p, &s->workers);
         return mf_error_restore(&why);
     }
     out.partial_run_handle = p->handle;
@@ -147,7 +147,7 @@ mf_status mf_master_partial_setup(mf_request *r, const ProtobufCMessage *message
     return st;
 }
 
-/* ---- what may be fed and fetched ---- */
+/* ---- valid feeds and fetches ---- */
 
 static mf_status master_partial_check_names(const master_partial *p, const mf_run_names *n)
 {
@@ -173,14 +173,14 @@ static mf_status master_partial_check_names(const master_partial *p, const mf_ru
     return MF_OK;
 }
 
-/* A fetch that needs what was not fed would never come. */
+/* A fetch that depends on a missing feed would never complete. */
 typedef struct master_partial_search {
     const master_partial *p;
-    const mf_signature *feeds; /* of all that the run may be fed */
+    const mf_signature *feeds; /* all feeds of the run */
     bool *seen; /* by node id */
     const mf_node **stack;
     int64_t depth;
-    const char *missing; /* a feed that was met; NULL: none */
+    const char *missing; /* a feed that the search reached; NULL: none */
 } master_partial_search;
 
 static void master_partial_visit(master_partial_search *s, mf_output o)
@@ -223,12 +223,12 @@ static mf_status check_fed(const master_partial *p, const mf_graph *graph,
             master_partial_visit(&s, (mf_output){ n->controls[i], -1 });
     }
     if (s.missing)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched needs %s, which was not fed",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the fetch depends on %s, which has not been fed",
                        s.missing);
     return MF_OK;
 }
 
-/* With the session's lock. From here on they count as fed and fetched. */
+/* Marks names as fed and fetched. The caller holds the session's lock. */
 static mf_status master_partial_claim(master_partial *p, const mf_client_session *session,
                                       const mf_run_names *n, mf_arena *arena)
 {

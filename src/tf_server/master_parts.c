@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_parts.c - the graphs that a run lies in, for those who want to see them (RunMetadata).
- * They are cut again: nobody keeps them. */
+/* master_parts.c - the partitioned graphs of a run, for RunMetadata. They are partitioned again,
+ * because they are not stored. */
 #include "graph/graphdef_codec.h"
 #include "proto/wire.h"
 #include "tf_server/graph_partition.h"
@@ -42,11 +42,11 @@ static mf_status encode_parts(const mf_graph_partition *p, mf_arena *arena,
 mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
                           ProtobufCBinaryData **out, size_t *n)
 {
-    const mf_server_tasks *t = &s->cast.server->tasks;
+    const mf_server_tasks *t = &s->workers.server->tasks;
     mf_graph_partition_options o = { .n_tasks = t->n,
                                      .self = t->self,
-                                     .devices = s->cast.devices,
-                                     .incarnations = s->cast.incarnations };
+                                     .devices = s->workers.devices,
+                                     .incarnations = s->workers.incarnations };
     mf_graph_partition p = { 0 };
     mf_signature sig;
     mf_status st;

@@ -17,7 +17,7 @@ typedef struct master_run_step {
     mf_tensor *feeds;
     const mf_tensor **fed;
     mf_tensor **results;
-    mf_buf stats; /* what was done, if that was asked for */
+    mf_buf stats; /* StepStats, if requested */
     bool is_noted;
 } master_run_step;
 
@@ -40,7 +40,7 @@ static mf_status step_init(master_run_step *s, const Tensorflow__RunStepRequest 
         s->names[i] = f->name;
         s->fed[i] = &s->feeds[i];
         if (mf_tensor_decode(f->tensor ? f->tensor : &none, FEED_MAX, &s->feeds[i]) != MF_OK)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "the feed of %s: %s", f->name, mf_error_message());
+            return MF_FAIL(MF_INVALID_ARGUMENT, "feed %s: %s", f->name, mf_error_message());
     }
     return MF_OK;
 }
@@ -105,7 +105,7 @@ static mf_status master_run_put_results(const master_run_step *s, mf_arena *aren
     return MF_OK;
 }
 
-/* What the client wants to know of the step besides its results. */
+/* RunMetadata that the client requested. */
 static mf_status put_metadata(const master_run_step *s, mf_client_session *session, mf_arena *arena,
                               Tensorflow__RunStepResponse *out)
 {
@@ -127,7 +127,7 @@ static mf_status put_metadata(const master_run_step *s, mf_client_session *sessi
     return mf_master_parts(session, &names, arena, &m->partition_graphs, &m->n_partition_graphs);
 }
 
-/* A client that asks for it gets errors in the answer. */
+/* A client may request errors in the response. */
 static mf_status master_run_reply_error(mf_request *r, const Tensorflow__RunStepRequest *q,
                                         mf_status st)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* master_step.c - a step of a client, on all tasks that it lies on: each does its part, and the
- * first to fail ends it for all. */
+/* master_step.c - runs a client's step on all its tasks. The first part that fails cancels the
+ * others. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
@@ -21,17 +21,17 @@ static int64_t master_step_deadline_of(const mf_master_step *m)
     return m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
 }
 
-/* ---- a step that is under way ---- */
+/* ---- a step in progress ---- */
 
 typedef struct master_step {
     mf_server *server;
-    mf_cancel *cancel; /* ends all of it */
+    mf_cancel *cancel; /* cancels all parts */
     int64_t id;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
-    int missing; /* parts that have not answered */
-    mf_buf *stats; /* of all; NULL: nobody wants to know */
-    mf_error why; /* the first that tells more than that it was cancelled */
+    int missing; /* parts without a reply */
+    mf_buf *stats; /* of all tasks; NULL: not requested */
+    mf_error why; /* the first error that is more than a cancellation */
 } master_step;
 
 typedef struct master_step_part {
@@ -40,7 +40,7 @@ typedef struct master_step_part {
     bool has_answered; /* guarded by the step's lock */
 } master_step_part;
 
-/* The thread's error, of this task. */
+/* The thread's error, attributed to this task. */
 static void master_step_note_failure(master_step *s, mf_status st, const mf_server_task *task)
 {
     st = mf_server_task_failed(task, st);
@@ -105,7 +105,7 @@ static void start_part(master_step *s, const mf_exec_plan_part *l, const char *s
         master_step_answered(p, st, NULL);
 }
 
-/* Appends what was noted, if there is something. */
+/* Appends the recorded StepStats, if any. */
 static mf_status add_stats(const mf_server *server, mf_trace *trace, mf_buf *out)
 {
     return trace ? mf_stats_encode(trace, mf_server_self(server)->device, out) : MF_OK;
@@ -157,24 +157,25 @@ static void run_own(master_step *s, const mf_exec_plan *l, const mf_master_step 
         master_step_note_failure(s, st, mf_server_self(s->server));
 }
 
-/* Tasks of ours forget a step that went well by themselves; this one, too, those that
- * other masters take part in: their tasks may not have fetched all yet. */
-void mf_master_clean_up(const mf_session_workers *cast, const mf_exec_plan *l, int64_t id,
+/* Meshflow's tasks clean up after a successful step themselves. This one does too, except for steps
+ * shared with other masters: their tasks may not have fetched all values yet. */
+void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l, int64_t id,
                         bool well)
 {
     Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
 
     request.step_id = id;
     if (!well || !l->collectives.is_shared)
-        mf_rendezvous_tables_end(cast->server->rooms, id);
+        mf_rendezvous_tables_end(workers->server->rooms, id);
     for (int i = 0; i < l->n_parts; i++) {
-        if (!well || !cast->is_ours[l->parts[i].task])
-            mf_server_tell(cast->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
-                           &request.base, &tensorflow__cleanup_graph_response__descriptor);
+        if (!well || !workers->is_ours[l->parts[i].task])
+            mf_server_tell(workers->server, l->parts[i].task,
+                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
+                           &tensorflow__cleanup_graph_response__descriptor);
     }
 }
 
-/* The own part is done and others are not. With the lock. */
+/* The local part has ended and others have not. The caller holds the lock. */
 static void say_missing(const master_step *s, const master_step_part *parts, int n, int64_t since)
 {
     mf_buf text = { 0 };
@@ -184,7 +185,7 @@ static void say_missing(const master_step *s, const master_step_part *parts, int
             mf_buf_printf(&text, "%s%s", text.len > 0 ? ", " : "", parts[i].task->name);
     }
     if (mf_buf_finish(&text) == MF_OK)
-        MF_WARN("%s: step %" PRId64 " waits for the end of the parts at %s since %.1f s",
+        MF_WARN("%s: step %" PRId64 " has been waiting for the parts at %s for %.1f s",
                 mf_server_self(s->server)->name, s->id, text.data,
                 (double)(mf_clock_ns() - since) * 1e-9);
     mf_buf_deinit(&text);
@@ -228,7 +229,7 @@ mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_
     return s.why.status == MF_OK ? MF_OK : mf_error_restore(&s.why);
 }
 
-/* All of it here, by the session. rendezvous: NULL: with nobody. */
+/* An entirely local step. rendezvous: NULL: none. */
 static mf_status run_with(mf_request *r, mf_client_session *session, const mf_master_step *m,
                           mf_rendezvous *rendezvous)
 {
@@ -257,7 +258,7 @@ static mf_status master_step_run_here(mf_request *r, mf_client_session *session,
     mf_step_rendezvous meeting;
     mf_status st;
 
-    if (!l || !l->collectives.is_shared) /* a member alone meets nobody */
+    if (!l || !l->collectives.is_shared) /* all members are under this master */
         return run_with(r, session, m, NULL);
     MF_TRY(mf_step_rendezvous_begin(&meeting, r->server, m->id));
     meeting.leader = l->leader;
@@ -276,11 +277,11 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
         return master_step_run_here(r, s, m, l);
     st = mf_master_run_layout(r->server, s->handle, l, m);
     mf_error_save(st, &why);
-    mf_master_clean_up(&s->cast, l, m->id, st == MF_OK);
+    mf_master_clean_up(&s->workers, l, m->id, st == MF_OK);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }
 
-/* Other masters take part in it: it has the number that it has there. */
+/* Other masters take part, so the step has the same id there. */
 static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step *m,
                             const mf_exec_plan *l)
 {
@@ -300,7 +301,8 @@ static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step 
 
 int64_t mf_master_new_step(void)
 {
-    return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* as TensorFlow's look */
+    return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* the same form as TensorFlow's
+                                                                    ids */
 }
 
 static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
@@ -312,7 +314,7 @@ static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
-    if (mf_session_workers_is_several(&s->cast) || s->collects)
+    if (mf_session_workers_is_several(&s->workers) || s->collects)
         st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
     l = kept ? kept->layout : NULL;
     if (st == MF_OK)
@@ -322,7 +324,7 @@ static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }
 
-/* A session that is closed ends its steps, those that have not begun included. */
+/* Closing a session cancels its steps, including those that have not begun. */
 typedef struct closing {
     mf_cancel_hook hook; /* first */
     mf_cancel *step;

@@ -14,12 +14,14 @@ struct mf_peer_tasks {
     const mf_server_tasks *tasks;
     mf_security security;
     pthread_mutex_t lock;
-    bool local; /* tasks of this host have a way of their own */
-    mf_rpc_stub **callers; /* by task; NULL: nobody has asked it; guarded by lock */
-    mf_rpc_stub **near; /* the same, for those of this host */
+    bool local; /* tasks of this host are called through Unix sockets */
+    mf_rpc_stub **callers; /* by task; NULL: not called yet; guarded by lock */
+    mf_rpc_stub **near; /* the same, through Unix sockets */
 };
 
-MF_PARAM_INT(server_local, 1, "tasks of one host and user call each other without gRPC: 1, or 0");
+MF_PARAM_INT(server_local, 1,
+             "1: tasks of one host and user call each other through Unix "
+             "sockets instead of gRPC; 0: always gRPC");
 
 bool mf_server_is_local(const mf_security *security)
 {
@@ -75,7 +77,7 @@ void mf_peer_tasks_free(mf_peer_tasks *p)
     mf_free(p);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status peer_tasks_find(mf_peer_tasks *p, mf_rpc_stub **callers, const mf_rpc_kind *rpc,
                                  int task, mf_rpc_stub **out)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* placement.c - see placement.h.
  *
- * Nodes that must be together form a group (union-find). Of a group those speak first that own what
- * the others use: variables, queues, tables. */
+ * Nodes that must be on the same task form a group (union-find). Within a group, nodes that own
+ * state
+ * which others use (variables, queues, tables) decide first. */
 #include "tf_server/placement.h"
 
 #include "base/buf.h"
@@ -12,9 +13,9 @@
 #include <string.h>
 
 typedef struct placement_group {
-    int parent; /* another node of the group; itself: the one that stands for it */
+    int parent; /* another node of the group; itself: the representative */
     int task; /* -1: not decided */
-    mf_device_name wanted; /* what its nodes have said so far */
+    mf_device_name wanted; /* the combined device request of its nodes */
 } placement_group;
 
 typedef struct placement_placing {
@@ -40,7 +41,7 @@ static void placement_join(placement_placing *p, const mf_node *a, const mf_node
 
     if (x == y)
         return;
-    if (p->groups[x].task < 0) /* what is placed already stays the one that counts */
+    if (p->groups[x].task < 0) /* a placed node remains the representative */
         p->groups[x].parent = y;
     else
         p->groups[y].parent = x;
@@ -70,7 +71,7 @@ static mf_status join_class(placement_placing *p, const mf_node *n)
     return MF_OK;
 }
 
-/* An iteration begins where the last one ended. */
+/* The back edge of a loop. */
 static bool is_next(const mf_node *n)
 {
     return n->op && n->op->control == MF_CONTROL_NEXT;
@@ -90,9 +91,9 @@ static mf_status placement_make_groups(placement_placing *p)
     return MF_OK;
 }
 
-/* ---- what they ask for ---- */
+/* ---- device requests ---- */
 
-/* It has nothing from others, and others use it: a variable, a queue. */
+/* A node without inputs whose state others use: a variable, a queue. */
 static bool is_owner(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
@@ -106,7 +107,7 @@ static bool is_owner(const mf_node *n)
     return false;
 }
 
-/* What nobody has said yet; nobody is contradicted. */
+/* Adds the parts of the request that are still unset; existing parts win. */
 static mf_status placement_hear(placement_placing *p, const mf_node *n)
 {
     placement_group *g = &p->groups[placement_root_of(p, n->id)];
@@ -133,7 +134,7 @@ static mf_status hear_all(placement_placing *p)
     return MF_OK;
 }
 
-/* ---- deciding ---- */
+/* ---- choice ---- */
 
 static bool placement_fits(const placement_placing *p, int task, mf_device_name wanted)
 {
@@ -146,7 +147,7 @@ static bool placement_fits(const placement_placing *p, int task, mf_device_name 
     return p->o->available[task] && mf_device_name_is(&d, &wanted);
 }
 
-/* The own task is as good as any. */
+/* Prefers the local task. */
 static int placement_choose(const placement_placing *p, const mf_device_name *wanted)
 {
     const mf_server_tasks *t = p->o->tasks;
@@ -179,7 +180,7 @@ static mf_status placement_refuse(const placement_placing *p, const mf_node *n)
     return st;
 }
 
-/* Shapes are known where the value is: asking there saves sending it. */
+/* Shape ops run where their input is: this saves sending it. */
 static const mf_node *metadata_of(const mf_node *n)
 {
     static const char *const ops[] = { "Shape", "Size", "Rank" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recv_buf.c - the call RecvBuf: a member of a group fetches a piece that this one sends. */
+/* recv_buf.c - RecvBuf: another member of a group fetches a chunk from this one. */
 #include "proto/buf_message.h"
 #include "proto/worker.pb-c.h"
 #include "tf_server/task_collective.h"
@@ -13,7 +13,7 @@ typedef struct recv_buf_fetch {
     const Tensorflow__RecvBufRequest *asked;
 } recv_buf_fetch;
 
-/* In a room there are other values as well. */
+/* The prefix separates chunks from other values of the table. */
 void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE])
 {
     (void)snprintf(place, MF_COLLECTIVE_PLACE, "RecvBuf %.*s", MF_COLLECTIVE_KEY - 1, key);
@@ -25,18 +25,20 @@ static mf_status reply(const recv_buf_fetch *f, const mf_tensor *value)
     int64_t bytes;
 
     if (!value || !mf_dtype_is_plain(value->dtype))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is no piece of a value", q->buf_rendezvous_key);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is not a chunk of a collective",
+                       q->buf_rendezvous_key);
     bytes = value->count * (int64_t)mf_dtype_cell(value->dtype);
     if (bytes != q->num_bytes)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%s expects %lld bytes of %s, %s has %lld: their values differ in shape or "
-                       "type",
+                       "%s expects %lld bytes of %s, %s has %lld: their values differ in shape "
+                       "or dtype",
                        q->dst_device, (long long)q->num_bytes, q->buf_rendezvous_key, q->src_device,
                        (long long)bytes);
     return mf_buf_message_make(value, &f->request->reply, &f->request->content);
 }
 
-/* What ended the step here ends it for those who wait: they may belong to other masters. */
+/* A failure of the step here is passed on to the waiting member, which may be under another master.
+ */
 static void recv_buf_fetched(void *ctx, mf_status st, const mf_tensor *value)
 {
     const recv_buf_fetch *f = ctx;
@@ -52,7 +54,7 @@ static void recv_buf_fetched(void *ctx, mf_status st, const mf_tensor *value)
 static mf_status check_source(const mf_server *s, const Tensorflow__RecvBufRequest *q)
 {
     if (strlen(q->buf_rendezvous_key) >= MF_COLLECTIVE_KEY)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s...' is no key of a value",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s...' is not a rendezvous key",
                        q->buf_rendezvous_key);
     if (strcmp(q->src_device, mf_server_self(s)->device) != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "this is %s, not '%.200s'", mf_server_self(s)->device,

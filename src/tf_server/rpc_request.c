@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rpc_request.c - a call comes: which method, what message, and what became of it. */
+/* rpc_request.c - dispatches an incoming call: method, message, reply. */
 #include "base/quota.h"
 #include "proto/wire.h"
 #include "tf_server/caller_role.h"
@@ -21,7 +21,7 @@ static mf_request *request_new(mf_server *s, mf_rpc_call *call)
     pthread_mutex_lock(&s->lock);
     call->state = r;
     pthread_mutex_unlock(&s->lock);
-    if (atomic_load(&call->gone)) /* before it could be found */
+    if (atomic_load(&call->gone)) /* cancelled before it was registered */
         mf_cancel_raise(&r->cancel);
     return r;
 }
@@ -48,7 +48,7 @@ static void rpc_request_release_bytes(void *bytes)
     mf_free(bytes);
 }
 
-/* The bytes go with it. */
+/* Ownership of the bytes is transferred. */
 static void rpc_request_answer(mf_request *r, mf_status st)
 {
     const mf_iovec parts[2] = { { .data = r->reply.data,
@@ -101,7 +101,7 @@ static const mf_method *rpc_request_find(const char *name)
     return NULL;
 }
 
-/* The bytes count as memory that is in use; what they become is heap, which does so anyway. */
+/* Charges the bytes of the request; the decoded message is heap memory, which is charged anyway. */
 static mf_status rpc_request_charge(mf_request *r, size_t bytes)
 {
     MF_TRY(mf_quota_take((int64_t)bytes));
@@ -117,7 +117,7 @@ static mf_status rpc_request_decode(mf_request *r, const mf_method *m, const voi
     const mf_status st = mf_wire_decode(m->message, data, size, &limits, r->arena, out);
 
     return st == MF_INVALID_ARGUMENT
-               ? MF_FAIL(MF_INTERNAL, "the request cannot be read: %s", mf_error_message())
+               ? MF_FAIL(MF_INTERNAL, "cannot parse the request: %s", mf_error_message())
                : st;
 }
 
@@ -154,8 +154,7 @@ static void called(void *ctx, mf_rpc_call *call, const char *method, const void 
     }
     r = request_new(s, call);
     if (!r) {
-        call->kind->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL,
-                           0);
+        call->kind->answer(call, MF_RESOURCE_EXHAUSTED, "not enough memory for a request", NULL, 0);
         return;
     }
     st = rpc_request_read_request(r, method, data, size, &m, &message);

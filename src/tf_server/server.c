@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server.c - opening and stopping a server. */
+/* server.c - starts and stops a server. */
 #include "tf_server/server.h"
 
 #include "base/clock.h"
@@ -23,7 +23,9 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(server_sessions, 1000, "sessions of clients, and of masters, that a server keeps");
+MF_PARAM_INT(server_sessions, 1000,
+             "maximum number of sessions of clients, and of masters, that "
+             "a server keeps");
 
 static mf_status server_copy_dirs(mf_server *s, const mf_server_options *o)
 {
@@ -55,12 +57,12 @@ mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
         return MF_OK;
     return MF_FAIL(
         MF_RESOURCE_EXHAUSTED,
-        "%s has %lld sessions already: close some, or all with Session.reset(), or raise "
+        "%s already has %lld sessions: close some, or all with Session.reset(), or raise "
         "server_sessions",
         mf_server_self(s)->name, (long long)count);
 }
 
-/* Whoever cannot come this way comes the other. */
+/* Optional: callers fall back to gRPC. */
 static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
 {
     mf_rpc_server_options near = *rpc;
@@ -68,7 +70,7 @@ static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
     near.address = s->rpc->address(s->listening);
     mf_shared_region_open();
     if (mf_rpc_local.serve(&near, &s->near) != MF_OK)
-        MF_INFO("tasks of this host call by gRPC: %s", mf_error_message());
+        MF_INFO("tasks of this host use gRPC: %s", mf_error_message());
 }
 
 static mf_status server_listen_there(mf_server *s, const mf_server_options *o)

@@ -11,11 +11,11 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_wait_s, 600, "how long a session waits for tasks that are not there yet");
+MF_PARAM_INT(server_wait_s, 600, "time that a session waits for tasks that have not started yet");
 
 enum { TRY_MS = 2000, SAY_MS = 10000, TELL_MS = 10000 };
 
-/* ---- asking a task ---- */
+/* ---- calls to a task ---- */
 
 static void nobody_waits(void *ctx, mf_status status, ProtobufCMessage *reply)
 {
@@ -49,7 +49,7 @@ mf_status mf_server_ask(mf_server *s, int task, const mf_rpc_stub_call *q, mf_ar
     return st == MF_OK ? MF_OK : mf_server_task_failed(&s->tasks.all[task], st);
 }
 
-/* ---- who takes part ---- */
+/* ---- members of the session ---- */
 
 static mf_status is_let_in(const mf_server_task *t, char *const *filters, size_t n, bool *out)
 {
@@ -70,7 +70,7 @@ static bool may_come(mf_status st)
     return st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED;
 }
 
-/* Whoever is not there yet is waited for. */
+/* Waits for a task that has not started yet. */
 static mf_status session_workers_ask_status(mf_request *r, int task, mf_arena *arena,
                                             Tensorflow__GetStatusResponse **out)
 {
@@ -97,11 +97,11 @@ static mf_status session_workers_ask_status(mf_request *r, int task, mf_arena *a
             return st;
         if (mf_clock_ns() - said >= SAY_MS * INT64_C(1000000)) {
             said = mf_clock_ns();
-            MF_WARN("a session waits for %s at %s, since %.0f s: nobody answers there", t->name,
+            MF_WARN("a session has been waiting for %s at %s for %.0f s: no answer", t->name,
                     t->address, (double)(said - since) * 1e-9);
         }
     } while (mf_clock_ns() < until && !mf_cancel_is_raised(&r->cancel));
-    return MF_FAIL(st, "%s does not answer at %s; start it, or leave it out with device_filters",
+    return MF_FAIL(st, "%s does not answer at %s; start it, or exclude it with device_filters",
                    t->name, t->address);
 }
 
@@ -239,7 +239,7 @@ mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest
         if (!let_in || i == t->self)
             continue;
         st = mf_server_ask(r->server, i, &question, r->arena, &reply);
-        if (st != MF_OK && !may_come(st)) /* who is not there has kept nothing */
+        if (st != MF_OK && !may_come(st)) /* a task that is not running has no state */
             return st;
     }
     return MF_OK;

@@ -26,7 +26,7 @@ static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor
 static void step_rendezvous_give(mf_kernel *k, mf_status st, const mf_tensor *value)
 {
     if (st == MF_OK && value && value->dtype != mf_type_base(k->node->out_types[0]))
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s has come instead of %s", mf_dtype_name(value->dtype),
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "received %s instead of %s", mf_dtype_name(value->dtype),
                      mf_dtype_name(k->node->out_types[0]));
     if (st == MF_OK && !value) {
         mf_kernel_done_dead(k);
@@ -42,7 +42,7 @@ static void step_rendezvous_fetched(void *ctx, mf_status st, const mf_tensor *va
     step_rendezvous_give(ctx, st, value);
 }
 
-/* Who does not answer. What another task says of itself names it already. */
+/* Names the task that does not answer. Errors of another task name it already. */
 static mf_status name_source(const mf_kernel *k, mf_status st)
 {
     char before[MF_DEVICE_NAME_MAX + 2];
@@ -84,7 +84,7 @@ static void step_rendezvous_ask(const mf_step_rendezvous *m, int task, const cha
     mf_rpc_stub_start_parts(caller, &q, step_rendezvous_received, k);
 }
 
-/* Whose it is stands before the first ';'. */
+/* The source task is the part before the first ';'. */
 static mf_status step_rendezvous_find_source(const mf_server *s, const char *key, int *task)
 {
     const size_t n = strcspn(key, ";");
@@ -99,7 +99,7 @@ static mf_status step_rendezvous_find_source(const mf_server *s, const char *key
         *task = mf_server_tasks_find(&s->tasks, from.job, from.task);
     }
     if (*task < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster has no task %.*s", (int)n, key);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster has no task '%.*s'", (int)n, key);
     return MF_OK;
 }
 

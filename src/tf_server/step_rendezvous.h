@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_rendezvous.h - a step's rendezvous, as one task sees it: what it sends waits in its room,
- * what it receives comes from its own room or from another task's. */
+/* step_rendezvous.h - a task's rendezvous of a step: sent values wait in its own table, received
+ * values come from its own table or another task's. */
 #ifndef MF_TF_SERVER_STEP_RENDEZVOUS_H
 #define MF_TF_SERVER_STEP_RENDEZVOUS_H
 
@@ -13,13 +13,12 @@ typedef struct mf_step_rendezvous {
     mf_server *server;
     int64_t step;
     mf_rendezvous_table *room;
-    int leader; /* of groups: a task; the first one, unless somebody says otherwise */
+    int leader; /* leader of groups: a task; default: the first */
 } mf_step_rendezvous;
 
-/* CANCELLED: the step is over. */
+/* Fails: CANCELLED (the step has ended). */
 MF_MUST mf_status mf_step_rendezvous_begin(mf_step_rendezvous *m, mf_server *server, int64_t step);
-/* After all that runs in it has ended; status: how. Those who wait for what did not come learn it.
- */
+/* Called after all nodes of the step have ended; status: the step's. Pending receives fail. */
 void mf_step_rendezvous_end(mf_step_rendezvous *m, mf_status status);
 
 #endif

@@ -16,21 +16,22 @@
 #include <string.h>
 
 MF_PARAM_INT(server_sequences, 10000,
-             "keys of runs with collectives under several masters whose steps a task counts");
+             "maximum number of collective graph keys, shared by several masters, whose steps a "
+             "task counts");
 
 enum {
     NAME_SIZE = 17,
     BEHIND_MAX = 1 << 20,
-    AHEAD = 2, /* steps whose values others may not have fetched when the next one begins */
-    KEPT = 8, /* more of them where steps overlap */
+    AHEAD = 2, /* steps that may be unfetched by other tasks when the next one begins */
+    KEPT = 8, /* the same, where steps overlap */
     SAY_S = 10
 };
 
 typedef struct sequence {
     char name[NAME_SIZE]; /* of its key */
-    int64_t next; /* the first that has not ended; 0: ask the leader */
+    int64_t next; /* the first that has not ended; 0: unknown, ask the leader */
     int64_t begun; /* the first that has not begun */
-    int64_t kept[KEPT]; /* the last that went well, whose rooms may not be empty; in order */
+    int64_t kept[KEPT]; /* the last successful steps, whose tables may hold values; ascending */
     int n_kept;
     int64_t failed; /* the last that failed */
 } sequence;
@@ -40,9 +41,9 @@ struct mf_step_sequences {
     mf_map all; /* by key */
 };
 
-/* ---- numbers ---- */
+/* ---- sequences ---- */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status step_sequence_find(mf_step_sequences *q, int64_t key, sequence **out)
 {
     char name[NAME_SIZE];
@@ -53,7 +54,7 @@ static mf_status step_sequence_find(mf_step_sequences *q, int64_t key, sequence 
         return MF_OK;
     if (q->all.count >= MF_PARAM(server_sequences))
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "there are %lld keys of runs with collectives already: use fewer, or raise "
+                       "%lld collective graph keys exist already: use fewer, or raise "
                        "server_sequences",
                        (long long)q->all.count);
     *out = mf_calloc(1, sizeof **out);
@@ -67,9 +68,9 @@ static mf_status step_sequence_find(mf_step_sequences *q, int64_t key, sequence 
     return MF_OK;
 }
 
-/* ---- what others have not fetched yet ---- */
+/* ---- values that are not fetched yet ---- */
 
-/* The step that they have to be past; 0: none. With the lock. */
+/* The step that all members must have completed; 0: none. The caller holds the lock. */
 static int64_t awaited(const sequence *e)
 {
     const int64_t step = e->n_kept >= AHEAD ? e->kept[e->n_kept - AHEAD] : 0;
@@ -92,14 +93,14 @@ static mf_status await_fetched(const mf_step_sequence *s, int64_t step, mf_cance
             return MF_FAIL(
                 MF_DEADLINE_EXCEEDED,
                 "other members of its groups have not fetched what step %" PRId64 " sent", step);
-        MF_WARN("a step waits for members of its groups, since %.0f s: they have not fetched what "
-                "step %" PRId64 " sent",
+        MF_WARN("a step has been waiting for members of its groups for %.0f s: they have not "
+                "fetched what step %" PRId64 " sent",
                 (double)(mf_clock_ns() - begun) * 1e-9, step);
     }
 }
 
-/* Until they are past the step that they have to be past. Whoever gives up does not wait for those
- * steps again. */
+/* Waits until the members have completed that step. After a timeout, those steps are not waited for
+ * again. */
 static mf_status step_sequence_await_others(const mf_step_sequence *s, mf_cancel *cancel)
 {
     mf_step_sequences *q = s->server->sequences;
@@ -123,7 +124,8 @@ static mf_status step_sequence_await_others(const mf_step_sequence *s, mf_cancel
     return st;
 }
 
-/* It went well. Returns the one that is not kept for it; 0: none. With the lock. */
+/* Records a successful step. Returns the step that it displaces; 0: none. The caller holds the
+ * lock. */
 static int64_t step_sequence_keep(sequence *e, int64_t step)
 {
     const int64_t over = e->n_kept == KEPT ? e->kept[0] : 0;
@@ -137,9 +139,9 @@ static int64_t step_sequence_keep(sequence *e, int64_t step)
     return over;
 }
 
-/* ---- where numbers are ---- */
+/* ---- the leader's numbers ---- */
 
-/* Where the numbers of a key are, as its leader. With the lock. */
+/* The next number of a key, as its leader. The caller holds the lock. */
 static mf_status find_begun(mf_step_sequences *q, int64_t key, sequence **out)
 {
     MF_TRY(step_sequence_find(q, key, out));
@@ -177,14 +179,15 @@ static mf_status step_sequence_ask_leader(const mf_step_sequence *s, mf_cancel *
     if (st == MF_OK && answer->n_step_sequence == 1 && answer->step_sequence[0]->graph_key == key)
         *next = answer->step_sequence[0]->next_step_id;
     if (st == MF_OK && (*next <= 0 || *next > INT64_MAX / 2))
-        st = MF_FAIL(MF_INTERNAL, "%s, the leader of groups, does not say which step is next",
+        st = MF_FAIL(MF_INTERNAL, "%s, the leader of groups, does not return the next step",
                      s->server->tasks.all[s->leader].name);
     mf_arena_free(arena);
     return st;
 }
 
-/* A number that failed here is not used again, though the leader may not be past it yet. One that
- * was restarted has other numbers. */
+/* A number that failed here is not used again, even if the leader has not passed it yet. A
+ * restarted
+ * leader has other numbers. */
 static int64_t later(int64_t own, int64_t leaders)
 {
     return own > leaders && own - leaders < BEHIND_MAX ? own : leaders;
@@ -192,8 +195,9 @@ static int64_t later(int64_t own, int64_t leaders)
 
 /* ---- steps ---- */
 
-/* The leader's number is this. One that was restarted has others: what was kept is over then. With
- * the lock. Returns how many rooms that are. */
+/* Continues at the leader's number. If the leader was restarted, all kept steps end. The caller
+ * holds
+ * the lock. Returns the number of tables to drop. */
 static int go_on_at(sequence *e, int64_t leaders, int64_t over[KEPT])
 {
     const int64_t next = later(e->begun, leaders);
@@ -209,7 +213,7 @@ static int go_on_at(sequence *e, int64_t leaders, int64_t over[KEPT])
     return n;
 }
 
-/* leaders: 0: it was not asked. *step: 0: it has to be. */
+/* leaders: the leader's number; 0: not asked. *step: 0: it must be asked. */
 static mf_status take_number(const mf_step_sequence *s, int64_t leaders, int64_t *step)
 {
     mf_step_sequences *q = s->server->sequences;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_sequence.h - numbers of steps that several masters run together: members of a group find
- * each other by them. A run with collectives has a key, the same at all masters; the steps of a key
- * have numbers one after the other, and the leader of groups says where they begin. Where all
- * members of its groups belong to one master, any number will do. */
+/* step_sequence.h - step ids that several masters share: members of a group find each other by
+ * them.
+ * A run with collectives has a key that is the same at all masters. The steps of a key are numbered
+ * consecutively, and the leader of groups determines the first number. If all members of its groups
+ * belong to one master, any number works. */
 #ifndef MF_TF_SERVER_STEP_SEQUENCE_H
 #define MF_TF_SERVER_STEP_SEQUENCE_H
 
@@ -13,25 +14,27 @@ typedef struct mf_step_sequences mf_step_sequences;
 MF_MUST mf_status mf_step_sequences_new(mf_step_sequences **out);
 void mf_step_sequences_free(mf_step_sequences *q);
 
-/* Whose number it is. */
+/* The key and its leader. */
 typedef struct mf_step_sequence {
     mf_server *server;
     int leader; /* a task */
     int64_t key;
-    int64_t deadline_ns; /* of a step that begins; 0: none */
+    int64_t deadline_ns; /* of the step; 0: none */
 } mf_step_sequence;
 
-/* The number of the next step. Asks the leader for the first one, and after a failure. What a step
- * has sent stays in its room until others have fetched it, so that nobody waits for slow members;
- * but a step does not begin before that was done with all but the last one, or whoever only sends
- * would be ahead of them without bound. DEADLINE_EXCEEDED, CANCELLED. */
+/* Returns the number of the next step. Asks the leader for the first one, and after a failure.
+ * Values
+ * that a step has sent are kept until other members have fetched them, so that no member waits for
+ * slow ones; but a step does not begin until all but the last step are fetched, otherwise a member
+ * that only sends would run ahead without bound. Fails: DEADLINE_EXCEEDED, CANCELLED. */
 MF_MUST mf_status mf_step_sequence_begin(const mf_step_sequence *s, mf_cancel *cancel,
                                          int64_t *step);
-/* It has ended. After a failure nobody shall fetch of it, but of earlier ones; and a step that
- * begins then does not wait for those, who may be gone. */
+/* Ends a step. After a failure, its values can no longer be fetched, those of earlier steps can;
+ * and a
+ * step that begins then does not wait for earlier fetches, because the members may be gone. */
 void mf_step_sequence_end(const mf_step_sequence *s, int64_t step, bool well);
 
-/* The call GetStepSequence. */
+/* Handles GetStepSequence. */
 MF_MUST mf_status mf_step_sequence_called(mf_request *r, const ProtobufCMessage *message);
 
 #endif

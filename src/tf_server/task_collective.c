@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective.c - see task_collective.h: the whole of one, from the search for its group to its
- * result. What comes goes on in the pool: to send a piece may take until its receiver reads, and
- * whoever takes answers must not wait for somebody who does the same. */
+/* task_collective.c - see task_collective.h: a collective from resolving its group to its result.
+ * Replies are handled on a pool thread: a send may block until its receiver reads, so sending from
+ * the reply callback could deadlock two tasks. */
 #include "tf_server/task_collective.h"
 
 #include "base/clock.h"
 #include "tf_server/task_collective_private.h"
 
-/* ---- beginning and ending ---- */
+/* ---- begin and end ---- */
 
 static void task_collective_run_free(mf_collective_run *r)
 {
     mf_tensor_clear(&r->out);
     mf_tensor_clear(&r->size);
-    mf_object_unref(r->circle ? &r->circle->base : NULL);
+    mf_object_unref(r->group ? &r->group->base : NULL);
     mf_arena_free(r->arena);
     mf_cancel_deinit(&r->cancel);
     pthread_mutex_destroy(&r->lock);
     mf_free(r);
 }
 
-/* What is known of the group serves the next step, unless it has failed. */
+/* The resolved group is cached for the next step unless this one failed. */
 static void task_collective_remember(mf_collective_run *r, bool well)
 {
     mf_collective_op *c = r->collect;
@@ -29,7 +29,7 @@ static void task_collective_remember(mf_collective_run *r, bool well)
     pthread_mutex_lock(&c->lock);
     if (!well || !c->known) {
         old = c->known;
-        c->known = well && r->circle ? mf_object_ref(&r->circle->base) : NULL;
+        c->known = well && r->group ? mf_object_ref(&r->group->base) : NULL;
     }
     pthread_mutex_unlock(&c->lock);
     mf_object_unref(old);
@@ -70,7 +70,7 @@ void mf_collective_release(mf_collective_run *r)
         task_collective_finish(r);
 }
 
-/* The first tells why; others only follow from it. */
+/* Keeps the first error; later ones are consequences. */
 void mf_collective_fail(mf_collective_run *r, mf_status st)
 {
     pthread_mutex_lock(&r->lock);
@@ -96,9 +96,9 @@ static void step_cancelled(mf_cancel_hook *hook)
     mf_collective_release(r);
 }
 
-/* ---- the whole ---- */
+/* ---- run ---- */
 
-/* The circle is known. */
+/* The group is resolved. */
 static void task_collective_begin(mf_collective_run *r)
 {
     mf_trip *trips;
@@ -122,11 +122,11 @@ static void begin_later(mf_task *task)
     task_collective_begin(((mf_collective_beginning *)(void *)task)->run);
 }
 
-static void task_collective_found(void *ctx, mf_status st, mf_group_resolver *circle)
+static void task_collective_found(void *ctx, mf_status st, mf_group_resolver *group)
 {
     mf_collective_run *r = ctx;
 
-    r->circle = circle;
+    r->group = group;
     if (st == MF_OK) {
         r->beginning = (mf_collective_beginning){ { .fn = begin_later }, r };
         mf_pool_submit(r->meeting->server->pool, &r->beginning.task);
@@ -180,8 +180,8 @@ void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const
         mf_kernel_done(k, st);
         return;
     }
-    r->circle = task_collective_recall(c);
-    if (r->circle)
+    r->group = task_collective_recall(c);
+    if (r->group)
         task_collective_begin(r);
     else
         mf_group_resolver_find(&(mf_group_resolver_search){ .server = m->server,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective.h - a collective of a step, as one member does it: it finds the others, and
- * pieces of values come and go (collective_schedule.h) by the rooms of the step. */
+/* task_collective.h - one member's part of a collective: it resolves the group and exchanges chunks
+ * (collective_schedule.h) through the rendezvous tables of the step. */
 #ifndef MF_TF_SERVER_TASK_COLLECTIVE_H
 #define MF_TF_SERVER_TASK_COLLECTIVE_H
 
@@ -10,13 +10,13 @@
 void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const mf_shape *shape,
                          mf_kernel *k);
 
-/* ---- another member fetches a piece (recv_buf.c) ---- */
+/* ---- RecvBuf (recv_buf.c) ---- */
 
 enum { MF_COLLECTIVE_KEY = 160, MF_COLLECTIVE_PLACE = MF_COLLECTIVE_KEY + 8 };
 
-/* The call RecvBuf. */
+/* Handles RecvBuf. */
 void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message);
-/* Where a piece with this key waits in a step's room. */
+/* The key of a chunk in a step's rendezvous table. */
 void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE]);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective_hop.c - the way of a piece of a collective: it comes, is merged or kept, and goes
- * on. Pieces that were sent are never written again, so nobody waits until they are fetched. */
+/* task_collective_hop.c - the hops of a chunk: receive, merge or keep, send on. Sent chunks are
+ * never
+ * modified, so a sender does not wait until they are fetched. */
 #include "base/clock.h"
 #include "proto/buf_message.h"
 #include "proto/worker.pb-c.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- pieces ---- */
+/* ---- chunks ---- */
 
 static void task_collective_hop_make_key(const mf_collective_run *r, const mf_hop_key *k,
                                          char key[MF_COLLECTIVE_KEY])
@@ -59,20 +60,20 @@ static void task_collective_hop_divide(const mf_collective_run *r, mf_tensor *va
                                        .n = value->count });
 }
 
-static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_hop *leg,
+static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_hop *hop,
                                           const mf_tensor *value)
 {
-    for (int i = 0; i < leg->n_sends; i++) {
+    for (int i = 0; i < hop->n_sends; i++) {
         char key[MF_COLLECTIVE_KEY], place[MF_COLLECTIVE_PLACE];
 
-        task_collective_hop_make_key(r, &leg->sends[i], key);
+        task_collective_hop_make_key(r, &hop->sends[i], key);
         mf_collective_place(key, place);
         MF_TRY(mf_rendezvous_table_send(r->meeting->room, place, value));
     }
     return MF_OK;
 }
 
-/* This piece of the result. */
+/* The chunk's part of the result. */
 static void task_collective_hop_take_result(const mf_collective_run *r,
                                             const mf_collective_route *route, mf_tensor *out)
 {
@@ -82,7 +83,7 @@ static void task_collective_hop_take_result(const mf_collective_run *r,
     out->data = (char *)r->out.data + route->first * (int64_t)mf_dtype_cell(r->out.dtype);
 }
 
-/* The piece is as it will stay. */
+/* The chunk is final. */
 static void task_collective_hop_keep(const mf_collective_run *r, const mf_collective_route *route,
                                      const void *data)
 {
@@ -95,7 +96,7 @@ static void task_collective_hop_keep(const mf_collective_run *r, const mf_collec
 
 /* ---- trips ---- */
 
-static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg);
+static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop);
 
 static void trip_end(mf_trip *t, mf_status st)
 {
@@ -107,14 +108,14 @@ static void trip_end(mf_trip *t, mf_status st)
     mf_collective_release(r);
 }
 
-/* What has come becomes the piece: merged with the own part, or a part of the result. */
-static mf_status take_come(mf_trip *t, const mf_hop *leg)
+/* Merges the received data with this member's part, or stores it in the result. */
+static mf_status take_come(mf_trip *t, const mf_hop *hop)
 {
     const mf_collective_run *r = t->run;
     mf_status st = MF_OK;
 
     mf_tensor_clear(&t->value);
-    if (leg->merges) {
+    if (hop->merges) {
         st = task_collective_hop_merge(r, t->route, t->come.data, &t->value);
     } else {
         task_collective_hop_keep(r, t->route, t->come.data);
@@ -125,33 +126,33 @@ static mf_status take_come(mf_trip *t, const mf_hop *leg)
     return st;
 }
 
-/* The piece is here: this leg is done. */
+/* The chunk is complete for this hop: send it on. */
 static mf_status task_collective_hop_pass_on(mf_trip *t)
 {
-    const mf_hop *leg = &t->route->legs[t->leg];
+    const mf_hop *hop = &t->route->legs[t->hop];
     mf_collective_run *r = t->run;
 
-    if (leg->from >= 0)
-        MF_TRY(take_come(t, leg));
-    if (leg->finishes)
+    if (hop->from >= 0)
+        MF_TRY(take_come(t, hop));
+    if (hop->finishes)
         task_collective_hop_divide(r, &t->value);
-    t->leg++;
-    if (leg->from < 0 && t->leg == t->route->n_legs)
+    t->hop++;
+    if (hop->from < 0 && t->hop == t->route->n_legs)
         task_collective_hop_keep(r, t->route, t->value.data);
-    return task_collective_hop_send(r, leg, &t->value);
+    return task_collective_hop_send(r, hop, &t->value);
 }
 
 void mf_trip_go_on(mf_trip *t)
 {
-    while (t->leg < t->route->n_legs) {
-        const mf_hop *leg = &t->route->legs[t->leg];
+    while (t->hop < t->route->n_legs) {
+        const mf_hop *hop = &t->route->legs[t->hop];
         mf_status st;
 
-        if (leg->from >= 0) {
-            task_collective_hop_receive(t, leg);
+        if (hop->from >= 0) {
+            task_collective_hop_receive(t, hop);
             return;
         }
-        if (t->leg == 0)
+        if (t->hop == 0)
             take_own(t->run, t->route, &t->value);
         st = task_collective_hop_pass_on(t);
         if (st != MF_OK) {
@@ -162,13 +163,13 @@ void mf_trip_go_on(mf_trip *t)
     trip_end(t, MF_OK);
 }
 
-/* The thread's error came from this member. */
+/* Attributes the thread's error to this member. */
 static mf_status task_collective_hop_blame(const mf_collective_run *r,
                                            const mf_group_resolver_member *m, mf_status st)
 {
     char before[300];
 
-    if (st == MF_ABORTED) { /* it was restarted, perhaps */
+    if (st == MF_ABORTED) { /* the member may have been restarted */
         mf_error why;
 
         mf_error_save(st, &why);
@@ -196,24 +197,24 @@ static void task_collective_hop_received(void *ctx, mf_status st, mf_iovec *part
 {
     mf_trip *t = ctx;
     const mf_collective_run *r = t->run;
-    const mf_hop *leg = &t->route->legs[t->leg];
+    const mf_hop *hop = &t->route->legs[t->hop];
     const size_t bytes = (size_t)t->route->count * mf_dtype_cell(r->collect->dtype);
 
     if (st == MF_OK)
         st = mf_buf_message_read(parts, n, bytes, &t->come);
     if (st != MF_OK) {
-        trip_end(t, task_collective_hop_blame(r, &r->circle->members[leg->from], st));
+        trip_end(t, task_collective_hop_blame(r, &r->group->members[hop->from], st));
         return;
     }
     t->task.fn = go_on_later;
     mf_pool_submit(r->meeting->server->pool, &t->task);
 }
 
-static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg)
+static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop)
 {
     mf_collective_run *r = t->run;
     mf_server *server = r->meeting->server;
-    const mf_group_resolver_member *from = &r->circle->members[leg->from];
+    const mf_group_resolver_member *from = &r->group->members[hop->from];
     Tensorflow__RecvBufRequest request = TENSORFLOW__RECV_BUF_REQUEST__INIT;
     const int64_t until = mf_deadline_ahead(r->deadline_ns);
     const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/RecvBuf",
@@ -228,7 +229,7 @@ static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg)
         trip_end(t, task_collective_hop_blame(r, from, st));
         return;
     }
-    task_collective_hop_make_key(r, &leg->key, key);
+    task_collective_hop_make_key(r, &hop->key, key);
     request.step_id = r->meeting->step;
     request.buf_rendezvous_key = key;
     request.num_bytes = t->route->count * (int64_t)mf_dtype_cell(r->collect->dtype);
@@ -241,7 +242,7 @@ static void task_collective_hop_receive(mf_trip *t, const mf_hop *leg)
 
 mf_status mf_trips_make(mf_collective_run *r, mf_trip **out)
 {
-    const mf_group_resolver *c = r->circle;
+    const mf_group_resolver *c = r->group;
     mf_collective_schedule_of of = {
         .collect = r->collect, .task = c->task, .n = c->n, .self = c->self, .source = c->source
     };

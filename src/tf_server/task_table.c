@@ -22,10 +22,10 @@ static mf_status task_table_add(mf_server_tasks *t, const char *job, int64_t ind
 
     if (!at || !strchr(at, ':'))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "cluster.%s[%lld]: write where the task listens, as \"host:port\"", job,
+                       "cluster.%s[%lld]: write the address of the task as \"host:port\"", job,
                        (long long)index);
     if (mf_server_tasks_find(t, job, (int)index) >= 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: task %lld is there twice", job,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: task %lld is given twice", job,
                        (long long)index);
     (void)snprintf(name, sizeof name, "/job:%s/replica:0/task:%lld", job, (long long)index);
     *task = (mf_server_task){ .job = mf_arena_strdup(t->arena, job),
@@ -57,7 +57,7 @@ static size_t count_tasks(json_t *cluster)
     return n;
 }
 
-/* A list, or by number where some are left out. */
+/* A JSON list, or an object by index if tasks are missing. */
 static mf_status task_table_add_job(mf_server_tasks *t, const char *job, json_t *tasks)
 {
     const char *key;
@@ -66,7 +66,7 @@ static mf_status task_table_add_job(mf_server_tasks *t, const char *job, json_t 
 
     if (!is_job_name(job))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "cluster: '%.60s' is no name of a job; use letters, digits and _", job);
+                       "cluster: '%.60s' is not a valid job name; use letters, digits and _", job);
     json_array_foreach(tasks, i, address) MF_TRY(task_table_add(t, job, (int64_t)i, address));
     json_object_foreach(tasks, key, address)
     {
@@ -74,7 +74,7 @@ static mf_status task_table_add_job(mf_server_tasks *t, const char *job, json_t 
         const long index = strtol(key, &end, 10);
 
         if (*key == '\0' || *end != '\0' || index < 0 || index > INDEX_MAX)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: '%.40s' is no number of a task", job,
+            return MF_FAIL(MF_INVALID_ARGUMENT, "cluster.%s: '%.40s' is not a task index", job,
                            key);
         MF_TRY(task_table_add(t, job, index, address));
     }
@@ -84,7 +84,7 @@ static mf_status task_table_add_job(mf_server_tasks *t, const char *job, json_t 
     return MF_OK;
 }
 
-/* ---- which one is this ---- */
+/* ---- this task ---- */
 
 static mf_status task_table_find_self(mf_server_tasks *t, const char *job, const char *index,
                                       const json_t *task)
@@ -96,13 +96,15 @@ static mf_status task_table_find_self(mf_server_tasks *t, const char *job, const
     if (index)
         number = strtol(index, &end, 10);
     if (index && (*index == '\0' || *end != '\0'))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "--task_index: '%.40s' is no number", index);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--task_index: '%.40s' is not a number", index);
     job = job ? job : type;
     if (!job && t->n == 1)
         job = t->all[0].job;
     if (!job)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "which of the %d tasks is this? give --job_name and --task_index", t->n);
+                       "cannot tell which of the %d tasks this is: set --job_name and "
+                       "--task_index",
+                       t->n);
     t->self = number >= 0 && number <= INDEX_MAX ? mf_server_tasks_find(t, job, (int)number) : -1;
     if (t->self < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -114,7 +116,7 @@ static mf_status task_table_find_self(mf_server_tasks *t, const char *job, const
 
 /* ---- reading ---- */
 
-/* Which of them this is; NULL: none. */
+/* This task; NULL: not given. */
 typedef struct own_task {
     const char *job, *index;
 } own_task;
@@ -143,7 +145,7 @@ static mf_status task_table_read_text(mf_server_tasks *t, const char *text, size
     json_error_t error;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
     mf_status st = root ? task_table_read_json(t, root, own)
-                        : MF_FAIL(MF_INVALID_ARGUMENT, "the cluster is no JSON: line %d, %s",
+                        : MF_FAIL(MF_INVALID_ARGUMENT, "the cluster is not JSON: line %d, %s",
                                   error.line, error.text);
 
     json_decref(root);
@@ -198,7 +200,7 @@ mf_status mf_server_tasks_move(mf_server_tasks *t, int task, const char *address
     const char *copy;
 
     if (strcmp(t->all[task].address, address) == 0)
-        return MF_OK; /* others may be reading it */
+        return MF_OK; /* unchanged: other threads may be reading it */
     copy = mf_arena_strdup(t->arena, address);
     if (!copy)
         return MF_NOMEM("tasks");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.c - sessions of masters, and the graphs they register. */
+/* worker.c - sessions of masters, and the graphs that they register. */
 #include "tf_server/worker.h"
 
 #include "base/map.h"
@@ -15,17 +15,19 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(server_graphs, 2000, "parts of graphs that a server keeps for a session of a master");
+MF_PARAM_INT(server_graphs, 2000,
+             "maximum number of graphs that a server keeps for a session of "
+             "a master");
 
 /* A master's session, on this task. */
 typedef struct worker_session {
     char *handle;
-    char *master; /* "/job:worker/replica:0/task:0"; "": it did not say */
-    int64_t incarnation; /* of that process */
+    char *master; /* "/job:worker/replica:0/task:0"; "": not sent */
+    int64_t incarnation; /* of the master's process */
     mf_resources *resources; /* NULL: the server's */
-    mf_resources *node_state; /* what nodes keep, for all graphs of the session */
-    int refs; /* graphs, and being found; guarded by the lock, as is what follows */
-    int64_t graphs; /* that were added and are there */
+    mf_resources *node_state; /* state of nodes, shared by all graphs of the session */
+    int refs; /* held by graphs and the map; guarded by the lock, like the members below */
+    int64_t graphs; /* registered now */
 } worker_session;
 
 struct mf_worker_graph {
@@ -36,8 +38,8 @@ struct mf_worker_graph {
     const char **targets;
     int n_targets;
     mf_arena *arena; /* of targets */
-    int64_t kept; /* bytes that count as memory in use */
-    int leader; /* of groups: a task */
+    int64_t kept; /* bytes charged to the memory quota */
+    int leader; /* leader of groups: a task */
     int refs; /* guarded by the lock */
 };
 
@@ -45,7 +47,7 @@ struct mf_worker_service {
     mf_server *server;
     pthread_mutex_t lock; /* all below */
     mf_map sessions, graphs; /* by handle */
-    uint64_t made; /* graphs */
+    uint64_t made; /* graphs registered so far */
 };
 
 /* ---- sessions ---- */
@@ -90,7 +92,7 @@ static mf_status session_new(const Tensorflow__CreateWorkerSessionRequest *q, wo
     return MF_OK;
 }
 
-/* A second one of the same name is the first: a master that got no answer asks again. */
+/* Idempotent: a master that got no reply repeats the request. */
 static mf_status worker_add_session(mf_worker_service *w,
                                     const Tensorflow__CreateWorkerSessionRequest *q)
 {
@@ -233,8 +235,8 @@ static mf_status add_graph(mf_worker_graph *g)
     (void)snprintf(g->handle, sizeof g->handle, "%016" PRIx64, ++w->made);
     if (g->session->graphs >= MF_PARAM(server_graphs))
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                     "%s keeps %lld parts of graphs for this session already: run fewer kinds of "
-                     "steps, or raise server_graphs",
+                     "%s already keeps %lld graphs for this session: run fewer kinds of steps, "
+                     "or raise server_graphs",
                      mf_server_self(w->server)->name, (long long)g->session->graphs);
     else
         st = mf_map_set(&w->graphs, g->handle, g);
@@ -273,7 +275,7 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     return mf_request_reply(r, &out.base);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void remove_graph(mf_worker_service *w, mf_worker_graph *g)
 {
     (void)mf_map_remove(&w->graphs, g->handle);
@@ -310,7 +312,7 @@ static mf_status deregister_graph(mf_request *r, const ProtobufCMessage *message
     return MF_OK;
 }
 
-/* One of the session's; NULL: none. */
+/* Any graph of the session; NULL: none. */
 static mf_worker_graph *any_graph(mf_worker_service *w, const worker_session *s)
 {
     mf_map_entry *e;
@@ -343,9 +345,9 @@ static void forget_graphs(mf_worker_service *w, const worker_session *s)
     } while (g);
 }
 
-/* ---- sessions begin and end ---- */
+/* ---- create and delete sessions ---- */
 
-/* It is found no more: its steps end. */
+/* Removes the session from the map and cancels its steps. */
 static void end_session(mf_worker_service *w, worker_session *s)
 {
     forget_graphs(w, s);
@@ -360,7 +362,7 @@ static mf_status delete_session(mf_request *r, const ProtobufCMessage *message)
     worker_session *s = NULL;
 
     pthread_mutex_lock(&w->lock);
-    if (q->session_handle[0] != '\0') /* which is everybody's */
+    if (q->session_handle[0] != '\0') /* the default session is shared */
         s = mf_map_remove(&w->sessions, q->session_handle);
     pthread_mutex_unlock(&w->lock);
     if (s)
@@ -368,7 +370,7 @@ static mf_status delete_session(mf_request *r, const ProtobufCMessage *message)
     return MF_OK;
 }
 
-/* One that is taken out; NULL: none. */
+/* Removes and returns one; NULL: none. */
 static worker_session *take_orphan(mf_worker_service *w, const char *master, int64_t incarnation)
 {
     worker_session *found = NULL;
@@ -386,7 +388,7 @@ static worker_session *take_orphan(mf_worker_service *w, const char *master, int
     return found;
 }
 
-/* This master is another process by now: nobody will ever end the sessions of the last one. */
+/* The master has been restarted: sessions of its previous process would never be deleted. */
 static void end_orphans(mf_worker_service *w, const char *master, int64_t incarnation)
 {
     worker_session *s;
@@ -430,7 +432,7 @@ static mf_status cleanup_all(mf_request *r, const ProtobufCMessage *message)
     return MF_OK;
 }
 
-/* TensorFlow's masters ask for it; there is nothing to be told. */
+/* TensorFlow's masters call it; the reply is empty. */
 static mf_status nothing(mf_request *r, const ProtobufCMessage *message)
 {
     (void)r;
@@ -452,7 +454,7 @@ mf_status mf_worker_service_new(mf_server *server, mf_worker_service **out)
         return MF_NOMEM("a server");
     w->server = server;
     pthread_mutex_init(&w->lock, NULL);
-    st = worker_add_session(w, &none); /* of masters that make none */
+    st = worker_add_session(w, &none); /* the default session, for masters that create none */
     if (st != MF_OK) {
         mf_worker_service_free(w);
         *out = NULL;

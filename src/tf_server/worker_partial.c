@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker_partial.c - RunGraph of a run that is fed and fetched from step by step. The first call
- * starts this task's part on a thread of its own. Feeds come and fetches go by the room of the
- * step. The last call waits until the part has ended. */
+/* worker_partial.c - RunGraph of a partial run. The first call starts this task's part on a thread
+ * of
+ * its own. Feeds and fetches go through the rendezvous table of the step. The last call waits until
+ * the part has ended. */
 #include "base/cond.h"
 #include "base/map.h"
 #include "base/thread.h"
@@ -19,8 +20,8 @@ typedef struct worker_partial {
     mf_cancel cancel;
     pthread_t thread;
     bool has_thread;
-    int refs; /* the calls', and its entry's; guarded by the lock of all */
-    pthread_mutex_t lock; /* what follows */
+    int refs; /* held by calls and the map; guarded by the service's lock */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     bool ended;
     mf_error how;
@@ -74,7 +75,7 @@ static void worker_partial_free(worker_partial *p)
         pthread_join(p->thread, NULL);
     if (p->meeting.room)
         mf_step_rendezvous_end(&p->meeting,
-                               MF_OK); /* worker_partial_run_it() has said what failed */
+                               MF_OK); /* worker_partial_run_it() reports the failure */
     mf_worker_graph_release(p->graph);
     mf_cancel_deinit(&p->cancel);
     pthread_cond_destroy(&p->changed);
@@ -100,7 +101,7 @@ static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step
     st = mf_step_rendezvous_begin(&p->meeting, server, step);
     p->meeting.leader = mf_worker_graph_leader(g);
     if (st == MF_OK && mf_thread_start(&p->thread, worker_partial_run_it, p) != 0)
-        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     else
         p->has_thread = st == MF_OK;
     if (st == MF_OK)
@@ -110,7 +111,7 @@ static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step
     return st;
 }
 
-/* ---- all of a task ---- */
+/* ---- all parts of a task ---- */
 
 mf_status mf_worker_partials_new(mf_server *server, mf_worker_partials **out)
 {
@@ -143,7 +144,7 @@ static void worker_partial_unref(mf_worker_partials *all, worker_partial *p)
         worker_partial_free(p);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static mf_status worker_partial_add(mf_worker_partials *all, mf_worker_graph *g, int64_t step,
                                     worker_partial **out)
 {
@@ -156,7 +157,7 @@ static mf_status worker_partial_add(mf_worker_partials *all, mf_worker_graph *g,
     return st;
 }
 
-/* The part of this step, which is started if there is none. Owns: worker_partial_unref(). */
+/* The part of this step; started if there is none. Owns: worker_partial_unref(). */
 static mf_status find_or_start(mf_worker_partials *all, mf_worker_graph *g, int64_t step,
                                worker_partial **out)
 {
@@ -174,7 +175,7 @@ static mf_status find_or_start(mf_worker_partials *all, mf_worker_graph *g, int6
     return st;
 }
 
-/* Its entry goes. Calls that use it find it ended. */
+/* Removes it from the map. Calls in progress see that it has ended. */
 static void worker_partial_end(mf_worker_partials *all, worker_partial *p)
 {
     mf_cancel_raise(&p->cancel);
@@ -202,7 +203,7 @@ void mf_worker_partials_end_step(mf_worker_partials *all, int64_t step)
         worker_partial_end(all, p);
 }
 
-/* One of this graph's, or of any, that is taken out; NULL: none. */
+/* Removes and returns one of this graph, or of any; NULL: none. */
 static worker_partial *take_any(mf_worker_partials *all, const mf_worker_graph *g)
 {
     mf_map_entry *e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker_run.c - RunGraph: this task's part of a step; RecvTensor: what others need of it. */
+/* worker_run.c - RunGraph: this task's part of a step; RecvTensor: its values for other tasks. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "proto/tensor_message.h"
@@ -37,7 +37,7 @@ mf_status mf_worker_put_sent(mf_rendezvous_table *room, const Tensorflow__RunGra
     return MF_OK;
 }
 
-/* Milliseconds until the master gives up, so that whoever waits can say for whom; 0: it does not.
+/* Milliseconds until the master's deadline, so that timeouts here can report the reason; 0: none.
  */
 static int64_t time_left(const mf_request *r)
 {
@@ -68,7 +68,7 @@ static mf_status worker_run_part(mf_request *r, const Tensorflow__RunGraphReques
                                NULL, NULL, 0, NULL, 0, targets, n, NULL);
 }
 
-/* A value that the master wants with the answer. */
+/* A value that the master requests with the reply. */
 typedef struct worker_run_wanted {
     mf_tensor value;
     mf_status st;
@@ -83,7 +83,7 @@ static void got(void *ctx, mf_status st, const mf_tensor *value)
         mf_tensor_set(&w->value, value);
 }
 
-/* The step has ended: what is not there will not come. */
+/* The step has ended: a missing value will not appear. */
 static mf_status take_wanted(mf_step_rendezvous *m, const char *key, mf_tensor *out)
 {
     worker_run_wanted w = { .st = MF_UNKNOWN };
@@ -94,7 +94,7 @@ static mf_status take_wanted(mf_step_rendezvous *m, const char *key, mf_tensor *
     mf_rendezvous_table_fetch(m->room, key, &now, got, &w);
     mf_cancel_deinit(&now);
     if (w.st != MF_OK || w.value.dtype == MF_DTYPE_INVALID)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the step has made no value %s", key);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the step has not produced the value %s", key);
     *out = w.value;
     return MF_OK;
 }
@@ -126,7 +126,7 @@ static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
     return MF_OK;
 }
 
-/* The master wants to know what was done, and when. */
+/* Runs with a trace, for the master's StepStats. */
 static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
                            mf_step_rendezvous *m, mf_buf *stats)
 {
@@ -158,7 +158,7 @@ static mf_status worker_run_reply_error(mf_request *r, const Tensorflow__RunGrap
     return mf_request_reply(r, &out.base);
 }
 
-/* ---- a step of a session that is gone ---- */
+/* ---- steps of an unknown session ---- */
 
 typedef struct ending {
     mf_cancel_hook hook; /* first */
@@ -177,10 +177,12 @@ static void end_comes(mf_cancel_hook *hook)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* This task does not know of the session: it was restarted. A master of TensorFlow's that hears it
- * before its own part has been refused its values ends that part, and may tell its client that the
- * step was CANCELLED, which no client recovers from. So they are refused first: then the master
- * ends the step, and does not need this answer. It gets it where there are no such values. */
+/* This task does not know the session because it was restarted. A TensorFlow master that learns
+ * this
+ * before its own part's receives have failed cancels that part and may report CANCELLED to its
+ * client, from which no client recovers. So pending receives are refused first: then the master
+ * ends
+ * the step and does not need this reply. It is sent if there are no such receives. */
 static void let_values_be_refused(mf_request *r)
 {
     const int64_t until = mf_clock_ns() + REFUSED_MS * INT64_C(1000000);
@@ -201,7 +203,7 @@ static void let_values_be_refused(mf_request *r)
 
 /* ---- the call ---- */
 
-/* All of the part, in one call. */
+/* The whole part, in one call. */
 static mf_status worker_run_whole(mf_request *r, const Tensorflow__RunGraphRequest *q,
                                   mf_worker_graph *g, mf_tensor *values, mf_buf *stats)
 {
@@ -268,7 +270,8 @@ mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message
 
 /* ---- RecvTensor ---- */
 
-/* What has ended the step here ends it there: the master may hear of it from either first. */
+/* A failure of the step here is passed on to the receiver: the master may learn it from either task
+ * first. */
 static void worker_run_found(void *ctx, mf_status st, const mf_tensor *value)
 {
     mf_request *r = ctx;
@@ -278,14 +281,14 @@ static void worker_run_found(void *ctx, mf_status st, const mf_tensor *value)
     mf_request_done(r, st);
 }
 
-/* Keys name the process that is to send: one that was started again does not know of it. */
+/* Keys name the incarnation of the sender: a restarted task does not have the value. */
 static mf_status check_incarnation(const mf_server *s, const char *key)
 {
     const char *after = strchr(key, ';');
     const uint64_t theirs = after ? strtoull(after + 1, NULL, 16) : 0;
 
     if (!after)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is no key of a value", key);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is not a rendezvous key", key);
     if (theirs != s->incarnation)
         return MF_FAIL(MF_ABORTED,
                        "RecvTensor expects a different device incarnation: %" PRIu64 " vs. %" PRIu64

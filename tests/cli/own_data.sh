@@ -109,13 +109,13 @@ fails "a table that has grown since" "'own.csv' had 300 samples when the model w
 mv was.csv own.csv
 
 # ---- tables as others write them
-wrong "a table without a header" "'bare.csv': the first row has numbers" "say header=false" -- \
+wrong "a table without a header" "'bare.csv': the first row has numbers" "set header=false" -- \
     train --model mlp --data bare.csv --set label=-1
 ok "its first row is a sample" "90 samples" -- data show bare.csv --set 'label=-1 header=false'
-wrong "a table without a header, by the name of its label" "if the first row is no header, say header=false" -- \
+wrong "a table without a header, by the name of its label" "if the first row is not a header, set header=false" -- \
     train --model mlp --data bare.csv --set label=answer
-wrong "semicolons" "if ';' separates its columns, say delimiter=;" -- train --model mlp --data semicolons.csv --set label=answer
-wrong "a table in Latin-1" "'latin.csv', line 2: this is no UTF-8" -- train --model mlp --data latin.csv --set label=answer
+wrong "semicolons" "if ';' separates its columns, set delimiter=;" -- train --model mlp --data semicolons.csv --set label=answer
+wrong "a table in Latin-1" "'latin.csv', line 2: this is not UTF-8" -- train --model mlp --data latin.csv --set label=answer
 ok "spaces behind commas" "2 classes" "yes" -- data show spaced.csv --set label=answer
 # shellcheck disable=SC2086
 ok "two columns of one name" -- train $own --data twice.csv --epochs 15 --out twice
@@ -184,20 +184,20 @@ ok "eval of a regression" "mean_absolute_error" "30 of 10 %" -- eval --from pric
 ok "eval where all numbers are whole" "loss" "8 of whole.csv" -- eval --from prices --test whole.csv
 ok "predict of a regression" -- predict --from prices --test nolabel.csv --json
 check "one number each" json "all(len(p['values']) == 1 for p in d['predictions'])"
-wrong "a number with a mistake makes no classes of the others" "'mistake.csv', line 9: the label is no number: 'n/a'" -- \
+wrong "a number with a mistake makes no classes of the others" "'mistake.csv', line 9: the label is not a number: 'n/a'" -- \
     train --model mlp --data mistake.csv --set label=price
-wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: say target=number" -- \
+wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: set target=number" -- \
     train --model mlp --data degrees.csv --set label=price
-wrong "a loss of classes for numbers" "the output has one score, and two classes are needed" -- \
+wrong "a loss of classes for numbers" "the output has one score, but two classes are needed" -- \
     train --model mlp --data price.csv --set label=price --loss categorical_crossentropy --steps 1
-wrong "whole numbers that are no classes" "say target=number" -- train --model mlp --data dollars.csv --set label=price
+wrong "whole numbers that are no classes" "set target=number" -- train --model mlp --data dollars.csv --set label=price
 ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
     --steps 1 --lr 1e-9 --quiet --json
 ok "another loss for numbers" -- train --model mlp --data price.csv --set label=price --loss huber --steps 3 --quiet --out huber
 check "is in model.json" grep -q '"loss": "huber"' huber/model.json
 
 # ---- what is missing is said with its place
-wrong "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; missing=0" -- \
+wrong "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; set missing=0" -- \
     train --model mlp --data hole.csv --set label=answer
 wrong "a cell that is NaN" "'nan.csv', line 4, column 3 ('c'): the number is missing: NaN" -- \
     train --model mlp --data nan.csv --set label=answer
@@ -220,10 +220,10 @@ ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
 ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
 ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
 ok "records of three classes" -- data convert three.csv three.tfrecord --set label=answer
-wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but classes=2: the classes are 0 to 1" -- \
+wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but with classes=2 the classes are 0 to 1" -- \
     train --model mlp --data three.tfrecord --set classes=2 --no-test
 ok "records of numbers" -- data convert price.csv price.tfrecord --set label=price
-wrong "fractions that are said to be classes" "price.tfrecord', record" "classes=2: the classes are 0 to 1" -- \
+wrong "fractions that are said to be classes" "price.tfrecord', record" "with classes=2 the classes are 0 to 1" -- \
     train --model mlp --data price.tfrecord --set classes=2 --no-test
 wrong "one class only" "mlp needs at least two classes, but the labels have one" -- \
     train --model mlp --data yes.csv --set label=answer
@@ -238,7 +238,7 @@ fails "a folder that is no class" "'strange/stars': the model does not know the 
 ok "predict of pictures without folders" -- predict --from pics --test flat --json
 check "with the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
 d['predictions'][1]['name'] == 'dots'"
-fails "pictures of another size" "'large/0.png' is 12 x 12, the model was trained on 8 x 8: say size=[8,8]" -- \
+fails "pictures of another size" "'large/0.png' is 12 x 12, the model was trained on 8 x 8: set size=[8,8]" -- \
     predict --from pics --test large
 ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
 cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png

@@ -249,8 +249,8 @@ ok "a model's layers" "conv2d_1 (Conv2D)" "[?,14,14,64]" "parameters: 421,642, t
 ok "a model with settings for such data" "parameters: 94" -- \
     models mlp units=7 --columns 'image=float[3,3] label=int32[] classes=3' --graph mlp.pbtxt
 ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
-ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
-ok "as a document" "| accuracy | part" -- models --kind metrics --kind initializers --markdown
+ok "layers and losses" "Dense  fully" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
+ok "as a document" "| accuracy | fraction" -- models --kind metrics --kind initializers --markdown
 for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initializers"; do
     # shellcheck disable=SC2086
     "$program" models $option --markdown
@@ -275,7 +275,7 @@ wrong "columns of nothing" "the name of a model" -- models --columns 'image=floa
 
 # ---- contrast (tests/train/contrast.py has what is trained)
 wrong "contrast without a checkpoint" "--from is missing" -- contrast --model triplet --data fashion-mnist
-fails "pairs that are none" "siamese needs pairs of images, which --pairs makes of images" -- \
+fails "pairs that are none" "siamese needs pairs of images (--pairs makes them from images)" -- \
     contrast --model siamese --data synthetic-text --from .
 fails "pairs of what is no image" "pairs: the data has no column 'image'" -- \
     contrast --model siamese --data synthetic-text --pairs 'crop=2' --from .

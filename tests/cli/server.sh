@@ -31,7 +31,7 @@ check "a server's steps give the same weights" test -s here -a "$(cat here)" = "
 check "what servers trained is on disk" "$program" ckpt verify trained
 wrong "servers and a strategy" "give one of them" -- \
     train --model mlp --data fashion-mnist --target "$target" --strategy mirrored
-wrong "servers that are no target" "a server's is grpc://host:port" -- \
+wrong "servers that are no target" "write grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
 
 # ---- a cluster in one process: its weights are those of one process, too
@@ -51,7 +51,7 @@ kill "$several"
 check "a cluster in one process ends well" wait "$several"
 wrong "a cluster of its own and another" "leave out --cluster" -- server --local worker=1 --cluster '{}'
 wrong "several tasks and one" "leave out --job-name" -- server --here --job-name worker
-wrong "a cluster of nothing" "as worker=2,ps=1" -- server --local worker
+wrong "a cluster of nothing" "as in worker=2,ps=1" -- server --local worker
 wrong "no task is here" "none of the cluster's 1 tasks is on this host" -- \
     server --here --cluster '{"worker": ["192.0.2.7:2222"]}'
 
@@ -66,7 +66,7 @@ fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the
     "cluster.workers[1] (127.0.0.1:1): nobody listens there" "mkdir -p $work/nowhere" -- \
     doctor --cluster "{\"worker\": [\"$address\"], \"ps\": [\"$address\"],
                        \"workers\": [\"nobody.invalid:1\", \"127.0.0.1:1\"]}" --dir "$work/nowhere"
-fails "doctor of no JSON" "--cluster: the cluster is no JSON" -- doctor --cluster '{'
+fails "doctor of no JSON" "--cluster: the cluster is not JSON" -- doctor --cluster '{'
 ok "doctor of a task that is to start here" "this task can listen there" -- \
     doctor --cluster "{\"worker\": [\"$address\", \"localhost:1025\"]}" --job-name worker --task-index 1
 fails "doctor of a task that is elsewhere" "cannot listen there" -- \

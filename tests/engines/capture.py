@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends to whom: every packet that arrives at some interfaces, until standard input ends.
+"""Captures the packets that arrive at some interfaces, until standard input ends.
 
 Usage: capture.py INTERFACE...        as root
 
-Prints `FROM TO BYTES`, a line for each pair of addresses, in the end. Packets of IPv6 are those of its
-link (neighbours, groups) unless they go to an address of one host: these are told, too."""
+At the end it prints `FROM TO BYTES`, one line per pair of addresses. IPv6 packets are ignored unless their destination
+is a unicast address."""
 import collections
 import ipaddress
 import select
@@ -24,7 +24,7 @@ def listen(name):
 
 
 def pair(kind, packet):
-    """Who sends this to whom; None: nobody to anybody in particular."""
+    """Source and destination of a packet; None: no unicast packet."""
     if kind == IP:
         return str(ipaddress.IPv4Address(bytes(packet[26:30]))), str(ipaddress.IPv4Address(bytes(packet[30:34])))
     to = ipaddress.IPv6Address(bytes(packet[38:54]))

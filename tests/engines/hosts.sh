@@ -29,7 +29,7 @@ add_hosts()
     done
 }
 
-make_hosts() # NAME: of what is left out where there can be none; then it ends the counts, too
+make_hosts() # NAME: of the tests to skip if namespaces are not possible; then it also prints the counts
 {
     if ! command -v ip >/dev/null || [ "$(id -u)" != 0 ]; then
         skip "$1" "hosts are network namespaces: that needs root and iproute2"

@@ -55,7 +55,7 @@ alone() # PROGRAM: what one process makes of the job
     weights=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/log")
 }
 
-trained() # NAME WORKERS COMMAND...: which trains with so many workers, to the same weights
+trained() # NAME WORKERS COMMAND...: a training with that many workers gives the same weights
 {
     local name=$1 workers=$2
     shift 2

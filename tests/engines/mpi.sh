@@ -27,7 +27,7 @@ run "four tasks under Open MPI" "$1/plugins/meshflow-mpi-openmpi.so" \
     mpirun.openmpi "${as_root[@]}" --oversubscribe -n 4 "$check" mpi
 run "four tasks under MPICH" "$1/plugins/meshflow-mpi-mpich.so" mpiexec.mpich -n 4 "$check" mpi
 
-# Alone, MPI is not asked at all.
+# A single process does not initialize MPI.
 "$check" mpi >"$work/log" 2>&1
 [ $? = 1 ]
 verdict "without MPI it says how to start it" $? "mpirun -n 4 meshflow"

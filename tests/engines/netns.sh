@@ -15,7 +15,7 @@ make_hosts "tasks on three hosts" || exit
 
 addresses=$net.1:2222,$net.2:2222,$net.3:2222
 
-# talk NAME TRANSPORT [PATTERN...]: a task on every host; setup() says what each one's environment is
+# talk NAME TRANSPORT [PATTERN...]: a task on every host; setup() prints the environment of each
 talk()
 {
     local name=$1 transport=$2 pids=() status=0
@@ -48,7 +48,7 @@ want=ok
 setup() { with_tls "$work/tls/worker-$1"; }
 talk "tasks on three hosts talk over TLS" grpc "task 0 of 3: ok" "task 2 of 3: ok"
 
-# A real training: each host has a /dev/shm of its own, so that nothing goes another way.
+# A real training: each host has its own /dev/shm, so that all traffic uses the transport.
 training=(train --model wide-deep --data synthetic-ctr --set count=2000 --batch 100 --optimizer adam
     --steps 20 --threads 1 --json)
 weights() { grep -oh '"weights_sha256": *"[0-9a-f]*"' "$@" | sort -u; }

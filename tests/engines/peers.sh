@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: peers.sh BUILD_DIR      workers on three hosts talk to each other and to nobody else
+# Usage: peers.sh BUILD_DIR      workers on three hosts communicate only with each other
 #
 # All packets are captured that hosts send while they train, without a launcher, a master or a store:
 # every two hosts talk, there is no fourth, and none sends more than twice what they send on average.

@@ -76,7 +76,7 @@ start()
         slurmd -D -f "$0/slurm.conf" >slurmd.log 2>&1 &
         wait' "$work" &
     daemons=$!
-    disown # nobody needs to hear that it was killed
+    disown # suppresses the shell's message about the kill
     export SLURM_CONF=$work/slurm.conf
     for ((i = 0; i < 60; i++)); do
         ! sinfo -h -o %T 2>/dev/null | grep -q idle || return 0

@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 program=$PWD/$1/meshflow
 as_root=()
 [ "$(id -u)" != 0 ] || as_root=(--allow-run-as-root)
-net="multi_worker_mirrored collective=net" # no shared memory: everything goes over the transport
+net="multi_worker_mirrored collective=net" # no shared memory: all traffic uses the transport
 
 have() # NAME COMMAND WHAT: else NAME is skipped, because WHAT is missing
 {
@@ -73,7 +73,7 @@ trained "the launcher, three workers" 3 "$program" launch --workers 3 --json -- 
 trained "the launcher, three workers and two parameter servers" 3 \
     "$program" launch --workers 3 --ps 2 --json -- "${job[@]}" --strategy parameter_server
 
-free_ports() # N: that nobody listens on
+free_ports() # N unused ports
 {
     python3 -c '
 import socket, sys

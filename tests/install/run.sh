@@ -39,7 +39,7 @@ shared_by_pkg_config()
         LD_LIBRARY_PATH=$at/lib "$work/shared"
 }
 
-# The example says how it is compiled; it must learn.
+# Compiles the example with the command in its comment; its loss must decrease.
 # shellcheck disable=SC2046
 five_steps()
 {

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The mesh against another: the same programs under the same layouts.
+"""The mesh against other implementations: the same programs under the same layouts.
 
 Usage: build/venv-jax/bin/python tests/mesh/compare.py jax [PATTERN]
        build/venv-mtf/bin/python tests/mesh/compare.py mtf [PATTERN]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. Numbers are to be the peer's to 1e-5,
-under the same layout and on one device; and the bytes that move at most those that XLA's partitioner
-moves. A sum counts like one of theirs, whoever adds it up: small sums, which are otherwise sent to
-all at once, are made in pieces here.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Numbers must equal the peer's to 1e-5, under the same layout
+and on one device; and at most as many bytes are sent as by XLA's partitioner. To compare reductions, direct exchange of
+small sums is disabled here.
 """
 import os
 import sys
@@ -40,7 +39,7 @@ def results(make):
 
 
 def compare(peer, kind, mesh, layout):
-    """Messages of what is wrong, and remarks."""
+    """Error messages and remarks."""
     wrong, remarks = [], []
     _, one = results(lambda: peer.Run(kind(), "one:1", ""))
     their_run, theirs = results(lambda: peer.Run(kind(), mesh, layout))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of programs.py in JAX. Where they are cut is said of inputs and results alone; XLA's
-partitioner does the rest. Also what it moves, read from the compiled program's text.
+"""The programs of programs.py in JAX. Only inputs and results have shardings; XLA's partitioner chooses the others. Also
+counts the bytes that it sends, from the text of the compiled program.
 """
 import os
 import re

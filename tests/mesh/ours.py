@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our mesh, through ctypes: a program (programs.py) becomes a graph whose inputs and results are
-variables with named dimensions, so that nothing is brought together only to be fed or fetched, and
-what is counted is what the program itself moves.
+"""Meshflow's mesh, through ctypes: a program (programs.py) becomes a graph whose inputs and results are variables with named
+dimensions, so that feeds and fetches need no communication, and only the program's own traffic is counted.
 """
 import ctypes
 import os
@@ -31,7 +30,7 @@ def counters():
 
 class Counts(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int64) for name in counters()),
-                ("turns", ctypes.c_char * (1 << 16))]  # of any size: nobody looks at them here
+                ("turns", ctypes.c_char * (1 << 16))]  # of any size: not used here
 
 
 END = Output(None, -1)
@@ -89,7 +88,7 @@ class Graph:
     def gradients(self, y, xs):
         out = (Output * len(xs))()
         mf.check(lib.mf_gradients(self.graph, outputs([y]), 1, outputs(xs), len(xs), None, out))
-        # Each one a copy: the array goes away.
+        # Copies, because the array is freed.
         return [Output(o.node, o.port) for o in out]
 
     def variable(self, name, dims, shape, dtype):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that our mesh and others run under the same layouts. Each says in Meshflow's ops what
-it computes (`ours`); jax_programs.py and mtf_programs.py say the same in theirs, under the same name.
+"""The programs that Meshflow's mesh and its peers run under the same layouts. Each is defined by Meshflow's ops (`ours`);
+jax_programs.py and mtf_programs.py define it under the same name.
 
-A dimension has a name and, for the whole program, a size. Inputs, results and gradients are cut as
-the layout says of their dimensions; what lies between is left to whoever runs it.
+A dimension has a name and, for the whole program, a size. Inputs, results and gradients are sharded as the layout says;
+the sharding of other values is up to the implementation.
 """
 import numpy as np
 
@@ -264,8 +264,8 @@ class large_block(transformer_block):
 
 
 class experts(Program):
-    """A mixture of experts: tokens go to their experts, which lie on other processors, and back.
-    Who goes where is an input."""
+    """A mixture of experts: tokens are sent to their experts on other devices, and back. The routing is an
+    input."""
     sizes = dict(group=8, tokens=16, whole_group=8, experts=8, capacity=4, width=16, ff=32)
     inputs = dict(x="group,tokens,width", to="group,tokens,experts_all,capacity",
                   w1="experts,width,ff", w2="experts,ff,width")
@@ -276,7 +276,7 @@ class experts(Program):
                ("all:8", "group:all;experts:all")]
 
     def values(self):
-        """Each token goes to one expert, of those that have a place left."""
+        """Each token is routed to one expert with free capacity."""
         out, s = super().values(), self.sizes
         rng = np.random.RandomState(7)
         out["to"] = np.zeros(self.shape(self.inputs["to"]), np.float32)

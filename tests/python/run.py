@@ -59,7 +59,7 @@ def test_a_port_can_be_used_again():
         assert listens(again.target)
 
 
-def test_it_takes_what_tensorflows_takes():
+def test_it_accepts_the_arguments_of_tensorflow():
     spec = {"ps": ["localhost:0"], "worker": {0: "localhost:0", 3: "localhost:0"}}
     config = SimpleNamespace(intra_op_parallelism_threads=2)
     like_cluster_spec = SimpleNamespace(as_dict=lambda: spec)
@@ -73,7 +73,7 @@ def test_it_takes_what_tensorflows_takes():
             assert listens(s.target)
 
 
-def test_it_starts_when_it_is_told_to():
+def test_it_starts_on_request():
     s = meshflow.Server.create_local_server(start=False)
     for early in (lambda: s.target, s.join):
         try:
@@ -114,7 +114,7 @@ def test_a_local_cluster_is_made_as_TensorFlows_is():
     assert not any(listens(s.target) for s in workers + ps)
 
 
-def test_a_local_cluster_without_tasks_is_refused():
+def test_a_local_cluster_without_tasks_is_rejected():
     try:
         meshflow.local_cluster(worker=0)
     except meshflow.Error as e:
@@ -130,7 +130,7 @@ def test_files_are_allowed_by_the_environment():
     assert p.stdout == "['/tmp', '/var/tmp']\n", p.stdout
 
 
-def test_mistakes_are_named():
+def test_errors_name_the_problem():
     refused(meshflow.Error, "no task 7 of job 'worker'", {"worker": ["localhost:0"]}, "worker", 7)
     refused(meshflow.Error, "which of the 2 tasks", {"worker": ["localhost:0"], "ps": ["localhost:0"]})
     refused(TypeError, "a cluster is a dict", 7)
@@ -156,7 +156,7 @@ def test_a_missing_library_is_named():
     assert p.returncode and "name the file in MESHFLOW_LIB" in p.stderr and "/nowhere" in p.stderr, p.stderr
 
 
-def test_the_version_is_the_librarys():
+def test_the_version_is_that_of_the_library():
     with open(os.path.join(PACKAGE, "pyproject.toml"), encoding="utf-8") as f:
         assert 'version = "%s"' % meshflow.__version__ in f.read()
 

@@ -3,7 +3,7 @@
 #
 # Usage: selftest.sh PROGRAM     (build/<preset>/meshflow-tests-red)
 #
-# Proves that the runner can go red: runs tests that fail, crash, hang and lie.
+# Checks that the runner detects failures: runs tests that fail, crash, hang and report wrong results.
 set -uo pipefail
 program=$1
 n=0 failed=0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`meshflow serve` with real processes: what clients of TensorFlow Serving send, reloads, kills, nonsense.
+"""`meshflow serve` with real processes: requests of TensorFlow Serving clients, reloads, kills, invalid requests.
 
 Usage: serve.py PROGRAM [PATTERN] [--requests N]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. What is answered is compared with what `meshflow
-predict` says of the same pictures and checkpoint, to the bit.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Responses are compared with the output of
+`meshflow predict` for the same images and checkpoint, bit by bit.
 """
 import base64
 import http.client
@@ -33,7 +33,7 @@ ROWS = 16
 PATH = "/v1/models/model"
 
 
-# ---- pictures, and what predict says of them ----
+# ---- images and their predictions ----
 
 def npy(kind, shape, data):
     head = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (kind, ",".join(map(str, shape)))
@@ -136,7 +136,7 @@ class Bench(harness.Bench):
         return Bench.trained
 
     def put(self, step, folder):
-        """The checkpoint comes into the folder as a training writes it: the index last."""
+        """Copies the checkpoint into the folder in the order in which a training writes it: the index last."""
         os.makedirs(folder, exist_ok=True)
         here = "%s/%d/" % (self.train(), step)
         for name in ["model.json", "schema.json"] + sorted(n for n in os.listdir(here) if n.startswith("model.ckpt-%d" % step)):
@@ -144,7 +144,7 @@ class Bench(harness.Bench):
             os.rename(folder + "/." + name, folder + "/" + name)
 
     def predicted(self, where, *more):
-        """What predict says of a checkpoint, a row of bytes for each picture."""
+        """The predictions of a checkpoint, one row of bytes per image."""
         path = self.out("pictures.npz")
         with zipfile.ZipFile(path, "w") as z:
             z.writestr("image.npy", npy("|u1", (ROWS, 28, 28, 1), b"".join(self.pictures)))
@@ -160,7 +160,7 @@ class Bench(harness.Bench):
 # ---- what clients send ----
 
 @test
-def every_form_of_a_request_gets_what_predict_says(b):
+def every_form_of_a_request_gets_the_output_of_predict(b):
     rows = b.expected(10)
     s = Server(b, "%s/10" % b.train(), "--replicas", "1")
     two = [nested(p) for p in b.pictures[:2]]
@@ -187,7 +187,7 @@ def every_form_of_a_request_gets_what_predict_says(b):
 
 
 @test
-def status_metadata_health_and_metrics_are_there(b):
+def status_metadata_health_and_metrics_are_served(b):
     s = Server(b, "%s/20" % b.train(), "--name", "clothes")
     status, answer = s.ask("GET", "/v1/models/clothes")
     good = {"version": "20", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
@@ -205,7 +205,7 @@ def status_metadata_health_and_metrics_are_there(b):
 
 
 @test
-def wrong_requests_are_told_why(b):
+def invalid_requests_get_the_reason(b):
     s = Server(b, "%s/10" % b.train(), "--max-body", "1")
     one = {"instances": [nested(b.pictures[0])]}
     for status, part, method, path, body in (
@@ -241,7 +241,7 @@ def wrong_requests_are_told_why(b):
 
 
 @test
-def more_connections_than_descriptors_are_survived(b):
+def the_server_survives_more_connections_than_descriptors(b):
     s = Server(b, "%s/10" % b.train(), descriptors=64)
     strangers = []
     for _ in range(100):
@@ -261,7 +261,7 @@ def more_connections_than_descriptors_are_survived(b):
 # ---- runs, kills, reloads ----
 
 @test
-def requests_that_come_together_run_together(b):
+def concurrent_requests_are_batched(b):
     s = Server(b, "%s/10" % b.train(), "--replicas", "1", "--wait-ms", "5000", "--batch", "8")
     rows, answers = b.expected(10), [None] * 8
 
@@ -278,7 +278,7 @@ def requests_that_come_together_run_together(b):
 
 
 class Clients:
-    """Threads that send requests on connections they keep, and hold every answer against what may be said."""
+    """Threads that send requests on persistent connections, and compare every response with the valid ones."""
 
     def __init__(self, server, bodies, allowed, n, threads=16):
         self.server, self.allowed, self.left, self.wrong = server, allowed, n, []
@@ -365,7 +365,7 @@ def a_replica_that_hangs_is_replaced_and_its_request_answered(b):
 
 
 @test
-def a_request_that_replicas_die_of_is_given_up(b):
+def a_request_that_crashes_replicas_fails(b):
     s = Server(b, "%s/10" % b.train(), "--replicas", "1")
     answers = []
     body = json.dumps({"instances": [nested(p) for p in b.pictures] * 180})  # takes its time
@@ -399,7 +399,7 @@ def a_damaged_checkpoint_is_not_served(b):
 
 
 @test
-def folders_of_versions_are_served_and_asked_by_number(b):
+def versions_are_served_by_number(b):
     folder = b.out("versions")
     b.put(30, folder + "/1")
     s = Server(b, folder, "--poll-ms", "20")
@@ -413,7 +413,7 @@ def folders_of_versions_are_served_and_asked_by_number(b):
 
 
 @test
-def a_compressed_model_answers_what_predict_says_of_it(b):
+def a_compressed_model_gives_the_output_of_predict(b):
     small = b.out("small")
     r = subprocess.run([b.program, "compress", "%s/10" % b.train(), "--data", "fashion-mnist", "--epochs", "0",
                         "--rank", "rank=16 layers=dense", "--quantize", "int8", "--no-speed", "--out", small],
@@ -425,7 +425,7 @@ def a_compressed_model_answers_what_predict_says_of_it(b):
 
 
 @test
-def what_was_taken_is_answered_before_the_end(b):
+def accepted_requests_are_answered_before_exit(b):
     s = Server(b, "%s/10" % b.train(), "--wait-ms", "60000", "--batch", "100")
     answers = []
     t = threading.Thread(target=lambda: answers.append(s.predict({"instances": [nested(b.pictures[0])]})))
@@ -438,7 +438,7 @@ def what_was_taken_is_answered_before_the_end(b):
 
 
 @test
-def clients_that_never_stop_do_not_keep_it(b):
+def persistent_clients_do_not_delay_exit(b):
     s = Server(b, "%s/10" % b.train(), "--wait-ms", "0")
     body, over, cut = json.dumps({"instances": [nested(b.pictures[0])]}), threading.Event(), []
 
@@ -473,7 +473,7 @@ def clients_that_never_stop_do_not_keep_it(b):
 
 
 @test
-def a_mesh_answers_what_one_processor_does(b):
+def a_mesh_gives_the_output_of_one_device(b):
     layout = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols", "--exact"]
     s = Server(b, "%s/10" % b.train(), "--replicas", "1", *layout)
     rows = b.expected(10)
@@ -483,7 +483,7 @@ def a_mesh_answers_what_one_processor_does(b):
 
 
 @test
-def what_cannot_be_served_is_said_before_the_port_answers(b):
+def models_that_cannot_be_served_fail_before_the_port_opens(b):
     for part, command in (("there is no checkpoint or folder", [b.out("nowhere")]),
                           ("no checkpoint", [b.dir, "--model", "mlp", "--columns", "image=uint8[28,28,1] classes=10"]),
                           ("was it made by another model", ["%s/10" % b.train(), "--model", "mlp units=[7]"]),

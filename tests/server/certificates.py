@@ -70,7 +70,7 @@ class Bench(harness.Bench):
             check(r.returncode == 0 and "42" in r.stdout, r.stderr)
 
     def ask(self, method, folder, files=None):
-        """What is said to one with this certificate."""
+        """The response to a client with this certificate."""
         tls = ssl.create_default_context(cafile=os.path.join(folder, "ca.pem"))
         tls.set_alpn_protocols(["h2"])
         if files is None:
@@ -106,7 +106,7 @@ def other_hosts_need_certificates(b):
 
 
 @test
-def certificates_say_what_one_may_do(b):
+def certificates_determine_permissions(b):
     tls = b.cert("tls", "--task", "worker 0", "--task", "worker 1", "--task", "client", "--task", "trainer 0")
     b.cert("tls")  # for any task
     b.serve("--tls-dir", tls)
@@ -122,7 +122,7 @@ def certificates_say_what_one_may_do(b):
 
 
 @test
-def wrong_certificates_are_refused_on_both_sides(b):
+def invalid_certificates_are_rejected_on_both_sides(b):
     tls, other = b.cert("tls"), b.cert("other")
     b.serve("--tls-dir", tls)
     own = lambda folder: (os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem"))
@@ -145,7 +145,7 @@ def wrong_certificates_are_refused_on_both_sides(b):
 
 
 @test
-def another_user_is_refused(b):
+def another_user_is_rejected(b):
     if os.geteuid() != 0:
         raise harness.Skipped("it takes root to be somebody else")
     b.serve()
@@ -182,7 +182,7 @@ def greet(address, user):
 
 
 @test
-def another_user_is_refused_by_the_short_way_of_this_host(b):
+def another_user_is_rejected_on_the_unix_socket(b):
     if os.geteuid() != 0:
         raise harness.Skipped("it takes root to be somebody else")
     b.serve()

@@ -117,7 +117,7 @@ def tasks_may_be_started_in_any_order(b):
     graph = b.graph("counting", counting("/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]))
     client = b.client(graph, a[2], "--target", "set", "--target", "add", "--fetch", "value")  # the first of all
     b.task(cluster, "worker", 1)
-    words = "a session waits for /job:ps/replica:0/task:0 at %s, since" % a[0]
+    words = "a session has been waiting for /job:ps/replica:0/task:0 at %s for" % a[0]
     until(lambda: words in b.log("worker1"), words)
     b.task(cluster, "ps", 0)
     b.task(cluster, "worker", 0)
@@ -125,7 +125,7 @@ def tasks_may_be_started_in_any_order(b):
 
 
 @test
-def five_clients_of_one_task_share_what_is_shared_and_nothing_else(b):
+def five_clients_of_one_task_share_only_shared_resources(b):
     address = free_addresses(1)[0]
     b.task({"worker": [address]}, "worker", 0)
     mine = [b.graph("mine%d" % i, counting("/job:worker/task:0", ["/job:worker/task:0"] * (i + 1), "box%d" % i))
@@ -183,8 +183,8 @@ def filters(*devices):
 
 @root_test
 def two_masters_with_two_workers_each_and_a_pinned_task(b):
-    """One description for all hosts; each starts the tasks that are its own. A host that is gone takes nothing with
-    it but its master and its workers: what is pinned stays where it is."""
+    """One cluster description for all hosts; each starts its own tasks. A lost host affects only its own master and workers:
+    pinned nodes keep their tasks."""
     b.hosts = Hosts(3)
     h = [b.hosts.address(i) for i in range(3)]
     cluster = {"core": [h[2] + ":2200"], "master": [h[0] + ":2200", h[1] + ":2200"],

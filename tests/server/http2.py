@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP/2 by hand, as far as it takes to be rude to a server of gRPC's, or to call it."""
+"""A minimal HTTP/2 client, to send invalid frames to a gRPC server, or to call it."""
 import socket
 import struct
 
@@ -23,7 +23,7 @@ def integer(n):
 
 
 def header(name, value):
-    """A literal that goes into no table."""
+    """A literal header without indexing."""
     name, value = name.encode(), value.encode()
     return b"\0" + integer(len(name)) + name + integer(len(value)) + value
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of a server: graphs stay within --memory, computing ends with the step, and the process ends when it
-is told to, whatever runs.
+"""Limits of a server: graphs stay within --memory, kernels end with their step, and the process terminates on a signal,
+whatever is running.
 
 Usage: limits.py PROGRAM [PATTERN]
 
@@ -140,7 +140,7 @@ class Bench(harness.Bench):
             before = now
 
     def within(self, limit, what):
-        """The most that it ever took, and what it keeps now."""
+        """The peak, and the current value."""
         most = self.memory("VmHWM")
         self.rests()
         print("# %s: %.0f MiB at first, %.0f at most, %.0f afterwards" % (what, self.base, most, self.memory("VmRSS")))
@@ -176,7 +176,7 @@ def joined_strings_stay_within_the_memory_limit(b):
 
 
 @test
-def pieces_of_strings_stay_within_the_memory_limit(b):
+def split_strings_stay_within_the_memory_limit(b):
     b.serve("--memory", "192")
     graph = (text("s", "a," * 1000) + joined("s", 10, 4) + ints("one", 1) +
              node("v", "Reshape", "j4", "one", T="type: DT_STRING") + text("comma", ",") +
@@ -214,7 +214,7 @@ def keeps(b, graph, target, runs):
 
 
 @test
-def what_queues_and_tables_keep_stays_within_the_memory_limit(b):
+def queues_and_tables_stay_within_the_memory_limit(b):
     b.serve("--memory", "128")
     queue = (node("q", "FIFOQueueV2", component_types="list { type: DT_FLOAT }", shared_name="s: 'q'") +
              random_floats("x", 1 << 20) +
@@ -252,7 +252,7 @@ def lists_and_stacks_of_any_size_stay_within_the_memory_limit(b):
 
 
 @test
-def millions_of_single_numbers_stay_within_the_memory_limit(b):
+def millions_of_scalars_stay_within_the_memory_limit(b):
     """Of each the number is the smallest part."""
     b.serve("--memory", "384")
     types = {"output_types": "list { type: DT_INT64 }", "output_shapes": "list { shape { } }"}
@@ -298,7 +298,7 @@ def long_runs(b):
 
 
 @test
-def computing_ends_with_the_deadline_of_the_step(b):
+def kernels_end_at_the_deadline_of_the_step(b):
     b.serve("--allow-dir", b.dir)
     for name, graph in long_runs(b).items():
         code, said = b.run(graph, "--fetch", "long:0", "--timeout", "700")
@@ -310,7 +310,7 @@ def computing_ends_with_the_deadline_of_the_step(b):
 
 
 @test
-def computing_ends_when_the_client_is_gone(b):
+def kernels_end_when_the_client_disconnects(b):
     b.serve("--allow-dir", b.dir)
     for name in ("MatchingFiles", "Svd"):
         p = b.client(long_runs(b)[name], "--fetch", "long:0")
@@ -323,7 +323,7 @@ def computing_ends_when_the_client_is_gone(b):
 
 
 @test
-def a_crop_of_nothing_is_empty_at_once(b):
+def an_empty_crop_returns_at_once(b):
     b.serve()
     graph = (ints("i/shape", 1, 4, 4, 0) + const("zero", "DT_FLOAT", [], "float_val: 0") +
              node("image", "Fill", "i/shape", "zero", T="type: DT_FLOAT", index_type="type: DT_INT32") +
@@ -338,7 +338,7 @@ def a_crop_of_nothing_is_empty_at_once(b):
 # ---- the end ----
 
 @test
-def a_server_that_computes_ends_when_it_is_told_to(b):
+def a_busy_server_ends_on_a_signal(b):
     b.serve("--allow-dir", b.dir)
     for name in ("MatchingFiles", "Svd", "NonMaxSuppression"):
         b.client(long_runs(b)[name], "--fetch", "long:0")
@@ -347,7 +347,7 @@ def a_server_that_computes_ends_when_it_is_told_to(b):
 
 
 @test
-def a_server_names_what_runs_when_its_grace_period_is_over(b):
+def a_server_names_running_steps_after_its_grace_period(b):
     b.serve("--grace", "0")
     b.client(long_runs(b)["Svd"], "--fetch", "long:0")
     b.computes()

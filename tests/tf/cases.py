@@ -106,7 +106,7 @@ def _number(word):
 
 
 class Case:
-    """An op with inputs and attributes. Attributes are AttrValues by name, types left out."""
+    """An op with inputs and attributes. Attributes are AttrValues by name, without types."""
 
     def __init__(self, op):
         self.op = op
@@ -300,5 +300,5 @@ class Built:
 
 
 def build(case, rng, shapes=False):
-    """shapes: whether the graph says the shapes of its inputs."""
+    """shapes: whether the shapes of inputs are in the graph."""
     return Built(case, [i.draw(rng) for i in case.inputs], shapes)

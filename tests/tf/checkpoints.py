@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints against TensorFlow: it reads what the program wrote, the program reads what it wrote. And
-safetensors files against a reader and a writer made here from the description of the format."""
+"""Checkpoints against TensorFlow: each reads what the other wrote. And safetensors files against a reader and a writer
+implemented here from the specification of the format."""
 import json
 import os
 import struct
@@ -14,7 +14,7 @@ DTYPES = {"C64": "complex64", "F64": "float64", "F32": "float32", "F16": "float1
 
 
 def check_of(fn):
-    """Register a check: it is called with tf, np and a folder, and yields what is wrong."""
+    """Registers a check: it is called with tf, np and a folder, and yields errors."""
     CHECKS[fn.__name__.replace("_", " ")] = fn
     return fn
 
@@ -70,7 +70,7 @@ def read_by_tensorflow(tf, prefix):
 
 
 def restored_by_tensorflow(tf, prefix):
-    """The same by the op that Saver uses: the reader for Python knows no float16."""
+    """The same by the op that Saver uses: the Python reader does not support float16."""
     types = tf.train.load_checkpoint(prefix).get_variable_to_dtype_map()
     values = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=list(types), shape_and_slices=[""] * len(types),
                                   dtypes=list(types.values()))
@@ -258,7 +258,7 @@ def slices_are_put_together(tf, np, folder):
 # ---- safetensors ----
 
 def read_safetensors(np, path):
-    """The tensors and the metadata, checked as the format's description asks."""
+    """The tensors and the metadata, checked against the specification of the format."""
     raw = open(path, "rb").read()
     (length,) = struct.unpack("<Q", raw[:8])
     text, body = raw[8:8 + length], raw[8 + length:]
@@ -288,7 +288,7 @@ def write_safetensors(path, tensors, metadata, space):
 
 
 @check_of
-def safetensors_files_of_ours_are_as_described(tf, np, folder):
+def safetensors_files_match_the_specification(tf, np, folder):
     path = os.path.join(folder, "x.safetensors")
     prefix = train(folder)
     program("ckpt", "convert", prefix, path)

@@ -11,7 +11,7 @@ CHECKS = {}
 
 
 def check_of(fn):
-    """Register a check: it is called with servers to be started, and yields what is wrong."""
+    """Registers a check: it is called with servers to be started, and yields errors."""
     CHECKS[fn.__name__.replace("_", " ")] = fn
     return fn
 

@@ -26,7 +26,7 @@ TASKS = [("n[1-3]", "3(x2),2"), ("n[1-4]", "2(x4)"), ("n[1-3]", "1,2,3"), ("n1",
 
 
 def env(**variables):
-    """What `meshflow env --json` says in an environment of these variables."""
+    """The output of `meshflow doctor env --json` with these environment variables."""
     done = subprocess.run([os.environ["MESHFLOW"], "env", "--json"], env=variables, capture_output=True, text=True)
     return json.loads(done.stdout)
 

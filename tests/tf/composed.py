@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops whose inputs a sample cannot write (image files, serialized tensors), in small graphs that both
-sides run: each function builds one and returns what is fetched."""
+"""Ops whose inputs cannot be written as samples (image files, serialized tensors), in small graphs that both sides run:
+each function builds one and returns its fetches."""
 GRAPHS = {}
 
 

@@ -95,7 +95,7 @@ def write(path, results):
 
 
 def stale():
-    """What the table in docs/ does not say of the ops there are."""
+    """Differences between the table in docs/ and the existing ops."""
     if not os.path.exists(PATH):
         return ["docs/reference/ops.md is missing: tests/tf/run.py --soak --table docs/reference/ops.md writes it"]
     with open(PATH, encoding="utf-8") as f:

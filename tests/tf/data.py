@@ -9,7 +9,7 @@ CHECKS = {}
 
 
 def check_of(fn):
-    """Register a check: it is called with tf, np and a folder, and yields what is wrong."""
+    """Registers a check: it is called with tf, np and a folder, and yields errors."""
     CHECKS[fn.__name__] = fn
     return fn
 
@@ -123,7 +123,7 @@ def decoded(tf, np, folder, files, channels):
 
 
 def pictures(np, channels):
-    """Noise and something smooth, in sizes that are no multiples of anything."""
+    """Noise and a smooth gradient, in odd sizes."""
     rng = np.random.RandomState(2)
     for h, w in ((1, 1), (7, 5), (33, 18), (64, 100)):
         yield rng.randint(0, 256, (h, w, channels)).astype(np.uint8)
@@ -169,7 +169,7 @@ def jpeg(tf, np, folder):
 
 @check_of
 def damaged_records(tf, np, folder):
-    """Where TensorFlow's reader says DataLossError, so do we, and both give the same before."""
+    """Both readers fail with DATA_LOSS at the same place, and return the same records before it."""
     import meshflow_lib as m
     path = os.path.join(folder, "x.tfrecord")
     write(tf, np, path, "", [dict(v=[float(i)]) for i in range(3)])

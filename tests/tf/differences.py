@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where answers differ from TensorFlow's on purpose: all of it is here, each with its reason. Failures are
-told apart by their text, so that an op listed here is still compared in everything else."""
+"""All intentional differences from TensorFlow, each with its reason. Failures are matched by their text, so that an op
+listed here is still compared in everything else."""
 import re
 
 import numpy as np
 
 # Samples marked !fails that fail with another status than TensorFlow's: op -> (ours, theirs).
 STATUS = {
-    # "Unexpected error in binary operator": TensorFlow forgot these two. FloorDiv says it right.
+    # "Unexpected error in binary operator": TensorFlow misses these two. Its FloorDiv has the right message.
     "TruncateDiv": ("INVALID_ARGUMENT", "INTERNAL"),
     "TruncateMod": ("INVALID_ARGUMENT", "INTERNAL"),
     "SparseSliceGrad": ("INVALID_ARGUMENT", "INTERNAL"),  # of arguments that do not fit
@@ -213,12 +213,12 @@ WRONG = [
 
 
 def wrong(case):
-    """The outputs of which TensorFlow's answer is none."""
+    """Outputs that TensorFlow leaves undefined."""
     return set().union(*[which for ops, when, which, _ in WRONG
                          if re.fullmatch(ops, case.op) and when(case)])
 
 
-# Ops of which each output hangs on a mean over all elements, which sizes do not tell.
+# Ops whose outputs depend on a mean over all elements, which sizes do not show.
 HANGS_ON_ALL = re.compile(r"FusedBatchNorm(Grad)?(V2|V3)?")
 
 
@@ -232,7 +232,7 @@ def _wide(x):
 
 
 def in_phase(ours, theirs, columns):
-    """Both without the columns that are anyone's; ours turned as theirs are."""
+    """Both without undetermined columns; the phases of Meshflow's columns are rotated to TensorFlow's."""
     a, b = ours[..., :columns], theirs[..., :columns]
     turn = np.sum(np.conj(_wide(a)) * _wide(b), axis=-2, keepdims=True)
     size = np.abs(turn)

@@ -185,8 +185,8 @@ def difference(case, built, a, b):
 
 
 def check(op, seed, generated, start, progress):
-    """Cases number `start` and following of one op: its samples, then generated ones. progress(what,
-    index, report) is told before each run."""
+    """Cases from `start` on of one op: its samples, then generated ones. progress(what, index, report) is
+    called before each run."""
     report = Report(op.name)
     if op_def_registry.get(op.name) is None or op.name in differences.NOT_COMPARED:
         return report

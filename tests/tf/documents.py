@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents' programs (documents/), once as they are, with servers of TensorFlow's, and once with one import
-changed, with ours: they print the same.
+"""The programs of the documents (documents/), unchanged with TensorFlow's servers, and with one changed import with
+Meshflow's: both must print the same.
 
 Usage: documents.py    a line of JSON each, {"run": [PROGRAM, ARG...], "out": FILE} or {"wait": PID} or {"kill": PID}:
-                       runs programs in children, for importing TensorFlow takes longer than they do."""
+                       runs programs in child processes, because importing TensorFlow takes longer than they do."""
 import json
 import os
 import signal
@@ -68,7 +68,7 @@ class Programs:
         return int(self.process.stdout.readline())
 
     def start(self, *argv):
-        """(pid, the file with what it prints)"""
+        """(pid, the file with its output)"""
         self.n += 1
         out = os.path.join(self.folder, "out%d" % self.n)
         return self.ask(run=argv, out=out), out
@@ -147,7 +147,7 @@ def servers_for(programs, path, workers):
 
 
 def both(*said):
-    """What several programs said, or how the first of them ended that did not end well."""
+    """The output of several programs, or the exit status of the first one that failed."""
     return next((s for s in said if isinstance(s, str)), [line for s in said for line in s])
 
 
@@ -160,7 +160,7 @@ def one_after_the_other(programs, path):
 
 
 def the_second_first(programs, path):
-    """It is there before the chief, and has something to say by itself."""
+    """It starts before the chief, and prints a line of its own."""
     servers, worker = servers_for(programs, path, 2)
     second = programs.start(*worker(1))
     await_words(second[1], 2)

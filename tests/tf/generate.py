@@ -48,7 +48,7 @@ def allowed_types(op, attr):
     left_out = differences.NOT_TYPES.get((op, attr.name), ())
     all_of_them = [int(t) for t in (attr.allowed_values.list.type or cases.NUMPY)
                    if t in cases.NUMPY and t not in left_out]
-    # Quantized types are tried where there are no others: elsewhere they are mere integers.
+    # Quantized types are generated only if the op has no other types: otherwise they are the same as integers.
     return [t for t in all_of_them if t not in cases.QUANTIZED] or all_of_them
 
 

@@ -139,7 +139,7 @@ def _is_ref(case, i):
 
 
 def answer(built, ys, xs, dys, feeds):
-    """Our gradients' values, None where there is none, or a Failure."""
+    """Values of Meshflow's gradients (None: no gradient), or a Failure."""
     try:
         graph, names = ours(built.graph.SerializeToString(), ys, xs, dys)
     except mf.Error as e:
@@ -209,7 +209,7 @@ NOT_COMPARED = {
 
 
 # Types in which gradients are not compared.
-NOT_TYPES = {"Svd": cases.COMPLEX}  # phases of vectors are anyone's, and the gradient hangs on them
+NOT_TYPES = {"Svd": cases.COMPLEX}  # the phases of vectors are undetermined, and the gradient depends on them
 
 
 def check(op, seed, start, progress):

@@ -50,7 +50,7 @@ def ready(constructor, *args):
 
 
 class PythonHook:
-    """Calls of a Python object with TensorFlow's methods; what they return is a status."""
+    """Calls a Python object with TensorFlow's methods; the results are converted to a status."""
 
     def __init__(self, methods):
         self.keep = {k: CALLS[k](v) for k, v in methods.items()}

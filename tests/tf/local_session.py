@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a client program with tf.compat.v1.Session on libmeshflow, in this process or, by libmeshflow, at
-the servers that the program names: the graph goes over as a GraphDef, grows through mf_session_extend(),
-and errors come back as tf.errors.
+"""Runs a client program with tf.compat.v1.Session on libmeshflow, in this process or, through libmeshflow, on the servers
+that the program names: the graph is passed as a GraphDef and extended by mf_session_extend(), and errors are returned
+as tf.errors.
 
 Usage: local_session.py --serve    a line of JSON each, [HOW, PROGRAM, TARGET, CLUSTER, SCRATCH]: runs it
-                                   in a child, answers with its status. Importing TensorFlow takes longer
-                                   than most programs. HOW: whose sessions it gets, "here" (ours, of this
-                                   process), "remote" (ours) or "theirs".
+                                   in a child process, replies with its status. Importing TensorFlow takes
+                                   longer than most programs. HOW: the kind of sessions, "here" (Meshflow's, in
+                                   this process), "remote" (Meshflow's) or "theirs" (TensorFlow's).
        local_session.py --tasks    a line of JSON each, {"cluster": {job: [address, ...]}, "tasks": [[job, index], ...]}:
-                                   answers when a server of TensorFlow's runs for each of these
-                                   tasks, and earlier ones are ended; or
-                                   [job, index]: that one is ended."""
+                                   replies when a TensorFlow server runs for each of these tasks and
+                                   earlier ones have ended; or
+                                   [job, index]: ends that one."""
 import json
 import os
 import runpy
@@ -157,7 +157,7 @@ def run(argv):
 
 
 def child(argv):
-    """Never returns. What the program prints goes to files in its scratch folder."""
+    """Does not return. The program's output is written to files in its scratch folder."""
     status = 1
     try:
         for fd, name in ((1, "stdout"), (2, "stderr")):
@@ -185,7 +185,7 @@ def serve_task(cluster, job, index, ready):
     import tensorflow as tf
     try:
         config = tf.compat.v1.ConfigProto()
-        if len(cluster.get("worker", [])) > 1:  # TensorFlow has to know it when it starts
+        if len(cluster.get("worker", [])) > 1:  # TensorFlow reads it at startup
             config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
         server = tf.distribute.Server(cluster, job_name=job, task_index=index, config=config)
         os.write(ready, b"1")

@@ -12,7 +12,7 @@ CHECKS = {}
 
 
 def check_of(fn):
-    """Register a check: it is called with tf, np and a folder, and yields what is wrong."""
+    """Registers a check: it is called with tf, np and a folder, and yields errors."""
     CHECKS[fn.__name__.replace("_", " ")] = fn
     return fn
 
@@ -181,7 +181,7 @@ def counting(tf):
     return graph, graph.as_graph_def().SerializeToString()
 
 
-# What happens: after which run a hook (the first of two) asks to stop, or fails, and how.
+# The cases: the run after which a hook (the first of two) requests a stop or fails, and how.
 PROGRAMS = {"stop after 3": dict(stop=3), "stop at once": dict(stop=1),
             "aborted in run 2": dict(stop=4, fail=2, error="AbortedError", code=10),
             "unavailable in run 1": dict(stop=3, fail=1, error="UnavailableError", code=14),
@@ -323,8 +323,8 @@ def written(tf, folder):
 
 
 def compare(ours, theirs, go_on):
-    """TensorFlow reads the step beside the update, so its summaries and traces come a step earlier or later as
-    it happens; ours come every third step. Its second saver does not know what the first has left."""
+    """TensorFlow reads the step concurrently with the update, so its summaries and traces are sometimes a step early or
+    late; Meshflow's are exactly every third step. Its second saver does not see the files of the first."""
     yield from differ("latest checkpoint", ours["latest"], theirs["latest"])
     yield from differ("checkpoints", ours["checkpoints"], theirs["checkpoints"][:3])
     yield from differ("steps of the counter", ours["steps"]["global_step/sec"], theirs["steps"]["global_step/sec"])
@@ -346,7 +346,7 @@ def hooks_do_things_at_the_same_steps(tf, np, folder):
         time.sleep(1.1)  # TensorFlow names its files by the second, and writes over one of the same
         yield from compare(written(tf, ours), written(tf, theirs), go_on)
     yield from differ("w in our checkpoint", tf.train.load_variable(ours, "w").tolist(), last.tolist())
-    # Each goes on from what the other has left.
+    # Each resumes from the other's checkpoint.
     before = tf.train.load_variable(theirs, "w")
     after = our_loop(tf, theirs, 5)
     yield from differ("going on from theirs", after.tolist(), (before + [5, 15]).tolist())

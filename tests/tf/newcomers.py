@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client programs of other kinds than those of the corpus (corpus/n*.py): what they answer is asked of TensorFlow's
-own servers in the same run, and must be the same on servers of ours, and where some of the tasks are ours and the
-others TensorFlow's."""
+"""Client programs of other kinds than those of the corpus (corpus/n*.py): their output with TensorFlow's servers in the
+same run must equal the output with Meshflow's servers, and with mixed clusters."""
 import glob
 import json
 import os
@@ -31,7 +30,7 @@ def layouts(cluster):
 
 
 def answer(name, kind, ours, runner):
-    """(what it printed, "") or (None, what went wrong)"""
+    """(its output, "") or (None, the error)"""
     cluster = programs.free_cluster(dict(programs.KINDS[kind]))
     scratch = tempfile.mkdtemp(prefix="meshflow-newcomer")
     servers = None

@@ -20,7 +20,7 @@ CONFIG = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_thr
 CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 CONFIG.graph_options.optimizer_options.opt_level = -1
 
-# |a - b| <= tolerance * max(|b|, floor): relative to the magnitude, with a floor for what is left after
+# |a - b| <= tolerance * max(|b|, floor): relative to the magnitude, with a floor for the remainder after
 # cancellation: a part of the largest |b| of the tensor (and of 1), more where many terms are added up.
 FLOOR = {np.dtype(np.float16): 0.5, np.dtype(ml_dtypes.bfloat16): 0.5}
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5,

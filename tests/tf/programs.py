@@ -114,7 +114,7 @@ SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas
           "94_sync_replicas_sparse"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
-# A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
+# Meshflow's client fails with UNAVAILABLE and the reason, where TensorFlow's only reports a timeout.
 SAYS_WHY = {"52_errors": ["unreachable"]}
 
 

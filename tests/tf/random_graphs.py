@@ -125,7 +125,7 @@ class Graph:
     def compare(self):
         x = self.pick()
         y = self.partner(x)
-        # Only integers: two floats that are nearly equal compare as they please.
+        # Only integers: comparisons of nearly equal floats may differ.
         if self.dtype not in cases.INTS:
             return None
         op = self.rng.choice(["Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"])

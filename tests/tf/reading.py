@@ -42,8 +42,7 @@ class Player:
 
 
 def error_of(e):
-    """(name of the error, the last line that comes before the nodes): TensorFlow's client puts places of
-    the program in front."""
+    """(name of the error, the last line before the nodes): TensorFlow's client prepends source locations."""
     return type(e).__name__, re.sub(r"^[A-Z_]+: ", "", e.message.split("\n\t [[")[0].split("\n")[-1])
 
 

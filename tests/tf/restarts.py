@@ -21,8 +21,8 @@ CHECKS, LONG, THEIRS = {}, [], {}
 
 
 def check_of(jobs, theirs=(), long=False):
-    """Register a check: it is called with a cluster of these sizes, and yields what is wrong. theirs: tasks of
-    TensorFlow's, the others are ours. long: only in the long sweep."""
+    """Registers a check: it is called with a cluster of these sizes, and yields errors. theirs: tasks that are TensorFlow's,
+    the others are Meshflow's. long: only in the long sweep."""
     def register(fn):
         name = fn.__name__.replace("_", " ")
         CHECKS[name], THEIRS[name] = (fn, jobs), list(theirs)
@@ -139,7 +139,7 @@ def error_of(tf, fn):
 
 
 def when_it_is_back(tf, fn):
-    """The same, as soon as somebody has noticed that the server is there: gRPC looks about once a second."""
+    """The same, once the server's restart is detected: gRPC reconnects about once a second."""
     got, end = ("UnavailableError", ""), time.time() + SECONDS
     while got[0] == "UnavailableError" and time.time() < end:
         got = error_of(tf, fn)
@@ -159,8 +159,8 @@ def limited(tf, **more):
 
 
 def errors_of_a_lost_server(tf, cluster, named=True):
-    """Gone: UNAVAILABLE. Back: ABORTED, until there is a new session, whose variables have no values.
-    A master of ours names the lost server (named); TensorFlow's may only say that a socket was closed."""
+    """Lost server: UNAVAILABLE. Restarted: ABORTED, until there is a new session, whose variables are uninitialized.
+    Meshflow's master names the lost server (named); TensorFlow's may only report a closed socket."""
     address = (cluster.addresses["ps"][0],) if named else ()
     model = Model(tf, cluster)
     init = tf.global_variables_initializer()
@@ -250,7 +250,7 @@ def a_master_that_is_restarted_has_lost_its_sessions_and_no_weights(tf, cluster)
 def sessions_of_masters_that_were_killed_do_not_pile_up(tf, cluster):
     model = Model(tf, cluster)
     cluster.kill("ps", 0)
-    os.environ["MESHFLOW_SERVER_SESSIONS"] = "3"  # one of them is everybody's
+    os.environ["MESHFLOW_SERVER_SESSIONS"] = "3"  # one of them is shared by all
     cluster.start("ps", 0)
     for _ in range(4):
         sess = tf.Session(cluster.target(), config=limited(tf))
@@ -265,7 +265,7 @@ def sessions_of_masters_that_were_killed_do_not_pile_up(tf, cluster):
 # ---- monitored sessions ----
 
 class Disturb:
-    """Calls what is to be done after some steps, once each: {step: function}."""
+    """Calls functions after given steps, once each: {step: function}."""
 
     def __new__(cls, tf, model, after):
         class Hook(tf.train.SessionRunHook):
@@ -285,7 +285,7 @@ class Disturb:
 
 
 def monitored(tf, cluster, after, last=12):
-    """Trains by one client up to the last step, disturbed. Yields what is wrong."""
+    """Trains with one client up to the last step, with restarts. Yields errors."""
     model = Model(tf, cluster)
     hook = Disturb(tf, model, after)
     final = tf.train.FinalOpsHook([model.w, model.step])
@@ -385,7 +385,7 @@ class Client(threading.Thread):
 
 
 def two_clients(tf, cluster, tasks, last, synchronous):
-    """These tasks are restarted while both train. Yields what is wrong."""
+    """These tasks are restarted while both clients train. Yields errors."""
     clients = [Client(tf, cluster, i, last, synchronous) for i in range(2)]
     for n, (job, index) in enumerate(tasks):
         until(lambda: min(c.seen for c in clients) >= 5 * (n + 1) or not all(c.is_alive() for c in clients))
@@ -404,7 +404,7 @@ def two_clients(tf, cluster, tasks, last, synchronous):
         w, step = sess.run([model.w, model.step])
     if step < last:
         yield "the last step is %d" % step
-    if synchronous and tasks == [("ps", 0)]:  # else the token of a lost worker lets the other one push twice
+    if synchronous and tasks == [("ps", 0)]:  # otherwise the token of a lost worker allows the other one to push twice
         yield from differ("weights after step %d" % step, w, weights_after(step))
     elif abs(w - weights_after(1000)).max() > 0.05:
         yield "weights after step %d: %s" % (step, w.ravel().tolist())

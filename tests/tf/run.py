@@ -62,7 +62,7 @@ class Worker:
             self.process = None
 
     def answer(self):
-        """The next line the worker says, as data; None when it died or fell silent."""
+        """The next line of the worker, parsed; None if it died or stopped responding."""
         while b"\n" not in self.said:
             ready, _, _ = select.select([self.process.stdout], [], [], SILENCE_SECONDS)
             more = os.read(self.process.stdout.fileno(), 65536) if ready else b""
@@ -73,8 +73,8 @@ class Worker:
         return json.loads(line)
 
     def do(self, unit):
-        """The outcome of a unit. When the process dies of a case, or must be stopped, another goes on
-        behind it."""
+        """The outcome of a unit. If the process crashes in a case, or must be stopped, another one continues
+        after that case."""
         total = {}
         for _ in range(200):
             if not self.process:

@@ -2,9 +2,8 @@
 """Optimizers, schedules, clipping and averages against TensorFlow and Keras: the same gradients for a
 hundred steps, then the weights, and by their names in a checkpoint the slots.
 
-The model makes its gradients what they are told to be. Of `|sum(w * g) - label|` with a label far below,
-the gradient by w is g, exactly: the batch is a power of two, so dividing by it and multiplying again loses
-nothing."""
+The model produces prescribed gradients. For `|sum(w * g) - label|` with a label far below, the gradient with respect to w
+is exactly g: the batch is a power of two, so dividing by it and multiplying again does not round."""
 import os
 import tempfile
 
@@ -121,7 +120,7 @@ def start_values(rng, sparse):
 
 
 def run_ours(columns, values, steps=STEPS, **options):
-    """(what the checkpoint holds after so many steps, the learning rates)"""
+    """(contents of the checkpoint after this many steps, learning rates)"""
     import tensorflow as tf
     import model_lib
     import trainer_lib
@@ -145,7 +144,7 @@ def run_ours(columns, values, steps=STEPS, **options):
 
 
 def fit_served(task, columns, values, folder, steps, weights, **options):
-    """One task of a job with parameter servers; weights: for the chief to add what it has after each step."""
+    """One task of a job with parameter servers; weights: list to which the chief appends its weights after each step."""
     import model_lib
     import trainer_lib
     strategy, model, trainer = trainer_lib.Strategy(*task), model_lib.Model(), None
@@ -192,7 +191,7 @@ def run_served(columns, values, workers=2, servers=2, text="parameter_server", *
 
 
 class LazyAdam:
-    """TensorFlow's Adam op on the rows at hand: it has no sparse one."""
+    """TensorFlow's Adam op on the given rows: it has no sparse one."""
 
     def apply_gradients(self, pairs):
         import tensorflow as tf
@@ -233,7 +232,7 @@ def run_keras(text, values, steps):
 
 
 def run_v1(text, values, steps, weights=None):
-    """All variables by the names that a Saver gives them; weights: for what they are after each step."""
+    """All variables by their Saver names; weights: list of their values after each step."""
     import numpy as np
     import tensorflow as tf
     import tensorflow.compat.v1 as v1

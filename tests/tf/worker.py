@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of the tests: takes units of work from stdin, a line of JSON each, and answers on stdout.
-Before anything that could end the process, it says what it is about to do and what came out so far, so
-that run.py can tell who died, and go on behind it. The work is done in a child: importing TensorFlow
-takes seconds, forking a process that has it does not."""
+"""A worker process of the tests: reads units of work from stdin, one line of JSON each, and replies on stdout. Before
+anything that could crash the process, it reports what it is about to do and the results so far, so that run.py can
+attribute a crash and continue after it. The work is done in a child process: importing TensorFlow takes seconds, forking
+a process that has imported it does not."""
 import json
 import os
 import sys
@@ -87,7 +87,7 @@ def run(unit):
 
 
 def line_of(fd):
-    """The next line, and not a byte behind it: that is for whoever comes after this process."""
+    """The next line, and no byte after it, which belongs to the next process."""
     out = b""
     while not out.endswith(b"\n"):
         more = os.read(fd, 1)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the zoo learn what they should: a recipe and a bar for each. Part of `make soak`.
+"""Accuracy of the models of the zoo: a recipe and a threshold for each. Part of `make soak`.
 
 Usage: accuracy.py PROGRAM [--seeds N] [--long] [PATTERN]
-       accuracy.py --strategies PROGRAM [PATTERN]      fashion-cnn, trained by many in every way
-       accuracy.py --compress PROGRAM [PATTERN]        fashion-cnn, made smaller in every way
+       accuracy.py --strategies PROGRAM [PATTERN]      fashion-cnn with every strategy
+       accuracy.py --compress PROGRAM [PATTERN]        fashion-cnn with every compression method
        accuracy.py --bars      the table of docs/reference/models.md
 
-PATTERN: the recipe of that name, else those whose name contains it. --seeds N: the mean over seeds 1
-to N counts. --long: also what takes an hour. Prints TAP lines with
-what was reached and, last, `N passed, N failed, N skipped`. docs/guides/training.md has the figures.
+PATTERN: the recipe of that name, otherwise those whose name contains it. --seeds N: uses the mean over seeds 1 to N. --long:
+includes recipes that take an hour. Prints TAP lines with the accuracies and, last, `N passed, N failed, N skipped`.
+docs/guides/training.md has the figures.
 """
 import argparse
 import json
@@ -56,7 +56,7 @@ RECIPES = {
                      "--optimizer", "adam", "--lr", "0.003", "--schedule", "one_cycle"],
                     "mean_average_precision", 0.85, False),
 }
-# Every strategy and mode reaches the bar of fashion-cnn. Asynchronous ones come out a little different
+# Every strategy and mode reaches the threshold of fashion-cnn. Asynchronous ones give slightly different results
 # each time, so all get more epochs than the bar needs. Where several pushes or steps make one update,
 # there are fewer updates: they get more epochs still.
 MANY = {"--epochs": "8"}
@@ -75,7 +75,7 @@ STRATEGIES = {  # workers, servers, strategy; 0 workers: one process
     "servers, 2 of 3": (3, 1, "parameter_server mode=semi quorum=2"),
     "servers, every 4 steps": (2, 1, "parameter_server mode=async period=4"),
 }
-# What one who has the rule of a generated set reaches in its test part, see docs/guides/data.md.
+# The accuracy of the generating rule on the test part of a synthetic set, see docs/guides/data.md.
 BEST = {"synthetic-sequence": 1.0, "synthetic-text": 1.0, "synthetic-language": 0.4453,
         "synthetic-ctr": 0.877}
 

@@ -81,7 +81,7 @@ def compare(b, way, of, strategy, *more, **kind):
 
 
 @test
-def every_aggregation_is_what_numpy_makes_of_the_shards_gradients(b):
+def every_aggregation_matches_numpy_on_the_shards_gradients(b):
     for way, of in WAYS.items():
         for strategy, workers, servers in (("mirrored replicas=2", 0, 0), ("central_storage replicas=2", 0, 0),
                                            ("multi_worker_mirrored", 2, 0), ("reduce_to_one", 2, 0),
@@ -90,14 +90,14 @@ def every_aggregation_is_what_numpy_makes_of_the_shards_gradients(b):
 
 
 @test
-def every_aggregation_of_local_sgd_is_what_numpy_makes_of_the_groups_changes(b):
+def every_aggregation_of_local_sgd_matches_numpy_on_the_groups_updates(b):
     """After one step a group has changed its weights by the gradient of its shard."""
     for way, of in WAYS_OF_4.items():
         compare(b, way, of, "local_sgd groups=4 period=1", workers=2)
 
 
 @test
-def every_aggregation_of_a_mesh_is_what_numpy_makes_of_the_micro_batches_gradients(b):
+def every_aggregation_of_a_mesh_matches_numpy_on_the_micro_batches_gradients(b):
     """A micro-batch is one shard."""
     for way, of in WAYS_OF_4.items():
         compare(b, way, of, "mesh axes='all:4' layout='batch:all'", "--micro-batches", "4",
@@ -149,7 +149,7 @@ def an_exact_mesh_gives_the_bits_of_one_process_under_any_layout(b):
 
 
 @test
-def what_cannot_be_aggregated_is_refused_and_the_reason_is_said(b):
+def unsupported_aggregations_are_rejected_with_the_reason(b):
     tables = dict(model="wide-deep", data="synthetic-ctr")
     for strategy, servers, kind, said in (
             ("parameter_server mode=async aggregation=median", 1, {}, "aggregation=median is for mode=sync"),
@@ -172,7 +172,7 @@ def what_cannot_be_aggregated_is_refused_and_the_reason_is_said(b):
 
 
 @test
-def a_sum_is_refused_where_it_would_depend_on_the_workers(b):
+def a_sum_that_would_depend_on_the_workers_is_rejected(b):
     r = b.run(b.train("--shards", "6", strategy="mirrored replicas=2 aggregation=sum"), code=2)
     check("a power of two" in r.stderr, r.stderr)
 

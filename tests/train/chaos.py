@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launched jobs whose processes are killed: who is who, and when each step was done.
+"""Launched jobs whose processes are killed: identifies tasks and measures when each step is done.
 
-Tasks show themselves on boards (src/observe/status_page.h), which are read here as they lie in their files, every
-few milliseconds and without asking anybody: what is measured is disturbed as little as can be.
+Reads the status pages of tasks (src/observe/status_page.h) directly from their files every few milliseconds, so that the
+measurement disturbs the job as little as possible.
 """
 import bisect
 import collections
@@ -29,7 +29,7 @@ Board = collections.namedtuple("Board", "task pid step stepped_ns shards")
 
 
 class Boards:
-    """All tasks of a folder that boards lie in."""
+    """All tasks in a folder of status pages."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -47,7 +47,7 @@ class Boards:
                     continue
                 with open(e.path, "rb") as f:
                     found[e.name] = (inode, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ))
-            except (OSError, ValueError): # it is gone, or not made yet
+            except (OSError, ValueError): # removed, or not created yet
                 continue
         self.files = found
 
@@ -73,7 +73,7 @@ class Commits:
 
     def __init__(self, folder):
         self.boards = Boards(folder)
-        self.since = time.monotonic_ns() # boards of those who died before are left alone
+        self.since = time.monotonic_ns() # status pages of tasks that died before are ignored
         self.times = [] # (ns, step), ascending
         self.best = 0
         self.over = False
@@ -117,8 +117,8 @@ class Commits:
         return sum(n for _, n in self.gaps(begin, end))
 
     def after(self, ns, at_most=60):
-        """Milliseconds from a moment until the first step is done that began after it: what was under way
-        then may still come to its end, so that is the second one."""
+        """Milliseconds from a moment until the first step that began after it is done: a step in progress may
+        still complete, so this is the second one."""
         end = time.monotonic() + at_most
         while True:
             times = list(self.times)
@@ -146,7 +146,7 @@ def children(pid):
 
 
 def master_of(pid):
-    """Its name; None: it is none, or is not there any more."""
+    """The task's name; None: not a task, or already removed."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as f:
             m = re.search(rb'"task":\s*{"type":\s*"master",\s*"index":\s*(\d+)', f.read())
@@ -201,7 +201,7 @@ class Cluster(harness.Bench):
                 "--no-test", "--json", *more]
 
     def launch(self, *more, workers=3, ps=0, masters=0, restarts=1000, steps=1000000):
-        """A job called "chaos"; what it says goes to files."""
+        """A job named "chaos"; its output is written to files."""
         roles = ["--workers", str(workers), *(["--ps", str(ps)] if ps else []),
                  *(["--masters", str(masters)] if masters else [])]
         with open(self.out("out"), "a") as out, open(self.out("err"), "a") as err:
@@ -221,7 +221,7 @@ class Cluster(harness.Bench):
         with open(self.out("err"), errors="replace") as f:
             return f.read()
 
-    # ---- who is there ----
+    # ---- tasks ----
 
     def tasks(self):
         """The boards of tasks that live, by name."""

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that a master hands out to workers, as processes of this machine, some of which are killed.
+"""Calls that a master dispatches to workers, as processes of this machine, some of which are killed.
 
 Usage: closures.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`. One process that runs all calls itself
-is the oracle: what `graph map` writes must be the same, byte for byte.
+is the oracle: the output of `graph map` must be the same, byte for byte.
 """
 import json
 import os
@@ -30,7 +30,7 @@ def ints(name, values):
 
 
 def graph(busy=0):
-    """y = log(x) + v, checked; busy: so many products of matrices that change nothing come with it."""
+    """y = log(x) + v, checked; busy: number of additional matrix products without an effect."""
     text = NODE % ("x", "Placeholder", FLOAT % "dtype" + ' attr { key: "shape" value { shape { '
                    "dim { size: -1 } dim { size: 3 } } } }")
     text += NODE % ("seven", "Const", FLOAT % "dtype" + ' attr { key: "value" value { tensor { dtype: DT_FLOAT '
@@ -122,7 +122,7 @@ def wait_until_busy(p):
 
 
 @test
-def any_number_of_workers_gives_what_one_process_gives(b):
+def any_number_of_workers_gives_the_results_of_one_process(b):
     alone = b.run(*b.map("want.npy", "--batch", "7"))
     check(alone["calls"] == 43 and len(alone["workers"]) == 1, alone)
     for options in (["--masters", "1"], ["--masters", "1", "--workers", "3"], ["--masters", "2", "--workers", "2"],
@@ -146,7 +146,7 @@ def a_chief_is_the_master_and_connections_may_be_of_any_kind(b):
 
 
 @test
-def the_calls_of_a_worker_that_is_killed_or_stopped_are_run_by_others(b):
+def calls_of_a_killed_or_stopped_worker_are_run_by_others(b):
     b.run(*b.map("want.npy", "--batch", "5"))
     for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "it has said nothing for"):
         tasks = b.start({"worker": 3, "master": 1}, b.map("got.npy", "--batch", "5", "--timeout", "3", busy=8))
@@ -166,7 +166,7 @@ def the_calls_of_a_worker_that_is_killed_or_stopped_are_run_by_others(b):
 
 
 @test
-def without_workers_the_master_says_why_it_ends(b):
+def without_workers_the_master_reports_why_it_ends(b):
     tasks = b.start({"worker": 2, "master": 1}, b.map("got.npy", "--batch", "1", "--timeout", "5", busy=8))
     for name in "worker 0", "worker 1":
         wait_until_busy(tasks[name])
@@ -177,7 +177,7 @@ def without_workers_the_master_says_why_it_ends(b):
 
 
 @test
-def workers_end_when_the_master_is_gone_and_name_it(b):
+def workers_end_when_the_master_is_lost_and_name_it(b):
     for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "master 0 has said nothing for"):
         tasks = b.start({"worker": 2, "master": 2}, b.map("got.npy", "--batch", "1", "--timeout", "3", busy=8))
         wait_until_busy(tasks["worker 0"])
@@ -189,7 +189,7 @@ def workers_end_when_the_master_is_gone_and_name_it(b):
 
 
 @test
-def a_launcher_leaves_a_worker_that_fails_to_the_masters(b):
+def a_launcher_leaves_failed_workers_to_the_masters(b):
     b.run(*b.map("want.npy", "--batch", "5"))
     script = ('case "$TF_CONFIG" in *\'"worker","index":1\'*) "$0" "$@" & sleep 1; kill -9 $!; wait $!; exit 7;; '
               'esac; exec "$0" "$@"')
@@ -206,7 +206,7 @@ def a_call_that_fails_names_worker_and_node(b):
 
 
 @test
-def wrong_calls_say_what_is_possible(b):
+def invalid_calls_list_the_valid_options(b):
     err = b.run("launch", "--masters", "1", "--all-stay", "--", "train", "--model", "mlp", "--data",
                 "fashion-mnist", code=None)
     check("master 0, which has no part in a training" in err, err)

@@ -53,14 +53,14 @@ def weights_are_the_same_over_connections(b):
 
 
 @test
-def the_codecs_none_and_lossless_change_nothing(b):
+def the_codecs_none_and_lossless_are_exact(b):
     plain = b.sha(0)
     for codec, workers in ("none", 0), ("none", 3), ("lossless", 0), ("lossless", 3), ("grain=4; lossless", 2):
         check(b.sha(workers, "--codec", codec) == plain, "%s: other weights with %d workers" % (codec, workers))
 
 
 @test
-def a_run_that_stops_and_goes_on_with_others_gives_the_same_weights(b):
+def a_run_resumed_with_other_workers_gives_the_same_weights(b):
     """What codecs keep is in the checkpoint."""
     for i, codec in enumerate(["top_k", "top_k momentum=0.9", "power_sgd", "grain=2; power_sgd rank=1"]):
         out = os.path.join(b.dir, "stops-%d" % i)
@@ -71,7 +71,7 @@ def a_run_that_stops_and_goes_on_with_others_gives_the_same_weights(b):
 
 
 @test
-def another_codec_does_not_go_on_with_what_one_has_kept(b):
+def resume_with_another_codec_resets_the_codec_state(b):
     out = os.path.join(b.dir, "other")
     b.run(2, "--codec", "top_k", "--out", out, model="mlp", steps=5)
     other = "--codec", "grain=2; top_k", "--out", out, "--resume"
@@ -90,7 +90,7 @@ def the_last_batch_of_an_epoch_may_have_fewer_samples_than_shards(b):
 
 
 @test
-def workers_and_grains_that_do_not_fit_are_refused(b):
+def invalid_combinations_of_workers_and_grains_are_rejected(b):
     said = b.run(3, "--codec", "grain=4; fp16", code=2)
     check("are enough for 2 workers, not for 3; give --shards 12" in said, said)
     said = b.run(0, "--codec", "top_k", "--precision", "fp16", code=2)
@@ -113,7 +113,7 @@ def last_loss(b, optimizer, rate, *more):
 
 
 @host_test # not for hosts, but long
-def training_gets_nearly_as_far_as_without(b):
+def codecs_reach_nearly_the_same_loss(b):
     without = {}
     for codec, optimizer, rate in [("fp16", "momentum", "0.02"), ("bf16", "momentum", "0.02"),
                                    ("int8", "momentum", "0.02"), ("top_k", "sgd", "0.2"),

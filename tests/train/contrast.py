@@ -50,7 +50,7 @@ def triplets_on_a_mesh_are_those_of_one_process(b):
 
 
 @test
-def losses_over_all_samples_are_refused_where_workers_do_not_see_them(b):
+def losses_over_all_samples_are_rejected_for_strategies_without_them(b):
     data = pictures(b)
     command = b.train("--test", data, model="triplet", data=data)
     for launch in ["launch", "--workers", "1", "--ps", "1"], ["launch", "--workers", "2"]:
@@ -62,7 +62,7 @@ def losses_over_all_samples_are_refused_where_workers_do_not_see_them(b):
 
 
 @test
-def pairs_are_the_same_whoever_reads_them(b):
+def pairs_do_not_depend_on_the_reader(b):
     data = pictures(b)
     more = "--test", data, *PAIRS
     kind = dict(model="siamese", data=data, batch=17, steps=6)
@@ -73,7 +73,7 @@ def pairs_are_the_same_whoever_reads_them(b):
 
 
 @test
-def machines_have_the_same_weights_and_chains_also_after_going_on(b):
+def rbms_have_the_same_weights_and_chains_after_a_resume(b):
     data = pictures(b)
     for model in "rbm units=12 k=2", "rbm units=12 chains=20":
         kind = dict(model=model, data=data, batch=17)
@@ -99,7 +99,7 @@ def png_size(path):
 
 
 @test
-def figures_and_pictures_are_shown(b):
+def metrics_and_images_are_reported(b):
     data = pictures(b)
 
     def trained(model, *more):
@@ -137,8 +137,8 @@ def figures_and_pictures_are_shown(b):
 def mistakes_are_named(b):
     data = pictures(b)
     for command, said in (
-            (b.train(model="siamese", data=data), "which --pairs makes of images"),
-            (b.train("--pairs", "rotate=200", model="siamese", data=data), "it is 0 to 90 degrees"),
+            (b.train(model="siamese", data=data), "--pairs makes them from images"),
+            (b.train("--pairs", "rotate=200", model="siamese", data=data), "must be 0 to 90 degrees"),
             (b.train(model="rbm chains=4", data=data), "there are 4 rows"),
             (b.train("--loss", "triplet mining=soft", model="triplet", data=data), "not 'soft'")):
         r = b.run([*command, "--test", data], code=2)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A detector trained by many: the weights and the matches of one process, whoever filters proposals.
+"""Distributed training of a detector: the same weights and matches as one process, wherever proposals are filtered.
 
 Usage: detection.py PROGRAM [PATTERN]
 
@@ -22,7 +22,7 @@ MAIN = ["--mesh", "devices:3 | main:1", "--layout", "batch:devices", "--stages",
 
 
 def end_of(b, *more, workers=0, **kind):
-    """What a training with a test says in the end."""
+    """The final results of a training with a test."""
     launch = ["launch", "--workers", str(workers), "--"] if workers else []
     command = [x for x in b.train(*SCENES, *more, **{**KIND, **kind}) if x != "--no-test"]
     lines = [l for l in b.run([*launch, *command]).stdout.splitlines() if "weights_sha256" in l]
@@ -47,7 +47,7 @@ def shards_laid_together_give_the_same_weights(b):
 
 
 @test
-def the_main_device_filters_what_all_have_proposed(b):
+def the_main_device_filters_the_proposals_of_all_devices(b):
     """Candidates are gathered from three devices, filtered on a fourth, and go back: on the way nothing
     changes."""
     want = b.sha(*SCENES, "--shards", "1", **KIND)
@@ -67,7 +67,7 @@ def the_main_device_filters_what_all_have_proposed(b):
 
 
 @test
-def images_may_be_cut_and_parts_of_them_be_on_different_devices(b):
+def images_may_be_sharded_over_devices(b):
     want = b.sha(*SCENES, "--shards", "1", **KIND)
     for mesh, layout, more, model in (("rows:2;cols:2", "height:rows;width:cols", [], SMALL),
                                       ("rows:2 | main:1", "height:rows", ["--stages", "%d,0" % LAYERS],
@@ -77,7 +77,7 @@ def images_may_be_cut_and_parts_of_them_be_on_different_devices(b):
 
 
 @test
-def what_is_found_is_printed_and_drawn(b):
+def detections_are_printed_and_drawn(b):
     out, svg = b.out("run"), b.out("found.svg")
     model = ["--model", SMALL, "--data", "scenes", "--from", out, *SCENES]
     b.run(b.train(*SCENES, "--out", out, **{**KIND, "steps": 60}))
@@ -97,7 +97,7 @@ def what_is_found_is_printed_and_drawn(b):
 
 
 @test
-def what_does_not_fit_is_told(b):
+def invalid_combinations_are_rejected(b):
     for model, data, says in (("faster-rcnn", "fashion-mnist", "boxes with classes"),
                               ("fashion-cnn", "scenes", "label"),
                               ("faster-rcnn anchors=[3]", "scenes", "pairs of height and width"),

@@ -56,7 +56,7 @@ LAUNCH = ["launch", "--workers", "2", "--json"]
 
 
 @test
-def a_training_that_is_stopped_ends_with_75_and_says_how_to_continue(b):
+def a_stopped_training_ends_with_75_and_prints_how_to_resume(b):
     for number in signal.SIGTERM, signal.SIGINT:
         for launch in [], [*LAUNCH, "--"], [*LAUNCH, "--masters", "1", "--"]:
             out = b.out("stopped")
@@ -92,7 +92,7 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
 
 
 @test
-def a_task_that_is_stopped_before_the_others_come_ends_with_75(b):
+def a_task_that_is_stopped_before_the_others_join_ends_with_75(b):
     """A parameter server, too: the launcher would have to kill it."""
     cluster = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3"]}
     env = {"MESHFLOW_STORE": "file:" + b.out("store"), "MESHFLOW_LEASE_MS": "300", "MESHFLOW_SAY_STALL_MS": "100"}
@@ -115,8 +115,8 @@ def a_task_that_is_stopped_before_the_others_come_ends_with_75(b):
 
 
 @test
-def a_new_training_in_the_store_of_one_that_is_over_says_so(b):
-    """It would end with 0, as a task that comes too late does, and leave no result."""
+def a_new_training_in_the_store_of_a_finished_one_is_reported(b):
+    """It would exit with 0, like a task that joins too late, and leave no result."""
     store = "file:" + b.out("store")
 
     def train(steps):
@@ -136,7 +136,7 @@ def a_new_training_in_the_store_of_one_that_is_over_says_so(b):
 
 
 @test
-def a_log_that_cannot_be_written_is_said_once_and_no_output_is_lost(b):
+def an_unwritable_log_is_reported_once_and_no_output_is_lost(b):
     text = "x" * 1000
     code, out, err = b.end(["launch", "--no-prefix", "--log-dir", b.out("logs"), "--", "sh", "-c",
                             "for i in $(seq 100); do echo %s; done" % text], limit=50000)
@@ -145,7 +145,7 @@ def a_log_that_cannot_be_written_is_said_once_and_no_output_is_lost(b):
 
 
 @test
-def a_reader_that_is_slow_gets_all_of_a_launch(b):
+def a_slow_reader_gets_the_complete_output_of_a_launch(b):
     """From a pipe that does not block, as some programs make theirs."""
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
@@ -200,7 +200,7 @@ def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
 
 
 @test
-def wrong_settings_end_with_2_and_nothing_is_restarted(b):
+def invalid_settings_end_with_2_without_restarts(b):
     for wrong, part in (["--strategy", "mirrored"], "one process"), (["--codec", "fp61"], "fp16"):
         for masters in [], ["--masters", "1"]:
             code, _, err = b.end([*LAUNCH, *masters, "--max-restarts", "1000", "--", *b.train(*wrong)])
@@ -220,7 +220,7 @@ def a_job_whose_last_checkpoint_cannot_be_written_has_failed(b):
     kind = dict(steps=60)
     for launch in [], [*LAUNCH, "--max-restarts", "1", "--"], [*LAUNCH, "--ps", "1", "--max-restarts", "1", "--"]:
         out = b.out("full")
-        b.run(b.train("--out", out, "--save-steps", "20", steps=20)) # what there is room for
+        b.run(b.train("--out", out, "--save-steps", "20", steps=20)) # the available space
         code, text, err = b.end([*launch, *b.train("--out", out, "--resume", "--save-steps", "20", **kind)],
                                 limit=100000)
         check(code == 1, "%s: %d: %s" % (launch, code, err))
@@ -278,7 +278,7 @@ def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
 
 @test
 def a_restarted_task_keeps_the_classes_of_its_run(b):
-    """Meanwhile a class has gone from the file; the others would get other numbers."""
+    """A class has disappeared from the file; the other classes would get other numbers."""
     data, out = b.out("classes.csv"), b.out("classes")
 
     def write(names):
@@ -308,7 +308,7 @@ def a_restarted_task_keeps_the_classes_of_its_run(b):
 
 
 @test
-def a_new_chief_with_a_folder_of_its_own_leaves_all_that_a_run_has(b):
+def a_new_chief_with_another_folder_keeps_the_files_of_the_run(b):
     """As on another machine: predict and --resume need the model and the classes, too."""
     with open(b.out("d.csv"), "w") as f:
         f.write("x,kind\n" + "".join("%g,%s\n" % (i % 7, "abc"[i % 3]) for i in range(90)))
@@ -336,7 +336,7 @@ def a_new_chief_with_a_folder_of_its_own_leaves_all_that_a_run_has(b):
 
 
 @test
-def a_job_that_restarts_from_step_0_says_so(b):
+def a_job_that_restarts_from_step_0_reports_it(b):
     """All tasks are lost before there is a checkpoint."""
     kind = dict(steps=3000)
     for launch in ["launch", "--json"], LAUNCH:
@@ -375,7 +375,7 @@ def a_run_directory_that_is_removed_ends_the_job_with_an_error(b):
 
 
 @test
-def health_probes_tell_what_runs_from_what_is_stopped_and_dead(b):
+def health_probes_distinguish_running_stopped_and_dead_tasks(b):
     check(b.end(["status"])[0] == 0 and b.end(["hang"])[0] == 0, "nothing runs, and all is well")
     check(b.end(["status", "h"])[0] == 1, "there is no such job")
     p = b.begin(*b.forever(b.out("run"), "--name", "h"))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a launched job, a test for each row of docs/reference/faults.md that has no other: whatever dies, no
-step is lost, the weights are those of one process, and each sample is used once.
+"""Faults of a launched job, one test for each row of docs/reference/faults.md without another test: whatever process dies, no
+step is lost, the weights equal those of one process, and each sample is used once.
 
 Usage: faults.py PROGRAM [PATTERN] [--kills N]
 
-Prints TAP lines, times as comments, and, last, `N passed, N failed, N skipped`. Times are for reading:
-they are no part of what must hold, for machines are busy with other things.
+Prints TAP lines, times as comments, and, last, `N passed, N failed, N skipped`. Times are informative
+only and not asserted, because machines are busy with other work.
 """
 import json
 import os
@@ -40,7 +40,7 @@ def kill(b, *names):
 
 
 def hit(b, *names):
-    """Kill; (milliseconds until the next step, of the pause with which those who come back begin)."""
+    """Kills a task; returns (milliseconds until the next step, of the restart delay)."""
     now = kill(b, *names)
     ms = b.commits.after(now)
     check(ms is not None, "no step follows the kill of %s\n%s" % (names, b.said()[-6000:]))
@@ -80,7 +80,7 @@ def each_process_is_killed_in_turn(b):
 # ---- row 5: everything ----
 
 @test
-def everything_is_killed_and_started_again(b):
+def all_processes_are_killed_and_restarted(b):
     out = b.out("run")
     more = ["--out", out, "--save-steps", "50"]
     b.launch(*more, ps=2, masters=2)
@@ -88,7 +88,7 @@ def everything_is_killed_and_started_again(b):
     b.await_all(ALL)
     pids = [b.launcher.pid, *b.pids().values()]
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)  # so that nobody sees another one die
+        os.kill(pid, signal.SIGSTOP)  # so that no task detects another's death
     done = b.commits.best
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
@@ -161,7 +161,7 @@ def a_slow_worker_gets_fewer_shards_and_is_named(b):
 # ---- row 24: the job grows and shrinks ----
 
 @host_test
-def workers_come_and_go_under_load(b):
+def workers_join_and_leave_under_load(b):
     """2, 4, 8, 3 workers."""
     out = b.out("run")
     b.launch("--out", out, workers=2)
@@ -186,8 +186,8 @@ def workers_come_and_go_under_load(b):
 
 @host_test
 def two_processes_are_killed_at_once(b):
-    """Of two servers that are neighbours nobody has a copy: then it goes on from a checkpoint, and says
-    so."""
+    """If two neighbouring servers die, no copy is left: training resumes from a checkpoint, and logs
+    it."""
     out = b.out("run")
     b.launch("--out", out, "--save-steps", "20", ps=2, masters=2)
     b.await_step(40)
@@ -216,7 +216,7 @@ def flip(path, where):
 
 
 @test
-def a_damaged_record_is_named_and_training_goes_on_exactly_once_it_is_whole(b):
+def a_damaged_record_is_named_and_training_resumes_exactly_after_a_repair(b):
     path, out = b.out("a.tfrecord"), b.out("run")
 
     def train(out, *more, code=0):
@@ -240,10 +240,10 @@ def a_damaged_record_is_named_and_training_goes_on_exactly_once_it_is_whole(b):
     say("stopped after %d of 250 steps, then %s", got["steps"], r.stdout.splitlines()[-1])
 
 
-# ---- row 32: told to end ----
+# ---- row 32: termination signals ----
 
 @test
-def a_worker_that_is_told_to_end_leaves_after_a_step(b):
+def a_worker_that_receives_sigterm_leaves_after_a_step(b):
     out = b.out("run")
     b.launch("--out", out, restarts=0)
     b.await_step(60)

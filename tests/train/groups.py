@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of workers that train apart and average their weights: killed, joined, converged.
+"""Groups of workers that train independently and average their weights (local SGD): kills, joins, convergence.
 
 Usage: groups.py PROGRAM [PATTERN] [--kills N]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. One process that does all groups is the
-oracle: whoever has a group, and whatever happens to it, the weights are the same to the bit.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. One process that trains all
+groups is the oracle: whatever happens to the workers of a group, the weights are the same, bit by bit.
 """
 import json
 import os
@@ -32,7 +32,7 @@ class Bench(members.Bench):
                              *more, steps=steps)
 
 
-# ---- a whole group dies, or joins ----
+# ---- all workers of a group die, or join ----
 
 def kill_in_turn(b, workers):
     out = b.out("run")
@@ -58,20 +58,20 @@ def kill_in_turn(b, workers):
 
 
 @test
-def any_worker_may_be_killed_and_comes_back(b):
+def any_worker_may_be_killed_and_rejoins(b):
     """In turn, the chief among them. Each has a group or two: others take them over."""
     kill_in_turn(b, 3)
 
 
 @test
-def any_worker_of_a_group_may_be_killed_and_comes_back(b):
+def any_worker_of_a_group_may_be_killed_and_rejoins(b):
     """Fewer groups than workers."""
     b.groups = 2
     kill_in_turn(b, 3)
 
 
 @test
-def workers_come_and_leave_and_groups_change_hands(b):
+def workers_join_and_leave_and_groups_are_reassigned(b):
     """One at first, which does all four groups; with five some are done by two. Then some leave."""
     out = b.out("run")
     command = b.train("--out", out, steps=500)
@@ -91,7 +91,7 @@ def workers_come_and_leave_and_groups_change_hands(b):
 
 
 @host_test # not for hosts, but long
-def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
+def a_stopped_worker_is_excluded_and_rejoins(b):
     b.env["MESHFLOW_LEASE_MS"] = "1000"
     b.start_all(3, b.train(steps=800))
     b.await_step(20)
@@ -105,7 +105,7 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
 
 
 @test
-def nobody_is_left_but_a_checkpoint(b):
+def all_workers_are_lost_and_a_checkpoint_remains(b):
     out = b.out("run")
     command = b.train("--out", out, "--save-steps", "20", steps=300)
     b.start_all(2, command)
@@ -169,7 +169,7 @@ def left(text):
 
 
 def finish(b):
-    """What those tell who are left."""
+    """The output of the remaining workers."""
     out = b.told
     for i, p in b.workers.items():
         try:
@@ -189,7 +189,7 @@ def await_member(b, index):
 
 
 @test
-def a_group_that_has_converged_leaves_and_its_workers_go_to_the_other(b):
+def a_converged_group_ends_and_its_workers_join_the_other(b):
     """At the same step, by the same numbers and with the same weights for any number of workers."""
     tasks = Tasks(b)
     want, line = tasks.alone()
@@ -228,7 +228,7 @@ def groups_converge_alike_when_workers_are_killed(b):
         b.kill(victim)
         kills += 1
         b.start(victim, command)
-        await_member(b, victim) # or nobody might be left who knows how far the groups are
+        await_member(b, victim) # otherwise no worker that knows the progress of the groups might be left
     check(finish(b) == want, "other weights than %s\n%s" % (want, b.logs()))
     check(left(b.logs()) == line, b.logs())
     b.audit(out)
@@ -244,7 +244,7 @@ def restart_both(b, command):
 
 @test
 def groups_converge_alike_after_all_were_lost(b):
-    """A checkpoint has what is known of them."""
+    """A checkpoint contains their state."""
     tasks = Tasks(b)
     want, line = tasks.alone()
     out = b.out("run")
@@ -252,7 +252,7 @@ def groups_converge_alike_after_all_were_lost(b):
     b.start_all(2, command)
     b.await_step(200)
     restart_both(b, command)
-    while not left(b.logs()): # the rest takes less than a second: `status` might come too late
+    while not left(b.logs()): # the rest takes less than a second: `job status` might run too late
         check(any(p.poll() is None for p in b.workers.values()), "all have ended\n" + b.logs())
         time.sleep(0.01)
     restart_both(b, command)
@@ -272,8 +272,8 @@ def groups_whose_weights_do_not_move_for_a_given_time_have_converged(b):
 
 
 @test
-def a_worker_that_stands_still_has_not_converged(b):
-    """For longer than weights may, and nobody may be done without."""
+def a_stalled_worker_has_not_converged(b):
+    """For longer than the limit of averaging, while no worker may be excluded."""
     tasks = Tasks(b, stop=("--converged-after", "1"), steps=8000)
     p = subprocess.Popen([b.program, "launch", "--workers", "2", "--all-stay", "--",
                           *tasks.train("--name", "still")], env=b.env, stdout=subprocess.PIPE,
@@ -292,7 +292,7 @@ def a_worker_that_stands_still_has_not_converged(b):
 
 
 @test
-def slots_that_groups_keep_cannot_be_given_away(b):
+def slots_of_groups_cannot_be_exported(b):
     tasks = Tasks(b)
     command = tasks.train()
     command[command.index("--strategy") + 1] += " slots=keep"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that stand still say why: ten ways to stop one, each of which is to be named.
+"""Stalled jobs report the cause: ten ways to stall a job, each of which must be named.
 
 Usage: hang.py PROGRAM [PATTERN]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. Comments say how long it took to name the
-task and the cause: three seconds on a machine that is not busy with other things. Only much more is an
-error here.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Comments have the time until the task and
+the cause were named: three seconds on an idle machine. Only much more is an error
+here.
 """
 import ctypes
 import json
@@ -34,7 +34,7 @@ class Bench(harness.Jobs):
         self.loops = []
 
     def open(self, command, cwd=None, env=None):
-        """A process, what it says in a file."""
+        """A process with its output in a file."""
         log = self.out("stderr-%d" % len(self.running))
         with open(log, "w") as err:
             p = subprocess.Popen(command, cwd=cwd, env={**self.env, **(env or {})}, stderr=err,
@@ -43,7 +43,7 @@ class Bench(harness.Jobs):
         return p
 
     def launch(self, *command, workers=2, ps=0):
-        """Nobody is done without, so all stand still with one."""
+        """No worker is excluded, so all stall with one."""
         return self.open([self.program, "launch", "--all-stay", "--workers", str(workers), "--ps",
                           str(ps), "--", *command])
 
@@ -87,7 +87,7 @@ class Bench(harness.Jobs):
             self.loops.append(p)
 
     def close(self):
-        for p in self.loops:  # first: whoever is to die needs its core for that
+        for p in self.loops:  # first: a process that is killed needs CPU time to die
             p.kill()
             p.wait()
         super().close()
@@ -97,7 +97,7 @@ def threads_of(pid):
     return [int(t) for t in os.listdir("/proc/%d/task" % pid)]
 
 
-# ---- ten ways to stand still ----
+# ---- ten ways to stall ----
 
 
 @test
@@ -156,7 +156,7 @@ def write_table(path, rows=200):
 
 @test
 def a_worker_that_cannot_load_its_data(b):
-    """A pipe that nobody writes to, instead of a file."""
+    """A pipe without a writer, instead of a file."""
     cwds = [b.out("w0"), b.out("w1")]
     for cwd in cwds:
         os.mkdir(cwd)
@@ -178,8 +178,8 @@ def a_worker_that_cannot_load_its_data(b):
 
 
 @test
-def a_worker_whose_input_does_not_come(b):
-    """Its next picture is a pipe through which a byte goes now and then."""
+def a_worker_whose_input_stalls(b):
+    """Its next image is a pipe that delivers a byte now and then."""
     cwds = [b.out("w0"), b.out("w1")]
     for cwd in cwds:
         write_images(os.path.join(cwd, "images"), 32, 16)
@@ -210,7 +210,7 @@ def a_worker_whose_input_does_not_come(b):
 
 
 @test
-def a_worker_that_computes_for_long(b):
+def a_worker_that_computes_for_a_long_time(b):
     program = os.path.join(os.path.dirname(b.program), "meshflow-long-op")
     p = b.open([b.program, "launch", "--workers", "2", "--", program, "j"])
     b.wait(lambda: b.tasks("j").get("worker 1", {}).get("step", 0) >= 40 or p.poll() is not None,
@@ -225,7 +225,7 @@ def a_worker_that_computes_for_long(b):
 
 @test
 def a_worker_that_saves_to_a_slow_place(b):
-    """The list of checkpoints is a pipe that nobody reads."""
+    """The list of checkpoints is a pipe without a reader."""
     out = b.out("run")
     os.mkdir(out)
     b.launch(*b.train("--name", "j", "--out", out, "--save-steps", "20"))
@@ -247,7 +247,7 @@ def a_worker_that_saves_to_a_slow_place(b):
 
 
 @test
-def a_worker_that_never_comes(b):
+def a_worker_that_never_joins(b):
     now = time.monotonic()
     b.workers(b.train("--name", "j"), start=1)
     line = b.hears(r"stalled for", now, "worker that never comes")
@@ -268,7 +268,7 @@ def a_worker_that_is_killed(b):
 
 
 @test
-def a_worker_that_others_keep_from_its_core(b):
+def a_worker_starved_of_cpu_time(b):
     both = b.workers(b.train("--name", "j", model="fashion-cnn", batch=64))
     b.wait_step("j", 3, 2)
     core = max(os.sched_getaffinity(0))
@@ -286,7 +286,7 @@ def a_worker_that_others_keep_from_its_core(b):
 
 
 @test
-def a_job_of_one_task_whose_input_does_not_come(b):
+def a_job_of_one_task_whose_input_stalls(b):
     write_images(b.out("images"), 16, 16)
     b.open([b.program, "train", "--model", "mlp units=[2]", "--data", b.out("images"), "--test",
             b.out("images"), "--batch", "8", "--steps", "100000", "--quiet", "--no-test", "--cache",
@@ -320,7 +320,7 @@ def a_worker_of_another_host_that_is_stopped(b):
     check("worker 0 has been waiting for it" in line, line)
 
 
-# ---- who is slow, and what was ----
+# ---- slow tasks, and past stalls ----
 
 
 @test
@@ -344,12 +344,12 @@ def a_slow_worker_is_named_once_with_the_cause(b):
 
 
 @test
-def a_job_that_was_killed_whole_shows_what_it_did(b):
+def a_killed_job_shows_its_flight_recorder(b):
     launcher = b.launch(*b.train("--name", "j"), workers=2, ps=1)
     b.wait_step("j", 20, 3)
     tasks = b.tasks("j")
     for t in tasks.values():
-        os.kill(t["pid"], signal.SIGSTOP)  # so that nobody sees another one die
+        os.kill(t["pid"], signal.SIGSTOP)  # so that no task detects another's death
     for t in tasks.values():
         os.kill(t["pid"], signal.SIGKILL)
     launcher.wait(LIMIT)

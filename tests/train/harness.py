@@ -16,7 +16,7 @@ import time
 import traceback
 import zlib
 
-HEALTH = (0, 4, 5)  # of `status` and `hang`: all is well, a job makes no progress, a task is dead
+HEALTH = (0, 4, 5)  # exit codes of `job status` and `job hang`: healthy, no progress, a task is dead
 STOPPED = 75
 
 TESTS = []
@@ -50,7 +50,7 @@ def root_test(fn):
 
 
 class Skipped(Exception):
-    """Says what is missing for a test."""
+    """Reports a missing requirement of a test."""
 
 
 class Failed(Exception):
@@ -63,7 +63,7 @@ def check(condition, text):
 
 
 def end(p):
-    """A launcher's tasks outlive it when it is killed, so it is asked, and asked again, to end them."""
+    """A launcher's tasks outlive it when it is killed, so it is signalled repeatedly to end them."""
     for ask in (p.terminate, p.terminate, p.kill):
         if p.poll() is not None:
             break
@@ -72,7 +72,7 @@ def end(p):
             p.wait(1)
         except subprocess.TimeoutExpired:
             pass
-    if not (p.stdout and p.stdout.closed): # somebody has read all of it
+    if not (p.stdout and p.stdout.closed): # everything has been read
         p.communicate()
 
 
@@ -94,7 +94,7 @@ class Bench:
 
 
 class Trainings(Bench):
-    """Trainings that differ in who takes part."""
+    """Trainings that differ in their workers."""
 
     def train(self, *more, model="mlp", data="fashion-mnist", steps=40, batch=32, seed=3,
               optimizer="momentum", rate=0.05, strategy=None):
@@ -110,7 +110,7 @@ class Trainings(Bench):
         return r
 
     def sha(self, *more, workers=0, servers=0, **kind):
-        """Of the weights in the end; workers 0: one process that nobody has launched."""
+        """Of the final weights; workers 0: one process without a launcher."""
         launch = ["launch", "--workers", str(workers), "--ps", str(servers), "--"] if workers else []
         r = self.run([*launch, *self.train(*more, **kind)])
         line = [l for l in r.stdout.splitlines() if "weights_sha256" in l]
@@ -118,8 +118,8 @@ class Trainings(Bench):
         return json.loads(line[0][line[0].index("{"):])["weights_sha256"]
 
     def start(self, commands, environment={}, logs=None):
-        """Workers without a launcher, each with a command line of its own; logs: files for what they
-        say."""
+        """Workers without a launcher, each with a command line of its own; logs: files for their
+        output."""
         base = random.randrange(20000, 60000)
         cluster = {"worker": ["localhost:%d" % (base + i) for i in range(len(commands))]}
         for i, command in enumerate(commands):
@@ -132,7 +132,7 @@ class Trainings(Bench):
 
 
 class Jobs(Bench):
-    """Trainings that show themselves, in a folder for boards that nobody else uses."""
+    """Trainings with status pages, in a private folder."""
 
     def __init__(self, args):
         super().__init__(args)
@@ -168,7 +168,7 @@ class Jobs(Bench):
         return {j["job"]: j for j in json.loads(self.run("jobs", "--json").stdout)["jobs"]}
 
     def tasks(self, job):
-        """By name; {} when there is no such job."""
+        """Tasks by name; {} if there is no such job."""
         for j in json.loads(self.run("status", "--json").stdout)["jobs"]:
             if j["job"] == job:
                 return {t["task"]: t for t in j["tasks"]}
@@ -266,7 +266,7 @@ def main(bench, options=None):
             failed += 1
             print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
             print("#   " + str(e).replace("\n", "\n#   "), flush=True)
-        except Exception:  # a mistake of the test, or what it did not expect; the others run nevertheless
+        except Exception:  # an error in the test, or an unexpected exception; the other tests still run
             failed += 1
             print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
             print("#   " + traceback.format_exc().replace("\n", "\n#   "), flush=True)

@@ -62,7 +62,7 @@ def sliced_by_file_all_numbers_of_workers_give_the_same_weights(b):
 
 
 @test
-def sliced_by_file_training_goes_on_with_other_workers(b):
+def sliced_by_file_training_resumes_with_other_workers(b):
     data = b.files()
     want = b.sha(data, "--slice", "file")
     out = b.out("run")
@@ -74,14 +74,14 @@ def sliced_by_file_training_goes_on_with_other_workers(b):
 
 
 @test
-def another_slice_is_refused_on_going_on(b):
+def another_slicing_is_rejected_on_resume(b):
     data = b.files()
     out = b.out("run")
     b.sha(data, "--out", out, steps=5)
     go_on = "--out", out, "--resume"
     r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
     check("--slice was element and is file" in r.stderr, r.stderr)
-    os.remove(os.path.join(out, "model.json"))  # checkpoints know it, too
+    os.remove(os.path.join(out, "model.json"))  # also in checkpoints
     r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
     check("sliced by element, now it is sliced by file" in r.stderr, r.stderr)
     out = b.out("by-file")
@@ -117,7 +117,7 @@ def shards_near(b, data, nears, *more, **kind):
 
 
 @test
-def workers_take_the_shards_whose_files_they_have(b):
+def workers_take_the_shards_whose_files_are_local(b):
     more = "--shards", "4"
     # The largest files open the first two streams: 1 and 6.
     far, near = "*-[16].tfrecord", "*-[30452].tfrecord"
@@ -135,7 +135,7 @@ def workers_take_the_shards_whose_files_they_have(b):
 
 
 @test
-def codecs_and_unequal_shares_go_with_what_is_near(b):
+def codecs_and_unequal_shares_work_with_locality(b):
     data = b.files()
     codec = "--codec", "int8"
     nears = "part-[0245]*", "part-3*:part-6*", b.out("part-1.*")
@@ -147,7 +147,7 @@ def codecs_and_unequal_shares_go_with_what_is_near(b):
 
 
 @test
-def workers_that_lease_batches_slice_by_file_too(b):
+def workers_that_lease_batches_can_slice_by_file(b):
     data = b.files()
     out = b.out("run")
     mode = "--strategy", "parameter_server mode=async"
@@ -166,7 +166,7 @@ def lose_files_after_the_first_epoch(b, *more, **kind):
     data = b.files()
     out = b.out("run")
     training, = b.start([b.train(data, "--out", out, *more, **kind)])
-    harness.await_checkpoint(out)  # one comes with the end of each epoch
+    harness.await_checkpoint(out)  # one at the end of each epoch
     for path in glob.glob(data):
         os.truncate(path, 0)
     check(training.poll() is None, "it was over before the files were")
@@ -175,7 +175,7 @@ def lose_files_after_the_first_epoch(b, *more, **kind):
 
 
 @test
-def after_the_first_epoch_files_are_not_read_any_more(b):
+def files_are_not_read_after_the_first_epoch(b):
     kind = dict(steps=120)
     want = b.sha(b.files(), "--cache", "off", **kind)
     for slices in "element", "file":

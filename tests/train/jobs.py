@@ -50,7 +50,7 @@ def a_name_is_for_one_job_at_a_time(b):
 
 
 @test
-def a_stopped_worker_is_named_as_the_reason(b):
+def a_stopped_worker_is_named_as_the_cause(b):
     b.start("launch", "--all-stay", "--workers", "3", "--", *b.train("--name", "j"))
     b.wait_step("j", 3, 3)
     pid = b.tasks("j")["worker 2"]["pid"]
@@ -59,7 +59,7 @@ def a_stopped_worker_is_named_as_the_reason(b):
         b.wait(lambda: "worker 0, worker 1 have been waiting for it" in b.why("j"), "the others wait")
         said = b.why("j")
         check(said.startswith("worker 2 (pid %d) has been stopped by a signal" % pid), said)
-        check(" of step " in said, said)  # the gradients, or how fast everybody is
+        check(" of step " in said, said)  # the gradients, or the speeds
         tasks = b.tasks("j")
         check(tasks["worker 2"]["state"] == "stopped" and tasks["worker 0"]["state"] == "waits",
               str(tasks))
@@ -73,7 +73,7 @@ def a_stopped_worker_is_named_as_the_reason(b):
 
 
 @test
-def servers_and_whom_they_wait_for_are_shown(b):
+def servers_and_their_blockers_are_shown(b):
     b.start("launch", "--all-stay", "--workers", "2", "--ps", "1", "--", *b.train("--name", "ps"))
     b.wait_step("ps", 3, 3)
     pid = b.tasks("ps")["worker 1"]["pid"]
@@ -87,7 +87,7 @@ def servers_and_whom_they_wait_for_are_shown(b):
 
 @test
 def masters_are_shown_as_processes_with_their_role(b):
-    """Beside the tasks they have started, under one name; one that is stopped keeps nobody."""
+    """Next to the tasks they started, under one name; a stopped one blocks no task."""
     p = b.start("launch", "--masters", "2", "--workers", "2", "--ps", "1", "--", *b.train())
     name = "mlp-%d" % p.pid
     b.wait(lambda: len(b.tasks(name)) == 5 and
@@ -102,7 +102,7 @@ def masters_are_shown_as_processes_with_their_role(b):
     for i in range(2):
         t = tasks["master %d" % i]
         check(t["state"] == "watches" and "supervising tasks" in t["does"], str(t))
-        with open("/proc/%d/environ" % t["pid"], "rb") as f:  # which is how it knows its role
+        with open("/proc/%d/environ" % t["pid"], "rb") as f:  # which determines its role
             config = next(v for v in f.read().split(b"\0") if v.startswith(b"TF_CONFIG="))
         check(json.loads(config[len("TF_CONFIG="):])["task"] == {"type": "master", "index": i}, str(config))
     text = b.run("status", name).stdout
@@ -154,7 +154,7 @@ def shares_of_time_add_up(b):
 
 
 @test
-def shares_of_time_lately_are_of_that_time_alone(b):
+def recent_shares_of_time_cover_only_the_recent_period(b):
     """A worker that is stopped meanwhile has used nothing of it, whatever it did before."""
     b.start("launch", "--all-stay", "--workers", "2", "--", *b.train("--name", "late"))
     b.wait_step("late", 200, 2)
@@ -192,7 +192,7 @@ def variables(b, job, *more):
 
 
 @test
-def variables_of_a_running_job_are_read_by_name_and_stay_as_they_are(b):
+def variables_of_a_running_job_are_read_by_name_without_changes(b):
     """With a rate that changes nothing they are those of the checkpoint that the training began with."""
     first = b.out("first")
     b.sha(b.start(*b.train("--out", first, steps=3)))
@@ -228,7 +228,7 @@ def variables_of_a_running_job_are_read_by_name_and_stay_as_they_are(b):
 
 
 @test
-def who_holds_which_slice_of_a_variable_is_told_and_asking_changes_no_weight(b):
+def owners_of_slices_are_shown_without_changing_weights(b):
     def cover(slices, size):
         """They are one behind the other."""
         slices = sorted(slices)
@@ -236,7 +236,7 @@ def who_holds_which_slice_of_a_variable_is_told_and_asking_changes_no_weight(b):
             a[1] == c[0] for a, c in zip(slices, slices[1:]))
 
     def check_end(p, *more):
-        """Interrupted, it has the weights that one has that nobody has asked."""
+        """After an interruption, it has the same weights as an uninterrupted one."""
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=120)
         check("weights_sha256" in out, out + err)
@@ -286,13 +286,13 @@ def check_trace(path, workers):
     check([n.split(" (")[0] for n in names] == ["worker %d" % i for i in range(workers)], names)
     errors = [float(n.split("+-")[1].split(" ")[0]) for n in names]
     each = [spans(events, r) for r in range(workers)]
-    for k in range(len(each[0][0])):  # nobody has a sum before everybody has given its part
+    for k in range(len(each[0][0])):  # no worker has a sum before all have contributed
         last, first = max(b[k] for b, _ in each), min(e[k] for _, e in each)
         check(first >= last - 2 * max(errors), "bucket %d: %f before %f" % (k, first, last))
 
 
 @test
-def one_trace_shows_all_workers_in_one_time(b):
+def one_trace_shows_all_workers_on_one_timeline(b):
     path = os.path.join(b.dir, "trace.json")
     b.run("launch", "--workers", "3", "--", *b.train("--trace", path, steps=12))
     check_trace(path, 3)
@@ -371,7 +371,7 @@ def clocks_that_differ_are_aligned(b):
 
 
 @test
-def threads_go_where_they_are_needed_and_weights_stay(b):
+def threads_are_autotuned_and_weights_do_not_change(b):
     folder = os.path.join(b.dir, "images")
     write_images(folder, 32, 160)
     slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--batch", "8", "--shards", "1",
@@ -422,7 +422,7 @@ def cores_are_shared_by_priority(b):
 
 
 def has_ended(pid):
-    """Perhaps nobody has asked how."""
+    """The exit status may not have been requested."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             return f.read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -431,7 +431,7 @@ def has_ended(pid):
 
 
 @test
-def a_sweep_removes_what_killed_processes_have_left(b):
+def a_sweep_removes_files_of_killed_processes(b):
     p = b.start("launch", "--workers", "2", "--", *b.train("--name", "left"))
     b.wait_step("left", 5, 2)
     store = b.out("store-%d" % p.pid)

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests of Kubernetes, tried without Kubernetes: examples/kubernetes/*.yaml.
+"""Kubernetes manifests, tested without Kubernetes: examples/kubernetes/*.yaml.
 
 Usage: manifests.py PROGRAM [PATTERN]
 
-Of each manifest the pods are made that Kubernetes and its operators would make: names, environment, command.
-In each environment `meshflow env` says who it is, and then the command of each is run here, with the
-addresses of this machine and fewer steps. Prints TAP lines and, last, `N passed, N failed, N skipped`.
+For each manifest, derives the pods that Kubernetes and its operators would create: names, environment, command. In each
+environment `meshflow doctor env` must resolve the role, and then each command is run here, with the addresses of this
+machine and fewer steps. Prints TAP lines and, last, `N passed, N failed, N skipped`.
 """
 import glob
 import json
@@ -159,7 +159,7 @@ class Bench(harness.Bench):
                                                     "task": {"type": role, "index": int(index)}})}
 
     def train(self, pods, said):
-        """Exit codes and what the chief says in the end."""
+        """Exit codes and the chief's final output."""
         port = random.randrange(20000, 60000)
         running = []
         for pod, s in zip(pods, said):
@@ -237,7 +237,7 @@ def an_mpijob_is_found_by_its_ranks(b, pods):
 
 
 @test
-def every_manifest_is_tried(b):
+def every_manifest_is_tested(b):
     files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(FOLDER, "*.yaml")))
     check(files == ["indexed-job.yaml", "mpijob.yaml", "pytorchjob.yaml", "stateful-set.yaml", "tfjob.yaml"],
           str(files))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that are killed, stopped, started twice, and come while training goes on.
+"""Workers that are killed, stopped, started twice, and join during training.
 
 Usage: members.py PROGRAM [PATTERN] [--kills N]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle: whatever
-happens to the workers, the weights are the same to the bit, and each sample is used once.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Training with one process is the oracle:
+whatever happens to the workers, the weights are the same, bit by bit, and each sample is used once.
 """
 import json
 import os
@@ -31,7 +31,7 @@ class Bench(harness.Bench):
         self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir, "MESHFLOW_LOG": "info"}
         self.workers = {} # and servers
         self.servers = 0
-        self.told = "" # by those who were killed
+        self.told = "" # by killed workers
         self.addresses = []
 
     def train(self, *more, steps=300):
@@ -45,7 +45,7 @@ class Bench(harness.Bench):
         return self.sha(r.stdout, r.stderr)
 
     def sha(self, out, err):
-        """Who ends last may tell it once more."""
+        """The worker that ends last may print it again."""
         lines = {json.loads(l[l.index("{"):])["weights_sha256"]
                  for l in out.splitlines() if "weights_sha256" in l}
         check(len(lines) == 1, "%d results: %s\n%s" % (len(lines), out, err))
@@ -57,8 +57,8 @@ class Bench(harness.Bench):
             self.addresses.append("127.0.0.1:%d" % s.getsockname()[1])
 
     def start(self, index, command):
-        """Its standard error goes to a file that it shares with those before it. Behind the workers
-        come the parameter servers."""
+        """Its standard error is appended to a file shared with its predecessors. Parameter servers follow the
+        workers."""
         while len(self.addresses) <= index:
             self.new_address()
         cluster = {"worker": self.addresses[:len(self.addresses) - self.servers]}
@@ -109,7 +109,7 @@ class Bench(harness.Bench):
             time.sleep(0.05)
 
     def finish(self, patience=240):
-        """The weights of those who are left."""
+        """The weights of the remaining workers."""
         end = time.monotonic() + patience
         out = self.told
         for i, p in self.workers.items():
@@ -145,7 +145,7 @@ def say_times(times):
 
 
 @test
-def survivors_take_over_the_processors_of_a_mesh(b):
+def survivors_take_over_the_devices_of_a_mesh(b):
     mesh = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;filters:cols;hidden:cols", "--exact"]
     want = b.alone("--shards", "1", steps=150)
     out = b.out("mesh")
@@ -163,7 +163,7 @@ def survivors_take_over_the_processors_of_a_mesh(b):
 
 
 @test
-def without_whole_copies_survivors_of_a_mesh_go_on_from_a_checkpoint(b):
+def without_complete_copies_survivors_of_a_mesh_resume_from_a_checkpoint(b):
     mesh = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols;weights:rows", "--exact"]
     want = b.alone("--shards", "1", steps=60)
     out = b.out("mesh")
@@ -178,8 +178,8 @@ def without_whole_copies_survivors_of_a_mesh_go_on_from_a_checkpoint(b):
 
 
 @test
-def any_worker_may_be_killed_and_comes_back(b):
-    """In turn, the chief among them, while training goes on."""
+def any_worker_may_be_killed_and_rejoins(b):
+    """One after the other, including the chief, during training."""
     out = b.out("run")
     steps = 60 * b.kills # to be killed in time
     command = b.train("--out", out, "--save-steps", "40", steps=steps)
@@ -202,7 +202,7 @@ def any_worker_may_be_killed_and_comes_back(b):
 
 
 @host_test
-def any_worker_or_server_may_be_killed_and_comes_back(b):
+def any_worker_or_server_may_be_killed_and_rejoins(b):
     """Three workers, two servers. A server's weights and slots are with its neighbour."""
     out = b.out("run")
     steps = 60 * b.kills
@@ -223,7 +223,7 @@ def any_worker_or_server_may_be_killed_and_comes_back(b):
 
 
 @test
-def a_killed_server_and_a_killed_worker_do_not_show_in_the_median_of_all_shards(b):
+def a_killed_server_and_worker_do_not_change_the_median_of_all_shards(b):
     steps, strategy = 80, "parameter_server aggregation=median"
     command = b.train("--strategy", strategy, steps=steps)
     b.start_all(2, command, servers=2)
@@ -237,7 +237,7 @@ def a_killed_server_and_a_killed_worker_do_not_show_in_the_median_of_all_shards(
 
 
 @test
-def a_killed_worker_does_not_show_in_the_median_of_all_groups(b):
+def a_killed_worker_does_not_change_the_median_of_all_groups(b):
     command = b.train("--strategy", "local_sgd groups=4 period=5 aggregation=median", steps=80)
     b.start_all(3, command)
     b.await_step(15)
@@ -249,7 +249,7 @@ def a_killed_worker_does_not_show_in_the_median_of_all_groups(b):
 
 
 @test
-def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
+def lost_servers_are_restored_from_a_checkpoint(b):
     out = b.out("run")
     command = b.train("--out", out, "--save-steps", "20", steps=200)
     b.start_all(2, command, servers=2)
@@ -266,7 +266,7 @@ def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
 
 
 @host_test
-def two_that_are_killed_at_once_are_not_missed(b):
+def two_workers_killed_at_once_are_both_replaced(b):
     b.start_all(4, b.train(steps=200))
     b.await_step(20)
     b.workers[0].kill()
@@ -275,7 +275,7 @@ def two_that_are_killed_at_once_are_not_missed(b):
 
 
 @test
-def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
+def a_stopped_worker_is_excluded_and_rejoins(b):
     """Longer than its lease; when it wakes up it can change nothing."""
     out = b.out("run")
     b.env["MESHFLOW_LEASE_MS"] = "1000"
@@ -295,7 +295,7 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
 
 
 @host_test
-def a_second_process_of_a_task_is_refused(b):
+def a_second_process_of_a_task_is_rejected(b):
     b.env["MESHFLOW_LEASE_MS"] = "1000" # the second waits for twice as long: the first might be dead
     command = b.train(steps=700)
     b.start_all(2, command)
@@ -311,8 +311,8 @@ def a_second_process_of_a_task_is_refused(b):
 
 
 @host_test
-def workers_come_one_by_one(b):
-    """One at first, then three more that nobody knew of."""
+def workers_join_one_by_one(b):
+    """One at first, then three more that were not configured."""
     command = b.train(steps=400)
     b.start_all(1, command)
     b.await_step(20)
@@ -359,7 +359,7 @@ def slow_input(b, name, ms):
 
 
 def three_beside_one(b, ms):
-    """Steps of a job that two workers have joined for each step of one that none has."""
+    """Ratio of the steps of a job that two workers joined to those of a job without joins."""
     first = len(b.running)
     alone, joined = (slow_input(b, "%s-%d" % (name, ms), ms) for name in ("alone", "joined"))
     before = harness.steps_meanwhile(joined, alone)
@@ -454,8 +454,8 @@ def await_workers(b, job, n):
 
 
 @test
-def a_list_of_hosts_says_how_many_workers_there_are(b):
-    """First a script's, then one in the store; one that is killed is replaced."""
+def a_list_of_hosts_sets_the_number_of_workers(b):
+    """First the result of a script, then a value in the store; a killed worker is replaced."""
     hosts = os.path.join(b.dir, "hosts")
     def put(text):
         with open(hosts + "~", "w") as f:
@@ -498,7 +498,7 @@ def a_list_of_hosts_says_how_many_workers_there_are(b):
 
 
 @test
-def a_worker_that_is_told_to_end_leaves(b):
+def a_worker_that_receives_sigterm_leaves(b):
     """After a step, with an exit code of its own; the last one of all saves before."""
     out = b.out("run")
     b.start_all(3, b.train("--out", out, steps=100000))
@@ -516,8 +516,8 @@ def a_worker_that_is_told_to_end_leaves(b):
 
 
 @test
-def nobody_is_left_but_a_checkpoint(b):
-    """All are killed; one that comes later goes on from what they have saved."""
+def all_workers_are_lost_and_a_checkpoint_remains(b):
+    """All are killed; a worker that is started later resumes from their checkpoint."""
     out = b.out("run")
     command = b.train("--out", out, "--save-steps", "20", steps=200)
     b.start_all(2, command)
@@ -532,7 +532,7 @@ def nobody_is_left_but_a_checkpoint(b):
 
 
 @test
-def whoever_comes_too_late_is_sent_home(b):
+def a_worker_that_joins_a_finished_job_exits(b):
     command = b.train(steps=30)
     b.start_all(2, command)
     sha = b.finish()
@@ -543,7 +543,7 @@ def whoever_comes_too_late_is_sent_home(b):
 
 
 @test
-def a_worker_that_waits_to_be_let_in_ends_when_it_is_told_to(b):
+def a_worker_that_waits_to_join_ends_on_a_signal(b):
     b.new_address()
     b.new_address()
     p = b.start(0, b.train())
@@ -556,7 +556,7 @@ def a_worker_that_waits_to_be_let_in_ends_when_it_is_told_to(b):
 
 
 @test
-def whoever_comes_too_late_to_a_stopped_job_is_told_that_it_was_stopped(b):
+def a_worker_that_joins_a_stopped_job_learns_that_it_was_stopped(b):
     command = b.train("--out", b.out("run"), "--save-steps", "50", steps=1000000)
     b.start_all(2, command)
     b.await_step(5)
@@ -571,7 +571,7 @@ def whoever_comes_too_late_to_a_stopped_job_is_told_that_it_was_stopped(b):
 
 
 @host_test
-def a_launcher_starts_again_what_it_has_lost(b):
+def a_launcher_restarts_lost_tasks(b):
     p = subprocess.Popen([b.program, "launch", "--workers", "3", "--max-restarts", "3", "--json", "--",
                           *b.train("--name", "chaos", steps=400)], env=b.env, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
@@ -651,7 +651,7 @@ def masters_are_killed_and_stopped(b):
 
 
 @test
-def a_master_takes_over_from_one_that_is_gone(b):
+def a_master_takes_over_from_a_lost_one(b):
     p = subprocess.Popen([b.program, "launch", "--masters", "2", "--workers", "2", "--json", "--", *b.train(
         "--name", "heirs", steps=400)], env=b.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     b.running.append(p)

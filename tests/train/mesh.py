@@ -69,7 +69,7 @@ def exact_gives_the_weights_of_one_process(b):
 
 
 @test
-def what_is_computed_again_is_the_same(b):
+def recomputation_gives_the_same_results(b):
     for model, data in MODELS.items():
         kind = dict(model=model, data=data, steps=3, batch=13)
         for more, workers in ([], 0), (["--exact"], 2):
@@ -79,7 +79,7 @@ def what_is_computed_again_is_the_same(b):
 
 
 @test
-def a_step_takes_the_memory_that_was_planned_and_less_when_computed_again(b):
+def a_step_takes_the_planned_memory_and_less_with_recomputation(b):
     kind = dict(model="transformer layers=4", data="synthetic-language", steps=2, batch=32)
     most = []
     for more in [], ["--recompute", "layers"]:
@@ -92,7 +92,7 @@ def a_step_takes_the_memory_that_was_planned_and_less_when_computed_again(b):
 
 
 @host_test
-def experts_may_be_cut_as_the_samples_are(b):
+def experts_may_be_sharded_like_the_samples(b):
     # experts of transformer_block_1: two matrices of 64 x 256 each, and momentum.
     kind = dict(model="moe-transformer", data="synthetic-language", batch=24)
     want, _ = curve(b, "--shards", "1", **kind)
@@ -114,7 +114,7 @@ def experts_may_be_cut_as_the_samples_are(b):
 
 
 @test
-def processors_hold_what_the_layout_says(b):
+def devices_hold_the_shards_of_the_layout(b):
     # mlp: 784 x 128, 128, 128 x 10, 10, and momentum for each; the step and the like are left.
     kind = dict(steps=2, batch=24)
     for layout, part in ("", 1), ("hidden:cols", 2), ("batch:rows", 1):
@@ -125,13 +125,13 @@ def processors_hold_what_the_layout_says(b):
     one = result(b.run(b.train(*mesh("hidden:cols"), **kind)).stdout)["processors"]
     many = result(b.run(["launch", "--workers", "4", "--", *b.train(*mesh("hidden:cols"), **kind)]).stdout)
     for a, c in zip(one, many["processors"]):
-        for key in "step_bytes", "run_ns", "busy_ns":  # what travels is in memory when it comes
+        for key in "step_bytes", "run_ns", "busy_ns":  # received data is in memory
             a.pop(key), c.pop(key)
         check(a == c, "threads and processes count otherwise: %s, %s" % (a, c))
 
 
 @test
-def a_process_reads_only_the_samples_that_its_processors_look_at(b):
+def a_process_reads_only_the_samples_of_its_devices(b):
     # 101 samples in batches of 26: five steps are 26, 26, 26, 23 and 26 again, of 7, 7, 6 and 6 (of 23: 6, 6,
     # 6 and 5) or 13 and 13 (12 and 11); in two micro-batches 13 and 13 of 4, 3, 3 and 3 (12 and 11 of 3 or 2).
     kind = dict(model="transformer layers=1", data="synthetic-language", steps=5, batch=26)
@@ -154,7 +154,7 @@ def a_process_reads_only_the_samples_that_its_processors_look_at(b):
 
 
 @test
-def weights_and_slots_are_stored_in_slices_where_the_layout_says_so(b):
+def weights_and_slots_are_sharded_by_the_layout(b):
     for model, data in (*MODELS.items(), ("wide-deep", "synthetic-ctr")):
         kind = dict(model=model, data=data, steps=3, batch=16, optimizer="adam")
         whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["processors"]
@@ -166,15 +166,15 @@ def weights_and_slots_are_stored_in_slices_where_the_layout_says_so(b):
 
 
 @test
-def a_process_holds_its_slices_and_nothing_whole(b):
-    # Between saves, which bring all of it together; what is left are single numbers, 8 bytes at most each.
+def a_process_holds_only_its_shards(b):
+    # Between saves, which gather everything; the rest are scalars of at most 8 bytes each.
     kind = dict(model="mlp", steps=7, batch=16, optimizer="adam")
     whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)
     state = whole["processors"][0]["variable_bytes"]
     command = b.train(*mesh("batch:all;weights:all", "all:4"), "--save-steps", "3", **kind)
     one = result(b.run([*command, "--out", b.out("one")]).stdout)
     check(one["processes"][0]["whole_bytes"] <= 32, "threads: %s" % one["processes"])
-    workers = b.start([[*command, "--out", b.out("many")]] * 4)  # nobody may be lost, for there is no store
+    workers = b.start([[*command, "--out", b.out("many")]] * 4)  # no worker may be lost, because there is no store
     alone = result("".join(p.communicate(timeout=120)[0] for p in workers))
     kept = ["launch", "--workers", "4", "--", *command, "--out"]
     for name, got in (("alone", alone),
@@ -183,7 +183,7 @@ def a_process_holds_its_slices_and_nothing_whole(b):
             held = processor["variable_bytes"] + process["whole_bytes"]
             check(held < 0.26 * state, "%s: %d bytes held, all are %d" % (name, held, state))
         check(got["weights_sha256"] == one["weights_sha256"], "%s: other weights" % name)
-    # Where workers may be lost, each has a copy to go on from.
+    # If workers may be lost, each has a copy to recover from.
     got = result(b.run([*kept, b.out("kept")]).stdout)
     check([p["whole_bytes"] for p in got["processes"]] == [state] * 4, "%s, not %d" % (got["processes"], state))
     check(got["weights_sha256"] == one["weights_sha256"], "kept: other weights")
@@ -191,7 +191,7 @@ def a_process_holds_its_slices_and_nothing_whole(b):
 
 
 @test
-def what_is_looked_at_between_steps_is_what_processors_have(b):
+def queries_between_steps_return_the_values_of_devices(b):
     table, holes = b.out("halves.csv"), b.out("nan.csv")
     with open(table, "w") as f:
         f.write("a,b,y\n")
@@ -220,7 +220,7 @@ def what_is_looked_at_between_steps_is_what_processors_have(b):
 
 
 @test
-def what_the_optimizer_keeps_is_cut_where_the_layout_says_so(b):
+def optimizer_slots_are_sharded_by_the_layout(b):
     for model, data in (*MODELS.items(), ("wide-deep", "synthetic-ctr")):
         kind = dict(model=model, data=data, steps=3, batch=16, optimizer="adam")
         whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["processors"]
@@ -240,7 +240,7 @@ def what_the_optimizer_keeps_is_cut_where_the_layout_says_so(b):
 
 
 @test
-def gradients_are_cut_after_every_micro_batch_or_after_all(b):
+def gradients_are_reduce_scattered_after_every_micro_batch_or_after_all(b):
     # Large enough a batch that it is cheaper to add gradients than to bring samples together.
     for model, data in ("mlp", "fashion-mnist"), ("transformer", "synthetic-language"):
         kind = dict(model=model, data=data, steps=3, batch=512 if model == "mlp" else 16, optimizer="adam")
@@ -258,7 +258,7 @@ def gradients_are_cut_after_every_micro_batch_or_after_all(b):
 
 
 @test
-def images_vocabularies_and_classes_may_be_cut(b):
+def images_vocabularies_and_classes_may_be_sharded(b):
     for model, data, layout in (("fashion-cnn", "fashion-mnist", "height:rows;width:cols"),
                                 ("resnet8", "fashion-mnist", "batch:rows;height:cols"),
                                 ("cnn-small dropout=0", "fashion-mnist", "batch:rows;filters:cols"),
@@ -284,7 +284,7 @@ def sizes_that_the_mesh_does_not_divide_train_too(b):
 
 
 @test
-def a_checkpoint_of_one_layout_goes_on_under_another(b):
+def a_checkpoint_of_one_layout_resumes_under_another(b):
     kind = dict(batch=24)
     want = b.sha("--shards", "1", steps=8, **kind)
     out = b.out("moves")
@@ -295,7 +295,7 @@ def a_checkpoint_of_one_layout_goes_on_under_another(b):
 
 
 @test
-def weights_stored_in_16_bits_are_those_of_one_process_and_go_on_alike(b):
+def weights_stored_in_16_bits_match_one_process_and_resume(b):
     kind, half = dict(batch=24), ["--precision", "bf16 stored=bf16"]
     ways = {"alone": ["--shards", "1"],
             "mesh": ["--shards", "1", "--exact", *mesh("batch:rows;hidden:cols;slots:rows")]}
@@ -311,7 +311,7 @@ def weights_stored_in_16_bits_are_those_of_one_process_and_go_on_alike(b):
 
 
 def answers(b, *more, workers=0, **trained):
-    """What predict says, as bytes of a file and as lines, and what eval measures."""
+    """Predictions as bytes of a file and as lines, and the results of eval."""
     launch = ["launch", "--no-prefix", "--workers", str(workers), "--"] if workers else []
     about = ["--model", trained["model"], "--data", trained["data"], "--from", trained["out"], *more]
     about += ["--set", "count=300"] if trained["data"].startswith("synthetic") else []
@@ -368,7 +368,7 @@ def tests_of_averaged_weights_run_on_the_mesh(b):
 
 
 @test
-def when_one_is_killed_the_others_end_and_say_who(b):
+def when_a_task_is_killed_the_others_end_and_name_it(b):
     out = b.out("killed")
     command = b.train(*mesh("batch:rows;hidden:cols"), "--out", out, "--save-steps", "50", steps=100000)
     tasks = b.start([command] * 4)
@@ -394,7 +394,7 @@ def micro_batches_take_less_memory(b):
 
 
 @test
-def a_table_tells_what_a_step_costs(b):
+def a_table_shows_the_costs_of_a_step(b):
     r = b.run(b.train(*mesh("batch:rows;hidden:cols"), "--explain", steps=7, batch=24))
     table = {l.split()[0]: [float(x) for x in l.split()[1:]]
              for l in r.stdout.splitlines() if re.match(r"[A-Z_]\w+ +\d+ ", l)}
@@ -408,7 +408,7 @@ def a_table_tells_what_a_step_costs(b):
 
 
 @test
-def mistakes_are_told_with_what_to_do(b):
+def errors_name_the_fix(b):
     for more, part in ((["--layout", "batch:rows"], "need --mesh"),
                        (["--mesh", "rows"], "write axes and sizes"),
                        (mesh("batch:depth"), "no axis 'depth'"),
@@ -425,7 +425,7 @@ def mistakes_are_told_with_what_to_do(b):
 
 
 @test
-def a_worker_too_many_is_sent_home(b):
+def a_surplus_worker_exits(b):
     got = b.sha("--exact", *mesh("batch:all", "all:2"), workers=3)
     check(got == b.sha("--shards", "1"), "other weights")
 

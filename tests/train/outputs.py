@@ -33,7 +33,7 @@ def files(out):
 
 
 @test
-def a_new_training_in_a_used_folder_is_refused_and_changes_nothing(b):
+def a_new_training_in_a_used_folder_is_rejected_and_changes_nothing(b):
     out = used(b)
     before = files(out)
     for launch in [], [*LAUNCH, "--"], [*LAUNCH, "--max-restarts", "9", "--"]:
@@ -46,7 +46,7 @@ def a_new_training_in_a_used_folder_is_refused_and_changes_nothing(b):
 
 
 @test
-def a_new_training_that_overwrites_leaves_nothing_of_the_old_one_and_all_of_others(b):
+def overwriting_removes_only_the_files_of_the_old_training(b):
     out = used(b)
     others = ["notes.txt", "events.out.tfevents.1.tensorflow", "model.ckpt-best.txt"]
     for name in others:
@@ -75,7 +75,7 @@ def checkpoints_of_another_run_are_not_continued(b):
 
 
 @test
-def a_run_whose_name_is_lost_or_damaged_is_resumed(b):
+def a_run_with_a_lost_or_damaged_id_is_resumed(b):
     first = used(b, steps=20)
     for i, text in enumerate((None, "", "run zero\n")):
         out = shutil.copytree(first, b.out("lost%d" % i))
@@ -118,7 +118,7 @@ def two_trainings_do_not_write_into_one_folder(b):
 
 
 @test
-def a_killed_training_leaves_a_folder_that_another_takes_at_once(b):
+def the_folder_of_a_killed_training_can_be_used_at_once(b):
     out = b.out("run")
     first = b.begin(*b.forever(out))
     harness.await_checkpoint(out)
@@ -145,7 +145,7 @@ def a_folder_that_is_removed_during_a_run_is_named_once(b):
 
 
 @test
-def a_folder_whose_writer_on_another_host_is_silent_is_free_after_the_lease(b):
+def a_folder_of_a_silent_remote_writer_is_free_after_the_lease(b):
     out = used(b)
     lock = os.path.join(out, "run.lock")
 
@@ -203,7 +203,7 @@ def a_restarted_job_of_the_daemon_continues_without_resume(b):
 
 
 @test
-def the_run_is_noted_where_tensorflow_does_not_mind(b):
+def the_run_id_does_not_disturb_tensorflow(b):
     out = used(b)
     with open(os.path.join(out, "run")) as f:
         run = f.read().split()[1]
@@ -222,20 +222,20 @@ def contents(out):
 
 
 @test
-def another_model_is_refused_by_resume_and_nothing_on_disk_is_touched(b):
+def resume_rejects_another_model_and_changes_no_file(b):
     out = used(b, steps=20)
     before = contents(out)
     for launch in [], [*LAUNCH, "--max-restarts", "3", "--"]:
         code, _, err = b.end([*launch, *b.train("--out", out, "--resume", model="mlp units=64", steps=30)])
         check(code == 2 and "'mlp'" in err and "'mlp units=64'" in err and "damaged" not in err, err)
         check(contents(out) == before, "files have changed: %s" % files(out))
-    os.remove(os.path.join(out, "model.json"))  # then the checkpoint knows it
+    os.remove(os.path.join(out, "model.json"))  # then it is in the checkpoint
     code, _, err = b.end(b.train("--out", out, "--resume", model="mlp units=64", steps=30))
     check(code == 2 and "made by another model?" in err and "damaged" not in err, err)
 
 
 @test
-def settings_that_differ_from_the_run_are_all_told_and_need_a_flag(b):
+def settings_that_differ_from_the_run_are_listed_and_need_a_flag(b):
     out = used(b, steps=20)
     before = contents(out)
     other = dict(steps=30, batch=64, optimizer="sgd", rate=0.3)
@@ -299,7 +299,7 @@ def a_resumed_run_keeps_the_classes_of_its_schema(b):
 
 
 @test
-def what_a_run_has_kept_for_its_test_is_not_trained_on_after_resume(b):
+def held_out_samples_are_not_trained_on_after_resume(b):
     data, out = b.out("d.csv"), b.out("run")
     write_table(data, ["no", "yes"])
     train = ["train", "--model", "mlp", "--data", data, "--set", "label=answer", "--batch", "8", "--out", out,

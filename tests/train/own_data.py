@@ -51,7 +51,7 @@ class Bench(harness.Bench):
         return json.loads(self.run(*command, "--json").stdout.splitlines()[-1])
 
     def train(self, data, keras, *more, model="mlp units=[16]", out="run", steps=STEPS, rate=RATE):
-        """From Keras's weights; returns what it said."""
+        """Starts from Keras's weights; returns the output."""
         weights = {name_of(v): v.numpy() for v in keras.variables}
         np.savez(self.out("init.npz"), **weights)
         return self.json("train", "--model", model, "--data", data, "--batch", BATCH, "--steps", steps, "--lr", rate,
@@ -162,7 +162,7 @@ def unseen(steps, n):
 
 
 def compare(b, model, loss, x, y, said, out="run"):
-    """Weights, and what is said of the test samples."""
+    """Weights, and predictions for the test samples."""
     steps = ledger(b, out)
     held = unseen(steps, len(x))
     check(said["samples"]["test"] == len(held), "%s test samples, %d were never trained on" %
@@ -221,7 +221,7 @@ def a_csv_with_a_header_trains_as_in_keras(b):
 
 
 @test
-def eval_of_several_test_sets_is_that_of_keras(b):
+def eval_of_several_test_sets_matches_keras(b):
     model = trained_table(b)
     for name, n, classes in ("small.csv", 30, (0, 1, 2)), ("large.csv", 300, (0, 1, 2)), ("two.csv", 60, (1, 2)), (
             "one.csv", 40, (2,)):
@@ -234,7 +234,7 @@ def eval_of_several_test_sets_is_that_of_keras(b):
 
 
 @test
-def predict_with_and_without_labels_answers_as_keras_does(b):
+def predict_with_and_without_labels_matches_keras(b):
     model = trained_table(b)
     x, y = flowers(b, 50)
     want = model.predict(x, verbose=0)
@@ -251,7 +251,7 @@ def predict_with_and_without_labels_answers_as_keras_does(b):
 
 
 @test
-def regression_on_a_csv_is_that_of_keras(b):
+def regression_on_a_csv_matches_keras(b):
     x, y = prices(b, 320)
     b.table("prices.csv", x, y, ["a", "b", "c", "d", "e", "price"])
     model = dense((5,), 1)
@@ -266,7 +266,7 @@ def regression_on_a_csv_is_that_of_keras(b):
 
 
 @test
-def the_validation_at_the_end_is_that_of_the_final_weights(b):
+def the_final_validation_uses_the_final_weights(b):
     x, y = flowers(b, 320)
     b.table("animals.csv", x, names(y), HEADER)
     model = dense((4,), 3)
@@ -332,7 +332,7 @@ def write_pictures(b, folder, n, classes):
 
 
 @test
-def pictures_in_folders_train_as_in_keras(b):
+def images_in_folders_train_as_in_keras(b):
     x, y = write_pictures(b, "pictures/train", 60, (0, 1, 2))
     for model, keras in (("mlp units=[16]", dense((8, 8, 1), 3, tf.keras.layers.Rescaling(1 / 255))), (
             "fashion-cnn", sequential(
@@ -355,7 +355,7 @@ def pictures_in_folders_train_as_in_keras(b):
 
 
 @test
-def a_test_part_of_pictures_is_used_and_counted_as_the_training_counts(b):
+def a_test_part_of_images_uses_the_classes_of_the_training(b):
     x, y = write_pictures(b, "parts/train", 40, (0, 1, 2))
     tx, ty = write_pictures(b, "parts/test", 12, (0, 2))
     model = dense((8, 8, 1), 3, tf.keras.layers.Rescaling(1 / 255))
@@ -368,7 +368,7 @@ def a_test_part_of_pictures_is_used_and_counted_as_the_training_counts(b):
 
 
 @test
-def a_training_that_stops_and_goes_on_keeps_its_test_samples(b):
+def a_resumed_training_keeps_its_test_samples(b):
     x, y = flowers(b, 320)
     b.table("animals.csv", x, names(y), HEADER)
     whole = b.train("animals.csv", dense((4,), 3), "--set", "label=animal", out="whole")

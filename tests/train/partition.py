@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose links are cut, lose packets or flap, and machines with too much to do.
+"""Hosts whose links are cut, lose packets or flap, and overloaded machines.
 
 Usage: partition.py PROGRAM [PATTERN] [--hosts] [--cut SECONDS] [--minutes N]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle: whatever becomes of
-links, nobody goes on by itself, the weights are the same to the bit, and each sample is used once. How often
-somebody was left out, and how long it took, is printed. Hosts are network namespaces with a worker each, and
-one of them has etcd.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Training with one process is the oracle: whatever
+happens to the links, no minority continues, the weights are the same, bit by bit, and each sample is used once. Prints how
+often workers were excluded, and for how long. Hosts are network namespaces with one worker each, and one of them runs
+etcd.
 """
 import json
 import os
@@ -46,7 +46,7 @@ class Watch:
         return [(t, s) for t, s in self.seen if begin <= t <= end]
 
     def pause(self, begin, end):
-        """The longest time in which nobody did a step."""
+        """The longest time without a step."""
         last, longest, best = begin, 0, -1
         for t, steps in self.between(begin, end):
             step = max(steps.values(), default=-1)
@@ -68,7 +68,7 @@ class Bench(members.Bench):
         self.data = "fashion-mnist"
         self.transport = []
         self.folders = {} # in which workers run, by index
-        self.others = [] # processes that are no workers
+        self.others = [] # processes that are not workers
 
     def close(self):
         if self.watch:
@@ -111,7 +111,7 @@ class Bench(members.Bench):
         self.store = "etcd://%s:2379/job" % self.hosts.address(host)
 
     def start(self, index, command):
-        """Behind the workers come the parameter servers."""
+        """Parameter servers follow the workers."""
         cluster = {"worker": self.addresses[:self.n]}
         task = {"type": "worker", "index": index}
         if self.servers:
@@ -134,7 +134,7 @@ class Bench(members.Bench):
         check(r.returncode == 0, "%s: %s" % (" ".join(command), r.stdout + r.stderr))
         return r.stdout
 
-    # ---- a job that ends when it is told to ----
+    # ---- a job that can be terminated ----
 
     def train(self, *more, steps=10000000):
         own = ["--test", self.data, "--cache", "off", "--timeout", "4"] if self.folders else []
@@ -219,8 +219,8 @@ def heal(b):
 
 
 def disturb(b, what, cut, seconds, silent=(), heal=heal):
-    """cut() the links, for so long; then heal(). Those who are `silent`, names, do nothing meanwhile. What the others did,
-    and how everybody came back."""
+    """cut() the links for this long, then heal(). Tasks named in `silent` must make no progress meanwhile. Returns the progress of
+    the others, and how all tasks recovered."""
     begin = time.monotonic()
     time.sleep(2)
     healthy = b.watch.rate(begin, time.monotonic())
@@ -255,7 +255,7 @@ def a_link_that_is_cut_for_seconds_costs_no_step(b):
 
 
 @host_test
-def a_host_that_is_cut_off_comes_back(b):
+def a_host_that_is_cut_off_rejoins(b):
     """Cut off from all others, and from the store."""
     b.begin_hosts(3)
     cut_off(b, 2, 1)
@@ -266,7 +266,7 @@ def a_host_that_is_cut_off_comes_back(b):
 
 
 @host_test
-def a_host_that_only_sends_or_only_hears(b):
+def a_host_that_only_sends_or_only_receives(b):
     b.begin_hosts(3)
     for way in "in", "out":
         disturb(b, "worker 2 has no way %s" % way, lambda: b.hosts.drop(2, ways=[way]), 10, ["worker 2"])
@@ -282,8 +282,8 @@ def two_hosts_that_do_not_reach_each_other(b):
 
 
 @host_test
-def those_without_the_store_wait(b):
-    """Worker 2 is alone with the store, and goes on; the two others do not."""
+def workers_without_the_store_wait(b):
+    """Worker 2 alone reaches the store, and continues; the two others do not."""
     b.begin_hosts(3)
     disturb(b, "workers 0 and 1 cut off from worker 2 and the store",
             lambda: [b.hosts.drop(i, 0, 1) for i in (2, 3)], 20, ["worker 0", "worker 1"])
@@ -291,7 +291,7 @@ def those_without_the_store_wait(b):
 
 
 @host_test
-def without_the_store_training_goes_on(b):
+def training_continues_without_the_store(b):
     b.begin_hosts(3)
     disturb(b, "the store cut off", lambda: b.hosts.drop(3), 10)
     b.end_all()
@@ -322,7 +322,7 @@ def a_link_that_flaps(b):
 
 
 @host_test
-def a_second_process_of_a_task_disturbs_nobody(b):
+def a_second_process_of_a_task_has_no_effect(b):
     b.begin_hosts(3)
     first = b.workers[1]
     b.start(1, b.train("--out", b.folder))
@@ -333,8 +333,8 @@ def a_second_process_of_a_task_disturbs_nobody(b):
 
 
 @host_test
-def a_worker_that_is_stopped_for_long(b):
-    """When it wakes up it can change nothing, and comes back. In turn, so that all of them are the chief, and
+def a_worker_that_is_stopped_for_a_long_time(b):
+    """When it wakes up, it cannot change anything, and rejoins. One after the other, so that each of them is chief once, and
     the first one again."""
     b.begin_hosts(3)
     for i in 0, 1, 2:
@@ -345,7 +345,7 @@ def a_worker_that_is_stopped_for_long(b):
 
 
 @host_test
-def load_is_no_reason_to_leave_somebody_out(b):
+def load_does_not_exclude_workers(b):
     """Four workers and two servers on a machine that has eight other things to do for each two cores."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
              for _ in range(4 * len(os.sched_getaffinity(0)))]
@@ -364,7 +364,7 @@ def load_is_no_reason_to_leave_somebody_out(b):
 
 @test
 def the_time_of_day_does_not_matter(b):
-    """It jumps two hours to and fro, every second, while a worker is stopped and comes back."""
+    """The clock jumps two hours forwards and backwards every second, while a worker is stopped and rejoins."""
     shim = b.out("wall_clock.so")
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wall_clock.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
@@ -385,8 +385,8 @@ def the_time_of_day_does_not_matter(b):
 
 
 @test
-def a_worker_that_hangs_is_left_out(b):
-    """It lives, and its lease is kept, but it does not come: its input never does."""
+def a_worker_that_hangs_is_excluded(b):
+    """It is alive and renews its lease, but makes no progress because its input never arrives."""
     b.data = "images"
     b.env["MESHFLOW_LEASE_MS"] = "1000"
     for i in range(3):

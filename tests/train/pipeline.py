@@ -79,7 +79,7 @@ def stages_and_slices_have_the_loss_of_one_process(b):
 
 
 @test
-def four_layers_on_two_devices_are_two_on_each(b):
+def four_layers_on_two_devices_are_split_evenly(b):
     kind = dict(model="mlp units=[512,256,128]", steps=6, batch=32)
     want = b.sha("--shards", "4", **kind)
     got = result(b.run(b.train(*stages("devices:2", "layers:devices", "--stages", "2,2"), **kind)).stdout)
@@ -89,8 +89,8 @@ def four_layers_on_two_devices_are_two_on_each(b):
     for p, held in zip(got["processors"], (first, second)):
         # Weights and momentum; the step and the like are left.
         check(0 <= p["variable_bytes"] - 2 * 4 * held < 100, "%s, not %d" % (p, held))
-    # Of a micro-batch only what the second layer puts out goes on, and its gradient comes back; the
-    # second device tells the first its loss and accuracy, and that the loss is a number.
+    # Per micro-batch only the output of the second layer is sent forward, and its gradient back; the second
+    # device sends its loss and accuracy, and whether the loss is finite, to the first.
     there, back = got["processors"][0]["sent_bytes"], got["processors"][1]["sent_bytes"]
     check(there == 6 * 32 * 256 * 4, "%d bytes went" % there)
     check(back == there + 6 * 3 * 4, "%d bytes came" % back)
@@ -106,7 +106,7 @@ def any_batch_any_number_of_micro_batches(b):
 
 
 @test
-def how_long_stages_are_idle_is_measured(b):
+def idle_time_of_stages_is_measured(b):
     for workers, how, ideal in ((0, [], "20.0"), (2, ["--pipeline", "gpipe"], "20.0"),
                                 (0, ["--pipeline", "interleaved"], "11.1"),
                                 (0, ["--pipeline", "zero-bubble"], " 7.7")):
@@ -126,7 +126,7 @@ def how_long_stages_are_idle_is_measured(b):
 
 
 @test
-def mistakes_are_told_with_what_to_do(b):
+def errors_name_the_fix(b):
     for more, part in ((["--stages", "2,2"], "need --mesh"),
                        (stages("stages:2", "layers:stages", "--stages", "1"), "1, but the mesh has 2"),
                        (stages("stages:2", "layers:stages", "--stages", "two"), "how many layers"),

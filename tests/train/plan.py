@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner says of a training is what the training counts, and what it chooses trains.
+"""Predictions of the planner match the counters of the training, and the chosen layout trains.
 
 Usage: plan.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`. Times are printed, not asserted: they
-depend on what else the machine does.
+depend on the load of the machine.
 """
 import json
 import os
@@ -72,7 +72,7 @@ def predicted_bytes_and_variables_of_a_pipeline_are_those_of_a_training(b):
 
 
 @test
-def the_best_are_tried_and_memory_is_what_that_took(b):
+def trials_of_the_best_layouts_measure_memory(b):
     asked = ["--model", "fashion-cnn", "--data", "fashion-mnist", "--batch", "32", "--optimizer", "momentum",
              "--mesh", "rows:2;cols:2", "--json"]
     layouts = json.loads(plan(b, *asked).stdout)["layouts"]
@@ -92,7 +92,7 @@ def the_best_are_tried_and_memory_is_what_that_took(b):
 
 
 @test
-def training_takes_what_the_planner_chooses(b):
+def training_uses_the_layout_of_the_planner(b):
     kind = dict(model="fashion-cnn", batch=32, steps=5)
     end = train(b, "--auto", "--processors", "4", **kind)
     # What is chosen depends on the machine, and on what else it does.
@@ -116,7 +116,7 @@ def kept(folder):
 
 
 @test
-def what_past_trainings_took_counts(b):
+def the_planner_uses_past_measurements(b):
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(XDG_CACHE_HOME=folder, MESHFLOW_REPLAN_PERCENT="0")
         kind = dict(model="mlp", batch=64, steps=30)
@@ -135,7 +135,7 @@ def what_past_trainings_took_counts(b):
 
 
 @test
-def a_training_that_is_slower_than_predicted_is_planned_anew(b):
+def a_training_that_is_slower_than_predicted_is_replanned(b):
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(XDG_CACHE_HOME=folder, MESHFLOW_REPLAN_PERCENT="1")
         kind = dict(model="mlp", batch=64, steps=120)
@@ -148,7 +148,7 @@ def a_training_that_is_slower_than_predicted_is_planned_anew(b):
 
 
 @test
-def workers_take_what_the_chief_chooses(b):
+def workers_use_the_layout_of_the_chief(b):
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(XDG_CACHE_HOME=folder, MESHFLOW_REPLAN_PERCENT="0")
         kind = dict(model="mlp", batch=64, steps=30)
@@ -165,7 +165,7 @@ def workers_take_what_the_chief_chooses(b):
 
 
 @test
-def machines_that_are_not_there_are_planned_for(b):
+def the_planner_supports_other_machines(b):
     far = json.loads(plan(b, "--model", "mlp", "--batch", "1024", "--simulate", "256", "--json").stdout)
     best = far["layouts"][0]
     check(best["layout"] and eval("*".join(a.split(":")[1] for a in best["mesh"].split(";"))) == 256, "%s" % best)
@@ -174,7 +174,7 @@ def machines_that_are_not_there_are_planned_for(b):
 
 
 @test
-def layers_are_dealt_out_where_that_sends_least(b):
+def layers_are_assigned_to_minimize_traffic(b):
     # Links are so slow that bytes decide, and weights are too many for one.
     said = json.loads(plan(b, "--model", "mlp units=[1024,1024,1024]", "--batch", "64", "--simulate", "2",
                            "--bandwidth", "1", "--memory", "20", "--json").stdout)
@@ -186,7 +186,7 @@ def layers_are_dealt_out_where_that_sends_least(b):
 
 
 @test
-def memory_that_is_too_small_is_told(b):
+def insufficient_memory_is_reported(b):
     wide = "mlp units=[1000]"
     r = plan(b, "--model", wide, "--processors", "2", "--memory", "1", code=1)
     check("nothing fits 1 MiB: the least is" in r.stdout and "no layout fits 1 MiB" in r.stderr, r.stdout + r.stderr)
@@ -196,7 +196,7 @@ def memory_that_is_too_small_is_told(b):
 
 
 @test
-def mistakes_are_told_with_what_to_do(b):
+def errors_name_the_fix(b):
     for more, part in ((["--layout", "batch:rows"], "needs --mesh"),
                        (["--mesh", "all:2", "--processors", "2"], "leave out --processors"),
                        (["--processors", "2", "--simulate", "2"], "give one of them"),

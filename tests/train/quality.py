@@ -38,7 +38,7 @@ def bf16_and_fp16_are_within_half_a_percent_of_fp32(b):
 
 
 @test
-def pruned_models_are_as_sparse_and_small_as_asked_and_lose_at_most_one_percent(b):
+def pruned_models_reach_their_sparsity_and_lose_at_most_one_percent(b):
     out = b.out("run")
     want = b.train("--out", out)["accuracy"]
     for how, least in ("magnitude sparsity=0.8", 4), ("units share=0.3", 1.4):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Live re-layout: a training on a mesh goes on under another mesh and layout, without a restart.
+"""Live relayout: a training on a mesh continues with another mesh and layout, without a restart.
 
 Usage: relayout.py PROGRAM [PATTERN]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. With --exact the weights at the end are
-those of one process, wherever the slices have been meanwhile.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. With --exact the final weights equal
+those of one process, whatever the layouts in between.
 """
 import json
 import os
@@ -29,7 +29,7 @@ REFUSED = (("rows:3", "batch:rows", "4"), ("rows:2;cols:2", "hidden:rows;hidden:
 
 
 def boards(b):
-    """Of nobody else."""
+    """Not shared."""
     return os.path.join(b.dir, "boards")
 
 
@@ -44,7 +44,7 @@ def changes(err):
 
 
 def end(b, tasks):
-    """They are told to end; what they said."""
+    """Terminates them; returns their output."""
     for p in tasks:
         p.send_signal(signal.SIGTERM)
     said = [p.communicate(timeout=120) for p in tasks]
@@ -88,12 +88,12 @@ def six_layouts_in_one_run_give_the_weights_of_one_process(b):
 
 
 @test
-def processes_change_theirs_together(b):
+def all_processes_relayout_together(b):
     change_six_times(b, "mlp", "fashion-mnist", 4)
 
 
 @host_test
-def a_slow_worker_gets_less_and_weights_stay(b):
+def a_slow_worker_gets_a_smaller_share_and_weights_do_not_change(b):
     kind = dict(model="fashion-cnn", data="fashion-mnist", batch=32)
     command = b.train("--exact", "--balance", "--mesh", "all:2", "--layout", "batch:all", steps=1000000,
                       **kind)
@@ -107,7 +107,7 @@ def a_slow_worker_gets_less_and_weights_stay(b):
         harness.move_threads(tasks[0].pid, cores[:1])
         shares = [(0, 0)]
         while shares[-1][0] <= shares[-1][1] and tasks[0].poll() is None and time.monotonic() < last:
-            harness.move_threads(tasks[1].pid, cores[-1:])  # those that have come since, too
+            harness.move_threads(tasks[1].pid, cores[-1:])  # including workers that joined later
             time.sleep(0.1)
             with open(logs[0]) as log:
                 shares += [(int(x), int(y)) for x, y in re.findall(r"the mesh is 'all:(\d+),(\d+)'", log.read())]

@@ -58,7 +58,7 @@ def weights_are_the_same_for_1_to_4_threads(b):
 
 
 @test
-def every_model_of_the_zoo_is_the_same_with_shards_done_one_by_one(b):
+def every_model_of_the_zoo_is_the_same_with_sequential_shards(b):
     sets = {"lstm vocabulary=64": "synthetic-sequence", "text-cnn vocabulary=256": "synthetic-text",
             "transformer": "synthetic-language", "wide-deep": "synthetic-ctr"}
     listed = subprocess.run([b.program, "models"], capture_output=True, text=True).stdout
@@ -71,7 +71,7 @@ def every_model_of_the_zoo_is_the_same_with_shards_done_one_by_one(b):
 
 
 @test
-def what_is_computed_again_gives_the_same_weights(b):
+def recomputation_gives_the_same_weights(b):
     for model, data in (("resnet8", "fashion-mnist"), ("lstm vocabulary=64", "synthetic-sequence"),
                         ("transformer", "synthetic-language"), ("wide-deep", "synthetic-ctr")):
         kind = dict(model=model, data=data, steps=3, batch=13)
@@ -82,7 +82,7 @@ def what_is_computed_again_gives_the_same_weights(b):
 
 
 @test
-def a_run_that_stops_and_goes_on_gives_the_same_weights(b):
+def a_resumed_run_gives_the_same_weights(b):
     out = b.out("stops")
     for steps in 7, 20, 41:
         b.run("--out", out, "--resume", "--save-steps", "10", steps=steps)
@@ -90,7 +90,7 @@ def a_run_that_stops_and_goes_on_gives_the_same_weights(b):
 
 
 @test
-def without_locks_it_stops_and_goes_on_with_the_same_weights(b):
+def a_run_without_locks_resumes_with_the_same_weights(b):
     """Updates write in place then, also while a checkpoint of the values is being written."""
     out = b.out("hogwild")
     for steps in 7, 20, 41:
@@ -106,7 +106,7 @@ def newest(out):
 
 
 def kill_once(b, command, longest):
-    """Starts and kills after a random time; tells whether it was killed, and in a save."""
+    """Starts it and kills it after a random time; returns whether it was killed, and during a save."""
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         out, err = p.communicate(timeout=b.random.uniform(0.02, longest))
@@ -119,7 +119,7 @@ def kill_once(b, command, longest):
 
 
 @test
-def killed_at_random_moments_and_resumed_it_gives_the_same_weights(b):
+def a_run_killed_at_random_moments_resumes_with_the_same_weights(b):
     start = time.monotonic()
     want = b.sha("--save-steps", "1", "--out", b.out("whole"), batch=64)
     longest = max(0.2, time.monotonic() - start)
@@ -151,7 +151,7 @@ def with_checkpoints(b, name):
 
 
 @test
-def a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(b):
+def a_damaged_checkpoint_is_named_and_the_previous_one_is_used(b):
     want = b.sha()
     for what in "index", "data-00000-of-00001":
         for way in "cut", "flipped", "empty":
@@ -170,7 +170,7 @@ def a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(b):
 
 
 @test
-def without_any_whole_checkpoint_it_says_so(b):
+def resume_without_a_valid_checkpoint_fails(b):
     out = with_checkpoints(b, "all-damaged")
     for path in glob.glob(os.path.join(out, "*.index")):
         open(path, "wb").write(b"no index")
@@ -179,11 +179,11 @@ def without_any_whole_checkpoint_it_says_so(b):
 
 
 @test
-def another_seed_or_number_of_shards_is_refused_on_resume(b):
+def resume_rejects_another_seed_or_number_of_shards(b):
     out = with_checkpoints(b, "other")
     r = b.run("--out", out, "--resume", "--shards", "5", code=2, seed=4)
     check("--seed was 3 and is 4, --shards was 8 and is 5" in r.stderr, r.stderr)
-    os.remove(os.path.join(out, "model.json"))  # checkpoints know it, too
+    os.remove(os.path.join(out, "model.json"))  # also in checkpoints
     r = b.run("--out", out, "--resume", code=2, seed=4)
     check("was made with seed 3" in r.stderr, r.stderr)
     r = b.run("--out", out, "--resume", "--shards", "5", code=2)
@@ -202,13 +202,13 @@ def frozen_weights_keep_their_bits_and_the_others_learn(b):
     check("dense/kernel:" not in r.stdout.replace("dense/kernel/", "") and "dense/bias:" not in r.stdout,
           "frozen weights moved: %s" % r.stdout)
     r = b.run("--freeze", "no_such_layer*", code=2)
-    check("no weight is called" in r.stderr, r.stderr)
+    check("there is no weight" in r.stderr, r.stderr)
 
 
 # ---- disks ----
 
 @test
-def a_full_disk_is_said_and_training_goes_on(b):
+def a_full_disk_is_reported_and_training_continues(b):
     r = b.run("--out", b.out("full"), "--save-steps", "20", code=1, limit=100000)
     check("step 20 was not written" in r.stderr and "last checkpoint could not be written" in r.stderr, r.stderr)
     sha = json.loads(r.stdout.splitlines()[-1])["weights_sha256"]
@@ -217,7 +217,7 @@ def a_full_disk_is_said_and_training_goes_on(b):
 
 
 @test
-def a_folder_that_cannot_be_made_is_said_at_once(b):
+def a_folder_that_cannot_be_created_is_reported_at_once(b):
     path = b.out("file")
     open(path, "w").close()
     r = b.run("--out", os.path.join(path, "below"), code=2)
@@ -225,7 +225,7 @@ def a_folder_that_cannot_be_made_is_said_at_once(b):
 
 
 @test
-def only_so_many_checkpoints_are_kept(b):
+def old_checkpoints_are_removed(b):
     out = b.out("keep")
     b.run("--out", out, "--save-steps", "5", "--keep", "3")
     kept = sorted(os.path.basename(p) for p in glob.glob(os.path.join(out, "*.index")))

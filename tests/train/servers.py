@@ -56,7 +56,7 @@ def synchronous_servers_give_the_bits_of_one_process(b):
 
 
 @test
-def any_rule_of_cutting_weights_gives_the_same_bits(b):
+def any_weight_partitioning_gives_the_same_bits(b):
     rules = ["whole", "fixed shards=2 place=by_size", "fixed shards=7", "min_size shard_bytes=4096",
              "max_size shard_bytes=20000 max_shards=5 place=by_size"]
     for kind in (dict(model="mlp", steps=8),
@@ -78,7 +78,7 @@ def any_rule_of_cutting_weights_gives_the_same_bits(b):
 
 
 @test
-def servers_prune_as_one_process_does(b):
+def servers_prune_like_one_process(b):
     kind = dict(model="mlp", steps=12, batch=32, optimizer="momentum")
     for how, servers in ("scope=layer", (1, 2)), ("scope=global", (1,)):
         prune = "--prune", "magnitude sparsity=0.8 begin=2 end=9 every=2 " + how
@@ -120,7 +120,7 @@ def a_slow_worker_gets_fewer_shards(b):
 
 
 @test
-def messages_do_what_shared_memory_does(b):
+def messages_and_shared_memory_give_the_same_results(b):
     for kind in (dict(model="mlp"), dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
         want = b.alone(**kind)["weights_sha256"]
         got = b.run(b.launch(2, 2, b.train(**kind)), env={"MESHFLOW_PS_SHARED_MEMORY": "0"})[0]
@@ -128,7 +128,7 @@ def messages_do_what_shared_memory_does(b):
 
 
 @test
-def bytes_grow_with_the_rows_that_are_touched(b):
+def bytes_grow_with_the_rows_that_are_used(b):
     def moved(batch, model):
         got = b.served(2, 2, model=model, data="synthetic-ctr", optimizer="ftrl", steps=6, batch=batch)
         return got["pushed_bytes"], got["pulled_bytes"]
@@ -141,7 +141,7 @@ def bytes_grow_with_the_rows_that_are_touched(b):
 
 
 @test
-def a_trace_shows_what_servers_do(b):
+def a_trace_shows_the_work_of_servers(b):
     path = b.out("trace.json")
     b.served(2, 1, "--trace", path, steps=12)
     with open(path) as f:
@@ -163,7 +163,7 @@ def a_trace_shows_what_servers_do(b):
 
 
 @test
-def a_checkpoint_of_the_servers_is_that_of_one_process(b):
+def a_checkpoint_of_the_servers_equals_that_of_one_process(b):
     out = os.path.join(b.dir, "ckpt")
     want = b.alone(steps=30)["weights_sha256"]
     b.served(2, 2, "--out", out, "--save-steps", "5", steps=15)
@@ -200,7 +200,7 @@ def tf_config(workers, servers, kind, index):
 
 
 @host_test
-def a_server_that_does_not_see_the_folder_says_so(b):
+def a_server_without_the_folder_reports_it(b):
     out = os.path.join(b.dir, "ckpt")
     os.mkdir(out)
     tasks = []
@@ -221,7 +221,7 @@ def a_server_that_does_not_see_the_folder_says_so(b):
 
 
 def on_hosts(b, hosts, workers, servers, args):
-    """Tasks on hosts that are none: what shares no /dev/shm counts as far away. What the chief prints."""
+    """Tasks on simulated hosts: tasks without a shared /dev/shm count as remote. Returns the chief's output."""
     shells = []
     for tasks in hosts:
         lines = ["mount -t tmpfs none /dev/shm"]
@@ -240,7 +240,7 @@ def on_hosts(b, hosts, workers, servers, args):
 @root_test
 def workers_of_a_host_push_together(b):
     hosts = [[("worker", 0), ("worker", 1)], [("worker", 2), ("worker", 3)], [("ps", 0), ("ps", 1)]]
-    for kind in (dict(model="mlp", optimizer="momentum", steps=9),  # in so few steps shards are not dealt by speed
+    for kind in (dict(model="mlp", optimizer="momentum", steps=9),  # in so few steps shards are not assigned by speed
                  dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
         want, sent = b.alone(**kind)["weights_sha256"], {}
         for by_host in ("true", "false"):
@@ -271,7 +271,7 @@ def victims(pid):
 
 
 @test
-def whoever_is_killed_is_named_by_the_others(b):
+def a_killed_task_is_named_by_the_others(b):
     for victim in ("ps 0", "worker 1"):
         out = b.out(victim)
         p = subprocess.Popen(b.launch(2, 2, b.train("--out", out, "--save-steps", "5", steps=100000),
@@ -290,7 +290,7 @@ def whoever_is_killed_is_named_by_the_others(b):
 
 
 def gone_after(pid):
-    """The second after which each task of a launcher is no more."""
+    """The second after which each task of a launcher has ended."""
     alive, gone, begin = {}, {}, time.monotonic()
     while not gone or alive:
         alive = {**victims(pid), **alive} if not gone else alive
@@ -364,7 +364,7 @@ class Job:
         return self.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= n, "%d updates" % n)
 
     def await_kill(self, updates, *victims, count="ps"):
-        """When the servers have done so many, and the victims are there. count: whose steps say so."""
+        """Waits until the servers have done this many steps and the victims are running. count: the task whose steps count."""
         def ready(t):
             done = [x["step"] for name, x in t.items() if name.startswith(count)]
             return max(done, default=0) >= updates and all(v in t and t[v]["step"] > 0 for v in victims)
@@ -395,7 +395,7 @@ def quiet(tasks):
 
 
 def look_when_quiet(job):
-    """Others soon go on without one that is stopped, so it may take several tries."""
+    """The other tasks soon continue without a stopped one, so it may take several attempts."""
     while True:
         tasks = job.wait(lambda t: len(t) == 6 and all(x["step"] >= 20 for x in t.values()), "all are there")
         pid = tasks["worker 1"]["pid"]
@@ -420,7 +420,7 @@ def an_update_reaches_all_copies_of_a_server(b):
 
 
 def kill(job, victim, updates):
-    """When there are so many updates, and the victim is there."""
+    """Waits until there are this many updates and the victim is running."""
     tasks = job.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= updates and victim in t, victim)
     os.kill(tasks[victim]["pid"], signal.SIGKILL)
 
@@ -451,7 +451,7 @@ def batches_of_a_killed_asynchronous_worker_are_done_by_others_once(b):
 
 @test
 def servers_and_workers_of_asynchronous_training_are_killed_and_no_update_is_lost(b):
-    """`updates` is what the weights' own counter says."""
+    """`updates` is the counter of the weights."""
     for mode, steps in (("async", 900), ("semi staleness=1", 900), ("semi quorum=2", 1800)):
         job = Job(b, 3, 2, mode, "--max-restarts", "20", steps=steps, optimizer="momentum")
         for i, victim in enumerate(("ps 0", "worker 1", "ps 1", "worker 0")):
@@ -473,7 +473,7 @@ def servers_keep_asynchronous_training_when_all_workers_are_killed(b):
 
 
 @test
-def lost_asynchronous_servers_go_on_from_the_checkpoint_or_end_the_job(b):
+def lost_asynchronous_servers_restore_the_checkpoint_or_end_the_job(b):
     """A server without a neighbour has no copy."""
     job = Job(b, 2, 1, "async", "--max-restarts", "9", more=("--out", b.out("run"), "--save-steps", "50"))
     job.await_kill(500, "ps 0")
@@ -488,7 +488,7 @@ def lost_asynchronous_servers_go_on_from_the_checkpoint_or_end_the_job(b):
 
 
 @test
-def a_lost_asynchronous_server_that_does_not_come_back_ends_the_job_and_is_said(b):
+def a_lost_asynchronous_server_without_restart_ends_the_job(b):
     job = Job(b, 2, 2, "async", "--max-restarts", "0", more=("--timeout", "2"))
     job.await_kill(100, "ps 1")
     _, err = job.p.communicate(timeout=60)
@@ -526,7 +526,7 @@ def asynchronous_workers_do_not_wait_for_a_stopped_worker(b):
 
 
 @test
-def a_quorum_goes_on_without_a_worker_that_stands_still(b):
+def a_quorum_continues_without_a_stalled_worker(b):
     got = updates_without_worker_2(Job(b, 3, 1, "semi quorum=2", "--all-stay"))
     check(got["late_pushes"] > 0 and got["batches"][0] + got["late_pushes"] == 1500,
           "batches that are neither in an update nor late: %s" % got)
@@ -559,7 +559,7 @@ def gradients_of_the_last_steps_are_pushed(b):
 
 
 @test
-def central_storage_over_workers_restarts_killed_ones_and_goes_on(b):
+def central_storage_over_workers_restarts_killed_workers(b):
     want = b.alone("--lr", "0.01", steps=1500, optimizer="momentum")["weights_sha256"]
     job = Job(b, 3, 1, None, "--max-restarts", "9", steps=1500, optimizer="momentum", strategy="central_storage",
               more=("--out", b.out("run"), "--save-steps", "50"))
@@ -573,7 +573,7 @@ def central_storage_over_workers_restarts_killed_ones_and_goes_on(b):
 
 
 @test
-def a_job_that_is_started_again_goes_on_from_its_own_checkpoint_without_being_told(b):
+def a_restarted_job_resumes_from_its_checkpoint(b):
     for strategy in ("reduce_to_one", "multi_worker_mirrored aggregation=weighted weights=[1,3]"):
         want = b.run([b.program, "launch", "--workers", "2", "--json", "--", *b.train(
             "--strategy", strategy, "--lr", "0.01", steps=500)])[0]["weights_sha256"]
@@ -587,7 +587,7 @@ def a_job_that_is_started_again_goes_on_from_its_own_checkpoint_without_being_to
 
 
 @test
-def a_job_whose_tasks_are_killed_again_and_again_does_not_wait_longer_each_time(b):
+def repeated_kills_do_not_increase_the_restart_delay(b):
     job = Job(b, 2, 2, "sync", "--max-restarts", "99", steps=1000000)
     kills, last = 0, 0
     while kills < 12:
@@ -605,13 +605,13 @@ def a_job_whose_tasks_are_killed_again_and_again_does_not_wait_longer_each_time(
 
 
 @test
-def a_loss_that_is_no_number_ends_all_and_is_said(b):
+def a_nan_loss_ends_all_tasks_and_is_reported(b):
     _, err = b.run(b.launch(2, 1, b.train("--lr", "1e30", steps=50, optimizer="sgd")), code=None)
     check("the loss is no number" in err, err[-400:])
 
 
 @test
-def a_strategy_without_servers_says_how_to_get_some(b):
+def a_strategy_without_servers_names_the_fix(b):
     _, err = b.run([b.program, *b.train("--strategy", "parameter_server")], code=None)
     check("--ps 1" in err, err)
 

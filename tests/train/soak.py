@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that trains while something happens to it every five seconds: processes are killed, one or two at
-once, stopped for a while, told to end, and new ones come.
+"""A training with a fault every five seconds: processes are killed, one or two at once, stopped for a while, terminated,
+and new ones join.
 
 Usage: soak.py PROGRAM [PATTERN] [--minutes 10] [--seed N] [--every 5] [--lease-ms 3000]
 
-No hang, no lost step, the weights of one process, each sample once. How much of the time was useful is
-said as two numbers:
+No hang, no lost step, the weights of one process, each sample once. Two numbers measure the useful time:
 
-  useful   1 - lost / all. Lost is what pauses took: every gap between two steps that is longer than four
-           usual steps, less one usual step. The usual step is the median of the 200 around it: few of them
-           have anything to do with a fault, and a machine that is busy with other things is not counted
-           as lost time.
-  pace     steps that were done by those that would have been done as quickly as in the first 20 s, in which
-           nothing happens: pauses, and all that is slower because processes start and load their data
-           beside the training, on the same cores. It says something on a machine that does nothing else.
+  useful   1 - lost / all. Lost time is the sum of the pauses: every gap between two steps that is longer than
+           four typical steps, minus one typical step. The typical step is the median of the 200 steps around it:
+           few of them are affected by a fault, and load of the machine does not count as lost time.
+  pace     steps divided by the steps at the speed of the first 20 s, in which there are no faults: includes
+           pauses, and slower steps while processes start and load their data on the same cores. Meaningful only
+           on an idle machine.
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`.
 """
@@ -60,8 +58,8 @@ class Soak(chaos.Cluster):
                 (role != "worker" or tasks[n].step + 100 > self.commits.best)]
 
     def choose(self, role, but=()):
-        """None: there has to be another one that stays. Servers have each other's copies, so both are to be
-        there, and for a while."""
+        """None: another task must remain. Servers hold each other's copies, so both must be running, and for
+        some time."""
         names = [n for n in self.there(role) if n not in but]
         if len(names) < 2:
             return None
@@ -76,7 +74,7 @@ class Soak(chaos.Cluster):
         with open("/proc/uptime") as f:
             return float(f.read().split()[0]) - start / os.sysconf("SC_CLK_TCK")
 
-    # ---- faults: each says what it did, or None ----
+    # ---- faults: each returns a description, or None ----
 
     def kill(self, *roles):
         names = []
@@ -114,7 +112,7 @@ class Soak(chaos.Cluster):
         return "one more comes"
 
     def leave(self):
-        """Without masters nobody starts those again who have left, so only they go who came."""
+        """Without masters, workers that left are not restarted, so only workers that joined leave."""
         stay = () if self.masters else ["worker %d" % i for i in range(3)]
         name = self.choose("worker")
         if not name or name in stay:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training by many: the same weights with every strategy, and what happens when somebody goes.
+"""Distributed training: the same weights with every strategy, and losses of tasks.
 
 Usage: strategies.py PROGRAM [PATTERN]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Training with one process is the oracle.
 """
 import glob
 import json
@@ -38,7 +38,7 @@ def every_strategy_gives_the_weights_of_one_process(b):
 
 
 @test
-def augmented_pictures_give_the_same_weights_with_any_number_of_workers(b):
+def augmented_images_give_the_same_weights_with_any_number_of_workers(b):
     more, kind = ("--augment", "crop=2 flip=true cutout=8"), dict(model="cnn-small", steps=4)
     want = b.sha(*more, **kind)
     check(want != b.sha(**kind), "nothing was augmented")
@@ -48,7 +48,7 @@ def augmented_pictures_give_the_same_weights_with_any_number_of_workers(b):
 
 @test
 def pruned_weights_are_the_same_with_every_strategy(b):
-    """Weights become zero on the way, and stay so whoever updates them."""
+    """Weights become zero during training, and remain so whichever task updates them."""
     prune = "--prune", "magnitude sparsity=0.8 begin=2 end=10 every=2"
     kind = dict(steps=14, batch=32)
     out = b.out("pruned")
@@ -68,7 +68,7 @@ def pruned_weights_are_the_same_with_every_strategy(b):
 
 
 @test
-def tables_of_rows_give_the_same_weights(b):
+def embedding_tables_give_the_same_weights(b):
     for model, data in ("wide-deep", "synthetic-ctr"), ("text-cnn vocabulary=256", "synthetic-text"):
         kind = dict(model=model, data=data, steps=8, batch=37, optimizer="adam")
         want = b.sha(**kind)
@@ -79,7 +79,7 @@ def tables_of_rows_give_the_same_weights(b):
 
 
 @test
-def batches_that_are_not_full_or_smaller_than_shards_give_the_same_weights(b):
+def partial_and_tiny_batches_give_the_same_weights(b):
     few = b.out("few.csv")
     with open(few, "w") as f:
         f.write("a,b,c,y\n")
@@ -104,7 +104,7 @@ def last_object(text):
 
 
 @test
-def steps_without_numbers_are_skipped_by_all_workers_alike(b):
+def steps_with_nan_are_skipped_by_all_workers(b):
     table = b.out("nan.csv")
     with open(table, "w") as f:
         f.write("a,b,y\n")
@@ -117,7 +117,7 @@ def steps_without_numbers_are_skipped_by_all_workers_alike(b):
         got = last_object(b.run(["launch", "--workers", str(workers), "--", *b.train(*more, **kind)]).stdout)
         check(got["weights_sha256"] == want, "%d workers: other weights" % workers)
         check(2 <= got["skipped_steps"] <= 4, "%d steps skipped" % got["skipped_steps"])
-    # Kept on the way: going on counts on.
+    # Saved in checkpoints: a resumed training continues to count.
     out = b.out("kept")
     b.sha(*more, "--out", out, **{**kind, "steps": 10})
     check(b.sha(*more, "--out", out, "--resume", workers=2, **kind) == want, "other weights after going on")
@@ -149,20 +149,20 @@ def weights_that_do_not_move_for_a_given_time_are_converged(b):
 
 
 @test
-def what_diverges_ends_with_an_error(b):
+def a_diverged_training_ends_with_an_error(b):
     r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=2)
     check(last_object(r.stdout)["ended"] == "diverged", r.stdout)
     check("10 losses in a row are no numbers" in r.stderr, r.stderr)
 
 
 @test
-def parameter_servers_refuse_to_skip(b):
+def parameter_servers_reject_skipping(b):
     r = b.run(["launch", "--workers", "1", "--ps", "1", "--", *b.train("--guard", "skip")], code=2)
     check("use guard stop, or another strategy" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 
 @test
-def training_goes_on_with_other_workers_and_the_same_weights(b):
+def training_resumes_with_other_workers_and_the_same_weights(b):
     out = b.out("other")
     want = b.sha(steps=40)
     for steps, strategy, workers in (10, None, 3), (20, "mirrored replicas=2", 0), (
@@ -223,8 +223,8 @@ def pulse(workers, of):
 
 
 @host_test
-def workers_of_speeds_1_2_3_come_to_shards_1_2_3(b):
-    """By what is measured: each runs a third, two thirds, all of the time."""
+def workers_of_speeds_1_2_3_get_shards_1_2_3(b):
+    """By measured speed: the workers run a third, two thirds, all of the time."""
     kind = dict(model="fashion-cnn", steps=1500, batch=96)
     logs = [b.out("log%d" % i) for i in range(3)]
     workers = b.start([b.train("--shards", "12", "--threads", "1", **kind)] * 3,
@@ -264,7 +264,7 @@ def frozen_and_free(b, before, after):
 
 
 @test
-def a_head_is_fine_tuned_by_any_number_of_workers_and_the_rest_keeps_its_bits(b):
+def fine_tuning_a_head_keeps_the_bits_of_frozen_weights(b):
     """Of another training's checkpoint all but the last layer is frozen, by patterns of names."""
     first = b.out("first")
     b.sha("--out", first, model="fashion-cnn", steps=3)
@@ -287,7 +287,7 @@ def a_head_is_fine_tuned_by_any_number_of_workers_and_the_rest_keeps_its_bits(b)
 
 
 @test
-def what_a_worker_sends_in_a_step_does_not_grow_with_the_workers_of_a_host(b):
+def traffic_per_step_does_not_grow_with_the_workers_of_a_host(b):
     """Each has 8 samples of a batch, whatever their number: in shared memory all bytes are given once."""
     def sent(workers, steps, collective):
         r = b.run(["launch", "--workers", str(workers), "--json", "--", *b.train(
@@ -330,7 +330,7 @@ def groups_end_with_the_weights_of_one_process(b):
 
 
 @test
-def groups_go_on_with_other_workers_and_stay_as_many(b):
+def groups_resume_with_other_workers_and_keep_their_number(b):
     out = b.out("groups")
     kind = dict(strategy="local_sgd groups=4 period=5")
     want = b.sha("--save-steps", "10", **kind)
@@ -342,7 +342,7 @@ def groups_go_on_with_other_workers_and_stay_as_many(b):
     check(got == want, "other weights after going on")
 
 
-# ---- somebody goes ----
+# ---- loss of a task ----
 
 @test
 def a_killed_worker_is_named_by_the_others(b):
@@ -389,7 +389,7 @@ def a_signal_to_one_worker_stops_all(b):
 # ---- mistakes ----
 
 @test
-def workers_with_different_settings_both_say_at_once_whose_differ(b):
+def workers_with_different_settings_fail_and_name_both(b):
     multi = "multi_worker_mirrored"
     for first, second, mine, theirs in (
             (dict(seed=3), dict(seed=4), "--seed is '3' for worker 0", "'4' for worker 1"),
@@ -428,7 +428,7 @@ def only_the_chief_writes(b):
 
 
 @test
-def strategies_of_one_process_say_so_when_there_are_several(b):
+def single_process_strategies_reject_several_processes(b):
     r = b.run(["launch", "--workers", "2", "--", *b.train(strategy="mirrored")], code=2)
     check("is for one process" in r.stdout + r.stderr, r.stdout + r.stderr)
 

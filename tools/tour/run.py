@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tour: for each section of the five documents one command, run before your eyes.
+"""The tour: runs one command for each section of the five documents, and shows its output.
 
-Usage: run.py PROGRAM [PATTERN...]     steps whose name, "document N" or section contains a pattern; all unless told
+Usage: run.py PROGRAM [PATTERN...]     steps whose name, "document N" or section contains a pattern; default: all
 
 Reads steps.tsv (name, document, section, sentence, command). Commands run in build/tour, by bash, with `meshflow`,
-`scene`, `cluster`, `draw` and `serving` to be found; what they write stays there. Step by step: the section, the
+`scene`, `cluster`, `draw` and `serving` in the PATH; their output files are kept there. Step by step: the section, the
 sentence, the command, its output. The last line is `N passed, N failed, N skipped`; a command whose exit status is 77 is skipped."""
 import os
 import shutil
@@ -55,7 +55,7 @@ def run(command, env):
         print("has not ended after %d s" % SECONDS)
         return 1
     finally:
-        if p.poll() is None: # also when the tour itself is told to end
+        if p.poll() is None: # even if the tour itself is terminated
             os.killpg(p.pid, signal.SIGTERM)
             p.wait()
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array_util.h - what ops that move and index elements share: reading small integer inputs, cells
- * of any type, results of shape inference. */
+/* array_util.h - shared by ops that move and index elements: small integer inputs, cells of any
+ * type,
+ * results of shape inference. */
 #ifndef MF_OPS_ARRAY_ARRAY_UTIL_H
 #define MF_OPS_ARRAY_ARRAY_UTIL_H
 
@@ -8,7 +9,7 @@
 
 #include <inttypes.h>
 
-/* A short integer vector (or, in old graphs, a scalar) that came from outside. */
+/* A short integer vector (or, in old graphs, a scalar) from an input. */
 typedef struct mf_ivec {
     int n;
     int64_t v[2 * MF_MAX_RANK];
@@ -18,7 +19,7 @@ typedef struct mf_ivec {
 MF_MUST mf_status mf_ivec_read(const mf_tensor *t, int max, const char *what, mf_ivec *out);
 /* A single integer, of any rank. */
 MF_MUST mf_status mf_int_read(const mf_tensor *t, const char *what, int64_t *out);
-/* Read a fully given shape: every element >= 0. */
+/* Reads a complete shape: every element >= 0. */
 MF_MUST mf_status mf_shape_read(const mf_tensor *t, const char *what, mf_shape *out);
 
 /* Pairs (before, after), one per row of a matrix with two columns: paddings and crops. */
@@ -29,13 +30,12 @@ typedef struct mf_pairs {
 /* Fails: INVALID_ARGUMENT unless t is [n, 2] and nothing is negative. */
 MF_MUST mf_status mf_pairs_read(const mf_tensor *t, int n, const char *what, mf_pairs *out);
 
-/* Axis `axis` of `rank` dimensions; INVALID_ARGUMENT "axis 3 is not in [-2, 2)" when there is none.
- */
+/* Axis `axis` of `rank` dimensions. Fails: INVALID_ARGUMENT "axis 3 is not in [-2, 2)". */
 MF_MUST mf_status mf_axis_read(int64_t axis, int rank, const char *what, int *out);
-/* Rank too large for this library. */
+/* Fails if the rank exceeds MF_MAX_RANK. */
 MF_MUST mf_status mf_rank_check(int rank);
 
-/* Set element i of an int32 or int64 tensor. */
+/* Sets element i of an int32 or int64 tensor. */
 static inline void mf_index_put(mf_tensor *t, int64_t i, int64_t value)
 {
     if (t->dtype == MF_DTYPE_I32)
@@ -44,7 +44,7 @@ static inline void mf_index_put(mf_tensor *t, int64_t i, int64_t value)
         ((int64_t *)t->data)[i] = value;
 }
 
-/* Element i of a tensor of indices, whatever its integer type; the types in use come first. */
+/* Element i of a tensor of indices of any integer type; common types are tested first. */
 static inline int64_t mf_index_at(const mf_tensor *t, int64_t i)
 {
     if (t->dtype == MF_DTYPE_I32)
@@ -54,18 +54,18 @@ static inline int64_t mf_index_at(const mf_tensor *t, int64_t i)
     return mf_tensor_int_at(t, i);
 }
 
-/* n cells from `at` become zero: 0, false, the empty string, no object. */
+/* Sets n cells from `at` to zero: 0, false, the empty string, no object. */
 void mf_cells_zero(mf_dtype dtype, void *dst, int64_t at, int64_t n);
-/* n cells from `at` become copies of the one at `value`. */
+/* Sets n cells from `at` to copies of the one at `value`. */
 MF_MUST mf_status mf_cells_fill(mf_dtype dtype, void *dst, int64_t at, int64_t n,
                                 const void *value);
-/* n cells from `at` become the number 1 (true). */
+/* Sets n cells from `at` to 1 (true). */
 void mf_cells_one(mf_dtype dtype, void *dst, int64_t at, int64_t n);
 
-/* INVALID_ARGUMENT: output i is int32, and the value, a size, does not fit. */
+/* Fails: INVALID_ARGUMENT (output i is int32 and the size `value` does not fit). */
 MF_MUST mf_status mf_index_check(const mf_node *node, int output, int64_t value);
-/* Say that output i is this short integer vector (rank 1) or scalar (rank 0, n = 1) of sizes.
- * INVALID_ARGUMENT: one does not fit. */
+/* Infers the value of output i: a short integer vector (rank 1) or scalar (rank 0, n = 1) of sizes.
+ * Fails: INVALID_ARGUMENT (a size does not fit). */
 MF_MUST mf_status mf_infer_ints(mf_infer *in, int output, int rank, const int64_t *values, int n);
 /* The type of output i. */
 static inline mf_dtype mf_out_type(const mf_node *node, int i)
@@ -76,9 +76,9 @@ static inline mf_dtype mf_out_type(const mf_node *node, int i)
 /* prepare: k->state points to the attribute `axis` (int64_t). */
 MF_MUST mf_status mf_prepare_axis(mf_prepare *p);
 
-/* All axes of x as a vector: what reduces x to a scalar. */
+/* All axes of x as a vector, to reduce x to a scalar. */
 mf_output mf_grad_all_axes(mf_grad *g, mf_output x);
-/* dy[i], or zeros of the shape of y[i] where no gradient arrives. */
+/* dy[i], or zeros of the shape of y[i] if there is no gradient. */
 mf_output mf_grad_dy_or_zeros(mf_grad *g, int i);
 
 #endif

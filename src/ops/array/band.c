@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* band.c - MatrixBandPart; Diag and DiagPart, where whole tensors stand on a diagonal. */
+/* band.c - MatrixBandPart; Diag and DiagPart, whose diagonals consist of whole tensors. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 
@@ -101,7 +101,7 @@ static mf_status band_diag_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Half of the dimensions of x, which must be the other half too. */
+/* The first half of the dimensions of x, which must equal the second half. */
 static mf_status half_shape(const mf_shape *x, mf_shape *out)
 {
     char text[MF_SHAPE_TEXT];

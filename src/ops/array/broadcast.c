@@ -81,9 +81,9 @@ static mf_output sizes_product(mf_grad *g, mf_output sizes, int from, int n)
                      "keep_dims=true");
 }
 
-/* Dimensions [from, from + n) of dy, which are tiled, become those of x: seen as [.., multiple,
- * size,
- * .., ..] and summed over the multiples. All dimensions before are tiled still, none behind is. */
+/* Sums dimensions [from, from + n) of the tiled dy to those of x: they are viewed as [.., multiple,
+ * size, .., ..] and reduced over the multiples. Earlier dimensions are still tiled, later ones are
+ * not. */
 static mf_output untile(mf_grad *g, mf_output dy, mf_output multiples, mf_output sizes, int from,
                         int n)
 {
@@ -103,7 +103,7 @@ static mf_output untile(mf_grad *g, mf_output dy, mf_output multiples, mf_output
     return MF_G2("Sum", MF_G2("Reshape", dy, view), axes);
 }
 
-/* `sizes` with ones in front, MF_MAX_RANK in all. */
+/* `sizes` padded with leading ones to MF_MAX_RANK. */
 static mf_output padded_sizes(mf_grad *g, mf_output sizes)
 {
     const mf_output rank = mf_scalar(g->graph, MF_DTYPE_I32, MF_MAX_RANK);
@@ -115,8 +115,8 @@ static mf_output padded_sizes(mf_grad *g, mf_output sizes)
     return MF_G3("ConcatV2", ones, sizes, mf_scalar(g->graph, MF_DTYPE_I32, 0));
 }
 
-/* Three dimensions at a time, the last first: a view of all of them would have twice the rank. The
- * rank need not be known; in front of it are dimensions of 1. */
+/* Three dimensions at a time, last first: a view of all of them would have twice the rank. The rank
+ * may be unknown; missing leading dimensions are 1. */
 static mf_status tile_grad(mf_grad *g)
 {
     const mf_output shape = MF_G1("Shape", g->x[0]), sizes = padded_sizes(g, shape);
@@ -200,9 +200,10 @@ static mf_status sizes_read(const mf_tensor *t, const char *what, mf_ivec *out)
     return mf_ivec_read(t, MF_MAX_RANK, what, out);
 }
 
-/* The broadcast of two shapes given as vectors, and as bit sets the dimensions along which either
- * repeats. Dimensions of 1 in both count for both: summing over them does nothing. Equal shapes
- * reduce nothing at all. As in TensorFlow sizes are just numbers here, -1 among them. */
+/* The broadcast of two shapes given as vectors, and bit sets of the dimensions along which each is
+ * repeated. Dimensions that are 1 in both are in both sets: summing over them changes nothing.
+ * Equal
+ * shapes reduce nothing. As in TensorFlow, sizes may be any numbers, including -1. */
 static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_ivec *out,
                                    unsigned reduce[2])
 {
@@ -302,7 +303,7 @@ static mf_status gradient_args_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Dimensions that are repeated once. */
+/* Dimensions with multiple 1. */
 static void tile_split(mf_split *s)
 {
     for (int d = 0; s->in_value[1] && d < s->in[0].rank; d++) {

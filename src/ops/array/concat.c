@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* concat.c - tensors joined along a dimension: Pack (a new one) and Concat (an existing one). The
- * way back is in split_ops.c. */
+/* concat.c - joins tensors along a dimension: Pack (a new one) and Concat (an existing one). The
+ * inverses are in split_ops.c. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The shapes of inputs [first, first + n), from inference or from a kernel. */
+/* The shapes of inputs [first, first + n), in inference or in a kernel. */
 typedef struct shape_list {
     const mf_shape *shapes;
     const mf_tensor *const *tensors;
@@ -20,7 +20,7 @@ static const mf_shape *shape_at(const shape_list *list, int i)
     return list->shapes ? &list->shapes[i] : &list->tensors[i]->shape;
 }
 
-/* dy as the first of n inputs of one call that ends with `last` (when it has a node). */
+/* dy as the first of n inputs of one call; the last is `last` (if it has a node). */
 static mf_output *concat_gather_inputs(mf_grad *g, mf_output first, const mf_output *rest, int n)
 {
     mf_output *list = MF_ARENA_ARRAY(g->graph->arena, mf_output, n + 2);
@@ -104,7 +104,7 @@ static mf_status pack_grad(mf_grad *g)
 
 /* ---- Concat, ConcatV2 ---- */
 
-/* Which input is the axis: the last of ConcatV2, the first of Concat. */
+/* Index of the axis input: the last of ConcatV2, the first of Concat. */
 static int axis_input(const mf_node *node, int n_in)
 {
     return node->op_name[6] == 'V' ? n_in - 1 : 0;
@@ -127,7 +127,7 @@ static mf_status mismatch(const shape_list *list, int i, int d)
                    d, t0, i, ti);
 }
 
-/* Dimensions other than the axis agree; along it they add up. axis < 0: not known. */
+/* Dimensions other than the axis must be equal; along it they add up. axis < 0: unknown. */
 static mf_status concat_result(const shape_list *list, int axis, mf_shape *out)
 {
     mf_shape all = *shape_at(list, 0);
@@ -222,7 +222,7 @@ static mf_status concat_concat_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Each input gets the slice of dy that came from it. */
+/* Each input gets its slice of dy. */
 static mf_status concat_concat_grad(mf_grad *g)
 {
     const int axis_at = axis_input(g->node, g->n_in), first = axis_at == 0, n = g->n_in - 1;
@@ -250,7 +250,7 @@ static mf_status concat_concat_grad(mf_grad *g)
 
 /* ---- ConcatOffset ---- */
 
-/* Where each of the tensors of these shapes begins in their concatenation. */
+/* Offsets of tensors of these shapes in their concatenation. */
 static mf_status offset_run(mf_kernel *k)
 {
     int64_t axis, done = 0;
@@ -302,7 +302,7 @@ static void pack_split(mf_split *s)
         mf_split_around(s, 0, s->n_in, axis, false, true);
 }
 
-/* Concat has its axis first. */
+/* The axis of Concat is its first input. */
 static void concat_split(mf_split *s)
 {
     const int n = s->n_in - 1, first = strcmp(s->node->op_name, "Concat") == 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diag.c - diagonals and bands of matrices, taken out, put in and built from.
+/* diag.c - extracts, sets and builds diagonals and bands of matrices.
  *
- * Diagonal d holds the elements (i, i + d): d > 0 lies above the main one. Several diagonals [low,
- * high] are stored as a matrix of rows, highest first, each as long as the longest; shorter ones
- * are aligned left or right and the rest is padding. */
+ * Diagonal d holds the elements (i, i + d): d > 0 is above the main diagonal. Several diagonals
+ * [low,
+ * high] are stored as rows of a matrix, highest first, all as long as the longest; shorter ones are
+ * aligned left or right and padded. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 
@@ -31,7 +32,7 @@ static int64_t diagonal_length(const band *b, int64_t d)
     return diag_min(b->rows + diag_min(d, 0), b->cols - diag_max(d, 0));
 }
 
-/* Where diagonal d begins in its row of `longest` cells. */
+/* Start of diagonal d in its row of `longest` cells. */
 static int64_t diagonal_start(const band *b, int64_t d)
 {
     const bool left = (d >= 0 && b->upper_left) || (d <= 0 && b->lower_left);
@@ -39,7 +40,7 @@ static int64_t diagonal_start(const band *b, int64_t d)
     return left ? 0 : b->longest - diagonal_length(b, d);
 }
 
-/* The attribute of V3; V2 aligns left, V1 has the main diagonal only. */
+/* The attribute of V3; V2 aligns left, V1 has only the main diagonal. */
 static void read_align(const mf_node *node, band *b)
 {
     const char *align = mf_node_attr(node, "align") ? mf_node_string(node, "align") : "LEFT_LEFT";
@@ -67,7 +68,7 @@ static mf_status read_k(const mf_tensor *k, band *b)
     return MF_OK;
 }
 
-/* With the matrix known: the diagonals must be in it. */
+/* Once the matrix is known: the diagonals must be inside it. */
 static mf_status fit_band(band *b)
 {
     const int64_t d[2] = { b->low, b->high };
@@ -99,7 +100,7 @@ static void stored_shape(const mf_shape *matrix, const band *b, mf_shape *out)
     out->dims[out->rank++] = b->longest;
 }
 
-/* Calls cell copies between every diagonal element and its place. to_matrix: from stored ones. */
+/* Copies cells between every diagonal element and its stored place. to_matrix: from stored ones. */
 static mf_status copy_band(const band *b, mf_dtype type, void *matrix, void *stored,
                            int64_t batches, bool to_matrix)
 {
@@ -119,7 +120,7 @@ static mf_status copy_band(const band *b, mf_dtype type, void *matrix, void *sto
     return MF_OK;
 }
 
-/* Padding, where a definition has it: the given scalar, else zero. */
+/* The padding: the given scalar, or zero. */
 static mf_status fill_padding(mf_kernel *k, int input, mf_tensor *out)
 {
     if (k->n_in <= input) {
@@ -176,7 +177,7 @@ static mf_status part_run(mf_kernel *k)
 
 /* ---- MatrixDiag ---- */
 
-/* The size of the matrix from what is given (-1: not) and what the diagonals need. */
+/* The size of the matrix from the given sizes (-1: not given) and what the diagonals need. */
 static mf_status diag_matrix_size(band *b, int64_t rows, int64_t cols)
 {
     const int64_t min_rows = b->longest - diag_min(b->high, 0),

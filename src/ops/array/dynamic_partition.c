@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dynamic_partition.c - rows dealt out to several tensors by number, and brought together again. */
+/* dynamic_partition.c - distributes rows to several tensors by number, and stitches them together.
+ */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 
@@ -94,7 +95,7 @@ static mf_status partition_run(mf_kernel *k)
     return st;
 }
 
-/* Row numbers go the same way as the rows did, and say where each gradient belongs. */
+/* Row numbers are partitioned like the rows; they are the destinations of the gradients. */
 static mf_status partition_grad(mf_grad *g)
 {
     const mf_output i0 = mf_scalar(g->graph, MF_DTYPE_I32, 0);
@@ -194,7 +195,7 @@ static mf_status stitch_shape(mf_kernel *k, int n, mf_shape *row, int64_t *rows)
     return mf_rank_check(row->rank + 1);
 }
 
-/* Later rows win; rows that nobody names are zero. */
+/* Later rows win; rows without an index are zero. */
 static mf_status stitch_run(mf_kernel *k)
 {
     const int n = k->n_in / 2;

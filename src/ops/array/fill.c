@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill.c - tensors made from little: repeated values, sequences, other bytes of the same memory. */
+/* fill.c - generated tensors: repeated values, sequences; and bitcasts. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -14,7 +14,7 @@ typedef struct fill_job {
     int64_t piece; /* elements */
 } fill_job;
 
-/* Plain types only: nothing can fail. */
+/* Plain types only: cannot fail. */
 static void fill_fill_piece(void *ctx, int64_t piece)
 {
     const fill_job *job = ctx;
@@ -94,7 +94,7 @@ static mf_status ones_like_run(mf_kernel *k)
     return fill_all(k, out, one);
 }
 
-/* Always zeroed: memory from the pool may hold what somebody else left there. */
+/* Always zeroed: pooled memory may hold data of another session. */
 static mf_status fill_empty_run(mf_kernel *k)
 {
     mf_shape shape;
@@ -107,7 +107,7 @@ static mf_status fill_empty_run(mf_kernel *k)
 
 /* ---- Range ---- */
 
-/* Round to the type computed in, as if every operation were done in it. */
+/* Rounds to the type of the computation, as if every operation were done in it. */
 #define ROUND(kind, x) ROUND_##kind(x)
 #define ROUND_f32(x) (x)
 #define ROUND_f64(x) (x)
@@ -299,7 +299,7 @@ static mf_status linspace_run(mf_kernel *k)
 
 /* ---- Bitcast ---- */
 
-/* Smaller elements gain a last dimension, larger ones eat it. */
+/* A smaller element type adds a last dimension, a larger one removes it. */
 static mf_status bitcast_result(const mf_node *node, const mf_shape *from, mf_shape *out)
 {
     const mf_dtype to_type = mf_out_type(node, 0), from_type = mf_type_base(node->in_types[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gather.c - rows of a tensor chosen by index, or by tuples of indices. */
+/* gather.c - selects rows of a tensor by index, or by tuples of indices. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"
@@ -15,7 +15,7 @@ typedef struct gather_job {
     const char *x;
     char *out;
     const mf_tensor *index;
-    int64_t rows, chosen; /* rows of x to choose from, rows chosen, per a */
+    int64_t rows, chosen; /* rows of x to select from, rows selected, per a */
     int64_t outer, total; /* values of a per batch; rows of out */
     size_t bytes; /* of a row */
     int64_t rows_per_piece;
@@ -38,7 +38,7 @@ static void gather_piece(void *ctx, int64_t piece)
     int64_t at = piece * job->rows_per_piece;
     const int64_t next = at + job->rows_per_piece, end = next < job->total ? next : job->total;
 
-    switch (job->bytes) { /* a constant size spares the call */
+    switch (job->bytes) { /* memcpy with a constant size is inlined */
     case 4:
         COPY_ROWS(4)
         break;
@@ -118,7 +118,7 @@ static mf_status gather_result(const mf_shape *x, const mf_shape *index, const g
                            "%" PRId64,
                            d, x->dims[d], d, index->dims[d]);
     }
-    for (int d = 0; d < g->axis; d++) /* a batch dimension may be known on either side */
+    for (int d = 0; d < g->axis; d++) /* a batch dimension may be known in either input */
         out->dims[out->rank++] = d < g->batch && x->dims[d] < 0 ? index->dims[d] : x->dims[d];
     for (int d = g->batch; d < index->rank; d++)
         out->dims[out->rank++] = index->dims[d];
@@ -177,8 +177,9 @@ static mf_status gather_gather_run(mf_kernel *k)
     return gather_all(k, &job, row);
 }
 
-/* TensorFlow hands on IndexedSlices here; this gradient is dense: the rows of dy summed into zeros
- * of the shape of params. */
+/* TensorFlow returns IndexedSlices here; this gradient is dense: the rows of dy summed into zeros
+ * of
+ * the shape of params. */
 static mf_status first_axis_grad(mf_grad *g, mf_output index)
 {
     const mf_output shape = MF_G1("Shape", g->x[0]);
@@ -208,8 +209,10 @@ static mf_output vector(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_ou
     return mf_apply(g->graph, "ConcatV2", MF_IN(a, b, c, d, axis));
 }
 
-/* The same along any axis. With params seen as [batch, outer, rows, inner] and dy as [batch, outer,
- * chosen, inner]: bring rows before outer, number them through all batches, sum, and turn back. */
+/* The same along any axis. With params viewed as [batch, outer, rows, inner] and dy as [batch,
+ * outer,
+ * chosen, inner]: transpose rows before outer, number them through all batches, sum, and transpose
+ * back. */
 static mf_status any_axis_grad(mf_grad *g, mf_output index, mf_output axis)
 {
     const int64_t batch_attr = mf_node_int(g->node, "batch_dims");
@@ -355,7 +358,7 @@ static mf_status gather_gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Indices stand for themselves, and so do the numbers of a row, and batches. */
+/* Indices, the elements of a row, and batches can be split. */
 static void gather_split(mf_split *s)
 {
     const mf_shape *params = &s->in[0], *ids = &s->in[1];
@@ -381,7 +384,7 @@ static void gather_split(mf_split *s)
         mf_split_rows(s, "_RowsOrZero");
 }
 
-/* Tuples stand for themselves, and so do the numbers of what they choose. */
+/* Tuples, and the elements that they select, can be split. */
 static void gather_nd_split(mf_split *s)
 {
     const int tuples = s->in[1].rank - 1, depth = (int)s->in[1].dims[tuples];
@@ -390,7 +393,7 @@ static void gather_nd_split(mf_split *s)
         mf_split_through(s, 1, d, d);
     for (int d = depth; d < s->in[0].rank; d++) {
         mf_split_through(s, 0, d, tuples + d - depth);
-        s->letters[s->n_letters - 1].some = true; /* nothing can be chosen from an empty piece */
+        s->letters[s->n_letters - 1].some = true; /* nothing can be selected from an empty shard */
     }
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pad.c - borders around a tensor: a constant, or its own elements mirrored.
+/* pad.c - pads a tensor with a constant, or with its own elements mirrored.
  *
- * The borders of dimension d are boxes: all of the dimensions inside d, only the interior of those
- * outside it. So no cell is written twice, and a mirror reads only what is already there. */
+ * The borders of dimension d are boxes: the whole extent of dimensions inside d, only the interior
+ * of
+ * those outside it. So no cell is written twice, and a mirror reads only cells already written. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -46,7 +47,8 @@ static mf_status pad_infer(mf_infer *in)
     return pad_padded_shape(x, &pads, &in->out[0]);
 }
 
-/* The interior of a padded tensor, as a move of `m->dims` = the inner shape. Returns its offset. */
+/* The interior of a padded tensor as a copy with `m->dims` = the inner shape. Returns its offset.
+ */
 static int64_t interior(const mf_shape *inner, const mf_shape *outer, const mf_pairs *pads,
                         int64_t *inner_stride, int64_t *outer_stride)
 {
@@ -72,7 +74,7 @@ static mf_status copy_interior(mf_kernel *k, const mf_tensor *x, mf_tensor *out,
     return mf_strided_copy_run(k->step->pool, &m);
 }
 
-/* The box of border cells of dimension d, `n` thick, from index `at` on; strides only. */
+/* The box of border cells of dimension d, `n` thick, starting at index `at`; strides only. */
 static mf_strided_copy border(const mf_tensor *out, const mf_shape *x, const mf_pairs *pads, int d,
                               int64_t at, int64_t n)
 {
@@ -101,7 +103,7 @@ static mf_status fill_border(mf_kernel *k, const mf_tensor *out, const mf_pairs 
 
 static mf_status pad_run(mf_kernel *k)
 {
-    static _Alignas(16) const char zero[16]; /* of any type, the empty string included */
+    static _Alignas(16) const char zero[16]; /* zero of any type, including the empty string */
     const mf_tensor *x = k->in[0];
     const void *value = k->n_in > 2 ? k->in[2]->data : zero;
     char text[MF_SHAPE_TEXT];
@@ -157,7 +159,7 @@ static mf_status check_mirror(const mf_shape *x, const mf_pairs *pads, int64_t o
     for (int d = 0; d < x->rank; d++) {
         const int64_t most = x->dims[d] - offset;
 
-        if (pads->before[d] > most || pads->after[d] > most) /* also 0 of a size of 0 */
+        if (pads->before[d] > most || pads->after[d] > most) /* also rejects 0 for a size of 0 */
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "paddings must be %s the dimension size: %" PRId64 ", %" PRId64
                            " %s %" PRId64,
@@ -167,7 +169,7 @@ static mf_status check_mirror(const mf_shape *x, const mf_pairs *pads, int64_t o
     return MF_OK;
 }
 
-/* A border with the cells it mirrors: dst is the border, src its images in the interior. */
+/* A border and the cells that it mirrors: dst is the border, src their images in the interior. */
 static mf_strided_copy pad_mirror(const mf_tensor *out, const mf_shape *x, const mf_pairs *pads,
                                   int d, bool after, int64_t offset)
 {
@@ -272,7 +274,8 @@ static mf_status mirror_grad_infer(mf_infer *in)
     return unpadded_shape(y, &pads, &in->out[0]);
 }
 
-/* MirrorPad backwards: the borders are added to what they mirrored, outermost dimension first. */
+/* The inverse of MirrorPad: adds the borders to the cells that they mirrored, outermost dimension
+ * first. */
 static mf_status mirror_grad_run(mf_kernel *k)
 {
     const int64_t offset = *(const int64_t *)k->state;

@@ -54,7 +54,7 @@ static mf_status set_partitions(const mf_kernel *k, ragged_job *job)
     return MF_OK;
 }
 
-/* Entries of partition d: rows' ends, or values. Each must follow those before it. */
+/* Checks the entries of partition d, row splits or value rowids: they must not decrease. */
 static mf_status check_level(const ragged_job *job, int d, int64_t rows, int64_t *longest,
                              int64_t *next_rows)
 {
@@ -83,7 +83,7 @@ static mf_status check_level(const ragged_job *job, int d, int64_t rows, int64_t
     return MF_OK;
 }
 
-/* The result's sizes: as given, or of the longest row. */
+/* The sizes of the result: as given, or of the longest row. */
 static mf_status set_shape(const mf_kernel *k, ragged_job *job)
 {
     const mf_tensor *given = k->in[SHAPE], *values = k->in[VALUES];
@@ -125,8 +125,9 @@ static mf_status set_shape(const mf_kernel *k, ragged_job *job)
     return MF_OK;
 }
 
-/* Copies entries from..to of partition d, which stand in the row that is `at` in the result,
- * counted in dimensions up to d. */
+/* Copies entries from..to of partition d into row `at` of the result, where rows are counted over
+ * the
+ * dimensions up to d. */
 static mf_status ragged_dense_copy_row(const mf_kernel *k, const ragged_job *job, int d,
                                        int64_t from, int64_t to, int64_t at, mf_tensor *out)
 {
@@ -146,7 +147,7 @@ static mf_status ragged_dense_copy_row(const mf_kernel *k, const ragged_job *job
     return MF_OK;
 }
 
-/* Rows of each value become row splits. Owns: tensors in `splits`. */
+/* Converts the rowids of each value to row splits. Owns: tensors in `splits`. */
 static mf_status make_splits(const ragged_job *job, mf_tensor *splits)
 {
     int64_t rows = job->rows;
@@ -232,7 +233,7 @@ static mf_status ragged_dense_ragged_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* The numbers of values put in the same way tell where each has gone. */
+/* Converting the numbers of the values the same way gives their destinations. */
 static mf_status ragged_dense_ragged_grad(mf_grad *g)
 {
     const mf_output values = g->x[VALUES], zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reverse.c - elements in backward or rotated order along dimensions. */
+/* reverse.c - reverses or rotates elements along dimensions. */
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
 
-/* A copy of x's box `dims`, reading backwards where `back` says so. */
+/* A copy of x's box `dims`, reversed along the dimensions in `back`. */
 static mf_strided_copy box_move(const mf_tensor *x, const mf_tensor *out, const int64_t *dims,
                                 const bool *back)
 {
@@ -124,7 +124,7 @@ static mf_status sequence_infer(mf_infer *in)
     return mf_infer_same(in);
 }
 
-/* One batch entry: its first `length` steps backwards, the rest as they are. */
+/* One batch entry: reverses its first `length` steps, copies the rest. */
 static mf_status reverse_entry(mf_kernel *k, mf_tensor *out, const sequence_dims *dims, int64_t b,
                                int64_t length)
 {
@@ -181,7 +181,7 @@ static mf_status sequence_grad(mf_grad *g)
 
 /* ---- Roll ---- */
 
-/* How far each dimension moves towards larger indices, in [0, dim). */
+/* The shift of each dimension towards larger indices, in [0, dim). */
 static mf_status roll_shifts(const mf_kernel *k, int64_t *shift)
 {
     const mf_shape *x = &k->in[0]->shape;
@@ -202,8 +202,9 @@ static mf_status roll_shifts(const mf_kernel *k, int64_t *shift)
     return MF_OK;
 }
 
-/* Every dimension that moves has two parts, which swap places; a box is one part of each. Bit d of
- * `parts` chooses the part that wraps around. */
+/* A rotated dimension has two parts, which swap places; a box is one part of each dimension. Bit d
+ * of
+ * `parts` selects the part that wraps around. */
 static mf_status roll_box(mf_kernel *k, const mf_tensor *out, const int64_t *shift, unsigned parts)
 {
     const mf_tensor *x = k->in[0];

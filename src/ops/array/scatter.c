@@ -36,11 +36,11 @@ typedef void row_fn(void *x, const void *y, int64_t n, bool scalar);
 #define MAX(x, y) ((x) < (y) ? (y) : (x))
 #define OR(x, y) ((x) | (y))
 #define AND(x, y) ((x) & (y))
-/* Integers wrap, so they are computed without a sign. */
+/* Integers wrap around, so they are computed as unsigned. */
 #define ADD_INT(x, y) ((uint64_t)(x) + (uint64_t)(y))
 #define SUB_INT(x, y) ((uint64_t)(x) - (uint64_t)(y))
 #define MUL_INT(x, y) ((uint64_t)(x) * (uint64_t)(y))
-/* The smallest integer divided by -1 does not fit; negation wraps. */
+/* The smallest integer divided by -1 overflows; unsigned negation wraps. */
 #define DIV_SIGNED(x, y) ((y) == -1 ? 0 - (uint64_t)(x) : (uint64_t)((x) / (y)))
 
 MF_EACH_FLOAT(ROW, add, ADD)
@@ -77,7 +77,7 @@ static row_fn *const row_fns[MF_SCATTER_COUNT][MF_DTYPE_COUNT] = {
 
 /* ---- checks ---- */
 
-/* "[1,2]": where element i stands in a tensor of this shape. */
+/* "[1,2]": the position of element i in a tensor of this shape. */
 static void position_text(const mf_shape *shape, int64_t i, char text[MF_SHAPE_TEXT])
 {
     mf_shape at = { .rank = shape->rank };
@@ -121,7 +121,7 @@ static mf_status check_divisors(const mf_scatter *s, int64_t n)
 
 /* ---- all rows ---- */
 
-/* A piece owns a range of rows of x and takes the updates that go there. */
+/* Each piece owns a range of rows of x and applies the updates to these rows. */
 typedef struct scatter_job {
     const mf_scatter *s;
     row_fn *fn;
@@ -185,12 +185,13 @@ mf_status mf_scatter_run(mf_pool *pool, const mf_scatter *s)
     MF_TRY(check_divisors(s, s->scalar ? 1 : n * s->row));
     if (!mf_dtype_is_plain(s->dtype))
         return assign_objects(s);
-    if (s->row >= 16 && n * s->row >= 65536) { /* else reading the indices again costs more */
+    if (s->row >= 16 && n * s->row >= 65536) { /* otherwise reading the indices once per piece costs
+                                                  more */
         pieces = n * s->row / 32768;
         pieces = pieces > 32 ? 32 : pieces;
     }
     job.rows_per_piece = (s->rows + pieces - 1) / pieces;
-    mf_pool_complete(pool, pieces, scatter_piece, &job); /* of a variable, perhaps */
+    mf_pool_complete(pool, pieces, scatter_piece, &job); /* x may be a variable */
     return MF_OK;
 }
 

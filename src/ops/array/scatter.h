@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scatter.h - updating chosen rows of a tensor: the loops behind ScatterNd, TensorScatter*,
- * ScatterAdd, ResourceScatterAdd and their like. Rows that occur several times are updated in the
- * order of the indices, whatever the number of threads. */
+/* scatter.h - updates selected rows of a tensor: the loops behind ScatterNd, TensorScatter*,
+ * ScatterAdd, ResourceScatterAdd and similar ops. Duplicate rows are updated in the order of the
+ * indices, whatever the number of threads. */
 #ifndef MF_OPS_ARRAY_SCATTER_H
 #define MF_OPS_ARRAY_SCATTER_H
 
@@ -23,27 +23,29 @@ typedef struct mf_scatter {
     mf_dtype dtype;
     void *x; /* rows x row elements */
     int64_t rows, row;
-    const mf_tensor *indices; /* integers, any shape: element i says where row i of updates goes */
-    const void *updates; /* indices->count x row elements, or one when `scalar` */
+    const mf_tensor *indices; /* integers of any shape: element i is the destination of row i of
+                                 updates */
+    const void *updates; /* indices->count x row elements, or one if `scalar` */
     bool scalar;
     bool ignore_bad; /* indices out of range are skipped */
 } mf_scatter;
 
-/* x[indices[i]] = x[indices[i]] op updates[i]. Everything is checked before anything is written.
- * Fails: INVALID_ARGUMENT "indices[3] = 9 is not in [0, 5)", "Integer division by zero";
- * UNIMPLEMENTED (no such operation on the type). */
+/* x[indices[i]] = x[indices[i]] op updates[i]. All indices are checked before x is written. Fails:
+ * INVALID_ARGUMENT "indices[3] = 9 is not in [0, 5)", "Integer division by zero"; UNIMPLEMENTED (no
+ * such operation for the type). */
 MF_MUST mf_status mf_scatter_run(mf_pool *pool, const mf_scatter *s);
 
-/* INVALID_ARGUMENT naming the first of the indices that is not in [0, limit). */
+/* Fails: INVALID_ARGUMENT naming the first index that is not in [0, limit). */
 MF_MUST mf_status mf_indices_check(const mf_tensor *indices, int64_t limit);
 
-/* What to do about indices out of range (attribute bad_indices_policy). */
+/* Treatment of indices out of range (attribute bad_indices_policy). */
 typedef enum mf_bad_indices { MF_BAD_INDICES_ERROR, MF_BAD_INDICES_IGNORE } mf_bad_indices;
 MF_MUST mf_status mf_bad_indices_read(const mf_node *node, mf_bad_indices *out);
 
 /* Rows addressed by tuples: the last dimension of `indices` (of static length depth <= x's rank)
  * indexes the first `depth` dimensions of x. Makes a vector of int64 row numbers; ignored tuples
- * become -1. The caller clears *out. */
+ * are
+ * -1. The caller clears *out. */
 MF_MUST mf_status mf_nd_rows(const mf_tensor *indices, const mf_shape *x, mf_bad_indices bad,
                              mf_tensor *out);
 

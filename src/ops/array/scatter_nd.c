@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scatter_nd.c - tensors with chosen parts updated: ScatterNd, TensorScatter*, SparseToDense. The
+/* scatter_nd.c - updates selected parts of tensors: ScatterNd, TensorScatter*, SparseToDense. The
  * loops are in scatter.c. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"
 #include "ops/control/grad_util.h"
 
-/* updates.shape must be indices.shape[:-1] + x.shape[depth:], where unknown dimensions fit. */
+/* updates.shape must be indices.shape[:-1] + x.shape[depth:]; unknown dimensions match. */
 static mf_status check_updates(const mf_shape *x, const mf_shape *indices, const mf_shape *updates)
 {
     const int outer = indices->rank - 1;
@@ -75,7 +75,7 @@ static mf_status scatter_nd_scatter_nd_run(mf_kernel *k)
     return scatter_nd_scatter_into(k, out, MF_SCATTER_ADD, k->in[0], k->in[1]);
 }
 
-/* The gradient of updates, of all ops here. */
+/* The gradient of updates, for all ops in this file. */
 static mf_output gather_updates(mf_grad *g, mf_output from, mf_output indices)
 {
     return mf_applyf(g->graph, "GatherNd", MF_IN(from, indices), "bad_indices_policy='%s'",
@@ -88,18 +88,18 @@ static mf_status scatter_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Dimensions that tuples do not choose from, of updates and of the result. */
+/* Dimensions of updates and result that tuples do not index. */
 static void inner_split(mf_split *s, int indices, int updates)
 {
     const int tuples = s->in[indices].rank - 1, depth = (int)s->in[indices].dims[tuples];
 
     for (int d = depth; d < s->out[0].rank; d++) {
         mf_split_through(s, updates, tuples + d - depth, d);
-        s->letters[s->n_letters - 1].some = true; /* nothing can be chosen from an empty piece */
+        s->letters[s->n_letters - 1].some = true; /* nothing can be selected from an empty shard */
     }
 }
 
-/* Tuples each add something. */
+/* Tuples can be split: shards are summed. */
 static void scatter_nd_split(mf_split *s)
 {
     if (!s->in_value[2])
@@ -140,7 +140,7 @@ static mf_status tensor_scatter_infer(mf_infer *in)
     return mf_infer_same(in);
 }
 
-/* Never in place: any input may be the one whose memory is reused. */
+/* Not in place: the reused memory could belong to any input. */
 static mf_status tensor_scatter_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
@@ -180,7 +180,7 @@ static mf_status scatter_nd_sub_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* dy goes to whoever has the extreme value, in equal shares. */
+/* dy is divided equally among all elements with the extreme value. */
 static mf_status scatter_nd_extreme_grad(mf_grad *g)
 {
     const mf_output indices = g->x[1];
@@ -202,7 +202,7 @@ static mf_status scatter_nd_extreme_grad(mf_grad *g)
 
 /* ---- SparseToDense ---- */
 
-/* indices: one tuple per value; a vector is tuples of one, a scalar one such tuple. */
+/* indices: one tuple per value; a vector is a list of 1-tuples, a scalar is one 1-tuple. */
 static mf_status as_tuples(const mf_tensor *indices, mf_tensor *out)
 {
     mf_shape s = indices->shape;
@@ -216,7 +216,7 @@ static mf_status as_tuples(const mf_tensor *indices, mf_tensor *out)
     return MF_OK;
 }
 
-/* Rows must grow strictly. */
+/* Rows must be strictly ascending. */
 static mf_status scatter_nd_check_order(const mf_tensor *rows)
 {
     const int64_t *v = rows->data;

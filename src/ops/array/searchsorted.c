@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* searchsorted.c - where values would stand in sorted rows: LowerBound and UpperBound. */
+/* searchsorted.c - insertion points in sorted rows: LowerBound and UpperBound. */
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sets.c - the last dimension of a tensor, dense or sparse, as sets: their sizes, differences,
- * intersections and unions. A result has each value once, in ascending order. */
+/* sets.c - the last dimension of a dense or sparse tensor as sets: sizes, differences,
+ * intersections
+ * and unions. A result has each value once, in ascending order. */
 #include "ops/sparse/sparse_util.h"
 
 #include <stdlib.h>
@@ -10,13 +11,13 @@
 
 typedef struct element {
     const mf_tensor *values;
-    int64_t group, at; /* group: which set, counted through all dimensions but the last */
+    int64_t group, at; /* group: index of the set, over all dimensions but the last */
 } element;
 
 typedef struct sets {
     mf_shape groups; /* all dimensions but the last */
-    mf_tensor memory; /* of all, pooled, because a client chooses how many there are */
-    element *all; /* sorted, each value of a group once */
+    mf_tensor memory; /* of all elements; from the pool, because clients determine the size */
+    element *all; /* sorted, without duplicates within a group */
     int64_t n;
 } sets;
 
@@ -123,7 +124,7 @@ static mf_status read_sparse(const mf_kernel *k, int first, sets *s)
 typedef struct sets_merge {
     const sets *a, *b;
     int64_t i, j;
-    bool only_a, only_b, both; /* which elements the result has */
+    bool only_a, only_b, both; /* the elements that the result keeps */
 } sets_merge;
 
 static mf_status merge_init(const mf_kernel *k, const sets *a, const sets *b, sets_merge *m)
@@ -144,7 +145,7 @@ static mf_status merge_init(const mf_kernel *k, const sets *a, const sets *b, se
     return MF_OK;
 }
 
-/* The next element of the result; NULL: there are no more. */
+/* The next element of the result; NULL: end. */
 static const element *sets_next(sets_merge *m)
 {
     while (m->i < m->a->n || m->j < m->b->n) {
@@ -160,7 +161,7 @@ static const element *sets_next(sets_merge *m)
     return NULL;
 }
 
-/* How many there are, and in the largest set. */
+/* Number of elements, and size of the largest set. */
 static void sets_measure(sets_merge m, int64_t *n, int64_t *largest)
 {
     int64_t group = -1, size = 0;

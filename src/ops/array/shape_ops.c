@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape_ops.c - asking for shapes (Shape, Size, Rank) and giving the same elements another one
- * (Reshape, Squeeze, ExpandDims). Inference gives values too: plans need static shapes. */
+/* shape_ops.c - returns shapes (Shape, Size, Rank) and changes them (Reshape, Squeeze, ExpandDims).
+ * Inference computes values, too: plans need static shapes. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -77,7 +77,7 @@ static mf_status rank_run(mf_kernel *k)
 
 /* ---- Reshape ---- */
 
-/* The one dimension given as -1, or -1 when all are given. */
+/* Index of the dimension given as -1; -1: all are given. */
 static mf_status find_missing(const mf_ivec *dims, int *missing)
 {
     *missing = -1;
@@ -95,7 +95,7 @@ static mf_status find_missing(const mf_ivec *dims, int *missing)
     return MF_OK;
 }
 
-/* What -1 stands for. When a zero is asked for, zeros of the input do not count: [0,3] as [-1,0] is
+/* The value of the -1. If the shape has a zero, zeros of the input are ignored: [0,3] as [-1,0] is
  * [3,0]. */
 static mf_status shape_ops_fill_missing(const mf_shape *from, int64_t count, mf_ivec *dims,
                                         int missing)
@@ -167,7 +167,7 @@ static mf_status shape_ops_reshape_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Of all ops here: the elements go back into the shape they came from. */
+/* For all ops in this file: reshapes dy to the input's shape. */
 static mf_status reshape_grad(mf_grad *g)
 {
     g->dx[0] = MF_G2("Reshape", g->dy[0], MF_G1("Shape", g->x[0]));
@@ -203,7 +203,8 @@ static mf_status squeeze_result(const mf_shape *from, squeeze_dims dims, mf_shap
     }
     *out = MF_SCALAR;
     for (int d = 0; d < from->rank; d++) {
-        if (dims.n == 0 && from->dims[d] < 0) { /* dropped or kept: the rank is unknown */
+        if (dims.n == 0 && from->dims[d] < 0) { /* it may be squeezed or kept, so the rank is
+                                                   unknown */
             *out = MF_SHAPE_UNKNOWN;
             return MF_OK;
         }
@@ -299,7 +300,7 @@ static void expand_split(mf_split *s)
     s->additive = 1;
 }
 
-/* A piece may be one wide where the whole is not. */
+/* A shard may have size 1 where the whole dimension does not. */
 static void squeeze_split(mf_split *s)
 {
     int64_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.c - parts of a tensor: Slice, StridedSlice, and what puts a part back. */
+/* slice.c - parts of a tensor: Slice, StridedSlice, and their inverses. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided.h"
@@ -78,7 +78,7 @@ static mf_status slice_slice_run(mf_kernel *k)
     return mf_strided_read(k->step->pool, &s, &x->shape, x->dtype, x->data, out->data);
 }
 
-/* dy with zeros around it where the rest of x was. */
+/* dy padded with zeros to the shape of x. */
 static mf_status slice_slice_grad(mf_grad *g)
 {
     const char *index = mf_dtype_name(mf_grad_type(g->x[1]));
@@ -140,7 +140,7 @@ static mf_status strided_run(mf_kernel *k)
     return mf_strided_read(k->step->pool, &s, &x->shape, x->dtype, x->data, out->data);
 }
 
-/* `op` with the masks of g->node. */
+/* `op` with the mask attributes of g->node. */
 static mf_output same_masks(mf_grad *g, const char *op, const mf_output *inputs)
 {
     mf_strided_masks m;
@@ -227,7 +227,7 @@ static mf_status slice_update_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Dimensions that are taken whole. */
+/* Dimensions that are taken completely. */
 static void slice_split(mf_split *s)
 {
     if (!s->in_value[1] || !s->in_value[2])
@@ -240,8 +240,9 @@ static void slice_split(mf_split *s)
     s->additive = 1;
 }
 
-/* The same, where masks say so: begin and end mean nothing then. x: input or output; y: the other,
- * which lacks dimensions of which one index is taken. */
+/* The same for dimensions that masks select completely: begin and end are ignored there. x: input
+ * or
+ * output; y: the other one, which lacks shrunk dimensions. */
 static void strided_letters(mf_split *s, const mf_tensor *strides, mf_split_shape *x, int rank,
                             const mf_shape *shape, mf_split_shape *y)
 {

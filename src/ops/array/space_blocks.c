@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space_blocks.c - blocks of space moved into the depth or the batch dimension and back. All are
- * the same rearrangement of a larger number of dimensions, in either direction. */
+/* space_blocks.c - moves spatial blocks into the depth or the batch dimension and back. All ops are
+ * the
+ * same permutation of a larger number of dimensions, in either direction. */
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
@@ -24,7 +25,7 @@ static mf_status depth_read(const mf_node *node, depth_attrs *a)
     return MF_OK;
 }
 
-/* x / y, or x * y going the other way; unknown stays unknown. */
+/* x / y, or x * y in the other direction; unknown stays unknown. */
 static mf_status scale_dim(int64_t dim, int64_t by, bool divide, const char *what, int64_t *out)
 {
     *out = dim;
@@ -77,7 +78,7 @@ static mf_status space_blocks_depth_prepare(mf_prepare *p)
     return depth_read(p->node, a);
 }
 
-/* One dimension of the rearrangement, with its stride on the space side and on the depth side. */
+/* Adds one dimension with its stride on the space side and on the depth side. */
 static void space_blocks_add_dim(mf_strided_copy *m, bool to_depth, int64_t dim, int64_t space,
                                  int64_t depth)
 {
@@ -103,7 +104,7 @@ static mf_status space_blocks_depth_run(mf_kernel *k)
     mf_strides_of(space, ss);
     mf_strides_of(depth, ds);
     m.dst = out->data;
-    /* The depth dimension holds (row in block, column in block, channel). */
+    /* The depth dimension is (row in block, column in block, channel). */
     space_blocks_add_dim(&m, a->to_depth, space->dims[0], ss[0], ds[0]);
     if (a->channels_first)
         space_blocks_add_dim(&m, a->to_depth, space->dims[c], ss[c], ds[c]);
@@ -136,7 +137,7 @@ typedef struct batch_plan {
     int n; /* spatial dimensions: 1 .. n of the tensors */
     bool nd; /* SpaceToBatchND, BatchToSpaceND: any rank */
     int64_t block[MF_MAX_RANK], blocks;
-    mf_pairs pads; /* paddings, or crops on the way back */
+    mf_pairs pads; /* paddings, or crops of the inverse */
 } batch_plan;
 
 static bool to_batch(const mf_node *node)
@@ -144,7 +145,7 @@ static bool to_batch(const mf_node *node)
     return node->op_name[0] == 'S';
 }
 
-/* block_shape: NULL for the old ops, which have the attribute block_size and two dimensions. */
+/* block_shape: NULL for the old ops, which have an attribute block_size and two dimensions. */
 static mf_status batch_read(const mf_node *node, const mf_tensor *block_shape,
                             const mf_tensor *pads, batch_plan *p)
 {
@@ -228,8 +229,9 @@ static mf_status batch_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* The cells at place `at` (one index per spatial dimension) of every block: a box on the batch
- * side, every block[d]-th cell on the space side, cut where it falls into padding or crops. */
+/* The cells at position `at` (one index per spatial dimension) of every block: a box on the batch
+ * side,
+ * every block[d]-th cell on the space side, clipped to the part outside padding or crops. */
 static mf_status move_place(mf_kernel *k, const batch_plan *p, mf_tensor *out, int64_t place)
 {
     const bool forward = to_batch(k->node);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split_ops.c - one tensor cut into several along a dimension. The way back is in concat.c. */
+/* split_ops.c - splits a tensor along a dimension. The inverses are in concat.c. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* All gradients of the outputs (zeros where none arrives), with room for one more input. */
+/* The gradients of all outputs (zeros if there is none), with room for one more input. */
 static mf_output *output_grads(mf_grad *g, int skip)
 {
     mf_output *list = MF_ARENA_ARRAY(g->graph->arena, mf_output, g->n_out + 2);
@@ -106,7 +106,7 @@ static mf_status check_even(int64_t dim, int at, int n)
     return MF_OK;
 }
 
-/* What the size of -1 stands for along a dimension of `dim`; checks that all sizes fit together. */
+/* The value of the size -1 along a dimension of `dim`; checks that the sizes add up. */
 static mf_status missing_size(const mf_tensor *sizes, int64_t dim, int n, int64_t *missing)
 {
     int64_t given = 0;
@@ -152,7 +152,7 @@ static bool has_sizes(const mf_node *node)
     return node->op_name[5] == 'V';
 }
 
-/* Sizes along a known axis, as far as they are known. */
+/* Infers known sizes along a known axis. */
 static mf_status split_known(mf_infer *in, const mf_shape *x, int at)
 {
     const mf_tensor *sizes = has_sizes(in->node) ? in->in_value[1] : NULL;
@@ -248,7 +248,7 @@ static void unpack_split(mf_split *s)
         mf_split_around(s, 0, 1, axis, true, false);
 }
 
-/* Split has its axis first, SplitV last. */
+/* The axis is the first input of Split, the last of SplitV. */
 static void split_split(mf_split *s)
 {
     const int x = strcmp(s->node->op_name, "Split") == 0 ? 1 : 0;

@@ -14,7 +14,7 @@ void mf_strided_masks_read(const mf_node *node, mf_strided_masks *out)
                                .shrink = mf_node_int(node, "shrink_axis_mask") };
 }
 
-/* What the specification says about one dimension of the input. */
+/* The specification of one dimension of the input. */
 typedef struct dim_spec {
     int64_t begin, end, stride;
     bool known; /* begin and end are */
@@ -72,14 +72,15 @@ static mf_status add_indexed(spec_reader *r, int64_t i)
     return MF_OK;
 }
 
-/* Spread the specification over the input's dimensions: "..." stands for those not mentioned, and
- * stands at the end when it is not written. */
+/* Assigns the specification to the input's dimensions: "..." stands for all dimensions not
+ * mentioned;
+ * default: at the end. */
 static mf_status read_spec(spec_reader *r)
 {
     const uint64_t marks = (uint64_t)r->masks->ellipsis;
     int64_t ellipsis = -1, mentioned = 0;
 
-    if (marks & (marks - 1)) /* also where there are no dimensions to them */
+    if (marks & (marks - 1)) /* even if it covers no dimensions */
         return MF_FAIL(MF_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
 
     for (int64_t i = 0; i < r->n; i++) {
@@ -102,7 +103,7 @@ static mf_status read_spec(spec_reader *r)
     return MF_OK;
 }
 
-/* A given bound as an index of a dimension of `dim`, cut off at its ends. */
+/* A bound as an index of a dimension of `dim`, clamped. */
 static int64_t clamp_bound(int64_t x, int64_t dim, int64_t stride)
 {
     const int64_t low = stride > 0 ? 0 : -1, high = stride > 0 ? dim : dim - 1;
@@ -124,7 +125,7 @@ static void set_range(mf_strided *s, int d, const dim_spec *spec, int64_t dim)
                      ? 0
                      : length / spec->stride + (length % spec->stride != 0);
     if (s->size[d] < 2)
-        s->stride[d] = 0; /* never used, and may be huge */
+        s->stride[d] = 0; /* not used, and possibly huge */
 }
 
 static mf_status set_dim(mf_strided *s, int d, const dim_spec *spec, int64_t dim)
@@ -242,7 +243,7 @@ mf_status mf_strided_write(mf_pool *pool, const mf_strided *s, const mf_shape *i
     return mf_strided_copy_run(pool, &m);
 }
 
-/* `value` repeated to the slice's shape. */
+/* Broadcasts `value` to the slice's shape. */
 static mf_status strided_spread(mf_pool *pool, const mf_strided *s, const mf_tensor *value,
                                 mf_tensor *out)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/array/strided_copy.h"
 
-/* Bytes a piece should move: enough to be worth a thread, little enough to stay in its cache. */
+/* Bytes per piece: enough to be worth a thread, few enough to fit its cache. */
 enum { PIECE_BYTES = 128 * 1024, TILE = 16 };
 
-/* Strides in bytes from here on. A block is the two dimensions a unit of work loops over; the
- * others are counted through outside. */
+/* Strides are in bytes from here on. A block is the two dimensions that a unit of work loops over;
+ * the
+ * other dimensions are iterated outside. */
 typedef struct strided_copy_block {
     int64_t n0, n1; /* n1 is the inner one */
     int64_t d0, d1, s0, s1; /* strides of destination and source */
@@ -13,7 +14,7 @@ typedef struct strided_copy_block {
 
 typedef struct strided_copy_move_job {
     mf_dtype dtype;
-    int64_t cell; /* bytes moved as one; whole short runs count as a cell */
+    int64_t cell; /* bytes copied as one; a short contiguous run counts as a cell */
     char *dst;
     const char *src;
     int rank; /* of the dimensions outside the block */
@@ -21,7 +22,7 @@ typedef struct strided_copy_move_job {
     strided_copy_block b;
     void (*copy)(const struct strided_copy_move_job *job, char *dst, const char *src,
                  const strided_copy_block *b);
-    bool cut_inner; /* strips are cut from n1 (then n0 is 1), not from n0 */
+    bool cut_inner; /* strips divide n1 (then n0 is 1), not n0 */
     int64_t strip, strips; /* lines of the block per unit; units per block */
     int64_t units, units_per_piece;
 } strided_copy_move_job;
@@ -37,8 +38,8 @@ static void copy_runs(const strided_copy_move_job *job, char *dst, const char *s
         memcpy(dst + i * b->d0, src + i * b->s0, bytes);
 }
 
-/* Any strides. The longer loop goes inside: NCHW with three channels has a short inner dimension.
- */
+/* Any strides. The longer loop is the inner one: NCHW with three channels has a short inner
+ * dimension. */
 #define COPY_CELLS(SIZE)                                                                           \
     static void copy_cells_##SIZE(const strided_copy_move_job *job, char *dst, const char *src,    \
                                   const strided_copy_block *b)                                     \
@@ -121,8 +122,8 @@ static inline void transpose_4x4(char *dst, int64_t d0, const char *src, int64_t
         memcpy(dst + i * d0, &a[i], sizeof a[i]);
 }
 
-/* Source cells lie side by side along dimension 0, destination cells along dimension 1. Tiles are
- * small enough that all lines they touch stay in the first cache. */
+/* Source cells are adjacent along dimension 0, destination cells along dimension 1. Tiles are small
+ * enough that all their cache lines stay in the first-level cache. */
 #define TRANSPOSE(SIZE, STEP, MICRO)                                                               \
     static void transpose_##SIZE(const strided_copy_move_job *job, char *dst, const char *src,     \
                                  const strided_copy_block *b)                                      \
@@ -160,8 +161,9 @@ TRANSPOSE(16, TILE, micro_16)
 
 /* ---- choosing ---- */
 
-/* The move with dimensions of one left out and neighbours merged where both sides walk through them
- * as through one. Always at least one dimension. */
+/* The copy without dimensions of size 1, and with adjacent dimensions merged if they are contiguous
+ * on
+ * both sides. Always at least one dimension. */
 static void simplify(const mf_strided_copy *m, strided_copy_move_job *job)
 {
     int rank = 0;
@@ -201,7 +203,7 @@ static void take_dim(strided_copy_move_job *job, int d, int64_t *n, int64_t *to,
     }
 }
 
-/* A dimension, not the innermost, along which source cells lie side by side; -1 when none is. */
+/* A dimension other than the innermost along which source cells are adjacent; -1: none. */
 static int source_inner(const strided_copy_move_job *job)
 {
     for (int d = job->rank - 2; d >= 0; d--) {
@@ -228,8 +230,8 @@ static void choose_copy(strided_copy_move_job *job)
         job->copy = tiles ? BY_SIZE(transpose) : BY_SIZE(copy_cells);
 }
 
-/* Pick the two dimensions of the block: the innermost, and the one that makes tiles or else its
- * neighbour. A long innermost dimension is a strided_copy_block alone, cut into pieces itself. */
+/* Chooses the two dimensions of the block: the innermost, and the one that allows tiles or else its
+ * neighbour. A long innermost dimension is a block of its own, divided into strips. */
 static void choose_block(strided_copy_move_job *job)
 {
     const int inner = job->rank - 1;
@@ -247,14 +249,14 @@ static void choose_block(strided_copy_move_job *job)
         take_dim(job, second >= 0 ? second : job->rank - 1, &b->n0, &b->d0, &b->s0);
 }
 
-/* Cut the block into strips of about a piece, and gather small blocks into pieces. */
+/* Divides the block into strips of about a piece, and groups small blocks into pieces. */
 static void choose_pieces(strided_copy_move_job *job)
 {
     const int64_t line = job->cut_inner ? job->cell : job->b.n1 * job->cell;
     const int64_t lines = job->cut_inner ? job->b.n1 : job->b.n0;
     int64_t bytes;
 
-    MF_ASSERT(line > 0); /* empty moves have ended before */
+    MF_ASSERT(line > 0); /* empty copies have returned before */
     job->strip = line >= PIECE_BYTES / TILE ? TILE : PIECE_BYTES / line / TILE * TILE;
     job->strips = (lines + job->strip - 1) / job->strip;
     job->units = job->strips;
@@ -278,7 +280,7 @@ static void strided_copy_plan(strided_copy_move_job *job)
 
 /* ---- running ---- */
 
-/* Strip `strip` of the block whose first cells are at dst and src. */
+/* Copies strip `strip` of the block whose first cells are at dst and src. */
 static void run_unit(const strided_copy_move_job *job, char *dst, const char *src, int64_t strip)
 {
     const int64_t at = strip * job->strip;

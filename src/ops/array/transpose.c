@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transpose.c - dimensions in another order; permutations and their inverse. */
+/* transpose.c - permutes dimensions; permutations and their inverse. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unique.c - sets by hashing: Unique and its variants, ListDiff. Elements keep the order in which
- * they first occur. Floats compare by value: -0 equals 0, and NaN equals nothing. */
+/* unique.c - sets by hashing: Unique and its variants, ListDiff. Elements keep the order of their
+ * first
+ * occurrence. Floats compare by value: -0 equals 0, and NaN equals nothing. */
 #include "base/map.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -92,7 +93,7 @@ static mf_status table_init(row_table *t, int64_t n)
     return MF_OK;
 }
 
-/* The slot that holds a row equal to row i of `probe`, or the empty one where it belongs. */
+/* The slot that holds a row equal to row i of `probe`, or the empty slot for it. */
 static int64_t *table_slot(const row_table *t, const row_set *rows, const row_set *probe, int64_t i)
 {
     int64_t *slots = t->slots.data;
@@ -108,15 +109,15 @@ static int64_t *table_slot(const row_table *t, const row_set *rows, const row_se
 
 /* ---- Unique ---- */
 
-/* x seen as [outer, n, inner]: the entries to tell apart run along the middle. */
+/* x viewed as [outer, n, inner]: entries run along the middle dimension. */
 typedef struct unique_job {
     const mf_tensor *x;
     int axis;
     int64_t outer, n, inner;
-    mf_tensor gathered; /* [n, outer, inner] when outer > 1: entries as dense rows */
+    mf_tensor gathered; /* [n, outer, inner] if outer > 1: entries as dense rows */
     row_set rows;
     row_table table;
-    mf_tensor first; /* int64 [n]: which entry the i-th unique one is */
+    mf_tensor first; /* int64 [n]: entry of the i-th unique value */
     int64_t found;
 } unique_job;
 
@@ -158,7 +159,7 @@ static mf_status unique_gather_rows(mf_kernel *k, unique_job *job)
     return mf_strided_copy_run(k->step->pool, &m);
 }
 
-/* Number the entries: idx[i] is the number of entry i's value. */
+/* Numbers the entries: idx[i] is the number of entry i's value. */
 static void find_unique(unique_job *job, mf_tensor *idx, mf_tensor *counts)
 {
     int64_t *first = job->first.data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* where.c - from indices to marks and back: OneHot, Where; and UnravelIndex. */
+/* where.c - conversions between indices and masks: OneHot, Where; and UnravelIndex. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -96,7 +96,7 @@ static mf_status one_hot_run(mf_kernel *k)
 
 /* ---- Where ---- */
 
-/* Positions of elements that are not zero, from `from` on, into out (NULL: only count). */
+/* Positions of nonzero elements from `from` on, into out (NULL: only count). */
 #define FIND(NAME, kind, EXPR)                                                                     \
     static int64_t find_##kind(const void *data, int64_t n, int64_t *out)                          \
     {                                                                                              \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* basic.c - where values come from and ops that hand them on: constants, placeholders, identities.
- */
+/* basic.c - constants, placeholders, identities and other ops that pass values on. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -79,7 +78,7 @@ static mf_status placeholder_run(mf_kernel *k)
                    mf_dtype_name(mf_out_type(k->node, 0)));
 }
 
-/* What is fed may differ from the default, so only the attribute counts. */
+/* A fed value may differ from the default, so only the attribute counts. */
 static mf_status placeholder_with_default_infer(mf_infer *in)
 {
     mf_shape merged;
@@ -215,7 +214,7 @@ const mf_op mf_ops_basic[] = {
       .samples = MF_SAMPLES("f32[2,3]", "f64[]", "f32[0,4]", "str[3]", "bool[2,2]") },
     { .name = "IdentityN",
       .def = "(input:*T) -> (output:*T) {T:list(type)>=1}",
-      .flags = MF_OP_HEAP | MF_OP_UNPLANNED, /* several views: more than a plan can express */
+      .flags = MF_OP_HEAP | MF_OP_UNPLANNED, /* several views: a plan cannot express them */
       .infer = identity_infer,
       .grad = identity_grad,
       .run = identity_n_run,
@@ -267,7 +266,7 @@ const mf_op mf_ops_basic[] = {
       .grad = identity_grad,
       .run = identity_n_run,
       .samples = MF_SAMPLES("var:f32[3] !nograd !notf") },
-    /* Function bodies only: inlining removes both. */
+    /* In function bodies only: inlining removes both. */
     { .name = "_Arg",
       .def = "() -> (output:T) {T:type, index:int>=0} is_stateful",
       .control = MF_CONTROL_ARG,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client_only.c - ops that need the client's process: tensors kept in a local session, and Python
- * functions. They exist so that graphs holding them load; running one fails, as it does on
- * TensorFlow's own remote servers. */
+ * functions. Graphs that contain them load; running them fails, as on TensorFlow's remote servers.
+ */
 #include "ops/control/grad_util.h"
 
 static mf_status no_session_state(mf_kernel *k)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control.c - control flow. The executor itself carries these ops out (mf_op.control says how);
- * here stand their signatures, shapes and gradients. Calls of functions are gone once a graph is
- * compiled: bodies are inlined. */
+/* control.c - control flow. The executor implements these ops (mf_op.control); this file has their
+ * signatures, shapes and gradients. Function calls do not exist in a compiled graph: bodies are
+ * inlined. */
 #include "graph/gradients.h"
 #include "ops/control/grad_util.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- shapes ---- */
 
-/* The dimensions on which all inputs agree: any of them may become the output. */
+/* Keeps the dimensions on which all inputs agree: any of them may become the output. */
 static mf_status merge_infer(mf_infer *in)
 {
     mf_shape s = in->in[0];
@@ -27,7 +27,7 @@ static mf_status merge_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Calls: what the attribute output_shapes says, where there is one of the right length. */
+/* Calls: the attribute output_shapes, if it has the right length. */
 static mf_status call_infer(mf_infer *in)
 {
     const mf_attr *a = mf_node_list(in->node, "output_shapes", MF_ATTR_SHAPE);
@@ -52,8 +52,9 @@ static mf_output zeros_where_missing(mf_grad *g, int i)
     return g->dy[i].node ? g->dy[i] : MF_G1("ZerosLike", g->y[i]);
 }
 
-/* The gradient of the branch that was taken; the other one is dead. Switching again makes it dead
- * even where it was computed out of constants. */
+/* The gradient of the branch that was taken; the other one is dead. The Switch makes it dead even
+ * if
+ * it was computed from constants. */
 static mf_status switch_grad(mf_grad *g)
 {
     const mf_output pred = g->x[1];

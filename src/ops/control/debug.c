@@ -43,7 +43,7 @@ static mf_status assert_run(mf_kernel *k)
 /* ---- Print: the input, with a line on stderr in passing ---- */
 
 typedef struct print_state {
-    atomic_llong printed; /* lines so far */
+    atomic_llong printed; /* number of lines so far */
     int64_t first_n;
 } print_state;
 
@@ -75,7 +75,7 @@ static mf_status debug_print_run(mf_kernel *k)
         mf_buf_str(&buf, "]");
     }
     mf_buf_str(&buf, "\n");
-    if (buf.data) /* in one piece, so that lines of several threads stay whole */
+    if (buf.data) /* one write, so that lines of several threads are not interleaved */
         (void)fwrite(buf.data, 1, buf.len, stderr);
     mf_buf_deinit(&buf);
     return MF_OK;

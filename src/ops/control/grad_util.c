@@ -7,7 +7,7 @@ mf_status mf_grad_none(mf_grad *g)
     return MF_OK;
 }
 
-/* The name of the loop that `n`, a node of its control flow, belongs to; NULL: of none. */
+/* The name of the loop whose control flow contains `n`; NULL: none. */
 static const char *grad_util_loop_of(const mf_node *n)
 {
     for (int i = 0; i < 4; i++) { /* Exit, Switch, Merge, Enter */

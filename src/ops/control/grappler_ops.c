@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grappler_ops.c - ops that no client writes: a master of TensorFlow's makes them out of others
- * before it sends its graph to a task. They are taken apart again when the graph is compiled
+/* grappler_ops.c - ops that clients do not write: a TensorFlow master's optimizer creates them
+ * before
+ * it sends a graph to a task. Compilation lowers them to the original ops
  * (compiler/lower_grappler_ops.c). */
 #include "ops/control/grad_util.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_cursor.c - walking through data sets. See dataset_op.h. */
+/* dataset_cursor.c - iterates over datasets. See dataset_op.h. */
 #include "base/clock.h"
 #include "ops/dataset/dataset_op.h"
 
@@ -19,7 +19,7 @@ mf_status mf_cursor_begin(mf_walk *w, mf_dataset_op *d, const mf_cursor *parent,
 
     *out = NULL;
     if (parent && parent->depth >= MF_DATASET_OP_DEPTH)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "more than %d data sets within each other",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "datasets are nested more than %d deep",
                        MF_DATASET_OP_DEPTH);
     c = mf_calloc(1, d->kind->cursor_bytes ? d->kind->cursor_bytes : sizeof *c);
     if (!c)
@@ -69,7 +69,7 @@ static void drop_kept(struct mf_dataset_kept *k)
     mf_object_unref(&k->set->object);
 }
 
-/* Data sets that nobody else has will not be walked through again. */
+/* Drops the state of datasets that have no other reference and will not be iterated again. */
 static void dataset_cursor_sweep(mf_walk *w)
 {
     int64_t n = 0;
@@ -153,7 +153,7 @@ mf_status mf_cursor_call_test(const mf_cursor *c, mf_walk *w, const mf_tensor *e
     *out = st == MF_OK && result.count == 1 && *(const uint8_t *)result.data;
     if (st == MF_OK && result.count != 1)
         st = MF_FAIL(MF_INVALID_ARGUMENT,
-                     "Filter predicate `f` must return a scalar bool."); /* TensorFlow's words */
+                     "Filter predicate `f` must return a scalar bool."); /* TensorFlow's message */
     mf_tensor_clear(&result);
     return st;
 }

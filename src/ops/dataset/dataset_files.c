@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_files.c - data sets out of files: records, lines, pieces of one length. Files are opened
- * when their turn comes, by the step that asks. */
+/* dataset_files.c - datasets from files: records, lines, fixed-length records. A file is opened
+ * when it
+ * is reached, by the step that requests the element. */
 #include "formats/record.h"
 #include "ops/dataset/dataset_op.h"
 #include "ops/io/op_path.h"
 #include "ops/string/tensor_text.h"
 
-/* A walk through files, one after the other. */
+/* Iteration over a list of files. */
 typedef struct dataset_files_reading {
     mf_cursor cursor;
     mf_compression compression;
-    int64_t file; /* that comes next */
+    int64_t file; /* the next file */
     mf_reader *reader; /* NULL: none is open */
     mf_lines lines;
-    mf_buf buf; /* what was read last; pieces: what was read ahead */
+    mf_buf buf; /* the last data read; fixed length: read ahead */
 } dataset_files_reading;
 
-/* The arguments of an op may come in another order. */
+/* The position of the argument depends on the op. */
 static const mf_tensor *compression_arg(const mf_dataset_op *d)
 {
     for (int i = 1; i < d->n_args; i++) {
@@ -44,7 +45,7 @@ static mf_status files_begin(mf_cursor *c, mf_walk *w)
     return packed ? mf_path_compression(packed, &((dataset_files_reading *)c)->compression) : MF_OK;
 }
 
-/* The next file; *end: there is none. */
+/* Opens the next file; *end: there is none. */
 static mf_status open_next(dataset_files_reading *r, mf_walk *w, bool *end)
 {
     const mf_tensor *names = &r->cursor.set->args[0];
@@ -53,7 +54,7 @@ static mf_status open_next(dataset_files_reading *r, mf_walk *w, bool *end)
     *end = r->file >= names->count;
     if (*end)
         return MF_OK;
-    MF_TRY(mf_path_read(names, r->file++, path)); /* the next try is for the next file */
+    MF_TRY(mf_path_read(names, r->file++, path)); /* a retry continues with the next file */
     MF_TRY(mf_path_open(w->step, path, r->compression, &r->reader));
     r->lines = (mf_lines){ .reader = r->reader };
     return MF_OK;
@@ -122,7 +123,7 @@ static mf_status dataset_files_record_next(mf_cursor *c, mf_walk *w, mf_tensor *
         st = mf_record_read(r->reader, MF_PATH_STRING_MAX, &r->buf);
         if (st == MF_OK)
             return dataset_files_put_string(row, r->buf.data, r->buf.len);
-        close_file(r); /* behind a damaged record nothing can be found */
+        close_file(r); /* records after a damaged one cannot be located */
         if (st != MF_OUT_OF_RANGE)
             return st;
     }
@@ -207,7 +208,7 @@ static mf_status begin_pieces(dataset_files_reading *r)
     return mf_reader_seek(r->reader, mf_dataset_op_int(d, HEADER));
 }
 
-/* The buffer holds a record and what could be the footer, if the file has so much. */
+/* Fills the buffer with a record and a possible footer, if the file has that much left. */
 static mf_status read_ahead(dataset_files_reading *r, bool *whole)
 {
     const mf_dataset_op *d = r->cursor.set;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_hint.c - data sets that say how the input should be run: ahead of time, with so many
- * threads, rewritten. Elements and their order are the input's, so these are the input. */
+/* dataset_hint.c - datasets that only give hints for the execution of their input: prefetching,
+ * number
+ * of threads, rewriting. Elements and order are the input's, so they return the input. */
 #include "ops/dataset/dataset_op.h"
 
 static mf_status hint_run(mf_kernel *k)

@@ -29,7 +29,8 @@ static void iterator_destroy(mf_object *o)
 
 const mf_object_type mf_seq_iterator_type = { .name = "iterator", .destroy = iterator_destroy };
 
-/* "iterator:s:9:localhost:name": whose object, how long the container's name is, the two names. */
+/* "iterator:s:9:localhost:name": owner of the object, length of the container's name, both names.
+ */
 static mf_status dataset_iterator_write_text(mf_seq_iterator *it, const mf_seq_iterator_spec *spec)
 {
     mf_buf b = { 0 };
@@ -84,9 +85,9 @@ mf_status mf_seq_iterator_make(void *spec, mf_object **out)
 
 /* ---- walking ---- */
 
-enum { LOOK_NS = 50000000 }; /* how often those who wait look whether their step is over */
+enum { LOOK_NS = 50000000 }; /* interval at which waiters check whether their step has ended */
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static mf_status wait_idle(mf_seq_iterator *it, const mf_step *step)
 {
     while (it->busy) {

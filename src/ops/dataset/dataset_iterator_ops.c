@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_iterator_ops.c - the ops on iterators: making one, starting it, its elements, its name.
- */
+/* dataset_iterator_ops.c - ops on iterators: create, start, next element, name. */
 #include "ops/dataset/dataset_iterator.h"
 #include "ops/state/handle.h"
 
@@ -13,7 +12,7 @@
 typedef struct iterator_state {
     mf_handle handle; /* first */
     mf_seq_iterator_spec spec;
-    mf_callee *factory; /* OneShotIterator: makes the data set */
+    mf_callee *factory; /* OneShotIterator: makes the dataset */
     mf_resources *session;
 } iterator_state;
 
@@ -35,7 +34,7 @@ static mf_status dataset_iterator_ops_read_parts(mf_prepare *p, mf_element_spec 
     return MF_OK;
 }
 
-/* Names and parts; what is not attributes of the op stays empty. */
+/* Reads names and parts; what the op has no attribute for stays empty. */
 static mf_status iterator_prepare(mf_prepare *p)
 {
     iterator_state *s = MF_ARENA_NEW(p->arena, iterator_state);
@@ -79,7 +78,7 @@ static mf_status dataset_iterator_ops_make_run(mf_kernel *k)
     return mf_element_spec_fit(s->spec.parts, mf_seq_iterator_parts(it));
 }
 
-/* The data set comes out of the graph's function, once. */
+/* The graph's function makes the dataset, once. */
 static mf_status one_shot_run(mf_kernel *k)
 {
     iterator_state *s = k->state;
@@ -115,7 +114,7 @@ static void deleter_destroy(mf_object *o)
 }
 static const mf_object_type deleter_type = { .name = "deleter", .destroy = deleter_destroy };
 
-/* TensorFlow's older clients hold this to delete the iterator; ours needs nobody to. */
+/* TensorFlow's older clients keep this to delete the iterator; here it is reference-counted. */
 static mf_status put_deleter(mf_tensor *out)
 {
     mf_object *o;
@@ -213,7 +212,7 @@ static mf_status to_text_run(mf_kernel *k)
     return mf_string_set(out->data, it->text, strlen(it->text));
 }
 
-/* The object that write_text() of dataset_iterator.c has described, or NULL. */
+/* The object described by write_text() of dataset_iterator.c, or NULL. */
 static mf_object *find_by_text(const iterator_state *s, const mf_step *step, const char *text)
 {
     char whose, *container, *end;

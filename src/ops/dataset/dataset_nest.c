@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_nest.c - data sets of data sets: a function makes one of each element, and their elements
- * are given out one data set after the other, or by turns. */
+/* dataset_nest.c - datasets of datasets: a function makes a dataset of each element, whose elements
+ * are
+ * concatenated or interleaved. */
 #include "ops/dataset/dataset_op.h"
 
 #include <unistd.h>
 
-/* The walk through what the function makes of the input's next element; NULL at the end. */
+/* A cursor over the dataset that the function makes of the input's next element; NULL: end. */
 static mf_status next_inner(mf_cursor *c, mf_walk *w, mf_cursor **out)
 {
     const int n = c->input->set->n_parts;
@@ -64,12 +65,12 @@ enum { MAX_OPEN = 1 << 20 };
 typedef struct turns {
     mf_cursor cursor;
     mf_cursor **open; /* NULL: closed */
-    int64_t cycle, block, at, given; /* `given` of this turn's block */
+    int64_t cycle, block, at, given; /* `given`: elements of the current block so far */
     int64_t n_open;
     bool input_over;
 } turns;
 
-/* cycle_length and block_length stand behind what is captured. */
+/* cycle_length and block_length follow the captured arguments. */
 static int64_t length_arg(const mf_dataset_op *d, int which)
 {
     return mf_dataset_op_int(d, 1 + d->n_captured + which);
@@ -80,7 +81,7 @@ static int64_t cycle_of(const mf_dataset_op *d)
     const int64_t cycle = length_arg(d, 0);
     const long cpus = cycle == -1 ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
 
-    return cycle != -1 ? cycle : cpus > 0 ? cpus : 1; /* -1: as many as there are processors */
+    return cycle != -1 ? cycle : cpus > 0 ? cpus : 1; /* -1: number of CPUs */
 }
 
 static mf_status turns_check(mf_dataset_op *d)
@@ -109,7 +110,7 @@ static void dataset_nest_turn(turns *t)
     t->given = 0;
 }
 
-/* Opens one here, or says that there are none. */
+/* Opens a cursor in this slot, or notes the end of the input. */
 static mf_status open_here(turns *t, mf_walk *w)
 {
     MF_TRY(next_inner(&t->cursor, w, &t->open[t->at]));

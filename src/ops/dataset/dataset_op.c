@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op.c - making data sets, out of what an op was given. See dataset_op.h. */
+/* dataset_op.c - creates datasets from the inputs of an op. See dataset_op.h. */
 #include "ops/dataset/dataset_op.h"
 
 #include "ops/state/handle.h"
@@ -150,11 +150,11 @@ void mf_rows_deinit(mf_dataset_rows *rows)
 
 /* ---- the ops ---- */
 
-/* What the node says, read once. */
+/* Attributes of the node, read once. */
 typedef struct sequence_state {
     mf_callee *function;
     mf_dtype *types;
-    mf_shape *shapes; /* NULL: not said */
+    mf_shape *shapes; /* NULL: not given */
     int n_types, captured, n_captured;
     bool *is_number; /* by input: it must be a scalar */
     const char **names; /* of the inputs' arguments */
@@ -171,7 +171,7 @@ static mf_status dataset_op_read_parts(mf_prepare *p, sequence_state *s)
     s->types = MF_ARENA_ARRAY(p->arena, mf_dtype, s->n_types + 1);
     if (!s->types)
         return MF_NOMEM("a data set");
-    for (int i = 0; i < s->n_types; i++) /* sources of lines and records say nothing */
+    for (int i = 0; i < s->n_types; i++) /* sources of lines and records have no such attribute */
         s->types[i] = types ? (mf_dtype)types->ints[i] : MF_DTYPE_STRING;
     if (!types || !shapes || shapes->n != s->n_types)
         return MF_OK;
@@ -233,7 +233,7 @@ void mf_dataset_op_release(void *state)
         mf_callee_unref(((sequence_state *)state)->function);
 }
 
-/* Inputs become arguments: data sets are data sets, numbers are scalars. */
+/* Copies inputs to arguments: datasets are checked to be datasets, numbers to be scalars. */
 static mf_status take_inputs(const mf_kernel *k, mf_dataset_op *d)
 {
     const sequence_state *s = k->state;
@@ -251,7 +251,7 @@ static mf_status take_inputs(const mf_kernel *k, mf_dataset_op *d)
             d->depth = below->depth + 1;
     }
     if (d->depth > MF_DATASET_OP_DEPTH)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "more than %d data sets on top of each other",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "datasets are nested more than %d deep",
                        MF_DATASET_OP_DEPTH);
     return MF_OK;
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op.h - data sets as TensorFlow's clients describe them: values (variants) that can be
- * walked through any number of times, element by element.
+/* dataset_op.h - tf.data datasets: values (variants) that can be iterated any number of times,
+ * element
+ * by element.
  *
- * A data set is what its op was given: its inputs, its function, and a kind, a table of functions.
- * It never changes. A cursor is one walk through it and belongs to whoever began it; cursors of
- * data sets on top of others hold cursors of those. An element is a row of tensors, one for each
- * part.
+ * A dataset consists of the inputs of its op, its function, and a kind, which is a table of
+ * functions.
+ * It is immutable. A cursor is one iteration and belongs to its creator; cursors of datasets on top
+ * of
+ * others hold cursors of those. An element is a row of tensors, one per part.
  *
- * Everything runs in the thread that asks for an element, also where the client asks for parallel
- * calls or for elements ahead of time: what comes out, and in which order, is the same. */
+ * Everything runs on the thread that requests an element, even if the client asks for parallel
+ * calls
+ * or prefetching: elements and their order are the same. */
 #ifndef MF_OPS_DATASET_DATASET_OP_H
 #define MF_OPS_DATASET_DATASET_OP_H
 
@@ -20,11 +23,13 @@ typedef struct mf_cursor mf_cursor;
 enum {
     MF_SIZE_INFINITE = -1,
     MF_SIZE_UNKNOWN = -2,
-    MF_DATASET_OP_DEPTH = 2000, /* data sets on top of each other, each a frame of the stack */
+    MF_DATASET_OP_DEPTH = 2000, /* maximum depth of nested datasets, each a stack frame */
 };
 
-/* What a walk reaches: the step that asks, the functions compiled for this walk, and what data sets
- * keep from one cursor to the next (seeds, caches). All zero: a new walk. Thread: one at a time. */
+/* The context of an iteration: the step that requests elements, the functions compiled for this
+ * iteration, and state of datasets across cursors (seeds, caches). All zero: a new iteration.
+ * Thread:
+ * one at a time. */
 typedef struct mf_walk {
     const mf_step *step;
     mf_function_calls calls;
@@ -36,19 +41,22 @@ typedef struct mf_walk {
 } mf_walk;
 
 typedef struct mf_dataset_op_kind {
-    const char *name; /* TensorFlow's, without "Dataset" */
+    const char *name; /* TensorFlow's name without "Dataset" */
     size_t cursor_bytes;
-    /* Parts, types and shapes are those of input 0; else output_types and output_shapes say. */
+    /* Parts, types and shapes are those of input 0; otherwise from output_types and output_shapes.
+     */
     bool like_input;
-    /* Input 0 is a data set, and a cursor through it is there from the beginning. */
+    /* Input 0 is a dataset, and its cursor exists from the start. */
     bool on_input;
-    const char *option; /* the one boolean attribute it looks at, or NULL */
-    mf_status (*check)(mf_dataset_op *d); /* optional: refuses inputs, or corrects what is known */
-    mf_status (*begin)(mf_cursor *c, mf_walk *w); /* optional: fields are zero before */
-    /* Fill the empty row, or set *end. Called again after the end: it must say so again. */
+    const char *option; /* its only boolean attribute, or NULL */
+    mf_status (*check)(mf_dataset_op *d); /* optional: rejects inputs, or corrects types and shapes
+                                           */
+    mf_status (*begin)(mf_cursor *c, mf_walk *w); /* optional; all fields are zero before */
+    /* Fills the empty row, or sets *end. After the end it must set *end again. */
     mf_status (*next)(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end);
-    void (*end)(mf_cursor *c); /* optional: what begin and next have left in the fields */
-    int64_t (*size)(const mf_dataset_op *d); /* elements, or one of MF_SIZE_*; NULL: unknown */
+    void (*end)(mf_cursor *c); /* optional: frees the fields */
+    int64_t (*size)(const mf_dataset_op *d); /* number of elements, or one of MF_SIZE_*; NULL:
+                                                unknown */
 } mf_dataset_op_kind;
 
 struct mf_dataset_op {
@@ -56,16 +64,16 @@ struct mf_dataset_op {
     const mf_dataset_op_kind *kind;
     int n_parts, n_args, depth;
     mf_dtype *types; /* of the parts */
-    mf_shape *shapes; /* what is known of them */
+    mf_shape *shapes; /* known shapes of the parts */
     mf_tensor *args; /* the op's inputs */
     mf_callee *function; /* NULL: none */
-    int captured, n_captured; /* of args: what goes to the function behind an element */
+    int captured, n_captured; /* of args: passed to the function after the element */
     bool option;
 };
 
 struct mf_cursor {
     mf_dataset_op *set; /* a reference */
-    mf_cursor *input; /* with on_input; else for the kind to use, and ended with the cursor */
+    mf_cursor *input; /* with on_input; otherwise for use by the kind. Freed with the cursor */
     int depth;
 };
 
@@ -73,16 +81,15 @@ extern const mf_object_type mf_dataset_op_type;
 
 /* ---- data sets ---- */
 
-/* A data set of this kind without inputs; *out has one reference. */
+/* A dataset of this kind without inputs; *out has one reference. */
 MF_MUST mf_status mf_dataset_op_new(const mf_dataset_op_kind *kind, int n_parts,
                                     const mf_dtype *types, const mf_shape *shapes, int n_args,
                                     mf_dataset_op **out);
-/* *t becomes a scalar variant that holds the data set; takes over the reference, also on failure.
- */
+/* Sets *t to a scalar variant that holds the dataset. Takes over the reference, even on failure. */
 MF_MUST mf_status mf_dataset_op_wrap(mf_dataset_op *d, mf_tensor *t);
-/* The data set in a variant. INVALID_ARGUMENT when there is none. */
+/* The dataset in a variant. Fails: INVALID_ARGUMENT (not a dataset). */
 MF_MUST mf_status mf_dataset_op_of(const mf_tensor *t, mf_dataset_op **out);
-/* The one in argument i, which was checked when the data set was made. */
+/* The dataset in argument i, which was checked at creation. */
 mf_dataset_op *mf_dataset_op_arg(const mf_dataset_op *d, int i);
 /* Argument i, a scalar. */
 static inline int64_t mf_dataset_op_int(const mf_dataset_op *d, int i)
@@ -91,40 +98,41 @@ static inline int64_t mf_dataset_op_int(const mf_dataset_op *d, int i)
 }
 int64_t mf_dataset_op_size(const mf_dataset_op *d);
 int64_t mf_dataset_op_input_size(const mf_dataset_op *d); /* of argument 0 */
-/* INVALID_ARGUMENT unless both have the same parts. */
+/* Fails: INVALID_ARGUMENT (different parts). */
 MF_MUST mf_status mf_dataset_op_same_parts(const mf_dataset_op *a, const mf_dataset_op *b);
 
 /* ---- walking ---- */
 
-/* `parent`: the cursor on top, or NULL. */
+/* `parent`: the outer cursor, or NULL. */
 MF_MUST mf_status mf_cursor_begin(mf_walk *w, mf_dataset_op *d, const mf_cursor *parent,
                                   mf_cursor **out);
-/* Row: one empty slot for each part; stays empty at the end and on failure. CANCELLED and
- * DEADLINE_EXCEEDED as the step has it. */
+/* Row: one empty slot per part; stays empty at the end and on failure. Fails: CANCELLED,
+ * DEADLINE_EXCEEDED of the step. */
 MF_MUST mf_status mf_cursor_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end);
 void mf_cursor_end(mf_cursor *c);
-/* What c's data set keeps during this walk, made if absent; borrowed, stays as long as the cursor.
- */
+/* The state of c's dataset in this iteration, created on first use; borrowed, valid as long as the
+ * cursor. */
 MF_MUST mf_status mf_cursor_state(const mf_cursor *c, mf_walk *w, mf_object_make *make,
                                   mf_object **out);
 void mf_walk_deinit(mf_walk *w);
-/* The data set's function on an element. */
+/* Calls the dataset's function on an element. */
 MF_MUST mf_status mf_cursor_call(const mf_cursor *c, mf_walk *w, const mf_tensor *element,
                                  int n_element, const mf_dtype *types, int n_results,
                                  mf_tensor *results);
-/* The same for a function that gives a data set, of the parts that c's has; the walk through it. */
+/* The same for a function that returns a dataset with the parts of c's; returns a cursor over it.
+ */
 MF_MUST mf_status mf_cursor_call_sequence(const mf_cursor *c, mf_walk *w, const mf_tensor *element,
                                           int n_element, mf_cursor **out);
-/* The same for a function that gives a boolean. */
+/* The same for a function that returns a boolean. */
 MF_MUST mf_status mf_cursor_call_test(const mf_cursor *c, mf_walk *w, const mf_tensor *element,
                                       int n_element, bool *out);
 
 /* ---- rows ---- */
 
-/* n empty slots; NULL: no memory. */
+/* n empty slots; NULL: out of memory. */
 mf_tensor *mf_row_new(int n);
 void mf_row_clear(mf_tensor *row, int n);
-void mf_row_free(mf_tensor *row, int n); /* NULL is fine */
+void mf_row_free(mf_tensor *row, int n); /* row may be NULL */
 void mf_row_move(mf_tensor *to, mf_tensor *from, int n);
 
 /* Elements in memory. */
@@ -133,30 +141,31 @@ typedef struct mf_dataset_rows {
     int64_t n, cap;
     int n_parts;
 } mf_dataset_rows;
-/* Appends the row, moving it. */
+/* Appends the row by moving it. */
 MF_MUST mf_status mf_rows_add(mf_dataset_rows *rows, mf_tensor *row);
 void mf_rows_deinit(mf_dataset_rows *rows);
 
 /* ---- ops ---- */
 
-/* prepare and release of all ops that make a data set. */
+/* prepare and release of all ops that create a dataset. */
 MF_MUST mf_status mf_dataset_op_prepare(mf_prepare *p);
 void mf_dataset_op_release(void *state);
-/* The data set of this kind over the op's inputs; one reference for the caller. */
+/* The dataset of this kind over the op's inputs; one reference for the caller. */
 MF_MUST mf_status mf_dataset_op_make(const mf_kernel *k, const mf_dataset_op_kind *kind,
                                      mf_dataset_op **out);
-/* run: that is output 0. */
+/* run: sets it as output 0. */
 MF_MUST mf_status mf_dataset_op_run(mf_kernel *k, const mf_dataset_op_kind *kind);
-/* The outputs of k become the row of n parts, which is moved, if number, types and declared shapes
- * (attribute output_shapes) fit. */
+/* Moves the row of n parts to the outputs of k, if number, types and declared shapes (attribute
+ * output_shapes) match. */
 MF_MUST mf_status mf_row_put(mf_kernel *k, mf_tensor *row, int n);
-/* What is known of elements. */
+/* Types and shapes of elements. */
 typedef struct mf_element_spec {
     int n;
     const mf_dtype *types;
-    const mf_shape *shapes; /* NULL: nothing */
+    const mf_shape *shapes; /* NULL: unknown */
 } mf_element_spec;
-/* INVALID_ARGUMENT, in TensorFlow's words, unless elements may be what is wanted. */
+/* Fails: INVALID_ARGUMENT, with TensorFlow's message, if elements are incompatible with `wanted`.
+ */
 MF_MUST mf_status mf_element_spec_fit(mf_element_spec wanted, mf_element_spec have);
 
 #define MF_DATASET_OP_KERNEL(KIND)                                                                 \

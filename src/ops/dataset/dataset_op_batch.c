@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op_batch.c - several elements as one: stacked, padded to a common shape, and taken apart
- * again. */
+/* dataset_op_batch.c - batches: stacks elements, pads them to a common shape, and unbatches. */
 #include "ops/array/array_util.h"
 #include "ops/dataset/dataset_op.h"
 
@@ -26,7 +25,7 @@ static mf_status dataset_op_batch_check_size(const mf_dataset_op *d)
     return MF_OK;
 }
 
-/* The next rows, as many as a batch has; fewer at the end. */
+/* The next rows, at most one batch; fewer at the end. */
 static mf_status dataset_op_batch_gather(mf_cursor *c, mf_walk *w, mf_dataset_rows *rows)
 {
     batching *b = (batching *)c;
@@ -96,7 +95,7 @@ static mf_status batch_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
     return st;
 }
 
-/* What comes out has as many parts, of the same types. */
+/* The output has the same parts and types as the input. */
 static mf_status batch_check(mf_dataset_op *d)
 {
     MF_TRY(dataset_op_batch_check_size(d));
@@ -156,7 +155,7 @@ static mf_status pad_check(mf_dataset_op *d)
     return MF_OK;
 }
 
-/* The shape that all rows fit into. */
+/* The smallest shape that fits all rows. */
 static mf_status dataset_op_batch_padded_shape(const mf_dataset_op *d, const mf_dataset_rows *rows,
                                                int part, mf_shape *out)
 {
@@ -187,7 +186,7 @@ static mf_status dataset_op_batch_padded_shape(const mf_dataset_op *d, const mf_
     return MF_OK;
 }
 
-/* Row i of `out` begins with t; a corner of a larger block. */
+/* Copies t to the corner of row i of `out`. */
 static mf_status put_corner(mf_tensor *out, int64_t i, const mf_tensor *t)
 {
     const int rank = t->shape.rank;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op_cache.c - Cache: the first walk through the input that reaches its end keeps the
- * elements, later ones of the same iterator have them from there. In memory only. */
+/* dataset_op_cache.c - Cache: the first pass through the input that reaches its end stores the
+ * elements;
+ * later passes of the same iterator read them. In memory only. */
 #include "ops/dataset/dataset_op.h"
 
 typedef struct cached {
@@ -11,10 +12,10 @@ typedef struct cached {
 
 typedef struct caching {
     mf_cursor cursor;
-    cached *cache; /* the walk's */
-    mf_dataset_rows rows; /* while this one gathers them */
+    cached *cache; /* belongs to the iteration */
+    mf_dataset_rows rows; /* while this cursor fills the cache */
     int64_t at;
-    bool reads; /* the cache was whole when this one began */
+    bool reads; /* the cache was complete when this cursor started */
 } caching;
 
 static void cached_destroy(mf_object *o)

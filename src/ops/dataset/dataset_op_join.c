@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op_join.c - several data sets as one: one after the other, or side by side. */
+/* dataset_op_join.c - concatenates datasets, or zips them. */
 #include "ops/dataset/dataset_op.h"
 
 /* ---- Concatenate ---- */
 
 typedef struct chained {
     mf_cursor cursor;
-    int at; /* which of the inputs; behind the last: all have ended */
+    int at; /* index of the input; n_inputs: all have ended */
 } chained;
 
 static mf_status chain_check(mf_dataset_op *d)
@@ -75,13 +75,15 @@ static mf_status zip_check(mf_dataset_op *d)
         for (int k = 0; k < input->n_parts; k++, at++) {
             if (at >= d->n_parts || d->types[at] != input->types[k])
                 return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "output_types says %d components, but component %d of the inputs is "
-                               "%s",
+                               "output_types has %d components, but component %d of the inputs "
+                               "is %s",
                                d->n_parts, at, mf_dtype_name(input->types[k]));
         }
     }
     if (at != d->n_parts)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "output_types says %d components, the inputs have %d",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "output_types has %d components, but the inputs have "
+                       "%d",
                        d->n_parts, at);
     return MF_OK;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_op_map.c - data sets whose elements are what a function makes of others, or those it
- * picks. */
+/* dataset_op_map.c - datasets whose elements a function computes from others, or selects. */
 #include "ops/dataset/dataset_op.h"
 
 /* ---- Map ---- */
 
-/* A function that says OUT_OF_RANGE ends the data set, unless it promised not to. */
+/* OUT_OF_RANGE from the function ends the dataset, unless preserve_cardinality is set. */
 static mf_status end_or_fail(const mf_dataset_op *d, mf_status st, bool *end)
 {
     if (st != MF_OUT_OF_RANGE)
@@ -96,7 +95,7 @@ MF_DATASET_OP_KERNEL(take_while)
 
 typedef struct scanning {
     mf_cursor cursor;
-    mf_tensor *args, *results; /* state and element; state and what comes out */
+    mf_tensor *args, *results; /* state and element; state and output */
     mf_dtype *types; /* of the results */
     int n_state, n_args, n_results;
 } scanning;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_pick.c - data sets that choose elements: by another data set (DirectedInterleave), each
- * value once (Unique), without those that fail (IgnoreErrors); and random numbers to choose by
- * (Random).
+/* dataset_pick.c - datasets that select elements: by another dataset (DirectedInterleave), without
+ * duplicates (Unique), without failures (IgnoreErrors); and random numbers to select by (Random).
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -70,8 +69,8 @@ MF_DATASET_OP_KERNEL(random_numbers)
 
 typedef struct directed {
     mf_cursor cursor;
-    mf_cursor **inputs; /* one for each argument; NULL: it has ended */
-    int left; /* inputs that have not */
+    mf_cursor **inputs; /* one per argument; NULL: it has ended */
+    int left; /* inputs that have not ended */
 } directed;
 
 static mf_status directed_check(mf_dataset_op *d)
@@ -112,7 +111,7 @@ static void directed_end(mf_cursor *c)
     k->inputs = NULL;
 }
 
-/* The argument that the selector names. */
+/* The argument that the selector chooses. */
 static mf_status select_input(directed *k, mf_walk *w, int *which, bool *end)
 {
     const int n = k->cursor.set->n_args - 1;
@@ -169,7 +168,7 @@ MF_DATASET_OP_KERNEL(directed_interleave)
 
 typedef struct uniting {
     mf_cursor cursor;
-    mf_map seen; /* texts of values, which are the cursor's -> not NULL */
+    mf_map seen; /* keys of values, owned by the cursor -> not NULL */
 } uniting;
 
 static mf_status unique_check(mf_dataset_op *d)
@@ -196,7 +195,7 @@ static void write_hex(mf_buf *out, const void *bytes, size_t n)
         mf_buf_printf(out, "%02x", p[i]);
 }
 
-/* Equal values, and no others, have equal texts. */
+/* A key: equal exactly for equal values. */
 static void dataset_pick_write_value(mf_buf *out, const mf_tensor *t)
 {
     for (int i = 0; i < t->shape.rank; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_select.c - data sets that leave elements out, or go through one more than once. */
+/* dataset_select.c - datasets that skip elements, or repeat their input. */
 #include "ops/dataset/dataset_op.h"
 
 typedef struct dataset_select_counting {
@@ -132,7 +132,7 @@ MF_DATASET_OP_KERNEL(shard)
 typedef struct repeating {
     mf_cursor cursor;
     int64_t round;
-    bool some; /* this round has had an element */
+    bool some; /* this pass has had an element */
 } repeating;
 
 static mf_status repeat_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
@@ -151,7 +151,7 @@ static mf_status repeat_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end
             r->some = true;
             return MF_OK;
         }
-        if (count < 0 && !r->some) /* it would turn for ever */
+        if (count < 0 && !r->some) /* repeating an empty input forever would never return */
             return MF_OK;
         mf_cursor_end(c->input);
         c->input = NULL;

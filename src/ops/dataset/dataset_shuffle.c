@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_shuffle.c - Shuffle: elements come out of a buffer at random, in the order that
- * TensorFlow gives them for the same seeds.
+/* dataset_shuffle.c - Shuffle: elements are drawn from a buffer at random, in the same order as in
+ * TensorFlow for the same seeds.
  *
- * Seeds of 0 and 0 are drawn. With reshuffle_each_iteration a data set that is repeated has other
- * seeds each time, out of a stream that begins with the iterator; without, always the same. */
+ * Seeds 0 and 0 are replaced by random ones. With reshuffle_each_iteration a repeated dataset has
+ * new
+ * seeds each time, from a stream that starts with the iterator; without it, always the same. */
 #include "base/clock.h"
 #include "ops/dataset/dataset_op.h"
 #include "ops/random/random_util.h"
@@ -24,7 +25,7 @@ static void seeds_destroy(mf_object *o)
 }
 static const mf_object_type seeds_type = { .name = "seeds", .destroy = seeds_destroy };
 
-/* Argument: the data set. */
+/* ctx: the dataset. */
 static mf_status seeds_make(void *set, mf_object **out)
 {
     const mf_dataset_op *d = set;
@@ -47,21 +48,22 @@ static mf_status seeds_make(void *set, mf_object **out)
 
 /* ---- the buffer ---- */
 
-/* Elements of one round of the input: [start, end), counted over all rounds; where they lie is that
- * modulo the size of the buffer. */
+/* Elements of one pass through the input: [start, end), counted over all passes; their position in
+ * the
+ * buffer is that modulo its size. */
 typedef struct round {
     int64_t start, end;
 } round;
 
 typedef struct shuffling {
     mf_cursor cursor;
-    seeds *seeds; /* the walk's, a reference */
+    seeds *seeds; /* belongs to the iteration; a reference */
     mf_random_draw draw;
-    mf_tensor *buffer; /* rows, as many as there were elements at once */
+    mf_tensor *buffer; /* rows; as many as the maximum number of buffered elements so far */
     int64_t room, held;
-    round *rounds; /* from `first` on, those with elements left; the last is being filled */
-    int64_t n_rounds, cap_rounds, first, done; /* done: rounds of the input that are over */
-    bool over, some; /* some: this round has had an element */
+    round *rounds; /* from `first` on, passes with elements left; the last is being filled */
+    int64_t n_rounds, cap_rounds, first, done; /* done: completed passes through the input */
+    bool over, some; /* some: this pass has had an element */
 } shuffling;
 
 static mf_status shuffle_check(mf_dataset_op *d)
@@ -75,14 +77,14 @@ static mf_status shuffle_check(mf_dataset_op *d)
     return MF_OK;
 }
 
-/* How often the input is gone through: once, or what ShuffleAndRepeat says. */
+/* Number of passes through the input: one, or the count of ShuffleAndRepeat. */
 static int64_t rounds_of(const mf_dataset_op *d)
 {
     return d->n_args > COUNT && d->args[COUNT].dtype == MF_DTYPE_I64 ? mf_dataset_op_int(d, COUNT)
                                                                      : 1;
 }
 
-/* Each round of the input has its own stream. */
+/* Each pass through the input has its own random stream. */
 static void begin_draw(shuffling *s)
 {
     uint64_t first = s->seeds->first, second = s->seeds->second;
@@ -112,8 +114,7 @@ static int64_t capacity(const shuffling *s)
     return n == MF_SIZE_UNKNOWN ? INT64_MAX : n;
 }
 
-/* The row that element `at` has. Before the buffer is as large as it may be, `at` is below `room`.
- */
+/* The row of element `at`. Until the buffer has reached its full size, `at` is below `room`. */
 static mf_tensor *dataset_shuffle_row_of(const shuffling *s, int64_t at)
 {
     return s->buffer + at % capacity(s) * s->cursor.set->n_parts;
@@ -154,7 +155,7 @@ static mf_status begin_input(shuffling *s, mf_walk *w)
     return begin_round(s);
 }
 
-/* One more element into the buffer, unless all rounds are over. */
+/* Adds one element to the buffer unless all passes are complete. */
 static mf_status fill_one(shuffling *s, mf_walk *w, mf_tensor *row)
 {
     mf_cursor *c = &s->cursor;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_source.c - data sets out of tensors and numbers. */
+/* dataset_source.c - datasets from tensors and numbers. */
 #include "ops/dataset/dataset_op.h"
 
 #include <string.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_whole.c - ops that look at a data set as a whole: what a function makes of all elements,
- * how many there are, the only one. */
+/* dataset_whole.c - ops on a whole dataset: reduce, count, the only element. */
 #include "ops/dataset/dataset_op.h"
 
-/* The first element of d, with the outputs' types; `only`: the one there must be. */
+/* The first element of d, with the outputs' types; `only`: there must be exactly one. */
 static mf_status put_first(mf_kernel *k, mf_dataset_op *d, bool only)
 {
     mf_walk walk = { .step = k->step };
@@ -131,7 +130,7 @@ static mf_status dataset_whole_size_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Hints are not kept: the message of none. */
+/* Hints are not stored: returns an empty message. */
 static mf_status options_run(mf_kernel *k)
 {
     mf_dataset_op *d;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dataset_window.c - Window: data sets of neighbours, that move along. An element is a data set for
- * each part of the input. */
+/* dataset_window.c - Window: sliding windows. An element is one dataset per part of the input. */
 #include "ops/dataset/dataset_op.h"
 
 /* ---- one window: its arguments are its elements ---- */
@@ -37,7 +36,7 @@ enum { SIZE = 1, SHIFT, STRIDE, DROP };
 
 typedef struct dataset_window_moving {
     mf_cursor cursor;
-    mf_dataset_rows rows; /* that the next window may need, and `from` that are behind it */
+    mf_dataset_rows rows; /* rows of the next window, after `from` obsolete ones */
     int64_t from;
     bool over;
 } dataset_window_moving;
@@ -66,7 +65,7 @@ static int64_t held(const dataset_window_moving *m)
     return m->rows.n - m->from;
 }
 
-/* Rows behind the window are dropped once they are the larger part. */
+/* Frees obsolete rows once they are the larger part. */
 static void drop_front(dataset_window_moving *m, int64_t n)
 {
     mf_dataset_rows *r = &m->rows;
@@ -88,7 +87,7 @@ static mf_status dataset_window_read_row(dataset_window_moving *m, mf_walk *w, m
     return m->over ? MF_OK : mf_rows_add(&m->rows, row);
 }
 
-/* Enough rows for a window of so many, if there are. */
+/* Reads rows for a window of this size, if there are enough. */
 static mf_status dataset_window_fill(dataset_window_moving *m, mf_walk *w, int64_t wanted)
 {
     mf_tensor *row = mf_row_new(m->rows.n_parts);
@@ -100,7 +99,7 @@ static mf_status dataset_window_fill(dataset_window_moving *m, mf_walk *w, int64
     return st;
 }
 
-/* The window moves on: over what it holds, and over what it has not read yet. */
+/* Shifts the window over buffered and unread rows. */
 static mf_status move_on(dataset_window_moving *m, mf_walk *w, int64_t shift)
 {
     const int64_t there = held(m) < shift ? held(m) : shift;

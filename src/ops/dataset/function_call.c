@@ -9,7 +9,7 @@
 
 enum {
     DEPTH = 8
-}; /* each may walk MF_DATASET_OP_DEPTH data sets: together they must fit the stack */
+}; /* each may iterate MF_DATASET_OP_DEPTH datasets: together they must fit the stack */
 
 struct mf_callee {
     atomic_int refs;
@@ -17,12 +17,12 @@ struct mf_callee {
     mf_func_ref ref; /* in the library's arena */
 };
 
-/* A callee, compiled. */
+/* A compiled callee. */
 typedef struct mf_function_call {
     struct mf_function_call *next;
     mf_callee *callee;
     mf_program *program;
-    mf_resources *state; /* what its kernels keep */
+    mf_resources *state; /* state of its kernels */
     mf_dtype *types; /* of the arguments, then of the results */
     int n_args, n_results;
     const mf_tensor **feeds;
@@ -48,7 +48,7 @@ mf_status mf_callee_new(const mf_prepare *p, const char *attr, mf_callee **out)
 
     *out = NULL;
     if (!a || a->kind != MF_ATTR_FUNC || a->is_list || !p->graph)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the attribute '%s' is no function", attr);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the attribute '%s' is not a function", attr);
     f = mf_calloc(1, sizeof *f);
     if (!f)
         return MF_NOMEM("a function");
@@ -102,7 +102,7 @@ void mf_function_calls_deinit(mf_function_calls *calls)
     }
 }
 
-/* The ends of a body: its arguments and results by index, and what must run besides. */
+/* The interface of a body: its arguments and results by index, and its side effects. */
 typedef struct function_call_ends {
     mf_output *args, *results;
     mf_node **effects;
@@ -121,7 +121,7 @@ static mf_status function_call_find_ends(const mf_graph *body, function_call_end
     e->effects = MF_ARENA_ARRAY(body->arena, mf_node *, body->n_nodes);
     if (!e->args || !e->results || !e->effects)
         return MF_NOMEM("a function");
-    for (int64_t i = 0; i < body->n_nodes; i++) { /* made in the order of their index */
+    for (int64_t i = 0; i < body->n_nodes; i++) { /* created in the order of their index */
         mf_node *n = body->nodes[i];
 
         if (function_call_is_end(n, "_Arg"))
@@ -249,8 +249,7 @@ mf_status mf_function_calls_run(mf_function_calls *calls, mf_callee *f, const mf
     if (step->depth >= DEPTH)
         return MF_FAIL(
             MF_INVALID_ARGUMENT,
-            "function %s is called within more than %d other calls; functions that reach "
-            "themselves never end",
+            "function %s is nested in more than %d calls; recursive functions are not supported",
             f->ref.name, DEPTH);
     MF_TRY(function_call_find_call(calls, f, step->pool, &c));
     MF_TRY(function_call_bind(c, args));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optional_ops.c - an element, or none, as a value: what an iterator gives without failing at the
- * end.
- */
+/* optional_ops.c - optional elements as values: an iterator returns them without failing at the
+ * end. */
 #include "ops/array/array_util.h"
 #include "ops/dataset/dataset_iterator.h"
 #include "ops/state/handle.h"
@@ -21,7 +20,7 @@ static void optional_destroy(mf_object *o)
 }
 static const mf_object_type optional_type = { .name = "optional", .destroy = optional_destroy };
 
-/* Takes over the row, also on failure. */
+/* Takes ownership of the row, even on failure. */
 static mf_status put_optional(mf_kernel *k, mf_tensor *row, int n)
 {
     optional *x = mf_calloc(1, sizeof *x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aggregate_op.c - gradients of shards become one, in another way than by their mean. */
+/* aggregate_op.c - aggregates the gradients of shards in other ways than by their mean. */
 #include "base/mem.h"
 #include "collective/gradient_aggregation.h"
 #include "graph/split.h"
@@ -9,7 +9,7 @@
 
 typedef struct aggregate_state {
     mf_aggregation how;
-    double *factor; /* by input: from a share of the batch's mean to a mean */
+    double *factor; /* by input: factor from a share of the batch's mean to the shard's mean */
     int64_t n;
 } aggregate_state;
 
@@ -97,7 +97,7 @@ static mf_status aggregate_run(mf_kernel *k)
     return st;
 }
 
-/* Adasum looks at whole gradients. */
+/* Adasum needs whole gradients. */
 static void aggregate_split(mf_split *s)
 {
     if (strcmp(mf_node_string(s->node, "how"), "adasum") != 0)
@@ -105,8 +105,9 @@ static void aggregate_split(mf_split *s)
 }
 
 const mf_op mf_ops_aggregate[] = {
-    /* Each input is a shard's share of the mean gradient of a batch, in which it has so many
-     * samples. trim: see collective/gradient_aggregation.h. */
+    /* Each input is a shard's share of the mean gradient of a batch; `samples` has the size of each
+     * shard.
+     * trim: see collective/gradient_aggregation.h. */
     { .name = "_AggregateShards",
       .def =
           "(inputs:N*T) -> (y:T) {N:int>=1, T:type in [float], "

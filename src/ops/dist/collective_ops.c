@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collective_ops.c - ops that the members of a group do together, each on a task of its own. A
- * group of one is its only member's business; others meet at the step's rendezvous. */
+/* collective_ops.c - collectives of a group whose members are on different tasks. A group of one is
+ * local; other groups meet at the step's rendezvous. */
 #include "graph/rendezvous.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---- what is to be done ---- */
 
-/* Of whole numbers, as TensorFlow's Div does it; the divisor is the group's size. */
+/* Integer division as in TensorFlow's Div; the divisor is the group's size. */
 #define DIVIDE(NAME, TYPE)                                                                         \
     static void divide_##NAME(const mf_span *s)                                                    \
     {                                                                                              \
@@ -50,7 +50,7 @@ static mf_span_fn *find_divide(const char *name, mf_dtype dtype)
                                    : collective_ops_loop_of("RealDiv", dtype);
 }
 
-/* "Maximum" for "Max": the leader of a group of TensorFlow's hears its own words. */
+/* "Maximum" for "Max": TensorFlow's group leader expects its own names. */
 static const char *collective_ops_name_of(mf_prepare *p, mf_collective_op_kind kind, bool is_source)
 {
     const char *node = p->node->name, *merge = mf_node_string(p->node, "merge_op");
@@ -77,7 +77,7 @@ static mf_status read_offsets(const mf_node *n, mf_collective_op *c)
                            (long long)i, (long long)c->offsets[i], MF_GROUP_MAX);
     }
     if (c->n_offsets > MF_GROUP_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld subdiv_offsets are too many",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld subdiv_offsets exceed the maximum",
                        (long long)c->n_offsets);
     return MF_OK;
 }
@@ -153,7 +153,7 @@ static mf_status gather_shape(const mf_shape *in, int64_t size, mf_shape *out)
     if (in->rank == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "input should have rank > 0, received 0");
     if (in->dims[0] != MF_UNKNOWN_DIM && !mf_mul_i64(in->dims[0], size, &out->dims[0]))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rows of each of %lld members are too many",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rows of each of %lld members exceed the maximum",
                        (long long)in->dims[0], (long long)size);
     return MF_OK;
 }
@@ -193,11 +193,11 @@ static mf_status check_meeting(const mf_kernel *k, const mf_collective_op *c)
 {
     if (c->size > 1 && !k->step->rendezvous)
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "group %d has %d members, and this session has no other tasks to talk to",
-                       c->group, c->size);
+                       "group %d has %d members, but this session has no other tasks", c->group,
+                       c->size);
     if (c->size == 1 && k->n_in == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "group %d has one member, which waits for what nobody sends", c->group);
+                       "group %d has one member, which receives but has no sender", c->group);
     return MF_OK;
 }
 

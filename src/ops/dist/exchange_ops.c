@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange_ops.c - the two ends of an exchange with other workers.
- * compiler/sharding/shard_exchange.c puts them in; between them the step computes on. */
+/* exchange_ops.c - begin and end of a gradient exchange with other workers.
+ * compiler/sharding/shard_exchange.c inserts them; the step computes on between them. */
 #include "graph/step_exchange.h"
 
 static mf_status bucket_prepare(mf_prepare *p)
@@ -33,7 +33,7 @@ static mf_status bucket_prepare(mf_prepare *p)
 static mf_exchange *exchange_of(const mf_kernel *k)
 {
     if (!k->step->exchange)
-        (void)MF_FAIL(MF_FAILED_PRECONDITION, "this session exchanges nothing with others");
+        (void)MF_FAIL(MF_FAILED_PRECONDITION, "this session has no exchange with other workers");
     return k->step->exchange;
 }
 
@@ -73,7 +73,7 @@ static mf_status end_infer(mf_infer *in)
 }
 
 const mf_op mf_ops_exchange[] = {
-    /* Hand over a bucket of values. The ticket is for the other end. */
+    /* Starts the exchange of a bucket. The ticket identifies it for _ExchangeEnd. */
     { .name = "_ExchangeBegin",
       .def = "(values:*T) -> (ticket:int32) {T:list(type)>=0, bucket:int, concat:bool=false, "
              "parts:list(int)>=0=[], types:list(type)>=1, shapes:list(shape)>=1, "
@@ -82,7 +82,7 @@ const mf_op mf_ops_exchange[] = {
       .grad = mf_grad_missing,
       .prepare = bucket_prepare,
       .run = begin_run },
-    /* What has become of it. */
+    /* Returns the reduced bucket. */
     { .name = "_ExchangeEnd",
       .def = "(ticket:int32) -> (values:*types) {types:list(type)>=1, bucket:int, "
              "concat:bool=false, shapes:list(shape)>=1, names:list(string)>=0=[]} is_stateful",

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_index.c - indices into a dimension of which a processor has a piece: those that lie in it
- * count from where it begins, the others stand for nothing. spmd/lower/spmd_lower.c puts these ops
- * in. */
+/* mesh_index.c - indices into a dimension of which a device holds a shard: indices inside the shard
+ * are
+ * made relative to it, others are dropped. spmd/lower/spmd_lower.c inserts these ops. */
 #include "graph/split.h"
 
 #include <string.h>
 
 typedef struct mesh_index_piece {
     int64_t begin, size;
-    int64_t limit; /* indices are below; -1: they need not be */
-    bool negative; /* they may be */
+    int64_t limit; /* upper bound of valid indices; -1: none */
+    bool negative; /* negative indices are valid */
 } mesh_index_piece;
 
 static mf_status piece_prepare(mf_prepare *p)
@@ -24,17 +24,17 @@ static mf_status piece_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* Where index i is in the piece; -1: not there. */
+/* Position of index i in the shard; -1: outside. */
 static int64_t mesh_index_place(const mesh_index_piece *s, const mf_tensor *ids, int64_t i)
 {
     const int64_t id = mf_tensor_int_at(ids, i);
 
-    const uint64_t at = (uint64_t)id - (uint64_t)s->begin; /* does not overflow */
+    const uint64_t at = (uint64_t)id - (uint64_t)s->begin; /* unsigned: does not overflow */
 
     return id >= s->begin && s->size > 0 && at < (uint64_t)s->size ? (int64_t)at : -1;
 }
 
-/* What is wrong with an index of the whole is so for every piece. */
+/* An invalid index of the whole dimension is an error on every shard. */
 static mf_status mesh_index_check_range(const mesh_index_piece *s, const mf_tensor *ids)
 {
     for (int64_t i = 0; i < ids->count; i++) {
@@ -168,8 +168,8 @@ static mf_status variable_rows_run(mf_kernel *k)
 }
 
 const mf_op mf_ops_mesh_index[] = {
-    /* Indices as they count in [begin, begin + size); -1: elsewhere. limit: of the whole, where
-     * those beyond are errors; negative: those below 0 are not. */
+    /* Indices relative to [begin, begin + size); -1: outside. limit: size of the whole dimension if
+     * indices beyond it are errors; negative: whether indices below 0 are valid. */
     { .name = "_MeshIndices",
       .def = "(ids:T) -> (local:T) {T:type in [int8,int16,int32,int64,uint8], begin:int, size:int, "
              "limit:int=-1, negative:bool=true}",
@@ -182,7 +182,7 @@ const mf_op mf_ops_mesh_index[] = {
                             "i32[0] ; begin=0 size=0", "i32[3]{-1,3,9} ; begin=3 size=4 limit=10",
                             "i32[3]{1,3,10} ; begin=3 size=4 limit=10 !fails",
                             "i32[3]{1,-1,9} ; begin=3 size=4 limit=10 negative=false !fails") },
-    /* Rows whose index is there, and that index. */
+    /* Rows whose index is inside, and that index. */
     { .name = "_MeshSelect",
       .def = "(rows:T, ids:Tids) -> (local:T, places:Tids) {T:type, Tids:type in [int32,int64], "
              "begin:int, size:int, limit:int=-1, negative:bool=true}",

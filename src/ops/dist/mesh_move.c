@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_move.c - processors send each other parts of a tensor, and make another one of what they
- * get, within a mesh (both) and from one mesh to another (either). spmd/lower/spmd_lower.c puts
- * these ops in and says who sends what to whom.
+/* mesh_move.c - devices send each other parts of a tensor and assemble a new one from the received
+ * parts, within a mesh (both) or from one mesh to another (either). spmd/lower/spmd_lower.c inserts
+ * these ops and decides what each device sends.
  *
- * It is waited for without a thread: pieces are packed and sent when the op starts, and put in
- * place by whoever brings them. */
+ * Waiting holds no thread: parts are packed and sent when the op starts, and unpacked by the thread
+ * that delivers them. */
 #include "base/mem.h"
 #include "ops/dist/mesh_util.h"
 
-/* Peers, and for each begin and size of a box. */
+/* Peers, and begin and size of a box for each. */
 typedef struct parcels {
-    mf_shape shape; /* of the block that they are parts of */
+    mf_shape shape; /* of the block that contains the boxes */
     int n;
     const int64_t *peers, *boxes;
 } parcels;
 
 typedef struct move_state {
     int64_t key;
-    parcels send, receive; /* none of an op that has no input, or no output */
-    const int64_t *keep; /* NULL, or begin here, begin there, size */
+    parcels send, receive; /* empty for an op without an input, or without an output */
+    const int64_t *keep; /* NULL, or begin in the old block, begin in the new block, size */
 } move_state;
 
-static const int64_t nowhere[1]; /* where scalars begin and end */
+static const int64_t nowhere[1]; /* begin and size for scalars */
 
 static mf_mesh_box mesh_move_box_of(const parcels *p, int i)
 {
     return mf_mesh_box_at(p->boxes, i, p->shape.rank);
 }
 
-/* Nodes may come from a file. */
+/* Nodes may come from a file, so everything is checked. */
 static mf_status parcels_read(const mf_node *n, const char *shape, const char *peers,
                               const char *boxes, parcels *out)
 {
@@ -48,7 +48,7 @@ static mf_status parcels_read(const mf_node *n, const char *shape, const char *p
                           n->name);
 }
 
-/* What stays. */
+/* Reads the local part. */
 static mf_status keep_read(const mf_node *n, move_state *s)
 {
     const int rank = s->send.shape.rank;
@@ -91,7 +91,7 @@ static mf_status mesh_move_check_shape(const move_state *s, const mf_tensor *x)
 {
     return mf_shape_equal(&x->shape, &s->send.shape)
                ? MF_OK
-               : MF_FAIL(MF_INVALID_ARGUMENT, "the block has another shape than was said");
+               : MF_FAIL(MF_INVALID_ARGUMENT, "the block does not have the shape of the attribute");
 }
 
 static mf_status mesh_move_send_all(const move_state *s, mf_mesh_link *l, const mf_tensor *x)
@@ -206,9 +206,11 @@ static void move_start(mf_kernel *k)
 }
 
 const mf_op mf_ops_mesh_move[] = {
-    /* Parts of a block go to others, and a new block is made of what comes. send, receive: for each
-     * peer begin and size of a box in the old and in the new block; keep: of what stays, where it
-     * begins in each, and its size; keeps: there is such a part. */
+    /* Sends parts of a block and assembles a new block from received parts. send, receive: by peer,
+     * begin
+     * and size of a box in the old and in the new block; keep: begin in each block and size of the
+     * local
+     * part; keeps: there is a local part. */
     { .name = "_MeshMove",
       .def = "(x:T) -> (y:T) {T:type, id:int, from_shape:shape, shape:shape, to:list(int)>=0=[], "
              "send:list(int)>=0=[], from:list(int)>=0=[], receive:list(int)>=0=[], "
@@ -218,7 +220,7 @@ const mf_op mf_ops_mesh_move[] = {
       .grad = mf_grad_missing,
       .prepare = move_prepare,
       .start = move_start },
-    /* Parts of a block go to processors of another mesh: for each begin and size of a box. */
+    /* Sends parts of a block to devices of another mesh: begin and size of a box for each. */
     { .name = "_MeshSend",
       .def = "(x:T) -> () {T:type, id:int, from_shape:shape, to:list(int)>=0=[], "
              "send:list(int)>=0=[]} is_stateful",
@@ -227,12 +229,12 @@ const mf_op mf_ops_mesh_move[] = {
       .grad = mf_grad_missing,
       .prepare = move_prepare,
       .run = mesh_move_send_run },
-    /* A block is made of what comes from another mesh. */
+    /* Assembles a block from parts of another mesh. */
     { .name = "_MeshReceive",
       .def = "() -> (y:T) {T:type, id:int, shape:shape, from:list(int)>=0=[], "
              "receive:list(int)>=0=[]} is_stateful",
-      .flags =
-          MF_OP_UNPLANNED, /* not joint: what comes may follow from what another part of us sends */
+      .flags = MF_OP_UNPLANNED, /* not joint: a received value may depend on another value that this
+                                   device sends */
       .infer = mf_mesh_infer_shape,
       .grad = mf_grad_missing,
       .prepare = move_prepare,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_order.c - what comes before what on a processor of a mesh: turns of a pipeline, sums. */
+/* mesh_order.c - ordering on a device of a mesh: pipeline items, reductions. */
 #include "graph/op.h"
 #include "graph/split.h"
 
@@ -16,15 +16,16 @@ static mf_status settle_run(mf_kernel *k)
 }
 
 const mf_op mf_ops_mesh_order[] = {
-    /* One part of a step is over, the next may begin (spmd/pipeline/pipeline_schedule.c). It is no
-     * part of a plan: so neither is what lies before it part of the plan of what comes after it. */
+    /* Separates two pipeline items (spmd/pipeline/pipeline_schedule.c). It is not part of a plan,
+     * so no
+     * plan spans both items. */
     { .name = "_MeshTurn",
       .def = "() -> () is_stateful",
       .flags = MF_OP_UNPLANNED,
       .infer = mf_infer_none,
       .grad = mf_grad_missing,
       .run = turn_run },
-    /* What it is given: but a sum is made before, not afterwards. */
+    /* Identity; but a partial sum is reduced before it, not after it. */
     { .name = "_MeshSettle",
       .def = "(x:T) -> (y:T) {T:type}",
       .flags = MF_OP_VIEW,

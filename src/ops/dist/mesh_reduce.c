@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_reduce.c - processors of a mesh reduce what is partial. spmd/lower/spmd_lower.c puts these
- * ops in and says who takes part.
+/* mesh_reduce.c - reductions between the devices of a mesh. spmd/lower/spmd_lower.c inserts these
+ * ops
+ * and decides the members.
  *
- * It is waited for without a thread: parts are packed and sent when the op starts, and whoever
- * brings the last one reduces, in the order of the members, as the tree of tensor/reduction_tree.h
- * has it; so neither who adds nor when shows in the bits. */
+ * Waiting holds no thread: parts are packed and sent when the op starts, and the thread that
+ * delivers
+ * the last one reduces them in member order, by the tree of tensor/reduction_tree.h. So the bits do
+ * not depend on which thread reduces, nor when. */
 #include "base/mem.h"
 #include "graph/shard.h"
 #include "ops/dist/mesh_util.h"
 
-/* Everybody has a block; the result is cut into a piece for each member. First, members send each
- * other their parts of the pieces; then, where everybody wants all, what has become of them. */
+/* Every member has a block; the result is divided into one piece per member. First, members
+ * exchange
+ * their parts of the pieces (reduce-scatter); then, for an all-reduce, the reduced pieces
+ * (all-gather). */
 typedef struct reduce_state {
     int64_t key;
     mf_shape in, out;
     int n, index;
     const int64_t *members;
-    const int64_t *boxes; /* by member: its piece; NULL: all want all */
+    const int64_t *boxes; /* by member: its piece; NULL: all-reduce */
     mf_cut how;
-    bool direct; /* all of it is a piece of everybody */
+    bool direct; /* direct exchange: every member reduces the whole block */
 } reduce_state;
 
 typedef struct reduce_wait reduce_wait;
@@ -26,14 +30,14 @@ typedef struct reduce_wait reduce_wait;
 typedef struct reduce_piece {
     reduce_wait *wait;
     int member;
-    mf_tensor part; /* of our piece, by this member */
+    mf_tensor part; /* this member's part of its piece */
 } reduce_piece;
 
 struct reduce_wait {
     mf_mesh_wait base; /* first */
     const reduce_state *s;
     mf_tensor *out;
-    atomic_int parts; /* still to come, before our piece can be made */
+    atomic_int parts; /* parts of the piece that have not arrived */
     reduce_piece pieces[];
 };
 
@@ -69,14 +73,14 @@ static mf_status mesh_reduce_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* Where all want all, pieces are what lies together in memory. */
+/* For an all-reduce, pieces are contiguous in memory. */
 static void flat_piece(const reduce_state *s, int64_t count, int i, int64_t *from, int64_t *size)
 {
     *from = s->direct ? 0 : mf_shard_begin(count, s->n, i);
     *size = s->direct ? count : mf_shard_begin(count, s->n, i + 1) - *from;
 }
 
-/* Member i's piece of our block. */
+/* Member i's piece of this block. */
 static mf_status cut_piece(const reduce_state *s, const mf_tensor *x, int i, mf_tensor *out)
 {
     mf_tensor flat = *x; /* borrowed */
@@ -119,7 +123,7 @@ static mf_status mesh_reduce_combine(reduce_wait *w, void *out, int64_t count)
     return st;
 }
 
-/* Our piece is done: the others want it, too. */
+/* The piece is reduced: send it to the other members. */
 static mf_status mesh_reduce_spread(const reduce_wait *w, int64_t from, int64_t size)
 {
     const size_t cell = mf_dtype_cell(w->out->dtype);
@@ -151,7 +155,7 @@ static mf_status make_piece(reduce_wait *w)
     return s->boxes || s->direct ? MF_OK : mesh_reduce_spread(w, from, size);
 }
 
-/* One of the parts of our piece is there, or has failed. */
+/* A part of the piece has arrived, or has failed. */
 static void part_done(reduce_wait *w, mf_status st)
 {
     const bool last = atomic_fetch_sub(&w->parts, 1) == 1;
@@ -206,7 +210,7 @@ static mf_status mesh_reduce_begin(mf_kernel *k, reduce_wait **out)
     if (!mf_mesh_link_of(k))
         return MF_FAILED_PRECONDITION;
     if (!mf_shape_equal(&k->in[0]->shape, &s->in))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the block has another shape than was said");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the block does not have the shape of the attribute");
     MF_TRY(mf_kernel_out(k, 0, &s->out, &y));
     w = mf_calloc(1, sizeof *w + (size_t)s->n * sizeof *w->pieces);
     if (!w)
@@ -271,9 +275,11 @@ static void reduce_start(mf_kernel *k)
 }
 
 const mf_op mf_ops_mesh_reduce[] = {
-    /* What the members' blocks are together, element by element: of each a box, or all of it to
-     * everybody. index: which of them this is; how: mf_cut; direct: up to so many elements,
-     * everybody adds all, and if there are two of them anyway: that takes as many bytes. */
+    /* Reduces the members' blocks element by element: each member gets a box, or all get
+     * everything.
+     * index: rank of this member; how: mf_cut; direct: maximum number of elements for direct
+     * exchange,
+     * which is always used for two members, because it sends the same number of bytes. */
     { .name = "_MeshReduce",
       .def = "(x:T) -> (y:T) {T:type, id:int, from_shape:shape, shape:shape, "
              "members:list(int)>=1, index:int, boxes:list(int)>=0=[], how:int, direct:int=0} "

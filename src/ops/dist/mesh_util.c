@@ -9,10 +9,11 @@
 
 /* ---- parts of tensors ---- */
 
-/* Rows of a box in the memory of a tensor: dimensions that it has whole are part of a row. */
+/* Rows of a box in the memory of a tensor: dimensions that the box covers completely are part of a
+ * row. */
 typedef struct rows {
-    int outer; /* dimensions that are walked through */
-    int64_t row; /* elements that lie together */
+    int outer; /* dimensions to iterate over */
+    int64_t row; /* contiguous elements */
     int64_t stride[MF_MAX_RANK];
     int64_t start;
 } rows;
@@ -36,7 +37,7 @@ static rows find_rows(const mf_shape *shape, mf_mesh_box box)
     return r;
 }
 
-/* Calls nothing but memcpy: `packed` has the rows one after the other. */
+/* Calls memcpy for each row; rows are contiguous in `packed`. */
 static void mesh_util_walk(const rows *r, mf_mesh_box box, size_t cell, char *data, char *packed,
                            bool pack)
 {
@@ -149,7 +150,7 @@ void mf_mesh_wait_less(mf_mesh_wait *w, mf_status status)
         if (w->why.status == MF_OK)
             mf_error_save(status, &w->why);
         pthread_mutex_unlock(&w->lock);
-        /* What we should have sent does not come, so others may not send what we wait for. */
+        /* This device's messages will not arrive, so peers may never send what is awaited here. */
         w->link->kind->fail(w->link, status);
     }
     if (atomic_fetch_sub(&w->left, 1) > 1)
@@ -173,7 +174,7 @@ void mf_mesh_count_received(mf_mesh_link *l, const mf_tensor *piece)
 
 /* ---- reducing ---- */
 
-/* In the tree over the parts, each one a leaf. */
+/* By the reduction tree over the parts, one leaf each. */
 static mf_status mesh_util_add(mf_dtype dtype, const void *const *parts, int n, int64_t count,
                                void *out)
 {
@@ -195,7 +196,7 @@ static float mesh_util_half_to_float(mf_dtype dtype, const void *from, int64_t i
                                  : mf_bf16_to_f32(((const mf_bf16 *)from)[i]);
 }
 
-/* Numbers of 16 bits are added as floats and rounded once. */
+/* 16-bit floats are added as float and rounded once. */
 static mf_status add_halves(mf_dtype dtype, const void *const *parts, int n, int64_t count,
                             void *out)
 {
@@ -227,7 +228,7 @@ static mf_status add_halves(mf_dtype dtype, const void *const *parts, int n, int
     for (int64_t i = 0; i < count; i++)                                                            \
     ((T *)out)[i] = (T)(((T *)out)[i] + ((const T *)parts[k])[i])
 
-/* They wrap around, so their order does not matter. */
+/* Integers wrap around, so the order does not matter. */
 static mf_status add_ints(mf_dtype dtype, const void *const *parts, int n, int64_t count, void *out)
 {
     const size_t cell = mf_dtype_cell(dtype);
@@ -246,13 +247,14 @@ static mf_status add_ints(mf_dtype dtype, const void *const *parts, int n, int64
     return MF_OK;
 }
 
-/* Is number i of a the larger, or the smaller, one? NaN counts for more than anything. */
+/* True if number i of a wins, as the larger or smaller one. NaN wins over everything. */
 static bool beats(mf_cut how, const mf_tensor *a, const mf_tensor *b, int64_t i)
 {
     double x, y;
 
-    if (mf_dtype_is_int(a->dtype)) { /* doubles have no room for 64 bits */
-        const int64_t flip = a->dtype == MF_DTYPE_U64 ? INT64_MIN : 0; /* so that order stays */
+    if (mf_dtype_is_int(a->dtype)) { /* doubles cannot hold 64 bits */
+        const int64_t flip = a->dtype == MF_DTYPE_U64 ? INT64_MIN : 0; /* keeps the order of
+                                                                          unsigned numbers */
         const int64_t v = mf_tensor_int_at(a, i) ^ flip, w = mf_tensor_int_at(b, i) ^ flip;
 
         return how == MF_CUT_MAX ? v > w : v < w;
@@ -286,7 +288,7 @@ static mf_status mesh_util_choose(mf_cut how, mf_dtype dtype, const void *const 
     return MF_OK;
 }
 
-/* All but one have zeros, to the bit. */
+/* All parts but one are zero, bit by bit. */
 static mf_status join_bits(mf_dtype dtype, const void *const *parts, int n, int64_t count,
                            void *out)
 {
@@ -316,7 +318,7 @@ mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, 
         return add_ints(dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_F16 || dtype == MF_DTYPE_BF16)
         return add_halves(dtype, parts, n, count, out);
-    if (dtype == MF_DTYPE_C64) /* real and imaginary parts apart */
+    if (dtype == MF_DTYPE_C64) /* real and imaginary parts separately */
         return mesh_util_add(MF_DTYPE_F32, parts, n, 2 * count, out);
     if (dtype == MF_DTYPE_C128)
         return mesh_util_add(MF_DTYPE_F64, parts, n, 2 * count, out);

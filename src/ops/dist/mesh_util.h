@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_util.h - what the ops between processors have in common: parts of tensors, and waiting for
- * several pieces. */
+/* mesh_util.h - shared by ops between devices: parts of tensors, and waiting for several messages.
+ */
 #ifndef MF_OPS_DIST_MESH_UTIL_H
 #define MF_OPS_DIST_MESH_UTIL_H
 
@@ -12,29 +12,29 @@ typedef struct mf_mesh_box {
     const int64_t *begin, *size;
 } mf_mesh_box;
 
-/* Box i of a list: for each, begin and size. */
+/* Box i of a list of begins and sizes. */
 static inline mf_mesh_box mf_mesh_box_at(const int64_t *list, int64_t i, int rank)
 {
     return (mf_mesh_box){ list + 2 * i * rank, list + (2 * i + 1) * rank };
 }
 
-/* What the pieces of an op are sent under: this, and for what is sent later in it, the next. */
+/* The key of an op's messages; the next key is for its second phase. */
 static inline int64_t mf_mesh_key(const mf_node *n)
 {
     return 2 * mf_node_int(n, "id");
 }
 
-/* The output has the shape that the node says. */
+/* The output has the shape of the attribute. */
 MF_MUST mf_status mf_mesh_infer_shape(mf_infer *in);
 
-/* Does it lie in a tensor of that shape? */
+/* True if the box is inside a tensor of that shape. */
 bool mf_mesh_box_fits(mf_mesh_box box, const mf_shape *shape);
-/* A new vector of what lies in the box. */
+/* Copies the box to a new vector. */
 MF_MUST mf_status mf_mesh_pack(const mf_tensor *from, mf_mesh_box box, mf_tensor *out);
-/* The other way. INVALID_ARGUMENT: the piece is of another type or size. */
+/* The inverse. Fails: INVALID_ARGUMENT (another dtype or size). */
 MF_MUST mf_status mf_mesh_unpack(const mf_tensor *piece, mf_mesh_box box, mf_tensor *to);
 
-/* A kernel that waits for pieces. Whoever brings the last one ends it. */
+/* A kernel that waits for messages. The thread that delivers the last one completes it. */
 typedef struct mf_mesh_wait {
     mf_kernel *k;
     mf_mesh_link *link;
@@ -47,15 +47,15 @@ typedef struct mf_mesh_wait {
 /* The link of the kernel's step, or NULL with the thread's error set. */
 mf_mesh_link *mf_mesh_link_of(const mf_kernel *k);
 void mf_mesh_wait_init(mf_mesh_wait *w, mf_kernel *k, int pieces);
-/* One thing less to wait for; it has gone so. After a failure, nothing else will be waited for.
- * After the last one, w is freed. */
+/* One of the awaited events has happened, with this status. After a failure, no further events are
+ * awaited. After the last one, w is freed. */
 void mf_mesh_wait_less(mf_mesh_wait *w, mf_status status);
-/* Send it, and count its bytes. */
+/* Sends a message, and counts its bytes. */
 MF_MUST mf_status mf_mesh_send(mf_mesh_link *l, int to, int64_t key, const mf_tensor *piece);
 void mf_mesh_count_received(mf_mesh_link *l, const mf_tensor *piece);
 
-/* out = what the parts are together, in their order, `count` elements each: MF_CUT_SUM, MF_CUT_MAX,
- * MF_CUT_MIN or MF_CUT_ONE. Fails: INVALID_ARGUMENT (a type that cannot be added). */
+/* Reduces the parts in order into out, `count` elements each: MF_CUT_SUM, MF_CUT_MAX, MF_CUT_MIN or
+ * MF_CUT_ONE. Fails: INVALID_ARGUMENT (a dtype that cannot be added). */
 MF_MUST mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, int n,
                                   int64_t count, void *out);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send_recv.c - the two ends of an edge between tasks. They run on dead inputs, too: the other end
- * has to know.
+/* send_recv.c - the two ends of an edge between tasks. They run on dead inputs, too, to tell the
+ * other
+ * end.
  *
  * A reference that is sent to another task is read when the value is received. The receiver waits
- * for what the reader in the graph waits for, the sender does not: it may run before the variable
- * is written. TensorFlow's masters rely on this, because there the sent tensor is the variable's
- * memory. */
+ * for
+ * the inputs of the reading op, the sender does not: it may run before the variable is written.
+ * TensorFlow's masters rely on this, because there the sent tensor is the variable's memory. */
 #include "graph/rendezvous.h"
 #include "graph/resource.h"
 
@@ -40,7 +41,7 @@ static mf_status send_recv_make_key(const mf_kernel *k, mf_buf *key)
     mf_buf_str(key, k->state);
     mf_buf_str(key, place);
     if (!k->step->rendezvous)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "this session has no other tasks to talk to");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "this session has no other tasks");
     return mf_buf_finish(key);
 }
 
@@ -51,7 +52,7 @@ static bool send_recv_is_ref(const mf_kernel *k)
     return !k->dead && mf_type_is_ref(in.node->out_types[in.port]);
 }
 
-/* Between an op and the master's client the value is that of now. */
+/* Between an op and the master's client, the value is read immediately. */
 static bool leaves_the_task(const mf_node *n)
 {
     return strcmp(mf_node_string(n, "send_device"), mf_node_string(n, "recv_device")) != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_ops.c - the ops of a training step that is cut into shards. compiler/sharding/shard_map.c
- * says what becomes of them. */
+/* shard_ops.c - ops of a training step that is split into shards. compiler/sharding/shard_map.c
+ * lowers
+ * them. */
 #include "graph/split.h"
 #include "ops/random/random_util.h"
 
@@ -27,8 +28,9 @@ typedef struct uniform_job {
     uint64_t seed, step, stream, offset;
 } uniform_job;
 
-/* Key: the seed. Counter: which block of the sample, which sample of the batch, the step, and the
- * stream: all of them 32 bits wide except for the stream, which is mixed into the key. */
+/* Key: the seed. Counter: block of the sample, index of the sample in the batch, step, and stream:
+ * all
+ * 32 bits wide except the stream, which is mixed into the key. */
 static void uniform_sample(void *ctx, int64_t i)
 {
     const uniform_job *job = ctx;
@@ -94,8 +96,8 @@ static mf_status check_own(int64_t from, int64_t n, int64_t rows)
         return MF_OK;
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "%lld samples from %lld on of the batch want a row each, but there are %lld rows: make "
-        "batches smaller, or rows more (chains of an RBM)",
+        "%lld samples from %lld on of the batch need a row each, but there are %lld rows: make "
+        "batches smaller, or add rows (chains of an RBM)",
         (long long)n, (long long)from, (long long)rows);
 }
 
@@ -195,7 +197,7 @@ static mf_status shard_ops_rows_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* A sample's numbers follow from its place. */
+/* A sample's numbers depend on its index. */
 static void uniform_split(mf_split *s)
 {
     mf_split_through(s, 0, 0, 0);
@@ -204,7 +206,7 @@ static void uniform_split(mf_split *s)
 }
 
 const mf_op mf_ops_shard[] = {
-    /* x[from:to]: its storage, not a copy. */
+    /* x[from:to], sharing its storage. */
     { .name = "_Rows",
       .def = "(x:T) -> (rows:T) {T:type, from:int, to:int}",
       .flags = MF_OP_VIEW,
@@ -215,14 +217,18 @@ const mf_op mf_ops_shard[] = {
       .samples =
           MF_SAMPLES("f32[5,3] ; from=1 to=4", "i32[4] ; from=2 to=2", "u8[3,2] ; from=0 to=3",
                      "f32[2] ; from=1 to=3 !fails", "f32[] ; from=0 to=0 !fails") },
-    /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
-     * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
-     * over the shard numbers, 'concat' along the first dimension. turns: how many groups of shards
-     * come one after the other. buckets: for each result, with which others it travels when shards
-     * are exchanged with other workers; none: all sums in one, all else in another. names: the
-     * weight whose gradient a result is, or ''. aggregation, trim, weights: what becomes of the
-     * gradients of all turns (collective/gradient_aggregation.h); not where shards are exchanged.
-     */
+    /* Applies f to each of `shards` parts of the batch: the first dimension of every `batched`
+     * input is
+     * split into sizes that differ by at most one. Results are joined: 'sum' by the reduction tree
+     * over
+     * the shard numbers, 'concat' along the first dimension. turns: number of sequential groups of
+     * shards. buckets: for each result, its bucket in exchanges with other workers; none: all sums
+     * in
+     * one, all others in another. names: the weight whose gradient a result is, or ''. aggregation,
+     * trim,
+     * weights: aggregation of the gradients of all turns (collective/gradient_aggregation.h); not
+     * if
+     * shards are exchanged. */
     { .name = "_ShardMap",
       .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
              "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
@@ -232,15 +238,16 @@ const mf_op mf_ops_shard[] = {
       .control = MF_CONTROL_CALL,
       .infer = mf_infer_unknown,
       .grad = mf_grad_missing },
-    /* `training` inside of a _ShardMap, `inference` elsewhere. The other one is not computed. */
+    /* `training` inside a _ShardMap, `inference` elsewhere. The other one is not computed. */
     { .name = "_ByMode",
       .def = "(training:T, inference:T) -> (output:T) {T:type}",
       .control = MF_CONTROL_CALL,
       .infer = by_mode_infer,
       .grad = by_mode_grad },
-    /* Uniform in [0,1): a function of seed, step, stream, the sample's place in the batch (its row,
-     * plus the offset of its shard, plus clock[2] where another worker has the samples before) and
-     * the element. */
+    /* Uniform in [0,1): a function of seed, step, stream, the sample's index in the batch (its row
+     * plus
+     * the offset of its shard plus clock[2], the number of samples of earlier workers) and the
+     * element. */
     { .name = "_SampleUniform",
       .def = "(like:T, clock:int64) -> (output:float) {T:type, stream:int, offset:int=0}",
       .infer = uniform_infer,
@@ -251,8 +258,9 @@ const mf_op mf_ops_shard[] = {
       .samples =
           MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
                      "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
-    /* Of rows that belong to the samples of the whole batch, those of the samples at hand: as many
-     * as `like` has, from the place of its first on (which is found as for _SampleUniform). */
+    /* From rows of all samples of the batch, those of the shard's samples: as many as `like` has,
+     * from the
+     * index of its first (found as for _SampleUniform). */
     { .name = "_SampleRows",
       .def = "(like:L, rows:T, clock:int64) -> (own:T) {L:type, T:type, offset:int=0}",
       .infer = own_infer,

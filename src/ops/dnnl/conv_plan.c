@@ -12,7 +12,7 @@ enum { MAX_PLANS = 64, MAX_MD = MF_WINDOW_DIMS + 3 };
 
 struct mf_conv_plan {
     mf_conv conv;
-    mf_dnnl_prim *prim, *reorder; /* prim NULL: oneDNN has none */
+    mf_dnnl_prim *prim, *reorder; /* prim NULL: not supported by oneDNN */
     struct mf_conv_plan *next;
 };
 
@@ -61,8 +61,9 @@ static dnnl_status_t blocked_md(const mf_conv *c, int64_t channels, const int64_
                                         c->block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b);
 }
 
-/* Layouts of input, filter and output as TensorFlow has them. oneDNN's order of dimensions is
- * batch, channels, spatial; strides say where they are in memory. */
+/* TensorFlow's layouts of input, filter and output. oneDNN's order of dimensions is batch,
+ * channels,
+ * spatial; strides describe the memory. */
 static dnnl_status_t image_md(const mf_conv *c, int64_t channels, const int64_t *spatial,
                               dnnl_memory_desc_t *md)
 {
@@ -156,7 +157,7 @@ static dnnl_status_t make_pd(const mf_conv *c, const conv_mds *m, dnnl_engine_t 
     return s;
 }
 
-/* Its reference loops are slower than our own way. */
+/* oneDNN's reference loops are slower than Meshflow's kernel. */
 static bool is_reference(dnnl_primitive_desc_t pd)
 {
     const char *impl = "";
@@ -166,8 +167,9 @@ static bool is_reference(dnnl_primitive_desc_t pd)
            strstr(impl, "ref") != NULL;
 }
 
-/* oneDNN 2.6 writes beyond the scratch memory it asks for where the filter's gradient of a
- * pointwise convolution with strides has less channels than a register has lanes. */
+/* oneDNN 2.6 writes beyond its scratch memory for the filter gradient of a pointwise convolution
+ * with
+ * strides and fewer channels than vector lanes. */
 static bool is_broken(const mf_conv *c)
 {
     bool pointwise = c->kind == MF_CONV_FILTER, strides = false;
@@ -207,7 +209,7 @@ static mf_status make_prims(mf_conv_plan *plan)
     conv_mds m;
 
     if (is_broken(c))
-        return MF_OK; /* remembered as a plan without a primitive */
+        return MF_OK; /* cached as a plan without a primitive */
     MF_TRY(mf_dnnl_engine(&engine));
     s = make_mds(c, &m);
     if (s == dnnl_success)
@@ -235,7 +237,7 @@ static mf_status make_prims(mf_conv_plan *plan)
 static mf_conv_plan *conv_plan_find(const mf_conv_plans *plans, const mf_conv *conv)
 {
     for (mf_conv_plan *p = plans->first; p; p = p->next) {
-        /* Holes between members that differ cost a plan, no more.
+        /* Differing padding bytes only cost an extra plan.
          * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
         if (memcmp(&p->conv, conv, sizeof *conv) == 0)
             return p;
@@ -251,7 +253,7 @@ mf_status mf_conv_plan_get(mf_conv_plans *plans, const mf_conv *conv, mf_conv_pl
     *out = NULL;
     pthread_mutex_lock(&plans->lock);
     p = conv_plan_find(plans, conv);
-    if (!p && plans->count >= MAX_PLANS) { /* shapes that never repeat are not worth a plan each */
+    if (!p && plans->count >= MAX_PLANS) { /* ever-changing shapes are not worth a plan each */
         st = MF_UNIMPLEMENTED;
     } else if (!p) {
         p = mf_calloc(1, sizeof *p);

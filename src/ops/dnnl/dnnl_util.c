@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dnnl_util.c - see dnnl_util.h.
  *
- * A running primitive needs memory objects of its own; they are made once and wait in the
- * primitive's list between runs, so a steady state creates none. */
+ * A running primitive needs memory objects of its own; they are kept in the primitive's list
+ * between
+ * runs, so a steady state creates none. */
 #include "ops/dnnl/dnnl_util.h"
 
 #include "base/mem.h"
@@ -10,8 +11,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Of the OpenMP library that oneDNN is linked to. Its header belongs to the compiler, and clang
- * comes without one. */
+/* From the OpenMP library that oneDNN is linked to. Its header belongs to the compiler, and clang
+ * is
+ * shipped without one. */
 void omp_set_num_threads(int n);
 
 typedef struct run_context {

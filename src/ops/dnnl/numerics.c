@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numerics.c - the numerics class: what decides bits. Our own kernels are compiled for one
+/* numerics.c - the numerics class: what determines bits. Meshflow's kernels are compiled for one
  * instruction set; oneDNN's depend on the machine and on its version. */
 #include "graph/op.h"
 #include "ops/dnnl/dnnl_util.h"

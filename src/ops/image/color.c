@@ -161,7 +161,7 @@ typedef struct contrast_job {
     double factor;
 } contrast_job;
 
-/* One channel of one image: the distance to its mean is scaled. */
+/* One channel of one image: scales the distance to its mean. */
 static void contrast_piece(void *ctx, int64_t piece)
 {
     const contrast_job *job = ctx;
@@ -229,7 +229,7 @@ static mf_status contrast_infer(mf_infer *in)
 
 /* ---- the gradient of RGBToHSV ---- */
 
-/* 1 where both hold, as a number. */
+/* 1 if both comparisons hold, as a number. */
 static mf_output where_both(mf_grad *g, const char *op1, mf_output a1, mf_output b1,
                             const char *op2, mf_output a2, mf_output b2)
 {
@@ -244,9 +244,11 @@ static mf_output color_divide(mf_grad *g, mf_output a, mf_output b)
     return MF_G2("DivNoNan", a, b);
 }
 
-/* The hue is (x - y) / (6 range) and a constant, where x and y are the two channels that are not
- * the largest; the saturation range / value. Channel c changes the value where it is the largest,
- * and the range where it is the largest or the smallest. */
+/* The hue is (x - y) / (6 range) plus a constant, where x and y are the two channels that are not
+ * the
+ * maximum; the saturation is range / value. Channel c changes the value if it is the maximum, and
+ * the
+ * range if it is the maximum or the minimum. */
 static mf_status to_hsv_grad(mf_grad *g)
 {
     const mf_output last = mf_scalar(g->graph, MF_DTYPE_I32, -1);
@@ -267,7 +269,7 @@ static mf_status to_hsv_grad(mf_grad *g)
     const mf_output six = MF_G2("Mul", range, mf_grad_scalar(g, range, 6));
     mf_output slope = { 0 }, dx[3];
 
-    for (int c = 0; c < 3; c++) { /* hue's numerator where c is the largest */
+    for (int c = 0; c < 3; c++) { /* numerator of the hue if c is the maximum */
         const mf_output part = MF_G2("Mul", most[c], MF_G2("Sub", x[(c + 1) % 3], x[(c + 2) % 3]));
 
         slope = slope.node ? MF_G2("AddV2", slope, part) : part;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crop.c - CropAndResize: boxes of images, each sampled on a grid of one size, and its gradients.
+/* crop.c - CropAndResize: boxes of images, each sampled on a grid of the same size, and its
+ * gradients.
  *
- * Boxes are (y1, x1, y2, x2), with 0 and 1 the middles of the first and last pixels. */
+ * Boxes are (y1, x1, y2, x2); 0 and 1 are the centres of the first and last pixels. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -11,7 +12,7 @@
 
 typedef struct crop_state {
     bool nearest;
-    float outside; /* the value of samples beside the image */
+    float outside; /* value of samples outside the image */
 } crop_state;
 
 typedef struct crop_job {
@@ -22,13 +23,13 @@ typedef struct crop_job {
     bool nearest;
     float outside;
     const float *grads; /* of the crops */
-    bool by_ratio; /* rounds the step between samples as TensorFlow's CropAndResizeGradBoxes does */
+    bool by_ratio; /* rounds the step between samples like TensorFlow's CropAndResizeGradBoxes */
     float *out;
-    double *sums; /* of an image's gradient, */
-    mf_tensor *changed; /* and what becomes of them */
+    double *sums; /* of an image's gradient, in double */
+    mf_tensor *changed; /* the rounded result */
 } crop_job;
 
-/* Where samples fall along one dimension: between `low` and `high`, `part` of the way. */
+/* A sample position along one dimension: between `low` and `high`, with fraction `part`. */
 typedef struct spot {
     bool inside;
     int64_t low, high, nearest;
@@ -45,8 +46,8 @@ static float crop_ratio_of(int64_t size, int64_t samples)
     return samples > 1 ? (float)(size - 1) / (float)(samples - 1) : 0;
 }
 
-/* Whether a sample falls on a pixel or just beside it decides about slopes, so that the order of
- * these operations matters. */
+/* Slopes depend on whether a sample is exactly on a pixel, so the order of these operations
+ * matters. */
 static spot spot_of(float from, float to, int64_t size, int64_t samples, bool by_ratio, int64_t i)
 {
     const float last = (float)(size - 1);
@@ -56,7 +57,7 @@ static spot spot_of(float from, float to, int64_t size, int64_t samples, bool by
     const float at = samples > 1 ? from * last + (float)i * scale : 0.5f * (from + to) * last;
     spot s = { .inside = at >= 0 && at <= last };
 
-    if (s.inside) { /* a float may be larger than the size that was made one */
+    if (s.inside) { /* a size converted to float may be rounded up */
         s.low = crop_least((int64_t)floorf(at), size - 1);
         s.high = crop_least((int64_t)ceilf(at), size - 1);
         s.nearest = crop_least((int64_t)roundf(at), size - 1);
@@ -70,7 +71,7 @@ static int64_t crop_pixel(const crop_job *job, int64_t box, int64_t y, int64_t x
     return ((job->of[box] * job->height + y) * job->width + x) * job->depth;
 }
 
-/* fn(job, box, row and column of the crop, where they fall) for every sample of a box. */
+/* Called for every sample of a box: fn(job, box, row and column of the crop, its position). */
 typedef void sample_fn(const crop_job *job, int64_t box, int64_t row, int64_t col, const spot *y,
                        const spot *x);
 
@@ -108,7 +109,7 @@ static float crop_value(const crop_job *job, int64_t at)
 
 /* ---- what is done with a sample ---- */
 
-/* The usual case of what crop_take() does. */
+/* A fast path of crop_take(). */
 static void mix_floats(const crop_job *job, const int64_t at[4], float right, float down,
                        float *restrict out)
 {
@@ -156,7 +157,7 @@ static void add_share(const crop_job *job, int64_t at, const float *g, float of_
         sums[d] += (double)(of_col * (of_row * g[d]));
 }
 
-/* Every pixel gets its share of the gradients of the samples made of it. */
+/* Distributes the gradient of a sample to its pixels. */
 static void crop_give_back(const crop_job *job, int64_t box, int64_t row, int64_t col,
                            const spot *y, const spot *x)
 {
@@ -176,7 +177,8 @@ static void crop_give_back(const crop_job *job, int64_t box, int64_t row, int64_
     add_share(job, at[3], g, y->part, x->part);
 }
 
-/* How the slope of the image moves a sample when one side of the box moves. */
+/* Derivative of a sample's position with respect to the sides of the box, times the slope of the
+ * image. */
 static void move_sides(float slope, int64_t size, int64_t samples, int64_t i, float *first,
                        float *last)
 {
@@ -325,7 +327,7 @@ static mf_status image_grad_infer(mf_infer *in)
     return mf_infer_shape_input(in, 3, &in->out[0]);
 }
 
-/* Boxes of an image overlap, so one after the other. */
+/* Boxes of an image overlap, so they are processed in order. */
 static void image_grad_piece(void *ctx, int64_t image)
 {
     const crop_job *job = ctx;
@@ -397,7 +399,7 @@ static mf_status boxes_grad_run(mf_kernel *k)
     return mf_stop_check();
 }
 
-/* That of the boxes is the bilinear one, whatever the method, as in TensorFlow. */
+/* The gradient of the boxes is always bilinear, as in TensorFlow. */
 static mf_status crop_grad(mf_grad *g)
 {
     const mf_dtype type = mf_grad_type(g->x[0]);

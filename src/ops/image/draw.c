@@ -4,7 +4,7 @@
 
 typedef struct draw_job {
     mf_tensor *out;
-    const mf_tensor *boxes, *colors; /* colors NULL: the usual ones */
+    const mf_tensor *boxes, *colors; /* colors NULL: the default palette */
     int64_t height, width, depth, n;
 } draw_job;
 
@@ -22,7 +22,7 @@ static float color_of(const draw_job *job, int64_t box, int64_t channel)
     return job->depth == 1 ? 1 : usual[box % MF_COUNT(usual)][channel];
 }
 
-/* A line of pixels, both ends included. */
+/* A line of pixels, including both ends. */
 static void line(const draw_job *job, int64_t image, int64_t box, const int64_t from[2],
                  const int64_t to[2])
 {
@@ -36,7 +36,7 @@ static void line(const draw_job *job, int64_t image, int64_t box, const int64_t 
     }
 }
 
-/* A side of the frame that lies outside is not drawn; NaN lies outside. */
+/* Sides of the frame outside the image are not drawn; NaN counts as outside. */
 static int64_t draw_pixel(float x, int64_t size)
 {
     const float at = x * (float)(size - 1);

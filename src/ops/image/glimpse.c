@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glimpse.c - ExtractGlimpse and its V2: a window of each image, around a point of its own. What of
- * it lies outside of the image is noise as large as the image's own values, or zero. */
+/* glimpse.c - ExtractGlimpse and its V2: a window of each image around a given point. Parts outside
+ * the
+ * image are filled with noise in the range of the image's values, or zero. */
 #include "base/rng.h"
 #include "ops/array/array_util.h"
 
@@ -13,12 +14,12 @@ typedef struct glimpse_job {
     const mf_tensor *in, *offsets;
     mf_tensor *out;
     int64_t in_size[2], size[2], channels;
-    bool centered, normalized, first; /* first: of the two versions */
+    bool centered, normalized, first; /* first: V1 */
     noise_kind noise;
 } glimpse_job;
 
-/* Where the window begins along one dimension. The versions differ in whether the point is the
- * window's middle. */
+/* Start of the window along one dimension. The versions differ in whether the point is the window's
+ * centre. */
 static int64_t begin_of(const glimpse_job *job, int64_t image, int d)
 {
     const float in = (float)job->in_size[d], half = (float)job->size[d] / 2.0f;
@@ -31,11 +32,11 @@ static int64_t begin_of(const glimpse_job *job, int64_t image, int d)
     if (job->first || (job->centered && job->normalized))
         at -= half;
     if (!(fabsf(at) < 1e9f))
-        return job->in_size[d]; /* nothing of it lies inside */
+        return job->in_size[d]; /* entirely outside */
     return (int64_t)at;
 }
 
-/* Fills a whole window; random numbers follow from the element's place. */
+/* Fills a whole window; random numbers depend on the element's position. */
 static void fill_noise(const glimpse_job *job, int64_t image, float *to, int64_t n)
 {
     const int64_t count = job->in_size[0] * job->in_size[1] * job->channels;
@@ -60,7 +61,7 @@ static void fill_noise(const glimpse_job *job, int64_t image, float *to, int64_t
             to[i] = 0;
         else if (job->noise == UNIFORM)
             to[i] = (float)(low + (high - low) * (double)r[0] / 4294967296.0);
-        else /* four uniform numbers are nearly a normal one */
+        else /* the sum of four uniform numbers is nearly normal */
             to[i] = (float)(sum / (double)count +
                             sqrt(fmax(0, squares / (double)count -
                                              sum * sum / (double)count / (double)count)) *

@@ -52,7 +52,7 @@ static mf_status set_how(const mf_kernel *k, mf_image_how *how)
     return MF_OK;
 }
 
-/* Only PNG has numbers of 16 bits; other files' are spread over them by who reads them. */
+/* Only PNG has 16-bit samples; 8-bit samples of other formats are scaled by the caller. */
 static mf_status image_code_decode(const mf_kernel *k, const mf_string *file, mf_image_how *how,
                                    mf_buf *pixels, mf_image *out)
 {
@@ -78,7 +78,7 @@ static mf_status image_code_decode(const mf_kernel *k, const mf_string *file, mf
     return MF_OK;
 }
 
-/* Numbers of 8 or 16 bits become the output's. */
+/* Converts 8-bit or 16-bit samples to the output's type. */
 static void image_code_store(const mf_buf *pixels, bool wide, mf_tensor *out)
 {
     const unsigned char *narrow = (const unsigned char *)pixels->data;
@@ -99,7 +99,7 @@ static void image_code_store(const mf_buf *pixels, bool wide, mf_tensor *out)
     }
 }
 
-/* A damaged file is a bad argument, as in TensorFlow. */
+/* A damaged file is INVALID_ARGUMENT, as in TensorFlow. */
 static mf_status as_argument(mf_status st)
 {
     char text[256];

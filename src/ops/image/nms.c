@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nms.c - NonMaxSuppression: of boxes that overlap too much, the one with the best score. With
- * soft_nms_sigma a box loses score for every better one it overlaps, instead of going at once. */
+/* nms.c - NonMaxSuppression: of boxes that overlap too much, keeps the one with the best score.
+ * With
+ * soft_nms_sigma, a box loses score for every better box that it overlaps instead of being removed.
+ */
 #include "ops/image/nms.h"
 
 #include "base/mem.h"
@@ -50,7 +52,7 @@ static mf_nms_candidate nms_heap_pop(mf_suppression *s)
 
 /* ---- choosing ---- */
 
-/* The part of both boxes' area that they share. */
+/* Intersection over union. */
 static float overlap_of(const mf_nms_box *a, const mf_nms_box *b)
 {
     const float h = fminf(a->y1, b->y1) - fmaxf(a->y0, b->y0);
@@ -60,7 +62,7 @@ static float overlap_of(const mf_nms_box *a, const mf_nms_box *b)
     return a->area <= 0 || b->area <= 0 ? 0 : both / (a->area + b->area - both);
 }
 
-/* Hold the candidate against those chosen since the last time; false when it is out. */
+/* Compares the candidate with boxes selected since its last comparison; false: suppressed. */
 static bool survives(const mf_suppression *s, mf_nms_candidate *c)
 {
     for (int64_t j = s->chosen - 1; j >= c->seen; j--) {
@@ -122,7 +124,7 @@ static mf_status nms_check_shapes(const mf_shape *boxes, const mf_shape *scores)
     return MF_OK;
 }
 
-/* Input i as a number, or what stands for it where the op has no such input. */
+/* Input i as a number, or a default if the op has no such input. */
 static mf_status nms_number(const mf_kernel *k, int i, float otherwise, float *out)
 {
     char text[MF_SHAPE_TEXT];

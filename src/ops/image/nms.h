@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nms.h - of boxes that overlap too much, the one with the best score. */
+/* nms.h - non-maximum suppression. */
 #ifndef MF_OPS_IMAGE_NMS_H
 #define MF_OPS_IMAGE_NMS_H
 
@@ -10,25 +10,25 @@ typedef struct mf_nms_box {
 } mf_nms_box;
 
 typedef struct mf_nms_candidate {
-    int32_t box, seen; /* the first `seen` chosen boxes have been held against it */
+    int32_t box, seen; /* compared with the first `seen` selected boxes */
     float score;
 } mf_nms_candidate;
 
-/* The arrays are the caller's; a zeroed rest is a beginning. */
+/* The caller owns the arrays; all other members start as zero. */
 typedef struct mf_suppression {
     float overlap, least, sigma; /* thresholds of overlap and score */
     int64_t n, max;
     mf_nms_box *boxes; /* n */
-    mf_nms_candidate *heap; /* n; the best first */
+    mf_nms_candidate *heap; /* n; a max-heap by score */
     int64_t n_heap, chosen;
-    int32_t *index; /* of those chosen, with their scores: the smaller of max and n */
+    int32_t *index; /* selected boxes with their scores; capacity min(max, n) */
     float *score;
 } mf_suppression;
 
-/* Box i, of which any two opposite corners are given (y, x, y, x), is one to choose from, if its
- * score is high enough. */
+/* Adds box i, given by two opposite corners (y, x, y, x), as a candidate if its score is high
+ * enough. */
 void mf_nms_offer(mf_suppression *s, int32_t i, const float corners[4], float score);
-/* Fills index, score and chosen; of equal scores the first box counts. */
+/* Fills index, score and chosen; ties are won by the first box. */
 void mf_nms_choose(mf_suppression *s);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nms_combined.c - CombinedNonMaxSuppression: of every image, the best boxes of all classes
- * together, after each class has dropped those that overlap better ones of it. Images stand apart:
- * each is a piece of work. */
+/* nms_combined.c - CombinedNonMaxSuppression: the best boxes of all classes of every image, after
+ * suppression within each class. Images are independent pieces of work. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/image/nms.h"
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One that a class has chosen. */
+/* A box selected in a class. */
 typedef struct nms_combined_found {
     float score;
     int32_t box, class;
@@ -18,11 +17,11 @@ typedef struct nms_combined_found {
 typedef struct combined {
     const float *boxes, *scores; /* [images,n,each,4], [images,n,classes] */
     int64_t images, n, each, classes;
-    int64_t per_class, total; /* at most: of a class, of an image */
-    int64_t size; /* rows of an image in the results */
+    int64_t per_class, total; /* maximum per class, maximum per image */
+    int64_t size; /* rows per image in the results */
     float overlap, least;
     bool clip;
-    char *scratch; /* so many bytes for each image */
+    char *scratch; /* this many bytes per image */
     int64_t scratch_bytes;
     float *out_boxes, *out_scores, *out_classes;
     int32_t *out_valid;
@@ -30,7 +29,7 @@ typedef struct combined {
 
 /* ---- an image ---- */
 
-/* All of it has elements of four bytes, so one follows the other. */
+/* All elements have four bytes, so the arrays are contiguous. */
 static int64_t nms_combined_scratch_of(const combined *c)
 {
     return c->n * (int64_t)(sizeof(mf_nms_box) + sizeof(mf_nms_candidate)) +
@@ -69,7 +68,7 @@ static int64_t of_class(const combined *c, int64_t image, int64_t class, mf_supp
     return s->chosen;
 }
 
-/* The best first; of equal ones that of the first class, and the first box. */
+/* Descending score; ties by class, then box. */
 static int by_score(const void *a, const void *b)
 {
     const nms_combined_found *x = a, *y = b;

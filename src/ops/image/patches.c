@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* patches.c - ExtractImagePatches: what a window sees at each position, as channels. */
+/* patches.c - ExtractImagePatches: the contents of a window at each position, as channels. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { GRAIN = 65536 }; /* bytes of the output in a piece */
+enum { GRAIN = 65536 }; /* bytes of the output per piece */
 
 static mf_status patch_attrs(const mf_node *node, mf_window_attrs *a)
 {
@@ -83,11 +83,11 @@ typedef struct patch_job {
     mf_window w;
     const char *x;
     char *out;
-    size_t pixel; /* bytes of all channels at one place */
+    size_t pixel; /* bytes of all channels of one pixel */
     int64_t rows, rows_per_piece; /* a row: all patches of one image row */
 } patch_job;
 
-/* Row `row` of a window at column `left`, or zeros where it is outside the image. */
+/* Row `row` of a window at column `left`; zeros outside the image. */
 static char *patches_copy_row(const patch_job *job, int64_t image, int64_t row, int64_t left,
                               char *out)
 {
@@ -163,8 +163,9 @@ static mf_output as_sizes(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_
     return mf_apply(g->graph, "ConcatV2", MF_IN(a, b, c, d, mf_scalar(g->graph, MF_DTYPE_I32, 0)));
 }
 
-/* Patches of a single channel are a convolution with a filter for each place of the window that is
- * one there and zero elsewhere. Its gradient puts every element back where it was seen. */
+/* Patches of a single channel are a convolution with one filter per position of the window, which
+ * is 1
+ * there and 0 elsewhere. Its gradient adds every element to its pixel. */
 static mf_output patches_put_back(mf_grad *g, const mf_window_attrs *a, mf_output dy)
 {
     const int64_t n = a->size[0] * a->size[1];
@@ -179,7 +180,7 @@ static mf_output patches_put_back(mf_grad *g, const mf_window_attrs *a, mf_outpu
 
     filter =
         MF_G2("Reshape", filter, mf_ints(g->graph, (int64_t[]){ a->size[0], a->size[1], 1, n }, 4));
-    /* [batch, rows, cols, places, channels] -> [batch * channels, rows, cols, places] */
+    /* [batch, rows, cols, positions, channels] -> [batch * channels, rows, cols, positions] */
     dy = MF_G2("Reshape", dy, as_sizes(g, slice1(g, dy_shape, 0, 3), places, channels, none));
     dy = MF_G2("Transpose", dy, mf_ints(g->graph, (int64_t[]){ 0, 4, 1, 2, 3 }, 5));
     dy = MF_G2("Reshape", dy, as_sizes(g, images, slice1(g, dy_shape, 1, 2), places, none));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.c - images of another size: ResizeNearestNeighbor, ResizeBilinear, ResizeBicubic,
- * ResizeArea, and their gradients.
+/* resize.c - resizes images: ResizeNearestNeighbor, ResizeBilinear, ResizeBicubic, ResizeArea, and
+ * their gradients.
  *
- * All of them are the same: an output pixel is a weighted sum of some input pixels, along height
- * and along width. A method says which and with what weights (`taps`); a gradient hands back the
- * same weights. Positions are computed in float as TensorFlow does, because they decide between
- * pixels. */
+ * All are the same: an output pixel is a weighted sum of input pixels, along height and along
+ * width. A
+ * method determines the pixels and weights (`taps`); a gradient uses the same weights. Positions
+ * are
+ * computed in float as in TensorFlow, because rounding decides between pixels. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -22,7 +23,7 @@ typedef struct resize_state {
     bool align, centers;
 } resize_state;
 
-/* What one output row (or column) is made of: `n` inputs, their places and weights. */
+/* The taps of one output row (or column): `n` inputs, their positions and weights. */
 typedef struct resize_taps {
     int64_t n;
     const int64_t *at;
@@ -82,7 +83,7 @@ static void bilinear_taps(const resize_state *s, int64_t i, float scale, int64_t
     weight[0] = 1 - weight[1];
 }
 
-/* Keys' cubic at distance x in [0, 2), from a table of 1024 steps as in TensorFlow. */
+/* Keys' cubic kernel at distance x in [0, 2), from a table of 1024 steps as in TensorFlow. */
 static float cubic(double a, int64_t step, bool far)
 {
     const double x = (double)step / 1024 + far;
@@ -91,7 +92,7 @@ static float cubic(double a, int64_t step, bool far)
                : (float)(((a + 2) * x - (a + 3)) * x * x + 1);
 }
 
-/* With pixel centers what lies outside is left out; else the edge is repeated. */
+/* With half_pixel_centers, outside pixels are excluded; otherwise the edge is repeated. */
 static void bicubic_taps(const resize_state *s, int64_t i, float scale, int64_t size, int64_t *at,
                          float *weight)
 {
@@ -112,8 +113,9 @@ static void bicubic_taps(const resize_state *s, int64_t i, float scale, int64_t 
         weight[t] *= 1.0f / sum;
 }
 
-/* How much of each pixel from `start` lies within [from, to); all together are one. At most `most`:
- * behind 2^24 floats are further apart than i and i + 1. */
+/* The fraction of each pixel from `start` within [from, to); the fractions add up to 1. At most
+ * `most`:
+ * above 2^24, adjacent floats are further apart than i and i + 1. */
 static void area_taps(int64_t i, float scale, int64_t size, int64_t most, int64_t *at,
                       float *weight)
 {
@@ -122,7 +124,7 @@ static void area_taps(int64_t i, float scale, int64_t size, int64_t most, int64_
     int64_t end = (int64_t)ceilf(to);
 
     end = end - start > most ? start + most : end;
-    if (end <= start) { /* corners aligned, and one pixel there is */
+    if (end <= start) { /* align_corners with a single pixel */
         at[0] = bound(start, size);
         weight[0] = 1;
         return;
@@ -162,7 +164,7 @@ static mf_status axis_init(const resize_job *job, int d, axis_taps *a)
         else if (job->s->method == BICUBIC)
             bicubic_taps(job->s, i, scale, in, at, weight);
         else
-            area_taps(i, scale, in, a->most, at, weight); /* the rest have no weight */
+            area_taps(i, scale, in, a->most, at, weight); /* the others have weight 0 */
     }
     return MF_OK;
 }
@@ -196,7 +198,7 @@ static void blend(const resize_job *job, const resize_taps *ty, const resize_tap
     }
 }
 
-/* Two steps along the lines between pixels: what TensorFlow rounds. */
+/* Two interpolation steps, rounded as in TensorFlow. */
 static void blend_linear(const resize_job *job, const resize_taps *ty, const resize_taps *tx,
                          int64_t image, float *out)
 {
@@ -237,7 +239,7 @@ static void resize_row(void *ctx, int64_t row)
     }
 }
 
-/* TensorFlow rounds it to float for the bilinear method alone. */
+/* TensorFlow rounds to float only for the bilinear method. */
 static double resize_share(const resize_job *job, int64_t at, float y, float x)
 {
     const double g = mf_tensor_float_at(job->in, at);
@@ -245,7 +247,7 @@ static double resize_share(const resize_job *job, int64_t at, float y, float x)
     return job->s->method == BILINEAR ? (double)((float)g * y * x) : g * (double)y * (double)x;
 }
 
-/* What the pixels of an image get back of the gradients of another size, in the order of those. */
+/* Accumulates the gradients of the resized image in the pixels of an image, in order. */
 static void resize_give_back(void *ctx, int64_t image)
 {
     const resize_job *job = ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_ops.c - saving and restoring tensors in files (formats/bundle.h). The paths come from
- * graphs: each is held against the directories that graph ops may reach before anything is touched.
- */
+/* checkpoint_ops.c - saves and restores tensors in files (formats/bundle.h). Paths come from
+ * graphs:
+ * each is checked against the allowed directories before any file is touched. */
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "ops/io/op_path.h"
@@ -30,7 +30,7 @@ static mf_status checkpoint_ops_check_inputs(const mf_kernel *k, int64_t n)
     return MF_OK;
 }
 
-/* What shape_and_slices says about tensor i; *has is false when it says nothing. */
+/* Parses shape_and_slices of tensor i; *has is false if it is empty. */
 static mf_status slice_input(const mf_kernel *k, int64_t i, bool *has, mf_shape *full,
                              mf_slice *slice)
 {
@@ -66,7 +66,7 @@ static mf_status check_index(const mf_step *step, const char *prefix)
     return st;
 }
 
-/* Sharded saving begins with a directory that does not exist yet. Its parent must. */
+/* Sharded saving starts with a directory that does not exist yet. Its parent must exist. */
 static mf_status checkpoint_ops_make_directory(const mf_step *step, const char *prefix)
 {
     char copy[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_csv.c - DecodeCSV: records of fields (RFC 4180) into a tensor for each field. */
+/* decode_csv.c - DecodeCSV: parses records of fields (RFC 4180) into one tensor per field. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/string/tensor_text.h"
@@ -8,9 +8,9 @@
 
 typedef struct csv_state {
     char delim;
-    bool quotes; /* whether " encloses fields */
-    const char *missing; /* what also stands for a missing field */
-    const int64_t *columns; /* those wanted, or NULL for all */
+    bool quotes; /* " encloses fields */
+    const char *missing; /* text that also means a missing field */
+    const int64_t *columns; /* selected columns, or NULL for all */
     int64_t n_columns;
 } csv_state;
 
@@ -34,7 +34,7 @@ static mf_status plain_field(decode_csv_reader *r, mf_buf *out)
     return MF_OK;
 }
 
-/* Behind the opening quote, up to a quote with a delimiter or nothing behind it. */
+/* From after the opening quote to a quote that is followed by a delimiter or the end. */
 static mf_status quoted_field(decode_csv_reader *r, mf_buf *out)
 {
     while (r->end - r->p > 1 && (r->p[0] != '"' || r->p[1] != r->s->delim)) {
@@ -53,7 +53,7 @@ static mf_status quoted_field(decode_csv_reader *r, mf_buf *out)
 
 /* ---- one record ---- */
 
-/* Field number `column` into element `record` of its output. */
+/* Stores field number `column` as element `record` of its output. */
 static mf_status decode_csv_put_field(mf_kernel *k, int column, int64_t record, mf_buf *field)
 {
     const csv_state *s = k->state;
@@ -134,7 +134,7 @@ static mf_status csv_prepare(mf_prepare *p)
                       .quotes = mf_node_bool(p->node, "use_quote_delim"),
                       .missing = mf_node_string(p->node, "na_value") };
     s->columns = mf_node_ints(p->node, "select_cols", &s->n_columns);
-    if (!s->columns || s->n_columns == 0) { /* all of them */
+    if (!s->columns || s->n_columns == 0) { /* all columns */
         s->columns = NULL;
         s->n_columns = 0;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - whole files as strings, and the names of files that fit a pattern. */
+/* files.c - reads and writes whole files as strings, and lists files that match a pattern. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "ops/io/op_path.h"
@@ -41,7 +41,7 @@ static mf_status files_read_run(mf_kernel *k)
 
 /* ---- WriteFile ---- */
 
-/* The folders that lead to the file, each only within what may be reached. */
+/* Creates parent directories, each only within the allowed directories. */
 static mf_status make_folders(const mf_step *step, const char *path)
 {
     char part[PATH_MAX];
@@ -91,8 +91,8 @@ static void files_names_deinit(names *l)
     mf_free(l->at);
 }
 
-/* What is asked about, up to the first wildcard, must be within reach: whether files exist
- * elsewhere is nobody's business. */
+/* The path up to the first wildcard must be allowed: a graph must not learn which files exist
+ * elsewhere. */
 static mf_status check_root(const mf_step *step, const char *pattern)
 {
     const size_t plain = strcspn(pattern, "*?[\\");
@@ -124,7 +124,7 @@ static mf_status names_add(names *l, const char *name)
     return MF_OK;
 }
 
-/* A path while the pattern is followed. */
+/* A path during matching. */
 typedef struct match {
     const mf_step *step;
     names *out;
@@ -142,8 +142,9 @@ static bool files_append(match *m, const char *text, size_t n)
     return true;
 }
 
-/* The names in the folder that fit one part of the pattern. The folder is closed again before
- * anything below it is looked at. */
+/* Names in the directory that match one component of the pattern. The directory is closed before
+ * its
+ * subdirectories are opened. */
 static mf_status list_folder(const match *m, const char *part, names *found)
 {
     DIR *dir = opendir(m->len > 0 ? m->path : ".");
@@ -161,7 +162,7 @@ static mf_status list_folder(const match *m, const char *part, names *found)
     return st;
 }
 
-/* All of the pattern has been followed. */
+/* The whole pattern has been matched. */
 static mf_status add_match(match *m)
 {
     struct stat info;
@@ -173,7 +174,7 @@ static mf_status add_match(match *m)
 
 static mf_status files_follow(match *m, const char *pattern);
 
-/* `part` has wildcards; `rest` comes behind it. */
+/* `part` has wildcards; `rest` follows it. */
 static mf_status follow_each(match *m, const char *part, const char *rest)
 {
     const size_t len = m->len;
@@ -190,7 +191,7 @@ static mf_status follow_each(match *m, const char *part, const char *rest)
     return st;
 }
 
-/* What is left of the pattern, below m->path. */
+/* Matches the rest of the pattern below m->path. */
 static mf_status files_follow(match *m, const char *pattern)
 {
     const size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");

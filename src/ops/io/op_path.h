@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_path.h - files that ops are told to open: each path is held against the directories that graph
- * ops may reach before anything is touched. */
+/* op_path.h - files that ops open: each path is checked against the allowed directories before any
+ * file
+ * is touched. */
 #ifndef MF_OPS_IO_OP_PATH_H
 #define MF_OPS_IO_OP_PATH_H
 
@@ -9,12 +10,12 @@
 
 #include <limits.h>
 
-/* The most that one string read from a file may hold. */
+/* Maximum length of a string that is read from a file. */
 #define MF_PATH_STRING_MAX ((size_t)1 << 30)
 
-/* Element i of a string tensor as a path that ends: strings from outside may hold NULs. */
+/* Element i of a string tensor as a C string; fails if it contains NULs. */
 MF_MUST mf_status mf_path_read(const mf_tensor *t, int64_t i, char out[PATH_MAX]);
-/* A file to read. Fails: NOT_FOUND in TensorFlow's words, PERMISSION_DENIED. */
+/* Opens a file for reading. Fails: NOT_FOUND with TensorFlow's message, PERMISSION_DENIED. */
 MF_MUST mf_status mf_path_open(const mf_step *step, const char *path, mf_compression compression,
                                mf_reader **out);
 /* The scalar string t as a compression. */

@@ -26,8 +26,9 @@ static bool parse_example_read_varint(const unsigned char **at, const unsigned c
     return false;
 }
 
-/* TensorFlow passes over an unknown field that claims more bytes than there are, as if they were
- * there. The length up to such a field. */
+/* TensorFlow ignores an unknown field whose length exceeds the message. Returns the length up to
+ * such
+ * a field. */
 static size_t without_overrun(const mf_string *s)
 {
     const unsigned char *at = (const unsigned char *)s->data, *end = at + s->len;
@@ -67,8 +68,7 @@ static const char *parse_example_name_of(const mf_parse *p, int64_t i)
     return name ? name : "<unknown>";
 }
 
-/* The beginning of every message: "Name: a, Key: b, Index: 3.  "; of a single example "Key: b.  ".
- */
+/* The prefix of every message: "Name: a, Key: b, Index: 3.  "; for a single example "Key: b.  ". */
 static const char *parse_example_place(const mf_parse *p, const mf_column *c, int64_t i,
                                        char text[512])
 {
@@ -123,7 +123,7 @@ static mf_status wrong_count(const mf_parse *p, const mf_column *c, int64_t i, i
                    mf_shape_text(&c->shape, shape));
 }
 
-/* The feature in example i, of the right type; NULL: there is none. */
+/* The feature of example i, of the right type; NULL: missing. */
 static mf_status parse_example_find(const mf_parse *p, const mf_column *c, int64_t i,
                                     const mf_feature **out)
 {
@@ -140,7 +140,7 @@ static bool parse_example_is_open(const mf_column *c)
     return c->shape.rank > 0 && c->shape.dims[0] < 0;
 }
 
-/* Values of one example, or of one row of an open column. */
+/* Number of values of one example, or of one row of a column with an unknown first dimension. */
 static int64_t stride_of(const mf_column *c)
 {
     return mf_shape_span(&c->shape, parse_example_is_open(c) ? 1 : 0, c->shape.rank);
@@ -180,7 +180,7 @@ static mf_status check_example(const mf_parse *p, int64_t i)
     return MF_OK;
 }
 
-/* One example after the other, so that the first that is wrong is named. */
+/* Sequentially, so that the first invalid example is reported. */
 static mf_status parse_example_decode(mf_parse *p)
 {
     const mf_string *messages = mf_strings(p->serialized);
@@ -214,7 +214,7 @@ static mf_status parse_example_put_values(mf_tensor *out, int64_t at, const mf_f
     return MF_OK;
 }
 
-/* Of all examples: how many values there are, and the most that one has. */
+/* Total number of values, and maximum per example. */
 static mf_status parse_example_count_values(const mf_parse *p, const mf_column *c, int64_t *total,
                                             int64_t *most)
 {
@@ -230,7 +230,7 @@ static mf_status parse_example_count_values(const mf_parse *p, const mf_column *
     return MF_OK;
 }
 
-/* All values, one example behind the other. */
+/* All values, example by example. */
 static mf_status parse_example_put_all(const mf_parse *p, const mf_column *c, int output,
                                        int64_t total)
 {
@@ -319,7 +319,7 @@ static mf_status put_ragged(const mf_parse *p, int r)
 
 /* ---- dense columns ---- */
 
-/* [examples, ...] in front of the shape of one, where there are several. */
+/* Prepends the number of examples to the shape of one, unless there is a single example. */
 static mf_shape with_batch(const mf_parse *p, const mf_shape *one)
 {
     mf_shape s = { .rank = one->rank + 1, .dims = { p->serialized->count } };
@@ -378,7 +378,7 @@ static mf_status parse_example_put_dense(const mf_parse *p, int d)
     return parse_example_is_open(c) ? put_open(p, c, output) : put_fixed(p, c, output);
 }
 
-/* Is the shape, and what stands for a missing feature, something that can be put out? */
+/* Checks that the shape and the default value can be output. */
 static mf_status parse_example_check_column(const mf_column *c, int d)
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_example.h - tf.Example messages into tensors, a column for each feature. */
+/* parse_example.h - parses tf.Example messages into tensors, one column per feature. */
 #ifndef MF_OPS_IO_PARSE_EXAMPLE_H
 #define MF_OPS_IO_PARSE_EXAMPLE_H
 
 #include "formats/example.h"
 #include "graph/op.h"
 
-/* A feature that is asked for. */
+/* A requested feature. */
 typedef struct mf_column {
     const char *key;
     mf_dtype type; /* float, int64 or string */
     mf_shape shape; /* dense: of one example; the first dimension may be unknown */
-    const mf_tensor *missing; /* dense: what stands for it; empty: it is required */
+    const mf_tensor *missing; /* dense: default value; empty: required */
     mf_dtype splits; /* ragged: int32 or int64 */
 } mf_column;
 
-/* What an op asks for, and of what. Outputs come in this order: indices, values and shapes of the
- * sparse ones, the dense ones, values and splits of the ragged ones. */
+/* The request of an op. Outputs are in this order: indices, values and shapes of sparse columns,
+ * dense
+ * columns, values and splits of ragged columns. */
 typedef struct mf_parse {
     mf_kernel *k;
     mf_arena *arena;
@@ -27,7 +28,8 @@ typedef struct mf_parse {
     mf_example *examples; /* decoded */
 } mf_parse;
 
-/* Decodes, and fills all outputs of the kernel. INVALID_ARGUMENT in TensorFlow's words. */
+/* Parses the examples and sets all outputs of the kernel. Fails: INVALID_ARGUMENT with TensorFlow's
+ * messages. */
 MF_MUST mf_status mf_parse_run(mf_parse *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_example_ops.c - the ops that parse tf.Example messages. They differ in where the keys come
- * from: vectors, single strings, attributes. */
+/* parse_example_ops.c - ops that parse tf.Example messages. They differ in the source of the keys:
+ * vectors, single strings, attributes. */
 #include "ops/io/parse_example.h"
 #include "ops/string/tensor_text.h"
 
@@ -24,7 +24,7 @@ static mf_status vector_keys(mf_parse *p, const mf_tensor *keys, int n, const ch
     return MF_OK;
 }
 
-/* Inputs from `first` on, a string each. */
+/* One string per input, from `first` on. */
 static mf_status single_keys(mf_parse *p, int first, int n, mf_column *out)
 {
     for (int i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static mf_status make_columns(mf_parse *p, const char *types, mf_column **out, i
     return MF_OK;
 }
 
-/* `defaults`: the first of the inputs that stand for what is missing. */
+/* `defaults`: index of the first default input. */
 static mf_status set_dense(mf_parse *p, int defaults)
 {
     const mf_attr *shapes = mf_node_attr(p->k->node, "dense_shapes");
@@ -171,7 +171,7 @@ static mf_status parse_example_ops_single_run(mf_kernel *k)
     return parse_example_ops_run(k, parse_example_ops_parse_single);
 }
 
-/* Dense columns are known, but for the number of examples. */
+/* Dense columns have known shapes, except for the number of examples. */
 static mf_status parse_example_ops_infer(mf_infer *in)
 {
     const mf_attr *shapes = mf_node_attr(in->node, "dense_shapes");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader.c - reads in line, and getting the next name. See reader.h. */
+/* reader.c - queues reads, and gets the next file name. See reader.h. */
 #include "ops/io/reader.h"
 
 #include "ops/string/tensor_text.h"
@@ -18,7 +18,8 @@ typedef struct read_op {
     mf_node node;
     mf_dtype type;
     mf_tensor name, *name_ptr;
-    atomic_int meeting; /* who is through first: the call that started it, or its end */
+    atomic_int meeting; /* which is first: the return of the call that started it, or its completion
+                         */
     mf_status dequeued;
     mf_error error;
 } read_op;
@@ -121,7 +122,7 @@ static void reader_count(mf_record_reading *r, int64_t records, int64_t units)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* What the present file still has, as far as it is wanted. */
+/* Takes the remaining records of the current file, as many as requested. */
 static mf_status take_records(read_op *op)
 {
     mf_record_reading *r = op->reader;
@@ -176,7 +177,7 @@ static void name_came(mf_kernel *k, mf_status status)
         reader_serve(r);
 }
 
-/* True: a name has come, or there will be none. False: name_came() goes on from here. */
+/* True: a name has arrived, or none will. False: name_came() continues. */
 static bool ask_for_name(read_op *op)
 {
     op->type = MF_DTYPE_STRING;
@@ -213,7 +214,7 @@ static void reader_cut(mf_tensor *strings, int64_t n, bool scalar)
     strings->count = n;
 }
 
-/* The op is off the line. */
+/* Completes an op that has been removed from the queue. */
 static void reader_finish(read_op *op, mf_status st)
 {
     mf_kernel *k = op->wait.kernel;
@@ -229,8 +230,9 @@ static void reader_finish(read_op *op, mf_status st)
     mf_kernel_done(k, st);
 }
 
-/* One step of the op in front. True: it is over, with *st. *waits: a name was asked for, and
- * whoever brings it goes on. */
+/* One step of the first op. True: it is complete, with *st. *waits: a name was requested, and the
+ * thread
+ * that delivers it continues. */
 static bool step_front(read_op *op, mf_status *st, bool *waits)
 {
     *st = MF_OK;
@@ -249,7 +251,7 @@ static bool step_front(read_op *op, mf_status *st, bool *waits)
     return *st != MF_OK || op->have > 0;
 }
 
-/* Takes `over` off the line. *front NULL: nobody is left, and nobody serves any more. */
+/* Removes `over` from the queue. *front NULL: the queue is empty, and serving ends. */
 static void next_front(mf_record_reading *r, read_op *over, read_op **front)
 {
     pthread_mutex_lock(&r->lock);
@@ -260,8 +262,9 @@ static void next_front(mf_record_reading *r, read_op *over, read_op **front)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Serves those in line until one waits for a name. By one thread at a time: the one that set
- * `busy`, then the one that brings the name. */
+/* Serves the queue until an op waits for a name. One thread at a time: the one that set `busy`,
+ * then
+ * the one that delivers the name. */
 static void reader_serve(mf_record_reading *r)
 {
     mf_object *keep = mf_object_ref(&r->object);
@@ -276,12 +279,12 @@ static void reader_serve(mf_record_reading *r)
         if (!step_front(op, &st, &waits))
             continue;
         next_front(r, over, &op);
-        reader_finish(over, st); /* the thread's error is still the one of `st` */
+        reader_finish(over, st); /* the thread's error still belongs to `st` */
     }
     mf_object_unref(keep);
 }
 
-/* Ops behind the front end at once; the front's dequeue is cancelled by itself. */
+/* Ops behind the first end immediately; the dequeue of the first is cancelled separately. */
 static void reader_on_cancel(mf_cancel_hook *hook)
 {
     read_op *op = (read_op *)(void *)hook;

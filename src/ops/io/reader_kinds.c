@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_kinds.c - how files become records: lines, TFRecords, pieces of one length, whole files;
- * or the names themselves. */
+/* reader_kinds.c - kinds of records: lines, TFRecords, fixed length, whole files; or the names
+ * themselves. */
 #include "formats/record.h"
 #include "ops/io/reader.h"
 #include "ops/string/tensor_text.h"

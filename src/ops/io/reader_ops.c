@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader_ops.c - the ops on readers, in two spellings: handles on resource edges, and the older
- * ones on references. */
+/* reader_ops.c - ops on readers, with handles on resource edges, or on references (older ops). */
 #include "ops/io/reader.h"
 #include "ops/state/handle.h"
 

@@ -12,8 +12,9 @@ typedef struct image {
 
 /* ---- pixels ---- */
 
-/* Scale floats to 0..255: from 0 when none is negative, else around 128. A pixel that is not finite
- * gets the bad colour. */
+/* Scales floats to 0..255: from 0 if none is negative, else around 128. A pixel that is not finite
+ * gets
+ * the bad colour. */
 static void pixels_from_floats(const mf_tensor *t, int64_t first, const uint8_t *bad, image *im)
 {
     const int64_t n = im->height * im->width, c = im->channels;
@@ -160,7 +161,7 @@ const mf_op mf_op_image_summary = {
     .infer = image_infer,
     .grad = mf_grad_none,
     .run = image_run,
-    /* The bytes of a PNG depend on the library that compresses: not compared with TensorFlow. */
+    /* The bytes of a PNG depend on the compression library: not compared with TensorFlow. */
     .samples = MF_SAMPLES("str[]{img} u8[2,3,4,3]@0:256 !notf",
                           "str[]{img} f32[1,2,2,1] ; max_images=1 !notf",
                           "str[]{img} f64[5,2,2,4]@0:1 !notf", "str[]{img} f16[1,1,1,1] !notf",

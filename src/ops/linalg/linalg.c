@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linalg.c - the kernels of linalg.h for both types, and the batch around them. */
+/* linalg.c - the kernels of linalg.h for both types, and the loop over the batch. */
 #include "ops/linalg/linalg.h"
 
 #include "base/mem.h"
@@ -112,7 +112,7 @@ void mf_linalg_split(mf_split *s)
 {
     const int batch = s->in[0].rank - 2;
 
-    for (int i = 1; i < s->n_in; i++) { /* one that is repeated is not for us */
+    for (int i = 1; i < s->n_in; i++) { /* broadcast inputs are not supported here */
         if (s->in[i].rank != s->in[0].rank)
             return;
         for (int d = 0; d < batch; d++) {
@@ -184,7 +184,7 @@ mf_output mf_grad_matmul(mf_grad *g, mf_output a, bool adjoint_a, mf_output b, b
                      adjoint_a ? "true" : "false", adjoint_b ? "true" : "false");
 }
 
-/* As a product with the identity it would round; so the last two dimensions change places. */
+/* A product with the identity would round, so the last two dimensions are transposed. */
 mf_output mf_grad_adjoint(mf_grad *g, mf_output x)
 {
     const mf_output zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linalg_factor.c - orthogonal factors of matrices: Qr, SelfAdjointEigV2, Svd. Signs of singular
- * vectors and eigenvectors are anyone's; those of Qr are LAPACK's and TensorFlow's. */
+/* linalg_factor.c - orthogonal factorizations: Qr, SelfAdjointEigV2, Svd. Signs of singular vectors
+ * and
+ * eigenvectors are unspecified; those of Qr are LAPACK's and TensorFlow's. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 #include "ops/linalg/linalg.h"
@@ -31,7 +32,7 @@ static void *linalg_factor_after(const mf_linalg_job *job, void *room, int64_t e
 
 /* ---- shapes ---- */
 
-/* Output i: the batch of input 0, then these dimensions. */
+/* Sets output i: the batch of input 0 followed by these dimensions. */
 static void set_out(mf_infer *in, int i, int n, int64_t a, int64_t b)
 {
     mf_shape *out = &in->out[i];
@@ -158,7 +159,7 @@ static bool svd_one(const mf_linalg_job *job, int64_t i, void *room)
     double *s = linalg_factor_after(job, v, n * op->right);
 
     mf_linalg_load(job->k->in[0], i * m * n, m * n, room);
-    if (!linalg_factor_all_finite(room, u)) { /* as in TensorFlow, all of it is undefined */
+    if (!linalg_factor_all_finite(room, u)) { /* as in TensorFlow, the whole result is NaN */
         for (double *x = u; x < s + p; x++)
             *x = NAN;
     } else if (!job->math->svd(m, n, room, s, op->left, op->vectors ? u : NULL, op->right,
@@ -300,7 +301,7 @@ static mf_output imaginary_diagonal(mf_grad *g, mf_output x)
                  mf_grad_scalar(g, x, 0.5));
 }
 
-/* Of q r with a square r (arXiv:2009.10071). */
+/* For a square r (arXiv:2009.10071). */
 static mf_output square_qr_grad(mf_grad *g, mf_output q, mf_output r, mf_output dq, mf_output dr)
 {
     const mf_output qdq = mf_grad_matmul(g, q, true, dq, false);
@@ -372,20 +373,20 @@ static mf_status eigen_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* What of x, a gradient of the orthonormal columns `u` (and `rest`, if u is not all of them), leads
- * out of their span: dx - u u* dx. */
+/* The part of x, a gradient of the orthonormal columns `u` (and `rest`, if u is not all of them),
+ * outside their span: dx - u u* dx. */
 static mf_output outside(mf_grad *g, mf_output u, mf_output dx, mf_output rest, mf_output d_rest)
 {
     mf_output inside = linalg_factor_times(g, u, mf_grad_matmul(g, u, true, dx, false));
 
-    if (rest.node) /* what turns u into the rest */
+    if (rest.node) /* rotation of u into the rest */
         inside = linalg_factor_add(
             g, inside, linalg_factor_times(g, rest, mf_grad_matmul(g, d_rest, true, u, false)));
     return MF_G2("Sub", dx, inside);
 }
 
 typedef struct svd_side {
-    mf_output x, dx, rest, d_rest; /* columns that belong to singular values; all others */
+    mf_output x, dx, rest, d_rest; /* columns of singular values; all others */
 } svd_side;
 
 static svd_side side_of(mf_grad *g, int i)

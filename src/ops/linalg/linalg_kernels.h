@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linalg_kernels.h - factorizations of one matrix. A template: included by linalg.c once per type
- * computed in, with
+ * of
+ * the computation, with
  *
  *   T                  double or double _Complex
  *   fn(x)              x with the type's suffix
  *   CONJ, RE, ABS2     conjugate, real part, squared magnitude
  *
- * Matrices are row-major without gaps, and every inner loop runs along rows. Orders of operations
- * depend on sizes alone. */
+ * Matrices are row-major and contiguous, and every inner loop runs along rows. Orders of operations
+ * depend on sizes only. */
 
 static const T *fn(row)(const T *a, int64_t cols, int64_t i)
 {
@@ -21,7 +22,7 @@ static void fn(axpy)(int64_t n, T s, const T *x, T *y)
         y[i] += s * x[i];
 }
 
-/* sum of conj(x) * y, in lanes that the compiler may keep in a vector. */
+/* sum of conj(x) * y, in lanes that the compiler can vectorize. */
 static T fn(dot)(int64_t n, const T *x, const T *y)
 {
     T lane[4] = { 0 };
@@ -60,7 +61,7 @@ static void fn(adjoint)(int64_t m, int64_t n, const void *from, void *to)
 
 /* ---- triangles ---- */
 
-/* Works on the upper triangle, whose rows are the lower one's columns, and puts it back. */
+/* Works on the upper triangle, whose rows are the lower one's columns, and transposes back. */
 static bool fn(cholesky)(int64_t n, void *matrix)
 {
     T *a = matrix;
@@ -163,9 +164,10 @@ static void fn(solve)(int64_t n, int64_t cols, const void *triangle, bool lower,
 
 /* ---- reflections ---- */
 
-/* The reflection I - tau v v* that makes n numbers, `step` apart, (beta, 0, ...). v is left in
- * their place, without its first element, which is 1. As LAPACK and Eigen do it: beta is real and
- * has the sign that the first number has not. */
+/* The Householder reflection I - tau v v* that maps n numbers, `step` apart, to (beta, 0, ...). It
+ * overwrites them with v, whose first element, 1, is not stored. As in LAPACK and Eigen, beta is
+ * real
+ * and has the opposite sign of the first number. */
 static double fn(reflection)(int64_t n, int64_t step, T *x, T *tau)
 {
     const T first = x[0];
@@ -187,7 +189,7 @@ static double fn(reflection)(int64_t n, int64_t step, T *x, T *tau)
     return beta;
 }
 
-/* (I - tau v v*) b, where v is 1 and then n - 1 numbers `step` apart, b has n rows of `cols`
+/* (I - tau v v*) b, where v is 1 followed by n - 1 numbers `step` apart, and b has n rows of `cols`
  * numbers, `width` apart. `w` has room for a row. */
 static void fn(reflect)(int64_t n, const T *v, int64_t step, T tau, int64_t cols, int64_t width,
                         T *b, T *w)
@@ -201,8 +203,9 @@ static void fn(reflect)(int64_t n, const T *v, int64_t step, T tau, int64_t cols
         fn(axpy)(cols, -tau * v[i * step], w, b + i * width);
 }
 
-/* q [m, cols] = the product of the adjoints of `count` reflections, as they lie below row
- * `shift` + k of column k of a [m, n]. */
+/* q [m, cols] = the product of the adjoints of `count` reflections, which are stored below row
+ * `shift`
+ * + k of column k of a [m, n]. */
 static void fn(gather_reflections)(int64_t m, int64_t n, const T *a, int64_t count, int64_t shift,
                                    const T *tau, int64_t cols, T *q, T *w)
 {

@@ -5,7 +5,8 @@
 
 enum { SMALL_SVD = 16 };
 
-/* a [m, n], m >= n: columns in the order of what is left of them; order[k] came to place k. */
+/* a [m, n], m >= n: pivots on the largest remaining column norm; order[k] is the column at position
+ * k. */
 static void pivoted_qr(int64_t m, int64_t n, double *a, int64_t *order, double *tau, double *w)
 {
     for (int64_t k = 0; k < n; k++)
@@ -50,8 +51,8 @@ static rotation symmetric_rotation(double x, double y, double z)
     return (rotation){ n, -copysign(1, t) * copysign(1, y) * fabs(t) * n };
 }
 
-/* Rotations from the left and the right that make rows and columns p and q of w diagonal: one makes
- * them symmetric first. */
+/* Left and right rotations that make rows and columns p and q of w diagonal: a first rotation makes
+ * them symmetric. */
 static void two_rotations(int64_t n, const double *w, int64_t p, int64_t q, rotation *left,
                           rotation *right)
 {
@@ -66,7 +67,7 @@ static void two_rotations(int64_t n, const double *w, int64_t p, int64_t q, rota
                         first.s * right->c - first.c * right->s };
 }
 
-/* w [n, n] becomes diagonal; rows of u [.., u_width] and v turn along (NULL: none). */
+/* Makes w [n, n] diagonal; applies the rotations to rows of u [.., u_width] and v (NULL: none). */
 static bool two_sided_jacobi(int64_t n, double *w, int64_t u_width, double *u, int64_t v_width,
                              double *v)
 {
@@ -112,7 +113,7 @@ static void rows_of_q(int64_t m, int64_t n, const double *a, const double *tau, 
             rows[j * m + i] = q[i * columns + j];
 }
 
-/* As mf_linalg.svd. A wide matrix is taken as the transpose of a tall one. */
+/* As mf_linalg.svd. A wide matrix is transposed first. */
 static bool svd_small(int64_t m, int64_t n, const double *a, double *s, int64_t u_cols, double *u,
                       int64_t v_cols, double *v, double *room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linalg_solve.c - triangular factors of square matrices and what they solve: Cholesky, Lu,
- * determinants, inverses, systems of equations. */
+/* linalg_solve.c - triangular factorizations of square matrices and their uses: Cholesky, Lu,
+ * determinants, inverses, linear systems. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 #include "ops/linalg/linalg.h"
@@ -13,7 +13,7 @@
 
 typedef struct solve_job {
     bool adjoint, lower;
-    int64_t cols; /* of the right side */
+    int64_t cols; /* of the right-hand side */
     int64_t of_a[MF_MAX_RANK], of_b[MF_MAX_RANK]; /* strides over the batch, in matrices */
     mf_shape batch; /* of the result */
 } solve_job;
@@ -25,7 +25,7 @@ static void *linalg_solve_after(const mf_linalg_job *job, void *room, int64_t el
 
 /* ---- shapes ---- */
 
-/* The last two dimensions of input i are the same; unknown ones pass. */
+/* The last two dimensions of input i must be equal; unknown ones match. */
 static mf_status infer_square(const mf_infer *in, int i)
 {
     const mf_shape *s = &in->in[i];
@@ -76,7 +76,7 @@ static bool cholesky_one(const mf_linalg_job *job, int64_t i, void *room)
         mf_linalg_store(room, n * n, job->k->out[0], i * n * n);
         return true;
     }
-    for (int64_t r = 0; r < n; r++) /* as TensorFlow: no numbers, and no error */
+    for (int64_t r = 0; r < n; r++) /* as in TensorFlow: NaN instead of an error */
         for (int64_t c = 0; c < n; c++)
             mf_tensor_put(job->k->out[0], (i * n + r) * n + c, c <= r ? NAN : 0);
     return true;
@@ -180,7 +180,7 @@ static mf_status det_run(mf_kernel *k)
     return mf_linalg_run(&job);
 }
 
-/* dx = dy * scale * x^-*, one number for each matrix. */
+/* dx = dy * scale * x^-*, one number per matrix. */
 static mf_output times_inverse(mf_grad *g, mf_output factor)
 {
     const mf_output inverse = mf_applyf(g->graph, "MatrixInverse", MF_IN(g->x[0]), "adjoint=true");
@@ -196,7 +196,7 @@ static mf_status det_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Of the logarithm alone, as in TensorFlow. */
+/* The gradient of the logarithm only, as in TensorFlow. */
 static mf_status log_det_grad(mf_grad *g)
 {
     g->dx[0] = times_inverse(g, mf_grad_dy_or_zeros(g, 1));
@@ -205,7 +205,7 @@ static mf_status log_det_grad(mf_grad *g)
 
 /* ---- inverses ---- */
 
-/* Rows of b [n, cols] in the order that lu() has chosen: a row of `to` is one of `from`. */
+/* Permutes rows of b [n, cols] by the order of lu(). */
 static void reorder(const mf_linalg_job *job, const int64_t *order, int64_t cols, const void *from,
                     void *to)
 {
@@ -215,7 +215,7 @@ static void reorder(const mf_linalg_job *job, const int64_t *order, int64_t cols
         memcpy((char *)to + (size_t)i * row, (const char *)from + (size_t)order[i] * row, row);
 }
 
-/* a x = b by LU; `room` has a, then b, x and the order. False when a is singular. */
+/* Solves a x = b by LU; `room` holds a, then b, x and the order. False: a is singular. */
 static bool solve_by_lu(const mf_linalg_job *job, bool adjoint, int64_t cols, void *room, void **x)
 {
     const int64_t n = job->n;
@@ -252,7 +252,7 @@ static bool inverse_one(const mf_linalg_job *job, int64_t i, void *room)
     void *x;
 
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
-    for (int64_t d = 0; d < n; d++) /* the identity; what is allocated is zero */
+    for (int64_t d = 0; d < n; d++) /* the identity; allocated memory is zero */
         memcpy(b + (size_t)(d * n + d) * job->math->size, &one, sizeof one);
     if (!solve_by_lu(job, op->adjoint, n, room, &x))
         return false;
@@ -283,7 +283,7 @@ static mf_status inverse_grad(mf_grad *g)
 
 /* ---- systems of equations ---- */
 
-/* Both sides: the same number of rows; the same batch, or one that broadcasts. */
+/* Both sides must have the same number of rows, and the same or broadcastable batches. */
 static mf_status system_shape(const mf_shape *a, const mf_shape *b, bool broadcast, mf_shape *batch,
                               mf_shape *out)
 {
@@ -332,7 +332,7 @@ static mf_status triangular_infer(mf_infer *in)
     return system_infer(in, true);
 }
 
-/* Which matrix of each side belongs to matrix i of the result. */
+/* Indices of the matrices of both sides for matrix i of the result. */
 static void find_sides(const solve_job *op, int64_t i, int64_t *a, int64_t *b)
 {
     *a = *b = 0;
@@ -420,7 +420,7 @@ static mf_status triangular_run(mf_kernel *k)
     return run_system(k, &job, &op, true);
 }
 
-/* -b x* or its adjoint: what the matrix of a system gets from the solution's gradient. */
+/* -b x* or its adjoint: the gradient of the matrix from the gradient of the solution. */
 static mf_output matrix_grad(mf_grad *g, mf_output db)
 {
     const bool adjoint = mf_node_bool(g->node, "adjoint");
@@ -463,7 +463,7 @@ static mf_status triangular_grad(mf_grad *g)
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .run = RUN,                        \
         .split = mf_linalg_split, .samples = MF_SAMPLES(__VA_ARGS__)                               \
     }
-/* Symmetric and positive definite; well conditioned. */
+/* Symmetric, positive definite, well conditioned. */
 #define POSITIVE3 "{4,1,-1,1,3,0.5,-1,0.5,5}"
 #define MATRIX3 "{3,1,-0.5,0.7,-4,1.2,-1.5,0.3,2}"
 #define TRIANGLE3 "{2,9,9,0.5,-3,9,-1,0.3,1.5}"

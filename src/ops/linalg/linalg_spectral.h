@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linalg_spectral.h - eigenvalues and singular values of one matrix. A template beside
- * linalg_kernels.h, with the same names and conventions. What turns are columns of orthogonal
- * matrices; they are kept as rows, which lie together in memory. */
+/* linalg_spectral.h - eigenvalues and singular values of one matrix. A template like
+ * linalg_kernels.h,
+ * with the same names and conventions. Columns of orthogonal matrices are stored as rows, which are
+ * contiguous in memory. */
 
-/* Rows x and y become c x + s y and c y - s x. */
+/* Rotates rows x and y: x becomes c x + s y, y becomes c y - s x. */
 static void fn(turn)(int64_t n, double c, double s, T *x, T *y)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -24,8 +25,7 @@ static void fn(swap)(int64_t n, T *x, T *y)
     }
 }
 
-/* Puts values in order (sign 1: ascending, -1: descending), rows of x and z with them (NULL: none).
- */
+/* Sorts values (sign 1: ascending, -1: descending), and rows of x and z with them (NULL: none). */
 static void fn(sort)(int64_t n, double *values, int sign, int64_t x_width, T *x, int64_t z_width,
                      T *z)
 {
@@ -59,8 +59,8 @@ static double fn(scale_down)(int64_t n, T *x)
 
 /* ---- eigenvalues of a Hermitian matrix ---- */
 
-/* One reflection after the other, a becomes H a H*, until it is real and tridiagonal: d and e.
- * Below, the reflections stay. */
+/* Reduces a to a real tridiagonal matrix, d and e, by reflections H a H*, which are stored below.
+ */
 static void fn(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w)
 {
     for (int64_t k = 0; k + 1 < n; k++) {
@@ -88,8 +88,9 @@ static void fn(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w)
     d[n - 1] = RE(a[n * n - 1]);
 }
 
-/* A step of the implicit QR algorithm on rows lo..hi, with Wilkinson's shift; rows of z (NULL:
- * none) turn along. */
+/* A step of the implicit QR algorithm on rows lo..hi, with Wilkinson's shift; rotates rows of z,
+ * too
+ * (NULL: none). */
 static void fn(qr_step)(int64_t lo, int64_t hi, double *d, double *e, int64_t n, T *z)
 {
     const double half = (d[hi - 1] - d[hi]) / 2, last = e[hi - 1];
@@ -115,7 +116,7 @@ static void fn(qr_step)(int64_t lo, int64_t hi, double *d, double *e, int64_t n,
     }
 }
 
-/* Of a matrix whose largest element is 1. */
+/* For a matrix whose largest element is 1. */
 static bool fn(qr_algorithm)(int64_t n, double *d, double *e, T *z)
 {
     int64_t hi = n - 1;
@@ -170,7 +171,9 @@ static bool fn(eigen)(int64_t n, void *matrix, double *values, void *vectors, vo
 
 /* ---- singular values ---- */
 
-/* Rows p and q of w become orthogonal, and the same is done to those of v; false when they were. */
+/* Makes rows p and q of w orthogonal, and applies the same rotation to those of v; false: they
+ * already
+ * were. */
 static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
 {
     const double pp = fn(norm2)(m, p), qq = fn(norm2)(m, q);
@@ -178,8 +181,9 @@ static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
     const double size = sqrt(ABS2(pq)), zeta = (qq - pp) / (2 * size);
     const double t = copysign(1, zeta) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
 
-    /* Of columns that are nothing but rounding errors the square of pq may be too small for a
-     * double: then pq / size would not be 1, and q would change its length. */
+    /* If columns consist of rounding errors only, the square of pq may underflow: then pq / size
+     * would not
+     * be 1, and q would change its length. */
     if (!(size > DBL_EPSILON * sqrt((double)m) * sqrt(pp) * sqrt(qq)) || ABS2(pq) < DBL_MIN)
         return false;
     for (int64_t i = 0; i < m; i++)
@@ -191,7 +195,8 @@ static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
     return true;
 }
 
-/* One-sided Jacobi: w [n, m] are the columns of a matrix with n <= m; v [n, n] those of the turns.
+/* One-sided Jacobi: w [n, m] holds the columns of a matrix with n <= m; v [n, n] those of the
+ * rotations.
  * Accurate for small singular values, too. */
 static bool fn(jacobi)(int64_t m, int64_t n, T *w, double *s, T *v)
 {
@@ -217,8 +222,9 @@ static bool fn(jacobi)(int64_t m, int64_t n, T *w, double *s, T *v)
     return true;
 }
 
-/* Rows `from`..`count` of u become unit vectors orthogonal to all before: each is made of the axis
- * that is farthest from those. */
+/* Rows `from`..`count` of u become unit vectors orthogonal to all earlier ones: each is made from
+ * the
+ * axis that is farthest from their span. */
 static void fn(complete)(int64_t from, int64_t count, int64_t m, T *u)
 {
     for (int64_t r = from; r < count; r++) {
@@ -252,7 +258,7 @@ static void fn(complete)(int64_t from, int64_t count, int64_t m, T *u)
     }
 }
 
-/* A wide matrix is taken as the adjoint of a tall one. */
+/* A wide matrix is replaced by its adjoint. */
 static bool fn(svd)(int64_t m, int64_t n, const void *matrix, double *s, int64_t u_cols, void *u,
                     int64_t v_cols, void *v, void *room)
 {

@@ -4,12 +4,13 @@
 #include "ops/math/math_util.h"
 #include "ops/state/tensor_list.h"
 
-/* Enough for accumulators to stay in the first-level cache next to the input read. */
+/* Accumulators of this size stay in the first-level cache next to the input. */
 enum { BLOCK = 1024 };
 
 typedef void sum_fn(const mf_kernel *k, void *out, int64_t at, int64_t n);
 
-/* Sums stand in a block of their own until all inputs are read: the output may be one of them. */
+/* Sums are collected in a separate block until all inputs are read: the output may alias an input.
+ */
 #define SUM_KIND(NAME, kind, ADD)                                                                  \
     static void NAME##_##kind(const mf_kernel *k, void *out, int64_t at, int64_t n)                \
     {                                                                                              \
@@ -111,7 +112,7 @@ const mf_op mf_ops_addn[] = {
       .infer = accumulate_infer,
       .grad = addn_grad,
       .run = addn_run,
-      /* TensorFlow has no kernel for it: a pass rewrites it. */
+      /* TensorFlow has no kernel for it: its optimizer rewrites it. */
       .samples = MF_SAMPLES("f32[2,3] f32[2,3] ; shape=shape[2,3] !notf",
                             "f64[3] f64[3] f64[3] ; shape=shape[3] !notf",
                             "i32[] i32[] ; shape=shape[] !notf",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* argmax.c - where along an axis the largest or smallest element stands: the first of several, and
- * never a NaN unless there is nothing else. */
+/* argmax.c - index of the largest or smallest element along an axis: the first of several, and
+ * never a
+ * NaN unless all are NaN. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -9,7 +10,7 @@
 
 enum { TILE = 128 };
 
-/* at[j] for `cols` neighbouring columns of n rows that lie `stride` apart. */
+/* at[j] for `cols` adjacent columns of n rows, `stride` apart. */
 typedef void arg_fn(const void *x, int64_t n, int64_t stride, int64_t cols, int64_t *at);
 
 /* The first row is taken as it is; a NaN there gives way to anything. */

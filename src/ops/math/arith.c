@@ -7,7 +7,7 @@
 #define ADD(x, y) ((x) + (y))
 #define SUB(x, y) ((x) - (y))
 #define MUL(x, y) ((x) * (y))
-/* y == 0 wins over anything in x. */
+/* 0 if y == 0, whatever x is. */
 #define MUL_NO_NAN(x, y) ((y) == 0 ? 0 : (x) * (y))
 #define SQUARED_DIFFERENCE(x, y) (((x) - (y)) * ((x) - (y)))
 #define WRAP_SQUARED_DIFFERENCE(x, y) (MF_WRAP_SUB(x, y) * MF_WRAP_SUB(x, y))

@@ -67,7 +67,7 @@ static const mf_loop betainc_loop = {
     .arity = 3, .fn = { [MF_DTYPE_F32] = betainc_f32, [MF_DTYPE_F64] = betainc_f64 }
 };
 
-/* Inputs have one shape, but for scalars: nothing else is broadcast. */
+/* Inputs have the same shape, or are scalars. */
 static mf_status betainc_check_shapes(const mf_shape *const *in)
 {
     const mf_shape *first = NULL;
@@ -97,7 +97,7 @@ static mf_status betainc_run(mf_kernel *k)
     return mf_loop_run_hidden(k, &betainc_loop);
 }
 
-/* By x alone: x^(a-1) (1-x)^(b-1) / B(a, b). */
+/* With respect to x only: x^(a-1) (1-x)^(b-1) / B(a, b). */
 static mf_status betainc_grad(mf_grad *g)
 {
     const mf_output a = g->x[0], b = g->x[1], x = g->x[2], one = mf_grad_scalar(g, x, 1);

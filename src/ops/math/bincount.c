@@ -98,7 +98,7 @@ static mf_status bincount_run(mf_kernel *k)
     for (int64_t i = 0; i < x->count; i++) {
         const int64_t value = mf_tensor_int_at(x, i);
 
-        if (value < size) /* larger ones are not counted */
+        if (value < size) /* larger values are ignored */
             bincount_add_weight(out, i / row_length * size + value, weights, i, binary);
     }
     return MF_OK;
@@ -120,7 +120,7 @@ static mf_status histogram_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* b - a, rounded as in the type of the values, so that borders fall as in TensorFlow. */
+/* b - a, rounded to the type of the values, so that bin borders equal TensorFlow's. */
 static double bincount_distance(mf_dtype type, double a, double b)
 {
     return type == MF_DTYPE_F32 ? (double)((float)b - (float)a) : b - a;
@@ -130,7 +130,10 @@ static int64_t bin_of(const mf_tensor *x, int64_t i, double low, double step, in
 {
     const double at = bincount_distance(x->dtype, low, mf_tensor_float_at(x, i)) / step;
 
-    return at <= 0 ? 0 : at < (double)(n - 1) ? (int64_t)at : n - 1; /* NaN, too, of inf/inf */
+    return at <= 0                ? 0
+           : at < (double)(n - 1) ? (int64_t)at
+                                  : n - 1; /* also for NaN, from inf/inf
+                                            */
 }
 
 static mf_status bincount_histogram_run(mf_kernel *k)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bitwise.c - operations on the bits of integers. Shifts by less than nothing shift by nothing, by
- * more than there are bits shift by all but one. */
+/* bitwise.c - bit operations on integers. Negative shifts are 0; shifts beyond the width are the
+ * width
+ * minus one. */
 #include "ops/math/math_util.h"
 
 #define AND(x, y) ((x) & (y))
@@ -14,7 +15,7 @@
 #define LEFT_UNSIGNED(x, y) ((uint64_t)(x) << SHIFT_UNSIGNED(y))
 #define RIGHT_SIGNED(x, y) ((x) >> SHIFT_SIGNED(y))
 #define RIGHT_UNSIGNED(x, y) ((x) >> SHIFT_UNSIGNED(y))
-/* Sign extension must not count: only the bits of the type. */
+/* Only the bits of the type are counted, not the sign extension. */
 #define POPULATION8(x) __builtin_popcountll((uint8_t)(x))
 #define POPULATION16(x) __builtin_popcountll((uint16_t)(x))
 #define POPULATION32(x) __builtin_popcountll((uint32_t)(x))

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast.c - conversion between all number types.
+/* cast.c - conversions between all number types.
  *
- * Eleven plain types have a loop for every pair. The 16-bit floats go through float and complex
+ * Eleven plain types have a loop for every pair. 16-bit floats are converted through float, complex
  * numbers through their real part, in blocks on the stack. Real numbers that do not fit an integer
- * give what x86 gives: the smallest int32 for 8 to 32 bits (then cut to size), the smallest int64
- * beyond. Integers are cut to size. Any number but 0 is true, NaN too. */
+ * give
+ * the same result as on x86: the smallest int32 for 8 to 32 bits (then truncated), the smallest
+ * int64
+ * otherwise. Integers are truncated. Any number except 0 is true, including NaN. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -34,7 +36,7 @@ static inline uint64_t to_u64(double x)
 
 #define TO_I32(x) MF_PICK_REAL(x, float_to_i32, double_to_i32)
 
-/* How a value becomes each type, from a real and from an integer. */
+/* Conversion of a value to each type, from a real and from an integer. */
 #define REAL_TO_f32(v) ((float)(v))
 #define REAL_TO_f64(v) ((double)(v))
 #define REAL_TO_i8(v) ((int8_t)TO_I32(v))
@@ -114,7 +116,7 @@ static cast_fn *const casts[MF_DTYPE_COUNT][MF_DTYPE_COUNT] = {
 
 enum { BLOCK = 512 };
 
-/* The plain type that stands in for a type in the middle of a conversion. */
+/* The plain type that a type is converted through. */
 static mf_dtype stand_in(mf_dtype t)
 {
     return t == MF_DTYPE_F16 || t == MF_DTYPE_BF16 || t == MF_DTYPE_C64 ? MF_DTYPE_F32
@@ -122,7 +124,7 @@ static mf_dtype stand_in(mf_dtype t)
                                                                         : t;
 }
 
-/* Elements of such a type as its stand-in. */
+/* Converts elements to that plain type. */
 static void cast_unpack(mf_dtype t, const void *from, void *to, int64_t n)
 {
     float *f = to;
@@ -163,8 +165,9 @@ static int mantissa_bits(mf_dtype t)
                                                     : 64;
 }
 
-/* Mantissa bits that Truncate drops, 0 where it changes nothing. As in TensorFlow bfloat16 is
- * truncated from float alone, and nothing is on its way from a real to a complex number. */
+/* Mantissa bits that Truncate drops; 0: none. As in TensorFlow, bfloat16 is truncated only from
+ * float,
+ * and conversions from real to complex are not truncated. */
 static int truncated_bits(mf_dtype src, mf_dtype dst)
 {
     const int kept = mantissa_bits(dst), had = mantissa_bits(stand_in(src));
@@ -176,7 +179,7 @@ static int truncated_bits(mf_dtype src, mf_dtype dst)
     return mf_dtype_is_complex(dst) && !mf_dtype_is_complex(src) ? 0 : had - kept;
 }
 
-/* Clear the last `bits` of each mantissa, so that the rounding to come has nothing to round. */
+/* Clears the last `bits` of each mantissa, so that the following conversion does not round. */
 static void clear_bits(mf_dtype t, void *data, int64_t n, int bits)
 {
     float *f = data;
@@ -205,10 +208,10 @@ typedef struct cast_job {
     const char *from;
     char *to;
     int64_t n;
-    int clear; /* bits to clear before a real loses precision, 0: round */
+    int clear; /* mantissa bits to clear before a lossy conversion; 0: round */
 } cast_job;
 
-/* Up to BLOCK elements through the stand-ins. */
+/* Converts up to BLOCK elements through plain types. */
 static void cast_block(const cast_job *job, const void *from, void *to, int64_t n)
 {
     const mf_dtype src = stand_in(job->src), dst = stand_in(job->dst);
@@ -225,13 +228,13 @@ static void cast_block(const cast_job *job, const void *from, void *to, int64_t 
     }
     if (job->clear)
         clear_bits(src, a, n, job->clear);
-    MF_ASSERT(casts[src][dst]); /* cast_run() has looked */
+    MF_ASSERT(casts[src][dst]); /* checked by cast_run() */
     casts[src][dst](in, out, n);
     if (dst != job->dst)
         cast_pack(job->dst, b, to, n);
 }
 
-/* complex64 and complex128 into each other: twice as many reals. */
+/* complex64 to complex128 and back: twice as many reals. */
 static void cast_complex(const cast_job *job, const char *from, char *to, int64_t n)
 {
     const cast_job reals = { .src = stand_in(job->src),
@@ -286,7 +289,7 @@ static mf_status cast_run(mf_kernel *k)
     return mf_kernel_parallel(k, pieces, cast_piece, &job);
 }
 
-/* Small constants stay known: shapes are often cast between int32 and int64. */
+/* Values of small constants are propagated: shapes are often cast between int32 and int64. */
 static mf_status cast_infer(mf_infer *in)
 {
     const mf_tensor *value = in->in_value ? in->in_value[0] : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_numerics.c - CheckNumerics: passes a tensor on, or fails naming what is not a finite number
- * in it; and _AllFinite, which only says whether many tensors are free of such numbers. */
+/* check_numerics.c - CheckNumerics: passes a tensor on, or fails if it contains NaN or Inf; and
+ * _AllFinite, which returns whether all tensors are finite. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -8,8 +8,7 @@
 
 enum { HAS_NAN = 1, HAS_PLUS = 2, HAS_MINUS = 4 };
 
-/* Single pass without branches over finite data: x - x is 0 for finite numbers and NaN for others.
- */
+/* Single pass without branches: x - x is 0 for finite numbers and NaN for others. */
 #define SCAN_KIND(NAME, kind, EXPR)                                                                \
     static unsigned NAME##_##kind(const void *data, int64_t n)                                     \
     {                                                                                              \
@@ -54,7 +53,7 @@ static mf_status check_numerics_check_run(mf_kernel *k)
                                      : "Inf");
 }
 
-/* The second version tells the infinities apart. */
+/* V2 distinguishes the infinities. */
 static mf_status check_v2_run(mf_kernel *k)
 {
     static const char *const words[] = {
@@ -85,8 +84,9 @@ static mf_status check_numerics_check_grad(mf_grad *g)
 
 /* ---- many tensors ---- */
 
-/* Without its sign a number that is none has bits of at least `limit`: all of the exponent. Only a
- * maximum of integers, so it takes a fraction of the time that comparing floats would. */
+/* NaN and Inf, without the sign, have bits of at least `limit`, the exponent mask. An integer
+ * maximum
+ * takes a fraction of the time of float comparisons. */
 #define BAD_KIND(kind, bits, limit)                                                                \
     static bool has_bad_##kind(const void *data, int64_t from, int64_t to)                         \
     {                                                                                              \
@@ -111,7 +111,7 @@ typedef struct finite_job {
     atomic_bool bad;
 } finite_job;
 
-/* All elements of all tensors stand as if one behind the other. */
+/* The elements of all tensors are treated as one sequence. */
 static void finite_piece(void *ctx, int64_t piece)
 {
     finite_job *job = ctx;

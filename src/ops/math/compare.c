@@ -76,7 +76,7 @@ static mf_status equal_infer(mf_infer *in)
 {
     if (mf_node_bool(in->node, "incompatible_shape_error"))
         return mf_loop_infer(in);
-    /* A scalar or the broadcast shape, which is known only when the inputs' shapes are. */
+    /* A scalar or the broadcast shape, which is known only if the inputs' shapes are. */
     if (!mf_shape_is_static(&in->in[0]) || !mf_shape_is_static(&in->in[1]))
         return MF_OK;
     if (mf_shape_broadcast(&in->in[0], &in->in[1], &in->out[0]) != MF_OK)

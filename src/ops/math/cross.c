@@ -4,7 +4,7 @@
 
 typedef void cross_fn(const void *a, const void *b, void *out, int64_t n);
 
-/* The vectors are small and the op is rare: one loop per type, no more. */
+/* Vectors are small and the op is rare: one simple loop per type. */
 #define CROSS_KIND(MUL_SUB, kind)                                                                  \
     static void cross_##kind(const void *pa, const void *pb, void *po, int64_t n)                  \
     {                                                                                              \

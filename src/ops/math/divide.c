@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* divide.c - quotients and remainders of two broadcast tensors.
  *
- * Integers: a divisor of zero is refused before anything is computed, so the loops only have to be
- * free of undefined behaviour there; the smallest integer divided by -1 wraps to itself. */
+ * Integers: a zero divisor is rejected before the computation, so the loops only avoid undefined
+ * behaviour; the smallest integer divided by -1 wraps to itself. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -13,8 +13,8 @@
 #define XDIVY(x, y) ((x) == 0 ? (x) : (x) / (y))
 #define FLOOR_DIV(x, y) MF_FLOOR((x) / (y))
 #define TRUNC_DIV(x, y) MF_PICK_REAL((x) / (y), __builtin_truncf, __builtin_trunc)
-/* Where float holds a 16-bit type the quotient is rounded to that type first: that may reach the
- * next integer. */
+/* For 16-bit floats the quotient is first rounded to that type, which may reach the next integer.
+ */
 #define FLOOR_DIV_16(x, y, KIND)                                                                   \
     __builtin_floorf(mf_##KIND##_to_f32(mf_##KIND##_from_f32((x) / (y))))
 #define TRUNC_DIV_16(x, y, KIND)                                                                   \
@@ -70,7 +70,7 @@ MF_EACH_UNSIGNED(MF_BINARY, mod, MOD_UNSIGNED)
 MF_EACH_FLOAT(MF_BINARY, floor_mod, FLOOR_MOD)
 MF_EACH_SIGNED(MF_BINARY, floor_mod, FLOOR_MOD_SIGNED)
 
-/* Reals are in the op's own loop, which may be fused; integers in a hidden one. */
+/* Float loops are visible and may be fused; integer loops are hidden. */
 MF_LOOP_TABLE(real_div, 2, MF_FN_FLOATS_COMPLEX(div))
 MF_LOOP_TABLE(int_div, 2, MF_FN_INTS(div))
 MF_LOOP_TABLE(trunc_div, 2, MF_FN_FLOATS(trunc_div))
@@ -83,7 +83,7 @@ MF_LOOP_TABLE(int_floor_mod, 2, MF_FN_SIGNED(floor_mod), MF_FN_UNSIGNED(mod))
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, div_no_nan, DIV_NO_NAN)
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xdivy, XDIVY)
 
-/* A zero counts only if it meets something: an empty numerator makes no quotients. */
+/* A zero divisor counts only if there is a quotient: an empty numerator has none. */
 static mf_status divide_divide(mf_kernel *k, const mf_loop *ints)
 {
     static const char zero[8];
@@ -119,7 +119,7 @@ static mf_status floor_mod_run(mf_kernel *k)
     return divide_divide(k, &int_floor_mod_loop);
 }
 
-/* (dy / y, dy * ((-x / y) / y)) with the quotient op of the node itself. */
+/* (dy / y, dy * ((-x / y) / y)), with the node's own quotient op. */
 static mf_status quotient_grad(mf_grad *g)
 {
     const char *op = g->node->op_name;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* einsum.c - sums of products over named dimensions, of one or two tensors.
+/* einsum.c - Einsum of one or two tensors.
  *
- * Labels of two inputs fall into kinds: batch (in both and in the output), free (in one and in the
- * output), contracted (in both, not in the output), and summed (in one only). An input whose groups
- * of labels do not lie in memory as a matrix product needs them is first summed, permuted and its
- * diagonals taken into a fresh tensor; then it is one batch of matrix products; then the output is
- * permuted, if it must be. */
+ * Labels of two inputs are batch (in both and in the output), free (in one and in the output),
+ * contracted (in both, not in the output), or summed (in one only). An input whose label groups are
+ * not
+ * laid out as a matrix product needs them is summed, permuted and its diagonals extracted into a
+ * new
+ * tensor; then one batch of matrix products is computed; then the output is permuted if necessary.
+ */
 #include "base/mem.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
@@ -18,7 +20,7 @@
 
 enum { MAX_DIMS = 2 * MF_MAX_RANK };
 
-/* Dimensions with the distance of neighbours. */
+/* Dimensions with their strides. */
 typedef struct einsum_walk {
     int n;
     int64_t dims[MAX_DIMS], stride[MAX_DIMS];
@@ -39,7 +41,7 @@ static int64_t walk_count(const einsum_walk *w)
     return n;
 }
 
-/* Steps to the next position; false after the last one. */
+/* Advances to the next position; false after the last one. */
 static bool walk_next(const einsum_walk *w, int64_t *index, int64_t *at)
 {
     for (int d = w->n - 1; d >= 0; d--) {
@@ -52,7 +54,7 @@ static bool walk_next(const einsum_walk *w, int64_t *index, int64_t *at)
     return false;
 }
 
-/* to[j] = the sum over `inner` of from, j counting through `outer`. */
+/* to[j] = the sum of `from` over `inner`, with j enumerating `outer`. */
 #define GATHER(NAME, T)                                                                            \
     static void gather_##NAME(const einsum_walk *outer, const einsum_walk *inner, const T *from,   \
                               T *to)                                                               \
@@ -129,7 +131,7 @@ static mf_status einsum_gather(mf_dtype type, const einsum_walk *outer, const ei
     }
 }
 
-/* Only types that einsum_gather() has let pass. */
+/* Only types that einsum_gather() accepts. */
 static void einsum_scatter(mf_dtype type, const einsum_walk *outer, const void *from, void *to)
 {
     switch (mf_dtype_cell(type)) {
@@ -159,7 +161,7 @@ typedef struct einsum_job {
     mf_einsum_labels in[MF_EINSUM_INPUTS], out;
     int64_t size[MF_EINSUM_LABELS];
     einsum_walk
-        group[LABEL_KINDS]; /* dims only; in the order of the output, or of the first input */
+        group[LABEL_KINDS]; /* dims only; in the order of the output or of the first input */
     unsigned char label[LABEL_KINDS][MAX_DIMS];
 } einsum_job;
 
@@ -197,7 +199,7 @@ static void einsum_make_groups(einsum_job *job)
     }
 }
 
-/* Distance of neighbours along each label in a tensor; along a diagonal it is the sum. */
+/* The stride of each label in a tensor; the sum of strides for a diagonal. */
 static void label_strides(const mf_einsum_labels *l, const mf_shape *shape, int64_t *stride)
 {
     int64_t step = 1;
@@ -210,7 +212,7 @@ static void label_strides(const mf_einsum_labels *l, const mf_shape *shape, int6
     }
 }
 
-/* The group as one dimension: true when its labels lie in memory like one. */
+/* The group as one dimension; true if its labels are laid out like one. */
 static bool einsum_merge(const einsum_job *job, label_kind kind, const int64_t *stride,
                          int64_t *out)
 {
@@ -232,8 +234,9 @@ static bool einsum_merge(const einsum_job *job, label_kind kind, const int64_t *
     return true;
 }
 
-/* One input as a side of the product: rows are the free labels for A, the contracted ones for B.
- * `packed` holds it where its memory is not in that order. */
+/* One input as an operand of the product: rows are the free labels for A, the contracted ones for
+ * B.
+ * `packed` holds a copy if the memory has another order. */
 static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t, mf_tensor *packed,
                            mf_gemm_side *side)
 {
@@ -287,7 +290,7 @@ static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t,
 
 /* ---- the kernel ---- */
 
-/* From the product's order of labels to the output's; repeated labels go onto the diagonal. */
+/* Permutes the product's labels to the output's; repeated labels go to the diagonal. */
 static mf_status place_output(const einsum_job *job, const mf_tensor *product, mf_tensor *out)
 {
     int64_t stride[MF_EINSUM_LABELS];
@@ -304,7 +307,7 @@ static mf_status place_output(const einsum_job *job, const mf_tensor *product, m
     return MF_OK;
 }
 
-/* The product's labels are the output's, in the same order, each once. */
+/* True if the product's labels are the output's, in the same order, each once. */
 static bool same_order(const einsum_job *job)
 {
     int at = 0;
@@ -333,8 +336,9 @@ static void swap_sides(mf_gemm *g)
     g->n = m;
 }
 
-/* The product can be written where it belongs, as it is or transposed: elements of a row then lie
- * next to each other. */
+/* True if the product can be written to the output directly, as it is or transposed: then elements
+ * of a
+ * row are adjacent. */
 static bool fits_output(const einsum_job *job, const mf_tensor *out, mf_gemm *g)
 {
     int64_t stride[MF_EINSUM_LABELS], a, b;
@@ -501,8 +505,7 @@ static void einsum_append(char *equation, const char *part)
     (void)snprintf(equation + n, EQUATION_MAX - n, "%s", part);
 }
 
-/* Text of subscripts. Leaves out labels of `skip`; once: later repetitions too; lead: "..." first.
- */
+/* Text of subscripts. Skips labels of `skip`; once: skips repetitions, too; lead: "..." first. */
 static void write_side(char *text, const mf_subscripts *s, const bool *skip, bool once, bool lead)
 {
     bool seen[MF_EINSUM_ELLIPSIS + 1] = { false };
@@ -532,9 +535,8 @@ static mf_output einsum_apply(mf_grad *g, const char *equation, const mf_output 
     return mf_applyf(g->graph, "Einsum", inputs, "equation='%s'", equation);
 }
 
-/* The gradient for input `i`, in steps: a contraction with the other input over all that it shares;
- * labels that were summed are repeated; "..." that was broadcast is summed; diagonals are put back.
- */
+/* The gradient of input `i`, in steps: a contraction with the other input over all shared labels;
+ * summed labels are repeated; a broadcast "..." is summed; diagonals are restored. */
 static mf_output einsum_input_grad(mf_grad *g, const mf_equation *eq, int i)
 {
     const mf_subscripts *x = &eq->in[i], *other = eq->n_in == 2 ? &eq->in[1 - i] : NULL;
@@ -568,7 +570,7 @@ static mf_output einsum_input_grad(mf_grad *g, const mf_equation *eq, int i)
     write_side(text, &unique, summed, true, true);
     dx = other ? einsum_apply(g, text, MF_IN(g->dy[0], mf_grad_conj(g, g->x[1 - i])))
                : einsum_apply(g, text, MF_IN(g->dy[0]));
-    if (repeated) { /* x with its labels in that order: for its shape */
+    if (repeated) { /* x with its labels in that order, for its shape */
         text[0] = '\0';
         write_side(text, x, NULL, false, false);
         einsum_append(text, "->");
@@ -576,9 +578,9 @@ static mf_output einsum_input_grad(mf_grad *g, const mf_equation *eq, int i)
         source = einsum_apply(g, text, MF_IN(g->x[i]));
     }
     shape = MF_G1("Shape", source);
-    for (int d = 0; d < unique.n; d++) { /* from the front: positions before are complete already */
+    for (int d = 0; d < unique.n; d++) { /* front to back: earlier positions are complete */
         if (summed[unique.label[d]] && unique.label[d] != MF_EINSUM_ELLIPSIS) {
-            int after = 0; /* dimensions behind this one that dx has */
+            int after = 0; /* later dimensions that dx has */
 
             for (int j = d + 1; j < unique.n; j++)
                 after += !summed[unique.label[j]];
@@ -588,7 +590,7 @@ static mf_output einsum_input_grad(mf_grad *g, const mf_equation *eq, int i)
     if (lead) {
         mf_output axes;
 
-        if (any_summed) { /* letters take their lengths; "..." may be longer than x's */
+        if (any_summed) { /* letters take their sizes; "..." may be longer than x's */
             const mf_output ones = MF_G1("OnesLike", source);
 
             dx = MF_G2("Mul", dx, ones);
@@ -616,7 +618,8 @@ static mf_status einsum_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Labels of one side become letters; a label that stands twice there (a diagonal) is whole. */
+/* Labels of one operand become split letters; a label that occurs twice (a diagonal) is not split.
+ */
 static void give_letters(const mf_einsum_labels *l, const mf_shape *shape, const int *letters,
                          const int64_t *size, mf_split_shape *to)
 {

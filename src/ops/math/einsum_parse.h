@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* einsum_parse.h - reading Einsum's equations: "ab...,bc...->ac...". */
+/* einsum_parse.h - parses Einsum equations: "ab...,bc...->ac...". */
 #ifndef MF_OPS_MATH_EINSUM_PARSE_H
 #define MF_OPS_MATH_EINSUM_PARSE_H
 
@@ -33,8 +33,8 @@ typedef struct mf_einsum_labels {
     unsigned char label[MF_MAX_RANK];
 } mf_einsum_labels;
 
-/* Labels of the inputs and the output for inputs of these (known) ranks, and what they measure;
- * unknown dimensions are -1, dimensions of "..." broadcast. */
+/* Labels of the inputs and the output for inputs of these (known) ranks, and their sizes; unknown
+ * dimensions are -1, dimensions of "..." broadcast. */
 MF_MUST mf_status mf_equation_resolve(const mf_equation *eq, const mf_shape *const *shapes,
                                       mf_einsum_labels in[MF_EINSUM_INPUTS], mf_einsum_labels *out,
                                       int64_t size[MF_EINSUM_LABELS]);

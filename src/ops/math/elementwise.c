@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise.c - running elementwise loops over broadcast tensors. */
+/* elementwise.c - runs elementwise loops over broadcast tensors. */
 #include "ops/math/elementwise.h"
 
 mf_status mf_loop_infer(mf_infer *in)
@@ -12,7 +12,7 @@ mf_status mf_loop_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Stride of each dimension of `out` in an input of shape `in`, 0 where it repeats. */
+/* Stride of each dimension of `out` in an input of shape `in`; 0 if it is repeated. */
 static void input_strides(const mf_shape *out, const mf_shape *in, int64_t *stride)
 {
     int64_t step = 1;
@@ -38,7 +38,7 @@ void mf_broadcast_init(mf_broadcast *b, const mf_shape *out, const mf_shape *con
 
         if (out->dims[d] == 1)
             continue;
-        /* Merge with the dimension inside it when every input walks through both as through one. */
+        /* Merge with the next inner dimension if both are contiguous in every input. */
         for (int j = 0; merge && j < n_in; j++)
             merge = full[j][d] == b->stride[j][rank - 1] * b->dims[rank - 1] &&
                     (full[j][d] == 0) == (b->stride[j][rank - 1] == 0);
@@ -54,7 +54,7 @@ void mf_broadcast_init(mf_broadcast *b, const mf_shape *out, const mf_shape *con
     if (rank == 0)
         b->dims[rank++] = 1;
     b->rank = rank;
-    for (int i = 0; i < rank / 2; i++) { /* built innermost first */
+    for (int i = 0; i < rank / 2; i++) { /* reverse: they were added innermost first */
         const int o = rank - 1 - i;
         int64_t t = b->dims[i];
 
@@ -76,11 +76,11 @@ typedef struct loop_job {
     size_t in_size[3], out_size;
     int arity;
     double param;
-    int64_t inner, rows; /* innermost length; number of innermost runs */
-    int64_t rows_per_piece, cuts; /* several rows in a piece, or several pieces in a row */
+    int64_t inner, rows; /* innermost length; number of innermost rows */
+    int64_t rows_per_piece, cuts; /* several rows per piece, or several pieces per row */
 } loop_job;
 
-/* Elements [from, to) of innermost run `row`. */
+/* Elements [from, to) of innermost row `row`. */
 static void run_row(const loop_job *job, int64_t row, int64_t from, int64_t to)
 {
     const mf_broadcast *b = &job->b;
@@ -140,7 +140,7 @@ static mf_status elementwise_run_all(const mf_kernel *k, loop_job *job, const mf
     return mf_kernel_parallel(k, pieces, elementwise_run_piece, job);
 }
 
-/* One element: most of what dispatch is about. */
+/* One element: the fast path without setup. */
 static void run_single(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, double param,
                        mf_tensor *out)
 {

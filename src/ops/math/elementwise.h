@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* elementwise.h - the loop generator of elementwise ops.
  *
- * An op gives a scalar expression per kind of type; the macros make one loop per type,
- * MF_LOOP_FLOATS and friends name them in a table, and mf_loop_run() is the kernel: it broadcasts,
- * cuts the work into pieces fixed by the shape and calls the loop on each. Fusion calls the same
- * loops, so a fused chain has the same bits.
+ * An op provides a scalar expression per kind of type; the macros make one loop per type,
+ * MF_LOOP_FLOATS and similar macros list them in a table, and mf_loop_run() is the kernel: it
+ * broadcasts, divides the work into pieces that depend only on the shape, and calls the loop on
+ * each.
+ * Fusion calls the same loops, so a fused chain has the same bits.
  *
- * 16-bit floats compute in float. Integers wrap. The result type may differ (comparisons). */
+ * 16-bit floats are computed in float. Integers wrap around. The result type may differ
+ * (comparisons). */
 #ifndef MF_OPS_MATH_ELEMENTWISE_H
 #define MF_OPS_MATH_ELEMENTWISE_H
 
@@ -14,16 +16,17 @@
 
 #include <complex.h>
 
-/* Output and input may be the same memory, never shifted against each other: iterations are
- * independent whatever the compiler can prove. */
+/* Output and input may be the same memory, but never overlap with an offset: iterations are
+ * independent, which the compiler cannot prove. */
 #if defined(__clang__)
 #define MF_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define MF_IVDEP _Pragma("GCC ivdep")
 #endif
 
-/* Kinds: storage type, type computed in, load and store. Booleans are b8: "bool" is a macro of
- * <stdbool.h> and would not survive being passed on. */
+/* Kinds: storage type, type of the computation, load and store. Booleans are b8: "bool" is a macro
+ * of
+ * <stdbool.h> and would be expanded. */
 #define MF_S_f32 float
 #define MF_S_f64 double
 #define MF_S_f16 mf_f16
@@ -140,7 +143,7 @@
     }
 #define MF_BINARY(NAME, kind, EXPR) MF_BINARY_TO(NAME, kind, kind, EXPR)
 
-/* X-lists of kinds: M is MF_UNARY, MF_BINARY or one of their like. */
+/* X-lists of kinds: M is MF_UNARY, MF_BINARY or similar. */
 #define MF_EACH_FLOAT(M, NAME, EXPR)                                                               \
     M(NAME, f32, EXPR) M(NAME, f64, EXPR) M(NAME, f16, EXPR) M(NAME, bf16, EXPR)
 #define MF_EACH_SIGNED(M, NAME, EXPR)                                                              \
@@ -150,7 +153,7 @@
 #define MF_EACH_INT(M, NAME, EXPR) MF_EACH_SIGNED(M, NAME, EXPR) MF_EACH_UNSIGNED(M, NAME, EXPR)
 #define MF_EACH_COMPLEX(M, NAME, EXPR) M(NAME, c64, EXPR) M(NAME, c128, EXPR)
 
-/* Entries of mf_loop.fn for the loops made above. */
+/* Entries of mf_loop.fn for these loops. */
 #define MF_FN_FLOATS(NAME)                                                                         \
     [MF_DTYPE_F32] = NAME##_f32, [MF_DTYPE_F64] = NAME##_f64, [MF_DTYPE_F16] = NAME##_f16,         \
     [MF_DTYPE_BF16] = NAME##_bf16
@@ -163,12 +166,11 @@
 #define MF_FN_INTS(NAME) MF_FN_SIGNED(NAME), MF_FN_UNSIGNED(NAME)
 #define MF_FN_COMPLEX(NAME) [MF_DTYPE_C64] = NAME##_c64, [MF_DTYPE_C128] = NAME##_c128
 
-/* The kernel and the shape inference of every op with a mf_loop; any arity, inputs broadcast. */
+/* Kernel and shape inference of every op with an mf_loop; any arity, inputs broadcast. */
 MF_MUST mf_status mf_loop_run(mf_kernel *k);
 MF_MUST mf_status mf_loop_infer(mf_infer *in);
 
-/* A row of a family's table: an elementwise op. SPLIT: a rule that says more than that
- * (graph/split.h). */
+/* A row of a family's table: an elementwise op. SPLIT: an additional split rule (graph/split.h). */
 #define MF_LOOP_OP_SPLIT(NAME, DEF, LOOP, GRAD, SPLIT, ...)                                        \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_INPLACE, .infer = mf_loop_infer, .grad = GRAD,    \
@@ -181,12 +183,12 @@ MF_MUST mf_status mf_loop_infer(mf_infer *in);
  * small tensor is one piece. */
 enum { MF_LOOP_GRAIN = 8192 };
 
-/* How `n_in` inputs broadcast to `out`: dimensions that behave alike are merged. */
+/* How `n_in` inputs broadcast to `out`: dimensions with the same pattern are merged. */
 enum { MF_BROADCAST_INPUTS = 16 };
 typedef struct mf_broadcast {
     int rank; /* of the merged dimensions, >= 1 */
     int64_t dims[MF_MAX_RANK]; /* outermost first */
-    int64_t stride[MF_BROADCAST_INPUTS][MF_MAX_RANK]; /* in elements; 0 where the input repeats */
+    int64_t stride[MF_BROADCAST_INPUTS][MF_MAX_RANK]; /* in elements; 0 if the input is repeated */
 } mf_broadcast;
 void mf_broadcast_init(mf_broadcast *b, const mf_shape *out, const mf_shape *const *in, int n_in);
 

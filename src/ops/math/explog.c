@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explog.c - exponential and logarithm, and the two squashing functions made of them. */
+/* explog.c - exponential and logarithm, and the sigmoid functions made of them. */
 #include "ops/math/math_util.h"
 #include "ops/math/vmath.h"
 
@@ -37,7 +37,7 @@ MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, log1p, LOG1P)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, tanh, TANH)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, sigmoid, SIGMOID)
 
-/* Gradients from the function's value y; for complex numbers y is its conjugate already. */
+/* Gradients from the function's value y; for complex numbers y is already conjugated. */
 #define TANH_GRAD(y, dy) ((dy) * (1 - (y) * (y)))
 #define SIGMOID_GRAD(y, dy) ((dy) * (y) * (1 - (y)))
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, tanh_grad, TANH_GRAD)

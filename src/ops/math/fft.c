@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fft.c - discrete Fourier transforms over the last one, two or three dimensions, complex and real.
  *
- * Lengths that are powers of two are transformed in place, by halves; any other length is a
- * convolution (Bluestein) of a power of two. All of it is computed in double. A line is a piece. */
+ * Powers of two are transformed in place by radix-2 steps; any other length becomes a convolution
+ * (Bluestein) of a power of two. Everything is computed in double. A line is a piece of work. */
 #include "base/mem.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
@@ -16,7 +16,7 @@
 
 typedef double _Complex cell;
 
-/* e^(pi i numerator / denominator), with the numerator brought into one turn first. */
+/* e^(pi i numerator / denominator), with the numerator reduced to one turn. */
 static cell fft_turn(int64_t numerator, int64_t denominator)
 {
     const Sleef_double2 r =
@@ -27,18 +27,18 @@ static cell fft_turn(int64_t numerator, int64_t denominator)
 
 /* ---- one line ---- */
 
-/* What all lines of one length share. */
+/* The plan for all lines of one length. */
 typedef struct line_plan {
-    int64_t n, padded; /* padded: a power of two; n itself if it is one */
+    int64_t n, padded; /* padded: a power of two; equal to n if n is one */
     bool inverse;
-    cell *half; /* [padded / 2] turns of the transform of `padded` */
+    cell *half; /* [padded / 2] twiddle factors for `padded` */
     cell *chirp, *filter; /* of Bluestein: [n], [padded] */
 } line_plan;
 
-/* In place; `turns` are those of n forwards. */
+/* In place; `turns` are the forward twiddle factors of n. */
 static void power_of_two(int64_t n, const cell *turns, bool inverse, cell *x)
 {
-    for (int64_t i = 1, j = 0; i < n; i++) { /* bits of places reversed */
+    for (int64_t i = 1, j = 0; i < n; i++) { /* bit-reversal permutation */
         int64_t bit = n >> 1;
 
         for (; j & bit; bit >>= 1)
@@ -72,7 +72,7 @@ static mf_status fft_plan_init(line_plan *p, int64_t n, bool inverse)
     *p = (line_plan){ .n = n, .padded = 1, .inverse = inverse };
     while (p->padded < n)
         p->padded *= 2;
-    if (p->padded != n) { /* room for the convolution's both ends */
+    if (p->padded != n) { /* padding for a linear convolution */
         p->padded *= p->padded < 2 * n - 1 ? 2 : 1;
         p->chirp = mf_calloc(n, sizeof *p->chirp);
         p->filter = mf_calloc(p->padded, sizeof *p->filter);
@@ -129,8 +129,7 @@ static void transform_line(const line_plan *p, cell *x, cell *room)
 typedef struct axis_job {
     const line_plan *plan;
     cell *data;
-    int64_t length,
-        stride; /* of a line in `data`: `length` cells, of which the plan's n are made */
+    int64_t length, stride; /* of a line in `data`: `length` cells, of which the plan uses n */
     atomic_bool no_memory;
 } axis_job;
 
@@ -152,7 +151,7 @@ static void axis_piece(void *ctx, int64_t line)
     mf_free(buffer);
 }
 
-/* Dimension d of data with this shape. */
+/* Transforms dimension d of data with this shape. */
 static mf_status transform_axis(const mf_kernel *k, cell *data, const mf_shape *shape, int d,
                                 bool inverse)
 {
@@ -232,7 +231,8 @@ static mf_status fft_infer(mf_infer *in)
 
 /* ---- kernels ---- */
 
-/* The part of `t` that is transformed, as cells. `shape` has fewer or as many in each dimension. */
+/* Loads the part of `t` that is transformed. `shape` has at most the size of t in each dimension.
+ */
 static void fft_load(const mf_tensor *t, const mf_shape *shape, cell *to)
 {
     const int64_t count = mf_shape_span(shape, 0, shape->rank);
@@ -285,7 +285,7 @@ done:
     return st;
 }
 
-/* What of the input a transform of these lengths reads (`in`), and the result's shape (`out`). */
+/* The part of the input that is read (`in`) and the result's shape (`out`), for these lengths. */
 static mf_status real_shapes(const mf_kernel *k, fft_kind kind, mf_shape *in, mf_shape *out)
 {
     const mf_shape *x = &k->in[0]->shape;
@@ -316,7 +316,7 @@ static mf_status real_shapes(const mf_kernel *k, fft_kind kind, mf_shape *in, mf
     return MF_OK;
 }
 
-/* The last dimension has `half` of a spectrum whose other half is its mirror image. */
+/* Restores the second half of a spectrum in the last dimension, which mirrors the first. */
 static void fft_mirror(const cell *half, int64_t lines, int64_t n, cell *full)
 {
     for (int64_t l = 0; l < lines; l++) {
@@ -372,7 +372,7 @@ done:
 
 /* ---- gradients ---- */
 
-/* How many numbers a transform adds up, as a number of this type. */
+/* Number of summands of a transform, in this type. */
 static mf_output size_as(mf_grad *g, mf_output sizes, mf_dtype type)
 {
     const mf_output n = MF_G2("Prod", sizes, mf_ints(g->graph, (const int64_t[]){ 0 }, 1));
@@ -380,7 +380,7 @@ static mf_output size_as(mf_grad *g, mf_output sizes, mf_dtype type)
     return mf_applyf(g->graph, "Cast", MF_IN(n), "DstT=%s", mf_dtype_name(type));
 }
 
-/* The last sizes of x. */
+/* Sizes of the last dimensions of x. */
 static mf_output last_sizes(mf_grad *g, mf_output x, int dims)
 {
     return mf_applyf(g->graph, "StridedSlice",
@@ -406,7 +406,7 @@ static mf_status fft_complex_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* x with zeros behind it, such that its last dimensions have these sizes. */
+/* x padded with zeros so that its last dimensions have these sizes. */
 static mf_output pad_to(mf_grad *g, mf_output x, mf_output sizes, int dims)
 {
     const mf_output zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
@@ -420,7 +420,7 @@ static mf_output pad_to(mf_grad *g, mf_output x, mf_output sizes, int dims)
     return MF_G2("Pad", x, pairs);
 }
 
-/* The real part of the whole transform back, of a spectrum whose other half is not there. */
+/* The real part of the full inverse transform of a spectrum without its second half. */
 static mf_status rfft_grad(mf_grad *g)
 {
     const fft_kind kind = fft_kind_of(g->node);
@@ -435,7 +435,8 @@ static mf_status rfft_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* All but the first and, of an even length, the last number of a half stand for two. */
+/* All numbers of the half spectrum count twice, except the first and, for even lengths, the last.
+ */
 static mf_status irfft_grad(mf_grad *g)
 {
     const fft_kind kind = fft_kind_of(g->node);
@@ -464,7 +465,7 @@ static mf_status irfft_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Signals of a batch, each for itself. */
+/* Signals of a batch are independent. */
 static void fft_split(mf_split *s)
 {
     mf_split_leading(s, s->in[0].rank - fft_kind_of(s->node).dims);

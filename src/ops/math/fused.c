@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fused.c - see fused.h.
  *
- * Operands that are not of the result's shape are spread out into a tile of their own first; one
- * that repeats within the tiles (a bias) is spread once. */
+ * Operands that do not have the result's shape are first broadcast into a tile; one that is the
+ * same in
+ * all tiles (a bias) is broadcast once. */
 #include "ops/math/fused.h"
 
 #include "ops/math/elementwise.h"
 
 #include <string.h>
 
-/* A tile has at most TILE elements, fewer where they are wide: all tiles lie on the stack, which
- * may be that of a host's thread. */
+/* A tile has at most TILE elements, fewer for large types: all tiles are on the stack, which may be
+ * that
+ * of the caller's thread. */
 enum { TILE = 1024, TILE_BYTES = 4096, MAX_STEPS = 32, MAX_INPUTS = 16, MAX_SLOTS = 12 };
 
 typedef struct fused_step {
     mf_span_fn *fn;
     int arity;
     int arg[3]; /* >= 0: input; < 0: result of step -1-arg */
-    int slot; /* tile that takes the result; -1: the output itself */
+    int slot; /* tile that holds the result; -1: the output itself */
     double param;
 } fused_step;
 
@@ -26,10 +28,10 @@ struct mf_fused {
     int n_steps;
     mf_dtype in_types[MAX_INPUTS];
     int n_in;
-    int64_t tile; /* elements of a tile */
+    int64_t tile; /* elements per tile */
 };
 
-/* A tile is free again after the last step that reads it; its reader may write over it. */
+/* A tile is free after the last step that reads it; that step may overwrite it. */
 static mf_status assign_slots(mf_fused *f)
 {
     int last_use[MAX_STEPS], owner[MAX_SLOTS];
@@ -60,8 +62,9 @@ static mf_status assign_slots(mf_fused *f)
     return MF_OK;
 }
 
-/* Loops trust their types: operands are of the type that chose the loop or as the signature says,
- * the result is of that type, as the signature says, or the part of a complex number. */
+/* Loops trust their types: operands have the type that selects the loop or that of the signature;
+ * the
+ * result has that type, the signature's, or is a part of a complex number. */
 static bool types_fit(const mf_op *op, const mf_dtype *in, int n, mf_dtype out)
 {
     const mf_opdef *def;
@@ -94,7 +97,7 @@ static mf_status fused_read_step(mf_fused *f, const mf_node *n, int i, int *at, 
     fused_step *s = &f->steps[i];
 
     if (!op || !op->loop || *at + op->loop->arity > args->n)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "step %d is no elementwise op", i);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "step %d is not an elementwise op", i);
     *s = (fused_step){ .arity = op->loop->arity, .param = (double)params->floats[i] };
     for (int a = 0; a < s->arity; a++) {
         const int64_t arg = args->ints[(*at)++];
@@ -120,7 +123,7 @@ static void fused_widen(size_t *widest, mf_dtype dtype)
         *widest = size;
 }
 
-/* As many elements as fit into a tile, of any of the types. */
+/* The number of elements of any of the types that fit into a tile. */
 static int64_t tile_of(const mf_fused *f, const mf_dtype *made)
 {
     size_t widest = TILE_BYTES / TILE;
@@ -209,7 +212,7 @@ static void fused_splat(const char *from, size_t size, int64_t n, char *to)
         memcpy(to + done, to, done <= all - done ? done : all - done);
 }
 
-/* Elements at.. of operand j, row by row, into `to`. */
+/* Broadcasts elements at.. of operand j, row by row, into `to`. */
 static void fused_spread(const mf_fused_run *run, int j, int64_t at, int64_t n, char *to)
 {
     const mf_broadcast *b = &run->b;
@@ -235,14 +238,14 @@ static void fused_spread(const mf_fused_run *run, int j, int64_t at, int64_t n, 
 
 /* ---- tiles ---- */
 
-/* What a range needs on its way: results of steps, spread operands. */
+/* Scratch memory of a range: results of steps, broadcast operands. */
 typedef struct tiles {
     _Alignas(64) char slot[MAX_SLOTS][TILE_BYTES];
     _Alignas(64) char operand[MAX_INPUTS][TILE_BYTES];
-    int64_t filled[MAX_INPUTS]; /* elements of operand[j] that hold for all tiles */
+    int64_t filled[MAX_INPUTS]; /* elements of operand[j] that are valid for all tiles */
 } tiles;
 
-/* Where elements at.. of operand j are. */
+/* Address of elements at.. of operand j. */
 static const char *fused_fetch(const mf_fused_run *run, int j, int64_t at, int64_t n, tiles *t)
 {
     const mf_fused_operand *o = &run->in[j];
@@ -284,8 +287,9 @@ static void fused_run_tile(const mf_fused_run *run, int64_t at, int64_t n, tiles
     }
 }
 
-/* Tiles begin at the same place of a row, or rows are cut into tiles: what repeats by rows is the
- * same in each tile, or lies in one. */
+/* All tiles start at the same position of a row, or a row has several tiles: so operands that
+ * repeat by
+ * rows are the same in each tile, or contiguous. */
 void mf_fused_range(const mf_fused_run *run, int64_t from, int64_t to)
 {
     const int64_t inner = run->inner, most = run->f->tile;

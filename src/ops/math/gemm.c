@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c - see gemm.h. The register-blocked loops are in gemm_tile.h, for float, double, and
- * unsigned integers of 32 and 64 bits. Everything else computes in one of these: 16-bit floats are
- * widened while packing, narrow integers too, and a complex product is four real ones.
+ * unsigned
+ * integers of 32 and 64 bits. All other types are computed in one of these: 16-bit floats and
+ * narrow
+ * integers are widened during packing, and a complex product is four real ones.
  *
- * Work is cut into tiles of C (or groups of small matrices of a batch) by shape alone. */
+ * Work is divided into tiles of C (or groups of small matrices of a batch) by shape alone. */
 #include "ops/math/gemm.h"
 
 #include "base/mem.h"
@@ -14,22 +16,22 @@
 #endif
 
 enum {
-    MR = 6, /* rows in registers: 12 of 16 vectors are sums */
+    MR = 6, /* rows in registers: 12 of 16 vectors are accumulators */
     WIDE = 8,
-    WIDE_ROWS = 2, /* vectors of columns, when there are at most so many rows */
-    MAX_ROWS = 240, /* of a tile: A's slice takes half of the second cache */
+    WIDE_ROWS = 2, /* vectors of columns if there are at most this many rows */
+    MAX_ROWS = 240, /* of a tile: A's slice takes half of the second-level cache */
     MAX_COLS = 512, /* of a tile */
-    PANELS = 8, /* of B packed at a time: they stay in the second cache too */
-    LINES = 8, /* rows of B packed at a time, while the next ones are fetched */
-    PIECES = 16, /* wanted, when there is enough work */
-    SMALL_SCRATCH = 48 * 1024 /* bytes that may lie on the stack */
+    PANELS = 8, /* of B packed at a time: they stay in the second-level cache, too */
+    LINES = 8, /* rows of B packed at a time, while the next ones are prefetched */
+    PIECES = 16, /* desired number of pieces, if there is enough work */
+    SMALL_SCRATCH = 48 * 1024 /* maximum bytes of scratch on the stack */
 };
-/* Multiply-adds worth handing to another thread, and worth a tile when there are a few already:
- * larger tiles pack less. */
+/* Minimum multiply-adds per piece, and per tile once there are several tiles: larger tiles pack
+ * less. */
 #define PIECE_WORK ((int64_t)1 << 20)
 #define TILE_WORK ((int64_t)1 << 22)
 
-/* A tile of C: rows i0.., columns j0.. */
+/* A tile of C: rows from i0, columns from j0. */
 typedef struct gemm_tile {
     int64_t i0, j0, m, n, k;
 } gemm_tile;
@@ -39,7 +41,7 @@ static int64_t round_up(int64_t x, int64_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Equal slices rather than full ones and a rest. */
+/* Equal slices rather than full ones and a remainder. */
 static int64_t slice_of_k(int64_t k)
 {
     const int64_t slices = k > 0 ? (k + MF_GEMM_K - 1) / MF_GEMM_K : 1;
@@ -145,7 +147,7 @@ static void store_row(mf_dtype type, const void *from, void *c, int64_t n)
 
 /* ---- tiles by type ---- */
 
-/* The type computed in; MF_DTYPE_INVALID: none. */
+/* The type of the computation; MF_DTYPE_INVALID: unsupported. */
 static mf_dtype compute_type(mf_dtype type)
 {
     switch (type) {
@@ -172,8 +174,9 @@ static mf_dtype compute_type(mf_dtype type)
     }
 }
 
-/* Elements of scratch memory, of the type computed in, that a tile needs: packed operands, and C
- * where it is of another type. */
+/* Scratch elements of a tile, in the type of the computation: packed operands, and C if it has
+ * another
+ * type. */
 static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 {
     const int64_t cols = round_up(t->n, f32_nr), most = PANELS * f32_nr;
@@ -183,7 +186,7 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
     return packed + parts * t->m * t->n;
 }
 
-/* sum + x * y, as the tiles do it. */
+/* sum + x * y, as in the tiles. */
 static inline v8f f32_muladd(v8f sum, float x, v8f y)
 {
 #if defined(__FMA__)
@@ -199,7 +202,7 @@ typedef struct tile_job {
     const mf_gemm *g;
     gemm_tile t;
     const char *a, *b;
-    char *c; /* of this batch */
+    char *c; /* start of this batch */
     char *scratch;
 } tile_job;
 
@@ -293,15 +296,15 @@ static void any_tile(const tile_job *j)
 
 typedef struct gemm_job {
     const mf_gemm *g;
-    int64_t batch; /* matrices in all */
+    int64_t batch; /* number of matrices */
     int64_t tile_m, tile_n; /* size of a tile */
     int64_t tiles_m, tiles_n; /* tiles in one matrix */
     int64_t batch_per_piece; /* more than one: a tile is a whole matrix */
-    int64_t scratch; /* bytes a tile needs */
+    int64_t scratch; /* scratch bytes of a tile */
     atomic_int status;
 } gemm_job;
 
-/* c_at: where the batch begins. */
+/* c_at: offset of the batch. */
 static void finish_tile(const mf_gemm *g, int64_t c_at, const gemm_tile *t)
 {
     const int64_t at = c_at + t->i0 * g->c_row + t->j0;
@@ -372,7 +375,7 @@ static void gemm_run_piece(void *ctx, int64_t piece)
     mf_tensor_clear(&scratch);
 }
 
-/* Halve a side until there are enough tiles, or they would be too small to hand around. */
+/* Halves a side until there are enough tiles, or until tiles would be too small. */
 static void cut_tiles(gemm_job *job)
 {
     const mf_gemm *g = job->g;
@@ -384,13 +387,13 @@ static void cut_tiles(gemm_job *job)
     for (;;) {
         job->tiles_m = (g->m + m - 1) / m;
         job->tiles_n = (g->n + n - 1) / n;
-        /* Equal tiles rather than full ones and a rest. */
+        /* Equal tiles rather than full ones and a remainder. */
         m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, MR);
         n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, 16);
         pieces = job->batch * job->tiles_m * job->tiles_n;
         if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : TILE_WORK))
             break;
-        if ((n >= m / 2 && n > 64) || m <= MR) /* few rows repack B too often */
+        if ((n >= m / 2 && n > 64) || m <= MR) /* with few rows, B would be repacked too often */
             n /= 2;
         else
             m /= 2;
@@ -436,7 +439,7 @@ static mf_status gemm_run(const mf_kernel *k, const mf_gemm *g)
     return MF_OK;
 }
 
-/* Types that are computed together: PACK_TYPES of an engine. */
+/* Types that the same loops compute: PACK_TYPES. */
 static uint32_t engine_types(mf_dtype type)
 {
     static const uint32_t engines[] = {
@@ -453,7 +456,7 @@ static uint32_t engine_types(mf_dtype type)
     return MF_T(type);
 }
 
-/* Elements of another engine would be read behind their tensor, or not at all. */
+/* Rejects types of other loops: they would be read out of bounds, or not at all. */
 static mf_status gemm_check_types(const mf_gemm *g)
 {
     const uint32_t types = engine_types(g->c_type);

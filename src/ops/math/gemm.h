@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.h - matrix products of all number types, for every op that multiplies matrices.
  *
- * C[b] = A[b] * B[b] for each b of a batch. A and B have any row and column strides (so transposing
- * costs nothing), C has rows of consecutive elements.
+ * C[b] = A[b] * B[b] for each b of a batch. A and B have any row and column strides (so a transpose
+ * is
+ * free), C has contiguous rows.
  *
- * An element of C is one chain of multiply-adds over k, cut into slices of at most MF_GEMM_K steps:
- * its bits depend neither on threads nor on how many rows and columns there are. */
+ * An element of C is one chain of multiply-adds over k, divided into slices of at most MF_GEMM_K
+ * steps:
+ * its bits depend neither on threads nor on the number of rows and columns. */
 #ifndef MF_OPS_MATH_GEMM_H
 #define MF_OPS_MATH_GEMM_H
 
@@ -16,7 +18,7 @@ typedef struct mf_gemm_side {
     mf_dtype type;
     int64_t row, col; /* strides in elements */
     bool conj;
-    int64_t batch_stride[MF_MAX_RANK]; /* 0 where the batch dimension repeats */
+    int64_t batch_stride[MF_MAX_RANK]; /* 0 if the batch dimension is repeated */
 } mf_gemm_side;
 
 typedef struct mf_gemm {
@@ -28,13 +30,14 @@ typedef struct mf_gemm {
     int64_t c_batch_stride[MF_MAX_RANK];
     int batch_rank;
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */
-    int64_t shards, samples; /* 0, or k is a multiple of the samples of a batch, cut into shards
-                                whose products are added in the fixed tree; floats only, no batch */
-    const int64_t *shard_k; /* mf_gemm_run()'s own */
-    const mf_epilogue *then; /* NULL, or called with what is finished of C, of C's own type */
+    int64_t shards, samples; /* 0, or k is a multiple of the batch size, divided into shards whose
+                                products are added by the
+                                reduction tree; floats only, no batch */
+    const int64_t *shard_k; /* set by mf_gemm_run() */
+    const mf_epilogue *then; /* NULL, or called with each finished part of C, in C's type */
 } mf_gemm;
 
-/* C's rows and batches follow each other. m, n and the batch are known. */
+/* Makes C contiguous. m, n and the batch are set. */
 static inline void mf_gemm_c_follows(mf_gemm *g)
 {
     int64_t step = g->m * g->n;
@@ -46,7 +49,7 @@ static inline void mf_gemm_c_follows(mf_gemm *g)
     }
 }
 
-/* Most steps of k summed in one chain before they are added to C. */
+/* Maximum steps of k in one chain before they are added to C. */
 enum { MF_GEMM_K = 256 };
 
 /* Fails: UNIMPLEMENTED (type), RESOURCE_EXHAUSTED. */

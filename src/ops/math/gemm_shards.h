@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_shards.h - the tile of a weight's gradient, which is a sum over samples: k is cut into
- * shards, each is a product of its own, and these are added in the fixed tree. Part of gemm.c, for
- * floats.
+/* gemm_shards.h - the tile of a weight's gradient, which is a sum over samples: k is divided into
+ * shards, each a product of its own, and the products are added by the reduction tree. Part of
+ * gemm.c,
+ * for floats.
  *
- * The tree is walked while shards come one after the other, with a stack of sums: after shard s
- * there is one sum on the stack for every bit of s + 1. For short k it all happens for one block of
- * registers at a time, so partial sums never leave the first cache; else for a whole tile. */
+ * The tree is evaluated while shards are processed in order, with a stack of sums: after shard s
+ * there
+ * is one sum on the stack for every set bit of s + 1. For short k this happens per register block,
+ * so
+ * partial sums never leave the first-level cache; otherwise per tile. */
 
 enum { DEPTH = 32 }; /* of the stack: more than the bits of any number of shards */
 
-/* Shards that are not empty. */
+/* Number of shards that are not empty. */
 static int64_t shard_count(const mf_gemm *g)
 {
     return g->shards < g->samples ? g->shards : g->samples;
 }
 
-/* Where shards begin along k, and the last one ends: worked out once, for dividing is slow. */
+/* Start of each shard along k, and the end of the last one: precomputed, because division is slow.
+ */
 static mf_status find_shards(mf_gemm *g, mf_tensor *table)
 {
     const int64_t shards = shard_count(g), per_sample = g->k / g->samples;
@@ -39,7 +43,8 @@ static void add_block(float *to, const float *from, int64_t n)
 
 enum { BLOCK_SIZE = MR * f32_nr };
 
-/* The block's product over one shard into `to`, or (add) onto it. Slices as in the whole. */
+/* The block's product over one shard, stored in `to` or (add) added to it. Same slices as without
+ * shards. */
 static void shard_block(int mr, int64_t k, const float *a, const float *b, float *to, bool add)
 {
     const int64_t step = slice_of_k(k);
@@ -49,7 +54,7 @@ static void shard_block(int mr, int64_t k, const float *a, const float *b, float
                          to, f32_nr, add || k0 > 0);
 }
 
-enum { QUAD_K = 8 }; /* of a shard, at most: from 16 on the larger block of registers is faster */
+enum { QUAD_K = 8 }; /* maximum k of a shard: from 16 on, the larger register block is faster */
 
 /* Two rows and two vectors of columns. */
 typedef struct quad_sum {
@@ -80,21 +85,23 @@ static inline __attribute__((always_inline)) quad_sum quad_add(quad_sum x, quad_
     return (quad_sum){ x.r0c0 + y.r0c0, x.r0c1 + y.r0c1, x.r1c0 + y.r1c0, x.r1c1 + y.r1c1 };
 }
 
-/* Two rows of a block over four shards, (0 + 1) + (2 + 3), without leaving the registers. k: where
- * the shards begin and the last one ends. */
+/* Two rows of a block over four shards, (0 + 1) + (2 + 3), in registers. k: start of each shard and
+ * end
+ * of the last one. */
 static void quad_rows(const int64_t *k, const float *a, const float *b, float *to)
 {
     const quad_sum first = quad_add(quad_shard(k[0], k[1], a, b), quad_shard(k[1], k[2], a, b));
     const quad_sum second = quad_add(quad_shard(k[2], k[3], a, b), quad_shard(k[3], k[4], a, b));
     const quad_sum sum = quad_add(first, second);
 
-    memcpy(to, &sum, sizeof sum); /* rows follow each other */
+    memcpy(to, &sum, sizeof sum); /* rows are contiguous */
 }
 
 enum { OCTET = 8 }; /* the default number of shards */
 
-/* Eight shards of one sample, as a batch no larger than the shards has: their whole tree, of two
- * rows, straight into the result. */
+/* Eight shards of one sample each (a batch as large as the number of shards): the whole tree for
+ * two
+ * rows, stored directly in the result. */
 static void octet_rows(const float *a, const float *b, float *c, int64_t c_row)
 {
     quad_sum q[2], sum;
@@ -127,7 +134,7 @@ static void tree_block(const mf_gemm *g, int mr, const float *a, const float *b,
         const int64_t k0 = g->shard_k[s], k = g->shard_k[s + 1] - k0;
         const bool pair = s % 2 == 1 && k <= MF_GEMM_K; /* added while still in registers */
 
-        if (quad_fits(g->shard_k, s, shards)) { /* strips are filled up to an even number of rows */
+        if (quad_fits(g->shard_k, s, shards)) { /* strips are padded to an even number of rows */
             for (int i = 0; i < mr; i += 2)
                 quad_rows(g->shard_k + s, a + i, b, stack[depth] + i * f32_nr);
             depth++;

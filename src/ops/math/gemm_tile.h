@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_tile.h - one tile of a matrix product. A template: included by gemm.c once per type computed
- * in, with
+/* gemm_tile.h - one tile of a matrix product. A template: included by gemm.c once per type of the
+ * computation, with
  *
- *   T, V, LANES        the type, a 32-byte vector of it and how many it holds
+ *   T, V, LANES        the type, a 32-byte vector of it and its number of elements
  *   fn(x)            x with the type's suffix
  *   SPLAT(s)           a vector of equal elements
  *   MULADD(c, a, b)    c + a * b
  *   PACK_TYPES(X)      X(dtype, storage type, load expression of p) for each type that packs into T
  *
- * The loop nest is the usual one: slices of MF_GEMM_K steps of k; B packed into panels of NR
- * columns that stay in the first cache, A into strips of MR rows in the second; a register block of
- * MR x NR in the middle. Packing is left out where it would not pay. */
+ * The usual loop nest: slices of MF_GEMM_K steps of k; B packed into panels of NR columns that stay
+ * in
+ * the first-level cache, A into strips of MR rows in the second-level cache; a register block of MR
+ * x NR
+ * innermost. Packing is skipped if it does not pay off. */
 
 enum { fn(nr) = 2 * LANES };
 
-/* A matrix as the tile sees it. */
+/* A matrix operand of the tile. */
 typedef struct fn(view)
 {
     const void *data;
@@ -47,7 +49,7 @@ static void fn(gather)(const fn(view) * v, int64_t at, int64_t stride, int64_t n
     }
 }
 
-/* Four lines of `from`, n elements each, become four columns of `to`; both T. */
+/* Transposes four lines of `from`, n elements each, to four columns of `to`; both T. */
 static inline void fn(weave)(const T *from, int64_t line, int64_t n, T *to, int64_t width)
 {
     typedef T quad __attribute__((vector_size(4 * sizeof(T))));
@@ -76,8 +78,9 @@ static inline void fn(weave)(const T *from, int64_t line, int64_t n, T *to, int6
             to[l] = from[l * line + i];
 }
 
-/* `count` lines (rows of A, columns of B) of kc elements become packed[kc][width], filled up with
- * zeros. line and step: strides from line to line and along a line. */
+/* Packs `count` lines (rows of A, columns of B) of kc elements into packed[kc][width], padded with
+ * zeros.
+ * line and step: strides between lines and along a line. */
 static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step, int64_t count,
                      int64_t kc, int64_t width, T *packed)
 {
@@ -88,7 +91,7 @@ static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step,
     if (plain && step == 1 && count >= 4) {
         for (int64_t j = 0; j < count; j += 4) {
             const int64_t from =
-                j + 4 <= count ? j : count - 4; /* the last ones may do some again */
+                j + 4 <= count ? j : count - 4; /* the last group may overlap the previous one */
 
             fn(weave)((const T *)v->data + at + from * line, line, kc, packed + from, width);
         }
@@ -98,8 +101,9 @@ static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step,
         fn(gather)(v, at + j * line, step, kc, packed + j, width);
 }
 
-/* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and, where they are, strides are
- * constants in each call. */
+/* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and most strides are constants in
+ * each
+ * call. */
 static inline __attribute__((always_inline)) void
 fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
           const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
@@ -139,7 +143,7 @@ fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int
     }
 }
 
-/* One row against WIDE vectors of columns: for products with few rows, which wait for B. */
+/* One row by WIDE vectors of columns: for products with few rows, which are bound by loading B. */
 static void fn(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
                           bool add)
 {
@@ -217,8 +221,9 @@ static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
     }
 }
 
-/* kc lines of n elements each, `step` apart, cut into strips of `width` (a constant): a few lines
- * at a time through all strips, because lines may lie in different pages, and so may strips. */
+/* kc lines of n elements each, `step` apart, divided into strips of `width` (a constant): a few
+ * lines at
+ * a time through all strips, because lines and strips may be in different pages. */
 static inline __attribute__((always_inline)) void
 fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {

@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 typedef struct matmul_state {
-    bool ta, tb; /* A, B are given transposed */
+    bool ta, tb; /* A, B are transposed */
     bool adjoint; /* and conjugated */
-    int64_t shards, samples; /* 0, or k counts samples and is summed by shards */
+    int64_t shards, samples; /* 0, or k is the samples and is summed by shards */
 } matmul_state;
 
 static bool is_batch(const mf_node *node)
@@ -35,7 +35,7 @@ static mf_status matmul_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* The last two dimensions of the product. Unknown dimensions pass. */
+/* The last two dimensions of the product. Unknown dimensions match. */
 static mf_status product_dims(const mf_shape *a, const mf_shape *b, bool ta, bool tb, int64_t *m,
                               int64_t *n, int64_t *k)
 {
@@ -96,7 +96,7 @@ static mf_status matmul_infer(mf_infer *in)
         mf_node_bool(in->node, batch ? "adj_y" : "transpose_b"), &in->out[0], &k);
 }
 
-/* BatchMatMul, the first one, does not broadcast. */
+/* The first BatchMatMul does not broadcast. */
 static mf_status same_batch_infer(mf_infer *in)
 {
     const mf_shape *a = &in->in[0], *b = &in->in[1];
@@ -221,7 +221,7 @@ static mf_status matmul_batch_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* The same, and what was repeated is summed. */
+/* The same, and repeated dimensions are summed. */
 static mf_status broadcast_batch_grad(mf_grad *g)
 {
     const mf_output sx = MF_G1("Shape", g->x[0]), sy = MF_G1("Shape", g->x[1]);
@@ -234,7 +234,7 @@ static mf_status broadcast_batch_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* SparseMatMul: 16-bit inputs have gradients of their type, all else is in float. */
+/* SparseMatMul: gradients of 16-bit inputs have their type, everything else is float. */
 static mf_output mixed_product(mf_grad *g, mf_output a, bool ta, mf_output b, bool tb,
                                mf_output like)
 {
@@ -257,7 +257,8 @@ static mf_status mixed_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* [batch, m, k] by [batch, k, n]; a side that repeats in the batch has no letters there. */
+/* [batch, m, k] by [batch, k, n]; an operand that is repeated over the batch has no letters there.
+ */
 static void matmul_split(mf_split *s)
 {
     const bool batch = is_batch(s->node);
@@ -285,7 +286,7 @@ static void matmul_split(mf_split *s)
     mf_split_out(s, 0, r - 2, m);
     mf_split_out(s, 0, r - 1, n);
     if (mf_node_int(s->node, "_shards") > 0)
-        return; /* k counts samples, which are added in an order of their own */
+        return; /* k is the samples, which are added in an order of their own */
     mf_split_in(s, 0, ra - (ta ? 2 : 1), k);
     mf_split_in(s, 1, rb - (tb ? 1 : 2), k);
 }
@@ -304,7 +305,7 @@ static void matmul_split(mf_split *s)
     }
 
 const mf_op mf_ops_matmul[] = {
-    MATMUL_OP("SparseMatMul", /* of dense matrices that have many zeros, which nobody looks at */
+    MATMUL_OP("SparseMatMul", /* of dense matrices with many zeros, which are not exploited */
               "(a:Ta, b:Tb) -> (product:float) {transpose_a:bool=false, transpose_b:bool=false, "
               "a_is_sparse:bool=false, b_is_sparse:bool=false, Ta:type=float in [float,bfloat16], "
               "Tb:type=float in [float,bfloat16]}",

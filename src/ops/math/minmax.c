@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* minmax.c - the larger, the smaller, and clipping. NaN wins in Maximum and Minimum. */
+/* minmax.c - maximum, minimum, and clipping. NaN wins in Maximum and Minimum. */
 #include "ops/math/math_util.h"
 
 #define MAX_FLOAT(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
@@ -14,7 +14,7 @@ MF_EACH_INT(MF_BINARY, minimum, MIN_INT)
 MF_LOOP_TABLE(maximum, 2, MF_FN_FLOATS(maximum), MF_FN_INTS(maximum))
 MF_LOOP_TABLE(minimum, 2, MF_FN_FLOATS(minimum), MF_FN_INTS(minimum))
 
-/* Where `x_wins` holds the gradient goes to x, elsewhere to y. */
+/* The gradient goes to x where `x_wins` is true, otherwise to y. */
 static void minmax_split_grad(mf_grad *g, mf_output x_wins)
 {
     const mf_output zero = mf_grad_scalar(g, g->dy[0], 0);
@@ -37,7 +37,7 @@ static mf_status minimum_grad(mf_grad *g)
 
 /* ---- ClipByValue ---- */
 
-/* Where the bounds contradict each other the lower one wins. */
+/* If the bounds contradict each other, the lower one wins. */
 #define TOP(v, hi) ((v) > (hi) ? (hi) : (v))
 #define CLIP(v, lo, hi) (TOP(v, hi) < (lo) ? (lo) : TOP(v, hi))
 #define CLIP_LOOP(kind, LO, HI)                                                                    \
@@ -46,7 +46,7 @@ static mf_status minimum_grad(mf_grad *g)
         const MF_C_##kind x = MF_LD_##kind(a, i), lo = LO, hi = HI;                                \
         o[i] = MF_ST_##kind(CLIP(x, lo, hi));                                                      \
     }
-/* Bounds are almost always scalars; other mixtures step by 0 or 1. */
+/* Bounds are almost always scalars; other combinations step by 0 or 1. */
 #define CLIP_KIND(NAME, kind, EXPR)                                                                \
     static void NAME##_##kind(const mf_span *s)                                                    \
     {                                                                                              \
@@ -56,7 +56,7 @@ static mf_status minimum_grad(mf_grad *g)
         if (!bs && !cs && !s->scalar[0]) {                                                         \
             const MF_C_##kind low = MF_LD_##kind(b, 0), high = MF_LD_##kind(c, 0);                 \
             CLIP_LOOP(kind, low, high)                                                             \
-        } else if (s->scalar[0]) { /* then all are */                                              \
+        } else if (s->scalar[0]) { /* then all inputs are scalars */                               \
             const MF_C_##kind x = MF_LD_##kind(a, 0), lo = MF_LD_##kind(b, 0),                     \
                               hi = MF_LD_##kind(c, 0);                                             \
             const MF_S_##kind r = MF_ST_##kind(CLIP(x, lo, hi));                                   \
@@ -70,7 +70,7 @@ MF_EACH_FLOAT(CLIP_KIND, clip, )
 MF_EACH_INT(CLIP_KIND, clip, )
 MF_LOOP_TABLE(clip, 3, MF_FN_FLOATS(clip), MF_FN_INTS(clip), MF_FN_QUANTIZED(clip))
 
-/* The bounds never stretch the tensor: each is a scalar or has its shape. */
+/* A bound is a scalar or has the tensor's shape; it does not broadcast the tensor. */
 static mf_status clip_run(mf_kernel *k)
 {
     char t[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
@@ -98,7 +98,7 @@ static mf_status clip_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Sum of `dx` over what input `i` repeated in the output. */
+/* Sums `dx` over the dimensions along which input `i` was repeated. */
 static mf_output minmax_sum_like(mf_grad *g, mf_output dx, int i)
 {
     const mf_output shape = MF_G1("Shape", g->x[i]);

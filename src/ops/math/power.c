@@ -26,7 +26,7 @@ static inline double _Complex log1p_c128(double _Complex x)
     return clog(1 + x);
 }
 
-/* Wraps. The kernel has refused negative exponents. */
+/* Wraps around. The kernel has rejected negative exponents. */
 static inline uint64_t power_of_int(uint64_t x, uint64_t exponent)
 {
     uint64_t result = 1;
@@ -60,7 +60,7 @@ static mf_status power_run(mf_kernel *k)
     return mf_loop_run_hidden(k, &int_power_loop);
 }
 
-/* x^y has the derivatives y x^(y-1) and x^y log(x); the logarithm of what has none counts as 0. */
+/* The derivatives are y x^(y-1) and x^y log(x); log(x) counts as 0 where it is undefined. */
 static mf_status power_grad(mf_grad *g)
 {
     const mf_output x = mf_grad_conj(g, g->x[0]), y = mf_grad_conj(g, g->x[1]);

@@ -29,7 +29,7 @@ static mf_reduce_engine_op reduce_op_of(const mf_node *node)
     return MF_REDUCE_ENGINE_SUM;
 }
 
-/* Which dimensions of a tensor of this rank the axes name. */
+/* The dimensions of a tensor of this rank that `axes` names. */
 static mf_status reduce_read_axes(const mf_tensor *axes, int rank, bool *reduced)
 {
     memset(reduced, 0, sizeof(bool) * (MF_MAX_RANK + 1));
@@ -61,8 +61,7 @@ static void reduce_output_shape(const mf_shape *in, const bool *reduced, bool ke
     }
 }
 
-/* The norm of complex numbers is that of their parts; as a complex number it has no imaginary one.
- */
+/* The norm of complex numbers is that of their parts, with imaginary part 0. */
 static mf_status complex_norm(const mf_reduce_engine *fold, mf_pool *pool, const mf_shape *shape,
                               const bool *reduced, const mf_tensor *in, mf_tensor *out)
 {
@@ -95,7 +94,7 @@ static mf_status reduce_reduce(mf_reduce_engine_op op, mf_pool *pool, const mf_t
         if (shape.rank == MF_MAX_RANK)
             return MF_FAIL(MF_UNIMPLEMENTED, "complex tensors of rank %d cannot be reduced",
                            shape.rank);
-        if (in->count == 0) /* also Mean's, unlike that of floats */
+        if (in->count == 0) /* also for Mean, unlike for floats */
             fold = mf_reduce_engine_find(MF_REDUCE_ENGINE_SUM, type);
         reduced[shape.rank] = op == MF_REDUCE_ENGINE_NORM;
         shape.dims[shape.rank++] = 2;
@@ -132,7 +131,7 @@ static mf_status reduce_reduce_run(mf_kernel *k)
     return reduce_reduce(args->op, k->step->pool, in, reduced, out);
 }
 
-/* Reductions of shapes (Prod above all) are shapes: with a known input the output is known. */
+/* Reductions of shapes (mostly Prod) are used as shapes: a known input gives a known output. */
 static mf_status infer_value(mf_infer *in, bool *reduced)
 {
     const mf_tensor *x = in->in_value[0];
@@ -205,7 +204,7 @@ static mf_status reduce_mean_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* The gradient goes to the elements that equal the result, in equal shares. */
+/* The gradient is divided equally among the elements that equal the result. */
 static mf_status reduce_extreme_grad(mf_grad *g)
 {
     const mf_output y = mf_grad_keep_dims(g, g->y[0]), dy = mf_grad_keep_dims(g, g->dy[0]);
@@ -235,10 +234,10 @@ static mf_cut reduce_cut(const mf_node *n)
     if (strcmp(n->op_name, "Sum") == 0 ||
         (strcmp(n->op_name, "Mean") == 0 && mf_dtype_is_float(n->in_types[0])))
         return MF_CUT_SUM;
-    return MF_CUT_FREE; /* axes are needed whole */
+    return MF_CUT_FREE; /* axes are not split */
 }
 
-/* Of pieces a mean is the sum, divided by the number of all. */
+/* A mean over shards is the sum, divided by the total count. */
 static void reduce_split(mf_split *s)
 {
     bool axes[MF_MAX_RANK] = { false };

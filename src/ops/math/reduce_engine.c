@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce_engine.c - cutting a reduction into pieces.
+/* reduce_engine.c - divides a reduction into pieces.
  *
- * Neighbouring dimensions that are both kept or both reduced are one. What remains alternates; the
- * innermost is either reduced (each output element takes in contiguous runs) or kept (a tile of
- * output columns takes in rows). Few outputs with much to take in are cut along the reduced
- * dimensions too: then every part leaves partial accumulators, which are merged in the order of the
- * parts. All cuts follow from the shape, and those behind one output not from how many outputs
- * there are: a sample's bits do not depend on the batch it is in. */
+ * Adjacent dimensions that are both kept or both reduced are merged. The remaining ones alternate;
+ * the
+ * innermost is either reduced (each output element accumulates contiguous runs) or kept (a tile of
+ * output columns accumulates rows). Few outputs with many inputs are divided along the reduced
+ * dimensions, too: then every part produces partial accumulators, which are merged in the order of
+ * the
+ * parts. The division depends only on the shape, and the division within one output does not depend
+ * on
+ * the number of outputs: a sample's bits do not depend on its batch. */
 #include "ops/math/reduce_engine.h"
 
 #include <string.h>
 
 enum {
-    PART = 32768, /* elements one partial accumulator takes in, about */
-    GRAIN = 16384, /* elements a piece reads at least, about */
-    WIDE = 256, /* narrow rows are taken side by side until they are this wide */
+    PART = 32768, /* approximate number of elements per partial accumulator */
+    GRAIN = 16384, /* approximate minimum number of elements per piece */
+    WIDE = 256, /* narrow rows are combined until they are this wide */
     ACC_MAX = 16, /* bytes of the largest accumulator */
 };
 
-/* Some of the merged dimensions, outermost first. */
+/* A subset of the merged dimensions, outermost first. */
 typedef struct axes {
     int rank;
     int64_t dim[MF_MAX_RANK + 1], stride[MF_MAX_RANK + 1];
@@ -33,10 +36,10 @@ typedef struct reduce_engine_job {
     axes keep, reduce; /* without the innermost dimension */
     int64_t inner; /* its length; its stride is 1 */
     bool inner_reduced;
-    int64_t count; /* elements behind each output */
+    int64_t count; /* inputs per output */
     /* Outputs (inner_reduced) or tiles of output columns. */
     int64_t groups, tiles, groups_per_piece;
-    /* Units of one group: runs or cuts of runs; rows. */
+    /* Units of one group: runs or parts of runs; rows. */
     int64_t units, cuts, units_per_part, parts;
 } reduce_engine_job;
 
@@ -60,7 +63,7 @@ static void reduce_engine_push(axes *a, int64_t dim, int64_t stride)
     a->count *= dim;
 }
 
-/* Where element `index` of these axes begins. */
+/* Offset of element `index` of these axes. */
 static int64_t reduce_engine_offset_of(const axes *a, int64_t index)
 {
     int64_t offset = 0;
@@ -72,7 +75,7 @@ static int64_t reduce_engine_offset_of(const axes *a, int64_t index)
     return a->rank ? offset + index * a->stride[0] : 0;
 }
 
-/* Merge dimensions; the shape has no dimension of length 0. */
+/* Merges dimensions; no dimension of the shape is 0. */
 static void plan_axes(reduce_engine_job *j, const mf_shape *shape, const bool *reduced)
 {
     int64_t dim[MF_MAX_RANK + 1], stride = 1;
@@ -92,7 +95,7 @@ static void plan_axes(reduce_engine_job *j, const mf_shape *shape, const bool *r
     j->keep.count = j->reduce.count = 1;
     j->inner = n ? dim[n - 1] : 1;
     j->inner_reduced = n && is_reduced[n - 1];
-    for (int d = n - 1; d >= 0; d--) { /* innermost first, turned round below */
+    for (int d = n - 1; d >= 0; d--) { /* innermost first, reversed below */
         if (d < n - 1)
             reduce_engine_push(is_reduced[d] ? &j->reduce : &j->keep, dim[d], stride);
         stride *= dim[d];
@@ -126,8 +129,8 @@ static void plan_pieces(reduce_engine_job *j)
     j->groups_per_piece = j->parts > 1 ? 1 : max_i64(1, GRAIN / max_i64(1, j->count * width));
 }
 
-/* Rows [from, to) of a tile, all within one run of the innermost reduced dimension. Narrow rows
- * that lie end to end are taken as fewer, wider ones whose columns are merged afterwards. */
+/* Accumulates rows [from, to) of a tile, all within one run of the innermost reduced dimension.
+ * Contiguous narrow rows are combined to fewer, wider ones whose columns are merged afterwards. */
 static void reduce_engine_take_rows(const reduce_engine_job *j, void *acc, const char *x,
                                     int64_t cols, int64_t rows, int64_t stride)
 {
@@ -175,7 +178,7 @@ static void fold_runs(const reduce_engine_job *j, void *acc, const char *x, int6
     }
 }
 
-/* One part of one group, into `acc`. Returns how many accumulators it has. */
+/* Accumulates one part of one group in `acc`. Returns the number of accumulators. */
 static int64_t fold_part(const reduce_engine_job *j, int64_t group, int64_t part, void *acc)
 {
     const int64_t keep = group / j->tiles, tile = group % j->tiles * MF_REDUCE_ENGINE_TILE;
@@ -262,7 +265,7 @@ static void reduce_engine_merge_parts(const reduce_engine_job *j)
     }
 }
 
-/* Has a dimension of length 0 (one that is not in `except`)? */
+/* True if a dimension that is not in `except` is 0. */
 static bool has_zero(const mf_shape *shape, const bool *except)
 {
     for (int d = 0; d < shape->rank; d++) {
@@ -272,12 +275,12 @@ static bool has_zero(const mf_shape *shape, const bool *except)
     return false;
 }
 
-/* Nothing to take in: every output is what an empty reduction gives. */
+/* No inputs: every output is the result of an empty reduction. */
 static void store_empty(const mf_reduce_engine *fold, char *out, const mf_shape *shape,
                         const bool *reduced, size_t item)
 {
     _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
-    int64_t n = 1; /* the output exists, so this fits */
+    int64_t n = 1; /* cannot overflow: the output exists */
 
     for (int d = 0; d < shape->rank; d++)
         n *= reduced[d] ? 1 : shape->dims[d];

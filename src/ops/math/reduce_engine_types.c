@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* LANES sums run side by side so that the loop vectorises without reordering anything; after BLOCK
- * elements (or ROW_BLOCK rows) they are added up into the wide accumulator. */
+/* LANES partial sums are kept so that the loop vectorises without reordering; after BLOCK elements
+ * (or
+ * ROW_BLOCK rows) they are added to the wide accumulator. */
 enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
 
 #define SUM(a, b) ((a) + (b))
@@ -19,8 +20,9 @@ enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
 #define SAME(x) (x)
 #define SQUARE(x) ((x) * (x))
 
-/* NAME_run_kind and friends: elements of `kind` are taken as LANE, mapped by MAP, combined by OP
- * and accumulated in ACC. */
+/* NAME_run_kind and so on: elements of `kind` are converted to LANE, mapped by MAP, combined by OP
+ * and
+ * accumulated in ACC. */
 #define FOLD(NAME, kind, LANE, ACC, NEUTRAL, MAP, OP)                                              \
     static void NAME##_init_##kind(void *acc, int64_t n)                                           \
     {                                                                                              \
@@ -93,7 +95,7 @@ enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
             int64_t r = from;                                                                      \
             for (int64_t j = 0; j < cols; j++)                                                     \
                 part[j] = (LANE)(NEUTRAL);                                                         \
-            for (; r + 4 <= to; r += 4) { /* four rows at once: a quarter of the traffic */        \
+            for (; r + 4 <= to; r += 4) { /* four rows at once: a quarter of the memory traffic */ \
                 const MF_S_##kind *x0 = x + r * stride, *x1 = x0 + stride, *x2 = x1 + stride,      \
                                   *x3 = x2 + stride;                                               \
                 MF_IVDEP                                                                           \
@@ -163,7 +165,7 @@ FLOAT_FOLDS(bf16, float)
 
 /* ---- integers: sums wrap, and are computed as unsigned, where that is defined ---- */
 
-/* Root of a sum of squares in the integer type itself; a sum that wrapped below zero has none. */
+/* Square root of a sum of squares in the integer type; a sum that wrapped below zero has none. */
 static int64_t int_root(int64_t a, int64_t if_negative)
 {
     return a < 0 ? if_negative : (int64_t)__builtin_sqrt((double)a);
@@ -173,7 +175,7 @@ static int64_t int_root(int64_t a, int64_t if_negative)
 #define ROOT_i32(a, count) int_root((int32_t)(a), INT32_MIN)
 #define ROOT_i64(a, count) int_root((int64_t)(a), INT64_MIN)
 #define UINT_ROOT(a, count) __builtin_sqrt((double)(a))
-/* Squares of 16 bits do not fit the int that short operands are promoted to. */
+/* Squares of 16-bit numbers overflow int, to which short operands are promoted. */
 #define WIDE_SQUARE(x) ((uint64_t)(x) * (uint64_t)(x))
 #define WIDE_PROD(a, b) ((uint64_t)(a) * (uint64_t)(b))
 
@@ -189,7 +191,7 @@ UINT_FOLDS(u16, 0, UINT16_MAX)
 UINT_FOLDS(u32, 0, UINT32_MAX)
 UINT_FOLDS(u64, 0, UINT64_MAX)
 
-/* Sums, products and norms of signed numbers have the bits of the unsigned ones. */
+/* Sums, products and norms of signed numbers have the bits of unsigned ones. */
 #define INT_FOLDS(kind, LEAST, MOST)                                                               \
     FOLD_AND_STORE(mean, kind, uint64_t, uint64_t, 0, SAME, SUM, INT_MEAN)                         \
     FOLD_AND_STORE(max, kind, MF_C_##kind, MF_C_##kind, LEAST, SAME, IMAX, KEEP)                   \

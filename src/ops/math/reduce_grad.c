@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/math/reduce_grad.h"
 
-/* The axes as a constant of the graph, or NULL. */
+/* The axes, if they are a constant; otherwise NULL. */
 static const mf_tensor *constant_axes(const mf_grad *g)
 {
     const mf_node *node = g->x[1].node;
@@ -13,8 +13,9 @@ static const mf_tensor *constant_axes(const mf_grad *g)
                : NULL;
 }
 
-/* Axes in the order in which ExpandDims puts them back one by one, which works without knowing the
- * rank when all have the same sign. False when they do not. */
+/* Axes in the order in which ExpandDims restores them one by one, which works for an unknown rank
+ * if all
+ * have the same sign. False otherwise. */
 static bool sorted_axes(const mf_tensor *axes, int64_t *out, int64_t *n)
 {
     *n = axes->count;
@@ -41,7 +42,7 @@ static mf_output axes_from_zero(mf_grad *g, mf_output rank)
     return MF_G2("FloorMod", MF_G2("AddV2", axes, rank), rank);
 }
 
-/* The input's shape with ones at the reduced dimensions, worked out when the step runs. */
+/* The input's shape with ones at the reduced dimensions, computed when the step runs. */
 static mf_output kept_shape(mf_grad *g)
 {
     const mf_output shape = MF_G1("Shape", g->x[0]), rank = MF_G1("Size", shape);
@@ -68,7 +69,7 @@ mf_output mf_grad_keep_dims(mf_grad *g, mf_output y)
     return y;
 }
 
-/* The product of all other elements along `axis`: of those before times of those behind. */
+/* The product of all other elements along `axis`: of those before times of those after. */
 static mf_output product_of_others(mf_grad *g, mf_output x, mf_output axis)
 {
     const mf_output before = mf_applyf(g->graph, "Cumprod", MF_IN(x, axis), "exclusive=true");
@@ -78,7 +79,7 @@ static mf_output product_of_others(mf_grad *g, mf_output x, mf_output axis)
     return MF_G2("Mul", mf_grad_conj(g, before), mf_grad_conj(g, behind));
 }
 
-/* Several axes: they are moved to the front and made one. */
+/* Several axes: they are moved to the front and merged. */
 static mf_output product_of_others_moved(mf_grad *g)
 {
     const mf_output zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_math.h - sums, maxima and exponentials over a row of numbers, in a fixed order.
  *
- * Sums keep ROW_LANES partial sums that are added in a tree, block by block, the blocks in double:
- * compilers vectorise that without being allowed to reorder anything. */
+ * Sums keep ROW_LANES partial sums that are added by a tree, block by block, the blocks in double:
+ * compilers vectorise this without reordering. */
 #ifndef MF_OPS_MATH_ROW_MATH_H
 #define MF_OPS_MATH_ROW_MATH_H
 
@@ -14,13 +14,13 @@
 
 enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
 
-/* The functions of vmath.h by the suffixes used here. */
+/* The functions of vmath.h with the suffixes used here. */
 #define mf_row_exp_f32 mf_expf
 #define mf_row_exp_f64 mf_exp
 #define mf_row_log_f32 mf_logf
 #define mf_row_log_f64 mf_log
 
-/* TERM(i) is what the sum is over. Leaves the result in `RESULT` (double). */
+/* TERM(i) is the i-th summand. The sum is stored in `RESULT` (double). */
 #define MF_ROW_SUM(T, RESULT, n, TERM)                                                             \
     do {                                                                                           \
         (RESULT) = 0;                                                                              \

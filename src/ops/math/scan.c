@@ -9,8 +9,9 @@
 
 enum { TILE = 128 };
 
-/* `cols` neighbouring columns of n rows that lie `stride` apart (negative: backwards). Floats are
- * accumulated in double. */
+/* `cols` adjacent columns of n rows, `stride` apart (negative: backwards). Floats are accumulated
+ * in
+ * double. */
 typedef void scan_fn(const void *in, void *out, int64_t n, int64_t stride, int64_t cols,
                      bool exclusive);
 
@@ -54,7 +55,7 @@ FLOAT_SCANS(prod, 1, PROD)
 OTHER_SCANS(sum, 0, SUM, SUM)
 OTHER_SCANS(prod, 1, PROD, WIDE_PROD)
 
-/* log(exp(a) + exp(b)); infinities and NaN as the formula would have them. */
+/* log(exp(a) + exp(b)); infinities and NaN give the values of the formula. */
 static double log_add(double a, double b)
 {
     const double top = a > b ? a : b, low = a > b ? b : a;
@@ -202,7 +203,7 @@ static mf_status cumprod_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* The part of the gradient where sign * dy > 0, computed in logarithms. */
+/* The part of the gradient where sign * dy > 0, in logarithms. */
 static mf_output logsum_part(mf_grad *g, mf_output dy)
 {
     const mf_dtype type = mf_grad_type(dy);
@@ -224,7 +225,7 @@ static mf_status logsum_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Each line along the axis for itself. */
+/* Lines along the axis are independent. */
 static void scan_split(mf_split *s)
 {
     int axis;

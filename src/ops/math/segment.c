@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment.c - SegmentSum and its like: rows that share an id are combined. */
+/* segment.c - SegmentSum and similar ops: combines rows with the same id. */
 #include "graph/split.h"
 #include "ops/math/segment_util.h"
 
@@ -110,7 +110,7 @@ static mf_status unsorted_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* INVALID_ARGUMENT naming the place of an id that has no row. */
+/* Fails: INVALID_ARGUMENT naming the position of an id without a row. */
 static mf_status check_ids(const mf_tensor *ids, const mf_shape *shape, int64_t n)
 {
     const int64_t *id = ids->data;
@@ -196,7 +196,7 @@ static mf_output segment_gather_rows(mf_grad *g, mf_output rows, mf_output ids)
     return MF_G3("GatherV2", rows, ids, mf_scalar(g->graph, MF_DTYPE_I32, 0));
 }
 
-/* [ids' shape, 1, 1...] up to the rank of `like`, to broadcast against it. */
+/* [ids' shape, 1, 1...] with the rank of `like`, to broadcast to it. */
 static mf_output column_of(mf_grad *g, mf_output x, mf_output like)
 {
     const mf_output zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
@@ -209,7 +209,7 @@ static mf_output column_of(mf_grad *g, mf_output x, mf_output like)
 
 typedef struct rows_grad {
     mf_output ids; /* not negative */
-    mf_output positive; /* broadcasts against the data; empty when all are */
+    mf_output positive; /* broadcasts to the data; empty if all are positive */
 } rows_grad;
 
 static rows_grad segment_rows_of(mf_grad *g)
@@ -226,7 +226,7 @@ static rows_grad segment_rows_of(mf_grad *g)
     return r;
 }
 
-/* Row ids[i] for each i; zeros where the id is negative. */
+/* Row ids[i] for each i; zeros if the id is negative. */
 static mf_output segment_gather(mf_grad *g, rows_grad r, mf_output rows)
 {
     const mf_output x = segment_gather_rows(g, rows, r.ids);
@@ -255,7 +255,7 @@ static mf_status segment_mean_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Equal shares to all elements that are the extreme of their segment. */
+/* Divided equally among all elements that are the extreme of their segment. */
 static mf_status segment_extreme_grad(mf_grad *g)
 {
     const rows_grad r = segment_rows_of(g);
@@ -271,8 +271,9 @@ static mf_status segment_extreme_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* The product over the others: y / x without a zero; with exactly one, what remains without it
- * belongs to it alone; with more, nothing. */
+/* The product of the other elements: y / x without a zero; with exactly one zero, the product of
+ * the
+ * rest, for that element alone; with more, zero. */
 static mf_status prod_grad(mf_grad *g)
 {
     const rows_grad r = segment_rows_of(g);
@@ -302,7 +303,7 @@ static mf_status prod_grad(mf_grad *g)
                        "f32[3] i32[3]{0,2,1} !fails", "f32[3] i32[3]{-1,0,1} !fails",              \
                        "f32[3] i32[2]{0,1} !fails", "f32[] i32[1]{0} !fails", __VA_ARGS__)         \
     }
-/* What the ids stand for is added; numbers of a row stand for themselves. */
+/* Ids can be split: shards are added. Elements of a row are independent. */
 static void unsorted_split(mf_split *s)
 {
     const bool sum = strcmp(s->node->op_name, "UnsortedSegmentSum") == 0;

@@ -8,7 +8,7 @@
 
 enum { PIECE = 65536, MAX_PIECES = 16 };
 
-/* acc[j] takes in x[j] * scale. 16-bit floats accumulate in float. */
+/* Accumulates x[j] * scale in acc[j]. 16-bit floats accumulate in float. */
 typedef void row_fn(void *acc, const void *x, int64_t n, double scale);
 
 #define ROW_LOOP(NAME, kind, ACC, OP)                                                              \
@@ -64,7 +64,7 @@ ROW_LOOP(sum, c128, double _Complex, SUM)
 ROW_LOOP(prod, c64, float _Complex, PROD)
 ROW_LOOP(prod, c128, double _Complex, PROD)
 
-/* Sums and products of signed integers have the bits of the unsigned ones. */
+/* Sums and products of signed integers have the bits of unsigned ones. */
 #define SIGNED_AS_UNSIGNED(NAME)                                                                   \
     [MF_DTYPE_I8] = NAME##_u8, [MF_DTYPE_I16] = NAME##_u16, [MF_DTYPE_I32] = NAME##_u32,           \
     [MF_DTYPE_I64] = NAME##_u64
@@ -78,7 +78,7 @@ static row_fn *const loops[][MF_DTYPE_COUNT] = {
 };
 static row_fn *const scaled_loops[MF_DTYPE_COUNT] = { MF_FN_FLOATS(scaled) };
 
-/* What a row starts from. */
+/* The initial value of a row. */
 static double neutral(const mf_segments *s, mf_dtype type)
 {
     switch (s->op) {
@@ -90,16 +90,18 @@ static double neutral(const mf_segments *s, mf_dtype type)
     case MF_SEGMENT_MIN:
         break;
     }
-    const double most = s->gaps_are_zero       ? (double)INFINITY /* what nothing went to is zero */
-                        : type == MF_DTYPE_F64 ? DBL_MAX
-                        : type == MF_DTYPE_F16 ? 65504.0
+    const double most = s->gaps_are_zero ? (double)INFINITY /* infinite, so that empty rows
+                                                               can be recognized and set to
+                                                               zero */
+                        : type == MF_DTYPE_F64  ? DBL_MAX
+                        : type == MF_DTYPE_F16  ? 65504.0
                         : type == MF_DTYPE_BF16 ? 0x1.FEp127
                                                 : (double)FLT_MAX;
 
     return s->op == MF_SEGMENT_MAX ? -most : most;
 }
 
-/* Least and greatest integers do not all fit a double: they are written as bits. */
+/* The extreme integers do not all fit a double: they are written as bits. */
 static void fill_int_extreme(mf_tensor *acc, bool least)
 {
     const size_t item = mf_dtype_cell(acc->dtype);
@@ -137,8 +139,9 @@ typedef struct segment_util_job {
     int64_t segments, segments_per_piece;
 } segment_util_job;
 
-/* Each piece owns a range of output rows and goes through all ids: every row takes in what belongs
- * to it in the order of the ids. */
+/* Each piece owns a range of output rows and scans all ids, so every row accumulates its inputs in
+ * the
+ * order of the ids. */
 static void segment_util_run_piece(void *ctx, int64_t piece)
 {
     const segment_util_job *j = ctx;
@@ -160,7 +163,7 @@ static void segment_util_run_piece(void *ctx, int64_t piece)
     }
 }
 
-/* Divide a row by its count: integers as integers. */
+/* Divides a row by its count; integers as integers. */
 static void normalise_row(mf_tensor *acc, int64_t row, int64_t inner, int64_t count,
                           mf_segment_norm norm)
 {
@@ -187,7 +190,7 @@ static void normalise_row(mf_tensor *acc, int64_t row, int64_t inner, int64_t co
     }
 }
 
-/* Means, and rows that nothing went to. */
+/* Divides means, and sets rows without ids. */
 static mf_status finish_rows(const mf_segments *s, mf_tensor *acc, int64_t segments)
 {
     mf_tensor counts = { 0 };

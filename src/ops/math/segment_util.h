@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_util.h - combining rows of a matrix into rows of another, as numbered by ids. */
+/* segment_util.h - combines rows of a matrix into rows of another, by ids. */
 #ifndef MF_OPS_MATH_SEGMENT_UTIL_H
 #define MF_OPS_MATH_SEGMENT_UTIL_H
 
@@ -13,11 +13,11 @@ typedef enum mf_segment_op {
 } mf_segment_op;
 typedef enum mf_segment_norm { MF_NORM_NONE, MF_NORM_MEAN, MF_NORM_SQRT } mf_segment_norm;
 
-/* out[to[i]] combines data[from[i]] over all i in order; ids below 0 are left out. All ids have
- * been checked. */
+/* out[to[i]] combines data[from[i]] over all i in order; ids below 0 are skipped. All ids have been
+ * checked. */
 typedef struct mf_segments {
     mf_segment_op op;
-    mf_segment_norm norm; /* divide each output row by (the root of) how many rows it took in */
+    mf_segment_norm norm; /* divides each output row by (the square root of) its number of inputs */
     bool gaps_are_zero; /* rows without ids are 0 instead of the neutral element (Max, Min) */
     const mf_tensor *data;
     mf_tensor *out;
@@ -29,9 +29,9 @@ typedef struct mf_segments {
 
 MF_MUST mf_status mf_segments_run(mf_kernel *k, const mf_segments *s);
 
-/* Ids of any integer type as int64, in fresh storage. */
+/* Ids of any integer type as int64, in new storage. */
 MF_MUST mf_status mf_segment_ids(const mf_tensor *t, mf_tensor *out);
-/* Ascending, from 0 on. */
+/* Checks that ids are ascending and start at 0 or above. */
 MF_MUST mf_status mf_segment_check_sorted(const int64_t *ids, int64_t n);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - elements of one tensor or another, by a condition.
+/* select.c - elements of one of two tensors, by a condition.
  *
  * Only the size of an element matters: one loop per size serves all plain types. Strings and
- * objects are copied one by one. */
+ * objects
+ * are copied one by one. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -14,7 +15,7 @@ typedef struct pair64 {
     MF_IVDEP                                                                                       \
     for (int64_t i = 0; i < n; i++)                                                                \
         o[i] = c[i] ? (T) : (E);
-/* Scalar values are read before anything is written: the output may stand on an input. */
+/* Scalar values are read before anything is written: the output may alias an input. */
 #define SELECT_LOOP(NAME, TYPE)                                                                    \
     static void NAME(const mf_span *s)                                                             \
     {                                                                                              \
@@ -95,7 +96,7 @@ static mf_status select_select_run(mf_kernel *k)
 
 static mf_status select_v1_run(mf_kernel *k)
 {
-    mf_tensor condition = *k->in[0]; /* borrowed, under another shape */
+    mf_tensor condition = *k->in[0]; /* borrowed, with another shape */
     const mf_tensor *in[3] = { &condition, k->in[1], k->in[2] };
     const mf_shape *t = &in[1]->shape;
     mf_kernel inner = *k;
@@ -176,7 +177,7 @@ const mf_op mf_ops_select[] = {
       .flags = MF_OP_INPLACE,
       .infer = select_v1_infer,
       .grad = select_grad,
-      .run = select_v1_run, /* its broadcasting is its own: not for fusion */
+      .run = select_v1_run, /* it broadcasts differently: not for fusion */
       .split = select_v1_split,
       .samples =
           MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[2] f32[2,3] f32[2,3]",

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* special.c - error function, gamma function and their relatives.
+/* special.c - error function, gamma function and related functions.
  *
- * The inverses solve with Halley steps in double, from a first guess good to 3 digits; each step
- * triples the digits. Digamma and zeta climb to where their asymptotic series are good. Single and
- * 16-bit floats go through double, but for erf. */
+ * The inverses use Halley steps in double, from an initial guess good to 3 digits; each step
+ * triples the
+ * digits. Digamma and zeta shift the argument to where their asymptotic series converge. Single and
+ * 16-bit floats are computed in double, except for erf. */
 #include "ops/math/math_util.h"
 #include "ops/math/vmath.h"
 
@@ -30,7 +31,7 @@ static double solve_erf(double y)
 {
     double x = inverse_guess((1 - y) * (1 + y));
 
-    if (x < 1e-8) /* the guess has lost its digits; erf is a straight line */
+    if (x < 1e-8) /* the guess has lost its digits; erf is linear here */
         x = y * SQRT_PI / 2;
     for (int i = 0; i < 3; i++) {
         const double u = (Sleef_erf_u10(x) - y) / (2 / SQRT_PI * Sleef_exp_u10(-x * x));
@@ -83,7 +84,7 @@ static double digamma(double x)
 
     if (isnan(x) || x == -INFINITY || (x <= 0 && x == floor(x)))
         return NAN;
-    if (x < 0) /* reflection; only the fraction of x matters to the cotangent */
+    if (x < 0) /* reflection; the cotangent depends only on the fraction of x */
         return digamma(1 - x) - PI / Sleef_tan_u10(PI * (x - floor(x)));
     while (x < 10) {
         sum -= 1 / x;
@@ -100,8 +101,8 @@ static double digamma(double x)
     return sum + Sleef_log_u10(x) - 0.5 / x - r;
 }
 
-/* Hurwitz's zeta, the sum of (q + k)^-x: some terms, and Euler and Maclaurin's formula for the
- * rest. */
+/* Hurwitz's zeta, the sum of (q + k)^-x: some terms directly, the rest by the Euler-Maclaurin
+ * formula. */
 static double zeta(double x, double q)
 {
     /* B(2j) / (2j)! */
@@ -149,7 +150,7 @@ static double polygamma(double n, double x)
     return (fmod(n, 2) == 0 ? -1 : 1) * Sleef_tgamma_u10(n + 1) * zeta(n + 1, x);
 }
 
-/* No function of the gamma family has a sign here: log |gamma|. */
+/* No function of the gamma family keeps the sign here: log |gamma|. */
 static double log_gamma(double x)
 {
     return x == -INFINITY ? INFINITY : Sleef_lgamma_u10(x);
@@ -247,7 +248,7 @@ const mf_op mf_ops_special[] = {
     MF_LOOP_OP("Erfc", DEF, erfc_loop, erfc_grad, SAMPLES(""),
                "f32[6]{nan,inf,-inf,-0,9,-9} !nograd"),
     MF_LOOP_OP("Erfinv", DEF, erfinv_loop, erfinv_grad, SAMPLES("@-0.9:0.9"),
-               /* TensorFlow has 3.4655 for the sixth, 0.2 % too much */
+               /* TensorFlow returns 3.4655 for the sixth, 0.2 % too large */
                "f32[7]{nan,1,-1,2,-0,0.999999,-0.999} !nograd !notf",
                "f64[4]{1e-12,0.5,0.75,0.9999999999} !nograd"),
     MF_LOOP_OP("Ndtri", DEF, ndtri_loop, ndtri_grad, SAMPLES("@0.1:0.9"),

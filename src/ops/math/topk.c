@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* topk.c - the k largest elements of each row, and the n-th smallest.
  *
- * A heap of k indices keeps the best so far with the worst of them on top. Larger comes first, of
- * equals the lower index; NaN counts as larger than all numbers. */
+ * A heap of k indices keeps the best so far, with the worst of them on top. Larger elements come
+ * first;
+ * ties are ordered by index; NaN is larger than all numbers. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
 
-/* Fill at[0..k) with the indices of the k best of x[0..n): a heap, worst first, or sorted. */
+/* Sets at[0..k) to the indices of the k best of x[0..n): a heap, worst first, or sorted. */
 typedef void top_fn(const void *x, int64_t n, int64_t k, bool sort, int64_t *at);
 
 #define FLOAT_ABOVE(a, b) ((a) > (b) || ((a) != (a) && (b) == (b)))
@@ -44,7 +45,7 @@ typedef void top_fn(const void *x, int64_t n, int64_t k, bool sort, int64_t *at)
                 sink_##kind(x, heap, k, 0);                                                        \
             }                                                                                      \
         }                                                                                          \
-        for (int64_t last = k - 1; sort && last > 0; last--) { /* the worst goes to the end */     \
+        for (int64_t last = k - 1; sort && last > 0; last--) { /* moves the worst to the end */    \
             const int64_t worst = heap[0];                                                         \
             heap[0] = heap[last];                                                                  \
             heap[last] = worst;                                                                    \
@@ -60,7 +61,7 @@ typedef struct topk_job {
     top_fn *fn;
     const char *in;
     mf_tensor *values, *indices; /* indices: NULL for NthElement, which keeps the heap's top */
-    int64_t *heaps; /* k for each piece */
+    int64_t *heaps; /* k per piece */
     size_t item;
     int64_t n, k, rows, rows_per_piece;
     bool sorted;
@@ -168,14 +169,14 @@ static mf_status topk_run(mf_kernel *k)
                        mf_dtype_name(x->dtype));
     j.n = shape.dims[shape.rank - 1];
     j.rows = mf_shape_span(&shape, 0, shape.rank - 1);
-    j.sorted = true; /* unsorted output may come in any order, this one too */
+    j.sorted = true; /* any order is valid for unsorted output */
     shape.dims[shape.rank - 1] = j.k;
     MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
     MF_TRY(mf_kernel_out(k, 1, &shape, &j.indices));
     return topk_run_rows(k, &j);
 }
 
-/* The gradient goes where the values came from: row by row, as one flat scatter. */
+/* The gradient is scattered to the positions of the values: one flat scatter over all rows. */
 static mf_status topk_grad(mf_grad *g)
 {
     const mf_output x_shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=int64");
@@ -191,7 +192,7 @@ static mf_status topk_grad(mf_grad *g)
     const mf_output starts = MF_G2("ExpandDims", MF_G3("Range", zero, count, n), last);
     const mf_output index =
         mf_applyf(g->graph, "Cast", MF_IN((mf_output){ g->node, 1 }), "DstT=int64");
-    /* [rows, k], also when k is 0 and the number of rows cannot be worked out from it. */
+    /* [rows, k], also if k is 0 and the number of rows cannot be inferred. */
     const mf_output k_shape =
         mf_applyf(g->graph, "Shape", MF_IN((mf_output){ g->node, 1 }), "out_type=int64");
     const mf_output k = mf_applyf(g->graph, "StridedSlice",
@@ -221,7 +222,9 @@ static mf_status part_shape(const mf_node *node, mf_shape *shape)
     if (!last || *last < 0)
         return MF_OK;
     if (*last % width != 0 || k > width)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld columns have no parts of %lld with %lld largest",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%lld columns cannot be divided into parts of %lld "
+                       "with the %lld largest",
                        (long long)*last, (long long)width, (long long)k);
     *last = *last / width * k;
     return MF_OK;
@@ -252,7 +255,7 @@ static mf_status topk_part_run(mf_kernel *k)
     j.n = mf_node_int(k->node, "width");
     parts = shape.dims[shape.rank - 1] / j.n;
     j.rows = mf_shape_span(&shape, 0, shape.rank - 1) * parts;
-    j.sorted = true; /* of equals the lower index comes first: so it does among all candidates */
+    j.sorted = true; /* ties are won by the lower index, also among candidates of shards */
     MF_TRY(part_shape(k->node, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
     MF_TRY(mf_kernel_out(k, 1, &shape, &j.indices));
@@ -359,7 +362,7 @@ const mf_op mf_ops_topk[] = {
                      "u8[3,8]@0:200 i32[]{4} ; index_type=int16",
                      "f16[9] i32[]{4} ; sorted=false !unordered !nograd", "f32[3] i32[]{4} !fails",
                      "f32[3] i32[]{-1} !fails", "f32[] i32[]{0} !fails") },
-    { .name = "TopK", /* TensorFlow's own has no kernel any more: nothing to compare with */
+    { .name = "TopK", /* TensorFlow has no kernel for it any more: nothing to compare with */
       .def = "(input:T) -> (values:T, indices:int32) {k:int>=0, sorted:bool=true, T:type in reals}",
       .infer = topk_infer,
       .grad = topk_grad,

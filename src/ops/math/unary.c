@@ -11,13 +11,13 @@
 #define SQRT(x) MF_PICK(x, __builtin_sqrtf, __builtin_sqrt, csqrtf, csqrt)
 #define RSQRT(x) (1 / SQRT(x))
 #define RECIPROCAL(x) (1 / (x))
-/* Zero of either sign becomes +0, NaN stays. */
+/* Zero of either sign becomes +0; NaN is kept. */
 #define SIGN(x) ((x) > 0 ? 1 : (x) < 0 ? -1 : (x) != (x) ? (x) : 0)
 #define SIGN_INT(x) (((x) > 0) - ((x) < 0))
 #define SIGN_COMPLEX(x)                                                                            \
     ((x) == 0 ? 0 : (x) / _Generic((x), float _Complex : cabsf, default : cabs)(x))
 #define CEIL(x) MF_PICK_REAL(x, __builtin_ceilf, __builtin_ceil)
-/* Ties go to the even neighbour. */
+/* Ties go to even. */
 #define RINT(x) MF_PICK_REAL(x, __builtin_rintf, __builtin_rint)
 #define SAME(x) (x)
 
@@ -44,8 +44,9 @@ MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, sqrt, SQRT)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, rsqrt, RSQRT)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, reciprocal, RECIPROCAL)
 
-/* The gradient kernels take (y, dy), y being the function's value; complex ones its conjugate.
- * Where nothing arrives nothing flows, even at a pole. */
+/* Gradient kernels take (y, dy), where y is the function's value, conjugated for complex types. If
+ * dy is
+ * 0 the result is 0, even at a pole. */
 #define CONJ(x) _Generic((x), float _Complex : conjf, default : conj)(x)
 #define SQRT_GRAD(y, dy) ((dy) == 0 ? 0 : (dy) / (y) / 2)
 #define SQRT_GRAD_COMPLEX(y, dy) ((dy) == 0 ? 0 : (dy) / CONJ(y) / 2)

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmath.h - exp, log and their like as plain arithmetic, so that loops over them vectorise.
+/* vmath.h - exp, log and similar functions as plain arithmetic, so that loops over them vectorise.
  *
  * No branches, no tables, no calls: selections become blends. Only +, -, *, / and bit operations in
- * a fixed order, so with -ffp-contract=off (how everything here is compiled) the bits are the same
- * on every machine and at every vector width; a fused chain and a scalar give the same bits as a
- * tensor.
+ * a
+ * fixed order, so with -ffp-contract=off (used for all code here) the bits are the same on every
+ * machine
+ * and at every vector width; a fused chain and a scalar give the same bits as a tensor.
  *
- * Largest error found, in units of the last place, subnormal results included; in float over every
- * 31st number there is against double, in double over 3 million random numbers against quadruple
- * precision:
+ * Maximum error found, in units in the last place, including subnormal results; for float over
+ * every
+ * 31st number against double, for double over 3 million random numbers against quadruple precision:
  *
  *              exp    expm1  log    log1p  tanh   sigmoid  erf    pow
  *   float      0.76   1.48   0.83   0.83   1.49   1.81     1.40   0.51
  *   double     0.75   1.46   0.80   0.84   1.46   1.77     SLEEF's
  *
  * -0, infinities and NaN are as in C's Annex F. Polynomials are minimax fits (Remez's algorithm in
- * 70 digits, then rounded); the error of each fit is given as a part of the function's value. */
+ * 70
+ * digits, then rounded); the error of each fit is relative to the function's value. */
 #ifndef MF_OPS_MATH_VMATH_H
 #define MF_OPS_MATH_VMATH_H
 
@@ -55,7 +57,7 @@ static inline double mf_double_of_bits(uint64_t u)
     return x;
 }
 
-/* Adding 1.5 * 2^(mantissa bits) rounds to an integer, which then stands in the low bits. */
+/* Adding 1.5 * 2^(mantissa bits) rounds to an integer, which is then in the low bits. */
 #define MF_PUSH_PULL_ROUND_F 12582912.0f
 #define MF_PUSH_PULL_ROUND_D 6755399441055744.0
 
@@ -70,7 +72,7 @@ static inline double mf_pow2(double n)
     return mf_double_of_bits(mf_bits_of_double(n + (MF_PUSH_PULL_ROUND_D + 1023)) << 52);
 }
 
-/* x * 2^n in two steps: no step but the last can overflow or round. */
+/* x * 2^n in two steps: only the last step can overflow or round. */
 static inline float mf_scalef(float x, float n)
 {
     const float half = (n * 0.5f + MF_PUSH_PULL_ROUND_F) - MF_PUSH_PULL_ROUND_F;
@@ -110,8 +112,8 @@ static inline double mf_exp_tail(double r)
                             r * (0.0083333333333216828 + r * (0.0013888888888962422 + r * a)))));
 }
 
-/* The high parts of log 2 are short: their product with n is exact. *low is what rounding r lost.
- */
+/* The high parts of log 2 are short: their product with n is exact. *low is the rounding error of
+ * r. */
 static inline float mf_exp_reducef(float x, float *n, float *low)
 {
     float high, part, r;
@@ -136,7 +138,7 @@ static inline double mf_exp_reduce(double x, double *n, double *low)
     return r;
 }
 
-/* 1 + r + small, rounded about once. */
+/* 1 + r + small, with about one rounding. */
 static inline float mf_one_plusf(float r, float small)
 {
     const float sum = 1.0f + r;
@@ -169,7 +171,7 @@ static inline double mf_exp(double x)
     return mf_scale(mf_one_plus(r, mf_exp_tail(r) + low), n);
 }
 
-/* 2^n (e^r - 1) + (2^n - 1); beyond the mantissa's length the last 1 does not count. */
+/* 2^n (e^r - 1) + (2^n - 1); beyond the mantissa's length the last 1 is negligible. */
 static inline float mf_expm1f(float x)
 {
     float n, r, low, q, s, clipped = x < -20.0f ? -20.0f : x;
@@ -194,8 +196,9 @@ static inline double mf_expm1(double x)
     return x == 0.0 ? x : q;
 }
 
-/* From e = e^-|x|, which cannot overflow: 1 / (1 + e) on the right. On the left e / (1 + e), and
- * where e is small e - e^2 / (1 + e), which rounds e only once more. */
+/* With e = e^-|x|, which cannot overflow: 1 / (1 + e) for x >= 0. For x < 0, e / (1 + e), and for
+ * small e,
+ * e - e^2 / (1 + e), which adds only one rounding to e. */
 static inline float mf_sigmoidf(float x)
 {
     const float e = mf_expf(x < 0.0f ? x : -x), y = (x < 0.0f ? e : 1.0f) / (1.0f + e);
@@ -210,7 +213,7 @@ static inline double mf_sigmoid(double x)
     return x < -1.5 ? e - e * y : y;
 }
 
-/* x + x^3 P(x^2) near 0 (within 1.1e-9 and 5.8e-19), and further out 1 - 2 / (e^2x + 1). */
+/* x + x^3 P(x^2) near 0 (within 1.1e-9 and 5.8e-19), otherwise 1 - 2 / (e^2x + 1). */
 static inline float mf_tanhf(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x;
@@ -280,7 +283,7 @@ static inline float mf_log_sumf(float f, float n, float c)
     return (f - (0.5f * square - rest)) + n * 0.693359375f;
 }
 
-/* By s = f / (2 + f): log(1 + f) = 2 atanh(s), within 1.3e-18. */
+/* With s = f / (2 + f): log(1 + f) = 2 atanh(s), within 1.3e-18. */
 static inline double mf_log_sum(double f, double n, double c)
 {
     const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
@@ -303,7 +306,7 @@ static inline float mf_logf(float x)
 
     f = mf_log_reducef(tiny ? x * 8388608.0f : x, &n);
     y = mf_log_sumf(f, tiny ? n - 23.0f : n, 0.0f);
-    y = x < __builtin_inff() ? y : x; /* infinity and NaN stay */
+    y = x < __builtin_inff() ? y : x; /* infinity and NaN are kept */
     y = x == 0.0f ? -__builtin_inff() : y;
     return x < 0.0f ? __builtin_nanf("") : y;
 }
@@ -320,7 +323,7 @@ static inline double mf_log(double x)
     return x < 0.0 ? __builtin_nan("") : y;
 }
 
-/* log(u) with u = 1 + x rounded, and what rounding lost, as a part of u. */
+/* log(u) with u = 1 + x rounded, plus the rounding error relative to u. */
 static inline float mf_log1pf(float x)
 {
     const float u = 1.0f + x, lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
@@ -345,8 +348,9 @@ static inline double mf_log1p(double x)
     return x < -1.0 ? __builtin_nan("") : y;
 }
 
-/* log(1 + e^x) as max(x, 0) + log(1 + e^-|x|): no overflow, and exact at both ends. The cases of
- * log1p cannot arise. */
+/* log(1 + e^x) as max(x, 0) + log(1 + e^-|x|): no overflow, and exact at both ends. The special
+ * cases of
+ * log1p cannot occur. */
 static inline float mf_softplusf(float x)
 {
     const float e = mf_expf(x < 0.0f ? x : -x), u = 1.0f + e;
@@ -367,8 +371,9 @@ static inline double mf_softplus(double x)
 
 /* ---- error function ---- */
 
-/* x + x P(x^2) near 0 (within 2e-10); further out 1 - e^-Q(x), where Q is the logarithm of what is
- * missing to 1 (within 1.9e-9). From 3.95 on it rounds to 1. */
+/* x + x P(x^2) near 0 (within 2e-10); otherwise 1 - e^-Q(x), where -Q is the logarithm of 1 -
+ * erf(x)
+ * (within 1.9e-9). From 3.95 on it rounds to 1. */
 static inline float mf_erff(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x, t = a > 3.95f ? 3.95f : a;
@@ -396,7 +401,7 @@ static inline double mf_erf(double x)
 
 /* ---- power ---- */
 
-/* e^(y log |x|) in double, which leaves float's last bit right almost always. */
+/* e^(y log |x|) in double, so float's last bit is almost always correct. */
 static inline float mf_powf(float x, float y)
 {
     const double dy = (double)y, half = 0.5 * dy;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* activation.c - what stands after a layer: Relu and its relatives. NaN passes through. */
+/* activation.c - activations: Relu and related functions. NaN passes through. */
 #include "ops/math/math_util.h"
 #include "ops/math/vmath.h"
 
 #define EXP(x) MF_PICK_REAL(x, mf_expf, mf_exp)
 #define EXPM1(x) MF_PICK_REAL(x, mf_expm1f, mf_expm1)
-/* A constant or a param in x's type: a double would pull the whole expression up. */
+/* A constant or a param in x's type: a double would promote the whole expression. */
 #define AS(x, value) ((__typeof__((x) + (x)))(value))
 
 #define RELU(x) ((x) <= 0 ? 0 : (x))
@@ -18,7 +18,7 @@
 #define LEAKY_GRAD(dy, x) ((x) > 0 ? (dy) : (dy)*AS(dy, param))
 #define ELU(x) ((x) < 0 ? EXPM1(x) : (x))
 #define ELU_GRAD(dy, y) ((y) < 0 ? ((y) + 1) * (dy) : (dy))
-/* Scale and scale * alpha with which activations keep mean 0 and variance 1. */
+/* scale and scale * alpha, with which activations keep mean 0 and variance 1. */
 #define SELU_SCALE(x) AS(x, 1.0507009873554804934193349852946)
 #define SELU_SCALE_ALPHA(x) AS(x, 1.7580993408473768599402175208123)
 #define SELU(x) ((x) < 0 ? SELU_SCALE_ALPHA(x) * EXPM1(x) : SELU_SCALE(x) * (x))
@@ -110,7 +110,7 @@ static mf_status leaky_grad_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* ReluGrad and Relu6Grad are linear in dy, and flat in x. */
+/* ReluGrad and Relu6Grad are linear in dy, and piecewise constant in x. */
 static mf_status relu_grad_grad(mf_grad *g)
 {
     g->dx[0] = MF_G2(g->node->op_name, g->dy[0], g->x[1]);
@@ -118,7 +118,7 @@ static mf_status relu_grad_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* EluGrad and SeluGrad of (dy, y): linear in dy, and where y < 0 linear in y with slope dy. */
+/* EluGrad and SeluGrad of (dy, y): linear in dy, and for y < 0 linear in y with slope dy. */
 static mf_status elu_grad_grad(mf_grad *g)
 {
     const mf_output y = g->x[1];

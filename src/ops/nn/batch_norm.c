@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch_norm.c - batch normalisation and its gradient. Everything computes in float, statistics as
- * channel_sum.h says. */
+/* batch_norm.c - batch normalisation and its gradient. Everything is computed in float; statistics
+ * as
+ * described in channel_sum.h. */
 #include "base/mem.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
@@ -21,7 +22,7 @@ typedef struct norm_job {
     float *out;
     /* out = (x - mean) * a + b, or dx = (dy - b - (x - mean) * c) * a, per channel */
     const float *a, *b, *c;
-    bool x_counts; /* for dx; else it is dy * a, also where x is not finite */
+    bool x_counts; /* for dx; otherwise dx is dy * a, even where x is not finite */
 } norm_job;
 
 static mf_status norm_prepare(mf_prepare *p)
@@ -42,7 +43,7 @@ static mf_status norm_prepare(mf_prepare *p)
 
 /* ---- loops ---- */
 
-/* n channels from ch of so many rows at `at`. */
+/* n channels from ch on, of `rows` rows at `at`. */
 static void apply_rows(const norm_job *job, int64_t at, int64_t ch, int64_t n, int64_t rows)
 {
     const float *x = job->sums.x + at, *dy = job->sums.dy ? job->sums.dy + at : NULL;
@@ -102,7 +103,7 @@ static void apply_piece(void *ctx, int64_t piece)
 
 /* ---- shapes ---- */
 
-/* The channels of an image; -1: not known. */
+/* Number of channels; -1: unknown. */
 static int64_t channels_of(const mf_node *node, const mf_shape *x)
 {
     if (x->rank < 1)
@@ -124,7 +125,7 @@ static mf_status check_x(const mf_node *node, const mf_shape *x)
             return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
         return mf_unblocked_shape(x, &plain);
     }
-    /* TensorFlow's V3 takes 5 dimensions with the formats for 4 as well. */
+    /* TensorFlow's V3 accepts 5 dimensions with the formats for 4, too. */
     if (x->rank < 0 || x->rank == (five ? 5 : 4) ||
         (x->rank == 5 && strstr(node->op_name, "V3") != NULL))
         return MF_OK;
@@ -156,8 +157,9 @@ static mf_status check_vector(const mf_shape *s, const char *what, int64_t *chan
     return MF_OK;
 }
 
-/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the values
- * of the last two, and with them their lengths. */
+/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the last
+ * two,
+ * including their lengths. */
 static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], int64_t *channels)
 {
     const bool training = mf_node_bool(node, "is_training");
@@ -227,7 +229,7 @@ static mf_status norm_grad_infer(mf_infer *in)
 
 enum { WORK_ARRAYS = 4 };
 
-/* A job over x's shape with `work` (WORK_ARRAYS float vectors) and partial sums allocated. */
+/* A job over x's shape, with `work` (WORK_ARRAYS float vectors) and partial sums allocated. */
 static mf_status batch_norm_job_init(const norm_state *s, const mf_shape *x, norm_job *job,
                                      mf_tensor *work)
 {
@@ -239,7 +241,7 @@ static mf_status batch_norm_job_init(const norm_state *s, const mf_shape *x, nor
     return mf_tensor_alloc(work, MF_DTYPE_F32, &MF_SHAPE(WORK_ARRAYS, job->sums.channels));
 }
 
-/* Elements of a channel. */
+/* Number of elements of a channel. */
 static double positions(const norm_job *job)
 {
     return (double)(job->sums.at.images * job->sums.at.pixels);
@@ -365,7 +367,7 @@ done:
     return st;
 }
 
-/* Both kernels: five inputs and n outputs, in float whatever their type. */
+/* Both kernels: five inputs and n outputs, computed in float whatever their type. */
 static mf_status batch_norm_run_wide(mf_kernel *k, mf_tensor *const *out, int n_out,
                                      mf_status (*fn)(const mf_kernel *, const mf_tensor *,
                                                      mf_tensor *))
@@ -452,7 +454,7 @@ static mf_status batch_norm_grad(mf_grad *g)
     "data_format:string='NHWC' in ['NHWC','NCHW','NDHWC','NCDHW'], is_training:bool=true}"
 #define EPSILON "epsilon:float=9.99999975e-05, "
 #define AVERAGE "exponential_avg_factor:float=1, "
-/* Channels stand for themselves; statistics are over all the rest. */
+/* Channels are independent; statistics reduce all other dimensions. */
 static void norm_split(mf_split *s)
 {
     const bool first = mf_node_string(s->node, "data_format")[1] == 'C';
@@ -479,7 +481,7 @@ static void norm_split(mf_split *s)
         .run = RUN, .split = norm_split, .samples = MF_SAMPLES(__VA_ARGS__)                        \
     }
 
-/* TensorFlow leaves the saved statistics uninitialised when it does not train: !unordered. */
+/* TensorFlow leaves the saved statistics uninitialised in inference: !unordered. */
 const mf_op mf_ops_batch_norm[] = {
     NORM_OP(
         "FusedBatchNorm",

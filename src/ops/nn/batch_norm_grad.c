@@ -14,8 +14,9 @@
  *   for x:      S r P(dy) - scale r^2 (h (cov(G, dy) - mean(G h) mean(dy h)) + P(G) mean(dy h)
  *                                      + P(dy) mean(G h))
  *
- * When not training mean and variance are given, and P(a) = a, and x matters to dscale only. As in
- * TensorFlow the statistics of training are those of x, whatever the node was given. */
+ * In inference, mean and variance are constants, P(a) = a, and x affects only dscale. As in
+ * TensorFlow,
+ * the statistics in training are those of x, whatever the node's inputs. */
 #include "ops/nn/batch_norm_grad.h"
 
 #include "ops/control/grad_util.h"
@@ -25,7 +26,7 @@
 typedef struct norm2 {
     mf_grad *g;
     mf_output axes; /* all but the channels */
-    mf_output per_channel; /* the shape that broadcasts a value per channel */
+    mf_output per_channel; /* the shape that broadcasts one value per channel */
     mf_output h, r;
 } norm2;
 
@@ -44,7 +45,7 @@ static mf_output batch_norm_grad_sum(const norm2 *n, mf_output a)
     return mf_apply(n->g->graph, "Sum", MF_IN(a, n->axes));
 }
 
-/* A vector of a value per channel, or nothing (zeros), shaped to broadcast. */
+/* A vector of one value per channel, or zeros if empty, reshaped to broadcast. */
 static mf_output channels(const norm2 *n, mf_output vector, mf_output like)
 {
     mf_grad *g = n->g;
@@ -106,7 +107,7 @@ mf_status mf_batch_norm_grad_grad(mf_grad *g)
     mf_output scale, gs, go, p_gx, p_dy, for_dy, for_x, m_gx, m_dy, rest;
 
     batch_norm_grad_statistics(&n, x, training);
-    scale = MUL(channels(&n, g->x[2], g->x[2]), n.r); /* only ever used with r */
+    scale = MUL(channels(&n, g->x[2], g->x[2]), n.r); /* always used together with r */
     gs = channels(&n, g->dy[1], g->x[2]);
     go = channels(&n, g->dy[2], g->x[2]);
     p_gx = training ? batch_norm_grad_project(&n, gx) : gx;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch_norm_grad.h - the gradient of batch normalisation's gradient. */
+/* batch_norm_grad.h - the second derivative of batch normalisation. */
 #ifndef MF_OPS_NN_BATCH_NORM_GRAD_H
 #define MF_OPS_NN_BATCH_NORM_GRAD_H
 
 #include "graph/op.h"
 
-/* Of FusedBatchNormGrad and its successors. */
+/* For FusedBatchNormGrad and its later versions. */
 mf_grad_fn mf_batch_norm_grad_grad;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bias.c - adding a vector to every position of a feature map, and the gradient of that. */
+/* bias.c - adds a vector to every position of a feature map, and its gradient. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -59,7 +59,7 @@ static bool channels_first(const mf_node *node)
     return strcmp(mf_node_string(node, "data_format"), "NCHW") == 0;
 }
 
-/* Where the channels are, or INVALID_ARGUMENT. */
+/* Index of the channel dimension. Fails: INVALID_ARGUMENT. */
 static mf_status channel_dim(const mf_node *node, const mf_shape *value, int *out)
 {
     const int least = channels_first(node) ? 3 : 2;
@@ -228,13 +228,13 @@ static mf_status bias_sum_run(mf_kernel *k)
     }
     shape = MF_SHAPE(mf_shape_span(&x->shape, 0, channel), x->shape.dims[channel],
                      mf_shape_span(&x->shape, channel + 1, x->shape.rank));
-    if (complex_parts) /* a complex sum is the sums of the parts */
+    if (complex_parts) /* a complex sum is two sums of the parts */
         shape.dims[shape.rank++] = 2;
     return mf_reduce_engine_run(fold, k->step->pool, &shape, reduced, mf_dtype_cell(part), x->data,
                                 out->data);
 }
 
-/* The gradient arriving at each channel goes to all its positions. */
+/* The gradient of each channel is broadcast to all its positions. */
 static mf_status bias_sum_grad(mf_grad *g)
 {
     g->dx[0] = mf_applyf(g->graph, "BiasAdd", MF_IN(MF_G1("ZerosLike", g->x[0]), g->dy[0]),
@@ -254,7 +254,7 @@ static void bias_split(mf_split *s)
         mf_split_in(s, 1, 0, s->in_dims[0].dims[split_channel(s)].letter);
 }
 
-/* Summed over all but the channels. */
+/* A sum over all dimensions except the channels. */
 static void sum_split(mf_split *s)
 {
     bool axes[MF_MAX_RANK];

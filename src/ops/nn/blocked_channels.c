@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocked_channels.c - see blocked_channels.h; the ops that turn one layout into the other. */
+/* blocked_channels.c - see blocked_channels.h; ops that convert between the layouts. */
 #include "ops/nn/blocked_channels.h"
 
 #include "ops/control/grad_util.h"
 
-enum { MAX_BLOCK = 64, STRIP = 128 /* pixels moved at a time: read once, all channels of them */ };
+enum { MAX_BLOCK = 64, STRIP = 128 /* pixels copied at a time, with all their channels */ };
 
 mf_status mf_unblocked_shape(const mf_shape *s, mf_shape *out)
 {
@@ -102,7 +102,7 @@ static mf_status check_block(const mf_node *node, const mf_shape *x, mf_shape *o
     if (x->rank < 0)
         return MF_OK;
     if (x->rank != 4 || x->dims[3] % b != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is no image of channels in blocks of %lld",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is not an image with channels in blocks of %lld",
                        mf_shape_text(x, text), (long long)b);
     *out = mf_blocked_shape(x, b);
     return MF_OK;

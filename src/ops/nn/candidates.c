@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* candidates.c - ComputeAccidentalHits: which sampled classes are true ones. */
+/* candidates.c - ComputeAccidentalHits: sampled classes that are true classes. */
 #include "base/mem.h"
 #include "graph/op.h"
 
@@ -10,7 +10,7 @@ typedef struct candidate {
     int64_t id, at;
 } candidate;
 
-/* By id; of one id the last comes first. */
+/* By id; duplicates in reverse order. */
 static int by_id(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
@@ -20,7 +20,7 @@ static int by_id(const void *a, const void *b)
     return x->at > y->at ? -1 : x->at < y->at;
 }
 
-/* Where the class stands among the sampled, or -1. */
+/* Index of the class among the sampled ones, or -1. */
 static int64_t candidates_find(const candidate *sorted, int64_t n, int64_t id)
 {
     int64_t low = 0, high = n;
@@ -92,8 +92,7 @@ static mf_status hits_run(mf_kernel *k)
             continue;
         ((int32_t *)rows->data)[n] = (int32_t)(i / per_row);
         ((int64_t *)ids->data)[n] = at;
-        ((float *)weights->data)[n++] =
-            -FLT_MAX; /* added to a logit, it makes the class impossible */
+        ((float *)weights->data)[n++] = -FLT_MAX; /* added to a logit, it excludes the class */
     }
 done:
     mf_free(sorted);

@@ -60,7 +60,7 @@ int64_t mf_channel_run(const mf_channels *at, int64_t group, int64_t from, int64
 
 /* ---- channels last or in blocks ---- */
 
-/* n channels at `at` of so many rows, `step` apart. */
+/* n channels at `at` of `rows` rows, `step` apart. */
 static inline void add_x(const float *x, int64_t step, int64_t rows, const int64_t n, float *sum)
 {
     for (int64_t r = 0; r < rows; r++, x += step)
@@ -87,7 +87,7 @@ static inline void channel_sum_add_grad(const float *x, const float *dy, const f
         }
 }
 
-/* ch: the first of them. */
+/* ch: the first channel. */
 static inline void channel_sum_add_channels(const mf_channel_sums *s, int64_t at, int64_t ch,
                                             int64_t rows, const int64_t n, float *s0, float *s1)
 {
@@ -99,7 +99,7 @@ static inline void channel_sum_add_channels(const mf_channel_sums *s, int64_t at
         channel_sum_add_grad(s->x + at, s->dy + at, s->mean + ch, s->at.run, rows, n, s0, s1);
 }
 
-/* n channels of a group from its channel c0, rows from..to. */
+/* n channels of a group from its channel c0 on, rows from..to. */
 static void add_rows(const mf_channel_sums *s, int64_t group, int64_t c0, int64_t n, int64_t from,
                      int64_t to, double *sum0, double *sum1)
 {

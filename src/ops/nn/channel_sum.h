@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel_sum.h - sums over all positions of a feature map, channel by channel: short blocks in
- * float, further in double.
+/* channel_sum.h - sums over all positions of a feature map, per channel: short blocks in float,
+ * blocks
+ * in double.
  *
- * With channels last the order of adding depends on batch, size and number of channels only: the
- * bits are the same whether channels lie in a row or in blocks (blocked_channels.h). */
+ * With channels last, the order of additions depends only on batch, size and number of channels:
+ * the
+ * bits are the same for contiguous and blocked channels (blocked_channels.h). */
 #ifndef MF_OPS_NN_CHANNEL_SUM_H
 #define MF_OPS_NN_CHANNEL_SUM_H
 
@@ -15,7 +17,7 @@ typedef struct mf_channels {
     int64_t images, groups, pixels, run;
 } mf_channels;
 
-/* Channels last, first, or in blocks. x has rank 2 at least (in blocks: 5). */
+/* Channels last, first, or in blocks. x has at least rank 2 (in blocks: 5). */
 mf_channels mf_channels_last(const mf_shape *x);
 mf_channels mf_channels_first(const mf_shape *x);
 mf_channels mf_channels_blocked(const mf_shape *x);
@@ -35,7 +37,7 @@ typedef struct mf_channel_sums {
     mf_tensor partial; /* [pieces][2][channels] of double; sums end up in the first two rows */
 } mf_channel_sums;
 
-/* Cut the work and allocate. mf_tensor_clear(&s->partial) in any case. */
+/* Divides the work and allocates. mf_tensor_clear(&s->partial) is required even on failure. */
 MF_MUST mf_status mf_channel_sums_init(mf_channel_sums *s, const mf_channels *at);
 /* The sums of `term`; the second row is 0 unless it is MF_TERM_GRAD. */
 const double *mf_channel_sums_run(const mf_kernel *k, mf_channel_sums *s, mf_channel_term term);
@@ -44,8 +46,9 @@ void mf_channel_pieces(const mf_kernel *k, const mf_channel_sums *s, void (*fn)(
                        void *ctx);
 /* The rows of a piece. */
 void mf_channel_rows(const mf_channel_sums *s, int64_t piece, int64_t *from, int64_t *to);
-/* Rows from.. of one group lie end to end up to the end of their image: where, and how many (at
- * most up to `to`). Not for channels first. */
+/* Address and number of contiguous rows of one group, from row `from` to the end of its image (at
+ * most
+ * up to `to`). Not for channels first. */
 int64_t mf_channel_run(const mf_channels *at, int64_t group, int64_t from, int64_t to,
                        int64_t *rows);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
- * compute in float. */
+ * are
+ * computed in float. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
@@ -14,12 +15,12 @@
 
 typedef struct conv_state {
     mf_window_attrs attrs;
-    bool blocked; /* images have their channels in blocks */
-    int64_t shards; /* of the batch, for the filter's gradient; 0: none */
+    bool blocked; /* channels of images are in blocks */
+    int64_t shards; /* shards of the batch, for the filter's gradient; 0: none */
     mf_conv_plans *plans;
 } conv_state;
 
-/* How many spatial dimensions. */
+/* Number of spatial dimensions. */
 static int conv_dims_of(const mf_node *node)
 {
     return strstr(node->op_name, "3D") ? 3 : 2;
@@ -92,7 +93,7 @@ static mf_status conv_check_rank(const mf_shape *s, int rank, const char *what)
     return MF_OK;
 }
 
-/* Blocks are for two dimensions, channels last, float. */
+/* Blocks require two dimensions, channels last, float. */
 static mf_status conv_check_blocked(const mf_node *node, const mf_window_attrs *a)
 {
     if (a->nd != 2 || a->channels_first || mf_node_type(node, "T") != MF_DTYPE_F32)
@@ -100,7 +101,7 @@ static mf_status conv_check_blocked(const mf_node *node, const mf_window_attrs *
     return MF_OK;
 }
 
-/* The shape of an image as data_format has it; *b is the size of blocks, 0: none. */
+/* The shape of an image in data_format; *b is the block size, 0: none. */
 static mf_status conv_image_shape(bool blocked, const mf_shape *s, mf_shape *plain, int64_t *b)
 {
     *b = 0;
@@ -111,7 +112,7 @@ static mf_status conv_image_shape(bool blocked, const mf_shape *s, mf_shape *pla
     return mf_unblocked_shape(s, plain);
 }
 
-/* And back. */
+/* The inverse. */
 static mf_status block_shape(mf_shape *s, int64_t b)
 {
     char text[MF_SHAPE_TEXT];
@@ -160,7 +161,7 @@ static mf_status conv_infer(mf_infer *in)
     return block_shape(&in->out[0], b);
 }
 
-/* Gradients: the shape is given by input 0 (of the input) or 1 (of the filter). */
+/* Gradients: the shape is the value of input 0 (for the input) or 1 (for the filter). */
 static mf_status conv_backprop_infer(mf_infer *in)
 {
     const int nd = conv_dims_of(in->node), sizes = conv_kind_of(in->node) == MF_CONV_INPUT ? 0 : 1;
@@ -180,7 +181,7 @@ static mf_status conv_backprop_infer(mf_infer *in)
     return sizes == 0 ? block_shape(&in->out[0], b) : MF_OK;
 }
 
-/* Input or filter sizes as a shape. Two values for a Conv2D's input: height and width. */
+/* Input or filter sizes as a shape. Two values for the input of a Conv2D: height and width. */
 static mf_status conv_read_sizes(const conv_state *s, const mf_tensor *sizes,
                                  const mf_shape *filter, const mf_shape *dy, mf_shape *out)
 {
@@ -200,7 +201,7 @@ static mf_status conv_read_sizes(const conv_state *s, const mf_tensor *sizes,
     return mf_shape_count(out, &count);
 }
 
-/* What the shapes of input and filter say; y (NULL: not known yet) must agree. */
+/* Initializes from the shapes of input and filter; y must match (NULL: not known yet). */
 static mf_status conv_init(const conv_state *s, mf_conv_kind kind, const mf_shape *x,
                            const mf_shape *w, const mf_shape *y, mf_conv *c)
 {
@@ -226,7 +227,7 @@ static mf_status conv_init(const conv_state *s, mf_conv_kind kind, const mf_shap
 
 /* ---- kernels ---- */
 
-/* Operands in the order input, filter, output; the one computed is `result`. */
+/* Operands in the order input, filter, output; `result` is the one to compute. */
 static mf_status conv_run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *const operand[3],
                                int result, mf_tensor *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv_run.c - see conv_run.h.
  *
- * Pieces are fixed by the shape. The filter's gradient is a sum over images: every piece makes its
+ * Pieces depend only on the shape. The filter's gradient is a sum over images: every piece computes
+ * its
  * own, and they are added in the order of the pieces. */
 #include "ops/nn/conv_run.h"
 
@@ -12,10 +13,11 @@
 
 enum {
     MAX_PIECES = 16,
-    SUM_GRAIN = 4096, /* elements of the filter's gradient in a piece of adding up */
-    FEW_CHANNELS = 4 /* so few channels in: oneDNN's input gradient computes mostly padding */
+    SUM_GRAIN = 4096, /* elements of the filter's gradient per piece of the sum */
+    FEW_CHANNELS = 4 /* with so few input channels, oneDNN's input gradient computes mostly padding
+                      */
 };
-#define PIECE_WORK ((double)(2 << 20)) /* multiply-adds of a piece, at least */
+#define PIECE_WORK ((double)(2 << 20)) /* minimum multiply-adds per piece */
 
 typedef struct conv_job {
     const mf_kernel *k;
@@ -25,10 +27,10 @@ typedef struct conv_job {
     char *x, *w, *y;
     int64_t x_image, y_image, w_count; /* elements */
     int64_t shards; /* 0, or the pieces are shards */
-    int64_t per_piece, pieces; /* images in a piece, at most */
-    mf_conv_plan *plan, *small_plan; /* of a full piece, and of smaller ones */
+    int64_t per_piece, pieces; /* maximum images per piece */
+    mf_conv_plan *plan, *small_plan; /* for a full piece, and for smaller ones */
     mf_tensor packed; /* filter in oneDNN's layout */
-    mf_tensor partial; /* the filter's gradient, of each piece */
+    mf_tensor partial; /* the filter's gradient of each piece */
     size_t partial_bytes; /* of one */
     atomic_int status;
 } conv_job;
@@ -37,10 +39,10 @@ typedef struct conv_job {
 
 typedef struct conv_run_columns {
     const mf_window *w;
-    int64_t channels, step_channel; /* of one group; distance of channels in x */
-    int64_t step[MF_WINDOW_DIMS]; /* distance of neighbours in x along each dimension */
-    int64_t step_tap; /* distance of taps along the last dimension */
-    bool runs; /* all channels of neighbouring taps lie in a row */
+    int64_t channels, step_channel; /* of one group; stride of channels in x */
+    int64_t step[MF_WINDOW_DIMS]; /* stride of x along each dimension */
+    int64_t step_tap; /* stride of taps along the last dimension */
+    bool runs; /* channels of adjacent taps are contiguous */
     int64_t pixels, length; /* rows (output positions) and columns (window x channels) */
 } conv_run_columns;
 
@@ -62,7 +64,7 @@ static void columns_init(conv_run_columns *c, const mf_conv *conv)
     c->runs = c->step_channel == 1 && c->step_tap == c->channels;
 }
 
-/* Taps along the last dimension: those from lo up to hi lie inside x, the first one (0) at `at`. */
+/* Taps along the last dimension: those in [lo, hi) are inside x; tap 0 is at `at`. */
 typedef struct tap_row {
     int64_t at, lo, hi;
 } tap_row;
@@ -101,8 +103,9 @@ static tap_row row_at(const conv_run_columns *c, const int64_t *o, int64_t row)
     return r;
 }
 
-/* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of taps is often a run
- * of x itself. */
+/* im2col and col2im: cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of
+ * taps
+ * is often contiguous in x. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
     static void gather_##NAME(const conv_run_columns *c, const T *x, T *cols)                      \
     {                                                                                              \
@@ -189,7 +192,7 @@ static void conv_run_add_to(mf_dtype type, void *to, const void *from, int64_t n
         add_u32(to, from, n);
 }
 
-/* One image and group as a matrix product. w: the filter, or where to add its gradient. */
+/* One image and group as a matrix product. w: the filter, or the accumulator of its gradient. */
 static mf_status image_product(const conv_job *job, const conv_run_columns *c, const mf_kernel *k,
                                char *x, char *w, char *y, char *cols, char *sum)
 {
@@ -246,7 +249,7 @@ static mf_status images_by_product(const conv_job *job, int64_t from, int64_t to
     mf_status st;
     conv_run_columns c;
 
-    step.pool = NULL; /* this is a piece already */
+    step.pool = NULL; /* already runs inside a piece */
     k.step = &step;
     k.then = NULL;
     columns_init(&c, conv);
@@ -322,8 +325,8 @@ static void conv_run_piece(void *ctx, int64_t piece)
         job->k->then->run(job->k->then, from * job->y_image, to * job->y_image);
 }
 
-/* Adds up the gradients of all pieces into that of the first: those of shards in their tree, others
- * one after the other. */
+/* Adds the gradients of all pieces to that of the first: shards by the reduction tree, others in
+ * order. */
 static void conv_run_sum_piece(void *ctx, int64_t piece)
 {
     const conv_job *job = ctx;
@@ -407,7 +410,7 @@ static mf_shape conv_run_image_shape(const mf_conv *c, bool output)
     return MF_SHAPE(c->window.batch, channels / c->block, size[0], size[1], c->block);
 }
 
-/* The same on plain copies of the images. */
+/* The same on unblocked copies of the images. */
 static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, int64_t shards,
                            const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* depthwise.c - convolutions in which every channel has filters of its own, and their gradients.
+/* depthwise.c - depthwise convolutions and their gradients.
  *
  * input[batch][height][width][channels], filter[height][width][channels][multiplier], output
- * channel = channel * multiplier + m. Loops run over channels, so they vectorise when multiplier
- * is 1. */
+ * channel =
+ * channel * multiplier + m. Loops run over channels, so they vectorise if multiplier is 1. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/window.h"
@@ -148,7 +148,7 @@ static void depthwise_cut(depth_job *job)
     job->pieces = (job->w.batch + job->per_piece - 1) / job->per_piece;
 }
 
-/* operand: input, filter, output, one of which (`result`) is computed. */
+/* operand: input, filter, output; `result` is the one to compute. */
 static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *operand, int result)
 {
     mf_tensor partial = { 0 };

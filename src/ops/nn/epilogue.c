@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epilogue.c - an op followed by elementwise steps on its result: the op calls back with each piece
- * it has finished, while the piece is still in the cache. See fused.h. */
+/* epilogue.c - an op followed by elementwise steps on its result: the op calls back with each
+ * finished
+ * piece while it is still in the cache. See fused.h. */
 #include "ops/math/fused.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 enum { MAX_OPERANDS = MF_BROADCAST_INPUTS };
 
 typedef struct then_state {
-    const mf_op *op; /* that comes first */
+    const mf_op *op; /* the first op */
     void *op_state;
     int n_in; /* its inputs */
     mf_fused *steps;
@@ -62,7 +63,7 @@ void mf_epilogue_release(void *state)
         s->op->release(s->op_state);
 }
 
-/* Output 0, of the shape that the op will find. */
+/* Output 0, with the shape that the op will produce. */
 static mf_status result(mf_kernel *k, mf_tensor **out)
 {
     mf_shape in[MAX_OPERANDS + 2], shape = { .rank = MF_UNKNOWN_RANK };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loss.c - half the sum of squares, and whether a target is among the k most probable classes. */
+/* loss.c - L2Loss, and InTopK. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/row_math.h"
@@ -89,7 +89,7 @@ static mf_status top_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Fewer than k classes are more probable. False when that cannot be said. */
+/* True if fewer than k classes are more probable; false if any value is not finite. */
 static bool in_top(const float *p, int64_t classes, int64_t target, int64_t k)
 {
     int64_t more = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lrn.c - local response normalisation over neighbouring channels, and its gradient:
+/* lrn.c - local response normalisation over adjacent channels, and its gradient:
  *   y[c] = x[c] / norm[c]^beta,   norm[c] = bias + alpha * sum of x^2 over c - radius .. c + radius
  */
 #include "base/mem.h"
@@ -68,7 +68,7 @@ static void lrn_row(const lrn_job *job, int64_t row)
         out[c] = x[c] * Sleef_powf_u10(lrn_norm_of(job, x, c), -job->s->beta);
 }
 
-/* Every output's share goes to the inputs in its window. */
+/* Each output contributes to the inputs in its window. */
 static void grad_row(const lrn_job *job, int64_t row)
 {
     const int64_t at = row * job->channels;
@@ -166,7 +166,7 @@ static mf_status lrn_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Channels are normalised together, all else stands for itself. */
+/* Channels are not split; all other dimensions are independent. */
 static void lrn_split(mf_split *s)
 {
     mf_split_around(s, 0, s->n_in, 3, true, true);

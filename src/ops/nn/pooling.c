@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling.c - maxima and averages over windows of feature maps, and their gradients. */
+/* pooling.c - maximum and average pooling, and their gradients. */
 #include "base/mem.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
@@ -23,12 +23,12 @@ static mf_status pooling_pool_prepare(mf_prepare *p)
 
 /* ---- shapes ---- */
 
-/* Channels of the output; a window over channels has conditions. */
+/* Channels of the output; windows over channels have restrictions. */
 static mf_status out_channels(const mf_window_attrs *a, const char *op, int64_t channels,
                               int64_t *out)
 {
     *out = channels;
-    if (a->channel_size == 1) /* whatever their stride */
+    if (a->channel_size == 1) /* whatever the stride */
         return MF_OK;
     if (strncmp(op, "Avg", 3) == 0 || a->channels_first || a->size[0] != 1 || a->size[1] != 1 ||
         a->stride[0] != 1 || a->stride[1] != 1)
@@ -68,7 +68,7 @@ static mf_status pooling_pooled_shape(const mf_window_attrs *a, const char *op, 
     return MF_OK;
 }
 
-/* ksize and strides as inputs; false when their values are not known. */
+/* ksize and strides as inputs; false if their values are unknown. */
 static mf_status pooling_read_inputs(mf_window_attrs *a, const mf_tensor *ksize,
                                      const mf_tensor *strides)
 {
@@ -109,7 +109,8 @@ static bool is_second(const mf_node *node)
     return strncmp(node->op_name, "MaxPoolGradGrad", strlen("MaxPoolGradGrad")) == 0;
 }
 
-/* What is left of an image (of rank 4) without the rows around a piece; unknown ones stay so. */
+/* The shape of an image (of rank 4) without the cropped rows around a shard; unknown sizes are
+ * kept. */
 static mf_status without_crop(const mf_window_attrs *a, const mf_shape *image, mf_shape *out)
 {
     *out = *image;
@@ -117,7 +118,7 @@ static mf_status without_crop(const mf_window_attrs *a, const mf_shape *image, m
         int64_t *size = &out->dims[mf_window_axis(a, d + 1)];
 
         if (*size >= 0 && *size < a->crop_lo[d] + a->crop_hi[d])
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rows cannot be left out of %lld",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "cannot crop %lld rows from %lld",
                            (long long)(a->crop_lo[d] + a->crop_hi[d]), (long long)*size);
         *size -= *size >= 0 ? a->crop_lo[d] + a->crop_hi[d] : 0;
     }
@@ -215,8 +216,9 @@ static bool is_cropped(const mf_window_attrs *a)
     return a->crop_lo[0] || a->crop_hi[0] || a->crop_lo[1] || a->crop_hi[1];
 }
 
-/* Room for the gradient of an image, of a type computed in, of which `out` is to have what is not
- * left out. */
+/* Allocates the gradient of an image in the type of the computation; `out` receives the part that
+ * is not
+ * cropped. */
 static mf_status image_grad_begin(const mf_window_attrs *a, const mf_shape *image,
                                   const mf_tensor *out, mf_tensor *dx)
 {
@@ -253,7 +255,7 @@ static mf_status image_grad_end(const mf_kernel *k, const mf_window_attrs *a, co
     return st;
 }
 
-/* MaxPoolGrad, MaxPoolGradGrad and their V2: (x, y, gradient) -> gradient of the other. */
+/* MaxPoolGrad, MaxPoolGradGrad and their V2: (x, y, gradient) -> the other gradient. */
 static mf_status pooling_max_grad_run(mf_kernel *k)
 {
     mf_window_attrs a = *(const mf_window_attrs *)k->state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling3d.c - poolings over depth, height and width. Plain loops: images of three dimensions are
- * rare. Every image of the batch is a piece, in the order of the outputs. */
+/* pooling3d.c - pooling over depth, height and width. Simple loops: three-dimensional images are
+ * rare.
+ * Every image of the batch is a piece; outputs are processed in order. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/window.h"
@@ -18,8 +19,8 @@ typedef struct pooling3d_pool_job {
     pool_kind kind;
     const mf_tensor *x, *y, *d; /* input, output, gradient */
     mf_tensor *out;
-    int64_t in_step, in_channel, out_step, out_channel; /* from position to position, channel to
-                                                           channel */
+    int64_t in_step, in_channel, out_step, out_channel; /* strides between positions, and between
+                                                           channels */
 } pooling3d_pool_job;
 
 static double pooling3d_get(const mf_tensor *t, int64_t i)
@@ -36,7 +37,7 @@ static void pooling3d_add(mf_tensor *t, int64_t i, double v)
         ((float *)t->data)[i] += (float)v;
 }
 
-/* What the window of one output has: up to `n` positions of the input. */
+/* The window of one output: up to `n` positions of the input. */
 typedef struct pooling3d_taps {
     int64_t from[3], to[3], n;
 } pooling3d_taps;
@@ -54,7 +55,7 @@ static pooling3d_taps taps_of(const mf_window *w, const int64_t *o)
     return t;
 }
 
-/* One output element: `in` and `out` are where its channel begins in both images. */
+/* One output element: `in` and `out` are the start of its channel in both images. */
 static void pool_element(const pooling3d_pool_job *job, const pooling3d_taps *t, int64_t in,
                          int64_t out)
 {
@@ -76,7 +77,7 @@ static void pool_element(const pooling3d_pool_job *job, const pooling3d_taps *t,
                         best = at;
                     }
                     break;
-                case MAX_GRAD: /* all that are the maximum */
+                case MAX_GRAD: /* all positions that equal the maximum */
                     if (pooling3d_get(job->x, at) == pooling3d_get(job->y, out))
                         pooling3d_add(job->out, at, pooling3d_get(job->d, out));
                     break;
@@ -186,7 +187,7 @@ static mf_status pooling3d_check_shape(const char *what, const mf_shape *got, co
 
 /* ---- kernels ---- */
 
-/* Sets the window for an input of this shape; `pooled` is the output's. */
+/* Sets the window for an input of this shape; `pooled` is the output's shape. */
 static mf_status set_window(pooling3d_pool_job *job, const mf_window_attrs *a, const mf_shape *in,
                             mf_shape *pooled)
 {
@@ -202,7 +203,7 @@ static mf_status set_window(pooling3d_pool_job *job, const mf_window_attrs *a, c
     return MF_OK;
 }
 
-/* All inputs and the output in a type computed in. */
+/* All inputs and the output in the type of the computation. */
 static mf_status pooling3d_run_wide(mf_kernel *k, const pooling3d_pool_job *job, const mf_tensor *x,
                                     const mf_tensor *y, const mf_tensor *d, mf_tensor *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling_run.c - see pooling_run.h. Inner loops go over channels, so they vectorise. Windows are
- * clipped at the padding. Results that go into the input are made image by image, in the order of
- * the outputs. */
+/* pooling_run.c - see pooling_run.h. Inner loops run over channels, so they vectorise. Windows are
+ * clipped at the padding. Gradients of the input are accumulated image by image, in the order of
+ * the
+ * outputs. */
 #include "ops/nn/pooling_run.h"
 
 #include "ops/math/elementwise.h"
@@ -27,7 +28,7 @@ void mf_pool_normalise(const mf_window_attrs *a, mf_window *w)
     }
 }
 
-/* The part of the window at output position o that lies inside. */
+/* The part of the window at output position o that is inside the image. */
 typedef struct pooling_run_range {
     int64_t from, to;
 } pooling_run_range;
@@ -84,7 +85,7 @@ static inline pooling_run_range clip(const mf_window *w, int d, int64_t o)
         });                                                                                        \
     }
 
-/* Which tap has the first maximum, for channels c0 .. c0 + cn. */
+/* The tap with the first maximum, for channels c0 .. c0 + cn. */
 #define FIRST_MAX(KIND)                                                                            \
     static inline void first_max_##KIND(const mf_pooling *p, int64_t n, pooling_run_range rh,      \
                                         pooling_run_range rw, int64_t c0, int64_t cn,              \
@@ -240,7 +241,7 @@ static void max_grad_2x2(const float *x, const float *dy, float *dx, int64_t ch,
             more[i] = v[i] > best;
             best = (v8f)(((v8i)v[i] & more[i]) | ((v8i)best & ~more[i]));
         }
-        for (int i = 3; i >= 0; i--) { /* the last tap that was more is the first maximum */
+        for (int i = 3; i >= 0; i--) { /* the last tap that improves is the first maximum */
             v8f *to = (v8f *)(dx + (i & 1) * ch + (i >> 1) * below + c);
             const v8f here = i ? picked(d, more[i]) : d;
 
@@ -294,7 +295,7 @@ static void max_of_bytes(const uint8_t *restrict a, const uint8_t *restrict b, u
             a[i] > b[i] ? a[i] : b[i]; /* NOLINT(clang-analyzer-core.*): rows are filled before */
 }
 
-/* A row of windows: what is above each other first, as long as that is. */
+/* A row of windows: vertical maxima first, while they are long enough. */
 static void max_row_of_bytes(const uint8_t *x, uint8_t *y, int64_t windows, int64_t ch)
 {
     uint8_t above[4096];
@@ -364,7 +365,7 @@ typedef struct pooling_run_pool_job {
     int64_t rows, rows_per_piece; /* rows of the output */
     bool in_pairs; /* windows of 2x2, see above */
     size_t image_bytes; /* of dx, to be cleared; 0: not written */
-    int64_t taps; /* at most, of all channels of a window */
+    int64_t taps; /* maximum per window, over all channels */
 } pooling_run_pool_job;
 
 static void pool_piece(void *ctx, int64_t piece)
@@ -413,7 +414,7 @@ mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p)
         return MF_OK;
     }
     job.rows_per_piece = work < GRAIN ? 1 + (int64_t)(GRAIN / (work + 1)) : 1;
-    if (scatters) /* whole images: windows may overlap */
+    if (scatters) /* whole images, because windows may overlap */
         job.rows_per_piece = (job.rows_per_piece + w->out[0] - 1) / w->out[0] * w->out[0];
     pieces = (job.rows + job.rows_per_piece - 1) / job.rows_per_piece;
     return mf_kernel_parallel(k, pieces, pool_piece, &job);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling_split.c - how poolings may be cut (window_split.h).
+/* pooling_split.c - split rules of poolings (window_split.h).
  *
- * Windows that lie side by side are cut between them. Where they overlap, a processor gets the rows
- * that its windows see. A gradient of an image needs all of the windows that reach into its piece,
- * and all that these see: it is made of so many rows, and those around the piece are left out. */
+ * Adjacent windows are split between them. If windows overlap, a device gets the rows that its
+ * windows
+ * read. A gradient of an image needs all windows that reach into its shard, and everything that
+ * these
+ * windows read: it is computed for that many rows, and those around the shard are cropped. */
 #include "ops/nn/window.h"
 #include "ops/nn/window_split.h"
 
 #include <string.h>
 
-typedef enum role { NEITHER, IMAGE, POOLED } role; /* what an input or output looks like */
+typedef enum role { NEITHER, IMAGE, POOLED } role; /* shape of an input or output */
 
 typedef struct pool {
     role in[3], out;
@@ -18,7 +20,7 @@ typedef struct pool {
     mf_window w;
 } pool;
 
-/* False: it is not for us. */
+/* False: not supported. */
 static bool read_pool(const mf_split *s, pool *p)
 {
     const char *op = s->node->op_name;
@@ -40,7 +42,7 @@ static bool read_pool(const mf_split *s, pool *p)
            (p->in[0] != NEITHER || (s->in_value[0] && s->in_value[0]->count == rank));
 }
 
-/* Every input and output gets the letter: images this way, what is pooled that way. */
+/* Every input and output gets the letter, with separate rules for images and pooled values. */
 static void pooling_split_give(mf_split *s, const pool *p, int d, mf_split_dim image,
                                mf_split_dim pooled)
 {
@@ -53,15 +55,16 @@ static void pooling_split_give(mf_split *s, const pool *p, int d, mf_split_dim i
 
 /* ---- places ---- */
 
-/* Windows that lie side by side and leave nothing out. */
+/* True if windows are adjacent and cover everything. */
 static bool tiles(const pool *p, int d)
 {
     return p->w.size[d] == p->w.stride[d] && p->w.in[d] == p->w.out[d] * p->w.size[d] &&
            p->w.pad_lo[d] == 0 && p->w.pad_hi[d] == 0;
 }
 
-/* Rows of a gradient that stay together: where the image is needed too, it has to begin where a
- * window does, so they are strides. 0: it cannot be cut. */
+/* Rows of a gradient that stay together: if the image is needed, too, shards must begin at a
+ * window, so
+ * the grain is the stride. 0: cannot be split. */
 static int64_t pooling_split_rows_of(const pool *p, int d)
 {
     if (p->in[0] == NEITHER)
@@ -69,7 +72,7 @@ static int64_t pooling_split_rows_of(const pool *p, int d)
     return p->w.in[d] % p->w.stride[d] == 0 ? p->w.stride[d] : 0;
 }
 
-/* Windows that lie side by side or overlap, all of which see something. */
+/* True if windows are adjacent or overlap, and none is empty. */
 static bool slides(const pool *p, int d)
 {
     return p->w.size[d] >= p->w.stride[d] && p->w.pad_lo[d] < p->w.size[d] &&
@@ -77,7 +80,7 @@ static bool slides(const pool *p, int d)
            (p->out == POOLED || (pooling_split_rows_of(p, d) > 0 && p->a.nd == 2));
 }
 
-/* The windows that see a piece of the image, were there more of it. */
+/* The windows that read a shard of the image, ignoring its borders. */
 static void windows_of(const pool *p, int d, const mf_split_piece *piece, int64_t *first,
                        int64_t *last)
 {
@@ -106,7 +109,7 @@ static void pooling_split_add_place(mf_split *s, const pool *p, int d)
     s->letters[letter].some = !side_by_side;
     if (side_by_side) {
         image.inside = w->size[d];
-    } else if (grad) { /* windows [first, last) of an index: the image that these see */
+    } else if (grad) { /* windows [first, last): the rows of the image that they read */
         int64_t first, last;
 
         pooled = mf_window_seen(w, d, letter, pooling_split_rows_of(p, d));
@@ -132,14 +135,14 @@ static int64_t positive(int64_t x)
     return x > 0 ? x : 0;
 }
 
-/* Rows [begin, end) of what is pooled: what of the padding they see. */
+/* The padding that rows [begin, end) of the pooled value read. */
 static void padding_of(const mf_window *w, int d, int64_t begin, int64_t end, int64_t pad[2])
 {
     pad[0] = positive(w->pad_lo[d] - begin * w->stride[d]);
     pad[1] = positive((end - 1) * w->stride[d] - w->pad_lo[d] + w->size[d] - w->in[d]);
 }
 
-/* Rows that windows [first, last) see on either side of a piece of the image. */
+/* Rows that windows [first, last) read on either side of a shard of the image. */
 static void crop_of(const pool *p, int d, const mf_split_piece *piece, int64_t first, int64_t last,
                     int64_t crop[2])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler.c - samplers of candidate classes, with TensorFlow's streams of random numbers. */
+/* sampler.c - candidate samplers, with TensorFlow's random streams. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/random/random_util.h"
@@ -8,7 +8,7 @@
 #include <sleef.h>
 #include <string.h>
 
-/* TensorFlow sets aside so many 32-bit numbers for each sample, whatever it uses. */
+/* TensorFlow reserves this many 32-bit numbers per sample. */
 enum { NUMBERS_PER_SAMPLE = 2048 };
 
 typedef struct sampling {
@@ -29,7 +29,7 @@ static uint64_t u64(mf_random_draw *d)
     return low | (uint64_t)mf_random_u32(d) << 32;
 }
 
-/* Any of `range` numbers, each as likely: what lies below the remainder is drawn again. */
+/* Uniform in [0, range): draws below the remainder are rejected. */
 static int64_t draw_uniform(sampling *s)
 {
     const uint64_t n = (uint64_t)s->range, rest = UINT64_MAX % n + 1;
@@ -55,7 +55,8 @@ static int64_t draw_one(sampling *s)
     return ((int64_t)Sleef_exp_u10(x * Sleef_log1p_u10((double)s->range)) - 1) % s->range;
 }
 
-/* How often a class is drawn; where some draws were thrown away, how likely it is drawn at all. */
+/* The expected number of draws of a class; if duplicates were rejected, the probability of at least
+ * one. */
 static double sampler_expected(const sampling *s, int64_t id, int64_t tries)
 {
     const double p = s->log ? Sleef_log_u10((double)(id + 2) / (double)(id + 1)) /
@@ -75,7 +76,7 @@ static bool seen(const int64_t *ids, int64_t n, int64_t id)
     return false;
 }
 
-/* Fills `ids`; *tries: the number of draws it took. */
+/* Fills `ids`; *tries: the number of draws. */
 static mf_status draw_all(sampling *s, int64_t *ids, int64_t *tries)
 {
     *tries = 0;

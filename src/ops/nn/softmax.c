@@ -8,8 +8,9 @@
 
 enum { GRAIN = 8192 }; /* elements in a piece */
 
-/* A row of each kernel: what is needed of logits, labels, outputs. Pointers advance by the strides;
- * a stride of 0 repeats. */
+/* A row of each kernel: logits, labels and outputs as needed. Pointers advance by the strides; a
+ * stride
+ * of 0 repeats. */
 typedef struct rows_job {
     void (*row)(const struct rows_job *job, int64_t row);
     int64_t rows, cols, rows_per_piece;
@@ -59,7 +60,7 @@ static mf_status softmax_run_rows(const mf_kernel *k, rows_job *job)
         double sum = 0;                                                                            \
         T log_sum;                                                                                 \
                                                                                                    \
-        if (x != y) { /* else the exponentials must not overwrite x */                             \
+        if (x != y) { /* otherwise the exponentials must not overwrite x */                        \
             sum = (double)mf_row_exp_sum_##S(x, max, n, y);                                        \
         } else {                                                                                   \
             MF_ROW_SUM(T, sum, n, EXP_##S);                                                        \
@@ -230,7 +231,7 @@ static mf_status xent_run(mf_kernel *k)
                       .loss = loss.data };
     broadcast_strides(&x.shape, &job.logits_row, &job.logits_col);
     broadcast_strides(&l.shape, &job.labels_row, &job.labels_col);
-    if (job.cols == 1) /* both are columns: nothing repeats along a row */
+    if (job.cols == 1) /* both have one column: nothing is repeated along a row */
         job.logits_col = job.labels_col = 1;
     MF_TRY_TO(done, softmax_run_rows(k, &job));
     mf_narrow(k, &y, out_y);
@@ -319,7 +320,7 @@ done:
     return st;
 }
 
-/* What flows back through both outputs: the second one is the softmax less the labels. */
+/* The gradient through both outputs: the second one is softmax - labels. */
 static mf_output logits_grad(mf_grad *g, mf_output column)
 {
     const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1),
@@ -361,7 +362,7 @@ static mf_status softmax_sparse_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Classes are needed together. */
+/* Classes are not split. */
 static void softmax_split(mf_split *s)
 {
     mf_split_leading(s, s->in[0].rank - 1);

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* triplet.c - the triplet loss of a batch of embeddings: an anchor shall be nearer, by a margin, to
- * those of its label than to all others. Distances are squared (Schroff et al. 2015). Which
- * triplets count is found here, among all rows that there are:
+/* triplet.c - the triplet loss of a batch of embeddings: an anchor should be closer, by a margin,
+ * to
+ * samples of its label than to all others. Distances are squared (Schroff et al. 2015). Triplets
+ * are
+ * mined here, among all rows:
  *
- *   all         every one that is not yet as it should be
- *   hard        of each anchor, the farthest of its label and the nearest of the others
- *   semi_hard   of each anchor and each other one of its label, the nearest of the others that is
- *               farther away; where there is none, the farthest
+ *   all         every triplet that violates the margin
+ *   hard        for each anchor, the farthest of its label and the nearest of the others
+ *   semi_hard   for each anchor and each other sample of its label, the nearest of the others that
+ *   is
+ *               farther away; if there is none, the farthest
  *
- * The loss is the mean over the triplets. Each anchor's part of it is told times the rows, so that
- * the mean of the parts is the loss. */
+ * The loss is the mean over the triplets. Each anchor's part is multiplied by the number of rows,
+ * so
+ * that the mean of the parts is the loss. */
 #include "ops/control/grad_util.h"
 
 #include <string.h>
@@ -28,11 +32,11 @@ typedef struct triplet_job {
     int64_t n, width;
     float *across; /* [width,n]: x transposed */
     float *far; /* [n,n]: squared distances */
-    float *pull; /* [n,n], for gradients: by how much each distance is to become smaller */
-    double *sum; /* by anchor: of its triplets */
-    int64_t *count; /* by anchor: how many they are */
+    float *pull; /* [n,n], for gradients: the weight of each distance */
+    double *sum; /* by anchor: sum over its triplets */
+    int64_t *count; /* by anchor: number of its triplets */
     const float *dy; /* by anchor */
-    double scale; /* rows by triplets */
+    double scale; /* rows / triplets */
     float *dx;
 } triplet_job;
 
@@ -67,7 +71,7 @@ static bool is_positive(const triplet_job *j, int64_t a, int64_t i)
     return i != a && j->label[i] == j->label[a];
 }
 
-/* A triplet counts; where it is not as it should be, it costs. */
+/* Counts a triplet, and adds its cost if it violates the margin. */
 static void triplet_add(triplet_job *j, int64_t a, int64_t p, int64_t n, bool always)
 {
     const float *far = j->far + a * j->n;
@@ -76,7 +80,7 @@ static void triplet_add(triplet_job *j, int64_t a, int64_t p, int64_t n, bool al
     if (cost <= 0.0f && !always)
         return;
     j->count[a]++;
-    if (cost <= 0.0f) /* this way round, NaN passes through */
+    if (cost <= 0.0f) /* written this way, NaN passes through */
         return;
     j->sum[a] += (double)cost;
     if (j->pull) {
@@ -148,7 +152,7 @@ static void mine_row(void *ctx, int64_t a)
 
 /* ---- gradients ---- */
 
-/* d = |x - y|^2 pulls x by 2 (x - y), and y by as much the other way. */
+/* The gradient of d = |x - y|^2 is 2 (x - y) for x, and its negative for y. */
 static void gradient_row(void *ctx, int64_t i)
 {
     const triplet_job *j = ctx;
@@ -182,7 +186,7 @@ static mf_status triplet_check(const mf_shape *x, const mf_shape *label)
     return MF_OK;
 }
 
-/* Finds the triplets; *room holds what the job points to. */
+/* Mines the triplets; *room holds the job's arrays. */
 static mf_status mine(mf_kernel *k, const mf_tensor *x, const mf_tensor *label, bool gradients,
                       mf_tensor *room, triplet_job *j)
 {
@@ -285,7 +289,7 @@ static mf_status loss_grad(mf_grad *g)
 
 #define SETTINGS "margin:float, mining:string in ['all','hard','semi_hard']"
 #define LABELS "i32[7]{0,1,0,2,1,0,1}"
-/* No triplet near its margin: where one begins to count, the mean over them jumps. */
+/* No triplet near its margin: the mean is discontinuous where a triplet begins to count. */
 #define APART                                                                                      \
     "f32[7,3]{-1.25,-1.5,-1.25,-1,1.25,-0.75,0.25,-2,-1,0,-1.75,1.5,-1.75,2,-0.5,-0.5,-1.25,-2,"   \
     "1.5,-1.75,1.75}"

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* The values of one list attribute, in the order batch, spatial..., channels. */
+/* The values of a list attribute, in the order batch, spatial..., channels. */
 static mf_status ordered(const mf_window_attrs *a, const char *what, const int64_t *values,
                          int64_t n, int64_t *batch, int64_t *spatial, int64_t *channels)
 {
@@ -27,8 +27,7 @@ static mf_status ordered(const mf_window_attrs *a, const char *what, const int64
     return MF_OK;
 }
 
-/* An attribute of pieces: before and after, by spatial dimension. It stays as it is where there is
- * none. */
+/* An attribute of shards: before and after, by spatial dimension. Unchanged if absent. */
 static mf_status read_sides(const mf_node *node, const char *name, int nd, int64_t *lo, int64_t *hi)
 {
     int64_t n;
@@ -133,7 +132,7 @@ mf_status mf_window_read(const mf_node *node, int nd, mf_window_attrs *out)
         return mf_window_set_pool(out, sizes, strides);
     }
     if (n_strides == 0 && !mf_node_attr(node, "strides"))
-        return MF_OK; /* MaxPoolV2: they are inputs */
+        return MF_OK; /* MaxPoolV2: ksize and strides are inputs */
     MF_TRY(ordered(out, "strides", strides, n_strides, &batch, out->stride, &channels));
     if (n_dilations > 0)
         MF_TRY(
@@ -174,7 +173,7 @@ mf_status mf_window_length(const mf_window_attrs *a, int d, int64_t in, int64_t 
         !mf_add_i64(in, *pad_lo + *pad_hi, &full) || reach > INT64_MAX / 4 || full > INT64_MAX / 4)
         return MF_FAIL(MF_INVALID_ARGUMENT, "window of %lld steps of %lld is too large",
                        (long long)size, (long long)a->dilation[d]);
-    reach++; /* elements from the first to the last one seen */
+    reach++; /* extent of the dilated window */
     if (a->piece && (*pad_lo >= reach || *pad_hi >= reach))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "a piece has %lld and %lld of padding for windows of "

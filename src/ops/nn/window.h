@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.h - the geometry of a window that slides over a feature map: what convolutions and
- * poolings share. Dimensions are 2 or 3 spatial ones, in the order of the data (height, width or
- * depth, height, width). */
+/* window.h - geometry of a window that slides over a feature map: shared by convolutions and
+ * poolings.
+ * There are 2 or 3 spatial dimensions, in the order of the data (height, width or depth, height,
+ * width). */
 #ifndef MF_OPS_NN_WINDOW_H
 #define MF_OPS_NN_WINDOW_H
 
@@ -11,7 +12,7 @@ enum { MF_WINDOW_DIMS = 3 };
 
 typedef enum mf_padding { MF_PAD_SAME, MF_PAD_VALID, MF_PAD_EXPLICIT } mf_padding;
 
-/* What the attributes say. */
+/* The attributes. */
 typedef struct mf_window_attrs {
     int nd; /* spatial dimensions */
     bool channels_first; /* NCHW, NCDHW */
@@ -20,17 +21,18 @@ typedef struct mf_window_attrs {
     int64_t stride[MF_WINDOW_DIMS], dilation[MF_WINDOW_DIMS];
     int64_t pad_lo[MF_WINDOW_DIMS], pad_hi[MF_WINDOW_DIMS]; /* of MF_PAD_EXPLICIT */
     int64_t channel_size, channel_stride; /* of poolings over channels; else 1 */
-    bool piece; /* of an image that is cut: padding is less than a window */
+    bool piece; /* of a split image: padding may be smaller than usual */
     int64_t crop_lo[MF_WINDOW_DIMS], crop_hi[MF_WINDOW_DIMS];
 } mf_window_attrs;
 
-/* Where an image is cut, a piece has two more attributes, lists of what is before and after it, by
- * spatial dimension: padding, which stands for `padding`, and rows of the image that a gradient of
- * a pooling does not give (its windows reach further than its piece). */
+/* A shard of a split image has two more attributes, lists of sizes before and after it, by spatial
+ * dimension: padding, which replaces `padding`, and rows that are cropped from a gradient of a
+ * pooling
+ * (its windows reach beyond its shard). */
 #define MF_WINDOW_PAD "_pad"
 #define MF_WINDOW_CROP "_crop"
 
-/* The window over one particular input. */
+/* The window over one input. */
 typedef struct mf_window {
     int nd;
     bool channels_first;
@@ -40,14 +42,15 @@ typedef struct mf_window {
     int64_t pad_lo[MF_WINDOW_DIMS], pad_hi[MF_WINDOW_DIMS];
 } mf_window;
 
-/* Read strides, padding, explicit_paddings, data_format, and dilations or ksize where the op has
- * them. Fails: INVALID_ARGUMENT, UNIMPLEMENTED. */
+/* Reads strides, padding, explicit_paddings, data_format, and dilations or ksize if the op has
+ * them.
+ * Fails: INVALID_ARGUMENT, UNIMPLEMENTED. */
 MF_MUST mf_status mf_window_read(const mf_node *node, int nd, mf_window_attrs *out);
-/* Lists of nd + 2 values in the order of data_format, as ksize and strides are given. */
+/* Sets ksize and strides: lists of nd + 2 values in the order of data_format. */
 MF_MUST mf_status mf_window_set_pool(mf_window_attrs *a, const int64_t *ksize,
                                      const int64_t *strides);
 
-/* Where dimension d (0: batch, 1..nd: spatial, nd + 1: channels) stands in a tensor's shape. */
+/* Axis of dimension d (0: batch, 1..nd: spatial, nd + 1: channels) in a tensor's shape. */
 static inline int mf_window_axis(const mf_window_attrs *a, int d)
 {
     if (d == 0)
@@ -60,10 +63,11 @@ static inline int mf_window_axis(const mf_window_attrs *a, int d)
 mf_shape mf_window_shape(const mf_window_attrs *a, int64_t batch, const int64_t *spatial,
                          int64_t channels);
 /* Output length along spatial dimension d, and the padding. Unknown lengths (-1) stay unknown.
- * Fails: INVALID_ARGUMENT when it would be negative. */
+ * Fails:
+ * INVALID_ARGUMENT (negative length). */
 MF_MUST mf_status mf_window_length(const mf_window_attrs *a, int d, int64_t in, int64_t size,
                                    int64_t *out, int64_t *pad_lo, int64_t *pad_hi);
-/* All of it, for a static input shape of rank nd + 2 and window sizes. */
+/* Initializes everything for a static input shape of rank nd + 2 and window sizes. */
 MF_MUST mf_status mf_window_init(const mf_window_attrs *a, const mf_shape *in, const int64_t *size,
                                  mf_window *out);
 

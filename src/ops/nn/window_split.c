@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window_split.c - see window_split.h.
  *
- * Where height or width is cut, a processor gets the rows that its windows see, which overlap with
- * its neighbours' (a halo); what of the padding it has is said explicitly. */
+ * If height or width is split, a device gets the rows that its windows read, which overlap with its
+ * neighbours' (a halo); its part of the padding is an explicit attribute. */
 #include "ops/nn/window_split.h"
 
 #include "ops/nn/window.h"
@@ -14,7 +14,7 @@ typedef enum window_split_part { FORWARD, OF_INPUT, OF_FILTER } window_split_par
 typedef struct conv {
     window_split_part part;
     bool depthwise; /* every channel has filters of its own */
-    int x, f, y; /* where image, filter and result are: an input, or -1: the output */
+    int x, f, y; /* indices of image, filter and result: an input, or -1: the output */
     mf_window_attrs a;
     mf_window w;
     int rank;
@@ -30,7 +30,7 @@ static mf_split_shape *window_split_dims_of(const mf_split *s, int i)
     return i < 0 ? &s->out_dims[0] : &s->in_dims[i];
 }
 
-/* False: it is not for us: groups, blocks, shapes that are not known. */
+/* False: not supported (groups, blocks, unknown shapes). */
 static bool read_conv(const mf_split *s, conv *c)
 {
     const char *name = s->node->op_name;
@@ -67,7 +67,7 @@ int64_t mf_window_rows(const mf_window *w, int d)
 {
     const int64_t reach = reach_of(w, d), stride = w->stride[d];
 
-    if (w->in[d] % stride == 0) /* the same for windows of any size, which may be added up */
+    if (w->in[d] % stride == 0) /* the same for windows of any size, which can be added */
         return stride;
     return reach >= stride && (w->out[d] - 1) * stride - w->pad_lo[d] + reach >= w->in[d];
 }
@@ -84,7 +84,7 @@ mf_split_dim mf_window_seen(const mf_window *w, int d, int letter, int64_t rows)
 
 /* ---- attributes of a piece ---- */
 
-/* What of the padding of spatial dimension d a piece has. */
+/* The padding of a shard along spatial dimension d. */
 static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t *lo, int64_t *hi)
 {
     const int64_t size = reach_of(&c->w, d), end = p->begin + p->size;
@@ -93,7 +93,7 @@ static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t
     *hi = c->w.pad_hi[d];
     if (!p->cut)
         return;
-    if (c->part == OF_INPUT) { /* windows that see the piece: see window_split_add_place() */
+    if (c->part == OF_INPUT) { /* windows that read the shard: see window_split_add_place() */
         const int64_t rows = mf_window_rows(&c->w, d);
         const mf_split_dim seen = mf_window_seen(&c->w, d, 0, rows);
         int64_t first = p->begin, last = end;
@@ -103,7 +103,7 @@ static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t
         last = last < c->w.out[d] ? last : c->w.out[d];
         *lo += p->begin * rows - first * c->w.stride[d];
         *hi = (last - first - 1) * c->w.stride[d] + size - *lo - p->size * rows;
-        *hi = *hi > 0 ? *hi : 0; /* else windows leave some rows out */
+        *hi = *hi > 0 ? *hi : 0; /* negative if windows skip the last rows */
         return;
     }
     *lo = c->w.pad_lo[d] - p->begin * c->w.stride[d];
@@ -112,7 +112,7 @@ static void piece_padding(const conv *c, int d, const mf_split_piece *p, int64_t
     *hi = *hi > 0 ? *hi : 0;
 }
 
-/* The letter of spatial dimension d, by the one of image and result that is not slid over. */
+/* The letter of spatial dimension d, indexed by the operand without a halo. */
 static int place_letter(const mf_split *s, const conv *c, int d)
 {
     return window_split_dims_of(s, c->part == OF_INPUT ? c->x : c->y)
@@ -155,8 +155,8 @@ mf_status mf_window_sides(const char *name, const int64_t *sides, int nd, mf_nam
 
 /* ---- convolutions ---- */
 
-/* Height or width. A row of the result needs the rows that its window sees; a row of the image's
- * gradient those of the result that see it. */
+/* Height or width. A row of the result needs the rows that its window reads; a row of the image's
+ * gradient needs the rows of the result that read it. */
 static void window_split_add_place(mf_split *s, const conv *c, int d)
 {
     const int axis = mf_window_axis(&c->a, d + 1);
@@ -192,7 +192,7 @@ static void window_split_give(mf_split_shape *to, int dim, int letter)
     to->dims[dim] = (mf_split_dim){ .letter = letter, .inside = 1 };
 }
 
-/* Channels that go in, of which each gives some or all that come out. */
+/* Input channels, each of which contributes to some or all output channels. */
 static void window_split_add_channels(mf_split *s, const conv *c)
 {
     const int channel = mf_window_axis(&c->a, c->a.nd + 1);
@@ -200,7 +200,7 @@ static void window_split_add_channels(mf_split *s, const conv *c)
 
     if (c->depthwise) {
         in = mf_split_new(s, c->w.channels, MF_CUT_FREE);
-        if (c->part == OF_FILTER) /* how many there are decides which samples are added first */
+        if (c->part == OF_FILTER) /* their number determines which samples are added first */
             s->letters[in].least = MF_SPLIT_ROUNDS;
         window_split_give(window_split_dims_of(s, c->x), channel, in);
         window_split_give(window_split_dims_of(s, c->f), c->rank - 2, in);
@@ -212,7 +212,8 @@ static void window_split_add_channels(mf_split *s, const conv *c)
     in = mf_split_new(s, c->w.channels, c->part == FORWARD ? MF_CUT_SUM : MF_CUT_FREE);
     out = mf_split_new(s, window_split_shape_of(s, c->f)->dims[c->rank - 1],
                        c->part == OF_INPUT ? MF_CUT_SUM : MF_CUT_FREE);
-    s->letters[in].least = s->letters[out].least = MF_SPLIT_ROUNDS; /* other kernels are chosen */
+    s->letters[in].least = s->letters[out].least = MF_SPLIT_ROUNDS; /* small sizes select other
+                                                                       kernels */
     window_split_give(window_split_dims_of(s, c->x), channel, in);
     window_split_give(window_split_dims_of(s, c->f), c->rank - 2, in);
     window_split_give(window_split_dims_of(s, c->f), c->rank - 1, out);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apply_engine.c - the engine of the Apply* ops; see apply_engine.h.
  *
- * Sparse updates work on rows of the variable in the order of `indices`, as often as a row occurs
- * there. Their pieces are ranges of rows, so that a row has one writer and its updates keep order.
- */
+ * Sparse updates process rows of the variable in the order of `indices`, including duplicates.
+ * Their
+ * pieces are ranges of rows, so that each row has one writer and its updates stay in order. */
 #include "ops/optim/apply_engine.h"
 
 #include "base/race.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Which input is what. */
+/* Roles of the inputs. */
 typedef struct rule_state {
     const mf_rule *rule;
     int n_slots, n_hyper;
@@ -31,7 +31,7 @@ const mf_rule *mf_rule_find(const char *op)
     return NULL;
 }
 
-/* Handles come first; "grad" (or "delta") and "indices" are known by name; the rest are
+/* Handles come first; "grad" (or "delta") and "indices" are found by name; the others are
  * hyperparameters. */
 static mf_status apply_engine_read_signature(const mf_node *node, rule_state *s)
 {
@@ -263,7 +263,7 @@ static void sparse_piece(void *ctx, int64_t piece)
     }
 }
 
-enum { SPARSE_PIECES = 16 }; /* each reads all indices, so not too many */
+enum { SPARSE_PIECES = 16 }; /* each reads all indices, so there are only a few */
 
 static void run_sparse(const mf_kernel *k, const mf_rule_job *job, const mf_tensor *indices,
                        const mf_shape *shape)

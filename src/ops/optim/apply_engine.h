@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* apply_engine.h - one engine for all Apply* ops: dense and sparse, reference and resource
+/* apply_engine.h - the engine of all Apply* ops: dense and sparse, on reference and resource
  * variables.
  *
- * A rule is a scalar step over (variable, slots, gradient, hyperparameters) as loops over spans;
- * the engine finds out from the op's signature which input is what, checks shapes, locks the
- * variables and hands out spans. */
+ * A rule is a scalar step over (variable, slots, gradient, hyperparameters), implemented by loops
+ * over
+ * spans; the engine derives the roles of the inputs from the op's signature, checks shapes, locks
+ * the
+ * variables and distributes spans. */
 #ifndef MF_OPS_OPTIM_APPLY_ENGINE_H
 #define MF_OPS_OPTIM_APPLY_ENGINE_H
 
@@ -25,42 +27,45 @@ typedef struct mf_rule_span {
 typedef void mf_rule_fn(const mf_rule_span *s);
 
 typedef struct mf_rule {
-    const char *name; /* what follows "Apply" in the names of its ops */
+    const char *name; /* the name of its ops after "Apply" */
     const char *flag; /* the boolean attribute that changes the step, or NULL */
     mf_rule_fn *fn[MF_DTYPE_COUNT];
 } mf_rule;
 
-/* All rules, ended by a NULL name (apply_rules.c). */
+/* All rules, terminated by a NULL name (apply_rules.c). */
 extern const mf_rule mf_rules[];
 
-/* An update of one variable, ready to run on any of its elements. */
+/* An update of one variable, ready to run on any range of its elements. */
 typedef struct mf_rule_job {
     mf_rule_fn *fn;
-    mf_rule_span all; /* from the first element */
+    mf_rule_span all; /* starting at the first element */
     int n_slots;
     size_t cell; /* bytes of an element */
-    bool racing; /* others may write the same elements at this moment */
+    bool racing; /* other threads may write the same elements concurrently */
 } mf_rule_job;
 
 /* ---- what Apply* ops and _ApplyMany share (apply_engine.c) ---- */
 
-/* The rule of an op's name ("ResourceSparseApplyAdagrad"); NULL: none. */
+/* The rule for an op's name ("ResourceSparseApplyAdagrad"); NULL: none. */
 const mf_rule *mf_rule_find(const char *op);
-/* Get at the values of variables. Locked: they are this thread's until mf_slots_end(), and nobody
- * else sees them change. Racing (Hogwild): nothing is locked or copied; whoever reads or writes at
- * the same time sees, and may undo, parts of it. */
+/* Gives access to the values of variables. Locked: exclusive for this thread until mf_slots_end(),
+ * and
+ * changes become visible then. Racing (Hogwild): nothing is locked or copied; concurrent readers
+ * and
+ * writers see, and may overwrite, parts of the update. */
 MF_MUST mf_status mf_slots_begin(mf_variable *const *v, int n, bool racing, mf_tensor *values);
 void mf_slots_end(mf_variable *const *v, int n, bool racing, mf_tensor *values);
-/* `values`: of the variable and its slots, called as in `def`. hyper, flag and racing are for the
- * caller to fill in. Fails: INVALID_ARGUMENT (types or shapes of slots differ), UNIMPLEMENTED. */
+/* `values`: of the variable and its slots, named as in `def`. The caller sets hyper, flag and
+ * racing.
+ * Fails: INVALID_ARGUMENT (types or shapes of slots differ), UNIMPLEMENTED. */
 MF_MUST mf_status mf_rule_job_init(mf_rule_job *job, const mf_opdef *def, const mf_rule *rule,
                                    const mf_tensor *values, int n_slots, const mf_tensor *grad);
-/* n elements of the variable from `slot_at`, and of the gradient from `grad_at`. */
+/* Updates n elements of the variable from `slot_at`, with the gradient from `grad_at`. */
 void mf_rule_job_run(const mf_rule_job *job, int64_t slot_at, int64_t grad_at, int64_t n);
 
-/* The parts of an Apply* op (apply_engine.c). */
+/* Parts of an Apply* op (apply_engine.c). */
 MF_MUST mf_status mf_rule_infer(mf_infer *in);
-/* How the ops with indices may be cut. */
+/* Split rule of the ops with indices. */
 void mf_rule_sparse_split(mf_split *s);
 MF_MUST mf_status mf_rule_prepare(mf_prepare *p);
 MF_MUST mf_status mf_rule_run(mf_kernel *k);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apply_many.c - _ApplyMany: one Apply op on many variables, in loops over all their elements. The
- * pass `updates` makes it. Elements see the very same rule as in the op `rule`, so its bits are the
- * same; how they are cut into pieces does not matter to them.
+ * pass
+ * `updates` inserts it. It uses the same rule as the op `rule`, so the bits are the same; they do
+ * not
+ * depend on how elements are divided into pieces.
  *
- * As many variables at a time as may be locked at once: one after the other of small ones would be
- * a loop of a few microseconds each, and the threads would never be worth waking. */
+ * As many variables are processed together as may be locked at once: small ones one by one would be
+ * loops of a few microseconds each, too short to wake threads. */
 #include "ops/optim/apply_engine.h"
 #include "ops/state/handle.h"
 
 typedef struct many_state {
     const mf_rule *rule;
-    const mf_opdef *def; /* of the op that stands here many times */
+    const mf_opdef *def; /* the op that is merged */
     int n_slots, n_vars;
     int first_grad, first_hyper, n_hyper; /* inputs */
     bool flag, racing;
@@ -33,7 +35,7 @@ static mf_status read_node(const mf_node *node, many_state *s)
                        name, (long long)handles, (long long)vars);
     MF_TRY(mf_op_def(op, &s->def));
     if (s->def->n_in != s->n_slots + 1 + s->n_hyper)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "rule %s takes other inputs", name);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "rule %s has other inputs", name);
     s->flag = s->rule->flag && mf_node_bool(node, s->rule->flag);
     s->racing = mf_node_bool(node, "_hogwild");
     return MF_OK;
@@ -70,10 +72,10 @@ static mf_status many_infer(mf_infer *in)
 
 /* ---- running ---- */
 
-/* Some variables, as if their elements stood one behind the other. */
+/* Some variables, with their elements treated as one sequence. */
 typedef struct batch {
     mf_rule_job jobs[MF_UPDATE_MAX];
-    int64_t ends[MF_UPDATE_MAX]; /* elements up to the end of the i-th */
+    int64_t ends[MF_UPDATE_MAX]; /* end of the i-th variable in the sequence */
     int n;
 } batch;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* apply_ops.c - signatures of the Apply* ops. The rule is found by name, which input is what by
- * the signature: see apply_engine.h. */
+/* apply_ops.c - signatures of the Apply* ops. The rule is found by name, the roles of the inputs by
+ * the
+ * signature: see apply_engine.h. */
 #include "graph/split.h"
 #include "ops/optim/apply_engine.h"
 
@@ -20,7 +21,7 @@
         .grad = mf_grad_missing, .prepare = mf_rule_prepare, .run = mf_rule_run, .split = SPLIT,   \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
-/* An op on resources, and with it the one on references. ATTRS: what follows the common ones. */
+/* An op on resources, and the one on references. ATTRS: additional attributes. */
 #define ON_RESOURCE(NAME, SLOTS, ARGS, COMMON, ATTRS, SPLIT, ...)                                  \
     OP("Resource" NAME, "(" SLOTS(RES) ", " ARGS ") -> () " COMMON ATTRS "} is_stateful", SPLIT,   \
        __VA_ARGS__)
@@ -46,7 +47,7 @@
 #define LINEAR(V) S3(V, "accum", "linear")
 #define SIGNED(V) S2(V, "m")
 
-/* Pieces of samples: a variable, a positive slot, a hyperparameter, a gradient of three rows. */
+/* Parts of samples: a variable, a positive slot, a hyperparameter, a gradient of three rows. */
 #define V23 "var:f32[2,3] "
 #define P23 "var:f32[2,3]@0.1:2 "
 #define V5 "var:f32[5,2] "

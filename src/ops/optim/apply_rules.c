@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* apply_rules.c - the update rules. Each is two macros: SETUP_x, what is worked out once per
- * span from the hyperparameters (H(0), H(1)... in the type C computed in), and STEP_x, which reads
- * `grad` and reads and writes `var` and the slots a, b, c of one element. */
+/* apply_rules.c - the update rules. Each consists of two macros: SETUP_x, computed once per span
+ * from
+ * the hyperparameters (H(0), H(1)... in the type C of the computation), and STEP_x, which reads
+ * `grad`
+ * and reads and writes `var` and the slots a, b, c of one element. */
 #include "ops/optim/apply_engine.h"
 
 #include <sleef.h>
@@ -11,7 +13,7 @@
 #define ABS(x) _Generic((x), float : __builtin_fabsf, double : __builtin_fabs)(x)
 #define POW(x, y) _Generic((x), float : Sleef_powf_u10, double : Sleef_pow_u10)(x, y)
 #define EXP(x) _Generic((x), float : Sleef_expf_u10, double : Sleef_exp_u10)(x)
-/* NaN stays NaN: a weight must not look fit because the gradient was not. */
+/* NaN stays NaN: a bad gradient must not be hidden in a weight. */
 #define MAX(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
 #define SIGN(x) ((x) != (x) ? (x) : (C)((x) > 0) - (C)((x) < 0))
 #define H(i) ((C)s->hyper[i])
@@ -43,7 +45,7 @@
 #define STEP_gradient_descent var -= grad * alpha;
 RULE(gradient_descent, 1)
 
-/* Shrink x towards 0 by t, then divide: the proximal step of l1 and l2. */
+/* Shrinks x towards 0 by t, then divides: the proximal step of l1 and l2. */
 #define PROXIMAL(x, l1, l2, rate)                                                                  \
     (((l1) > 0 ? SIGN(x) * MAX(ABS(x) - (rate) * (l1), 0) : (x)) / (1 + (l2) * (rate)))
 
@@ -95,7 +97,7 @@ RULE(amsgrad, 4)
     var -= rate * (a / (b + epsilon));
 RULE(adamax, 3)
 
-/* (lr [, epsilon]); accum. The flag says whether accum takes part in the update. */
+/* (lr [, epsilon]); accum. The flag: accum is updated. */
 #define SETUP_adagrad const C lr = H(0);
 #define STEP_adagrad                                                                               \
     a = s->flag ? a + grad * grad : a;                                                             \
@@ -151,8 +153,8 @@ RULE(rmsprop, 3)
 #define SETUP_centered_rmsprop SETUP_rmsprop
 RULE(centered_rmsprop, 4)
 
-/* (lr, l1, l2 [, l2_shrinkage], lr_power); accum, linear. The flag: `linear` stands multiplied by
- * the learning rate. */
+/* (lr, l1, l2 [, l2_shrinkage], lr_power); accum, linear. The flag: `linear` is multiplied by the
+ * learning rate. */
 #define FTRL_SETUP(POWER, SHRINKAGE)                                                               \
     const C lr = H(0), power = POWER, shrinkage = 2 * (SHRINKAGE), by = s->flag ? H(0) : 1,        \
             over = s->flag ? 1 : lr, l1 = H(1) * by, l2 = 2 * H(2) * by;
@@ -180,7 +182,7 @@ RULE(ftrl_v2_sqrt, 3)
 #define STEP_ftrl_v2_power STEP_ftrl_power
 RULE(ftrl_v2_power, 3)
 
-/* The usual power of -1/2 has a loop of its own, which vectorises. */
+/* The common power of -1/2 has its own loop, which vectorises. */
 #define FTRL_CHOICE(kind, NAME, AT)                                                                \
     static void NAME##_##kind(const mf_rule_span *s)                                               \
     {                                                                                              \

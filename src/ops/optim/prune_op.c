@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune_op.c - weights that were pruned stay zero, and from time to time more become zero: those of
- * the smallest magnitude, up to a share that grows (Zhu and Gupta 2017: quickly at first, then more
- * and more slowly). */
+/* prune_op.c - magnitude pruning: pruned weights stay zero, and periodically more weights of the
+ * smallest magnitude become zero, up to a fraction that grows over time, quickly at first (Zhu and
+ * Gupta 2017). */
 #include "base/mem.h"
 #include "ops/math/elementwise.h"
 
@@ -12,7 +12,7 @@ enum { BUCKETS = 1 << 16 };
 
 typedef struct prune_state {
     int64_t begin, end, every;
-    double first, last; /* shares that are zero, at begin and end */
+    double first, last; /* fraction of zeros at the begin and at the end */
 } prune_state;
 
 static mf_status prune_prepare(mf_prepare *p)
@@ -32,7 +32,7 @@ static mf_status prune_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* What share is to be zero after this step; below 0: nothing changes. */
+/* Target fraction of zeros after this step; negative: no change. */
 static double share_at(const prune_state *s, int64_t step)
 {
     double left;
@@ -50,7 +50,7 @@ static mf_status prune_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Magnitudes in order are their bits in order. */
+/* The bits of magnitudes have the order of the magnitudes. */
 static uint32_t prune_op_key_of(float x)
 {
     uint32_t bits;
@@ -60,8 +60,9 @@ static uint32_t prune_op_key_of(float x)
     return bits;
 }
 
-/* How many keys of all outputs there are by their upper half, or (of those with that upper half)
- * by their lower one. */
+/* Histogram of the keys of all outputs by their upper half, or (for those with the given upper
+ * half) by
+ * their lower half. */
 static void count_keys(const mf_kernel *k, int64_t upper, int64_t *counts)
 {
     memset(counts, 0, BUCKETS * sizeof *counts);
@@ -79,7 +80,7 @@ static void count_keys(const mf_kernel *k, int64_t upper, int64_t *counts)
     }
 }
 
-/* The bucket in which the n-th smallest is; *n becomes its number among those of the bucket. */
+/* The bucket of the n-th smallest; *n becomes its rank within the bucket. */
 static int64_t prune_op_find_bucket(const int64_t *counts, int64_t *n)
 {
     int64_t b = 0;
@@ -89,7 +90,7 @@ static int64_t prune_op_find_bucket(const int64_t *counts, int64_t *n)
     return b;
 }
 
-/* The `want` smallest of all outputs become zero; of equals those that come first. */
+/* Sets the `want` smallest of all outputs to zero; ties are broken by position. */
 static mf_status prune_smallest(const mf_kernel *k, int64_t want)
 {
     int64_t *counts = mf_calloc(BUCKETS, sizeof *counts);

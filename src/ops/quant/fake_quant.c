@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_quant.c - rounding to what a few bits could hold, and back: FakeQuantWithMinMax*. The limits
- * are attributes, two scalars, or a pair per channel (the last dimension). */
+/* fake_quant.c - quantizes to a few bits and back: FakeQuantWithMinMax*. The limits are attributes,
+ * two
+ * scalars, or a pair per channel (the last dimension). */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 
@@ -10,12 +11,12 @@
 enum { GRAIN = 16384 };
 
 typedef struct quant_state {
-    float low, high; /* of the attributes */
-    float steps_low, steps_high; /* the first and last of the steps */
+    float low, high; /* the attributes */
+    float steps_low, steps_high; /* the first and last step */
     bool given, per_channel; /* limits are inputs; one pair per channel */
 } quant_state;
 
-/* One channel: limits moved such that zero is a step. */
+/* One channel: limits adjusted so that zero is a step. */
 typedef struct quant {
     float low, high, scale, inverse, zero;
     bool off; /* both limits are 0: everything becomes 0, gradients pass */
@@ -121,7 +122,7 @@ typedef struct quant_job {
     int64_t channels, n;
 } quant_job;
 
-/* All by one range: what most values are. */
+/* All elements with one range: the common case. */
 static void quant_span(const quant *range, const float *x, float *out, int64_t n)
 {
     const quant q = *range;
@@ -144,7 +145,7 @@ static void quant_piece(void *ctx, int64_t piece)
         job->out[i] = quantized(&job->q[c], job->x[i]);
 }
 
-/* A quant per channel, in *memory. `x`: which input is quantized. */
+/* One quant per channel, in *memory. `x`: index of the quantized input. */
 static mf_status read_quants(const mf_kernel *k, int x, mf_tensor *memory, int64_t *channels)
 {
     const quant_state *s = k->state;
@@ -182,7 +183,8 @@ done:
     return st;
 }
 
-/* Gradients pass inside the limits; what falls outside belongs to the limit. As in TensorFlow, 0
+/* Gradients pass inside the limits; outside they are added to the limit's gradient. As in
+ * TensorFlow, 0
  * times an infinite gradient is NaN, unless both limits are 0. */
 static void split_gradient(const quant *q, int64_t channels, const mf_tensor *dy, const float *x,
                            float *dx, double *below, double *above)

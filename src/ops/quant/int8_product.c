@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8_product.c - dense layers and convolutions with bytes instead of floats, for inference: 255
- * steps between two layers, 127 on each side of zero in kernels. Sums are exact, so results depend
- * neither on threads nor on the processor. */
+/* int8_product.c - dense layers and convolutions in int8, for inference: 255 steps between two
+ * layers,
+ * 127 on each side of zero in kernels. Sums are exact, so results depend neither on threads nor on
+ * the
+ * CPU. */
 #include "base/mem.h"
 #include "ops/dnnl/int8_gemm.h"
 #include "ops/math/elementwise.h"
@@ -13,10 +15,10 @@
 
 enum {
     GRAIN = 32768,
-    PIECE_BYTES = 1 << 18, /* of windows and sums in a piece: what a core has near */
-    PIECE_ROWS = 128, /* of a matrix: kernels are large there, and laid out anew for each piece */
+    PIECE_BYTES = 1 << 18, /* windows and sums per piece: fits a core's cache */
+    PIECE_ROWS = 128, /* of a matrix: kernels are large, and packed again for each piece */
     WORD = 4,
-    MOST_TERMS = 1 << 16 /* more products of bytes might not fit into 32 bits */
+    MOST_TERMS = 1 << 16 /* more products of bytes might overflow 32 bits */
 };
 
 /* ---- values to bytes ---- */
@@ -62,11 +64,11 @@ static mf_status bytes_run(mf_kernel *k)
 
 /* ---- kernels to bytes ---- */
 
-/* Made again when the variable was written. */
+/* Computed again after the variable was written. */
 typedef struct kernel_state {
     pthread_mutex_t lock;
     bool per_channel;
-    const mf_variable *of; /* guarded by lock; NULL: nothing was made */
+    const mf_variable *of; /* guarded by lock; NULL: not computed yet */
     uint64_t writes; /* guarded by lock */
     mf_tensor q, scale, sums; /* guarded by lock: int8, float [n], int32 [n] */
 } kernel_state;
@@ -208,7 +210,7 @@ static mf_status product_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* Of a matrix [rows,in] with a kernel [in,out], or of images [n,h,w,in] with [h,w,in,out]. */
+/* For a matrix [rows,in] with a kernel [in,out], or images [n,h,w,in] with [h,w,in,out]. */
 static mf_status int8_product_shape(const mf_window_attrs *a, const mf_shape *x, const mf_shape *w,
                                     mf_shape *out)
 {
@@ -250,14 +252,15 @@ typedef struct int8_product_product_job {
     float out_zero;
     void *y;
     mf_window window; /* of images */
-    bool images, gathers; /* windows are laid out, or x is what is multiplied */
+    bool images, gathers; /* windows are gathered (im2col), or x is used directly */
     uint8_t pad;
-    int64_t units, rows_each, k, n; /* units of a piece, in all; rows of the product in one */
+    int64_t units, rows_each, k, n; /* units per piece, and in total; rows of the product per unit
+                                     */
     int64_t per_piece;
     atomic_int status;
 } int8_product_product_job;
 
-/* A row of a window that reaches beyond the image, or whose taps are apart. */
+/* A row of a window that reaches beyond the image, or with dilation. */
 static void gather_edge(const int8_product_product_job *job, const uint8_t *row, int64_t first,
                         uint8_t *to)
 {
@@ -274,14 +277,15 @@ static void gather_edge(const int8_product_product_job *job, const uint8_t *row,
     }
 }
 
-/* Windows of n neighbours, whose rows are runs of less than WORD bytes: copied as words, whose rest
- * the next run covers. Behind the last one there is room. at: of the first in `rows`. */
+/* Windows of n adjacent positions whose rows are shorter than WORD bytes: copied as words; the next
+ * row
+ * overwrites the excess. There is room after the last one. at: offset of the first in `rows`. */
 static void gather_words(const uint8_t *const *rows, int64_t high, int64_t run, int64_t at,
                          int64_t step, int64_t n, uint8_t *to)
 {
     const uint8_t *a = rows[0] + at, *b = rows[high > 1] + at, *c = rows[high > 2 ? 2 : 0] + at;
 
-    if (high == 3) { /* what images begin with */
+    if (high == 3) { /* the most common kernel height */
         for (int64_t i = 0; i < n; i++, a += step, b += step, c += step, to += 3 * run) {
             memcpy(to, a, WORD);
             memcpy(to + run, b, WORD);
@@ -295,7 +299,8 @@ static void gather_words(const uint8_t *const *rows, int64_t high, int64_t run, 
     }
 }
 
-/* How many windows from this one on lie inside, with room for a word behind each of their rows. */
+/* Number of windows from this one on that are inside, with room for a word after each of their
+ * rows. */
 static int64_t count_inside(const int8_product_product_job *job, const uint8_t *const *rows,
                             int64_t first, int64_t left)
 {
@@ -308,8 +313,9 @@ static int64_t count_inside(const int8_product_product_job *job, const uint8_t *
     return n < left ? n : left;
 }
 
-/* Windows of one row of the output, one after the other: a run of bytes for each row of a window,
- * which begin at `rows` (NULL: beyond the image). */
+/* Windows of one row of the output: one run of bytes for each row of a window, starting at `rows`
+ * (NULL:
+ * outside the image). */
 static void gather_row(const int8_product_product_job *job, const uint8_t *const *rows, uint8_t *to)
 {
     const mf_window *w = &job->window;
@@ -355,13 +361,13 @@ static void int8_product_gather(const int8_product_product_job *job, const uint8
     }
 }
 
-/* Numbers that do not fit are no model's, and may be anything. */
+/* Overflow cannot occur with the values of a model, so any result is acceptable. */
 static int32_t int8_product_plus(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
 
-/* Sums become results. Pointers are told apart, so that loops become vectors. */
+/* Converts sums to results. Pointers are declared distinct, so that loops vectorise. */
 static void int8_product_floats_of(const int8_product_product_job *job, const int32_t *restrict sum,
                                    int64_t rows, float *restrict y)
 {
@@ -449,7 +455,7 @@ static mf_status int8_product_check_channels(const mf_kernel *k, int64_t n)
     return MF_OK;
 }
 
-/* What happens to sums, by channel: three rows of memory. */
+/* Scale, bias and shift of the sums, by channel: three rows of memory. */
 static mf_status find_scales(const mf_kernel *k, int8_product_product_job *job, mf_tensor *memory)
 {
     const float *scale = k->in[SCALE]->data, *bias = k->in[BIAS]->data;
@@ -478,7 +484,7 @@ static mf_status find_scales(const mf_kernel *k, int8_product_product_job *job, 
     return MF_OK;
 }
 
-/* A window of one element that moves by one: images are matrices already. */
+/* A 1x1 window with stride 1: the image is already a matrix. */
 static bool is_pointwise(const mf_window *w)
 {
     return w->size[0] == 1 && w->size[1] == 1 && w->stride[0] == 1 && w->stride[1] == 1 &&
@@ -548,8 +554,9 @@ const mf_op mf_ops_int8[] = {
           MF_SAMPLES("f32[3,5]@-3:3 f32[]{-1} f32[]{2}", "f32[7] f32[]{0} f32[]{1.5}",
                      "f32[4] f32[]{0} f32[]{0}", "f32[0] f32[]{0} f32[]{1}",
                      "f32[40000]@-8:8 f32[]{-6} f32[]{6}", "f32[3] f32[2] f32[]{1} !fails") },
-    /* A variable's value in bytes: each is `scale` of its channel, the last dimension, times a
-     * whole number from -127 to 127. sums: of these numbers. */
+    /* A variable's value in int8: an element is `scale` of its channel, the last dimension, times
+     * an
+     * integer from -127 to 127. sums: of these integers. */
     { .name = "_Int8Kernel",
       .def = "(resource:resource) -> (kernel:int8, scale:float, sums:int32) {shape:shape, "
              "per_channel:bool=true} is_stateful",
@@ -563,7 +570,8 @@ const mf_op mf_ops_int8[] = {
                             "var:f32[2,3,4] ; shape=shape[2,3,4] per_channel=false",
                             "var:i32[2,3] ; shape=shape[2,3] !fails",
                             "var:f32[0,3] ; shape=shape[0,3] !fails") },
-    /* bias + what bytes of the range low ... high stand for, times the kernel; as floats, or as
+    /* bias plus the product of bytes of the range low ... high with the kernel; the result is
+     * float, or
      * bytes of the range out_low ... out_high. Conv2D's attributes are for images. */
     { .name = "_Int8Product",
       .def = PRODUCT_INPUTS " -> (output:Tout) {Tout:type in [float,uint8], relu:bool=false, "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize.c - QuantizeAndDequantizeV2: rounding to the integers of so many bits, scaled such that
- * the range just fits, and back. Computed in float, or in double for doubles. */
+/* quantize.c - QuantizeAndDequantizeV2: rounds to integers of a number of bits, scaled to the
+ * range, and
+ * back. Computed in float, or in double for doubles. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -11,12 +12,12 @@
 enum { GRAIN = 8192 };
 
 typedef struct round_state {
-    double low, high; /* the integers */
+    double low, high; /* range of the integers */
     bool given, half_up;
-    int64_t axis; /* a range for each index along it, or -1 */
+    int64_t axis; /* one range per index along it, or -1 */
 } round_state;
 
-/* One range: values times scale are rounded, times inverse are values again. */
+/* One range: values times scale are rounded, then multiplied by inverse. */
 typedef struct rounding_range {
     double low, high, scale, inverse;
 } rounding_range;
@@ -26,7 +27,7 @@ typedef struct round_job {
     const mf_tensor *x;
     mf_tensor *out;
     const rounding_range *ranges;
-    int64_t depth, inner; /* element i is of range (i / inner) % depth */
+    int64_t depth, inner; /* element i has the range (i / inner) % depth */
 } round_job;
 
 static mf_status round_prepare(mf_prepare *p)
@@ -57,7 +58,7 @@ static double in_type(const mf_tensor *t, double v)
     return t->dtype == MF_DTYPE_F64 ? v : (double)(float)v;
 }
 
-/* The largest scale that keeps the range among the integers, and zero where it is. */
+/* The largest scale that keeps the range within the integers, and zero at zero. */
 static rounding_range quantize_range_of(const round_job *job, double low, double high)
 {
     const round_state *s = job->s;
@@ -93,7 +94,7 @@ static void round_piece(void *ctx, int64_t piece)
     }
 }
 
-/* The least and the largest of the elements along the axis. */
+/* Minimum and maximum of the elements along the axis. */
 static void find_limits(const round_job *job, double *low, double *high)
 {
     for (int64_t d = 0; d < job->depth; d++) {
@@ -171,7 +172,7 @@ static mf_status round_run(mf_kernel *k)
     return st;
 }
 
-/* As if nothing had been rounded. */
+/* A straight-through gradient. */
 static mf_status round_grad(mf_grad *g)
 {
     g->dx[0] = g->dy[0];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantized.c - QuantizeV2 and Dequantize: floats as integers of few bits and a range, and back.
- * Computed in float, in TensorFlow's order of operations, so that values between two integers fall
- * to the same side. */
+/* quantized.c - QuantizeV2 and Dequantize: converts floats to integers of few bits with a range,
+ * and
+ * back. Computed in float, in TensorFlow's order of operations, so that values between two integers
+ * round the same way. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 
@@ -18,11 +19,11 @@ typedef struct quantize_state {
     bool to_even, narrow;
     int64_t axis;
     float least_range; /* relative to the largest bound */
-    double low, high; /* the type's integers */
+    double low, high; /* range of the integer type */
     int bits;
 } quantize_state;
 
-/* What one range makes of values; meanings by mode. */
+/* Conversion with one range; the meaning depends on the mode. */
 typedef struct quantize_range {
     float min, max, scale, offset;
 } quantize_range;
@@ -32,7 +33,7 @@ typedef struct quantize_job {
     const mf_tensor *in;
     mf_tensor *out;
     const quantize_range *ranges;
-    int64_t depth, inner; /* element i is of range (i / inner) % depth */
+    int64_t depth, inner; /* element i has the range (i / inner) % depth */
 } quantize_job;
 
 static mf_status quantize_prepare(mf_prepare *p)
@@ -165,7 +166,7 @@ static void quantize_piece(void *ctx, int64_t piece)
     }
 }
 
-/* The ranges: one, or one for each index along the axis. */
+/* The ranges: one, or one per index along the axis. */
 static mf_status read_ranges(const mf_kernel *k, quantize_job *job, quantize_range *ranges)
 {
     const mf_tensor *low = k->in[1], *high = k->in[2];

@@ -10,12 +10,12 @@ static inline bool mf_is_half(mf_dtype type)
     return type == MF_DTYPE_F16 || type == MF_DTYPE_BF16;
 }
 
-/* `wide` (empty) becomes t's values as floats, or a second reference to t when it is no 16-bit
- * float. Clear it in any case. */
+/* Sets `wide` (empty) to t's values as floats, or to a second reference to t if it is not a 16-bit
+ * float. Clear it even on failure. */
 MF_MUST mf_status mf_widen(const mf_kernel *k, const mf_tensor *t, mf_tensor *wide);
-/* `wide` (empty) becomes room for floats to be rounded into `out`, or `out` itself. */
+/* Sets `wide` (empty) to storage for floats that are rounded to `out`, or to `out` itself. */
 MF_MUST mf_status mf_widen_out(const mf_tensor *out, mf_tensor *wide);
-/* Round what was written into `wide` into `out`; nothing to do when they are the same. */
+/* Rounds `wide` to `out`; does nothing if they are the same. */
 void mf_narrow(const mf_kernel *k, const mf_tensor *wide, mf_tensor *out);
 
 #endif

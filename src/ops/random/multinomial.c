@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* multinomial.c - drawing class numbers by their unnormalised log-probabilities. */
+/* multinomial.c - samples class numbers by unnormalised log-probabilities. */
 #include "ops/random/random_util.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static mf_status multinomial_check(const mf_kernel *k, int64_t *samples)
     return MF_OK;
 }
 
-/* Running sums of exp(logit - largest); what is not finite counts as impossible. */
+/* Running sums of exp(logit - maximum); values that are not finite have probability 0. */
 static double cumulate(const mf_tensor *logits, int64_t row, int64_t classes, double *sums)
 {
     double top = -INFINITY, total = 0;
@@ -113,7 +113,7 @@ static mf_status stateful_run(mf_kernel *k)
     int64_t samples = 0, count;
 
     MF_TRY(multinomial_check(k, &samples));
-    /* The stream moves on as if rows had a multiple of four samples, two numbers each. */
+    /* The stream advances as if rows had a multiple of four samples, two numbers each. */
     MF_TRY(mf_shape_count(&MF_SHAPE(k->in[0]->shape.dims[0], (samples + 3) / 4 * 4), &count));
     return multinomial_draw(k, mf_random_reserve(k, (uint64_t)count * 2 * BLOCKS_PER_RESULT),
                             samples);

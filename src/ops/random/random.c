@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - random tensors from a stream that goes on from step to step. */
+/* random.c - random tensors from a stream that continues from step to step. */
 #include "ops/random/random_util.h"
 
-/* TensorFlow sets aside so many blocks for each result of a call, whatever it uses. */
+/* TensorFlow reserves this many blocks per result of a call. */
 enum { BLOCKS_PER_RESULT = 256 };
 
 static mf_status random_fill_run(mf_kernel *k, mf_random_kind kind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random_util.c - filling tensors from Philox streams. */
+/* random_util.c - fills tensors from Philox streams. */
 #include "ops/random/random_util.h"
 
 #include "base/clock.h"
@@ -9,12 +9,12 @@
 #include <sleef.h>
 
 enum {
-    LANES = 8, /* blocks computed side by side */
+    LANES = 8, /* blocks computed in parallel */
     PIECE_BLOCKS = 2048, /* blocks in a piece of parallel work */
-    REDRAW_SAMPLES = 256, /* 32-bit numbers set aside for each truncated result */
+    REDRAW_SAMPLES = 256, /* 32-bit numbers reserved per truncated result */
 };
 
-/* LANES blocks of the stream, the first at `first`, `step` apart; four numbers each. */
+/* LANES blocks of the stream, starting at `first`, `step` apart; four numbers each. */
 static void draw_blocks(const mf_philox *base, uint64_t first, uint64_t step,
                         uint32_t out[4 * LANES])
 {
@@ -62,8 +62,8 @@ static inline float to_float(uint32_t x)
     return f - 1.0f;
 }
 
-/* Natural logarithm of a positive normal number, to about one unit in the last place: polynomial of
- * Cephes' logf, without branches so that it vectorises. */
+/* Natural logarithm of a positive normal number, to about one ulp: the polynomial of Cephes' logf,
+ * without branches so that it vectorises. */
 static inline float log_of(float x)
 {
     uint32_t bits;
@@ -110,7 +110,7 @@ static inline void sin_cos(float x, float *s, float *c)
     *c = (quarter + 1) & 2 ? -b : b;
 }
 
-/* Box-Muller: two uniform numbers become two normal ones. */
+/* Box-Muller: two uniform numbers give two normal ones. */
 static inline void normal_pair(uint32_t x0, uint32_t x1, float *n0, float *n1)
 {
     const float u = to_float(x0);
@@ -135,7 +135,7 @@ static void normal_pair_double(const uint32_t x[4], double *n0, double *n1)
 
 /* ---- groups ---- */
 
-/* Results of LANES blocks as elements of the output's type: 4 or 2 for each block. */
+/* Results of LANES blocks in the output's type: 4 or 2 per block. */
 static void uniform_floats(mf_dtype type, const uint32_t *x, void *out)
 {
     for (int i = 0; type == MF_DTYPE_F32 && i < 4 * LANES; i++)
@@ -189,8 +189,9 @@ static void integers(mf_dtype type, mf_random_kind kind, const uint32_t *x, uint
     }
 }
 
-/* One group of truncated normals. Each group has numbers of its own, enough that running out of
- * them and into the next group's is no concern. */
+/* One group of truncated normals. Each group has its own reserve of numbers, which practically
+ * never
+ * overflows into the next group's. */
 static void truncated_group(const mf_philox *base, uint64_t group, mf_dtype type, void *out)
 {
     const int size = type == MF_DTYPE_F64 ? 2 : 4;
@@ -240,8 +241,9 @@ static bool all_inside(const float pair[4])
     return inside;
 }
 
-/* LANES groups from `first` on. Most need nothing redrawn: all are computed side by side as if that
- * were so, then the others by themselves. */
+/* LANES groups from `first` on. Most need no redraw: all are first computed in parallel without
+ * redraws,
+ * then the others individually. */
 static void truncated_groups(const mf_philox *base, uint64_t first, mf_dtype type, char *out)
 {
     const size_t bytes = type == MF_DTYPE_F64 ? 16 : 4 * mf_dtype_cell(type);
@@ -266,7 +268,7 @@ typedef struct fill {
     mf_tensor *out;
     uint64_t low, range;
     int64_t blocks;
-    int64_t group; /* elements a block gives */
+    int64_t group; /* elements per block */
     size_t item;
 } fill;
 
@@ -300,7 +302,7 @@ static void random_util_fill_piece(void *ctx, int64_t piece)
 
         if (left >= f->group * LANES) {
             fill_groups(f, b, out);
-        } else { /* the last groups may be cut short */
+        } else { /* the last groups may be incomplete */
             fill_groups(f, b, last);
             memcpy(out, last, (size_t)left * f->item);
         }
@@ -383,7 +385,8 @@ mf_status mf_random_from_seed(const mf_tensor *seed, mf_philox *out)
     if (seed->shape.rank != 1 || seed->count != 2)
         return MF_FAIL(MF_INVALID_ARGUMENT, "seed must have shape [2], not %s",
                        mf_shape_text(&seed->shape, text));
-    if (seed->dtype != MF_DTYPE_I32 && seed->dtype != MF_DTYPE_I64) /* which signatures may allow */
+    if (seed->dtype != MF_DTYPE_I32 && seed->dtype != MF_DTYPE_I64) /* signatures may allow other
+                                                                       types */
         return MF_FAIL(MF_INVALID_ARGUMENT, "Invalid seed type: %s", mf_dtype_name(seed->dtype));
     for (int i = 0; i < 2; i++) {
         const uint64_t s = (uint64_t)mf_tensor_int_at(seed, i);
@@ -424,7 +427,7 @@ static mf_status stream_make(void *ctx, mf_object **out)
     *out = (mf_object *)s;
     if (!s)
         return MF_NOMEM("a random stream");
-    if (seed == 0 && seed2 == 0) { /* no seed: differs from process to process */
+    if (seed == 0 && seed2 == 0) { /* no seed: differs between processes */
         seed = mf_random_seed();
         seed2 = mf_random_seed();
     }

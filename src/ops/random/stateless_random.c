@@ -3,10 +3,10 @@
  */
 #include "ops/random/random_util.h"
 
-/* TensorFlow's numbers of the algorithms; every one that we are asked to choose is Philox. */
+/* TensorFlow's ids of the algorithms; automatic selection is always Philox. */
 enum { ALG_PHILOX = 1, ALG_THREEFRY = 2, ALG_AUTO = 3 };
 
-/* The stream given by key, counter and algorithm, inputs 1 to 3. */
+/* The stream of key, counter and algorithm, inputs 1 to 3. */
 static mf_status stream_from_key(const mf_kernel *k, bool empty, mf_philox *out)
 {
     const mf_tensor *key = k->in[1], *counter = k->in[2], *alg = k->in[3];
@@ -17,7 +17,8 @@ static mf_status stream_from_key(const mf_kernel *k, bool empty, mf_philox *out)
         return MF_FAIL(MF_INVALID_ARGUMENT, "input 3 (0-based) must have shape [], not %s",
                        mf_shape_text(&alg->shape, text));
     id = (uint64_t)mf_tensor_int_at(alg, 0);
-    if (id != ALG_PHILOX && id != ALG_AUTO && !empty) /* as TensorFlow: not asked when empty */
+    if (id != ALG_PHILOX && id != ALG_AUTO && !empty) /* as in TensorFlow: not checked if the output
+                                                         is empty */
         return MF_FAIL(MF_INVALID_ARGUMENT, "Unsupported algorithm id: %lld", (long long)id);
     if (key->shape.rank != 1 || key->count != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "key must have shape [1], not %s",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_add.c - two sparse tensors element by element: SparseAdd, SparseSparseMaximum,
- * SparseSparseMinimum. Both are walked along their order at once; an element that only one has
- * meets a zero. */
+/* sparse_add.c - elementwise ops of two sparse tensors: SparseAdd, SparseSparseMaximum,
+ * SparseSparseMinimum. Both are merged in order; a missing element is zero. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/sparse/sparse_util.h"
@@ -18,7 +17,9 @@ typedef struct pair_walk {
     double least;
 } pair_walk;
 
-/* The next element: its value, whose index it has, and whether both have it. False at the end. */
+/* The next element: its value, the operand that has its index, and whether both have it. False at
+ * the
+ * end. */
 static bool next_any(pair_walk *w, mf_number *value, const mf_sparse **whose, int64_t *at,
                      bool *met)
 {
@@ -45,7 +46,7 @@ static bool next_any(pair_walk *w, mf_number *value, const mf_sparse **whose, in
     return true;
 }
 
-/* The same without sums of two that are smaller than `least`. */
+/* The same, skipping sums of two elements smaller than `least`. */
 static bool next_pair(pair_walk *w, mf_number *value, const mf_sparse **whose, int64_t *at)
 {
     bool met = false, more;
@@ -159,7 +160,8 @@ static mf_status add_grad_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* (gradient, indices of a, of b, of the sum): all in order, the sum's are among the others. */
+/* (gradient, indices of a, of b, of the sum): all are sorted; the sum's indices are a subset of the
+ * others. */
 static mf_status add_grad_run(mf_kernel *k)
 {
     const mf_tensor *dy = k->in[0];

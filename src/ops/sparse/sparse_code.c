@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_code.c - sparse tensors as three strings or variants: TensorProtos or tensors, of indices,
- * values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse.
- */
+/* sparse_code.c - serializes sparse tensors as three strings or variants: TensorProtos or tensors,
+ * of
+ * indices, values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse,
+ * DeserializeManySparse. */
 #include "ops/sparse/sparse_util.h"
 #include "ops/state/variant_tensor.h"
 #include "ops/string/tensor_text.h"
 #include "proto/tensor_codec.h"
 #include "proto/wire.h"
 
-enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* of a part that comes from outside */
+enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* maximum of a serialized part */
 
 /* ---- writing ---- */
 
@@ -87,8 +88,7 @@ static mf_status sparse_code_write_run(mf_kernel *k)
     return write_slice(&s, 0, s.n, 0, out, 0);
 }
 
-/* One sparse tensor for each index of the first dimension, along which elements must be in order.
- */
+/* One sparse tensor per index of the first dimension; elements must be sorted by it. */
 static mf_status write_many_run(mf_kernel *k)
 {
     mf_tensor *out;
@@ -167,7 +167,7 @@ static mf_status sparse_code_check_parts(const sparse_code_parts *p, mf_dtype ty
     return MF_OK;
 }
 
-/* What all of them have together; `size` is the largest of each dimension. */
+/* Totals over all sparse tensors; `size` is the maximum of each dimension. */
 typedef struct total {
     int64_t n;
     int rank;
@@ -194,7 +194,7 @@ static mf_status sparse_code_add_up(const sparse_code_parts *p, int64_t i, total
     return MF_OK;
 }
 
-/* Indices of sparse tensor number `i` of a batch: its place in the batch goes first. */
+/* Indices of sparse tensor number `i` of a batch: prepends its position in the batch. */
 static void sparse_code_put_indices(const sparse_code_parts *p, const mf_shape *batch, int64_t i,
                                     mf_tensor *to, int64_t at)
 {

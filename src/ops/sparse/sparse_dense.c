@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_dense.c - a sparse and a dense tensor: SparseDenseCwise*, SparseTensorDenseMatMul,
+/* sparse_dense.c - ops on a sparse and a dense tensor: SparseDenseCwise*, SparseTensorDenseMatMul,
  * SparseTensorDenseAdd. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
@@ -10,7 +10,7 @@
 
 /* ---- element by element, for those that are there ---- */
 
-/* Strides of the dense tensor, repeated along the sparse one's dimensions. */
+/* Strides of the dense tensor, broadcast to the sparse one's dimensions. */
 static mf_status dense_strides(const mf_sparse *s, const mf_shape *dense, int64_t *stride)
 {
     int64_t step = 1;
@@ -81,7 +81,7 @@ static mf_status cwise_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Where each value meets the dense tensor: [n, rank of dense]. */
+/* Index of the dense element for each value: [n, rank of dense]. */
 static mf_output meeting_points(mf_grad *g)
 {
     const mf_output y = g->x[3], one = mf_ints(g->graph, (const int64_t[]){ 1 }, 1);
@@ -181,7 +181,7 @@ typedef struct sparse_dense_product_job {
     mf_sparse a;
     const mf_tensor *b;
     bool adjoint_a, adjoint_b;
-    int64_t rows, inner, cols; /* of the product, and what both have in common */
+    int64_t rows, inner, cols; /* sizes of the product: rows, contracted, columns */
     mf_tensor *sums; /* double, double _Complex or the type itself */
 } sparse_dense_product_job;
 
@@ -226,7 +226,7 @@ static mf_status product_init(const mf_kernel *k, sparse_dense_product_job *job)
     return mf_sparse_check_bounds(&job->a);
 }
 
-/* row += x * b's row, for the types in use. */
+/* row += x * b's row, for the common types. */
 #define ADD_ROW(T)                                                                                 \
     do {                                                                                           \
         const T x_ = ((const T *)job->a.values->data)[i];                                          \
@@ -263,7 +263,7 @@ static void sparse_dense_add_row(const sparse_dense_product_job *job, int64_t i)
     }
 }
 
-/* 16-bit floats are added up as floats. */
+/* 16-bit floats are accumulated in float. */
 static mf_status sparse_dense_product_run(mf_kernel *k)
 {
     mf_tensor wide = { 0 }, *out;
@@ -290,7 +290,7 @@ done:
     return st;
 }
 
-/* A value's gradient is the product of the row of dy and that of b which it connects. */
+/* The gradient of a value is the product of the row of dy and the row of b that it connects. */
 static mf_status product_grad(mf_grad *g)
 {
     const bool adjoint_a = mf_node_bool(g->node, "adjoint_a");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_order.c - elements of sparse tensors in another order or number: SparseReorder,
- * SparseConcat, SparseSlice. As in TensorFlow, indices are not checked against the shape, so sums
- * and differences of them wrap. */
+/* sparse_order.c - reorders, joins and slices sparse tensors: SparseReorder, SparseConcat,
+ * SparseSlice.
+ * As in TensorFlow, indices are not checked against the shape, so their sums and differences wrap.
+ */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/math_util.h"
@@ -17,7 +18,7 @@ static mf_status reorder_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Elements of s in this order. */
+/* The elements of s in this order. */
 static mf_status put_in_order(mf_kernel *k, const mf_sparse *s, const int64_t *order)
 {
     mf_tensor *index, *values;
@@ -46,7 +47,7 @@ done:
     return st;
 }
 
-/* Numbers put in order the same way tell where each has gone. */
+/* Sorting the positions the same way gives each element's destination. */
 static mf_status reorder_grad(mf_grad *g)
 {
     const mf_output zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
@@ -127,7 +128,7 @@ static mf_status plan_concat(const mf_kernel *k, concat_plan *p)
     return MF_OK;
 }
 
-/* All parts behind each other, indices moved along. */
+/* Concatenates all parts, with shifted indices. */
 static mf_status gather_parts(const mf_kernel *k, const concat_plan *p, mf_tensor *index,
                               mf_tensor *values)
 {

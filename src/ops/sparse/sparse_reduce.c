@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_reduce.c - sums and maxima over dimensions of sparse tensors, and SparseSoftmax over the
- * last one. Elements that are not there count for nothing. */
+ * last
+ * one. Missing elements are ignored. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/vmath.h"
@@ -12,8 +13,8 @@
 
 typedef struct reduce_plan {
     mf_sparse s;
-    bool gone[MF_MAX_RANK]; /* dimensions that are reduced */
-    int64_t stride[MF_MAX_RANK]; /* of what is left, in a dense result */
+    bool gone[MF_MAX_RANK]; /* reduced dimensions */
+    int64_t stride[MF_MAX_RANK]; /* of the remaining dimensions, in a dense result */
     bool keep, largest;
     mf_shape shape; /* of the result */
 } reduce_plan;
@@ -90,8 +91,8 @@ done:
     return st;
 }
 
-/* What a value was added to has index / size, where size is that of a reduced dimension and else
- * 1. */
+/* A value was added to the result at index / size, where size is that of a reduced dimension and 1
+ * otherwise. */
 static mf_status sparse_reduce_sum_grad(mf_grad *g)
 {
     const mf_output shape = g->x[2], axes = g->x[3], zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);
@@ -199,7 +200,8 @@ static mf_status sparse_reduce_softmax_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* Elements from `i` on whose indices are equal but for the last; they stand together. */
+/* End of the row of element `i`: adjacent elements whose indices differ only in the last dimension.
+ */
 static int64_t row_end(const mf_sparse *s, int64_t i)
 {
     mf_sparse rows = *s;

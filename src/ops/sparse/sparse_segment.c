@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_segment.c - SparseSegmentSum, Mean and SqrtN: chosen rows of the data are combined by
- * sorted ids. The core of embedding look-ups. */
+/* sparse_segment.c - SparseSegmentSum, Mean and SqrtN: combines selected rows of the data by sorted
+ * ids.
+ * The core of embedding lookups. */
 #include "ops/math/segment_util.h"
 
 #include <math.h>
@@ -129,7 +130,7 @@ static mf_status id_scales(const int64_t *ids, int64_t n, int64_t segments, mf_s
     return st;
 }
 
-/* The way back: data row indices[i] takes in gradient row segment_ids[i]. */
+/* The inverse: data row indices[i] accumulates gradient row segment_ids[i]. */
 static mf_status sparse_grad_run(mf_kernel *k)
 {
     const mf_segment_norm norm = sparse_segment_norm_of(k->node);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_shape.c - sparse tensors in another shape: SparseReshape, SparseFillEmptyRows. Sparse
- * tensors are a matrix of indices [n, rank], n values and a shape. */
+/* sparse_shape.c - changes the shape of sparse tensors: SparseReshape, SparseFillEmptyRows. A
+ * sparse
+ * tensor is a matrix of indices [n, rank], n values and a shape. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 
 /* ---- SparseReshape ---- */
 
-/* `want` with its -1, if any, such that it has as many elements as `from`. */
+/* Replaces a -1 in `want` so that it has as many elements as `from`. */
 static mf_status fill_in_size(const mf_ivec *from, mf_ivec *want)
 {
     int64_t have = 1, product = 1;
@@ -124,7 +125,7 @@ static mf_status sparse_shape_reshape_run(mf_kernel *k)
 
 typedef struct fill_plan {
     int64_t rows, n, rank;
-    mf_tensor start; /* where the values of each row begin in the output; [rows + 1] */
+    mf_tensor start; /* start of each row's values in the output; [rows + 1] */
     bool *empty;
 } fill_plan;
 
@@ -161,7 +162,7 @@ static mf_status check_fill(const mf_kernel *k)
     return check_matrix(indices, shape);
 }
 
-/* How many values each row has; then where they go. */
+/* Counts the values of each row, then computes their destinations. */
 static mf_status plan_rows(const mf_kernel *k, fill_plan *p)
 {
     const int64_t *indices = k->in[0]->data;
@@ -198,7 +199,7 @@ static mf_status plan_rows(const mf_kernel *k, fill_plan *p)
     return MF_OK;
 }
 
-/* Values keep their order within a row; an empty row gets the default in its first place. */
+/* Values keep their order within a row; an empty row gets the default value in column 0. */
 static mf_status move_values(mf_kernel *k, const fill_plan *p, mf_tensor *indices,
                              mf_tensor *values, mf_tensor *map)
 {
@@ -244,7 +245,7 @@ done:
     return st;
 }
 
-/* A value's gradient is where it went; all others are the default's. */
+/* The gradient of a value is at its destination; all others are added to the default's. */
 static mf_status sparse_shape_fill_grad(mf_grad *g)
 {
     const mf_output map = { g->node, 3 }, zero = mf_scalar(g->graph, MF_DTYPE_I32, 0);

@@ -76,7 +76,7 @@ int mf_sparse_compare(const mf_sparse *a, int64_t i, const mf_sparse *b, int64_t
     return 0;
 }
 
-/* Two sorted runs [from, mid) and [mid, to) become one. */
+/* Merges two sorted runs [from, mid) and [mid, to). */
 static void sparse_util_merge(const mf_sparse *s, const int64_t *in, int64_t *out, int64_t from,
                               int64_t mid, int64_t to)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_util.h - sparse tensors as ops take them: a matrix of indices [n, rank], n values, a
- * shape; and numbers of any type. */
+/* sparse_util.h - sparse tensors as inputs: a matrix of indices [n, rank], n values, a shape; and
+ * numbers of any type. */
 #ifndef MF_OPS_SPARSE_SPARSE_UTIL_H
 #define MF_OPS_SPARSE_SPARSE_UTIL_H
 
@@ -15,24 +15,24 @@ typedef struct mf_sparse {
     int64_t size[MF_MAX_RANK]; /* the dense shape */
 } mf_sparse;
 
-/* Inputs first, first + 1 and first + 2. Fails: INVALID_ARGUMENT unless the three fit together and
- * sizes are not negative. Indices are not looked at. */
+/* Reads inputs first, first + 1 and first + 2. Fails: INVALID_ARGUMENT (the three do not fit
+ * together,
+ * or a size is negative). Indices are not checked. */
 MF_MUST mf_status mf_sparse_read(const mf_kernel *k, int first, mf_sparse *out);
-/* INVALID_ARGUMENT naming an index outside of the shape. */
+/* Fails: INVALID_ARGUMENT naming an index outside the shape. */
 MF_MUST mf_status mf_sparse_check_bounds(const mf_sparse *s);
-/* The same for shape inference: ranks. */
+/* Checks the ranks in shape inference. */
 MF_MUST mf_status mf_sparse_infer(const mf_infer *in, int first);
 
 static inline int64_t mf_sparse_at(const mf_sparse *s, int64_t i, int d)
 {
     return mf_index_at(s->index, i * s->rank + d);
 }
-/* Which of two elements comes first, by their indices: < 0, 0, > 0. Of equal rank. */
+/* Compares two elements of equal rank by their indices: < 0, 0, > 0. */
 int mf_sparse_compare(const mf_sparse *a, int64_t i, const mf_sparse *b, int64_t j);
-/* order [n]: the elements in the order of their indices; equal ones keep theirs. Owns: the caller
- * frees *order with mf_free(). */
+/* order [n]: the elements sorted by their indices (stable). Owned by the caller: mf_free(). */
 MF_MUST mf_status mf_sparse_order(const mf_sparse *s, int64_t **order);
-/* The number of elements of the dense tensor. INVALID_ARGUMENT when it does not fit. */
+/* Number of elements of the dense tensor. Fails: INVALID_ARGUMENT (overflow). */
 MF_MUST mf_status mf_sparse_dense_count(const mf_sparse *s, int64_t *out);
 
 /* ---- numbers of any type ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accumulator.c - the ops on conditional accumulators, dense (in two spellings) and sparse. */
+/* accumulator.c - ops on conditional accumulators, dense (with handles or references) and sparse.
+ */
 #include "ops/state/accumulator.h"
 
 #include "ops/state/handle.h"
@@ -109,7 +110,7 @@ typedef struct take_wait {
     struct take_wait *ended;
 } take_wait;
 
-/* Serve takers in order; under the lock. */
+/* Serves takers in order. The caller holds the lock. */
 static void accumulator_serve(mf_accumulator *a, take_wait **ended)
 {
     take_wait *w;
@@ -152,11 +153,12 @@ static void accumulator_end_all(take_wait *ended)
 
 static void accumulator_cancelled(mf_cancel_hook *hook)
 {
-    take_wait *w = (take_wait *)hook, *ended = NULL; /* the hook stands first in both structs */
+    take_wait *w = (take_wait *)hook, *ended = NULL; /* the hook is the first member of both structs
+                                                      */
     mf_accumulator *a = (mf_accumulator *)w->wait.at;
 
     pthread_mutex_lock(&a->lock);
-    if (!w->wait.line) { /* somebody else is ending it */
+    if (!w->wait.line) { /* another thread is completing it */
         pthread_mutex_unlock(&a->lock);
         return;
     }
@@ -182,9 +184,7 @@ static mf_status take_begin(mf_kernel *k, mf_accumulator **a, take_wait **w)
                        (long long)wanted);
     if ((*a)->is_sparse != (k->n_out == 3) || (*a)->dtype != k->node->out_types[(*a)->is_sparse])
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "accumulator '%s' holds other gradients than this op "
-                       "takes",
-                       (*a)->name);
+                       "accumulator '%s' holds another kind of gradients than this op", (*a)->name);
     *w = mf_calloc(1, sizeof **w);
     if (!*w)
         return MF_NOMEM("a waiting op");

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accumulator.h - conditional accumulators: gradients are added up, those of stale steps dropped,
- * and whoever takes the sum or mean waits until enough have come. */
+/* accumulator.h - conditional accumulators: gradients are added, those of stale steps are dropped,
+ * and a
+ * take waits until enough have arrived. */
 #ifndef MF_OPS_STATE_ACCUMULATOR_H
 #define MF_OPS_STATE_ACCUMULATOR_H
 
 #include "ops/state/op_waiter.h"
 
-/* Rows of a sparse sum. */
+/* The rows of a sparse sum. */
 typedef struct mf_sparse_sum {
-    int64_t *index; /* ascending, if those of the gradients are */
-    int64_t *slot; /* where the row of index[i] stands in `rows` */
-    int64_t *times; /* how many gradients have added to it */
+    int64_t *index; /* ascending if those of the gradients are */
+    int64_t *slot; /* position of the row of index[i] in `rows` */
+    int64_t *times; /* number of gradients added to it */
     int64_t n, cap;
     mf_tensor rows; /* [room, ...] */
 } mf_sparse_sum;
@@ -21,7 +22,7 @@ typedef struct mf_accumulator {
     mf_dtype dtype;
     mf_shape shape; /* may be partly unknown */
     bool is_mean, is_sparse;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     int64_t count; /* gradients since the last take */
     int64_t step; /* gradients of earlier steps are dropped */
     mf_tensor sum;
@@ -29,10 +30,10 @@ typedef struct mf_accumulator {
     mf_wait_line takers;
 } mf_accumulator;
 
-/* The arithmetic (accumulator_sum.c); under the lock. */
+/* Arithmetic (accumulator_sum.c); the caller holds the lock. */
 MF_MUST mf_status mf_accumulator_add(mf_accumulator *a, const mf_kernel *k);
 MF_MUST mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k);
-/* The result becomes the outputs of k; the sum is empty afterwards. */
+/* Moves the result to the outputs of k; the sum is empty afterwards. */
 MF_MUST mf_status mf_accumulator_put(mf_accumulator *a, mf_kernel *k);
 MF_MUST mf_status mf_accumulator_put_sparse(mf_accumulator *a, mf_kernel *k);
 void mf_accumulator_reset(mf_accumulator *a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accumulator_sum.c - adding up dense and sparse gradients, and dividing by how many there were. */
+/* accumulator_sum.c - adds dense and sparse gradients, and divides by their number. */
 #include "ops/math/elementwise.h"
 #include "ops/state/accumulator.h"
 
@@ -82,7 +82,7 @@ mf_status mf_accumulator_put(mf_accumulator *a, mf_kernel *k)
 
 /* ---- sparse: (handle, local_step, indices, values, shape) ---- */
 
-/* The declared shape is that of the first dimensions, as in TensorFlow: () fits every gradient. */
+/* The declared shape is a prefix, as in TensorFlow: () matches every gradient. */
 static mf_status check_dims(const mf_accumulator *a, const char *what, const int64_t *dims,
                             int64_t rank, int first)
 {
@@ -126,7 +126,7 @@ static mf_status accumulator_sum_check_sparse(const mf_accumulator *a, const mf_
                        indices->shape.rank);
     if (values->shape.rank < 1 || values->shape.dims[0] != indices->count)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "there are %lld indices, and not as many slices of values",
+                       "there are %lld indices, but another number of slices of values",
                        (long long)indices->count);
     for (int d = 0; d < shape->count && d < MF_MAX_RANK; d++)
         dims[d] = mf_tensor_int_at(shape, d);
@@ -136,7 +136,7 @@ static mf_status accumulator_sum_check_sparse(const mf_accumulator *a, const mf_
     return check_dims(a, "values", values->shape.dims, values->shape.rank, 1);
 }
 
-/* Room for `more` rows of the shape that `values` has. */
+/* Reserves `more` rows of the shape of `values`. */
 static mf_status sparse_reserve(mf_sparse_sum *s, const mf_tensor *values, int64_t more)
 {
     const int64_t have = s->rows.dtype ? s->rows.shape.dims[0] : 0;
@@ -165,7 +165,7 @@ static mf_status sparse_reserve(mf_sparse_sum *s, const mf_tensor *values, int64
     return MF_OK;
 }
 
-/* Entry i of `from`, summed up until now, stays in the list. */
+/* Keeps entry i of `from` in the list. */
 static void keep_entry(mf_sparse_sum *s, const int64_t *from, int64_t n_from, int64_t i)
 {
     s->index[s->n] = from[i];
@@ -180,7 +180,7 @@ typedef struct merging {
     size_t row; /* bytes of one */
 } merging;
 
-/* Slice i is added to the row of the last entry, or becomes it. */
+/* Adds slice i to the row of the last entry, or makes it a new row. */
 static void accumulator_sum_take_slice(const merging *m, mf_sparse_sum *s, int64_t i, bool is_new)
 {
     char *to = (char *)s->rows.data + (size_t)s->slot[s->n - 1] * m->row;
@@ -192,8 +192,9 @@ static void accumulator_sum_take_slice(const merging *m, mf_sparse_sum *s, int64
         accumulator_sum_add_to(m->add, to, from, m->len);
 }
 
-/* As TensorFlow does: both lists are taken to ascend. A gradient that has an index twice adds to
- * two entries; the op that applies the result adds them up. */
+/* As in TensorFlow, both lists are assumed to be ascending. A gradient with a duplicate index adds
+ * to
+ * two entries; the op that applies the result adds them. */
 static void accumulator_sum_merge(const merging *m, mf_sparse_sum *s, const int64_t *old,
                                   int64_t n_old, const mf_tensor *indices)
 {

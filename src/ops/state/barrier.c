@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* barrier.c - barriers: tuples that arrive component by component under a key, and come out whole.
- * The whole ones stand in a priority queue of (batch, key, components...), which also does the
+/* barrier.c - barriers: tuples that arrive component by component under a key, and leave complete.
+ * Complete tuples are in a priority queue of (batch, key, components...), which also implements
  * waiting. */
 #include "ops/state/handle.h"
 #include "ops/state/queue.h"
 
 #include <string.h>
 
-/* A tuple that lacks components. parts: as in the queue, (batch, key, components...). */
+/* An incomplete tuple. parts: as in the queue, (batch, key, components...). */
 typedef struct barrier_partial {
     struct barrier_partial *next;
     int n_set;
@@ -18,9 +18,9 @@ typedef struct barrier {
     mf_object object;
     mf_queue *ready;
     int n_components;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     barrier_partial *first;
-    int64_t n_partial, batch; /* the number of the next insertion; the first is the smallest */
+    int64_t n_partial, batch; /* the number of the next insertion, ascending */
     bool closed;
 } barrier;
 
@@ -53,7 +53,7 @@ static const mf_object_type barrier_type = { .name = "barrier", .destroy = barri
 
 typedef struct barrier_state {
     mf_handle handle; /* first */
-    mf_queue_spec spec; /* of the queue of whole tuples */
+    mf_queue_spec spec; /* of the queue of complete tuples */
 } barrier_state;
 
 static mf_status barrier_make(void *ctx, mf_object **out)
@@ -257,8 +257,9 @@ static mf_status barrier_insert_run(mf_kernel *k)
 
 /* ---- the others ---- */
 
-/* How many to take: of a closed barrier, a small batch is what is whole by now, and any other must
- * still be possible. */
+/* The number of tuples to take: for a closed barrier, a small batch takes what is complete; any
+ * other
+ * number must still be reachable. */
 static mf_status take_count(const mf_kernel *k, barrier *b, int64_t *n)
 {
     const bool small = mf_node_bool(k->node, "allow_small_batch");

@@ -22,11 +22,12 @@ void mf_handle_deinit(mf_handle *h)
     pthread_mutex_destroy(&h->lock);
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static mf_status handle_look_up(mf_handle *h, mf_resources *from, const mf_object_type *type,
                                 mf_object_make *make, void *ctx)
 {
-    const uint64_t generation = mf_resources_generation(from); /* before looking: never too new */
+    const uint64_t generation = mf_resources_generation(from); /* before the lookup, so never newer
+                                                                  than its result */
     mf_tensor t = { 0 };
     mf_object *object;
     mf_status st;

@@ -73,7 +73,7 @@ static void entries_deinit(mf_entries *e)
     *e = (mf_entries){ 0 };
 }
 
-/* Keys or values in storage of another size. */
+/* Moves keys or values to storage of another size. */
 static mf_status move_cells(mf_tensor *cells, mf_dtype dtype, int64_t from, int64_t to)
 {
     mf_tensor fresh = { 0 };
@@ -116,7 +116,7 @@ static mf_status lookup_grow(const mf_table *t, mf_entries *e)
     return MF_OK;
 }
 
-/* The entry of key i, made if it is not there. */
+/* The entry of key i; created if it does not exist. */
 static mf_status find_or_add(const mf_table *t, mf_entries *e, const mf_tensor *keys, int64_t i,
                              int64_t *at, bool *is_new)
 {
@@ -263,7 +263,7 @@ static mf_status check_keys(const mf_table *t, const mf_tensor *keys)
     return MF_OK;
 }
 
-/* A new key whose value cannot be copied is not there. */
+/* A new key is removed again if its value cannot be copied. */
 static mf_status add_one(const mf_table *t, mf_entries *e, const mf_tensor *keys,
                          const mf_tensor *values, int64_t i, bool once)
 {

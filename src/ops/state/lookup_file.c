@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup_file.c - tables out of text files: a line is an entry, and key and value are its number,
- * all of it, or a column. */
+/* lookup_file.c - tables from text files: each line is an entry; key and value are the line number,
+ * the
+ * whole line, or a column. */
 #include "ops/io/op_path.h"
 #include "ops/state/lookup.h"
 #include "ops/string/tensor_text.h"
@@ -8,7 +9,7 @@
 enum { LINE_NUMBER = -1, WHOLE_LINE = -2 };
 
 typedef struct lookup_file_columns {
-    int64_t key, value, offset; /* what key and value are; numbers begin at `offset` */
+    int64_t key, value, offset; /* sources of key and value; line numbers start at `offset` */
     char delimiter;
     const char *path;
 } lookup_file_columns;
@@ -16,7 +17,7 @@ typedef struct lookup_file_columns {
 /* ---- keys and values as they come ---- */
 
 typedef struct cells {
-    mf_tensor tensor; /* a vector with room for `cap` */
+    mf_tensor tensor; /* a vector with capacity `cap` */
     int64_t n;
 } cells;
 
@@ -37,7 +38,7 @@ static mf_status lookup_file_make_room(cells *c)
     return st;
 }
 
-/* A vector of those that have come. */
+/* Shrinks the vector to the entries read. */
 static void close_room(cells *c)
 {
     c->tensor.shape = MF_SHAPE(c->n);

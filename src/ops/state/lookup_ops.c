@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup_ops.c - the ops on tables, in two spellings: handles on resource edges, and the older ones
- * on references. */
+/* lookup_ops.c - ops on tables, with handles on resource edges, or on references (older ops). */
 #include "ops/state/handle.h"
 #include "ops/state/lookup.h"
 
@@ -116,7 +115,7 @@ static mf_status import_run(mf_kernel *k)
     mf_table *t;
 
     MF_TRY(input_table(k, &t));
-    if (t->kind == MF_TABLE_STATIC) /* clients initialize from tensors by this */
+    if (t->kind == MF_TABLE_STATIC) /* clients use this to initialize from tensors */
         return mf_table_initialize(t, k->in[1], k->in[2]);
     return mf_table_insert(t, k->in[1], k->in[2], true);
 }
@@ -151,7 +150,7 @@ static mf_status lookup_ops_size_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* The lock is held: n entries of the table as two tensors. */
+/* The n entries of the table as two tensors. The caller holds the lock. */
 static mf_status put_entries(mf_kernel *k, const mf_table *t)
 {
     const mf_entries *e = &t->entries;

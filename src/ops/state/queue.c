@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.c - queues: waiting in line, being served, closing. See queue.h.
+/* queue.c - queues: waiting, serving, closing. See queue.h.
  *
- * TensorFlow loses the elements that a cancelled dequeue of many had taken already; here they go
- * back to the front. */
+ * TensorFlow loses the elements that a cancelled dequeue of many has already taken; here they are
+ * returned to the front. */
 #include "ops/state/queue.h"
 
 #include "ops/state/handle.h"
 
 #include <string.h>
 
-/* An op in line. */
+/* A waiting op. */
 typedef struct queue_wait {
     mf_wait wait; /* first */
     mf_queue_action action;
     bool many, up_to;
-    int64_t wanted, have; /* elements asked for; taken or put in so far */
-    mf_queue_row *rows, *last; /* enqueue: still to go in; dequeue: taken */
-    struct queue_wait *ended; /* list of those to be ended after unlocking */
+    int64_t wanted, have; /* elements requested; taken or inserted so far */
+    mf_queue_row *rows, *last; /* enqueue: not inserted yet; dequeue: taken */
+    struct queue_wait *ended; /* list of waits to end after unlocking */
 } queue_wait;
 
 const char *mf_queue_kind_name(mf_queue_kind kind)
@@ -154,7 +154,7 @@ static bool serve_enqueue(mf_queue *q, queue_wait *w)
     return w->rows == NULL;
 }
 
-/* What was taken goes back, last first, so that the order is what it was. */
+/* Returns taken elements, last first, so that the order is restored. */
 static void queue_give_back(mf_queue *q, queue_wait *w)
 {
     mf_queue_row *reversed = NULL;
@@ -224,7 +224,7 @@ static bool queue_serve(mf_queue *q, queue_wait *w)
     }
 }
 
-/* Serve both lines until neither can go on; those that are through come onto *ended. */
+/* Serves both lists until neither can proceed; completed waits are added to *ended. */
 static void serve_lines(mf_queue *q, queue_wait **ended)
 {
     mf_wait_line *const lines[] = { &q->enqueues, &q->dequeues };
@@ -260,7 +260,7 @@ static mf_status queue_put_out(const mf_queue *q, queue_wait *w)
     return MF_OK;
 }
 
-/* Not under the lock. */
+/* The caller does not hold the lock. */
 static void queue_end_one(mf_queue *q, queue_wait *w)
 {
     mf_kernel *k = w->wait.kernel;
@@ -299,14 +299,15 @@ static const char *cancelled_text(const queue_wait *w)
                                    : "Enqueue operation was cancelled";
 }
 
-/* The step was cancelled. Others may now move up. */
+/* The step was cancelled. Other waits may proceed now. */
 static void queue_cancelled(mf_cancel_hook *hook)
 {
-    queue_wait *w = (queue_wait *)hook, *ended = NULL; /* the hook stands first in both structs */
+    queue_wait *w = (queue_wait *)hook, *ended = NULL; /* the hook is the first member of both
+                                                          structs */
     mf_queue *q = (mf_queue *)w->wait.at, *alive;
 
     pthread_mutex_lock(&q->lock);
-    if (!w->wait.line) { /* somebody else is ending it, and waits for us to return */
+    if (!w->wait.line) { /* another thread is ending it, and waits for this function to return */
         pthread_mutex_unlock(&q->lock);
         return;
     }
@@ -322,12 +323,12 @@ static void queue_cancelled(mf_cancel_hook *hook)
     mf_object_unref(&alive->object);
 }
 
-/* Stand in line, and serve: this op may be through at once, others because of it. */
+/* Appends the wait and serves: it may complete at once, and so may others. */
 static void stand(mf_queue *q, queue_wait *w)
 {
     queue_wait *ended = NULL;
 
-    (void)mf_object_ref(&q->object); /* ours, until the end of this function */
+    (void)mf_object_ref(&q->object); /* held until the end of this function */
     pthread_mutex_lock(&q->lock);
     mf_wait_append(w->action == MF_DEQUEUE ? &q->dequeues : &q->enqueues, &w->wait);
     serve_lines(q, &ended);
@@ -505,7 +506,7 @@ void mf_queue_close(mf_kernel *k, mf_queue *q, bool cancel_pending)
 {
     queue_wait *w, *ended = NULL;
 
-    if (!cancel_pending) { /* waits behind the enqueues before it */
+    if (!cancel_pending) { /* waits for the enqueues before it */
         w = wait_new(k, q, MF_CLOSE);
         if (w)
             stand(q, w);

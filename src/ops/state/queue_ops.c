@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue_ops.c - the ops on queues, in two spellings: handles on resource edges, and the older ones
- * on references. Both edges carry the same handle, so the kernels are the same. */
+/* queue_ops.c - ops on queues, with handles on resource edges, or on references (older ops). Both
+ * edges
+ * carry the same handle, so the kernels are the same. */
 #include "base/clock.h"
 #include "ops/state/handle.h"
 #include "ops/state/queue.h"
@@ -210,7 +211,7 @@ static mf_status is_closed_run(mf_kernel *k)
     return MF_OK;
 }
 
-/* Component shapes are known from the op that made the queue. */
+/* Component shapes come from the op that created the queue. */
 static mf_status dequeue_infer(mf_infer *in)
 {
     const mf_node *maker = in->node->inputs[0].node;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue_rows.c - the container of a queue: a ring of rows, drawn from at random or kept as a heap
- * depending on its kind; and batches made out of rows. */
+/* queue_rows.c - the container of a queue: a ring of rows, sampled at random or kept as a heap
+ * depending
+ * on its kind; and batches of rows. */
 #include "ops/state/queue.h"
 
 #include <string.h>
@@ -152,8 +153,8 @@ mf_queue_row *mf_queue_pop(mf_queue *q)
 
 /* ---- batches ---- */
 
-/* The shape of one row in a batch: as declared, with what the declaration leaves open as large as
- * the largest row. */
+/* The shape of one row in a batch: as declared; undeclared dimensions are those of the largest row.
+ */
 static mf_shape queue_rows_row_shape(const mf_queue *q, int c, const mf_queue_row *rows)
 {
     mf_shape s = q->shapes[c];
@@ -170,7 +171,7 @@ static mf_shape queue_rows_row_shape(const mf_queue *q, int c, const mf_queue_ro
     return s;
 }
 
-/* Copy `src` into the corner of the block of shape `to` that begins at element `at`. */
+/* Copies `src` to the corner of the block of shape `to` that begins at element `at`. */
 static mf_status copy_corner(mf_tensor *dst, int64_t at, const mf_shape *to, const mf_tensor *src)
 {
     const int rank = src->shape.rank;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scatter_var.c - reading and updating parts of variables: rows by index (Scatter*,
- * ResourceGather), rows by tuples of indices (ScatterNd*), strided slices. References and resources
- * share kernels; the loops are those of the ops on plain tensors. */
+/* scatter_var.c - reads and updates parts of variables: rows by index (Scatter*, ResourceGather),
+ * rows by
+ * tuples of indices (ScatterNd*), strided slices. References and resources share kernels; the loops
+ * are
+ * those of the ops on plain tensors. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"
@@ -46,7 +48,7 @@ static mf_status scatter_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* Lock the variable of input 0, check its type, update, and pass the handle on. */
+/* Locks the variable of input 0, checks its type, updates it, and passes the handle on. */
 static mf_status update(mf_kernel *k, int value,
                         mf_status (*fn)(const mf_kernel *k, const mf_tensor *var))
 {
@@ -66,7 +68,8 @@ static mf_status update(mf_kernel *k, int value,
     return st;
 }
 
-/* Is `whole` = `front` (its first n dimensions) followed by `back` from dimension `from` on? */
+/* True if `whole` = `front` (its first n dimensions) followed by `back` from dimension `from` on.
+ */
 static bool is_joined(const mf_shape *whole, const mf_shape *front, int n, const mf_shape *back,
                       int from)
 {
@@ -206,7 +209,7 @@ static mf_status scatter_var_gather_prepare(mf_prepare *p)
     return op && op->prepare ? op->prepare(p) : MF_OK;
 }
 
-/* An axis or the like, as a tensor over a number of ours. */
+/* A scalar tensor over a local number, such as an axis. */
 static mf_tensor scatter_var_number(int64_t *value)
 {
     return (mf_tensor){ .dtype = MF_DTYPE_I64, .count = 1, .data = value };
@@ -258,7 +261,7 @@ static mf_status infer_by(mf_infer *in, const char *op_name, int n_in)
     const mf_tensor *const values[3] = { NULL, in->in_value[1], &axis_tensor };
     mf_infer inner = *in;
 
-    if (!op || axis < 0) /* which run() refuses */
+    if (!op || axis < 0) /* run() rejects it */
         return MF_OK;
     inner.in = shapes;
     inner.in_value = values;
@@ -276,7 +279,7 @@ static mf_status scatter_var_gather_nd_infer(mf_infer *in)
     return infer_by(in, "GatherNd", 2);
 }
 
-/* TensorFlow hands on IndexedSlices here; this gradient is dense. */
+/* TensorFlow returns IndexedSlices here; this gradient is dense. */
 static mf_status scatter_var_gather_grad(mf_grad *g)
 {
     const mf_output zero = mf_ints(g->graph, (int64_t[]){ 0 }, 1);
@@ -300,7 +303,7 @@ static mf_status scatter_var_gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Rows of a variable: indices stand for themselves, and so do the numbers of a row. */
+/* Rows of a variable: indices and elements of a row are independent. */
 static void rows_split(mf_split *s)
 {
     const int ids = s->in[1].rank;
@@ -314,7 +317,7 @@ static void rows_split(mf_split *s)
     mf_split_rows(s, "_VariableRowsOrZero");
 }
 
-/* Rows that are written: of each processor, its own. */
+/* Written rows: each device writes its own. */
 static void scatter_split(mf_split *s)
 {
     if (s->in[1].rank == 1 && s->in[2].rank == s->in[0].rank)

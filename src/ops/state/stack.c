@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stack.c - stacks of one step, with which loops keep values for their gradients. A stack has no
- * name that anybody could look up: whoever uses it has an edge to it. */
+/* stack.c - per-step stacks, in which loops keep values for their gradients. A stack cannot be
+ * looked up
+ * by name: its users have an edge to it. */
 #include "ops/state/handle.h"
 
 typedef struct stack {
@@ -8,7 +9,7 @@ typedef struct stack {
     mf_dtype dtype;
     int64_t max_size; /* negative: no limit */
     pthread_mutex_t lock;
-    mf_tensor *items; /* guarded by lock, as are the rest */
+    mf_tensor *items; /* guarded by lock, like all members below */
     int64_t n, cap;
     bool closed;
 } stack;

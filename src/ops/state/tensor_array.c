@@ -70,7 +70,7 @@ mf_status mf_array_new(const char *name, mf_dtype dtype, int64_t n, mf_array **o
 
 /* ---- gradients ---- */
 
-/* `s` behind the dimensions of `prepend`. */
+/* The dimensions of `prepend` followed by `s`. */
 static mf_shape tensor_array_behind(const mf_shape *prepend, const mf_shape *s)
 {
     mf_shape out = *prepend;
@@ -107,7 +107,7 @@ static mf_status gradient_new(mf_array *a, const char *source, const mf_shape *p
         g->array->items[i].shape = tensor_array_behind(prepend, &a->items[i].shape);
         g->array->items[i].has_shape = g->array->items[i].shape.rank >= 0;
     }
-    a->dynamic = false; /* the gradient was made for this size */
+    a->dynamic = false; /* the gradient was created for this size */
     g->next = a->grads;
     a->grads = g;
     return MF_OK;
@@ -155,7 +155,7 @@ mf_status mf_array_check(const mf_array *a, mf_dtype dtype)
     return MF_OK;
 }
 
-/* A second write to an element of a gradient array: the sum. */
+/* A second write to an element of a gradient array adds. */
 static mf_status tensor_array_add_to(const mf_array *a, mf_array_item *item, int64_t index,
                                      const mf_tensor *v)
 {

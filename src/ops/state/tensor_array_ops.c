@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_array_ops.c - the ops on tensor arrays. The "flow" scalar that goes in and out of them has
- * no meaning of its own: its edges say which op comes before which. */
+/* tensor_array_ops.c - ops on tensor arrays. The scalar "flow" has no value of its own: its edges
+ * order
+ * the ops. */
 #include "ops/control/grad_util.h"
 #include "ops/state/tensor_array.h"
 
@@ -37,7 +38,7 @@ static mf_status tensor_array_ops_scalar_input(const mf_kernel *k, int i, int64_
     return MF_OK;
 }
 
-/* Run fn on the array with its lock held. */
+/* Calls fn with the array's lock held. */
 static mf_status locked(mf_kernel *k, mf_status (*fn)(mf_kernel *k, mf_array *a))
 {
     mf_array *a;
@@ -200,8 +201,7 @@ static mf_status tensor_array_ops_gather_run(mf_kernel *k)
     return locked(k, gather_locked);
 }
 
-/* Rows [at, at + rows) of `value`, or with rows < 0 row `at` without its dimension, as element i.
- */
+/* Writes rows [at, at + rows) of `value` as element i; rows < 0: row `at` without its dimension. */
 static mf_status tensor_array_ops_write_rows(mf_array *a, int64_t i, const mf_tensor *value,
                                              int64_t at, int64_t rows)
 {
@@ -298,7 +298,7 @@ static mf_status tensor_array_ops_split_run(mf_kernel *k)
     return put_flow(k, 0, 3);
 }
 
-/* The shape of the concatenation; lengths are filled in. */
+/* The shape of the concatenation; sets the lengths. */
 static mf_status concat_shape(const mf_array *a, const mf_tensor *items, int64_t *lengths,
                               mf_shape *out)
 {
@@ -417,7 +417,7 @@ static mf_status tensor_array_ops_close_run(mf_kernel *k)
 
 /* ---- shapes ---- */
 
-/* element_shape of the op that made the array, where it can be found. */
+/* element_shape of the op that created the array, if it can be found. */
 static mf_shape element_shape(const mf_infer *in)
 {
     const mf_node *node = in->node;
@@ -460,8 +460,9 @@ static mf_status tensor_array_ops_concat_infer(mf_infer *in)
 
 /* ---- gradients: each op's is its counterpart on the gradient array ---- */
 
-/* The gradient array, and a flow that begins when it exists. All calls while one set of gradients
- * is built share a scope, which tells their arrays from those of another set. */
+/* The gradient array, and a flow that depends on its creation. All calls within one gradient
+ * computation
+ * share a scope, which separates their arrays from those of another one. */
 static mf_output gradient_array(mf_grad *g, mf_output flow, mf_output *flow_out)
 {
     const char *scope = g->graph->scope;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_list.c - lists of tensors as values: making one, an op's list, its elements. See
- * tensor_list.h. */
+/* tensor_list.c - lists of tensors as values: creation, an op's list, elements. See tensor_list.h.
+ */
 #include "ops/state/tensor_list.h"
 
 #include "ops/array/array_util.h"

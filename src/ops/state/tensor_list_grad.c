@@ -8,7 +8,7 @@ static const char *element_type(const mf_grad *g)
     return mf_dtype_name(mf_node_type(g->node, "element_dtype"));
 }
 
-/* As many elements as `list` has, all unset: they read as zeros. */
+/* A list of the same length as `list`, all unset: they read as zeros. */
 static mf_output tensor_list_grad_zeros_of(const mf_grad *g, mf_output list)
 {
     const mf_output shape =
@@ -18,7 +18,7 @@ static mf_output tensor_list_grad_zeros_of(const mf_grad *g, mf_output list)
                      "element_dtype=%s", element_type(g));
 }
 
-/* What the list holds at the indices, as the rows of a tensor like `rows`. */
+/* The elements of the list at the indices, as rows of a tensor like `rows`. */
 static mf_output tensor_list_grad_gather(const mf_grad *g, mf_output list, mf_output indices,
                                          mf_output rows)
 {
@@ -42,7 +42,7 @@ mf_status mf_list_pop_grad(mf_grad *g)
 {
     mf_output dlist = g->dy[0], item = g->dy[1];
 
-    if (!dlist.node) /* nothing came back for the shorter list: zeros for all of it */
+    if (!dlist.node) /* the shorter list has no gradient: all zeros */
         dlist = tensor_list_grad_zeros_of(g, g->y[0]);
     if (!item.node)
         item = MF_G1("ZerosLike", g->y[1]);

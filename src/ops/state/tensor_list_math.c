@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_list_math.c - lists of tensors as numbers: zeros like a list, sums of lists. Lists may
- * hold lists. */
+/* tensor_list_math.c - arithmetic of lists of tensors: zeros like a list, sums of lists. Lists may
+ * be
+ * nested. */
 #include "ops/array/array_util.h"
 #include "ops/state/handle.h"
 #include "ops/state/tensor_list.h"
 
-enum { NESTING_MAX = 32 }; /* lists within lists */
+enum { NESTING_MAX = 32 }; /* maximum depth of nested lists */
 
 static mf_status tensor_list_math_zeros_of(const mf_list *l, int depth, mf_list **out);
 static mf_status tensor_list_math_sum_of(const mf_list *a, const mf_list *b, int depth,
@@ -18,7 +19,7 @@ static mf_status list_in(const mf_tensor *t, int depth, const mf_list **out)
 
     *out = NULL;
     if (!o || o->type != &mf_list_type)
-        return MF_FAIL(MF_UNIMPLEMENTED, "arithmetic with a variant that is no tensor list");
+        return MF_FAIL(MF_UNIMPLEMENTED, "arithmetic with a variant that is not a tensor list");
     if (depth > NESTING_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "lists are nested more than %d deep", NESTING_MAX);
     *out = (const mf_list *)o;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_list_ops.c - ops on lists of tensors: making them, and one element at a time. */
+/* tensor_list_ops.c - ops on lists of tensors: creation and single elements. */
 #include "ops/array/array_util.h"
 #include "ops/state/handle.h"
 #include "ops/state/tensor_list.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_list_rows.c - ops that make a list of the rows of a tensor, and a tensor of the elements
- * of a list. */
+/* tensor_list_rows.c - converts between the rows of a tensor and the elements of a list. */
 #include "ops/array/array_util.h"
 #include "ops/state/tensor_list.h"
 
@@ -8,7 +7,7 @@
 
 /* ---- rows to elements ---- */
 
-/* Element `at` becomes row i of t. */
+/* Sets element `at` to row i of t. */
 static mf_status tensor_list_rows_put_row(mf_list *l, int64_t at, const mf_tensor *t, int64_t i)
 {
     mf_shape one = t->shape;
@@ -71,7 +70,7 @@ static mf_status scatter_check(const mf_tensor *t, const mf_tensor *indices, int
     return MF_OK;
 }
 
-/* Sets the elements, and hands over the list, also on failure. */
+/* Sets the elements, and takes over the list, even on failure. */
 static mf_status tensor_list_rows_scatter_into(mf_kernel *k, mf_list *l, const mf_tensor *t,
                                                const mf_tensor *indices)
 {
@@ -109,7 +108,7 @@ static mf_status tensor_list_rows_scatter_run(mf_kernel *k)
     return tensor_list_rows_scatter_into(k, l, t, indices);
 }
 
-/* TensorListScatterIntoExistingList: (list, tensor, indices); the list grows as far as needed. */
+/* TensorListScatterIntoExistingList: (list, tensor, indices); the list grows as needed. */
 static mf_status scatter_existing_run(mf_kernel *k)
 {
     const mf_tensor *t = k->in[1], *indices = k->in[2];

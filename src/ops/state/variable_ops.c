@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variable_ops.c - making, reading and assigning variables.
+/* variable_ops.c - creates, reads and assigns variables.
  *
- * VariableV2 (reference edges) and VarHandleOp (resource edges) are two spellings of one
- * mf_variable, and both kinds of edge carry its handle: so each pair of ops (Assign,
- * AssignVariableOp) is one kernel, which passes the handle on where the signature has an output. */
+ * VariableV2 (reference edges) and VarHandleOp (resource edges) both create an mf_variable, and
+ * both
+ * kinds of edge carry its handle: so each pair of ops (Assign, AssignVariableOp) has one kernel,
+ * which
+ * passes the handle on if the signature has an output. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -28,7 +30,7 @@ static mf_status handle_prepare(mf_prepare *p)
         return MF_NOMEM("a variable's handle");
     s->dtype = mf_node_type(p->node, "dtype");
     s->declared = *mf_node_shape(p->node, "shape");
-    /* The first version of the op had no way to say "unknown". */
+    /* The first version of the op could not express an unknown shape. */
     if (strcmp(p->node->op_name, "Variable") == 0 && s->declared.rank == 0)
         s->declared = MF_SHAPE_UNKNOWN;
     MF_TRY(mf_handle_init(&s->handle, p, false));
@@ -58,7 +60,7 @@ static mf_status reference_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* A variable of one step. No registry: whoever needs it has an edge to it. */
+/* A variable of one step. It is not registered: its users have an edge to it. */
 static mf_status temporary_run(mf_kernel *k)
 {
     const mf_shape *shape = mf_node_shape(k->node, "shape");
@@ -89,7 +91,7 @@ static mf_status temporary_end_run(mf_kernel *k)
     return mf_variable_read(v, k->out[0]);
 }
 
-/* After it the name is free; those who still hold the handle see an uninitialised variable. */
+/* Afterwards the name is free; remaining handles refer to an uninitialised variable. */
 static mf_status destroy_run(mf_kernel *k)
 {
     const mf_tensor *handle = k->in[0];
@@ -109,7 +111,7 @@ static mf_status destroy_run(mf_kernel *k)
 
 /* ---- reading ---- */
 
-/* A resource variable without a value does not exist, to TensorFlow. */
+/* To TensorFlow, a resource variable without a value does not exist. */
 #define NO_RESOURCE "Resource localhost/%s/N10tensorflow3VarE does not exist."
 
 static mf_status read_into(mf_kernel *k, int i)
@@ -217,8 +219,9 @@ static mf_status update_prepare(mf_prepare *p)
 
     if (!s)
         return MF_NOMEM("an assignment");
-    /* Plans trust the declared shape of a resource variable, whatever the attribute says; that of a
-     * reference where no Assign without validation reaches it. */
+    /* Plans rely on the declared shape of a resource variable, whatever the attribute is; and on
+     * that of a
+     * reference that no Assign without validation reaches. */
     s->validate_shape = mf_node_bool(p->node, "validate_shape") || p->node->n_outputs == 0;
     if (add || sub) {
         const mf_op *op = mf_op_find(add ? "AddV2" : "Sub");
@@ -312,7 +315,7 @@ static mf_status assign_infer(mf_infer *in)
     const mf_shape s = mf_infer_variable(in, 0);
     mf_shape both = in->in[1];
 
-    /* A resource variable's declared shape binds whatever the attribute says. */
+    /* A resource variable's declared shape is binding, whatever the attribute is. */
     if (mf_node_bool(in->node, "validate_shape") || in->n_out == 0)
         MF_TRY(mf_shape_merge(&s, &in->in[1], &both));
     if (in->n_out > 0)

@@ -5,10 +5,10 @@
 
 #include "graph/op.h"
 
-/* The cell, which may hold something, holds a reference to t from now on; t's memory must not be a
- * plan's. */
+/* Makes the cell, which may hold something, hold a reference to t; t's memory must not belong to a
+ * plan. */
 MF_MUST mf_status mf_variant_tensor_set(mf_object **cell, const mf_tensor *t);
-/* The tensor in the cell, borrowed. INVALID_ARGUMENT when there is none. */
+/* The tensor in the cell, borrowed. Fails: INVALID_ARGUMENT (none). */
 MF_MUST mf_status mf_variant_tensor_get(const mf_object *cell, const mf_tensor **out);
 
 #endif

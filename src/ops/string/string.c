@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* string.c - joining, cutting and changing strings element by element. */
+/* string.c - joins, cuts and changes strings element by element. */
 #include "ops/string/tensor_text.h"
 
 #include <locale.h>
@@ -73,7 +73,7 @@ static mf_status case_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* The character at s, or -1 where there is none; *n is how many bytes it takes. */
+/* The character at s, or -1 if it is invalid; *n is its number of bytes. */
 static int32_t decode_utf8(const char *s, size_t len, size_t *n)
 {
     const unsigned char c = (unsigned char)s[0];
@@ -118,7 +118,7 @@ static mf_status unicode_case(const mf_string *in, bool upper, mf_string *out)
 
         if (c < 0 || !locale)
             mf_buf_bytes(&buf, in->data + i, n);
-        else if (c == 0xdf && upper) /* the one common letter that grows */
+        else if (c == 0xdf && upper) /* the one common letter whose upper case is longer */
             mf_buf_str(&buf, "SS");
         else
             encode_utf8(
@@ -189,7 +189,7 @@ static const mf_string *string_joined(const mf_kernel *k, int j, int64_t i)
     return &mf_strings(k->in[j])[k->in[j]->shape.rank ? i : 0];
 }
 
-/* How long it becomes is known before any memory is taken. */
+/* The length is computed before memory is allocated. */
 static mf_status join_one(const mf_kernel *k, const char *separator, int64_t i, mf_string *out)
 {
     const size_t between = strlen(separator);
@@ -257,7 +257,7 @@ static mf_status string_cut(const mf_string *s, int64_t pos, int64_t len, bool u
                        s->len > 100 ? 100 : (int)s->len, mf_string_data(s), (long long)index);
     if (pos < 0)
         pos += n;
-    if (len < 0) /* as TensorFlow: bytes up to the end, but no characters */
+    if (len < 0) /* as in TensorFlow: bytes up to the end, but no characters */
         len = utf8 ? 0 : n;
     if (len > n - pos)
         len = n - pos;

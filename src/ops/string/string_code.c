@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* string_code.c - bytes in other forms: base64 for URLs, and raw numbers. */
+/* string_code.c - encodings: URL-safe base64, and raw numbers. */
 #include "ops/string/tensor_text.h"
 
 /* ---- base64, with '-' and '_' ---- */

@@ -12,14 +12,15 @@
 
 /* ---- StringToNumber ---- */
 
-enum { NUMBER_MAX = 400 }; /* no number needs more characters */
+enum { NUMBER_MAX = 400 }; /* maximum number of characters of a number */
 
 static bool string_number_parse_float(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
 {
     const char *digits = s + (*s == '-' || *s == '+');
     char *end;
 
-    if (strchr(s, '(') /* "nan(...)" is C's alone */ || isspace((unsigned char)*s) || !*digits)
+    if (strchr(s, '(') /* "nan(...)" is accepted only by C */ || isspace((unsigned char)*s) ||
+        !*digits)
         return false;
     if (type == MF_DTYPE_F32)
         ((float *)out->data)[i] = strtof(s, &end);
@@ -102,7 +103,7 @@ static mf_status check_format(const mf_node *node, mf_dtype type)
     const bool scientific = mf_node_bool(node, "scientific"),
                shortest = mf_node_bool(node, "shortest");
     const bool real = mf_dtype_is_float(type) || mf_dtype_is_complex(type) ||
-                      type == MF_DTYPE_STRING; /* for which they mean nothing */
+                      type == MF_DTYPE_STRING; /* precision and width do not apply */
 
     if (strlen(fill) > 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Fill string must be one or fewer characters");
@@ -148,7 +149,7 @@ static mf_status as_string_prepare(mf_prepare *p)
     return MF_OK;
 }
 
-/* The format is ours, made and checked above. */
+/* The format was built and checked above. */
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
 static void print_real(mf_buf *out, const char *format, double v)

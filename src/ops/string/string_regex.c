@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* string_regex.c - regular expressions, through PCRE2.
+/* string_regex.c - regular expressions, by PCRE2.
  *
- * TensorFlow's are RE2's. PCRE2 knows more; what RE2 refuses because it cannot be matched in linear
- * time (references back, looking around) is refused here too, and a limit ends what takes too long
+ * TensorFlow's are RE2's. PCRE2 supports more; what RE2 rejects because it cannot be matched in
+ * linear
+ * time (back references, lookaround) is rejected here, too, and a limit ends matches that take too
+ * long
  * for other reasons. */
 #include "base/mem.h"
 #include "ops/string/tensor_text.h"
@@ -13,11 +15,11 @@
 enum { MATCH_LIMIT = 10 * 1000 * 1000, GROUPS = 10 };
 
 typedef struct regex {
-    pcre2_general_context *memory; /* what it needs counts as the step's */
+    pcre2_general_context *memory; /* its memory is charged to the step */
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *context;
-    uint32_t groups; /* that the pattern captures */
+    uint32_t groups; /* number of capturing groups */
 } regex;
 
 static void regex_deinit(regex *r)
@@ -40,8 +42,9 @@ static void give_memory(void *block, void *ctx)
     mf_free(block);
 }
 
-/* What is legal in PCRE2 but not in RE2: "(?=", "(?!", "(?<=", "(?>", "(?|", "(?R)", "(*", "\1",
- * "\k", possessive repetition is harmless. NULL when there is none. */
+/* Syntax that is valid in PCRE2 but not in RE2: "(?=", "(?!", "(?<=", "(?>", "(?|", "(?R)", "(*",
+ * "\1",
+ * "\k". Possessive repetition is harmless. NULL: none. */
 static const char *refused_part(const char *p, const char *end)
 {
     bool in_class = false;
@@ -62,7 +65,7 @@ static const char *refused_part(const char *p, const char *end)
             in_class = true;
             if (p + 1 < end && p[1] == '^')
                 p++;
-            if (p + 1 < end && p[1] == ']') /* a bracket in first place stands for itself */
+            if (p + 1 < end && p[1] == ']') /* a bracket in first position is literal */
                 p++;
         } else if (*p == '(' && p + 1 < end && p[1] == '*') {
             return "missing argument to repetition operator";
@@ -110,7 +113,7 @@ static mf_status regex_init(regex *r, const char *pattern, size_t len)
     return MF_OK;
 }
 
-/* *found says whether the string matches from `at` on; the match's limits are in the match data. */
+/* *found: the string matches from `at` on; the bounds of the match are in the match data. */
 static mf_status regex_match(const regex *r, const mf_string *s, size_t at, uint32_t options,
                              bool *found)
 {
@@ -175,8 +178,8 @@ static mf_status string_regex_match_run(mf_kernel *k)
 
 /* ---- replace ---- */
 
-/* The replacement for the match: "\0" to "\9" are what the groups matched, "\\" is a backslash.
- * Stops at anything else, as RE2 does. */
+/* Expands the replacement for the match: "\0" to "\9" are the groups, "\\" is a backslash. Stops at
+ * anything else, as RE2 does. */
 static void string_regex_rewrite(const regex *r, const mf_string *s, const mf_string *with,
                                  mf_buf *out)
 {
@@ -203,7 +206,7 @@ static void string_regex_rewrite(const regex *r, const mf_string *s, const mf_st
     }
 }
 
-/* The highest group a replacement asks for; *valid is false when it has an escape of no meaning. */
+/* The highest group in a replacement; *valid is false if it has an unknown escape. */
 static uint32_t highest_group(const mf_string *with, bool *valid)
 {
     uint32_t top = 0;
@@ -237,7 +240,7 @@ static mf_status string_regex_replace(const regex *r, const mf_string *s, const 
 
         mf_buf_bytes(out, data + at, from - at);
         at = from;
-        if (from == to && from == last_end) { /* not an empty match right behind another one */
+        if (from == to && from == last_end) { /* no empty match directly after another match */
             if (at == s->len)
                 return MF_OK;
             do
@@ -271,7 +274,7 @@ static mf_status string_regex_replace_all(mf_kernel *k, const mf_string *pattern
     for (int64_t i = 0; i < out->count; i++) {
         const mf_string *s = &mf_strings(k->in[0])[i];
 
-        if (highest > r.groups || (!valid && !global)) /* as RE2: nothing is replaced */
+        if (highest > r.groups || (!valid && !global)) /* as in RE2: nothing is replaced */
             mf_buf_bytes(&buf, mf_string_data(s), s->len);
         else
             MF_TRY_TO(done, string_regex_replace(&r, s, with, global, &buf));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* string_split.c - strings into sparse rows of pieces (StringSplit, StringSplitV2), and back
+/* string_split.c - splits strings into sparse rows (StringSplit, StringSplitV2), and joins them
  * (ReduceJoin, UnsortedSegmentJoin). */
 #include "ops/string/tensor_text.h"
 
@@ -14,7 +14,7 @@ typedef struct string_split_piece {
 typedef struct pieces {
     string_split_piece *list;
     int64_t n, cap, columns; /* the longest row */
-    int64_t row, column; /* where the next one goes */
+    int64_t row, column; /* position of the next piece */
     mf_status status;
 } pieces;
 
@@ -30,7 +30,7 @@ static void add_piece(pieces *p, const char *data, size_t len)
     p->columns = p->column > p->columns ? p->column : p->columns;
 }
 
-/* At every byte that is in `set`; an empty set: between all bytes. */
+/* At every byte in `set`; if `set` is empty, between all bytes. */
 static void split_at_set(pieces *p, const mf_string *s, const mf_string *set, bool skip_empty)
 {
     size_t from = 0;
@@ -53,7 +53,7 @@ static bool string_split_is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* At runs of white space, at most `max` times (below 0: always). */
+/* At runs of white space, at most `max` times (negative: no limit). */
 static void split_at_space(pieces *p, const mf_string *s, int64_t max)
 {
     size_t i = 0, from;
@@ -65,7 +65,7 @@ static void split_at_space(pieces *p, const mf_string *s, int64_t max)
     for (;;) {
         while (i < s->len && string_split_is_space(s->data[i]))
             i++;
-        if (max == 0) /* the rest, even when nothing is left */
+        if (max == 0) /* the rest, even if it is empty */
             add_piece(p, s->data + i, s->len - i);
         if (max == 0 || i == s->len)
             return;
@@ -83,7 +83,7 @@ static void split_at_word(pieces *p, const mf_string *s, const mf_string *word, 
     while (max != 0 && (next = memmem(at, (size_t)(end - at), word->data, word->len)) != NULL) {
         add_piece(p, at, (size_t)(next - at));
         at = next + word->len;
-        max -= max > 0; /* below 0 is no limit */
+        max -= max > 0; /* negative: no limit */
     }
     add_piece(p, at, (size_t)(end - at));
 }
@@ -222,7 +222,7 @@ static mf_status reduce_join_run(mf_kernel *k)
             first += rest % in->shape.dims[d] * mf_shape_span(&in->shape, d + 1, in->shape.rank);
             rest /= in->shape.dims[d];
         }
-        for (int64_t j = 0; st == MF_OK && j < each; j++) { /* the first axis runs fastest */
+        for (int64_t j = 0; st == MF_OK && j < each; j++) { /* the first axis varies fastest */
             int64_t at = first;
 
             st = mf_stop_after(20);
@@ -290,7 +290,7 @@ static mf_status segment_join_check(const mf_kernel *k, int64_t *n)
     return MF_OK;
 }
 
-/* The output that element i goes to. */
+/* The output of element i. */
 static mf_string *segment_of(const mf_kernel *k, const mf_tensor *out, int64_t inner, int64_t i)
 {
     const int64_t at = mf_tensor_int_at(k->in[1], i / inner) * inner + i % inner;
@@ -298,9 +298,8 @@ static mf_string *segment_of(const mf_kernel *k, const mf_tensor *out, int64_t i
     return &((mf_string *)out->data)[at];
 }
 
-/* Goes through the elements twice: first only the lengths are added up, then, `filling`, the bytes
- * are put behind each other. As in TensorFlow, nothing separates a string from empty ones before
- * it. */
+/* Two passes: the first adds up lengths; the second, `filling`, appends bytes. As in TensorFlow, no
+ * separator is inserted between a string and empty ones before it. */
 static mf_status join_segments(const mf_kernel *k, mf_tensor *out, int64_t inner, bool filling)
 {
     const char *separator = mf_node_string(k->node, "separator");

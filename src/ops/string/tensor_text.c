@@ -9,7 +9,7 @@
 
 /* ---- one element ---- */
 
-/* The shortest of two precisions that reads back as the same number. */
+/* The shorter of two precisions that parses to the same number. */
 static void tensor_text_print_float(double v, bool is_double, mf_buf *out)
 {
     char text[64];
@@ -35,7 +35,7 @@ static void print_escaped(const mf_string *s, mf_buf *out)
             mf_buf_printf(out, "\\%c", c);
         else if (c < sizeof named && named[c])
             mf_buf_printf(out, "\\%c", named[c]);
-        else if (c < 0x20 || c == 0x7f) /* other text is UTF-8 */
+        else if (c < 0x20 || c == 0x7f) /* other bytes are UTF-8 */
             mf_buf_printf(out, "\\%03o", c);
         else
             mf_buf_bytes(out, &s->data[i], 1);
@@ -122,7 +122,7 @@ static void grid_dim(const mf_tensor *t, int dim, int64_t ends, int64_t at, mf_b
     for (int64_t i = 0; i < n; i++) {
         if (i > 0 || ends == 0)
             grid_gap(dim, rank, out);
-        if (i == ends && n / 2 >= ends && n > 2 * ends) { /* the middle is left out */
+        if (i == ends && n / 2 >= ends && n > 2 * ends) { /* the middle is abbreviated */
             mf_buf_str(out, "...");
             i = n - ends - 1;
             continue;
@@ -142,7 +142,7 @@ void mf_text_grid(const mf_tensor *t, int64_t ends, mf_buf *out)
         mf_buf_str(out, "...");
         return;
     }
-    if (mf_dtype_is_complex(t->dtype) && t->shape.rank > 0) { /* in no grid */
+    if (mf_dtype_is_complex(t->dtype) && t->shape.rank > 0) { /* not supported in grids */
         mf_buf_str(out, "[");
         for (int64_t i = 0; i < ends; i++)
             mf_buf_str(out, i ? " ?" : "?");

@@ -13,8 +13,8 @@ void mf_text_flat(const mf_tensor *t, int64_t limit, mf_buf *out);
  */
 void mf_text_grid(const mf_tensor *t, int64_t ends, mf_buf *out);
 
-/* Element i of `out`, in its type, from text; false when that is no such number. Spaces around it
- * are left out. */
+/* Parses element i of `out`, in its type; false: not such a number. Surrounding spaces are ignored.
+ */
 bool mf_text_number(const char *text, size_t len, mf_tensor *out, int64_t i);
 
 static inline const mf_string *mf_strings(const mf_tensor *t)
@@ -27,10 +27,10 @@ static inline const char *mf_string_data(const mf_string *s)
     return s->data ? s->data : "";
 }
 
-/* The kernel of an elementwise string -> string op: out is empty on entry of each call. */
+/* The kernel of an elementwise string -> string op: out is empty when it is called. */
 typedef mf_status mf_string_map_fn(const mf_kernel *k, const mf_string *in, mf_string *out);
 MF_MUST mf_status mf_string_map(mf_kernel *k, mf_string_map_fn *fn);
-/* *out becomes what the buffer holds; the buffer is emptied but keeps its memory. */
+/* Moves the contents of the buffer to *out; the buffer is emptied but keeps its memory. */
 MF_MUST mf_status mf_string_take(mf_string *out, mf_buf *buf);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dim_names.c - names of dimensions, and which mesh a node is on: attributes of the node, so they
- * travel with the graph. */
+/* dim_names.c - names of dimensions, and the mesh of a node. Both are attributes of the node, so
+ * they travel with the graph. */
 #include "base/host_state.h"
 #include "spmd/propagate/sharding_table.h"
 
@@ -28,7 +28,7 @@ void mf_name_dims(mf_graph *graph, mf_output tensor, const char *names)
             break;
     }
     if (!a.strings || tensor.node->n_outputs != 1)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: its dimensions cannot have names",
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: dimensions of this node cannot have names",
                      tensor.node->name);
     else
         st = mf_node_set_attr(graph, tensor.node, MF_DIMS_ATTR, &a);

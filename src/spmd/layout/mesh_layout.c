@@ -13,8 +13,8 @@
 
 enum { VALUE = MF_MESH_SHARES * 8 };
 
-/* "name:value" of a list separated by ';', the value of less than `size` letters. The rest is
- * returned; NULL: it is not so. */
+/* Parses one "name:value" of a list separated by ';'; the value is shorter than `size`. Returns the
+ * rest of the text, or NULL when it does not parse. */
 static const char *pair(const char *text, char name[MF_MESH_NAME], char *value, size_t size)
 {
     const size_t n = strcspn(text, ":;"), v = text[n] == ':' ? strcspn(text + n + 1, ";:") : 0;
@@ -38,7 +38,7 @@ static int axis_find(const mf_mesh *m, const char *name)
     return -1;
 }
 
-/* "3,1": shares, so many as there are places. false: it is not so. */
+/* "3,1": one share per index of the axis. Returns false when it does not parse. */
 static bool read_shares(const char *text, int32_t before[MF_MESH_SHARES + 1], int *n)
 {
     for (*n = 0; *n < MF_MESH_SHARES; text++) {
@@ -58,7 +58,7 @@ static bool read_shares(const char *text, int32_t before[MF_MESH_SHARES + 1], in
     return false;
 }
 
-/* Of equal ones only their number counts. */
+/* Equal shares are the same as no shares: only the size counts. */
 static void drop_equal(int32_t before[MF_MESH_SHARES + 1], int n)
 {
     for (int i = 1; i < n; i++) {
@@ -68,7 +68,7 @@ static void drop_equal(int32_t before[MF_MESH_SHARES + 1], int n)
     memset(before, 0, (size_t)(n + 1) * sizeof *before);
 }
 
-/* Places along an axis; 0: that is no size. */
+/* Size of an axis; 0: not a size. */
 static long mesh_layout_read_size(const char *text, int32_t before[MF_MESH_SHARES + 1])
 {
     char *end;
@@ -122,18 +122,19 @@ mf_status mf_mesh_parse(const char *text, mf_mesh *out)
         at = pair(at, name, size, sizeof size);
         if (!at)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' is no mesh: write axes and sizes, as in \"rows:2;cols:2\"", text);
+                           "'%s' is not a mesh: write axes and sizes, as in \"rows:2;cols:2\"",
+                           text);
         n = mesh_layout_read_size(size, before);
         if (n < 1 || n > MF_MESH_PROCESSORS || out->n * n > MF_MESH_PROCESSORS)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "mesh '%s': axis '%s' cannot have the size '%s' (1 to %d processors; or "
-                           "shares of each place, up to %d of them, as in \"rows:3,1\")",
+                           "mesh '%s': axis '%s' cannot have the size '%s' (1 to %d devices; or "
+                           "one share per index, up to %d of them, as in \"rows:3,1\")",
                            text, name, size, MF_MESH_PROCESSORS, MF_MESH_SHARES);
         if (out->n_axes == MF_MESH_AXES)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d axes are possible", text,
+            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d axes are supported", text,
                            MF_MESH_AXES);
         if (axis_find(out, name) >= 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': two axes are called '%s'", text, name);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': two axes are named '%s'", text, name);
         memcpy(out->name[out->n_axes], name, sizeof name);
         memcpy(out->before[out->n_axes], before, sizeof before);
         out->size[out->n_axes++] = (int)n;
@@ -264,7 +265,7 @@ const char *mf_layout_text(const mf_mesh *m, const mf_layout *l, int rank,
     return text;
 }
 
-/* Where the part of place `at` begins, of n. */
+/* First index of the shard at position `at`, of n elements. */
 static int64_t cut_at(const mf_mesh *m, int axis, int64_t n, int64_t at)
 {
     const int size = m->size[axis];
@@ -327,7 +328,7 @@ bool mf_box_cut(const mf_box *a, const mf_box *b, int rank, mf_box *out)
     return true;
 }
 
-/* ---- rules by names ---- */
+/* ---- layout rules ---- */
 
 mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out)
 {
@@ -340,16 +341,16 @@ mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out)
         at = pair(at, dim, axis, sizeof axis);
         if (!at)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' is no layout: write dimensions and axes, as in "
+                           "'%s' is not a layout: write dimensions and axes, as in "
                            "\"batch:rows;hidden:cols\"",
                            text);
         for (int i = 0; i < out->n; i++) {
             if (strcmp(out->axis[i], axis) == 0 && strcmp(out->dim[i], dim) == 0)
-                return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': '%s:%s' is there twice", text,
+                return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': '%s:%s' is given twice", text,
                                dim, axis);
         }
         if (out->n == MF_MESH_RULES)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': at most %d rules are possible", text,
+            return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': at most %d rules are supported", text,
                            MF_MESH_RULES);
         memcpy(out->dim[out->n], dim, sizeof dim);
         memcpy(out->axis[out->n++], axis, sizeof axis);
@@ -381,7 +382,7 @@ bool mf_layout_rules_has(const mf_layout_rules *r, const char *name)
 
 /* ---- several meshes ---- */
 
-/* The dimension that is not a tensor's but the model's: its layers, one after the other. */
+/* A dimension of the model rather than of a tensor: its sequence of layers. */
 static const char LAYERS[] = "layers";
 
 void mf_meshes_one(const mf_mesh *m, mf_meshes *out)
@@ -403,18 +404,16 @@ int mf_meshes_of(const mf_meshes *m, int processor)
 static mf_status add_mesh(mf_meshes *all, const mf_mesh *m)
 {
     if (all->n == MF_MESHES)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d meshes, or stages, are possible",
-                       MF_MESHES);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d meshes or stages are supported", MF_MESHES);
     if (all->processors + m->n > MF_MESH_PROCESSORS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d processors are possible",
-                       MF_MESH_PROCESSORS);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d devices are supported", MF_MESH_PROCESSORS);
     all->at[all->n] = *m;
     all->at[all->n++].first = all->processors;
     all->processors += m->n;
     return MF_OK;
 }
 
-/* Without the axes that cut layers; all that are left are one processor. */
+/* The mesh of each stage lacks the axes that split layers. A mesh without axes is one device. */
 static mf_status add_stages(mf_meshes *all, const mf_mesh *m, mf_axes layers)
 {
     mf_mesh rest = { .n = 1 };
@@ -441,15 +440,15 @@ static bool has_rule(const mf_layout_rules *r, const char *dim, const char *axis
     return false;
 }
 
-/* Gradients are cut as what they update. */
+/* Gradients are sharded like the slots or weights that they update. */
 static mf_status check_gradients(const mf_layout_rules *r)
 {
     for (int i = 0; i < r->n; i++) {
         if (strcmp(r->dim[i], "gradients") == 0 && !has_rule(r, "slots", r->axis[i]) &&
             !has_rule(r, "weights", r->axis[i]))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "layout 'gradients:%s' needs slots:%s or weights:%s, too: gradients are "
-                           "cut as what they update",
+                           "layout 'gradients:%s' needs slots:%s or weights:%s, too: gradients "
+                           "are sharded like what they update",
                            r->axis[i], r->axis[i], r->axis[i]);
     }
     return MF_OK;
@@ -471,7 +470,7 @@ static mf_status check_rules(const mf_layout_rules *r, const mf_mesh *meshes, in
             if (strcmp(r->dim[i], LAYERS) == 0 && strcmp(r->dim[k], LAYERS) != 0 &&
                 strcmp(r->axis[i], r->axis[k]) == 0)
                 return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "layout: the axis '%s' cuts layers, so it cannot cut '%s'",
+                               "layout: the axis '%s' splits layers, so it cannot split '%s'",
                                r->axis[i], r->dim[k]);
         }
     }
@@ -506,7 +505,7 @@ mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
         const size_t len = strcspn(at, "|");
 
         if (n == MF_MESHES)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d meshes are possible", text,
+            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d meshes are supported", text,
                            MF_MESHES);
         MF_TRY(mesh_layout_parse_one(at, len, &said[n]));
         MF_TRY(add_stages(out, &said[n], mf_layout_rules_find(rules, &said[n], LAYERS)));

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_layout.h - meshes, and which part of a tensor each processor has.
+/* mesh_layout.h - device meshes, and which shard of a tensor each device holds.
  *
- * A dimension of a tensor is cut along some axes of the mesh, the first of the mesh outermost: cut
- * along rows, then each piece along cols. Pieces differ by one at most (7 over 3: 3, 2, 2),
- * whatever axes they are cut along, unless the mesh gives them shares. Its grain is how many
- * neighbours stay together: sizes are counted in grains. Processors that differ only along axes
- * that cut nothing have the same; or, along those of `partial`, each a part of the sum. */
+ * A dimension of a tensor is split along some axes of the mesh. The first axis of the mesh is the
+ * outermost: the dimension is split along rows, then each shard along cols. Shard sizes differ by
+ * at
+ * most one (7 over 3: 3, 2, 2), whatever the axes, unless the mesh has shares. Sizes are counted in
+ * grains: a grain is the number of neighbouring elements that stay together. Devices that differ
+ * only along axes that split nothing hold the same shard; if they differ along axes of `partial`,
+ * each holds a partial sum of it. */
 #ifndef MF_SPMD_LAYOUT_MESH_LAYOUT_H
 #define MF_SPMD_LAYOUT_MESH_LAYOUT_H
 
@@ -17,110 +19,114 @@ enum {
     MF_MESH_PROCESSORS = 4096,
     MF_MESH_NAME = 32,
     MF_MESHES = 32,
-    MF_MESH_CHUNKS = 256, /* of layers, on all meshes together */
-    MF_MESH_SHARES = 64, /* places along an axis that has shares, at most */
-    MF_MESH_SHARE = 1000000, /* the largest */
+    MF_MESH_CHUNKS = 256, /* of layers, over all meshes */
+    MF_MESH_SHARES = 64, /* maximum size of an axis with shares */
+    MF_MESH_SHARE = 1000000, /* the largest share */
 };
 
-typedef uint32_t mf_axes; /* a bit for each axis of the mesh */
+typedef uint32_t mf_axes; /* one bit per axis of the mesh */
 
 typedef struct mf_mesh {
     int n_axes;
     char name[MF_MESH_AXES][MF_MESH_NAME];
     int size[MF_MESH_AXES];
-    /* By axis and place: the shares of those before it; of the last one all, 0: they are equal. */
+    /* By axis and index: the sum of the shares before the index; the last element is the total.
+     * Total 0:
+     * equal shares. */
     int32_t before[MF_MESH_AXES][MF_MESH_SHARES + 1];
-    int n; /* processors; the last axis counts fastest */
-    int first; /* the number of the first of them: meshes of one job count through */
+    int n; /* devices; the last axis varies fastest */
+    int first; /* number of its first device: the meshes of a job are numbered consecutively */
 } mf_mesh;
 
-/* "rows:2;cols:2"; "rows:3,1;cols:2": the first row gets three times as much of what is cut along
- * rows as the second. INVALID_ARGUMENT saying what is wrong with it. */
+/* Parses "rows:2;cols:2"; in "rows:3,1;cols:2" the first row gets three times as much as the second
+ * of a dimension that is split along rows. Fails: INVALID_ARGUMENT with the reason. */
 MF_MUST mf_status mf_mesh_parse(const char *text, mf_mesh *out);
 static inline bool mf_mesh_has(const mf_mesh *m, int processor)
 {
     return processor >= m->first && processor < m->first + m->n;
 }
-/* Have they the same axes, so that layouts of one are layouts of the other? */
+/* True if both have the same axes, so that layouts of one are valid for the other. */
 bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b);
-/* As mf_mesh_parse() would read it. Owns: mf_buf_deinit(out). */
+/* The text that mf_mesh_parse() accepts. Owns: mf_buf_deinit(out). */
 void mf_mesh_text(const mf_mesh *m, mf_buf *out);
-/* Are the places along one of its axes unequal? */
+/* True if an axis has unequal shares. */
 bool mf_mesh_has_shares(const mf_mesh *m);
-/* Where a processor is along an axis. */
+/* Index of a device along an axis. */
 int mf_mesh_at(const mf_mesh *m, int processor, int axis);
-/* How many processors differ only along these axes. */
+/* Number of devices that differ only along these axes. */
 int mf_mesh_count(const mf_mesh *m, mf_axes axes);
-/* Which of them this is, 0 to count - 1; and the i-th of those around it. */
+/* Index of the device in that group, 0 to count - 1; and the i-th device of its group. */
 int mf_mesh_index(const mf_mesh *m, mf_axes axes, int processor);
 int mf_mesh_nth(const mf_mesh *m, mf_axes axes, int processor, int i);
 
 typedef struct mf_layout_dim {
-    mf_axes axes; /* 0: whole */
-    int64_t grain; /* 0 where it is whole */
+    mf_axes axes; /* 0: not split */
+    int64_t grain; /* 0 if not split */
 } mf_layout_dim;
 
 typedef struct mf_layout {
     mf_layout_dim dims[MF_MAX_RANK];
-    mf_axes partial; /* along these, each has a part of what is to be added */
-    mf_cut how; /* if partial: added, or the largest or smallest */
+    mf_axes partial; /* along these axes, each device holds a partial result */
+    mf_cut how; /* if partial: the reduction, a sum, maximum or minimum */
 } mf_layout;
 
 bool mf_layout_equal(const mf_layout *a, const mf_layout *b);
-/* Axes that cut a dimension. */
+/* Axes that split any dimension. */
 mf_axes mf_layout_cuts(const mf_layout *l, int rank);
-/* Everybody has all of it. */
+/* True if every device holds the whole tensor. */
 bool mf_layout_is_whole(const mf_layout *l, int rank);
 /* "[rows,.,cols*64] sum over rows" */
 enum { MF_LAYOUT_TEXT = 512 };
 const char *mf_layout_text(const mf_mesh *m, const mf_layout *l, int rank,
                            char text[MF_LAYOUT_TEXT]);
 
-/* A part of a tensor. */
+/* A rectangular part of a tensor. */
 typedef struct mf_box {
     int64_t begin[MF_MAX_RANK], size[MF_MAX_RANK];
 } mf_box;
 
 int64_t mf_box_count(const mf_box *b, int rank);
-/* What both have; false: nothing. */
+/* Intersection; false: it is empty. */
 bool mf_box_cut(const mf_box *a, const mf_box *b, int rank, mf_box *out);
-/* What a processor has. */
+/* The part that a device holds. */
 mf_box mf_layout_box(const mf_mesh *m, const mf_layout *l, const mf_shape *shape, int processor);
-/* The same of `size` elements that are cut so. */
+/* The same for one dimension of `size` elements. */
 void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int processor,
                      int64_t *begin, int64_t *end);
 
-/* ---- rules by names ---- */
+/* ---- layout rules ---- */
 
 typedef struct mf_layout_rules {
     int n;
     char dim[MF_MESH_RULES][MF_MESH_NAME], axis[MF_MESH_RULES][MF_MESH_NAME];
 } mf_layout_rules;
 
-/* "batch:rows;hidden:cols". A dimension may have several axes: "batch:rows;batch:cols". */
+/* Parses "batch:rows;hidden:cols". A dimension may have several axes: "batch:rows;batch:cols". */
 MF_MUST mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out);
-/* The axes of this mesh that cut dimensions of this name. */
+/* The axes of this mesh that split dimensions of this name. */
 mf_axes mf_layout_rules_find(const mf_layout_rules *r, const mf_mesh *m, const char *name);
-/* Is there one for this name, whatever the axis? */
+/* True if any rule names this dimension. */
 bool mf_layout_rules_has(const mf_layout_rules *r, const char *name);
 
 /* ---- several meshes ---- */
 
-/* One behind the other, they are the stages of a pipeline: the first has the first layers. */
+/* Several meshes are the stages of a pipeline, in order: the first holds the first layers. */
 typedef struct mf_meshes {
     int n, processors;
     mf_mesh at[MF_MESHES];
 } mf_meshes;
 
-/* "rows:2;cols:2", or several, "rows:2 | cols:3"; and rules. Where the dimension `layers` is cut
- * along axes, each index along these is a mesh of the rest: "stages:2;rows:2" and "layers:stages"
- * are "rows:2 | rows:2". Fails: INVALID_ARGUMENT saying what is wrong, such as an axis that no mesh
- * has. */
+/* Parses "rows:2;cols:2", or several meshes, "rows:2 | cols:3", and rules. If the dimension
+ * `layers`
+ * is split along axes, each index along them is a mesh of the other axes: "stages:2;rows:2" with
+ * "layers:stages" is "rows:2 | rows:2". Fails: INVALID_ARGUMENT with the reason, such as an axis
+ * that
+ * no mesh has. */
 MF_MUST mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
                                   mf_layout_rules *rules);
-/* Of one mesh. */
+/* A list of one mesh. */
 void mf_meshes_one(const mf_mesh *m, mf_meshes *out);
-/* The one that has this processor. */
+/* Index of the mesh that contains the device. */
 int mf_meshes_of(const mf_meshes *m, int processor);
 
 #endif

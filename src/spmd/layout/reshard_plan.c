@@ -3,17 +3,20 @@
 #include "spmd/layout/reshard_plan.h"
 
 MF_PARAM_INT(mesh_reduce_direct, 1024,
-             "elements up to which each processor of a mesh adds up all of a sum, in one round");
+             "largest sum, in elements, that each device of a mesh reduces completely in one "
+             "round");
 
 /* ---- reductions ---- */
 
-/* The axes of `axes` that come behind all of `before`: pieces along them are pieces of those. */
+/* True if `axes` come after all axes of `before`: shards along `axes` are parts of shards along
+ * `before`. */
 static bool reshard_plan_is_behind(mf_axes before, mf_axes axes)
 {
     return before == 0 || (axes & (((mf_axes)2 << (31 - __builtin_clz(before))) - 1)) == 0;
 }
 
-/* What more `to` cuts of a dimension, along axes over which is to be summed; 0: not so. */
+/* Axes along which `to` splits a dimension further and which still have to be reduced; 0: the
+ * dimension cannot be reduce-scattered. */
 static mf_axes scatter_dim(const mf_layout *from, mf_layout_dim a, mf_layout_dim b)
 {
     const mf_axes more = b.axes & ~a.axes;
@@ -91,8 +94,8 @@ mf_status mf_reshard_plan_make(const mf_mesh *m, const mf_layout *from, const mf
     return MF_OK;
 }
 
-/* The processor of `a` that stands for one of `b`: itself, or, of those that have the same, another
- * for each. */
+/* The device of `a` that serves a device of `b`: the device itself, or one of several devices with
+ * the same shard, so that requests are spread over them. */
 static int across(const mf_mesh *a, const mf_mesh *b, int processor)
 {
     if (mf_mesh_has(a, processor))
@@ -146,7 +149,7 @@ mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int processor, mf_arena *ar
     *out = (mf_reshard_plan){ .send = MF_ARENA_ARRAY(arena, mf_parcel, c->b->n),
                               .receive = MF_ARENA_ARRAY(arena, mf_parcel, c->a->n) };
     if (!out->send || !out->receive)
-        return MF_NOMEM("a way to another mesh");
+        return MF_NOMEM("a cross-mesh plan");
     if (mf_mesh_has(c->b, processor))
         plan_receiving(c, processor, out);
     if (mf_mesh_has(c->a, processor))
@@ -154,7 +157,7 @@ mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int processor, mf_arena *ar
     return MF_OK;
 }
 
-/* Elements of its new block that a processor does not have. */
+/* Elements of its new block that a device has to receive. */
 static int64_t lacks(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                      const mf_layout *to, int processor)
 {
@@ -166,10 +169,10 @@ static int64_t lacks(const mf_mesh *m, const mf_layout *from, const mf_shape *sh
     return mf_box_cut(&a, &b, shape->rank, &both) ? n - mf_box_count(&both, shape->rank) : n;
 }
 
-/* Of more processors than that, some are asked: pieces differ by one at most. */
+/* Above this number of devices only a sample is examined: shard sizes differ by at most one. */
 enum { MOST_ASKED = 64 };
 
-/* Along all others, processors have the same. */
+/* Along all other axes, devices hold the same data before and after. */
 static mf_axes reshard_plan_axes_of(const mf_layout *from, const mf_layout *to, int rank)
 {
     return from->partial | mf_layout_cuts(from, rank) | mf_layout_cuts(to, rank);
@@ -194,8 +197,8 @@ bool mf_reshard_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape
     return true;
 }
 
-/* What one receives of the sum over n blocks of that many elements, which each gets a piece or all
- * of. */
+/* Elements that a device receives for the sum of n blocks of `block` elements, of which each device
+ * keeps a shard or all. */
 static int64_t reduce_elements(int64_t block, int n, bool all)
 {
     if (!all)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_plan.h - from one layout of a tensor to another: who sends what to whom.
+/* reshard_plan.h - moves a tensor from one layout to another: which device sends what to which.
  *
- * First what is partial is reduced: pieces that the target has, too, come out of it cut (each
- * processor adds up what it will need); along other axes everybody gets all. Then parts are moved.
- * Each processor gets exactly what it lacks, once: of those who have a part, from the one that is
- * where it is itself along all axes that cut nothing. So nobody gets more bytes than it must, and
- * nobody sends for others. */
+ * A partial layout is reduced first: dimensions that the target splits further are reduce-scattered
+ * (each device reduces only the shard that it needs), the other axes are all-reduced. Then parts
+ * are
+ * moved. Each device receives exactly the elements that it lacks, once. Of the devices that hold a
+ * part, the sender is the one with the receiver's index along all axes that split nothing. So no
+ * device receives more bytes than necessary, and none forwards data of other devices. */
 #ifndef MF_SPMD_LAYOUT_RESHARD_PLAN_H
 #define MF_SPMD_LAYOUT_RESHARD_PLAN_H
 
 #include "base/param.h"
 #include "spmd/layout/mesh_layout.h"
 
-/* How a partial layout is reduced on the way to another. */
+/* How a partial layout is reduced before it becomes another. */
 typedef struct mf_reduction {
-    mf_axes scatter; /* along these each keeps a piece of the sum, */
-    mf_axes all; /* along these, afterwards, everybody all of it */
-    mf_layout scattered, reduced; /* what it is after each */
+    mf_axes scatter; /* reduce-scatter along these axes */
+    mf_axes all; /* then all-reduce along these */
+    mf_layout scattered, reduced; /* the layout after each */
 } mf_reduction;
 
 mf_reduction mf_reduction_plan(const mf_mesh *m, const mf_layout *from, const mf_layout *to,
                                const mf_shape *shape);
 
-/* A part that travels: where it begins in the block at hand, and how large it is. */
+/* A part that is sent or received: its offset in the local block, and its size. */
 typedef struct mf_parcel {
     int peer;
     mf_box box;
@@ -31,36 +32,38 @@ typedef struct mf_parcel {
 typedef struct mf_reshard_plan {
     mf_parcel *send, *receive;
     int n_send, n_receive;
-    mf_box keep_from, keep_to; /* what one has already, in the old and the new block */
-    bool keeps; /* there is such a part */
+    mf_box keep_from, keep_to; /* the part that the device holds already, in the old and the new
+                                  block */
+    bool keeps; /* keep_from and keep_to are valid */
 } mf_reshard_plan;
 
-/* What a processor does so that everybody comes from `from`, which is not partial, to its box; `to`
- * is by processor of the mesh. */
+/* What one device sends and receives so that all devices get from `from`, which is not partial, to
+ * their boxes. `to` is by device of the mesh. */
 MF_MUST mf_status mf_reshard_plan_make(const mf_mesh *m, const mf_layout *from,
                                        const mf_shape *shape, const mf_box *to, int processor,
                                        mf_arena *arena, mf_reshard_plan *out);
 
-/* From one mesh to another. */
+/* A move from one mesh to another. */
 typedef struct mf_cross_mesh {
     const mf_mesh *a, *b;
     const mf_layout *from, *to; /* neither is partial */
     const mf_shape *shape;
 } mf_cross_mesh;
 
-/* What a processor of either does. One that is of both keeps what it has. */
+/* What a device of either mesh sends and receives. A device of both keeps what it has. */
 MF_MUST mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int processor, mf_arena *arena,
                                      mf_reshard_plan *out);
 
-/* Everybody's new block lies in its old one. */
+/* True if the new block of every device lies in its old one. */
 bool mf_reshard_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                          const mf_layout *to);
-/* Elements that a processor receives on the whole way, reductions included: the most of any, or, on
- * a large mesh, of some. */
+/* Elements that a device receives for the whole conversion, reductions included: the maximum over
+ * all devices, or over a sample of them on a large mesh. */
 int64_t mf_reshard_elements(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                             const mf_layout *to);
 
-/* Elements up to which a sum for everybody is made by everybody: one round instead of two. */
+/* Sums of at most this many elements are all-reduced by direct exchange: one round instead of two.
+ */
 extern mf_param mf_param_mesh_reduce_direct;
 #define MF_REDUCE_DIRECT MF_PARAM(mesh_reduce_direct)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cross_mesh.c - values that go from one mesh of a job to another, each processor to those that
- * need what it has. */
+/* cross_mesh.c - values that move from one mesh of a job to another: each device sends its part to
+ * the devices that need it. */
 #include "spmd/lower/reshard_step.h"
 
-/* Nothing here waits for what is sent, so the end of the run does. */
+/* No node here consumes a send, so the end of the run waits for it. */
 static mf_status note_sending(const mf_lowering *l, int i, mf_node *sending)
 {
     const mf_node_spec spec = { .name = MF_MESH_SENT, .op = "NoOp" };
@@ -26,7 +26,7 @@ static mf_status add_send(const mf_reshard_step *g, int i, const mf_reshard_plan
                               { "from_shape", mf_shape_attr(&shape) } };
     mf_node *node;
 
-    if (move->n_send == 0) /* others may send what we have a part in making */
+    if (move->n_send == 0) /* this device has nothing to send; other devices may */
         return note_sending(g->l, i, after ? after : in.node);
     MF_TRY(mf_reshard_step_write_boxes(g->scratch, move->send, move->n_send, rank, &attrs[0].value,
                                        &attrs[1].value));
@@ -54,10 +54,10 @@ static mf_status add_receive(const mf_reshard_step *g, int i, const mf_reshard_p
     return mf_reshard_step_make(g, i, "_MeshReceive", NULL, 0, attrs, MF_COUNT(attrs));
 }
 
-/* What a processor at hand of either mesh has to do with it. */
+/* Adds the sends and receives of a local device of either mesh. */
 static mf_status pass(const mf_reshard_step *g, int i, mf_output in, mf_node *after)
 {
-    const mf_cross_mesh c = { &g->l->sheet->meshes->at[g->from->mesh], g->m, &g->from->layout,
+    const mf_cross_mesh c = { &g->l->table->meshes->at[g->from->mesh], g->m, &g->from->layout,
                               &g->to->layout, g->shape };
     mf_reshard_plan move;
 
@@ -66,20 +66,20 @@ static mf_status pass(const mf_reshard_step *g, int i, mf_output in, mf_node *af
                                                  : add_receive(g, i, &move);
 }
 
-/* Whoever waits on another mesh for what is never made would wait for ever. */
+/* A consumer on another mesh would wait forever for a value of a branch that is not taken. */
 static mf_status check_crossing(const mf_lowering *l, const mf_node *n, int from, int to)
 {
     if (l->branches[n->id] > 0)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "{{node %s}}: it is in a branch that may not be taken, and mesh %d needs it "
-                       "from mesh %d: put all of the branch on one (mf_put_on_mesh)",
+                       "{{node %s}}: it is in a conditional branch, and mesh %d needs it from "
+                       "mesh %d: put the whole branch on one mesh (mf_put_on_mesh)",
                        n->name, to, from);
     return MF_OK;
 }
 
 /* ---- values ---- */
 
-/* One that is no part of a sum, if there is any. */
+/* A version that is not partial; NULL: none. */
 static const mf_mesh_version *elsewhere(const mf_lowering *l, mf_output o)
 {
     const mf_mesh_version *best = NULL;
@@ -99,13 +99,13 @@ static mf_status pass_value(const mf_reshard_step *g, int i)
 mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
                         const mf_mesh_version **out)
 {
-    const mf_mesh_value *value = mf_mesh_value_of(l->sheet, o);
+    const mf_mesh_value *value = mf_mesh_value_of(l->table, o);
     const mf_mesh_version *v = elsewhere(l, o);
     mf_reshard_step g;
 
     if (!v || v->mesh == mesh || value->fixed || layout->partial ||
         !mf_shape_is_static(&value->shape))
-        return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: its value cannot be laid out otherwise",
+        return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: its value cannot have another layout",
                        o.node->name);
     MF_TRY(check_crossing(l, o.node, v->mesh, mesh));
     MF_TRY(mf_reshard_step_reduce(l, o, &v));
@@ -117,7 +117,7 @@ mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *
 
 /* ---- signals ---- */
 
-/* A number that is sent once the node has been. */
+/* A scalar that is sent once the node has run. */
 static mf_status pass_word(const mf_reshard_step *g, int i)
 {
     mf_node *twin = g->l->twins[g->o.node->id][i];
@@ -129,11 +129,11 @@ mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh, const mf_mesh_
 {
     static const mf_shape scalar;
     static const mf_layout whole;
-    const mf_mesh_version from = { .mesh = mf_mesh_home(l->sheet, n) };
+    const mf_mesh_version from = { .mesh = mf_mesh_home(l->table, n) };
     mf_reshard_step g = { .l = l,
                           .o = { n, 0 },
                           .type = MF_DTYPE_I32,
-                          .m = &l->sheet->meshes->at[mesh],
+                          .m = &l->table->meshes->at[mesh],
                           .shape = &scalar,
                           .from = &from };
 

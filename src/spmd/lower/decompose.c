@@ -8,11 +8,11 @@ typedef struct expansion {
     mf_graph *g;
     const mf_node *n;
     mf_dtype type;
-    int rank; /* of its first image, or scores */
+    int rank; /* of its first input */
     int64_t classes; /* the last dimension */
     int64_t samples; /* all others together */
-    int64_t parts, chosen; /* TopK: of the classes, and of each */
-    mf_output out[6]; /* by output of the node; empty: nobody needs it */
+    int64_t parts, chosen; /* TopK: shards of the classes, and results per shard */
+    mf_output out[6]; /* by output of the node; empty: unused */
 } expansion;
 
 static mf_output decompose_two(const expansion *e, const char *op, mf_output a, mf_output b)
@@ -25,14 +25,14 @@ static mf_output decompose_one(const expansion *e, const char *op, mf_output a)
     return mf_apply(e->g, op, MF_IN(a));
 }
 
-/* Over the last dimension. */
+/* A reduction over the last dimension. */
 static mf_output over_classes(const expansion *e, const char *op, mf_output x, bool keep)
 {
     return mf_applyf(e->g, op, MF_IN(x, mf_ints(e->g, (int64_t[]){ -1 }, 1)), "keep_dims=%s",
                      keep ? "true" : "false");
 }
 
-/* x less the largest of its row. */
+/* x minus the maximum of its row. */
 static mf_output shifted(const expansion *e)
 {
     const mf_output x = e->n->inputs[0];
@@ -55,8 +55,9 @@ static void log_softmax(expansion *e)
     e->out[0] = decompose_two(e, "Sub", x, decompose_one(e, "Log", sum));
 }
 
-/* loss = sum of labels * (log of the sum - x), backprop = softmax - labels. times: of two numbers;
- * of a score that is -inf and no label, what one processor gives. */
+/* loss = sum of labels * (log(sum(exp(x))) - x), backprop = softmax - labels. `times`: the product
+ * of
+ * two numbers. It must give the one-device result for a score of -inf whose label is 0. */
 static void decompose_cross_entropy(expansion *e, mf_output labels, const char *times)
 {
     const mf_output x = shifted(e), power = decompose_one(e, "Exp", x);
@@ -73,7 +74,7 @@ static void sparse_cross_entropy(expansion *e)
 {
     const mf_output valid = mf_applyf(
         e->g, "_MeshIndices", MF_IN(e->n->inputs[1]), "begin=0 size=%lld limit=%lld negative=false",
-        (long long)e->classes, (long long)e->classes); /* or it fails */
+        (long long)e->classes, (long long)e->classes); /* labels out of range fail */
     const mf_output labels =
         mf_applyf(e->g, "OneHot",
                   MF_IN(valid, mf_scalar(e->g, MF_DTYPE_I32, (double)e->classes),
@@ -90,7 +91,7 @@ static void dense_cross_entropy(expansion *e)
 
 /* ---- batch normalisation ---- */
 
-/* Over all but the channels, which come last. */
+/* A reduction over all dimensions except the channels, which are last. */
 static mf_output over_samples(const expansion *e, const char *op, mf_output x)
 {
     static const int64_t axes[] = { 0, 1, 2, 3, 4, 5, 6 };
@@ -144,9 +145,9 @@ static void decompose_normalise_grad(expansion *e)
     e->out[2] = sum;
 }
 
-/* ---- the largest ---- */
+/* ---- TopK ---- */
 
-/* Those of each part, and of these candidates the largest. */
+/* The top k of each shard, then the top k of these candidates. */
 static void top_k(expansion *e)
 {
     const mf_output part =
@@ -163,9 +164,9 @@ static void top_k(expansion *e)
                           "batch_dims=%d", e->rank - 1);
 }
 
-/* ---- which ---- */
+/* ---- what is decomposed ---- */
 
-/* It has been replaced, as far as it could be: some outputs nothing stands for. */
+/* Marks a node that has been replaced, except for outputs without a replacement. */
 #define DONE "_expanded"
 
 typedef enum subject { CLASSES, SAMPLES, RANKING } subject;
@@ -173,7 +174,7 @@ typedef enum subject { CLASSES, SAMPLES, RANKING } subject;
 typedef struct decompose_row {
     const char *op;
     void (*make)(expansion *e);
-    subject whole; /* must not be cut; a ranking gives the same bits */
+    subject whole; /* must not be split; TopK gives the same bits either way */
 } decompose_row;
 
 static const decompose_row rows[] = {
@@ -199,7 +200,7 @@ static const decompose_row *decompose_find(const char *op)
     return NULL;
 }
 
-/* Training on floats whose channels come last; samples are cut. */
+/* Training in float with channels last, whose samples are split. */
 static bool samples_are_cut(const mf_sharding_table *s, const mf_node *n)
 {
     const mf_mesh_value *v = mf_mesh_value_of(s, n->inputs[0]);
@@ -226,7 +227,7 @@ static bool classes_are_cut(const mf_sharding_table *s, const mf_node *n)
             mf_shape_equal(&label->shape, &v->shape));
 }
 
-/* TopK of so few that it is worth it; parts are equal. */
+/* TopK with equal shards and a k that is small enough to save traffic. */
 static bool ranking_is_cut(const mf_sharding_table *s, const mf_node *n, expansion *e)
 {
     const mf_mesh_value *v = mf_mesh_value_of(s, n->inputs[0]);

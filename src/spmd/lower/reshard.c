@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard.c - values under other layouts than they were made: the ops that reduce and move them.
- * Each version is made once, out of the one that is nearest. */
+/* reshard.c - other layouts of a value: the ops that reduce and move its shards. Each version is
+ * made
+ * once, from the version that is cheapest to convert. */
 #include "base/log.h"
 #include "graph/shard.h"
 #include "spmd/lower/reshard_step.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Everybody has what it needs, and more. */
+/* Every device already holds its new block: slice it. */
 static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
 {
     const int p = g->l->processors[i], rank = g->shape->rank;
@@ -17,7 +18,7 @@ static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
     int64_t begin[MF_MAX_RANK];
     mf_output in[3] = { g->from->at[i] };
 
-    for (int d = 0; d < rank; d++) /* where it has nothing, there may be nothing to begin at */
+    for (int d = 0; d < rank; d++) /* an empty block may have no valid offset */
         begin[d] = to.size[d] > 0 ? to.begin[d] - from.begin[d] : 0;
     in[1] = mf_ints(graph, begin, rank);
     in[2] = mf_ints(graph, to.size, rank);
@@ -57,9 +58,8 @@ static mf_status add_move(const mf_reshard_step *g, int i)
     return mf_reshard_step_make(g, i, "_MeshMove", &g->from->at[i], 1, attrs, MF_COUNT(attrs));
 }
 
-/* Elements that member `index` of n gets, so that it has `count` of the sum: see
- * ops/dist/mesh_reduce.c.
- */
+/* Elements that member `index` of n receives to obtain `count` elements of the sum: see
+ * ops/dist/mesh_reduce.c. */
 static int64_t reduce_receives(int64_t count, int n, int index, bool scatter)
 {
     const int64_t piece = mf_shard_begin(count, n, index + 1) - mf_shard_begin(count, n, index);
@@ -115,7 +115,7 @@ static void reshard_explain(const mf_reshard_step *g, const mf_layout *to)
     const mf_mesh *m = g->m;
     char a[MF_LAYOUT_TEXT], b[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
 
-    if (mf_log_wants(MF_LOG_DEBUG) && g->m == &g->l->sheet->meshes->at[g->from->mesh])
+    if (mf_log_wants(MF_LOG_DEBUG) && g->m == &g->l->table->meshes->at[g->from->mesh])
         MF_LOG(MF_LOG_DEBUG, "move %s %s: %s => %s, %lld elements", g->o.node->name,
                mf_shape_text(g->shape, shape),
                mf_layout_text(m, &g->from->layout, g->shape->rank, a),
@@ -129,8 +129,8 @@ mf_status mf_reshard_step_begin(mf_lowering *l, mf_output o, const mf_mesh_versi
     *g = (mf_reshard_step){ .l = l,
                             .o = o,
                             .type = mf_type_base(o.node->out_types[o.port]),
-                            .m = &l->sheet->meshes->at[mesh],
-                            .shape = &mf_mesh_value_of(l->sheet, o)->shape,
+                            .m = &l->table->meshes->at[mesh],
+                            .shape = &mf_mesh_value_of(l->table, o)->shape,
                             .from = from,
                             .id = l->next_id++ };
     reshard_explain(g, to);
@@ -170,9 +170,9 @@ static mf_status reshard_reduce(mf_lowering *l, mf_output o, const mf_layout *to
 static mf_status reshard_move(mf_lowering *l, mf_output o, const mf_layout *to,
                               const mf_mesh_version **v)
 {
-    const mf_shape *shape = &mf_mesh_value_of(l->sheet, o)->shape;
+    const mf_shape *shape = &mf_mesh_value_of(l->table, o)->shape;
     const bool local =
-        mf_reshard_is_local(&l->sheet->meshes->at[(*v)->mesh], &(*v)->layout, shape, to);
+        mf_reshard_is_local(&l->table->meshes->at[(*v)->mesh], &(*v)->layout, shape, to);
     mf_reshard_step g;
 
     if (mf_layout_equal(&(*v)->layout, to))
@@ -183,13 +183,13 @@ static mf_status reshard_move(mf_lowering *l, mf_output o, const mf_layout *to,
     return MF_OK;
 }
 
-/* ---- the whole way ---- */
+/* ---- conversion ---- */
 
-/* On this mesh; NULL: there is none that could become it. */
+/* The cheapest version on this mesh; NULL: none can be converted. */
 static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o, int mesh,
                                               const mf_layout *to)
 {
-    const mf_mesh_value *value = mf_mesh_value_of(l->sheet, o);
+    const mf_mesh_value *value = mf_mesh_value_of(l->table, o);
     const mf_mesh_version *best = NULL;
     int64_t least = 0;
 
@@ -202,7 +202,7 @@ static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o,
             return v;
         if (to->partial || value->fixed || !mf_shape_is_static(&value->shape))
             continue;
-        n = mf_reshard_elements(&l->sheet->meshes->at[mesh], &v->layout, &value->shape, to);
+        n = mf_reshard_elements(&l->table->meshes->at[mesh], &v->layout, &value->shape, to);
         if (!best || n < least) {
             best = v;
             least = n;
@@ -213,12 +213,12 @@ static const mf_mesh_version *reshard_nearest(const mf_lowering *l, mf_output o,
 
 static const mf_layout WHOLE;
 
-/* Sums are made, as far as the layout asks for it. */
+/* Makes the sums that the layout requires. */
 static mf_status reduce_to(mf_lowering *l, mf_output o, const mf_layout *layout,
                            const mf_mesh_version **v)
 {
-    const mf_reduction r = mf_reduction_plan(&l->sheet->meshes->at[(*v)->mesh], &(*v)->layout,
-                                             layout, &mf_mesh_value_of(l->sheet, o)->shape);
+    const mf_reduction r = mf_reduction_plan(&l->table->meshes->at[(*v)->mesh], &(*v)->layout,
+                                             layout, &mf_mesh_value_of(l->table, o)->shape);
 
     MF_TRY(reshard_reduce(l, o, &r.scattered, r.scatter, true, v));
     return reshard_reduce(l, o, &r.reduced, r.all, false, v);
@@ -246,7 +246,7 @@ mf_status mf_reshard(mf_lowering *l, mf_output o, int mesh, const mf_layout *lay
     return reshard_move(l, o, layout, out);
 }
 
-/* ---- pieces that overlap ---- */
+/* ---- overlapping windows ---- */
 
 static int64_t boxes_lack(const mf_mesh *m, const mf_layout *have, const mf_shape *shape,
                           const mf_box *boxes)
@@ -267,8 +267,8 @@ static int64_t boxes_lack(const mf_mesh *m, const mf_layout *have, const mf_shap
 static mf_status find_for_boxes(mf_lowering *l, mf_output o, int mesh, const mf_box *boxes,
                                 const mf_mesh_version **out)
 {
-    const mf_mesh_value *value = mf_mesh_value_of(l->sheet, o);
-    const mf_mesh *m = &l->sheet->meshes->at[mesh];
+    const mf_mesh_value *value = mf_mesh_value_of(l->table, o);
+    const mf_mesh *m = &l->table->meshes->at[mesh];
     const mf_mesh_version *best = NULL;
     int64_t least = 0;
 
@@ -286,13 +286,13 @@ static mf_status find_for_boxes(mf_lowering *l, mf_output o, int mesh, const mf_
     *out = best;
     if (best)
         return MF_OK;
-    return mf_reshard(l, o, mesh, mf_mesh_speaks(l->sheet, o, m) ? &value->layout : &WHOLE, out);
+    return mf_reshard(l, o, mesh, mf_mesh_speaks(l->table, o, m) ? &value->layout : &WHOLE, out);
 }
 
 mf_status mf_reshard_boxes(mf_lowering *l, mf_output o, int mesh, mf_box *boxes,
                            const mf_mesh_version **out)
 {
-    const size_t bytes = (size_t)l->sheet->meshes->at[mesh].n * sizeof *boxes;
+    const size_t bytes = (size_t)l->table->meshes->at[mesh].n * sizeof *boxes;
     const mf_mesh_version *from;
     mf_reshard_step g;
 

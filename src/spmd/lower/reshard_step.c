@@ -7,10 +7,10 @@
 mf_status mf_reshard_step_version(const mf_lowering *l, int mesh, const mf_layout *layout,
                                   mf_mesh_version **list, mf_mesh_version **out)
 {
-    mf_mesh_version *v = MF_ARENA_NEW(l->sheet->arena, mf_mesh_version);
+    mf_mesh_version *v = MF_ARENA_NEW(l->table->arena, mf_mesh_version);
     mf_mesh_version **end = list;
 
-    if (!v || !(v->at = MF_ARENA_ARRAY(l->sheet->arena, mf_output, l->n)))
+    if (!v || !(v->at = MF_ARENA_ARRAY(l->table->arena, mf_output, l->n)))
         return MF_NOMEM("layouts");
     v->mesh = mesh;
     v->layout = *layout;
@@ -62,7 +62,7 @@ mf_status mf_reshard_step_make(const mf_reshard_step *g, int i, const char *op, 
 mf_status mf_reshard_step_everywhere(mf_reshard_step *g,
                                      mf_status (*add)(const mf_reshard_step *g, int i))
 {
-    const mf_mesh *before = &g->l->sheet->meshes->at[g->from->mesh];
+    const mf_mesh *before = &g->l->table->meshes->at[g->from->mesh];
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < g->l->n; i++) {
@@ -87,7 +87,7 @@ void mf_reshard_step_count(const mf_reshard_step *g, int i, int64_t elements)
 
 mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int processor)
 {
-    const mf_mesh *m = &g->l->sheet->meshes->at[v->mesh];
+    const mf_mesh *m = &g->l->table->meshes->at[v->mesh];
 
     return v->boxes ? v->boxes[processor - m->first]
                     : mf_layout_box(m, &v->layout, g->shape, processor);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_step.h - one step on the way of a value from one layout to another: what every processor
- * at hand adds to its graph. Shared by reshard.c and cross_mesh.c. */
+/* reshard_step.h - one step of the conversion of a value from one layout to another: what every
+ * local
+ * device adds to its graph. Shared by reshard.c and cross_mesh.c. */
 #ifndef MF_SPMD_LOWER_RESHARD_STEP_H
 #define MF_SPMD_LOWER_RESHARD_STEP_H
 
@@ -11,47 +12,47 @@ typedef struct mf_reshard_step {
     mf_lowering *l;
     mf_output o;
     mf_dtype type;
-    const mf_mesh *m; /* of the new version */
+    const mf_mesh *m; /* mesh of the new version */
     const mf_shape *shape;
     const mf_mesh_version *from;
     mf_mesh_version *to;
-    int64_t id; /* the same for all processors */
-    mf_box *boxes; /* of a move, by processor of the mesh: what it is to have */
-    mf_axes axes; /* of a sum: along these, */
-    bool scatter; /* of which each gets a piece */
-    mf_arena *scratch; /* while one processor's is planned: of all, it would be too much */
+    int64_t id; /* the same on all devices */
+    mf_box *boxes; /* for a move, by device of the mesh: its new part */
+    mf_axes axes; /* for a reduction: its axes */
+    bool scatter; /* reduce-scatter instead of all-reduce */
+    mf_arena *scratch; /* for the plan of one device; reset between devices */
 } mf_reshard_step;
 
-/* A new version at the end of a list. */
+/* Appends a new version to the list. */
 MF_MUST mf_status mf_reshard_step_version(const mf_lowering *l, int mesh, const mf_layout *layout,
                                           mf_mesh_version **list, mf_mesh_version **out);
-/* From a version to one of another layout on the mesh `mesh`, which is made. */
+/* Begins the step from a version to a new version of another layout on the mesh `mesh`. */
 MF_MUST mf_status mf_reshard_step_begin(mf_lowering *l, mf_output o, const mf_mesh_version *from,
                                         int mesh, const mf_layout *to, mf_reshard_step *out);
-/* A node in the graph of the i-th processor at hand. */
+/* Adds a node to the graph of the i-th local device. */
 MF_MUST mf_status mf_reshard_step_add(const mf_reshard_step *g, int i, const char *op,
                                       const mf_output *in, int n_in, const mf_named_attr *attrs,
                                       int n_attrs, mf_node **out);
-/* The same; it makes the new version there. */
+/* The same; the node's output is the new version on that device. */
 MF_MUST mf_status mf_reshard_step_make(const mf_reshard_step *g, int i, const char *op,
                                        const mf_output *in, int n_in, const mf_named_attr *attrs,
                                        int n_attrs);
-/* add() for every processor at hand of the new version's mesh, and, if it came from another, of
- * that one. */
+/* Calls add() for every local device of the new version's mesh and, if the value comes from another
+ * mesh, of that mesh. */
 MF_MUST mf_status mf_reshard_step_everywhere(mf_reshard_step *g,
                                              mf_status (*add)(const mf_reshard_step *g, int i));
-/* The i-th processor at hand gets so many elements from others, in every run. */
+/* Counts elements that the i-th local device receives in every run. */
 void mf_reshard_step_count(const mf_reshard_step *g, int i, int64_t elements);
-/* What a processor has of it. */
+/* The part that a device holds. */
 mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int processor);
 mf_shape mf_box_shape(const mf_box *box, int rank);
-/* As attributes: who, and for each begin and size. */
+/* Writes parcels as attributes: the peers, and the offset and size of each part. */
 MF_MUST mf_status mf_reshard_step_write_boxes(mf_arena *arena, const mf_parcel *parcels, int n,
                                               int rank, mf_attr *peers, mf_attr *boxes);
 
-/* All sums that a version still lacks (reshard.c). */
+/* Makes the reductions that a version still needs (reshard.c). */
 MF_MUST mf_status mf_reshard_step_reduce(mf_lowering *l, mf_output o, const mf_mesh_version **v);
-/* The value comes from another mesh (cross_mesh.c). */
+/* Moves the value from another mesh (cross_mesh.c). */
 MF_MUST mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
                                 const mf_mesh_version **out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_variables.c - see reshard_variables.h. Every processor has a graph of its own for it,
- * made of the ops that move parts of tensors: what it has goes in, what it shall have comes out. */
+/* reshard_variables.c - see reshard_variables.h. Every device runs a graph of reshard ops for it:
+ * the
+ * old slices are fed, the new ones are fetched. */
 #include "spmd/lower/reshard_variables.h"
 
 #include "base/mem.h"
@@ -12,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one processor does. */
+/* The state of one device. */
 typedef struct carrier {
     const mf_relay *r;
     mf_relay_end *end;
     mf_arena *arena;
     mf_graph *graph;
-    const char **feeds, **fetches, **targets; /* nodes */
-    const char **made; /* by fetch: the variable */
+    const char **feeds, **fetches, **targets; /* node names */
+    const char **made; /* by fetch: the variable's name */
     mf_tensor **values, **results; /* by feed, by fetch */
     int n_feeds, n_fetches, n_targets;
     pthread_t thread;
@@ -27,7 +28,7 @@ typedef struct carrier {
     mf_error why;
 } carrier;
 
-/* ---- names, in an order that is the same everywhere ---- */
+/* ---- names, in the same order on all devices ---- */
 
 static int reshard_variables_by_name(const void *a, const void *b)
 {
@@ -101,13 +102,13 @@ static mf_status reshard_variables_add_feed(carrier *c, int64_t id, const mf_ten
     return mf_graph_add(c->graph, &spec, &out->node);
 }
 
-/* What goes out and comes in, of one variable. */
+/* The parts of one variable that a device sends and receives. */
 typedef struct reshard_variables_parts {
     int64_t id;
     mf_dtype type;
     mf_shape before, after;
     mf_reshard_plan move;
-    bool has, wants; /* something before; something afterwards */
+    bool has, wants; /* the device holds a slice before; it holds one afterwards */
 } reshard_variables_parts;
 
 static mf_status list_attrs(const carrier *c, reshard_variables_parts *p, mf_named_attr *attrs,
@@ -196,7 +197,7 @@ static mf_status reshard_variables_add_variable(carrier *c, const char *name, in
     mf_status st = MF_OK;
 
     if (!b)
-        return MF_FAIL(MF_INTERNAL, "the variable '%s' has no new place", name);
+        return MF_FAIL(MF_INTERNAL, "the new layout does not place the variable '%s'", name);
     cross = (mf_cross_mesh){ &r->from->at[a->mesh], &r->to->at[b->mesh], &a->layout, &b->layout,
                              &a->shape };
     p.type = a->dtype;

@@ -92,8 +92,8 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
     return st;
 }
 
-/* How large a batch will be is not known yet, nor does it matter to variables; but rules are stated
- * for known sizes. */
+/* The batch size is not known yet and does not matter to variables, but split rules need known
+ * sizes. */
 static mf_status assume_batch(mf_graph *g, int64_t samples)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -136,7 +136,7 @@ mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup
     if (st != MF_INVALID_ARGUMENT)
         return st;
     return spmd_compile_add_variables(v, setup, graph,
-                                      false); /* of that many samples it cannot be */
+                                      false); /* this batch size contradicts the graph */
 }
 
 /* ---- runs ---- */
@@ -160,7 +160,7 @@ static mf_status set_aggregation(mf_graph *g, mf_node *map, const mf_aggregation
     return mf_node_set_attr(g, map, "weights", &weights);
 }
 
-/* A micro-batch is one shard: how it is cut is the layout's business. */
+/* A micro-batch is one shard: the layout decides how it is split. */
 static mf_status join_shards(mf_graph *g, const mf_mesh_setup *setup)
 {
     const int turns = setup->micro_batches > 1 ? setup->micro_batches : 1;
@@ -184,7 +184,7 @@ static bool spmd_compile_is_zero(const mf_node *n, const char *name)
     return a && a->kind == MF_ATTR_INT && !a->is_list && a->i == 0;
 }
 
-/* Random ops without a seed would have another one on every processor. */
+/* Random ops without a seed would draw a different one on every device. */
 static mf_status give_seeds(mf_graph *g, uint64_t seed)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -202,17 +202,17 @@ static mf_status give_seeds(mf_graph *g, uint64_t seed)
     return MF_OK;
 }
 
-/* What makes one op of several comes later, when they are pieces. */
+/* Passes that merge several ops into one run later, on the device graphs. */
 static const char LATER[] = "shards,layout,fuse,updates";
 
-/* What is fed, and parts of it that are micro-batches. */
+/* Applies the layout to feeds and to the micro-batches sliced from them. */
 static mf_status pin_feeds(mf_sharding_table *s, const mf_signature *sig,
                            const mf_layout_rules *rules)
 {
     const mf_compile *c = s->c;
 
     for (int i = 0; i < c->n_feeds; i++) {
-        if (s->values[c->feeds[i]->id]) /* else nothing needs it */
+        if (s->values[c->feeds[i]->id]) /* otherwise the feed is unused */
             MF_TRY(mf_mesh_pin(s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node, rules));
     }
     for (int64_t k = 0; k < s->n; k++) {
@@ -226,7 +226,7 @@ static mf_status pin_feeds(mf_sharding_table *s, const mf_signature *sig,
     return MF_OK;
 }
 
-/* What should lie where, from what is said. Owns: mf_sharding_table_deinit(), also after a failure.
+/* Preferred layouts from names and rules. Owns: mf_sharding_table_deinit(), even after a failure.
  */
 static mf_status spmd_compile_lay_out(mf_compile *c, const mf_signature *sig,
                                       const mf_mesh_setup *setup,
@@ -257,8 +257,9 @@ static bool is_assignment(const mf_node *n)
     return false;
 }
 
-/* What is assigned to a variable that is cut must be, too, so its shape has to be known: it is the
- * variable's, or the run fails. */
+/* A value that is assigned to a sharded variable is sharded the same way, so its shape must be
+ * known:
+ * it is the variable's shape, or the run fails. */
 static mf_status know_assigned(mf_compile *c, const mf_mesh_variables *variables)
 {
     const int64_t n_nodes = c->graph->n_nodes;
@@ -281,8 +282,8 @@ static mf_status know_assigned(mf_compile *c, const mf_mesh_variables *variables
     return mf_graph_status(c->graph);
 }
 
-/* A shape, say: what is known of it before anything runs needs nothing to travel. It still waits
- * for what it waited for. */
+/* A value that is known before the run, a shape for example, becomes a constant and need not be
+ * sent. Its control inputs remain. */
 static mf_status become_constant(mf_graph *g, mf_node *n, const mf_tensor *value)
 {
     mf_node **controls = MF_ARENA_ARRAY(g->arena, mf_node *, n->n_inputs + n->n_controls + 1);
@@ -307,7 +308,7 @@ static mf_status become_constant(mf_graph *g, mf_node *n, const mf_tensor *value
     return mf_node_become(g, n, &spec);
 }
 
-/* The branch that is not taken must not be alive because of it. */
+/* A constant would be alive in a branch that is not taken. */
 static bool waits_for_branch(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
@@ -334,8 +335,8 @@ static mf_status know_values(mf_compile *c)
     return MF_OK;
 }
 
-/* A micro-batch that has to come back to an earlier stage goes there and back in one item each, all
- * of them in the same order: only GPipe has such. */
+/* A micro-batch that returns to an earlier stage is processed in one forward item and one backward
+ * item, in the same order for all. Only GPipe orders items this way. */
 static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns, int processor,
                                        mf_graph *graph)
 {
@@ -345,8 +346,8 @@ static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns,
 
     if (returns && plan.how == MF_PIPELINE_INTERLEAVED)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a part of the model needs what a later chunk of layers has made, so chunks "
-                       "cannot be interleaved: use --pipeline 1f1b or gpipe");
+                       "the model uses a value of a later chunk of layers, so chunks cannot be "
+                       "interleaved: use --pipeline 1f1b or gpipe");
     if (returns)
         plan.how = MF_PIPELINE_GPIPE;
     return mf_mesh_schedule(graph, &plan, mf_meshes_of(&setup->meshes, processor));
@@ -369,7 +370,7 @@ static mf_status spmd_compile_lower(mf_compile *c, const mf_signature *sig,
     MF_TRY_TO(done, know_values(c));
     MF_TRY_TO(done, know_assigned(c, variables));
     MF_TRY_TO(done, spmd_compile_lay_out(c, sig, setup, variables, &s));
-    do { /* what becomes of one op may let layouts reach the next */
+    do { /* a decomposed op may let layouts propagate further */
         MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
         if (changed) {
             mf_sharding_table_deinit(&s);

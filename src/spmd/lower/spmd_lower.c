@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spmd_lower.c - a graph becomes one for each processor at hand. Nodes come in the order of the
- * graph; each is cut in the best way (op_sharding.c), its inputs are laid out as that needs
- * (reshard.c), and the very op runs on the pieces. All processors come to the same decisions, so
- * what they do together has the same numbers everywhere. */
+/* spmd_lower.c - lowers a graph to one graph per local device. Nodes are visited in graph order:
+ * each
+ * gets its best sharding (op_sharding.c), its inputs are converted to it (reshard.c), and the same
+ * op
+ * runs on the shards. All devices take the same decisions, so collectives have the same ids
+ * everywhere. */
 #include "spmd/lower/spmd_lower.h"
 
 #include "base/log.h"
@@ -18,20 +20,20 @@ static bool spmd_lower_is_op(const mf_node *n, const char *op)
     return strcmp(n->op_name, op) == 0;
 }
 
-/* ---- one node on one processor ---- */
+/* ---- one node on one device ---- */
 
 typedef struct emission {
     mf_lowering *l;
     const mf_node *n;
-    const mf_split *q; /* NULL: whole */
+    const mf_split *q; /* NULL: not split */
     const mf_mesh_choice *choice;
     const mf_mesh_version **in;
-    int k; /* the mesh */
+    int k; /* index of the mesh */
     const mf_mesh *m;
-    int i; /* the processor at hand */
+    int i; /* index of the local device */
 } emission;
 
-/* Attributes of the copy; room for those that a rule adds. */
+/* Attributes of the copy, with room for those that a split rule adds. */
 static mf_status spmd_lower_copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -63,7 +65,7 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
     mf_graph *g = e->l->graphs[e->i];
 
     if (mf_mesh_is_variable(e->n)) {
-        const mf_mesh_value *v = &e->l->sheet->values[e->n->id][0];
+        const mf_mesh_value *v = &e->l->table->values[e->n->id][0];
         const mf_box box = mf_layout_box(e->m, &v->layout, &v->shape, e->l->processors[e->i]);
         mf_shape *shape = MF_ARENA_NEW(g->arena, mf_shape);
         mf_attr *a = mf_split_attr(attrs, e->n->n_attrs, "shape");
@@ -91,7 +93,7 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
     return MF_OK;
 }
 
-/* Input sizes_input: what it says of output 0, for the piece. */
+/* The input sizes_input holds the sizes of output 0: replace them by those of the shard. */
 static mf_status piece_sizes(const emission *e, mf_output *in)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -103,7 +105,7 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     if (!whole || whole->count != shape->rank)
         return MF_FAIL(MF_INTERNAL, "{{node %s}}: its sizes are not known", e->n->name);
     MF_TRY(mf_tensor_alloc(&sizes, whole->dtype, &whole->shape));
-    for (int d = 0; d < shape->rank; d++) /* also where it says -1: of nothing, that is anything */
+    for (int d = 0; d < shape->rank; d++) /* even a -1: an empty shard would leave it undefined */
         mf_tensor_put(&sizes, d, (double)box.size[d]);
     in[e->q->sizes_input] = mf_constant(g, &sizes, NULL);
     mf_tensor_clear(&sizes);
@@ -115,7 +117,7 @@ static bool index_is_cut(const emission *e)
     return e->q && e->q->index_letter >= 0 && e->choice->letters[e->q->index_letter].axes;
 }
 
-/* Indices as they count in this piece: those outside of it are -1, or left out with their rows. */
+/* Indices relative to this shard: those outside it become -1, or are dropped with their rows. */
 static mf_status piece_indices(const emission *e, mf_output *in)
 {
     const int letter = e->q->index_letter, ids = e->q->index_input, rows = e->q->rows_input;
@@ -147,7 +149,7 @@ static mf_status piece_indices(const emission *e, mf_output *in)
     return mf_graph_status(g);
 }
 
-/* What op_if_index_cut has of the op's attributes. */
+/* Attributes of the op that op_if_index_cut accepts, too. */
 static int row_attrs(mf_named_attr *attrs, int n)
 {
     int kept = 0;
@@ -168,7 +170,7 @@ static bool sums_are_cut(const emission *e)
     return false;
 }
 
-/* What was a mean is a sum of pieces, divided by the number of all. */
+/* A mean over a split dimension is a sum over the shard, divided by the total count. */
 static mf_status spmd_lower_divide(const emission *e, mf_node **node)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -180,12 +182,12 @@ static mf_status spmd_lower_divide(const emission *e, mf_node **node)
     return mf_graph_add(g, &spec, node);
 }
 
-/* Where nothing follows from a node, each mesh waits for its own part. */
+/* Control edges of a node without consumers are local: each mesh waits for its own part. */
 static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
-    const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->sheet->is_used[n->id];
+    const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->table->is_used[n->id];
 
-    return !is_last && !mf_node_is_constant(control) && !(l->sheet->where[control->id] >> mesh & 1);
+    return !is_last && !mf_node_is_constant(control) && !(l->table->where[control->id] >> mesh & 1);
 }
 
 static mf_status find_controls(const emission *e, mf_node ***out, int *n)
@@ -245,17 +247,17 @@ static mf_status spmd_lower_emit(const emission *e, mf_node **out)
     return other && e->q->divide_if_cut > 0 ? spmd_lower_divide(e, out) : MF_OK;
 }
 
-/* ---- one node everywhere ---- */
+/* ---- one node on all devices ---- */
 
 static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 {
-    return mf_mesh_has(&l->sheet->meshes->at[mesh], l->processors[i]);
+    return mf_mesh_has(&l->table->meshes->at[mesh], l->processors[i]);
 }
 
 static mf_status fill_versions(mf_lowering *l, mf_node *n)
 {
-    l->versions[n->id] = MF_ARENA_ARRAY(l->sheet->arena, mf_mesh_version *, n->n_outputs + 1);
-    l->twins[n->id] = MF_ARENA_ARRAY(l->sheet->arena, mf_node *, l->n);
+    l->versions[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_mesh_version *, n->n_outputs + 1);
+    l->twins[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
     return l->versions[n->id] && l->twins[n->id] ? MF_OK : MF_NOMEM("a graph");
 }
 
@@ -273,7 +275,7 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
     return MF_OK;
 }
 
-/* "MatMul x: [rows,.] [.,cols] -> [rows,cols]", for those who want to know. */
+/* Logs "MatMul x: [rows,.] [.,cols] -> [rows,cols]" at debug level. */
 static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_mesh *m,
                                const mf_mesh_choice *c)
 {
@@ -284,19 +286,19 @@ static void spmd_lower_explain(const mf_lowering *l, const mf_node *n, const mf_
         const bool out = k >= n->n_inputs;
         const int i = out ? k - n->n_inputs : k;
         const mf_mesh_value *v =
-            out ? &l->sheet->values[n->id][i] : mf_mesh_value_of(l->sheet, n->inputs[i]);
+            out ? &l->table->values[n->id][i] : mf_mesh_value_of(l->table, n->inputs[i]);
 
         mf_buf_printf(&line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
                       mf_layout_text(m, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
     }
-    MF_LOG(MF_LOG_DEBUG, "%s %s, from processor %d on:%s", n->op_name, n->name, m->first,
+    MF_LOG(MF_LOG_DEBUG, "%s %s, from device %d on:%s", n->op_name, n->name, m->first,
            line.data ? line.data : "");
     mf_buf_deinit(&line);
 }
 
-/* ---- what it costs the first processor at hand ---- */
+/* ---- costs of the first local device ---- */
 
-/* Elements of the dimensions that have no letter. */
+/* Product of the dimensions that have no letter. */
 static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
 {
     double n = 1;
@@ -306,7 +308,7 @@ static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
     return n;
 }
 
-/* All indices of the letters, each with what the largest operand has besides. */
+/* Product of the sizes of all letters, times the largest operand's dimensions without a letter. */
 static double spmd_lower_work_of(emission *e)
 {
     double n = 1, more = 1;
@@ -338,7 +340,7 @@ static mf_status note_cost(emission *e)
         return MF_NOMEM("costs");
     cost->nodes++;
     for (int i = 0; i < e->n->n_outputs; i++) {
-        const mf_mesh_value *v = &l->sheet->values[e->n->id][i];
+        const mf_mesh_value *v = &l->table->values[e->n->id][i];
         const mf_box box = mf_layout_box(e->m, &e->choice->out[i], &v->shape, l->processors[0]);
 
         if (v->fixed || !mf_shape_is_static(&v->shape))
@@ -356,17 +358,17 @@ static bool is_forward(const mf_node *n)
     return mf_node_turn(n) > 0 && !mf_node_is_gradient(n);
 }
 
-/* A stage that needs, on the way there, what a later one has made. */
+/* True if a forward node of a stage needs a value of a later stage. */
 static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
 {
-    if (l->sheet->chunks > 1)
-        return false; /* they do; virtual_stages.c knows by themselves */
+    if (l->table->chunks > 1)
+        return false; /* virtual_stages.c detects it for interleaved chunks */
     for (int k = 0; is_forward(n) && k < n->n_inputs; k++) {
         const mf_node *in = n->inputs[k].node;
 
-        if (is_forward(in) && l->sheet->where[in->id] < (uint64_t)2 << mesh)
+        if (is_forward(in) && l->table->where[in->id] < (uint64_t)2 << mesh)
             continue;
-        if (is_forward(in) && !(l->sheet->where[in->id] >> mesh & 1))
+        if (is_forward(in) && !(l->table->where[in->id] >> mesh & 1))
             return true;
     }
     return false;
@@ -375,25 +377,25 @@ static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
 static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
 {
     emission e = {
-        .l = l, .n = n, .q = l->sheet->splits[n->id], .k = mesh, .m = &l->sheet->meshes->at[mesh]
+        .l = l, .n = n, .q = l->table->splits[n->id], .k = mesh, .m = &l->table->meshes->at[mesh]
     };
     mf_mesh_choice choice;
 
     MF_TRY(mf_mesh_choose(l, n, mesh, &choice));
     if (mf_mesh_is_variable(n))
-        choice.out[0] = l->sheet->values[n->id][0].layout;
+        choice.out[0] = l->table->values[n->id][0].layout;
     l->costs->returns |= goes_back(l, n, mesh);
     if (mf_log_wants(MF_LOG_DEBUG))
         spmd_lower_explain(l, n, e.m, &choice);
     e.choice = &choice;
-    e.in = MF_ARENA_ARRAY(l->sheet->arena, const mf_mesh_version *, n->n_inputs + 1);
+    e.in = MF_ARENA_ARRAY(l->table->arena, const mf_mesh_version *, n->n_inputs + 1);
     if (!e.in)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
         MF_TRY(choice.windows[k]
                    ? mf_reshard_boxes(l, n->inputs[k], mesh, choice.windows[k], &e.in[k])
                    : mf_reshard(l, n->inputs[k], mesh, &choice.in[k], &e.in[k]));
-    for (int k = 0; k < n->n_controls; k++) { /* whoever is at hand */
+    for (int k = 0; k < n->n_controls; k++) { /* whichever devices are local */
         const mf_mesh_version *word;
 
         if (sends_word(l, n, n->controls[k], mesh))
@@ -407,7 +409,7 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
     return note_outputs(l, n, mesh, choice.out);
 }
 
-/* ---- ends ---- */
+/* ---- feeds and fetches ---- */
 
 static mf_status lower_feed(mf_lowering *l, mf_node *n)
 {
@@ -424,7 +426,7 @@ static mf_status lower_feed(mf_lowering *l, mf_node *n)
     (void)snprintf(name, sizeof name, MF_MESH_FEED, (int)mf_node_int(n, "index"));
     for (int i = 0; i < l->n; i++)
         MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
-    for (int k = 0; k < l->sheet->meshes->n; k++)
+    for (int k = 0; k < l->table->meshes->n; k++)
         MF_TRY(note_outputs(l, n, k, &WHOLE));
     return MF_OK;
 }
@@ -450,27 +452,27 @@ static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
 
 static mf_status lower_all(mf_lowering *l)
 {
-    for (int64_t k = 0; k < l->sheet->n; k++) {
-        mf_node *n = l->sheet->order[k];
+    for (int64_t k = 0; k < l->table->n; k++) {
+        mf_node *n = l->table->order[k];
 
         MF_TRY(fill_versions(l, n));
         if (spmd_lower_is_op(n, "_Arg"))
             MF_TRY(lower_feed(l, n));
-        for (int m = 0; m < l->sheet->meshes->n; m++) {
+        for (int m = 0; m < l->table->meshes->n; m++) {
             if (spmd_lower_is_op(n, "_Retval"))
                 MF_TRY(lower_fetch(l, n, m));
-            else if (!spmd_lower_is_op(n, "_Arg") && l->sheet->where[n->id] >> m & 1)
+            else if (!spmd_lower_is_op(n, "_Arg") && l->table->where[n->id] >> m & 1)
                 MF_TRY(spmd_lower_node(l, n, m));
         }
     }
     return MF_OK;
 }
 
-/* Switch begins one, Merge ends it. */
+/* Number of conditional branches that enclose each node: Switch begins one, Merge ends it. */
 static void count_branches(const mf_lowering *l)
 {
-    for (int64_t i = 0; i < l->sheet->n; i++) {
-        const mf_node *n = l->sheet->order[i];
+    for (int64_t i = 0; i < l->table->n; i++) {
+        const mf_node *n = l->table->order[i];
         const int kind = n->op ? (int)n->op->control : MF_CONTROL_NONE;
         int most = 0;
 
@@ -485,21 +487,21 @@ static void count_branches(const mf_lowering *l)
     }
 }
 
-mf_status mf_mesh_lower(const mf_sharding_table *sheet, const int *processors, int n,
+mf_status mf_mesh_lower(const mf_sharding_table *table, const int *processors, int n,
                         mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_lowering l = { .sheet = sheet,
+    mf_lowering l = { .table = table,
                       .processors = processors,
                       .n = n,
                       .graphs = graphs,
                       .receives = receives,
                       .costs = costs };
 
-    l.versions = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version **, sheet->c->graph->n_nodes + 1);
-    l.twins = MF_ARENA_ARRAY(sheet->arena, mf_node **, sheet->c->graph->n_nodes + 1);
-    l.signals = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version *, sheet->c->graph->n_nodes + 1);
-    l.ends = MF_ARENA_ARRAY(sheet->arena, mf_node *, n);
-    l.branches = MF_ARENA_ARRAY(sheet->arena, int, sheet->c->graph->n_nodes + 1);
+    l.versions = MF_ARENA_ARRAY(table->arena, mf_mesh_version **, table->c->graph->n_nodes + 1);
+    l.twins = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
+    l.signals = MF_ARENA_ARRAY(table->arena, mf_mesh_version *, table->c->graph->n_nodes + 1);
+    l.ends = MF_ARENA_ARRAY(table->arena, mf_node *, n);
+    l.branches = MF_ARENA_ARRAY(table->arena, int, table->c->graph->n_nodes + 1);
     if (!l.versions || !l.twins || !l.signals || !l.ends || !l.branches)
         return MF_NOMEM("a graph");
     count_branches(&l);
@@ -507,7 +509,7 @@ mf_status mf_mesh_lower(const mf_sharding_table *sheet, const int *processors, i
     memset(receives, 0, (size_t)n * sizeof *receives);
     for (int i = 0; i < n; i++) {
         MF_TRY(mf_graph_new(&graphs[i]));
-        mf_graph_scope(graphs[i], "_mesh"); /* of new names: the others keep theirs */
+        mf_graph_scope(graphs[i], "_mesh"); /* scope of new names; copied nodes keep theirs */
     }
     MF_TRY(lower_all(&l));
     costs->together = l.next_id;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zero_update.c - see zero_update.h. An update becomes
  *
- *     copy = weight                    (everybody cuts out its slice)
- *     update(copy, slots, gradient)    (of which everybody needs its slice of the sum)
- *     weight = copy                    (slices are brought together)
+ *     copy = weight                    (each device slices it)
+ *     update(copy, slots, gradient)    (the gradient is reduce-scattered)
+ *     weight = copy                    (all-gather)
  *
- * where the copy is a variable of the slot's name, in a container of its own: so it lies where the
- * slot lies. */
+ * The copy is a variable with the slot's name in a container of its own, so it has the slot's
+ * layout. */
 #include "spmd/lower/zero_update.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static mf_output assign(mf_graph *g, mf_output variable, mf_output value)
     return mf_apply(g, "AssignVariableOp", MF_IN(variable, value));
 }
 
-/* The weight's value when the update would begin, in a variable that lies as the slot. */
+/* The weight's value just before the update, in a variable with the slot's layout. */
 static mf_output copy_weight(mf_graph *g, const mf_node *n, const mf_mesh_variable *slot,
                              mf_node **done)
 {
@@ -53,7 +53,7 @@ static mf_output copy_weight(mf_graph *g, const mf_node *n, const mf_mesh_variab
     return copy;
 }
 
-/* The same update of the copy. */
+/* The same update, applied to the copy. */
 static mf_status update_copy(mf_graph *g, const mf_node *n, mf_output copy, mf_node *copied,
                              mf_node **out)
 {
@@ -77,7 +77,8 @@ static mf_status update_copy(mf_graph *g, const mf_node *n, mf_output copy, mf_n
     return mf_graph_status(g);
 }
 
-/* What was the update is the last of it, so whoever waited for it still does. */
+/* The old update node becomes the last one of the new sequence, so its successors still wait for
+ * it. */
 static mf_status zero_update_slice(mf_graph *g, mf_node *n, const mf_mesh_variable *slot)
 {
     const mf_dtype type = mf_node_type(n->inputs[0].node, "dtype");
@@ -124,9 +125,9 @@ mf_status mf_mesh_update_slices(mf_compile *c, const mf_mesh_variables *known)
     return MF_OK;
 }
 
-/* ---- wishes ---- */
+/* ---- preferred layouts ---- */
 
-/* It should lie like this, but nothing else follows from it. */
+/* Sets the preferred layout without propagating it. */
 static void wish(mf_mesh_value *v, const mf_mesh_value *like)
 {
     if (v->fixed || v->closed || v->stored || !mf_shape_equal(&v->shape, &like->shape))
@@ -135,7 +136,7 @@ static void wish(mf_mesh_value *v, const mf_mesh_value *like)
     v->stored = like->stored;
 }
 
-/* Is every dimension of this input the same one of output 0? */
+/* True if every dimension of this input is the same dimension of output 0. */
 static bool goes_through(const mf_split *q, int input)
 {
     for (int d = 0; d < q->out[0].rank; d++) {
@@ -146,7 +147,7 @@ static bool goes_through(const mf_split *q, int input)
     return q->in[input].rank == q->out[0].rank;
 }
 
-/* From updates back to where gradients are made. */
+/* From updates back to the ops that compute gradients. */
 void mf_relayout_request_slices(const mf_sharding_table *s)
 {
     for (int64_t i = s->n - 1; i >= 0; i--) {

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_schedule.c - see pipeline_schedule.h. A stage has an item for each micro-batch forwards
- * and one for each backwards. They come one after the other:
+/* pipeline_schedule.c - see pipeline_schedule.h. A stage has one forward (F) and one backward (B)
+ * item per micro-batch, in this order:
  *
  *     GPipe        F1 F2 F3 F4 B1 B2 B3 B4
  *     1F1B         F1 F2 B1 F3 B2 F4 B3 B4      (the first of two stages; the second: F1 B1 F2 B2)
  *     zero bubble  F1 F2 B1 W1 F3 B2 W2 F4 B3 W3 B4 W4      (the second: F1 B1 F2 B2 W1 F3 B3 W2)
  *
- * With the second, a stage keeps what it needs for the way back of as many micro-batches as there
- * are stages behind it, not of all. With the third (ZB-H1), the way back is cut in two: B, that
- * earlier stages wait for, and W, the gradients of weights, for which nobody waits; later stages
- * do them later, when they would be idle. Interleaved, a stage has several chunks of layers, and
- * as many items for each: F of the first chunk for as many micro-batches as there are stages, then
- * F of the next chunk for the same, and so on; backwards from the last chunk. What begins an item
- * waits for all that ends the one before. Receiving and sending are no part of items: they happen
- * as soon as they can. */
+ * With 1F1B, a stage keeps the activations of as many micro-batches as there are stages after it,
+ * not
+ * of all. With zero bubble (ZB-H1), the backward pass is split: B is the part that earlier stages
+ * wait
+ * for, W computes the gradients of weights, for which no stage waits; later stages postpone W until
+ * they would be idle. Interleaved, a stage has several chunks of layers and as many items of each
+ * kind: F of the first chunk for as many micro-batches as there are stages, then F of the next
+ * chunk
+ * for the same micro-batches, and so on; the backward pass starts with the last chunk. The first
+ * nodes
+ * of an item wait for all last nodes of the previous item. Sends and receives belong to no item:
+ * they
+ * run as soon as possible. */
 #include "spmd/pipeline/pipeline_schedule.h"
 
 #include "spmd/pipeline/virtual_stages.h"
@@ -35,8 +40,8 @@ int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead)
     return (int)(turn < turns - ahead ? ahead + 2 * turn : turns + turn);
 }
 
-/* As many as there would be if the last round of an interleaved pipeline were full: those that are
- * not there are left out. */
+/* Number of micro-batches if the last round of an interleaved pipeline were full. Items of missing
+ * micro-batches are skipped. */
 static int64_t full_turns(const mf_pipeline_plan *p)
 {
     if (p->how != MF_PIPELINE_INTERLEAVED)
@@ -44,7 +49,7 @@ static int64_t full_turns(const mf_pipeline_plan *p)
     return (p->turns + p->stages - 1) / p->stages * p->stages;
 }
 
-/* The k-th item in one direction: rounds of as many micro-batches as there are stages. */
+/* The k-th item in one direction. A round has as many micro-batches as there are stages. */
 static mf_pipeline_item nth(const mf_pipeline_plan *p, int64_t k, bool back)
 {
     const int64_t round = (int64_t)p->stages * p->chunks;
@@ -96,7 +101,8 @@ double mf_pipeline_idle(const mf_pipeline_plan *p)
     const double stages = p->stages, turns = (double)p->turns;
     double work = 3 * turns * p->chunks, all = work + 3 * (stages - 1);
 
-    if (p->how == MF_PIPELINE_ZERO_BUBBLE) /* the second: too few micro-batches to fill it */
+    if (p->how == MF_PIPELINE_ZERO_BUBBLE) /* the latter: too few micro-batches to fill the pipeline
+                                            */
         all = p->turns >= p->stages ? work + stages - 1 : 2 * (stages + turns) - 1;
     return 1 - work / all;
 }
@@ -106,12 +112,12 @@ double mf_pipeline_idle(const mf_pipeline_plan *p)
 typedef struct items {
     mf_graph *graph;
     mf_pipeline_plan plan;
-    int *places; /* by way, chunk and turn: when it comes */
-    int *at; /* by node's id: when its item comes, from 0 on; INT_MAX: at any time */
-    int64_t *reach; /* by node's id: the first layer that what it makes of gradients leads to */
-    bool *marked, *leads; /* by node's id: it is of an item; another of its item uses it */
+    int *places; /* by direction, chunk and micro-batch: position in the order */
+    int *at; /* by node's id: position of its item, from 0; INT_MAX: any time */
+    int64_t *reach; /* by node's id: the first layer that its gradients reach */
+    bool *marked, *leads; /* by node's id: belongs to an item; another node of its item uses it */
     mf_node **order;
-    int64_t n; /* nodes that there were */
+    int64_t n; /* nodes before scheduling */
 } items;
 
 static mf_status read_turns(items *s)
@@ -167,8 +173,9 @@ static bool pipeline_schedule_is_op(const mf_node *n, const char *op)
     return strcmp(n->op_name, op) == 0;
 }
 
-/* What does not lead to another stage, nor to gradients of an earlier layer, is for weights. Sums
- * and moves between processors of the stage are on the way. */
+/* A backward node that leads neither to another stage nor to gradients of an earlier layer computes
+ * gradients of weights. Reductions and moves between devices of the stage lie on such paths, too.
+ */
 static void find_reach(const items *s, int64_t n_order)
 {
     for (int64_t i = 0; i < s->n; i++)
@@ -204,7 +211,7 @@ static mf_pipeline_way way_of(const items *s, const mf_node *n)
     return MF_PIPELINE_WEIGHTS;
 }
 
-/* When it comes by what is said of it; INT_MAX: nothing is. */
+/* Position by the node's own attributes; INT_MAX: it has none. */
 static mf_status pipeline_schedule_said(const items *s, mf_node *n, int *at)
 {
     static const mf_attr yes = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
@@ -220,8 +227,7 @@ static mf_status pipeline_schedule_said(const items *s, mf_node *n, int *at)
     return item.way == MF_PIPELINE_WEIGHTS ? mf_node_set_attr(s->graph, n, "_late", &yes) : MF_OK;
 }
 
-/* What several micro-batches use, because it is the same for all, is there when the first of them
- * needs it. */
+/* A value that several micro-batches use belongs to the first item that needs it. */
 static mf_status find_items(items *s)
 {
     int64_t n_order = 0;
@@ -242,8 +248,8 @@ static mf_status find_items(items *s)
     return MF_OK;
 }
 
-/* A node that no item needs, such as a count of fed labels, runs at any time: it is no part of its
- * micro-batch's turn, and the meter does not record it as such. */
+/* A node that no item needs, such as a count of fed labels, runs at any time: it is not part of its
+ * micro-batch's item, and the meter does not record it as such. */
 static mf_status unmark_free(items *s)
 {
     static const mf_attr none = { .kind = MF_ATTR_INT, .n = 1 };
@@ -285,7 +291,9 @@ static void find_leads(const items *s)
     }
 }
 
-/* What begins an item waits for what ends the one before, and for what that had to wait for. */
+/* The first nodes of an item wait for the last nodes of the previous item, and for what those
+ * waited
+ * for. */
 static mf_status put_behind(const items *s, int before, mf_node **turn)
 {
     const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_turn"),

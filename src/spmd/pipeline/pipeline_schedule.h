@@ -1,51 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_schedule.h - in which order a stage of a pipeline does what it has to do. */
+/* pipeline_schedule.h - the order of the micro-batches on a pipeline stage. */
 #ifndef MF_SPMD_PIPELINE_PIPELINE_SCHEDULE_H
 #define MF_SPMD_PIPELINE_PIPELINE_SCHEDULE_H
 
 #include "spmd/session/mesh_session.h"
 
-/* How many micro-batches a stage has on their way before the first comes back. */
+/* Number of forward passes that a stage runs before its first backward pass. */
 int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t turns);
-/* When it does one of them, forwards or backwards, from 0 on. */
+/* Position of the forward or backward pass of a micro-batch, from 0. */
 int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead);
 
-/* ---- all orders ---- */
+/* ---- all schedules ---- */
 
 typedef struct mf_pipeline_plan {
     mf_pipeline how;
     int stages;
-    int chunks; /* of layers that each stage has; 1 unless interleaved */
+    int chunks; /* chunks of layers per stage; 1 unless interleaved */
     int64_t turns; /* micro-batches */
 } mf_pipeline_plan;
 
 typedef enum mf_pipeline_way {
     MF_PIPELINE_FORWARDS,
-    MF_PIPELINE_BACKWARDS, /* zero bubble: only what leads to earlier layers; else all of it */
-    MF_PIPELINE_WEIGHTS, /* zero bubble: the rest of the way back */
+    MF_PIPELINE_BACKWARDS, /* zero bubble: only gradients that earlier layers need; otherwise all */
+    MF_PIPELINE_WEIGHTS, /* zero bubble: the gradients of weights */
     MF_PIPELINE_WAYS,
 } mf_pipeline_way;
 
-/* What a stage does at a time: a micro-batch, through one of its chunks. Both count from 0. */
+/* One item of a stage: one pass of a micro-batch through a chunk. Both count from 0. */
 typedef struct mf_pipeline_item {
     mf_pipeline_way way;
     int chunk;
     int64_t turn;
 } mf_pipeline_item;
 
-/* How many of them a stage has. */
+/* Number of items of a stage. */
 int64_t mf_pipeline_items(const mf_pipeline_plan *p);
-/* In their order; `out` has room for mf_pipeline_items(). No stage ever waits for what waits for
- * it. */
+/* The items of a stage in order; `out` has room for mf_pipeline_items(). The orders of all stages
+ * together never deadlock. */
 void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *out);
-/* Which part of a step a stage is idle, if all chunks take the same time, the way back twice that
- * of the way there (half of it for weights), and nothing else any. Of interleaved ones: where
- * micro-batches are a multiple of the stages; else it is less than it will be. */
+/* Fraction of a step during which a stage is idle, if all chunks take the same time, a backward
+ * pass
+ * takes twice as long as a forward pass (half of it for weights), and communication is free. For
+ * interleaved schedules the number of micro-batches should be a multiple of the stages; otherwise
+ * the
+ * result is a lower bound. */
 double mf_pipeline_idle(const mf_pipeline_plan *p);
 
-/* Order the micro-batches (nodes with _turn; of several chunks with _chunk, see virtual_stages.h)
- * of a processor's graph, which is stage `stage`. turns of `plan` follow from the graph: one
- * without micro-batches stays as it is. */
+/* Orders the micro-batches (nodes with _turn; with _chunk if there are several chunks, see
+ * virtual_stages.h) of a device graph of stage `stage`. The number of micro-batches is taken from
+ * the
+ * graph; a graph without them is not changed. */
 MF_MUST mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int stage);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* virtual_stages.c - see virtual_stages.h. A node of a layer is of that layer's chunk. Of the
- * others (losses, sums) it is the next chunk of their mesh that comes when all they need is there.
+/* virtual_stages.c - see virtual_stages.h. A node of a layer belongs to that layer's chunk. Any
+ * other
+ * node (losses, sums) belongs to the first chunk of its mesh at which all its inputs are available.
  */
 #include "spmd/pipeline/virtual_stages.h"
 
@@ -11,7 +12,7 @@ enum { NONE = -1 };
 typedef struct marking {
     mf_sharding_table *s;
     const mf_mesh_variables *variables;
-    int n; /* chunks of all meshes */
+    int n; /* number of chunks of all meshes */
     int *chunk; /* by node's id; NONE: any */
     bool returns;
 } marking;
@@ -21,8 +22,8 @@ static bool virtual_stages_is_single(uint32_t where)
     return where && (where & (where - 1)) == 0;
 }
 
-/* Where all that it needs, in its own direction, is there: the last chunk on the way there, the
- * first on the way back. */
+/* The chunk after which all inputs of the node's own direction are available: the last one in the
+ * forward pass, the first one in the backward pass. */
 static int after_inputs(const marking *m, const mf_node *n)
 {
     const bool back = mf_node_is_gradient(n);
@@ -40,7 +41,7 @@ static int after_inputs(const marking *m, const mf_node *n)
     return after;
 }
 
-/* From `after` on, the next chunk that this mesh has. NONE: there is none any more. */
+/* The next chunk of this mesh from `after` on; NONE: there is none. */
 static int next_of(const marking *m, int after, int mesh, bool back)
 {
     const int meshes = m->s->meshes->n;
@@ -57,9 +58,9 @@ static void find_chunk(marking *m, const mf_node *n)
     int own = mf_mesh_chunk_of(m->s, m->variables, mf_node_layer(n));
 
     if (own != NONE && own % m->s->meshes->n != mesh)
-        own = NONE; /* it was put elsewhere */
+        own = NONE; /* mf_put_on_mesh() placed it on another mesh */
     if (own == NONE && after == NONE && !back)
-        return; /* of what is fed: whenever it is needed */
+        return; /* depends on feeds only: runs when needed */
     if (own == NONE)
         own = next_of(m, after != NONE ? after : m->n - 1, mesh, back);
     if (own == NONE || (after != NONE && (back ? after < own : after > own)))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_placement.c - see mesh_placement.h. A node is where it was put (mf_put_on_mesh), where its
- * layer is, where the variable is that it works on, or where the largest of its inputs is. What
- * depends on constants and feeds only is computed by everybody who needs it. */
+/* mesh_placement.c - see mesh_placement.h. In order of priority, a node is placed on the mesh given
+ * by mf_put_on_mesh(), on the mesh of its layer, of the variable it works on, or of its largest
+ * input.
+ * Nodes that depend only on constants and feeds are computed on every mesh that needs them. */
 #include "spmd/propagate/mesh_placement.h"
 
 #include "compiler/flow_context.h"
@@ -13,7 +14,9 @@
 
 enum { LAYERS_MAX = 1 << 20 };
 
-/* Multiplications of a matrix product, elements of all else; of a table only what is looked up. */
+/* Multiplications of a matrix product, elements of other values; of a lookup table only the rows
+ * that
+ * are read. */
 static double mesh_placement_work_of(const mf_sharding_table *s, const mf_node *n)
 {
     const mf_split *q = s->splits[n->id];
@@ -43,7 +46,7 @@ static int64_t mesh_placement_count_layers(const mf_sharding_table *s)
     return most;
 }
 
-/* Those that have weights count; what has none belongs to the one before it. */
+/* Layers with weights are counted; a layer without weights belongs to the one before it. */
 static mf_status deal_as_wanted(const mf_sharding_table *s, const int *wanted, int64_t layers,
                                 int64_t *first)
 {
@@ -64,7 +67,8 @@ static mf_status deal_as_wanted(const mf_sharding_table *s, const int *wanted, i
         n += counts[l];
     if (sum != n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "stages of %lld layers in all, but the model has %lld that have weights",
+                       "stages with %lld layers in total, but the model has %lld layers with "
+                       "weights",
                        (long long)sum, (long long)n);
     first[0] = 1;
     for (int64_t l = 1, left = wanted[0]; l <= layers; l++) {
@@ -79,7 +83,7 @@ static mf_status deal_as_wanted(const mf_sharding_table *s, const int *wanted, i
     return MF_OK;
 }
 
-/* best[k][l]: the most work of a chunk, if the first l layers are those of the first k chunks. */
+/* best[k][l]: the largest work of a chunk if the first k chunks hold the first l layers. */
 static mf_status deal_evenly(const mf_sharding_table *s, int64_t layers, int64_t *first)
 {
     const int chunks = count_chunks(s);
@@ -127,12 +131,12 @@ mf_status mf_mesh_deal_layers(const mf_sharding_table *s, const int *wanted, int
     if (layers == 0)
         return MF_OK;
     if (layers > LAYERS_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %lld: layers are numbered from 1 to %d at most",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %lld: layers are numbered from 1 to %d",
                        (long long)layers, LAYERS_MAX);
     if (count_chunks(s) > MF_MESH_CHUNKS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d chunks of layers are more than %d: use fewer stages", count_chunks(s),
-                       MF_MESH_CHUNKS);
+                       "%d chunks of layers exceed the maximum of %d: use fewer stages",
+                       count_chunks(s), MF_MESH_CHUNKS);
     if (wanted[0])
         return deal_as_wanted(s, wanted, layers, first);
     if (layers < count_chunks(s))
@@ -158,7 +162,7 @@ int mf_mesh_chunk_of(const mf_sharding_table *s, const mf_mesh_variables *known,
 typedef struct mesh_placement_placing {
     mf_sharding_table *s;
     const mf_mesh_variables *known;
-    uint32_t all; /* meshes */
+    uint32_t all; /* bits of all meshes */
 } mesh_placement_placing;
 
 static bool mesh_placement_is_op(const mf_node *n, const char *op)
@@ -200,7 +204,7 @@ static mf_status place_variable(const mesh_placement_placing *p, const mf_node *
     return MF_OK;
 }
 
-/* A variable's; 0: it works on none whose place is known. */
+/* Meshes of the variable that the node works on; 0: none or unknown. */
 static uint32_t of_handle(const mesh_placement_placing *p, const mf_node *n)
 {
     for (int k = 0; k < n->n_inputs; k++) {
@@ -219,7 +223,7 @@ static int64_t mesh_placement_bytes_of(const mesh_placement_placing *p, mf_outpu
     return count * (int64_t)mf_dtype_cell(mf_type_base(o.node->out_types[o.port]));
 }
 
-/* 0: none of its inputs has a place. */
+/* 0: no input has been placed. */
 static uint32_t of_largest(const mesh_placement_placing *p, const mf_node *n)
 {
     uint32_t where = 0;
@@ -237,9 +241,9 @@ static uint32_t of_largest(const mesh_placement_placing *p, const mf_node *n)
     return where;
 }
 
-/* What is added up where all of it is, travels once; 0: it is no sum, or its parts are not
- * together.
- */
+/* A sum whose terms are all on one mesh is computed there, so only the sum is sent. 0: not a sum,
+ * or
+ * its terms are on several meshes. */
 static uint32_t of_parts(const mesh_placement_placing *p, const mf_node *n)
 {
     uint32_t where = 0;
@@ -279,7 +283,7 @@ static mf_status place_forwards(const mesh_placement_placing *p)
     return MF_OK;
 }
 
-/* Variables that an op updates together are together; the rest is the first mesh's. */
+/* Variables that an op updates together are placed together; the others on the first mesh. */
 static void place_other_variables(const mesh_placement_placing *p)
 {
     for (int64_t i = 0; i < p->s->n; i++) {
@@ -305,7 +309,7 @@ static bool has_state(const mf_node *n)
     return n->op && mf_op_def(n->op, &def) == MF_OK && def->is_stateful;
 }
 
-/* What has no place is where it is needed; if it has a state, at one place only. */
+/* An unplaced node is placed where its result is needed; a stateful node on one mesh only. */
 static void place_backwards(const mesh_placement_placing *p, uint32_t *needed)
 {
     for (int64_t i = p->s->n - 1; i >= 0; i--) {
@@ -338,7 +342,7 @@ mf_status mf_mesh_place(mf_sharding_table *s, const mf_mesh_variables *known)
     if (!needed)
         return MF_NOMEM("layers");
     if (s->meshes->n == 1)
-        return MF_OK; /* all is there already */
+        return MF_OK; /* decided before */
     for (int64_t i = 0; i < s->n; i++)
         s->where[s->order[i]->id] = 0;
     MF_TRY(place_forwards(&p));

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_sharding.c - how a node is cut. Every axis of the mesh may cut one of the letters that it cuts
- * in a value at hand, or in one that is wished for, or none. All these ways are compared: by the
- * bytes that a processor receives, until inputs lie as needed and outputs as wished, and the work
- * that is left for each. */
+/* op_sharding.c - chooses how a node is split. Each axis of the mesh may split one of the letters
+ * that
+ * it splits in an existing version or in a preferred layout, or none. All combinations are compared
+ * by
+ * the bytes that a device receives until inputs and outputs have their layouts, and by the work per
+ * device. */
 #include "spmd/layout/reshard_plan.h"
 #include "spmd/lower/spmd_lower.h"
 
 #include <string.h>
 
-/* A byte from another processor takes as long as that many multiplications. */
+/* A received byte costs as much as this many multiplications. */
 enum { WORK_OF_A_BYTE = 16 };
 
 static const double NEVER = 1e300;
@@ -16,13 +18,13 @@ static const double NEVER = 1e300;
 typedef struct chooser {
     const mf_lowering *l;
     const mf_sharding_table *s;
-    int k; /* the mesh */
+    int k; /* index of the mesh */
     const mf_mesh *m;
     const mf_node *n;
     const mf_split *q;
-    mf_axes allowed[MF_SPLIT_LETTERS]; /* axes that might cut it */
+    mf_axes allowed[MF_SPLIT_LETTERS]; /* axes that may split the letter */
     mf_layout_dim now[MF_SPLIT_LETTERS], best[MF_SPLIT_LETTERS];
-    mf_axes partial, best_partial; /* sums that are made later */
+    mf_axes partial, best_partial; /* reductions that are postponed */
     double cost;
 } chooser;
 
@@ -31,7 +33,7 @@ static const mf_mesh_version *first_version(const mf_lowering *l, mf_output o)
     return l->versions[o.node->id][o.port];
 }
 
-/* The first one that there is on this mesh; NULL: there is none. */
+/* The first version on this mesh; NULL: none. */
 static const mf_mesh_version *here(const chooser *c, int i)
 {
     const mf_mesh_version *v = first_version(c->l, c->n->inputs[i]);
@@ -41,7 +43,7 @@ static const mf_mesh_version *here(const chooser *c, int i)
     return v;
 }
 
-/* ---- layouts of a way ---- */
+/* ---- layouts of a candidate ---- */
 
 static mf_layout layout_of(const mf_split_shape *dims, const mf_shape *shape,
                            const mf_layout_dim *letters)
@@ -81,14 +83,14 @@ static mf_layout out_layout(const chooser *c, int i, const mf_layout_dim *letter
     return r;
 }
 
-/* ---- what a way costs ---- */
+/* ---- cost of a candidate ---- */
 
 static int64_t op_sharding_cell_of(mf_dtype t)
 {
     return (int64_t)mf_dtype_cell(mf_type_base(t));
 }
 
-/* Do windows slide over a dimension of this input that is cut? Then pieces overlap. */
+/* True if windows slide over a split dimension of this input: then the parts overlap. */
 static bool has_windows(const chooser *c, int i, const mf_layout_dim *letters)
 {
     for (int d = 0; d < c->q->in[i].rank; d++) {
@@ -100,7 +102,7 @@ static bool has_windows(const chooser *c, int i, const mf_layout_dim *letters)
     return false;
 }
 
-/* What a processor needs of it. */
+/* The part of the input that a device needs. */
 static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, int processor)
 {
     const mf_layout plain = in_layout(c, i, letters, 0);
@@ -122,7 +124,7 @@ static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, 
     return box;
 }
 
-/* Elements that a processor lacks of its windows, the most of any. */
+/* Elements of its windows that a device has to receive: the maximum over the devices. */
 static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
 {
     int64_t most = 0;
@@ -140,7 +142,7 @@ static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
     return most;
 }
 
-/* All of it comes from another mesh. */
+/* All of the input is received from another mesh. */
 static double from_afar(const chooser *c, int i, const mf_layout *want)
 {
     const mf_mesh_value *v = mf_mesh_value_of(c->s, c->n->inputs[i]);
@@ -192,7 +194,7 @@ static double in_cost(const chooser *c, int i)
     return least < NEVER ? least : from_afar(c, i, &want);
 }
 
-/* Do the wishes for what the node makes mean this mesh? */
+/* True if the preferred layouts of the outputs refer to this mesh. */
 static bool op_sharding_speaks(const chooser *c)
 {
     return mf_mesh_speaks(c->s, (mf_output){ (mf_node *)(uintptr_t)c->n, 0 }, c->m);
@@ -237,9 +239,10 @@ static void op_sharding_compare(chooser *c)
     c->best_partial = c->partial;
 }
 
-/* ---- all ways ---- */
+/* ---- all candidates ---- */
 
-/* Would somebody have nothing? With shares (rows:1,9) that may be although there is enough. */
+/* True if a device would hold nothing. With shares (rows:1,9) that is possible even for large
+ * dimensions. */
 static bool leaves_empty(const chooser *c, int k, mf_axes axes)
 {
     const int64_t size = c->q->letters[k].size;
@@ -257,7 +260,7 @@ static bool leaves_empty(const chooser *c, int k, mf_axes axes)
     return false;
 }
 
-/* Some letters need pieces that are not empty; where bits count, not too small. */
+/* Some letters need shards that are not empty; in exact mode, not too small either. */
 static bool can_be_cut(const chooser *c, int k, mf_axes axes)
 {
     const mf_split_letter *l = &c->q->letters[k];
@@ -268,7 +271,8 @@ static bool can_be_cut(const chooser *c, int k, mf_axes axes)
            l->size / c->now[k].grain / mf_mesh_count(c->m, axes) * c->now[k].grain >= l->least;
 }
 
-/* The axis cuts nothing, or one of the letters that it may; then the next one. */
+/* Tries the axis without a letter and with each letter that it may split; recurses to the next
+ * axis. */
 static void try_axis(chooser *c, int axis)
 {
     const mf_axes bit = (mf_axes)1 << axis;
@@ -289,7 +293,7 @@ static void try_axis(chooser *c, int axis)
     }
 }
 
-/* How a value, made or wished for, is cut. */
+/* Allows the axes that split an existing version or a preferred layout. */
 static void allow(chooser *c, const mf_split_shape *dims, int rank, const mf_layout *layout)
 {
     for (int d = 0; d < rank; d++) {
@@ -326,7 +330,7 @@ static void allow_all(chooser *c)
     }
 }
 
-/* Sums that all inputs they may be made behind of still have in common. */
+/* Postponed reductions that all partial inputs have in common. */
 static mf_axes common_partial(const chooser *c)
 {
     mf_axes partial = 0;
@@ -369,7 +373,7 @@ static mf_status op_sharding_fill(const chooser *c, mf_mesh_choice *out)
     return MF_OK;
 }
 
-/* Where a variable is cut, and the op needs all of it. */
+/* Fails if a variable is split and the op needs all of it. */
 static mf_status check_fixed(const chooser *c, const mf_mesh_choice *choice)
 {
     for (int i = 0; i < c->n->n_inputs; i++) {
@@ -377,13 +381,13 @@ static mf_status check_fixed(const chooser *c, const mf_mesh_choice *choice)
         char text[MF_LAYOUT_TEXT];
 
         if (mf_mesh_value_of(c->s, o)->fixed && !here(c, i))
-            return MF_FAIL(MF_UNIMPLEMENTED,
-                           "{{node %s}}: it works on %s, which is on another mesh", c->n->name,
-                           o.node->name);
+            return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: it uses %s, which is on another mesh",
+                           c->n->name, o.node->name);
         if (mf_mesh_value_of(c->s, o)->fixed &&
             !mf_layout_equal(&here(c, i)->layout, &choice->in[i]))
             return MF_FAIL(MF_UNIMPLEMENTED,
-                           "{{node %s}}: %s cannot work on a variable that is cut (%s lies %s)",
+                           "{{node %s}}: %s does not support this split of its variable (%s has "
+                           "the layout %s)",
                            c->n->name, c->n->op_name, o.node->name,
                            mf_layout_text(c->m, &here(c, i)->layout,
                                           mf_mesh_value_of(c->s, o)->shape.rank, text));
@@ -394,11 +398,11 @@ static mf_status check_fixed(const chooser *c, const mf_mesh_choice *choice)
 mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, int mesh, mf_mesh_choice *out)
 {
     chooser c = { .l = l,
-                  .s = l->sheet,
+                  .s = l->table,
                   .k = mesh,
-                  .m = &l->sheet->meshes->at[mesh],
+                  .m = &l->table->meshes->at[mesh],
                   .n = n,
-                  .q = l->sheet->splits[n->id],
+                  .q = l->table->splits[n->id],
                   .cost = NEVER };
 
     *out = (mf_mesh_choice){ 0 };

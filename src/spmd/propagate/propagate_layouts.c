@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* propagate_layouts.c - layouts spread from where they are said. A node takes the cut of a letter
- * from the first of its values that has one and gives it to those that may still be cut: on the way
- * forwards to its outputs, on the way back to its inputs, until nothing changes. The order is that
- * of the graph, so everybody comes to the same layouts. */
+/* propagate_layouts.c - propagates layouts from named dimensions and variables. A node takes the
+ * split
+ * of a letter from the first of its values that has one and applies it to its other values that are
+ * not closed: to outputs in the forward sweep, to inputs in the backward sweep, until nothing
+ * changes.
+ * The order is that of the graph, so all devices compute the same layouts. */
 #include "spmd/propagate/sharding_table.h"
 
 mf_layout_dim mf_mesh_letter_of(mf_layout_dim cut, mf_split_dim dim)
@@ -17,13 +19,13 @@ static mf_mesh_value *side(const mf_sharding_table *s, const mf_node *n, bool ou
     return output ? &s->values[n->id][i] : mf_mesh_value_of(s, n->inputs[i]);
 }
 
-/* An input may come from another mesh, whose axes mean nothing here. */
+/* An input may come from another mesh, whose axes have no meaning here. */
 static bool propagate_layouts_speaks(const mf_sharding_table *s, const mf_node *n, int i)
 {
     return mf_mesh_speaks(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
 }
 
-/* How the letter is cut in one of the values; axes 0: in none. */
+/* The split of the letter in one of the values; axes 0: not split. */
 static mf_layout_dim propagate_layouts_find_cut(const mf_sharding_table *s, const mf_split *q,
                                                 int letter)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- what there is ---- */
+/* ---- values and nodes ---- */
 
 bool mf_mesh_is_variable(const mf_node *n)
 {
@@ -18,7 +18,7 @@ const char *mf_mesh_variable_name(const mf_node *n)
     return name[0] ? name : n->name;
 }
 
-/* Bytes of values are added up from here on: none may be larger than any memory. */
+/* Byte counts are added up later: no value may be larger than the address space. */
 static mf_status sharding_table_check_size(const mf_node *n, int port, const mf_shape *shape)
 {
     double bytes = (double)mf_dtype_cell(mf_type_base(n->out_types[port]));
@@ -46,7 +46,7 @@ static mf_status add_values(mf_sharding_table *s, const mf_node *n)
             mf_type_base(n->out_types[i]) == MF_DTYPE_RESOURCE || mf_type_is_ref(n->out_types[i]);
         if (mf_mesh_is_variable(n))
             v[i].shape = *mf_node_shape(n, "shape");
-        else if (v[i].fixed) /* queues, references: whole */
+        else if (v[i].fixed) /* queues and references are not split */
             v[i].closed = UINT32_MAX;
         MF_TRY(sharding_table_check_size(n, i, &v[i].shape));
     }
@@ -54,8 +54,8 @@ static mf_status add_values(mf_sharding_table *s, const mf_node *n)
     return MF_OK;
 }
 
-/* Rules are stated for shapes without unknown dimensions. An update's gradient is an exception:
- * while only variables are looked at, nothing may be known of it. */
+/* Split rules need shapes without unknown dimensions. The gradient of an update is an exception: it
+ * may be unknown while only variables are examined. */
 static bool sharding_table_is_known(const mf_split *q)
 {
     const bool update =
@@ -129,7 +129,7 @@ mf_status mf_sharding_table_init(mf_sharding_table *s, const mf_meshes *meshes, 
         const mf_node *n = s->order[i];
 
         if (n->op && n->op->control == MF_CONTROL_NEXT)
-            return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: loops are not possible on a mesh",
+            return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: loops are not supported on a mesh",
                            n->name);
         s->where[n->id] = 1;
         for (int k = 0; k < n->n_inputs; k++)
@@ -149,7 +149,7 @@ void mf_sharding_table_deinit(mf_sharding_table *s)
     s->order = NULL;
 }
 
-/* ---- where layouts begin ---- */
+/* ---- initial layouts ---- */
 
 void mf_mesh_fix(mf_sharding_table *s, mf_output o, const mf_layout *layout)
 {
@@ -166,7 +166,7 @@ static mf_status pin_dim(mf_mesh_value *v, int d, mf_axes axes, const mf_mesh *m
 
     if (twice)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "{{node %s}}: two of its dimensions are to be cut along the axis '%s'",
+                       "{{node %s}}: two of its dimensions are split along the axis '%s'",
                        named->name, m->name[__builtin_ctz(twice)]);
     v->closed |= (uint32_t)1 << d;
     if (axes)
@@ -185,8 +185,8 @@ mf_status mf_mesh_pin(mf_sharding_table *s, mf_output o, const mf_node *named,
         return MF_OK;
     if (names->kind != MF_ATTR_STRING || !names->is_list || names->n != v->shape.rank)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "{{node %s}}: names for %lld dimensions, but it has %d of them", named->name,
-                       (long long)names->n, v->shape.rank);
+                       "{{node %s}}: %lld dimension names are given, but it has %d dimensions",
+                       named->name, (long long)names->n, v->shape.rank);
     for (int d = 0; d < v->shape.rank; d++) {
         if (names->strings[d].len > 0)
             MF_TRY(pin_dim(v, d, mf_layout_rules_find(rules, m, names->strings[d].data), m, named));

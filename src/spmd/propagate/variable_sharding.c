@@ -4,7 +4,7 @@
 
 #include "spmd/lower/zero_update.h"
 
-/* Can all that use it take it cut there? */
+/* True if all ops that use the variable support a split of dimension d. */
 static bool can_cut(const mf_sharding_table *s, const mf_node *variable, int d)
 {
     for (int64_t i = 0; i < s->n; i++) {
@@ -21,7 +21,7 @@ static bool can_cut(const mf_sharding_table *s, const mf_node *variable, int d)
     return true;
 }
 
-/* Does an optimizer keep it? It says so, or an update has it behind the weight. */
+/* A slot has the attribute, or is an input of an update after the weight. */
 static bool is_slot(const mf_sharding_table *s, const mf_node *variable)
 {
     if (mf_node_bool(variable, MF_SLOT_ATTR))
@@ -37,7 +37,7 @@ static bool is_slot(const mf_sharding_table *s, const mf_node *variable)
     return false;
 }
 
-/* Along the dimension that is longest for each piece. */
+/* Splits the dimension with the largest shards. */
 static void variable_sharding_cut(const mf_sharding_table *s, const mf_node *n,
                                   const mf_layout_rules *rules)
 {
@@ -83,7 +83,7 @@ static bool uncut(mf_mesh_value *v)
     return changed;
 }
 
-/* A weight may be cut less than its slots: slices of it are updated (zero_update.c). */
+/* A weight may be split along fewer axes than its slots: its slices are updated (zero_update.c). */
 static bool works_on_slices(const mf_sharding_table *s, const mf_node *n)
 {
     return mf_mesh_is_update(n) && mf_mesh_is_variable(n->inputs[0].node) &&
@@ -92,8 +92,9 @@ static bool works_on_slices(const mf_sharding_table *s, const mf_node *n)
              ~mf_mesh_value_of(s, n->inputs[1])->stored);
 }
 
-/* Variables that an op updates together lie alike: where one of them cannot be cut, none is. True:
- * one was, and is not any more. Where they differ by their names, the op will be refused. */
+/* Variables that an op updates together have the same layout: if one cannot be split, none is.
+ * Returns true if it removed a split. If they differ because of dimension names, lowering the op
+ * fails. */
 static bool make_agree(const mf_sharding_table *s, const mf_node *n)
 {
     const mf_mesh_value *first = NULL;

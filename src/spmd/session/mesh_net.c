@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_net.c - see mesh_net.h. A piece is a message: its frame says which run, which op and from
- * whom to whom, and its flags the type of the numbers.
+/* mesh_net.c - see mesh_net.h. A shard is one message: its frame holds the run, the key, sender and
+ * receiver, and its flags the dtype.
  *
- * What is sent waits in a line for a thread of its own: whoever has something to send may be the
- * thread that reads from the others (it has brought the last part of a sum), and two of these that
- * wait for each other to read would wait for ever. */
+ * Sends are queued for a thread of their own: the sender may be the thread that reads from the
+ * peers
+ * (after it received the last part of a sum), and two such threads that wait for each other to read
+ * would deadlock. */
 #include "spmd/session/mesh_net.h"
 
 #include "base/clock.h"
@@ -31,7 +32,7 @@ typedef struct mesh_net_wire {
     void *ctx;
     atomic_llong bytes;
     pthread_t thread;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
     letter *first_letter, *last_letter;
     bool closing;
@@ -57,7 +58,7 @@ static void mesh_net_line_up(mesh_net_wire *w, letter *l)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The next one; NULL: there will be none. */
+/* The next one; NULL: the queue is closed. */
 static letter *take_letter(mesh_net_wire *w)
 {
     letter *l;
@@ -74,7 +75,7 @@ static letter *take_letter(mesh_net_wire *w)
     return l;
 }
 
-/* What cannot be sent ends the job: the others would wait for it. */
+/* A failed send aborts the job: the peers would wait for it. */
 static void *mesh_net_send_all(void *arg)
 {
     mesh_net_wire *w = arg;
@@ -113,11 +114,13 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
     letter *l;
 
     if (size > MF_FRAME_MAX)
-        return MF_FAIL(MF_UNIMPLEMENTED, "a piece of %llu bytes cannot go to another process",
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "a message of %llu bytes is too large for another "
+                       "process",
                        (unsigned long long)size);
     l = mf_calloc(1, sizeof *l);
     if (!l)
-        return MF_NOMEM("a piece on its way");
+        return MF_NOMEM("a message to send");
     l->to = mesh_net_task_of(w, to);
     l->frame = f;
     mf_tensor_set(&l->piece, piece);
@@ -133,7 +136,7 @@ static void mesh_net_release(void *data, void *ctx)
     mf_free(data);
 }
 
-/* It goes from a processor of that task to one of ours, in a run. */
+/* True if the message is from a device of that task to a local device, within a run. */
 static bool is_for_us(const mesh_net_wire *w, int task, const mf_frame *f)
 {
     const int from = (int)(f->group >> 16), to = (int)(f->group & 0xffff);
@@ -153,7 +156,7 @@ static mf_status mesh_net_take(const mesh_net_wire *w, int from, const mf_frame 
 
     if (!cell || f->size % cell != 0 || !is_for_us(w, from, f)) {
         mf_free(data);
-        return MF_FAIL(MF_INVALID_ARGUMENT, "what has come is no piece of a tensor of ours");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the message is not a shard for a device of this task");
     }
     st = mf_tensor_wrap(dtype, &n, 1, data, (size_t)f->size, mesh_net_release, NULL, &piece);
     if (st != MF_OK) {
@@ -166,13 +169,13 @@ static mf_status mesh_net_take(const mesh_net_wire *w, int from, const mf_frame 
     return st;
 }
 
-/* What comes for a run that has failed here is of no use. */
+/* A message of a run that has failed here is dropped. */
 static void mesh_net_serve(void *ctx, int from, const mf_frame *f, void *data)
 {
     const mf_status st = mesh_net_take(ctx, from, f, data);
 
     if (st != MF_OK && st != MF_CANCELLED)
-        MF_WARN("a piece from task %d is lost: %s", from, mf_error_message());
+        MF_WARN("a message from task %d is lost: %s", from, mf_error_message());
 }
 
 static void watched(void *ctx)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session.c - see mesh_session.h. Each run has a graph and a session for every processor here.
- * Processors keep their variables in stores of their own. A run's pieces meet in a room
+/* mesh_session.c - see mesh_session.h. Each run has a graph and a session per local device. Each
+ * device has its own variables. Devices exchange shards through a rendezvous table
  * (runtime/rendezvous_table.h). */
 #include "base/clock.h"
 #include "base/host_state.h"
@@ -49,17 +49,17 @@ mf_status mf_mesh_put(mf_rendezvous_tables *rooms, int from, int to, int64_t run
     return st;
 }
 
-/* A node of a file can name anybody, at any time. */
+/* A node of a loaded graph can name any peer. */
 static mf_status check_peer(const mf_mesh_processor *p, int peer)
 {
     const int n = p->of->setup.meshes.processors;
 
     if (!p->of->room)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "processors do nothing together in this run");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "devices do not communicate in this run");
     if (peer >= 0 && peer < n && peer != p->link.self)
         return MF_OK;
-    return MF_FAIL(MF_INVALID_ARGUMENT, "processor %d has nothing to tell %d, in a mesh of %d",
-                   p->link.self, peer, n);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "device %d cannot send to %d in a mesh of %d", p->link.self,
+                   peer, n);
 }
 
 static mf_status link_send(mf_mesh_link *l, int to, int64_t id, const mf_tensor *piece)
@@ -109,7 +109,8 @@ void mf_mesh_give_up(mf_mesh_session *s, mf_status st, bool together)
     mf_error_save(st, &why);
     if (s->room)
         mf_rendezvous_table_fail(s->room, st);
-    if (wire && together && wire->kind->check(wire) == MF_OK) { /* else the others know better */
+    if (wire && together && wire->kind->check(wire) == MF_OK) { /* otherwise another task reports
+                                                                   the cause */
         (void)mf_error_restore(&why);
         wire->kind->give_up(wire, st);
     }
@@ -138,7 +139,8 @@ static void run_processor(mesh_session_call *c, int i)
 
     with.mesh = &c->s->processors[i].link;
     with.mesh->meter = (mf_mesh_meter){ .begin = mf_clock_ns() };
-    if (st == MF_OK && c->n_fetches + r->n_targets[i] > 0) /* else it is another mesh's business */
+    if (st == MF_OK && c->n_fetches + r->n_targets[i] > 0) /* otherwise it belongs to another mesh
+                                                            */
         st = mf_session_run_with(r->sessions[i], c->options, &with, r->feed_names, c->feeds,
                                  c->n_feeds, r->fetch_names, c->n_fetches, r->targets[i],
                                  r->n_targets[i], i == 0 ? c->results : own);
@@ -195,7 +197,7 @@ void mf_mesh_set_room(mf_mesh_session *s, mf_rendezvous_table *room)
     pthread_mutex_unlock(&s->room_lock);
 }
 
-/* Somebody else is gone, or gives up: whoever waits here need not. */
+/* A peer is lost or has failed: unblock all threads that wait here. */
 static void trouble(void *ctx)
 {
     mf_mesh_session *s = ctx;
@@ -203,16 +205,15 @@ static void trouble(void *ctx)
 
     pthread_mutex_lock(&s->room_lock);
     if (s->room && mf_rendezvous_tables_enter(s->rooms, s->number, &room) != MF_OK)
-        room = NULL; /* it is over */
+        room = NULL; /* the run has ended */
     pthread_mutex_unlock(&s->room_lock);
     if (!room)
         return;
-    mf_rendezvous_table_fail(room,
-                             MF_FAIL(MF_ABORTED, "another processor of the mesh does not go on"));
+    mf_rendezvous_table_fail(room, MF_FAIL(MF_ABORTED, "another device of the mesh has failed"));
     mf_rendezvous_table_leave(room);
 }
 
-/* How long it took, and what each has done of that time. */
+/* Measures the run and the share of each device. */
 static void run_and_measure(mesh_session_call *c)
 {
     mf_mesh_run *r = c->r;
@@ -241,7 +242,7 @@ static mf_status run_in_room(mesh_session_call *c)
         MF_TRY(mf_rendezvous_tables_enter(s->rooms, ++s->number, &room));
         mf_mesh_set_room(s, room);
     }
-    if (wire) /* what happens from now on, trouble() tells the room */
+    if (wire) /* from here on, trouble() reports to this table */
         st = wire->kind->check(s->setup.wire);
     if (st == MF_OK)
         run_and_measure(c);
@@ -253,7 +254,7 @@ static mf_status run_in_room(mesh_session_call *c)
     if (st != MF_OK)
         return st;
     if (c->why.status != MF_OK && wire)
-        MF_TRY(wire->kind->check(s->setup.wire)); /* that may be why */
+        MF_TRY(wire->kind->check(s->setup.wire)); /* a peer's failure may be the cause */
     return c->why.status == MF_OK ? MF_OK : mf_error_restore(&c->why);
 }
 
@@ -269,7 +270,7 @@ static mf_status mesh_session_mesh_run(mf_session *base, const mf_run_options *o
     mf_run_options plain = options ? *options : (mf_run_options){ 0 };
     mf_run_with until = *with;
     const char *path = plain.trace_path;
-    mf_trace *trace = NULL; /* one of all processors at hand */
+    mf_trace *trace = NULL; /* one trace for all local devices */
     mesh_session_call c = { .s = s,
                             .options = &plain,
                             .with = &until,
@@ -280,8 +281,7 @@ static mf_status mesh_session_mesh_run(mf_session *base, const mf_run_options *o
     mf_run in_progress;
     mf_status st;
 
-    mf_active_runs_begin(&s->in_progress, with->until,
-                         &in_progress); /* can be cancelled, from now on */
+    mf_active_runs_begin(&s->in_progress, with->until, &in_progress); /* cancellable from here on */
     until.until = in_progress.cancel;
     pthread_mutex_init(&c.lock, NULL);
     pthread_mutex_lock(&s->lock);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session_counters.c - what processors of a mesh have done so far and hold, and what a step
- * costs. */
+/* mesh_session_counters.c - counters, memory and step costs of the devices of a mesh. */
 #include "base/host_state.h"
 #include "spmd/session/mesh_session_private.h"
 
 #include <string.h>
 
-/* A new reference; NULL: it has no such variable. */
+/* A new reference; NULL: no such variable. */
 static mf_variable *mesh_session_counters_find_variable(const mf_mesh_processor *p,
                                                         const char *name)
 {
@@ -62,7 +61,7 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
 
     if (base->kind != &mf_mesh_session_kind || i < s->setup.first ||
         i >= s->setup.first + s->setup.n)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no processor %d here", i);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no device %d in this process", i);
     p = &s->processors[i - s->setup.first];
     most = mf_mem_account_largest(mf_resources_account(p->resources));
     *out = (mf_mesh_counts){ .variable_bytes = variable_bytes(s, p),
@@ -95,7 +94,7 @@ mf_status mf_mesh_session_costs(mf_session *base, mf_mesh_cost_fn *each, void *c
     const mf_mesh_run *most;
 
     if (base->kind != &mf_mesh_session_kind)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "this session is not on a mesh");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this session does not run on a mesh");
     pthread_mutex_lock(&s->lock);
     most = mf_mesh_largest_run(s);
     for (int64_t i = 0; most && i < most->costs.n; i++)

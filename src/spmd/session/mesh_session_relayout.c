@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session_relayout.c - a session on a mesh goes on under another mesh and layout. */
+/* mesh_session_relayout.c - changes the mesh and layout of a running session. */
 #include "base/host_state.h"
 #include "base/mem.h"
 #include "spmd/lower/reshard_variables.h"
@@ -11,11 +11,11 @@ struct mf_mesh_change {
     mf_mesh_session *s;
     mf_mesh_setup setup;
     mf_mesh_variables variables;
-    mf_mesh_run *run; /* the largest, compiled for it; NULL: there was none */
-    mf_relay_end *ends; /* by processor here */
+    mf_mesh_run *run; /* the largest run, compiled for it; NULL: none so far */
+    mf_relay_end *ends; /* by local device */
 };
 
-/* ---- can it be? ---- */
+/* ---- check ---- */
 
 static mf_mesh_setup mesh_session_relayout_setup_of(const mf_mesh_session *s,
                                                     const mf_mesh_setup *next)
@@ -32,7 +32,7 @@ static mf_mesh_setup mesh_session_relayout_setup_of(const mf_mesh_session *s,
     return setup;
 }
 
-/* Slices that are to go elsewhere have sizes. */
+/* Slices that move need known sizes. */
 static mf_status check_variables(const mf_mesh_variables *all)
 {
     int64_t it = 0;
@@ -41,8 +41,8 @@ static mf_status check_variables(const mf_mesh_variables *all)
     while ((e = mf_map_next(&all->layouts, &it)) != NULL) {
         if (!mf_shape_is_static(&((const mf_mesh_variable *)e->value)->shape))
             return MF_FAIL(MF_UNIMPLEMENTED,
-                           "the variable '%s' has no known shape, so its slices cannot go "
-                           "elsewhere: give it one",
+                           "the variable '%s' has no known shape, so its slices cannot be moved: "
+                           "declare its shape",
                            e->key);
     }
     return MF_OK;
@@ -75,10 +75,10 @@ mf_status mf_mesh_change_new(mf_session *base, const mf_mesh_setup *next, mf_mes
 
     *out = NULL;
     if (base->kind != &mf_mesh_session_kind)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "this session is not on a mesh");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this session does not run on a mesh");
     if (next->meshes.processors != s->setup.meshes.processors)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the new mesh has %d processors, but there are %d: as many are needed",
+                       "the new mesh has %d devices, but the session has %d: use the same number",
                        next->meshes.processors, s->setup.meshes.processors);
     c = mf_calloc(1, sizeof *c);
     if (!c)
@@ -93,7 +93,7 @@ mf_status mf_mesh_change_new(mf_session *base, const mf_mesh_setup *next, mf_mes
         return MF_OK;
     }
     mf_mesh_change_free(c);
-    return st == MF_UNIMPLEMENTED ? MF_INVALID_ARGUMENT : st; /* with the same words */
+    return st == MF_UNIMPLEMENTED ? MF_INVALID_ARGUMENT : st; /* with the same message */
 }
 
 void mf_mesh_change_free(mf_mesh_change *c)
@@ -110,7 +110,7 @@ void mf_mesh_change_free(mf_mesh_change *c)
     mf_free(c);
 }
 
-/* ---- variables go where they shall be ---- */
+/* ---- move variables ---- */
 
 static void relay_failed(void *ctx, mf_status why)
 {
@@ -141,9 +141,9 @@ static mf_status relay_in_room(const mf_mesh_change *c, const mf_run_options *op
         return MF_OK;
     mf_error_save(st, &why);
     if (wire)
-        MF_TRY(wire->kind->check(wire)); /* that may be why */
+        MF_TRY(wire->kind->check(wire)); /* a peer's failure may be the cause */
     st = mf_error_restore(&why);
-    return st == MF_INVALID_ARGUMENT ? MF_INTERNAL : st; /* nobody asked for something wrong */
+    return st == MF_INVALID_ARGUMENT ? MF_INTERNAL : st; /* the caller's arguments were valid */
 }
 
 static mf_status relay(const mf_mesh_change *c, const mf_run_options *options)
@@ -161,7 +161,7 @@ static mf_status relay(const mf_mesh_change *c, const mf_run_options *options)
     return mf_error_restore(&why);
 }
 
-/* ---- from here on it is so ---- */
+/* ---- switch to the new layout ---- */
 
 static mf_status mesh_session_relayout_hand_out(void *ctx, mf_object **out)
 {
@@ -169,7 +169,7 @@ static mf_status mesh_session_relayout_hand_out(void *ctx, mf_object **out)
     return MF_OK;
 }
 
-/* Tables, queues and what else a processor keeps stay where they are. */
+/* Tables, queues and other resources of a device stay where they are. */
 static mf_status replace_variables(const mf_mesh_variables *all, const mf_relay_end *end)
 {
     const mf_map_entry *e;
@@ -192,7 +192,7 @@ static mf_status replace_variables(const mf_mesh_variables *all, const mf_relay_
     return st;
 }
 
-/* What was compiled for the old layout is of no use. */
+/* Runs that were compiled for the old layout are discarded. */
 static mf_status take_over(mf_mesh_change *c)
 {
     mf_mesh_session *s = c->s;

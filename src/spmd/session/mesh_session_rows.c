@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session_rows.c - which samples of a batch the processors of this process look at. Feeds are
- * whole to whoever lowers a graph, and pieces are cut out of them; where nothing else is done with
- * them here, the rows that no piece has need not be there at all. */
+/* mesh_session_rows.c - finds the samples of a batch that the local devices read. Lowering assumes
+ * whole feeds and slices them; if slices are their only use here, rows outside all slices need not
+ * be
+ * fed. */
 #include "base/mem.h"
 #include "spmd/session/mesh_session_private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A node that reads something that is fed: rows [begin, end) of the batch. */
+/* A node that reads a feed: rows [begin, end) of the batch. */
 typedef struct mesh_session_rows_reading {
     mf_node *n;
-    mf_node *feed; /* NULL: it reads nothing that is fed in rows */
+    mf_node *feed; /* NULL: it reads no feed of rows */
     int64_t begin, end;
-    bool slice; /* of the feed, or of rows of it: it may read less of what is there */
-    bool rows; /* it is such rows: who reads these counts */
+    bool slice; /* a slice of the feed or of its rows: may be narrowed */
+    bool rows; /* a row range itself: its readers count */
 } mesh_session_rows_reading;
 
 static bool mesh_session_rows_is_op(const mf_node *n, const char *op)
@@ -22,7 +23,7 @@ static bool mesh_session_rows_is_op(const mf_node *n, const char *op)
     return strcmp(n->op_name, op) == 0;
 }
 
-/* Is this one of the run's first n_rows feeds? */
+/* True for one of the run's first n_rows feeds. */
 static bool is_fed_in_rows(const mf_mesh_run *r, const mf_node *n)
 {
     if (!mesh_session_rows_is_op(n, "Placeholder"))
@@ -34,7 +35,7 @@ static bool is_fed_in_rows(const mf_mesh_run *r, const mf_node *n)
     return false;
 }
 
-/* The value of input i; NULL: it is no constant. */
+/* The value of input i; NULL: not a constant. */
 static const mf_tensor *mesh_session_rows_constant(const mf_node *n, int i)
 {
     const mf_node *in = n->inputs[i].node;
@@ -54,8 +55,8 @@ static void look_at_slice(mesh_session_rows_reading *at)
     first = mf_tensor_int_at(begin, 0);
     rows = mf_tensor_int_at(size, 0);
     if (first < 0 || first > at->end - at->begin || rows > at->end - at->begin - first)
-        return; /* it will say so itself */
-    for (int64_t d = 1; d < size->count; d++) { /* of nothing, rows need not be there */
+        return; /* the kernel reports the error */
+    for (int64_t d = 1; d < size->count; d++) { /* an empty slice needs no rows */
         if (mf_tensor_int_at(size, d) == 0)
             rows = 0;
     }
@@ -64,7 +65,7 @@ static void look_at_slice(mesh_session_rows_reading *at)
     at->end = rows < 0 ? at->end : at->begin + rows;
 }
 
-/* What the node reads by its input k. */
+/* What the node reads through its input k. */
 static mesh_session_rows_reading mesh_session_rows_look(const mf_mesh_run *r, mf_node *n, int k,
                                                         int64_t whole)
 {
@@ -97,7 +98,7 @@ static mf_status add_readings(mf_mesh_run *r, const mf_graph *g, int64_t whole)
     return MF_OK;
 }
 
-/* ---- feeds without the others ---- */
+/* ---- shrink feeds ---- */
 
 static mf_status set_int(mf_graph *g, mf_node *n, const char *name, int64_t value)
 {
@@ -106,7 +107,7 @@ static mf_status set_int(mf_graph *g, mf_node *n, const char *name, int64_t valu
     return mf_node_set_attr(g, n, name, &a);
 }
 
-/* It begins where its rows are among those that are there. */
+/* Moves the start of a slice to the position of its rows in the packed feed. */
 static mf_status shift_slice(const mf_mesh_run *r, mf_graph *g, const mesh_session_rows_reading *at)
 {
     const mf_tensor *begin = mesh_session_rows_constant(at->n, 1);
@@ -123,7 +124,8 @@ static mf_status shift_slice(const mf_mesh_run *r, mf_graph *g, const mesh_sessi
     return mf_graph_status(g);
 }
 
-/* Rows of the feed that something reads all of are there, one behind the other. */
+/* The same for row ranges that are read completely: their rows are contiguous in the packed feed.
+ */
 static mf_status shift_rows(const mf_mesh_run *r, mf_graph *g, mf_node *rows)
 {
     const int64_t from = mf_ranges_before(&r->rows, mf_node_int(rows, "from")),
@@ -149,7 +151,7 @@ static mf_status shrink(const mf_mesh_run *r, mf_graph *g, int64_t whole)
 {
     const int64_t n = g->n_nodes, rows = mf_ranges_count(&r->rows);
 
-    for (int64_t i = 0; i < n; i++) { /* first, for _Rows still say where they are */
+    for (int64_t i = 0; i < n; i++) { /* slices first: _Rows nodes still hold the old positions */
         const mesh_session_rows_reading at = g->nodes[i]->n_inputs > 0
                                                  ? mesh_session_rows_look(r, g->nodes[i], 0, whole)
                                                  : (mesh_session_rows_reading){ 0 };
@@ -191,14 +193,14 @@ mf_status mf_mesh_run_check_feeds(const mf_mesh_run *r, const mf_tensor *const *
     for (int k = 0; k < r->n_rows; k++) {
         if (feeds[k]->shape.rank < 1 || feeds[k]->shape.dims[0] != rows)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "processors here look at %lld samples of the batch, and are fed %lld",
+                           "local devices read %lld samples of the batch, but %lld are fed",
                            (long long)rows,
                            (long long)(feeds[k]->shape.rank < 1 ? 0 : feeds[k]->shape.dims[0]));
     }
     return MF_OK;
 }
 
-/* ---- asking ---- */
+/* ---- interface ---- */
 
 void mf_mesh_session_feed_rows(mf_session *base, int n, int64_t whole)
 {

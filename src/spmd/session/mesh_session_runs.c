@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session_runs.c - a run on a mesh is known by its names and the shapes of its feeds; it is
- * compiled once. */
+/* mesh_session_runs.c - compiled runs on a mesh, cached by names and feed shapes. */
 #include "base/mem.h"
 #include "spmd/session/mesh_session_private.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What is fed, all of the batch included. */
+/* Shape of a feed with the whole batch. */
 static mf_shape whole_shape(const mf_mesh_session *s, const mf_tensor *const *feeds, int i)
 {
     mf_shape shape = feeds[i]->shape;
@@ -92,7 +91,7 @@ static mf_status mesh_session_runs_copy_list(mf_arena *arena, const char *const 
     return MF_OK;
 }
 
-/* What it is, to be compiled. Owns: mf_mesh_run_free(). */
+/* An empty run, to be compiled. Owns: mf_mesh_run_free(). */
 static mf_status mesh_session_runs_make_run(const mf_run_names *n, const mf_shape *shapes,
                                             const char *key, int processors, mf_mesh_run **out)
 {
@@ -139,7 +138,7 @@ static mf_status name_ends(mf_mesh_run *r, const mf_run_names *n)
     return MF_OK;
 }
 
-/* What a processor of another mesh does is not there. */
+/* Targets on another mesh do not exist in this graph. */
 static mf_status mesh_session_runs_find_targets(mf_mesh_run *r, int i, const mf_signature *sig,
                                                 int n)
 {
@@ -250,8 +249,8 @@ static int64_t mesh_session_runs_rows_of(const mf_mesh_run *r)
     return r->names.n_feeds > 0 && r->shapes[0].rank > 0 ? r->shapes[0].dims[0] : 0;
 }
 
-/* Of steps, which have about as many nodes, the one on a whole batch: on the last, smaller one it
- * may have some more. */
+/* Prefers the step on a full batch: the step on the last, smaller batch may have a few more nodes.
+ */
 static bool mesh_session_runs_is_larger(const mf_mesh_run *r, const mf_mesh_run *than)
 {
     if (r->nodes > 2 * than->nodes || than->nodes > 2 * r->nodes ||

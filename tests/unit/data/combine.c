@@ -33,7 +33,7 @@ static int32_t x_of(const mf_dataset *set, uint64_t epoch, int64_t i)
     return x;
 }
 
-MF_TEST(data_interleave_takes_turns)
+MF_TEST(data_interleave_alternates_between_sets)
 {
     static const int32_t turns[] = { 0, 1, 100, 101, 200, 201, 2, 3, 102, 202, 203, 4, 204, 205 };
     mf_dataset *sets[] = { counting(5, 0), counting(3, 100), counting(6, 200) }, *all, *part;
@@ -63,7 +63,7 @@ MF_TEST(data_interleave_takes_turns)
         mf_dataset_unref(sets[i]);
 }
 
-MF_TEST(data_sets_of_other_columns_are_not_joined)
+MF_TEST(data_sets_with_different_columns_are_not_joined)
 {
     static const char *const names[] = { "y", "label" };
     mf_dataset *sets[2] = { counting(3, 0), NULL }, *all;
@@ -94,7 +94,7 @@ static mf_status twice(void *ctx, uint64_t epoch, int64_t id, const void *const 
     return x == *(const int32_t *)ctx ? MF_FAIL(MF_DATA_LOSS, "not this one") : MF_OK;
 }
 
-MF_TEST(data_map_is_told_epoch_and_id)
+MF_TEST(data_map_receives_epoch_and_id)
 {
     static const mf_column columns[] = { { .name = "twice", .dtype = MF_DTYPE_F32 },
                                          { .name = "id", .dtype = MF_DTYPE_I64 } };
@@ -114,7 +114,7 @@ MF_TEST(data_map_is_told_epoch_and_id)
     T_EQ(id, 11);
     T_EQ(mf_mem_calls(), blocks);
     T_FAILS(MF_DATA_LOSS, "not this one", mf_dataset_read(mapped, 0, 2, (void *[]){ &x, &id }));
-    T_FAILS(MF_INVALID_ARGUMENT, "cache first", mf_dataset_cache(mapped, 0, &cached));
+    T_FAILS(MF_INVALID_ARGUMENT, "cache before", mf_dataset_cache(mapped, 0, &cached));
     mf_dataset_unref(mapped);
     mf_dataset_unref(part);
     mf_dataset_unref(set);
@@ -243,7 +243,7 @@ static bool is_moved(const unsigned char *from, const unsigned char *got, int dy
     return true;
 }
 
-MF_TEST(data_crop_and_flip_are_moves_and_all_of_them_happen)
+MF_TEST(data_crop_and_flip_produce_all_shifts)
 {
     mf_dataset *set = pictures(), *changed;
     unsigned char from[IMAGE], got[IMAGE];
@@ -273,7 +273,7 @@ MF_TEST(data_crop_and_flip_are_moves_and_all_of_them_happen)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_augment_follows_seed_epoch_and_id_only)
+MF_TEST(data_augment_depends_only_on_seed_epoch_and_id)
 {
     const char *settings = "crop=1 flip=true cutout=3 mean=[0.5,0.25] std=[2]";
     mf_dataset *set = pictures(), *a, *b, *part, *other;
@@ -330,7 +330,7 @@ MF_TEST(data_cutout_is_a_black_square_and_normalise_is_affine)
     mf_dataset_unref(a);
     T_FAILS(MF_INVALID_ARGUMENT, "no column 'photo'",
             mf_dataset_augment(set, "image=photo", 0, &a));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no picture", mf_dataset_augment(set, "image=label", 0, &a));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not an image", mf_dataset_augment(set, "image=label", 0, &a));
     T_FAILS(MF_INVALID_ARGUMENT, "mean has 3 numbers",
             mf_dataset_augment(set, "mean=[1,2,3]", 0, &a));
     T_FAILS(MF_INVALID_ARGUMENT, "std is 0", mf_dataset_augment(set, "std=[0]", 0, &a));

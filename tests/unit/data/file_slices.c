@@ -72,7 +72,7 @@ static void expect_each_once(const int64_t *ids)
     }
 }
 
-MF_TEST(slices_by_file_have_every_sample_once_an_epoch_in_an_order_of_its_own)
+MF_TEST(slices_by_file_have_every_sample_once_per_epoch_in_a_new_order)
 {
     mf_dataset *set = numbers();
     int64_t ids[3 * SAMPLES];
@@ -119,7 +119,7 @@ MF_TEST(slices_of_a_shard_come_from_its_files)
 }
 
 /* Or batches are of one stream each, in turn. */
-MF_TEST(slices_of_a_batch_come_from_the_files_whose_turn_it_is)
+MF_TEST(slices_in_turns_take_each_batch_from_one_stream)
 {
     enum { PER_EPOCH = (SAMPLES + BATCH - 1) / BATCH };
     mf_dataset *set = numbers();
@@ -145,7 +145,7 @@ MF_TEST(slices_of_a_batch_come_from_the_files_whose_turn_it_is)
 }
 
 /* A stream is done with a file before it begins the next. */
-MF_TEST(slices_take_one_file_after_the_other)
+MF_TEST(slices_read_files_sequentially)
 {
     mf_dataset *set = numbers();
     int64_t order[SAMPLES];
@@ -167,7 +167,7 @@ MF_TEST(slices_take_one_file_after_the_other)
 }
 
 /* Parts of batches make up the batch, however shards are shared, and from any place on. */
-MF_TEST(slices_do_not_depend_on_who_takes_which_shards)
+MF_TEST(slices_do_not_depend_on_shard_assignment)
 {
     mf_dataset *set = numbers();
     const mf_batch *whole, *b;
@@ -220,7 +220,7 @@ MF_TEST(slices_see_files_through_views_caches_and_joins)
     mf_dataset_unref(set);
 }
 
-MF_TEST(slices_tell_other_files_apart)
+MF_TEST(slices_fingerprint_distinguishes_files)
 {
     mf_dataset *set = numbers(), *fewer;
     mf_slices *a, *b, *c;
@@ -240,7 +240,7 @@ MF_TEST(slices_tell_other_files_apart)
 }
 
 /* More shards than files, or than samples of a batch: shards without files take others'. */
-MF_TEST(slices_of_few_files_and_small_batches_are_whole)
+MF_TEST(slices_of_few_files_and_small_batches_are_complete)
 {
     mf_dataset *set = numbers();
 
@@ -257,7 +257,7 @@ MF_TEST(slices_of_few_files_and_small_batches_are_whole)
             mf_slices_free(s);
         }
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "leave out one",
+    T_FAILS(MF_INVALID_ARGUMENT, "in_order and slice exclude",
             mf_iterator_new(set, &(mf_iterator_options){ .slice = MF_SLICE_FILE, .in_order = true },
                             &(mf_iterator *){ NULL }));
     mf_dataset_unref(set);

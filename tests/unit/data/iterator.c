@@ -62,7 +62,7 @@ static void expect_each_once(const int64_t *ids, int64_t n)
     free(seen);
 }
 
-MF_TEST(data_every_sample_comes_once_an_epoch_in_an_order_of_its_own)
+MF_TEST(data_every_sample_is_read_once_per_epoch_in_a_new_order)
 {
     mf_dataset *set = numbers(SAMPLES);
     mf_iterator *it;
@@ -78,7 +78,7 @@ MF_TEST(data_every_sample_comes_once_an_epoch_in_an_order_of_its_own)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_order_depends_on_the_seed_and_on_nothing_else)
+MF_TEST(data_order_depends_only_on_the_seed)
 {
     mf_dataset *set = numbers(SAMPLES);
     int64_t expected[3 * SAMPLES], ids[3 * SAMPLES];
@@ -101,7 +101,7 @@ MF_TEST(data_order_depends_on_the_seed_and_on_nothing_else)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_seek_goes_on_exactly_where_a_position_was_taken)
+MF_TEST(data_seek_resumes_exactly_at_a_saved_position)
 {
     mf_dataset *set = numbers(SAMPLES);
     const mf_iterator_options o = { .batch = 8, .seed = 3, .threads = 2 };
@@ -134,7 +134,7 @@ MF_TEST(data_seek_goes_on_exactly_where_a_position_was_taken)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_epochs_end_with_a_partial_batch_or_without_it)
+MF_TEST(data_epochs_end_with_or_without_a_partial_batch)
 {
     mf_dataset *set = numbers(SAMPLES);
 
@@ -163,7 +163,7 @@ MF_TEST(data_epochs_end_with_a_partial_batch_or_without_it)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_a_batch_that_is_kept_does_not_change)
+MF_TEST(data_batches_held_by_the_caller_do_not_change)
 {
     mf_dataset *set = numbers(SAMPLES);
     mf_tensor *kept[20];
@@ -183,7 +183,7 @@ MF_TEST(data_a_batch_that_is_kept_does_not_change)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_batches_ask_the_heap_for_nothing)
+MF_TEST(data_batches_do_not_allocate)
 {
     mf_dataset *set = numbers(SAMPLES);
     const mf_batch *b;
@@ -212,7 +212,7 @@ static mf_status broken_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     return index == 50 ? MF_FAIL(MF_DATA_LOSS, "sample 50 is damaged") : MF_OK;
 }
 
-MF_TEST(data_errors_of_the_reading_threads_reach_next)
+MF_TEST(data_errors_of_reader_threads_are_returned_by_next)
 {
     static const mf_dataset_ops ops = { .read = broken_read };
     mf_dataset *set;
@@ -238,16 +238,16 @@ MF_TEST(data_errors_of_the_reading_threads_reach_next)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_iterators_refuse_what_makes_no_sense)
+MF_TEST(data_iterators_reject_invalid_options)
 {
     mf_dataset *set = numbers(5), *none;
     mf_iterator *it;
 
     T_OK(mf_dataset_range(set, 2, 2, &none));
     T_FAILS(MF_INVALID_ARGUMENT, "no samples", mf_iterator_new(none, NULL, &it));
-    T_FAILS(MF_INVALID_ARGUMENT, "make no full batch",
+    T_FAILS(MF_INVALID_ARGUMENT, "are less than one batch",
             mf_iterator_new(set, &(mf_iterator_options){ .batch = 6, .drop_partial = true }, &it));
-    T_FAILS(MF_INVALID_ARGUMENT, "no way to read",
+    T_FAILS(MF_INVALID_ARGUMENT, "invalid options",
             mf_iterator_new(set, &(mf_iterator_options){ .batch = -1 }, &it));
     T_OK(mf_iterator_new(set, NULL, &it));
     mf_iterator_free(it);
@@ -301,7 +301,7 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_threads_may_come_and_go_between_batches)
+MF_TEST(data_threads_may_change_between_batches)
 {
     const mf_iterator_options o = { .batch = 7, .seed = 9 };
     mf_dataset *set = numbers(SAMPLES);
@@ -319,7 +319,7 @@ MF_TEST(data_threads_may_come_and_go_between_batches)
         at += n;
     }
     T_TRUE(memcmp(ids, expected, sizeof ids) == 0);
-    T_FAILS(MF_INVALID_ARGUMENT, "no way to read", mf_iterator_set_threads(it, 0));
+    T_FAILS(MF_INVALID_ARGUMENT, "threads is 0, but must be 1 to", mf_iterator_set_threads(it, 0));
     mf_iterator_free(it);
     mf_dataset_unref(set);
 }
@@ -346,7 +346,8 @@ MF_TEST(data_parts_of_batches_may_change_between_batches)
         if (whole->n == 12)
             T_TRUE(b->place == 2 * first && b->n == 2 * n);
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "no 3 shards from 4", mf_iterator_share(part, 4, 3));
+    T_FAILS(MF_INVALID_ARGUMENT, "3 shards from 4 on are out of range",
+            mf_iterator_share(part, 4, 3));
     mf_iterator_free(part);
     mf_iterator_free(one);
     mf_dataset_unref(set);
@@ -384,7 +385,8 @@ MF_TEST(data_parts_of_parts_make_up_the_part)
         }
         T_EQ(n, whole->n);
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "no 4 shards from 2", mf_iterator_share_part(one, 0, 1, 2, 4));
+    T_FAILS(MF_INVALID_ARGUMENT, "4 shards from 2 on are out of range",
+            mf_iterator_share_part(one, 0, 1, 2, 4));
     for (int p = 0; p < PARTS; p++)
         mf_iterator_free(part[p]);
     mf_iterator_free(one);
@@ -392,7 +394,7 @@ MF_TEST(data_parts_of_parts_make_up_the_part)
 }
 
 /* Rows that are not one behind the other, of batches of two sizes. */
-MF_TEST(data_of_a_batch_only_the_needed_rows_are_read)
+MF_TEST(data_iterators_read_only_needed_rows_of_a_batch)
 {
     const mf_iterator_options o = { .batch = 12, .seed = 2 };
     const int64_t last = SAMPLES % 12;

@@ -131,7 +131,7 @@ static void read_word(reader *r, const char *word)
     }
 }
 
-MF_TEST(data_language_can_be_known_to_45_percent_and_no_more)
+MF_TEST(data_language_is_predictable_to_45_percent)
 {
     int32_t words[LENGTH], next[LENGTH];
     const char *const *names;

@@ -79,7 +79,7 @@ MF_TEST(data_ledger_of_good_training_has_no_problems)
     end(set);
 }
 
-MF_TEST(data_ledger_is_cut_back_on_resuming)
+MF_TEST(data_ledger_is_truncated_on_resume)
 {
     mf_dataset *set = begin();
     char *once, *resumed;
@@ -93,7 +93,7 @@ MF_TEST(data_ledger_is_cut_back_on_resuming)
         if (at <= 26)
             train(set, at, 30);
         else
-            T_FAILS(MF_DATA_LOSS, "ends at step 25, but training goes on after step 29",
+            T_FAILS(MF_DATA_LOSS, "ends at step 25, but training resumes after step 29",
                     mf_ledger_open(dir, "toys", set, &options, at - 1, &l));
         T_OK(mf_file_read(file, 1 << 20, &resumed, &n_resumed));
         T_TRUE(at > 26 || (n_once == n_resumed && memcmp(once, resumed, n_once) == 0));
@@ -103,7 +103,7 @@ MF_TEST(data_ledger_is_cut_back_on_resuming)
     end(set);
 }
 
-MF_TEST(data_ledger_of_other_data_is_refused)
+MF_TEST(data_ledger_of_other_data_is_rejected)
 {
     mf_dataset *set = begin(), *part;
     mf_iterator_options other = options;
@@ -112,15 +112,15 @@ MF_TEST(data_ledger_of_other_data_is_refused)
 
     train(set, 0, 3);
     other.seed = 4;
-    T_FAILS(MF_FAILED_PRECONDITION, "by seed 3; now it is 4",
+    T_FAILS(MF_FAILED_PRECONDITION, "with seed 3, but the seed is now 4",
             mf_ledger_open(dir, "toys", set, &other, 2, &l));
     other = options;
     other.slice = MF_SLICE_FILE;
     other.shards = other.n_shards = 4;
-    T_FAILS(MF_FAILED_PRECONDITION, "sliced by element; now it is sliced by file",
+    T_FAILS(MF_FAILED_PRECONDITION, "sliced by element, but now it is sliced by file",
             mf_ledger_open(dir, "toys", set, &other, 2, &l));
     T_OK(mf_dataset_range(set, 0, 10, &part));
-    T_FAILS(MF_FAILED_PRECONDITION, "50 samples of 50; now there are 10 of 50",
+    T_FAILS(MF_FAILED_PRECONDITION, "50 samples of 50, but now there are 10 of 50",
             mf_ledger_open(dir, "toys", part, &options, 2, &l));
     mf_dataset_unref(part);
     T_OK(mf_ledger_open(dir, "toys", set, &options, 2, &l));
@@ -133,7 +133,7 @@ MF_TEST(data_ledger_of_other_data_is_refused)
     T_OK(mf_ledger_open(dir, "toys", set, &other, 1, &l));
     T_OK(mf_ledger_close(l));
     other.batch = 2 * BATCH;
-    T_FAILS(MF_FAILED_PRECONDITION, "whose order is another",
+    T_FAILS(MF_FAILED_PRECONDITION, "have another order",
             mf_ledger_open(dir, "toys", set, &other, 1, &l));
     end(set);
 }
@@ -153,7 +153,7 @@ static void write_steps(mf_dataset *set, const int64_t (*ids)[4], const int64_t 
     T_OK(mf_ledger_close(l));
 }
 
-MF_TEST(data_audit_accounts_for_samples_that_are_left_out)
+MF_TEST(data_audit_accounts_for_skipped_samples)
 {
     static const int64_t ids[][4] = { { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 3, 4 } };
     mf_dataset *set = begin(), *part;
@@ -187,7 +187,7 @@ MF_TEST(data_audit_accounts_for_samples_that_are_left_out)
     end(set);
 }
 
-MF_TEST(data_audit_names_what_is_wrong)
+MF_TEST(data_audit_reports_each_problem)
 {
     static const int64_t ids[][4] = {
         { 0, 2, 4, 6 }, { 8, 10, 12, 2 }, { 14, 16, 18, 1 }, { 0, 4, 6, 8 }
@@ -245,7 +245,7 @@ MF_TEST(data_audit_of_split_shards_and_turns)
 
 /* Cut at every byte: a torn end is said, and training goes on from the steps before it. Changed at
  * every byte: DATA_LOSS, or a torn end where the last record is concerned. */
-MF_TEST(data_ledger_cut_or_damaged_anywhere_is_told)
+MF_TEST(data_ledger_truncation_or_damage_is_detected_at_any_byte)
 {
     mf_dataset *set = begin();
     char *bytes;

@@ -54,7 +54,7 @@ static void end(mf_dataset *set)
     mf_dataset_unref(set);
 }
 
-MF_TEST(near_is_what_is_on_this_machine_and_in_its_memory)
+MF_TEST(locality_counts_files_on_this_host_and_in_its_page_cache)
 {
     mf_dataset *set = begin();
     double near[FILES];
@@ -69,7 +69,7 @@ MF_TEST(near_is_what_is_on_this_machine_and_in_its_memory)
     end(set);
 }
 
-MF_TEST(near_is_what_patterns_say)
+MF_TEST(locality_follows_patterns)
 {
     mf_dataset *set = begin();
     const char *const patterns[] = {
@@ -92,7 +92,7 @@ MF_TEST(near_is_what_patterns_say)
     end(set);
 }
 
-MF_TEST(near_is_nothing_of_a_set_in_memory)
+MF_TEST(locality_of_a_set_in_memory_is_zero)
 {
     mf_dataset *set = begin();
     double near[2] = { 1, 1 };

@@ -53,7 +53,7 @@ static int owner(const unsigned char *image)
     return (image[(SIDE / 2 * SIDE + SIDE / 2) * C] - 60) / 20;
 }
 
-MF_TEST(data_pairs_are_of_the_same_picture_or_of_two_as_they_say)
+MF_TEST(data_pairs_match_their_labels)
 {
     mf_dataset *set = squares(), *pairs;
     int counts[2] = { 0 }, others[N] = { 0 };
@@ -78,7 +78,7 @@ MF_TEST(data_pairs_are_of_the_same_picture_or_of_two_as_they_say)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_pairs_without_changes_are_the_pictures_themselves)
+MF_TEST(data_pairs_without_augmentation_are_the_images_themselves)
 {
     mf_dataset *set = squares(), *pairs;
     unsigned char image[IMAGE];
@@ -95,7 +95,7 @@ MF_TEST(data_pairs_without_changes_are_the_pictures_themselves)
 }
 
 /* A turned square has its corners elsewhere, and as much colour. */
-MF_TEST(data_pairs_are_turned)
+MF_TEST(data_pairs_are_rotated)
 {
     mf_dataset *set = squares(), *pairs;
     int corners = 0;
@@ -115,7 +115,7 @@ MF_TEST(data_pairs_are_turned)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_pairs_follow_seed_epoch_and_id_only)
+MF_TEST(data_pairs_depend_only_on_seed_epoch_and_id)
 {
     mf_dataset *set = squares(), *a, *b;
     int differ = 0;
@@ -136,19 +136,19 @@ MF_TEST(data_pairs_follow_seed_epoch_and_id_only)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_pairs_say_what_is_wrong)
+MF_TEST(data_pairs_reject_invalid_settings)
 {
     mf_dataset *set = squares(), *one, *out;
 
     T_OK(mf_dataset_range(set, 0, 1, &one));
-    T_FAILS(MF_INVALID_ARGUMENT, "at least two pictures", mf_dataset_pairs(one, NULL, 0, &out));
-    T_FAILS(MF_INVALID_ARGUMENT, "rotate is 91; it is 0 to 90 degrees",
+    T_FAILS(MF_INVALID_ARGUMENT, "at least two images", mf_dataset_pairs(one, NULL, 0, &out));
+    T_FAILS(MF_INVALID_ARGUMENT, "rotate is 91, but must be 0 to 90 degrees",
             mf_dataset_pairs(set, "rotate=91", 0, &out));
-    T_FAILS(MF_INVALID_ARGUMENT, "crop fits into 11 x 11",
+    T_FAILS(MF_INVALID_ARGUMENT, "crop must fit into 11 x 11",
             mf_dataset_pairs(set, "crop=12", 0, &out));
     T_FAILS(MF_INVALID_ARGUMENT, "the data has no column 'photo'",
             mf_dataset_pairs(set, "image=photo", 0, &out));
-    T_FAILS(MF_INVALID_ARGUMENT, "column 'label' is no picture",
+    T_FAILS(MF_INVALID_ARGUMENT, "column 'label' is not an image",
             mf_dataset_pairs(set, "image=label", 0, &out));
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'rotate'",
             mf_dataset_pairs(set, "rotat=3", 0, &out));

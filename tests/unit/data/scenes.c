@@ -36,7 +36,7 @@ static int objects_of(const scene *s)
     return n;
 }
 
-MF_TEST(data_scenes_follow_from_part_seed_and_number)
+MF_TEST(data_scenes_depend_only_on_part_seed_and_id)
 {
     mf_dataset *a, *b, *other, *test;
     scene x, y;
@@ -77,7 +77,7 @@ static bool overlap(const float *a, const float *b)
            smaller(a[3], b[3]) > (a[1] > b[1] ? a[1] : b[1]);
 }
 
-MF_TEST(data_scenes_have_several_objects_that_overlap_at_times)
+MF_TEST(data_scenes_have_several_objects_some_overlapping)
 {
     int64_t classes[10] = { 0 }, n_objects = 0, overlaps = 0;
     mf_dataset *set;
@@ -109,7 +109,7 @@ MF_TEST(data_scenes_have_several_objects_that_overlap_at_times)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_scenes_say_where_they_look_for_pictures)
+MF_TEST(data_scenes_name_the_missing_image_directory)
 {
     mf_dataset *set;
 

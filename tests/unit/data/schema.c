@@ -88,7 +88,7 @@ MF_TEST(schema_a_class_keeps_its_number_in_a_file_without_the_others)
     done();
 }
 
-MF_TEST(schema_classes_that_are_numbers_are_found_by_value)
+MF_TEST(schema_numeric_classes_are_matched_by_value)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
@@ -110,7 +110,7 @@ MF_TEST(schema_classes_that_are_numbers_are_found_by_value)
     done();
 }
 
-MF_TEST(schema_fields_are_found_by_their_names)
+MF_TEST(schema_fields_are_matched_by_name)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
@@ -136,7 +136,7 @@ MF_TEST(schema_fields_are_found_by_their_names)
 }
 
 /* Cut to integers, 0.5 and 1.5 would be classes. */
-MF_TEST(schema_labels_that_are_fractions_are_no_classes)
+MF_TEST(schema_fractional_labels_are_not_classes)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
@@ -164,7 +164,7 @@ MF_TEST(schema_labels_that_are_fractions_are_no_classes)
 }
 
 /* Of two columns with one name the first is the first. */
-MF_TEST(schema_fields_of_one_name_keep_their_order)
+MF_TEST(schema_fields_with_the_same_name_keep_their_order)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
@@ -200,7 +200,7 @@ static const char *wide_table(const char *name, int n, bool turned)
     return written;
 }
 
-MF_TEST(schema_fields_of_a_wide_table_are_found_by_their_names)
+MF_TEST(schema_fields_of_a_wide_table_are_matched_by_name)
 {
     enum { FIELDS = 5000 };
     mf_arena *arena = mf_arena_new();
@@ -233,7 +233,7 @@ MF_TEST(schema_files_of_one_table_have_the_same_columns)
     done();
 }
 
-MF_TEST(schema_says_which_column_is_another_one)
+MF_TEST(schema_names_the_column_that_differs)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
@@ -255,7 +255,7 @@ static void labels_of(const char *const *texts, int64_t n, mf_target target, mf_
     T_OK(mf_labels_of_texts(texts, n, target, NULL, out));
 }
 
-MF_TEST(labels_tell_by_their_type_what_is_learned)
+MF_TEST(labels_select_the_task_by_their_type)
 {
     static const char *const whole[] = { "2", "0" }, *const fraction[] = { "2", "0.5" },
                              *const point[] = { "1.0", "2.0" }, *const words[] = { "b", "1.5" };
@@ -295,19 +295,20 @@ MF_TEST(labels_that_are_missing_are_named)
             mf_labels_of_texts(nan, 3, MF_TARGET_AUTO, NULL, &l));
     T_EQ(l.wrong, 2);
     mf_labels_deinit(&l);
-    T_FAILS(MF_INVALID_ARGUMENT, "the label is no number: 'x'",
+    T_FAILS(MF_INVALID_ARGUMENT, "the label is not a number: 'x'",
             mf_labels_of_texts(text, 2, MF_TARGET_NUMBER, NULL, &l));
     T_EQ(l.wrong, 1);
     mf_labels_deinit(&l);
 }
 
 /* One text that is no number among prices makes no classes of them. */
-MF_TEST(labels_of_numbers_with_a_mistake_are_no_classes)
+MF_TEST(labels_with_one_invalid_number_are_not_classes)
 {
     static const char *const prices[] = { "1.5", "2.25", "n/a", "3", "0.5" };
     mf_labels l;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "the label is no number: 'n/a', but 3 others have a decimal point",
+    T_FAILS(MF_INVALID_ARGUMENT,
+            "the label is not a number: 'n/a', but 3 others have a decimal point",
             mf_labels_of_texts(prices, 5, MF_TARGET_AUTO, NULL, &l));
     T_EQ(l.wrong, 2);
     mf_labels_deinit(&l);
@@ -317,7 +318,7 @@ MF_TEST(labels_of_numbers_with_a_mistake_are_no_classes)
 }
 
 /* Of 30 samples: numbers that nearly all differ, and three that come again and again. */
-MF_TEST(labels_of_many_different_numbers_are_asked_about)
+MF_TEST(labels_with_many_distinct_numbers_need_a_setting)
 {
     char room[30][8];
     const char *texts[30];
@@ -327,11 +328,11 @@ MF_TEST(labels_of_many_different_numbers_are_asked_about)
         texts[i] = room[i];
         (void)snprintf(room[i], sizeof room[i], "%d", 500 + 7 * i);
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: say target=number",
+    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: set target=number",
             mf_labels_of_texts(texts, 30, MF_TARGET_AUTO, NULL, &l));
     mf_labels_deinit(&l);
     (void)snprintf(room[0], sizeof room[0], "-5");
-    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: say target=number",
+    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: set target=number",
             mf_labels_of_texts(texts, 30, MF_TARGET_AUTO, NULL, &l));
     mf_labels_deinit(&l);
     labels_of(texts, 30, MF_TARGET_CLASS, &l);
@@ -344,12 +345,12 @@ MF_TEST(labels_of_many_different_numbers_are_asked_about)
     mf_labels_deinit(&l);
 }
 
-MF_TEST(labels_of_many_whole_numbers_are_asked_about)
+MF_TEST(labels_with_many_distinct_integers_need_a_setting)
 {
     static const char *const prices[] = { "100000", "250000", "90000" };
     mf_labels l;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "say target=number to predict numbers, or target=class",
+    T_FAILS(MF_INVALID_ARGUMENT, "set target=number to predict numbers, or target=class",
             mf_labels_of_texts(prices, 3, MF_TARGET_AUTO, NULL, &l));
     mf_labels_deinit(&l);
     labels_of(prices, 3, MF_TARGET_CLASS, &l);
@@ -357,7 +358,7 @@ MF_TEST(labels_of_many_whole_numbers_are_asked_about)
     mf_labels_deinit(&l);
 }
 
-MF_TEST(data_says_whether_it_has_a_test_part)
+MF_TEST(data_reports_whether_it_has_a_test_part)
 {
     const mf_opening how = { .test = true }, part = { .test = true, .settings = "part=train" };
     mf_opened o;
@@ -376,7 +377,7 @@ MF_TEST(data_says_whether_it_has_a_test_part)
     done();
 }
 
-MF_TEST(settings_of_the_training_hold_for_data_of_the_same_format)
+MF_TEST(settings_of_the_training_apply_to_data_of_the_same_format)
 {
     const char *table = text_file("a.csv", "a;answer\n1;0\n2;1\n");
     mf_opening how = { .defaults = "delimiter=; label=a",

@@ -68,7 +68,7 @@ MF_TEST(data_csv_with_text_labels)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ x, &label }));
     T_TRUE(x[0] == 5 && x[1] == -6 && label == 1);
     mf_dataset_unref(set);
-    T_FAILS(MF_DATA_LOSS, "line 2, column 3 ('class'): no number: 'rose'",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 3 ('class'): not a number: 'rose'",
             mf_dataset_open(path, "label=none", &set));
     T_FAILS(MF_INVALID_ARGUMENT, "has no column 'colour'",
             mf_dataset_open(path, "label=colour", &set));
@@ -76,14 +76,14 @@ MF_TEST(data_csv_with_text_labels)
 }
 
 /* The first sample would be taken for a header, without a word. */
-MF_TEST(data_csv_without_a_header_is_asked_about)
+MF_TEST(data_csv_without_a_header_needs_a_setting)
 {
     const char *path = write_text("a.csv", "1.5,2,rose\n3,4,daisy\n");
     mf_dataset *set;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "the first row has numbers: '1.5' ...; say header=false",
+    T_FAILS(MF_INVALID_ARGUMENT, "the first row has numbers: '1.5' ...; set header=false",
             mf_dataset_open(path, "label=-1", &set));
-    T_FAILS(MF_INVALID_ARGUMENT, "if the first row is no header, say header=false",
+    T_FAILS(MF_INVALID_ARGUMENT, "if the first row is not a header, set header=false",
             mf_dataset_open(path, "label=species", &set));
     T_OK(mf_dataset_open(path, "label=-1 header=false", &set));
     T_EQ(mf_dataset_count(set), 2);
@@ -100,7 +100,7 @@ MF_TEST(data_csv_without_a_header_is_asked_about)
     done();
 }
 
-MF_TEST(data_csv_says_which_delimiter_and_encoding_it_needs)
+MF_TEST(data_csv_errors_suggest_delimiter_and_encoding)
 {
     const char *path = write_text("a.csv", "a;b;class\n1;2;x\n");
     const mf_buf nul = { .data = (char[]){ "a,class\n1,\0\n" }, .len = 12 };
@@ -108,39 +108,39 @@ MF_TEST(data_csv_says_which_delimiter_and_encoding_it_needs)
 
     T_FAILS(MF_INVALID_ARGUMENT, "a.csv' has one column, 'a;b;class'; if ';' separates",
             mf_dataset_open(path, NULL, &set));
-    T_FAILS(MF_INVALID_ARGUMENT, "its columns are a;b;class; if ';' separates its columns, say",
+    T_FAILS(MF_INVALID_ARGUMENT, "its columns are a;b;class; if ';' separates its columns, set",
             mf_dataset_open(path, "label=class", &set));
     T_OK(mf_dataset_open(path, "delimiter=;", &set));
     mf_dataset_unref(set);
     (void)write_text("a.csv", "a\tclass\n1\tx\n");
-    T_FAILS(MF_INVALID_ARGUMENT, "say delimiter=tab", mf_dataset_open(path, NULL, &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "set delimiter=tab", mf_dataset_open(path, NULL, &set));
     (void)write_text("a.csv", "\xff\xfe"
                               "a");
     T_FAILS(MF_INVALID_ARGUMENT, "a.csv' is UTF-16: save it as UTF-8",
             mf_dataset_open(path, NULL, &set));
     (void)write_text("a.csv", "a,class\n1,x\n2,Z\xfcrich\n");
-    T_FAILS(MF_INVALID_ARGUMENT, "a.csv', line 3: this is no UTF-8: save the file as UTF-8",
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv', line 3: this is not UTF-8: save the file as UTF-8",
             mf_dataset_open(path, NULL, &set));
     T_OK(mf_file_write(path, nul.data, nul.len));
     T_FAILS(MF_INVALID_ARGUMENT, "line 2: there is a NUL byte", mf_dataset_open(path, NULL, &set));
     done();
 }
 
-MF_TEST(data_csv_knows_how_programs_write_missing_numbers)
+MF_TEST(data_csv_recognizes_common_missing_values)
 {
     const char *path = write_text("a.csv", "a,b,class\n1,NA,x\nnull,2,y\n");
     mf_dataset *set;
     float x[2];
     int32_t label;
 
-    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; missing=0",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; set missing=0",
             mf_dataset_open(path, NULL, &set));
     T_OK(mf_dataset_open(path, "missing=-3", &set));
     T_OK(mf_dataset_read(set, 0, 1, (void *[]){ x, &label }));
     T_TRUE(x[0] == -3 && x[1] == 2);
     mf_dataset_unref(set);
     (void)write_text("a.csv", "a,b,class\n1,nancy,x\n");
-    T_FAILS(MF_DATA_LOSS, "no number: 'nancy'", mf_dataset_open(path, "missing=0", &set));
+    T_FAILS(MF_DATA_LOSS, "not a number: 'nancy'", mf_dataset_open(path, "missing=0", &set));
     done();
 }
 
@@ -163,7 +163,7 @@ MF_TEST(data_csv_with_numbers_gaps_and_several_files)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ x, &y }));
     T_TRUE(x[0] == 7 && y == 30);
     mf_dataset_unref(set);
-    T_FAILS(MF_DATA_LOSS, "line 2, column 1: the cell is empty; missing=0 in the settings",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 1: the cell is empty; set missing=0 to read",
             mf_dataset_open(pattern, "header=false delimiter=; label=1", &set));
     (void)write_text("part-2.csv", "7;30;1\n");
     T_FAILS(MF_DATA_LOSS, "line 1: 3 cells instead of 2",
@@ -191,7 +191,7 @@ MF_TEST(data_libsvm_is_padded)
     mf_dataset_unref(set);
     T_FAILS(MF_INVALID_ARGUMENT, "more than width=1", mf_dataset_open(path, "width=1", &set));
     (void)write_text("a.svm", "1 0:1\n");
-    T_FAILS(MF_INVALID_ARGUMENT, "say base=0", mf_dataset_open(path, NULL, &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "set base=0", mf_dataset_open(path, NULL, &set));
     T_OK(mf_dataset_open(path, "base=0", &set));
     mf_dataset_unref(set);
     done();
@@ -299,7 +299,7 @@ static mf_tensor *new_tensor(mf_dtype dtype, int64_t n, int64_t columns)
     return t;
 }
 
-MF_TEST(data_npz_labels_may_be_a_column_or_truths)
+MF_TEST(data_npz_labels_may_be_a_column_or_booleans)
 {
     mf_tensor *column = new_tensor(MF_DTYPE_I64, 3, 1), *truths = new_tensor(MF_DTYPE_BOOL, 3, 0);
     const mf_column *columns;
@@ -330,7 +330,7 @@ MF_TEST(data_npz_errors_name_the_file)
     mf_dataset *set;
 
     ((int64_t *)mf_tensor_data(label))[1] = -1;
-    T_FAILS(MF_INVALID_ARGUMENT, "a.npz': sample 1 has the label -1; labels count from 0",
+    T_FAILS(MF_INVALID_ARGUMENT, "a.npz': sample 1 has the label -1, but labels start at 0",
             mf_dataset_open(write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), label), NULL, &set));
     label = new_tensor(MF_DTYPE_I64, 3, 0);
     ((int64_t *)mf_tensor_data(label))[1] = 250000;
@@ -368,7 +368,7 @@ static void write_examples(const char *path, mf_compression c, int n)
     mf_buf_deinit(&bytes);
 }
 
-MF_TEST(data_records_are_read_by_number)
+MF_TEST(data_records_have_random_access)
 {
     const mf_column *columns;
 
@@ -402,7 +402,7 @@ MF_TEST(data_records_are_read_by_number)
     done();
 }
 
-MF_TEST(data_columns_that_make_no_sense_are_quoted)
+MF_TEST(data_invalid_columns_are_quoted_in_the_error)
 {
     static const char *const wrong[] = { "columns='v'",         "columns='v:strange'",
                                          "columns='v:float[2'", "columns=':float'",
@@ -421,7 +421,7 @@ MF_TEST(data_columns_that_make_no_sense_are_quoted)
 }
 
 /* Every byte of a small file changed in turn: samples as they were, or DATA_LOSS. */
-MF_TEST(data_damaged_records_are_told)
+MF_TEST(data_damaged_records_are_reported)
 {
     const char *path = in_dir("a.tfrecord");
     char *bytes;
@@ -491,7 +491,7 @@ MF_TEST(data_images_by_class_folder)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     T_TRUE(image[143] == 10 && label == 1);
     write_png("dogs/a.png", 4, 4, 11);
-    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6: say size=[HEIGHT,WIDTH]",
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6: set size=[HEIGHT,WIDTH]",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     mf_dataset_unref(set);
     T_OK(mf_dataset_open(dir, "size=[2,3] channels=1", &set));
@@ -524,7 +524,7 @@ static void make_two_classes(void)
 }
 
 /* A grey picture that is the first one by its name would turn all others grey. */
-MF_TEST(data_images_keep_their_colours_whichever_is_first)
+MF_TEST(data_images_keep_their_colours_whatever_the_order)
 {
     const mf_column *columns;
     unsigned char image[8 * 6 * 3];
@@ -535,7 +535,7 @@ MF_TEST(data_images_keep_their_colours_whichever_is_first)
     T_OK(mf_dataset_open(dir, NULL, &set));
     T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image, NULL }));
     T_FAILS(MF_INVALID_ARGUMENT,
-            "cats/b.png' has colours, the first picture has none: say channels=1 to leave them out",
+            "cats/b.png' has colours, the first image has none: set channels=1 to drop them",
             mf_dataset_read(set, 0, 1, (void *[]){ image, NULL }));
     mf_dataset_unref(set);
     T_OK(mf_dataset_open(dir, "channels=1", &set));
@@ -550,7 +550,7 @@ MF_TEST(data_images_keep_their_colours_whichever_is_first)
     done();
 }
 
-MF_TEST(data_images_that_would_be_left_out_are_named)
+MF_TEST(data_images_that_cannot_be_read_are_named)
 {
     mf_dataset *set;
 
@@ -563,11 +563,11 @@ MF_TEST(data_images_that_would_be_left_out_are_named)
     T_OK(mf_dataset_open(dir, NULL, &set)); /* which holds no pictures */
     mf_dataset_unref(set);
     write_png("dogs/small/a.png", 8, 6, 10);
-    T_FAILS(MF_INVALID_ARGUMENT, "dogs/small' holds pictures, but folders within a class",
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/small' contains images, but folders within a class",
             mf_dataset_open(dir, NULL, &set));
     T_EQ(rename(in_dir("dogs/small"), in_dir("owls")), 0);
     T_EQ(unlink(in_dir("owls/a.png")), 0);
-    T_FAILS(MF_INVALID_ARGUMENT, "owls' holds no PNG or JPEG files, so there is no such class",
+    T_FAILS(MF_INVALID_ARGUMENT, "owls' has no PNG or JPEG files, so it is not a class",
             mf_dataset_open(dir, NULL, &set));
     done();
 }
@@ -616,7 +616,7 @@ static const char *write_picture_records(void)
     return in_dir("a.tfrecord");
 }
 
-MF_TEST(data_records_of_pictures_keep_their_colours)
+MF_TEST(data_records_of_images_keep_their_colours)
 {
     const char *path = write_picture_records();
     unsigned char image[8 * 6 * 3];
@@ -624,7 +624,7 @@ MF_TEST(data_records_of_pictures_keep_their_colours)
 
     T_OK(mf_dataset_open(path, NULL, &set));
     T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image }));
-    T_FAILS(MF_INVALID_ARGUMENT, "record 1: the picture has colours, that of the first record has",
+    T_FAILS(MF_INVALID_ARGUMENT, "record 1: the image is in colour, but the first record",
             mf_dataset_read(set, 0, 1, (void *[]){ image }));
     mf_dataset_unref(set);
     T_OK(mf_dataset_open(path, "columns='image:image[8,6,1]'", &set));
@@ -636,7 +636,7 @@ MF_TEST(data_records_of_pictures_keep_their_colours)
 /* ---- IDX ---- */
 
 /* Damage anywhere: refused, or the image that was changed and no other. */
-MF_TEST(data_damaged_idx_files_are_told)
+MF_TEST(data_damaged_idx_files_are_reported)
 {
     unsigned char images[16 + 12] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2 };
     const unsigned char labels[8 + 3] = { 0, 0, 8, 1, 0, 0, 0, 3, 1, 0, 2 };
@@ -852,7 +852,7 @@ static void open_and_wait(const char *path, char *copy)
     mf_dataset_unref(set);
 }
 
-MF_TEST(data_unpacked_copies_are_used_only_when_they_are_right)
+MF_TEST(data_unpacked_copies_are_used_only_when_valid)
 {
     char path[64], copy[256];
     char *bytes;

@@ -198,7 +198,7 @@ static void square_many(team *m)
     T_OK(mf_dispatch_join(m->d, -1));
 }
 
-MF_TEST(dispatch_gives_every_call_its_result_and_tells_what_each_worker_did)
+MF_TEST(dispatch_returns_every_result_and_counts_per_worker)
 {
     int64_t calls = 0;
     mf_worker_done done;
@@ -221,7 +221,7 @@ MF_TEST(dispatch_gives_every_call_its_result_and_tells_what_each_worker_did)
     end(&m);
 }
 
-MF_TEST(dispatch_of_one_process_runs_calls_itself)
+MF_TEST(dispatch_with_one_process_runs_calls_locally)
 {
     team m = { .n = 0 };
 
@@ -231,7 +231,7 @@ MF_TEST(dispatch_of_one_process_runs_calls_itself)
     end(&m);
 }
 
-MF_TEST(dispatch_failure_names_worker_and_node_and_harms_no_other_call)
+MF_TEST(dispatch_failure_names_worker_and_node_and_affects_no_other_call)
 {
     mf_closure *c;
     mf_future *good, *bad;
@@ -257,7 +257,7 @@ MF_TEST(dispatch_failure_names_worker_and_node_and_harms_no_other_call)
     end(&m);
 }
 
-MF_TEST(dispatch_variables_are_each_workers_own_and_found_by_their_names)
+MF_TEST(dispatch_variables_are_per_worker_and_found_by_name)
 {
     mf_closure *init, *count, *counted;
     mf_future *f;
@@ -284,7 +284,7 @@ MF_TEST(dispatch_variables_are_each_workers_own_and_found_by_their_names)
     end(&m);
 }
 
-MF_TEST(dispatch_queue_that_is_full_refuses_or_waits)
+MF_TEST(dispatch_full_queue_rejects_or_blocks)
 {
     mf_tensor *x = number(3);
     mf_future *f[3] = { NULL };
@@ -311,7 +311,7 @@ MF_TEST(dispatch_queue_that_is_full_refuses_or_waits)
     mf_tensor_free(x);
 }
 
-MF_TEST(dispatch_cancel_ends_calls_and_later_ones_work)
+MF_TEST(dispatch_cancel_ends_pending_calls_and_later_calls_work)
 {
     mf_future *f[CALLS];
     mf_tensor *t = NULL;
@@ -350,7 +350,7 @@ static void close_while_calls_wait(team *m, int64_t running)
     end(m);
 }
 
-MF_TEST(dispatch_ends_while_calls_wait_for_what_never_comes)
+MF_TEST(dispatch_shutdown_ends_blocked_calls)
 {
     team m = { .n = 0 };
 
@@ -362,7 +362,7 @@ MF_TEST(dispatch_ends_while_calls_wait_for_what_never_comes)
     close_while_calls_wait(&m, 2);
 }
 
-MF_TEST(dispatch_failure_on_all_workers_is_told_once)
+MF_TEST(dispatch_failure_on_all_workers_is_reported_once)
 {
     mf_tensor *x = number(-1);
     mf_closure *c;
@@ -420,7 +420,7 @@ MF_TEST(dispatch_carries_strings_and_other_types)
     end(&m);
 }
 
-MF_TEST(dispatch_graph_that_makes_no_sense_fails_its_calls)
+MF_TEST(dispatch_invalid_graph_fails_its_calls)
 {
     mf_closure *c;
     mf_future *f;
@@ -508,7 +508,7 @@ static void *boast(void *arg)
     return NULL;
 }
 
-MF_TEST(dispatch_result_without_room_for_it_fails_its_call_alone)
+MF_TEST(dispatch_result_that_is_too_large_fails_only_its_call)
 {
     mf_strategy_options o;
     mf_dispatch_options options;
@@ -536,7 +536,7 @@ MF_TEST(dispatch_result_without_room_for_it_fails_its_call_alone)
     pthread_join(m.tasks[0].thread, NULL);
 }
 
-MF_TEST(dispatch_worker_that_talks_nonsense_is_lost_and_its_calls_are_run_by_others)
+MF_TEST(dispatch_worker_with_invalid_messages_is_dropped_and_its_calls_run_elsewhere)
 {
     mf_strategy_options o;
     mf_dispatch_options options;
@@ -561,7 +561,7 @@ MF_TEST(dispatch_worker_that_talks_nonsense_is_lost_and_its_calls_are_run_by_oth
     end(&m);
 }
 
-MF_TEST(dispatch_worker_ends_when_the_master_talks_nonsense)
+MF_TEST(dispatch_worker_exits_on_invalid_messages_of_the_master)
 {
     mf_strategy_options o;
     mf_dispatch_options options;

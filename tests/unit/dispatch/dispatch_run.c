@@ -52,7 +52,7 @@ static void expect_failure(mf_dispatch_call_runner *r, const mf_buf *call, mf_st
     mf_arena_free(arena);
 }
 
-MF_TEST(dispatch_call_that_is_too_large_is_answered_as_a_failure)
+MF_TEST(dispatch_call_that_is_too_large_fails)
 {
     const mf_dispatch_options options = { .threads = 1 };
     mf_dispatch_call_runner *r;

@@ -40,7 +40,7 @@ static const float BOXES[] = {
     0, 0, 0.5F, 0.5F, 0.25F, 0.25F, 0.75F, 0.75F, 0.2F, 0.2F, 0.2F, 0.2F
 };
 
-MF_TEST(detector_overlap_is_what_boxes_share_of_what_they_cover)
+MF_TEST(detector_overlap_is_intersection_over_union)
 {
     const int64_t dims[] = { 1, 3, 4 };
     mf_tensor *t = of_two(mf_boxes_overlap, dims, BOXES, dims, BOXES);
@@ -59,7 +59,7 @@ static mf_output there_and_back(mf_layer_call *l, mf_output a, mf_output b)
     return mf_boxes_decode(l, mf_boxes_code(l, a, b), b);
 }
 
-MF_TEST(detector_codes_of_boxes_come_back)
+MF_TEST(detector_box_codes_decode_to_the_same_boxes)
 {
     static const float from[] = { 0.1F, 0.2F, 0.4F, 0.9F, 0, 0, 1, 0.5F };
     const int64_t dims[] = { 1, 2, 4 };
@@ -70,7 +70,7 @@ MF_TEST(detector_codes_of_boxes_come_back)
     mf_tensor_free(t);
 }
 
-MF_TEST(detector_codes_are_offsets_and_logarithms_by_their_usual_size)
+MF_TEST(detector_box_codes_are_scaled_offsets_and_logarithms)
 {
     static const float box[] = { 0.25F, 0.5F, 0.75F, 0.75F }, from[] = { 0, 0.5F, 0.5F, 1 };
     const int64_t dims[] = { 1, 1, 4 };
@@ -83,7 +83,7 @@ MF_TEST(detector_codes_are_offsets_and_logarithms_by_their_usual_size)
     mf_tensor_free(t);
 }
 
-MF_TEST(detector_boxes_end_at_the_borders_of_the_image)
+MF_TEST(detector_boxes_are_clipped_to_the_image)
 {
     static const float far[] = { -90, 90, 50, 50 }, from[] = { 0.25F, 0.25F, 0.75F, 0.75F };
     const int64_t dims[] = { 1, 1, 4 };
@@ -113,7 +113,7 @@ MF_TEST(detector_a_box_is_matched_with_the_object_it_overlaps_most)
 /* ---- regions ---- */
 
 /* Features that are a plane are sampled at the middles of a box's parts. */
-MF_TEST(detector_regions_are_sampled_at_the_middles_of_their_parts)
+MF_TEST(detector_regions_are_sampled_at_cell_centres)
 {
     enum { SIDE = 8, GRID = 3 };
     static const float box[] = { 0.25F, 0.125F, 0.75F, 0.875F, 0.5F, 0.25F, 0.75F, 0.5F };
@@ -202,7 +202,7 @@ static double precision_of(int64_t n, const float *found, const float *label)
 #define NONE 0, 0, 0, 0
 #define NOTHING NONE, 0, 0
 
-MF_TEST(detector_average_precision_of_what_is_right_is_one)
+MF_TEST(detector_average_precision_of_correct_detections_is_one)
 {
     static const float label[] = { A, 0, B, 1 };
 
@@ -238,7 +238,7 @@ MF_TEST(detector_average_precision_orders_detections_of_all_samples)
     T_NEAR(precision_of(1, found + 18, (float[]){ A, 0, NONE, -1 }), 1, 1e-9);
 }
 
-MF_TEST(detector_losses_say_what_they_need)
+MF_TEST(detector_losses_name_the_layers_they_need)
 {
     mf_model *m;
 

@@ -106,7 +106,7 @@ MF_TEST(models_initializers_make_orthogonal_matrices)
     check_orthogonal(1, 1);
 }
 
-MF_TEST(models_initializers_depend_on_the_seed_and_the_name_alone)
+MF_TEST(models_initializers_depend_only_on_seed_and_name)
 {
     mf_tensor *a = first_value("he_normal", &MF_SHAPE(3, 4), "dense/kernel", 5);
     mf_tensor *b = first_value("he_normal", &MF_SHAPE(3, 4), "dense/kernel", 5);
@@ -136,13 +136,13 @@ MF_TEST(models_initializers_identity_and_forget_bias)
     mf_tensor_free(t);
 }
 
-MF_TEST(models_initializers_say_what_is_wrong)
+MF_TEST(models_initializers_reject_invalid_shapes_and_names)
 {
     mf_model *m;
 
     T_OK(mf_model_new(&m));
     (void)mf_initializer(m, "orthogonal", &MF_SHAPE(8), "b");
-    T_FAILS(MF_INVALID_ARGUMENT, "weight 'b' is no matrix", mf_model_status(m));
+    T_FAILS(MF_INVALID_ARGUMENT, "weight 'b' is not a matrix", mf_model_status(m));
     mf_model_free(m);
     T_OK(mf_model_new(&m));
     (void)mf_initializer(m, "he_norma", &MF_SHAPE(8), "b");

@@ -182,7 +182,7 @@ static void compare(const char *settings, int top, int capacity, double balance,
 }
 
 /* Capacities: ceil(factor * top * 7 places / 4 experts), at most 7. */
-MF_TEST(moe_sends_places_to_the_experts_that_their_gates_choose)
+MF_TEST(moe_routes_positions_to_the_experts_that_their_gates_choose)
 {
     compare("top=1 capacity_factor=9", 1, 7, 0.01, false);
     compare("top=1 capacity_factor=1 balance=0.5", 1, 2, 0.5, true);
@@ -233,7 +233,7 @@ static int check_weight(const moe *m, int i)
     return matter;
 }
 
-MF_TEST(moe_has_the_gradients_that_differences_show)
+MF_TEST(moe_gradients_match_finite_differences)
 {
     for (int top = 1; top <= 2; top++) {
         moe m =
@@ -246,11 +246,11 @@ MF_TEST(moe_has_the_gradients_that_differences_show)
     }
 }
 
-MF_TEST(moe_says_what_is_wrong_with_its_settings)
+MF_TEST(moe_rejects_invalid_settings)
 {
     static const char *const bad[][2] = {
-        { "experts=4 units=3 top=3", "a place goes to 1 or 2 of 4 experts" },
-        { "experts=1 units=3", "a place goes to 1 or 2 of 1 experts" },
+        { "experts=4 units=3 top=3", "a position is routed to 1 or 2 of 4 experts" },
+        { "experts=1 units=3", "a position is routed to 1 or 2 of 1 experts" },
         { "experts=4 units=3 capacity_factor=0", "capacity_factor must be positive" },
     };
 

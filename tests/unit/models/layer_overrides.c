@@ -26,7 +26,7 @@ static int64_t last_dim(const mf_model *m, const char *weight)
     return w->shape.dims[w->shape.rank - 1];
 }
 
-MF_TEST(changes_of_layers_make_another_model)
+MF_TEST(layer_overrides_change_the_model)
 {
     mf_model *m;
 
@@ -39,7 +39,7 @@ MF_TEST(changes_of_layers_make_another_model)
     mf_model_free(m);
 }
 
-MF_TEST(changes_by_a_star_leave_out_layers_without_the_setting)
+MF_TEST(layer_overrides_with_a_star_skip_layers_without_the_setting)
 {
     mf_model *m;
 
@@ -49,7 +49,7 @@ MF_TEST(changes_by_a_star_leave_out_layers_without_the_setting)
     mf_model_free(m);
 }
 
-MF_TEST(changes_of_what_is_not_there_are_refused)
+MF_TEST(layer_overrides_of_unknown_layers_are_rejected)
 {
     mf_model *m;
 
@@ -63,7 +63,7 @@ MF_TEST(changes_of_what_is_not_there_are_refused)
             build("fashion-cnn changes='dense quantize=int4'", &m));
 }
 
-MF_TEST(changes_are_a_setting_that_no_model_has_itself)
+MF_TEST(layer_overrides_are_a_setting_of_every_model)
 {
     for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
         for (const mf_zoo_kind *k = *f; k->name; k++)

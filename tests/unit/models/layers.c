@@ -100,7 +100,7 @@ static mf_output place(mf_model *m, const case_ *c)
     return mf_layer(m, c->kind, list, "%s", c->settings);
 }
 
-MF_TEST(models_layers_have_the_shapes_and_parameters_they_should)
+MF_TEST(models_layers_have_the_expected_shapes_and_parameters)
 {
     char text[MF_SHAPE_TEXT];
 
@@ -119,7 +119,7 @@ MF_TEST(models_layers_have_the_shapes_and_parameters_they_should)
     }
 }
 
-MF_TEST(models_layers_are_all_among_the_cases)
+MF_TEST(models_layers_are_all_tested)
 {
     for (const mf_layer_kind *const *f = mf_layer_families; *f; f++) {
         for (const mf_layer_kind *k = *f; k->name; k++) {
@@ -149,20 +149,21 @@ static const struct {
     { "Conv2D", "filters=3 kernel_size=[3,3,3]", F32, IMAGE, 1, "layer 'conv2d': kernel_size" },
     { "Conv2D", "filters=3 kernel_size=3 padding=full", F32, IMAGE, 1, "one of valid, same" },
     { "Conv2D", "filters=3 kernel_size=3 groups=3", F32, IMAGE, 1, "3 groups" },
-    { "Dropout", "rate=1.0", F32, TEXT, 1, "in [0,1), not 1" },
-    { "Reshape", "target_shape=[7]", F32, IMAGE, 1, "the 192 numbers of a sample" },
+    { "Dropout", "rate=1.0", F32, TEXT, 1, "in [0,1), but is 1" },
+    { "Reshape", "target_shape=[7]", F32, IMAGE, 1, "the 192 elements of a sample" },
     { "Permute", "dims=[1,1,2]", F32, IMAGE, 1, "1 to 3 once" },
     { "ZeroPadding2D", "padding=[1,2,3]", F32, IMAGE, 1, "one, two or four" },
-    { "Add", "", F32, TEXT, 1, "layer Add takes 2 or more inputs, not 1" },
-    { "Concatenate", "axis=0", F32, TEXT, 2, "axis=0 is no dimension of a sample" },
-    { "GroupNormalization", "groups=3", F32, IMAGE, 1, "groups=3 does not cut 4 channels" },
+    { "Add", "", F32, TEXT, 1, "layer Add takes 2 or more inputs, but got 1" },
+    { "Concatenate", "axis=0", F32, TEXT, 2, "axis=0 is not a dimension of a sample" },
+    { "GroupNormalization", "groups=3", F32, IMAGE, 1, "groups=3 does not divide 4 channels" },
     { "LSTM", "units=3", F32, DIMS(2000, 2), 1, "1 to 1024 steps" },
-    { "RBM", "units=3", F32, IMAGE, 1, "put Flatten before" },
-    { "HashedFields", "num_bins=3 pairs=[0,3]", I32, DIMS(3), 1, "fields from 0 to 2" },
-    { "TransformerBlock", "num_heads=4 units=8", F32, TEXT, 1, "4 heads do not cut a width of 6" },
+    { "RBM", "units=3", F32, IMAGE, 1, "add Flatten before it" },
+    { "HashedFields", "num_bins=3 pairs=[0,3]", I32, DIMS(3), 1, "each, from 0 to 2" },
+    { "TransformerBlock", "num_heads=4 units=8", F32, TEXT, 1,
+      "4 heads do not divide a width of 6" },
 };
 
-MF_TEST(models_layers_say_what_is_wrong)
+MF_TEST(models_layers_reject_invalid_settings)
 {
     for (int i = 0; i < MF_COUNT(bad); i++) {
         const case_ c = {
@@ -207,7 +208,7 @@ MF_TEST(models_layers_are_named_as_keras_names_them)
     mf_model_free(m);
 }
 
-MF_TEST(models_layers_that_are_not_trainable_normalise_by_moving_statistics)
+MF_TEST(models_layers_with_trainable_false_use_moving_statistics)
 {
     mf_model *m;
     mf_output x, y[2];

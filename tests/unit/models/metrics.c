@@ -59,7 +59,7 @@ MF_TEST(models_metrics_perplexity_of_equal_scores_is_the_number_of_classes)
 static const float LOGITS[] = { 2, -1, 0.5F, -2, 1, -0.5F };
 static const int32_t TRUTH[] = { 1, 0, 0, 0, 1, 1 };
 
-MF_TEST(models_metrics_of_yes_and_no)
+MF_TEST(models_metrics_of_binary_labels)
 {
     for (int64_t columns = 0; columns < 2; columns++) {
         T_NEAR(metric("accuracy", LOGITS, 6, columns, TRUTH), 4.0 / 6, 1e-6);
@@ -86,7 +86,7 @@ MF_TEST(models_metrics_of_distances_and_errors)
     T_NEAR(metric("reconstruction_error", distances, 4, 0, same), 0.475, 1e-6);
 }
 
-MF_TEST(models_metrics_and_losses_say_what_is_wrong)
+MF_TEST(models_metrics_and_losses_reject_invalid_outputs)
 {
     const mf_metric_kind *kind;
     mf_model *m;
@@ -98,7 +98,7 @@ MF_TEST(models_metrics_and_losses_say_what_is_wrong)
         label = mf_model_input(m, "label", MF_DTYPE_I32, NULL, 0);
         if (i == 0) {
             (void)mf_metric(m, "auc", x, label, &kind);
-            T_FAILS(MF_INVALID_ARGUMENT, "one score for each sample", mf_model_status(m));
+            T_FAILS(MF_INVALID_ARGUMENT, "one score per sample", mf_model_status(m));
         } else if (i == 1) {
             (void)mf_metric(m, "acuracy", x, label, &kind);
             T_FAILS(MF_NOT_FOUND, "did you mean 'accuracy'", mf_model_status(m));

@@ -73,7 +73,7 @@ static void end_dropout(dropped *d)
     mf_model_free(d->m);
 }
 
-MF_TEST(models_modes_dropout_keeps_the_part_and_the_mean)
+MF_TEST(models_modes_dropout_keeps_the_rate_and_the_mean)
 {
     dropped d = start_dropout("Dropout", 0.25, T_DIMS(40, 500));
     mf_tensor *out = t_model_fetch(d.s, d.m, d.one, &d.in);

@@ -45,7 +45,7 @@ MF_TEST(models_zoo_image_models_have_the_known_numbers_of_parameters)
     T_EQ(parameters("faster-rcnn", "image=uint8[128,128,1] label=float[5,5] classes=10"), 503357);
 }
 
-MF_TEST(models_zoo_models_that_compare_have_the_known_numbers_of_parameters)
+MF_TEST(models_zoo_contrastive_models_have_the_known_numbers_of_parameters)
 {
     static const char PAIRS[] = "pair=uint8[2,28,28,1] label=int32[] classes=2";
 
@@ -80,7 +80,7 @@ MF_TEST(models_zoo_takes_images_without_channels_and_floats)
     T_EQ(parameters("mlp", "features=float[13] label=float[]"), 13 * 128 + 128 + 129);
 }
 
-MF_TEST(models_zoo_says_what_the_data_lacks)
+MF_TEST(models_zoo_names_missing_columns)
 {
     mf_model *m;
 
@@ -92,8 +92,7 @@ MF_TEST(models_zoo_says_what_the_data_lacks)
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cnn needs a label (--set label=COLUMN for tables)",
             make("cnn", "image=float[28,28,1]", &m));
-    T_FAILS(MF_INVALID_ARGUMENT, "pairs of images, which --pairs makes",
-            make("siamese", MNIST, &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "pairs of images (--pairs makes", make("siamese", MNIST, &m));
     T_FAILS(MF_INVALID_ARGUMENT, "two images in a pair",
             make("siamese", "pair=uint8[3,28,28,1] label=int32[]", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", make("mlp unit=3", MNIST, &m));
@@ -130,7 +129,7 @@ MF_TEST(models_zoo_columns_as_text_are_checked)
     mf_arena_free(arena);
 }
 
-MF_TEST(models_zoo_learn_numbers_where_the_label_is_one)
+MF_TEST(models_zoo_regression_follows_from_a_float_label)
 {
     static const char *const models[] = { "mlp", "fashion-cnn", "resnet8" };
     const char *loss, *metrics;
@@ -147,7 +146,7 @@ MF_TEST(models_zoo_learn_numbers_where_the_label_is_one)
     T_OK(make("mlp", "x=float[3] label=float[4]", &m)); /* a row of numbers */
     T_EQ(mf_model_shape(m, m->output).dims[1], 4);
     mf_model_free(m);
-    T_FAILS(MF_INVALID_ARGUMENT, "how many classes the label has (--set classes=N",
+    T_FAILS(MF_INVALID_ARGUMENT, "the number of classes of the label (--set classes=N",
             make("mlp", "x=float[3] label=int32[]", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "one class for each sample, not a row of classes",
             make("mlp", "tokens=int32[64] label=int32[64] classes=33", &m));

@@ -26,7 +26,7 @@ MF_TEST(embeddings_threshold_is_the_best_one_of_the_pairs)
 }
 
 /* Pairs that are equally far are called alike. */
-MF_TEST(embeddings_threshold_lies_between_distances)
+MF_TEST(embeddings_threshold_is_between_distances)
 {
     static const float d[] = { 0.2f, 0.2f, 0.2f, 0.7f };
     static const int32_t same[] = { 1, 1, 0, 0 };
@@ -37,7 +37,7 @@ MF_TEST(embeddings_threshold_lies_between_distances)
     T_NEAR(mf_verification(d, same, 4, t), 0.75, 0);
 }
 
-MF_TEST(embeddings_recall_asks_for_the_nearest_other)
+MF_TEST(embeddings_recall_uses_the_nearest_other_sample)
 {
     static const float rows[] = { 0, 0, 0, 1, 5, 5, 5, 6, 9, 0 };
     static const int32_t labels[] = { 1, 1, 2, 1, 2 };

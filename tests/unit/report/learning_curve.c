@@ -27,7 +27,7 @@ static void add_steps(mf_curve *c, int64_t from, int64_t to)
     }
 }
 
-MF_TEST(curve_of_any_length_has_few_even_points)
+MF_TEST(curve_of_any_length_has_few_evenly_spaced_points)
 {
     static const int64_t lengths[] = { 1, 7, 599, 600, 601, 5000, 123457 };
 
@@ -54,7 +54,7 @@ MF_TEST(curve_of_any_length_has_few_even_points)
     }
 }
 
-MF_TEST(curve_goes_on_where_training_was_resumed)
+MF_TEST(curve_continues_after_a_resume)
 {
     const mf_result validation[] = { { "loss", 0.5 }, { "accuracy", 0.25 } };
     mf_curve *whole = new_curve(), *c = new_curve();
@@ -78,7 +78,7 @@ MF_TEST(curve_goes_on_where_training_was_resumed)
     mf_free(c);
 }
 
-MF_TEST(curve_files_that_are_none_are_refused)
+MF_TEST(curve_rejects_invalid_files)
 {
     static const char *const bad[] = {
         "",
@@ -165,7 +165,7 @@ MF_TEST(curve_is_drawn_within_its_columns_whatever_the_values)
     }
 }
 
-MF_TEST(curve_without_points_is_nothing)
+MF_TEST(curve_without_points_is_empty)
 {
     mf_curve *c = new_curve();
     mf_buf text = { 0 };

@@ -110,7 +110,7 @@ MF_TEST(serve_request_examples_are_flat_and_share_a_context)
 
 /* ---- what is refused ---- */
 
-MF_TEST(serve_request_says_where_a_shape_or_type_is_wrong)
+MF_TEST(serve_request_errors_locate_wrong_shapes_and_types)
 {
     const mf_serve_verb p = MF_SERVE_PREDICT;
 
@@ -131,7 +131,7 @@ MF_TEST(serve_request_says_where_a_shape_or_type_is_wrong)
             "inputs.word has 2 rows, and x has 1");
 }
 
-MF_TEST(serve_request_says_which_names_and_keys_there_are)
+MF_TEST(serve_request_errors_list_valid_names_and_keys)
 {
     const mf_serve_verb p = MF_SERVE_PREDICT;
 
@@ -170,7 +170,7 @@ static void answers(const mf_serve_signature *s, const mf_serve_request *r, cons
     mf_tensor_clear(&output);
 }
 
-MF_TEST(serve_answers_have_the_form_of_the_request)
+MF_TEST(serve_responses_have_the_format_of_the_request)
 {
     answers(&picture, &(mf_serve_request){ .rows = 1 }, "{\"predictions\": [[1.0, 1.5]]}\n");
     answers(&picture, &(mf_serve_request){ .rows = 1, .by_column = true },

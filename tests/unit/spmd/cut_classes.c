@@ -52,7 +52,7 @@ static void compare(const char *op, bool labels, bool dense)
     mf_tensor_free(l);
 }
 
-MF_TEST(softmax_and_cross_entropy_work_over_classes_that_are_cut)
+MF_TEST(mesh_softmax_and_cross_entropy_work_over_sharded_classes)
 {
     compare("Softmax", false, false);
     compare("LogSoftmax", false, false);
@@ -103,7 +103,7 @@ static void choose(bool exact)
     mf_tensor_free(x);
 }
 
-MF_TEST(the_largest_of_classes_that_are_cut_are_those_of_the_candidates)
+MF_TEST(mesh_top_k_over_sharded_classes_equals_one_device)
 {
     choose(false);
     choose(true);

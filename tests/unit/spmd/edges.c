@@ -38,7 +38,7 @@ static mf_tensor *ints(const int32_t *list, int64_t n)
 
 /* ---- sizes ---- */
 
-MF_TEST(a_reshape_that_says_minus_one_works_on_empty_pieces)
+MF_TEST(mesh_reshape_with_minus_one_works_on_empty_shards)
 {
     mf_tensor *x = mesh_numbers(&MF_SHAPE(2, 6), 1);
     mf_graph *g;
@@ -55,7 +55,7 @@ MF_TEST(a_reshape_that_says_minus_one_works_on_empty_pieces)
 
 /* ---- variables ---- */
 
-MF_TEST(a_weight_may_lie_otherwise_than_its_slot)
+MF_TEST(mesh_weights_may_have_another_layout_than_their_slots)
 {
     mf_tensor *d = mesh_numbers(&MF_SHAPE(8, 6), 1);
     mf_output value, v, slot, train, read;
@@ -78,7 +78,7 @@ MF_TEST(a_weight_may_lie_otherwise_than_its_slot)
     mf_tensor_free(d);
 }
 
-MF_TEST(slots_that_are_named_otherwise_than_each_other_are_refused)
+MF_TEST(mesh_slots_with_contradicting_layouts_are_rejected)
 {
     mf_graph *g;
     mf_session *s = NULL;
@@ -97,14 +97,14 @@ MF_TEST(slots_that_are_named_otherwise_than_each_other_are_refused)
     T_OK(mf_graph_status(g));
     T_OK(mf_mesh_session_new(
         g, &(mf_mesh_options){ .mesh = "a:2;b:2", .layout = "rows:a;weights:b" }, &s));
-    T_FAILS(MF_UNIMPLEMENTED, "variable that is cut",
+    T_FAILS(MF_UNIMPLEMENTED, "does not support this split",
             mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL));
     mf_session_free(s);
     mf_graph_free(g);
     mf_tensor_free(d);
 }
 
-MF_TEST(a_value_of_unknown_shape_can_be_assigned_to_a_variable_that_is_cut)
+MF_TEST(mesh_value_of_unknown_shape_can_be_assigned_to_a_sharded_variable)
 {
     mf_tensor *x = mesh_numbers(&MF_SHAPE(12), 1), *shape, *wrong;
     mf_output v, value, read;
@@ -173,7 +173,7 @@ static void compare_index(const char *op, int32_t bad)
     mf_tensor_free(ids);
 }
 
-MF_TEST(indices_beyond_the_whole_fail_where_it_is_cut_as_well)
+MF_TEST(mesh_out_of_range_indices_fail_on_sharded_dimensions)
 {
     static const char *const ops[] = { "GatherV2", "UnsortedSegmentSum",
                                        "SparseSoftmaxCrossEntropyWithLogits" };
@@ -185,7 +185,7 @@ MF_TEST(indices_beyond_the_whole_fail_where_it_is_cut_as_well)
     }
 }
 
-MF_TEST(rows_beyond_a_variable_are_not_written_where_it_is_cut_either)
+MF_TEST(mesh_out_of_range_rows_of_sharded_variables_are_not_written)
 {
     static const char *const feeds[] = { "ids" }, *const set = "set", *const target = "add";
     mf_tensor *first = mesh_numbers(&MF_SHAPE(6, 2), 1), *rows = mesh_numbers(&MF_SHAPE(2, 2), 2);
@@ -222,7 +222,7 @@ MF_TEST(rows_beyond_a_variable_are_not_written_where_it_is_cut_either)
 
 /* ---- numbers that are infinite ---- */
 
-MF_TEST(scores_that_are_minus_infinity_give_over_cut_classes_what_they_give_over_whole_ones)
+MF_TEST(mesh_scores_of_minus_infinity_work_over_sharded_classes)
 {
     static const char *const ops[] = { "Softmax", "LogSoftmax",
                                        "SparseSoftmaxCrossEntropyWithLogits",
@@ -296,7 +296,7 @@ static void compare_integers(const char *op, mf_dtype type)
     mf_tensor_free(ids);
 }
 
-MF_TEST(integers_of_every_size_are_added_and_compared)
+MF_TEST(mesh_reductions_support_integers_of_every_size)
 {
     static const mf_dtype types[] = { MF_DTYPE_I8, MF_DTYPE_I16, MF_DTYPE_I32, MF_DTYPE_I64,
                                       MF_DTYPE_U8, MF_DTYPE_U16, MF_DTYPE_U32, MF_DTYPE_U64 };
@@ -310,7 +310,7 @@ MF_TEST(integers_of_every_size_are_added_and_compared)
 
 /* ---- random numbers ---- */
 
-MF_TEST(random_numbers_without_a_seed_are_the_same_on_all_processors)
+MF_TEST(random_ops_without_a_seed_agree_on_all_devices_of_a_mesh)
 {
     static const char *const feed = "x", *const fetches[] = { "u", "y" };
     mf_tensor *x = mesh_numbers(&MF_SHAPE(8, 40), 1), *out[2] = { NULL };

@@ -67,7 +67,7 @@ static void compare(const exact_case *c, bool whole)
     mf_graph_free(g);
 }
 
-MF_TEST(pieces_of_odd_sizes_have_the_bits_of_the_whole)
+MF_TEST(mesh_shards_of_odd_sizes_give_the_same_bits_as_one_device)
 {
     static const exact_case cases[] = {
         { "MatMul", "", { 2, { 832, 64 } }, { 2, { 64, 256 } }, "m,k", "k,n" },

@@ -95,7 +95,7 @@ static void compare(const halo_case *c)
     mf_graph_free(g);
 }
 
-MF_TEST(convolutions_work_over_height_and_width_that_are_cut)
+MF_TEST(mesh_convolutions_work_over_sharded_height_and_width)
 {
     static const char *const layouts[][2] = { { "a:3", "height:a" },
                                               { "a:4", "width:a" },
@@ -126,7 +126,7 @@ MF_TEST(convolutions_work_over_height_and_width_that_are_cut)
 
 /* The first of four processors has rows 0 to 4 of 17, and needs row 5 of what the first
  * convolution gave; then it gets what it lacks of the result, which is fetched. */
-MF_TEST(only_rows_at_the_borders_travel)
+MF_TEST(mesh_halo_exchange_sends_only_border_rows)
 {
     static const char *const fetch = "y";
     const halo_case c = { "a:4", "height:a", "SAME", 3, 1, 1, false };
@@ -151,7 +151,7 @@ MF_TEST(only_rows_at_the_borders_travel)
 /* In steps of two over 17 rows, the second of four has rows 5 to 8 of the image and 3 and 4 of the
  * result. Windows 2 to 4 see its rows, so of what comes back it needs one more; the rest is what it
  * lacks of the gradient, which is fetched. */
-MF_TEST(gradients_in_steps_that_do_not_divide_the_height_need_rows_at_the_borders_only)
+MF_TEST(mesh_strided_gradients_exchange_only_border_rows)
 {
     static const char *const fetch = "dx";
     const halo_case c = { "a:4", "height:a", "SAME", 3, 2, 1, false };
@@ -229,7 +229,7 @@ static int64_t rows_received(const mf_graph *g, const char *fetch)
 /* The first processor has rows 0 to 4 of 17. For the pooling it needs row 5; for the gradient,
  * which is made of all windows that see its rows, row 5 of what comes back, and of the pooling's
  * result and 5 and 6 of its input where the largest are looked for. The rest is what is fetched. */
-MF_TEST(poolings_that_overlap_need_rows_at_the_borders_only)
+MF_TEST(mesh_overlapping_poolings_exchange_only_border_rows)
 {
     const int fetched = HEIGHT - 5;
     mf_graph *average = pool_graph("AvgPool"), *largest = pool_graph("MaxPool");

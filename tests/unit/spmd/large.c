@@ -58,7 +58,7 @@ static void compile_halo(int n)
     mf_tensor_free(f);
 }
 
-MF_TEST(planning_for_many_processors_takes_memory_as_there_are_processors)
+MF_TEST(mesh_planning_memory_is_linear_in_devices)
 {
     const long before = peak_kib();
     long few, many;

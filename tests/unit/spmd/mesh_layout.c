@@ -16,7 +16,7 @@ static mf_mesh mesh(const char *text)
     return m;
 }
 
-MF_TEST(mesh_texts_are_read_or_refused_with_what_is_wrong)
+MF_TEST(mesh_texts_are_parsed_or_rejected_with_the_reason)
 {
     mf_mesh m = mesh("rows:2;cols:3");
     mf_layout_rules r;
@@ -29,7 +29,7 @@ MF_TEST(mesh_texts_are_read_or_refused_with_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "write axes and sizes", mf_mesh_parse("rows", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '0'", mf_mesh_parse("rows:0", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '2x'", mf_mesh_parse("rows:2x", &m));
-    T_FAILS(MF_INVALID_ARGUMENT, "two axes are called 'a'", mf_mesh_parse("a:2;a:3", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "two axes are named 'a'", mf_mesh_parse("a:2;a:3", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "no axes", mf_mesh_parse("", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '3,0'", mf_mesh_parse("rows:3,0", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '3,'", mf_mesh_parse("rows:3,", &m));
@@ -40,7 +40,7 @@ MF_TEST(mesh_texts_are_read_or_refused_with_what_is_wrong)
     T_EQ(mf_layout_rules_find(&r, &m, "other"), 0);
     T_FAILS(MF_INVALID_ARGUMENT, "no axis 'depth'",
             mf_meshes_parse("rows:2;cols:3", "batch:depth", &all, &r));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no layout", mf_layout_rules_parse("batch", &r));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not a layout", mf_layout_rules_parse("batch", &r));
 }
 
 /* Pieces of `size` along all axes of the mesh, in the order of the processors. */
@@ -61,7 +61,7 @@ static void pieces(const char *text, int64_t size, int64_t grain, int64_t *out)
     T_EQ(at, size);
 }
 
-MF_TEST(places_along_an_axis_have_their_shares)
+MF_TEST(mesh_axis_shares_determine_shard_sizes)
 {
     static const char *const SAME[] = { "rows:3,1;cols:2", "rows:2", "a:5,2,1" };
     int64_t got[8];
@@ -87,7 +87,7 @@ MF_TEST(places_along_an_axis_have_their_shares)
     }
 }
 
-MF_TEST(seven_over_three_are_three_two_and_two)
+MF_TEST(mesh_shards_of_seven_over_three_are_three_two_two)
 {
     int64_t n[8];
 
@@ -103,7 +103,7 @@ MF_TEST(seven_over_three_are_three_two_and_two)
     T_EQ(n[2], 0);
 }
 
-MF_TEST(pieces_along_several_axes_differ_by_one_at_most)
+MF_TEST(mesh_shard_sizes_along_several_axes_differ_by_at_most_one)
 {
     static const char *const meshes[] = { "a:2;b:2", "a:2;b:3", "a:3;b:2;c:2", "a:7", "a:5;b:2" };
     int64_t n[16] = { 0 };
@@ -187,7 +187,7 @@ static void check_move(const mf_mesh *m, const mf_shape *shape, const mf_layout 
     mf_arena_free(arena);
 }
 
-MF_TEST(any_layout_becomes_any_other_with_the_least_bytes)
+MF_TEST(mesh_reshard_between_any_layouts_sends_the_fewest_bytes)
 {
     static const char *const meshes[] = { "a:4", "a:2;b:2", "a:3;b:2", "a:2;b:2;c:2", "a:5" };
     uint64_t seed = 7;
@@ -206,7 +206,7 @@ MF_TEST(any_layout_becomes_any_other_with_the_least_bytes)
     }
 }
 
-MF_TEST(sums_are_scattered_where_the_target_is_cut)
+MF_TEST(mesh_partial_sums_are_reduce_scattered_to_sharded_targets)
 {
     const mf_mesh m = mesh("rows:2;cols:2");
     const mf_shape shape = MF_SHAPE(100, 64);
@@ -226,7 +226,7 @@ MF_TEST(sums_are_scattered_where_the_target_is_cut)
     T_EQ(mf_reshard_elements(&m, &whole, &shape, &cut), 0);
 }
 
-MF_TEST(meshes_are_stages_of_a_mesh_or_listed)
+MF_TEST(mesh_stages_come_from_an_axis_or_a_list)
 {
     mf_layout_rules r;
     mf_meshes m;
@@ -242,7 +242,7 @@ MF_TEST(meshes_are_stages_of_a_mesh_or_listed)
     T_EQ(m.processors, 7);
     T_EQ(mf_layout_rules_find(&r, &m.at[1], "hidden"), 0);
     T_TRUE(!mf_mesh_alike(&m.at[0], &m.at[1]));
-    T_FAILS(MF_INVALID_ARGUMENT, "cannot cut 'batch'",
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot split 'batch'",
             mf_meshes_parse("a:2", "layers:a;batch:a", &m, &r));
     T_FAILS(MF_INVALID_ARGUMENT, "write axes and sizes", mf_meshes_parse("a:2 | b", "", &m, &r));
     T_FAILS(MF_INVALID_ARGUMENT, "at most 32", mf_meshes_parse("a:33", "layers:a", &m, &r));

@@ -64,7 +64,7 @@ static void compare_all(const mesh_mlp *sizes, const layout_case *cases, int n)
 
 /* Weights and slots of a processor: twice (pixels * hidden + hidden + hidden * classes + classes),
  * where hidden may be cut. */
-MF_TEST(an_mlp_trains_under_every_layout_as_on_one_processor)
+MF_TEST(mesh_mlp_trains_under_every_layout_as_on_one_device)
 {
     static const mesh_mlp sizes = { 12, 20, 16, 10 };
     static const layout_case cases[] = {
@@ -86,7 +86,7 @@ MF_TEST(an_mlp_trains_under_every_layout_as_on_one_processor)
     compare_all(&sizes, cases, MF_COUNT(cases));
 }
 
-MF_TEST(sizes_need_not_be_multiples_of_the_mesh)
+MF_TEST(mesh_sizes_need_not_be_multiples_of_the_mesh)
 {
     static const mesh_mlp sizes = { 7, 11, 5, 3 };
     static const layout_case cases[] = {
@@ -105,7 +105,7 @@ MF_TEST(sizes_need_not_be_multiples_of_the_mesh)
 }
 
 /* Slots are half, a quarter; weights are whole, or cut otherwise. */
-MF_TEST(slots_may_be_cut_where_weights_are_whole)
+MF_TEST(mesh_slots_may_be_sharded_where_weights_are_replicated)
 {
     static const mesh_mlp sizes = { 12, 20, 16, 10 };
     static const int64_t all = 320 + 16 + 160 + 10;
@@ -121,13 +121,13 @@ MF_TEST(slots_may_be_cut_where_weights_are_whole)
     compare_all(&sizes, cases, MF_COUNT(cases));
 }
 
-MF_TEST(what_cannot_be_said_of_a_graph_is_refused)
+MF_TEST(mesh_contradicting_layouts_of_a_graph_are_rejected)
 {
     static const mesh_mlp sizes = { 12, 20, 16, 10 };
     mf_graph *g = mesh_mlp_graph(&sizes);
     mf_session *s;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "two of its dimensions are to be cut along the axis 'a'",
+    T_FAILS(MF_INVALID_ARGUMENT, "two of its dimensions are split along the axis 'a'",
             mf_mesh_session_new(
                 g, &(mf_mesh_options){ .mesh = "a:2", .layout = "hidden:a;pixels:a" }, &s));
     T_FAILS(MF_INVALID_ARGUMENT, "needs slots:a or weights:a",
@@ -137,7 +137,7 @@ MF_TEST(what_cannot_be_said_of_a_graph_is_refused)
 }
 
 /* The last batch of an epoch is smaller, and its step is no smaller graph. */
-MF_TEST(the_step_of_a_mesh_is_that_on_a_whole_batch)
+MF_TEST(mesh_step_is_counted_on_a_full_batch)
 {
     const mesh_mlp whole = { .batch = 12, .pixels = 5, .hidden = 6, .classes = 4 },
                    last = { .batch = 5, .pixels = 5, .hidden = 6, .classes = 4 };

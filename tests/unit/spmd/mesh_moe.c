@@ -124,7 +124,7 @@ static void check(const char *mesh, const char *layout, bool exact, int64_t byte
  * has two samples of all experts, and gets of its expert the six other samples, which is the least
  * there can be; four times: to the experts and back, forwards and backwards. Gradients of the two
  * weights that everybody has (64 and 32 numbers) come from three others. */
-MF_TEST(moe_moves_places_to_experts_that_are_cut_along_the_samples_axis)
+MF_TEST(moe_dispatch_is_an_all_to_all_along_the_samples_axis)
 {
     const int64_t all_to_all = 6 * CAPACITY * WIDTH * 4;
     const int64_t gradients = 3 * (WIDTH * WIDTH + WIDTH * EXPERTS) * 4;
@@ -134,7 +134,7 @@ MF_TEST(moe_moves_places_to_experts_that_are_cut_along_the_samples_axis)
 
 /* On two, each has four samples and two experts, and gets the four others; gradients come from the
  * other one. */
-MF_TEST(moe_moves_no_more_between_two)
+MF_TEST(moe_all_to_all_sends_the_fewest_bytes_between_two_devices)
 {
     check("all:2", "batch:all;experts:all", false,
           4 * (2 * 4 * CAPACITY * WIDTH * 4) + (WIDTH * WIDTH + WIDTH * EXPERTS) * 4);

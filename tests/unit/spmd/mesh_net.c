@@ -111,7 +111,7 @@ static bool talk(mf_net *net, void *arg)
     return true;
 }
 
-MF_TEST(pieces_that_are_not_for_us_are_put_nowhere)
+MF_TEST(mesh_net_drops_messages_for_other_tasks)
 {
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .run = talk }));
 }
@@ -170,7 +170,7 @@ static bool ask(mf_net *net, void *arg)
     return true;
 }
 
-MF_TEST(a_question_is_no_trouble)
+MF_TEST(mesh_net_request_is_not_a_failure)
 {
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = ask }));
 }

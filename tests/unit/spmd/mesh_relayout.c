@@ -37,7 +37,7 @@ static void reads(mf_session *s, const mf_tensor *x, float times)
     mf_tensor_free(got);
 }
 
-MF_TEST(variables_keep_their_values_under_every_layout)
+MF_TEST(mesh_relayout_keeps_the_values_of_variables)
 {
     static const struct {
         const char *mesh, *layout;
@@ -71,7 +71,7 @@ MF_TEST(variables_keep_their_values_under_every_layout)
     }
     run(s, "add", x);
     reads(s, x, 2);
-    T_FAILS(MF_INVALID_ARGUMENT, "2 processors, but there are 4",
+    T_FAILS(MF_INVALID_ARGUMENT, "2 devices, but the session has 4",
             mf_mesh_session_relayout(s, &(mf_mesh_options){ .mesh = "a:2", .layout = "" }, NULL));
     reads(s, x, 2);
     mf_session_free(s);
@@ -79,7 +79,7 @@ MF_TEST(variables_keep_their_values_under_every_layout)
     mf_graph_free(g);
 }
 
-MF_TEST(a_variable_without_a_value_cannot_be_moved)
+MF_TEST(mesh_relayout_rejects_uninitialized_variables)
 {
     mf_graph *g = counter();
     mf_session *s;

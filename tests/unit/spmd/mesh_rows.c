@@ -36,7 +36,7 @@ static mf_ranges rows_of(const mf_graph *g, const part *p, const char *fetch, in
     return rows;
 }
 
-MF_TEST(processes_of_a_cut_batch_look_at_each_sample_once)
+MF_TEST(mesh_processes_read_each_sample_of_a_sharded_batch_once)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
 
@@ -57,7 +57,7 @@ MF_TEST(processes_of_a_cut_batch_look_at_each_sample_once)
     mf_graph_free(g);
 }
 
-MF_TEST(a_process_looks_at_what_all_its_processors_do)
+MF_TEST(mesh_process_reads_the_samples_of_all_its_devices)
 {
     static const struct {
         part p;
@@ -88,7 +88,7 @@ MF_TEST(a_process_looks_at_what_all_its_processors_do)
 }
 
 /* Half of a batch given as if it were all of it. */
-MF_TEST(a_process_is_not_fed_other_rows_than_it_looks_at)
+MF_TEST(mesh_process_rejects_feeds_with_other_rows)
 {
     static const char *const feeds[] = { "x", "label" }, *const train[] = { "train" };
     mf_tensor *x = mesh_numbers(&MF_SHAPE(13, SIZES.pixels), 1),
@@ -98,7 +98,7 @@ MF_TEST(a_process_is_not_fed_other_rows_than_it_looks_at)
 
     T_OK(mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = "all:2", .layout = "batch:all" }, &s));
     mf_mesh_session_feed_rows(s, 2, SIZES.batch);
-    T_FAILS(MF_INVALID_ARGUMENT, "look at 26 samples of the batch, and are fed 13",
+    T_FAILS(MF_INVALID_ARGUMENT, "read 26 samples of the batch, but 13 are fed",
             mf_session_run(s, NULL, feeds, (const mf_tensor *const[]){ x, label }, 2, NULL, 0,
                            train, 1, NULL));
     mf_session_free(s);

@@ -85,7 +85,7 @@ static int64_t reduced_bytes(int64_t elements)
 }
 
 /* x w1, x w1 + x w2, and a sum of four products. */
-MF_TEST(products_over_a_cut_dimension_are_added_first_and_reduced_once)
+MF_TEST(mesh_products_over_a_sharded_dimension_are_added_before_one_reduction)
 {
     mf_node *init;
     mf_graph *g = begin(&init);
@@ -116,7 +116,7 @@ MF_TEST(products_over_a_cut_dimension_are_added_first_and_reduced_once)
 
 /* y = x w1 + x w2 and u = z w1, whose gradients are given. Columns cut: the gradient by x is a sum
  * of two products over columns. Rows cut: that by w1 is a sum of two over rows. */
-MF_TEST(gradients_over_a_cut_dimension_are_added_first_and_reduced_once)
+MF_TEST(mesh_gradients_over_a_sharded_dimension_are_added_before_one_reduction)
 {
     mf_node *init;
     mf_graph *g = begin(&init);

@@ -111,7 +111,7 @@ static void run_alone(test_wire *w, const char *op, mf_status code, const char *
     mf_tensor_free(x);
 }
 
-MF_TEST(a_piece_that_cannot_be_sent_ends_the_run_of_those_who_wait)
+MF_TEST(mesh_send_failure_unblocks_waiting_devices)
 {
     test_wire move = { .refuses = true }, sum = { .refuses = true };
 
@@ -121,14 +121,14 @@ MF_TEST(a_piece_that_cannot_be_sent_ends_the_run_of_those_who_wait)
     T_EQ(sum.given_up, 1);
 }
 
-MF_TEST(trouble_between_the_last_look_and_the_run_is_not_lost)
+MF_TEST(mesh_peer_failure_just_before_a_run_is_not_lost)
 {
     test_wire w = { .breaks = true };
 
     run_alone(&w, "Tanh", MF_ABORTED, "the other one is gone");
 }
 
-MF_TEST(cancelling_reaches_a_run_that_was_just_compiled)
+MF_TEST(mesh_cancellation_reaches_a_run_that_was_just_compiled)
 {
     test_wire w = { .cancels = true };
 

@@ -120,7 +120,7 @@ static void check(mf_pipeline how, int chunks, bool by_stages)
     }
 }
 
-MF_TEST(idle_time_of_gpipe_and_1f1b_is_what_the_formula_says)
+MF_TEST(pipeline_bubble_of_gpipe_and_1f1b_matches_the_formula)
 {
     const mf_pipeline_plan p = { MF_PIPELINE_1F1B, 4, 1, 12 };
 
@@ -129,7 +129,7 @@ MF_TEST(idle_time_of_gpipe_and_1f1b_is_what_the_formula_says)
     T_NEAR(mf_pipeline_idle(&p), 3.0 / (12 + 3), 1e-12);
 }
 
-MF_TEST(idle_time_of_interleaved_pipelines_is_what_the_formula_says)
+MF_TEST(pipeline_bubble_of_interleaved_schedules_matches_the_formula)
 {
     const mf_pipeline_plan p = { MF_PIPELINE_INTERLEAVED, 4, 3, 12 };
 
@@ -139,7 +139,7 @@ MF_TEST(idle_time_of_interleaved_pipelines_is_what_the_formula_says)
 }
 
 /* As much is kept as by the first stage of 1F1B. */
-MF_TEST(idle_time_of_the_zero_bubble_order_is_what_the_formula_says)
+MF_TEST(pipeline_bubble_of_zero_bubble_schedules_matches_the_formula)
 {
     const mf_pipeline_plan p = { MF_PIPELINE_ZERO_BUBBLE, 4, 1, 12 };
     int64_t kept[MOST];
@@ -152,7 +152,7 @@ MF_TEST(idle_time_of_the_zero_bubble_order_is_what_the_formula_says)
 }
 
 /* The planner has its places in closed form. */
-MF_TEST(places_of_micro_batches_are_those_of_their_order)
+MF_TEST(pipeline_positions_match_the_schedule)
 {
     for (int how = MF_PIPELINE_1F1B; how <= MF_PIPELINE_GPIPE; how++) {
         for (int64_t turns = 1; turns <= 9; turns++) {

@@ -29,7 +29,7 @@ static mf_graph *there_and_back(void)
     return g;
 }
 
-MF_TEST(meshes_of_other_shapes_pass_tensors_to_each_other)
+MF_TEST(mesh_tensors_move_between_meshes_of_different_shapes)
 {
     static const char *const MESHES[] = { "r:2 | r:2", "r:2;c:2 | c:3", "r:1 | r:5", "r:3 | c:1" };
     mf_tensor *x = mesh_numbers(&MF_SHAPE(7, 6), 1), *a = mesh_numbers(&MF_SHAPE(6, 5), 2),
@@ -49,7 +49,7 @@ MF_TEST(meshes_of_other_shapes_pass_tensors_to_each_other)
     mf_graph_free(g);
 }
 
-MF_TEST(a_mesh_that_is_not_there_is_named)
+MF_TEST(mesh_index_out_of_range_is_named)
 {
     mf_graph *g = there_and_back();
     mf_session *s = NULL;
@@ -63,7 +63,7 @@ MF_TEST(a_mesh_that_is_not_there_is_named)
 }
 
 /* The second layer is on the second mesh. */
-MF_TEST(layers_on_meshes_of_any_shapes_train_as_on_one_processor)
+MF_TEST(mesh_layers_on_several_meshes_train_as_on_one_device)
 {
     static const char *const MESHES[] = { "rows:2;cols:2 | rows:1", "rows:1 | rows:2;cols:2",
                                           "rows:3 | rows:2;cols:2" };

@@ -4,7 +4,7 @@
 
 #include "mf_test.h"
 
-MF_TEST(launch_pauses_double_while_a_task_fails_soon_and_begin_anew_after_a_while)
+MF_TEST(launch_restart_delay_doubles_and_resets)
 {
     const int64_t ms = 1000000, now = 100000 * ms;
     int in_row = 0;

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-MF_TEST(workers_that_do_not_train_yet_leave_before_those_with_weights)
+MF_TEST(workers_without_weights_are_removed_first)
 {
     static const struct {
         const char *task;

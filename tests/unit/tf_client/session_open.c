@@ -94,7 +94,7 @@ MF_TEST(remote_session_feeds_fetches_and_keeps_variables_on_the_server)
     mf_server_free(server);
 }
 
-MF_TEST(remote_session_says_what_the_server_says)
+MF_TEST(remote_session_returns_the_server_error)
 {
     mf_server *server = serve();
     mf_graph *g = small_graph();
@@ -109,7 +109,7 @@ MF_TEST(remote_session_says_what_the_server_says)
     mf_server_free(server);
 }
 
-MF_TEST(remote_session_is_extended_by_what_is_new)
+MF_TEST(remote_session_sends_only_new_nodes)
 {
     mf_server *server = serve();
     mf_graph *g = small_graph();
@@ -128,7 +128,7 @@ MF_TEST(remote_session_is_extended_by_what_is_new)
     mf_server_free(server);
 }
 
-MF_TEST(remote_session_refuses_to_change_what_was_sent)
+MF_TEST(remote_session_rejects_changes_of_sent_nodes)
 {
     mf_server *server = serve();
     mf_graph *g = small_graph(), *other;
@@ -138,7 +138,7 @@ MF_TEST(remote_session_refuses_to_change_what_was_sent)
 
     T_OK(mf_graph_new(&other));
     (void)mf_applyf(other, "Placeholder", MF_NO_IN, "dtype=int32 name='x'");
-    T_FAILS(MF_INVALID_ARGUMENT, "'x' is not as it was", mf_session_extend(s, other));
+    T_FAILS(MF_INVALID_ARGUMENT, "'x' has changed since it was sent", mf_session_extend(s, other));
     T_OK(run(s, &three, "y:0", NULL, 0, &y));
     mf_session_free(s);
     mf_graph_free(other);
@@ -200,7 +200,7 @@ static mf_status ended_with(waiting *w)
     return w->status;
 }
 
-MF_TEST(remote_session_ends_runs_in_time_and_when_cancelled)
+MF_TEST(remote_session_runs_end_at_the_deadline_and_when_cancelled)
 {
     mf_server *server = serve();
     mf_graph *g = small_graph();
@@ -220,7 +220,7 @@ MF_TEST(remote_session_ends_runs_in_time_and_when_cancelled)
     mf_server_free(server);
 }
 
-MF_TEST(remote_session_notices_that_the_server_is_gone_or_another)
+MF_TEST(remote_session_detects_a_lost_or_restarted_server)
 {
     mf_server *server = serve(), *next;
     mf_graph *g = small_graph();
@@ -243,7 +243,7 @@ MF_TEST(remote_session_notices_that_the_server_is_gone_or_another)
     mf_server_free(next);
 }
 
-MF_TEST(remote_session_waits_for_a_server_and_says_for_how_long)
+MF_TEST(remote_session_waits_for_a_server_and_reports_the_timeout)
 {
     mf_server *server = serve();
     char target[200];
@@ -259,7 +259,7 @@ MF_TEST(remote_session_waits_for_a_server_and_says_for_how_long)
 }
 
 /* A socket that nobody accepts from: the connection is made, and no word comes. */
-MF_TEST(remote_session_does_not_wait_longer_for_a_silent_host_than_it_may)
+MF_TEST(remote_session_gives_up_on_a_silent_host_at_the_timeout)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -272,14 +272,14 @@ MF_TEST(remote_session_does_not_wait_longer_for_a_silent_host_than_it_may)
     T_EQ(listen(fd, 4), 0);
     T_EQ(getsockname(fd, (struct sockaddr *)&here, &size), 0);
     (void)snprintf(target, sizeof target, "grpc://127.0.0.1:%d", ntohs(here.sin_port));
-    T_FAILS(MF_UNAVAILABLE, "no answer and no refusal has come",
+    T_FAILS(MF_UNAVAILABLE, "no reply and no refusal",
             mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 300 }, &s));
     T_TRUE(!s);
     mf_graph_free(g);
     (void)close(fd);
 }
 
-MF_TEST(remote_session_says_what_is_no_target)
+MF_TEST(remote_session_rejects_invalid_targets)
 {
     static const char *const wrong[] = { "http://a:1", "grpc://", "grpc://a", "a:1",
                                          "grpc://a:1/b" };

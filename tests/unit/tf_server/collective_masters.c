@@ -68,7 +68,7 @@ static void *run_caster(void *ctx)
     return NULL;
 }
 
-MF_TEST(server_collective_broadcasts_reach_those_who_are_slow)
+MF_TEST(server_collective_broadcasts_reach_slow_members)
 {
     pthread_t threads[2];
     caster c[2];
@@ -89,7 +89,7 @@ MF_TEST(server_collective_broadcasts_reach_those_who_are_slow)
     stop_all();
 }
 
-MF_TEST(server_collective_numbers_of_a_leader_that_cannot_go_on_are_refused)
+MF_TEST(server_collective_step_ids_of_a_failing_leader_are_rejected)
 {
     mf_cancel cancel;
     int64_t step;
@@ -98,7 +98,8 @@ MF_TEST(server_collective_numbers_of_a_leader_that_cannot_go_on_are_refused)
     serve_all(2);
     mf_step_sequence_end(&(mf_step_sequence){ .server = servers[0], .key = 5 }, INT64_MAX - 1,
                          true);
-    T_FAILS(MF_INTERNAL, "worker/replica:0/task:0, the leader of groups, does not say which step",
+    T_FAILS(MF_INTERNAL,
+            "worker/replica:0/task:0, the leader of groups, does not return the next step",
             mf_step_sequence_begin(&(mf_step_sequence){ .server = servers[1], .key = 5 }, &cancel,
                                    &step));
     T_OK(mf_step_sequence_begin(&(mf_step_sequence){ .server = servers[1], .key = 6 }, &cancel,
@@ -132,7 +133,7 @@ static const char *open_at_first(const mf_graph *g, mf_arena *arena)
     return ((const Tensorflow__CreateSessionResponse *)reply)->session_handle;
 }
 
-MF_TEST(server_collective_partial_runs_with_members_elsewhere_are_refused)
+MF_TEST(server_collective_partial_runs_with_remote_members_are_rejected)
 {
     Tensorflow__PartialRunSetupRequest q = TENSORFLOW__PARTIAL_RUN_SETUP_REQUEST__INIT;
     char shared[] = "shared:0", own[] = "own:0", two_name[] = "two:0", *fetch = shared,
@@ -153,7 +154,7 @@ MF_TEST(server_collective_partial_runs_with_members_elsewhere_are_refused)
     q.n_fetch = 1;
     q.feed = &feed;
     q.n_feed = 1;
-    T_FAILS(MF_UNIMPLEMENTED, "a partial run with collectives of groups that have members under",
+    T_FAILS(MF_UNIMPLEMENTED, "a partial run with collectives whose groups have members under",
             ask_first("/tensorflow.MasterService/PartialRunSetup", &q.base,
                       &tensorflow__partial_run_setup_response__descriptor, arena, &reply));
     fetch = own;

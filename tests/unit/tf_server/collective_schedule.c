@@ -138,7 +138,7 @@ static mf_collective_op reduction(const int64_t *offsets, int64_t n)
     };
 }
 
-MF_TEST(server_routes_of_a_reduction_add_everybody_in_one_order_whoever_is_first)
+MF_TEST(server_collective_schedule_adds_in_a_fixed_order)
 {
     static const int task[MEMBERS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
     static const int64_t sizes[] = { 1, 16, 17, 100, 1000 };
@@ -160,7 +160,7 @@ MF_TEST(server_routes_of_a_reduction_add_everybody_in_one_order_whoever_is_first
     }
 }
 
-MF_TEST(server_routes_go_through_several_devices_of_a_task_by_several_rings)
+MF_TEST(server_collective_schedule_uses_several_rings_for_several_devices)
 {
     static const int task[] = { 0, 0, 0, 1, 2, 2 };
     static const int64_t offsets[] = { 0, 1, -2 };
@@ -181,7 +181,7 @@ MF_TEST(server_routes_go_through_several_devices_of_a_task_by_several_rings)
     mf_arena_free(w.arena);
 }
 
-MF_TEST(server_routes_pieces_have_the_sizes_that_tensorflow_gives_them)
+MF_TEST(server_collective_schedule_has_the_chunk_sizes_of_tensorflow)
 {
     static const int task[] = { 0, 1 };
     mf_collective_op c = reduction((const int64_t[]){ 0 }, 1);
@@ -205,7 +205,7 @@ MF_TEST(server_routes_pieces_have_the_sizes_that_tensorflow_gives_them)
     mf_arena_free(arena);
 }
 
-MF_TEST(server_routes_of_a_gathering_bring_everybody_every_part)
+MF_TEST(server_collective_schedule_of_a_gather_delivers_every_part)
 {
     static const int task[MEMBERS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
     const mf_collective_op c = { .kind = MF_COLLECTIVE_OP_GATHER, .dtype = MF_DTYPE_F64 };
@@ -225,7 +225,7 @@ MF_TEST(server_routes_of_a_gathering_bring_everybody_every_part)
     }
 }
 
-MF_TEST(server_routes_of_a_broadcast_reach_everybody_from_any_source)
+MF_TEST(server_collective_schedule_of_a_broadcast_reaches_all_members_from_any_source)
 {
     static const int task[MEMBERS] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
     const mf_collective_op c = { .kind = MF_COLLECTIVE_OP_BROADCAST, .dtype = MF_DTYPE_BOOL };

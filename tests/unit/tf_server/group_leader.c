@@ -171,7 +171,7 @@ static void meet(int n)
         T_OK(forget(a[i]));
 }
 
-MF_TEST(server_groups_answer_when_all_have_come_in_the_order_of_tasks)
+MF_TEST(server_groups_complete_when_all_members_arrived_in_task_order)
 {
     asking *a, *b, *c;
 
@@ -201,26 +201,26 @@ MF_TEST(server_groups_of_different_sizes_fail_and_name_both_members)
     a = join(0, 2, 1, 0);
     b = join(2, 3, 1, 0);
     T_FAILS(MF_INVALID_ARGUMENT,
-            "group 1: its members must do the same, but "
-            "/job:worker/replica:0/task:2/device:CPU:0 comes with group_size 3, "
-            "/job:worker/replica:0/task:0/device:CPU:0 with group_size 2",
+            "group 1: members must agree, but "
+            "/job:worker/replica:0/task:2/device:CPU:0 has group_size 3 and "
+            "/job:worker/replica:0/task:0/device:CPU:0 has group_size 2",
             forget(b));
     T_FAILS(MF_INVALID_ARGUMENT, "group_size 3", forget(a));
     meet(2); /* it was forgotten */
-    T_FAILS(MF_INVALID_ARGUMENT, "'/job:worker/replica:0/task:7/device:CPU:0' is no device",
+    T_FAILS(MF_INVALID_ARGUMENT, "'/job:worker/replica:0/task:7/device:CPU:0' is not a device",
             forget(join(7, 2, 1, 0)));
     T_FAILS(MF_INVALID_ARGUMENT, "group_size is 0", forget(join(0, 0, 1, 0)));
     end();
 }
 
-MF_TEST(server_groups_do_not_count_who_has_gone)
+MF_TEST(server_groups_do_not_count_cancelled_members)
 {
     asking *a, *b, *c;
 
     begin();
     a = join(0, 2, 1, 0);
     mf_cancel_raise(&a->cancel);
-    T_FAILS(MF_CANCELLED, "with 1 of 2 members there: /job:worker/replica:0/task:0/", forget(a));
+    T_FAILS(MF_CANCELLED, "with 1 of 2 members present: /job:worker/replica:0/task:0/", forget(a));
     b = join(2, 2, 1, 0);
     T_TRUE(!is_done(b));
     c = join(0, 2, 1, 0);
@@ -229,7 +229,7 @@ MF_TEST(server_groups_do_not_count_who_has_gone)
     end();
 }
 
-MF_TEST(server_groups_say_who_is_there_when_time_is_up)
+MF_TEST(server_groups_list_the_members_present_at_the_deadline)
 {
     asking *a;
 
@@ -238,11 +238,11 @@ MF_TEST(server_groups_say_who_is_there_when_time_is_up)
     while (!is_done(a))
         usleep(1000);
     T_FAILS(MF_DEADLINE_EXCEEDED,
-            "with 1 of 3 members there: /job:worker/replica:0/task:2/device:CPU:0", forget(a));
+            "with 1 of 3 members present: /job:worker/replica:0/task:2/device:CPU:0", forget(a));
     end();
 }
 
-MF_TEST(server_groups_begin_anew_with_a_member_that_was_restarted)
+MF_TEST(server_groups_are_formed_again_with_a_restarted_member)
 {
     asking *a, *b;
 
@@ -256,7 +256,7 @@ MF_TEST(server_groups_begin_anew_with_a_member_that_was_restarted)
     end();
 }
 
-MF_TEST(server_groups_that_begin_anew_leave_nobody_waiting_at_their_collectives)
+MF_TEST(server_groups_formed_again_end_waits_of_their_collectives)
 {
     asking *a, *b, *c;
 
@@ -265,7 +265,7 @@ MF_TEST(server_groups_that_begin_anew_leave_nobody_waiting_at_their_collectives)
     a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
     T_TRUE(!is_done(a));
     b = join(2, 2, 8, 0); /* the other one was restarted before it came */
-    T_FAILS(MF_ABORTED, "group 1, instance 5: its group meets anew", forget(a));
+    T_FAILS(MF_ABORTED, "group 1, instance 5: its group is formed again", forget(a));
     c = join(0, 2, 7, 0);
     T_OK(forget(b));
     T_OK(forget(c));
@@ -274,27 +274,27 @@ MF_TEST(server_groups_that_begin_anew_leave_nobody_waiting_at_their_collectives)
     T_OK(forget(a));
     T_OK(forget(b));
     a = join(0, 3, 7, 0); /* what it meant is forgotten with the group */
-    T_FAILS(MF_ABORTED, "no such group",
+    T_FAILS(MF_ABORTED, "no group of",
             forget(agree(2, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false)));
     mf_cancel_raise(&a->cancel);
     T_TRUE(forget(a) == MF_CANCELLED);
     end();
 }
 
-MF_TEST(server_groups_stay_when_a_stranger_asks_for_their_key)
+MF_TEST(server_groups_are_kept_when_a_non_member_uses_their_key)
 {
     asking *a;
 
     begin();
     meet(2);
-    T_FAILS(MF_INVALID_ARGUMENT, "task:10/device:CPU:0 is not in it", forget(join(10, 2, 1, 0)));
+    T_FAILS(MF_INVALID_ARGUMENT, "task:10/device:CPU:0 is not a member", forget(join(10, 2, 1, 0)));
     a = join(0, 2, 7, 0);
     T_EQ(a->n, 2);
     T_OK(forget(a));
     end();
 }
 
-MF_TEST(server_groups_count_what_members_say_of_themselves_as_memory)
+MF_TEST(server_groups_charge_member_attributes_as_memory)
 {
     enum { LONG = 100000 };
     char *text = mf_calloc(LONG + 1, 1);
@@ -313,7 +313,7 @@ MF_TEST(server_groups_count_what_members_say_of_themselves_as_memory)
     mf_free(text);
 }
 
-MF_TEST(server_groups_of_another_size_may_have_the_key_of_earlier_ones)
+MF_TEST(server_groups_of_another_size_may_reuse_a_key)
 {
     begin();
     meet(2);
@@ -322,12 +322,12 @@ MF_TEST(server_groups_of_another_size_may_have_the_key_of_earlier_ones)
     end();
 }
 
-MF_TEST(server_groups_do_a_collective_when_all_mean_the_same)
+MF_TEST(server_groups_run_a_collective_when_all_members_agree)
 {
     asking *a, *b;
 
     begin();
-    T_FAILS(MF_ABORTED, "no such group of 2 members",
+    T_FAILS(MF_ABORTED, "there is no group of 2 members",
             forget(agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false)));
     meet(2);
     a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
@@ -345,7 +345,7 @@ MF_TEST(server_groups_do_a_collective_when_all_mean_the_same)
     end();
 }
 
-MF_TEST(server_groups_name_members_that_do_not_mean_the_same)
+MF_TEST(server_groups_name_members_that_disagree)
 {
     static const struct {
         const char *what;
@@ -353,10 +353,10 @@ MF_TEST(server_groups_name_members_that_do_not_mean_the_same)
         int64_t rows;
         const char *error;
     } cases[] = {
-        { "y: Reduce(Mul,Id)", MF_DTYPE_F32, 3, "comes with Reduce(Mul,Id) of float" },
-        { "y: Reduce(Add,Id)", MF_DTYPE_F64, 3, "comes with Reduce(Add,Id) of double" },
-        { "y: Reduce(Add,Id)", MF_DTYPE_F32, 4, "comes with Reduce(Add,Id) of float [4]" },
-        { "y: Gather", MF_DTYPE_F32, 3, "comes with Gather of float" },
+        { "y: Reduce(Mul,Id)", MF_DTYPE_F32, 3, "has Reduce(Mul,Id) of float" },
+        { "y: Reduce(Add,Id)", MF_DTYPE_F64, 3, "has Reduce(Add,Id) of double" },
+        { "y: Reduce(Add,Id)", MF_DTYPE_F32, 4, "has Reduce(Add,Id) of float [4]" },
+        { "y: Gather", MF_DTYPE_F32, 3, "has Gather of float" },
     };
     asking *a;
 
@@ -371,15 +371,15 @@ MF_TEST(server_groups_name_members_that_do_not_mean_the_same)
         T_FAILS(MF_INVALID_ARGUMENT, cases[i].error, forget(a));
     }
     a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
-    T_FAILS(MF_INVALID_ARGUMENT, "77 is no type",
+    T_FAILS(MF_INVALID_ARGUMENT, "77 is not a dtype",
             forget(agree(2, 2, "y: Reduce(Add,Id)", 77, 3, false)));
     T_TRUE(!is_done(a)); /* that was no collective at all */
     mf_cancel_raise(&a->cancel);
-    T_FAILS(MF_CANCELLED, "with 1 of 2 members there", forget(a));
+    T_FAILS(MF_CANCELLED, "with 1 of 2 members present", forget(a));
     end();
 }
 
-MF_TEST(server_groups_find_who_sends_of_a_broadcast)
+MF_TEST(server_groups_find_the_sender_of_a_broadcast)
 {
     asking *a, *b;
 
@@ -400,8 +400,8 @@ MF_TEST(server_groups_find_who_sends_of_a_broadcast)
     meet(2);
     a = agree(0, 2, "x: Broadcast(0)", MF_DTYPE_F32, 3, false);
     b = agree(2, 2, "y: Broadcast(0)", MF_DTYPE_F32, 3, false);
-    T_FAILS(MF_INVALID_ARGUMENT, "all of its 2 members receive", forget(a));
-    T_FAILS(MF_INVALID_ARGUMENT, "nobody sends", forget(b));
+    T_FAILS(MF_INVALID_ARGUMENT, "all 2 members receive", forget(a));
+    T_FAILS(MF_INVALID_ARGUMENT, "none sends", forget(b));
     a = agree(0, 2, "x: Broadcast(1)", MF_DTYPE_F32, 3, true);
     b = agree(2, 2, "y: Broadcast(1)", MF_DTYPE_F32, 3, true);
     T_FAILS(MF_INVALID_ARGUMENT, "both", forget(a));

@@ -127,7 +127,7 @@ static mf_local_cluster *cluster_inside(const char *jobs)
     return c;
 }
 
-MF_TEST(local_cluster_inside_has_threads_and_no_sockets)
+MF_TEST(local_cluster_in_process_uses_no_sockets)
 {
     const int before = sockets();
     mf_local_cluster *c = cluster_inside("worker=2,ps=1");
@@ -150,7 +150,7 @@ MF_TEST(local_cluster_inside_has_threads_and_no_sockets)
 }
 
 /* Another one has other addresses; one that is gone is not there. */
-MF_TEST(local_cluster_inside_that_is_gone_is_not_found)
+MF_TEST(local_cluster_in_process_is_not_found_after_it_is_freed)
 {
     mf_local_cluster *one = cluster_inside("worker=1"), *other = cluster_inside("worker=1");
     mf_graph *g;
@@ -179,7 +179,7 @@ static void *stop_soon(void *ctx)
 }
 
 /* A run that waits for what does not come ends by its deadline, and when its session is closed. */
-MF_TEST(local_cluster_inside_ends_runs_that_wait)
+MF_TEST(local_cluster_in_process_ends_waiting_runs)
 {
     mf_local_cluster *c = cluster_inside("worker=1,ps=1");
     static const char *const taken = "take";
@@ -207,7 +207,7 @@ MF_TEST(local_cluster_inside_ends_runs_that_wait)
     mf_local_cluster_free(c);
 }
 
-MF_TEST(local_cluster_tells_where_its_tasks_are)
+MF_TEST(local_cluster_returns_the_addresses_of_its_tasks)
 {
     mf_local_cluster *c = cluster_of("worker=2,evaluator=1");
     const char *first = mf_local_cluster_target(c, "worker", 0);
@@ -238,16 +238,16 @@ MF_TEST(local_cluster_is_the_part_of_a_cluster_that_is_on_this_host)
     mf_local_cluster_free(c);
 }
 
-MF_TEST(local_cluster_says_what_is_wrong)
+MF_TEST(local_cluster_rejects_invalid_specs)
 {
     static const char *const wrong[] = { "",          "worker", "worker=",   "worker=0",
                                          "worker=2,", "=2",     "worker=2 ", "worker=1001" };
     mf_local_cluster *c;
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        T_FAILS(MF_INVALID_ARGUMENT, i == 5 ? "is no name of a job" : "as worker=2,ps=1",
+        T_FAILS(MF_INVALID_ARGUMENT, i == 5 ? "is not a valid job name" : "as in worker=2,ps=1",
                 mf_local_cluster_new(wrong[i], NULL, &c));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no JSON", mf_local_cluster_new("a=1,a=1", NULL, &c));
+    T_FAILS(MF_INVALID_ARGUMENT, "is not JSON", mf_local_cluster_new("a=1,a=1", NULL, &c));
     T_FAILS(MF_INVALID_ARGUMENT, "none of the cluster's 2 tasks is on this host",
             mf_local_cluster_new(
                 NULL,
@@ -263,7 +263,7 @@ static void *stop_it(void *c)
     return NULL;
 }
 
-MF_TEST(local_cluster_is_joined_until_it_is_stopped)
+MF_TEST(local_cluster_join_returns_when_it_is_stopped)
 {
     mf_local_cluster *c = cluster_of("worker=2");
     pthread_t thread;
@@ -274,7 +274,7 @@ MF_TEST(local_cluster_is_joined_until_it_is_stopped)
     mf_local_cluster_free(c);
 }
 
-MF_TEST(local_cluster_takes_a_class_attribute_of_another_kind_for_none)
+MF_TEST(local_cluster_ignores_a_class_attribute_of_another_type)
 {
     static const char *const y = "y";
     mf_local_cluster *c = cluster_of("worker=2");

@@ -70,7 +70,7 @@ static void run_each(mf_session *s, int first, int step)
     mf_tensor_free(t);
 }
 
-MF_TEST(server_session_forgets_the_runs_that_were_used_longest_ago)
+MF_TEST(server_session_evicts_the_least_recently_used_plans)
 {
     mf_graph *g = many_runs();
     client c;
@@ -89,7 +89,7 @@ static void *run_all(void *session)
     return NULL;
 }
 
-MF_TEST(server_session_lays_out_many_runs_at_once)
+MF_TEST(server_session_makes_many_plans_concurrently)
 {
     mf_graph *g = many_runs();
     pthread_t threads[4];
@@ -104,7 +104,7 @@ MF_TEST(server_session_lays_out_many_runs_at_once)
     client_end(&c, g);
 }
 
-MF_TEST(server_session_knows_runs_apart_whatever_their_names_are)
+MF_TEST(server_session_distinguishes_runs_with_any_names)
 {
     const char *both[] = { "y0:0", "y1:0" }, *one = "y0:0\ny1:0";
     mf_graph *g = many_runs();
@@ -152,7 +152,7 @@ static void *put_one(void *session)
     return NULL;
 }
 
-MF_TEST(server_reads_a_reference_on_another_task_after_what_the_reader_waits_for)
+MF_TEST(server_reads_a_remote_reference_after_the_inputs_of_the_reader)
 {
     const char *set = "set", *read = "read:0";
     mf_graph *g = late_read();

@@ -55,7 +55,7 @@ static mf_status fetch(int64_t step)
     return st;
 }
 
-MF_TEST(server_sequence_keeps_what_others_fetch_when_a_later_step_fails)
+MF_TEST(server_step_sequence_keeps_values_when_a_later_step_fails)
 {
     int64_t first, second;
 
@@ -70,7 +70,7 @@ MF_TEST(server_sequence_keeps_what_others_fetch_when_a_later_step_fails)
     end();
 }
 
-MF_TEST(server_sequence_keeps_steps_that_overlap_whichever_ends_first)
+MF_TEST(server_step_sequence_keeps_overlapping_steps_whichever_ends_first)
 {
     int64_t first, second;
 
@@ -84,7 +84,7 @@ MF_TEST(server_sequence_keeps_steps_that_overlap_whichever_ends_first)
     end();
 }
 
-MF_TEST(server_sequence_waits_for_those_who_are_two_steps_behind)
+MF_TEST(server_step_sequence_waits_for_members_two_steps_behind)
 {
     mf_step_sequence late = steps;
     int64_t first, second, third;
@@ -106,7 +106,7 @@ MF_TEST(server_sequence_waits_for_those_who_are_two_steps_behind)
     end();
 }
 
-MF_TEST(server_sequence_that_waits_can_be_cancelled)
+MF_TEST(server_step_sequence_wait_can_be_cancelled)
 {
     int64_t step;
 

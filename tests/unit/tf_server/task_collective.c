@@ -151,7 +151,7 @@ static void run_clients(client *c, int n)
         (void)pthread_join(threads[i], NULL);
 }
 
-MF_TEST(server_collective_members_of_several_masters_find_each_other_step_by_step)
+MF_TEST(server_collective_members_of_several_masters_agree_on_step_ids)
 {
     client c[TASKS];
 
@@ -174,7 +174,7 @@ MF_TEST(server_collective_members_of_several_masters_find_each_other_step_by_ste
     stop_all();
 }
 
-MF_TEST(server_collective_that_differs_names_the_members_and_leaves_nothing_behind)
+MF_TEST(server_collective_mismatch_names_the_members_and_leaves_no_state)
 {
     static const int64_t equal[] = { 5, 5 }, first[] = { 3, 4 }, later[] = { 6, 5 };
     mf_graph *g = graph_new();
@@ -185,7 +185,7 @@ MF_TEST(server_collective_that_differs_names_the_members_and_leaves_nothing_behi
     for (int i = 0; i < 2; i++)
         add_sum(g, i, 2, 1);
     s = session_at(0, g, NULL);
-    T_FAILS(MF_INVALID_ARGUMENT, "group 1, instance 1: its members must do the same",
+    T_FAILS(MF_INVALID_ARGUMENT, "group 1, instance 1: members must agree",
             run(s, 0, 2, first, 20000, results));
     T_OK(run(s, 0, 2, equal, 20000, results));
     drop(results, 2);
@@ -197,7 +197,7 @@ MF_TEST(server_collective_that_differs_names_the_members_and_leaves_nothing_behi
     stop_all();
 }
 
-MF_TEST(server_collective_whose_members_do_not_come_ends_in_time_or_when_it_is_cancelled)
+MF_TEST(server_collective_with_missing_members_ends_at_the_deadline_or_when_cancelled)
 {
     mf_graph *g = graph_new();
     mf_tensor *results[TASKS];
@@ -209,9 +209,10 @@ MF_TEST(server_collective_whose_members_do_not_come_ends_in_time_or_when_it_is_c
     for (int i = 0; i < 2; i++)
         add_sum(g, i, 2, 1);
     s = session_at(0, g, NULL);
-    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1: time is up", run(s, 0, 1, NULL, SHORT_MS, results));
+    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1: the deadline expired",
+            run(s, 0, 1, NULL, SHORT_MS, results));
     T_FAILS(MF_DEADLINE_EXCEEDED,
-            "with 1 of 2 members there: /job:worker/replica:0/task:1/device:CPU:0",
+            "with 1 of 2 members present: /job:worker/replica:0/task:1/device:CPU:0",
             run(s, 1, 1, NULL, SHORT_MS, results));
     T_OK(run(s, 0, 2, NULL, 20000, results)); /* nobody waits for them any more */
     drop(results, 2);

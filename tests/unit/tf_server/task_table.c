@@ -3,7 +3,7 @@
 
 #include "mf_test.h"
 
-MF_TEST(server_tasks_that_are_where_they_were_are_not_written)
+MF_TEST(server_tasks_with_unchanged_addresses_are_not_written)
 {
     mf_server_tasks tasks;
     const char *before;

@@ -26,7 +26,7 @@ static mf_status asked(const char *op, const char *type, int64_t rows, int64_t *
     return st;
 }
 
-MF_TEST(a_size_that_int32_cannot_hold_is_refused_and_not_another_number)
+MF_TEST(shape_ops_reject_sizes_beyond_int32)
 {
     int64_t size = 0;
 

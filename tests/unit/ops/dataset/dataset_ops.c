@@ -59,7 +59,7 @@ static mf_output endless(bench *b)
                      "predicate=@never Targuments=[] " ONE_LONG);
 }
 
-MF_TEST(sequence_gives_its_elements_and_then_the_end)
+MF_TEST(dataset_returns_its_elements_and_then_the_end)
 {
     bench b = bench_new();
     walk w;
@@ -78,7 +78,7 @@ MF_TEST(sequence_gives_its_elements_and_then_the_end)
     bench_end(&b);
 }
 
-MF_TEST(sequence_without_an_end_stops_at_the_deadline)
+MF_TEST(dataset_without_an_end_stops_at_the_deadline)
 {
     bench b = bench_new();
     const walk w = over(&b, endless(&b), ONE_LONG);
@@ -99,7 +99,7 @@ static void *cancel_soon(void *arg)
     return NULL;
 }
 
-MF_TEST(sequence_without_an_end_stops_when_the_session_is_closed)
+MF_TEST(dataset_without_an_end_stops_when_the_session_is_closed)
 {
     bench b = bench_new();
     const walk w = over(&b, endless(&b), ONE_LONG);
@@ -127,7 +127,7 @@ static void *ask_briefly(void *arg)
     return NULL;
 }
 
-MF_TEST(sequence_iterator_in_use_does_not_hold_up_others_beyond_their_deadline)
+MF_TEST(dataset_iterator_in_use_does_not_delay_others_beyond_their_deadline)
 {
     bench b = bench_new();
     const walk w = over(&b, endless(&b), ONE_LONG);
@@ -148,7 +148,7 @@ MF_TEST(sequence_iterator_in_use_does_not_hold_up_others_beyond_their_deadline)
     bench_end(&b);
 }
 
-MF_TEST(sequence_elements_of_another_shape_than_declared_are_refused)
+MF_TEST(dataset_elements_with_undeclared_shapes_are_rejected)
 {
     bench b = bench_new();
     const walk w = over(&b, range(&b, 5), ANY_LONG);
@@ -168,7 +168,7 @@ MF_TEST(sequence_elements_of_another_shape_than_declared_are_refused)
     bench_end(&b);
 }
 
-MF_TEST(sequence_functions_get_what_they_take_and_give_what_is_declared)
+MF_TEST(dataset_function_signatures_are_checked)
 {
     bench b = bench_new();
     const mf_output x = mf_applyf(b.g, "Placeholder", MF_NO_IN, "dtype=float");
@@ -190,7 +190,7 @@ MF_TEST(sequence_functions_get_what_they_take_and_give_what_is_declared)
 }
 
 /* down(x) walks through a data set whose elements are made by down. */
-MF_TEST(sequence_functions_that_reach_themselves_are_refused)
+MF_TEST(dataset_recursive_functions_are_rejected)
 {
     bench b = bench_new();
     const mf_output x = element(&b), y = element(&b), z = element(&b);
@@ -203,11 +203,11 @@ MF_TEST(sequence_functions_that_reach_themselves_are_refused)
     w = over(&b, map_by(&b, range(&b, 2), "down"), ANY_LONG);
     bench_start(&b);
     DO(&b, w.start);
-    CANNOT(&b, w.next, MF_INVALID_ARGUMENT, "functions that reach themselves never end");
+    CANNOT(&b, w.next, MF_INVALID_ARGUMENT, "recursive functions are not supported");
     bench_end(&b);
 }
 
-MF_TEST(sequence_of_very_many_layers_is_refused)
+MF_TEST(dataset_nested_too_deep_is_rejected)
 {
     bench b = bench_new();
     mf_output set = range(&b, 3), deep = { 0 };
@@ -223,12 +223,12 @@ MF_TEST(sequence_of_very_many_layers_is_refused)
     bench_start(&b);
     DO(&b, good.start);
     T_EQ(VALUE(&b, good.next), 0);
-    CANNOT(&b, bad.start, MF_INVALID_ARGUMENT, "more than 2000 data sets");
+    CANNOT(&b, bad.start, MF_INVALID_ARGUMENT, "nested more than 2000");
     bench_end(&b);
 }
 
 /* The function asks the iterator whose elements it makes. */
-MF_TEST(sequence_that_feeds_on_itself_is_refused)
+MF_TEST(dataset_that_contains_itself_is_rejected)
 {
     bench b = bench_new();
     const mf_output x = element(&b), it = mf_applyf(b.g, "Placeholder", MF_NO_IN, "dtype=resource"),
@@ -265,7 +265,7 @@ static mf_output text(bench *b, const char *s)
     return out;
 }
 
-MF_TEST(sequence_iterators_are_found_by_their_handle_and_by_nothing_else)
+MF_TEST(dataset_iterators_are_found_only_by_their_handle)
 {
     static const char *const wrong[] = {
         "",
@@ -301,7 +301,7 @@ MF_TEST(sequence_iterators_are_found_by_their_handle_and_by_nothing_else)
 
 /* ---- files ---- */
 
-MF_TEST(sequence_files_are_read_within_the_allowed_directories_only)
+MF_TEST(dataset_files_are_read_only_within_the_allowed_directories)
 {
     char dir[] = "/tmp/mf-sequence-XXXXXX", line[256];
     const char *const allowed[] = { dir };

@@ -59,7 +59,7 @@ static void start_within(bench *b)
         &b->s));
 }
 
-MF_TEST(checkpoint_files_are_not_followed_out_of_the_allowed_directories)
+MF_TEST(checkpoint_links_out_of_the_allowed_directories_are_not_followed)
 {
     bench b = bench_new();
     char path[128];

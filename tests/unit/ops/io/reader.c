@@ -63,7 +63,7 @@ static void pause_ms(long ms)
     (void)nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
 }
 
-MF_TEST(reader_waits_for_names_and_serves_in_line)
+MF_TEST(reader_waits_for_names_and_serves_in_order)
 {
     bench b = bench_new();
     const names n = of_names(&b);
@@ -88,7 +88,7 @@ MF_TEST(reader_waits_for_names_and_serves_in_line)
     bench_end(&b);
 }
 
-MF_TEST(reader_that_runs_out_of_time_lets_the_next_in_line_go_on)
+MF_TEST(reader_timeout_lets_the_next_read_proceed)
 {
     bench b = bench_new();
     const names n = of_names(&b);
@@ -110,7 +110,7 @@ MF_TEST(reader_that_runs_out_of_time_lets_the_next_in_line_go_on)
     bench_end(&b);
 }
 
-MF_TEST(reader_that_waits_ends_with_its_session)
+MF_TEST(reader_wait_ends_with_its_session)
 {
     bench b = bench_new();
     const names n = of_names(&b);

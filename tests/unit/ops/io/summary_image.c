@@ -121,7 +121,7 @@ MF_TEST(image_summary_scales_floats_and_marks_what_is_not_finite)
     mf_tensor_free(t);
 }
 
-MF_TEST(image_summary_refuses_two_channels_and_no_pixels)
+MF_TEST(image_summary_rejects_two_channels_and_no_pixels)
 {
     mf_arena *arena = mf_arena_new();
     mf_tensor *two = tensor(MF_DTYPE_F32, (const int64_t[]){ 1, 2, 2, 2 }, 4);

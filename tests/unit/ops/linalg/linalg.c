@@ -85,7 +85,7 @@ static void check_svd(int64_t m, int64_t n, int rank, bool full)
         T_TRUE(s[i] >= 0 && s[i] <= s[i - 1]);
 }
 
-MF_TEST(linalg_singular_vectors_are_orthonormal_also_without_full_rank)
+MF_TEST(linalg_singular_vectors_are_orthonormal_without_full_rank)
 {
     const int64_t sizes[][2] = { { 1, 1 }, { 5, 3 }, { 3, 7 }, { 17, 17 }, { N, 9 }, { 9, N } };
 
@@ -98,7 +98,7 @@ MF_TEST(linalg_singular_vectors_are_orthonormal_also_without_full_rank)
 }
 
 /* Two equal blocks: every eigenvalue is there twice. */
-MF_TEST(linalg_eigenvectors_are_orthonormal_also_of_equal_eigenvalues)
+MF_TEST(linalg_eigenvectors_of_equal_eigenvalues_are_orthonormal)
 {
     static scalar b[N * N];
     const int64_t half = 7, n = 2 * half;
@@ -119,7 +119,7 @@ MF_TEST(linalg_eigenvectors_are_orthonormal_also_of_equal_eigenvalues)
         T_TRUE(s[i] >= s[i - 1]);
 }
 
-MF_TEST(linalg_numbers_that_are_none_end_in_a_failure_or_none)
+MF_TEST(linalg_nan_inputs_fail_or_give_nan)
 {
     double x[9] = { 1, 2, NAN, 2, INFINITY, 3, NAN, 3, 1 }, values[3], vectors[9], space[60];
     const mf_linalg *math = mf_linalg_of(MF_DTYPE_F64);

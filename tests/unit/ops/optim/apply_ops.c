@@ -72,7 +72,7 @@ MF_TEST(optimizer_updates_a_row_as_often_as_it_is_named)
     bench_end(&b);
 }
 
-MF_TEST(variable_reads_are_not_changed_by_later_updates)
+MF_TEST(variable_reads_are_snapshots)
 {
     bench b = bench_new();
     mf_output init;

@@ -116,7 +116,7 @@ static mf_tensor *run(const bytes *b, const char *attributes)
     return out;
 }
 
-MF_TEST(int8_products_are_what_bytes_stand_for)
+MF_TEST(int8_products_match_the_dequantized_values)
 {
     for (int way = 0; way < 6; way++) { /* channels 1 (copied as words), 3 and 5 */
         const int stride = 1 + way % 2;
@@ -157,7 +157,7 @@ MF_TEST(int8_products_round_to_bytes_of_the_next_range)
     unmake(&b);
 }
 
-MF_TEST(int8_weights_that_were_rounded_stay_what_they_are)
+MF_TEST(int8_rounded_weights_are_kept_exactly)
 {
     uint32_t seed = 3;
 
@@ -171,7 +171,7 @@ MF_TEST(int8_weights_that_were_rounded_stay_what_they_are)
 }
 
 /* Bytes that were pooled are what the same numbers as floats are. */
-MF_TEST(int8_poolings_of_bytes_take_the_largest)
+MF_TEST(int8_pooling_takes_the_maximum)
 {
     static const char *const fetches[] = { "bytes:0", "floats:0" };
     const int64_t shapes[][4] = {

@@ -75,7 +75,7 @@ static void check_session(const mf_graph *g)
     mf_session_free(s);
 }
 
-MF_TEST(random_streams_go_on_from_run_to_run)
+MF_TEST(random_streams_continue_across_runs)
 {
     mf_graph *g = make_graph();
 
@@ -83,7 +83,7 @@ MF_TEST(random_streams_go_on_from_run_to_run)
     mf_graph_free(g);
 }
 
-MF_TEST(random_streams_begin_anew_in_another_session)
+MF_TEST(random_streams_restart_in_a_new_session)
 {
     mf_graph *g = make_graph();
 

@@ -6,7 +6,7 @@ static mf_output apply(bench *b, mf_output acc, double step, mf_output gradient)
     return mf_apply(b->g, "ResourceAccumulatorApplyGradient", MF_IN(acc, LONG(b, step), gradient));
 }
 
-MF_TEST(accumulator_gives_the_mean_and_drops_stale_gradients)
+MF_TEST(accumulator_returns_the_mean_and_drops_stale_gradients)
 {
     bench b = bench_new();
     const mf_output acc = mf_applyf(b.g, "ResourceConditionalAccumulator", MF_NO_IN,
@@ -80,7 +80,7 @@ MF_TEST(accumulator_of_sparse_gradients_divides_each_row_by_its_own_count)
 }
 
 /* SyncReplicasOptimizer declares (). */
-MF_TEST(accumulator_of_sparse_gradients_without_a_shape_takes_any_gradient)
+MF_TEST(accumulator_of_sparse_gradients_without_a_shape_accepts_any_gradient)
 {
     bench b = bench_new();
     const mf_output acc = mf_applyf(b.g, "SparseConditionalAccumulator", MF_NO_IN,

@@ -43,7 +43,7 @@ static int64_t look(mf_table *table, int64_t key)
     return v;
 }
 
-MF_TEST(lookup_table_is_what_an_array_would_be)
+MF_TEST(lookup_table_matches_a_reference_implementation)
 {
     mf_table *table = table_of(MF_DTYPE_I64, MF_DTYPE_I64);
     int64_t want[KEYS], n = 0;
@@ -87,7 +87,7 @@ static mf_tensor strings(int64_t n, int salt)
     return t;
 }
 
-MF_TEST(lookup_table_has_whole_entries_when_memory_ends)
+MF_TEST(lookup_table_has_no_partial_entries_when_memory_runs_out)
 {
     mf_tensor keys = strings(40, 1), values = strings(40, 2), missing = { 0 };
     mf_status st = MF_RESOURCE_EXHAUSTED;

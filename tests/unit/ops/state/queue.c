@@ -20,7 +20,7 @@ static mf_output dequeue(bench *b, mf_output q)
     return mf_applyf(b->g, "QueueDequeueV2", MF_IN(q), "component_types=[float]");
 }
 
-MF_TEST(queue_gives_back_in_order_and_says_when_it_is_closed)
+MF_TEST(queue_dequeues_in_order_and_reports_when_closed)
 {
     bench b = bench_new();
     const mf_output q = fifo(&b, 3), one = enqueue(&b, q, 1), two = enqueue(&b, q, 2),
@@ -45,7 +45,7 @@ MF_TEST(queue_gives_back_in_order_and_says_when_it_is_closed)
     bench_end(&b);
 }
 
-MF_TEST(queue_dequeue_that_times_out_leaves_everything_as_it_was)
+MF_TEST(queue_dequeue_timeout_leaves_the_queue_unchanged)
 {
     bench b = bench_new();
     const mf_output q = fifo(&b, 8), one = enqueue(&b, q, 1), out = dequeue(&b, q),
@@ -86,7 +86,7 @@ static void pause_ms(long ms)
     (void)nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
 }
 
-MF_TEST(queue_wakes_those_who_wait)
+MF_TEST(queue_wakes_waiting_ops)
 {
     bench b = bench_new();
     const mf_output q = fifo(&b, 1), put = enqueue(&b, q, 7), out = dequeue(&b, q);
@@ -145,7 +145,7 @@ MF_TEST(queue_waits_end_when_the_session_is_cancelled)
     bench_end(&b);
 }
 
-MF_TEST(queue_passes_more_than_its_capacity_through_in_one_go)
+MF_TEST(queue_passes_more_than_its_capacity_in_one_call)
 {
     bench b = bench_new();
     const mf_output q = fifo(&b, 2), v = VEC(&b, 1, 2, 3, 4, 5),
@@ -163,7 +163,7 @@ MF_TEST(queue_passes_more_than_its_capacity_through_in_one_go)
     bench_end(&b);
 }
 
-MF_TEST(queue_older_spelling_works_on_references)
+MF_TEST(queue_ops_on_references_work)
 {
     bench b = bench_new();
     const mf_output q = mf_applyf(b.g, "FIFOQueue", MF_NO_IN, "component_types=[float] capacity=3"),
@@ -179,7 +179,7 @@ MF_TEST(queue_older_spelling_works_on_references)
     bench_end(&b);
 }
 
-MF_TEST(queue_by_priority_gives_the_smallest_first_and_keeps_order_among_equals)
+MF_TEST(queue_by_priority_dequeues_the_smallest_first_and_is_stable)
 {
     bench b = bench_new();
     const mf_output q =
@@ -201,7 +201,7 @@ MF_TEST(queue_by_priority_gives_the_smallest_first_and_keeps_order_among_equals)
     bench_end(&b);
 }
 
-MF_TEST(queue_that_pads_makes_rows_equal)
+MF_TEST(queue_padding_makes_rows_equal)
 {
     bench b = bench_new();
     const mf_output q = mf_applyf(b.g, "PaddingFIFOQueueV2", MF_NO_IN,
@@ -226,7 +226,7 @@ MF_TEST(queue_that_pads_makes_rows_equal)
     bench_end(&b);
 }
 
-MF_TEST(queue_shuffles_as_tensorflow_does_for_the_same_seeds)
+MF_TEST(queue_shuffles_like_tensorflow_for_the_same_seeds)
 {
     bench b = bench_new();
     const mf_output q = mf_applyf(b.g, "RandomShuffleQueueV2", MF_NO_IN,
@@ -243,7 +243,7 @@ MF_TEST(queue_shuffles_as_tensorflow_does_for_the_same_seeds)
     bench_end(&b);
 }
 
-MF_TEST(staging_area_hands_tuples_over)
+MF_TEST(staging_area_passes_tuples)
 {
     bench b = bench_new();
     const mf_output put =

@@ -29,7 +29,7 @@ MF_TEST(tensor_array_is_written_once_and_read_once)
     bench_end(&b);
 }
 
-MF_TEST(tensor_array_gradients_add_up_where_an_element_is_read_twice)
+MF_TEST(tensor_array_gradients_add_up_when_an_element_is_read_twice)
 {
     bench b = bench_new();
     const mf_output x = mf_apply(b.g, "Reshape",
@@ -75,7 +75,7 @@ MF_TEST(tensor_array_splits_and_concatenates)
     bench_end(&b);
 }
 
-MF_TEST(stack_gives_back_the_last_one_first_and_keeps_its_limit)
+MF_TEST(stack_pops_in_reverse_order_and_respects_its_limit)
 {
     bench b = bench_new();
     const mf_output s = mf_applyf(b.g, "StackV2", MF_IN(INT(&b, 2)), "elem_type=float"),

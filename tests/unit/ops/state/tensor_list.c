@@ -75,7 +75,7 @@ MF_TEST(tensor_list_scatter_sets_elements_and_has_a_gradient)
     bench_end(&b);
 }
 
-MF_TEST(tensor_list_scatter_refuses_indices_outside_the_list)
+MF_TEST(tensor_list_scatter_rejects_indices_outside_the_list)
 {
     bench b = bench_new();
     const mf_output rows = VEC(&b, 8, 9), none = mf_ints(b.g, NULL, 0),

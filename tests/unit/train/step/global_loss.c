@@ -256,7 +256,7 @@ MF_TEST(whole_losses_say_what_is_wrong)
     mf_model *m = everything();
     mf_trainer *t;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "mining is all, hard or semi_hard, not 'soft'",
+    T_FAILS(MF_INVALID_ARGUMENT, "mining must be all, hard or semi_hard, not 'soft'",
             mf_model_compile(m, &(mf_compile_options){ .loss = "triplet mining=soft" }, &t));
     mf_model_free(m);
 }
@@ -321,7 +321,7 @@ MF_TEST(kept_rows_have_to_be_enough)
     mf_trainer *t;
 
     T_OK(mf_model_compile(m, &(mf_compile_options){ .loss = "layers", .shards = 4 }, &t));
-    T_FAILS(MF_INVALID_ARGUMENT, "want a row each, but there are 10 rows",
+    T_FAILS(MF_INVALID_ARGUMENT, "need a row each, but there are 10 rows",
             mf_fit(t, set, NULL, &(mf_fit_options){ .steps = 2, .batch = 16 }));
     mf_trainer_free(t);
     mf_model_free(m);
