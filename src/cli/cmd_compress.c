@@ -6,22 +6,25 @@
 #include "compress/compress.h"
 #include "formats/tensors.h"
 #include "report/plot_sizes.h"
+#include "train/step/prune_weights.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STAGES = 16, MOST_PRUNE = 8 };
+enum { MOST_STAGES = 16, MOST_TIMES = 32 };
 
 typedef struct compressing {
     mf_args *args;
     mf_job job;
     mf_fit_options fit;
     mf_compressed before, after;
-    const char *units[MOST_PRUNE]; /* settings of --prune units ... */
-    int n_units;
-    const char *magnitude; /* --prune magnitude ..., as for train; NULL: none */
-    mf_quantizing quantizing;
-    bool quantizes;
+    mf_units_settings units[MOST_TIMES]; /* --prune units ... */
+    mf_rank_settings ranks[MOST_TIMES];
+    mf_share_settings shares[MOST_TIMES];
+    int n_units, n_ranks, n_shares;
+    mf_prune prune; /* --prune magnitude ..., as for train */
+    mf_quantize_settings quantize;
+    bool prunes, quantizes;
     const char *metric;
     mf_sized stages[MOST_STAGES];
     int n_stages;
@@ -30,39 +33,86 @@ typedef struct compressing {
 
 /* ---- what is asked for ---- */
 
+static mf_status read_prune_units(compressing *c, const char *text)
+{
+    if (c->n_units == MOST_TIMES)
+        return mf_args_wrong(c->args, "--prune units: at most %d times", MOST_TIMES);
+    return mf_units_settings_parse(text, c->job.arena, &c->units[c->n_units++]);
+}
+
 static mf_status read_prune(compressing *c)
 {
-    static const char units[] = "units";
-    const char *text;
+    const char *text, *head, *rest, *weights = NULL;
     int64_t at = 0;
 
     while ((text = mf_args_next(c->args, "prune", &at)) != NULL) {
-        const size_t word = strcspn(text, " ");
-
-        if (word == sizeof units - 1 && strncmp(text, units, word) == 0) {
-            if (c->n_units == MOST_PRUNE)
-                return mf_args_wrong(c->args, "--prune units: at most %d times", MOST_PRUNE);
-            c->units[c->n_units++] = text + word;
-        } else if (c->magnitude) {
-            return mf_args_wrong(c->args, "--prune: weights are pruned in one way: %s, or %s",
-                                 c->magnitude, text);
-        } else {
-            c->magnitude = text;
+        MF_TRY(mf_options_head(text, c->job.arena, &head, &rest));
+        if (strcmp(head, "units") == 0) {
+            MF_TRY(read_prune_units(c, rest));
+            continue;
         }
+        if (weights)
+            return mf_args_wrong(c->args, "--prune: weights are pruned in one way: %s, or %s",
+                                 weights, text);
+        weights = text;
+        c->prunes = true;
+        MF_TRY(mf_prune_parse(text, c->job.arena, &c->prune));
     }
+    return MF_OK;
+}
+
+static mf_status read_ranks(compressing *c)
+{
+    const char *text;
+    int64_t at = 0;
+
+    while ((text = mf_args_next(c->args, "rank", &at)) != NULL) {
+        if (c->n_ranks == MOST_TIMES)
+            return mf_args_wrong(c->args, "--rank: at most %d times", MOST_TIMES);
+        MF_TRY(mf_rank_settings_parse(text, c->job.arena, &c->ranks[c->n_ranks++]));
+    }
+    return MF_OK;
+}
+
+static mf_status read_shares(compressing *c)
+{
+    const char *text;
+    int64_t at = 0;
+
+    while ((text = mf_args_next(c->args, "share", &at)) != NULL) {
+        if (c->n_shares == MOST_TIMES)
+            return mf_args_wrong(c->args, "--share: at most %d times", MOST_TIMES);
+        MF_TRY(mf_share_settings_parse(text, c->job.arena, &c->shares[c->n_shares++]));
+    }
+    return MF_OK;
+}
+
+/* Each method, as the command line asks for it. */
+static mf_status read_methods(compressing *c)
+{
+    const char *quantize = mf_args_value(c->args, "quantize");
+
+    MF_TRY(read_prune(c));
+    MF_TRY(read_ranks(c));
+    MF_TRY(read_shares(c));
+    c->quantizes = quantize != NULL;
+    if (quantize)
+        MF_TRY(mf_quantize_settings_parse(quantize, c->job.arena, &c->quantize));
+    if (!c->n_units && !c->prunes && !c->n_ranks && !c->n_shares && !c->quantizes)
+        return mf_args_wrong(c->args, "nothing to do: give --prune, --rank, --quantize or --share");
     return MF_OK;
 }
 
 static mf_status cmd_compress_read_args(compressing *c)
 {
     mf_args *args = c->args;
-    const char *quantize = mf_args_value(args, "quantize"), *optimizer, *schedule;
+    const char *optimizer, *schedule;
     mf_compile_options *o = &c->job.compile;
 
     c->fit = (mf_fit_options){ .batch = 128 };
-    MF_TRY(read_prune(c));
+    MF_TRY(read_methods(c));
     /* What is asked for takes training; else nothing is trained unless --epochs says so. */
-    c->fit.epochs = c->magnitude || (quantize && strstr(quantize, "aware=true")) ? 1 : 0;
+    c->fit.epochs = c->prunes || c->quantize.aware ? 1 : 0;
     MF_TRY(mf_args_int(args, "epochs", 0, 100000, &c->fit.epochs));
     MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &c->fit.batch));
     optimizer = mf_args_value(args, "optimizer");
@@ -71,13 +121,9 @@ static mf_status cmd_compress_read_args(compressing *c)
     o->schedule = schedule ? schedule : "cosine";
     o->learning_rate = 0.02;
     MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &o->learning_rate));
-    c->quantizes = quantize != NULL;
-    if (c->magnitude && c->fit.epochs == 0)
+    if (c->prunes && c->fit.epochs == 0)
         return mf_args_wrong(args, "--prune magnitude is done while training goes on; --epochs 0 "
                                    "leaves no time for it");
-    if (!c->n_units && !c->magnitude && !mf_args_has(args, "rank") && !quantize &&
-        !mf_args_has(args, "share"))
-        return mf_args_wrong(args, "nothing to do: give --prune, --rank, --quantize or --share");
     return MF_OK;
 }
 
@@ -138,21 +184,18 @@ static mf_status cut_units(compressing *c)
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < c->n_units; i++)
-        st = mf_compress_units(&c->after, c->units[i], &told);
+        st = mf_compress_units(&c->after, &c->units[i], &told);
     return c->n_units > 0 ? end_stage(c, st, "units", "units left out", &told) : MF_OK;
 }
 
 static mf_status factorise(compressing *c)
 {
-    const char *rank;
     mf_buf told = { 0 };
     mf_status st = MF_OK;
-    int64_t at = 0;
 
-    while (st == MF_OK && (rank = mf_args_next(c->args, "rank", &at)) != NULL)
-        st = mf_compress_rank(&c->after, rank, &told);
-    return mf_args_has(c->args, "rank") ? end_stage(c, st, "rank", "kernels of low rank", &told)
-                                        : MF_OK;
+    for (int i = 0; st == MF_OK && i < c->n_ranks; i++)
+        st = mf_compress_rank(&c->after, &c->ranks[i], &told);
+    return c->n_ranks > 0 ? end_stage(c, st, "rank", "kernels of low rank", &told) : MF_OK;
 }
 
 static mf_status quantise(compressing *c)
@@ -161,24 +204,23 @@ static mf_status quantise(compressing *c)
     mf_buf told = { 0 };
 
     o.prune = NULL;
-    return end_stage(c, mf_compress_quantize(&c->after, &c->quantizing, c->job.train, &o, &told),
+    return end_stage(c, mf_compress_quantize(&c->after, &c->quantize, c->job.train, &o, &told),
                      "int8", "computing with bytes", &told);
 }
 
-/* Pruning goes on for the first two thirds, unless told. */
-static const char *pruning_text(compressing *c, int64_t steps)
+/* How the trainer prunes; by default, during the first two thirds of these steps. */
+static void pruning_text(const compressing *c, int64_t steps, mf_buf *out)
 {
-    const int64_t end = steps * 2 / 3;
+    mf_prune p = c->prunes ? c->prune : (mf_prune){ .holds = true, .only = "*" };
 
-    if (!c->magnitude)
-        return "hold";
-    if (strstr(c->magnitude, "end=") || strncmp(c->magnitude, "magnitude", 9) != 0)
-        return c->magnitude;
-    return mf_arena_printf(
-        c->after.arena, "%s end=%lld%s", c->magnitude, (long long)end,
-        strstr(c->magnitude, "every=") ? ""
-        : end / 50 > 1 ? mf_arena_printf(c->after.arena, " every=%lld", (long long)(end / 50))
-                       : " every=1");
+    if (!p.holds && !p.end_given) {
+        p.end = steps * 2 / 3;
+        p.end_given = true;
+        if (!p.every_given)
+            p.every = p.end / 50 > 1 ? p.end / 50 : 1;
+        p.every_given = true;
+    }
+    mf_prune_text(&p, out);
 }
 
 static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *report,
@@ -221,14 +263,14 @@ static mf_status fine_tune(compressing *c)
     mf_fit_options fit = c->fit;
     const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
     mf_compressed_trainer t = { 0 };
-    mf_buf told = { 0 };
+    mf_buf told = { 0 }, prune = { 0 };
     mf_status st;
 
     if (fit.epochs == 0)
         return MF_OK;
-    o.prune = pruning_text(c, per_epoch * fit.epochs);
-    if (!o.prune)
-        return MF_NOMEM("pruning");
+    pruning_text(c, per_epoch * fit.epochs, &prune);
+    MF_TRY(mf_buf_finish(&prune));
+    o.prune = prune.data;
     fit.hooks = &hook;
     fit.n_hooks = 1;
     st = mf_compressed_train(&c->after, &o, &t);
@@ -237,30 +279,28 @@ static mf_status fine_tune(compressing *c)
     if (st == MF_OK)
         st = mf_compressed_take(&c->after, &t);
     mf_compressed_trainer_free(&t);
+    mf_buf_deinit(&prune);
     if (st == MF_OK)
         cmd_compress_count_zeros(&c->after, &told);
-    return end_stage(c, st, c->magnitude ? "pruned" : "tuned",
-                     c->magnitude ? "pruned and fine-tuned" : "fine-tuned", &told);
+    return end_stage(c, st, c->prunes ? "pruned" : "tuned",
+                     c->prunes ? "pruned and fine-tuned" : "fine-tuned", &told);
 }
 
 static mf_status cmd_compress_share(compressing *c)
 {
-    const char *text;
     mf_buf told = { 0 };
     mf_status st = MF_OK;
-    int64_t at = 0;
 
-    while (st == MF_OK && (text = mf_args_next(c->args, "share", &at)) != NULL)
-        st = mf_compress_share(&c->after, text, &told);
-    return mf_args_has(c->args, "share") ? end_stage(c, st, "shared", "shared values", &told)
-                                         : MF_OK;
+    for (int i = 0; st == MF_OK && i < c->n_shares; i++)
+        st = mf_compress_share(&c->after, &c->shares[i], &told);
+    return c->n_shares > 0 ? end_stage(c, st, "shared", "shared values", &told) : MF_OK;
 }
 
 static mf_status round_kernels(compressing *c)
 {
     mf_buf told = { 0 };
 
-    return end_stage(c, mf_compress_round(&c->after, &c->quantizing), "rounded",
+    return end_stage(c, mf_compress_round(&c->after, &c->quantize), "rounded",
                      "kernels rounded to bytes", &told);
 }
 
@@ -268,13 +308,13 @@ static mf_status all_stages(compressing *c)
 {
     MF_TRY(cut_units(c));
     MF_TRY(factorise(c));
-    if (c->quantizes && c->quantizing.aware)
+    if (c->quantizes && c->quantize.aware)
         MF_TRY(quantise(c));
     MF_TRY(fine_tune(c));
-    if (c->quantizes && !c->quantizing.aware)
+    if (c->quantizes && !c->quantize.aware)
         MF_TRY(quantise(c));
     MF_TRY(cmd_compress_share(c));
-    return c->quantizes && !mf_args_has(c->args, "share") ? round_kernels(c) : MF_OK;
+    return c->quantizes && c->n_shares == 0 ? round_kernels(c) : MF_OK;
 }
 
 /* ---- what came out ---- */
@@ -396,9 +436,6 @@ static mf_status compress(compressing *c)
     MF_TRY(mf_job_load(&c->job, c->args, true));
     MF_TRY(mf_compressed_init(&c->before, c->job.model_text, c->job.train, from));
     MF_TRY(mf_compressed_copy(&c->after, &c->before));
-    if (c->quantizes)
-        MF_TRY(mf_quantizing_parse(mf_args_value(c->args, "quantize"), c->after.arena,
-                                   &c->quantizing));
     MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &told));
     MF_TRY(all_stages(c));
     if (dir)

@@ -48,17 +48,17 @@ static mf_status cmd_plan_print(mf_args *args, const mf_planner_answer *a,
 static mf_status cmd_plan(mf_job *job, mf_args *args, mf_arena *arena)
 {
     mf_fit_options fit = { 0 };
-    mf_planner_wish wish;
+    mf_planning_wish w;
     mf_planner_answer answer;
     mf_status st;
 
     MF_TRY(mf_train_options_read(args, &job->compile, &fit));
-    MF_TRY(mf_planning_read(args, &wish));
-    wish.batch = fit.batch;
+    MF_TRY(mf_planning_read(args, &w));
+    w.wish.batch = fit.batch;
     MF_TRY(cmd_plan_load(job, args, arena));
-    st = mf_planning_run(job->model, &job->compile, &wish, &answer);
+    st = mf_planning_run(job->model, &job->compile, &w.wish, &answer);
     if (st == MF_OK)
-        st = cmd_plan_print(args, &answer, &wish);
+        st = cmd_plan_print(args, &answer, &w.wish);
     mf_planner_answer_deinit(&answer);
     return st;
 }

@@ -3,8 +3,9 @@
 #ifndef MF_CLI_MESH_OPTIONS_H
 #define MF_CLI_MESH_OPTIONS_H
 
-#include "base/buf.h"
 #include "cli/command.h"
+#include "dist/strategy_settings.h"
+#include "spmd/layout/mesh_layout.h"
 
 #define MF_MESH_OPTIONS                                                                            \
     { "mesh", "AXES",                                                                              \
@@ -24,9 +25,11 @@
             0, false                                                                               \
     }
 
-/* The strategy that they are short for, with this mesh and layout; without a mesh nothing is
- * written. Fails as a wrong call. */
-MF_MUST mf_status mf_mesh_options_write(mf_args *args, const char *mesh, const char *layout,
-                                        mf_buf *out);
+/* The strategy that --mesh, --layout, --stages, --exact, --balance, --pipeline and --chunks stand
+ * for; out->kind is NULL without a mesh. chosen: instead of --mesh and --layout; NULL: none. Fails
+ * as a wrong call, or with INVALID_ARGUMENT (a value). Owns: what *out points to is in the arena.
+ */
+MF_MUST mf_status mf_mesh_options_read(mf_args *args, const mf_mesh_spec *chosen, mf_arena *arena,
+                                       mf_strategy_settings *out);
 
 #endif

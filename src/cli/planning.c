@@ -11,9 +11,25 @@ enum { ROWS = 8 };
 
 static const double MIB = 1024.0 * 1024.0;
 
-mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
+static mf_status planning_read_mesh(mf_args *args, mf_planning_wish *out)
 {
-    const char *mesh = mf_args_value(args, "mesh");
+    const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
+
+    if (mesh) {
+        MF_TRY(mf_mesh_parse(mesh, &out->mesh));
+        out->wish.mesh = &out->mesh;
+    }
+    if (layout) {
+        MF_TRY(mf_layout_rules_parse(layout, &out->layout));
+        out->wish.layout = &out->layout;
+    }
+    return MF_OK;
+}
+
+mf_status mf_planning_read(mf_args *args, mf_planning_wish *out)
+{
+    const bool mesh = mf_args_has(args, "mesh");
+    mf_planner_wish *w = &out->wish;
     int64_t processors = 0, simulated = 0, memory = 0, threads = 0, micro = 0;
     double latency = 0, bandwidth = 0;
 
@@ -35,20 +51,18 @@ mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
     if ((latency > 0 || bandwidth > 0) && simulated == 0)
         return mf_args_wrong(args, "--latency and --bandwidth are of links that are simulated: "
                                    "they need --simulate");
-    *out = (mf_planner_wish){ .mesh = mesh,
-                              .layout = mf_args_value(args, "layout"),
-                              .processors = (int)(simulated > 0 ? simulated : processors),
-                              .simulated = simulated > 0,
-                              .latency_ns = latency * 1e3,
-                              .byte_ns = bandwidth > 0 ? 1e9 / (bandwidth * MIB) : 0,
-                              .threads = (int)threads,
-                              .batch = 32,
-                              .micro_batches = (int)micro,
-                              .memory = memory << 20,
-                              .exact = mf_args_has(args, "exact") };
-    if (!mesh && out->processors == 0)
-        out->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return MF_OK;
+    *w = (mf_planner_wish){ .processors = (int)(simulated > 0 ? simulated : processors),
+                            .simulated = simulated > 0,
+                            .latency_ns = latency * 1e3,
+                            .byte_ns = bandwidth > 0 ? 1e9 / (bandwidth * MIB) : 0,
+                            .threads = (int)threads,
+                            .batch = 32,
+                            .micro_batches = (int)micro,
+                            .memory = memory << 20,
+                            .exact = mf_args_has(args, "exact") };
+    if (!mesh && w->processors == 0)
+        w->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return planning_read_mesh(args, out);
 }
 
 mf_status mf_planning_run(mf_model *model, const mf_compile_options *compile,
@@ -75,6 +89,14 @@ void mf_chosen_deinit(mf_chosen *c)
     mf_buf_deinit(&c->name);
 }
 
+/* The text of what was chosen. */
+static mf_status planning_show(mf_chosen *c)
+{
+    mf_mesh_spec_text(&c->spec, &c->mesh, &c->layout);
+    MF_TRY(mf_buf_finish(&c->mesh));
+    return mf_buf_finish(&c->layout);
+}
+
 static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wish, mf_chosen *out)
 {
     const mf_candidate *best = &a->found.all[0];
@@ -89,10 +111,8 @@ static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wi
     out->correction = best->correction;
     mf_candidate_name(&a->found.dims, best, &out->name);
     MF_TRY(mf_buf_finish(&out->name));
-    mf_mesh_text(&best->mesh, &out->mesh);
-    mf_candidate_layout(&a->found.dims, best, &out->layout);
-    MF_TRY(mf_buf_finish(&out->mesh));
-    MF_TRY(mf_buf_finish(&out->layout));
+    MF_TRY(mf_candidate_spec(&a->found.dims, best, &out->spec));
+    MF_TRY(planning_show(out));
     MF_INFO("mesh '%s', layout '%s': the best of %lld, chosen in %.1f s; a step should take %.3f "
             "ms",
             out->mesh.data, out->layout.data, (long long)a->found.n,
@@ -100,16 +120,18 @@ static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wi
     return MF_OK;
 }
 
-static mf_status wish_of(const mf_planning_call *call, mf_planner_wish *out)
+static mf_status wish_of(const mf_planning_call *call, mf_planning_wish *out)
 {
+    mf_planner_wish *w = &out->wish;
+
     MF_TRY(mf_planning_read(call->args, out));
-    out->batch = call->batch;
-    out->links = call->links;
-    out->hosts = call->hosts;
+    w->batch = call->batch;
+    w->links = call->links;
+    w->hosts = call->hosts;
     if (call->micro_batches > 0)
-        out->micro_batches = call->micro_batches;
+        w->micro_batches = call->micro_batches;
     if (call->workers > 1 && !mf_args_has(call->args, "processors"))
-        out->processors = call->workers;
+        w->processors = call->workers;
     return MF_OK;
 }
 
@@ -117,13 +139,11 @@ static mf_status wish_of(const mf_planning_call *call, mf_planner_wish *out)
 static void write_name(const mf_planning_call *call, const mf_planner_wish *wish, mf_buf *out)
 {
     const char *optimizer = mf_args_value(call->args, "optimizer");
-    mf_mesh mesh = { .n = wish->processors };
 
-    if (wish->mesh && mf_mesh_parse(wish->mesh, &mesh) != MF_OK)
-        mesh.n = 0; /* the planner will say so */
     mf_buf_printf(out, "%s, %lld samples, %s, %d processors of %d workers on %d hosts%s",
                   call->job->model_text, (long long)call->batch, optimizer ? optimizer : "sgd",
-                  mesh.n, call->workers > 1 ? call->workers : 1, call->hosts > 1 ? call->hosts : 1,
+                  wish->mesh ? wish->mesh->n : wish->processors,
+                  call->workers > 1 ? call->workers : 1, call->hosts > 1 ? call->hosts : 1,
                   wish->exact ? ", exact" : "");
 }
 
@@ -170,44 +190,39 @@ static void past_close(past *p)
 
 mf_status mf_planning_choose(const mf_planning_call *call, mf_chosen *out)
 {
-    mf_planner_wish wish = { 0 };
+    mf_planning_wish w;
     past p = { 0 };
     mf_status st;
 
-    MF_TRY(wish_of(call, &wish));
-    st = past_open(&p, call, &wish);
-    wish.history = &p.history;
-    wish.name = p.name.data;
+    MF_TRY(wish_of(call, &w));
+    st = past_open(&p, call, &w.wish);
+    w.wish.history = &p.history;
+    w.wish.name = p.name.data;
     if (st == MF_OK)
-        st = planning_choose(call, &wish, out);
+        st = planning_choose(call, &w.wish, out);
     past_close(&p);
     return st;
 }
 
 mf_status mf_planning_start(const mf_planning_call *call, mf_chosen *out)
 {
-    mf_planner_wish wish = { 0 };
-    mf_mesh mesh;
+    mf_planning_wish w;
 
-    MF_TRY(wish_of(call, &wish));
-    if (wish.mesh)
-        MF_TRY(mf_mesh_parse(wish.mesh, &mesh));
-    else
-        (void)mf_plan_meshes(wish.processors, &mesh, 1);
-    mf_mesh_text(&mesh, &out->mesh);
-    mf_buf_str(&out->layout, "");
-    MF_TRY(mf_buf_finish(&out->mesh));
-    return mf_buf_finish(&out->layout);
+    MF_TRY(wish_of(call, &w));
+    if (!w.wish.mesh)
+        (void)mf_plan_meshes(w.wish.processors, &w.mesh, 1);
+    mf_mesh_spec_one(&w.mesh, &out->spec);
+    return planning_show(out);
 }
 
 void mf_planning_remember(const mf_planning_call *call, const mf_chosen *chosen, double step_ns)
 {
-    mf_planner_wish wish = { 0 };
+    mf_planning_wish w;
     past p = { 0 };
-    mf_status st = wish_of(call, &wish);
+    mf_status st = wish_of(call, &w);
 
     if (st == MF_OK)
-        st = past_open(&p, call, &wish);
+        st = past_open(&p, call, &w.wish);
     if (st == MF_OK && p.path.len > 0)
         st = mf_history_add(&p.history, p.name.data, chosen->name.data,
                             step_ns * chosen->correction / chosen->is.step_ns);

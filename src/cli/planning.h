@@ -7,10 +7,17 @@
 #include "cli/job.h"
 #include "planner/planner.h"
 
-/* --mesh, --processors, --simulate, --memory, --exact, --threads, --latency,
- * --bandwidth, --micro-batches. Without
- * the first three there are as many processors as cores. Fails as a wrong call. */
-MF_MUST mf_status mf_planning_read(mf_args *args, mf_planner_wish *out);
+/* What the command line asks of the planner, with the mesh and layout that `wish` points to. */
+typedef struct mf_planning_wish {
+    mf_planner_wish wish;
+    mf_mesh mesh;
+    mf_layout_rules layout;
+} mf_planning_wish;
+
+/* --mesh, --layout, --processors, --simulate, --memory, --exact, --threads, --latency, --bandwidth,
+ * --micro-batches. Default: as many processors as cores. Fails as a wrong call, or with
+ * INVALID_ARGUMENT (mesh or layout). The struct must not move: it points into itself. */
+MF_MUST mf_status mf_planning_read(mf_args *args, mf_planning_wish *out);
 /* The best layout for this model, whose graph gets its step. Owns: mf_planner_answer_deinit(), also
  * after a failure. */
 MF_MUST mf_status mf_planning_run(mf_model *model, const mf_compile_options *compile,
@@ -18,7 +25,8 @@ MF_MUST mf_status mf_planning_run(mf_model *model, const mf_compile_options *com
 
 /* What `train --auto` has chosen. All zero: nothing. */
 typedef struct mf_chosen {
-    mf_buf mesh, layout; /* as --mesh and --layout have them */
+    mf_mesh_spec spec; /* the mesh with its layout */
+    mf_buf mesh, layout; /* the same as text, to be shown */
     int micro_batches; /* the same; 0: not said */
     mf_buf name; /* both, as a history has them */
     mf_prediction is;

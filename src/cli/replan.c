@@ -28,7 +28,7 @@ static mf_status plan_anew(mf_replan *r)
     r->call.micro_batches = micro;
     st = mf_planning_choose(&r->call, &next);
     if (st == MF_OK && replan_is_other(&next, &last))
-        st = mf_strategy_mesh_relayout(r->call.job->strategy, next.mesh.data, next.layout.data);
+        st = mf_strategy_mesh_relayout_to(r->call.job->strategy, &next.spec);
     if (st == MF_OK) { /* the same, too: predicted anew */
         *r->chosen = next;
         next = last;

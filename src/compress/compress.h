@@ -4,16 +4,17 @@
 #ifndef MF_COMPRESS_COMPRESS_H
 #define MF_COMPRESS_COMPRESS_H
 
+#include "compress/compress_settings.h"
 #include "compress/compressed_model.h"
 
 /* Whole filters of convolutions and units of dense layers go, those of the smallest kernels:
  * "share=0.5 layers=*" leaves out half of them. What takes them in gets smaller, too. A star leaves
  * alone what cannot be cut. Fails: INVALID_ARGUMENT, NOT_FOUND. */
-MF_MUST mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *told);
 
 /* Kernels become products of two smaller ones, by singular values: "rank=16", or "energy=0.95" of
  * the sum of their squares; "layers=dense". A star leaves alone what would not get smaller. */
-MF_MUST mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *told);
 /* a (rows x rank) times b (rank x columns) is the nearest to the matrix. rank 0: as `energy` says.
  * *error: what is missing, relative to the matrix (Frobenius). Owns: a, b are empty slots before.
  */
@@ -22,24 +23,17 @@ MF_MUST mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double ene
 
 /* Weights share a few values, 2^bits for each kernel, found by k-means: "bits=5 layers=*". Zeros
  * stay zeros, and are not counted. */
-MF_MUST mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *told);
 /* The values of `x` that are not 0 become one of at most n. *error: root of the mean square. */
 MF_MUST mf_status mf_share_values(float *x, int64_t count, int n, double *error);
 
-/* How to compute with bytes: "per=channel samples=1024 range=max". */
-typedef struct mf_quantizing {
-    bool per_channel, mean; /* mean: of the extremes of batches, not the extremes of all */
-    bool aware; /* training goes on with rounded numbers */
-    int64_t samples; /* to find ranges with */
-    const char *layers;
-} mf_quantizing;
-MF_MUST mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizing *out);
 /* Finds the ranges of what goes into layers, on samples of the data; from then on the model
  * computes with bytes. */
-MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
-                                       const mf_compile_options *options, mf_buf *told);
+MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q,
+                                       mf_dataset *data, const mf_compile_options *options,
+                                       mf_buf *told);
 /* Kernels of these layers become what bytes of them stand for. */
-MF_MUST mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q);
+MF_MUST mf_status mf_compress_round(mf_compressed *s, const mf_quantize_settings *q);
 
 /* ---- measuring ---- */
 

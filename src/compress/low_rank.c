@@ -115,9 +115,7 @@ mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_
 
 typedef struct ranks {
     mf_compressed *s;
-    int64_t rank;
-    double energy;
-    const char *pattern;
+    const mf_rank_settings *how;
     mf_buf *told;
     bool any;
 } ranks;
@@ -153,16 +151,16 @@ static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tens
 {
     const int64_t units = kernel->shape.dims[kernel->shape.rank - 1], rows = kernel->count / units;
     mf_tensor matrix = { 0 }, a = { 0 }, b = { 0 };
-    int64_t rank = r->rank;
+    int64_t rank = r->how->rank;
     double error = 0;
     mf_status st;
 
     mf_tensor_reshape(&matrix, kernel, &MF_SHAPE(rows, units));
-    MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->energy, &a, &b, &error));
+    MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->how->energy, &a, &b, &error));
     if (rank * (rows + units) >= rows * units) {
         mf_buf_printf(r->told, "%s: stays as it is: rank %lld would not be smaller\n", made->name,
                       (long long)rank);
-        if (!strchr(r->pattern, '*'))
+        if (!strchr(r->how->layers, '*'))
             st = MF_FAIL(MF_INVALID_ARGUMENT,
                          "rank %lld of layer '%s', a matrix of %lld x %lld, would not be smaller",
                          (long long)rank, made->name, (long long)rows, (long long)units);
@@ -186,7 +184,7 @@ static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
     mf_status st;
 
     if (!kernel || (strcmp(made->kind, "Dense") != 0 && strcmp(made->kind, "Conv2D") != 0) ||
-        fnmatch(r->pattern, made->name, 0) != 0)
+        fnmatch(r->how->layers, made->name, 0) != 0)
         return MF_OK;
     r->any = true;
     mf_tensor_set(&copy, kernel); /* the list may move */
@@ -195,43 +193,19 @@ static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
     return st;
 }
 
-/* "16" is short for "rank=16". */
-static mf_status low_rank_parse(ranks *r, const char *settings)
+mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *told)
 {
-    mf_arena *arena = r->s->arena;
-    const char *text = settings[0] >= '0' && settings[0] <= '9'
-                           ? mf_arena_printf(arena, "rank=%s", settings)
-                           : settings;
-    mf_options o;
-
-    if (!text)
-        return MF_NOMEM("factors");
-    MF_TRY(mf_options_parse("rank",
-                            "{rank: int >= 0 = 0, energy: float = 0.0, layers: string = '*'}", text,
-                            arena, &o));
-    r->rank = mf_options_int(&o, "rank");
-    r->energy = mf_options_float(&o, "energy");
-    r->pattern = mf_options_string(&o, "layers");
-    if ((r->rank > 0) == (r->energy > 0) || r->energy < 0 || r->energy > 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "rank: one of rank=16 and energy=0.95 (a share, up to 1) is needed");
-    return MF_OK;
-}
-
-mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told)
-{
-    ranks r = { .s = s, .told = told };
+    ranks r = { .s = s, .how = how, .told = told };
     mf_model *model = NULL;
     mf_status st;
 
-    MF_TRY(low_rank_parse(&r, settings));
     MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++)
         st = low_rank_visit(&r, &model->made[i]);
     if (st == MF_OK && !r.any)
         st = MF_FAIL(MF_NOT_FOUND, "no dense layer or convolution with a kernel is called '%.60s'",
-                     r.pattern);
+                     how->layers);
     mf_model_free(model);
     return st;
 }

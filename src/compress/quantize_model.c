@@ -11,29 +11,6 @@
 
 enum { BATCH = 256 };
 
-mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizing *out)
-{
-    const char *head, *rest;
-    mf_options o;
-
-    MF_TRY(mf_options_head(settings, arena, &head, &rest));
-    if (strcmp(head, "int8") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "quantize: 'int8', with settings, not '%.60s'", head);
-    MF_TRY(mf_options_parse("int8",
-                            "{per: string in ['channel','tensor'] = 'channel', aware: bool = "
-                            "false, samples: int >= 1 = 1024, range: string in ['max','mean'] = "
-                            "'max', layers: string = '*'}",
-                            rest, arena, &o));
-    *out = (mf_quantizing){ .per_channel = strcmp(mf_options_string(&o, "per"), "channel") == 0,
-                            .mean = strcmp(mf_options_string(&o, "range"), "mean") == 0,
-                            .aware = mf_options_bool(&o, "aware"),
-                            .samples = mf_options_int(&o, "samples"),
-                            .layers = mf_options_string(&o, "layers") };
-    if (strchr(out->layers, '\'') || strchr(out->layers, ';'))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "int8: '%.60s' is no pattern of layers", out->layers);
-    return MF_OK;
-}
-
 /* ---- ranges ---- */
 
 /* What the model observes: see models/linear.c. */
@@ -97,7 +74,7 @@ static void add_batch(watching *w, bool mean)
     w->batches++;
 }
 
-static mf_status quantize_model_watch(watching *w, const mf_quantizing *q, mf_dataset *data)
+static mf_status quantize_model_watch(watching *w, const mf_quantize_settings *q, mf_dataset *data)
 {
     const mf_iterator_options order = { .batch = BATCH, .in_order = true, .epochs = 1 };
     mf_trainer *t = w->t.trainer;
@@ -146,13 +123,13 @@ static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_
     return MF_OK;
 }
 
-static mf_status set_mode(mf_compressed *s, const mf_quantizing *q, const char *mode)
+static mf_status set_mode(mf_compressed *s, const mf_quantize_settings *q, const char *mode)
 {
     s->quantize = mf_arena_printf(s->arena, "%s quantize=%s", q->layers, mode);
     return s->quantize ? MF_OK : MF_NOMEM("a model");
 }
 
-mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
+mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q, mf_dataset *data,
                                const mf_compile_options *options, mf_buf *told)
 {
     watching w = { 0 };
@@ -200,7 +177,7 @@ static mf_status round_kernel(const char *name, mf_tensor *w, bool per_channel)
     return MF_OK;
 }
 
-mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q)
+mf_status mf_compress_round(mf_compressed *s, const mf_quantize_settings *q)
 {
     mf_model *model;
     mf_status st;

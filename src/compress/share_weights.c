@@ -155,30 +155,23 @@ static bool is_shared(const mf_compressed_weight *w, const char *pattern)
     return fnmatch(pattern, layer, 0) == 0;
 }
 
-mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told)
+mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *told)
 {
-    int64_t bits;
     bool any = false;
-    mf_options o;
 
-    MF_TRY(mf_options_parse("share", "{bits: int >= 1 = 5, layers: string = '*'}", settings,
-                            s->arena, &o));
-    bits = mf_options_int(&o, "bits");
-    if (bits > 12)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "share: bits=%lld: at most 12", (long long)bits);
     for (int64_t i = 0; i < s->n; i++) {
         mf_compressed_weight *w = &s->weights[i];
         mf_tensor own = { 0 };
         double error;
         mf_status st;
 
-        if (!is_shared(w, mf_options_string(&o, "layers")))
+        if (!is_shared(w, how->layers))
             continue;
         any = true;
         MF_TRY(mf_tensor_clone(&own, &w->value));
-        st = mf_share_values(own.data, own.count, 1 << bits, &error);
+        st = mf_share_values(own.data, own.count, 1 << how->bits, &error);
         if (st == MF_OK) {
-            mf_buf_printf(told, "%s: %d values, error %.2g\n", w->name, 1 << bits, error);
+            mf_buf_printf(told, "%s: %d values, error %.2g\n", w->name, 1 << how->bits, error);
             mf_tensor_clear(&w->value);
             mf_tensor_move(&w->value, &own);
         }
@@ -189,5 +182,5 @@ mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told
                : MF_FAIL(MF_NOT_FOUND,
                          "no layer with a kernel of %d weights or more is called "
                          "'%.60s'",
-                         LEAST, mf_options_string(&o, "layers"));
+                         LEAST, how->layers);
 }

@@ -14,8 +14,7 @@ enum { MULTIPLE = 8 }; /* of units that stay: what vectors hold */
 
 typedef struct units {
     mf_compressed *s;
-    double share;
-    const char *pattern;
+    const mf_units_settings *how;
     mf_buf *told;
 } units;
 
@@ -68,7 +67,7 @@ static mf_status units_choose(const units *u, cutting *c, const mf_tensor *kerne
     const float *w = kernel->data;
     importance *all = MF_ARENA_ARRAY(u->s->arena, importance, c->n);
 
-    c->n_kept = how_many_stay(c->n, u->share);
+    c->n_kept = how_many_stay(c->n, u->how->share);
     c->kept = MF_ARENA_ARRAY(u->s->arena, int64_t, c->n);
     if (!all || !c->kept)
         return MF_NOMEM("units");
@@ -210,7 +209,7 @@ static mf_status units_visit(units *u, const mf_layer_made *made)
     if (c.n_kept == c.n)
         return MF_OK;
     st = cut_layer(u, &c);
-    if (st == MF_INVALID_ARGUMENT && strchr(u->pattern, '*')) {
+    if (st == MF_INVALID_ARGUMENT && strchr(u->how->layers, '*')) {
         mf_buf_printf(u->told, "%s: stays as it is\n", c.layer);
         return MF_OK;
     }
@@ -225,33 +224,26 @@ static mf_status no_layer(const char *pattern)
                    pattern);
 }
 
-mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told)
+mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *told)
 {
-    units u = { .s = s, .told = told };
+    units u = { .s = s, .how = how, .told = told };
     mf_model *model = NULL;
     bool any = false;
     mf_status st;
-    mf_options o;
 
-    MF_TRY(
-        mf_options_parse("units", "{share: float, layers: string = '*'}", settings, s->arena, &o));
-    u.share = mf_options_float(&o, "share");
-    u.pattern = mf_options_string(&o, "layers");
-    if (!(u.share >= 0 && u.share < 1))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "units: share=%g: it is from 0 to below 1", u.share);
     MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++) {
         const mf_layer_made *made = &model->made[i];
 
         if (!setting_of(made) || made->output.node == model->output.node ||
-            fnmatch(u.pattern, made->name, 0) != 0)
+            fnmatch(how->layers, made->name, 0) != 0)
             continue;
         any = true;
         st = units_visit(&u, made);
     }
     if (st == MF_OK && !any)
-        st = no_layer(u.pattern);
+        st = no_layer(how->layers);
     mf_model_free(model);
     return st;
 }

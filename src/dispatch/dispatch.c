@@ -73,12 +73,9 @@ static mf_status dispatch_copy_options(mf_dispatch *d, const mf_dispatch_options
 static mf_status join_cluster(mf_dispatch *d, const mf_strategy_options *o, const mf_cluster *c)
 {
     mf_arena *arena = mf_arena_new();
-    const mf_strategy_call call = { .name = "dispatch",
-                                    .text = "dispatch",
-                                    .o = o,
-                                    .cluster = c,
-                                    .timeout_ns = d->timeout_ns,
-                                    .arena = arena };
+    const mf_strategy_call call = {
+        .name = "dispatch", .o = o, .cluster = c, .timeout_ns = d->timeout_ns, .arena = arena
+    };
     const mf_status st = arena ? mf_job_connect_with(&call, MF_ROLE_MASTER, &d->hub, &d->net)
                                : MF_NOMEM("a cluster");
 

@@ -3,52 +3,44 @@
 #include "dist/strategies.h"
 
 #include <math.h>
+#include <string.h>
 
-static mf_status aggregation_settings_find_kind(const mf_options *o, mf_aggregate *how)
-{
-    const char *name = mf_options_string(o, "aggregation");
-
-    if (mf_aggregate_find(name, how))
-        return MF_OK;
-    return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "%s: there is no aggregation '%s'; there are sum, mean, weighted, trimmed_mean, "
-                   "median and adasum",
-                   o->subject, name);
-}
-
-/* Without weights everybody counts by its samples, as in the mean. */
-static mf_status aggregation_settings_read_weights(const mf_options *o, const char *member,
-                                                   int size, mf_aggregation *out, double **owned)
+/* Without weights each member counts by its samples, as in the mean. */
+static mf_status aggregation_settings_read_weights(const mf_options *o, mf_arena *arena,
+                                                   mf_aggregation_settings *out)
 {
     const mf_attr *given = mf_options_get(o, "weights");
+    double *weights = MF_ARENA_ARRAY(arena, double, given->n);
 
     if (given->n == 0) {
         out->how = MF_AGGREGATE_MEAN;
         return MF_OK;
     }
-    if (given->n != size)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%s: there are %lld weights for %d members: give one for each %s",
-                       o->subject, (long long)given->n, size, member);
-    *owned = mf_calloc(size, sizeof **owned);
-    if (!*owned)
+    if (!weights)
         return MF_NOMEM("weights");
-    for (int i = 0; i < size; i++) {
-        (*owned)[i] = (double)given->floats[i];
-        if (!((*owned)[i] > 0.0) || isinf((*owned)[i]))
+    for (int64_t i = 0; i < given->n; i++) {
+        weights[i] = (double)given->floats[i];
+        if (!(weights[i] > 0.0) || isinf(weights[i]))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "%s: weight %d is %g; weights must be finite and above 0", o->subject, i,
-                           (*owned)[i]);
+                           "%s: weight %lld is %g; weights must be finite and above 0", o->subject,
+                           (long long)i, weights[i]);
     }
-    out->weights = *owned;
+    out->weights = weights;
+    out->n_weights = (int)given->n;
     return MF_OK;
 }
 
-mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
-                              mf_aggregation *out, double **owned)
+mf_status mf_aggregation_settings_read(const mf_options *o, mf_arena *arena,
+                                       mf_aggregation_settings *out)
 {
-    *out = (mf_aggregation){ .trim = mf_options_float(o, "trim") };
-    MF_TRY(aggregation_settings_find_kind(o, &out->how));
+    const char *name = mf_options_string(o, "aggregation");
+
+    *out = (mf_aggregation_settings){ .trim = mf_options_float(o, "trim") };
+    if (!mf_aggregate_find(name, &out->how))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s: there is no aggregation '%s'; there are sum, mean, weighted, "
+                       "trimmed_mean, median and adasum",
+                       o->subject, name);
     if (!(out->trim >= 0.0 && out->trim < 0.5))
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim is %g; it is from 0 on and below 0.5",
                        o->subject, out->trim);
@@ -58,9 +50,38 @@ mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
     if (mf_options_given(o, "weights") && out->how != MF_AGGREGATE_WEIGHTED)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights belong to aggregation=weighted",
                        o->subject);
-    return out->how == MF_AGGREGATE_WEIGHTED
-               ? aggregation_settings_read_weights(o, member, size, out, owned)
-               : MF_OK;
+    return out->how == MF_AGGREGATE_WEIGHTED ? aggregation_settings_read_weights(o, arena, out)
+                                             : MF_OK;
+}
+
+void mf_aggregation_settings_print(const mf_aggregation_settings *s, mf_buf *out)
+{
+    mf_setting_string(out, "aggregation", mf_aggregate_name(s->how));
+    if (s->how == MF_AGGREGATE_TRIMMED_MEAN)
+        mf_setting_float(out, "trim", s->trim);
+    for (int i = 0; i < s->n_weights; i++)
+        mf_buf_printf(out, "%s%.9g", i > 0 ? "," : " weights=[", s->weights[i]);
+    mf_buf_str(out, s->n_weights > 0 ? "]" : "");
+}
+
+mf_status mf_aggregation_make(const mf_strategy_settings *settings, const char *member, int size,
+                              mf_aggregation *out, double **owned)
+{
+    const mf_aggregation_settings *s = &settings->aggregation;
+
+    *out = (mf_aggregation){ .how = s->how, .trim = s->trim };
+    if (s->how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    if (s->n_weights != size)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s: there are %d weights for %d members: give one for each %s",
+                       settings->kind->name, s->n_weights, size, member);
+    *owned = mf_calloc(size, sizeof **owned);
+    if (!*owned)
+        return MF_NOMEM("weights");
+    memcpy(*owned, s->weights, (size_t)size * sizeof **owned);
+    out->weights = *owned;
+    return MF_OK;
 }
 
 /* Only gradients of whole weights can be compared shard by shard. */

@@ -2,6 +2,7 @@
 /* strategy.c - opening a strategy by its name. */
 #include "base/host_state.h"
 #include "base/log.h"
+#include "dist/mesh/mesh_settings.h"
 #include "dist/strategies.h"
 #include "observe/status_page.h"
 
@@ -12,40 +13,47 @@ const mf_strategy_kind mf_strategies[] = {
     { "multi_worker_mirrored",
       "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
       "every worker has all weights; sums over all shards of a batch are made together",
+      MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, NULL, NULL,
       mf_workers_open },
     { "reduce_to_one",
       "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
       "gradients go to one worker, which updates and gives the others the new weights",
+      MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, NULL, NULL,
       mf_reduce_to_one_open },
     { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
-      "one process computes in several places; each has all weights", mf_mirrored_open },
+      "one process computes in several places; each has all weights", MF_STRATEGY_AGGREGATION,
+      mf_replicas_read, mf_replicas_print, mf_mirrored_open },
     { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
       "one process computes in several places, or several workers do; the weights are in one of "
       "them, or in one parameter server",
-      mf_central_storage_open },
+      MF_STRATEGY_AGGREGATION, mf_replicas_read, mf_replicas_print, mf_central_storage_open },
     { "local_sgd",
       "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "
       "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "groups of workers train apart; their weights are averaged every so many steps",
-      mf_local_sgd_open },
+      MF_STRATEGY_COLLECTIVE | MF_STRATEGY_AGGREGATION, mf_local_sgd_settings_read,
+      mf_local_sgd_settings_print, mf_local_sgd_open },
     { "parameter_server",
       "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
       "period: int >= 1 = 1, blocks: int >= 0 = 0, copies: int >= 0 = 1, by_host: bool = true, "
       "partition: string = 'even', shards: int >= 0 = 0, shard_bytes: int >= 1 = 262144, "
       "max_shards: int >= 0 = 0, place: string = 'round_robin', balance: bool = true, "
       "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
-      "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
+      "servers hold and update the weights; workers push gradients and pull weights",
+      MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, mf_ps_settings_read,
+      mf_ps_settings_print, mf_ps_open },
     { "mesh",
       "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "
       "pipeline: string = '1f1b', chunks: int >= 1 = 2, balance: bool = false, "
       "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
       "says; --mesh and --layout are short for it",
-      mf_mesh_open },
+      MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, mf_mesh_settings_read,
+      mf_mesh_settings_print, mf_mesh_open },
     { "servers", "{target: string, by_bytes: bool = true}",
       "steps run on a cluster of servers, TensorFlow's or `meshflow server`; --target is short for "
       "it",
-      mf_servers_open },
+      0, mf_remote_settings_read, mf_remote_settings_print, mf_servers_open },
     { 0 },
 };
 
@@ -66,30 +74,25 @@ static mf_status open_alone(mf_strategy **out)
     return MF_OK;
 }
 
-static mf_status open_kind(const char *text, const mf_strategy_options *o,
+static mf_status open_kind(const mf_strategy_settings *settings, const mf_strategy_options *o,
                            const mf_cluster *cluster, mf_arena *arena, mf_strategy **out)
 {
-    const mf_kinds kinds = { "strategy", mf_strategies, sizeof mf_strategies[0] };
-    const void *row;
-    const char *rest;
-    mf_options settings;
+    const mf_strategy_kind *kind = settings->kind;
+    mf_strategy_call call = { .name = kind->name,
+                              .settings = settings,
+                              .o = o,
+                              .cluster = cluster,
+                              .timeout_ns = mf_job_timeout_ns(o),
+                              .arena = arena };
 
-    MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
-    const mf_strategy_kind *kind = row;
-    MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
     if (o->codec && kind->open != mf_workers_open)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "codecs are for sums between workers: leave --codec out, or use the "
                        "strategy multi_worker_mirrored instead of %s",
                        kind->name);
-    return kind->open(&(mf_strategy_call){ .name = kind->name,
-                                           .text = text,
-                                           .settings = &settings,
-                                           .o = o,
-                                           .cluster = cluster,
-                                           .timeout_ns = mf_job_timeout_ns(o),
-                                           .arena = arena },
-                      out);
+    if (o->codec)
+        MF_TRY(mf_codecs_parse(o->codec, &call.codecs));
+    return kind->open(&call, out);
 }
 
 static const char *usual_for(const mf_cluster *cluster)
@@ -125,13 +128,14 @@ static void warn_of_unused(const mf_strategy_options *o)
                 unused);
 }
 
-static mf_status open_for(const char *text, const mf_strategy_options *o, const mf_cluster *cluster,
-                          mf_strategy **out)
+static mf_status open_for(const mf_strategy_settings *settings, const mf_strategy_options *o,
+                          const mf_cluster *cluster, mf_strategy **out)
 {
+    mf_strategy_settings usual;
     mf_arena *arena;
     mf_status st;
 
-    if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
+    if (!settings && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
         && !mf_job_may_change(o, cluster)) { /* others may come */
         if (!cluster->addresses)
             warn_of_unused(o);
@@ -140,7 +144,9 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     arena = mf_arena_new();
     if (!arena)
         return MF_NOMEM("a strategy");
-    st = open_kind(text ? text : usual_for(cluster), o, cluster, arena, out);
+    st = settings ? MF_OK : mf_strategy_parse(usual_for(cluster), arena, &usual);
+    if (st == MF_OK)
+        st = open_kind(settings ? settings : &usual, o, cluster, arena, out);
     mf_arena_free(arena);
     return st;
 }
@@ -169,12 +175,9 @@ mf_status mf_job_show(const mf_strategy_options *o)
     return st;
 }
 
-mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
-                           mf_strategy **out)
+mf_status mf_strategy_open_with(const mf_strategy_settings *settings,
+                                const mf_strategy_options *options, mf_strategy **out)
 {
-    MF_ENTRY;
-    MF_NEED(out);
-
     const mf_strategy_options none = { 0 }, *o = options ? options : &none;
     mf_cluster *cluster = NULL;
     bool shown;
@@ -187,13 +190,33 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
         st = strategy_show(o->job, cluster);
     shown = o->job && st == MF_OK;
     if (st == MF_OK)
-        st = open_for(strategy, o, cluster, out);
+        st = open_for(settings, o, cluster, out);
     if (st == MF_OK) {
         atomic_init(&(*out)->refs, 1);
         (*out)->shown = shown;
     } else if (shown)
         mf_status_page_close();
     mf_cluster_free(cluster);
+    return st;
+}
+
+mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
+                           mf_strategy **out)
+{
+    MF_ENTRY;
+    MF_NEED(out);
+
+    mf_arena *arena = mf_arena_new();
+    mf_strategy_settings settings;
+    mf_status st;
+
+    *out = NULL;
+    if (!arena)
+        return MF_NOMEM("a strategy");
+    st = strategy ? mf_strategy_parse(strategy, arena, &settings) : MF_OK;
+    if (st == MF_OK)
+        st = mf_strategy_open_with(strategy ? &settings : NULL, options, out);
+    mf_arena_free(arena);
     return st;
 }
 

@@ -235,6 +235,44 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
     return mf_options_get(o, name)->ints;
 }
 
+/* ---- printing ---- */
+
+static void setting_print(mf_buf *out, const char *name, const mf_attr *value)
+{
+    mf_buf_printf(out, "%s%s=", out->len > 0 ? " " : "", name);
+    mf_attr_print(value, out);
+}
+
+void mf_options_text(const mf_options *o, mf_buf *out)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (o->given[i])
+            setting_print(out, o->attrs[i].name, &o->attrs[i].value);
+    }
+}
+
+void mf_setting_string(mf_buf *out, const char *name, const char *value)
+{
+    const mf_bytes s = { value, strlen(value) };
+
+    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_STRING, .n = 1, .s = s });
+}
+
+void mf_setting_int(mf_buf *out, const char *name, int64_t value)
+{
+    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value });
+}
+
+void mf_setting_float(mf_buf *out, const char *name, double value)
+{
+    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_FLOAT, .n = 1, .f = (float)value });
+}
+
+void mf_setting_bool(mf_buf *out, const char *name, bool value)
+{
+    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_BOOL, .n = 1, .b = value });
+}
+
 mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, const char **rest)
 {
     text += strspn(text, " \t\n");

@@ -37,6 +37,15 @@ bool mf_options_bool(const mf_options *o, const char *name);
 const char *mf_options_string(const mf_options *o, const char *name);
 const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n);
 
+/* The settings that the text gave, as mf_options_parse() reads them. Owns: mf_buf_deinit(out). */
+void mf_options_text(const mf_options *o, mf_buf *out);
+/* One setting, for printers of structs that were read from settings: a space where it is not the
+ * first in `out`, then name=value. A string is quoted. */
+void mf_setting_string(mf_buf *out, const char *name, const char *value);
+void mf_setting_int(mf_buf *out, const char *name, int64_t value);
+void mf_setting_float(mf_buf *out, const char *name, double value);
+void mf_setting_bool(mf_buf *out, const char *name, bool value);
+
 /* "adam learning_rate=0.001" -> "adam" in the arena, and the rest. The first word may stand alone.
  */
 MF_MUST mf_status mf_options_head(const char *text, mf_arena *arena, const char **head,

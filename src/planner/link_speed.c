@@ -108,13 +108,17 @@ static mf_status link_speed_run(mf_session *s, const mf_tensor *x, const mf_tens
 static mf_status open_session(const link_speed_bench *b, const mf_graph *g, mf_session **out)
 {
     mf_mesh_setup setup = { .n = b->processors };
-    char axes[32];
+    mf_mesh all = { .n = 1 };
+    mf_mesh_spec spec;
 
     if (b->team)
         setup = *b->team->setup;
     setup.session.threads = b->threads;
-    (void)snprintf(axes, sizeof axes, "all:%d", b->processors);
-    MF_TRY(mf_meshes_parse(axes, "cut:all", &setup.meshes, &setup.rules));
+    mf_mesh_add_axis(&all, "all", b->processors);
+    mf_mesh_spec_one(&all, &spec);
+    MF_TRY(mf_layout_rules_add(&spec.rules, "cut", "all"));
+    MF_TRY(mf_mesh_spec_expand(&spec, &setup.meshes));
+    setup.rules = spec.rules;
     return mf_mesh_session_make(g, &setup, out);
 }
 

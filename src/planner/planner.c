@@ -60,14 +60,12 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
 
 /* ---- the machine ---- */
 
-static mf_status list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES], int *n)
+static int list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES])
 {
-    if (!w->mesh) {
-        *n = mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
-        return MF_OK;
-    }
-    *n = 1;
-    return mf_mesh_parse(w->mesh, &meshes[0]);
+    if (!w->mesh)
+        return mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
+    meshes[0] = *w->mesh;
+    return 1;
 }
 
 static int planner_cores_of(const mf_planner_wish *w)
@@ -141,7 +139,7 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     int64_t begin = mf_clock_ns();
     mf_status st;
 
-    MF_TRY(list_meshes(w, meshes, &r.n_meshes));
+    r.n_meshes = list_meshes(w, meshes);
     st = know_machine(w, meshes[0].n, &machine, &out->links);
     if (st == MF_OK)
         st = mf_contention_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,

@@ -7,8 +7,8 @@
 #include "train/step/trainer.h"
 
 typedef struct mf_planner_wish {
-    const char *mesh; /* "rows:2;cols:2"; NULL: all shapes of `processors` */
-    const char *layout; /* look at this one only; NULL: choose */
+    const mf_mesh *mesh; /* NULL: all shapes of `processors` */
+    const mf_layout_rules *layout; /* look at this one only; NULL: choose */
     int processors;
     /* Each processor is a machine of its own, like this one, and there are links between them;
      * else they are threads of one process, as `train --mesh` has them. */

@@ -104,22 +104,14 @@ static int64_t count_all(const search_state *s, int64_t most)
 
 static mf_status search_setup_of(const search_state *s, const mf_candidate *c, mf_mesh_setup *out)
 {
-    mf_buf mesh = { 0 }, layout = { 0 };
-    mf_status st;
+    mf_mesh_spec spec;
 
     *out = (mf_mesh_setup){ .exact = s->r->exact, .micro_batches = c->micro_batches, .n = 1 };
-    mf_mesh_text(&c->mesh, &mesh);
-    mf_candidate_layout(&s->out->dims, c, &layout);
-    st = mf_buf_finish(&mesh);
-    if (st == MF_OK)
-        st = mf_buf_finish(&layout);
-    if (st == MF_OK)
-        st = mf_meshes_parse(mesh.data, layout.data, &out->meshes, &out->rules);
-    mf_buf_deinit(&mesh);
-    mf_buf_deinit(&layout);
     if (c->closely && c->mesh.n <= EXACT_PROCESSORS)
         out->n = c->mesh.n;
-    return st;
+    MF_TRY(mf_candidate_spec(&s->out->dims, c, &spec));
+    out->rules = spec.rules;
+    return mf_mesh_spec_expand(&spec, &out->meshes);
 }
 
 static void correct(const search_state *s, mf_candidate *c)
@@ -470,7 +462,7 @@ static mf_status try_given(search_state *s)
                        .micro_batches = s->r->micro_batches,
                        .closely = true };
 
-    MF_TRY(mf_candidate_parse(&s->out->dims, s->r->layout, &c));
+    MF_TRY(mf_candidate_take_rules(&s->out->dims, s->r->layout, &c));
     s->out->possible = 1;
     s->out->exhaustive = true;
     MF_TRY(search_add(s, &c));

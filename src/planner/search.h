@@ -42,7 +42,7 @@ typedef struct mf_plan_request {
     const mf_planned_machine *machine;
     const mf_mesh *meshes; /* shapes to choose from */
     int n_meshes;
-    const char *layout; /* look at this one only, on the first mesh; NULL: choose */
+    const mf_layout_rules *layout; /* look at this one only, on the first mesh; NULL: choose */
     int64_t memory; /* bytes that a processor has; 0: any number */
     bool exact;
     const mf_history *history; /* NULL: predictions are not corrected */
@@ -82,10 +82,15 @@ bool mf_candidate_same(const mf_candidate *a, const mf_candidate *b);
 
 /* Its names and sizes: of what is fed (`batch`) and of variables. */
 MF_MUST mf_status mf_plan_dims_find(const mf_planned_step *step, mf_plan_dims *out);
-/* "batch:rows;hidden:cols" on the candidate's mesh. INVALID_ARGUMENT: no such dimension or axis. */
-MF_MUST mf_status mf_candidate_parse(const mf_plan_dims *d, const char *layout, mf_candidate *c);
+/* Cuts as these rules say, on the candidate's mesh. INVALID_ARGUMENT: no such dimension or axis. */
+MF_MUST mf_status mf_candidate_take_rules(const mf_plan_dims *d, const mf_layout_rules *rules,
+                                          mf_candidate *c);
+/* The mesh and its layout. INVALID_ARGUMENT: more rules than a layout has. */
+MF_MUST mf_status mf_candidate_spec(const mf_plan_dims *d, const mf_candidate *c,
+                                    mf_mesh_spec *out);
 /* Of its pipeline; 1: it is none. */
 int mf_candidate_stages(const mf_candidate *c);
+/* "batch:rows;hidden:cols" */
 void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);
 /* "rows:2;cols:2 batch:rows 1": with the micro-batches, as a history has it. */
 void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);

@@ -2,6 +2,7 @@
 #include "serving/served_model.h"
 
 #include "base/mem.h"
+#include "dist/strategy_settings.h"
 #include "models/zoo.h"
 #include "train/step/trainer.h"
 
@@ -153,7 +154,7 @@ static mf_status served_model_start(mf_served *s, const mf_serve_model *what,
     MF_TRY(mf_serve_model_build(what, &s->model));
     MF_TRY(mf_serve_signature_init(&s->signature, s->model, what->classes, what->class_names));
     if (what->mesh)
-        MF_TRY(mf_strategy_open(what->mesh, NULL, &s->strategy));
+        MF_TRY(mf_strategy_open_with(what->mesh, NULL, &s->strategy));
     o.strategy = s->strategy;
     o.optimizer = "sgd"; /* which keeps nothing beside the weights */
     mf_model_defaults(s->model, &o.loss, &o.metrics);

@@ -15,7 +15,7 @@ typedef struct mf_serve_model {
     int64_t classes;
     const char *const *class_names; /* NULL: they have none */
     mf_compile_options compile; /* threads, precision */
-    const char *mesh; /* "mesh axes='rows:2' ...": on how many processors; NULL: on one */
+    const struct mf_strategy_settings *mesh; /* the strategy mesh; NULL: one device */
 } mf_serve_model;
 
 typedef struct mf_served mf_served;

@@ -124,6 +124,18 @@ void mf_codecs_free(mf_codecs *c)
         mf_arena_free(c->arena); /* in which it lies */
 }
 
+void mf_codecs_text(const mf_codecs *c, mf_buf *out)
+{
+    if (c->grain > 1)
+        mf_buf_printf(out, "grain=%lld; ", (long long)c->grain);
+    for (int i = 0; i < c->n; i++) {
+        mf_buf_str(out, i > 0 ? "; " : "");
+        if (i < c->n - 1 || !c->closed)
+            mf_buf_printf(out, "%s: ", c->rules[i].pattern);
+        mf_codec_text(&c->rules[i].codec, out);
+    }
+}
+
 /* ---- asking ---- */
 
 int64_t mf_codecs_grain(const mf_codecs *c)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_settings.c - what the settings of the strategy parameter_server mean. */
-#include "dist/param_server/strategy_param_server.h"
+/* ps_settings.c - see ps_settings.h. */
+#include "dist/param_server/ps_settings.h"
+
+#include "dist/strategy_settings.h"
 
 #include <string.h>
 
-/* ---- how weights are cut ---- */
+/* ---- partition of weights ---- */
 
 /* Which settings go with which rule. */
 static const struct {
@@ -55,13 +57,28 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
     return MF_OK;
 }
 
-/* ---- who waits for whom ---- */
-
-static mf_status ps_settings_read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
-                                              double **weights)
+static void print_partition(const mf_weight_partition *p, mf_buf *out)
 {
-    MF_TRY(mf_aggregation_read(o, "worker", workers, &mode->aggregation, weights));
-    if (mode->sync || mode->aggregation.how == MF_AGGREGATE_MEAN)
+    int i = 0;
+
+    while (RULES[i].kind != p->kind)
+        i++;
+    mf_setting_string(out, "partition", RULES[i].name);
+    if (RULES[i].shards)
+        mf_setting_int(out, "shards", p->shards);
+    if (RULES[i].bytes) {
+        mf_setting_int(out, "shard_bytes", p->bytes);
+        mf_setting_int(out, "max_shards", p->max_shards);
+    }
+    if (p->kind != MF_WEIGHT_PARTITION_EVEN)
+        mf_setting_string(out, "place", p->by_size ? "by_size" : "round_robin");
+}
+
+/* ---- synchronization ---- */
+
+static mf_status ps_settings_check_aggregation(const mf_options *o, mf_aggregate how, bool sync)
+{
+    if (sync || how == MF_AGGREGATE_MEAN)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "parameter_server: aggregation=%s is for mode=sync: with mode=%s servers update "
@@ -70,7 +87,7 @@ static mf_status ps_settings_read_aggregation(const mf_options *o, int workers, 
                    mf_options_string(o, "aggregation"), mf_options_string(o, "mode"));
 }
 
-mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, double **weights)
+static mf_status ps_settings_read_mode(const mf_options *o, mf_ps_mode *mode)
 {
     const char *name = mf_options_string(o, "mode");
     const bool semi = strcmp(name, "semi") == 0;
@@ -94,7 +111,35 @@ mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, do
                        "all workers push every step",
                        (long long)mode->period);
     if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
-        mode->staleness = -1; /* those that are late are not waited for, but left behind */
-    MF_TRY(ps_settings_read_aggregation(o, workers, mode, weights));
-    return read_partition(o, &mode->partition);
+        mode->staleness = -1; /* late pushes are discarded, so no worker waits for them */
+    return MF_OK;
+}
+
+mf_status mf_ps_settings_read(const mf_options *o, mf_arena *arena, mf_strategy_settings *out)
+{
+    mf_ps_settings *s = &out->ps;
+
+    (void)arena;
+    *s = (mf_ps_settings){ .copies = mf_options_int(o, "copies"),
+                           .by_host = mf_options_bool(o, "by_host") };
+    MF_TRY(ps_settings_read_mode(o, &s->mode));
+    MF_TRY(ps_settings_check_aggregation(o, out->aggregation.how, s->mode.sync));
+    return read_partition(o, &s->mode.partition);
+}
+
+void mf_ps_settings_print(const mf_strategy_settings *s, mf_buf *out)
+{
+    const mf_ps_mode *m = &s->ps.mode;
+    const bool semi = m->staleness >= 0 || m->quorum > 0;
+
+    mf_setting_string(out, "mode", m->sync ? "sync" : semi ? "semi" : "async");
+    if (m->staleness >= 0) /* else it is not given */
+        mf_setting_int(out, "staleness", m->staleness);
+    if (semi)
+        mf_setting_int(out, "quorum", m->quorum);
+    mf_setting_int(out, "period", m->period);
+    mf_setting_int(out, "blocks", m->blocks);
+    mf_setting_int(out, "copies", s->ps.copies);
+    mf_setting_bool(out, "by_host", s->ps.by_host);
+    print_partition(&m->partition, out);
 }

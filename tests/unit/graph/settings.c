@@ -49,6 +49,29 @@ MF_TEST(options_say_what_is_wrong)
     mf_arena_free(arena);
 }
 
+MF_TEST(options_survive_printing)
+{
+    static const char *const texts[] = { "units=7", "units=1 activation=relu sizes=5 name='a b'",
+                                         "name='it\\'s' units=2 rate=0.1 bias=false sizes=[]",
+                                         "units=3 name=''" };
+    mf_arena *arena = mf_arena_new();
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        mf_buf text = { 0 };
+        mf_options a, b;
+
+        T_OK(parse(texts[i], arena, &a));
+        mf_options_text(&a, &text);
+        T_OK(parse(text.data, arena, &b));
+        for (int k = 0; k < a.n; k++) {
+            T_TRUE(mf_attr_equal(&a.attrs[k].value, &b.attrs[k].value));
+            T_TRUE(a.given[k] == b.given[k]);
+        }
+        mf_buf_deinit(&text);
+    }
+    mf_arena_free(arena);
+}
+
 typedef struct fruit {
     const char *name;
     int weight;
