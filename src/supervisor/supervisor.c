@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* supervisor.c - see supervisor.h. Masters are all active. Which task is whose, which process it is
- * and how often it was started stands in the store (ward/NAME), changed by compare-and-set, so a
- * master that is started again goes on where it was, and two never start the same task. Training
- * does not need them: they only see to it that there are enough processes. */
+/* supervisor.c - see supervisor.h. All masters are active. The store records for each task its
+ * master,
+ * its process and its restarts (ward/NAME), changed by compare-and-swap. So a restarted master
+ * continues where it was, and two masters never start the same task. Training does not depend on
+ * masters: they only keep the processes running. */
 #include "supervisor/supervisor.h"
 
 #include "base/buf.h"
@@ -32,16 +33,16 @@ typedef struct ward {
     char name[NAME]; /* "worker 1" */
     mf_role role;
     int index;
-    /* as the store has it */
-    int64_t version; /* 0: it is nobody's yet */
+    /* the value in the store */
+    int64_t version; /* 0: no master has it yet */
     char master[NAME];
-    long long pid, start; /* pid 0: it does not run */
+    long long pid, start; /* pid 0: not running */
     int restarts;
-    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not see it end
-               */
-    /* ours */
-    int64_t started_ns, again_ns; /* when it was, 0: not by us, and when it is to be */
-    int in_row; /* restarts without having run for a while in between */
+    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not reap it */
+    /* this master's own state */
+    int64_t started_ns, again_ns; /* started_ns 0: not by this master; again_ns: when to restart it
+                                   */
+    int in_row; /* restarts in a row, each after a short run */
 } ward;
 
 typedef struct master {
@@ -54,19 +55,19 @@ typedef struct master {
     char (*alive)[NAME]; /* masters */
     int n_alive;
     bool over;
-    bool stopped; /* a signal to us ended the job */
+    bool stopped; /* a signal to this master ended the job */
     int max_restarts;
-    mf_proc_cmdline command; /* our own is that of the tasks */
+    mf_proc_cmdline command; /* the tasks run the command line of this process */
 } master;
 
-static volatile sig_atomic_t told; /* a signal came */
+static volatile sig_atomic_t told; /* a signal was received */
 
 static void supervisor_on_signal(int number)
 {
     told = number;
 }
 
-/* ---- what the store has ---- */
+/* ---- the store ---- */
 
 static void supervisor_key_of(const char *kind, const char *name, char *out, size_t size)
 {
@@ -117,7 +118,7 @@ static mf_status supervisor_look(master *m)
     return m->alive ? MF_OK : MF_NOMEM("masters");
 }
 
-/* *won: nobody else has changed it. */
+/* *won: no other master has changed it in between. */
 static mf_status put_ward(master *m, ward *w, bool *won)
 {
     char key[MF_STORE_KEY_MAX], text[128];
@@ -149,7 +150,7 @@ static mf_status stay_there(master *m)
 
 /* ---- processes ---- */
 
-/* A child of ours has ended, and supervisor_reap() will see how. */
+/* True if a child has ended that supervisor_reap() has not reaped yet. */
 static bool is_to_be_reaped(const ward *w)
 {
     siginfo_t info = { 0 };
@@ -172,7 +173,7 @@ static _Noreturn void supervisor_become(const master *m, const ward *w, const ch
     char prefix[NAME + 4];
 
     (void)snprintf(prefix, sizeof prefix, "[%s] ", w->name);
-    (void)setpgid(0, 0); /* what becomes of us is not its business */
+    (void)setpgid(0, 0); /* its signals are its own */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
     (void)setenv("TF_CONFIG", config, 1);
@@ -189,7 +190,7 @@ static mf_status supervisor_start(master *m, ward *w)
     mf_status st;
     pid_t pid;
 
-    /* Masters come last. */
+    /* Masters are the last tasks of the list. */
     mf_cluster_write_tf_config(m->cluster->tasks,
                                m->cluster->n_tasks - mf_cluster_count(m->cluster, MF_ROLE_MASTER),
                                w->role, w->index, &config);
@@ -211,7 +212,7 @@ static mf_status supervisor_start(master *m, ward *w)
     return st;
 }
 
-/* ---- seeing to it ---- */
+/* ---- supervising ---- */
 
 static bool is_alive(const master *m, const char *name)
 {
@@ -222,14 +223,13 @@ static bool is_alive(const master *m, const char *name)
     return false;
 }
 
-/* Of the masters that are there each takes its part. */
+/* The living masters divide the tasks among themselves. */
 static bool falls_to_us(const master *m, int ward_number)
 {
     return m->n_alive > 0 && strcmp(m->alive[ward_number % m->n_alive], m->name) == 0;
 }
 
-/* A first look: those who are there share all tasks; their own number says who is to take which,
- * while others may not have come yet. */
+/* The first assignment: by the masters' own indices, as some masters may not be registered yet. */
 static bool is_ours_first(const master *m, int ward_number)
 {
     const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
@@ -250,8 +250,9 @@ static mf_status supervisor_take(master *m, ward *w)
     return MF_OK;
 }
 
-/* It has ended in a way that another try does not change. One that another master started, whose
- * code nobody knows, is tried again. */
+/* True if it ended in a way that a restart does not change. A task of another master with an
+ * unknown
+ * exit code is restarted. */
 static bool is_final(const ward *w)
 {
     return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
@@ -264,12 +265,12 @@ static mf_status see_to(master *m, ward *w)
 
     if (supervisor_runs(w) || m->over)
         return MF_OK;
-    if (w->pid > 0) { /* it is lost */
+    if (w->pid > 0) { /* the process is lost */
         if (w->restarts >= m->max_restarts || is_final(w))
             return MF_OK;
         w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
-        MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
+        MF_WARN("%s (process %lld) is gone: %s restarts it, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
         return put_ward(m, w, &won);
@@ -295,7 +296,7 @@ static mf_status see_to_all(master *m)
     return MF_OK;
 }
 
-/* How those of our tasks have ended that have. */
+/* Records the exit codes of our tasks that have ended. */
 static mf_status supervisor_reap(master *m)
 {
     int status;
@@ -315,7 +316,7 @@ static mf_status supervisor_reap(master *m)
     return MF_OK;
 }
 
-/* The whole job is interrupted; then it is waited for. */
+/* Interrupts the whole job; the loop then waits for its end. */
 static void supervisor_pass_on(master *m)
 {
     if (!told)
@@ -329,7 +330,7 @@ static void supervisor_pass_on(master *m)
     }
 }
 
-/* Nobody of all tasks runs, or will. */
+/* No task runs or will be restarted. */
 static bool is_done(const master *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -342,7 +343,7 @@ static bool is_done(const master *m)
     return true;
 }
 
-/* By its tasks: a worker that has ended well has done so with all others. */
+/* From the tasks' codes: a worker ends with code 0 only together with all others. */
 static int code_of_job(const master *m)
 {
     bool done = false, stopped = m->stopped && !m->over;
@@ -380,12 +381,12 @@ static mf_status supervisor_watch(master *m, int *exit_code)
     *exit_code = code_of_job(m);
     if (*exit_code == MF_EXIT_DONE)
         return MF_OK;
-    return MF_FAIL(MF_ABORTED, "no task of the job is left, and it is not finished%s",
+    return MF_FAIL(MF_ABORTED, "no task of the job is left, and the job has not finished%s",
                    *exit_code == MF_EXIT_USAGE ? ": its settings are invalid"
                                                : "; start it again with --resume");
 }
 
-/* ---- making and freeing ---- */
+/* ---- opening and closing ---- */
 
 static mf_status list_wards(master *m)
 {
@@ -439,7 +440,7 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
 
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, 0); /* a launcher that dies stops nothing */
+    (void)prctl(PR_SET_PDEATHSIG, 0); /* the end of a launcher does not end a master */
     (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
                    mf_cluster_self(c)->index);
     MF_TRY_TO(done, mf_proc_cmdline_read(getpid(), "cmdline", &m.command));
