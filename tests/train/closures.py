@@ -148,7 +148,7 @@ def a_chief_is_the_master_and_connections_may_be_of_any_kind(b):
 @test
 def the_calls_of_a_worker_that_is_killed_or_stopped_are_run_by_others(b):
     b.run(*b.map("want.npy", "--batch", "5"))
-    for how, said in (signal.SIGKILL, "is gone"), (signal.SIGSTOP, "it has said nothing for"):
+    for how, said in (signal.SIGKILL, "is gone"), (signal.SIGSTOP, "no message from it for"):
         tasks = b.start({"worker": 3, "master": 1}, b.map("got.npy", "--batch", "5", "--timeout", "3", busy=8))
         victim = tasks["worker 1"]
         wait_until_busy(victim)
@@ -178,7 +178,7 @@ def without_workers_the_master_says_why_it_ends(b):
 
 @test
 def workers_end_when_the_master_is_gone_and_name_it(b):
-    for how, said in (signal.SIGKILL, "is gone"), (signal.SIGSTOP, "master 0 has said nothing for"):
+    for how, said in (signal.SIGKILL, "is gone"), (signal.SIGSTOP, "no message from master 0 for"):
         tasks = b.start({"worker": 2, "master": 2}, b.map("got.npy", "--batch", "1", "--timeout", "3", busy=8))
         wait_until_busy(tasks["worker 0"])
         tasks["master 0"].send_signal(how)
@@ -211,7 +211,7 @@ def wrong_calls_say_what_is_possible(b):
                 "fashion-mnist", code=None)
     check("master 0, which has no part in a training" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
-    check("'v:0' is of type resource, which stays with its worker" in err, err)
+    check("'v:0' has the type resource, which cannot be sent to another process" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "now"), code=None)
     check("not one for each row" in err, err)
 
