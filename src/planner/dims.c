@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dims.c - what layouts are made of: dimensions with names, shapes of meshes, and their text. */
+/* dims.c - the parts of a layout: named dimensions, mesh shapes, and rules. */
 #include "planner/search.h"
 #include "spmd/propagate/sharding_table.h"
 
@@ -17,8 +17,7 @@ static mf_status dims_add_dim(mf_plan_dims *d, const char *name, int64_t size)
     while (i < d->n && strcmp(d->name[i], name) != 0)
         i++;
     if (i == MF_PLAN_DIMS)
-        return MF_FAIL(MF_UNIMPLEMENTED, "the model has names for more than %d dimensions",
-                       MF_PLAN_DIMS);
+        return MF_FAIL(MF_UNIMPLEMENTED, "the model names more than %d dimensions", MF_PLAN_DIMS);
     if (i == d->n) {
         (void)snprintf(d->name[i], sizeof d->name[i], "%s", name);
         d->n++;
@@ -42,7 +41,8 @@ static int64_t dims_count_layers(const mf_graph *g)
 {
     int64_t n = 0, last = 0;
 
-    for (int64_t i = 0; i < g->n_nodes; i++) { /* in the order in which layers were built */
+    for (int64_t i = 0; i < g->n_nodes; i++) { /* nodes are in the order in which layers were built
+                                                */
         const mf_node *node = g->nodes[i];
         const int64_t layer =
             node && strcmp(node->op_name, "VarHandleOp") == 0 ? mf_node_layer(node) : 0;
@@ -129,7 +129,7 @@ void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *o
 {
     mf_layout_rules rules;
 
-    (void)candidate_rules(d, c, &rules); /* more rules than fit: it is no possible candidate */
+    (void)candidate_rules(d, c, &rules); /* more rules than fit: not a possible candidate */
     mf_layout_rules_text(&rules, out);
 }
 

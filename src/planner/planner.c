@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 MF_PARAM_INT(replan_percent, 150,
-             "--auto plans anew when a step takes so many percent of what was predicted; 0: never");
+             "--auto plans again when a step takes this percentage of the predicted time; 0: "
+             "never");
 MF_PARAM_INT(plan_trial_ms, 2000,
-             "the planner tries the best layouts for so many milliseconds in all; 0: none");
+             "milliseconds that the planner spends on trials of the best layouts; 0: no trials");
 
 enum { MAX_SHAPES = 32, MAX_THREADS = 64, TRIAL_RUNS = 256 };
 
@@ -47,7 +48,7 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
             shapes[i].dims[0] = batch;
         if (!mf_shape_is_static(&shapes[i]))
             return MF_FAIL(MF_UNIMPLEMENTED,
-                           "what is fed to '%s' has no fixed size: it cannot be planned for",
+                           "the input '%s' has no static shape, which the planner needs",
                            o.node->name);
     }
     *out =
@@ -75,7 +76,7 @@ static int planner_cores_of(const mf_planner_wish *w)
     return n > 0 ? (int)n : 1;
 }
 
-/* Here, processors share the cores. Elsewhere each has as many as this machine. */
+/* Devices in this process share its cores. Simulated devices have as many cores as this machine. */
 static mf_status know_machine(const mf_planner_wish *w, int processors, mf_planned_machine *m,
                               mf_links *links)
 {
@@ -84,8 +85,8 @@ static mf_status know_machine(const mf_planner_wish *w, int processors, mf_plann
 
     if (!w->simulated && !w->links && processors > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d processors are too many threads for one process: say that they are "
-                       "machines of their own (--simulate)",
+                       "%d processors are too many threads for one process: make them separate "
+                       "machines (--simulate)",
                        processors);
     if (w->links)
         *links = *w->links;
@@ -110,14 +111,14 @@ static int64_t memory_of_host(void)
     return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
 }
 
-/* Processors are threads of this process, and it has the time. */
+/* Trials need devices that are threads of this process, and a time budget. */
 static bool can_be_tried(const mf_planner_wish *w)
 {
     mf_params_load();
     return !w->simulated && !w->links && MF_PARAM(plan_trial_ms) > 0;
 }
 
-/* ---- the whole ---- */
+/* ---- planning ---- */
 
 static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step,
                                 const mf_planner_wish *w, mf_planner_answer *out)
@@ -147,7 +148,7 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     if (can_be_tried(w))
         r.trial = &trial;
     r.trial_seconds = (double)MF_PARAM(plan_trial_ms) * 1e-3;
-    r.trial_memory = memory_of_host() / 4; /* a training may be under way besides */
+    r.trial_memory = memory_of_host() / 4; /* a training may be running at the same time */
     out->company = machine.company;
     out->links_seconds = seconds_since(begin);
     begin = mf_clock_ns();
