@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* low_rank.c - kernels as products of two smaller ones. A convolution's kernel [h,w,in,out] is a
- * matrix of h*w*in rows: the first factor is a convolution of less filters, the second one combines
- * them. */
+/* low_rank.c - kernels as products of two smaller ones. The kernel [h,w,in,out] of a convolution is
+ * a
+ * matrix of h*w*in rows: the first factor is a convolution with fewer filters, the second factor a
+ * 1 x 1
+ * convolution. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>
@@ -11,7 +13,7 @@
 
 /* ---- matrices ---- */
 
-/* Singular values and vectors: matrix = u diag(s) v'. */
+/* Singular value decomposition: matrix = u diag(s) v'. */
 typedef struct factors {
     mf_tensor *of[3]; /* s, u, v */
 } factors;
@@ -52,7 +54,7 @@ static double squares(const float *s, int64_t from, int64_t to)
     return sum;
 }
 
-/* The least whose singular values have this share of all squares. */
+/* The smallest rank whose singular values have this share of the sum of squares. */
 static int64_t low_rank_of(const float *s, int64_t n, double energy)
 {
     const double all = squares(s, 0, n);
@@ -120,7 +122,7 @@ typedef struct ranks {
     bool any;
 } ranks;
 
-/* The factors in the layer's shapes. */
+/* Stores the factors in the shapes of the layer. */
 static mf_status put_factors(ranks *r, const mf_layer_made *made, const mf_tensor *kernel,
                              mf_tensor *a, mf_tensor *b)
 {
@@ -158,7 +160,7 @@ static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tens
     mf_tensor_reshape(&matrix, kernel, &MF_SHAPE(rows, units));
     MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->how->energy, &a, &b, &error));
     if (rank * (rows + units) >= rows * units) {
-        mf_buf_printf(r->told, "%s: stays as it is: rank %lld would not be smaller\n", made->name,
+        mf_buf_printf(r->told, "%s: skipped: rank %lld would not be smaller\n", made->name,
                       (long long)rank);
         if (!strchr(r->how->layers, '*'))
             st = MF_FAIL(MF_INVALID_ARGUMENT,
@@ -187,7 +189,7 @@ static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
         fnmatch(r->how->layers, made->name, 0) != 0)
         return MF_OK;
     r->any = true;
-    mf_tensor_set(&copy, kernel); /* the list may move */
+    mf_tensor_set(&copy, kernel); /* setting other weights may reallocate the list */
     st = factor_layer(r, made, &copy);
     mf_tensor_clear(&copy);
     return st;

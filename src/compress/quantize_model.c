@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_model.c - models that compute with bytes: ranges of what goes into layers, found on
- * samples.
- */
+/* quantize_model.c - quantized models: ranges of the inputs of layers, found on samples. */
 #include "compress/compress.h"
 #include "tensor/int8.h"
 
@@ -16,7 +14,8 @@ enum { BATCH = 256 };
 /* What the model observes: see models/linear.c. */
 typedef struct watching {
     mf_compressed_trainer t;
-    const char **fetches, **names; /* of the extremes of a batch, and of where they are kept */
+    const char **fetches, **names; /* of the extremes of a batch, and of the variables that hold
+                                      them */
     mf_tensor **results;
     double *values;
     int n;
@@ -57,7 +56,8 @@ static mf_status list_ranges(watching *w, mf_arena *arena)
             return MF_NOMEM("ranges");
     }
     return w->n > 0 ? MF_OK
-                    : MF_FAIL(MF_NOT_FOUND, "the model has no layer that can compute with bytes");
+                    : MF_FAIL(MF_NOT_FOUND, "the model has no layer that can compute in 8-bit "
+                                            "integers");
 }
 
 static void add_batch(watching *w, bool mean)

@@ -135,7 +135,7 @@ MF_TEST(compress_units_of_no_importance_are_left_out_and_nothing_changes)
     }
     before = predict(&m.s, m.data);
     T_OK(compress_units(&m, "share=0.5 layers=dense"));
-    T_STREQ(m.told.data, "dense: 16 of 32 units stay\n");
+    T_STREQ(m.told.data, "dense: kept 16 of 32 units\n");
     T_EQ(mf_compressed_find(&m.s, "dense/kernel")->shape.dims[1], 16);
     T_EQ(mf_compressed_find(&m.s, "dense_1/kernel")->shape.dims[0], 16);
     after = predict(&m.s, m.data);
@@ -176,7 +176,7 @@ MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
     mf_tensor *before, *after, *kernel;
 
     make(&m, "resnet8 width=16");
-    T_FAILS(MF_INVALID_ARGUMENT, "layer 'conv2d' cannot lose units",
+    T_FAILS(MF_INVALID_ARGUMENT, "units of layer 'conv2d' cannot be removed",
             compress_units(&m, "share=0.5 layers=conv2d"));
     kernel = mf_compressed_find(&m.s, "residual_block_2/conv1/kernel");
     for (int64_t i = 0; i < kernel->count; i++) {
@@ -185,13 +185,13 @@ MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
     }
     before = predict(&m.s, m.data);
     T_OK(compress_units(&m, "share=0.5 layers=*_2/conv*"));
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv1: 32 of 64 filters stay\n") != NULL);
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv2: stays as it is\n") != NULL);
+    T_TRUE(strstr(m.told.data, "residual_block_2/conv1: kept 32 of 64 filters\n") != NULL);
+    T_TRUE(strstr(m.told.data, "residual_block_2/conv2: skipped\n") != NULL);
     after = predict(&m.s, m.data);
     T_NEAR(apart(before, after), 0, 1e-5);
     mf_tensor_free(before);
     mf_tensor_free(after);
-    T_FAILS(MF_NOT_FOUND, "no layer that can lose units is called 'convolution'",
+    T_FAILS(MF_NOT_FOUND, "no layer whose units can be removed is called 'convolution'",
             compress_units(&m, "share=0.5 layers=convolution"));
     T_FAILS(MF_INVALID_ARGUMENT, "from 0 to below 1", compress_units(&m, "share=1.0"));
     unmake(&m);
