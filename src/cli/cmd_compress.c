@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_compress.c - `meshflow compress`: a trained model, smaller and faster. */
+/* cmd_compress.c - `meshflow compress`: makes a trained model smaller and faster. */
 #include "base/file.h"
 #include "cli/job.h"
 #include "cli/model_note.h"
@@ -31,7 +31,7 @@ typedef struct compressing {
     mf_measured was, is;
 } compressing;
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
 static mf_status read_prune_units(compressing *c, const char *text)
 {
@@ -40,7 +40,7 @@ static mf_status read_prune_units(compressing *c, const char *text)
     return mf_units_settings_parse(text, c->job.arena, &c->units[c->n_units++]);
 }
 
-static mf_status read_prune(compressing *c)
+static mf_status cmd_compress_read_prune(compressing *c)
 {
     const char *text, *head, *rest, *weights = NULL;
     int64_t at = 0;
@@ -52,7 +52,7 @@ static mf_status read_prune(compressing *c)
             continue;
         }
         if (weights)
-            return mf_args_wrong(c->args, "--prune: weights are pruned in one way: %s, or %s",
+            return mf_args_wrong(c->args, "--prune: weights are pruned in one way only: %s, or %s",
                                  weights, text);
         weights = text;
         c->prunes = true;
@@ -61,7 +61,7 @@ static mf_status read_prune(compressing *c)
     return MF_OK;
 }
 
-static mf_status read_ranks(compressing *c)
+static mf_status cmd_compress_read_ranks(compressing *c)
 {
     const char *text;
     int64_t at = 0;
@@ -74,7 +74,7 @@ static mf_status read_ranks(compressing *c)
     return MF_OK;
 }
 
-static mf_status read_shares(compressing *c)
+static mf_status cmd_compress_read_shares(compressing *c)
 {
     const char *text;
     int64_t at = 0;
@@ -87,14 +87,14 @@ static mf_status read_shares(compressing *c)
     return MF_OK;
 }
 
-/* Each method, as the command line asks for it. */
+/* Parses the settings of each method. */
 static mf_status read_methods(compressing *c)
 {
     const char *quantize = mf_args_value(c->args, "quantize");
 
-    MF_TRY(read_prune(c));
-    MF_TRY(read_ranks(c));
-    MF_TRY(read_shares(c));
+    MF_TRY(cmd_compress_read_prune(c));
+    MF_TRY(cmd_compress_read_ranks(c));
+    MF_TRY(cmd_compress_read_shares(c));
     c->quantizes = quantize != NULL;
     if (quantize)
         MF_TRY(mf_quantize_settings_parse(quantize, c->job.arena, &c->quantize));
@@ -111,7 +111,7 @@ static mf_status cmd_compress_read_args(compressing *c)
 
     c->fit = (mf_fit_options){ .batch = 128 };
     MF_TRY(read_methods(c));
-    /* What is asked for takes training; else nothing is trained unless --epochs says so. */
+    /* Default: train only if a method needs it. */
     c->fit.epochs = c->prunes || c->quantize.aware ? 1 : 0;
     MF_TRY(mf_args_int(args, "epochs", 0, 100000, &c->fit.epochs));
     MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &c->fit.batch));
@@ -122,14 +122,14 @@ static mf_status cmd_compress_read_args(compressing *c)
     o->learning_rate = 0.02;
     MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &o->learning_rate));
     if (c->prunes && c->fit.epochs == 0)
-        return mf_args_wrong(args, "--prune magnitude is done while training goes on; --epochs 0 "
-                                   "leaves no time for it");
+        return mf_args_wrong(args, "--prune magnitude prunes during training; --epochs 0 leaves "
+                                   "no time for it");
     return MF_OK;
 }
 
 /* ---- stages ---- */
 
-/* How good and how large it is by now. */
+/* Measures quality and size after a stage. */
 static mf_status note_stage(compressing *c, const char *name)
 {
     mf_compile_options quiet = c->job.compile;
@@ -149,7 +149,7 @@ static mf_status note_stage(compressing *c, const char *name)
     return st;
 }
 
-/* A heading, and lines of what was done to each layer. */
+/* Prints a heading, and a line for each layer. */
 static mf_status cmd_compress_tell(compressing *c, const char *heading, mf_buf *told)
 {
     const mf_sized *s = &c->stages[c->n_stages - 1];
@@ -185,7 +185,7 @@ static mf_status cut_units(compressing *c)
 
     for (int i = 0; st == MF_OK && i < c->n_units; i++)
         st = mf_compress_units(&c->after, &c->units[i], &told);
-    return c->n_units > 0 ? end_stage(c, st, "units", "units left out", &told) : MF_OK;
+    return c->n_units > 0 ? end_stage(c, st, "units", "units removed", &told) : MF_OK;
 }
 
 static mf_status factorise(compressing *c)
@@ -195,7 +195,7 @@ static mf_status factorise(compressing *c)
 
     for (int i = 0; st == MF_OK && i < c->n_ranks; i++)
         st = mf_compress_rank(&c->after, &c->ranks[i], &told);
-    return c->n_ranks > 0 ? end_stage(c, st, "rank", "kernels of low rank", &told) : MF_OK;
+    return c->n_ranks > 0 ? end_stage(c, st, "rank", "low-rank kernels", &told) : MF_OK;
 }
 
 static mf_status quantise(compressing *c)
@@ -205,7 +205,7 @@ static mf_status quantise(compressing *c)
 
     o.prune = NULL;
     return end_stage(c, mf_compress_quantize(&c->after, &c->quantize, c->job.train, &o, &told),
-                     "int8", "computing with bytes", &told);
+                     "int8", "quantized to int8", &told);
 }
 
 /* How the trainer prunes; by default, during the first two thirds of these steps. */
@@ -301,7 +301,7 @@ static mf_status round_kernels(compressing *c)
     mf_buf told = { 0 };
 
     return end_stage(c, mf_compress_round(&c->after, &c->quantize), "rounded",
-                     "kernels rounded to bytes", &told);
+                     "kernels rounded to int8", &told);
 }
 
 static mf_status all_stages(compressing *c)
@@ -317,7 +317,7 @@ static mf_status all_stages(compressing *c)
     return c->quantizes && c->n_shares == 0 ? round_kernels(c) : MF_OK;
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 static mf_status cmd_compress_write_file(const char *dir, const char *name, const mf_buf *bytes)
 {
@@ -341,7 +341,7 @@ static mf_status write_out(compressing *c, const char *dir)
     mf_job_note(&c->job, c->args, &note);
     note.model = mf_compressed_text(&c->after);
     MF_TRY_TO(done, note.model ? MF_OK : MF_NOMEM("a model"));
-    MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* which makes the folder */
+    MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* creates the folder */
     MF_TRY_TO(done, mf_compressed_encode(&c->after, &file));
     MF_TRY_TO(done, cmd_compress_write_file(dir, MF_PACKED_NAME, &file));
     mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
@@ -462,24 +462,28 @@ static mf_status compress_run(mf_args *args)
 
 static const mf_option options[] = {
     { "prune", "HOW",
-      "'units share=0.5 layers=conv*' leaves out whole filters and units; 'magnitude sparsity=0.9' "
-      "makes weights zero while training goes on",
+      "'units share=0.5 layers=conv*' removes whole filters and units; 'magnitude sparsity=0.9' "
+      "sets weights to zero during training",
       0, true },
     { "rank", "HOW",
-      "kernels as products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'", 0, true },
+      "low-rank kernels, products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'", 0,
+      true },
     { "quantize", "HOW",
-      "compute with bytes: 'int8', 'int8 per=tensor', 'int8 aware=true' (training goes on with "
-      "rounded numbers)",
+      "compute in 8-bit integers: 'int8', 'int8 per=tensor', 'int8 aware=true' (train with "
+      "rounded values)",
       0, false },
-    { "share", "HOW", "weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0, true },
-    { "epochs", "N", "of training that follows; default: 0, and 1 for 'magnitude' and 'aware=true'",
+    { "share", "HOW", "the weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0,
+      true },
+    { "epochs", "N",
+      "training epochs after pruning; default: 0, and 1 for 'magnitude' and "
+      "'aware=true'",
       0, false },
-    { "batch", "N", "samples of a step; 128 unless told", 0, false },
-    { "optimizer", "OPT", "momentum unless told", 0, false },
-    { "lr", "RATE", "learning rate; 0.02 unless told", 0, false },
-    { "schedule", "S", "of the learning rate; cosine unless told", 0, false },
+    { "batch", "N", "samples of a step; default: 128", 0, false },
+    { "optimizer", "OPT", "optimizer with settings; default: momentum", 0, false },
+    { "lr", "RATE", "learning rate; default: 0.02", 0, false },
+    { "schedule", "S", "schedule of the learning rate; default: cosine", 0, false },
     { "out", "DIR", "where " MF_PACKED_NAME ", model.json and sizes.svg go", 'o', false },
-    { "no-speed", NULL, "do not measure how fast it is", 0, false },
+    { "no-speed", NULL, "do not measure the speed", 0, false },
     MF_JOB_OPTIONS,
     { 0 },
 };
@@ -489,12 +493,11 @@ const mf_command mf_command_compress = {
     .arguments = "CKPT",
     .summary = "make a trained model smaller and faster",
     .about =
-        "Leaves out units, factorises kernels, lets training go on while weights become zero, "
-        "computes with bytes and lets weights share values: what is asked for, in this order. Then "
-        "tells size, accuracy, speed of inference and time of a training step, before and after. "
-        "What is written to --out is read by eval, predict, serve, train --init and the ckpt "
-        "commands. CKPT is a checkpoint or the folder of a training. "
-        "docs/guides/model-compression.md",
+        "Applies the given methods in this order: remove units, factorize kernels, prune weights "
+        "during training, quantize to 8-bit integers, share weights. Then prints size, accuracy, "
+        "inference speed and the time of a training step, before and after. The commands eval, "
+        "predict, serve, train --init and ckpt read the model in --out. CKPT is a checkpoint or "
+        "the folder of a training. docs/guides/model-compression.md",
     .options = options,
     .examples =
         (const char *const[]){

@@ -22,8 +22,10 @@ mf_status mf_units_settings_parse(const char *text, mf_arena *arena, mf_units_se
 
 void mf_units_settings_text(const mf_units_settings *s, mf_buf *out)
 {
-    mf_setting_float(out, "share", s->share);
-    mf_setting_string(out, "layers", s->layers);
+    const mf_setting_printer p = { out, NULL };
+
+    mf_setting_float(&p, "share", s->share);
+    mf_setting_string(&p, "layers", s->layers);
 }
 
 /* ---- low rank ---- */
@@ -50,11 +52,13 @@ mf_status mf_rank_settings_parse(const char *text, mf_arena *arena, mf_rank_sett
 
 void mf_rank_settings_text(const mf_rank_settings *s, mf_buf *out)
 {
+    const mf_setting_printer p = { out, NULL };
+
     if (s->rank > 0)
-        mf_setting_int(out, "rank", s->rank);
+        mf_setting_int(&p, "rank", s->rank);
     else
-        mf_setting_float(out, "energy", s->energy);
-    mf_setting_string(out, "layers", s->layers);
+        mf_setting_float(&p, "energy", s->energy);
+    mf_setting_string(&p, "layers", s->layers);
 }
 
 /* ---- shared values ---- */
@@ -75,8 +79,10 @@ mf_status mf_share_settings_parse(const char *text, mf_arena *arena, mf_share_se
 
 void mf_share_settings_text(const mf_share_settings *s, mf_buf *out)
 {
-    mf_setting_int(out, "bits", s->bits);
-    mf_setting_string(out, "layers", s->layers);
+    const mf_setting_printer p = { out, NULL };
+
+    mf_setting_int(&p, "bits", s->bits);
+    mf_setting_string(&p, "layers", s->layers);
 }
 
 /* ---- 8-bit integers ---- */
@@ -107,10 +113,12 @@ mf_status mf_quantize_settings_parse(const char *text, mf_arena *arena, mf_quant
 
 void mf_quantize_settings_text(const mf_quantize_settings *s, mf_buf *out)
 {
+    const mf_setting_printer p = { out, NULL };
+
     mf_buf_str(out, "int8");
-    mf_setting_string(out, "per", s->per_channel ? "channel" : "tensor");
-    mf_setting_bool(out, "aware", s->aware);
-    mf_setting_int(out, "samples", s->samples);
-    mf_setting_string(out, "range", s->mean ? "mean" : "max");
-    mf_setting_string(out, "layers", s->layers);
+    mf_setting_string(&p, "per", s->per_channel ? "channel" : "tensor");
+    mf_setting_bool(&p, "aware", s->aware);
+    mf_setting_int(&p, "samples", s->samples);
+    mf_setting_string(&p, "range", s->mean ? "mean" : "max");
+    mf_setting_string(&p, "layers", s->layers);
 }

@@ -54,14 +54,14 @@ mf_status mf_aggregation_settings_read(const mf_options *o, mf_arena *arena,
                                              : MF_OK;
 }
 
-void mf_aggregation_settings_print(const mf_aggregation_settings *s, mf_buf *out)
+void mf_aggregation_settings_print(const mf_aggregation_settings *s, const mf_setting_printer *p)
 {
-    mf_setting_string(out, "aggregation", mf_aggregate_name(s->how));
+    mf_setting_string(p, "aggregation", mf_aggregate_name(s->how));
     if (s->how == MF_AGGREGATE_TRIMMED_MEAN)
-        mf_setting_float(out, "trim", s->trim);
+        mf_setting_float(p, "trim", s->trim);
     for (int i = 0; i < s->n_weights; i++)
-        mf_buf_printf(out, "%s%.9g", i > 0 ? "," : " weights=[", s->weights[i]);
-    mf_buf_str(out, s->n_weights > 0 ? "]" : "");
+        mf_buf_printf(p->out, "%s%.9g", i > 0 ? "," : " weights=[", s->weights[i]);
+    mf_buf_str(p->out, s->n_weights > 0 ? "]" : "");
 }
 
 mf_status mf_aggregation_make(const mf_strategy_settings *settings, const char *member, int size,

@@ -33,7 +33,7 @@ typedef struct mf_strategy_kind {
     unsigned common; /* MF_STRATEGY_COLLECTIVE and so on: settings that this strategy has */
     /* The settings of this strategy alone; NULL: there are none. */
     mf_status (*read)(const mf_options *o, mf_arena *arena, mf_strategy_settings *out);
-    void (*print)(const mf_strategy_settings *s, mf_buf *out);
+    void (*print)(const mf_strategy_settings *s, const mf_setting_printer *p);
     mf_status (*open)(const mf_strategy_call *call, mf_strategy **out);
 } mf_strategy_kind;
 

@@ -15,9 +15,9 @@ mf_status mf_replicas_read(const mf_options *o, mf_arena *arena, mf_strategy_set
     return MF_OK;
 }
 
-void mf_replicas_print(const mf_strategy_settings *s, mf_buf *out)
+void mf_replicas_print(const mf_strategy_settings *s, const mf_setting_printer *p)
 {
-    mf_setting_int(out, "replicas", s->replicas);
+    mf_setting_int(p, "replicas", s->replicas);
 }
 
 /* ---- local_sgd ---- */
@@ -44,11 +44,11 @@ mf_status mf_local_sgd_settings_read(const mf_options *o, mf_arena *arena,
     return MF_OK;
 }
 
-void mf_local_sgd_settings_print(const mf_strategy_settings *s, mf_buf *out)
+void mf_local_sgd_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p)
 {
-    mf_setting_int(out, "groups", s->local_sgd.groups);
-    mf_setting_int(out, "period", s->local_sgd.period);
-    mf_setting_string(out, "slots", SLOTS[s->local_sgd.slots]);
+    mf_setting_int(p, "groups", s->local_sgd.groups);
+    mf_setting_int(p, "period", s->local_sgd.period);
+    mf_setting_string(p, "slots", SLOTS[s->local_sgd.slots]);
 }
 
 /* ---- servers ---- */
@@ -61,10 +61,10 @@ mf_status mf_remote_settings_read(const mf_options *o, mf_arena *arena, mf_strat
     return MF_OK;
 }
 
-void mf_remote_settings_print(const mf_strategy_settings *s, mf_buf *out)
+void mf_remote_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p)
 {
-    mf_setting_string(out, "target", s->remote.target);
-    mf_setting_bool(out, "by_bytes", s->remote.by_bytes);
+    mf_setting_string(p, "target", s->remote.target);
+    mf_setting_bool(p, "by_bytes", s->remote.by_bytes);
 }
 
 /* ---- any strategy ---- */
@@ -90,17 +90,28 @@ mf_status mf_strategy_parse(const char *text, mf_arena *arena, mf_strategy_setti
     return kind->read ? kind->read(&o, arena, out) : MF_OK;
 }
 
+static void strategy_print(const mf_strategy_settings *s, const mf_setting_printer *p)
+{
+    if (s->kind->print)
+        s->kind->print(s, p);
+    if (s->kind->common & MF_STRATEGY_COLLECTIVE)
+        mf_setting_string(p, "collective", s->collective);
+    if (s->kind->common & MF_STRATEGY_BALANCE)
+        mf_setting_bool(p, "balance", s->balance);
+    if (s->kind->common & MF_STRATEGY_AGGREGATION)
+        mf_aggregation_settings_print(&s->aggregation, p);
+}
+
 void mf_strategy_text(const mf_strategy_settings *s, mf_buf *out)
 {
+    mf_arena *arena = mf_arena_new();
+    mf_options defaults;
+    const bool has_defaults =
+        arena && mf_options_defaults(s->kind->name, s->kind->settings, arena, &defaults) == MF_OK;
+
     mf_buf_str(out, s->kind->name);
-    if (s->kind->print)
-        s->kind->print(s, out);
-    if (s->kind->common & MF_STRATEGY_COLLECTIVE)
-        mf_setting_string(out, "collective", s->collective);
-    if (s->kind->common & MF_STRATEGY_BALANCE)
-        mf_setting_bool(out, "balance", s->balance);
-    if (s->kind->common & MF_STRATEGY_AGGREGATION)
-        mf_aggregation_settings_print(&s->aggregation, out);
+    strategy_print(s, &(mf_setting_printer){ out, has_defaults ? &defaults : NULL });
+    mf_arena_free(arena);
 }
 
 static const mf_strategy_kind *strategy_kind_of(mf_status (*open)(const mf_strategy_call *call,

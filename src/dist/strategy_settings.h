@@ -60,7 +60,8 @@ typedef struct mf_strategy_settings {
 /* "local_sgd groups=4". Owns: what the struct points to is in the arena. Fails: NOT_FOUND (no such
  * strategy), INVALID_ARGUMENT naming the strategy and the setting. */
 MF_MUST mf_status mf_strategy_parse(const char *text, mf_arena *arena, mf_strategy_settings *out);
-/* As mf_strategy_parse() reads it: the strategy and all of its settings. */
+/* As mf_strategy_parse() reads it: the strategy, and the settings that differ from their defaults.
+ */
 void mf_strategy_text(const mf_strategy_settings *s, mf_buf *out);
 /* The strategies that options of the command line stand for (--mesh, --target). */
 void mf_strategy_of_mesh(const struct mf_mesh_settings *mesh, mf_strategy_settings *out);
@@ -77,16 +78,16 @@ MF_MUST mf_status mf_strategy_open_with(const mf_strategy_settings *settings,
 /* Owns: weights are in the arena. INVALID_ARGUMENT naming the setting. */
 MF_MUST mf_status mf_aggregation_settings_read(const mf_options *o, mf_arena *arena,
                                                mf_aggregation_settings *out);
-void mf_aggregation_settings_print(const mf_aggregation_settings *s, mf_buf *out);
+void mf_aggregation_settings_print(const mf_aggregation_settings *s, const mf_setting_printer *p);
 
 /* Rows of the table of strategies: what they have besides the common settings. */
 MF_MUST mf_status mf_replicas_read(const mf_options *o, mf_arena *arena, mf_strategy_settings *out);
-void mf_replicas_print(const mf_strategy_settings *s, mf_buf *out);
+void mf_replicas_print(const mf_strategy_settings *s, const mf_setting_printer *p);
 MF_MUST mf_status mf_local_sgd_settings_read(const mf_options *o, mf_arena *arena,
                                              mf_strategy_settings *out);
-void mf_local_sgd_settings_print(const mf_strategy_settings *s, mf_buf *out);
+void mf_local_sgd_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p);
 MF_MUST mf_status mf_remote_settings_read(const mf_options *o, mf_arena *arena,
                                           mf_strategy_settings *out);
-void mf_remote_settings_print(const mf_strategy_settings *s, mf_buf *out);
+void mf_remote_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p);
 
 #endif

@@ -156,6 +156,29 @@ static mf_status parse_text(const mf_opdef *def, const char *text, mf_arena *are
     }
 }
 
+static mf_status settings_fill_defaults(const char *subject, const mf_opdef *def, mf_arena *arena,
+                                        mf_options *out)
+{
+    *out = (mf_options){ .subject = subject,
+                         .attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def->n_attrs),
+                         .given = MF_ARENA_ARRAY(arena, bool, def->n_attrs),
+                         .n = def->n_attrs };
+    if (!out->attrs || !out->given)
+        return MF_NOMEM("settings");
+    for (int i = 0; i < def->n_attrs; i++)
+        out->attrs[i] = (mf_named_attr){ def->attrs[i].name, def->attrs[i].default_value };
+    return MF_OK;
+}
+
+mf_status mf_options_defaults(const char *subject, const char *signature, mf_arena *arena,
+                              mf_options *out)
+{
+    mf_opdef def;
+
+    MF_TRY(parse_signature(subject, signature, arena, &def));
+    return settings_fill_defaults(subject, &def, arena, out);
+}
+
 mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                            mf_arena *arena, mf_options *out)
 {
@@ -163,13 +186,7 @@ mf_status mf_options_parse(const char *subject, const char *signature, const cha
 
     *out = (mf_options){ .subject = subject };
     MF_TRY(parse_signature(subject, signature, arena, &def));
-    out->n = def.n_attrs;
-    out->attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def.n_attrs);
-    out->given = MF_ARENA_ARRAY(arena, bool, def.n_attrs);
-    if (!out->attrs || !out->given)
-        return MF_NOMEM("settings");
-    for (int i = 0; i < def.n_attrs; i++)
-        out->attrs[i] = (mf_named_attr){ def.attrs[i].name, def.attrs[i].default_value };
+    MF_TRY(settings_fill_defaults(subject, &def, arena, out));
     MF_TRY(parse_text(&def, text, arena, out));
     for (int i = 0; i < def.n_attrs; i++) {
         if (!out->given[i] && !def.attrs[i].has_default)
@@ -237,10 +254,20 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
 
 /* ---- printing ---- */
 
+/* Can parse_word() read it? */
+static bool is_word(const mf_attr *v)
+{
+    return v->kind == MF_ATTR_STRING && !v->is_list && v->s.len > 0 &&
+           strcspn(v->s.data, " ,\t\n'\\") == v->s.len;
+}
+
 static void setting_print(mf_buf *out, const char *name, const mf_attr *value)
 {
     mf_buf_printf(out, "%s%s=", out->len > 0 ? " " : "", name);
-    mf_attr_print(value, out);
+    if (is_word(value))
+        mf_buf_str(out, value->s.data);
+    else
+        mf_attr_print(value, out);
 }
 
 void mf_options_text(const mf_options *o, mf_buf *out)
@@ -251,26 +278,32 @@ void mf_options_text(const mf_options *o, mf_buf *out)
     }
 }
 
-void mf_setting_string(mf_buf *out, const char *name, const char *value)
+static void setting_put(const mf_setting_printer *p, const char *name, const mf_attr *value)
+{
+    if (!p->defaults || !mf_attr_equal(mf_options_get(p->defaults, name), value))
+        setting_print(p->out, name, value);
+}
+
+void mf_setting_string(const mf_setting_printer *p, const char *name, const char *value)
 {
     const mf_bytes s = { value, strlen(value) };
 
-    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_STRING, .n = 1, .s = s });
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_STRING, .n = 1, .s = s });
 }
 
-void mf_setting_int(mf_buf *out, const char *name, int64_t value)
+void mf_setting_int(const mf_setting_printer *p, const char *name, int64_t value)
 {
-    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value });
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value });
 }
 
-void mf_setting_float(mf_buf *out, const char *name, double value)
+void mf_setting_float(const mf_setting_printer *p, const char *name, double value)
 {
-    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_FLOAT, .n = 1, .f = (float)value });
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_FLOAT, .n = 1, .f = (float)value });
 }
 
-void mf_setting_bool(mf_buf *out, const char *name, bool value)
+void mf_setting_bool(const mf_setting_printer *p, const char *name, bool value)
 {
-    setting_print(out, name, &(mf_attr){ .kind = MF_ATTR_BOOL, .n = 1, .b = value });
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_BOOL, .n = 1, .b = value });
 }
 
 mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, const char **rest)

@@ -39,12 +39,20 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
 
 /* The settings that the text gave, as mf_options_parse() reads them. Owns: mf_buf_deinit(out). */
 void mf_options_text(const mf_options *o, mf_buf *out);
-/* One setting, for printers of structs that were read from settings: a space where it is not the
- * first in `out`, then name=value. A string is quoted. */
-void mf_setting_string(mf_buf *out, const char *name, const char *value);
-void mf_setting_int(mf_buf *out, const char *name, int64_t value);
-void mf_setting_float(mf_buf *out, const char *name, double value);
-void mf_setting_bool(mf_buf *out, const char *name, bool value);
+/* The defaults of a signature; a setting without a default has no value (MF_ATTR_NONE). */
+MF_MUST mf_status mf_options_defaults(const char *subject, const char *signature, mf_arena *arena,
+                                      mf_options *out);
+
+/* For printers of structs that were read from settings: each function appends " name=value" (no
+ * space at the beginning of the buffer), unless that is the default. */
+typedef struct mf_setting_printer {
+    mf_buf *out;
+    const mf_options *defaults; /* NULL: print defaults, too */
+} mf_setting_printer;
+void mf_setting_string(const mf_setting_printer *p, const char *name, const char *value);
+void mf_setting_int(const mf_setting_printer *p, const char *name, int64_t value);
+void mf_setting_float(const mf_setting_printer *p, const char *name, double value);
+void mf_setting_bool(const mf_setting_printer *p, const char *name, bool value);
 
 /* "adam learning_rate=0.001" -> "adam" in the arena, and the rest. The first word may stand alone.
  */

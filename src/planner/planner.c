@@ -61,7 +61,7 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
 
 /* ---- the machine ---- */
 
-static int list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES])
+static int list_meshes(const mf_planner_options *w, mf_mesh meshes[MAX_SHAPES])
 {
     if (!w->mesh)
         return mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
@@ -69,7 +69,7 @@ static int list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES])
     return 1;
 }
 
-static int planner_cores_of(const mf_planner_wish *w)
+static int planner_cores_of(const mf_planner_options *w)
 {
     const long n = w->threads > 0 ? w->threads : sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -77,7 +77,7 @@ static int planner_cores_of(const mf_planner_wish *w)
 }
 
 /* Devices in this process share its cores. Simulated devices have as many cores as this machine. */
-static mf_status know_machine(const mf_planner_wish *w, int processors, mf_planned_machine *m,
+static mf_status know_machine(const mf_planner_options *w, int processors, mf_planned_machine *m,
                               mf_links *links)
 {
     const int cores = planner_cores_of(w), all = cores * (w->hosts > 1 ? w->hosts : 1);
@@ -112,7 +112,7 @@ static int64_t memory_of_host(void)
 }
 
 /* Trials need devices that are threads of this process, and a time budget. */
-static bool can_be_tried(const mf_planner_wish *w)
+static bool can_be_tried(const mf_planner_options *w)
 {
     mf_params_load();
     return !w->simulated && !w->links && MF_PARAM(plan_trial_ms) > 0;
@@ -121,7 +121,7 @@ static bool can_be_tried(const mf_planner_wish *w)
 /* ---- planning ---- */
 
 static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step,
-                                const mf_planner_wish *w, mf_planner_answer *out)
+                                const mf_planner_options *w, mf_planner_answer *out)
 {
     mf_mesh meshes[MAX_SHAPES];
     mf_planned_machine machine = { 0 };
@@ -144,12 +144,12 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     st = know_machine(w, meshes[0].n, &machine, &out->links);
     if (st == MF_OK)
         st = mf_contention_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,
-                                   &machine.company);
+                                   &machine.slowdown);
     if (can_be_tried(w))
         r.trial = &trial;
     r.trial_seconds = (double)MF_PARAM(plan_trial_ms) * 1e-3;
     r.trial_memory = memory_of_host() / 4; /* a training may be running at the same time */
-    out->company = machine.company;
+    out->slowdown = machine.slowdown;
     out->links_seconds = seconds_since(begin);
     begin = mf_clock_ns();
     if (st == MF_OK)
@@ -163,7 +163,8 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     return st;
 }
 
-mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish, mf_planner_answer *out)
+mf_status mf_planner_run(const mf_trainer *t, const mf_planner_options *opts,
+                         mf_planner_answer *out)
 {
     mf_arena *arena = mf_arena_new();
     mf_planned_step step;
@@ -172,9 +173,9 @@ mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish, mf_pl
     *out = (mf_planner_answer){ 0 };
     if (!arena)
         return MF_NOMEM("a plan");
-    st = mf_planned_step_of(t, wish->batch, arena, &step);
+    st = mf_planned_step_of(t, opts->batch, arena, &step);
     if (st == MF_OK)
-        st = planner_choose(t, &step, wish, out);
+        st = planner_choose(t, &step, opts, out);
     mf_arena_free(arena);
     return st;
 }

@@ -8,7 +8,7 @@
 #include "planner/search.h"
 #include "train/step/trainer.h"
 
-typedef struct mf_planner_wish {
+typedef struct mf_planner_options {
     const mf_mesh *mesh; /* NULL: all shapes of `processors` */
     const mf_layout_rules *layout; /* predict this one only; NULL: choose */
     int processors;
@@ -27,19 +27,19 @@ typedef struct mf_planner_wish {
     const mf_history *history; /* of past trainings; NULL: none */
     const char *name; /* key of this training in the history */
     double seconds; /* budget for measuring kernels; 0: 4 */
-} mf_planner_wish;
+} mf_planner_options;
 
 typedef struct mf_planner_answer {
     mf_plan_result found;
     mf_links links;
-    double company; /* see contention.h */
+    double slowdown; /* see contention.h */
     double links_seconds, search_seconds, kernel_seconds; /* search_seconds includes kernel_seconds
                                                            */
     int64_t kernels; /* measured */
 } mf_planner_answer;
 
 /* Owns: mf_planner_answer_deinit(), also after a failure. */
-MF_MUST mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish,
+MF_MUST mf_status mf_planner_run(const mf_trainer *t, const mf_planner_options *opts,
                                  mf_planner_answer *out);
 void mf_planner_answer_deinit(mf_planner_answer *a);
 

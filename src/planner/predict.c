@@ -149,7 +149,7 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
     item.talk_ns = (double)longest.rounds * l->round_ns +
                    (double)(longest.collectives - longest.rounds) * l->collective_ns +
                    (m->cores > 0 ? bytes * like : (double)longest.received_bytes) * l->byte_ns;
-    item.compute_ns = longest.compute_ns * (m->company > 0 ? m->company : 1);
+    item.compute_ns = longest.compute_ns * (m->slowdown > 0 ? m->slowdown : 1);
     item.cores = longest.compute_ns > 0 ? m->threads * like * work / longest.compute_ns : 0;
     return item;
 }

@@ -23,7 +23,7 @@ typedef struct mf_planned_machine {
     mf_links links;
     int threads; /* of a device */
     int cores; /* shared by all devices; 0: each device has its own */
-    double company; /* slowdown of kernels in a step, see contention.h; 0: none */
+    double slowdown; /* slowdown of kernels in a step, see contention.h; 0: none */
 } mf_planned_machine;
 
 typedef struct mf_prediction {

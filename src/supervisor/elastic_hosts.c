@@ -166,7 +166,7 @@ static known *know(follow *f, long long pid)
 }
 
 /* Reaps our workers that have ended, and counts failures. */
-static void bury(follow *f)
+static void elastic_hosts_reap(follow *f)
 {
     int status;
     pid_t pid;
@@ -324,7 +324,7 @@ static mf_status follow_all(follow *f)
     for (;;) {
         mf_status st;
 
-        bury(f);
+        elastic_hosts_reap(f);
         MF_TRY(elastic_hosts_look_around(f));
         if (f->over)
             break;

@@ -75,7 +75,7 @@ static void kill_all(launch_watch *w)
 {
     launch_watch_tell(w, SIGKILL, false);
     if (w->l->by_masters)
-        mf_supervisor_kill_wards(w->l->store);
+        mf_supervisor_kill_tasks(w->l->store);
     w->told = SIGKILL;
     w->phase = KILLING;
 }

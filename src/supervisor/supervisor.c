@@ -29,7 +29,7 @@
 enum { NAME = 32, LOOK_MS = 50, UNKNOWN = -1 };
 static const int64_t LEASE_NS = 3000000000;
 
-typedef struct ward {
+typedef struct supervised {
     char name[NAME]; /* "worker 1" */
     mf_role role;
     int index;
@@ -43,14 +43,14 @@ typedef struct ward {
     int64_t started_ns, again_ns; /* started_ns 0: not by this master; again_ns: when to restart it
                                    */
     int in_row; /* restarts in a row, each after a short run */
-} ward;
+} supervised;
 
 typedef struct master {
     const mf_cluster *cluster;
     char name[NAME];
     mf_store *store;
     int64_t lease, revision;
-    ward *wards;
+    supervised *tasks;
     int n;
     char (*alive)[NAME]; /* masters */
     int n_alive;
@@ -77,7 +77,7 @@ static void supervisor_key_of(const char *kind, const char *name, char *out, siz
 }
 
 /* "MASTER,PID,START,RESTARTS,CODE". */
-static void read_ward(const mf_store_entry *e, ward *w)
+static void supervisor_read_task(const mf_store_entry *e, supervised *w)
 {
     const size_t n = strcspn(e->value, ",");
 
@@ -97,9 +97,9 @@ static void supervisor_read_entry(master *m, const mf_store_entry *e)
     if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
         memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
     for (int i = 0; i < m->n; i++) {
-        supervisor_key_of("ward", m->wards[i].name, key, sizeof key);
+        supervisor_key_of("ward", m->tasks[i].name, key, sizeof key);
         if (strcmp(e->key, key) == 0)
-            read_ward(e, &m->wards[i]);
+            supervisor_read_task(e, &m->tasks[i]);
     }
 }
 
@@ -119,7 +119,7 @@ static mf_status supervisor_look(master *m)
 }
 
 /* *won: no other master has changed it in between. */
-static mf_status put_ward(master *m, ward *w, bool *won)
+static mf_status supervisor_put_task(master *m, supervised *w, bool *won)
 {
     char key[MF_STORE_KEY_MAX], text[128];
     mf_status st;
@@ -151,7 +151,7 @@ static mf_status stay_there(master *m)
 /* ---- processes ---- */
 
 /* True if a child has ended that supervisor_reap() has not reaped yet. */
-static bool is_to_be_reaped(const ward *w)
+static bool is_to_be_reaped(const supervised *w)
 {
     siginfo_t info = { 0 };
 
@@ -159,7 +159,7 @@ static bool is_to_be_reaped(const ward *w)
            info.si_pid == (pid_t)w->pid;
 }
 
-static bool supervisor_runs(const ward *w)
+static bool supervisor_runs(const supervised *w)
 {
     mf_process p;
 
@@ -168,7 +168,7 @@ static bool supervisor_runs(const ward *w)
 }
 
 /* Between fork and exec. */
-static _Noreturn void supervisor_become(const master *m, const ward *w, const char *config)
+static _Noreturn void supervisor_become(const master *m, const supervised *w, const char *config)
 {
     char prefix[NAME + 4];
 
@@ -182,7 +182,7 @@ static _Noreturn void supervisor_become(const master *m, const ward *w, const ch
     _exit(127);
 }
 
-static mf_status supervisor_start(master *m, ward *w)
+static mf_status supervisor_start(master *m, supervised *w)
 {
     mf_buf config = { 0 };
     mf_process p = { 0 };
@@ -206,7 +206,7 @@ static mf_status supervisor_start(master *m, ward *w)
     w->start = p.start;
     w->code = UNKNOWN;
     w->started_ns = mf_clock_ns();
-    st = put_ward(m, w, &won);
+    st = supervisor_put_task(m, w, &won);
     if (!won)
         (void)kill(pid, SIGKILL);
     return st;
@@ -224,27 +224,27 @@ static bool is_alive(const master *m, const char *name)
 }
 
 /* The living masters divide the tasks among themselves. */
-static bool falls_to_us(const master *m, int ward_number)
+static bool falls_to_us(const master *m, int number)
 {
-    return m->n_alive > 0 && strcmp(m->alive[ward_number % m->n_alive], m->name) == 0;
+    return m->n_alive > 0 && strcmp(m->alive[number % m->n_alive], m->name) == 0;
 }
 
 /* The first assignment: by the masters' own indices, as some masters may not be registered yet. */
-static bool is_ours_first(const master *m, int ward_number)
+static bool is_ours_first(const master *m, int number)
 {
     const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
 
-    return mf_cluster_self(m->cluster)->index == ward_number % masters;
+    return mf_cluster_self(m->cluster)->index == number % masters;
 }
 
-static mf_status supervisor_take(master *m, ward *w)
+static mf_status supervisor_take(master *m, supervised *w)
 {
     char before[NAME];
     bool won;
 
     memcpy(before, w->master, sizeof before);
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
-    MF_TRY(put_ward(m, w, &won));
+    MF_TRY(supervisor_put_task(m, w, &won));
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
         MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
     return MF_OK;
@@ -253,12 +253,12 @@ static mf_status supervisor_take(master *m, ward *w)
 /* True if it ended in a way that a restart does not change. A task of another master with an
  * unknown
  * exit code is restarted. */
-static bool is_final(const ward *w)
+static bool is_final(const supervised *w)
 {
     return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
 }
 
-static mf_status see_to(master *m, ward *w)
+static mf_status see_to(master *m, supervised *w)
 {
     const int64_t now = mf_clock_ns();
     bool won;
@@ -273,7 +273,7 @@ static mf_status see_to(master *m, ward *w)
         MF_WARN("%s (process %lld) is gone: %s restarts it, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
-        return put_ward(m, w, &won);
+        return supervisor_put_task(m, w, &won);
     }
     return now >= w->again_ns ? supervisor_start(m, w) : MF_OK;
 }
@@ -281,7 +281,7 @@ static mf_status see_to(master *m, ward *w)
 static mf_status see_to_all(master *m)
 {
     for (int i = 0; i < m->n; i++) {
-        ward *w = &m->wards[i];
+        supervised *w = &m->tasks[i];
 
         if (w->version == 0 && !m->over) {
             if (is_ours_first(m, i))
@@ -304,13 +304,13 @@ static mf_status supervisor_reap(master *m)
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (int i = 0; i < m->n; i++) {
-            ward *w = &m->wards[i];
+            supervised *w = &m->tasks[i];
             bool won;
 
             if (w->pid != pid)
                 continue;
             w->code = WIFEXITED(status) ? WEXITSTATUS(status) : MF_EXIT_SIGNAL + WTERMSIG(status);
-            MF_TRY(put_ward(m, w, &won));
+            MF_TRY(supervisor_put_task(m, w, &won));
         }
     }
     return MF_OK;
@@ -325,8 +325,8 @@ static void supervisor_pass_on(master *m)
     m->stopped = true;
     m->max_restarts = 0;
     for (int i = 0; i < m->n; i++) {
-        if (strcmp(m->wards[i].master, m->name) == 0 && supervisor_runs(&m->wards[i]))
-            (void)kill((pid_t)m->wards[i].pid, SIGINT);
+        if (strcmp(m->tasks[i].master, m->name) == 0 && supervisor_runs(&m->tasks[i]))
+            (void)kill((pid_t)m->tasks[i].pid, SIGINT);
     }
 }
 
@@ -334,7 +334,7 @@ static void supervisor_pass_on(master *m)
 static bool is_done(const master *m)
 {
     for (int i = 0; i < m->n; i++) {
-        const ward *w = &m->wards[i];
+        const supervised *w = &m->tasks[i];
 
         if (supervisor_runs(w) ||
             (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
@@ -350,9 +350,9 @@ static int code_of_job(const master *m)
     int permanent = 0;
 
     for (int i = 0; i < m->n; i++) {
-        const int code = m->wards[i].code;
+        const int code = m->tasks[i].code;
 
-        done |= code == MF_EXIT_DONE && m->wards[i].role != MF_ROLE_PS;
+        done |= code == MF_EXIT_DONE && m->tasks[i].role != MF_ROLE_PS;
         stopped |= code == MF_EXIT_STOPPED;
         permanent = mf_exit_is_permanent(code) ? code : permanent;
     }
@@ -388,14 +388,14 @@ static mf_status supervisor_watch(master *m, int *exit_code)
 
 /* ---- opening and closing ---- */
 
-static mf_status list_wards(master *m)
+static mf_status supervisor_list_tasks(master *m)
 {
-    m->wards = mf_calloc(m->cluster->n_tasks, sizeof *m->wards);
-    if (!m->wards)
+    m->tasks = mf_calloc(m->cluster->n_tasks, sizeof *m->tasks);
+    if (!m->tasks)
         return MF_NOMEM("tasks");
     for (int i = 0; i < m->cluster->n_tasks; i++) {
         const mf_cluster_task *t = &m->cluster->tasks[i];
-        ward *w = &m->wards[m->n];
+        supervised *w = &m->tasks[m->n];
 
         if (t->role == MF_ROLE_MASTER || t->role == MF_ROLE_EVALUATOR)
             continue;
@@ -444,7 +444,7 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
     (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
                    mf_cluster_self(c)->index);
     MF_TRY_TO(done, mf_proc_cmdline_read(getpid(), "cmdline", &m.command));
-    MF_TRY_TO(done, list_wards(&m));
+    MF_TRY_TO(done, supervisor_list_tasks(&m));
     MF_TRY_TO(done, mf_status_page_open(job, m.name, m.n));
     shown = true;
     mf_status_page_phase(MF_PHASE_WATCH);
@@ -469,7 +469,7 @@ done:
     return mf_error_restore(&why);
 }
 
-void mf_supervisor_kill_wards(const char *where)
+void mf_supervisor_kill_tasks(const char *where)
 {
     mf_store_entries all = { 0 };
     mf_store *store;
@@ -478,9 +478,9 @@ void mf_supervisor_kill_wards(const char *where)
         return;
     if (mf_store_list(store, "ward/", &all) == MF_OK) {
         for (int i = 0; i < all.n; i++) {
-            ward w = { 0 };
+            supervised w = { 0 };
 
-            read_ward(&all.entries[i], &w);
+            supervisor_read_task(&all.entries[i], &w);
             if (supervisor_runs(&w))
                 (void)kill((pid_t)w.pid, SIGKILL);
         }

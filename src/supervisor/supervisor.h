@@ -17,6 +17,6 @@ MF_MUST mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_
                                     int *exit_code);
 
 /* Kills all processes of the job's tasks that its masters have recorded in the store. */
-void mf_supervisor_kill_wards(const char *store);
+void mf_supervisor_kill_tasks(const char *store);
 
 #endif

@@ -6,8 +6,8 @@
     --quiet --out big >out 2>err
 got=$? code=0
 verdict "a model to be made smaller"
-ok "compress in every way, on the data it has learned from" "units left out: accuracy" "dense: kept 64 of 128 units" "kernels of low rank" \
-    "computing with bytes" "pruned and fine-tuned" "shared values" "x smaller" "size, bytes" -- \
+ok "compress in every way, on the data it has learned from" "units removed: accuracy" "dense: kept 64 of 128 units" "low-rank kernels" \
+    "quantized to int8" "pruned and fine-tuned" "shared values" "x smaller" "size, bytes" -- \
     compress big --prune "units share=0.5" --rank "rank=24 layers=dense" --quantize int8 \
     --prune "magnitude sparsity=0.8" --share bits=4 --no-speed --out small
 check "a picture of sizes" python3 -c "

@@ -106,7 +106,7 @@ mf_status mf_mesh_settings_read(const mf_options *o, mf_arena *arena, mf_strateg
 
 /* ---- printing ---- */
 
-void mf_mesh_settings_print(const mf_strategy_settings *settings, mf_buf *out)
+void mf_mesh_settings_print(const mf_strategy_settings *settings, const mf_setting_printer *p)
 {
     const mf_mesh_settings *s = settings->mesh;
     mf_buf mesh = { 0 }, layout = { 0 }, stages = { 0 };
@@ -115,13 +115,13 @@ void mf_mesh_settings_print(const mf_strategy_settings *settings, mf_buf *out)
     mf_buf_str(&stages, "");
     for (int i = 0; i < s->n_layers; i++)
         mf_buf_printf(&stages, "%s%d", i > 0 ? "," : "", s->layers[i]);
-    mf_setting_string(out, "axes", mesh.data ? mesh.data : "");
-    mf_setting_string(out, "layout", layout.data ? layout.data : "");
-    mf_setting_bool(out, "exact", s->exact);
-    mf_setting_string(out, "stages", stages.data ? stages.data : "");
-    mf_setting_string(out, "pipeline", PIPELINES[s->pipeline]);
+    mf_setting_string(p, "axes", mesh.data ? mesh.data : "");
+    mf_setting_string(p, "layout", layout.data ? layout.data : "");
+    mf_setting_bool(p, "exact", s->exact);
+    mf_setting_string(p, "stages", stages.data ? stages.data : "");
+    mf_setting_string(p, "pipeline", PIPELINES[s->pipeline]);
     if (s->pipeline == MF_PIPELINE_INTERLEAVED)
-        mf_setting_int(out, "chunks", s->chunks);
+        mf_setting_int(p, "chunks", s->chunks);
     mf_buf_deinit(&mesh);
     mf_buf_deinit(&layout);
     mf_buf_deinit(&stages);

@@ -30,7 +30,7 @@ MF_MUST mf_status mf_mesh_settings_parse_stages(const char *text, mf_mesh_settin
 /* All of them. Owns: the struct is in the arena. */
 MF_MUST mf_status mf_mesh_settings_read(const mf_options *o, mf_arena *arena,
                                         mf_strategy_settings *out);
-void mf_mesh_settings_print(const mf_strategy_settings *s, mf_buf *out);
+void mf_mesh_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p);
 
 /* Fills meshes, rules, layers, pipeline, chunks, exact and n: all devices are in this process.
  * Fails as mf_mesh_spec_expand(). */

@@ -57,21 +57,21 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
     return MF_OK;
 }
 
-static void print_partition(const mf_weight_partition *p, mf_buf *out)
+static void print_partition(const mf_weight_partition *w, const mf_setting_printer *p)
 {
     int i = 0;
 
-    while (RULES[i].kind != p->kind)
+    while (RULES[i].kind != w->kind)
         i++;
-    mf_setting_string(out, "partition", RULES[i].name);
+    mf_setting_string(p, "partition", RULES[i].name);
     if (RULES[i].shards)
-        mf_setting_int(out, "shards", p->shards);
+        mf_setting_int(p, "shards", w->shards);
     if (RULES[i].bytes) {
-        mf_setting_int(out, "shard_bytes", p->bytes);
-        mf_setting_int(out, "max_shards", p->max_shards);
+        mf_setting_int(p, "shard_bytes", w->bytes);
+        mf_setting_int(p, "max_shards", w->max_shards);
     }
-    if (p->kind != MF_WEIGHT_PARTITION_EVEN)
-        mf_setting_string(out, "place", p->by_size ? "by_size" : "round_robin");
+    if (w->kind != MF_WEIGHT_PARTITION_EVEN)
+        mf_setting_string(p, "place", w->by_size ? "by_size" : "round_robin");
 }
 
 /* ---- synchronization ---- */
@@ -127,19 +127,19 @@ mf_status mf_ps_settings_read(const mf_options *o, mf_arena *arena, mf_strategy_
     return read_partition(o, &s->mode.partition);
 }
 
-void mf_ps_settings_print(const mf_strategy_settings *s, mf_buf *out)
+void mf_ps_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p)
 {
     const mf_ps_mode *m = &s->ps.mode;
     const bool semi = m->staleness >= 0 || m->quorum > 0;
 
-    mf_setting_string(out, "mode", m->sync ? "sync" : semi ? "semi" : "async");
-    if (m->staleness >= 0) /* else it is not given */
-        mf_setting_int(out, "staleness", m->staleness);
+    mf_setting_string(p, "mode", m->sync ? "sync" : semi ? "semi" : "async");
+    if (m->staleness >= 0) /* printed even if it is the default, which quorum changes */
+        mf_setting_int(&(mf_setting_printer){ p->out, NULL }, "staleness", m->staleness);
     if (semi)
-        mf_setting_int(out, "quorum", m->quorum);
-    mf_setting_int(out, "period", m->period);
-    mf_setting_int(out, "blocks", m->blocks);
-    mf_setting_int(out, "copies", s->ps.copies);
-    mf_setting_bool(out, "by_host", s->ps.by_host);
-    print_partition(&m->partition, out);
+        mf_setting_int(p, "quorum", m->quorum);
+    mf_setting_int(p, "period", m->period);
+    mf_setting_int(p, "blocks", m->blocks);
+    mf_setting_int(p, "copies", s->ps.copies);
+    mf_setting_bool(p, "by_host", s->ps.by_host);
+    print_partition(&m->partition, p);
 }

@@ -30,6 +30,6 @@ typedef struct mf_ps_settings {
 /* out->aggregation has been read. INVALID_ARGUMENT naming settings that exclude each other. */
 MF_MUST mf_status mf_ps_settings_read(const mf_options *o, mf_arena *arena,
                                       struct mf_strategy_settings *out);
-void mf_ps_settings_print(const struct mf_strategy_settings *s, mf_buf *out);
+void mf_ps_settings_print(const struct mf_strategy_settings *s, const mf_setting_printer *p);
 
 #endif

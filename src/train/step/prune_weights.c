@@ -52,20 +52,22 @@ mf_status mf_prune_parse(const char *text, mf_arena *arena, mf_prune *out)
     return MF_OK;
 }
 
-void mf_prune_text(const mf_prune *p, mf_buf *out)
+void mf_prune_text(const mf_prune *prune, mf_buf *out)
 {
-    mf_buf_str(out, p->holds ? "hold" : "magnitude");
-    mf_setting_string(out, "only", p->only);
-    if (p->holds)
+    const mf_setting_printer p = { out, NULL };
+
+    mf_buf_str(out, prune->holds ? "hold" : "magnitude");
+    mf_setting_string(&p, "only", prune->only);
+    if (prune->holds)
         return;
-    mf_setting_float(out, "sparsity", p->last);
-    mf_setting_float(out, "first", p->first);
-    mf_setting_int(out, "begin", p->begin);
-    if (p->end_given)
-        mf_setting_int(out, "end", p->end);
-    if (p->every_given)
-        mf_setting_int(out, "every", p->every);
-    mf_setting_string(out, "scope", p->global ? "global" : "layer");
+    mf_setting_float(&p, "sparsity", prune->last);
+    mf_setting_float(&p, "first", prune->first);
+    mf_setting_int(&p, "begin", prune->begin);
+    if (prune->end_given)
+        mf_setting_int(&p, "end", prune->end);
+    if (prune->every_given)
+        mf_setting_int(&p, "every", prune->every);
+    mf_setting_string(&p, "scope", prune->global ? "global" : "layer");
 }
 
 mf_status mf_prune_is_global(const char *text, mf_arena *arena, bool *out)

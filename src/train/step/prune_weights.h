@@ -21,7 +21,7 @@ typedef struct mf_prune {
 /* Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_prune_parse(const char *text, mf_arena *arena, mf_prune *out);
 /* As mf_prune_parse() reads it. */
-void mf_prune_text(const mf_prune *p, mf_buf *out);
+void mf_prune_text(const mf_prune *prune, mf_buf *out);
 
 /* Behind the updates of a step: "magnitude sparsity=0.9 begin=0 end=1000 every=100 first=0
  * scope=global only='dense*'", or "hold only='dense*'"; NULL: nothing. Kernels are meant, not

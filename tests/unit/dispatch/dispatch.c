@@ -276,8 +276,7 @@ MF_TEST(dispatch_variables_are_each_workers_own_and_found_by_their_names)
         T_EQ_F(value_of(f), w == 1 ? 105 : 100);
         mf_future_free(f);
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "no worker 2",
-            mf_dispatch_schedule_on(m.d, 2, count, NULL, NULL));
+    T_FAILS(MF_INVALID_ARGUMENT, "no worker 2", mf_dispatch_schedule_on(m.d, 2, count, NULL, NULL));
     mf_closure_free(init);
     mf_closure_free(count);
     mf_closure_free(counted);

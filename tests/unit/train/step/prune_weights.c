@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights that become zero while they are trained. */
 #include "train/step/prune_weights.h"
+
 #include "unit/train/loop/toy.h"
 
 #include <stdio.h>
