@@ -150,62 +150,62 @@ static mf_status note_stage(compressing *c, const char *name)
 }
 
 /* Prints a heading, and a line for each layer. */
-static mf_status cmd_compress_tell(compressing *c, const char *heading, mf_buf *told)
+static mf_status cmd_compress_print_stage(compressing *c, const char *heading, mf_buf *report)
 {
     const mf_sized *s = &c->stages[c->n_stages - 1];
     mf_buf out = { 0 };
 
     if (mf_args_has(c->args, "json")) {
-        mf_buf_deinit(told);
+        mf_buf_deinit(report);
         return MF_OK;
     }
     mf_buf_printf(&out, "%s: %s %.4f, %lld bytes\n", heading, c->metric, s->value,
                   (long long)s->bytes);
-    for (const char *line = told->data; line && *line; line += strcspn(line, "\n") + 1)
+    for (const char *line = report->data; line && *line; line += strcspn(line, "\n") + 1)
         mf_buf_printf(&out, "  %.*s\n", (int)strcspn(line, "\n"), line);
-    mf_buf_deinit(told);
+    mf_buf_deinit(report);
     return mf_cli_print(&out);
 }
 
 static mf_status end_stage(compressing *c, mf_status st, const char *name, const char *heading,
-                           mf_buf *told)
+                           mf_buf *report)
 {
     if (st == MF_OK)
         st = note_stage(c, name);
     if (st == MF_OK)
-        return cmd_compress_tell(c, heading, told);
-    mf_buf_deinit(told);
+        return cmd_compress_print_stage(c, heading, report);
+    mf_buf_deinit(report);
     return st;
 }
 
 static mf_status cut_units(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < c->n_units; i++)
-        st = mf_compress_units(&c->after, &c->units[i], &told);
-    return c->n_units > 0 ? end_stage(c, st, "units", "units removed", &told) : MF_OK;
+        st = mf_compress_units(&c->after, &c->units[i], &report);
+    return c->n_units > 0 ? end_stage(c, st, "units", "units removed", &report) : MF_OK;
 }
 
 static mf_status factorise(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < c->n_ranks; i++)
-        st = mf_compress_rank(&c->after, &c->ranks[i], &told);
-    return c->n_ranks > 0 ? end_stage(c, st, "rank", "low-rank kernels", &told) : MF_OK;
+        st = mf_compress_rank(&c->after, &c->ranks[i], &report);
+    return c->n_ranks > 0 ? end_stage(c, st, "rank", "low-rank kernels", &report) : MF_OK;
 }
 
 static mf_status quantise(compressing *c)
 {
     mf_compile_options o = c->job.compile;
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
     o.prune = NULL;
-    return end_stage(c, mf_compress_quantize(&c->after, &c->quantize, c->job.train, &o, &told),
-                     "int8", "quantized to int8", &told);
+    return end_stage(c, mf_compress_quantize(&c->after, &c->quantize, c->job.train, &o, &report),
+                     "int8", "quantized to int8", &report);
 }
 
 /* How the trainer prunes; by default, during the first two thirds of these steps. */
@@ -239,7 +239,7 @@ static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *repor
     return mf_cli_print(&out);
 }
 
-static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *told)
+static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *report)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const mf_tensor *w = &s->weights[i].value;
@@ -250,7 +250,7 @@ static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *told)
         for (int64_t e = 0; e < w->count; e++)
             zeros += ((const float *)w->data)[e] == 0;
         if (zeros > 0)
-            mf_buf_printf(told, "%s: %lld of %lld are zero, %.1f %%\n", s->weights[i].name,
+            mf_buf_printf(report, "%s: %lld of %lld are zero, %.1f %%\n", s->weights[i].name,
                           (long long)zeros, (long long)w->count,
                           100.0 * (double)zeros / (double)w->count);
     }
@@ -263,7 +263,7 @@ static mf_status fine_tune(compressing *c)
     mf_fit_options fit = c->fit;
     const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
     mf_compressed_trainer t = { 0 };
-    mf_buf told = { 0 }, prune = { 0 };
+    mf_buf report = { 0 }, prune = { 0 };
     mf_status st;
 
     if (fit.epochs == 0)
@@ -281,27 +281,27 @@ static mf_status fine_tune(compressing *c)
     mf_compressed_trainer_free(&t);
     mf_buf_deinit(&prune);
     if (st == MF_OK)
-        cmd_compress_count_zeros(&c->after, &told);
+        cmd_compress_count_zeros(&c->after, &report);
     return end_stage(c, st, c->prunes ? "pruned" : "tuned",
-                     c->prunes ? "pruned and fine-tuned" : "fine-tuned", &told);
+                     c->prunes ? "pruned and fine-tuned" : "fine-tuned", &report);
 }
 
 static mf_status cmd_compress_share(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < c->n_shares; i++)
-        st = mf_compress_share(&c->after, &c->shares[i], &told);
-    return c->n_shares > 0 ? end_stage(c, st, "shared", "shared values", &told) : MF_OK;
+        st = mf_compress_share(&c->after, &c->shares[i], &report);
+    return c->n_shares > 0 ? end_stage(c, st, "shared", "shared values", &report) : MF_OK;
 }
 
 static mf_status round_kernels(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
     return end_stage(c, mf_compress_round(&c->after, &c->quantize), "rounded",
-                     "kernels rounded to int8", &told);
+                     "kernels rounded to int8", &report);
 }
 
 static mf_status all_stages(compressing *c)
@@ -429,14 +429,14 @@ static mf_status cmd_compress_print_json(const compressing *c)
 static mf_status compress(compressing *c)
 {
     const char *from = c->args->words[0], *dir = mf_args_value(c->args, "out");
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
     MF_TRY(mf_job_open(&c->job, c->args, from));
     MF_TRY(cmd_compress_read_args(c));
     MF_TRY(mf_job_load(&c->job, c->args, true));
     MF_TRY(mf_compressed_init(&c->before, c->job.model_text, c->job.train, from));
     MF_TRY(mf_compressed_copy(&c->after, &c->before));
-    MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &told));
+    MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &report));
     MF_TRY(all_stages(c));
     if (dir)
         MF_TRY(write_out(c, dir));

@@ -69,7 +69,7 @@ static mf_status replan_after_step(void *ctx, mf_trainer *t, const mf_step_repor
     return st;
 }
 
-static mf_status replan_meet(void *ctx)
+static mf_status replan_barrier(void *ctx)
 {
     return mf_strategy_barrier(ctx, "links");
 }
@@ -79,7 +79,7 @@ mf_status mf_replan_together(mf_replan *r)
     mf_strategy *strategy = r->call.job->strategy;
 
     MF_TRY(mf_links_measure_together(
-        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_meet, strategy }, &r->links));
+        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_barrier, strategy }, &r->links));
     r->call.links = &r->links;
     if (mf_strategy_is_chief(strategy))
         MF_TRY(plan_again(r));

@@ -118,7 +118,7 @@ mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_
 typedef struct ranks {
     mf_compressed *s;
     const mf_rank_settings *how;
-    mf_buf *told;
+    mf_buf *report;
     bool any;
 } ranks;
 
@@ -160,7 +160,7 @@ static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tens
     mf_tensor_reshape(&matrix, kernel, &MF_SHAPE(rows, units));
     MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->how->energy, &a, &b, &error));
     if (rank * (rows + units) >= rows * units) {
-        mf_buf_printf(r->told, "%s: skipped: rank %lld would not be smaller\n", made->name,
+        mf_buf_printf(r->report, "%s: skipped: rank %lld would not be smaller\n", made->name,
                       (long long)rank);
         if (!strchr(r->how->layers, '*'))
             st = MF_FAIL(MF_INVALID_ARGUMENT,
@@ -168,7 +168,7 @@ static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tens
                          (long long)rank, made->name, (long long)rows, (long long)units);
         goto done;
     }
-    mf_buf_printf(r->told, "%s: rank %lld of %lld, error %.4f\n", made->name, (long long)rank,
+    mf_buf_printf(r->report, "%s: rank %lld of %lld, error %.4f\n", made->name, (long long)rank,
                   (long long)(rows < units ? rows : units), error);
     st = put_factors(r, made, kernel, &a, &b);
 done:
@@ -195,9 +195,9 @@ static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
     return st;
 }
 
-mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *told)
+mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *report)
 {
-    ranks r = { .s = s, .how = how, .told = told };
+    ranks r = { .s = s, .how = how, .report = report };
     mf_model *model = NULL;
     mf_status st;
 

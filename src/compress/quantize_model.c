@@ -101,7 +101,7 @@ static mf_status quantize_model_watch(watching *w, const mf_quantize_settings *q
     return st;
 }
 
-static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_buf *told)
+static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_buf *report)
 {
     for (int i = 0; i < w->n; i++) {
         const double value =
@@ -110,10 +110,10 @@ static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_
         mf_status st;
 
         if (ends_with(w->names[i], "_low"))
-            mf_buf_printf(told, "%.*s: from %.4g ", (int)(strlen(w->names[i]) - 4), w->names[i],
+            mf_buf_printf(report, "%.*s: from %.4g ", (int)(strlen(w->names[i]) - 4), w->names[i],
                           value);
         else
-            mf_buf_printf(told, "to %.4g\n", value);
+            mf_buf_printf(report, "to %.4g\n", value);
         MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_F32, &MF_SCALAR));
         ((float *)t.data)[0] = (float)value;
         st = mf_compressed_set(s, w->names[i], &t);
@@ -130,7 +130,7 @@ static mf_status set_mode(mf_compressed *s, const mf_quantize_settings *q, const
 }
 
 mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q, mf_dataset *data,
-                               const mf_compile_options *options, mf_buf *told)
+                               const mf_compile_options *options, mf_buf *report)
 {
     watching w = { 0 };
     mf_status st;
@@ -144,7 +144,7 @@ mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q, 
     if (st == MF_OK)
         st = mf_compressed_take(s, &w.t);
     if (st == MF_OK)
-        st = keep_ranges(&w, q->mean, s, told);
+        st = keep_ranges(&w, q->mean, s, report);
     for (int i = 0; i < w.n; i++)
         mf_tensor_free(w.results[i]);
     mf_compressed_trainer_free(&w.t);

@@ -157,7 +157,7 @@ static bool is_shared(const mf_compressed_weight *w, const char *pattern)
     return fnmatch(pattern, layer, 0) == 0;
 }
 
-mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *told)
+mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *report)
 {
     bool any = false;
 
@@ -173,7 +173,7 @@ mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_b
         MF_TRY(mf_tensor_clone(&own, &w->value));
         st = mf_share_values(own.data, own.count, 1 << how->bits, &error);
         if (st == MF_OK) {
-            mf_buf_printf(told, "%s: %d values, error %.2g\n", w->name, 1 << how->bits, error);
+            mf_buf_printf(report, "%s: %d values, error %.2g\n", w->name, 1 << how->bits, error);
             mf_tensor_clear(&w->value);
             mf_tensor_move(&w->value, &own);
         }

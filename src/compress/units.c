@@ -18,7 +18,7 @@ enum { MULTIPLE = 8 }; /* of the remaining units: the width of a vector */
 typedef struct units {
     mf_compressed *s;
     const mf_units_settings *how;
-    mf_buf *told;
+    mf_buf *report;
 } units;
 
 /* A layer to be pruned. */
@@ -184,7 +184,7 @@ static mf_status cut_layer(units *u, cutting *c)
     }
     mf_compressed_deinit(&whole);
     setting = mf_arena_printf(u->s->arena, "%s=%lld", c->setting, (long long)c->n_kept);
-    mf_buf_printf(u->told, "%s: kept %lld of %lld %s\n", c->layer, (long long)c->n_kept,
+    mf_buf_printf(u->report, "%s: kept %lld of %lld %s\n", c->layer, (long long)c->n_kept,
                   (long long)c->n, c->setting);
     return setting ? mf_compressed_change(u->s, c->layer, setting) : MF_NOMEM("a model");
 }
@@ -213,7 +213,7 @@ static mf_status units_visit(units *u, const mf_layer_made *made)
         return MF_OK;
     st = cut_layer(u, &c);
     if (st == MF_INVALID_ARGUMENT && strchr(u->how->layers, '*')) {
-        mf_buf_printf(u->told, "%s: skipped\n", c.layer);
+        mf_buf_printf(u->report, "%s: skipped\n", c.layer);
         return MF_OK;
     }
     return st;
@@ -227,9 +227,9 @@ static mf_status no_layer(const char *pattern)
                    pattern);
 }
 
-mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *told)
+mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *report)
 {
-    units u = { .s = s, .how = how, .told = told };
+    units u = { .s = s, .how = how, .report = report };
     mf_model *model = NULL;
     bool any = false;
     mf_status st;

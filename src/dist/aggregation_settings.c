@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aggregation_settings.c - the settings of a strategy that say what becomes of the gradients. */
+/* aggregation_settings.c - the settings of a strategy that choose how gradients are aggregated. */
 #include "dist/strategies.h"
 
 #include <math.h>
@@ -42,14 +42,12 @@ mf_status mf_aggregation_settings_read(const mf_options *o, mf_arena *arena,
                        "trimmed_mean, median and adasum",
                        o->subject, name);
     if (!(out->trim >= 0.0 && out->trim < 0.5))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim is %g; it is from 0 on and below 0.5",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim is %g; it must be at least 0 and below 0.5",
                        o->subject, out->trim);
     if (mf_options_given(o, "trim") && out->how != MF_AGGREGATE_TRIMMED_MEAN)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim belongs to aggregation=trimmed_mean",
-                       o->subject);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim needs aggregation=trimmed_mean", o->subject);
     if (mf_options_given(o, "weights") && out->how != MF_AGGREGATE_WEIGHTED)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights belong to aggregation=weighted",
-                       o->subject);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights need aggregation=weighted", o->subject);
     return out->how == MF_AGGREGATE_WEIGHTED ? aggregation_settings_read_weights(o, arena, out)
                                              : MF_OK;
 }
@@ -84,14 +82,14 @@ mf_status mf_aggregation_make(const mf_strategy_settings *settings, const char *
     return MF_OK;
 }
 
-/* Only gradients of whole weights can be compared shard by shard. */
+/* Sparse gradients cannot be compared shard by shard. */
 mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t)
 {
     for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_apart(a->how); i++) {
         if (t->graph.weights[i].ids.node)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "aggregation=%s needs whole gradients, but '%s' is updated by the rows "
-                           "that were looked up; use aggregation=mean",
+                           "aggregation=%s needs dense gradients, but '%s' is updated by the "
+                           "rows that were looked up; use aggregation=mean",
                            mf_aggregate_name(a->how), t->graph.weights[i].weight->name);
     }
     return MF_OK;
@@ -103,7 +101,7 @@ mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
 
     if (a->how == MF_AGGREGATE_SUM && (shards & (shards - 1)) != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "aggregation=sum takes a number of shards that is a power of two, so that "
+                       "aggregation=sum needs a number of shards that is a power of two, so that "
                        "the result does not depend on the workers; --shards is %lld",
                        (long long)shards);
     return mf_aggregation_check(a, t);

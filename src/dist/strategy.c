@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy.c - opening a strategy by its name. */
+/* strategy.c - the table of strategies, and opening one. */
 #include "base/host_state.h"
 #include "base/log.h"
 #include "dist/mesh/mesh_settings.h"
@@ -12,25 +12,25 @@
 const mf_strategy_kind mf_strategies[] = {
     { "multi_worker_mirrored",
       "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
-      "every worker has all weights; sums over all shards of a batch are made together",
+      "every worker has all weights; gradients of all shards of a batch are all-reduced",
       MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, NULL, NULL,
       mf_workers_open },
     { "reduce_to_one",
       "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
-      "gradients go to one worker, which updates and gives the others the new weights",
+      "gradients are reduced to one worker, which updates the weights and broadcasts them",
       MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, NULL, NULL,
       mf_reduce_to_one_open },
     { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
-      "one process computes in several places; each has all weights", MF_STRATEGY_AGGREGATION,
+      "one process computes on several replicas; each has all weights", MF_STRATEGY_AGGREGATION,
       mf_replicas_read, mf_replicas_print, mf_mirrored_open },
     { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
-      "one process computes in several places, or several workers do; the weights are in one of "
-      "them, or in one parameter server",
+      "one process computes on several replicas, or several workers do; the weights are on one "
+      "replica, or on one parameter server",
       MF_STRATEGY_AGGREGATION, mf_replicas_read, mf_replicas_print, mf_central_storage_open },
     { "local_sgd",
       "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "
       "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
-      "groups of workers train apart; their weights are averaged every so many steps",
+      "groups of workers train separately; their weights are averaged periodically",
       MF_STRATEGY_COLLECTIVE | MF_STRATEGY_AGGREGATION, mf_local_sgd_settings_read,
       mf_local_sgd_settings_print, mf_local_sgd_open },
     { "parameter_server",
@@ -46,8 +46,8 @@ const mf_strategy_kind mf_strategies[] = {
       "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "
       "pipeline: string = '1f1b', chunks: int >= 1 = 2, balance: bool = false, "
       "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
-      "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
-      "says; --mesh and --layout are short for it",
+      "the devices of a mesh hold shards of the weights and compute shards of each step, as a "
+      "layout of named dimensions says; --mesh and --layout are short for it",
       MF_STRATEGY_COLLECTIVE | MF_STRATEGY_BALANCE | MF_STRATEGY_AGGREGATION, mf_mesh_settings_read,
       mf_mesh_settings_print, mf_mesh_open },
     { "servers", "{target: string, by_bytes: bool = true}",
@@ -62,7 +62,7 @@ static void close_alone(mf_strategy *s)
     mf_free(s);
 }
 
-/* One process, nobody else. */
+/* A single process. */
 static mf_status open_alone(mf_strategy **out)
 {
     mf_strategy *s = mf_calloc(1, sizeof *s);
@@ -87,8 +87,8 @@ static mf_status open_kind(const mf_strategy_settings *settings, const mf_strate
 
     if (o->codec && kind->open != mf_workers_open)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "codecs are for sums between workers: leave --codec out, or use the "
-                       "strategy multi_worker_mirrored instead of %s",
+                       "codecs encode the gradients that workers all-reduce: omit --codec, or "
+                       "use the strategy multi_worker_mirrored instead of %s",
                        kind->name);
     if (o->codec)
         MF_TRY(mf_codecs_parse(o->codec, &call.codecs));
@@ -107,15 +107,15 @@ static mf_status strategy_check_role(const mf_cluster *cluster)
     if (!self || mf_role_trains(self->role) || self->role == MF_ROLE_PS)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "this process is %s %d, which has no part in a training: chief, worker and ps "
-                   "have%s",
+                   "this process is %s %d, which cannot take part in a training: chief, worker "
+                   "and ps can%s",
                    mf_role_name(self->role), self->index,
                    self->role == MF_ROLE_MASTER
-                       ? "; a master needs a store, so leave --masters or --all-stay out"
+                       ? "; a master needs a store, so omit --masters or --all-stay"
                        : "");
 }
 
-/* What only tasks of a cluster have. */
+/* Options that need a cluster. */
 static void warn_of_unused(const mf_strategy_options *o)
 {
     const char *unused = o->store       ? "the store"
@@ -124,8 +124,7 @@ static void warn_of_unused(const mf_strategy_options *o)
                                         : NULL;
 
     if (unused)
-        MF_WARN("this process trains alone, for nothing describes a cluster: %s is not used",
-                unused);
+        MF_WARN("this process trains alone, as no cluster is configured: %s is not used", unused);
 }
 
 static mf_status open_for(const mf_strategy_settings *settings, const mf_strategy_options *o,
@@ -135,8 +134,9 @@ static mf_status open_for(const mf_strategy_settings *settings, const mf_strateg
     mf_arena *arena;
     mf_status st;
 
-    if (!settings && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
-        && !mf_job_may_change(o, cluster)) { /* others may come */
+    if (!settings && cluster->n_tasks <= 1 && !o->codec /* a codec changes bits even for a single
+                                                           process */
+        && !mf_job_may_change(o, cluster)) { /* workers may join */
         if (!cluster->addresses)
             warn_of_unused(o);
         return open_alone(out);
@@ -151,7 +151,7 @@ static mf_status open_for(const mf_strategy_settings *settings, const mf_strateg
     return st;
 }
 
-/* From here on others see this process. */
+/* Opens the status page: from now on other processes see this one. */
 static mf_status strategy_show(const char *job, const mf_cluster *cluster)
 {
     const mf_cluster_task *self = mf_cluster_self(cluster);

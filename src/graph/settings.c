@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - settings as text. */
+/* settings.c - see settings.h. */
 #include "graph/settings.h"
 
 #include "base/buf.h"
@@ -46,7 +46,7 @@ static mf_status parse_word(const char **p, mf_arena *arena, mf_attr *out)
     return out->s.data ? MF_OK : MF_NOMEM("settings");
 }
 
-/* A list of one may be written without brackets. */
+/* A list of one element may be written without brackets. */
 static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena, mf_attr *out)
 {
     const size_t n = strcspn(*p, " ,\t\n");
@@ -59,7 +59,7 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
     return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
 }
 
-/* NaN passes every comparison with a range that is written the wrong way round. */
+/* NaN would pass a range check such as !(x < min). */
 static mf_status settings_check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
     for (int64_t i = 0; i < v->n && v->kind == MF_ATTR_FLOAT; i++) {
@@ -96,13 +96,14 @@ static mf_status settings_check_range(const char *subject, const mf_attrdef *d, 
     return st;
 }
 
-/* given: what stood in the text so far. */
+/* given: the settings that the text has had so far. */
 static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                                     bool *given, mf_options *out)
 {
     const size_t n = strcspn(*p, "= \t\n");
     const char *name = mf_arena_strndup(arena, *p, n);
     const mf_attrdef *d;
+    const char *value;
     mf_status st;
     int i;
 
@@ -118,6 +119,7 @@ static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_aren
     if (given[i])
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is given twice", out->subject, name);
     *p += n + 1;
+    value = *p;
     if (d->kind == MF_ATTR_STRING && !d->is_list && **p != '\'')
         st = parse_word(p, arena, &out->attrs[i].value);
     else if (d->is_list)
@@ -127,9 +129,9 @@ static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_aren
     if (st == MF_RESOURCE_EXHAUSTED)
         return st;
     if (st != MF_OK)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is no %s%s%s", out->subject, name,
-                       d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
-                       d->is_list ? ")" : "");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s=%.*s is not of type %s%s%s", out->subject, name,
+                       (int)strcspn(value, " ,\t\n"), value, d->is_list ? "list(" : "",
+                       mf_attr_kind_name(d->kind), d->is_list ? ")" : "");
     given[i] = out->given[i] = true;
     return settings_check_range(out->subject, d, &out->attrs[i].value);
 }
@@ -204,7 +206,7 @@ mf_status mf_options_change(mf_options *o, const char *signature, const char *te
     return parse_text(&def, text, arena, o);
 }
 
-/* ---- asking ---- */
+/* ---- reading ---- */
 
 static int settings_find(const mf_options *o, const char *name)
 {
@@ -212,7 +214,7 @@ static int settings_find(const mf_options *o, const char *name)
 
     while (i < o->n && strcmp(o->attrs[i].name, name) != 0)
         i++;
-    MF_ASSERT(i < o->n); /* else the signature does not have it */
+    MF_ASSERT(i < o->n); /* the signature must have it */
     return i;
 }
 
@@ -254,7 +256,7 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
 
 /* ---- printing ---- */
 
-/* Can parse_word() read it? */
+/* True if parse_word() can read it. */
 static bool is_word(const mf_attr *v)
 {
     return v->kind == MF_ATTR_STRING && !v->is_list && v->s.len > 0 &&

@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.h - settings as text, read against a signature of attributes:
+/* settings.h - settings as text, parsed against a signature of attributes:
  *
  *     units=128 activation=relu     against     {units: int >= 1, activation: string = 'linear'}
  *
- * Layers, optimizers, schedules, data sets and augmentations all take their settings so. The syntax
- * is that of attributes (attr.h); a string needs quotes only when it holds a space, a comma or a
- * quote, and a list of one needs no brackets (strides=2). */
+ * Layers, optimizers, schedules, data sets, augmentations and strategies have such settings. The
+ * syntax
+ * is that of attributes (attr.h). A string needs quotes only if it contains a space, a comma or a
+ * quote;
+ * a list of one element needs no brackets (strides=2). */
 #ifndef MF_GRAPH_SETTINGS_H
 #define MF_GRAPH_SETTINGS_H
 
 #include "graph/opdef.h"
 
 typedef struct mf_options {
-    const char *subject; /* whose settings these are, for messages */
-    mf_named_attr *attrs; /* one for each of the signature, in its order; defaults filled in */
-    bool *given; /* it stood in the text */
+    const char *subject; /* what has these settings, for messages */
+    mf_named_attr *attrs; /* by setting, in the order of the signature; else its default */
+    bool *given; /* by setting: it was in the text */
     int n;
 } mf_options;
 
-/* Owns: everything lives in the arena. `text` may be NULL. Fails: INVALID_ARGUMENT naming the
- * subject and the setting: unknown (with the closest known one), absent without a default, of
- * another kind, out of its range, given twice. */
+/* Owns: everything is in the arena. `text` may be NULL. Fails: INVALID_ARGUMENT naming the subject
+ * and
+ * the setting: unknown (with the closest known name), missing without a default, of another type,
+ * out
+ * of range, given twice. */
 MF_MUST mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                                    mf_arena *arena, mf_options *out);
-/* Settings that stand in the text replace those that were read before, against the same signature.
- * Fails in the same way. */
+/* Settings in the text replace those that were parsed before, against the same signature. Fails in
+ * the
+ * same way. */
 MF_MUST mf_status mf_options_change(mf_options *o, const char *signature, const char *text,
                                     mf_arena *arena);
 
-/* The settings of a signature are always there; asking for another name is a mistake of ours. */
+/* All settings of a signature have a value; asking for another name is a bug of the caller. */
 const mf_attr *mf_options_get(const mf_options *o, const char *name);
 bool mf_options_given(const mf_options *o, const char *name);
 int64_t mf_options_int(const mf_options *o, const char *name);
@@ -54,16 +59,15 @@ void mf_setting_int(const mf_setting_printer *p, const char *name, int64_t value
 void mf_setting_float(const mf_setting_printer *p, const char *name, double value);
 void mf_setting_bool(const mf_setting_printer *p, const char *name, bool value);
 
-/* "adam learning_rate=0.001" -> "adam" in the arena, and the rest. The first word may stand alone.
- */
+/* "adam learning_rate=0.001" -> "adam" in the arena, and the rest of the text. */
 MF_MUST mf_status mf_options_head(const char *text, mf_arena *arena, const char **head,
                                   const char **rest);
 
-/* Kinds of a thing: the rows of a table, each a struct that begins with its name. */
+/* The kinds of something: rows of a table, each a struct that begins with its name. */
 typedef struct mf_kinds {
     const char *what; /* "optimizer", for messages */
-    const void *rows; /* one without a name ends them */
-    size_t row; /* bytes of one */
+    const void *rows; /* a row without a name is the last */
+    size_t row; /* bytes of a row */
 } mf_kinds;
 
 /* "adam learning_rate=0.001" -> the row called adam, and the rest. Fails: NOT_FOUND with the

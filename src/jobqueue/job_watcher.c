@@ -24,14 +24,14 @@
 
 enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 
-static volatile sig_atomic_t told; /* signals that ask it to end: their number */
+static volatile sig_atomic_t stop_signals; /* signals that ask it to end: their number */
 static const char MARK[] = "MESHFLOW_JOB"; /* environment variable of the job's processes: the job's
                                               name */
 
 static void job_watcher_on_signal(int number)
 {
     (void)number;
-    told++;
+    stop_signals++;
 }
 
 static mf_status job_watcher_write_file(const char *dir, const char *name, const char *file,
@@ -172,7 +172,7 @@ static int job_watcher_await(pid_t child, int64_t grace_s)
                                                                    arrive at any time */
         if (got < 0 && errno != EINTR)
             return 1 << 8;
-        if (told && !until) {
+        if (stop_signals && !until) {
             (void)kill(-child, SIGTERM);
             until = mf_clock_ns() + grace_s * 1000000000;
         }
@@ -226,7 +226,7 @@ static void job_watcher_rest(int64_t tries)
         s *= 2;
     until = mf_clock_ns() + (s < LONGEST_PAUSE_S ? s : LONGEST_PAUSE_S) * (int64_t)1000000000;
 
-    while (!told && mf_clock_ns() < until)
+    while (!stop_signals && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 }
 
@@ -235,10 +235,11 @@ static void job_watcher_rest(int64_t tries)
 static mf_status job_watcher_put_end(const char *dir, const char *name, mf_jobqueue_state state,
                                      int code, const char *how)
 {
-    const int signals = told;
+    const int signals = stop_signals;
     mf_status st;
 
-    while ((st = mf_jobqueue_write_end(dir, name, state, code, how)) != MF_OK && told == signals)
+    while ((st = mf_jobqueue_write_end(dir, name, state, code, how)) != MF_OK &&
+           stop_signals == signals)
         (void)nanosleep(&(struct timespec){ 0, 200000000 }, NULL);
     return st;
 }
@@ -253,18 +254,18 @@ static mf_status job_watcher_watch(const char *dir, const mf_jobqueue_job *job)
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
         code = job_watcher_describe(job_watcher_run_once(job->name, &job->order, tries), how);
-        if (told || tries > job->order.restarts || !mf_exit_may_restart(code))
+        if (stop_signals || tries > job->order.restarts || !mf_exit_may_restart(code))
             break;
         dprintf(2, "meshflow: the job '%s' %s: restarting it, try %lld\n", job->name, how,
                 (long long)tries);
         job_watcher_rest(tries);
-        if (told)
+        if (stop_signals)
             break;
     }
-    if ((told || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
+    if ((stop_signals || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
         return job_watcher_put_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED,
                                    "was cancelled");
-    if (told) /* the machine shuts down: the daemon finds the job lost, and restarts it */
+    if (stop_signals) /* the machine shuts down: the daemon finds the job lost, and restarts it */
         return MF_OK;
     return job_watcher_put_end(dir, job->name,
                                code == MF_EXIT_DONE      ? MF_JOBQUEUE_DONE

@@ -24,9 +24,9 @@ const char *mf_jobqueue_state_text(mf_jobqueue_state state)
     return STATES[state];
 }
 
-mf_status mf_jobqueue_dir(const char *told, mf_buf *out)
+mf_status mf_jobqueue_dir(const char *given, mf_buf *out)
 {
-    const char *dir = told ? told : getenv("MESHFLOW_SPOOL"), *home = getenv("HOME");
+    const char *dir = given ? given : getenv("MESHFLOW_SPOOL"), *home = getenv("HOME");
 
     if (dir && dir[0])
         mf_buf_str(out, dir);

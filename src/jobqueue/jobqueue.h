@@ -62,10 +62,10 @@ typedef struct mf_jobqueue_job {
     char how[MF_JOBQUEUE_TEXT]; /* in words: "ended with exit code 1" */
 } mf_jobqueue_job;
 
-/* The folder of the queue: `told`, else MESHFLOW_SPOOL, else .meshflow/jobs in the home folder.
+/* The folder of the queue: `given`, else MESHFLOW_SPOOL, else .meshflow/jobs in the home folder.
  * Owns:
  * mf_buf_deinit(out). Fails: FAILED_PRECONDITION (none of them exists). */
-MF_MUST mf_status mf_jobqueue_dir(const char *told, mf_buf *out);
+MF_MUST mf_status mf_jobqueue_dir(const char *given, mf_buf *out);
 /* "DIR/NAME/FILE". Owns: mf_buf_deinit(out). */
 MF_MUST mf_status mf_jobqueue_path(const char *dir, const char *name, const char *file,
                                    mf_buf *out);

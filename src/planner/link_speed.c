@@ -147,7 +147,7 @@ static mf_status link_speed_measure(const link_speed_bench *b, double *ns)
     mf_graph_free(g);
     if (st == MF_OK && b->team) /* barrier: no process sends for the next session before all have
                                    ended this one */
-        st = b->team->meet(b->team->ctx);
+        st = b->team->barrier(b->team->ctx);
     return st;
 }
 

@@ -20,7 +20,7 @@ MF_MUST mf_status mf_links_measure(int processors, int threads, mf_links *out);
 /* Devices are threads of several processes. */
 typedef struct mf_links_team {
     const mf_mesh_setup *setup; /* the devices of this process, and the wire to the others */
-    mf_status (*meet)(void *ctx); /* barrier of all processes */
+    mf_status (*barrier)(void *ctx); /* barrier of all processes */
     void *ctx;
 } mf_links_team;
 

@@ -27,7 +27,7 @@ enum { MOST = 1024, LIST_MAX = 1 << 20 };
 /* A worker that this process started, or asked to leave. */
 typedef struct known {
     pid_t pid;
-    bool ours, told;
+    bool ours, leaving;
     int64_t started_ns; /* of our workers */
 } known;
 
@@ -215,10 +215,10 @@ static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
     for (int i = 0; i < job->n; i++) {
         const known *k = elastic_hosts_find(f, job->tasks[i].page.pid);
 
-        n += mf_worker_is_here(&job->tasks[i]) && !(k && k->told);
+        n += mf_worker_is_here(&job->tasks[i]) && !(k && k->leaving);
     }
     for (int i = 0; i < f->n; i++)
-        n += f->all[i].ours && !f->all[i].told && !is_shown(job, f->all[i].pid);
+        n += f->all[i].ours && !f->all[i].leaving && !is_shown(job, f->all[i].pid);
     return n;
 }
 
@@ -228,14 +228,14 @@ static void let_one_leave(follow *f, const mf_job_view_job *job)
     const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
     known *k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
 
-    while (k && k->told) {
+    while (k && k->leaving) {
         last = mf_worker_to_leave(job, last);
         k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
     }
     k = last ? know(f, last->page.pid) : NULL;
     if (!k || mf_worker_leave(last) != MF_OK)
         return;
-    k->told = true;
+    k->leaving = true;
     MF_INFO("%s leaves after its next step", last->page.task);
 }
 

@@ -26,7 +26,7 @@ typedef struct launch_watch {
     mf_launch *l;
     phase phase;
     int64_t deadline; /* of LEAVING and STOPPING */
-    int told; /* the signal that all tasks were sent; 0: none */
+    int sent_signal; /* the signal that all tasks were sent; 0: none */
     bool asked; /* a signal to the launcher started it */
     bool done_well; /* a task that leads has ended with exit code 0 */
     bool without; /* the tasks continue without a lost task */
@@ -66,7 +66,7 @@ static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_o
 static void stop(launch_watch *w, int signal_number)
 {
     launch_watch_tell(w, signal_number, false);
-    w->told = signal_number;
+    w->sent_signal = signal_number;
     w->phase = STOPPING;
     w->deadline = mf_clock_ns() + w->l->grace_ns;
 }
@@ -76,7 +76,7 @@ static void kill_all(launch_watch *w)
     launch_watch_tell(w, SIGKILL, false);
     if (w->l->by_masters)
         mf_supervisor_kill_tasks(w->l->store);
-    w->told = SIGKILL;
+    w->sent_signal = SIGKILL;
     w->phase = KILLING;
 }
 
@@ -202,7 +202,7 @@ static void launch_watch_failed(launch_watch *w, mf_launched *t, const siginfo_t
     char how[96];
 
     /* A follower that our signal ended has done its part. */
-    if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
+    if (!mf_launch_leads(w->l, t) && w->sent_signal && !exited && info->si_status == w->sent_signal)
         return;
     launch_watch_describe(info, code, how, sizeof how);
     if (exited && code == MF_EXIT_STOPPED && w->phase == GOING && mf_launch_has_members(w->l)) {

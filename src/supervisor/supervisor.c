@@ -60,11 +60,11 @@ typedef struct master {
     mf_proc_cmdline command; /* the tasks run the command line of this process */
 } master;
 
-static volatile sig_atomic_t told; /* a signal was received */
+static volatile sig_atomic_t stop_signals; /* a signal was received */
 
 static void supervisor_on_signal(int number)
 {
-    told = number;
+    stop_signals = number;
 }
 
 /* ---- the store ---- */
@@ -319,9 +319,9 @@ static mf_status supervisor_reap(master *m)
 /* Interrupts the whole job; the loop then waits for its end. */
 static void supervisor_pass_on(master *m)
 {
-    if (!told)
+    if (!stop_signals)
         return;
-    told = 0;
+    stop_signals = 0;
     m->stopped = true;
     m->max_restarts = 0;
     for (int i = 0; i < m->n; i++) {
@@ -425,7 +425,7 @@ bool mf_supervisor_is_one(const mf_cluster *c)
 static bool supervisor_is_told(void *ctx)
 {
     (void)ctx;
-    return told != 0;
+    return stop_signals != 0;
 }
 
 mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeout_ns,

@@ -8,11 +8,11 @@
 
 /* ---- partition of weights ---- */
 
-/* Which settings go with which rule. */
+/* The settings that each rule needs. */
 static const struct {
     const char *name;
     mf_weight_partition_kind kind;
-    bool shards, bytes; /* has them */
+    bool shards, bytes; /* true: the rule has them */
 } RULES[] = {
     { "even", MF_WEIGHT_PARTITION_EVEN, false, false },
     { "whole", MF_WEIGHT_PARTITION_WHOLE, false, false },
@@ -43,16 +43,17 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
                        "parameter_server: place is round_robin or by_size, not '%s'", place);
     if ((out->shards > 0) != RULES[i].shards)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: shards=N and partition=fixed go together");
+                       "parameter_server: shards=N and partition=fixed go together: give both or "
+                       "neither");
     if (!RULES[i].bytes &&
         (mf_options_given(o, "shard_bytes") || mf_options_given(o, "max_shards")))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: shard_bytes and max_shards are for partition=min_size "
-                       "and partition=max_size");
+                       "parameter_server: shard_bytes and max_shards need partition=min_size or "
+                       "partition=max_size");
     if (RULES[i].kind == MF_WEIGHT_PARTITION_EVEN && mf_options_given(o, "place"))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: place=%s is for weights that are whole or cut by a rule: "
-                       "give partition=whole, fixed, min_size or max_size",
+                       "parameter_server: place=%s needs partition=whole, fixed, min_size or "
+                       "max_size",
                        place);
     return MF_OK;
 }
@@ -81,9 +82,9 @@ static mf_status ps_settings_check_aggregation(const mf_options *o, mf_aggregate
     if (sync || how == MF_AGGREGATE_MEAN)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "parameter_server: aggregation=%s is for mode=sync: with mode=%s servers update "
-                   "without waiting for all workers, so they never have the gradients of a whole "
-                   "batch; use mode=sync, or leave aggregation out",
+                   "parameter_server: aggregation=%s needs mode=sync: with mode=%s servers "
+                   "update without waiting for all workers, so they never have the gradients of "
+                   "a whole batch; use mode=sync, or omit aggregation",
                    mf_options_string(o, "aggregation"), mf_options_string(o, "mode"));
 }
 
@@ -102,8 +103,8 @@ static mf_status ps_settings_read_mode(const mf_options *o, mf_ps_mode *mode)
                           .blocks = mf_options_int(o, "blocks") };
     if (mode->sync && mode->blocks > 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: blocks=%lld is for mode=async and mode=semi; in sync all "
-                       "workers share every batch",
+                       "parameter_server: blocks=%lld is for mode=async and mode=semi; in sync "
+                       "all workers share every batch",
                        (long long)mode->blocks);
     if (mode->sync && mode->period > 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,

@@ -44,7 +44,7 @@ typedef struct made {
     mf_dataset *data;
     mf_compressed s;
     char path[64];
-    mf_buf told;
+    mf_buf report;
 } made;
 
 /* A model with fresh weights. */
@@ -71,7 +71,7 @@ static void unmake(made *m)
     (void)unlink(name);
     (void)snprintf(name, sizeof name, "%s.data-00000-of-00001", m->path);
     (void)unlink(name);
-    mf_buf_deinit(&m->told);
+    mf_buf_deinit(&m->report);
     mf_compressed_deinit(&m->s);
     mf_dataset_unref(m->data);
 }
@@ -106,7 +106,7 @@ static mf_status compress_units(made *m, const char *text)
     mf_units_settings how;
 
     MF_TRY(mf_units_settings_parse(text, m->s.arena, &how));
-    return mf_compress_units(&m->s, &how, &m->told);
+    return mf_compress_units(&m->s, &how, &m->report);
 }
 
 static mf_status compress_rank(made *m, const char *text)
@@ -114,7 +114,7 @@ static mf_status compress_rank(made *m, const char *text)
     mf_rank_settings how;
 
     MF_TRY(mf_rank_settings_parse(text, m->s.arena, &how));
-    return mf_compress_rank(&m->s, &how, &m->told);
+    return mf_compress_rank(&m->s, &how, &m->report);
 }
 
 /* ---- units ---- */
@@ -135,7 +135,7 @@ MF_TEST(compress_units_of_no_importance_are_left_out_and_nothing_changes)
     }
     before = predict(&m.s, m.data);
     T_OK(compress_units(&m, "share=0.5 layers=dense"));
-    T_STREQ(m.told.data, "dense: kept 16 of 32 units\n");
+    T_STREQ(m.report.data, "dense: kept 16 of 32 units\n");
     T_EQ(mf_compressed_find(&m.s, "dense/kernel")->shape.dims[1], 16);
     T_EQ(mf_compressed_find(&m.s, "dense_1/kernel")->shape.dims[0], 16);
     after = predict(&m.s, m.data);
@@ -185,8 +185,8 @@ MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
     }
     before = predict(&m.s, m.data);
     T_OK(compress_units(&m, "share=0.5 layers=*_2/conv*"));
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv1: kept 32 of 64 filters\n") != NULL);
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv2: skipped\n") != NULL);
+    T_TRUE(strstr(m.report.data, "residual_block_2/conv1: kept 32 of 64 filters\n") != NULL);
+    T_TRUE(strstr(m.report.data, "residual_block_2/conv2: skipped\n") != NULL);
     after = predict(&m.s, m.data);
     T_NEAR(apart(before, after), 0, 1e-5);
     mf_tensor_free(before);
@@ -337,7 +337,7 @@ MF_TEST(compress_bytes_say_nearly_what_floats_say)
         make(&m, "cnn-small width=16");
         before = predict(&m.s, m.data);
         T_OK(mf_quantize_settings_parse(ways[i], m.s.arena, &q));
-        T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+        T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
         after = predict(&m.s, m.data);
         T_TRUE(apart(before, after) < 0.1);
         T_OK(mf_compress_round(&m.s, &q)); /* which changes nothing: kernels are rounded anyway */
@@ -360,7 +360,7 @@ MF_TEST(compress_bytes_and_low_rank_go_together)
     T_OK(compress_rank(&m, "rank=12"));
     before = predict(&m.s, m.data);
     T_OK(mf_quantize_settings_parse("int8", m.s.arena, &q));
-    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
     after = predict(&m.s, m.data);
     T_TRUE(apart(before, after) < 0.1);
     mf_tensor_free(before);
@@ -380,7 +380,7 @@ MF_TEST(compress_what_training_rounds_is_what_inference_computes)
 
     make(&m, "mlp units=[32]");
     T_OK(mf_quantize_settings_parse("int8", m.s.arena, &q));
-    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
     T_OK(mf_compressed_train(
         &m.s, &(mf_compile_options){ .optimizer = "sgd", .learning_rate = 1e-30 }, &t));
     T_OK(mf_evaluate(t.trainer, m.data, evaluated, &n));
