@@ -464,7 +464,7 @@ done:
     if (shown)
         mf_status_page_close();
     mf_free(m.alive);
-    mf_free(m.wards);
+    mf_free(m.tasks);
     mf_proc_cmdline_deinit(&m.command);
     return mf_error_restore(&why);
 }

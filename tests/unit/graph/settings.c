@@ -39,7 +39,8 @@ MF_TEST(options_say_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", parse("unit=3", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "at least 1", parse("units=0", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "one of linear, relu", parse("units=1 activation=x", arena, &o));
-    T_FAILS(MF_INVALID_ARGUMENT, "Dense: units=many is not of type int", parse("units=many", arena, &o));
+    T_FAILS(MF_INVALID_ARGUMENT, "Dense: units=many is not of type int",
+            parse("units=many", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=nan is out of range",
             parse("units=1 rate=nan", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=-inf is out of range",
