@@ -123,7 +123,7 @@ MF_TEST(serve_request_says_where_a_shape_or_type_is_wrong)
     refuses(&picture, p, "{\"instances\": [7]}", "expected a list of 2, found a whole number");
     refuses(&picture, p, "{\"inputs\": 7}", "inputs: expected a list of rows");
     refuses(&picture, p, "{\"instances\": [{\"b64\": \"AQID\"}]}", "3 bytes of base64");
-    refuses(&picture, p, "{\"instances\": [{\"b64\": \"A!\"}]}", "no base64");
+    refuses(&picture, p, "{\"instances\": [{\"b64\": \"A!\"}]}", "not base64");
     refuses(&picture, p, "{\"instances\": [[[{\"b64\": \"" PNG "\"}, 7], [7, 7]]]}",
             "[0][0][0]: 71 bytes of base64 are no row of 4");
     refuses(&strings, p, "{\"instances\": [{\"b64\": \"AGI=\"}]}", "2 bytes of base64");
