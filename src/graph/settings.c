@@ -223,6 +223,15 @@ const mf_attr *mf_options_get(const mf_options *o, const char *name)
     return &o->attrs[settings_find(o, name)].value;
 }
 
+bool mf_options_has(const mf_options *o, const char *name)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (strcmp(o->attrs[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool mf_options_given(const mf_options *o, const char *name)
 {
     return o->given[settings_find(o, name)];

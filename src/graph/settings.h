@@ -36,6 +36,8 @@ MF_MUST mf_status mf_options_change(mf_options *o, const char *signature, const 
 /* All settings of a signature have a value; asking for another name is a bug of the caller. */
 const mf_attr *mf_options_get(const mf_options *o, const char *name);
 bool mf_options_given(const mf_options *o, const char *name);
+/* True if the signature has this setting. */
+bool mf_options_has(const mf_options *o, const char *name);
 int64_t mf_options_int(const mf_options *o, const char *name);
 double mf_options_float(const mf_options *o, const char *name);
 bool mf_options_bool(const mf_options *o, const char *name);

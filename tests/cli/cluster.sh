@@ -151,7 +151,7 @@ open('up-%d' % i, 'w'); open('pid-%d' % i, 'w').write(str(os.getpid())); time.sl
 }
 signalled TERM
 code=143
-verdict "SIGTERM is passed on" "[launch] Terminated: passed on to the tasks" "was killed by signal 15"
+verdict "SIGTERM is passed on" "[launch] Terminated: forwarded to the tasks" "was killed by signal 15"
 signalled INT INT
 code=137
 verdict "a second signal kills" "[worker 0] interrupted" "Interrupt again: killing the tasks"

@@ -27,6 +27,7 @@ MF_TEST(options_take_defaults_and_what_is_given)
     T_TRUE(mf_options_bool(&o, "bias"));
     T_STREQ(mf_options_string(&o, "name"), "a b");
     T_TRUE(mf_options_given(&o, "units") && !mf_options_given(&o, "rate"));
+    T_TRUE(mf_options_has(&o, "rate") && !mf_options_has(&o, "unit"));
     mf_arena_free(arena);
 }
 
