@@ -4,7 +4,6 @@
 #include "train/optim/lr_schedule.h"
 
 #include <sleef.h>
-#include <string.h>
 
 static double constant_factor(const mf_schedule *s, int64_t step, int64_t steps)
 {
