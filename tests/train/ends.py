@@ -141,7 +141,7 @@ def a_log_that_cannot_be_written_is_said_once_and_no_output_is_lost(b):
     code, out, err = b.end(["launch", "--no-prefix", "--log-dir", b.out("logs"), "--", "sh", "-c",
                             "for i in $(seq 100); do echo %s; done" % text], limit=50000)
     check(code == 0 and out == 100 * (text + "\n"), "%d: %s" % (code, err))
-    check(err.count("what worker 0 prints is not written to --log-dir any more: File too large") == 1, err)
+    check(err.count("the output of worker 0 is no longer written to --log-dir: File too large") == 1, err)
 
 
 @test
