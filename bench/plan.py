@@ -77,7 +77,7 @@ class Tried:
 
     def name(self):
         stages = " %d micro-batches" % self.said["micro_batches"] if self.said["stages"] > 1 else ""
-        return (self.said["layout"] or "(nothing is cut)") + stages
+        return (self.said["layout"] or "(nothing is sharded)") + stages
 
 
 def different(layouts):

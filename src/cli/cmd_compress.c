@@ -1,68 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_compress.c - `meshflow compress`: a trained model, smaller and faster. */
+/* cmd_compress.c - `meshflow compress`: makes a trained model smaller and faster. */
 #include "base/file.h"
 #include "cli/job.h"
 #include "cli/model_note.h"
 #include "compress/compress.h"
 #include "formats/tensors.h"
 #include "report/plot_sizes.h"
+#include "train/step/prune_weights.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_STAGES = 16, MOST_PRUNE = 8 };
+enum { MOST_STAGES = 16, MOST_TIMES = 32 };
 
 typedef struct compressing {
     mf_args *args;
     mf_job job;
     mf_fit_options fit;
     mf_compressed before, after;
-    const char *units[MOST_PRUNE]; /* settings of --prune units ... */
-    int n_units;
-    const char *magnitude; /* --prune magnitude ..., as for train; NULL: none */
-    mf_quantizing quantizing;
-    bool quantizes;
+    mf_units_settings units[MOST_TIMES]; /* --prune units ... */
+    mf_rank_settings ranks[MOST_TIMES];
+    mf_share_settings shares[MOST_TIMES];
+    int n_units, n_ranks, n_shares;
+    mf_prune prune; /* --prune magnitude ..., as for train */
+    mf_quantize_settings quantize;
+    bool prunes, quantizes;
     const char *metric;
     mf_sized stages[MOST_STAGES];
     int n_stages;
     mf_measured was, is;
 } compressing;
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
-static mf_status read_prune(compressing *c)
+static mf_status read_prune_units(compressing *c, const char *text)
 {
-    static const char units[] = "units";
-    const char *text;
+    if (c->n_units == MOST_TIMES)
+        return mf_args_wrong(c->args, "--prune units: at most %d times", MOST_TIMES);
+    return mf_units_settings_parse(text, c->job.arena, &c->units[c->n_units++]);
+}
+
+static mf_status cmd_compress_read_prune(compressing *c)
+{
+    const char *text, *head, *rest, *weights = NULL;
     int64_t at = 0;
 
     while ((text = mf_args_next(c->args, "prune", &at)) != NULL) {
-        const size_t word = strcspn(text, " ");
-
-        if (word == sizeof units - 1 && strncmp(text, units, word) == 0) {
-            if (c->n_units == MOST_PRUNE)
-                return mf_args_wrong(c->args, "--prune units: at most %d times", MOST_PRUNE);
-            c->units[c->n_units++] = text + word;
-        } else if (c->magnitude) {
-            return mf_args_wrong(c->args, "--prune: weights are pruned in one way: %s, or %s",
-                                 c->magnitude, text);
-        } else {
-            c->magnitude = text;
+        MF_TRY(mf_options_head(text, c->job.arena, &head, &rest));
+        if (strcmp(head, "units") == 0) {
+            MF_TRY(read_prune_units(c, rest));
+            continue;
         }
+        if (weights)
+            return mf_args_wrong(c->args, "--prune: weights are pruned in one way only: %s, or %s",
+                                 weights, text);
+        weights = text;
+        c->prunes = true;
+        MF_TRY(mf_prune_parse(text, c->job.arena, &c->prune));
     }
+    return MF_OK;
+}
+
+static mf_status cmd_compress_read_ranks(compressing *c)
+{
+    const char *text;
+    int64_t at = 0;
+
+    while ((text = mf_args_next(c->args, "rank", &at)) != NULL) {
+        if (c->n_ranks == MOST_TIMES)
+            return mf_args_wrong(c->args, "--rank: at most %d times", MOST_TIMES);
+        MF_TRY(mf_rank_settings_parse(text, c->job.arena, &c->ranks[c->n_ranks++]));
+    }
+    return MF_OK;
+}
+
+static mf_status cmd_compress_read_shares(compressing *c)
+{
+    const char *text;
+    int64_t at = 0;
+
+    while ((text = mf_args_next(c->args, "share", &at)) != NULL) {
+        if (c->n_shares == MOST_TIMES)
+            return mf_args_wrong(c->args, "--share: at most %d times", MOST_TIMES);
+        MF_TRY(mf_share_settings_parse(text, c->job.arena, &c->shares[c->n_shares++]));
+    }
+    return MF_OK;
+}
+
+/* Parses the settings of each method. */
+static mf_status read_methods(compressing *c)
+{
+    const char *quantize = mf_args_value(c->args, "quantize");
+
+    MF_TRY(cmd_compress_read_prune(c));
+    MF_TRY(cmd_compress_read_ranks(c));
+    MF_TRY(cmd_compress_read_shares(c));
+    c->quantizes = quantize != NULL;
+    if (quantize)
+        MF_TRY(mf_quantize_settings_parse(quantize, c->job.arena, &c->quantize));
+    if (!c->n_units && !c->prunes && !c->n_ranks && !c->n_shares && !c->quantizes)
+        return mf_args_wrong(c->args, "nothing to do: give --prune, --rank, --quantize or --share");
     return MF_OK;
 }
 
 static mf_status cmd_compress_read_args(compressing *c)
 {
     mf_args *args = c->args;
-    const char *quantize = mf_args_value(args, "quantize"), *optimizer, *schedule;
+    const char *optimizer, *schedule;
     mf_compile_options *o = &c->job.compile;
 
     c->fit = (mf_fit_options){ .batch = 128 };
-    MF_TRY(read_prune(c));
-    /* What is asked for takes training; else nothing is trained unless --epochs says so. */
-    c->fit.epochs = c->magnitude || (quantize && strstr(quantize, "aware=true")) ? 1 : 0;
+    MF_TRY(read_methods(c));
+    /* Default: train only if a method needs it. */
+    c->fit.epochs = c->prunes || c->quantize.aware ? 1 : 0;
     MF_TRY(mf_args_int(args, "epochs", 0, 100000, &c->fit.epochs));
     MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &c->fit.batch));
     optimizer = mf_args_value(args, "optimizer");
@@ -71,19 +121,15 @@ static mf_status cmd_compress_read_args(compressing *c)
     o->schedule = schedule ? schedule : "cosine";
     o->learning_rate = 0.02;
     MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &o->learning_rate));
-    c->quantizes = quantize != NULL;
-    if (c->magnitude && c->fit.epochs == 0)
-        return mf_args_wrong(args, "--prune magnitude is done while training goes on; --epochs 0 "
-                                   "leaves no time for it");
-    if (!c->n_units && !c->magnitude && !mf_args_has(args, "rank") && !quantize &&
-        !mf_args_has(args, "share"))
-        return mf_args_wrong(args, "nothing to do: give --prune, --rank, --quantize or --share");
+    if (c->prunes && c->fit.epochs == 0)
+        return mf_args_wrong(args, "--prune magnitude prunes during training; --epochs 0 leaves "
+                                   "no time for it");
     return MF_OK;
 }
 
 /* ---- stages ---- */
 
-/* How good and how large it is by now. */
+/* Measures quality and size after a stage. */
 static mf_status note_stage(compressing *c, const char *name)
 {
     mf_compile_options quiet = c->job.compile;
@@ -103,82 +149,78 @@ static mf_status note_stage(compressing *c, const char *name)
     return st;
 }
 
-/* A heading, and lines of what was done to each layer. */
-static mf_status cmd_compress_tell(compressing *c, const char *heading, mf_buf *told)
+/* Prints a heading, and a line for each layer. */
+static mf_status cmd_compress_print_stage(compressing *c, const char *heading, mf_buf *report)
 {
     const mf_sized *s = &c->stages[c->n_stages - 1];
     mf_buf out = { 0 };
 
     if (mf_args_has(c->args, "json")) {
-        mf_buf_deinit(told);
+        mf_buf_deinit(report);
         return MF_OK;
     }
     mf_buf_printf(&out, "%s: %s %.4f, %lld bytes\n", heading, c->metric, s->value,
                   (long long)s->bytes);
-    for (const char *line = told->data; line && *line; line += strcspn(line, "\n") + 1)
+    for (const char *line = report->data; line && *line; line += strcspn(line, "\n") + 1)
         mf_buf_printf(&out, "  %.*s\n", (int)strcspn(line, "\n"), line);
-    mf_buf_deinit(told);
+    mf_buf_deinit(report);
     return mf_cli_print(&out);
 }
 
 static mf_status end_stage(compressing *c, mf_status st, const char *name, const char *heading,
-                           mf_buf *told)
+                           mf_buf *report)
 {
     if (st == MF_OK)
         st = note_stage(c, name);
     if (st == MF_OK)
-        return cmd_compress_tell(c, heading, told);
-    mf_buf_deinit(told);
+        return cmd_compress_print_stage(c, heading, report);
+    mf_buf_deinit(report);
     return st;
 }
 
 static mf_status cut_units(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < c->n_units; i++)
-        st = mf_compress_units(&c->after, c->units[i], &told);
-    return c->n_units > 0 ? end_stage(c, st, "units", "units left out", &told) : MF_OK;
+        st = mf_compress_units(&c->after, &c->units[i], &report);
+    return c->n_units > 0 ? end_stage(c, st, "units", "units removed", &report) : MF_OK;
 }
 
 static mf_status factorise(compressing *c)
 {
-    const char *rank;
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
-    int64_t at = 0;
 
-    while (st == MF_OK && (rank = mf_args_next(c->args, "rank", &at)) != NULL)
-        st = mf_compress_rank(&c->after, rank, &told);
-    return mf_args_has(c->args, "rank") ? end_stage(c, st, "rank", "kernels of low rank", &told)
-                                        : MF_OK;
+    for (int i = 0; st == MF_OK && i < c->n_ranks; i++)
+        st = mf_compress_rank(&c->after, &c->ranks[i], &report);
+    return c->n_ranks > 0 ? end_stage(c, st, "rank", "low-rank kernels", &report) : MF_OK;
 }
 
 static mf_status quantise(compressing *c)
 {
     mf_compile_options o = c->job.compile;
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
     o.prune = NULL;
-    return end_stage(c, mf_compress_quantize(&c->after, &c->quantizing, c->job.train, &o, &told),
-                     "int8", "computing with bytes", &told);
+    return end_stage(c, mf_compress_quantize(&c->after, &c->quantize, c->job.train, &o, &report),
+                     "int8", "quantized to int8", &report);
 }
 
-/* Pruning goes on for the first two thirds, unless told. */
-static const char *pruning_text(compressing *c, int64_t steps)
+/* How the trainer prunes; by default, during the first two thirds of these steps. */
+static void pruning_text(const compressing *c, int64_t steps, mf_buf *out)
 {
-    const int64_t end = steps * 2 / 3;
+    mf_prune p = c->prunes ? c->prune : (mf_prune){ .holds = true, .only = "*" };
 
-    if (!c->magnitude)
-        return "hold";
-    if (strstr(c->magnitude, "end=") || strncmp(c->magnitude, "magnitude", 9) != 0)
-        return c->magnitude;
-    return mf_arena_printf(
-        c->after.arena, "%s end=%lld%s", c->magnitude, (long long)end,
-        strstr(c->magnitude, "every=") ? ""
-        : end / 50 > 1 ? mf_arena_printf(c->after.arena, " every=%lld", (long long)(end / 50))
-                       : " every=1");
+    if (!p.holds && !p.end_given) {
+        p.end = steps * 2 / 3;
+        p.end_given = true;
+        if (!p.every_given)
+            p.every = p.end / 50 > 1 ? p.end / 50 : 1;
+        p.every_given = true;
+    }
+    mf_prune_text(&p, out);
 }
 
 static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *report,
@@ -197,7 +239,7 @@ static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *repor
     return mf_cli_print(&out);
 }
 
-static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *told)
+static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *report)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const mf_tensor *w = &s->weights[i].value;
@@ -208,7 +250,7 @@ static void cmd_compress_count_zeros(const mf_compressed *s, mf_buf *told)
         for (int64_t e = 0; e < w->count; e++)
             zeros += ((const float *)w->data)[e] == 0;
         if (zeros > 0)
-            mf_buf_printf(told, "%s: %lld of %lld are zero, %.1f %%\n", s->weights[i].name,
+            mf_buf_printf(report, "%s: %lld of %lld are zero, %.1f %%\n", s->weights[i].name,
                           (long long)zeros, (long long)w->count,
                           100.0 * (double)zeros / (double)w->count);
     }
@@ -221,14 +263,14 @@ static mf_status fine_tune(compressing *c)
     mf_fit_options fit = c->fit;
     const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
     mf_compressed_trainer t = { 0 };
-    mf_buf told = { 0 };
+    mf_buf report = { 0 }, prune = { 0 };
     mf_status st;
 
     if (fit.epochs == 0)
         return MF_OK;
-    o.prune = pruning_text(c, per_epoch * fit.epochs);
-    if (!o.prune)
-        return MF_NOMEM("pruning");
+    pruning_text(c, per_epoch * fit.epochs, &prune);
+    MF_TRY(mf_buf_finish(&prune));
+    o.prune = prune.data;
     fit.hooks = &hook;
     fit.n_hooks = 1;
     st = mf_compressed_train(&c->after, &o, &t);
@@ -237,47 +279,45 @@ static mf_status fine_tune(compressing *c)
     if (st == MF_OK)
         st = mf_compressed_take(&c->after, &t);
     mf_compressed_trainer_free(&t);
+    mf_buf_deinit(&prune);
     if (st == MF_OK)
-        cmd_compress_count_zeros(&c->after, &told);
-    return end_stage(c, st, c->magnitude ? "pruned" : "tuned",
-                     c->magnitude ? "pruned and fine-tuned" : "fine-tuned", &told);
+        cmd_compress_count_zeros(&c->after, &report);
+    return end_stage(c, st, c->prunes ? "pruned" : "tuned",
+                     c->prunes ? "pruned and fine-tuned" : "fine-tuned", &report);
 }
 
 static mf_status cmd_compress_share(compressing *c)
 {
-    const char *text;
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
     mf_status st = MF_OK;
-    int64_t at = 0;
 
-    while (st == MF_OK && (text = mf_args_next(c->args, "share", &at)) != NULL)
-        st = mf_compress_share(&c->after, text, &told);
-    return mf_args_has(c->args, "share") ? end_stage(c, st, "shared", "shared values", &told)
-                                         : MF_OK;
+    for (int i = 0; st == MF_OK && i < c->n_shares; i++)
+        st = mf_compress_share(&c->after, &c->shares[i], &report);
+    return c->n_shares > 0 ? end_stage(c, st, "shared", "shared values", &report) : MF_OK;
 }
 
 static mf_status round_kernels(compressing *c)
 {
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
-    return end_stage(c, mf_compress_round(&c->after, &c->quantizing), "rounded",
-                     "kernels rounded to bytes", &told);
+    return end_stage(c, mf_compress_round(&c->after, &c->quantize), "rounded",
+                     "kernels rounded to int8", &report);
 }
 
 static mf_status all_stages(compressing *c)
 {
     MF_TRY(cut_units(c));
     MF_TRY(factorise(c));
-    if (c->quantizes && c->quantizing.aware)
+    if (c->quantizes && c->quantize.aware)
         MF_TRY(quantise(c));
     MF_TRY(fine_tune(c));
-    if (c->quantizes && !c->quantizing.aware)
+    if (c->quantizes && !c->quantize.aware)
         MF_TRY(quantise(c));
     MF_TRY(cmd_compress_share(c));
-    return c->quantizes && !mf_args_has(c->args, "share") ? round_kernels(c) : MF_OK;
+    return c->quantizes && c->n_shares == 0 ? round_kernels(c) : MF_OK;
 }
 
-/* ---- what came out ---- */
+/* ---- results ---- */
 
 static mf_status cmd_compress_write_file(const char *dir, const char *name, const mf_buf *bytes)
 {
@@ -301,7 +341,7 @@ static mf_status write_out(compressing *c, const char *dir)
     mf_job_note(&c->job, c->args, &note);
     note.model = mf_compressed_text(&c->after);
     MF_TRY_TO(done, note.model ? MF_OK : MF_NOMEM("a model"));
-    MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* which makes the folder */
+    MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* creates the folder */
     MF_TRY_TO(done, mf_compressed_encode(&c->after, &file));
     MF_TRY_TO(done, cmd_compress_write_file(dir, MF_PACKED_NAME, &file));
     mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
@@ -389,17 +429,14 @@ static mf_status cmd_compress_print_json(const compressing *c)
 static mf_status compress(compressing *c)
 {
     const char *from = c->args->words[0], *dir = mf_args_value(c->args, "out");
-    mf_buf told = { 0 };
+    mf_buf report = { 0 };
 
     MF_TRY(mf_job_open(&c->job, c->args, from));
     MF_TRY(cmd_compress_read_args(c));
     MF_TRY(mf_job_load(&c->job, c->args, true));
     MF_TRY(mf_compressed_init(&c->before, c->job.model_text, c->job.train, from));
     MF_TRY(mf_compressed_copy(&c->after, &c->before));
-    if (c->quantizes)
-        MF_TRY(mf_quantizing_parse(mf_args_value(c->args, "quantize"), c->after.arena,
-                                   &c->quantizing));
-    MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &told));
+    MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &report));
     MF_TRY(all_stages(c));
     if (dir)
         MF_TRY(write_out(c, dir));
@@ -425,24 +462,28 @@ static mf_status compress_run(mf_args *args)
 
 static const mf_option options[] = {
     { "prune", "HOW",
-      "'units share=0.5 layers=conv*' leaves out whole filters and units; 'magnitude sparsity=0.9' "
-      "makes weights zero while training goes on",
+      "'units share=0.5 layers=conv*' removes whole filters and units; 'magnitude sparsity=0.9' "
+      "sets weights to zero during training",
       0, true },
     { "rank", "HOW",
-      "kernels as products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'", 0, true },
+      "low-rank kernels, products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'", 0,
+      true },
     { "quantize", "HOW",
-      "compute with bytes: 'int8', 'int8 per=tensor', 'int8 aware=true' (training goes on with "
-      "rounded numbers)",
+      "compute in 8-bit integers: 'int8', 'int8 per=tensor', 'int8 aware=true' (train with "
+      "rounded values)",
       0, false },
-    { "share", "HOW", "weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0, true },
-    { "epochs", "N", "of training that follows; default: 0, and 1 for 'magnitude' and 'aware=true'",
+    { "share", "HOW", "the weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0,
+      true },
+    { "epochs", "N",
+      "training epochs after pruning; default: 0, and 1 for 'magnitude' and "
+      "'aware=true'",
       0, false },
-    { "batch", "N", "samples of a step; 128 unless told", 0, false },
-    { "optimizer", "OPT", "momentum unless told", 0, false },
-    { "lr", "RATE", "learning rate; 0.02 unless told", 0, false },
-    { "schedule", "S", "of the learning rate; cosine unless told", 0, false },
+    { "batch", "N", "samples of a step; default: 128", 0, false },
+    { "optimizer", "OPT", "optimizer with settings; default: momentum", 0, false },
+    { "lr", "RATE", "learning rate; default: 0.02", 0, false },
+    { "schedule", "S", "schedule of the learning rate; default: cosine", 0, false },
     { "out", "DIR", "where " MF_PACKED_NAME ", model.json and sizes.svg go", 'o', false },
-    { "no-speed", NULL, "do not measure how fast it is", 0, false },
+    { "no-speed", NULL, "do not measure the speed", 0, false },
     MF_JOB_OPTIONS,
     { 0 },
 };
@@ -452,12 +493,11 @@ const mf_command mf_command_compress = {
     .arguments = "CKPT",
     .summary = "make a trained model smaller and faster",
     .about =
-        "Leaves out units, factorises kernels, lets training go on while weights become zero, "
-        "computes with bytes and lets weights share values: what is asked for, in this order. Then "
-        "tells size, accuracy, speed of inference and time of a training step, before and after. "
-        "What is written to --out is read by eval, predict, serve, train --init and the ckpt "
-        "commands. CKPT is a checkpoint or the folder of a training. "
-        "docs/guides/model-compression.md",
+        "Applies the given methods in this order: remove units, factorize kernels, prune weights "
+        "during training, quantize to 8-bit integers, share weights. Then prints size, accuracy, "
+        "inference speed and the time of a training step, before and after. The commands eval, "
+        "predict, serve, train --init and ckpt read the model in --out. CKPT is a checkpoint or "
+        "the folder of a training. docs/guides/model-compression.md",
     .options = options,
     .examples =
         (const char *const[]){

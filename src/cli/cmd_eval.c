@@ -13,21 +13,20 @@
 /* With --mesh, all workers that there are work together. */
 static mf_status cmd_eval_open_mesh(mf_job *job, const char *command, mf_args *args)
 {
-    mf_buf strategy = { 0 }, identity = { 0 };
+    mf_strategy_settings settings;
+    mf_buf identity = { 0 };
     mf_strategy_options o;
     mf_status st = MF_OK;
 
-    MF_TRY(mf_mesh_options_write(args, mf_args_value(args, "mesh"), mf_args_value(args, "layout"),
-                                 &strategy));
-    if (!strategy.data)
+    MF_TRY(mf_mesh_options_read(args, NULL, job->arena, &settings));
+    if (!settings.kind)
         return MF_OK;
     MF_TRY_TO(done, mf_connect_options_read(args, &o));
     MF_TRY_TO(done, mf_job_in_common(command, args, mf_dataset_count(job->test), &identity));
     o.identity = identity.data;
-    MF_TRY_TO(done, mf_strategy_open(strategy.data, &o, &job->strategy));
+    MF_TRY_TO(done, mf_strategy_open_with(&settings, &o, &job->strategy));
     job->compile.strategy = job->strategy;
 done:
-    mf_buf_deinit(&strategy);
     mf_buf_deinit(&identity);
     return st;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_plan.c - `meshflow plan`: which layout of a model on a mesh is best. */
+/* cmd_plan.c - `meshflow plan`: finds the best layout of a model on a mesh. */
 #include "cli/planning.h"
 #include "cli/train_options.h"
 #include "models/zoo.h"
 
-/* Without data the model is for what `meshflow models` shows it with. */
+/* Without data: the model for the example data of `meshflow models`. */
 static mf_status example_model(mf_job *job, mf_arena *arena)
 {
     const char *head, *rest;
@@ -15,7 +15,7 @@ static mf_status example_model(mf_job *job, mf_arena *arena)
 
     MF_TRY(mf_options_head(job->model_text, arena, &head, &rest));
     kind = mf_zoo_find(head);
-    if (!kind) /* says which there are */
+    if (!kind) /* fails, and lists the known models */
         return mf_zoo_build(job->model_text, NULL, 0, 0, &job->model);
     MF_TRY(mf_zoo_columns(kind->example, arena, &columns, &n, &classes));
     return mf_zoo_build(job->model_text, columns, n, classes, &job->model);
@@ -29,36 +29,36 @@ static mf_status cmd_plan_load(mf_job *job, mf_args *args, mf_arena *arena)
 }
 
 static mf_status cmd_plan_print(mf_args *args, const mf_planner_answer *a,
-                                const mf_planner_wish *wish)
+                                const mf_planner_options *opts)
 {
     mf_buf out = { 0 };
 
     if (mf_args_has(args, "json"))
-        mf_planning_print_json(a, wish, &out);
+        mf_planning_print_json(a, opts, &out);
     else
-        mf_planning_print(a, wish, &out);
+        mf_planning_print(a, opts, &out);
     MF_TRY(mf_cli_print(&out));
     if (a->found.fits)
         return MF_OK;
-    mf_args_hint(args, "more processors, smaller batches, or weights in slices on more axes");
+    mf_args_hint(args, "use more processors, smaller batches, or shard weights along more axes");
     return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no layout fits %lld MiB for each processor",
-                   (long long)(wish->memory >> 20));
+                   (long long)(opts->memory >> 20));
 }
 
 static mf_status cmd_plan(mf_job *job, mf_args *args, mf_arena *arena)
 {
     mf_fit_options fit = { 0 };
-    mf_planner_wish wish;
+    mf_planning_options w;
     mf_planner_answer answer;
     mf_status st;
 
     MF_TRY(mf_train_options_read(args, &job->compile, &fit));
-    MF_TRY(mf_planning_read(args, &wish));
-    wish.batch = fit.batch;
+    MF_TRY(mf_planning_read(args, &w));
+    w.opts.batch = fit.batch;
     MF_TRY(cmd_plan_load(job, args, arena));
-    st = mf_planning_run(job->model, &job->compile, &wish, &answer);
+    st = mf_planning_run(job->model, &job->compile, &w.opts, &answer);
     if (st == MF_OK)
-        st = cmd_plan_print(args, &answer, &wish);
+        st = cmd_plan_print(args, &answer, &w.opts);
     mf_planner_answer_deinit(&answer);
     return st;
 }
@@ -78,23 +78,31 @@ static mf_status plan_run(mf_args *args)
 
 static const mf_option options[] = {
     MF_JOB_OPTIONS,
-    { "batch", "N", "samples of a step; 32 unless told", 0, false },
-    { "micro-batches", "N", "do a batch in so many turns; the best for pipelines unless told", 0,
-      false },
-    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
-    { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "batch", "N", "samples of a step; default: 32", 0, false },
+    { "micro-batches", "N",
+      "micro-batches of a batch; default: the best number for pipelines, "
+      "else 1",
+      0, false },
+    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; default: sgd", 0, false },
+    { "clip", "HOW", "clip gradients: value=1, norm=1 or global_norm=1", 0, false },
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
-    { "freeze", "PATTERN", "do not train weights of such names", 0, true },
-    { "mesh", "AXES", "the mesh: 'rows:2;cols:2'; its processors are threads here", 0, false },
-    { "layout", "RULES", "only tell what this one takes: 'batch:rows;hidden:cols'", 0, false },
-    { "processors", "N", "so many threads here, as a mesh of any shape; the cores unless told", 0,
+    { "freeze", "PATTERN", "do not train weights whose names match", 0, true },
+    { "mesh", "AXES", "the mesh: 'rows:2;cols:2'; its devices are threads of this process", 0,
       false },
-    { "simulate", "N", "so many machines like this one, as a mesh of any shape", 0, false },
-    { "latency", "US", "between these: so many microseconds more than between threads", 0, false },
-    { "bandwidth", "MIBS", "and so many MiB a second into each", 0, false },
-    { "memory", "MIB", "that each processor has for weights and values; any number unless told", 0,
+    { "layout", "RULES", "predict this layout only: 'batch:rows;hidden:cols'", 0, false },
+    { "processors", "N",
+      "devices, threads of this process, as a mesh of any shape; default: the "
+      "number of cores",
+      0, false },
+    { "simulate", "N", "devices, machines like this one, as a mesh of any shape", 0, false },
+    { "latency", "US",
+      "with --simulate: microseconds of latency in addition to that between "
+      "threads",
+      0, false },
+    { "bandwidth", "MIBS", "with --simulate: MiB/s into each device", 0, false },
+    { "memory", "MIB", "memory of each device for weights and values; default: unlimited", 0,
       false },
-    { "exact", NULL, "cut no dimension that is summed over; the bits of one processor", 0, false },
+    { "exact", NULL, "shard no dimension that is summed over: the bits of one device", 0, false },
     { 0 },
 };
 
@@ -102,9 +110,9 @@ const mf_command mf_command_plan = {
     .name = "plan",
     .arguments = "",
     .summary = "find the best layout of a model on a mesh",
-    .about = "Measures what kernels and links take on this machine, predicts step time, bytes and "
-             "memory under layouts, and tells the best ones and why the others are worse. Without "
-             "--data the model is made for the data that `meshflow models` shows it with. See "
+    .about = "Measures kernels and links on this machine, predicts step time, bytes and memory "
+             "of layouts, and prints the best ones and what makes the others worse. Without "
+             "--data, the model is built for the example data of `meshflow models`. See "
              "docs/guides/planner.md.",
     .options = options,
     .examples =

@@ -14,7 +14,7 @@
 typedef struct serving {
     mf_arena *arena;
     mf_dataset *data; /* of --data; NULL: not given */
-    mf_buf mesh;
+    mf_strategy_settings mesh; /* kind NULL: one device */
     mf_serve_model what;
     mf_serve_options o;
 } serving;
@@ -134,9 +134,8 @@ static mf_status cmd_serve(serving *s, mf_args *args)
                              s->o.name);
     MF_TRY(cmd_serve_read_numbers(s, args));
     MF_TRY(read_model(s, args));
-    MF_TRY(mf_mesh_options_write(args, mf_args_value(args, "mesh"), mf_args_value(args, "layout"),
-                                 &s->mesh));
-    s->what.mesh = s->mesh.data;
+    MF_TRY(mf_mesh_options_read(args, NULL, s->arena, &s->mesh));
+    s->what.mesh = s->mesh.kind ? &s->mesh : NULL;
     return mf_serve(&s->o);
 }
 
@@ -146,7 +145,6 @@ static mf_status serve_run(mf_args *args)
     mf_status st = s.arena ? cmd_serve(&s, args) : MF_NOMEM("a server");
 
     mf_dataset_unref(s.data);
-    mf_buf_deinit(&s.mesh);
     mf_arena_free(s.arena);
     return st;
 }

@@ -416,56 +416,47 @@ static mf_status cmd_train_print_json(const measured *m, const mf_result *test, 
 
 /* ---- with others ---- */
 
-/* --strategy, or what --target, --mesh and --auto are short for. */
-static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *out)
+/* --strategy, or what --target, --mesh and --auto are short for; out->kind NULL: none of them. */
+static mf_status read_strategy(const measured *m, mf_args *args, mf_strategy_settings *out)
 {
-    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
-               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout"),
-               *pipeline = mf_args_value(args, "pipeline"), *chunks = mf_args_value(args, "chunks");
+    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target");
+    const mf_mesh_spec *chosen = m->chosen.mesh.data ? &m->chosen.spec : NULL;
+    const bool mesh = chosen || mf_args_has(args, "mesh");
 
-    mesh = chosen->mesh.data ? chosen->mesh.data : mesh;
-    layout = chosen->mesh.data ? chosen->layout.data : layout;
-
-    if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
+    if ((strategy != NULL) + (target != NULL) + mesh > 1)
         return mf_args_wrong(args,
                              "--target says that servers do the steps, --mesh that processors "
                              "of a mesh do, --strategy says who else: give one of them");
-    if (!mesh && (pipeline || mf_args_has(args, "explain")))
+    if (!mesh && (mf_args_has(args, "pipeline") || mf_args_has(args, "explain")))
         return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
     if (!mf_args_has(args, "auto") &&
         (mf_args_has(args, "processors") || mf_args_has(args, "memory")))
         return mf_args_wrong(args, "--processors and --memory need --auto");
-    MF_TRY(mf_mesh_options_write(args, mesh, layout, out));
-    if (chunks && (!pipeline || strcmp(pipeline, "interleaved") != 0))
+    if (!mesh && mf_args_has(args, "chunks"))
         return mf_args_wrong(args, "--chunks needs --pipeline interleaved");
-    if (pipeline)
-        mf_buf_printf(out, " pipeline='%s'", pipeline);
-    if (chunks)
-        mf_buf_printf(out, " chunks=%s", chunks);
-    if (strategy)
-        mf_buf_str(out, strategy);
+    MF_TRY(mf_mesh_options_read(args, chosen, m->job->arena, out));
     if (target)
-        mf_buf_printf(out, "servers target='%s'", target);
-    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
+        mf_strategy_of_target(target, out);
+    return strategy ? mf_strategy_parse(strategy, m->job->arena, out) : MF_OK;
 }
 
 static mf_status open_strategy(measured *m, mf_args *args)
 {
     mf_job *job = m->job;
     mf_strategy_options o;
-    mf_buf identity = { 0 }, name = { 0 }, strategy = { 0 };
+    mf_strategy_settings settings;
+    mf_buf identity = { 0 }, name = { 0 };
     mf_status st;
 
     MF_TRY(mf_connect_options_read(args, &o));
-    MF_TRY(write_strategy(args, &m->chosen, &strategy));
+    MF_TRY(read_strategy(m, args, &settings));
     st = mf_job_in_common("train", args, mf_dataset_count(job->train), &identity);
     o.identity = identity.data;
     o.codec = mf_args_value(args, "codec");
     mf_job_name(job, args, &name);
     o.job = name.data;
     if (st == MF_OK)
-        st = mf_strategy_open(strategy.data, &o, &job->strategy);
-    mf_buf_deinit(&strategy);
+        st = mf_strategy_open_with(settings.kind ? &settings : NULL, &o, &job->strategy);
     mf_buf_deinit(&identity);
     mf_buf_deinit(&name);
     job->compile.strategy = job->strategy;

@@ -11,9 +11,25 @@ enum { ROWS = 8 };
 
 static const double MIB = 1024.0 * 1024.0;
 
-mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
+static mf_status planning_read_mesh(mf_args *args, mf_planning_options *out)
 {
-    const char *mesh = mf_args_value(args, "mesh");
+    const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
+
+    if (mesh) {
+        MF_TRY(mf_mesh_parse(mesh, &out->mesh));
+        out->opts.mesh = &out->mesh;
+    }
+    if (layout) {
+        MF_TRY(mf_layout_rules_parse(layout, &out->layout));
+        out->opts.layout = &out->layout;
+    }
+    return MF_OK;
+}
+
+mf_status mf_planning_read(mf_args *args, mf_planning_options *out)
+{
+    const bool mesh = mf_args_has(args, "mesh");
+    mf_planner_options *w = &out->opts;
     int64_t processors = 0, simulated = 0, memory = 0, threads = 0, micro = 0;
     double latency = 0, bandwidth = 0;
 
@@ -25,34 +41,32 @@ mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
     MF_TRY(mf_args_double(args, "latency", 0.0, 1e9, &latency));
     MF_TRY(mf_args_double(args, "bandwidth", 1e-3, 1e9, &bandwidth));
     if (mesh && (processors > 0 || simulated > 0))
-        return mf_args_wrong(args, "--mesh says how many processors there are: leave out "
-                                   "--processors and --simulate, or give one of them alone");
+        return mf_args_wrong(args, "--mesh determines the number of processors: give it without "
+                                   "--processors and --simulate, or give one of these alone");
     if (processors > 0 && simulated > 0)
-        return mf_args_wrong(args, "--processors are threads here, --simulate is elsewhere: give "
-                                   "one of them");
+        return mf_args_wrong(args, "--processors are threads of this process, --simulate are "
+                                   "other machines: give one of them");
     if (mf_args_has(args, "layout") && !mesh)
         return mf_args_wrong(args, "--layout needs --mesh: \"rows:2;cols:2\"");
     if ((latency > 0 || bandwidth > 0) && simulated == 0)
-        return mf_args_wrong(args, "--latency and --bandwidth are of links that are simulated: "
-                                   "they need --simulate");
-    *out = (mf_planner_wish){ .mesh = mesh,
-                              .layout = mf_args_value(args, "layout"),
-                              .processors = (int)(simulated > 0 ? simulated : processors),
-                              .simulated = simulated > 0,
-                              .latency_ns = latency * 1e3,
-                              .byte_ns = bandwidth > 0 ? 1e9 / (bandwidth * MIB) : 0,
-                              .threads = (int)threads,
-                              .batch = 32,
-                              .micro_batches = (int)micro,
-                              .memory = memory << 20,
-                              .exact = mf_args_has(args, "exact") };
-    if (!mesh && out->processors == 0)
-        out->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return MF_OK;
+        return mf_args_wrong(args, "--latency and --bandwidth describe simulated links: they "
+                                   "need --simulate");
+    *w = (mf_planner_options){ .processors = (int)(simulated > 0 ? simulated : processors),
+                               .simulated = simulated > 0,
+                               .latency_ns = latency * 1e3,
+                               .byte_ns = bandwidth > 0 ? 1e9 / (bandwidth * MIB) : 0,
+                               .threads = (int)threads,
+                               .batch = 32,
+                               .micro_batches = (int)micro,
+                               .memory = memory << 20,
+                               .exact = mf_args_has(args, "exact") };
+    if (!mesh && w->processors == 0)
+        w->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return planning_read_mesh(args, out);
 }
 
 mf_status mf_planning_run(mf_model *model, const mf_compile_options *compile,
-                          const mf_planner_wish *wish, mf_planner_answer *out)
+                          const mf_planner_options *opts, mf_planner_answer *out)
 {
     mf_compile_options o = *compile;
     mf_trainer *t;
@@ -61,7 +75,7 @@ mf_status mf_planning_run(mf_model *model, const mf_compile_options *compile,
     *out = (mf_planner_answer){ 0 };
     o.strategy = NULL;
     MF_TRY(mf_model_compile(model, &o, &t));
-    st = mf_planner_run(t, wish, out);
+    st = mf_planner_run(t, opts, out);
     mf_trainer_free(t);
     return st;
 }
@@ -75,24 +89,31 @@ void mf_chosen_deinit(mf_chosen *c)
     mf_buf_deinit(&c->name);
 }
 
-static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wish, mf_chosen *out)
+/* Prints the chosen mesh and layout. */
+static mf_status planning_show(mf_chosen *c)
+{
+    mf_mesh_spec_text(&c->spec, &c->mesh, &c->layout);
+    MF_TRY(mf_buf_finish(&c->mesh));
+    return mf_buf_finish(&c->layout);
+}
+
+static mf_status keep_best(const mf_planner_answer *a, const mf_planner_options *opts,
+                           mf_chosen *out)
 {
     const mf_candidate *best = &a->found.all[0];
 
     if (!a->found.fits)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "no layout fits %lld MiB for each processor: `meshflow plan` tells what "
+                       "no layout fits %lld MiB for each processor: `meshflow plan` shows what "
                        "they need",
-                       (long long)(wish->memory >> 20));
+                       (long long)(opts->memory >> 20));
     out->is = best->is;
     out->micro_batches = best->micro_batches;
     out->correction = best->correction;
     mf_candidate_name(&a->found.dims, best, &out->name);
     MF_TRY(mf_buf_finish(&out->name));
-    mf_mesh_text(&best->mesh, &out->mesh);
-    mf_candidate_layout(&a->found.dims, best, &out->layout);
-    MF_TRY(mf_buf_finish(&out->mesh));
-    MF_TRY(mf_buf_finish(&out->layout));
+    MF_TRY(mf_candidate_spec(&a->found.dims, best, &out->spec));
+    MF_TRY(planning_show(out));
     MF_INFO("mesh '%s', layout '%s': the best of %lld, chosen in %.1f s; a step should take %.3f "
             "ms",
             out->mesh.data, out->layout.data, (long long)a->found.n,
@@ -100,34 +121,34 @@ static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wi
     return MF_OK;
 }
 
-static mf_status wish_of(const mf_planning_call *call, mf_planner_wish *out)
+static mf_status planning_options_of(const mf_planning_call *call, mf_planning_options *out)
 {
+    mf_planner_options *w = &out->opts;
+
     MF_TRY(mf_planning_read(call->args, out));
-    out->batch = call->batch;
-    out->links = call->links;
-    out->hosts = call->hosts;
+    w->batch = call->batch;
+    w->links = call->links;
+    w->hosts = call->hosts;
     if (call->micro_batches > 0)
-        out->micro_batches = call->micro_batches;
+        w->micro_batches = call->micro_batches;
     if (call->workers > 1 && !mf_args_has(call->args, "processors"))
-        out->processors = call->workers;
+        w->processors = call->workers;
     return MF_OK;
 }
 
-/* What past trainings have to be alike in. */
-static void write_name(const mf_planning_call *call, const mf_planner_wish *wish, mf_buf *out)
+/* The key of a training in the history. */
+static void write_name(const mf_planning_call *call, const mf_planner_options *opts, mf_buf *out)
 {
     const char *optimizer = mf_args_value(call->args, "optimizer");
-    mf_mesh mesh = { .n = wish->processors };
 
-    if (wish->mesh && mf_mesh_parse(wish->mesh, &mesh) != MF_OK)
-        mesh.n = 0; /* the planner will say so */
     mf_buf_printf(out, "%s, %lld samples, %s, %d processors of %d workers on %d hosts%s",
                   call->job->model_text, (long long)call->batch, optimizer ? optimizer : "sgd",
-                  mesh.n, call->workers > 1 ? call->workers : 1, call->hosts > 1 ? call->hosts : 1,
-                  wish->exact ? ", exact" : "");
+                  opts->mesh ? opts->mesh->n : opts->processors,
+                  call->workers > 1 ? call->workers : 1, call->hosts > 1 ? call->hosts : 1,
+                  opts->exact ? ", exact" : "");
 }
 
-static mf_status planning_choose(const mf_planning_call *call, const mf_planner_wish *wish,
+static mf_status planning_choose(const mf_planning_call *call, const mf_planner_options *opts,
                                  mf_chosen *out)
 {
     mf_compile_options compile = call->job->compile;
@@ -139,9 +160,9 @@ static mf_status planning_choose(const mf_planning_call *call, const mf_planner_
     mf_job_losses(call->job, call->args, model, &compile);
     st = mf_job_freeze(call->args, model);
     if (st == MF_OK)
-        st = mf_planning_run(model, &compile, wish, &answer);
+        st = mf_planning_run(model, &compile, opts, &answer);
     if (st == MF_OK)
-        st = keep_best(&answer, wish, out);
+        st = keep_best(&answer, opts, out);
     mf_planner_answer_deinit(&answer);
     mf_model_free(model);
     return st;
@@ -152,10 +173,10 @@ typedef struct past {
     mf_buf path, name;
 } past;
 
-static mf_status past_open(past *p, const mf_planning_call *call, const mf_planner_wish *wish)
+static mf_status past_open(past *p, const mf_planning_call *call, const mf_planner_options *opts)
 {
     mf_history_path(&p->path);
-    write_name(call, wish, &p->name);
+    write_name(call, opts, &p->name);
     MF_TRY(mf_buf_finish(&p->name));
     MF_TRY(mf_buf_finish(&p->path));
     return p->path.len > 0 ? mf_history_read(p->path.data, &p->history) : MF_OK;
@@ -170,63 +191,58 @@ static void past_close(past *p)
 
 mf_status mf_planning_choose(const mf_planning_call *call, mf_chosen *out)
 {
-    mf_planner_wish wish = { 0 };
+    mf_planning_options w;
     past p = { 0 };
     mf_status st;
 
-    MF_TRY(wish_of(call, &wish));
-    st = past_open(&p, call, &wish);
-    wish.history = &p.history;
-    wish.name = p.name.data;
+    MF_TRY(planning_options_of(call, &w));
+    st = past_open(&p, call, &w.opts);
+    w.opts.history = &p.history;
+    w.opts.name = p.name.data;
     if (st == MF_OK)
-        st = planning_choose(call, &wish, out);
+        st = planning_choose(call, &w.opts, out);
     past_close(&p);
     return st;
 }
 
 mf_status mf_planning_start(const mf_planning_call *call, mf_chosen *out)
 {
-    mf_planner_wish wish = { 0 };
-    mf_mesh mesh;
+    mf_planning_options w;
 
-    MF_TRY(wish_of(call, &wish));
-    if (wish.mesh)
-        MF_TRY(mf_mesh_parse(wish.mesh, &mesh));
-    else
-        (void)mf_plan_meshes(wish.processors, &mesh, 1);
-    mf_mesh_text(&mesh, &out->mesh);
-    mf_buf_str(&out->layout, "");
-    MF_TRY(mf_buf_finish(&out->mesh));
-    return mf_buf_finish(&out->layout);
+    MF_TRY(planning_options_of(call, &w));
+    if (!w.opts.mesh)
+        (void)mf_plan_meshes(w.opts.processors, &w.mesh, 1);
+    mf_mesh_spec_one(&w.mesh, &out->spec);
+    return planning_show(out);
 }
 
 void mf_planning_remember(const mf_planning_call *call, const mf_chosen *chosen, double step_ns)
 {
-    mf_planner_wish wish = { 0 };
+    mf_planning_options w;
     past p = { 0 };
-    mf_status st = wish_of(call, &wish);
+    mf_status st = planning_options_of(call, &w);
 
     if (st == MF_OK)
-        st = past_open(&p, call, &wish);
+        st = past_open(&p, call, &w.opts);
     if (st == MF_OK && p.path.len > 0)
         st = mf_history_add(&p.history, p.name.data, chosen->name.data,
                             step_ns * chosen->correction / chosen->is.step_ns);
     if (st == MF_OK && p.path.len > 0)
         st = mf_history_write(&p.history, p.path.data);
     if (st != MF_OK)
-        MF_WARN("what steps took is not kept for the next planning: %s", mf_error_message());
+        MF_WARN("the step time is not recorded for later planning: %s", mf_error_message());
     past_close(&p);
 }
 
 /* ---- a table ---- */
 
-static bool too_large(const mf_planner_wish *w, const mf_candidate *c)
+static bool too_large(const mf_planner_options *w, const mf_candidate *c)
 {
     return w->memory > 0 && mf_prediction_memory(&c->is) > w->memory;
 }
 
-/* What of a layout is worse than of the best one. */
-static void print_why(const mf_planner_wish *w, const mf_candidate *best, const mf_candidate *c,
+/* What makes a layout worse than the best one. */
+static void print_why(const mf_planner_options *w, const mf_candidate *best, const mf_candidate *c,
                       mf_buf *out)
 {
     const double compute = c->is.compute_ns - best->is.compute_ns;
@@ -234,22 +250,22 @@ static void print_why(const mf_planner_wish *w, const mf_candidate *best, const 
     const double wait = c->is.wait_ns - best->is.wait_ns;
 
     if (too_large(w, c))
-        mf_buf_printf(out, "memory: %.1f MiB too many",
+        mf_buf_printf(out, "memory: %.1f MiB over the limit",
                       (double)(mf_prediction_memory(&c->is) - w->memory) / MIB);
     else if (c == best)
         mf_buf_str(out, "the quickest");
     else if (compute <= 0 && talk <= 0 && wait <= 0)
-        mf_buf_printf(out, "%s: %.2f ms more", c->tried ? "when tried" : "as others when tried",
+        mf_buf_printf(out, "%s: %.2f ms more", c->tried ? "when tried" : "like others in trials",
                       (c->is.step_ns - best->is.step_ns) * 1e-6);
     else if (wait > compute && wait > talk)
-        mf_buf_printf(out, "stages wait: %.2f ms more", wait * 1e-6);
+        mf_buf_printf(out, "pipeline bubble: %.2f ms more", wait * 1e-6);
     else if (compute >= talk)
         mf_buf_printf(out, "compute: %.2f ms more", compute * 1e-6);
     else
         mf_buf_printf(out, "communication: %.2f ms more", talk * 1e-6);
 }
 
-static void planning_print_row(const mf_planner_answer *a, const mf_planner_wish *w,
+static void planning_print_row(const mf_planner_answer *a, const mf_planner_options *w,
                                const mf_candidate *c, mf_buf *out)
 {
     mf_buf layout = { 0 }, mesh = { 0 };
@@ -265,23 +281,22 @@ static void planning_print_row(const mf_planner_answer *a, const mf_planner_wish
                   (long long)c->is.collectives, (double)c->is.sent_bytes / MIB,
                   (double)c->is.link_bytes / MIB, (double)c->is.variable_bytes / MIB,
                   (double)c->is.activation_bytes / MIB, mesh.data ? mesh.data : "",
-                  layout.len > 0 ? layout.data : "(nothing is cut)");
+                  layout.len > 0 ? layout.data : "(nothing is sharded)");
     print_why(w, &a->found.all[0], c, out);
     mf_buf_str(out, "\n");
     mf_buf_deinit(&layout);
     mf_buf_deinit(&mesh);
 }
 
-static void print_machine(const mf_planner_answer *a, const mf_planner_wish *w, mf_buf *out)
+static void print_machine(const mf_planner_answer *a, const mf_planner_options *w, mf_buf *out)
 {
     mf_buf_printf(
         out,
-        "machine: a step begins in %.0f us, a round takes %.0f us, a further collective "
-        "%.1f us, %.2f GB/s %s; %lld kernels measured alone, in a step they take %.2f times as "
-        "long\n",
+        "machine: a step starts in %.0f us, a round takes %.0f us, a further collective %.1f us, "
+        "%.2f GB/s %s; %lld kernels measured alone, in a step they take %.2f times as long\n",
         a->links.step_ns * 1e-3, a->links.round_ns * 1e-3, a->links.collective_ns * 1e-3,
         a->links.byte_ns > 0 ? 1 / a->links.byte_ns : 0.0,
-        w->simulated ? "into each processor" : "in all", (long long)a->kernels, a->company);
+        w->simulated ? "into each device" : "in all", (long long)a->kernels, a->slowdown);
 }
 
 static void print_search(const mf_planner_answer *a, mf_buf *out)
@@ -294,7 +309,7 @@ static void print_search(const mf_planner_answer *a, mf_buf *out)
     if (a->found.exhaustive)
         mf_buf_printf(out, "search: exhaustive, all %lld layouts", (long long)layouts);
     else
-        mf_buf_printf(out, "search: by beam, %lld layouts of more", (long long)layouts);
+        mf_buf_printf(out, "search: by beam, %lld layouts and not all", (long long)layouts);
     if (a->found.pipelines > 0)
         mf_buf_printf(out, ", and %lld pipelines%s", (long long)a->found.pipelines,
                       a->found.pipelines_left ? " of more" : "");
@@ -304,7 +319,7 @@ static void print_search(const mf_planner_answer *a, mf_buf *out)
                   (long long)impossible, a->search_seconds, a->kernel_seconds, a->links_seconds);
 }
 
-void mf_planning_print(const mf_planner_answer *a, const mf_planner_wish *w, mf_buf *out)
+void mf_planning_print(const mf_planner_answer *a, const mf_planner_options *w, mf_buf *out)
 {
     print_machine(a, w, out);
     print_search(a, out);
@@ -320,14 +335,14 @@ void mf_planning_print(const mf_planner_answer *a, const mf_planner_wish *w, mf_
             planning_print_row(a, w, c, out);
     }
     if (!a->found.fits)
-        mf_buf_printf(out, "nothing fits %.0f MiB: the least is %.1f MiB for each processor\n",
+        mf_buf_printf(out, "nothing fits %.0f MiB: the minimum is %.1f MiB for each device\n",
                       (double)w->memory / MIB,
                       (double)mf_prediction_memory(&a->found.all[0].is) / MIB);
 }
 
 /* ---- JSON ---- */
 
-static void print_json_row(const mf_planner_answer *a, const mf_planner_wish *w,
+static void print_json_row(const mf_planner_answer *a, const mf_planner_options *w,
                            const mf_candidate *c, mf_buf *out)
 {
     mf_buf layout = { 0 }, mesh = { 0 }, why = { 0 };
@@ -358,7 +373,7 @@ static void print_json_row(const mf_planner_answer *a, const mf_planner_wish *w,
     mf_buf_deinit(&why);
 }
 
-void mf_planning_print_json(const mf_planner_answer *a, const mf_planner_wish *w, mf_buf *out)
+void mf_planning_print_json(const mf_planner_answer *a, const mf_planner_options *w, mf_buf *out)
 {
     mf_buf_printf(
         out,
@@ -368,7 +383,7 @@ void mf_planning_print_json(const mf_planner_answer *a, const mf_planner_wish *w
         "\"layouts\":[",
         a->found.fits ? "true" : "false", a->found.exhaustive ? "true" : "false",
         (long long)a->found.n, (long long)a->found.pipelines, a->search_seconds, a->links_seconds,
-        a->kernel_seconds, (long long)a->kernels, a->company);
+        a->kernel_seconds, (long long)a->kernels, a->slowdown);
     for (int64_t i = 0; i < a->found.n && a->found.all[i].status == MF_OK; i++) {
         mf_buf_str(out, i ? "," : "");
         print_json_row(a, w, &a->found.all[i], out);

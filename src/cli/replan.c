@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The first steps after a change compile. The first look comes soon, the next ones are rare. */
+/* The first steps after a change compile. The first window is short, the later ones get longer. */
 enum { SKIPPED = 2, WINDOW = 20, TIMES = 3 };
 
 static bool replan_is_other(const mf_chosen *a, const mf_chosen *b)
@@ -18,8 +18,8 @@ static bool replan_is_other(const mf_chosen *a, const mf_chosen *b)
     return !b->name.data || strcmp(a->name.data, b->name.data) != 0;
 }
 
-/* Micro-batches are part of the training's graph: they stay. */
-static mf_status plan_anew(mf_replan *r)
+/* Micro-batches are part of the training's graph: they are not changed. */
+static mf_status plan_again(mf_replan *r)
 {
     const int micro = r->chosen->micro_batches > 1 ? r->chosen->micro_batches : 1;
     mf_chosen next = { 0 }, last = *r->chosen;
@@ -28,8 +28,8 @@ static mf_status plan_anew(mf_replan *r)
     r->call.micro_batches = micro;
     st = mf_planning_choose(&r->call, &next);
     if (st == MF_OK && replan_is_other(&next, &last))
-        st = mf_strategy_mesh_relayout(r->call.job->strategy, next.mesh.data, next.layout.data);
-    if (st == MF_OK) { /* the same, too: predicted anew */
+        st = mf_strategy_mesh_relayout_to(r->call.job->strategy, &next.spec);
+    if (st == MF_OK) { /* the same layout, too: its prediction is new */
         *r->chosen = next;
         next = last;
     }
@@ -44,11 +44,11 @@ static mf_status replan_look(mf_replan *r, double step_ns)
     mf_planning_remember(&r->call, r->chosen, step_ns);
     if (r->times == TIMES || !mf_planner_was_wrong(predicted, step_ns))
         return MF_OK;
-    MF_INFO("a step takes %.3f ms, %.3f were predicted: planning anew", step_ns * 1e-6,
+    MF_INFO("a step takes %.3f ms, %.3f ms were predicted: planning again", step_ns * 1e-6,
             predicted * 1e-6);
     r->times++;
-    if (plan_anew(r) != MF_OK) /* no reason not to go on as before */
-        MF_WARN("planning anew: %s", mf_error_message());
+    if (plan_again(r) != MF_OK) /* the training continues with the old layout */
+        MF_WARN("planning again: %s", mf_error_message());
     return MF_OK;
 }
 
@@ -69,7 +69,7 @@ static mf_status replan_after_step(void *ctx, mf_trainer *t, const mf_step_repor
     return st;
 }
 
-static mf_status replan_meet(void *ctx)
+static mf_status replan_barrier(void *ctx)
 {
     return mf_strategy_barrier(ctx, "links");
 }
@@ -79,10 +79,10 @@ mf_status mf_replan_together(mf_replan *r)
     mf_strategy *strategy = r->call.job->strategy;
 
     MF_TRY(mf_links_measure_together(
-        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_meet, strategy }, &r->links));
+        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_barrier, strategy }, &r->links));
     r->call.links = &r->links;
     if (mf_strategy_is_chief(strategy))
-        MF_TRY(plan_anew(r));
+        MF_TRY(plan_again(r));
     return mf_strategy_barrier(strategy, "the plan");
 }
 

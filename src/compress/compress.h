@@ -1,59 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compress.h - ways to make a trained model smaller and faster. Each takes settings as text; what
- * was done is told as a line for each layer. docs/guides/model-compression.md */
+/* compress.h - methods that make a trained model smaller and faster. Each takes its settings
+ * (compress_settings.h), and appends a line for each layer to `report`.
+ * docs/guides/model-compression.md */
 #ifndef MF_COMPRESS_COMPRESS_H
 #define MF_COMPRESS_COMPRESS_H
 
+#include "compress/compress_settings.h"
 #include "compress/compressed_model.h"
 
-/* Whole filters of convolutions and units of dense layers go, those of the smallest kernels:
- * "share=0.5 layers=*" leaves out half of them. What takes them in gets smaller, too. A star leaves
- * alone what cannot be cut. Fails: INVALID_ARGUMENT, NOT_FOUND. */
-MF_MUST mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told);
+/* Structured pruning: removes the filters of convolutions and units of dense layers with the
+ * smallest
+ * kernels, and shrinks the layers that consume them. A pattern with a star skips layers that cannot
+ * be
+ * pruned. Fails: INVALID_ARGUMENT, NOT_FOUND. */
+MF_MUST mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *report);
 
-/* Kernels become products of two smaller ones, by singular values: "rank=16", or "energy=0.95" of
- * the sum of their squares; "layers=dense". A star leaves alone what would not get smaller. */
-MF_MUST mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told);
-/* a (rows x rank) times b (rank x columns) is the nearest to the matrix. rank 0: as `energy` says.
- * *error: what is missing, relative to the matrix (Frobenius). Owns: a, b are empty slots before.
- */
+/* Low-rank factorization: kernels become products of two smaller ones, by singular value
+ * decomposition.
+ * A pattern with a star skips kernels that would not get smaller. Fails: INVALID_ARGUMENT,
+ * NOT_FOUND. */
+MF_MUST mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *report);
+/* a (rows x rank) times b (rank x columns) is the best approximation of the matrix. rank 0: chosen
+ * by
+ * `energy`. *error: relative to the matrix, in the Frobenius norm. Owns: a and b must be empty. */
 MF_MUST mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_tensor *a,
                               mf_tensor *b, double *error);
 
-/* Weights share a few values, 2^bits for each kernel, found by k-means: "bits=5 layers=*". Zeros
- * stay zeros, and are not counted. */
-MF_MUST mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told);
-/* The values of `x` that are not 0 become one of at most n. *error: root of the mean square. */
+/* Weight sharing: the weights of a kernel take one of 2^bits values, found by k-means. Zeros stay
+ * zeros, and do not count as a value. */
+MF_MUST mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *report);
+/* Replaces the elements of `x` that are not 0 by at most n different values. *error: root mean
+ * square. */
 MF_MUST mf_status mf_share_values(float *x, int64_t count, int n, double *error);
 
-/* How to compute with bytes: "per=channel samples=1024 range=max". */
-typedef struct mf_quantizing {
-    bool per_channel, mean; /* mean: of the extremes of batches, not the extremes of all */
-    bool aware; /* training goes on with rounded numbers */
-    int64_t samples; /* to find ranges with */
-    const char *layers;
-} mf_quantizing;
-MF_MUST mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizing *out);
-/* Finds the ranges of what goes into layers, on samples of the data; from then on the model
- * computes with bytes. */
-MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
-                                       const mf_compile_options *options, mf_buf *told);
-/* Kernels of these layers become what bytes of them stand for. */
-MF_MUST mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q);
+/* Quantization: finds the ranges of the inputs of layers on samples of the data; the model then
+ * computes
+ * in 8-bit integers. */
+MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q,
+                                       mf_dataset *data, const mf_compile_options *options,
+                                       mf_buf *report);
+/* Rounds the kernels of these layers to the values of their 8-bit representation. */
+MF_MUST mf_status mf_compress_round(mf_compressed *s, const mf_quantize_settings *q);
 
 /* ---- measuring ---- */
 
 typedef struct mf_measured {
     int64_t bytes;
     double value; /* of the first metric, or the loss */
-    double inferred; /* samples a second */
-    double step; /* seconds */
+    double inferred; /* inference: samples per second */
+    double step; /* training step: seconds */
 } mf_measured;
 
 /* The first metric over all samples. */
 MF_MUST mf_status mf_measure_value(const mf_compressed *s, const mf_compile_options *options,
                                    mf_dataset *test, const char **name, double *value);
-/* Speed of both, by turns, so that what else the machine does befalls both: the quickest of
+/* The speed of both models, measured alternately, so that other load affects both: the fastest of
  * several rounds. */
 MF_MUST mf_status mf_measure_speed(const mf_compressed *const both[2],
                                    const mf_compile_options *options, mf_dataset *train,

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- its text ---- */
+/* ---- the model text ---- */
 
 /* "mlp changes='dense rank=8' units=64" without the changes. */
 static const char *without_changes(mf_arena *arena, const char *text)
@@ -43,7 +43,7 @@ mf_status mf_compressed_model(const mf_compressed *s, mf_model **out)
     return text ? mf_model_zoo(text, s->data, out) : MF_NOMEM("a model");
 }
 
-/* ---- its weights ---- */
+/* ---- weights ---- */
 
 static int64_t compressed_model_index_of(const mf_compressed *s, const char *name)
 {
@@ -164,7 +164,7 @@ mf_status mf_compressed_take(mf_compressed *s, const mf_compressed_trainer *t)
     return MF_OK;
 }
 
-/* ---- from a checkpoint ---- */
+/* ---- reading a checkpoint ---- */
 
 static mf_status compressed_model_read_weights(mf_compressed *s, const char *checkpoint)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* low_rank.c - kernels as products of two smaller ones. A convolution's kernel [h,w,in,out] is a
- * matrix of h*w*in rows: the first factor is a convolution of less filters, the second one combines
- * them. */
+/* low_rank.c - kernels as products of two smaller ones. The kernel [h,w,in,out] of a convolution is
+ * a
+ * matrix of h*w*in rows: the first factor is a convolution with fewer filters, the second factor a
+ * 1 x 1
+ * convolution. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>
@@ -11,7 +13,7 @@
 
 /* ---- matrices ---- */
 
-/* Singular values and vectors: matrix = u diag(s) v'. */
+/* Singular value decomposition: matrix = u diag(s) v'. */
 typedef struct factors {
     mf_tensor *of[3]; /* s, u, v */
 } factors;
@@ -52,7 +54,7 @@ static double squares(const float *s, int64_t from, int64_t to)
     return sum;
 }
 
-/* The least whose singular values have this share of all squares. */
+/* The smallest rank whose singular values have this share of the sum of squares. */
 static int64_t low_rank_of(const float *s, int64_t n, double energy)
 {
     const double all = squares(s, 0, n);
@@ -115,14 +117,12 @@ mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_
 
 typedef struct ranks {
     mf_compressed *s;
-    int64_t rank;
-    double energy;
-    const char *pattern;
-    mf_buf *told;
+    const mf_rank_settings *how;
+    mf_buf *report;
     bool any;
 } ranks;
 
-/* The factors in the layer's shapes. */
+/* Stores the factors in the shapes of the layer. */
 static mf_status put_factors(ranks *r, const mf_layer_made *made, const mf_tensor *kernel,
                              mf_tensor *a, mf_tensor *b)
 {
@@ -153,22 +153,22 @@ static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tens
 {
     const int64_t units = kernel->shape.dims[kernel->shape.rank - 1], rows = kernel->count / units;
     mf_tensor matrix = { 0 }, a = { 0 }, b = { 0 };
-    int64_t rank = r->rank;
+    int64_t rank = r->how->rank;
     double error = 0;
     mf_status st;
 
     mf_tensor_reshape(&matrix, kernel, &MF_SHAPE(rows, units));
-    MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->energy, &a, &b, &error));
+    MF_TRY_TO(done, mf_low_rank(&matrix, &rank, r->how->energy, &a, &b, &error));
     if (rank * (rows + units) >= rows * units) {
-        mf_buf_printf(r->told, "%s: stays as it is: rank %lld would not be smaller\n", made->name,
+        mf_buf_printf(r->report, "%s: skipped: rank %lld would not be smaller\n", made->name,
                       (long long)rank);
-        if (!strchr(r->pattern, '*'))
+        if (!strchr(r->how->layers, '*'))
             st = MF_FAIL(MF_INVALID_ARGUMENT,
                          "rank %lld of layer '%s', a matrix of %lld x %lld, would not be smaller",
                          (long long)rank, made->name, (long long)rows, (long long)units);
         goto done;
     }
-    mf_buf_printf(r->told, "%s: rank %lld of %lld, error %.4f\n", made->name, (long long)rank,
+    mf_buf_printf(r->report, "%s: rank %lld of %lld, error %.4f\n", made->name, (long long)rank,
                   (long long)(rows < units ? rows : units), error);
     st = put_factors(r, made, kernel, &a, &b);
 done:
@@ -186,52 +186,28 @@ static mf_status low_rank_visit(ranks *r, const mf_layer_made *made)
     mf_status st;
 
     if (!kernel || (strcmp(made->kind, "Dense") != 0 && strcmp(made->kind, "Conv2D") != 0) ||
-        fnmatch(r->pattern, made->name, 0) != 0)
+        fnmatch(r->how->layers, made->name, 0) != 0)
         return MF_OK;
     r->any = true;
-    mf_tensor_set(&copy, kernel); /* the list may move */
+    mf_tensor_set(&copy, kernel); /* setting other weights may reallocate the list */
     st = factor_layer(r, made, &copy);
     mf_tensor_clear(&copy);
     return st;
 }
 
-/* "16" is short for "rank=16". */
-static mf_status low_rank_parse(ranks *r, const char *settings)
+mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *report)
 {
-    mf_arena *arena = r->s->arena;
-    const char *text = settings[0] >= '0' && settings[0] <= '9'
-                           ? mf_arena_printf(arena, "rank=%s", settings)
-                           : settings;
-    mf_options o;
-
-    if (!text)
-        return MF_NOMEM("factors");
-    MF_TRY(mf_options_parse("rank",
-                            "{rank: int >= 0 = 0, energy: float = 0.0, layers: string = '*'}", text,
-                            arena, &o));
-    r->rank = mf_options_int(&o, "rank");
-    r->energy = mf_options_float(&o, "energy");
-    r->pattern = mf_options_string(&o, "layers");
-    if ((r->rank > 0) == (r->energy > 0) || r->energy < 0 || r->energy > 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "rank: one of rank=16 and energy=0.95 (a share, up to 1) is needed");
-    return MF_OK;
-}
-
-mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told)
-{
-    ranks r = { .s = s, .told = told };
+    ranks r = { .s = s, .how = how, .report = report };
     mf_model *model = NULL;
     mf_status st;
 
-    MF_TRY(low_rank_parse(&r, settings));
     MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++)
         st = low_rank_visit(&r, &model->made[i]);
     if (st == MF_OK && !r.any)
         st = MF_FAIL(MF_NOT_FOUND, "no dense layer or convolution with a kernel is called '%.60s'",
-                     r.pattern);
+                     how->layers);
     mf_model_free(model);
     return st;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measure.c - how good a model is, and how fast: two of them by turns. */
+/* measure.c - measures quality and speed: of two models alternately. */
 #include "base/clock.h"
 #include "compress/compress.h"
 
@@ -27,12 +27,12 @@ mf_status mf_measure_value(const mf_compressed *s, const mf_compile_options *opt
 
 /* ---- speed ---- */
 
-/* One of the two. */
+/* One of the two models. */
 typedef struct measure_runner {
     mf_compressed_trainer t;
     mf_dataset *data;
     mf_iterator *it;
-    const mf_batch *samples; /* to infer */
+    const mf_batch *samples; /* for inference */
     int64_t batch; /* of a training step */
 } measure_runner;
 
@@ -71,8 +71,8 @@ static mf_status timed(work *w, measure_runner *r, int64_t times, double *ns)
     return st;
 }
 
-/* Nanoseconds that one time takes each of them: of the quickest round, in which the machine did
- * least else. */
+/* Nanoseconds of one call of each model: of the fastest round, the one with the least other load.
+ */
 static mf_status by_turns(work *w, measure_runner both[2], double ns[2])
 {
     int64_t times[2];

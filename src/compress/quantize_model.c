@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_model.c - models that compute with bytes: ranges of what goes into layers, found on
- * samples.
- */
+/* quantize_model.c - quantized models: ranges of the inputs of layers, found on samples. */
 #include "compress/compress.h"
 #include "tensor/int8.h"
 
@@ -11,35 +9,13 @@
 
 enum { BATCH = 256 };
 
-mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizing *out)
-{
-    const char *head, *rest;
-    mf_options o;
-
-    MF_TRY(mf_options_head(settings, arena, &head, &rest));
-    if (strcmp(head, "int8") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "quantize: 'int8', with settings, not '%.60s'", head);
-    MF_TRY(mf_options_parse("int8",
-                            "{per: string in ['channel','tensor'] = 'channel', aware: bool = "
-                            "false, samples: int >= 1 = 1024, range: string in ['max','mean'] = "
-                            "'max', layers: string = '*'}",
-                            rest, arena, &o));
-    *out = (mf_quantizing){ .per_channel = strcmp(mf_options_string(&o, "per"), "channel") == 0,
-                            .mean = strcmp(mf_options_string(&o, "range"), "mean") == 0,
-                            .aware = mf_options_bool(&o, "aware"),
-                            .samples = mf_options_int(&o, "samples"),
-                            .layers = mf_options_string(&o, "layers") };
-    if (strchr(out->layers, '\'') || strchr(out->layers, ';'))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "int8: '%.60s' is no pattern of layers", out->layers);
-    return MF_OK;
-}
-
 /* ---- ranges ---- */
 
 /* What the model observes: see models/linear.c. */
 typedef struct watching {
     mf_compressed_trainer t;
-    const char **fetches, **names; /* of the extremes of a batch, and of where they are kept */
+    const char **fetches, **names; /* of the extremes of a batch, and of the variables that hold
+                                      them */
     mf_tensor **results;
     double *values;
     int n;
@@ -80,7 +56,8 @@ static mf_status list_ranges(watching *w, mf_arena *arena)
             return MF_NOMEM("ranges");
     }
     return w->n > 0 ? MF_OK
-                    : MF_FAIL(MF_NOT_FOUND, "the model has no layer that can compute with bytes");
+                    : MF_FAIL(MF_NOT_FOUND, "the model has no layer that can compute in 8-bit "
+                                            "integers");
 }
 
 static void add_batch(watching *w, bool mean)
@@ -97,7 +74,7 @@ static void add_batch(watching *w, bool mean)
     w->batches++;
 }
 
-static mf_status quantize_model_watch(watching *w, const mf_quantizing *q, mf_dataset *data)
+static mf_status quantize_model_watch(watching *w, const mf_quantize_settings *q, mf_dataset *data)
 {
     const mf_iterator_options order = { .batch = BATCH, .in_order = true, .epochs = 1 };
     mf_trainer *t = w->t.trainer;
@@ -124,7 +101,7 @@ static mf_status quantize_model_watch(watching *w, const mf_quantizing *q, mf_da
     return st;
 }
 
-static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_buf *told)
+static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_buf *report)
 {
     for (int i = 0; i < w->n; i++) {
         const double value =
@@ -133,10 +110,10 @@ static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_
         mf_status st;
 
         if (ends_with(w->names[i], "_low"))
-            mf_buf_printf(told, "%.*s: from %.4g ", (int)(strlen(w->names[i]) - 4), w->names[i],
+            mf_buf_printf(report, "%.*s: from %.4g ", (int)(strlen(w->names[i]) - 4), w->names[i],
                           value);
         else
-            mf_buf_printf(told, "to %.4g\n", value);
+            mf_buf_printf(report, "to %.4g\n", value);
         MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_F32, &MF_SCALAR));
         ((float *)t.data)[0] = (float)value;
         st = mf_compressed_set(s, w->names[i], &t);
@@ -146,14 +123,14 @@ static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_
     return MF_OK;
 }
 
-static mf_status set_mode(mf_compressed *s, const mf_quantizing *q, const char *mode)
+static mf_status set_mode(mf_compressed *s, const mf_quantize_settings *q, const char *mode)
 {
     s->quantize = mf_arena_printf(s->arena, "%s quantize=%s", q->layers, mode);
     return s->quantize ? MF_OK : MF_NOMEM("a model");
 }
 
-mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
-                               const mf_compile_options *options, mf_buf *told)
+mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q, mf_dataset *data,
+                               const mf_compile_options *options, mf_buf *report)
 {
     watching w = { 0 };
     mf_status st;
@@ -167,7 +144,7 @@ mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_data
     if (st == MF_OK)
         st = mf_compressed_take(s, &w.t);
     if (st == MF_OK)
-        st = keep_ranges(&w, q->mean, s, told);
+        st = keep_ranges(&w, q->mean, s, report);
     for (int i = 0; i < w.n; i++)
         mf_tensor_free(w.results[i]);
     mf_compressed_trainer_free(&w.t);
@@ -200,7 +177,7 @@ static mf_status round_kernel(const char *name, mf_tensor *w, bool per_channel)
     return MF_OK;
 }
 
-mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q)
+mf_status mf_compress_round(mf_compressed *s, const mf_quantize_settings *q)
 {
     mf_model *model;
     mf_status st;

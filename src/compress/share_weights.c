@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share_weights.c - weights that share a few values: k-means over the numbers of a kernel. In one
- * dimension clusters are runs of the sorted numbers, so a round is a walk along the borders. */
+/* share_weights.c - weights that share values: k-means over the elements of a kernel. In one
+ * dimension
+ * clusters are intervals of the sorted elements, so an iteration only moves their borders. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 60, LEAST = 256 }; /* a kernel of less weights is not worth a list of values */
+enum { ROUNDS = 60, LEAST = 256 }; /* LEAST: smaller kernels do not save memory */
 
 static int share_weights_ascending(const void *a, const void *b)
 {
@@ -19,10 +20,10 @@ static int share_weights_ascending(const void *a, const void *b)
 
 typedef struct clusters {
     float *sorted;
-    double *sums; /* of the first i */
+    double *sums; /* of the first i elements */
     int64_t count;
     float *centre;
-    int64_t *end; /* of the run of each */
+    int64_t *end; /* by cluster: the end of its interval */
     int n;
 } clusters;
 
@@ -37,7 +38,7 @@ static mf_status clusters_init(clusters *c, const float *x, int64_t count, int n
         return MF_NOMEM("shared weights");
     for (int64_t i = 0; i < count; i++) {
         if (!isfinite(x[i]))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "a weight is no number");
+            return MF_FAIL(MF_INVALID_ARGUMENT, "a weight is NaN or Inf");
         if (x[i] != 0)
             c->sorted[c->count++] = x[i];
     }
@@ -56,7 +57,8 @@ static void clusters_deinit(clusters *c)
     mf_free(c->end);
 }
 
-/* At first at equal distances, so that the few large weights, which matter, get some as well. */
+/* Initial centres at equal distances, so that the few large weights, which matter, get some, too.
+ */
 static void share_weights_spread(clusters *c)
 {
     const double low = (double)c->sorted[0], high = (double)c->sorted[c->count - 1];
@@ -65,7 +67,7 @@ static void share_weights_spread(clusters *c)
         c->centre[k] = (float)(low + (high - low) * (k + 0.5) / c->n);
 }
 
-/* Each number to its nearest centre; then centres to the means. False: nothing has moved. */
+/* Assigns each element to its nearest centre, then moves centres to the means. False: converged. */
 static bool one_round(clusters *c)
 {
     bool moved = false;
@@ -104,7 +106,7 @@ static float share_weights_nearest(const clusters *c, float x)
     return c->centre[low];
 }
 
-/* Without those that no number is near to, so that borders lie between ones that are used. */
+/* Removes clusters without elements, so that borders are between used clusters. */
 static void drop_empty(clusters *c)
 {
     int n = 0;
@@ -155,30 +157,23 @@ static bool is_shared(const mf_compressed_weight *w, const char *pattern)
     return fnmatch(pattern, layer, 0) == 0;
 }
 
-mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told)
+mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *how, mf_buf *report)
 {
-    int64_t bits;
     bool any = false;
-    mf_options o;
 
-    MF_TRY(mf_options_parse("share", "{bits: int >= 1 = 5, layers: string = '*'}", settings,
-                            s->arena, &o));
-    bits = mf_options_int(&o, "bits");
-    if (bits > 12)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "share: bits=%lld: at most 12", (long long)bits);
     for (int64_t i = 0; i < s->n; i++) {
         mf_compressed_weight *w = &s->weights[i];
         mf_tensor own = { 0 };
         double error;
         mf_status st;
 
-        if (!is_shared(w, mf_options_string(&o, "layers")))
+        if (!is_shared(w, how->layers))
             continue;
         any = true;
         MF_TRY(mf_tensor_clone(&own, &w->value));
-        st = mf_share_values(own.data, own.count, 1 << bits, &error);
+        st = mf_share_values(own.data, own.count, 1 << how->bits, &error);
         if (st == MF_OK) {
-            mf_buf_printf(told, "%s: %d values, error %.2g\n", w->name, 1 << bits, error);
+            mf_buf_printf(report, "%s: %d values, error %.2g\n", w->name, 1 << how->bits, error);
             mf_tensor_clear(&w->value);
             mf_tensor_move(&w->value, &own);
         }
@@ -187,7 +182,6 @@ mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told
     }
     return any ? MF_OK
                : MF_FAIL(MF_NOT_FOUND,
-                         "no layer with a kernel of %d weights or more is called "
-                         "'%.60s'",
-                         LEAST, mf_options_string(&o, "layers"));
+                         "no layer with a kernel of at least %d weights is called '%.60s'", LEAST,
+                         how->layers);
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* units.c - whole filters and units go. Which other weights that concerns is not looked up but
- * tried: the model is built with a unit less, and weights whose shape is another then are
- * concerned. Channels are the last dimension everywhere, also where images become rows: element i
- * of a dimension that has grown out of n channels belongs to channel i % n. */
+/* units.c - removes whole filters and units. The weights that this affects are found by experiment:
+ * the
+ * model is built with one unit less, and each weight with another shape is affected. Channels are
+ * the
+ * last dimension everywhere, also where images become rows: element i of a dimension that was
+ * flattened
+ * from n channels belongs to channel i % n. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>
@@ -10,24 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MULTIPLE = 8 }; /* of units that stay: what vectors hold */
+enum { MULTIPLE = 8 }; /* of the remaining units: the width of a vector */
 
 typedef struct units {
     mf_compressed *s;
-    double share;
-    const char *pattern;
-    mf_buf *told;
+    const mf_units_settings *how;
+    mf_buf *report;
 } units;
 
-/* A layer to be cut. */
+/* A layer to be pruned. */
 typedef struct cutting {
     const char *layer;
     const char *setting; /* "units" */
-    int64_t n; /* it has */
-    int64_t *kept, n_kept; /* numbers of those that stay, ascending */
+    int64_t n; /* units before */
+    int64_t *kept, n_kept; /* indices of the remaining units, ascending */
 } cutting;
 
-/* ---- which ---- */
+/* ---- which units ---- */
 
 typedef struct importance {
     double square;
@@ -68,7 +70,7 @@ static mf_status units_choose(const units *u, cutting *c, const mf_tensor *kerne
     const float *w = kernel->data;
     importance *all = MF_ARENA_ARRAY(u->s->arena, importance, c->n);
 
-    c->n_kept = how_many_stay(c->n, u->share);
+    c->n_kept = how_many_stay(c->n, u->how->share);
     c->kept = MF_ARENA_ARRAY(u->s->arena, int64_t, c->n);
     if (!all || !c->kept)
         return MF_NOMEM("units");
@@ -83,9 +85,9 @@ static mf_status units_choose(const units *u, cutting *c, const mf_tensor *kerne
     return MF_OK;
 }
 
-/* ---- cutting ---- */
+/* ---- pruning ---- */
 
-/* Along dimension `dim`, of which each unit has `times` elements. */
+/* Prunes dimension `dim`, in which each unit has `times` elements. */
 static mf_status cut_tensor(const cutting *c, const mf_tensor *from, int dim, int64_t times,
                             mf_tensor *to)
 {
@@ -112,10 +114,10 @@ static mf_status cut_tensor(const cutting *c, const mf_tensor *from, int dim, in
 
 static mf_status cannot(const cutting *c, const char *why)
 {
-    return MF_FAIL(MF_INVALID_ARGUMENT, "layer '%s' cannot lose units: %s", c->layer, why);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "units of layer '%s' cannot be removed: %s", c->layer, why);
 }
 
-/* The weight's shape with one unit less says along which dimension it has them. */
+/* The shape of the weight with one unit less shows the affected dimension. */
 static mf_status cut_weight(const cutting *c, const mf_shape *less, mf_tensor *value)
 {
     for (int d = 0; d < less->rank; d++) {
@@ -125,7 +127,7 @@ static mf_status cut_weight(const cutting *c, const mf_shape *less, mf_tensor *v
         if (times == 0)
             continue;
         if (times < 0 || value->shape.dims[d] != times * c->n)
-            return cannot(c, "they are mixed with others where they are used");
+            return cannot(c, "their consumer mixes them with others");
         MF_TRY(cut_tensor(c, value, d, times, &cut));
         mf_tensor_clear(value);
         mf_tensor_move(value, &cut);
@@ -147,7 +149,7 @@ static mf_status cut_all(units *u, const cutting *c, const mf_model *less)
     return MF_OK;
 }
 
-/* The model with so many units in this layer. */
+/* Builds the model with n units in this layer. */
 static mf_status build_with(const units *u, const cutting *c, int64_t n, mf_model **out)
 {
     mf_compressed trial = *u->s;
@@ -169,8 +171,8 @@ static mf_status cut_layer(units *u, cutting *c)
 
     if (st != MF_OK)
         return cannot(c, mf_error_message());
-    st = mf_compressed_copy(&whole,
-                            u->s); /* some weights may have been cut when another cannot be */
+    st =
+        mf_compressed_copy(&whole, u->s); /* a later weight may fail when earlier ones are pruned */
     if (st == MF_OK)
         st = cut_all(u, c, less);
     mf_model_free(less);
@@ -182,7 +184,7 @@ static mf_status cut_layer(units *u, cutting *c)
     }
     mf_compressed_deinit(&whole);
     setting = mf_arena_printf(u->s->arena, "%s=%lld", c->setting, (long long)c->n_kept);
-    mf_buf_printf(u->told, "%s: %lld of %lld %s stay\n", c->layer, (long long)c->n_kept,
+    mf_buf_printf(u->report, "%s: kept %lld of %lld %s\n", c->layer, (long long)c->n_kept,
                   (long long)c->n, c->setting);
     return setting ? mf_compressed_change(u->s, c->layer, setting) : MF_NOMEM("a model");
 }
@@ -210,8 +212,8 @@ static mf_status units_visit(units *u, const mf_layer_made *made)
     if (c.n_kept == c.n)
         return MF_OK;
     st = cut_layer(u, &c);
-    if (st == MF_INVALID_ARGUMENT && strchr(u->pattern, '*')) {
-        mf_buf_printf(u->told, "%s: stays as it is\n", c.layer);
+    if (st == MF_INVALID_ARGUMENT && strchr(u->how->layers, '*')) {
+        mf_buf_printf(u->report, "%s: skipped\n", c.layer);
         return MF_OK;
     }
     return st;
@@ -220,38 +222,31 @@ static mf_status units_visit(units *u, const mf_layer_made *made)
 static mf_status no_layer(const char *pattern)
 {
     return MF_FAIL(MF_NOT_FOUND,
-                   "no layer that can lose units is called '%.60s': dense layers and convolutions "
-                   "can, but not the last one",
+                   "no layer whose units can be removed is called '%.60s': dense layers and "
+                   "convolutions can, but not the last one",
                    pattern);
 }
 
-mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told)
+mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *report)
 {
-    units u = { .s = s, .told = told };
+    units u = { .s = s, .how = how, .report = report };
     mf_model *model = NULL;
     bool any = false;
     mf_status st;
-    mf_options o;
 
-    MF_TRY(
-        mf_options_parse("units", "{share: float, layers: string = '*'}", settings, s->arena, &o));
-    u.share = mf_options_float(&o, "share");
-    u.pattern = mf_options_string(&o, "layers");
-    if (!(u.share >= 0 && u.share < 1))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "units: share=%g: it is from 0 to below 1", u.share);
     MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++) {
         const mf_layer_made *made = &model->made[i];
 
         if (!setting_of(made) || made->output.node == model->output.node ||
-            fnmatch(u.pattern, made->name, 0) != 0)
+            fnmatch(how->layers, made->name, 0) != 0)
             continue;
         any = true;
         st = units_visit(&u, made);
     }
     if (st == MF_OK && !any)
-        st = no_layer(u.pattern);
+        st = no_layer(how->layers);
     mf_model_free(model);
     return st;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch.c - opening and closing: who is the master, who serves. */
+/* dispatch.c - opening and closing: finds the master and the workers. */
 #include "base/host_state.h"
 #include "dispatch/dispatch_private.h"
 #include "dist/strategies.h"
 
 /* ---- roles ---- */
 
-/* Tasks are numbered: those that compute, by rank, then masters. */
+/* Task numbers: first the tasks that compute, by rank, then the masters. */
 static int find_hub(const mf_cluster *c)
 {
     return mf_cluster_count(c, MF_ROLE_MASTER) > 0 ? c->size : 0;
@@ -18,19 +18,19 @@ static mf_status check_roles(const mf_cluster *c)
 
     if (self && !mf_role_trains(self->role) && self->role != MF_ROLE_MASTER)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "this process is %s %d, which has no part in closures: master, chief and "
-                       "worker have",
+                       "this process is %s %d, which cannot take part in closures: master, chief "
+                       "and worker can",
                        mf_role_name(self->role), self->index);
     if (c->size < 1 && c->n_tasks > 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the cluster has no workers that a master could give calls to: list some "
-                       "under \"worker\", or give --workers 1");
+                       "the cluster has no workers to run calls: list some under \"worker\", or "
+                       "give --workers 1");
     return MF_OK;
 }
 
 /* ---- the master ---- */
 
-/* Everybody but itself: workers, then the other masters. */
+/* All other tasks: workers, then the other masters. */
 static mf_status dispatch_lead(mf_dispatch *d, const mf_cluster *c)
 {
     const int n = c->size + mf_cluster_count(c, MF_ROLE_MASTER);
@@ -73,12 +73,9 @@ static mf_status dispatch_copy_options(mf_dispatch *d, const mf_dispatch_options
 static mf_status join_cluster(mf_dispatch *d, const mf_strategy_options *o, const mf_cluster *c)
 {
     mf_arena *arena = mf_arena_new();
-    const mf_strategy_call call = { .name = "dispatch",
-                                    .text = "dispatch",
-                                    .o = o,
-                                    .cluster = c,
-                                    .timeout_ns = d->timeout_ns,
-                                    .arena = arena };
+    const mf_strategy_call call = {
+        .name = "dispatch", .o = o, .cluster = c, .timeout_ns = d->timeout_ns, .arena = arena
+    };
     const mf_status st = arena ? mf_job_connect_with(&call, MF_ROLE_MASTER, &d->hub, &d->net)
                                : MF_NOMEM("a cluster");
 

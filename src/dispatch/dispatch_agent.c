@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_agent.c - the master's side of one worker: a thread that gives it calls while it has
- * room, takes its results, and notices when it is lost. A worker that stands still holds up nobody
- * but its agent. */
+/* dispatch_agent.c - the master's side of one worker: a thread that sends calls while the worker
+ * has
+ * free slots, receives results, and detects the loss of the worker. A stalled worker blocks only
+ * its
+ * own agent. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -11,11 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(dispatch_losses, 3, "workers that may be lost with a call before it is given up");
+MF_PARAM_INT(dispatch_losses, 3, "a call fails after so many workers were lost while they ran it");
 
-/* ---- calls out ---- */
+/* ---- sending calls ---- */
 
-/* The next call for this worker; NULL: there is none, or it has no room. */
+/* The next call for this worker; NULL: none, or no free slot. */
 static mf_future *next_call(mf_agent *a)
 {
     mf_master *m = a->master;
@@ -39,7 +41,7 @@ static mf_future *next_call(mf_agent *a)
     return f;
 }
 
-/* With the lock held: where this call stands among those it runs; -1: it does not. */
+/* With the lock held: the slot of this call; -1: the worker does not run it. */
 static int find_running(const mf_agent *a, int64_t id)
 {
     for (int k = 0; k < a->done.slots; k++) {
@@ -49,7 +51,7 @@ static int find_running(const mf_agent *a, int64_t id)
     return -1;
 }
 
-/* With the lock held: it is not this worker's any more. */
+/* With the lock held: removes the call from its slot. */
 static mf_future *take_back(mf_agent *a, int k)
 {
     mf_future *f = a->running[k];
@@ -59,7 +61,7 @@ static mf_future *take_back(mf_agent *a, int k)
     return f;
 }
 
-/* The call itself is at fault, whoever would run it. */
+/* The call fails for a reason that no other worker would change. */
 static void fail_call(mf_agent *a, int64_t id, mf_status st)
 {
     mf_future *f;
@@ -89,7 +91,7 @@ static mf_status dispatch_agent_encode(mf_agent *a, const mf_future *f, mf_buf *
     if (!call.feeds)
         return MF_NOMEM("a call");
     pthread_mutex_lock(&m->lock);
-    for (int i = 0; i < c->n_feeds && st == MF_OK; i++) /* cancelling frees them */
+    for (int i = 0; i < c->n_feeds && st == MF_OK; i++) /* a cancellation frees them */
         st = f->feeds ? mf_tensor_copy(f->feeds[i], &call.feeds[i])
                       : MF_FAIL(MF_CANCELLED, "the call was cancelled");
     pthread_mutex_unlock(&m->lock);
@@ -97,8 +99,7 @@ static mf_status dispatch_agent_encode(mf_agent *a, const mf_future *f, mf_buf *
         st = mf_dispatch_call_encode(&call, out);
     if (st == MF_OK && out->len > MF_FRAME_MAX)
         st = MF_FAIL(MF_INVALID_ARGUMENT,
-                     "feeds of %zu bytes are too long for one message, at most %d: feed less at "
-                     "once",
+                     "feeds of %zu bytes do not fit one message of at most %d: feed less at once",
                      out->len, (int)MF_FRAME_MAX);
     for (int i = 0; i < c->n_feeds; i++)
         mf_tensor_free(call.feeds[i]);
@@ -118,7 +119,7 @@ static mf_status dispatch_agent_send_message(mf_agent *a, mf_dispatch_message wh
     return MF_OK;
 }
 
-/* The worker has this graph, or gets it now. */
+/* Sends the graph unless the worker has it. */
 static mf_status dispatch_agent_ship(mf_agent *a, const mf_shipped *graph)
 {
     const int64_t have = a->cap_shipped;
@@ -137,9 +138,9 @@ static mf_status dispatch_agent_ship(mf_agent *a, const mf_shipped *graph)
     return MF_OK;
 }
 
-/* ---- results in ---- */
+/* ---- receiving results ---- */
 
-/* With the lock held: values out of a message become the future's. */
+/* With the lock held: moves values from a message to the future. */
 static void dispatch_agent_finish(mf_agent *a, mf_future *f, const mf_answer *r)
 {
     mf_tensor **values = NULL;
@@ -163,7 +164,7 @@ static void dispatch_agent_finish(mf_agent *a, mf_future *f, const mf_answer *r)
     mf_future_unref(f);
 }
 
-/* With the lock held: the one with this answer is over. */
+/* With the lock held: the call in slot k is done. */
 static void dispatch_agent_take_answer(mf_agent *a, int k, const mf_answer *r)
 {
     a->done.calls++;
@@ -172,8 +173,9 @@ static void dispatch_agent_take_answer(mf_agent *a, int k, const mf_answer *r)
     dispatch_agent_finish(a, take_back(a, k), r);
 }
 
-/* Fails: it makes no sense, and so does this worker. One that is too large for us is the call's
- * misfortune alone. */
+/* Fails: the message is invalid, and the worker is taken for lost. A result that is too large for
+ * this
+ * process fails its call only. */
 static mf_status dispatch_agent_take_result(mf_agent *a, const void *data, size_t size)
 {
     mf_master *m = a->master;
@@ -186,12 +188,12 @@ static mf_status dispatch_agent_take_result(mf_agent *a, const void *data, size_
     k = find_running(a, r.id);
     if (st == MF_OK &&
         (k < 0 || (r.status == MF_OK && r.n_values != a->running[k]->closure->n_fetches)))
-        st = MF_FAIL(MF_DATA_LOSS, "it answers call %lld with %d values, which nobody asked",
-                     (long long)r.id, r.n_values);
+        st = MF_FAIL(MF_DATA_LOSS, "unexpected answer to call %lld with %d values", (long long)r.id,
+                     r.n_values);
     if (st == MF_OK) {
         dispatch_agent_take_answer(a, k, &r);
     } else if (st == MF_RESOURCE_EXHAUSTED && k >= 0) {
-        r.status = MF_FAIL(st, "there is no room for its result: %.800s", mf_error_message());
+        r.status = MF_FAIL(st, "not enough memory for its result: %.800s", mf_error_message());
         r.message = mf_error_message();
         dispatch_agent_take_answer(a, k, &r);
         st = MF_OK;
@@ -212,7 +214,7 @@ static mf_status take_ready(mf_agent *a, const void *data, size_t size)
     MF_TRY(st);
     pthread_mutex_lock(&a->master->lock);
     if (a->running)
-        st = MF_FAIL(MF_DATA_LOSS, "it says twice that it is ready");
+        st = MF_FAIL(MF_DATA_LOSS, "it reported twice that it is ready");
     else
         a->running = mf_calloc(slots, sizeof *a->running);
     if (st == MF_OK && !a->running)
@@ -254,9 +256,11 @@ static void dispatch_agent_run_here(mf_agent *a, int64_t id, const mf_buf *call)
     mf_buf_deinit(&result);
 }
 
-/* ---- lost ---- */
+/* ---- loss of a worker ---- */
 
-/* With the lock held: a call that was with a lost worker. The thread's message says why it is. */
+/* With the lock held: moves a call of a lost worker back to the queue. The thread's message says
+ * why
+ * the worker is lost. */
 static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
 {
     mf_master *m = a->master;
@@ -275,7 +279,7 @@ static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
     mf_future_unref(f);
 }
 
-/* With the lock held: nobody can run anything any more. */
+/* With the lock held: no worker is left, so all calls fail. */
 static void dispatch_agent_give_up(mf_master *m, const mf_error *why)
 {
     mf_error_save(MF_FAIL(MF_UNAVAILABLE, "no worker is left: %.900s", why->message), &m->over);
@@ -283,14 +287,14 @@ static void dispatch_agent_give_up(mf_master *m, const mf_error *why)
     pthread_cond_broadcast(&m->changed);
 }
 
-/* Its calls go to others; where it is the last one, all fail. */
+/* Its calls move to other workers; if it was the last worker, all calls fail. */
 static void lost(mf_agent *a, mf_status st)
 {
     mf_master *m = a->master;
     mf_error why;
 
     mf_error_save(st, &why);
-    mf_mailbox_close(&a->box); /* should it come back, nobody listens */
+    mf_mailbox_close(&a->box); /* messages of a worker that returns are dropped */
     pthread_mutex_lock(&m->lock);
     if (!m->closing)
         MF_WARN("%s is lost, with %lld calls: %s", a->done.name, (long long)a->done.running,
@@ -313,7 +317,7 @@ static void lost(mf_agent *a, mf_status st)
 
 /* ---- the thread ---- */
 
-/* Give it what it has room for. Fails: the worker is lost. */
+/* Sends calls while there are free slots. Fails: the worker is lost. */
 static mf_status give_calls(mf_agent *a)
 {
     mf_future *f;
@@ -347,7 +351,7 @@ static bool closing(mf_agent *a)
     return is;
 }
 
-/* Nothing has come for a while. */
+/* No message has arrived for a while: sends a ping, and checks the timeout. */
 static mf_status dispatch_agent_look_around(mf_agent *a)
 {
     const mf_dispatch *d = a->master->d;
@@ -356,12 +360,12 @@ static mf_status dispatch_agent_look_around(mf_agent *a)
     MF_TRY(mf_mailbox_check(&a->box));
     MF_TRY(mf_net_check_task(d->net, a->task));
     if (silent > d->timeout_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "it has said nothing for %.1f s",
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "no message from it for %.1f s",
                        (double)silent * 1e-9);
     return MF_OK;
 }
 
-/* Until the master closes, or it is lost. */
+/* Runs until the master closes or the worker is lost. */
 static mf_status dispatch_agent_talk(mf_agent *a)
 {
     const int64_t every = mf_dispatch_ping_ns(a->master->d);
@@ -408,7 +412,7 @@ static void *agent_main(void *arg)
 mf_status mf_agent_start(mf_agent *a)
 {
     if (mf_thread_start(&a->thread, agent_main, a) != 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for %s", a->done.name);
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for %s", a->done.name);
     a->started = true;
     return MF_OK;
 }

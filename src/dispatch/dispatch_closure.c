@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_closure.c - closures, and the graphs they are of as they are sent. */
+/* dispatch_closure.c - closures, and their graphs in serialized form. */
 #include "base/host_state.h"
 #include "dispatch/dispatch_private.h"
 
@@ -48,7 +48,7 @@ static mf_status dispatch_closure_copy_names(const char *const *names, int n, ch
     return MF_OK;
 }
 
-/* With the lock held: the graph of these bytes, which are taken over. */
+/* With the lock held: the graph of these bytes, whose ownership is transferred. */
 static mf_status dispatch_closure_ship(mf_master *m, char *bytes, size_t len,
                                        const mf_shipped **out)
 {
@@ -97,8 +97,8 @@ static mf_status fill_closure(mf_closure *c, const mf_closure_spec *spec)
     if (len > MF_FRAME_MAX) {
         mf_bytes_free(bytes);
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a graph of %zu bytes is too long for one message, at most %d: feed large "
-                       "values, or have them read from files",
+                       "a graph of %zu bytes does not fit one message of at most %d: feed large "
+                       "values, or read them from files",
                        len, (int)MF_FRAME_MAX);
     }
     pthread_mutex_lock(&c->master->lock);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_master.c - the master as a whole: its agents, and what each worker has done. */
+/* dispatch_master.c - the master: its agents, and statistics of each worker. */
 #include "base/cond.h"
 #include "base/host_state.h"
 #include "dispatch/dispatch_private.h"
 
-/* ---- what comes from the net ---- */
+/* ---- receiving messages ---- */
 
 static void dispatch_master_take_message(void *ctx, int from, const mf_frame *f, void *data)
 {
@@ -30,9 +30,9 @@ void mf_master_wake(mf_master *m)
         mf_mailbox_wake(&m->agents[i].box);
 }
 
-/* ---- making and freeing ---- */
+/* ---- opening and closing ---- */
 
-/* This process runs the calls, one at a time: its threads share each. */
+/* This process runs the calls, one at a time; all of its threads work on each call. */
 static mf_status add_myself(mf_master *m)
 {
     mf_agent *a = &m->agents[0];
@@ -136,7 +136,7 @@ void mf_master_free(mf_master *m)
     mf_free(m);
 }
 
-/* ---- what was done ---- */
+/* ---- statistics ---- */
 
 int mf_dispatch_workers(const mf_dispatch *d)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_queue.c - calls that wait for a worker, and futures of what becomes of them. */
+/* dispatch_queue.c - queued calls, and futures of their results. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/host_state.h"
@@ -76,7 +76,7 @@ void mf_future_finish(mf_future *f, mf_status st, mf_tensor **values)
 {
     mf_master *m = f->master;
 
-    if (f->done) { /* it was cancelled meanwhile */
+    if (f->done) { /* it was cancelled in between */
         free_tensors(values, f->closure->n_fetches);
         return;
     }
@@ -98,7 +98,10 @@ void mf_future_finish(mf_future *f, mf_status st, mf_tensor **values)
 static mf_status take_values(const mf_future *f, mf_tensor **results)
 {
     if (f->status != MF_OK)
-        return MF_FAIL(f->status, "%s", f->message ? f->message : "out of memory for the reason");
+        return MF_FAIL(f->status, "%s",
+                       f->message ? f->message
+                                  : "the reason is not known: out "
+                                    "of memory");
     for (int i = 0; i < f->closure->n_fetches; i++) {
         if (!results[i])
             MF_TRY(mf_tensor_copy(f->values[i], &results[i]));
@@ -108,7 +111,7 @@ static mf_status take_values(const mf_future *f, mf_tensor **results)
     return MF_OK;
 }
 
-/* 0: never, as what no clock will show. */
+/* 0: no timeout, the end of all time. */
 static int64_t until(int64_t timeout_ms)
 {
     const int64_t now = mf_clock_ns();
@@ -117,7 +120,7 @@ static int64_t until(int64_t timeout_ms)
                                                                       : now + 1000000 * timeout_ms;
 }
 
-/* With the lock held: false when the time has come. */
+/* With the lock held: false on timeout. */
 static bool wait_for_change(mf_master *m, int64_t until_ns)
 {
     if (until_ns == 0)
@@ -140,7 +143,7 @@ mf_status mf_future_wait(mf_future *f, int64_t timeout_ms, mf_tensor **results)
     while (!f->done && wait_for_change(m, end))
         ;
     st = f->done ? take_values(f, results)
-                 : MF_FAIL(MF_DEADLINE_EXCEEDED, "call %lld is not finished after %lld ms",
+                 : MF_FAIL(MF_DEADLINE_EXCEEDED, "call %lld has not finished after %lld ms",
                            (long long)f->id, (long long)timeout_ms);
     pthread_mutex_unlock(&m->lock);
     return st;
@@ -178,7 +181,7 @@ void mf_future_free(mf_future *f)
 static mf_status new_future(mf_master *m, const mf_closure *closure, const mf_tensor *const *feeds,
                             mf_future **out)
 {
-    mf_closure *c = (mf_closure *)(uintptr_t)closure; /* counted; else it never changes */
+    mf_closure *c = (mf_closure *)(uintptr_t)closure; /* only its reference count changes */
     mf_future *f = mf_calloc(1, sizeof *f);
 
     *out = NULL;
@@ -201,22 +204,21 @@ static mf_status new_future(mf_master *m, const mf_closure *closure, const mf_te
     return MF_OK;
 }
 
-/* With the lock held: there is room for one more. */
+/* With the lock held: waits until one more call may be scheduled. */
 static mf_status dispatch_queue_wait_for_room(mf_master *m)
 {
     const int64_t most = m->d->o.queue > 0 ? m->d->o.queue : USUAL_QUEUE;
 
     while (m->over.status == MF_OK && m->unfinished >= most) {
         if (m->d->o.refuse)
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                           "%lld calls are scheduled and not finished, as many as may be",
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "%lld calls are unfinished, which is the limit",
                            (long long)m->unfinished);
         (void)wait_for_change(m, 0);
     }
     return m->over.status == MF_OK ? MF_OK : mf_error_restore(&m->over);
 }
 
-/* With the lock held: to the queue that it belongs to. */
+/* With the lock held: adds the call to its queue. */
 static mf_status enqueue(mf_master *m, mf_future *f)
 {
     mf_dispatch_calls *q = &m->queue;
@@ -288,7 +290,7 @@ mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *
         *out = NULL;
     MF_TRY(mf_dispatch_need_master(d));
     if (worker < 0 || worker >= d->master->n_workers)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no worker of number %d: there are %d", worker,
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no worker %d: there are %d", worker,
                        d->master->n_workers);
     return dispatch_queue_schedule(d, worker, false, c, feeds, out);
 }
@@ -355,7 +357,7 @@ mf_status mf_dispatch_join(mf_dispatch *d, int64_t timeout_ms)
     while (m->unfinished > 0 && wait_for_change(m, end))
         ;
     if (m->unfinished > 0)
-        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "%lld calls are not finished after %lld ms",
+        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "%lld calls have not finished after %lld ms",
                      (long long)m->unfinished, (long long)timeout_ms);
     else if (m->failure.status != MF_OK)
         st = mf_error_restore(&m->failure);
@@ -377,7 +379,7 @@ void mf_dispatch_cancel(mf_dispatch *d)
 
     if (!m)
         return;
-    mf_error_save(MF_OK, &before); /* who cancels may have a reason to tell */
+    mf_error_save(MF_OK, &before); /* the caller may still need its own error */
     pthread_mutex_lock(&m->lock);
     st = MF_FAIL(MF_CANCELLED, "the call was cancelled");
     mf_dispatch_calls_fail(&m->queue, st);

@@ -10,10 +10,10 @@
 
 typedef struct known_graph {
     mf_digest digest;
-    void *bytes; /* a GraphDef */
+    void *bytes; /* a serialized GraphDef */
     size_t len;
-    pthread_mutex_t making; /* the session is being made */
-    mf_session *session; /* NULL: not yet; set with both locks held */
+    pthread_mutex_t making; /* held while the session is created */
+    mf_session *session; /* NULL: not created yet; set with both locks held */
     struct known_graph *next;
 } known_graph;
 
@@ -21,14 +21,14 @@ struct mf_dispatch_call_runner {
     mf_dispatch_options o;
     mf_pool *pool;
     mf_resources *resources;
-    pthread_mutex_t lock; /* all below */
-    pthread_cond_t ended; /* a call */
+    pthread_mutex_t lock; /* guards all fields below */
+    pthread_cond_t ended; /* a call has ended */
     known_graph *graphs;
-    int running; /* calls */
-    bool stopped; /* no more are begun */
+    int running; /* running calls */
+    bool stopped; /* no further call is started */
 };
 
-enum { AGAIN_NS = 50000000 }; /* how often calls that have not ended are cancelled again */
+enum { AGAIN_NS = 50000000 }; /* interval at which calls that have not ended are cancelled again */
 
 /* ---- graphs ---- */
 
@@ -136,13 +136,15 @@ static mf_status dispatch_run(mf_dispatch_call_runner *r, const mf_dispatch_call
         const mf_dtype type = values[i]->dtype;
 
         if (!mf_dtype_is_plain(type) && type != MF_DTYPE_STRING)
-            st = MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which stays with its worker",
+            st = MF_FAIL(MF_UNIMPLEMENTED,
+                         "'%.200s' has the type %s, which cannot be sent to "
+                         "another process",
                          call->fetches[i], mf_dtype_name(type));
     }
     return st;
 }
 
-/* What came of it; a result that cannot be written is a failure as well. */
+/* Encodes the result; a result that cannot be encoded is a failure, too. */
 static mf_status write_result(const mf_dispatch_call *call, mf_status st, mf_tensor **values,
                               int64_t ns, mf_buf *out)
 {
@@ -154,13 +156,13 @@ static mf_status write_result(const mf_dispatch_call *call, mf_status st, mf_ten
             out);
         if (st == MF_OK && out->len - before > MF_FRAME_MAX)
             st = MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                         "results of %zu bytes are too long for one message, at most %d: fetch "
-                         "less at once",
+                         "results of %zu bytes do not fit one message of at most %d: fetch less "
+                         "at once",
                          out->len - before, (int)MF_FRAME_MAX);
     }
     if (st == MF_OK)
         return MF_OK;
-    mf_buf_deinit(out); /* it may have failed, which stays */
+    mf_buf_deinit(out); /* its error is sticky */
     return mf_answer_encode(
         &(mf_answer){ .id = call->id, .status = st, .message = mf_error_message(), .ns = ns }, out);
 }
@@ -209,7 +211,8 @@ mf_status mf_dispatch_call_runner_run(mf_dispatch_call_runner *r, const void *da
         st = values ? run_unless_stopped(r, &call, values, &ns) : MF_NOMEM("results");
         st = write_result(&call, st, values, ns, result);
     } else if (st == MF_RESOURCE_EXHAUSTED && call.id > 0) {
-        st = write_result(&call, st, NULL, ns, result); /* it is too large; the next may not be */
+        st = write_result(&call, st, NULL, ns, result); /* the call is too large for memory: the
+                                                           result is this failure */
     }
     for (int i = 0; values && i < call.n_fetches; i++)
         mf_tensor_free(values[i]);
@@ -219,12 +222,12 @@ mf_status mf_dispatch_call_runner_run(mf_dispatch_call_runner *r, const void *da
     return st;
 }
 
-/* A call that was on its way into its session may have missed the first time. */
+/* Repeated: a call that had not entered its session yet misses a cancellation. */
 void mf_dispatch_call_runner_stop(mf_dispatch_call_runner *r)
 {
     mf_error before;
 
-    mf_error_save(MF_OK, &before); /* who stops may have a reason to tell */
+    mf_error_save(MF_OK, &before); /* the caller may still need its own error */
     pthread_mutex_lock(&r->lock);
     r->stopped = true;
     while (r->running > 0) {
@@ -239,7 +242,7 @@ void mf_dispatch_call_runner_stop(mf_dispatch_call_runner *r)
     (void)mf_error_restore(&before);
 }
 
-/* ---- making and freeing ---- */
+/* ---- creating and freeing ---- */
 
 mf_status mf_dispatch_call_runner_new(const mf_dispatch_options *o, mf_dispatch_call_runner **out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_run.h - running calls: graphs by their digests, a session for each when it is first
- * needed, threads and named state of all of them in common. */
+/* dispatch_run.h - runs calls: graphs by digest, one session for each, created at its first call.
+ * Sessions share threads and named state. */
 #ifndef MF_DISPATCH_DISPATCH_RUN_H
 #define MF_DISPATCH_DISPATCH_RUN_H
 
@@ -10,22 +10,25 @@
 
 typedef struct mf_dispatch_call_runner mf_dispatch_call_runner;
 
-/* Of the options, threads and allow_dirs; borrowed. */
+/* Uses threads and allow_dirs of the options; borrowed. */
 MF_MUST mf_status mf_dispatch_call_runner_new(const mf_dispatch_options *o,
                                               mf_dispatch_call_runner **out);
 /* After the last mf_dispatch_call_runner_run(). */
 void mf_dispatch_call_runner_free(mf_dispatch_call_runner *r);
 
-/* A GraphDef that calls may name from now on; looked at when one does. Thread: any. Copies. */
+/* Adds a GraphDef that later calls may name; it is parsed at the first of them. Thread: any.
+ * Copies. */
 MF_MUST mf_status mf_dispatch_call_runner_add(mf_dispatch_call_runner *r, const void *graph,
                                               size_t len);
-/* Run a call, of which these are the bytes; those of its result, which may be a failure, are
- * appended to `result`. Thread: any, several at once.
- * Fails: DATA_LOSS (this is no call), RESOURCE_EXHAUSTED (even for finding out which call it is, or
- * for an answer). */
+/* Runs an encoded call, and appends the encoded result, which may be a failure, to `result`.
+ * Thread:
+ * any, several at once.
+ * Fails: DATA_LOSS (not a call), RESOURCE_EXHAUSTED (not even enough memory to decode the call, or
+ * to
+ * encode a failure). */
 MF_MUST mf_status mf_dispatch_call_runner_run(mf_dispatch_call_runner *r, const void *call,
                                               size_t len, mf_buf *result);
-/* Calls that run, and all that come, end with CANCELLED. Returns when none runs any more. */
+/* Running and later calls fail with CANCELLED. Returns when no call runs. */
 void mf_dispatch_call_runner_stop(mf_dispatch_call_runner *r);
 
 #endif

@@ -9,7 +9,8 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-/* Memory that tensors may take for a byte of their message: an empty string takes two there. */
+/* Memory that tensors may use for each byte of their message: an empty string takes two bytes
+ * there. */
 enum { TENSOR_FACTOR = 32 };
 
 mf_digest mf_digest_of(const void *data, size_t len)
@@ -34,7 +35,7 @@ mf_status mf_dispatch_send(mf_net *net, int to, mf_dispatch_message what, const 
     return mf_net_send(net, to, &f, data, mf_clock_ns() + timeout_ns);
 }
 
-/* ---- writing ---- */
+/* ---- encoding ---- */
 
 static mf_status encode_tensors(mf_tensor *const *tensors, int n, mf_arena *arena,
                                 Tensorflow__TensorProto ***out)
@@ -49,7 +50,7 @@ static mf_status encode_tensors(mf_tensor *const *tensors, int n, mf_arena *aren
 
 static char **dispatch_wire_names(const char *const *list)
 {
-    return (char **)(uintptr_t)list; /* protobuf-c only reads them */
+    return (char **)(uintptr_t)list; /* protobuf-c does not change them */
 }
 
 mf_status mf_dispatch_call_encode(const mf_dispatch_call *call, mf_buf *out)
@@ -102,7 +103,7 @@ mf_status mf_ready_encode(int slots, mf_buf *out)
     return mf_wire_encode(&m.base, out);
 }
 
-/* ---- reading ---- */
+/* ---- decoding ---- */
 
 static mf_status dispatch_wire_decode(const ProtobufCMessageDescriptor *kind, const void *data,
                                       size_t len, mf_arena *arena, ProtobufCMessage **out)
@@ -111,10 +112,10 @@ static mf_status dispatch_wire_decode(const ProtobufCMessageDescriptor *kind, co
 
     if (st != MF_INVALID_ARGUMENT)
         return st;
-    return MF_FAIL(MF_DATA_LOSS, "the message makes no sense: %.900s", mf_error_message());
+    return MF_FAIL(MF_DATA_LOSS, "invalid message: %.900s", mf_error_message());
 }
 
-/* With its strings; at most `most`. */
+/* Including its strings; at most `most`. */
 static size_t dispatch_wire_bytes_of(const mf_tensor *t, size_t most)
 {
     const mf_string *strings = t->data;
@@ -129,7 +130,7 @@ static mf_status decode_tensors(Tensorflow__TensorProto *const *protos, size_t n
                                 mf_arena *arena, mf_tensor ***out, int *n_out)
 {
     mf_tensor *cells = MF_ARENA_ARRAY(arena, mf_tensor, (int64_t)n);
-    size_t left = TENSOR_FACTOR * len; /* for all of them */
+    size_t left = TENSOR_FACTOR * len; /* of all tensors together */
 
     *n_out = 0;
     *out = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)n);
@@ -193,7 +194,7 @@ mf_status mf_answer_decode(const void *data, size_t len, mf_arena *arena, mf_ans
     m = (const Meshflow__Result *)message;
     if (m->status < MF_OK || m->status > MF_UNAUTHENTICATED ||
         (m->status != MF_OK && m->n_values > 0) || m->nanoseconds < 0)
-        return MF_FAIL(MF_DATA_LOSS, "a result of status %d, %zu values and %lld ns makes no sense",
+        return MF_FAIL(MF_DATA_LOSS, "invalid result: status %d, %zu values, %lld ns",
                        (int)m->status, m->n_values, (long long)m->nanoseconds);
     out->id = m->id;
     out->status = (mf_status)m->status;
@@ -213,6 +214,6 @@ mf_status mf_ready_decode(const void *data, size_t len, mf_arena *arena, int *sl
     MF_TRY(dispatch_wire_decode(&meshflow__ready__descriptor, data, len, arena, &message));
     *slots = ((const Meshflow__Ready *)message)->slots;
     if (*slots < 0 || *slots > MF_SLOTS_MAX)
-        return MF_FAIL(MF_DATA_LOSS, "a worker that takes %d calls at once makes no sense", *slots);
+        return MF_FAIL(MF_DATA_LOSS, "invalid number of slots of a worker: %d", *slots);
     return MF_OK;
 }

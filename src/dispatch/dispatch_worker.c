@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dispatch_worker.c - a worker: calls come, threads run them, results go back. One thread reads
- * what the master says and tells it that we are here; it also notices when the master is not. */
+/* dispatch_worker.c - a worker: threads run the calls of the master and send results. One thread
+ * reads
+ * the master's messages, sends pings, and detects the loss of the master. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine_limits.h"
@@ -11,20 +12,21 @@
 typedef struct dispatch_worker {
     mf_dispatch *d;
     mf_dispatch_call_runner *runner;
-    mf_mailbox box; /* what the master says */
-    mf_mailbox calls; /* of that, what is to be run */
+    mf_mailbox box; /* messages of the master */
+    mf_mailbox calls; /* calls to run, from `box` */
     mf_net_watch watch;
     pthread_t *threads;
     int n_threads, slots;
     bool over;
-    pthread_mutex_t lock; /* below */
-    mf_error failure; /* the first */
-    int64_t done; /* calls */
-    int64_t ns; /* spent on them by all threads */
+    pthread_mutex_t lock; /* guards the fields below */
+    mf_error failure; /* the first one */
+    int64_t done; /* calls done */
+    int64_t ns; /* time of all threads in calls */
 } dispatch_worker;
 
-/* Something went wrong. It is looked at when all that the master has said is read: it may have said
- * that it is over, and left. */
+/* Records a failure. It is reported after all messages of the master are read: the master may have
+ * sent
+ * STOP and closed. */
 static void dispatch_worker_note_failure(dispatch_worker *w, mf_status st)
 {
     pthread_mutex_lock(&w->lock);
@@ -75,9 +77,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* ---- listening to the master ---- */
+/* ---- messages of the master ---- */
 
-/* Owns: takes mail. */
+/* Owns: ownership of the mail is transferred. */
 static mf_status dispatch_worker_take_mail(dispatch_worker *w, mf_mail *mail)
 {
     mf_status st = MF_OK;
@@ -88,7 +90,7 @@ static mf_status dispatch_worker_take_mail(dispatch_worker *w, mf_mail *mail)
             mf_mailbox_add(&w->calls, mail);
             return MF_OK;
         }
-        st = MF_FAIL(MF_DATA_LOSS, "a call came to %s, which runs none",
+        st = MF_FAIL(MF_DATA_LOSS, "%s received a call, but it runs none",
                      mf_net_name(w->d->net, mf_net_self(w->d->net)));
         break;
     case MF_DISPATCH_GRAPH:
@@ -107,7 +109,8 @@ static mf_status dispatch_worker_take_mail(dispatch_worker *w, mf_mail *mail)
     return st;
 }
 
-/* Nothing has come for a while. heard: when something did. */
+/* No message has arrived for a while: sends a ping, and checks the timeout. heard: time of the last
+ * message. */
 static mf_status dispatch_worker_look_around(dispatch_worker *w, int64_t heard)
 {
     const int64_t silent = mf_clock_ns() - heard;
@@ -117,16 +120,17 @@ static mf_status dispatch_worker_look_around(dispatch_worker *w, int64_t heard)
     pthread_mutex_lock(&w->lock);
     st = w->failure.status == MF_OK ? MF_OK : mf_error_restore(&w->failure);
     pthread_mutex_unlock(&w->lock);
-    if (st == MF_OK || st == MF_UNAVAILABLE) /* that would be why sending failed */
+    if (st == MF_OK || st == MF_UNAVAILABLE) /* the failure of the connection explains that of
+                                                sending */
         MF_TRY(mf_net_check_task(w->d->net, w->d->hub));
     MF_TRY(st);
     if (silent > w->d->timeout_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s has said nothing for %.1f s",
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "no message from %s for %.1f s",
                        mf_net_name(w->d->net, w->d->hub), (double)silent * 1e-9);
     return MF_OK;
 }
 
-/* What the master says next; NULL: nothing for now. Fails: it will say nothing more. */
+/* The next message of the master; NULL: none yet. Fails: there will be none. */
 static mf_status next_mail(dispatch_worker *w, int64_t until_ns, int64_t heard, mf_mail **out)
 {
     mf_status st;
@@ -135,7 +139,7 @@ static mf_status next_mail(dispatch_worker *w, int64_t until_ns, int64_t heard, 
     if (*out)
         return MF_OK;
     st = dispatch_worker_look_around(w, heard);
-    if (st != MF_OK) /* its last word may have come meanwhile */
+    if (st != MF_OK) /* its last message may have arrived in between */
         *out = mf_mailbox_take(&w->box, mf_clock_ns());
     return *out ? MF_OK : st;
 }
@@ -161,7 +165,7 @@ static mf_status attend(dispatch_worker *w)
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- running ---- */
 
 static void dispatch_worker_wake(void *ctx)
 {
@@ -192,13 +196,13 @@ static mf_status dispatch_worker_start(dispatch_worker *w)
         return MF_NOMEM("threads");
     while (w->n_threads < w->slots) {
         if (mf_thread_start(&w->threads[w->n_threads], thread_main, w) != 0)
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for a call");
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for calls");
         w->n_threads++;
     }
     return dispatch_worker_say_ready(w);
 }
 
-/* What still runs is wanted by nobody. */
+/* Cancels running calls: no result is needed any more. */
 static void dispatch_worker_finish(dispatch_worker *w)
 {
     mf_mailbox_close(&w->calls);
@@ -237,7 +241,7 @@ mf_status mf_worker_serve(mf_dispatch *d)
     if (st == MF_OK)
         return MF_OK;
     (void)mf_error_restore(&why);
-    if (st == MF_DATA_LOSS) /* the master shall know why we go */
+    if (st == MF_DATA_LOSS) /* tell the master why this worker closes */
         mf_net_abort(d->net, st);
     return st;
 }

@@ -36,9 +36,15 @@ int64_t mf_job_timeout_ns(const mf_strategy_options *o)
 /* What all must have in common: else bits, or worse, would differ. */
 mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out)
 {
-    mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=%s\ncodec=%s\n%s", MESHFLOW_VERSION,
-                  mf_numerics_class(), call->text, call->o->codec ? call->o->codec : "",
-                  call->o->identity ? call->o->identity : "");
+    mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=", MESHFLOW_VERSION, mf_numerics_class());
+    if (call->settings)
+        mf_strategy_text(call->settings, out);
+    else
+        mf_buf_str(out, call->name);
+    mf_buf_str(out, "\ncodec=");
+    if (call->codecs)
+        mf_codecs_text(call->codecs, out);
+    mf_buf_printf(out, "\n%s", call->o->identity ? call->o->identity : "");
     return mf_buf_finish(out);
 }
 
@@ -156,8 +162,7 @@ mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id, m
         return MF_NOMEM("workers");
     for (int i = 0; i < n; i++)
         members[i] = i;
-    return mf_job_group_of(net, members, n, id, mf_options_string(call->settings, "collective"),
-                           out);
+    return mf_job_group_of(net, members, n, id, call->settings->collective, out);
 }
 
 mf_status mf_job_group_alone(mf_segment **memory, mf_group **out)

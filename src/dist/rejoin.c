@@ -66,7 +66,7 @@ static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int 
     j->identity = identity.data;
     MF_TRY(st);
     j->store = mf_strdup(store_of(call->o));
-    j->collective = mf_strdup(mf_options_string(call->settings, "collective"));
+    j->collective = mf_strdup(call->settings->collective);
     if (!j->store || !j->collective)
         return MF_NOMEM("members");
     j->timeout_ns = call->timeout_ns;

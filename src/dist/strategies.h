@@ -7,18 +7,21 @@
 #include "cluster/resolve/resolve.h"
 #include "collective/gradient_aggregation.h"
 #include "collective/net_groups.h"
-#include "graph/settings.h"
+#include "dist/codec/codec.h"
+#include "dist/strategy_settings.h"
 #include "net/net.h"
 #include "train/loop/team.h"
 #include "train/step/trainer.h"
 
 #include <pthread.h>
 
+struct mf_mesh_spec;
+
 /* What a strategy is opened with. */
 typedef struct mf_strategy_call {
     const char *name;
-    const char *text; /* name and settings, as given: the same for all tasks */
-    const mf_options *settings;
+    const mf_strategy_settings *settings; /* the same for all tasks; NULL: it is no strategy */
+    mf_codecs *codecs; /* o->codec, parsed; ownership is transferred to the strategy. NULL: none */
     const mf_strategy_options *o;
     const mf_cluster *cluster;
     int64_t timeout_ns;
@@ -26,7 +29,11 @@ typedef struct mf_strategy_call {
 } mf_strategy_call;
 
 typedef struct mf_strategy_kind {
-    const char *name, *settings, *about;
+    const char *name, *settings, *about; /* settings: a signature, see graph/settings.h */
+    unsigned common; /* MF_STRATEGY_COLLECTIVE and so on: settings that this strategy has */
+    /* The settings of this strategy alone; NULL: there are none. */
+    mf_status (*read)(const mf_options *o, mf_arena *arena, mf_strategy_settings *out);
+    void (*print)(const mf_strategy_settings *s, const mf_setting_printer *p);
     mf_status (*open)(const mf_strategy_call *call, mf_strategy **out);
 } mf_strategy_kind;
 
@@ -46,15 +53,16 @@ MF_MUST mf_status mf_mesh_open(const mf_strategy_call *call,
                                mf_strategy **out); /* strategy_mesh.c */
 /* Of a strategy mesh: its processors, and the wire to those elsewhere; NULL: it is another one. */
 const struct mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy);
+/* mf_strategy_mesh_relayout() to a parsed mesh and layout. */
+MF_MUST mf_status mf_strategy_mesh_relayout_to(mf_strategy *strategy,
+                                               const struct mf_mesh_spec *to);
 MF_MUST mf_status mf_servers_open(const mf_strategy_call *call,
                                   mf_strategy **out); /* strategy_remote.c */
 
-/* The settings of a strategy that say what becomes of gradients. */
-#define MF_AGGREGATION_SETTINGS                                                                    \
-    "aggregation: string = 'mean', trim: float = 0.1, weights: list(float) = []"
-/* For `size` members, each a "worker", say. Owns: mf_free(*owned), also after a failure. */
-MF_MUST mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
-                                      mf_aggregation *out, double **owned);
+/* Of these settings, for `size` members; member: "worker", for messages. Owns: mf_free(*owned),
+ * also after a failure. INVALID_ARGUMENT: another number of weights. */
+MF_MUST mf_status mf_aggregation_make(const mf_strategy_settings *settings, const char *member,
+                                      int size, mf_aggregation *out, double **owned);
 /* INVALID_ARGUMENT: it is not for this model; or for its number of shards. */
 MF_MUST mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t);
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);

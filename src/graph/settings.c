@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - parses settings. */
+/* settings.c - see settings.h. */
 #include "graph/settings.h"
 
 #include "base/buf.h"
@@ -46,7 +46,7 @@ static mf_status parse_word(const char **p, mf_arena *arena, mf_attr *out)
     return out->s.data ? MF_OK : MF_NOMEM("settings");
 }
 
-/* A list of one element needs no brackets. */
+/* A list of one element may be written without brackets. */
 static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena, mf_attr *out)
 {
     const size_t n = strcspn(*p, " ,\t\n");
@@ -59,7 +59,7 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
     return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
 }
 
-/* Comparisons with NaN are false, so a range check can let it pass. */
+/* NaN would pass a range check such as !(x < min). */
 static mf_status settings_check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
     for (int64_t i = 0; i < v->n && v->kind == MF_ATTR_FLOAT; i++) {
@@ -96,13 +96,14 @@ static mf_status settings_check_range(const char *subject, const mf_attrdef *d, 
     return st;
 }
 
-/* given: the settings parsed so far. */
+/* given: the settings that the text has had so far. */
 static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                                     bool *given, mf_options *out)
 {
     const size_t n = strcspn(*p, "= \t\n");
     const char *name = mf_arena_strndup(arena, *p, n);
     const mf_attrdef *d;
+    const char *value;
     mf_status st;
     int i;
 
@@ -118,6 +119,7 @@ static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_aren
     if (given[i])
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is given twice", out->subject, name);
     *p += n + 1;
+    value = *p;
     if (d->kind == MF_ATTR_STRING && !d->is_list && **p != '\'')
         st = parse_word(p, arena, &out->attrs[i].value);
     else if (d->is_list)
@@ -127,9 +129,9 @@ static mf_status settings_parse_one(const mf_opdef *def, const char **p, mf_aren
     if (st == MF_RESOURCE_EXHAUSTED)
         return st;
     if (st != MF_OK)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s must be of type %s%s%s", out->subject, name,
-                       d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
-                       d->is_list ? ")" : "");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s=%.*s is not of type %s%s%s", out->subject, name,
+                       (int)strcspn(value, " ,\t\n"), value, d->is_list ? "list(" : "",
+                       mf_attr_kind_name(d->kind), d->is_list ? ")" : "");
     given[i] = out->given[i] = true;
     return settings_check_range(out->subject, d, &out->attrs[i].value);
 }
@@ -156,6 +158,29 @@ static mf_status parse_text(const mf_opdef *def, const char *text, mf_arena *are
     }
 }
 
+static mf_status settings_fill_defaults(const char *subject, const mf_opdef *def, mf_arena *arena,
+                                        mf_options *out)
+{
+    *out = (mf_options){ .subject = subject,
+                         .attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def->n_attrs),
+                         .given = MF_ARENA_ARRAY(arena, bool, def->n_attrs),
+                         .n = def->n_attrs };
+    if (!out->attrs || !out->given)
+        return MF_NOMEM("settings");
+    for (int i = 0; i < def->n_attrs; i++)
+        out->attrs[i] = (mf_named_attr){ def->attrs[i].name, def->attrs[i].default_value };
+    return MF_OK;
+}
+
+mf_status mf_options_defaults(const char *subject, const char *signature, mf_arena *arena,
+                              mf_options *out)
+{
+    mf_opdef def;
+
+    MF_TRY(parse_signature(subject, signature, arena, &def));
+    return settings_fill_defaults(subject, &def, arena, out);
+}
+
 mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                            mf_arena *arena, mf_options *out)
 {
@@ -163,13 +188,7 @@ mf_status mf_options_parse(const char *subject, const char *signature, const cha
 
     *out = (mf_options){ .subject = subject };
     MF_TRY(parse_signature(subject, signature, arena, &def));
-    out->n = def.n_attrs;
-    out->attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def.n_attrs);
-    out->given = MF_ARENA_ARRAY(arena, bool, def.n_attrs);
-    if (!out->attrs || !out->given)
-        return MF_NOMEM("settings");
-    for (int i = 0; i < def.n_attrs; i++)
-        out->attrs[i] = (mf_named_attr){ def.attrs[i].name, def.attrs[i].default_value };
+    MF_TRY(settings_fill_defaults(subject, &def, arena, out));
     MF_TRY(parse_text(&def, text, arena, out));
     for (int i = 0; i < def.n_attrs; i++) {
         if (!out->given[i] && !def.attrs[i].has_default)
@@ -187,7 +206,7 @@ mf_status mf_options_change(mf_options *o, const char *signature, const char *te
     return parse_text(&def, text, arena, o);
 }
 
-/* ---- lookup ---- */
+/* ---- reading ---- */
 
 static int settings_find(const mf_options *o, const char *name)
 {
@@ -195,13 +214,22 @@ static int settings_find(const mf_options *o, const char *name)
 
     while (i < o->n && strcmp(o->attrs[i].name, name) != 0)
         i++;
-    MF_ASSERT(i < o->n); /* the signature guarantees it */
+    MF_ASSERT(i < o->n); /* the signature must have it */
     return i;
 }
 
 const mf_attr *mf_options_get(const mf_options *o, const char *name)
 {
     return &o->attrs[settings_find(o, name)].value;
+}
+
+bool mf_options_has(const mf_options *o, const char *name)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (strcmp(o->attrs[i].name, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 bool mf_options_given(const mf_options *o, const char *name)
@@ -233,6 +261,60 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
 {
     *n = mf_options_get(o, name)->n;
     return mf_options_get(o, name)->ints;
+}
+
+/* ---- printing ---- */
+
+/* True if parse_word() can read it. */
+static bool is_word(const mf_attr *v)
+{
+    return v->kind == MF_ATTR_STRING && !v->is_list && v->s.len > 0 &&
+           strcspn(v->s.data, " ,\t\n'\\") == v->s.len;
+}
+
+static void setting_print(mf_buf *out, const char *name, const mf_attr *value)
+{
+    mf_buf_printf(out, "%s%s=", out->len > 0 ? " " : "", name);
+    if (is_word(value))
+        mf_buf_str(out, value->s.data);
+    else
+        mf_attr_print(value, out);
+}
+
+void mf_options_text(const mf_options *o, mf_buf *out)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (o->given[i])
+            setting_print(out, o->attrs[i].name, &o->attrs[i].value);
+    }
+}
+
+static void setting_put(const mf_setting_printer *p, const char *name, const mf_attr *value)
+{
+    if (!p->defaults || !mf_attr_equal(mf_options_get(p->defaults, name), value))
+        setting_print(p->out, name, value);
+}
+
+void mf_setting_string(const mf_setting_printer *p, const char *name, const char *value)
+{
+    const mf_bytes s = { value, strlen(value) };
+
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_STRING, .n = 1, .s = s });
+}
+
+void mf_setting_int(const mf_setting_printer *p, const char *name, int64_t value)
+{
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value });
+}
+
+void mf_setting_float(const mf_setting_printer *p, const char *name, double value)
+{
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_FLOAT, .n = 1, .f = (float)value });
+}
+
+void mf_setting_bool(const mf_setting_printer *p, const char *name, bool value)
+{
+    setting_put(p, name, &(mf_attr){ .kind = MF_ATTR_BOOL, .n = 1, .b = value });
 }
 
 mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, const char **rest)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_record.c - the file that says what a job is: words that end with a zero, each "key=value",
- * the first of them the kind of file. */
+/* job_record.c - the file `job`: NUL-terminated words, each "key=value"; the first word is the file
+ * type. */
 #include "jobqueue/jobqueue.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ typedef struct job_record_reading {
     mf_jobqueue_order *to;
 } job_record_reading;
 
-/* The value, if that is the key. */
+/* The value, if the pair has this key; else NULL. */
 static const char *job_record_value_of(const char *pair, const char *key)
 {
     const size_t n = strlen(key);
@@ -60,7 +60,7 @@ static bool job_record_read_number(const char *text, int64_t *out)
     return end != text && !*end && n >= 0;
 }
 
-/* false: it is no such thing. Keys that are not known are left to those who know them. */
+/* false: not a valid pair. Unknown keys are skipped, for newer versions. */
 static bool job_record_read_pair(job_record_reading *r, const char *pair)
 {
     const char *value;
@@ -102,7 +102,7 @@ mf_status mf_jobqueue_decode(const char *bytes, size_t n, mf_arena *arena, mf_jo
 
     *out = (mf_jobqueue_order){ .grace_s = MF_JOBQUEUE_GRACE_S };
     if (n < sizeof KIND || bytes[n - 1] != '\0' || memcmp(bytes, KIND, sizeof KIND) != 0)
-        return MF_FAIL(MF_DATA_LOSS, "this is no job");
+        return MF_FAIL(MF_DATA_LOSS, "this is not a job record");
     copy = mf_arena_alloc(arena, (int64_t)n, 1);
     r.words = MF_ARENA_ARRAY(arena, const char *, most);
     r.environment = MF_ARENA_ARRAY(arena, const char *, most);
@@ -112,12 +112,12 @@ mf_status mf_jobqueue_decode(const char *bytes, size_t n, mf_arena *arena, mf_jo
     memcpy((char *)(uintptr_t)copy, bytes, n);
     for (const char *at = copy + sizeof KIND; at < copy + n; at += strlen(at) + 1) {
         if (!job_record_read_pair(&r, at))
-            return MF_FAIL(MF_DATA_LOSS, "this is no part of a job: '%.80s'", at);
+            return MF_FAIL(MF_DATA_LOSS, "not a valid part of a job record: '%.80s'", at);
     }
     out->words = r.words;
     out->environment = r.environment;
     out->after = r.after;
     if (!out->cwd || out->n_words == 0 || out->slots < 1)
-        return MF_FAIL(MF_DATA_LOSS, "this job has no command, no folder, or takes no slot");
+        return MF_FAIL(MF_DATA_LOSS, "the job record has no command, no folder, or no slots");
     return MF_OK;
 }

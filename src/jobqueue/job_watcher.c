@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_watcher.c - one job: a process of its own starts the command, writes what it says into the
- * job's log, starts it again where that was asked for, and writes down how it ended. It is no
- * daemon's child in any way that matters: a daemon may die. If it dies itself, so does the command,
- * and the daemon finds a lost job. */
+/* job_watcher.c - watches one job: a separate process starts the command, writes its output to the
+ * job's log, restarts it where the job asks for that, and records how it ended. It does not depend
+ * on
+ * the daemon, which may die. If the watcher dies, the kernel kills the command, and the daemon
+ * finds a
+ * lost job. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/file.h"
@@ -22,13 +24,14 @@
 
 enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 
-static volatile sig_atomic_t told; /* to end: how often */
-static const char MARK[] = "MESHFLOW_JOB"; /* in the environment of its processes: its name */
+static volatile sig_atomic_t stop_signals; /* signals that ask it to end: their number */
+static const char MARK[] = "MESHFLOW_JOB"; /* environment variable of the job's processes: the job's
+                                              name */
 
 static void job_watcher_on_signal(int number)
 {
     (void)number;
-    told++;
+    stop_signals++;
 }
 
 static mf_status job_watcher_write_file(const char *dir, const char *name, const char *file,
@@ -53,7 +56,7 @@ static bool is_cancelled(const char *dir, const char *name)
     return is;
 }
 
-/* Standard output and error from here on. */
+/* Redirects standard output and error to the log. */
 static mf_status job_watcher_open_log(const char *dir, const char *name)
 {
     mf_buf path = { 0 };
@@ -70,7 +73,7 @@ static mf_status job_watcher_open_log(const char *dir, const char *name)
     return st;
 }
 
-/* In the new process: does not come back. */
+/* Runs in the new process; does not return. */
 static void job_watcher_become(const char *name, const mf_jobqueue_order *o, int64_t tries,
                                pid_t parent)
 {
@@ -84,10 +87,10 @@ static void job_watcher_become(const char *name, const mf_jobqueue_order *o, int
     (void)sigaction(SIGINT, &usual, NULL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* too late for that */
+    if (getppid() != parent) /* the watcher died before prctl() */
         _exit(1);
     if (chdir(o->cwd) != 0) {
-        dprintf(2, "meshflow: cannot go to '%s': %s\n", o->cwd, strerror(errno));
+        dprintf(2, "meshflow: cannot change to the folder '%s': %s\n", o->cwd, strerror(errno));
         _exit(MF_EXIT_CANNOT_RUN);
     }
     (void)clearenv();
@@ -104,7 +107,7 @@ static void job_watcher_become(const char *name, const mf_jobqueue_order *o, int
     _exit(MF_EXIT_NO_PROGRAM);
 }
 
-/* false: or it cannot be told. */
+/* false also if that cannot be found out. */
 static bool job_watcher_is_of(int64_t pid, const char *name)
 {
     char path[64], *text = NULL;
@@ -123,7 +126,8 @@ static bool job_watcher_is_of(int64_t pid, const char *name)
     return is;
 }
 
-/* They share the watcher's session, in whatever group they are. name NULL: that is us. */
+/* Kills processes of the watcher's session, in any process group. name NULL: the session is ours.
+ * Returns how many. */
 static int kill_some(const char *name, int64_t watcher)
 {
     DIR *proc = opendir("/proc");
@@ -146,7 +150,8 @@ static int kill_some(const char *name, int64_t watcher)
 
 static void kill_session(const char *name, int64_t watcher)
 {
-    for (int i = 0; i < 100 && kill_some(name, watcher) > 0; i++) /* some may start others */
+    for (int i = 0; i < 100 && kill_some(name, watcher) > 0; i++) /* killed processes may have
+                                                                     started others before */
         (void)nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
 }
 
@@ -156,17 +161,18 @@ void mf_jobqueue_kill(const char *name, int64_t watcher)
         kill_session(name, watcher);
 }
 
-/* Waits for the command; once it is told to, ends it, all of its processes. */
+/* Waits for the command. After a signal to end, ends all of its processes. */
 static int job_watcher_await(pid_t child, int64_t grace_s)
 {
     int64_t until = 0;
     int status = 0;
     pid_t got;
 
-    while ((got = waitpid(child, &status, WNOHANG)) != child) { /* a signal may come at any time */
+    while ((got = waitpid(child, &status, WNOHANG)) != child) { /* no blocking wait: a signal may
+                                                                   arrive at any time */
         if (got < 0 && errno != EINTR)
             return 1 << 8;
-        if (told && !until) {
+        if (stop_signals && !until) {
             (void)kill(-child, SIGTERM);
             until = mf_clock_ns() + grace_s * 1000000000;
         }
@@ -174,7 +180,7 @@ static int job_watcher_await(pid_t child, int64_t grace_s)
             (void)kill(-child, SIGKILL);
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     }
-    kill_session(NULL, getpid()); /* what it has left behind */
+    kill_session(NULL, getpid()); /* processes that the command left behind */
     return status;
 }
 
@@ -188,14 +194,14 @@ static int job_watcher_run_once(const char *name, const mf_jobqueue_order *o, in
         dprintf(2, "meshflow: cannot start a process: %s\n", strerror(errno));
         return 1 << 8;
     }
-    (void)setpgid(child, child); /* whoever comes first */
+    (void)setpgid(child, child); /* parent and child both do it: the order is not known */
     return job_watcher_await(child, o->grace_s);
 }
 
 static int job_watcher_describe(int status, char how[MF_JOBQUEUE_TEXT])
 {
     if (WIFSIGNALED(status)) {
-        (void)snprintf(how, MF_JOBQUEUE_TEXT, "was ended by signal %d (%s)", WTERMSIG(status),
+        (void)snprintf(how, MF_JOBQUEUE_TEXT, "was killed by signal %d (%s)", WTERMSIG(status),
                        strsignal(WTERMSIG(status)));
         return MF_EXIT_SIGNAL + WTERMSIG(status);
     }
@@ -211,7 +217,7 @@ static mf_status count_try(const char *dir, const mf_jobqueue_job *job, int64_t 
     return job_watcher_write_file(dir, job->name, "tries", text);
 }
 
-/* Longer from time to time, for whatever is wrong may pass. */
+/* Longer after each try, as the cause may be temporary. */
 static void job_watcher_rest(int64_t tries)
 {
     int64_t s = FIRST_PAUSE_S, until;
@@ -220,19 +226,20 @@ static void job_watcher_rest(int64_t tries)
         s *= 2;
     until = mf_clock_ns() + (s < LONGEST_PAUSE_S ? s : LONGEST_PAUSE_S) * (int64_t)1000000000;
 
-    while (!told && mf_clock_ns() < until)
+    while (!stop_signals && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 }
 
-/* The disk may be full, and a job whose end is not written down counts as lost: it is reported with
- * another code, or done once more. So this waits for room. */
+/* The disk may be full, and a job without a recorded end counts as lost: it would be reported with
+ * another code, or run again. So this waits for space. */
 static mf_status job_watcher_put_end(const char *dir, const char *name, mf_jobqueue_state state,
                                      int code, const char *how)
 {
-    const int signals = told;
+    const int signals = stop_signals;
     mf_status st;
 
-    while ((st = mf_jobqueue_write_end(dir, name, state, code, how)) != MF_OK && told == signals)
+    while ((st = mf_jobqueue_write_end(dir, name, state, code, how)) != MF_OK &&
+           stop_signals == signals)
         (void)nanosleep(&(struct timespec){ 0, 200000000 }, NULL);
     return st;
 }
@@ -247,18 +254,18 @@ static mf_status job_watcher_watch(const char *dir, const mf_jobqueue_job *job)
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
         code = job_watcher_describe(job_watcher_run_once(job->name, &job->order, tries), how);
-        if (told || tries > job->order.restarts || !mf_exit_may_restart(code))
+        if (stop_signals || tries > job->order.restarts || !mf_exit_may_restart(code))
             break;
-        dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",
-                job->name, how, (long long)tries);
+        dprintf(2, "meshflow: the job '%s' %s: restarting it, try %lld\n", job->name, how,
+                (long long)tries);
         job_watcher_rest(tries);
-        if (told)
+        if (stop_signals)
             break;
     }
-    if ((told || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
+    if ((stop_signals || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
         return job_watcher_put_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED,
                                    "was cancelled");
-    if (told) /* the machine goes down: the daemon finds the job lost, and starts it again */
+    if (stop_signals) /* the machine shuts down: the daemon finds the job lost, and restarts it */
         return MF_OK;
     return job_watcher_put_end(dir, job->name,
                                code == MF_EXIT_DONE      ? MF_JOBQUEUE_DONE
@@ -267,7 +274,7 @@ static mf_status job_watcher_watch(const char *dir, const mf_jobqueue_job *job)
                                code, how);
 }
 
-/* The only one that watches over this job, until the process ends? */
+/* Locks the job until the process ends. False: another watcher has it. */
 static bool is_alone(const char *dir, const char *name)
 {
     struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -280,7 +287,7 @@ static bool is_alone(const char *dir, const char *name)
     return fd >= 0 && fcntl(fd, F_SETLK, &whole) == 0;
 }
 
-/* In the new process. */
+/* Runs in the new process. */
 static int main_of_watch(const char *dir, const mf_jobqueue_job *job)
 {
     const struct sigaction tell = { .sa_handler = job_watcher_on_signal },
@@ -300,7 +307,7 @@ static int main_of_watch(const char *dir, const mf_jobqueue_job *job)
     (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)getpid(), (long long)self.start);
     if (job_watcher_write_file(dir, job->name, "run", text) != MF_OK)
         return 1;
-    if (is_cancelled(dir, job->name)) /* just now */
+    if (is_cancelled(dir, job->name)) /* cancelled since the daemon looked */
         return mf_jobqueue_write_end(dir, job->name, MF_JOBQUEUE_CANCELLED, MF_EXIT_STOPPED,
                                      "was cancelled before it ran") != MF_OK;
     return job_watcher_watch(dir, job) != MF_OK;

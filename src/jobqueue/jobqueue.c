@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobqueue.c - see jobqueue.h: jobs are put into the folder, looked at, cancelled and forgotten. */
+/* jobqueue.c - see jobqueue.h: submits, reads, cancels and removes jobs. */
 #include "jobqueue/jobqueue.h"
 
 #include "base/exit_code.h"
@@ -24,9 +24,9 @@ const char *mf_jobqueue_state_text(mf_jobqueue_state state)
     return STATES[state];
 }
 
-mf_status mf_jobqueue_dir(const char *told, mf_buf *out)
+mf_status mf_jobqueue_dir(const char *given, mf_buf *out)
 {
-    const char *dir = told ? told : getenv("MESHFLOW_SPOOL"), *home = getenv("HOME");
+    const char *dir = given ? given : getenv("MESHFLOW_SPOOL"), *home = getenv("HOME");
 
     if (dir && dir[0])
         mf_buf_str(out, dir);
@@ -34,7 +34,7 @@ mf_status mf_jobqueue_dir(const char *told, mf_buf *out)
         mf_buf_printf(out, "%s/.meshflow/jobs", home);
     else
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "there is no folder for jobs: give --dir, or set MESHFLOW_SPOOL");
+                       "no folder for the queue: give --dir, or set MESHFLOW_SPOOL");
     MF_TRY(mf_buf_finish(out));
     return mf_dir_make_own(out->data);
 }
@@ -71,7 +71,7 @@ static bool is_there(const char *dir, const char *name, const char *file)
     return there;
 }
 
-/* "a b": two numbers; false: they are not there. */
+/* "a b": two numbers; false: the file does not hold them. */
 static bool jobqueue_read_numbers(const char *dir, const char *name, const char *file, int64_t n[2])
 {
     char *text;
@@ -88,9 +88,9 @@ static bool jobqueue_read_numbers(const char *dir, const char *name, const char 
     return read;
 }
 
-/* ---- how a job stands ---- */
+/* ---- the state of a job ---- */
 
-/* "done 0 ended well": as mf_jobqueue_write_end() writes it. */
+/* "done 0 ended well", as mf_jobqueue_write_end() writes it. */
 static bool read_end(const char *dir, mf_jobqueue_job *job)
 {
     char *text, state[16];
@@ -130,7 +130,7 @@ static void jobqueue_find_state(const char *dir, mf_jobqueue_job *job)
         job->pid = n[0];
         job->state = lives(n[0], n[1]) ? MF_JOBQUEUE_RUNS : MF_JOBQUEUE_LOST;
     }
-    (void)read_end(dir, job); /* last: it may have ended just now */
+    (void)read_end(dir, job); /* read last: it may have ended in between */
 }
 
 mf_status mf_jobqueue_look(const char *dir, const char *name, mf_arena *arena, mf_jobqueue_job *out)
@@ -228,8 +228,7 @@ static mf_status jobqueue_check_order(const char *dir, const mf_jobqueue_order *
     for (int64_t i = 0; i < o->n_after; i++) {
         MF_TRY(mf_status_page_check_name(o->after[i]));
         if (!is_there(dir, o->after[i], "job"))
-            return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' that this one could come after",
-                           o->after[i]);
+            return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' for --after", o->after[i]);
     }
     return MF_OK;
 }
@@ -245,8 +244,8 @@ static mf_status jobqueue_remove_file(const char *dir, const char *name, const c
     return st;
 }
 
-/* What says that it is a job goes first: without its end it would be one that is to begin. Then
- * whatever there is, also what somebody who was killed had not finished writing. */
+/* The record first: a job with a record and without an end would start again. Then all other files,
+ * also unfinished ones of a killed writer. */
 static mf_status empty_folder(const char *dir, const char *name)
 {
     mf_buf path = { 0 };
@@ -268,7 +267,7 @@ static mf_status empty_folder(const char *dir, const char *name)
     return st;
 }
 
-/* Where a folder has stayed of a job that was being forgotten, it is used again. */
+/* An empty folder of a job whose removal was interrupted is reused. */
 static bool move_there(const char *dir, const char *name, const char *draft, const char *path)
 {
     if (rename(draft, path) == 0)
@@ -277,7 +276,7 @@ static bool move_there(const char *dir, const char *name, const char *draft, con
            empty_folder(dir, name) == MF_OK && rename(draft, path) == 0;
 }
 
-/* A folder that nobody takes for a job yet. Owns: mf_buf_deinit(draft). */
+/* Writes the record into a folder that is not a job yet. Owns: mf_buf_deinit(draft). */
 static mf_status write_draft(const char *dir, const mf_buf *bytes, mf_buf *draft)
 {
     mf_buf path = { 0 };
@@ -285,7 +284,8 @@ static mf_status write_draft(const char *dir, const mf_buf *bytes, mf_buf *draft
 
     mf_buf_printf(draft, "%s/.new-%d", dir, (int)getpid());
     MF_TRY(mf_buf_finish(draft));
-    if (mkdir(draft->data, 0700) != 0 && errno != EEXIST) /* of one that died with our number */
+    if (mkdir(draft->data, 0700) != 0 && errno != EEXIST) /* left by a dead process with the same
+                                                             process id */
         return mf_errno_status(errno, "make", draft->data);
     st = mf_jobqueue_path(draft->data, "job", "", &path);
     if (st == MF_OK)
@@ -314,7 +314,9 @@ mf_status mf_jobqueue_submit(const char *dir, const char *name, const mf_jobqueu
     if (st == MF_OK)
         st = mf_jobqueue_encode(order, &bytes);
     if (st == MF_OK && bytes.len > MF_JOBQUEUE_BYTES)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "the command and its environment have %zu bytes, of %d",
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "the command and its environment have %zu bytes; at "
+                     "most %d are possible",
                      bytes.len, MF_JOBQUEUE_BYTES);
     if (st == MF_OK)
         st = write_draft(dir, &bytes, &draft);
@@ -323,8 +325,8 @@ mf_status mf_jobqueue_submit(const char *dir, const char *name, const mf_jobqueu
     if (st == MF_OK && !move_there(dir, name, draft.data, path.data))
         st = errno == EEXIST || errno == ENOTEMPTY
                  ? MF_FAIL(MF_ALREADY_EXISTS,
-                           "there is a job '%s' already: give another name, or let it be forgotten "
-                           "(`meshflow queue --forget %s`)",
+                           "there is a job '%s' already: give another name, or remove it "
+                           "(`meshflow queue list --forget %s`)",
                            name, name)
                  : mf_errno_status(errno, "make", path.data);
     if (st != MF_OK && draft.data)
@@ -354,8 +356,9 @@ mf_status mf_jobqueue_write_end(const char *dir, const char *name, mf_jobqueue_s
     return st;
 }
 
-/* A watcher writes down its process before it looks whether the job was cancelled, and we look at
- * the process after that was written: one of the two sees the other. */
+/* A watcher records its process before it checks for a cancellation, and this function checks for
+ * the
+ * process after it recorded the cancellation: at least one of them sees the other. */
 mf_status mf_jobqueue_cancel(const char *dir, mf_arena *arena, mf_jobqueue_job *job)
 {
     mf_buf path = { 0 };
@@ -385,7 +388,7 @@ mf_status mf_jobqueue_forget(const char *dir, const mf_jobqueue_job *job)
     mf_status st;
 
     if (!mf_jobqueue_is_over(job->state))
-        return MF_FAIL(MF_FAILED_PRECONDITION, "the job '%s' is not over: cancel it first",
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the job '%s' has not ended: cancel it first",
                        job->name);
     st = empty_folder(dir, job->name);
     if (st == MF_OK)

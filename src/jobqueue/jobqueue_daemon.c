@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobqueue_daemon.c - the daemon: looks at the folder, and starts what can start. It keeps nothing
- * in mind that is not in the folder, but for the jobs that it has just started. */
+/* jobqueue_daemon.c - the daemon: scans the folder, and starts jobs. It has no state outside the
+ * folder except the jobs that it has just started. */
 #include "base/file.h"
 #include "base/log.h"
 #include "jobqueue/jobqueue.h"
@@ -15,7 +15,7 @@
 
 enum { EVERY_MS = 100, AFTER_FAILURE_MS = 5000 };
 
-/* A job that was started, and has not written down its process yet. */
+/* A job whose watcher has not recorded its process yet. */
 typedef struct started {
     char name[64];
     int64_t pid;
@@ -37,8 +37,9 @@ static started *find_fresh(daemon_state *d, const char *name)
     return NULL;
 }
 
-/* Processes that have ended, too, have been started. false: one could not even write down that it
- * was. */
+/* Forgets started watchers that have recorded their process. False: one ended before it could
+ * record
+ * it. */
 static bool jobqueue_daemon_reap(daemon_state *d)
 {
     bool well = true;
@@ -50,7 +51,8 @@ static bool jobqueue_daemon_reap(daemon_state *d)
             if (d->fresh[i].pid != pid)
                 continue;
             if (status != 0)
-                MF_WARN("%s did not begin: its folder in '%s' takes no files; is the disk full?",
+                MF_WARN("%s did not start: no file can be written to its folder in '%s'; is the "
+                        "disk full?",
                         d->fresh[i].name, d->dir);
             well &= status == 0;
             d->fresh[i] = d->fresh[--d->n_fresh];
@@ -77,7 +79,7 @@ static const mf_jobqueue_job *jobqueue_daemon_find(const mf_jobqueue_job *jobs, 
     return NULL;
 }
 
-/* In the folder itself, for a list may have missed it. */
+/* Checks the folder itself: a listing may have missed the job. */
 static bool jobqueue_daemon_is_gone(const char *dir, const char *name)
 {
     mf_arena *arena = mf_arena_new();
@@ -88,8 +90,8 @@ static bool jobqueue_daemon_is_gone(const char *dir, const char *name)
     return gone;
 }
 
-/* The jobs it comes after are done, or it has begun already: 1; not yet: 0; one of them never will
- * be: -1, and which. */
+/* 1: all jobs of its --after are done, or it has been started before; 0: not yet; -1: one of them
+ * failed or is gone, and which. */
 static int may_start(const char *dir, const mf_jobqueue_job *jobs, int n,
                      const mf_jobqueue_job *job, const char **which)
 {
@@ -117,25 +119,25 @@ static mf_status jobqueue_daemon_start(daemon_state *d, const mf_jobqueue_job *j
 
     if (pid < 0) {
         MF_WARN("%s: %s", job->name, mf_error_message());
-        return MF_OK; /* perhaps next time */
+        return MF_OK; /* try again at the next scan */
     }
-    MF_INFO("%s starts: process %lld, try %lld", job->name, (long long)pid,
+    MF_INFO("starting %s: process %lld, try %lld", job->name, (long long)pid,
             (long long)job->tries + 1);
     (void)snprintf(d->fresh[d->n_fresh].name, sizeof d->fresh[0].name, "%s", job->name);
     d->fresh[d->n_fresh++].pid = pid;
     return MF_OK;
 }
 
-/* Whoever watched over it is dead. */
-static mf_status jobqueue_daemon_mend(daemon_state *d, const mf_jobqueue_job *job, bool *again)
+/* Its watcher is dead. */
+static mf_status jobqueue_daemon_recover(daemon_state *d, const mf_jobqueue_job *job, bool *again)
 {
     *again = job->tries <= job->order.restarts;
     mf_jobqueue_kill(job->name, job->pid);
-    MF_WARN("%s was lost: its processes were killed, or the machine was%s", job->name,
-            *again ? "; it is started again" : "");
+    MF_WARN("%s was lost: its processes were killed, or the machine stopped%s", job->name,
+            *again ? "; restarting it" : "");
     return *again ? MF_OK
                   : mf_jobqueue_write_end(d->dir, job->name, MF_JOBQUEUE_FAILED, 137,
-                                          "was lost: whoever watched over it was killed");
+                                          "was lost: its watcher was killed");
 }
 
 static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
@@ -149,18 +151,19 @@ static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
     if (job->state != MF_JOBQUEUE_QUEUED && job->state != MF_JOBQUEUE_LOST)
         return MF_OK;
     if (job->state == MF_JOBQUEUE_LOST)
-        MF_TRY(jobqueue_daemon_mend(d, job, &again));
+        MF_TRY(jobqueue_daemon_recover(d, job, &again));
     may = again ? may_start(d->dir, jobs, n, job, &which) : 0;
     if (may < 0) {
-        (void)snprintf(how, sizeof how, "was left out: '%s', which it comes after, was not done",
+        (void)snprintf(how, sizeof how, "was skipped: '%s', which it comes after, was not done",
                        which);
         MF_INFO("%s %s", job->name, how);
         return mf_jobqueue_write_end(d->dir, job->name, MF_JOBQUEUE_FAILED, 1, how);
     }
     if (may == 0 || d->n_fresh == MF_COUNT(d->fresh))
         return MF_OK;
-    if (job->order.slots > *free && *free < d->slots) { /* who wants too many gets all there are */
-        *free = 0; /* those behind it wait, or it might for ever */
+    if (job->order.slots > *free && *free < d->slots) { /* a job that asks for more slots than there
+                                                           are gets all of them */
+        *free = 0; /* later jobs wait, too; else this one could starve */
         return MF_OK;
     }
     *free -= job->order.slots;
@@ -202,8 +205,9 @@ static mf_status jobqueue_daemon_lock(const char *dir, int *fd)
         *fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (st == MF_OK && *fd < 0)
         st = mf_errno_status(errno, "open", path.data);
-    else if (st == MF_OK && fcntl(*fd, F_SETLK, &whole) != 0) /* no child has it, unlike flock() */
-        st = MF_FAIL(MF_ALREADY_EXISTS, "another daemon is at work in '%s'", dir);
+    else if (st == MF_OK && fcntl(*fd, F_SETLK, &whole) != 0) /* unlike flock(), children do not
+                                                                 inherit it */
+        st = MF_FAIL(MF_ALREADY_EXISTS, "another daemon serves '%s'", dir);
     mf_buf_deinit(&path);
     return st;
 }
@@ -217,7 +221,8 @@ mf_status mf_jobqueue_serve(const char *dir, int64_t slots, const volatile sig_a
     while (st == MF_OK && !*stop) {
         int ms = jobqueue_daemon_reap(&d) ? EVERY_MS : AFTER_FAILURE_MS;
 
-        if (jobqueue_daemon_look(&d) != MF_OK) { /* a full disk, say: what is wrong may pass */
+        if (jobqueue_daemon_look(&d) != MF_OK) { /* for example a full disk: the cause may be
+                                                    temporary */
             MF_WARN("%s", mf_error_message());
             ms = AFTER_FAILURE_MS;
         }

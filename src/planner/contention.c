@@ -6,9 +6,9 @@
 
 enum { RUNS = 3 };
 
-static const double LONGEST_NS = 1e9; /* of all runs */
+static const double LONGEST_NS = 1e9; /* of all runs together */
 
-/* One processor stands for all: they do the same. */
+/* Device 0 represents all devices: they do the same. */
 static mf_status contention_compare(const mf_trial *trial, const mf_planned_machine *m,
                                     mf_mesh_setup *setup, double *out)
 {
@@ -23,7 +23,7 @@ static mf_status contention_compare(const mf_trial *trial, const mf_planned_mach
     if (!(is.compute_ns > 0) || is.compute_ns * n > LONGEST_NS)
         return MF_OK;
     MF_TRY(mf_trial_run(trial, setup, &did));
-    if (m->threads == 1) /* all cores are busy with beginning, too */
+    if (m->threads == 1) /* starting the step uses all cores, too */
         took = (did.own_ns - m->links.step_ns * (m->cores < n ? m->cores : n)) / n;
     else
         took = did.least_ns - m->links.step_ns;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contention.h - kernels take longer in a step than alone: others have had the caches, and other
- * processors want the memory at the same time. By how much is measured on the training itself: all
- * processors do a small step each, of which nothing is cut. */
+/* contention.h - how much slower kernels are in a step than alone, as other kernels use the caches
+ * and
+ * other devices the memory bandwidth. Measured on the training itself: all devices run a small,
+ * unsharded step each. */
 #ifndef MF_PLANNER_CONTENTION_H
 #define MF_PLANNER_CONTENTION_H
 
 #include "planner/planner.h"
 
-/* How many times as long, 1 to 2; 1, too, if that would take seconds. batch: of each processor. */
+/* The factor, from 1 to 2; 1 also where measuring would take seconds. batch: samples of each
+ * device. */
 MF_MUST mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *machine,
                                         int processors, int64_t batch, double *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dims.c - what layouts are made of: dimensions with names, shapes of meshes, and their text. */
+/* dims.c - the parts of a layout: named dimensions, mesh shapes, and rules. */
 #include "planner/search.h"
 #include "spmd/propagate/sharding_table.h"
 
@@ -17,8 +17,7 @@ static mf_status dims_add_dim(mf_plan_dims *d, const char *name, int64_t size)
     while (i < d->n && strcmp(d->name[i], name) != 0)
         i++;
     if (i == MF_PLAN_DIMS)
-        return MF_FAIL(MF_UNIMPLEMENTED, "the model has names for more than %d dimensions",
-                       MF_PLAN_DIMS);
+        return MF_FAIL(MF_UNIMPLEMENTED, "the model names more than %d dimensions", MF_PLAN_DIMS);
     if (i == d->n) {
         (void)snprintf(d->name[i], sizeof d->name[i], "%s", name);
         d->n++;
@@ -42,7 +41,8 @@ static int64_t dims_count_layers(const mf_graph *g)
 {
     int64_t n = 0, last = 0;
 
-    for (int64_t i = 0; i < g->n_nodes; i++) { /* in the order in which layers were built */
+    for (int64_t i = 0; i < g->n_nodes; i++) { /* nodes are in the order in which layers were built
+                                                */
         const mf_node *node = g->nodes[i];
         const int64_t layer =
             node && strcmp(node->op_name, "VarHandleOp") == 0 ? mf_node_layer(node) : 0;
@@ -82,10 +82,10 @@ mf_status mf_plan_dims_find(const mf_planned_step *step, mf_plan_dims *out)
 
 static void mesh_of(int rows, int cols, mf_mesh *out)
 {
-    *out = (mf_mesh){ .n_axes = cols > 1 ? 2 : 1, .size = { rows, cols }, .n = rows * cols };
-    (void)snprintf(out->name[0], sizeof out->name[0], "%s", cols > 1 ? "rows" : "all");
+    *out = (mf_mesh){ .n = 1 };
+    mf_mesh_add_axis(out, cols > 1 ? "rows" : "all", rows);
     if (cols > 1)
-        (void)snprintf(out->name[1], sizeof out->name[1], "cols");
+        mf_mesh_add_axis(out, "cols", cols);
 }
 
 int mf_plan_meshes(int processors, mf_mesh *out, int max)
@@ -99,22 +99,38 @@ int mf_plan_meshes(int processors, mf_mesh *out, int max)
     return n;
 }
 
-/* ---- text ---- */
+/* ---- layouts as rules ---- */
 
-static void write_rules(const char *name, const mf_mesh *m, mf_axes axes, mf_buf *out)
+static mf_status add_rules(const char *name, const mf_mesh *m, mf_axes axes, mf_layout_rules *out)
 {
     for (int a = 0; a < m->n_axes; a++) {
         if (axes >> a & 1)
-            mf_buf_printf(out, "%s%s:%s", out->len > 0 ? ";" : "", name, m->name[a]);
+            MF_TRY(mf_layout_rules_add(out, name, m->name[a]));
     }
+    return MF_OK;
+}
+
+static mf_status candidate_rules(const mf_plan_dims *d, const mf_candidate *c, mf_layout_rules *out)
+{
+    *out = (mf_layout_rules){ 0 };
+    MF_TRY(add_rules(LAYERS, &c->mesh, c->layers, out));
+    for (int i = 0; i < d->n; i++)
+        MF_TRY(add_rules(d->name[i], &c->mesh, c->cuts[i], out));
+    return MF_OK;
+}
+
+mf_status mf_candidate_spec(const mf_plan_dims *d, const mf_candidate *c, mf_mesh_spec *out)
+{
+    mf_mesh_spec_one(&c->mesh, out);
+    return candidate_rules(d, c, &out->rules);
 }
 
 void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out)
 {
-    write_rules(LAYERS, &c->mesh, c->layers, out);
-    for (int i = 0; i < d->n; i++)
-        write_rules(d->name[i], &c->mesh, c->cuts[i], out);
-    mf_buf_str(out, ""); /* nothing is text, too */
+    mf_layout_rules rules;
+
+    (void)candidate_rules(d, c, &rules); /* more rules than fit: not a possible candidate */
+    mf_layout_rules_text(&rules, out);
 }
 
 void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out)
@@ -146,23 +162,31 @@ static mf_status no_dim(const mf_plan_dims *d, const char *name)
     return st;
 }
 
-mf_status mf_candidate_parse(const mf_plan_dims *d, const char *layout, mf_candidate *c)
+/* The axis of this rule; 0: the mesh has none of its name. */
+static mf_axes axis_of_rule(const mf_layout_rules *rules, int i, const mf_mesh *m)
 {
-    mf_layout_rules rules;
+    for (int a = 0; a < m->n_axes; a++) {
+        if (strcmp(m->name[a], rules->axis[i]) == 0)
+            return (mf_axes)1 << a;
+    }
+    return 0;
+}
 
-    MF_TRY(mf_layout_rules_parse(layout, &rules));
-    for (int k = 0; k < rules.n; k++) {
-        const mf_axes axes = mf_layout_rules_find(&rules, &c->mesh, rules.dim[k]);
+mf_status mf_candidate_take_rules(const mf_plan_dims *d, const mf_layout_rules *rules,
+                                  mf_candidate *c)
+{
+    for (int k = 0; k < rules->n; k++) {
+        const mf_axes axis = axis_of_rule(rules, k, &c->mesh);
         int i = 0;
 
-        while (i < d->n && strcmp(d->name[i], rules.dim[k]) != 0)
+        while (i < d->n && strcmp(d->name[i], rules->dim[k]) != 0)
             i++;
-        if (i == d->n && strcmp(rules.dim[k], LAYERS) != 0)
-            return no_dim(d, rules.dim[k]);
-        if (!axes)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': the mesh has no axis '%s'", layout,
-                           rules.axis[k]);
-        *(i < d->n ? &c->cuts[i] : &c->layers) |= axes;
+        if (i == d->n && strcmp(rules->dim[k], LAYERS) != 0)
+            return no_dim(d, rules->dim[k]);
+        if (!axis)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s:%s': the mesh has no axis '%s'",
+                           rules->dim[k], rules->axis[k], rules->axis[k]);
+        *(i < d->n ? &c->cuts[i] : &c->layers) |= axis;
     }
     return MF_OK;
 }

@@ -40,7 +40,7 @@ mf_status mf_history_add(mf_history *h, const char *name, const char *layout, do
     mf_past_run *known = history_find(h, name, layout), run = { 0 };
 
     if (!(ratio > 0) || strpbrk(name, "\t\n") || strpbrk(layout, "\t\n"))
-        return MF_OK; /* nothing that could be kept */
+        return MF_OK; /* nothing to record */
     ratio = bounded(ratio);
     if (known) {
         known->ratio = sqrt(known->ratio * ratio);
@@ -87,7 +87,7 @@ void mf_history_path(mf_buf *out)
         mf_buf_printf(out, "%s/.cache/meshflow/planner", home);
 }
 
-/* Lines that say nothing are left out. */
+/* Invalid lines are skipped. */
 static mf_status history_read_line(mf_history *h, char *line)
 {
     char *name = strchr(line, '\t'), *layout = name ? strchr(name + 1, '\t') : NULL, *end;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_speed.c - see link_speed.h. A graph sums over a dimension that is cut, several times: one
- * after the other, or all at once. */
+/* link_speed.c - see link_speed.h. A graph sums over a sharded dimension several times: one sum
+ * after
+ * the other, or all at once. */
 #include "planner/link_speed.h"
 
 #include "base/clock.h"
@@ -15,13 +16,13 @@ enum { SMALL = 64, LARGE = 1 << 17, SUMS = 8, LARGE_SUMS = 3, RUNS = 40 };
 
 typedef struct link_speed_bench {
     int processors, threads;
-    const mf_links_team *team; /* NULL: all processors are here */
-    int64_t width; /* numbers that are summed */
+    const mf_links_team *team; /* NULL: all devices are in this process */
+    int64_t width; /* elements of a sum */
     int sums;
     bool at_once;
 } link_speed_bench;
 
-/* What everybody has; a collective, because the sum over dimension 0 is over all processors. */
+/* A replicated result: an all-reduce, because dimension 0 is sharded over all devices. */
 static mf_output sum_all(mf_graph *g, mf_output x)
 {
     const mf_output y = mf_apply(g, "Sum", MF_IN(x, mf_ints(g, (int64_t[]){ 0 }, 1)));
@@ -35,7 +36,7 @@ static mf_output mul(mf_graph *g, mf_output a, mf_output b)
     return mf_apply(g, "Mul", MF_IN(a, b));
 }
 
-/* Squares, so that sums cannot be put off until all are one. */
+/* Squares: otherwise the sums could be merged into one. */
 static mf_output sums_at_once(mf_graph *g, const link_speed_bench *b, mf_output x)
 {
     mf_output y = { 0 };
@@ -63,7 +64,7 @@ static mf_status link_speed_build(mf_graph *g, const link_speed_bench *b)
     const mf_output fed =
         mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%lld] name='x'",
                   b->processors, (long long)b->width);
-    const mf_output x = mf_apply(g, "Square", MF_IN(fed)); /* what is fed everybody has */
+    const mf_output x = mf_apply(g, "Square", MF_IN(fed)); /* feeds are replicated */
     const mf_output ones = mf_applyf(g, "Placeholder", MF_NO_IN,
                                      "dtype=float shape=shape[%d,1] name='ones'", b->processors);
     mf_output y;
@@ -86,7 +87,7 @@ static mf_status ones_of(int64_t rows, int64_t width, mf_tensor **out)
     return MF_OK;
 }
 
-/* The least of some runs. */
+/* The shortest of several runs. */
 static mf_status link_speed_run(mf_session *s, const mf_tensor *x, const mf_tensor *ones,
                                 double *ns)
 {
@@ -108,13 +109,17 @@ static mf_status link_speed_run(mf_session *s, const mf_tensor *x, const mf_tens
 static mf_status open_session(const link_speed_bench *b, const mf_graph *g, mf_session **out)
 {
     mf_mesh_setup setup = { .n = b->processors };
-    char axes[32];
+    mf_mesh all = { .n = 1 };
+    mf_mesh_spec spec;
 
     if (b->team)
         setup = *b->team->setup;
     setup.session.threads = b->threads;
-    (void)snprintf(axes, sizeof axes, "all:%d", b->processors);
-    MF_TRY(mf_meshes_parse(axes, "cut:all", &setup.meshes, &setup.rules));
+    mf_mesh_add_axis(&all, "all", b->processors);
+    mf_mesh_spec_one(&all, &spec);
+    MF_TRY(mf_layout_rules_add(&spec.rules, "cut", "all"));
+    MF_TRY(mf_mesh_spec_expand(&spec, &setup.meshes));
+    setup.rules = spec.rules;
     return mf_mesh_session_make(g, &setup, out);
 }
 
@@ -140,8 +145,9 @@ static mf_status link_speed_measure(const link_speed_bench *b, double *ns)
     mf_tensor_free(ones);
     mf_session_free(s);
     mf_graph_free(g);
-    if (st == MF_OK && b->team) /* nobody sends what belongs to the next session before all ended */
-        st = b->team->meet(b->team->ctx);
+    if (st == MF_OK && b->team) /* barrier: no process sends for the next session before all have
+                                   ended this one */
+        st = b->team->barrier(b->team->ctx);
     return st;
 }
 

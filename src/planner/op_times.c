@@ -13,25 +13,26 @@
 
 enum { MAX_RUNS = 3, TRIES = 10, RUNS_NS = 2000000, COLD_BYTES = 4 << 20 };
 
-/* Beyond these an op is scaled from a smaller one; if there is none, up to the second. */
+/* Above LARGE_ELEMENTS an op is scaled from a smaller one; without one, measured up to
+ * MAX_ELEMENTS. */
 static const double LARGE_ELEMENTS = 2e6, MAX_ELEMENTS = 64e6;
 
-/* A kernel that was measured. */
+/* A measured kernel. */
 typedef struct point {
     struct point *next; /* of the same op */
     double work, ns;
-    int64_t scratch; /* bytes it took for itself */
+    int64_t scratch; /* bytes of scratch memory */
 } point;
 
 struct mf_op_times {
     mf_arena *arena;
-    mf_pool *pool; /* a processor's part of */
-    mf_pool *whole; /* all threads, which it may have at times */
-    mf_resources *resources; /* for kernels that ask */
-    int64_t tries; /* of which the account of the resources knows the last */
+    mf_pool *pool; /* the threads of one device */
+    mf_pool *whole; /* all threads, which a device may use at times */
+    mf_resources *resources; /* for kernels that need them */
+    int64_t tries; /* the memory account of the resources has seen the last one */
     mf_map exact; /* op, attributes and shapes -> point */
     mf_map ops; /* name -> its points */
-    float *cold; /* COLD_BYTES that nobody needs */
+    float *cold; /* COLD_BYTES to evict the caches with */
     double unit_ns; /* 0: measured */
     int64_t budget_ns, spent_ns, count;
 };
@@ -91,7 +92,7 @@ int64_t mf_op_times_spent_ns(const mf_op_times *t)
     return t->spent_ns;
 }
 
-/* ---- what an op is ---- */
+/* ---- ops ---- */
 
 mf_shape mf_op_input_shape(const mf_compile *c, const mf_node *n, int i)
 {
@@ -147,7 +148,7 @@ static void op_times_write_key(const mf_compile *c, const mf_node *n, mf_buf *ou
     for (int i = 0; i < n->n_attrs; i++) {
         const mf_attr *a = &n->attrs[i].value;
 
-        /* Single integers are seeds and offsets, or follow from shapes. */
+        /* Single integers are seeds and offsets, or follow from shapes: not part of the key. */
         if (a->kind != MF_ATTR_TENSOR && (a->kind != MF_ATTR_INT || a->is_list)) {
             mf_buf_printf(out, " %s=", n->attrs[i].name);
             mf_attr_print(a, out);
@@ -155,7 +156,7 @@ static void op_times_write_key(const mf_compile *c, const mf_node *n, mf_buf *ou
     }
 }
 
-/* ---- running it ---- */
+/* ---- measuring ---- */
 
 typedef struct trial {
     mf_op_times *times;
@@ -166,12 +167,12 @@ typedef struct trial {
     mf_tensor **out_at;
 } trial;
 
-/* Numbers of which none is special; indices are 0. */
+/* Ordinary values; indices are 0. */
 static mf_status make_tensor(mf_dtype type, const mf_shape *shape, mf_tensor *out)
 {
     MF_TRY(mf_tensor_alloc(out, type, shape));
     for (int64_t i = 0; mf_dtype_is_plain(type) && i < out->count; i++) {
-        if (type == MF_DTYPE_F32) /* most are: quickly */
+        if (type == MF_DTYPE_F32) /* the common case, without conversion */
             ((float *)out->data)[i] = (float)(i % 7 + 1) * 0.0625f;
         else
             mf_tensor_put(out, i, mf_dtype_is_float(type) ? (double)(i % 7 + 1) * 0.0625 : 0);
@@ -217,7 +218,7 @@ static mf_status make_input(const trial *t, int i, mf_tensor *out)
     return make_tensor(mf_type_base(t->n->in_types[i]), &facts->shapes[o.port], out);
 }
 
-/* Where one thread does it, its own time: what else runs on this machine does not count. */
+/* With one thread its CPU time, which excludes other processes of this machine. */
 static int64_t op_times_now(const mf_op_times *t)
 {
     struct timespec cpu;
@@ -227,7 +228,8 @@ static int64_t op_times_now(const mf_op_times *t)
     return (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec;
 }
 
-/* In a step a kernel finds in the caches what others have left there, not its own last run. */
+/* Evicts the caches: in a step they hold the data of other kernels, not of the kernel's last run.
+ */
 static void op_times_leave(mf_op_times *t)
 {
     for (size_t i = 0; i < COLD_BYTES / sizeof *t->cold; i += 16)
@@ -241,14 +243,14 @@ static int op_times_ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one thread's own time the middle; of time that others may have had, the least. */
+/* Of CPU times the median; of wall-clock times, which include other work, the minimum. */
 static double op_times_pick(const mf_op_times *t, int64_t *took, int n)
 {
     qsort(took, (size_t)n, sizeof *took, op_times_ascending);
     return (double)took[mf_pool_threads(t->pool) > 1 ? 0 : n / 2];
 }
 
-/* What it takes besides its outputs, which are there from the second time on. */
+/* Memory besides the outputs, which are allocated from the second run on. */
 static mf_status run_accounted(const trial *t, mf_kernel *k, int64_t *scratch)
 {
     mf_op_times *times = t->times;
@@ -268,7 +270,7 @@ static mf_status run_accounted(const trial *t, mf_kernel *k, int64_t *scratch)
     return st;
 }
 
-/* Threads that help have memory of their own; they do not always come in time. */
+/* Helper threads have memory of their own, and do not take part in every run. */
 static mf_status find_scratch(const trial *t, mf_kernel *k, int64_t *most)
 {
     const int64_t begin = mf_clock_ns();
@@ -283,7 +285,7 @@ static mf_status find_scratch(const trial *t, mf_kernel *k, int64_t *most)
     return st;
 }
 
-/* The first run does not count. */
+/* The first run is a warm-up. */
 static mf_status op_times_run(trial *t, void *state, point *out)
 {
     mf_cancel cancel;
@@ -350,9 +352,9 @@ static mf_status op_times_measure(trial *t, void *state, point *p)
     return st;
 }
 
-/* ---- what is known ---- */
+/* ---- results ---- */
 
-/* Ops that hand on what they are given, or make nothing. */
+/* Ops that forward their inputs, or compute nothing. */
 static bool op_times_is_free(const mf_node *n)
 {
     return !n->op->run || n->op->start || n->op->flags & MF_OP_VIEW ||
@@ -378,7 +380,7 @@ static bool can_run(const mf_op_times *t, const mf_compile *c, const mf_node *n)
     return all <= (known ? LARGE_ELEMENTS : MAX_ELEMENTS);
 }
 
-/* By the one of its op that had about as much to do. */
+/* Scaled from the measured kernel of this op with the most similar work. */
 static point op_times_scaled(const mf_op_times *t, const mf_node *n, double work)
 {
     const point *best = NULL;
@@ -411,7 +413,7 @@ static mf_status op_times_remember(mf_op_times *t, const char *key, const mf_nod
     return mf_map_set(&t->exact, name, p);
 }
 
-/* A kernel that cannot be run on made-up numbers counts for nothing. */
+/* A kernel that fails on synthetic values counts as free. */
 static point op_times_find_out(mf_op_times *t, const mf_compile *c, const mf_node *n, void *state,
                                const char *key)
 {
@@ -423,7 +425,7 @@ static point op_times_find_out(mf_op_times *t, const mf_compile *c, const mf_nod
         return op_times_scaled(t, n, is.work);
     begin = mf_clock_ns();
     if (op_times_measure(&try, state, &is) != MF_OK) {
-        MF_LOG(MF_LOG_DEBUG, "%s is not measured: %s", key, mf_error_message());
+        MF_LOG(MF_LOG_DEBUG, "%s cannot be measured: %s", key, mf_error_message());
         is.ns = 0;
     }
     MF_LOG(MF_LOG_DEBUG, "%.0f ns, work %.3g, %lld bytes: %.300s", is.ns, is.work,

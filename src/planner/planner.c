@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 MF_PARAM_INT(replan_percent, 150,
-             "--auto plans anew when a step takes so many percent of what was predicted; 0: never");
+             "--auto plans again when a step takes this percentage of the predicted time; 0: "
+             "never");
 MF_PARAM_INT(plan_trial_ms, 2000,
-             "the planner tries the best layouts for so many milliseconds in all; 0: none");
+             "milliseconds that the planner spends on trials of the best layouts; 0: no trials");
 
 enum { MAX_SHAPES = 32, MAX_THREADS = 64, TRIAL_RUNS = 256 };
 
@@ -47,7 +48,7 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
             shapes[i].dims[0] = batch;
         if (!mf_shape_is_static(&shapes[i]))
             return MF_FAIL(MF_UNIMPLEMENTED,
-                           "what is fed to '%s' has no fixed size: it cannot be planned for",
+                           "the input '%s' has no static shape, which the planner needs",
                            o.node->name);
     }
     *out =
@@ -60,25 +61,23 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
 
 /* ---- the machine ---- */
 
-static mf_status list_meshes(const mf_planner_wish *w, mf_mesh meshes[MAX_SHAPES], int *n)
+static int list_meshes(const mf_planner_options *w, mf_mesh meshes[MAX_SHAPES])
 {
-    if (!w->mesh) {
-        *n = mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
-        return MF_OK;
-    }
-    *n = 1;
-    return mf_mesh_parse(w->mesh, &meshes[0]);
+    if (!w->mesh)
+        return mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
+    meshes[0] = *w->mesh;
+    return 1;
 }
 
-static int planner_cores_of(const mf_planner_wish *w)
+static int planner_cores_of(const mf_planner_options *w)
 {
     const long n = w->threads > 0 ? w->threads : sysconf(_SC_NPROCESSORS_ONLN);
 
     return n > 0 ? (int)n : 1;
 }
 
-/* Here, processors share the cores. Elsewhere each has as many as this machine. */
-static mf_status know_machine(const mf_planner_wish *w, int processors, mf_planned_machine *m,
+/* Devices in this process share its cores. Simulated devices have as many cores as this machine. */
+static mf_status know_machine(const mf_planner_options *w, int processors, mf_planned_machine *m,
                               mf_links *links)
 {
     const int cores = planner_cores_of(w), all = cores * (w->hosts > 1 ? w->hosts : 1);
@@ -86,8 +85,8 @@ static mf_status know_machine(const mf_planner_wish *w, int processors, mf_plann
 
     if (!w->simulated && !w->links && processors > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d processors are too many threads for one process: say that they are "
-                       "machines of their own (--simulate)",
+                       "%d processors are too many threads for one process: make them separate "
+                       "machines (--simulate)",
                        processors);
     if (w->links)
         *links = *w->links;
@@ -112,17 +111,17 @@ static int64_t memory_of_host(void)
     return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
 }
 
-/* Processors are threads of this process, and it has the time. */
-static bool can_be_tried(const mf_planner_wish *w)
+/* Trials need devices that are threads of this process, and a time budget. */
+static bool can_be_tried(const mf_planner_options *w)
 {
     mf_params_load();
     return !w->simulated && !w->links && MF_PARAM(plan_trial_ms) > 0;
 }
 
-/* ---- the whole ---- */
+/* ---- planning ---- */
 
 static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step,
-                                const mf_planner_wish *w, mf_planner_answer *out)
+                                const mf_planner_options *w, mf_planner_answer *out)
 {
     mf_mesh meshes[MAX_SHAPES];
     mf_planned_machine machine = { 0 };
@@ -141,16 +140,16 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     int64_t begin = mf_clock_ns();
     mf_status st;
 
-    MF_TRY(list_meshes(w, meshes, &r.n_meshes));
+    r.n_meshes = list_meshes(w, meshes);
     st = know_machine(w, meshes[0].n, &machine, &out->links);
     if (st == MF_OK)
         st = mf_contention_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,
-                                   &machine.company);
+                                   &machine.slowdown);
     if (can_be_tried(w))
         r.trial = &trial;
     r.trial_seconds = (double)MF_PARAM(plan_trial_ms) * 1e-3;
-    r.trial_memory = memory_of_host() / 4; /* a training may be under way besides */
-    out->company = machine.company;
+    r.trial_memory = memory_of_host() / 4; /* a training may be running at the same time */
+    out->slowdown = machine.slowdown;
     out->links_seconds = seconds_since(begin);
     begin = mf_clock_ns();
     if (st == MF_OK)
@@ -164,7 +163,8 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     return st;
 }
 
-mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish, mf_planner_answer *out)
+mf_status mf_planner_run(const mf_trainer *t, const mf_planner_options *opts,
+                         mf_planner_answer *out)
 {
     mf_arena *arena = mf_arena_new();
     mf_planned_step step;
@@ -173,9 +173,9 @@ mf_status mf_planner_run(const mf_trainer *t, const mf_planner_wish *wish, mf_pl
     *out = (mf_planner_answer){ 0 };
     if (!arena)
         return MF_NOMEM("a plan");
-    st = mf_planned_step_of(t, wish->batch, arena, &step);
+    st = mf_planned_step_of(t, opts->batch, arena, &step);
     if (st == MF_OK)
-        st = planner_choose(t, &step, wish, out);
+        st = planner_choose(t, &step, opts, out);
     mf_arena_free(arena);
     return st;
 }

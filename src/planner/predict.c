@@ -11,21 +11,21 @@ typedef struct prediction {
     const mf_mesh_setup *setup;
     mf_stages stages;
     mf_predicted_device of;
-    int n; /* processors that are looked at: */
-    bool samples; /* the first of each stage; else those of the setup */
-    int *which; /* by these: their numbers */
+    int n; /* devices that are predicted: */
+    bool samples; /* the first one of each stage; else those of the setup */
+    int *which; /* by predicted device: its number */
     mf_predicted_processor *all;
-    mf_predicted_device_part *parts; /* mf_stage_items() for each */
+    mf_predicted_device_part *parts; /* mf_stage_items() of each device */
 } prediction;
 
-/* ---- looking ---- */
+/* ---- devices ---- */
 
-/* A step as it would run under a layout. */
+/* A step, lowered for a layout. */
 typedef struct predict_lowered {
     mf_mesh_variables variables;
     mf_mesh_costs costs;
-    mf_graph **graphs; /* by processor at hand */
-    int64_t *receives; /* the same */
+    mf_graph **graphs; /* by device of the setup */
+    int64_t *receives; /* by device of the setup */
 } predict_lowered;
 
 static void lowered_deinit(predict_lowered *l, int n)
@@ -57,7 +57,8 @@ static mf_status predict_lower(const prediction *p, const mf_mesh_setup *setup, 
                            &l->costs);
 }
 
-/* Those of one compilation: neighbours. i: the first of them among all that are looked at. */
+/* Devices of one compilation have consecutive numbers. i: index of the first of them in p->which.
+ */
 static mf_status predict_look_at(prediction *p, const mf_mesh_setup *setup, int i)
 {
     predict_lowered l = { 0 };
@@ -77,8 +78,7 @@ static mf_status predict_look_at(prediction *p, const mf_mesh_setup *setup, int 
     return st;
 }
 
-/* Of stages that are not looked at as a whole, the first processor, which has the largest pieces.
- */
+/* Of a stage that is not predicted completely, the first device, which has the largest shards. */
 static mf_status predict_look_at_all(prediction *p)
 {
     mf_mesh_setup one = *p->setup;
@@ -93,7 +93,7 @@ static mf_status predict_look_at_all(prediction *p)
     return MF_OK;
 }
 
-/* ---- adding up ---- */
+/* ---- totals ---- */
 
 static void predict_most(int64_t *a, int64_t b)
 {
@@ -121,8 +121,8 @@ static bool predict_is_of(const prediction *p, int i, int stage)
     return mf_mesh_has(&p->setup->meshes.at[stage], p->which[i]);
 }
 
-/* One thing that a stage does, of all its processors: those that were not looked at are like those
- * that were. Bytes go through one memory, or each processor's go to it alone. */
+/* One item of a stage, over all of its devices: devices that were not predicted are like those that
+ * were. Bytes share one memory bus, or each device has its own link. */
 static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
 {
     const mf_planned_machine *m = p->of.machine;
@@ -149,13 +149,13 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
     item.talk_ns = (double)longest.rounds * l->round_ns +
                    (double)(longest.collectives - longest.rounds) * l->collective_ns +
                    (m->cores > 0 ? bytes * like : (double)longest.received_bytes) * l->byte_ns;
-    item.compute_ns = longest.compute_ns * (m->company > 0 ? m->company : 1);
+    item.compute_ns = longest.compute_ns * (m->slowdown > 0 ? m->slowdown : 1);
     item.cores = longest.compute_ns > 0 ? m->threads * like * work / longest.compute_ns : 0;
     return item;
 }
 
-/* Of the stage that has most to do, if nobody waited: cores are shared, so whoever waits leaves
- * them to the others; none is faster than its own work. */
+/* The time of the busiest stage without waiting. Shared cores are free for others while a device
+ * waits; no stage is faster than its own work. */
 static void add_busiest(const prediction *p, const mf_stage_item *items, mf_prediction *out)
 {
     const int n = mf_stage_items(p->stages.turns);
@@ -198,9 +198,9 @@ static mf_status predict_add_times(prediction *p, mf_prediction *out)
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- prediction ---- */
 
-/* A batch has no more micro-batches than samples. */
+/* A batch has at most as many micro-batches as samples. */
 static int turns_of(const mf_planned_step *step, const mf_mesh_setup *setup)
 {
     const int wanted = setup->micro_batches > 1 ? setup->micro_batches : 1;

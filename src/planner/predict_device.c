@@ -22,7 +22,7 @@ static mf_status end_names(mf_arena *arena, bool fetch, int n, const char ***out
     return *out ? MF_OK : MF_NOMEM("a prediction");
 }
 
-/* What a processor of another mesh does is not there; what goes to others has to have gone. */
+/* The nodes to run: targets of other meshes do not exist here, and sends to them must complete. */
 static mf_status predict_device_find_targets(const mf_predicted_device *p, const mf_graph *g,
                                              mf_run_names *names)
 {
@@ -61,8 +61,8 @@ static mf_status find_signature(const mf_predicted_device *p, const mf_graph *g,
 
 typedef struct predict_device_work {
     const mf_predicted_device *p;
-    const mf_compile *c; /* facts of the nodes */
-    const int *part; /* by node's id: of which of p->parts it is */
+    const mf_compile *c; /* inferred facts of the nodes */
+    const int *part; /* by node id: index of its item in p->parts */
 } predict_device_work;
 
 static void add_kernel(const predict_device_work *w, const mf_node *n, void *state)
@@ -120,10 +120,10 @@ static mf_status add_traffic(const predict_device_work *w, mf_node *const *order
 typedef struct kernels {
     mf_op_times *times;
     const mf_compile *c;
-    int64_t *to; /* by processor; nobody looks */
+    int64_t *to; /* by device; not used here */
 } kernels;
 
-/* Pieces that are sent are packed first, unless they lie together. */
+/* Slices that are sent are packed first, unless they are contiguous. */
 static int64_t predict_device_scratch_of(void *ctx, const mf_node *n, void *state)
 {
     const kernels *k = ctx;
@@ -137,7 +137,7 @@ static int64_t predict_device_scratch_of(void *ctx, const mf_node *n, void *stat
     return strcmp(n->op_name, "_MeshReduce") == 0 && n_boxes == 0 ? 0 : t.sent;
 }
 
-/* ---- the whole ---- */
+/* ---- prediction ---- */
 
 static mf_status predict_device_look_at(const mf_predicted_device *p, const mf_compile *c,
                                         const mf_program *program, mf_node *const *order, int64_t n)
@@ -154,7 +154,7 @@ static mf_status predict_device_look_at(const mf_predicted_device *p, const mf_c
     return mf_program_peak(c, program, predict_device_scratch_of, &k, &p->out->activation_bytes);
 }
 
-/* c: what is left of the compilation, for its facts. */
+/* c: the compilation, for its facts. */
 static mf_status predict_device_look_at_all(const mf_predicted_device *p, const mf_compile *c,
                                             const mf_program *program)
 {

@@ -11,9 +11,9 @@
 /* ---- time ---- */
 
 typedef struct progress {
-    int at; /* the item it is at, or waits for */
+    int at; /* the current item, or the one it waits for */
     bool busy;
-    double talk, compute; /* that is left of it */
+    double talk, compute; /* remaining time of the item */
 } progress;
 
 static const mf_stage_item *predict_pipeline_item_of(const mf_stages *s, int k, int at)
@@ -21,7 +21,7 @@ static const mf_stage_item *predict_pipeline_item_of(const mf_stages *s, int k, 
     return &s->items[k * mf_stage_items(s->turns) + at];
 }
 
-/* A micro-batch comes from the stage before, and back from the one behind. */
+/* Forward needs the micro-batch of the previous stage, backward that of the next stage. */
 static bool may_begin(const mf_stages *s, const progress *all, int k)
 {
     const int ahead = mf_pipeline_ahead(s->how, s->n, k, s->turns);
@@ -54,7 +54,7 @@ static bool predict_pipeline_begin(const mf_stages *s, progress *all)
     return any;
 }
 
-/* How quickly those that compute do so: 1, if there are cores for all. */
+/* The relative speed of all computing stages: 1 if there are enough cores. */
 static double speed(const mf_stages *s, const progress *all)
 {
     double wanted = 0;
@@ -65,7 +65,7 @@ static double speed(const mf_stages *s, const progress *all)
     return s->cores > 0 && wanted > s->cores ? s->cores / wanted : 1;
 }
 
-/* Until the first of them is done with what it does. */
+/* Advances the simulation until the first stage finishes its current activity. */
 static double predict_pipeline_go_on(const mf_stages *s, progress *all)
 {
     const double rate = speed(s, all);
@@ -104,7 +104,7 @@ mf_status mf_stages_time(const mf_stages *s, double *ns)
     return MF_OK;
 }
 
-/* ---- what belongs to which ---- */
+/* ---- nodes of items ---- */
 
 enum { NOWHERE = -1 };
 
@@ -119,7 +119,7 @@ static int predict_pipeline_said(const mf_node *n, const mf_stages *s, int ahead
     return (int)mf_pipeline_place(turn > 0 ? turn - 1 : 0, mf_node_is_gradient(n), s->turns, ahead);
 }
 
-/* The last of what it needs. */
+/* The latest item of its inputs. */
 static int by_inputs(const mf_node *n, const int *part)
 {
     int last = NOWHERE;
@@ -142,7 +142,7 @@ void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int st
         if (part[order[i]->id] == NOWHERE)
             part[order[i]->id] = by_inputs(order[i], part);
     }
-    for (i = n - 1; i >= 0; i--) { /* the first that needs it is before it in this order */
+    for (i = n - 1; i >= 0; i--) { /* consumers were visited before */
         const int its = part[order[i]->id];
 
         for (int k = 0; its != NOWHERE && k < order[i]->n_inputs; k++) {

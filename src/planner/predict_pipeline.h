@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict_pipeline.h - how long a pipeline takes: its stages do one thing after the other, in the
- * order of spmd/pipeline/pipeline_schedule.c, and wait for each other. A mesh alone is a stage with
- * one thing to do. */
+/* predict_pipeline.h - simulates a pipeline: each stage runs its items in the order of
+ * spmd/pipeline/pipeline_schedule.c, and waits for other stages. A single mesh is one stage with
+ * one
+ * item. */
 #ifndef MF_PLANNER_PREDICT_PIPELINE_H
 #define MF_PLANNER_PREDICT_PIPELINE_H
 
 #include "compiler/compiler.h"
 #include "spmd/session/mesh_session.h"
 
-/* What a stage does at a time: a micro-batch forwards or backwards. */
+/* An item of a stage: a micro-batch, forward or backward. */
 typedef struct mf_stage_item {
-    double talk_ns; /* at first, */
-    double compute_ns; /* then of the processor that has most, if it has its cores alone */
-    double cores; /* that all its processors could use */
+    double talk_ns; /* first communication, */
+    double compute_ns; /* then computation: the maximum over the devices, with enough cores */
+    double cores; /* that all devices of the stage can use */
 } mf_stage_item;
 
 typedef struct mf_stages {
     int n;
-    int turns; /* micro-batches; 0: there are none, a stage has one item */
+    int turns; /* micro-batches; 0: each stage has one item */
     mf_pipeline how;
-    double cores; /* that all share; 0: everybody has enough */
-    const mf_stage_item *items; /* by stage, mf_stage_items() for each, in their order */
+    double cores; /* shared by all stages; 0: enough for all */
+    const mf_stage_item *items; /* by stage, mf_stage_items() of each, in their order */
 } mf_stages;
 
-/* Of a stage: its micro-batches forwards and backwards, and what is left. */
+/* Items of a stage: each micro-batch forward and backward, and the rest of the step. */
 static inline int mf_stage_items(int turns)
 {
     return 2 * turns + 1;
@@ -31,8 +32,9 @@ static inline int mf_stage_items(int turns)
 
 MF_MUST mf_status mf_stages_time(const mf_stages *s, double *ns);
 
-/* Which item of this stage each node belongs to, by its id. order: inputs first. What was not said
- * (mf_node_turn) belongs to what it needs, or else to what needs it. */
+/* The item of this stage that each node belongs to, by node id. order: inputs first. A node without
+ * a
+ * micro-batch (mf_node_turn) belongs to the item of its inputs, else to that of its consumers. */
 void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int stage, int *part);
 
 #endif

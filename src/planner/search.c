@@ -13,12 +13,12 @@ enum { LIMIT = 300, BEAM = 5, EXACT_PROCESSORS = 16, LOOK_AGAIN = 8, MAX_STAGES 
 enum { TRIALS = 6 };
 
 static const double PIPELINE_SECONDS = 2;
-static const double NEAR = 1.15; /* of the best: it may be better when it is tried */
+static const double NEAR = 1.15; /* layouts within this factor of the best one are tried */
 
 typedef struct search_state {
     const mf_plan_request *r;
     mf_plan_result *out;
-    int64_t end_ns; /* when no more pipelines are looked at */
+    int64_t end_ns; /* deadline for predicting pipelines */
 } search_state;
 
 void mf_plan_result_deinit(mf_plan_result *r)
@@ -27,9 +27,9 @@ void mf_plan_result_deinit(mf_plan_result *r)
     r->all = NULL;
 }
 
-/* ---- which are there ---- */
+/* ---- candidates ---- */
 
-/* Axes of one size are alike: of layouts that differ only by which is which, the first counts. */
+/* Axes of equal size are interchangeable: only the first of such layouts is a candidate. */
 static bool is_first_alike(const mf_plan_dims *d, const mf_candidate *c)
 {
     for (int a = 0; a + 1 < c->mesh.n_axes; a++) {
@@ -49,7 +49,7 @@ static bool is_first_alike(const mf_plan_dims *d, const mf_candidate *c)
     return true;
 }
 
-/* Nobody is left without a piece of it. */
+/* Every device gets a shard of each dimension. */
 static bool is_large_enough(const mf_plan_dims *d, const mf_candidate *c)
 {
     for (int i = 0; i < d->n; i++) {
@@ -69,7 +69,7 @@ static int search_bits_of(const mf_plan_dims *d, const mf_mesh *m)
     return d->n * m->n_axes;
 }
 
-/* The layout that has these bits: an axis for each dimension in turn. */
+/* The layout of these bits: one bit for each axis of each dimension. */
 static mf_candidate by_bits(const mf_plan_dims *d, const mf_mesh *m, int micro_batches,
                             uint64_t bits)
 {
@@ -80,7 +80,7 @@ static mf_candidate by_bits(const mf_plan_dims *d, const mf_mesh *m, int micro_b
     return c;
 }
 
-/* Counted as long as it is no matter of patience. */
+/* The number of candidates; most + 1 where counting would take too long. */
 static int64_t count_all(const search_state *s, int64_t most)
 {
     int64_t n = 0;
@@ -100,26 +100,18 @@ static int64_t count_all(const search_state *s, int64_t most)
     return n;
 }
 
-/* ---- looking at one ---- */
+/* ---- prediction ---- */
 
 static mf_status search_setup_of(const search_state *s, const mf_candidate *c, mf_mesh_setup *out)
 {
-    mf_buf mesh = { 0 }, layout = { 0 };
-    mf_status st;
+    mf_mesh_spec spec;
 
     *out = (mf_mesh_setup){ .exact = s->r->exact, .micro_batches = c->micro_batches, .n = 1 };
-    mf_mesh_text(&c->mesh, &mesh);
-    mf_candidate_layout(&s->out->dims, c, &layout);
-    st = mf_buf_finish(&mesh);
-    if (st == MF_OK)
-        st = mf_buf_finish(&layout);
-    if (st == MF_OK)
-        st = mf_meshes_parse(mesh.data, layout.data, &out->meshes, &out->rules);
-    mf_buf_deinit(&mesh);
-    mf_buf_deinit(&layout);
     if (c->closely && c->mesh.n <= EXACT_PROCESSORS)
         out->n = c->mesh.n;
-    return st;
+    MF_TRY(mf_candidate_spec(&s->out->dims, c, &spec));
+    out->rules = spec.rules;
+    return mf_mesh_spec_expand(&spec, &out->meshes);
 }
 
 static void correct(const search_state *s, mf_candidate *c)
@@ -137,8 +129,7 @@ static void correct(const search_state *s, mf_candidate *c)
     mf_buf_deinit(&name);
 }
 
-/* A layout may be impossible, which is no failure of the search. Processor 0 has the largest
- * pieces. */
+/* An impossible layout is not a failure of the search. Device 0 has the largest shards. */
 static mf_status search_look_at(const search_state *s, mf_candidate *c)
 {
     mf_mesh_setup setup;
@@ -173,7 +164,7 @@ static mf_status search_add(search_state *s, const mf_candidate *c)
     return MF_OK;
 }
 
-/* ---- which is better ---- */
+/* ---- order ---- */
 
 static int search_rules(const mf_candidate *c)
 {
@@ -189,8 +180,9 @@ static int search_order(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* Possible ones first; then those that fit, the quickest first, the others by what they lack; then
- * those that say less. */
+/* Possible layouts first; of these, layouts that fit by time, then the others by missing memory;
+ * then
+ * layouts with fewer rules. */
 static int search_compare(const void *x, const void *y, void *memory)
 {
     const mf_candidate *a = x, *b = y;
@@ -217,9 +209,10 @@ static void search_sort(const search_state *s, int64_t from)
                 &memory);
 }
 
-/* ---- all, or a beam ---- */
+/* ---- exhaustive search and beam search ---- */
 
-/* Smallest pieces first: their kernels are measured quickly, and larger ones follow from them. */
+/* Smallest shards first: their kernels are measured quickly, and larger ones are scaled from them.
+ */
 static mf_status try_all(search_state *s)
 {
     for (int k = 0; k < s->r->n_meshes; k++) {
@@ -235,7 +228,7 @@ static mf_status try_all(search_state *s)
     return MF_OK;
 }
 
-/* All that differ from this one by a dimension and an axis. */
+/* All layouts that differ from this one in one dimension and one axis. */
 static mf_status try_near(search_state *s, const mf_candidate *from, bool *more)
 {
     for (int i = 0; i < s->out->dims.n; i++) {
@@ -259,7 +252,8 @@ static mf_status try_beam(search_state *s, const mf_mesh *m)
     mf_candidate start = { .mesh = *m, .micro_batches = s->r->micro_batches }, best[BEAM];
     bool more = true;
 
-    start.cuts[0] = ((mf_axes)1 << m->n_axes) - 1; /* samples: mostly, that is near the best */
+    start.cuts[0] = ((mf_axes)1 << m->n_axes) - 1; /* data parallelism: usually close to the best
+                                                      layout */
     if (search_is_one(&s->out->dims, &start))
         MF_TRY(search_add(s, &start));
     start.cuts[0] = 0;
@@ -282,7 +276,7 @@ static mf_status try_beam(search_state *s, const mf_mesh *m)
 
 /* ---- pipelines ---- */
 
-/* The layout with these axes made stages, with so many micro-batches. */
+/* The layout with these axes as stages, and this number of micro-batches. */
 static mf_status try_stages(search_state *s, const mf_candidate *like, mf_axes layers,
                             int micro_batches)
 {
@@ -300,8 +294,9 @@ static mf_status try_stages(search_state *s, const mf_candidate *like, mf_axes l
     return MF_OK;
 }
 
-/* As many micro-batches as there are stages, or some times as many: the more, the less they wait
- * for each other, and the smaller is what they do at a time. */
+/* As many micro-batches as stages, or a multiple: more micro-batches mean a smaller bubble and
+ * smaller
+ * kernels. */
 static mf_status try_turns(search_state *s, const mf_candidate *like, mf_axes layers)
 {
     static const int TIMES[] = { 2, 4, 1 };
@@ -327,7 +322,9 @@ static bool is_new_shape(const mf_candidate *found, int n, const mf_candidate *c
     return true;
 }
 
-/* From the best ones that are none, and the best of each shape, as long as there is time. */
+/* Starts from the best layouts without stages, and from the best layout of each mesh shape, until
+ * the
+ * deadline. */
 static mf_status try_pipelines(search_state *s)
 {
     const double seconds = s->r->pipeline_seconds != 0 ? s->r->pipeline_seconds : PIPELINE_SECONDS;
@@ -349,7 +346,9 @@ static mf_status try_pipelines(search_state *s)
     return MF_OK;
 }
 
-/* The best ones, all of their processors where they are few: until all of the best were. */
+/* Predicts all devices of the best layouts, if there are few devices, until the best layouts have
+ * all
+ * been predicted so. */
 static mf_status look_again(search_state *s)
 {
     bool more = true;
@@ -381,8 +380,9 @@ bool mf_candidate_same(const mf_candidate *a, const mf_candidate *b)
            a->micro_batches == b->micro_batches;
 }
 
-/* The next that may be the best: one of those near it; at last the best itself once more, for the
- * quickest of several was lucky, too. */
+/* The next layout to try: one close to the best layout; at last the best layout a second time, as
+ * the
+ * fastest of several trials was also lucky. */
 static mf_candidate *next_to_try(const search_state *s)
 {
     mf_candidate *best = &s->out->all[0];
@@ -398,8 +398,7 @@ static mf_candidate *next_to_try(const search_state *s)
     return best->tried == 1 ? best : NULL;
 }
 
-/* By how much the model is off, of layouts that were tried: pipelines and others, for these are
- * predicted otherwise. */
+/* The error of the model, from trials: separate for pipelines, which are predicted differently. */
 typedef struct error {
     double sum; /* of logarithms */
     int n;
@@ -410,8 +409,9 @@ static error *error_of(error errors[2], const mf_candidate *c)
     return &errors[mf_candidate_stages(c) > 1];
 }
 
-/* What it took counts instead of what was said, of all that are the same; what it took more than
- * the model says, others of its kind are taken to take, too. */
+/* The measured time replaces the prediction of all equal layouts. Predictions of the other layouts
+ * of
+ * its kind are corrected by the mean error. */
 static void search_take(search_state *s, const mf_candidate *tried, const mf_trial_result *did,
                         error errors[2])
 {
@@ -462,7 +462,7 @@ static mf_status try_best(search_state *s)
     return MF_OK;
 }
 
-/* ---- one that is given ---- */
+/* ---- a given layout ---- */
 
 static mf_status try_given(search_state *s)
 {
@@ -470,11 +470,11 @@ static mf_status try_given(search_state *s)
                        .micro_batches = s->r->micro_batches,
                        .closely = true };
 
-    MF_TRY(mf_candidate_parse(&s->out->dims, s->r->layout, &c));
+    MF_TRY(mf_candidate_take_rules(&s->out->dims, s->r->layout, &c));
     s->out->possible = 1;
     s->out->exhaustive = true;
     MF_TRY(search_add(s, &c));
-    if (s->out->all[0].status != MF_OK) { /* say why */
+    if (s->out->all[0].status != MF_OK) { /* again, for its error message */
         mf_mesh_setup setup;
 
         MF_TRY(search_setup_of(s, &c, &setup));

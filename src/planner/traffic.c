@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic.c - see traffic.h. What is counted here is what ops/dist/mesh_move.c and
- * ops/dist/mesh_reduce.c send. */
+/* traffic.c - see traffic.h. Counts what ops/dist/mesh_move.c and ops/dist/mesh_reduce.c send. */
 #include "planner/traffic.h"
 
 #include "base/mem.h"
@@ -37,7 +36,7 @@ static void traffic_send(mf_traffic_counts *out, int64_t to, int64_t bytes)
     out->to[to] += bytes;
 }
 
-/* Boxes of a block of this shape go to others. */
+/* Boxes of a block of this shape are sent. */
 static void add_sends(const mf_node *n, const char *shape, mf_traffic_counts *out)
 {
     int64_t n_to, size;
@@ -48,7 +47,7 @@ static void add_sends(const mf_node *n, const char *shape, mf_traffic_counts *ou
                      traffic_cell_of(n) * box_count(boxes, i, mf_node_shape(n, shape)->rank));
 }
 
-/* And come from others. */
+/* Boxes are received. */
 static void add_receives(const mf_node *n, mf_traffic_counts *out)
 {
     const int64_t cell = (int64_t)mf_dtype_cell(mf_type_base(n->out_types[0]));
@@ -61,7 +60,8 @@ static void add_receives(const mf_node *n, mf_traffic_counts *out)
         out->received += cell * box_count(boxes, i, mf_node_shape(n, "shape")->rank);
 }
 
-/* Each member gets our part of its piece; then, where all want all, everybody our piece. */
+/* A reduce-scatter: each member gets our part of its shard; an all-reduce also all-gathers the
+ * shards. */
 static void traffic_add_reduce(const mf_node *n, mf_traffic_counts *out)
 {
     const mf_shape *shape = mf_node_shape(n, "from_shape");
@@ -109,7 +109,8 @@ void mf_traffic_add(const mf_node *n, mf_traffic_counts *out)
 mf_status mf_traffic_of(mf_node *const *order, int64_t n, int64_t n_ids, const int *part,
                         mf_traffic_counts *out)
 {
-    int64_t *depth = mf_calloc(n_ids + 1, sizeof *depth); /* collectives on the way, by node's id */
+    int64_t *depth = mf_calloc(n_ids + 1, sizeof *depth); /* by node id: collectives on the longest
+                                                             path to it */
 
     if (!depth)
         return MF_NOMEM("a prediction");

@@ -20,7 +20,7 @@ typedef struct running {
     mf_session *session;
 } running;
 
-/* Small numbers; classes and indices are 0. */
+/* Small values; classes and indices are 0. */
 static mf_status make_feeds(running *x)
 {
     const mf_names *n = &x->trial->t->step_names;
@@ -88,7 +88,7 @@ static int trial_ascending(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The first run compiles, and does not count. */
+/* The first run compiles; it is not measured. */
 static mf_status trial_run(const running *x, mf_trial_result *out)
 {
     const int most = x->trial->runs < MAX_RUNS ? x->trial->runs : MAX_RUNS;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trial.h - a step of a training is run for a moment on a mesh of threads of this process, on
- * made-up numbers. */
+/* trial.h - runs a step of a training on a mesh of threads of this process, on synthetic values. */
 #ifndef MF_PLANNER_TRIAL_H
 #define MF_PLANNER_TRIAL_H
 
@@ -9,16 +8,16 @@
 
 typedef struct mf_trial {
     const mf_trainer *t;
-    const mf_planned_step *step; /* of it */
-    int threads; /* of all processors together */
-    int runs; /* that are counted: at least one, then so many as long as there is time */
-    double seconds; /* for all of it, once it is compiled */
+    const mf_planned_step *step; /* of the trainer */
+    int threads; /* of all devices together */
+    int runs; /* measured runs: at least one, at most this number */
+    double seconds; /* budget after compilation */
 } mf_trial;
 
 typedef struct mf_trial_result {
-    double middle_ns, least_ns; /* of the runs, by the clock */
-    double own_ns; /* the least time that processors were at work */
-    /* Of the processor that has most of it. */
+    double middle_ns, least_ns; /* wall-clock time of the runs: median, minimum */
+    double own_ns; /* minimum of the total busy time of the devices */
+    /* The maximum over the devices. */
     int64_t step_bytes, memory_bytes; /* the last: with variables */
 } mf_trial_result;
 

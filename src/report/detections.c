@@ -11,7 +11,7 @@
 
 enum {
     FIELDS = 6, /* y0, x0, y1, x1, score, class */
-    LABEL = 5, /* y0, x0, y1, x1, class; none where the class is negative */
+    LABEL = 5, /* y0, x0, y1, x1, class; a negative class: no box */
     SHOWN = 12, /* samples in a drawing */
     ACROSS = 4,
     SIDE = 256, /* of a sample in it */
@@ -20,7 +20,7 @@ enum {
 
 static const float LIKELY = 0.5f;
 
-/* Colours that people who do not see all of them tell apart. */
+/* Colours that colour-blind readers can distinguish. */
 static const char *const colours[] = { "#e69f00", "#56b4e9", "#009e73", "#f0e442",
                                        "#0072b2", "#d55e00", "#cc79a7" };
 
@@ -94,7 +94,7 @@ void mf_detections_print(const mf_dataset *set, const mf_tensor *found, bool jso
 
 typedef struct detections_drawing {
     const mf_dataset *set;
-    int image, label; /* columns; label -1: there is none of boxes */
+    int image, label; /* columns; label -1: the data has no boxes */
     mf_image size;
     mf_buf *out;
 } detections_drawing;
@@ -127,7 +127,7 @@ static void put_box(const detections_drawing *d, const float *box, const char *c
                   (double)(box[2] - box[0]) * SIDE, colour, style);
 }
 
-/* Names come from data. */
+/* Names are data: escaped. */
 static void detections_put_text(mf_buf *out, const char *text)
 {
     for (; *text; text++) {
@@ -217,9 +217,10 @@ mf_status mf_detections_draw(const mf_dataset *set, const mf_tensor *found, cons
 
     mf_buf_printf(&out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%lld\" "
-                  "font-family=\"system-ui,sans-serif\" font-size=\"12\" font-weight=\"600\">\n"
-                  "<style>text{paint-order:stroke;stroke:#000;stroke-width:3px}</style>\n"
-                  "<title>what was found, and dashed what there is</title>\n",
+                  "font-family=\"system-ui,sans-serif\" font-size=\"12\" "
+                  "font-weight=\"600\">\n<style>text{paint-order:stroke;stroke:#000;stroke-width:"
+                  "3px}</style>\n<title>detections "
+                  "(solid) and labels (dashed)</title>\n",
                   GAP + ACROSS * (SIDE + GAP),
                   GAP + ((long long)n + ACROSS - 1) / ACROSS * (SIDE + GAP));
     if (st == MF_OK)

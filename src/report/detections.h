@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detections.h - what a detector has found, for people: as lines, and drawn on the images. */
+/* detections.h - the detections of a model as text lines and drawn on the images. */
 #ifndef MF_REPORT_DETECTIONS_H
 #define MF_REPORT_DETECTIONS_H
 
@@ -8,12 +8,12 @@
 
 #include <meshflow/data.h>
 
-/* Does the model answer with detections [n,most,6] (models/detector.c)? */
+/* True if the model's output is detections [n,most,6] (models/detector.c). */
 bool mf_detections_are(const mf_model *model, const mf_tensor *found);
-/* A line for each that is more likely than not: sample, class, score, box. */
+/* One line for each detection with a score of at least 0.5: sample, class, score, box. */
 void mf_detections_print(const mf_dataset *set, const mf_tensor *found, bool json, mf_buf *out);
-/* The first samples of the set as SVG, with what was found and, dashed, what there is. Fails:
- * INVALID_ARGUMENT (the data has no images), as reading and writing do. */
+/* The first samples of the set as SVG, with detections solid and labels dashed. Fails:
+ * INVALID_ARGUMENT (the data has no images), and as reading and writing do. */
 MF_MUST mf_status mf_detections_draw(const mf_dataset *set, const mf_tensor *found,
                                      const char *path);
 

@@ -108,7 +108,7 @@ mf_status mf_read_labels(const mf_dataset *set, const char *name, int32_t **out)
     return st;
 }
 
-/* ---- the nearest ---- */
+/* ---- nearest neighbours ---- */
 
 typedef struct embeddings_search {
     const float *across; /* [width,n] */
@@ -202,7 +202,7 @@ mf_status mf_best_threshold(const float *distances, const int32_t *same, int64_t
         return MF_NOMEM("pairs");
     for (int64_t i = 0; i < n; i++) {
         sorted[i] = (measured_pair){ distances[i], same[i] };
-        right += same[i] == 0; /* at 0, all are called different */
+        right += same[i] == 0; /* threshold 0: all pairs are classified as different */
     }
     best = right;
     qsort(sorted, (size_t)n, sizeof *sorted, by_distance);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learning_curve.c - collecting points, and the file they are kept in. */
+/* learning_curve.c - collects the points of a learning curve, and encodes and decodes its file. */
 #include "report/learning_curve.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static void set_names(mf_curve *c, const mf_result *results, int n)
         (void)snprintf(c->names[c->n_names++], MF_CURVE_NAME, "%s", results[i].name);
 }
 
-/* Put the second into the first. */
+/* Merge the second point into the first. */
 static void learning_curve_join(mf_curve_point *a, const mf_curve_point *b)
 {
     const double part = (double)b->steps / (double)(a->steps + b->steps);
@@ -60,7 +60,7 @@ void mf_curve_add_step(mf_curve *c, int64_t step, const mf_result *results, int 
     if (line->n == MF_CURVE_POINTS) {
         join_neighbours(line);
         c->stride *= 2;
-        return; /* the open point gathers as many again */
+        return; /* the open point now collects twice as many steps */
     }
     line->points[line->n++] = c->open;
     c->open = (mf_curve_point){ 0 };
@@ -86,7 +86,8 @@ void mf_curve_add(mf_curve *c, int which, int64_t step, const mf_result *results
     mf_curve_point *p;
 
     set_names(c, results, n);
-    if (line->n == MF_CURVE_POINTS) { /* every second one goes; means would say nothing here */
+    if (line->n == MF_CURVE_POINTS) { /* drop every second point: a mean of validations would be
+                                         misleading */
         for (int i = 1; i < line->n; i += 2)
             line->points[i / 2] = line->points[i];
         line->n /= 2;
@@ -122,7 +123,7 @@ void mf_curve_encode(const mf_curve *c, mf_buf *out)
     }
 }
 
-/* The next cell of a row; false at its end. *at is moved behind it. */
+/* The next cell of a row; false at its end. *at is moved past the cell. */
 static bool take_cell(const char **at, const char **cell, size_t *len)
 {
     if (**at == '\n' || **at == '\0')
@@ -193,7 +194,7 @@ static bool decode_rows(const char *text, int64_t last_step, mf_curve *c)
             return false;
         l = &c->lines[line];
         if (p.step > last_step || line == MF_CURVE_TEST)
-            continue; /* it will come again */
+            continue; /* the resumed training does this step again */
         if (l->n == MF_CURVE_POINTS || (l->n > 0 && p.step <= l->points[l->n - 1].step))
             return false;
         l->points[l->n++] = p;
@@ -209,10 +210,10 @@ mf_status mf_curve_decode(const char *text, int64_t last_step, mf_curve *c)
     if (decode_rows(text, last_step, c))
         return MF_OK;
     *c = (mf_curve){ 0 };
-    return MF_FAIL(MF_INVALID_ARGUMENT, "this is no curve");
+    return MF_FAIL(MF_INVALID_ARGUMENT, "the file is not a learning curve");
 }
 
-/* ---- what axes need ---- */
+/* ---- axes ---- */
 
 mf_axis mf_axis_of(double lo, double hi, int marks)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plot_sizes.h - how good a model is against how many bytes it has, as an SVG file. */
+/* plot_sizes.h - quality of a compressed model against its size in bytes, as an SVG file. */
 #ifndef MF_REPORT_PLOT_SIZES_H
 #define MF_REPORT_PLOT_SIZES_H
 
@@ -11,7 +11,7 @@ typedef struct mf_sized {
     double value;
 } mf_sized;
 
-/* Points in the order in which they came about; sizes on a scale of powers. */
+/* Points in the order of the stages; the axis of sizes is logarithmic. */
 void mf_plot_sizes(const mf_sized *points, int n, const char *metric, const char *title,
                    mf_buf *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plot_svg.c - a learning curve as an SVG file: a panel for each quantity, readable on white and on
- * black. Needs nothing from elsewhere, no fonts, no scripts. */
+/* plot_svg.c - a learning curve as an SVG file: one panel for each quantity, readable on light and
+ * dark backgrounds. The file is self-contained: no fonts, no scripts. */
 #include "report/learning_curve.h"
 #include "report/svg.h"
 
@@ -9,7 +9,7 @@
 
 enum { WIDTH = 760, LEFT = 76, RIGHT = 24, TOP = 56, PANEL = 220, GAP = 56, BOTTOM = 16 };
 
-/* Colours that people who do not see all of them tell apart; grey that suits both backgrounds. */
+/* Colours that colour-blind readers can distinguish, and a grey that suits both backgrounds. */
 static const char style[] =
     "<style>\n"
     ":root{color-scheme:light dark}\n"
@@ -88,7 +88,7 @@ static void plot_svg_put_axes(const panel *p)
     mf_buf_str(p->out, "</text>\n");
 }
 
-/* Values that are no numbers interrupt the line. */
+/* NaN and Inf interrupt the line. */
 static void put_training(const panel *p)
 {
     const mf_curve_line *line = &p->curve->lines[MF_CURVE_TRAIN];
@@ -117,7 +117,7 @@ static void put_mark(mf_buf *out, int line, double x, double y)
         mf_buf_printf(out, "<path class=\"test\" d=\"M%.1f %.1fl5 5l-5 5l-5 -5z\"/>", x, y - 5);
 }
 
-/* Marks, joined by a thin line of the same colour. */
+/* Marks, connected by a thin line of the same colour. */
 static void plot_svg_put_points(const panel *p, int which)
 {
     const mf_curve_line *line = &p->curve->lines[which];

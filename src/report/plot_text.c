@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plot_text.c - a learning curve in the terminal: dots of braille characters, two by four in each,
- * or plain letters where there are none. */
+/* plot_text.c - a learning curve in the terminal: braille characters of 2 x 4 dots, or ASCII
+ * without
+ * UTF-8. */
 #include "base/mem.h"
 #include "report/learning_curve.h"
 
@@ -9,18 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL = 9 }; /* columns in front of the axis */
+enum { LABEL = 9 }; /* columns left of the axis */
 
 typedef struct canvas {
     int columns, rows; /* characters */
     int across, down; /* dots in a character */
     uint8_t *dots; /* [rows][columns]: braille's bits, or 1 */
-    char *marks; /* [rows][columns]: line + 1 where a point of another line stands */
+    char *marks; /* [rows][columns]: line + 1 where a point of another line is */
     mf_axis y;
     int64_t last_step;
 } canvas;
 
-/* What the dot in that place of a character adds to U+2800. */
+/* The bit of each dot in a braille character, added to U+2800. */
 static const uint8_t braille[4][2] = {
     { 0x01, 0x08 }, { 0x02, 0x10 }, { 0x04, 0x20 }, { 0x40, 0x80 }
 };
@@ -53,8 +54,7 @@ static void plot_text_place(const canvas *c, int64_t step, double v, int *x, int
         *y = c->rows * c->down - 1;
 }
 
-/* Points so close that they share a column of dots become their mean, or the line would be a
- * broad band. */
+/* Points in the same column of dots are averaged; else the line would be a broad band. */
 static void draw_training(canvas *c, const mf_curve_line *line, int value)
 {
     int x, y, x_before = 0, y_before = 0;
@@ -125,8 +125,9 @@ static void put_cell(const canvas *c, int at, bool utf8, mf_buf *out)
     }
 }
 
-/* Numbers stand at the rows that marks of the axis begin; there is a whole count of rows between
- * them. The lowest has no row of its own: it is the axis of steps. */
+/* Numbers are at the rows where a mark of the axis is; the distance of two marks is a whole number
+ * of
+ * rows. The lowest mark has no row of its own: that row is the axis of steps. */
 static void plot_text_put_label(const canvas *c, int row, bool utf8, mf_buf *out)
 {
     const int n = (int)lround((c->y.hi - c->y.lo) / c->y.step), between = c->rows / n;
@@ -153,7 +154,7 @@ static void plot_text_put_row(const canvas *c, int row, bool utf8, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-/* The axis of steps, and numbers below it that do not touch each other. */
+/* The axis of steps, with numbers below it that do not overlap. */
 static void plot_text_put_steps(const canvas *c, bool utf8, mf_buf *out)
 {
     const int64_t every = mf_axis_steps(c->last_step, c->columns / 12 + 1);

@@ -35,7 +35,7 @@ static mf_status rbm_plot_weight(const mf_rbm *m, const char *what, mf_tensor **
     return mf_trainer_get(m->trainer, name, out);
 }
 
-/* Height, width and channels of the images that the values are. */
+/* Height, width and channels of the images that the visible units represent. */
 static mf_status image_dims(const mf_rbm *m, int64_t width, int64_t dims[3])
 {
     const mf_column *columns;
@@ -48,7 +48,9 @@ static mf_status image_dims(const mf_rbm *m, int64_t width, int64_t dims[3])
         if (dims[0] * dims[1] * dims[2] == width && (dims[2] == 1 || dims[2] == 3))
             return MF_OK;
     }
-    return MF_FAIL(MF_INVALID_ARGUMENT, "the machine's %lld values are no image of the data",
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "the %lld visible units of the RBM are not an image of "
+                   "the data",
                    (long long)width);
 }
 
@@ -87,7 +89,8 @@ done:
 
 /* ---- samples ---- */
 
-/* chance: of the values, after a step from `v`; next: drawn by it. */
+/* chance: the probabilities of the visible units after a Gibbs step from `v`; next: a sample of
+ * them. */
 static mf_status build_step(mf_graph *g)
 {
     static const char *const inputs[] = { "v", "kernel", "visible", "hidden" };
@@ -124,7 +127,7 @@ static mf_status first_values(const mf_rbm *m, int64_t width, mf_tensor **out)
         to[i] = (float)(b[i % 4] & 1);
     }
     if (rbm_plot_weight(m, "chains", &chains) ==
-        MF_OK) { /* else there are none, which is no mistake */
+        MF_OK) { /* else there are none, which is not an error */
         const int64_t n = mf_tensor_dim(chains, 0) < CHAINS ? mf_tensor_dim(chains, 0) : CHAINS;
 
         memcpy(to, mf_tensor_data(chains), (size_t)(n * width) * sizeof *to);

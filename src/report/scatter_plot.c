@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scatter_plot.c - rows of many numbers as points on a page: the two directions in which they
- * differ most, found by multiplying with their covariance again and again. */
+/* scatter_plot.c - the rows of a matrix as points on the plane of their two principal components,
+ * found by power iteration on their covariance. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 
 enum { MOST = 2000, ROUNDS = 500, SIZE = 640, LEFT = 16, TOP = 40, LEGEND = 150, COLOURS = 10 };
 
-/* Ten colours that are told apart on white and on black. */
+/* Ten colours that are distinguishable on light and dark backgrounds. */
 static const char *const colours[COLOURS] = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
     "#56b4e9", "#8c564b", "#7f7f7f", "#b8a800", "#9467bd"
@@ -50,7 +50,7 @@ static double scatter_plot_dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* The direction that the covariance stretches most, of those at right angles to the one before. */
+/* Power iteration: the eigenvector of the largest eigenvalue, orthogonal to the previous one. */
 static void scatter_plot_find_axis(scatter_plot_plane *p, int which, double *next)
 {
     const int64_t w = p->width;

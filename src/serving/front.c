@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* front.c - serving begins and ends. */
+/* front.c - starts and stops serving. */
 #include "serving/front.h"
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@ void mf_serve_give_up(mf_front *f, const char *why)
     (void)event_base_loopbreak(f->base);
 }
 
-/* ---- what happens by the clock, and signals ---- */
+/* ---- timers and signals ---- */
 
 static void on_wait(evutil_socket_t fd, short what, void *arg)
 {
@@ -45,7 +45,7 @@ static void front_watch(mf_serve_replica *r, int64_t now)
         }
     } else if ((r->state == MF_REPLICA_RUNNING || r->state == MF_REPLICA_LOADING) &&
                now - r->since_ns > f->o->timeout_ms * MS) {
-        mf_serve_bury(r, "takes too long");
+        mf_serve_bury(r, "did not answer in time");
     }
 }
 
@@ -70,7 +70,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         (void)event_base_loopbreak(f->base);
 }
 
-/* What was taken is answered; the second signal does not wait for it. */
+/* The first signal stops serving after the pending answers, the second one at once. */
 static void front_on_signal(evutil_socket_t fd, short what, void *arg)
 {
     mf_front *f = arg;
@@ -87,14 +87,14 @@ static void front_on_signal(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the port ---- */
 
-/* Out of descriptors, mostly. Who wants to connect waits until the next tick. `arg` is evhttp's. */
+/* Mostly: out of descriptors. Clients wait until the next tick. `arg` is evhttp's. */
 static void on_accept_error(struct evconnlistener *listener, void *arg)
 {
     (void)arg;
     (void)evconnlistener_disable(listener);
 }
 
-/* A connection takes one. */
+/* Each connection takes a descriptor. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -143,7 +143,7 @@ static mf_status front_listen_at(mf_front *f)
     return front_find_port(f);
 }
 
-/* ---- begin and end ---- */
+/* ---- start and stop ---- */
 
 static mf_status add_events(mf_front *f)
 {
@@ -161,7 +161,7 @@ static mf_status add_events(mf_front *f)
     return MF_OK;
 }
 
-/* Its timers are as exact as the clock: waits are of a millisecond. */
+/* Timers with the precision of the clock: waits are as short as a millisecond. */
 static struct event_base *new_base(void)
 {
     struct event_config *c = event_config_new();
@@ -178,7 +178,7 @@ static mf_status front_begin(mf_front *f)
 {
     const mf_serve_options *o = f->o;
 
-    (void)signal(SIGPIPE, SIG_IGN); /* clients go away */
+    (void)signal(SIGPIPE, SIG_IGN); /* clients may disconnect */
     allow_descriptors();
     MF_TRY(mf_serve_model_build(o->what, &f->model));
     MF_TRY(
@@ -210,11 +210,11 @@ static void drop_calls(mf_serve_calls *calls)
 
     while ((c = TAILQ_FIRST(calls)) != NULL) {
         TAILQ_REMOVE(calls, c, link);
-        mf_serve_answer_error(c, 503, "the server ends");
+        mf_serve_answer_error(c, 503, "the server is shutting down");
     }
 }
 
-/* Answers on their way. */
+/* Sends the answers that are in flight. */
 static void send_rest(mf_front *f)
 {
     const int64_t until = mf_clock_ns() + (int64_t)LAST_MS * MS;

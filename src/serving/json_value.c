@@ -35,11 +35,11 @@ bool mf_serve_value_is_bytes(const json_t *v)
            json_is_string(json_object_get(v, "b64"));
 }
 
-/* Which element of the row is being read, for messages. */
+/* The current element of the row, for messages. */
 typedef struct json_value_cursor {
     const mf_serve_place *place;
     int64_t index[MF_MAX_RANK];
-    int depth; /* lists around it */
+    int depth; /* depth of nested lists */
     int64_t next; /* element of the row */
 } json_value_cursor;
 
@@ -69,7 +69,7 @@ static mf_status json_value_put_number(json_value_cursor *c, double value)
     return MF_OK;
 }
 
-/* Whole numbers beyond 2^53 are no doubles. */
+/* Integers above 2^53 are not exact as doubles. */
 static mf_status put_integer(json_value_cursor *c, int64_t value)
 {
     static const struct {
@@ -85,7 +85,8 @@ static mf_status put_integer(json_value_cursor *c, int64_t value)
 
     for (int i = 0; i < MF_COUNT(ranges); i++) {
         if (ranges[i].dtype == dtype && (value < ranges[i].min || value > ranges[i].max))
-            return json_value_wrong(c, "%lld is no %s", (long long)value, mf_dtype_name(dtype));
+            return json_value_wrong(c, "%lld does not fit %s", (long long)value,
+                                    mf_dtype_name(dtype));
     }
     if ((dtype != MF_DTYPE_I64 && dtype != MF_DTYPE_U64) || !c->place->to)
         return json_value_put_number(c, (double)value);
@@ -109,8 +110,8 @@ static mf_status decode_element(json_value_cursor *c, const json_t *v)
     if (dtype == MF_DTYPE_BOOL && json_is_boolean(v))
         return json_value_put_number(c, json_is_true(v));
     if (dtype == MF_DTYPE_F32 && json_is_number(v) && fabs(json_number_value(v)) > FLT_MAX)
-        return json_value_wrong(c, "%g is no float",
-                                json_number_value(v)); /* it would be infinite */
+        return json_value_wrong(c, "%g does not fit a float",
+                                json_number_value(v)); /* it would become Inf */
     if (mf_dtype_is_float(dtype) && json_is_number(v))
         return json_value_put_number(c, json_number_value(v));
     if (mf_dtype_is_int(dtype) && json_is_integer(v))
@@ -121,7 +122,7 @@ static mf_status decode_element(json_value_cursor *c, const json_t *v)
 
 /* ---- bytes ---- */
 
-/* A picture in a file: its pixels, as many channels as the input has. */
+/* Decodes an image file to the channels of the input. */
 static mf_status decode_picture(json_value_cursor *c, const void *data, size_t len)
 {
     const mf_shape *s = &c->place->input->shape;
@@ -131,9 +132,8 @@ static mf_status decode_picture(json_value_cursor *c, const void *data, size_t l
     mf_status st = mf_image_info(data, len, &image);
 
     if (st == MF_OK && (image.height != s->dims[0] || image.width != s->dims[1])) {
-        st = json_value_wrong(c, "the picture is %lldx%lld, and not %lldx%lld",
-                              (long long)image.height, (long long)image.width,
-                              (long long)s->dims[0], (long long)s->dims[1]);
+        st = json_value_wrong(c, "the image is %lldx%lld, not %lldx%lld", (long long)image.height,
+                              (long long)image.width, (long long)s->dims[0], (long long)s->dims[1]);
         return st;
     }
     if (st == MF_OK && c->place->to) {
@@ -156,8 +156,9 @@ static bool takes_pictures(const mf_serve_input *in)
            (s->rank == 2 || (s->rank == 3 && (s->dims[2] == 1 || s->dims[2] == 3)));
 }
 
-/* A picture in a file, and no row of pixels that begins as one does? The mark of a PNG is eight
- * bytes long, that of a JPEG three: pixels may have these. */
+/* True for an image file that is not a row of pixels. Pixels may begin with the three bytes of a
+ * JPEG
+ * signature, or even the eight bytes of a PNG signature. */
 static bool json_value_is_picture(const mf_serve_input *in, const char *data, size_t len)
 {
     const mf_image_format format = mf_image_format_of(data, len);
@@ -166,7 +167,7 @@ static bool json_value_is_picture(const mf_serve_input *in, const char *data, si
            (format == MF_IMAGE_PNG || (format == MF_IMAGE_JPEG && len != (size_t)in->count));
 }
 
-/* What base64 has meant. All of a row, or an element that is a string. */
+/* Decoded base64: a whole row, or an element that is a string. */
 static mf_status use_bytes(json_value_cursor *c, const char *data, size_t len)
 {
     const mf_serve_place *p = c->place;
@@ -206,7 +207,7 @@ static mf_status decode_bytes(json_value_cursor *c, const json_t *v)
     base64_decode_init(&ctx);
     if (!base64_decode_update(&ctx, &n, data, len, json_string_value(text)) ||
         !base64_decode_final(&ctx))
-        st = json_value_wrong(c, "what follows \"b64\" is no base64");
+        st = json_value_wrong(c, "the value of \"b64\" is not base64");
     else
         st = use_bytes(c, (const char *)data, n);
     mf_free(data);
@@ -264,6 +265,6 @@ mf_status mf_serve_value_decode(const json_t *v, const mf_serve_place *place)
         MF_TRY(decode_flat(&c, v));
     else
         MF_TRY(decode_any(&c, v));
-    MF_ASSERT(c.next == place->input->count); /* lists have the lengths of the shape */
+    MF_ASSERT(c.next == place->input->count); /* the lists have matched the shape */
     return MF_OK;
 }

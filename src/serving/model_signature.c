@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* The shape of a row, which is what follows the first dimension. */
+/* The shape of a row: all dimensions but the first. */
 static mf_status model_signature_row_of(const mf_shape *s, const char *name, mf_serve_input *t)
 {
     mf_shape *row = &t->shape;
@@ -16,8 +16,8 @@ static mf_status model_signature_row_of(const mf_shape *s, const char *name, mf_
         row->dims[i] = s->dims[i + 1];
         if (row->dims[i] < 0)
             return MF_FAIL(MF_UNIMPLEMENTED,
-                           "the shape of '%s' is not known, so rows of several "
-                           "requests cannot be put together",
+                           "the shape of '%s' is not known, so rows of several requests cannot "
+                           "be batched",
                            name);
     }
     MF_TRY(mf_shape_count(row, &t->count));
@@ -32,7 +32,9 @@ mf_status mf_serve_signature_init(mf_serve_signature *s, mf_model *model, int64_
     *s = (mf_serve_signature){ .n_inputs = (int)model->n_inputs };
     MF_TRY(mf_model_status(model));
     if (model->n_inputs > MF_SERVE_INPUTS)
-        return MF_FAIL(MF_UNIMPLEMENTED, "a model of %lld inputs is not served: the most are %d",
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "a model with %lld inputs cannot be served: at most %d "
+                       "are possible",
                        (long long)model->n_inputs, MF_SERVE_INPUTS);
     MF_TRY(model_signature_row_of(&shape, "output", &s->output));
     s->output.dtype = model->output.node->out_types[model->output.port];

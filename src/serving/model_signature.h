@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_signature.h - a model as its clients see it: named inputs, one output, both by the row. */
+/* model_signature.h - the interface of a served model: named inputs and one output, row by row. */
 #ifndef MF_SERVING_MODEL_SIGNATURE_H
 #define MF_SERVING_MODEL_SIGNATURE_H
 
@@ -15,15 +15,15 @@ typedef struct mf_serve_input {
 } mf_serve_input;
 
 typedef struct mf_serve_signature {
-    mf_serve_input inputs[MF_SERVE_INPUTS]; /* in the order of the model's */
+    mf_serve_input inputs[MF_SERVE_INPUTS]; /* in the order of the model */
     int n_inputs;
     mf_serve_input output;
-    int64_t classes; /* of which the output has a score each; 0: it has none */
-    const char *const *class_names; /* NULL: they have none */
+    int64_t classes; /* classes that the output scores; 0: the output is not scores */
+    const char *const *class_names; /* NULL: no names */
 } mf_serve_signature;
 
-/* Owns: what it refers to is the model's. Fails: UNIMPLEMENTED (an input whose shape is not known,
- * or too many of them). */
+/* Owns: borrows from the model. Fails: UNIMPLEMENTED (an input of unknown shape, or too many
+ * inputs). */
 MF_MUST mf_status mf_serve_signature_init(mf_serve_signature *s, mf_model *model, int64_t classes,
                                           const char *const *class_names);
 /* What TensorFlow Serving answers to GET /v1/models/NAME/metadata. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* -1: it is no number. */
+/* -1: not a number. */
 static int64_t model_versions_number_of(const char *text)
 {
     char *end;
@@ -51,9 +51,7 @@ static mf_status newest_folder(const char *where, mf_serve_version *out)
     (void)closedir(d);
     if (st == MF_OK && !out->checkpoint)
         st = MF_FAIL(MF_NOT_FOUND,
-                     "there is no checkpoint in %s, nor in a folder of it whose name "
-                     "is a version",
-                     where);
+                     "no checkpoint in %s, nor in its folders that are named by versions", where);
     return st;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_versions.h - which checkpoint is to be served. */
+/* model_versions.h - finds the checkpoint to serve. */
 #ifndef MF_SERVING_MODEL_VERSIONS_H
 #define MF_SERVING_MODEL_VERSIONS_H
 
@@ -10,7 +10,7 @@ typedef struct mf_serve_version {
     char *checkpoint; /* mf_free() */
 } mf_serve_version;
 
-/* The newest at `where`: of model.ckpt-300 and so on in a folder, of checkpoints in its folders
+/* The newest version at `where`: of the checkpoints in a folder (model.ckpt-300), of its subfolders
  * named by numbers, or the checkpoint itself. Fails: NOT_FOUND. */
 MF_MUST mf_status mf_serve_newest(const char *where, mf_serve_version *out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica.c - decodes, runs, encodes. A request that is wrong gets its error, and the others of the
- * run their answers. */
+/* replica.c - decodes, runs, encodes. An invalid request gets its error; the other requests of the
+ * run
+ * get their answers. */
 #include "serving/replica.h"
 
 #include "base/log.h"
@@ -9,14 +10,14 @@
 
 typedef struct replica_waiting {
     mf_serve_request request;
-    int status; /* HTTP's: 200 while nothing is wrong with it */
-    mf_buf answer; /* of one that is wrong */
+    int status; /* HTTP status: 200 until an error */
+    mf_buf answer; /* the body of the error */
 } replica_waiting;
 
 typedef struct replica_state {
     const mf_serve_model *what;
     int fd;
-    mf_served *served; /* NULL: nothing was loaded yet */
+    mf_served *served; /* NULL: no version is loaded yet */
     replica_waiting *run;
     int64_t n, cap;
     mf_buf body;
@@ -66,7 +67,7 @@ static mf_status replica_add_request(replica_state *r, const mf_serve_head *head
     return MF_OK;
 }
 
-/* Those that are not refused already. */
+/* Runs the requests that have no error yet. */
 static mf_status run_these(replica_state *r, int64_t from, int64_t to, mf_tensor *output)
 {
     const mf_serve_request **requests = mf_calloc(to - from, sizeof *requests);
@@ -83,7 +84,7 @@ static mf_status run_these(replica_state *r, int64_t from, int64_t to, mf_tensor
     return st;
 }
 
-/* What fails together is tried one by one: an index beyond a table is the error of one request. */
+/* After a failure each request runs alone: an index beyond a table is the error of one request. */
 static mf_status replica_answer(replica_state *r, int64_t from, int64_t to)
 {
     const mf_serve_signature *s = r->served ? mf_served_signature(r->served) : NULL;
@@ -125,7 +126,7 @@ static mf_status replica_run(replica_state *r)
     return st;
 }
 
-/* The old model stays until the new one has answered. */
+/* The old model is kept until the new one has answered a warm-up request. */
 static mf_status replica_load(replica_state *r, const mf_serve_head *head)
 {
     mf_served *next;
@@ -164,7 +165,7 @@ int mf_replica_main(const mf_serve_model *what, int fd)
     while (st == MF_OK)
         st = replica_take(&r);
     if (st != MF_UNAVAILABLE)
-        MF_WARN("a replica ends: %s", mf_error_message());
+        MF_WARN("the replica ends: %s", mf_error_message());
     mf_served_free(r.served);
     mf_free(r.run);
     mf_buf_deinit(&r.body);

@@ -15,7 +15,7 @@ static mf_status replica_frame_read_all(int fd, void *to, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return MF_FAIL(MF_UNAVAILABLE, "the front is gone");
+            return MF_FAIL(MF_UNAVAILABLE, "the front has closed the connection");
         done += (size_t)n;
     }
     return MF_OK;
@@ -29,7 +29,7 @@ static mf_status replica_frame_write_all(int fd, const void *from, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return MF_FAIL(MF_UNAVAILABLE, "the front is gone");
+            return MF_FAIL(MF_UNAVAILABLE, "the front has closed the connection");
         done += (size_t)n;
     }
     return MF_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica_pool.c - replicas: how they are started, what they say, what happens when they die. */
+/* replica_pool.c - starts replicas, receives their frames, and replaces dead ones. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* CALM_NS: where one has died before it had a model the next is started so much later. */
+/* CALM_NS: delay of the next start after a replica died before it had a model. */
 enum { CALM_NS = 1000000000, MOST_BEFORE_READY = 5 };
 
 static void set_state(mf_serve_replica *r, mf_replica_state state)
@@ -34,10 +34,10 @@ bool mf_serve_has_version(const mf_front *f, int64_t version)
         if (r->state != MF_REPLICA_DEAD && r->version == version)
             return true;
     }
-    return version == f->good.number; /* all may be starting */
+    return version == f->good.number; /* all replicas may still be starting */
 }
 
-/* ---- the line ---- */
+/* ---- frames ---- */
 
 static void send_frame(mf_serve_replica *r, mf_serve_kind kind, int64_t detail, const void *data,
                        size_t len)
@@ -75,7 +75,7 @@ static void replica_pool_on_answer(mf_serve_replica *r, const mf_serve_head *hea
     mf_serve_call *c = TAILQ_FIRST(&r->running);
 
     if (!c) {
-        mf_serve_bury(r, "answers what it was not asked");
+        mf_serve_bury(r, "sent an answer without a request");
         return;
     }
     TAILQ_REMOVE(&r->running, c, link);
@@ -92,7 +92,7 @@ static void on_loaded(mf_serve_replica *r, const mf_serve_head *head, const char
     mf_serve_loaded(r, head->detail, head->len > 0 ? why : NULL);
 }
 
-/* One frame, when all of it has come. */
+/* Handles one frame, if it has been received completely. */
 static bool replica_pool_take_frame(mf_serve_replica *r)
 {
     struct evbuffer *in = bufferevent_get_input(r->line);
@@ -104,14 +104,14 @@ static bool replica_pool_take_frame(mf_serve_replica *r)
         return false;
     frame = (char *)evbuffer_pullup(in, (ssize_t)(sizeof head + head.len));
     if (!frame) {
-        mf_serve_bury(r, "answers more than there is memory for");
+        mf_serve_bury(r, "sent an answer larger than the free memory");
         return false;
     }
     if (head.kind == MF_SERVE_ANSWER)
         replica_pool_on_answer(r, &head, frame + sizeof head);
     else
         on_loaded(r, &head, frame + sizeof head);
-    if (!r->line) /* it was buried */
+    if (!r->line) /* handling the frame removed the replica */
         return false;
     (void)evbuffer_drain(in, sizeof head + head.len);
     return true;
@@ -138,16 +138,18 @@ static void on_event(struct bufferevent *line, short what, void *arg)
     }
 }
 
-/* ---- life ---- */
+/* ---- processes ---- */
 
-/* In the new process, which keeps nothing of the front's but its end of the line. */
+/* Runs in the new process, which keeps no descriptor of the front but its end of the socket pair.
+ */
 static _Noreturn void be_replica(const mf_front *f, pid_t front, int fd)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front)
         _exit(0);
-    mf_host_adopt_fork(); /* the front runs no graph and has no thread of the library */
-    (void)signal(SIGINT, SIG_IGN); /* of a terminal: the front says when to end */
+    mf_host_adopt_fork(); /* safe: the front runs no graph and has no thread of the library */
+    (void)signal(SIGINT, SIG_IGN); /* sent by a terminal to all processes: the front decides when to
+                                      end */
     (void)signal(SIGTERM, SIG_DFL);
     if (fd > 3)
         (void)close_range(3, (unsigned)fd - 1, 0);
@@ -193,7 +195,7 @@ mf_status mf_serve_start(mf_serve_replica *r)
     (void)evutil_make_socket_nonblocking(pair[0]);
     r->line = bufferevent_socket_new(f->base, pair[0], BEV_OPT_CLOSE_ON_FREE);
     if (!r->line) {
-        (void)close(pair[0]); /* and the replica ends */
+        (void)close(pair[0]); /* which ends the replica */
         (void)waitpid(r->pid, NULL, 0);
         return MF_NOMEM("a replica");
     }
@@ -227,14 +229,13 @@ void mf_serve_bury(mf_serve_replica *r, const char *why)
     const bool had_model = r->version >= 0;
     mf_serve_call *c;
 
-    MF_WARN("replica %d (process %d) %s; another takes its place", (int)(r - f->replicas),
-            (int)r->pid, why);
+    MF_WARN("replica %d (process %d) %s; replacing it", (int)(r - f->replicas), (int)r->pid, why);
     f->metrics.deaths++;
     if (r->state == MF_REPLICA_LOADING && r->loads.checkpoint && f->next.checkpoint &&
         r->loads.number == f->next.number)
-        mf_serve_load_failed(r, "the process that loaded it has died");
+        mf_serve_load_failed(r, "the replica that loaded it has died");
     if (!f->was_ready && f->metrics.deaths >= MOST_BEFORE_READY)
-        mf_serve_give_up(f, "replicas die before they can answer");
+        mf_serve_give_up(f, "replicas die before they are ready");
     mf_serve_end(r);
     r->start_ns = mf_clock_ns() + (had_model ? 0 : CALM_NS);
     while ((c = TAILQ_LAST(&r->running, mf_serve_calls)) != NULL) {

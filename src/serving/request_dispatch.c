@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_dispatch.c - who runs what, and who loads which version.
+/* request_dispatch.c - which replica runs which requests, and loads which version.
  *
  * 1. A request is in the queue, with one replica, or answered.
- * 2. One replica at a time loads a newer version, the others go on; a version that one could not
- *    load is not given to the others. */
+ * 2. One replica at a time loads a newer version while the others serve; a version that one replica
+ *    could not load is not sent to the others. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* MOST_DEATHS: a request whose replicas die so often is taken to be why. */
+/* MOST_DEATHS: after so many dead replicas the request is taken to be the cause. */
 enum { MS = 1000000, MOST_DEATHS = 4, TRY_AGAIN_MS = 10000 };
 
 /* ---- the queue ---- */
@@ -22,7 +22,7 @@ void mf_serve_retry(mf_serve_call *c)
     mf_front *f = c->front;
 
     if (++c->deaths >= MOST_DEATHS) {
-        mf_serve_answer_error(c, 500, "processes that were to answer this have died, each time");
+        mf_serve_answer_error(c, 500, "each replica that ran this request has died");
         return;
     }
     f->metrics.retries++;
@@ -31,7 +31,8 @@ void mf_serve_retry(mf_serve_call *c)
     TAILQ_INSERT_HEAD(&f->queue, c, link);
 }
 
-/* Those that this replica may run. What has seen a replica die runs alone: it may be why. */
+/* Moves requests from the queue to this replica. A request whose replica died runs alone: it may be
+ * the cause. */
 static int request_dispatch_fill_run(mf_serve_replica *r)
 {
     mf_front *f = r->front;
@@ -59,7 +60,7 @@ static int request_dispatch_fill_run(mf_serve_replica *r)
     return n;
 }
 
-/* Has the oldest waited long enough, or are there enough? Else the time is set when it has. */
+/* True if the oldest request has waited long enough, or the run is full. Else sets the timer. */
 static bool request_dispatch_is_time(mf_front *f)
 {
     const mf_serve_call *oldest = TAILQ_FIRST(&f->queue);
@@ -74,7 +75,7 @@ static bool request_dispatch_is_time(mf_front *f)
     return false;
 }
 
-/* A version that nobody has any more is asked for. */
+/* Refuses requests for a version that no replica has any more. */
 static void refuse_gone(mf_front *f)
 {
     mf_serve_call *c, *next;
@@ -88,8 +89,7 @@ static void refuse_gone(mf_front *f)
         TAILQ_REMOVE(&f->queue, c, link);
         f->n_queue--;
         f->queue_bytes -= (int64_t)evbuffer_get_length(c->body);
-        (void)snprintf(why, sizeof why, "version %lld is not served any more",
-                       (long long)c->version);
+        (void)snprintf(why, sizeof why, "version %lld is no longer served", (long long)c->version);
         mf_serve_answer_error(c, 404, why);
     }
 }
@@ -125,8 +125,8 @@ void mf_serve_load_failed(mf_serve_replica *r, const char *why)
 {
     mf_front *f = r->front;
 
-    MF_WARN("version %lld, %s, cannot be loaded: %s", (long long)r->loads.number,
-            r->loads.checkpoint, why);
+    MF_WARN("cannot load version %lld, %s: %s", (long long)r->loads.number, r->loads.checkpoint,
+            why);
     f->metrics.failed_reloads++;
     request_dispatch_forget(&f->bad);
     f->bad = (mf_serve_version){ r->loads.number, mf_strdup(r->loads.checkpoint) };
@@ -136,7 +136,7 @@ void mf_serve_load_failed(mf_serve_replica *r, const char *why)
         request_dispatch_forget(&f->next);
 }
 
-/* What new replicas are to load is not there any more: they get the newest there is. */
+/* The checkpoint that new replicas load was removed: use the newest one instead. */
 static void replace_good(mf_front *f)
 {
     mf_serve_version newest;
@@ -152,7 +152,7 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
     mf_front *f = r->front;
 
     if (!why && f->next.checkpoint && version == f->next.number) {
-        MF_INFO("version %lld is served", (long long)version);
+        MF_INFO("serving version %lld", (long long)version);
         request_dispatch_forget(&f->good);
         f->good = f->next;
         f->next = (mf_serve_version){ 0 };
@@ -163,14 +163,14 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
         mf_serve_load_failed(r, why);
         if (r->version < 0) {
             replace_good(f);
-            mf_serve_bury(r, "has no model");
+            mf_serve_bury(r, "could not load a model");
         }
     }
     if (!f->was_ready)
         get_ready(f);
 }
 
-/* It could not be loaded, and it is too early to try again. */
+/* True if a load has failed and it is too early to try again. */
 static bool is_bad(const mf_front *f, const mf_serve_version *v)
 {
     return f->bad.checkpoint && v->number == f->bad.number && mf_clock_ns() < f->bad_until_ns;
@@ -183,14 +183,15 @@ void mf_serve_look(mf_front *f)
     if (!f->was_ready || f->next.checkpoint)
         return;
     if (mf_serve_newest(f->o->where, &newest) != MF_OK)
-        return; /* what was loaded goes on being served */
+        return; /* the loaded version stays in use */
     if (newest.number == f->good.number || is_bad(f, &newest))
         request_dispatch_forget(&newest);
     f->next = newest;
 }
 
-/* What this replica is to load now; NULL: nothing. What others have, but it could not load, need
- * not keep it from answering with what it has. */
+/* The version that this replica loads next; NULL: none. A replica that could not load the version
+ * of
+ * the others serves the version it has. */
 static const mf_serve_version *to_load(const mf_serve_replica *r)
 {
     const mf_front *f = r->front;
@@ -200,7 +201,7 @@ static const mf_serve_version *to_load(const mf_serve_replica *r)
     return f->next.checkpoint ? &f->next : NULL;
 }
 
-/* ---- both ---- */
+/* ---- the loop ---- */
 
 void mf_serve_dispatch(mf_front *f)
 {

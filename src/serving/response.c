@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* response.c - tensors become the JSON that TensorFlow Serving answers with. */
+/* response.c - encodes tensors as the JSON of TensorFlow Serving's answers. */
 #include "serving/rest_request.h"
 
 #include <math.h>
@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As TensorFlow Serving does: NaN and Infinity are written out, though JSON has no word for them.
- */
+/* As TensorFlow Serving does: NaN and Infinity are written, although JSON does not have them. */
 static void add_number(mf_buf *out, double value, int digits)
 {
     if (isnan(value))
@@ -21,7 +20,7 @@ static void add_number(mf_buf *out, double value, int digits)
         (void)snprintf(text, sizeof text, "%.*g", digits, value);
         mf_buf_str(out, text);
         if (!strpbrk(text, ".e"))
-            mf_buf_str(out, ".0"); /* a float to every reader */
+            mf_buf_str(out, ".0"); /* so that every reader takes it for a float */
     }
 }
 
@@ -48,7 +47,7 @@ static void add_element(mf_buf *out, const mf_tensor *t, int64_t i)
         add_number(out, mf_tensor_float_at(t, i), t->dtype == MF_DTYPE_F64 ? 17 : 9);
 }
 
-/* Nested lists, from dimension `axis` on; *at moves on. */
+/* Nested lists from dimension `axis` on; *at advances. */
 static void add_value(mf_buf *out, const mf_tensor *t, int axis, int64_t *at)
 {
     if (axis == t->shape.rank) {

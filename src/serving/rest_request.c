@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the tensors of one request. Text of so many bytes is refused before, but a picture may be a
- * thousand times as large as its file. */
+/* Limit for the tensors of one request. Long bodies are refused before, but an image may be a
+ * thousand
+ * times as large as its file. */
 enum { MOST_BYTES = 1 << 28 };
 
 static const char *const forms[] = { "instances", "inputs", "examples" };
@@ -17,10 +18,10 @@ enum { INSTANCES, INPUTS, EXAMPLES };
 typedef struct rest_request_reader {
     const mf_serve_signature *s;
     mf_serve_request *r;
-    const json_t *body; /* what follows "instances" and so on */
-    const json_t *context; /* of examples: features of all of them; NULL: none */
+    const json_t *body; /* the value of "instances", "inputs" or "examples" */
+    const json_t *context; /* of examples: features that all of them have; NULL: none */
     const char *form;
-    bool named; /* rows are values by name of input */
+    bool named; /* rows are maps from input names to values */
 } rest_request_reader;
 
 /* ---- names ---- */
@@ -47,7 +48,7 @@ static bool has_input(const mf_serve_signature *s, const char *name)
     return false;
 }
 
-/* Every name is one of an input; that each has its value is seen when it is looked for. */
+/* Checks that each name is an input; a missing input is found when it is read. */
 static mf_status rest_request_check_names(const rest_request_reader *d, const json_t *row,
                                           const char *path)
 {
@@ -144,7 +145,7 @@ static mf_status rest_request_decode_column(const rest_request_reader *d, int in
     return MF_OK;
 }
 
-/* Once to look, so that no memory is taken for what will be refused, and once to keep. */
+/* Called twice: first to check, so that a refused request allocates nothing, then to store. */
 static mf_status decode_all(const rest_request_reader *d, bool keep)
 {
     for (int k = 0; d->r->by_column && k < d->s->n_inputs; k++)
@@ -170,7 +171,7 @@ static mf_status alloc_inputs(const rest_request_reader *d)
             bytes += d->r->rows * in->count * (int64_t)size;
         if (bytes >= MOST_BYTES)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "%lld rows are more than fit %d MiB; send fewer in a request",
+                           "%lld rows do not fit %d MiB; send fewer in one request",
                            (long long)d->r->rows, MOST_BYTES >> 20);
         memcpy(shape.dims + 1, in->shape.dims, (size_t)in->shape.rank * sizeof *shape.dims);
         MF_TRY(mf_tensor_alloc(&d->r->inputs[k], in->dtype, &shape));
@@ -180,7 +181,7 @@ static mf_status alloc_inputs(const rest_request_reader *d)
 
 /* ---- the body ---- */
 
-/* Which of the three keys there is, for this verb. */
+/* Which of the three keys the body has, for this verb. */
 static mf_status find_form(const rest_request_reader *d, const json_t *root, int *form)
 {
     const bool examples = d->r->verb != MF_SERVE_PREDICT;
@@ -221,14 +222,15 @@ static mf_status check_signature(const json_t *root)
 static mf_status check_verb(const mf_serve_signature *s, mf_serve_verb verb)
 {
     if (verb == MF_SERVE_CLASSIFY && !s->classes)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no scores of classes: use :predict");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the output is not scores of classes: use :predict");
     if (verb == MF_SERVE_REGRESS && (s->classes || s->output.count != 1))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the model does not answer with one number: use :predict");
+                       "the output is not one number for each row: use :predict");
     return MF_OK;
 }
 
-/* Are rows, or the columns, given by name? Where there is one input its value may stand alone. */
+/* True if rows, or columns, are maps by name. The value of a single input may be given without a
+ * name. */
 static bool is_named(const rest_request_reader *d)
 {
     const json_t *first = d->r->by_column ? d->body : json_array_get(d->body, 0);

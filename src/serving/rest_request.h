@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rest_request.h - bodies of TensorFlow Serving's REST requests become tensors, and tensors
+/* rest_request.h - decodes bodies of TensorFlow Serving's REST requests to tensors, and encodes
  * answers.
  *
- *     {"instances": [ROW, ...]}             by the row: {"predictions": [ROW, ...]}
- *     {"inputs": VALUE}                     by the column: {"outputs": VALUE}
+ *     {"instances": [ROW, ...]}             row format: {"predictions": [ROW, ...]}
+ *     {"inputs": VALUE}                     column format: {"outputs": VALUE}
  *     {"examples": [{NAME: VALUE}, ...]}    of :classify and :regress: {"results": [...]}
  *
- * A row is a value, or one for each input by name. Bytes are {"b64": "..."}: strings for an input
- * of strings; for others the elements of a row as they lie in memory, or, for pixels of a picture,
- * a PNG or JPEG file. */
+ * A row is a value, or a map from input names to values. Bytes are {"b64": "..."}: a string for an
+ * input of strings; for other inputs the elements of a row in memory order, or, for pixels, a PNG
+ * or
+ * JPEG file. */
 #ifndef MF_SERVING_REST_REQUEST_H
 #define MF_SERVING_REST_REQUEST_H
 
@@ -30,7 +31,7 @@ MF_MUST mf_status mf_serve_request_decode(const mf_serve_signature *s, mf_serve_
                                           const char *text, size_t len, mf_serve_request *out);
 void mf_serve_request_deinit(mf_serve_request *r);
 
-/* The request's rows of what the model has answered, from row `first` on. */
+/* Encodes the request's rows of the model's output, from row `first` on. */
 void mf_serve_answer_encode(const mf_serve_signature *s, const mf_serve_request *r,
                             const mf_tensor *output, int64_t first, mf_buf *out);
 /* {"error": "..."} */

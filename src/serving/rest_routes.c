@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rest_routes.c - what a path means, and answers.
+/* rest_routes.c - the paths and their answers.
  *
  *     POST /v1/models/NAME[/versions/V]:predict|:classify|:regress
  *     GET  /v1/models/NAME[/versions/V][/metadata]
@@ -15,7 +15,7 @@
 
 /* ---- answers ---- */
 
-/* The client goes before it has all of its answer. */
+/* The client disconnects before it has received the whole answer. */
 static void on_left(struct evhttp_connection *connection, void *arg)
 {
     (void)connection;
@@ -44,7 +44,7 @@ static void rest_routes_send_answer(mf_front *f, struct evhttp_request *http, in
     (void)evhttp_add_header(headers, "Content-Length", length);
     if (status == 503)
         (void)evhttp_add_header(headers, "Retry-After", "1");
-    if (f->stop_ns) /* or busy clients would keep us for ever */
+    if (f->stop_ns) /* else busy clients would keep the server running */
         (void)evhttp_add_header(headers, "Connection", "close");
     if (status == 405)
         (void)evhttp_add_header(headers, "Allow", "GET, POST");
@@ -114,7 +114,7 @@ static void rest_routes_add_call(mf_front *f, struct evhttp_request *http, mf_se
         mf_free(c);
         if (body)
             evbuffer_free(body);
-        send_error(f, http, 503, "there is no memory for this request");
+        send_error(f, http, 503, "not enough memory for this request");
         return;
     }
     *c = (mf_serve_call){ .front = f,
@@ -123,7 +123,7 @@ static void rest_routes_add_call(mf_front *f, struct evhttp_request *http, mf_se
                           .verb = verb,
                           .version = version,
                           .since_ns = mf_clock_ns() };
-    /* What the client sends next must wait: libevent 2.1 mixes it with the answer to this. */
+    /* Do not read the client's next request yet: libevent 2.1 mixes it up with this answer. */
     (void)bufferevent_disable(evhttp_connection_get_bufferevent(connection), EV_READ);
     evhttp_connection_set_closecb(connection, on_gone, c);
     TAILQ_INSERT_TAIL(&f->queue, c, link);
@@ -146,9 +146,9 @@ static void take_request(mf_front *f, struct evhttp_request *http, const char *v
         if (evhttp_request_get_command(http) != EVHTTP_REQ_POST)
             send_error(f, http, 405, "requests for the model are sent with POST");
         else if (f->over)
-            send_error(f, http, 503, "the server ends");
+            send_error(f, http, 503, "the server is shutting down");
         else if (f->n_queue >= f->o->queue || f->queue_bytes + len > 16 * f->o->max_body)
-            send_error(f, http, 503, "too many requests wait; try again later");
+            send_error(f, http, 503, "too many requests are waiting; try again later");
         else
             rest_routes_add_call(f, http, (mf_serve_verb)i, version);
         return;
@@ -158,7 +158,7 @@ static void take_request(mf_front *f, struct evhttp_request *http, const char *v
     send_error(f, http, 404, message);
 }
 
-/* ---- what is known without a model ---- */
+/* ---- paths that need no model ---- */
 
 static void add_status(mf_buf *out, int64_t version, const char *state, const char *code,
                        const char *why)
@@ -228,7 +228,7 @@ static void send_metrics(mf_front *f, struct evhttp_request *http)
 
 /* ---- paths ---- */
 
-/* "/versions/3" -> 3, moving on behind it. False: it is no number. */
+/* "/versions/3" -> 3, and *path advances. False: not a number. */
 static bool take_version(const char **path, int64_t *version)
 {
     static const char versions[] = "/versions/";
@@ -254,7 +254,7 @@ static void send_unknown(mf_front *f, struct evhttp_request *http)
     mf_buf_deinit(&message);
 }
 
-/* What follows /v1/models/NAME. */
+/* The path after /v1/models/NAME. */
 static void route_model(mf_front *f, struct evhttp_request *http, const char *rest)
 {
     int64_t version;
@@ -277,7 +277,7 @@ static void route_model(mf_front *f, struct evhttp_request *http, const char *re
         send_unknown(f, http);
     else if (evhttp_request_get_command(http) != EVHTTP_REQ_GET &&
              evhttp_request_get_command(http) != EVHTTP_REQ_HEAD)
-        send_error(f, http, 405, "this path answers GET; the model is asked at ...:predict");
+        send_error(f, http, 405, "this path answers GET; requests for the model go to ...:predict");
     else if (*rest)
         send_metadata(f, http);
     else

@@ -2,16 +2,17 @@
 #include "serving/served_model.h"
 
 #include "base/mem.h"
+#include "dist/strategy_settings.h"
 #include "models/zoo.h"
 #include "train/step/trainer.h"
 
 #include <string.h>
 
-enum { RUN_ROWS = 256 }; /* of one run: more are cut, so memory stays what it was planned for */
+enum { RUN_ROWS = 256 }; /* rows of one run; larger batches are split, which bounds the memory */
 
 struct mf_served {
     mf_model *model;
-    mf_strategy *strategy; /* NULL: one processor */
+    mf_strategy *strategy; /* NULL: one device */
     mf_trainer *trainer;
     mf_serve_signature signature;
 };
@@ -31,7 +32,7 @@ mf_status mf_serve_model_build(const mf_serve_model *what, mf_model **out)
 
 /* ---- running ---- */
 
-/* Rows [from, from + n) of a tensor, in its memory. */
+/* Rows [from, from + n) of a tensor, without a copy. */
 static void view_rows(const mf_tensor *t, int64_t from, int64_t n, mf_tensor *view)
 {
     const int64_t row = mf_shape_span(&t->shape, 1, t->shape.rank);
@@ -65,7 +66,7 @@ static mf_status served_model_join_rows(const mf_serve_input *in,
     return MF_OK;
 }
 
-/* Let rows [from, from + n) of all through the model. */
+/* Runs the model on rows [from, from + n). */
 static mf_status run_some(mf_served *s, const mf_tensor *inputs, int64_t from, int64_t n,
                           int64_t rows, mf_tensor *output)
 {
@@ -79,7 +80,7 @@ static mf_status run_some(mf_served *s, const mf_tensor *inputs, int64_t from, i
     }
     st = mf_trainer_infer(s->trainer, values, &result);
     if (st == MF_OK && (result->shape.rank < 1 || result->shape.dims[0] != n))
-        st = MF_FAIL(MF_INTERNAL, "the model has not answered with a row for each row");
+        st = MF_FAIL(MF_INTERNAL, "the model's output does not have one row for each input row");
     if (st == MF_OK && n == rows) {
         mf_tensor_set(output, result);
     } else if (st == MF_OK) {
@@ -119,9 +120,9 @@ mf_status mf_served_run(mf_served *s, const mf_serve_request *const *requests, i
     return st;
 }
 
-/* ---- making ---- */
+/* ---- building ---- */
 
-/* One row of zeros. */
+/* Runs one row of zeros. */
 static mf_status warm_up(mf_served *s)
 {
     mf_serve_request r = { .rows = 1 };
@@ -153,9 +154,9 @@ static mf_status served_model_start(mf_served *s, const mf_serve_model *what,
     MF_TRY(mf_serve_model_build(what, &s->model));
     MF_TRY(mf_serve_signature_init(&s->signature, s->model, what->classes, what->class_names));
     if (what->mesh)
-        MF_TRY(mf_strategy_open(what->mesh, NULL, &s->strategy));
+        MF_TRY(mf_strategy_open_with(what->mesh, NULL, &s->strategy));
     o.strategy = s->strategy;
-    o.optimizer = "sgd"; /* which keeps nothing beside the weights */
+    o.optimizer = "sgd"; /* an optimizer without slots */
     mf_model_defaults(s->model, &o.loss, &o.metrics);
     MF_TRY(mf_model_compile(s->model, &o, &s->trainer));
     MF_TRY(mf_trainer_use(s->trainer, checkpoint));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* served_model.h - a model with the weights of one checkpoint, which answers. */
+/* served_model.h - a model with the weights of one checkpoint, ready for inference. */
 #ifndef MF_SERVING_SERVED_MODEL_H
 #define MF_SERVING_SERVED_MODEL_H
 
@@ -9,26 +9,28 @@
 
 /* What is served, without weights. Owns: borrows everything. */
 typedef struct mf_serve_model {
-    const char *model; /* of the zoo: "mlp units=64" */
-    const mf_column *columns; /* of the data that it was trained on */
+    const char *model; /* model text: "mlp units=64" */
+    const mf_column *columns; /* of the training data */
     int n_columns;
     int64_t classes;
-    const char *const *class_names; /* NULL: they have none */
+    const char *const *class_names; /* NULL: no names */
     mf_compile_options compile; /* threads, precision */
-    const char *mesh; /* "mesh axes='rows:2' ...": on how many processors; NULL: on one */
+    const struct mf_strategy_settings *mesh; /* the strategy mesh; NULL: one device */
 } mf_serve_model;
 
 typedef struct mf_served mf_served;
 
-/* Builds the model, reads its weights, and lets it answer once, so that the first who asks does not
- * wait for it. Fails as building and as mf_trainer_use(). */
+/* Builds the model, reads its weights, and runs it once, so that the first request is not slow.
+ * Fails
+ * as building does, and as mf_trainer_use(). */
 MF_MUST mf_status mf_served_new(const mf_serve_model *what, const char *checkpoint,
                                 mf_served **out);
 void mf_served_free(mf_served *s);
 const mf_serve_signature *mf_served_signature(const mf_served *s);
 
-/* The rows of all requests go through the model together. *output has them one after the other, in
- * the order of the requests. Owns: mf_tensor_clear(). */
+/* Runs the rows of all requests as one batch. *output has the rows in the order of the requests.
+ * Owns:
+ * mf_tensor_clear(). */
 MF_MUST mf_status mf_served_run(mf_served *s, const mf_serve_request *const *requests, int n,
                                 mf_tensor *output);
 

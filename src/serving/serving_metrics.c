@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serving_metrics.c - what was counted, as Prometheus reads it. */
+/* serving_metrics.c - counters in the Prometheus text format. */
 #include "base/clock.h"
 #include "serving/front.h"
 
@@ -32,8 +32,8 @@ static void serving_metrics_add(mf_buf *out, const char *name, const char *type,
 
 static void add_requests(const mf_serve_metrics *m, mf_buf *out)
 {
-    mf_buf_str(out, "# HELP meshflow_serve_requests_total Requests by the status of their answer.\n"
-                    "# TYPE meshflow_serve_requests_total counter\n");
+    mf_buf_str(out, "# HELP meshflow_serve_requests_total Requests by status.\n# TYPE "
+                    "meshflow_serve_requests_total counter\n");
     for (int i = 0; i < MF_SERVE_CODES; i++) {
         if (m->codes[i] > 0)
             mf_buf_printf(out, "meshflow_serve_requests_total{code=\"%d\"} %lld\n", i,
@@ -58,17 +58,16 @@ void mf_serve_metrics_print(const mf_front *f, mf_buf *out)
         ready += f->replicas[i].version >= 0;
     add_requests(m, out);
     serving_metrics_add(out, "runs_total", "counter", "Runs of the model.", m->runs);
-    serving_metrics_add(out, "run_requests_total", "counter", "Requests that runs have answered.",
+    serving_metrics_add(out, "run_requests_total", "counter", "Requests answered by runs.",
                         m->joined);
-    serving_metrics_add(out, "queued", "gauge", "Requests that wait for a replica.", f->n_queue);
-    serving_metrics_add(out, "replicas", "gauge", "Replicas that can answer.", ready);
+    serving_metrics_add(out, "queued", "gauge", "Requests waiting for a replica.", f->n_queue);
+    serving_metrics_add(out, "replicas", "gauge", "Replicas that are ready.", ready);
     serving_metrics_add(out, "replica_deaths_total", "counter", "Replicas that were replaced.",
                         m->deaths);
     serving_metrics_add(out, "retries_total", "counter",
-                        "Requests whose replica died, tried again.", m->retries);
-    serving_metrics_add(out, "version", "gauge", "The version that is served.", f->good.number);
-    serving_metrics_add(out, "reloads_total", "counter", "Newer versions that were loaded.",
-                        m->reloads);
+                        "Requests retried after the death of their replica.", m->retries);
+    serving_metrics_add(out, "version", "gauge", "The version served.", f->good.number);
+    serving_metrics_add(out, "reloads_total", "counter", "Newer versions loaded.", m->reloads);
     serving_metrics_add(out, "failed_reloads_total", "counter",
                         "Versions that could not be loaded.", m->failed_reloads);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elastic_hosts.c - see elastic_hosts.h. Every host that has workers of a job follows the list by
- * itself, so nobody needs to reach another host. */
+/* elastic_hosts.c - see elastic_hosts.h. Every host with workers of a job follows the list on its
+ * own,
+ * so no host needs to reach another host. */
 #include "supervisor/elastic_hosts.h"
 
 #include "base/buf.h"
@@ -23,11 +24,11 @@
 enum { MOST = 1024, LIST_MAX = 1 << 20 };
 #define COMMAND "MESHFLOW_HOSTS_COMMAND"
 
-/* A worker that we have started, or told to leave. */
+/* A worker that this process started, or asked to leave. */
 typedef struct known {
     pid_t pid;
-    bool ours, told;
-    int64_t started_ns; /* of ours */
+    bool ours, leaving;
+    int64_t started_ns; /* of our workers */
 } known;
 
 typedef struct follow {
@@ -36,19 +37,20 @@ typedef struct follow {
     mf_store *store;
     known all[MOST];
     int n;
-    int wanted; /* workers of this host; -1: nobody has said yet */
-    int failures; /* of ours in a row */
-    int64_t again_ns; /* none is started before that */
-    int64_t look_ns; /* the command is not run before that */
+    int wanted; /* workers of this host; -1: not known yet */
+    int failures; /* of our workers, one after another */
+    int64_t again_ns; /* no worker is started before this time */
+    int64_t look_ns; /* the list command is not run before this time */
     int64_t revision; /* of the store */
-    int taken; /* indices below that are somebody's */
+    int taken; /* all lower indices are taken */
     bool over;
-    mf_buf complaint; /* the last one: the same is not said again */
+    mf_buf complaint; /* the last one logged: it is not repeated */
 } follow;
 
 /* ---- the list ---- */
 
-/* One that hangs is given up: the shell gets it by the environment, as it is. */
+/* A command that hangs is killed. The shell receives it through the environment, so nothing is
+ * quoted. */
 static mf_status ask_command(const char *command, mf_buf *out)
 {
     FILE *from = setenv(COMMAND, command, 1) == 0
@@ -112,13 +114,14 @@ static void look_at_list(follow *f)
     if (read_list(f, &slots) == MF_OK) {
         mf_buf_clear(&f->complaint);
         if (slots != f->wanted)
-            MF_INFO("this host is to have %d workers of '%s'", slots, f->o.job);
+            MF_INFO("the list gives this host %d workers of job '%s'", slots, f->o.job);
         f->wanted = slots < MOST / 2 ? slots : MOST / 2;
         return;
     }
     if (f->complaint.len > 0 && strcmp(f->complaint.data, mf_error_message()) == 0)
         return;
-    MF_WARN("the list of hosts cannot be used, so the last one holds: %s", mf_error_message());
+    MF_WARN("the list of hosts is not usable, so the previous list stays in force: %s",
+            mf_error_message());
     mf_buf_clear(&f->complaint);
     mf_buf_str(&f->complaint, mf_error_message());
 }
@@ -151,7 +154,7 @@ static known *elastic_hosts_find(follow *f, long long pid)
     return NULL;
 }
 
-/* NULL: there is no room for more. */
+/* NULL: the table is full. */
 static known *know(follow *f, long long pid)
 {
     known *k = elastic_hosts_find(f, pid);
@@ -162,8 +165,8 @@ static known *know(follow *f, long long pid)
     return &f->all[f->n++];
 }
 
-/* Ours that have ended: well, told to, or badly. */
-static void bury(follow *f)
+/* Reaps our workers that have ended, and counts failures. */
+static void elastic_hosts_reap(follow *f)
 {
     int status;
     pid_t pid;
@@ -195,7 +198,7 @@ static bool is_shown(const mf_job_view_job *job, pid_t pid)
     return false;
 }
 
-/* Those of others that are not there any more; ours are waited for. */
+/* Forgets workers of other processes that are gone; ours are reaped. */
 static void forget_dead(follow *f, const mf_job_view_job *job)
 {
     for (int i = f->n - 1; i >= 0; i--) {
@@ -204,7 +207,7 @@ static void forget_dead(follow *f, const mf_job_view_job *job)
     }
 }
 
-/* Workers that are here, or will be, and stay. */
+/* Workers that run here or are starting, without those that are leaving. */
 static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
 {
     int n = 0;
@@ -212,27 +215,27 @@ static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
     for (int i = 0; i < job->n; i++) {
         const known *k = elastic_hosts_find(f, job->tasks[i].page.pid);
 
-        n += mf_worker_is_here(&job->tasks[i]) && !(k && k->told);
+        n += mf_worker_is_here(&job->tasks[i]) && !(k && k->leaving);
     }
     for (int i = 0; i < f->n; i++)
-        n += f->all[i].ours && !f->all[i].told && !is_shown(job, f->all[i].pid);
+        n += f->all[i].ours && !f->all[i].leaving && !is_shown(job, f->all[i].pid);
     return n;
 }
 
-/* The last one of those that stay leaves. */
+/* Asks the last worker that is not leaving yet to leave. */
 static void let_one_leave(follow *f, const mf_job_view_job *job)
 {
     const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
     known *k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
 
-    while (k && k->told) {
+    while (k && k->leaving) {
         last = mf_worker_to_leave(job, last);
         k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
     }
     k = last ? know(f, last->page.pid) : NULL;
     if (!k || mf_worker_leave(last) != MF_OK)
         return;
-    k->told = true;
+    k->leaving = true;
     MF_INFO("%s leaves after its next step", last->page.task);
 }
 
@@ -266,7 +269,7 @@ static void adjust(follow *f, const mf_job_view_job *job)
 
 /* ---- the job ---- */
 
-/* Whose names are taken, on any host; and is it over? */
+/* Which indices are taken, on any host, and whether the job is over. */
 static mf_status look_at_store(follow *f)
 {
     mf_store_entries all = { 0 };
@@ -287,13 +290,13 @@ static mf_status look_at_store(follow *f)
     return st;
 }
 
-/* A store that does not answer may do so again. */
+/* A store that does not answer now may answer later. */
 static bool elastic_hosts_is_gone(mf_status st)
 {
     return st != MF_OK && st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED;
 }
 
-/* Without a store, and without workers here, there is nothing left of it. */
+/* Without a store and without workers here the job is over. */
 static mf_status elastic_hosts_look_around(follow *f)
 {
     mf_job_view r = { 0 };
@@ -310,7 +313,7 @@ static mf_status elastic_hosts_look_around(follow *f)
     mf_job_view_deinit(&r);
     if (st == MF_OK && f->failures > f->o.max_restarts)
         return MF_FAIL(MF_ABORTED,
-                       "%d workers have ended badly, one after another; try `meshflow join %s` to "
+                       "%d workers have failed, one after another; run `meshflow job join %s` to "
                        "see why",
                        f->failures, f->o.job);
     return st;
@@ -321,7 +324,7 @@ static mf_status follow_all(follow *f)
     for (;;) {
         mf_status st;
 
-        bury(f);
+        elastic_hosts_reap(f);
         MF_TRY(elastic_hosts_look_around(f));
         if (f->over)
             break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h - the parts of `meshflow launch`: what is started (cmd_launch.c), how (launch_start.c),
- * what becomes of its output (launch_output.c) and of itself (launch_watch.c). */
+/* launch.h - the parts of `meshflow launch`: which tasks (cmd_launch.c), starting them
+ * (launch_start.c), forwarding their output (launch_output.c), supervising them (launch_watch.c).
+ */
 #ifndef MF_SUPERVISOR_LAUNCH_H
 #define MF_SUPERVISOR_LAUNCH_H
 
@@ -9,15 +10,16 @@
 
 #include <sys/types.h>
 
-/* One output of a task on its way to ours. */
+/* An output stream of a task, forwarded to an output of the launcher. */
 typedef struct mf_launch_output {
-    int from; /* our end of the pipe; -1: closed */
-    int to; /* 1 or 2; -1: nobody reads it any more */
-    int log; /* a file that gets it too; -1: none */
+    int from; /* read end of the pipe; -1: closed */
+    int to; /* 1 or 2; -1: its reader is gone */
+    int log; /* a file that receives a copy; -1: none */
     const char *prefix; /* put before each line; "" */
-    mf_buf line; /* begun and not ended yet */
+    mf_buf line; /* an incomplete line */
     const char *whose; /* task */
-    int lost; /* errno of what standard output did not take; 0: it has all, or its reader left */
+    int lost; /* errno of a failed write to standard output; 0: no write failed, or the reader is
+                 gone */
 } mf_launch_output;
 
 typedef struct mf_launched {
@@ -25,13 +27,13 @@ typedef struct mf_launched {
     int index;
     char name[32]; /* "worker 1" */
     char address[32]; /* where it listens, on the loopback */
-    int reserved; /* the socket that keeps its port for it */
-    pid_t pid; /* 0: does not run */
-    bool done; /* ended, and will not be started again */
+    int reserved; /* the socket that reserves its port */
+    pid_t pid; /* 0: not running */
+    bool done; /* ended, and is not restarted */
     bool well; /* ended with exit code 0 */
-    int restarts, in_row; /* in all; without having run for a while in between */
+    int restarts, in_row; /* in all; in a row, each after a short run */
     int64_t started_ns; /* the last time */
-    int64_t again_ns; /* when it is started again; 0: it is not going to be */
+    int64_t again_ns; /* when it is restarted; 0: it is not */
     mf_launch_output out, err;
     char out_prefix[64], err_prefix[64];
 } mf_launched;
@@ -39,29 +41,29 @@ typedef struct mf_launched {
 typedef struct mf_launch {
     mf_launched *tasks;
     int n;
-    bool masters; /* there are some */
-    bool by_masters; /* they start all other tasks */
-    bool trains; /* the command is ours, and of several workers only the chief says something */
+    bool masters; /* the job has masters */
+    bool by_masters; /* the masters start all other tasks */
+    bool trains; /* the command is meshflow: of several workers only the chief prints results */
     const char *const *command; /* ended by NULL */
-    const char *program; /* what is executed: a path, or a name to look for */
+    const char *program; /* the file to execute: a path, or a name to look up in PATH */
     const char *log_dir; /* NULL */
-    int threads; /* for MESHFLOW_THREADS; 0: what the environment has is left alone */
+    int threads; /* for MESHFLOW_THREADS; 0: the environment is not changed */
     int max_restarts;
-    char *store; /* where tasks keep who belongs to the job; NULL: all must stay */
-    char *store_dir; /* ours, to be removed; NULL: it is somebody else's */
+    char *store; /* the membership store of the job; NULL: all tasks must stay */
+    char *store_dir; /* the launcher's own store, removed at the end; NULL: the store is not ours */
     int64_t grace_ns;
     bool no_prefix, json;
 } mf_launch;
 
-/* The job ends with these, and the others follow: masters; without them, all but servers. */
+/* The job ends when these tasks end: masters; without masters, all but servers. */
 static inline bool mf_launch_leads(const mf_launch *l, const mf_launched *t)
 {
     return l->masters ? t->role == MF_ROLE_MASTER : t->role != MF_ROLE_PS;
 }
 
-/* How long to wait before a task is started again that was started at `since_ns` and has failed:
- * hardly at all the first time, then twice as long each time in a row. One that had run for a while
- * was well. */
+/* The delay before a failed task, started at `since_ns`, is restarted: very short the first time,
+ * then
+ * doubled for each failure in a row. A task that ran for a while resets the row. */
 static inline int64_t mf_launch_pause_ns(int64_t since_ns, int64_t now_ns, int *in_row)
 {
     const int64_t well_ns = INT64_C(5000000000);
@@ -74,34 +76,35 @@ static inline int64_t mf_launch_pause_ns(int64_t since_ns, int64_t now_ns, int *
 
 /* ---- launch_start.c ---- */
 
-/* Keep a port on the loopback for each task; `base` 0: any that are free. */
+/* Reserves a loopback port for each task, from `base` on; 0: any free ports. */
 MF_MUST mf_status mf_launch_reserve(mf_launch *l, int base);
-/* Start, or start again, one task. Its signals are as if nobody had changed them. Fails: NOT_FOUND
- * and the like, naming the program. */
+/* Starts or restarts a task, with default signal dispositions. Fails: NOT_FOUND and similar codes,
+ * naming the program. */
 MF_MUST mf_status mf_launch_start(mf_launch *l, mf_launched *t);
 
 /* ---- launch_store.c ---- */
 
-/* A store of this job's own, unless the environment has one. */
+/* Creates a store for this job, unless the environment names one. */
 MF_MUST mf_status mf_launch_store_make(mf_launch *l);
-/* Have tasks come together there? Then they go on without one that is lost. */
+/* True once tasks have registered in the store: they then survive the loss of a task. */
 bool mf_launch_has_members(const mf_launch *l);
 void mf_launch_store_remove(mf_launch *l);
 
 /* ---- launch_output.c ---- */
 
 MF_MUST mf_status mf_launch_output_open(mf_launch *l, mf_launched *t);
-/* Take what is there. False at its end, when the pipe is closed. */
+/* Forwards what is readable. False at end of file, when the pipe is closed. */
 bool mf_launch_output_read(mf_launch_output *lines);
-/* Nobody will write any more: what is left is a line. */
+/* Closes the pipe; an incomplete line is forwarded as a line. */
 void mf_launch_output_close(mf_launch_output *lines);
-/* UNAVAILABLE: some of what tasks print on standard output could not be written. Closes it. */
+/* UNAVAILABLE: some standard output of the tasks could not be written. Closes it. */
 MF_MUST mf_status mf_launch_output_end(mf_launch *l);
 
 /* ---- launch_watch.c ---- */
 
-/* Start all, and wait until all have ended. *exit_code: what the launcher ends with; not 0 comes
- * with a failure that says why. */
+/* Starts all tasks, and waits until all have ended. *exit_code: the exit code of the launcher; if
+ * it
+ * is not 0, the function fails and says why. */
 MF_MUST mf_status mf_launch_run(mf_launch *l, int *exit_code);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch_output.c - what tasks print, line by line: stdout stays stdout and stderr stderr, and
- * lines of different tasks never mix. */
+/* launch_output.c - the output of tasks, line by line: stdout goes to stdout, stderr to stderr, and
+ * lines of different tasks are never mixed. */
 #include "base/file.h"
 #include "base/log.h"
 #include "supervisor/launch.h"
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-    LONGEST_LINE = 1 << 20, /* longer ones are broken */
-    MOST_READS = 32, /* before others have their turn: more than a pipe can hold */
+    LONGEST_LINE = 1 << 20, /* longer lines are split */
+    MOST_READS = 32, /* reads before other tasks get their turn: more than a pipe holds */
 };
 
 /* ---- prefixes ---- */
@@ -37,8 +37,9 @@ static void make_prefix(const mf_launch *l, const mf_launched *t, int fd, char *
         (void)snprintf(out, size, "[%s] ", t->name);
 }
 
-/* With --json our standard output is the chief's alone, as it is. Of workers that train any may
- * become the chief, and the others say nothing there. */
+/* With --json the standard output is the chief's alone, unchanged. Any of the workers that train
+ * may
+ * become the chief; the other workers print nothing there. */
 static void launch_output_direct(const mf_launch *l, mf_launched *t)
 {
     const bool chief = l->masters ? t->role == MF_ROLE_MASTER && t->index == 0
@@ -78,13 +79,13 @@ mf_status mf_launch_output_open(mf_launch *l, mf_launched *t)
 
 /* ---- lines ---- */
 
-/* False when it could not be written whole: there is no reader, or no room. */
+/* False if not everything could be written: no reader, or no space. */
 static bool launch_output_write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         const ssize_t n = write(fd, data, len);
 
-        if (n < 0 && errno == EAGAIN) /* a pipe that others have made so, and that is full */
+        if (n < 0 && errno == EAGAIN) /* a full pipe that another process made non-blocking */
             (void)poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, -1);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -96,7 +97,7 @@ static bool launch_output_write_all(int fd, const char *data, size_t len)
     return true;
 }
 
-/* The first `len` bytes of the line that was begun, as one or more whole lines. */
+/* Writes the first `len` bytes of the pending data, as complete lines. */
 static void launch_output_put(mf_launch_output *lines, size_t len)
 {
     mf_buf text = { 0 };
@@ -111,7 +112,7 @@ static void launch_output_put(mf_launch_output *lines, size_t len)
         mf_buf_str(&text, "\n");
         at = newline ? newline + 1 : end;
     }
-    /* Whose reader has left (`| head`) goes on training. */
+    /* A job whose output has lost its reader (`| head`) continues to train. */
     if (lines->to >= 0 && text.data && !launch_output_write_all(lines->to, text.data, text.len)) {
         lines->lost = lines->to == 1 && errno != EPIPE ? errno : lines->lost;
         lines->to = -1;
@@ -125,7 +126,7 @@ static void launch_output_take(mf_launch_output *lines, const char *data, size_t
     size_t whole;
 
     if (lines->log >= 0 && !launch_output_write_all(lines->log, data, len)) {
-        MF_WARN("what %s prints is not written to --log-dir any more: %s", lines->whose,
+        MF_WARN("the output of %s is no longer written to --log-dir: %s", lines->whose,
                 strerror(errno));
         (void)close(lines->log);
         lines->log = -1;

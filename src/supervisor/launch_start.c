@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch_start.c - ports, environment, fork and exec.
  *
- * Ports: a socket with SO_REUSEADDR is bound to each and kept, without listening, until the end.
- * Linux lets a task bind the same port as long as it says SO_REUSEADDR as well, which servers do
- * (gRPC among them), and gives it to nobody who asks for any free port: there is no moment in which
- * another program could be handed it. */
+ * Ports: a socket with SO_REUSEADDR is bound to each port and kept until the end, without
+ * listening.
+ * Linux lets a task bind the same port if the task sets SO_REUSEADDR, too, as servers do (gRPC
+ * among
+ * them), and never assigns the port to a program that asks for any free port. So there is no moment
+ * in
+ * which another program could take it. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/param.h"
@@ -79,7 +82,7 @@ static mf_status put_tf_config(const mf_launch *l, const mf_launched *t, mf_buf 
     return mf_buf_finish(out);
 }
 
-/* Tasks of one machine share its memory for samples. */
+/* Tasks on one host share its memory for samples. */
 #define MEMORY "MESHFLOW_DATA_MEMORY_PERCENT"
 
 static int64_t memory_percent(const mf_launch *l)
@@ -96,7 +99,7 @@ static int64_t memory_percent(const mf_launch *l)
     return 0;
 }
 
-/* Ours, or what would win over it. */
+/* A variable that the launcher sets, or that would override one. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
     static const char *const ours[] = { "TF_CONFIG=",           "MESHFLOW_RENDEZVOUS=",
@@ -112,8 +115,9 @@ static bool is_replaced(const mf_launch *l, const char *variable)
     return l->threads > 0 && strncmp(variable, "MESHFLOW_THREADS=", 17) == 0;
 }
 
-/* Where a task that outlives us appends its output (dist/orphan_output.h): the log it has already,
- * or a file beside the job's store, which `meshflow jobs --sweep` removes. */
+/* The file to which a task that outlives the launcher appends its output (dist/orphan_output.h):
+ * its
+ * log if it has one, else a file beside the job's store, which `meshflow job sweep` removes. */
 static mf_status put_lost_output(const mf_launch *l, const mf_launched *t, mf_buf *out)
 {
     const char *dir = l->log_dir ? l->log_dir : l->store_dir;
@@ -170,23 +174,23 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
 /* ---- the process ---- */
 
-/* What a task's process is given, besides its environment. */
+/* What the process of a task receives besides its environment. */
 typedef struct launch_start_ends {
     int in, out, err; /* its standard streams */
-    int failed; /* where it says why exec() did not work; closed by one that does */
+    int failed; /* receives errno of a failed exec(); close-on-exec */
 } launch_start_ends;
 
-/* Between fork and exec: system calls only. */
+/* Runs between fork and exec: async-signal-safe calls only. */
 static _Noreturn void launch_start_become(const mf_launch *l, const launch_start_ends *e,
                                           char *const *env, pid_t launcher)
 {
     sigset_t none;
     int err;
 
-    (void)setpgid(0, 0); /* so that its own children can be reached too */
+    (void)setpgid(0, 0); /* a process group, so that signals also reach the task's children */
     (void)prctl(PR_SET_PDEATHSIG,
-                SIGKILL); /* members of a job that can do without us take it back */
-    if (getppid() != launcher) /* it has gone already */
+                SIGKILL); /* members of a job that survives the launcher reset it */
+    if (getppid() != launcher) /* the launcher has ended already */
         _exit(1);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)signal(SIGXFSZ, SIG_DFL);
@@ -199,7 +203,7 @@ static _Noreturn void launch_start_become(const mf_launch *l, const launch_start
     _exit(127);
 }
 
-/* Why exec() failed; 0 when it did not. */
+/* errno of a failed exec(); 0: exec() succeeded. */
 static int wait_for_exec(int fd)
 {
     int err = 0;
@@ -223,7 +227,7 @@ static mf_status fork_task(mf_launch *l, mf_launched *t, const launch_start_ends
     (void)close(e->failed);
     if (pid < 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", t->name, strerror(err));
-    (void)setpgid(pid, pid); /* whoever is first */
+    (void)setpgid(pid, pid); /* both processes do it: the order is not known */
     err = wait_for_exec(failed_read);
     if (err == 0) {
         t->pid = pid;
@@ -242,7 +246,7 @@ static void launch_start_close_all(int *fds, int n)
     }
 }
 
-/* Pipes for stdout, stderr and a failing exec(), in the order read, write. */
+/* Pipes for stdout, stderr and the result of exec(), in the order read end, write end. */
 static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env)
 {
     int fds[7] = { -1, -1, -1, -1, -1, -1, -1 };
@@ -256,17 +260,18 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
         launch_start_close_all(fds, MF_COUNT(fds));
         return st;
     }
-    /* Only our ends: a program that writes expects to wait. */
+    /* Only our ends: a task's writes must block. */
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     (void)fcntl(fds[2], F_SETFL, O_NONBLOCK);
-    /* A master's tasks outlive it, and us: they write where we do, and say themselves who they are.
-     */
+    /* The tasks of a master outlive the master and the launcher: they inherit our outputs, and put
+     * their
+     * own names before their lines. */
     st = fork_task(l, t,
                    l->by_masters
                        ? &(launch_start_ends){ fds[6], STDOUT_FILENO, STDERR_FILENO, fds[5] }
                        : &(launch_start_ends){ fds[6], fds[1], fds[3], fds[5] },
                    fds[4], env);
-    fds[5] = -1; /* closed there */
+    fds[5] = -1; /* fork_task() has closed it */
     if (st == MF_OK && !l->by_masters) {
         t->out.from = fds[0];
         t->err.from = fds[2];

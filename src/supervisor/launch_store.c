@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch_store.c - where the tasks of a launched job keep who belongs to it: a folder beside the
- * boards. */
+/* launch_store.c - the membership store of a launched job: a folder beside the status pages. */
 #include "base/file.h"
 #include "cluster/store/store.h"
 #include "observe/status_page.h"
@@ -39,11 +38,11 @@ mf_status mf_launch_store_make(mf_launch *l)
     l->store_dir = dir.data;
     l->store = url.data;
     mf_leftovers_remove_tree(AT_FDCWD, l->store_dir,
-                             2); /* of a launcher that had our number and was killed */
+                             2); /* left by a killed launcher with the same process id */
     return MF_OK;
 }
 
-/* Does the store have anything of the kind? */
+/* True if the store has a key with this prefix. */
 static bool launch_store_has(const mf_launch *l, const char *prefix)
 {
     mf_store_entries all = { 0 };
@@ -65,6 +64,7 @@ bool mf_launch_has_members(const mf_launch *l)
 
 void mf_launch_store_remove(mf_launch *l)
 {
-    if (l->store_dir && !launch_store_has(l, "task/")) /* those who came later may still be at it */
+    if (l->store_dir && !launch_store_has(l, "task/")) /* workers that joined later may still use it
+                                                        */
         mf_leftovers_remove_tree(AT_FDCWD, l->store_dir, 2);
 }

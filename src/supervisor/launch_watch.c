@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch_watch.c - waits for tasks, their output and signals, in one thread.
  *
- * The run is in one of three phases: going on; leaving (parameter servers have the grace period to
- * follow the others); stopping (everybody was told to end, and is killed after the grace period).
- */
+ * A run has three phases: running; leaving (parameter servers have the grace period to end after
+ * the
+ * workers); stopping (all tasks were sent a signal, and are killed after the grace period). */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/file.h"
@@ -26,10 +26,10 @@ typedef struct launch_watch {
     mf_launch *l;
     phase phase;
     int64_t deadline; /* of LEAVING and STOPPING */
-    int told; /* the signal everybody was sent; 0 */
-    bool asked; /* a signal to us began it */
-    bool done_well; /* some task that leads has ended well */
-    bool without; /* tasks have gone on without one that was lost */
+    int sent_signal; /* the signal that all tasks were sent; 0: none */
+    bool asked; /* a signal to the launcher started it */
+    bool done_well; /* a task that leads has ended with exit code 0 */
+    bool without; /* the tasks continue without a lost task */
     int code; /* of the first permanent error, else of the first failure; 0 */
     char why[128]; /* and how */
     int signals; /* signalfd */
@@ -51,7 +51,7 @@ static void launch_watch_say(const char *fmt, ...)
         (void)fprintf(stderr, "[launch] %s\n", text);
 }
 
-/* ---- telling tasks ---- */
+/* ---- signalling tasks ---- */
 
 static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_only)
 {
@@ -66,7 +66,7 @@ static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_o
 static void stop(launch_watch *w, int signal_number)
 {
     launch_watch_tell(w, signal_number, false);
-    w->told = signal_number;
+    w->sent_signal = signal_number;
     w->phase = STOPPING;
     w->deadline = mf_clock_ns() + w->l->grace_ns;
 }
@@ -75,8 +75,8 @@ static void kill_all(launch_watch *w)
 {
     launch_watch_tell(w, SIGKILL, false);
     if (w->l->by_masters)
-        mf_supervisor_kill_wards(w->l->store);
-    w->told = SIGKILL;
+        mf_supervisor_kill_tasks(w->l->store);
+    w->sent_signal = SIGKILL;
     w->phase = KILLING;
 }
 
@@ -103,8 +103,8 @@ static void launch_watch_describe(const siginfo_t *info, int code, char *text, s
                        info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
-/* Does a task run or is it to run that began later than this server, which has served those before
- * and ended? */
+/* True if a task runs, or will run, that was started later than this server: the server served the
+ * earlier tasks and ended. */
 static bool is_needed_again(const mf_launch *l, const mf_launched *server)
 {
     for (int i = 0; i < l->n; i++) {
@@ -117,7 +117,7 @@ static bool is_needed_again(const mf_launch *l, const mf_launched *server)
     return false;
 }
 
-/* Servers end well when their workers end, also when those have failed. */
+/* Servers end with code 0 when their workers end, even if the workers failed. */
 static void bring_back_servers(launch_watch *w, int64_t at_ns)
 {
     for (int i = 0; i < w->l->n; i++) {
@@ -131,8 +131,9 @@ static void bring_back_servers(launch_watch *w, int64_t at_ns)
     }
 }
 
-/* A kill from outside says nothing about the task itself, so the pauses do not
- * grow. A job whose tasks are killed again and again would wait more than it trains. */
+/* A kill from outside says nothing about the task itself, so the delays do not grow. Otherwise a
+ * job
+ * whose tasks are killed repeatedly would spend more time waiting than training. */
 static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how)
 {
     const int64_t now = mf_clock_ns();
@@ -148,7 +149,7 @@ static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how
     return true;
 }
 
-/* Those whose time has come. */
+/* Restarts the tasks whose delay is over. */
 static void start_again(launch_watch *w)
 {
     for (int i = 0; i < w->l->n; i++) {
@@ -165,7 +166,7 @@ static void start_again(launch_watch *w)
     }
 }
 
-/* A training that a signal to us has ended before it could react was stopped, too. */
+/* A training that our signal ended before it could handle the signal counts as stopped, too. */
 static int code_of(const launch_watch *w, const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED)
@@ -173,8 +174,9 @@ static int code_of(const launch_watch *w, const siginfo_t *info)
     return w->asked && w->l->trains ? MF_EXIT_STOPPED : MF_EXIT_SIGNAL + info->si_status;
 }
 
-/* How much a code says of the job: a permanent failure is the reason for those of its peers, and a
- * task that was stopped did not fail. */
+/* How much a code says about the job: a permanent failure causes those of its peers, and a task
+ * that
+ * was stopped did not fail. */
 static int launch_watch_weight_of(int code)
 {
     return code == MF_EXIT_DONE         ? 0
@@ -183,7 +185,7 @@ static int launch_watch_weight_of(int code)
                                         : 2;
 }
 
-/* The first of those that say most. */
+/* Keeps the first of the failures with the largest weight. */
 static void launch_watch_note_failure(launch_watch *w, const mf_launched *t, int code,
                                       const char *how)
 {
@@ -199,18 +201,18 @@ static void launch_watch_failed(launch_watch *w, mf_launched *t, const siginfo_t
     const int code = code_of(w, info);
     char how[96];
 
-    /* A follower that ended because it was told to has done its part. */
-    if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
+    /* A follower that our signal ended has done its part. */
+    if (!mf_launch_leads(w->l, t) && w->sent_signal && !exited && info->si_status == w->sent_signal)
         return;
     launch_watch_describe(info, code, how, sizeof how);
     if (exited && code == MF_EXIT_STOPPED && w->phase == GOING && mf_launch_has_members(w->l)) {
-        launch_watch_say("%s has left: the others go on", t->name);
+        launch_watch_say("%s has left: the other tasks continue", t->name);
         launch_watch_note_failure(w, t, code, "has left");
         w->without = true;
         return;
     }
     if (w->l->masters && t->role != MF_ROLE_MASTER) {
-        launch_watch_say("%s %s: it is the masters' matter", t->name, how);
+        launch_watch_say("%s %s: the masters handle it", t->name, how);
         return;
     }
     if (try_again(w, t, code, how)) {
@@ -221,19 +223,20 @@ static void launch_watch_failed(launch_watch *w, mf_launched *t, const siginfo_t
     if (w->phase == STOPPING || w->phase == KILLING)
         return;
     if (launch_watch_runs(w->l, false) && mf_launch_has_members(w->l)) {
-        launch_watch_say("%s %s: the others go on", t->name, how);
+        launch_watch_say("%s %s: the other tasks continue", t->name, how);
         w->without = true;
         return;
     }
     if (launch_watch_runs(w->l, true)) {
-        launch_watch_say("%s %s: the others are told to end", t->name, how);
+        launch_watch_say("%s %s: the other tasks are stopped", t->name, how);
         stop(w, SIGTERM);
     }
 }
 
 static void ended(launch_watch *w, mf_launched *t, const siginfo_t *info)
 {
-    /* What it started itself goes with it. Its number is not given away before it is reaped. */
+    /* Kill the processes that the task started. Its process group id is not reused before it is
+     * reaped. */
     (void)kill(-t->pid, SIGKILL);
     while (waitpid(t->pid, NULL, 0) < 0 && errno == EINTR)
         ;
@@ -261,7 +264,7 @@ static void launch_watch_reap(launch_watch *w)
             ended(w, t, &info);
     }
     if (w->phase == GOING && !launch_watch_runs(w->l, false) && launch_watch_runs(w->l, true)) {
-        if (w->code != MF_EXIT_DONE && !w->done_well) { /* there is nothing left to serve for */
+        if (w->code != MF_EXIT_DONE && !w->done_well) { /* no worker is left to serve */
             stop(w, SIGTERM);
             return;
         }
@@ -285,7 +288,7 @@ static void launch_watch_look_at_clock(launch_watch *w)
                              : w->l->masters      ? "has not followed the masters"
                                                   : "has not followed the workers",
                              (double)w->l->grace_ns * 1e-9,
-                             w->phase == LEAVING ? "told to end" : "killed");
+                             w->phase == LEAVING ? "sent SIGTERM" : "killed");
     }
     if (w->phase == LEAVING)
         stop(w, SIGTERM);
@@ -293,7 +296,8 @@ static void launch_watch_look_at_clock(launch_watch *w)
         kill_all(w);
 }
 
-/* One worker that is told to end leaves, and the others go on; the whole job is interrupted. */
+/* SIGTERM to one worker makes it leave, and the others continue; here the whole job is interrupted.
+ */
 static void take_signals(launch_watch *w)
 {
     struct signalfd_siginfo got;
@@ -304,12 +308,12 @@ static void take_signals(launch_watch *w)
         if (number == SIGCHLD)
             continue;
         if (w->asked) {
-            launch_watch_say("%s again: tasks are killed", strsignal(number));
+            launch_watch_say("%s again: killing the tasks", strsignal(number));
             kill_all(w);
             continue;
         }
         w->asked = true;
-        launch_watch_say("%s: passed on to the tasks; once more kills them", strsignal(number));
+        launch_watch_say("%s: forwarded to the tasks; a second one kills them", strsignal(number));
         stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
     }
 }
@@ -347,7 +351,7 @@ static void launch_watch_wait_once(launch_watch *w)
     for (int i = 0; i < n; i++)
         w->polls[1 + i] = (struct pollfd){ .fd = lines_of(w, i)->from, .events = POLLIN };
     if (poll(w->polls, (nfds_t)n + 1, time_left_ms(w)) < 0)
-        return; /* EINTR, of a signal that is not ours */
+        return; /* EINTR, by a signal that the signalfd does not take */
     for (int i = 0; i < n; i++) {
         if (w->polls[1 + i].revents)
             (void)mf_launch_output_read(lines_of(w, i));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.c - see leftovers.h. Names tell whose a file is: they have the number of the process
- * that has made it. */
+/* leftovers.c - see leftovers.h. File names hold the process id of their creator. */
 #include "supervisor/leftovers.h"
 
 #include "base/buf.h"
@@ -39,9 +38,9 @@ void mf_leftovers_remove_tree(int parent, const char *name, int depth)
         MF_LOG(MF_LOG_DEBUG, "cannot remove %s: %s", name, strerror(errno));
 }
 
-/* ---- whose it is ---- */
+/* ---- owners ---- */
 
-/* "PREFIX123" or "PREFIX123-...": 123; 0: it is another file. */
+/* "PREFIX123" or "PREFIX123-...": 123; 0: another file. */
 static int maker_of(const char *name, const char *prefix)
 {
     const size_t n = strlen(prefix);
@@ -61,8 +60,8 @@ static bool leftovers_is_gone(int pid)
     return pid > 0 && (!mf_process_look(pid, &p) || p.state == 'Z');
 }
 
-/* Does the environment or the command line of a process name this store? The kernel does not say
- * how long these are. */
+/* True if the environment or the command line of a process names this store. The kernel does not
+ * report their sizes. */
 static bool leftovers_names(const char *pid, const char *file, const char *store)
 {
     char path[64], part[4096];
@@ -82,7 +81,7 @@ static bool leftovers_names(const char *pid, const char *file, const char *store
     return found;
 }
 
-/* Tasks outlive their launcher. */
+/* Checks processes, not the launcher: tasks outlive their launcher. */
 static bool leftovers_is_used(const char *store)
 {
     DIR *all = opendir("/proc");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_workers.c - see local_workers.h. What it takes to be a worker of a job is asked of the
- * kernel, which knows how one that is there was started: the same user, the same host. */
+/* local_workers.c - see local_workers.h. The kernel knows how a running worker of this host and
+ * user
+ * was started; a new worker is started in the same way. */
 #include "supervisor/local_workers.h"
 
 #include "base/buf.h"
@@ -39,7 +40,8 @@ int mf_workers_count(const mf_job_view_job *job)
     return n;
 }
 
-/* One that does not train yet has no weights: if all that train left, the job would end. */
+/* A worker that does not train yet has no weights: if all workers that train left, the job would
+ * end. */
 static int64_t place_in_leaving(const mf_status_page_seen *t)
 {
     const bool is_new = t->page.phase == MF_PHASE_START || t->page.phase == MF_PHASE_LOAD;
@@ -65,19 +67,19 @@ const mf_status_page_seen *mf_worker_to_leave(const mf_job_view_job *job,
 mf_status mf_worker_leave(const mf_status_page_seen *t)
 {
     if (mf_job_view_is_kept(t))
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s is on %s; say it there", t->page.task,
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s is on %s; run the command there", t->page.task,
                        t->page.host);
     if (mf_worker_index(t->page.task) < 0)
         return MF_FAIL(
             MF_FAILED_PRECONDITION,
-            "%s is no worker, and only workers leave; a server may be killed at any time",
+            "%s is not a worker, and only workers leave; a server may be killed at any time",
             t->page.task);
     if (!mf_status_page_lives(t) || kill((pid_t)t->page.pid, SIGTERM) != 0)
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s is gone already", t->page.task);
     return MF_OK;
 }
 
-/* ---- surroundings of one more ---- */
+/* ---- the environment of a new worker ---- */
 
 static const char *local_workers_find_variable(const mf_proc_cmdline *env, const char *name)
 {
@@ -90,7 +92,7 @@ static const char *local_workers_find_variable(const mf_proc_cmdline *env, const
     return NULL;
 }
 
-/* In place of what is there, if anything is; NULL: take it away. */
+/* Replaces the variable if it is set; line NULL: removes it. */
 static void local_workers_set_variable(mf_proc_cmdline *env, const char *name, char *line)
 {
     const size_t n = strlen(name);
@@ -107,7 +109,8 @@ static void local_workers_set_variable(mf_proc_cmdline *env, const char *name, c
 
 /* ---- options of its command ---- */
 
-/* Is this word the option? *value: what stands behind its '='; NULL: the next word is the value. */
+/* True if this word is the option. *value: the text after its '='; NULL: the next word is the
+ * value. */
 static bool local_workers_is_option(const char *word, const char *name, const char **value)
 {
     if (strncmp(word, "--", 2) != 0)
@@ -143,7 +146,7 @@ static void drop_option(mf_proc_cmdline *command, const char *name)
     command->list[to] = NULL;
 }
 
-/* A free port of this host's address. */
+/* A free port on this address of the host. */
 static mf_status local_workers_find_port(const char *host, mf_buf *out)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
@@ -172,7 +175,7 @@ static mf_status local_workers_find_port(const char *host, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* "a:1,b:2" as a list; NULL: there is none. */
+/* "a:1,b:2" as a JSON list; NULL: no hosts. */
 static json_t *list_of(const char *hosts)
 {
     json_t *list = hosts ? json_array() : NULL;
@@ -186,7 +189,7 @@ static json_t *list_of(const char *hosts)
     return list;
 }
 
-/* TF_CONFIG, or what options say in its place. Owns: json_decref(). */
+/* TF_CONFIG, or the same from options. Owns: json_decref(). */
 static json_t *local_workers_read_cluster(const mf_recipe *r)
 {
     const char *given = local_workers_find_option(&r->command, "cluster");
@@ -202,7 +205,7 @@ static json_t *local_workers_read_cluster(const mf_recipe *r)
     return cluster;
 }
 
-/* The worker alone, where it is, and the servers as they were. */
+/* The new worker alone, and the servers of the old configuration. */
 static mf_status make_config(const mf_recipe *r, int index, const char *address, mf_buf *out)
 {
     json_t *old = local_workers_read_cluster(r),
@@ -228,7 +231,7 @@ static mf_status make_config(const mf_recipe *r, int index, const char *address,
 
 /* ---- recipes ---- */
 
-/* What the link says; NULL: nothing, or there is no memory. */
+/* The target of the link; NULL: no link, or no memory. */
 static char *read_link(const char *path)
 {
     char text[4096];
@@ -249,7 +252,9 @@ mf_status mf_recipe_read(const mf_job_view_job *job, mf_recipe *out)
     for (int i = 0; i < job->n && !like; i++)
         like = mf_worker_is_here(&job->tasks[i]) ? &job->tasks[i] : NULL;
     if (!like)
-        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no worker on this host that could be asked how",
+        return MF_FAIL(MF_NOT_FOUND,
+                       "job '%s' has no worker on this host to copy the command "
+                       "from",
                        job->tasks[0].page.job);
     (void)snprintf(exe, sizeof exe, "/proc/%lld/exe", (long long)like->page.pid);
     (void)snprintf(cwd, sizeof cwd, "/proc/%lld/cwd", (long long)like->page.pid);
@@ -261,7 +266,8 @@ mf_status mf_recipe_read(const mf_job_view_job *job, mf_recipe *out)
         return mf_errno_status(errno, "look at", exe);
     if (!mf_recipe_store(out))
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "job '%s' has no store (--store or MESHFLOW_STORE), so nobody can join it",
+                       "job '%s' has no store (--store or MESHFLOW_STORE), so no worker can join "
+                       "it",
                        like->page.job);
     return MF_OK;
 }
@@ -299,7 +305,7 @@ mf_status mf_recipe_become(mf_recipe *r, int index, const char *address)
         MF_TRY_TO(done, local_workers_find_port(address ? address : "127.0.0.1", &where));
     MF_TRY_TO(done, make_config(r, index, complete ? address : where.data, &config));
     for (size_t i = 0; i < sizeof about_cluster / sizeof *about_cluster; i++)
-        drop_option(&r->command, about_cluster[i]); /* they would win over TF_CONFIG */
+        drop_option(&r->command, about_cluster[i]); /* these options would override TF_CONFIG */
     local_workers_set_variable(&r->env, "TF_CONFIG", config.data);
     local_workers_set_variable(&r->env, "MESHFLOW_LAUNCHER", NULL);
     local_workers_set_variable(&r->env, "MESHFLOW_RESTARTS", NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proc_cmdline.h - how a process was started, as the kernel tells: words that each end with a zero.
- */
+/* proc_cmdline.h - the command line or environment of a process, as the kernel reports it:
+ * NUL-terminated words. */
 #ifndef MF_SUPERVISOR_PROC_CMDLINE_H
 #define MF_SUPERVISOR_PROC_CMDLINE_H
 
@@ -8,7 +8,7 @@
 
 typedef struct mf_proc_cmdline {
     char *text;
-    char **list; /* ended by NULL, with room for MF_PROC_CMDLINE_ROOM more */
+    char **list; /* ends with NULL, with space for MF_PROC_CMDLINE_ROOM more words */
 } mf_proc_cmdline;
 
 enum { MF_PROC_CMDLINE_ROOM = 8 };

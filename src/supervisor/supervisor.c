@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* supervisor.c - see supervisor.h. Masters are all active. Which task is whose, which process it is
- * and how often it was started stands in the store (ward/NAME), changed by compare-and-set, so a
- * master that is started again goes on where it was, and two never start the same task. Training
- * does not need them: they only see to it that there are enough processes. */
+/* supervisor.c - see supervisor.h. All masters are active. The store records for each task its
+ * master,
+ * its process and its restarts (ward/NAME), changed by compare-and-swap. So a restarted master
+ * continues where it was, and two masters never start the same task. Training does not depend on
+ * masters: they only keep the processes running. */
 #include "supervisor/supervisor.h"
 
 #include "base/buf.h"
@@ -28,45 +29,45 @@
 enum { NAME = 32, LOOK_MS = 50, UNKNOWN = -1 };
 static const int64_t LEASE_NS = 3000000000;
 
-typedef struct ward {
+typedef struct supervised {
     char name[NAME]; /* "worker 1" */
     mf_role role;
     int index;
-    /* as the store has it */
-    int64_t version; /* 0: it is nobody's yet */
+    /* the value in the store */
+    int64_t version; /* 0: no master has it yet */
     char master[NAME];
-    long long pid, start; /* pid 0: it does not run */
+    long long pid, start; /* pid 0: not running */
     int restarts;
-    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not see it end
-               */
-    /* ours */
-    int64_t started_ns, again_ns; /* when it was, 0: not by us, and when it is to be */
-    int in_row; /* restarts without having run for a while in between */
-} ward;
+    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not reap it */
+    /* this master's own state */
+    int64_t started_ns, again_ns; /* started_ns 0: not by this master; again_ns: when to restart it
+                                   */
+    int in_row; /* restarts in a row, each after a short run */
+} supervised;
 
 typedef struct master {
     const mf_cluster *cluster;
     char name[NAME];
     mf_store *store;
     int64_t lease, revision;
-    ward *wards;
+    supervised *tasks;
     int n;
     char (*alive)[NAME]; /* masters */
     int n_alive;
     bool over;
-    bool stopped; /* a signal to us ended the job */
+    bool stopped; /* a signal to this master ended the job */
     int max_restarts;
-    mf_proc_cmdline command; /* our own is that of the tasks */
+    mf_proc_cmdline command; /* the tasks run the command line of this process */
 } master;
 
-static volatile sig_atomic_t told; /* a signal came */
+static volatile sig_atomic_t stop_signals; /* a signal was received */
 
 static void supervisor_on_signal(int number)
 {
-    told = number;
+    stop_signals = number;
 }
 
-/* ---- what the store has ---- */
+/* ---- the store ---- */
 
 static void supervisor_key_of(const char *kind, const char *name, char *out, size_t size)
 {
@@ -76,7 +77,7 @@ static void supervisor_key_of(const char *kind, const char *name, char *out, siz
 }
 
 /* "MASTER,PID,START,RESTARTS,CODE". */
-static void read_ward(const mf_store_entry *e, ward *w)
+static void supervisor_read_task(const mf_store_entry *e, supervised *w)
 {
     const size_t n = strcspn(e->value, ",");
 
@@ -96,9 +97,9 @@ static void supervisor_read_entry(master *m, const mf_store_entry *e)
     if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
         memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
     for (int i = 0; i < m->n; i++) {
-        supervisor_key_of("ward", m->wards[i].name, key, sizeof key);
+        supervisor_key_of("ward", m->tasks[i].name, key, sizeof key);
         if (strcmp(e->key, key) == 0)
-            read_ward(e, &m->wards[i]);
+            supervisor_read_task(e, &m->tasks[i]);
     }
 }
 
@@ -117,8 +118,8 @@ static mf_status supervisor_look(master *m)
     return m->alive ? MF_OK : MF_NOMEM("masters");
 }
 
-/* *won: nobody else has changed it. */
-static mf_status put_ward(master *m, ward *w, bool *won)
+/* *won: no other master has changed it in between. */
+static mf_status supervisor_put_task(master *m, supervised *w, bool *won)
 {
     char key[MF_STORE_KEY_MAX], text[128];
     mf_status st;
@@ -149,8 +150,8 @@ static mf_status stay_there(master *m)
 
 /* ---- processes ---- */
 
-/* A child of ours has ended, and supervisor_reap() will see how. */
-static bool is_to_be_reaped(const ward *w)
+/* True if a child has ended that supervisor_reap() has not reaped yet. */
+static bool is_to_be_reaped(const supervised *w)
 {
     siginfo_t info = { 0 };
 
@@ -158,7 +159,7 @@ static bool is_to_be_reaped(const ward *w)
            info.si_pid == (pid_t)w->pid;
 }
 
-static bool supervisor_runs(const ward *w)
+static bool supervisor_runs(const supervised *w)
 {
     mf_process p;
 
@@ -167,12 +168,12 @@ static bool supervisor_runs(const ward *w)
 }
 
 /* Between fork and exec. */
-static _Noreturn void supervisor_become(const master *m, const ward *w, const char *config)
+static _Noreturn void supervisor_become(const master *m, const supervised *w, const char *config)
 {
     char prefix[NAME + 4];
 
     (void)snprintf(prefix, sizeof prefix, "[%s] ", w->name);
-    (void)setpgid(0, 0); /* what becomes of us is not its business */
+    (void)setpgid(0, 0); /* its signals are its own */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
     (void)setenv("TF_CONFIG", config, 1);
@@ -181,7 +182,7 @@ static _Noreturn void supervisor_become(const master *m, const ward *w, const ch
     _exit(127);
 }
 
-static mf_status supervisor_start(master *m, ward *w)
+static mf_status supervisor_start(master *m, supervised *w)
 {
     mf_buf config = { 0 };
     mf_process p = { 0 };
@@ -189,7 +190,7 @@ static mf_status supervisor_start(master *m, ward *w)
     mf_status st;
     pid_t pid;
 
-    /* Masters come last. */
+    /* Masters are the last tasks of the list. */
     mf_cluster_write_tf_config(m->cluster->tasks,
                                m->cluster->n_tasks - mf_cluster_count(m->cluster, MF_ROLE_MASTER),
                                w->role, w->index, &config);
@@ -205,13 +206,13 @@ static mf_status supervisor_start(master *m, ward *w)
     w->start = p.start;
     w->code = UNKNOWN;
     w->started_ns = mf_clock_ns();
-    st = put_ward(m, w, &won);
+    st = supervisor_put_task(m, w, &won);
     if (!won)
         (void)kill(pid, SIGKILL);
     return st;
 }
 
-/* ---- seeing to it ---- */
+/* ---- supervising ---- */
 
 static bool is_alive(const master *m, const char *name)
 {
@@ -222,57 +223,57 @@ static bool is_alive(const master *m, const char *name)
     return false;
 }
 
-/* Of the masters that are there each takes its part. */
-static bool falls_to_us(const master *m, int ward_number)
+/* The living masters divide the tasks among themselves. */
+static bool falls_to_us(const master *m, int number)
 {
-    return m->n_alive > 0 && strcmp(m->alive[ward_number % m->n_alive], m->name) == 0;
+    return m->n_alive > 0 && strcmp(m->alive[number % m->n_alive], m->name) == 0;
 }
 
-/* A first look: those who are there share all tasks; their own number says who is to take which,
- * while others may not have come yet. */
-static bool is_ours_first(const master *m, int ward_number)
+/* The first assignment: by the masters' own indices, as some masters may not be registered yet. */
+static bool is_ours_first(const master *m, int number)
 {
     const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
 
-    return mf_cluster_self(m->cluster)->index == ward_number % masters;
+    return mf_cluster_self(m->cluster)->index == number % masters;
 }
 
-static mf_status supervisor_take(master *m, ward *w)
+static mf_status supervisor_take(master *m, supervised *w)
 {
     char before[NAME];
     bool won;
 
     memcpy(before, w->master, sizeof before);
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
-    MF_TRY(put_ward(m, w, &won));
+    MF_TRY(supervisor_put_task(m, w, &won));
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
         MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
     return MF_OK;
 }
 
-/* It has ended in a way that another try does not change. One that another master started, whose
- * code nobody knows, is tried again. */
-static bool is_final(const ward *w)
+/* True if it ended in a way that a restart does not change. A task of another master with an
+ * unknown
+ * exit code is restarted. */
+static bool is_final(const supervised *w)
 {
     return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
 }
 
-static mf_status see_to(master *m, ward *w)
+static mf_status see_to(master *m, supervised *w)
 {
     const int64_t now = mf_clock_ns();
     bool won;
 
     if (supervisor_runs(w) || m->over)
         return MF_OK;
-    if (w->pid > 0) { /* it is lost */
+    if (w->pid > 0) { /* the process is lost */
         if (w->restarts >= m->max_restarts || is_final(w))
             return MF_OK;
         w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
-        MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
+        MF_WARN("%s (process %lld) is gone: %s restarts it, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
-        return put_ward(m, w, &won);
+        return supervisor_put_task(m, w, &won);
     }
     return now >= w->again_ns ? supervisor_start(m, w) : MF_OK;
 }
@@ -280,7 +281,7 @@ static mf_status see_to(master *m, ward *w)
 static mf_status see_to_all(master *m)
 {
     for (int i = 0; i < m->n; i++) {
-        ward *w = &m->wards[i];
+        supervised *w = &m->tasks[i];
 
         if (w->version == 0 && !m->over) {
             if (is_ours_first(m, i))
@@ -295,7 +296,7 @@ static mf_status see_to_all(master *m)
     return MF_OK;
 }
 
-/* How those of our tasks have ended that have. */
+/* Records the exit codes of our tasks that have ended. */
 static mf_status supervisor_reap(master *m)
 {
     int status;
@@ -303,37 +304,37 @@ static mf_status supervisor_reap(master *m)
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (int i = 0; i < m->n; i++) {
-            ward *w = &m->wards[i];
+            supervised *w = &m->tasks[i];
             bool won;
 
             if (w->pid != pid)
                 continue;
             w->code = WIFEXITED(status) ? WEXITSTATUS(status) : MF_EXIT_SIGNAL + WTERMSIG(status);
-            MF_TRY(put_ward(m, w, &won));
+            MF_TRY(supervisor_put_task(m, w, &won));
         }
     }
     return MF_OK;
 }
 
-/* The whole job is interrupted; then it is waited for. */
+/* Interrupts the whole job; the loop then waits for its end. */
 static void supervisor_pass_on(master *m)
 {
-    if (!told)
+    if (!stop_signals)
         return;
-    told = 0;
+    stop_signals = 0;
     m->stopped = true;
     m->max_restarts = 0;
     for (int i = 0; i < m->n; i++) {
-        if (strcmp(m->wards[i].master, m->name) == 0 && supervisor_runs(&m->wards[i]))
-            (void)kill((pid_t)m->wards[i].pid, SIGINT);
+        if (strcmp(m->tasks[i].master, m->name) == 0 && supervisor_runs(&m->tasks[i]))
+            (void)kill((pid_t)m->tasks[i].pid, SIGINT);
     }
 }
 
-/* Nobody of all tasks runs, or will. */
+/* No task runs or will be restarted. */
 static bool is_done(const master *m)
 {
     for (int i = 0; i < m->n; i++) {
-        const ward *w = &m->wards[i];
+        const supervised *w = &m->tasks[i];
 
         if (supervisor_runs(w) ||
             (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
@@ -342,16 +343,16 @@ static bool is_done(const master *m)
     return true;
 }
 
-/* By its tasks: a worker that has ended well has done so with all others. */
+/* From the tasks' codes: a worker ends with code 0 only together with all others. */
 static int code_of_job(const master *m)
 {
     bool done = false, stopped = m->stopped && !m->over;
     int permanent = 0;
 
     for (int i = 0; i < m->n; i++) {
-        const int code = m->wards[i].code;
+        const int code = m->tasks[i].code;
 
-        done |= code == MF_EXIT_DONE && m->wards[i].role != MF_ROLE_PS;
+        done |= code == MF_EXIT_DONE && m->tasks[i].role != MF_ROLE_PS;
         stopped |= code == MF_EXIT_STOPPED;
         permanent = mf_exit_is_permanent(code) ? code : permanent;
     }
@@ -380,21 +381,21 @@ static mf_status supervisor_watch(master *m, int *exit_code)
     *exit_code = code_of_job(m);
     if (*exit_code == MF_EXIT_DONE)
         return MF_OK;
-    return MF_FAIL(MF_ABORTED, "no task of the job is left, and it is not finished%s",
+    return MF_FAIL(MF_ABORTED, "no task of the job is left, and the job has not finished%s",
                    *exit_code == MF_EXIT_USAGE ? ": its settings are invalid"
                                                : "; start it again with --resume");
 }
 
-/* ---- making and freeing ---- */
+/* ---- opening and closing ---- */
 
-static mf_status list_wards(master *m)
+static mf_status supervisor_list_tasks(master *m)
 {
-    m->wards = mf_calloc(m->cluster->n_tasks, sizeof *m->wards);
-    if (!m->wards)
+    m->tasks = mf_calloc(m->cluster->n_tasks, sizeof *m->tasks);
+    if (!m->tasks)
         return MF_NOMEM("tasks");
     for (int i = 0; i < m->cluster->n_tasks; i++) {
         const mf_cluster_task *t = &m->cluster->tasks[i];
-        ward *w = &m->wards[m->n];
+        supervised *w = &m->tasks[m->n];
 
         if (t->role == MF_ROLE_MASTER || t->role == MF_ROLE_EVALUATOR)
             continue;
@@ -424,7 +425,7 @@ bool mf_supervisor_is_one(const mf_cluster *c)
 static bool supervisor_is_told(void *ctx)
 {
     (void)ctx;
-    return told != 0;
+    return stop_signals != 0;
 }
 
 mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeout_ns,
@@ -439,11 +440,11 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
 
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, 0); /* a launcher that dies stops nothing */
+    (void)prctl(PR_SET_PDEATHSIG, 0); /* the end of a launcher does not end a master */
     (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
                    mf_cluster_self(c)->index);
     MF_TRY_TO(done, mf_proc_cmdline_read(getpid(), "cmdline", &m.command));
-    MF_TRY_TO(done, list_wards(&m));
+    MF_TRY_TO(done, supervisor_list_tasks(&m));
     MF_TRY_TO(done, mf_status_page_open(job, m.name, m.n));
     shown = true;
     mf_status_page_phase(MF_PHASE_WATCH);
@@ -463,12 +464,12 @@ done:
     if (shown)
         mf_status_page_close();
     mf_free(m.alive);
-    mf_free(m.wards);
+    mf_free(m.tasks);
     mf_proc_cmdline_deinit(&m.command);
     return mf_error_restore(&why);
 }
 
-void mf_supervisor_kill_wards(const char *where)
+void mf_supervisor_kill_tasks(const char *where)
 {
     mf_store_entries all = { 0 };
     mf_store *store;
@@ -477,9 +478,9 @@ void mf_supervisor_kill_wards(const char *where)
         return;
     if (mf_store_list(store, "ward/", &all) == MF_OK) {
         for (int i = 0; i < all.n; i++) {
-            ward w = { 0 };
+            supervised w = { 0 };
 
-            read_ward(&all.entries[i], &w);
+            supervisor_read_task(&all.entries[i], &w);
             if (supervisor_runs(&w))
                 (void)kill((pid_t)w.pid, SIGKILL);
         }

@@ -104,7 +104,7 @@ check "json can be read" json "d == {'i': 0}"
 launch 0 "logs" -- --workers 1 --ps 1 --log-dir logs -- python3 -c "$task; print('to', w); print('er', w, file=sys.stderr)"
 check "logs by task" grep -qx "to ps" logs/ps-0.out
 check "logs by stream" grep -qx "er worker" logs/worker-0.err
-launch 7 "a task that fails ends all" "[launch] worker 1 ended with exit code 7: the others are told to end" \
+launch 7 "a task that fails ends all" "[launch] worker 1 ended with exit code 7: the other tasks are stopped" \
     "meshflow: worker 1 ended with exit code 7" -- --workers 3 --grace 20 -- \
     python3 -c "$task; i == 1 and sys.exit(7); time.sleep(100)"
 launch 137 "a task that is killed says by what" "worker 0 was killed by signal 9 (Killed)" -- --workers 2 -- \
@@ -115,7 +115,7 @@ import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('ready', flush=True)
 while i == 1 and not os.path.exists('go'): time.sleep(0.02); open('go', 'w')
 i == 1 and time.sleep(0.5); i == 1 and sys.exit(3); time.sleep(100)"
-launch 0 "servers that stay are told to end" "[launch] ps 0 has not followed the workers after 1 s: it is told to end" -- \
+launch 0 "servers that stay are told to end" "[launch] ps 0 has not followed the workers after 1 s: it is sent SIGTERM" -- \
     --workers 2 --ps 1 --grace 1 -- python3 -c "$task; w == 'ps' and time.sleep(100)"
 launch 0 "servers that follow are waited for" "[ps 0] last" -- --workers 1 --ps 1 --grace 20 -- \
     python3 -c "$task; w == 'ps' and (time.sleep(0.5), print('last'))"
@@ -151,10 +151,10 @@ open('up-%d' % i, 'w'); open('pid-%d' % i, 'w').write(str(os.getpid())); time.sl
 }
 signalled TERM
 code=143
-verdict "SIGTERM is passed on" "[launch] Terminated: passed on to the tasks" "was killed by signal 15"
+verdict "SIGTERM is passed on" "[launch] Terminated: forwarded to the tasks" "was killed by signal 15"
 signalled INT INT
 code=137
-verdict "a second signal kills" "[worker 0] interrupted" "Interrupt again: tasks are killed"
+verdict "a second signal kills" "[worker 0] interrupted" "Interrupt again: killing the tasks"
 signalled KILL
 gone() { for _ in $(seq 100); do kill -0 "$(cat pid-0)" || kill -0 "$(cat pid-1)" || return 0; sleep 0.02; done; return 1; }
 check "tasks do not outlive a launcher that is killed" gone

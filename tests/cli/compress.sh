@@ -6,8 +6,8 @@
     --quiet --out big >out 2>err
 got=$? code=0
 verdict "a model to be made smaller"
-ok "compress in every way, on the data it has learned from" "units left out: accuracy" "dense: 64 of 128 units stay" "kernels of low rank" \
-    "computing with bytes" "pruned and fine-tuned" "shared values" "x smaller" "size, bytes" -- \
+ok "compress in every way, on the data it has learned from" "units removed: accuracy" "dense: kept 64 of 128 units" "low-rank kernels" \
+    "quantized to int8" "pruned and fine-tuned" "shared values" "x smaller" "size, bytes" -- \
     compress big --prune "units share=0.5" --rank "rank=24 layers=dense" --quantize int8 \
     --prune "magnitude sparsity=0.8" --share bits=4 --no-speed --out small
 check "a picture of sizes" python3 -c "
@@ -43,7 +43,7 @@ wrong "a checkpoint of no known model" "there is no trained model at" -- compres
 fails "no such checkpoint" "nowhere" -- compress "$work/nowhere" --model mlp --data fashion-mnist --quantize int8
 fails "no such way of pruning" "there is no way of pruning 'smallest'" -- compress big --data fashion-mnist \
     --prune "smallest sparsity=0.5"
-fails "no such layer" "no layer that can lose units is called 'conv'" -- compress big --data fashion-mnist \
+fails "no such layer" "no layer whose units can be removed is called 'conv'" -- compress big --data fashion-mnist \
     --prune "units share=0.5 layers=conv"
 fails "no such bytes" "'int8', with settings, not 'int4'" -- compress big --data fashion-mnist --quantize int4
 fails "too few values" "bits is 0, at least 1 is needed" -- compress big --data fashion-mnist --epochs 0 \

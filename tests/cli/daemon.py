@@ -103,7 +103,7 @@ def running_jobs_outlive_their_daemon(b):
     time.sleep(0.5)
     check(b.jobs()["long"]["pid"] == pid and b.jobs()["long"]["tries"] == 1, "it was started again")
     check(b.jobs()["next"]["state"] == "queued", "there is one slot only")
-    check("another daemon is at work" in b.run("daemon", code=1).stderr, "two daemons")
+    check("another daemon serves" in b.run("daemon", code=1).stderr, "two daemons")
     attached = subprocess.Popen([b.program, "attach", "long"], env=b.env, stdout=subprocess.PIPE, text=True)
     open(b.out("go"), "w").close()
     check(attached.communicate(timeout=60)[0] == "begin\nend\n", "it says something else")
@@ -280,7 +280,7 @@ def a_job_whose_folder_takes_no_files_is_said_and_tried_again(b):
     os.chmod(b.out("jobs/a"), 0o500)
     daemon = b.daemon(preexec_fn=obey_permissions, stderr=subprocess.PIPE, text=True)
     said = daemon.stderr.readline()
-    check("a did not begin" in said and b.out("jobs") in said, said)
+    check("a did not start" in said and b.out("jobs") in said, said)
     os.chmod(b.out("jobs/a"), 0o700)
     b.wait_state("a", "done")
 
@@ -293,18 +293,18 @@ def mistakes_are_told_with_what_to_do(b):
                               (["submit", "--after", "b", "--", "true"], 2, "no job 'b'"),
                               (["submit"], 2, "needs"), (["submit", "--slots", "0", "--", "true"], 2, "slots"),
                               (["cancel", "b"], 1, "no job 'b'"), (["attach", "b"], 1, "`meshflow queue`"),
-                              (["queue", "--forget", "a"], 1, "not over")):
+                              (["queue", "--forget", "a"], 1, "has not ended")):
         r = b.run(*words, code=code)
         check(part in r.stderr, "%s: %s" % (words, r.stderr))
     with open(b.out("jobs/a/job"), "wb") as f:
         f.write(b"nonsense")
     check(b.jobs() == {}, "what is no job is passed over")
-    check("this is no job" in b.run("attach", "a", code=1).stderr, "")
+    check("not a job record" in b.run("attach", "a", code=1).stderr, "")
     with open(b.out("jobs/a/job"), "wb") as f:
         f.write(b"meshflow job 1\0slots=1\0cwd=/nowhere\0word=true\0")
     b.daemon()
     b.wait_state("a", "failed")
-    check("cannot go to '/nowhere'" in b.run("attach", "a", code=126).stdout, "")
+    check("cannot change to the folder '/nowhere'" in b.run("attach", "a", code=126).stdout, "")
 
 
 if __name__ == "__main__":

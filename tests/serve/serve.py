@@ -217,7 +217,7 @@ def invalid_requests_get_the_reason(b):
             (400, "is missing", "POST", PATH + ":predict", {}),
             (400, "instances[1][0]: expected a list of 28, found one of 27", "POST", PATH + ":predict",
              {"instances": [nested(b.pictures[0]), [r[1:] for r in nested(b.pictures[0])]]}),
-            (400, "256 is no uint8", "POST", PATH + ":predict", {"instances": [nested([256] * 784)]}),
+            (400, "256 does not fit uint8", "POST", PATH + ":predict", {"instances": [nested([256] * 784)]}),
             (400, "there is no input \"x\"", "POST", PATH + ":predict", {"inputs": {"x": []}}),
             (400, "there is no signature", "POST", PATH + ":predict", {"signature_name": "x", **one}),
             (400, "no row of 784 uint8", "POST", PATH + ":predict", {"instances": [{"b64": "AAAA"}]}),
@@ -376,7 +376,7 @@ def a_request_that_crashes_replicas_fails(b):
         os.kill(s.replicas()[0], signal.SIGKILL)
         s.wait_for("death %d" % i, lambda: s.count("replica_deaths_total") == i + 1)
     t.join()
-    check(answers[0][0] == 500 and "have died, each time" in answers[0][1]["error"], "%.200s" % (answers,))
+    check(answers[0][0] == 500 and "each replica that ran this request has died" in answers[0][1]["error"], "%.200s" % (answers,))
     s.predict({"instances": [nested(b.pictures[0])]})
 
 

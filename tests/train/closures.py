@@ -148,7 +148,7 @@ def a_chief_is_the_master_and_connections_may_be_of_any_kind(b):
 @test
 def calls_of_a_killed_or_stopped_worker_are_run_by_others(b):
     b.run(*b.map("want.npy", "--batch", "5"))
-    for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "it has said nothing for"):
+    for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "no message from it for"):
         tasks = b.start({"worker": 3, "master": 1}, b.map("got.npy", "--batch", "5", "--timeout", "3", busy=8))
         victim = tasks["worker 1"]
         wait_until_busy(victim)
@@ -178,7 +178,7 @@ def without_workers_the_master_reports_why_it_ends(b):
 
 @test
 def workers_end_when_the_master_is_lost_and_name_it(b):
-    for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "master 0 has said nothing for"):
+    for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "no message from master 0 for"):
         tasks = b.start({"worker": 2, "master": 2}, b.map("got.npy", "--batch", "1", "--timeout", "3", busy=8))
         wait_until_busy(tasks["worker 0"])
         tasks["master 0"].send_signal(how)
@@ -209,9 +209,9 @@ def a_call_that_fails_names_worker_and_node(b):
 def invalid_calls_list_the_valid_options(b):
     err = b.run("launch", "--masters", "1", "--all-stay", "--", "train", "--model", "mlp", "--data",
                 "fashion-mnist", code=None)
-    check("master 0, which has no part in a training" in err, err)
+    check("master 0, which cannot take part in a training" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
-    check("'v:0' is of type resource, which stays with its worker" in err, err)
+    check("'v:0' has the type resource, which cannot be sent to another process" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "now"), code=None)
     check("not one for each row" in err, err)
 

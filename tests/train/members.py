@@ -645,7 +645,7 @@ def masters_are_killed_and_stopped(b):
     text, err = p.communicate(timeout=240)
     check(p.returncode == 0, err)
     for name in ("worker 1", "ps 0", "worker 0"):
-        check(re.search(name + r" \(process \d+\) is gone: master \d starts it again", err), err)
+        check(re.search(name + r" \(process \d+\) is gone: master \d restarts it", err), err)
     check(b.sha(text, err) == b.alone(steps=700), "other weights\n" + err)
     b.audit(out)
 

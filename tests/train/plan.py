@@ -189,7 +189,7 @@ def layers_are_assigned_to_minimize_traffic(b):
 def insufficient_memory_is_reported(b):
     wide = "mlp units=[1000]"
     r = plan(b, "--model", wide, "--processors", "2", "--memory", "1", code=1)
-    check("nothing fits 1 MiB: the least is" in r.stdout and "no layout fits 1 MiB" in r.stderr, r.stdout + r.stderr)
+    check("nothing fits 1 MiB: the minimum is" in r.stdout and "no layout fits 1 MiB" in r.stderr, r.stdout + r.stderr)
     r = subprocess.run([b.program, *b.train("--auto", "--processors", "2", "--memory", "1", model=wide)],
                        capture_output=True, text=True, timeout=60)
     check(r.returncode != 0 and "no layout fits 1 MiB" in r.stderr, r.stderr)
@@ -198,7 +198,7 @@ def insufficient_memory_is_reported(b):
 @test
 def errors_name_the_fix(b):
     for more, part in ((["--layout", "batch:rows"], "needs --mesh"),
-                       (["--mesh", "all:2", "--processors", "2"], "leave out --processors"),
+                       (["--mesh", "all:2", "--processors", "2"], "without --processors"),
                        (["--processors", "2", "--simulate", "2"], "give one of them"),
                        (["--processors", "2", "--latency", "5"], "need --simulate"),
                        (["--mesh", "all:2", "--layout", "color:all"], "no dimension 'color'")):

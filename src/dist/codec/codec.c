@@ -47,6 +47,12 @@ mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out)
     return (*k)->check ? (*k)->check(&out->settings) : MF_OK;
 }
 
+void mf_codec_text(const mf_codec *c, mf_buf *out)
+{
+    mf_buf_str(out, c->kind->name);
+    mf_options_text(&c->settings, out);
+}
+
 /* ---- messages ---- */
 
 enum { SUM = 4, LENGTH = 4 }; /* bytes of the checksum, and of a length that is not known */

@@ -81,6 +81,9 @@ extern const mf_codec_kind *const mf_codec_kinds[]; /* ends with NULL */
 /* "top_k ratio=0.01". Owns: all of it is the arena's. NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out);
 
+/* As mf_codec_parse() reads it. */
+void mf_codec_text(const mf_codec *c, mf_buf *out);
+
 /* A message with a checksum behind it, and its length before it where that is not known. */
 int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item); /* the most that one has */
 /* Returns how many it has. */
@@ -108,6 +111,8 @@ enum { MF_CODEC_LEAST = 1024 }; /* elements: what has fewer travels exactly */
  * are encoded together, 1 unless told. Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_codecs_parse(const char *text, mf_codecs **out);
 void mf_codecs_free(mf_codecs *c);
+/* As mf_codecs_parse() reads it. */
+void mf_codecs_text(const mf_codecs *c, mf_buf *out);
 int64_t mf_codecs_grain(const mf_codecs *c);
 /* NULL: it travels exactly. */
 const mf_codec *mf_codecs_find(const mf_codecs *c, const char *name, mf_dtype dtype,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_rules.c - rules: which weight's gradient travels by which codec. */
+/* codec_rules.c - rules that choose the codec of each weight's gradient. */
 #include "base/mem.h"
 #include "dist/codec/codec.h"
 #include "tensor/reduction_tree.h"
@@ -18,10 +18,10 @@ struct mf_codecs {
     rule *rules;
     int n;
     int64_t grain;
-    bool closed; /* by a rule for all names */
+    bool closed; /* the last rule has no pattern */
 };
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 static const char *codec_rules_trimmed(mf_arena *arena, const char *text, size_t n)
 {
@@ -40,8 +40,8 @@ static mf_status read_grain(mf_codecs *c, const char *text)
     c->grain = mf_options_int(&o, "grain");
     if ((c->grain & (c->grain - 1)) != 0 || c->grain > MF_REDUCTION_TREE_LEAVES)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "codec: grain=%lld: a grain is a branch of the tree of shards, so it has 1, "
-                       "2, 4, ... %d of them",
+                       "codec: grain=%lld: a grain is a branch of the tree of shards, so it has "
+                       "1, 2, 4, ... %d of them",
                        (long long)c->grain, MF_REDUCTION_TREE_LEAVES);
     return MF_OK;
 }
@@ -53,8 +53,8 @@ static mf_status read_rule(mf_codecs *c, const char *text)
 
     if (c->closed)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "codec: '%.60s' is never used, as the rule before it is for all names; "
-                       "rules with a pattern come first",
+                       "codec: '%.60s' is never used, as the rule before it applies to all "
+                       "names; put rules with a pattern first",
                        text);
     r->pattern = colon ? codec_rules_trimmed(c->arena, text, (size_t)(colon - text)) : "*";
     if (!r->pattern)
@@ -121,10 +121,22 @@ mf_status mf_codecs_parse(const char *text, mf_codecs **out)
 void mf_codecs_free(mf_codecs *c)
 {
     if (c)
-        mf_arena_free(c->arena); /* in which it lies */
+        mf_arena_free(c->arena); /* which holds *c */
 }
 
-/* ---- asking ---- */
+void mf_codecs_text(const mf_codecs *c, mf_buf *out)
+{
+    if (c->grain > 1)
+        mf_buf_printf(out, "grain=%lld; ", (long long)c->grain);
+    for (int i = 0; i < c->n; i++) {
+        mf_buf_str(out, i > 0 ? "; " : "");
+        if (i < c->n - 1 || !c->closed)
+            mf_buf_printf(out, "%s: ", c->rules[i].pattern);
+        mf_codec_text(&c->rules[i].codec, out);
+    }
+}
+
+/* ---- using ---- */
 
 int64_t mf_codecs_grain(const mf_codecs *c)
 {

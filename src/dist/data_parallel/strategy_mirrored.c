@@ -97,7 +97,7 @@ static void mirrored_close(mf_strategy *s)
 
 static mf_status open_replicas(const mf_strategy_call *call, bool one_store, mf_strategy **out)
 {
-    int64_t n = mf_options_int(call->settings, "replicas");
+    int64_t n = call->settings->replicas;
     mirrored *m;
     mf_status st;
 
@@ -119,7 +119,7 @@ static mf_status open_replicas(const mf_strategy_call *call, bool one_store, mf_
     m->strategy = (mf_strategy){ .team = &m->team, .close = mirrored_close };
     m->team =
         (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
-    st = mf_aggregation_read(call->settings, "replica", m->n, &m->aggregation, &m->weights);
+    st = mf_aggregation_make(call->settings, "replica", m->n, &m->aggregation, &m->weights);
     if (st != MF_OK)
         mirrored_close(&m->strategy);
     else

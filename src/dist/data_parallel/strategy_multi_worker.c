@@ -325,17 +325,15 @@ static void workers_close(mf_strategy *s)
 static mf_status strategy_multi_worker_open_all(workers *w, const mf_strategy_call *call)
 {
     MF_TRY(
-        mf_aggregation_read(call->settings, "worker", w->team.size, &w->aggregation, &w->weights));
-    w->balances = mf_options_bool(call->settings, "balance");
-    if (call->o->codec)
-        MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
+        mf_aggregation_make(call->settings, "worker", w->team.size, &w->aggregation, &w->weights));
+    w->balances = call->settings->balance;
     if (w->codecs && mf_codecs_with_memory(w->codecs))
         w->team.kind = &KEEPING_TEAM;
     if (w->codecs && mf_aggregate_is_apart(w->aggregation.how))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "a codec sums what it encodes, so there is no %s of it; leave out one of "
                        "--codec and aggregation",
-                       mf_options_string(call->settings, "aggregation"));
+                       mf_aggregate_name(w->aggregation.how));
     if (w->team.kind == &TEAM && may_choose(w) && mf_job_may_change(call->o, call->cluster)) {
         w->team.members = &w->members;
         return mf_job_members_init(call, &w->members);
@@ -354,8 +352,11 @@ static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf
     workers *w = mf_calloc(1, sizeof *w);
     mf_status st;
 
-    if (!w)
+    if (!w) {
+        mf_codecs_free(call->codecs);
         return MF_NOMEM("workers");
+    }
+    w->codecs = call->codecs;
     w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
     w->team = (mf_dist_worker){ .kind = one_updates ? &ONE_UPDATES : &TEAM,
                                 .one_updates = one_updates,

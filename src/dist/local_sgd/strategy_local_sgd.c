@@ -182,27 +182,12 @@ static void strategy_local_sgd_local_close(mf_strategy *s)
     mf_free(l);
 }
 
-static mf_status read_slots(const mf_options *o, mf_local_slots *out)
-{
-    static const char *const names[] = { "average", "keep", "reset" };
-    const char *name = mf_options_string(o, "slots");
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(name, names[i]) == 0) {
-            *out = (mf_local_slots)i;
-            return MF_OK;
-        }
-    }
-    return MF_FAIL(MF_INVALID_ARGUMENT, "local_sgd: slots are average, keep or reset, not '%s'",
-                   name);
-}
-
 /* Each group has a weight of its own. */
-static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_options *o)
+static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_strategy_settings *s)
 {
     const int64_t groups = l->wanted > 0 ? l->wanted : l->first_size;
 
-    MF_TRY(mf_aggregation_read(o, "group", (int)(groups < INT_MAX ? groups : INT_MAX),
+    MF_TRY(mf_aggregation_make(s, "group", (int)(groups < INT_MAX ? groups : INT_MAX),
                                &l->aggregation, &l->weights));
     l->n_weights = l->weights ? groups : 0;
     return MF_OK;
@@ -211,9 +196,9 @@ static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_o
 /* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
 static mf_status strategy_local_sgd_open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
-    MF_TRY(read_slots(call->settings, &l->slots));
+    l->slots = call->settings->local_sgd.slots;
     MF_TRY(strategy_local_sgd_read_aggregation(l, call->settings));
-    l->collective = mf_strdup(mf_options_string(call->settings, "collective"));
+    l->collective = mf_strdup(call->settings->collective);
     if (!l->collective)
         return MF_NOMEM("workers");
     if (l->slots != MF_SLOTS_KEEP && mf_job_may_change(call->o, call->cluster)) {
@@ -234,8 +219,8 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
     if (!l)
         return MF_NOMEM("workers");
     l->strategy = (mf_strategy){ .team = &l->team, .close = strategy_local_sgd_local_close };
-    l->period = mf_options_int(call->settings, "period");
-    l->wanted = mf_options_int(call->settings, "groups");
+    l->period = call->settings->local_sgd.period;
+    l->wanted = call->settings->local_sgd.groups;
     l->first_size = call->cluster->size > 1 ? call->cluster->size : 1;
     l->next_group_id = FIRST_GROUP_ID;
     l->commit.step = -1;

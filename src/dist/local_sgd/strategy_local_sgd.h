@@ -12,8 +12,6 @@
 #include "dist/strategies.h"
 #include "train/loop/convergence.h"
 
-typedef enum mf_local_slots { MF_SLOTS_AVERAGE, MF_SLOTS_KEEP, MF_SLOTS_RESET } mf_local_slots;
-
 /* A step of a group. */
 typedef struct mf_local_step {
     double loss; /* mean over its samples */

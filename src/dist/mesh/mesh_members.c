@@ -44,8 +44,11 @@ typedef struct said {
  * first worker's business. */
 static mf_status agree_on_layout(mf_job_mesh *m)
 {
-    const said mine = { m->changes, mf_job_mesh_keep_steps(), m->now };
+    said mine = { .changes = m->changes, .keep_steps = mf_job_mesh_keep_steps() };
     said *all = mf_calloc(m->team.size, sizeof *all);
+    mf_mesh_spec now;
+
+    (void)mf_relayout_request_text(&m->now, &mine.now); /* it fits wherever changes > 0 */
     mf_status st =
         all ? mf_dist_worker_gather(&m->team, 0, "the layout", &mine, (int64_t)sizeof mine, all)
             : MF_NOMEM("a layout");
@@ -56,10 +59,14 @@ static mf_status agree_on_layout(mf_job_mesh *m)
         if (all[i].changes <= m->changes)
             continue;
         m->changes = all[i].changes;
-        m->now = all[i].now;
-        m->now.mesh[sizeof m->now.mesh - 1] = m->now.layout[sizeof m->now.layout - 1] = '\0';
+        all[i].now.mesh[sizeof all[i].now.mesh - 1] = '\0';
+        all[i].now.layout[sizeof all[i].now.layout - 1] = '\0';
+        st = mf_mesh_spec_parse(all[i].now.mesh, all[i].now.layout, &now);
+        if (st == MF_OK)
+            st = mf_mesh_spec_expand(&now, &m->setup.meshes);
+        m->setup.rules = now.rules;
+        m->now = now;
         memset(m->setup.layers, 0, sizeof m->setup.layers);
-        st = mf_meshes_parse(m->now.mesh, m->now.layout, &m->setup.meshes, &m->setup.rules);
     }
     mf_free(all);
     return st;

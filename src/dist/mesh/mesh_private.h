@@ -39,8 +39,8 @@ typedef struct mf_job_mesh {
     int64_t n_weights;
     bool balances; /* slow workers get less */
     mf_mesh_balance balance;
-    mf_status_page_layout now; /* as it was said last, */
-    int64_t changes; /* so often */
+    mf_mesh_spec now; /* the mesh and layout that the training has */
+    int64_t changes; /* of them since the training began */
 } mf_job_mesh;
 
 static inline mf_job_mesh *mf_job_mesh_of(mf_dist_worker *team)

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "dist/step_flags.h"
-#include "spmd/layout/mesh_layout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,19 +18,34 @@ void mf_relayout_request_deinit(mf_relayout_request *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-mf_status mf_relayout_request_set(mf_relayout_request *w, const char *axes, const char *layout)
+bool mf_relayout_request_text(const mf_mesh_spec *s, mf_status_page_layout *out)
 {
-    mf_layout_rules rules;
+    mf_buf mesh = { 0 }, layout = { 0 };
+    bool fits;
+
+    *out = (mf_status_page_layout){ 0 };
+    mf_mesh_spec_text(s, &mesh, &layout);
+    fits = mf_buf_finish(&mesh) == MF_OK && mf_buf_finish(&layout) == MF_OK &&
+           mesh.len < sizeof out->mesh && layout.len < sizeof out->layout;
+    (void)snprintf(out->mesh, sizeof out->mesh, "%s", mesh.data ? mesh.data : "");
+    (void)snprintf(out->layout, sizeof out->layout, "%s", layout.data ? layout.data : "");
+    mf_buf_deinit(&mesh);
+    mf_buf_deinit(&layout);
+    return fits;
+}
+
+mf_status mf_relayout_request_set(mf_relayout_request *w, const mf_mesh_spec *to)
+{
+    mf_status_page_layout text;
     mf_meshes meshes;
 
-    if (strlen(axes) >= sizeof w->is.mesh || strlen(layout) >= sizeof w->is.layout)
+    if (!mf_relayout_request_text(to, &text))
         return MF_FAIL(MF_INVALID_ARGUMENT, "a mesh has at most %d letters, a layout %d",
                        (int)sizeof w->is.mesh - 1, (int)sizeof w->is.layout - 1);
-    MF_TRY(mf_meshes_parse(axes, layout, &meshes, &rules));
+    MF_TRY(mf_mesh_spec_expand(to, &meshes));
     pthread_mutex_lock(&w->lock);
     w->there = true;
-    (void)snprintf(w->is.mesh, sizeof w->is.mesh, "%s", axes);
-    (void)snprintf(w->is.layout, sizeof w->is.layout, "%s", layout);
+    w->is = text;
     pthread_mutex_unlock(&w->lock);
     return MF_OK;
 }

@@ -5,6 +5,7 @@
 #define MF_DIST_MESH_RELAYOUT_REQUEST_H
 
 #include "observe/status_page.h"
+#include "spmd/layout/mesh_layout.h"
 #include "train/loop/team.h"
 
 typedef struct mf_relayout_request {
@@ -15,9 +16,10 @@ typedef struct mf_relayout_request {
 
 void mf_relayout_request_init(mf_relayout_request *w);
 void mf_relayout_request_deinit(mf_relayout_request *w);
-/* Thread: any. INVALID_ARGUMENT: it is no mesh, or no layout. */
-MF_MUST mf_status mf_relayout_request_set(mf_relayout_request *w, const char *axes,
-                                          const char *layout);
+/* Thread: any. INVALID_ARGUMENT: the spec describes no meshes, or its text is too long. */
+MF_MUST mf_status mf_relayout_request_set(mf_relayout_request *w, const mf_mesh_spec *to);
+/* As workers and status pages exchange it. False: the text is too long, and incomplete. */
+bool mf_relayout_request_text(const mf_mesh_spec *s, mf_status_page_layout *out);
 
 /* What all together want, if this worker votes so; of those who want another layout, the first gets
  * it. Wishes of the command line (mf_status_page_request_layout) count. Collective. After a failure

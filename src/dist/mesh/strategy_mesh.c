@@ -235,9 +235,21 @@ static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
     return st == MF_OK ? mf_error_restore(&why) : st;
 }
 
+/* The layout is not possible: the training continues as before. */
+static void strategy_mesh_refuse(mf_job_mesh *m, const mf_mesh_agreed *a)
+{
+    char words[MF_VARIABLE_REQUEST_TEXT];
+
+    (void)snprintf(words, sizeof words, "mesh '%s', layout '%s' cannot be: %s", a->to.mesh,
+                   a->to.layout, mf_error_message());
+    MF_WARN("%s", words);
+    mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
+}
+
 /* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
  * it cannot be. */
-static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
+static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a,
+                                      const mf_mesh_spec *to)
 {
     const mf_run_options o = mf_job_mesh_patience(m);
     const int64_t begin = mf_clock_ns();
@@ -245,7 +257,9 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
     mf_mesh_change *c = NULL;
     char words[MF_VARIABLE_REQUEST_TEXT];
     int64_t bytes = 0;
-    mf_status st = mf_meshes_parse(a->to.mesh, a->to.layout, &next.meshes, &next.rules);
+    mf_status st = mf_mesh_spec_expand(to, &next.meshes);
+
+    next.rules = to->rules;
 
     memset(next.layers, 0, sizeof next.layers); /* they are dealt anew */
     if (st == MF_OK)
@@ -255,10 +269,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
         st = mf_mesh_change_make(c, &o, &bytes);
     mf_mesh_change_free(c);
     if (st == MF_INVALID_ARGUMENT) {
-        (void)snprintf(words, sizeof words, "mesh '%s', layout '%s' cannot be: %s", a->to.mesh,
-                       a->to.layout, mf_error_message());
-        MF_WARN("%s", words);
-        mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
+        strategy_mesh_refuse(m, a);
         return MF_OK;
     }
     if (st != MF_OK) { /* perhaps those who are left can */
@@ -266,7 +277,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
         return st;
     }
     m->setup = next;
-    m->now = a->to;
+    m->now = *to;
     m->changes++;
     m->team.cuts++;
     mf_mesh_balance_restart(&m->balance, step);
@@ -277,6 +288,20 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
                    (double)(mf_clock_ns() - begin) * 1e-6);
     MF_INFO("%s", words);
     mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_DONE, words);
+    return MF_OK;
+}
+
+/* The layout that the workers agreed on, which they received as text. */
+static mf_status strategy_mesh_change_agreed(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
+{
+    mf_mesh_spec to;
+    mf_status st = mf_mesh_spec_parse(a->to.mesh, a->to.layout, &to);
+
+    if (st == MF_OK)
+        return strategy_mesh_change(m, step, a, &to);
+    if (st != MF_INVALID_ARGUMENT)
+        return st;
+    strategy_mesh_refuse(m, a); /* on all workers: they have the same text */
     return MF_OK;
 }
 
@@ -336,8 +361,8 @@ static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
 {
     const mf_meshes *meshes = &m->setup.meshes;
     int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
-    mf_mesh_agreed to = { 0 };
-    mf_buf text = { 0 };
+    mf_mesh_agreed asked = { 0 };
+    mf_mesh_spec to;
     mf_mesh next;
     bool better = false;
     mf_status st = busy ? strategy_mesh_count(m) : MF_NOMEM("speeds");
@@ -347,17 +372,12 @@ static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
     if (st == MF_OK)
         st = mf_mesh_balance_look(&m->balance, meshes, &m->setup.rules, step, busy, &next, &better);
     mf_free(busy);
-    if (st == MF_OK && better) {
-        mf_mesh_text(&next, &text);
-        st = mf_buf_finish(&text);
-        if (st == MF_OK && text.len < sizeof to.to.mesh) {
-            memcpy(to.to.mesh, text.data, text.len + 1);
-            (void)snprintf(to.to.layout, sizeof to.to.layout, "%s", m->now.layout);
-            st = strategy_mesh_change(m, step, &to);
-        }
-    }
-    mf_buf_deinit(&text);
-    return st;
+    if (st != MF_OK || !better)
+        return st;
+    mf_mesh_spec_one(&next, &to);
+    to.rules = m->now.rules;
+    return mf_relayout_request_text(&to, &asked.to) ? strategy_mesh_change(m, step, &asked, &to)
+                                                    : MF_OK;
 }
 
 static mf_status mesh_end_step(mf_dist_worker *team, int64_t step, bool *stop)
@@ -376,7 +396,7 @@ static mf_status mesh_end_step(mf_dist_worker *team, int64_t step, bool *stop)
     if (all.votes & MF_STEP_FLAG_LOOK)
         MF_TRY(mf_job_mesh_keep(m));
     if (all.change)
-        return strategy_mesh_change(m, step, &all);
+        return strategy_mesh_change_agreed(m, step, &all);
     if (m->balances && team->size > 1 &&
         mf_mesh_balance_is_due(&m->balance, &m->setup.meshes, step))
         return strategy_mesh_balance(m, step);
@@ -498,10 +518,10 @@ static mf_status strategy_mesh_connect(mf_job_mesh *m, const mf_strategy_call *c
 }
 
 /* How many micro-batches there are is not known yet. */
-static mf_status strategy_mesh_read_aggregation(mf_job_mesh *m, const mf_options *o)
+static mf_status strategy_mesh_make_aggregation(mf_job_mesh *m, const mf_strategy_settings *s)
 {
-    m->n_weights = mf_options_get(o, "weights")->n;
-    MF_TRY(mf_aggregation_read(o, "micro-batch", (int)m->n_weights, &m->aggregation, &m->weights));
+    m->n_weights = s->aggregation.n_weights;
+    MF_TRY(mf_aggregation_make(s, "micro-batch", (int)m->n_weights, &m->aggregation, &m->weights));
     if (m->aggregation.how != MF_AGGREGATE_MEAN)
         m->setup.aggregation = &m->aggregation;
     return MF_OK;
@@ -509,13 +529,10 @@ static mf_status strategy_mesh_read_aggregation(mf_job_mesh *m, const mf_options
 
 static mf_status strategy_mesh_open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
 {
-    MF_TRY(mf_mesh_setup_read(call->settings, &m->setup));
-    MF_TRY(strategy_mesh_read_aggregation(m, call->settings));
-    m->balances = mf_options_bool(call->settings, "balance");
-    (void)snprintf(m->now.mesh, sizeof m->now.mesh, "%s",
-                   mf_options_string(call->settings, "axes"));
-    (void)snprintf(m->now.layout, sizeof m->now.layout, "%s",
-                   mf_options_string(call->settings, "layout"));
+    MF_TRY(mf_mesh_settings_setup(call->settings->mesh, &m->setup));
+    MF_TRY(strategy_mesh_make_aggregation(m, call->settings));
+    m->balances = call->settings->balance;
+    m->now = call->settings->mesh->mesh;
     return call->cluster->size > 1 ? strategy_mesh_connect(m, call) : MF_OK;
 }
 
@@ -547,14 +564,21 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
     return mf_error_restore(&why);
 }
 
+mf_status mf_strategy_mesh_relayout_to(mf_strategy *strategy, const mf_mesh_spec *to)
+{
+    if (!strategy || strategy->close != mesh_close)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "only a training on a mesh can change its layout");
+    return mf_relayout_request_set(&((mf_job_mesh *)strategy)->wish, to);
+}
+
 mf_status mf_strategy_mesh_relayout(mf_strategy *strategy, const char *axes, const char *layout)
 {
     MF_ENTRY;
 
-    if (!strategy || strategy->close != mesh_close)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "only a training on a mesh can change its layout");
-    return mf_relayout_request_set(&((mf_job_mesh *)strategy)->wish, axes ? axes : "",
-                                   layout ? layout : "");
+    mf_mesh_spec to;
+
+    MF_TRY(mf_mesh_spec_parse(axes ? axes : "", layout, &to));
+    return mf_strategy_mesh_relayout_to(strategy, &to);
 }
 
 const mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_settings.c - what the settings of the strategy parameter_server mean. */
-#include "dist/param_server/strategy_param_server.h"
+/* ps_settings.c - see ps_settings.h. */
+#include "dist/param_server/ps_settings.h"
+
+#include "dist/strategy_settings.h"
 
 #include <string.h>
 
-/* ---- how weights are cut ---- */
+/* ---- partition of weights ---- */
 
-/* Which settings go with which rule. */
+/* The settings that each rule needs. */
 static const struct {
     const char *name;
     mf_weight_partition_kind kind;
-    bool shards, bytes; /* has them */
+    bool shards, bytes; /* true: the rule has them */
 } RULES[] = {
     { "even", MF_WEIGHT_PARTITION_EVEN, false, false },
     { "whole", MF_WEIGHT_PARTITION_WHOLE, false, false },
@@ -41,36 +43,52 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
                        "parameter_server: place is round_robin or by_size, not '%s'", place);
     if ((out->shards > 0) != RULES[i].shards)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: shards=N and partition=fixed go together");
+                       "parameter_server: shards=N and partition=fixed go together: give both or "
+                       "neither");
     if (!RULES[i].bytes &&
         (mf_options_given(o, "shard_bytes") || mf_options_given(o, "max_shards")))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: shard_bytes and max_shards are for partition=min_size "
-                       "and partition=max_size");
+                       "parameter_server: shard_bytes and max_shards need partition=min_size or "
+                       "partition=max_size");
     if (RULES[i].kind == MF_WEIGHT_PARTITION_EVEN && mf_options_given(o, "place"))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: place=%s is for weights that are whole or cut by a rule: "
-                       "give partition=whole, fixed, min_size or max_size",
+                       "parameter_server: place=%s needs partition=whole, fixed, min_size or "
+                       "max_size",
                        place);
     return MF_OK;
 }
 
-/* ---- who waits for whom ---- */
-
-static mf_status ps_settings_read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
-                                              double **weights)
+static void print_partition(const mf_weight_partition *w, const mf_setting_printer *p)
 {
-    MF_TRY(mf_aggregation_read(o, "worker", workers, &mode->aggregation, weights));
-    if (mode->sync || mode->aggregation.how == MF_AGGREGATE_MEAN)
+    int i = 0;
+
+    while (RULES[i].kind != w->kind)
+        i++;
+    mf_setting_string(p, "partition", RULES[i].name);
+    if (RULES[i].shards)
+        mf_setting_int(p, "shards", w->shards);
+    if (RULES[i].bytes) {
+        mf_setting_int(p, "shard_bytes", w->bytes);
+        mf_setting_int(p, "max_shards", w->max_shards);
+    }
+    if (w->kind != MF_WEIGHT_PARTITION_EVEN)
+        mf_setting_string(p, "place", w->by_size ? "by_size" : "round_robin");
+}
+
+/* ---- synchronization ---- */
+
+static mf_status ps_settings_check_aggregation(const mf_options *o, mf_aggregate how, bool sync)
+{
+    if (sync || how == MF_AGGREGATE_MEAN)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "parameter_server: aggregation=%s is for mode=sync: with mode=%s servers update "
-                   "without waiting for all workers, so they never have the gradients of a whole "
-                   "batch; use mode=sync, or leave aggregation out",
+                   "parameter_server: aggregation=%s needs mode=sync: with mode=%s servers "
+                   "update without waiting for all workers, so they never have the gradients of "
+                   "a whole batch; use mode=sync, or omit aggregation",
                    mf_options_string(o, "aggregation"), mf_options_string(o, "mode"));
 }
 
-mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, double **weights)
+static mf_status ps_settings_read_mode(const mf_options *o, mf_ps_mode *mode)
 {
     const char *name = mf_options_string(o, "mode");
     const bool semi = strcmp(name, "semi") == 0;
@@ -85,8 +103,8 @@ mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, do
                           .blocks = mf_options_int(o, "blocks") };
     if (mode->sync && mode->blocks > 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: blocks=%lld is for mode=async and mode=semi; in sync all "
-                       "workers share every batch",
+                       "parameter_server: blocks=%lld is for mode=async and mode=semi; in sync "
+                       "all workers share every batch",
                        (long long)mode->blocks);
     if (mode->sync && mode->period > 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -94,7 +112,35 @@ mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, do
                        "all workers push every step",
                        (long long)mode->period);
     if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
-        mode->staleness = -1; /* those that are late are not waited for, but left behind */
-    MF_TRY(ps_settings_read_aggregation(o, workers, mode, weights));
-    return read_partition(o, &mode->partition);
+        mode->staleness = -1; /* late pushes are discarded, so no worker waits for them */
+    return MF_OK;
+}
+
+mf_status mf_ps_settings_read(const mf_options *o, mf_arena *arena, mf_strategy_settings *out)
+{
+    mf_ps_settings *s = &out->ps;
+
+    (void)arena;
+    *s = (mf_ps_settings){ .copies = mf_options_int(o, "copies"),
+                           .by_host = mf_options_bool(o, "by_host") };
+    MF_TRY(ps_settings_read_mode(o, &s->mode));
+    MF_TRY(ps_settings_check_aggregation(o, out->aggregation.how, s->mode.sync));
+    return read_partition(o, &s->mode.partition);
+}
+
+void mf_ps_settings_print(const mf_strategy_settings *s, const mf_setting_printer *p)
+{
+    const mf_ps_mode *m = &s->ps.mode;
+    const bool semi = m->staleness >= 0 || m->quorum > 0;
+
+    mf_setting_string(p, "mode", m->sync ? "sync" : semi ? "semi" : "async");
+    if (m->staleness >= 0) /* printed even if it is the default, which quorum changes */
+        mf_setting_int(&(mf_setting_printer){ p->out, NULL }, "staleness", m->staleness);
+    if (semi)
+        mf_setting_int(p, "quorum", m->quorum);
+    mf_setting_int(p, "period", m->period);
+    mf_setting_int(p, "blocks", m->blocks);
+    mf_setting_int(p, "copies", s->ps.copies);
+    mf_setting_bool(p, "by_host", s->ps.by_host);
+    print_partition(&m->partition, p);
 }

@@ -644,7 +644,11 @@ static void ps_close(mf_strategy *s)
 
 static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_call *call)
 {
-    MF_TRY(mf_ps_read_mode(call->settings, call->cluster->size, &j->mode, &j->weights));
+    const mf_ps_settings *settings = &call->settings->ps;
+
+    j->mode = settings->mode;
+    MF_TRY(mf_aggregation_make(call->settings, "worker", call->cluster->size, &j->mode.aggregation,
+                               &j->weights));
     /* The result depends on who has which shards, so nobody may be missing. */
     const bool weighted = j->mode.aggregation.how == MF_AGGREGATE_WEIGHTED;
 
@@ -657,13 +661,13 @@ static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_cal
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
-    j->n_copies = (int)mf_options_int(call->settings, "copies");
-    if (j->n_copies > MOST_COPIES)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "parameter_server: copies=%d, and %d is the most",
-                       j->n_copies, MOST_COPIES);
-    j->balances = !weighted && mf_options_bool(call->settings, "balance");
-    j->by_host = j->mode.sync && !mf_aggregate_is_apart(j->mode.aggregation.how) &&
-                 mf_options_bool(call->settings, "by_host");
+    if (settings->copies > MOST_COPIES)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "parameter_server: copies=%lld, and %d is the most",
+                       (long long)settings->copies, MOST_COPIES);
+    j->n_copies = (int)settings->copies;
+    j->balances = !weighted && call->settings->balance;
+    j->by_host =
+        j->mode.sync && !mf_aggregate_is_apart(j->mode.aggregation.how) && settings->by_host;
     if (!weighted && mf_job_may_change(call->o, call->cluster)) {
         j->team.members = &j->members;
         return mf_job_members_init(call, &j->members);
@@ -707,27 +711,12 @@ mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
     return mf_error_restore(&why);
 }
 
-/* The settings of MF_AGGREGATION_SETTINGS, which both have. */
-static void take_aggregation(const mf_options *from, mf_options *to)
-{
-    for (int i = 0; i < to->n; i++) {
-        for (int k = 0; k < from->n; k++) {
-            if (strcmp(to->attrs[i].name, from->attrs[k].name) != 0)
-                continue;
-            to->attrs[i] = from->attrs[k];
-            to->given[i] = from->given[k];
-        }
-    }
-}
-
-/* The usual settings of parameter servers, of which there is one. */
+/* The default settings of parameter_server, for one server. */
 mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
 {
-    const mf_options *given = call->settings;
     const int servers = mf_cluster_count(call->cluster, MF_ROLE_PS);
-    const mf_strategy_kind *kind = mf_strategies;
     mf_strategy_call served = *call;
-    mf_options settings;
+    mf_strategy_settings settings;
 
     if (servers != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -735,14 +724,12 @@ mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
                        "server, and this job has %d: start it with `meshflow launch --workers N "
                        "--ps 1`%s",
                        servers, servers > 1 ? ", or use the strategy parameter_server" : "");
-    if (mf_options_given(given, "replicas"))
+    if (call->settings->replicas > 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "central_storage: replicas are for one process, and this job has %d workers",
                        call->cluster->size);
-    while (kind->open != mf_ps_open)
-        kind++;
-    MF_TRY(mf_options_parse(kind->name, kind->settings, "", call->arena, &settings));
-    take_aggregation(given, &settings);
+    MF_TRY(mf_strategy_parse("parameter_server", call->arena, &settings));
+    settings.aggregation = call->settings->aggregation;
     served.settings = &settings;
     return mf_ps_open(&served, out);
 }

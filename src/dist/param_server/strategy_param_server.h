@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_settings.h"
 #include "dist/param_server/ps_shm.h"
 #include "dist/param_server/push_pull.h"
 #include "dist/param_server/slice_placement.h"
@@ -143,23 +144,6 @@ void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, in
 bool mf_ps_read_variable(mf_ps_reader *r, const char **name, const void **data, int64_t *bytes);
 
 /* ---- the two sides ---- */
-
-/* How workers and servers keep step. */
-typedef struct mf_ps_mode {
-    bool sync; /* all workers share each batch; else each has batches of its own */
-    int64_t staleness; /* no worker gets further ahead of another than so many steps; -1: any */
-    int64_t quorum; /* an update waits for so many pushes, and the rest of them is thrown away; 0:
-                       every push is an update */
-    int64_t period; /* push and pull only every so many steps */
-    int64_t blocks; /* of data, each for one worker: see ps_leases.h; 0: none */
-    mf_weight_partition partition; /* of weights */
-    mf_aggregation aggregation; /* sync; else the mean. Its weights must outlive all users */
-} mf_ps_mode;
-
-/* From the settings of the strategy, for so many workers. Owns: mf_free(*weights), also after a
- * failure. INVALID_ARGUMENT naming those that do not go together. */
-MF_MUST mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode,
-                                  double **weights);
 
 /* How weights are divided, the same on all tasks. */
 MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode,

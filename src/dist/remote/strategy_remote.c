@@ -370,7 +370,7 @@ static void servers_close(mf_strategy *strategy)
 
 mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out)
 {
-    const char *target = mf_options_string(call->settings, "target");
+    const mf_remote_settings *settings = &call->settings->remote;
     servers *s;
 
     if (call->cluster->size > 1)
@@ -384,8 +384,8 @@ mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out)
     s->strategy = (mf_strategy){ .team = &s->team, .close = servers_close };
     s->team =
         (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
-    s->by_bytes = mf_options_bool(call->settings, "by_bytes");
-    s->target = mf_strdup(target);
+    s->by_bytes = settings->by_bytes;
+    s->target = mf_strdup(settings->target);
     s->tls_dir = call->o->tls_dir ? mf_strdup(call->o->tls_dir) : NULL;
     if (!s->target || (call->o->tls_dir && !s->tls_dir)) {
         servers_close(&s->strategy);

@@ -145,6 +145,13 @@ mf_status mf_mesh_parse(const char *text, mf_mesh *out)
     return MF_OK;
 }
 
+void mf_mesh_add_axis(mf_mesh *m, const char *name, int size)
+{
+    (void)snprintf(m->name[m->n_axes], sizeof m->name[0], "%s", name);
+    m->size[m->n_axes++] = size;
+    m->n *= size;
+}
+
 static int stride(const mf_mesh *m, int axis)
 {
     int s = 1;
@@ -330,6 +337,16 @@ bool mf_box_cut(const mf_box *a, const mf_box *b, int rank, mf_box *out)
 
 /* ---- layout rules ---- */
 
+mf_status mf_layout_rules_add(mf_layout_rules *r, const char *dim, const char *axis)
+{
+    if (r->n == MF_MESH_RULES)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s:%s': at most %d rules are possible", dim,
+                       axis, MF_MESH_RULES);
+    (void)snprintf(r->dim[r->n], sizeof r->dim[0], "%s", dim);
+    (void)snprintf(r->axis[r->n++], sizeof r->axis[0], "%s", axis);
+    return MF_OK;
+}
+
 mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out)
 {
     const char *at = text ? text : "";
@@ -349,13 +366,16 @@ mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out)
                 return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': '%s:%s' is given twice", text,
                                dim, axis);
         }
-        if (out->n == MF_MESH_RULES)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "layout '%s': at most %d rules are supported", text,
-                           MF_MESH_RULES);
-        memcpy(out->dim[out->n], dim, sizeof dim);
-        memcpy(out->axis[out->n++], axis, sizeof axis);
+        MF_TRY(mf_layout_rules_add(out, dim, axis));
     }
     return MF_OK;
+}
+
+void mf_layout_rules_text(const mf_layout_rules *r, mf_buf *out)
+{
+    mf_buf_str(out, ""); /* no rules are a text, too */
+    for (int i = 0; i < r->n; i++)
+        mf_buf_printf(out, "%s%s:%s", i > 0 ? ";" : "", r->dim[i], r->axis[i]);
 }
 
 mf_axes mf_layout_rules_find(const mf_layout_rules *r, const mf_mesh *m, const char *name)
@@ -493,27 +513,57 @@ static mf_status mesh_layout_parse_one(const char *text, size_t n, mf_mesh *out)
     return st;
 }
 
+mf_status mf_mesh_spec_parse(const char *mesh, const char *layout, mf_mesh_spec *out)
+{
+    const char *at = mesh;
+
+    out->n = 0;
+    MF_TRY(mf_layout_rules_parse(layout, &out->rules));
+    for (;; at++) {
+        const size_t len = strcspn(at, "|");
+
+        if (out->n == MF_MESHES)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d meshes are possible", mesh,
+                           MF_MESHES);
+        MF_TRY(mesh_layout_parse_one(at, len, &out->at[out->n++]));
+        at += len;
+        if (!*at)
+            return MF_OK;
+    }
+}
+
+void mf_mesh_spec_text(const mf_mesh_spec *s, mf_buf *mesh, mf_buf *layout)
+{
+    for (int i = 0; i < s->n; i++) {
+        mf_buf_str(mesh, i > 0 ? " | " : "");
+        mf_mesh_text(&s->at[i], mesh);
+    }
+    mf_layout_rules_text(&s->rules, layout);
+}
+
+void mf_mesh_spec_one(const mf_mesh *m, mf_mesh_spec *out)
+{
+    out->n = 1;
+    out->at[0] = *m;
+    out->at[0].first = 0;
+    out->rules = (mf_layout_rules){ 0 };
+}
+
+mf_status mf_mesh_spec_expand(const mf_mesh_spec *s, mf_meshes *out)
+{
+    *out = (mf_meshes){ 0 };
+    for (int i = 0; i < s->n; i++)
+        MF_TRY(add_stages(out, &s->at[i], mf_layout_rules_find(&s->rules, &s->at[i], LAYERS)));
+    MF_TRY(check_gradients(&s->rules));
+    return check_rules(&s->rules, s->at, s->n);
+}
+
 mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
                           mf_layout_rules *rules)
 {
-    mf_mesh said[MF_MESHES];
-    int n = 0;
+    mf_mesh_spec spec;
 
-    *out = (mf_meshes){ 0 };
-    MF_TRY(mf_layout_rules_parse(layout, rules));
-    for (const char *at = text;; at++) {
-        const size_t len = strcspn(at, "|");
-
-        if (n == MF_MESHES)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d meshes are supported", text,
-                           MF_MESHES);
-        MF_TRY(mesh_layout_parse_one(at, len, &said[n]));
-        MF_TRY(add_stages(out, &said[n], mf_layout_rules_find(rules, &said[n], LAYERS)));
-        n++;
-        at += len;
-        if (!*at)
-            break;
-    }
-    MF_TRY(check_gradients(rules));
-    return check_rules(rules, said, n);
+    MF_TRY(mf_mesh_spec_parse(text, layout, &spec));
+    *rules = spec.rules;
+    return mf_mesh_spec_expand(&spec, out);
 }

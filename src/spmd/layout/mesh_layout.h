@@ -49,7 +49,10 @@ static inline bool mf_mesh_has(const mf_mesh *m, int processor)
 bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b);
 /* The text that mf_mesh_parse() accepts. Owns: mf_buf_deinit(out). */
 void mf_mesh_text(const mf_mesh *m, mf_buf *out);
-/* True if an axis has unequal shares. */
+/* Append an axis of `size` equal places. The mesh has had {.n = 1} before the first one, fewer than
+ * MF_MESH_AXES axes, and none of this name. */
+void mf_mesh_add_axis(mf_mesh *m, const char *name, int size);
+/* Are the places along one of its axes unequal? */
 bool mf_mesh_has_shares(const mf_mesh *m);
 /* Index of a device along an axis. */
 int mf_mesh_at(const mf_mesh *m, int processor, int axis);
@@ -103,7 +106,11 @@ typedef struct mf_layout_rules {
 
 /* Parses "batch:rows;hidden:cols". A dimension may have several axes: "batch:rows;batch:cols". */
 MF_MUST mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out);
-/* The axes of this mesh that split dimensions of this name. */
+/* As mf_layout_rules_parse() reads it; "" without rules. Owns: mf_buf_deinit(out). */
+void mf_layout_rules_text(const mf_layout_rules *r, mf_buf *out);
+/* Append a rule. INVALID_ARGUMENT: there are MF_MESH_RULES already. */
+MF_MUST mf_status mf_layout_rules_add(mf_layout_rules *r, const char *dim, const char *axis);
+/* The axes of this mesh that cut dimensions of this name. */
 mf_axes mf_layout_rules_find(const mf_layout_rules *r, const mf_mesh *m, const char *name);
 /* True if any rule names this dimension. */
 bool mf_layout_rules_has(const mf_layout_rules *r, const char *name);
@@ -116,12 +123,26 @@ typedef struct mf_meshes {
     mf_mesh at[MF_MESHES];
 } mf_meshes;
 
-/* Parses "rows:2;cols:2", or several meshes, "rows:2 | cols:3", and rules. If the dimension
- * `layers`
- * is split along axes, each index along them is a mesh of the other axes: "stages:2;rows:2" with
- * "layers:stages" is "rows:2 | rows:2". Fails: INVALID_ARGUMENT with the reason, such as an axis
- * that
- * no mesh has. */
+/* Meshes and layout rules as the user writes them: the axes of stages are still axes. */
+typedef struct mf_mesh_spec {
+    int n;
+    mf_mesh at[MF_MESHES]; /* n of them; `first` is 0 */
+    mf_layout_rules rules;
+} mf_mesh_spec;
+
+/* "rows:2;cols:2", or several, "rows:2 | cols:3"; and rules (NULL: none). INVALID_ARGUMENT says
+ * what is wrong with the text. */
+MF_MUST mf_status mf_mesh_spec_parse(const char *mesh, const char *layout, mf_mesh_spec *out);
+/* As mf_mesh_spec_parse() reads them. Owns: mf_buf_deinit() of both. */
+void mf_mesh_spec_text(const mf_mesh_spec *s, mf_buf *mesh, mf_buf *layout);
+/* One mesh, without rules. */
+void mf_mesh_spec_one(const mf_mesh *m, mf_mesh_spec *out);
+/* The meshes that the spec describes. Where rules cut the dimension `layers` along axes, each index
+ * along these axes is a mesh of the other axes: "stages:2;rows:2" with "layers:stages" is
+ * "rows:2 | rows:2". INVALID_ARGUMENT: too many meshes, an axis that no mesh has, or rules that
+ * exclude each other. */
+MF_MUST mf_status mf_mesh_spec_expand(const mf_mesh_spec *s, mf_meshes *out);
+/* Parses and expands. */
 MF_MUST mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
                                   mf_layout_rules *rules);
 /* A list of one mesh. */

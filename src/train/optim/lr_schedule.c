@@ -4,7 +4,6 @@
 #include "train/optim/lr_schedule.h"
 
 #include <sleef.h>
-#include <string.h>
 
 static double constant_factor(const mf_schedule *s, int64_t step, int64_t steps)
 {
@@ -99,7 +98,7 @@ mf_status mf_schedule_parse(const char *text, double rate, mf_arena *arena, mf_s
 
 static bool has_steps(const mf_schedule *s)
 {
-    return strstr(s->kind->settings, "steps:") != NULL;
+    return mf_options_has(&s->o, "steps");
 }
 
 float mf_schedule_at(const mf_schedule *s, int64_t done)

@@ -74,7 +74,7 @@ mf_status mf_updates_begin(mf_updates *all, mf_model *model, const mf_compile_op
                        "ema, the decay of the moving average, is %g; it must be below 1",
                        options->ema);
     all->weight_decay = options->weight_decay;
-    if (all->weight_decay == 0.0 && strstr(all->kind->settings, "weight_decay:"))
+    if (all->weight_decay == 0.0 && mf_options_has(&all->o, "weight_decay"))
         all->weight_decay = mf_options_float(&all->o, "weight_decay");
     all->ema = options->ema;
     all->hogwild = options->hogwild;

@@ -18,15 +18,7 @@ static const prune_kind kinds[] = {
     { 0 },
 };
 
-typedef struct pruning {
-    bool holds; /* nothing new becomes zero */
-    bool global;
-    const char *only;
-    double first, last;
-    int64_t begin, end, every;
-} pruning;
-
-static mf_status prune_weights_parse(const char *text, mf_arena *arena, pruning *out)
+mf_status mf_prune_parse(const char *text, mf_arena *arena, mf_prune *out)
 {
     static const mf_kinds all = { "way of pruning", kinds, sizeof *kinds };
     const void *row;
@@ -37,14 +29,16 @@ static mf_status prune_weights_parse(const char *text, mf_arena *arena, pruning 
     MF_TRY(mf_options_parse(((const prune_kind *)row)->name, ((const prune_kind *)row)->settings,
                             rest, arena, &o));
     *out =
-        (pruning){ .holds = row == &kinds[1], .only = mf_options_string(&o, "only"), .every = 1 };
+        (mf_prune){ .holds = row == &kinds[1], .only = mf_options_string(&o, "only"), .every = 1 };
     if (out->holds)
         return MF_OK;
     out->global = strcmp(mf_options_string(&o, "scope"), "global") == 0;
     out->first = mf_options_float(&o, "first");
     out->last = mf_options_float(&o, "sparsity");
     out->begin = mf_options_int(&o, "begin");
-    out->end = mf_options_given(&o, "end") ? mf_options_int(&o, "end") : out->begin;
+    out->end_given = mf_options_given(&o, "end");
+    out->end = out->end_given ? mf_options_int(&o, "end") : out->begin;
+    out->every_given = mf_options_given(&o, "every");
     out->every = mf_options_int(&o, "every");
     if (!(out->last >= 0 && out->last < 1) || !(out->first >= 0 && out->first <= out->last))
         return MF_FAIL(
@@ -58,17 +52,35 @@ static mf_status prune_weights_parse(const char *text, mf_arena *arena, pruning 
     return MF_OK;
 }
 
+void mf_prune_text(const mf_prune *prune, mf_buf *out)
+{
+    const mf_setting_printer p = { out, NULL };
+
+    mf_buf_str(out, prune->holds ? "hold" : "magnitude");
+    mf_setting_string(&p, "only", prune->only);
+    if (prune->holds)
+        return;
+    mf_setting_float(&p, "sparsity", prune->last);
+    mf_setting_float(&p, "first", prune->first);
+    mf_setting_int(&p, "begin", prune->begin);
+    if (prune->end_given)
+        mf_setting_int(&p, "end", prune->end);
+    if (prune->every_given)
+        mf_setting_int(&p, "every", prune->every);
+    mf_setting_string(&p, "scope", prune->global ? "global" : "layer");
+}
+
 mf_status mf_prune_is_global(const char *text, mf_arena *arena, bool *out)
 {
-    pruning p = { 0 };
+    mf_prune p = { 0 };
 
     if (text)
-        MF_TRY(prune_weights_parse(text, arena, &p));
+        MF_TRY(mf_prune_parse(text, arena, &p));
     *out = p.global;
     return MF_OK;
 }
 
-static bool is_pruned(const mf_update *u, const pruning *p)
+static bool is_pruned(const mf_update *u, const mf_prune *p)
 {
     return u->weight->shape.rank >= 2 && !mf_update_is_sparse(u) && !u->weight->lookups &&
            fnmatch(p->only, u->weight->name, 0) == 0;
@@ -96,7 +108,7 @@ static mf_output prune_weights_after(const mf_update *u)
 }
 
 /* One selection among these weights. */
-static mf_status prune_together(const pruning *p, mf_update *const *chosen, int n)
+static mf_status prune_together(const mf_prune *p, mf_update *const *chosen, int n)
 {
     mf_updates *all = chosen[0]->all;
     mf_arena *arena = all->graph->arena;
@@ -125,13 +137,13 @@ mf_status mf_prune_add(const char *text, mf_update *updates, int n)
     mf_arena *arena = n > 0 ? updates[0].all->graph->arena : NULL;
     mf_update **chosen = n > 0 ? MF_ARENA_ARRAY(arena, mf_update *, n) : NULL;
     int n_chosen = 0;
-    pruning p;
+    mf_prune p;
 
     if (!text || n == 0)
         return MF_OK;
     if (!chosen)
         return MF_NOMEM("pruning");
-    MF_TRY(prune_weights_parse(text, arena, &p));
+    MF_TRY(mf_prune_parse(text, arena, &p));
     if (updates[0].all->ema != 0.0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "--prune and --ema do not go together: averages of "
                                             "weights that become zero do not");

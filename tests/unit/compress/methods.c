@@ -44,7 +44,7 @@ typedef struct made {
     mf_dataset *data;
     mf_compressed s;
     char path[64];
-    mf_buf told;
+    mf_buf report;
 } made;
 
 /* A model with fresh weights. */
@@ -71,7 +71,7 @@ static void unmake(made *m)
     (void)unlink(name);
     (void)snprintf(name, sizeof name, "%s.data-00000-of-00001", m->path);
     (void)unlink(name);
-    mf_buf_deinit(&m->told);
+    mf_buf_deinit(&m->report);
     mf_compressed_deinit(&m->s);
     mf_dataset_unref(m->data);
 }
@@ -101,6 +101,22 @@ static double apart(const mf_tensor *a, const mf_tensor *b)
     return sqrt(sum / all);
 }
 
+static mf_status compress_units(made *m, const char *text)
+{
+    mf_units_settings how;
+
+    MF_TRY(mf_units_settings_parse(text, m->s.arena, &how));
+    return mf_compress_units(&m->s, &how, &m->report);
+}
+
+static mf_status compress_rank(made *m, const char *text)
+{
+    mf_rank_settings how;
+
+    MF_TRY(mf_rank_settings_parse(text, m->s.arena, &how));
+    return mf_compress_rank(&m->s, &how, &m->report);
+}
+
 /* ---- units ---- */
 
 /* A unit whose kernel is zero gives what its bias says; with a bias of zero and a relu, nothing. So
@@ -118,8 +134,8 @@ MF_TEST(compress_units_of_no_importance_are_left_out_and_nothing_changes)
             ((float *)kernel->data)[i] = 0;
     }
     before = predict(&m.s, m.data);
-    T_OK(mf_compress_units(&m.s, "share=0.5 layers=dense", &m.told));
-    T_STREQ(m.told.data, "dense: 16 of 32 units stay\n");
+    T_OK(compress_units(&m, "share=0.5 layers=dense"));
+    T_STREQ(m.report.data, "dense: kept 16 of 32 units\n");
     T_EQ(mf_compressed_find(&m.s, "dense/kernel")->shape.dims[1], 16);
     T_EQ(mf_compressed_find(&m.s, "dense_1/kernel")->shape.dims[0], 16);
     after = predict(&m.s, m.data);
@@ -143,7 +159,7 @@ MF_TEST(compress_filters_take_their_part_of_a_flattened_image_along)
             ((float *)kernel->data)[i] = 0;
     }
     before = predict(&m.s, m.data);
-    T_OK(mf_compress_units(&m.s, "share=0.375 layers=conv2d_5", &m.told));
+    T_OK(compress_units(&m, "share=0.375 layers=conv2d_5"));
     T_EQ(mf_compressed_find(&m.s, "conv2d_5/kernel")->shape.dims[3], 40);
     T_EQ(mf_compressed_find(&m.s, "batch_normalization_5/gamma")->count, 40);
     T_EQ(mf_compressed_find(&m.s, "dense/kernel")->shape.dims[0] % 40, 0);
@@ -160,25 +176,24 @@ MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
     mf_tensor *before, *after, *kernel;
 
     make(&m, "resnet8 width=16");
-    T_FAILS(MF_INVALID_ARGUMENT, "layer 'conv2d' cannot lose units",
-            mf_compress_units(&m.s, "share=0.5 layers=conv2d", &m.told));
+    T_FAILS(MF_INVALID_ARGUMENT, "units of layer 'conv2d' cannot be removed",
+            compress_units(&m, "share=0.5 layers=conv2d"));
     kernel = mf_compressed_find(&m.s, "residual_block_2/conv1/kernel");
     for (int64_t i = 0; i < kernel->count; i++) {
         if (i % 64 % 2 == 0)
             ((float *)kernel->data)[i] = 0;
     }
     before = predict(&m.s, m.data);
-    T_OK(mf_compress_units(&m.s, "share=0.5 layers=*_2/conv*", &m.told));
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv1: 32 of 64 filters stay\n") != NULL);
-    T_TRUE(strstr(m.told.data, "residual_block_2/conv2: stays as it is\n") != NULL);
+    T_OK(compress_units(&m, "share=0.5 layers=*_2/conv*"));
+    T_TRUE(strstr(m.report.data, "residual_block_2/conv1: kept 32 of 64 filters\n") != NULL);
+    T_TRUE(strstr(m.report.data, "residual_block_2/conv2: skipped\n") != NULL);
     after = predict(&m.s, m.data);
     T_NEAR(apart(before, after), 0, 1e-5);
     mf_tensor_free(before);
     mf_tensor_free(after);
-    T_FAILS(MF_NOT_FOUND, "no layer that can lose units is called 'convolution'",
-            mf_compress_units(&m.s, "share=0.5 layers=convolution", &m.told));
-    T_FAILS(MF_INVALID_ARGUMENT, "from 0 to below 1",
-            mf_compress_units(&m.s, "share=1.0", &m.told));
+    T_FAILS(MF_NOT_FOUND, "no layer whose units can be removed is called 'convolution'",
+            compress_units(&m, "share=0.5 layers=convolution"));
+    T_FAILS(MF_INVALID_ARGUMENT, "from 0 to below 1", compress_units(&m, "share=1.0"));
     unmake(&m);
 }
 
@@ -229,15 +244,15 @@ MF_TEST(compress_factors_of_the_rank_that_a_kernel_has_say_the_same)
     for (int64_t i = 0; i < kernel->count; i++)
         ((float *)kernel->data)[i] = (float)((i / 64 * 7 + i % 8 * 3) % 11) / 40.0f - 0.1f;
     before = predict(&m.s, m.data);
-    T_OK(mf_compress_rank(&m.s, "rank=8 layers=dense", &m.told));
+    T_OK(compress_rank(&m, "rank=8 layers=dense"));
     T_TRUE(!mf_compressed_find(&m.s, "dense/kernel"));
     T_EQ(mf_compressed_find(&m.s, "dense/kernel_a")->shape.dims[1], 8);
     after = predict(&m.s, m.data);
     T_NEAR(apart(before, after), 0, 1e-4);
     T_FAILS(MF_NOT_FOUND, "no dense layer or convolution",
-            mf_compress_rank(&m.s, "rank=4 layers=dense", &m.told));
+            compress_rank(&m, "rank=4 layers=dense"));
     T_FAILS(MF_INVALID_ARGUMENT, "one of rank=16 and energy=0.95",
-            mf_compress_rank(&m.s, "rank=4 energy=0.5", &m.told));
+            compress_rank(&m, "rank=4 energy=0.5"));
     mf_tensor_free(before);
     mf_tensor_free(after);
     unmake(&m);
@@ -250,7 +265,7 @@ MF_TEST(compress_a_convolution_of_low_rank_is_two)
 
     make(&m, "cnn-small width=16");
     before = predict(&m.s, m.data);
-    T_OK(mf_compress_rank(&m.s, "rank=13 layers=conv2d_1", &m.told));
+    T_OK(compress_rank(&m, "rank=13 layers=conv2d_1"));
     T_TRUE(mf_shape_equal(&mf_compressed_find(&m.s, "conv2d_1/kernel_b")->shape,
                           &MF_SHAPE(1, 1, 13, 16)));
     after = predict(&m.s, m.data);
@@ -316,13 +331,13 @@ MF_TEST(compress_bytes_say_nearly_what_floats_say)
 
     for (int i = 0; i < MF_COUNT(ways); i++) {
         made m;
-        mf_quantizing q;
+        mf_quantize_settings q;
         mf_tensor *before, *after, *rounded;
 
         make(&m, "cnn-small width=16");
         before = predict(&m.s, m.data);
-        T_OK(mf_quantizing_parse(ways[i], m.s.arena, &q));
-        T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+        T_OK(mf_quantize_settings_parse(ways[i], m.s.arena, &q));
+        T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
         after = predict(&m.s, m.data);
         T_TRUE(apart(before, after) < 0.1);
         T_OK(mf_compress_round(&m.s, &q)); /* which changes nothing: kernels are rounded anyway */
@@ -338,14 +353,14 @@ MF_TEST(compress_bytes_say_nearly_what_floats_say)
 MF_TEST(compress_bytes_and_low_rank_go_together)
 {
     made m;
-    mf_quantizing q;
+    mf_quantize_settings q;
     mf_tensor *before, *after;
 
     make(&m, "mlp units=[48,32]");
-    T_OK(mf_compress_rank(&m.s, "rank=12", &m.told));
+    T_OK(compress_rank(&m, "rank=12"));
     before = predict(&m.s, m.data);
-    T_OK(mf_quantizing_parse("int8", m.s.arena, &q));
-    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+    T_OK(mf_quantize_settings_parse("int8", m.s.arena, &q));
+    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
     after = predict(&m.s, m.data);
     T_TRUE(apart(before, after) < 0.1);
     mf_tensor_free(before);
@@ -357,15 +372,15 @@ MF_TEST(compress_bytes_and_low_rank_go_together)
 MF_TEST(compress_what_training_rounds_is_what_inference_computes)
 {
     made m;
-    mf_quantizing q;
+    mf_quantize_settings q;
     mf_compressed_trainer t;
     mf_result evaluated[MF_MAX_RESULTS];
     double seen = 0;
     int n;
 
     make(&m, "mlp units=[32]");
-    T_OK(mf_quantizing_parse("int8", m.s.arena, &q));
-    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.told));
+    T_OK(mf_quantize_settings_parse("int8", m.s.arena, &q));
+    T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
     T_OK(mf_compressed_train(
         &m.s, &(mf_compile_options){ .optimizer = "sgd", .learning_rate = 1e-30 }, &t));
     T_OK(mf_evaluate(t.trainer, m.data, evaluated, &n));

@@ -276,8 +276,7 @@ MF_TEST(dispatch_variables_are_per_worker_and_found_by_name)
         T_EQ_F(value_of(f), w == 1 ? 105 : 100);
         mf_future_free(f);
     }
-    T_FAILS(MF_INVALID_ARGUMENT, "no worker of number 2",
-            mf_dispatch_schedule_on(m.d, 2, count, NULL, NULL));
+    T_FAILS(MF_INVALID_ARGUMENT, "no worker 2", mf_dispatch_schedule_on(m.d, 2, count, NULL, NULL));
     mf_closure_free(init);
     mf_closure_free(count);
     mf_closure_free(counted);
@@ -526,7 +525,7 @@ MF_TEST(dispatch_result_that_is_too_large_fails_only_its_call)
     T_OK(mf_dispatch_open(&options, &m.d));
     c = closure_of(&m, "x:0", "y:0", NULL);
     f = call(&m, c, 1);
-    T_FAILS(MF_RESOURCE_EXHAUSTED, "worker 0: there is no room for its result",
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "worker 0: not enough memory for its result",
             mf_future_wait(f, -1, &t));
     mf_dispatch_done(m.d, 0, &done);
     T_TRUE(done.calls == 1 && done.failed == 1 && done.moved == 0);

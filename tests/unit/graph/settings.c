@@ -27,6 +27,7 @@ MF_TEST(options_use_defaults_and_given_values)
     T_TRUE(mf_options_bool(&o, "bias"));
     T_STREQ(mf_options_string(&o, "name"), "a b");
     T_TRUE(mf_options_given(&o, "units") && !mf_options_given(&o, "rate"));
+    T_TRUE(mf_options_has(&o, "rate") && !mf_options_has(&o, "unit"));
     mf_arena_free(arena);
 }
 
@@ -39,13 +40,37 @@ MF_TEST(options_name_the_error)
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", parse("unit=3", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "at least 1", parse("units=0", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "one of linear, relu", parse("units=1 activation=x", arena, &o));
-    T_FAILS(MF_INVALID_ARGUMENT, "units must be of type int", parse("units=many", arena, &o));
+    T_FAILS(MF_INVALID_ARGUMENT, "Dense: units=many is not of type int",
+            parse("units=many", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=nan is out of range",
             parse("units=1 rate=nan", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=-inf is out of range",
             parse("units=1 rate=-inf", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "given twice", parse("units=1 units=2", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "expected name=value", parse("units", arena, &o));
+    mf_arena_free(arena);
+}
+
+MF_TEST(options_survive_printing)
+{
+    static const char *const texts[] = { "units=7", "units=1 activation=relu sizes=5 name='a b'",
+                                         "name='it\\'s' units=2 rate=0.1 bias=false sizes=[]",
+                                         "units=3 name=''" };
+    mf_arena *arena = mf_arena_new();
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        mf_buf text = { 0 };
+        mf_options a, b;
+
+        T_OK(parse(texts[i], arena, &a));
+        mf_options_text(&a, &text);
+        T_OK(parse(text.data, arena, &b));
+        for (int k = 0; k < a.n; k++) {
+            T_TRUE(mf_attr_equal(&a.attrs[k].value, &b.attrs[k].value));
+            T_TRUE(a.given[k] == b.given[k]);
+        }
+        mf_buf_deinit(&text);
+    }
     mf_arena_free(arena);
 }
 

@@ -94,7 +94,7 @@ MF_TEST(curve_rejects_invalid_files)
     mf_curve *c = new_curve();
 
     for (int i = 0; i < MF_COUNT(bad); i++)
-        T_FAILS(MF_INVALID_ARGUMENT, "no curve", mf_curve_decode(bad[i], 100, c));
+        T_FAILS(MF_INVALID_ARGUMENT, "not a learning curve", mf_curve_decode(bad[i], 100, c));
     T_OK(mf_curve_decode("part,step,steps,loss\ntraining,1,1,nan\n", 100, c));
     T_TRUE(isnan(c->lines[0].points[0].values[0]));
     mf_free(c);

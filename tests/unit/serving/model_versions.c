@@ -36,7 +36,7 @@ MF_TEST(serve_newest_is_the_highest_step_or_version)
     mf_serve_version v;
 
     T_TRUE(mkdtemp(dir) != NULL);
-    T_FAILS(MF_NOT_FOUND, "whose name is a version", mf_serve_newest(dir, &v));
+    T_FAILS(MF_NOT_FOUND, "named by versions", mf_serve_newest(dir, &v));
     for (int i = 9; i <= 11; i++) { /* 11 is still empty, 10 comes after 9 */
         (void)snprintf(sub, sizeof sub, "%s/%d", dir, i);
         T_EQ(mkdir(sub, 0700), 0);

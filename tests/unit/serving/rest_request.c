@@ -117,13 +117,13 @@ MF_TEST(serve_request_errors_locate_wrong_shapes_and_types)
     refuses(&picture, p, "{\"instances\": [[[1,2],[3,4]], [[1,2],[3]]]}",
             "instances[1][1]: expected a list of 2, found one of 1");
     refuses(&picture, p, "{\"instances\": [[[1,2],[3,256]]]}",
-            "instances[0][1][1]: 256 is no uint8");
+            "instances[0][1][1]: 256 does not fit uint8");
     refuses(&picture, p, "{\"instances\": [[[1,2],[3,0.5]]]}",
             "expected uint8, found a number with a fraction");
     refuses(&picture, p, "{\"instances\": [7]}", "expected a list of 2, found a whole number");
     refuses(&picture, p, "{\"inputs\": 7}", "inputs: expected a list of rows");
     refuses(&picture, p, "{\"instances\": [{\"b64\": \"AQID\"}]}", "3 bytes of base64");
-    refuses(&picture, p, "{\"instances\": [{\"b64\": \"A!\"}]}", "no base64");
+    refuses(&picture, p, "{\"instances\": [{\"b64\": \"A!\"}]}", "not base64");
     refuses(&picture, p, "{\"instances\": [[[{\"b64\": \"" PNG "\"}, 7], [7, 7]]]}",
             "[0][0][0]: 71 bytes of base64 are no row of 4");
     refuses(&strings, p, "{\"instances\": [{\"b64\": \"AGI=\"}]}", "2 bytes of base64");
@@ -145,11 +145,11 @@ MF_TEST(serve_request_errors_list_valid_names_and_keys)
             "there is no signature \"other\"");
     refuses(&two, p, "{\"instances\": [{\"x\": [1,2]}]}", "\"word\" is missing");
     refuses(&two, p, "{\"instances\": [{\"x\": [1,1e39], \"word\": \"\"}]}",
-            "instances[0].x[1]: 1e+39 is no float");
+            "instances[0].x[1]: 1e+39 does not fit a float");
     refuses(&two, p, "{\"instances\": [{\"x\": [1,2], \"word\": \"\", \"y\": 1}]}",
             "no input \"y\"; the model's inputs are \"x\", \"word\"");
     refuses(&two, p, "{\"instances\": [[1,2]]}", "expected a map of inputs");
-    refuses(&two, MF_SERVE_CLASSIFY, "{\"examples\": []}", "no scores of classes");
+    refuses(&two, MF_SERVE_CLASSIFY, "{\"examples\": []}", "not scores of classes");
     refuses(&picture, MF_SERVE_REGRESS, "{\"examples\": []}", "one number");
 }
 

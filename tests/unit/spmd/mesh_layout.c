@@ -43,6 +43,31 @@ MF_TEST(mesh_texts_are_parsed_or_rejected_with_the_reason)
     T_FAILS(MF_INVALID_ARGUMENT, "is not a layout", mf_layout_rules_parse("batch", &r));
 }
 
+MF_TEST(mesh_specs_survive_printing)
+{
+    static const char *const texts[][2] = { { "rows:2;cols:3,1",
+                                              "batch:rows;batch:cols;hidden:cols" },
+                                            { "a:1 | b:4;c:2", "layers:a" },
+                                            { "all:4", "" } };
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        mf_buf axes = { 0 }, layout = { 0 };
+        mf_mesh_spec a, b;
+
+        T_OK(mf_mesh_spec_parse(texts[i][0], texts[i][1], &a));
+        mf_mesh_spec_text(&a, &axes, &layout);
+        T_STREQ(axes.data, texts[i][0]);
+        T_STREQ(layout.data, texts[i][1]);
+        T_OK(mf_mesh_spec_parse(axes.data, layout.data, &b));
+        T_EQ(b.n, a.n);
+        for (int k = 0; k < a.n; k++)
+            T_TRUE(mf_mesh_alike(&a.at[k], &b.at[k]));
+        T_EQ(memcmp(&a.rules, &b.rules, sizeof a.rules), 0);
+        mf_buf_deinit(&axes);
+        mf_buf_deinit(&layout);
+    }
+}
+
 /* Pieces of `size` along all axes of the mesh, in the order of the processors. */
 static void pieces(const char *text, int64_t size, int64_t grain, int64_t *out)
 {

@@ -446,6 +446,32 @@ MF_TEST(codec_rules_are_by_name_and_the_first_that_fits_counts)
     mf_codecs_free(c);
 }
 
+MF_TEST(codec_rules_survive_printing)
+{
+    static const char *const texts[][2] = {
+        { "fp16", "fp16" },
+        { "a*: bf16", "a*: bf16" },
+        { " grain=4;*bias*:none; dense*:int8 block=64;top_k ratio=0.01",
+          "grain=4; *bias*: none; dense*: int8 block=64; top_k ratio=0.00999999978" },
+    };
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        mf_buf text = { 0 }, again = { 0 };
+        mf_codecs *c;
+
+        T_OK(mf_codecs_parse(texts[i][0], &c));
+        mf_codecs_text(c, &text);
+        T_STREQ(text.data, texts[i][1]);
+        mf_codecs_free(c);
+        T_OK(mf_codecs_parse(text.data, &c));
+        mf_codecs_text(c, &again);
+        T_STREQ(again.data, text.data);
+        mf_codecs_free(c);
+        mf_buf_deinit(&text);
+        mf_buf_deinit(&again);
+    }
+}
+
 MF_TEST(codec_rules_that_make_no_sense_are_refused)
 {
     mf_codecs *c;

@@ -196,7 +196,7 @@ MF_TEST(replicas_settings_are_checked)
             mf_strategy_open("mirrored aggregation=mode", NULL, &s));
     T_FAILS(MF_INVALID_ARGUMENT, "below 0.5",
             mf_strategy_open("mirrored aggregation=trimmed_mean trim=0.5", NULL, &s));
-    T_FAILS(MF_INVALID_ARGUMENT, "trim belongs to",
+    T_FAILS(MF_INVALID_ARGUMENT, "trim needs aggregation=trimmed_mean",
             mf_strategy_open("mirrored aggregation=median trim=0.2", NULL, &s));
     T_FAILS(MF_INVALID_ARGUMENT, "3 weights for 2 members",
             mf_strategy_open("mirrored replicas=2 aggregation=weighted weights=[1,2,3]", NULL, &s));

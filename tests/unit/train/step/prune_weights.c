@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights that become zero while they are trained. */
+#include "train/step/prune_weights.h"
+
 #include "unit/train/loop/toy.h"
 
 #include <stdio.h>
@@ -92,6 +94,32 @@ MF_TEST(prune_hold_keeps_zeros_that_were_there)
     toy_fit(&p, 20);
     T_EQ(zeros(&p, "dense/kernel", TOY_INPUTS * HIDDEN), TOY_INPUTS * HIDDEN / 3);
     toy_end(&p);
+}
+
+MF_TEST(prune_settings_survive_printing)
+{
+    static const char *const texts[] = {
+        "hold only='dense*'", "magnitude sparsity=0.9",
+        "magnitude sparsity=0.5 first=0.1 begin=3 end=9 every=2 scope=layer only=a*"
+    };
+    mf_arena *arena = mf_arena_new();
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        mf_buf text = { 0 };
+        mf_prune a, b;
+
+        T_OK(mf_prune_parse(texts[i], arena, &a));
+        mf_prune_text(&a, &text);
+        T_OK(mf_prune_parse(text.data, arena, &b));
+        T_TRUE(a.holds == b.holds && a.global == b.global);
+        T_STREQ(a.only, b.only);
+        T_TRUE(a.begin == b.begin && a.end == b.end && a.every == b.every);
+        T_TRUE(a.end_given == b.end_given && a.every_given == b.every_given);
+        T_EQ_F(a.first, b.first);
+        T_EQ_F(a.last, b.last);
+        mf_buf_deinit(&text);
+    }
+    mf_arena_free(arena);
 }
 
 MF_TEST(prune_that_makes_no_sense_is_refused)
