@@ -39,8 +39,8 @@ typedef struct mf_strategy_options {
     const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
     bool trusted_network; /* for transports that do not encrypt */
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
-    const char *job; /* show this process to `meshflow status`, as a task of the job of this name;
-                        the first task's name counts for all; NULL: it is not shown */
+    const char *job; /* show this process to `meshflow job status`, as a task of the job of this
+                        name; the first task's name counts for all; NULL: it is not shown */
     const char *
         store; /* where the job keeps who belongs to it, so that tasks may die, come and
                   leave: "file:DIR" or "etcd://HOST:PORT/PREFIX", docs/guides/elastic-membership.md;

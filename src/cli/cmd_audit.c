@@ -85,7 +85,7 @@ static mf_status audit_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object", 0, false },
+    { .name = "json", .help = "print one object" },
     { 0 },
 };
 

@@ -183,16 +183,18 @@ static mf_status bench_step_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "model", "MODEL", "a model of the zoo, with settings", 0, false },
-    { "batch", "N", "samples of a step; 128 unless told", 0, false },
-    { "steps", "N", "steps of a round; as many as take a fifth of a second unless told", 0, false },
-    { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },
-    { "threads", "N", "threads; as many as there are cores unless told", 0, false },
-    { "precision", "P", "fp32, bf16 or fp16", 0, false },
-    { "optimizer", "OPT", "momentum unless told", 0, false },
-    { "guard", "HOW", "stop, skip or off, as for train", 0, false },
-    { "disable", "PASSES", "passes to leave out", 0, false },
-    { "json", NULL, "print one object", 0, false },
+    { .name = "model", .value = "MODEL", .help = "a model of the zoo, with settings" },
+    { .name = "batch", .value = "N", .help = "samples of a step; 128 unless told" },
+    { .name = "steps",
+      .value = "N",
+      .help = "steps of a round; as many as take a fifth of a second unless told" },
+    { .name = "shards", .value = "N", .help = "parts that every batch is cut into; 8 unless told" },
+    { .name = "threads", .value = "N", .help = "threads; as many as there are cores unless told" },
+    { .name = "precision", .value = "P", .help = "fp32, bf16 or fp16" },
+    { .name = "optimizer", .value = "OPT", .help = "momentum unless told" },
+    { .name = "guard", .value = "HOW", .help = "stop, skip or off, as for train" },
+    { .name = "disable", .value = "PASSES", .help = "passes to leave out" },
+    { .name = "json", .help = "print one object" },
     { 0 },
 };
 

@@ -235,10 +235,16 @@ static mf_status cert_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "out", "DIR", "where they go; it is made if it is not there", 0, false },
-    { "host", "NAME", "a name or address of a host that tasks run on, besides this one", 0, true },
-    { "task", "NAME", "a certificate for this task alone: 'worker 0', in DIR/worker-0", 0, true },
-    { "days", "N", "how long they are valid (365)", 0, false },
+    { .name = "out", .value = "DIR", .help = "where they go; it is made if it is not there" },
+    { .name = "host",
+      .value = "NAME",
+      .help = "a name or address of a host that tasks run on, besides this one",
+      .many = true },
+    { .name = "task",
+      .value = "NAME",
+      .help = "a certificate for this task alone: 'worker 0', in DIR/worker-0",
+      .many = true },
+    { .name = "days", .value = "N", .help = "how long they are valid (365)" },
     { 0 },
 };
 

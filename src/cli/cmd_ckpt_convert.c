@@ -103,7 +103,10 @@ static mf_status cmd_ckpt_convert_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "only", "PATTERN", "only tensors of such names: 'dense*'", 0, true },
+    { .name = "only",
+      .value = "PATTERN",
+      .help = "only tensors of such names: 'dense*'",
+      .many = true },
     { 0 },
 };
 

@@ -161,7 +161,7 @@ done:
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object with counts and the largest difference", 0, false },
+    { .name = "json", .help = "print one object with counts and the largest difference" },
     { 0 },
 };
 

@@ -212,9 +212,9 @@ static mf_status cmd_ckpt_show_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "values", "NAME", "print the values of this tensor", 0, false },
-    { "json", NULL, "print one object: path, format, tensors; or nested lists of values", 0,
-      false },
+    { .name = "values", .value = "NAME", .help = "print the values of this tensor" },
+    { .name = "json",
+      .help = "print one object: path, format, tensors; or nested lists of values" },
     { 0 },
 };
 

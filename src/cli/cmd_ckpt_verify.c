@@ -135,7 +135,7 @@ static mf_status verify_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print an array of objects: path, problems, ok", 0, false },
+    { .name = "json", .help = "print an array of objects: path, problems, ok" },
     { 0 },
 };
 

@@ -195,12 +195,15 @@ static mf_status cmd_contrast_run(mf_args *args)
 
 static const mf_option options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
-    { "embeddings", "FILE", "draw embeddings of test samples in two dimensions, as .svg", 0,
-      false },
-    { "filters", "FILE", "draw filters of an RBM, as .png", 0, false },
-    { "samples", "FILE", "draw samples of an RBM, as .png", 0, false },
-    { "steps", "N", "steps of the chains that samples are from; 1000 unless told", 0, false },
+    { .name = "from", .value = "CKPT", .help = "a checkpoint, or a folder, whose newest is taken" },
+    { .name = "embeddings",
+      .value = "FILE",
+      .help = "draw embeddings of test samples in two dimensions, as .svg" },
+    { .name = "filters", .value = "FILE", .help = "draw filters of an RBM, as .png" },
+    { .name = "samples", .value = "FILE", .help = "draw samples of an RBM, as .png" },
+    { .name = "steps",
+      .value = "N",
+      .help = "steps of the chains that samples are from; 1000 unless told" },
     { 0 },
 };
 

@@ -25,7 +25,7 @@ done:
 
 static const mf_option options[] = {
     MF_OPTION_SET,
-    { "compression", "KIND", "GZIP or ZLIB; none without it", 0, false },
+    { .name = "compression", .value = "KIND", .help = "GZIP or ZLIB; none without it" },
     { 0 },
 };
 

@@ -239,8 +239,8 @@ done:
 
 static const mf_option options[] = {
     MF_OPTION_SET,
-    { "sample", "N", "show this sample (0)", 0, false },
-    { "json", NULL, "print one object: count, columns, classes, names, labels", 0, false },
+    { .name = "sample", .value = "N", .help = "show this sample (0)" },
+    { .name = "json", .help = "print one object: count, columns, classes, names, labels" },
     { 0 },
 };
 

@@ -180,15 +180,21 @@ static mf_status doctor_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "cluster", "JSON", "tasks to look at, as for `meshflow server`; or a file; else TF_CONFIG", 0,
-      false },
-    { "job-name", "JOB", "which of them is to run here; none unless told", 0, false },
-    { "task-index", "N", "its number in the job; 0 unless told", 0, false },
-    { "dir", "DIR", "a folder that graphs or checkpoints will be in", 0, true },
-    { "timeout", "SECONDS", "for each answer; 3 unless told", 0, false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
-    { "json", NULL, "print one list", 0, false },
+    { .name = "cluster",
+      .value = "JSON",
+      .help = "tasks to look at, as for `meshflow server`; or a file; else TF_CONFIG" },
+    { .name = "job-name",
+      .value = "JOB",
+      .help = "which of them is to run here; none unless told" },
+    { .name = "task-index", .value = "N", .help = "its number in the job; 0 unless told" },
+    { .name = "dir",
+      .value = "DIR",
+      .help = "a folder that graphs or checkpoints will be in",
+      .many = true },
+    { .name = "timeout", .value = "SECONDS", .help = "for each answer; 3 unless told" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as `meshflow cert` makes them" },
+    { .name = "insecure-any-peer", .help = "without TLS, believe whoever answers" },
+    { .name = "json", .help = "print one list" },
     { 0 },
 };
 

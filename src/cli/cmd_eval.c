@@ -145,7 +145,11 @@ static mf_status predict_run(mf_args *args)
 
 static const mf_option eval_options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { .name = "from",
+      .value = "CKPT",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_TASK,
+      .help = "a checkpoint, or a folder, whose newest checkpoint is read" },
     MF_MESH_OPTIONS,
     MF_CONNECT_OPTIONS,
     { 0 },
@@ -167,11 +171,23 @@ const mf_command mf_command_eval = {
 
 static const mf_option predict_options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { .name = "from",
+      .value = "CKPT",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_TASK,
+      .help = "a checkpoint, or a folder, whose newest checkpoint is read" },
     MF_MESH_OPTIONS,
     MF_CONNECT_OPTIONS,
-    { "output", "FILE", "write what the model answers as .npy", 0, false },
-    { "draw", "FILE", "of a detector, draw what it finds in the first samples as SVG", 0, false },
+    { .name = "output",
+      .value = "FILE",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "write the outputs of the model to FILE, as .npy" },
+    { .name = "draw",
+      .value = "FILE",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_JOB,
+      .help = "with a detector: draw the objects found in the first samples, as SVG" },
     { 0 },
 };
 

@@ -200,7 +200,7 @@ done:
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object: ok, nodes, functions, ops, unknown, error", 0, false },
+    { .name = "json", .help = "print one object: ok, nodes, functions, ops, unknown, error" },
     { 0 },
 };
 

@@ -226,19 +226,25 @@ static mf_status optimize_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "fetch", "NODE:PORT", "an output that will be computed", 0, true },
-    { "target", "NODE", "a node that will be run", 0, true },
-    { "feed", "NAME[=SHAPE]",
-      "an output that will be fed, with a shape such as [2,?,3]; without one, that of the "
-      "placeholder",
-      0, true },
-    { "disable", "PASS,...", "leave out these passes", 0, false },
-    { "output", "FILE", "write the rewritten graph: .pbtxt is text, all else binary", 'o', false },
-    { "print", NULL, "print the rewritten graph", 0, false },
-    { "list", NULL,
-      "list the passes. exact: switching it off changes no bit; rounds: results may round "
-      "differently",
-      0, false },
+    { .name = "fetch",
+      .value = "NODE:PORT",
+      .help = "an output that will be computed",
+      .many = true },
+    { .name = "target", .value = "NODE", .help = "a node that will be run", .many = true },
+    { .name = "feed",
+      .value = "NAME[=SHAPE]",
+      .help = "an output that will be fed, with a shape such as [2,?,3]; without one, that of the "
+              "placeholder",
+      .many = true },
+    { .name = "disable", .value = "PASS,...", .help = "leave out these passes" },
+    { .name = "output",
+      .value = "FILE",
+      .help = "write the rewritten graph: .pbtxt is text, all else binary",
+      .letter = 'o' },
+    { .name = "print", .help = "print the rewritten graph" },
+    { .name = "list",
+      .help = "list the passes. exact: switching it off changes no bit; rounds: results may round "
+              "differently" },
     { 0 },
 };
 

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static mf_status write_page(const char *dir, const mf_command *c)
 {
@@ -47,13 +48,13 @@ static mf_status help_run(mf_args *args)
     if (args->n_words > 0) {
         (void)snprintf(name, sizeof name, "%.30s%s%.30s", args->words[0],
                        args->n_words > 1 ? " " : "", args->n_words > 1 ? args->words[1] : "");
-        c = mf_command_find(name);
+        c = mf_command_resolve(name);
         if (!c && !mf_command_is_group(name))
             return mf_args_wrong(args, "there is no command '%s'", name);
     }
     if (mf_args_has(args, "man"))
         mf_help_man(c, &text);
-    else if (c)
+    else if (c && (strcmp(c->name, name) == 0 || !mf_command_is_group(name)))
         mf_help_command(c, &text);
     else if (name[0])
         mf_help_group(name, &text);
@@ -63,8 +64,8 @@ static mf_status help_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "man", NULL, "print a man page", 0, false },
-    { "man-dir", "DIR", "write all man pages into this directory", 0, false },
+    { .name = "man", .help = "print a man page" },
+    { .name = "man-dir", .value = "DIR", .help = "write all man pages into this directory" },
     { 0 },
 };
 

@@ -44,7 +44,7 @@ static const char *find_program(const char *word, char *path, size_t size)
 {
     ssize_t n;
 
-    if (!mf_command_find(word) && !mf_command_is_group(word))
+    if (!mf_command_resolve(word) && !mf_command_is_group(word))
         return word;
     n = readlink("/proc/self/exe", path, size - 1);
     if (n <= 0)
@@ -147,24 +147,31 @@ done:
 }
 
 static const mf_option options[] = {
-    { "workers", "N", "workers to start; 1 unless told. Worker 0 is the chief", 0, false },
-    { "ps", "N", "parameter servers; 0 unless told", 0, false },
-    { "masters", "N",
-      "masters: they start the tasks of a training, and hand out work (graph map); 0 unless told",
-      0, false },
-    { "port", "BASE", "use the ports from BASE on; free ones are found unless told", 0, false },
-    { "grace", "SECONDS", "between telling tasks to end and killing them; 10 unless told", 0,
-      false },
-    { "max-restarts", "N", "how often a task that failed is started again; 0 unless told", 0,
-      false },
-    { "all-stay", NULL, "the job ends with the first task that is lost", 0, false },
-    { "log-dir", "DIR", "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well", 0,
-      false },
-    { "no-prefix", NULL, "do not put the task before its lines", 0, false },
-    { "json", NULL,
-      "standard output is the chief's, or master 0's, alone; others' goes to standard "
-      "error",
-      0, false },
+    { .name = "workers",
+      .value = "N",
+      .help = "workers to start; 1 unless told. Worker 0 is the chief" },
+    { .name = "ps", .value = "N", .help = "parameter servers; 0 unless told" },
+    { .name = "masters",
+      .value = "N",
+      .help = "masters: they start the tasks of a training, and hand out work (graph map); 0 "
+              "unless told" },
+    { .name = "port",
+      .value = "BASE",
+      .help = "use the ports from BASE on; free ones are found unless told" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "between telling tasks to end and killing them; 10 unless told" },
+    { .name = "max-restarts",
+      .value = "N",
+      .help = "how often a task that failed is started again; 0 unless told" },
+    { .name = "all-stay", .help = "the job ends with the first task that is lost" },
+    { .name = "log-dir",
+      .value = "DIR",
+      .help = "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well" },
+    { .name = "no-prefix", .help = "do not put the task before its lines" },
+    { .name = "json",
+      .help =
+          "standard output is the chief's, or master 0's, alone; others' goes to standard error" },
     { 0 },
 };
 

@@ -324,15 +324,18 @@ static mf_status models_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "columns", "COLUMNS",
-      "the data it is for: \"image=uint8[28,28,1] label=int32[] classes=10\"; without it an "
-      "example",
-      0, false },
-    { "graph", "FILE", "write the model's graph: text (.pbtxt) or binary", 0, false },
-    { "kind", "KIND",
-      "list layers, losses, metrics, initializers, optimizers, schedules or codecs instead", 0,
-      true },
-    { "markdown", NULL, "print tables for documents", 0, false },
+    { .name = "columns",
+      .value = "COLUMNS",
+      .help = "the data it is for: \"image=uint8[28,28,1] label=int32[] classes=10\"; without it "
+              "an example" },
+    { .name = "graph",
+      .value = "FILE",
+      .help = "write the model's graph: text (.pbtxt) or binary" },
+    { .name = "kind",
+      .value = "KIND",
+      .help = "list layers, losses, metrics, initializers, optimizers, schedules or codecs instead",
+      .many = true },
+    { .name = "markdown", .help = "print tables for documents" },
     { 0 },
 };
 

@@ -163,11 +163,11 @@ static mf_status ops_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "def", NULL, "print signatures instead of the table", 0, false },
-    { "json", NULL,
-      "print an array of objects: name, def, gradient (\"yes\", \"none\": it stops there, "
-      "\"missing\": TensorFlow has none either), stateful, kernel, inplace, types, samples",
-      0, false },
+    { .name = "def", .help = "print signatures instead of the table" },
+    { .name = "json",
+      .help =
+          "print an array of objects: name, def, gradient (\"yes\", \"none\": it stops there, "
+          "\"missing\": TensorFlow has none either), stateful, kernel, inplace, types, samples" },
     { 0 },
 };
 

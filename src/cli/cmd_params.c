@@ -46,7 +46,7 @@ static mf_status params_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print an array of objects", 0, false },
+    { .name = "json", .help = "print an array of objects" },
     { 0 },
 };
 

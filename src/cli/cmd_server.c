@@ -135,7 +135,7 @@ static mf_status cmd_server_serve(served *s)
     return MF_OK;
 }
 
-/* Others see this task as one of a job: `meshflow status`, `meshflow hang`. */
+/* Others see this task as one of a job: `meshflow job status`, `meshflow job hang`. */
 static mf_status cmd_server_show(const mf_server_options *o, const char *job)
 {
     char task[MF_STATUS_PAGE_TASK];
@@ -220,27 +220,34 @@ static mf_status server_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "cluster", "SPEC", "its tasks, as JSON or a file; TF_CONFIG unless told, else a task alone",
-      0, false },
-    { "job-name", "JOB", "which of them this is", 0, false },
-    { "task-index", "N", "its number in the job; 0 unless told", 0, false },
-    { "here", NULL, "all tasks of the cluster that are on this host, in this process", 0, false },
-    { "local", "JOBS", "a cluster in this process, at free ports of the loopback: worker=2,ps=1", 0,
-      false },
-    { "name", "JOB",
-      "show this task as one of JOB in `meshflow status` and `meshflow hang`; default: not shown",
-      0, false },
-    { "threads", "N", "threads; as many as there are cores unless told", 0, false },
-    { "memory", "MIB",
-      "limit for tensors, strings, requests and all else that graphs keep; default: the machine's",
-      0, false },
-    { "grace", "SECONDS",
-      "time from SIGTERM or SIGINT to the end of the process, even if an op still runs; default: "
-      "10",
-      0, false },
-    { "allow-dir", "DIR", "where graphs may read and write files; nowhere unless told", 0, false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "insecure-any-peer", NULL, "without TLS, let anybody in", 0, false },
+    { .name = "cluster",
+      .value = "SPEC",
+      .help = "its tasks, as JSON or a file; TF_CONFIG unless told, else a task alone" },
+    { .name = "job-name", .value = "JOB", .help = "which of them this is" },
+    { .name = "task-index", .value = "N", .help = "its number in the job; 0 unless told" },
+    { .name = "here", .help = "all tasks of the cluster that are on this host, in this process" },
+    { .name = "local",
+      .value = "JOBS",
+      .help = "a cluster in this process, at free ports of the loopback: worker=2,ps=1" },
+    { .name = "name",
+      .value = "JOB",
+      .help = "show this task as one of JOB in `meshflow job status` and `meshflow job hang`; "
+              "default: not "
+              "shown" },
+    { .name = "threads", .value = "N", .help = "threads; as many as there are cores unless told" },
+    { .name = "memory",
+      .value = "MIB",
+      .help = "limit for tensors, strings, requests and all else that graphs keep; default: the "
+              "machine's" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "time from SIGTERM or SIGINT to the end of the process, even if an op still runs; "
+              "default: 10" },
+    { .name = "allow-dir",
+      .value = "DIR",
+      .help = "where graphs may read and write files; nowhere unless told" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as `meshflow cert` makes them" },
+    { .name = "insecure-any-peer", .help = "without TLS, let anybody in" },
     { 0 },
 };
 

@@ -12,12 +12,37 @@
 #include "base/did_you_mean.h"
 #include "base/status.h"
 
+/* May the workers of one job be given different values? Every option of `train` says so. */
+typedef enum mf_option_scope {
+    MF_OPTION_UNSCOPED, /* the command does not start workers */
+    MF_OPTION_JOB, /* one value for the job: workers compare theirs before the first step */
+    MF_OPTION_TASK, /* each worker may have its own value */
+    MF_OPTION_TASK_WITH_STORE, /* likewise in a job with a store, whose tasks may change; else JOB
+                                */
+} mf_option_scope;
+
+/* The heading under which help lists an option. Headings appear in this order. */
+typedef enum mf_option_group {
+    MF_GROUP_GENERAL, /* "options" */
+    MF_GROUP_DATA,
+    MF_GROUP_MODEL,
+    MF_GROUP_OPTIMISATION,
+    MF_GROUP_DISTRIBUTION,
+    MF_GROUP_OUTPUT,
+    MF_GROUP_FAULTS,
+    MF_GROUP_DIAGNOSIS,
+    MF_GROUP_COUNT,
+} mf_option_group;
+
 typedef struct mf_option {
     const char *name; /* without "--"; NULL ends a table */
-    const char *value; /* what its value is called in help ("FILE"); NULL: it takes none */
+    const char *value; /* the placeholder of its value in help ("FILE"); NULL: it takes no value */
     const char *help;
     char letter; /* "-o" as well; 0: none */
     bool many; /* may be given several times */
+    bool hidden; /* accepted, but not in help: an old spelling */
+    mf_option_group group;
+    mf_option_scope scope;
 } mf_option;
 
 typedef struct mf_args mf_args;
@@ -36,6 +61,21 @@ typedef struct mf_command {
 } mf_command;
 
 extern const mf_command *const mf_commands[]; /* in the order of the help; ended by NULL */
+
+/* A row of `meshflow --help`: a command, or a group of commands ("graph"). */
+typedef struct mf_topic {
+    const char *heading, *name;
+    const char *summary; /* of a group; NULL: that of the command */
+} mf_topic;
+
+extern const mf_topic mf_topics[]; /* rows of one heading are adjacent; ended by a NULL name */
+
+/* An old spelling of a command: accepted, never shown. */
+typedef struct mf_alias {
+    const char *old, *name;
+} mf_alias;
+
+extern const mf_alias mf_aliases[]; /* ended by a NULL old */
 extern const mf_option mf_global_options[]; /* that every command takes */
 
 /* ---- arguments (options.c) ---- */
@@ -47,6 +87,7 @@ typedef struct mf_given {
 
 struct mf_args {
     const mf_command *command; /* NULL: none was named */
+    const char *group; /* "queue" where only the name of a group was given; else NULL */
     mf_given *given; /* in the order of the command line */
     const char **words; /* positional arguments */
     int64_t n_given, n_words, cap_given, cap_words;
@@ -79,10 +120,19 @@ mf_status mf_args_wrong(mf_args *args, const char *fmt, ...) MF_PRINTF(2, 3);
 /* What to do about a failure, for its second line. The first hint stays. */
 void mf_args_hint(mf_args *args, const char *fmt, ...) MF_PRINTF(2, 3);
 
-/* NULL when there is none. */
+/* ---- commands (commands.c, aliases.c) ---- */
+
+/* By the name of today, or also by an old one. NULL: there is no such command. */
 const mf_command *mf_command_find(const char *name);
-/* Commands "graph run", "graph print" ... exist, so "graph" alone is the name of a group. */
+const mf_command *mf_command_resolve(const char *name);
+/* The name of today of an old spelling; NULL: it is not one. */
+const char *mf_alias_find(const char *old);
+/* Commands "graph run", "graph print" ... exist, so "graph" is the name of a group. */
 bool mf_command_is_group(const char *name);
+/* Is it one of the group's? */
+bool mf_command_is_of(const mf_command *command, const char *group);
+/* The command, old or new, or group whose name is closest to a mistyped one; NULL: none is. */
+const char *mf_command_closest(const char *name);
 
 /* ---- help (help.c) ---- */
 
@@ -102,6 +152,7 @@ bool mf_command_is_group(const char *name);
     "  5   a task of a job is dead\n"
 
 void mf_help_program(mf_buf *out);
+/* The commands of a group; after the help of a command that has the group's name, too. */
 void mf_help_group(const char *name, mf_buf *out);
 void mf_help_command(const mf_command *command, mf_buf *out);
 /* The same as a man page; NULL: of the program as a whole. */

@@ -9,7 +9,8 @@
 
 #define MF_OPTION_SET                                                                              \
     {                                                                                              \
-        "set", "SETTINGS", "settings of the data, as in --set 'part=test'", 0, true                \
+        .name = "set", .value = "SETTINGS",                                                        \
+        .help = "settings of the data, as in --set 'part=test'", .many = true                      \
     }
 
 /* Open what the first argument names. A failure gets a hint about `data list`. */

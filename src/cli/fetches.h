@@ -28,10 +28,16 @@ typedef struct mf_fetches {
 
 /* Rows of a table of options. */
 #define MF_FETCH_OPTIONS                                                                           \
-    { "fetch", "NODE:PORT", "compute and print this output", 0, true },                            \
-        { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },     \
+    { .name = "fetch",                                                                             \
+      .value = "NODE:PORT",                                                                        \
+      .help = "compute and print this output",                                                     \
+      .many = true },                                                                              \
+        { .name = "save",                                                                          \
+          .value = "NODE:PORT=FILE",                                                               \
+          .help = "compute this output and write it as FILE.npy",                                  \
+          .many = true },                                                                          \
     {                                                                                              \
-        "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false                \
+        .name = "save-all", .value = "FILE", .help = "write all fetched outputs into one FILE.npz" \
     }
 
 /* Fails as a wrong call, with a hint. Owns: mf_fetches_deinit(), also after a failure. */

@@ -200,35 +200,6 @@ mf_status mf_job_freeze(const mf_args *args, mf_model *model)
     return MF_OK;
 }
 
-/* What may differ from worker to worker. */
-static bool may_differ(const char *option)
-{
-    static const char *const names[] = {
-        "threads",  "out",        "keep",   "trace",    "quiet",         "json",
-        "strategy", "no-test",    "resume", "timeout",  "summary-steps", "tls-dir",
-        "job-name", "task-index", "name",   "priority", "input-threads", "cache",
-        "near",     "store",      "from",   "output",   "overwrite",     "allow-changes"
-    };
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(names[i], option) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* With a store tasks come that the first ones have not listed. */
-static bool may_differ_with_store(const char *option)
-{
-    static const char *const names[] = { "cluster", "worker-hosts", "ps-hosts", "hostfile" };
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(names[i], option) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool has_store(mf_args *args)
 {
     const char *given = mf_args_value(args, "store");
@@ -237,17 +208,23 @@ static bool has_store(mf_args *args)
     return store && store[0] != '\0';
 }
 
+/* Workers may have different values of it. Tasks that join a job with a store are not in the
+ * description of the cluster that the first tasks were given. */
+static bool may_differ(const mf_option *o, mf_args *args)
+{
+    return o->scope == MF_OPTION_TASK || (o->scope == MF_OPTION_TASK_WITH_STORE && has_store(args));
+}
+
 mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples, mf_buf *out)
 {
     for (const mf_option *o = mf_command_find(command)->options; o->name; o++) {
         const char *value, *between = "";
         int64_t at = 0;
 
-        if (!mf_args_has(args, o->name) || may_differ(o->name) ||
-            (may_differ_with_store(o->name) && has_store(args)))
+        if (!mf_args_has(args, o->name) || may_differ(o, args))
             continue;
         mf_buf_printf(out, "--%s=%s", o->name, o->value ? "" : "yes");
-        /* One line, by which it is found: some options may be given several times. */
+        /* One line for all values: a difference is found by the name at its beginning. */
         for (; o->value && (value = mf_args_next(args, o->name, &at)) != NULL; between = " ")
             mf_buf_printf(out, "%s%s", between, value);
         mf_buf_str(out, "\n");

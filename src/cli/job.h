@@ -32,29 +32,76 @@ typedef struct mf_job {
 
 /* Options that name model and data, for the tables of all three commands. */
 #define MF_JOB_OPTIONS                                                                             \
-    { "model", "MODEL", "a model of the zoo, with settings: 'mlp units=64'", 0, false },           \
-        { "data", "DATA", "a known data set, a folder, or files", 0, false },                      \
-        { "set", "SETTINGS", "settings of the data: 'label=y'", 0, false },                        \
-        { "pairs", "SETTINGS", "make pairs of views of the images: 'rotate=20 crop=3'", 0,         \
-          false },                                                                                 \
-        { "test", "DATA",                                                                          \
-          "data to test on; default: the test part of the data, else a tenth of it", 0, false },   \
-        { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },          \
-        { "threads", "N", "threads; as many as there are cores unless told", 0, false },           \
-        { "seed", "N", "of weights, order and augmentation; 0 unless told", 0, false },            \
-        { "precision", "P",                                                                        \
-          "fp32, bf16 or fp16; 'bf16 stored=bf16': 16 bits of each weight in checkpoints, too", 0, \
-          false },                                                                                 \
-        { "loss", "LOSS", "what is made small; the model's own unless told", 0, false },           \
-        { "metrics", "NAMES",                                                                      \
-          "what is measured, with commas: 'accuracy,f1'; the model's own unless told", 0, false }, \
-        { "disable", "PASSES", "passes to leave out", 0, false },                                  \
+    { .name = "model",                                                                             \
+      .value = "MODEL",                                                                            \
+      .group = MF_GROUP_MODEL,                                                                     \
+      .scope = MF_OPTION_JOB,                                                                      \
+      .help = "model and its settings, e.g. 'mlp units=64'; `meshflow models` lists them" },       \
+        { .name = "data",                                                                          \
+          .value = "DATA",                                                                         \
+          .group = MF_GROUP_DATA,                                                                  \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "name of a known data set, a folder, or files" },                                \
+        { .name = "set",                                                                           \
+          .value = "SETTINGS",                                                                     \
+          .group = MF_GROUP_DATA,                                                                  \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "settings of the data, e.g. 'label=y'" },                                        \
+        { .name = "pairs",                                                                         \
+          .value = "SETTINGS",                                                                     \
+          .group = MF_GROUP_DATA,                                                                  \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "make pairs of views of each image, e.g. 'rotate=20 crop=3'" },                  \
+        { .name = "test",                                                                          \
+          .value = "DATA",                                                                         \
+          .group = MF_GROUP_DATA,                                                                  \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "test data (default: the test part of the data, or a tenth of the samples)" },   \
+        { .name = "shards",                                                                        \
+          .value = "N",                                                                            \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "shards of each batch; weights depend on this number, not on the number of "     \
+                  "workers (default: 8)" },                                                        \
+        { .name = "threads",                                                                       \
+          .value = "N",                                                                            \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK,                                                                 \
+          .help = "threads that compute (default: one for each core)" },                           \
+        { .name = "seed",                                                                          \
+          .value = "N",                                                                            \
+          .group = MF_GROUP_OPTIMISATION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "seed of initial weights, sample order and augmentation (default: 0)" },         \
+        { .name = "precision",                                                                     \
+          .value = "P",                                                                            \
+          .group = MF_GROUP_OPTIMISATION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "fp32, bf16 or fp16; 'bf16 stored=bf16' also stores checkpoints in 16 bits "     \
+                  "(default: fp32)" },                                                             \
+        { .name = "loss",                                                                          \
+          .value = "LOSS",                                                                         \
+          .group = MF_GROUP_OPTIMISATION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "loss function (default: that of the model)" },                                  \
+        { .name = "metrics",                                                                       \
+          .value = "NAMES",                                                                        \
+          .group = MF_GROUP_OPTIMISATION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help =                                                                                  \
+              "metrics, separated by commas, e.g. 'accuracy,f1' (default: those of the model)" },  \
+        { .name = "disable",                                                                       \
+          .value = "PASSES",                                                                       \
+          .group = MF_GROUP_DIAGNOSIS,                                                             \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "compiler passes to switch off, separated by commas" },                          \
     {                                                                                              \
-        "json", NULL, "one line of JSON at the end", 0, false                                      \
+        .name = "json", .group = MF_GROUP_OUTPUT, .scope = MF_OPTION_TASK,                         \
+        .help = "print the result as one line of JSON"                                             \
     }
 
-/* What `meshflow status` calls the job: --name, else MODEL-NUMBER, where the number is that of the
- * process that launched all tasks, or of this one. */
+/* What `meshflow job status` calls the job: --name, else MODEL-NUMBER, where the number is that of
+ * the process that launched all tasks, or of this one. */
 void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out);
 /* What the command line says. from: a checkpoint (NULL: none), beside which model and data are
  * noted where --model and --data do not name them. Fails as a wrong call. Owns: mf_job_deinit(),

@@ -41,10 +41,10 @@ static mf_status print_help(const mf_args *args)
 {
     mf_buf text = { 0 };
 
-    if (args->command)
+    if (args->command && (!args->group || strcmp(args->command->name, args->group) == 0))
         mf_help_command(args->command, &text);
-    else if (args->n_words > 0)
-        mf_help_group(args->words[0], &text);
+    else if (args->group)
+        mf_help_group(args->group, &text);
     else
         mf_help_program(&text);
     return mf_cli_print(&text);
@@ -64,8 +64,8 @@ static mf_status main_run(mf_args *args, int argc, char *const *argv)
     }
     if (args->command)
         return args->command->run(args);
-    if (args->n_words > 0)
-        return mf_args_wrong(args, "meshflow %s: name what to do", args->words[0]);
+    if (args->group)
+        return mf_args_wrong(args, "meshflow %s: name one of its commands", args->group);
     return mf_args_wrong(args, "name a command");
 }
 

@@ -7,21 +7,27 @@
 #include "cli/command.h"
 
 #define MF_MESH_OPTIONS                                                                            \
-    { "mesh", "AXES",                                                                              \
-      "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "  \
-      "docs/guides/mesh.md",                                                                       \
-      0, false },                                                                                  \
-        { "layout", "RULES",                                                                       \
-          "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0, false },       \
-        { "stages", "LAYERS",                                                                      \
-          "of a pipeline (layout 'layers:AXIS'): how many layers each has, '2,2'; by their work "  \
-          "unless told",                                                                           \
-          0, false },                                                                              \
+    { .name = "mesh",                                                                              \
+      .value = "AXES",                                                                             \
+      .group = MF_GROUP_DISTRIBUTION,                                                              \
+      .scope = MF_OPTION_JOB,                                                                      \
+      .help = "shard the model over a mesh of devices, e.g. 'rows:2;cols:2'; see "                 \
+              "docs/guides/mesh.md" },                                                             \
+        { .name = "layout",                                                                        \
+          .value = "RULES",                                                                        \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "shard dimensions along mesh axes, e.g. 'batch:rows;hidden:cols'" },             \
+        { .name = "stages",                                                                        \
+          .value = "LAYERS",                                                                       \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "layers of each pipeline stage, e.g. '2,2', with the layout 'layers:AXIS' "      \
+                  "(default: balanced by work)" },                                                 \
     {                                                                                              \
-        "exact", NULL,                                                                             \
-            "on a mesh: cut no dimension that is summed over; the bits of one "                    \
-            "processor",                                                                           \
-            0, false                                                                               \
+        .name = "exact", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,                   \
+        .help =                                                                                    \
+            "do not shard dimensions that are summed over: the result has the bits of one device"  \
     }
 
 /* The strategy that they are short for, with this mesh and layout; without a mesh nothing is

@@ -11,7 +11,7 @@ mf_status mf_cli_running(mf_args *args, const char *job, mf_job_view *out)
     MF_TRY(mf_job_view_read(job, out));
     if (!job || out->n_jobs > 0)
         return MF_OK;
-    mf_args_hint(args, "`meshflow jobs` lists those of this user on this host");
+    mf_args_hint(args, "`meshflow job list` lists those of this user on this host");
     return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' here", job);
 }
 

@@ -324,7 +324,7 @@ mf_status mf_jobqueue_submit(const char *dir, const char *name, const mf_jobqueu
         st = errno == EEXIST || errno == ENOTEMPTY
                  ? MF_FAIL(MF_ALREADY_EXISTS,
                            "there is a job '%s' already: give another name, or let it be forgotten "
-                           "(`meshflow queue --forget %s`)",
+                           "(`meshflow queue list --forget %s`)",
                            name, name)
                  : mf_errno_status(errno, "make", path.data);
     if (st != MF_OK && draft.data)

@@ -581,7 +581,7 @@ static mf_status net_open_all(mf_net *n, const mf_net_options *o)
     MF_TRY(kind->open(&t, &n->transport));
     MF_TRY(net_open_meet(n, known, mf_clock_ns() + timeout));
     if (n->job && n->job[0] && mf_status_page_rename(n->job) != MF_OK)
-        MF_WARN("`meshflow status` shows this task as one of %s: %s", mf_status_page_job(),
+        MF_WARN("`meshflow job status` shows this task as one of %s: %s", mf_status_page_job(),
                 mf_error_message());
     return MF_OK;
 }

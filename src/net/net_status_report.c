@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_status_report.c - tasks of other hosts tell task 0 what they do, about once a second, so that
- * `meshflow status` can show all of a job where its chief is. They do so when they send or wait
+ * `meshflow job status` can show all of a job where its chief is. They do so when they send or wait
  * anyhow: no thread, and no word from a task that stands still, which is just what the others shall
  * see. Task 0 answers each page when it next waits for somebody: to one that does not, they tell
  * rarely, and in the end nothing, for what it does not read must fit between the two. */

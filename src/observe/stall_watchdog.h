@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stall_watchdog.h - a thread cannot go on: it waits for another task, for input, for a disk. Once
  * that lasts, one line on standard error says which step stands still since when, which task is the
- * reason and what that one does, as `meshflow status` says it; and another one when it goes on. One
- * task says it for all of the job on this host: the first of those that wait for the same one. */
+ * reason and what that one does, as `meshflow job status` says it; and another one when it goes on.
+ * One task says it for all of the job on this host: the first of those that wait for the same one.
+ */
 #ifndef MF_OBSERVE_STALL_WATCHDOG_H
 #define MF_OBSERVE_STALL_WATCHDOG_H
 

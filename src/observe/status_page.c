@@ -88,7 +88,7 @@ static mf_status open_board(const char *job, const char *task, int tasks)
     if (st == MF_ALREADY_EXISTS)
         return st;
     if (st != MF_OK) {
-        MF_WARN("`meshflow status` will not see this process: %s", mf_error_message());
+        MF_WARN("`meshflow job status` will not see this process: %s", mf_error_message());
         MF_TRY(mf_status_page_file_unseen(job, task, tasks, &a));
     }
     board.use = MF_USE_IDLE;

@@ -309,10 +309,11 @@ static mf_status elastic_hosts_look_around(follow *f)
     }
     mf_job_view_deinit(&r);
     if (st == MF_OK && f->failures > f->o.max_restarts)
-        return MF_FAIL(MF_ABORTED,
-                       "%d workers have ended badly, one after another; try `meshflow join %s` to "
-                       "see why",
-                       f->failures, f->o.job);
+        return MF_FAIL(
+            MF_ABORTED,
+            "%d workers have ended badly, one after another; try `meshflow job join %s` to "
+            "see why",
+            f->failures, f->o.job);
     return st;
 }
 

@@ -113,7 +113,7 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 }
 
 /* Where a task that outlives us appends its output (dist/orphan_output.h): the log it has already,
- * or a file beside the job's store, which `meshflow jobs --sweep` removes. */
+ * or a file beside the job's store, which `meshflow job sweep` removes. */
 static mf_status put_lost_output(const mf_launch *l, const mf_launched *t, mf_buf *out)
 {
     const char *dir = l->log_dir ? l->log_dir : l->store_dir;

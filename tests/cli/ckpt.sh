@@ -52,7 +52,7 @@ train --steps 8 --json --hogwild
 verdict "without locks one process does the same, and says so" "--hogwild changes nothing here" "$sha"
 train --steps 8 --no-test --quiet --summary-steps 2 --out events
 verdict "events every other step"
-ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events show events --json
+ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events events --json
 wrong "events without a folder" "--summary-steps needs --out" -- train --model mlp --data fashion-mnist --summary-steps 5
 wrong "events never" "--summary-steps" -- train --model mlp --data fashion-mnist --summary-steps 0 --out events
 cat >terminal.py <<'PYTHON'

@@ -144,18 +144,18 @@ for option, value in ("--lr", "0.3"), ("--seed", "4"), ("--batch", "16"):
     mistake("workers with another %s" % option, 2, [*other, "--timeout", "5"], option, value, "worker 0", "worker 1", env=tf_config(PAIR, 1), peer=([*ALONE, "--timeout", "5"], tf_config(PAIR)))
 
 # jobs
-for command in ["status"], ["hang"], ["vars"], ["join"], ["drain"]:
-    mistake("%s of a job that there is not" % command[0], 1, [*command, "nobody"], "no job 'nobody'", "meshflow jobs")
-mistake("set of a job that there is not", 1, ["set", "nobody", "--threads", "2"], "no job 'nobody'")
-mistake("scale of a job that there is not", 1, ["scale", "nobody", "--workers", "2"], "no job 'nobody'")
-mistake("leave of a job that there is not", 1, ["leave", "nobody", "worker:1"], "no job 'nobody'")
-mistake("leave of a task that there is not", 1, ["leave", "alive", "worker:7"], "'alive'", "worker:7", job=True)
-mistake("set of nothing", 2, ["set", "alive"], "say what to change")
-mistake("set of more threads than there can be", 2, ["set", "alive", "--threads", "99999"], "--threads expects")
-mistake("set --mesh of a job without a mesh", 1, ["set", "alive", "--mesh", "rows:2"], "alive", "--mesh", job=True)
-mistake("set --layout without a mesh", 2, ["set", "alive", "--layout", "batch:rows"], "--layout needs --mesh")
-mistake("scale of a job of one process", 1, ["scale", "alive", "--workers", "3"], "alive", "store", job=True)
-mistake("join of a job of one process", 1, ["join", "alive"], "alive", "store", job=True)
+for command in "status", "hang", "vars", "join", "drain":
+    mistake("%s of a job that there is not" % command, 1, ["job", command, "nobody"], "no job 'nobody'", "meshflow job list")
+mistake("set of a job that there is not", 1, ["job", "set", "nobody", "--threads", "2"], "no job 'nobody'")
+mistake("scale of a job that there is not", 1, ["job", "scale", "nobody", "--workers", "2"], "no job 'nobody'")
+mistake("leave of a job that there is not", 1, ["job", "leave", "nobody", "worker:1"], "no job 'nobody'")
+mistake("leave of a task that there is not", 1, ["job", "leave", "alive", "worker:7"], "'alive'", "worker:7", job=True)
+mistake("set of nothing", 2, ["job", "set", "alive"], "say what to change")
+mistake("set of more threads than there can be", 2, ["job", "set", "alive", "--threads", "99999"], "--threads expects")
+mistake("set --mesh of a job without a mesh", 1, ["job", "set", "alive", "--mesh", "rows:2"], "alive", "--mesh", job=True)
+mistake("set --layout without a mesh", 2, ["job", "set", "alive", "--layout", "batch:rows"], "--layout needs --mesh")
+mistake("scale of a job of one process", 1, ["job", "scale", "alive", "--workers", "3"], "alive", "store", job=True)
+mistake("join of a job of one process", 1, ["job", "join", "alive"], "alive", "store", job=True)
 mistake("two jobs with one name", 1, [*ALONE, "--name", "alive"], "alive", "--name", job=True)
 mistake("--task-index without a cluster", 2, [*ALONE, "--task-index", "1"], "--task_index", "nothing describes a cluster")
 mistake("--job-name without a cluster", 2, [*ALONE, "--job-name", "worker"], "--job_name", "TF_CONFIG")
@@ -163,11 +163,11 @@ mistake("a launch of nothing", 2, ["launch", "--workers", "2"], "COMMAND")
 mistake("a launch of a program that there is not", 2, ["launch", "--workers", "2", "--", "./absent"], "./absent")
 mistake("a launch at ports that are in use", 1, ["launch", "--workers", "1", "--port", "{held}", "--", *ALONE], "{held}")
 mistake("a launch of settings that are wrong", 2, ["launch", "--workers", "2", "--max-restarts", "5", "--", *ALONE, "--codec", "fp61"], "fp61")
-mistake("a submit of nothing", 2, ["submit"], "COMMAND")
-mistake("a submit after a job that there is not", 2, ["submit", "--after", "absent", "--", "true"], "absent")
-mistake("attach to a job that there is not", 1, ["attach", "absent"], "absent")
-mistake("cancel of a job that there is not", 1, ["cancel", "absent"], "absent")
-mistake("a second daemon", 1, ["daemon"], "daemon", daemon=True)
+mistake("a submit of nothing", 2, ["queue", "submit"], "COMMAND")
+mistake("a submit after a job that there is not", 2, ["queue", "submit", "--after", "absent", "--", "true"], "absent")
+mistake("attach to a job that there is not", 1, ["queue", "attach", "absent"], "absent")
+mistake("cancel of a job that there is not", 1, ["queue", "cancel", "absent"], "absent")
+mistake("a second daemon", 1, ["queue", "daemon"], "daemon", daemon=True)
 
 
 # ---- what there is ----
@@ -272,10 +272,10 @@ class Bench(harness.Bench):
 
     def has_job(self):
         """The job of an earlier mistake may have left its page: it is dead."""
-        return any(j["job"] == "alive" and j["alive"] > 0 for j in json.loads(self.ask("jobs", "--json").stdout)["jobs"])
+        return any(j["job"] == "alive" and j["alive"] > 0 for j in json.loads(self.ask("job", "list", "--json").stdout)["jobs"])
 
     def start_daemon(self):
-        self.start(["daemon"])
+        self.start(["queue", "daemon"])
         self.await_true(lambda: os.listdir(self.dirs["spool"]), "a daemon runs")
 
     def ask(self, *command):

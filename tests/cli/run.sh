@@ -77,8 +77,8 @@ json() # EXPRESSION about d, which the last line of out holds
 }
 
 # ---- help and versions
-wrong "vars wants a job" "JOB" -- vars
-fails "vars of a job that is not there" "there is no job 'nobody'" -- vars nobody
+wrong "vars wants a job" "JOB" -- job vars
+fails "vars of a job that is not there" "there is no job 'nobody'" -- job vars nobody
 ok "help lists the commands" "graph run" "ops" "params" -- help
 ok "--help does too" "usage: meshflow COMMAND" -- --help
 ok "help of a group" "graph optimize" -- help graph

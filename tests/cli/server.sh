@@ -76,7 +76,7 @@ ok "topo of a cluster" "host localhost" "/job:worker/task:0 $address: Meshflow 0
     topo --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
 ok "a cluster is drawn" "graph cluster {" "shape=cylinder, style=dashed" "Meshflow 0.1.0" -- \
     topo --dot --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
-wrong "nothing is drawn" "give --cluster" -- topo --dot
+wrong "nothing is drawn" "give --cluster" -- doctor topo --dot
 "$program" cert --out certs >out 2>err
 ok "doctor of certificates" "it fits its key" "more days" -- doctor --tls-dir certs
 chmod 644 certs/key.pem
@@ -124,7 +124,7 @@ for task in "ps 0" "worker 0" "worker 1"; do
     tasks="$tasks $!"
 done
 for _ in $(seq 100); do
-    "$program" topo --cluster "$cluster" | grep -q "not there" || break
+    "$program" doctor topo --cluster "$cluster" | grep -q "not there" || break
     sleep 0.1
 done
 ok "doctor of three tasks" "cluster.worker[1]" "clock" -- doctor --cluster "$cluster"

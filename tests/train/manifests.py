@@ -5,7 +5,7 @@
 Usage: manifests.py PROGRAM [PATTERN]
 
 Of each manifest the pods are made that Kubernetes and its operators would make: names, environment, command.
-In each environment `meshflow env` says who it is, and then the command of each is run here, with the
+In each environment `meshflow doctor env` says who it is, and then the command of each is run here, with the
 addresses of this machine and fewer steps. Prints TAP lines and, last, `N passed, N failed, N skipped`.
 """
 import glob
@@ -142,7 +142,7 @@ class Bench(harness.Bench):
 
     def says(self, pod):
         ps = ["--ps", pod.options()["--ps"]] if "--ps" in pod.command else []
-        r = subprocess.run([self.program, "env", "--json", *ps], capture_output=True, text=True, timeout=60,
+        r = subprocess.run([self.program, "doctor", "env", "--json", *ps], capture_output=True, text=True, timeout=60,
                            env=self.clean(pod.env))
         check(r.returncode == 0, "%s: %s%s" % (pod.host, r.stdout, r.stderr))
         return json.loads(r.stdout)
@@ -243,7 +243,7 @@ def every_manifest_is_tried(b):
           str(files))
     pod = pods_of("indexed-job.yaml")[0]
     del pod.env["MESHFLOW_PODS"]
-    r = subprocess.run([b.program, "env"], capture_output=True, text=True, env=b.clean(pod.env))
+    r = subprocess.run([b.program, "doctor", "env"], capture_output=True, text=True, env=b.clean(pod.env))
     check(r.returncode == 1 and "nobody knows how many pods there are" in r.stdout + r.stderr, r.stdout)
 
 

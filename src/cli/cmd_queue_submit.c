@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_submit.c - `meshflow submit`: leave a command to the daemon. */
+/* cmd_queue_submit.c - `meshflow queue submit`: leave a command to the daemon. */
 #include "base/exit_code.h"
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
@@ -32,7 +32,7 @@ static mf_status list_after(const mf_args *args, mf_arena *arena, mf_jobqueue_or
     return MF_OK;
 }
 
-static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
+static mf_status cmd_queue_submit_put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
 {
     char cwd[4096], unnamed[32];
     const char *name = mf_args_value(args, "name");
@@ -57,7 +57,8 @@ static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir,
     MF_TRY(mf_jobqueue_submit(dir, name, &o));
     mf_buf_printf(out, "%s\n", name);
     if (!mf_jobqueue_has_daemon(dir))
-        mf_args_hint(args, "no daemon is at work in '%s': start one with `meshflow daemon`", dir);
+        mf_args_hint(args, "no daemon is at work in '%s': start one with `meshflow queue daemon`",
+                     dir);
     return MF_OK;
 }
 
@@ -68,7 +69,7 @@ static mf_status submit_run(mf_args *args)
     mf_status st = arena ? mf_jobqueue_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
 
     if (st == MF_OK)
-        st = cmd_submit_put(args, arena, dir.data, &out);
+        st = cmd_queue_submit_put(args, arena, dir.data, &out);
     if (st == MF_OK && args->hint[0])
         (void)fprintf(stderr, "meshflow: %s\n", args->hint);
     mf_arena_free(arena);
@@ -79,34 +80,42 @@ static mf_status submit_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "name", "NAME", "what it is called; a number unless told", 0, false },
-    { "after", "JOB", "start it once this one is done; if that fails, it is left out", 0, true },
-    { "restarts", "N", "start it again up to so often if it fails or is killed; 0 unless told", 0,
-      false },
-    { "grace", "SECONDS", "that it has to end by itself when it is cancelled; 10 unless told", 0,
-      false },
-    { "slots", "N", "that it takes of the daemon's; 1 unless told", 0, false },
-    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
-      false },
+    { .name = "name", .value = "NAME", .help = "what it is called; a number unless told" },
+    { .name = "after",
+      .value = "JOB",
+      .help = "start it once this one is done; if that fails, it is left out",
+      .many = true },
+    { .name = "restarts",
+      .value = "N",
+      .help = "start it again up to so often if it fails or is killed; 0 unless told" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "that it has to end by itself when it is cancelled; 10 unless told" },
+    { .name = "slots", .value = "N", .help = "that it takes of the daemon's; 1 unless told" },
+    { .name = "dir",
+      .value = "DIR",
+      .help = "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told" },
     { 0 },
 };
 
-const mf_command mf_command_submit = {
-    .name = "submit",
+const mf_command mf_command_queue_submit = {
+    .name = "queue submit",
     .arguments = "-- COMMAND [WORD...]",
     .summary = "submit a command to the daemon",
-    .about = "Prints the name of the job. It runs in this folder with this environment, as soon as "
-             "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
-             "A training that is to go on where it was when it is started again is given --out and "
-             "--resume. The exit code of the job is in `meshflow queue` and is that of `meshflow "
-             "attach`; jobs that end with 2, 3, 75, 126 or 127 are not started again.",
+    .about =
+        "Prints the name of the job. It runs in this folder with this environment, as soon as "
+        "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
+        "A training that is to go on where it was when it is started again is given --out and "
+        "--resume. The exit code of the job is in `meshflow queue list` and is that of `meshflow "
+        "attach`; jobs that end with 2, 3, 75, 126 or 127 are not started again.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow submit --name a --restarts 3 -- meshflow train --model "
-                               "mlp --out run --resume",
-                               "meshflow submit --name b --after a -- meshflow eval --from run "
-                               "--data fashion-mnist",
-                               NULL },
+        (const char *const[]){
+            "meshflow queue submit --name a --restarts 3 -- meshflow train --model "
+            "mlp --out run --resume",
+            "meshflow queue submit --name b --after a -- meshflow eval --from run "
+            "--data fashion-mnist",
+            NULL },
     .min_args = 1,
     .max_args = -1,
     .exits = "  0   the job was submitted\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_hang.c - `meshflow hang`: why a job stands still or has died, and the last events of each of
- * its tasks, out of recorders that outlive them. */
+/* cmd_job_hang.c - `meshflow job hang`: why a job stands still or has died, and the last events of
+ * each of its tasks, out of recorders that outlive them. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/mem.h"
@@ -21,14 +21,14 @@ typedef struct told {
     char note[MF_JOB_VIEW_NOTE];
 } told;
 
-static double cmd_hang_seconds(int64_t ns)
+static double cmd_job_hang_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
 
 /* ---- looking ---- */
 
-static int64_t cmd_hang_end_of(const told *t, int64_t now)
+static int64_t cmd_job_hang_end_of(const told *t, int64_t now)
 {
     int64_t end = t->task->page.changed_ns;
 
@@ -40,7 +40,7 @@ static int64_t cmd_hang_end_of(const told *t, int64_t now)
 }
 
 /* Does a task get the processor time that it wants? */
-static void cmd_hang_watch(told *tasks, int n)
+static void cmd_job_hang_watch(told *tasks, int n)
 {
     mf_process_times *before = mf_calloc(n + 1, sizeof *before);
     bool any = false;
@@ -66,7 +66,7 @@ static void cmd_hang_watch(told *tasks, int n)
     mf_free(before);
 }
 
-static mf_status cmd_hang_ask(const mf_job_view_job *job, int64_t now, told **out)
+static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, told **out)
 {
     told *tasks = mf_calloc(job->n, sizeof *tasks);
 
@@ -79,9 +79,9 @@ static mf_status cmd_hang_ask(const mf_job_view_job *job, int64_t now, told **ou
         t->task = &job->tasks[i];
         if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
             t->n = 0; /* it has ended since */
-        t->end = cmd_hang_end_of(t, now);
+        t->end = cmd_job_hang_end_of(t, now);
     }
-    cmd_hang_watch(tasks, job->n);
+    cmd_job_hang_watch(tasks, job->n);
     return MF_OK;
 }
 
@@ -98,7 +98,7 @@ static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now
     if (job->n > 1)
         mf_buf_printf(out, "; %s was the first that showed nothing any more",
                       first->task->page.task);
-    mf_buf_printf(out, ", %.1f s ago: it ", cmd_hang_seconds(now - first->end));
+    mf_buf_printf(out, ", %.1f s ago: it ", cmd_job_hang_seconds(now - first->end));
     mf_job_view_doing_text(first->task, first->end, out);
 }
 
@@ -114,7 +114,7 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
         mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ",
-                      cmd_hang_seconds(now - t->end));
+                      cmd_job_hang_seconds(now - t->end));
         mf_job_view_doing_text(t->task, t->end, out);
     } else {
         mf_job_view_task_text(t->task, now, out);
@@ -122,7 +122,7 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
     mf_buf_str(out, t->note);
 }
 
-static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
+static void cmd_job_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
@@ -130,7 +130,7 @@ static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf
     put_does(t, now, out);
     mf_buf_str(out, "\n");
     for (int i = first; i < t->n; i++) {
-        mf_buf_printf(out, "  %12.6f s  ", -cmd_hang_seconds(t->end - t->events[i].at_ns));
+        mf_buf_printf(out, "  %12.6f s  ", -cmd_job_hang_seconds(t->end - t->events[i].at_ns));
         mf_status_page_event_text(&t->events[i], out);
         mf_buf_str(out, "\n");
     }
@@ -141,7 +141,7 @@ static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf
 
 /* ---- for programs ---- */
 
-static void cmd_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
+static void cmd_job_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text->data ? text->data : "", text->len);
@@ -149,37 +149,38 @@ static void cmd_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
     mf_buf_clear(text);
 }
 
-static void cmd_hang_put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text,
-                                   mf_buf *out)
+static void cmd_job_hang_put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text,
+                                       mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
     mf_buf_str(text, t->task->page.task);
-    cmd_hang_put_string("task", text, out);
+    cmd_job_hang_put_string("task", text, out);
     put_does(t, now, text);
-    cmd_hang_put_string("does", text, out);
+    cmd_job_hang_put_string("does", text, out);
     mf_buf_printf(out, "\"pid\":%lld,\"alive\":%s,\"ended_seconds_ago\":%.6f,\"events\":[",
                   (long long)t->task->page.pid, t->task->alive ? "true" : "false",
-                  cmd_hang_seconds(now - t->end));
+                  cmd_job_hang_seconds(now - t->end));
     for (int i = first; i < t->n; i++) {
         mf_status_page_event_text(&t->events[i], text);
         mf_buf_str(out, i > first ? ",{" : "{");
-        cmd_hang_put_string("event", text, out);
+        cmd_job_hang_put_string("event", text, out);
         mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}",
-                      -cmd_hang_seconds(t->end - t->events[i].at_ns), (long long)t->events[i].step);
+                      -cmd_job_hang_seconds(t->end - t->events[i].at_ns),
+                      (long long)t->events[i].step);
     }
     mf_buf_str(out, "]");
 }
 
 /* ---- the command ---- */
 
-static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bool json,
-                                  mf_buf *out)
+static mf_status cmd_job_hang_put_job(const mf_job_view_job *job, int64_t events, bool json,
+                                      mf_buf *out)
 {
     mf_buf text = { 0 };
     const int64_t now = mf_clock_ns();
     told *tasks;
-    mf_status st = cmd_hang_ask(job, now, &tasks);
+    mf_status st = cmd_job_hang_ask(job, now, &tasks);
 
     if (st != MF_OK)
         return st;
@@ -188,8 +189,8 @@ static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bo
         mf_buf name = { 0 };
 
         mf_buf_str(&name, job->tasks[0].page.job);
-        cmd_hang_put_string("job", &name, out);
-        cmd_hang_put_string("explanation", &text, out);
+        cmd_job_hang_put_string("job", &name, out);
+        cmd_job_hang_put_string("explanation", &text, out);
         mf_buf_deinit(&name);
         mf_buf_str(out, "\"tasks\":[");
     } else {
@@ -199,9 +200,9 @@ static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bo
     for (int i = 0; i < job->n; i++) {
         mf_buf_str(out, json ? i ? ",{" : "{" : "");
         if (json)
-            cmd_hang_put_task_json(&tasks[i], events, now, &text, out);
+            cmd_job_hang_put_task_json(&tasks[i], events, now, &text, out);
         else
-            cmd_hang_put_task(&tasks[i], events, now, out);
+            cmd_job_hang_put_task(&tasks[i], events, now, out);
         mf_buf_str(out, json ? "}" : "");
     }
     mf_buf_str(out, json ? "]" : "");
@@ -223,7 +224,7 @@ static mf_status hang_run(mf_args *args)
     mf_buf_str(&out, json ? "{\"jobs\":[" : "");
     for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
         mf_buf_str(&out, json ? i ? ",{" : "{" : i ? "\n" : "");
-        st = cmd_hang_put_job(&r.jobs[i], events, json, &out);
+        st = cmd_job_hang_put_job(&r.jobs[i], events, json, &out);
         mf_buf_str(&out, json ? "}" : "");
     }
     if (st == MF_OK)
@@ -239,24 +240,26 @@ static mf_status hang_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "events", "N", "of each task, the last N; 12 unless told, with --json all there are", 0,
-      false },
-    { "json", NULL, "one object on one line", 0, false },
+    { .name = "events",
+      .value = "N",
+      .help = "of each task, the last N; 12 unless told, with --json all there are" },
+    { .name = "json", .help = "one object on one line" },
     { 0 },
 };
 
-const mf_command mf_command_hang = {
-    .name = "hang",
+const mf_command mf_command_job_hang = {
+    .name = "job hang",
     .arguments = "[JOB]",
     .summary = "explain why a job does not advance or has died",
     .about =
         "Shows who keeps a job from going on and the last events of each task, of running jobs and "
         "of killed ones: every task writes them to memory that outlives it. Times are seconds "
         "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
-        "until `meshflow jobs --sweep` or until a job of that name starts. See "
+        "until `meshflow job sweep` or until a job of that name starts. See "
         "docs/guides/diagnosing-hangs.md.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
+    .examples =
+        (const char *const[]){ "meshflow job hang", "meshflow job hang resnet --events 40", NULL },
     .min_args = 0,
     .max_args = 1,
     .exits = MF_EXITS_OF_HEALTH,

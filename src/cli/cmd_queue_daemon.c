@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_daemon.c - `meshflow daemon`: starts the jobs of a folder. */
+/* cmd_queue_daemon.c - `meshflow queue daemon`: starts the jobs of a folder. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
@@ -7,14 +7,14 @@
 
 static volatile sig_atomic_t stop;
 
-static void cmd_daemon_on_signal(int number)
+static void cmd_queue_daemon_on_signal(int number)
 {
     stop = number;
 }
 
 static mf_status daemon_run(mf_args *args)
 {
-    const struct sigaction tell = { .sa_handler = cmd_daemon_on_signal };
+    const struct sigaction tell = { .sa_handler = cmd_queue_daemon_on_signal };
     int64_t slots = sysconf(_SC_NPROCESSORS_ONLN);
     mf_buf dir = { 0 };
     mf_status st;
@@ -30,15 +30,17 @@ static mf_status daemon_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
-      false },
-    { "slots", "N", "that running jobs may take together; as many as there are cores unless told",
-      0, false },
+    { .name = "dir",
+      .value = "DIR",
+      .help = "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told" },
+    { .name = "slots",
+      .value = "N",
+      .help = "that running jobs may take together; as many as there are cores unless told" },
     { 0 },
 };
 
-const mf_command mf_command_daemon = {
-    .name = "daemon",
+const mf_command mf_command_queue_daemon = {
+    .name = "queue daemon",
     .arguments = "",
     .summary = "start submitted jobs",
     .about =
@@ -48,10 +50,11 @@ const mf_command mf_command_daemon = {
         "finds them as they are. A job whose processes were killed is started again, if it was "
         "submitted with --restarts. SIGTERM ends the daemon, not the jobs.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow daemon --slots 2 &",
-                                       "meshflow submit --name night -- meshflow train --model mlp "
-                                       "--data fashion-mnist",
-                                       NULL },
+    .examples =
+        (const char *const[]){ "meshflow queue daemon --slots 2 &",
+                               "meshflow queue submit --name night -- meshflow train --model mlp "
+                               "--data fashion-mnist",
+                               NULL },
     .min_args = 0,
     .max_args = 0,
     .run = daemon_run,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_leave.c - `meshflow leave` and `meshflow drain`: workers leave a running job. */
+/* cmd_job_leave.c - `meshflow job leave` and `meshflow job drain`: workers leave a running job. */
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/running.h"
@@ -26,7 +26,7 @@ static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *
                    task ? task : "worker");
 }
 
-static mf_status cmd_leave_tell(mf_args *args, const char *task)
+static mf_status cmd_job_leave_tell(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
     mf_job_view r;
@@ -40,36 +40,36 @@ static mf_status cmd_leave_tell(mf_args *args, const char *task)
 
 static mf_status leave_run(mf_args *args)
 {
-    return cmd_leave_tell(args, args->words[1]);
+    return cmd_job_leave_tell(args, args->words[1]);
 }
 
 static mf_status drain_run(mf_args *args)
 {
-    return cmd_leave_tell(args, NULL);
+    return cmd_job_leave_tell(args, NULL);
 }
 
-const mf_command mf_command_leave = {
-    .name = "leave",
+const mf_command mf_command_job_leave = {
+    .name = "job leave",
     .arguments = "JOB TASK",
     .summary = "remove a worker from a running job",
     .about = "The worker ends with exit code 75 after its next step, and the others take its "
              "shards; results stay the same. SIGTERM does the same. Where all workers want to "
              "leave the job is saved and ends.",
     .options = (const mf_option[]){ { 0 } },
-    .examples = (const char *const[]){ "meshflow leave resnet worker:1", NULL },
+    .examples = (const char *const[]){ "meshflow job leave resnet worker:1", NULL },
     .min_args = 2,
     .max_args = 2,
     .run = leave_run,
 };
 
-const mf_command mf_command_drain = {
-    .name = "drain",
+const mf_command mf_command_job_drain = {
+    .name = "job drain",
     .arguments = "JOB",
     .summary = "remove all workers of this host from a running job",
-    .about =
-        "As `meshflow leave` for each of them: the job goes on elsewhere, or is saved and ends.",
+    .about = "As `meshflow job leave` for each of them: the job goes on elsewhere, or is saved and "
+             "ends.",
     .options = (const mf_option[]){ { 0 } },
-    .examples = (const char *const[]){ "meshflow drain resnet", NULL },
+    .examples = (const char *const[]){ "meshflow job drain resnet", NULL },
     .min_args = 1,
     .max_args = 1,
     .run = drain_run,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_set.c - `meshflow set`: change tasks that run. */
+/* cmd_job_set.c - `meshflow job set`: change tasks that run. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/running.h"
@@ -10,11 +10,11 @@
 
 static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
-typedef struct cmd_set_change {
+typedef struct cmd_job_set_change {
     int64_t threads, priority; /* 0: left as it is */
     mf_status_page_layout layout; /* mesh "": the same */
     const char *task; /* NULL: all */
-} cmd_set_change;
+} cmd_job_set_change;
 
 /* Its threads are so many now. */
 static bool has_threads(const mf_status_page_seen *t, int64_t threads)
@@ -48,7 +48,7 @@ static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int6
 }
 
 /* One task that is told is enough: it tells the others. */
-static mf_status change_layout(const cmd_set_change *c, const mf_status_page_seen *t,
+static mf_status change_layout(const cmd_job_set_change *c, const mf_status_page_seen *t,
                                const mf_status_page_seen **told)
 {
     if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
@@ -86,8 +86,8 @@ static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf
 }
 
 /* *wished: it shall change its threads. */
-static mf_status change_task(const cmd_set_change *c, const mf_status_page_seen *t, bool *wished,
-                             mf_buf *out)
+static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_seen *t,
+                             bool *wished, mf_buf *out)
 {
     mf_status st = MF_OK;
 
@@ -115,7 +115,7 @@ static mf_status change_task(const cmd_set_change *c, const mf_status_page_seen 
 }
 
 /* All are told before the first is waited for. */
-static mf_status change_all(mf_args *args, const cmd_set_change *c, const mf_job_view_job *job,
+static mf_status change_all(mf_args *args, const cmd_job_set_change *c, const mf_job_view_job *job,
                             mf_buf *out)
 {
     bool *wished = mf_calloc(job->n, sizeof *wished);
@@ -145,7 +145,7 @@ static mf_status change_all(mf_args *args, const cmd_set_change *c, const mf_job
                      job->tasks[0].page.job);
     if (n > 0 || st != MF_OK)
         return st;
-    mf_args_hint(args, "`meshflow status %s` lists them", job->tasks[0].page.job);
+    mf_args_hint(args, "`meshflow job status %s` lists them", job->tasks[0].page.job);
     return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living task %s here", job->tasks[0].page.job,
                    c->task ? c->task : "");
 }
@@ -167,9 +167,9 @@ static mf_status read_layout(mf_args *args, mf_status_page_layout *out)
     return MF_OK;
 }
 
-static mf_status cmd_set_run(mf_args *args)
+static mf_status cmd_job_set_run(mf_args *args)
 {
-    cmd_set_change c = { .task = mf_args_value(args, "task") };
+    cmd_job_set_change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
     mf_job_view r;
     mf_status st;
@@ -187,17 +187,20 @@ static mf_status cmd_set_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "task", "TASK", "only this one, as worker:1; all unless told", 0, false },
-    { "threads", "N", "compute with so many threads; results stay the same", 0, false },
-    { "mesh", "AXES", "of a training on a mesh: go on with this one, of as many processors", 0,
-      false },
-    { "layout", "RULES", "and this layout; docs/guides/mesh.md", 0, false },
-    { "priority", "P", "1 to 10; ordinary users can lower it only", 0, false },
+    { .name = "task", .value = "TASK", .help = "only this one, as worker:1; all unless told" },
+    { .name = "threads",
+      .value = "N",
+      .help = "compute with so many threads; results stay the same" },
+    { .name = "mesh",
+      .value = "AXES",
+      .help = "of a training on a mesh: go on with this one, of as many processors" },
+    { .name = "layout", .value = "RULES", .help = "and this layout; docs/guides/mesh.md" },
+    { .name = "priority", .value = "P", .help = "1 to 10; ordinary users can lower it only" },
     { 0 },
 };
 
-const mf_command mf_command_set = {
-    .name = "set",
+const mf_command mf_command_job_set = {
+    .name = "job set",
     .arguments = "JOB",
     .summary = "change a running job",
     .about = "Threads, meshes and layouts change between two steps. Priorities change at once, as "
@@ -205,10 +208,10 @@ const mf_command mf_command_set = {
              "lets this user.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow set resnet --threads 4",
-                               "meshflow set resnet --task worker:1 --priority 5",
-                               "meshflow set bert --mesh 'rows:4' --layout batch:rows", NULL },
+        (const char *const[]){ "meshflow job set resnet --threads 4",
+                               "meshflow job set resnet --task worker:1 --priority 5",
+                               "meshflow job set bert --mesh 'rows:4' --layout batch:rows", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = cmd_set_run,
+    .run = cmd_job_set_run,
 };

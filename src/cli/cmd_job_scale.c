@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_scale.c - `meshflow scale`: a running job gets more workers on this host, or fewer. */
+/* cmd_job_scale.c - `meshflow job scale`: a running job gets more workers on this host, or fewer.
+ */
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/running.h"
@@ -40,14 +41,14 @@ static mf_status cmd_scale(const mf_job_view_job *job, int wanted, mf_buf *out)
     return MF_OK;
 }
 
-static mf_status cmd_scale_put(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_job_scale_put(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     if (!mf_elastic_hosts_key(list))
         return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
     return mf_elastic_hosts_put(job, mf_elastic_hosts_key(list), mf_args_value(args, "put"));
 }
 
-static mf_status cmd_scale_follow(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_job_scale_follow(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     int64_t every = 1, restarts = 9;
 
@@ -79,42 +80,51 @@ static mf_status scale_run(mf_args *args)
     if (st == MF_OK && !list)
         st = cmd_scale(&r.jobs[0], (int)wanted, &out);
     else if (st == MF_OK)
-        st = mf_args_value(args, "put") ? cmd_scale_put(args, &r.jobs[0], list)
-                                        : cmd_scale_follow(args, &r.jobs[0], list);
+        st = mf_args_value(args, "put") ? cmd_job_scale_put(args, &r.jobs[0], list)
+                                        : cmd_job_scale_follow(args, &r.jobs[0], list);
     mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 
 static const mf_option options[] = {
-    { "workers", "N", "so many on this host", 0, false },
-    { "hosts", "LIST",
-      "as many as a list of hosts says, until the job is over: a command that prints it, or "
-      "key:NAME in the job's store",
-      0, false },
-    { "host", "NAME", "what that list calls this host; its own name unless told", 0, false },
-    { "every", "S", "look at it so often; 1 unless told", 0, false },
-    { "address", "HOST", "where new workers listen; the loopback unless told", 0, false },
-    { "max-restarts", "N", "give up when so many workers end badly in a row; 9 unless told", 0,
-      false },
-    { "put", "FILE", "put this list at key:NAME for all hosts that follow it, and end", 0, false },
+    { .name = "workers", .value = "N", .help = "so many on this host" },
+    { .name = "hosts",
+      .value = "LIST",
+      .help = "as many as a list of hosts says, until the job is over: a command that prints it, "
+              "or key:NAME in the job's store" },
+    { .name = "host",
+      .value = "NAME",
+      .help = "what that list calls this host; its own name unless told" },
+    { .name = "every", .value = "S", .help = "look at it so often; 1 unless told" },
+    { .name = "address",
+      .value = "HOST",
+      .help = "where new workers listen; the loopback unless told" },
+    { .name = "max-restarts",
+      .value = "N",
+      .help = "give up when so many workers end badly in a row; 9 unless told" },
+    { .name = "put",
+      .value = "FILE",
+      .help = "put this list at key:NAME for all hosts that follow it, and end" },
     { 0 },
 };
 
-const mf_command mf_command_scale = {
-    .name = "scale",
+const mf_command mf_command_job_scale = {
+    .name = "job scale",
     .arguments = "JOB",
     .summary = "change the number of workers of a running job on this host",
-    .about = "New ones train with the command line of one that is there (`meshflow join`), those "
-             "with the highest index leave (`meshflow leave`), before them those that do not train "
-             "yet. Results stay the same. With --hosts "
-             "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "
-             "horovodrun have them; run it on each host.",
+    .about =
+        "New ones train with the command line of one that is there (`meshflow job join`), those "
+        "with the highest index leave (`meshflow job leave`), before them those that do not train "
+        "yet. Results stay the same. With --hosts "
+        "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "
+        "horovodrun have them; run it on each host.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow scale resnet --workers 4",
-                               "meshflow scale resnet --hosts ./discover.sh",
-                               "meshflow scale resnet --hosts key:hosts",
-                               "meshflow scale resnet --hosts key:hosts --put hosts.txt", NULL },
+        (const char *const[]){ "meshflow job scale resnet --workers 4",
+                               "meshflow job scale resnet --hosts ./discover.sh",
+                               "meshflow job scale resnet --hosts key:hosts",
+                               "meshflow job scale resnet --hosts key:hosts --put hosts.txt",
+                               NULL },
     .min_args = 1,
     .max_args = 1,
     .run = scale_run,

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_setup.c - before the first step of `meshflow train`: data, strategy, model, weights. */
+#include "base/log.h"
+#include "cli/cluster_options.h"
+#include "cli/job_data.h"
+#include "cli/mesh_options.h"
+#include "cli/train_run.h"
+
+#include <string.h>
+
+/* Only training images are augmented. If they were normalised, test, predict and serve would read
+ * values of another type and range. */
+static mf_status check_types_are_kept(const mf_dataset *before, const mf_dataset *after)
+{
+    const mf_column *from, *to;
+    const int n = mf_dataset_columns(before, &from);
+
+    (void)mf_dataset_columns(after, &to);
+    for (int i = 0; i < n; i++) {
+        if (from[i].dtype != to[i].dtype)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "--augment: mean and std would change '%s' of the training data from %s "
+                           "to %s, but not of the test data; remove them: models scale bytes "
+                           "themselves",
+                           from[i].name, mf_dtype_name(from[i].dtype), mf_dtype_name(to[i].dtype));
+    }
+    return MF_OK;
+}
+
+static mf_status change_data(mf_job *job, mf_args *args)
+{
+    const char *augment = mf_args_value(args, "augment");
+    mf_dataset *part;
+    mf_status st;
+
+    MF_TRY(mf_job_cache(job, args));
+    MF_TRY(mf_job_split_validation(job, args));
+    if (!augment)
+        return MF_OK;
+    MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
+    st = check_types_are_kept(job->train, part);
+    mf_dataset_unref(job->train);
+    job->train = part;
+    return st;
+}
+
+static mf_status change_weights(mf_job *job, mf_args *args)
+{
+    const char *from = mf_args_value(args, "init");
+    int64_t loaded;
+
+    if (!from)
+        return MF_OK;
+    MF_TRY(mf_trainer_load_weights(job->trainer, from, &loaded));
+    if (loaded < job->model->n_weights) /* fine-tuning, or the wrong checkpoint */
+        MF_WARN("--init %s has %lld of the model's %lld weights with the same name and shape; the "
+                "others are initialised",
+                from, (long long)loaded, (long long)job->model->n_weights);
+    return MF_OK;
+}
+
+/* A batch larger than the data would be shortened silently. */
+static mf_status check_batch(const mf_job *job, mf_args *args, int64_t batch)
+{
+    const int64_t samples = mf_dataset_count(job->train);
+
+    if (!mf_args_has(args, "batch") || batch <= samples)
+        return MF_OK;
+    return mf_args_wrong(args, "--batch %lld is more than the %lld samples to train on",
+                         (long long)batch, (long long)samples);
+}
+
+/* --strategy, or what --target, --mesh and --auto are short for. */
+static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *out)
+{
+    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
+               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout"),
+               *pipeline = mf_args_value(args, "pipeline"), *chunks = mf_args_value(args, "chunks");
+
+    mesh = chosen->mesh.data ? chosen->mesh.data : mesh;
+    layout = chosen->mesh.data ? chosen->layout.data : layout;
+
+    if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
+        return mf_args_wrong(args,
+                             "--target says that servers do the steps, --mesh that processors "
+                             "of a mesh do, --strategy says who else: give one of them");
+    if (!mesh && (pipeline || mf_args_has(args, "explain")))
+        return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
+    if (!mf_args_has(args, "auto") &&
+        (mf_args_has(args, "processors") || mf_args_has(args, "memory")))
+        return mf_args_wrong(args, "--processors and --memory need --auto");
+    MF_TRY(mf_mesh_options_write(args, mesh, layout, out));
+    if (chunks && (!pipeline || strcmp(pipeline, "interleaved") != 0))
+        return mf_args_wrong(args, "--chunks needs --pipeline interleaved");
+    if (pipeline)
+        mf_buf_printf(out, " pipeline='%s'", pipeline);
+    if (chunks)
+        mf_buf_printf(out, " chunks=%s", chunks);
+    if (strategy)
+        mf_buf_str(out, strategy);
+    if (target)
+        mf_buf_printf(out, "servers target='%s'", target);
+    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
+}
+
+static mf_status open_strategy(mf_train_run *run, mf_args *args)
+{
+    mf_job *job = run->job;
+    mf_strategy_options o;
+    mf_buf identity = { 0 }, name = { 0 }, strategy = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_connect_options_read(args, &o));
+    MF_TRY(write_strategy(args, &run->chosen, &strategy));
+    st = mf_job_in_common("train", args, mf_dataset_count(job->train), &identity);
+    o.identity = identity.data;
+    o.codec = mf_args_value(args, "codec");
+    mf_job_name(job, args, &name);
+    o.job = name.data;
+    if (st == MF_OK)
+        st = mf_strategy_open(strategy.data, &o, &job->strategy);
+    mf_buf_deinit(&strategy);
+    mf_buf_deinit(&identity);
+    mf_buf_deinit(&name);
+    job->compile.strategy = job->strategy;
+    return st;
+}
+
+/* With --auto the planner chooses the mesh first. */
+static mf_status plan_and_open(mf_train_run *run, mf_args *args, int64_t batch)
+{
+    mf_job *job = run->job;
+
+    if (mf_args_has(args, "auto")) {
+        run->replan.call.job = job;
+        run->replan.call.args = args;
+        run->replan.call.batch = batch;
+        run->replan.chosen = &run->chosen;
+        MF_TRY(run->replan.call.workers > 1 ? mf_planning_start(&run->replan.call, &run->chosen)
+                                            : mf_planning_choose(&run->replan.call, &run->chosen));
+        if (run->chosen.micro_batches > 0)
+            job->compile.micro_batches = run->chosen.micro_batches;
+    }
+    MF_TRY(open_strategy(run, args));
+    if (run->replan.chosen && run->replan.call.workers > 1) {
+        run->chosen.micro_batches = job->compile.micro_batches;
+        MF_TRY(mf_replan_together(&run->replan));
+    }
+    return MF_OK;
+}
+
+mf_status mf_train_prepare(mf_train_run *run, mf_args *args, int64_t batch)
+{
+    mf_job *job = run->job;
+
+    MF_TRY(change_data(job, args));
+    MF_TRY(check_batch(job, args, batch));
+    MF_TRY(mf_job_freeze(args, job->model));
+    MF_TRY(plan_and_open(run, args, batch));
+    MF_TRY(mf_job_compile(job, args));
+    return change_weights(job, args);
+}
