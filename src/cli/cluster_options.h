@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster_options.h - the options that say which cluster this is, for the tables of all commands
- * that may be one of several processes. */
+/* cluster_options.h - options that describe the cluster, for the option tables of all commands that
+ * can be one task of several. */
 #ifndef MF_CLI_CLUSTER_OPTIONS_H
 #define MF_CLI_CLUSTER_OPTIONS_H
 
@@ -42,7 +42,7 @@
         .help = "hosts and their slots, one per line, e.g. 'a slots=4'"                            \
     }
 
-/* The same, and how its tasks talk. */
+/* The same, and how the tasks communicate. */
 #define MF_CONNECT_OPTIONS                                                                         \
     { .name = "timeout",                                                                           \
       .value = "SECONDS",                                                                          \
@@ -76,11 +76,11 @@
         .help = "accept every peer between hosts without TLS"                                      \
     }
 
-/* What they say. Owns: strings are borrowed from args. Fails as a wrong call. */
+/* Reads MF_CONNECT_OPTIONS. Owns: strings are borrowed from args. Fails as a wrong call. */
 MF_MUST mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out);
 
-/* With `ps`: the option --ps N of the command, how many of an engine's processes are servers.
- * Owns: strings are borrowed from args. Fails as a wrong call. */
+/* Reads MF_CLUSTER_OPTIONS and --ps, the number of processes of a launcher that are parameter
+ * servers. Owns: strings are borrowed from args. Fails as a wrong call. */
 MF_MUST mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out);
 
 #endif

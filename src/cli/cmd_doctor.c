@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor.c - `meshflow doctor`: what keeps a cluster of servers from working, and what to do.
- */
+/* cmd_doctor.c - `meshflow doctor`: problems of a cluster of servers, each with its fix. */
 #include "cli/doctor.h"
 #include "cli/job.h"
 #include "net/transport_registry.h"
@@ -57,7 +56,7 @@ void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const cha
     va_end(ap);
 }
 
-/* ---- looking ---- */
+/* ---- checks ---- */
 
 static mf_status read_security(mf_doctor *d)
 {
@@ -111,7 +110,7 @@ static mf_status cmd_doctor_look(mf_doctor *d)
     return d->no_memory ? MF_NOMEM("findings") : MF_OK;
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static const char *const words[] = { "ok", "warning", "bad" };
 
@@ -126,7 +125,7 @@ static void cmd_doctor_print_text(const mf_doctor *d, mf_buf *out)
             mf_buf_printf(out, "%-8s fix: %s\n", "", f->fix);
     }
     if (!d->cluster)
-        mf_buf_str(out, "no cluster was looked at: give --cluster JSON, or TF_CONFIG\n");
+        mf_buf_str(out, "no cluster was checked: give --cluster JSON, or set TF_CONFIG\n");
 }
 
 static void cmd_doctor_put(mf_buf *out, const char *name, const char *value)
@@ -171,7 +170,7 @@ static mf_status doctor_run(mf_args *args)
     for (int64_t i = 0; i < d.n; i++)
         bad += d.findings[i].verdict == MF_VERDICT_BAD;
     if (st == MF_OK && bad > 0)
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "%d thing%s will not work", bad, bad == 1 ? "" : "s");
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "%d problem%s found", bad, bad == 1 ? "" : "s");
     mf_server_tasks_deinit(&d.tasks);
     mf_free(d.findings);
     mf_free(d.paths);
@@ -182,34 +181,29 @@ static mf_status doctor_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "cluster",
       .value = "JSON",
-      .help = "tasks to look at, as for `meshflow server`; or a file; else TF_CONFIG" },
+      .help = "tasks to check, as for `meshflow server`, or a file (default: TF_CONFIG)" },
     { .name = "job-name",
       .value = "JOB",
-      .help = "which of them is to run here; none unless told" },
-    { .name = "task-index", .value = "N", .help = "its number in the job; 0 unless told" },
-    { .name = "dir",
-      .value = "DIR",
-      .help = "a folder that graphs or checkpoints will be in",
-      .many = true },
-    { .name = "timeout", .value = "SECONDS", .help = "for each answer; 3 unless told" },
-    { .name = "tls-dir", .value = "DIR", .help = "certificates, as `meshflow cert` makes them" },
-    { .name = "insecure-any-peer", .help = "without TLS, believe whoever answers" },
-    { .name = "json", .help = "print one list" },
+      .help = "role of the task that will run on this host (default: none)" },
+    { .name = "task-index", .value = "N", .help = "index of that task (default: 0)" },
+    { .name = "dir", .value = "DIR", .help = "a folder for graphs or checkpoints", .many = true },
+    { .name = "timeout", .value = "SECONDS", .help = "time to wait for each answer (default: 3)" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every answering peer" },
+    { .name = "json", .help = "print a JSON array" },
     { 0 },
 };
 
 const mf_command mf_command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "diagnose a cluster of servers",
-    .about = "Looks at this host (plugin, threads, open files, disks), at certificates, at the "
-             "description of the cluster, and asks every task: is its host known, does somebody "
-             "listen, is it that task, which version, what time is it there; with --job-name, "
-             "could that task "
-             "listen here. Tasks may be "
-             "`meshflow server` or TensorFlow's. Each finding has its place and, if it is bad, "
-             "what to do.\n\n"
-             "Exit status 1: something will not work.",
+    .summary = "check a cluster of servers",
+    .about = "Checks this host (plugins, threads, open files, disks), certificates and the "
+             "description of the cluster. Then contacts every task and checks that its host name "
+             "resolves, that a server listens, that it is the right task, its version and its "
+             "clock; with --job-name also that this task could listen here. Tasks may be "
+             "`meshflow server` or TensorFlow's servers. Each finding has a place and, if it is "
+             "a problem, a fix.\n\nExit status 1: there is at least one problem.",
     .options = options,
     .examples = (const char *const[]){ "meshflow doctor --cluster '{\"ps\": [\"a:2222\"], "
                                        "\"worker\": [\"b:2222\", \"c:2222\"]}'",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor_env.c - `meshflow doctor env`: what this process takes from its environment, from
- * where, and what is wrong with it. */
+/* cmd_doctor_env.c - `meshflow doctor env`: the role of this process, where it comes from, and
+ * mistakes in the description of the cluster. */
 #include "base/machine_limits.h"
 #include "cli/cluster_options.h"
 
@@ -16,7 +16,7 @@ static void cmd_doctor_env_put_json(mf_buf *out, const char *name, const char *v
         mf_buf_str(out, "null");
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void json_tasks(const mf_cluster *c, mf_buf *out)
 {
@@ -90,7 +90,7 @@ static void cmd_doctor_env_print_json(const mf_cluster *c, mf_buf *out)
     mf_buf_str(out, "}\n");
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static void row(mf_buf *out, const char *what, const char *value, const char *from)
 {
@@ -185,8 +185,8 @@ static mf_status env_run(mf_args *args)
         cmd_doctor_env_print_text(c, &text);
     st = mf_cli_print(&text);
     if (st == MF_OK && c->n_mistakes > 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d mistake%s in what names the cluster", c->n_mistakes,
-                     c->n_mistakes == 1 ? "" : "s");
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d mistake%s in the description of the cluster",
+                     c->n_mistakes, c->n_mistakes == 1 ? "" : "s");
     mf_cluster_free(c);
     return st;
 }
@@ -195,27 +195,26 @@ static const mf_option options[] = {
     MF_CLUSTER_OPTIONS,
     { .name = "ps",
       .value = "N",
-      .help = "the last N of an engine's processes are parameter servers" },
-    { .name = "json", .help = "print one object" },
+      .help = "the last N processes of the launcher are parameter servers (default: 0)" },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
 const mf_command mf_command_doctor_env = {
     .name = "doctor env",
     .arguments = "",
-    .summary = "show the role of this process and where it comes from",
+    .summary = "show the role of this process and its source",
     .about =
-        "Prints what was taken from where, what it means for this process, and all mistakes with "
-        "their fix; nothing is started. Run it in the place of the program that does not find its "
-        "cluster.\n\n"
-        "The first of these that says something is used: options, TF_CONFIG, torchrun's variables, "
-        "Open MPI's, MPICH's, Slurm's (under srun), a hostfile (--hostfile, MESHFLOW_HOSTFILE). "
-        "MESHFLOW_RENDEZVOUS=HOST:PORT replaces the address where processes meet.\n\n"
-        "Exit status 1: there are mistakes.",
+        "Prints which settings were taken from where, the role of this process, and all mistakes "
+        "with their fix; nothing is started. Run it in place of a program that does not find its "
+        "cluster.\n\nThe first source that describes a cluster is used: options, TF_CONFIG, the "
+        "variables of torchrun, Open MPI, MPICH, Slurm (under srun), a hostfile (--hostfile, "
+        "MESHFLOW_HOSTFILE). MESHFLOW_RENDEZVOUS=HOST:PORT replaces the address of the "
+        "rendezvous.\n\nExit status 1: there are mistakes.",
     .options = options,
-    .examples =
-        (const char *const[]){ "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":"
-                               "{\"type\":\"worker\",\"index\":1}}' meshflow doctor env",
-                               "srun -n 4 meshflow doctor env --json", NULL },
+    .examples = (const char *const[]){ "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\"]},\"task\":{"
+                                       "\"type\":\"worker\",\"index\":0}}' "
+                                       "meshflow doctor env",
+                                       "srun -n 4 meshflow doctor env --json", NULL },
     .run = env_run,
 };

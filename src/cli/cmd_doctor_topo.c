@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor_topo.c - `meshflow doctor topo`: the machine, and what of it this process may use; or
- * a cluster. */
+/* cmd_doctor_topo.c - `meshflow doctor topo`: the hardware of this machine and the limits of this
+ * process, or a running cluster. */
 #include "base/machine_limits.h"
 #include "base/mem.h"
 #include "cli/command.h"
@@ -25,7 +25,7 @@ typedef struct cmd_doctor_topo_machine {
     mf_devices devices;
 } cmd_doctor_topo_machine;
 
-/* One kind of cache, as many as there are of it. */
+/* Caches of the same kind. */
 typedef struct cmd_doctor_topo_cache {
     const char *name;
     hwloc_obj_type_t type;
@@ -95,7 +95,7 @@ static void own_cores(const cmd_doctor_topo_machine *m, char *text, size_t size)
     hwloc_bitmap_free(set);
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
 {
@@ -181,7 +181,7 @@ static void cmd_doctor_topo_print_text(const cmd_doctor_topo_machine *m, mf_buf 
     print_process(m, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void json_caches(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
@@ -257,7 +257,7 @@ static mf_status topo_run(mf_args *args)
     if (mf_args_has(args, "cluster"))
         return mf_topo_cluster(args);
     if (mf_args_has(args, "dot"))
-        return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON, too");
+        return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON as well");
     st = cmd_doctor_topo_look(&m);
     if (st == MF_OK && mf_args_has(args, "json"))
         cmd_doctor_topo_print_json(&m, &text);
@@ -274,11 +274,11 @@ static mf_status topo_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "cluster",
       .value = "JSON",
-      .help = "instead of this machine, the tasks of a cluster of servers; or a file" },
-    { .name = "dot", .help = "draw the cluster, for Graphviz" },
-    { .name = "tls-dir", .value = "DIR", .help = "certificates, as `meshflow cert` makes them" },
-    { .name = "insecure-any-peer", .help = "without TLS, believe whoever answers" },
-    { .name = "json", .help = "print one object" },
+      .help = "show the tasks of this cluster of servers instead of this machine; JSON or a file" },
+    { .name = "dot", .help = "print the cluster as a graph for Graphviz" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every answering peer" },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
@@ -286,11 +286,11 @@ const mf_command mf_command_doctor_topo = {
     .name = "doctor topo",
     .arguments = "",
     .summary = "show the hardware of this machine, or a running cluster",
-    .about = "Cores, caches, memory, NUMA nodes and devices (accelerators, displays) as hwloc and "
-             "the kernel see them, and the limits of this process: affinity and cpuset, the quotas "
-             "of its control group, open files. HWLOC_XMLFILE shows another machine's.\n\n"
-             "With --cluster: each task of a cluster of `meshflow server` or TensorFlow's servers "
-             "is asked whether it is there, and what it is.",
+    .about = "Shows cores, caches, memory, NUMA nodes and devices (accelerators, displays), as "
+             "reported by hwloc and the kernel, and the limits of this process: affinity and "
+             "cpuset, the quotas of its control group, open files. HWLOC_XMLFILE shows another "
+             "machine.\n\nWith --cluster: asks each task of a cluster of `meshflow server` or "
+             "TensorFlow's servers for its state.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow doctor topo", "taskset -c 0 meshflow doctor topo --json",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_events.c - `meshflow events`: which tags event files hold, and their last values.
- */
+/* cmd_events.c - `meshflow events`: the tags of event files and their last values. */
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/command.h"
@@ -16,17 +15,17 @@
 
 enum { MAX_DEPTH = 8, MAX_TENSOR = 1 << 20 };
 
-/* What is known of a tag. */
+/* A tag of a run. */
 typedef struct cmd_events_tag {
     const char *name;
     char kind[24]; /* "scalar", "histogram", a plugin's name */
     int64_t count, first, last; /* events; their steps */
-    double value; /* of the last event, where it is one number */
+    double value; /* of the last event, if it is one number */
     bool is_number;
-    char note[80]; /* about the last event, where it is none */
+    char note[80]; /* describes the last event, if it is not */
 } cmd_events_tag;
 
-/* A run: the event files of one folder. */
+/* The event files of one folder. */
 typedef struct run {
     mf_arena *arena;
     mf_map by_name; /* name -> tag */
@@ -44,7 +43,7 @@ static void set_number(cmd_events_tag *t, double value)
     t->is_number = true;
 }
 
-/* TensorFlow 2 writes everything as tensors and says in the metadata what they mean. */
+/* TensorFlow 2 writes all values as tensors; the metadata name their kind. */
 static void take_tensor(cmd_events_tag *t, const Tensorflow__Summary__Value *v)
 {
     const Tensorflow__SummaryMetadata *m = v->metadata;
@@ -52,7 +51,7 @@ static void take_tensor(cmd_events_tag *t, const Tensorflow__Summary__Value *v)
     char shape[MF_SHAPE_TEXT];
     mf_tensor x = { 0 };
 
-    if (plugin[0] || !t->kind[0]) /* metadata stands in the first event of a tag only */
+    if (plugin[0] || !t->kind[0]) /* only the first event of a tag has metadata */
         (void)snprintf(t->kind, sizeof t->kind, "%s",
                        strcmp(plugin, "scalars") == 0      ? "scalar"
                        : strcmp(plugin, "histograms") == 0 ? "histogram"
@@ -137,7 +136,7 @@ static mf_status take_event(run *r, const Tensorflow__Event *event)
 
 /* ---- files ---- */
 
-/* What ends within a record is being written still, or its writer was killed. */
+/* A file that ends within a record is still being written, or its writer was killed. */
 static mf_status cmd_events_read_file(run *r, const char *path)
 {
     const Tensorflow__Event *event;
@@ -166,7 +165,7 @@ static void cmd_events_print_run(const run *r, const char *name, mf_buf *out)
         wide = (int)strlen(r->tags[i]->name) > wide ? (int)strlen(r->tags[i]->name) : wide;
     wide = wide > 48 ? 48 : wide;
     mf_buf_printf(out, "%s: %lld events%s%s\n", name, (long long)r->events,
-                  r->graphs ? ", a graph" : "", r->cut ? ", cut at the end" : "");
+                  r->graphs ? ", a graph" : "", r->cut ? ", incomplete at the end" : "");
     if (r->n > 0)
         mf_buf_printf(out, "  %-*s  %-10s %8s %10s  %s\n", wide, "tag", "kind", "events",
                       "last step", "last value");
@@ -225,7 +224,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Paths of what is in a folder, sorted: the order in which TensorBoard reads. */
+/* Sorted paths of the contents of a folder: the order in which TensorBoard reads. */
 static mf_status cmd_events_list(const char *dir, mf_arena *arena, char ***paths, int64_t *n)
 {
     DIR *d = opendir(dir);
@@ -303,7 +302,7 @@ static mf_status events_run(mf_args *args)
 
 static const mf_option options[] = {
     { .name = "json",
-      .help = "a line of JSON for each run: its tags, their steps and last values" },
+      .help = "print one line of JSON for each run: its tags, their steps and last values" },
     { 0 },
 };
 
@@ -311,8 +310,9 @@ const mf_command mf_command_events = {
     .name = "events",
     .arguments = "FILE|DIR",
     .summary = "show the contents of event files",
-    .about = "Event files are what `meshflow train --out` and TensorFlow write for TensorBoard. Of "
-             "a folder all files are shown as one run, and runs in folders inside it as well.",
+    .about = "Event files are written by `meshflow train --out` and TensorFlow for TensorBoard. "
+             "All files of a folder are shown as one run, and so are the runs in folders inside "
+             "it.",
     .options = options,
     .examples = (const char *const[]){ "meshflow events out", NULL },
     .min_args = 1,

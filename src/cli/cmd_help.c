@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_help.c - `meshflow help`: the same text as --help, and man pages. */
+/* cmd_help.c - `meshflow help`: the text of --help, and man pages. */
 #include "base/file.h"
 #include "cli/command.h"
 
@@ -33,7 +33,7 @@ static mf_status write_pages(const char *dir)
 {
     for (int i = 0; mf_commands[i]; i++)
         MF_TRY(write_page(dir, mf_commands[i]));
-    return write_page(dir, NULL); /* last: the build looks at this one */
+    return write_page(dir, NULL); /* last: the build checks for this page */
 }
 
 static mf_status help_run(mf_args *args)
@@ -65,15 +65,15 @@ static mf_status help_run(mf_args *args)
 
 static const mf_option options[] = {
     { .name = "man", .help = "print a man page" },
-    { .name = "man-dir", .value = "DIR", .help = "write all man pages into this directory" },
+    { .name = "man-dir", .value = "DIR", .help = "write all man pages to this directory" },
     { 0 },
 };
 
 const mf_command mf_command_help = {
     .name = "help",
     .arguments = "[COMMAND]",
-    .summary = "show help about a command",
-    .about = "Without a command, lists them all.",
+    .summary = "show the help of a command",
+    .about = "Without a command, lists all commands.",
     .options = options,
     .examples = (const char *const[]){ "meshflow help graph run",
                                        "meshflow help graph run --man | man -l -", NULL },

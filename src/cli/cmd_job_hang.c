@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_job_hang.c - `meshflow job hang`: why a job stands still or has died, and the last events of
- * each of its tasks, out of recorders that outlive them. */
+/* cmd_job_hang.c - `meshflow job hang`: why a job is stalled or dead, and the last events of each
+ * task from its flight recorder. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/mem.h"
@@ -10,12 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_MS = 300 }; /* how long living tasks are watched */
+enum { LOOK_MS = 300 }; /* observation time of living tasks */
 
-/* A task, and what its recorder holds. */
+/* A task and the contents of its flight recorder. */
 typedef struct told {
     const mf_status_page_seen *task;
-    int64_t end; /* of a dead one, the last it did; else now */
+    int64_t end; /* of a dead task, its last event; else now */
     mf_status_page_event events[MF_STATUS_PAGE_EVENTS];
     int n;
     char note[MF_JOB_VIEW_NOTE];
@@ -26,7 +26,7 @@ static double cmd_job_hang_seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* ---- looking ---- */
+/* ---- observation ---- */
 
 static int64_t cmd_job_hang_end_of(const told *t, int64_t now)
 {
@@ -39,7 +39,7 @@ static int64_t cmd_job_hang_end_of(const told *t, int64_t now)
     return end;
 }
 
-/* Does a task get the processor time that it wants? */
+/* Measures whether the tasks get the processor time that they request. */
 static void cmd_job_hang_watch(told *tasks, int n)
 {
     mf_process_times *before = mf_calloc(n + 1, sizeof *before);
@@ -78,16 +78,16 @@ static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, told 
 
         t->task = &job->tasks[i];
         if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
-            t->n = 0; /* it has ended since */
+            t->n = 0; /* it has ended in the meantime */
         t->end = cmd_job_hang_end_of(t, now);
     }
     cmd_job_hang_watch(tasks, job->n);
     return MF_OK;
 }
 
-/* ---- in words ---- */
+/* ---- text output ---- */
 
-/* Of a job whose tasks are all dead: who was the first? */
+/* Names the first task that died, in a job whose tasks are all dead. */
 static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
 {
     const told *first = &tasks[0];
@@ -96,8 +96,7 @@ static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now
         first = tasks[i].end < first->end ? &tasks[i] : first;
     mf_buf_printf(out, "%s dead: killed, or crashed", job->n == 1 ? "it is" : "all tasks are");
     if (job->n > 1)
-        mf_buf_printf(out, "; %s was the first that showed nothing any more",
-                      first->task->page.task);
+        mf_buf_printf(out, "; %s was the first to stop reporting", first->task->page.task);
     mf_buf_printf(out, ", %.1f s ago: it ", cmd_job_hang_seconds(now - first->end));
     mf_job_view_doing_text(first->task, first->end, out);
 }
@@ -113,7 +112,7 @@ static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, 
 static void put_does(const told *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
-        mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ",
+        mf_buf_printf(out, "is dead; its last state, %.1f s ago: it ",
                       cmd_job_hang_seconds(now - t->end));
         mf_job_view_doing_text(t->task, t->end, out);
     } else {
@@ -139,7 +138,7 @@ static void cmd_job_hang_put_task(const told *t, int64_t events, int64_t now, mf
                       mf_job_view_is_kept(t->task) ? "on its host" : "empty");
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void cmd_job_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
 {
@@ -242,21 +241,20 @@ static mf_status hang_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "events",
       .value = "N",
-      .help = "of each task, the last N; 12 unless told, with --json all there are" },
-    { .name = "json", .help = "one object on one line" },
+      .help = "number of last events of each task (default: 12; with --json: all)" },
+    { .name = "json", .help = "print one JSON object on one line" },
     { 0 },
 };
 
 const mf_command mf_command_job_hang = {
     .name = "job hang",
     .arguments = "[JOB]",
-    .summary = "explain why a job does not advance or has died",
+    .summary = "explain why a job is stalled or dead",
     .about =
-        "Shows who keeps a job from going on and the last events of each task, of running jobs and "
-        "of killed ones: every task writes them to memory that outlives it. Times are seconds "
-        "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
-        "until `meshflow job sweep` or until a job of that name starts. See "
-        "docs/guides/diagnosing-hangs.md.",
+        "Shows which task blocks a job, and the last events of each task, of running and of "
+        "killed jobs: every task records events in memory that outlives it. Times are seconds "
+        "before now or, for a dead task, before its last event. Dead tasks stay until `meshflow "
+        "job sweep` or until a job of the same name starts. See docs/guides/diagnosing-hangs.md.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow job hang", "meshflow job hang resnet --events 40", NULL },

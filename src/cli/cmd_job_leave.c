@@ -5,7 +5,7 @@
 #include "cli/running.h"
 #include "supervisor/local_workers.h"
 
-/* Those that are meant; servers stay. */
+/* Only workers match without `task`; parameter servers stay. */
 static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *out)
 {
     int n = 0;
@@ -52,9 +52,9 @@ const mf_command mf_command_job_leave = {
     .name = "job leave",
     .arguments = "JOB TASK",
     .summary = "remove a worker from a running job",
-    .about = "The worker ends with exit code 75 after its next step, and the others take its "
-             "shards; results stay the same. SIGTERM does the same. Where all workers want to "
-             "leave the job is saved and ends.",
+    .about = "The worker ends with exit code 75 after its next step, and the others take over "
+             "its shards; results do not change. SIGTERM has the same effect. When all workers "
+             "leave, the job writes a checkpoint and ends.",
     .options = (const mf_option[]){ { 0 } },
     .examples = (const char *const[]){ "meshflow job leave resnet worker:1", NULL },
     .min_args = 2,
@@ -66,8 +66,8 @@ const mf_command mf_command_job_drain = {
     .name = "job drain",
     .arguments = "JOB",
     .summary = "remove all workers of this host from a running job",
-    .about = "As `meshflow job leave` for each of them: the job goes on elsewhere, or is saved and "
-             "ends.",
+    .about = "Does what `meshflow job leave` does, for each worker of this host: the job "
+             "continues on other hosts, or writes a checkpoint and ends.",
     .options = (const mf_option[]){ { 0 } },
     .examples = (const char *const[]){ "meshflow job drain resnet", NULL },
     .min_args = 1,

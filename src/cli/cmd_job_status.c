@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_job_status.c - `meshflow job status`: what the tasks of all jobs on this host do, and why. */
+/* cmd_job_status.c - `meshflow job status`: the state of all tasks of jobs on this host. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "cli/running.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static const char *word_for(const mf_status_page_seen *t)
 {
@@ -61,7 +61,7 @@ static void cmd_job_status_put_head(mf_buf *out)
     mf_buf_str(out, "  (% of its time)\n");
 }
 
-/* Copies that are behind are those that an update is on its way to. */
+/* A copy is behind while an update is on its way to it. */
 static void put_slices(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
@@ -84,7 +84,7 @@ static void cmd_job_status_put_job(const mf_job_view_job *job, int64_t now, mf_b
     mf_cli_explain(job, now, out);
     mf_buf_str(out, ".\n");
     if (s.elsewhere > 0)
-        mf_buf_printf(out, "%d of its %d tasks %s not on this host, or ended.\n", s.elsewhere,
+        mf_buf_printf(out, "%d of its %d tasks %s on another host, or ended.\n", s.elsewhere,
                       job->tasks[0].page.tasks, s.elsewhere == 1 ? "is" : "are");
     cmd_job_status_put_head(out);
     for (int i = 0; i < job->n; i++)
@@ -93,7 +93,7 @@ static void cmd_job_status_put_job(const mf_job_view_job *job, int64_t now, mf_b
         put_slices(&job->tasks[i].page, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void cmd_job_status_put_string(const char *name, const char *text, mf_buf *out)
 {
@@ -136,7 +136,7 @@ static void put_waits_json(const mf_status_page *p, int64_t now, mf_buf *out)
     mf_buf_str(out, "],");
 }
 
-/* Of a parameter server: which versions of whose weights it holds. */
+/* The versions of the slices that a parameter server holds. */
 static void put_slices_json(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
@@ -150,7 +150,7 @@ static void put_slices_json(const mf_status_page *p, mf_buf *out)
     mf_buf_str(out, "],");
 }
 
-/* 0: not known. */
+/* 0: unknown. */
 static int priority_of(const mf_status_page_seen *t)
 {
     return t->alive && !mf_job_view_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
@@ -214,7 +214,7 @@ static void cmd_job_status_put_json(const mf_job_view *r, mf_buf *out)
 
 /* ---- the command ---- */
 
-/* What was used before `since` does not count. */
+/* Subtracts the time that was used before `since`. */
 static void cmd_job_status_forget(mf_job_view *r, const mf_job_view *since)
 {
     for (int i = 0; i < r->n_boards; i++) {
@@ -234,7 +234,7 @@ static void cmd_job_status_forget(mf_job_view *r, const mf_job_view *since)
     }
 }
 
-/* lately: seconds that are waited, and whose shares are shown; 0: all since the first step. */
+/* lately: seconds to observe and show shares of; 0: since the first step. */
 static mf_status cmd_job_status_look(mf_args *args, int64_t lately, mf_job_view *out)
 {
     const char *job = args->n_words > 0 ? args->words[0] : NULL;
@@ -291,7 +291,7 @@ static mf_status status_run(mf_args *args)
 
         (void)nanosleep(&(struct timespec){ 1, 0 }, NULL);
         st = show_once(args, terminal ? "\033[H\033[2J" : "\n");
-        if (st == MF_NOT_FOUND) { /* it is over */
+        if (st == MF_NOT_FOUND) { /* the job has ended */
             args->exit_code = MF_EXIT_DONE;
             return MF_OK;
         }
@@ -301,12 +301,12 @@ static mf_status status_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { .name = "json", .help = "one object on one line" },
+    { .name = "json", .help = "print one JSON object on one line" },
     { .name = "lately",
       .value = "SECONDS",
-      .help = "wait so long, and show where the time went meanwhile" },
+      .help = "observe for SECONDS and show how that time was used" },
     { .name = "watch",
-      .help = "again every second, until it is interrupted or JOB is over",
+      .help = "repeat every second until interrupted or until JOB has ended",
       .letter = 'w' },
     { 0 },
 };
@@ -314,11 +314,11 @@ static const mf_option options[] = {
 const mf_command mf_command_job_status = {
     .name = "job status",
     .arguments = "[JOB]",
-    .summary = "show what running jobs do and what they wait for",
-    .about = "Shows the trainings of this user on this host. Tasks are not asked, their boards are "
-             "read: one that is stopped or stuck is explained, too. docs/guides/status.md says "
-             "what each "
-             "number means.",
+    .summary = "show the state of running jobs",
+    .about = "Shows the trainings of this user on this host: what each task does and what it "
+             "waits for. The command reads status pages in shared memory and does not contact "
+             "the tasks, so it also works for tasks that are stopped or stuck. "
+             "docs/guides/status.md explains the columns.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow job status", "meshflow job status --watch resnet", NULL },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_job_vars.c - `meshflow job vars`: the variables of a running job, by name. A task is asked by
- * its board and answers between two steps (train/loop/variable_query.h). */
+/* cmd_job_vars.c - `meshflow job vars`: the variables of a running job. A task is asked through its
+ * status page and answers between two steps (train/loop/variable_query.h). */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -22,13 +22,13 @@ typedef struct inquiry {
     const mf_status_page_seen *task;
     mf_status_page_question question;
     mf_buf path, value_path; /* of the answer */
-    char *text; /* the answer; lines and fields are cut in place */
-    mf_tensor value; /* of the one that was asked for */
+    char *text; /* the answer; split into lines and fields in place */
+    mf_tensor value; /* of the requested variable */
 } inquiry;
 
-/* ---- asking ---- */
+/* ---- query ---- */
 
-/* The first that trains on this host, or the one that is meant. */
+/* The requested task, or the first that trains on this host. */
 static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *wanted)
 {
     for (int i = 0; i < job->n; i++) {
@@ -49,9 +49,8 @@ static mf_status cmd_job_vars_wait_for(mf_args *args, const inquiry *q, int64_t 
         if (!mf_status_page_lives(q->task))
             return MF_FAIL(MF_UNAVAILABLE, "%s ended before it answered", q->task->page.task);
         if (mf_clock_ns() >= until) {
-            mf_args_hint(args, "`meshflow job status %s` says what it does", q->task->page.job);
-            return MF_FAIL(MF_DEADLINE_EXCEEDED,
-                           "%s has not come to the end of a step in %" PRId64 " s",
+            mf_args_hint(args, "`meshflow job status %s` shows its state", q->task->page.job);
+            return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s has not finished a step within %" PRId64 " s",
                            q->task->page.task, seconds);
         }
         (void)nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
@@ -91,8 +90,7 @@ static mf_status cmd_job_vars_ask(mf_args *args, inquiry *q)
 
 static void inquiry_deinit(inquiry *q)
 {
-    if (q->path.data && !q->text &&
-        mf_status_page_lives(q->task) && /* it need not answer any more */
+    if (q->path.data && !q->text && mf_status_page_lives(q->task) && /* withdraws the query */
         mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (q->path.data)
@@ -105,10 +103,10 @@ static void inquiry_deinit(inquiry *q)
     mf_tensor_clear(&q->value);
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-/* The fields of the line at *at, which goes to the next one; false: there is none. What is missing
- * is "". */
+/* Splits the line at *at into fields and advances *at; false: there is no line. Missing fields are
+ * "". */
 static bool next_line(char **at, const char *fields[FIELDS])
 {
     char *line = *at, *end = line + strcspn(line, "\n");
@@ -222,11 +220,11 @@ static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
     mf_status st;
 
     if (file && !*name)
-        return mf_args_wrong(args, "--out takes the value of a variable: name one");
+        return mf_args_wrong(args, "--out writes the value of a variable: name the variable");
     if (strlen(name) >= sizeof q.question.name)
-        return mf_args_wrong(args, "no variable has a name of %zu letters", strlen(name));
+        return mf_args_wrong(args, "a variable name of %zu characters is too long", strlen(name));
     if (!q.task)
-        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here that could be asked",
+        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here",
                        job->tasks[0].page.job, wanted ? " " : "", wanted ? wanted : "");
     memcpy(q.question.name, name, strlen(name) + 1);
     st = cmd_job_vars_ask(args, &q);
@@ -258,13 +256,13 @@ static mf_status vars_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "task",
       .value = "TASK",
-      .help = "ask this one, as worker:1; the first one here unless told" },
-    { .name = "out",
-      .value = "FILE",
-      .help = "write the value to this file, as NumPy does (.npy)",
-      .letter = 'o' },
-    { .name = "wait", .value = "SECONDS", .help = "for the end of a step; 30 unless told" },
-    { .name = "json", .help = "one object on one line, with all elements of the value" },
+      .help = "task to ask, e.g. worker:1 (default: the first on this host)" },
+    { .name = "out", .value = "FILE", .help = "write the value as .npy", .letter = 'o' },
+    { .name = "wait",
+      .value = "SECONDS",
+      .help = "time to wait for the end of a step (default: "
+              "30)" },
+    { .name = "json", .help = "print one JSON object on one line, with all elements of the value" },
     { 0 },
 };
 
@@ -273,10 +271,10 @@ const mf_command mf_command_job_vars = {
     .arguments = "JOB [NAME]",
     .summary = "read variables of a running job",
     .about =
-        "Asks a worker of a training of this user on this host, which answers between two steps: "
-        "name, type and shape of each variable, who holds which slice of it, and of which step, or "
-        "update of a parameter server, that is; with NAME the value, too. Nothing is changed by "
-        "it. docs/guides/status.md says what each column means.",
+        "Asks a worker of a training of this user on this host, which answers between two steps. "
+        "Prints name, type and shape of each variable, which task holds which slice of it, and "
+        "the step (or the update of a parameter server) of that slice; with NAME also the value. "
+        "The training is not changed. docs/guides/status.md explains the columns.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow job vars resnet", "meshflow job vars resnet dense/bias",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_queue_attach.c - `meshflow queue attach`: what a submitted job says, from its beginning until
- * it is over.
- */
+/* cmd_queue_attach.c - `meshflow queue attach`: prints the output of a submitted job until the job
+ * ends. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
@@ -11,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What has come since. */
+/* Copies new output. */
 static mf_status cmd_queue_attach_copy(int log, bool *any)
 {
     char bytes[8192];
@@ -47,8 +46,8 @@ static mf_status cmd_queue_attach_follow(const char *dir, const char *name, cons
         mf_arena_free(arena);
         if (over && !any)
             break;
-        over = st == MF_OK &&
-               mf_jobqueue_is_over(job->state); /* once more: it may have said goodbye */
+        over = st == MF_OK && mf_jobqueue_is_over(job->state); /* once more: the job may have
+                                                                  written before it ended */
         if (!over)
             (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
     }
@@ -68,7 +67,7 @@ static mf_status attach_run(mf_args *args)
     if (st == MF_OK)
         st = cmd_queue_attach_follow(dir.data, args->words[0], path.data, &job);
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "`meshflow queue list` lists them");
+        mf_args_hint(args, "`meshflow queue list` lists the jobs");
     if (st == MF_OK && job.state != MF_JOBQUEUE_DONE) {
         args->exit_code = (int)job.exit_code;
         st = MF_FAIL(MF_ABORTED, "the job '%s' %s", args->words[0], job.how);
@@ -81,7 +80,7 @@ static mf_status attach_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "dir",
       .value = "DIR",
-      .help = "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told" },
+      .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)" },
     { 0 },
 };
 
@@ -89,11 +88,12 @@ const mf_command mf_command_queue_attach = {
     .name = "queue attach",
     .arguments = "JOB",
     .summary = "show the output of a submitted job until it ends",
-    .about = "Its exit code is the job's. Interrupting it does not end the job.",
+    .about = "Exits with the exit code of the job. An interrupt ends only this command, not the "
+             "job.",
     .options = options,
     .examples = (const char *const[]){ "meshflow queue attach night", NULL },
     .min_args = 1,
     .max_args = 1,
-    .exits = MF_EXITS_OF_JOBS "  N   of any other program: its own exit code\n",
+    .exits = MF_EXITS_OF_JOBS "  N   another program: its own exit code\n",
     .run = attach_run,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_queue_daemon.c - `meshflow queue daemon`: starts the jobs of a folder. */
+/* cmd_queue_daemon.c - `meshflow queue daemon`: runs the jobs of a queue. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
@@ -32,22 +32,22 @@ static mf_status daemon_run(mf_args *args)
 static const mf_option options[] = {
     { .name = "dir",
       .value = "DIR",
-      .help = "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told" },
+      .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)" },
     { .name = "slots",
       .value = "N",
-      .help = "that running jobs may take together; as many as there are cores unless told" },
+      .help = "slots of all running jobs together (default: one for each core)" },
     { 0 },
 };
 
 const mf_command mf_command_queue_daemon = {
     .name = "queue daemon",
     .arguments = "",
-    .summary = "start submitted jobs",
+    .summary = "run submitted jobs",
     .about =
-        "Jobs start in the order they were submitted, as long as there are slots, and those "
-        "they come after are done; one that waits for others keeps nobody from starting.\n\n"
-        "Running jobs do not need the daemon: it may be stopped, killed and started again, and "
-        "finds them as they are. A job whose processes were killed is started again, if it was "
+        "Starts jobs in the order of submission, when slots are free and the jobs that they "
+        "depend on have finished. A job that waits for others does not block later "
+        "jobs.\n\nRunning jobs do not need the daemon: it may be stopped, killed and restarted, "
+        "and finds them again. A job whose processes were killed is restarted if it was "
         "submitted with --restarts. SIGTERM ends the daemon, not the jobs.",
     .options = options,
     .examples =

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_queue_list_list.c - `meshflow queue list`: what was submitted, and what has become of it;
- * `meshflow queue cancel`.
- */
+/* cmd_queue_list.c - `meshflow queue list`: submitted jobs and their state; `meshflow queue
+ * cancel`. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
@@ -67,8 +66,8 @@ static mf_status cmd_queue_list_forget(const mf_args *args, const char *dir, mf_
         waiting = mf_jobqueue_find_waiting(jobs, n, name);
         if (waiting)
             return MF_FAIL(MF_FAILED_PRECONDITION,
-                           "the job '%s' comes after '%s', and has not begun: cancel it first, or "
-                           "wait",
+                           "the job '%s' depends on '%s' and has not started: cancel it first, "
+                           "or wait",
                            waiting->name, name);
         MF_TRY(mf_jobqueue_forget(dir, &job));
     }
@@ -98,7 +97,7 @@ static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_b
         MF_TRY(mf_jobqueue_look(dir, args->words[i], arena, &job));
         MF_TRY(mf_jobqueue_cancel(dir, arena, &job));
         mf_buf_printf(out, "%s: %s\n", job.name,
-                      job.state == MF_JOBQUEUE_RUNS ? "it was told to end" : "it will not start");
+                      job.state == MF_JOBQUEUE_RUNS ? "it was asked to end" : "it will not start");
     }
     return MF_OK;
 }
@@ -113,7 +112,7 @@ static mf_status with_dir(mf_args *args,
     if (st == MF_OK)
         st = run(args, dir.data, arena, &out);
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "`meshflow queue list` lists them");
+        mf_args_hint(args, "`meshflow queue list` lists the jobs");
     mf_arena_free(arena);
     mf_buf_deinit(&dir);
     return mf_cli_print_done(st, &out);
@@ -132,17 +131,17 @@ static mf_status cancel_run(mf_args *args)
 #define DIR_OPTION                                                                                 \
     {                                                                                              \
         .name = "dir", .value = "DIR",                                                             \
-        .help = "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told"             \
+        .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)"               \
     }
 
 static const mf_option queue_options[] = {
     DIR_OPTION,
-    { .name = "json", .help = "one object on one line" },
+    { .name = "json", .help = "print one JSON object on one line" },
     { .name = "forget",
       .value = "JOB",
-      .help = "one that is over: remove all that is known of it",
+      .help = "remove this ended job from the queue",
       .many = true },
-    { .name = "sweep", .help = "forget all that are over once they are shown" },
+    { .name = "sweep", .help = "remove all ended jobs from the queue after listing them" },
     { 0 },
 };
 
@@ -152,9 +151,8 @@ const mf_command mf_command_queue_list = {
     .name = "queue list",
     .arguments = "",
     .summary = "list submitted jobs",
-    .about =
-        "The oldest first. How a running training fares: `meshflow job status`; what a job says: "
-        "`meshflow queue attach`.",
+    .about = "Lists the oldest job first. `meshflow job status` shows the progress of a running "
+             "training, `meshflow queue attach` the output of a job.",
     .options = queue_options,
     .examples = (const char *const[]){ "meshflow queue list", "meshflow queue list --sweep", NULL },
     .min_args = 0,
@@ -166,8 +164,8 @@ const mf_command mf_command_queue_cancel = {
     .name = "queue cancel",
     .arguments = "JOB...",
     .summary = "cancel submitted jobs",
-    .about = "A running one gets SIGTERM, all of its processes, and ten seconds later SIGKILL; a "
-             "training writes a checkpoint first, if it has --out. No daemon is needed for that.",
+    .about = "All processes of a running job get SIGTERM, and SIGKILL ten seconds later; a "
+             "training with --out first writes a checkpoint. The daemon need not run.",
     .options = cancel_options,
     .examples = (const char *const[]){ "meshflow queue cancel night", NULL },
     .min_args = 1,

@@ -125,10 +125,9 @@ const mf_command mf_command_train = {
     .arguments = "",
     .summary = "train a model",
     .about =
-        "Reads data, builds a model of the zoo, trains it, tests it. The weights depend on data, "
-        "settings, seed and number of shards, and on nothing else: not on threads, not on how "
-        "often "
-        "training was killed and resumed.",
+        "Reads the data, builds the model, trains and tests it. The weights depend only on data, "
+        "settings, seed and number of shards. They do not depend on the number of threads, nor "
+        "on how often training was killed and resumed.",
     .options = mf_train_options,
     .examples = (const char *const[]){ "meshflow train --model mlp --data fashion-mnist --epochs 3",
                                        "meshflow train --model cnn-small --data fashion-mnist "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_host.c - this host: what the program needs of it. */
+/* doctor_host.c - checks of this host. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/machine_limits.h"
@@ -28,14 +28,14 @@ static void look_at_program(mf_doctor *d)
     struct rlimit files;
 
     if (mf_rpc_find(&rpc) == MF_OK)
-        mf_doctor_say(d, MF_VERDICT_OK, "plugin", "grpc", NULL, "it can be used");
+        mf_doctor_say(d, MF_VERDICT_OK, "plugin", "grpc", NULL, "it is usable");
     else
         mf_doctor_say(d, MF_VERDICT_BAD, "plugin", "grpc",
-                      "install what is missing, or build again", "%s", mf_error_message());
+                      "install the missing library, or rebuild", "%s", mf_error_message());
     mf_doctor_say(d, MF_VERDICT_OK, "threads", NULL, NULL, "%d, by %s", threads, why);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < FEW_FILES)
         mf_doctor_say(d, MF_VERDICT_WARNING, "files", NULL, "ulimit -n 65536",
-                      "only %llu may be open at a time: a server needs one for each connection",
+                      "the limit of open files is %llu: a server needs one for each connection",
                       (unsigned long long)files.rlim_cur);
 }
 
@@ -55,8 +55,10 @@ static void look_at_disk(mf_doctor *d, const char *what, const char *dir)
     free = (double)fs.f_bavail * (double)fs.f_frsize;
     share = fs.f_blocks ? free / ((double)fs.f_blocks * (double)fs.f_frsize) : 1;
     if (free < GIB || (fs.f_files > 0 && fs.f_favail < 1000))
-        mf_doctor_say(d, MF_VERDICT_WARNING, "disk", dir, "make room, or name another folder",
-                      "%s: %.2f GiB (%.0f %%) and room for %llu files are left", what, free / GIB,
+        mf_doctor_say(d, MF_VERDICT_WARNING, "disk", dir,
+                      "free some space, or choose another "
+                      "folder",
+                      "%s: only %.2f GiB (%.0f %%) and %llu files are free", what, free / GIB,
                       share * 100, (unsigned long long)fs.f_favail);
     else
         mf_doctor_say(d, MF_VERDICT_OK, "disk", dir, NULL, "%s: %.1f GiB free (%.0f %%)", what,
@@ -88,8 +90,8 @@ static void doctor_host_look_at_end(mf_doctor *d, const char *path)
         c->ends(pem, &end) == MF_OK) {
         days = ((double)end - (double)mf_clock_wall_ns() / 1e9) / 86400;
         mf_doctor_say(d, days < SOON_DAYS ? MF_VERDICT_WARNING : MF_VERDICT_OK, "certificate", path,
-                      days < SOON_DAYS ? "meshflow cert makes a new one" : NULL,
-                      days < 0 ? "it has ended %.1f days ago" : "it is good for %.1f more days",
+                      days < SOON_DAYS ? "make a new one with meshflow cert" : NULL,
+                      days < 0 ? "it expired %.1f days ago" : "it is valid for %.1f more days",
                       days < 0 ? -days : days);
     }
     mf_free(pem);
@@ -102,10 +104,10 @@ static void look_at_key(mf_doctor *d, const char *path)
     if (stat(path, &s) == 0 && (s.st_mode & 077) != 0)
         mf_doctor_say(d, MF_VERDICT_BAD, "certificate", path,
                       mf_doctor_place(d, "chmod 600 %s", path),
-                      "other users may read this key (mode %o)", (unsigned)(s.st_mode & 0777));
+                      "other users can read this key (mode %o)", (unsigned)(s.st_mode & 0777));
 }
 
-/* Opening a connection looks at our own files, and connects to nobody yet. */
+/* Opening a channel reads the local files and does not connect yet. */
 void mf_doctor_look_at_certificates(mf_doctor *d)
 {
     const mf_security *s = &d->probe.security;
@@ -114,7 +116,7 @@ void mf_doctor_look_at_certificates(mf_doctor *d)
 
     if (!s->ca && !s->cert && !s->key) {
         mf_doctor_say(d, MF_VERDICT_OK, "certificate", NULL, NULL,
-                      "none: tasks of this user on this host are let in, and nobody else");
+                      "none: only tasks of this user on this host are accepted");
         return;
     }
     if (mf_rpc_find(&rpc) != MF_OK)
@@ -125,7 +127,7 @@ void mf_doctor_look_at_certificates(mf_doctor *d)
     } else {
         rpc->disconnect(c);
         mf_doctor_say(d, MF_VERDICT_OK, "certificate", s->cert, NULL,
-                      "it fits its key, and %s has signed it", s->ca);
+                      "it matches its key, and %s has signed it", s->ca);
     }
     if (s->cert)
         doctor_host_look_at_end(d, s->cert);

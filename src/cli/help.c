@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* help.c - help for the terminal and man pages, both from the tables of commands and options. */
+/* help.c - help on the terminal and man pages, from the tables of commands and options. */
 #include "cli/command.h"
 
 #include <meshflow/version.h>
@@ -10,18 +10,16 @@
 enum { WIDTH = 80, HELP_COLUMN = 26 };
 
 static const char about_program[] =
-    "Meshflow trains models on one machine or on many. The same seed gives the same weights, bit "
-    "by "
-    "bit, for any number of workers, also when processes are killed, join and leave. It also "
-    "serves "
-    "TensorFlow clients and runs TensorFlow graphs.\n\n"
-    "  meshflow train --model mlp --data measurements.csv --set label=species --out run\n"
-    "  meshflow launch --workers 3 -- train --model fashion-cnn --data fashion-mnist";
+    "Meshflow trains models on one or many machines. The same seed gives the same weights, bit "
+    "by bit, for any number of workers, also when processes are killed, join and leave. Meshflow "
+    "also serves TensorFlow clients and runs TensorFlow graphs.\n\n  meshflow train --model mlp "
+    "--data measurements.csv --set label=species --out run\n  meshflow launch --workers 3 -- "
+    "train --model fashion-cnn --data fashion-mnist";
 
-/* ---- for the terminal ---- */
+/* ---- terminal ---- */
 
-/* Append `text` broken between words, continuing at column `indent`; the cursor stands at `column`.
- */
+/* Appends `text`, wrapped between words; continuation lines begin at column `indent`. The cursor is
+ * at `column`. */
 static void wrap(mf_buf *out, const char *text, size_t indent, size_t column)
 {
     while (*text) {
@@ -43,7 +41,7 @@ static void wrap(mf_buf *out, const char *text, size_t indent, size_t column)
     mf_buf_str(out, "\n");
 }
 
-/* The next paragraph of *text, or the next block of lines to be shown as they are. */
+/* The next paragraph of *text, or the next block of lines to print unchanged. */
 static bool next_paragraph(const char **text, char *out, size_t size, bool *verbatim)
 {
     const char *end;
@@ -106,7 +104,7 @@ static const char *const group_titles[MF_GROUP_COUNT] = {
     [MF_GROUP_DIAGNOSIS] = "diagnosis",
 };
 
-/* The next option of the group that help shows, from `o` on; NULL: there is none. */
+/* The next visible option of the group, from `o` on; NULL: there is none. */
 static const mf_option *next_of_group(const mf_option *o, int group)
 {
     for (; o && o->name; o++) {
@@ -199,7 +197,7 @@ void mf_help_program(mf_buf *out)
 
 /* ---- man pages ---- */
 
-/* Append text so that troff shows it letter by letter. */
+/* Appends text so that troff prints it unchanged. */
 static void troff(const char *text, mf_buf *out)
 {
     bool line_start = true;
@@ -247,7 +245,7 @@ static void man_options(const char *macro, const char *title, const mf_option *o
     }
 }
 
-/* Options without a heading of their own are first. */
+/* Options without a heading come first. */
 static void man_options_of(const mf_command *c, mf_buf *out)
 {
     bool any = false;
@@ -269,7 +267,7 @@ static void man_name(const char *name, mf_buf *out)
         mf_buf_str(out, *name == ' ' || *name == '-' ? "\\-" : (char[]){ *name, 0 });
 }
 
-/* The program, and the commands of the same group. */
+/* The program and the commands of the same group. */
 static void man_see_also(const mf_command *c, mf_buf *out)
 {
     char group[32];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - what train, eval and predict share: data, a model, and a trainer, as the command line
- * says.
- */
+/* job.h - data, model and trainer of a command, as described by its options. Shared by train, eval,
+ * predict and others. */
 #ifndef MF_CLI_JOB_H
 #define MF_CLI_JOB_H
 
@@ -14,23 +13,23 @@
 typedef struct mf_job {
     const char *model_text; /* "mlp units=64" */
     const char *data_text; /* "fashion-mnist" */
-    mf_dataset *train, *validation, *test; /* NULL where not asked for */
+    mf_dataset *train, *validation, *test; /* NULL: not requested */
     mf_model *model;
     mf_trainer *trainer;
     mf_compile_options compile;
-    mf_strategy *strategy; /* NULL: alone */
-    bool shown; /* on a board */
+    mf_strategy *strategy; /* NULL: a single process */
+    bool shown; /* it has a status page */
     mf_arena *arena;
-    mf_model_note note; /* of the training before, for --from; all zero: there is none */
-    mf_schema schema; /* of the training data, as it was opened */
+    mf_model_note note; /* of the earlier training, for --from; zero: there is none */
+    mf_schema schema; /* of the opened training data */
     const char *format; /* of the training data */
-    int64_t samples; /* of it, before any split */
-    double split; /* of it for the test; 0: not split */
-    const char *test_from; /* what the test is on, in words; NULL: there is no test */
-    bool label_optional; /* set before loading: the data is only predicted */
+    int64_t samples; /* of the training data, before any split */
+    double split; /* fraction of the samples kept for the test; 0: not split */
+    const char *test_from; /* describes the test data; NULL: there is no test */
+    bool label_optional; /* set before loading: the data is only used for predictions */
 } mf_job;
 
-/* Options that name model and data, for the tables of all three commands. */
+/* Options that describe model and data, for option tables. */
 #define MF_JOB_OPTIONS                                                                             \
     { .name = "model",                                                                             \
       .value = "MODEL",                                                                            \
@@ -100,36 +99,34 @@ typedef struct mf_job {
         .help = "print the result as one line of JSON"                                             \
     }
 
-/* What `meshflow job status` calls the job: --name, else MODEL-NUMBER, where the number is that of
- * the process that launched all tasks, or of this one. */
+/* The name of the job for `meshflow job status`: --name, or MODEL-NUMBER, where the number is the
+ * pid of the launcher of all tasks, or of this process. */
 void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out);
-/* What the command line says. from: a checkpoint (NULL: none), beside which model and data are
- * noted where --model and --data do not name them. Fails as a wrong call. Owns: mf_job_deinit(),
- * also after a failure. */
+/* Reads the options. from: a checkpoint (NULL: none) whose note names model and data where --model
+ * and --data do not. Fails as invalid usage. Owns: mf_job_deinit(), also after a failure. */
 MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args, const char *from);
-/* Opens data, and makes the model for it. with_training: the training part too. Fails as a wrong
- * call, or as opening does, with a hint. */
+/* Opens the data and builds the model for it. with_training: the training data too. Fails as
+ * invalid usage or as opening does, with a hint. */
 MF_MUST mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training);
-/* As --cache says, training samples that were read and decoded once stay in memory: always, never,
- * or where that pays. Fails as a wrong call. */
+/* Applies --cache: decoded training samples stay in memory always, never, or where it saves time.
+ * Fails as invalid usage. */
 MF_MUST mf_status mf_job_cache(mf_job *job, mf_args *args);
-/* Loss and metrics: as the command line says, else the model's own. */
+/* Loss and metrics of the command line, or those of the model. */
 void mf_job_losses(const mf_job *job, const mf_args *args, const mf_model *model,
                    mf_compile_options *out);
-/* Weights of --freeze are not trained. */
+/* Excludes the weights of --freeze from training. */
 MF_MUST mf_status mf_job_freeze(const mf_args *args, mf_model *model);
-/* What all workers must have in common: the options of the command, and how many samples there are.
- */
+/* Appends the settings that all workers must share: options of the command and the number of
+ * samples. */
 MF_MUST mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples,
                                    mf_buf *out);
-/* What a training leaves beside its checkpoints. Call after mf_job_compile(). */
+/* The note that a training writes beside its checkpoints. Call after mf_job_compile(). */
 void mf_job_note(const mf_job *job, const mf_args *args, mf_model_note *out);
-/* Makes the trainer; job->compile may be completed before. */
+/* Creates the trainer; job->compile may be completed before. */
 MF_MUST mf_status mf_job_compile(mf_job *job, mf_args *args);
 void mf_job_deinit(mf_job *job);
 
-/* A decimal number in [min, max]; *out keeps its value when the option is absent. Fails as a wrong
- * call. */
+/* A number in [min, max]; *out keeps its value if the option is absent. Fails as invalid usage. */
 MF_MUST mf_status mf_args_double(mf_args *args, const char *option, double min, double max,
                                  double *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the program `meshflow`: finds the command, runs it, says what went wrong. */
+/* main.c - the program `meshflow`: finds the command, runs it, reports its failure. */
 #include "base/exit_code.h"
 #include "base/param.h"
 #include "cli/command.h"
@@ -10,11 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A program started with standard streams closed would find its files under their numbers. */
+/* Without this, a program started with closed standard streams would open files under their
+ * numbers. */
 static void hold_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        /* The wrong direction for each, so that using it fails as it should. */
+        /* Opened for the wrong direction, so that each use fails. */
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
             return;
     }
@@ -69,8 +70,8 @@ static mf_status main_run(mf_args *args, int argc, char *const *argv)
     return mf_args_wrong(args, "name a command");
 }
 
-/* Messages may have lines for the nodes they are about; here all stand in one. It is written at
- * once: other tasks may write to the same place. */
+/* A message may have several lines; it is printed as one. One write: other tasks may write to the
+ * same stream. */
 static void print_message(const char *text)
 {
     char line[MF_ERROR_MESSAGE_MAX + 16] = "meshflow: ";
@@ -106,7 +107,8 @@ int main(int argc, char **argv)
 
     hold_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error, like a full
+                                       disk */
     st = main_run(&args, argc - 1, argv + 1);
     if (st != MF_OK)
         main_report(&args, st);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - command lines against the table of commands.
+/* options.c - parses command lines by the table of commands.
  *
- *     --name value   --name=value   -o value   -ovalue   --   (only words from here on)
+ *     --name value   --name=value   -o value   -ovalue   --   (only words after this)
  *
- * The name of a command has one or two words. Options may stand anywhere. */
+ * The name of a command has one or two words. Options may be anywhere. */
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/setting_hint.h"
@@ -15,15 +15,15 @@
 #include <string.h>
 
 const mf_option mf_global_options[] = {
-    { .name = "help", .help = "show help and end", .letter = 'h' },
+    { .name = "help", .help = "show this help and exit", .letter = 'h' },
     { .name = "param",
       .value = "NAME=VALUE",
       .help = "set a tunable; `meshflow params` lists them",
       .many = true },
     { .name = "verbose",
-      .help = "on failure, also show the code and where it came from",
+      .help = "on failure, also show the status code and its origin",
       .letter = 'v' },
-    { .name = "version", .help = "show versions and end" },
+    { .name = "version", .help = "show versions and exit" },
     { 0 },
 };
 
@@ -91,7 +91,7 @@ static mf_status take_command(mf_args *args)
 
 /* ---- options ---- */
 
-/* --task_index is --task-index: scripts of other programs write it so. */
+/* --task_index is accepted as --task-index: scripts for other programs use underscores. */
 static bool same_name(const char *known, const char *given, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -145,7 +145,7 @@ static mf_status add_given(mf_args *args, const mf_option *o, const char *value)
     return MF_OK;
 }
 
-/* One option at argv[*at]; *at ends on the last argument it took. */
+/* Parses one option at argv[*at]; *at ends at its last argument. */
 static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *at)
 {
     const char *word = argv[*at];
@@ -168,8 +168,8 @@ static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *a
     return add_given(args, o, value ? value : "");
 }
 
-/* Does the option at this place take the next argument as its value? Asked before the command is
- * known: then any command's option counts. */
+/* The option takes the next argument as its value. Called before the command is known: the options
+ * of all commands are searched. */
 static bool takes_next(const char *word)
 {
     const bool is_long = word[1] == '-';
@@ -282,7 +282,7 @@ mf_status mf_args_int(mf_args *args, const char *option, int64_t min, int64_t ma
     errno = 0;
     value = strtoll(text, &end, 10);
     if (end == text || *end || errno != 0 || value < min || value > max)
-        return mf_args_wrong(args, "--%s expects a whole number from %lld to %lld, not '%.100s'",
+        return mf_args_wrong(args, "--%s expects an integer from %lld to %lld, not '%.100s'",
                              option, (long long)min, (long long)max, text);
     *out = value;
     return MF_OK;

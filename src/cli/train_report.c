@@ -108,7 +108,7 @@ mf_status mf_train_explain(const mf_strategy *strategy)
 {
     mf_buf out = { 0 };
 
-    mf_buf_printf(&out, "%-40s %6s %14s %14s %14s\n", "a step on a processor", "nodes", "work",
+    mf_buf_printf(&out, "%-40s %6s %14s %14s %14s\n", "one step on one device", "nodes", "work",
                   "bytes made", "bytes received");
     MF_TRY(mf_strategy_mesh_costs(strategy, add_cost, &out));
     MF_TRY(mf_timeline_print(strategy, &out));
@@ -137,7 +137,7 @@ mf_status mf_train_summarize_plan(mf_train_run *run, const char **out)
 {
     if (!run->chosen.mesh.data || run->steps == 0)
         return MF_OK;
-    mf_buf_printf(&run->summary, "mesh '%s', layout '%s': a step took %.3f ms, %.3f were predicted",
+    mf_buf_printf(&run->summary, "mesh '%s', layout '%s': a step took %.3f ms; predicted: %.3f ms",
                   run->chosen.mesh.data, run->chosen.layout.data, step_seconds(run) * 1e3,
                   run->chosen.is.step_ns * 1e-6);
     MF_TRY(mf_buf_finish(&run->summary));

@@ -38,7 +38,7 @@ extern const mf_option mf_train_options[];
 /* ---- setup (train_setup.c) ---- */
 
 /* Caches, splits and augments the opened data; opens the strategy, with --auto after planning;
- * compiles the model and loads the weights of --init. Fails as a wrong call. */
+ * compiles the model and loads the weights of --init. Fails as invalid usage. */
 MF_MUST mf_status mf_train_prepare(mf_train_run *run, mf_args *args, int64_t batch);
 
 /* ---- the run (train_work.c) ---- */

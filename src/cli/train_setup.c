@@ -70,7 +70,7 @@ static mf_status check_batch(const mf_job *job, mf_args *args, int64_t batch)
                          (long long)batch, (long long)samples);
 }
 
-/* --strategy, or what --target, --mesh and --auto are short for. */
+/* The strategy of --strategy, --target, --mesh or --auto. */
 static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *out)
 {
     const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
@@ -82,8 +82,8 @@ static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *
 
     if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
         return mf_args_wrong(args,
-                             "--target says that servers do the steps, --mesh that processors "
-                             "of a mesh do, --strategy says who else: give one of them");
+                             "--target runs steps on servers, --mesh on the devices of a mesh, "
+                             "and --strategy selects another way: give only one of them");
     if (!mesh && (pipeline || mf_args_has(args, "explain")))
         return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
     if (!mf_args_has(args, "auto") &&

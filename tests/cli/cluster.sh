@@ -195,6 +195,6 @@ fails "addresses of the local transport are no host names" "in vain for worker 1
     --cluster '{"worker":["127.0.0.1:1025","127.0.0.1:1026"]}' --task-index 0 --transport local
 
 # ---- scale
-wrong "scale without a number" "say how many: --workers, or --hosts" -- scale nobody
-wrong "scale with two ways to say it" "say how many: --workers, or --hosts" -- scale nobody --workers 2 --hosts key:hosts
-wrong "a list has a place" "--put needs a place in the store" -- scale nobody --workers 2 --put hosts.txt
+wrong "scale without a number" "either --workers or --hosts" -- job scale nobody
+wrong "scale with two ways to say it" "either --workers or --hosts" -- job scale nobody --workers 2 --hosts key:hosts
+wrong "a list has a place" "--put needs a key of the store" -- job scale nobody --workers 2 --put hosts.txt

@@ -136,7 +136,7 @@ NET = "--transport", "grpc", "--timeout", "5", "--tls-dir"
 mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it says that it is worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot join worker 0", "not of our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("a certificate for a task without a name", 2, ["cert", "--out", "fresh", "--task", "../x"], "../x")
-mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "is there already")
+mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "exists already")
 
 # workers that disagree
 for option, value in ("--lr", "0.3"), ("--seed", "4"), ("--batch", "16"):
@@ -150,7 +150,7 @@ mistake("set of a job that there is not", 1, ["job", "set", "nobody", "--threads
 mistake("scale of a job that there is not", 1, ["job", "scale", "nobody", "--workers", "2"], "no job 'nobody'")
 mistake("leave of a job that there is not", 1, ["job", "leave", "nobody", "worker:1"], "no job 'nobody'")
 mistake("leave of a task that there is not", 1, ["job", "leave", "alive", "worker:7"], "'alive'", "worker:7", job=True)
-mistake("set of nothing", 2, ["job", "set", "alive"], "say what to change")
+mistake("set of nothing", 2, ["job", "set", "alive"], "name a setting to change")
 mistake("set of more threads than there can be", 2, ["job", "set", "alive", "--threads", "99999"], "--threads expects")
 mistake("set --mesh of a job without a mesh", 1, ["job", "set", "alive", "--mesh", "rows:2"], "alive", "--mesh", job=True)
 mistake("set --layout without a mesh", 2, ["job", "set", "alive", "--layout", "batch:rows"], "--layout needs --mesh")

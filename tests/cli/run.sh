@@ -79,7 +79,7 @@ json() # EXPRESSION about d, which the last line of out holds
 # ---- help and versions
 wrong "vars wants a job" "JOB" -- job vars
 fails "vars of a job that is not there" "there is no job 'nobody'" -- job vars nobody
-ok "help lists the commands" "graph run" "ops" "params" -- help
+ok "help lists the commands" "job  " "graph" "ops" "params" -- help
 ok "--help does too" "usage: meshflow COMMAND" -- --help
 ok "help of a group" "graph optimize" -- help graph
 ok "help of a command" "--fetch NODE:PORT" "examples:" -- graph run --help
@@ -91,7 +91,7 @@ mkdir man
 ok "man pages into a directory" -- help --man-dir man
 check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1
 wrong "no command" "name a command" -- --verbose
-wrong "a group alone" "name what to do" -- graph
+wrong "a group alone" "name one of its commands" -- graph
 wrong "an unknown command" "no command 'grap'" "did you mean" -- grap run x
 wrong "an unknown option" "no option '--fecth'" "did you mean --fetch?" -- graph run "$hello" --fecth y
 wrong "an option without its value" "--fetch needs a value" -- graph run "$hello" --fetch
@@ -218,7 +218,7 @@ node { name: "switch" op: "Switch" input: "merge" input: "cond" attr { key: "T" 
 node { name: "next" op: "NextIteration" input: "switch:1" attr { key: "T" value { type: DT_FLOAT } } }
 node { name: "exit" op: "Exit" input: "switch" attr { key: "T" value { type: DT_FLOAT } } }
 GRAPH
-fails "a run that takes too long" "hint: give it more time" -- graph run forever.pbtxt --fetch exit --timeout 100
+fails "a run that takes too long" "hint: allow more time" -- graph run forever.pbtxt --fetch exit --timeout 100
 
 # ---- graph print, dot, check, optimize
 ok "print" "y = AddV2(product:0, b:0) {T=float} : float" -- graph print "$hello"
@@ -229,13 +229,13 @@ ok "which runs and gives the same" "[[22.5 27.5]" -- graph run small.pb --feed x
 ok "optimize for a target" "ResourceApplyGradientDescent" -- graph optimize "$train" --target train --print
 ok "passes are listed" "exact" "fold" -- graph optimize --list
 ok "a pass can be left out" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
-wrong "optimize for nothing" "name what to optimise for" -- graph optimize "$hello"
+wrong "optimize for nothing" "name an output or node" -- graph optimize "$hello"
 wrong "optimize nothing" "needs GRAPH" -- graph optimize
-wrong "a malformed shape" "is no shape" -- graph optimize "$hello" --fetch y --feed x=2,a
+wrong "a malformed shape" "is not a shape" -- graph optimize "$hello" --fetch y --feed x=2,a
 "$program" graph optimize "$train" --target train --fetch loss -o train.pbtxt >/dev/null
 ok "a written text graph is read again" "loss" -- graph print train.pbtxt
 ok "dot" "digraph" "y\\nAddV2" "->" -- graph dot "$hello"
-ok "check" "the graph is sound" "2  Const" -- graph check "$hello"
+ok "check" "the graph is valid" "2  Const" -- graph check "$hello"
 fails "check finds unknown ops" "MatMull  UNKNOWN, similar: MatMul" "1 unknown" -- graph check unknown.pbtxt
 fails "check as json" '"unknown":["MatMull"]' -- graph check unknown.pbtxt --json
 check "the check's json is json" json "d['ok'] is False and d['ops']['NoOp'] == 1"

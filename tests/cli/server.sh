@@ -57,7 +57,7 @@ wrong "no task is here" "none of the cluster's 1 tasks is on this host" -- \
 
 # ---- doctor, topo: what is there and what is not
 address=${target#grpc://}
-ok "doctor of this host" "plugin" "disk" "no cluster was looked at" -- doctor
+ok "doctor of this host" "plugin" "disk" "no cluster was checked" -- doctor
 ok "doctor of a cluster" "Meshflow 0.1.0, 1 device" "clock" -- \
     doctor --cluster "{\"worker\": [\"$address\"]}"
 fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the same address" \
