@@ -49,7 +49,7 @@ check "one line of json remains" sh -c "test \$(wc -l <out) = 1 && grep -q 'mode
 check "which is json" json "d['steps'] == 8 and d['loss'] > 0"
 sha=$(sed 's/.*weights_sha256":"//; s/".*//' out)
 train --steps 8 --json --hogwild
-verdict "without locks one process does the same, and says so" "--hogwild changes nothing here" "$sha"
+verdict "without locks one process does the same, and says so" "--hogwild has no effect" "$sha"
 train --steps 8 --no-test --quiet --summary-steps 2 --out events
 verdict "events every other step"
 ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events events --json

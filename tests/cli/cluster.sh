@@ -34,7 +34,7 @@ export SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_JOB_ID=5 SLURM_STEP_N
 ok "env under srun" "by Slurm" "n10" "rendezvous         n09:2" -- doctor env
 ok "the last of an engine's processes are servers" "/job:worker/task:1" "1 of 2 that train" -- doctor env --ps 1
 unset SLURM_PROCID SLURM_STEP_ID SLURM_NTASKS SLURM_JOB_ID SLURM_STEP_NODELIST
-wrong "env with a wrong number" "--ps expects a whole number" -- doctor env --ps x
+wrong "env with a wrong number" "--ps expects an integer" -- doctor env --ps x
 
 # ---- threads
 core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
@@ -124,7 +124,7 @@ launch 0 "a task is started again" "[launch] worker 0 was killed by signal 9 (Ki
 launch 5 "but not for ever" "restart 1 of 1" "meshflow: worker 0 ended with exit code 5" -- --max-restarts 1 -- sh -c 'exit 5'
 launch 2 "a program that is not there" "meshflow: cannot run 'no-such-program': No such file" -- --workers 2 -- no-such-program
 launch 2 "launch without a command" "needs -- COMMAND" -- --workers 2
-launch 2 "launch of no workers" "--workers expects a whole number" -- --workers 0 -- doctor env
+launch 2 "launch of no workers" "--workers expects an integer" -- --workers 0 -- doctor env
 launch 0 "ports from a base on" "127.0.0.1:23457" -- --workers 2 --port 23456 -- doctor env
 launch 2 "a port beyond the last" "beyond 65535" -- --workers 2 --port 65535 -- doctor env
 launch 0 "a task can listen on its port" "[worker 1] served" -- --workers 2 -- python3 -c "$task

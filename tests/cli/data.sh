@@ -14,7 +14,7 @@ ok "data show of words" "tokens: the children sing . the old cats" -- data show 
 printf 'a,b,price\n1,2,3.5\n4,5,6\n' >table.csv
 ok "data show of a table" "2 samples" "x            float [2]" "label: 6." \
     -- data show table.csv --set label=price --set target=number --sample 1
-fails "data that is not there" "did you mean 'fashion-mnist'?" "hint: meshflow data list" -- data show fashion-mnits
+fails "data that is not there" "did you mean 'fashion-mnist'?" "hint: \`meshflow data list" -- data show fashion-mnits
 fails "data without a known ending" "put the format in front" -- data show err
 fails "data in a wrong format" "no label" -- data show libsvm:table.csv
 fails "a sample that is not there" "no sample 2" -- data show table.csv --set label=price --sample 2

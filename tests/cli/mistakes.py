@@ -73,7 +73,7 @@ mistake("a cell that is no number", 2, [*ALONE[:4], "words.csv", *ALONE[5:]], "w
 mistake("a batch larger than the data", 2, ["train", "--model", "mlp", "--data", "good.csv", "--set", "label=y", "--batch", "5000", "--no-test"], "5000", "60")
 mistake("a validation of more than all", 2, [*ALONE, "--validation", "2"], "--validation expects", "'2'")
 mistake("training images normalised, and not the others", 2, ["train", "--model", "mlp", "--data", "fashion-mnist", "--steps", "1", "--augment", "mean=[0.5] std=[0.3]"],
-        "--augment: mean and std", "leave them out")
+        "--augment: mean and std", "remove them")
 mistake("a folder that others may not read", 2, [*ALONE[:4], "closed/good.csv", *ALONE[5:]], "closed", "Permission denied", user=True)
 
 # output

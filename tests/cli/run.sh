@@ -149,7 +149,7 @@ echo 'node { name: "w" op: "VariableV2" attr { key: "dtype" value { type: DT_FLO
 ok "restore the other kind of variable" "w:0 float[]" "4." -- graph run reference.pbtxt --restore in/ckpt --fetch w
 fails "a missing checkpoint" "none" "CHECKPOINT.index" -- graph run "$train" --restore none --fetch w/read
 sed 's/"w"/"v"/; s/"w\/read"/"v\/read"/; s/s: "w"/s: "v"/; s/input: "w"/input: "v"/' "$train" >other.pbtxt
-fails "a checkpoint of another graph" "none of the graph's 1 variables" "it holds w" -- \
+fails "a checkpoint of another graph" "none of the graph's 1 variables" "it contains w" -- \
     graph run other.pbtxt --restore in/ckpt --fetch v/read
 echo 'node { name: "w" op: "VarHandleOp" attr { key: "dtype" value { type: DT_DOUBLE } }
              attr { key: "shape" value { shape { } } } }' >double.pbtxt
@@ -168,7 +168,7 @@ fails "a missing graph" "'none.pb'" "No such file" -- graph run none.pb --fetch 
 fails "a directory as graph" "'.'" "directory" -- graph run . --fetch y
 fails "an empty graph" "'empty.pb' is empty" -- graph run empty.pb --fetch y
 fails "garbage as graph" "'garbage.pb'" "hint: a GraphDef was expected" -- graph run garbage.pb --fetch y
-fails "text as a binary graph" "only files named .pbtxt" -- graph run text.pb --fetch y
+fails "text as a binary graph" "only files whose name ends in .pbtxt" -- graph run text.pb --fetch y
 fails "an unknown field" "'field.pbtxt': line 1, column 8" "'nam'" -- graph run field.pbtxt --fetch y
 fails "an unknown op" "not registered 'MatMull'" "graph check" -- graph run unknown.pbtxt --fetch y
 echo 'node { name: "a" op: "Abort" } node { name: "b" op: "NoOp" }' >unsupported.pbtxt
@@ -187,7 +187,7 @@ fails "a missing array" "'none.npy'" "No such file" -- graph run "$hello" --feed
 fails "a bad array" "'bad.npy': not a .npy file" "numpy.save" -- graph run "$hello" --feed x=bad.npy --fetch y
 fails "an empty array" "'empty.pb'" -- graph run "$hello" --feed x=empty.pb --fetch y
 fails "a directory as array" "directory" -- graph run "$hello" --feed x=. --fetch y
-fails "a missing member" "no array 'z'" "it holds" -- graph run "$hello" --feed x=all.npz:z --fetch y
+fails "a missing member" "no array 'z'" "it contains" -- graph run "$hello" --feed x=all.npz:z --fetch y
 fails "a wrong shape" "shape [1,2], but 'x' has shape [?,3]" -- graph run "$hello" --feed 'x=[[1,2]]' --fetch y
 fails "malformed values" "different lengths" -- graph run "$hello" --feed 'x=[[1,2],[3]]' --fetch y
 fails "a file that cannot be written" "'none/y.npy'" -- \
@@ -203,7 +203,7 @@ node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } 
 GRAPH
 fails "a wrong type" "the value is float, but 'i' is int32" "astype('int32')" -- \
     graph run bool.pbtxt --feed i=x.npy --fetch i
-fails "a value its type cannot hold" "1.5 is no value of type int32" -- graph run bool.pbtxt --feed i=1.5 --fetch i
+fails "a value its type cannot hold" "1.5 is not a value of type int32" -- graph run bool.pbtxt --feed i=1.5 --fetch i
 cat >forever.pbtxt <<'GRAPH'
 node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
        attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 1 } } } }

@@ -213,7 +213,7 @@ def wrong_calls_say_what_is_possible(b):
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
     check("'v:0' is of type resource, which stays with its worker" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "now"), code=None)
-    check("not one for each row" in err, err)
+    check("has not one row for each" in err, err)
 
 
 if __name__ == "__main__":
