@@ -21,6 +21,8 @@ static mf_status read_compile(mf_args *args, mf_compile_options *c)
     MF_TRY(mf_args_double(args, "weight-decay", 0.0, 1e9, &c->weight_decay));
     MF_TRY(mf_args_double(args, "ema", 0.0, 0.9999999, &c->ema));
     c->ema_eval = mf_args_has(args, "ema-eval");
+    if (c->ema_eval && !mf_args_has(args, "ema"))
+        return mf_args_wrong(args, "--ema-eval needs --ema, the decay of the moving average");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
     c->recompute = mf_args_value(args, "recompute");

@@ -70,6 +70,63 @@ static mf_status check_batch(const mf_job *job, mf_args *args, int64_t batch)
                          (long long)batch, (long long)samples);
 }
 
+/* --auto chooses a mesh, so it counts as --mesh. */
+static mf_status check_one_strategy(mf_args *args)
+{
+    const bool mesh = mf_args_has(args, "mesh") || mf_args_has(args, "auto");
+
+    if (mf_args_has(args, "strategy") + mf_args_has(args, "target") + mesh > 1)
+        return mf_args_wrong(args, "--target runs steps on servers, --mesh and --auto on the "
+                                   "devices of a mesh, and --strategy selects another way: give "
+                                   "only one of them");
+    return MF_OK;
+}
+
+/* Options of a mesh whose layout may still be chosen by --auto are checked when it is known. */
+static mf_status check_pipeline(mf_args *args)
+{
+    const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout"),
+               *pipeline = mf_args_value(args, "pipeline");
+
+    if (mf_args_has(args, "chunks") && (!pipeline || strcmp(pipeline, "interleaved") != 0))
+        return mf_args_wrong(args, "--chunks needs --pipeline interleaved");
+    if (mf_args_has(args, "auto"))
+        return MF_OK;
+    if (!mesh && (pipeline || mf_args_has(args, "explain")))
+        return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
+    if (mesh && !strchr(mesh, '|') && !(layout && strstr(layout, "layers:")) &&
+        (pipeline || mf_args_has(args, "stages")))
+        return mf_args_wrong(args, "--pipeline and --stages need a pipeline: --layout "
+                                   "\"layers:AXIS\", or several meshes in --mesh");
+    if (mf_args_has(args, "processors") || mf_args_has(args, "memory"))
+        return mf_args_wrong(args, "--processors and --memory need --auto");
+    return MF_OK;
+}
+
+/* Settings of the training that this strategy cannot follow. */
+static mf_status check_settings(const mf_train_run *run, mf_args *args)
+{
+    const char *strategy = mf_args_value(args, "strategy");
+
+    if (mf_args_has(args, "target") && mf_args_has(args, "prune"))
+        return mf_args_wrong(args, "--prune needs an op that the servers of --target do not have: "
+                                   "train without --target, or prune the trained model with "
+                                   "`meshflow compress`");
+    if (run->converged.ctx && strategy && strncmp(strategy, "local_sgd", 9) == 0 &&
+        strstr(strategy, "slots=keep"))
+        return mf_args_wrong(args, "--stop and --converged-after cannot be used with slots=keep: "
+                                   "a group that keeps its slots cannot be given to other workers "
+                                   "when it has converged; use slots=average or slots=reset");
+    return MF_OK;
+}
+
+static mf_status check_options(const mf_train_run *run, mf_args *args)
+{
+    MF_TRY(check_one_strategy(args));
+    MF_TRY(check_pipeline(args));
+    return check_settings(run, args);
+}
+
 /* The strategy of --strategy, --target, --mesh or --auto. */
 static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *out)
 {
@@ -79,19 +136,7 @@ static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *
 
     mesh = chosen->mesh.data ? chosen->mesh.data : mesh;
     layout = chosen->mesh.data ? chosen->layout.data : layout;
-
-    if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
-        return mf_args_wrong(args,
-                             "--target runs steps on servers, --mesh on the devices of a mesh, "
-                             "and --strategy selects another way: give only one of them");
-    if (!mesh && (pipeline || mf_args_has(args, "explain")))
-        return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
-    if (!mf_args_has(args, "auto") &&
-        (mf_args_has(args, "processors") || mf_args_has(args, "memory")))
-        return mf_args_wrong(args, "--processors and --memory need --auto");
     MF_TRY(mf_mesh_options_write(args, mesh, layout, out));
-    if (chunks && (!pipeline || strcmp(pipeline, "interleaved") != 0))
-        return mf_args_wrong(args, "--chunks needs --pipeline interleaved");
     if (pipeline)
         mf_buf_printf(out, " pipeline='%s'", pipeline);
     if (chunks)
@@ -153,6 +198,7 @@ mf_status mf_train_prepare(mf_train_run *run, mf_args *args, int64_t batch)
 {
     mf_job *job = run->job;
 
+    MF_TRY(check_options(run, args));
     MF_TRY(change_data(job, args));
     MF_TRY(check_batch(job, args, batch));
     MF_TRY(mf_job_freeze(args, job->model));

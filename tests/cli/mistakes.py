@@ -64,6 +64,69 @@ mistake("a strategy that there is not", 2, [*ALONE, "--strategy", "mirorred"], "
 mistake("a codec that there is not", 2, [*ALONE, "--codec", "fp61"], "fp61", "fp16")
 mistake("a mesh that is no list of axes", 2, [*ALONE, "--mesh", "rows"], "rows")
 
+# options that exclude each other: refused before anything is created
+FRESH = [*ALONE, "--out", "fresh"]
+IMAGES = ["train", "--data", "fashion-mnist", "--batch", "16", "--steps", "2", "--quiet", "--no-test", "--out", "fresh", "--model"]
+SERVERS = ["launch", "--workers", "2", "--ps", "2", "--", *FRESH, "--strategy"]
+ZERO = "magnitude sparsity=0.5 end=4"
+
+
+def exclusive(name, options, *says, command=FRESH, **more):
+    mistake("options: " + name, 2, [*command, *options], *says, **more)
+
+
+exclusive("prune and ema", ["--prune", ZERO, "--ema", "0.9"], "--prune", "--ema")
+exclusive("ema-eval without ema", ["--ema-eval"], "--ema-eval needs --ema")
+exclusive("a codec and one process of several replicas", ["--strategy", "mirrored replicas=2", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and groups", ["--strategy", "local_sgd groups=2", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and a mesh", ["--mesh", "rows:2", "--layout", "batch:rows", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and a target", ["--target", "grpc://localhost:1", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and parameter servers", ["parameter_server", "--codec", "fp16"], "codec", "multi_worker_mirrored", command=SERVERS)
+exclusive("a codec that keeps a rest and fp16", ["--codec", "top_k ratio=0.1", "--precision", "fp16"], "top_k", "bf16")
+exclusive("a codec and a median", ["--codec", "fp16", "--strategy", "multi_worker_mirrored aggregation=median"], "codec", "median", "aggregation")
+exclusive("a sum of shards that are no power of two", ["--shards", "6", "--strategy", "multi_worker_mirrored aggregation=sum"], "aggregation=sum", "power of two", "6")
+exclusive("groups and guard skip", ["--strategy", "local_sgd groups=2", "--guard", "skip"], "guard", "stop")
+exclusive("groups and prune", ["--strategy", "local_sgd groups=2", "--prune", ZERO], "prune")
+exclusive("groups and a loss of all samples", ["triplet", "--strategy", "local_sgd groups=2"], "triplet", "multi_worker_mirrored", command=IMAGES)
+exclusive("groups that keep slots and stop", ["--strategy", "local_sgd groups=2 slots=keep", "--stop", "converged"], "--stop", "slots=keep", "slots=average")
+exclusive("groups that keep slots and converged-after", ["--strategy", "local_sgd groups=2 slots=keep", "--converged-after", "5"], "--converged-after", "slots=average")
+exclusive("servers and guard skip", ["parameter_server", "--guard", "skip"], "guard", "stop", command=SERVERS)
+exclusive("servers and fp16", ["parameter_server", "--precision", "fp16"], "fp16", "bf16", command=SERVERS)
+exclusive("servers and offload", ["parameter_server", "--offload", "."], "offload", "multi_worker_mirrored", command=SERVERS)
+exclusive("several servers and a global norm", ["parameter_server", "--clip", "global_norm=1"], "--clip global_norm=1", "--ps 1", command=SERVERS)
+exclusive("several servers and a global prune", ["parameter_server", "--prune", ZERO + " scope=global"], "--prune", "scope=layer", "--ps 1", command=SERVERS)
+exclusive("asynchronous servers and a median", ["parameter_server mode=async aggregation=median"], "aggregation=median", "mode=sync", command=SERVERS)
+exclusive("synchronous servers and blocks", ["parameter_server blocks=2"], "blocks=2", "mode=async", command=SERVERS)
+exclusive("synchronous servers and a period", ["parameter_server period=2"], "period=2", "mode=async", command=SERVERS)
+exclusive("a fixed partition without a number", ["parameter_server partition=fixed"], "shards=N", "partition=fixed", command=SERVERS)
+exclusive("an even partition and a place", ["parameter_server place=by_size"], "place=by_size", "partition=whole", command=SERVERS)
+exclusive("adasum of weights that are cut", ["parameter_server partition=fixed shards=2 aggregation=adasum"], "aggregation=adasum", "partition=whole", command=SERVERS)
+exclusive("servers without servers", ["--strategy", "parameter_server"], "--ps 1")
+exclusive("replicas and offload", ["--strategy", "mirrored replicas=2", "--offload", "."], "offload", "multi_worker_mirrored")
+exclusive("replicas and workers", ["--strategy", "mirrored replicas=2"], "mirrored", "multi_worker_mirrored", command=["launch", "--workers", "2", "--", *FRESH])
+exclusive("trim without trimmed_mean", ["--strategy", "multi_worker_mirrored trim=0.1"], "aggregation=trimmed_mean")
+exclusive("weights without weighted", ["--strategy", "multi_worker_mirrored weights=[1,1]"], "aggregation=weighted")
+exclusive("a strategy and a mesh", ["--mesh", "rows:2", "--strategy", "mirrored"], "--strategy", "--mesh", "only one")
+exclusive("a target and a mesh", ["--mesh", "rows:2", "--target", "grpc://localhost:1"], "--target", "--mesh", "only one")
+exclusive("a strategy and auto", ["--auto", "--strategy", "mirrored"], "--strategy", "--auto", "only one")
+exclusive("a target and auto", ["--auto", "--target", "grpc://localhost:1"], "--target", "--auto", "only one")
+exclusive("a target and prune", ["--target", "grpc://localhost:1", "--prune", "hold"], "--prune", "--target", "meshflow compress")
+exclusive("a target and offload", ["--target", "grpc://localhost:1", "--offload", "."], "offload", "multi_worker_mirrored")
+for option, value in ("--layout", "batch:rows"), ("--stages", "1,1"), ("--exact", None), ("--balance", None), ("--pipeline", "gpipe"), ("--explain", None):
+    exclusive("%s without a mesh" % option[2:], [option] if value is None else [option, value], option, "--mesh")
+for option, value in ("--pipeline", "gpipe"), ("--stages", "1,1"):
+    exclusive("%s without layers" % option[2:], ["--mesh", "rows:2", "--layout", "batch:rows", option, value], option, "layers:AXIS")
+exclusive("chunks without interleaved", ["--mesh", "rows:2", "--layout", "layers:rows", "--chunks", "2"], "--chunks needs --pipeline interleaved")
+exclusive("a loss of all samples and 1f1b", ["triplet", "--mesh", "rows:2", "--layout", "layers:rows", "--micro-batches", "2"], "triplet", "--pipeline gpipe", command=IMAGES)
+exclusive("gradients in slices without slots", ["--mesh", "rows:2", "--layout", "batch:rows;gradients:rows"], "gradients:rows", "slots:rows")
+exclusive("an aggregation without micro-batches", ["--strategy", "mesh axes='rows:2' layout='batch:rows' aggregation=median"], "aggregation=median", "--micro-batches")
+for option in "--processors", "--memory":
+    exclusive("%s without auto" % option[2:], [option, "2"], option, "--auto")
+exclusive("auto and a layout without a mesh", ["--auto", "--layout", "batch:rows"], "--layout needs --mesh")
+exclusive("summary-steps without an output", ["--summary-steps", "2"], "--summary-steps needs --out", command=ALONE)
+exclusive("pairs and a model of images", ["mlp", "--pairs", "crop=2"], "image", command=IMAGES)
+exclusive("a model of pairs without pairs", ["siamese"], "--pairs", command=IMAGES)
+
 # data
 mistake("data that is not there", 2, ["train", "--model", "mlp", "--data", "absent.csv", "--no-test"], "absent.csv")
 mistake("data of no known kind", 2, ["train", "--model", "mlp", "--data", "notes.txt", "--no-test"], "notes.txt")

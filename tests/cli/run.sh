@@ -89,7 +89,20 @@ ok "--version" "meshflow 0." "oneDNN" -- --version
 ok "version" "protobuf-c" -- version
 mkdir man
 ok "man pages into a directory" -- help --man-dir man
-check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1
+check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1 -a -s man/meshflow-job-status.1
+check "but none for old spellings" test ! -e man/meshflow-status.1 -a ! -e man/meshflow-events-show.1
+ok "a man page of a group's command" ".TH MESHFLOW-JOB-STATUS 1" "meshflow\\-job\\-hang (1)" -- help job status --man
+ok "options of train have headings" "optimisation:" "fault tolerance:" "(default: 32)" -- train --help
+ok "help of a group that is a command too" "--tls-dir DIR" "doctor topo" -- doctor --help
+ok "help of a group whose old spelling is a command" "queue submit" "queue daemon" -- queue --help
+for old in jobs status hang queue env topo 'jobs --sweep'; do
+    # shellcheck disable=SC2086
+    ok "old spelling: $old" -- $old
+done
+ok "help of an old spelling" "usage: meshflow job set JOB" -- set --help
+wrong "an old spelling called wrongly" "meshflow job vars needs JOB" "meshflow job vars --help" -- vars
+wrong "an old spelling mistyped" "did you mean \`meshflow job status\`?" -- statsu
+wrong "a command that the group has not" "no command 'job statsu'" "did you mean \`meshflow job status\`?" -- job statsu
 wrong "no command" "name a command" -- --verbose
 wrong "a group alone" "name one of its commands" -- graph
 wrong "an unknown command" "no command 'grap'" "did you mean" -- grap run x

@@ -61,7 +61,7 @@ ok "doctor of this host" "plugin" "disk" "no cluster was checked" -- doctor
 ok "doctor of a cluster" "Meshflow 0.1.0, 1 device" "clock" -- \
     doctor --cluster "{\"worker\": [\"$address\"]}"
 fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the same address" \
-    "give only one of them another port" "reports that it is /job:worker/replica:0/task:0" \
+    "give one of them another port" "reports that it is /job:worker/replica:0/task:0" \
     "cluster.workers: programs expect a job 'worker'" "its host name does not resolve" \
     "cluster.workers[1] (127.0.0.1:1): no server listens there" "mkdir -p $work/nowhere" -- \
     doctor --cluster "{\"worker\": [\"$address\"], \"ps\": [\"$address\"],
