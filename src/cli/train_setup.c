@@ -104,7 +104,7 @@ static mf_status check_pipeline(mf_args *args)
 }
 
 /* Settings of the training that this strategy cannot follow. */
-static mf_status check_settings(const mf_train_run *run, mf_args *args)
+static mf_status train_setup_check_settings(const mf_train_run *run, mf_args *args)
 {
     const char *strategy = mf_args_value(args, "strategy");
 
@@ -124,7 +124,7 @@ static mf_status check_options(const mf_train_run *run, mf_args *args)
 {
     MF_TRY(check_one_strategy(args));
     MF_TRY(check_pipeline(args));
-    return check_settings(run, args);
+    return train_setup_check_settings(run, args);
 }
 
 /* The strategy of --strategy, --target, --mesh or --auto. */

@@ -95,9 +95,8 @@ ok "a man page of a group's command" ".TH MESHFLOW-JOB-STATUS 1" "meshflow\\-job
 ok "options of train have headings" "optimisation:" "fault tolerance:" "(default: 32)" -- train --help
 ok "help of a group that is a command too" "--tls-dir DIR" "doctor topo" -- doctor --help
 ok "help of a group whose old spelling is a command" "queue submit" "queue daemon" -- queue --help
-for old in jobs status hang queue env topo 'jobs --sweep'; do
-    # shellcheck disable=SC2086
-    ok "old spelling: $old" -- $old
+for old in jobs queue env topo; do
+    ok "old spelling: $old" -- "$old"
 done
 ok "help of an old spelling" "usage: meshflow job set JOB" -- set --help
 wrong "an old spelling called wrongly" "meshflow job vars needs JOB" "meshflow job vars --help" -- vars
@@ -265,7 +264,6 @@ ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
 ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
 ok "as a document" "| accuracy | part" -- models --kind metrics --kind initializers --markdown
 for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initializers"; do
-    # shellcheck disable=SC2086
     "$program" models $option --markdown
 done >out
 "$root/tests/train/accuracy.py" --bars >>out

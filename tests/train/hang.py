@@ -360,7 +360,7 @@ def a_job_that_was_killed_whole_shows_what_it_did(b):
     job = json.loads(b.run("job", "hang", "--json", "j").stdout)["jobs"][0]
     check([t["task"] for t in job["tasks"]] == ["ps 0", "worker 0", "worker 1"], str(job))
     for t in job["tasks"]:
-        check(not t["alive"] and t["does"].startswith("is dead; the last it showed"), t["does"])
+        check(not t["alive"] and t["does"].startswith("is dead; its last state"), t["does"])
         check(any(e["event"].endswith("is done") for e in t["events"]), str(t["events"]))
         times = [e["seconds"] for e in t["events"]]
         check(times == sorted(times) and times[-1] <= 0, str(times))
