@@ -76,11 +76,11 @@
         .help = "accept every peer between hosts without TLS"                                      \
     }
 
-/* Reads MF_CONNECT_OPTIONS. Owns: strings are borrowed from args. Fails as a wrong call. */
+/* Reads MF_CONNECT_OPTIONS. Owns: strings are borrowed from args. Fails as invalid usage. */
 MF_MUST mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out);
 
 /* Reads MF_CLUSTER_OPTIONS and --ps, the number of processes of a launcher that are parameter
- * servers. Owns: strings are borrowed from args. Fails as a wrong call. */
+ * servers. Owns: strings are borrowed from args. Fails as invalid usage. */
 MF_MUST mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out);
 
 #endif

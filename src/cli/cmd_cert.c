@@ -85,7 +85,7 @@ static mf_status cmd_cert_read_text(const char *dir, const char *name, char **ou
 /* ---- certificates ---- */
 
 /* The authority in the directory, or a new one. */
-static mf_status need_authority(request *r)
+static mf_status open_authority(request *r)
 {
     const mf_certificate_options o = { .name = "Meshflow test authority",
                                        .begin_s = r->begin_s,
@@ -161,7 +161,7 @@ static mf_status make_for_task(const request *r, const char *task)
 
 /* ---- the command ---- */
 
-static mf_status take_hosts(mf_args *args, request *r, char own[HOST_NAME_MAX + 1])
+static mf_status read_cert_hosts(mf_args *args, request *r, char own[HOST_NAME_MAX + 1])
 {
     const char *host;
     int64_t at = 0;
@@ -212,7 +212,7 @@ static mf_status cert_run(mf_args *args)
         return mf_args_wrong(args, "--out is missing: the directory for the certificates");
     MF_TRY(mf_args_int(args, "days", 1, 36500, &days));
     MF_TRY(check_tasks(args));
-    MF_TRY(take_hosts(args, &r, own));
+    MF_TRY(read_cert_hosts(args, &r, own));
     r.begin_s = mf_clock_wall_ns() / 1000000000 - 300; /* tolerates clocks that are slightly behind
                                                         */
     r.end_s = r.begin_s + days * SECONDS_A_DAY;
@@ -220,7 +220,7 @@ static mf_status cert_run(mf_args *args)
     if (st == MF_OK)
         st = cmd_cert_make_directory(r.dir);
     if (st == MF_OK)
-        st = need_authority(&r);
+        st = open_authority(&r);
     if (st == MF_OK)
         st = make_all(args, &r);
     end = (time_t)r.end_s;

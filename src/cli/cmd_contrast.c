@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { JUDGED = 10000 }; /* training pairs that select the threshold */
+enum { THRESHOLD_PAIRS = 10000 }; /* training pairs that select the threshold */
 
 typedef struct figures {
     mf_buf out;
@@ -28,20 +28,20 @@ static void cmd_contrast_put(figures *f, const char *name, double value)
 /* ---- pairs ---- */
 
 /* Distances of the pairs of a set, and their labels. */
-typedef struct judged {
+typedef struct pair_distances {
     mf_tensor *distances;
     int32_t *same;
     int64_t n;
-} judged;
+} pair_distances;
 
-static mf_status cmd_contrast_judge(mf_job *job, mf_dataset *set, judged *out)
+static mf_status cmd_contrast_measure(mf_job *job, mf_dataset *set, pair_distances *out)
 {
     out->n = mf_dataset_count(set);
     MF_TRY(mf_predict(job->trainer, set, &out->distances));
     return mf_read_labels(set, "label", &out->same);
 }
 
-static void judged_deinit(judged *j)
+static void pair_distances_deinit(pair_distances *j)
 {
     mf_tensor_free(j->distances);
     mf_free(j->same);
@@ -51,13 +51,14 @@ static mf_status verify(mf_job *job, figures *f)
 {
     const int64_t all = mf_dataset_count(job->train);
     mf_dataset *part = NULL;
-    judged train = { 0 }, test = { 0 };
+    pair_distances train = { 0 }, test = { 0 };
     double threshold;
     mf_status st;
 
-    MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < JUDGED ? all : JUDGED, &part));
-    MF_TRY_TO(done, cmd_contrast_judge(job, part, &train));
-    MF_TRY_TO(done, cmd_contrast_judge(job, job->test, &test));
+    MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < THRESHOLD_PAIRS ? all : THRESHOLD_PAIRS,
+                                     &part));
+    MF_TRY_TO(done, cmd_contrast_measure(job, part, &train));
+    MF_TRY_TO(done, cmd_contrast_measure(job, job->test, &test));
     MF_TRY_TO(done, mf_best_threshold(train.distances->data, train.same, train.n, &threshold));
     cmd_contrast_put(f, "threshold", threshold);
     cmd_contrast_put(f, "training_verification",
@@ -66,8 +67,8 @@ static mf_status verify(mf_job *job, figures *f)
                      mf_verification(test.distances->data, test.same, test.n, threshold));
     cmd_contrast_put(f, "pairs", (double)test.n);
 done:
-    judged_deinit(&train);
-    judged_deinit(&test);
+    pair_distances_deinit(&train);
+    pair_distances_deinit(&test);
     mf_dataset_unref(part);
     return st;
 }
@@ -114,7 +115,7 @@ done:
 
 /* ---- RBMs ---- */
 
-static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
+static mf_status show_rbm(mf_job *job, mf_args *args, figures *f)
 {
     const char *filters = mf_args_value(args, "filters"), *samples = mf_args_value(args, "samples");
     const mf_rbm m = { .model = job->model,
@@ -166,7 +167,7 @@ static mf_status cmd_contrast_show(mf_job *job, mf_args *args, figures *f)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(mf_trainer_use(job->trainer, mf_args_value(args, "from")));
     if (mf_model_has_rbm(job->model))
-        return show_machine(job, args, f);
+        return show_rbm(job, args, f);
     if (pairs)
         MF_TRY(verify(job, f));
     return embed(job, args, pairs, f);

@@ -40,8 +40,8 @@ const char *mf_doctor_task(mf_doctor *d, int task)
     return mf_doctor_place(d, "cluster.%s[%d] (%s)", t->job, t->index, t->address);
 }
 
-void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
-                   const char *fix, const char *fmt, ...)
+void mf_doctor_report(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                      const char *fix, const char *fmt, ...)
 {
     va_list ap;
 
@@ -69,8 +69,8 @@ static mf_status read_security(mf_doctor *d)
         return MF_OK;
     }
     if (mf_security_from_dir(d->probe.tls_dir, "client", s, &d->paths) != MF_OK)
-        mf_doctor_say(d, MF_VERDICT_BAD, "certificate", d->probe.tls_dir,
-                      "meshflow cert --out DIR --host NAME", "%s", mf_error_message());
+        mf_doctor_report(d, MF_VERDICT_BAD, "certificate", d->probe.tls_dir,
+                         "meshflow cert --out DIR --host NAME", "%s", mf_error_message());
     return MF_OK;
 }
 
@@ -85,14 +85,14 @@ static void cmd_doctor_read_cluster(mf_doctor *d)
         st = job || index ? mf_server_tasks_read(text, job, index, &d->tasks)
                           : mf_server_tasks_list(text, &d->tasks);
     if (st != MF_OK) {
-        mf_doctor_say(d, MF_VERDICT_BAD, "cluster", text ? "--cluster" : "TF_CONFIG",
-                      "write {\"worker\": [\"host:port\", ...], \"ps\": [...]}", "%s",
-                      mf_error_message());
+        mf_doctor_report(d, MF_VERDICT_BAD, "cluster", text ? "--cluster" : "TF_CONFIG",
+                         "write {\"worker\": [\"host:port\", ...], \"ps\": [...]}", "%s",
+                         mf_error_message());
         d->tasks.n = 0;
     }
 }
 
-static mf_status cmd_doctor_look(mf_doctor *d)
+static mf_status cmd_doctor_check(mf_doctor *d)
 {
     double seconds = 3;
 
@@ -101,11 +101,11 @@ static mf_status cmd_doctor_look(mf_doctor *d)
     d->probe.clock = true;
     MF_TRY(read_security(d));
     cmd_doctor_read_cluster(d);
-    mf_doctor_look_here(d);
-    mf_doctor_look_at_certificates(d);
+    mf_doctor_check_host(d);
+    mf_doctor_check_certificates(d);
     if (d->tasks.n > 0) {
-        mf_doctor_look_at_spec(d);
-        mf_doctor_look_at_tasks(d);
+        mf_doctor_check_spec(d);
+        mf_doctor_check_tasks(d);
     }
     return d->no_memory ? MF_NOMEM("findings") : MF_OK;
 }
@@ -158,7 +158,7 @@ static mf_status doctor_run(mf_args *args)
     mf_doctor d = { .args = args, .arena = mf_arena_new() };
     mf_buf text = { 0 };
     int bad = 0;
-    mf_status st = d.arena ? cmd_doctor_look(&d) : MF_NOMEM("findings");
+    mf_status st = d.arena ? cmd_doctor_check(&d) : MF_NOMEM("findings");
 
     if (st == MF_OK) {
         if (mf_args_has(args, "json"))

@@ -113,7 +113,7 @@ static mf_status write_npy(const mf_tensor *t, const char *path)
 }
 
 /* Writes to --draw, --output or standard output. */
-static mf_status cmd_eval_tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
+static mf_status cmd_eval_write(const mf_job *job, const mf_args *args, const mf_tensor *out)
 {
     const char *path = mf_args_value(args, "output"), *drawing = mf_args_value(args, "draw");
 
@@ -136,7 +136,7 @@ static mf_status predict_run(mf_args *args)
     if (st == MF_OK)
         st = mf_predict(job.trainer, job.test, &out);
     if (st == MF_OK && mf_strategy_is_chief(job.strategy))
-        st = cmd_eval_tell(&job, args, out);
+        st = cmd_eval_write(&job, args, out);
     mf_tensor_free(out);
     mf_job_deinit(&job);
     return st;

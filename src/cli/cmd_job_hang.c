@@ -13,13 +13,13 @@
 enum { LOOK_MS = 300 }; /* observation time of living tasks */
 
 /* A task and the contents of its flight recorder. */
-typedef struct told {
+typedef struct hang_task {
     const mf_status_page_seen *task;
     int64_t end; /* of a dead task, its last event; else now */
     mf_status_page_event events[MF_STATUS_PAGE_EVENTS];
     int n;
     char note[MF_JOB_VIEW_NOTE];
-} told;
+} hang_task;
 
 static double cmd_job_hang_seconds(int64_t ns)
 {
@@ -28,7 +28,7 @@ static double cmd_job_hang_seconds(int64_t ns)
 
 /* ---- observation ---- */
 
-static int64_t cmd_job_hang_end_of(const told *t, int64_t now)
+static int64_t cmd_job_hang_end_of(const hang_task *t, int64_t now)
 {
     int64_t end = t->task->page.changed_ns;
 
@@ -40,7 +40,7 @@ static int64_t cmd_job_hang_end_of(const told *t, int64_t now)
 }
 
 /* Measures whether the tasks get the processor time that they request. */
-static void cmd_job_hang_watch(told *tasks, int n)
+static void cmd_job_hang_watch(hang_task *tasks, int n)
 {
     mf_process_times *before = mf_calloc(n + 1, sizeof *before);
     bool any = false;
@@ -66,15 +66,15 @@ static void cmd_job_hang_watch(told *tasks, int n)
     mf_free(before);
 }
 
-static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, told **out)
+static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, hang_task **out)
 {
-    told *tasks = mf_calloc(job->n, sizeof *tasks);
+    hang_task *tasks = mf_calloc(job->n, sizeof *tasks);
 
     *out = tasks;
     if (!tasks)
         return MF_NOMEM("tasks");
     for (int i = 0; i < job->n; i++) {
-        told *t = &tasks[i];
+        hang_task *t = &tasks[i];
 
         t->task = &job->tasks[i];
         if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
@@ -88,9 +88,9 @@ static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, told 
 /* ---- text output ---- */
 
 /* Names the first task that died, in a job whose tasks are all dead. */
-static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
+static void put_death(const mf_job_view_job *job, const hang_task *tasks, int64_t now, mf_buf *out)
 {
-    const told *first = &tasks[0];
+    const hang_task *first = &tasks[0];
 
     for (int i = 1; i < job->n; i++)
         first = tasks[i].end < first->end ? &tasks[i] : first;
@@ -101,7 +101,7 @@ static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now
     mf_job_view_doing_text(first->task, first->end, out);
 }
 
-static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
+static void put_why(const mf_job_view_job *job, const hang_task *tasks, int64_t now, mf_buf *out)
 {
     if (mf_job_view_sum_up(job).alive == 0)
         put_death(job, tasks, now, out);
@@ -109,7 +109,7 @@ static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, 
         mf_cli_explain(job, now, out);
 }
 
-static void put_does(const told *t, int64_t now, mf_buf *out)
+static void put_does(const hang_task *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
         mf_buf_printf(out, "is dead; its last state, %.1f s ago: it ",
@@ -121,7 +121,7 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
     mf_buf_str(out, t->note);
 }
 
-static void cmd_job_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
+static void cmd_job_hang_put_task(const hang_task *t, int64_t events, int64_t now, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
@@ -148,8 +148,8 @@ static void cmd_job_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
     mf_buf_clear(text);
 }
 
-static void cmd_job_hang_put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text,
-                                       mf_buf *out)
+static void cmd_job_hang_put_task_json(const hang_task *t, int64_t events, int64_t now,
+                                       mf_buf *text, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
@@ -178,7 +178,7 @@ static mf_status cmd_job_hang_put_job(const mf_job_view_job *job, int64_t events
 {
     mf_buf text = { 0 };
     const int64_t now = mf_clock_ns();
-    told *tasks;
+    hang_task *tasks;
     mf_status st = cmd_job_hang_ask(job, now, &tasks);
 
     if (st != MF_OK)

@@ -6,7 +6,7 @@
 #include "supervisor/local_workers.h"
 
 /* Only workers match without `task`; parameter servers stay. */
-static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *out)
+static mf_status remove_workers(const mf_job_view_job *job, const char *task, mf_buf *out)
 {
     int n = 0;
 
@@ -26,26 +26,26 @@ static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *
                    task ? task : "worker");
 }
 
-static mf_status cmd_job_leave_tell(mf_args *args, const char *task)
+static mf_status cmd_job_leave_workers(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
     mf_job_view r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
-        st = tell_all(&r.jobs[0], task, &out);
+        st = remove_workers(&r.jobs[0], task, &out);
     mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 
 static mf_status leave_run(mf_args *args)
 {
-    return cmd_job_leave_tell(args, args->words[1]);
+    return cmd_job_leave_workers(args, args->words[1]);
 }
 
 static mf_status drain_run(mf_args *args)
 {
-    return cmd_job_leave_tell(args, NULL);
+    return cmd_job_leave_workers(args, NULL);
 }
 
 const mf_command mf_command_job_leave = {

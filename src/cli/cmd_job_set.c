@@ -84,9 +84,9 @@ static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf
     return st;
 }
 
-/* *wished: the task was asked to change its threads. */
+/* *requested: the task was asked to change its threads. */
 static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_seen *t,
-                             bool *wished, mf_buf *out)
+                             bool *requested, mf_buf *out)
 {
     mf_status st = MF_OK;
 
@@ -105,11 +105,11 @@ static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_s
     else if (st == MF_OK && c->threads > 0 && !mf_job_view_is_master(t) &&
              mf_status_page_lives(t)) {
         st = mf_status_page_wish(t, (int)c->threads);
-        *wished = st == MF_OK;
+        *requested = st == MF_OK;
     }
     if (mf_status_page_lives(t))
         return st;
-    *wished = false;
+    *requested = false;
     mf_buf_printf(out, "%s: it has ended\n", t->page.task);
     return MF_OK;
 }
@@ -118,8 +118,8 @@ static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_s
 static mf_status change_all(mf_args *args, const cmd_job_set_change *c, const mf_job_view_job *job,
                             mf_buf *out)
 {
-    bool *wished = mf_calloc(job->n, sizeof *wished);
-    mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
+    bool *requested = mf_calloc(job->n, sizeof *requested);
+    mf_status st = requested ? MF_OK : MF_NOMEM("tasks");
     const mf_status_page_seen *told = NULL;
     int64_t until;
     int n = 0;
@@ -127,17 +127,17 @@ static mf_status change_all(mf_args *args, const cmd_job_set_change *c, const mf
     for (int i = 0; st == MF_OK && i < job->n; i++) {
         if (!job->tasks[i].alive || !mf_cli_is_meant(c->task, job->tasks[i].page.task))
             continue;
-        st = change_task(c, &job->tasks[i], &wished[i], out);
+        st = change_task(c, &job->tasks[i], &requested[i], out);
         if (st == MF_OK && !mf_job_view_is_kept(&job->tasks[i]))
             st = change_layout(c, &job->tasks[i], &told);
         n++;
     }
     until = mf_clock_ns() + WAIT_NS;
-    for (int i = 0; wished && i < job->n; i++) {
-        if (wished[i])
+    for (int i = 0; requested && i < job->n; i++) {
+        if (requested[i])
             wait_for_threads(&job->tasks[i], c->threads, until, out);
     }
-    mf_free(wished);
+    mf_free(requested);
     if (st == MF_OK && told)
         st = wait_for_layout(told, until, out);
     else if (st == MF_OK && n > 0 && c->layout.mesh[0])

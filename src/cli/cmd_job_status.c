@@ -215,7 +215,7 @@ static void cmd_job_status_put_json(const mf_job_view *r, mf_buf *out)
 /* ---- the command ---- */
 
 /* Subtracts the time that was used before `since`. */
-static void cmd_job_status_forget(mf_job_view *r, const mf_job_view *since)
+static void cmd_job_status_subtract(mf_job_view *r, const mf_job_view *since)
 {
     for (int i = 0; i < r->n_boards; i++) {
         mf_status_page *p = &r->boards[i].page;
@@ -235,7 +235,7 @@ static void cmd_job_status_forget(mf_job_view *r, const mf_job_view *since)
 }
 
 /* lately: seconds to observe and show shares of; 0: since the first step. */
-static mf_status cmd_job_status_look(mf_args *args, int64_t lately, mf_job_view *out)
+static mf_status cmd_job_status_read(mf_args *args, int64_t lately, mf_job_view *out)
 {
     const char *job = args->n_words > 0 ? args->words[0] : NULL;
     mf_job_view before = { 0 };
@@ -249,7 +249,7 @@ static mf_status cmd_job_status_look(mf_args *args, int64_t lately, mf_job_view 
     if (st == MF_OK)
         st = mf_cli_running(args, job, out);
     if (st == MF_OK)
-        cmd_job_status_forget(out, &before);
+        cmd_job_status_subtract(out, &before);
     mf_job_view_deinit(&before);
     return st;
 }
@@ -262,7 +262,7 @@ static mf_status show_once(mf_args *args, const char *before)
     mf_status st = mf_args_int(args, "lately", 1, 3600, &lately);
 
     if (st == MF_OK)
-        st = cmd_job_status_look(args, lately, &r);
+        st = cmd_job_status_read(args, lately, &r);
 
     mf_buf_str(&out, before);
     if (st == MF_OK && mf_args_has(args, "json"))

@@ -18,18 +18,18 @@
 enum { FIELDS = 6 };
 static const size_t ANSWER_MAX = (size_t)64 << 20;
 
-typedef struct inquiry {
+typedef struct vars_query {
     const mf_status_page_seen *task;
     mf_status_page_question question;
     mf_buf path, value_path; /* of the answer */
     char *text; /* the answer; split into lines and fields in place */
     mf_tensor value; /* of the requested variable */
-} inquiry;
+} vars_query;
 
 /* ---- query ---- */
 
 /* The requested task, or the first that trains on this host. */
-static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *wanted)
+static const mf_status_page_seen *find_asked_task(const mf_job_view_job *job, const char *wanted)
 {
     for (int i = 0; i < job->n; i++) {
         const mf_status_page_seen *t = &job->tasks[i];
@@ -41,7 +41,7 @@ static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *w
     return NULL;
 }
 
-static mf_status cmd_job_vars_wait_for(mf_args *args, const inquiry *q, int64_t seconds)
+static mf_status cmd_job_vars_wait_for(mf_args *args, const vars_query *q, int64_t seconds)
 {
     const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
 
@@ -58,7 +58,7 @@ static mf_status cmd_job_vars_wait_for(mf_args *args, const inquiry *q, int64_t 
     return MF_OK;
 }
 
-static mf_status cmd_job_vars_read_value(inquiry *q)
+static mf_status cmd_job_vars_read_value(vars_query *q)
 {
     char *data = NULL;
     size_t len = 0;
@@ -70,7 +70,7 @@ static mf_status cmd_job_vars_read_value(inquiry *q)
     return st;
 }
 
-static mf_status cmd_job_vars_ask(mf_args *args, inquiry *q)
+static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
 {
     int64_t seconds = 30;
     size_t len;
@@ -88,7 +88,7 @@ static mf_status cmd_job_vars_ask(mf_args *args, inquiry *q)
     return q->question.name[0] ? cmd_job_vars_read_value(q) : MF_OK;
 }
 
-static void inquiry_deinit(inquiry *q)
+static void vars_query_deinit(vars_query *q)
 {
     if (q->path.data && !q->text && mf_status_page_lives(q->task) && /* withdraws the query */
         mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
@@ -125,7 +125,7 @@ static bool next_line(char **at, const char *fields[FIELDS])
     return true;
 }
 
-static void cmd_job_vars_put_text(inquiry *q, mf_buf *out)
+static void cmd_job_vars_put_text(vars_query *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
@@ -162,7 +162,7 @@ static void cmd_job_vars_put_number(const char *name, const char *text, mf_buf *
     mf_buf_printf(out, "\"%s\":%lld", name, strtoll(text, NULL, 10));
 }
 
-static void cmd_job_vars_put_json(inquiry *q, mf_buf *out)
+static void cmd_job_vars_put_json(vars_query *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
@@ -201,7 +201,7 @@ static void cmd_job_vars_put_json(inquiry *q, mf_buf *out)
 
 /* ---- the command ---- */
 
-static mf_status cmd_job_vars_save(const inquiry *q, const char *path)
+static mf_status cmd_job_vars_save(const vars_query *q, const char *path)
 {
     mf_buf bytes = { 0 };
     mf_status st = mf_npy_encode(&q->value, &bytes);
@@ -216,7 +216,7 @@ static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
 {
     const char *wanted = mf_args_value(args, "task"), *file = mf_args_value(args, "out");
     const char *name = args->n_words > 1 ? args->words[1] : "";
-    inquiry q = { .task = whom(job, wanted) };
+    vars_query q = { .task = find_asked_task(job, wanted) };
     mf_status st;
 
     if (file && !*name)
@@ -234,7 +234,7 @@ static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
         cmd_job_vars_put_json(&q, out);
     else if (st == MF_OK)
         cmd_job_vars_put_text(&q, out);
-    inquiry_deinit(&q);
+    vars_query_deinit(&q);
     return st;
 }
 

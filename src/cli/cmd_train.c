@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The status page is opened first: opening data may take long, and peers that wait must see it. */
-static mf_status open_shown(mf_job *job, mf_args *args)
+static mf_status open_job(mf_job *job, mf_args *args)
 {
     mf_strategy_options o;
     mf_buf name = { 0 };
@@ -81,7 +81,7 @@ static mf_status run_worker(mf_train_run *run, mf_args *args)
 {
     mf_train_handle_signals(NULL, NULL);
     MF_TRY(mf_train_options_stop(args, &run->converged));
-    MF_TRY(open_shown(run->job, args));
+    MF_TRY(open_job(run->job, args));
     return mf_train_work(run, args);
 }
 

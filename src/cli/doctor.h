@@ -30,17 +30,17 @@ typedef struct mf_doctor {
 } mf_doctor;
 
 /* place and fix may be NULL. */
-void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
-                   const char *fix, const char *fmt, ...) MF_PRINTF(6, 7);
+void mf_doctor_report(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                      const char *fix, const char *fmt, ...) MF_PRINTF(6, 7);
 /* A formatted string in the arena. */
 const char *mf_doctor_place(mf_doctor *d, const char *fmt, ...) MF_PRINTF(2, 3);
 /* "cluster.worker[1] (b:2222)" */
 const char *mf_doctor_task(mf_doctor *d, int task);
 
-void mf_doctor_look_here(mf_doctor *d); /* plugins, threads, files, disks: doctor_host.c */
-void mf_doctor_look_at_certificates(mf_doctor *d); /* doctor_host.c */
-void mf_doctor_look_at_spec(mf_doctor *d); /* doctor_spec.c */
+void mf_doctor_check_host(mf_doctor *d); /* plugins, threads, files, disks: doctor_host.c */
+void mf_doctor_check_certificates(mf_doctor *d); /* doctor_host.c */
+void mf_doctor_check_spec(mf_doctor *d); /* doctor_spec.c */
 bool mf_doctor_has_port(const char *address); /* a number, and not 0 */
-void mf_doctor_look_at_tasks(mf_doctor *d); /* doctor_tasks.c */
+void mf_doctor_check_tasks(mf_doctor *d); /* doctor_tasks.c */
 
 #endif

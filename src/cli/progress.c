@@ -67,7 +67,7 @@ double mf_progress_rate(const mf_progress *p)
 }
 
 /* One write, to avoid flicker. */
-static void progress_say(mf_buf *text)
+static void progress_print(mf_buf *text)
 {
     if (!text->failed && text->len > 0)
         (void)fwrite(text->data, 1, text->len, stderr);
@@ -172,7 +172,7 @@ static void show_bar(const mf_progress *p, const mf_step_report *r)
 
     mf_progress_bar(p, r, mf_cli_columns(STDERR_FILENO, 80), &text);
     mf_buf_str(&text, "\033[K\r");
-    progress_say(&text);
+    progress_print(&text);
 }
 
 static void clear_bar(const mf_progress *p, mf_buf *text)
@@ -197,7 +197,7 @@ static mf_status progress_after_step(void *ctx, mf_trainer *t, const mf_step_rep
         show_bar(p, r);
     } else {
         mf_progress_line(p, r, &text);
-        progress_say(&text);
+        progress_print(&text);
     }
     return MF_OK;
 }
@@ -228,7 +228,7 @@ static mf_status progress_after_epoch(void *ctx, mf_trainer *t, const mf_step_re
     if (is_epoch_shown(p, r, now)) {
         clear_bar(p, &text);
         mf_progress_epoch(p, r, validation, n, &text);
-        progress_say(&text);
+        progress_print(&text);
         if (p->terminal && r->step != p->total)
             show_bar(p, r);
         p->shown_ns = now;
@@ -248,7 +248,7 @@ static mf_status progress_end(void *ctx, mf_trainer *t)
     (void)t;
     if (!is_quiet(p) && p->begun) {
         clear_bar(p, &text);
-        progress_say(&text);
+        progress_print(&text);
     }
     return MF_OK;
 }
@@ -301,6 +301,6 @@ mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
     mf_progress_table(p, test, n_test, &out);
     if (!p->json)
         return mf_cli_print(&out);
-    progress_say(&out);
+    progress_print(&out);
     return MF_OK;
 }

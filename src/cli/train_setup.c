@@ -83,7 +83,7 @@ static mf_status check_one_strategy(mf_args *args)
 }
 
 /* Options of a mesh whose layout may still be chosen by --auto are checked when it is known. */
-static mf_status check_pipeline(mf_args *args)
+static mf_status train_setup_check_pipeline(mf_args *args)
 {
     const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout"),
                *pipeline = mf_args_value(args, "pipeline");
@@ -123,7 +123,7 @@ static mf_status train_setup_check_settings(const mf_train_run *run, mf_args *ar
 static mf_status check_options(const mf_train_run *run, mf_args *args)
 {
     MF_TRY(check_one_strategy(args));
-    MF_TRY(check_pipeline(args));
+    MF_TRY(train_setup_check_pipeline(args));
     return train_setup_check_settings(run, args);
 }
 
