@@ -31,9 +31,7 @@ static void report_unreachable(mf_doctor *d, const char *place, const mf_probe *
 {
     static const char *const what[] = { "host", "task", "task", "task" };
     static const char *const text[] = { "its host name does not resolve", "no server listens there",
-                                        "the program that listens there does not answer like a "
-                                        "server",
-                                        "" };
+                                        "what listens there is not a server", "" };
 
     mf_doctor_report(d, MF_VERDICT_BAD, what[p->reached], place, fix_of(d, p, address), "%s: %s",
                      text[p->reached], p->why);
