@@ -94,6 +94,8 @@ static void main_report(const mf_args *args, mf_status st)
         (void)fprintf(stderr, "hint: %s\n", args->hint);
     if (args->usage && args->command)
         (void)fprintf(stderr, "usage: `meshflow %s --help`\n", args->command->name);
+    else if (args->usage && args->group)
+        (void)fprintf(stderr, "usage: `meshflow %s --help`\n", args->group);
     else if (args->usage)
         (void)fprintf(stderr, "usage: `meshflow --help`\n");
     if (mf_args_has(args, "verbose"))

@@ -103,7 +103,7 @@ wrong "an old spelling called wrongly" "meshflow job vars needs JOB" "meshflow j
 wrong "an old spelling mistyped" "did you mean \`meshflow job status\`?" -- statsu
 wrong "a command that the group has not" "no command 'job statsu'" "did you mean \`meshflow job status\`?" -- job statsu
 wrong "no command" "name a command" -- --verbose
-wrong "a group alone" "name one of its commands" -- graph
+wrong "a group alone" "name one of its commands" "meshflow graph --help" -- graph
 wrong "an unknown command" "no command 'grap'" "did you mean" -- grap run x
 wrong "an unknown option" "no option '--fecth'" "did you mean --fetch?" -- graph run "$hello" --fecth y
 wrong "an option without its value" "--fetch needs a value" -- graph run "$hello" --fetch

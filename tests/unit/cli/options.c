@@ -224,8 +224,12 @@ MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
 /* Workers compare what they were given: a new option must say whether theirs may differ. */
 MF_TEST(options_of_train_say_whether_workers_may_differ)
 {
-    for (const mf_option *o = mf_command_find("train")->options; o->name; o++) {
-        if (o->scope == MF_OPTION_UNSCOPED)
-            T_FAIL("--%s has no scope", o->name);
+    static const char *const commands[] = { "train", "eval", "predict" };
+
+    for (int i = 0; i < 3; i++) {
+        for (const mf_option *o = mf_command_find(commands[i])->options; o->name; o++) {
+            if (o->scope == MF_OPTION_UNSCOPED)
+                T_FAIL("%s --%s has no scope", commands[i], o->name);
+        }
     }
 }
