@@ -129,11 +129,11 @@ static void help_options(const char *title, const mf_option *options, int group,
 
 static void usage_line(const mf_command *c, mf_buf *out)
 {
-    mf_buf_printf(out, "meshflow %s", c->name);
-    if (c->arguments[0])
-        mf_buf_printf(out, " %s", c->arguments);
-    if (c->options && c->options->name)
-        mf_buf_str(out, " [OPTION]...");
+    const char *options = c->options && c->options->name ? " [OPTION]..." : "";
+    const bool before = strncmp(c->arguments, "--", 2) == 0;
+
+    mf_buf_printf(out, "meshflow %s%s%s%s%s", c->name, before ? options : "",
+                  c->arguments[0] ? " " : "", c->arguments, before ? "" : options);
 }
 
 static void help_group_rows(const char *name, mf_buf *out)
