@@ -20,9 +20,9 @@ trap 'rm -f "$log" "$said" "$events"' EXIT
 say() { printf '\n>>> %s\n' "$*"; }
 
 # task NAME: its process id; "": not running
-task() { "$program" status --json "$job" 2>/dev/null | tr '{' '\n' |
+task() { "$program" job status --json "$job" 2>/dev/null | tr '{' '\n' |
     sed -n '/^"task":"'"$1"'".*"alive":true/s/.*"pid":\([0-9]*\).*/\1/p' | head -n 1 || true; }
-steps() { "$program" status --json "$job" 2>/dev/null |
+steps() { "$program" job status --json "$job" 2>/dev/null |
     grep -o '"step":[0-9]*' | cut -d : -f 2 | sort -n | tail -n 1 || true; }
 
 # await_step N: waits until the training reaches step N or ends
@@ -47,7 +47,7 @@ end() {
 
 total=$((epochs * 469))
 kills=0
-say "three workers, two parameter servers and two masters train $epochs epochs; watch with: $program status --watch $job"
+say "three workers, two parameter servers and two masters train $epochs epochs; watch with: $program job status --watch $job"
 rm -rf "$out"
 MESHFLOW_LOG=info "$program" launch --masters 2 --workers 3 --ps 2 --max-restarts 9 --json -- \
     train "${settings[@]}" --name "$job" --out "$out" --json >"$log" \
@@ -62,7 +62,7 @@ end "master 0" "$(head -n 1 < <(tr ' ' '\n' <"/proc/$launcher/task/$launcher/chi
 await_step $((total * 7 / 10))
 say "one more worker joins"
 printf '%s\tworker 3 joins\n' "$(steps)" >>"$events"
-"$program" join "$job" >/dev/null 2>&1 &
+"$program" job join "$job" >/dev/null 2>&1 &
 wait "$launcher"
 say "one process trains the same alone"
 alone=$("$program" train "${settings[@]}" --quiet --json --overwrite --out "$out-alone")

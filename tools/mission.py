@@ -49,12 +49,20 @@ def read(path):
 
 
 class Program:
-    """Commands and options, from `meshflow --help`."""
+    """The commands and options of the program, from its man page and its help."""
 
     def __init__(self, path):
         self.path, self.known = path, {}
-        listed = re.search(r"^commands:\n(.*?)\n\n", self.help(), re.S | re.M).group(1)
-        self.commands = set(re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", listed, re.M))
+        page = subprocess.run([path, "help", "--man"], capture_output=True, text=True, check=True).stdout
+        self.commands = set(re.findall(r"^\.B meshflow ([a-z]+(?: [a-z]+)?)$", page, re.M))
+
+    @functools.cache
+    def is_command(self, name):
+        """Old spellings have help, but are not on the page; groups have help, but do nothing."""
+        if name in self.commands or not re.fullmatch("[a-z]+(?: [a-z]+)?", name):
+            return name in self.commands
+        ran = subprocess.run([self.path, "help", *name.split()], capture_output=True, text=True, check=False)
+        return ran.returncode == 0 and " COMMAND [ARGUMENT]" not in ran.stdout
 
     def help(self, *command):
         return subprocess.run([self.path, *command, "--help"], capture_output=True, text=True, check=True).stdout
@@ -68,7 +76,7 @@ class Program:
 
     def command_of(self, words):
         for n in 2, 1:
-            if " ".join(words[:n]) in self.commands:
+            if self.is_command(" ".join(words[:n])):
                 return " ".join(words[:n])
         return None
 

@@ -16,8 +16,8 @@ mf_status mf_ckpt_open(mf_args *args, const char *where, mf_tensors **out, char 
     st = mf_tensors_open(*path, out);
     if (st == MF_NOT_FOUND)
         mf_args_hint(args,
-                     "give a folder of checkpoints, a .npz, .safetensors or .mfz file, or what "
-                     "PREFIX.index and PREFIX.data-... have in common");
+                     "name a folder of checkpoints, a .npz, .safetensors or .mfz file, or the "
+                     "common prefix of PREFIX.index and PREFIX.data-...");
     if (st != MF_OK) {
         mf_free(*path);
         *path = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster_options.h - the options that say which cluster this is, for the tables of all commands
- * that may be one of several processes. */
+/* cluster_options.h - options that describe the cluster, for the option tables of all commands that
+ * can be one task of several. */
 #ifndef MF_CLI_CLUSTER_OPTIONS_H
 #define MF_CLI_CLUSTER_OPTIONS_H
 
@@ -10,39 +10,77 @@
 #include <meshflow/strategy.h>
 
 #define MF_CLUSTER_OPTIONS                                                                         \
-    { "cluster", "JSON", "the tasks, as in TF_CONFIG's \"cluster\"; or a file with it", 0,         \
-      false },                                                                                     \
-        { "job-name", "JOB", "which job this task is of: worker, ps, ...", 0, false },             \
-        { "task-index", "N", "which task of its job this is", 0, false },                          \
-        { "worker-hosts", "LIST", "addresses of the workers: a:2222,b:2222", 0, false },           \
-        { "ps-hosts", "LIST", "addresses of the parameter servers", 0, false },                    \
+    { .name = "cluster",                                                                           \
+      .value = "JSON",                                                                             \
+      .group = MF_GROUP_DISTRIBUTION,                                                              \
+      .scope = MF_OPTION_TASK_WITH_STORE,                                                          \
+      .help = "tasks of the cluster, as in the \"cluster\" of TF_CONFIG, or a file that contains " \
+              "them" },                                                                            \
+        { .name = "job-name",                                                                      \
+          .value = "JOB",                                                                          \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK,                                                                 \
+          .help = "role of this task: worker, ps, ..." },                                          \
+        { .name = "task-index",                                                                    \
+          .value = "N",                                                                            \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK,                                                                 \
+          .help = "index of this task among the tasks of its role" },                              \
+        { .name = "worker-hosts",                                                                  \
+          .value = "LIST",                                                                         \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK_WITH_STORE,                                                      \
+          .help = "addresses of the workers, e.g. a:2222,b:2222" },                                \
+        { .name = "ps-hosts",                                                                      \
+          .value = "LIST",                                                                         \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK_WITH_STORE,                                                      \
+          .help = "addresses of the parameter servers" },                                          \
     {                                                                                              \
-        "hostfile", "FILE", "hosts and their slots, a line each: 'a slots=4'", 0, false            \
+        .name = "hostfile", .value = "FILE", .group = MF_GROUP_DISTRIBUTION,                       \
+        .scope = MF_OPTION_TASK_WITH_STORE,                                                        \
+        .help = "hosts and their slots, one per line, e.g. 'a slots=4'"                            \
     }
 
-/* The same, and how its tasks talk. */
+/* The same, and how the tasks communicate. */
 #define MF_CONNECT_OPTIONS                                                                         \
-    { "timeout", "SECONDS",                                                                        \
-      "how long to wait for another task, a store or a server (default: 60)", 0, false },          \
+    { .name = "timeout",                                                                           \
+      .value = "SECONDS",                                                                          \
+      .group = MF_GROUP_FAULTS,                                                                    \
+      .scope = MF_OPTION_TASK,                                                                     \
+      .help = "time to wait for another task, a store or a server (default: 60)" },                \
         MF_CLUSTER_OPTIONS,                                                                        \
-        { "transport", "T",                                                                        \
-          "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0, false },    \
-        { "store", "URL",                                                                          \
-          "who belongs to the job: file:DIR, etcd://HOST:PORT/PREFIX; with it tasks may come, "    \
-          "leave and die",                                                                         \
-          0, false },                                                                              \
-        { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },             \
-        { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0,     \
-          false },                                                                                 \
+        { .name = "transport",                                                                     \
+          .value = "T",                                                                            \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "transport between tasks: local, grpc, ucx or mpi (default: chosen by the "      \
+                  "addresses)" },                                                                  \
+        { .name = "store",                                                                         \
+          .value = "URL",                                                                          \
+          .group = MF_GROUP_FAULTS,                                                                \
+          .scope = MF_OPTION_TASK,                                                                 \
+          .help = "membership store: file:DIR or etcd://HOST:PORT/PREFIX; with it tasks may "      \
+                  "join, leave and die" },                                                         \
+        { .name = "tls-dir",                                                                       \
+          .value = "DIR",                                                                          \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_TASK,                                                                 \
+          .help = "certificates of this task, as written by `meshflow cert`" },                    \
+        { .name = "trusted-network",                                                               \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "let ucx and mpi connect hosts without encryption" },                            \
     {                                                                                              \
-        "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false  \
+        .name = "insecure-any-peer", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,       \
+        .help = "accept every peer between hosts without TLS"                                      \
     }
 
-/* What they say. Owns: strings are borrowed from args. Fails as a wrong call. */
+/* Reads MF_CONNECT_OPTIONS. Owns: strings are borrowed from args. Fails as invalid usage. */
 MF_MUST mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out);
 
-/* With `ps`: the option --ps N of the command, how many of an engine's processes are servers.
- * Owns: strings are borrowed from args. Fails as a wrong call. */
+/* Reads MF_CLUSTER_OPTIONS and --ps, the number of processes of a launcher that are parameter
+ * servers. Owns: strings are borrowed from args. Fails as invalid usage. */
 MF_MUST mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out);
 
 #endif

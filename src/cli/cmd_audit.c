@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_audit.c - `meshflow audit`: did training use every sample exactly once an epoch? */
+/* cmd_audit.c - `meshflow audit`: checks that training used every sample exactly once per epoch. */
 #include "cli/command.h"
 #include "data/ledger.h"
 
@@ -25,18 +25,18 @@ static void cmd_audit_print_text(const mf_audit *a, mf_buf *out)
         mf_buf_printf(out, " and %lld of %lld samples of the next\n", (long long)a->running,
                       (long long)i->count);
     if (a->left_out > 0)
-        mf_buf_printf(out, "%lld samples were left out: their groups had converged, and left\n",
+        mf_buf_printf(out, "%lld samples were skipped: their groups had converged and left\n",
                       (long long)a->left_out);
     if (a->torn_at >= 0)
         mf_buf_printf(out,
-                      "the last record, at byte %lld, is torn, as a crash leaves it; what comes "
-                      "before it counts\n",
+                      "the last record, at byte %lld, is incomplete, as after a crash; the "
+                      "records before it are checked\n",
                       (long long)a->torn_at);
     if (a->problems.len > 0)
         mf_buf_bytes(out, a->problems.data, a->problems.len);
     if (a->n_problems == 0)
-        mf_buf_printf(out, "sound: each sample was used %s once in every epoch\n",
-                      a->left_out > 0 ? "or left out exactly" : "exactly");
+        mf_buf_printf(out, "ok: each sample was used %s once in every epoch\n",
+                      a->left_out > 0 ? "or skipped exactly" : "exactly");
 }
 
 static void cmd_audit_print_json(const mf_audit *a, mf_buf *out)
@@ -85,18 +85,18 @@ static mf_status audit_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object", 0, false },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
 const mf_command mf_command_audit = {
     .name = "audit",
     .arguments = "DIR",
-    .summary = "check that training used each sample exactly once an epoch",
-    .about = "Reads DIR/samples.ledger, which training writes: steps must follow each other, every "
-             "complete epoch must hold each sample exactly once, the running one none twice. What "
-             "is wrong is listed, and the exit code is 1. A record cut by a crash is no fault: "
-             "training resumes from a step before it.",
+    .summary = "check that training used each sample exactly once per epoch",
+    .about = "Reads DIR/samples.ledger, which training writes. Steps must be consecutive, every "
+             "complete epoch must contain each sample exactly once, and the current epoch no "
+             "sample twice. Problems are listed, and the exit code is 1. A record cut by a crash "
+             "is not a problem: training resumes from a step before it.",
     .options = options,
     .examples = (const char *const[]){ "meshflow audit runs/mnist", NULL },
     .min_args = 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_bench_step.c - `meshflow bench step`: how long a training step takes, on data made up. */
+/* cmd_bench_step.c - `meshflow bench step`: measures a training step on synthetic data. */
 #include "base/clock.h"
 #include "cli/job.h"
 #include "models/zoo.h"
@@ -19,12 +19,12 @@ typedef struct cmd_bench_step_bench {
     mf_model *model;
     mf_trainer *trainer;
     int64_t first_step_ns;
-    double rate[ROUNDS]; /* samples a second */
+    double rate[ROUNDS]; /* samples per second */
 } cmd_bench_step_bench;
 
 /* ---- data ---- */
 
-/* Integers below `limit`, floats below 1: any will do. */
+/* Integers below `limit`, floats below 1; the values do not matter. */
 static void cmd_bench_step_fill(mf_tensor *t, int64_t limit)
 {
     for (int64_t i = 0; i < t->count; i++)
@@ -77,7 +77,7 @@ static mf_status make_model(cmd_bench_step_bench *b)
     return mf_model_compile(b->model, &b->compile, &b->trainer);
 }
 
-/* ---- measuring ---- */
+/* ---- measurement ---- */
 
 static mf_status cmd_bench_step_run_steps(cmd_bench_step_bench *b, int64_t steps)
 {
@@ -133,7 +133,7 @@ static mf_status cmd_bench_step_print(const cmd_bench_step_bench *b, bool json)
                       (double)b->first_step_ns * 1e-9);
     } else {
         mf_buf_printf(&out,
-                      "%.0f samples/s (%.0f to %.0f), %.3f ms a step of %lld samples, first "
+                      "%.0f samples/s (%.0f to %.0f), %.3f ms per step of %lld samples, first "
                       "step %.1f ms\n",
                       median, b->rate[0], b->rate[ROUNDS - 1], 1e3 * (double)b->batch / median,
                       (long long)b->batch, (double)b->first_step_ns * 1e-6);
@@ -183,16 +183,26 @@ static mf_status bench_step_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "model", "MODEL", "a model of the zoo, with settings", 0, false },
-    { "batch", "N", "samples of a step; 128 unless told", 0, false },
-    { "steps", "N", "steps of a round; as many as take a fifth of a second unless told", 0, false },
-    { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },
-    { "threads", "N", "threads; as many as there are cores unless told", 0, false },
-    { "precision", "P", "fp32, bf16 or fp16", 0, false },
-    { "optimizer", "OPT", "momentum unless told", 0, false },
-    { "guard", "HOW", "stop, skip or off, as for train", 0, false },
-    { "disable", "PASSES", "passes to leave out", 0, false },
-    { "json", NULL, "print one object", 0, false },
+    { .name = "model", .value = "MODEL", .help = "model and its settings" },
+    { .name = "batch", .value = "N", .help = "samples of one step (default: 128)" },
+    { .name = "steps",
+      .value = "N",
+      .help = "steps of one round (default: as many as take 0.2 s)" },
+    { .name = "shards", .value = "N", .help = "shards of each batch (default: 8)" },
+    { .name = "threads",
+      .value = "N",
+      .help = "threads that compute (default: one for each core)" },
+    { .name = "precision", .value = "P", .help = "fp32, bf16 or fp16 (default: fp32)" },
+    { .name = "optimizer",
+      .value = "OPT",
+      .help = "optimizer and its settings (default: "
+              "momentum)" },
+    { .name = "guard", .value = "HOW", .help = "stop, skip or off, as for `meshflow train`" },
+    { .name = "disable",
+      .value = "PASSES",
+      .help = "compiler passes to switch off, separated by "
+              "commas" },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
@@ -200,8 +210,9 @@ const mf_command mf_command_bench_step = {
     .name = "bench step",
     .arguments = "",
     .summary = "measure a training step",
-    .about = "Five rounds of steps on made-up data of the right shape: the median rate, the lowest "
-             "and the highest. The first step, which compiles, is told apart.",
+    .about = "Runs five rounds of steps on synthetic data of the model's shape and prints the "
+             "median, lowest and highest rate. The first step, which includes compilation, is "
+             "reported separately.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow bench step --model fashion-cnn --batch 128", NULL },

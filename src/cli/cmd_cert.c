@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_cert.c - `meshflow cert`: an authority of one's own, and certificates for tasks on several
- * hosts. */
+/* cmd_cert.c - `meshflow cert`: a private certificate authority, and certificates for tasks on
+ * several hosts. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -44,7 +44,7 @@ static mf_status cmd_cert_join(const char *dir, const char *name, char out[PATH_
     return n > 0 && n < PATH_MAX ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is too long", dir);
 }
 
-/* Never over another one: it may be in use, and a key that is gone is gone. */
+/* Never replaces a file: it may be in use, and a lost key cannot be restored. */
 static mf_status cmd_cert_write_file(const char *dir, const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -55,7 +55,7 @@ static mf_status cmd_cert_write_file(const char *dir, const char *name, const ch
     MF_TRY(cmd_cert_join(dir, name, path));
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST)
-        return MF_FAIL(MF_ALREADY_EXISTS, "'%s' is there already, and is not overwritten", path);
+        return MF_FAIL(MF_ALREADY_EXISTS, "'%s' exists already and is not overwritten", path);
     if (fd < 0)
         return mf_errno_status(errno, "write", path);
     done = write(fd, text, len);
@@ -84,8 +84,8 @@ static mf_status cmd_cert_read_text(const char *dir, const char *name, char **ou
 
 /* ---- certificates ---- */
 
-/* The one that the directory has, or a new one. */
-static mf_status need_authority(request *r)
+/* The authority in the directory, or a new one. */
+static mf_status open_authority(request *r)
 {
     const mf_certificate_options o = { .name = "Meshflow test authority",
                                        .begin_s = r->begin_s,
@@ -94,7 +94,7 @@ static mf_status need_authority(request *r)
     if (cmd_cert_exists(r->dir, "ca.pem")) {
         if (!cmd_cert_exists(r->dir, "ca-key.pem"))
             return MF_FAIL(MF_ALREADY_EXISTS,
-                           "'%s' has a ca.pem without its ca-key.pem: take another directory",
+                           "'%s' has a ca.pem without its ca-key.pem: choose another directory",
                            r->dir);
         MF_TRY(cmd_cert_read_text(r->dir, "ca.pem", &r->ca.cert));
         return cmd_cert_read_text(r->dir, "ca-key.pem", &r->ca.key);
@@ -102,7 +102,7 @@ static mf_status need_authority(request *r)
     MF_TRY(r->maker->make(&o, NULL, &r->ca));
     MF_TRY(cmd_cert_write_file(r->dir, "ca-key.pem", r->ca.key));
     MF_TRY(cmd_cert_write_file(r->dir, "ca.pem", r->ca.cert));
-    mf_buf_printf(r->out, "authority    %s/ca.pem, its key %s/ca-key.pem\n", r->dir, r->dir);
+    mf_buf_printf(r->out, "authority    %s/ca.pem, key %s/ca-key.pem\n", r->dir, r->dir);
     return MF_OK;
 }
 
@@ -122,14 +122,14 @@ static mf_status make_one(const request *r, const char *dir, const char *task)
     if (st == MF_OK)
         st = cmd_cert_write_file(dir, "cert.pem", made.cert);
     if (st == MF_OK)
-        mf_buf_printf(r->out, "certificate  %s/cert.pem, its key %s/key.pem: for %s\n", dir, dir,
+        mf_buf_printf(r->out, "certificate  %s/cert.pem, key %s/key.pem: for %s\n", dir, dir,
                       task ? task : "any task");
     mf_free(made.cert);
     mf_free(made.key);
     return st;
 }
 
-/* Before anything is made. */
+/* Runs before any file is created. */
 static mf_status check_tasks(mf_args *args)
 {
     const char *task;
@@ -137,13 +137,13 @@ static mf_status check_tasks(mf_args *args)
 
     while ((task = mf_args_next(args, "task", &at)) != NULL) {
         if (task[0] == '\0' || task[0] == '.' || strchr(task, '/'))
-            return mf_args_wrong(args, "'%s' cannot be the name of a task: --task 'worker 0'",
+            return mf_args_wrong(args, "'%s' is not a valid task name: write --task 'worker 0'",
                                  task);
     }
     return MF_OK;
 }
 
-/* A directory of its own, which holds all that the task needs and nothing more. */
+/* A directory with the files that this task needs and no others. */
 static mf_status make_for_task(const request *r, const char *task)
 {
     char dir[PATH_MAX];
@@ -152,7 +152,7 @@ static mf_status make_for_task(const request *r, const char *task)
     for (char *p = dir + strlen(r->dir); *p; p++)
         *p = *p == ' ' ? '-' : *p;
     if (cmd_cert_exists(dir, "cert.pem"))
-        return MF_FAIL(MF_ALREADY_EXISTS, "'%s/cert.pem' is there already, and is not overwritten",
+        return MF_FAIL(MF_ALREADY_EXISTS, "'%s/cert.pem' exists already and is not overwritten",
                        dir);
     MF_TRY(cmd_cert_make_directory(dir));
     MF_TRY(make_one(r, dir, task));
@@ -161,7 +161,7 @@ static mf_status make_for_task(const request *r, const char *task)
 
 /* ---- the command ---- */
 
-static mf_status take_hosts(mf_args *args, request *r, char own[HOST_NAME_MAX + 1])
+static mf_status read_cert_hosts(mf_args *args, request *r, char own[HOST_NAME_MAX + 1])
 {
     const char *host;
     int64_t at = 0;
@@ -187,15 +187,15 @@ static mf_status make_all(mf_args *args, const request *r)
     if (!mf_args_has(args, "task")) {
         MF_TRY(make_one(r, r->dir, NULL));
         mf_buf_printf(r->out,
-                      "\nTo use it, on every host:\n  export MESHFLOW_TLS_CA=%s/ca.pem "
+                      "\nOn every host:\n  export MESHFLOW_TLS_CA=%s/ca.pem "
                       "MESHFLOW_TLS_CERT=%s/cert.pem MESHFLOW_TLS_KEY=%s/key.pem\n",
                       r->dir, r->dir, r->dir);
         return MF_OK;
     }
     while ((task = mf_args_next(args, "task", &at)) != NULL)
         MF_TRY(make_for_task(r, task));
-    mf_buf_printf(r->out, "\nEach task needs its own directory, and nobody needs ca-key.pem but "
-                          "whoever makes more of them.\n");
+    mf_buf_printf(r->out, "\nCopy to each task its own directory. Only this command needs "
+                          "ca-key.pem, to make more certificates.\n");
     return MF_OK;
 }
 
@@ -209,17 +209,18 @@ static mf_status cert_run(mf_args *args)
     mf_status st;
 
     if (!r.dir)
-        return mf_args_wrong(args, "--out DIR says where the certificates go");
+        return mf_args_wrong(args, "--out is missing: the directory for the certificates");
     MF_TRY(mf_args_int(args, "days", 1, 36500, &days));
     MF_TRY(check_tasks(args));
-    MF_TRY(take_hosts(args, &r, own));
-    r.begin_s = mf_clock_wall_ns() / 1000000000 - 300; /* for clocks that are a little behind */
+    MF_TRY(read_cert_hosts(args, &r, own));
+    r.begin_s = mf_clock_wall_ns() / 1000000000 - 300; /* tolerates clocks that are slightly behind
+                                                        */
     r.end_s = r.begin_s + days * SECONDS_A_DAY;
     st = mf_certificates_find(&r.maker);
     if (st == MF_OK)
         st = cmd_cert_make_directory(r.dir);
     if (st == MF_OK)
-        st = need_authority(&r);
+        st = open_authority(&r);
     if (st == MF_OK)
         st = make_all(args, &r);
     end = (time_t)r.end_s;
@@ -235,10 +236,19 @@ static mf_status cert_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "out", "DIR", "where they go; it is made if it is not there", 0, false },
-    { "host", "NAME", "a name or address of a host that tasks run on, besides this one", 0, true },
-    { "task", "NAME", "a certificate for this task alone: 'worker 0', in DIR/worker-0", 0, true },
-    { "days", "N", "how long they are valid (365)", 0, false },
+    { .name = "out",
+      .value = "DIR",
+      .help = "directory for the certificates; created if it does "
+              "not exist" },
+    { .name = "host",
+      .value = "NAME",
+      .help = "name or address of another host that tasks run on",
+      .many = true },
+    { .name = "task",
+      .value = "NAME",
+      .help = "make a certificate for this task alone, e.g. 'worker 0', in DIR/worker-0",
+      .many = true },
+    { .name = "days", .value = "N", .help = "days that certificates are valid (default: 365)" },
     { 0 },
 };
 
@@ -247,12 +257,13 @@ const mf_command mf_command_cert = {
     .arguments = "",
     .summary = "make certificates for tasks on several hosts",
     .about =
-        "Tasks of different hosts talk over TLS, and each shows a certificate. This makes them, "
-        "with an authority (ca.pem, ca-key.pem) that knows nothing but this job: whoever has a "
-        "certificate of it may join. A directory that has an authority already keeps it.\n\n"
-        "Without --task one certificate is made that all tasks share. With it, each has its own, "
-        "and one that says it is another is sent away.\n\n"
-        "Nothing is ever overwritten, and only you can read the files.",
+        "Tasks on different hosts communicate over TLS, and each presents a certificate. This "
+        "command makes these certificates and the authority that signs them (ca.pem, "
+        "ca-key.pem). The authority is for one job: every task with a certificate of it may "
+        "join. An authority that exists in the directory is used again.\n\nWithout --task all "
+        "tasks share one certificate. With --task each task has its own, and a task that claims "
+        "to be another one is rejected.\n\nFiles are never overwritten, and only this user can "
+        "read them.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow cert --out tls --host node1 --host 10.0.0.2",

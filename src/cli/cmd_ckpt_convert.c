@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ckpt_convert.c - `meshflow ckpt convert`: the same tensors in another format. */
+/* cmd_ckpt_convert.c - `meshflow ckpt convert`: writes the tensors in another format. */
 #include "base/mem.h"
 #include "cli/ckpt.h"
 #include "cli/text.h"
@@ -46,12 +46,12 @@ static mf_status cmd_ckpt_convert_read_all(const mf_args *args, mf_tensors *file
         c->n++;
     }
     if (c->n == 0)
-        return MF_FAIL(MF_NOT_FOUND, "there is no such tensor to convert");
+        return MF_FAIL(MF_NOT_FOUND, "no tensor matches --only");
     return MF_OK;
 }
 
-/* An ending that is of no format would be part of the prefix of a TensorFlow checkpoint. Endings
- * of prefixes are "ckpt", perhaps with a step, and numbers. */
+/* An unknown file extension would become part of the prefix of a TensorFlow checkpoint. Valid
+ * extensions of prefixes are ".ckpt", also followed by a step, and numbers. */
 static mf_status check_ending(const char *to)
 {
     static const char *const known[] = { "npz", "safetensors", "mfz" };
@@ -64,11 +64,10 @@ static mf_status check_ending(const char *to)
         if (strcmp(dot + 1, known[i]) == 0)
             return MF_OK;
     }
-    return MF_FAIL(
-        MF_INVALID_ARGUMENT,
-        "'%.200s': there is no format '%.40s'; known are .npz, .safetensors and .mfz, and "
-        "a TensorFlow checkpoint, whose prefix has no ending or .ckpt",
-        to, dot);
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "'%.200s': unknown format '%.40s'; known are .npz, .safetensors and .mfz, and a "
+                   "TensorFlow checkpoint, whose prefix has no extension or .ckpt",
+                   to, dot);
 }
 
 static mf_status cmd_ckpt_convert_run(mf_args *args)
@@ -86,7 +85,7 @@ static mf_status cmd_ckpt_convert_run(mf_args *args)
     if (st == MF_OK) {
         st = mf_tensors_write(to, c.names, c.pointers, c.n);
         if (st == MF_UNIMPLEMENTED)
-            mf_args_hint(args, "--only PATTERN leaves out what %s cannot hold", to);
+            mf_args_hint(args, "--only PATTERN excludes tensors that %s cannot store", to);
     }
     if (st == MF_OK) {
         mf_buf_printf(&out, "%s tensors written to %s\n", mf_cli_count(c.n, count), to);
@@ -103,7 +102,10 @@ static mf_status cmd_ckpt_convert_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "only", "PATTERN", "only tensors of such names: 'dense*'", 0, true },
+    { .name = "only",
+      .value = "PATTERN",
+      .help = "only tensors whose names match, e.g. 'dense*'",
+      .many = true },
     { 0 },
 };
 
@@ -112,10 +114,10 @@ const mf_command mf_command_ckpt_convert = {
     .arguments = "FROM TO",
     .summary = "write a checkpoint in another format",
     .about =
-        "The ending of TO tells the format: .npz, .safetensors, .mfz (packed); without one, or "
-        "with .ckpt, TO is the prefix of a TensorFlow checkpoint. Values keep their bits. Scalars "
-        "of strings become metadata of "
-        "safetensors files, which have no strings.",
+        "The extension of TO selects the format: .npz, .safetensors, .mfz (packed); without an "
+        "extension, or with .ckpt, TO is the prefix of a TensorFlow checkpoint. Values keep "
+        "their bits. String scalars become metadata of safetensors files, which have no string "
+        "tensors.",
     .options = options,
     .examples = (const char *const[]){ "meshflow ckpt convert run weights.safetensors "
                                        "--only 'dense*/kernel' --only 'dense*/bias'",

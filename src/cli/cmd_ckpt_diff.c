@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ckpt_diff.c - `meshflow ckpt diff`: in what two checkpoints differ. */
+/* cmd_ckpt_diff.c - `meshflow ckpt diff`: the differences of two checkpoints. */
 #include "base/mem.h"
 #include "cli/ckpt.h"
 #include "cli/text.h"
@@ -9,9 +9,9 @@
 
 typedef struct diff {
     mf_tensors *a, *b;
-    int64_t only_a, only_b, other, changed, same; /* tensors */
-    double largest; /* difference of all */
-    mf_buf out; /* a line for each tensor that differs */
+    int64_t only_a, only_b, other, changed, same; /* counts of tensors */
+    double largest; /* over all tensors */
+    mf_buf out; /* one line for each tensor that differs */
 } diff;
 
 static bool cmd_ckpt_diff_same_strings(const mf_tensor *a, const mf_tensor *b)
@@ -38,7 +38,7 @@ static bool has_numbers(mf_dtype dtype)
     return mf_dtype_is_float(dtype) || mf_dtype_is_int(dtype) || dtype == MF_DTYPE_BOOL;
 }
 
-/* Of the same type and shape, with other bits. A NaN against a number is infinitely far. */
+/* Same type and shape, different bits. A NaN differs infinitely from a number. */
 static void say_changed(diff *d, const char *name, const mf_tensor *a, const mf_tensor *b)
 {
     double largest = 0;
@@ -47,7 +47,7 @@ static void say_changed(diff *d, const char *name, const mf_tensor *a, const mf_
 
     d->changed++;
     if (!has_numbers(a->dtype)) {
-        mf_buf_printf(&d->out, "  %s: other values\n", name);
+        mf_buf_printf(&d->out, "  %s: different values\n", name);
         return;
     }
     for (int64_t i = 0; i < a->count; i++) {
@@ -60,7 +60,7 @@ static void say_changed(diff *d, const char *name, const mf_tensor *a, const mf_
         n += far > 0;
     }
     d->largest = largest > d->largest ? largest : d->largest;
-    mf_buf_printf(&d->out, "  %s: %s of %s numbers differ, by at most %.6g\n", name,
+    mf_buf_printf(&d->out, "  %s: %s of %s elements differ, by at most %.6g\n", name,
                   mf_cli_count(n, count), mf_cli_count(a->count, of), largest);
 }
 
@@ -89,7 +89,7 @@ static mf_status cmd_ckpt_diff_compare(diff *d, const char *name, int64_t i, int
     return st;
 }
 
-/* Both lists are sorted: they are walked together. */
+/* Both lists are sorted and merged. */
 static mf_status compare_all(diff *d)
 {
     const int64_t n = mf_tensors_count(d->a), m = mf_tensors_count(d->b);
@@ -100,7 +100,7 @@ static mf_status compare_all(diff *d)
         const int order = !x ? 1 : !y ? -1 : strcmp(x, y);
 
         if (strcmp(order <= 0 ? x : y, "_meshflow/run") == 0) {
-            /* every training has its own: no difference of what it has learned */
+            /* training state differs between any two trainings and is not compared */
         } else if (order < 0) {
             mf_buf_printf(&d->out, "  %s: only in the first\n", x);
             d->only_a++;
@@ -132,9 +132,9 @@ static mf_status cmd_ckpt_diff_print(mf_args *args, diff *d)
     }
     mf_buf_bytes(&out, d->out.data ? d->out.data : "", d->out.len);
     if (differ == 0)
-        mf_buf_printf(&out, "all %lld tensors have equal bits\n", (long long)d->same);
+        mf_buf_printf(&out, "all %lld tensors are equal bit by bit\n", (long long)d->same);
     else
-        mf_buf_printf(&out, "%lld tensors differ, by at most %.6g; %lld have equal bits\n",
+        mf_buf_printf(&out, "%lld tensors differ, by at most %.6g; %lld are equal bit by bit\n",
                       (long long)differ, d->largest, (long long)d->same);
     return mf_cli_print(&out);
 }
@@ -161,7 +161,7 @@ done:
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object with counts and the largest difference", 0, false },
+    { .name = "json", .help = "print one JSON object with counts and the largest difference" },
     { 0 },
 };
 
@@ -169,9 +169,9 @@ const mf_command mf_command_ckpt_diff = {
     .name = "ckpt diff",
     .arguments = "CKPT CKPT",
     .summary = "show the differences of two checkpoints",
-    .about = "Names that only one has, other types or shapes, and for the rest how far numbers lie "
-             "apart. The formats may differ. As with diff(1) the exit code is 1 when there is a "
-             "difference.",
+    .about = "Lists names that only one checkpoint has, different types and shapes, and for all "
+             "other tensors the largest difference. The formats may differ. As with diff(1), the "
+             "exit code is 1 when there is a difference.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow ckpt diff run/model.ckpt-100 run/model.ckpt-200", NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ckpt_show.c - `meshflow ckpt show`: what a checkpoint holds. */
+/* cmd_ckpt_show.c - `meshflow ckpt show`: the contents of a checkpoint. */
 #include "base/mem.h"
 #include "cli/ckpt.h"
 #include "cli/show.h"
@@ -14,7 +14,7 @@ typedef struct cmd_ckpt_show_row {
     mf_shape shape;
     int64_t bytes;
     mf_ckpt_glance glance;
-    mf_tensor value; /* of training state, which is small; else an empty slot */
+    mf_tensor value; /* of training state, which is small; otherwise an empty slot */
 } cmd_ckpt_show_row;
 
 static mf_status cmd_ckpt_show_read_rows(mf_tensors *file, cmd_ckpt_show_row *rows)
@@ -36,7 +36,7 @@ static mf_status cmd_ckpt_show_read_rows(mf_tensors *file, cmd_ckpt_show_row *ro
     return MF_OK;
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static int widest(const cmd_ckpt_show_row *rows, int64_t n)
 {
@@ -86,7 +86,7 @@ static void print_state(const cmd_ckpt_show_row *rows, int64_t n, int width, mf_
 
         if (!mf_ckpt_is_state(r->name))
             continue;
-        mf_buf_str(out, any ? "" : "state of training, to go on exactly:\n");
+        mf_buf_str(out, any ? "" : "training state, for an exact resume:\n");
         any = true;
         mf_buf_printf(out, "  %s%*s  ", r->name, width - mf_cli_width(r->name), "");
         mf_show_text(&r->value, out);
@@ -115,7 +115,7 @@ static void cmd_ckpt_show_print_table(const mf_tensors *file, const char *path,
     print_state(rows, n, width, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void json_number(const char *name, const cmd_ckpt_show_row *r, double v, mf_buf *out)
 {
@@ -179,7 +179,7 @@ static mf_status show_values(mf_args *args, mf_tensors *file, const char *path, 
     mf_buf out = { 0 };
 
     if (at < 0) {
-        mf_args_hint(args, "meshflow ckpt show %.200s lists what there is", path);
+        mf_args_hint(args, "meshflow ckpt show %.200s lists the tensors", path);
         return MF_FAIL(MF_NOT_FOUND, "%s has no tensor '%s'", path, name);
     }
     MF_TRY(mf_tensors_read(file, at, &t));
@@ -205,26 +205,28 @@ static mf_status cmd_ckpt_show_run(mf_args *args)
     MF_TRY(mf_ckpt_open(args, args->words[0], &file, &path));
     st = name ? show_values(args, file, path, name) : show_all(args, file, path);
     if (st == MF_DATA_LOSS)
-        mf_args_hint(args, "meshflow ckpt verify %.200s tells which tensors are damaged", path);
+        mf_args_hint(args, "meshflow ckpt verify %.200s lists the damaged tensors", path);
     mf_tensors_close(file);
     mf_free(path);
     return st;
 }
 
 static const mf_option options[] = {
-    { "values", "NAME", "print the values of this tensor", 0, false },
-    { "json", NULL, "print one object: path, format, tensors; or nested lists of values", 0,
-      false },
+    { .name = "values", .value = "NAME", .help = "print the values of this tensor" },
+    { .name = "json",
+      .help = "print one JSON object: path, format, tensors; with --values, nested lists of "
+              "values" },
     { 0 },
 };
 
 const mf_command mf_command_ckpt_show = {
     .name = "ckpt show",
     .arguments = "CKPT",
-    .summary = "show what a checkpoint holds",
-    .about = "CKPT is a folder of checkpoints, whose newest is meant, the prefix of a TensorFlow "
-             "checkpoint (or one of its files), a .npz or a .safetensors file. Lists names, types, "
-             "shapes, sizes and, without NaNs, the least, mean and largest number of each tensor.",
+    .summary = "show the contents of a checkpoint",
+    .about = "CKPT is a folder of checkpoints (the newest is shown), the prefix of a TensorFlow "
+             "checkpoint (or one of its files), a .npz or a .safetensors file. Lists names, "
+             "types, shapes, sizes and the least, mean and largest element of each tensor. NaNs "
+             "are excluded.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow ckpt show run",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ckpt_verify.c - `meshflow ckpt verify`: every checksum of a checkpoint. */
+/* cmd_ckpt_verify.c - `meshflow ckpt verify`: checks every checksum of a checkpoint. */
 #include "base/mem.h"
 #include "cli/ckpt.h"
 #include "cli/text.h"
@@ -10,7 +10,7 @@
 
 typedef struct cmd_ckpt_verify_verdict {
     bool json;
-    int64_t n, damaged; /* checkpoints */
+    int64_t n, damaged; /* counts of checkpoints */
     mf_buf out;
 } cmd_ckpt_verify_verdict;
 
@@ -33,7 +33,7 @@ static void say_problem(cmd_ckpt_verify_verdict *v, bool first, const char *tens
     mf_buf_str(&v->out, "}");
 }
 
-/* All tensors, also behind a damaged one. */
+/* Continues after a damaged tensor. */
 static int64_t verify_tensors(cmd_ckpt_verify_verdict *v, mf_tensors *file, int64_t *bytes)
 {
     int64_t problems = 0;
@@ -61,7 +61,7 @@ static void begin_one(cmd_ckpt_verify_verdict *v, const char *path)
     }
 }
 
-/* Fails only where there is nothing to verify. */
+/* Fails only if there is nothing to verify. */
 static mf_status verify_one(cmd_ckpt_verify_verdict *v, const char *path)
 {
     mf_tensors *file = NULL;
@@ -79,11 +79,11 @@ static mf_status verify_one(cmd_ckpt_verify_verdict *v, const char *path)
     if (v->json)
         mf_buf_printf(&v->out, "],\"ok\":%s}", problems ? "false" : "true");
     else if (problems == 0)
-        mf_buf_printf(&v->out, "  whole: %s tensors, %s bytes%s\n",
+        mf_buf_printf(&v->out, "  ok: %s tensors, %s bytes%s\n",
                       mf_cli_count(mf_tensors_count(file), count), mf_cli_count(bytes, size),
                       mf_tensors_has_checksums(file)
                           ? ""
-                          : "; the format has no checksums, only lengths and places were checked");
+                          : "; the format has no checksums: only lengths and offsets were checked");
     mf_tensors_close(file);
     v->n++;
     v->damaged += problems > 0;
@@ -135,16 +135,16 @@ static mf_status verify_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print an array of objects: path, problems, ok", 0, false },
+    { .name = "json", .help = "print a JSON array of objects: path, problems, ok" },
     { 0 },
 };
 
 const mf_command mf_command_ckpt_verify = {
     .name = "ckpt verify",
     .arguments = "CKPT...",
-    .summary = "compare every checksum of checkpoints",
+    .summary = "verify the checksums of checkpoints",
     .about = "CKPT is a file, the prefix of a TensorFlow checkpoint, or a folder, all of whose "
-             "checkpoints are read. Says which tensors are damaged; then the exit code is 1.",
+             "checkpoints are read. Lists the damaged tensors; the exit code is then 1.",
     .options = options,
     .examples = (const char *const[]){ "meshflow ckpt verify run", NULL },
     .min_args = 1,

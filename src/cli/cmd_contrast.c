@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_contrast.c - `meshflow contrast`: what a model that learns by comparing has learned, in
- * figures and in pictures. */
+/* cmd_contrast.c - `meshflow contrast`: quality of a model trained by comparison, as numbers and
+ * plots. */
 #include "base/mem.h"
 #include "cli/job.h"
 #include "models/model.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { JUDGED = 10000 }; /* training pairs that the threshold is chosen by */
+enum { THRESHOLD_PAIRS = 10000 }; /* training pairs that select the threshold */
 
 typedef struct figures {
     mf_buf out;
@@ -27,21 +27,21 @@ static void cmd_contrast_put(figures *f, const char *name, double value)
 
 /* ---- pairs ---- */
 
-/* Distances of the pairs of a set, and what they are. */
-typedef struct judged {
+/* Distances of the pairs of a set, and their labels. */
+typedef struct pair_distances {
     mf_tensor *distances;
     int32_t *same;
     int64_t n;
-} judged;
+} pair_distances;
 
-static mf_status cmd_contrast_judge(mf_job *job, mf_dataset *set, judged *out)
+static mf_status cmd_contrast_measure(mf_job *job, mf_dataset *set, pair_distances *out)
 {
     out->n = mf_dataset_count(set);
     MF_TRY(mf_predict(job->trainer, set, &out->distances));
     return mf_read_labels(set, "label", &out->same);
 }
 
-static void judged_deinit(judged *j)
+static void pair_distances_deinit(pair_distances *j)
 {
     mf_tensor_free(j->distances);
     mf_free(j->same);
@@ -51,13 +51,14 @@ static mf_status verify(mf_job *job, figures *f)
 {
     const int64_t all = mf_dataset_count(job->train);
     mf_dataset *part = NULL;
-    judged train = { 0 }, test = { 0 };
+    pair_distances train = { 0 }, test = { 0 };
     double threshold;
     mf_status st;
 
-    MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < JUDGED ? all : JUDGED, &part));
-    MF_TRY_TO(done, cmd_contrast_judge(job, part, &train));
-    MF_TRY_TO(done, cmd_contrast_judge(job, job->test, &test));
+    MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < THRESHOLD_PAIRS ? all : THRESHOLD_PAIRS,
+                                     &part));
+    MF_TRY_TO(done, cmd_contrast_measure(job, part, &train));
+    MF_TRY_TO(done, cmd_contrast_measure(job, job->test, &test));
     MF_TRY_TO(done, mf_best_threshold(train.distances->data, train.same, train.n, &threshold));
     cmd_contrast_put(f, "threshold", threshold);
     cmd_contrast_put(f, "training_verification",
@@ -66,15 +67,15 @@ static mf_status verify(mf_job *job, figures *f)
                      mf_verification(test.distances->data, test.same, test.n, threshold));
     cmd_contrast_put(f, "pairs", (double)test.n);
 done:
-    judged_deinit(&train);
-    judged_deinit(&test);
+    pair_distances_deinit(&train);
+    pair_distances_deinit(&test);
     mf_dataset_unref(part);
     return st;
 }
 
 /* ---- embeddings ---- */
 
-/* Names of the classes of images; pairs have others. */
+/* Class names of the images; pairs have other labels. */
 static const char *const *class_names(const mf_job *job, bool pairs, int64_t *n)
 {
     const char *const *names = NULL;
@@ -112,9 +113,9 @@ done:
     return st;
 }
 
-/* ---- machines ---- */
+/* ---- RBMs ---- */
 
-static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
+static mf_status show_rbm(mf_job *job, mf_args *args, figures *f)
 {
     const char *filters = mf_args_value(args, "filters"), *samples = mf_args_value(args, "samples");
     const mf_rbm m = { .model = job->model,
@@ -142,16 +143,18 @@ static bool is_of_pairs(const mf_job *job)
     return job->model->n_inputs == 1 && strcmp(job->model->inputs[0].node->name, "pair") == 0;
 }
 
-/* Pictures of something that the model does not have. */
+/* Fails for plots that the model does not support. */
 static mf_status check_pictures(const mf_job *job, mf_args *args)
 {
     const bool machine = mf_model_has_rbm(job->model);
 
     if (machine && mf_args_has(args, "embeddings"))
-        return mf_args_wrong(args, "--embeddings is for siamese and triplet: %s has none",
+        return mf_args_wrong(args,
+                             "--embeddings is for the models siamese and triplet: %s has "
+                             "no embeddings",
                              job->model_text);
     if (!machine && (mf_args_has(args, "filters") || mf_args_has(args, "samples")))
-        return mf_args_wrong(args, "--filters and --samples are for rbm: %s has none",
+        return mf_args_wrong(args, "--filters and --samples are for the model rbm: %s has none",
                              job->model_text);
     return MF_OK;
 }
@@ -164,7 +167,7 @@ static mf_status cmd_contrast_show(mf_job *job, mf_args *args, figures *f)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(mf_trainer_use(job->trainer, mf_args_value(args, "from")));
     if (mf_model_has_rbm(job->model))
-        return show_machine(job, args, f);
+        return show_rbm(job, args, f);
     if (pairs)
         MF_TRY(verify(job, f));
     return embed(job, args, pairs, f);
@@ -177,7 +180,8 @@ static mf_status cmd_contrast_run(mf_args *args)
     mf_status st;
 
     if (!mf_args_value(args, "from"))
-        return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
+        return mf_args_wrong(args, "--from is missing: a checkpoint, or the output directory of "
+                                   "a training");
     st = mf_job_open(&job, args, mf_args_value(args, "from"));
     if (st == MF_OK)
         st = mf_job_load(&job, args, mf_args_has(args, "pairs"));
@@ -195,24 +199,31 @@ static mf_status cmd_contrast_run(mf_args *args)
 
 static const mf_option options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
-    { "embeddings", "FILE", "draw embeddings of test samples in two dimensions, as .svg", 0,
-      false },
-    { "filters", "FILE", "draw filters of an RBM, as .png", 0, false },
-    { "samples", "FILE", "draw samples of an RBM, as .png", 0, false },
-    { "steps", "N", "steps of the chains that samples are from; 1000 unless told", 0, false },
+    { .name = "from",
+      .value = "CKPT",
+      .help = "a checkpoint, or a folder, whose newest "
+              "checkpoint is read" },
+    { .name = "embeddings",
+      .value = "FILE",
+      .help = "plot embeddings of test samples in two dimensions, as .svg" },
+    { .name = "filters", .value = "FILE", .help = "plot filters of an RBM, as .png" },
+    { .name = "samples", .value = "FILE", .help = "plot samples of an RBM, as .png" },
+    { .name = "steps",
+      .value = "N",
+      .help = "steps of the Markov chains that draw the samples (default: 1000)" },
     { 0 },
 };
 
 const mf_command mf_command_contrast = {
     .name = "contrast",
     .arguments = "",
-    .summary = "show what a model trained by comparison has learned",
+    .summary = "evaluate a model trained by comparison",
     .about =
-        "Figures over the data's test part, or --test. Of pairs (siamese): how many are rightly "
-        "called views of the same image or not, by the threshold that is best for the first 10000 "
-        "training pairs. Of embeddings (triplet): how often the nearest other test sample has the "
-        "same label. Of an RBM: its reconstruction error. And pictures.",
+        "Evaluates on the test part of the data, or on --test. For pairs (siamese): the share of "
+        "pairs that are correctly classified as views of the same image or not, with the "
+        "threshold that is best for the first 10000 training pairs. For embeddings (triplet): "
+        "how often the nearest other test sample has the same label. For an RBM: its "
+        "reconstruction error. Plots on request.",
     .options = options,
     .examples =
         (const char *const[]){

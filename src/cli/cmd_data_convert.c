@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data_convert.c - `meshflow data convert`: any data set as a TFRecord file. */
+/* cmd_data_convert.c - `meshflow data convert`: writes a data set as a TFRecord file. */
 #include "cli/data_options.h"
 #include "data/convert.h"
 
@@ -25,17 +25,17 @@ done:
 
 static const mf_option options[] = {
     MF_OPTION_SET,
-    { "compression", "KIND", "GZIP or ZLIB; none without it", 0, false },
+    { .name = "compression", .value = "KIND", .help = "GZIP or ZLIB (default: none)" },
     { 0 },
 };
 
 const mf_command mf_command_data_convert = {
     .name = "data convert",
     .arguments = "DATA FILE",
-    .summary = "write a data set as TFRecords of tf.Examples",
-    .about = "Floats become float lists, integers integer lists, bytes (and other types) raw "
-             "bytes with their shape beside them. TensorFlow reads such files, and so does "
-             "meshflow, with the columns they were written from.",
+    .summary = "write a data set as TFRecords of tf.train.Example",
+    .about = "Floats become float lists, integers integer lists, bytes and other types raw bytes "
+             "with their shape. TensorFlow and Meshflow read such files; Meshflow restores the "
+             "columns.",
     .options = options,
     .examples = (const char *const[]){ "meshflow data convert fashion-mnist train.tfrecord "
                                        "--compression GZIP",

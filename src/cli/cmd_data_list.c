@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data_list.c - `meshflow data list`: data sets known by name, and formats. */
+/* cmd_data_list.c - `meshflow data list`: known data sets and file formats. */
 #include "cli/command.h"
 #include "data/source.h"
 
@@ -38,15 +38,16 @@ static mf_status list_run(mf_args *args)
         cmd_data_list_print_json(&text);
         return mf_cli_print(&text);
     }
-    mf_buf_str(&text, "data sets known by name, and their settings:\n");
+    mf_buf_str(&text, "known data sets and their settings:\n");
     print_sources(true, &text);
-    mf_buf_str(&text, "formats of files and folders (FORMAT:PATH where the name does not tell):\n");
+    mf_buf_str(&text, "formats of files and folders (write FORMAT:PATH where the name does not "
+                      "identify the format):\n");
     print_sources(false, &text);
     return mf_cli_print(&text);
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print an array of objects", 0, false },
+    { .name = "json", .help = "print a JSON array of objects" },
     { 0 },
 };
 
@@ -54,8 +55,8 @@ const mf_command mf_command_data_list = {
     .name = "data list",
     .arguments = "",
     .summary = "list known data sets and file formats",
-    .about = "Settings are shown as name: type = default; they are given as "
-             "--set 'name=value name=value'.",
+    .about = "Settings are listed as name: type = default. Pass them as --set 'name=value "
+             "name=value'.",
     .options = options,
     .run = list_run,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data_show.c - `meshflow data show`: what a data set holds, and one sample of it. */
+/* cmd_data_show.c - `meshflow data show`: the contents of a data set and one sample. */
 #include "cli/data_options.h"
 #include "cli/show.h"
 #include "cli/text.h"
@@ -17,7 +17,7 @@ typedef struct histogram {
     int64_t counted;
 } histogram;
 
-/* Labels of the first samples; only that column is read. */
+/* Counts labels of the first samples; reads only that column. */
 static mf_status count_labels(const mf_dataset *set, histogram *h)
 {
     const int at = mf_dataset_find_column(set, "label");
@@ -64,7 +64,7 @@ static void cmd_data_show_print_columns(const mf_dataset *set, mf_buf *out)
     }
 }
 
-/* Names in a column, whatever characters they have. */
+/* A class name may contain any characters. */
 static void print_class(const char *name, mf_buf *out)
 {
     enum { COLUMN = 14 };
@@ -105,7 +105,7 @@ static bool cmd_data_show_is_picture(const mf_column *c)
            c->dims[0] > 0 && c->dims[1] > 0;
 }
 
-/* Are these all words of the vocabulary, or (words false) characters, ended by zeros? */
+/* All elements are words of the vocabulary, or (words false) characters, ended by zeros. */
 static bool are_tokens(const mf_tensor *t, const mf_dataset *set, bool words)
 {
     const int32_t *v = t->data;
@@ -122,7 +122,7 @@ static bool are_tokens(const mf_tensor *t, const mf_dataset *set, bool words)
     return true;
 }
 
-/* Tokens for people: where the label is a row of classes, they are words; else perhaps letters. */
+/* Prints tokens as text: words if the label is a row of classes, else characters where possible. */
 static bool print_tokens(const mf_dataset *set, const mf_tensor *t, mf_buf *out)
 {
     const int label = mf_dataset_find_column(set, "label");
@@ -239,8 +239,8 @@ done:
 
 static const mf_option options[] = {
     MF_OPTION_SET,
-    { "sample", "N", "show this sample (0)", 0, false },
-    { "json", NULL, "print one object: count, columns, classes, names, labels", 0, false },
+    { .name = "sample", .value = "N", .help = "sample to show (default: 0)" },
+    { .name = "json", .help = "print one JSON object: count, columns, classes, names, labels" },
     { 0 },
 };
 
@@ -248,9 +248,9 @@ const mf_command mf_command_data_show = {
     .name = "data show",
     .arguments = "DATA",
     .summary = "show the contents of a data set and one sample",
-    .about = "DATA is a name (meshflow data list), a folder (IDX files, CIFAR batches, images by "
-             "class) or files, which may be a pattern: train-*.tfrecord, table.csv, a.npz. "
-             "Pictures are drawn with block characters.",
+    .about = "DATA is a name (`meshflow data list`), a folder (IDX files, CIFAR batches, images "
+             "by class) or files, also as a pattern: train-*.tfrecord, table.csv, a.npz. Images "
+             "are drawn with block characters.",
     .options = options,
     .examples = (const char *const[]){ "meshflow data show fashion-mnist --sample 7",
                                        "meshflow data show table.csv --set 'label=price "

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor.c - `meshflow doctor`: what keeps a cluster of servers from working, and what to do.
- */
+/* cmd_doctor.c - `meshflow doctor`: problems of a cluster of servers, each with its fix. */
 #include "cli/doctor.h"
 #include "cli/job.h"
 #include "net/transport_registry.h"
@@ -41,8 +40,8 @@ const char *mf_doctor_task(mf_doctor *d, int task)
     return mf_doctor_place(d, "cluster.%s[%d] (%s)", t->job, t->index, t->address);
 }
 
-void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
-                   const char *fix, const char *fmt, ...)
+void mf_doctor_report(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                      const char *fix, const char *fmt, ...)
 {
     va_list ap;
 
@@ -57,7 +56,7 @@ void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const cha
     va_end(ap);
 }
 
-/* ---- looking ---- */
+/* ---- checks ---- */
 
 static mf_status read_security(mf_doctor *d)
 {
@@ -70,8 +69,8 @@ static mf_status read_security(mf_doctor *d)
         return MF_OK;
     }
     if (mf_security_from_dir(d->probe.tls_dir, "client", s, &d->paths) != MF_OK)
-        mf_doctor_say(d, MF_VERDICT_BAD, "certificate", d->probe.tls_dir,
-                      "meshflow cert --out DIR --host NAME", "%s", mf_error_message());
+        mf_doctor_report(d, MF_VERDICT_BAD, "certificate", d->probe.tls_dir,
+                         "meshflow cert --out DIR --host NAME", "%s", mf_error_message());
     return MF_OK;
 }
 
@@ -86,14 +85,14 @@ static void cmd_doctor_read_cluster(mf_doctor *d)
         st = job || index ? mf_server_tasks_read(text, job, index, &d->tasks)
                           : mf_server_tasks_list(text, &d->tasks);
     if (st != MF_OK) {
-        mf_doctor_say(d, MF_VERDICT_BAD, "cluster", text ? "--cluster" : "TF_CONFIG",
-                      "write {\"worker\": [\"host:port\", ...], \"ps\": [...]}", "%s",
-                      mf_error_message());
+        mf_doctor_report(d, MF_VERDICT_BAD, "cluster", text ? "--cluster" : "TF_CONFIG",
+                         "write {\"worker\": [\"host:port\", ...], \"ps\": [...]}", "%s",
+                         mf_error_message());
         d->tasks.n = 0;
     }
 }
 
-static mf_status cmd_doctor_look(mf_doctor *d)
+static mf_status cmd_doctor_check(mf_doctor *d)
 {
     double seconds = 3;
 
@@ -102,16 +101,16 @@ static mf_status cmd_doctor_look(mf_doctor *d)
     d->probe.clock = true;
     MF_TRY(read_security(d));
     cmd_doctor_read_cluster(d);
-    mf_doctor_look_here(d);
-    mf_doctor_look_at_certificates(d);
+    mf_doctor_check_host(d);
+    mf_doctor_check_certificates(d);
     if (d->tasks.n > 0) {
-        mf_doctor_look_at_spec(d);
-        mf_doctor_look_at_tasks(d);
+        mf_doctor_check_spec(d);
+        mf_doctor_check_tasks(d);
     }
     return d->no_memory ? MF_NOMEM("findings") : MF_OK;
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static const char *const words[] = { "ok", "warning", "bad" };
 
@@ -126,7 +125,7 @@ static void cmd_doctor_print_text(const mf_doctor *d, mf_buf *out)
             mf_buf_printf(out, "%-8s fix: %s\n", "", f->fix);
     }
     if (!d->cluster)
-        mf_buf_str(out, "no cluster was looked at: give --cluster JSON, or TF_CONFIG\n");
+        mf_buf_str(out, "no cluster was checked: give --cluster JSON, or set TF_CONFIG\n");
 }
 
 static void cmd_doctor_put(mf_buf *out, const char *name, const char *value)
@@ -159,7 +158,7 @@ static mf_status doctor_run(mf_args *args)
     mf_doctor d = { .args = args, .arena = mf_arena_new() };
     mf_buf text = { 0 };
     int bad = 0;
-    mf_status st = d.arena ? cmd_doctor_look(&d) : MF_NOMEM("findings");
+    mf_status st = d.arena ? cmd_doctor_check(&d) : MF_NOMEM("findings");
 
     if (st == MF_OK) {
         if (mf_args_has(args, "json"))
@@ -171,7 +170,7 @@ static mf_status doctor_run(mf_args *args)
     for (int64_t i = 0; i < d.n; i++)
         bad += d.findings[i].verdict == MF_VERDICT_BAD;
     if (st == MF_OK && bad > 0)
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "%d thing%s will not work", bad, bad == 1 ? "" : "s");
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "%d problem%s found", bad, bad == 1 ? "" : "s");
     mf_server_tasks_deinit(&d.tasks);
     mf_free(d.findings);
     mf_free(d.paths);
@@ -180,30 +179,31 @@ static mf_status doctor_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "cluster", "JSON", "tasks to look at, as for `meshflow server`; or a file; else TF_CONFIG", 0,
-      false },
-    { "job-name", "JOB", "which of them is to run here; none unless told", 0, false },
-    { "task-index", "N", "its number in the job; 0 unless told", 0, false },
-    { "dir", "DIR", "a folder that graphs or checkpoints will be in", 0, true },
-    { "timeout", "SECONDS", "for each answer; 3 unless told", 0, false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
-    { "json", NULL, "print one list", 0, false },
+    { .name = "cluster",
+      .value = "JSON",
+      .help = "tasks to check, as for `meshflow server`, or a file (default: TF_CONFIG)" },
+    { .name = "job-name",
+      .value = "JOB",
+      .help = "role of the task that will run on this host (default: none)" },
+    { .name = "task-index", .value = "N", .help = "index of that task (default: 0)" },
+    { .name = "dir", .value = "DIR", .help = "a folder for graphs or checkpoints", .many = true },
+    { .name = "timeout", .value = "SECONDS", .help = "time to wait for each answer (default: 3)" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every answering peer" },
+    { .name = "json", .help = "print a JSON array" },
     { 0 },
 };
 
 const mf_command mf_command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "diagnose a cluster of servers",
-    .about = "Looks at this host (plugin, threads, open files, disks), at certificates, at the "
-             "description of the cluster, and asks every task: is its host known, does somebody "
-             "listen, is it that task, which version, what time is it there; with --job-name, "
-             "could that task "
-             "listen here. Tasks may be "
-             "`meshflow server` or TensorFlow's. Each finding has its place and, if it is bad, "
-             "what to do.\n\n"
-             "Exit status 1: something will not work.",
+    .summary = "check a cluster of servers",
+    .about = "Checks this host (plugins, threads, open files, disks), certificates and the "
+             "description of the cluster. Then contacts every task and checks that its host name "
+             "resolves, that a server listens, that it is the right task, its version and its "
+             "clock; with --job-name also that this task could listen here. Tasks may be "
+             "`meshflow server` or TensorFlow's servers. Each finding has a place and, if it is "
+             "a problem, a fix.\n\nExit status 1: there is at least one problem.",
     .options = options,
     .examples = (const char *const[]){ "meshflow doctor --cluster '{\"ps\": [\"a:2222\"], "
                                        "\"worker\": [\"b:2222\", \"c:2222\"]}'",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_eval.c - `meshflow eval` and `meshflow predict`: a trained model on data. */
+/* cmd_eval.c - `meshflow eval` and `meshflow predict`: run a trained model on data. */
 #include "base/file.h"
 #include "cli/cluster_options.h"
 #include "cli/job_data.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* With --mesh, all workers that there are work together. */
+/* With --mesh, all workers of the job compute together. */
 static mf_status cmd_eval_open_mesh(mf_job *job, const char *command, mf_args *args)
 {
     mf_strategy_settings settings;
@@ -31,7 +31,7 @@ done:
     return st;
 }
 
-/* Is the data like that of the training? */
+/* The columns of the data must be those of the training. */
 static mf_status check_schema(const mf_job *job, const mf_args *args)
 {
     const char *test = mf_args_value(args, "test");
@@ -46,7 +46,8 @@ static mf_status cmd_eval_open_trained(mf_job *job, const char *command, mf_args
     const char *from = mf_args_value(args, "from");
 
     if (!from)
-        return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
+        return mf_args_wrong(args, "--from is missing: a checkpoint, or the output directory of "
+                                   "a training");
     MF_TRY(mf_job_open(job, args, from));
     job->label_optional = strcmp(command, "predict") == 0;
     MF_TRY(mf_job_load(job, args, false));
@@ -110,13 +111,13 @@ static mf_status write_npy(const mf_tensor *t, const char *path)
     return st;
 }
 
-/* To where it is asked for. */
-static mf_status cmd_eval_tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
+/* Writes to --draw, --output or standard output. */
+static mf_status cmd_eval_write(const mf_job *job, const mf_args *args, const mf_tensor *out)
 {
     const char *path = mf_args_value(args, "output"), *drawing = mf_args_value(args, "draw");
 
     if (drawing && !mf_detections_are(job->model, out))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "--draw draws what a detector finds: the model must be "
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--draw needs a detector: the model must be "
                                             "faster-rcnn");
     if (drawing)
         MF_TRY(mf_detections_draw(job->test, out, drawing));
@@ -134,7 +135,7 @@ static mf_status predict_run(mf_args *args)
     if (st == MF_OK)
         st = mf_predict(job.trainer, job.test, &out);
     if (st == MF_OK && mf_strategy_is_chief(job.strategy))
-        st = cmd_eval_tell(&job, args, out);
+        st = cmd_eval_write(&job, args, out);
     mf_tensor_free(out);
     mf_job_deinit(&job);
     return st;
@@ -144,7 +145,11 @@ static mf_status predict_run(mf_args *args)
 
 static const mf_option eval_options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { .name = "from",
+      .value = "CKPT",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_TASK,
+      .help = "a checkpoint, or a folder, whose newest checkpoint is read" },
     MF_MESH_OPTIONS,
     MF_CONNECT_OPTIONS,
     { 0 },
@@ -153,11 +158,11 @@ static const mf_option eval_options[] = {
 const mf_command mf_command_eval = {
     .name = "eval",
     .arguments = "",
-    .summary = "test a trained model on data",
+    .summary = "test a trained model",
     .about =
-        "Prints loss and metrics over the samples that the training has left for the test: the "
+        "Prints loss and metrics over the samples that the training has kept for the test: the "
         "test part of its data, the tenth that it kept, or its --test. --data or --test name "
-        "other data, all of whose samples are used (its test part, if it has one).",
+        "other data; all samples of it are used, or those of its test part if it has one.",
     .options = eval_options,
     .examples =
         (const char *const[]){ "meshflow eval --model mlp --data fashion-mnist --from run", NULL },
@@ -166,11 +171,23 @@ const mf_command mf_command_eval = {
 
 static const mf_option predict_options[] = {
     MF_JOB_OPTIONS,
-    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { .name = "from",
+      .value = "CKPT",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_TASK,
+      .help = "a checkpoint, or a folder, whose newest checkpoint is read" },
     MF_MESH_OPTIONS,
     MF_CONNECT_OPTIONS,
-    { "output", "FILE", "write what the model answers as .npy", 0, false },
-    { "draw", "FILE", "of a detector, draw what it finds in the first samples as SVG", 0, false },
+    { .name = "output",
+      .value = "FILE",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "write the outputs of the model to FILE, as .npy" },
+    { .name = "draw",
+      .value = "FILE",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_JOB,
+      .help = "with a detector: draw the objects found in the first samples, as SVG" },
     { 0 },
 };
 
@@ -178,10 +195,10 @@ const mf_command mf_command_predict = {
     .name = "predict",
     .arguments = "",
     .summary = "predict with a trained model",
-    .about = "One line for each sample of the data that eval would use: its number, and the class "
-             "with the highest score (or, without classes, the numbers). Of a detector, one line "
-             "for each object it finds: sample, score, box, class. The data needs no label. --json "
-             "prints one object with all of it.",
+    .about = "Prints one line for each sample that `meshflow eval` would use: its number and the "
+             "class with the highest score or, without classes, the outputs. With a detector, "
+             "one line for each detected object: sample, score, box, class. The data needs no "
+             "label. --json prints one object with all predictions.",
     .options = predict_options,
     .examples = (const char *const[]){ "meshflow predict --model mlp --data fashion-mnist "
                                        "--from run --output scores.npy",

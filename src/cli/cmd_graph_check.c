@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_graph_check.c - `meshflow graph check`: is this graph sound, and do we have all its ops? */
+/* cmd_graph_check.c - `meshflow graph check`: verifies a graph and lists unsupported ops. */
 #include "cli/graph_file.h"
 #include "graph/absent.h"
 #include "graph/graphdef_codec.h"
@@ -12,7 +12,7 @@ typedef struct use {
     int64_t count;
 } use;
 
-/* Ops of the graph and of its functions' bodies. */
+/* Ops of the graph and of the bodies of its functions. */
 typedef struct uses {
     use **list; /* in the arena */
     int64_t n, cap;
@@ -83,7 +83,7 @@ static bool cmd_graph_check_is_known(const uses *u, const char *op)
     return mf_op_find(op) || mf_map_find(&u->functions, op);
 }
 
-/* Both lists; returns the number of unknown ops. */
+/* Prints both lists; returns the number of unknown ops. */
 static int64_t print_uses(const uses *u, mf_buf *out)
 {
     int64_t unknown = 0;
@@ -134,7 +134,7 @@ static void cmd_graph_check_print_json(const uses *u, mf_status st, const Tensor
     mf_buf_str(out, "}\n");
 }
 
-/* Printing must not replace the failure that the text is about. */
+/* A failure of printing does not replace `st`. */
 static mf_status print_and_fail(mf_buf *text, mf_status st)
 {
     mf_error why;
@@ -144,7 +144,7 @@ static mf_status print_and_fail(mf_buf *text, mf_status st)
     return mf_error_restore(&why);
 }
 
-/* A graph loads with ops that only TensorFlow computes, and fails where it needs them. */
+/* A graph loads with ops that only TensorFlow supports, and fails when a run needs them. */
 static mf_status all_supported(const uses *u)
 {
     for (int64_t i = 0; i < u->n; i++) {
@@ -173,7 +173,7 @@ static mf_status cmd_graph_check_verdict(mf_args *args, const uses *u,
         mf_buf_printf(&text, "%zu nodes, %zu functions, %lld kinds of op, %lld unknown\n",
                       def->n_node, def->library ? def->library->n_function : 0, (long long)u->n,
                       (long long)unknown);
-        mf_buf_str(&text, st == MF_OK ? "the graph is sound\n" : "");
+        mf_buf_str(&text, st == MF_OK ? "the graph is valid\n" : "");
     }
     return st == MF_OK ? mf_cli_print(&text) : print_and_fail(&text, st);
 }
@@ -200,7 +200,7 @@ done:
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print one object: ok, nodes, functions, ops, unknown, error", 0, false },
+    { .name = "json", .help = "print one JSON object: ok, nodes, functions, ops, unknown, error" },
     { 0 },
 };
 
@@ -208,10 +208,10 @@ const mf_command mf_command_graph_check = {
     .name = "graph check",
     .arguments = "GRAPH",
     .summary = "verify a graph and list its ops",
-    .about = "Checks names, inputs, types, attributes and that there is no cycle; the first thing "
-             "that is wrong is named and the exit code is 1. Ops are counted in the graph and in "
-             "its functions. An op that TensorFlow has and Meshflow does not support is marked "
-             "NOT SUPPORTED: runs that need it fail, others do not.",
+    .about = "Checks names, inputs, types and attributes, and that there is no cycle. The first "
+             "problem is reported, and the exit code is 1. Ops of the graph and of its functions "
+             "are counted. An op that TensorFlow has and Meshflow does not support is marked NOT "
+             "SUPPORTED: runs that need it fail, other runs do not.",
     .options = options,
     .examples = (const char *const[]){ "meshflow graph check model.pb", NULL },
     .min_args = 1,

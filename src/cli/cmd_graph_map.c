@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_graph_map.c - `meshflow graph map`: a graph run over many rows, some at a time, by this
- * process or by the workers of a cluster. */
+/* cmd_graph_map.c - `meshflow graph map`: runs a graph over many rows in batches, in this process
+ * or on the workers of a cluster. */
 #include "base/clock.h"
 #include "cli/cluster_options.h"
 #include "cli/fetches.h"
@@ -15,13 +15,13 @@ typedef struct cmd_graph_map_job {
     mf_args *args;
     mf_dispatch *dispatch;
     mf_graph *graph;
-    mf_feeds feeds, rows; /* the same for all calls; cut into batches */
+    mf_feeds feeds, rows; /* feeds: the same for all calls; rows: split into batches */
     mf_restore restore;
     mf_fetches fetches;
     mf_strings dirs;
     mf_closure *closure;
     char **names; /* of feeds and rows */
-    mf_tensor **given; /* to a call */
+    mf_tensor **given; /* inputs of a call */
     mf_tensor **results; /* of all rows */
     mf_future **calls;
     int64_t n_rows, batch, n_calls;
@@ -161,7 +161,7 @@ static int64_t rows_of_call(const cmd_graph_map_job *j, int64_t call)
     return left < j->batch ? left : j->batch;
 }
 
-/* Rows of a tensor, without copying them. */
+/* Rows of a tensor, borrowed. */
 static void cmd_graph_map_cut(mf_tensor *out, const mf_tensor *whole, int64_t first, int64_t n)
 {
     const int64_t of_each = whole->count / whole->shape.dims[0];
@@ -193,7 +193,7 @@ static mf_status cmd_graph_map_schedule(cmd_graph_map_job *j, int64_t call)
     return st;
 }
 
-/* What one fetch is for these rows goes to its place among all. */
+/* Copies the fetched rows to their place in the result. */
 static mf_status cmd_graph_map_place(cmd_graph_map_job *j, int64_t fetch, int64_t first, int64_t n,
                                      const mf_tensor *part)
 {
@@ -203,14 +203,13 @@ static mf_status cmd_graph_map_place(cmd_graph_map_job *j, int64_t fetch, int64_
 
     if (whole.rank < 1 || whole.dims[0] != n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%s' has shape %s for %lld rows: it is not one for each row",
+                       "'%s' has shape %s for %lld rows: it has not one row for each",
                        j->fetches.names.s[fetch], mf_shape_text(&whole, text), (long long)n);
     whole.dims[0] = j->n_rows;
     if (!*all)
         MF_TRY(mf_tensor_new(part->dtype, whole.dims, whole.rank, all));
     if ((*all)->dtype != part->dtype || !mf_shape_equal(&(*all)->shape, &whole))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%s' has rows of another type or shape from row %lld on",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has another type or shape from row %lld on",
                        j->fetches.names.s[fetch], (long long)first);
     return mf_cells_copy(part->dtype, (*all)->data, first * (part->count / n), part->data, 0,
                          part->count);
@@ -249,7 +248,7 @@ static mf_status map_rows(cmd_graph_map_job *j)
     return MF_OK;
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void cmd_graph_map_print_text(cmd_graph_map_job *j, mf_buf *out)
 {
@@ -260,7 +259,9 @@ static void cmd_graph_map_print_text(cmd_graph_map_job *j, mf_buf *out)
         mf_worker_done d;
 
         mf_dispatch_done(j->dispatch, w, &d);
-        mf_buf_printf(out, "%s: %lld calls, %.3f s computing, %lld bytes to it and %lld back%s\n",
+        mf_buf_printf(out,
+                      "%s: %lld calls, %.3f s computing, %lld bytes sent and %lld "
+                      "received%s\n",
                       d.name, (long long)d.calls, d.seconds, (long long)d.bytes_sent,
                       (long long)d.bytes_received, d.lost ? "; it was lost" : "");
     }
@@ -334,25 +335,38 @@ static mf_status graph_map(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "rows", "NAME=FILE",
-      "replace an output (NODE or NODE:PORT) by rows of FILE.npy or FILE.npz:MEMBER, some at a "
-      "time; all have as many rows",
-      0, true },
-    { "feed", "NAME=VALUE", "replace an output by the same value in every call, as in graph run", 0,
-      true },
+    { .name = "rows",
+      .value = "NAME=FILE",
+      .help = "feed an output (NODE or NODE:PORT) with rows of FILE.npy or FILE.npz:MEMBER, in "
+              "batches; all files must have the same number of rows",
+      .many = true },
+    { .name = "feed",
+      .value = "NAME=VALUE",
+      .help = "feed an output with the same value in every call, as in `meshflow graph run`",
+      .many = true },
     MF_FETCH_OPTIONS,
-    { "batch", "N", "rows in a call; 64 unless told", 0, false },
-    { "target", "NODE", "run this node first, once on every worker", 0, true },
-    { "restore", "CHECKPOINT", "first set the variables of every worker, as in graph run", 0,
-      false },
-    { "slots", "N", "calls that a worker runs at once; as many as it has threads unless told", 0,
-      false },
-    { "threads", "N", "threads of each process; 0, the default: one per core", 0, false },
-    { "allow-dir", "DIR", "let the graph's ops read and write files in DIR as well", 0, true },
+    { .name = "batch", .value = "N", .help = "rows of one call (default: 64)" },
+    { .name = "target",
+      .value = "NODE",
+      .help = "run this node first, once on every worker",
+      .many = true },
+    { .name = "restore",
+      .value = "CHECKPOINT",
+      .help = "first restore the variables of every worker, as in `meshflow graph run`" },
+    { .name = "slots",
+      .value = "N",
+      .help = "calls that a worker runs at the same time (default: its number of threads)" },
+    { .name = "threads",
+      .value = "N",
+      .help = "threads of each process (default: 0, one for each core)" },
+    { .name = "allow-dir",
+      .value = "DIR",
+      .help = "allow the ops of the graph to read and write files in DIR",
+      .many = true },
     MF_CONNECT_OPTIONS,
-    { "json", NULL,
-      "print one object on the last line: fetches, rows, calls, seconds, and what each worker did",
-      0, false },
+    { .name = "json",
+      .help = "print one JSON object on the last line: fetches, rows, calls, seconds, and the "
+              "work of each worker" },
     { 0 },
 };
 
@@ -361,12 +375,12 @@ const mf_command mf_command_graph_map = {
     .arguments = "GRAPH",
     .summary = "run a graph over many rows, on many workers",
     .about =
-        "Cuts the rows into batches, has each run by a worker that has room, and puts the results "
-        "together in the order of the rows. Started once for every task of a cluster, the master "
-        "does so and the workers serve; alone, this process runs them. Results do not depend on "
-        "how many workers there are.\n\n"
-        "A worker that is killed, or says nothing for --timeout seconds, is left out; what it had "
-        "to do is done by others. So the graph must be safe to run twice.",
+        "Splits the rows into batches, sends each batch to a worker with capacity, and "
+        "concatenates the results in the order of the rows. In a cluster the command is started "
+        "once for every task: the master distributes and the workers compute; alone, this "
+        "process computes. Results do not depend on the number of workers.\n\nA worker that is "
+        "killed, or that does not answer for --timeout seconds, is excluded, and its calls are "
+        "run by other workers. The graph must therefore be safe to run twice.",
     .options = options,
     .examples =
         (const char *const[]){

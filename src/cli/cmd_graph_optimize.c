@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_graph_optimize.c - `meshflow graph optimize`: what the passes make of a graph, and the plan
- * it runs by. */
+/* cmd_graph_optimize.c - `meshflow graph optimize`: the graph after each compiler pass, and the
+ * execution plan. */
 #include "base/clock.h"
 #include "cli/graph_file.h"
 #include "compiler/compiler.h"
@@ -40,7 +40,7 @@ static mf_status cmd_graph_optimize_parse_shape(mf_args *args, const char *text,
         at = unknown ? at + 1 : end;
         if (out->rank == MF_MAX_RANK || (!unknown && dim < 0) ||
             (*at && *at != ',' && *at != ']') || (!unknown && at == text))
-            return mf_args_wrong(args, "--feed: '%.100s' is no shape such as [2,?,3]", text);
+            return mf_args_wrong(args, "--feed: '%.100s' is not a shape such as [2,?,3]", text);
         out->dims[out->rank++] = dim;
         at += *at == ',';
     }
@@ -93,8 +93,7 @@ static mf_status cmd_graph_optimize_read_signature(cmd_graph_optimize_job *j)
     if (s->n_fetches > 0 || s->n_targets > 0)
         return MF_OK;
     mf_cli_hint_fetches(j->args, j->graph);
-    return mf_args_wrong(j->args,
-                         "name what to optimise for with --fetch NODE:PORT or --target NODE");
+    return mf_args_wrong(j->args, "name an output or node with --fetch NODE:PORT or --target NODE");
 }
 
 /* ---- passes ---- */
@@ -128,7 +127,7 @@ static mf_status run_passes(cmd_graph_optimize_job *j, mf_buf *out)
         }
         if (!passes[i].run) {
             mf_buf_printf(out, "%-10s %8lld %8s\n", passes[i].name, (long long)before, "below");
-            continue; /* seen in the program */
+            continue; /* listed with the program */
         }
         MF_TRY(passes[i].run(c));
         MF_TRY(mf_graph_verify(c->graph));
@@ -144,8 +143,8 @@ static void cmd_graph_optimize_say(const char *what, mf_output from, const char 
     char old[1100];
 
     (void)snprintf(old, sizeof old, "%.1000s:%d", from.node->name, from.port);
-    if (to && strcmp(old, to) != 0) /* a feed that nothing needs may be gone */
-        mf_buf_printf(out, "%s %s is %s now\n", what, old, to);
+    if (to && strcmp(old, to) != 0) /* a feed that no node needs may have been removed */
+        mf_buf_printf(out, "%s %s is now %s\n", what, old, to);
 }
 
 static mf_status cmd_graph_optimize_write_graph(cmd_graph_optimize_job *j, mf_buf *out)
@@ -226,19 +225,21 @@ static mf_status optimize_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "fetch", "NODE:PORT", "an output that will be computed", 0, true },
-    { "target", "NODE", "a node that will be run", 0, true },
-    { "feed", "NAME[=SHAPE]",
-      "an output that will be fed, with a shape such as [2,?,3]; without one, that of the "
-      "placeholder",
-      0, true },
-    { "disable", "PASS,...", "leave out these passes", 0, false },
-    { "output", "FILE", "write the rewritten graph: .pbtxt is text, all else binary", 'o', false },
-    { "print", NULL, "print the rewritten graph", 0, false },
-    { "list", NULL,
-      "list the passes. exact: switching it off changes no bit; rounds: results may round "
-      "differently",
-      0, false },
+    { .name = "fetch", .value = "NODE:PORT", .help = "output to compute", .many = true },
+    { .name = "target", .value = "NODE", .help = "node to run", .many = true },
+    { .name = "feed",
+      .value = "NAME[=SHAPE]",
+      .help = "output to feed, with a shape such as [2,?,3] (default: that of the placeholder)",
+      .many = true },
+    { .name = "disable", .value = "PASS,...", .help = "passes to switch off, separated by commas" },
+    { .name = "output",
+      .value = "FILE",
+      .help = "write the rewritten graph: .pbtxt as text, otherwise binary",
+      .letter = 'o' },
+    { .name = "print", .help = "print the rewritten graph" },
+    { .name = "list",
+      .help = "list the passes. exact: the pass changes no bit of a result; rounds: results may "
+              "round differently" },
     { 0 },
 };
 
@@ -246,9 +247,9 @@ const mf_command mf_command_graph_optimize = {
     .name = "graph optimize",
     .arguments = "GRAPH",
     .summary = "show how the compiler optimizes a graph",
-    .about = "Prints each pass with the number of nodes before and after it, and the program that "
-             "would run: its items, the regions that run as one, the memory each value is placed "
-             "in. This is what `graph run` does by itself.",
+    .about = "Prints each pass with the number of nodes before and after it, and the execution "
+             "plan: its items, the regions that run as one item, the memory of each value. "
+             "`meshflow graph run` performs the same passes.",
     .options = options,
     .examples = (const char *const[]){ "meshflow graph optimize --list",
                                        "meshflow graph optimize model.pb --fetch y --feed "

@@ -27,10 +27,10 @@ const mf_command mf_command_graph_print = {
     .name = "graph print",
     .arguments = "GRAPH",
     .summary = "print a graph as text, one line per node",
-    .about = "A line is\n\n"
-             "  name = Op(input:0, ^control) {attr=value} @device : output types\n\n"
-             "Attributes that have their default are left out. Nodes stand in the order of the "
-             "file, functions follow by name, so texts of two graphs can be compared with diff.",
+    .about = "The format of a line is\n\n  name = Op(input:0, ^control) {attr=value} @device : "
+             "output types\n\nAttributes with their default value are omitted. Nodes are in the "
+             "order of the file, followed by functions in the order of their names, so that two "
+             "graphs can be compared with diff(1).",
     .examples = (const char *const[]){ "meshflow graph print model.pb", NULL },
     .min_args = 1,
     .max_args = 1,
@@ -41,7 +41,8 @@ const mf_command mf_command_graph_dot = {
     .name = "graph dot",
     .arguments = "GRAPH",
     .summary = "print a graph for Graphviz",
-    .about = "Dashed edges are control edges; a number at an edge's tail is the output it leaves.",
+    .about = "Dashed edges are control edges. The number at the tail of an edge is the output "
+             "port.",
     .examples = (const char *const[]){ "meshflow graph dot model.pb | dot -Tsvg >model.svg", NULL },
     .min_args = 1,
     .max_args = 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_graph_run.c - `meshflow graph run`: one session; first each target in its own run, then the
- * fetches together, as often as asked. */
+/* cmd_graph_run.c - `meshflow graph run`: one session; each target in its own run, then the fetches
+ * together, repeated as requested. */
 #include "base/clock.h"
 #include "cli/critical_path.h"
 #include "cli/fetches.h"
@@ -25,16 +25,15 @@ typedef struct cmd_graph_run_state {
     mf_strings dirs, filters;
     mf_tensor **results;
     int64_t *ns; /* duration of each repetition */
-    mf_trace *trace; /* of the last run; NULL: nobody wants to know */
+    mf_trace *trace; /* of the last run; NULL: not requested */
     mf_critical_path path;
     int64_t repeat, timeout_ms, threads;
-    double wait_s; /* for a server that is not there yet */
+    double wait_s; /* for a server that is not up yet */
 } cmd_graph_run_state;
 
 /* ---- arguments ---- */
 
-/* A target is a node to run or, as a session has it, the server to run on: no node has such a name.
- */
+/* A target is a node to run or the address of a server to run on; no node has such a name. */
 static bool cmd_graph_run_is_server(const char *target)
 {
     return strncmp(target, "grpc://", strlen("grpc://")) == 0;
@@ -61,8 +60,8 @@ static mf_status check_targets(cmd_graph_run_state *j)
     if (n > 0 || j->fetches.names.n > 0)
         return MF_OK;
     mf_cli_hint_fetches(j->args, j->graph);
-    return mf_args_wrong(j->args, "nothing to run: name what to compute with --fetch NODE:PORT or "
-                                  "what to run with --target NODE");
+    return mf_args_wrong(j->args, "nothing to run: name an output with --fetch NODE:PORT or a "
+                                  "node with --target NODE");
 }
 
 static mf_status read_filters(cmd_graph_run_state *j)
@@ -97,7 +96,7 @@ static mf_status cmd_graph_run_read_args(cmd_graph_run_state *j)
 
 /* ---- running ---- */
 
-/* last: it is the one to be looked at. */
+/* last: only the last run is traced. */
 static mf_status cmd_graph_run_once(cmd_graph_run_state *j, const char *target, bool last)
 {
     const char *path = mf_args_value(j->args, "trace");
@@ -152,7 +151,7 @@ static void hint_failure(mf_args *args, mf_status st)
         mf_args_hint(args, "initialise the variables first: --target INIT_NODE or --restore "
                            "CHECKPOINT");
     } else if (st == MF_DEADLINE_EXCEEDED) {
-        mf_args_hint(args, "give it more time with --timeout MILLISECONDS");
+        mf_args_hint(args, "allow more time with --timeout MILLISECONDS");
     }
 }
 
@@ -178,7 +177,8 @@ static mf_status run_session(cmd_graph_run_state *j)
     mf_wait_report_name_option("--wait");
     st = mf_session_new(j->graph, &options, &j->session);
     if (st == MF_UNAVAILABLE)
-        mf_args_hint(j->args, "start the server there, or wait longer for it with --wait SECONDS");
+        mf_args_hint(j->args, "start the server at that address, or wait longer with --wait "
+                              "SECONDS");
     MF_TRY(st);
     st = checkpoint ? mf_restore_run(&j->restore, j->session) : MF_OK;
     if (st != MF_OK)
@@ -238,7 +238,7 @@ static void cmd_graph_run_print_json(cmd_graph_run_state *j, mf_buf *out)
                   (double)first / 1e9);
 }
 
-/* The failure stays the thread's error: main() reports it on the other stream. */
+/* The failure stays the thread's error: main() prints it on standard error. */
 static void print_json_error(mf_status st)
 {
     mf_buf text = { 0 };
@@ -290,58 +290,76 @@ static mf_status graph_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "feed", "NAME=VALUE",
-      "replace an output (NODE or NODE:PORT) by FILE.npy, FILE.npz:MEMBER, or values written like "
-      "[[1,2],[3,4]]; in every run",
-      0, true },
+    { .name = "feed",
+      .value = "NAME=VALUE",
+      .help = "feed an output (NODE or NODE:PORT) in every run: FILE.npy, FILE.npz:MEMBER, or "
+              "values written like [[1,2],[3,4]]",
+      .many = true },
     MF_FETCH_OPTIONS,
-    { "target", "NODE",
-      "run this node, before the fetches and in a run of its own; or grpc://HOST:PORT: run "
-      "everything on the server there, of Meshflow or TensorFlow",
-      0, true },
-    { "device-filter", "DEVICE",
-      "on a server: of the cluster's tasks use those only (/job:ps, /job:worker/task:0), and wait "
-      "for no other",
-      0, true },
-    { "restore", "CHECKPOINT",
-      "first set the graph's variables from this TensorFlow checkpoint, the beginning of "
-      "CHECKPOINT.index; variables it lacks stay uninitialised",
-      0, false },
-    { "threads", "N", "threads to use; 0, the default: one per core. Results do not depend on it",
-      0, false },
-    { "disable", "PASS,...", "leave out passes; `meshflow graph optimize --list` names them", 0,
-      false },
-    { "timeout", "MS", "milliseconds that each run may take", 0, false },
-    { "wait", "SECONDS", "how long to wait for a server that is not there yet (default: 60)", 0,
-      false },
-    { "trace", "FILE", "write when each node of the last run ran, for chrome://tracing", 0, false },
-    { "critical-path", NULL,
-      "tell which chain of nodes, each needing the one before, took longest in the last run", 0,
-      false },
-    { "repeat", "N", "run the fetches N times and print the times; the last results count", 0,
-      false },
-    { "allow-dir", "DIR", "let the graph's ops read and write files in DIR as well", 0, true },
-    { "tls-dir", "DIR", "certificates for servers of other hosts, as `meshflow cert` makes them", 0,
-      false },
-    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
-    { "json", NULL,
-      "print one object on the last line: fetches (name, dtype, shape, values, crc32), runs, "
-      "seconds (median), first_seconds (with compiling), critical_path; or error (code, message)",
-      0, false },
+    { .name = "target",
+      .value = "NODE",
+      .help = "run this node before the fetches, in a run of its own; or grpc://HOST:PORT: run "
+              "everything on this server of Meshflow or TensorFlow",
+      .many = true },
+    { .name = "device-filter",
+      .value = "DEVICE",
+      .help = "on a server: use only these tasks of the cluster (/job:ps, /job:worker/task:0), "
+              "and wait for no others",
+      .many = true },
+    { .name = "restore",
+      .value = "CHECKPOINT",
+      .help = "first restore the variables of the graph from this TensorFlow checkpoint, the "
+              "prefix of CHECKPOINT.index; variables that it lacks stay uninitialised" },
+    { .name = "threads",
+      .value = "N",
+      .help = "threads (default: 0, one for each core); results do not depend on it" },
+    { .name = "disable",
+      .value = "PASS,...",
+      .help = "passes to switch off, separated by commas; `meshflow graph optimize --list` lists "
+              "them" },
+    { .name = "timeout",
+      .value = "MS",
+      .help = "time limit of each run in milliseconds "
+              "(default: none)" },
+    { .name = "wait",
+      .value = "SECONDS",
+      .help = "time to wait for a server that is not up yet (default: 60)" },
+    { .name = "trace",
+      .value = "FILE",
+      .help = "write a trace of the last run for chrome://tracing" },
+    { .name = "critical-path",
+      .help = "print the critical path of the last run: the chain of dependent nodes that took "
+              "longest" },
+    { .name = "repeat",
+      .value = "N",
+      .help =
+          "run the fetches N times and print the times; the results are those of the last run" },
+    { .name = "allow-dir",
+      .value = "DIR",
+      .help = "allow the ops of the graph to read and write files in DIR",
+      .many = true },
+    { .name = "tls-dir",
+      .value = "DIR",
+      .help = "certificates for servers on other hosts, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every answering peer" },
+    { .name = "json",
+      .help = "print one JSON object on the last line: fetches (name, dtype, shape, values, "
+              "crc32), runs, seconds (median), first_seconds (with compilation), critical_path; "
+              "or error (code, message)" },
     { 0 },
 };
 
 const mf_command mf_command_graph_run = {
     .name = "graph run",
     .arguments = "GRAPH",
-    .summary = "run a graph and print what it computes",
-    .about = "GRAPH is a GraphDef: text if its name ends in .pbtxt, else binary.\n\n"
-             "One session is made. Each --target is run, in the given order, then all fetches "
-             "together. Variables keep their values from run to run; --restore comes before all of "
-             "them.\n\n"
-             "The graph's ops can reach files in the working directory, in the directories of the "
-             "files named here, and in those allowed by --allow-dir. Values of more than 1000 "
-             "elements are printed in part, or as null with --json: --save has them whole.",
+    .summary = "run a graph and print its outputs",
+    .about = "GRAPH is a GraphDef: text if its name ends in .pbtxt, otherwise binary.\n\nOpens "
+             "one session. Runs each --target in the given order, then all fetches together. "
+             "Variables keep their values from run to run; --restore precedes all runs.\n\nThe "
+             "ops of the graph can access files in the working directory, in the directories of "
+             "the files named here, and in those allowed by --allow-dir. Tensors of more than "
+             "1000 elements are printed in part, or as null with --json; --save writes them "
+             "completely.",
     .options = options,
     .examples =
         (const char *const[]){

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_help.c - `meshflow help`: the same text as --help, and man pages. */
+/* cmd_help.c - `meshflow help`: the text of --help, and man pages. */
 #include "base/file.h"
 #include "cli/command.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static mf_status write_page(const char *dir, const mf_command *c)
 {
@@ -32,7 +33,7 @@ static mf_status write_pages(const char *dir)
 {
     for (int i = 0; mf_commands[i]; i++)
         MF_TRY(write_page(dir, mf_commands[i]));
-    return write_page(dir, NULL); /* last: the build looks at this one */
+    return write_page(dir, NULL); /* last: the build checks for this page */
 }
 
 static mf_status help_run(mf_args *args)
@@ -47,13 +48,13 @@ static mf_status help_run(mf_args *args)
     if (args->n_words > 0) {
         (void)snprintf(name, sizeof name, "%.30s%s%.30s", args->words[0],
                        args->n_words > 1 ? " " : "", args->n_words > 1 ? args->words[1] : "");
-        c = mf_command_find(name);
+        c = mf_command_resolve(name);
         if (!c && !mf_command_is_group(name))
             return mf_args_wrong(args, "there is no command '%s'", name);
     }
     if (mf_args_has(args, "man"))
         mf_help_man(c, &text);
-    else if (c)
+    else if (c && (strcmp(c->name, name) == 0 || !mf_command_is_group(name)))
         mf_help_command(c, &text);
     else if (name[0])
         mf_help_group(name, &text);
@@ -63,16 +64,16 @@ static mf_status help_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "man", NULL, "print a man page", 0, false },
-    { "man-dir", "DIR", "write all man pages into this directory", 0, false },
+    { .name = "man", .help = "print a man page" },
+    { .name = "man-dir", .value = "DIR", .help = "write all man pages to this directory" },
     { 0 },
 };
 
 const mf_command mf_command_help = {
     .name = "help",
     .arguments = "[COMMAND]",
-    .summary = "show help about a command",
-    .about = "Without a command, lists them all.",
+    .summary = "show the help of a command",
+    .about = "Without a command, lists all commands.",
     .options = options,
     .examples = (const char *const[]){ "meshflow help graph run",
                                        "meshflow help graph run --man | man -l -", NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_launch.c - `meshflow launch`: the tasks of a cluster as processes of this machine. */
+/* cmd_launch.c - `meshflow launch`: starts the tasks of a cluster as processes of this machine. */
 #include "base/exit_code.h"
 #include "base/machine_limits.h"
 #include "cli/command.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 1024 }; /* of each role */
+enum { MOST = 1024 }; /* tasks of one role */
 
 static void cmd_launch_add_tasks(mf_launch *l, mf_role role, int64_t count)
 {
@@ -29,7 +29,7 @@ static void cmd_launch_add_tasks(mf_launch *l, mf_role role, int64_t count)
     }
 }
 
-/* Every task that computes gets its part of the cores, unless the user has decided. */
+/* Computing tasks share the cores, unless the user has set a number of threads. */
 static int threads_of_each(int64_t workers)
 {
     const int cores = mf_usable_cores();
@@ -39,12 +39,12 @@ static int threads_of_each(int64_t workers)
     return workers >= cores ? 1 : cores / (int)workers;
 }
 
-/* A command of ours is run by this very program, wherever it lies. */
+/* Commands of Meshflow are run by this executable, not by one in PATH. */
 static const char *find_program(const char *word, char *path, size_t size)
 {
     ssize_t n;
 
-    if (!mf_command_find(word) && !mf_command_is_group(word))
+    if (!mf_command_resolve(word) && !mf_command_is_group(word))
         return word;
     n = readlink("/proc/self/exe", path, size - 1);
     if (n <= 0)
@@ -81,7 +81,7 @@ static mf_status read_options(mf_args *args, mf_launch *l, int64_t *port)
     return MF_OK;
 }
 
-/* The words behind "--"; one of ours gets the program's name in front. */
+/* The words after "--"; a command of Meshflow is preceded by the name of the program. */
 static mf_status make_command(mf_args *args, mf_launch *l, char *path, size_t size)
 {
     const char **words = mf_calloc(args->n_words + 2, sizeof *words);
@@ -132,10 +132,10 @@ static mf_status launch_run(mf_args *args)
     MF_TRY_TO(done, make_command(args, &l, path, sizeof path));
     st = mf_launch_reserve(&l, (int)port);
     if (st == MF_UNAVAILABLE)
-        mf_args_hint(args, "leave --port out, and free ports are found");
+        mf_args_hint(args, "omit --port to use free ports");
     if (st == MF_OK)
         st = mf_launch_run(&l, &args->exit_code);
-    if (st == MF_OK && args->exit_code == 0) /* a result that nobody can read is none */
+    if (st == MF_OK && args->exit_code == 0) /* an incomplete output is a failure */
         st = mf_launch_output_end(&l);
 done:
     mf_error_save(st, &why);
@@ -147,24 +147,31 @@ done:
 }
 
 static const mf_option options[] = {
-    { "workers", "N", "workers to start; 1 unless told. Worker 0 is the chief", 0, false },
-    { "ps", "N", "parameter servers; 0 unless told", 0, false },
-    { "masters", "N",
-      "masters: they start the tasks of a training, and hand out work (graph map); 0 unless told",
-      0, false },
-    { "port", "BASE", "use the ports from BASE on; free ones are found unless told", 0, false },
-    { "grace", "SECONDS", "between telling tasks to end and killing them; 10 unless told", 0,
-      false },
-    { "max-restarts", "N", "how often a task that failed is started again; 0 unless told", 0,
-      false },
-    { "all-stay", NULL, "the job ends with the first task that is lost", 0, false },
-    { "log-dir", "DIR", "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well", 0,
-      false },
-    { "no-prefix", NULL, "do not put the task before its lines", 0, false },
-    { "json", NULL,
-      "standard output is the chief's, or master 0's, alone; others' goes to standard "
-      "error",
-      0, false },
+    { .name = "workers",
+      .value = "N",
+      .help = "workers to start; worker 0 is the chief (default: 1)" },
+    { .name = "ps", .value = "N", .help = "parameter servers to start (default: 0)" },
+    { .name = "masters",
+      .value = "N",
+      .help = "masters to start: they supervise the tasks of a training, or distribute the calls "
+              "of `graph map` (default: 0)" },
+    { .name = "port",
+      .value = "BASE",
+      .help = "use consecutive ports from BASE (default: free ports)" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "time between SIGTERM and SIGKILL (default: 10)" },
+    { .name = "max-restarts",
+      .value = "N",
+      .help = "how often a failed task is restarted (default: 0)" },
+    { .name = "all-stay", .help = "end the job when the first task is lost" },
+    { .name = "log-dir",
+      .value = "DIR",
+      .help = "also write the output of each task to DIR/worker-0.out, DIR/worker-0.err, ..." },
+    { .name = "no-prefix", .help = "do not prefix output lines with the task" },
+    { .name = "json",
+      .help = "write only the chief's output (or that of master 0) to standard output, and that of "
+              "other tasks to standard error" },
     { 0 },
 };
 
@@ -173,32 +180,28 @@ const mf_command mf_command_launch = {
     .arguments = "-- COMMAND [ARGUMENT]...",
     .summary = "start the tasks of a cluster on this machine",
     .about =
-        "Starts COMMAND once for every task, with the cluster and its own place in TF_CONFIG. "
-        "COMMAND is a command of this program (train, ...) or another program. Each line of output "
-        "begins with its task: [worker 1].\n\n"
-        "Tasks that train together go on without one that is lost, and let in one that is started "
-        "again (--max-restarts; after a pause that doubles while it fails within 5 s). They also "
-        "go on when the "
-        "launcher itself is killed, which ends all other tasks; their output is then appended to "
-        "the files of --log-dir, or without it to store-PID/worker-0.out, ... in the run directory "
-        "(MESHFLOW_RUN_DIR). Where they cannot, or with "
-        "--all-stay, the others are told to "
-        "end when a task fails (SIGTERM), and killed after --grace seconds. Parameter servers that "
-        "stay when all "
-        "others have ended well are told to end after --grace seconds. SIGINT and SIGTERM are "
-        "passed on; a second one kills.\n\n"
-        "With --masters a training's tasks are started by them, each its own, and started again "
-        "when they are lost; those of a master that dies are taken over. Masters that are lost are "
-        "started again by the launcher (--max-restarts is for each of them, and for each task). Of "
-        "other commands the masters decide: a worker that fails does not end the job, and is not "
-        "started again; when the masters have ended, all others are told to.\n\n"
-        "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
-        "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
-        "The exit code is that of the task that failed (when several failed: of the first "
-        "permanent error, 2, 3, 126 or 127, "
-        "else of the first failure), 128 and the number of the signal if "
-        "one killed it; 0 when all tasks ended well, or those did that continued without a lost "
-        "one. A training that the launcher was told to end has 75. Tasks that end with 2, 3, 75, "
+        "Starts COMMAND once for every task, with the cluster and the role of the task in "
+        "TF_CONFIG. COMMAND is a command of this program (train, ...) or another program. Each "
+        "line of output begins with its task: [worker 1].\n\nA training continues without a lost "
+        "task, and a restarted task joins it again (--max-restarts; the pause before a restart "
+        "doubles while the task fails within 5 s). It also continues when the launcher is "
+        "killed, which ends tasks that are not part of a training; output is then appended to "
+        "the files of --log-dir or, without it, to store-PID/worker-0.out, ... in the run "
+        "directory (MESHFLOW_RUN_DIR). Where a job cannot continue, and with --all-stay, the "
+        "other tasks get SIGTERM when a task fails, and SIGKILL after --grace seconds. Parameter "
+        "servers that remain after all other tasks have ended successfully get SIGTERM after "
+        "--grace seconds. SIGINT and SIGTERM are forwarded; a second signal kills the "
+        "tasks.\n\nWith --masters the masters start the tasks of a training and restart lost "
+        "ones. Another master takes over the tasks of a master that dies. The launcher restarts "
+        "lost masters (--max-restarts applies to each of them and to each task). For other "
+        "commands the masters decide: a failed worker does not end the job and is not restarted; "
+        "when the masters have ended, all other tasks are stopped.\n\nThe cores are divided "
+        "among the tasks (MESHFLOW_THREADS), unless MESHFLOW_THREADS or OMP_NUM_THREADS is set. "
+        "MESHFLOW_RESTARTS is the number of restarts of a task.\n\nThe exit code is that of the "
+        "failed task (if several failed: of the first permanent error, 2, 3, 126 or 127, "
+        "otherwise of the first failure), or 128 plus the number of the signal that killed it; 0 "
+        "if all tasks ended successfully, or all that continued without a lost task did. It is "
+        "75 for a training that was stopped through the launcher. Tasks that end with 2, 3, 75, "
         "126 or 127 are not restarted.",
     .options = options,
     .examples =
@@ -210,6 +213,6 @@ const mf_command mf_command_launch = {
             NULL },
     .min_args = 1,
     .max_args = -1,
-    .exits = MF_EXITS_OF_JOBS "  N   of any other program: its own exit code\n",
+    .exits = MF_EXITS_OF_JOBS "  N   another program: its own exit code\n",
     .run = launch_run,
 };

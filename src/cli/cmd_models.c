@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_models.c - `meshflow models`: what models, layers, losses, metrics and initializers there
- * are, and what a model is made of. */
+/* cmd_models.c - `meshflow models`: the available models, layers, losses, metrics and initializers,
+ * and the structure of a model. */
 #include "cli/command.h"
 #include "cli/graph_file.h"
 #include "dist/codec/codec.h"
@@ -21,7 +21,7 @@ typedef struct cmd_models_row {
 typedef struct cmd_models_table {
     const char *kind; /* --kind KIND */
     const char *title;
-    cmd_models_row (*at)(int i); /* .name NULL: there are no more */
+    cmd_models_row (*at)(int i); /* .name NULL: end of the table */
 } cmd_models_table;
 
 static cmd_models_row layer_at(int i)
@@ -80,7 +80,7 @@ static const cmd_models_table tables[] = {
     { "codecs", "codec", codec_at },
 };
 
-/* "units=... activation=linear": what a signature says, as it is written. */
+/* "units=... activation=linear": the settings of a signature, as the user writes them. */
 static mf_status print_settings(const char *subject, const char *signature, mf_buf *out)
 {
     mf_arena *arena = mf_arena_new();
@@ -128,7 +128,7 @@ static mf_status cmd_models_print_table(const cmd_models_table *t, bool markdown
 
 /* ---- the zoo ---- */
 
-/* The model for columns as text, or NULL: its example. */
+/* The model for columns given as text; NULL: for its example columns. */
 static mf_status cmd_models_make(const char *text, const char *columns, mf_arena *arena,
                                  mf_model **out)
 {
@@ -306,7 +306,7 @@ static mf_status print_asked(mf_args *args, mf_arena *arena, mf_buf *out)
     if (args->n_words > 0)
         return show_model(args, arena, out);
     if (mf_args_has(args, "graph") || mf_args_has(args, "columns"))
-        return mf_args_wrong(args, "--graph and --columns go with the name of a model");
+        return mf_args_wrong(args, "--graph and --columns need the name of a model");
     return any ? MF_OK : print_zoo(markdown, out);
 }
 
@@ -324,15 +324,18 @@ static mf_status models_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "columns", "COLUMNS",
-      "the data it is for: \"image=uint8[28,28,1] label=int32[] classes=10\"; without it an "
-      "example",
-      0, false },
-    { "graph", "FILE", "write the model's graph: text (.pbtxt) or binary", 0, false },
-    { "kind", "KIND",
-      "list layers, losses, metrics, initializers, optimizers, schedules or codecs instead", 0,
-      true },
-    { "markdown", NULL, "print tables for documents", 0, false },
+    { .name = "columns",
+      .value = "COLUMNS",
+      .help = "columns of the data: \"image=uint8[28,28,1] label=int32[] classes=10\" (default: "
+              "an example)" },
+    { .name = "graph",
+      .value = "FILE",
+      .help = "write the graph of the model: as text (.pbtxt) or binary" },
+    { .name = "kind",
+      .value = "KIND",
+      .help = "list layers, losses, metrics, initializers, optimizers, schedules or codecs instead",
+      .many = true },
+    { .name = "markdown", .help = "print Markdown tables" },
     { 0 },
 };
 
@@ -340,8 +343,9 @@ const mf_command mf_command_models = {
     .name = "models",
     .arguments = "[NAME [SETTING=VALUE]...]",
     .summary = "list the models of the zoo, or show one",
-    .about = "Without a name: all models. With a name: its layers, the shapes of what they put out "
-             "and their parameters. Settings as listed; those with ... must be given.",
+    .about = "Without a name, lists all models. With a name, lists its layers, their output "
+             "shapes and parameters. Settings are shown with their defaults; those with ... are "
+             "required.",
     .options = options,
     .examples = (const char *const[]){ "meshflow models resnet20 width=32",
                                        "meshflow models --kind layers --kind losses",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ops.c - `meshflow ops`: what ops there are and what each can do. */
+/* cmd_ops.c - `meshflow ops`: the supported ops and their properties. */
 #include "cli/command.h"
 #include "graph/op.h"
 
@@ -18,11 +18,11 @@ static const char *kernel_of(const mf_op *op)
     return op->start ? "async" : op->loop ? "loop" : op->run ? "yes" : "no";
 }
 
-/* The types an op computes: those its first type attribute allows and its loop, if it has one, has
- * a function for. 0: all. */
+/* The supported types: those that the first type attribute allows and, if the op has a loop, that
+ * the loop has a function for. 0: all. */
 static uint32_t types_of(const mf_op *op, const mf_opdef *def)
 {
-    uint32_t loops = MF_T(MF_DTYPE_STRING); /* strings have kernels beside the loop */
+    uint32_t loops = MF_T(MF_DTYPE_STRING); /* strings have kernels of their own */
 
     for (int t = 0; op->loop && t < MF_DTYPE_COUNT; t++)
         loops |= op->loop->fn[t] ? MF_T(t) : 0;
@@ -163,11 +163,12 @@ static mf_status ops_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "def", NULL, "print signatures instead of the table", 0, false },
-    { "json", NULL,
-      "print an array of objects: name, def, gradient (\"yes\", \"none\": it stops there, "
-      "\"missing\": TensorFlow has none either), stateful, kernel, inplace, types, samples",
-      0, false },
+    { .name = "def", .help = "print signatures instead of the table" },
+    { .name = "json",
+      .help =
+          "print a JSON array of objects: name, def, gradient (\"yes\", \"none\": not "
+          "differentiable, \"missing\": TensorFlow has none either), stateful, kernel, inplace, "
+          "types, samples" },
     { 0 },
 };
 
@@ -175,8 +176,8 @@ const mf_command mf_command_ops = {
     .name = "ops",
     .arguments = "[NAME]...",
     .summary = "list the supported ops",
-    .about = "Names, types and meanings are TensorFlow's. `types` are those of the first type "
-             "attribute that the kernel takes.",
+    .about = "Names, types and semantics are those of TensorFlow. `types` are the types of the "
+             "first type attribute that the kernel supports.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow ops MatMul Relu --def", "meshflow ops --json", NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_params.c - `meshflow params`: the tunables and their values. */
+/* cmd_params.c - `meshflow params`: tunables and their values. */
 #include "base/param.h"
 #include "cli/command.h"
 
@@ -46,16 +46,17 @@ static mf_status params_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "print an array of objects", 0, false },
+    { .name = "json", .help = "print a JSON array of objects" },
     { 0 },
 };
 
 const mf_command mf_command_params = {
     .name = "params",
     .arguments = "",
-    .summary = "list tunables, their values and where these come from",
-    .about = "A tunable NAME is set by the environment variable MESHFLOW_NAME (in capitals) or, "
-             "before that, by --param NAME=VALUE. None of them changes a result.",
+    .summary = "list tunables, their values and sources",
+    .about = "A tunable NAME is set by --param NAME=VALUE or by the environment variable "
+             "MESHFLOW_NAME (in capitals); --param takes precedence. Tunables do not change "
+             "results.",
     .options = options,
     .examples = (const char *const[]){ "meshflow params --param pool_spin_rounds=0",
                                        "MESHFLOW_BUFFER_LIMIT_MIB=1024 meshflow params", NULL },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_serve.c - `meshflow serve`: a trained model behind TensorFlow Serving's REST paths. */
+/* cmd_serve.c - `meshflow serve`: serves a trained model under TensorFlow Serving's REST paths. */
 #include "base/log.h"
 #include "base/machine_limits.h"
 #include "cli/mesh_options.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What is served, and what it is made of: all in `arena`, or owned here. */
+/* The served model and its source. All pointers are into `arena` or owned here. */
 typedef struct serving {
     mf_arena *arena;
     mf_dataset *data; /* of --data; NULL: not given */
@@ -19,7 +19,7 @@ typedef struct serving {
     mf_serve_options o;
 } serving;
 
-/* Beside the checkpoints; of versions, beside the newest. */
+/* model.json is beside the checkpoints; with versions, beside those of the newest. */
 static mf_status cmd_serve_read_note(const serving *s, mf_model_note *out)
 {
     mf_serve_version newest = { 0 };
@@ -39,8 +39,8 @@ static mf_status use_note(serving *s, mf_args *args)
     const mf_status st = cmd_serve_read_note(s, &note);
 
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "a training with --out leaves " MF_NOTE_NAME " and " MF_SCHEMA_NAME
-                           "; else give --model, and --data or --columns "
+        mf_args_hint(args, "a training with --out writes " MF_NOTE_NAME " and " MF_SCHEMA_NAME
+                           "; otherwise give --model, and --data or --columns "
                            "'image=uint8[28,28,1] label=int32[] classes=10'");
     MF_TRY(st);
     columns = MF_ARENA_ARRAY(s->arena, mf_column, note.schema.n);
@@ -57,7 +57,7 @@ static mf_status use_note(serving *s, mf_args *args)
     return MF_OK;
 }
 
-/* As --data, --columns or the training's note say; --model wins over the note's. */
+/* As given by --data, --columns or model.json; --model overrides that of model.json. */
 static mf_status read_model(serving *s, mf_args *args)
 {
     const char *model = mf_args_value(args, "model"), *data = mf_args_value(args, "data");
@@ -75,7 +75,9 @@ static mf_status read_model(serving *s, mf_args *args)
     } else {
         MF_TRY(use_note(s, args));
     }
-    return s->what.model ? MF_OK : mf_args_wrong(args, "--model is missing: `meshflow models`");
+    return s->what.model ? MF_OK
+                         : mf_args_wrong(args, "--model is missing: `meshflow models` "
+                                               "lists the models");
 }
 
 static mf_status cmd_serve_read_numbers(serving *s, mf_args *args)
@@ -100,7 +102,7 @@ static mf_status cmd_serve_read_numbers(serving *s, mf_args *args)
     s->o.queue = queue;
     s->o.poll_ms = poll_ms;
     s->o.timeout_ms = timeout * 1000;
-    if (threads == 0) /* what the cores have for each */
+    if (threads == 0) /* an equal share of the cores */
         threads = mf_default_threads(NULL) > replicas ? mf_default_threads(NULL) / replicas : 1;
     s->what.compile.threads = (int)threads;
     s->what.compile.precision = mf_args_value(args, "precision");
@@ -130,7 +132,7 @@ static mf_status cmd_serve(serving *s, mf_args *args)
                                .ready = cmd_serve_say_ready,
                                .ctx = s };
     if (strpbrk(s->o.name, "/:?#% ") || !s->o.name[0])
-        return mf_args_wrong(args, "--name is part of a path: letters and digits, not '%s'",
+        return mf_args_wrong(args, "--name is part of a path: use letters and digits, not '%s'",
                              s->o.name);
     MF_TRY(cmd_serve_read_numbers(s, args));
     MF_TRY(read_model(s, args));
@@ -150,30 +152,42 @@ static mf_status serve_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "name", "NAME", "of the model in the paths; 'model' unless told", 0, false },
-    { "host", "ADDRESS", "to listen at; 127.0.0.1 unless told, 0.0.0.0: everybody is answered", 0,
-      false },
-    { "port", "N", "8501 unless told; 0: a free one", 0, false },
-    { "replicas", "N", "processes that have the model; 2 unless told", 0, false },
-    { "threads", "N", "of each replica; the cores, shared by the replicas, unless told", 0, false },
-    { "batch", "N", "most requests that one run answers; 32 unless told", 0, false },
-    { "wait-ms", "N",
-      "the longest that a request waits for others while a replica has nothing to do; 0 unless "
-      "told",
-      0, false },
-    { "max-body", "MIB", "larger requests are refused; 16 unless told", 0, false },
-    { "queue", "N", "most requests that wait; more get 503; 1000 unless told", 0, false },
-    { "poll-ms", "N", "how often a newer checkpoint is looked for; 1000 unless told, 0: never", 0,
-      false },
-    { "timeout", "S", "a replica that takes longer for a run is replaced; 60 unless told", 0,
-      false },
-    { "model", "MODEL", "of the zoo, with settings: 'mlp units=64'; the training's unless told", 0,
-      false },
-    { "data", "DATA", "whose columns the model is for; the training's unless told", 0, false },
-    { "set", "SETTINGS", "settings of the data: 'label=y'", 0, false },
-    { "columns", "TEXT", "instead of data: 'image=uint8[28,28,1] label=int32[] classes=10'", 0,
-      false },
-    { "precision", "P", "fp32, bf16 or fp16", 0, false },
+    { .name = "name", .value = "NAME", .help = "name of the model in the paths (default: model)" },
+    { .name = "host",
+      .value = "ADDRESS",
+      .help = "address to listen at; 0.0.0.0 accepts requests from everywhere (default: "
+              "127.0.0.1)" },
+    { .name = "port", .value = "N", .help = "port to listen at; 0: a free one (default: 8501)" },
+    { .name = "replicas", .value = "N", .help = "processes that hold the model (default: 2)" },
+    { .name = "threads",
+      .value = "N",
+      .help = "threads of each replica (default: the cores divided by the replicas)" },
+    { .name = "batch", .value = "N", .help = "requests in one batch, at most (default: 32)" },
+    { .name = "wait-ms",
+      .value = "N",
+      .help = "time that a request waits for others to join its batch while a replica is idle "
+              "(default: 0)" },
+    { .name = "max-body", .value = "MIB", .help = "larger requests are rejected (default: 16)" },
+    { .name = "queue",
+      .value = "N",
+      .help = "requests that wait, at most; further requests get 503 (default: 1000)" },
+    { .name = "poll-ms",
+      .value = "N",
+      .help = "interval at which newer checkpoints are looked for; 0: never (default: 1000)" },
+    { .name = "timeout",
+      .value = "S",
+      .help = "a replica whose run takes longer is replaced (default: 60)" },
+    { .name = "model",
+      .value = "MODEL",
+      .help = "model and its settings, e.g. 'mlp units=64' (default: that of the training)" },
+    { .name = "data",
+      .value = "DATA",
+      .help = "data whose columns the model reads (default: that of the training)" },
+    { .name = "set", .value = "SETTINGS", .help = "settings of the data, e.g. 'label=y'" },
+    { .name = "columns",
+      .value = "TEXT",
+      .help = "columns, instead of data: 'image=uint8[28,28,1] label=int32[] classes=10'" },
+    { .name = "precision", .value = "P", .help = "fp32, bf16 or fp16 (default: fp32)" },
     MF_MESH_OPTIONS,
     { 0 },
 };
@@ -185,10 +199,10 @@ const mf_command mf_command_serve = {
     .about =
         "Answers TensorFlow Serving's REST requests: POST /v1/models/NAME:predict (:classify, "
         ":regress), GET /v1/models/NAME and /v1/models/NAME/metadata, and /healthz and /metrics. "
-        "CKPT is a checkpoint, the folder of a training, or a folder of versions (1/, 2/ ...); in "
-        "folders a newer one is loaded when it comes. Requests join each other in runs; a replica "
-        "that dies is replaced, and its requests go to another. Runs until SIGINT or SIGTERM. "
-        "docs/guides/serving.md",
+        "CKPT is a checkpoint, the output directory of a training, or a folder of versions (1/, "
+        "2/ ...); newer checkpoints in folders are loaded when they appear. Requests are "
+        "combined into batches. A replica that dies is replaced, and its requests are sent to "
+        "another one. Runs until SIGINT or SIGTERM. See docs/guides/serving.md.",
     .options = options,
     .examples = (const char *const[]){ "meshflow serve run",
                                        "meshflow serve run --replicas 4 --name clothes",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
+/* cmd_server.c - `meshflow server`: a task that serves TensorFlow clients. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -19,7 +19,7 @@
 
 enum { GRACE = 10 }; /* seconds */
 
-/* What runs: one task, or several. */
+/* The running server: one task, or several. */
 typedef struct served {
     mf_server *one;
     mf_local_cluster *several;
@@ -44,19 +44,18 @@ static void cmd_server_await(const sigset_t *set)
         ;
 }
 
-/* The process ends now, whatever its threads are at. */
+/* Ends the process at once, regardless of its threads. */
 static _Noreturn void cut_short(const char *why)
 {
     mf_buf running = { 0 };
 
     mf_status_page_acts_text(&running);
-    (void)fprintf(stderr,
-                  "meshflow: the server ends before its steps have: %s; still running: %s\n", why,
-                  running.len > 0 ? running.data : "no op");
+    (void)fprintf(stderr, "meshflow: the server ends before its steps: %s; still running: %s\n",
+                  why, running.len > 0 ? running.data : "no op");
     _exit(MF_EXIT_STOPPED);
 }
 
-/* The main thread stops the server meanwhile; it ends the process if it can. */
+/* The main thread stops the server in the meantime, and ends the process if it succeeds. */
 static _Noreturn void end_in_time(const served *s, const sigset_t *set)
 {
     const int64_t until = mf_clock_ns() + s->grace * 1000000000;
@@ -75,7 +74,7 @@ static _Noreturn void end_in_time(const served *s, const sigset_t *set)
     cut_short(why);
 }
 
-/* Signals come here, so that no thread is interrupted by them. */
+/* Signals are received by this thread, so that no other thread is interrupted. */
 static void *await_signal(void *arg)
 {
     const served *s = arg;
@@ -96,7 +95,7 @@ static void cmd_server_block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* A line for each task that is here, and one for all there are. */
+/* One line for each task in this process, and one for the cluster. */
 static mf_status describe_several(const mf_local_cluster *c, mf_buf *out)
 {
     const char *spec = mf_local_cluster_spec(c);
@@ -135,7 +134,7 @@ static mf_status cmd_server_serve(served *s)
     return MF_OK;
 }
 
-/* Others see this task as one of a job: `meshflow status`, `meshflow hang`. */
+/* Makes this task visible to `meshflow job status` and `meshflow job hang`, as one of a job. */
 static mf_status cmd_server_show(const mf_server_options *o, const char *job)
 {
     char task[MF_STATUS_PAGE_TASK];
@@ -154,22 +153,19 @@ static mf_status cmd_server_show(const mf_server_options *o, const char *job)
     return st;
 }
 
-/* Those that name other tasks. */
+/* Rejects options that contradict each other. */
 static mf_status cmd_server_check_options(mf_args *args)
 {
     const char *local = mf_args_value(args, "local");
     const bool here = mf_args_has(args, "here");
 
     if (local && (here || mf_args_value(args, "cluster")))
-        return mf_args_wrong(args, "--local makes a cluster of its own: leave out --%s",
+        return mf_args_wrong(args, "--local creates a cluster: remove --%s",
                              here ? "here" : "cluster");
     if ((local || here) && mf_args_value(args, "name"))
-        return mf_args_wrong(args, "--name shows one task: leave out --%s",
-                             local ? "local" : "here");
+        return mf_args_wrong(args, "--name shows one task: remove --%s", local ? "local" : "here");
     if ((local || here) && (mf_args_value(args, "job-name") || mf_args_value(args, "task-index")))
-        return mf_args_wrong(args,
-                             "--%s starts several tasks: leave out --job-name and "
-                             "--task-index",
+        return mf_args_wrong(args, "--%s starts several tasks: remove --job-name and --task-index",
                              local ? "local" : "here");
     return MF_OK;
 }
@@ -220,27 +216,39 @@ static mf_status server_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "cluster", "SPEC", "its tasks, as JSON or a file; TF_CONFIG unless told, else a task alone",
-      0, false },
-    { "job-name", "JOB", "which of them this is", 0, false },
-    { "task-index", "N", "its number in the job; 0 unless told", 0, false },
-    { "here", NULL, "all tasks of the cluster that are on this host, in this process", 0, false },
-    { "local", "JOBS", "a cluster in this process, at free ports of the loopback: worker=2,ps=1", 0,
-      false },
-    { "name", "JOB",
-      "show this task as one of JOB in `meshflow status` and `meshflow hang`; default: not shown",
-      0, false },
-    { "threads", "N", "threads; as many as there are cores unless told", 0, false },
-    { "memory", "MIB",
-      "limit for tensors, strings, requests and all else that graphs keep; default: the machine's",
-      0, false },
-    { "grace", "SECONDS",
-      "time from SIGTERM or SIGINT to the end of the process, even if an op still runs; default: "
-      "10",
-      0, false },
-    { "allow-dir", "DIR", "where graphs may read and write files; nowhere unless told", 0, false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "insecure-any-peer", NULL, "without TLS, let anybody in", 0, false },
+    { .name = "cluster",
+      .value = "SPEC",
+      .help = "tasks of the cluster, as JSON or a file (default: TF_CONFIG, or a single task)" },
+    { .name = "job-name", .value = "JOB", .help = "role of this task" },
+    { .name = "task-index",
+      .value = "N",
+      .help = "index of this task among the tasks of its "
+              "role (default: 0)" },
+    { .name = "here",
+      .help = "run all tasks of the cluster that are on this host, in this "
+              "process" },
+    { .name = "local",
+      .value = "JOBS",
+      .help = "run a new cluster in this process, at free ports of the loopback interface: "
+              "worker=2,ps=1" },
+    { .name = "name",
+      .value = "JOB",
+      .help = "show this task as one of JOB in `meshflow job status` and `meshflow job hang` "
+              "(default: not shown)" },
+    { .name = "threads", .value = "N", .help = "threads (default: one for each core)" },
+    { .name = "memory",
+      .value = "MIB",
+      .help = "limit of tensors, strings, requests and other memory of graphs (default: the "
+              "memory of the machine)" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "time from SIGTERM or SIGINT to the end of the process, even if an op still runs "
+              "(default: 10)" },
+    { .name = "allow-dir",
+      .value = "DIR",
+      .help = "folder in which graphs may read and write files (default: none)" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every peer" },
     { 0 },
 };
 
@@ -250,20 +258,17 @@ const mf_command mf_command_server = {
     .summary = "run a task of a TensorFlow cluster",
     .about =
         "Runs until SIGINT or SIGTERM: then steps are cancelled and the exit code is 0. If an op "
-        "does "
-        "not end within the grace period, or a second signal comes, the process names what still "
-        "runs and ends with exit code 75. tf.compat.v1.Session(\"grpc://HOST:PORT\") runs its "
-        "graphs "
-        "here. Variables and queues outlive sessions.",
+        "does not end within the grace period, or a second signal arrives, the process names the "
+        "steps that still run and ends with exit code 75. Clients connect with "
+        "tf.compat.v1.Session(\"grpc://HOST:PORT\"). Variables and queues outlive sessions.",
     .options = options,
     .examples = (const char *const[]){ "meshflow server", "meshflow server --local worker=2,ps=1",
                                        "meshflow server --cluster "
                                        "'{\"worker\": [\"localhost:2222\"]}' --job_name worker",
                                        NULL },
     .exits =
-        "  0   SIGINT or SIGTERM ended it, as intended\n"
-        "  1   it cannot serve now, as when its port is taken; another try may succeed\n"
-        "  2   invalid usage, cluster or certificates\n"
-        "  75  the grace period was over, or a second signal came, before its steps had ended\n",
+        "  0   ended by SIGINT or SIGTERM, as intended\n  1   it cannot serve now, e.g. its port "
+        "is in use; another try may succeed\n  2   invalid usage, cluster or certificates\n  75  "
+        "the grace period was over, or a second signal arrived, before its steps had ended\n",
     .run = server_run,
 };

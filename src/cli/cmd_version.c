@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_version.c - `meshflow version`: what this build is made of. */
+/* cmd_version.c - `meshflow version`: versions of the build. */
 #include "base/machine_limits.h"
 #include "cli/command.h"
 

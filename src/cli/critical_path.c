@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By node id. */
+/* Indexed by node id. */
 typedef struct chain {
-    int64_t own; /* what the node took */
-    int64_t until; /* the longest chain that ends with it */
-    const mf_node *before; /* on that; NULL: it begins here */
+    int64_t own; /* time of the node */
+    int64_t until; /* time of the longest chain that ends with it */
+    const mf_node *before; /* predecessor on that chain; NULL: none */
 } chain;
 
 typedef struct critical_path_counting {
@@ -20,9 +20,9 @@ typedef struct critical_path_counting {
     int64_t all_ns, n;
 } critical_path_counting;
 
-/* ---- how long each took ---- */
+/* ---- times of nodes ---- */
 
-/* NULL: it is none of the graph's. */
+/* NULL: the graph has no such node. */
 static const mf_node *node_of(const mf_graph *g, const char *name)
 {
     char scope[512];
@@ -50,7 +50,7 @@ static void critical_path_count(void *ctx, const char *name, const char *op, int
         c->chains[node->id].own += end - start;
 }
 
-/* ---- which chain is the longest ---- */
+/* ---- the longest chain ---- */
 
 static void critical_path_follow(const mf_node *node, const mf_node *before, chain *chains)
 {
@@ -62,7 +62,7 @@ static void critical_path_follow(const mf_node *node, const mf_node *before, cha
     }
 }
 
-/* Returns its last node; NULL: there is none. */
+/* Returns the last node of the chain; NULL: there is none. */
 static const mf_node *longest(mf_node *const *order, int64_t n, chain *chains)
 {
     const mf_node *last = NULL;
@@ -127,7 +127,7 @@ void mf_critical_path_deinit(mf_critical_path *p)
     *p = (mf_critical_path){ 0 };
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 void mf_critical_path_text(const mf_critical_path *p, mf_buf *out)
 {
@@ -135,7 +135,7 @@ void mf_critical_path_text(const mf_critical_path *p, mf_buf *out)
 
     mf_buf_printf(out,
                   "critical path: %lld nodes of %lld executions, %.3f of %.3f ms: at most %.2f "
-                  "times as fast with more devices\n",
+                  "times faster with more devices\n",
                   (long long)p->n, (long long)p->n_ran, (double)p->ns / 1e6,
                   (double)p->all_ns / 1e6, (double)p->all_ns / ns);
     for (int64_t i = 0; i < p->n; i++)

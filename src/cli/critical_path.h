@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* critical_path.h - of what ran, the chain of nodes, each needing the one before, that took
- * longest: no number of threads and devices makes a run shorter than that. */
+/* critical_path.h - the chain of dependent nodes of a run that took longest. No number of threads
+ * and devices makes the run shorter than this chain. */
 #ifndef MF_CLI_CRITICAL_PATH_H
 #define MF_CLI_CRITICAL_PATH_H
 
@@ -10,20 +10,20 @@
 
 typedef struct mf_critical_node {
     const mf_node *node;
-    int64_t ns; /* all its executions together */
+    int64_t ns; /* of all executions of the node */
 } mf_critical_node;
 
 typedef struct mf_critical_path {
-    mf_critical_node *nodes; /* those that took any time, in the order in which they ran */
+    mf_critical_node *nodes; /* nodes with a measured time, in the order of execution */
     int64_t n;
     int64_t ns; /* of the chain */
-    int64_t all_ns; /* of all that ran */
-    int64_t n_ran; /* nodes that ran */
+    int64_t all_ns; /* of all nodes */
+    int64_t n_ran; /* executed nodes */
 } mf_critical_path;
 
-/* What passes have put together counts for the node whose name it has; what came out of a function
- * counts for the call. Owns: mf_critical_path_deinit(), also after a failure; nodes are the
- * graph's. */
+/* A node made by a pass counts for the node whose name it has; a node of a function counts for the
+ * call. Owns: mf_critical_path_deinit(), also after a failure; nodes are borrowed from the graph.
+ */
 MF_MUST mf_status mf_critical_path_find(const mf_graph *graph, mf_trace *trace,
                                         mf_critical_path *out);
 void mf_critical_path_deinit(mf_critical_path *p);

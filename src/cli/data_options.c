@@ -15,7 +15,7 @@ mf_status mf_cli_open_data(mf_args *args, const char *data, mf_dataset **out)
     if (st == MF_OK)
         st = mf_dataset_open(data, settings.data, out);
     if (st == MF_NOT_FOUND || st == MF_INVALID_ARGUMENT)
-        mf_args_hint(args, "meshflow data list shows the known data sets, formats and settings");
+        mf_args_hint(args, "`meshflow data list` shows the known data sets, formats and settings");
     mf_buf_deinit(&settings);
     return st;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_options.h - how commands take a data set: DATA and --set. */
+/* data_options.h - commands that take a data set: DATA and --set. */
 #ifndef MF_CLI_DATA_OPTIONS_H
 #define MF_CLI_DATA_OPTIONS_H
 
@@ -9,10 +9,11 @@
 
 #define MF_OPTION_SET                                                                              \
     {                                                                                              \
-        "set", "SETTINGS", "settings of the data, as in --set 'part=test'", 0, true                \
+        .name = "set", .value = "SETTINGS", .help = "settings of the data, e.g. 'part=test'",      \
+        .many = true                                                                               \
     }
 
-/* Open what the first argument names. A failure gets a hint about `data list`. */
+/* Opens the data set that the first argument names. A failure gets a hint about `data list`. */
 MF_MUST mf_status mf_cli_open_data(mf_args *args, const char *data, mf_dataset **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor.h - what `meshflow doctor` finds, and the files that look. */
+/* doctor.h - findings of `meshflow doctor`, and the files that check. */
 #ifndef MF_CLI_DOCTOR_H
 #define MF_CLI_DOCTOR_H
 
@@ -11,36 +11,36 @@ typedef enum mf_verdict { MF_VERDICT_OK, MF_VERDICT_WARNING, MF_VERDICT_BAD } mf
 
 typedef struct mf_finding {
     mf_verdict verdict;
-    const char *what; /* "port", "clock": one word */
+    const char *what; /* one word: "port", "clock" */
     const char *place; /* "cluster.worker[1] (b:2222)" */
     const char *text;
-    const char *fix; /* NULL: there is nothing to do */
+    const char *fix; /* NULL: no action is needed */
 } mf_finding;
 
 typedef struct mf_doctor {
     mf_args *args;
-    mf_arena *arena; /* of all texts */
+    mf_arena *arena; /* of all strings */
     mf_finding *findings;
     int64_t n, cap;
-    mf_server_tasks tasks; /* n 0: there is no cluster */
-    bool cluster; /* one was given */
+    mf_server_tasks tasks; /* n 0: no cluster */
+    bool cluster; /* a cluster was given */
     mf_probe_options probe;
-    char *paths; /* that its security points to */
+    char *paths; /* strings of its security settings */
     bool no_memory; /* sticky */
 } mf_doctor;
 
 /* place and fix may be NULL. */
-void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
-                   const char *fix, const char *fmt, ...) MF_PRINTF(6, 7);
-/* A place in the arena. */
+void mf_doctor_report(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                      const char *fix, const char *fmt, ...) MF_PRINTF(6, 7);
+/* A formatted string in the arena. */
 const char *mf_doctor_place(mf_doctor *d, const char *fmt, ...) MF_PRINTF(2, 3);
 /* "cluster.worker[1] (b:2222)" */
 const char *mf_doctor_task(mf_doctor *d, int task);
 
-void mf_doctor_look_here(mf_doctor *d); /* plugins, threads, files, disks: doctor_host.c */
-void mf_doctor_look_at_certificates(mf_doctor *d); /* doctor_host.c */
-void mf_doctor_look_at_spec(mf_doctor *d); /* doctor_spec.c */
+void mf_doctor_check_host(mf_doctor *d); /* plugins, threads, files, disks: doctor_host.c */
+void mf_doctor_check_certificates(mf_doctor *d); /* doctor_host.c */
+void mf_doctor_check_spec(mf_doctor *d); /* doctor_spec.c */
 bool mf_doctor_has_port(const char *address); /* a number, and not 0 */
-void mf_doctor_look_at_tasks(mf_doctor *d); /* doctor_tasks.c */
+void mf_doctor_check_tasks(mf_doctor *d); /* doctor_tasks.c */
 
 #endif

@@ -32,7 +32,7 @@ static bool is_values(const char *text)
     return end != text && !*end;
 }
 
-/* Where ".npz" ends in "a.npz:member" or "a.npz"; NULL: it is no archive. */
+/* The end of ".npz" in "a.npz:member" or "a.npz"; NULL: not an archive. */
 static const char *npz_end(const char *text)
 {
     const char *at = strstr(text, ".npz:");
@@ -59,7 +59,7 @@ static void hint_members(mf_args *args, const mf_npz *npz)
     for (int64_t i = 0; i < mf_npz_count(npz) && i < 8; i++)
         mf_buf_printf(&names, "%s%.50s", i > 0 ? ", " : "", mf_npz_name(npz, i));
     if (names.len > 0)
-        mf_args_hint(args, "it holds %s", names.data);
+        mf_args_hint(args, "it contains %s", names.data);
     mf_buf_deinit(&names);
 }
 
@@ -146,7 +146,7 @@ static mf_status check_feed(mf_args *args, const char *option, bool cut, const c
         return MF_FAIL(MF_INVALID_ARGUMENT, "--%s %.200s: the value is %s, but '%.200s' is %s",
                        option, name, mf_dtype_name(t->dtype), to.node->name, mf_dtype_name(type));
     }
-    /* Old graphs say [] for "any shape". */
+    /* In old graphs [] means "any shape". */
     if (strncmp(to.node->op_name, "Placeholder", 11) == 0 && declared->rank > 0 &&
         !feed_fits(declared, cut, t))
         return MF_FAIL(

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { JSON_VALUES = 1000 }; /* elements of a tensor that --json still lists */
+enum { JSON_VALUES = 1000 }; /* largest tensor that --json prints */
 
 /* ---- lists of strings ---- */
 
@@ -32,7 +32,7 @@ void mf_strings_deinit(mf_strings *list)
 
 /* ---- arguments ---- */
 
-/* The place of this output among the fetches, added if it is new. */
+/* The index of this output among the fetches, added if it is new. */
 static mf_status fetches_add_fetch(mf_args *args, mf_graph *graph, const char *what,
                                    const char *text, mf_fetches *f, int64_t *at)
 {

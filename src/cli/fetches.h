@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetches.h - what of a graph is computed, printed and saved: --fetch, --save, --save-all. */
+/* fetches.h - outputs to compute, print and save: --fetch, --save, --save-all. */
 #ifndef MF_CLI_FETCHES_H
 #define MF_CLI_FETCHES_H
 
@@ -10,35 +10,41 @@ typedef struct mf_strings {
     int64_t n, cap;
 } mf_strings;
 
-/* Takes it, also when that fails. NULL: there was no memory for it. */
+/* Ownership of `s` is transferred, also on failure. NULL: the caller had no memory for it. */
 MF_MUST mf_status mf_strings_add(mf_strings *list, char *s);
 void mf_strings_deinit(mf_strings *list);
 
 typedef struct mf_save {
-    int64_t fetch; /* which of them */
+    int64_t fetch; /* index of the fetch */
     const char *path;
 } mf_save;
 
 typedef struct mf_fetches {
-    mf_strings names; /* "node:port"; the first n_shown are printed, the rest only saved */
+    mf_strings names; /* "node:port"; the first n_shown are printed, the others only saved */
     int64_t n_shown;
     mf_save *saves;
     int64_t n_saves, cap_saves;
 } mf_fetches;
 
-/* Rows of a table of options. */
+/* Rows of an option table. */
 #define MF_FETCH_OPTIONS                                                                           \
-    { "fetch", "NODE:PORT", "compute and print this output", 0, true },                            \
-        { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },     \
+    { .name = "fetch",                                                                             \
+      .value = "NODE:PORT",                                                                        \
+      .help = "compute and print this output",                                                     \
+      .many = true },                                                                              \
+        { .name = "save",                                                                          \
+          .value = "NODE:PORT=FILE",                                                               \
+          .help = "compute this output and write it as FILE.npy",                                  \
+          .many = true },                                                                          \
     {                                                                                              \
-        "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false                \
+        .name = "save-all", .value = "FILE", .help = "write all fetched outputs into one FILE.npz" \
     }
 
-/* Fails as a wrong call, with a hint. Owns: mf_fetches_deinit(), also after a failure. */
+/* Fails as invalid usage, with a hint. Owns: mf_fetches_deinit(), also after a failure. */
 MF_MUST mf_status mf_fetches_read(mf_args *args, mf_graph *graph, mf_fetches *out);
 void mf_fetches_deinit(mf_fetches *f);
-/* Where the graph's ops may read and write: the working directory, those of the files that are
- * named, and --allow-dir. */
+/* Directories that the graph's ops may access: the working directory, those of the named files, and
+ * --allow-dir. */
 MF_MUST mf_status mf_fetches_dirs(mf_args *args, const mf_fetches *f, mf_strings *out);
 
 /* results: one for each name. */

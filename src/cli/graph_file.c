@@ -32,7 +32,7 @@ mf_status mf_cli_name_file(mf_status st, const char *path)
     char before[300];
 
     (void)snprintf(before, sizeof before, "'%.250s': ", path);
-    /* Some messages name the file already. */
+    /* Some messages already name the file. */
     return strstr(mf_error_message(), path) ? st : mf_error_wrap(st, before, "");
 }
 
@@ -50,10 +50,12 @@ static mf_status graph_file_decode(mf_args *args, const char *path, const char *
     if (st == MF_OK)
         return MF_OK;
     if (text != looks_like_text(data, len))
-        mf_args_hint(args, "it looks like %s: only files named .pbtxt are read as text",
+        mf_args_hint(args,
+                     "it looks like %s: only files whose name ends in .pbtxt are read as "
+                     "text",
                      text ? "a binary GraphDef" : "text");
     else
-        mf_args_hint(args, "a GraphDef was expected, as tf.io.write_graph() writes it");
+        mf_args_hint(args, "a GraphDef was expected, as written by tf.io.write_graph()");
     return st;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c - data, model and trainer from a command line. */
+/* job.c - data, model and trainer as described by a command line. */
 #include "cli/job.h"
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ mf_status mf_args_double(mf_args *args, const char *option, double min, double m
     return MF_OK;
 }
 
-/* ---- its name ---- */
+/* ---- name ---- */
 
 void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out)
 {
@@ -79,7 +79,7 @@ static mf_status job_read_numbers(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
-/* What is not given is as it stands beside the checkpoint, if there is a note. */
+/* Options that are not given have the values of the note beside the checkpoint, if there is one. */
 static mf_status job_read_note(mf_job *job, const char *from)
 {
     const mf_status st = mf_model_note_read(from, job->arena, &job->note);
@@ -100,16 +100,15 @@ mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
         MF_TRY(job_read_note(job, from));
     if (!job->model_text && from && !mf_args_has(args, "resume"))
         return mf_args_wrong(args,
-                             "there is no trained model at '%s': name the folder of a training, "
-                             "which has a " MF_NOTE_NAME ", or give --model",
+                             "there is no trained model at '%s': name the output directory of a "
+                             "training, which has a " MF_NOTE_NAME ", or give --model",
                              from);
     if (!job->model_text)
-        return mf_args_wrong(args,
-                             "--model is missing: `meshflow models` lists what there is to choose");
+        return mf_args_wrong(args, "--model is missing: `meshflow models` lists the models");
     return job_read_numbers(job, args);
 }
 
-/* Of both parts, if so asked. */
+/* For the test data and, if they are open, the training data. */
 static mf_status make_pairs(mf_job *job, const mf_args *args)
 {
     const char *settings = mf_args_value(args, "pairs");
@@ -127,7 +126,7 @@ static mf_status make_pairs(mf_job *job, const mf_args *args)
     return MF_OK;
 }
 
-/* For the columns that it was trained on, where they are known. */
+/* With the columns of the training where they are known. */
 static mf_status job_build_model(mf_job *job)
 {
     const mf_schema *schema = &job->note.schema;
@@ -154,7 +153,7 @@ mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
     return job_build_model(job);
 }
 
-/* As the command line says, else as the training did, else as goes with the model. */
+/* In this order: the command line, the note of the training, the defaults of the model. */
 void mf_job_losses(const mf_job *job, const mf_args *args, const mf_model *model,
                    mf_compile_options *out)
 {
@@ -200,35 +199,6 @@ mf_status mf_job_freeze(const mf_args *args, mf_model *model)
     return MF_OK;
 }
 
-/* What may differ from worker to worker. */
-static bool may_differ(const char *option)
-{
-    static const char *const names[] = {
-        "threads",  "out",        "keep",   "trace",    "quiet",         "json",
-        "strategy", "no-test",    "resume", "timeout",  "summary-steps", "tls-dir",
-        "job-name", "task-index", "name",   "priority", "input-threads", "cache",
-        "near",     "store",      "from",   "output",   "overwrite",     "allow-changes"
-    };
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(names[i], option) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* With a store tasks come that the first ones have not listed. */
-static bool may_differ_with_store(const char *option)
-{
-    static const char *const names[] = { "cluster", "worker-hosts", "ps-hosts", "hostfile" };
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(names[i], option) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool has_store(mf_args *args)
 {
     const char *given = mf_args_value(args, "store");
@@ -237,17 +207,23 @@ static bool has_store(mf_args *args)
     return store && store[0] != '\0';
 }
 
+/* Workers may have different values of it. Tasks that join a job with a store are not in the
+ * description of the cluster that the first tasks were given. */
+static bool may_differ(const mf_option *o, mf_args *args)
+{
+    return o->scope == MF_OPTION_TASK || (o->scope == MF_OPTION_TASK_WITH_STORE && has_store(args));
+}
+
 mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples, mf_buf *out)
 {
     for (const mf_option *o = mf_command_find(command)->options; o->name; o++) {
         const char *value, *between = "";
         int64_t at = 0;
 
-        if (!mf_args_has(args, o->name) || may_differ(o->name) ||
-            (may_differ_with_store(o->name) && has_store(args)))
+        if (!mf_args_has(args, o->name) || may_differ(o, args))
             continue;
         mf_buf_printf(out, "--%s=%s", o->name, o->value ? "" : "yes");
-        /* One line, by which it is found: some options may be given several times. */
+        /* One line for all values: a difference is found by the name at its beginning. */
         for (; o->value && (value = mf_args_next(args, o->name, &at)) != NULL; between = " ")
             mf_buf_printf(out, "%s%s", between, value);
         mf_buf_str(out, "\n");

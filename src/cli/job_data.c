@@ -8,7 +8,7 @@
 
 /* ---- opening ---- */
 
-/* Pairs are made of what is opened, and have columns of their own. */
+/* Pairs are made of the opened data and have their own columns. */
 static mf_expected job_data_expected(const mf_job *job, const mf_args *args)
 {
     const mf_schema *schema = job->note.schema.n > 0 ? &job->note.schema
@@ -31,7 +31,7 @@ static mf_status open_set(mf_job *job, const mf_args *args, const char *data, bo
     return mf_source_open(data, &how, out);
 }
 
-/* ---- is it the same data? ---- */
+/* ---- comparing data ---- */
 
 bool mf_job_is_same_data(const char *a, const char *b)
 {
@@ -56,9 +56,9 @@ static mf_status say_from(mf_job *job, const char *before, const char *data, con
     return job->test_from ? MF_OK : MF_NOMEM("a test");
 }
 
-/* ---- the test ---- */
+/* ---- test data ---- */
 
-/* Then the same data may be other samples. */
+/* With such a setting the same data may have other samples. */
 static bool names_part(const mf_args *args)
 {
     const char *set = mf_args_value(args, "set");
@@ -80,7 +80,7 @@ static mf_status open_named_test(mf_job *job, const mf_args *args, const char *d
                             : say_from(job, "", data, "");
 }
 
-/* first: NULL: only the test is wanted. */
+/* first: NULL: only the test part is needed. */
 static mf_status job_data_split(mf_job *job, mf_dataset *all, double fraction, uint64_t seed,
                                 mf_dataset **first)
 {
@@ -103,7 +103,7 @@ static mf_status job_data_split(mf_job *job, mf_dataset *all, double fraction, u
     return job->test_from ? MF_OK : MF_NOMEM("a test");
 }
 
-/* ---- training ---- */
+/* ---- training data ---- */
 
 static mf_status split_training(mf_job *job, double fraction, uint64_t seed)
 {
@@ -116,7 +116,7 @@ static mf_status split_training(mf_job *job, double fraction, uint64_t seed)
     return MF_OK;
 }
 
-/* What a training before has left for its test stays so. */
+/* The test samples of an earlier training stay test samples. */
 static mf_status open_training(mf_job *job, const mf_args *args)
 {
     const char *test = mf_args_value(args, "test");
@@ -141,17 +141,17 @@ static mf_status open_training(mf_job *job, const mf_args *args)
                           again ? (uint64_t)job->note.seed : job->compile.seed);
 }
 
-/* ---- a trained model ---- */
+/* ---- data for a trained model ---- */
 
-/* What the training has not seen of its own data. */
+/* The samples of its data that the training has not used. */
 static mf_status take_unseen(mf_job *job, mf_dataset *all)
 {
     const mf_model_note *n = &job->note;
 
     if (n->samples != mf_dataset_count(all))
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "'%.200s' had %lld samples when the model was trained and has %lld now, so "
-                       "it is not known which of them it has seen; give --test DATA",
+                       "'%.200s' had %lld samples when the model was trained and has %lld now, "
+                       "so its test samples are unknown; give --test DATA",
                        job->data_text, (long long)n->samples, (long long)mf_dataset_count(all));
     return job_data_split(job, all, n->split, (uint64_t)n->seed, NULL);
 }
@@ -178,7 +178,7 @@ static mf_status job_data_open_trained(mf_job *job, mf_args *args)
     if (known && !o.has_test && !job->label_optional)
         return mf_args_wrong(args,
                              "the model was trained on all samples of '%.200s' (--no-test); give "
-                             "--test DATA that it has not seen",
+                             "--test DATA that it was not trained on",
                              job->data_text);
     return say_from(job, o.has_test ? "the test part of " : "", job->data_text, "");
 }
@@ -186,7 +186,7 @@ static mf_status job_data_open_trained(mf_job *job, mf_args *args)
 mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training)
 {
     if (!job->data_text && (with_training || !mf_args_has(args, "test")))
-        return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
+        return mf_args_wrong(args, "--data is missing: the training data, e.g. fashion-mnist");
     return with_training ? open_training(job, args) : job_data_open_trained(job, args);
 }
 
@@ -209,7 +209,7 @@ mf_status mf_job_split_validation(mf_job *job, mf_args *args)
                          mf_dataset_count(rest) > 0 ? "the validation" : "the training");
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static int64_t job_data_count_of(const mf_dataset *set)
 {

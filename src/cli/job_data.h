@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_data.h - which samples train, which validate and which test.
+/* job_data.h - the samples for training, validation and test.
  *
- * The test is on --test, else on the test part of the data. Data without one gives up a tenth of
- * its samples, drawn by the seed from their ids: the same on every worker and in every run, and the
- * training does not see them. --no-test leaves all samples to the training. eval and predict take
- * the samples that the training has left for the test, unless --data or --test name other data. */
+ * The test uses --test, or the test part of the data. If the data has no test part, a tenth of its
+ * samples is kept for the test, selected by the seed from their ids: the same samples on every
+ * worker and in every run, which the training does not use. --no-test leaves all samples to the
+ * training. eval and predict use the samples that the training has kept for the test, unless --data
+ * or --test name other data. */
 #ifndef MF_CLI_JOB_DATA_H
 #define MF_CLI_JOB_DATA_H
 
@@ -12,11 +13,11 @@
 
 #define MF_TEST_SPLIT 0.1
 
-/* Opens job->train, if asked for, and job->test. Fails as a wrong call, or as opening does. */
+/* Opens job->train, if requested, and job->test. Fails as invalid usage, or as opening does. */
 MF_MUST mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training);
-/* --validation: a part of job->train becomes job->validation. Fails as a wrong call. */
+/* --validation: moves a part of job->train to job->validation. Fails as invalid usage. */
 MF_MUST mf_status mf_job_split_validation(mf_job *job, mf_args *args);
-/* The same path, or the same name of a known data set. NULL is no data. */
+/* The same path, or the same name of a known data set. NULL: no data. */
 bool mf_job_is_same_data(const char *a, const char *b);
 /* ",\"samples\":{\"train\":162,\"validation\":0,\"test\":18},\"test_data\":\"...\"" */
 void mf_job_print_samples(const mf_job *job, mf_buf *out);

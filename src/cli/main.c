@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the program `meshflow`: finds the command, runs it, says what went wrong. */
+/* main.c - the program `meshflow`: finds the command, runs it, reports its failure. */
 #include "base/exit_code.h"
 #include "base/param.h"
 #include "cli/command.h"
@@ -10,11 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A program started with standard streams closed would find its files under their numbers. */
+/* Without this, a program started with closed standard streams would open files under their
+ * numbers. */
 static void hold_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        /* The wrong direction for each, so that using it fails as it should. */
+        /* Opened for the wrong direction, so that each use fails. */
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
             return;
     }
@@ -41,10 +42,10 @@ static mf_status print_help(const mf_args *args)
 {
     mf_buf text = { 0 };
 
-    if (args->command)
+    if (args->command && (!args->group || strcmp(args->command->name, args->group) == 0))
         mf_help_command(args->command, &text);
-    else if (args->n_words > 0)
-        mf_help_group(args->words[0], &text);
+    else if (args->group)
+        mf_help_group(args->group, &text);
     else
         mf_help_program(&text);
     return mf_cli_print(&text);
@@ -64,13 +65,13 @@ static mf_status main_run(mf_args *args, int argc, char *const *argv)
     }
     if (args->command)
         return args->command->run(args);
-    if (args->n_words > 0)
-        return mf_args_wrong(args, "meshflow %s: name what to do", args->words[0]);
+    if (args->group)
+        return mf_args_wrong(args, "meshflow %s: name one of its commands", args->group);
     return mf_args_wrong(args, "name a command");
 }
 
-/* Messages may have lines for the nodes they are about; here all stand in one. It is written at
- * once: other tasks may write to the same place. */
+/* A message may have several lines; it is printed as one. One write: other tasks may write to the
+ * same stream. */
 static void print_message(const char *text)
 {
     char line[MF_ERROR_MESSAGE_MAX + 16] = "meshflow: ";
@@ -93,6 +94,8 @@ static void main_report(const mf_args *args, mf_status st)
         (void)fprintf(stderr, "hint: %s\n", args->hint);
     if (args->usage && args->command)
         (void)fprintf(stderr, "usage: `meshflow %s --help`\n", args->command->name);
+    else if (args->usage && args->group)
+        (void)fprintf(stderr, "usage: `meshflow %s --help`\n", args->group);
     else if (args->usage)
         (void)fprintf(stderr, "usage: `meshflow --help`\n");
     if (mf_args_has(args, "verbose"))
@@ -106,7 +109,8 @@ int main(int argc, char **argv)
 
     hold_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error, like a full
+                                       disk */
     st = main_run(&args, argc - 1, argv + 1);
     if (st != MF_OK)
         main_report(&args, st);

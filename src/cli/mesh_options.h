@@ -8,21 +8,27 @@
 #include "spmd/layout/mesh_layout.h"
 
 #define MF_MESH_OPTIONS                                                                            \
-    { "mesh", "AXES",                                                                              \
-      "shard weights and computation over the devices of a mesh: 'rows:2;cols:2'; "                \
-      "docs/guides/mesh.md",                                                                       \
-      0, false },                                                                                  \
-        { "layout", "RULES",                                                                       \
-          "which dimensions are sharded along which axes: 'batch:rows;hidden:cols'", 0, false },   \
-        { "stages", "LAYERS",                                                                      \
-          "layers of each pipeline stage (layout 'layers:AXIS'): '2,2'; default: balanced by "     \
-          "their work",                                                                            \
-          0, false },                                                                              \
+    { .name = "mesh",                                                                              \
+      .value = "AXES",                                                                             \
+      .group = MF_GROUP_DISTRIBUTION,                                                              \
+      .scope = MF_OPTION_JOB,                                                                      \
+      .help = "shard the model over a mesh of devices, e.g. 'rows:2;cols:2'; see "                 \
+              "docs/guides/mesh.md" },                                                             \
+        { .name = "layout",                                                                        \
+          .value = "RULES",                                                                        \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "shard dimensions along mesh axes, e.g. 'batch:rows;hidden:cols'" },             \
+        { .name = "stages",                                                                        \
+          .value = "LAYERS",                                                                       \
+          .group = MF_GROUP_DISTRIBUTION,                                                          \
+          .scope = MF_OPTION_JOB,                                                                  \
+          .help = "layers of each pipeline stage, e.g. '2,2', with the layout 'layers:AXIS' "      \
+                  "(default: balanced by work)" },                                                 \
     {                                                                                              \
-        "exact", NULL,                                                                             \
-            "on a mesh: shard no dimension that is summed over, which gives the bits of one "      \
-            "device",                                                                              \
-            0, false                                                                               \
+        .name = "exact", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,                   \
+        .help =                                                                                    \
+            "do not shard dimensions that are summed over: the result has the bits of one device"  \
     }
 
 /* The strategy that --mesh, --layout, --stages, --exact, --balance, --pipeline and --chunks stand

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_timeline.c - see mesh_timeline.h. A step is cut into slots of the same length; in each
- * stands the micro-batch that the stage was at for most of it: F2 forwards, B2 backwards, W2 for
- * its gradients of weights alone. */
+/* mesh_timeline.c - see mesh_timeline.h. A step is divided into slots of equal length. Each slot
+ * shows the micro-batch that the stage worked on for most of it: F2 forward, B2 backward, W2 weight
+ * gradients alone. */
 #include "cli/mesh_timeline.h"
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ static int64_t mesh_timeline_end_of(const mf_mesh_counts *c)
     return end;
 }
 
-/* What of [from, to) the stage was at the i-th turn's micro-batch, in the same direction. */
+/* Time within [from, to) that the stage spent on the i-th micro-batch, in the same direction. */
 static int64_t time_at(const mf_mesh_counts *c, int64_t i, int64_t from, int64_t to)
 {
     int64_t sum = 0;
@@ -47,8 +47,8 @@ static int64_t time_at(const mf_mesh_counts *c, int64_t i, int64_t from, int64_t
     return sum;
 }
 
-/* The micro-batch that has most of [from, to); "." where none has a fiftieth of it: what cuts it
- * out of the batch does not count. */
+/* The micro-batch with the largest part of [from, to); "." if it has less than a fiftieth.
+ * Splitting the batch does not count. */
 static void name_slot(const mf_mesh_counts *c, int64_t from, int64_t to, char text[SLOT_TEXT])
 {
     int64_t most = (to - from) / 50;
@@ -96,9 +96,9 @@ static void print_stages(const mf_mesh_setup *setup, const mf_mesh_counts *c, in
             plan.turns = count_micro_batches(&c[i]);
     }
     if (plan.turns == 0)
-        return; /* one step only, or no micro-batches */
+        return; /* only one step, or no micro-batches */
     mf_buf_printf(out, "the last step, %.3g ms in %d parts\n", (double)step * 1e-6, SLOTS);
-    for (int i = 0; i < n; i++) { /* all of a stage do about the same */
+    for (int i = 0; i < n; i++) { /* the devices of a stage behave alike */
         if (i == 0 || c[i].mesh != c[i - 1].mesh)
             print_stage(&c[i], longest, mf_pipeline_idle(&plan), step, out);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_timeline.h - what the stages of a pipeline did when, in text. */
+/* mesh_timeline.h - the timeline of the stages of a pipeline, as text. */
 #ifndef MF_CLI_MESH_TIMELINE_H
 #define MF_CLI_MESH_TIMELINE_H
 
@@ -7,8 +7,8 @@
 
 #include <meshflow/mesh.h>
 
-/* For each stage how long it was idle, against the ideal, and its last step. Nothing where the mesh
- * is one. */
+/* For each stage its idle time, compared with the ideal, and its last step. Prints nothing if the
+ * mesh has one stage. */
 MF_MUST mf_status mf_timeline_print(const mf_strategy *strategy, mf_buf *out);
 
 #endif

@@ -21,7 +21,7 @@ static void model_note_put(const char *key, const char *value, mf_buf *out)
     mf_buf_json(out, value, strlen(value));
 }
 
-/* Those that were given, or have a default. */
+/* Options that were given or have a default. */
 static void print_options(const mf_model_note *n, mf_buf *out)
 {
     const char *between = "";
@@ -65,7 +65,7 @@ static mf_status model_note_write_text(const char *dir, const char *name, mf_buf
 
     mf_buf_printf(&path, "%s/%s", dir, name);
     st = path.data && !text->failed ? mf_file_write(path.data, text->data, text->len)
-                                    : MF_NOMEM("a note of the model");
+                                    : MF_NOMEM("the note of a model");
     mf_buf_deinit(&path);
     mf_buf_deinit(text);
     return st;
@@ -129,13 +129,13 @@ static mf_status decode_note(const json_t *root, mf_arena *arena, mf_model_note 
                             .seed = json_integer_value(json_object_get(root, "seed")),
                             .samples = json_integer_value(json_object_get(root, "samples")) };
     if (!out->model)
-        return MF_FAIL(MF_DATA_LOSS, "\"model\" is not there as a string");
+        return MF_FAIL(MF_DATA_LOSS, "\"model\" is missing or not a string");
     if (!(out->split >= 0.0 && out->split < 1.0))
         return MF_FAIL(MF_DATA_LOSS, "\"split\" is %g", out->split);
     return decode_options(json_object_get(root, "options"), arena, out);
 }
 
-/* The file in the folder itself, or in the one that the checkpoint is in. */
+/* The file in the folder itself, or in the folder of the checkpoint. */
 static void find_note(const char *where, const char *name, mf_buf *path)
 {
     const char *slash = strrchr(where, '/');
@@ -149,9 +149,9 @@ static void find_note(const char *where, const char *name, mf_buf *path)
         mf_buf_str(path, name);
 }
 
-#define WRITE_ANEW                                                                                 \
+#define WRITE_AGAIN                                                                                \
     "one step of training with the same settings and data in another --out writes the same file, " \
-    "to be copied here"
+    "which can be copied here"
 
 static mf_status model_note_read_json(const char *path, json_t **out)
 {
@@ -165,11 +165,11 @@ static mf_status model_note_read_json(const char *path, json_t **out)
     mf_free(text);
     if (*out)
         return MF_OK;
-    return MF_FAIL(MF_DATA_LOSS, "'%s' is damaged: %.120s, line %d; " WRITE_ANEW, path, error.text,
+    return MF_FAIL(MF_DATA_LOSS, "'%s' is damaged: %.120s, line %d; " WRITE_AGAIN, path, error.text,
                    error.line);
 }
 
-/* One file, with the function that knows what is in it. */
+/* A file and the function that decodes it. */
 static mf_status model_note_read_file(const char *where, const char *name, mf_arena *arena,
                                       mf_status (*decode)(const json_t *, mf_arena *,
                                                           mf_model_note *),
@@ -196,7 +196,7 @@ static mf_status decode_schema(const json_t *root, mf_arena *arena, mf_model_not
     return mf_schema_decode(root, arena, &out->schema);
 }
 
-/* A folder, a file, or the prefix of a checkpoint's files. */
+/* A folder, a file, or the prefix of a checkpoint. */
 static bool model_note_exists(const char *where)
 {
     mf_buf index = { 0 };
@@ -218,7 +218,7 @@ mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *
     MF_TRY(model_note_read_file(where, MF_NOTE_NAME, arena, decode_note, out));
     st = model_note_read_file(where, MF_SCHEMA_NAME, arena, decode_schema, out);
     return st == MF_NOT_FOUND
-               ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s in '%.200s'; " WRITE_ANEW,
+               ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s in '%.200s'; " WRITE_AGAIN,
                          MF_SCHEMA_NAME, MF_NOTE_NAME, where)
                : st;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - command lines against the table of commands.
+/* options.c - parses command lines by the table of commands.
  *
- *     --name value   --name=value   -o value   -ovalue   --   (only words from here on)
+ *     --name value   --name=value   -o value   -ovalue   --   (only words after this)
  *
- * A command's name may have two words; options may stand anywhere. */
+ * The name of a command has one or two words. Options may be anywhere. */
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/setting_hint.h"
@@ -15,10 +15,15 @@
 #include <string.h>
 
 const mf_option mf_global_options[] = {
-    { "help", NULL, "show help and end", 'h', false },
-    { "param", "NAME=VALUE", "set a tunable; `meshflow params` lists them", 0, true },
-    { "verbose", NULL, "on failure, also show the code and where it came from", 'v', false },
-    { "version", NULL, "show versions and end", 0, false },
+    { .name = "help", .help = "show this help and exit", .letter = 'h' },
+    { .name = "param",
+      .value = "NAME=VALUE",
+      .help = "set a tunable; `meshflow params` lists them",
+      .many = true },
+    { .name = "verbose",
+      .help = "on failure, also show the status code and its origin",
+      .letter = 'v' },
+    { .name = "version", .help = "show versions and exit" },
     { 0 },
 };
 
@@ -47,65 +52,35 @@ void mf_args_hint(mf_args *args, const char *fmt, ...)
 
 /* ---- commands ---- */
 
-const mf_command *mf_command_find(const char *name)
-{
-    for (int i = 0; mf_commands[i]; i++) {
-        const mf_command *c = mf_commands[i];
-
-        if (strcmp(c->name, name) == 0)
-            return c;
-    }
-    return NULL;
-}
-
-bool mf_command_is_group(const char *name)
-{
-    const size_t n = strlen(name);
-
-    for (int i = 0; mf_commands[i]; i++) {
-        const mf_command *c = mf_commands[i];
-
-        if (strncmp(c->name, name, n) == 0 && c->name[n] == ' ')
-            return true;
-    }
-    return false;
-}
-
 static mf_status unknown_command(mf_args *args, const char *name)
 {
-    mf_did_you_mean closest = mf_did_you_mean_to(name);
-    char groups[32][16] = { "" }; /* the first words of "graph run" and the like */
+    const char *closest = mf_command_closest(name);
 
-    for (int i = 0; mf_commands[i]; i++) {
-        const char *known = mf_commands[i]->name;
-        const size_t n = strcspn(known, " ");
-
-        mf_did_you_mean_try(&closest, known);
-        if (known[n] && i < MF_COUNT(groups) && n < sizeof groups[0]) {
-            memcpy(groups[i], known, n);
-            mf_did_you_mean_try(&closest, groups[i]);
-        }
-    }
-    if (closest.best)
-        mf_args_hint(args, "did you mean `meshflow %s`?", closest.best);
+    if (closest)
+        mf_args_hint(args, "did you mean `meshflow %s`?", closest);
     return mf_args_wrong(args, "there is no command '%.100s'", name);
 }
 
-/* The command named by the first words, which are then taken away. */
+/* Sets the command that the first words name, and removes these words. The words after the name of
+ * a group must name one of its commands. */
 static mf_status take_command(mf_args *args)
 {
-    char name[64];
-    int used = 1;
+    char name[64] = "";
+    int used = 2;
 
     if (args->n_words == 0)
         return MF_OK;
-    (void)snprintf(name, sizeof name, "%s", args->words[0]);
-    if (mf_command_is_group(name) && args->n_words > 1) {
+    if (args->n_words > 1) {
         (void)snprintf(name, sizeof name, "%.30s %.30s", args->words[0], args->words[1]);
-        used = 2;
+        args->command = mf_command_resolve(name);
     }
-    args->command = mf_command_find(name);
-    if (!args->command && !(used == 1 && mf_command_is_group(name)))
+    if (!args->command && (args->n_words == 1 || !mf_command_is_group(args->words[0]))) {
+        (void)snprintf(name, sizeof name, "%s", args->words[0]);
+        args->command = mf_command_resolve(name);
+        args->group = mf_command_is_group(name) ? args->words[0] : NULL;
+        used = 1;
+    }
+    if (!args->command && !args->group)
         return unknown_command(args, name);
     if (args->command) {
         args->n_words -= used;
@@ -116,7 +91,7 @@ static mf_status take_command(mf_args *args)
 
 /* ---- options ---- */
 
-/* --task_index is --task-index: scripts of other programs write it so. */
+/* --task_index is accepted as --task-index: scripts for other programs use underscores. */
 static bool same_name(const char *known, const char *given, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -170,7 +145,7 @@ static mf_status add_given(mf_args *args, const mf_option *o, const char *value)
     return MF_OK;
 }
 
-/* One option at argv[*at]; *at ends on the last argument it took. */
+/* Parses one option at argv[*at]; *at ends at its last argument. */
 static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *at)
 {
     const char *word = argv[*at];
@@ -193,8 +168,8 @@ static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *a
     return add_given(args, o, value ? value : "");
 }
 
-/* Does the option at this place take the next argument as its value? Asked before the command is
- * known: then any command's option counts. */
+/* The option takes the next argument as its value. Called before the command is known: the options
+ * of all commands are searched. */
 static bool takes_next(const char *word)
 {
     const bool is_long = word[1] == '-';
@@ -307,7 +282,7 @@ mf_status mf_args_int(mf_args *args, const char *option, int64_t min, int64_t ma
     errno = 0;
     value = strtoll(text, &end, 10);
     if (end == text || *end || errno != 0 || value < min || value > max)
-        return mf_args_wrong(args, "--%s expects a whole number from %lld to %lld, not '%.100s'",
+        return mf_args_wrong(args, "--%s expects an integer from %lld to %lld, not '%.100s'",
                              option, (long long)min, (long long)max, text);
     *out = value;
     return MF_OK;

@@ -12,7 +12,7 @@ mf_status mf_cli_print(mf_buf *text)
     if (st == MF_OK && text->len > 0) {
         const bool written = fwrite(text->data, 1, text->len, stdout) == text->len;
 
-        /* A reader that left early (`| head`) has what it wanted. */
+        /* A reader that closes the pipe (`| head`) needs no more output. */
         if ((!written || fflush(stdout) != 0) && errno != EPIPE)
             st = MF_FAIL(MF_UNAVAILABLE, "cannot write the output: %s", strerror(errno));
     }

@@ -10,11 +10,11 @@
 #include <string.h>
 
 typedef struct classes {
-    int64_t n; /* 0: the answers are numbers */
-    const char *const *names; /* NULL: they have none */
+    int64_t n; /* 0: the outputs are numbers */
+    const char *const *names; /* NULL: no names */
 } classes;
 
-/* Of the model, where they are known; else of the data. */
+/* The classes of the model if they are known, otherwise those of the data. */
 static classes predictions_classes_of(const mf_job *job, int64_t width)
 {
     const mf_schema_column *label = mf_schema_label(&job->note.schema);
@@ -67,7 +67,7 @@ static void predictions_print_object(const classes *c, const float *row, int64_t
     mf_buf_str(out, "]}");
 }
 
-/* The sample, and its file where each is one of its own. */
+/* The number of the sample, and its file if each sample has one. */
 static void predictions_print_sample(const mf_job *job, int64_t i, mf_buf *out)
 {
     const mf_dataset *set = job->test;
@@ -94,7 +94,8 @@ mf_status mf_predictions_print(const mf_job *job, const mf_tensor *answers, bool
         return mf_cli_print(&out);
     }
     if (mf_tensor_dtype(answers) != MF_DTYPE_F32)
-        return MF_FAIL(MF_UNIMPLEMENTED, "the model does not answer with floats; use --output");
+        return MF_FAIL(MF_UNIMPLEMENTED, "the output of the model is not of type float; use "
+                                         "--output");
     mf_buf_str(&out, json ? "{\"predictions\":[" : "");
     for (int64_t i = 0; i < n; i++, row += width) {
         if (json) {

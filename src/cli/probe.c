@@ -30,7 +30,7 @@ static void stopped(mf_probe *p, mf_status st, const char *why)
     (void)snprintf(p->why, sizeof p->why, "%s", why);
 }
 
-/* ---- the host ---- */
+/* ---- host ---- */
 
 static void note_numbers(const struct addrinfo *a, mf_probe *p)
 {
@@ -64,7 +64,7 @@ static bool probe_look_up(const char *address, struct addrinfo **out, mf_probe *
     return true;
 }
 
-/* ---- the port ---- */
+/* ---- port ---- */
 
 static int connect_within(const struct addrinfo *a, int64_t timeout_ms)
 {
@@ -105,7 +105,7 @@ static bool connect_any(const struct addrinfo *all, int64_t timeout_ms, mf_probe
     return true;
 }
 
-/* ---- the server ---- */
+/* ---- server ---- */
 
 static void probe_note_device(const Tensorflow__DeviceAttributes *d, mf_probe *p)
 {
@@ -156,14 +156,14 @@ static void probe_ask_status(const char *address, const mf_probe_options *o, mf_
     mf_arena_free(arena);
 }
 
-/* ---- its clock ---- */
+/* ---- clock ---- */
 
 static mf_status ask_clock(mf_session *s, const mf_probe_options *o, mf_probe *p)
 {
     static const char *const fetch = "now";
     mf_tensor *now = NULL;
 
-    for (int i = 0; i < 2; i++) { /* the first time it is compiled */
+    for (int i = 0; i < 2; i++) { /* the first run compiles */
         const int64_t before = mf_clock_wall_ns();
         int64_t after;
 
@@ -178,7 +178,7 @@ static mf_status ask_clock(mf_session *s, const mf_probe_options *o, mf_probe *p
     return MF_OK;
 }
 
-/* A session that knows of this task alone, whoever else is missing. */
+/* The session knows only this task, so missing tasks do not matter. */
 static void probe_look_at_clock(const char *address, const mf_probe_options *o, mf_probe *p)
 {
     const char *filter = p->task;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.c - follows a training: counts, collects the curve, and decides when to show what. */
+/* progress.c - follows a training: counts, collects the learning curve, decides when to print. */
 #include "cli/progress.h"
 
 #include "base/clock.h"
@@ -23,7 +23,7 @@ static bool is_terminal(void)
     return isatty(STDERR_FILENO) != 0 && term && strcmp(term, "dumb") != 0;
 }
 
-/* Of several workers the chief shows and writes, whoever that is by now. */
+/* The current chief prints and writes for all workers. */
 static bool is_quiet(const mf_progress *p)
 {
     return p->quiet || !mf_strategy_is_chief(p->job->strategy);
@@ -66,8 +66,8 @@ double mf_progress_rate(const mf_progress *p)
     return time > 0 ? (double)p->samples / time : 0.0;
 }
 
-/* All at once, so that nothing flickers. */
-static void progress_say(mf_buf *text)
+/* One write, to avoid flicker. */
+static void progress_print(mf_buf *text)
 {
     if (!text->failed && text->len > 0)
         (void)fwrite(text->data, 1, text->len, stderr);
@@ -86,8 +86,8 @@ static void progress_write_file(mf_progress *p, const char *name, mf_buf *text)
     st = text->failed || path.failed || !path.data
              ? MF_NOMEM("a curve")
              : mf_file_write(path.data, text->data, text->len);
-    if (st != MF_OK && !p->unwritten) /* not again for every epoch */
-        MF_WARN("the learning curve was not written: %s", mf_error_message());
+    if (st != MF_OK && !p->unwritten) /* reported once, not for every epoch */
+        MF_WARN("the learning curve could not be written: %s", mf_error_message());
     p->unwritten = st != MF_OK;
     mf_buf_deinit(&path);
     mf_buf_deinit(text);
@@ -111,7 +111,7 @@ static void write_svg(mf_progress *p)
     mf_buf_deinit(&title);
 }
 
-/* A resumed training goes on with the curve it has; without one, it begins a new one. */
+/* A resumed training continues its curve; without one it starts a new curve. */
 static void read_csv(const mf_progress *p, int64_t step)
 {
     mf_buf path = { 0 };
@@ -127,7 +127,7 @@ static void read_csv(const mf_progress *p, int64_t step)
     mf_buf_deinit(&path);
 }
 
-/* ---- on the way ---- */
+/* ---- during training ---- */
 
 static mf_status progress_begin(void *ctx, mf_trainer *t)
 {
@@ -152,7 +152,7 @@ static void progress_count(mf_progress *p, const mf_step_report *r, int64_t now)
     }
     p->step_ns = now;
     p->step = r->step;
-    if (r->skipped_steps > p->skipped) { /* its results are no numbers */
+    if (r->skipped_steps > p->skipped) { /* its results are NaN/Inf */
         p->skipped = r->skipped_steps;
         return;
     }
@@ -165,15 +165,14 @@ static void progress_count(mf_progress *p, const mf_step_report *r, int64_t now)
     mf_curve_add_step(p->curve, r->step, r->results, r->n_results);
 }
 
-/* The cursor stays at the beginning of the line, so that whatever is printed next writes over it.
- */
+/* The cursor stays at the beginning of the line, so that the next output replaces it. */
 static void show_bar(const mf_progress *p, const mf_step_report *r)
 {
     mf_buf text = { 0 };
 
     mf_progress_bar(p, r, mf_cli_columns(STDERR_FILENO, 80), &text);
     mf_buf_str(&text, "\033[K\r");
-    progress_say(&text);
+    progress_print(&text);
 }
 
 static void clear_bar(const mf_progress *p, mf_buf *text)
@@ -198,12 +197,12 @@ static mf_status progress_after_step(void *ctx, mf_trainer *t, const mf_step_rep
         show_bar(p, r);
     } else {
         mf_progress_line(p, r, &text);
-        progress_say(&text);
+        progress_print(&text);
     }
     return MF_OK;
 }
 
-/* Of tiny epochs not every one gets a line: who reads hundreds in a second? */
+/* Of very short epochs only some get a line. */
 static bool is_epoch_shown(mf_progress *p, const mf_step_report *r, int64_t now)
 {
     const bool shown = r->step == p->total || r->step - p->first_step <= p->per_epoch ||
@@ -229,7 +228,7 @@ static mf_status progress_after_epoch(void *ctx, mf_trainer *t, const mf_step_re
     if (is_epoch_shown(p, r, now)) {
         clear_bar(p, &text);
         mf_progress_epoch(p, r, validation, n, &text);
-        progress_say(&text);
+        progress_print(&text);
         if (p->terminal && r->step != p->total)
             show_bar(p, r);
         p->shown_ns = now;
@@ -249,7 +248,7 @@ static mf_status progress_end(void *ctx, mf_trainer *t)
     (void)t;
     if (!is_quiet(p) && p->begun) {
         clear_bar(p, &text);
-        progress_say(&text);
+        progress_print(&text);
     }
     return MF_OK;
 }
@@ -302,6 +301,6 @@ mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
     mf_progress_table(p, test, n_test, &out);
     if (!p->json)
         return mf_cli_print(&out);
-    progress_say(&out);
+    progress_print(&out);
     return MF_OK;
 }

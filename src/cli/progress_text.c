@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress_text.c - progress in words: the bar, the lines, the table at the end. */
+/* progress_text.c - progress as text: the bar, the lines, the final table. */
 #include "base/mem.h"
 #include "cli/progress.h"
 #include "cli/shares.h"
@@ -28,7 +28,7 @@ static void put_rate(const mf_progress *p, char text[PIECE])
                    mf_cli_count((int64_t)(mf_progress_rate(p) + 0.5), number));
 }
 
-/* Seconds that the other steps take if they go like those so far. */
+/* Seconds that the remaining steps take at the speed so far. */
 static void put_left(const mf_progress *p, int64_t step, char text[PIECE])
 {
     const int64_t done = step - p->first_step - 1, left = p->total - step;
@@ -41,7 +41,7 @@ static void put_left(const mf_progress *p, int64_t step, char text[PIECE])
         (void)snprintf(text, PIECE, "-:-- left");
 }
 
-/* Most wanted first: what does not fit is left out from the end. */
+/* Most important first: pieces that do not fit are dropped from the end. */
 static int make_pieces(const mf_progress *p, const mf_step_report *r, char pieces[PIECES][PIECE])
 {
     int n = 0;
@@ -61,7 +61,7 @@ static int make_pieces(const mf_progress *p, const mf_step_report *r, char piece
 
 /* ---- the bar ---- */
 
-/* `width` characters, of which the fraction is filled, to an eighth where the locale allows. */
+/* `width` characters, filled up to `fraction`, in eighths if the locale allows. */
 static void put_bar(double fraction, int width, bool utf8, mf_buf *out)
 {
     static const char *const eighths[] = { " ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█" };
@@ -177,7 +177,7 @@ static void progress_text_put_steps(const mf_progress *p, mf_buf *out)
     mf_buf_printf(out, ", with %lld samples each, %.3g epochs", (long long)p->batch,
                   (double)p->step / (double)p->per_epoch);
     if (p->skipped > 0)
-        mf_buf_printf(out, "; %s skipped, for their gradients were no numbers",
+        mf_buf_printf(out, "; %s skipped because of NaN/Inf gradients",
                       mf_cli_count(p->skipped, step));
     mf_buf_str(out, "\n");
     if (p->planned)
@@ -205,7 +205,7 @@ static void put_files(const mf_progress *p, mf_buf *out)
     mf_free(prefix);
 }
 
-/* What this worker has sent to the others. */
+/* Bytes that this worker has sent. */
 static void put_traffic(const mf_job *job, mf_buf *out)
 {
     char sent[MF_TEXT], plain[MF_TEXT];
@@ -219,7 +219,7 @@ static void put_traffic(const mf_job *job, mf_buf *out)
     mf_buf_str(out, t.bytes > 0 ? "\n" : "");
 }
 
-/* Where the time of this task went. */
+/* Shares of the time of this task. */
 static void put_shares(mf_buf *out)
 {
     int64_t used[MF_USES];
@@ -231,7 +231,7 @@ static void put_shares(mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-/* What is learned: classes, or numbers. */
+/* The label: classes, or a number. */
 static void progress_text_put_label(const mf_job *job, mf_buf *out)
 {
     enum { SHOWN = 6 };
@@ -261,7 +261,7 @@ static bool progress_text_is_used(const mf_model *model, const char *column)
     return strcmp(column, "label") == 0;
 }
 
-/* Columns that the model learns nothing from. */
+/* Columns that the model does not read. */
 static void put_unused(const mf_job *job, mf_buf *out)
 {
     const mf_column *columns;

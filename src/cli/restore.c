@@ -12,8 +12,8 @@ static bool restore_is_variable(const mf_node *n)
            strcmp(n->op_name, "Variable") == 0;
 }
 
-/* The checkpoint's name of a variable: that of the node, its shared name, or either as TensorFlow 2
- * saves objects. NULL: it has none of these. */
+/* The name of a variable in the checkpoint: the name of the node, its shared name, or either in the
+ * object format of TensorFlow 2. NULL: none of these exists. */
 static const char *restore_key_of(const mf_bundle *b, const mf_node *n, char *key, size_t size)
 {
     const char *names[] = { n->name, mf_node_string(n, "shared_name") };
@@ -31,7 +31,7 @@ static const char *restore_key_of(const mf_bundle *b, const mf_node *n, char *ke
     return NULL;
 }
 
-/* An entry with an empty tensor. */
+/* Adds an entry with an empty tensor. */
 static mf_status add_entry(mf_feeds *list, const char *name)
 {
     MF_TRY(mf_grow(&list->names, &list->cap_names, list->n + 1, sizeof *list->names));
@@ -79,14 +79,14 @@ static mf_status nothing_found(mf_args *args, const mf_bundle *b, int64_t variab
                       e->key);
     }
     if (names.len > 0)
-        mf_args_hint(args, "it holds %s", names.data);
+        mf_args_hint(args, "it contains %s", names.data);
     mf_buf_deinit(&names);
     return MF_FAIL(MF_NOT_FOUND, "it has none of the graph's %lld variables", (long long)variables);
 }
 
 static mf_status restore_add_all(mf_args *args, mf_graph *g, mf_bundle *b, mf_restore *out)
 {
-    const int64_t n_nodes = g->n_nodes; /* more are added */
+    const int64_t n_nodes = g->n_nodes; /* nodes are added below */
     int64_t variables = 0;
 
     for (int64_t i = 0; i < n_nodes; i++) {
@@ -108,7 +108,7 @@ mf_status mf_restore_add(mf_args *args, mf_graph *graph, const char *prefix, mf_
     mf_status st = mf_bundle_open(prefix, NULL, &b);
 
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "give the common beginning of CHECKPOINT.index and CHECKPOINT.data-...");
+        mf_args_hint(args, "give the common prefix of CHECKPOINT.index and CHECKPOINT.data-...");
     if (st != MF_OK)
         return mf_cli_name_file(st, prefix);
     st = restore_add_all(args, graph, b, out);

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options that decide which weights come out, and their defaults (NULL: none). How long training
- * lasts and who does the work are no part of it. */
+/* Options that determine the weights, and their defaults (NULL: none). The length of the training
+ * and the number of workers are not among them. */
 static const struct resume_setting {
     const char *name, *unless;
-    bool fixed; /* it cannot change at all */
+    bool fixed; /* it cannot change, also not with --allow-changes */
 } settings[] = {
     { "seed", "0", true },        { "shards", "8", true },        { "batch", "32", false },
     { "slice", "element", true }, { "optimizer", "sgd", false },  { "lr", NULL, false },
@@ -23,9 +23,9 @@ static const struct resume_setting {
     { "validation", "0", false }, { "precision", "fp32", false }, { "codec", NULL, false },
 };
 
-/* ---- noting ---- */
+/* ---- writing ---- */
 
-/* All values of an option that may be given several times, as one text. */
+/* All values of a repeatable option, as one string. */
 static mf_status resume_value_of(const mf_job *job, const mf_args *args,
                                  const struct resume_setting *s, const char **out)
 {
@@ -61,7 +61,7 @@ mf_status mf_resume_note(const mf_job *job, const mf_args *args, mf_model_note *
 
 typedef struct resume_changes {
     mf_buf text; /* "--batch was 32 and is 64, ..." */
-    bool refused; /* one of them is of a setting that cannot change */
+    bool refused; /* a setting that cannot change has changed */
 } resume_changes;
 
 /* 0.1 and 1e-1 are the same rate. */
@@ -121,7 +121,7 @@ static mf_status compare_options(const mf_job *job, const mf_args *args, resume_
     return MF_OK;
 }
 
-/* What is not given is that of the run. */
+/* An option that is not given has the value of the run. */
 static void compare_given(const mf_args *args, const char *option, const char *name,
                           const char *was, resume_changes *c)
 {
@@ -211,7 +211,7 @@ mf_status mf_resume_open(mf_job *job, mf_args *args)
     if (!job->note.model || strcmp(job->note.model, job->model_text) == 0)
         return MF_OK;
     return mf_args_wrong(args,
-                         "the run in '%s' trains the model '%s', not '%s': leave out --model to "
+                         "the run in '%s' trains the model '%s', not '%s': remove --model to "
                          "continue it, or choose another --out",
                          out, job->note.model, job->model_text);
 }

@@ -11,7 +11,7 @@ mf_status mf_cli_running(mf_args *args, const char *job, mf_job_view *out)
     MF_TRY(mf_job_view_read(job, out));
     if (!job || out->n_jobs > 0)
         return MF_OK;
-    mf_args_hint(args, "`meshflow jobs` lists those of this user on this host");
+    mf_args_hint(args, "`meshflow job list` lists the jobs of this user on this host");
     return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' here", job);
 }
 
@@ -32,7 +32,7 @@ int mf_cli_health(const mf_job_view *r)
     return health;
 }
 
-/* Of the first task; of masters only where they are alone. */
+/* The phase of the first task that is not a master, or of a master if there are no others. */
 static mf_phase phase_of(const mf_job_view_job *job)
 {
     int i = 0;
@@ -53,7 +53,9 @@ void mf_cli_explain(const mf_job_view_job *job, int64_t now, mf_buf *out)
         mf_buf_printf(out, "it %s", mf_phase_text(phase_of(job)));
         return;
     }
-    mf_buf_printf(out, "it goes on: step %s of %s, %s samples/s, and nobody waits for long",
+    mf_buf_printf(out,
+                  "it makes progress: step %s of %s, %s samples/s, and no task waits for "
+                  "long",
                   mf_cli_count(s.step, step), mf_cli_count(s.steps, steps),
                   mf_cli_count((int64_t)(s.rate + 0.5), rate));
 }

@@ -63,7 +63,7 @@ static mf_status schema_file_decode_names(const json_t *list, mf_arena *arena,
 
         names[i] = name ? mf_arena_strdup(arena, name) : NULL;
         if (!names[i])
-            return name ? MF_NOMEM("a schema") : MF_FAIL(MF_DATA_LOSS, "a name is no string");
+            return name ? MF_NOMEM("a schema") : MF_FAIL(MF_DATA_LOSS, "a name is not a string");
     }
     *out = names;
     return MF_OK;
@@ -74,13 +74,13 @@ static mf_status schema_file_decode_shape(const json_t *list, mf_column *out)
     const size_t n = json_array_size(list);
 
     if (!json_is_array(list) || n >= MF_MAX_RANK)
-        return MF_FAIL(MF_DATA_LOSS, "\"shape\" is no list of at most %d dimensions",
+        return MF_FAIL(MF_DATA_LOSS, "\"shape\" is not a list of at most %d dimensions",
                        MF_MAX_RANK - 1);
     out->rank = (int)n;
     for (size_t i = 0; i < n; i++) {
         out->dims[i] = json_integer_value(json_array_get(list, i));
         if (out->dims[i] < 1)
-            return MF_FAIL(MF_DATA_LOSS, "dimension %zu of \"shape\" is no number above 0", i);
+            return MF_FAIL(MF_DATA_LOSS, "dimension %zu of \"shape\" is not a number above 0", i);
     }
     return MF_OK;
 }
@@ -132,7 +132,7 @@ mf_status mf_schema_decode(const json_t *root, mf_arena *arena, mf_schema *out)
         return MF_FAIL(MF_DATA_LOSS, "the version is %lld; this program reads version %d",
                        (long long)version, VERSION);
     if (n < 1 || n > MF_DATASET_COLUMNS)
-        return MF_FAIL(MF_DATA_LOSS, "\"columns\" is no list of 1 to %d", MF_DATASET_COLUMNS);
+        return MF_FAIL(MF_DATA_LOSS, "\"columns\" is not a list of 1 to %d", MF_DATASET_COLUMNS);
     out->columns = MF_ARENA_ARRAY(arena, mf_schema_column, (int64_t)n);
     if (!out->columns)
         return MF_NOMEM("a schema");

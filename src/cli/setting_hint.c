@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Does a signature such as "{units: list(int) = [128]}" have this name? */
+/* A signature such as "{units: list(int) = [128]}" has this name. */
 static bool has_setting(const char *signature, const char *name)
 {
     const size_t n = strlen(name);

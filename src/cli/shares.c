@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/shares.h"
 
-/* What is rounded is the sum so far, so that all together are 100 %. */
+/* Rounds the cumulative sum, so that the shares add up to 100 %. */
 void mf_time_shares(const int64_t ns[MF_USES], int tenths[MF_USES])
 {
     double total = 0, sum = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shares.h - where the time of a task went, in percent. */
+/* shares.h - shares of the time of a task, in percent. */
 #ifndef MF_CLI_SHARES_H
 #define MF_CLI_SHARES_H
 

@@ -11,8 +11,8 @@
 
 enum { SHOW_ALL = 1000, EDGE = 3, CELL = 512, CELL_STRING = 60 };
 
-/* The shortest text that reads back as the same number, of at most `digits`; 30 rather than 3e+01.
- */
+/* The shortest text that reads back as the same number, with at most `digits` digits; 30 rather
+ * than 3e+01. */
 static void float_text(double v, bool is_double, int digits, char *text, size_t size)
 {
     for (int p = 1; p <= digits; p++) {
@@ -63,7 +63,7 @@ static void string_text(const mf_string *s, char *text, size_t size)
     mf_buf_deinit(&buf);
 }
 
-/* Element i; strings only for people (in JSON they may be long). */
+/* Element i as text; strings only for text output (in JSON they may be long). */
 static void cell_text(const mf_tensor *t, int64_t i, bool json, char text[CELL])
 {
     if (t->dtype == MF_DTYPE_STRING)
@@ -85,13 +85,13 @@ static void cell_text(const mf_tensor *t, int64_t i, bool json, char text[CELL])
         (void)snprintf(text, CELL, "%" PRId64, mf_tensor_int_at(t, i));
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
 typedef struct shower {
     const mf_tensor *t;
-    mf_buf *out; /* NULL: only measure */
-    bool cut; /* leave out the middle of long dimensions */
-    int left, right; /* widest text before and from the decimal point on */
+    mf_buf *out; /* NULL: only measure the width */
+    bool cut; /* omit the middle of long dimensions */
+    int left, right; /* largest width before the decimal point, and from it on */
 } shower;
 
 static void show_cell(shower *s, int64_t i)
@@ -123,7 +123,7 @@ static void show_break(const shower *s, int axis)
     mf_buf_printf(s->out, "%*s", axis + 1, "");
 }
 
-/* The elements of dims[axis..) from element `at` on. Recursion is at most MF_MAX_RANK deep. */
+/* The elements of dims[axis..) from element `at` on. The recursion is at most MF_MAX_RANK deep. */
 static void show_axis(shower *s, int axis, int64_t at)
 {
     const int64_t n = axis < s->t->shape.rank ? s->t->shape.dims[axis] : 0;
@@ -158,12 +158,12 @@ void mf_show_text(const mf_tensor *t, mf_buf *out)
         mf_buf_str(out, "[]");
         return;
     }
-    show_axis(&s, 0, 0); /* how wide? */
+    show_axis(&s, 0, 0); /* measures the width */
     s.out = out;
     show_axis(&s, 0, 0);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON ---- */
 
 static void json_axis(const mf_tensor *t, int axis, int64_t at, mf_buf *out)
 {
@@ -195,19 +195,19 @@ void mf_show_json(const mf_tensor *t, int64_t max, mf_buf *out)
     if (t->count > max)
         mf_buf_str(out, "null");
     else if (t->count == 0)
-        mf_buf_str(out, "[]"); /* whatever its shape: there may be a billion empty rows */
+        mf_buf_str(out, "[]"); /* for any shape: there may be a billion empty rows */
     else
         json_axis(t, 0, 0, out);
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 typedef struct show_reader {
     const char *text, *at;
     double *values;
     int64_t n, cap;
     mf_dtype dtype;
-    mf_shape shape; /* dimensions seen so far; -1: not closed yet */
+    mf_shape shape; /* known dimensions; -1: not closed yet */
 } show_reader;
 
 static mf_status show_wrong(const show_reader *r, const char *what)
@@ -232,7 +232,7 @@ static bool show_take(show_reader *r, const char *token)
     return true;
 }
 
-/* Whole numbers are read as doubles, which hold them exactly up to 2^53. */
+/* Integers are read as doubles, which are exact up to 2^53. */
 static bool show_fits(mf_dtype dtype, double v)
 {
     const bool is_signed = dtype == MF_DTYPE_I8 || dtype == MF_DTYPE_I16 || dtype == MF_DTYPE_I32 ||
@@ -256,7 +256,7 @@ static mf_status show_read_number(show_reader *r, int depth)
     if (r->shape.rank == MF_UNKNOWN_RANK)
         r->shape.rank = depth;
     if (r->shape.rank != depth)
-        return show_wrong(r, "numbers must all stand at the same depth");
+        return show_wrong(r, "all numbers must have the same depth");
     show_skip(r);
     from = r->at;
     if (show_take(r, "true") || show_take(r, "True")) {
@@ -268,7 +268,7 @@ static mf_status show_read_number(show_reader *r, int depth)
         r->at = end;
     }
     if (!show_fits(r->dtype, v))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%.*s is no value of type %s", (int)(r->at - from),
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%.*s is not a value of type %s", (int)(r->at - from),
                        from, mf_dtype_name(r->dtype));
     MF_TRY(mf_grow(&r->values, &r->cap, r->n + 1, sizeof *r->values));
     r->values[r->n++] = v;
@@ -284,7 +284,7 @@ static mf_status show_read_value(show_reader *r, int depth)
     if (depth >= MF_MAX_RANK)
         return show_wrong(r, "too many dimensions");
     if (r->shape.rank >= 0 && depth >= r->shape.rank)
-        return show_wrong(r, "numbers must all stand at the same depth");
+        return show_wrong(r, "all numbers must have the same depth");
     while (!show_take(r, "]")) {
         if (n > 0 && !show_take(r, ","))
             return show_wrong(r, "expected ',' or ']'");
@@ -307,13 +307,13 @@ mf_status mf_show_parse(const char *text, mf_dtype dtype, mf_tensor *out)
     for (int i = 0; i < MF_MAX_RANK; i++)
         r.shape.dims[i] = MF_UNKNOWN_DIM;
     if (!mf_dtype_is_plain(dtype))
-        st = MF_FAIL(MF_UNIMPLEMENTED, "values of type %s cannot be written as text: use a file",
+        st = MF_FAIL(MF_UNIMPLEMENTED, "values of type %s have no text format: use a file",
                      mf_dtype_name(dtype));
     if (st == MF_OK)
         st = show_read_value(&r, 0);
     show_skip(&r);
     if (st == MF_OK && *r.at)
-        st = show_wrong(&r, "nothing more was expected");
+        st = show_wrong(&r, "unexpected text after the value");
     if (st == MF_OK)
         st = mf_tensor_alloc(out, dtype, &r.shape);
     for (int64_t i = 0; st == MF_OK && i < r.n; i++)

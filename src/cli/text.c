@@ -25,7 +25,7 @@ const char *mf_cli_count(int64_t n, char text[MF_TEXT])
 
 const char *mf_cli_time(double seconds, char text[MF_TEXT])
 {
-    /* Years are enough; a wild estimate must not overflow. */
+    /* Limited to years: a wild estimate must not overflow. */
     const long long s = seconds > 0 ? llround(fmin(seconds, 1e9)) : 0;
 
     if (s < 3600)
@@ -48,8 +48,8 @@ const char *mf_cli_number(double v, char text[MF_TEXT])
     return text;
 }
 
-/* Asks the locale of the environment without making it the program's: numbers in files must not
- * depend on it. */
+/* Reads the locale from the environment without setting it: it must not change how numbers are
+ * written to files. */
 bool mf_cli_is_utf8(void)
 {
     const locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
@@ -78,7 +78,7 @@ int mf_cli_width(const char *text)
     return n;
 }
 
-/* What would begin another line or column, as C writes it. */
+/* The escape sequence of C for a character that would begin another line or column. */
 static const char *written(char c)
 {
     return c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : "?";

@@ -12,9 +12,9 @@ enum { TIMEOUT_MS = 3000 };
 
 typedef struct cluster {
     mf_server_tasks tasks;
-    mf_probe *probes; /* by task */
+    mf_probe *probes; /* one for each task */
     mf_probe_options o;
-    char *paths; /* that its security points to */
+    char *paths; /* strings of its security settings */
 } cluster;
 
 static mf_status topo_cluster_look(mf_args *args, cluster *c)
@@ -40,7 +40,7 @@ static bool is_up(const cluster *c, int i)
     return c->probes[i].reached == MF_PROBE_SERVER;
 }
 
-/* The host of "host:port", and how long its name is. */
+/* The length of the host in "host:port". */
 static int host_len(const char *address)
 {
     return (int)(strrchr(address, ':') - address);
@@ -51,7 +51,7 @@ static bool same_host(const char *a, const char *b)
     return host_len(a) == host_len(b) && strncmp(a, b, (size_t)host_len(a)) == 0;
 }
 
-/* No task before it is on its host. */
+/* No earlier task is on the same host. */
 static bool topo_cluster_is_first(const cluster *c, int i)
 {
     for (int k = 0; k < i; k++) {
@@ -73,7 +73,7 @@ static void print_task(const cluster *c, int i, mf_buf *out)
         mf_buf_printf(out, "%s, %d device%s, answers in %.1f ms\n", p->system, p->n_devices,
                       p->n_devices == 1 ? "" : "s", p->answer_ms);
     else
-        mf_buf_printf(out, "not there: %s\n", p->why);
+        mf_buf_printf(out, "not reachable: %s\n", p->why);
 }
 
 static void topo_cluster_print_text(const cluster *c, mf_buf *out)
@@ -90,7 +90,7 @@ static void topo_cluster_print_text(const cluster *c, mf_buf *out)
     }
 }
 
-/* ---- a picture ---- */
+/* ---- graph ---- */
 
 static void draw_task(const cluster *c, int i, mf_buf *out)
 {
@@ -106,8 +106,7 @@ static void draw_task(const cluster *c, int i, mf_buf *out)
     mf_buf_str(out, "];\n");
 }
 
-/* Workers send gradients to parameter servers and get weights; without servers they talk to each
- * other. */
+/* Workers exchange gradients and weights with parameter servers; without them, with each other. */
 static bool topo_cluster_talk(const cluster *c, int a, int b)
 {
     const bool a_serves = strcmp(c->tasks.all[a].job, "ps") == 0;
@@ -142,7 +141,7 @@ static void print_dot(const cluster *c, mf_buf *out)
     mf_buf_str(out, "}\n");
 }
 
-/* ---- for programs ---- */
+/* ---- JSON ---- */
 
 static void topo_cluster_put(mf_buf *out, const char *name, const char *value)
 {

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 4096 }; /* devices: a wrong file must not ask for more */
+enum { MOST = 4096 }; /* limit of devices, for invalid files */
 
-/* By PCI's class, of 16 bits; NULL: it is something else. */
+/* The kind of a PCI class of 16 bits; NULL: not of interest. */
 static const char *topo_devices_kind_of(unsigned class_id)
 {
     if (class_id == 0x0302)
@@ -34,7 +34,7 @@ static mf_device *topo_devices_add(mf_devices *d)
     return &all[d->n++];
 }
 
-/* What does not fit is left out. */
+/* Appends as much as fits. */
 static void topo_devices_append(char *to, size_t size, const char *between, const char *text)
 {
     const size_t len = strlen(to);
@@ -49,7 +49,7 @@ void mf_devices_want(hwloc_topology_t topology)
     (void)hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 }
 
-/* In KiB, as all of hwloc's plugins say it. */
+/* In KiB, as all plugins of hwloc report it. */
 static int64_t topo_devices_memory_of(hwloc_obj_t o)
 {
     static const char *const names[] = { "CUDAGlobalMemorySize", "OpenCLGlobalMemorySize",
@@ -136,9 +136,9 @@ static mf_status ask_hwloc(hwloc_topology_t topology, mf_devices *out)
     return MF_OK;
 }
 
-/* ---- the kernel ---- */
+/* ---- kernel ---- */
 
-/* The first line of a small file, without its end; "": there is none. */
+/* The first line of a small file, without the newline; "": there is none. */
 static void first_line(const char *root, const char *path, char *text, size_t size)
 {
     char file[512];
@@ -165,7 +165,7 @@ static void attribute(const char *root, const char *address, const char *name, c
     first_line(root, path, text, size);
 }
 
-/* The driver of NVIDIA's devices says their names: "Model: \t NVIDIA H100". */
+/* The NVIDIA driver reports names as "Model: \t NVIDIA H100". */
 static void take_model(const char *root, mf_device *d)
 {
     char path[128], line[160];
@@ -202,7 +202,7 @@ static mf_status take_address(const char *root, const char *address, mf_devices 
     const char *kind;
     mf_device *d;
 
-    attribute(root, address, "class", text, sizeof text); /* 0x030200: with the interface */
+    attribute(root, address, "class", text, sizeof text); /* 0x030200, with the interface */
     kind = topo_devices_kind_of((unsigned)(strtoul(text, NULL, 16) >> 8) & 0xffff);
     if (!kind || strlen(address) >= sizeof d->address)
         return MF_OK;
@@ -219,7 +219,7 @@ static mf_status take_address(const char *root, const char *address, mf_devices 
     take_driver(root, d);
     attribute(root, address, "numa_node", text, sizeof text);
     d->node = text[0] ? atoi(text) : -1;
-    attribute(root, address, "mem_info_vram_total", text, sizeof text); /* amdgpu's, in bytes */
+    attribute(root, address, "mem_info_vram_total", text, sizeof text); /* of amdgpu, in bytes */
     d->memory = atoll(text) > 0 ? atoll(text) : 0;
     return MF_OK;
 }
@@ -243,7 +243,7 @@ static mf_status ask_kernel(const char *root, mf_devices *out)
     return st;
 }
 
-/* ---- together ---- */
+/* ---- both ---- */
 
 mf_status mf_devices_find(hwloc_topology_t topology, const char *root, mf_devices *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topo_devices.h - accelerators and displays of a machine, as far as they can be seen without their
- * vendors' libraries: hwloc's I/O objects, with what its plugins (CUDA, OpenCL, ROCm, Level Zero,
- * where installed) add to them; and where hwloc has no plugin for PCI, what the kernel shows. */
+/* topo_devices.h - accelerators and displays of a machine, without the libraries of their vendors:
+ * the I/O objects of hwloc and of its plugins (CUDA, OpenCL, ROCm, Level Zero, where installed).
+ * Where hwloc has no PCI plugin, the devices that the kernel reports. */
 #ifndef MF_CLI_TOPO_DEVICES_H
 #define MF_CLI_TOPO_DEVICES_H
 
@@ -10,12 +10,12 @@
 #include <hwloc.h>
 
 typedef struct mf_device {
-    char address[32]; /* of PCI: "0000:3b:00.0"; "": it has none */
-    char name[128]; /* "NVIDIA Corporation GA100"; "10de:20b0" where nobody knows better */
+    char address[32]; /* PCI address: "0000:3b:00.0"; "": none */
+    char name[128]; /* "NVIDIA Corporation GA100"; "10de:20b0" if the name is unknown */
     const char *kind; /* "display", "3D controller", "accelerator" */
-    char handles[96]; /* how programs call it: "cuda0, opencl0d0"; or its driver */
-    int64_t memory; /* bytes of its own; 0: nobody says */
-    int node; /* NUMA, that it is near to; -1: none in particular */
+    char handles[96]; /* names in programs: "cuda0, opencl0d0"; or the driver */
+    int64_t memory; /* bytes of device memory; 0: unknown */
+    int node; /* nearest NUMA node; -1: none */
 } mf_device;
 
 typedef struct mf_devices {
@@ -23,10 +23,10 @@ typedef struct mf_devices {
     int n;
 } mf_devices;
 
-/* Before the topology is loaded. */
+/* Call before the topology is loaded. */
 void mf_devices_want(hwloc_topology_t topology);
-/* root: "", or where /sys and /proc are, for tests; used where the topology is this machine's and
- * has no device. Owns: mf_devices_deinit(), also after a failure. */
+/* root: "", or a directory with /sys and /proc, for tests; read if the topology is that of this
+ * machine and has no device. Owns: mf_devices_deinit(), also after a failure. */
 MF_MUST mf_status mf_devices_find(hwloc_topology_t topology, const char *root, mf_devices *out);
 void mf_devices_deinit(mf_devices *d);
 

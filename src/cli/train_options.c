@@ -21,13 +21,15 @@ static mf_status read_compile(mf_args *args, mf_compile_options *c)
     MF_TRY(mf_args_double(args, "weight-decay", 0.0, 1e9, &c->weight_decay));
     MF_TRY(mf_args_double(args, "ema", 0.0, 0.9999999, &c->ema));
     c->ema_eval = mf_args_has(args, "ema-eval");
+    if (c->ema_eval && !mf_args_has(args, "ema"))
+        return mf_args_wrong(args, "--ema-eval needs --ema, the decay of the moving average");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
     c->recompute = mf_args_value(args, "recompute");
     c->hogwild = mf_args_has(args, "hogwild");
-    if (c->hogwild) /* not refused: scripts for many workers shall run on one, too */
-        MF_WARN("--hogwild changes nothing here: one process does one step after the other, and no "
-                "update waits for a lock");
+    if (c->hogwild) /* not refused: scripts for several workers must also run with one */
+        MF_WARN("--hogwild has no effect: a process runs one step after the other, and no update "
+                "waits for a lock");
     return MF_OK;
 }
 
@@ -66,11 +68,11 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     if (f->overwrite && (f->resume || !f->out))
         return mf_args_wrong(args, f->out ? "--resume continues the training in --out, and "
                                             "--overwrite removes it: choose one"
-                                          : "--overwrite needs --out, the folder to begin in");
+                                          : "--overwrite needs --out, the directory of the run");
     if (f->resume && !f->out)
-        return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
+        return mf_args_wrong(args, "--resume needs --out, the directory of the run");
     if (f->summary_steps > 0 && !f->out)
-        return mf_args_wrong(args, "--summary-steps needs --out, the folder for events");
+        return mf_args_wrong(args, "--summary-steps needs --out, the directory for events");
     return MF_OK;
 }
 
@@ -80,7 +82,7 @@ mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile, mf_f
     return read_fit(args, fit);
 }
 
-/* Empty: neither is given. */
+/* Writes nothing if neither option is given. */
 static mf_status read_stop(mf_args *args, mf_buf *out)
 {
     static const char name[] = "converged";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_options.h - what the options of `meshflow train` say of how a model is trained. */
+/* train_options.h - the options of `meshflow train` as settings of compile and fit. */
 #ifndef MF_CLI_TRAIN_OPTIONS_H
 #define MF_CLI_TRAIN_OPTIONS_H
 
@@ -7,12 +7,10 @@
 
 #include <meshflow/meshflow.h>
 
-/* compile, fit: completed by what is given. Owns: strings are borrowed from args. Fails as a wrong
- * call. */
+/* Completes compile and fit. Owns: strings are borrowed from args. Fails as invalid usage. */
 MF_MUST mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile,
                                         mf_fit_options *fit);
-/* The hook that --stop and --converged-after ask for; empty where neither is given. Fails in the
- * same way. */
+/* The hook of --stop and --converged-after; zero if neither is given. Fails as invalid usage. */
 MF_MUST mf_status mf_train_options_stop(mf_args *args, mf_hook *out);
 
 #endif

@@ -49,10 +49,10 @@ check "one line of json remains" sh -c "test \$(wc -l <out) = 1 && grep -q 'mode
 check "which is json" json "d['steps'] == 8 and d['loss'] > 0"
 sha=$(sed 's/.*weights_sha256":"//; s/".*//' out)
 train --steps 8 --json --hogwild
-verdict "without locks one process does the same, and says so" "--hogwild changes nothing here" "$sha"
+verdict "without locks one process does the same, and says so" "--hogwild has no effect" "$sha"
 train --steps 8 --no-test --quiet --summary-steps 2 --out events
 verdict "events every other step"
-ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events show events --json
+ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events events --json
 wrong "events without a folder" "--summary-steps needs --out" -- train --model mlp --data fashion-mnist --summary-steps 5
 wrong "events never" "--summary-steps" -- train --model mlp --data fashion-mnist --summary-steps 0 --out events
 cat >terminal.py <<'PYTHON'
@@ -80,7 +80,7 @@ PYTHON
 check "a bar on a terminal" python3 terminal.py "$program" train --model mlp --data fashion-mnist --steps 1500 --no-test
 
 # ---- ckpt
-ok "ckpt show" "ctr/model.ckpt-48: bundle, " "global_step" "state of training" "_meshflow/shards" " 8" -- ckpt show ctr
+ok "ckpt show" "ctr/model.ckpt-48: bundle, " "global_step" "training state" "_meshflow/shards" " 8" -- ckpt show ctr
 ok "ckpt show as json" -- ckpt show ctr/model.ckpt-32 --json
 check "its json" json "d['format'] == 'bundle' and
     [t for t in d['tensors'] if t['name'] == 'global_step'][0]['max'] == 32 and
@@ -88,20 +88,20 @@ check "its json" json "d['format'] == 'bundle' and
 ok "ckpt show of values" "global_step int64[]" "48" -- ckpt show ctr --values global_step
 ok "ckpt show of one of the files" "model.ckpt-32" -- ckpt show ctr/model.ckpt-32.index
 fails "a tensor that is not there" "no tensor 'w'" "hint: meshflow ckpt show" -- ckpt show ctr --values w
-fails "a checkpoint that is not there" "none.index" "hint: give a folder" -- ckpt show none
+fails "a checkpoint that is not there" "none.index" "hint: name a folder" -- ckpt show none
 mkdir bare
 fails "a folder without checkpoints" "no checkpoint in bare" -- ckpt show bare
-ok "ckpt verify" "ctr/model.ckpt-32:" "whole: " -- ckpt verify ctr
+ok "ckpt verify" "ctr/model.ckpt-32:" "ok: " -- ckpt verify ctr
 fails "nothing to verify" "none.index" -- ckpt verify none
 ok "ckpt convert" "tensors written to w.safetensors" -- ckpt convert ctr w.safetensors
 ok "from safetensors to npz" -- ckpt convert w.safetensors w.npz
 ok "from npz to a bundle" -- ckpt convert w.npz bare/w
-ok "the bits stay the same" "tensors have equal bits" -- ckpt diff ctr bare/w
+ok "the bits stay the same" "tensors are equal bit by bit" -- ckpt diff ctr bare/w
 ok "ckpt convert of some" "1 tensors written" -- ckpt convert ctr some.npz --only global_step
-fails "of none" "no such tensor" -- ckpt convert ctr some.npz --only nothing
+fails "of none" "no tensor matches" -- ckpt convert ctr some.npz --only nothing
 fails "to where one cannot write" "nowhere" -- ckpt convert ctr nowhere/x.safetensors
 fails "ckpt diff" "only in the first" "ctr/model.ckpt-48 and some.npz differ" -- ckpt diff ctr some.npz
-fails "ckpt diff of values" "global_step: 1 of 1 numbers differ, by at most 16" -- ckpt diff ctr/model.ckpt-32 ctr
+fails "ckpt diff of values" "global_step: 1 of 1 elements differ, by at most 16" -- ckpt diff ctr/model.ckpt-32 ctr
 fails "ckpt diff as json" '"largest_difference":' -- ckpt diff ctr/model.ckpt-32 ctr --json
 wrong "ckpt diff of one" "meshflow" -- ckpt diff ctr
 ok "safetensors have no checksums" "no checksums" -- ckpt verify w.safetensors

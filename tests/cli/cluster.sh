@@ -5,64 +5,64 @@
 two='{"cluster":{"worker":["127.0.0.1:1","127.0.0.1:2"],"ps":["127.0.0.1:3"]},"task":{"type":"worker","index":1}}'
 unset TF_CONFIG RANK WORLD_SIZE MESHFLOW_THREADS OMP_NUM_THREADS MESHFLOW_RENDEZVOUS MESHFLOW_HOSTFILE
 
-# ---- env
-ok "env of a process alone" "by nothing" "/job:worker/task:0" "chief              yes" "rank               0 of 1" -- env
+# ---- doctor env
+ok "env of a process alone" "by nothing" "/job:worker/task:0" "chief              yes" "rank               0 of 1" -- doctor env
 export TF_CONFIG=$two
 ok "env with TF_CONFIG" "by TF_CONFIG" "/job:worker/task:1   (TF_CONFIG task)" "1 of 2 that train" \
-    "/job:ps/task:0     127.0.0.1:3   (TF_CONFIG cluster.ps[0])" -- env
-ok "env as json" -- env --json
+    "/job:ps/task:0     127.0.0.1:3   (TF_CONFIG cluster.ps[0])" -- doctor env
+ok "env as json" -- doctor env --json
 check "env as json: what it means" json "(d['task'], d['rank'], d['size'], d['processes'], d['chief'], d['mistakes']) ==
     ('/job:worker/task:1', 1, 2, 3, False, []) and d['tasks'][2]['address'] == '127.0.0.1:3'"
 ok "flags win, with either spelling" "by flags" "/job:ps/task:0" "note: flags says" -- \
     env --worker_hosts a:1,b:1 --ps-hosts c:1 --job_name=ps --task-index 0
 export RANK=7
-ok "a weaker convention that is wrong is noted" "note: torchrun is also set, wrongly" -- env
+ok "a weaker convention that is wrong is noted" "note: torchrun is also set, wrongly" -- doctor env
 unset RANK
 TF_CONFIG='{"cluster":{"worker":["a:x","b:1"],"pss":["c:1"]},"task":{"type":"worker","index":0}}'
 fails "env shows every mistake" "mistake: TF_CONFIG cluster.worker[0]: port 'x' is no number" \
-    "mistake: TF_CONFIG cluster.pss: there is no job 'pss'" "fix: did you mean 'ps'?" "2 mistakes" -- env
-fails "env shows them as json" '"place":"TF_CONFIG cluster.worker[0]"' -- env --json
+    "mistake: TF_CONFIG cluster.pss: there is no job 'pss'" "fix: did you mean 'ps'?" "2 mistakes" -- doctor env
+fails "env shows them as json" '"place":"TF_CONFIG cluster.worker[0]"' -- doctor env --json
 unset TF_CONFIG
 "$program" train --model mlp --data fashion-mnist --steps 1 --no-test --quiet --store file:alone >out 2>err </dev/null
 check "a store without a cluster is not used, and that is said" grep -q 'trains alone.*the store is not used' err
 echo '{"worker": ["a:1", "b:1"]}' >cluster.json
-ok "env reads a file" "/job:worker/task:1" "cluster.json worker[1]" -- env --cluster cluster.json --task_index 1
+ok "env reads a file" "/job:worker/task:1" "cluster.json worker[1]" -- doctor env --cluster cluster.json --task_index 1
 printf '# hosts\na slots=2\nb:1\n' >hosts
-ok "env reads a hostfile" "by hostfile" "b:2222" -- env --hostfile hosts --task-index 2
-fails "a hostfile that does not say which" "which of its 3 tasks" -- env --hostfile hosts
+ok "env reads a hostfile" "by hostfile" "b:2222" -- doctor env --hostfile hosts --task-index 2
+fails "a hostfile that does not say which" "which of its 3 tasks" -- doctor env --hostfile hosts
 export SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_JOB_ID=5 SLURM_STEP_NODELIST='n[09-11]'
-ok "env under srun" "by Slurm" "n10" "rendezvous         n09:2" -- env
-ok "the last of an engine's processes are servers" "/job:worker/task:1" "1 of 2 that train" -- env --ps 1
+ok "env under srun" "by Slurm" "n10" "rendezvous         n09:2" -- doctor env
+ok "the last of an engine's processes are servers" "/job:worker/task:1" "1 of 2 that train" -- doctor env --ps 1
 unset SLURM_PROCID SLURM_STEP_ID SLURM_NTASKS SLURM_JOB_ID SLURM_STEP_NODELIST
-wrong "env with a wrong number" "--ps expects a whole number" -- env --ps x
+wrong "env with a wrong number" "--ps expects an integer" -- doctor env --ps x
 
 # ---- threads
 core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
-taskset -c "$core" "$program" env >out 2>err
+taskset -c "$core" "$program" doctor env >out 2>err
 check "a process that is bound to one core has one thread" grep -qF "threads            1   (usable cores)" out
 export OMP_NUM_THREADS=3
-ok "threads of OpenMP" "threads            3   (OMP_NUM_THREADS)" -- env
+ok "threads of OpenMP" "threads            3   (OMP_NUM_THREADS)" -- doctor env
 export MESHFLOW_THREADS=1
-ok "threads of ours" "threads            1   (MESHFLOW_THREADS)" -- env
+ok "threads of ours" "threads            1   (MESHFLOW_THREADS)" -- doctor env
 unset OMP_NUM_THREADS MESHFLOW_THREADS
 
-# ---- topo
-ok "topo" "processor" "caches" "NUMA node" "this process:" "threads" -- topo
-ok "topo as json" -- topo --json
+# ---- doctor topo
+ok "topo" "processor" "caches" "NUMA node" "this process:" "threads" -- doctor topo
+ok "topo as json" -- doctor topo --json
 check "topo as json: numbers" json "d['cores'] >= 1 and d['memory_bytes'] > 0 and d['process']['threads'] >= 1"
 check "topo as json: nodes have memory" json "d['numa_nodes'] and all(n['memory_bytes'] > 0 for n in d['numa_nodes'])"
 export HWLOC_XMLFILE=$root/tests/cli/machines/two_gpus.xml
 ok "topo of a machine with accelerators" "packages 2, cores 4" "NUMA node 1      32 GiB, cores 2-3" \
     "NVIDIA A100-SXM4-40GB (3D controller), 40 GiB, NUMA node 1, PCI 0000:81:00.0, cuda0, nvml0" \
-    "ASPEED Technology, Inc. ASPEED Graphics Family (display), NUMA node 0" "1da3:1000 (accelerator), NUMA node 1" -- topo
-ok "topo of a machine with accelerators as json" -- topo --json
+    "ASPEED Technology, Inc. ASPEED Graphics Family (display), NUMA node 0" "1da3:1000 (accelerator), NUMA node 1" -- doctor topo
+ok "topo of a machine with accelerators as json" -- doctor topo --json
 check "topo as json: devices, and no network card" json "[(x['pci'], x['kind'], x['memory_bytes'], x['numa_node']) for x in d['devices']] ==
     [('0000:02:00.0', 'display', 0, 0), ('0000:81:00.0', '3D controller', 40 << 30, 1), ('0000:82:00.0', 'accelerator', 0, 1)]"
 HWLOC_XMLFILE=$work/none.xml
-ok "topo of a file that is not there shows this machine" "this process:" -- topo
+ok "topo of a file that is not there shows this machine" "this process:" -- doctor topo
 unset HWLOC_XMLFILE
 HWLOC_SYNTHETIC="pack:2 numa:1(memory=8589934592) core:2 pu:1" ok "topo of a synthetic machine" \
-    "packages 2, cores 4" "NUMA node 1      8 GiB, cores 2-3" "devices          none found" -- topo
+    "packages 2, cores 4" "NUMA node 1      8 GiB, cores 2-3" "devices          none found" -- doctor topo
 
 # ---- launch
 task='import json, os, sys, time; t = json.loads(os.environ["TF_CONFIG"])["task"]; w, i = t["type"], t["index"]'
@@ -88,7 +88,7 @@ launch() # CODE NAME PATTERN... -- ARGUMENT...: like expect, but the launcher ma
 }
 launch 0 "launch runs this program" "[worker 0]   task               /job:worker/task:0" \
     "[worker 1]   chief              no" "[ps 0]   rank               none" "[master 0]" "(MESHFLOW_THREADS)" -- \
-    --workers 2 --ps 1 --masters 1 -- env
+    --workers 2 --ps 1 --masters 1 -- doctor env
 launch 0 "launch runs another program" "[worker 0] out worker 0" "[worker 2] err worker 2" -- --workers 3 -- \
     python3 -c "$task; print('out', w, i); print('err', w, i, file=sys.stderr)"
 check "stdout stays stdout" test "$(grep -c 'out worker' out)" = 3 -a "$(grep -c . out)" = 3
@@ -124,9 +124,9 @@ launch 0 "a task is started again" "[launch] worker 0 was killed by signal 9 (Ki
 launch 5 "but not for ever" "restart 1 of 1" "meshflow: worker 0 ended with exit code 5" -- --max-restarts 1 -- sh -c 'exit 5'
 launch 2 "a program that is not there" "meshflow: cannot run 'no-such-program': No such file" -- --workers 2 -- no-such-program
 launch 2 "launch without a command" "needs -- COMMAND" -- --workers 2
-launch 2 "launch of no workers" "--workers expects a whole number" -- --workers 0 -- env
-launch 0 "ports from a base on" "127.0.0.1:23457" -- --workers 2 --port 23456 -- env
-launch 2 "a port beyond the last" "beyond 65535" -- --workers 2 --port 65535 -- env
+launch 2 "launch of no workers" "--workers expects an integer" -- --workers 0 -- doctor env
+launch 0 "ports from a base on" "127.0.0.1:23457" -- --workers 2 --port 23456 -- doctor env
+launch 2 "a port beyond the last" "beyond 65535" -- --workers 2 --port 65535 -- doctor env
 launch 0 "a task can listen on its port" "[worker 1] served" -- --workers 2 -- python3 -c "$task
 import socket
 at = json.loads(os.environ['TF_CONFIG'])['cluster']['worker'][i]
@@ -195,6 +195,6 @@ fails "addresses of the local transport are no host names" "waiting for worker 1
     --cluster '{"worker":["127.0.0.1:1025","127.0.0.1:1026"]}' --task-index 0 --transport local
 
 # ---- scale
-wrong "scale without a number" "say how many: --workers, or --hosts" -- scale nobody
-wrong "scale with two ways to say it" "say how many: --workers, or --hosts" -- scale nobody --workers 2 --hosts key:hosts
-wrong "a list has a place" "--put needs a place in the store" -- scale nobody --workers 2 --put hosts.txt
+wrong "scale without a number" "either --workers or --hosts" -- job scale nobody
+wrong "scale with two ways to say it" "either --workers or --hosts" -- job scale nobody --workers 2 --hosts key:hosts
+wrong "a list has a place" "--put needs a key of the store" -- job scale nobody --workers 2 --put hosts.txt

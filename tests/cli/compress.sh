@@ -19,7 +19,7 @@ ok "eval knows the model by its note" "accuracy" -- eval --data fashion-mnist --
 cp out eval.small
 ok "packed files are checkpoints" "packed" "dense/kernel_a" -- ckpt show small
 ok "which convert" "tensors written" -- ckpt convert small/model.mfz again.npz
-ok "and lose nothing" "all 11 tensors have equal bits" -- ckpt diff small/model.mfz again.npz
+ok "and lose nothing" "all 11 tensors are equal bit by bit" -- ckpt diff small/model.mfz again.npz
 ok "packed again" "tensors written" -- ckpt convert again.npz again.mfz
 check "it is the same file" cmp small/model.mfz again.mfz
 model=$(python3 -c "import json; print(json.load(open('small/model.json'))['model'])")

@@ -35,16 +35,16 @@ class Bench(harness.Bench):
         return r
 
     def daemon(self, slots=1, **how):
-        p = subprocess.Popen([self.program, "daemon", "--slots", str(slots)], env=self.env, **how)
+        p = subprocess.Popen([self.program, "queue", "daemon", "--slots", str(slots)], env=self.env, **how)
         self.running.append(p)
         return p
 
     def submit(self, name, *more, command):
-        r = self.run("submit", "--name", name, *more, "--", *command)
+        r = self.run("queue", "submit", "--name", name, *more, "--", *command)
         check(r.stdout.strip() == name, r.stdout)
 
     def jobs(self):
-        return {j["job"]: j for j in json.loads(self.run("queue", "--json").stdout)["jobs"]}
+        return {j["job"]: j for j in json.loads(self.run("queue", "list", "--json").stdout)["jobs"]}
 
     def wait(self, condition, what):
         end = time.monotonic() + 90
@@ -58,7 +58,7 @@ class Bench(harness.Bench):
     def close(self):
         for j in self.jobs().values() if os.path.isdir(self.out("jobs")) else []:
             if j["state"] in ("queued", "runs", "lost"):
-                self.run("cancel", j["job"])
+                self.run("queue", "cancel", j["job"])
                 self.wait(lambda: self.jobs()[j["job"]]["state"] not in ("queued", "runs"), "it ends")
         super().close()
 
@@ -71,8 +71,8 @@ def shell(text):
 def jobs_start_in_their_order_and_say_how_they_ended(b):
     b.submit("first", command=shell("echo one >> order; echo said; echo wrong >&2"))
     b.submit("second", command=shell("echo two >> order; exit 7"))
-    r = b.run("submit", "--", "sh", "-c", "echo three >> order; kill -9 $$")
-    check("no daemon is at work" in r.stderr, r.stderr)
+    r = b.run("queue", "submit", "--", "sh", "-c", "echo three >> order; kill -9 $$")
+    check("no daemon runs" in r.stderr, r.stderr)
     third = r.stdout.strip()
     check([j["state"] for j in b.jobs().values()] == ["queued"] * 3, str(b.jobs()))
     b.daemon()
@@ -82,10 +82,10 @@ def jobs_start_in_their_order_and_say_how_they_ended(b):
     check("signal 9" in jobs[third]["how"], str(jobs[third]))
     with open(b.out("order")) as f:
         check(f.read() == "one\ntwo\nthree\n", "another order")
-    r = b.run("attach", "first")
+    r = b.run("queue", "attach", "first")
     check("said" in r.stdout and "wrong" in r.stdout, r.stdout)
-    check("ended with exit code 7" in b.run("attach", "second", code=7).stderr, "")
-    check(re.search(r"^second +failed", b.run("queue", "--sweep").stdout, re.M), "")
+    check("ended with exit code 7" in b.run("queue", "attach", "second", code=7).stderr, "")
+    check(re.search(r"^second +failed", b.run("queue", "list", "--sweep").stdout, re.M), "")
     check(b.jobs() == {}, "they are forgotten")
 
 
@@ -103,8 +103,8 @@ def running_jobs_outlive_their_daemon(b):
     time.sleep(0.5)
     check(b.jobs()["long"]["pid"] == pid and b.jobs()["long"]["tries"] == 1, "it was started again")
     check(b.jobs()["next"]["state"] == "queued", "there is one slot only")
-    check("another daemon serves" in b.run("daemon", code=1).stderr, "two daemons")
-    attached = subprocess.Popen([b.program, "attach", "long"], env=b.env, stdout=subprocess.PIPE, text=True)
+    check("another daemon serves" in b.run("queue", "daemon", code=1).stderr, "two daemons")
+    attached = subprocess.Popen([b.program, "queue", "attach", "long"], env=b.env, stdout=subprocess.PIPE, text=True)
     open(b.out("go"), "w").close()
     check(attached.communicate(timeout=60)[0] == "begin\nend\n", "it says something else")
     b.wait_state("next", "done")
@@ -136,12 +136,12 @@ def cancelled_jobs_end_with_all_their_processes(b):
     b.submit("deaf", "--grace", "1", command=shell("trap '' TERM; sleep 300 & echo $! > child; wait; sleep 300"))
     b.submit("waits", command=["true"])
     b.wait(lambda: os.path.exists(b.out("child")) and open(b.out("child")).read(), "its child")
-    b.run("cancel", "waits")
+    b.run("queue", "cancel", "waits")
     check(b.jobs()["waits"]["state"] == "cancelled", str(b.jobs()))
-    b.run("cancel", "deaf")
+    b.run("queue", "cancel", "deaf")
     b.wait_state("deaf", "cancelled")
     b.wait(lambda: not os.path.exists("/proc/%s" % open(b.out("child")).read().strip()), "its child is gone")
-    check("was cancelled already" in b.run("cancel", "deaf", code=1).stderr, "twice")
+    check("was cancelled already" in b.run("queue", "cancel", "deaf", code=1).stderr, "twice")
 
 
 def alive(pid):
@@ -165,7 +165,7 @@ def a_training_that_is_cancelled_is_not_done(b):
                            "--quiet", "--no-test", "--out", "run", "--save-steps", "20"])
     b.submit("next", "--after", "t", command=shell("touch wrong"))
     b.wait(lambda: os.path.exists(b.out("run/checkpoint")), "a checkpoint")
-    b.run("cancel", "t")
+    b.run("queue", "cancel", "t")
     b.wait_state("t", "cancelled")
     b.wait_state("next", "failed")
     check(not os.path.exists(b.out("wrong")), "what comes after it has begun")
@@ -229,13 +229,13 @@ def what_others_wait_for_is_not_forgotten(b):
     daemon.terminate()
     daemon.wait(30)
     b.submit("b", "--after", "a", command=["true"])
-    check("'b' comes after 'a'" in b.run("queue", "--forget", "a", code=1).stderr, "it was forgotten")
-    b.run("queue", "--sweep")
+    check("'b' depends on 'a'" in b.run("queue", "list", "--forget", "a", code=1).stderr, "it was forgotten")
+    b.run("queue", "list", "--sweep")
     check(set(b.jobs()) == {"a", "b"}, str(b.jobs()))
     b.daemon()
     b.wait_state("b", "done")
     open(b.out("jobs/a/run.tmp-123456"), "w").close()  # of one that was killed while it wrote
-    b.run("queue", "--sweep")
+    b.run("queue", "list", "--sweep")
     check(b.jobs() == {} and os.listdir(b.out("jobs")) == [".daemon"], str(os.listdir(b.out("jobs"))))
 
 
@@ -250,7 +250,7 @@ def a_training_that_is_killed_is_started_again_and_weights_stay(b):
     os.kill(b.jobs()["t"]["pid"], signal.SIGKILL)  # whoever watches over it, and so the training
     b.wait_state("t", "done")
     check(b.jobs()["t"]["tries"] == 2, str(b.jobs()))
-    check(json.loads(b.run("attach", "t").stdout.splitlines()[-1])["weights_sha256"] == want, "other weights")
+    check(json.loads(b.run("queue", "attach", "t").stdout.splitlines()[-1])["weights_sha256"] == want, "other weights")
     b.submit("once", command=shell("echo $$ > once; sleep 300"))
     b.wait(lambda: os.path.exists(b.out("once")) and open(b.out("once")).read(), "it runs")
     os.kill(b.jobs()["once"]["pid"], signal.SIGKILL)
@@ -288,23 +288,23 @@ def a_job_whose_folder_takes_no_files_is_said_and_tried_again(b):
 @test
 def mistakes_are_told_with_what_to_do(b):
     b.submit("a", command=["true"])
-    for words, code, part in ((["submit", "--name", "a", "--", "true"], 1, "there is a job 'a' already"),
-                              (["submit", "--name", "../a", "--", "true"], 2, "name"),
-                              (["submit", "--after", "b", "--", "true"], 2, "no job 'b'"),
-                              (["submit"], 2, "needs"), (["submit", "--slots", "0", "--", "true"], 2, "slots"),
-                              (["cancel", "b"], 1, "no job 'b'"), (["attach", "b"], 1, "`meshflow queue`"),
-                              (["queue", "--forget", "a"], 1, "has not ended")):
+    for words, code, part in ((["queue", "submit", "--name", "a", "--", "true"], 1, "there is a job 'a' already"),
+                              (["queue", "submit", "--name", "../a", "--", "true"], 2, "name"),
+                              (["queue", "submit", "--after", "b", "--", "true"], 2, "no job 'b'"),
+                              (["queue", "submit"], 2, "needs"), (["queue", "submit", "--slots", "0", "--", "true"], 2, "slots"),
+                              (["queue", "cancel", "b"], 1, "no job 'b'"), (["queue", "attach", "b"], 1, "`meshflow queue list`"),
+                              (["queue", "list", "--forget", "a"], 1, "has not ended")):
         r = b.run(*words, code=code)
         check(part in r.stderr, "%s: %s" % (words, r.stderr))
     with open(b.out("jobs/a/job"), "wb") as f:
         f.write(b"nonsense")
     check(b.jobs() == {}, "what is no job is passed over")
-    check("not a job record" in b.run("attach", "a", code=1).stderr, "")
+    check("not a job record" in b.run("queue", "attach", "a", code=1).stderr, "")
     with open(b.out("jobs/a/job"), "wb") as f:
         f.write(b"meshflow job 1\0slots=1\0cwd=/nowhere\0word=true\0")
     b.daemon()
     b.wait_state("a", "failed")
-    check("cannot change to the folder '/nowhere'" in b.run("attach", "a", code=126).stdout, "")
+    check("cannot change to the folder '/nowhere'" in b.run("queue", "attach", "a", code=126).stdout, "")
 
 
 if __name__ == "__main__":

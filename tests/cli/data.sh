@@ -14,7 +14,7 @@ ok "data show of words" "tokens: the children sing . the old cats" -- data show 
 printf 'a,b,price\n1,2,3.5\n4,5,6\n' >table.csv
 ok "data show of a table" "2 samples" "x            float [2]" "label: 6." \
     -- data show table.csv --set label=price --set target=number --sample 1
-fails "data that is not there" "did you mean 'fashion-mnist'?" "hint: meshflow data list" -- data show fashion-mnits
+fails "data that is not there" "did you mean 'fashion-mnist'?" "hint: \`meshflow data list" -- data show fashion-mnits
 fails "data without a known ending" "write it in front" -- data show err
 fails "data in a wrong format" "no label" -- data show libsvm:table.csv
 fails "a sample that is not there" "no sample 2" -- data show table.csv --set label=price --sample 2
@@ -69,9 +69,9 @@ open(sys.argv[1] + "/samples.ledger", "wb").write(header + steps)
 PYTHON
 mkdir run
 python3 ledger.py run good
-ok "audit" "toys: 6 samples, seed 9, batches of 2" "steps 1 to 4: 8 samples used, 1 complete epochs and 2 of 6" "sound" -- audit run
+ok "audit" "toys: 6 samples, seed 9, batches of 2" "steps 1 to 4: 8 samples used, 1 complete epochs and 2 of 6" "ok: each" -- audit run
 python3 ledger.py run torn
-ok "audit of a torn ledger" "is torn, as a crash leaves it" "1 complete epochs" "sound" -- audit run
+ok "audit of a torn ledger" "is incomplete, as after a crash" "1 complete epochs" "ok: each" -- audit run
 python3 ledger.py run bad
 fails "audit finds what is wrong" "step 3 follows step 1" "step 3: sample 5 is used a second time" \
     "epoch 0: 3 samples are missing: 2, 3, 4" "not used exactly once: 3 problems" -- audit run

@@ -64,6 +64,69 @@ mistake("a strategy that there is not", 2, [*ALONE, "--strategy", "mirorred"], "
 mistake("a codec that there is not", 2, [*ALONE, "--codec", "fp61"], "fp61", "fp16")
 mistake("a mesh that is no list of axes", 2, [*ALONE, "--mesh", "rows"], "rows")
 
+# options that exclude each other: refused before anything is created
+FRESH = [*ALONE, "--out", "fresh"]
+IMAGES = ["train", "--data", "fashion-mnist", "--batch", "16", "--steps", "2", "--quiet", "--no-test", "--out", "fresh", "--model"]
+SERVERS = ["launch", "--workers", "2", "--ps", "2", "--", *FRESH, "--strategy"]
+ZERO = "magnitude sparsity=0.5 end=4"
+
+
+def exclusive(name, options, *says, command=FRESH, **more):
+    mistake("options: " + name, 2, [*command, *options], *says, **more)
+
+
+exclusive("prune and ema", ["--prune", ZERO, "--ema", "0.9"], "--prune", "--ema")
+exclusive("ema-eval without ema", ["--ema-eval"], "--ema-eval needs --ema")
+exclusive("a codec and one process of several replicas", ["--strategy", "mirrored replicas=2", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and groups", ["--strategy", "local_sgd groups=2", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and a mesh", ["--mesh", "rows:2", "--layout", "batch:rows", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and a target", ["--target", "grpc://localhost:1", "--codec", "fp16"], "codec", "multi_worker_mirrored")
+exclusive("a codec and parameter servers", ["parameter_server", "--codec", "fp16"], "codec", "multi_worker_mirrored", command=SERVERS)
+exclusive("a codec that keeps a rest and fp16", ["--codec", "top_k ratio=0.1", "--precision", "fp16"], "top_k", "bf16")
+exclusive("a codec and a median", ["--codec", "fp16", "--strategy", "multi_worker_mirrored aggregation=median"], "codec", "median", "aggregation")
+exclusive("a sum of shards that are no power of two", ["--shards", "6", "--strategy", "multi_worker_mirrored aggregation=sum"], "aggregation=sum", "power of two", "6")
+exclusive("groups and guard skip", ["--strategy", "local_sgd groups=2", "--guard", "skip"], "guard", "stop")
+exclusive("groups and prune", ["--strategy", "local_sgd groups=2", "--prune", ZERO], "prune")
+exclusive("groups and a loss of all samples", ["triplet", "--strategy", "local_sgd groups=2"], "triplet", "multi_worker_mirrored", command=IMAGES)
+exclusive("groups that keep slots and stop", ["--strategy", "local_sgd groups=2 slots=keep", "--stop", "converged"], "--stop", "slots=keep", "slots=average")
+exclusive("groups that keep slots and converged-after", ["--strategy", "local_sgd groups=2 slots=keep", "--converged-after", "5"], "--converged-after", "slots=average")
+exclusive("servers and guard skip", ["parameter_server", "--guard", "skip"], "guard", "stop", command=SERVERS)
+exclusive("servers and fp16", ["parameter_server", "--precision", "fp16"], "fp16", "bf16", command=SERVERS)
+exclusive("servers and offload", ["parameter_server", "--offload", "."], "offload", "multi_worker_mirrored", command=SERVERS)
+exclusive("several servers and a global norm", ["parameter_server", "--clip", "global_norm=1"], "--clip global_norm=1", "--ps 1", command=SERVERS)
+exclusive("several servers and a global prune", ["parameter_server", "--prune", ZERO + " scope=global"], "--prune", "scope=layer", "--ps 1", command=SERVERS)
+exclusive("asynchronous servers and a median", ["parameter_server mode=async aggregation=median"], "aggregation=median", "mode=sync", command=SERVERS)
+exclusive("synchronous servers and blocks", ["parameter_server blocks=2"], "blocks=2", "mode=async", command=SERVERS)
+exclusive("synchronous servers and a period", ["parameter_server period=2"], "period=2", "mode=async", command=SERVERS)
+exclusive("a fixed partition without a number", ["parameter_server partition=fixed"], "shards=N", "partition=fixed", command=SERVERS)
+exclusive("an even partition and a place", ["parameter_server place=by_size"], "place=by_size", "partition=whole", command=SERVERS)
+exclusive("adasum of weights that are cut", ["parameter_server partition=fixed shards=2 aggregation=adasum"], "aggregation=adasum", "partition=whole", command=SERVERS)
+exclusive("servers without servers", ["--strategy", "parameter_server"], "--ps 1")
+exclusive("replicas and offload", ["--strategy", "mirrored replicas=2", "--offload", "."], "offload", "multi_worker_mirrored")
+exclusive("replicas and workers", ["--strategy", "mirrored replicas=2"], "mirrored", "multi_worker_mirrored", command=["launch", "--workers", "2", "--", *FRESH])
+exclusive("trim without trimmed_mean", ["--strategy", "multi_worker_mirrored trim=0.1"], "aggregation=trimmed_mean")
+exclusive("weights without weighted", ["--strategy", "multi_worker_mirrored weights=[1,1]"], "aggregation=weighted")
+exclusive("a strategy and a mesh", ["--mesh", "rows:2", "--strategy", "mirrored"], "--strategy", "--mesh", "only one")
+exclusive("a target and a mesh", ["--mesh", "rows:2", "--target", "grpc://localhost:1"], "--target", "--mesh", "only one")
+exclusive("a strategy and auto", ["--auto", "--strategy", "mirrored"], "--strategy", "--auto", "only one")
+exclusive("a target and auto", ["--auto", "--target", "grpc://localhost:1"], "--target", "--auto", "only one")
+exclusive("a target and prune", ["--target", "grpc://localhost:1", "--prune", "hold"], "--prune", "--target", "meshflow compress")
+exclusive("a target and offload", ["--target", "grpc://localhost:1", "--offload", "."], "offload", "multi_worker_mirrored")
+for option, value in ("--layout", "batch:rows"), ("--stages", "1,1"), ("--exact", None), ("--balance", None), ("--pipeline", "gpipe"), ("--explain", None):
+    exclusive("%s without a mesh" % option[2:], [option] if value is None else [option, value], option, "--mesh")
+for option, value in ("--pipeline", "gpipe"), ("--stages", "1,1"):
+    exclusive("%s without layers" % option[2:], ["--mesh", "rows:2", "--layout", "batch:rows", option, value], option, "layers:AXIS")
+exclusive("chunks without interleaved", ["--mesh", "rows:2", "--layout", "layers:rows", "--chunks", "2"], "--chunks needs --pipeline interleaved")
+exclusive("a loss of all samples and 1f1b", ["triplet", "--mesh", "rows:2", "--layout", "layers:rows", "--micro-batches", "2"], "triplet", "--pipeline gpipe", command=IMAGES)
+exclusive("gradients in slices without slots", ["--mesh", "rows:2", "--layout", "batch:rows;gradients:rows"], "gradients:rows", "slots:rows")
+exclusive("an aggregation without micro-batches", ["--strategy", "mesh axes='rows:2' layout='batch:rows' aggregation=median"], "aggregation=median", "--micro-batches")
+for option in "--processors", "--memory":
+    exclusive("%s without auto" % option[2:], [option, "2"], option, "--auto")
+exclusive("auto and a layout without a mesh", ["--auto", "--layout", "batch:rows"], "--layout needs --mesh")
+exclusive("summary-steps without an output", ["--summary-steps", "2"], "--summary-steps needs --out", command=ALONE)
+exclusive("pairs and a model of images", ["mlp", "--pairs", "crop=2"], "image", command=IMAGES)
+exclusive("a model of pairs without pairs", ["siamese"], "--pairs", command=IMAGES)
+
 # data
 mistake("data that is not there", 2, ["train", "--model", "mlp", "--data", "absent.csv", "--no-test"], "absent.csv")
 mistake("data of no known kind", 2, ["train", "--model", "mlp", "--data", "notes.txt", "--no-test"], "notes.txt")
@@ -73,7 +136,7 @@ mistake("a cell that is no number", 2, [*ALONE[:4], "words.csv", *ALONE[5:]], "w
 mistake("a batch larger than the data", 2, ["train", "--model", "mlp", "--data", "good.csv", "--set", "label=y", "--batch", "5000", "--no-test"], "5000", "60")
 mistake("a validation of more than all", 2, [*ALONE, "--validation", "2"], "--validation expects", "'2'")
 mistake("training images normalised, and not the others", 2, ["train", "--model", "mlp", "--data", "fashion-mnist", "--steps", "1", "--augment", "mean=[0.5] std=[0.3]"],
-        "--augment: mean and std", "leave them out")
+        "--augment: mean and std", "remove them")
 mistake("a folder that others may not read", 2, [*ALONE[:4], "closed/good.csv", *ALONE[5:]], "closed", "Permission denied", user=True)
 
 # output
@@ -136,7 +199,7 @@ NET = "--transport", "grpc", "--timeout", "5", "--tls-dir"
 mistake("a certificate of another task", 2, [*ALONE, *NET, "tls/worker-0"], "it identifies itself as worker 1, but its certificate is that of worker 0", "meshflow cert --task 'worker 1'", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("certificates of two authorities", 2, [*ALONE, *NET, "other"], "cannot connect to worker 0", "not from our authority 'other/ca.pem'", "meshflow cert", env=tf_config(PAIR, 1), peer=([*ALONE, *NET, "tls/worker-0"], tf_config(PAIR)))
 mistake("a certificate for a task without a name", 2, ["cert", "--out", "fresh", "--task", "../x"], "../x")
-mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "is there already")
+mistake("a certificate that is there already", 1, ["cert", "--out", "tls", "--task", "worker 0"], "exists already")
 
 # workers that disagree
 for option, value in ("--lr", "0.3"), ("--seed", "4"), ("--batch", "16"):
@@ -144,18 +207,18 @@ for option, value in ("--lr", "0.3"), ("--seed", "4"), ("--batch", "16"):
     mistake("workers with another %s" % option, 2, [*other, "--timeout", "5"], option, value, "worker 0", "worker 1", env=tf_config(PAIR, 1), peer=([*ALONE, "--timeout", "5"], tf_config(PAIR)))
 
 # jobs
-for command in ["status"], ["hang"], ["vars"], ["join"], ["drain"]:
-    mistake("%s of a job that there is not" % command[0], 1, [*command, "nobody"], "no job 'nobody'", "meshflow jobs")
-mistake("set of a job that there is not", 1, ["set", "nobody", "--threads", "2"], "no job 'nobody'")
-mistake("scale of a job that there is not", 1, ["scale", "nobody", "--workers", "2"], "no job 'nobody'")
-mistake("leave of a job that there is not", 1, ["leave", "nobody", "worker:1"], "no job 'nobody'")
-mistake("leave of a task that there is not", 1, ["leave", "alive", "worker:7"], "'alive'", "worker:7", job=True)
-mistake("set of nothing", 2, ["set", "alive"], "say what to change")
-mistake("set of more threads than there can be", 2, ["set", "alive", "--threads", "99999"], "--threads expects")
-mistake("set --mesh of a job without a mesh", 1, ["set", "alive", "--mesh", "rows:2"], "alive", "--mesh", job=True)
-mistake("set --layout without a mesh", 2, ["set", "alive", "--layout", "batch:rows"], "--layout needs --mesh")
-mistake("scale of a job of one process", 1, ["scale", "alive", "--workers", "3"], "alive", "store", job=True)
-mistake("join of a job of one process", 1, ["join", "alive"], "alive", "store", job=True)
+for command in "status", "hang", "vars", "join", "drain":
+    mistake("%s of a job that there is not" % command, 1, ["job", command, "nobody"], "no job 'nobody'", "meshflow job list")
+mistake("set of a job that there is not", 1, ["job", "set", "nobody", "--threads", "2"], "no job 'nobody'")
+mistake("scale of a job that there is not", 1, ["job", "scale", "nobody", "--workers", "2"], "no job 'nobody'")
+mistake("leave of a job that there is not", 1, ["job", "leave", "nobody", "worker:1"], "no job 'nobody'")
+mistake("leave of a task that there is not", 1, ["job", "leave", "alive", "worker:7"], "'alive'", "worker:7", job=True)
+mistake("set of nothing", 2, ["job", "set", "alive"], "name a setting to change")
+mistake("set of more threads than there can be", 2, ["job", "set", "alive", "--threads", "99999"], "--threads expects")
+mistake("set --mesh of a job without a mesh", 1, ["job", "set", "alive", "--mesh", "rows:2"], "alive", "--mesh", job=True)
+mistake("set --layout without a mesh", 2, ["job", "set", "alive", "--layout", "batch:rows"], "--layout needs --mesh")
+mistake("scale of a job of one process", 1, ["job", "scale", "alive", "--workers", "3"], "alive", "store", job=True)
+mistake("join of a job of one process", 1, ["job", "join", "alive"], "alive", "store", job=True)
 mistake("two jobs with one name", 1, [*ALONE, "--name", "alive"], "alive", "--name", job=True)
 mistake("--task-index without a cluster", 2, [*ALONE, "--task-index", "1"], "--task_index", "nothing describes a cluster")
 mistake("--job-name without a cluster", 2, [*ALONE, "--job-name", "worker"], "--job_name", "TF_CONFIG")
@@ -163,11 +226,11 @@ mistake("a launch of nothing", 2, ["launch", "--workers", "2"], "COMMAND")
 mistake("a launch of a program that there is not", 2, ["launch", "--workers", "2", "--", "./absent"], "./absent")
 mistake("a launch at ports that are in use", 1, ["launch", "--workers", "1", "--port", "{held}", "--", *ALONE], "{held}")
 mistake("a launch of settings that are wrong", 2, ["launch", "--workers", "2", "--max-restarts", "5", "--", *ALONE, "--codec", "fp61"], "fp61")
-mistake("a submit of nothing", 2, ["submit"], "COMMAND")
-mistake("a submit after a job that there is not", 2, ["submit", "--after", "absent", "--", "true"], "absent")
-mistake("attach to a job that there is not", 1, ["attach", "absent"], "absent")
-mistake("cancel of a job that there is not", 1, ["cancel", "absent"], "absent")
-mistake("a second daemon", 1, ["daemon"], "daemon", daemon=True)
+mistake("a submit of nothing", 2, ["queue", "submit"], "COMMAND")
+mistake("a submit after a job that there is not", 2, ["queue", "submit", "--after", "absent", "--", "true"], "absent")
+mistake("attach to a job that there is not", 1, ["queue", "attach", "absent"], "absent")
+mistake("cancel of a job that there is not", 1, ["queue", "cancel", "absent"], "absent")
+mistake("a second daemon", 1, ["queue", "daemon"], "daemon", daemon=True)
 
 
 # ---- what there is ----
@@ -272,10 +335,10 @@ class Bench(harness.Bench):
 
     def has_job(self):
         """The job of an earlier mistake may have left its page: it is dead."""
-        return any(j["job"] == "alive" and j["alive"] > 0 for j in json.loads(self.ask("jobs", "--json").stdout)["jobs"])
+        return any(j["job"] == "alive" and j["alive"] > 0 for j in json.loads(self.ask("job", "list", "--json").stdout)["jobs"])
 
     def start_daemon(self):
-        self.start(["daemon"])
+        self.start(["queue", "daemon"])
         self.await_true(lambda: os.listdir(self.dirs["spool"]), "a daemon runs")
 
     def ask(self, *command):

@@ -280,7 +280,7 @@ wrong "a setting of the data as an option" "--set 'label=...'" -- train --model 
 wrong "a model for other labels" "mlp needs one class for each sample" "label int32[64]" -- train --model mlp --data synthetic-language
 wrong "a loss for other labels" "the data has labels of shape" "another model or another loss" -- \
     train --model mlp --data own.csv --set label=answer --loss categorical_crossentropy
-fails "a format that there is not" "there is no format '.onnx'; known are .npz, .safetensors and .mfz" -- ckpt convert tables tables.onnx
+fails "a format that there is not" "unknown format '.onnx'; known are .npz, .safetensors and .mfz" -- ckpt convert tables tables.onnx
 check "and no file of it" test ! -e tables.onnx.index
 mkdir copy
 ok "a prefix that is one" "tensors written" -- ckpt convert tables copy/model.ckpt

@@ -77,9 +77,9 @@ json() # EXPRESSION about d, which the last line of out holds
 }
 
 # ---- help and versions
-wrong "vars wants a job" "JOB" -- vars
-fails "vars of a job that is not there" "there is no job 'nobody'" -- vars nobody
-ok "help lists the commands" "graph run" "ops" "params" -- help
+wrong "vars wants a job" "JOB" -- job vars
+fails "vars of a job that is not there" "there is no job 'nobody'" -- job vars nobody
+ok "help lists the commands" "job  " "graph" "ops" "params" -- help
 ok "--help does too" "usage: meshflow COMMAND" -- --help
 ok "help of a group" "graph optimize" -- help graph
 ok "help of a command" "--fetch NODE:PORT" "examples:" -- graph run --help
@@ -89,9 +89,21 @@ ok "--version" "meshflow 0." "oneDNN" -- --version
 ok "version" "protobuf-c" -- version
 mkdir man
 ok "man pages into a directory" -- help --man-dir man
-check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1
+check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1 -a -s man/meshflow-job-status.1
+check "but none for old spellings" test ! -e man/meshflow-status.1 -a ! -e man/meshflow-events-show.1
+ok "a man page of a group's command" ".TH MESHFLOW-JOB-STATUS 1" "meshflow\\-job\\-hang (1)" -- help job status --man
+ok "options of train have headings" "optimisation:" "fault tolerance:" "(default: 32)" -- train --help
+ok "help of a group that is a command too" "--tls-dir DIR" "doctor topo" -- doctor --help
+ok "help of a group whose old spelling is a command" "queue submit" "queue daemon" -- queue --help
+for old in jobs queue env topo; do
+    ok "old spelling: $old" -- "$old"
+done
+ok "help of an old spelling" "usage: meshflow job set JOB" -- set --help
+wrong "an old spelling called wrongly" "meshflow job vars needs JOB" "meshflow job vars --help" -- vars
+wrong "an old spelling mistyped" "did you mean \`meshflow job status\`?" -- statsu
+wrong "a command that the group has not" "no command 'job statsu'" "did you mean \`meshflow job status\`?" -- job statsu
 wrong "no command" "name a command" -- --verbose
-wrong "a group alone" "name what to do" -- graph
+wrong "a group alone" "name one of its commands" "meshflow graph --help" -- graph
 wrong "an unknown command" "no command 'grap'" "did you mean" -- grap run x
 wrong "an unknown option" "no option '--fecth'" "did you mean --fetch?" -- graph run "$hello" --fecth y
 wrong "an option without its value" "--fetch needs a value" -- graph run "$hello" --fetch
@@ -149,7 +161,7 @@ echo 'node { name: "w" op: "VariableV2" attr { key: "dtype" value { type: DT_FLO
 ok "restore the other kind of variable" "w:0 float[]" "4." -- graph run reference.pbtxt --restore in/ckpt --fetch w
 fails "a missing checkpoint" "none" "CHECKPOINT.index" -- graph run "$train" --restore none --fetch w/read
 sed 's/"w"/"v"/; s/"w\/read"/"v\/read"/; s/s: "w"/s: "v"/; s/input: "w"/input: "v"/' "$train" >other.pbtxt
-fails "a checkpoint of another graph" "none of the graph's 1 variables" "it holds w" -- \
+fails "a checkpoint of another graph" "none of the graph's 1 variables" "it contains w" -- \
     graph run other.pbtxt --restore in/ckpt --fetch v/read
 echo 'node { name: "w" op: "VarHandleOp" attr { key: "dtype" value { type: DT_DOUBLE } }
              attr { key: "shape" value { shape { } } } }' >double.pbtxt
@@ -168,7 +180,7 @@ fails "a missing graph" "'none.pb'" "No such file" -- graph run none.pb --fetch 
 fails "a directory as graph" "'.'" "directory" -- graph run . --fetch y
 fails "an empty graph" "'empty.pb' is empty" -- graph run empty.pb --fetch y
 fails "garbage as graph" "'garbage.pb'" "hint: a GraphDef was expected" -- graph run garbage.pb --fetch y
-fails "text as a binary graph" "only files named .pbtxt" -- graph run text.pb --fetch y
+fails "text as a binary graph" "only files whose name ends in .pbtxt" -- graph run text.pb --fetch y
 fails "an unknown field" "'field.pbtxt': line 1, column 8" "'nam'" -- graph run field.pbtxt --fetch y
 fails "an unknown op" "not registered 'MatMull'" "graph check" -- graph run unknown.pbtxt --fetch y
 echo 'node { name: "a" op: "Abort" } node { name: "b" op: "NoOp" }' >unsupported.pbtxt
@@ -187,7 +199,7 @@ fails "a missing array" "'none.npy'" "No such file" -- graph run "$hello" --feed
 fails "a bad array" "'bad.npy': not a .npy file" "numpy.save" -- graph run "$hello" --feed x=bad.npy --fetch y
 fails "an empty array" "'empty.pb'" -- graph run "$hello" --feed x=empty.pb --fetch y
 fails "a directory as array" "directory" -- graph run "$hello" --feed x=. --fetch y
-fails "a missing member" "no array 'z'" "it holds" -- graph run "$hello" --feed x=all.npz:z --fetch y
+fails "a missing member" "no array 'z'" "it contains" -- graph run "$hello" --feed x=all.npz:z --fetch y
 fails "a wrong shape" "shape [1,2], but 'x' has shape [?,3]" -- graph run "$hello" --feed 'x=[[1,2]]' --fetch y
 fails "malformed values" "different lengths" -- graph run "$hello" --feed 'x=[[1,2],[3]]' --fetch y
 fails "a file that cannot be written" "'none/y.npy'" -- \
@@ -203,7 +215,7 @@ node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } 
 GRAPH
 fails "a wrong type" "the value is float, but 'i' is int32" "astype('int32')" -- \
     graph run bool.pbtxt --feed i=x.npy --fetch i
-fails "a value its type cannot hold" "1.5 is no value of type int32" -- graph run bool.pbtxt --feed i=1.5 --fetch i
+fails "a value its type cannot hold" "1.5 is not a value of type int32" -- graph run bool.pbtxt --feed i=1.5 --fetch i
 cat >forever.pbtxt <<'GRAPH'
 node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
        attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 1 } } } }
@@ -218,7 +230,7 @@ node { name: "switch" op: "Switch" input: "merge" input: "cond" attr { key: "T" 
 node { name: "next" op: "NextIteration" input: "switch:1" attr { key: "T" value { type: DT_FLOAT } } }
 node { name: "exit" op: "Exit" input: "switch" attr { key: "T" value { type: DT_FLOAT } } }
 GRAPH
-fails "a run that takes too long" "hint: give it more time" -- graph run forever.pbtxt --fetch exit --timeout 100
+fails "a run that takes too long" "hint: allow more time" -- graph run forever.pbtxt --fetch exit --timeout 100
 
 # ---- graph print, dot, check, optimize
 ok "print" "y = AddV2(product:0, b:0) {T=float} : float" -- graph print "$hello"
@@ -229,13 +241,13 @@ ok "which runs and gives the same" "[[22.5 27.5]" -- graph run small.pb --feed x
 ok "optimize for a target" "ResourceApplyGradientDescent" -- graph optimize "$train" --target train --print
 ok "passes are listed" "exact" "fold" -- graph optimize --list
 ok "a pass can be left out" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
-wrong "optimize for nothing" "name what to optimise for" -- graph optimize "$hello"
+wrong "optimize for nothing" "name an output or node" -- graph optimize "$hello"
 wrong "optimize nothing" "needs GRAPH" -- graph optimize
-wrong "a malformed shape" "is no shape" -- graph optimize "$hello" --fetch y --feed x=2,a
+wrong "a malformed shape" "is not a shape" -- graph optimize "$hello" --fetch y --feed x=2,a
 "$program" graph optimize "$train" --target train --fetch loss -o train.pbtxt >/dev/null
 ok "a written text graph is read again" "loss" -- graph print train.pbtxt
 ok "dot" "digraph" "y\\nAddV2" "->" -- graph dot "$hello"
-ok "check" "the graph is sound" "2  Const" -- graph check "$hello"
+ok "check" "the graph is valid" "2  Const" -- graph check "$hello"
 fails "check finds unknown ops" "MatMull  UNKNOWN, similar: MatMul" "1 unknown" -- graph check unknown.pbtxt
 fails "check as json" '"unknown":["MatMull"]' -- graph check unknown.pbtxt --json
 check "the check's json is json" json "d['ok'] is False and d['ops']['NoOp'] == 1"
@@ -252,7 +264,6 @@ ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
 ok "layers and losses" "Dense  fully" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
 ok "as a document" "| accuracy | fraction" -- models --kind metrics --kind initializers --markdown
 for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initializers"; do
-    # shellcheck disable=SC2086
     "$program" models $option --markdown
 done >out
 "$root/tests/train/accuracy.py" --bars >>out

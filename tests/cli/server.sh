@@ -29,7 +29,7 @@ train_there >here
 train_there --target "$target" --out trained --save-steps 4 >there
 check "a server's steps give the same weights" test -s here -a "$(cat here)" = "$(cat there)"
 check "what servers trained is on disk" "$program" ckpt verify trained
-wrong "servers and a strategy" "give one of them" -- \
+wrong "servers and a strategy" "give only one of them" -- \
     train --model mlp --data fashion-mnist --target "$target" --strategy mirrored
 wrong "servers that are no target" "write grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
@@ -49,21 +49,21 @@ ok "a cluster in one process is drawn" "graph cluster {" "worker" "ps" -- \
     topo --dot --cluster "$(sed -n 's/^cluster //p' several)"
 kill "$several"
 check "a cluster in one process ends well" wait "$several"
-wrong "a cluster of its own and another" "leave out --cluster" -- server --local worker=1 --cluster '{}'
-wrong "several tasks and one" "leave out --job-name" -- server --here --job-name worker
+wrong "a cluster of its own and another" "remove --cluster" -- server --local worker=1 --cluster '{}'
+wrong "several tasks and one" "remove --job-name" -- server --here --job-name worker
 wrong "a cluster of nothing" "as in worker=2,ps=1" -- server --local worker
 wrong "no task is here" "none of the cluster's 1 tasks is on this host" -- \
     server --here --cluster '{"worker": ["192.0.2.7:2222"]}'
 
 # ---- doctor, topo: what is there and what is not
 address=${target#grpc://}
-ok "doctor of this host" "plugin" "disk" "no cluster was looked at" -- doctor
+ok "doctor of this host" "plugin" "disk" "no cluster was checked" -- doctor
 ok "doctor of a cluster" "Meshflow 0.1.0, 1 device" "clock" -- \
     doctor --cluster "{\"worker\": [\"$address\"]}"
 fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the same address" \
-    "give one of them another port" "says that it is /job:worker/replica:0/task:0" \
-    "cluster.workers: programs look for a job 'worker'" "its name is not known" \
-    "cluster.workers[1] (127.0.0.1:1): nobody listens there" "mkdir -p $work/nowhere" -- \
+    "give one of them another port" "reports that it is /job:worker/replica:0/task:0" \
+    "cluster.workers: programs expect a job 'worker'" "its host name does not resolve" \
+    "cluster.workers[1] (127.0.0.1:1): no server listens there" "mkdir -p $work/nowhere" -- \
     doctor --cluster "{\"worker\": [\"$address\"], \"ps\": [\"$address\"],
                        \"workers\": [\"nobody.invalid:1\", \"127.0.0.1:1\"]}" --dir "$work/nowhere"
 fails "doctor of no JSON" "--cluster: the cluster is not JSON" -- doctor --cluster '{'
@@ -72,15 +72,15 @@ ok "doctor of a task that is to start here" "this task can listen there" -- \
 fails "doctor of a task that is elsewhere" "cannot listen there" -- \
     doctor --cluster "{\"worker\": [\"192.0.2.7:2222\"]}" --job-name worker --timeout 0.2
 ok "topo of a cluster" "host localhost" "/job:worker/task:0 $address: Meshflow 0.1.0" \
-    "/job:ps/task:0 localhost:1: not there" -- \
+    "/job:ps/task:0 localhost:1: not reachable" -- \
     topo --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
 ok "a cluster is drawn" "graph cluster {" "shape=cylinder, style=dashed" "Meshflow 0.1.0" -- \
     topo --dot --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
-wrong "nothing is drawn" "give --cluster" -- topo --dot
+wrong "nothing is drawn" "give --cluster" -- doctor topo --dot
 "$program" cert --out certs >out 2>err
-ok "doctor of certificates" "it fits its key" "more days" -- doctor --tls-dir certs
+ok "doctor of certificates" "it matches its key" "more days" -- doctor --tls-dir certs
 chmod 644 certs/key.pem
-fails "doctor of a key that others may read" "other users may read this key" "chmod 600" -- \
+fails "doctor of a key that others may read" "other users can read this key" "chmod 600" -- \
     doctor --tls-dir certs
 cp certs/ca.pem certs/cert.pem
 fails "doctor of a certificate of another key" "is not the key of" -- doctor --tls-dir certs
@@ -124,7 +124,7 @@ for task in "ps 0" "worker 0" "worker 1"; do
     tasks="$tasks $!"
 done
 for _ in $(seq 100); do
-    "$program" topo --cluster "$cluster" | grep -q "not there" || break
+    "$program" doctor topo --cluster "$cluster" | grep -q "not reachable" || break
     sleep 0.1
 done
 ok "doctor of three tasks" "cluster.worker[1]" "clock" -- doctor --cluster "$cluster"

@@ -167,14 +167,14 @@ def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
     until(lambda: words in b.log("worker1"), words)
 
     def hang():
-        return subprocess.run([b.program, "hang", "stalls"], capture_output=True, text=True).stdout
+        return subprocess.run([b.program, "job", "hang", "stalls"], capture_output=True, text=True).stdout
     words = r"has been waiting for worker 1 .*: the value 'edge_1_get'"
-    until(lambda: re.search(words, hang()), "`meshflow hang` says: " + words)
+    until(lambda: re.search(words, hang()), "`meshflow job hang` says: " + words)
     check(b.client(graph, a[0], "--target", "put").wait(SECONDS) == 0, "put")
     check(b.value(client) == 42, "another value")
     words = "completed after a wait of"
     until(lambda: all(words in b.log("worker%d" % i) for i in range(2)), words)
-    check("waiting for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
+    check("waiting for worker 1" not in hang(), "`meshflow job hang` still shows a wait: " + hang())
 
 
 def filters(*devices):
@@ -210,7 +210,7 @@ def two_masters_with_two_workers_each_and_a_pinned_task(b):
     check(b.value(client(0, "--target", "add", "--fetch", "value")) == 42, "the other master goes on")
     servers[1] = begin(1)
     check(b.value(client(1, "--target", "add", "--fetch", "value")) == 44, "so does the first, when it is back")
-    drawn = subprocess.run([*b.hosts.on(0), b.program, "topo", "--cluster", b.out("cluster.json"), "--insecure-any-peer"],
+    drawn = subprocess.run([*b.hosts.on(0), b.program, "doctor", "topo", "--cluster", b.out("cluster.json"), "--insecure-any-peer"],
                            capture_output=True, text=True).stdout
     check(drawn.count("Meshflow") == 7 and drawn.count("host ") == 3, drawn)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who am I: the same environment for `meshflow env` and TensorFlow's resolvers."""
+"""Who am I: the same environment for `meshflow doctor env` and TensorFlow's resolvers."""
 import json
 import os
 import subprocess
@@ -27,7 +27,7 @@ TASKS = [("n[1-3]", "3(x2),2"), ("n[1-4]", "2(x4)"), ("n[1-3]", "1,2,3"), ("n1",
 
 def env(**variables):
     """The output of `meshflow doctor env --json` with these environment variables."""
-    done = subprocess.run([os.environ["MESHFLOW"], "env", "--json"], env=variables, capture_output=True, text=True)
+    done = subprocess.run([os.environ["MESHFLOW"], "doctor", "env", "--json"], env=variables, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 

@@ -213,7 +213,7 @@ class Cluster(harness.Bench):
 
     def join(self):
         with open(self.out("err"), "a") as err:
-            p = subprocess.Popen([self.program, "join", "chaos"], env=self.env, stdout=err, stderr=err)
+            p = subprocess.Popen([self.program, "job", "join", "chaos"], env=self.env, stdout=err, stderr=err)
         self.running.append(p)
         self.joined.append(p)
 

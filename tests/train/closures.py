@@ -213,7 +213,7 @@ def invalid_calls_list_the_valid_options(b):
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
     check("'v:0' has the type resource, which cannot be sent to another process" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "now"), code=None)
-    check("not one for each row" in err, err)
+    check("has not one row for each" in err, err)
 
 
 if __name__ == "__main__":

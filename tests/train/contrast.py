@@ -128,9 +128,9 @@ def metrics_and_images_are_reported(b):
     check(open(png, "rb").read() != first, "the chains do not move")
     os.remove(png)
     r = b.run(["contrast", *trained("triplet"), "--filters", png], code=2)
-    check("--filters and --samples are for rbm" in r.stderr and not os.path.exists(png), r.stderr)
+    check("--filters and --samples are for the model rbm" in r.stderr and not os.path.exists(png), r.stderr)
     r = b.run(["contrast", *command, "--embeddings", svg], code=2)
-    check("--embeddings is for siamese and triplet" in r.stderr, r.stderr)
+    check("--embeddings is for the models siamese and triplet" in r.stderr, r.stderr)
 
 
 @test

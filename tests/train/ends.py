@@ -171,11 +171,11 @@ def a_slow_reader_gets_the_complete_output_of_a_launch(b):
 
 @test
 def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
-    daemon = b.begin("daemon", "--slots", "1")
+    daemon = b.begin("queue", "daemon", "--slots", "1")
     out = b.out("run")
 
     def job(name):
-        return {j["job"]: j for j in json.loads(b.end(["queue", "--json"])[1])["jobs"]}[name]
+        return {j["job"]: j for j in json.loads(b.end(["queue", "list", "--json"])[1])["jobs"]}[name]
 
     def wait(name, *states):
         end = time.monotonic() + 60
@@ -184,15 +184,15 @@ def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
             time.sleep(0.05)
         return job(name)
 
-    b.end(["submit", "--name", "a", "--restarts", "5", "--", b.program, *b.forever(out, "--name", "t")])
+    b.end(["queue", "submit", "--name", "a", "--restarts", "5", "--", b.program, *b.forever(out, "--name", "t")])
     harness.await_checkpoint(out)
-    tasks = json.loads(b.end(["status", "--json", "t"])[1])["jobs"][0]["tasks"]
+    tasks = json.loads(b.end(["job", "status", "--json", "t"])[1])["jobs"][0]["tasks"]
     os.kill(tasks[0]["pid"], signal.SIGTERM)
     a = wait("a", "stopped", "done", "failed")
     check(a["state"] == "stopped" and a["exit_code"] == STOPPED and a["tries"] == 1, str(a))
-    code, _, err = b.end(["attach", "a"])
+    code, _, err = b.end(["queue", "attach", "a"])
     check(code == STOPPED, "%d: %s" % (code, err))
-    b.end(["submit", "--name", "b", "--restarts", "5", "--", b.program, *b.train("--optimizer", "adum")])
+    b.end(["queue", "submit", "--name", "b", "--restarts", "5", "--", b.program, *b.train("--optimizer", "adum")])
     got = wait("b", "failed", "done")
     check(got["state"] == "failed" and got["exit_code"] == 2 and got["tries"] == 1, str(got))
     daemon.terminate()
@@ -240,7 +240,7 @@ def kill_chief(b, name):
     end = time.monotonic() + 60
     while True:
         check(time.monotonic() < end, "it does not begin")
-        status = b.end(["status", "--json", name])[1]
+        status = b.end(["job", "status", "--json", name])[1]
         tasks = {t["task"]: t for j in (json.loads(status)["jobs"] if status else []) for t in j["tasks"]}
         if tasks.get("worker 0", {}).get("step", 0) > 0:
             os.kill(tasks["worker 0"]["pid"], signal.SIGKILL)
@@ -298,7 +298,7 @@ def a_restarted_task_keeps_the_classes_of_its_run(b):
     while not (os.path.isdir(out) and checkpoints(out)):
         check(time.monotonic() < end and p.poll() is None, "there is no checkpoint")
         time.sleep(0.01)
-    tasks = json.loads(b.end(["status", "--json", "c"])[1])["jobs"][0]["tasks"]
+    tasks = json.loads(b.end(["job", "status", "--json", "c"])[1])["jobs"][0]["tasks"]
     write("cbb")
     os.kill(tasks[0]["pid"], signal.SIGKILL)
     text, err = p.communicate(timeout=60)
@@ -341,7 +341,7 @@ def a_job_that_restarts_from_step_0_reports_it(b):
     kind = dict(steps=3000)
     for launch in ["launch", "--json"], LAUNCH:
         p = b.begin(*launch, "--max-restarts", "3", "--", *b.train("--name", "r", **kind))
-        status = lambda: b.end(["status", "--json", "r"])[1]  # noqa: E731
+        status = lambda: b.end(["job", "status", "--json", "r"])[1]  # noqa: E731
         end = time.monotonic() + 60
         pids = []
         while not pids:
@@ -376,17 +376,17 @@ def a_run_directory_that_is_removed_ends_the_job_with_an_error(b):
 
 @test
 def health_probes_distinguish_running_stopped_and_dead_tasks(b):
-    check(b.end(["status"])[0] == 0 and b.end(["hang"])[0] == 0, "nothing runs, and all is well")
-    check(b.end(["status", "h"])[0] == 1, "there is no such job")
+    check(b.end(["job", "status"])[0] == 0 and b.end(["job", "hang"])[0] == 0, "nothing runs, and all is well")
+    check(b.end(["job", "status", "h"])[0] == 1, "there is no such job")
     p = b.begin(*b.forever(b.out("run"), "--name", "h"))
     harness.await_checkpoint(b.out("run"))
-    pid = json.loads(b.end(["status", "--json", "h"])[1])["jobs"][0]["tasks"][0]["pid"]
+    pid = json.loads(b.end(["job", "status", "--json", "h"])[1])["jobs"][0]["tasks"][0]["pid"]
 
     def probe(want, what):
         end = time.monotonic() + 30
-        while {b.end([c, "h"])[0] for c in ("status", "hang")} != {want}:
-            check(time.monotonic() < end, "%s: status %d, hang %d" % (what, b.end(["status", "h"])[0],
-                                                                       b.end(["hang", "h"])[0]))
+        while {b.end(["job", c, "h"])[0] for c in ("status", "hang")} != {want}:
+            check(time.monotonic() < end, "%s: status %d, hang %d" % (what, b.end(["job", "status", "h"])[0],
+                                                                       b.end(["job", "hang", "h"])[0]))
             time.sleep(0.1)
 
     probe(0, "it runs")
@@ -401,10 +401,10 @@ def health_probes_distinguish_running_stopped_and_dead_tasks(b):
 
 @test
 def help_and_man_pages_name_the_exit_codes(b):
-    for command in "train", "launch", "submit", "attach":
-        for text in b.run([command, "--help"]).stdout, b.run(["help", "--man", command]).stdout:
+    for command in ["train"], ["launch"], ["queue", "submit"], ["queue", "attach"]:
+        for text in b.run([*command, "--help"]).stdout, b.run(["help", "--man", *command]).stdout:
             check("75" in text and "stopped or left before the end" in text, "%s: %s" % (command, text))
-    check("makes no progress" in b.run(["status", "--help"]).stdout, "status")
+    check("makes no progress" in b.run(["job", "status", "--help"]).stdout, "status")
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def workers_join_and_leave_under_load(b):
     usual = b.commits.usual(0, time.monotonic_ns())
     for n in (4, 8, 3):
         begin = time.monotonic_ns()
-        r = subprocess.run([b.program, "scale", "chaos", "--workers", str(n)], capture_output=True,
+        r = subprocess.run([b.program, "job", "scale", "chaos", "--workers", str(n)], capture_output=True,
                            text=True, env=b.env)
         check(r.returncode == 0, r.stdout + r.stderr)
         b.wait(lambda: len(b.tasks()) == n and all(t.step + 20 > b.commits.best

@@ -263,7 +263,7 @@ def a_worker_that_is_killed(b):
     now = time.monotonic()
     line = b.hears(r"worker 1", now, "killed worker")
     check(both[0].wait(LIMIT) != 0, "it goes on")
-    r = b.run("hang", "j")
+    r = b.run("job", "hang", "j")
     check(re.search(r"worker 1 \(pid %d\) is dead" % both[1].pid, r.stdout), line + r.stdout)
 
 
@@ -354,18 +354,18 @@ def a_killed_job_shows_its_flight_recorder(b):
         os.kill(t["pid"], signal.SIGKILL)
     launcher.wait(LIMIT)
     check(not any(t["alive"] for t in b.tasks("j").values()), "one lives")
-    r = b.run("hang", "j")
+    r = b.run("job", "hang", "j")
     check(re.search("^j: all tasks are dead: killed, or crashed; (ps|worker) [01] was the first",
                     r.stdout), r.stdout)
-    job = json.loads(b.run("hang", "--json", "j").stdout)["jobs"][0]
+    job = json.loads(b.run("job", "hang", "--json", "j").stdout)["jobs"][0]
     check([t["task"] for t in job["tasks"]] == ["ps 0", "worker 0", "worker 1"], str(job))
     for t in job["tasks"]:
-        check(not t["alive"] and t["does"].startswith("is dead; the last it showed"), t["does"])
+        check(not t["alive"] and t["does"].startswith("is dead; its last state"), t["does"])
         check(any(e["event"].endswith("is done") for e in t["events"]), str(t["events"]))
         times = [e["seconds"] for e in t["events"]]
         check(times == sorted(times) and times[-1] <= 0, str(times))
-    b.run("jobs", "--sweep")
-    b.run("hang", "j", code=1)
+    b.run("job", "sweep")
+    b.run("job", "hang", "j", code=1)
 
 
 if __name__ == "__main__":

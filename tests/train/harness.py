@@ -146,7 +146,7 @@ class Jobs(Bench):
     def run(self, *command, code=0):
         r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120,
                            env=self.env)
-        well = HEALTH if command[0] in ("status", "hang") and code == 0 else (code,)
+        well = HEALTH if command[:2] in (("job", "status"), ("job", "hang")) and code == 0 else (code,)
         check(r.returncode in well, "%s: exit code %d, not %d: %s" %
               (" ".join(command), r.returncode, code, r.stderr))
         return r
@@ -165,17 +165,17 @@ class Jobs(Bench):
         return json.loads(lines[0][lines[0].index("{"):])["weights_sha256"]
 
     def jobs(self):
-        return {j["job"]: j for j in json.loads(self.run("jobs", "--json").stdout)["jobs"]}
+        return {j["job"]: j for j in json.loads(self.run("job", "list", "--json").stdout)["jobs"]}
 
     def tasks(self, job):
         """Tasks by name; {} if there is no such job."""
-        for j in json.loads(self.run("status", "--json").stdout)["jobs"]:
+        for j in json.loads(self.run("job", "status", "--json").stdout)["jobs"]:
             if j["job"] == job:
                 return {t["task"]: t for t in j["tasks"]}
         return {}
 
     def why(self, job):
-        return json.loads(self.run("status", "--json", job).stdout)["jobs"][0]["explanation"]
+        return json.loads(self.run("job", "status", "--json", job).stdout)["jobs"][0]["explanation"]
 
     def wait(self, condition, what):
         end = time.monotonic() + 60

@@ -33,7 +33,7 @@ def three_jobs_run_at_once_and_killing_one_leaves_two(b):
     check("is dead" in b.why("three"), b.why("three"))
     check(b.sha(one) == want and b.sha(two) == want, "weights differ")
     check(sorted(b.jobs()) == ["three"], str(b.jobs()))
-    b.run("jobs", "--sweep")
+    b.run("job", "sweep")
     check(b.jobs() == {}, str(b.jobs()))
 
 
@@ -45,8 +45,8 @@ def a_name_is_for_one_job_at_a_time(b):
     check("choose another name" in r.stderr, r.stderr)
     r = b.run(*b.train("--name", "a/b"), code=2)
     check("is not a valid job name" in r.stderr, r.stderr)
-    r = b.run("status", "y", code=1)
-    check("there is no job 'y'" in r.stderr and "meshflow jobs" in r.stderr, r.stderr)
+    r = b.run("job", "status", "y", code=1)
+    check("there is no job 'y'" in r.stderr and "meshflow job list" in r.stderr, r.stderr)
 
 
 @test
@@ -68,7 +68,7 @@ def a_stopped_worker_is_named_as_the_cause(b):
         os.kill(pid, signal.SIGCONT)
     step = b.tasks("j")["worker 0"]["step"]
     b.wait_step("j", step + 3, 3)
-    said = b.run("set", "j", "--threads", "2").stdout.splitlines()
+    said = b.run("job", "set", "j", "--threads", "2").stdout.splitlines()
     check([l.split(" threads")[0] for l in said] == ["worker %d: 2" % i for i in range(3)], said)
 
 
@@ -105,7 +105,7 @@ def masters_are_shown_as_processes_with_their_role(b):
         with open("/proc/%d/environ" % t["pid"], "rb") as f:  # which determines its role
             config = next(v for v in f.read().split(b"\0") if v.startswith(b"TF_CONFIG="))
         check(json.loads(config[len("TF_CONFIG="):])["task"] == {"type": "master", "index": i}, str(config))
-    text = b.run("status", name).stdout
+    text = b.run("job", "status", name).stdout
     check(re.search(r"^  master 1 +%d  watches " % tasks["master 1"]["pid"], text, re.M), text)
     check(b.jobs()[name]["alive"] == 3 and "of its 3 tasks" not in text, "masters count as tasks that train: " + text)
     os.kill(tasks["master 1"]["pid"], signal.SIGSTOP)
@@ -129,7 +129,7 @@ def the_chief_shows_tasks_of_other_hosts(b):
     b.env["MESHFLOW_RUN_DIR"] = os.path.join(b.dir, "host0")
     b.wait_step("far", 3, 2)
     check(b.running[1].pid == b.tasks("far")["worker 1"]["pid"], str(b.tasks("far")))
-    r = b.run("set", "far", "--task", "worker:1", "--threads", "2")
+    r = b.run("job", "set", "far", "--task", "worker:1", "--threads", "2")
     check("say it there" in r.stdout, r.stdout)
     os.kill(b.running[1].pid, signal.SIGSTOP)
     try:
@@ -163,7 +163,7 @@ def recent_shares_of_time_cover_only_the_recent_period(b):
     try:
         b.wait(lambda: b.tasks("late")["worker 0"]["state"] == "waits" and
                b.tasks("late")["worker 0"]["waits"][0]["seconds"] > 0.2, "worker 0 waits for it")
-        told = json.loads(b.run("status", "--json", "--lately", "1", "late").stdout)["jobs"][0]
+        told = json.loads(b.run("job", "status", "--json", "--lately", "1", "late").stdout)["jobs"][0]
         shares = {t["task"]: t["utilisation"] for t in told["tasks"]}
         check(shares["worker 0"] == {"compute": 0.0, "communication": 100.0, "input": 0.0, "idle": 0.0}, str(shares))
         check(sum(t["shards"] for t in told["tasks"]) == 8, str(told))
@@ -178,16 +178,16 @@ def threads_of_a_running_job_change_and_weights_do_not(b):
     p = b.start(*b.train("--name", "j", "--threads", "1", steps=1500))
     b.wait_step("j", 1)
     for threads in 4, 1, 2:
-        r = b.run("set", "j", "--task", "worker:0", "--threads", str(threads))
+        r = b.run("job", "set", "j", "--task", "worker:0", "--threads", str(threads))
         check(r.stdout == "worker 0: %d threads\n" % threads, r.stdout)
         check(b.tasks("j")["worker 0"]["threads"] == threads, str(b.tasks("j")))
-    r = b.run("set", "j", "--task", "worker:7", "--threads", "2", code=1)
+    r = b.run("job", "set", "j", "--task", "worker:7", "--threads", "2", code=1)
     check("no living task worker:7" in r.stderr, r.stderr)
     check(b.sha(p) == want, "weights differ")
 
 
 def variables(b, job, *more):
-    told = json.loads(b.run("vars", job, *more, "--json").stdout)
+    told = json.loads(b.run("job", "vars", job, *more, "--json").stdout)
     return told, {v["name"]: v for v in told["variables"]}
 
 
@@ -214,14 +214,14 @@ def variables_of_a_running_job_are_read_by_name_without_changes(b):
     then, _ = variables(b, "still")
     b.wait_step("still", then["step"] + 1)
     check(variables(b, "still")[0]["step"] > then["step"], "versions do not go on")
-    text = b.run("vars", "still", "dense_1/bias").stdout
+    text = b.run("job", "vars", "still", "dense_1/bias").stdout
     check(re.search(r"^dense_1/bias +float +\[10\] +\d+  each of 3 workers: all", text, re.M), text)
     for wrong, message in ((("still", "dense/kernal"), "did you mean 'dense/kernel'"),
                            (("stil",), "there is no job 'stil' here"),
                            (("still", "--task", "worker:7"), "no living worker worker:7 here")):
-        r = b.run("vars", *wrong, code=1)
+        r = b.run("job", "vars", *wrong, code=1)
         check(message in r.stderr, r.stderr)
-    b.run("vars", "still", "--out", "x.npy", code=2)
+    b.run("job", "vars", "still", "--out", "x.npy", code=2)
     check([f for f in os.listdir(b.dir) if f.startswith(".still")] == [], "answers are left: %s" % os.listdir(b.dir))
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=120)
@@ -438,7 +438,7 @@ def a_sweep_removes_files_of_killed_processes(b):
     pids = [t["pid"] for t in b.tasks("left").values()]
     p.kill()
     p.wait()
-    b.run("jobs", "--sweep")
+    b.run("job", "sweep")
     check(os.path.isdir(store), "a store was removed that tasks use")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
@@ -449,7 +449,7 @@ def a_sweep_removes_files_of_killed_processes(b):
     for path in *files, ours:
         open(path, "w").close()
     try:
-        b.run("jobs", "--sweep")
+        b.run("job", "sweep")
         left = [x for x in (*files, store) if os.path.exists(x)]
         check(not left and b.tasks("left") == {}, "left behind: %s" % left)
         check(os.path.exists(ours), "shared memory of a process that lives is gone")

@@ -142,7 +142,7 @@ class Bench(harness.Bench):
 
     def says(self, pod):
         ps = ["--ps", pod.options()["--ps"]] if "--ps" in pod.command else []
-        r = subprocess.run([self.program, "env", "--json", *ps], capture_output=True, text=True, timeout=60,
+        r = subprocess.run([self.program, "doctor", "env", "--json", *ps], capture_output=True, text=True, timeout=60,
                            env=self.clean(pod.env))
         check(r.returncode == 0, "%s: %s%s" % (pod.host, r.stdout, r.stderr))
         return json.loads(r.stdout)
@@ -243,7 +243,7 @@ def every_manifest_is_tested(b):
           str(files))
     pod = pods_of("indexed-job.yaml")[0]
     del pod.env["MESHFLOW_PODS"]
-    r = subprocess.run([b.program, "env"], capture_output=True, text=True, env=b.clean(pod.env))
+    r = subprocess.run([b.program, "doctor", "env"], capture_output=True, text=True, env=b.clean(pod.env))
     check(r.returncode == 1 and "nobody knows how many pods there are" in r.stdout + r.stderr, r.stdout)
 
 

@@ -96,7 +96,7 @@ class Bench(harness.Bench):
 
     def steps(self):
         """The steps of all tasks that show themselves, by name."""
-        r = subprocess.run([self.program, "status", "--json"], capture_output=True, text=True,
+        r = subprocess.run([self.program, "job", "status", "--json"], capture_output=True, text=True,
                            timeout=60, env=self.env)
         jobs = json.loads(r.stdout)["jobs"] if r.stdout else []
         return {t["task"]: t["step"] for j in jobs for t in j["tasks"] if t["state"] != "dead"}
@@ -324,7 +324,7 @@ def workers_join_one_by_one(b):
 
 
 def scale(b, job, n):
-    r = subprocess.run([b.program, "scale", job, "--workers", str(n)], capture_output=True, text=True,
+    r = subprocess.run([b.program, "job", "scale", job, "--workers", str(n)], capture_output=True, text=True,
                        env=b.env)
     check(r.returncode == 0, r.stdout + r.stderr)
     await_workers(b, job, n)
@@ -364,7 +364,7 @@ def three_beside_one(b, ms):
     alone, joined = (slow_input(b, "%s-%d" % (name, ms), ms) for name in ("alone", "joined"))
     before = harness.steps_meanwhile(joined, alone)
     for n in 2, 3:
-        b.running.append(subprocess.Popen([b.program, "join", "joined-%d" % ms], env=b.env,
+        b.running.append(subprocess.Popen([b.program, "job", "join", "joined-%d" % ms], env=b.env,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         await_workers(b, "joined-%d" % ms, n)
     await_launched(b, "joined-%d" % ms, joined() + 3)
@@ -389,10 +389,10 @@ def workers_join_a_job_whose_store_and_cluster_are_options(b):
                                   env=b.env) for i in range(2)]
         b.running += tasks
         await_workers(b, name, 2)
-        r = subprocess.run([b.program, "scale", name, "--workers", "3"], capture_output=True, text=True, env=b.env)
+        r = subprocess.run([b.program, "job", "scale", name, "--workers", "3"], capture_output=True, text=True, env=b.env)
         check(r.returncode == 0 and "worker 2 is started" in r.stdout, r.stdout + r.stderr)
         await_workers(b, name, 3)
-        subprocess.run([b.program, "drain", name], capture_output=True, text=True, env=b.env)
+        subprocess.run([b.program, "job", "drain", name], capture_output=True, text=True, env=b.env)
         for p in tasks:
             _, err = p.communicate(timeout=60)
             check(p.returncode == harness.STOPPED, "%d: %s" % (p.returncode, err))
@@ -406,7 +406,7 @@ def steps_take_less_time_after_a_join(b):
 
 def waits(b, job):
     """What each task waits for, by name."""
-    r = subprocess.run([b.program, "status", "--json", job], capture_output=True, text=True, timeout=60, env=b.env)
+    r = subprocess.run([b.program, "job", "status", "--json", job], capture_output=True, text=True, timeout=60, env=b.env)
     tasks = json.loads(r.stdout)["jobs"][0]["tasks"] if r.stdout else []
     return {t["task"]: t["waits"] for t in tasks}
 
@@ -468,7 +468,7 @@ def a_list_of_hosts_sets_the_number_of_workers(b):
         stderr=subprocess.PIPE, text=True)
     b.running.append(p)
     b.await_launched("listed", 5)
-    follow = [b.program, "scale", "listed", "--host", "here", "--hosts"]
+    follow = [b.program, "job", "scale", "listed", "--host", "here", "--hosts"]
     said = open(os.path.join(b.dir, "said"), "w+")
     script = subprocess.Popen([*follow, "cat " + hosts], env=b.env, stderr=said)
     b.running.append(script)
@@ -605,7 +605,7 @@ def a_launcher_that_is_killed_stops_nothing_and_no_output_is_lost(b):
     with open(os.path.join(logs, "worker-0.out")) as f:
         check(b.sha(f.read(), "") == b.sha(r.stdout, r.stderr), "the result is not in the log")
     check(b.steps() == {}, "tasks that have ended are shown: %s" % b.steps())
-    listed = subprocess.run([b.program, "jobs", "--json"], capture_output=True, text=True, env=b.env)
+    listed = subprocess.run([b.program, "job", "list", "--json"], capture_output=True, text=True, env=b.env)
     check(json.loads(listed.stdout)["jobs"] == [], listed.stdout)
     diff = subprocess.run([b.program, "ckpt", "diff", out, b.out("alone")], capture_output=True, text=True)
     check(diff.returncode == 0, diff.stdout + diff.stderr)
@@ -663,7 +663,7 @@ def a_master_takes_over_from_a_lost_one(b):
 
 
 def tasks(b, job):
-    r = subprocess.run([b.program, "status", "--json"], capture_output=True, text=True, env=b.env)
+    r = subprocess.run([b.program, "job", "status", "--json"], capture_output=True, text=True, env=b.env)
     for j in json.loads(r.stdout)["jobs"] if r.stdout else []:
         if j["job"] == job:
             return {t["task"]: t for t in j["tasks"] if t["state"] != "dead"}

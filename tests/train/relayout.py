@@ -34,7 +34,7 @@ def boards(b):
 
 
 def set_layout(b, job, mesh, layout):
-    return subprocess.run([b.program, "set", job, "--mesh", mesh, "--layout", layout],
+    return subprocess.run([b.program, "job", "set", job, "--mesh", mesh, "--layout", layout],
                           capture_output=True, text=True, timeout=60,
                           env={**os.environ, "MESHFLOW_RUN_DIR": boards(b)})
 

@@ -110,7 +110,7 @@ def a_slow_worker_gets_fewer_shards(b):
     b.running.append(p)
     slow = None
     while not slow and p.poll() is None:
-        status = b.run([b.program, "status", "--json"], env=env, code=harness.HEALTH)[0]
+        status = b.run([b.program, "job", "status", "--json"], env=env, code=harness.HEALTH)[0]
         slow = [t["pid"] for j in status["jobs"] for t in j["tasks"] if t["task"] == "worker 1" and t["step"] > 0]
     slow_down(p, slow[0])
     out, err = p.communicate()
@@ -346,7 +346,7 @@ class Job:
         b.running.append(self.p)
 
     def tasks(self):
-        r = subprocess.run([self.bench.program, "status", "--json"], env=self.env, capture_output=True, text=True)
+        r = subprocess.run([self.bench.program, "job", "status", "--json"], env=self.env, capture_output=True, text=True)
         jobs = json.loads(r.stdout)["jobs"] if r.stdout else []
         return {t["task"]: t for j in jobs for t in j["tasks"] if j["job"] == "job" and t["alive"]}
 

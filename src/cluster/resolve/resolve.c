@@ -230,7 +230,7 @@ mf_status mf_cluster_resolve(const mf_cluster_request *request, mf_cluster **out
     if (st != MF_OK || (*out)->n_mistakes == 0)
         return st;
     if ((*out)->n_mistakes > 1)
-        (void)snprintf(more, sizeof more, " (and %d more: see `meshflow env`)",
+        (void)snprintf(more, sizeof more, " (and %d more: see `meshflow doctor env`)",
                        (*out)->n_mistakes - 1);
     st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s; %s%s", (*out)->mistakes[0].place,
                  (*out)->mistakes[0].problem, (*out)->mistakes[0].fix, more);

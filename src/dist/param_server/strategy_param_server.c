@@ -63,8 +63,11 @@ static ps_job *strategy_param_server_of_team(mf_dist_worker *team)
 static mf_status ps_join(mf_dist_worker *team, mf_trainer *t)
 {
     ps_job *j = strategy_param_server_of_team(team);
+    mf_placement place;
 
     MF_TRY(mf_aggregation_join(&j->mode.aggregation, t));
+    /* Checked by every task before it connects: workers would wait for servers that have ended. */
+    MF_TRY(mf_ps_place(t, j->n_servers, &j->mode, &place));
     mf_dist_worker_deal_shards(team, t->options.shards);
     if (j->index >= 0 || !j->net) /* they meet when all is ready */
         return MF_OK;

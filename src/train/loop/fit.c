@@ -165,7 +165,7 @@ static void show_traffic(const mf_dist_worker *team)
     mf_status_page_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
 }
 
-/* `meshflow set --mesh` of a training that has no mesh. A mesh takes it itself. */
+/* `meshflow job set --mesh` of a training that has no mesh. A mesh takes it itself. */
 static void refuse_layout(const mf_dist_worker *team)
 {
     mf_status_page_layout wish;

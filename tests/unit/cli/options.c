@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "mf_test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define PARSE(args, ...)                                                                           \
@@ -113,6 +114,24 @@ MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
     }
 }
 
+/* By its own name, or in the help of its group. */
+static bool is_listed(const mf_command *c, const char *program)
+{
+    char row[32];
+    mf_buf group = { 0 };
+    bool listed;
+
+    (void)snprintf(row, sizeof row, "\n  %.*s ", (int)strcspn(c->name, " "), c->name);
+    listed = strstr(program, row) != NULL;
+    if (strchr(c->name, ' ')) {
+        row[strlen(row) - 1] = '\0';
+        mf_help_group(row + 3, &group);
+        listed = listed && strstr(group.data, c->name) != NULL;
+    }
+    mf_buf_deinit(&group);
+    return listed;
+}
+
 MF_TEST(help_names_every_command_and_option)
 {
     mf_buf all = { 0 };
@@ -122,11 +141,15 @@ MF_TEST(help_names_every_command_and_option)
         const mf_command *c = mf_commands[i];
         mf_buf text = { 0 }, man = { 0 };
 
-        T_TRUE(strstr(all.data, c->name) != NULL);
+        T_TRUE(is_listed(c, all.data));
         mf_help_command(c, &text);
         mf_help_man(c, &man);
-        for (const mf_option *o = c->options; o && o->name; o++)
-            T_TRUE(strstr(text.data, o->name));
+        for (const mf_option *o = c->options; o && o->name; o++) {
+            char flag[64];
+
+            (void)snprintf(flag, sizeof flag, "--%s", o->name);
+            T_EQ(strstr(text.data, flag) != NULL, !o->hidden);
+        }
         T_TRUE(strstr(man.data, ".SH SYNOPSIS") != NULL);
         for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1)
             T_TRUE(strcspn(line, "\n") <= 100);
@@ -134,4 +157,79 @@ MF_TEST(help_names_every_command_and_option)
         mf_buf_deinit(&man);
     }
     mf_buf_deinit(&all);
+}
+
+MF_TEST(help_of_the_program_has_one_row_for_each_group)
+{
+    mf_buf all = { 0 };
+    int rows = 0;
+
+    mf_help_program(&all);
+    for (const mf_topic *t = mf_topics; t->name; t++, rows++)
+        T_TRUE(mf_command_find(t->name) || (mf_command_is_group(t->name) && t->summary));
+    T_TRUE(rows <= 25);
+    T_TRUE(strstr(all.data, "\n  job  ") != NULL);
+    T_TRUE(strstr(all.data, "\n  job status") == NULL);
+    T_TRUE(strstr(all.data, "\n  status") == NULL);
+    mf_buf_deinit(&all);
+}
+
+MF_TEST(old_spellings_name_the_same_commands)
+{
+    for (const mf_alias *old = mf_aliases; old->old; old++) {
+        char first[32], *second;
+        mf_args a = { 0 };
+
+        (void)snprintf(first, sizeof first, "%s", old->old);
+        second = strchr(first, ' ');
+        if (second)
+            *second++ = '\0';
+        T_TRUE(mf_command_find(old->name) != NULL);
+        T_TRUE(mf_command_find(old->old) == NULL);
+        T_OK(PARSE(&a, first, second ? second : "--help", "--help"));
+        T_TRUE(a.command == mf_command_find(old->name));
+        mf_args_deinit(&a);
+    }
+}
+
+MF_TEST(old_spellings_are_corrected_to_the_new_ones)
+{
+    mf_args a[4] = { { 0 } };
+
+    T_FAILS(MF_INVALID_ARGUMENT, "no command 'statsu'", PARSE(&a[0], "statsu"));
+    T_STREQ(a[0].hint, "did you mean `meshflow job status`?");
+    T_FAILS(MF_INVALID_ARGUMENT, "no command 'job statsu'", PARSE(&a[1], "job", "statsu"));
+    T_STREQ(a[1].hint, "did you mean `meshflow job status`?");
+    T_FAILS(MF_INVALID_ARGUMENT, "no command 'queeu'", PARSE(&a[2], "queeu"));
+    T_STREQ(a[2].hint, "did you mean `meshflow queue`?");
+    T_FAILS(MF_INVALID_ARGUMENT, "no command 'doctor tpoo'", PARSE(&a[3], "doctor", "tpoo"));
+    T_STREQ(a[3].hint, "did you mean `meshflow doctor topo`?");
+    for (int i = 0; i < 4; i++)
+        mf_args_deinit(&a[i]);
+}
+
+/* A word after the name of a group is never an argument. */
+MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
+{
+    mf_args a = { 0 }, b = { 0 };
+
+    T_OK(PARSE(&a, "doctor", "--json"));
+    T_STREQ(a.command->name, "doctor");
+    T_OK(PARSE(&b, "doctor", "--json", "env"));
+    T_STREQ(b.command->name, "doctor env");
+    mf_args_deinit(&a);
+    mf_args_deinit(&b);
+}
+
+/* Workers compare what they were given: a new option must say whether theirs may differ. */
+MF_TEST(options_of_train_say_whether_workers_may_differ)
+{
+    static const char *const commands[] = { "train", "eval", "predict" };
+
+    for (int i = 0; i < 3; i++) {
+        for (const mf_option *o = mf_command_find(commands[i])->options; o->name; o++) {
+            if (o->scope == MF_OPTION_UNSCOPED)
+                T_FAIL("%s --%s has no scope", commands[i], o->name);
+        }
+    }
 }

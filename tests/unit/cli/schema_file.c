@@ -52,20 +52,20 @@ MF_TEST(schema_file_that_is_damaged_is_refused)
     static const char *const wrong[][2] = {
         { "{\"columns\": []}", "the version is 0" },
         { "{\"version\": 2, \"columns\": []}", "the version is 2" },
-        { COLUMNS(""), "is no list of 1 to" },
+        { COLUMNS(""), "is not a list of 1 to" },
         { COLUMNS("{\"name\": \"x\"}"), "no \"name\", \"type\" or \"role\"" },
         { COLUMNS("{\"name\": \"x\", \"type\": \"word\", \"role\": \"input\"}"),
           "the type 'word'" },
         { COLUMNS("{\"name\": \"x\", \"type\": \"float\", \"role\": \"input\", \"shape\": 3}"),
-          "\"shape\" is no list" },
+          "\"shape\" is not a list" },
         { COLUMNS("{\"name\": \"x\", \"type\": \"float\", \"role\": \"input\", \"shape\": [-1]}"),
-          "no number above 0" },
+          "not a number above 0" },
         { COLUMNS("{\"name\": \"x\", \"type\": \"float\", \"role\": \"input\", \"shape\": [2], "
                   "\"fields\": [\"a\"]}"),
           "has 1 names of fields" },
         { COLUMNS("{\"name\": \"y\", \"type\": \"int32\", \"role\": \"label\", \"shape\": [], "
                   "\"classes\": [1]}"),
-          "a name is no string" },
+          "a name is not a string" },
         { COLUMNS("{\"name\": \"y\", \"type\": \"int32\", \"role\": \"label\", \"shape\": [], "
                   "\"classes\": -3}"),
           "below 0" },

@@ -223,7 +223,7 @@ MF_TEST(cluster_resolve_fails_with_the_first_mistake_and_counts_the_others)
 
     T_FAILS(MF_INVALID_ARGUMENT, "--worker_hosts[1]: port 'x' is no number; write host:port",
             mf_cluster_resolve(&request, &c));
-    T_FAILS(MF_INVALID_ARGUMENT, "(and 1 more: see `meshflow env`)",
+    T_FAILS(MF_INVALID_ARGUMENT, "(and 1 more: see `meshflow doctor env`)",
             mf_cluster_resolve(&request, &c));
     T_TRUE(c == NULL);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_events_show.c - `meshflow events show`: which tags event files hold, and their last values.
- */
+/* cmd_events.c - `meshflow events`: the tags of event files and their last values. */
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/command.h"
@@ -16,21 +15,21 @@
 
 enum { MAX_DEPTH = 8, MAX_TENSOR = 1 << 20 };
 
-/* What is known of a tag. */
-typedef struct cmd_events_show_tag {
+/* A tag of a run. */
+typedef struct cmd_events_tag {
     const char *name;
     char kind[24]; /* "scalar", "histogram", a plugin's name */
     int64_t count, first, last; /* events; their steps */
-    double value; /* of the last event, where it is one number */
+    double value; /* of the last event, if it is one number */
     bool is_number;
-    char note[80]; /* about the last event, where it is none */
-} cmd_events_show_tag;
+    char note[80]; /* describes the last event, if it is not */
+} cmd_events_tag;
 
-/* A run: the event files of one folder. */
+/* The event files of one folder. */
 typedef struct run {
     mf_arena *arena;
     mf_map by_name; /* name -> tag */
-    cmd_events_show_tag **tags; /* in the order of appearance */
+    cmd_events_tag **tags; /* in the order of appearance */
     int64_t n, cap;
     int64_t events, graphs;
     bool cut; /* a file ends within a record */
@@ -38,21 +37,21 @@ typedef struct run {
 
 /* ---- one value ---- */
 
-static void set_number(cmd_events_show_tag *t, double value)
+static void set_number(cmd_events_tag *t, double value)
 {
     t->value = value;
     t->is_number = true;
 }
 
-/* TensorFlow 2 writes everything as tensors and says in the metadata what they mean. */
-static void take_tensor(cmd_events_show_tag *t, const Tensorflow__Summary__Value *v)
+/* TensorFlow 2 writes all values as tensors; the metadata name their kind. */
+static void take_tensor(cmd_events_tag *t, const Tensorflow__Summary__Value *v)
 {
     const Tensorflow__SummaryMetadata *m = v->metadata;
     const char *plugin = m && m->plugin_data ? m->plugin_data->plugin_name : "";
     char shape[MF_SHAPE_TEXT];
     mf_tensor x = { 0 };
 
-    if (plugin[0] || !t->kind[0]) /* metadata stands in the first event of a tag only */
+    if (plugin[0] || !t->kind[0]) /* only the first event of a tag has metadata */
         (void)snprintf(t->kind, sizeof t->kind, "%s",
                        strcmp(plugin, "scalars") == 0      ? "scalar"
                        : strcmp(plugin, "histograms") == 0 ? "histogram"
@@ -71,7 +70,7 @@ static void take_tensor(cmd_events_show_tag *t, const Tensorflow__Summary__Value
     mf_tensor_clear(&x);
 }
 
-static void cmd_events_show_take_value(cmd_events_show_tag *t, const Tensorflow__Summary__Value *v)
+static void cmd_events_take_value(cmd_events_tag *t, const Tensorflow__Summary__Value *v)
 {
     t->is_number = false;
     t->note[0] = '\0';
@@ -100,17 +99,17 @@ static void cmd_events_show_take_value(cmd_events_show_tag *t, const Tensorflow_
     }
 }
 
-static mf_status find_tag(run *r, const char *name, cmd_events_show_tag **out)
+static mf_status find_tag(run *r, const char *name, cmd_events_tag **out)
 {
-    cmd_events_show_tag *t = mf_map_find(&r->by_name, name);
+    cmd_events_tag *t = mf_map_find(&r->by_name, name);
 
     *out = t;
     if (t)
         return MF_OK;
-    t = MF_ARENA_NEW(r->arena, cmd_events_show_tag);
+    t = MF_ARENA_NEW(r->arena, cmd_events_tag);
     if (!t || !(t->name = mf_arena_strdup(r->arena, name)))
         return MF_NOMEM("tags");
-    MF_TRY(mf_grow(&r->tags, &r->cap, r->n + 1, sizeof(cmd_events_show_tag *)));
+    MF_TRY(mf_grow(&r->tags, &r->cap, r->n + 1, sizeof(cmd_events_tag *)));
     MF_TRY(mf_map_set(&r->by_name, t->name, t));
     r->tags[r->n++] = t;
     *out = t;
@@ -124,21 +123,21 @@ static mf_status take_event(run *r, const Tensorflow__Event *event)
     for (size_t i = 0;
          event->what_case == TENSORFLOW__EVENT__WHAT_SUMMARY && i < event->summary->n_value; i++) {
         const Tensorflow__Summary__Value *v = event->summary->value[i];
-        cmd_events_show_tag *t;
+        cmd_events_tag *t;
 
         MF_TRY(find_tag(r, v->tag, &t));
         if (t->count++ == 0)
             t->first = event->step;
         t->last = event->step;
-        cmd_events_show_take_value(t, v);
+        cmd_events_take_value(t, v);
     }
     return MF_OK;
 }
 
 /* ---- files ---- */
 
-/* What ends within a record is being written still, or its writer was killed. */
-static mf_status cmd_events_show_read_file(run *r, const char *path)
+/* A file that ends within a record is still being written, or its writer was killed. */
+static mf_status cmd_events_read_file(run *r, const char *path)
 {
     const Tensorflow__Event *event;
     mf_events_reader *reader;
@@ -158,7 +157,7 @@ static mf_status cmd_events_show_read_file(run *r, const char *path)
     return st == MF_OUT_OF_RANGE ? MF_OK : st;
 }
 
-static void cmd_events_show_print_run(const run *r, const char *name, mf_buf *out)
+static void cmd_events_print_run(const run *r, const char *name, mf_buf *out)
 {
     int wide = 3;
 
@@ -166,12 +165,12 @@ static void cmd_events_show_print_run(const run *r, const char *name, mf_buf *ou
         wide = (int)strlen(r->tags[i]->name) > wide ? (int)strlen(r->tags[i]->name) : wide;
     wide = wide > 48 ? 48 : wide;
     mf_buf_printf(out, "%s: %lld events%s%s\n", name, (long long)r->events,
-                  r->graphs ? ", a graph" : "", r->cut ? ", cut at the end" : "");
+                  r->graphs ? ", a graph" : "", r->cut ? ", incomplete at the end" : "");
     if (r->n > 0)
         mf_buf_printf(out, "  %-*s  %-10s %8s %10s  %s\n", wide, "tag", "kind", "events",
                       "last step", "last value");
     for (int64_t i = 0; i < r->n; i++) {
-        const cmd_events_show_tag *t = r->tags[i];
+        const cmd_events_tag *t = r->tags[i];
 
         mf_buf_printf(out, "  %-*s  %-10s %8lld %10lld  ", wide, t->name, t->kind,
                       (long long)t->count, (long long)t->last);
@@ -182,14 +181,14 @@ static void cmd_events_show_print_run(const run *r, const char *name, mf_buf *ou
     }
 }
 
-static void cmd_events_show_print_json(const run *r, const char *name, mf_buf *out)
+static void cmd_events_print_json(const run *r, const char *name, mf_buf *out)
 {
     mf_buf_str(out, "{\"run\":");
     mf_buf_json(out, name, strlen(name));
     mf_buf_printf(out, ",\"events\":%lld,\"graph\":%s,\"cut\":%s,\"tags\":[", (long long)r->events,
                   r->graphs ? "true" : "false", r->cut ? "true" : "false");
     for (int64_t i = 0; i < r->n; i++) {
-        const cmd_events_show_tag *t = r->tags[i];
+        const cmd_events_tag *t = r->tags[i];
 
         mf_buf_printf(out, "%s{\"tag\":", i ? "," : "");
         mf_buf_json(out, t->name, strlen(t->name));
@@ -209,9 +208,9 @@ static mf_status show_files(char *const *paths, int64_t n, const char *name, boo
     mf_status st = r.arena ? MF_OK : MF_NOMEM("tags");
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        st = cmd_events_show_read_file(&r, paths[i]);
+        st = cmd_events_read_file(&r, paths[i]);
     if (st == MF_OK)
-        (json ? cmd_events_show_print_json : cmd_events_show_print_run)(&r, name, out);
+        (json ? cmd_events_print_json : cmd_events_print_run)(&r, name, out);
     mf_map_deinit(&r.by_name);
     mf_free(r.tags);
     mf_arena_free(r.arena);
@@ -225,8 +224,8 @@ static int by_path(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Paths of what is in a folder, sorted: the order in which TensorBoard reads. */
-static mf_status cmd_events_show_list(const char *dir, mf_arena *arena, char ***paths, int64_t *n)
+/* Sorted paths of the contents of a folder: the order in which TensorBoard reads. */
+static mf_status cmd_events_list(const char *dir, mf_arena *arena, char ***paths, int64_t *n)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
@@ -254,7 +253,7 @@ static mf_status show_dir(const char *dir, int depth, mf_arena *arena, bool json
 {
     char **all, **files;
     int64_t n, n_files = 0;
-    mf_status st = cmd_events_show_list(dir, arena, &all, &n);
+    mf_status st = cmd_events_list(dir, arena, &all, &n);
 
     files = st == MF_OK ? MF_ARENA_ARRAY(arena, char *, n + 1) : NULL;
     if (st == MF_OK && !files)
@@ -302,19 +301,20 @@ static mf_status events_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "a line of JSON for each run: its tags, their steps and last values", 0,
-      false },
+    { .name = "json",
+      .help = "print one line of JSON for each run: its tags, their steps and last values" },
     { 0 },
 };
 
-const mf_command mf_command_events_show = {
-    .name = "events show",
+const mf_command mf_command_events = {
+    .name = "events",
     .arguments = "FILE|DIR",
     .summary = "show the contents of event files",
-    .about = "Event files are what `meshflow train --out` and TensorFlow write for TensorBoard. Of "
-             "a folder all files are shown as one run, and runs in folders inside it as well.",
+    .about = "Event files are written by `meshflow train --out` and TensorFlow for TensorBoard. "
+             "All files of a folder are shown as one run, and so are the runs in folders inside "
+             "it.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow events show out", NULL },
+    .examples = (const char *const[]){ "meshflow events out", NULL },
     .min_args = 1,
     .max_args = 1,
     .run = events_run,

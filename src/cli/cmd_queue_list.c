@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_queue.c - `meshflow queue`: what was submitted, and what has become of it; `meshflow cancel`.
- */
+/* cmd_queue_list.c - `meshflow queue list`: submitted jobs and their state; `meshflow queue
+ * cancel`. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
 #include <string.h>
 
-static void cmd_queue_put_line(const mf_jobqueue_job *j, mf_buf *out)
+static void cmd_queue_list_put_line(const mf_jobqueue_job *j, mf_buf *out)
 {
     mf_buf_printf(out, "%-24s %-10s %5lld %5lld  %s", j->name, mf_jobqueue_state_text(j->state),
                   (long long)j->tries, (long long)j->order.slots, j->how);
@@ -16,7 +16,7 @@ static void cmd_queue_put_line(const mf_jobqueue_job *j, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void cmd_queue_put_json(const mf_jobqueue_job *j, mf_buf *out)
+static void cmd_queue_list_put_json(const mf_jobqueue_job *j, mf_buf *out)
 {
     mf_buf_str(out, "{\"job\":");
     mf_buf_json(out, j->name, strlen(j->name));
@@ -36,7 +36,7 @@ static void cmd_queue_put_json(const mf_jobqueue_job *j, mf_buf *out)
     mf_buf_str(out, "]}");
 }
 
-static void cmd_queue_put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
+static void cmd_queue_list_put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
 {
     mf_buf_str(out, json ? "{\"jobs\":[" : "");
     if (!json && n > 0)
@@ -44,14 +44,14 @@ static void cmd_queue_put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_
     for (int i = 0; i < n; i++) {
         mf_buf_str(out, json && i ? "," : "");
         if (json)
-            cmd_queue_put_json(&jobs[i], out);
+            cmd_queue_list_put_json(&jobs[i], out);
         else
-            cmd_queue_put_line(&jobs[i], out);
+            cmd_queue_list_put_line(&jobs[i], out);
     }
     mf_buf_str(out, json ? "]}\n" : n == 0 ? "no job was submitted\n" : "");
 }
 
-static mf_status cmd_queue_forget(const mf_args *args, const char *dir, mf_arena *arena)
+static mf_status cmd_queue_list_forget(const mf_args *args, const char *dir, mf_arena *arena)
 {
     const char *name;
     int64_t at = 0;
@@ -66,8 +66,8 @@ static mf_status cmd_queue_forget(const mf_args *args, const char *dir, mf_arena
         waiting = mf_jobqueue_find_waiting(jobs, n, name);
         if (waiting)
             return MF_FAIL(MF_FAILED_PRECONDITION,
-                           "the job '%s' comes after '%s', and has not begun: cancel it first, or "
-                           "wait",
+                           "the job '%s' depends on '%s' and has not started: cancel it first, "
+                           "or wait",
                            waiting->name, name);
         MF_TRY(mf_jobqueue_forget(dir, &job));
     }
@@ -79,9 +79,9 @@ static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_bu
     mf_jobqueue_job *jobs;
     int n;
 
-    MF_TRY(cmd_queue_forget(args, dir, arena));
+    MF_TRY(cmd_queue_list_forget(args, dir, arena));
     MF_TRY(mf_jobqueue_list(dir, arena, &jobs, &n));
-    cmd_queue_put_all(jobs, n, mf_args_has(args, "json"), out);
+    cmd_queue_list_put_all(jobs, n, mf_args_has(args, "json"), out);
     for (int i = 0; mf_args_has(args, "sweep") && i < n; i++) {
         if (mf_jobqueue_is_over(jobs[i].state) && !mf_jobqueue_find_waiting(jobs, n, jobs[i].name))
             MF_TRY(mf_jobqueue_forget(dir, &jobs[i]));
@@ -97,7 +97,7 @@ static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_b
         MF_TRY(mf_jobqueue_look(dir, args->words[i], arena, &job));
         MF_TRY(mf_jobqueue_cancel(dir, arena, &job));
         mf_buf_printf(out, "%s: %s\n", job.name,
-                      job.state == MF_JOBQUEUE_RUNS ? "it was told to end" : "it will not start");
+                      job.state == MF_JOBQUEUE_RUNS ? "it was asked to end" : "it will not start");
     }
     return MF_OK;
 }
@@ -112,7 +112,7 @@ static mf_status with_dir(mf_args *args,
     if (st == MF_OK)
         st = run(args, dir.data, arena, &out);
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "`meshflow queue` lists them");
+        mf_args_hint(args, "`meshflow queue list` lists the jobs");
     mf_arena_free(arena);
     mf_buf_deinit(&dir);
     return mf_cli_print_done(st, &out);
@@ -130,41 +130,44 @@ static mf_status cancel_run(mf_args *args)
 
 #define DIR_OPTION                                                                                 \
     {                                                                                              \
-        "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,   \
-            false                                                                                  \
+        .name = "dir", .value = "DIR",                                                             \
+        .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)"               \
     }
 
 static const mf_option queue_options[] = {
     DIR_OPTION,
-    { "json", NULL, "one object on one line", 0, false },
-    { "forget", "JOB", "one that is over: remove all that is known of it", 0, true },
-    { "sweep", NULL, "forget all that are over once they are shown", 0, false },
+    { .name = "json", .help = "print one JSON object on one line" },
+    { .name = "forget",
+      .value = "JOB",
+      .help = "remove this ended job from the queue",
+      .many = true },
+    { .name = "sweep", .help = "remove all ended jobs from the queue after listing them" },
     { 0 },
 };
 
 static const mf_option cancel_options[] = { DIR_OPTION, { 0 } };
 
-const mf_command mf_command_queue = {
-    .name = "queue",
+const mf_command mf_command_queue_list = {
+    .name = "queue list",
     .arguments = "",
     .summary = "list submitted jobs",
-    .about = "The oldest first. How a running training fares: `meshflow status`; what a job says: "
-             "`meshflow attach`.",
+    .about = "Lists the oldest job first. `meshflow job status` shows the progress of a running "
+             "training, `meshflow queue attach` the output of a job.",
     .options = queue_options,
-    .examples = (const char *const[]){ "meshflow queue", "meshflow queue --sweep", NULL },
+    .examples = (const char *const[]){ "meshflow queue list", "meshflow queue list --sweep", NULL },
     .min_args = 0,
     .max_args = 0,
     .run = queue_run,
 };
 
-const mf_command mf_command_cancel = {
-    .name = "cancel",
+const mf_command mf_command_queue_cancel = {
+    .name = "queue cancel",
     .arguments = "JOB...",
     .summary = "cancel submitted jobs",
-    .about = "A running one gets SIGTERM, all of its processes, and ten seconds later SIGKILL; a "
-             "training writes a checkpoint first, if it has --out. No daemon is needed for that.",
+    .about = "All processes of a running job get SIGTERM, and SIGKILL ten seconds later; a "
+             "training with --out first writes a checkpoint. The daemon need not run.",
     .options = cancel_options,
-    .examples = (const char *const[]){ "meshflow cancel night", NULL },
+    .examples = (const char *const[]){ "meshflow queue cancel night", NULL },
     .min_args = 1,
     .max_args = -1,
     .run = cancel_run,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_env.c - `meshflow env`: what this process takes from its environment, from where, and what is
- * wrong with it. */
+/* cmd_doctor_env.c - `meshflow doctor env`: the role of this process, where it comes from, and
+ * mistakes in the description of the cluster. */
 #include "base/machine_limits.h"
 #include "cli/cluster_options.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void cmd_env_put_json(mf_buf *out, const char *name, const char *value)
+static void cmd_doctor_env_put_json(mf_buf *out, const char *name, const char *value)
 {
     mf_buf_printf(out, "\"%s\":", name);
     if (value)
@@ -16,7 +16,7 @@ static void cmd_env_put_json(mf_buf *out, const char *name, const char *value)
         mf_buf_str(out, "null");
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
 static void json_tasks(const mf_cluster *c, mf_buf *out)
 {
@@ -26,9 +26,9 @@ static void json_tasks(const mf_cluster *c, mf_buf *out)
 
         mf_buf_printf(out, "%s{\"job\":\"%s\",\"index\":%d,", i > 0 ? "," : "",
                       mf_role_name(t->role), t->index);
-        cmd_env_put_json(out, "address", t->address);
+        cmd_doctor_env_put_json(out, "address", t->address);
         mf_buf_str(out, ",");
-        cmd_env_put_json(out, "from", t->from);
+        cmd_doctor_env_put_json(out, "from", t->from);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]");
@@ -39,11 +39,11 @@ static void json_findings(const mf_cluster *c, mf_buf *out)
     mf_buf_str(out, ",\"facts\":[");
     for (int i = 0; i < c->n_facts; i++) {
         mf_buf_str(out, i > 0 ? ",{" : "{");
-        cmd_env_put_json(out, "what", c->facts[i].what);
+        cmd_doctor_env_put_json(out, "what", c->facts[i].what);
         mf_buf_str(out, ",");
-        cmd_env_put_json(out, "value", c->facts[i].value);
+        cmd_doctor_env_put_json(out, "value", c->facts[i].value);
         mf_buf_str(out, ",");
-        cmd_env_put_json(out, "from", c->facts[i].from);
+        cmd_doctor_env_put_json(out, "from", c->facts[i].from);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "],\"notes\":[");
@@ -54,17 +54,17 @@ static void json_findings(const mf_cluster *c, mf_buf *out)
     mf_buf_str(out, "],\"mistakes\":[");
     for (int i = 0; i < c->n_mistakes; i++) {
         mf_buf_str(out, i > 0 ? ",{" : "{");
-        cmd_env_put_json(out, "place", c->mistakes[i].place);
+        cmd_doctor_env_put_json(out, "place", c->mistakes[i].place);
         mf_buf_str(out, ",");
-        cmd_env_put_json(out, "problem", c->mistakes[i].problem);
+        cmd_doctor_env_put_json(out, "problem", c->mistakes[i].problem);
         mf_buf_str(out, ",");
-        cmd_env_put_json(out, "fix", c->mistakes[i].fix);
+        cmd_doctor_env_put_json(out, "fix", c->mistakes[i].fix);
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]");
 }
 
-static void cmd_env_print_json(const mf_cluster *c, mf_buf *out)
+static void cmd_doctor_env_print_json(const mf_cluster *c, mf_buf *out)
 {
     const mf_cluster_task *me = mf_cluster_self(c);
     char name[MF_TASK_NAME_MAX];
@@ -72,25 +72,25 @@ static void cmd_env_print_json(const mf_cluster *c, mf_buf *out)
     const int threads = mf_default_threads(&why);
 
     mf_buf_str(out, "{");
-    cmd_env_put_json(out, "convention", c->convention);
+    cmd_doctor_env_put_json(out, "convention", c->convention);
     mf_buf_str(out, ",");
-    cmd_env_put_json(out, "host", c->host);
+    cmd_doctor_env_put_json(out, "host", c->host);
     mf_buf_str(out, ",");
-    cmd_env_put_json(out, "task", me ? mf_cluster_task_name(me, name) : NULL);
+    cmd_doctor_env_put_json(out, "task", me ? mf_cluster_task_name(me, name) : NULL);
     mf_buf_printf(out,
                   ",\"chief\":%s,\"process\":%d,\"processes\":%d,\"rank\":%d,\"size\":%d,"
                   "\"local_rank\":%d,\"local_size\":%d,\"sparse\":%s,",
                   mf_cluster_is_chief(c, me) ? "true" : "false", c->self, c->n_tasks, c->rank,
                   c->size, c->local_rank, c->local_size, c->sparse ? "true" : "false");
-    cmd_env_put_json(out, "rendezvous", c->rendezvous);
+    cmd_doctor_env_put_json(out, "rendezvous", c->rendezvous);
     mf_buf_printf(out, ",\"threads\":%d,", threads);
-    cmd_env_put_json(out, "threads_from", why);
+    cmd_doctor_env_put_json(out, "threads_from", why);
     json_tasks(c, out);
     json_findings(c, out);
     mf_buf_str(out, "}\n");
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static void row(mf_buf *out, const char *what, const char *value, const char *from)
 {
@@ -161,7 +161,7 @@ static void print_lists(const mf_cluster *c, mf_buf *out)
                       c->mistakes[i].problem, c->mistakes[i].fix);
 }
 
-static void cmd_env_print_text(const mf_cluster *c, mf_buf *out)
+static void cmd_doctor_env_print_text(const mf_cluster *c, mf_buf *out)
 {
     mf_buf_printf(out, "this process, by %s, on %s:\n",
                   strcmp(c->convention, "none") == 0 ? "nothing" : c->convention, c->host);
@@ -180,40 +180,41 @@ static mf_status env_run(mf_args *args)
     MF_TRY(mf_cluster_request_read(args, &request));
     MF_TRY(mf_cluster_examine(&request, &c));
     if (mf_args_has(args, "json"))
-        cmd_env_print_json(c, &text);
+        cmd_doctor_env_print_json(c, &text);
     else
-        cmd_env_print_text(c, &text);
+        cmd_doctor_env_print_text(c, &text);
     st = mf_cli_print(&text);
     if (st == MF_OK && c->n_mistakes > 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d mistake%s in what names the cluster", c->n_mistakes,
-                     c->n_mistakes == 1 ? "" : "s");
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%d mistake%s in the description of the cluster",
+                     c->n_mistakes, c->n_mistakes == 1 ? "" : "s");
     mf_cluster_free(c);
     return st;
 }
 
 static const mf_option options[] = {
     MF_CLUSTER_OPTIONS,
-    { "ps", "N", "the last N of an engine's processes are parameter servers", 0, false },
-    { "json", NULL, "print one object", 0, false },
+    { .name = "ps",
+      .value = "N",
+      .help = "the last N processes of the launcher are parameter servers (default: 0)" },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
-const mf_command mf_command_env = {
-    .name = "env",
+const mf_command mf_command_doctor_env = {
+    .name = "doctor env",
     .arguments = "",
-    .summary = "show the role of this process and where it comes from",
+    .summary = "show the role of this process and its source",
     .about =
-        "Prints what was taken from where, what it means for this process, and all mistakes with "
-        "their fix; nothing is started. Run it in the place of the program that does not find its "
-        "cluster.\n\n"
-        "The first of these that says something is used: options, TF_CONFIG, torchrun's variables, "
-        "Open MPI's, MPICH's, Slurm's (under srun), a hostfile (--hostfile, MESHFLOW_HOSTFILE). "
-        "MESHFLOW_RENDEZVOUS=HOST:PORT replaces the address where processes meet.\n\n"
-        "Exit status 1: there are mistakes.",
+        "Prints which settings were taken from where, the role of this process, and all mistakes "
+        "with their fix; nothing is started. Run it in place of a program that does not find its "
+        "cluster.\n\nThe first source that describes a cluster is used: options, TF_CONFIG, the "
+        "variables of torchrun, Open MPI, MPICH, Slurm (under srun), a hostfile (--hostfile, "
+        "MESHFLOW_HOSTFILE). MESHFLOW_RENDEZVOUS=HOST:PORT replaces the address of the "
+        "rendezvous.\n\nExit status 1: there are mistakes.",
     .options = options,
-    .examples =
-        (const char *const[]){ "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":"
-                               "{\"type\":\"worker\",\"index\":1}}' meshflow env",
-                               "srun -n 4 meshflow env --json", NULL },
+    .examples = (const char *const[]){ "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\"]},\"task\":{"
+                                       "\"type\":\"worker\",\"index\":0}}' "
+                                       "meshflow doctor env",
+                                       "srun -n 4 meshflow doctor env --json", NULL },
     .run = env_run,
 };

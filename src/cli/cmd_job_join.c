@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_join.c - `meshflow join`: this process becomes one more worker of a running job. */
+/* cmd_job_join.c - `meshflow job join`: this process becomes a worker of a running job. */
 #include "cli/command.h"
 #include "cli/running.h"
 #include "supervisor/local_workers.h"
 
-static mf_status cmd_join_run(mf_args *args)
+static mf_status cmd_job_join_run(mf_args *args)
 {
     mf_recipe recipe = { 0 };
     mf_job_view r;
@@ -21,21 +21,22 @@ static mf_status cmd_join_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "address", "HOST:PORT",
-      "where it listens; a free port of this machine's loopback unless told", 0, false },
+    { .name = "address",
+      .value = "HOST:PORT",
+      .help = "address to listen at (default: a free port of the loopback interface)" },
     { 0 },
 };
 
-const mf_command mf_command_join = {
-    .name = "join",
+const mf_command mf_command_job_join = {
+    .name = "job join",
     .arguments = "JOB",
     .summary = "add this process to a running job as a worker",
-    .about = "Trains with the command line of a worker that runs on this host, and ends when the "
-             "job does. It is let in between two steps, with the others' weights, and results stay "
-             "the same. The job needs a store, as launched ones have.",
+    .about = "Trains with the command line of a worker that runs on this host, and ends with the "
+             "job. The worker joins between two steps and receives the current weights; results "
+             "do not change. The job needs a store, as jobs of `meshflow launch` have.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow join resnet", NULL },
+    .examples = (const char *const[]){ "meshflow job join resnet", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = cmd_join_run,
+    .run = cmd_job_join_run,
 };

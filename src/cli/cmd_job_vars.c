@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_vars.c - `meshflow vars`: the variables of a running job, by name. A task is asked by its
- * board and answers between two steps (train/loop/variable_query.h). */
+/* cmd_job_vars.c - `meshflow job vars`: the variables of a running job. A task is asked through its
+ * status page and answers between two steps (train/loop/variable_query.h). */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -18,18 +18,18 @@
 enum { FIELDS = 6 };
 static const size_t ANSWER_MAX = (size_t)64 << 20;
 
-typedef struct inquiry {
+typedef struct vars_query {
     const mf_status_page_seen *task;
     mf_status_page_question question;
     mf_buf path, value_path; /* of the answer */
-    char *text; /* the answer; lines and fields are cut in place */
-    mf_tensor value; /* of the one that was asked for */
-} inquiry;
+    char *text; /* the answer; split into lines and fields in place */
+    mf_tensor value; /* of the requested variable */
+} vars_query;
 
-/* ---- asking ---- */
+/* ---- query ---- */
 
-/* The first that trains on this host, or the one that is meant. */
-static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *wanted)
+/* The requested task, or the first that trains on this host. */
+static const mf_status_page_seen *find_asked_task(const mf_job_view_job *job, const char *wanted)
 {
     for (int i = 0; i < job->n; i++) {
         const mf_status_page_seen *t = &job->tasks[i];
@@ -41,7 +41,7 @@ static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *w
     return NULL;
 }
 
-static mf_status cmd_vars_wait_for(mf_args *args, const inquiry *q, int64_t seconds)
+static mf_status cmd_job_vars_wait_for(mf_args *args, const vars_query *q, int64_t seconds)
 {
     const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
 
@@ -49,9 +49,8 @@ static mf_status cmd_vars_wait_for(mf_args *args, const inquiry *q, int64_t seco
         if (!mf_status_page_lives(q->task))
             return MF_FAIL(MF_UNAVAILABLE, "%s ended before it answered", q->task->page.task);
         if (mf_clock_ns() >= until) {
-            mf_args_hint(args, "`meshflow status %s` says what it does", q->task->page.job);
-            return MF_FAIL(MF_DEADLINE_EXCEEDED,
-                           "%s has not come to the end of a step in %" PRId64 " s",
+            mf_args_hint(args, "`meshflow job status %s` shows its state", q->task->page.job);
+            return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s has not finished a step within %" PRId64 " s",
                            q->task->page.task, seconds);
         }
         (void)nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
@@ -59,7 +58,7 @@ static mf_status cmd_vars_wait_for(mf_args *args, const inquiry *q, int64_t seco
     return MF_OK;
 }
 
-static mf_status cmd_vars_read_value(inquiry *q)
+static mf_status cmd_job_vars_read_value(vars_query *q)
 {
     char *data = NULL;
     size_t len = 0;
@@ -71,7 +70,7 @@ static mf_status cmd_vars_read_value(inquiry *q)
     return st;
 }
 
-static mf_status cmd_vars_ask(mf_args *args, inquiry *q)
+static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
 {
     int64_t seconds = 30;
     size_t len;
@@ -82,17 +81,16 @@ static mf_status cmd_vars_ask(mf_args *args, inquiry *q)
     mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
     MF_TRY(mf_buf_finish(&q->value_path));
     MF_TRY(mf_status_page_ask(q->task, &q->question));
-    MF_TRY(cmd_vars_wait_for(args, q, seconds));
+    MF_TRY(cmd_job_vars_wait_for(args, q, seconds));
     MF_TRY(mf_file_read(q->path.data, ANSWER_MAX, &q->text, &len));
     if (strncmp(q->text, "error\t", 6) == 0)
         return MF_FAIL(MF_NOT_FOUND, "%.*s", (int)strcspn(q->text + 6, "\n"), q->text + 6);
-    return q->question.name[0] ? cmd_vars_read_value(q) : MF_OK;
+    return q->question.name[0] ? cmd_job_vars_read_value(q) : MF_OK;
 }
 
-static void inquiry_deinit(inquiry *q)
+static void vars_query_deinit(vars_query *q)
 {
-    if (q->path.data && !q->text &&
-        mf_status_page_lives(q->task) && /* it need not answer any more */
+    if (q->path.data && !q->text && mf_status_page_lives(q->task) && /* withdraws the query */
         mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (q->path.data)
@@ -105,10 +103,10 @@ static void inquiry_deinit(inquiry *q)
     mf_tensor_clear(&q->value);
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
-/* The fields of the line at *at, which goes to the next one; false: there is none. What is missing
- * is "". */
+/* Splits the line at *at into fields and advances *at; false: there is no line. Missing fields are
+ * "". */
 static bool next_line(char **at, const char *fields[FIELDS])
 {
     char *line = *at, *end = line + strcspn(line, "\n");
@@ -127,7 +125,7 @@ static bool next_line(char **at, const char *fields[FIELDS])
     return true;
 }
 
-static void cmd_vars_put_text(inquiry *q, mf_buf *out)
+static void cmd_job_vars_put_text(vars_query *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
@@ -152,44 +150,44 @@ static void cmd_vars_put_text(inquiry *q, mf_buf *out)
     }
 }
 
-static void cmd_vars_put_field(const char *name, const char *text, mf_buf *out)
+static void cmd_job_vars_put_field(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text, strlen(text));
     mf_buf_str(out, ",");
 }
 
-static void cmd_vars_put_number(const char *name, const char *text, mf_buf *out)
+static void cmd_job_vars_put_number(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":%lld", name, strtoll(text, NULL, 10));
 }
 
-static void cmd_vars_put_json(inquiry *q, mf_buf *out)
+static void cmd_job_vars_put_json(vars_query *q, mf_buf *out)
 {
     const char *f[FIELDS];
     char *at = q->text;
     int variables = 0, holders = 0;
 
     mf_buf_str(out, "{");
-    cmd_vars_put_field("task", q->task->page.task, out);
+    cmd_job_vars_put_field("task", q->task->page.task, out);
     while (next_line(&at, f)) {
         if (strcmp(f[0], "step") == 0) {
-            cmd_vars_put_number("step", f[1], out);
+            cmd_job_vars_put_number("step", f[1], out);
             mf_buf_str(out, ",\"variables\":[");
         } else if (strcmp(f[0], "variable") == 0) {
             mf_buf_str(out, variables++ ? "]},{" : "{");
             holders = 0;
-            cmd_vars_put_field("name", f[1], out);
-            cmd_vars_put_field("type", f[2], out);
-            cmd_vars_put_field("shape", f[3], out);
-            cmd_vars_put_field("kind", f[4], out);
-            cmd_vars_put_number("step", f[5], out);
+            cmd_job_vars_put_field("name", f[1], out);
+            cmd_job_vars_put_field("type", f[2], out);
+            cmd_job_vars_put_field("shape", f[3], out);
+            cmd_job_vars_put_field("kind", f[4], out);
+            cmd_job_vars_put_number("step", f[5], out);
             mf_buf_str(out, ",\"holders\":[");
         } else if (strcmp(f[0], "holder") == 0) {
             mf_buf_str(out, holders++ ? ",{" : "{");
-            cmd_vars_put_field("task", f[1], out);
-            cmd_vars_put_field("slice", f[2], out);
-            cmd_vars_put_number("version", f[3], out);
+            cmd_job_vars_put_field("task", f[1], out);
+            cmd_job_vars_put_field("slice", f[2], out);
+            cmd_job_vars_put_number("version", f[3], out);
             mf_buf_str(out, "}");
         }
     }
@@ -203,7 +201,7 @@ static void cmd_vars_put_json(inquiry *q, mf_buf *out)
 
 /* ---- the command ---- */
 
-static mf_status cmd_vars_save(const inquiry *q, const char *path)
+static mf_status cmd_job_vars_save(const vars_query *q, const char *path)
 {
     mf_buf bytes = { 0 };
     mf_status st = mf_npy_encode(&q->value, &bytes);
@@ -218,25 +216,25 @@ static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
 {
     const char *wanted = mf_args_value(args, "task"), *file = mf_args_value(args, "out");
     const char *name = args->n_words > 1 ? args->words[1] : "";
-    inquiry q = { .task = whom(job, wanted) };
+    vars_query q = { .task = find_asked_task(job, wanted) };
     mf_status st;
 
     if (file && !*name)
-        return mf_args_wrong(args, "--out takes the value of a variable: name one");
+        return mf_args_wrong(args, "--out writes the value of a variable: name the variable");
     if (strlen(name) >= sizeof q.question.name)
-        return mf_args_wrong(args, "no variable has a name of %zu letters", strlen(name));
+        return mf_args_wrong(args, "a variable name of %zu characters is too long", strlen(name));
     if (!q.task)
-        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here that could be asked",
+        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here",
                        job->tasks[0].page.job, wanted ? " " : "", wanted ? wanted : "");
     memcpy(q.question.name, name, strlen(name) + 1);
-    st = cmd_vars_ask(args, &q);
+    st = cmd_job_vars_ask(args, &q);
     if (st == MF_OK && file)
-        st = cmd_vars_save(&q, file);
+        st = cmd_job_vars_save(&q, file);
     if (st == MF_OK && mf_args_has(args, "json"))
-        cmd_vars_put_json(&q, out);
+        cmd_job_vars_put_json(&q, out);
     else if (st == MF_OK)
-        cmd_vars_put_text(&q, out);
-    inquiry_deinit(&q);
+        cmd_job_vars_put_text(&q, out);
+    vars_query_deinit(&q);
     return st;
 }
 
@@ -256,25 +254,31 @@ static mf_status vars_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "task", "TASK", "ask this one, as worker:1; the first one here unless told", 0, false },
-    { "out", "FILE", "write the value to this file, as NumPy does (.npy)", 'o', false },
-    { "wait", "SECONDS", "for the end of a step; 30 unless told", 0, false },
-    { "json", NULL, "one object on one line, with all elements of the value", 0, false },
+    { .name = "task",
+      .value = "TASK",
+      .help = "task to ask, e.g. worker:1 (default: the first on this host)" },
+    { .name = "out", .value = "FILE", .help = "write the value as .npy", .letter = 'o' },
+    { .name = "wait",
+      .value = "SECONDS",
+      .help = "time to wait for the end of a step (default: "
+              "30)" },
+    { .name = "json", .help = "print one JSON object on one line, with all elements of the value" },
     { 0 },
 };
 
-const mf_command mf_command_vars = {
-    .name = "vars",
+const mf_command mf_command_job_vars = {
+    .name = "job vars",
     .arguments = "JOB [NAME]",
     .summary = "read variables of a running job",
     .about =
-        "Asks a worker of a training of this user on this host, which answers between two steps: "
-        "name, type and shape of each variable, who holds which slice of it, and of which step, or "
-        "update of a parameter server, that is; with NAME the value, too. Nothing is changed by "
-        "it. docs/guides/status.md says what each column means.",
+        "Asks a worker of a training of this user on this host, which answers between two steps. "
+        "Prints name, type and shape of each variable, which task holds which slice of it, and "
+        "the step (or the update of a parameter server) of that slice; with NAME also the value. "
+        "The training is not changed. docs/guides/status.md explains the columns.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow vars resnet", "meshflow vars resnet dense/bias",
-                                       "meshflow vars resnet dense/kernel --out kernel.npy", NULL },
+    .examples =
+        (const char *const[]){ "meshflow job vars resnet", "meshflow job vars resnet dense/bias",
+                               "meshflow job vars resnet dense/kernel --out kernel.npy", NULL },
     .min_args = 1,
     .max_args = 2,
     .run = vars_run,

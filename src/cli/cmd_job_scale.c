@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_scale.c - `meshflow scale`: a running job gets more workers on this host, or fewer. */
+/* cmd_job_scale.c - `meshflow job scale`: changes the number of workers of a job on this host. */
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/running.h"
@@ -15,7 +15,7 @@ static mf_status start_more(const mf_job_view_job *job, int n, mf_buf *out)
         if (mf_elastic_hosts_start(&recipe, first + i, NULL) < 0)
             st = MF_RESOURCE_EXHAUSTED;
         else
-            mf_buf_printf(out, "worker %d is started\n", first + i);
+            mf_buf_printf(out, "worker %d was started\n", first + i);
     }
     mf_recipe_deinit(&recipe);
     return st;
@@ -40,14 +40,14 @@ static mf_status cmd_scale(const mf_job_view_job *job, int wanted, mf_buf *out)
     return MF_OK;
 }
 
-static mf_status cmd_scale_put(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_job_scale_put(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     if (!mf_elastic_hosts_key(list))
-        return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
+        return mf_args_wrong(args, "--put needs a key of the store: --hosts key:NAME");
     return mf_elastic_hosts_put(job, mf_elastic_hosts_key(list), mf_args_value(args, "put"));
 }
 
-static mf_status cmd_scale_follow(mf_args *args, const mf_job_view_job *job, const char *list)
+static mf_status cmd_job_scale_follow(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     int64_t every = 1, restarts = 9;
 
@@ -72,49 +72,60 @@ static mf_status scale_run(mf_args *args)
 
     MF_TRY(mf_args_int(args, "workers", 1, 1024, &wanted));
     if ((wanted == 0) == !list)
-        return mf_args_wrong(args, "say how many: --workers, or --hosts");
+        return mf_args_wrong(args, "give the number of workers with either --workers or --hosts");
     if (!list && mf_args_value(args, "put"))
-        return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
+        return mf_args_wrong(args, "--put needs a key of the store: --hosts key:NAME");
     st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK && !list)
         st = cmd_scale(&r.jobs[0], (int)wanted, &out);
     else if (st == MF_OK)
-        st = mf_args_value(args, "put") ? cmd_scale_put(args, &r.jobs[0], list)
-                                        : cmd_scale_follow(args, &r.jobs[0], list);
+        st = mf_args_value(args, "put") ? cmd_job_scale_put(args, &r.jobs[0], list)
+                                        : cmd_job_scale_follow(args, &r.jobs[0], list);
     mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 
 static const mf_option options[] = {
-    { "workers", "N", "so many on this host", 0, false },
-    { "hosts", "LIST",
-      "as many as a list of hosts says, until the job is over: a command that prints it, or "
-      "key:NAME in the job's store",
-      0, false },
-    { "host", "NAME", "what that list calls this host; its own name unless told", 0, false },
-    { "every", "S", "look at it so often; 1 unless told", 0, false },
-    { "address", "HOST", "where new workers listen; the loopback unless told", 0, false },
-    { "max-restarts", "N", "give up when so many workers end badly in a row; 9 unless told", 0,
-      false },
-    { "put", "FILE", "put this list at key:NAME for all hosts that follow it, and end", 0, false },
+    { .name = "workers", .value = "N", .help = "number of workers on this host" },
+    { .name = "hosts",
+      .value = "LIST",
+      .help = "follow a list of hosts until the job ends: a command that prints it, or key:NAME "
+              "in the store of the job" },
+    { .name = "host",
+      .value = "NAME",
+      .help = "name of this host in the list (default: its host name)" },
+    { .name = "every",
+      .value = "S",
+      .help = "interval at which the list is read, in seconds (default: 1)" },
+    { .name = "address",
+      .value = "HOST",
+      .help = "address at which new workers listen (default: the loopback interface)" },
+    { .name = "max-restarts",
+      .value = "N",
+      .help = "give up after N consecutive failed workers (default: 9)" },
+    { .name = "put",
+      .value = "FILE",
+      .help = "write this list to key:NAME for all hosts that follow it, and exit" },
     { 0 },
 };
 
-const mf_command mf_command_scale = {
-    .name = "scale",
+const mf_command mf_command_job_scale = {
+    .name = "job scale",
     .arguments = "JOB",
     .summary = "change the number of workers of a running job on this host",
-    .about = "New ones train with the command line of one that is there (`meshflow join`), those "
-             "with the highest index leave (`meshflow leave`), before them those that do not train "
-             "yet. Results stay the same. With --hosts "
-             "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "
-             "horovodrun have them; run it on each host.",
+    .about =
+        "New workers train with the command line of a running worker (`meshflow job join`). To "
+        "reduce the number, workers that do not train yet leave first, then those with the "
+        "highest index (`meshflow job leave`). Results do not change. With --hosts the number "
+        "follows a list of lines like 'node1 slots=4' or 'node1:4', the formats of mpirun and "
+        "horovodrun; run the command on each host.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow scale resnet --workers 4",
-                               "meshflow scale resnet --hosts ./discover.sh",
-                               "meshflow scale resnet --hosts key:hosts",
-                               "meshflow scale resnet --hosts key:hosts --put hosts.txt", NULL },
+        (const char *const[]){ "meshflow job scale resnet --workers 4",
+                               "meshflow job scale resnet --hosts ./discover.sh",
+                               "meshflow job scale resnet --hosts key:hosts",
+                               "meshflow job scale resnet --hosts key:hosts --put hosts.txt",
+                               NULL },
     .min_args = 1,
     .max_args = 1,
     .run = scale_run,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_topo.c - `meshflow topo`: the machine, and what of it this process may use; or a cluster. */
+/* cmd_doctor_topo.c - `meshflow doctor topo`: the hardware of this machine and the limits of this
+ * process, or a running cluster. */
 #include "base/machine_limits.h"
 #include "base/mem.h"
 #include "cli/command.h"
@@ -14,7 +15,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-typedef struct cmd_topo_machine {
+typedef struct cmd_doctor_topo_machine {
     hwloc_topology_t topology;
     mf_limits limits;
     char host[256];
@@ -22,22 +23,22 @@ typedef struct cmd_topo_machine {
     int64_t memory, available; /* bytes */
     struct rlimit files, locked;
     mf_devices devices;
-} cmd_topo_machine;
+} cmd_doctor_topo_machine;
 
-/* One kind of cache, as many as there are of it. */
-typedef struct cmd_topo_cache {
+/* Caches of the same kind. */
+typedef struct cmd_doctor_topo_cache {
     const char *name;
     hwloc_obj_type_t type;
-} cmd_topo_cache;
+} cmd_doctor_topo_cache;
 
-static const cmd_topo_cache caches[] = {
+static const cmd_doctor_topo_cache caches[] = {
     { "L1d", HWLOC_OBJ_L1CACHE },
     { "L2", HWLOC_OBJ_L2CACHE },
     { "L3", HWLOC_OBJ_L3CACHE },
     { "L4", HWLOC_OBJ_L4CACHE },
 };
 
-static mf_status cmd_topo_look(cmd_topo_machine *m)
+static mf_status cmd_doctor_topo_look(cmd_doctor_topo_machine *m)
 {
     struct sysinfo info;
     hwloc_obj_t package;
@@ -62,21 +63,21 @@ static mf_status cmd_topo_look(cmd_topo_machine *m)
     return mf_devices_find(m->topology, "", &m->devices);
 }
 
-static int cmd_topo_count(const cmd_topo_machine *m, hwloc_obj_type_t type)
+static int cmd_doctor_topo_count(const cmd_doctor_topo_machine *m, hwloc_obj_type_t type)
 {
     const int n = hwloc_get_nbobjs_by_type(m->topology, type);
 
     return n > 0 ? n : 0;
 }
 
-static int64_t cache_bytes(const cmd_topo_machine *m, hwloc_obj_type_t type)
+static int64_t cache_bytes(const cmd_doctor_topo_machine *m, hwloc_obj_type_t type)
 {
     const struct hwloc_obj *o = hwloc_get_obj_by_type(m->topology, type, 0);
 
     return o ? (int64_t)o->attr->cache.size : 0;
 }
 
-static void cmd_topo_cores_of(hwloc_const_bitmap_t set, char *text, size_t size)
+static void cmd_doctor_topo_cores_of(hwloc_const_bitmap_t set, char *text, size_t size)
 {
     text[0] = '\0';
     if (set)
@@ -84,17 +85,17 @@ static void cmd_topo_cores_of(hwloc_const_bitmap_t set, char *text, size_t size)
 }
 
 /* The cores in the affinity mask. */
-static void own_cores(const cmd_topo_machine *m, char *text, size_t size)
+static void own_cores(const cmd_doctor_topo_machine *m, char *text, size_t size)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
 
     text[0] = '\0';
     if (set && hwloc_get_cpubind(m->topology, set, HWLOC_CPUBIND_PROCESS) == 0)
-        cmd_topo_cores_of(set, text, size);
+        cmd_doctor_topo_cores_of(set, text, size);
     hwloc_bitmap_free(set);
 }
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
 {
@@ -108,38 +109,39 @@ static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
     mf_buf_str(out, "\n");
 }
 
-static void print_caches(const cmd_topo_machine *m, mf_buf *out)
+static void print_caches(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     const char *comma = "";
 
     mf_buf_printf(out, "%-16s ", "caches");
     for (int i = 0; i < MF_COUNT(caches); i++) {
-        if (cmd_topo_count(m, caches[i].type) == 0)
+        if (cmd_doctor_topo_count(m, caches[i].type) == 0)
             continue;
-        mf_buf_printf(out, "%s%d x %s ", comma, cmd_topo_count(m, caches[i].type), caches[i].name);
+        mf_buf_printf(out, "%s%d x %s ", comma, cmd_doctor_topo_count(m, caches[i].type),
+                      caches[i].name);
         mf_cli_put_bytes(out, cache_bytes(m, caches[i].type));
         comma = ", ";
     }
     mf_buf_str(out, *comma ? "\n" : "unknown\n");
 }
 
-static void print_nodes(const cmd_topo_machine *m, mf_buf *out)
+static void print_nodes(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
-    const int n = cmd_topo_count(m, HWLOC_OBJ_NUMANODE);
+    const int n = cmd_doctor_topo_count(m, HWLOC_OBJ_NUMANODE);
 
     for (int i = 0; i < n; i++) {
         const struct hwloc_obj *o =
             hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         char cores[256];
 
-        cmd_topo_cores_of(o->cpuset, cores, sizeof cores);
+        cmd_doctor_topo_cores_of(o->cpuset, cores, sizeof cores);
         mf_buf_printf(out, "NUMA node %-6u ", o->os_index);
         mf_cli_put_bytes(out, (int64_t)o->attr->numanode.local_memory);
         mf_buf_printf(out, ", cores %s\n", cores);
     }
 }
 
-static void print_process(const cmd_topo_machine *m, mf_buf *out)
+static void print_process(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     const mf_limits *l = &m->limits;
     char cores[256];
@@ -162,12 +164,12 @@ static void print_process(const cmd_topo_machine *m, mf_buf *out)
     print_limit(out, "locked memory", m->locked.rlim_cur, true);
 }
 
-static void cmd_topo_print_text(const cmd_topo_machine *m, mf_buf *out)
+static void cmd_doctor_topo_print_text(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     mf_buf_printf(out, "%-16s %s\n", "host", m->host);
     mf_buf_printf(out, "%-16s %s: packages %d, cores %d, hardware threads %d\n", "processor",
-                  m->model, cmd_topo_count(m, HWLOC_OBJ_PACKAGE), cmd_topo_count(m, HWLOC_OBJ_CORE),
-                  cmd_topo_count(m, HWLOC_OBJ_PU));
+                  m->model, cmd_doctor_topo_count(m, HWLOC_OBJ_PACKAGE),
+                  cmd_doctor_topo_count(m, HWLOC_OBJ_CORE), cmd_doctor_topo_count(m, HWLOC_OBJ_PU));
     print_caches(m, out);
     mf_buf_printf(out, "%-16s ", "memory");
     mf_cli_put_bytes(out, m->memory);
@@ -179,26 +181,27 @@ static void cmd_topo_print_text(const cmd_topo_machine *m, mf_buf *out)
     print_process(m, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
-static void json_caches(const cmd_topo_machine *m, mf_buf *out)
+static void json_caches(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     const char *comma = "";
 
     mf_buf_str(out, ",\"caches\":[");
     for (int i = 0; i < MF_COUNT(caches); i++) {
-        if (cmd_topo_count(m, caches[i].type) == 0)
+        if (cmd_doctor_topo_count(m, caches[i].type) == 0)
             continue;
         mf_buf_printf(out, "%s{\"name\":\"%s\",\"count\":%d,\"bytes\":%lld}", comma, caches[i].name,
-                      cmd_topo_count(m, caches[i].type), (long long)cache_bytes(m, caches[i].type));
+                      cmd_doctor_topo_count(m, caches[i].type),
+                      (long long)cache_bytes(m, caches[i].type));
         comma = ",";
     }
     mf_buf_str(out, "]");
 }
 
-static void json_nodes(const cmd_topo_machine *m, mf_buf *out)
+static void json_nodes(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
-    const int n = cmd_topo_count(m, HWLOC_OBJ_NUMANODE);
+    const int n = cmd_doctor_topo_count(m, HWLOC_OBJ_NUMANODE);
 
     mf_buf_str(out, ",\"numa_nodes\":[");
     for (int i = 0; i < n; i++) {
@@ -206,7 +209,7 @@ static void json_nodes(const cmd_topo_machine *m, mf_buf *out)
             hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         char cores[256];
 
-        cmd_topo_cores_of(o->cpuset, cores, sizeof cores);
+        cmd_doctor_topo_cores_of(o->cpuset, cores, sizeof cores);
         mf_buf_printf(out, "%s{\"node\":%u,\"memory_bytes\":%lld,\"cores\":\"%s\"}",
                       i > 0 ? "," : "", o->os_index, (long long)o->attr->numanode.local_memory,
                       cores);
@@ -214,7 +217,7 @@ static void json_nodes(const cmd_topo_machine *m, mf_buf *out)
     mf_buf_str(out, "]");
 }
 
-static void json_process(const cmd_topo_machine *m, mf_buf *out)
+static void json_process(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     const mf_limits *l = &m->limits;
     const char *why;
@@ -227,15 +230,15 @@ static void json_process(const cmd_topo_machine *m, mf_buf *out)
                   m->files.rlim_cur == RLIM_INFINITY ? -1LL : (long long)m->files.rlim_cur);
 }
 
-static void cmd_topo_print_json(const cmd_topo_machine *m, mf_buf *out)
+static void cmd_doctor_topo_print_json(const cmd_doctor_topo_machine *m, mf_buf *out)
 {
     mf_buf_str(out, "{\"host\":");
     mf_buf_json(out, m->host, strlen(m->host));
     mf_buf_str(out, ",\"processor\":");
     mf_buf_json(out, m->model, strlen(m->model));
     mf_buf_printf(out, ",\"packages\":%d,\"cores\":%d,\"hardware_threads\":%d,",
-                  cmd_topo_count(m, HWLOC_OBJ_PACKAGE), cmd_topo_count(m, HWLOC_OBJ_CORE),
-                  cmd_topo_count(m, HWLOC_OBJ_PU));
+                  cmd_doctor_topo_count(m, HWLOC_OBJ_PACKAGE),
+                  cmd_doctor_topo_count(m, HWLOC_OBJ_CORE), cmd_doctor_topo_count(m, HWLOC_OBJ_PU));
     mf_buf_printf(out, "\"memory_bytes\":%lld,\"free_bytes\":%lld", (long long)m->memory,
                   (long long)m->available);
     json_caches(m, out);
@@ -247,19 +250,19 @@ static void cmd_topo_print_json(const cmd_topo_machine *m, mf_buf *out)
 
 static mf_status topo_run(mf_args *args)
 {
-    cmd_topo_machine m = { 0 };
+    cmd_doctor_topo_machine m = { 0 };
     mf_buf text = { 0 };
     mf_status st;
 
     if (mf_args_has(args, "cluster"))
         return mf_topo_cluster(args);
     if (mf_args_has(args, "dot"))
-        return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON, too");
-    st = cmd_topo_look(&m);
+        return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON as well");
+    st = cmd_doctor_topo_look(&m);
     if (st == MF_OK && mf_args_has(args, "json"))
-        cmd_topo_print_json(&m, &text);
+        cmd_doctor_topo_print_json(&m, &text);
     else if (st == MF_OK)
-        cmd_topo_print_text(&m, &text);
+        cmd_doctor_topo_print_text(&m, &text);
     if (st == MF_OK)
         st = mf_cli_print(&text);
     mf_devices_deinit(&m.devices);
@@ -269,27 +272,29 @@ static mf_status topo_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "cluster", "JSON", "instead of this machine, the tasks of a cluster of servers; or a file", 0,
-      false },
-    { "dot", NULL, "draw the cluster, for Graphviz", 0, false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
-    { "json", NULL, "print one object", 0, false },
+    { .name = "cluster",
+      .value = "JSON",
+      .help = "show the tasks of this cluster of servers instead of this machine; JSON or a file" },
+    { .name = "dot", .help = "print the cluster as a graph for Graphviz" },
+    { .name = "tls-dir", .value = "DIR", .help = "certificates, as written by `meshflow cert`" },
+    { .name = "insecure-any-peer", .help = "without TLS: accept every answering peer" },
+    { .name = "json", .help = "print one JSON object" },
     { 0 },
 };
 
-const mf_command mf_command_topo = {
-    .name = "topo",
+const mf_command mf_command_doctor_topo = {
+    .name = "doctor topo",
     .arguments = "",
     .summary = "show the hardware of this machine, or a running cluster",
-    .about = "Cores, caches, memory, NUMA nodes and devices (accelerators, displays) as hwloc and "
-             "the kernel see them, and the limits of this process: affinity and cpuset, the quotas "
-             "of its control group, open files. HWLOC_XMLFILE shows another machine's.\n\n"
-             "With --cluster: each task of a cluster of `meshflow server` or TensorFlow's servers "
-             "is asked whether it is there, and what it is.",
+    .about = "Shows cores, caches, memory, NUMA nodes and devices (accelerators, displays), as "
+             "reported by hwloc and the kernel, and the limits of this process: affinity and "
+             "cpuset, the quotas of its control group, open files. HWLOC_XMLFILE shows another "
+             "machine.\n\nWith --cluster: asks each task of a cluster of `meshflow server` or "
+             "TensorFlow's servers for its state.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow topo", "taskset -c 0 meshflow topo --json",
-                               "meshflow topo --cluster cluster.json --dot | dot -Tsvg", NULL },
+        (const char *const[]){ "meshflow doctor topo", "taskset -c 0 meshflow doctor topo --json",
+                               "meshflow doctor topo --cluster cluster.json --dot | dot -Tsvg",
+                               NULL },
     .run = topo_run,
 };

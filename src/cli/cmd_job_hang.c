@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_hang.c - `meshflow hang`: why a job stands still or has died, and the last events of each of
- * its tasks, out of recorders that outlive them. */
+/* cmd_job_hang.c - `meshflow job hang`: why a job is stalled or dead, and the last events of each
+ * task from its flight recorder. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/mem.h"
@@ -10,25 +10,25 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_MS = 300 }; /* how long living tasks are watched */
+enum { LOOK_MS = 300 }; /* observation time of living tasks */
 
-/* A task, and what its recorder holds. */
-typedef struct told {
+/* A task and the contents of its flight recorder. */
+typedef struct hang_task {
     const mf_status_page_seen *task;
-    int64_t end; /* of a dead one, the last it did; else now */
+    int64_t end; /* of a dead task, its last event; else now */
     mf_status_page_event events[MF_STATUS_PAGE_EVENTS];
     int n;
     char note[MF_JOB_VIEW_NOTE];
-} told;
+} hang_task;
 
-static double cmd_hang_seconds(int64_t ns)
+static double cmd_job_hang_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
 
-/* ---- looking ---- */
+/* ---- observation ---- */
 
-static int64_t cmd_hang_end_of(const told *t, int64_t now)
+static int64_t cmd_job_hang_end_of(const hang_task *t, int64_t now)
 {
     int64_t end = t->task->page.changed_ns;
 
@@ -39,8 +39,8 @@ static int64_t cmd_hang_end_of(const told *t, int64_t now)
     return end;
 }
 
-/* Does a task get the processor time that it wants? */
-static void cmd_hang_watch(told *tasks, int n)
+/* Measures whether the tasks get the processor time that they request. */
+static void cmd_job_hang_watch(hang_task *tasks, int n)
 {
     mf_process_times *before = mf_calloc(n + 1, sizeof *before);
     bool any = false;
@@ -66,43 +66,42 @@ static void cmd_hang_watch(told *tasks, int n)
     mf_free(before);
 }
 
-static mf_status cmd_hang_ask(const mf_job_view_job *job, int64_t now, told **out)
+static mf_status cmd_job_hang_ask(const mf_job_view_job *job, int64_t now, hang_task **out)
 {
-    told *tasks = mf_calloc(job->n, sizeof *tasks);
+    hang_task *tasks = mf_calloc(job->n, sizeof *tasks);
 
     *out = tasks;
     if (!tasks)
         return MF_NOMEM("tasks");
     for (int i = 0; i < job->n; i++) {
-        told *t = &tasks[i];
+        hang_task *t = &tasks[i];
 
         t->task = &job->tasks[i];
         if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
-            t->n = 0; /* it has ended since */
-        t->end = cmd_hang_end_of(t, now);
+            t->n = 0; /* it has ended in the meantime */
+        t->end = cmd_job_hang_end_of(t, now);
     }
-    cmd_hang_watch(tasks, job->n);
+    cmd_job_hang_watch(tasks, job->n);
     return MF_OK;
 }
 
-/* ---- in words ---- */
+/* ---- text output ---- */
 
-/* Of a job whose tasks are all dead: who was the first? */
-static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
+/* Names the first task that died, in a job whose tasks are all dead. */
+static void put_death(const mf_job_view_job *job, const hang_task *tasks, int64_t now, mf_buf *out)
 {
-    const told *first = &tasks[0];
+    const hang_task *first = &tasks[0];
 
     for (int i = 1; i < job->n; i++)
         first = tasks[i].end < first->end ? &tasks[i] : first;
     mf_buf_printf(out, "%s dead: killed, or crashed", job->n == 1 ? "it is" : "all tasks are");
     if (job->n > 1)
-        mf_buf_printf(out, "; %s was the first that showed nothing any more",
-                      first->task->page.task);
-    mf_buf_printf(out, ", %.1f s ago: it ", cmd_hang_seconds(now - first->end));
+        mf_buf_printf(out, "; %s was the first to stop reporting", first->task->page.task);
+    mf_buf_printf(out, ", %.1f s ago: it ", cmd_job_hang_seconds(now - first->end));
     mf_job_view_doing_text(first->task, first->end, out);
 }
 
-static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
+static void put_why(const mf_job_view_job *job, const hang_task *tasks, int64_t now, mf_buf *out)
 {
     if (mf_job_view_sum_up(job).alive == 0)
         put_death(job, tasks, now, out);
@@ -110,11 +109,11 @@ static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, 
         mf_cli_explain(job, now, out);
 }
 
-static void put_does(const told *t, int64_t now, mf_buf *out)
+static void put_does(const hang_task *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
-        mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ",
-                      cmd_hang_seconds(now - t->end));
+        mf_buf_printf(out, "is dead; its last state, %.1f s ago: it ",
+                      cmd_job_hang_seconds(now - t->end));
         mf_job_view_doing_text(t->task, t->end, out);
     } else {
         mf_job_view_task_text(t->task, now, out);
@@ -122,7 +121,7 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
     mf_buf_str(out, t->note);
 }
 
-static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
+static void cmd_job_hang_put_task(const hang_task *t, int64_t events, int64_t now, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
@@ -130,7 +129,7 @@ static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf
     put_does(t, now, out);
     mf_buf_str(out, "\n");
     for (int i = first; i < t->n; i++) {
-        mf_buf_printf(out, "  %12.6f s  ", -cmd_hang_seconds(t->end - t->events[i].at_ns));
+        mf_buf_printf(out, "  %12.6f s  ", -cmd_job_hang_seconds(t->end - t->events[i].at_ns));
         mf_status_page_event_text(&t->events[i], out);
         mf_buf_str(out, "\n");
     }
@@ -139,9 +138,9 @@ static void cmd_hang_put_task(const told *t, int64_t events, int64_t now, mf_buf
                       mf_job_view_is_kept(t->task) ? "on its host" : "empty");
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
-static void cmd_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
+static void cmd_job_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text->data ? text->data : "", text->len);
@@ -149,37 +148,38 @@ static void cmd_hang_put_string(const char *name, mf_buf *text, mf_buf *out)
     mf_buf_clear(text);
 }
 
-static void cmd_hang_put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text,
-                                   mf_buf *out)
+static void cmd_job_hang_put_task_json(const hang_task *t, int64_t events, int64_t now,
+                                       mf_buf *text, mf_buf *out)
 {
     const int first = t->n > events ? t->n - (int)events : 0;
 
     mf_buf_str(text, t->task->page.task);
-    cmd_hang_put_string("task", text, out);
+    cmd_job_hang_put_string("task", text, out);
     put_does(t, now, text);
-    cmd_hang_put_string("does", text, out);
+    cmd_job_hang_put_string("does", text, out);
     mf_buf_printf(out, "\"pid\":%lld,\"alive\":%s,\"ended_seconds_ago\":%.6f,\"events\":[",
                   (long long)t->task->page.pid, t->task->alive ? "true" : "false",
-                  cmd_hang_seconds(now - t->end));
+                  cmd_job_hang_seconds(now - t->end));
     for (int i = first; i < t->n; i++) {
         mf_status_page_event_text(&t->events[i], text);
         mf_buf_str(out, i > first ? ",{" : "{");
-        cmd_hang_put_string("event", text, out);
+        cmd_job_hang_put_string("event", text, out);
         mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}",
-                      -cmd_hang_seconds(t->end - t->events[i].at_ns), (long long)t->events[i].step);
+                      -cmd_job_hang_seconds(t->end - t->events[i].at_ns),
+                      (long long)t->events[i].step);
     }
     mf_buf_str(out, "]");
 }
 
 /* ---- the command ---- */
 
-static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bool json,
-                                  mf_buf *out)
+static mf_status cmd_job_hang_put_job(const mf_job_view_job *job, int64_t events, bool json,
+                                      mf_buf *out)
 {
     mf_buf text = { 0 };
     const int64_t now = mf_clock_ns();
-    told *tasks;
-    mf_status st = cmd_hang_ask(job, now, &tasks);
+    hang_task *tasks;
+    mf_status st = cmd_job_hang_ask(job, now, &tasks);
 
     if (st != MF_OK)
         return st;
@@ -188,8 +188,8 @@ static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bo
         mf_buf name = { 0 };
 
         mf_buf_str(&name, job->tasks[0].page.job);
-        cmd_hang_put_string("job", &name, out);
-        cmd_hang_put_string("explanation", &text, out);
+        cmd_job_hang_put_string("job", &name, out);
+        cmd_job_hang_put_string("explanation", &text, out);
         mf_buf_deinit(&name);
         mf_buf_str(out, "\"tasks\":[");
     } else {
@@ -199,9 +199,9 @@ static mf_status cmd_hang_put_job(const mf_job_view_job *job, int64_t events, bo
     for (int i = 0; i < job->n; i++) {
         mf_buf_str(out, json ? i ? ",{" : "{" : "");
         if (json)
-            cmd_hang_put_task_json(&tasks[i], events, now, &text, out);
+            cmd_job_hang_put_task_json(&tasks[i], events, now, &text, out);
         else
-            cmd_hang_put_task(&tasks[i], events, now, out);
+            cmd_job_hang_put_task(&tasks[i], events, now, out);
         mf_buf_str(out, json ? "}" : "");
     }
     mf_buf_str(out, json ? "]" : "");
@@ -223,7 +223,7 @@ static mf_status hang_run(mf_args *args)
     mf_buf_str(&out, json ? "{\"jobs\":[" : "");
     for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
         mf_buf_str(&out, json ? i ? ",{" : "{" : i ? "\n" : "");
-        st = cmd_hang_put_job(&r.jobs[i], events, json, &out);
+        st = cmd_job_hang_put_job(&r.jobs[i], events, json, &out);
         mf_buf_str(&out, json ? "}" : "");
     }
     if (st == MF_OK)
@@ -239,24 +239,25 @@ static mf_status hang_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "events", "N", "of each task, the last N; 12 unless told, with --json all there are", 0,
-      false },
-    { "json", NULL, "one object on one line", 0, false },
+    { .name = "events",
+      .value = "N",
+      .help = "number of last events of each task (default: 12; with --json: all)" },
+    { .name = "json", .help = "print one JSON object on one line" },
     { 0 },
 };
 
-const mf_command mf_command_hang = {
-    .name = "hang",
+const mf_command mf_command_job_hang = {
+    .name = "job hang",
     .arguments = "[JOB]",
-    .summary = "explain why a job does not advance or has died",
+    .summary = "explain why a job is stalled or dead",
     .about =
-        "Shows who keeps a job from going on and the last events of each task, of running jobs and "
-        "of killed ones: every task writes them to memory that outlives it. Times are seconds "
-        "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
-        "until `meshflow jobs --sweep` or until a job of that name starts. See "
-        "docs/guides/diagnosing-hangs.md.",
+        "Shows which task blocks a job, and the last events of each task, of running and of "
+        "killed jobs: every task records events in memory that outlives it. Times are seconds "
+        "before now or, for a dead task, before its last event. Dead tasks stay until `meshflow "
+        "job sweep` or until a job of the same name starts. See docs/guides/diagnosing-hangs.md.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
+    .examples =
+        (const char *const[]){ "meshflow job hang", "meshflow job hang resnet --events 40", NULL },
     .min_args = 0,
     .max_args = 1,
     .exits = MF_EXITS_OF_HEALTH,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_set.c - `meshflow set`: change tasks that run. */
+/* cmd_job_set.c - `meshflow job set`: changes settings of running tasks. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/running.h"
@@ -10,13 +10,13 @@
 
 static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
-typedef struct cmd_set_change {
-    int64_t threads, priority; /* 0: left as it is */
-    mf_status_page_layout layout; /* mesh "": the same */
+typedef struct cmd_job_set_change {
+    int64_t threads, priority; /* 0: unchanged */
+    mf_status_page_layout layout; /* mesh "": unchanged */
     const char *task; /* NULL: all */
-} cmd_set_change;
+} cmd_job_set_change;
 
-/* Its threads are so many now. */
+/* The task has this number of threads now. */
 static bool has_threads(const mf_status_page_seen *t, int64_t threads)
 {
     mf_status_page_seen *all;
@@ -32,7 +32,7 @@ static bool has_threads(const mf_status_page_seen *t, int64_t threads)
     return found;
 }
 
-/* The task looks for wishes between two steps. */
+/* The task reads requests between two steps. */
 static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int64_t until,
                              mf_buf *out)
 {
@@ -42,13 +42,13 @@ static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int6
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     if (took || mf_status_page_lives(t))
         mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)threads,
-                      took ? "" : " as soon as it begins its next step");
+                      took ? "" : " at its next step");
     else
-        mf_buf_printf(out, "%s: it is gone\n", t->page.task);
+        mf_buf_printf(out, "%s: it has ended\n", t->page.task);
 }
 
-/* One task that is told is enough: it tells the others. */
-static mf_status change_layout(const cmd_set_change *c, const mf_status_page_seen *t,
+/* One task is notified, and notifies the others. */
+static mf_status change_layout(const cmd_job_set_change *c, const mf_status_page_seen *t,
                                const mf_status_page_seen **told)
 {
     if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
@@ -59,7 +59,7 @@ static mf_status change_layout(const cmd_set_change *c, const mf_status_page_see
     return MF_OK;
 }
 
-/* Between two steps the job does it, or says why not. */
+/* The job changes its layout between two steps, or reports why it cannot. */
 static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf_buf *out)
 {
     char words[MF_VARIABLE_REQUEST_TEXT] = "";
@@ -79,47 +79,47 @@ static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf
         return MF_FAIL(MF_UNAVAILABLE, "%s ended before it changed its layout", t->page.task);
     else if (st == MF_OK)
         mf_buf_printf(out,
-                      "%s: as soon as it begins its next step, if it is a training on a mesh; its "
-                      "log will say so\n",
+                      "%s: at its next step, if it trains on a mesh; its log reports the result\n",
                       t->page.task);
     return st;
 }
 
-/* *wished: it shall change its threads. */
-static mf_status change_task(const cmd_set_change *c, const mf_status_page_seen *t, bool *wished,
-                             mf_buf *out)
+/* *requested: the task was asked to change its threads. */
+static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_seen *t,
+                             bool *requested, mf_buf *out)
 {
     mf_status st = MF_OK;
 
     if (mf_job_view_is_kept(t)) {
-        mf_buf_printf(out, "%s: it is on %s; say it there\n", t->page.task, t->page.host);
+        mf_buf_printf(out, "%s: it is on %s; run the command there\n", t->page.task, t->page.host);
         return MF_OK;
     }
-    if (mf_status_page_lives(t) && c->priority > 0) { /* its number may be somebody else's by now */
+    if (mf_status_page_lives(t) && c->priority > 0) { /* its pid may belong to another process by
+                                                         now */
         st = mf_priority_set(t->page.pid, (int)c->priority);
         if (st == MF_OK)
             mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);
     }
     if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
-        mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
+        mf_buf_printf(out, "%s: its threads cannot change: it is a server\n", t->page.task);
     else if (st == MF_OK && c->threads > 0 && !mf_job_view_is_master(t) &&
              mf_status_page_lives(t)) {
         st = mf_status_page_request_threads(t, (int)c->threads);
-        *wished = st == MF_OK;
+        *requested = st == MF_OK;
     }
     if (mf_status_page_lives(t))
         return st;
-    *wished = false;
-    mf_buf_printf(out, "%s: it is gone\n", t->page.task);
+    *requested = false;
+    mf_buf_printf(out, "%s: it has ended\n", t->page.task);
     return MF_OK;
 }
 
-/* All are told before the first is waited for. */
-static mf_status change_all(mf_args *args, const cmd_set_change *c, const mf_job_view_job *job,
+/* All tasks are notified before the first is waited for. */
+static mf_status change_all(mf_args *args, const cmd_job_set_change *c, const mf_job_view_job *job,
                             mf_buf *out)
 {
-    bool *wished = mf_calloc(job->n, sizeof *wished);
-    mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
+    bool *requested = mf_calloc(job->n, sizeof *requested);
+    mf_status st = requested ? MF_OK : MF_NOMEM("tasks");
     const mf_status_page_seen *told = NULL;
     int64_t until;
     int n = 0;
@@ -127,25 +127,25 @@ static mf_status change_all(mf_args *args, const cmd_set_change *c, const mf_job
     for (int i = 0; st == MF_OK && i < job->n; i++) {
         if (!job->tasks[i].alive || !mf_cli_is_meant(c->task, job->tasks[i].page.task))
             continue;
-        st = change_task(c, &job->tasks[i], &wished[i], out);
+        st = change_task(c, &job->tasks[i], &requested[i], out);
         if (st == MF_OK && !mf_job_view_is_kept(&job->tasks[i]))
             st = change_layout(c, &job->tasks[i], &told);
         n++;
     }
     until = mf_clock_ns() + WAIT_NS;
-    for (int i = 0; wished && i < job->n; i++) {
-        if (wished[i])
+    for (int i = 0; requested && i < job->n; i++) {
+        if (requested[i])
             wait_for_threads(&job->tasks[i], c->threads, until, out);
     }
-    mf_free(wished);
+    mf_free(requested);
     if (st == MF_OK && told)
         st = wait_for_layout(told, until, out);
     else if (st == MF_OK && n > 0 && c->layout.mesh[0])
-        st = MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker here that could be told",
+        st = MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker on this host",
                      job->tasks[0].page.job);
     if (n > 0 || st != MF_OK)
         return st;
-    mf_args_hint(args, "`meshflow status %s` lists them", job->tasks[0].page.job);
+    mf_args_hint(args, "`meshflow job status %s` lists them", job->tasks[0].page.job);
     return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living task %s here", job->tasks[0].page.job,
                    c->task ? c->task : "");
 }
@@ -167,9 +167,9 @@ static mf_status read_layout(mf_args *args, mf_status_page_layout *out)
     return MF_OK;
 }
 
-static mf_status cmd_set_run(mf_args *args)
+static mf_status cmd_job_set_run(mf_args *args)
 {
-    cmd_set_change c = { .task = mf_args_value(args, "task") };
+    cmd_job_set_change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
     mf_job_view r;
     mf_status st;
@@ -178,7 +178,7 @@ static mf_status cmd_set_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
     MF_TRY(read_layout(args, &c.layout));
     if (c.threads == 0 && c.priority == 0 && !c.layout.mesh[0])
-        return mf_args_wrong(args, "say what to change: --threads, --priority or --mesh");
+        return mf_args_wrong(args, "name a setting to change: --threads, --priority or --mesh");
     st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
@@ -187,28 +187,33 @@ static mf_status cmd_set_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "task", "TASK", "only this one, as worker:1; all unless told", 0, false },
-    { "threads", "N", "compute with so many threads; results stay the same", 0, false },
-    { "mesh", "AXES", "of a training on a mesh: go on with this one, of as many processors", 0,
-      false },
-    { "layout", "RULES", "and this layout; docs/guides/mesh.md", 0, false },
-    { "priority", "P", "1 to 10; ordinary users can lower it only", 0, false },
+    { .name = "task",
+      .value = "TASK",
+      .help = "change only this task, e.g. worker:1 (default: "
+              "all)" },
+    { .name = "threads",
+      .value = "N",
+      .help = "number of threads that compute; results do not change" },
+    { .name = "mesh",
+      .value = "AXES",
+      .help = "new mesh of a training on a mesh, with the same number of devices" },
+    { .name = "layout", .value = "RULES", .help = "new layout; see docs/guides/mesh.md" },
+    { .name = "priority", .value = "P", .help = "1 to 10; ordinary users can only lower it" },
     { 0 },
 };
 
-const mf_command mf_command_set = {
-    .name = "set",
+const mf_command mf_command_job_set = {
+    .name = "job set",
     .arguments = "JOB",
     .summary = "change a running job",
-    .about = "Threads, meshes and layouts change between two steps. Priorities change at once, as "
-             "far as the kernel "
-             "lets this user.",
+    .about = "Threads, meshes and layouts change between two steps. Priorities change at once, "
+             "as far as the kernel permits.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow set resnet --threads 4",
-                               "meshflow set resnet --task worker:1 --priority 5",
-                               "meshflow set bert --mesh 'rows:4' --layout batch:rows", NULL },
+        (const char *const[]){ "meshflow job set resnet --threads 4",
+                               "meshflow job set resnet --task worker:1 --priority 5",
+                               "meshflow job set bert --mesh 'rows:4' --layout batch:rows", NULL },
     .min_args = 1,
     .max_args = 1,
-    .run = cmd_set_run,
+    .run = cmd_job_set_run,
 };

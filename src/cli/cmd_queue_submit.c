@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_submit.c - `meshflow submit`: leave a command to the daemon. */
+/* cmd_queue_submit.c - `meshflow queue submit`: adds a command to the queue. */
 #include "base/exit_code.h"
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
@@ -32,7 +32,7 @@ static mf_status list_after(const mf_args *args, mf_arena *arena, mf_jobqueue_or
     return MF_OK;
 }
 
-static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
+static mf_status cmd_queue_submit_put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
 {
     char cwd[4096], unnamed[32];
     const char *name = mf_args_value(args, "name");
@@ -48,7 +48,7 @@ static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir,
     MF_TRY(mf_args_int(args, "restarts", 0, 1000000, &o.restarts));
     MF_TRY(mf_args_int(args, "grace", 0, MF_JOBQUEUE_MOST_GRACE_S, &o.grace_s));
     if (!o.cwd)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "the folder that this is run in is gone");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the current folder no longer exists");
     while (environ[o.n_environment])
         o.n_environment++;
     MF_TRY(list_after(args, arena, &o));
@@ -57,7 +57,7 @@ static mf_status cmd_submit_put(mf_args *args, mf_arena *arena, const char *dir,
     MF_TRY(mf_jobqueue_submit(dir, name, &o));
     mf_buf_printf(out, "%s\n", name);
     if (!mf_jobqueue_has_daemon(dir))
-        mf_args_hint(args, "no daemon is at work in '%s': start one with `meshflow daemon`", dir);
+        mf_args_hint(args, "no daemon runs for '%s': start one with `meshflow queue daemon`", dir);
     return MF_OK;
 }
 
@@ -68,7 +68,7 @@ static mf_status submit_run(mf_args *args)
     mf_status st = arena ? mf_jobqueue_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
 
     if (st == MF_OK)
-        st = cmd_submit_put(args, arena, dir.data, &out);
+        st = cmd_queue_submit_put(args, arena, dir.data, &out);
     if (st == MF_OK && args->hint[0])
         (void)fprintf(stderr, "meshflow: %s\n", args->hint);
     mf_arena_free(arena);
@@ -79,40 +79,51 @@ static mf_status submit_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "name", "NAME", "what it is called; a number unless told", 0, false },
-    { "after", "JOB", "start it once this one is done; if that fails, it is left out", 0, true },
-    { "restarts", "N", "start it again up to so often if it fails or is killed; 0 unless told", 0,
-      false },
-    { "grace", "SECONDS", "that it has to end by itself when it is cancelled; 10 unless told", 0,
-      false },
-    { "slots", "N", "that it takes of the daemon's; 1 unless told", 0, false },
-    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
-      false },
+    { .name = "name", .value = "NAME", .help = "name of the job (default: a number)" },
+    { .name = "after",
+      .value = "JOB",
+      .help = "start after this job has succeeded; if it fails, this job is skipped",
+      .many = true },
+    { .name = "restarts",
+      .value = "N",
+      .help = "restart the job up to N times when it fails or is killed (default: 0)" },
+    { .name = "grace",
+      .value = "SECONDS",
+      .help = "time between SIGTERM and SIGKILL when the job is cancelled (default: 10)" },
+    { .name = "slots",
+      .value = "N",
+      .help = "slots of the daemon that the job occupies "
+              "(default: 1)" },
+    { .name = "dir",
+      .value = "DIR",
+      .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)" },
     { 0 },
 };
 
-const mf_command mf_command_submit = {
-    .name = "submit",
+const mf_command mf_command_queue_submit = {
+    .name = "queue submit",
     .arguments = "-- COMMAND [WORD...]",
     .summary = "submit a command to the daemon",
-    .about = "Prints the name of the job. It runs in this folder with this environment, as soon as "
-             "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
-             "A training that is to go on where it was when it is started again is given --out and "
-             "--resume. The exit code of the job is in `meshflow queue` and is that of `meshflow "
-             "attach`; jobs that end with 2, 3, 75, 126 or 127 are not started again.",
+    .about =
+        "Prints the name of the job. The job runs in the current folder with the current "
+        "environment, as soon as the daemon has free slots, and continues after this terminal is "
+        "closed.\n\nTo let a training continue when it is restarted, give it --out and --resume. "
+        "`meshflow queue list` shows the exit code of the job, and `meshflow queue attach` "
+        "returns it; jobs that end with 2, 3, 75, 126 or 127 are not restarted.",
     .options = options,
     .examples =
-        (const char *const[]){ "meshflow submit --name a --restarts 3 -- meshflow train --model "
-                               "mlp --out run --resume",
-                               "meshflow submit --name b --after a -- meshflow eval --from run "
-                               "--data fashion-mnist",
-                               NULL },
+        (const char *const[]){
+            "meshflow queue submit --name a --restarts 3 -- meshflow train --model "
+            "mlp --out run --resume",
+            "meshflow queue submit --name b --after a -- meshflow eval --from run "
+            "--data fashion-mnist",
+            NULL },
     .min_args = 1,
     .max_args = -1,
-    .exits = "  0   the job was submitted\n"
-             "  1   it could not be submitted; another try may succeed\n"
-             "  2   invalid usage or settings\n"
-             "exit codes of the job:\n" MF_EXITS_OF_JOBS
-             "  N   of any other program: its own exit code\n",
+    .exits =
+        "  0   the job was submitted\n"
+        "  1   it could not be submitted; another try may succeed\n"
+        "  2   invalid usage or settings\n"
+        "exit codes of the job:\n" MF_EXITS_OF_JOBS "  N   another program: its own exit code\n",
     .run = submit_run,
 };

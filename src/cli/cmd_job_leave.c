@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_leave.c - `meshflow leave` and `meshflow drain`: workers leave a running job. */
+/* cmd_job_leave.c - `meshflow job leave` and `meshflow job drain`: workers leave a running job. */
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/running.h"
 #include "supervisor/local_workers.h"
 
-/* Those that are meant; servers stay. */
-static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *out)
+/* Only workers match without `task`; parameter servers stay. */
+static mf_status remove_workers(const mf_job_view_job *job, const char *task, mf_buf *out)
 {
     int n = 0;
 
@@ -26,50 +26,50 @@ static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *
                    task ? task : "worker");
 }
 
-static mf_status cmd_leave_tell(mf_args *args, const char *task)
+static mf_status cmd_job_leave_workers(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
     mf_job_view r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
-        st = tell_all(&r.jobs[0], task, &out);
+        st = remove_workers(&r.jobs[0], task, &out);
     mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 
 static mf_status leave_run(mf_args *args)
 {
-    return cmd_leave_tell(args, args->words[1]);
+    return cmd_job_leave_workers(args, args->words[1]);
 }
 
 static mf_status drain_run(mf_args *args)
 {
-    return cmd_leave_tell(args, NULL);
+    return cmd_job_leave_workers(args, NULL);
 }
 
-const mf_command mf_command_leave = {
-    .name = "leave",
+const mf_command mf_command_job_leave = {
+    .name = "job leave",
     .arguments = "JOB TASK",
     .summary = "remove a worker from a running job",
-    .about = "The worker ends with exit code 75 after its next step, and the others take its "
-             "shards; results stay the same. SIGTERM does the same. Where all workers want to "
-             "leave the job is saved and ends.",
+    .about = "The worker ends with exit code 75 after its next step, and the others take over "
+             "its shards; results do not change. SIGTERM has the same effect. When all workers "
+             "leave, the job writes a checkpoint and ends.",
     .options = (const mf_option[]){ { 0 } },
-    .examples = (const char *const[]){ "meshflow leave resnet worker:1", NULL },
+    .examples = (const char *const[]){ "meshflow job leave resnet worker:1", NULL },
     .min_args = 2,
     .max_args = 2,
     .run = leave_run,
 };
 
-const mf_command mf_command_drain = {
-    .name = "drain",
+const mf_command mf_command_job_drain = {
+    .name = "job drain",
     .arguments = "JOB",
     .summary = "remove all workers of this host from a running job",
-    .about =
-        "As `meshflow leave` for each of them: the job goes on elsewhere, or is saved and ends.",
+    .about = "Does what `meshflow job leave` does, for each worker of this host: the job "
+             "continues on other hosts, or writes a checkpoint and ends.",
     .options = (const mf_option[]){ { 0 } },
-    .examples = (const char *const[]){ "meshflow drain resnet", NULL },
+    .examples = (const char *const[]){ "meshflow job drain resnet", NULL },
     .min_args = 1,
     .max_args = 1,
     .run = drain_run,

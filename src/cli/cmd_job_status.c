@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_status.c - `meshflow status`: what the tasks of all jobs on this host do, and why. */
+/* cmd_job_status.c - `meshflow job status`: the state of all tasks of jobs on this host. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "cli/running.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- for people ---- */
+/* ---- text output ---- */
 
 static const char *word_for(const mf_status_page_seen *t)
 {
@@ -30,7 +30,7 @@ static const char *word_for(const mf_status_page_seen *t)
                                                : "idle";
 }
 
-static void cmd_status_put_task(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+static void cmd_job_status_put_task(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
     const mf_status_page *p = &t->page;
     char step[MF_TEXT], rate[MF_TEXT], threads[32], priority[16] = "-";
@@ -52,7 +52,7 @@ static void cmd_status_put_task(const mf_status_page_seen *t, int64_t now, mf_bu
     mf_buf_str(out, "\n");
 }
 
-static void cmd_status_put_head(mf_buf *out)
+static void cmd_job_status_put_head(mf_buf *out)
 {
     mf_buf_printf(out, "  %-12s %8s  %-9s %9s %10s %8s %9s", "task", "pid", "state", "step",
                   "samples/s", "threads", "priority");
@@ -61,7 +61,7 @@ static void cmd_status_put_head(mf_buf *out)
     mf_buf_str(out, "  (% of its time)\n");
 }
 
-/* Copies that are behind are those that an update is on its way to. */
+/* A copy is behind while an update is on its way to it. */
 static void put_slices(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
@@ -76,7 +76,7 @@ static void put_slices(const mf_status_page *p, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void cmd_status_put_job(const mf_job_view_job *job, int64_t now, mf_buf *out)
+static void cmd_job_status_put_job(const mf_job_view_job *job, int64_t now, mf_buf *out)
 {
     const mf_job_view_sum s = mf_job_view_sum_up(job);
 
@@ -84,18 +84,18 @@ static void cmd_status_put_job(const mf_job_view_job *job, int64_t now, mf_buf *
     mf_cli_explain(job, now, out);
     mf_buf_str(out, ".\n");
     if (s.elsewhere > 0)
-        mf_buf_printf(out, "%d of its %d tasks %s not on this host, or ended.\n", s.elsewhere,
+        mf_buf_printf(out, "%d of its %d tasks %s on another host, or ended.\n", s.elsewhere,
                       job->tasks[0].page.tasks, s.elsewhere == 1 ? "is" : "are");
-    cmd_status_put_head(out);
+    cmd_job_status_put_head(out);
     for (int i = 0; i < job->n; i++)
-        cmd_status_put_task(&job->tasks[i], now, out);
+        cmd_job_status_put_task(&job->tasks[i], now, out);
     for (int i = 0; i < job->n; i++)
         put_slices(&job->tasks[i].page, out);
 }
 
-/* ---- for programs ---- */
+/* ---- JSON output ---- */
 
-static void cmd_status_put_string(const char *name, const char *text, mf_buf *out)
+static void cmd_job_status_put_string(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text, strlen(text));
@@ -121,22 +121,22 @@ static void put_waits_json(const mf_status_page *p, int64_t now, mf_buf *out)
         if (w->since_ns == 0)
             continue;
         mf_buf_str(out, n++ ? ",{" : "{");
-        cmd_status_put_string("for", w->whom, out);
-        cmd_status_put_string("address", w->where, out);
-        cmd_status_put_string("what", w->what, out);
+        cmd_job_status_put_string("for", w->whom, out);
+        cmd_job_status_put_string("address", w->where, out);
+        cmd_job_status_put_string("what", w->what, out);
         mf_buf_printf(out, "\"step\":%lld,\"seconds\":%.3f}", (long long)w->step,
                       (double)(now - w->since_ns) * 1e-9);
     }
     mf_buf_str(out, "],\"sent_messages\":[");
     for (int i = n = 0; i < MF_STATUS_PAGE_LINKS && p->links[i].to[0]; i++) {
         mf_buf_str(out, n++ ? ",{" : "{");
-        cmd_status_put_string("to", p->links[i].to, out);
+        cmd_job_status_put_string("to", p->links[i].to, out);
         mf_buf_printf(out, "\"bytes\":%lld}", (long long)p->links[i].bytes);
     }
     mf_buf_str(out, "],");
 }
 
-/* Of a parameter server: which versions of whose weights it holds. */
+/* The versions of the slices that a parameter server holds. */
 static void put_slices_json(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
@@ -144,19 +144,19 @@ static void put_slices_json(const mf_status_page *p, mf_buf *out)
     mf_buf_str(out, "\"holds\":[");
     for (int i = 0; i < MF_STATUS_PAGE_COPIES && p->slices[i].of[0]; i++) {
         mf_buf_str(out, i ? ",{" : "{");
-        cmd_status_put_string("of", p->slices[i].of, out);
+        cmd_job_status_put_string("of", p->slices[i].of, out);
         mf_buf_printf(out, "\"version\":%lld}", (long long)p->slices[i].version);
     }
     mf_buf_str(out, "],");
 }
 
-/* 0: not known. */
+/* 0: unknown. */
 static int priority_of(const mf_status_page_seen *t)
 {
     return t->alive && !mf_job_view_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
 }
 
-static void cmd_status_put_task_json(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+static void cmd_job_status_put_task_json(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
     const mf_status_page *p = &t->page;
     int64_t ns[MF_USES];
@@ -164,11 +164,11 @@ static void cmd_status_put_task_json(const mf_status_page_seen *t, int64_t now, 
 
     mf_job_view_task_text(t, now, &does);
     mf_buf_str(out, "{");
-    cmd_status_put_string("task", p->task, out);
+    cmd_job_status_put_string("task", p->task, out);
     put_role(p->task, out);
-    cmd_status_put_string("host", p->host, out);
-    cmd_status_put_string("state", word_for(t), out);
-    cmd_status_put_string("does", does.data ? does.data : "", out);
+    cmd_job_status_put_string("host", p->host, out);
+    cmd_job_status_put_string("state", word_for(t), out);
+    cmd_job_status_put_string("does", does.data ? does.data : "", out);
     mf_buf_deinit(&does);
     mf_buf_str(out, "\"loss\":");
     mf_buf_json_number(out, p->loss);
@@ -190,7 +190,7 @@ static void cmd_status_put_task_json(const mf_status_page_seen *t, int64_t now, 
     mf_buf_str(out, "}");
 }
 
-static void cmd_status_put_json(const mf_job_view *r, mf_buf *out)
+static void cmd_job_status_put_json(const mf_job_view *r, mf_buf *out)
 {
     mf_buf_str(out, "{\"jobs\":[");
     for (int i = 0; i < r->n_jobs; i++) {
@@ -199,13 +199,13 @@ static void cmd_status_put_json(const mf_job_view *r, mf_buf *out)
 
         mf_cli_explain(job, r->now, &why);
         mf_buf_str(out, i ? ",{" : "{");
-        cmd_status_put_string("job", job->tasks[0].page.job, out);
-        cmd_status_put_string("explanation", why.data ? why.data : "", out);
+        cmd_job_status_put_string("job", job->tasks[0].page.job, out);
+        cmd_job_status_put_string("explanation", why.data ? why.data : "", out);
         mf_buf_deinit(&why);
         mf_buf_printf(out, "\"tasks_in_all\":%d,\"tasks\":[", job->tasks[0].page.tasks);
         for (int k = 0; k < job->n; k++) {
             mf_buf_str(out, k ? "," : "");
-            cmd_status_put_task_json(&job->tasks[k], r->now, out);
+            cmd_job_status_put_task_json(&job->tasks[k], r->now, out);
         }
         mf_buf_str(out, "]}");
     }
@@ -214,8 +214,8 @@ static void cmd_status_put_json(const mf_job_view *r, mf_buf *out)
 
 /* ---- the command ---- */
 
-/* What was used before `since` does not count. */
-static void cmd_status_forget(mf_job_view *r, const mf_job_view *since)
+/* Subtracts the time that was used before `since`. */
+static void cmd_job_status_subtract(mf_job_view *r, const mf_job_view *since)
 {
     for (int i = 0; i < r->n_pages; i++) {
         mf_status_page *p = &r->pages[i].page;
@@ -234,8 +234,8 @@ static void cmd_status_forget(mf_job_view *r, const mf_job_view *since)
     }
 }
 
-/* lately: seconds that are waited, and whose shares are shown; 0: all since the first step. */
-static mf_status cmd_status_look(mf_args *args, int64_t lately, mf_job_view *out)
+/* lately: seconds to observe and show shares of; 0: since the first step. */
+static mf_status cmd_job_status_read(mf_args *args, int64_t lately, mf_job_view *out)
 {
     const char *job = args->n_words > 0 ? args->words[0] : NULL;
     mf_job_view before = { 0 };
@@ -249,7 +249,7 @@ static mf_status cmd_status_look(mf_args *args, int64_t lately, mf_job_view *out
     if (st == MF_OK)
         st = mf_cli_running(args, job, out);
     if (st == MF_OK)
-        cmd_status_forget(out, &before);
+        cmd_job_status_subtract(out, &before);
     mf_job_view_deinit(&before);
     return st;
 }
@@ -262,16 +262,16 @@ static mf_status show_once(mf_args *args, const char *before)
     mf_status st = mf_args_int(args, "lately", 1, 3600, &lately);
 
     if (st == MF_OK)
-        st = cmd_status_look(args, lately, &r);
+        st = cmd_job_status_read(args, lately, &r);
 
     mf_buf_str(&out, before);
     if (st == MF_OK && mf_args_has(args, "json"))
-        cmd_status_put_json(&r, &out);
+        cmd_job_status_put_json(&r, &out);
     else if (st == MF_OK && r.n_jobs == 0)
         mf_buf_str(&out, "no job of this user trains on this host\n");
     for (int i = 0; st == MF_OK && !mf_args_has(args, "json") && i < r.n_jobs; i++) {
         mf_buf_str(&out, i ? "\n" : "");
-        cmd_status_put_job(&r.jobs[i], r.now, &out);
+        cmd_job_status_put_job(&r.jobs[i], r.now, &out);
     }
     args->exit_code = st == MF_OK ? mf_cli_health(&r) : MF_EXIT_DONE;
     mf_job_view_deinit(&r);
@@ -291,7 +291,7 @@ static mf_status status_run(mf_args *args)
 
         (void)nanosleep(&(struct timespec){ 1, 0 }, NULL);
         st = show_once(args, terminal ? "\033[H\033[2J" : "\n");
-        if (st == MF_NOT_FOUND) { /* it is over */
+        if (st == MF_NOT_FOUND) { /* the job has ended */
             args->exit_code = MF_EXIT_DONE;
             return MF_OK;
         }
@@ -301,22 +301,27 @@ static mf_status status_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "json", NULL, "one object on one line", 0, false },
-    { "lately", "SECONDS", "wait so long, and show where the time went meanwhile", 0, false },
-    { "watch", NULL, "again every second, until it is interrupted or JOB is over", 'w', false },
+    { .name = "json", .help = "print one JSON object on one line" },
+    { .name = "lately",
+      .value = "SECONDS",
+      .help = "observe for SECONDS and show how that time was used" },
+    { .name = "watch",
+      .help = "repeat every second until interrupted or until JOB has ended",
+      .letter = 'w' },
     { 0 },
 };
 
-const mf_command mf_command_status = {
-    .name = "status",
+const mf_command mf_command_job_status = {
+    .name = "job status",
     .arguments = "[JOB]",
-    .summary = "show what running jobs do and what they wait for",
-    .about = "Shows the trainings of this user on this host. Tasks are not asked, their boards are "
-             "read: one that is stopped or stuck is explained, too. docs/guides/status.md says "
-             "what each "
-             "number means.",
+    .summary = "show the state of running jobs",
+    .about = "Shows the trainings of this user on this host: what each task does and what it "
+             "waits for. The command reads status pages in shared memory and does not contact "
+             "the tasks, so it also works for tasks that are stopped or stuck. "
+             "docs/guides/status.md explains the columns.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow status", "meshflow status --watch resnet", NULL },
+    .examples =
+        (const char *const[]){ "meshflow job status", "meshflow job status --watch resnet", NULL },
     .min_args = 0,
     .max_args = 1,
     .exits = MF_EXITS_OF_HEALTH,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_attach.c - `meshflow attach`: what a submitted job says, from its beginning until it is over.
- */
+/* cmd_queue_attach.c - `meshflow queue attach`: prints the output of a submitted job until the job
+ * ends. */
 #include "cli/command.h"
 #include "jobqueue/jobqueue.h"
 
@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What has come since. */
-static mf_status cmd_attach_copy(int log, bool *any)
+/* Copies new output. */
+static mf_status cmd_queue_attach_copy(int log, bool *any)
 {
     char bytes[8192];
     ssize_t n;
@@ -28,8 +28,8 @@ static mf_status cmd_attach_copy(int log, bool *any)
     return MF_OK;
 }
 
-static mf_status cmd_attach_follow(const char *dir, const char *name, const char *path,
-                                   mf_jobqueue_job *job)
+static mf_status cmd_queue_attach_follow(const char *dir, const char *name, const char *path,
+                                         mf_jobqueue_job *job)
 {
     int log = -1;
     mf_status st = MF_OK;
@@ -42,12 +42,12 @@ static mf_status cmd_attach_follow(const char *dir, const char *name, const char
         if (log < 0)
             log = open(path, O_RDONLY | O_CLOEXEC);
         if (st == MF_OK && log >= 0)
-            st = cmd_attach_copy(log, &any);
+            st = cmd_queue_attach_copy(log, &any);
         mf_arena_free(arena);
         if (over && !any)
             break;
-        over = st == MF_OK &&
-               mf_jobqueue_is_over(job->state); /* once more: it may have said goodbye */
+        over = st == MF_OK && mf_jobqueue_is_over(job->state); /* once more: the job may have
+                                                                  written before it ended */
         if (!over)
             (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
     }
@@ -65,9 +65,9 @@ static mf_status attach_run(mf_args *args)
     if (st == MF_OK)
         st = mf_jobqueue_path(dir.data, args->words[0], "log", &path);
     if (st == MF_OK)
-        st = cmd_attach_follow(dir.data, args->words[0], path.data, &job);
+        st = cmd_queue_attach_follow(dir.data, args->words[0], path.data, &job);
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "`meshflow queue` lists them");
+        mf_args_hint(args, "`meshflow queue list` lists the jobs");
     if (st == MF_OK && job.state != MF_JOBQUEUE_DONE) {
         args->exit_code = (int)job.exit_code;
         st = MF_FAIL(MF_ABORTED, "the job '%s' %s", args->words[0], job.how);
@@ -78,20 +78,22 @@ static mf_status attach_run(mf_args *args)
 }
 
 static const mf_option options[] = {
-    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
-      false },
+    { .name = "dir",
+      .value = "DIR",
+      .help = "folder of the queue (default: MESHFLOW_SPOOL, or ~/.meshflow/jobs)" },
     { 0 },
 };
 
-const mf_command mf_command_attach = {
-    .name = "attach",
+const mf_command mf_command_queue_attach = {
+    .name = "queue attach",
     .arguments = "JOB",
     .summary = "show the output of a submitted job until it ends",
-    .about = "Its exit code is the job's. Interrupting it does not end the job.",
+    .about = "Exits with the exit code of the job. An interrupt ends only this command, not the "
+             "job.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow attach night", NULL },
+    .examples = (const char *const[]){ "meshflow queue attach night", NULL },
     .min_args = 1,
     .max_args = 1,
-    .exits = MF_EXITS_OF_JOBS "  N   of any other program: its own exit code\n",
+    .exits = MF_EXITS_OF_JOBS "  N   another program: its own exit code\n",
     .run = attach_run,
 };
