@@ -46,8 +46,9 @@ def _row(op, forward, gradient, tier):
 def special_lines(have):
     """Where answers to NaN and infinities differ."""
     lines = ["", "## NaN and infinities", "",
-             "Every op is also compared with NaN and infinities among its inputs (single ops: `build/venv/bin/python "
-             "tests/tf/run.py --filter 'op TopKV2'`). The answers of these differ from TensorFlow's:", "",
+             "Every op is also compared with NaN and infinities among its inputs. `build/venv/bin/python "
+             "tests/tf/run.py --filter 'op TopKV2'` does it for one op. These ops give other answers than "
+             "TensorFlow:", "",
              "| ops | values | why |", "|---|---|---|"]
     return lines + ["| %s | %s | %s |" % (", ".join(n for n in sorted(have) if re.fullmatch(pattern, n)),
                                           " and ".join(values.split()), why)
@@ -63,22 +64,39 @@ def write(path, results):
     lines = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "<!-- Written by tests/tf/run.py --table; do not edit. -->",
-        "# Ops, and how they compare with TensorFlow 2.21", "",
-        "%d ops. In the run that wrote this table %d single ops, %d gradients and %d random graphs gave "
-        "TensorFlow's answers: integers, strings and data movement exactly, f64 within 1e-12, f32 1e-5, "
-        "f16 2e-3, bf16 2e-2 of the magnitude, or within the tolerance in the last column." % (
+        "# Ops compared with TensorFlow 2.21", "",
+        "Meshflow has %d ops. The run that wrote this page compared %d results of single ops, %d gradients and"
+        " %d random graphs with TensorFlow. All agree:" % (
             len(ops), sum(r.get("compared", 0) for r in forward.values()),
-            sum(r.get("compared", 0) for r in gradient.values()), graphs), "",
+            sum(r.get("compared", 0) for r in gradient.values()), graphs),
+        "",
+        "- Integers, strings and data movement are equal exactly.",
+        "- f64 is within 1e-12 of the magnitude, f32 within 1e-5, f16 within 2e-3, bf16 within 2e-2, unless "
+        "the last column has another tolerance.",
+        "",
+        "`meshflow ops NAME` prints types and attributes of one op. *Tiers*: 1 trains dense models on a "
+        "parameter-server cluster, 2 is the rest of distributed training, 3 is further ops that programs use "
+        "often, TF2 is eager execution. *Here*: the ops that Meshflow has.",
+        "",
         "| tier | ops | here |", "|---|---|---|"]
     for tier in sorted(set(by_tier.values())):
         names = [n for n, t in by_tier.items() if t == tier]
         lines.append("| %s | %d | %d |" % (tier, len(names), sum(n in have for n in names)))
     lines.append("| other | %d | %d |" % ((sum(o.name not in by_tier for o in ops),) * 2))
-    lines += ["", "*equal*: types in which answers were compared; *only here*: TensorFlow has no CPU "
-              "kernel; *only TensorFlow*: we have none. *gradient*: how many gradients were compared. "
-              "Ops without samples are tested in `tests/unit`.", "",
-              "Other ops of TensorFlow are known by their signatures: a graph with one of them loads, and only a run "
-              "that reaches it fails (UNIMPLEMENTED, naming op and node). `meshflow graph check` lists them.", "",
+    lines += ["",
+              "Columns of the next table:",
+              "",
+              "- *equal*: types whose answers were compared.",
+              "- *only here*: types for which TensorFlow has no CPU kernel.",
+              "- *only TensorFlow*: types that Meshflow does not support.",
+              "- *gradient*: `yes, N`: N gradients were compared; `stops`: no gradient flows through the op; `none`: "
+              "neither TensorFlow nor Meshflow has a gradient.",
+              "- *samples*: number of test inputs. Ops without samples are tested in `tests/unit`.",
+              "",
+              "A graph may contain other ops of TensorFlow: Meshflow knows their signatures and loads the "
+              "graph. A run that reaches such an op fails with UNIMPLEMENTED and names op and node. `meshflow "
+              "graph check GRAPH` lists them.",
+              "",
               "| op | tier | equal | only here | only TensorFlow | gradient | samples | tolerance |",
               "|---|---|---|---|---|---|---|---|"]
     for op in ops:
@@ -87,7 +105,7 @@ def write(path, results):
     for tier in sorted(set(by_tier.values())):
         names = [n for n, t in by_tier.items() if t == tier and n not in have]
         if names:
-            lines += ["", "## Tier %s, not here yet" % tier, "", ", ".join(names)]
+            lines += ["", "## Tier %s: missing ops" % tier, "", ", ".join(names)]
     lines += special_lines(have)
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "w", encoding="utf-8") as f:

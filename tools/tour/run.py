@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tour: runs one command for each section of the five documents, and shows its output.
 
-Usage: run.py PROGRAM [PATTERN...]     steps whose name, "document N" or section contains a pattern; default: all
+Usage: run.py PROGRAM [PATTERN...]     steps whose name, "document N" or section contains a pattern (default: all)
 
-Reads steps.tsv (name, document, section, sentence, command). Commands run in build/tour, by bash, with `meshflow`,
-`scene`, `cluster`, `draw` and `serving` in the PATH; their output files are kept there. Step by step: the section, the
-sentence, the command, its output. The last line is `N passed, N failed, N skipped`; a command whose exit status is 77 is skipped."""
+Reads steps.tsv (name, document, section, sentence, command). Commands run in bash, in build/tour, with `meshflow`,
+`scene`, `cluster`, `draw` and `serving` in PATH. Their files remain there. Each step prints the section, the sentence,
+the command and its output. The last line is `N passed, N failed, N skipped`; a command whose exit status is 77 is skipped."""
 import os
 import shutil
 import signal
@@ -46,16 +46,16 @@ def environment(program, boards):
 
 
 def run(command, env):
-    """Shows the output as it comes. Returns the exit status."""
+    """Shows the output immediately. Returns the exit status."""
     p = subprocess.Popen(["bash", "-euo", "pipefail", "-c", command], cwd=FOLDER, env=env, start_new_session=True,
                          stdin=subprocess.DEVNULL, stdout=sys.stdout.fileno(), stderr=subprocess.STDOUT)
     try:
         return p.wait(SECONDS)
     except subprocess.TimeoutExpired:
-        print("has not ended after %d s" % SECONDS)
+        print("the command has not ended after %d s" % SECONDS)
         return 1
     finally:
-        if p.poll() is None: # even if the tour itself is terminated
+        if p.poll() is None: # also when the tour itself is stopped
             os.killpg(p.pid, signal.SIGTERM)
             p.wait()
 
@@ -83,7 +83,7 @@ def main():
                   flush=True)
     if lost:
         print("failed: " + ", ".join(lost))
-    print("\n%d steps in %.0f s; figures and what else was written: %s" %
+    print("\n%d steps in %.0f s; figures and other files: %s" %
           (n, time.monotonic() - began, os.path.relpath(FOLDER, ROOT)))
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts)
     return 1 if counts["failed"] or not n else 0
