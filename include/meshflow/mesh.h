@@ -82,7 +82,7 @@ typedef struct mf_mesh_counts {
 MF_API MF_MUST mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mesh_options *options,
                                              mf_session **out);
 /* Fails: INVALID_ARGUMENT (not a session on a mesh, or no such device in this process). */
-MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int processor,
+MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int device,
                                                 mf_mesh_counts *out);
 
 /* From the next run on, use another mesh of as many devices and another layout: variables keep
@@ -126,7 +126,7 @@ typedef struct mf_mesh_worker {
     int64_t samples_read; /* of these, read by this worker: the samples that its devices use */
     int64_t whole_bytes; /* weights and slots held in its last step besides the shards of its
                             devices: scalars and, where workers may be lost, copies to recover
-                            from (mesh_keep_steps) */
+                            from (mesh_snapshot_steps) */
 } mf_mesh_worker;
 /* For all workers, by rank, at the same moment. Returns the number of workers and fills in the
  * first `max`. Returns 0 with another strategy, or before the first gathering. */

@@ -182,7 +182,8 @@ const mf_option mf_train_options[] = {
       .scope = MF_OPTION_JOB,
       .help = "let the planner choose mesh and layout, or the layout of --mesh; see "
               "docs/guides/planner.md" },
-    { .name = "processors",
+    { .name = "devices",
+      .old = "processors",
       .value = "N",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,

@@ -99,7 +99,7 @@ static mf_status validate(mf_train_run *run, mf_progress *progress)
 }
 
 /* The last checkpoint has been written, if there is an output directory. */
-static mf_status say_stopped(const mf_train_run *run, mf_args *args)
+static mf_status report_stopped(const mf_train_run *run, mf_args *args)
 {
     const char *out = mf_args_value(args, "out");
 
@@ -207,7 +207,7 @@ mf_status mf_train_work(mf_train_run *run, mf_args *args)
     else if (st == MF_OK && state && strcmp(state, "diverged") == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "training %s", ended);
     else if (st == MF_OK && mf_train_was_stopped(run))
-        st = say_stopped(run, args);
+        st = report_stopped(run, args);
     mf_progress_deinit(&progress);
     return st;
 }

@@ -3,7 +3,7 @@
  * are
  * proposed at anchors, filtered, cropped from the features, and classified. Values that the loss
  * and
- * the metric need are stored under names (mf_model_leave).
+ * the metric need are stored under names (mf_model_name_output).
  *
  * All shapes are fixed and samples are independent, so results do not depend on shards or workers.
  * If
@@ -24,7 +24,7 @@ static mf_output detector_two(mf_layer_call *l, const char *op, mf_output a, mf_
 
 static mf_output detector_keep(mf_layer_call *l, const char *name, mf_output x)
 {
-    mf_model_leave(l->model, name, x);
+    mf_model_name_output(l->model, name, x);
     return x;
 }
 

@@ -305,11 +305,11 @@ mf_output mf_layer_kept(mf_layer_call *l, const char *what, const mf_shape *shap
         return (mf_output){ 0 };
     w->trained = false;
     read_weight(l, w, what);
-    if (mf_grow(&m->kept, &m->cap_kept, m->n_kept + 1, sizeof(mf_kept)) != MF_OK) {
+    if (mf_grow(&m->kept, &m->cap_kept, m->n_kept + 1, sizeof(mf_carried_state)) != MF_OK) {
         mf_graph_fail(m->graph, MF_NOMEM("a weight"));
         return (mf_output){ 0 };
     }
-    m->kept[m->n_kept++] = (mf_kept){ .weight = w };
+    m->kept[m->n_kept++] = (mf_carried_state){ .weight = w };
     return mf_apply(l->graph, "_SampleRows", MF_IN(like, w->value, m->clock));
 }
 

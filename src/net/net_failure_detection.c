@@ -13,11 +13,12 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_ask_ms, 400, "a task that does not answer for so long is to blame for a wait");
+MF_PARAM_INT(comm_probe_timeout_ms, 400,
+             "a peer that does not answer a probe within this time in ms is blamed for the wait");
 
 static int64_t ask_ns(void)
 {
-    return MF_PARAM(comm_ask_ms) * 1000000;
+    return MF_PARAM(comm_probe_timeout_ms) * 1000000;
 }
 
 /* ---- telling ---- */
@@ -70,7 +71,7 @@ mf_status mf_net_check(mf_net *n)
     return st;
 }
 
-mf_status mf_net_why_not(const mf_net *n, int task)
+mf_status mf_net_failure_of(const mf_net *n, int task)
 {
     const mf_peer *p = &n->peers[task];
 
@@ -86,7 +87,7 @@ mf_status mf_net_check_task(mf_net *n, int task)
     mf_status st;
 
     pthread_mutex_lock(&n->lock);
-    st = mf_net_why_not(n, task);
+    st = mf_net_failure_of(n, task);
     pthread_mutex_unlock(&n->lock);
     return st;
 }
@@ -116,7 +117,7 @@ void mf_net_abort(mf_net *n, mf_status why)
 /* ---- asking ---- */
 
 /* With the lock held, which is let go. No bytes go with it: `step` says it all. */
-static void send_word(mf_net *n, int to, mf_message kind, int64_t step)
+static void send_control(mf_net *n, int to, mf_message kind, int64_t step)
 {
     const mf_frame f = { .kind = (uint16_t)kind, .epoch = n->epoch, .step = step };
 
@@ -133,17 +134,17 @@ void mf_net_answer(mf_net *n, int task, int but)
             continue;
         n->peers[i].asks = false;
         if (i != task) /* it knows that we wait for it */
-            send_word(n, i, MF_MESSAGE_ANSWER, task);
+            send_control(n, i, MF_MESSAGE_ANSWER, task);
     }
 }
 
 static void net_failure_detection_ask(mf_net *n, mf_suspect *s)
 {
     s->asked = mf_clock_ns();
-    send_word(n, s->task, MF_MESSAGE_ASK, 0);
+    send_control(n, s->task, MF_MESSAGE_ASK, 0);
 }
 
-int64_t mf_net_next_look(int64_t deadline_ns)
+int64_t mf_net_next_check(int64_t deadline_ns)
 {
     const int64_t now = mf_clock_ns(), rarely = now + 1000000000;
 

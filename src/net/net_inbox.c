@@ -93,7 +93,7 @@ static void take_abort(mf_net *n, int peer, const message *m)
 
 /* The caller holds the lock. Handles control messages of the net. True: external waiters must be
  * notified. */
-static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
+static bool net_inbox_take_control(mf_net *n, int peer, const message *m)
 {
     mf_peer *p = &n->peers[peer];
 
@@ -131,7 +131,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
         mf_status_page_keep(n->peers[peer].name, m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
-    news = net_inbox_take_word(n, peer, m);
+    news = net_inbox_take_control(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
         serve = n->serve;
         ctx = n->serve_ctx;
@@ -144,7 +144,7 @@ static bool take_control(mf_net *n, int peer, message *m)
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
     }
-    return serve || mf_net_is_word(&m->frame) || m->frame.epoch < n->epoch;
+    return serve || mf_net_is_control(&m->frame) || m->frame.epoch < n->epoch;
 }
 
 /* The caller holds the lock. Delivers to the waiter, or else to the unrequested messages. */
@@ -208,7 +208,7 @@ static void net_inbox_end(mf_inbox *in, int peer, const mf_frame *f)
     pthread_mutex_unlock(&n->serving);
 }
 
-static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
+static void net_inbox_on_disconnect(mf_inbox *in, int peer, const char *why)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
@@ -242,7 +242,7 @@ static void show_sending(mf_net *n, int peer, const mf_frame *f)
                                        .step = f->step };
         mf_wait_report_begin(&p->sending);
     }
-    mf_wait_report_look(&p->sending);
+    mf_wait_report_check(&p->sending);
 }
 
 /* Called while sending is blocked. Control messages are sent even after a failure. */
@@ -251,7 +251,7 @@ static mf_status net_inbox_waits(mf_inbox *in, int peer, const mf_frame *f)
     mf_net *n = (mf_net *)in;
     mf_status st = MF_OK;
 
-    if (mf_net_is_word(f))
+    if (mf_net_is_control(f))
         return MF_OK;
     pthread_mutex_lock(&n->lock);
     if (n->trouble.status != MF_OK)
@@ -272,5 +272,5 @@ const mf_inbox_kind mf_net_inbox = {
     .begin = net_inbox_begin,
     .end = net_inbox_end,
     .waits = net_inbox_waits,
-    .gone = net_inbox_gone,
+    .gone = net_inbox_on_disconnect,
 };

@@ -22,7 +22,7 @@ typedef struct mf_net_waiter {
     int64_t since;
     mf_wait_report waiting;
     mf_suspect suspect;
-    const mf_net_again *again; /* NULL: no retransmission */
+    const mf_net_retry *again; /* NULL: no retransmission */
     int64_t again_ns, again_at; /* current interval; time of the next retransmission */
     struct mf_net_waiter *next;
 } mf_net_waiter;
@@ -93,7 +93,7 @@ static inline bool mf_net_same_key(const mf_frame *a, const mf_frame *b)
 }
 
 /* A control message of the net: sent even after a failure. */
-static inline bool mf_net_is_word(const mf_frame *f)
+static inline bool mf_net_is_control(const mf_frame *f)
 {
     return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
            f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
@@ -135,7 +135,7 @@ bool mf_net_is_report_due(mf_net *n);
 /* The caller holds the lock: the thread's error becomes the failure of all waits of this task. */
 void mf_net_note_trouble(mf_net *n, mf_status st);
 /* The same: MF_OK as long as neither this task nor the net has failed. */
-MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
+MF_MUST mf_status mf_net_failure_of(const mf_net *n, int task);
 /* Without the lock: notify the watches; for a query only those that want queries. */
 void mf_net_notify_watches(mf_net *n, bool question);
 /* The caller holds the lock, which is released meanwhile: tell the tasks that asked that this task
@@ -145,13 +145,13 @@ void mf_net_answer(mf_net *n, int task, int but);
  * suspect. */
 bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns);
 /* Time of the next check. */
-int64_t mf_net_next_look(int64_t deadline_ns);
+int64_t mf_net_next_check(int64_t deadline_ns);
 /* "worker 2 did not send the gradients of step 7; worker 0 waited 3.0 s" or, if that task waits
  * itself, the task it waits for. verb: "send". */
 mf_status mf_net_blame(const mf_net *n, const mf_suspect *s, int waited_for, const char *verb,
                        const char *what, int64_t step, int64_t since);
 
 /* "cannot send to worker 2 at 127.0.0.1:2222: ", valid until the thread's next call. */
-const char *mf_net_sentence(const mf_net *n, const char *before, int task);
+const char *mf_net_peer_text(const mf_net *n, const char *before, int task);
 
 #endif

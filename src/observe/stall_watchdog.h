@@ -30,7 +30,7 @@ int64_t mf_stall_patience_ns(void);
 void mf_stall_begin(mf_stall *s);
 /* The wait lasts. May read the status pages of all tasks: hold no contended lock. Does nothing
  * without mf_stall_begin(). */
-mf_stall_seen mf_stall_look(mf_stall *s);
+mf_stall_seen mf_stall_check(mf_stall *s);
 /* The wait is over. well: the thread continues, without an error. Does nothing without
  * mf_stall_begin(). */
 void mf_stall_end(mf_stall *s, bool well);

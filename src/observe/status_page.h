@@ -261,7 +261,7 @@ void mf_status_pages_free(mf_status_page_seen *boards, int n);
 /* Remove pages of dead tasks. Fails: UNAVAILABLE (another process keeps the folder locked). */
 MF_MUST mf_status mf_status_pages_sweep(void);
 /* Is the task still alive? Also for a page that was read earlier. */
-bool mf_status_page_lives(const mf_status_page_seen *b);
+bool mf_status_page_is_alive(const mf_status_page_seen *b);
 /* Decode and validate a page: strings are terminated, numbers are in range. Fails: DATA_LOSS. */
 MF_MUST mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out);
 /* Time by use, with the current use counted until `now`. */

@@ -154,7 +154,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
     int fd;
 
     MF_TRY(mf_status_page_dir_check(dir, true));
-    if (!mf_process_look(getpid(), &self)) /* otherwise readers would take this process for dead */
+    if (!mf_process_read(getpid(), &self)) /* otherwise readers would take this process for dead */
         return MF_FAIL(MF_UNAVAILABLE, "cannot read /proc for this process");
     (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
     (void)unlink(draft);

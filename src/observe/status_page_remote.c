@@ -98,7 +98,7 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
     mf_status_page p;
     mf_status st;
 
-    if (!*job || !mf_process_look(getpid(), &self))
+    if (!*job || !mf_process_read(getpid(), &self))
         return;
     st = mf_status_page_decode(bytes, n, &p);
     if (st == MF_OK) {

@@ -48,13 +48,13 @@ static void wait_report_say(mf_wait_report *w, const char *why)
             *why ? ": " : "", why);
 }
 
-void mf_wait_report_look(mf_wait_report *w)
+void mf_wait_report_check(mf_wait_report *w)
 {
     char why[400]; /* the error record may be overwritten by calls below */
 
     put_reason(w, why, sizeof why);
     w->stall.why = *why ? why : NULL;
-    if (mf_stall_look(&w->stall) == MF_STALL_UNSEEN)
+    if (mf_stall_check(&w->stall) == MF_STALL_UNSEEN)
         wait_report_say(w, why);
 }
 

@@ -101,6 +101,6 @@ void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *o
 void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);
 /* All mesh shapes of this number of devices with one or two axes, at most `max`. Returns their
  * number. */
-int mf_plan_meshes(int processors, mf_mesh *out, int max);
+int mf_plan_meshes(int devices, mf_mesh *out, int max);
 
 #endif

@@ -21,8 +21,8 @@ enum {
     MOST_PARTS = 8,
     TEXT_MAX = 64 << 10,
 };
-MF_PARAM_INT(rpc_stuck_ms, 60000,
-             "limit in ms for a pause within a message between tasks of a host");
+MF_PARAM_INT(rpc_io_timeout_ms, 60000,
+             "timeout in ms for a pause within a message between tasks of a host");
 
 static const int64_t NS_PER_BYTE = 1000; /* additional time for large messages: 1 MB/s */
 #define SIZE_LIMIT ((uint64_t)INT32_MAX)
@@ -98,7 +98,8 @@ static mf_status uds_framing_send_all(const mf_uds_line *l, const mf_uds_frame *
         all[2 + i] = (struct iovec){ (void *)(uintptr_t)parts[i].data, parts[i].size };
     if (file >= 0)
         MF_TRY(send_first(l->fd, &all[0], file));
-    return mf_uds_write(l->fd, all, n + 2, mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000, NULL);
+    return mf_uds_write(l->fd, all, n + 2, mf_clock_ns() + MF_PARAM(rpc_io_timeout_ms) * 1000000,
+                        NULL);
 }
 
 mf_status mf_uds_line_send(mf_uds_line *l, const mf_uds_frame *frame, const char *text,
@@ -215,7 +216,7 @@ mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text, con
     mf_status st;
 
     *text = NULL;
-    l->until_ns = mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000;
+    l->until_ns = mf_clock_ns() + MF_PARAM(rpc_io_timeout_ms) * 1000000;
     MF_TRY(uds_framing_fill(l, sizeof *frame));
     memcpy(frame, l->in + l->from, sizeof *frame);
     l->from += sizeof *frame;

@@ -54,7 +54,7 @@ MF_MUST mf_status mf_uds_line_send(mf_uds_line *l, const mf_uds_frame *frame, co
 /* Reads a complete message after its first bytes have arrived: the frame, its text, NUL-terminated,
  * at *text, its bytes at *data. Owns: the caller frees *text with mf_free(), which also frees
  * *data. Fails: UNAVAILABLE (the peer is lost, is not Meshflow, or stopped in the middle:
- * rpc_stuck_ms). */
+ * rpc_io_timeout_ms). */
 MF_MUST mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text,
                                    const void **data);
 /* More data is already buffered: do not poll. */

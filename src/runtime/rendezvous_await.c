@@ -11,7 +11,7 @@ typedef struct rendezvous_await_awaited {
     mf_tensor *value;
 } rendezvous_await_awaited;
 
-static void rendezvous_await_has_come(void *ctx, mf_status st, const mf_tensor *value)
+static void rendezvous_await_on_value(void *ctx, mf_status st, const mf_tensor *value)
 {
     rendezvous_await_awaited *a = ctx;
 
@@ -33,7 +33,7 @@ mf_status mf_rendezvous_table_await(mf_rendezvous_table *table, const char *key,
 
     pthread_mutex_init(&a.lock, NULL);
     mf_cond_init(&a.changed);
-    mf_rendezvous_table_fetch(table, key, cancel, rendezvous_await_has_come, &a);
+    mf_rendezvous_table_fetch(table, key, cancel, rendezvous_await_on_value, &a);
     pthread_mutex_lock(&a.lock);
     while (!a.done)
         pthread_cond_wait(&a.changed, &a.lock);

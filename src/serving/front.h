@@ -109,7 +109,7 @@ void mf_serve_drop_spare(mf_front *f);
 /* Ends it; it is not replaced. */
 void mf_serve_end(mf_serve_replica *r);
 /* It has died, or is killed: its requests return to the queue, and another replica replaces it. */
-void mf_serve_bury(mf_serve_replica *r, const char *why);
+void mf_serve_replace_replica(mf_serve_replica *r, const char *why);
 bool mf_serve_has_version(const mf_front *f, int64_t version);
 
 /* ---- request_dispatch.c ---- */
@@ -120,7 +120,7 @@ void mf_serve_retry(mf_serve_call *c);
 /* The result of a load; why NULL: it succeeded. */
 void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why);
 void mf_serve_load_failed(mf_serve_replica *r, const char *why);
-void mf_serve_look(mf_front *f); /* for a newer checkpoint */
+void mf_serve_scan_versions(mf_front *f); /* for a newer checkpoint */
 /* Stops serving with this failure. */
 void mf_serve_give_up(mf_front *f, const char *why);
 

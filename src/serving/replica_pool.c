@@ -75,7 +75,7 @@ static void replica_pool_on_answer(mf_serve_replica *r, const mf_serve_head *hea
     mf_serve_call *c = TAILQ_FIRST(&r->running);
 
     if (!c) {
-        mf_serve_bury(r, "sent an answer without a request");
+        mf_serve_replace_replica(r, "sent an answer without a request");
         return;
     }
     TAILQ_REMOVE(&r->running, c, link);
@@ -104,7 +104,7 @@ static bool replica_pool_take_frame(mf_serve_replica *r)
         return false;
     frame = (char *)evbuffer_pullup(in, (ssize_t)(sizeof head + head.len));
     if (!frame) {
-        mf_serve_bury(r, "sent an answer larger than the free memory");
+        mf_serve_replace_replica(r, "sent an answer larger than the free memory");
         return false;
     }
     if (head.kind == MF_SERVE_ANSWER)
@@ -133,7 +133,7 @@ static void on_event(struct bufferevent *line, short what, void *arg)
 
     (void)line;
     if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)) {
-        mf_serve_bury(r, "has died");
+        mf_serve_replace_replica(r, "has died");
         mf_serve_dispatch(r->front);
     }
 }
@@ -142,7 +142,7 @@ static void on_event(struct bufferevent *line, short what, void *arg)
 
 /* Runs in the new process, which keeps no descriptor of the front but its end of the socket pair.
  */
-static _Noreturn void be_replica(const mf_front *f, pid_t front, int fd)
+static _Noreturn void replica_process_main(const mf_front *f, pid_t front, int fd)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front)
@@ -185,7 +185,7 @@ mf_status mf_serve_start(mf_serve_replica *r)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no sockets for a replica: %s", strerror(errno));
     r->pid = fork();
     if (r->pid == 0)
-        be_replica(f, front, pair[1]);
+        replica_process_main(f, front, pair[1]);
     (void)close(pair[1]);
     mf_serve_keep_spare(f);
     if (r->pid < 0) {
@@ -223,7 +223,7 @@ void mf_serve_end(mf_serve_replica *r)
     set_state(r, MF_REPLICA_DEAD);
 }
 
-void mf_serve_bury(mf_serve_replica *r, const char *why)
+void mf_serve_replace_replica(mf_serve_replica *r, const char *why)
 {
     mf_front *f = r->front;
     const bool had_model = r->version >= 0;

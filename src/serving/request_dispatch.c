@@ -96,7 +96,7 @@ static void refuse_gone(mf_front *f)
 
 /* ---- versions ---- */
 
-static bool somebody_loads(const mf_front *f)
+static bool any_replica_loading(const mf_front *f)
 {
     for (int i = 0; i < f->o->replicas; i++) {
         if (f->replicas[i].state == MF_REPLICA_LOADING)
@@ -163,7 +163,7 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
         mf_serve_load_failed(r, why);
         if (r->version < 0) {
             replace_good(f);
-            mf_serve_bury(r, "could not load a model");
+            mf_serve_replace_replica(r, "could not load a model");
         }
     }
     if (!f->was_ready)
@@ -176,7 +176,7 @@ static bool is_bad(const mf_front *f, const mf_serve_version *v)
     return f->bad.checkpoint && v->number == f->bad.number && mf_clock_ns() < f->bad_until_ns;
 }
 
-void mf_serve_look(mf_front *f)
+void mf_serve_scan_versions(mf_front *f)
 {
     mf_serve_version newest;
 
@@ -205,7 +205,7 @@ static const mf_serve_version *to_load(const mf_serve_replica *r)
 
 void mf_serve_dispatch(mf_front *f)
 {
-    bool loading = somebody_loads(f);
+    bool loading = any_replica_loading(f);
 
     refuse_gone(f);
     for (int i = 0; i < f->o->replicas; i++) {

@@ -53,7 +53,7 @@ static void launch_watch_say(const char *fmt, ...)
 
 /* ---- signalling tasks ---- */
 
-static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_only)
+static void launch_watch_notify(launch_watch *w, int signal_number, bool servers_only)
 {
     for (int i = 0; i < w->l->n; i++) {
         const mf_launched *t = &w->l->tasks[i];
@@ -65,7 +65,7 @@ static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_o
 
 static void stop(launch_watch *w, int signal_number)
 {
-    launch_watch_tell(w, signal_number, false);
+    launch_watch_notify(w, signal_number, false);
     w->sent_signal = signal_number;
     w->phase = STOPPING;
     w->deadline = mf_clock_ns() + w->l->grace_ns;
@@ -73,7 +73,7 @@ static void stop(launch_watch *w, int signal_number)
 
 static void kill_all(launch_watch *w)
 {
-    launch_watch_tell(w, SIGKILL, false);
+    launch_watch_notify(w, SIGKILL, false);
     if (w->l->by_masters)
         mf_supervisor_kill_tasks(w->l->store);
     w->sent_signal = SIGKILL;
@@ -118,7 +118,7 @@ static bool is_needed_again(const mf_launch *l, const mf_launched *server)
 }
 
 /* Servers end with code 0 when their workers end, even if the workers failed. */
-static void bring_back_servers(launch_watch *w, int64_t at_ns)
+static void restart_servers(launch_watch *w, int64_t at_ns)
 {
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
@@ -143,7 +143,7 @@ static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how
     t->in_row = code == MF_EXIT_SIGNAL + SIGKILL ? 0 : t->in_row;
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
-    bring_back_servers(w, t->again_ns);
+    restart_servers(w, t->again_ns);
     launch_watch_say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts,
                      w->l->max_restarts, (double)(t->again_ns - now) * 1e-9);
     return true;
@@ -250,7 +250,7 @@ static void ended(launch_watch *w, mf_launched *t, const siginfo_t *info)
     else if (mf_launch_leads(w->l, t))
         w->done_well = true;
     else if (w->phase == GOING)
-        bring_back_servers(w, mf_clock_ns());
+        restart_servers(w, mf_clock_ns());
 }
 
 static void launch_watch_reap(launch_watch *w)
@@ -275,7 +275,7 @@ static void launch_watch_reap(launch_watch *w)
 
 /* ---- time and signals ---- */
 
-static void launch_watch_look_at_clock(launch_watch *w)
+static void launch_watch_check_clock(launch_watch *w)
 {
     if ((w->phase != LEAVING && w->phase != STOPPING) || mf_clock_ns() < w->deadline)
         return;
@@ -359,7 +359,7 @@ static void launch_watch_wait_once(launch_watch *w)
     take_signals(w);
     launch_watch_reap(w);
     start_again(w);
-    launch_watch_look_at_clock(w);
+    launch_watch_check_clock(w);
 }
 
 static mf_status launch_watch_start_all(launch_watch *w)

@@ -74,7 +74,7 @@ mf_status mf_worker_leave(const mf_status_page_seen *t)
             MF_FAILED_PRECONDITION,
             "%s is not a worker, and only workers leave; a server may be killed at any time",
             t->page.task);
-    if (!mf_status_page_lives(t) || kill((pid_t)t->page.pid, SIGTERM) != 0)
+    if (!mf_status_page_is_alive(t) || kill((pid_t)t->page.pid, SIGTERM) != 0)
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s is gone already", t->page.task);
     return MF_OK;
 }

@@ -167,7 +167,7 @@ static bool is_child(int rank, int of, int source)
 }
 
 /* The device of a task that takes part. */
-static int speaker_of(const mf_collective_schedule_of *of, int task)
+static int task_representative(const mf_collective_schedule_of *of, int task)
 {
     int i = 0;
 
@@ -190,7 +190,7 @@ static mf_status make_broadcast(const mf_collective_schedule_of *of, mf_arena *a
         return MF_NOMEM("a collective");
     *r = (mf_collective_route){ .count = of->count, .n_legs = 1 };
     hop = &r->legs[0];
-    *hop = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
+    *hop = (mf_hop){ .from = parent < 0 ? -1 : task_representative(of, parent),
                      .key = { { 0, parent, self } } };
     for (int rank = 0; rank < tasks_of(of); rank++) {
         if (is_child(rank, self, source))

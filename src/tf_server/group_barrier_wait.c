@@ -26,8 +26,8 @@ int64_t mf_deadline_ahead(int64_t deadline_ns)
 
 static void group_barrier_wait_on_cancel(mf_cancel_hook *hook);
 
-void mf_barrier_waiter_line_up(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
-                               const mf_coming *c)
+void mf_barrier_waiter_enqueue(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
+                               const mf_barrier_request *c)
 {
     *w = (mf_barrier_waiter){ .pending =
                                   mf_waiter_of(&m->lock, c->cancel, group_barrier_wait_on_cancel),
@@ -175,7 +175,7 @@ static mf_barrier_waiter *find_late(const mf_group_barriers *m, int64_t now, int
 }
 
 /* The caller holds the lock. */
-static void say_who_waits(const mf_group_barriers *m, int64_t now)
+static void report_waiters(const mf_group_barriers *m, int64_t now)
 {
     mf_map_entry *e;
     int64_t it = 0;
@@ -217,7 +217,7 @@ static void *group_barrier_wait_watch(void *ctx)
             pthread_mutex_lock(&m->lock);
             continue;
         }
-        say_who_waits(m, now);
+        report_waiters(m, now);
         (void)mf_cond_wait_until(&m->changed, &m->lock, next);
     }
     pthread_mutex_unlock(&m->lock);

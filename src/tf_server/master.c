@@ -42,7 +42,7 @@ static void free_session(mf_client_session *s)
 {
     mf_client_session_end_partials(s);
     mf_client_session_free_callables(s);
-    mf_client_session_free_layouts(s);
+    mf_client_session_free_plans(s);
     mf_session_workers_end(&s->workers, s->handle);
     mf_session_workers_deinit(&s->workers);
     mf_session_free(s->session);

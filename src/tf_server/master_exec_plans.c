@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_layouts, 500,
-             "maximum number of execution plans that a session keeps, most recently used first");
+MF_PARAM_INT(server_exec_plans, 500,
+             "maximum number of execution plans cached by a session; "
+             "the least recently used is dropped");
 
 /* ---- the current graph; the caller holds the session's lock ---- */
 
@@ -47,7 +48,7 @@ static mf_status master_exec_plans_key_of(const mf_run_names *n, mf_buf *out)
 }
 
 /* Removes it from the map. NULL: nothing. */
-static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
+static void master_exec_plans_forget(mf_client_session *s, mf_cached_plan *k)
 {
     if (!k)
         return;
@@ -60,16 +61,16 @@ static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
 /* If the cache is full, the least recently used plan that is not in use. If all are in use, the
  * cache
  * may grow. The caller holds the session's lock. */
-static mf_kept_layout *take_spare(mf_client_session *s)
+static mf_cached_plan *take_spare(mf_client_session *s)
 {
-    mf_kept_layout *oldest = NULL;
+    mf_cached_plan *oldest = NULL;
     mf_map_entry *e;
     int64_t it = 0;
 
-    if (s->layouts.count <= MF_PARAM(server_layouts))
+    if (s->layouts.count <= MF_PARAM(server_exec_plans))
         return NULL;
     while ((e = mf_map_next(&s->layouts, &it)) != NULL) {
-        mf_kept_layout *k = e->value;
+        mf_cached_plan *k = e->value;
 
         if (k->users == 0 && (!oldest || k->used_at < oldest->used_at))
             oldest = k;
@@ -83,9 +84,9 @@ static mf_kept_layout *take_spare(mf_client_session *s)
 
 /* Adds an entry before the plan is made, so that it is made once. The caller holds the session's
  * lock. */
-static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout **out)
+static mf_status announce(mf_client_session *s, const char *key, mf_cached_plan **out)
 {
-    mf_kept_layout *k = mf_calloc(1, sizeof *k);
+    mf_cached_plan *k = mf_calloc(1, sizeof *k);
 
     *out = k;
     if (k)
@@ -98,8 +99,8 @@ static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout 
     return MF_NOMEM("a graph");
 }
 
-mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
-                                        mf_cancel *cancel, bool gradual, mf_exec_plan **out)
+mf_status mf_client_session_make_plan(mf_client_session *s, const mf_run_names *names,
+                                      mf_cancel *cancel, bool gradual, mf_exec_plan **out)
 {
     mf_placed *placed = mf_placed_ref(s->placed);
     const mf_exec_plan_options o = { .graph = placed->graph,
@@ -122,15 +123,15 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
 
 /* The caller holds the session's lock. */
 static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names *names,
-                                        const char *key, mf_cancel *cancel, mf_kept_layout **out)
+                                        const char *key, mf_cancel *cancel, mf_cached_plan **out)
 {
     mf_exec_plan *layout;
-    mf_kept_layout *k;
+    mf_cached_plan *k;
     mf_error why;
     mf_status st;
 
     MF_TRY(announce(s, key, &k));
-    st = mf_client_session_make_layout(s, names, cancel, false, &layout);
+    st = mf_client_session_make_plan(s, names, cancel, false, &layout);
     k->layout = layout; /* the lock is held again */
     pthread_cond_broadcast(&s->laid_out);
     if (st == MF_OK) {
@@ -146,9 +147,9 @@ static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names
 /* ---- find ---- */
 
 /* NULL: not there, or not ready. The caller holds the session's lock. */
-static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
+static mf_cached_plan *find_made(const mf_client_session *s, const char *key)
 {
-    mf_kept_layout *k = mf_map_find(&s->layouts, key);
+    mf_cached_plan *k = mf_map_find(&s->layouts, key);
 
     if (!k || !k->layout)
         return NULL;
@@ -172,7 +173,7 @@ static void master_exec_plans_wake(mf_cancel_hook *hook)
 }
 
 static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
-                               mf_cancel *cancel, mf_kept_layout **out)
+                               mf_cancel *cancel, mf_cached_plan **out)
 {
     waker w = { .hook.fn = master_exec_plans_wake, .session = s };
     const bool hooked = mf_cancel_add(cancel, &w.hook);
@@ -191,10 +192,10 @@ static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, 
     return st;
 }
 
-mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
-                                   mf_cancel *cancel, mf_kept_layout **out)
+mf_status mf_client_session_plan(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
+                                 mf_cached_plan **out)
 {
-    mf_kept_layout *spare = NULL;
+    mf_cached_plan *spare = NULL;
     mf_buf key = { 0 };
     mf_status st = master_exec_plans_key_of(names, &key);
 
@@ -217,9 +218,9 @@ mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *nam
     return st;
 }
 
-void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
+void mf_client_session_release_plan(mf_client_session *s, mf_cached_plan *k)
 {
-    mf_kept_layout *spare;
+    mf_cached_plan *spare;
 
     if (!k)
         return;
@@ -230,7 +231,7 @@ void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
     master_exec_plans_forget(s, spare);
 }
 
-void mf_client_session_free_layouts(mf_client_session *s)
+void mf_client_session_free_plans(mf_client_session *s)
 {
     mf_map_entry *e;
     int64_t it = 0;

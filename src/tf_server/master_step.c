@@ -128,8 +128,8 @@ static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, cons
                                l->n_targets, m->results);
 }
 
-static mf_status meet_and_run(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
-                              mf_trace *trace)
+static mf_status run_with_rendezvous(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
+                                     mf_trace *trace)
 {
     mf_step_rendezvous meeting;
     mf_status st;
@@ -151,7 +151,7 @@ static void run_own(master_step *s, const mf_exec_plan *l, const mf_master_step 
     mf_status st = s->stats ? mf_trace_new(&trace) : MF_OK;
 
     if (st == MF_OK)
-        st = meet_and_run(s, l, m, trace);
+        st = run_with_rendezvous(s, l, m, trace);
     mf_trace_free(trace);
     if (st != MF_OK)
         master_step_note_failure(s, st, mf_server_self(s->server));
@@ -166,17 +166,18 @@ void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l
 
     request.step_id = id;
     if (!well || !l->collectives.is_shared)
-        mf_rendezvous_tables_end(workers->server->rooms, id);
+        mf_rendezvous_tables_end(workers->server->tables, id);
     for (int i = 0; i < l->n_parts; i++) {
         if (!well || !workers->is_ours[l->parts[i].task])
-            mf_server_tell(workers->server, l->parts[i].task,
-                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
-                           &tensorflow__cleanup_graph_response__descriptor);
+            mf_server_notify(workers->server, l->parts[i].task,
+                             "/tensorflow.WorkerService/CleanupGraph", &request.base,
+                             &tensorflow__cleanup_graph_response__descriptor);
     }
 }
 
 /* The local part has ended and others have not. The caller holds the lock. */
-static void say_missing(const master_step *s, const master_step_part *parts, int n, int64_t since)
+static void report_missing_parts(const master_step *s, const master_step_part *parts, int n,
+                                 int64_t since)
 {
     mf_buf text = { 0 };
 
@@ -202,14 +203,14 @@ static void await_parts(master_step *s, const master_step_part *parts, int n)
 
         if (in_time || s->missing == 0)
             continue;
-        say_missing(s, parts, n, since);
+        report_missing_parts(s, parts, n, since);
         look_at = mf_clock_ns() + 10 * (look_at - since);
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_exec_plan *l,
-                               const mf_master_step *m)
+mf_status mf_master_run_plan(mf_server *server, const char *session, const mf_exec_plan *l,
+                             const mf_master_step *m)
 {
     master_step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
     master_step_part *parts = mf_calloc(l->n_parts, sizeof *parts);
@@ -275,7 +276,7 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
 
     if (!l || !l->own)
         return master_step_run_here(r, s, m, l);
-    st = mf_master_run_layout(r->server, s->handle, l, m);
+    st = mf_master_run_plan(r->server, s->handle, l, m);
     mf_error_save(st, &why);
     mf_master_clean_up(&s->workers, l, m->id, st == MF_OK);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
@@ -308,19 +309,19 @@ int64_t mf_master_new_step(void)
 static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     mf_master_step own = *m;
-    mf_kept_layout *kept = NULL;
+    mf_cached_plan *kept = NULL;
     mf_exec_plan *l = NULL;
     mf_status st = MF_OK;
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
     if (mf_session_workers_is_several(&s->workers) || s->collects)
-        st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
+        st = mf_client_session_plan(s, &m->names, &r->cancel, &kept);
     l = kept ? kept->layout : NULL;
     if (st == MF_OK)
         st =
             l && l->collectives.is_shared ? run_shared(r, s, &own, l) : run_laid_out(r, s, &own, l);
-    mf_client_session_done_with(s, kept);
+    mf_client_session_release_plan(s, kept);
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }
 

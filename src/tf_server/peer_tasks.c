@@ -19,13 +19,12 @@ struct mf_peer_tasks {
     mf_rpc_stub **near; /* the same, through Unix sockets */
 };
 
-MF_PARAM_INT(server_local, 1,
-             "1: tasks of one host and user call each other through Unix "
-             "sockets instead of gRPC; 0: always gRPC");
+MF_PARAM_INT(server_uds, 1,
+             "1: tasks of one host and user call each other through Unix sockets; 0: always gRPC");
 
 bool mf_server_is_local(const mf_security *security)
 {
-    return MF_PARAM(server_local) != 0 && !security->ca;
+    return MF_PARAM(server_uds) != 0 && !security->ca;
 }
 
 static char *peer_tasks_copy(const char *s)

@@ -24,8 +24,7 @@
 #include <string.h>
 
 MF_PARAM_INT(server_sessions, 1000,
-             "maximum number of sessions of clients, and of masters, that "
-             "a server keeps");
+             "maximum number of sessions of clients and masters on a server");
 
 static mf_status server_copy_dirs(mf_server *s, const mf_server_options *o)
 {
@@ -116,7 +115,7 @@ static mf_status server_open_all(mf_server *s, const mf_server_options *o)
     do
         s->incarnation = mf_random_seed();
     while (s->incarnation == 0);
-    MF_TRY(mf_rendezvous_tables_new(&s->rooms));
+    MF_TRY(mf_rendezvous_tables_new(&s->tables));
     MF_TRY(mf_group_leader_new(&s->tasks, &s->groups));
     MF_TRY(mf_step_sequences_new(&s->sequences));
     MF_TRY(mf_worker_partials_new(s, &s->partials));
@@ -209,7 +208,7 @@ void mf_server_free(mf_server *server)
     mf_peer_tasks_free(server->peers);
     mf_group_leader_free(server->groups);
     mf_step_sequences_free(server->sequences);
-    mf_rendezvous_tables_free(server->rooms);
+    mf_rendezvous_tables_free(server->tables);
     mf_resources_free(server->resources);
     mf_pool_free(server->pool);
     for (int i = 0; i < server->n_allow_dirs; i++)

@@ -33,7 +33,7 @@ struct mf_server {
     mf_resources *resources; /* state that outlives sessions */
     char **allow_dirs;
     int n_allow_dirs;
-    struct mf_rendezvous_tables *rooms; /* rendezvous tables of steps */
+    struct mf_rendezvous_tables *tables; /* rendezvous tables of steps */
     struct mf_group_leader *groups; /* groups that this task leads */
     struct mf_step_sequences *sequences; /* step ids shared with other masters */
     struct mf_peer_tasks *peers;

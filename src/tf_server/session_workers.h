@@ -36,8 +36,8 @@ void mf_session_workers_end(mf_session_workers *c, const char *session);
 MF_MUST mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest *q);
 
 /* Calls a task without waiting for the reply. */
-void mf_server_tell(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
-                    const ProtobufCMessageDescriptor *reply);
+void mf_server_notify(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
+                      const ProtobufCMessageDescriptor *reply);
 /* Calls a task and waits; errors name the task. */
 MF_MUST mf_status mf_server_ask(mf_server *s, int task, const mf_rpc_stub_call *q, mf_arena *arena,
                                 ProtobufCMessage **out);

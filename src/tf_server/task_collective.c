@@ -101,8 +101,8 @@ static void step_cancelled(mf_cancel_hook *hook)
 /* The group is resolved. */
 static void task_collective_begin(mf_collective_run *r)
 {
-    mf_trip *trips;
-    const mf_status st = mf_trips_make(r, &trips);
+    mf_chunk_transfer *trips;
+    const mf_status st = mf_chunk_transfers_make(r, &trips);
 
     if (st != MF_OK) {
         mf_collective_fail(r, st);
@@ -113,7 +113,7 @@ static void task_collective_begin(mf_collective_run *r)
     r->pending += r->routes.n;
     pthread_mutex_unlock(&r->lock);
     for (int i = 0; i < r->routes.n; i++)
-        mf_trip_go_on(&trips[i]);
+        mf_chunk_transfer_run(&trips[i]);
     mf_collective_release(r);
 }
 

@@ -15,9 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(server_graphs, 2000,
-             "maximum number of graphs that a server keeps for a session of "
-             "a master");
+MF_PARAM_INT(server_graphs, 2000, "maximum number of graphs on a server per session of a master");
 
 /* A master's session, on this task. */
 typedef struct worker_session {

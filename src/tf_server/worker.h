@@ -41,7 +41,7 @@ MF_MUST mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *mes
 void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message);
 MF_MUST mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message);
 /* Puts values of the request into the step's rendezvous table. */
-MF_MUST mf_status mf_worker_put_sent(struct mf_rendezvous_table *room,
+MF_MUST mf_status mf_worker_put_sent(struct mf_rendezvous_table *table,
                                      const Tensorflow__RunGraphRequest *q);
 
 /* ---- partial runs (worker_partial.c) ---- */

@@ -59,7 +59,7 @@ static void *worker_partial_run_it(void *arg)
 
     mf_error_save(st, &how);
     if (st != MF_OK)
-        mf_rendezvous_table_fail(p->meeting.room, st);
+        mf_rendezvous_table_fail(p->meeting.table, st);
     pthread_mutex_lock(&p->lock);
     p->how = how;
     p->ended = true;
@@ -73,7 +73,7 @@ static void worker_partial_free(worker_partial *p)
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
-    if (p->meeting.room)
+    if (p->meeting.table)
         mf_step_rendezvous_end(&p->meeting,
                                MF_OK); /* worker_partial_run_it() reports the failure */
     mf_worker_graph_release(p->graph);
@@ -245,9 +245,9 @@ static mf_status worker_partial_feed_and_fetch(worker_partial *p,
                                                const Tensorflow__RunGraphRequest *q,
                                                mf_tensor *values)
 {
-    MF_TRY(mf_worker_put_sent(p->meeting.room, q));
+    MF_TRY(mf_worker_put_sent(p->meeting.table, q));
     for (size_t i = 0; i < q->n_recv_key; i++)
-        MF_TRY(mf_rendezvous_table_await(p->meeting.room, q->recv_key[i], &p->cancel, &values[i]));
+        MF_TRY(mf_rendezvous_table_await(p->meeting.table, q->recv_key[i], &p->cancel, &values[i]));
     return q->is_last_partial_run ? worker_partial_await_end(p) : MF_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* every_split.c - what an op says of how it may be cut is true: on its own samples, under random
- * meshes and layouts, it gives what it gives on one processor. Numbers are fed, integers are
+ * meshes and layouts, it gives what it gives on one device. Numbers are fed, integers are
  * constants (axes, shapes, indices); every dimension has a name of its own, so that any can be cut.
  * To look at one: OP=MatMul make test T=every_split */
 #include "compiler/compiler.h"

@@ -132,7 +132,7 @@ class Slowed:
 def a_slow_worker_gets_fewer_shards_and_is_named(b):
     out = b.out("run")
     b.batch = 128
-    b.env["MESHFLOW_SAY_SLOW_MS"] = "500"
+    b.env["MESHFLOW_STRAGGLER_CHECK_MS"] = "500"
     b.launch("--out", out, workers=2)
     b.await_step(60)
     begin = time.monotonic_ns()

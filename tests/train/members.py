@@ -168,7 +168,7 @@ def without_complete_copies_survivors_of_a_mesh_resume_from_a_checkpoint(b):
     want = b.alone("--shards", "1", steps=60)
     out = b.out("mesh")
     b.start_all(3, b.train(*mesh, "--out", out, "--name", "mesh", "--save-steps", "10", "--param",
-                           "mesh_keep_steps=0", steps=60))
+                           "mesh_snapshot_steps=0", steps=60))
     b.await_step(25)
     b.kill(0) # the chief
     got = b.finish()

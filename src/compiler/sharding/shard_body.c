@@ -230,7 +230,7 @@ typedef struct inputs {
     int count[MF_SUMMED + 1]; /* by spread */
 } inputs;
 
-static mf_status look_at_inputs(const mf_shard_map *m, const mf_node *n, inputs *in)
+static mf_status read_inputs(const mf_shard_map *m, const mf_node *n, inputs *in)
 {
     *in = (inputs){ .spread = MF_ARENA_ARRAY(m->arena, mf_spread, n->n_inputs),
                     .shapes = MF_ARENA_ARRAY(m->arena, mf_shape, n->n_inputs),
@@ -342,7 +342,7 @@ static mf_status shard_body_emit(mf_shard_map *m, const mf_node *n)
         return emit_argument(m, n);
     if (shard_body_is_op(n, "_Retval"))
         return MF_OK;
-    MF_TRY(look_at_inputs(m, n, &in));
+    MF_TRY(read_inputs(m, n, &in));
     spread = shard_body_choose(m, n, &in);
     if (spread == MF_IOVEC)
         return emit_by_shard(m, n);

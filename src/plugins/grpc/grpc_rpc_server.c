@@ -54,7 +54,7 @@ struct mf_rpc_server {
     pthread_cond_t changed;
     int calls; /* not freed yet */
     bool is_stopped;
-    bool is_untidy; /* events since the last cleanup */
+    bool needs_sweep; /* events since the last cleanup */
     int64_t tidied_ns; /* time of the last cleanup */
 };
 
@@ -183,7 +183,7 @@ static void grpc_rpc_server_refuse(grpc_rpc_server_incoming *c, mf_status status
 }
 
 /* The service must be called, unless the caller is gone. */
-static bool may_tell(grpc_rpc_server_incoming *c)
+static bool claim_delivery(grpc_rpc_server_incoming *c)
 {
     bool tell;
 
@@ -206,7 +206,7 @@ static void grpc_rpc_server_on_received(grpc_rpc_server_incoming *c, bool ok, bo
     c->request = NULL;
     if (alone)
         grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
-    else if (!may_tell(c))
+    else if (!claim_delivery(c))
         grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller is gone");
     else
         s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
@@ -351,26 +351,26 @@ static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
     grpc_rpc_server_unref(c);
 }
 
-static bool is_untidy(mf_rpc_server *s)
+static bool needs_sweep(mf_rpc_server *s)
 {
     bool untidy;
 
     pthread_mutex_lock(&s->lock);
-    untidy = s->is_untidy;
+    untidy = s->needs_sweep;
     pthread_mutex_unlock(&s->lock);
     return untidy;
 }
 
 /* Should this thread clean up: the server was idle, or the last cleanup was long ago? */
-static bool takes_turn(mf_rpc_server *s, int64_t after_s)
+static bool claim_sweep(mf_rpc_server *s, int64_t after_s)
 {
     const int64_t now = mf_clock_ns();
     bool turn;
 
     pthread_mutex_lock(&s->lock);
-    turn = s->is_untidy && now - s->tidied_ns >= after_s * INT64_C(1000000000);
+    turn = s->needs_sweep && now - s->tidied_ns >= after_s * INT64_C(1000000000);
     if (turn) {
-        s->is_untidy = false;
+        s->needs_sweep = false;
         s->tidied_ns = now;
     }
     pthread_mutex_unlock(&s->lock);
@@ -379,7 +379,7 @@ static bool takes_turn(mf_rpc_server *s, int64_t after_s)
 
 /* During and after a flood of calls: drop ended connections, and return memory to the system that
  * the allocator would keep in its per-thread arenas. */
-static void tidy_up(mf_rpc_server *s)
+static void sweep_memory(mf_rpc_server *s)
 {
     rpc_peers_sweep(&s->peers);
     (void)malloc_trim(0);
@@ -390,11 +390,11 @@ static grpc_event next_event(mf_rpc_server *s)
     for (;;) {
         const gpr_timespec soon =
             gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(IDLE_S, GPR_TIMESPAN));
-        const gpr_timespec until = is_untidy(s) ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+        const gpr_timespec until = needs_sweep(s) ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC);
         const grpc_event e = grpc_completion_queue_next(s->queue, until, NULL);
 
-        if (takes_turn(s, e.type == GRPC_QUEUE_TIMEOUT ? 0 : TIDY_S))
-            tidy_up(s);
+        if (claim_sweep(s, e.type == GRPC_QUEUE_TIMEOUT ? 0 : TIDY_S))
+            sweep_memory(s);
         if (e.type != GRPC_QUEUE_TIMEOUT)
             return e;
     }
@@ -414,7 +414,7 @@ static void grpc_rpc_server_live(void *ctx)
         const bool alone = !mf_leader_follower_takes(&s->lf);
 
         pthread_mutex_lock(&s->lock);
-        s->is_untidy = true;
+        s->needs_sweep = true;
         pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
     } while (mf_leader_follower_stays(&s->lf));

@@ -42,7 +42,7 @@ int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead)
 
 /* Number of micro-batches if the last round of an interleaved pipeline were full. Items of missing
  * micro-batches are skipped. */
-static int64_t full_turns(const mf_pipeline_plan *p)
+static int64_t padded_micro_batches(const mf_pipeline_plan *p)
 {
     if (p->how != MF_PIPELINE_INTERLEAVED)
         return p->turns;
@@ -78,7 +78,7 @@ int64_t mf_pipeline_items(const mf_pipeline_plan *p)
 
 void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *out)
 {
-    const int64_t n = full_turns(p) * p->chunks, ahead = ahead_of(p, stage, n);
+    const int64_t n = padded_micro_batches(p) * p->chunks, ahead = ahead_of(p, stage, n);
     const bool apart = p->how == MF_PIPELINE_ZERO_BUBBLE;
     int64_t n_out = 0;
 
@@ -120,7 +120,7 @@ typedef struct items {
     int64_t n; /* nodes before scheduling */
 } items;
 
-static mf_status read_turns(items *s)
+static mf_status read_micro_batches(items *s)
 {
     mf_graph *g = s->graph;
 
@@ -294,7 +294,7 @@ static void find_leads(const items *s)
 /* The first nodes of an item wait for the last nodes of the previous item, and for what those
  * waited
  * for. */
-static mf_status put_behind(const items *s, int before, mf_node **turn)
+static mf_status order_after(const items *s, int before, mf_node **turn)
 {
     const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_turn"),
                                 .op = "_MeshTurn" };
@@ -323,12 +323,12 @@ mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int st
     mf_node *turn = NULL;
 
     s.plan.turns = 0;
-    MF_TRY(read_turns(&s));
+    MF_TRY(read_micro_batches(&s));
     MF_TRY(pipeline_schedule_find_places(&s, stage));
     MF_TRY(find_items(&s));
     MF_TRY(unmark_free(&s));
     find_leads(&s);
     for (int i = 0; i + 1 < mf_pipeline_items(&s.plan); i++)
-        MF_TRY(put_behind(&s, i, &turn));
+        MF_TRY(order_after(&s, i, &turn));
     return MF_OK;
 }

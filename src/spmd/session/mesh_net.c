@@ -26,7 +26,7 @@ typedef struct mesh_net_wire {
     int *first; /* by task */
     int n_tasks;
     int64_t timeout_ns;
-    mf_rendezvous_tables *rooms;
+    mf_rendezvous_tables *tables;
     mf_net_watch watch;
     void (*trouble)(void *ctx);
     void *ctx;
@@ -38,18 +38,18 @@ typedef struct mesh_net_wire {
     bool closing;
 } mesh_net_wire;
 
-static int mesh_net_task_of(const mesh_net_wire *w, int processor)
+static int mesh_net_task_of(const mesh_net_wire *w, int device)
 {
     int t = 0;
 
-    while (t < w->n_tasks - 1 && processor >= w->first[t + 1])
+    while (t < w->n_tasks - 1 && device >= w->first[t + 1])
         t++;
     return t;
 }
 
 /* ---- sending ---- */
 
-static void mesh_net_line_up(mesh_net_wire *w, letter *l)
+static void mesh_net_enqueue(mesh_net_wire *w, letter *l)
 {
     pthread_mutex_lock(&w->lock);
     *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
@@ -124,7 +124,7 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
     l->to = mesh_net_task_of(w, to);
     l->frame = f;
     mf_tensor_set(&l->piece, piece);
-    mesh_net_line_up(w, l);
+    mesh_net_enqueue(w, l);
     return MF_OK;
 }
 
@@ -163,7 +163,7 @@ static mf_status mesh_net_take(const mesh_net_wire *w, int from, const mf_frame 
         mf_free(data);
         return st;
     }
-    st = mf_mesh_put(w->rooms, (int)(f->group >> 16), (int)(f->group & 0xffff), f->step,
+    st = mf_mesh_put(w->tables, (int)(f->group >> 16), (int)(f->group & 0xffff), f->step,
                      (int64_t)f->seq, piece);
     mf_tensor_free(piece);
     return st;
@@ -185,12 +185,12 @@ static void watched(void *ctx)
     w->trouble(w->ctx);
 }
 
-static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
+static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *tables, void (*trouble)(void *ctx),
                       void *ctx)
 {
     mesh_net_wire *w = (mesh_net_wire *)base;
 
-    w->rooms = rooms;
+    w->tables = tables;
     w->trouble = trouble;
     w->ctx = ctx;
     w->watch = (mf_net_watch){ .fn = watched, .ctx = w };

@@ -23,7 +23,7 @@ typedef struct mf_mesh_wire_kind {
     /* Puts messages for local devices into these tables, by run, with mf_mesh_put(). Any thread
      * calls
      * trouble(ctx) when a peer is lost or fails. */
-    void (*open)(mf_mesh_wire *w, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
+    void (*open)(mf_mesh_wire *w, mf_rendezvous_tables *tables, void (*trouble)(void *ctx),
                  void *ctx);
     /* Stops receiving: no calls of mf_mesh_put() or trouble() afterwards. */
     void (*close)(mf_mesh_wire *w);
@@ -37,7 +37,7 @@ struct mf_mesh_wire {
 };
 
 /* Delivers a received shard. */
-MF_MUST mf_status mf_mesh_put(mf_rendezvous_tables *rooms, int from, int to, int64_t run,
+MF_MUST mf_status mf_mesh_put(mf_rendezvous_tables *tables, int from, int to, int64_t run,
                               int64_t key, const mf_tensor *piece);
 
 /* Order of the micro-batches on the stages of a pipeline. */
@@ -68,7 +68,7 @@ typedef struct mf_mesh_setup {
 /* The part of a variable of `rank` dimensions that a device, local or remote, holds. False: no run
  * has
  * used the variable, or the device holds none of it. */
-bool mf_mesh_session_holds(mf_session *session, const char *variable, int processor, mf_box *box,
+bool mf_mesh_session_holds(mf_session *session, const char *variable, int device, mf_box *box,
                            int *rank);
 
 /* Excludes the runs so far from mf_mesh_session_counts(): they created variables, and only later

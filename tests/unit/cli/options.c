@@ -192,6 +192,20 @@ MF_TEST(old_spellings_name_the_same_commands)
     }
 }
 
+MF_TEST(old_names_of_options_are_accepted_but_not_in_the_help)
+{
+    mf_args a = { 0 };
+    mf_buf text = { 0 };
+
+    T_OK(PARSE(&a, "plan", "--processors", "4"));
+    T_STREQ(mf_args_value(&a, "devices"), "4");
+    mf_help_command(a.command, &text);
+    T_TRUE(strstr(text.data, "--devices") != NULL);
+    T_TRUE(strstr(text.data, "processors") == NULL);
+    mf_buf_deinit(&text);
+    mf_args_deinit(&a);
+}
+
 MF_TEST(old_spellings_are_corrected_to_the_new_ones)
 {
     mf_args a[4] = { { 0 } };

@@ -85,7 +85,7 @@ MF_TEST(comm_group_is_selected_by_placement)
 
 MF_TEST(comm_group_uses_connections_without_shared_memory)
 {
-    T_OK(mf_param_set("comm_area_kib=68719476736"));
+    T_OK(mf_param_set("comm_shm_chunk_kib=68719476736"));
     T_TRUE(test_tasks_as_threads(
         &(test_tasks){ .n = 3, .hosts = 1, .run = run_auto, .arg = "connections" }));
     T_TRUE(test_tasks_as_threads(

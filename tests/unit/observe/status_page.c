@@ -76,7 +76,7 @@ MF_TEST(status_page_stall_report_preserves_the_error_of_its_caller)
     mf_stall_begin(&s);
     s.look_at = 0;
     st = MF_FAIL(MF_DEADLINE_EXCEEDED, "worker 1 has not connected");
-    T_EQ(mf_stall_look(&s), MF_STALL_SEEN);
+    T_EQ(mf_stall_check(&s), MF_STALL_SEEN);
     T_EQ(st, MF_DEADLINE_EXCEEDED);
     T_STREQ(mf_error_message(), "worker 1 has not connected");
     mf_status_page_close();
@@ -585,10 +585,10 @@ MF_TEST(process_priorities_are_ratios)
 {
     mf_process self, nobody;
 
-    T_TRUE(mf_process_look(getpid(), &self));
+    T_TRUE(mf_process_read(getpid(), &self));
     T_EQ(self.state, 'R');
     T_TRUE(self.start > 0);
-    T_TRUE(!mf_process_look(-1, &nobody));
+    T_TRUE(!mf_process_read(-1, &nobody));
     T_EQ(mf_priority_nice(10), 0);
     T_EQ(mf_priority_nice(5), 3);
     T_EQ(mf_priority_nice(1), 10);

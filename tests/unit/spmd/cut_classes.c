@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cut_classes.c - softmax and cross entropy over classes that are cut: the numbers of the whole,
- * and no processor ever has all of a row. */
+ * and no device ever has all of a row. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* edges.c - what is rare: empty pieces, indices that are none, numbers that are infinite, types
- * that few use. On a mesh they give what one processor gives, errors included. */
+ * that few use. On a mesh they give what one device gives, errors included. */
 #include "unit/spmd/mesh_test.h"
 
 #include <math.h>
@@ -142,7 +142,7 @@ MF_TEST(mesh_value_of_unknown_shape_can_be_assigned_to_a_sharded_variable)
 
 /* ---- indices that are none ---- */
 
-/* Fails on one processor and, with the rows or classes cut, on a mesh. */
+/* Fails on one device and, with the rows or classes cut, on a mesh. */
 static void compare_index(const char *op, int32_t bad)
 {
     const bool loss = op[0] == 'S', segment = op[0] == 'U';
@@ -233,8 +233,7 @@ MF_TEST(mesh_scores_of_minus_infinity_work_over_sharded_classes)
 
     for (int i = 0; i < 6; i++) {
         at[i] = i == 1 ? at[i] : -INFINITY; /* one class is left */
-        at[6 + i] =
-            i < 3 ? -INFINITY : at[6 + i]; /* none of the first processor's; nor the label */
+        at[6 + i] = i < 3 ? -INFINITY : at[6 + i]; /* none of the first device's; nor the label */
         at[12 + i] = i == 4 ? -INFINITY : at[12 + i];
         at[18 + i] = -INFINITY; /* no class at all */
     }

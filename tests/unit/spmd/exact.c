@@ -10,7 +10,7 @@ typedef struct exact_case {
     const char *a_dims, *b_dims;
 } exact_case;
 
-/* layout: NULL: without a mesh. *together: how often processors had something to do with each
+/* layout: NULL: without a mesh. *together: how often devices had something to do with each
  * other, more and more. */
 static mf_tensor *result(const mf_graph *g, const char *layout, const mf_tensor *a,
                          const mf_tensor *b, bool two, int64_t *together)

@@ -124,7 +124,7 @@ MF_TEST(mesh_convolutions_work_over_sharded_height_and_width)
     }
 }
 
-/* The first of four processors has rows 0 to 4 of 17, and needs row 5 of what the first
+/* The first of four devices has rows 0 to 4 of 17, and needs row 5 of what the first
  * convolution gave; then it gets what it lacks of the result, which is fetched. */
 MF_TEST(mesh_halo_exchange_sends_only_border_rows)
 {
@@ -205,7 +205,7 @@ static mf_graph *pool_graph(const char *op)
     return g;
 }
 
-/* Runs it under height:a with four processors; the rows that the first received. */
+/* Runs it under height:a with four devices; the rows that the first received. */
 static int64_t rows_received(const mf_graph *g, const char *fetch)
 {
     mf_tensor *want = NULL, *got = NULL;
@@ -226,7 +226,7 @@ static int64_t rows_received(const mf_graph *g, const char *fetch)
     return counts.received_bytes / (BATCH * WIDTH * CHANNELS * 4);
 }
 
-/* The first processor has rows 0 to 4 of 17. For the pooling it needs row 5; for the gradient,
+/* The first device has rows 0 to 4 of 17. For the pooling it needs row 5; for the gradient,
  * which is made of all windows that see its rows, row 5 of what comes back, and of the pooling's
  * result and 5 and 6 of its input where the largest are looked for. The rest is what is fetched. */
 MF_TEST(mesh_overlapping_poolings_exchange_only_border_rows)

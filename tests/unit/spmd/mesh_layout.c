@@ -68,7 +68,7 @@ MF_TEST(mesh_specs_survive_printing)
     }
 }
 
-/* Pieces of `size` along all axes of the mesh, in the order of the processors. */
+/* Pieces of `size` along all axes of the mesh, in the order of the devices. */
 static void pieces(const char *text, int64_t size, int64_t grain, int64_t *out)
 {
     const mf_mesh m = mesh(text);
@@ -184,7 +184,7 @@ static void check_move(const mf_mesh *m, const mf_shape *shape, const mf_layout 
     if (mf_box_cut(&old, &boxes[p], shape->rank, &both))
         lacks -= mf_box_count(&both, shape->rank);
     for (int i = 0; i < move.n_receive; i++) {
-        const mf_parcel *r = &move.receive[i];
+        const mf_reshard_part *r = &move.receive[i];
         const mf_box theirs = mf_layout_box(m, from, shape, r->peer);
         mf_reshard_plan other;
         int found = 0;
@@ -258,13 +258,13 @@ MF_TEST(mesh_stages_come_from_an_axis_or_a_list)
 
     T_OK(mf_meshes_parse("rows:2;stages:3", "layers:stages;batch:rows", &m, &r));
     T_EQ(m.n, 3);
-    T_EQ(m.processors, 6);
+    T_EQ(m.devices, 6);
     T_EQ(m.at[2].first, 4);
     T_EQ(mf_layout_rules_find(&r, &m.at[2], "batch"), 1);
     T_EQ(mf_meshes_of(&m, 3), 1);
     T_OK(mf_meshes_parse("rows:2;cols:2 | rows:3", "batch:rows;hidden:cols", &m, &r));
     T_EQ(m.n, 2);
-    T_EQ(m.processors, 7);
+    T_EQ(m.devices, 7);
     T_EQ(mf_layout_rules_find(&r, &m.at[1], "hidden"), 0);
     T_TRUE(!mf_mesh_alike(&m.at[0], &m.at[1]));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot split 'batch'",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_mlp.c - a net is trained on one processor and under layouts: data, model and both. */
+/* mesh_mlp.c - a net is trained on one device and under layouts: data, model and both. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ typedef struct layout_case {
     const char *mesh, *layout;
     bool exact;
     double most; /* distance; 0: the same bits */
-    int64_t variables; /* numbers that processor 0 holds, slots included; 0: not looked at */
+    int64_t variables; /* numbers that device 0 holds, slots included; 0: not looked at */
 } layout_case;
 
 static void free_all(mf_tensor **t)
@@ -62,7 +62,7 @@ static void compare_all(const mesh_mlp *sizes, const layout_case *cases, int n)
         compare(sizes, &cases[i]);
 }
 
-/* Weights and slots of a processor: twice (pixels * hidden + hidden + hidden * classes + classes),
+/* Weights and slots of a device: twice (pixels * hidden + hidden + hidden * classes + classes),
  * where hidden may be cut. */
 MF_TEST(mesh_mlp_trains_under_every_layout_as_on_one_device)
 {

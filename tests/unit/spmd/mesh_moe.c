@@ -76,7 +76,7 @@ static void train(mf_session *s, int steps)
     mf_tensor_free(seed);
 }
 
-/* The weights after some steps are those of one processor. */
+/* The weights after some steps are those of one device. */
 static void compare(const net *n, mf_session *one, mf_session *mesh, bool exact)
 {
     for (int i = 0; i < n->n; i++) {
@@ -120,7 +120,7 @@ static void check(const char *mesh, const char *layout, bool exact, int64_t byte
     mf_model_free(n.model);
 }
 
-/* On four processors each has two samples and an expert. Of [experts, samples, capacity, width] it
+/* On four devices each has two samples and an expert. Of [experts, samples, capacity, width] it
  * has two samples of all experts, and gets of its expert the six other samples, which is the least
  * there can be; four times: to the experts and back, forwards and backwards. Gradients of the two
  * weights that everybody has (64 and 32 numbers) come from three others. */

@@ -47,7 +47,7 @@ static void check_empty(mf_rendezvous_tables *rooms, int64_t run, const char *ke
     mf_tensor_free(t);
 }
 
-/* Task 0 has processor 0, task 1 has 1, task 2 has 2. The first one listens. */
+/* Task 0 has device 0, task 1 has 1, task 2 has 2. The first one listens. */
 static void listen(mf_net *net)
 {
     static const int first[] = { 0, 1, 2, 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_programs.c - random programs of random shapes, with their gradients, under random meshes and
- * layouts: what one processor gives, to the bit where nothing that is summed over is cut. */
+ * layouts: what one device gives, to the bit where nothing that is summed over is cut. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -342,7 +342,7 @@ static void write_layout(program *p, int axes, char *layout, size_t size)
     }
 }
 
-/* How often its first processor had something to do with others. */
+/* How often its first device had something to do with others. */
 static int64_t compare(program *p, const char *mesh, const char *layout, bool exact,
                        mf_tensor *const *want)
 {
@@ -369,7 +369,7 @@ static int64_t compare(program *p, const char *mesh, const char *layout, bool ex
     return counts.collectives;
 }
 
-MF_TEST_TIMEOUT(random_programs_give_what_one_processor_gives, 120)
+MF_TEST_TIMEOUT(random_programs_give_what_one_device_gives, 120)
 {
     static const char *const meshes[] = { "a:2", "a:3",     "a:2;b:2",  "a:2;b:3",
                                           "a:4", "a:5,2,1", "a:1,3;b:2" };

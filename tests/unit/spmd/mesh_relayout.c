@@ -41,7 +41,7 @@ MF_TEST(mesh_relayout_keeps_the_values_of_variables)
 {
     static const struct {
         const char *mesh, *layout;
-        int64_t elements; /* that processors lack, all together */
+        int64_t elements; /* that devices lack, all together */
     } WAYS[] = {
         { "a:2;b:2", "batch:a;hidden:b", 0 }, /* all had all */
         { "a:2;b:2", "batch:b;hidden:a", 21 }, /* (0,1) and (1,0) have none of what they need */

@@ -10,7 +10,7 @@ static const mesh_mlp SIZES = { .batch = 26, .pixels = 3, .hidden = 4, .classes 
 typedef struct part {
     const char *mesh, *layout;
     bool exact;
-    int first, n; /* processors of this process */
+    int first, n; /* devices of this process */
 } part;
 
 /* Owns: mf_ranges_deinit(). */

@@ -53,10 +53,10 @@ static void run(mf_session *s, const char *fetch, mf_tensor **out)
 }
 
 typedef struct counted {
-    int64_t collectives, bytes; /* that every processor took part in, and received */
+    int64_t collectives, bytes; /* that every device took part in, and received */
 } counted;
 
-/* What it takes to compute this and bring it together; it is what one processor computes. */
+/* What it takes to compute this and bring it together; it is what one device computes. */
 static counted count(const mf_graph *g, const char *mesh, const char *layout, const char *fetch)
 {
     mf_tensor *want = NULL, *got = NULL;
@@ -77,8 +77,8 @@ static counted count(const mf_graph *g, const char *mesh, const char *layout, co
     return (counted){ c.collectives, c.received_bytes };
 }
 
-/* What each of four processors receives of an all-reduce over four: so many elements go directly to
- * everybody (mesh_reduce_direct), others as pieces and as sums of them. */
+/* What each of four devices receives of an all-reduce over four: so many elements go directly to
+ * everybody (mesh_direct_reduce_elements), others as pieces and as sums of them. */
 static int64_t reduced_bytes(int64_t elements)
 {
     return (elements <= 1024 ? 3 * elements : 2 * elements * 3 / 4) * (int64_t)sizeof(float);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_test.h - graphs that run on one processor and on a mesh, and what must be the same. */
+/* mesh_test.h - graphs that run on one device and on a mesh, and what must be the same. */
 #ifndef MESH_TEST_H
 #define MESH_TEST_H
 
@@ -24,7 +24,7 @@ typedef struct mesh_run {
     const char *fetches[MESH_RUN_ENDS + 1];
 } mesh_run;
 
-/* It gives on a mesh, where something is cut, what it gives on one processor: the same numbers, up
+/* It gives on a mesh, where something is cut, what it gives on one device: the same numbers, up
  * to rounding, or the same error. */
 void mesh_compare(const mf_graph *g, const char *mesh, const char *layout, const mesh_run *r);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_wire.c - a processor whose only neighbour is never heard of: what fails, or is cancelled,
+/* mesh_wire.c - a device whose only neighbour is never heard of: what fails, or is cancelled,
  * while it waits ends its run. */
 #include "spmd/session/mesh_session.h"
 #include "unit/spmd/mesh_test.h"
