@@ -213,13 +213,13 @@ int64_t mf_ledger_last_step(const mf_ledger *l)
     return l->last_step;
 }
 
-mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch, int64_t left_out)
+mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch, int64_t n_skipped)
 {
     if (l->last_step >= 0 && step != l->last_step && step != l->last_step + 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the ledger is at step %lld; step %lld does not follow",
                        (long long)l->last_step, (long long)step);
     mf_buf_clear(&l->record);
-    mf_ledger_encode_entry(step, batch, left_out, &l->record);
+    mf_ledger_encode_entry(step, batch, n_skipped, &l->record);
     MF_TRY(mf_buf_finish(&l->record));
     l->last_step = step;
     return mf_record_write(l->writer, l->record.data, l->record.len);

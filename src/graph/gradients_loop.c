@@ -61,8 +61,8 @@ static void propagate_marks(mf_node *const *order, int64_t n, bool down, bool *m
     }
 }
 
-/* Extend the set of variables by those that depend on it through any number of iterations (down),
- * or on which it depends. */
+/* Extend the set of variables by variables that depend on it through any number of iterations
+ * (down), or on which it depends. */
 static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *order, int64_t n,
                                        bool down, bool *set)
 {

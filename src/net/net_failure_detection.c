@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_failure_detection.c - somebody is gone, gives up, or does not come: everybody learns who.
+/* net_failure_detection.c - detects lost, aborted and stalled tasks, and names the cause.
  *
- * A connection that ends names its peer. A peer that stands still says nothing, and those who wait
- * for it make others wait: when a deadline is near, whoever waits asks the one it waits for whom
- * that one waits for, and goes on asking from one to the next. A task that waits answers; the one
- * that does not is to blame. Answers are sent by threads that wait, never by the transport's, which
- * must go on reading. */
+ * A lost connection names its peer. A stalled peer sends nothing, and tasks that wait for it make
+ * other tasks wait. So when a deadline is near, the waiting task follows the chain of waits: it
+ * probes the task that it waits for, then the task that this task waits for, and so on. A waiting
+ * task replies with the task that it waits for; the task that does not reply is blamed. Replies are
+ * sent by waiting threads, never by the transport's threads, which must continue to read. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -21,7 +21,7 @@ static int64_t ask_ns(void)
     return MF_PARAM(comm_probe_timeout_ms) * 1000000;
 }
 
-/* ---- telling ---- */
+/* ---- notifications ---- */
 
 void mf_net_note_trouble(mf_net *n, mf_status st)
 {
@@ -109,14 +109,15 @@ void mf_net_abort(mf_net *n, mf_status why)
     for (int i = 0; first && i < n->n_tasks; i++) {
         if (i != n->self && mf_net_connects_to(n, i) &&
             mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
+            MF_LOG(MF_LOG_DEBUG, "%s",
+                   mf_error_message()); /* the peer detects the lost connection */
     }
     (void)mf_error_restore(&e);
 }
 
-/* ---- asking ---- */
+/* ---- probes ---- */
 
-/* With the lock held, which is let go. No bytes go with it: `step` says it all. */
+/* The caller holds the lock, which is released meanwhile. The message has no data. */
 static void send_control(mf_net *n, int to, mf_message kind, int64_t step)
 {
     const mf_frame f = { .kind = (uint16_t)kind, .epoch = n->epoch, .step = step };
@@ -133,12 +134,12 @@ void mf_net_answer(mf_net *n, int task, int but)
         if (!n->peers[i].asks || i == but)
             continue;
         n->peers[i].asks = false;
-        if (i != task) /* it knows that we wait for it */
+        if (i != task) /* it knows that this task waits for it */
             send_control(n, i, MF_MESSAGE_ANSWER, task);
     }
 }
 
-static void net_failure_detection_ask(mf_net *n, mf_suspect *s)
+static void net_failure_detection_probe(mf_net *n, mf_suspect *s)
 {
     s->asked = mf_clock_ns();
     send_control(n, s->task, MF_MESSAGE_ASK, 0);
@@ -163,13 +164,13 @@ bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns)
     if (deadline_ns <= 0 || now < deadline_ns - ask_ns())
         return false;
     if (s->asked == 0) {
-        net_failure_detection_ask(n, s);
+        net_failure_detection_probe(n, s);
         return false;
     }
     if (p->answered >= s->asked && p->waits_for != n->self && s->hops < n->n_tasks) {
         s->task = p->waits_for;
         s->hops++;
-        net_failure_detection_ask(n, s);
+        net_failure_detection_probe(n, s);
         return false;
     }
     return now >= deadline_ns && now >= s->asked + ask_ns();

@@ -211,7 +211,7 @@ void mf_net_refused(mf_inbox *in)
     mf_net *n = (mf_net *)in;
 
     pthread_mutex_lock(&n->lock);
-    n->told_mismatch = n->mismatch.status != MF_OK;
+    n->sent_mismatch = n->mismatch.status != MF_OK;
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
 }
@@ -435,7 +435,7 @@ static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
         net_open_look_up(n, a);
     if (n->trouble.status != MF_OK)
         st = mf_error_restore(&n->trouble);
-    else if (n->told_mismatch && !n->check)
+    else if (n->sent_mismatch && !n->check)
         st = mf_error_restore(&n->mismatch);
     else if (late && !n->peers[a->task].here)
         st = too_late(n, a->task, a->since, *a->why ? a->why : "it has not connected");

@@ -72,9 +72,9 @@ struct mf_net {
     mf_transport *transport;
     mf_error trouble; /* the first failure: a task is lost, or has aborted */
     mf_error mismatch; /* the first task with other settings */
-    bool told_mismatch; /* it was told that it was refused */
+    bool sent_mismatch; /* the refused task was notified */
     bool aborted, closing;
-    int64_t untold_since; /* mf_net_report_status(): time of the last report to task 0 */
+    int64_t reported_ns; /* mf_net_report_status(): time of the last report to task 0 */
     int unheard; /* reports since it last sent something */
     /* Held while a request is served or stored, and while the server function changes: it sees no
      * request of a task after that task's end. Acquired before the lock. */
@@ -136,10 +136,10 @@ bool mf_net_is_report_due(mf_net *n);
 void mf_net_note_trouble(mf_net *n, mf_status st);
 /* The same: MF_OK as long as neither this task nor the net has failed. */
 MF_MUST mf_status mf_net_failure_of(const mf_net *n, int task);
-/* Without the lock: notify the watches; for a query only those that want queries. */
+/* Without the lock: notify the watches; for a query only the watches that want queries. */
 void mf_net_notify_watches(mf_net *n, bool question);
-/* The caller holds the lock, which is released meanwhile: tell the tasks that asked that this task
- * waits for `task`. Nothing is sent to `but` (-1: to all). */
+/* The caller holds the lock, which is released meanwhile: notify the tasks that asked that this
+ * task waits for `task`. Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);
 /* The same: follow the chain of waits, once the deadline is near. True: give up, and blame the
  * suspect. */

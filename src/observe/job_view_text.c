@@ -241,8 +241,8 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
 
-/* The task that most tasks wait for; else one that is known to be stopped or dead (supervisors are
- * ignored). NULL: no stall. */
+/* The task that most tasks wait for; else a task that is known to be stopped or dead (supervisors
+ * are ignored). NULL: no stall. */
 static const char *reason(const mf_job_view_job *job, int64_t now)
 {
     const char *best = NULL;

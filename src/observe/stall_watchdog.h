@@ -3,7 +3,7 @@
  * a disk. If that lasts, one line on standard error says which step has stalled for how long, which
  * task is the cause and what that task does, as `meshflow job status` prints it; another line says
  * when the step continues. One task reports for all tasks of the job on this host: the first of
- * those that wait for the same cause. */
+ * the tasks that wait for the same cause. */
 #ifndef MF_OBSERVE_STALL_WATCHDOG_H
 #define MF_OBSERVE_STALL_WATCHDOG_H
 

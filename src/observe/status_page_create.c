@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status_page_create.c - creates the file of a status page: under a temporary name, then linked to
  * its own, so that readers see only complete pages and no two tasks share a name. Pages are created
- * and swept with the folder locked, so that a page read as dead is the one that is removed. */
+ * and swept with the folder locked, so that a page read as dead is the page that is removed. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"

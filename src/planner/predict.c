@@ -121,8 +121,8 @@ static bool predict_is_of(const prediction *p, int i, int stage)
     return mf_mesh_has(&p->setup->meshes.at[stage], p->which[i]);
 }
 
-/* One item of a stage, over all of its devices: devices that were not predicted are like those that
- * were. Bytes share one memory bus, or each device has its own link. */
+/* One item of a stage, over all of its devices: a device that was not predicted is like a device
+ * that was. Bytes share one memory bus, or each device has its own link. */
 static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
 {
     const mf_planned_machine *m = p->of.machine;

@@ -373,7 +373,7 @@ static mf_status session_compile(session_local *s, const mf_run_names *n,
     return MF_OK;
 }
 
-/* If there are more than `max` entries: evict the least recently used one that is not running.
+/* If there are more than `max` entries: evict the least recently used entry that is not running.
  * While all are running, the limit may be exceeded. */
 static void cache_evict(session_local *s, int64_t max)
 {

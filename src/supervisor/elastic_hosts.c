@@ -207,7 +207,7 @@ static void forget_dead(follow *f, const mf_job_view_job *job)
     }
 }
 
-/* Workers that run here or are starting, without those that are leaving. */
+/* Workers that run here or are starting, without leaving workers. */
 static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
 {
     int n = 0;

@@ -325,7 +325,7 @@ static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }
 
-/* Closing a session cancels its steps, including those that have not begun. */
+/* Closing a session cancels its steps, including steps that have not begun. */
 typedef struct closing {
     mf_cancel_hook hook; /* first */
     mf_cancel *step;

@@ -48,9 +48,8 @@ MF_MUST mf_status mf_worker_put_sent(struct mf_rendezvous_table *table,
 
 MF_MUST mf_status mf_worker_partials_new(mf_server *server, mf_worker_partials **out);
 void mf_worker_partials_free(mf_worker_partials *all);
-/* A RunGraph of a partial run. values: those that the master requests, in the order of its keys;
- * owned
- * by the caller, even on failure. */
+/* A RunGraph of a partial run. values: the values that the master requests, in the order of its
+ * keys; owned by the caller, even on failure. */
 MF_MUST mf_status mf_worker_partial_call(mf_request *r, const Tensorflow__RunGraphRequest *q,
                                          mf_worker_graph *g, mf_tensor *values);
 /* Ends the partial run of a step. */

@@ -240,7 +240,7 @@ ok "optimize writes a graph" "prune" "cse" "program: " "block of" -- \
 ok "which runs and gives the same" "[[22.5 27.5]" -- graph run small.pb --feed x=x.npy --fetch y
 ok "optimize for a target" "ResourceApplyGradientDescent" -- graph optimize "$train" --target train --print
 ok "passes are listed" "exact" "fold" -- graph optimize --list
-ok "a pass can be left out" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
+ok "a pass can be disabled" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
 wrong "optimize for nothing" "name an output or node" -- graph optimize "$hello"
 wrong "optimize nothing" "needs GRAPH" -- graph optimize
 wrong "a malformed shape" "is not a shape" -- graph optimize "$hello" --fetch y --feed x=2,a

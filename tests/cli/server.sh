@@ -90,7 +90,7 @@ wait $server
 code=0 got=$?
 cp served out
 verdict "a server ends when it is told to" "serving at grpc://localhost:"
-fails "nobody is there" "request to the server at localhost:" "Connection refused" -- \
+fails "no server listens" "request to the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
 
 fails "graph run tells what it waits for, and fails" "waiting for the server at localhost:" \

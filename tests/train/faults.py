@@ -94,7 +94,7 @@ def all_processes_are_killed_and_restarted(b):
         os.kill(pid, signal.SIGKILL)
     b.launcher.wait(60)
     b.wait_gone(pids)
-    b.watch_anew()
+    b.restart_watch()
     begin = time.monotonic_ns()
     b.launch(*more, "--resume", ps=2, masters=2)
     b.await_step(done + 10)

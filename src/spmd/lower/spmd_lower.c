@@ -33,7 +33,7 @@ typedef struct emission {
     int i; /* index of the local device */
 } emission;
 
-/* Attributes of the copy, with room for those that a split rule adds. */
+/* Attributes of the copy, with room for attributes that a split rule adds. */
 static mf_status spmd_lower_copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];

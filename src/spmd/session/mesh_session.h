@@ -94,9 +94,8 @@ void mf_mesh_change_free(mf_mesh_change *c);
  * devices. After a failure the session is unusable. */
 MF_MUST mf_status mf_mesh_change_make(mf_mesh_change *c, const mf_run_options *options,
                                       int64_t *bytes);
-/* From now on the first n feeds of a run hold rows of a batch of `whole` samples: only those that
- * local
- * devices read, packed. n 0: feeds hold the whole batch. */
+/* From now on the first n feeds of a run hold rows of a batch of `whole` samples: only rows that
+ * local devices read, packed. n 0: feeds hold the whole batch. */
 void mf_mesh_session_feed_rows(mf_session *session, int n, int64_t whole);
 /* The rows that such a run reads; compiles the run. Only dtypes and shapes of the feeds are used.
  * Owns: mf_ranges_deinit(out). */

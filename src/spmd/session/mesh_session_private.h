@@ -91,7 +91,7 @@ MF_MUST mf_status mf_mesh_compile_again(mf_mesh_session *s, const mf_mesh_run *l
                                         const mf_mesh_setup *setup,
                                         const mf_mesh_variables *variables, mf_mesh_run **out);
 MF_MUST mf_status mf_mesh_add_run(mf_mesh_session *s, mf_mesh_run *r);
-/* The training step among the runs, rather than one that reads or sets variables; NULL: none. */
+/* The training step among the runs, rather than a run that reads or sets variables; NULL: none. */
 mf_mesh_run *mf_mesh_largest_run(const mf_mesh_session *s);
 void mf_mesh_run_free(mf_mesh_run *r);
 

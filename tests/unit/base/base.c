@@ -219,7 +219,7 @@ static void *raise_again(void *cancel)
 }
 
 /* A queue does so: the hook of one waiter lets another one go. */
-MF_TEST(base_cancel_hook_may_remove_one_that_another_thread_is_calling)
+MF_TEST(base_cancel_hook_may_remove_a_hook_that_another_thread_is_calling)
 {
     mf_cancel_hook remover = { .fn = on_cancel_remove_slow };
     mf_cancel cancel;

@@ -21,7 +21,7 @@ MF_TEST_TIMEOUT(comm_a_member_that_is_killed_is_named_by_all_others_in_every_kin
     }
 }
 
-MF_TEST_TIMEOUT(comm_a_member_that_stands_still_is_named_by_all_others_in_every_kind_of_group, 120)
+MF_TEST_TIMEOUT(comm_a_stalled_member_is_named_by_all_others_in_every_kind_of_group, 120)
 {
     for (int kind = 0; kind < KILL_KINDS; kind++) {
         const kill_round r = { .kind = kind,

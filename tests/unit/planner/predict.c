@@ -197,7 +197,7 @@ MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
     mf_graph_free(g);
 }
 
-MF_TEST(axes_of_one_size_are_alike_and_sizes_that_nobody_has_are_left_out)
+MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result square = search(g, "a:2;b:2", 0, 2000), tall = search(g, "a:20", 0, 0);
