@@ -48,14 +48,14 @@ typedef struct mf_mesh_options {
 } mf_mesh_options;
 
 /* When a device worked on a micro-batch. */
-typedef struct mf_mesh_turn {
+typedef struct mf_mesh_interval {
     int64_t micro_batch; /* from 1 */
     int64_t is_back; /* 0: forward; 1: backward; 2: only gradients of weights, which no other
                         device waits for */
     int64_t begin_ns, end_ns; /* since the start of the step */
-} mf_mesh_turn;
+} mf_mesh_interval;
 
-enum { MF_MESH_TURNS = 128 };
+enum { MF_MESH_INTERVALS = 128 };
 
 /* Statistics of a device since its session began. */
 typedef struct mf_mesh_counts {
@@ -70,9 +70,9 @@ typedef struct mf_mesh_counts {
     /* The total duration of the runs with the most computation, without the first one, and the part
      * of it in which the device was busy. */
     int64_t run_ns, busy_ns;
-    int64_t n_turns;
-    mf_mesh_turn turns[MF_MESH_TURNS]; /* of the last run: the first MF_MESH_TURNS of them, in the
-                                          order of their ends */
+    int64_t n_intervals;
+    mf_mesh_interval intervals[MF_MESH_INTERVALS]; /* of the last run: the first MF_MESH_INTERVALS
+                                          of them, in the order of their ends */
 } mf_mesh_counts;
 
 /* A session whose devices are threads of this process. Feeds and fetches are unsharded tensors.

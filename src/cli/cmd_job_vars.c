@@ -76,8 +76,8 @@ static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
     size_t len;
 
     MF_TRY(mf_args_int(args, "wait", 1, 86400, &seconds));
-    q->question.asker = getpid();
-    MF_TRY(mf_status_page_answer_path(q->task->path, q->question.asker, &q->path));
+    q->question.requester = getpid();
+    MF_TRY(mf_status_page_answer_path(q->task->path, q->question.requester, &q->path));
     mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
     MF_TRY(mf_buf_finish(&q->value_path));
     MF_TRY(mf_status_page_ask(q->task, &q->question));
@@ -91,7 +91,7 @@ static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
 static void vars_query_deinit(vars_query *q)
 {
     if (q->path.data && !q->text && mf_status_page_is_alive(q->task) && /* withdraws the query */
-        mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
+        mf_status_page_ask(q->task, &(mf_status_page_question){ .requester = 0 }) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (q->path.data)
         (void)unlink(q->path.data);

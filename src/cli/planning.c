@@ -349,24 +349,23 @@ static void print_json_row(const mf_planner_answer *a, const mf_planner_options 
     mf_candidate_layout(&a->found.dims, c, &layout);
     mf_mesh_text(&c->mesh, &mesh);
     print_why(w, &a->found.all[0], c, &why);
-    mf_buf_printf(
-        out,
-        "{\"mesh\":\"%s\",\"layout\":\"%s\",\"step_seconds\":%.6g,\"tried\":%s,"
-        "\"model_seconds\":%.6g,\"compute_seconds\":%.6g,"
-        "\"talk_seconds\":%.6g,\"wait_seconds\":%.6g,\"stages\":%d,\"micro_batches\":%d,"
-        "\"collectives\":%lld,\"rounds\":%lld,\"sent_bytes\":%lld,"
-        "\"received_bytes\":%lld,\"link_bytes\":%lld,\"variable_bytes\":%lld,"
-        "\"activation_bytes\":%lld,\"memory_bytes\":%lld,\"all_devices\":%s,\"fits\":%s,"
-        "\"why\":\"%s\"}",
-        mesh.data ? mesh.data : "", layout.data ? layout.data : "", c->is.step_ns * 1e-9,
-        c->tried ? "true" : "false", c->model_ns * 1e-9, c->is.compute_ns * 1e-9,
-        c->is.talk_ns * 1e-9, c->is.wait_ns * 1e-9, mf_candidate_stages(c),
-        c->micro_batches > 1 ? c->micro_batches : 1, (long long)c->is.collectives,
-        (long long)c->is.rounds, (long long)c->is.sent_bytes, (long long)c->is.received_bytes,
-        (long long)c->is.link_bytes, (long long)c->is.variable_bytes,
-        (long long)c->is.activation_bytes, (long long)c->is.memory_bytes,
-        c->closely ? "true" : "false", too_large(w, c) ? "false" : "true",
-        why.data ? why.data : "");
+    mf_buf_printf(out,
+                  "{\"mesh\":\"%s\",\"layout\":\"%s\",\"step_seconds\":%.6g,\"tried\":%s,"
+                  "\"model_seconds\":%.6g,\"compute_seconds\":%.6g,"
+                  "\"talk_seconds\":%.6g,\"wait_seconds\":%.6g,\"stages\":%d,\"micro_batches\":%d,"
+                  "\"collectives\":%lld,\"rounds\":%lld,\"sent_bytes\":%lld,"
+                  "\"received_bytes\":%lld,\"link_bytes\":%lld,\"variable_bytes\":%lld,"
+                  "\"activation_bytes\":%lld,\"memory_bytes\":%lld,\"all_devices\":%s,\"fits\":%s,"
+                  "\"why\":\"%s\"}",
+                  mesh.data ? mesh.data : "", layout.data ? layout.data : "", c->is.step_ns * 1e-9,
+                  c->tried ? "true" : "false", c->model_ns * 1e-9, c->is.compute_ns * 1e-9,
+                  c->is.talk_ns * 1e-9, c->is.wait_ns * 1e-9, mf_candidate_stages(c),
+                  c->micro_batches > 1 ? c->micro_batches : 1, (long long)c->is.collectives,
+                  (long long)c->is.rounds, (long long)c->is.sent_bytes,
+                  (long long)c->is.received_bytes, (long long)c->is.link_bytes,
+                  (long long)c->is.variable_bytes, (long long)c->is.activation_bytes,
+                  (long long)c->is.memory_bytes, c->all_devices ? "true" : "false",
+                  too_large(w, c) ? "false" : "true", why.data ? why.data : "");
     mf_buf_deinit(&layout);
     mf_buf_deinit(&mesh);
     mf_buf_deinit(&why);

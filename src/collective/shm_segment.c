@@ -64,7 +64,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
     s->ranks = ranks;
     s->area = area;
     s->room = area / MF_SEGMENT_SLOTS - (int64_t)sizeof(mf_segment_slot);
-    s->crowded = ranks > processors();
+    s->oversubscribed = ranks > processors();
     s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (s->head == MAP_FAILED) {
@@ -233,7 +233,7 @@ static bool poll_word(const mf_segment *s, atomic_uint *word, unsigned turn)
     enum { LEAST = 50, TRY = 32 };
     static _Thread_local int64_t patience = LEAST;
     static _Thread_local unsigned waits;
-    const int64_t most = s->crowded ? LEAST : MF_PARAM(comm_spin_rounds);
+    const int64_t most = s->oversubscribed ? LEAST : MF_PARAM(comm_spin_rounds);
     const int64_t limit = waits++ % TRY == 0 || patience > most ? most : patience;
 
     for (int64_t i = 0; i < limit; i++) {

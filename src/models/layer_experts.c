@@ -117,7 +117,7 @@ static void add_balance(const gating *g, mf_output gates, mf_output choice)
 static void add_choices(gating *g, mf_output gates, int64_t top)
 {
     const mf_output first = top_expert(g, gates), ahead = queue(g, first);
-    const mf_output kept = with_room(g, first, ahead);
+    const mf_output carried = with_room(g, first, ahead);
     mf_output gate =
         layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", gates, first), 2, false);
 
@@ -127,7 +127,7 @@ static void add_choices(gating *g, mf_output gates, int64_t top)
             g, "Mul", gates, layer_experts_two(g, "Sub", mf_layer_number(g->l, 1), first));
         const mf_output second = top_expert(g, rest);
         const mf_output behind = layer_experts_two(g, "AddV2", queue(g, second),
-                                                   layer_experts_over(g, "Sum", kept, 1, true));
+                                                   layer_experts_over(g, "Sum", carried, 1, true));
         const mf_output gate2 =
             layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", rest, second), 2, false);
         const mf_output both = layer_experts_two(
@@ -137,7 +137,7 @@ static void add_choices(gating *g, mf_output gates, int64_t top)
         add_choice(g, with_room(g, second, behind), behind,
                    layer_experts_two(g, "RealDiv", gate2, both));
     }
-    add_choice(g, kept, ahead, gate);
+    add_choice(g, carried, ahead, gate);
 }
 
 static mf_output einsum(const gating *g, const char *equation, mf_output a, mf_output b)

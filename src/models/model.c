@@ -55,7 +55,7 @@ void mf_model_free(mf_model *model)
     mf_free(model->moving);
     mf_free(model->left);
     mf_free(model->losses);
-    mf_free(model->kept);
+    mf_free(model->carried);
     mf_free(model->inputs);
     mf_free(model->made);
     mf_graph_free(model->graph);
@@ -207,7 +207,7 @@ mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
         for (int64_t k = 0; k < model->n_moving; k++)
             moves |= model->moving[k].weight == w;
         for (int64_t k = 0; k < model->n_kept; k++)
-            moves |= model->kept[k].weight == w;
+            moves |= model->carried[k].weight == w;
         if (!moves)
             w->trained = !frozen;
     }

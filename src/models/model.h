@@ -67,7 +67,7 @@ struct mf_model {
     int64_t n_weights, cap_weights;
     mf_moving *moving;
     int64_t n_moving, cap_moving;
-    mf_carried_state *kept;
+    mf_carried_state *carried;
     int64_t n_kept, cap_kept;
     mf_output *losses; /* terms that layers add to the loss: one number per sample */
     int64_t n_losses, cap_losses;

@@ -410,7 +410,7 @@ void mf_net_close(mf_net *n)
     for (int i = 0; i < n->n_tasks; i++) {
         mf_peer *p = &n->peers[i];
 
-        mf_message_free(p->coming);
+        mf_message_free(p->incoming);
         while (p->arrived) {
             message *m = p->arrived;
 

@@ -131,9 +131,9 @@ static void send_control(mf_net *n, int to, mf_message kind, int64_t step)
 void mf_net_answer(mf_net *n, int task, int but)
 {
     for (int i = 0; i < n->n_tasks; i++) {
-        if (!n->peers[i].asks || i == but)
+        if (!n->peers[i].probe_pending || i == but)
             continue;
-        n->peers[i].asks = false;
+        n->peers[i].probe_pending = false;
         if (i != task) /* it knows that this task waits for it */
             send_control(n, i, MF_MESSAGE_ANSWER, task);
     }

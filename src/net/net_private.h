@@ -44,12 +44,12 @@ typedef struct mf_peer {
     mf_error why; /* why it is lost */
     message *arrived;
     mf_net_waiter *waiters; /* in order of arrival */
-    message *coming; /* owned by the transport's thread until it is complete */
-    mf_net_waiter *coming_to; /* or the destination of the current message */
+    message *incoming; /* owned by the transport's thread until it is complete */
+    mf_net_waiter *incoming_to; /* or the destination of the current message */
     int64_t unclaimed; /* bytes of arrived and current messages */
     int64_t sent; /* bytes */
     mf_wait_report sending; /* while it does not read what this task sends */
-    bool asks; /* it has asked which task we wait for */
+    bool probe_pending; /* it has asked which task we wait for */
     int waits_for; /* its reply to our query */
     int64_t answered; /* time of the reply */
 } mf_peer;

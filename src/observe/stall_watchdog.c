@@ -29,8 +29,9 @@ int64_t mf_stall_patience_ns(void)
 void mf_stall_begin(mf_stall *s)
 {
     s->since = mf_clock_ns();
-    s->look_at = s->since + MF_PARAM(stall_report_ms) * 500000; /* the first check is half way */
-    s->said = false;
+    s->next_check_ns =
+        s->since + MF_PARAM(stall_report_ms) * 500000; /* the first check is half way */
+    s->reported = false;
     s->pid = 0;
 }
 
@@ -38,7 +39,7 @@ void mf_stall_end(mf_stall *s, bool well)
 {
     char step[40] = "training";
 
-    if (s->since != 0 && s->said) {
+    if (s->since != 0 && s->reported) {
         atomic_fetch_sub(&saying, 1);
         if (s->step >= 0)
             (void)snprintf(step, sizeof step, "step %lld", (long long)s->step);
@@ -135,10 +136,10 @@ static void stall_watchdog_say(mf_stall *s, const mf_job_view_job *job, const ch
         MF_WARN("%s stalled for %.1f s: %s%s%s", step, (double)(now - s->since) * 1e-9, text.data,
                 s->why ? ": " : "", s->why ? s->why : "");
     mf_buf_deinit(&text);
-    if (!s->said)
+    if (!s->reported)
         atomic_fetch_add(&saying, 1);
-    s->said = true;
-    s->look_at = s->since + REPEAT * (now - s->since);
+    s->reported = true;
+    s->next_check_ns = s->since + REPEAT * (now - s->since);
 }
 
 static void stall_watchdog_check(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
@@ -153,7 +154,7 @@ static void stall_watchdog_check(mf_stall *s, const mf_job_view_job *job, int se
     int64_t enough = MF_PARAM(stall_report_ms) * 1000000;
     char note[MF_JOB_VIEW_NOTE] = "";
 
-    s->look_at = now + AGAIN_NS;
+    s->next_check_ns = now + AGAIN_NS;
     if (known) {
         const mf_process_times lately = mf_process_time_between(&s->times, &times);
 
@@ -166,7 +167,8 @@ static void stall_watchdog_check(mf_stall *s, const mf_job_view_job *job, int se
             return;
     }
     if (now - s->since < enough) {
-        s->look_at = s->since + enough < s->look_at ? s->since + enough : s->look_at;
+        s->next_check_ns =
+            s->since + enough < s->next_check_ns ? s->since + enough : s->next_check_ns;
         return;
     }
     if (i == self && !is_stuck(&job->tasks[i].page))
@@ -197,12 +199,12 @@ mf_stall_seen mf_stall_check(mf_stall *s)
     const char *task;
     mf_job_view r;
 
-    if (s->since == 0 || now < s->look_at)
+    if (s->since == 0 || now < s->next_check_ns)
         return MF_STALL_EARLY;
     if (!mf_status_page_is_seen(&task))
         return MF_STALL_UNSEEN;
-    if (!s->said && atomic_load(&saying) > 0) { /* another thread reported a stall */
-        s->look_at = now + AGAIN_NS;
+    if (!s->reported && atomic_load(&saying) > 0) { /* another thread reported a stall */
+        s->next_check_ns = now + AGAIN_NS;
         return MF_STALL_SEEN;
     }
     if (read_job(&r) == MF_OK && r.n_jobs > 0) {

@@ -11,10 +11,10 @@
 
 typedef struct mf_stall {
     int64_t since; /* 0: no wait in progress */
-    int64_t look_at; /* time of the next check */
+    int64_t next_check_ns; /* time of the next check */
     const char *why; /* details, if known; NULL */
     int64_t step; /* the step reported as stalled; -1: startup */
-    bool said;
+    bool reported;
     int64_t pid; /* of the cause, at the last check; 0: none, or on another host */
     mf_process_times times; /* its scheduling times at the last check */
 } mf_stall;

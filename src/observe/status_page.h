@@ -119,7 +119,7 @@ typedef struct mf_status_page {
     int64_t pid, start; /* mf_process.start */
     /* For a task on another host: the process of this host that shows it. 0: a task of this
      * host. */
-    int64_t keeper, keeper_start, told_ns; /* time of the task's last report */
+    int64_t keeper, keeper_start, reported_ns; /* time of the task's last report */
     int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as all times */
     int32_t tasks; /* tasks of the job that take part in training */
     int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives in flight */
@@ -224,14 +224,14 @@ void mf_status_page_answer_layout(mf_variable_request state, const char *words);
 
 /* A query about this task's variables. */
 typedef struct mf_status_page_question {
-    int64_t asker; /* the process that asks; 0: none */
+    int64_t requester; /* the process that asks; 0: none */
     char name[192]; /* name of a variable; "": list all */
 } mf_status_page_question;
 /* Take the query; false: none. The caller writes the answer to mf_status_page_answer_path(). */
 bool mf_status_page_take_question(mf_status_page_question *out);
 /* Beside the status page of a task (path NULL: this process's own), readable by this user only.
  * Fails: FAILED_PRECONDITION (this process's page is not visible). */
-MF_MUST mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *out);
+MF_MUST mf_status mf_status_page_answer_path(const char *path, int64_t requester, mf_buf *out);
 
 /* ---- tasks of other hosts ---- */
 

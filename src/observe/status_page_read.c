@@ -128,7 +128,7 @@ static void status_page_read_sanitize(mf_status_page *p)
     mf_status_page_sanitize_number(&p->first_shard);
     mf_status_page_sanitize_number(&p->n_shards);
     mf_status_page_sanitize_number(&p->opened_ns);
-    mf_status_page_sanitize_number(&p->told_ns);
+    mf_status_page_sanitize_number(&p->reported_ns);
     mf_status_page_sanitize_number(&p->rate_since_ns);
     mf_status_page_sanitize_number(&p->began_ns);
     mf_status_page_sanitize_number(&p->changed_ns);
@@ -413,7 +413,7 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
 mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_question *question)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    const int64_t asker = question->asker;
+    const int64_t requester = question->requester;
     mf_status st;
 
     if (fd < 0)
@@ -421,7 +421,8 @@ mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_
     st = write_at(fd, b->path, question->name, sizeof question->name,
                   offsetof(mf_status_page_area, question));
     if (st == MF_OK)
-        st = write_at(fd, b->path, &asker, sizeof asker, offsetof(mf_status_page_area, asker));
+        st = write_at(fd, b->path, &requester, sizeof requester,
+                      offsetof(mf_status_page_area, requester));
     (void)close(fd);
     return st;
 }

@@ -106,8 +106,8 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
         (void)snprintf(p.task, sizeof p.task, "%s", task);
         p.keeper = getpid();
         p.keeper_start = self.start;
-        move_times(&p, now - p.told_ns);
-        p.told_ns = now;
+        move_times(&p, now - p.reported_ns);
+        p.reported_ns = now;
         st = status_page_remote_show(&p);
     }
     if (st != MF_OK)

@@ -40,7 +40,7 @@ static void wait_report_say(mf_wait_report *w, const char *why)
     const int64_t now = mf_clock_ns(), time = now - w->stall.since;
     char step[40] = "";
 
-    w->stall.look_at = now + 2 * time;
+    w->stall.next_check_ns = now + 2 * time;
     if (w->step >= 0)
         (void)snprintf(step, sizeof step, " of step %lld", (long long)w->step);
     MF_WARN("%s has been waiting for %s%s%s for %.1f s: %s%s%s%s", w->who, w->whom,

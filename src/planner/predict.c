@@ -66,7 +66,7 @@ static mf_status predict_device(prediction *p, const mf_mesh_setup *setup, int i
 
     for (int k = 0; st == MF_OK && k < setup->n; k++) {
         p->of.out = &p->all[i + k];
-        p->of.parts = &p->parts[(int64_t)(i + k) * mf_stage_items(p->stages.turns)];
+        p->of.parts = &p->parts[(int64_t)(i + k) * mf_stage_items(p->stages.micro_batches)];
         p->which[i + k] = setup->first + k;
         p->of.stage = mf_meshes_of(&setup->meshes, setup->first + k);
         *p->of.out = (mf_mesh_device_prediction){ .variable_bytes = mf_memory_of_variables(
@@ -132,7 +132,8 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
     double work = 0, bytes = 0, seen = 0, like;
 
     for (int i = 0; i < p->n; i++) {
-        const mf_predicted_device_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
+        const mf_predicted_device_part *part =
+            &p->parts[i * mf_stage_items(p->stages.micro_batches) + k];
 
         if (!predict_is_of(p, i, stage))
             continue;
@@ -158,7 +159,7 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
  * waits; no stage is faster than its own work. */
 static void add_busiest(const prediction *p, const mf_stage_item *items, mf_prediction *out)
 {
-    const int n = mf_stage_items(p->stages.turns);
+    const int n = mf_stage_items(p->stages.micro_batches);
     double work = 0;
 
     for (int s = 0; s < p->stages.n; s++) {
@@ -180,7 +181,7 @@ static void add_busiest(const prediction *p, const mf_stage_item *items, mf_pred
 
 static mf_status predict_add_times(prediction *p, mf_prediction *out)
 {
-    const int n = mf_stage_items(p->stages.turns);
+    const int n = mf_stage_items(p->stages.micro_batches);
     mf_stage_item *items = MF_ARENA_ARRAY(p->of.arena, mf_stage_item, p->stages.n * n);
     double ns;
 
@@ -193,7 +194,7 @@ static mf_status predict_add_times(prediction *p, mf_prediction *out)
     add_busiest(p, items, out);
     MF_TRY(mf_stages_time(&p->stages, &ns));
     out->wait_ns = ns - out->compute_ns - out->talk_ns;
-    out->wait_ns = p->stages.turns > 0 && out->wait_ns > 0 ? out->wait_ns : 0;
+    out->wait_ns = p->stages.micro_batches > 0 && out->wait_ns > 0 ? out->wait_ns : 0;
     out->step_ns = p->of.machine->links.step_ns + ns;
     return MF_OK;
 }
@@ -221,8 +222,8 @@ static mf_status predict_predict(prediction *p, mf_mesh_device_prediction *all, 
     p->n = p->samples ? setup->meshes.n : setup->n;
     p->which = MF_ARENA_ARRAY(arena, int, p->n);
     p->all = all ? all : MF_ARENA_ARRAY(arena, mf_mesh_device_prediction, p->n);
-    p->parts =
-        MF_ARENA_ARRAY(arena, mf_predicted_device_part, p->n * mf_stage_items(p->stages.turns));
+    p->parts = MF_ARENA_ARRAY(arena, mf_predicted_device_part,
+                              p->n * mf_stage_items(p->stages.micro_batches));
     if (!p->which || !p->all || !p->parts)
         return MF_NOMEM("a prediction");
     MF_TRY(predict_all_devices(p));
@@ -236,7 +237,7 @@ mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine 
 {
     prediction p = { .setup = setup,
                      .stages = { .n = setup->meshes.n,
-                                 .turns = micro_batches_of(step, setup),
+                                 .micro_batches = micro_batches_of(step, setup),
                                  .how = setup->pipeline },
                      .of = { .step = step,
                              .machine = machine,

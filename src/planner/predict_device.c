@@ -99,7 +99,7 @@ static void predict_device_add_part(const mf_predicted_device *p, int i, const m
 static mf_status add_traffic(const predict_device_work *w, mf_node *const *order, int64_t n)
 {
     const mf_predicted_device *p = w->p;
-    const int n_parts = mf_stage_items(p->stages->turns);
+    const int n_parts = mf_stage_items(p->stages->micro_batches);
     int64_t *to = MF_ARENA_ARRAY(p->arena, int64_t, p->n_devices);
     mf_traffic_counts *t = MF_ARENA_ARRAY(p->arena, mf_traffic_counts, n_parts);
 

@@ -107,7 +107,7 @@ static mf_status search_setup_of(const search_state *s, const mf_candidate *c, m
     mf_mesh_spec spec;
 
     *out = (mf_mesh_setup){ .exact = s->r->exact, .micro_batches = c->micro_batches, .n = 1 };
-    if (c->closely && c->mesh.n <= EXACT_DEVICES)
+    if (c->all_devices && c->mesh.n <= EXACT_DEVICES)
         out->n = c->mesh.n;
     MF_TRY(mf_candidate_spec(&s->out->dims, c, &spec));
     out->rules = spec.rules;
@@ -359,9 +359,9 @@ static mf_status predict_best(search_state *s)
         for (int64_t i = 0; i < LOOK_AGAIN && i < s->out->n; i++) {
             mf_candidate *c = &s->out->all[i];
 
-            if (c->closely || c->status != MF_OK)
+            if (c->all_devices || c->status != MF_OK)
                 continue;
-            c->closely = more = true;
+            c->all_devices = more = true;
             MF_TRY(search_predict(s, c));
         }
     }
@@ -468,7 +468,7 @@ static mf_status try_given(search_state *s)
 {
     mf_candidate c = { .mesh = s->r->meshes[0],
                        .micro_batches = s->r->micro_batches,
-                       .closely = true };
+                       .all_devices = true };
 
     MF_TRY(mf_candidate_take_rules(&s->out->dims, s->r->layout, &c));
     s->out->possible = 1;

@@ -35,7 +35,7 @@ typedef struct mf_candidate {
     double model_ns; /* the predicted step_ns, without correction and trial */
     int tried; /* number of trials; if not 0, step_ns and bytes are measured */
     double correction; /* factor in step_ns, from past trainings */
-    bool closely; /* all devices were predicted, not only the first one */
+    bool all_devices; /* all devices were predicted, not only the first one */
 } mf_candidate;
 
 typedef struct mf_plan_request {

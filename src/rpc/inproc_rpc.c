@@ -37,7 +37,7 @@ typedef struct inproc_call {
     mf_rpc_question q;
     /* Guarded by net.lock: */
     int refs; /* of the thread, of the list, and during cancellation */
-    bool is_told, is_answered, is_cancelled;
+    bool is_delivered, is_answered, is_cancelled;
     bool is_late; /* cancelled by its deadline */
     int64_t until_ns; /* time of cancellation */
     struct inproc_call *next;
@@ -77,7 +77,7 @@ static void inproc_rpc_unref(inproc_call *c)
 /* Releases the lock while the service is notified. */
 static void inproc_rpc_cancel_one(inproc_call *c)
 {
-    const bool tell = c->is_told && !c->is_answered && !c->is_cancelled;
+    const bool tell = c->is_delivered && !c->is_answered && !c->is_cancelled;
 
     c->is_cancelled = true;
     atomic_store(&c->base.gone, true);
@@ -219,7 +219,7 @@ static void *inproc_rpc_run(void *arg)
     bool tell;
 
     pthread_mutex_lock(&net.lock);
-    tell = c->is_told = c->server && !c->is_cancelled;
+    tell = c->is_delivered = c->server && !c->is_cancelled;
     pthread_mutex_unlock(&net.lock);
     if (tell)
         c->server->service->called(c->server->ctx, &c->base, c->method, c->data, c->size);

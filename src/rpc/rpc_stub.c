@@ -273,14 +273,14 @@ static void rpc_stub_on_reply(void *ctx, mf_status status, ProtobufCMessage *rep
 /* The caller holds the lock. */
 static void wait_for_answer(mf_rpc_stub *c, const mf_rpc_stub_call *q)
 {
-    if (!q->look) {
+    if (!q->poll) {
         pthread_cond_wait(&c->changed, &c->lock);
         return;
     }
     if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
         return;
     pthread_mutex_unlock(&c->lock);
-    q->look(q->ctx);
+    q->poll(q->ctx);
     pthread_mutex_lock(&c->lock);
 }
 

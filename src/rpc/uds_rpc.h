@@ -42,7 +42,7 @@ typedef struct mf_uds_line {
     pthread_mutex_t writing;
     char *in; /* bytes received: [from, to) */
     size_t from, to;
-    int came; /* received file descriptor; -1: none */
+    int received_fd; /* received file descriptor; -1: none */
     int64_t until_ns; /* deadline of the message being read */
 } mf_uds_line;
 

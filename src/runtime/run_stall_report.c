@@ -131,7 +131,7 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
     if (!claim_report(s, now, patience))
         return;
     run_stall_report_describe(run, a, n, now, &text);
-    s->look_at = now + REPEAT * (now - a[0]->began);
+    s->next_check_ns = now + REPEAT * (now - a[0]->began);
     s->since = a[0]->began;
     pthread_mutex_unlock(&run->lock);
     if (mf_buf_finish(&text) == MF_OK)
@@ -142,7 +142,7 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
 
 void mf_run_stall_begin(mf_run_stall *s)
 {
-    *s = (mf_run_stall){ .look_at = mf_clock_ns() + mf_stall_patience_ns() };
+    *s = (mf_run_stall){ .next_check_ns = mf_clock_ns() + mf_stall_patience_ns() };
 }
 
 void mf_run_stall_check(mf_run_stall *s, mf_run_state *run)
@@ -150,9 +150,9 @@ void mf_run_stall_check(mf_run_stall *s, mf_run_state *run)
     const int64_t now = mf_clock_ns(), patience = mf_stall_patience_ns();
     const mf_async *first[1] = { NULL };
 
-    if (now < s->look_at)
+    if (now < s->next_check_ns)
         return;
-    s->look_at = now + patience / 4 + 1;
+    s->next_check_ns = now + patience / 4 + 1;
     if (run->runners > 0 || run->frames.q_len > 0 || oldest(run, first, 1) == 0 ||
         now - first[0]->began < patience)
         return;

@@ -14,7 +14,7 @@
 struct mf_run_state;
 
 typedef struct mf_run_stall {
-    int64_t look_at; /* time of the next check */
+    int64_t next_check_ns; /* time of the next check */
     int64_t since; /* start of the reported wait; 0: none */
     int waits[MF_STATUS_PAGE_WAITS], n_waits; /* on the status page */
 } mf_run_stall;

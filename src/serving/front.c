@@ -59,8 +59,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     for (int i = 0; i < f->o->replicas; i++)
         front_watch(&f->replicas[i], now);
     mf_serve_keep_spare(f);
-    if (f->o->poll_ms > 0 && now >= f->look_ns) {
-        f->look_ns = now + f->o->poll_ms * MS;
+    if (f->o->poll_ms > 0 && now >= f->next_scan_ns) {
+        f->next_scan_ns = now + f->o->poll_ms * MS;
         mf_serve_scan_versions(f);
     }
     if (f->bound)

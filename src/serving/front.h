@@ -31,7 +31,7 @@ typedef struct mf_serve_call {
     struct evbuffer *body;
     mf_serve_verb verb;
     int64_t version; /* requested, or MF_ANY_VERSION */
-    int deaths; /* of replicas that were running it */
+    int crashes; /* of replicas that were running it */
     int64_t since_ns;
 } mf_serve_call;
 
@@ -64,7 +64,7 @@ typedef struct mf_serve_metrics {
     double seconds;
     int64_t answers; /* requests that replicas answered */
     int64_t runs, joined; /* runs; requests in all runs */
-    int64_t deaths, retries, reloads, failed_reloads;
+    int64_t crashes, retries, reloads, failed_reloads;
 } mf_serve_metrics;
 
 struct mf_front {
@@ -87,7 +87,7 @@ struct mf_front {
                               `bad`. No checkpoint: none */
     mf_serve_version bad; /* a version that could not be loaded; the next try is at bad_until_ns */
     char bad_why[400];
-    int64_t bad_until_ns, look_ns, stop_ns; /* stop_ns: end of draining; 0: not stopping */
+    int64_t bad_until_ns, next_scan_ns, stop_ns; /* stop_ns: end of draining; 0: not stopping */
     bool was_ready; /* all replicas were ready once */
     char host[64];
     int port;

@@ -230,11 +230,11 @@ void mf_serve_replace_replica(mf_serve_replica *r, const char *why)
     mf_serve_call *c;
 
     MF_WARN("replica %d (process %d) %s; replacing it", (int)(r - f->replicas), (int)r->pid, why);
-    f->metrics.deaths++;
+    f->metrics.crashes++;
     if (r->state == MF_REPLICA_LOADING && r->loads.checkpoint && f->next.checkpoint &&
         r->loads.number == f->next.number)
         mf_serve_load_failed(r, "the replica that loaded it has died");
-    if (!f->was_ready && f->metrics.deaths >= MOST_BEFORE_READY)
+    if (!f->was_ready && f->metrics.crashes >= MOST_BEFORE_READY)
         mf_serve_give_up(f, "replicas die before they are ready");
     mf_serve_end(r);
     r->start_ns = mf_clock_ns() + (had_model ? 0 : CALM_NS);

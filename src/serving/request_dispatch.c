@@ -21,7 +21,7 @@ void mf_serve_retry(mf_serve_call *c)
 {
     mf_front *f = c->front;
 
-    if (++c->deaths >= MOST_DEATHS) {
+    if (++c->crashes >= MOST_DEATHS) {
         mf_serve_answer_error(c, 500, "each replica that ran this request has died");
         return;
     }
@@ -44,7 +44,7 @@ static int request_dispatch_fill_run(mf_serve_replica *r)
         const int64_t size = (int64_t)evbuffer_get_length(c->body);
 
         next = TAILQ_NEXT(c, link);
-        if ((c->version != MF_ANY_VERSION && c->version != r->version) || (c->deaths > 0 && n > 0))
+        if ((c->version != MF_ANY_VERSION && c->version != r->version) || (c->crashes > 0 && n > 0))
             continue;
         TAILQ_REMOVE(&f->queue, c, link);
         TAILQ_INSERT_TAIL(&r->running, c, link);
@@ -52,7 +52,7 @@ static int request_dispatch_fill_run(mf_serve_replica *r)
         f->queue_bytes -= size;
         bytes += size;
         n++;
-        if (c->deaths > 0)
+        if (c->crashes > 0)
             break;
     }
     f->metrics.runs += n > 0;
@@ -68,7 +68,7 @@ static bool request_dispatch_is_time(mf_front *f)
     const struct timeval until = { .tv_sec = left / 1000000000,
                                    .tv_usec = left % 1000000000 / 1000 + 1 };
 
-    if (f->n_queue >= f->o->batch || left <= 0 || f->stop_ns || oldest->deaths > 0)
+    if (f->n_queue >= f->o->batch || left <= 0 || f->stop_ns || oldest->crashes > 0)
         return true;
     if (!evtimer_pending(f->wait, NULL))
         (void)evtimer_add(f->wait, &until);

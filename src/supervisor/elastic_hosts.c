@@ -40,7 +40,7 @@ typedef struct follow {
     int wanted; /* workers of this host; -1: not known yet */
     int failures; /* of our workers, one after another */
     int64_t again_ns; /* no worker is started before this time */
-    int64_t look_ns; /* the list command is not run before this time */
+    int64_t next_poll_ns; /* the list command is not run before this time */
     int64_t revision; /* of the store */
     int taken; /* all lower indices are taken */
     bool over;
@@ -108,9 +108,9 @@ static void read_host_list(follow *f)
     const int64_t now = mf_clock_ns();
     int slots;
 
-    if (now < f->look_ns && !mf_elastic_hosts_key(f->o.list))
+    if (now < f->next_poll_ns && !mf_elastic_hosts_key(f->o.list))
         return;
-    f->look_ns = now + f->o.every_ns;
+    f->next_poll_ns = now + f->o.every_ns;
     if (read_list(f, &slots) == MF_OK) {
         mf_buf_clear(&f->complaint);
         if (slots != f->wanted)
@@ -174,12 +174,12 @@ static void elastic_hosts_reap(follow *f)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         tracked_process *k = elastic_hosts_find(f, pid);
         const int64_t since = k ? k->started_ns : 0, now = mf_clock_ns();
-        const bool well =
+        const bool succeeded =
             WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 128 + SIGTERM);
 
         if (k)
             *k = f->all[--f->n];
-        if (well) {
+        if (succeeded) {
             f->failures = 0;
             continue;
         }

@@ -30,7 +30,7 @@ typedef struct mf_launched {
     int reserved; /* the socket that reserves its port */
     pid_t pid; /* 0: not running */
     bool done; /* ended, and is not restarted */
-    bool well; /* ended with exit code 0 */
+    bool succeeded; /* ended with exit code 0 */
     int restarts, in_row; /* in all; in a row, each after a short run */
     int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is restarted; 0: it is not */

@@ -28,7 +28,7 @@ typedef struct launch_watch {
     int64_t deadline; /* of LEAVING and STOPPING */
     int sent_signal; /* the signal that all tasks were sent; 0: none */
     bool asked; /* a signal to the launcher started it */
-    bool done_well; /* a task that leads has ended with exit code 0 */
+    bool any_succeeded; /* a task that leads has ended with exit code 0 */
     bool without; /* the tasks continue without a lost task */
     int code; /* of the first permanent error, else of the first failure; 0 */
     char why[128]; /* and how */
@@ -123,7 +123,7 @@ static void restart_servers(launch_watch *w, int64_t at_ns)
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
 
-        if (t->role != MF_ROLE_PS || !t->done || !t->well || w->l->by_masters ||
+        if (t->role != MF_ROLE_PS || !t->done || !t->succeeded || w->l->by_masters ||
             !is_needed_again(w->l, t))
             continue;
         t->done = false;
@@ -244,11 +244,11 @@ static void ended(launch_watch *w, mf_launched *t, const siginfo_t *info)
     t->done = true;
     (void)mf_launch_output_read(&t->out);
     (void)mf_launch_output_read(&t->err);
-    t->well = info->si_code == CLD_EXITED && info->si_status == 0;
-    if (!t->well)
+    t->succeeded = info->si_code == CLD_EXITED && info->si_status == 0;
+    if (!t->succeeded)
         launch_watch_failed(w, t, info);
     else if (mf_launch_leads(w->l, t))
-        w->done_well = true;
+        w->any_succeeded = true;
     else if (w->phase == GOING)
         restart_servers(w, mf_clock_ns());
 }
@@ -264,7 +264,7 @@ static void launch_watch_reap(launch_watch *w)
             ended(w, t, &info);
     }
     if (w->phase == GOING && !launch_watch_runs(w->l, false) && launch_watch_runs(w->l, true)) {
-        if (w->code != MF_EXIT_DONE && !w->done_well) { /* no worker is left to serve */
+        if (w->code != MF_EXIT_DONE && !w->any_succeeded) { /* no worker is left to serve */
             stop(w, SIGTERM);
             return;
         }
@@ -391,7 +391,7 @@ static mf_status watch_all(launch_watch *w, int *exit_code)
         (void)mf_launch_output_read(lines_of(w, i));
         mf_launch_output_close(lines_of(w, i));
     }
-    if (w->without && w->done_well && !w->asked)
+    if (w->without && w->any_succeeded && !w->asked)
         w->code = 0;
     *exit_code = w->code;
     return w->code == MF_EXIT_DONE ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);

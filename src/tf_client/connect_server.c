@@ -85,7 +85,7 @@ static mf_status connect_server_ask_until(first *f, const mf_rpc_stub_call *q, m
     mf_rpc_stub_call asked = *q;
 
     asked.cancel = &f->too_late;
-    asked.look = connect_server_poll;
+    asked.poll = connect_server_poll;
     asked.ctx = f;
     for (;;) {
         mf_status st;

@@ -82,10 +82,10 @@ static void collective_schedule_make_hops(mf_collective_route *r,
     while (order[self] != of->self)
         self++;
     before = (self + n - 1) % n;
-    r->n_legs = is_sum ? 2 : 1;
-    for (int turn = 0; turn < r->n_legs; turn++) {
+    r->n_hops = is_sum ? 2 : 1;
+    for (int turn = 0; turn < r->n_hops; turn++) {
         const int begins = (first + (turn == 0 ? 0 : n - 1)) % n, ends = (begins + n - 1) % n;
-        mf_hop *hop = &r->legs[turn];
+        mf_hop *hop = &r->hops[turn];
 
         *hop = (mf_hop){ .from = self == begins ? -1 : order[before],
                          .key = { { turn, section, before } },
@@ -188,8 +188,8 @@ static mf_status make_broadcast(const mf_collective_schedule_of *of, mf_arena *a
 
     if (!r)
         return MF_NOMEM("a collective");
-    *r = (mf_collective_route){ .count = of->count, .n_legs = 1 };
-    hop = &r->legs[0];
+    *r = (mf_collective_route){ .count = of->count, .n_hops = 1 };
+    hop = &r->hops[0];
     *hop = (mf_hop){ .from = parent < 0 ? -1 : task_representative(of, parent),
                      .key = { { 0, parent, self } } };
     for (int rank = 0; rank < tasks_of(of); rank++) {

@@ -19,7 +19,7 @@ void mf_group_barrier_unref(mf_group_barrier *a)
 {
     if (--a->refs > 0)
         return;
-    mf_quota_give_back(a->kept);
+    mf_quota_give_back(a->charged);
     mf_arena_free(a->arena);
     mf_free(a->key);
     mf_free(a->title);
@@ -128,8 +128,8 @@ static mf_status group_barrier_charge(mf_group_barrier *a)
 {
     const int64_t now = ASSEMBLY_BYTES + (int64_t)mf_arena_used(a->arena);
 
-    MF_TRY(mf_quota_take(now - a->kept));
-    a->kept = now;
+    MF_TRY(mf_quota_take(now - a->charged));
+    a->charged = now;
     return MF_OK;
 }
 

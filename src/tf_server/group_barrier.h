@@ -36,8 +36,8 @@ typedef struct mf_group_barrier {
     ProtobufCMessage *answer; /* the reply to all members; NULL: not complete */
     /* Private: */
     struct mf_barrier_waiter *first, *last;
-    int64_t kept; /* bytes charged to the memory quota */
-    int64_t said_ns;
+    int64_t charged; /* bytes charged to the memory quota */
+    int64_t reported_ns;
     int refs;
     struct mf_group_barrier *next; /* in the list of removed barriers */
 } mf_group_barrier;

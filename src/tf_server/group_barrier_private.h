@@ -10,7 +10,7 @@
 /* A waiting member. */
 typedef struct mf_barrier_waiter {
     mf_waiter pending; /* first */
-    mf_group_barriers *assemblies;
+    mf_group_barriers *barriers;
     mf_group_barrier *at; /* with a reference */
     const char *device; /* owned by the waiter, or by the barrier */
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */

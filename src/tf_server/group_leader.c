@@ -18,7 +18,7 @@
 enum { KEY_MAX = 32, TITLE_MAX = 64, WHAT_MAX = 256, LOOK_S = 5 };
 
 struct mf_group_leader {
-    mf_group_barriers assemblies; /* first */
+    mf_group_barriers barriers; /* first */
     const mf_server_tasks *tasks;
 };
 
@@ -118,7 +118,7 @@ void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__Comple
         return;
     }
     mf_group_barriers_arrive(
-        &g->assemblies,
+        &g->barriers,
         &(mf_barrier_request){ .key = key,
                                .title = title,
                                .size = q->group_size,
@@ -248,7 +248,7 @@ void mf_group_leader_complete_instance(mf_group_leader *g,
         return;
     }
     mf_group_barriers_arrive(
-        &g->assemblies,
+        &g->barriers,
         &(mf_barrier_request){ .key = key,
                                .title = title,
                                .size = q->group_size,
@@ -287,7 +287,7 @@ static void on_member_status(void *ctx, mf_status st, ProtobufCMessage *reply)
     suspect_check *d = ctx;
 
     if (st == MF_OK && is_another((const Tensorflow__GetStatusResponse *)reply, d))
-        mf_group_barriers_invalidate(&d->groups->assemblies, d->key, d->device, d->incarnation);
+        mf_group_barriers_invalidate(&d->groups->barriers, d->key, d->device, d->incarnation);
     mf_free(d);
 }
 
@@ -361,7 +361,7 @@ mf_status mf_group_leader_new(const mf_server_tasks *tasks, mf_group_leader **ou
     if (!g)
         return MF_NOMEM("groups");
     g->tasks = tasks;
-    mf_group_barriers_init(&g->assemblies);
+    mf_group_barriers_init(&g->barriers);
     return MF_OK;
 }
 
@@ -369,6 +369,6 @@ void mf_group_leader_free(mf_group_leader *g)
 {
     if (!g)
         return;
-    mf_group_barriers_deinit(&g->assemblies);
+    mf_group_barriers_deinit(&g->barriers);
     mf_free(g);
 }

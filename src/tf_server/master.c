@@ -49,8 +49,8 @@ static void free_session(mf_client_session *s)
     mf_placed_unref(s->placed);
     mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
-    mf_quota_give_back(s->kept);
-    pthread_cond_destroy(&s->laid_out);
+    mf_quota_give_back(s->charged);
+    pthread_cond_destroy(&s->plan_ready);
     pthread_mutex_destroy(&s->extending);
     mf_cancel_deinit(&s->closed);
     mf_free(s);
@@ -210,11 +210,11 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     s->clients = m;
     s->refs = 2; /* one for the map, one for the caller */
     pthread_mutex_init(&s->extending, NULL);
-    mf_cond_init(&s->laid_out);
+    mf_cond_init(&s->plan_ready);
     mf_cancel_init(&s->closed);
     st = master_make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
-        st = mf_request_keep(r, &s->kept);
+        st = mf_request_keep(r, &s->charged);
     if (st == MF_OK)
         st = master_add_session(m, s);
     if (st != MF_OK) {
@@ -242,7 +242,7 @@ static mf_status extend_graph(const mf_request *r, mf_client_session *s,
 
     MF_TRY(master_read_graph(more, s->placed->graph, &graph));
     MF_TRY(master_place(s, graph, s->placed, &placed));
-    st = mf_request_keep(r, &s->kept);
+    st = mf_request_keep(r, &s->charged);
     if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
     if (st != MF_OK) {

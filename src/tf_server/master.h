@@ -28,7 +28,7 @@ typedef struct mf_placed {
 typedef struct mf_cached_plan {
     char *key; /* of its feeds, fetches and targets */
     mf_exec_plan
-        *layout; /* NULL: in progress. Guarded by the session's lock, like all members below */
+        *plan; /* NULL: in progress. Guarded by the session's lock, like all members below */
     int users;
     int64_t used_at;
 } mf_cached_plan;
@@ -50,10 +50,10 @@ typedef struct mf_client_session {
     pthread_mutex_t extending; /* all below */
     mf_placed *placed;
     int64_t version; /* extensions so far */
-    int64_t kept; /* bytes charged to the memory quota */
-    mf_map layouts; /* by the names of a run */
+    int64_t charged; /* bytes charged to the memory quota */
+    mf_map plans; /* by the names of a run */
     int64_t layout_clock; /* uses of plans so far, for LRU */
-    pthread_cond_t laid_out; /* signals that a plan is ready or has failed */
+    pthread_cond_t plan_ready; /* signals that a plan is ready or has failed */
     mf_map partials, callables; /* by handle */
     int64_t n_callables; /* created so far */
 } mf_client_session;

@@ -52,8 +52,8 @@ static void master_exec_plans_forget(mf_client_session *s, mf_cached_plan *k)
 {
     if (!k)
         return;
-    if (k->layout)
-        mf_exec_plan_free(k->layout, &s->workers, s->handle);
+    if (k->plan)
+        mf_exec_plan_free(k->plan, &s->workers, s->handle);
     mf_free(k->key);
     mf_free(k);
 }
@@ -67,16 +67,16 @@ static mf_cached_plan *take_spare(mf_client_session *s)
     mf_map_entry *e;
     int64_t it = 0;
 
-    if (s->layouts.count <= MF_PARAM(server_exec_plans))
+    if (s->plans.count <= MF_PARAM(server_exec_plans))
         return NULL;
-    while ((e = mf_map_next(&s->layouts, &it)) != NULL) {
+    while ((e = mf_map_next(&s->plans, &it)) != NULL) {
         mf_cached_plan *k = e->value;
 
         if (k->users == 0 && (!oldest || k->used_at < oldest->used_at))
             oldest = k;
     }
     if (oldest)
-        (void)mf_map_remove(&s->layouts, oldest->key);
+        (void)mf_map_remove(&s->plans, oldest->key);
     return oldest;
 }
 
@@ -91,7 +91,7 @@ static mf_status announce(mf_client_session *s, const char *key, mf_cached_plan 
     *out = k;
     if (k)
         k->key = mf_strdup(key);
-    if (k && k->key && mf_map_set(&s->layouts, k->key, k) == MF_OK) {
+    if (k && k->key && mf_map_set(&s->plans, k->key, k) == MF_OK) {
         k->users = 1;
         return MF_OK;
     }
@@ -125,21 +125,21 @@ mf_status mf_client_session_make_plan(mf_client_session *s, const mf_run_names *
 static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names *names,
                                         const char *key, mf_cancel *cancel, mf_cached_plan **out)
 {
-    mf_exec_plan *layout;
+    mf_exec_plan *plan;
     mf_cached_plan *k;
     mf_error why;
     mf_status st;
 
     MF_TRY(announce(s, key, &k));
-    st = mf_client_session_make_plan(s, names, cancel, false, &layout);
-    k->layout = layout; /* the lock is held again */
-    pthread_cond_broadcast(&s->laid_out);
+    st = mf_client_session_make_plan(s, names, cancel, false, &plan);
+    k->plan = plan; /* the lock is held again */
+    pthread_cond_broadcast(&s->plan_ready);
     if (st == MF_OK) {
         *out = k;
         return MF_OK;
     }
     mf_error_save(st, &why);
-    (void)mf_map_remove(&s->layouts, k->key);
+    (void)mf_map_remove(&s->plans, k->key);
     master_exec_plans_forget(s, k);
     return mf_error_restore(&why);
 }
@@ -149,9 +149,9 @@ static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names
 /* NULL: not there, or not ready. The caller holds the session's lock. */
 static mf_cached_plan *find_made(const mf_client_session *s, const char *key)
 {
-    mf_cached_plan *k = mf_map_find(&s->layouts, key);
+    mf_cached_plan *k = mf_map_find(&s->plans, key);
 
-    if (!k || !k->layout)
+    if (!k || !k->plan)
         return NULL;
     k->users++;
     return k;
@@ -168,7 +168,7 @@ static void master_exec_plans_wake(mf_cancel_hook *hook)
     mf_client_session *s = ((waker *)(void *)hook)->session;
 
     pthread_mutex_lock(&s->extending);
-    pthread_cond_broadcast(&s->laid_out);
+    pthread_cond_broadcast(&s->plan_ready);
     pthread_mutex_unlock(&s->extending);
 }
 
@@ -180,9 +180,9 @@ static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, 
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&s->extending);
-    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->layouts, key) &&
+    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->plans, key) &&
            !mf_cancel_is_raised(cancel))
-        pthread_cond_wait(&s->laid_out, &s->extending);
+        pthread_cond_wait(&s->plan_ready, &s->extending);
     if (!*out)
         st = mf_cancel_is_raised(cancel) ? MF_FAIL(MF_CANCELLED, "the step was cancelled")
                                          : master_exec_plans_make(s, names, key, cancel, out);
@@ -236,7 +236,7 @@ void mf_client_session_free_plans(mf_client_session *s)
     mf_map_entry *e;
     int64_t it = 0;
 
-    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
+    while ((e = mf_map_next(&s->plans, &it)) != NULL)
         master_exec_plans_forget(s, e->value);
-    mf_map_deinit(&s->layouts);
+    mf_map_deinit(&s->plans);
 }

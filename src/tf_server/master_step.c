@@ -111,8 +111,8 @@ static mf_status add_stats(const mf_server *server, mf_trace *trace, mf_buf *out
     return trace ? mf_stats_encode(trace, mf_server_self(server)->device, out) : MF_OK;
 }
 
-static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, const mf_master_step *m,
-                        mf_trace *trace)
+static mf_status run_at(mf_step_rendezvous *rendezvous, const mf_exec_plan *l,
+                        const mf_master_step *m, mf_trace *trace)
 {
     const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
 
@@ -120,9 +120,9 @@ static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, cons
         return MF_OK;
     return mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
                                &(mf_run_with){ .until = m->cancel,
-                                               .rendezvous = &meeting->base,
+                                               .rendezvous = &rendezvous->base,
                                                .trace = trace,
-                                               .task = mf_server_self(meeting->server)->name,
+                                               .task = mf_server_self(rendezvous->server)->name,
                                                .step = m->id },
                                l->feeds, m->feeds, n_feeds, l->fetches, n_fetches, l->targets,
                                l->n_targets, m->results);
@@ -131,13 +131,13 @@ static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, cons
 static mf_status run_with_rendezvous(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
                                      mf_trace *trace)
 {
-    mf_step_rendezvous meeting;
+    mf_step_rendezvous rendezvous;
     mf_status st;
 
-    MF_TRY(mf_step_rendezvous_begin(&meeting, s->server, s->id));
-    meeting.leader = l->leader;
-    st = run_at(&meeting, l, m, trace);
-    mf_step_rendezvous_end(&meeting, st);
+    MF_TRY(mf_step_rendezvous_begin(&rendezvous, s->server, s->id));
+    rendezvous.leader = l->leader;
+    st = run_at(&rendezvous, l, m, trace);
+    mf_step_rendezvous_end(&rendezvous, st);
     MF_TRY(st);
     pthread_mutex_lock(&s->lock);
     st = add_stats(s->server, trace, s->stats);
@@ -256,15 +256,15 @@ static mf_status run_with(mf_request *r, mf_client_session *session, const mf_ma
 static mf_status master_step_run_here(mf_request *r, mf_client_session *session,
                                       const mf_master_step *m, const mf_exec_plan *l)
 {
-    mf_step_rendezvous meeting;
+    mf_step_rendezvous rendezvous;
     mf_status st;
 
     if (!l || !l->collectives.is_shared) /* all members are under this master */
         return run_with(r, session, m, NULL);
-    MF_TRY(mf_step_rendezvous_begin(&meeting, r->server, m->id));
-    meeting.leader = l->leader;
-    st = run_with(r, session, m, &meeting.base);
-    mf_step_rendezvous_end(&meeting, st);
+    MF_TRY(mf_step_rendezvous_begin(&rendezvous, r->server, m->id));
+    rendezvous.leader = l->leader;
+    st = run_with(r, session, m, &rendezvous.base);
+    mf_step_rendezvous_end(&rendezvous, st);
     return st;
 }
 
@@ -317,7 +317,7 @@ static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const
     own.cancel = &r->cancel;
     if (mf_session_workers_is_several(&s->workers) || s->collects)
         st = mf_client_session_plan(s, &m->names, &r->cancel, &kept);
-    l = kept ? kept->layout : NULL;
+    l = kept ? kept->plan : NULL;
     if (st == MF_OK)
         st =
             l && l->collectives.is_shared ? run_shared(r, s, &own, l) : run_laid_out(r, s, &own, l);

@@ -64,11 +64,11 @@ mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
 /* Optional: callers fall back to gRPC. */
 static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
 {
-    mf_rpc_server_options near = *rpc;
+    mf_rpc_server_options uds = *rpc;
 
-    near.address = s->rpc->address(s->listening);
+    uds.address = s->rpc->address(s->listening);
     mf_shared_region_open();
-    if (mf_rpc_local.serve(&near, &s->near) != MF_OK)
+    if (mf_rpc_local.serve(&uds, &s->uds) != MF_OK)
         MF_INFO("tasks of this host use gRPC: %s", mf_error_message());
 }
 
@@ -197,8 +197,8 @@ void mf_server_free(mf_server *server)
 
     if (!server)
         return;
-    if (server->near)
-        mf_rpc_local.stop(server->near);
+    if (server->uds)
+        mf_rpc_local.stop(server->uds);
     if (server->listening)
         server->rpc->stop(server->listening);
     if (server->clients)

@@ -25,7 +25,7 @@ struct mf_worker_service;
 struct mf_server {
     const mf_rpc_kind *rpc;
     mf_rpc_server *listening;
-    mf_rpc_server *near; /* Unix socket for tasks of this host; NULL: none */
+    mf_rpc_server *uds; /* Unix socket for tasks of this host; NULL: none */
     mf_server_tasks tasks;
     char target[300];
     uint64_t incarnation; /* of this process's devices */

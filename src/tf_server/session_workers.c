@@ -199,7 +199,7 @@ mf_status mf_session_workers_begin(mf_session_workers *c, const char *session, b
         request.isolate_session_state = isolated;
         request.master_task = (char *)(uintptr_t)mf_server_self(s)->name;
         request.master_incarnation = (int64_t)s->incarnation;
-        c->is_told = true;
+        c->is_created = true;
         MF_TRY(mf_server_ask(s, i, &q, c->arena, &reply));
     }
     return MF_OK;
@@ -211,13 +211,13 @@ void mf_session_workers_end(mf_session_workers *c, const char *session)
         TENSORFLOW__DELETE_WORKER_SESSION_REQUEST__INIT;
 
     request.session_handle = (char *)(uintptr_t)session;
-    for (int i = 0; c->is_told && i < c->server->tasks.n; i++) {
+    for (int i = 0; c->is_created && i < c->server->tasks.n; i++) {
         if (session_workers_is_other(c, i))
             mf_server_notify(c->server, i, "/tensorflow.WorkerService/DeleteWorkerSession",
                              &request.base,
                              &tensorflow__delete_worker_session_response__descriptor);
     }
-    c->is_told = false;
+    c->is_created = false;
 }
 
 mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest *q)

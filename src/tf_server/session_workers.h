@@ -15,7 +15,7 @@ typedef struct mf_session_workers {
     const char **devices; /* "/job:ps/replica:0/task:0/device:CPU:0" */
     Tensorflow__DeviceAttributes **attributes; /* NULL: not in the session */
     bool *is_ours; /* by task: a Meshflow server */
-    bool is_told; /* the remote tasks have the session */
+    bool is_created; /* the remote tasks have the session */
 } mf_session_workers;
 
 /* Asks all tasks that match the filters (TensorFlow's: names of jobs and tasks; none: all) for

@@ -14,8 +14,8 @@
 
 enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
 
-static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor *value,
-                              bool is_ref)
+static mf_status step_rendezvous_send(mf_rendezvous *r, const char *key, const mf_tensor *value,
+                                      bool is_ref)
 {
     mf_rendezvous_table *table = ((mf_step_rendezvous *)r)->table;
 
@@ -103,7 +103,7 @@ static mf_status step_rendezvous_find_source(const mf_server *s, const char *key
     return MF_OK;
 }
 
-static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
+static void step_rendezvous_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
 {
     const mf_step_rendezvous *m = (const mf_step_rendezvous *)r;
     const mf_server *s = m->server;
@@ -118,13 +118,14 @@ static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
         step_rendezvous_ask(m, task, key, k);
 }
 
-static void meeting_collect(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape,
-                            mf_kernel *k)
+static void step_rendezvous_collect(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape,
+                                    mf_kernel *k)
 {
     mf_collective_start((const mf_step_rendezvous *)r, c, shape, k);
 }
 
-static const mf_rendezvous_kind KIND = { meeting_send, meeting_recv, meeting_collect };
+static const mf_rendezvous_kind KIND = { step_rendezvous_send, step_rendezvous_recv,
+                                         step_rendezvous_collect };
 
 mf_status mf_step_rendezvous_begin(mf_step_rendezvous *m, mf_server *server, int64_t step)
 {

@@ -38,7 +38,7 @@ static void take_own(const mf_collective_run *r, const mf_collective_route *rout
 }
 
 static mf_status task_collective_hop_merge(const mf_collective_run *r,
-                                           const mf_collective_route *route, const void *come,
+                                           const mf_collective_route *route, const void *received,
                                            mf_tensor *value)
 {
     mf_tensor own = { 0 };
@@ -46,7 +46,7 @@ static mf_status task_collective_hop_merge(const mf_collective_run *r,
     MF_TRY(mf_tensor_alloc(value, r->collect->dtype, &MF_SHAPE(route->count)));
     take_own(r, route, &own);
     r->collect->merge(
-        &(mf_span){ .in = { own.data, come }, .out = value->data, .n = route->count });
+        &(mf_span){ .in = { own.data, received }, .out = value->data, .n = route->count });
     mf_tensor_clear(&own);
     return MF_OK;
 }
@@ -68,7 +68,7 @@ static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_h
 
         task_collective_hop_make_key(r, &hop->sends[i], key);
         mf_collective_place(key, place);
-        MF_TRY(mf_rendezvous_table_send(r->meeting->table, place, value));
+        MF_TRY(mf_rendezvous_table_send(r->rendezvous->table, place, value));
     }
     return MF_OK;
 }
@@ -116,20 +116,20 @@ static mf_status apply_received(mf_chunk_transfer *t, const mf_hop *hop)
 
     mf_tensor_clear(&t->value);
     if (hop->merges) {
-        st = task_collective_hop_merge(r, t->route, t->come.data, &t->value);
+        st = task_collective_hop_merge(r, t->route, t->received.data, &t->value);
     } else {
-        task_collective_hop_keep(r, t->route, t->come.data);
+        task_collective_hop_keep(r, t->route, t->received.data);
         task_collective_hop_take_result(r, t->route, &t->value);
     }
-    mf_iovec_release(&t->come, 1);
-    t->come = (mf_iovec){ 0 };
+    mf_iovec_release(&t->received, 1);
+    t->received = (mf_iovec){ 0 };
     return st;
 }
 
 /* The chunk is complete for this hop: send it on. */
 static mf_status task_collective_hop_pass_on(mf_chunk_transfer *t)
 {
-    const mf_hop *hop = &t->route->legs[t->hop];
+    const mf_hop *hop = &t->route->hops[t->hop];
     mf_collective_run *r = t->run;
 
     if (hop->from >= 0)
@@ -137,15 +137,15 @@ static mf_status task_collective_hop_pass_on(mf_chunk_transfer *t)
     if (hop->finishes)
         task_collective_hop_divide(r, &t->value);
     t->hop++;
-    if (hop->from < 0 && t->hop == t->route->n_legs)
+    if (hop->from < 0 && t->hop == t->route->n_hops)
         task_collective_hop_keep(r, t->route, t->value.data);
     return task_collective_hop_send(r, hop, &t->value);
 }
 
 void mf_chunk_transfer_run(mf_chunk_transfer *t)
 {
-    while (t->hop < t->route->n_legs) {
-        const mf_hop *hop = &t->route->legs[t->hop];
+    while (t->hop < t->route->n_hops) {
+        const mf_hop *hop = &t->route->hops[t->hop];
         mf_status st;
 
         if (hop->from >= 0) {
@@ -173,7 +173,7 @@ static mf_status task_collective_hop_blame(const mf_collective_run *r,
         mf_error why;
 
         mf_error_save(st, &why);
-        mf_group_resolver_suspect(r->meeting->server, r->meeting->leader, r->collect, m);
+        mf_group_resolver_suspect(r->rendezvous->server, r->rendezvous->leader, r->collect, m);
         (void)mf_error_restore(&why);
     }
     (void)snprintf(before, sizeof before,
@@ -197,23 +197,23 @@ static void task_collective_hop_received(void *ctx, mf_status st, mf_iovec *part
 {
     mf_chunk_transfer *t = ctx;
     const mf_collective_run *r = t->run;
-    const mf_hop *hop = &t->route->legs[t->hop];
+    const mf_hop *hop = &t->route->hops[t->hop];
     const size_t bytes = (size_t)t->route->count * mf_dtype_cell(r->collect->dtype);
 
     if (st == MF_OK)
-        st = mf_buf_message_read(parts, n, bytes, &t->come);
+        st = mf_buf_message_read(parts, n, bytes, &t->received);
     if (st != MF_OK) {
         chunk_transfer_end(t, task_collective_hop_blame(r, &r->group->members[hop->from], st));
         return;
     }
     t->task.fn = chunk_transfer_task;
-    mf_pool_submit(r->meeting->server->pool, &t->task);
+    mf_pool_submit(r->rendezvous->server->pool, &t->task);
 }
 
 static void task_collective_hop_receive(mf_chunk_transfer *t, const mf_hop *hop)
 {
     mf_collective_run *r = t->run;
-    mf_server *server = r->meeting->server;
+    mf_server *server = r->rendezvous->server;
     const mf_group_resolver_member *from = &r->group->members[hop->from];
     Tensorflow__RecvBufRequest request = TENSORFLOW__RECV_BUF_REQUEST__INIT;
     const int64_t until = mf_deadline_ahead(r->deadline_ns);
@@ -230,7 +230,7 @@ static void task_collective_hop_receive(mf_chunk_transfer *t, const mf_hop *hop)
         return;
     }
     task_collective_hop_make_key(r, &hop->key, key);
-    request.step_id = r->meeting->step;
+    request.step_id = r->rendezvous->step;
     request.buf_rendezvous_key = key;
     request.num_bytes = t->route->count * (int64_t)mf_dtype_cell(r->collect->dtype);
     request.src_device = (char *)(uintptr_t)from->device;

@@ -20,7 +20,7 @@ typedef struct mf_collective_beginning {
 
 struct mf_collective_run {
     mf_cancel_hook hook; /* first: cancellation of the step */
-    const mf_step_rendezvous *meeting;
+    const mf_step_rendezvous *rendezvous;
     mf_collective_op *collect;
     mf_kernel *kernel;
     mf_shape shape;
@@ -45,7 +45,7 @@ typedef struct mf_chunk_transfer {
     mf_collective_run *run;
     const mf_collective_route *route;
     int hop;
-    mf_iovec come; /* received data that is not used yet */
+    mf_iovec received; /* received data that is not used yet */
     mf_tensor value;
 } mf_chunk_transfer;
 

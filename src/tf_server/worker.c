@@ -36,7 +36,7 @@ struct mf_worker_graph {
     const char **targets;
     int n_targets;
     mf_arena *arena; /* of targets */
-    int64_t kept; /* bytes charged to the memory quota */
+    int64_t charged; /* bytes charged to the memory quota */
     int leader; /* leader of groups: a task */
     int refs; /* guarded by the lock */
 };
@@ -137,7 +137,7 @@ static void worker_graph_free(mf_worker_graph *g)
     if (g->session)
         session_release(g->workings, g->session);
     mf_arena_free(g->arena);
-    mf_quota_give_back(g->kept);
+    mf_quota_give_back(g->charged);
     mf_free(g);
 }
 
@@ -262,7 +262,7 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_OK)
         st = worker_read_graph(g, q->graph_def);
     if (st == MF_OK)
-        st = mf_request_keep(r, &g->kept);
+        st = mf_request_keep(r, &g->charged);
     if (st == MF_OK)
         st = add_graph(g);
     if (st != MF_OK) {

@@ -4,7 +4,7 @@
  * report of a sanitizer are not.
  *
  * OP=Relu chooses an op, MUTATIONS=1000 how many of each sample (default: 6), SEED=2 other ones. To
- * see each before it is tried: TELL=1 */
+ * see each before it is tried: VERBOSE=1 */
 #include "mf_test.h"
 #include "op_harness.h"
 
@@ -277,7 +277,7 @@ static bool answers(const mf_op *op, const char *text, const mf_sample *s)
     bool good = st != MF_INTERNAL;
 
     c.timeout_ms = TIMEOUT_MS;
-    if (getenv("TELL"))
+    if (getenv("VERBOSE"))
         tell(op, s);
     for (int i = 0; st == MF_OK && good && i < MF_COUNT(disable); i++) {
         good = mf_case_run(&c, c.graph, 2, disable[i], &a) != MF_INTERNAL;

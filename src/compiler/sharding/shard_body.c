@@ -264,7 +264,7 @@ static mf_spread shard_body_choose(const mf_shard_map *m, const mf_node *n, cons
         return MF_SUMMED; /* only_summed() has verified this */
     if (in->count[MF_ROWS] + in->count[MF_DIMS] == 0)
         return MF_SHARED;
-    if (!m->clever)
+    if (!m->enabled)
         return MF_IOVEC;
     if (in->count[MF_ROWS] == 0 ? gives_integers(n) : asks_for_size(n))
         return MF_DIMS;
@@ -317,7 +317,7 @@ static mf_status emit_by_shard(mf_shard_map *m, const mf_node *n)
 
     MF_LOG(MF_LOG_DEBUG, "{{node %s}} (%s) runs shard by shard", n->name, n->op_name);
     MF_TRY(emit_parts(m, n));
-    if (!m->clever || !ends_in_rows(m, n))
+    if (!m->enabled || !ends_in_rows(m, n))
         return MF_OK;
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
     if (!e->whole)

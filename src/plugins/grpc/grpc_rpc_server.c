@@ -75,8 +75,8 @@ struct grpc_rpc_server_incoming {
 
     pthread_mutex_t lock; /* guards all fields below */
     int refs; /* pending tags, and the pending reply */
-    bool is_told, is_answered, is_gone; /* the service was called; a reply was given; the caller is
-                                           gone */
+    bool is_delivered, is_answered, caller_closed; /* the service was called; a reply was given; the
+                                           caller is gone */
 };
 
 /* ---- calls ---- */
@@ -188,7 +188,7 @@ static bool claim_delivery(grpc_rpc_server_incoming *c)
     bool tell;
 
     pthread_mutex_lock(&c->lock);
-    tell = c->is_told = !c->is_gone;
+    tell = c->is_delivered = !c->caller_closed;
     pthread_mutex_unlock(&c->lock);
     return tell;
 }
@@ -219,9 +219,9 @@ static void grpc_rpc_server_on_closed(grpc_rpc_server_incoming *c, bool ok, bool
 
     (void)alone;
     pthread_mutex_lock(&c->lock);
-    c->is_gone = !ok || c->cancelled;
-    atomic_store(&c->base.gone, c->is_gone);
-    tell = c->is_gone && c->is_told && !c->is_answered;
+    c->caller_closed = !ok || c->cancelled;
+    atomic_store(&c->base.gone, c->caller_closed);
+    tell = c->caller_closed && c->is_delivered && !c->is_answered;
     pthread_mutex_unlock(&c->lock);
     if (tell)
         c->s->service->cancelled(c->s->ctx, &c->base);

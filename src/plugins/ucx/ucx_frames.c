@@ -117,9 +117,9 @@ mf_status conn_send(conn *c, unsigned id, const void *head, size_t n_head, const
 
 static void ucx_frames_maybe_gone(conn *c)
 {
-    if (!c->over || c->fetching || c->told || c->peer < 0)
+    if (!c->over || c->fetching || c->notified || c->peer < 0)
         return;
-    c->told = true;
+    c->notified = true;
     c->t->inbox->kind->gone(c->t->inbox, c->peer, c->why);
 }
 

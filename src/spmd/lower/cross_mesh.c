@@ -120,9 +120,9 @@ mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *
 /* A scalar that is sent once the node has run. */
 static mf_status pass_signal(const mf_reshard_step *g, int i)
 {
-    mf_node *twin = g->l->twins[g->o.node->id][i];
+    mf_node *copy = g->l->copies[g->o.node->id][i];
 
-    return pass(g, i, twin ? mf_scalar(g->l->graphs[i], MF_DTYPE_I32, 0) : (mf_output){ 0 }, twin);
+    return pass(g, i, copy ? mf_scalar(g->l->graphs[i], MF_DTYPE_I32, 0) : (mf_output){ 0 }, copy);
 }
 
 mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh, const mf_mesh_version **out)

@@ -390,8 +390,8 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
                           const mf_mesh_setup *setup, const mf_mesh_variables *variables,
                           mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_compile c = { .turns_apart = setup->meshes.n > 1,
-                     .settles_turns = mf_layout_rules_has(&setup->rules, "gradients") };
+    mf_compile c = { .separate_micro_batches = setup->meshes.n > 1,
+                     .settle_micro_batches = mf_layout_rules_has(&setup->rules, "gradients") };
     mf_status st;
 
     memset(graphs, 0, (size_t)setup->n * sizeof *graphs);

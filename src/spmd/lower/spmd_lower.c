@@ -200,8 +200,8 @@ static mf_status find_controls(const emission *e, mf_node ***out, int *n)
         mf_node *c = e->n->controls[k];
         const mf_mesh_version *word;
 
-        if (e->l->twins[c->id][e->i]) {
-            (*out)[(*n)++] = e->l->twins[c->id][e->i];
+        if (e->l->copies[c->id][e->i]) {
+            (*out)[(*n)++] = e->l->copies[c->id][e->i];
         } else if (needs_signal(e->l, e->n, c, e->k)) {
             MF_TRY(mf_reshard_signal(e->l, c, e->k, &word));
             (*out)[(*n)++] = word->at[e->i].node;
@@ -257,8 +257,8 @@ static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 static mf_status fill_versions(mf_lowering *l, mf_node *n)
 {
     l->versions[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_mesh_version *, n->n_outputs + 1);
-    l->twins[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
-    return l->versions[n->id] && l->twins[n->id] ? MF_OK : MF_NOMEM("a graph");
+    l->copies[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
+    return l->versions[n->id] && l->copies[n->id] ? MF_OK : MF_NOMEM("a graph");
 }
 
 static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_layout *layouts)
@@ -269,7 +269,7 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
         MF_TRY(mf_mesh_add_version(l, (mf_output){ n, port }, mesh, &layouts[port], &v));
         for (int i = 0; i < l->n; i++) {
             if (spmd_lower_is_here(l, mesh, i))
-                v->at[i] = (mf_output){ l->twins[n->id][i], port };
+                v->at[i] = (mf_output){ l->copies[n->id][i], port };
         }
     }
     return MF_OK;
@@ -355,7 +355,7 @@ static mf_status note_cost(emission *e)
 
 static bool is_forward(const mf_node *n)
 {
-    return mf_node_turn(n) > 0 && !mf_node_is_gradient(n);
+    return mf_node_micro_batch(n) > 0 && !mf_node_is_gradient(n);
 }
 
 /* True if a forward node of a stage needs a value of a later stage. */
@@ -403,7 +403,7 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
     }
     for (e.i = 0; e.i < l->n; e.i++) {
         if (spmd_lower_is_here(l, mesh, e.i))
-            MF_TRY(spmd_lower_emit(&e, &l->twins[n->id][e.i]));
+            MF_TRY(spmd_lower_emit(&e, &l->copies[n->id][e.i]));
     }
     MF_TRY(note_cost(&e));
     return note_outputs(l, n, mesh, choice.out);
@@ -425,7 +425,7 @@ static mf_status lower_feed(mf_lowering *l, mf_node *n)
 
     (void)snprintf(name, sizeof name, MF_MESH_FEED, (int)mf_node_int(n, "index"));
     for (int i = 0; i < l->n; i++)
-        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
+        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->copies[n->id][i]));
     for (int k = 0; k < l->table->meshes->n; k++)
         MF_TRY(note_outputs(l, n, k, &WHOLE));
     return MF_OK;
@@ -445,7 +445,7 @@ static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
             .name = name, .op = "Identity", .inputs = &v->at[i], .n_inputs = 1
         };
 
-        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
+        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->copies[n->id][i]));
     }
     return MF_OK;
 }
@@ -498,11 +498,11 @@ mf_status mf_mesh_lower(const mf_sharding_table *table, const int *devices, int 
                       .costs = costs };
 
     l.versions = MF_ARENA_ARRAY(table->arena, mf_mesh_version **, table->c->graph->n_nodes + 1);
-    l.twins = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
+    l.copies = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
     l.signals = MF_ARENA_ARRAY(table->arena, mf_mesh_version *, table->c->graph->n_nodes + 1);
     l.ends = MF_ARENA_ARRAY(table->arena, mf_node *, n);
     l.branches = MF_ARENA_ARRAY(table->arena, int, table->c->graph->n_nodes + 1);
-    if (!l.versions || !l.twins || !l.signals || !l.ends || !l.branches)
+    if (!l.versions || !l.copies || !l.signals || !l.ends || !l.branches)
         return MF_NOMEM("a graph");
     count_branches(&l);
     memset(graphs, 0, (size_t)n * sizeof *graphs);

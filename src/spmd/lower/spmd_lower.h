@@ -23,7 +23,7 @@ typedef struct mf_lowering {
     int n;
     mf_graph **graphs; /* their graphs */
     mf_mesh_version ***versions; /* by node's id and port */
-    mf_node ***twins; /* by node's id and local device: for control edges */
+    mf_node ***copies; /* by node's id and local device: for control edges */
     mf_mesh_version **signals; /* by node's id: signals to other meshes that the node has run */
     mf_node **ends; /* by local device: waits for sends to other meshes; NULL: no sends */
     int64_t *receives; /* by local device: bytes received in a run */

@@ -13,12 +13,12 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-typedef struct letter {
-    struct letter *next;
+typedef struct send_request {
+    struct send_request *next;
     int to; /* task */
     mf_frame frame;
     mf_tensor piece;
-} letter;
+} send_request;
 
 typedef struct mesh_net_wire {
     mf_mesh_wire base; /* first */
@@ -34,7 +34,7 @@ typedef struct mesh_net_wire {
     pthread_t thread;
     pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
-    letter *first_letter, *last_letter;
+    send_request *first_request, *last_request;
     bool closing;
 } mesh_net_wire;
 
@@ -49,28 +49,28 @@ static int mesh_net_task_of(const mesh_net_wire *w, int device)
 
 /* ---- sending ---- */
 
-static void mesh_net_enqueue(mesh_net_wire *w, letter *l)
+static void mesh_net_enqueue(mesh_net_wire *w, send_request *l)
 {
     pthread_mutex_lock(&w->lock);
-    *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
-    w->last_letter = l;
+    *(w->last_request ? &w->last_request->next : &w->first_request) = l;
+    w->last_request = l;
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* The next one; NULL: the queue is closed. */
-static letter *take_letter(mesh_net_wire *w)
+static send_request *take_letter(mesh_net_wire *w)
 {
-    letter *l;
+    send_request *l;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->first_letter && !w->closing)
+    while (!w->first_request && !w->closing)
         pthread_cond_wait(&w->changed, &w->lock);
-    l = w->first_letter;
+    l = w->first_request;
     if (l)
-        w->first_letter = l->next;
-    if (!w->first_letter)
-        w->last_letter = NULL;
+        w->first_request = l->next;
+    if (!w->first_request)
+        w->last_request = NULL;
     pthread_mutex_unlock(&w->lock);
     return l;
 }
@@ -79,7 +79,7 @@ static letter *take_letter(mesh_net_wire *w)
 static void *mesh_net_send_all(void *arg)
 {
     mesh_net_wire *w = arg;
-    letter *l;
+    send_request *l;
     bool failed = false;
 
     while ((l = take_letter(w)) != NULL) {
@@ -111,7 +111,7 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
                          .step = run,
                          .size = size };
 
-    letter *l;
+    send_request *l;
 
     if (size > MF_FRAME_MAX)
         return MF_FAIL(MF_UNIMPLEMENTED,

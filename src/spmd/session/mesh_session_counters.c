@@ -77,8 +77,8 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
 
         out->run_ns = step->ns;
         out->busy_ns = m->busy_ns;
-        out->n_turns = m->n_turns;
-        memcpy(out->turns, m->turns, sizeof out->turns);
+        out->n_intervals = m->n_intervals;
+        memcpy(out->intervals, m->intervals, sizeof out->intervals);
     }
     return MF_OK;
 }
