@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_net.c - groups over connections: every algorithm gives the sums of the tree. */
+/* group_net.c - groups over connections: every algorithm gives the sums of the reduction tree. */
 #include "collective/group_net.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ static bool run_algorithm(mf_net *net, void *arg)
     return ok;
 }
 
-/* All numbers of members for one algorithm. */
+/* Tests an algorithm with every group size. */
 static bool works(const mf_algorithm *a)
 {
     bool ok = true;

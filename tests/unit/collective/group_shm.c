@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_shm.c - groups in shared memory over a net, on one host and on several. */
+/* group_shm.c - groups in shared memory that connect over a net, on one host and on several. */
 #include "base/param.h"
 #include "collective/net_groups.h"
 #include "mf_test.h"
@@ -14,7 +14,7 @@
 
 static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
-/* Memory of ours that still has a name. */
+/* Number of shared memory segments of this user that still have a name. */
 static int left_behind(void)
 {
     DIR *d = opendir("/dev/shm");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kills.c - a member that dies or stands still frees all others, in every kind of group. Many more
- * of these: tests/comm/kills.c. */
+/* kills.c - a killed or stalled member unblocks all others, in every kind of group.
+ * tests/comm/kills.c repeats this more often. */
 #include "mf_test.h"
 #include "unit/collective/kill_round.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_schedule.c - orders of micro-batches, followed by stages that all take the same time:
- * nobody waits for ever, and the time that stages are idle is what the formula says. */
+/* pipeline_schedule.c - simulates schedules of micro-batches on stages of equal duration: no stage
+ * deadlocks, and the idle time is that of the formula. */
 #include "spmd/pipeline/pipeline_schedule.h"
 
 #include "base/mem.h"
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8 }; /* stages */
+enum { MOST = 8 }; /* maximum number of stages */
 
-/* What happens, in units of time: forwards one, backwards one, weights one; the last two together
- * where they are not apart. */
+/* A simulation in units of time: one unit each for forward, backward and weight gradients. Backward
+ * and weight gradients are one item unless the schedule separates them. */
 typedef struct world {
     mf_pipeline_plan p;
     mf_pipeline_item *items[MOST];
     int64_t at[MOST], now[MOST];
-    int64_t *done; /* by way, chunk of all and turn: when; 0: not yet */
+    int64_t *done; /* by direction, chunk and micro-batch: the time of completion; 0: not done */
 } world;
 
 static int64_t *done_at(const world *w, mf_pipeline_way way, int64_t chunk, int64_t micro_batch)
@@ -26,7 +26,7 @@ static int64_t *done_at(const world *w, mf_pipeline_way way, int64_t chunk, int6
                     micro_batch];
 }
 
-/* When all it needs is there; -1: it is not yet. */
+/* The time at which all inputs are available; -1: not yet. */
 static int64_t ready(const world *w, const mf_pipeline_item *i, int stage)
 {
     const int64_t chunk = (int64_t)i->chunk * w->p.stages + stage;
@@ -43,7 +43,7 @@ static int64_t ready(const world *w, const mf_pipeline_item *i, int stage)
         return -1;
     if (i->way == MF_PIPELINE_WEIGHTS)
         when = *done_at(w, MF_PIPELINE_BACKWARDS, chunk, i->micro_batch);
-    return when - 1; /* 0 is no time: all are one later */
+    return when - 1; /* 0 means not done, so all times are one later */
 }
 
 static bool step(world *w, int stage)
@@ -58,14 +58,14 @@ static bool step(world *w, int stage)
         w->now[stage] = from;
     w->now[stage] += i->way == MF_PIPELINE_BACKWARDS && !apart ? 2 : 1;
     done = done_at(w, i->way, (int64_t)i->chunk * w->p.stages + stage, i->micro_batch);
-    T_EQ(*done, 0); /* nothing comes twice */
+    T_EQ(*done, 0); /* no item runs twice */
     *done = w->now[stage] + 1;
     w->at[stage]++;
     return true;
 }
 
-/* Returns when the last stage is done, and lets all of them be looked at for how many micro-batches
- * they keep at most. */
+/* Returns the time at which the last stage is done. kept: by stage, the maximum number of
+ * micro-batches whose activations it keeps. */
 static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
 {
     const int64_t n = mf_pipeline_items(plan);
@@ -97,7 +97,7 @@ static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
         }
     }
     for (int s = 0; s < plan->stages; s++) {
-        T_EQ(w.at[s], n); /* it did not wait for ever */
+        T_EQ(w.at[s], n); /* no deadlock */
         end = w.now[s] > end ? w.now[s] : end;
         mf_free(w.items[s]);
     }
@@ -140,7 +140,7 @@ MF_TEST(pipeline_bubble_of_interleaved_schedules_matches_the_formula)
     T_NEAR(mf_pipeline_idle(&p), 3.0 / (3 * 12 + 3), 1e-12);
 }
 
-/* As much is kept as by the first stage of 1F1B. */
+/* The stage keeps as many micro-batches as the first stage of 1F1B. */
 MF_TEST(pipeline_bubble_of_zero_bubble_schedules_matches_the_formula)
 {
     const mf_pipeline_plan p = { MF_PIPELINE_ZERO_BUBBLE, 4, 1, 12 };
@@ -153,7 +153,7 @@ MF_TEST(pipeline_bubble_of_zero_bubble_schedules_matches_the_formula)
         T_EQ(kept[s], p.stages);
 }
 
-/* The planner has its places in closed form. */
+/* The planner computes positions in closed form. */
 MF_TEST(pipeline_positions_match_the_schedule)
 {
     for (int how = MF_PIPELINE_1F1B; how <= MF_PIPELINE_GPIPE; how++) {
