@@ -98,8 +98,8 @@ MF_TEST(options_help_needs_no_arguments)
     mf_args_deinit(&a);
 }
 
-/* The command line is split before the command is known: an option must mean the same everywhere.
- */
+/* The command line is split before the command is known: an option name must have the same meaning
+ * for all commands. */
 MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
 {
     for (int i = 0; mf_commands[i]; i++) {
@@ -114,7 +114,7 @@ MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
     }
 }
 
-/* By its own name, or in the help of its group. */
+/* By its name, or in the help of its group. */
 static bool is_listed(const mf_command *c, const char *program)
 {
     char row[32];
@@ -235,7 +235,7 @@ MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
     mf_args_deinit(&b);
 }
 
-/* Workers compare what they were given: a new option must say whether theirs may differ. */
+/* Workers compare their options: every option must state whether workers may differ in it. */
 MF_TEST(options_of_train_say_whether_workers_may_differ)
 {
     static const char *const commands[] = { "train", "eval", "predict" };

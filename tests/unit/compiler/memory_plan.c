@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_plan.c - nobody overlaps, and holes are used. */
+/* memory_plan.c - items with overlapping lifetimes do not overlap in memory, and holes are used. */
 #include "compiler/memory_plan.h"
 
 #include "mf_test.h"
@@ -46,7 +46,7 @@ MF_TEST(memory_plan_items_do_not_overlap)
     }
 }
 
-/* In the order of time the last one finds two holes, and neither is large enough. */
+/* If items are placed in the order of time, both holes are too small for the last item. */
 MF_TEST(memory_plan_places_by_size_if_that_is_better)
 {
     mf_memory_plan_item l[] = { { .live_from = 0, .live_to = 0, .bytes = 64 },
