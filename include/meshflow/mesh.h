@@ -63,7 +63,7 @@ typedef struct mf_mesh_counts {
     int64_t sent_bytes, received_bytes; /* to and from other devices */
     int64_t planned_bytes; /* to be received, as planned: equal to received_bytes unless a run
                               failed */
-    int64_t collectives; /* in which the device took part */
+    int64_t collectives; /* of this device */
     int64_t step_bytes; /* peak memory of the largest run, without variables */
     int64_t planned_step_bytes; /* the same, as planned */
     int64_t mesh; /* with several meshes, the one of this device: the pipeline stage */

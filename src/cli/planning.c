@@ -375,7 +375,7 @@ void mf_planning_print_json(const mf_planner_answer *a, const mf_planner_options
 {
     mf_buf_printf(
         out,
-        "{\"fits\":%s,\"exhaustive\":%s,\"looked_at\":%lld,\"pipelines\":%lld,\"search_seconds\":%."
+        "{\"fits\":%s,\"exhaustive\":%s,\"predicted\":%lld,\"pipelines\":%lld,\"search_seconds\":%."
         "3g,"
         "\"links_seconds\":%.3g,\"kernel_seconds\":%.3g,\"kernels\":%lld,\"company\":%.4g,"
         "\"layouts\":[",

@@ -183,8 +183,7 @@ mf_status mf_train_work(mf_train_run *run, mf_args *args)
         mf_progress_deinit(&progress);
         return fitted;
     }
-    if (fitted != MF_OK &&
-        mf_strategy_size(job->strategy) > 1) { /* the peers no longer take part */
+    if (fitted != MF_OK && mf_strategy_size(job->strategy) > 1) { /* the peers have left */
         if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
             st = mf_train_print_json(run, NULL, 0);
         mf_progress_deinit(&progress);

@@ -46,7 +46,7 @@ MF_MUST mf_status mf_ledger_take_over(const char *dir, const char *name, const m
 /* The last step in the file; -1: none. */
 int64_t mf_ledger_last_step(const mf_ledger *l);
 /* Steps are consecutive; a step may use several batches. The last `n_skipped` samples of the
- * batch were skipped for good. Does not wait for the disk. */
+ * batch were skipped permanently. Does not wait for the disk. */
 MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch,
                                 int64_t n_skipped);
 /* Writes all records to the file (sync: to the disk). Call it before a checkpoint is written, so

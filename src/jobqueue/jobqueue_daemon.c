@@ -91,7 +91,7 @@ static bool jobqueue_daemon_is_gone(const char *dir, const char *name)
 }
 
 /* 1: all jobs of its --after are done, or it has been started before; 0: not yet; -1: one of them
- * failed or is gone, and which. */
+ * failed or does not exist, and which. */
 static int may_start(const char *dir, const mf_jobqueue_job *jobs, int n,
                      const mf_jobqueue_job *job, const char **which)
 {

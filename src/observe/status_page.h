@@ -121,7 +121,7 @@ typedef struct mf_status_page {
      * host. */
     int64_t keeper, keeper_start, reported_ns; /* time of the task's last report */
     int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as all times */
-    int32_t tasks; /* tasks of the job that take part in training */
+    int32_t tasks; /* training tasks of the job */
     int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives in flight */
     int64_t phase_since_ns;
     int64_t step, steps, epoch; /* steps done; total; epoch of the last step */

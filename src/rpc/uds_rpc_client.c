@@ -258,17 +258,17 @@ static mf_status uds_rpc_client_take_frame(uds_rpc_client_line *l)
     return st;
 }
 
-/* has_come: a frame; is_late: deadlines or cancelled requests must be checked. */
-static void await_something(uds_rpc_client_line *l, bool *is_done, bool *is_late)
+/* has_frame: a frame was received; is_late: deadlines or cancelled requests must be checked. */
+static void await_something(uds_rpc_client_line *l, bool *has_frame, bool *is_late)
 {
     struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
                            { .fd = l->wake, .events = POLLIN } };
     int64_t nearest;
     uint64_t count;
 
-    *is_done = mf_uds_line_has_more(&l->base);
+    *has_frame = mf_uds_line_has_more(&l->base);
     *is_late = false;
-    if (*is_done)
+    if (*has_frame)
         return;
     pthread_mutex_lock(&l->channel->lock);
     nearest = l->nearest_ns;
@@ -280,8 +280,8 @@ static void await_something(uds_rpc_client_line *l, bool *is_done, bool *is_late
     } else {
         (void)poll(p, 2, -1);
     }
-    *is_done = p[0].revents != 0;
-    *is_late = !*is_done || p[1].revents || mf_clock_ns() >= nearest;
+    *has_frame = p[0].revents != 0;
+    *is_late = !*has_frame || p[1].revents || mf_clock_ns() >= nearest;
     if (p[1].revents && read(l->wake, &count, sizeof count) < 0)
         MF_WARN("%s", strerror(errno));
 }
@@ -328,10 +328,10 @@ static void *take_answers(void *arg)
     mf_status st = MF_OK;
 
     while (st == MF_OK && !uds_rpc_client_is_closing(l)) {
-        bool is_done, is_late;
+        bool has_frame, is_late;
 
-        await_something(l, &is_done, &is_late);
-        if (is_done)
+        await_something(l, &has_frame, &is_late);
+        if (has_frame)
             st = uds_rpc_client_take_frame(l);
         if (is_late)
             end_late(l);

@@ -198,7 +198,7 @@ static bool is_shown(const mf_job_view_job *job, pid_t pid)
     return false;
 }
 
-/* Forgets workers of other processes that are gone; ours are reaped. */
+/* Forgets workers of other processes that have exited; own workers are reaped. */
 static void forget_dead(follow *f, const mf_job_view_job *job)
 {
     for (int i = f->n - 1; i >= 0; i--) {

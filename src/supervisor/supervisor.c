@@ -246,7 +246,7 @@ static mf_status supervisor_take(master *m, supervised *w)
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
     MF_TRY(supervisor_put_task(m, w, &won));
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
-        MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
+        MF_WARN("%s takes over %s from %s, which is lost", m->name, w->name, before);
     return MF_OK;
 }
 
@@ -270,7 +270,7 @@ static mf_status supervise_task(master *m, supervised *w)
             return MF_OK;
         w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
-        MF_WARN("%s (process %lld) is gone: %s restarts it, %d of %d", w->name, w->pid, m->name,
+        MF_WARN("%s (process %lld) has exited: %s restarts it, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
         return supervisor_put_task(m, w, &won);

@@ -151,8 +151,8 @@ static mf_status make_gathering(const mf_collective_schedule_of *of, mf_arena *a
 
 /* ---- the tree ---- */
 
-/* A tree of tasks: one device of each takes part. If the first task is the source, r sends to 2r+1
- * and 2r+2. Another source acts as an additional root before the first task and keeps its own
+/* A tree of tasks: one device represents each task. If the first task is the source, r sends to
+ * 2r+1 and 2r+2. Another source acts as an additional root before the first task and keeps its own
  * position, too. */
 static int parent_of(int rank, int source)
 {
@@ -166,7 +166,7 @@ static bool is_child(int rank, int of, int source)
     return rank != of && parent_of(rank, source) == of;
 }
 
-/* The device of a task that takes part. */
+/* The device that represents a task. */
 static int task_representative(const mf_collective_schedule_of *of, int task)
 {
     int i = 0;

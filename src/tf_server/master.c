@@ -223,8 +223,9 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     }
     out.session_handle = s->handle;
     st = mf_request_reply(r, &out.base);
-    if (st != MF_OK || atomic_load(&r->call->gone)) /* the client is gone and would never close it
-                                                     */
+    if (st != MF_OK ||
+        atomic_load(&r->call->gone)) /* the client has disconnected and would never close it
+                                      */
         close_session(m, s->handle);
     mf_client_session_release(s);
     return st;

@@ -282,7 +282,7 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }
 
-/* Other masters take part, so the step has the same id there. */
+/* Several masters run the step, so it has the same id on all of them. */
 static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step *m,
                             const mf_exec_plan *l)
 {

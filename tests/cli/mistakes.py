@@ -418,7 +418,7 @@ class Bench(harness.Bench):
 RAW = re.compile(r"error:[0-9A-F]{6,}|%20|SSL_|routines|assert|0x[0-9a-f]{6,}|\(null\)|Sanitizer|core dumped")
 
 
-def look_at(code, err, want, says):
+def check_output(code, err, want, says):
     lines = [line for line in err.splitlines() if re.match(r"(\[[^]]*\] )?meshflow: ", line)]
     check(code == want, "exit code %d, not %d: %s" % (code, want, err))
     check(lines, "no message: %s" % err)
@@ -438,7 +438,7 @@ def main():
                 continue
             try:
                 code, err = b.make(command, **more)
-                look_at(code, err, want, [s.format(**b.ports) for s in says])
+                check_output(code, err, want, [s.format(**b.ports) for s in says])
                 passed += 1
                 print("ok %d - %s" % (passed + failed, name), flush=True)
             except (harness.Failed, subprocess.TimeoutExpired) as e:

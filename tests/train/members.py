@@ -645,7 +645,7 @@ def masters_are_killed_and_stopped(b):
     text, err = p.communicate(timeout=240)
     check(p.returncode == 0, err)
     for name in ("worker 1", "ps 0", "worker 0"):
-        check(re.search(name + r" \(process \d+\) is gone: master \d restarts it", err), err)
+        check(re.search(name + r" \(process \d+\) has exited: master \d restarts it", err), err)
     check(b.sha(text, err) == b.alone(steps=700), "other weights\n" + err)
     b.audit(out)
 
@@ -658,7 +658,7 @@ def a_master_takes_over_from_a_lost_one(b):
     b.await_launched("heirs", 20)
     os.kill(children(p.pid)[0], signal.SIGKILL)
     text, err = p.communicate(timeout=240)
-    check("takes over worker 0 from master 0, which is gone" in err, err)
+    check("takes over worker 0 from master 0, which is lost" in err, err)
     check(b.sha(text, err) == b.alone(steps=400), "other weights\n" + err)
 
 

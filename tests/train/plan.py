@@ -170,7 +170,7 @@ def the_planner_supports_other_machines(b):
     best = far["layouts"][0]
     check(best["layout"] and eval("*".join(a.split(":")[1] for a in best["mesh"].split(";"))) == 256, "%s" % best)
     print("# 256 machines: %s on %s, %d layouts in %.1f s" %
-          (best["layout"], best["mesh"], far["looked_at"], far["search_seconds"] + far["links_seconds"]))
+          (best["layout"], best["mesh"], far["predicted"], far["search_seconds"] + far["links_seconds"]))
 
 
 @test

@@ -76,7 +76,7 @@ struct grpc_rpc_server_incoming {
     pthread_mutex_t lock; /* guards all fields below */
     int refs; /* pending tags, and the pending reply */
     bool is_delivered, is_answered, caller_closed; /* the service was called; a reply was given; the
-                                           caller is gone */
+                                                      caller has closed the call */
 };
 
 /* ---- calls ---- */
@@ -140,7 +140,7 @@ static bool grpc_rpc_server_start(grpc_rpc_server_incoming *c, const grpc_op *op
 
 static void grpc_rpc_server_on_sent(grpc_rpc_server_incoming *c, bool ok, bool alone)
 {
-    (void)ok; /* a failure means that the caller is gone, which needs no action */
+    (void)ok; /* a failure means that the caller has closed the call, which needs no action */
     (void)alone;
     grpc_rpc_server_unref(c); /* already answered */
 }
@@ -182,7 +182,7 @@ static void grpc_rpc_server_refuse(grpc_rpc_server_incoming *c, mf_status status
     rpc_answer(&c->base, status, message, NULL, 0);
 }
 
-/* The service must be called, unless the caller is gone. */
+/* The service must be called, unless the caller has closed the call. */
 static bool claim_delivery(grpc_rpc_server_incoming *c)
 {
     bool tell;
@@ -207,7 +207,7 @@ static void grpc_rpc_server_on_received(grpc_rpc_server_incoming *c, bool ok, bo
     if (alone)
         grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
     else if (!claim_delivery(c))
-        grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller is gone");
+        grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller has closed the call");
     else
         s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
                            GRPC_SLICE_LENGTH(c->bytes));
