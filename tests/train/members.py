@@ -390,7 +390,7 @@ def workers_join_a_job_whose_store_and_cluster_are_options(b):
         b.running += tasks
         await_workers(b, name, 2)
         r = subprocess.run([b.program, "job", "scale", name, "--workers", "3"], capture_output=True, text=True, env=b.env)
-        check(r.returncode == 0 and "worker 2 is started" in r.stdout, r.stdout + r.stderr)
+        check(r.returncode == 0 and "worker 2 was started" in r.stdout, r.stdout + r.stderr)
         await_workers(b, name, 3)
         subprocess.run([b.program, "job", "drain", name], capture_output=True, text=True, env=b.env)
         for p in tasks:
@@ -474,7 +474,7 @@ def a_list_of_hosts_sets_the_number_of_workers(b):
     b.running.append(script)
     await_workers(b, "listed", 3)
     put("here here here")
-    complaint, end = "the last one holds: cat " + hosts + ":1", time.monotonic() + 60
+    complaint, end = "the previous list stays in force: cat " + hosts + ":1", time.monotonic() + 60
     while complaint not in open(said.name).read():
         check(time.monotonic() < end, "no complaint: " + open(said.name).read())
         time.sleep(0.05)
