@@ -18,8 +18,8 @@
 #include "graph/op.h"
 #include "observe/status_page.h"
 #include "supervisor/supervisor.h"
+#include "train/loop/dist.h"
 #include "train/loop/guard.h"
-#include "train/loop/team.h"
 #include "train/step/trainer.h"
 
 #include <meshflow/mesh.h>
@@ -348,7 +348,7 @@ static bool cmd_train_was_stopped(const measured *m)
 
     if (decided(m, &why))
         return false;
-    return t->team && t->team->kind->lease ? t->standing.stop != 0 : t->step < m->total;
+    return mf_dist_leases_batches(t->dist) ? t->standing.stop != 0 : t->step < m->total;
 }
 
 /* What training has ended by. */
@@ -485,12 +485,11 @@ static mf_status cmd_train_tell(const measured *m, bool json, const mf_result *t
             told = true;
         }
         st = mf_strategy_barrier(strategy, "the result");
-        if (st != MF_OK && !mf_dist_worker_meets(strategy->team))
+        if (st != MF_OK && !mf_dist_may_recover(strategy->dist))
             return st;
         if (st != MF_OK) /* who is alone by now has nobody to wait for */
-            st = mf_dist_worker_gather_round(strategy->team, m->job->trainer, st) == MF_OK
-                     ? MF_ABORTED
-                     : MF_OK;
+            st = mf_dist_rendezvous(strategy->dist, m->job->trainer, st) == MF_OK ? MF_ABORTED
+                                                                                  : MF_OK;
     } while (st != MF_OK);
     return MF_OK;
 }
@@ -499,8 +498,8 @@ static mf_status cmd_train_tell(const measured *m, bool json, const mf_result *t
  * would do; but where it may be lost all workers look, and come to the same result. */
 static bool is_judge(const mf_strategy *s)
 {
-    return mf_strategy_is_chief(s) || mf_dist_worker_judges(s->team) ||
-           mf_dist_worker_meets(s->team);
+    return mf_strategy_is_chief(s) || mf_dist_judges_groups(s->dist) ||
+           mf_dist_may_recover(s->dist);
 }
 
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
@@ -634,7 +633,7 @@ static mf_status train(measured *m, mf_args *args)
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
     if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
         MF_WARN("%s", why.message); /* it came too late, which is no mistake */
-        if (job->trainer->team->stopped)
+        if (job->trainer->dist->stopped)
             args->exit_code = MF_EXIT_STOPPED;
         mf_progress_deinit(&progress);
         return MF_OK;

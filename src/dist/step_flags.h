@@ -8,15 +8,16 @@
 
 enum {
     MF_STEP_FLAG_STOP = 1, /* the step shall be the last one */
-    MF_STEP_FLAG_MEET = 2, /* somebody waits to come in: all shall meet again after the step */
+    MF_STEP_FLAG_RENDEZVOUS =
+        2, /* somebody waits to come in: all shall meet again after the step */
     MF_STEP_FLAG_KINDS = 2, /* so many of these travel with sums */
-    MF_STEP_FLAG_LOOK = 4, /* on a mesh: somebody looks at variables after the step */
+    MF_STEP_FLAG_READ = 4, /* on a mesh: somebody looks at variables after the step */
     MF_STEP_FLAG_LEAVE = 1 << 8, /* one wants to leave; counted from here on */
 };
 
-static inline int mf_step_flags_leaving(int votes)
+static inline int mf_step_flags_leaving(int flags)
 {
-    return votes / MF_STEP_FLAG_LEAVE;
+    return flags / MF_STEP_FLAG_LEAVE;
 }
 
 static inline int mf_step_flags_join(int a, int b)

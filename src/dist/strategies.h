@@ -9,10 +9,8 @@
 #include "collective/net_groups.h"
 #include "graph/settings.h"
 #include "net/net.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/trainer.h"
-
-#include <pthread.h>
 
 /* What a strategy is opened with. */
 typedef struct mf_strategy_call {
@@ -94,58 +92,5 @@ MF_MUST mf_status mf_job_transport(const mf_strategy_call *call, const char *con
                                    int n, const char *self, mf_job_way *out);
 MF_MUST mf_status mf_job_group_of(mf_net *net, const int *members, int n, uint32_t id,
                                   const char *how, mf_group **out);
-
-/* ---- tasks that come and go (rejoin.c) ---- */
-
-/* What is needed to connect again and again: see mf_members. */
-typedef struct mf_job_members {
-    mf_members *members; /* NULL: not registered yet */
-    char *store, *name, *address, *identity, *collective;
-    char **first; /* names of all tasks that begin */
-    int n_first;
-    mf_job_way way;
-    int64_t timeout_ns;
-    const mf_view *view; /* at hand; NULL: none yet */
-    int n_workers, n_servers; /* of the view */
-    int self; /* among its tasks, of which workers come first, in the order of the view */
-    pthread_mutex_t lock; /* of net */
-    mf_net *net; /* of the view at hand; NULL: not connected */
-    const mf_dist_worker
-        *team; /* that meets, with this trainer, which may be told to end; NULL: none yet */
-    const mf_trainer *trainer;
-} mf_job_members;
-
-/* Is there a store, and can this transport lose a task? Else nobody may be missing. */
-bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster);
-/* Those that train together, and parameter servers. Copies what it needs of the call. Owns:
- * mf_job_members_deinit(), also after a failure. */
-MF_MUST mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out);
-void mf_job_members_deinit(mf_job_members *j);
-/* Give up the view at hand, and be connected with the members of a later one. Fails where it is no
- * matter of others: see mf_members_next(). */
-MF_MUST mf_status mf_job_members_meet(mf_job_members *j);
-/* Let go of the connections; those who wait for us are told `why` (MF_OK: we leave). */
-void mf_job_members_part(mf_job_members *j, mf_status why);
-/* Is this failure due to others, who may be missing next time? */
-bool mf_job_others_failed(mf_status st);
-/* What this worker votes for in its next step (dist/step_flags.h). */
-int mf_job_members_votes(mf_job_members *j, mf_dist_worker *team, bool wants_stop);
-/* What has become of everybody's votes: *stop, and whether all meet again. */
-void mf_job_take_votes(mf_dist_worker *team, int votes, bool *stop);
-/* mf_dist_worker_kind.meet: part() from those of the epoch that is over, telling them why; then
- * once() with those of the next, until that does not fail because of others. */
-typedef struct mf_job_meeting {
-    void (*part)(mf_dist_worker *team, mf_status why);
-    mf_status (*once)(mf_dist_worker *team, mf_trainer *t);
-} mf_job_meeting;
-MF_MUST mf_status mf_job_meet(mf_dist_worker *team, mf_trainer *t, const mf_job_meeting *m,
-                              mf_status why);
-/* mf_dist_worker_kind.note_saved and .over. Nothing, where all must stay. */
-MF_MUST mf_status mf_job_note_saved(mf_dist_worker *team);
-MF_MUST mf_status mf_job_note_end(mf_dist_worker *team);
-/* What mf_dist_worker_kind.meet has to say of the view at hand. */
-MF_MUST mf_status mf_job_describe_view(mf_job_members *j, mf_dist_worker *team);
-/* A group of all members that train. */
-MF_MUST mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out);
 
 #endif

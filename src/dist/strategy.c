@@ -2,7 +2,7 @@
 /* strategy.c - opening a strategy by its name. */
 #include "base/host_state.h"
 #include "base/log.h"
-#include "dist/strategies.h"
+#include "dist/job_members.h"
 #include "observe/status_page.h"
 
 #include <stdio.h>
@@ -132,7 +132,7 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     mf_status st;
 
     if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
-        && !mf_job_may_change(o, cluster)) { /* others may come */
+        && !mf_job_is_elastic(o, cluster)) { /* others may come */
         if (!cluster->addresses)
             warn_of_unused(o);
         return open_alone(out);
@@ -207,12 +207,12 @@ void mf_strategy_close(mf_strategy *strategy)
 
 int mf_strategy_rank(const mf_strategy *strategy)
 {
-    return strategy && strategy->team ? strategy->team->rank : 0;
+    return strategy && strategy->dist ? strategy->dist->rank : 0;
 }
 
 int mf_strategy_size(const mf_strategy *strategy)
 {
-    return strategy && strategy->team ? strategy->team->size : 1;
+    return strategy && strategy->dist ? strategy->dist->size : 1;
 }
 
 void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
@@ -221,19 +221,17 @@ void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
     if (!out)
         return;
 
-    *out = (mf_traffic){ 0 };
-    if (strategy && strategy->team && strategy->team->kind->traffic)
-        strategy->team->kind->traffic(strategy->team, out);
+    mf_dist_traffic(strategy ? strategy->dist : NULL, out);
 }
 
 bool mf_strategy_serves(const mf_strategy *strategy)
 {
-    return strategy && strategy->team && strategy->team->kind->serve;
+    return strategy && mf_dist_serves(strategy->dist);
 }
 
 bool mf_strategy_is_over(const mf_strategy *strategy)
 {
-    return strategy && strategy->team && strategy->team->over;
+    return strategy && strategy->dist && strategy->dist->state == MF_DIST_OVER;
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)

@@ -48,6 +48,9 @@ typedef struct mf_members_options {
     /* Somebody of the view is not there any more, or a later view is: those who wait for others
      * shall ask mf_members_check(). Thread: any. */
     void (*news)(void *ctx);
+    /* Suspicion keeps this task out of the view; it rejoins after so long. NULL: not of interest.
+     * Thread: the caller's of mf_members_next(). */
+    void (*excluded)(void *ctx, int64_t ns);
     /* Was this task told to end? Then it waits for one lease more to be let in. NULL: it never is.
      * Thread: the caller's of mf_members_next(). */
     bool (*stops)(void *ctx);
@@ -75,7 +78,7 @@ MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
 MF_MUST mf_status mf_members_check(mf_members *m);
 /* This member of the view at hand is there, but we and it cannot meet: it does not answer, or does
  * not come. The next view is without one of the two: see mf_membership_snapshot_next(). */
-MF_MUST mf_status mf_members_doubt(mf_members *m, int member);
+MF_MUST mf_status mf_members_suspect(mf_members *m, int member);
 /* Is this member of the view at hand not there any more, as far as we have looked? Thread: any. */
 bool mf_members_is_lost(mf_members *m, int member);
 /* Look now. Fails: as mf_store_list(). Thread: any. */

@@ -3,7 +3,6 @@
  * doubts, which decide who is in it. */
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cluster/membership/membership_private.h"
 #include "observe/wait_report.h"
@@ -105,7 +104,7 @@ static void membership_next_view_wait_for(mf_members *m, entrance *e, const char
 
 /* ---- doubts ---- */
 
-mf_status mf_members_doubt(mf_members *m, int member)
+mf_status mf_members_suspect(mf_members *m, int member)
 {
     char key[MF_STORE_KEY_MAX], ids[2 * MF_MEMBER_ID];
     mf_member it;
@@ -143,9 +142,8 @@ static void begin_left_out(mf_members *m, int64_t now)
     m->left_out_ns = longer < LONGEST_OUT_NS ? longer : LONGEST_OUT_NS;
     if (m->left_out_ns == 0)
         m->left_out_ns = m->o.lease_ns;
-    MF_WARN(
-        "%s is left out: it and others were there, but could not meet; it comes again in %.3g s",
-        m->self.name, (double)m->left_out_ns * 1e-9);
+    if (m->o.excluded)
+        m->o.excluded(m->o.ctx, m->left_out_ns);
 }
 
 /* The others go on without us. If doubts keep us out, we come again after a while. */

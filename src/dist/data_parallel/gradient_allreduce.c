@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t step, int64_t samples,
-                                           int votes)
+                                           int step_flags)
 {
     mf_status st;
 
@@ -21,7 +21,7 @@ mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t ste
         x->buckets[i].ready = x->buckets[i].done = false;
     x->step = step;
     x->begun_ns = x->computed_ns = mf_clock_ns();
-    x->votes = votes;
+    x->step_flags = step_flags;
     mf_shard_owners_set(&x->shares, samples);
     if (st == MF_OK)
         st = mf_shard_owners_factor(&x->o.aggregation, x->shares.of, x->shares.ranks,
@@ -30,14 +30,14 @@ mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t ste
     return st;
 }
 
-int mf_gradient_allreduce_votes(mf_gradient_allreduce *x)
+int mf_gradient_allreduce_step_flags(mf_gradient_allreduce *x)
 {
-    int votes;
+    int step_flags;
 
     pthread_mutex_lock(&x->lock);
-    votes = x->voted;
+    step_flags = x->joined_step_flags;
     pthread_mutex_unlock(&x->lock);
-    return votes;
+    return step_flags;
 }
 
 int64_t mf_gradient_allreduce_computed_ns(mf_gradient_allreduce *x)
@@ -285,15 +285,15 @@ static mf_kernel *take_waiting(mf_gradient_allreduce *x)
     return found;
 }
 
-static int gradient_allreduce_count_votes(const mf_gradient_allreduce_bucket *k)
+static int read_step_flags(const mf_gradient_allreduce_bucket *k)
 {
     const float *sums = (const float *)k->result.data + k->exact - MF_GRADIENT_ALLREDUCE_ALIGN;
 
-    int votes = (int)sums[MF_STEP_FLAG_KINDS] * MF_STEP_FLAG_LEAVE;
+    int step_flags = (int)sums[MF_STEP_FLAG_KINDS] * MF_STEP_FLAG_LEAVE;
 
     for (int v = 0; v < MF_STEP_FLAG_KINDS; v++)
-        votes |= (sums[v] > 0.0f) << v;
-    return votes;
+        step_flags |= (sums[v] > 0.0f) << v;
+    return step_flags;
 }
 
 static void gradient_allreduce_finish(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
@@ -308,7 +308,7 @@ static void gradient_allreduce_finish(mf_gradient_allreduce *x, mf_gradient_allr
         mf_error_save(st, &x->error);
     k->done = true;
     if (st == MF_OK && mf_gradient_allreduce_has_vote(x, k->about) && !k->about->concat)
-        x->voted = gradient_allreduce_count_votes(k);
+        x->joined_step_flags = read_step_flags(k);
     waiting = k->waiting; /* now: once the lock is free, it may be the next step's */
     k->waiting = NULL;
     pthread_mutex_unlock(&x->lock);
@@ -350,7 +350,7 @@ static mf_status take_shares(mf_gradient_allreduce *x, const mf_share *of)
     return mf_shard_owners_init(&x->shares, x->o.group->size, x->o.shards, x->base.grain, of);
 }
 
-mf_status mf_gradient_allreduce_deal(mf_gradient_allreduce *x, const mf_share *of)
+mf_status mf_gradient_allreduce_assign(mf_gradient_allreduce *x, const mf_share *of)
 {
     mf_status st;
 

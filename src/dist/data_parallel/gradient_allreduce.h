@@ -41,16 +41,16 @@ MF_MUST mf_status mf_gradient_allreduce_new(const mf_gradient_allreduce_options 
 void mf_gradient_allreduce_free(mf_gradient_allreduce *x);
 mf_exchange *mf_gradient_allreduce_exchange(mf_gradient_allreduce *x);
 
-/* A step of so many samples in all begins. votes: ours. */
+/* A step of so many samples in all begins. step_flags: ours. */
 MF_MUST mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t step,
-                                                   int64_t samples, int votes);
+                                                   int64_t samples, int step_flags);
 /* Nanoseconds from the beginning of the last step until all that is exchanged was computed here. */
 int64_t mf_gradient_allreduce_computed_ns(mf_gradient_allreduce *x);
 /* Between steps, by all members: shards have other owners from now on (of: as in the options);
  * the session has to be told. Not with codecs that keep something. */
-MF_MUST mf_status mf_gradient_allreduce_deal(mf_gradient_allreduce *x, const mf_share *of);
-/* What somebody has voted for in the step that was done last. */
-int mf_gradient_allreduce_votes(mf_gradient_allreduce *x);
+MF_MUST mf_status mf_gradient_allreduce_assign(mf_gradient_allreduce *x, const mf_share *of);
+/* What somebody has joined_step_flags for in the step that was done last. */
+int mf_gradient_allreduce_step_flags(mf_gradient_allreduce *x);
 /* How many bytes more this worker would have sent so far without codecs, in an all-reduce that
  * wastes none: 2 (n - 1) / n of a vector, with n workers. 0 without codecs. */
 int64_t mf_gradient_allreduce_saved_bytes(mf_gradient_allreduce *x);

@@ -43,7 +43,8 @@ static const mf_codec *codec_of(const mf_gradient_allreduce *x, const mf_exchang
                        : NULL;
 }
 
-/* Where items lie in a vector: first the exact ones, with the votes behind them, then the others.
+/* Where items lie in a vector: first the exact ones, with the step_flags behind them, then the
+ * others.
  */
 static mf_status gradient_allreduce_pack_lay_out(mf_gradient_allreduce *x,
                                                  mf_gradient_allreduce_bucket *k)
@@ -112,9 +113,9 @@ static void pack_part(const mf_gradient_allreduce *x, const mf_gradient_allreduc
 
         memset(to, 0, MF_GRADIENT_ALLREDUCE_ALIGN * cell);
         for (int v = 0; part == 0 && v < MF_STEP_FLAG_KINDS; v++)
-            ((float *)(void *)to)[v] = (float)(x->votes >> v & 1);
+            ((float *)(void *)to)[v] = (float)(x->step_flags >> v & 1);
         if (part == 0)
-            ((float *)(void *)to)[MF_STEP_FLAG_KINDS] = (float)mf_step_flags_leaving(x->votes);
+            ((float *)(void *)to)[MF_STEP_FLAG_KINDS] = (float)mf_step_flags_leaving(x->step_flags);
     }
 }
 

@@ -41,14 +41,14 @@ struct mf_gradient_allreduce {
     int64_t begun_ns, computed_ns; /* when the step began; when the last bucket was handed in;
                                       guarded by lock */
     float factor; /* of our gradients, in this step */
-    int votes; /* ours */
-    int voted; /* everybody's; guarded by lock */
+    int step_flags; /* ours */
+    int joined_step_flags; /* everybody's; guarded by lock */
     char what[48]; /* of the collective at hand; the thread's */
     /* Sent by codecs; and of the same items without them. Guarded by lock. */
     int64_t coded_bytes, plain_bytes;
 };
 
-/* Behind the exact items of this bucket stand the votes. */
+/* Behind the exact items of this bucket stand the step_flags. */
 static inline bool mf_gradient_allreduce_has_vote(const mf_gradient_allreduce *x,
                                                   const mf_exchange_bucket *b)
 {

@@ -21,7 +21,7 @@ struct mf_reduce_to_one {
 
 static bool reduce_to_one_is_first(const mf_reduce_to_one *u)
 {
-    return u->t->team->rank == 0;
+    return u->t->dist->rank == 0;
 }
 
 /* ---- giving ---- */
@@ -58,12 +58,12 @@ static mf_status reduce_to_one_unpack(mf_reduce_to_one *u)
 
 static mf_status reduce_to_one_give(mf_reduce_to_one *u)
 {
-    mf_dist_worker *team = u->t->team;
-    const mf_collective c = mf_dist_worker_call(team, u->t->step, "the new weights");
+    mf_dist *dist = u->t->dist;
+    const mf_collective c = mf_dist_collective(dist, u->t->step, "the new weights");
 
     if (reduce_to_one_is_first(u))
         MF_TRY(reduce_to_one_pack(u));
-    MF_TRY(mf_broadcast(team->group, &c, 0, u->message, u->size));
+    MF_TRY(mf_broadcast(dist->group, &c, 0, u->message, u->size));
     return reduce_to_one_is_first(u) ? MF_OK : reduce_to_one_unpack(u);
 }
 

@@ -4,8 +4,8 @@
 #ifndef MF_DIST_DATA_PARALLEL_REDUCE_TO_ONE_H
 #define MF_DIST_DATA_PARALLEL_REDUCE_TO_ONE_H
 
+#include "train/loop/dist.h"
 #include "train/loop/loop.h"
-#include "train/loop/team.h"
 #include "train/step/trainer.h"
 
 typedef struct mf_reduce_to_one mf_reduce_to_one;

@@ -285,7 +285,7 @@ mf_status mf_replicas_begin_step(mf_replicas *r, int64_t step, int64_t samples, 
 
 bool mf_replicas_wants_stop(mf_replicas *r)
 {
-    return mf_gradient_allreduce_votes(r->list[0].sums) & MF_STEP_FLAG_STOP;
+    return mf_gradient_allreduce_step_flags(r->list[0].sums) & MF_STEP_FLAG_STOP;
 }
 
 /* ---- making and freeing ---- */

@@ -98,11 +98,11 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples,
     c->weights = mf_calloc(l->trainer->n_trained, sizeof *c->weights);
     c->own = mf_calloc(l->n_own, sizeof *c->own);
     c->own_at = mf_calloc(l->n_own, sizeof *c->own_at);
-    c->of = mf_calloc(l->team.size, sizeof *c->of);
+    c->of = mf_calloc(l->dist.size, sizeof *c->of);
     if (!c->weights || !c->own || !c->own_at || !c->of)
         return MF_NOMEM("averages");
     group_aggregate_lay_out(l, c);
-    for (int r = 0; r < l->team.size; r++) {
+    for (int r = 0; r < l->dist.size; r++) {
         const mf_share places = { mf_worker_groups_places(&l->groups, r).first,
                                   mf_uds_spoken_for(l, r) };
 
@@ -110,7 +110,7 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples,
         for (int64_t p = places.first; p < places.first + places.n; p++) {
             if (samples[p] == 0)
                 continue;
-            if (r == l->team.rank)
+            if (r == l->dist.rank)
                 MF_TRY(group_aggregate_add_own(l, &l->own[p - places.first], c));
             c->factor[c->groups++] = l->aggregation.how == MF_AGGREGATE_WEIGHTED
                                          ? l->weights[l->groups.active[p]]
@@ -128,14 +128,14 @@ static mf_status aggregate_apart(const mf_local_sgd *l, const mf_collective *cal
 {
     const void **own = mf_calloc(c->n_own, sizeof *own);
     mf_shard_owners shares = { 0 };
-    mf_status st = own ? mf_shard_owners_init(&shares, l->team.size, c->groups, 1, c->of)
+    mf_status st = own ? mf_shard_owners_init(&shares, l->dist.size, c->groups, 1, c->of)
                        : MF_NOMEM("averages");
 
     for (int64_t k = 0; own && k < c->n_own; k++)
         own[k] = c->own[k].data;
     if (st == MF_OK) {
         mf_shard_owners_set(&shares, c->groups);
-        st = mf_robust_reduce_reduce(&(mf_robust_reduce){ .group = l->team.group,
+        st = mf_robust_reduce_reduce(&(mf_robust_reduce){ .group = l->dist.group,
                                                           .call = *call,
                                                           .aggregation = &l->aggregation,
                                                           .shares = &shares,
@@ -157,7 +157,7 @@ static mf_status group_aggregate(const mf_local_sgd *l, const mf_collective *cal
 {
     if (mf_aggregate_is_apart(l->aggregation.how))
         return aggregate_apart(l, call, c);
-    return mf_average(l->team.group, call,
+    return mf_average(l->dist.group, call,
                       &(mf_average_of){ .leaves = c->groups,
                                         .weights = c->factor,
                                         .of = c->of,

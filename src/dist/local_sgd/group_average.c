@@ -105,7 +105,7 @@ static mf_status read_own(const mf_local_sgd *l, means *m)
 
 static mf_status means_init(const mf_local_sgd *l, means *m)
 {
-    const int size = l->team.size;
+    const int size = l->dist.size;
 
     m->own = l->n_own;
     for (int64_t i = 0; i < l->trainer->n_trained; i++)
@@ -180,7 +180,7 @@ static mf_status average_all(mf_local_sgd *l, const mf_collective *c, const int6
     for (int i = 0; i < l->groups.n_active; i++)
         weights[i] = (double)samples[i];
     if (st == MF_OK)
-        st = mf_average(l->team.group, c,
+        st = mf_average(l->dist.group, c,
                         &(mf_average_of){ .leaves = l->groups.n_active,
                                           .weights = weights,
                                           .of = m.of,
@@ -219,7 +219,7 @@ static void group_average_begin_anew(mf_local_sgd *l)
 mf_status mf_local_average(mf_local_sgd *l, bool *stop)
 {
     mf_trainer *t = l->trainer;
-    const mf_collective c = mf_dist_worker_call(&l->team, t->step, "the averages");
+    const mf_collective c = mf_dist_collective(&l->dist, t->step, "the averages");
     mf_local_notes notes = { 0 };
     bool ends = false, leave = false;
     mf_status st;
@@ -230,7 +230,7 @@ mf_status mf_local_average(mf_local_sgd *l, bool *stop)
     if (st == MF_OK)
         st = average(l, &c, notes.samples);
     if (st == MF_OK)
-        mf_job_take_votes(&l->team, notes.votes, &ends);
+        mf_dist_apply_step_flags(&l->dist, notes.step_flags, &ends);
     if (st == MF_OK)
         st = mf_local_judge(l, &notes, &ends, &leave);
     mf_local_notes_deinit(&notes);
@@ -239,7 +239,7 @@ mf_status mf_local_average(mf_local_sgd *l, bool *stop)
     t->standing.stop |= ends;
     group_average_begin_anew(l);
     MF_TRY(mf_local_commit_now(l));
-    return leave ? mf_local_deal(l) : MF_OK;
+    return leave ? mf_local_assign(l) : MF_OK;
 }
 
 /* ---- going back ---- */
@@ -249,7 +249,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     const mf_trainer *t = l->trainer;
 
     forget_commit(l);
-    if (l->team.members || l->verdict.on || l->aggregation.how != MF_AGGREGATE_MEAN) {
+    if (l->dist.members || l->verdict.on || l->aggregation.how != MF_AGGREGATE_MEAN) {
         l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
         if (!l->commit.values)
             return MF_NOMEM("averages");

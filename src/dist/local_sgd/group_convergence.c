@@ -31,9 +31,9 @@ static bool are_equal(const mf_convergence_options *a, const mf_convergence_opti
            a->only_still == b->only_still;
 }
 
-mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rules)
+mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules)
 {
-    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
+    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
 
     if (l->slots == MF_SLOTS_KEEP)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -46,10 +46,10 @@ mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rul
     return group_convergence_begin(l, rules);
 }
 
-mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, double *loss)
+mf_progress_state mf_local_tell(const mf_dist *dist, const char **why, double *loss)
 {
     const mf_local_sgd *l =
-        (const mf_local_sgd *)(const void *)((const char *)team - offsetof(mf_local_sgd, team));
+        (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));
 
     *why = l->verdict.why;
     *loss = l->verdict.loss;
@@ -58,10 +58,10 @@ mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, do
 
 /* ---- checkpoints ---- */
 
-mf_status mf_local_before_save(mf_dist_worker *team, mf_trainer *t)
+mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t)
 {
     const mf_local_sgd *l =
-        (const mf_local_sgd *)(const void *)((const char *)team - offsetof(mf_local_sgd, team));
+        (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));
     const int64_t n = t->standing.groups, numbers = mf_convergence_numbers();
 
     mf_tensor_clear(&t->judged);
@@ -104,7 +104,7 @@ static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t 
 {
     int root = 0;
 
-    for (int r = 1; r < l->team.size; r++) {
+    for (int r = 1; r < l->dist.size; r++) {
         if (steps[r] > steps[root])
             root = r;
     }
@@ -121,9 +121,9 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
     if (st == MF_OK && l->machines)
         memcpy(machines, l->machines, (size_t)n * sizeof *machines);
     if (st == MF_OK)
-        st = mf_broadcast(l->team.group, c, root, &verdict, sizeof verdict);
+        st = mf_broadcast(l->dist.group, c, root, &verdict, sizeof verdict);
     if (st == MF_OK)
-        st = mf_broadcast(l->team.group, c, root, machines, n * (int64_t)sizeof *machines);
+        st = mf_broadcast(l->dist.group, c, root, machines, n * (int64_t)sizeof *machines);
     if (st != MF_OK) { /* all of it, or what we had */
         mf_free(machines);
         return st;
@@ -136,19 +136,19 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 
 mf_status mf_local_align_verdict(mf_local_sgd *l)
 {
-    const mf_collective c = mf_dist_worker_call(&l->team, l->trainer->step, "what has converged");
-    int64_t *steps = mf_calloc(2 * l->team.size, sizeof *steps), *sizes;
+    const mf_collective c = mf_dist_collective(&l->dist, l->trainer->step, "what has converged");
+    int64_t *steps = mf_calloc(2 * l->dist.size, sizeof *steps), *sizes;
     mf_status st = take_saved(l);
     const int64_t mine = l->verdict.on ? l->verdict.step : -1;
     int root;
 
     if (!steps)
         return MF_NOMEM("convergence");
-    sizes = steps + l->team.size;
-    for (int r = 0; r < l->team.size; r++)
+    sizes = steps + l->dist.size;
+    for (int r = 0; r < l->dist.size; r++)
         sizes[r] = sizeof mine;
     if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ c, &mine, sizes, steps });
+        st = mf_all_gather(l->dist.group, &(mf_gather){ c, &mine, sizes, steps });
     root = group_convergence_find_furthest(l, steps);
     if (st == MF_OK && steps[root] >= 0)
         st = give_verdict(l, &c, root);
@@ -232,13 +232,13 @@ static void say_moves(const mf_local_sgd *l, mf_buf *out)
     const mf_train_progress *s = &l->trainer->standing;
     mf_worker_groups after;
 
-    mf_worker_groups_deal(&after, l->groups.n, l->groups.shards, l->groups.workers, s->left_at);
+    mf_worker_groups_assign(&after, l->groups.n, l->groups.shards, l->groups.workers, s->left_at);
     for (int w = 0; w < after.workers; w++) {
         for (int p = 0; p < after.n_active; p++) {
             const int group = after.active[p];
 
             if (has_group(&after, w, group) && !has_group(&l->groups, w, group))
-                mf_buf_printf(out, ", %s goes to group %d", l->team.group->names[w], group);
+                mf_buf_printf(out, ", %s goes to group %d", l->dist.group->names[w], group);
         }
     }
 }
@@ -263,7 +263,7 @@ static void leave_converged(mf_local_sgd *l, mf_buf *text)
     }
     mf_buf_printf(text, "; it leaves after step %lld", (long long)l->trainer->step);
     say_moves(l, text);
-    if (mf_dist_worker_is_chief(&l->team))
+    if (mf_dist_is_chief(&l->dist))
         MF_WARN("%s", text->data ? text->data : "");
 }
 
@@ -293,7 +293,7 @@ static void say_stalled(mf_local_sgd *l, int place, mf_progress_state before)
     mf_buf text = { 0 };
 
     if (l->machines[group].state != MF_STATE_STALLED || before == MF_STATE_STALLED ||
-        !mf_dist_worker_is_chief(&l->team))
+        !mf_dist_is_chief(&l->dist))
         return;
     mf_convergence_say(&l->machines[group], &text);
     MF_WARN("group %d %s", group, text.data ? text.data : "");

@@ -10,7 +10,7 @@
 
 /* What a worker says first; then come the notes of the groups that it speaks for. */
 typedef struct head {
-    int64_t votes;
+    int64_t step_flags;
     double seconds; /* since the last average */
     int64_t judged;
     mf_convergence_options rules;
@@ -38,13 +38,6 @@ static int64_t note_size(const mf_local_sgd *l, int rank)
 }
 
 /* ---- ours ---- */
-
-static int votes_of(mf_local_sgd *l)
-{
-    if (l->team.members)
-        return mf_job_members_votes(&l->members, &l->team, l->wants_stop);
-    return l->wants_stop ? MF_STEP_FLAG_STOP : 0;
-}
 
 /* The weights of a group, against what all had after the last average. */
 static mf_status group_messages_look_at_weights(const mf_local_sgd *l, const mf_local_group *g,
@@ -89,12 +82,12 @@ static mf_status write_notes(mf_local_sgd *l, mf_buf *out)
     head h;
 
     memset(&h, 0, sizeof h);
-    h.votes = votes_of(l);
+    h.step_flags = mf_job_members_step_flags(&l->members, &l->dist, l->wants_stop);
     h.seconds = (double)(mf_clock_ns() - l->commit.ns) * 1e-9;
     h.judged = l->watched;
     h.rules = l->verdict.rules;
     mf_buf_bytes(out, &h, sizeof h);
-    for (int64_t k = 0; k < mf_uds_spoken_for(l, l->team.rank); k++)
+    for (int64_t k = 0; k < mf_uds_spoken_for(l, l->dist.rank); k++)
         MF_TRY(write_group(l, &l->own[k], out));
     return mf_buf_finish(out);
 }
@@ -107,10 +100,10 @@ static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
     const char *at = n->all;
     int place = 0;
 
-    for (int r = 0; r < l->team.size; r++) {
+    for (int r = 0; r < l->dist.size; r++) {
         const head *h = (const head *)(const void *)at;
 
-        n->votes = mf_step_flags_join(n->votes, (int)h->votes);
+        n->step_flags = mf_step_flags_join(n->step_flags, (int)h->step_flags);
         if (r == 0)
             n->seconds = h->seconds;
         if (h->judged && !n->judged)
@@ -128,7 +121,7 @@ static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
 static mf_status group_messages_gather(mf_local_sgd *l, const mf_collective *c, const mf_buf *mine,
                                        mf_local_notes *out)
 {
-    const int n = l->team.size;
+    const int n = l->dist.size;
     int64_t *sizes = mf_calloc(n, sizeof *sizes), total = 0;
     mf_status st = MF_OK;
 
@@ -138,7 +131,7 @@ static mf_status group_messages_gather(mf_local_sgd *l, const mf_collective *c, 
     if (!sizes || !out->all)
         st = MF_NOMEM("averages");
     if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ *c, mine->data, sizes, out->all });
+        st = mf_all_gather(l->dist.group, &(mf_gather){ *c, mine->data, sizes, out->all });
     mf_free(sizes);
     return st;
 }

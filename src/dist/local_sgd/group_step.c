@@ -55,17 +55,17 @@ static mf_status group_step_count_step(const mf_local_sgd *l)
 
 mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples)
 {
-    l->team.own_samples = 0;
+    l->dist.samples.own = 0;
     for (int64_t k = 0; k < l->n_own; k++) {
         mf_local_group *g = &l->own[k];
 
         g->rows = mf_worker_groups_samples(&l->groups, g->group, samples);
         g->samples += g->rows.n;
-        l->team.own_samples += g->rows.n;
+        l->dist.samples.own += g->rows.n;
         MF_TRY(mf_grow(&g->steps, &g->cap_steps, g->n_steps + 1, sizeof *g->steps));
         g->steps[g->n_steps++] = (mf_local_step){ NAN, g->rows.n };
     }
-    if (l->team.own_samples == 0) /* nothing will be run */
+    if (l->dist.samples.own == 0) /* nothing will be run */
         return group_step_count_step(l);
     return l->sums ? mf_gradient_allreduce_begin_step(l->sums, step, l->own[0].rows.n, 0) : MF_OK;
 }
@@ -80,8 +80,8 @@ static mf_share group_step_rows_of(const mf_local_sgd *l, const mf_local_group *
 
     if (!x)
         return g->rows;
-    from = mf_shard_begin(g->rows.n, l->team.shards, x->first);
-    to = mf_shard_begin(g->rows.n, l->team.shards, x->first + x->count);
+    from = mf_shard_begin(g->rows.n, l->dist.shards.total, x->first);
+    to = mf_shard_begin(g->rows.n, l->dist.shards.total, x->first + x->count);
     return (mf_share){ g->rows.first + from, to - from };
 }
 
@@ -156,10 +156,10 @@ static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_opti
     return l->n_own > 1 ? group_step_add_results(l, call, first) : MF_OK;
 }
 
-mf_status mf_local_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+mf_status mf_local_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                        const mf_loop_call *call)
 {
-    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
+    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
     bool first = true;
 
     (void)t;

@@ -8,8 +8,8 @@
 #define MF_DIST_LOCAL_SGD_STRATEGY_LOCAL_SGD_H
 
 #include "dist/data_parallel/gradient_allreduce.h"
+#include "dist/job_members.h"
 #include "dist/local_sgd/worker_groups.h"
-#include "dist/strategies.h"
 #include "train/loop/convergence.h"
 
 typedef enum mf_local_slots { MF_SLOTS_AVERAGE, MF_SLOTS_KEEP, MF_SLOTS_RESET } mf_local_slots;
@@ -54,7 +54,7 @@ typedef struct mf_local_verdict {
 
 typedef struct mf_local_sgd {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     mf_net *net; /* NULL: there is nobody else, or they come and go: */
     mf_job_members members; /* the team's */
     mf_segment *alone; /* where one meets itself */
@@ -72,7 +72,7 @@ typedef struct mf_local_sgd {
     bool *aggregated; /* by variable: weights, where aggregation is not the mean */
     mf_tensor *initial; /* by variable; empty: it is not reset */
     mf_local_commit commit;
-    /* what is ours; see mf_local_deal() */
+    /* what is ours; see mf_local_assign() */
     mf_worker_groups groups;
     uint32_t next_group_id; /* of groups of tasks */
     mf_local_group *own;
@@ -92,18 +92,18 @@ typedef struct mf_local_sgd {
 
 static inline mf_net *mf_local_net(const mf_local_sgd *l)
 {
-    return l->team.members ? l->members.net : l->net;
+    return l->dist.members ? l->members.net : l->net;
 }
 
 /* ---- group_assign.c ---- */
 
 /* Groups are dealt out to the workers that there are; all of ours have the trainer's variables.
  * Collective. */
-MF_MUST mf_status mf_local_deal(mf_local_sgd *l);
+MF_MUST mf_status mf_local_assign(mf_local_sgd *l);
 /* Nothing is ours any more; the trainer goes on. */
-void mf_local_part(mf_local_sgd *l);
+void mf_local_release(mf_local_sgd *l);
 /* The same, when its session has gone. */
-void mf_local_undeal(mf_local_sgd *l);
+void mf_local_unassign(mf_local_sgd *l);
 
 /* ---- group_step.c ---- */
 
@@ -111,8 +111,8 @@ MF_MUST mf_status mf_local_init_step(mf_local_sgd *l);
 void mf_local_deinit_step(mf_local_sgd *l);
 /* Of so many samples, all groups' together. */
 MF_MUST mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples);
-/* mf_dist_worker_kind.run. */
-MF_MUST mf_status mf_local_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+/* mf_dist_step_ops.run. */
+MF_MUST mf_status mf_local_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                                const struct mf_loop_call *call);
 
 /* ---- group_messages.c ---- */
@@ -127,7 +127,7 @@ typedef struct mf_local_group_note {
 /* What everybody has to say since the last average. */
 typedef struct mf_local_notes {
     char *all;
-    int votes;
+    int step_flags;
     double seconds; /* since then, by the first worker's clock */
     bool judged; /* somebody wants groups to be, */
     mf_convergence_options rules; /* by these */
@@ -145,13 +145,13 @@ void mf_local_notes_deinit(mf_local_notes *n);
 
 /* ---- group_convergence.c ---- */
 
-/* mf_dist_worker_kind.watch and .verdict. */
-MF_MUST mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rules);
-mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, double *loss);
+/* mf_dist_convergence_ops.watch and .verdict. */
+MF_MUST mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules);
+mf_progress_state mf_local_tell(const mf_dist *dist, const char **why, double *loss);
 /* Everybody knows what the furthest knows. Collective. */
 MF_MUST mf_status mf_local_align_verdict(mf_local_sgd *l);
-/* mf_dist_worker_kind.before_save: what is known goes into the checkpoint. */
-MF_MUST mf_status mf_local_before_save(mf_dist_worker *team, mf_trainer *t);
+/* mf_dist_state_ops.before_save: what is known goes into the checkpoint. */
+MF_MUST mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t);
 /* Who has converged? *ends: raised where all have. *leave: some have, and are marked as gone. */
 MF_MUST mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *ends,
                                  bool *leave);

@@ -2,8 +2,8 @@
 /* worker_groups.c - see worker_groups.h. */
 #include "dist/local_sgd/worker_groups.h"
 
-void mf_worker_groups_deal(mf_worker_groups *g, int n, int64_t shards, int workers,
-                           const int64_t *left_at)
+void mf_worker_groups_assign(mf_worker_groups *g, int n, int64_t shards, int workers,
+                             const int64_t *left_at)
 {
     *g = (mf_worker_groups){ .n = n, .shards = shards, .workers = workers };
     for (int i = 0; i < n; i++) {

@@ -23,8 +23,8 @@ typedef struct mf_worker_groups {
 } mf_worker_groups;
 
 /* left_at[g]: the step after which group g has left; 0: it is there. */
-void mf_worker_groups_deal(mf_worker_groups *g, int n, int64_t shards, int workers,
-                           const int64_t *left_at);
+void mf_worker_groups_assign(mf_worker_groups *g, int n, int64_t shards, int workers,
+                             const int64_t *left_at);
 
 /* The shards of every batch that a group has. */
 static inline mf_share mf_worker_groups_shards(const mf_worker_groups *g, int group)

@@ -3,10 +3,10 @@
 #ifndef MF_DIST_MESH_MESH_PRIVATE_H
 #define MF_DIST_MESH_MESH_PRIVATE_H
 
+#include "dist/job_members.h"
 #include "dist/mesh/mesh_balance.h"
 #include "dist/mesh/mesh_settings.h"
 #include "dist/mesh/relayout_request.h"
-#include "dist/strategies.h"
 #include "spmd/session/mesh_net.h"
 #include "train/loop/loop.h"
 
@@ -14,7 +14,7 @@
 
 typedef struct mf_job_mesh {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     mf_mesh_setup setup;
     mf_net *net; /* NULL: there is nobody else */
     mf_mesh_wire *wire;
@@ -43,19 +43,19 @@ typedef struct mf_job_mesh {
     int64_t changes; /* so often */
 } mf_job_mesh;
 
-static inline mf_job_mesh *mf_job_mesh_of(mf_dist_worker *team)
+static inline mf_job_mesh *mf_job_mesh_of(mf_dist *dist)
 {
-    return (mf_job_mesh *)(void *)((char *)team - offsetof(mf_job_mesh, team));
+    return (mf_job_mesh *)(void *)((char *)dist - offsetof(mf_job_mesh, dist));
 }
 
 static inline mf_net *mf_job_mesh_net(const mf_job_mesh *m)
 {
-    return m->team.members ? m->members.net : m->net;
+    return m->dist.members ? m->members.net : m->net;
 }
 
 static inline mf_run_options mf_job_mesh_patience(const mf_job_mesh *m)
 {
-    return (mf_run_options){ .timeout_ms = m->team.timeout_ns / 1000000 };
+    return (mf_run_options){ .timeout_ms = m->dist.timeout_ns / 1000000 };
 }
 
 /* ---- variables: mesh_weights.c ---- */
@@ -68,9 +68,8 @@ MF_MUST mf_status mf_job_mesh_hand_over(mf_job_mesh *m);
 MF_MUST mf_status mf_job_mesh_keep(mf_job_mesh *m);
 /* What processors have is theirs alone, but for single numbers, until it is brought together. */
 void mf_job_mesh_let_go(mf_job_mesh *m);
-/* See mf_dist_worker_kind. */
-MF_MUST mf_status mf_job_mesh_each_slice(mf_dist_worker *team, const struct mf_trainer *t,
-                                         int64_t i,
+/* mf_dist_state_ops.each_slice. */
+MF_MUST mf_status mf_job_mesh_each_slice(mf_dist *dist, const struct mf_trainer *t, int64_t i,
                                          mf_status (*fn)(void *ctx, struct mf_variable *slice),
                                          void *ctx);
 /* Of variables that the trainer has. */
@@ -83,7 +82,7 @@ MF_MUST mf_status mf_job_mesh_take_counts(mf_job_mesh *m);
  * first step was not done yet, so until then they do. */
 static inline bool mf_job_mesh_keeps(const mf_job_mesh *m)
 {
-    return m->team.members && (m->keep_steps > 0 || m->trainer->step == 0);
+    return m->dist.members && (m->keep_steps > 0 || m->trainer->step == 0);
 }
 
 /* ---- who there is is known: strategy_mesh.c ---- */
@@ -92,10 +91,11 @@ static inline bool mf_job_mesh_keeps(const mf_job_mesh *m)
 MF_MUST mf_status mf_job_mesh_begin_session(mf_job_mesh *m);
 void mf_job_mesh_end_session(mf_job_mesh *m);
 
-/* ---- workers that come and go: mesh_members.c; see mf_dist_worker_kind ---- */
+/* ---- recovery: mesh_members.c ---- */
 
-MF_MUST mf_status mf_job_mesh_meet(mf_dist_worker *team, struct mf_trainer *t, mf_status why);
-MF_MUST mf_status mf_job_mesh_aligned(mf_dist_worker *team, struct mf_trainer *t);
+extern const mf_recovery_hooks mf_job_mesh_recovery;
+/* mf_dist_membership_ops.aligned. */
+MF_MUST mf_status mf_job_mesh_aligned(mf_dist *dist, struct mf_trainer *t);
 /* Steps after which the trainer has all of the variables again. */
 int64_t mf_job_mesh_keep_steps(void);
 

@@ -126,7 +126,7 @@ mf_status mf_job_mesh_keep(mf_job_mesh *m)
     MF_TRY(mf_job_mesh_hand_over(m));
     if (m->kept.steps != m->trainer->step || !mf_trainer_has_variables(m->trainer))
         MF_TRY(bring_all(m));
-    m->kept = mf_trainer_standing(m->trainer);
+    m->kept = mf_trainer_progress(m->trainer);
     return MF_OK;
 }
 
@@ -176,10 +176,10 @@ int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m)
     return bytes;
 }
 
-mf_status mf_job_mesh_each_slice(mf_dist_worker *team, const mf_trainer *t, int64_t i,
+mf_status mf_job_mesh_each_slice(mf_dist *dist, const mf_trainer *t, int64_t i,
                                  mf_status (*fn)(void *ctx, mf_variable *slice), void *ctx)
 {
-    const mf_job_mesh *m = mf_job_mesh_of(team);
+    const mf_job_mesh *m = mf_job_mesh_of(dist);
     mf_status st = MF_OK;
 
     for (int k = 0; st == MF_OK && m->session && k < m->setup.n; k++) {

@@ -5,7 +5,7 @@
 #define MF_DIST_MESH_RELAYOUT_REQUEST_H
 
 #include "observe/status_page.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 typedef struct mf_relayout_request {
     pthread_mutex_t lock;
@@ -19,17 +19,17 @@ void mf_relayout_request_deinit(mf_relayout_request *w);
 MF_MUST mf_status mf_relayout_request_set(mf_relayout_request *w, const char *axes,
                                           const char *layout);
 
-/* What all together want, if this worker votes so; of those who want another layout, the first gets
+/* What all together want, if this worker flags so; of those who want another layout, the first gets
  * it. Wishes of the command line (mf_status_page_wish_layout) count. Collective. After a failure
  * they are wishes still. */
 typedef struct mf_mesh_agreed {
-    int votes; /* dist/step_flags.h: of all together */
+    int flags; /* dist/step_flags.h: of all together */
     bool change;
     mf_status_page_layout to;
     bool by_board, by_call; /* it, or another one, was wished here */
 } mf_mesh_agreed;
-MF_MUST mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist_worker *team,
-                                            int64_t step, int votes, mf_mesh_agreed *out);
+MF_MUST mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist *dist, int64_t step,
+                                            int flags, mf_mesh_agreed *out);
 /* What has become of it, for whoever wished it here. MF_VARIABLE_REQUEST_MADE: nothing yet. */
 void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
                                 mf_variable_request what, const char *words);

@@ -121,12 +121,12 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
                          .in_lane = -1 };
     const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
     mf_ps_out out = plain;
-    int votes = s->stop ? MF_STEP_FLAG_STOP : 0;
+    int step_flags = s->stop ? MF_STEP_FLAG_STOP : 0;
 
     for (int i = 0; i < n_all; i++)
-        votes = mf_step_flags_join(votes, all[i]->head.votes);
-    s->stop = votes & MF_STEP_FLAG_STOP;
-    head.votes = (uint32_t)votes;
+        step_flags = mf_step_flags_join(step_flags, all[i]->head.step_flags);
+    s->stop = step_flags & MF_STEP_FLAG_STOP;
+    head.step_flags = (uint32_t)step_flags;
     mf_buf_clear(message);
     if (to) {
         const mf_ps_shm *lane = &s->lanes[to->of->from];

@@ -28,9 +28,9 @@ const mf_placement *mf_ps_client_placement(const mf_ps_client *c)
     return &c->place;
 }
 
-int mf_ps_client_votes(mf_ps_client *c)
+int mf_ps_client_step_flags(mf_ps_client *c)
 {
-    return c->votes;
+    return c->step_flags;
 }
 
 void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulled)

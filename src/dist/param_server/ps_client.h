@@ -31,7 +31,7 @@ struct mf_ps_client {
     mf_ps_accumulate held;
     mf_ps_host_aggregate crew; /* the strategy's */
     float factor; /* of our gradients, in this step */
-    int votes; /* of the last round */
+    int step_flags; /* of the last round */
     int64_t pushed, pulled; /* bytes of pushes and of their answers, wherever these lay */
     mf_buf *push; /* by server: the last one's message, to be sent again if need be */
     int64_t again; /* pushes that were */

@@ -55,12 +55,12 @@ static mf_collective call_of(const mf_ps_host_aggregate *crew, int64_t step, con
 /* ---- a member's piece ---- */
 
 typedef struct piece_head {
-    int64_t n_parts, votes;
+    int64_t n_parts, step_flags;
 } piece_head;
 
 static mf_status write_piece(const mf_push_pull_round *r, mf_buf *out)
 {
-    const piece_head head = { r->n_parts, r->votes };
+    const piece_head head = { r->n_parts, r->step_flags };
 
     mf_buf_bytes(out, &head, sizeof head);
     mf_buf_bytes(out, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
@@ -143,7 +143,7 @@ static mf_status ps_host_aggregate_merge_parts(const gathered *g, int64_t leaves
             lo = node->lo < lo ? node->lo : lo;
             hi = node->hi > hi ? node->hi : hi;
         }
-        all->votes = mf_step_flags_join(all->votes, (int)g->heads[i].votes);
+        all->step_flags = mf_step_flags_join(all->step_flags, (int)g->heads[i].step_flags);
     }
     if (lo >= hi)
         return MF_OK;
@@ -324,13 +324,14 @@ static mf_status share_value(mf_ps_host_aggregate *crew, const mf_collective *ca
     return mf_broadcast(crew->group, call, 0, x->result.data, (int64_t)mf_tensor_bytes(&x->result));
 }
 
-mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r, int *votes)
+mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r,
+                                     int *step_flags)
 {
     const mf_collective call = call_of(crew, r->step, "the new weights");
-    int64_t word = *votes;
+    int64_t word = *step_flags;
 
     MF_TRY(mf_broadcast(crew->group, &call, 0, &word, sizeof word));
-    *votes = (int)word;
+    *step_flags = (int)word;
     for (int v = 0; v < r->n_values; v++)
         MF_TRY(share_value(crew, &call, &r->values[v]));
     return MF_OK;

@@ -31,8 +31,8 @@ static inline bool mf_ps_host_aggregate_is_first(const mf_ps_host_aggregate *cre
 MF_MUST mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards,
                                               const mf_push_pull_round *mine,
                                               mf_push_pull_round *all);
-/* Collective: the first one's results, and what somebody has voted for. */
+/* Collective: the first one's results, and what somebody has joined_step_flags for. */
 MF_MUST mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r,
-                                             int *votes);
+                                             int *step_flags);
 
 #endif

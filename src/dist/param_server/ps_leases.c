@@ -15,8 +15,8 @@ typedef struct lessee {
     uint32_t seq;
     bool out; /* has been told that none is left */
     bool has; /* a batch */
-    int64_t n_near; /* as it has said last; see mf_dist_worker */
-    uint8_t near[MF_DIST_WORKER_STREAMS];
+    int64_t n_near; /* as it has said last; see mf_dist */
+    uint8_t near[MF_DIST_STREAMS];
 } lessee;
 
 typedef struct ps_leases_given {
@@ -158,7 +158,7 @@ mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_p
         l->saved = limit(l);
         l->saves = false;
     }
-    w->n_near = lease->n_near > 0 && lease->n_near <= MF_DIST_WORKER_STREAMS ? lease->n_near : 0;
+    w->n_near = lease->n_near > 0 && lease->n_near <= MF_DIST_STREAMS ? lease->n_near : 0;
     memcpy(w->near, lease->near, sizeof w->near);
     w->clock += w->clock < 0 || w->has;
     w->has = false;

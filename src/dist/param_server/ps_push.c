@@ -267,7 +267,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_push_pull_round *r, int ser
         .batches = c->batches,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = loss_is_bad(c, r) ? MF_PS_BAD : 0,
-        .votes = (uint16_t)r->votes,
+        .step_flags = (uint16_t)r->step_flags,
         .in_lane = -1,
         .answer = in_lane ? mf_ps_shm_free_answer(lane) : -1,
     };

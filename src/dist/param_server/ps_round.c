@@ -160,7 +160,7 @@ static mf_status read_reply(mf_ps_client *c, mf_push_pull_round *r, int server, 
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
-    c->votes = (int)head.votes; /* all servers have got the same ones */
+    c->step_flags = (int)head.step_flags; /* all servers have got the same ones */
     c->version[server] = head.version;
     c->done = server == 0 ? head.done : c->done;
     c->pulled += head.in_lane > 0 ? head.in_lane : 0;
@@ -254,7 +254,7 @@ static mf_status ask_servers(mf_ps_client *c, mf_push_pull_round *r)
     if (st == MF_OK)
         st = mf_ps_open_lanes(c, r);
     c->seq++;
-    c->votes = 0;
+    c->step_flags = 0;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
         mf_buf_clear(&c->push[s]);
         st = mf_ps_write_push(c, r, s, &c->push[s]);
@@ -278,7 +278,7 @@ static mf_status ask_with_crew(mf_ps_client *c, mf_push_pull_round *r)
             mf_tensor_move(&r->values[v].result, &all.values[v].result);
     }
     mf_push_pull_round_deinit(&all);
-    return st == MF_OK ? mf_ps_host_aggregate_share(&c->crew, r, &c->votes) : st;
+    return st == MF_OK ? mf_ps_host_aggregate_share(&c->crew, r, &c->step_flags) : st;
 }
 
 static void weigh_value(mf_push_pull_round *r, int v, float factor)

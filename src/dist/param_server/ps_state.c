@@ -30,7 +30,7 @@ void mf_ps_client_begin(mf_ps_client *c)
 {
     memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
     c->done = c->t->step;
-    c->votes = 0;
+    c->step_flags = 0;
 }
 
 mf_status mf_ps_client_set(mf_ps_client *c)

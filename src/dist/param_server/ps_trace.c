@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_trace.c - parameter servers in the trace of a step: a row for each, in the chief's time.
- * Clocks are compared as train/loop/team_trace.c does. */
+ * Clocks are compared as train/loop/dist_trace.c does. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"

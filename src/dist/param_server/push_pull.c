@@ -36,7 +36,7 @@ struct mf_push_pull {
 
 /* ---- collecting ---- */
 
-mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples, int votes)
+mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples, int step_flags)
 {
     mf_status st;
 
@@ -44,7 +44,7 @@ mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples
     st = x->error.status == MF_OK ? MF_OK : mf_error_restore(&x->error);
     x->round.step = step;
     x->round.samples = samples;
-    x->round.votes = votes;
+    x->round.step_flags = step_flags;
     x->begun = 0;
     x->done = false;
     x->begun_ns = x->computed_ns = mf_clock_ns();
@@ -62,7 +62,7 @@ int64_t mf_push_pull_computed_ns(mf_push_pull *x)
     return ns;
 }
 
-void mf_push_pull_deal(mf_push_pull *x, int64_t first, int64_t count)
+void mf_push_pull_assign(mf_push_pull *x, int64_t first, int64_t count)
 {
     x->base.first = first;
     x->base.count = count;

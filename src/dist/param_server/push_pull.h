@@ -18,7 +18,7 @@ typedef struct mf_push_pull_round_value {
 
 typedef struct mf_push_pull_round {
     int64_t step, samples; /* of all workers together */
-    int votes; /* ours: dist/step_flags.h */
+    int step_flags; /* ours: dist/step_flags.h */
     int n_parts;
     int64_t room; /* for so many parts */
     mf_reduction_tree_node *parts;
@@ -60,11 +60,11 @@ int mf_push_pull_value(const mf_push_pull *x, int result);
 mf_push_pull_round *mf_push_pull_last(mf_push_pull *x);
 
 MF_MUST mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples,
-                                          int votes);
+                                          int step_flags);
 /* How long it took to compute our part of the last step. */
 int64_t mf_push_pull_computed_ns(mf_push_pull *x);
 /* Between two steps: from now on these shards are computed here. The session has to be told of the
  * exchange again. */
-void mf_push_pull_deal(mf_push_pull *x, int64_t first, int64_t count);
+void mf_push_pull_assign(mf_push_pull *x, int64_t first, int64_t count);
 
 #endif

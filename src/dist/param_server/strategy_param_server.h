@@ -53,7 +53,7 @@ typedef struct mf_ps_push {
     int64_t workers; /* it is of so many of them */
     int64_t batches; /* and of so many steps of each (mf_ps_mode.period) */
     float learning_rate;
-    uint16_t flags, votes; /* dist/step_flags.h */
+    uint16_t flags, step_flags; /* dist/step_flags.h */
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
     int64_t answer; /* which area of the lane is for the answer; -1: none */
     /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
@@ -65,7 +65,7 @@ typedef struct mf_ps_reply {
     int64_t n_extra;
     int64_t version; /* updates so far */
     int64_t done; /* batches of the whole training so far, see mf_ps_standing */
-    uint32_t votes, pad;
+    uint32_t step_flags, pad;
     int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
     /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
      * their number, their ids, their values
@@ -97,8 +97,8 @@ typedef struct mf_ps_lease {
     int64_t save_every; /* a checkpoint of so many batches, and of twice as many and so on, has
                            exactly these; 0: none has */
     int64_t held; /* of the last so many the servers have not got anything yet */
-    int64_t n_near; /* see mf_dist_worker */
-    uint8_t near[MF_DIST_WORKER_STREAMS];
+    int64_t n_near; /* see mf_dist */
+    uint8_t near[MF_DIST_STREAMS];
 } mf_ps_lease;
 
 /* For whoever wants to know: which server has which rows. */
@@ -182,8 +182,8 @@ mf_trainer *mf_ps_client_trainer(mf_ps_client *c);
 const mf_placement *mf_ps_client_placement(const mf_ps_client *c);
 /* Bytes of this worker's pushes and of what came back for them. */
 void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulled);
-/* What somebody has voted for in the last round (dist/step_flags.h). */
-int mf_ps_client_votes(mf_ps_client *c);
+/* What somebody has joined_step_flags for in the last round (dist/step_flags.h). */
+int mf_ps_client_step_flags(mf_ps_client *c);
 /* Training begins, again perhaps: nothing has come from the servers yet. */
 void mf_ps_client_begin(mf_ps_client *c);
 /* Servers are others than before, perhaps: our variables become what the servers had after this

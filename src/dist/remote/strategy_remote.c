@@ -20,7 +20,7 @@ enum { MOST = 4096 }; /* tasks */
 
 typedef struct servers {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     char *target, *tls_dir;
     bool by_bytes; /* else variables go to servers in turn */
     bool stop; /* is wanted */
@@ -35,9 +35,9 @@ typedef struct servers {
     const char **value, **set, **get, **drop; /* by variable: names of nodes */
 } servers;
 
-static servers *strategy_remote_of_team(mf_dist_worker *team)
+static servers *strategy_remote_of_dist(mf_dist *dist)
 {
-    return (servers *)(void *)((char *)team - offsetof(servers, team));
+    return (servers *)(void *)((char *)dist - offsetof(servers, dist));
 }
 
 /* ---- who is there ---- */
@@ -198,7 +198,7 @@ static mf_status name_nodes(servers *s)
 /* Nobody is waited for longer. */
 static mf_run_options strategy_remote_patience(const servers *s)
 {
-    return (mf_run_options){ .timeout_ms = s->team.timeout_ns / 1000000 };
+    return (mf_run_options){ .timeout_ms = s->dist.timeout_ns / 1000000 };
 }
 
 /* Servers keep variables for ever; those of another model may have the same names. */
@@ -263,14 +263,14 @@ static mf_status fetch_variable(servers *s, int64_t i)
 
 /* ---- the team: this process alone, whose steps others run ---- */
 
-static mf_status servers_join(mf_dist_worker *team, mf_trainer *t)
+static mf_status servers_join(mf_dist *dist, mf_trainer *t)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     if (s->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     s->trainer = t;
-    team->shards = team->n_shards = t->options.shards;
+    dist->shards.total = dist->shards.n = t->options.shards;
     MF_TRY(strategy_remote_find_tasks(s));
     MF_INFO("%s has %d workers and %d parameter servers", s->target, s->n_workers, s->n_ps);
     MF_TRY(make_keeper(s));
@@ -281,9 +281,9 @@ static mf_status servers_join(mf_dist_worker *team, mf_trainer *t)
                                    &s->steps);
 }
 
-static void servers_leave(mf_dist_worker *team, mf_trainer *t)
+static void servers_leave(mf_dist *dist, mf_trainer *t)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
     mf_error why;
 
     if (s->trainer != t)
@@ -304,10 +304,9 @@ static void servers_leave(mf_dist_worker *team, mf_trainer *t)
 
 /* What was written here since the last step: first weights, a checkpoint's, those of a roll-back.
  */
-static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                    bool wants_stop)
+static mf_status servers_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     (void)step;
     (void)samples;
@@ -318,24 +317,24 @@ static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t 
 }
 
 /* Steps run there, all else (evaluations) here. */
-static mf_status servers_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+static mf_status servers_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                              const mf_loop_call *call)
 {
-    return mf_trainer_call_at(t, strategy_remote_of_team(team)->steps,
-                              strategy_remote_patience(strategy_remote_of_team(team)).timeout_ms,
+    return mf_trainer_call_at(t, strategy_remote_of_dist(dist)->steps,
+                              strategy_remote_patience(strategy_remote_of_dist(dist)).timeout_ms,
                               options, call);
 }
 
-static mf_status servers_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status servers_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
     (void)step;
-    *stop = strategy_remote_of_team(team)->stop;
+    *stop = strategy_remote_of_dist(dist)->stop;
     return MF_OK;
 }
 
-static mf_status servers_settle(mf_dist_worker *team, bool *stop)
+static mf_status servers_settle(mf_dist *dist, bool *stop)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     (void)stop;
     for (int64_t i = 0; i < s->trainer->n_trained; i++)
@@ -343,19 +342,20 @@ static mf_status servers_settle(mf_dist_worker *team, bool *stop)
     return MF_OK;
 }
 
-static void servers_failed(mf_dist_worker *team, mf_status why)
+static void servers_failed(mf_dist *dist, mf_status why)
 {
-    (void)team;
+    (void)dist;
     (void)why; /* nobody waits for us */
 }
 
-static const mf_dist_worker_kind TEAM = { .join = servers_join,
-                                          .leave = servers_leave,
-                                          .begin_step = servers_begin_step,
-                                          .run = servers_run,
-                                          .end_step = servers_end_step,
-                                          .settle = servers_settle,
-                                          .failed = servers_failed };
+static const mf_dist_lifecycle_ops servers_lifecycle = { .join = servers_join,
+                                                         .leave = servers_leave,
+                                                         .failed = servers_failed };
+
+static const mf_dist_step_ops servers_steps = { .begin_step = servers_begin_step,
+                                                .run = servers_run,
+                                                .end_step = servers_end_step,
+                                                .settle = servers_settle };
 
 /* ---- opening and closing ---- */
 
@@ -381,9 +381,11 @@ mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out)
     s = mf_calloc(1, sizeof *s);
     if (!s)
         return MF_NOMEM("a strategy");
-    s->strategy = (mf_strategy){ .team = &s->team, .close = servers_close };
-    s->team =
-        (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
+    s->strategy = (mf_strategy){ .dist = &s->dist, .close = servers_close };
+    s->dist = (mf_dist){ .ops = { .lifecycle = &servers_lifecycle, .step = &servers_steps },
+                         .rank = 0,
+                         .size = 1,
+                         .timeout_ns = call->timeout_ns };
     s->by_bytes = mf_options_bool(call->settings, "by_bytes");
     s->target = mf_strdup(target);
     s->tls_dir = call->o->tls_dir ? mf_strdup(call->o->tls_dir) : NULL;

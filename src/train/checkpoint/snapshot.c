@@ -6,7 +6,7 @@
 #include "graph/op.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/ckpt_dtype.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/ema.h"
 #include "train/step/offload.h"
 
@@ -61,16 +61,16 @@ static mf_status snapshot_take_value(const mf_trainer *t, int64_t i, mf_tensor *
 /* Many workers bring it together when all know of it (mf_fit); one can at any time. */
 static mf_status take_extra(mf_trainer *t, mf_aux_state_list *out)
 {
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
 
-    if (!mf_dist_worker_keeps(team))
+    if (!mf_dist_has_aux_state(dist))
         return MF_OK;
-    if (team->size == 1)
-        MF_TRY(team->kind->collect(team, t->step));
-    if (team->collected) {
-        *out = team->extra;
-        team->extra = (mf_aux_state_list){ 0 };
-        team->collected = false;
+    if (dist->size == 1)
+        MF_TRY(dist->ops.state->collect(dist, t->step));
+    if (dist->aux.collected) {
+        *out = dist->aux.list;
+        dist->aux.list = (mf_aux_state_list){ 0 };
+        dist->aux.collected = false;
     }
     return MF_OK;
 }
@@ -466,11 +466,11 @@ static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
 /* What a team had kept; it is taken when the team goes on. */
 static mf_status snapshot_read_extra(mf_trainer *t, mf_tensors *file)
 {
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
 
-    if (!mf_dist_worker_keeps(team))
+    if (!mf_dist_has_aux_state(dist))
         return MF_OK;
-    mf_aux_state_clear(&team->extra);
+    mf_aux_state_clear(&dist->aux.list);
     for (int64_t i = 0; i < mf_tensors_count(file); i++) {
         const char *name = mf_tensors_name(file, i);
         mf_tensor value = { 0 };
@@ -479,12 +479,12 @@ static mf_status snapshot_read_extra(mf_trainer *t, mf_tensors *file)
         if (strncmp(name, MF_AUX_STATE_PREFIX, strlen(MF_AUX_STATE_PREFIX)) != 0)
             continue;
         MF_TRY(mf_tensors_read(file, i, &value));
-        st = value.dtype == MF_DTYPE_F32 ? mf_aux_state_add(&team->extra, name, &value) : MF_OK;
+        st = value.dtype == MF_DTYPE_F32 ? mf_aux_state_add(&dist->aux.list, name, &value) : MF_OK;
         mf_tensor_clear(&value);
         MF_TRY(st);
     }
-    team->restored = true;
-    team->collected = false;
+    dist->aux.restored = true;
+    dist->aux.collected = false;
     return MF_OK;
 }
 

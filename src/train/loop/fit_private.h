@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit_private.h - what the files of mf_fit() share: fit_prepare.c (before the first step), fit.c
- * (the loop), fit_save.c (checkpoints), fit_rows.c (what is read of a batch), fit_members.c (others
- * come, leave and are lost). */
+ * (the loop), fit_save.c (checkpoints), fit_rows.c (which rows of a batch are read). */
 #ifndef MF_TRAIN_LOOP_FIT_PRIVATE_H
 #define MF_TRAIN_LOOP_FIT_PRIVATE_H
 
@@ -9,11 +8,11 @@
 #include "data/sample_subset.h"
 #include "train/checkpoint/output_dir.h"
 #include "train/checkpoint/output_lock.h"
+#include "train/loop/dist_trace.h"
 #include "train/loop/input_autotune.h"
 #include "train/loop/loop.h"
 #include "train/loop/replica_check.h"
 #include "train/loop/straggler.h"
-#include "train/loop/team_trace.h"
 
 typedef struct mf_fit_ctx {
     mf_trainer *t;
@@ -34,7 +33,7 @@ typedef struct mf_fit_ctx {
     bool stop; /* somebody of the team wanted to, or there is nothing left */
     mf_input_autotune feeding; /* of threads */
     int64_t waited_ns; /* for the last batch */
-    mf_dist_worker_trace trace; /* of all workers */
+    mf_dist_trace trace; /* of all workers */
     mf_straggler straggler; /* of the chief */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_iterator_options order;
@@ -43,10 +42,9 @@ typedef struct mf_fit_ctx {
     int64_t followed; /* the last step after which all was done that follows one */
     int64_t
         progress; /* batches that all workers had done after the last step here; -1: not known */
-    int64_t told_step,
-        told_epoch; /* the last step that hooks were told of, and as an epoch's end */
-    int64_t meetings; /* of the team, that we have taken note of */
-    int64_t trouble_ns; /* when something failed because of others; 0: since then a step was done */
+    int64_t reported_step,
+        reported_epoch; /* the last step that hooks were told of, and as an epoch's end */
+    int64_t rendezvous_count; /* of mf_dist, the last that the loop has followed */
     mf_result results[MF_MAX_RESULTS]; /* of the last step */
 } mf_fit_ctx;
 
@@ -61,7 +59,7 @@ MF_MUST mf_status mf_fit_save(mf_fit_ctx *f, bool last);
 MF_MUST mf_status mf_fit_confirm(mf_fit_ctx *f);
 /* After the team has met: we may have been given another state than we had, other shards, other
  * duties. */
-MF_MUST mf_status mf_fit_take_note(mf_fit_ctx *f);
+MF_MUST mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f);
 /* Read what is ours of a batch, which may change from step to step. */
 MF_MUST mf_status mf_fit_share(mf_fit_ctx *f);
 /* Which rows the team needs here, of the batches to come. Owns: mf_ranges_deinit() of each, or
@@ -79,7 +77,7 @@ MF_MUST mf_status mf_fit_claim(mf_fit_ctx *f);
 static inline bool mf_fit_goes_on(const mf_fit_ctx *f)
 {
     return (f->claim && mf_output_lock_continues(f->claim)) ||
-           (f->t->team && f->t->team->lost && f->t->team->saved);
+           (f->t->dist && f->t->dist->history.trained && f->t->dist->history.saved);
 }
 
 #endif

@@ -68,7 +68,7 @@ static mf_status fit_rows_ask(const mf_fit_ctx *f, int64_t samples, mf_ranges *r
     for (int i = 0; list && i < n->n_feeds; i++)
         list[i] = &feeds[i];
     if (st == MF_OK)
-        st = t->team->kind->rows(t->team, &call, (int)t->model->n_inputs + 1, samples, rows);
+        st = t->dist->ops.step->rows(t->dist, &call, (int)t->model->n_inputs + 1, samples, rows);
     mf_free(list);
     mf_free(feeds);
     return st;
@@ -80,7 +80,7 @@ mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n)
     int n_sizes;
 
     *n = 0;
-    if (!f->t->team || !f->t->team->kind->rows || !is_run_alone(f))
+    if (!MF_DIST_HAS(f->t->dist, step, rows) || !is_run_alone(f))
         return MF_OK;
     n_sizes = fit_rows_find_sizes(f, sizes);
     for (int i = 0; i < n_sizes; i++) {
@@ -96,7 +96,7 @@ mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n)
     }
     for (int i = 0; i < MF_NEEDED; i++)
         f->cut_sizes[i] = i < n_sizes ? sizes[i] : 0;
-    f->cuts = f->t->team->cuts;
+    f->cuts = f->t->dist->rows.version;
     return MF_OK;
 }
 
@@ -105,7 +105,7 @@ mf_status mf_fit_read_rows(mf_fit_ctx *f)
     mf_needed needed[MF_NEEDED] = { { 0 } };
     int n;
 
-    if (!f->t->team->kind->rows || f->cuts == f->t->team->cuts)
+    if (!MF_DIST_HAS(f->t->dist, step, rows) || f->cuts == f->t->dist->rows.version)
         return MF_OK;
     MF_TRY(mf_fit_find_rows(f, needed, &n));
     return mf_iterator_need(f->it, needed, n);
@@ -113,13 +113,13 @@ mf_status mf_fit_read_rows(mf_fit_ctx *f)
 
 void mf_fit_note_rows(mf_fit_ctx *f, const mf_batch *batch)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
 
-    team->n_rows = 0;
+    dist->rows.n_feeds = 0;
     for (int i = 0; i < MF_NEEDED; i++) {
         if (batch->whole == f->cut_sizes[i])
-            team->n_rows = (int)f->t->model->n_inputs + 1;
+            dist->rows.n_feeds = (int)f->t->model->n_inputs + 1;
     }
-    team->samples += batch->whole;
-    team->samples_read += batch->n;
+    dist->samples.total += batch->whole;
+    dist->samples.read += batch->n;
 }

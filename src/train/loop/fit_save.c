@@ -5,7 +5,7 @@
 
 static bool is_leased(const mf_fit_ctx *f)
 {
-    return f->t->team && f->t->team->kind->lease;
+    return mf_dist_leases_batches(f->t->dist);
 }
 
 /* What is saved goes on from this batch. global_step of servers counts updates, which are fewer
@@ -29,7 +29,7 @@ static mf_status stand_at(mf_fit_ctx *f, int64_t step)
 /* Those who hold variables write them, and the rest is ours. *out NULL: nobody does. */
 static mf_status save_with_others(mf_fit_ctx *f, mf_snapshot **out)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
     char *prefix;
     mf_status st;
 
@@ -38,7 +38,7 @@ static mf_status save_with_others(mf_fit_ctx *f, mf_snapshot **out)
     MF_TRY(mf_checkpoints_prefix(f->o.out, f->t->step, &prefix));
     st = mf_snapshot_take(f->t, out);
     if (st == MF_OK)
-        st = team->kind->save_parts(team, f->t, prefix, *out);
+        st = dist->ops.state->save_parts(dist, f->t, prefix, *out);
     if (st != MF_OK || !mf_snapshot_has_parts(*out)) {
         mf_snapshot_free(*out);
         *out = NULL;
@@ -49,27 +49,27 @@ static mf_status save_with_others(mf_fit_ctx *f, mf_snapshot **out)
 
 static bool others_save_the_last(const mf_fit_ctx *f)
 {
-    return f->t->team && f->t->team->kind->save_parts;
+    return MF_DIST_HAS(f->t->dist, state, save_parts);
 }
 
 /* The last checkpoint is on the disk by the time of the next one. */
 static mf_status note_saved(mf_fit_ctx *f)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
 
-    if (!team || !team->kind->note_saved || team->saved || f->written < 0)
+    if (!MF_DIST_HAS(dist, state, note_saved) || dist->history.saved || f->written < 0)
         return MF_OK;
-    team->saved = true;
-    return team->kind->note_saved(team);
+    dist->history.saved = true;
+    return dist->ops.state->note_saved(dist);
 }
 
 /* What servers have; where workers have batches of their own, the job is further than this one. */
 static mf_status bring_together(mf_fit_ctx *f, bool last)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
 
-    if (team && team->kind->before_save)
-        MF_TRY(team->kind->before_save(team, f->t));
+    if (MF_DIST_HAS(dist, state, before_save))
+        MF_TRY(dist->ops.state->before_save(dist, f->t));
     return is_leased(f) ? stand_at(f, last ? f->t->step : mf_fit_progress(f)) : MF_OK;
 }
 
@@ -115,27 +115,27 @@ static bool fit_save_was_stopped(const mf_fit_ctx *f)
 
 mf_status mf_fit_confirm(mf_fit_ctx *f)
 {
-    mf_dist_worker *team = f->t->team;
-    const mf_status st = f->dir.checkpoints && mf_dist_worker_is_chief(team)
+    mf_dist *dist = f->t->dist;
+    const mf_status st = f->dir.checkpoints && mf_dist_is_chief(dist)
                              ? mf_checkpoints_wait(f->dir.checkpoints)
                              : MF_OK;
     int64_t end[] = { st != MF_OK, fit_save_was_stopped(f) }; /* failed, stopped */
     mf_error why;
 
-    if (team)
-        team->stopped = end[1] != 0;
-    if (!team || !team->group || team->size == 1)
+    if (dist)
+        dist->stopped = end[1] != 0;
+    if (!dist || !dist->group || dist->size == 1)
         return st;
     mf_error_save(st, &why);
     const mf_collective c =
-        mf_dist_worker_call(team, f->t->step, "the last checkpoint to be on disk");
+        mf_dist_collective(dist, f->t->step, "the last checkpoint to be on disk");
 
-    MF_TRY(mf_broadcast(team->group, &c, 0, end, sizeof end));
-    team->stopped = end[1] != 0;
+    MF_TRY(mf_broadcast(dist->group, &c, 0, end, sizeof end));
+    dist->stopped = end[1] != 0;
     if (st != MF_OK)
         return mf_error_restore(&why);
     return end[0] ? MF_FAIL(MF_RESOURCE_EXHAUSTED, "%s could not write the last checkpoint",
-                            team->group->names[0])
+                            dist->group->names[0])
                   : MF_OK;
 }
 
@@ -149,9 +149,9 @@ mf_status mf_fit_save(mf_fit_ctx *f, bool last)
         return MF_OK; /* it comes soon */
     MF_TRY(note_saved(f));
     mf_status_page_phase(MF_PHASE_SAVE);
-    if (mf_dist_worker_keeps(f->t->team))
-        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
-    if (f->dir.checkpoints && mf_dist_worker_is_chief(f->t->team))
+    if (mf_dist_has_aux_state(f->t->dist))
+        MF_TRY(f->t->dist->ops.state->collect(f->t->dist, f->t->step));
+    if (f->dir.checkpoints && mf_dist_is_chief(f->t->dist))
         MF_TRY(write_and_go_on(f, last)); /* tried again if others were lost meanwhile */
     f->saved = step;
     return MF_OK;

@@ -10,8 +10,8 @@
 #include "base/host_state.h"
 #include "base/log.h"
 #include "train/loop/convergence.h"
+#include "train/loop/dist.h"
 #include "train/loop/hook.h"
-#include "train/loop/team.h"
 #include "train/step/trainer.h"
 #include "train/step/update_norms.h"
 
@@ -101,7 +101,7 @@ static bool is_look_due(const converged *h, int64_t step, double seconds)
 static bool looks(void *ctx, mf_trainer *t, int64_t step)
 {
     converged *h = ctx;
-    const bool due = !mf_dist_worker_judges(t->team) && is_look_due(h, step, now_seconds());
+    const bool due = !mf_dist_judges_groups(t->dist) && is_look_due(h, step, now_seconds());
 
     h->asked = due ? step : h->asked;
     return due;
@@ -110,8 +110,8 @@ static bool looks(void *ctx, mf_trainer *t, int64_t step)
 /* On a mesh only what was asked for is there. */
 static bool can_look(const converged *h, const mf_trainer *t, const mf_observation *o)
 {
-    return t->team && t->team->in_slices ? h->asked == o->step
-                                         : is_look_due(h, o->step, o->seconds);
+    return mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) ? h->asked == o->step
+                                                         : is_look_due(h, o->step, o->seconds);
 }
 
 /* ---- steps ---- */
@@ -120,7 +120,7 @@ static bool can_look(const converged *h, const mf_trainer *t, const mf_observati
  * would not: then the chief decides, which is the one that reports why. */
 static bool decides(const converged *h, const mf_trainer *t)
 {
-    return mf_dist_worker_is_chief(t->team) || (!h->late && h->c.o.still_seconds == 0.0);
+    return mf_dist_is_chief(t->dist) || (!h->late && h->c.o.still_seconds == 0.0);
 }
 
 static bool is_decision(mf_progress_state state)
@@ -132,7 +132,7 @@ static void stop_if_decided(converged *h, mf_trainer *t)
 {
     const bool ends = is_decision(h->c.state);
 
-    if (ends && (t->team || h->stops) && decides(h, t))
+    if (ends && (t->dist || h->stops) && decides(h, t))
         mf_trainer_stop(t);
     h->stops = ends;
     t->decided |= ends;
@@ -157,8 +157,9 @@ static mf_status hook_converged_begin(void *ctx, mf_trainer *t)
     converged *h = ctx;
 
     h->skipped = mf_guard_skipped(t);
-    h->late = t->team && t->team->lost;
-    return mf_dist_worker_judges(t->team) ? t->team->kind->watch(t->team, &h->c.o) : MF_OK;
+    h->late = t->dist && t->dist->history.trained;
+    return mf_dist_judges_groups(t->dist) ? t->dist->ops.convergence->watch(t->dist, &h->c.o)
+                                          : MF_OK;
 }
 
 /* Groups are judged one by one, by the team; what is left to us are validations, and the loss of
@@ -173,7 +174,7 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
                          .rate = r->learning_rate,
                          .rate_ahead = mf_schedule_least(&t->schedule, t->step) };
     const char *why;
-    const mf_progress_state state = t->team->kind->verdict(t->team, &why, &o.train_loss);
+    const mf_progress_state state = t->dist->ops.convergence->verdict(t->dist, &why, &o.train_loss);
 
     if (state != MF_STATE_IMPROVING) {
         h->c.state = h->said = state;
@@ -194,7 +195,7 @@ static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_st
 {
     converged *h = ctx;
 
-    if (mf_dist_worker_judges(t->team))
+    if (mf_dist_judges_groups(t->dist))
         return after_step_of_groups(h, t, r);
 
     mf_observation o = { .step = r->step,

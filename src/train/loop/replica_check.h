@@ -14,7 +14,7 @@
 #ifndef MF_TRAIN_LOOP_REPLICA_CHECK_H
 #define MF_TRAIN_LOOP_REPLICA_CHECK_H
 
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/trainer.h"
 
 enum { MF_CHECK_STEPS = 100 }; /* unless told */

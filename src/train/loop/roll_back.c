@@ -3,7 +3,7 @@
 #include "train/loop/roll_back.h"
 
 #include "base/log.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <string.h>
 
@@ -130,27 +130,27 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
     const int64_t limit = t->graph.guard.in_row;
     const int64_t n = limit > 0 ? mf_guard_skipped_in_row(t) : 0;
     const roll_back_row r = { n, t->step - n + 1, limit > 0 ? n / limit : 0 };
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
     int64_t taken = -1;
 
     if (n == 0 || n % limit != 0)
         return MF_OK;
-    if (mf_dist_worker_is_chief(team))
+    if (mf_dist_is_chief(dist))
         MF_TRY(roll_back_restore(t, dir, checkpoints, &r, &taken));
-    if (team && team->group) {
-        const mf_collective c = mf_dist_worker_call(team, t->step, "where to go back to");
+    if (dist && dist->group) {
+        const mf_collective c = mf_dist_collective(dist, t->step, "where to go back to");
 
-        MF_TRY(mf_broadcast(team->group, &c, 0, &taken, sizeof taken));
+        MF_TRY(mf_broadcast(dist->group, &c, 0, &taken, sizeof taken));
     }
     if (taken < 0)
         return no_way_back(&r);
-    if (mf_dist_worker_is_chief(team))
+    if (mf_dist_is_chief(dist))
         MF_WARN("%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers: "
                 "weights are those of step %lld again, and training goes on with step %lld",
                 (long long)n, (long long)r.first, (long long)t->step, (long long)taken,
                 (long long)t->step + 1);
-    if (!team || !team->group)
+    if (!dist || !dist->group)
         return MF_OK;
-    MF_TRY(mf_dist_worker_give_all(team, 0, t, t->step));
-    return mf_dist_worker_align(team, t); /* and what the chief keeps for the team */
+    MF_TRY(mf_dist_broadcast_state(dist, 0, t, t->step));
+    return mf_dist_align_state(dist, t); /* and what the chief keeps for the team */
 }

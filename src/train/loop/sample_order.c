@@ -3,7 +3,7 @@
 #include "train/loop/sample_order.h"
 
 #include "data/locality.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 /* ---- the order ---- */
 
@@ -59,15 +59,15 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
 }
 
 /* For who leases batches: how near the streams are, the nearest being 255. */
-static void rate_streams(mf_dist_worker *team, const double *near, int64_t streams)
+static void rate_streams(mf_dist *dist, const double *near, int64_t streams)
 {
     double most = 0.0;
 
-    team->n_near = streams <= MF_COUNT(team->near) ? streams : 0;
+    dist->locality.n = streams <= MF_COUNT(dist->locality.near) ? streams : 0;
     for (int64_t k = 0; k < streams; k++)
         most = near[k] > most ? near[k] : most;
-    for (int64_t k = 0; k < team->n_near; k++)
-        team->near[k] = (uint8_t)(most > 0.0 ? 255.0 * near[k] / most : 0.0);
+    for (int64_t k = 0; k < dist->locality.n; k++)
+        dist->locality.near[k] = (uint8_t)(most > 0.0 ? 255.0 * near[k] / most : 0.0);
 }
 
 mf_status mf_input_take_near(mf_trainer *t, const mf_dataset *set, const mf_iterator_options *order,
@@ -77,15 +77,15 @@ mf_status mf_input_take_near(mf_trainer *t, const mf_dataset *set, const mf_iter
     double *near;
     mf_status st;
 
-    if (order->slice == MF_SLICE_ELEMENT || !t->team || t->team->size == 1)
+    if (order->slice == MF_SLICE_ELEMENT || !t->dist || t->dist->size == 1)
         return MF_OK;
     near = mf_calloc(order->shards, sizeof *near);
     st = near ? mf_slices_new(set, order->shards, &slices) : MF_NOMEM("shards");
     if (st == MF_OK) {
         mf_locality_of_streams(set, slices, order->shards, patterns, near);
-        if (t->team->kind->near)
-            st = t->team->kind->near(t->team, near);
-        rate_streams(t->team, near, order->shards);
+        if (MF_DIST_HAS(t->dist, membership, near))
+            st = t->dist->ops.membership->near(t->dist, near);
+        rate_streams(t->dist, near, order->shards);
     }
     mf_slices_free(slices);
     mf_free(near);

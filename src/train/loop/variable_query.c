@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "formats/npy.h"
 #include "observe/status_page.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,15 +20,15 @@ void mf_holders_add(mf_holders *h, const char *task, const char *slice, int64_t 
 /* Where the strategy has nothing to say of it. */
 static void usual_holders(const mf_trainer *t, const mf_train_var *v, mf_holders *out)
 {
-    const mf_dist_worker *team = t->team;
+    const mf_dist *dist = t->dist;
     const char *self;
     char each[48];
 
     (void)mf_status_page_is_seen(&self);
-    (void)snprintf(each, sizeof each, "each of %d workers", team ? team->size : 1);
-    if (team && team->one_updates && !v->is_weight)
+    (void)snprintf(each, sizeof each, "each of %d workers", dist ? dist->size : 1);
+    if (mf_dist_can(dist, MF_DIST_ONE_UPDATER) && !v->is_weight)
         mf_holders_add(out, "the chief", "all", t->step);
-    else if (team && team->size > 1 && !team->apart)
+    else if (dist && dist->size > 1 && !mf_dist_can(dist, MF_DIST_OWN_BATCHES))
         mf_holders_add(out, each, "all", t->step);
     else /* with groups, others have values of their own */
         mf_holders_add(out, self, "all", t->step);
@@ -45,8 +45,9 @@ static mf_status variable_query_put_variable(mf_trainer *t, int64_t i, mf_buf *o
     mf_status st;
 
     /* First: whoever holds them may bring them together. */
-    st = t->team && t->team->kind->holders ? t->team->kind->holders(t->team, t, i, &holders, &step)
-                                           : MF_OK;
+    st = MF_DIST_HAS(t->dist, state, holders)
+             ? t->dist->ops.state->holders(t->dist, t, i, &holders, &step)
+             : MF_OK;
     is_here = mf_variable_is_initialized(v->variable);
     if (st == MF_OK && !is_here && !holders.text.data)
         return MF_OK; /* nobody has it */

@@ -4,7 +4,7 @@
 #include "train/step/offload.h"
 
 #include "base/file.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,8 +93,8 @@ mf_status mf_offload_check(const mf_trainer *t)
     if (stat(t->options.offload, &info) != 0 || !S_ISDIR(info.st_mode))
         return MF_FAIL(MF_INVALID_ARGUMENT, "offload: there is no folder '%s'; make it first",
                        t->options.offload);
-    if (t->team &&
-        ((t->team->kind->run && !t->team->kind->each_slice) || t->graph.role != MF_STEP_UPDATES))
+    if (t->dist && ((MF_DIST_HAS(t->dist, step, run) && !MF_DIST_HAS(t->dist, state, each_slice)) ||
+                    t->graph.role != MF_STEP_UPDATES))
         return MF_FAIL(
             MF_UNIMPLEMENTED,
             "offload: with this strategy others than the trainer keep what the optimizer "
@@ -137,8 +137,8 @@ mf_status mf_offload_slots(mf_trainer *t)
             continue;
         if (mf_variable_is_initialized(whole)) /* on a mesh it may have let go of it */
             MF_TRY(offload(&m, whole));
-        if (t->team && t->team->kind->each_slice)
-            MF_TRY(t->team->kind->each_slice(t->team, t, i, offload, &m));
+        if (MF_DIST_HAS(t->dist, state, each_slice))
+            MF_TRY(t->dist->ops.state->each_slice(t->dist, t, i, offload, &m));
     }
     if (m.moved)
         mf_buffer_trim(); /* or the pool would keep the memory that they had */

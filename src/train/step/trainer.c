@@ -5,8 +5,8 @@
 #include "base/host_state.h"
 #include "models/metrics.h"
 #include "train/loop/bad_sample.h"
+#include "train/loop/dist.h"
 #include "train/loop/loop.h"
-#include "train/loop/team.h"
 #include "train/step/global_loss.h"
 #include "train/step/offload.h"
 #include "train/step/precision.h"
@@ -147,7 +147,7 @@ bool mf_trainer_has_variables(const mf_trainer *t)
 
 mf_status mf_trainer_read(const mf_trainer *t, const mf_train_var *v, mf_tensor *out)
 {
-    if (t->team && t->team->in_slices && !mf_variable_is_initialized(v->variable))
+    if (mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) && !mf_variable_is_initialized(v->variable))
         return MF_FAIL(
             MF_FAILED_PRECONDITION,
             "%s is in slices on the mesh while steps run; a hook that looks at variables "
@@ -212,13 +212,14 @@ static mf_status trainer_start(mf_trainer *t)
     MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
     t->stored = precision.stored;
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
-                              t->team && t->team->pulls ? MF_STEP_PULLS : MF_STEP_UPDATES));
-    MF_TRY(mf_step_check_together(&t->graph, t->team && t->team->apart));
-    if (t->team && t->team->apart && t->graph.guard.kind == MF_GUARD_SKIP)
+                              mf_dist_can(t->dist, MF_DIST_PULLS_WEIGHTS) ? MF_STEP_PULLS
+                                                                          : MF_STEP_UPDATES));
+    MF_TRY(mf_step_check_together(&t->graph, mf_dist_can(t->dist, MF_DIST_OWN_BATCHES)));
+    if (mf_dist_can(t->dist, MF_DIST_OWN_BATCHES) && t->graph.guard.kind == MF_GUARD_SKIP)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "guard skip needs workers that see the sums of all gradients; use guard "
                        "stop, or another strategy");
-    if (t->team && t->team->apart && t->options.prune)
+    if (mf_dist_can(t->dist, MF_DIST_OWN_BATCHES) && t->options.prune)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "workers that average their variables would prune each its own, and means "
                        "of those are not zero; prune with another strategy");
@@ -234,7 +235,7 @@ static mf_status trainer_start(mf_trainer *t)
     MF_TRY(trainer_list_variables(t));
     MF_TRY(trainer_initialise(t));
     MF_TRY(mf_offload_slots(t));
-    return t->team ? t->team->kind->join(t->team, t) : MF_OK;
+    return t->dist ? t->dist->ops.lifecycle->join(t->dist, t) : MF_OK;
 }
 
 /* The caller's texts may be gone when a parameter server, say, reads them again. */
@@ -293,7 +294,7 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
         st = check_numbers(options);
     if (st == MF_OK && options)
         st = keep_options(t, options);
-    t->team = t->options.strategy ? t->options.strategy->team : NULL;
+    t->dist = t->options.strategy ? t->options.strategy->dist : NULL;
     if (t->options.shards == 0)
         t->options.shards = MF_DEFAULT_SHARDS;
     if (st == MF_OK)
@@ -318,8 +319,8 @@ void mf_trainer_free(mf_trainer *t)
     for (int64_t i = 0; i < t->n_trained; i++)
         mf_object_unref(&t->trained[i].variable->object);
     mf_session_free(t->session);
-    if (t->team && t->team->kind->leave)
-        t->team->kind->leave(t->team, t);
+    if (MF_DIST_HAS(t->dist, lifecycle, leave))
+        t->dist->ops.lifecycle->leave(t->dist, t);
     mf_tensor_clear(&t->judged);
     mf_pool_free(t->pool);
     mf_resources_free(t->resources);
@@ -543,7 +544,7 @@ mf_status mf_trainer_call_at(mf_trainer *t, mf_session *session, int64_t timeout
 /* Over which results are means. */
 static int64_t trainer_samples_of(const mf_trainer *t, const mf_batch *batch)
 {
-    return t->team && t->team->apart ? t->team->own_samples : batch->whole;
+    return mf_dist_can(t->dist, MF_DIST_OWN_BATCHES) ? t->dist->samples.own : batch->whole;
 }
 
 static mf_status trainer_run(mf_trainer *t, const mf_batch *batch)
@@ -570,8 +571,8 @@ static mf_status trainer_run(mf_trainer *t, const mf_batch *batch)
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
-        st = t->team && t->team->kind->run ? t->team->kind->run(t->team, t, &options, &call)
-                                           : mf_trainer_call(t, &options, &call);
+        st = MF_DIST_HAS(t->dist, step, run) ? t->dist->ops.step->run(t->dist, t, &options, &call)
+                                             : mf_trainer_call(t, &options, &call);
     }
     mf_tensor_clear(&clock);
     mf_tensor_clear(&rate);

@@ -56,9 +56,9 @@ typedef struct mf_train_progress {
 } mf_train_progress;
 
 /* How far it is, with its place in the data. */
-mf_train_progress mf_trainer_standing(const mf_trainer *t);
+mf_train_progress mf_trainer_progress(const mf_trainer *t);
 /* It is there again, or for the first time: its variables are those of then. */
-void mf_trainer_stand(mf_trainer *t, const mf_train_progress *s);
+void mf_trainer_set_progress(mf_trainer *t, const mf_train_progress *s);
 
 /* Was it, or its strategy, told to stop? Thread: any. */
 bool mf_trainer_wants_stop(const mf_trainer *t);
@@ -91,7 +91,7 @@ struct mf_trainer {
     atomic_bool fitting; /* mf_fit() runs */
     mf_trainer_lock turns; /* of threads that call the public functions; mf_fit() has it alone */
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
-    struct mf_dist_worker *team; /* that trains together; NULL: nobody else */
+    struct mf_dist *dist; /* that trains together; NULL: nobody else */
     struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
 };
 
@@ -139,7 +139,7 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
  * count or scale that steps need before they update anything. */
 bool mf_train_var_is_slot(const mf_train_var *v);
 /* Its value as it is now. FAILED_PRECONDITION: it is in slices on a mesh, see
- * mf_dist_worker.in_slices. */
+ * mf_dist.in_slices. */
 MF_MUST mf_status mf_trainer_read(const mf_trainer *t, const mf_train_var *v, mf_tensor *out);
 /* Has it all of them, or are some in slices on a mesh? */
 bool mf_trainer_has_variables(const mf_trainer *t);

@@ -281,7 +281,7 @@ MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
     come(&a, "memory:doubt", "worker 0");
     come(&b, "memory:doubt", "worker 1");
     both_next(&a, &b);
-    T_OK(mf_members_doubt(a.members, 1));
+    T_OK(mf_members_suspect(a.members, 1));
     T_OK(mf_members_next(a.members, &a.view));
     T_TRUE(a.view->epoch == 2 && a.view->n == 1 && a.view->self == 0);
     until(is_out_and_waits, b.members);

@@ -3,7 +3,7 @@
 #include "train/step/offload.h"
 
 #include "mf_test.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "unit/train/loop/folder.h"
 
 #include <meshflow/meshflow.h>
@@ -76,7 +76,7 @@ static int64_t mapped_slices(const mf_trainer *t)
     int64_t bytes = 0;
 
     for (int64_t i = 0; i < t->n_trained; i++)
-        T_OK(t->team->kind->each_slice(t->team, t, i, count_mapped, &bytes));
+        T_OK(t->dist->ops.state->each_slice(t->dist, t, i, count_mapped, &bytes));
     return bytes;
 }
 
