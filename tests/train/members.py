@@ -128,7 +128,7 @@ class Bench(harness.Bench):
 
     def recoveries(self):
         """Milliseconds from the moment a loss was seen until the next step was done."""
-        return [float(ms) for ms in re.findall(r"was done (\d+) ms after others", self.logs())]
+        return [float(ms) for ms in re.findall(r"is complete, (\d+) ms after the failure", self.logs())]
 
     def kill(self, index):
         p = self.workers[index]

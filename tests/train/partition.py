@@ -186,7 +186,7 @@ class Bench(members.Bench):
     def epochs(self):
         """Who took part, by epoch; the first one has all."""
         found = {1: self.all()}
-        for epoch, names in re.findall(r"epoch (\d+), .*: training goes on with (.*) after", self.logs()):
+        for epoch, names in re.findall(r"epoch (\d+): training continues with (.*?) after", self.logs()):
             found[int(epoch)] = set(names.split(", "))
         return [found[k] for k in sorted(found)]
 
