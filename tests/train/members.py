@@ -291,7 +291,7 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
     chief.send_signal(signal.SIGCONT)
     check(b.finish() == b.alone(steps=600), "other weights\n" + b.logs())
     b.audit(out)
-    check("it comes back" in b.logs(), b.logs())
+    check("it rejoins" in b.logs(), b.logs())
 
 
 @host_test
@@ -548,7 +548,7 @@ def a_worker_that_waits_to_be_let_in_ends_when_it_is_told_to(b):
     b.new_address()
     p = b.start(0, b.train())
     end = time.monotonic() + 60
-    while "to be let in" not in b.logs():
+    while "to join" not in b.logs():
         check(time.monotonic() < end, "it does not wait\n" + b.logs())
         time.sleep(0.05)
     p.terminate()

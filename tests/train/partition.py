@@ -340,7 +340,7 @@ def a_worker_that_is_stopped_for_long(b):
     for i in 0, 1, 2:
         disturb(b, "worker %d stopped" % i, lambda: b.workers[i].send_signal(signal.SIGSTOP), 10,
                 ["worker %d" % i], lambda b: b.workers[i].send_signal(signal.SIGCONT))
-    check(b.logs().count("it comes back") == 3, b.logs())
+    check(b.logs().count("it rejoins") == 3, b.logs())
     b.end_all()
 
 
@@ -352,7 +352,7 @@ def load_is_no_reason_to_leave_somebody_out(b):
     b.others += loops
     b.begin(4, servers=2)
     time.sleep(60 * b.minutes)
-    longer = re.findall(r"keeps a lease of (\S+) s", b.logs())
+    longer = re.findall(r"holds a lease of (\S+) s", b.logs())
     say("%g minutes, %d steps: %d evictions; leases of up to %s s" %
         (b.minutes, max(b.steps().values()), b.evictions(), max(longer, key=float, default="3")))
     for p in loops:

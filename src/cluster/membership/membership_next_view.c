@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership_next_view.c - the way to the next view: whoever is first proposes it, all follow; and
- * doubts, which decide who is in it. */
+/* membership_next_view.c - the next view: the first task to propose one wins, all tasks follow.
+ * Suspicions decide which members it has. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
@@ -11,7 +11,8 @@
 #include <string.h>
 
 static const int64_t PAUSE_NS = 100000000;
-static const int64_t LONGEST_OUT_NS = 60000000000; /* for which doubts keep somebody out */
+static const int64_t LONGEST_OUT_NS = 60000000000; /* the longest time that suspicion excludes a
+                                                      task */
 
 /* ---- views ---- */
 
@@ -39,19 +40,19 @@ static mf_status propose(mf_members *m, const mf_view *v, int64_t expected)
     if (st == MF_OK)
         st = mf_store_put(m->store, "view", text.data, text.len, expected, 0, NULL);
     mf_buf_deinit(&text);
-    return st == MF_ABORTED ? MF_OK : st; /* somebody was first: look again */
+    return st == MF_ABORTED ? MF_OK : st; /* another task was first: read again */
 }
 
 typedef enum turn { WAIT, PROPOSE, ADOPT, LEFT, OVER } turn;
 
-/* We are not in the view that counts. */
+/* The current view lacks this task. */
 static bool membership_next_view_is_outside(const mf_members *m)
 {
     return m->at_hand.epoch == 0 ||
            (m->seen.view.epoch > m->at_hand.epoch && mf_view_find(&m->seen.view, &m->self) < 0);
 }
 
-/* With the lock held: what is to be done about what the store has? PROPOSE: this. */
+/* With the lock held: what to do, given what the store has? PROPOSE: *next. */
 static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn *out,
                                              const char **missing)
 {
@@ -59,7 +60,7 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
 
     *missing = NULL;
     *out = m->leaving && m->at_hand.epoch > 0 ? LEFT : OVER;
-    if (s->over && membership_next_view_is_outside(m)) /* nobody is let in any more */
+    if (s->over && membership_next_view_is_outside(m)) /* no task joins any more */
         return MF_OK;
     *out = WAIT;
     if (mf_membership_snapshot_find(s, &m->self) < 0) /* the thread sees to that */
@@ -73,7 +74,7 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
         *out = ADOPT;
         return MF_OK;
     }
-    if (s->view.epoch > m->at_hand.epoch) { /* we are not in it: its members let us in, if any */
+    if (s->view.epoch > m->at_hand.epoch) { /* not a member: live members add this task */
         *out = m->leaving ? LEFT : mf_membership_snapshot_anybody_left(s) ? WAIT : PROPOSE;
         *missing = s->view.members[0].name;
     } else {
@@ -82,13 +83,13 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
     return *out == PROPOSE ? mf_membership_snapshot_next(s, next) : MF_OK;
 }
 
-/* Whom we wait for; the name is ours, for what the store has changes. */
+/* The task that is waited for; the name is a copy, because the snapshot changes. */
 typedef struct entrance {
     mf_wait_report waiting;
     char whom[MF_MEMBER_NAME];
 } entrance;
 
-/* With the lock held, which is let go. why: more on it, or NULL. */
+/* With the lock held, which is released while waiting. why: details, or NULL. */
 static void membership_next_view_wait_for(mf_members *m, entrance *e, const char *whom,
                                           const char *why)
 {
@@ -117,7 +118,7 @@ mf_status mf_members_suspect(mf_members *m, int member)
     return mf_store_put(m->store, key, ids, strlen(ids), MF_STORE_ANY, 0, NULL);
 }
 
-/* Ours, and others' in us. */
+/* This task's, and those against it. */
 static mf_status forget_doubts(mf_members *m)
 {
     mf_store_entries all;
@@ -146,7 +147,7 @@ static void begin_left_out(mf_members *m, int64_t now)
         m->o.excluded(m->o.ctx, m->left_out_ns);
 }
 
-/* The others go on without us. If doubts keep us out, we come again after a while. */
+/* Others continue without this task. If suspicion excludes it, it rejoins after a while. */
 static mf_status come_again(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
@@ -166,7 +167,7 @@ static mf_status come_again(mf_members *m)
 
 /* ---- turns ---- */
 
-/* Whoever is cut off from the store cannot know who goes on: it waits. */
+/* A task that cannot reach the store cannot know which members continue: it waits. */
 static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
 {
     const mf_status st = mf_members_look(m);
@@ -180,7 +181,7 @@ static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
     return MF_OK;
 }
 
-/* One turn: look, and do what is to be done. *done: the view at hand is the next one. */
+/* Read the store and act once. *done: the view at hand is the next one. */
 static mf_status take_turn(mf_members *m, bool *done, entrance *e)
 {
     mf_view next = { .self = -1 };
@@ -217,7 +218,7 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
     return st;
 }
 
-/* A meeting that comes about soon is worth waiting for: then this task stops or leaves in order. */
+/* Joining within one lease is worth waiting for: the task then stops or leaves in order. */
 static mf_status check_stop(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
@@ -227,13 +228,13 @@ static mf_status check_stop(mf_members *m)
     m->stopped_at = m->stopped_at > 0 ? m->stopped_at : now;
     if (now < m->stopped_at + m->o.lease_ns)
         return MF_OK;
-    return MF_FAIL(MF_CANCELLED, "%s was told to end while it waited to be let in", m->self.name);
+    return MF_FAIL(MF_CANCELLED, "%s was asked to end while it waited to join", m->self.name);
 }
 
 mf_status mf_members_next(mf_members *m, const mf_view **view)
 {
     const int64_t deadline = mf_clock_ns() + m->o.timeout_ns;
-    entrance e = { .waiting = { .who = m->self.name, .what = "to be let in", .step = -1 } };
+    entrance e = { .waiting = { .who = m->self.name, .what = "to join", .step = -1 } };
     const char *where;
     bool done = false;
     mf_status st = MF_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* membership_snapshot.c - see membership_snapshot.h. Keys: task/NAME (a member, under its lease),
- * leave/NAME (the id of who wants to), doubt/NAME/NAME (two ids), view, over. */
+ * leave/NAME (the id of a leaving task), doubt/NAME/NAME (two ids: the first suspects the second),
+ * view, over. */
 #include "cluster/membership/membership_snapshot.h"
 
 #include "base/mem.h"
@@ -67,7 +68,7 @@ static int find_id(const mf_membership_snapshot *s, const char *id, size_t size)
     return -1;
 }
 
-/* "ID ID": of processes that may be gone long since. */
+/* "ID ID": of processes that may have ended long ago. */
 static void read_doubt(const mf_store_entry *e, mf_membership_snapshot *s)
 {
     const char *space = memchr(e->value, ' ', e->size);
@@ -150,7 +151,7 @@ mf_status mf_membership_snapshot_first(const mf_membership_snapshot *s, const ch
     return MF_OK;
 }
 
-/* How many doubts there are between this one and others of the view. */
+/* The number of suspicions between this member and others of the view. */
 static int count_doubts(const mf_membership_snapshot *s, const mf_member *m, const mf_view *v)
 {
     int n = 0;

@@ -33,7 +33,7 @@ bool mf_host_is_name(const char *text, size_t len)
     return true;
 }
 
-/* What stands between brackets; whether it means an address is the resolver's business. */
+/* The text between brackets; the resolver decides whether it is an address. */
 static bool is_ipv6(const char *text, size_t len)
 {
     if (len < 2 || len >= MF_HOST_MAX)

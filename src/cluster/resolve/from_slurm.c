@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* from_slurm.c - processes started by srun. The batch script itself is not one of them: it has no
- * step. */
+ * step id. */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 
@@ -26,7 +26,7 @@ static bool slurm_applies(const mf_cluster_request *request)
     return mf_request_env(request, "SLURM_PROCID") && mf_request_any(request, step_ids, &name);
 }
 
-/* How many are on this host, where the lists say so. */
+/* The number of processes on this host, where the lists contain it. */
 static void count_local(const mf_cluster_request *request, mf_cluster *c, mf_hosts *hosts, int size)
 {
     const char *name, *text = mf_request_any(request, tasks_per_node, &name);

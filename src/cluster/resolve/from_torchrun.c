@@ -18,7 +18,7 @@ static bool torchrun_applies(const mf_cluster_request *request)
     return mf_request_env(request, "RANK") || mf_request_env(request, "WORLD_SIZE");
 }
 
-/* Under torchrun its own store listens on MASTER_PORT, so we take the next one. */
+/* torchrun's own store listens on MASTER_PORT, so the next port is used. */
 static void from_torchrun_meet(const mf_cluster_request *request, mf_cluster *c)
 {
     const bool agent = mf_request_env(request, "TORCHELASTIC_RUN_ID") != NULL;

@@ -170,7 +170,7 @@ MF_TEST(cluster_members_there_is_one_task_of_a_name)
     mf_members *second;
 
     come_for(&a, "memory:twice", "worker 0", 3000000000); /* a busy machine keeps it, too */
-    T_FAILS(MF_ALREADY_EXISTS, "there is a worker 0 already, at here",
+    T_FAILS(MF_ALREADY_EXISTS, "worker 0 exists already, at here",
             mf_members_open(&(mf_members_options){ .store = "memory:twice",
                                                    .name = "worker 0",
                                                    .address = "there",

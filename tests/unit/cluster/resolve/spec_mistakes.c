@@ -95,7 +95,7 @@ static const wrong wrongs[] = {
       "a number" },
     { { GIVEN("TF_CONFIG={\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]}}") },
       "TF_CONFIG",
-      "does not say which of its 2 tasks",
+      "does not select which of its 2 tasks",
       "--task_index" },
     { { GIVEN("TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"chief\","
               "\"index\":0}}") },
