@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coordinate.c - what workers do together at a caller's wish: wait for each other, stop, give up.
- */
+/* coordinate.c - what workers do together on request of the caller: barrier, stop, leave, abort. */
 #include "base/host_state.h"
 #include "base/mem.h"
 #include "dist/strategies.h"
@@ -9,7 +8,7 @@
 
 enum { NAME = 64 }; /* bytes of a barrier's name */
 
-/* Everybody tells its barrier. */
+/* Every worker names its barrier. */
 static mf_status compare_names(const mf_dist *dist, const char *names)
 {
     const char *mine = names + (size_t)dist->rank * NAME;
@@ -18,7 +17,7 @@ static mf_status compare_names(const mf_dist *dist, const char *names)
         const char *theirs = names + (size_t)r * NAME;
 
         if (memcmp(mine, theirs, NAME) != 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%s came to the barrier '%.63s', %s to '%.63s'",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s is at the barrier '%.63s', %s at '%.63s'",
                            dist->group->names[dist->rank], mine, dist->group->names[r], theirs);
     }
     return MF_OK;

@@ -14,9 +14,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is taken for lost");
+MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is considered lost");
 
-#define SETTINGS "settings" /* in the store: the identity of those who began */
+#define SETTINGS "settings" /* in the store: the identity of the first tasks */
 
 static const char *store_of(const mf_strategy_options *o)
 {
@@ -33,7 +33,7 @@ bool mf_job_is_elastic(const mf_strategy_options *o, const mf_cluster *cluster)
 
 /* ---- making and freeing ---- */
 
-/* Those that train, then the servers. */
+/* Workers, then servers. */
 static mf_status copy_first_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
                                   const char **addresses)
 {
@@ -131,8 +131,8 @@ static void hear_excluded(void *ctx, int64_t ns)
     mf_recovery_log_excluded(ctx, ns);
 }
 
-/* A launcher's death ends its tasks; but not those that need it no more than it needs each of them.
- */
+/* The death of a launcher ends its tasks, except elastic ones: they need the launcher no more than
+ * they need any single task. */
 static void outlive_launcher(void)
 {
     const char *launcher = getenv("MESHFLOW_LAUNCHER");
@@ -170,7 +170,8 @@ mf_status mf_job_members_register(mf_job_members *j)
                            &j->members);
 }
 
-/* Between two that are there. Not too soon: one that is busy listens a little later. */
+/* How long a registered peer may be silent while tasks connect. Several leases: a busy peer listens
+ * a little later. */
 static int64_t silence_ns(const mf_job_members *j)
 {
     const int64_t leases = 3 * MF_PARAM(lease_ms) * 1000000;
@@ -190,7 +191,7 @@ static bool is_server_member(const mf_member *m)
     return strncmp(m->name, role, strlen(role)) == 0 && m->name[strlen(role)] == ' ';
 }
 
-/* Members of a role, in the order of the view, behind those that are there. */
+/* Members of a role, in the order of the view, appended to tasks[]. */
 static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *n)
 {
     for (int i = 0; i < j->view->n; i++) {
@@ -257,10 +258,11 @@ mf_status mf_job_members_connect(mf_job_members *j, int *missing)
     return MF_OK;
 }
 
-/* They would not take what we have to tell, and it would be waited for that they do. */
+/* Lost peers accept no data: an abort would wait for them. */
 static void drop_lost(mf_job_members *j, mf_net *net)
 {
-    if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
+    if (mf_members_look(j->members) != MF_OK) /* peers may have reported the loss before the store
+                                                 shows it */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     for (int i = 0; i < j->n_workers + j->n_servers; i++) {
         if (i != j->self && mf_members_is_lost(j->members, mf_job_members_place_of(j, i)))
@@ -289,8 +291,8 @@ void mf_job_members_disconnect(mf_job_members *j, mf_status why)
 
 /* ---- the end of a job ---- */
 
-/* A task that comes too late is not needed. A new training in a store that was used before is, and
- * would end with 0 without a result: other settings show it. */
+/* A task that joins a job that is over is not needed. A new training in a used store would end with
+ * status 0 and no result: it has other settings. */
 mf_status mf_job_members_check_end(const mf_job_members *j, mf_status over)
 {
     char *then = NULL;
@@ -306,8 +308,8 @@ mf_status mf_job_members_check_end(const mf_job_members *j, mf_status over)
     over = mf_error_restore(&why);
     if (text.len > 0)
         over = MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the store '%s' is that of a job that is over and had different settings: "
-                       "%s; give every training a --store of its own",
+                       "the store '%s' belongs to a job that is over and had different settings: "
+                       "%s; give every training its own --store",
                        j->store, text.data);
     else if (!getenv("MESHFLOW_LAUNCHER")) /* a launcher's store is used once */
         over = mf_error_wrap(over, "", "; for a new training give another --store");
@@ -339,7 +341,7 @@ static void announce_leave(mf_job_members *j, mf_dist *dist)
     if (dist->state == MF_DIST_LEAVING)
         return;
     dist->state = MF_DIST_LEAVING;
-    MF_INFO("%s wants to leave", j->name);
+    MF_INFO("%s leaves the job", j->name);
     if (mf_members_leave(j->members) != MF_OK) {
         MF_WARN("%s cannot leave yet: %s", j->name, mf_error_message());
         dist->state = MF_DIST_ACTIVE;
@@ -362,7 +364,7 @@ void mf_dist_apply_step_flags(mf_dist *dist, int flags, bool *stop)
 {
     const int leaving = mf_step_flags_leaving(flags);
 
-    *stop = (flags & MF_STEP_FLAG_STOP) || leaving >= dist->size; /* who would go on? */
+    *stop = (flags & MF_STEP_FLAG_STOP) || leaving >= dist->size; /* no worker would remain */
     dist->rendezvous_due = (flags & MF_STEP_FLAG_RENDEZVOUS) || leaving > 0;
 }
 
@@ -373,7 +375,7 @@ mf_status mf_job_note_saved(mf_dist *dist)
     return dist->members ? mf_members_mark(dist->members->members, "saved") : MF_OK;
 }
 
-/* The result is on disk by now, whether those who come later can be told or not. */
+/* The result is on disk now, even if tasks that join later cannot be notified. */
 mf_status mf_job_note_end(mf_dist *dist)
 {
     const mf_status st =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategies.h - the rows of the table of strategies: how each finds its team. */
+/* strategies.h - the table of strategies, and how a strategy finds and connects its tasks. */
 #ifndef MF_DIST_STRATEGIES_H
 #define MF_DIST_STRATEGIES_H
 
@@ -35,53 +35,55 @@ MF_MUST mf_status mf_workers_open(const mf_strategy_call *call,
 MF_MUST mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_ps_open(const mf_strategy_call *call,
                              mf_strategy **out); /* strategy_param_server.c */
-/* One server has all variables, and workers compute each batch together. */
+/* One server holds all variables, and workers compute each batch together. */
 MF_MUST mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mesh_open(const mf_strategy_call *call,
                                mf_strategy **out); /* strategy_mesh.c */
-/* Of a strategy mesh: its processors, and the wire to those elsewhere; NULL: it is another one. */
+/* Of a strategy mesh: its devices, and the connection to devices of other processes; NULL: another
+ * strategy. */
 const struct mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy);
 MF_MUST mf_status mf_servers_open(const mf_strategy_call *call,
                                   mf_strategy **out); /* strategy_remote.c */
 
-/* The settings of a strategy that say what becomes of gradients. */
+/* The settings of a strategy that control how gradients are aggregated. */
 #define MF_AGGREGATION_SETTINGS                                                                    \
     "aggregation: string = 'mean', trim: float = 0.1, weights: list(float) = []"
-/* For `size` members, each a "worker", say. Owns: mf_free(*owned), also after a failure. */
+/* For `size` members; member: "worker", for example. Owns: mf_free(*owned), also after a failure.
+ */
 MF_MUST mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
                                       mf_aggregation *out, double **owned);
-/* INVALID_ARGUMENT: it is not for this model; or for its number of shards. */
+/* INVALID_ARGUMENT: not possible with this model, or with its number of shards. */
 MF_MUST mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t);
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
-/* Which tasks there are, by what the options and the environment say. Owns: mf_cluster_free(). */
+/* The cluster that the options and the environment describe. Owns: mf_cluster_free(). */
 MF_MUST mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out);
-/* Others see this process as its task of o->job, if that is set, until mf_status_page_close().
- * Fails as mf_strategy_open() does. */
+/* Show this process as its task of o->job, if that is set, until mf_status_page_close(). Fails as
+ * mf_strategy_open() does. */
 MF_MUST mf_status mf_job_show(const mf_strategy_options *o);
-/* How long somebody is waited for. */
+/* How long a task waits for a peer. */
 int64_t mf_job_timeout_ns(const mf_strategy_options *o);
-/* Those that compute together, by rank, then those of the role `others`, connected with each other;
- * hub: only with this one (NULL: all with all). Owns: mf_net_close(). */
+/* Connect the tasks that train together, by rank, then those of the role `others`; hub: only with
+ * this task (NULL: all with all). Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, const int *hub,
                                       mf_net **out);
-/* All tasks connected with each other: those that train together first, by rank, then the parameter
- * servers. Owns: mf_net_close(). */
+/* Connect all tasks with each other: the tasks that train together first, by rank, then the
+ * parameter servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
-/* A group of all of them, of the kind that the setting `collective` names: "auto", "shared", "net"
+/* A group of all workers, of the kind that the setting `collective` names: "auto", "shared", "net"
  * or an algorithm. id: see mf_group_net(). */
 MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
                                mf_group **out);
 
-/* A group of one, who meets itself. Owns: mf_group_free(), then mf_segment_free(*memory), also
- * after a failure. */
+/* A group of one member. Owns: mf_group_free(), then mf_segment_free(*memory), also after a
+ * failure. */
 MF_MUST mf_status mf_job_group_alone(mf_segment **memory, mf_group **out);
 
-/* Parts of these. What all must have in common, as lines; how frames travel between tasks at these
- * addresses; a group of a kind. */
+/* Parts of the calls above: the properties that all tasks must share, as lines; the transport
+ * between tasks at these addresses; a group of a kind. */
 typedef struct mf_job_way {
     const mf_transport_kind *transport;
     mf_security security;

@@ -54,7 +54,7 @@ static void close_alone(mf_strategy *s)
     mf_free(s);
 }
 
-/* One process, nobody else. */
+/* A process that trains alone. */
 static mf_status open_alone(mf_strategy **out)
 {
     mf_strategy *s = mf_calloc(1, sizeof *s);
@@ -112,7 +112,7 @@ static mf_status strategy_check_role(const mf_cluster *cluster)
                        : "");
 }
 
-/* What only tasks of a cluster have. */
+/* Options that only tasks of a cluster use. */
 static void warn_of_unused(const mf_strategy_options *o)
 {
     const char *unused = o->store       ? "the store"
@@ -132,7 +132,7 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     mf_status st;
 
     if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
-        && !mf_job_is_elastic(o, cluster)) { /* others may come */
+        && !mf_job_is_elastic(o, cluster)) { /* other tasks may join */
         if (!cluster->addresses)
             warn_of_unused(o);
         return open_alone(out);
@@ -145,7 +145,7 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     return st;
 }
 
-/* From here on others see this process. */
+/* From here on other processes see this one. */
 static mf_status strategy_show(const char *job, const mf_cluster *cluster)
 {
     const mf_cluster_task *self = mf_cluster_self(cluster);

@@ -206,7 +206,7 @@ def workers_get_shards_in_proportion_to_their_threads(b):
     ends = [w.communicate(timeout=60) for w in workers]
     check([w.returncode for w in workers] == [0, 0, 0], str(ends))
     check(json.loads(ends[0][0].splitlines()[-1])["weights_sha256"] == want, "other weights")
-    check("shards are dealt out by threads: workers take 2, 4, 6" in ends[0][1], ends[0][1])
+    check("shards are assigned by the number of threads: workers have 2, 4, 6" in ends[0][1], ends[0][1])
 
 
 def pulse(workers, of):
@@ -337,7 +337,7 @@ def groups_go_on_with_other_workers_and_stay_as_many(b):
     for steps, workers in (10, 3), (20, 0), (30, 5):
         b.sha("--save-steps", "10", "--out", out, "--resume", workers=workers, **{**kind, "steps": steps})
     r = b.run(b.train("--out", out, "--resume", strategy="local_sgd groups=2 period=5"), code=2)
-    check("training has begun with 4 groups, not 2" in r.stderr, r.stderr)
+    check("training began with 4 groups, not 2" in r.stderr, r.stderr)
     got = b.sha("--save-steps", "10", "--out", out, "--resume", workers=2, strategy="local_sgd period=5")
     check(got == want, "other weights after going on")
 

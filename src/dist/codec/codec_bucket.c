@@ -99,8 +99,8 @@ static mf_status codec_bucket_send_all(mf_codec_bucket *c, const mf_codec_bucket
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_grains(s, x->group->rank);
 
-    MF_TRY(mf_rendezvous_table_for(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
-    MF_TRY(mf_rendezvous_table_for(&c->got, MF_DTYPE_U8, each * mf_shard_owners_all_grains(s)));
+    MF_TRY(mf_shard_owners_reserve(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
+    MF_TRY(mf_shard_owners_reserve(&c->got, MF_DTYPE_U8, each * mf_shard_owners_all_grains(s)));
     MF_TRY(codec_bucket_find_sizes(c, x, each, encode_ours(c, x), sizes));
     return mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
 }
@@ -146,7 +146,7 @@ static mf_status codec_bucket_add_up(mf_codec_bucket *c, const mf_codec_bucket_c
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_all_grains(s);
 
-    MF_TRY(mf_rendezvous_table_for(&c->scratch, MF_DTYPE_F32, t->about.count * n));
+    MF_TRY(mf_shard_owners_reserve(&c->scratch, MF_DTYPE_F32, t->about.count * n));
     for (int g = 0; g < n; g++, f += c->n) {
         const mf_codec_item a = about_grain(t, s, x->call.step, g);
         float *to = (float *)c->scratch.data + t->about.count * g;
@@ -232,9 +232,9 @@ static mf_status exchange_round(mf_codec_bucket *c, const mf_codec_bucket_call *
     mf_status st = grains ? MF_OK : MF_NOMEM("gradients");
 
     if (st == MF_OK)
-        st = mf_rendezvous_table_for(&c->sent, MF_DTYPE_F32, length * (n > 0 ? n : 1));
+        st = mf_shard_owners_reserve(&c->sent, MF_DTYPE_F32, length * (n > 0 ? n : 1));
     if (st == MF_OK)
-        st = mf_rendezvous_table_for(&c->sums, MF_DTYPE_F32, length);
+        st = mf_shard_owners_reserve(&c->sums, MF_DTYPE_F32, length);
     for (int g = 0; st == MF_OK && g < n; g++) {
         float *to = (float *)c->sent.data + length * g;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load_balance.c - see load_balance.h. All workers know all speeds and so come to the same
- * decision. */
+/* load_balance.c - see load_balance.h. All workers know all speeds and so make the same decision.
+ */
 #include "dist/data_parallel/load_balance.h"
 
 #include "base/log.h"
@@ -12,11 +12,12 @@
 
 enum {
     WARM = 2, /* steps that are not looked at: the first one is compiled in */
-    SHORTEST = 8, /* steps between two looks, to begin with */
-    LONGEST = 256 /* and when nothing had to be changed for long */
+    SHORTEST = 8, /* initial steps between two checks */
+    LONGEST = 256 /* and after a long time without a change */
 };
 
-/* A new deal costs a compilation and batches read ahead, so it has to be worth it. */
+/* A new assignment costs a compilation and the batches that were read ahead: it must save this
+ * much. */
 #define WORTH_IT 0.85
 
 /* n numbers of each worker, rank by rank. */
@@ -53,7 +54,7 @@ static void load_balance_take(const mf_balance *b, mf_dist *dist)
     dist->shards.n = b->shares[dist->rank].n;
 }
 
-/* Where they are not the same for all. */
+/* Unless all workers are equal. */
 static void say_first(const mf_balance *b, const mf_dist *dist)
 {
     char text[400];
@@ -66,7 +67,7 @@ static void say_first(const mf_balance *b, const mf_dist *dist)
         equal &= b->speed[r] == b->speed[0];
     }
     if (!equal && dist->rank == 0)
-        MF_INFO("shards are dealt out by threads: workers take %s", text);
+        MF_INFO("shards are assigned by the number of threads: workers have %s", text);
 }
 
 mf_status mf_balance_init(mf_balance *b, mf_dist *dist, int64_t shards, int64_t grain, int threads,
@@ -108,11 +109,11 @@ static void load_balance_say(const mf_balance *b, const mf_dist *dist, int64_t s
     for (int r = 0; r < dist->size && at < sizeof text - 48; r++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld at %.3g/s", r > 0 ? ", " : "",
                                (long long)b->shares[r].n, b->speed[r]);
-    MF_INFO("after step %lld shards are dealt out anew, by speed: workers take %s", (long long)step,
+    MF_INFO("after step %lld shards are assigned again, by speed: workers have %s", (long long)step,
             text);
 }
 
-/* The speeds are known: is there a better deal? */
+/* The speeds are known: is there a better assignment? */
 static mf_status deal_again(mf_balance *b, mf_dist *dist, int64_t step, bool *changed)
 {
     mf_share *shares = mf_calloc(dist->size, sizeof *shares);
@@ -146,7 +147,7 @@ mf_status mf_balance_step(mf_balance *b, mf_dist *dist, int64_t step, int64_t ns
         return MF_OK;
     mine = (double)(dist->shards.n * b->steps) * 1e9 / (double)(b->ns > 0 ? b->ns : 1);
     b->steps = b->ns = 0;
-    if (dist->shards.n == 0) /* nothing is known: as before */
+    if (dist->shards.n == 0) /* no measurement: as before */
         mine = b->speed[dist->rank];
     MF_TRY(gather_speeds(dist, step, mine, b->speed));
     MF_TRY(deal_again(b, dist, step, changed));
@@ -156,9 +157,9 @@ mf_status mf_balance_step(mf_balance *b, mf_dist *dist, int64_t step, int64_t ns
     return MF_OK;
 }
 
-/* ---- what is near ---- */
+/* ---- data locality ---- */
 
-/* What all would have near if every shard went to whoever has most of it. */
+/* The upper bound: every shard at the worker that has most of its data. */
 static double load_balance_at_most(const mf_dist *dist, const double *all)
 {
     double sum = 0.0;
@@ -182,14 +183,14 @@ static void say_near(const mf_balance *b, const mf_dist *dist, double near, doub
         at +=
             (size_t)snprintf(text + at, sizeof text - at, "%s%lld from %lld on", r > 0 ? ", " : "",
                              (long long)b->shares[r].n, (long long)b->shares[r].first);
-    MF_INFO("shards are dealt out by what is near: workers take %s; %.0f %% of what somebody has "
-            "near is near to who reads it",
+    MF_INFO("shards are assigned by data locality: workers have %s; %.0f %% of the data that "
+            "some worker has is at the worker that reads it",
             text, most > 0.0 ? 100.0 * near / most : 100.0);
 }
 
 mf_status mf_balance_near(mf_balance *b, mf_dist *dist, const double *near)
 {
-    const mf_collective c = mf_dist_collective(dist, 0, "what is near to whom");
+    const mf_collective c = mf_dist_collective(dist, 0, "the data locality of all workers");
     double *all = mf_calloc(dist->size * dist->shards.total, sizeof *all), sum;
     mf_status st =
         all ? load_balance_gather(dist, &c, near, dist->shards.total, all) : MF_NOMEM("shards");

@@ -25,7 +25,7 @@ static mirrored *strategy_mirrored_of_dist(mf_dist *dist)
     return (mirrored *)(void *)((char *)dist - offsetof(mirrored, dist));
 }
 
-/* ---- the team: this process alone, whose steps are run by several ---- */
+/* ---- steps: one worker, several replicas ---- */
 
 static mf_status mirrored_join(mf_dist *dist, mf_trainer *t)
 {
@@ -35,7 +35,8 @@ static mf_status mirrored_join(mf_dist *dist, mf_trainer *t)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     dist->shards.total = dist->shards.n = t->options.shards;
     if (dist->shards.total < m->n)
-        MF_WARN("%d replicas share %lld shards: some have nothing to do; give --shards %d or more",
+        MF_WARN("%d replicas share %lld shards: some replicas have no shard; give --shards %d or "
+                "more",
                 m->n, (long long)dist->shards.total, m->n);
     MF_TRY(mf_aggregation_join(&m->aggregation, t));
     return mf_replicas_new(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy_multi_worker.c - workers that all have the weights and sum over the shards of each batch
- * together (strategy multi_worker_mirrored); or only the first of them sums and updates
+ * together (strategy multi_worker_mirrored); or only the first of them gets the sums and updates
  * (reduce_to_one). */
 #include "base/log.h"
 #include "dist/data_parallel/gradient_allreduce.h"
@@ -15,16 +15,16 @@
 typedef struct workers {
     mf_strategy strategy; /* first */
     mf_dist dist;
-    mf_net *net; /* NULL: there is nobody else, or they come and go */
-    mf_job_members members; /* where workers come and go: the team's */
-    mf_segment *alone[2]; /* where one meets itself */
+    mf_net *net; /* NULL: one process only, or an elastic job */
+    mf_job_members members; /* of an elastic job: dist.members */
+    mf_segment *alone[2]; /* memory of groups of one */
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
     mf_gradient_allreduce *sums;
     mf_session *session; /* of the trainer that is here */
     mf_balance balance;
     bool joined; /* a trainer has been here */
-    mf_reduce_to_one *one; /* NULL: all update */
+    mf_reduce_to_one *one; /* NULL: all workers update */
     mf_aggregation aggregation;
     double *weights;
     bool balances;
@@ -35,7 +35,7 @@ static workers *strategy_multi_worker_of_dist(mf_dist *dist)
     return (workers *)(void *)((char *)dist - offsetof(workers, dist));
 }
 
-/* ---- the team ---- */
+/* ---- steps ---- */
 
 static void strategy_multi_worker_give_up(void *ctx, mf_status why)
 {
@@ -59,14 +59,14 @@ static mf_status check_codecs(const workers *w, const mf_trainer *t)
     MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
     if (keeps && precision.loss_scale != 0.0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "codec %s keeps a part of the gradients for later, when they are scaled "
-                       "otherwise; use --precision bf16, or the codec bf16 or int8",
+                       "codec %s adds a part of the gradients to later steps, which have another "
+                       "loss scale; use --precision bf16, or the codec bf16 or int8",
                        keeps->kind->name);
     return MF_OK;
 }
 
-/* May it be chosen who takes which shards? Where a result or a codec's memory depends on who
- * computes them, they stay where they are. */
+/* May shards be assigned to any worker? Not where a result or a codec's state depends on the worker
+ * that computes them. */
 static bool may_choose(const workers *w)
 {
     return w->aggregation.how != MF_AGGREGATE_WEIGHTED &&
@@ -92,7 +92,7 @@ static mf_status strategy_multi_worker_make_sums(workers *w, const mf_trainer *t
         &w->sums);
 }
 
-/* Who computes what, and where the sums are made. */
+/* Assign shards, and make the exchange that sums over them. */
 static mf_status begin_sums(workers *w, mf_trainer *t)
 {
     mf_dist *dist = &w->dist;
@@ -101,7 +101,8 @@ static mf_status begin_sums(workers *w, mf_trainer *t)
     MF_TRY(mf_balance_init(&w->balance, dist, t->options.shards, grain, mf_pool_threads(t->pool),
                            w->balances && may_choose(w)));
     if (dist->shards.total < dist->size && dist->rank == 0)
-        MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
+        MF_WARN("%d workers share %lld shards: some workers have no shard; give --shards %d or "
+                "more",
                 dist->size, (long long)dist->shards.total, dist->size);
     MF_TRY(strategy_multi_worker_make_sums(w, t));
     mf_session_set_exchange(t->session, mf_gradient_allreduce_exchange(w->sums));
@@ -117,7 +118,7 @@ static mf_status workers_join(mf_dist *dist, mf_trainer *t)
         MF_TRY(check_codecs(w, t));
     w->session = t->session;
     w->joined = true;
-    if (w->dist.members) { /* they meet when all is ready */
+    if (w->dist.members) { /* the first rendezvous makes the exchange */
         dist->shards.total = t->options.shards;
         return MF_OK;
     }
@@ -231,7 +232,7 @@ static const mf_recovery_hooks workers_recovery = { .release = workers_release,
 
 static mf_status workers_collect(mf_dist *dist, int64_t step)
 {
-    const mf_collective c = mf_dist_collective(dist, step, "what codecs keep");
+    const mf_collective c = mf_dist_collective(dist, step, "codec state");
 
     mf_aux_state_clear(&dist->aux.list);
     MF_TRY(mf_gradient_allreduce_collect(strategy_multi_worker_of_dist(dist)->sums, dist->group, &c,
@@ -243,8 +244,8 @@ static mf_status workers_collect(mf_dist *dist, int64_t step)
 static mf_status workers_restore(mf_dist *dist, int64_t step)
 {
     if (step > 0 && dist->aux.list.n == 0 && dist->rank == 0)
-        MF_WARN("nothing is known of what the codec had kept until step %lld: it begins with "
-                "nothing, so weights will differ from those of a training without a break",
+        MF_WARN("the codec's state of step %lld is unknown: it begins empty, so weights will "
+                "differ from those of an uninterrupted training",
                 (long long)step);
     mf_gradient_allreduce_restore(strategy_multi_worker_of_dist(dist)->sums, &dist->aux.list);
     return MF_OK;
@@ -279,7 +280,7 @@ static void workers_close(mf_strategy *s)
 
     if (w->joined && net && mf_net_check(net) == MF_OK &&
         mf_dist_barrier(&w->dist, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
+            MF_OK) /* no worker closes while others still send */
         MF_LOG(w->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_gradient_allreduce_free(w->sums);
     mf_group_free(w->exchange_group);
@@ -308,7 +309,7 @@ static mf_status strategy_multi_worker_open_all(workers *w, const mf_strategy_ca
         w->dist.ops.state = &workers_codec_state;
     if (w->codecs && mf_aggregate_is_apart(w->aggregation.how))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a codec sums what it encodes, so there is no %s of it; leave out one of "
+                       "a codec sums what it encodes, so there is no %s of it; give one of "
                        "--codec and aggregation",
                        mf_options_string(call->settings, "aggregation"));
     if (!mf_dist_can(&w->dist, MF_DIST_ONE_UPDATER) && may_choose(w) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_assign.c - which groups are ours, and with whom we do them. */
+/* group_assign.c - which groups this worker computes, and with which other workers. */
 #include "base/log.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -42,7 +42,7 @@ static void group_assign_give_up(void *ctx, mf_status why)
         mf_net_abort(ctx, why);
 }
 
-/* The group's part of a batch is cut into as many shards as a batch has. */
+/* The group's part of a batch has as many shards as a batch has. */
 static mf_status group_assign_make_sums(mf_local_sgd *l, int64_t workers)
 {
     const mf_trainer *t = l->trainer;
@@ -88,7 +88,7 @@ static mf_status join_others(mf_local_sgd *l, mf_share workers, uint32_t id)
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- assignment ---- */
 
 void mf_local_unassign(mf_local_sgd *l)
 {

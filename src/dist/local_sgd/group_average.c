@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_average.c - groups become one again. What all have then is what everybody goes back to when
- * somebody is lost. */
+/* group_average.c - averages the variables of all groups. After a loss all workers continue from
+ * the last average. */
 #include "base/clock.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 #include "dist/local_sgd/weight_average.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what is averaged ---- */
+/* ---- which variables are averaged ---- */
 
 static bool is_float(const mf_variable *v)
 {
@@ -60,9 +60,9 @@ void mf_local_deinit_average(mf_local_sgd *l)
 
 /* ---- means ---- */
 
-/* Tensors that all have the same n. */
+/* Tensors with the same n. */
 typedef struct means {
-    mf_tensor **values; /* by group that we speak for, and place among the averaged: borrowed, */
+    mf_tensor **values; /* by represented group and averaged variable: borrowed, */
     mf_tensor *of_first; /* but for these */
     mf_tensor *means;
     mf_share *of; /* by rank */
@@ -85,7 +85,7 @@ static void means_deinit(means *m)
     mf_free(m->of);
 }
 
-/* All of them, one after the other, as the trainer has them. */
+/* All of them, in the trainer's order. */
 static mf_status read_own(const mf_local_sgd *l, means *m)
 {
     const mf_trainer *t = l->trainer;
@@ -124,11 +124,11 @@ static mf_status means_init(const mf_local_sgd *l, means *m)
     }
     for (int r = 0; r < size; r++)
         m->of[r] =
-            (mf_share){ mf_worker_groups_places(&l->groups, r).first, mf_uds_spoken_for(l, r) };
+            (mf_share){ mf_worker_groups_places(&l->groups, r).first, mf_local_spoken_for(l, r) };
     return read_own(l, m);
 }
 
-/* A scale of losses stays a power of two, and a count of steps whole, as each group's is. */
+/* A loss scale stays a power of two, and a step count an integer, as in each group. */
 static void make_whole(const char *name, mf_tensor *mean)
 {
     float *value = mean->data;
@@ -150,7 +150,7 @@ void mf_local_give(mf_local_sgd *l, int64_t variable, mf_tensor *value)
     mf_tensor_clear(value);
 }
 
-/* All groups have them from here on; and slots that begin anew. */
+/* All groups have the means from here on, and slots that are reset. */
 static void take_means(mf_local_sgd *l, means *m)
 {
     const mf_trainer *t = l->trainer;
@@ -205,7 +205,7 @@ static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t 
     return mf_local_aggregate(l, c, samples);
 }
 
-/* ---- the whole ---- */
+/* ---- the average ---- */
 
 static void group_average_begin_anew(mf_local_sgd *l)
 {
@@ -264,7 +264,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     return MF_OK;
 }
 
-/* Evaluations are made of averages only, so those that were done stay. */
+/* Evaluations use averages only, so completed ones remain valid. */
 static void restore_standing(mf_trainer *t, const mf_local_commit *c)
 {
     const int64_t evaluations = t->standing.evaluations;

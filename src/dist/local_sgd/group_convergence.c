@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_convergence.c - which groups have converged. Each has a machine (train/loop/convergence.h)
- * that is fed with its own losses, by all workers alike and when groups are averaged, so all decide
- * the same, whoever has the group and whoever has died. */
+/* group_convergence.c - which groups have converged. Each group has a state machine
+ * (train/loop/convergence.h) that gets the group's losses. All workers update it alike, when groups
+ * are averaged, so all make the same decision, independently of which worker has the group and
+ * which workers were lost. */
 #include "base/log.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -37,8 +38,8 @@ mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules)
 
     if (l->slots == MF_SLOTS_KEEP)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "with slots=keep a group cannot be given to other workers, so none can "
-                       "leave when it has converged; use slots=average or slots=reset");
+                       "with slots=keep a group cannot move to other workers, so a converged "
+                       "group cannot end early; use slots=average or slots=reset");
     l->watched = true;
     if (l->verdict.on && l->verdict.state == MF_STATE_IMPROVING &&
         are_equal(&l->verdict.rules, rules))
@@ -73,7 +74,7 @@ mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t)
     return MF_OK;
 }
 
-/* What a checkpoint knows. Of another version, or of another step, it counts as nothing. */
+/* The state of a checkpoint. The state of another version, or of another step, is ignored. */
 static mf_status take_saved(mf_local_sgd *l)
 {
     const mf_tensor *saved = &l->trainer->judged;
@@ -98,7 +99,7 @@ static mf_status take_saved(mf_local_sgd *l)
     return MF_OK;
 }
 
-/* ---- newcomers, and who has missed something ---- */
+/* ---- workers that joined or missed an average ---- */
 
 static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t *steps)
 {
@@ -124,7 +125,7 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
         st = mf_broadcast(l->dist.group, c, root, &verdict, sizeof verdict);
     if (st == MF_OK)
         st = mf_broadcast(l->dist.group, c, root, machines, n * (int64_t)sizeof *machines);
-    if (st != MF_OK) { /* all of it, or what we had */
+    if (st != MF_OK) { /* all of it, or the previous state */
         mf_free(machines);
         return st;
     }
@@ -136,7 +137,9 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 
 mf_status mf_local_align_verdict(mf_local_sgd *l)
 {
-    const mf_collective c = mf_dist_collective(&l->dist, l->trainer->step, "what has converged");
+    const mf_collective c = mf_dist_collective(&l->dist, l->trainer->step,
+                                               "the convergence of "
+                                               "groups");
     int64_t *steps = mf_calloc(2 * l->dist.size, sizeof *steps), *sizes;
     mf_status st = take_saved(l);
     const int64_t mine = l->verdict.on ? l->verdict.step : -1;
@@ -199,7 +202,7 @@ static double mean_loss(const mf_local_sgd *l, const mf_local_notes *n)
 
 /* ---- words ---- */
 
-/* "group 1 converged at step 120: ..." of all that are in this state. How many. */
+/* "group 1 converged at step 120: ..." of all groups in this state. Returns their number. */
 static int say_all(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
 {
     int n = 0;
@@ -226,7 +229,7 @@ static bool has_group(const mf_worker_groups *g, int worker, int group)
     return false;
 }
 
-/* Groups that workers get who did not have them: ", worker 1 goes to group 0". */
+/* Workers that get other groups: ", worker 1 goes to group 0". */
 static void say_moves(const mf_local_sgd *l, mf_buf *out)
 {
     const mf_train_progress *s = &l->trainer->standing;
@@ -286,7 +289,7 @@ static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *lea
     return MF_OK;
 }
 
-/* What is neither good nor the end is said once. */
+/* A state that is neither progress nor an end is reported once. */
 static void say_stalled(mf_local_sgd *l, int place, mf_progress_state before)
 {
     const int group = l->groups.active[place];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_messages.c - what workers tell each other when their groups are averaged: what they wish
- * for, and what was seen of their groups. */
+/* group_messages.c - what workers exchange when their groups are averaged: step flags, and the
+ * losses and weight changes of their groups. */
 #include "base/clock.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 #include "train/step/update_norms.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What a worker says first; then come the notes of the groups that it speaks for. */
+/* The head of a worker's message; then come the notes of the groups that it represents. */
 typedef struct head {
     int64_t step_flags;
     double seconds; /* since the last average */
@@ -16,7 +16,7 @@ typedef struct head {
     mf_convergence_options rules;
 } head;
 
-int64_t mf_uds_spoken_for(const mf_local_sgd *l, int rank)
+int64_t mf_local_spoken_for(const mf_local_sgd *l, int rank)
 {
     return mf_worker_groups_speaks(&l->groups, rank) ? mf_worker_groups_places(&l->groups, rank).n
                                                      : 0;
@@ -34,12 +34,12 @@ static int64_t group_size(const mf_local_sgd *l)
 
 static int64_t note_size(const mf_local_sgd *l, int rank)
 {
-    return (int64_t)sizeof(head) + mf_uds_spoken_for(l, rank) * group_size(l);
+    return (int64_t)sizeof(head) + mf_local_spoken_for(l, rank) * group_size(l);
 }
 
 /* ---- ours ---- */
 
-/* The weights of a group, against what all had after the last average. */
+/* The weights of a group, compared with the common ones of the last average. */
 static mf_status group_messages_look_at_weights(const mf_local_sgd *l, const mf_local_group *g,
                                                 mf_local_group_note *out)
 {
@@ -87,14 +87,14 @@ static mf_status write_notes(mf_local_sgd *l, mf_buf *out)
     h.judged = l->watched;
     h.rules = l->verdict.rules;
     mf_buf_bytes(out, &h, sizeof h);
-    for (int64_t k = 0; k < mf_uds_spoken_for(l, l->dist.rank); k++)
+    for (int64_t k = 0; k < mf_local_spoken_for(l, l->dist.rank); k++)
         MF_TRY(write_group(l, &l->own[k], out));
     return mf_buf_finish(out);
 }
 
 /* ---- everybody's ---- */
 
-/* Groups follow each other as workers do. */
+/* Groups are in the order of workers. */
 static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
 {
     const char *at = n->all;
@@ -110,7 +110,7 @@ static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
             n->rules = h->rules;
         n->judged |= h->judged != 0;
         at += sizeof *h;
-        for (int64_t k = 0; k < mf_uds_spoken_for(l, r); k++, place++) {
+        for (int64_t k = 0; k < mf_local_spoken_for(l, r); k++, place++) {
             n->groups[place] = (const mf_local_group_note *)(const void *)at;
             n->samples[place] = n->groups[place]->samples;
             at += group_size(l);

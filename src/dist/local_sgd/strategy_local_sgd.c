@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_local_sgd.c - groups of workers train apart, each on its part of every batch, and from
- * time to time the variables of all are averaged (strategy local_sgd). Inside:
+/* strategy_local_sgd.c - groups of workers train separately, each on its part of every batch, and
+ * the variables of all groups are averaged periodically (strategy local_sgd). Inside:
  * strategy_local_sgd.h. */
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -16,7 +16,7 @@ static mf_local_sgd *strategy_local_sgd_of_dist(mf_dist *dist)
     return (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
 }
 
-/* ---- the team ---- */
+/* ---- lifecycle and steps ---- */
 
 static mf_status check_groups(const mf_local_sgd *l, int64_t n)
 {
@@ -30,7 +30,7 @@ static mf_status check_groups(const mf_local_sgd *l, int64_t n)
     return MF_OK;
 }
 
-/* Who is there, and whose groups they are, is seen when all are ready: aligned(). */
+/* Groups are assigned when the workers and their state are known: local_aligned(). */
 static mf_status local_join(mf_dist *dist, mf_trainer *t)
 {
     mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
@@ -45,7 +45,7 @@ static mf_status local_join(mf_dist *dist, mf_trainer *t)
     return mf_local_init_average(l);
 }
 
-/* The trainer's session is gone already. */
+/* The trainer's session is freed already. */
 static void local_leave(mf_dist *dist, mf_trainer *t)
 {
     mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
@@ -62,20 +62,20 @@ static void local_leave(mf_dist *dist, mf_trainer *t)
     l->trainer = NULL;
 }
 
-/* A checkpoint, or others, may have had other groups. */
+/* A checkpoint, or other workers, may have another number of groups. */
 static mf_status local_aligned(mf_dist *dist, mf_trainer *t)
 {
     mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
     if (l->wanted > 0 && t->standing.groups != l->wanted)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "training has begun with %lld groups, not %lld: going on would give other "
-                       "weights; use the same, or begin in another folder",
+                       "training began with %lld groups, not %lld: continuing would give other "
+                       "weights; use the same number, or begin in another folder",
                        (long long)t->standing.groups, (long long)l->wanted);
     MF_TRY(check_groups(l, t->standing.groups));
     if (l->n_weights > 0 && l->n_weights != t->standing.groups)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "local_sgd: there are %lld weights for %lld groups: give one for each group",
+                       "local_sgd: %lld weights for %lld groups: give one for each group",
                        (long long)l->n_weights, (long long)t->standing.groups);
     MF_TRY(mf_local_assign(l));
     MF_TRY(mf_local_align_verdict(l));
@@ -151,7 +151,7 @@ static void strategy_local_sgd_local_close(mf_strategy *s)
 
     if (l->dist.members && net && mf_net_check(l->members.net) == MF_OK &&
         mf_dist_barrier(&l->dist, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
+            MF_OK) /* no worker closes while others still send */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     mf_group_free(l->dist.group);
     mf_segment_free(l->alone);
@@ -191,7 +191,7 @@ static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_o
     return MF_OK;
 }
 
-/* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
+/* Slots that each group keeps for itself are lost with its workers: then no worker may be lost. */
 static mf_status strategy_local_sgd_open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
     MF_TRY(read_slots(call->settings, &l->slots));

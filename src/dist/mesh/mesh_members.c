@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_members.c - workers of a mesh come, leave and are lost: processors are dealt out anew, and
- * go on from what was kept last. */
+/* mesh_members.c - recovery of a mesh: devices are assigned to the new set of workers, and training
+ * continues from the last complete variables. */
 #include "base/mem.h"
 #include "base/param.h"
 #include "dist/mesh/mesh_private.h"
@@ -9,15 +9,15 @@
 
 /* Steps that may have to be done again when a worker is lost. */
 MF_PARAM_INT(mesh_keep_steps, 64,
-             "steps on a mesh after which all workers have whole weights, to go on from when one "
-             "of them is lost; 0: none keeps any, and all go on from a checkpoint");
+             "steps on a mesh after which all workers have complete weights, to continue from "
+             "when one of them is lost; 0: no worker has any, and all continue from a checkpoint");
 
 int64_t mf_job_mesh_keep_steps(void)
 {
     return MF_PARAM(mesh_keep_steps);
 }
 
-/* Without variables, training continues from what was kept last. */
+/* Training continues from the variables that were gathered last. */
 static void mesh_release(mf_dist *dist)
 {
     mf_job_mesh *m = mf_job_mesh_of(dist);
@@ -34,8 +34,8 @@ typedef struct said {
     mf_status_page_layout now;
 } said;
 
-/* Whoever was there when the layout was changed knows which it is; how often all is kept is the
- * first worker's business. */
+/* Workers that took part when the layout was changed know the current one; the first worker decides
+ * how often variables are gathered. */
 static mf_status agree_on_layout(mf_job_mesh *m)
 {
     const said mine = { m->changes, mf_job_mesh_keep_steps(), m->now };
@@ -68,8 +68,8 @@ static mf_status mesh_assign(mf_dist *dist, mf_trainer *t)
     return mf_job_mesh_begin_session(m);
 }
 
-/* A planned change loses no step: all workers keep the variables of this one. The barrier keeps a
- * worker that is done from closing connections that others still use. */
+/* A planned change loses no step: all workers gather the variables of this step. The barrier
+ * prevents a worker that is done from closing connections that others still use. */
 static mf_status mesh_prepare(mf_dist *dist, mf_trainer *t)
 {
     mf_job_mesh *m = mf_job_mesh_of(dist);
@@ -84,7 +84,7 @@ const mf_recovery_hooks mf_job_mesh_recovery = { .prepare = mesh_prepare,
                                                  .release = mesh_release,
                                                  .assign = mesh_assign };
 
-/* All have the same variables now. */
+/* All workers have the same variables now. */
 mf_status mf_job_mesh_aligned(mf_dist *dist, mf_trainer *t)
 {
     mf_job_mesh_of(dist)->kept = mf_trainer_progress(t);

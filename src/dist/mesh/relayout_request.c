@@ -56,11 +56,11 @@ void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
     if (!a->by_call || what != MF_VARIABLE_REQUEST_MADE)
         return;
     pthread_mutex_lock(&w->lock);
-    w->there = true; /* what was asked last is what is wished */
+    w->there = true; /* the last request counts */
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The first who wants another layout tells which. */
+/* The first worker that requests another layout sends it. */
 static mf_status tell_layout(mf_relayout_request *w, mf_dist *dist, int64_t step, int first,
                              mf_mesh_agreed *out)
 {
@@ -75,7 +75,7 @@ static mf_status tell_layout(mf_relayout_request *w, mf_dist *dist, int64_t step
     mf_free(all);
     if (st == MF_OK && first != dist->rank) {
         mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_REFUSED,
-                                   "another worker was told another layout");
+                                   "another worker requested another layout");
         out->by_board = out->by_call = false;
     }
     return st;

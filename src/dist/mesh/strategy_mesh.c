@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_mesh.c - a training whose steps run on a mesh of processors (strategy mesh): each holds
- * its slices of variables and computes its pieces. Processors are threads of this process, or of
- * all workers, which have an equal part of them each.
+/* strategy_mesh.c - a training whose steps run on a mesh of devices (strategy mesh): each device
+ * holds slices of variables and computes its pieces. Devices are threads of this process, or of all
+ * workers, which have equally many each.
  *
- * The trainer's own variables are where weights come from and go to: what was written there is
- * handed to the processors before the next step, and let go of; all is brought together when
- * somebody is going to look. Where workers may die that is every so many steps, and everybody keeps
- * what it got. When one does, or somebody comes, the
- * processors are dealt out anew, among those who are there; they go on from what was brought
- * together last, and do the steps since then again: who runs a processor does not show in the bits.
- */
+ * The trainer's own variables are the source and destination of weights: a value written there is
+ * sent to the devices before the next step, and the copy is freed; all variables are gathered
+ * before they are read. In an elastic job they are gathered periodically, and every worker keeps
+ * the result. When a worker is lost or joins, the devices are assigned to the new set of workers;
+ * they continue from the variables that were gathered last, and do the steps since then again: the
+ * bits do not depend on which worker runs a device. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -21,13 +20,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
+/* Devices are assigned evenly, neighbours to one worker: the first of this rank. */
 static int strategy_mesh_first_of(const mf_job_mesh *m, int rank)
 {
     return m->setup.meshes.processors * rank / m->dist.size;
 }
 
-/* ---- the team ---- */
+/* ---- sessions ---- */
 
 /* Worker 0 draws it. */
 static mf_status tell_seed(mf_job_mesh *m)
@@ -60,7 +59,7 @@ static mf_status make_wire(mf_job_mesh *m)
     return st;
 }
 
-/* Where workers come and go, those that are too many go, and the others meet without them. */
+/* In an elastic job surplus workers end, and the others rendezvous without them. */
 static mf_status check_seats(const mf_job_mesh *m)
 {
     const int n = m->setup.meshes.processors;
@@ -68,11 +67,11 @@ static mf_status check_seats(const mf_job_mesh *m)
     if (m->dist.size <= n)
         return MF_OK;
     if (m->dist.members && m->dist.rank < n)
-        return MF_FAIL(MF_ABORTED, "%d workers came to a mesh of %d processors", m->dist.size, n);
+        return MF_FAIL(MF_ABORTED, "%d workers joined a mesh of %d processors", m->dist.size, n);
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "the mesh has %d processors and the job %d workers: some would have nothing to do", n,
-        m->dist.size);
+        "the mesh has %d processors and the job %d workers: some workers would have no processor",
+        n, m->dist.size);
 }
 
 mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
@@ -85,7 +84,7 @@ mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
     MF_TRY(make_wire(m));
     mf_mesh_balance_restart(&m->balance, m->trainer->step);
     m->dist.rows.version++;
-    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was handed over */
+    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was sent yet */
         m->handed[i] = mf_variable_writes(m->trainer->trained[i].variable) - 1;
     return mf_mesh_session_make(m->graph, &m->setup, &m->session);
 }
@@ -98,19 +97,21 @@ void mf_job_mesh_end_session(mf_job_mesh *m)
     m->wire = m->setup.wire = NULL;
 }
 
-/* One micro-batch cannot go back before all have gone forwards, where all are compared. */
+/* Where a loss compares all samples, no micro-batch can go backward before all have gone forward.
+ */
 static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
 {
     if (!t->graph.whole.loss || m->setup.meshes.n <= 1 || t->options.micro_batches <= 1 ||
         m->setup.pipeline == MF_PIPELINE_GPIPE)
         return MF_OK;
     return MF_FAIL(MF_UNIMPLEMENTED,
-                   "the loss '%s' looks at all samples of a step, so all micro-batches go forwards "
-                   "before the first one goes back; use --pipeline gpipe",
+                   "the loss '%s' compares all samples of a step, so all micro-batches go "
+                   "forward before the first one goes backward; use --pipeline gpipe",
                    t->graph.whole.loss);
 }
 
-/* On a mesh the unit is the micro-batch: slices of a batch would let the layout show. */
+/* On a mesh the unit is the micro-batch: with slices of a batch results would depend on the layout.
+ */
 static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
 {
     const char *name = mf_aggregate_name(m->aggregation.how);
@@ -120,11 +121,11 @@ static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
     if (t->options.micro_batches < 2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "mesh: aggregation=%s combines the gradients of micro-batches, and there "
-                       "is only one; give --micro-batches N, or leave aggregation out",
+                       "is only one; give --micro-batches N, or remove aggregation",
                        name);
     if (m->n_weights > 0 && m->n_weights != t->options.micro_batches)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "mesh: there are %lld weights for %d micro-batches: give one for each",
+                       "mesh: %lld weights for %d micro-batches: give one for each",
                        (long long)m->n_weights, t->options.micro_batches);
     return mf_aggregation_check(&m->aggregation, t);
 }
@@ -140,13 +141,15 @@ static mf_status mesh_join(mf_dist *dist, mf_trainer *t)
     m->trainer = t;
     m->kept.steps = -1;
     m->joined = true;
-    dist->shards.total = dist->shards.n = t->options.shards; /* of all, rows() says which samples */
+    dist->shards.total = dist->shards.n = t->options.shards; /* of all shards, rows() selects the
+                                                                samples */
     MF_TRY(mf_job_mesh_make_graph(m));
     m->setup.pool = t->pool;
     m->setup.micro_batches = t->options.micro_batches;
     m->setup.session.disable = t->options.disable;
     return dist->members ? MF_OK
-                         : mf_job_mesh_begin_session(m); /* members meet when all is ready */
+                         : mf_job_mesh_begin_session(m); /* the first rendezvous makes the session
+                                                          */
 }
 
 static void mesh_leave(mf_dist *dist, mf_trainer *t)
@@ -154,7 +157,7 @@ static void mesh_leave(mf_dist *dist, mf_trainer *t)
     mf_job_mesh *m = mf_job_mesh_of(dist);
 
     if (m->trainer != t)
-        return; /* one that came while another was there */
+        return; /* a second trainer, which was refused */
     mf_job_mesh_end_session(m);
     mf_graph_free(m->graph);
     m->graph = NULL;
@@ -196,7 +199,7 @@ static mf_status mesh_rows(mf_dist *dist, const mf_loop_call *call, int n, int64
                                  call->n_feeds,    call->n_fetches, call->n_targets };
 
     if (!mf_job_mesh_of(dist)->session)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh have not met");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh are not connected");
     return mf_mesh_session_rows(mf_job_mesh_of(dist)->session, &names, call->feeds, n, whole, out);
 }
 
@@ -205,14 +208,14 @@ static mf_status mesh_infer(mf_dist *dist, const mf_names *names)
     mf_job_mesh *m = mf_job_mesh_of(dist);
     const mf_run_options o = mf_job_mesh_patience(m);
 
-    if (!m->session) /* nothing was trained: members have not met yet */
+    if (!m->session) /* nothing was trained: workers are not connected yet */
         MF_TRY(mf_dist_rendezvous(dist, m->trainer, MF_OK));
     MF_TRY(mf_job_mesh_hand_over(m));
     return mf_session_run(m->session, &o, names->feeds, names->values, names->n_feeds,
                           names->fetches, names->n_fetches, NULL, 0, names->results);
 }
 
-/* Everybody can, or nobody does. */
+/* All workers can change the layout, or none does. */
 static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
 {
     const int32_t own = (int32_t)mine;
@@ -224,17 +227,18 @@ static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
     if (!all)
         return MF_NOMEM("workers");
     if (m->dist.group)
-        st = mf_dist_all_gather(&m->dist, step, "whether the layout can be", &own, sizeof own, all);
+        st = mf_dist_all_gather(&m->dist, step, "the check of the new layout", &own, sizeof own,
+                                all);
     for (int i = 0; st == MF_OK && mine == MF_OK && m->dist.group && i < m->dist.size; i++) {
         if (all[i] != (int32_t)MF_OK)
-            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d says so; see its log", i);
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d refuses; see its log", i);
     }
     mf_free(all);
     return st == MF_OK ? mf_error_restore(&why) : st;
 }
 
-/* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
- * it cannot be. */
+/* Between two steps: move slices to the devices of the new layout. An impossible layout is
+ * reported, not an error. */
 static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
 {
     const mf_run_options o = mf_job_mesh_patience(m);
@@ -245,7 +249,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
     int64_t bytes = 0;
     mf_status st = mf_meshes_parse(a->to.mesh, a->to.layout, &next.meshes, &next.rules);
 
-    memset(next.layers, 0, sizeof next.layers); /* they are dealt anew */
+    memset(next.layers, 0, sizeof next.layers); /* shares along the axes are assigned again */
     if (st == MF_OK)
         st = mf_mesh_change_new(m->session, &next, &c);
     st = agree_to_change(m, step, st);
@@ -259,7 +263,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
         mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
         return MF_OK;
     }
-    if (st != MF_OK) { /* perhaps those who are left can */
+    if (st != MF_OK) { /* the remaining workers may succeed */
         mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_MADE, "");
         return st;
     }
@@ -269,7 +273,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
     m->dist.rows.version++;
     mf_mesh_balance_restart(&m->balance, step);
     (void)snprintf(words, sizeof words,
-                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes came to "
+                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes were sent to "
                    "processors here, %.1f ms",
                    (long long)step, a->to.mesh, a->to.layout, (long long)bytes,
                    (double)(mf_clock_ns() - begin) * 1e-6);
@@ -278,7 +282,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
     return MF_OK;
 }
 
-/* What every worker has read, by rank. */
+/* The samples that every worker has read, by rank. */
 static mf_status count_workers(mf_job_mesh *m)
 {
     const mf_mesh_worker mine = { .samples = m->dist.samples.total,
@@ -288,7 +292,7 @@ static mf_status count_workers(mf_job_mesh *m)
     mf_status st = all ? MF_OK : MF_NOMEM("counters");
 
     if (st == MF_OK && m->dist.size > 1)
-        st = mf_dist_all_gather(&m->dist, 0, "what was read", &mine, (int64_t)sizeof mine, all);
+        st = mf_dist_all_gather(&m->dist, 0, "the samples read", &mine, (int64_t)sizeof mine, all);
     else if (st == MF_OK)
         all[0] = mine;
     if (st != MF_OK) {
@@ -301,7 +305,7 @@ static mf_status count_workers(mf_job_mesh *m)
     return MF_OK;
 }
 
-/* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
+/* The counters of all devices: neighbours belong to one worker, in the order of ranks. */
 static mf_status strategy_mesh_count(mf_job_mesh *m)
 {
     const int64_t each = (int64_t)sizeof *m->counts;
@@ -329,7 +333,7 @@ static mf_status strategy_mesh_count(mf_job_mesh *m)
     return st;
 }
 
-/* Everybody knows the same, so everybody does. */
+/* All workers have the same numbers, so all make the same decision. */
 static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
 {
     const mf_meshes *meshes = &m->setup.meshes;
@@ -415,7 +419,7 @@ static void box_text(const mf_box *box, int rank, mf_buf *out)
     mf_buf_str(out, "]");
 }
 
-/* The trainer's copy is brought up to date where nobody else is needed for that. */
+/* Updates the trainer's copy where no other worker is needed for that. */
 static mf_status mesh_holders(mf_dist *dist, const mf_trainer *t, int64_t i, mf_holders *out,
                               int64_t *step)
 {
@@ -471,7 +475,7 @@ static void mesh_close(mf_strategy *s)
 
     if (m->joined && mf_job_mesh_net(m) && mf_net_check(mf_job_mesh_net(m)) == MF_OK &&
         mf_dist_barrier(&m->dist, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
+            MF_OK) /* no worker closes while others still send */
         MF_LOG(m->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_mesh_wire_net_free(m->wire);
     mf_relayout_request_deinit(&m->wish);
@@ -497,7 +501,7 @@ static mf_status strategy_mesh_connect(mf_job_mesh *m, const mf_strategy_call *c
     return mf_job_group(call, m->net, 1, &m->dist.group);
 }
 
-/* How many micro-batches there are is not known yet. */
+/* The number of micro-batches is not known yet. */
 static mf_status strategy_mesh_read_aggregation(mf_job_mesh *m, const mf_options *o)
 {
     m->n_weights = mf_options_get(o, "weights")->n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_host_aggregate.c - see ps_host_aggregate.h. What a member has travels as one piece: a head,
- * its parts, the values of every part, the rows. */
+/* ps_host_aggregate.c - see ps_host_aggregate.h. A member sends one message: a head, its parts, the
+ * values of every part, the rows. */
 #include "dist/param_server/ps_host_aggregate.h"
 
 #include "base/clock.h"
@@ -75,10 +75,10 @@ static mf_status write_piece(const mf_push_pull_round *r, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* The pieces of all members, looked at. */
+/* The messages of all members, decoded. */
 typedef struct gathered {
     int n; /* members */
-    const char *const *names; /* by member, as what follows */
+    const char *const *names; /* by member, like the fields below */
     mf_ps_reader *in;
     piece_head *heads;
     mf_reduction_tree_node (*parts)[MF_REDUCTION_TREE_PARTS];
@@ -93,14 +93,14 @@ static mf_status look_at_piece(gathered *g, int i)
     if (head && g->heads[i].n_parts >= 0 && g->heads[i].n_parts <= MF_REDUCTION_TREE_PARTS)
         parts = mf_ps_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_reduction_tree_node));
     if (!parts)
-        return MF_FAIL(MF_DATA_LOSS, "what %s has summed up makes no sense", g->names[i]);
+        return MF_FAIL(MF_DATA_LOSS, "the sums of %s are invalid", g->names[i]);
     memcpy(g->parts[i], parts, (size_t)g->heads[i].n_parts * sizeof(mf_reduction_tree_node));
     return MF_OK;
 }
 
 /* ---- adding up ---- */
 
-/* Is there nothing missing between the leaves lo and hi? */
+/* Do the parts cover all leaves from lo to hi? */
 static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, int64_t hi)
 {
     mf_reduction_tree_part *parts =
@@ -121,12 +121,12 @@ static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, in
     covered = mf_reduction_tree_covers(leaves, parts, n);
     mf_free(parts);
     if (!covered)
-        return MF_FAIL(MF_DATA_LOSS, "what %s to %s have summed up does not fit together",
-                       g->names[0], g->names[g->n - 1]);
+        return MF_FAIL(MF_DATA_LOSS, "the sums of %s to %s do not fit together", g->names[0],
+                       g->names[g->n - 1]);
     return MF_OK;
 }
 
-/* What all members together have is a few branches of the tree. */
+/* All members together cover a few branches of the tree. */
 static mf_status ps_host_aggregate_merge_parts(const gathered *g, int64_t leaves,
                                                mf_push_pull_round *all)
 {
@@ -228,14 +228,14 @@ static mf_status ps_host_aggregate_add_up(gathered *g, int64_t shards,
     }
     for (int i = 0; i < g->n; i++) {
         if (g->in[i].bad || g->in[i].left > 0)
-            return MF_FAIL(MF_DATA_LOSS, "a worker of this host has other values than we have");
+            return MF_FAIL(MF_DATA_LOSS, "a worker of this host has other values than this one");
     }
     return MF_OK;
 }
 
 /* ---- gathering ---- */
 
-/* pieces: those of all others, one behind the other; sizes: of all. */
+/* pieces: those of all other members, concatenated; sizes: of all. */
 static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_buf *own,
                                                const char *pieces, const int64_t *sizes,
                                                gathered *g)
@@ -256,7 +256,7 @@ static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_b
     return MF_OK;
 }
 
-/* All pieces but its own go to the first. Owns: mf_free(*pieces). */
+/* The first member gets the pieces of all others. Owns: mf_free(*pieces). */
 static mf_status exchange(mf_ps_host_aggregate *crew, int64_t step, const mf_buf *own,
                           int64_t *sizes, char **pieces)
 {

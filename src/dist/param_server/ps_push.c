@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_push.c - what a worker pushes to a server: into the lane as soon as it is computed, where
- * there is one, or into a message. */
+ * there is a lane, or into a message. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
@@ -9,7 +9,7 @@
 
 /* ---- lanes ---- */
 
-/* Of the rows of this step, were all of them the server's. */
+/* Of the rows of this step, if the server held all of them. */
 static int64_t bytes_of_rows(const mf_ps_client *c, const mf_push_pull_round *r)
 {
     int64_t bytes = 0;
@@ -67,8 +67,8 @@ static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_shm *lane)
     return st;
 }
 
-/* A lane of at least this room. What is in the old one moves. Not having the memory is no
- * misfortune: the old one stays, and what does not fit goes into messages. */
+/* A lane of at least this size, with the contents of the old one. Without memory for it the old one
+ * remains, and the rest goes into messages. */
 static mf_status ps_push_widen(mf_ps_client *c, int server, int64_t room)
 {
     mf_ps_shm *old = &c->lanes[server], lane;
@@ -153,7 +153,7 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
     return true;
 }
 
-/* What mf_ps_take() was given lies in the lane already. */
+/* The values given to mf_ps_take() are in the lane already. */
 static void ps_push_write_dense(const mf_ps_client *c, const mf_push_pull_round *r, int server,
                                 int part, mf_ps_out *out)
 {
@@ -191,7 +191,7 @@ static void write_extra(const mf_ps_client *c, const mf_push_pull_round *r, int 
     }
 }
 
-/* The rows that this server holds, in the order in which they were looked up. */
+/* The rows that this server holds, in lookup order. */
 static void ps_push_write_rows(const mf_ps_client *c, const mf_push_pull_round *r, int server,
                                int gradient, mf_ps_out *out)
 {

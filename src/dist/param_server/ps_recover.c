@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_recover.c - a worker brings together what parameter servers had, from the copies that those
- * have who are left: of synchronous servers in its own variables, as it was after a step; of
- * asynchronous ones each slice for itself, as it was when its server last answered. */
+/* ps_recover.c - a worker recovers the state of parameter servers from the copies of the remaining
+ * ones: that of synchronous servers in its own variables, as of a step; that of asynchronous ones
+ * slice by slice, as of the server's last reply. */
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
 #include "dist/param_server/ps_replication.h"
 
 #include <string.h>
 
-/* Which copies there are, and which server has each. */
+/* The copies that exist, and the server that has each. */
 typedef struct offers {
     mf_ps_copy_of *copies;
     int *servers;
@@ -64,7 +64,7 @@ static mf_status ps_recover_fetch(mf_ps_client *c, int server, const mf_ps_copy_
     if (*size >= sizeof *about)
         return MF_OK;
     mf_free(*data);
-    return MF_FAIL(MF_DATA_LOSS, "%s does not have the copy it has told of",
+    return MF_FAIL(MF_DATA_LOSS, "%s does not have the copy that it listed",
                    mf_ps_server_name(c, server));
 }
 
@@ -119,7 +119,7 @@ mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found)
 
 /* ---- asynchronous servers ---- */
 
-/* When the last training was begun that anybody knows of; -1: there was none. */
+/* The generation of the last training that any server knows; -1: none. */
 static int64_t last_generation(const mf_ps_client *c, const mf_ps_standing *each, const offers *o)
 {
     int64_t last = -1;
@@ -131,7 +131,7 @@ static int64_t last_generation(const mf_ps_client *c, const mf_ps_standing *each
     return last;
 }
 
-/* The latest copy of a slice; -1: there is none. */
+/* The latest copy of a slice; -1: none. */
 static int64_t find_latest(const offers *o, int64_t generation, int n_slices, int slice)
 {
     int64_t best = -1;
@@ -146,8 +146,8 @@ static int64_t find_latest(const offers *o, int64_t generation, int n_slices, in
     return best;
 }
 
-/* Does this server hold what it should, and nobody a later state of it? One that was taken for lost
- * and comes again does not. */
+/* Does this server hold the latest state of its slice? A server that was considered lost and
+ * rejoined does not. */
 static bool is_in_place(const mf_ps_standing *each, const offers *o, int64_t generation, int n,
                         int server)
 {
@@ -158,8 +158,8 @@ static bool is_in_place(const mf_ps_standing *each, const offers *o, int64_t gen
            (i < 0 || o->copies[i].step <= s->holds.step);
 }
 
-/* Servers wait for each other's word that copies are kept, so all are asked before the first is
- * waited for. */
+/* Servers wait for confirmations of each other's copies, so all are asked before the first reply is
+ * awaited. */
 static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const offers *o,
                               int64_t generation)
 {

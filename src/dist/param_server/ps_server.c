@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_server.c - a parameter server: requests come and are answered. An update waits for all workers
- * (synchronous), for some of them (a quorum), or for nobody. */
+/* ps_server.c - a parameter server: receives requests and replies. An update waits for all workers
+ * (synchronous), for some of them (a quorum), or for none. */
 #include "dist/param_server/ps_server.h"
 
 #include "base/clock.h"
@@ -41,7 +41,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     return st;
 }
 
-/* An error is the workers' to say; nothing was changed. */
+/* The workers report the error; nothing was changed. */
 static void write_failure(mf_status st, mf_buf *out)
 {
     const mf_ps_reply head = { .status = st, .in_lane = -1 };
@@ -66,8 +66,8 @@ static mf_status refuse_push(server *s, push *p)
     return st;
 }
 
-/* All are written before the first is sent: with that, the push is gone. One answer does for all
- * that get a message, except where workers differ in what they know already. */
+/* All replies are written before the first is sent, which frees the push. One reply serves all
+ * workers that get messages, except where workers have different rows already. */
 static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
 {
     const bool same = s->o.mode.sync;
@@ -103,14 +103,14 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
     return sent;
 }
 
-/* A push is one batch's, and no other push is: then one that has gone into the weights, of a worker
- * that was lost before it heard of it, need not once more. */
+/* Each push is one batch: then a batch that is in the weights, whose worker was lost before it got
+ * the reply, is not needed again. */
 static bool counts_batches(const server *s)
 {
     return !s->o.mode.sync && s->o.mode.period <= 1;
 }
 
-/* What these were about need not be done again. */
+/* The batches of these pushes need not be done again. */
 static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batches)
 {
     for (int i = 0; i < n_all && !s->o.mode.sync; i++) {
@@ -121,7 +121,7 @@ static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batc
     return MF_OK;
 }
 
-/* Nobody may get to know of what could be lost with us. */
+/* No reply reports a state that could be lost with this server. */
 static mf_status keep_and_answer(server *s, push *const *all, int n_all)
 {
     const int64_t start = mf_clock_ns();
@@ -142,7 +142,7 @@ static mf_status do_step(server *s, push *const *all, int n_all)
     return keep_and_answer(s, all, n_all);
 }
 
-/* How many pushes make an update; synchronous ones may be of several workers. */
+/* How many pushes make an update; a synchronous push may be of several workers. */
 static int wanted(const server *s)
 {
     const int quorum = (int)s->o.mode.quorum;
@@ -152,7 +152,7 @@ static int wanted(const server *s)
     return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
 }
 
-/* Those that are here and belong to the weights of now, if they are enough. */
+/* Apply the pushes that were computed with the current weights, if they are enough. */
 static mf_status try_step(server *s)
 {
     push *all[MF_REDUCTION_TREE_LEAVES];
@@ -168,14 +168,14 @@ static mf_status try_step(server *s)
     return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
-/* It went into the weights already: its worker gets them as they are. */
+/* It is in the weights already: its worker gets the current ones. */
 static mf_status pass_over(server *s, push *p)
 {
     s->repeated++;
     return answer_all(s, MF_OK, &p, 1);
 }
 
-/* Others were enough: it is done, though nothing comes of it. */
+/* Other pushes were enough: its batch is done, without an update. */
 static mf_status throw_away(server *s, push *p)
 {
     s->late++;
@@ -232,8 +232,8 @@ static mf_status take_lane(server *s, mf_mail *r)
     return st;
 }
 
-/* A training begins: nothing of an earlier one counts any more, and workers count their requests
- * anew. */
+/* A training begins: the state of an earlier one is discarded, and workers restart their request
+ * counters. */
 static void begin_training(server *s, int64_t start)
 {
     for (int w = 0; w < s->o.n_workers; w++) {
@@ -309,8 +309,7 @@ static mf_status take_stand(server *s, mf_mail *r)
     return st;
 }
 
-/* A copy takes the place of what is here: of this slice, as it was after it was last answered for.
- */
+/* Replace the state by a copy: of this slice, as of its last reply. */
 static mf_status ps_server_become(server *s, const mf_mail *r)
 {
     mf_ps_reader in = { .at = r->data, .left = r->frame.size };
@@ -320,7 +319,7 @@ static mf_status ps_server_become(server *s, const mf_mail *r)
     if (from)
         memcpy(&about, from, sizeof about);
     if (s->o.mode.sync || about.slices != s->o.n_servers || about.slice != s->o.index)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "this is no copy of what this server is to hold");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this is not a copy of this server's slice");
     s->begun = false;
     MF_TRY(mf_ps_image_read(s, &in));
     s->generation = about.generation;
@@ -353,7 +352,7 @@ static mf_status take_end(server *s, mf_mail *r)
     return st;
 }
 
-/* Whoever may go on now, goes on. */
+/* Grant all leases that can be granted now. */
 static mf_status grant_leases(server *s)
 {
     mf_ps_grant g;
@@ -372,7 +371,7 @@ static mf_status grant_leases(server *s)
     return MF_OK;
 }
 
-/* When nobody pushes any more. */
+/* When no worker pushes any more. */
 static mf_status try_save(server *s)
 {
     mf_mail *r = s->save;
@@ -395,7 +394,7 @@ static mf_status take_save(server *s, mf_mail *r)
     return try_save(s);
 }
 
-/* Updates and leases wait for it no longer. */
+/* Updates and leases no longer wait for it. */
 static mf_status take_leave(server *s, mf_mail *r)
 {
     const mf_status st = mf_ps_send_reply(s, r, NULL, 0);
@@ -481,14 +480,14 @@ static mf_status serve_and_show(server *s, mf_mail *r)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- serving ---- */
 
 static void ps_server_wake(void *ctx)
 {
     mf_mailbox_wake(ctx);
 }
 
-/* What it holds. */
+/* The variables of this server. */
 static mf_status ps_server_hold(server *s, mf_trainer *t)
 {
     MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode, &s->place));
@@ -514,7 +513,7 @@ static mf_status ps_server_hold(server *s, mf_trainer *t)
     return MF_OK;
 }
 
-/* Whom it serves. */
+/* The workers of this server. */
 static mf_status ps_server_connect(server *s)
 {
     const int n = s->o.n_workers;
@@ -522,7 +521,7 @@ static mf_status ps_server_connect(server *s)
     mf_mailbox_init(&s->requests);
     s->active = n;
     if (s->o.mode.sync)
-        s->generation = s->o.generation; /* slices are set anew */
+        s->generation = s->o.generation; /* slices are set again */
     s->pushes = mf_calloc(n, sizeof *s->pushes);
     s->last_seq = mf_calloc(n, sizeof *s->last_seq);
     s->last_reply = mf_calloc(n, sizeof *s->last_reply);
@@ -580,7 +579,7 @@ void mf_ps_server_free(server *s)
     mf_free(s);
 }
 
-/* The one that was kept, if its slices are still the same; else another one. */
+/* The server of the last epoch, if its slices are the same; otherwise a new one. */
 static mf_status find_server(const mf_ps_server_options *o, mf_trainer *t, server **out)
 {
     server *s = o->kept ? *o->kept : NULL;

@@ -24,9 +24,9 @@ struct mf_push_pull {
     /* guarded by lock */
     bool closing;
     int begun; /* buckets of this step that are here */
-    int64_t begun_ns, computed_ns; /* when the step began, and the last of them came */
+    int64_t begun_ns, computed_ns; /* when the step began, and when its last value arrived */
     bool done; /* the round is over */
-    mf_error error; /* for good */
+    mf_error error; /* permanent */
     struct {
         mf_kernel *kernel;
         const mf_exchange_bucket *bucket;
@@ -181,7 +181,7 @@ static void *do_rounds(void *arg)
             mf_error_save(st, &x->error);
         x->done = true;
         n = x->n_waiting;
-        x->n_waiting = 0; /* nobody joins them any more in this step */
+        x->n_waiting = 0; /* no kernel joins the round any more in this step */
         pthread_mutex_unlock(&x->lock);
         for (int i = 0; i < n; i++)
             push_pull_hand_out(x, x->waiting[i].bucket, x->waiting[i].kernel);

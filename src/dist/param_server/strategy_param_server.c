@@ -21,7 +21,7 @@
 #include <time.h>
 
 enum {
-    IDLE_NS = 100000000, /* how often one that has nothing to do asks whether that is still so */
+    IDLE_NS = 100000000, /* how often an idle worker asks for a batch */
     MOST_COPIES = 63, /* of a slice on other servers */
 };
 
@@ -30,11 +30,11 @@ typedef struct ps_job {
     mf_dist dist;
     mf_net *net;
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
-    mf_job_members members; /* where tasks come and go: the team's, and whose the net is */
+    mf_job_members members; /* of an elastic job: dist.members, which owns the net */
     mf_ps_replication copies; /* a server's */
     int n_copies; /* on so many other servers */
     bool by_host;
-    bool balances; /* shards go to who is fast; synchronous workers' only */
+    bool balances; /* faster workers get more shards; synchronous workers only */
     mf_balance balance;
     mf_ps_mode mode;
     double *weights; /* of workers, for mode.aggregation */
@@ -42,14 +42,14 @@ typedef struct ps_job {
     struct server
         *kept; /* of an asynchronous server, between two epochs; see mf_ps_server_options */
     mf_ps_host_aggregate crew;
-    int64_t sent; /* bytes to other hosts, by each worker on average */
+    int64_t sent; /* bytes to other hosts, average of all workers */
     int64_t pushed, pulled; /* bytes, by clients of earlier epochs */
     mf_traffic done; /* by the servers, in the end */
-    bool began; /* servers wait for what we say */
-    bool stop; /* somebody wants to */
-    int n_slices; /* of what asynchronous servers hold, each a server's; as many as servers at first
-                   */
-    bool marked; /* the store knows that a step was done */
+    bool began; /* servers wait for this worker's requests */
+    bool stop; /* a worker asks to stop */
+    int n_slices; /* slices of asynchronous servers, one for each server; the initial number of
+                     servers */
+    bool marked; /* the store has a mark that a step was done */
     int64_t start; /* batches that were done before this training was begun or resumed */
 } ps_job;
 
@@ -69,7 +69,7 @@ static mf_status ps_join(mf_dist *dist, mf_trainer *t)
 
     MF_TRY(mf_aggregation_join(&j->mode.aggregation, t));
     mf_dist_assign_shards(dist, t->options.shards);
-    if (j->index >= 0 || !j->net) /* they meet when all is ready */
+    if (j->index >= 0 || !j->net) /* the first rendezvous calls this again */
         return MF_OK;
     if (j->mode.sync) {
         MF_TRY(mf_balance_init(&j->balance, dist, t->options.shards, 1, mf_pool_threads(t->pool),
@@ -115,7 +115,7 @@ static mf_status strategy_param_server_balance(ps_job *j, int64_t step)
     return MF_OK;
 }
 
-/* A run that starts later and finds nothing of it must know that it is lost. */
+/* A later run that finds no state must know that there was one, which is lost. */
 static mf_status strategy_param_server_note_step(ps_job *j)
 {
     if (j->marked || !j->dist.members || j->mode.sync)
@@ -141,27 +141,28 @@ static void ps_failed(mf_dist *dist, mf_status why)
         mf_net_abort(strategy_param_server_of_dist(dist)->net, why);
 }
 
-/* What servers had cannot be had any more. All begin anew, with what the first of them can find. */
+/* The servers' state is lost. All workers begin again, with the state that the chief can restore.
+ */
 static mf_status strategy_param_server_begin_anew(ps_job *j, mf_trainer *t)
 {
     mf_status st;
 
     t->has_state = false;
     j->dist.history.trained = true;
-    st = MF_FAIL(MF_ABORTED, "no servers are left that have all of the weights");
-    mf_net_abort(j->net, st); /* and meet again */
+    st = MF_FAIL(MF_ABORTED, "the remaining servers do not have all of the weights");
+    mf_net_abort(j->net, st); /* which leads to another rendezvous */
     return st;
 }
 
-/* The chief does this, and all hear what it has found. */
+/* The chief looks for the servers' state, and all workers get the result. */
 static mf_status tell_found(ps_job *j, const mf_trainer *t, bool *found)
 {
-    const mf_collective c = mf_dist_collective(&j->dist, t->step, "what servers had");
+    const mf_collective c = mf_dist_collective(&j->dist, t->step, "the servers' state");
 
     return mf_broadcast(j->dist.group, &c, 0, found, sizeof *found);
 }
 
-/* The chief brings together what servers had after the last step, if training has begun. */
+/* The chief recovers the servers' state after the last step, if training has begun. */
 static mf_status recover(ps_job *j, mf_trainer *t)
 {
     bool found = true;
@@ -174,7 +175,7 @@ static mf_status recover(ps_job *j, mf_trainer *t)
     return found ? MF_OK : strategy_param_server_begin_anew(j, t);
 }
 
-/* The chief's variables are those of the job: servers begin with them. */
+/* The chief has the variables of the job: servers begin with them. */
 static mf_status begin_servers(ps_job *j, mf_trainer *t)
 {
     mf_ps_client_begin(j->client);
@@ -184,7 +185,7 @@ static mf_status begin_servers(ps_job *j, mf_trainer *t)
     return MF_OK;
 }
 
-/* Asynchronous servers have what the job has come to, and we get it. */
+/* Asynchronous servers have the state of the job: this worker pulls it. */
 static mf_status strategy_param_server_go_on(ps_job *j)
 {
     mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
@@ -209,11 +210,12 @@ static mf_status check_lost(ps_job *j, const mf_trainer *t)
     if (!trained)
         return MF_OK;
     return MF_FAIL(MF_DATA_LOSS, "the parameter servers that had the weights are lost with all "
-                                 "copies, and there is no checkpoint to go on from; give --out "
-                                 "and --save-steps, or more parameter servers");
+                                 "copies, and there is no checkpoint to continue from; give "
+                                 "--out and --save-steps, or more parameter servers");
 }
 
-/* Workers come and go while asynchronous servers have the training, even if all workers are new. */
+/* Asynchronous servers keep the training while workers join and are lost, even if all workers are
+ * new. */
 static mf_status follow_servers(ps_job *j, mf_trainer *t)
 {
     bool found = false;
@@ -248,7 +250,7 @@ static int64_t ps_progress(const mf_dist *dist)
     return mf_ps_client_done(strategy_param_server_of_dist((mf_dist *)(uintptr_t)dist)->client);
 }
 
-/* What servers have is never less than what they had said to have done before. */
+/* The servers' state includes at least the batches that they reported as done before. */
 static mf_status ps_before_save_leased(mf_dist *dist, mf_trainer *t)
 {
     ps_job *j = strategy_param_server_of_dist(dist);
@@ -307,7 +309,7 @@ static void strategy_param_server_widen(int64_t range[2], int64_t n)
     range[1] = n > range[1] ? n : range[1];
 }
 
-/* What servers have done, now that no step comes any more. */
+/* The counters of the servers, after the last step. */
 static mf_status count_updates(ps_job *j)
 {
     mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
@@ -327,7 +329,7 @@ static mf_status count_updates(ps_job *j)
     return st;
 }
 
-/* No step comes any more. */
+/* After the last step. */
 static mf_status ps_leave(mf_dist *dist, mf_trainer *t)
 {
     ps_job *j = strategy_param_server_of_dist(dist);
@@ -345,7 +347,7 @@ static mf_status ps_leave(mf_dist *dist, mf_trainer *t)
     return st == MF_OK ? count_updates(j) : st;
 }
 
-/* All have done their last step: everybody gets what has come of it. */
+/* All workers have done their last step: each pulls the final weights. */
 static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
 {
     ps_job *j = strategy_param_server_of_dist(dist);
@@ -362,7 +364,7 @@ static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
 
     for (int r = 0; st == MF_OK && r < dist->size; r++)
         t->step = steps[r] > t->step ? steps[r] : t->step;
-    if (st == MF_OK) /* who was told that no batch is left does not know why */
+    if (st == MF_OK) /* a worker that got no further batch does not know the reason */
         st = mf_group_sizes(dist->group, &c, j->stop, steps);
     for (int r = 0; st == MF_OK && r < dist->size; r++)
         t->standing.stop |= steps[r];
@@ -373,7 +375,7 @@ static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
     return mf_dist_barrier(dist, t->step, "the last weights");
 }
 
-/* A server that is told to end serves as long as there are workers. */
+/* A server that was asked to end serves as long as there are workers. */
 static bool may_leave(ps_job *j)
 {
     return j->n_workers == 0 && atomic_load(&j->dist.leave_requested);
@@ -565,7 +567,7 @@ static const mf_dist_ops ps_server_ops = { .lifecycle = &ps_server_lifecycle };
 
 /* ---- opening and closing ---- */
 
-/* When all workers have done what they wanted the servers may go. */
+/* After all workers have finished, the servers may end. */
 static void strategy_param_server_say_end(ps_job *j)
 {
     int64_t staleness;
@@ -576,7 +578,7 @@ static void strategy_param_server_say_end(ps_job *j)
         MF_LOG(j->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     else if (j->dist.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
         MF_LOG(j->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING,
-               "the parameter servers could not be told to end: %s", mf_error_message());
+               "the parameter servers did not get the end of the job: %s", mf_error_message());
     else if (j->dist.rank == 0 && !j->mode.sync)
         MF_INFO("no worker was more than %lld steps ahead of another", (long long)staleness);
 }
@@ -603,12 +605,12 @@ static void ps_close(mf_strategy *s)
 static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_call *call)
 {
     MF_TRY(mf_ps_read_mode(call->settings, call->cluster->size, &j->mode, &j->weights));
-    /* The result depends on who has which shards, so nobody may be missing. */
+    /* The result depends on the owners of shards, so no worker may be lost. */
     const bool weighted = j->mode.aggregation.how == MF_AGGREGATE_WEIGHTED;
 
     if (j->index < 0 && !j->mode.sync)
         j->dist.ops = ps_leasing_ops;
-    /* A push that waits for others must not wait for those who wait for a checkpoint. */
+    /* A push that waits for other workers must not wait for workers that wait for a checkpoint. */
     mf_dist_set_cap(&j->dist, MF_DIST_SAVES_BETWEEN, !j->mode.sync && j->mode.quorum == 0);
     mf_dist_set_cap(&j->dist, MF_DIST_LOCKSTEP, j->mode.sync);
     if (j->n_servers < 1)
@@ -679,7 +681,7 @@ static void take_aggregation(const mf_options *from, mf_options *to)
     }
 }
 
-/* The usual settings of parameter servers, of which there is one. */
+/* The default settings of parameter_server, with one server. */
 mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
 {
     const mf_options *given = call->settings;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_remote.c - a training whose steps run on a cluster of servers, TensorFlow's or ours
- * (strategy servers). Parameter servers hold the variables, and every worker has some of the shards
- * of each batch. This process feeds them.
+/* strategy_remote.c - a training whose steps run on a cluster of servers, TensorFlow's or
+ * Meshflow's (strategy servers). Parameter servers hold the variables, and every worker has some of
+ * the shards of each batch. This process feeds them.
  *
- * The trainer's own variables are where weights come from and go to: what was written here is sent
- * before the next step, and all is fetched when somebody is going to look. */
+ * The trainer's own variables are the source and destination of weights: a value written here is
+ * sent before the next step, and all are fetched before they are read. */
 #include "base/log.h"
 #include "dist/strategies.h"
 #include "graph/device_name.h"
@@ -22,16 +22,16 @@ typedef struct servers {
     mf_strategy strategy; /* first */
     mf_dist dist;
     char *target, *tls_dir;
-    bool by_bytes; /* else variables go to servers in turn */
+    bool by_bytes; /* otherwise variables go to servers in turn */
     bool stop; /* is wanted */
     mf_session_options session;
-    mf_trainer *trainer; /* NULL: none has joined */
+    mf_trainer *trainer; /* NULL: no trainer has joined */
     char (*workers)[MF_DEVICE_NAME_MAX]; /* that compute: "/job:worker/replica:0/task:0" */
     int n_workers, n_ps;
-    mf_graph *variables; /* one for each that is trained, with what writes and reads it */
+    mf_graph *variables; /* each trained variable, with nodes that write and read it */
     mf_session *keeper; /* of these */
     mf_session *steps;
-    uint64_t *sent; /* by variable: mf_variable_writes() of what the servers have */
+    uint64_t *sent; /* by variable: mf_variable_writes() of the servers' value */
     const char **value, **set, **get, **drop; /* by variable: names of nodes */
 } servers;
 
@@ -40,14 +40,14 @@ static servers *strategy_remote_of_dist(mf_dist *dist)
     return (servers *)(void *)((char *)dist - offsetof(servers, dist));
 }
 
-/* ---- who is there ---- */
+/* ---- tasks ---- */
 
 static int strategy_remote_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
 
-/* Tasks are told by their first processor. */
+/* A task is identified by its first device. */
 static void strategy_remote_note_device(void *ctx, const char *name, const char *type)
 {
     servers *s = ctx;
@@ -89,7 +89,7 @@ static mf_status strategy_remote_find_tasks(servers *s)
 
 /* ---- devices ---- */
 
-/* What reads or writes a variable is where it is. */
+/* Nodes that read or write a variable are placed with it. */
 static void follow_handles(mf_graph *g)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -102,7 +102,7 @@ static void follow_handles(mf_graph *g)
     }
 }
 
-/* "shards/shard_3/...": 3; -1: it is of the whole step. */
+/* "shards/shard_3/...": 3; -1: of the complete step. */
 static int shard_of(const mf_node *n)
 {
     int shard;
@@ -135,8 +135,7 @@ static mf_status strategy_remote_place(void *ctx, mf_graph *g)
 
 /* ---- variables ---- */
 
-/* The weight whose slot this is, "w" of "w/Adam_1"; NULL: it stands for itself. An op that updates
- * wants them together. */
+/* The weight of a slot, "w" of "w/Adam_1"; NULL: not a slot. Update ops need both on one device. */
 static const char *strategy_remote_weight_of(const mf_trainer *t, const mf_train_var *v)
 {
     const char *best = NULL;
@@ -184,7 +183,7 @@ static mf_status name_nodes(servers *s)
     if (!s->sent || !s->value || !s->set || !s->get || !s->drop)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < t->n_trained; i++) {
-        s->sent[i] = mf_variable_writes(t->trained[i].variable) - 1; /* nothing was */
+        s->sent[i] = mf_variable_writes(t->trained[i].variable) - 1; /* nothing was sent yet */
         s->value[i] = mf_arena_printf(arena, "%s/value", t->trained[i].name);
         s->set[i] = mf_arena_printf(arena, "%s/set", t->trained[i].name);
         s->get[i] = mf_arena_printf(arena, "%s/get", t->trained[i].name);
@@ -195,7 +194,7 @@ static mf_status name_nodes(servers *s)
     return MF_OK;
 }
 
-/* Nobody is waited for longer. */
+/* The timeout of all runs. */
 static mf_run_options strategy_remote_patience(const servers *s)
 {
     return (mf_run_options){ .timeout_ms = s->dist.timeout_ns / 1000000 };
@@ -261,7 +260,7 @@ static mf_status fetch_variable(servers *s, int64_t i)
     return st;
 }
 
-/* ---- the team: this process alone, whose steps others run ---- */
+/* ---- steps: one worker, whose steps run on servers ---- */
 
 static mf_status servers_join(mf_dist *dist, mf_trainer *t)
 {
@@ -287,8 +286,8 @@ static void servers_leave(mf_dist *dist, mf_trainer *t)
     mf_error why;
 
     if (s->trainer != t)
-        return; /* one that came while another was there */
-    mf_error_save(MF_OK, &why); /* it may leave because of an error */
+        return; /* a second trainer, which was refused */
+    mf_error_save(MF_OK, &why); /* the caller may be handling an error */
     if (s->keeper)
         (void)!drop_variables(s);
     (void)mf_error_restore(&why);
@@ -302,8 +301,8 @@ static void servers_leave(mf_dist *dist, mf_trainer *t)
     s->trainer = NULL;
 }
 
-/* What was written here since the last step: first weights, a checkpoint's, those of a roll-back.
- */
+/* Send variables that were written here since the last step: initial weights, a checkpoint's, those
+ * of a roll-back. */
 static mf_status servers_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
     servers *s = strategy_remote_of_dist(dist);
@@ -316,7 +315,7 @@ static mf_status servers_begin_step(mf_dist *dist, int64_t step, int64_t samples
     return MF_OK;
 }
 
-/* Steps run there, all else (evaluations) here. */
+/* Steps run there, everything else (evaluations) here. */
 static mf_status servers_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                              const mf_loop_call *call)
 {
@@ -345,7 +344,7 @@ static mf_status servers_settle(mf_dist *dist, bool *stop)
 static void servers_failed(mf_dist *dist, mf_status why)
 {
     (void)dist;
-    (void)why; /* nobody waits for us */
+    (void)why; /* no peer waits for this process */
 }
 
 static const mf_dist_lifecycle_ops servers_lifecycle = { .join = servers_join,

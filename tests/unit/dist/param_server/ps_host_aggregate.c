@@ -44,7 +44,7 @@ static bool gather(mf_net *net, void *arg)
 
 MF_TEST(servers_crew_refuses_sums_that_do_not_fit_together)
 {
-    const char *gap = "worker 0 to worker 1 have summed up does not fit together";
+    const char *gap = "the sums of worker 0 to worker 1 do not fit together";
     trick tricks[] = { { { 2, 4 }, NULL },
                        { { 3, 4 }, gap },
                        { { 1, 4 }, gap }, /* no branch of the tree */
