@@ -273,7 +273,7 @@ def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
             index.truncate(8)
     for launch in [], ["launch", "--max-restarts", "5", "--"]:
         code, _, err = b.end([*launch, *b.train("--out", out, "--resume", steps=30)])
-        check(code == 3 and "is whole" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
+        check(code == 3 and "is complete" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
 
 
 @test

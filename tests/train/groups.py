@@ -115,7 +115,7 @@ def nobody_is_left_but_a_checkpoint(b):
     b.start(0, command)
     b.start(1, command)
     check(b.finish() == b.alone("--save-steps", "20", steps=300), "other weights\n" + b.logs())
-    check("goes on from the checkpoint" in b.logs(), b.logs())
+    check("continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -257,7 +257,7 @@ def groups_converge_alike_after_all_were_lost(b):
         time.sleep(0.01)
     restart_both(b, command)
     check(finish(b) == want, "other weights than %s\n%s" % (want, b.logs()))
-    check("goes on from the checkpoint" in b.logs() and left(b.logs()) == line, b.logs())
+    check("continues from the checkpoint" in b.logs() and left(b.logs()) == line, b.logs())
     b.audit(out)
 
 

@@ -173,7 +173,7 @@ def without_whole_copies_survivors_of_a_mesh_go_on_from_a_checkpoint(b):
     b.kill(0) # the chief
     got = b.finish()
     check(got == want, "%s, alone %s\n%s" % (got, want, b.logs()))
-    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    check("training continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -261,7 +261,7 @@ def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
     b.start(2, command)
     b.start(3, command)
     check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
-    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    check("training continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -527,7 +527,7 @@ def nobody_is_left_but_a_checkpoint(b):
     b.start(0, command)
     b.start(1, command)
     check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
-    check("goes on from the checkpoint" in b.logs(), b.logs())
+    check("continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 

@@ -478,7 +478,7 @@ def lost_asynchronous_servers_go_on_from_the_checkpoint_or_end_the_job(b):
     job = Job(b, 2, 1, "async", "--max-restarts", "9", more=("--out", b.out("run"), "--save-steps", "50"))
     job.await_kill(500, "ps 0")
     got = job.end()
-    check("training goes on from the checkpoint" in job.said and got["steps"] == 1500 and
+    check("training continues from the checkpoint" in job.said and got["steps"] == 1500 and
           got["updates"][0] == got["updates"][1] <= 1500 - 400 and got["updates"][0] % 50 == 0,
           "%s\n%s" % (got, job.said[-1000:]))
     job = Job(b, 2, 1, "async", "--max-restarts", "2")
@@ -582,7 +582,7 @@ def a_job_that_is_started_again_goes_on_from_its_own_checkpoint_without_being_to
         tasks = job.wait(lambda t: len(t) == 2 and all(x["step"] >= 200 for x in t.values()), "step 200")
         os.kill(tasks["worker 1"]["pid"], signal.SIGKILL)
         got = job.end()
-        check("training goes on from the checkpoint" in job.said, job.said)
+        check("training continues from the checkpoint" in job.said, job.said)
         check(got["weights_sha256"] == want, "%s: other weights" % strategy)
 
 

@@ -152,7 +152,7 @@ def weights_that_do_not_move_for_a_given_time_are_converged(b):
 def what_diverges_ends_with_an_error(b):
     r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=2)
     check(last_object(r.stdout)["ended"] == "diverged", r.stdout)
-    check("10 losses in a row are no numbers" in r.stderr, r.stderr)
+    check("10 consecutive losses are NaN/Inf" in r.stderr, r.stderr)
 
 
 @test

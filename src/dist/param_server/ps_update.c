@@ -54,7 +54,7 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
         p->head.leaves > MF_REDUCTION_TREE_LEAVES || p->head.answer >= MF_PS_ANSWERS ||
         p->head.workers < 1 || p->head.workers > s->o.n_workers || p->head.batches < 1 ||
         p->head.batches > 1 << 24)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s sent an invalid push",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed invalid data",
                        mf_net_name(s->o.net, r->from));
     p->parts = mf_ps_reader_take(&in, p->head.n_parts, sizeof *p->parts);
     if (p->head.in_lane >= 0) { /* the rest lies there */

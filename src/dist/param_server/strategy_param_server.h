@@ -44,7 +44,7 @@ typedef enum mf_ps_request {
 
 /* Flags. */
 enum {
-    MF_PS_BAD = 1, /* the loss is no number */
+    MF_PS_BAD = 1, /* the loss is NaN/Inf */
 };
 
 typedef struct mf_ps_push {

@@ -15,7 +15,7 @@ static mf_status receive_variable(mf_dist *dist, int root, const mf_train_var *v
 {
     const mf_collective c = mf_dist_collective(dist, step, v->name);
     mf_tensor value = { 0 };
-    /* Others may hold the value; who is given one need not have any. */
+    /* A slot may be held by other tasks only; a receiver need not have a value. */
     mf_status st = mf_tensor_alloc(out, v->variable->dtype, &v->variable->declared);
 
     if (st == MF_OK && dist->rank == root)
@@ -42,8 +42,7 @@ mf_status mf_dist_broadcast_variable(mf_dist *dist, int root, const mf_train_var
     return st;
 }
 
-/* The optimizer's state may be kept by one worker only, or by servers, whose copies are the newer
- * ones. */
+/* Only one worker, or servers, may have the optimizer's state; the servers' copies are newer. */
 static mf_status receive_state(mf_dist *dist, int root, mf_trainer *t, int64_t step,
                                mf_tensor *values)
 {
@@ -58,7 +57,8 @@ static mf_status receive_state(mf_dist *dist, int root, mf_trainer *t, int64_t s
     return MF_OK;
 }
 
-/* Who has received some, when `root` dies, still has what it had before, and no mixture. */
+/* If `root` is lost, a worker that has received some variables still has its previous values, and
+ * no mixture. */
 mf_status mf_dist_broadcast_state(mf_dist *dist, int root, mf_trainer *t, int64_t step)
 {
     mf_tensor *values = mf_calloc(t->n_trained, sizeof *values);
@@ -73,7 +73,7 @@ mf_status mf_dist_broadcast_state(mf_dist *dist, int root, mf_trainer *t, int64_
     return st;
 }
 
-/* ---- what is kept ---- */
+/* ---- auxiliary state ---- */
 
 enum { NAME_MAX_BYTES = 4096 };
 
@@ -81,7 +81,7 @@ typedef struct aux_head {
     int64_t name, rank, dims[MF_MAX_RANK];
 } aux_head;
 
-/* The chief's i-th tensor to everybody. `name` has room for NAME_MAX_BYTES. */
+/* Broadcast the chief's i-th tensor. `name` has space for NAME_MAX_BYTES. */
 static mf_status align_aux_tensor(mf_dist *dist, const mf_collective *c, int64_t i, char *name)
 {
     aux_head h = { 0 };
@@ -115,9 +115,9 @@ static mf_status align_aux_tensor(mf_dist *dist, const mf_collective *c, int64_t
 
 static mf_status align_aux_state(mf_dist *dist, int64_t step)
 {
-    const mf_collective c = mf_dist_collective(dist, step, "what codecs keep");
+    const mf_collective c = mf_dist_collective(dist, step, "codec state");
     char *name = mf_calloc(NAME_MAX_BYTES, 1);
-    int64_t n = dist->aux.restored ? dist->aux.list.n : -1; /* -1: all goes on as it is */
+    int64_t n = dist->aux.restored ? dist->aux.list.n : -1; /* -1: it does not change */
     mf_status st = name ? MF_OK : MF_NOMEM("a name");
 
     if (st == MF_OK)
@@ -133,27 +133,26 @@ static mf_status align_aux_state(mf_dist *dist, int64_t step)
 
 /* ---- how far everybody is ---- */
 
-/* Whoever has the samples in another order than the others would train on others. */
+/* A worker with another sample order would train on other samples. */
 static mf_status compare_order(const mf_sliced *own, const mf_sliced *others)
 {
     if (own->by == others->by && own->batch == others->batch && own->files == others->files)
         return MF_OK;
     return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "this worker's data is cut otherwise than the chief's: %s; let all workers have "
-                   "the same files, or use --slice element",
-                   own->by != others->by ? "by file here, not there, or the other way round"
-                   : own->batch != others->batch
-                       ? "batches have another size"
-                       : "there are other files, or other samples in them");
+                   "this worker's data is sliced differently from the chief's: %s; give all "
+                   "workers the same files, or use --slice element",
+                   own->by != others->by         ? "one of them slices by file, the other does not"
+                   : own->batch != others->batch ? "batches have another size"
+                                                 : "the files, or the samples in them, differ");
 }
 
-/* Everybody's steps and evaluations, two numbers by rank. */
+/* Steps and evaluations of all workers, two numbers by rank. */
 static mf_status gather_all_progress(mf_dist *dist, const mf_train_progress *mine, int64_t *all)
 {
-    /* Of step 0: who has nothing yet does not know better. */
+    /* Of step 0: a worker without state does not know the step. */
     const int64_t own[2] = { mine->steps, mine->evaluations };
 
-    return mf_dist_all_gather(dist, 0, "how far everybody is", own, sizeof own, all);
+    return mf_dist_all_gather(dist, 0, "the progress of all workers", own, sizeof own, all);
 }
 
 static bool is_behind(const int64_t a[2], const int64_t b[2])
@@ -192,7 +191,7 @@ mf_train_progress mf_trainer_progress(const mf_trainer *t)
     return s;
 }
 
-/* Nobody has anything: the first one begins. */
+/* No worker has state: the chief makes it. */
 static mf_status init_fresh_state(mf_dist *dist, mf_trainer *t)
 {
     if (dist->rank != 0)
@@ -215,7 +214,7 @@ static bool all_progress_is_equal(const mf_dist *dist, const int64_t *all)
 static mf_status align_to_furthest(mf_dist *dist, mf_trainer *t, const int64_t *all)
 {
     const int root = find_furthest(dist, all);
-    const mf_collective c = mf_dist_collective(dist, 0, "the place to begin");
+    const mf_collective c = mf_dist_collective(dist, 0, "the position in the data");
     mf_sliced own;
     mf_train_progress s;
 

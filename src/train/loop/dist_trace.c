@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_trace.c - see dist_trace.h.
  *
- * Clocks are compared by asking (Cristian's algorithm): the chief looks at its clock, tells
- * everybody to look, gets what they saw, and looks again. What they saw was seen between its two
- * looks; of several tries the quickest one counts, and half of its time is the error. */
+ * Clocks are compared by Cristian's algorithm: the chief reads its clock, asks all workers for
+ * theirs, and reads its clock again. Their readings lie between its own two; of several tries the
+ * quickest one counts, and half of its duration is the error. */
 #include "train/loop/dist_trace.h"
 
 #include "base/clock.h"
@@ -33,7 +33,7 @@ static mf_status look_once(mf_group *g, const mf_collective *c, const int64_t *s
 
 /* ahead[r]: how far the clock of rank r is ahead of the chief's; ahead[size]: to how much that is
  * right. memory: 3 (size + 1) numbers. */
-static mf_status team_trace_compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
+static mf_status dist_trace_compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
                                            int64_t **ahead)
 {
     int64_t *sizes = memory, *seen = memory + g->size, best = INT64_MAX;
@@ -61,7 +61,7 @@ mf_status mf_dist_trace_begin(mf_dist_trace *x, mf_dist *dist, mf_trainer *t)
     const mf_collective c = mf_dist_collective(dist, t->step, "the clocks of all workers");
     int64_t *memory = mf_calloc(3 * (dist->size + 1), sizeof *memory), *ahead;
     mf_status st =
-        memory ? team_trace_compare_clocks(dist->group, &c, memory, &ahead) : MF_NOMEM("clocks");
+        memory ? dist_trace_compare_clocks(dist->group, &c, memory, &ahead) : MF_NOMEM("clocks");
 
     if (st == MF_OK)
         st = mf_trace_new(&x->trace);
@@ -83,8 +83,8 @@ mf_status mf_dist_trace_begin(mf_dist_trace *x, mf_dist *dist, mf_trainer *t)
 
 /* ---- events ---- */
 
-/* Everybody's bytes, one behind the other; each ends with what separates them. */
-static mf_status team_trace_gather(mf_dist *dist, const mf_collective *c, const mf_buf *mine,
+/* The bytes of all workers, concatenated; each ends with a separator. */
+static mf_status dist_trace_gather(mf_dist *dist, const mf_collective *c, const mf_buf *mine,
                                    mf_buf *all)
 {
     int64_t *sizes = mf_calloc(dist->size, sizeof *sizes), total = 0;
@@ -125,7 +125,7 @@ mf_status mf_dist_trace_end(mf_dist_trace *x, mf_dist *dist, mf_trainer *t, cons
     if (st == MF_OK)
         st = mf_buf_finish(&mine);
     if (st == MF_OK)
-        st = team_trace_gather(dist, &c, &mine, &all);
+        st = dist_trace_gather(dist, &c, &mine, &all);
     if (st == MF_OK && dist->rank == 0 && MF_DIST_HAS(dist, trace, end))
         st = dist->ops.trace->end(dist, &all);
     if (st == MF_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evaluate.c - the model in inference mode, over a whole data set. */
+/* evaluate.c - the model in inference mode, over a data set. */
 #include "base/buf.h"
 #include "base/host_state.h"
 #include "train/loop/dist.h"
@@ -17,7 +17,7 @@ typedef struct span {
     int64_t from, to;
 } span;
 
-/* Those who work on every batch together; NULL: we work alone. */
+/* The strategy, if all workers compute every batch together; NULL: this worker computes alone. */
 static mf_dist *together(const mf_trainer *t)
 {
     return MF_DIST_HAS(t->dist, step, infer) ? t->dist : NULL;
@@ -88,7 +88,7 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
     bool stop;
     mf_status st;
 
-    /* Whole ones are swapped. */
+    /* Complete variables are swapped. */
     if (average && mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) && !mf_trainer_has_variables(t))
         MF_TRY(mf_dist_settle(t->dist, &stop));
     if (average)
@@ -101,12 +101,12 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
 
 /* ---- evaluate ---- */
 
-/* The sums of every batch, a row of floats each; added up in the end, in the order of the batches,
- * so that it makes no difference who of a team has computed which. */
+/* The sums of every batch, a row of floats each; added in the order of the batches, so the result
+ * does not depend on the workers that computed them. */
 typedef struct sums {
     mf_buf rows;
     int64_t n_sums[MF_MAX_RESULTS]; /* by report */
-    int64_t width; /* of a row: all of them */
+    int64_t width; /* of a row: all sums */
 } sums;
 
 static mf_status evaluate_add_row(mf_trainer *t, const mf_names *names, const mf_batch *batch,
@@ -127,7 +127,7 @@ static mf_status evaluate_add_row(mf_trainer *t, const mf_names *names, const mf
     return all->rows.failed ? MF_NOMEM("evaluating") : MF_OK;
 }
 
-/* Our batches of all. */
+/* This worker's batches. */
 static span evaluate_share_of(const mf_dist *dist, int64_t batches)
 {
     if (!dist)
@@ -135,7 +135,7 @@ static span evaluate_share_of(const mf_dist *dist, int64_t batches)
     return (span){ batches * dist->rank / dist->size, batches * (dist->rank + 1) / dist->size };
 }
 
-/* Everybody gets everybody's rows. */
+/* All-gather the rows. */
 static mf_status evaluate_gather(mf_dist *dist, int64_t step, int64_t batches, sums *all)
 {
     const mf_collective c = mf_dist_collective(dist, step, "the evaluation");
@@ -162,7 +162,7 @@ static mf_status evaluate_collect(mf_trainer *t, mf_dataset *data, int64_t batch
     const span ours = evaluate_share_of(dist, batches);
 
     MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, evaluate_add_row, all));
-    if (ours.from == ours.to) { /* to know how long a row is */
+    if (ours.from == ours.to) { /* a worker without batches needs the length of a row */
         MF_TRY(
             for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, evaluate_add_row, all));
         mf_buf_clear(&all->rows);
@@ -203,7 +203,8 @@ static mf_status evaluate_once(mf_trainer *t, mf_dataset *data, double *values)
     return st;
 }
 
-/* With those who are there; or others have the results already, and we have been given them. */
+/* With the remaining workers; or this worker has received the results of others, which were done
+ * already. */
 static mf_status evaluate_together(mf_trainer *t, mf_dataset *data)
 {
     const int64_t before = t->standing.evaluations;
@@ -295,7 +296,7 @@ mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
     *out = NULL;
     if (mf_dataset_count(data) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to predict is empty");
-    if (together(t)) /* all of them work on each batch */
+    if (together(t)) /* all workers compute each batch */
         MF_TRY(mf_trainer_need_no_fit(t));
     if (together(t) || swaps(t)) {
         MF_ALONE(&t->turns);

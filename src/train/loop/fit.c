@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+/* fit.c - the loop: batches, steps, epochs, hooks, and recovery after a lost peer. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -12,7 +12,7 @@
 
 /* ---- hooks ---- */
 
-/* Events are the chief's, who may have been another one. */
+/* Only the chief writes events; another worker may have been the chief before. */
 static bool is_heard(const mf_fit_ctx *f, int hook)
 {
     return hook < f->o.n_hooks || mf_dist_is_chief(f->t->dist);
@@ -51,13 +51,13 @@ static mf_status call_after_epoch(mf_fit_ctx *f, const mf_step_report *report)
 
 /* ---- the loop ---- */
 
-/* Everybody's variables are the same from here on. */
+/* All workers' variables are equal from here on. */
 static mf_status fit_settle(mf_fit_ctx *f)
 {
     return mf_dist_settle(f->t->dist, &f->stop);
 }
 
-/* Steps are told of once, also where they are done twice. Leased ones come in any order. */
+/* Steps are reported once, even if they are repeated. Leased steps come in any order. */
 static bool is_reported(const mf_fit_ctx *f, int64_t last, int64_t step)
 {
     const bool leased = mf_dist_leases_batches(f->t->dist);
@@ -72,8 +72,8 @@ int64_t mf_fit_progress(const mf_fit_ctx *f)
     return MF_DIST_HAS(dist, step, progress) ? dist->ops.step->progress(dist) : f->t->step;
 }
 
-/* Has the job come to a multiple of so many steps since the last step here? Of leased batches this
- * worker does only some. */
+/* Has the job passed a multiple of `every` steps since this worker's last step? It does only some
+ * of the leased batches. */
 static bool passes(const mf_fit_ctx *f, int64_t now, int64_t every)
 {
     return f->progress >= 0 && now / every > f->progress / every;
@@ -163,7 +163,7 @@ static void show_traffic(const mf_dist *dist)
     mf_status_page_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
 }
 
-/* `meshflow set --mesh` of a training that has no mesh. A mesh takes it itself. */
+/* `meshflow job set --mesh` for a training without a mesh. A mesh handles the request itself. */
 static void refuse_layout(const mf_dist *dist)
 {
     mf_status_page_layout wish;
@@ -171,8 +171,7 @@ static void refuse_layout(const mf_dist *dist)
     if (!mf_dist_can(dist, MF_DIST_STATE_IN_SLICES) && mf_status_page_take_layout(&wish))
         mf_status_page_answer_layout(
             MF_VARIABLE_REQUEST_REFUSED,
-            "it is not a training on a mesh, so there is no layout to change; "
-            "start it with --mesh");
+            "this training has no mesh, so there is no layout to change; start it with --mesh");
 }
 
 /* Between two steps is the time to change threads. */
@@ -192,7 +191,7 @@ static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
     return MF_OK;
 }
 
-/* What others need to know of the step if they have missed its end. */
+/* What other workers need if they have missed the end of the step. */
 static void fit_note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_rate)
 {
     mf_trainer *t = f->t;
@@ -207,7 +206,7 @@ static void fit_note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_
     mf_dist_step_done(t->dist, t->step);
 }
 
-/* Does anybody here look at variables after the step that was done? All are asked. */
+/* Will a hook or a check read variables after this step? All hooks are asked. */
 static bool will_look(mf_fit_ctx *f)
 {
     bool looks = mf_replica_check_looks(&f->agreement);
@@ -245,7 +244,7 @@ static mf_status one_step(mf_fit_ctx *f)
 
 /* ---- after a rendezvous ---- */
 
-/* The chief writes; what there is may be another worker's. */
+/* The chief writes; the files may be another worker's. */
 static mf_status take_over_output(mf_fit_ctx *f)
 {
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch,
@@ -269,7 +268,7 @@ static mf_status take_over_output(mf_fit_ctx *f)
     return events->after_create_session(events->ctx, &f->loop);
 }
 
-/* We may have been given another state than we had, other shards, other duties. */
+/* State, shards and role of this worker may have changed. */
 mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
@@ -280,12 +279,12 @@ mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f)
     f->rendezvous_count = dist->rendezvous_count;
     f->progress = -1;
     f->stop = t->standing.stop != 0;
-    if (f->followed > t->step) /* what not all had done is done once more */
+    if (f->followed > t->step) /* a step that not all workers completed is repeated */
         f->followed = t->step;
     mf_replica_check_forget(&f->agreement);
     mf_status_page_shards(dist->shards.first, dist->shards.n);
     mf_dist_trace_deinit(&f->trace, t);
-    if (!f->it) /* all is still to be made */
+    if (!f->it) /* the loop is still being prepared */
         return MF_OK;
     MF_TRY(mf_fit_share(f));
     MF_TRY(mf_iterator_seek(f->it, t->epoch, t->first));
@@ -297,7 +296,7 @@ mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f)
 
 /* ---- after a step ---- */
 
-/* The trainer stands at an earlier step again: so does all else. */
+/* The trainer is back at an earlier step: so are files, reports and input. */
 static mf_status fit_go_back(mf_fit_ctx *f)
 {
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
@@ -310,7 +309,7 @@ static mf_status fit_go_back(mf_fit_ctx *f)
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
 
-/* Are the weights still good? *back: they were not, and are those of an earlier step. */
+/* Check the weights. *back: they were replaced by those of an earlier step. */
 static mf_status look_after(mf_fit_ctx *f, bool *back)
 {
     MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->dir.checkpoints));
@@ -318,7 +317,7 @@ static mf_status look_after(mf_fit_ctx *f, bool *back)
     return *back ? fit_go_back(f) : MF_OK;
 }
 
-/* All that follows a step. Tried again after trouble, it does only what is left to do. */
+/* Everything that follows a step. After a failure a second call does only the rest. */
 static mf_status follow_step(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
@@ -351,7 +350,7 @@ static mf_status follow_step(mf_fit_ctx *f)
     return MF_OK;
 }
 
-/* Each worker has batches of its own, if there is one left. */
+/* Lease a batch, if one is left. */
 static mf_status one_leased_step(mf_fit_ctx *f)
 {
     MF_TRY(seek_leased_batch(f));
@@ -380,7 +379,7 @@ static mf_status do_next(mf_fit_ctx *f)
     return st == MF_OK ? mf_fit_follow_rendezvous(f) : st;
 }
 
-/* A failure that is forgiven is the end of what was being done. */
+/* A failure that a hook forgives ends the current step. */
 static mf_status do_next_or_forgive(mf_fit_ctx *f)
 {
     const mf_status st = do_next(f);
@@ -396,12 +395,12 @@ static mf_status do_next_or_forgive(mf_fit_ctx *f)
 static bool fit_is_over(const mf_fit_ctx *f)
 {
     if (mf_dist_leases_batches(f->t->dist))
-        return f->stop; /* others may have batches that come back when they are lost */
+        return f->stop; /* batches of lost workers may be leased again */
     return f->followed == f->t->step && (f->t->step >= f->total || f->stop);
 }
 
-/* All steps are done. The job is over once its result is on disk, not before: who comes later, or
- * was started again, is sent home then. */
+/* All steps are done. The job is over once its result is on disk, not before: later tasks are
+ * rejected then. */
 static mf_status fit_finish(mf_fit_ctx *f)
 {
     mf_status_page_phase(MF_PHASE_END);
@@ -434,7 +433,7 @@ static mf_status fit_run(mf_fit_ctx *f)
             MF_TRY(mf_dist_rendezvous(f->t->dist, f->t, st));
         if (again)
             MF_TRY(mf_fit_follow_rendezvous(f));
-        f->saved = again ? -1 : f->saved; /* by one that may be lost */
+        f->saved = again ? -1 : f->saved; /* a lost worker may have written it */
     } while (again);
     return st;
 }

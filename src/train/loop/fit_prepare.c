@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
+enum { TRACED = 10 }; /* default of the step that is traced: warm-up is over by then */
 
 /* ---- hooks ---- */
 
@@ -84,7 +84,7 @@ mf_status mf_fit_claim(mf_fit_ctx *f)
     return MF_OK;
 }
 
-/* A job that has lost its progress says so at once, and in its result. */
+/* A job that has lost progress reports it at once, and in its result. */
 static void tell_where(mf_fit_ctx *f, const char *prefix)
 {
     const bool lost = mf_job_is_restarted() || (f->t->dist && f->t->dist->history.trained);
@@ -92,13 +92,13 @@ static void tell_where(mf_fit_ctx *f, const char *prefix)
     if (lost)
         f->t->standing.restarted = (prefix ? f->t->step : 0) + 1;
     if (lost && !prefix)
-        MF_WARN("training restarts from step 0: no task is left that has the weights, and there is "
+        MF_WARN("training restarts from step 0: no remaining task has the weights, and there is "
                 "no checkpoint yet; give --out and --save-steps to lose less");
     else if (lost)
-        MF_WARN("no task is left that has the weights: training goes on from the checkpoint %s",
+        MF_WARN("no remaining task has the weights: training continues from the checkpoint %s",
                 prefix);
     else if (prefix)
-        MF_INFO("training goes on from the checkpoint %s", prefix);
+        MF_INFO("training continues from the checkpoint %s", prefix);
 }
 
 static mf_status fit_prepare_restore(mf_fit_ctx *f)
@@ -114,21 +114,21 @@ static mf_status fit_prepare_restore(mf_fit_ctx *f)
     MF_TRY(st);
     if (f->t->lost)
         return MF_FAIL(MF_DATA_LOSS,
-                       "what training has come to is lost with those who had it, and there is no "
-                       "checkpoint; give --out and --save-steps, or more parameter servers");
+                       "the state of the training is lost with the tasks that had it, and there "
+                       "is no checkpoint; give --out and --save-steps, or more parameter servers");
     tell_where(f, prefix);
     f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);
 }
 
-/* Nobody of the team has any weights. */
+/* mf_dist.init_state: no worker has weights. */
 static mf_status begin_team(void *ctx)
 {
     return fit_prepare_restore(ctx);
 }
 
-/* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
+/* Where all workers contribute to a checkpoint, all must know when the chief makes one. */
 static mf_status agree_on_saves(mf_fit_ctx *f)
 {
     int64_t plan[] = { f->saves, f->o.save_steps, f->saved };
@@ -141,8 +141,7 @@ static mf_status agree_on_saves(mf_fit_ctx *f)
     return MF_OK;
 }
 
-/* With others, if there are some: everybody begins where the chief, or a training that goes on
- * already, is. */
+/* With other workers: all begin at the chief's step, or join a training in progress. */
 static mf_status fit_prepare_find_place(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
@@ -157,7 +156,7 @@ static mf_status fit_prepare_find_place(mf_fit_ctx *f)
             MF_TRY(mf_dist_rendezvous(dist, t, MF_OK));
         return mf_fit_follow_rendezvous(f);
     }
-    t->has_state = mf_dist_is_chief(dist); /* one has what all begin with */
+    t->has_state = mf_dist_is_chief(dist); /* the chief has the initial state */
     MF_TRY(t->has_state ? fit_prepare_restore(f) : mf_input_check_order(t, f->train, &f->order));
     return dist ? mf_dist_align_state(dist, t) : MF_OK;
 }
@@ -183,9 +182,9 @@ static mf_status open_outputs(mf_fit_ctx *f, bool leased)
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, leased };
 
     if (!mf_dist_is_chief(f->t->dist))
-        f->o.out = NULL; /* one writes for all */
+        f->o.out = NULL; /* only the chief writes */
     f->saves = f->o.out != NULL;
-    f->saved = f->restored; /* what others have told us may be on no disk yet */
+    f->saved = f->restored; /* state received from other workers may be on no disk yet */
     f->written = f->restored;
     if (mf_dist_has_aux_state(f->t->dist))
         MF_TRY(agree_on_saves(f));
@@ -199,8 +198,7 @@ static mf_status open_outputs(mf_fit_ctx *f, bool leased)
 mf_status mf_fit_prepare(mf_fit_ctx *f)
 {
     mf_dist *dist = f->t->dist;
-    const bool leased =
-        mf_dist_leases_batches(dist); /* then nothing is known of the batches to come */
+    const bool leased = mf_dist_leases_batches(dist); /* then the batches to come are not known */
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     mf_needed needed[MF_NEEDED] = { { 0 } };
     int n;
@@ -214,7 +212,7 @@ mf_status mf_fit_prepare(mf_fit_ctx *f)
     MF_TRY(fit_prepare_find_place(f));
     if (dist) {
         if (!mf_dist_may_recover(dist) ||
-            leased) /* those that come later do not know who has what */
+            leased) /* tasks that join later do not know the locality of others */
             MF_TRY(mf_input_take_near(f->t, f->train, &f->order, f->o.near));
         f->order.shards = dist->shards.total;
         f->order.first_shard = dist->shards.first;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit_rows.c - where a team's layout says which samples of a batch this process looks at, only
- * these are read. */
+/* fit_rows.c - only those rows of a batch are read that the strategy needs in this process. */
 #include "train/loop/fit_private.h"
 
 #include <string.h>
 
-/* Hooks may fetch anything, at any step. */
+/* Hooks may fetch any tensor at any step. */
 static bool is_run_alone(const mf_fit_ctx *f)
 {
     for (int i = 0; i < f->loop.n_hooks; i++) {
@@ -15,7 +14,8 @@ static bool is_run_alone(const mf_fit_ctx *f)
     return true;
 }
 
-/* Of the batches to come: that of a full one, and of an epoch's last, if there will be one. */
+/* Of the batches to come: the full size, and that of an epoch's last batch, if there will be one.
+ */
 static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
 {
     const int64_t count = mf_dataset_count(f->train), last = count % f->batch;
@@ -28,7 +28,7 @@ static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
     return n;
 }
 
-/* What a step of so many samples is fed, but for the values. */
+/* The feeds of a step of so many samples, without values. */
 static mf_status describe_feeds(const mf_fit_ctx *f, int64_t samples, mf_tensor *feeds)
 {
     const mf_trainer *t = f->t;
@@ -42,7 +42,7 @@ static mf_status describe_feeds(const mf_fit_ctx *f, int64_t samples, mf_tensor 
 
         if (!c)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "the model wants a column '%s', which the data lacks", in->name);
+                           "the model needs a column '%s', which the data lacks", in->name);
         feeds[i].dtype = in->out_types[0];
         feeds[i].shape = (mf_shape){ .rank = c->rank + 1, .dims = { samples } };
         memcpy(feeds[i].shape.dims + 1, c->dims, (size_t)c->rank * sizeof c->dims[0]);

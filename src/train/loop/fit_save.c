@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit_save.c - the loop's checkpoints, by the chief, and by others who hold a part of them. */
+/* fit_save.c - the loop's checkpoints, written by the chief, and by other tasks that hold a part of
+ * them. */
 #include "observe/status_page.h"
 #include "train/loop/fit_private.h"
 
@@ -8,7 +9,7 @@ static bool is_leased(const mf_fit_ctx *f)
     return mf_dist_leases_batches(f->t->dist);
 }
 
-/* What is saved goes on from this batch. global_step of servers counts updates, which are fewer
+/* The checkpoint continues from this batch. global_step of servers counts updates, which are fewer
  * where several pushes make one. */
 static mf_status stand_at(mf_fit_ctx *f, int64_t step)
 {
@@ -26,7 +27,8 @@ static mf_status stand_at(mf_fit_ctx *f, int64_t step)
     return st;
 }
 
-/* Those who hold variables write them, and the rest is ours. *out NULL: nobody does. */
+/* Other tasks write the variables that they hold, this one the rest. *out NULL: no other task does.
+ */
 static mf_status save_with_others(mf_fit_ctx *f, mf_snapshot **out)
 {
     mf_dist *dist = f->t->dist;
@@ -63,7 +65,7 @@ static mf_status note_saved(mf_fit_ctx *f)
     return dist->ops.state->note_saved(dist);
 }
 
-/* What servers have; where workers have batches of their own, the job is further than this one. */
+/* Pull the servers' variables; with leased batches, the job is ahead of this worker. */
 static mf_status bring_together(mf_fit_ctx *f, bool last)
 {
     mf_dist *dist = f->t->dist;
@@ -83,7 +85,7 @@ static mf_status fit_save_write(mf_fit_ctx *f, bool last)
     if (!s)
         MF_TRY(bring_together(f, last));
     mf_output_dir_flush(&f->dir);
-    mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
+    mf_hook_loop_flush(&f->loop); /* a resumed run has the events up to here */
     MF_TRY(s ? mf_checkpoints_put(f->dir.checkpoints, s)
              : mf_checkpoints_save(f->dir.checkpoints, f->t));
     f->written = f->t->step;
@@ -103,7 +105,7 @@ static mf_status write_and_go_on(mf_fit_ctx *f, bool last)
     return st;
 }
 
-/* Before its end, that is: the chief knows what has stopped it. */
+/* Before its end: the chief knows the reason. */
 static bool fit_save_was_stopped(const mf_fit_ctx *f)
 {
     const mf_trainer *t = f->t;
@@ -146,13 +148,13 @@ mf_status mf_fit_save(mf_fit_ctx *f, bool last)
     if (!f->saves || f->saved == step)
         return MF_OK;
     if (!last && others_save_the_last(f) && step >= f->total)
-        return MF_OK; /* it comes soon */
+        return MF_OK; /* the last checkpoint follows soon */
     MF_TRY(note_saved(f));
     mf_status_page_phase(MF_PHASE_SAVE);
     if (mf_dist_has_aux_state(f->t->dist))
         MF_TRY(f->t->dist->ops.state->collect(f->t->dist, f->t->step));
     if (f->dir.checkpoints && mf_dist_is_chief(f->t->dist))
-        MF_TRY(write_and_go_on(f, last)); /* tried again if others were lost meanwhile */
+        MF_TRY(write_and_go_on(f, last)); /* repeated if others were lost meanwhile */
     f->saved = step;
     return MF_OK;
 }

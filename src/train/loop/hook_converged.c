@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_converged.c - the hook that feeds convergence.h: losses of every step and every validation,
- * the learning rate and what is to come of it, and now and then a look at the weights.
+ * the learning rate and its schedule, and periodically the change of the weights.
  *
- * Without a rule that goes by the clock all workers decide alike, for losses and weights are the
- * same bits on all of them; with one, the chief decides. A wish to stop travels with the next step,
- * which is the last one; one process alone does that step as well, so that many workers end with
- * its weights. */
+ * Without a rule that uses the clock all workers make the same decision, because losses and weights
+ * are the same bits on all of them; with one, the chief decides. A request to stop travels with the
+ * next step, which is the last one; a single process does that step as well, so that several
+ * workers end with its weights. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* At the weights: this many for as many steps as were done so far, and so many steps apart. */
+/* Weights are measured so many times over the steps so far, and at most every so many steps. */
 enum { LOOKS = 200, LOOK_STEPS = 10 };
 
 static const char settings_of[] =
@@ -29,21 +29,21 @@ typedef struct converged {
     mf_convergence c;
     mf_progress_state said;
     mf_buf why;
-    double validation; /* of this epoch; NAN: it was told already */
+    double validation; /* of this epoch; NAN: reported already */
     int64_t skipped; /* steps, so far */
-    mf_tensor *kept; /* weights, as they were at the last look; by number of the variable */
+    mf_tensor *kept; /* weights at the last measurement; by number of the variable */
     int64_t n_kept;
     int64_t next_look; /* step */
     double last_look; /* seconds */
-    int64_t asked; /* the step after which variables on a mesh are brought together for us */
+    int64_t asked; /* the step after which variables on a mesh are gathered for this hook */
     double rate_ahead; /* then */
     bool stops; /* with the next step */
-    bool late; /* others have trained before us */
+    bool late; /* other workers have trained before */
 } converged;
 
 /* ---- the weights ---- */
 
-/* Updates without locks would write what we keep. */
+/* Updates without locks would overwrite the kept values: copy. */
 static mf_status hook_converged_keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
 {
     mf_tensor_clear(kept);
@@ -107,7 +107,7 @@ static bool looks(void *ctx, mf_trainer *t, int64_t step)
     return due;
 }
 
-/* On a mesh only what was asked for is there. */
+/* On a mesh variables are complete only on request. */
 static bool can_look(const converged *h, const mf_trainer *t, const mf_observation *o)
 {
     return mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) ? h->asked == o->step
@@ -116,8 +116,9 @@ static bool can_look(const converged *h, const mf_trainer *t, const mf_observati
 
 /* ---- steps ---- */
 
-/* Workers that have seen the same decide alike. By the clock, and of a part of the curve, they
- * would not: then the chief decides, which is the one that reports why. */
+/* Workers that have seen the same curve make the same decision. With a rule that uses the clock, or
+ * with a part of the curve, they would not: then the chief decides, which also reports the reason.
+ */
 static bool decides(const converged *h, const mf_trainer *t)
 {
     return mf_dist_is_chief(t->dist) || (!h->late && h->c.o.still_seconds == 0.0);
@@ -151,7 +152,8 @@ static mf_status hook_converged_say(converged *h)
     return MF_OK;
 }
 
-/* Who comes later knows only a part of the curve: it decides where all who know more are gone. */
+/* A worker that joins late knows only a part of the curve: it decides where no other worker is
+ * left. */
 static mf_status hook_converged_begin(void *ctx, mf_trainer *t)
 {
     converged *h = ctx;
@@ -162,8 +164,8 @@ static mf_status hook_converged_begin(void *ctx, mf_trainer *t)
                                           : MF_OK;
 }
 
-/* Groups are judged one by one, by the team; what is left to us are validations, and the loss of
- * all groups, which is known when they have settled. */
+/* The strategy judges each group; this hook handles validations, and the loss of all groups, which
+ * is known when they have settled. */
 static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step_report *r)
 {
     mf_observation o = { .step = r->step,

@@ -9,12 +9,12 @@
 
 enum {
     PIECE = 256 << 10, /* bytes that one thread hashes at a time */
-    TIMES = 3, /* as often all go back to the same step: then it is no accident */
+    TIMES = 3, /* roll-backs to the same step that prove a persistent fault */
 };
 
 /* ---- hashing ---- */
 
-/* Slots that only one worker has are nobody else's business. */
+/* Slots that only one worker has are not compared. */
 static bool is_compared(const mf_replica_check *a, int64_t i)
 {
     return !(mf_dist_can(a->t->dist, MF_DIST_ONE_UPDATER) &&
@@ -59,7 +59,7 @@ static mf_status hash_variable(mf_replica_check *a, int64_t i)
     return MF_OK;
 }
 
-/* FNV-1a over the sums of all variables. */
+/* FNV-1a over the checksums of all variables. */
 static mf_status hash_all(mf_replica_check *a)
 {
     uint64_t hash = 14695981039346656037u;
@@ -94,9 +94,9 @@ static mf_status replica_check_gather(mf_dist *dist, int64_t step, const void *o
     return st;
 }
 
-/* ---- who differs ---- */
+/* ---- which workers differ ---- */
 
-/* The first of those who are more than half of all; -1: there is no majority. */
+/* The first member of a majority of more than half; -1: there is no majority. */
 static int find_majority(const uint64_t *hashes, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -110,7 +110,7 @@ static int find_majority(const uint64_t *hashes, int n)
     return -1;
 }
 
-/* "worker 2", or "workers 1 and 2": those who do not have this hash. */
+/* "worker 2", or "workers 1 and 2": the workers with another hash. */
 static int name_others(const mf_dist *dist, const uint64_t *hashes, uint64_t hash, mf_buf *out)
 {
     int n = 0;
@@ -141,7 +141,7 @@ static mf_status first_difference(mf_replica_check *a, int rank, int like, const
     return st;
 }
 
-/* One sentence: who differs from whom, in what. */
+/* One sentence: which workers differ from which others, in which variables. */
 static mf_status replica_check_describe(mf_replica_check *a, const uint64_t *hashes, int majority,
                                         mf_buf *out)
 {
@@ -200,7 +200,7 @@ static mf_status replica_check_go_back(mf_replica_check *a)
     return hash_all(a);
 }
 
-/* Everybody has the variables of `root` then. */
+/* All workers get the variables of `root`. */
 static mf_status replica_check_share(mf_replica_check *a, int root)
 {
     mf_trainer *t = a->t;
@@ -212,8 +212,8 @@ static mf_status replica_check_share(mf_replica_check *a, int root)
     return hash_all(a);
 }
 
-/* Values that were kept may be damaged as well: those who do not find them as all agreed on take
- * them from one who does. */
+/* Stored values may be damaged as well: a worker whose stored values have another hash gets them
+ * from a worker that has the agreed ones. */
 static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
 {
     const mf_dist *dist = a->t->dist;
@@ -246,7 +246,7 @@ static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const
                        "%s; so it was %d times before: a memory or a processor is faulty, train "
                        "without that machine",
                        who, TIMES);
-    MF_WARN("%s; all go back to step %lld and do %lld steps again", who, (long long)a->step,
+    MF_WARN("%s; all workers go back to step %lld and do %lld steps again", who, (long long)a->step,
             (long long)(step - a->step));
     MF_TRY(replica_check_go_back(a));
     return share_if_damaged(a, hashes);
@@ -269,7 +269,7 @@ static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool 
             st = replica_check_keep(a);
     } else if (st == MF_OK) {
         st = MF_FAIL(MF_DATA_LOSS,
-                     "%s, and no majority says which are right; go on from a "
+                     "%s, and there is no majority to decide which are correct; continue from a "
                      "checkpoint (--resume)",
                      who.data);
     }
@@ -277,7 +277,7 @@ static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool 
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the check ---- */
 
 static mf_status replica_check_compare(mf_replica_check *a, bool *back)
 {
@@ -296,7 +296,7 @@ static mf_status replica_check_compare(mf_replica_check *a, bool *back)
     return st;
 }
 
-/* Where variables have to be brought together for it, it is not done more often than told. */
+/* Where variables must be gathered for it, the check runs no more often than configured. */
 static bool is_due(const mf_replica_check *a, bool last)
 {
     const mf_dist *dist = a->t ? a->t->dist : NULL;
@@ -341,7 +341,8 @@ mf_status mf_replica_check_init(mf_replica_check *a, mf_trainer *t, int64_t ever
         most = n > most ? n : most;
     }
     a->t = t;
-    /* Updates without locks write what we keep; and on a mesh nobody keeps whole variables. */
+    /* Updates without locks overwrite stored values; and on a mesh no worker stores complete
+     * variables. */
     a->may_go_back = !mf_dist_has_aux_state(dist) && !t->options.hogwild &&
                      !mf_dist_can(dist, MF_DIST_STATE_IN_SLICES);
     a->sums = mf_calloc(t->n_trained, sizeof *a->sums);

@@ -45,15 +45,14 @@ static mf_status no_column(const mf_dataset *set, const char *name)
 
     for (int i = 0; i < n; i++)
         mf_buf_printf(&known, "%s%s", i ? ", " : "", columns[i].name);
-    st = MF_FAIL(MF_INVALID_ARGUMENT, "the model wants a column '%s', the data has %s%s", name,
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "the model needs a column '%s', the data has %s%s", name,
                  known.data ? known.data : "none",
-                 strcmp(name, "label") == 0 ? "; of a table, label=COLUMN says which one it is"
-                                            : "");
+                 strcmp(name, "label") == 0 ? "; of a table, label=COLUMN selects it" : "");
     mf_buf_deinit(&known);
     return st;
 }
 
-/* Are as many numbers there for a sample as the loss wants? */
+/* Does the label have as many numbers for each sample as the loss needs? */
 static mf_status trainer_check_label(const mf_tensor *label, const mf_shape *wanted)
 {
     char is[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
@@ -68,7 +67,7 @@ static mf_status trainer_check_label(const mf_tensor *label, const mf_shape *wan
         mf_shape_text(&label->shape, is), mf_shape_text(wanted, want));
 }
 
-/* The label in the form that the loss takes; *converted: the caller's, if there is one. */
+/* The label in the form that the loss takes; *converted: the caller's, if one was made. */
 static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const mf_tensor **out,
                             mf_tensor **converted)
 {
@@ -88,7 +87,7 @@ static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const m
     return MF_OK;
 }
 
-/* Else the first op that computes with it would say so, or broadcast it. */
+/* Otherwise the first op that uses it would fail, or broadcast it. */
 static mf_status trainer_check_column(const mf_node *in, const mf_tensor *value)
 {
     const mf_shape *wanted = mf_node_shape(in, "shape");

@@ -39,26 +39,26 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
     }
     if (was.by != now.by)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "training was begun with data sliced by %s, now it is sliced by %s: the "
-                       "order is another; use --slice %s and the strategy it was begun with, or "
-                       "begin in another folder",
+                       "training began with data sliced by %s, now it is sliced by %s: the order "
+                       "is another; use --slice %s and the original strategy, or begin in "
+                       "another folder",
                        sample_order_name_of(was), sample_order_name_of(now),
                        was.by == MF_SLICE_ELEMENT ? "element" : "file");
     if (was.batch != now.batch)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "training was begun with batches of %lld, now they are %lld: data that is "
-                       "sliced by file comes in another order then; use --batch %lld, or begin in "
+                       "training began with batches of %lld, now they are %lld: data that is "
+                       "sliced by file has another order then; use --batch %lld, or begin in "
                        "another folder",
                        (long long)was.batch, (long long)now.batch, (long long)was.batch);
     if (was.files != now.files)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "training was begun with other files, or other samples in them: data that "
-                       "is sliced by file comes in another order now; begin in another folder");
+                       "training began with other files, or other samples in them: data that is "
+                       "sliced by file has another order now; begin in another folder");
     t->sliced = now;
     return MF_OK;
 }
 
-/* For who leases batches: how near the streams are, the nearest being 255. */
+/* For workers that lease batches: the locality of the streams, 255 for the most local one. */
 static void rate_streams(mf_dist *dist, const double *near, int64_t streams)
 {
     double most = 0.0;

@@ -19,7 +19,7 @@ static const prune_kind kinds[] = {
 };
 
 typedef struct pruning {
-    bool holds; /* nothing new becomes zero */
+    bool holds; /* no further weight becomes zero */
     bool global;
     const char *only;
     double first, last;
@@ -74,7 +74,7 @@ static bool is_pruned(const mf_update *u, const pruning *p)
            fnmatch(p->only, u->weight->name, 0) == 0;
 }
 
-/* What the weight is before all updates of the step, and what it is after them. */
+/* The weight before all updates of the step, and after them. */
 static mf_output prune_weights_before(const mf_update *u)
 {
     mf_updates *all = u->all;

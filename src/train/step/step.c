@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step.c - from a model to the graph of its training step.
  *
- *   loss, gradients     of the samples at hand: a function, "train_step"
- *   _ShardMap           maps it over the shards of a batch and sums in the fixed tree
+ *   loss, gradients     of a shard's samples: a function, "train_step"
+ *   _ShardMap           maps it over the shards of a batch and sums in the reduction tree
  *   regularisation, clipping, updates          once, on the sums
  *
  * Every number that leaves a shard is a sum over its samples: the loss, the metrics, gradients of
- * the loss divided by the samples of the whole step, and statistics times the shard's samples.
- * Rows leave it as they are: of tables, with their numbers; and those that samples keep. A loss
- * that looks at all samples together is computed outside of shards, before (global_loss.h). */
+ * the loss divided by the samples of the complete step, and statistics times the shard's samples.
+ * Rows leave it unchanged: of tables, with their numbers; and rows that samples keep. A loss over
+ * all samples is computed outside of shards, before (global_loss.h). */
 #include "train/step/step.h"
 
 #include "graph/gradients.h"
@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a shard gives, in one list, and how it is joined. */
+/* The outputs of a shard, in one list, and how they are joined. */
 typedef struct results {
     mf_outputs list;
     mf_buf join, types; /* "'sum','concat'", "float,int32" */
@@ -38,7 +38,7 @@ typedef struct step_builder {
     mf_arena *arena;
     const mf_compile_options *options;
     results results;
-    mf_output dy; /* gradient of the sum of losses: one by the samples, perhaps scaled */
+    mf_output dy; /* gradient of the sum of losses: one divided by the samples, possibly scaled */
     mf_loss_scale scale;
     mf_node *map; /* the _ShardMap */
 } step_builder;
@@ -53,7 +53,7 @@ static mf_output step_op2(const step_builder *b, const char *op, mf_output x, mf
     return mf_apply(b->graph, op, MF_IN(x, y));
 }
 
-/* ---- what a shard gives ---- */
+/* ---- outputs of a shard ---- */
 
 static mf_status add_result(step_builder *b, mf_output o, const char *join)
 {
@@ -79,7 +79,7 @@ static mf_output sum_samples(const step_builder *b, mf_output x)
     return mf_apply(b->graph, "Sum", MF_IN(x, mf_ints(b->graph, (int64_t[]){ 0 }, 1)));
 }
 
-/* Classes are integers, one for each row of the output; other labels are numbers shaped like it. */
+/* Classes are integers, one for each row of the output; other labels are numbers of its shape. */
 static mf_output new_label(step_builder *b, const mf_loss_kind *loss)
 {
     const bool classes = loss->flags & MF_LOSS_CLASSES;
@@ -166,7 +166,7 @@ static mf_status add_moving(step_builder *b)
     return MF_OK;
 }
 
-/* What samples leave for the next step. */
+/* Rows that samples keep for the next step. */
 static mf_status step_add_kept(step_builder *b)
 {
     b->s->first_kept = b->results.list.n;
@@ -178,7 +178,7 @@ static mf_status step_add_kept(step_builder *b)
 
 /* ---- gradients ---- */
 
-/* What gradients are asked for: whole weights, and rows that were looked up. */
+/* The tensors that need gradients: complete weights, and rows that were looked up. */
 static mf_status list_sources(step_builder *b, mf_outputs *xs)
 {
     for (int64_t i = 0; i < b->model->n_weights; i++) {
@@ -216,7 +216,7 @@ static mf_status step_add_gradient(step_builder *b, mf_weight *w, const mf_looku
     const mf_node_mark mark = b->graph->mark;
     mf_output rows, ids;
 
-    if (!dx.node) /* nothing of the loss depends on it */
+    if (!dx.node) /* the loss does not depend on it */
         return MF_OK;
     *p = (mf_gradient){ .weight = w, .at = b->results.list.n, .ids = -1 };
     b->s->n_gradients++;
@@ -368,7 +368,7 @@ static mf_status watch_sums(step_builder *b, const mf_update *updates, int n)
     return mf_guard_watch(&b->s->guard, &b->s->updates, &sums);
 }
 
-/* With a scale of the loss steps are left out, too: that is how it finds itself. */
+/* With loss scaling steps are skipped, too: this adjusts the scale. */
 static mf_status guard_updates(step_builder *b, const mf_update *updates, int n)
 {
     mf_step_graph *s = b->s;
@@ -379,7 +379,7 @@ static mf_status guard_updates(step_builder *b, const mf_update *updates, int n)
         return watch_sums(b, updates, n);
     if (s->guard.kind == MF_GUARD_STOP)
         s->updates.guard = mf_applyf(b->graph, "CheckNumerics", MF_IN(step_joined(b, 0)),
-                                     "message='the loss is no number: nothing was updated' "
+                                     "message='the loss is NaN/Inf: nothing was updated' "
                                      "name='check_loss'")
                                .node;
     return mf_graph_status(b->graph);
@@ -423,8 +423,8 @@ static mf_status update_weights(step_builder *b)
     return mf_graph_status(b->graph);
 }
 
-/* What the server has made of them. The optimizer's ops stand in the graph all the same: its slots
- * are ours too, for checkpoints. */
+/* Assign the servers' weights. The optimizer's ops are in the graph all the same: checkpoints have
+ * its slots. */
 static void assign_weights(step_builder *b)
 {
     b->s->updates.n_done = 0;
@@ -455,7 +455,7 @@ static void update_moving(step_builder *b)
     }
 }
 
-/* Those behind the last sample of a small batch stay. */
+/* Rows after the last sample of a small batch do not change. */
 static void update_kept(step_builder *b)
 {
     const mf_output zero = mf_ints(b->graph, (int64_t[]){ 0 }, 1),
@@ -476,7 +476,7 @@ static void update_kept(step_builder *b)
     }
 }
 
-/* A step counts, and the loss gets its next scale, also where all else is left out. */
+/* The step counter and the loss scale advance even if all other updates are skipped. */
 static void count_steps(step_builder *b)
 {
     mf_step_graph *s = b->s;
@@ -521,7 +521,7 @@ static void add_init(step_builder *b)
     init_one(b, s->init, s->global_step, mf_scalar(b->graph, MF_DTYPE_I64, 0));
 }
 
-/* ---- the whole ---- */
+/* ---- building ---- */
 
 static void find_gradients(step_builder *b)
 {
@@ -542,7 +542,7 @@ static mf_status step_check_role(const step_builder *b)
     if (b->s->role == MF_STEP_PULLS && b->s->guard.kind == MF_GUARD_SKIP)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "guard skip needs workers that update by themselves: no parameter server "
-                       "sees all gradients; use guard stop, or another strategy");
+                       "has all gradients; use guard stop, or another strategy");
     return MF_OK;
 }
 
@@ -571,7 +571,7 @@ static mf_status step_build_model(step_builder *b)
     return MF_OK;
 }
 
-/* Gradients come from outside: one for each weight, or for each time that rows are looked up. */
+/* Gradients are fed: one for each weight, or for each lookup of rows. */
 static mf_status feed_gradient(step_builder *b, mf_weight *w, bool rows)
 {
     mf_step_graph *s = b->s;

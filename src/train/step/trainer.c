@@ -148,8 +148,8 @@ mf_status mf_trainer_read(const mf_trainer *t, const mf_train_var *v, mf_tensor 
     if (mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) && !mf_variable_is_initialized(v->variable))
         return MF_FAIL(
             MF_FAILED_PRECONDITION,
-            "%s is in slices on the mesh while steps run; a hook that looks at variables "
-            "has to say so before the step (mf_hook.looks)",
+            "%s is in slices on the mesh while steps run; a hook that reads variables must "
+            "request them before the step (mf_hook.looks)",
             v->name);
     return mf_variable_read(v->variable, out);
 }
@@ -215,12 +215,12 @@ static mf_status trainer_start(mf_trainer *t)
     MF_TRY(mf_step_check_together(&t->graph, mf_dist_can(t->dist, MF_DIST_OWN_BATCHES)));
     if (mf_dist_can(t->dist, MF_DIST_OWN_BATCHES) && t->graph.guard.kind == MF_GUARD_SKIP)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "guard skip needs workers that see the sums of all gradients; use guard "
+                       "guard skip needs workers that have the sums of all gradients; use guard "
                        "stop, or another strategy");
     if (mf_dist_can(t->dist, MF_DIST_OWN_BATCHES) && t->options.prune)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "workers that average their variables would prune each its own, and means "
-                       "of those are not zero; prune with another strategy");
+                       "workers that average their variables would prune different weights, and "
+                       "the means of those are not zero; prune with another strategy");
     MF_TRY(mf_offload_check(t));
     if (rate == 0.0)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
@@ -236,7 +236,8 @@ static mf_status trainer_start(mf_trainer *t)
     return t->dist ? t->dist->ops.lifecycle->join(t->dist, t) : MF_OK;
 }
 
-/* The caller's texts may be gone when a parameter server, say, reads them again. */
+/* Copies: the caller's texts may be freed when a parameter server, for example, reads them again.
+ */
 static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
 {
     mf_compile_options *o = &t->options;
@@ -257,7 +258,7 @@ static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
     return MF_OK;
 }
 
-/* Before anything is added to the graph: the model can still be compiled with others. */
+/* Before the graph changes: the model can still be compiled with other options. */
 static mf_status check_numbers(const mf_compile_options *o)
 {
     if (o->shards < 0 || o->micro_batches < 0 || o->threads < 0)

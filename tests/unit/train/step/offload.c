@@ -182,7 +182,7 @@ MF_TEST(train_offloading_says_what_it_cannot)
     mf_model_free(m);
     m = wide();
     T_OK(mf_strategy_open("mirrored replicas=2", NULL, &s));
-    T_FAILS(MF_UNIMPLEMENTED, "use it alone, with multi_worker_mirrored or on a mesh",
+    T_FAILS(MF_UNIMPLEMENTED, "use it with one process, with multi_worker_mirrored or on a mesh",
             mf_model_compile(m, &(mf_compile_options){ .offload = "/tmp", .strategy = s }, &t));
     mf_model_free(m);
     mf_strategy_close(s);
