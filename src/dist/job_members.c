@@ -317,7 +317,7 @@ mf_status mf_job_members_check_end(const mf_job_members *j, mf_status over)
     return over;
 }
 
-/* ---- the view at hand ---- */
+/* ---- the current view ---- */
 
 mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
 {

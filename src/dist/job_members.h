@@ -16,11 +16,11 @@ struct mf_job_members {
     int n_first;
     mf_job_way way;
     int64_t timeout_ns;
-    const mf_view *view; /* at hand; NULL: none yet */
+    const mf_view *view; /* the current view; NULL: none yet */
     int n_workers, n_servers; /* of the view */
     int self; /* among its tasks: workers come first, in the order of the view */
     pthread_mutex_t lock; /* of net */
-    mf_net *net; /* of the view at hand; NULL: not connected */
+    mf_net *net; /* of the current view; NULL: not connected */
     mf_recovery recovery;
 };
 
@@ -37,7 +37,7 @@ void mf_job_members_deinit(mf_job_members *j);
 
 /* Register this task in the store. Fails: as mf_members_open(). */
 MF_MUST mf_status mf_job_members_register(mf_job_members *j);
-/* Connect to all members of the view at hand. *missing: the task that did not connect, where it
+/* Connect to all members of the current view. *missing: the task that did not connect, where it
  * fails with DEADLINE_EXCEEDED. */
 MF_MUST mf_status mf_job_members_connect(mf_job_members *j, int *missing);
 /* Close the connections. Peers that wait for this task get `why` (MF_OK: an ordinary end). */

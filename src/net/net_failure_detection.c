@@ -22,7 +22,7 @@ static int64_t ask_ns(void)
 
 /* ---- notification ---- */
 
-void mf_net_note_trouble(mf_net *n, mf_status st)
+void mf_net_record_failure(mf_net *n, mf_status st)
 {
     if (n->trouble.status != MF_OK)
         return;
@@ -30,7 +30,7 @@ void mf_net_note_trouble(mf_net *n, mf_status st)
     pthread_cond_broadcast(&n->changed);
 }
 
-void mf_net_tell_watches(mf_net *n, bool question)
+void mf_net_notify_watches(mf_net *n, bool question)
 {
     pthread_mutex_lock(&n->watching);
     for (mf_net_watch *w = n->watches; w; w = w->next) {
@@ -101,9 +101,9 @@ void mf_net_abort(mf_net *n, mf_status why)
     pthread_mutex_lock(&n->lock);
     first = !n->aborted;
     n->aborted = true;
-    mf_net_note_trouble(n, why);
+    mf_net_record_failure(n, why);
     pthread_mutex_unlock(&n->lock);
-    mf_net_tell_watches(n, false);
+    mf_net_notify_watches(n, false);
     f.size = strlen(e.message);
     for (int i = 0; first && i < n->n_tasks; i++) {
         if (i != n->self && mf_net_meets(n, i) &&

@@ -75,7 +75,7 @@ static void net_inbox_note_gone(mf_net *n, mf_peer *p, mf_status why)
         mf_error_save(why, &p->why);
     p->gone = true;
     if (!p->left && !n->closing && !n->star)
-        mf_net_note_trouble(n, why);
+        mf_net_record_failure(n, why);
     pthread_cond_broadcast(&n->changed);
 }
 
@@ -89,7 +89,7 @@ static void take_abort(mf_net *n, int peer, const message *m)
     if (n->star)
         net_inbox_note_gone(n, p, why);
     else
-        mf_net_note_trouble(n, why);
+        mf_net_record_failure(n, why);
 }
 
 /* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
@@ -138,8 +138,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     }
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n,
-                            m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
+        mf_net_notify_watches(n,
+                              m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
     if (serve) {
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
@@ -226,7 +226,7 @@ static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
                                 p->address ? " at " : "", p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n, false);
+        mf_net_notify_watches(n, false);
 }
 
 /* With the lock held. */

@@ -133,11 +133,11 @@ bool mf_net_is_untold(mf_net *n);
 /* ---- net_failure_detection.c ---- */
 
 /* With the lock held: the thread's error becomes that of all who wait here. */
-void mf_net_note_trouble(mf_net *n, mf_status st);
+void mf_net_record_failure(mf_net *n, mf_status st);
 /* The same: MF_OK as long as nothing is wrong with this task, or with all. */
 MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
 /* Without it: those who wait elsewhere shall look around; for a question only those who want to. */
-void mf_net_tell_watches(mf_net *n, bool question);
+void mf_net_notify_watches(mf_net *n, bool question);
 /* With the lock held, which is let go meanwhile: tell those who asked that we wait for `task`.
  * Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);

@@ -163,7 +163,7 @@ static bool membership_is_outside(const mf_members *m, int i)
     const mf_member *it = &m->seen.here[i];
 
     return mf_view_find(&m->at_hand, it) < 0 &&
-           (m->seen.leaves[i] || !mf_membership_snapshot_is_doubted(&m->seen, it, &m->at_hand));
+           (m->seen.leaves[i] || !mf_membership_snapshot_is_suspected(&m->seen, it, &m->at_hand));
 }
 
 bool mf_members_is_lost(mf_members *m, int member)

@@ -65,19 +65,19 @@ MF_MUST mf_status mf_members_open(const mf_members_options *o, mf_members **out)
 /* Unregister this task. */
 void mf_members_close(mf_members *m);
 
-/* The next view with this task in it; the first call gives the first view. The view at hand ends:
+/* The next view with this task in it; the first call gives the first view. The current view ends:
  * the next one lacks lost and leaving members and has the new ones. Waits until this task is a
  * member. *view is valid until the next call. Fails: FAILED_PRECONDITION naming the absent task
  * (first call), DEADLINE_EXCEEDED (later calls; trying again may help), CANCELLED (this task has
  * left), OUT_OF_RANGE (the job is over). */
 MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
-/* MF_OK as long as all members of the view at hand are registered and no later view exists.
+/* MF_OK as long as all members of the current view are registered and no later view exists.
  * UNAVAILABLE naming the lost member, ABORTED. Thread: any. */
 MF_MUST mf_status mf_members_check(mf_members *m);
-/* Suspect this member of the view at hand: it is registered, but does not answer or does not
+/* Suspect this member of the current view: it is registered, but does not answer or does not
  * connect. The next view lacks one of the two: see mf_membership_snapshot_next(). */
 MF_MUST mf_status mf_members_suspect(mf_members *m, int member);
-/* Was this member of the view at hand lost at the last read? Thread: any. */
+/* Was this member of the current view lost at the last read? Thread: any. */
 bool mf_members_is_lost(mf_members *m, int member);
 /* Read the store now. Fails: as mf_store_list(). Thread: any. */
 MF_MUST mf_status mf_members_look(mf_members *m);

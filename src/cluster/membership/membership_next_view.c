@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const int64_t PAUSE_NS = 100000000;
-static const int64_t LONGEST_OUT_NS = 60000000000; /* the longest time that suspicion excludes a
-                                                      task */
+static const int64_t LONGEST_EXCLUSION_NS = 60000000000; /* the longest time that suspicion excludes
+                                                      a task */
 
 /* ---- views ---- */
 
@@ -84,13 +84,13 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
 }
 
 /* The task that is waited for; the name is a copy, because the snapshot changes. */
-typedef struct entrance {
+typedef struct join_wait {
     mf_wait_report waiting;
     char whom[MF_MEMBER_NAME];
-} entrance;
+} join_wait;
 
 /* With the lock held, which is released while waiting. why: details, or NULL. */
-static void membership_next_view_wait_for(mf_members *m, entrance *e, const char *whom,
+static void membership_next_view_wait_for(mf_members *m, join_wait *e, const char *whom,
                                           const char *why)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
@@ -119,7 +119,7 @@ mf_status mf_members_suspect(mf_members *m, int member)
 }
 
 /* This task's, and those against it. */
-static mf_status forget_doubts(mf_members *m)
+static mf_status clear_suspicions(mf_members *m)
 {
     mf_store_entries all;
     mf_status st = mf_store_list(m->store, "doubt/", &all);
@@ -134,41 +134,41 @@ static mf_status forget_doubts(mf_members *m)
     return st;
 }
 
-static void begin_left_out(mf_members *m, int64_t now)
+static void begin_exclusion(mf_members *m, int64_t now)
 {
-    const bool anew = now - m->adopted_at > LONGEST_OUT_NS;
-    const int64_t longer = anew ? m->o.lease_ns : 2 * m->left_out_ns;
+    const bool anew = now - m->adopted_at > LONGEST_EXCLUSION_NS;
+    const int64_t longer = anew ? m->o.lease_ns : 2 * m->excluded_ns;
 
-    m->left_out_at = now;
-    m->left_out_ns = longer < LONGEST_OUT_NS ? longer : LONGEST_OUT_NS;
-    if (m->left_out_ns == 0)
-        m->left_out_ns = m->o.lease_ns;
+    m->excluded_at = now;
+    m->excluded_ns = longer < LONGEST_EXCLUSION_NS ? longer : LONGEST_EXCLUSION_NS;
+    if (m->excluded_ns == 0)
+        m->excluded_ns = m->o.lease_ns;
     if (m->o.excluded)
-        m->o.excluded(m->o.ctx, m->left_out_ns);
+        m->o.excluded(m->o.ctx, m->excluded_ns);
 }
 
 /* Others continue without this task. If suspicion excludes it, it rejoins after a while. */
-static mf_status come_again(mf_members *m)
+static mf_status rejoin_when_due(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
-    bool doubted;
+    bool suspected;
 
     pthread_mutex_lock(&m->lock);
-    doubted = mf_membership_snapshot_is_doubted(&m->seen, &m->self, &m->seen.view);
+    suspected = mf_membership_snapshot_is_suspected(&m->seen, &m->self, &m->seen.view);
     pthread_mutex_unlock(&m->lock);
-    if (!doubted) {
-        m->left_out_at = 0;
+    if (!suspected) {
+        m->excluded_at = 0;
         return MF_OK;
     }
-    if (m->left_out_at == 0)
-        begin_left_out(m, now);
-    return now < m->left_out_at + m->left_out_ns ? MF_OK : forget_doubts(m);
+    if (m->excluded_at == 0)
+        begin_exclusion(m, now);
+    return now < m->excluded_at + m->excluded_ns ? MF_OK : clear_suspicions(m);
 }
 
 /* ---- turns ---- */
 
 /* A task that cannot reach the store cannot know which members continue: it waits. */
-static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
+static mf_status look_or_wait(mf_members *m, join_wait *e, bool *seen)
 {
     const mf_status st = mf_members_look(m);
 
@@ -181,8 +181,8 @@ static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
     return MF_OK;
 }
 
-/* Read the store and act once. *done: the view at hand is the next one. */
-static mf_status take_turn(mf_members *m, bool *done, entrance *e)
+/* Read the store and act once. *done: the current view is the next one. */
+static mf_status take_turn(mf_members *m, bool *done, join_wait *e)
 {
     mf_view next = { .self = -1 };
     const char *missing;
@@ -206,7 +206,7 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
     if (*done)
         m->adopted_at = mf_clock_ns();
     if (st == MF_OK && what == WAIT)
-        st = come_again(m);
+        st = rejoin_when_due(m);
     if (st == MF_OK && what == PROPOSE && next.n > 0)
         st = propose(m, &next, version);
     if (st == MF_OK && (what == LEFT || (what == PROPOSE && next.n == 0)))
@@ -234,7 +234,7 @@ static mf_status check_stop(mf_members *m)
 mf_status mf_members_next(mf_members *m, const mf_view **view)
 {
     const int64_t deadline = mf_clock_ns() + m->o.timeout_ns;
-    entrance e = { .waiting = { .who = m->self.name, .what = "to join", .step = -1 } };
+    join_wait e = { .waiting = { .who = m->self.name, .what = "to join", .step = -1 } };
     const char *where;
     bool done = false;
     mf_status st = MF_OK;

@@ -15,9 +15,9 @@ struct mf_members {
     mf_store *store;
     mf_heartbeat presence; /* the thread's, while it runs */
     bool leaving; /* the caller's thread, as are the three below */
-    int64_t adopted_at; /* when the view at hand was adopted; 0: there is none */
-    int64_t left_out_at; /* by suspicion; 0: not excluded */
-    int64_t left_out_ns; /* for how long, the last time */
+    int64_t adopted_at; /* when the current view was adopted; 0: there is none */
+    int64_t excluded_at; /* by suspicion; 0: not excluded */
+    int64_t excluded_ns; /* for how long, the last time */
     int64_t stopped_at; /* when `stops` was first found to be true; 0: never */
     pthread_mutex_t lock; /* of all fields below */
     pthread_cond_t changed; /* `seen` has changed */

@@ -16,16 +16,16 @@ typedef struct mf_membership_snapshot {
     mf_member *here; /* tasks that are registered, by key */
     bool *leaves; /* by place in here */
     int n_here;
-    struct mf_doubt *doubts; /* between registered tasks */
-    int n_doubts;
+    struct mf_suspicion *suspicions; /* between registered tasks */
+    int n_suspicions;
     bool over, stopped; /* stopped: before its end */
     int64_t revision;
 } mf_membership_snapshot;
 
 /* Places in `here`. */
-typedef struct mf_doubt {
+typedef struct mf_suspicion {
     int of, in;
-} mf_doubt;
+} mf_suspicion;
 
 /* Owns: mf_membership_snapshot_deinit(), also after a failure. DATA_LOSS: the contents of the store
  * are invalid. */
@@ -37,8 +37,8 @@ void mf_membership_snapshot_deinit(mf_membership_snapshot *s);
 int mf_membership_snapshot_find(const mf_membership_snapshot *s, const mf_member *m);
 int mf_view_find(const mf_view *v, const mf_member *m);
 /* Does this process suspect a member of the view, or a member this process? */
-bool mf_membership_snapshot_is_doubted(const mf_membership_snapshot *s, const mf_member *m,
-                                       const mf_view *v);
+bool mf_membership_snapshot_is_suspected(const mf_membership_snapshot *s, const mf_member *m,
+                                         const mf_view *v);
 /* Is any member of the view still registered? */
 bool mf_membership_snapshot_anybody_left(const mf_membership_snapshot *s);
 

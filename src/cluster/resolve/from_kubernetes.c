@@ -66,8 +66,7 @@ static bool read_pod(const mf_cluster_request *request, mf_cluster *c, pod *out)
         return false;
     mf_cluster_fact(c, "pod", "JOB_COMPLETION_INDEX", "%lld", (long long)told);
     if (told != out->index)
-        mf_cluster_mistake(c, "JOB_COMPLETION_INDEX",
-                           "let the pod's template have no hostname of its own",
+        mf_cluster_mistake(c, "JOB_COMPLETION_INDEX", "remove hostname from the pod's template",
                            "it is %lld, but the host is called '%.60s-%lld'", (long long)told,
                            out->name, (long long)out->index);
     return told == out->index;

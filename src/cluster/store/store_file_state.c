@@ -290,7 +290,7 @@ static void sweep_new(const mf_store_folder *f)
         (void)closedir(d);
 }
 
-/* Another host would see neither the processes nor the clock of this one. A boot time tells apart
+/* Another host would see neither the processes nor the clock of this one. A boot time distinguishes
  * two boots of a machine, and a namespace the containers of one machine. */
 static mf_status check_host(const mf_store_folder *f)
 {

@@ -118,7 +118,7 @@ static mf_status take_entries(const Meshflow__StoreState *m, mf_store_state *out
 
         if (mf_store_check_key(e->key) != MF_OK || strcmp(last, e->key) >= 0 || e->lease < 0 ||
             e->value.len > MF_STORE_VALUE_MAX || e->version < 1 || e->version > m->revision)
-            return MF_FAIL(MF_DATA_LOSS, "entry %zu of the store makes no sense", i);
+            return MF_FAIL(MF_DATA_LOSS, "entry %zu of the store is invalid", i);
         last = e->key;
         out->all.revision = e->version - 1; /* put it at its own revision */
         MF_TRY(mf_store_state_put(out, &entry, MF_STORE_NEW));
@@ -136,7 +136,7 @@ static mf_status take_removed(const Meshflow__StoreState *m, mf_store_state *out
         const Meshflow__StoreRemoval *r = m->removed[i];
 
         if (mf_store_check_key(r->key) != MF_OK || r->revision <= last || r->revision > m->revision)
-            return MF_FAIL(MF_DATA_LOSS, "removal %zu of the store makes no sense", i);
+            return MF_FAIL(MF_DATA_LOSS, "removal %zu of the store is invalid", i);
         last = out->removed[i].revision = r->revision;
         memcpy(out->removed[i].key, r->key, strlen(r->key) + 1);
     }
@@ -172,8 +172,7 @@ mf_status mf_store_state_decode(const void *data, size_t len, mf_store_state *ou
     if (st == MF_OK) {
         st = store_state_codec_take((const Meshflow__StoreState *)message, out);
     } else if (st == MF_INVALID_ARGUMENT) {
-        st = MF_FAIL(MF_DATA_LOSS, "the state of the store makes no sense: %.900s",
-                     mf_error_message());
+        st = MF_FAIL(MF_DATA_LOSS, "the state of the store is invalid: %.900s", mf_error_message());
     }
     mf_arena_free(arena);
     return st;

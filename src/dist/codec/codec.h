@@ -86,7 +86,7 @@ int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item); /* the mos
 /* Returns how many it has. */
 int64_t mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
                         uint8_t *out);
-/* How many has the one that begins here? DATA_LOSS: more than `left`. */
+/* How many bytes has the message that begins here? DATA_LOSS: more than `left`. */
 MF_MUST mf_status mf_codec_size(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                                 int64_t left, int64_t *size);
 /* DATA_LOSS: another length, a wrong checksum, or no such message. */
@@ -97,15 +97,15 @@ MF_MUST mf_status mf_codec_decode(const mf_codec *c, const mf_codec_item *item, 
 
 typedef struct mf_codecs mf_codecs;
 
-enum { MF_CODEC_LEAST = 1024 }; /* elements: what has fewer travels exactly */
+enum { MF_CODEC_LEAST = 1024 }; /* elements: smaller items travel exactly */
 
-/* Rules, separated by semicolons, the first that fits counts:
+/* Rules, separated by semicolons, the first that matches counts:
  *
  *     grain=4; *bias*: none; dense*: int8; top_k ratio=0.01
  *
  * A rule is a pattern of names, a colon, and a codec; without a pattern it is for all names, and
- * the last one. What no rule fits travels exactly, as with the codec `none`. grain=: shards that
- * are encoded together, 1 unless told. Fails: NOT_FOUND, INVALID_ARGUMENT. */
+ * the last one. Items without a matching rule travel exactly, as with the codec `none`. grain=:
+ * shards that are encoded together, default: 1. Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_codecs_parse(const char *text, mf_codecs **out);
 void mf_codecs_free(mf_codecs *c);
 int64_t mf_codecs_grain(const mf_codecs *c);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Of our grains, `i` is the one that begins at this shard. */
+/* This worker's grain `i` begins at this shard. */
 static float *codec_bucket_memory_of(const mf_codec_bucket_item *t, const mf_shard_owners *s,
                                      int rank, int i)
 {
@@ -27,7 +27,7 @@ static mf_codec_item about_grain(const mf_codec_bucket_item *t, const mf_shard_o
 
 /* ---- messages ---- */
 
-/* What all items of one grain take. */
+/* The bytes of all items of one grain. */
 static int64_t message_bytes(const mf_codec_bucket *c, int64_t step)
 {
     int64_t all = 0;
@@ -105,7 +105,7 @@ static mf_status codec_bucket_send_all(mf_codec_bucket *c, const mf_codec_bucket
     return mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
 }
 
-/* Where the messages of all items of all grains are, in what has come. */
+/* The messages of all items of all grains in the received bytes. */
 typedef struct codec_bucket_found {
     const uint8_t *at;
     int64_t size;

@@ -114,7 +114,7 @@ static void load_balance_say(const mf_balance *b, const mf_dist *dist, int64_t s
 }
 
 /* The speeds are known: is there a better assignment? */
-static mf_status deal_again(mf_balance *b, mf_dist *dist, int64_t step, bool *changed)
+static mf_status reassign_shards(mf_balance *b, mf_dist *dist, int64_t step, bool *changed)
 {
     mf_share *shares = mf_calloc(dist->size, sizeof *shares);
 
@@ -150,7 +150,7 @@ mf_status mf_balance_step(mf_balance *b, mf_dist *dist, int64_t step, int64_t ns
     if (dist->shards.n == 0) /* no measurement: as before */
         mine = b->speed[dist->rank];
     MF_TRY(gather_speeds(dist, step, mine, b->speed));
-    MF_TRY(deal_again(b, dist, step, changed));
+    MF_TRY(reassign_shards(b, dist, step, changed));
     b->pause = *changed ? SHORTEST : b->pause < LONGEST ? 2 * b->pause : LONGEST;
     if (*changed)
         b->steps = -WARM;

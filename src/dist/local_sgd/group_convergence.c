@@ -47,7 +47,7 @@ mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules)
     return group_convergence_begin(l, rules);
 }
 
-mf_progress_state mf_local_tell(const mf_dist *dist, const char **why, double *loss)
+mf_progress_state mf_local_get_verdict(const mf_dist *dist, const char **why, double *loss)
 {
     const mf_local_sgd *l =
         (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));

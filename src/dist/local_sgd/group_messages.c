@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The head of a worker's message; then come the notes of the groups that it represents. */
+/* The head of a worker's message; the notes of the groups that it represents follow. */
 typedef struct head {
     int64_t step_flags;
     double seconds; /* since the last average */

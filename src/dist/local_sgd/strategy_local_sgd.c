@@ -140,7 +140,7 @@ static const mf_dist_state_ops local_state = { .before_save = mf_local_before_sa
                                                .note_saved = mf_job_note_saved };
 
 static const mf_dist_convergence_ops local_convergence = { .watch = mf_local_watch,
-                                                           .verdict = mf_local_tell };
+                                                           .verdict = mf_local_get_verdict };
 
 /* ---- opening and closing ---- */
 

@@ -147,7 +147,7 @@ void mf_local_notes_deinit(mf_local_notes *n);
 
 /* mf_dist_convergence_ops.watch and .verdict. */
 MF_MUST mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules);
-mf_progress_state mf_local_tell(const mf_dist *dist, const char **why, double *loss);
+mf_progress_state mf_local_get_verdict(const mf_dist *dist, const char **why, double *loss);
 /* All workers get the convergence state that is furthest. Collective. */
 MF_MUST mf_status mf_local_align_verdict(mf_local_sgd *l);
 /* mf_dist_state_ops.before_save: the convergence state goes into the checkpoint. */

@@ -76,7 +76,7 @@ static mf_status mesh_prepare(mf_dist *dist, mf_trainer *t)
 
     if (!m->session)
         return MF_OK;
-    MF_TRY(mf_job_mesh_keep(m));
+    MF_TRY(mf_job_mesh_gather(m));
     return mf_dist_barrier(dist, t->step, "the rendezvous");
 }
 

@@ -54,7 +54,7 @@ static inline mf_net *mf_job_mesh_net(const mf_job_mesh *m)
     return m->dist.members ? m->members.net : m->net;
 }
 
-static inline mf_run_options mf_job_mesh_patience(const mf_job_mesh *m)
+static inline mf_run_options mf_job_mesh_timeout(const mf_job_mesh *m)
 {
     return (mf_run_options){ .timeout_ms = m->dist.timeout_ns / 1000000 };
 }
@@ -64,11 +64,11 @@ static inline mf_run_options mf_job_mesh_patience(const mf_job_mesh *m)
 /* The model's graph, with nodes that set and get each variable. */
 MF_MUST mf_status mf_job_mesh_make_graph(mf_job_mesh *m);
 /* Send variables of the trainer that were written since the last call to the devices. */
-MF_MUST mf_status mf_job_mesh_hand_over(mf_job_mesh *m);
+MF_MUST mf_status mf_job_mesh_send_written(mf_job_mesh *m);
 /* Gather the devices' current variables in the trainer. Collective. */
-MF_MUST mf_status mf_job_mesh_keep(mf_job_mesh *m);
+MF_MUST mf_status mf_job_mesh_gather(mf_job_mesh *m);
 /* Free the trainer's copies of the devices' variables, except scalars, until the next gathering. */
-void mf_job_mesh_let_go(mf_job_mesh *m);
+void mf_job_mesh_free_copies(mf_job_mesh *m);
 /* mf_dist_state_ops.each_slice. */
 MF_MUST mf_status mf_job_mesh_each_slice(mf_dist *dist, const struct mf_trainer *t, int64_t i,
                                          mf_status (*fn)(void *ctx, struct mf_variable *slice),

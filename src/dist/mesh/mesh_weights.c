@@ -75,7 +75,7 @@ static mf_status hand_over_one(mf_job_mesh *m, int64_t i)
     return st;
 }
 
-mf_status mf_job_mesh_hand_over(mf_job_mesh *m)
+mf_status mf_job_mesh_send_written(mf_job_mesh *m)
 {
     for (int64_t i = 0; i < m->trainer->n_trained; i++)
         MF_TRY(hand_over_one(m, i));
@@ -85,7 +85,7 @@ mf_status mf_job_mesh_hand_over(mf_job_mesh *m)
 /* The complete value of a variable of the devices; NULL: no step uses it. */
 static mf_status mesh_weights_bring(mf_job_mesh *m, int64_t i, mf_tensor **out)
 {
-    const mf_run_options o = mf_job_mesh_patience(m);
+    const mf_run_options o = mf_job_mesh_timeout(m);
 
     *out = NULL;
     if (!m->get[i])
@@ -121,9 +121,9 @@ static mf_status bring_all(mf_job_mesh *m)
 }
 
 /* Values that were written here since then take precedence. */
-mf_status mf_job_mesh_keep(mf_job_mesh *m)
+mf_status mf_job_mesh_gather(mf_job_mesh *m)
 {
-    MF_TRY(mf_job_mesh_hand_over(m));
+    MF_TRY(mf_job_mesh_send_written(m));
     if (m->kept.steps != m->trainer->step || !mf_trainer_has_variables(m->trainer))
         MF_TRY(bring_all(m));
     m->kept = mf_trainer_progress(m->trainer);
@@ -149,7 +149,7 @@ mf_status mf_job_mesh_take_counts(mf_job_mesh *m)
 
 /* ---- without complete variables ---- */
 
-void mf_job_mesh_let_go(mf_job_mesh *m)
+void mf_job_mesh_free_copies(mf_job_mesh *m)
 {
     m->kept.steps = -1;
     for (int64_t i = 0; i < m->trainer->n_trained; i++) {

@@ -61,8 +61,8 @@ void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
 }
 
 /* The first worker that requests another layout sends it. */
-static mf_status tell_layout(mf_relayout_request *w, mf_dist *dist, int64_t step, int first,
-                             mf_mesh_agreed *out)
+static mf_status share_layout(mf_relayout_request *w, mf_dist *dist, int64_t step, int first,
+                              mf_mesh_agreed *out)
 {
     mf_status_page_layout *all = mf_calloc(dist->size, sizeof *all);
     mf_status st =
@@ -103,7 +103,7 @@ static mf_status relayout_request_count_flags(mf_relayout_request *w, mf_dist *d
     }
     out->change = first >= 0;
     if (st == MF_OK && out->change)
-        st = tell_layout(w, dist, step, first, out);
+        st = share_layout(w, dist, step, first, out);
     mf_free(all);
     return st;
 }

@@ -29,7 +29,7 @@ static int strategy_mesh_first_of(const mf_job_mesh *m, int rank)
 /* ---- sessions ---- */
 
 /* Worker 0 draws it. */
-static mf_status tell_seed(mf_job_mesh *m)
+static mf_status share_seed(mf_job_mesh *m)
 {
     const uint64_t mine = mf_random_seed() | 1;
     uint64_t *all = mf_calloc(m->dist.size, sizeof *all);
@@ -80,7 +80,7 @@ mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
     m->setup.first = strategy_mesh_first_of(m, m->dist.rank);
     m->setup.n = strategy_mesh_first_of(m, m->dist.rank + 1) - m->setup.first;
     if (m->dist.size > 1)
-        MF_TRY(tell_seed(m));
+        MF_TRY(share_seed(m));
     MF_TRY(make_wire(m));
     mf_mesh_balance_restart(&m->balance, m->trainer->step);
     m->dist.rows.version++;
@@ -172,10 +172,10 @@ static mf_status mesh_begin_step(mf_dist *dist, int64_t step, int64_t samples, b
     m->samples = samples;
     m->wants_stop = wants_stop;
     if (mf_job_mesh_keeps(m) && m->trainer->step >= m->kept.steps + m->keep_steps)
-        MF_TRY(mf_job_mesh_keep(m));
-    MF_TRY(mf_job_mesh_hand_over(m));
+        MF_TRY(mf_job_mesh_gather(m));
+    MF_TRY(mf_job_mesh_send_written(m));
     if (!mf_job_mesh_keeps(m))
-        mf_job_mesh_let_go(m);
+        mf_job_mesh_free_copies(m);
     m->whole_bytes = mf_job_mesh_whole_bytes(m);
     return MF_OK;
 }
@@ -187,7 +187,7 @@ static mf_status strategy_mesh_run(mf_dist *dist, mf_trainer *t, const mf_run_op
     mf_status st;
 
     mf_mesh_session_feed_rows(m->session, dist->rows.n_feeds, m->samples);
-    st = mf_trainer_call_at(t, m->session, mf_job_mesh_patience(m).timeout_ms, options, call);
+    st = mf_trainer_call_at(t, m->session, mf_job_mesh_timeout(m).timeout_ms, options, call);
     mf_mesh_session_feed_rows(m->session, 0, 0);
     return st;
 }
@@ -206,11 +206,11 @@ static mf_status mesh_rows(mf_dist *dist, const mf_loop_call *call, int n, int64
 static mf_status mesh_infer(mf_dist *dist, const mf_names *names)
 {
     mf_job_mesh *m = mf_job_mesh_of(dist);
-    const mf_run_options o = mf_job_mesh_patience(m);
+    const mf_run_options o = mf_job_mesh_timeout(m);
 
     if (!m->session) /* nothing was trained: workers are not connected yet */
         MF_TRY(mf_dist_rendezvous(dist, m->trainer, MF_OK));
-    MF_TRY(mf_job_mesh_hand_over(m));
+    MF_TRY(mf_job_mesh_send_written(m));
     return mf_session_run(m->session, &o, names->feeds, names->values, names->n_feeds,
                           names->fetches, names->n_fetches, NULL, 0, names->results);
 }
@@ -241,7 +241,7 @@ static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
  * reported, not an error. */
 static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
 {
-    const mf_run_options o = mf_job_mesh_patience(m);
+    const mf_run_options o = mf_job_mesh_timeout(m);
     const int64_t begin = mf_clock_ns();
     mf_mesh_setup next = m->setup;
     mf_mesh_change *c = NULL;
@@ -374,7 +374,7 @@ static mf_status mesh_end_step(mf_dist *dist, int64_t step, bool *stop)
     if (m->trainer->graph.guard.kind == MF_GUARD_SKIP)
         MF_TRY(mf_job_mesh_take_counts(m));
     if (all.flags & MF_STEP_FLAG_READ)
-        MF_TRY(mf_job_mesh_keep(m));
+        MF_TRY(mf_job_mesh_gather(m));
     if (all.change)
         return strategy_mesh_change(m, step, &all);
     if (m->balances && dist->size > 1 &&
@@ -390,7 +390,7 @@ static mf_status mesh_settle(mf_dist *dist, bool *stop)
     (void)stop;
     MF_TRY(strategy_mesh_count(m));
     MF_TRY(count_workers(m));
-    return mf_job_mesh_keep(m);
+    return mf_job_mesh_gather(m);
 }
 
 static void mesh_failed(mf_dist *dist, mf_status why)
@@ -430,7 +430,7 @@ static mf_status mesh_holders(mf_dist *dist, const mf_trainer *t, int64_t i, mf_
     int rank;
 
     if (dist->size == 1 && m->kept.steps != t->step)
-        MF_TRY(mf_job_mesh_keep(m));
+        MF_TRY(mf_job_mesh_gather(m));
     *step = m->kept.steps;
     for (int r = 0; r < dist->size; r++) {
         for (int p = strategy_mesh_first_of(m, r); p < strategy_mesh_first_of(m, r + 1); p++) {

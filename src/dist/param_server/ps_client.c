@@ -145,16 +145,16 @@ mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
     return MF_OK;
 }
 
-mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each)
+mf_status mf_ps_client_progress(mf_ps_client *c, mf_ps_progress *each)
 {
     c->seq++;
     for (int s = 0; s < c->n_servers; s++)
-        MF_TRY(mf_ps_ask(c, s, MF_PS_STAND, 0, NULL));
+        MF_TRY(mf_ps_ask(c, s, MF_PS_PROGRESS, 0, NULL));
     for (int s = 0; s < c->n_servers; s++) {
         void *data;
         size_t size;
 
-        MF_TRY(mf_ps_answer(c, s, MF_PS_STAND, 0, &data, &size));
+        MF_TRY(mf_ps_answer(c, s, MF_PS_PROGRESS, 0, &data, &size));
         if (size == sizeof *each)
             memcpy(&each[s], data, sizeof *each);
         mf_free(data);
@@ -306,7 +306,7 @@ void mf_ps_client_weigh(mf_ps_client *c, float factor)
     c->factor = factor;
 }
 
-void mf_ps_client_join_crew(mf_ps_client *c, const mf_ps_host_aggregate *crew)
+void mf_ps_client_use_host_aggregate(mf_ps_client *c, const mf_ps_host_aggregate *crew)
 {
     c->crew = *crew;
 }

@@ -368,7 +368,7 @@ mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in)
         n = -1;
     back = mf_ps_reader_take(in, n, sizeof *l->back);
     if (!from || !used || !back || head[5] != l->blocks)
-        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server's leases makes no sense");
+        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server's leases is invalid");
     MF_TRY(mf_grow(&l->back, &l->cap_back, n, sizeof *l->back));
     mf_ps_leases_reset(l);
     l->start = head[0];

@@ -120,7 +120,7 @@ mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found)
 /* ---- asynchronous servers ---- */
 
 /* The generation of the last training that any server knows; -1: none. */
-static int64_t last_generation(const mf_ps_client *c, const mf_ps_standing *each, const offers *o)
+static int64_t last_generation(const mf_ps_client *c, const mf_ps_progress *each, const offers *o)
 {
     int64_t last = -1;
 
@@ -148,10 +148,10 @@ static int64_t find_latest(const offers *o, int64_t generation, int n_slices, in
 
 /* Does this server hold the latest state of its slice? A server that was considered lost and
  * rejoined does not. */
-static bool is_in_place(const mf_ps_standing *each, const offers *o, int64_t generation, int n,
+static bool is_in_place(const mf_ps_progress *each, const offers *o, int64_t generation, int n,
                         int server)
 {
-    const mf_ps_standing *s = &each[server];
+    const mf_ps_progress *s = &each[server];
     const int64_t i = find_latest(o, generation, n, server);
 
     return s->begun && s->holds.generation == generation && s->holds.slice == server &&
@@ -160,7 +160,7 @@ static bool is_in_place(const mf_ps_standing *each, const offers *o, int64_t gen
 
 /* Servers wait for confirmations of each other's copies, so all are asked before the first reply is
  * awaited. */
-static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const offers *o,
+static mf_status put_in_place(mf_ps_client *c, const mf_ps_progress *each, const offers *o,
                               int64_t generation)
 {
     mf_buf *images = mf_calloc(c->n_servers, sizeof *images);
@@ -188,11 +188,11 @@ static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const
     return st;
 }
 
-static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_standing *each, offers *o, bool *found)
+static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_progress *each, offers *o, bool *found)
 {
     int64_t generation;
 
-    MF_TRY(mf_ps_client_stand(c, each));
+    MF_TRY(mf_ps_client_progress(c, each));
     MF_TRY(ask_offers(c, o));
     generation = last_generation(c, each, o);
     *found = generation >= 0;
@@ -204,7 +204,7 @@ static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_standing *each, offer
 
 mf_status mf_ps_client_restore(mf_ps_client *c, bool *found)
 {
-    mf_ps_standing *each = mf_calloc(c->n_servers, sizeof *each);
+    mf_ps_progress *each = mf_calloc(c->n_servers, sizeof *each);
     offers o = { 0 };
     mf_status st = each ? ps_recover_restore(c, each, &o, found) : MF_NOMEM("parameter servers");
 

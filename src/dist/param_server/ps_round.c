@@ -266,7 +266,7 @@ static mf_status ask_servers(mf_ps_client *c, mf_push_pull_round *r)
 }
 
 /* The first worker of the host asks for all. */
-static mf_status ask_with_crew(mf_ps_client *c, mf_push_pull_round *r)
+static mf_status ask_for_host(mf_ps_client *c, mf_push_pull_round *r)
 {
     mf_push_pull_round all;
     mf_status st = mf_ps_host_aggregate_gather(&c->crew, c->t->options.shards, r, &all);
@@ -301,7 +301,7 @@ static void weigh(const mf_ps_client *c, mf_push_pull_round *r)
 
 static mf_status push_and_pull(mf_ps_client *c, mf_push_pull_round *r)
 {
-    const mf_status st = c->crew.group ? ask_with_crew(c, r) : ask_servers(c, r);
+    const mf_status st = c->crew.group ? ask_for_host(c, r) : ask_servers(c, r);
 
     if (st != MF_OK)
         mf_net_abort(c->net, st);

@@ -51,7 +51,7 @@ static void write_failure(mf_status st, mf_buf *out)
     mf_buf_str(out, mf_error_message());
 }
 
-/* It makes no sense, which is its worker's business alone. */
+/* The push is invalid, which affects its worker only. */
 static mf_status refuse_push(server *s, push *p)
 {
     mf_buf out = { 0 };
@@ -292,7 +292,7 @@ static mf_status take_get(server *s, mf_mail *r)
 
 static mf_status take_stand(server *s, mf_mail *r)
 {
-    mf_ps_standing standing = { .begun = s->begun,
+    mf_ps_progress standing = { .begun = s->begun,
                                 .start = s->start,
                                 .version = s->version,
                                 .batches = s->batches,
@@ -444,7 +444,7 @@ static mf_status serve_one(server *s, mf_mail *r)
         return ps_server_take_lease(s, r);
     case MF_PS_TRACE:
         return mf_ps_take_trace(s, r);
-    case MF_PS_STAND:
+    case MF_PS_PROGRESS:
         return take_stand(s, r);
     case MF_PS_TAKE:
         return take_copy_of_self(s, r);

@@ -26,7 +26,7 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, 
             mode->aggregation.how == MF_AGGREGATE_ADASUM || (clip && strncmp(clip, "norm", 4) == 0);
     return rule->kind == MF_WEIGHT_PARTITION_EVEN
                ? mf_placement_make(t->model, servers, whole, t->arena, out)
-               : mf_placement_deal(t->model, servers, whole, rule, t->arena, out);
+               : mf_placement_assign(t->model, servers, whole, rule, t->arena, out);
 }
 
 void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *rule)

@@ -127,8 +127,8 @@ static void slice_placement_deal(mf_placement *p, const mf_weight *w,
     }
 }
 
-mf_status mf_placement_deal(const mf_model *m, int servers, bool whole,
-                            const mf_weight_partition *rule, mf_arena *arena, mf_placement *out)
+mf_status mf_placement_assign(const mf_model *m, int servers, bool whole,
+                              const mf_weight_partition *rule, mf_arena *arena, mf_placement *out)
 {
     int64_t *load = MF_ARENA_ARRAY(arena, int64_t, servers), turn = 0;
 

@@ -32,9 +32,9 @@ MF_MUST mf_status mf_placement_make(const mf_model *model, int servers, bool who
                                     mf_placement *out);
 /* The same by a rule other than MF_WEIGHT_PARTITION_EVEN; whole: the rule must not cut any weight,
  * otherwise INVALID_ARGUMENT naming the weight. */
-MF_MUST mf_status mf_placement_deal(const mf_model *model, int servers, bool whole,
-                                    const mf_weight_partition *rule, mf_arena *arena,
-                                    mf_placement *out);
+MF_MUST mf_status mf_placement_assign(const mf_model *model, int servers, bool whole,
+                                      const mf_weight_partition *rule, mf_arena *arena,
+                                      mf_placement *out);
 /* A server's slice of a weight; NULL: none. */
 const mf_piece *mf_placement_find(const mf_placement *p, int server, const mf_weight *weight);
 /* The shape of the slice as a variable: rows of a table, otherwise a column (of a vector: a

@@ -83,7 +83,7 @@ static mf_status ps_join(mf_dist *dist, mf_trainer *t)
                             dist->shards.n, dist->timeout_ns, &j->client));
     if (dist->rank == 0 && j->mode.partition.kind != MF_WEIGHT_PARTITION_EVEN)
         mf_ps_say_placement(mf_ps_client_placement(j->client), &j->mode.partition);
-    mf_ps_client_join_crew(j->client, &j->crew);
+    mf_ps_client_use_host_aggregate(j->client, &j->crew);
     mf_session_set_exchange(t->session, mf_push_pull_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
@@ -143,7 +143,7 @@ static void ps_failed(mf_dist *dist, mf_status why)
 
 /* The servers' state is lost. All workers begin again, with the state that the chief can restore.
  */
-static mf_status strategy_param_server_begin_anew(ps_job *j, mf_trainer *t)
+static mf_status strategy_param_server_restart(ps_job *j, mf_trainer *t)
 {
     mf_status st;
 
@@ -155,7 +155,7 @@ static mf_status strategy_param_server_begin_anew(ps_job *j, mf_trainer *t)
 }
 
 /* The chief looks for the servers' state, and all workers get the result. */
-static mf_status tell_found(ps_job *j, const mf_trainer *t, bool *found)
+static mf_status share_found(ps_job *j, const mf_trainer *t, bool *found)
 {
     const mf_collective c = mf_dist_collective(&j->dist, t->step, "the servers' state");
 
@@ -171,8 +171,8 @@ static mf_status recover(ps_job *j, mf_trainer *t)
         return MF_OK;
     if (j->dist.rank == 0)
         MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
-    MF_TRY(tell_found(j, t, &found));
-    return found ? MF_OK : strategy_param_server_begin_anew(j, t);
+    MF_TRY(share_found(j, t, &found));
+    return found ? MF_OK : strategy_param_server_restart(j, t);
 }
 
 /* The chief has the variables of the job: servers begin with them. */
@@ -188,8 +188,8 @@ static mf_status begin_servers(ps_job *j, mf_trainer *t)
 /* Asynchronous servers have the state of the job: this worker pulls it. */
 static mf_status strategy_param_server_go_on(ps_job *j)
 {
-    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
-    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+    mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
 
     if (st == MF_OK) {
         j->start = each[0].start;
@@ -223,11 +223,11 @@ static mf_status follow_servers(ps_job *j, mf_trainer *t)
     if (j->dist.members && j->dist.rank == 0)
         MF_TRY(mf_ps_client_restore(j->client, &found));
     if (j->dist.members)
-        MF_TRY(tell_found(j, t, &found));
+        MF_TRY(share_found(j, t, &found));
     if (found)
         return strategy_param_server_go_on(j);
     if (j->dist.members && !j->dist.history.fresh)
-        return strategy_param_server_begin_anew(j, t);
+        return strategy_param_server_restart(j, t);
     MF_TRY(check_lost(j, t));
     return begin_servers(j, t);
 }
@@ -254,8 +254,8 @@ static int64_t ps_progress(const mf_dist *dist)
 static mf_status ps_before_save_leased(mf_dist *dist, mf_trainer *t)
 {
     ps_job *j = strategy_param_server_of_dist(dist);
-    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
-    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+    mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
 
     (void)t;
     mf_free(each);
@@ -312,8 +312,8 @@ static void strategy_param_server_widen(int64_t range[2], int64_t n)
 /* The counters of the servers, after the last step. */
 static mf_status count_updates(ps_job *j)
 {
-    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
-    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+    mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
 
     for (int s = 0; s < j->n_servers && st == MF_OK; s++) {
         if (s == 0)
@@ -381,7 +381,7 @@ static bool may_leave(ps_job *j)
     return j->n_workers == 0 && atomic_load(&j->dist.leave_requested);
 }
 
-static bool somebody_waits(void *ctx)
+static bool server_waits_for_next(void *ctx)
 {
     ps_job *j = ctx;
 
@@ -402,7 +402,7 @@ static mf_status serve_once(ps_job *j, mf_trainer *t, struct server **kept)
                                  .n_copies = j->n_copies,
                                  .kept = kept,
                                  .generation = j->dist.members ? j->members.view->epoch : 0,
-                                 .wait_for_next = j->dist.members ? somebody_waits : NULL,
+                                 .wait_for_next = j->dist.members ? server_waits_for_next : NULL,
                                  .ctx = j },
         t);
 }
@@ -568,7 +568,7 @@ static const mf_dist_ops ps_server_ops = { .lifecycle = &ps_server_lifecycle };
 /* ---- opening and closing ---- */
 
 /* After all workers have finished, the servers may end. */
-static void strategy_param_server_say_end(ps_job *j)
+static void strategy_param_server_end_servers(ps_job *j)
 {
     int64_t staleness;
 
@@ -588,7 +588,7 @@ static void ps_close(mf_strategy *s)
     ps_job *j = (ps_job *)s;
 
     if (j->index < 0)
-        strategy_param_server_say_end(j);
+        strategy_param_server_end_servers(j);
     mf_ps_client_free(j->client);
     mf_ps_host_aggregate_close(&j->crew);
     mf_group_free(j->dist.group);

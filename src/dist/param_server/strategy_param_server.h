@@ -39,7 +39,7 @@ typedef enum mf_ps_request {
                    send copies -> nothing; or a failure. Asynchronous servers only */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number, or mf_ps_no_batch */
     MF_PS_TRACE, /* of the server's work, see ps_trace.c */
-    MF_PS_STAND, /* nothing -> mf_ps_standing */
+    MF_PS_PROGRESS, /* nothing -> mf_ps_progress */
 } mf_ps_request;
 
 /* Flags. */
@@ -65,7 +65,7 @@ typedef struct mf_ps_reply {
     int64_t status; /* mf_status; if it is not 0, only the message follows */
     int64_t n_extra;
     int64_t version; /* updates so far */
-    int64_t done; /* completed batches of the training, see mf_ps_standing */
+    int64_t done; /* completed batches of the training, see mf_ps_progress */
     uint32_t step_flags, pad;
     int64_t in_lane; /* how many of the following bytes are in the lane's area; -1: no lane */
     /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
@@ -74,7 +74,7 @@ typedef struct mf_ps_reply {
 } mf_ps_reply;
 
 /* The progress of a server. */
-typedef struct mf_ps_standing {
+typedef struct mf_ps_progress {
     int64_t begun; /* a training has begun: the server has variables */
     int64_t start; /* its first step */
     int64_t version; /* updates so far */
@@ -85,7 +85,7 @@ typedef struct mf_ps_standing {
     int64_t done; /* start, and batches that are in updates or were discarded */
     int64_t staleness; /* the largest that was seen; of the first server */
     mf_ps_copy_of holds; /* the copy that it can send */
-} mf_ps_standing;
+} mf_ps_progress;
 
 typedef enum mf_ps_no_batch {
     MF_PS_NONE_LEFT = -1,
@@ -177,7 +177,7 @@ MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers,
                                    int64_t timeout_ns, mf_ps_client **out);
 void mf_ps_client_free(mf_ps_client *c);
 /* Workers of this host push together. */
-void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_host_aggregate *crew);
+void mf_ps_client_use_host_aggregate(mf_ps_client *c, const struct mf_ps_host_aggregate *crew);
 mf_push_pull *mf_ps_client_rounds(mf_ps_client *c);
 /* Between steps: this worker's gradients are multiplied by this factor before they are pushed. */
 void mf_ps_client_weigh(mf_ps_client *c, float factor);
@@ -199,7 +199,7 @@ MF_MUST mf_status mf_ps_client_restore(mf_ps_client *c, bool *found);
 /* How many batches of the training the servers have done, as far as this worker knows. */
 int64_t mf_ps_client_done(const mf_ps_client *c);
 /* The progress of every server, each[n_servers]. Later pushes are computed with these versions. */
-MF_MUST mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each);
+MF_MUST mf_status mf_ps_client_progress(mf_ps_client *c, mf_ps_progress *each);
 /* Send this worker's variables to the servers; pull theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);

@@ -85,7 +85,7 @@ mf_status mf_fit_claim(mf_fit_ctx *f)
 }
 
 /* A job that has lost progress reports it at once, and in its result. */
-static void tell_where(mf_fit_ctx *f, const char *prefix)
+static void log_start(mf_fit_ctx *f, const char *prefix)
 {
     const bool lost = mf_job_is_restarted() || (f->t->dist && f->t->dist->history.trained);
 
@@ -116,14 +116,14 @@ static mf_status fit_prepare_restore(mf_fit_ctx *f)
         return MF_FAIL(MF_DATA_LOSS,
                        "the state of the training is lost with the tasks that had it, and there "
                        "is no checkpoint; give --out and --save-steps, or more parameter servers");
-    tell_where(f, prefix);
+    log_start(f, prefix);
     f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);
 }
 
 /* mf_dist.init_state: no worker has weights. */
-static mf_status begin_team(void *ctx)
+static mf_status init_training_state(void *ctx)
 {
     return fit_prepare_restore(ctx);
 }
@@ -150,7 +150,7 @@ static mf_status fit_prepare_find_place(mf_fit_ctx *f)
     t->standing.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
     if (mf_dist_may_recover(dist)) {
         MF_TRY(mf_input_check_order(t, f->train, &f->order));
-        dist->init_state = begin_team;
+        dist->init_state = init_training_state;
         dist->init_ctx = f;
         if (!dist->group)
             MF_TRY(mf_dist_rendezvous(dist, t, MF_OK));
@@ -198,7 +198,7 @@ static mf_status open_outputs(mf_fit_ctx *f, bool leased)
 mf_status mf_fit_prepare(mf_fit_ctx *f)
 {
     mf_dist *dist = f->t->dist;
-    const bool leased = mf_dist_leases_batches(dist); /* then the batches to come are not known */
+    const bool leased = mf_dist_leases_batches(dist); /* then the next batches are not known */
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     mf_needed needed[MF_NEEDED] = { { 0 } };
     int n;

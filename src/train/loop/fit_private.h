@@ -63,7 +63,7 @@ MF_MUST mf_status mf_fit_confirm(mf_fit_ctx *f);
 MF_MUST mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f);
 /* Read this worker's part of a batch, which may change from step to step. */
 MF_MUST mf_status mf_fit_share(mf_fit_ctx *f);
-/* Which rows of the batches to come the strategy needs here. Owns: mf_ranges_deinit() of each, or
+/* Which rows of the next batches the strategy needs here. Owns: mf_ranges_deinit() of each, or
  * mf_iterator_need(). */
 MF_MUST mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n);
 /* Read other rows, if they have changed. */

@@ -14,8 +14,7 @@ static bool is_run_alone(const mf_fit_ctx *f)
     return true;
 }
 
-/* Of the batches to come: the full size, and that of an epoch's last batch, if there will be one.
- */
+/* Of the next batches: the full size, and that of an epoch's last batch, if there will be one. */
 static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
 {
     const int64_t count = mf_dataset_count(f->train), last = count % f->batch;

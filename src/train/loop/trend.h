@@ -20,7 +20,7 @@ typedef struct mf_bin {
 typedef struct mf_series {
     mf_bin bins[MF_SERIES_BINS]; /* all of `stride` numbers */
     int n;
-    int64_t stride; /* 0: there was no number yet */
+    int64_t stride; /* 0: no number yet */
     mf_bin open; /* that gets the next numbers */
 } mf_series;
 

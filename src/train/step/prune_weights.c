@@ -53,7 +53,7 @@ static mf_status prune_weights_parse(const char *text, mf_arena *arena, pruning 
             "the first is not above the last",
             out->last, out->first);
     if (out->end < out->begin)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "magnitude: end=%lld comes before begin=%lld",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "magnitude: end=%lld is before begin=%lld",
                        (long long)out->end, (long long)out->begin);
     return MF_OK;
 }

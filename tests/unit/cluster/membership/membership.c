@@ -208,7 +208,7 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
 
 /* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
  */
-static mf_view next_of(int n, const char *doubts)
+static mf_view next_of(int n, const char *suspicions)
 {
     mf_membership_snapshot s = { .view.self = -1 };
     mf_store_entries all = { 0 };
@@ -227,7 +227,7 @@ static mf_view next_of(int n, const char *doubts)
         all.n++;
     }
     (void)snprintf(view + strlen(view), sizeof view - strlen(view), "]}");
-    for (const char *d = doubts; *d; d += 2, all.n++) {
+    for (const char *d = suspicions; *d; d += 2, all.n++) {
         (void)snprintf(keys[all.n], sizeof keys[all.n], "doubt/%c/%c", d[0], d[1]);
         (void)snprintf(values[all.n], sizeof values[all.n], "i%c i%c", d[0], d[1]);
     }
@@ -245,9 +245,9 @@ static mf_view next_of(int n, const char *doubts)
 }
 
 /* Names of the next view. */
-static void check_next(int n, const char *doubts, const char *names)
+static void check_next(int n, const char *suspicions, const char *names)
 {
-    mf_view v = next_of(n, doubts);
+    mf_view v = next_of(n, suspicions);
     char got[16] = "";
 
     for (int i = 0; i < v.n; i++)
