@@ -348,7 +348,7 @@ static bool cmd_train_was_stopped(const measured *m)
 
     if (decided(m, &why))
         return false;
-    return mf_dist_leases_batches(t->dist) ? t->standing.stop != 0 : t->step < m->total;
+    return mf_dist_leases_batches(t->dist) ? t->progress.stop != 0 : t->step < m->total;
 }
 
 /* What training has ended by. */
@@ -384,9 +384,9 @@ static mf_status cmd_train_print_json(const measured *m, const mf_result *test, 
                   mf_strategy_size(m->job->strategy));
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
     cmd_train_put_end(m, &out);
-    if (m->job->trainer->standing.restarted > 0)
+    if (m->job->trainer->progress.restarted > 0)
         mf_buf_printf(&out, ",\"restarted_from_step\":%lld",
-                      (long long)m->job->trainer->standing.restarted - 1);
+                      (long long)m->job->trainer->progress.restarted - 1);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     mf_job_print_samples(m->job, &out);
     print_traffic(m->job->strategy, &out);
@@ -597,7 +597,7 @@ static mf_status plan_and_open(measured *m, mf_args *args, int64_t batch)
 /* Before the result of a job that has lost progress on its way. */
 static void tell_restart(const mf_job *job)
 {
-    const int64_t from = job->trainer->standing.restarted - 1;
+    const int64_t from = job->trainer->progress.restarted - 1;
 
     if (from >= 0 && mf_strategy_is_chief(job->strategy))
         MF_WARN("training was restarted from step %lld after all tasks that had the weights were "

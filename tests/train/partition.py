@@ -340,7 +340,7 @@ def a_worker_that_is_stopped_for_long(b):
     for i in 0, 1, 2:
         disturb(b, "worker %d stopped" % i, lambda: b.workers[i].send_signal(signal.SIGSTOP), 10,
                 ["worker %d" % i], lambda b: b.workers[i].send_signal(signal.SIGCONT))
-    check(b.logs().count("it rejoins") == 3, b.logs())
+    check(b.logs().count("continued without it; it rejoins") == 3, b.logs())
     b.end_all()
 
 

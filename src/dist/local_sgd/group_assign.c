@@ -132,7 +132,7 @@ static void say_own(const mf_local_sgd *l)
 mf_status mf_local_assign(mf_local_sgd *l)
 {
     mf_dist *dist = &l->dist;
-    const mf_train_progress *s = &l->trainer->standing;
+    const mf_train_progress *s = &l->trainer->progress;
     const uint32_t id = l->next_group_id;
     mf_share places, workers, reads;
 

@@ -236,7 +236,7 @@ mf_status mf_local_average(mf_local_sgd *l, bool *stop)
     mf_local_notes_deinit(&notes);
     MF_TRY(st);
     *stop |= ends;
-    t->standing.stop |= ends;
+    t->progress.stop |= ends;
     group_average_begin_anew(l);
     MF_TRY(mf_local_commit_now(l));
     return leave ? mf_local_assign(l) : MF_OK;
@@ -256,7 +256,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     }
     for (int64_t i = 0; l->commit.values && i < t->n_trained; i++)
         MF_TRY(mf_variable_read(t->trained[i].variable, &l->commit.values[i]));
-    l->commit.standing = t->standing;
+    l->commit.progress = t->progress;
     l->commit.epoch = t->epoch;
     l->commit.first = t->first;
     l->commit.step = t->step;
@@ -265,15 +265,15 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
 }
 
 /* Evaluations use averages only, so completed ones remain valid. */
-static void restore_standing(mf_trainer *t, const mf_local_commit *c)
+static void restore_progress(mf_trainer *t, const mf_local_commit *c)
 {
-    const int64_t evaluations = t->standing.evaluations;
+    const int64_t evaluations = t->progress.evaluations;
     double results[MF_MAX_RESULTS];
 
-    memcpy(results, t->standing.evaluation, sizeof results);
-    t->standing = c->standing;
-    t->standing.evaluations = evaluations;
-    memcpy(t->standing.evaluation, results, sizeof results);
+    memcpy(results, t->progress.evaluation, sizeof results);
+    t->progress = c->progress;
+    t->progress.evaluations = evaluations;
+    memcpy(t->progress.evaluation, results, sizeof results);
     t->step = c->step;
     t->epoch = c->epoch;
     t->first = c->first;
@@ -293,5 +293,5 @@ void mf_local_go_back(mf_local_sgd *l)
         mf_variable_exchange(t->trained[i].variable, &value);
         mf_tensor_clear(&value);
     }
-    restore_standing(t, c);
+    restore_progress(t, c);
 }

@@ -12,7 +12,7 @@
 
 static mf_status group_convergence_begin(mf_local_sgd *l, const mf_convergence_options *rules)
 {
-    const int64_t n = l->trainer->standing.groups;
+    const int64_t n = l->trainer->progress.groups;
 
     mf_free(l->machines);
     l->machines = mf_calloc(n, sizeof *l->machines);
@@ -63,7 +63,7 @@ mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t)
 {
     const mf_local_sgd *l =
         (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));
-    const int64_t n = t->standing.groups, numbers = mf_convergence_numbers();
+    const int64_t n = t->progress.groups, numbers = mf_convergence_numbers();
 
     mf_tensor_clear(&t->judged);
     if (!l->verdict.on)
@@ -78,7 +78,7 @@ mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t)
 static mf_status take_saved(mf_local_sgd *l)
 {
     const mf_tensor *saved = &l->trainer->judged;
-    const int64_t n = l->trainer->standing.groups, numbers = mf_convergence_numbers();
+    const int64_t n = l->trainer->progress.groups, numbers = mf_convergence_numbers();
     int64_t last = 0;
 
     if (l->verdict.on || !saved->data || saved->dtype != MF_DTYPE_F64 ||
@@ -114,7 +114,7 @@ static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t 
 
 static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 {
-    const int64_t n = l->trainer->standing.groups;
+    const int64_t n = l->trainer->progress.groups;
     mf_convergence *machines = mf_calloc(n, sizeof *machines);
     mf_local_verdict verdict = l->verdict;
     mf_status st = machines ? MF_OK : MF_NOMEM("convergence");
@@ -232,7 +232,7 @@ static bool has_group(const mf_worker_groups *g, int worker, int group)
 /* Workers that get other groups: ", worker 1 goes to group 0". */
 static void say_moves(const mf_local_sgd *l, mf_buf *out)
 {
-    const mf_train_progress *s = &l->trainer->standing;
+    const mf_train_progress *s = &l->trainer->progress;
     mf_worker_groups after;
 
     mf_worker_groups_assign(&after, l->groups.n, l->groups.shards, l->groups.workers, s->left_at);
@@ -256,7 +256,7 @@ static void group_convergence_end_all(mf_local_sgd *l, mf_progress_state state, 
 
 static void leave_converged(mf_local_sgd *l, mf_buf *text)
 {
-    mf_train_progress *s = &l->trainer->standing;
+    mf_train_progress *s = &l->trainer->progress;
 
     for (int p = 0; p < l->groups.n_active; p++) {
         const int group = l->groups.active[p];

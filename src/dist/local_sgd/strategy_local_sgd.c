@@ -39,8 +39,8 @@ static mf_status local_join(mf_dist *dist, mf_trainer *t)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     l->trainer = t;
     dist->shards.total = t->options.shards;
-    t->standing.groups = l->wanted > 0 ? l->wanted : l->first_size;
-    MF_TRY(check_groups(l, t->standing.groups));
+    t->progress.groups = l->wanted > 0 ? l->wanted : l->first_size;
+    MF_TRY(check_groups(l, t->progress.groups));
     MF_TRY(mf_local_init_step(l));
     return mf_local_init_average(l);
 }
@@ -67,16 +67,16 @@ static mf_status local_aligned(mf_dist *dist, mf_trainer *t)
 {
     mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
-    if (l->wanted > 0 && t->standing.groups != l->wanted)
+    if (l->wanted > 0 && t->progress.groups != l->wanted)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training began with %lld groups, not %lld: continuing would give other "
                        "weights; use the same number, or begin in another folder",
-                       (long long)t->standing.groups, (long long)l->wanted);
-    MF_TRY(check_groups(l, t->standing.groups));
-    if (l->n_weights > 0 && l->n_weights != t->standing.groups)
+                       (long long)t->progress.groups, (long long)l->wanted);
+    MF_TRY(check_groups(l, t->progress.groups));
+    if (l->n_weights > 0 && l->n_weights != t->progress.groups)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "local_sgd: %lld weights for %lld groups: give one for each group",
-                       (long long)l->n_weights, (long long)t->standing.groups);
+                       (long long)l->n_weights, (long long)t->progress.groups);
     MF_TRY(mf_local_assign(l));
     MF_TRY(mf_local_align_verdict(l));
     return mf_local_commit_now(l);

@@ -36,7 +36,7 @@ typedef struct mf_local_group {
 typedef struct mf_local_commit {
     int64_t step; /* -1: there was none */
     int64_t epoch, first;
-    mf_train_progress standing;
+    mf_train_progress progress;
     mf_tensor *values; /* by variable; NULL: not needed */
     int64_t ns; /* its time, by the local clock */
 } mf_local_commit;

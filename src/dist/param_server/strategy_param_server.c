@@ -367,7 +367,7 @@ static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
     if (st == MF_OK) /* a worker that got no further batch does not know the reason */
         st = mf_group_sizes(dist->group, &c, j->stop, steps);
     for (int r = 0; st == MF_OK && r < dist->size; r++)
-        t->standing.stop |= steps[r];
+        t->progress.stop |= steps[r];
     mf_free(steps);
     MF_TRY(st);
     MF_TRY(mf_ps_client_get(j->client));

@@ -44,7 +44,7 @@ static void output_dir_open_ledger(mf_output_dir *o, const char *dir, const mf_t
 static bool output_dir_is_left_out(const mf_trainer *t, int64_t step, int64_t samples,
                                    int64_t place)
 {
-    const mf_train_progress *s = &t->standing;
+    const mf_train_progress *s = &t->progress;
 
     for (int g = 0; g < s->groups; g++) {
         if (s->left_at[g] > 0 && s->left_at[g] < step && place >= mf_group_begin(t, g, samples) &&
@@ -81,7 +81,7 @@ static mf_status output_dir_add(mf_ledger *l, const mf_trainer *t, int64_t step,
     whole.n = batch->whole;
     whole.first -= batch->place;
     whole.ids = batch->whole_ids;
-    if (t->standing.groups == 0)
+    if (t->progress.groups == 0)
         return mf_ledger_add(l, step, &whole, 0);
     ids = mf_calloc(whole.n, sizeof *ids);
     if (!ids)

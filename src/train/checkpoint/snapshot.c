@@ -95,8 +95,8 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[SLICE] = t->sliced.by;
     s->fields[SLICE_BATCH] = t->sliced.batch;
     s->fields[SLICE_FILES] = t->sliced.files;
-    s->groups = t->standing.groups;
-    memcpy(s->left_at, t->standing.left_at, sizeof s->left_at);
+    s->groups = t->progress.groups;
+    memcpy(s->left_at, t->progress.left_at, sizeof s->left_at);
     mf_tensor_set(&s->judged, &t->judged);
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
@@ -438,14 +438,14 @@ static mf_status snapshot_read_groups(mf_trainer *t, mf_tensors *file, const cha
     mf_tensor value = { 0 };
     mf_status st;
 
-    if (t->standing.groups == 0 || at < 0)
+    if (t->progress.groups == 0 || at < 0)
         return MF_OK;
     st = mf_tensors_read(file, at, &value);
     if (st == MF_OK && !are_groups(&value))
         st = MF_FAIL(MF_DATA_LOSS, "%s: %s is damaged", prefix, groups_name);
     if (st == MF_OK) {
-        t->standing.groups = value.count;
-        memcpy(t->standing.left_at, value.data, mf_tensor_bytes(&value));
+        t->progress.groups = value.count;
+        memcpy(t->progress.left_at, value.data, mf_tensor_bytes(&value));
     }
     mf_tensor_clear(&value);
     mf_tensor_clear(&t->judged);

@@ -173,7 +173,7 @@ static int find_furthest(const mf_dist *dist, const int64_t *all)
 
 void mf_trainer_set_progress(mf_trainer *t, const mf_train_progress *s)
 {
-    t->standing = *s;
+    t->progress = *s;
     t->step = s->steps;
     t->epoch = s->epoch;
     t->first = s->first;
@@ -182,7 +182,7 @@ void mf_trainer_set_progress(mf_trainer *t, const mf_train_progress *s)
 
 mf_train_progress mf_trainer_progress(const mf_trainer *t)
 {
-    mf_train_progress s = t->standing;
+    mf_train_progress s = t->progress;
 
     s.steps = t->has_state ? t->step : -1;
     s.epoch = t->epoch;

@@ -207,15 +207,15 @@ static mf_status evaluate_once(mf_trainer *t, mf_dataset *data, double *values)
  * already. */
 static mf_status evaluate_together(mf_trainer *t, mf_dataset *data)
 {
-    const int64_t before = t->standing.evaluations;
+    const int64_t before = t->progress.evaluations;
     mf_status st = MF_OK;
 
     if (mf_dist_may_recover(t->dist) && !t->dist->group)
         st = mf_dist_rendezvous(t->dist, t, MF_OK);
-    while (st == MF_OK && t->standing.evaluations == before) {
-        st = evaluate_once(t, data, t->standing.evaluation);
+    while (st == MF_OK && t->progress.evaluations == before) {
+        st = evaluate_once(t, data, t->progress.evaluation);
         if (st == MF_OK)
-            t->standing.evaluations++;
+            t->progress.evaluations++;
         else if (mf_dist_may_recover(t->dist))
             st = mf_dist_rendezvous(t->dist, t, st);
     }
@@ -235,7 +235,7 @@ mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
     MF_TRY(evaluate_together(t, data));
     for (int i = 0; i < t->graph.n_reports; i++)
-        results[i] = (mf_result){ t->graph.reports[i].name, t->standing.evaluation[i] };
+        results[i] = (mf_result){ t->graph.reports[i].name, t->progress.evaluation[i] };
     *n_results = t->graph.n_reports;
     return MF_OK;
 }

@@ -132,7 +132,7 @@ static mf_status seek_leased_batch(mf_fit_ctx *f)
 static mf_status fit_run_step(mf_fit_ctx *f, const mf_batch *batch)
 {
     mf_trainer *t = f->t;
-    const bool traced = t->step + 1 == t->standing.traced,
+    const bool traced = t->step + 1 == t->progress.traced,
                together = mf_dist_traces_together(t->dist);
 
     t->trace = traced && !together && mf_dist_is_chief(t->dist) ? f->o.trace : NULL;
@@ -196,11 +196,11 @@ static void fit_note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_
 {
     mf_trainer *t = f->t;
 
-    t->standing.step_epoch = batch->epoch;
-    t->standing.samples = batch->whole;
-    t->standing.learning_rate = learning_rate;
+    t->progress.step_epoch = batch->epoch;
+    t->progress.samples = batch->whole;
+    t->progress.learning_rate = learning_rate;
     for (int i = 0; i < t->graph.n_reports; i++)
-        t->standing.results[i] = f->results[i].value;
+        t->progress.results[i] = f->results[i].value;
     mf_iterator_position(f->it, &t->epoch, &t->first);
     mf_output_dir_add(&f->dir, t, batch);
     mf_dist_step_done(t->dist, t->step);
@@ -238,7 +238,7 @@ static mf_status one_step(mf_fit_ctx *f)
         return MF_OK;
     t->dist->reads_variables = will_look(f);
     MF_TRY(mf_dist_end_step(t->dist, t->step, &f->stop));
-    t->standing.stop = f->stop;
+    t->progress.stop = f->stop;
     return MF_OK;
 }
 
@@ -278,7 +278,7 @@ mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f)
         return MF_OK;
     f->rendezvous_count = dist->rendezvous_count;
     f->progress = -1;
-    f->stop = t->standing.stop != 0;
+    f->stop = t->progress.stop != 0;
     if (f->followed > t->step) /* a step that not all workers completed is repeated */
         f->followed = t->step;
     mf_replica_check_forget(&f->agreement);
@@ -321,7 +321,7 @@ static mf_status look_after(mf_fit_ctx *f, bool *back)
 static mf_status follow_step(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
-    const mf_train_progress *s = &t->standing;
+    const mf_train_progress *s = &t->progress;
     const mf_step_report report = { .step = t->step,
                                     .epoch = s->step_epoch,
                                     .samples = s->samples,

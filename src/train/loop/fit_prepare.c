@@ -90,7 +90,7 @@ static void log_start(mf_fit_ctx *f, const char *prefix)
     const bool lost = mf_job_is_restarted() || (f->t->dist && f->t->dist->history.trained);
 
     if (lost)
-        f->t->standing.restarted = (prefix ? f->t->step : 0) + 1;
+        f->t->progress.restarted = (prefix ? f->t->step : 0) + 1;
     if (lost && !prefix)
         MF_WARN("training restarts from step 0: no remaining task has the weights, and there is "
                 "no checkpoint yet; give --out and --save-steps to lose less");
@@ -147,7 +147,7 @@ static mf_status fit_prepare_find_place(mf_fit_ctx *f)
     mf_trainer *t = f->t;
     mf_dist *dist = t->dist;
 
-    t->standing.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
+    t->progress.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
     if (mf_dist_may_recover(dist)) {
         MF_TRY(mf_input_check_order(t, f->train, &f->order));
         dist->init_state = init_training_state;

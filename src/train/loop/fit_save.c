@@ -112,7 +112,7 @@ static bool fit_save_was_stopped(const mf_fit_ctx *f)
 
     if (t->decided)
         return false;
-    return is_leased(f) ? t->standing.stop != 0 : t->step < f->total;
+    return is_leased(f) ? t->progress.stop != 0 : t->step < f->total;
 }
 
 mf_status mf_fit_confirm(mf_fit_ctx *f)

@@ -80,7 +80,7 @@ struct mf_trainer {
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced; /* the order in which that is the place */
     mf_train_progress
-        standing; /* for other workers; steps, epoch and so on are set by mf_trainer_progress() */
+        progress; /* for other workers; steps, epoch and so on are set by mf_trainer_progress() */
     mf_tensor judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: unknown */
     bool has_state; /* its state may be given to other workers */
     char run[MF_RUN_ID]; /* the run that it writes; "": nothing was written yet */
@@ -102,7 +102,7 @@ static inline int64_t mf_group_begin(const mf_trainer *t, int64_t g, int64_t sam
 {
     const int64_t shards = t->options.shards;
 
-    return mf_shard_begin(samples, shards, mf_shard_of_group(shards, t->standing.groups, g));
+    return mf_shard_begin(samples, shards, mf_shard_of_group(shards, t->progress.groups, g));
 }
 
 /* Run one step on this batch, or on this worker's part of it; results of all reports, over the
