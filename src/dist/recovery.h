@@ -39,7 +39,7 @@ typedef enum mf_recovery_state {
     MF_RECOVERY_DETECTED, /* a call failed, or a change is planned: decide whether to recover */
     MF_RECOVERY_ABORTING, /* release what belongs to the old epoch; abort its connections */
     MF_RECOVERY_AGREEING, /* wait for the next membership view with this task in it */
-    MF_RECOVERY_CONNECTING, /* to all members of the view; suspect the one that does not connect */
+    MF_RECOVERY_CONNECTING, /* to all members of the view; suspect a member that does not connect */
     MF_RECOVERY_WAITING, /* for the next view: this one lacks parameter servers */
     MF_RECOVERY_REBUILDING, /* rank, size and groups of the view */
     MF_RECOVERY_ASSIGNING, /* shards, and the exchange that sums over them */

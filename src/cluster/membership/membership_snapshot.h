@@ -42,16 +42,16 @@ bool mf_membership_snapshot_is_suspected(const mf_membership_snapshot *s, const 
 /* Is any member of the view still registered? */
 bool mf_membership_snapshot_anybody_left(const mf_membership_snapshot *s);
 
-/* The first view, of tasks of these names, if all are registered. *missing: one that is not, or
+/* The first view, of tasks of these names, if all are registered. *missing: an absent task, or
  * NULL. Owns: mf_view_deinit(out), also after a failure. */
 MF_MUST mf_status mf_membership_snapshot_first(const mf_membership_snapshot *s,
                                                const char *const *names, int n, mf_view *out,
                                                const char **missing);
-/* The next view: registered members of the last one that do not leave, then all other registered
- * tasks, unless the job is over. As long as two of these suspect each other, the one with the most
- * suspicions (its own and those against it) is excluded; of several with equally many, the last. So
- * a member that no other reaches is excluded by all others, and so is one that reaches no other.
- * The same ownership. */
+/* The next view: registered members of the last view, except leaving ones, then all other
+ * registered tasks, unless the job is over. As long as two of these suspect each other, the one
+ * with the most suspicions (its own and those against it) is excluded; of several with equally
+ * many, the last. So a member that no other reaches is excluded by all others, and so is a member
+ * without any connection. The same ownership. */
 MF_MUST mf_status mf_membership_snapshot_next(const mf_membership_snapshot *s, mf_view *out);
 
 #endif

@@ -68,7 +68,7 @@ static bool parse_port(const char *text, mf_address *out, mf_address_error *erro
                              "the port is missing");
     if (strspn(text, "0123456789") != strlen(text))
         return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
-                             "port '%.40s' is no number", text);
+                             "port '%.40s' is not a number", text);
     if (!mf_number_parse(text, strlen(text), 1, MF_PORT_MAX, &port))
         return address_wrong(error, "choose a port from 1 to 65535", "port %.40s is out of range",
                              text);

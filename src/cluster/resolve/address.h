@@ -13,7 +13,7 @@ typedef struct mf_address {
 } mf_address;
 
 typedef struct mf_address_error {
-    char problem[192]; /* "port '22x' is no number" */
+    char problem[192]; /* "port '22x' is not a number" */
     const char *fix;
 } mf_address_error;
 

@@ -53,7 +53,7 @@ typedef struct mf_fact {
 /* An error: no task may start. */
 typedef struct mf_mistake {
     const char *place; /* "TF_CONFIG cluster.worker[2]" */
-    const char *problem; /* "port '22x' is no number" */
+    const char *problem; /* "port '22x' is not a number" */
     const char *fix; /* how to fix it */
 } mf_mistake;
 
@@ -101,7 +101,7 @@ static inline bool mf_role_trains(mf_role role)
 const mf_cluster_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int index);
 /* This process; NULL for a client. */
 const mf_cluster_task *mf_cluster_self(const mf_cluster *cluster);
-/* The task with this rank among those that train together; NULL: out of range. */
+/* The task with this rank among the tasks that train together; NULL: out of range. */
 const mf_cluster_task *mf_cluster_rank(const mf_cluster *cluster, int rank);
 /* The number of tasks of a role. */
 int mf_cluster_count(const mf_cluster *cluster, mf_role role);

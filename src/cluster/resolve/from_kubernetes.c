@@ -77,7 +77,7 @@ static bool from_kubernetes_read_size(const mf_cluster_request *request, mf_clus
 {
     if (!mf_request_env(request, "MESHFLOW_PODS")) {
         mf_cluster_mistake(c, "MESHFLOW_PODS", "set it to the manifest's completions or replicas",
-                           "it is not set, so nobody knows how many pods there are");
+                           "it is not set, so the number of pods is unknown");
         return false;
     }
     if (!mf_request_int(request, c, "MESHFLOW_PODS", 1, MF_CLUSTER_MAX_TASKS, n))

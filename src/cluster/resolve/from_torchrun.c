@@ -29,12 +29,12 @@ static void from_torchrun_meet(const mf_cluster_request *request, mf_cluster *c)
         return;
     if (!host) {
         mf_cluster_mistake(c, "MASTER_ADDR", "set it to the host of process 0",
-                           "it is not set, so nobody knows where process 0 is");
+                           "it is not set, so the host of process 0 is unknown");
         return;
     }
     if (!mf_request_env(request, "MASTER_PORT"))
         mf_cluster_mistake(c, "MASTER_PORT", "set it to a free port on MASTER_ADDR",
-                           "it is not set, so nobody knows where process 0 listens");
+                           "it is not set, so the port of process 0 is unknown");
     else if (!strchr(host, ':') && !mf_host_is_name(host, strlen(host)))
         mf_cluster_mistake(c, "MASTER_ADDR", "set it to the host of process 0",
                            "'%.60s' is no host's name", host);

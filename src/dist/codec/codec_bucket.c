@@ -71,8 +71,8 @@ static bool lengths_vary(const mf_codec_bucket *c)
     return false;
 }
 
-/* How many bytes everybody sends; where that is not known beforehand, all are asked. each: the most
- * that a grain takes. */
+/* How many bytes every member sends; if that is not known beforehand, by an all-gather. each: the
+ * most bytes of a grain. */
 static mf_status codec_bucket_find_sizes(const mf_codec_bucket *c, const mf_codec_bucket_call *x,
                                          int64_t each, int64_t mine, int64_t *sizes)
 {

@@ -32,7 +32,7 @@ MF_MUST mf_status mf_replicas_run(mf_replicas *r, const mf_run_options *options,
 /* Abort: replicas that wait for each other fail with the thread's error. */
 void mf_replicas_abort(mf_replicas *r, mf_status why);
 bool mf_replicas_wants_stop(mf_replicas *r);
-/* Do all replicas have the same variables? INTERNAL naming one that differs. */
+/* Do all replicas have the same variables? INTERNAL naming a replica with others. */
 MF_MUST mf_status mf_replicas_compare(mf_replicas *r);
 
 #endif

@@ -92,7 +92,7 @@ static mf_status write_notes(mf_local_sgd *l, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* ---- everybody's ---- */
+/* ---- of all workers ---- */
 
 /* Groups are in the order of workers. */
 static void read_notes(const mf_local_sgd *l, mf_local_notes *n)

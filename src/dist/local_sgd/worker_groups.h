@@ -4,7 +4,7 @@
  * A group has a part of every batch, some neighbouring shards, and between two averages its own
  * variables. It is to averages what a shard is to sums: the number of groups is fixed, and no
  * result depends on the number of workers or on which of them has a group. Groups that have
- * converged do not count among those that train.
+ * converged do not count as active.
  *
  * With fewer workers than groups a worker has complete neighbouring groups; with more, a group has
  * several neighbouring workers. Only this file knows the rule. */

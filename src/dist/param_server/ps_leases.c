@@ -13,7 +13,7 @@ typedef struct lessee {
     int64_t clock; /* steps done */
     bool asks; /* waits for a batch */
     uint32_t seq;
-    bool out; /* was told that no batch is left */
+    bool out; /* was notified that no batch is left */
     bool has; /* a batch */
     int64_t n_near; /* as it reported last; see mf_dist_locality */
     uint8_t near[MF_DIST_STREAMS];

@@ -15,7 +15,7 @@
 #include "tensor/buffer.h"
 
 enum {
-    MF_PS_ANSWERS = 3, /* areas: the weights in use, the next ones, those that are being saved */
+    MF_PS_ANSWERS = 3, /* areas: the weights in use, the next ones, the ones being saved */
     MF_PS_ALIGN = 64, /* alignment of weights in a reply in a lane */
 };
 

@@ -135,7 +135,7 @@ static inline const void *mf_ps_reader_take(mf_ps_reader *r, int64_t count, size
 
 /* ---- variables on the wire: name, elements, floats ---- */
 
-/* Assign all following variables to the trainer's: those that a server of this placement holds.
+/* Assign all following variables to the trainer's: variables that a server of this placement holds.
  * who: for messages. DATA_LOSS. */
 MF_MUST mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, int server,
                                        const char *who, const void *data, size_t size);
@@ -153,7 +153,7 @@ typedef struct mf_ps_mode {
     int64_t staleness; /* no worker is more than so many steps ahead of another; -1: unlimited */
     int64_t quorum; /* an update waits for so many pushes, and later ones are discarded; 0: every
                        push is an update */
-    int64_t period; /* push and pull every so many steps */
+    int64_t period; /* push and pull every N steps */
     int64_t blocks; /* of data, each for one worker: see ps_leases.h; 0: none */
     mf_weight_partition partition; /* of weights */
     mf_aggregation aggregation; /* sync; otherwise the mean. Its weights must outlive all users */

@@ -174,7 +174,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
         st = write_list(c, &kept);
     }
     for (int64_t i = 0; st == MF_OK && i < drop; i++) {
-        if (f.steps[i] != mf_snapshot_step(s)) /* there may be later ones that cannot be used */
+        if (f.steps[i] != mf_snapshot_step(s)) /* later checkpoints may be unusable */
             mf_checkpoints_remove(c->dir, f.steps[i]);
     }
     mf_free(f.steps);
@@ -369,7 +369,7 @@ mf_status mf_checkpoints_close(mf_checkpoints *c)
     return status_of_last(&last);
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static bool is_damage(mf_status st)
 {

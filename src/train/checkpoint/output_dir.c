@@ -28,11 +28,11 @@ static mf_status begin_ledger(mf_output_dir *o, const char *dir, const char *run
 }
 
 static void output_dir_open_ledger(mf_output_dir *o, const char *dir, const mf_trainer *t,
-                                   const mf_output_dir_data *data, bool goes_on)
+                                   const mf_output_dir_data *data, bool continues)
 {
-    mf_status st = begin_ledger(o, dir, t->run, data, goes_on ? t->step : -1);
+    mf_status st = begin_ledger(o, dir, t->run, data, continues ? t->step : -1);
 
-    if (st != MF_OK && goes_on) {
+    if (st != MF_OK && continues) {
         MF_WARN("the ledger of samples restarts at step %lld: %s", (long long)t->step,
                 mf_error_message());
         st = begin_ledger(o, dir, t->run, data, -1);
@@ -166,11 +166,11 @@ void mf_output_dir_flush(mf_output_dir *o)
 /* ---- both ---- */
 
 mf_status mf_output_dir_open(mf_output_dir *o, const char *dir, int keep, mf_trainer *t,
-                             const mf_output_dir_data *data, bool goes_on)
+                             const mf_output_dir_data *data, bool continues)
 {
     MF_TRY(mf_checkpoints_open(dir, keep, &o->checkpoints));
     if (!data->leased)
-        output_dir_open_ledger(o, dir, t, data, goes_on);
+        output_dir_open_ledger(o, dir, t, data, continues);
     return MF_OK;
 }
 

@@ -21,10 +21,10 @@ typedef struct mf_output_dir_data {
     bool leased; /* batches are leased, so their workers are not known ahead: there is no ledger */
 } mf_output_dir_data;
 
-/* At the trainer's step. goes_on: existing files belong to this training. An unusable ledger is
+/* At the trainer's step. continues: existing files belong to this training. An unusable ledger is
  * logged, and training continues without it. */
 MF_MUST mf_status mf_output_dir_open(mf_output_dir *o, const char *dir, int keep, mf_trainer *t,
-                                     const mf_output_dir_data *data, bool goes_on);
+                                     const mf_output_dir_data *data, bool continues);
 /* Another worker has written until now, and may have died: entries that it did not write to the
  * ledger are added. */
 MF_MUST mf_status mf_output_dir_take_over(mf_output_dir *o, const char *dir, int keep,

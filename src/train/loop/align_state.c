@@ -131,7 +131,7 @@ static mf_status align_aux_state(mf_dist *dist, int64_t step)
     return st == MF_OK && n >= 0 ? dist->ops.state->restore(dist, step) : st;
 }
 
-/* ---- how far everybody is ---- */
+/* ---- progress of all workers ---- */
 
 /* A worker with another sample order would train on other samples. */
 static mf_status compare_order(const mf_sliced *own, const mf_sliced *others)

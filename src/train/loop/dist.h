@@ -68,7 +68,7 @@ typedef struct mf_dist_lifecycle_ops {
 
 typedef struct mf_dist_lease {
     int64_t total; /* batches of the training */
-    int64_t save_every; /* a checkpoint is wanted every so many batches; 0: none */
+    int64_t save_every; /* a checkpoint is wanted every N batches; 0: none */
     /* The answer: */
     int64_t batch; /* counted from 0 */
     bool over; /* no batch is left */

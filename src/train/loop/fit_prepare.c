@@ -107,7 +107,7 @@ static mf_status fit_prepare_restore(mf_fit_ctx *f)
     mf_status st = MF_OK;
 
     MF_TRY(mf_fit_claim(f));
-    if (f->out && mf_fit_goes_on(f))
+    if (f->out && mf_fit_continues(f))
         st = mf_checkpoints_restore(f->out, f->t, &prefix);
     f->t->lost = st == MF_DATA_LOSS ||
                  (f->t->dist && f->t->dist->history.trained && !prefix && f->t->step > 0);
@@ -192,7 +192,7 @@ static mf_status open_outputs(mf_fit_ctx *f, bool leased)
         return MF_OK;
     MF_TRY(mf_fit_claim(f));
     return mf_output_dir_open(&f->dir, f->o.out, f->o.keep, f->t, &data,
-                              f->t->step > 0 && mf_fit_goes_on(f));
+                              f->t->step > 0 && mf_fit_continues(f));
 }
 
 mf_status mf_fit_prepare(mf_fit_ctx *f)

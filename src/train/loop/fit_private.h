@@ -28,7 +28,7 @@ typedef struct mf_fit_ctx {
     mf_hook *hooks; /* the caller's, then the built-in ones */
     int64_t total; /* steps of the training */
     int64_t restored; /* step of the checkpoint that training continues from; -1: none */
-    int64_t saved; /* step of the last checkpoint, by whomever */
+    int64_t saved; /* step of the last checkpoint, of any worker */
     int64_t written; /* of the last checkpoint that this worker has written or begun; -1: none */
     bool saves; /* the job writes checkpoints, possibly on another worker */
     bool stop; /* a worker asked to stop, or no batch is left */
@@ -75,7 +75,7 @@ MF_MUST mf_status mf_fit_add_events(mf_fit_ctx *f);
 /* From here on this worker writes to the output directory, if there is one. */
 MF_MUST mf_status mf_fit_claim(mf_fit_ctx *f);
 /* Does training continue from the output directory's checkpoint? */
-static inline bool mf_fit_goes_on(const mf_fit_ctx *f)
+static inline bool mf_fit_continues(const mf_fit_ctx *f)
 {
     return (f->claim && mf_output_lock_continues(f->claim)) ||
            (f->t->dist && f->t->dist->history.trained && f->t->dist->history.saved);

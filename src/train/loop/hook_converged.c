@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Weights are measured so many times over the steps so far, and at most every so many steps. */
+/* Weights are measured LOOKS times over the steps so far, and at most every LOOK_STEPS steps. */
 enum { LOOKS = 200, LOOK_STEPS = 10 };
 
 static const char settings_of[] =

@@ -162,7 +162,7 @@ static mf_status replica_check_describe(mf_replica_check *a, const uint64_t *has
     return mf_buf_finish(out);
 }
 
-/* ---- mending ---- */
+/* ---- repair ---- */
 
 static mf_status replica_check_keep(mf_replica_check *a)
 {
@@ -228,7 +228,7 @@ static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
     }
     if (root < 0)
         return MF_FAIL(MF_DATA_LOSS,
-                       "no worker has the weights of step %lld any more; go on from "
+                       "no worker has the weights of step %lld any more; continue from "
                        "a checkpoint (--resume)",
                        (long long)a->step);
     if (whole == dist->size)

@@ -12,7 +12,7 @@
 #include "train/checkpoint/checkpoint.h"
 
 /* After a step, by all workers at once: the chief gives the folder, others NULL. Checkpoints newer
- * than the one that is used are removed. Fails: FAILED_PRECONDITION (no earlier checkpoint), and as
+ * than the restored one are removed. Fails: FAILED_PRECONDITION (no earlier checkpoint), and as
  * collectives do. */
 MF_MUST mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *checkpoints);
 

@@ -12,8 +12,8 @@
 MF_MUST mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
                                        const mf_iterator_options *order);
 
-/* Workers whose shards are separate files get those that are local to them, if the strategy allows
- * it. patterns: see data/locality.h. Collective. */
+/* Workers whose shards are separate files get the files that are local to them, if the strategy
+ * allows it. patterns: see data/locality.h. Collective. */
 MF_MUST mf_status mf_input_take_near(mf_trainer *t, const mf_dataset *set,
                                      const mf_iterator_options *order, const char *patterns);
 

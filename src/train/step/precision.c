@@ -63,7 +63,7 @@ static mf_output precision_cast(const precision_lowering *w, mf_output o, mf_dty
     return out;
 }
 
-/* Which argument of the signature input i belongs to, and is its type the one that changes? */
+/* Which argument of the signature input i belongs to, and does its type change? */
 static bool changes(const mf_node *n, int i)
 {
     for (int a = 0; a < n->def->n_in; a++) {

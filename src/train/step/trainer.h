@@ -39,7 +39,7 @@ enum { MF_MOST_GROUPS = 256 }; /* of workers, that average their variables */
 
 /* The progress of training. Workers in lockstep do the same sequence of steps and evaluations, so
  * two numbers give a worker's position in it; a worker that is behind gets the results that it has
- * missed from one that is not. */
+ * missed from a worker that is not. */
 typedef struct mf_train_progress {
     int64_t steps; /* steps done; -1: there is no state here for other workers */
     int64_t evaluations; /* done together */
@@ -85,7 +85,7 @@ struct mf_trainer {
     bool has_state; /* its state may be given to other workers */
     char run[MF_RUN_ID]; /* the run that it writes; "": nothing was written yet */
     bool decided; /* it was stopped because it has converged or diverged */
-    bool lost; /* training cannot go on: its state is neither here nor in a checkpoint */
+    bool lost; /* training cannot continue: its state is neither here nor in a checkpoint */
     atomic_bool stop;
     atomic_bool fitting; /* mf_fit() runs */
     mf_trainer_lock turns; /* of threads that call the public functions; mf_fit() has it alone */

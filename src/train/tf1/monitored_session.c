@@ -147,7 +147,7 @@ static mf_status drop_session(mf_monitored_session *m)
     return st;
 }
 
-/* A session was lost: go on, or not any more. */
+/* A session was lost: prepare for another one. Fails with `why` after too many losses. */
 static mf_status after_loss(mf_monitored_session *m, mf_status why, int losses)
 {
     const int most = m->o.max_recoveries > 0 ? m->o.max_recoveries : RECOVERIES;
