@@ -148,7 +148,7 @@ static const wrong wrongs[] = {
     { { GIVEN_ON("fit-1", "MESHFLOW_SERVICE=fit", "MESHFLOW_PODS=2", "JOB_COMPLETION_INDEX=0") },
       "JOB_COMPLETION_INDEX",
       "it is 0, but the host is called 'fit-1'",
-      "no hostname of its own" },
+      "remove hostname" },
     { { GIVEN_ON("fit-1", "MESHFLOW_SERVICE=a b", "MESHFLOW_PODS=2") },
       "MESHFLOW_SERVICE",
       "is no service's name",
