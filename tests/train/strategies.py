@@ -171,10 +171,10 @@ def training_goes_on_with_other_workers_and_the_same_weights(b):
     check(b.sha("--out", out, "--resume", steps=40) == want, "other weights after going on")
 
 
-def deals_of_two(log):
-    """The shards of workers 0 and 1 after each deal by speed."""
+def shards_of_two(log):
+    """The shards of workers 0 and 1 after each assignment by speed."""
     with open(log) as f:
-        return [(int(a), int(c)) for a, c in re.findall(r"workers take (\d) at [^,]*, (\d) at", f.read())]
+        return [(int(a), int(c)) for a, c in re.findall(r"workers have (\d) at [^,]*, (\d) at", f.read())]
 
 
 @test
@@ -183,7 +183,7 @@ def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
     kind = dict(model="fashion-cnn", batch=64)
     logs = [b.out("log%d" % i) for i in range(2)]
     workers = b.start([b.train(steps=100000, **kind)] * 2, {"MESHFLOW_LOG": "info"}, logs)
-    while not any(first > second for first, second in deals_of_two(logs[0])):
+    while not any(first > second for first, second in shards_of_two(logs[0])):
         check(all(w.poll() is None for w in workers), "a worker has ended")
         workers[1].send_signal(signal.SIGSTOP)
         time.sleep(0.045)
@@ -234,7 +234,7 @@ def workers_of_speeds_1_2_3_come_to_shards_1_2_3(b):
     with open(logs[0]) as f:
         log = f.read()
     check([w.returncode for w in workers] == [0, 0, 0], str(ends) + log)
-    deals = [tuple(map(int, d)) for d in re.findall(r"workers take (\d+) at [^,]*, (\d+) at [^,]*, (\d+) at", log)]
+    deals = [tuple(map(int, d)) for d in re.findall(r"workers have (\d+) at [^,]*, (\d+) at [^,]*, (\d+) at", log)]
     check(deals and any(abs(a - 2) <= 1 and abs(c - 4) <= 1 and abs(e - 6) <= 1 and a < c < e
                         for a, c, e in deals), "they came to %s" % deals)
     check(deals[-1][0] < deals[-1][1] < deals[-1][2], "in the end %s" % (deals[-1],))
