@@ -92,6 +92,9 @@ static inline bool mf_job_mesh_keeps(const mf_job_mesh *m)
 MF_MUST mf_status mf_job_mesh_begin_session(mf_job_mesh *m);
 void mf_job_mesh_end_session(mf_job_mesh *m);
 
+/* NULL: another strategy. */
+const mf_job_mesh *mf_job_mesh_of_strategy(const mf_strategy *strategy);
+
 /* ---- recovery: mesh_members.c ---- */
 
 extern const mf_recovery_hooks mf_job_mesh_recovery;

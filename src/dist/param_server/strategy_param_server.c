@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy_param_server.c - strategy parameter_server: workers compute, servers hold and update the
  * weights. */
-#include "dist/param_server/strategy_param_server.h"
-
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "dist/data_parallel/load_balance.h"
 #include "dist/data_parallel/shard_owners.h"
-#include "dist/job_members.h"
-#include "dist/param_server/ps_host_aggregate.h"
-#include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_job.h"
 #include "dist/step_flags.h"
 #include "observe/status_page.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/loop/variable_query.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,47 +18,11 @@ enum {
     MOST_COPIES = 63, /* of a slice on other servers */
 };
 
-typedef struct ps_job {
-    mf_strategy strategy; /* first */
-    mf_dist dist;
-    mf_net *net;
-    int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
-    mf_job_members members; /* of an elastic job: dist.members, which owns the net */
-    mf_ps_replication copies; /* a server's */
-    int n_copies; /* on so many other servers */
-    bool by_host;
-    bool balances; /* faster workers get more shards; synchronous workers only */
-    mf_balance balance;
-    mf_ps_mode mode;
-    double *weights; /* of workers, for mode.aggregation */
-    mf_ps_client *client;
-    struct server
-        *kept; /* of an asynchronous server, between two epochs; see mf_ps_server_options */
-    mf_ps_host_aggregate crew;
-    int64_t sent; /* bytes to other hosts, average of all workers */
-    int64_t pushed, pulled; /* bytes, by clients of earlier epochs */
-    mf_traffic done; /* by the servers, in the end */
-    bool began; /* servers wait for this worker's requests */
-    bool stop; /* a worker asks to stop */
-    int n_slices; /* slices of asynchronous servers, one for each server; the initial number of
-                     servers */
-    bool marked; /* the store has a mark that a step was done */
-    int64_t start; /* batches that were done before this training was begun or resumed */
-} ps_job;
-
-/* In the store: asynchronous workers have done steps. */
-static const char TRAINED[] = "trained";
-
-static ps_job *strategy_param_server_of_dist(mf_dist *dist)
-{
-    return (ps_job *)(void *)((char *)dist - offsetof(ps_job, dist));
-}
-
 /* ---- a worker ---- */
 
-static mf_status ps_join(mf_dist *dist, mf_trainer *t)
+mf_status mf_ps_job_join(mf_dist *dist, mf_trainer *t)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
 
     MF_TRY(mf_aggregation_join(&j->mode.aggregation, t));
     mf_dist_assign_shards(dist, t->options.shards);
@@ -90,7 +47,7 @@ static mf_status ps_join(mf_dist *dist, mf_trainer *t)
 
 static mf_status ps_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
     const int flags = mf_job_members_step_flags(&j->members, dist, wants_stop);
     float factor;
 
@@ -100,7 +57,7 @@ static mf_status ps_begin_step(mf_dist *dist, int64_t step, int64_t samples, boo
     return mf_push_pull_begin_step(mf_ps_client_rounds(j->client), step, samples, flags);
 }
 
-static mf_status strategy_param_server_balance(ps_job *j, int64_t step)
+static mf_status strategy_param_server_balance(mf_ps_job *j, int64_t step)
 {
     mf_push_pull *rounds = mf_ps_client_rounds(j->client);
     bool changed;
@@ -116,17 +73,17 @@ static mf_status strategy_param_server_balance(ps_job *j, int64_t step)
 }
 
 /* A later run that finds no state must know that there was one, which is lost. */
-static mf_status strategy_param_server_note_step(ps_job *j)
+static mf_status strategy_param_server_note_step(mf_ps_job *j)
 {
     if (j->marked || !j->dist.members || j->mode.sync)
         return MF_OK;
     j->marked = true;
-    return mf_members_mark(j->members.members, TRAINED);
+    return mf_members_mark(j->members.members, MF_PS_TRAINED);
 }
 
 static mf_status ps_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
 
     mf_dist_apply_step_flags(dist, mf_ps_client_step_flags(j->client), stop);
     j->stop |= *stop;
@@ -137,123 +94,19 @@ static mf_status ps_end_step(mf_dist *dist, int64_t step, bool *stop)
 
 static void ps_failed(mf_dist *dist, mf_status why)
 {
-    if (strategy_param_server_of_dist(dist)->net)
-        mf_net_abort(strategy_param_server_of_dist(dist)->net, why);
-}
-
-/* The servers' state is lost. All workers begin again, with the state that the chief can restore.
- */
-static mf_status strategy_param_server_restart(ps_job *j, mf_trainer *t)
-{
-    mf_status st;
-
-    t->has_state = false;
-    j->dist.history.trained = true;
-    st = MF_FAIL(MF_ABORTED, "the remaining servers do not have all of the weights");
-    mf_net_abort(j->net, st); /* which leads to another rendezvous */
-    return st;
-}
-
-/* The chief looks for the servers' state, and all workers get the result. */
-static mf_status share_found(ps_job *j, const mf_trainer *t, bool *found)
-{
-    const mf_collective c = mf_dist_collective(&j->dist, t->step, "the servers' state");
-
-    return mf_broadcast(j->dist.group, &c, 0, found, sizeof *found);
-}
-
-/* The chief recovers the servers' state after the last step, if training has begun. */
-static mf_status recover(ps_job *j, mf_trainer *t)
-{
-    bool found = true;
-
-    if (!j->dist.members || j->dist.history.fresh)
-        return MF_OK;
-    if (j->dist.rank == 0)
-        MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
-    MF_TRY(share_found(j, t, &found));
-    return found ? MF_OK : strategy_param_server_restart(j, t);
-}
-
-/* The chief has the variables of the job: servers begin with them. */
-static mf_status begin_servers(ps_job *j, mf_trainer *t)
-{
-    mf_ps_client_begin(j->client);
-    if (j->dist.rank == 0)
-        MF_TRY(mf_ps_client_set(j->client));
-    j->start = t->step;
-    return MF_OK;
-}
-
-/* Asynchronous servers have the state of the job: this worker pulls it. */
-static mf_status strategy_param_server_go_on(ps_job *j)
-{
-    mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
-    mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
-
-    if (st == MF_OK) {
-        j->start = each[0].start;
-        st = mf_ps_client_get(j->client);
-    }
-    mf_free(each);
-    return st;
-}
-
-/* Without servers, their copies and a checkpoint, a training that has done steps is lost. */
-static mf_status check_lost(ps_job *j, const mf_trainer *t)
-{
-    bool trained = false;
-
-    if (!j->dist.members || t->step > 0)
-        return MF_OK;
-    MF_TRY(mf_members_marked(j->members.members, TRAINED, &trained));
-    if (!trained)
-        return MF_OK;
-    return MF_FAIL(MF_DATA_LOSS, "the parameter servers that had the weights are lost with all "
-                                 "copies, and there is no checkpoint to continue from; give "
-                                 "--out and --save-steps, or more parameter servers");
-}
-
-/* Asynchronous servers keep the training while workers join and are lost, even if all workers are
- * new. */
-static mf_status follow_servers(ps_job *j, mf_trainer *t)
-{
-    bool found = false;
-
-    if (j->dist.members && j->dist.rank == 0)
-        MF_TRY(mf_ps_client_restore(j->client, &found));
-    if (j->dist.members)
-        MF_TRY(share_found(j, t, &found));
-    if (found)
-        return strategy_param_server_go_on(j);
-    if (j->dist.members && !j->dist.history.fresh)
-        return strategy_param_server_restart(j, t);
-    MF_TRY(check_lost(j, t));
-    return begin_servers(j, t);
-}
-
-static mf_status ps_aligned(mf_dist *dist, mf_trainer *t)
-{
-    ps_job *j = strategy_param_server_of_dist(dist);
-
-    if (j->mode.sync)
-        MF_TRY(recover(j, t));
-    MF_TRY(j->mode.sync ? begin_servers(j, t) : follow_servers(j, t));
-    mf_dist_set_cap(dist, MF_DIST_LOCKSTEP, j->mode.sync);
-    j->stop = false;
-    j->began = true;
-    return mf_dist_barrier(dist, t->step, "the servers' beginning");
+    if (mf_ps_job_of(dist)->net)
+        mf_net_abort(mf_ps_job_of(dist)->net, why);
 }
 
 static int64_t ps_progress(const mf_dist *dist)
 {
-    return mf_ps_client_done(strategy_param_server_of_dist((mf_dist *)(uintptr_t)dist)->client);
+    return mf_ps_client_done(mf_ps_job_of((mf_dist *)(uintptr_t)dist)->client);
 }
 
 /* The servers' state includes at least the batches that they reported as done before. */
 static mf_status ps_before_save_leased(mf_dist *dist, mf_trainer *t)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
     mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
     mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
 
@@ -265,12 +118,12 @@ static mf_status ps_before_save_leased(mf_dist *dist, mf_trainer *t)
 static mf_status ps_before_save(mf_dist *dist, mf_trainer *t)
 {
     (void)t;
-    return mf_ps_client_get(strategy_param_server_of_dist(dist)->client);
+    return mf_ps_client_get(mf_ps_job_of(dist)->client);
 }
 
 static mf_status ps_lease(mf_dist *dist, mf_dist_lease *l)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
     mf_ps_lease lease = { .start = j->start, .total = l->total, .n_near = dist->locality.n };
 
     lease.save_every = mf_dist_can(dist, MF_DIST_SAVES_BETWEEN) ? l->save_every : 0;
@@ -290,17 +143,17 @@ static mf_status ps_lease(mf_dist *dist, mf_dist_lease *l)
 static mf_status ps_save_parts(mf_dist *dist, mf_trainer *t, const char *prefix, mf_snapshot *s)
 {
     (void)t;
-    return mf_ps_client_save(strategy_param_server_of_dist(dist)->client, prefix, s);
+    return mf_ps_client_save(mf_ps_job_of(dist)->client, prefix, s);
 }
 
 static mf_status ps_trace_begin(mf_dist *dist, int64_t origin)
 {
-    return mf_ps_client_trace_begin(strategy_param_server_of_dist(dist)->client, origin);
+    return mf_ps_client_trace_begin(mf_ps_job_of(dist)->client, origin);
 }
 
 static mf_status ps_trace_end(mf_dist *dist, mf_buf *events)
 {
-    return mf_ps_client_trace_end(strategy_param_server_of_dist(dist)->client, events);
+    return mf_ps_client_trace_end(mf_ps_job_of(dist)->client, events);
 }
 
 static void strategy_param_server_widen(int64_t range[2], int64_t n)
@@ -310,7 +163,7 @@ static void strategy_param_server_widen(int64_t range[2], int64_t n)
 }
 
 /* The counters of the servers, after the last step. */
-static mf_status count_updates(ps_job *j)
+static mf_status count_updates(mf_ps_job *j)
 {
     mf_ps_progress *each = mf_calloc(j->n_servers, sizeof *each);
     mf_status st = each ? mf_ps_client_progress(j->client, each) : MF_NOMEM("parameter servers");
@@ -332,7 +185,7 @@ static mf_status count_updates(ps_job *j)
 /* After the last step. */
 static mf_status ps_leave(mf_dist *dist, mf_trainer *t)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
     const mf_collective c = mf_dist_collective(dist, 0, "the bytes that were sent");
     int64_t *sent = mf_calloc(dist->size, sizeof *sent);
     mf_status st = sent ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
@@ -350,7 +203,7 @@ static mf_status ps_leave(mf_dist *dist, mf_trainer *t)
 /* All workers have done their last step: each pulls the final weights. */
 static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
 {
-    ps_job *j = strategy_param_server_of_dist(dist);
+    mf_ps_job *j = mf_ps_job_of(dist);
 
     const mf_collective c = mf_dist_collective(dist, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(dist->size, sizeof *steps);
@@ -375,41 +228,9 @@ static mf_status ps_finish(mf_dist *dist, mf_trainer *t)
     return mf_dist_barrier(dist, t->step, "the last weights");
 }
 
-/* A server that was asked to end serves as long as there are workers. */
-static bool may_leave(ps_job *j)
+void mf_ps_job_traffic(const mf_dist *dist, mf_traffic *out)
 {
-    return j->n_workers == 0 && atomic_load(&j->dist.leave_requested);
-}
-
-static bool server_waits_for_next(void *ctx)
-{
-    ps_job *j = ctx;
-
-    return may_leave(j) || mf_members_wait_for_next(j->members.members);
-}
-
-/* kept: see mf_ps_server_options. */
-static mf_status serve_once(ps_job *j, mf_trainer *t, struct server **kept)
-{
-    return mf_ps_serve(
-        &(mf_ps_server_options){ .net = j->net,
-                                 .n_workers = j->n_workers,
-                                 .index = j->index,
-                                 .n_servers = j->n_servers,
-                                 .mode = j->mode,
-                                 .timeout_ns = j->dist.timeout_ns,
-                                 .copies = j->dist.members ? &j->copies : NULL,
-                                 .n_copies = j->n_copies,
-                                 .kept = kept,
-                                 .generation = j->dist.members ? j->members.view->epoch : 0,
-                                 .wait_for_next = j->dist.members ? server_waits_for_next : NULL,
-                                 .ctx = j },
-        t);
-}
-
-static void ps_traffic(const mf_dist *dist, mf_traffic *out)
-{
-    const ps_job *j = strategy_param_server_of_dist((mf_dist *)(uintptr_t)dist);
+    const mf_ps_job *j = mf_ps_job_of((mf_dist *)(uintptr_t)dist);
 
     *out = j->done;
     out->bytes = out->plain_bytes = j->sent;
@@ -419,114 +240,22 @@ static void ps_traffic(const mf_dist *dist, mf_traffic *out)
     out->pulled_bytes += j->pulled;
 }
 
-/* ---- recovery: workers ---- */
-
-static void ps_release(mf_dist *dist)
-{
-    ps_job *j = strategy_param_server_of_dist(dist);
-    mf_traffic before;
-
-    ps_traffic(dist, &before);
-    j->pushed = before.pushed_bytes;
-    j->pulled = before.pulled_bytes;
-    if (j->client)
-        mf_session_set_exchange(mf_ps_client_trainer(j->client)->session, NULL);
-    mf_ps_client_free(j->client);
-    mf_ps_host_aggregate_close(&j->crew);
-    j->client = NULL;
-    j->net = NULL;
-}
-
-/* Slices of asynchronous servers keep their number: each has its own set of completed batches. */
-static int ps_servers_needed(const mf_dist *dist)
-{
-    const ps_job *j = strategy_param_server_of_dist((mf_dist *)(uintptr_t)dist);
-
-    return j->mode.sync ? 1 : j->n_slices;
-}
-
-static void take_view(ps_job *j)
-{
-    j->net = j->members.net;
-    j->n_workers = j->members.n_workers;
-    j->n_servers = j->members.n_servers;
-}
-
-static mf_status ps_assign(mf_dist *dist, mf_trainer *t)
-{
-    ps_job *j = strategy_param_server_of_dist(dist);
-
-    take_view(j);
-    if (!j->mode.sync) /* other servers are on standby */
-        j->n_servers = ps_servers_needed(dist);
-    if (j->by_host)
-        MF_TRY(mf_ps_host_aggregate_open(j->net, j->n_workers, j->n_servers, dist->timeout_ns,
-                                         &j->crew));
-    return ps_join(dist, t);
-}
-
-static const mf_recovery_hooks ps_worker_recovery = { .release = ps_release,
-                                                      .servers_needed = ps_servers_needed,
-                                                      .assign = ps_assign };
-
-/* ---- recovery: servers ---- */
-
-/* Synchronous servers get their variables from the workers, which have all of them. */
-static mf_status serve_or_stand_by(ps_job *j, mf_trainer *t)
-{
-    const int needed = ps_servers_needed(&j->dist);
-
-    if (j->mode.sync)
-        return serve_once(j, t, NULL);
-    if (j->n_servers < needed)
-        return mf_recovery_await_servers(&j->members, needed);
-    j->n_servers = needed;
-    return j->index < needed ? serve_once(j, t, &j->kept)
-                             : mf_recovery_await_servers(&j->members, 0);
-}
-
-static mf_status serve_epoch(mf_dist *dist, mf_trainer *t)
-{
-    ps_job *j = strategy_param_server_of_dist(dist);
-
-    take_view(j);
-    j->index = j->members.self - j->n_workers;
-    if (may_leave(j) || (j->n_workers == 0 && mf_members_are_done(j->members.members)))
-        return MF_OK;
-    return serve_or_stand_by(j, t);
-}
-
-static const mf_recovery_hooks ps_server_recovery = { .release = ps_release, .serve = serve_epoch };
-
-static mf_status ps_serve(mf_dist *dist, mf_trainer *t)
-{
-    ps_job *j = strategy_param_server_of_dist(dist);
-    mf_status st;
-
-    if (!dist->members)
-        return serve_once(j, t, NULL);
-    st = mf_recovery_rendezvous(dist, t, MF_OK);
-    mf_ps_server_free(j->kept);
-    j->kept = NULL;
-    return st;
-}
-
 static mf_status ps_holders(mf_dist *dist, const mf_trainer *t, int64_t i, mf_holders *out,
                             int64_t *step)
 {
     (void)step; /* after every step a worker has the weights of all servers */
-    mf_ps_client_holders(strategy_param_server_of_dist(dist)->client, t->trained[i].name, out);
+    mf_ps_client_holders(mf_ps_job_of(dist)->client, t->trained[i].name, out);
     return MF_OK;
 }
 
 static const mf_dist_lifecycle_ops ps_worker_lifecycle = {
-    .join = ps_join, .finish = ps_leave, .over = mf_job_note_end, .failed = ps_failed
+    .join = mf_ps_job_join, .finish = ps_leave, .over = mf_job_note_end, .failed = ps_failed
 };
 static const mf_dist_lifecycle_ops ps_leasing_lifecycle = {
-    .join = ps_join, .finish = ps_finish, .over = mf_job_note_end, .failed = ps_failed
+    .join = mf_ps_job_join, .finish = ps_finish, .over = mf_job_note_end, .failed = ps_failed
 };
-static const mf_dist_lifecycle_ops ps_server_lifecycle = { .join = ps_join,
-                                                           .serve = ps_serve,
+static const mf_dist_lifecycle_ops ps_server_lifecycle = { .join = mf_ps_job_join,
+                                                           .serve = mf_ps_job_serve,
                                                            .failed = ps_failed };
 
 static const mf_dist_step_ops ps_worker_steps = { .begin_step = ps_begin_step,
@@ -536,7 +265,7 @@ static const mf_dist_step_ops ps_leasing_steps = {
 };
 
 static const mf_dist_membership_ops ps_membership = { .rendezvous = mf_recovery_rendezvous,
-                                                      .aligned = ps_aligned,
+                                                      .aligned = mf_ps_job_aligned,
                                                       .step_done = mf_recovery_step_done };
 
 static const mf_dist_state_ops ps_worker_state = { .holders = ps_holders,
@@ -550,8 +279,8 @@ static const mf_dist_state_ops ps_leasing_state = { .holders = ps_holders,
 
 static const mf_dist_trace_ops ps_worker_trace = { .begin = ps_trace_begin,
                                                    .end = ps_trace_end,
-                                                   .traffic = ps_traffic };
-static const mf_dist_trace_ops ps_leasing_trace = { .traffic = ps_traffic };
+                                                   .traffic = mf_ps_job_traffic };
+static const mf_dist_trace_ops ps_leasing_trace = { .traffic = mf_ps_job_traffic };
 
 static const mf_dist_ops ps_worker_ops = { .lifecycle = &ps_worker_lifecycle,
                                            .step = &ps_worker_steps,
@@ -568,7 +297,7 @@ static const mf_dist_ops ps_server_ops = { .lifecycle = &ps_server_lifecycle };
 /* ---- opening and closing ---- */
 
 /* After all workers have finished, the servers may end. */
-static void strategy_param_server_end_servers(ps_job *j)
+static void strategy_param_server_end_servers(mf_ps_job *j)
 {
     int64_t staleness;
 
@@ -585,7 +314,7 @@ static void strategy_param_server_end_servers(ps_job *j)
 
 static void ps_close(mf_strategy *s)
 {
-    ps_job *j = (ps_job *)s;
+    mf_ps_job *j = (mf_ps_job *)s;
 
     if (j->index < 0)
         strategy_param_server_end_servers(j);
@@ -602,7 +331,7 @@ static void ps_close(mf_strategy *s)
     mf_free(j);
 }
 
-static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_call *call)
+static mf_status strategy_param_server_open_all(mf_ps_job *j, const mf_strategy_call *call)
 {
     MF_TRY(mf_ps_read_mode(call->settings, call->cluster->size, &j->mode, &j->weights));
     /* The result depends on the owners of shards, so no worker may be lost. */
@@ -626,8 +355,8 @@ static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_cal
                  mf_options_bool(call->settings, "by_host");
     if (!weighted && mf_job_is_elastic(call->o, call->cluster)) {
         j->dist.members = &j->members;
-        return mf_job_members_init(call, j->index < 0 ? &ps_worker_recovery : &ps_server_recovery,
-                                   &j->members);
+        return mf_job_members_init(
+            call, j->index < 0 ? &mf_ps_worker_recovery : &mf_ps_server_recovery, &j->members);
     }
     MF_TRY(mf_job_connect(call, &j->net));
     if (j->index >= 0)
@@ -641,7 +370,7 @@ static mf_status strategy_param_server_open_all(ps_job *j, const mf_strategy_cal
 mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
 {
     const mf_cluster *c = call->cluster;
-    ps_job *j = mf_calloc(1, sizeof *j);
+    mf_ps_job *j = mf_calloc(1, sizeof *j);
     mf_status st;
 
     if (!j)
