@@ -66,8 +66,16 @@ MF_MUST mf_status mf_ps_next_request(server *s, mf_mail **out);
 MF_MUST mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p);
 /* The update by all these pushes together. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
+
 /* Parts that a push may have. */
 int mf_ps_most_parts(const server *s);
+
+/* ---- ps_push_request.c ---- */
+
+/* A push has arrived: refuse it, or update when there are enough. */
+MF_MUST mf_status mf_ps_take_push(server *s, mf_mail *r);
+/* Update if there are enough pushes for the current weights. */
+MF_MUST mf_status mf_ps_try_step(server *s);
 
 /* ---- pushes whose parts are single shards (ps_robust_reduce.c) ---- */
 
