@@ -94,7 +94,8 @@ static void from_mpi_meet(const mf_cluster_request *request, mf_cluster *c, int 
         if (c->local_size != size)
             host = NULL;
     }
-    mf_cluster_meet(request, c, host, mf_job_port(id), mf_cluster_text(c, "port from %s", name));
+    mf_cluster_set_rendezvous(request, c, host, mf_job_port(id),
+                              mf_cluster_text(c, "port from %s", name));
 }
 
 static bool open_mpi_applies(const mf_cluster_request *request)

@@ -100,8 +100,8 @@ int mf_cluster_ranks(const mf_cluster_request *request, mf_cluster *c, const mf_
     return (int)size;
 }
 
-void mf_cluster_meet(const mf_cluster_request *request, mf_cluster *c, const char *host, int port,
-                     const char *from)
+void mf_cluster_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, const char *host,
+                               int port, const char *from)
 {
     if (mf_request_env(request, "MESHFLOW_RENDEZVOUS"))
         return; /* the same for every convention */

@@ -68,8 +68,8 @@ typedef struct mf_rank_names {
  * the number of processes; 0 after an error. */
 int mf_cluster_ranks(const mf_cluster_request *request, mf_cluster *c, const mf_rank_names *names);
 /* Where the tasks connect. MESHFLOW_RENDEZVOUS takes precedence. `host` NULL: unknown, an error. */
-void mf_cluster_meet(const mf_cluster_request *request, mf_cluster *c, const char *host, int port,
-                     const char *from);
+void mf_cluster_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, const char *host,
+                               int port, const char *from);
 /* 20000 to 29999 for a name of the job: the same for all its processes, rarely that of another job.
  */
 int mf_job_port(const char *id);

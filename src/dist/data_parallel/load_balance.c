@@ -55,7 +55,7 @@ static void load_balance_take(const mf_balance *b, mf_dist *dist)
 }
 
 /* Unless all workers are equal. */
-static void say_first(const mf_balance *b, const mf_dist *dist)
+static void log_first_assignment(const mf_balance *b, const mf_dist *dist)
 {
     char text[400];
     size_t at = 0;
@@ -89,7 +89,7 @@ mf_status mf_balance_init(mf_balance *b, mf_dist *dist, int64_t shards, int64_t 
     MF_TRY(gather_speeds(dist, 0, threads, b->speed));
     mf_shard_assign(shards, grain, dist->size, b->speed, b->order, b->shares);
     load_balance_take(b, dist);
-    say_first(b, dist);
+    log_first_assignment(b, dist);
     return MF_OK;
 }
 
@@ -101,7 +101,7 @@ void mf_balance_deinit(mf_balance *b)
     *b = (mf_balance){ 0 };
 }
 
-static void load_balance_say(const mf_balance *b, const mf_dist *dist, int64_t step)
+static void log_reassignment(const mf_balance *b, const mf_dist *dist, int64_t step)
 {
     char text[400];
     size_t at = 0;
@@ -127,7 +127,7 @@ static mf_status reassign_shards(mf_balance *b, mf_dist *dist, int64_t step, boo
         memcpy(b->shares, shares, (size_t)dist->size * sizeof *shares);
         load_balance_take(b, dist);
         if (dist->rank == 0)
-            load_balance_say(b, dist, step);
+            log_reassignment(b, dist, step);
     }
     mf_free(shares);
     return MF_OK;
@@ -174,7 +174,7 @@ static double load_balance_at_most(const mf_dist *dist, const double *all)
     return sum;
 }
 
-static void say_near(const mf_balance *b, const mf_dist *dist, double near, double most)
+static void log_locality(const mf_balance *b, const mf_dist *dist, double near, double most)
 {
     char text[400];
     size_t at = 0;
@@ -200,7 +200,7 @@ mf_status mf_balance_near(mf_balance *b, mf_dist *dist, const double *near)
         mf_shard_assign(dist->shards.total, b->grain, dist->size, b->speed, b->order, b->shares);
         load_balance_take(b, dist);
         if (dist->rank == 0)
-            say_near(b, dist, sum, load_balance_at_most(dist, all));
+            log_locality(b, dist, sum, load_balance_at_most(dist, all));
     }
     mf_free(all);
     return st;

@@ -116,7 +116,7 @@ void mf_local_release(mf_local_sgd *l)
     mf_local_unassign(l);
 }
 
-static void say_own(const mf_local_sgd *l)
+static void log_own_groups(const mf_local_sgd *l)
 {
     const int first = l->own[0].group, last = l->own[l->n_own - 1].group;
 
@@ -148,6 +148,6 @@ mf_status mf_local_assign(mf_local_sgd *l)
     workers = mf_worker_groups_workers(&l->groups, (int)places.first);
     if (workers.n > 1)
         MF_TRY(join_others(l, workers, id + (uint32_t)places.first));
-    say_own(l);
+    log_own_groups(l);
     return MF_OK;
 }

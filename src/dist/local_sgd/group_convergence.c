@@ -203,7 +203,7 @@ static double mean_loss(const mf_local_sgd *l, const mf_local_notes *n)
 /* ---- words ---- */
 
 /* "group 1 converged at step 120: ..." of all groups in this state. Returns their number. */
-static int say_all(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
+static int describe_groups(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
 {
     int n = 0;
 
@@ -213,7 +213,7 @@ static int say_all(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
         if (c->state != state)
             continue;
         mf_buf_printf(out, "%sgroup %d ", n++ > 0 ? "; " : "", l->groups.active[p]);
-        mf_convergence_say(c, out);
+        mf_convergence_describe(c, out);
     }
     return n;
 }
@@ -230,7 +230,7 @@ static bool has_group(const mf_worker_groups *g, int worker, int group)
 }
 
 /* Workers that get other groups: ", worker 1 goes to group 0". */
-static void say_moves(const mf_local_sgd *l, mf_buf *out)
+static void describe_moves(const mf_local_sgd *l, mf_buf *out)
 {
     const mf_train_progress *s = &l->trainer->progress;
     mf_worker_groups after;
@@ -265,7 +265,7 @@ static void leave_converged(mf_local_sgd *l, mf_buf *text)
             s->left_at[group] = l->trainer->step;
     }
     mf_buf_printf(text, "; it leaves after step %lld", (long long)l->trainer->step);
-    say_moves(l, text);
+    describe_moves(l, text);
     if (mf_dist_is_chief(&l->dist))
         MF_WARN("%s", text->data ? text->data : "");
 }
@@ -273,8 +273,8 @@ static void leave_converged(mf_local_sgd *l, mf_buf *text)
 static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *leave)
 {
     mf_buf diverged = { 0 }, converged = { 0 };
-    const int n_diverged = say_all(l, MF_STATE_DIVERGED, &diverged);
-    const int n_converged = say_all(l, MF_STATE_CONVERGED, &converged);
+    const int n_diverged = describe_groups(l, MF_STATE_DIVERGED, &diverged);
+    const int n_converged = describe_groups(l, MF_STATE_CONVERGED, &converged);
 
     *leave = n_diverged == 0 && n_converged > 0 && n_converged < l->groups.n_active;
     if (n_diverged > 0)
@@ -290,7 +290,7 @@ static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *lea
 }
 
 /* A state that is neither progress nor an end is reported once. */
-static void say_stalled(mf_local_sgd *l, int place, mf_progress_state before)
+static void log_stalled_group(mf_local_sgd *l, int place, mf_progress_state before)
 {
     const int group = l->groups.active[place];
     mf_buf text = { 0 };
@@ -298,7 +298,7 @@ static void say_stalled(mf_local_sgd *l, int place, mf_progress_state before)
     if (l->machines[group].state != MF_STATE_STALLED || before == MF_STATE_STALLED ||
         !mf_dist_is_chief(&l->dist))
         return;
-    mf_convergence_say(&l->machines[group], &text);
+    mf_convergence_describe(&l->machines[group], &text);
     MF_WARN("group %d %s", group, text.data ? text.data : "");
     mf_buf_deinit(&text);
 }
@@ -317,7 +317,7 @@ mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *end
         const mf_progress_state before = l->machines[l->groups.active[p]].state;
 
         group_convergence_feed(l, notes, p, ahead);
-        say_stalled(l, p, before);
+        log_stalled_group(l, p, before);
     }
     l->verdict.loss = mean_loss(l, notes);
     l->verdict.seconds += notes->seconds;

@@ -306,9 +306,9 @@ void mf_ps_client_weigh(mf_ps_client *c, float factor)
     c->factor = factor;
 }
 
-void mf_ps_client_use_host_aggregate(mf_ps_client *c, const mf_ps_host_aggregate *crew)
+void mf_ps_client_use_host_aggregate(mf_ps_client *c, const mf_ps_host_aggregate *host_aggregate)
 {
-    c->crew = *crew;
+    c->host_aggregate = *host_aggregate;
 }
 
 void mf_ps_client_free(mf_ps_client *c)

@@ -29,7 +29,7 @@ struct mf_ps_client {
     int64_t done; /* batches of the training, as a server reported last */
     int64_t batches; /* that the next push is of */
     mf_ps_accumulate held;
-    mf_ps_host_aggregate crew; /* the strategy's */
+    mf_ps_host_aggregate host_aggregate; /* the strategy's */
     float factor; /* of this worker's gradients, in this step */
     int step_flags; /* of the last round */
     int64_t pushed, pulled; /* bytes of pushes and of their answers, wherever these lay */

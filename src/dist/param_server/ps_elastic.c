@@ -157,7 +157,7 @@ static void ps_release(mf_dist *dist)
     if (j->client)
         mf_session_set_exchange(mf_ps_client_trainer(j->client)->session, NULL);
     mf_ps_client_free(j->client);
-    mf_ps_host_aggregate_close(&j->crew);
+    mf_ps_host_aggregate_close(&j->host_aggregate);
     j->client = NULL;
     j->net = NULL;
 }
@@ -186,7 +186,7 @@ static mf_status ps_assign(mf_dist *dist, mf_trainer *t)
         j->n_servers = ps_servers_needed(dist);
     if (j->by_host)
         MF_TRY(mf_ps_host_aggregate_open(j->net, j->n_workers, j->n_servers, dist->timeout_ns,
-                                         &j->crew));
+                                         &j->host_aggregate));
     return mf_ps_job_join(dist, t);
 }
 

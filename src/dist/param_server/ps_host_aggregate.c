@@ -39,16 +39,17 @@ mf_status mf_ps_host_aggregate_open(mf_net *net, int n_workers, int n_servers, i
     return st;
 }
 
-void mf_ps_host_aggregate_close(mf_ps_host_aggregate *crew)
+void mf_ps_host_aggregate_close(mf_ps_host_aggregate *host_aggregate)
 {
-    mf_group_free(crew->group);
-    crew->group = NULL;
+    mf_group_free(host_aggregate->group);
+    host_aggregate->group = NULL;
 }
 
-static mf_collective call_of(const mf_ps_host_aggregate *crew, int64_t step, const char *what)
+static mf_collective call_of(const mf_ps_host_aggregate *host_aggregate, int64_t step,
+                             const char *what)
 {
     return (mf_collective){ .step = step,
-                            .deadline_ns = mf_clock_ns() + crew->timeout_ns,
+                            .deadline_ns = mf_clock_ns() + host_aggregate->timeout_ns,
                             .what = what };
 }
 
@@ -257,30 +258,30 @@ static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_b
 }
 
 /* The first member gets the pieces of all others. Owns: mf_free(*pieces). */
-static mf_status exchange(mf_ps_host_aggregate *crew, int64_t step, const mf_buf *own,
+static mf_status exchange(mf_ps_host_aggregate *host_aggregate, int64_t step, const mf_buf *own,
                           int64_t *sizes, char **pieces)
 {
-    const int n = crew->group->size;
-    const mf_collective call = call_of(crew, step, "the gradients of a host");
+    const int n = host_aggregate->group->size;
+    const mf_collective call = call_of(host_aggregate, step, "the gradients of a host");
     int64_t *matrix = mf_calloc((int64_t)n * n, sizeof *matrix), total = 0;
-    mf_status st =
-        matrix ? mf_group_sizes(crew->group, &call, (int64_t)own->len, sizes) : MF_NOMEM("a sum");
+    mf_status st = matrix ? mf_group_sizes(host_aggregate->group, &call, (int64_t)own->len, sizes)
+                          : MF_NOMEM("a sum");
 
     for (int i = 1; i < n && st == MF_OK; i++)
         total += matrix[(int64_t)i * n] = sizes[i];
-    *pieces = mf_calloc((crew->group->rank == 0 ? total : 0) + 1, 1);
+    *pieces = mf_calloc((host_aggregate->group->rank == 0 ? total : 0) + 1, 1);
     if (st == MF_OK && !*pieces)
         st = MF_NOMEM("a sum");
     if (st == MF_OK)
-        st = mf_all_to_all(crew->group, &call, own->data, matrix, *pieces);
+        st = mf_all_to_all(host_aggregate->group, &call, own->data, matrix, *pieces);
     mf_free(matrix);
     return st;
 }
 
-mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards,
+mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *host_aggregate, int64_t shards,
                                       const mf_push_pull_round *mine, mf_push_pull_round *all)
 {
-    int64_t *sizes = mf_calloc(crew->group->size, sizeof *sizes);
+    int64_t *sizes = mf_calloc(host_aggregate->group->size, sizeof *sizes);
     gathered g = { 0 };
     char *pieces = NULL;
     mf_buf own = { 0 };
@@ -288,11 +289,11 @@ mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards
 
     *all = (mf_push_pull_round){ .step = mine->step, .samples = mine->samples };
     if (st == MF_OK)
-        st = exchange(crew, mine->step, &own, sizes, &pieces);
-    if (st == MF_OK && crew->group->rank == 0) {
+        st = exchange(host_aggregate, mine->step, &own, sizes, &pieces);
+    if (st == MF_OK && host_aggregate->group->rank == 0) {
         st = mf_push_pull_round_init(all, mine->n_values, MF_REDUCTION_TREE_PARTS);
         if (st == MF_OK)
-            st = ps_host_aggregate_look_at_all(crew->group, &own, pieces, sizes, &g);
+            st = ps_host_aggregate_look_at_all(host_aggregate->group, &own, pieces, sizes, &g);
         if (st == MF_OK)
             st = ps_host_aggregate_add_up(&g, shards, mine, all);
     }
@@ -307,32 +308,33 @@ mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards
 
 /* ---- sharing ---- */
 
-static mf_status share_value(mf_ps_host_aggregate *crew, const mf_collective *call,
+static mf_status share_value(mf_ps_host_aggregate *host_aggregate, const mf_collective *call,
                              mf_push_pull_round_value *x)
 {
     mf_shape shape = x->shape;
 
     if (x->concat) {
-        if (crew->group->rank == 0)
+        if (host_aggregate->group->rank == 0)
             shape.dims[0] = x->result.shape.dims[0];
-        MF_TRY(mf_broadcast(crew->group, call, 0, &shape.dims[0], sizeof shape.dims[0]));
+        MF_TRY(mf_broadcast(host_aggregate->group, call, 0, &shape.dims[0], sizeof shape.dims[0]));
     }
-    if (crew->group->rank != 0) {
+    if (host_aggregate->group->rank != 0) {
         mf_tensor_clear(&x->result);
         MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &shape));
     }
-    return mf_broadcast(crew->group, call, 0, x->result.data, (int64_t)mf_tensor_bytes(&x->result));
+    return mf_broadcast(host_aggregate->group, call, 0, x->result.data,
+                        (int64_t)mf_tensor_bytes(&x->result));
 }
 
-mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r,
+mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *host_aggregate, mf_push_pull_round *r,
                                      int *step_flags)
 {
-    const mf_collective call = call_of(crew, r->step, "the new weights");
+    const mf_collective call = call_of(host_aggregate, r->step, "the new weights");
     int64_t word = *step_flags;
 
-    MF_TRY(mf_broadcast(crew->group, &call, 0, &word, sizeof word));
+    MF_TRY(mf_broadcast(host_aggregate->group, &call, 0, &word, sizeof word));
     *step_flags = (int)word;
     for (int v = 0; v < r->n_values; v++)
-        MF_TRY(share_value(crew, &call, &r->values[v]));
+        MF_TRY(share_value(host_aggregate, &call, &r->values[v]));
     return MF_OK;
 }

@@ -19,20 +19,20 @@ typedef struct mf_ps_host_aggregate {
  * neighbours, and not all servers, the n_servers tasks after them, are on this host. */
 MF_MUST mf_status mf_ps_host_aggregate_open(mf_net *net, int n_workers, int n_servers,
                                             int64_t timeout_ns, mf_ps_host_aggregate *out);
-void mf_ps_host_aggregate_close(mf_ps_host_aggregate *crew);
+void mf_ps_host_aggregate_close(mf_ps_host_aggregate *host_aggregate);
 
-static inline bool mf_ps_host_aggregate_is_first(const mf_ps_host_aggregate *crew)
+static inline bool mf_ps_host_aggregate_is_first(const mf_ps_host_aggregate *host_aggregate)
 {
-    return !crew->group || crew->group->rank == 0;
+    return !host_aggregate->group || host_aggregate->group->rank == 0;
 }
 
 /* Collective: the rounds of all members; the first gets one round of all of them, without results
  * yet. Owns: mf_push_pull_round_deinit(all), also after a failure. */
-MF_MUST mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards,
+MF_MUST mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *host_aggregate, int64_t shards,
                                               const mf_push_pull_round *mine,
                                               mf_push_pull_round *all);
 /* Collective: the first member's results, and the step flags of all workers. */
-MF_MUST mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r,
-                                             int *step_flags);
+MF_MUST mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *host_aggregate,
+                                             mf_push_pull_round *r, int *step_flags);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct mf_ps_job {
     mf_ps_client *client;
     struct server
         *kept; /* of an asynchronous server, between two epochs; see mf_ps_server_options */
-    mf_ps_host_aggregate crew;
+    mf_ps_host_aggregate host_aggregate;
     int64_t sent; /* bytes to other hosts, average of all workers */
     int64_t pushed, pulled; /* bytes, by clients of earlier epochs */
     mf_traffic done; /* by the servers, in the end */

@@ -142,7 +142,7 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
 {
     mf_ps_client *c = ctx;
 
-    if (c->mode.period > 1 || c->crew.group || c->factor != 1.0f || c->gradient[v] < 0 ||
+    if (c->mode.period > 1 || c->host_aggregate.group || c->factor != 1.0f || c->gradient[v] < 0 ||
         c->ids[c->gradient[v]] >= 0 || !ps_push_fits(c, v, n_parts))
         return false;
     for (int s = 0; s < c->n_servers; s++) {
@@ -263,7 +263,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_push_pull_round *r, int ser
         .n_parts = r->n_parts,
         .n_extra = server == 0 ? count_extra(c, r) : 0,
         .version = c->version[server],
-        .workers = c->crew.group ? c->crew.group->size : 1,
+        .workers = c->host_aggregate.group ? c->host_aggregate.group->size : 1,
         .batches = c->batches,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = loss_is_bad(c, r) ? MF_PS_BAD : 0,

@@ -269,15 +269,15 @@ static mf_status ask_servers(mf_ps_client *c, mf_push_pull_round *r)
 static mf_status ask_for_host(mf_ps_client *c, mf_push_pull_round *r)
 {
     mf_push_pull_round all;
-    mf_status st = mf_ps_host_aggregate_gather(&c->crew, c->t->options.shards, r, &all);
+    mf_status st = mf_ps_host_aggregate_gather(&c->host_aggregate, c->t->options.shards, r, &all);
 
-    if (st == MF_OK && mf_ps_host_aggregate_is_first(&c->crew)) {
+    if (st == MF_OK && mf_ps_host_aggregate_is_first(&c->host_aggregate)) {
         st = ask_servers(c, &all);
         for (int v = 0; v < r->n_values && st == MF_OK; v++)
             mf_tensor_move(&r->values[v].result, &all.values[v].result);
     }
     mf_push_pull_round_deinit(&all);
-    return st == MF_OK ? mf_ps_host_aggregate_share(&c->crew, r, &c->step_flags) : st;
+    return st == MF_OK ? mf_ps_host_aggregate_share(&c->host_aggregate, r, &c->step_flags) : st;
 }
 
 static void weigh_value(mf_push_pull_round *r, int v, float factor)
@@ -301,7 +301,7 @@ static void weigh(const mf_ps_client *c, mf_push_pull_round *r)
 
 static mf_status push_and_pull(mf_ps_client *c, mf_push_pull_round *r)
 {
-    const mf_status st = c->crew.group ? ask_for_host(c, r) : ask_servers(c, r);
+    const mf_status st = c->host_aggregate.group ? ask_for_host(c, r) : ask_servers(c, r);
 
     if (st != MF_OK)
         mf_net_abort(c->net, st);

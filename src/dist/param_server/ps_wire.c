@@ -29,7 +29,7 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, 
                : mf_placement_assign(t->model, servers, whole, rule, t->arena, out);
 }
 
-void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *rule)
+void mf_ps_log_placement(const mf_placement *place, const mf_weight_partition *rule)
 {
     for (int s = 0; s < place->n_servers; s++) {
         for (int i = 0; i < place->n_slices[s]; i++) {

@@ -39,8 +39,8 @@ mf_status mf_ps_job_join(mf_dist *dist, mf_trainer *t)
     MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, dist->shards.first,
                             dist->shards.n, dist->timeout_ns, &j->client));
     if (dist->rank == 0 && j->mode.partition.kind != MF_WEIGHT_PARTITION_EVEN)
-        mf_ps_say_placement(mf_ps_client_placement(j->client), &j->mode.partition);
-    mf_ps_client_use_host_aggregate(j->client, &j->crew);
+        mf_ps_log_placement(mf_ps_client_placement(j->client), &j->mode.partition);
+    mf_ps_client_use_host_aggregate(j->client, &j->host_aggregate);
     mf_session_set_exchange(t->session, mf_push_pull_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
@@ -319,7 +319,7 @@ static void ps_close(mf_strategy *s)
     if (j->index < 0)
         strategy_param_server_end_servers(j);
     mf_ps_client_free(j->client);
-    mf_ps_host_aggregate_close(&j->crew);
+    mf_ps_host_aggregate_close(&j->host_aggregate);
     mf_group_free(j->dist.group);
     if (j->dist.members)
         mf_job_members_deinit(&j->members);
@@ -363,7 +363,7 @@ static mf_status strategy_param_server_open_all(mf_ps_job *j, const mf_strategy_
         return MF_OK;
     MF_TRY(mf_job_group(call, j->net, 1, &j->dist.group));
     return j->by_host ? mf_ps_host_aggregate_open(j->net, j->n_workers, j->n_servers,
-                                                  call->timeout_ns, &j->crew)
+                                                  call->timeout_ns, &j->host_aggregate)
                       : MF_OK;
 }
 

@@ -104,7 +104,7 @@ typedef struct mf_ps_lease {
 } mf_ps_lease;
 
 /* Log which server has which rows. */
-void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *rule);
+void mf_ps_log_placement(const mf_placement *place, const mf_weight_partition *rule);
 
 /* Which elements of a variable of `count` a server has, if it has such a variable; false: none.
  * Variables that do not belong to a weight, or have another size than their weight, are on all
@@ -177,7 +177,8 @@ MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers,
                                    int64_t timeout_ns, mf_ps_client **out);
 void mf_ps_client_free(mf_ps_client *c);
 /* Workers of this host push together. */
-void mf_ps_client_use_host_aggregate(mf_ps_client *c, const struct mf_ps_host_aggregate *crew);
+void mf_ps_client_use_host_aggregate(mf_ps_client *c,
+                                     const struct mf_ps_host_aggregate *host_aggregate);
 mf_push_pull *mf_ps_client_rounds(mf_ps_client *c);
 /* Between steps: this worker's gradients are multiplied by this factor before they are pushed. */
 void mf_ps_client_weigh(mf_ps_client *c, float factor);

@@ -307,7 +307,7 @@ mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds)
 
 /* ---- words ---- */
 
-static void say_flat(const mf_convergence *c, mf_buf *out)
+static void describe_flat(const mf_convergence *c, mf_buf *out)
 {
     mf_buf_printf(out, "the %s loss, %.4g, ",
                   c->signal == MF_SIGNAL_VALIDATION ? "validation" : "training", c->trend.value);
@@ -323,7 +323,7 @@ static void say_flat(const mf_convergence *c, mf_buf *out)
                   c->trend.from, c->trend.to, 1.0 / c->o.false_stops);
 }
 
-static void say_still(const mf_convergence *c, mf_buf *out)
+static void describe_still(const mf_convergence *c, mf_buf *out)
 {
     if (c->state == MF_STATE_CONVERGED)
         mf_buf_printf(out,
@@ -337,7 +337,7 @@ static void say_still(const mf_convergence *c, mf_buf *out)
                       (long long)c->still, c->last.rate);
 }
 
-void mf_convergence_say(const mf_convergence *c, mf_buf *out)
+void mf_convergence_describe(const mf_convergence *c, mf_buf *out)
 {
     mf_buf_printf(out, "%s at step %lld", names[c->state], (long long)c->last.step);
     if (c->why != MF_WHY_NOT)
@@ -346,10 +346,10 @@ void mf_convergence_say(const mf_convergence *c, mf_buf *out)
     case MF_WHY_NOT:
         break;
     case MF_WHY_FLAT:
-        say_flat(c, out);
+        describe_flat(c, out);
         break;
     case MF_WHY_STILL:
-        say_still(c, out);
+        describe_still(c, out);
         break;
     case MF_WHY_RATE:
         mf_buf_printf(out, "the learning rate has been 0 for %lld steps", (long long)c->still);

@@ -89,7 +89,7 @@ mf_progress_state mf_convergence_step(mf_convergence *c, const mf_observation *o
 /* Time goes by without one. */
 mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds);
 /* One sentence: the state, the rule, and the numbers it rests on. */
-void mf_convergence_say(const mf_convergence *c, mf_buf *out);
+void mf_convergence_describe(const mf_convergence *c, mf_buf *out);
 
 /* Its state, as a number of doubles. Any numbers give a valid machine, if perhaps one without
  * meaning. */

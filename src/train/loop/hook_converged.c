@@ -139,13 +139,13 @@ static void stop_if_decided(converged *h, mf_trainer *t)
     t->decided |= ends;
 }
 
-static mf_status hook_converged_say(converged *h)
+static mf_status hook_converged_report(converged *h)
 {
     if (h->c.state == h->said)
         return MF_OK;
     h->said = h->c.state;
     mf_buf_clear(&h->why);
-    mf_convergence_say(&h->c, &h->why);
+    mf_convergence_describe(&h->c, &h->why);
     MF_TRY(mf_buf_finish(&h->why));
     if (h->said == MF_STATE_STALLED || h->said == MF_STATE_STARVED || h->said == MF_STATE_DIVERGED)
         MF_WARN("training %s", h->why.data);
@@ -190,7 +190,7 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
     h->validation = NAN;
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return hook_converged_say(h);
+    return hook_converged_report(h);
 }
 
 static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
@@ -215,10 +215,10 @@ static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_st
         MF_TRY(hook_converged_look_at_weights(h, t, &o));
     o.rate_ahead = h->rate_ahead;
     (void)mf_convergence_wait(&h->c, o.seconds);
-    MF_TRY(hook_converged_say(h));
+    MF_TRY(hook_converged_report(h));
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return hook_converged_say(h);
+    return hook_converged_report(h);
 }
 
 static mf_status hook_converged_after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
