@@ -80,7 +80,7 @@ static int proxy(void)
     return (int)getppid();
 }
 
-static void from_mpi_meet(const mf_cluster_request *request, mf_cluster *c, int size)
+static void from_mpi_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, int size)
 {
     const char *name, *id = mf_request_any(request, job_ids, &name);
     const char *host;
@@ -109,7 +109,7 @@ static void open_mpi_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &open_mpi_names);
 
     if (size > 1)
-        from_mpi_meet(request, c, size);
+        from_mpi_set_rendezvous(request, c, size);
 }
 
 /* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables have more
@@ -126,7 +126,7 @@ static void mpich_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &mpich_names);
 
     if (size > 1)
-        from_mpi_meet(request, c, size);
+        from_mpi_set_rendezvous(request, c, size);
 }
 
 const mf_resolver mf_resolver_open_mpi = {
