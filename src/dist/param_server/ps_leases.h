@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_leases.h - batches are leased to workers, each batch to one worker, in the order of requests:
- * of the next few batches the one that is most local to the worker, or the first. As only few are
+ * of the next few batches the most local one to the worker, or the first. As only few are
  * considered, no batch waits for long. A worker that is too far ahead of the slowest one waits.
  *
  * A worker has a batch until it requests another one, which confirms that the servers have the
