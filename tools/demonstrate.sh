@@ -51,7 +51,7 @@ say "three workers, two parameter servers and two masters train $epochs epochs; 
 rm -rf "$out"
 MESHFLOW_LOG=info "$program" launch --masters 2 --workers 3 --ps 2 --max-restarts 9 --json -- \
     train "${settings[@]}" --name "$job" --out "$out" --json >"$log" \
-    2> >(grep --line-buffered -v -E 'this parameter server holds|shards are dealt' | tee "$said" >&2) &
+    2> >(grep --line-buffered -v -E 'this parameter server holds|shards are assigned' | tee "$said" >&2) &
 launcher=$!
 await_step $((total / 5))
 end "worker 1" "$(task 'worker 1')"

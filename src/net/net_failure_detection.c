@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_failure_detection.c - somebody is gone, gives up, or does not come: everybody learns who.
+/* net_failure_detection.c - a peer is lost, aborts, or does not answer: all tasks learn which one.
  *
- * A connection that ends names its peer. A peer that stands still says nothing, and those who wait
- * for it make others wait: when a deadline is near, whoever waits asks the one it waits for whom
- * that one waits for, and goes on asking from one to the next. A task that waits answers; the one
- * that does not is to blame. Answers are sent by threads that wait, never by the transport's, which
- * must go on reading. */
+ * A connection that ends names its peer. A stopped peer sends nothing, and tasks that wait for it
+ * make others wait: when its deadline is near, a waiting task asks its peer which task that one
+ * waits for, and follows the chain. A waiting task replies; the task that does not reply is to
+ * blame. Waiting threads send the replies, never the transport's threads, which must continue to
+ * read. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -13,16 +13,16 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_ask_ms, 400, "a task that does not answer for so long is to blame for a wait");
+MF_PARAM_INT(comm_ask_ms, 400, "a task that does not reply for so long is to blame for a wait");
 
 static int64_t ask_ns(void)
 {
     return MF_PARAM(comm_ask_ms) * 1000000;
 }
 
-/* ---- telling ---- */
+/* ---- notification ---- */
 
-void mf_net_note_trouble(mf_net *n, mf_status st)
+void mf_net_record_failure(mf_net *n, mf_status st)
 {
     if (n->trouble.status != MF_OK)
         return;
@@ -101,21 +101,22 @@ void mf_net_abort(mf_net *n, mf_status why)
     pthread_mutex_lock(&n->lock);
     first = !n->aborted;
     n->aborted = true;
-    mf_net_note_trouble(n, why);
+    mf_net_record_failure(n, why);
     pthread_mutex_unlock(&n->lock);
     mf_net_notify_watches(n, false);
     f.size = strlen(e.message);
     for (int i = 0; first && i < n->n_tasks; i++) {
         if (i != n->self && mf_net_connects_to(n, i) &&
             mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
+            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* the closed connection tells it the
+                                                               same */
     }
     (void)mf_error_restore(&e);
 }
 
 /* ---- asking ---- */
 
-/* With the lock held, which is let go. No bytes go with it: `step` says it all. */
+/* With the lock held, which is released while sending. No payload: `step` has the answer. */
 static void send_word(mf_net *n, int to, mf_message kind, int64_t step)
 {
     const mf_frame f = { .kind = (uint16_t)kind, .epoch = n->epoch, .step = step };
@@ -132,7 +133,7 @@ void mf_net_answer(mf_net *n, int task, int but)
         if (!n->peers[i].asks || i == but)
             continue;
         n->peers[i].asks = false;
-        if (i != task) /* it knows that we wait for it */
+        if (i != task) /* it knows that this task waits for it */
             send_word(n, i, MF_MESSAGE_ANSWER, task);
     }
 }

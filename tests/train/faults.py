@@ -199,7 +199,7 @@ def two_processes_are_killed_at_once(b):
         ms = hit(b, *pair)
         say("%s and %s killed: until the next step %.0f ms", *pair, ms)
         both = set(pair) == {"ps 0", "ps 1"}
-        check(("training goes on from the checkpoint" in b.said()) == both, b.said()[-6000:])
+        check(("training continues from the checkpoint" in b.said()) == both, b.said()[-6000:])
     b.check_bits(out)
 
 

@@ -4,8 +4,8 @@
  *     {"cluster": {"worker": ["a:2222", "b:2222"], "ps": {"3": "c:2222"}},
  *      "task": {"type": "worker", "index": 1}}
  *
- * A job's tasks are a list, or a map from index to address that may leave some out. Kubernetes'
- * operator calls it "sparseCluster" then. */
+ * A job's tasks are a list, or a map from index to address that may lack some. Kubernetes' operator
+ * calls the map "sparseCluster". */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 
@@ -102,7 +102,7 @@ static void decode_jobs(mf_cluster *c, json_t *jobs, const char *place)
 
 static bool decode_index(mf_cluster *c, const json_t *v, const char *place, int64_t *out)
 {
-    /* TensorFlow takes "1" for 1. */
+    /* TensorFlow accepts "1" for 1. */
     if (json_is_string(v) &&
         mf_number_parse(json_string_value(v), json_string_length(v), 0, INT32_MAX, out))
         return true;
@@ -154,7 +154,7 @@ static void decode_task(mf_cluster *c, json_t *task, const char *place)
     mf_cluster_own(c, role, i, mf_cluster_text(c, "%s task", place));
 }
 
-/* ---- the whole ---- */
+/* ---- the complete text ---- */
 
 static json_t *spec_json_load(const char *text, size_t len, json_error_t *error)
 {

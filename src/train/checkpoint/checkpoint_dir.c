@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_dir.c - a folder of checkpoints: a thread that writes them, the newest few kept, and
- * finding the newest that is whole.
+/* checkpoint_dir.c - a folder of checkpoints: a thread writes them and keeps the newest few; finds
+ * the newest complete one.
  *
- * The file "checkpoint" lists them as TensorFlow's does. It is a hint only: without it, or when it
- * is damaged, the folder itself is searched. */
+ * The file "checkpoint" lists them like TensorFlow's. It is a hint only: without it, or when it is
+ * damaged, the folder itself is searched. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/file.h"
@@ -25,7 +25,7 @@
 
 static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
 
-enum { LOOK_NS = 250000000 }; /* how often whoever waits for long looks why */
+enum { LOOK_NS = 250000000 }; /* how often a long wait checks for its cause */
 
 struct mf_checkpoints {
     char *dir;
@@ -33,7 +33,7 @@ struct mf_checkpoints {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    mf_snapshot *next; /* guarded by lock: to be written; NULL: nothing */
+    mf_snapshot *next; /* guarded by lock: to be written; NULL: none */
     bool busy, closing; /* guarded by lock */
     mf_error last; /* guarded by lock: of the last save */
 };
@@ -116,7 +116,7 @@ static bool checkpoint_dir_begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The index goes first: without it there is no checkpoint. Then its data, in however many files. */
+/* The index goes first: without it the checkpoint does not exist. Then its data files. */
 void mf_checkpoints_remove(const char *dir, int64_t step)
 {
     DIR *d = opendir(dir);
@@ -153,7 +153,7 @@ static mf_status write_list(const mf_checkpoints *c, const checkpoint_dir_found 
     return st;
 }
 
-/* Old ones go only after the new one and the list are on the disk. */
+/* Old ones are removed after the new one and the list are on disk. */
 static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
 {
     char *prefix = NULL;
@@ -174,7 +174,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
         st = write_list(c, &kept);
     }
     for (int64_t i = 0; st == MF_OK && i < drop; i++) {
-        if (f.steps[i] != mf_snapshot_step(s)) /* there may be later ones that cannot be used */
+        if (f.steps[i] != mf_snapshot_step(s)) /* later checkpoints may be unusable */
             mf_checkpoints_remove(c->dir, f.steps[i]);
     }
     mf_free(f.steps);
@@ -215,7 +215,7 @@ static void *checkpoint_dir_write_all(void *arg)
 
 /* ---- the folder ---- */
 
-/* Is this what a killed process left behind: a temporary file, or data whose index never came? */
+/* Is this a remainder of a killed process: a temporary file, or data without an index? */
 static bool is_rest(const char *dir, const char *file)
 {
     const char *data = strstr(file, ".data-");
@@ -369,7 +369,7 @@ mf_status mf_checkpoints_close(mf_checkpoints *c)
     return status_of_last(&last);
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static bool is_damage(mf_status st)
 {
@@ -415,8 +415,8 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
         }
         if (is_damage(st)) {
             MF_WARN("checkpoint %s is damaged (%s); %s", p, mf_error_message(),
-                    i > 0 ? "the one before it is used" : "there is none before it");
-            st = i > 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "no checkpoint in %s is whole", dir);
+                    i > 0 ? "the previous one is used" : "there is no earlier one");
+            st = i > 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "no checkpoint in %s is complete", dir);
         }
         mf_free(p);
     }
@@ -424,7 +424,7 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
     return st;
 }
 
-/* What `meshflow compress` leaves. */
+/* The output of `meshflow compress`. */
 static mf_status find_packed(const char *dir, char **path)
 {
     mf_buf b = { 0 };

@@ -41,7 +41,7 @@ static mf_status input_autotune_move(mf_input_autotune *b, mf_trainer *t, mf_ite
     return MF_OK;
 }
 
-/* A time is over, in which so many percent were spent waiting. */
+/* A period is over, of which this percentage was spent waiting. */
 static mf_status input_autotune_decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it,
                                        double rate, double waits)
 {

@@ -3,7 +3,7 @@
 #include "train/step/offload.h"
 
 #include "mf_test.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "unit/train/loop/folder.h"
 
 #include <meshflow/meshflow.h>
@@ -76,7 +76,7 @@ static int64_t mapped_slices(const mf_trainer *t)
     int64_t bytes = 0;
 
     for (int64_t i = 0; i < t->n_trained; i++)
-        T_OK(t->team->kind->each_slice(t->team, t, i, count_mapped, &bytes));
+        T_OK(t->dist->ops.state->each_slice(t->dist, t, i, count_mapped, &bytes));
     return bytes;
 }
 
@@ -182,7 +182,7 @@ MF_TEST(train_offloading_says_what_it_cannot)
     mf_model_free(m);
     m = wide();
     T_OK(mf_strategy_open("mirrored replicas=2", NULL, &s));
-    T_FAILS(MF_UNIMPLEMENTED, "use it alone, with multi_worker_mirrored or on a mesh",
+    T_FAILS(MF_UNIMPLEMENTED, "use it with one process, with multi_worker_mirrored or on a mesh",
             mf_model_compile(m, &(mf_compile_options){ .offload = "/tmp", .strategy = s }, &t));
     mf_model_free(m);
     mf_strategy_close(s);
