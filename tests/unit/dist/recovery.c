@@ -44,9 +44,9 @@ static mf_status open_task(job_task *k)
     const mf_strategy_options o = {
         .cluster = cluster, .job_name = "worker", .task_index = index, .store = k->store
     };
-    mf_strategy_call call = { .name = "test", .text = "test", .o = &o, .timeout_ns = 20000000000 };
+    mf_strategy_call call = { .name = "test", .o = &o, .timeout_ns = 20000000000 };
     mf_cluster *c = NULL;
-    mf_options settings;
+    mf_strategy_settings settings;
     mf_status st;
 
     if (k->n == 1)
@@ -56,7 +56,7 @@ static mf_status open_task(job_task *k)
                        (int)getpid(), (int)getpid());
     (void)snprintf(index, sizeof index, "%d", k->index);
     call.arena = mf_arena_new();
-    st = mf_options_parse("test", "{collective: string = 'auto'}", "", call.arena, &settings);
+    st = mf_strategy_parse("multi_worker_mirrored", call.arena, &settings);
     if (st == MF_OK)
         st = mf_job_resolve(&o, &c);
     call.settings = &settings;
