@@ -285,7 +285,7 @@ def a_killed_task_is_named_by_the_others(b):
         _, err = p.communicate(timeout=30)
         check(p.returncode != 0, "nobody minds that %s is gone" % victim)
         check(time.monotonic() - begin < 10, "it took long")
-        said = [x for x in err.splitlines() if victim in x and "gone" in x]
+        said = [x for x in err.splitlines() if victim in x and "is lost" in x]
         check(said, "nobody names %s: %s" % (victim, err[-600:]))
 
 
