@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_dir.c - a folder of checkpoints: a thread writes them and keeps the newest few; finds
+/* checkpoint_writer.c - a folder of checkpoints: a thread writes them and keeps the newest few; finds
  * the newest complete one.
  *
  * The file "checkpoint" lists them like TensorFlow's. It is a hint only: without it, or when it is
@@ -40,12 +40,12 @@ struct mf_checkpoints {
 
 /* ---- which there are ---- */
 
-typedef struct checkpoint_dir_found {
+typedef struct checkpoint_writer_found {
     int64_t *steps; /* ascending */
     int64_t n, cap;
-} checkpoint_dir_found;
+} checkpoint_writer_found;
 
-static int checkpoint_dir_ascending(const void *a, const void *b)
+static int checkpoint_writer_ascending(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -53,7 +53,7 @@ static int checkpoint_dir_ascending(const void *a, const void *b)
 }
 
 /* "model.ckpt-300.index" -> 300; -1: another file. */
-static int64_t checkpoint_dir_step_of(const char *file)
+static int64_t checkpoint_writer_step_of(const char *file)
 {
     const size_t n = sizeof base_name - 1;
     char *end;
@@ -66,17 +66,17 @@ static int64_t checkpoint_dir_step_of(const char *file)
     return errno == 0 && strcmp(end, ".index") == 0 ? step : -1;
 }
 
-static mf_status search(const char *dir, checkpoint_dir_found *f)
+static mf_status search(const char *dir, checkpoint_writer_found *f)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
     mf_status st = MF_OK;
 
-    *f = (checkpoint_dir_found){ 0 };
+    *f = (checkpoint_writer_found){ 0 };
     if (!d)
         return errno == ENOENT ? MF_OK : mf_errno_status(errno, "read", dir);
     while (st == MF_OK && (e = readdir(d)) != NULL) {
-        const int64_t step = checkpoint_dir_step_of(e->d_name);
+        const int64_t step = checkpoint_writer_step_of(e->d_name);
 
         if (step < 0)
             continue;
@@ -86,7 +86,7 @@ static mf_status search(const char *dir, checkpoint_dir_found *f)
     }
     (void)closedir(d);
     if (f->n > 1)
-        qsort(f->steps, (size_t)f->n, sizeof(int64_t), checkpoint_dir_ascending);
+        qsort(f->steps, (size_t)f->n, sizeof(int64_t), checkpoint_writer_ascending);
     return st;
 }
 
@@ -101,7 +101,7 @@ mf_status mf_checkpoints_prefix(const char *dir, int64_t step, char **prefix)
 
 mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
 {
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
     const mf_status st = search(dir, &f);
 
     *steps = f.steps;
@@ -111,7 +111,7 @@ mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
 
 /* ---- writing ---- */
 
-static bool checkpoint_dir_begins(const char *text, const char *with)
+static bool checkpoint_writer_begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
@@ -129,13 +129,13 @@ void mf_checkpoints_remove(const char *dir, int64_t step)
     (void)unlinkat(dirfd(d), name, 0);
     (void)snprintf(name, sizeof name, "%s%lld.data-", base_name, (long long)step);
     while ((e = readdir(d)) != NULL) {
-        if (checkpoint_dir_begins(e->d_name, name))
+        if (checkpoint_writer_begins(e->d_name, name))
             (void)unlinkat(dirfd(d), e->d_name, 0);
     }
     (void)closedir(d);
 }
 
-static mf_status write_list(const mf_checkpoints *c, const checkpoint_dir_found *f)
+static mf_status write_list(const mf_checkpoints *c, const checkpoint_writer_found *f)
 {
     mf_buf text = { 0 }, path = { 0 };
     mf_status st;
@@ -157,7 +157,7 @@ static mf_status write_list(const mf_checkpoints *c, const checkpoint_dir_found 
 static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
 {
     char *prefix = NULL;
-    checkpoint_dir_found f = { 0 };
+    checkpoint_writer_found f = { 0 };
     mf_status st = mf_checkpoints_prefix(c->dir, mf_snapshot_step(s), &prefix);
     int64_t drop = 0;
 
@@ -166,7 +166,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
     if (st == MF_OK)
         st = search(c->dir, &f);
     if (st == MF_OK && f.n > 0) {
-        checkpoint_dir_found kept = f;
+        checkpoint_writer_found kept = f;
 
         drop = f.n > c->keep ? f.n - c->keep : 0;
         kept.steps += drop;
@@ -182,7 +182,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
     return st;
 }
 
-static void *checkpoint_dir_write_all(void *arg)
+static void *checkpoint_writer_write_all(void *arg)
 {
     mf_checkpoints *c = arg;
 
@@ -223,14 +223,14 @@ static bool is_rest(const char *dir, const char *file)
     bool rest = false;
 
     if (strstr(file, ".tmp-"))
-        return checkpoint_dir_begins(file, base_name) ||
-               checkpoint_dir_begins(file, "checkpoint.tmp-") ||
-               checkpoint_dir_begins(file, "curve.") ||
-               checkpoint_dir_begins(file, "model.json.tmp-") ||
-               checkpoint_dir_begins(file, "schema.json.tmp-") ||
-               checkpoint_dir_begins(file, "run.tmp-") ||
-               checkpoint_dir_begins(file, "run.lock.tmp-");
-    if (!data || !checkpoint_dir_begins(file, base_name))
+        return checkpoint_writer_begins(file, base_name) ||
+               checkpoint_writer_begins(file, "checkpoint.tmp-") ||
+               checkpoint_writer_begins(file, "curve.") ||
+               checkpoint_writer_begins(file, "model.json.tmp-") ||
+               checkpoint_writer_begins(file, "schema.json.tmp-") ||
+               checkpoint_writer_begins(file, "run.tmp-") ||
+               checkpoint_writer_begins(file, "run.lock.tmp-");
+    if (!data || !checkpoint_writer_begins(file, base_name))
         return false;
     mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);
     rest = index.data && access(index.data, F_OK) != 0 && errno == ENOENT;
@@ -273,7 +273,7 @@ mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
     c->keep = keep > 0 ? keep : 5;
     pthread_mutex_init(&c->lock, NULL);
     mf_cond_init(&c->changed);
-    if (mf_thread_start(&c->thread, checkpoint_dir_write_all, c) != 0) {
+    if (mf_thread_start(&c->thread, checkpoint_writer_write_all, c) != 0) {
         pthread_cond_destroy(&c->changed);
         pthread_mutex_destroy(&c->lock);
         mf_free(c->dir);
@@ -333,7 +333,7 @@ mf_status mf_checkpoints_wait(mf_checkpoints *c)
 
 mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
 {
-    checkpoint_dir_found f, kept;
+    checkpoint_writer_found f, kept;
     mf_status st;
 
     if (mf_checkpoints_wait(c) != MF_OK)
@@ -389,7 +389,7 @@ mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
 
 mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx, char **prefix)
 {
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
     mf_status st = search(dir, &f);
 
     *prefix = NULL;
@@ -443,7 +443,7 @@ mf_status mf_checkpoints_find(const char *where, char **prefix)
 {
     struct stat info;
     mf_status st;
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
 
     *prefix = NULL;
     if (stat(where, &info) != 0 || !S_ISDIR(info.st_mode)) {
