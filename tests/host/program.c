@@ -616,9 +616,9 @@ static void mistakes_with_models(void)
     a = make_model();
     t = make_trainer(a, NULL);
     says(mf_model_compile(a, NULL, &again), MF_FAILED_PRECONDITION, "compiled already");
-    says(mf_model_freeze(a, "*", true), MF_FAILED_PRECONDITION, "has been compiled");
+    says(mf_model_freeze(a, "*", true), MF_FAILED_PRECONDITION, "is compiled");
     (void)mf_model_input(a, "z", MF_DTYPE_F32, NULL, 0);
-    says(mf_model_status(a), MF_FAILED_PRECONDITION, "has been compiled");
+    says(mf_model_status(a), MF_FAILED_PRECONDITION, "is compiled");
     mf_trainer_free(t);
     mf_model_free(a);
 }
