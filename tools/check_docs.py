@@ -28,9 +28,6 @@ INDEX = os.path.join("docs", "index.md")
 # Files that name paths of other times or other places.
 HISTORY = {"CHANGELOG.md"}
 
-# Source files that pages name ahead of the code; remove an entry when its file exists.
-NOT_YET = {"recovery.c", "train/loop/dist.h", "train/loop/dist_trace.c"}
-
 # Tools that plant pages of their own.
 PLANTERS = {"tools/check_docs.py", "tools/check_prose.py", "tools/test_docs.py"}
 
@@ -206,7 +203,7 @@ def check_paths(tree):
                         for line, path in paths_in_backticks(without_code(text)) if not tree.has(path)]
     yield "every path in backticks exists", missing
     ends = {"/".join(parts[i:]) for parts in (f.split("/") for f in tree.files if f.endswith((".c", ".h")))
-            for i in range(len(parts))} | NOT_YET
+            for i in range(len(parts))}
     yield "every C file in backticks exists", [
         "%s:%d: `%s`: no file has a path that ends so" % (page, line, path) for page, text in tree.pages.items()
         if page not in HISTORY for line, path in c_files_in_backticks(without_code(text)) if path not in ends]

@@ -8,8 +8,8 @@
 #include "cli/train_run.h"
 #include "graph/op.h"
 #include "observe/status_page.h"
+#include "train/loop/dist.h"
 #include "train/loop/guard.h"
-#include "train/loop/team.h"
 
 #include <meshflow/mesh.h>
 
@@ -180,7 +180,7 @@ bool mf_train_was_stopped(const mf_train_run *run)
 
     if (mf_train_verdict(run, &why))
         return false;
-    return t->team && t->team->kind->lease ? t->standing.stop != 0 : t->step < run->total;
+    return mf_dist_leases_batches(t->dist) ? t->progress.stop != 0 : t->step < run->total;
 }
 
 static void train_report_put_end(const mf_train_run *run, mf_buf *out)
@@ -215,9 +215,9 @@ mf_status mf_train_print_json(const mf_train_run *run, const mf_result *test, in
                   mf_strategy_size(run->job->strategy));
     mf_buf_json_number(&out, run->loss_known ? run->loss : NAN);
     train_report_put_end(run, &out);
-    if (run->job->trainer->standing.restarted > 0)
+    if (run->job->trainer->progress.restarted > 0)
         mf_buf_printf(&out, ",\"restarted_from_step\":%lld",
-                      (long long)run->job->trainer->standing.restarted - 1);
+                      (long long)run->job->trainer->progress.restarted - 1);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(run->job->trainer));
     mf_job_print_samples(run->job, &out);
     print_traffic(run->job->strategy, &out);

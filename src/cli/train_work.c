@@ -7,7 +7,7 @@
 #include "cli/resume.h"
 #include "cli/train_options.h"
 #include "cli/train_run.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <string.h>
 
@@ -48,8 +48,8 @@ static mf_status train_work_count_step(void *ctx, mf_trainer *t, const mf_step_r
  * enough; where the chief may be lost every worker evaluates the rule, with the same result. */
 static bool watches_convergence(const mf_strategy *s)
 {
-    return mf_strategy_is_chief(s) || mf_dist_worker_judges(s->team) ||
-           mf_dist_worker_meets(s->team);
+    return mf_strategy_is_chief(s) || mf_dist_judges_groups(s->dist) ||
+           mf_dist_may_recover(s->dist);
 }
 
 static mf_status fit_with_hooks(mf_train_run *run, mf_progress *progress, mf_fit_options fit)
@@ -124,19 +124,18 @@ static mf_status print_result(const mf_train_run *run, bool json, const mf_resul
             printed = true;
         }
         st = mf_strategy_barrier(strategy, "the result");
-        if (st != MF_OK && !mf_dist_worker_meets(strategy->team))
+        if (st != MF_OK && !mf_dist_may_recover(strategy->dist))
             return st;
         if (st != MF_OK) /* no peer is left to wait for */
-            st = mf_dist_worker_gather_round(strategy->team, run->job->trainer, st) == MF_OK
-                     ? MF_ABORTED
-                     : MF_OK;
+            st = mf_dist_rendezvous(strategy->dist, run->job->trainer, st) == MF_OK ? MF_ABORTED
+                                                                                    : MF_OK;
     } while (st != MF_OK);
     return MF_OK;
 }
 
 static void warn_of_restart(const mf_job *job)
 {
-    const int64_t from = job->trainer->standing.restarted - 1;
+    const int64_t from = job->trainer->progress.restarted - 1;
 
     if (from >= 0 && mf_strategy_is_chief(job->strategy))
         MF_WARN(
@@ -168,7 +167,7 @@ mf_status mf_train_work(mf_train_run *run, mf_args *args)
     st = fitted == MF_OK || run->loss_known ? MF_OK : fitted;
     if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
         MF_WARN("%s", why.message); /* this worker joined too late: no failure */
-        if (job->trainer->team->stopped)
+        if (job->trainer->dist->stopped)
             args->exit_code = MF_EXIT_STOPPED;
         mf_progress_deinit(&progress);
         return MF_OK;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connect_tasks.c - from what a cluster's options say to tasks that are connected with each other.
- */
+/* connect_tasks.c - from the cluster description of the options to connected tasks. */
 #include "base/buf.h"
 #include "collective/net_groups.h"
 #include "dist/strategies.h"
@@ -13,7 +12,7 @@
 
 enum {
     DEFAULT_TIMEOUT_MS = 60000,
-    ALONE_AREA = 256 << 10, /* bytes of memory where one meets itself */
+    ALONE_AREA = 256 << 10, /* bytes of memory for a group of one */
 };
 
 mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out)
@@ -33,7 +32,8 @@ int64_t mf_job_timeout_ns(const mf_strategy_options *o)
     return 1000000 * (o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS);
 }
 
-/* What all must have in common: else bits, or worse, would differ. */
+/* Properties that all tasks must share: otherwise results would differ in their bits, or be wrong.
+ */
 mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out)
 {
     mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=", MESHFLOW_VERSION, mf_numerics_class());
@@ -48,7 +48,7 @@ mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* Everybody's name and address: those that compute together, then those of the role `others`. */
+/* Names and addresses: the tasks that train together, then those of the role `others`. */
 static mf_status list_tasks(const mf_strategy_call *call, mf_role others, mf_net_task *tasks,
                             const char **addresses, int n)
 {
@@ -68,14 +68,14 @@ static mf_status list_tasks(const mf_strategy_call *call, mf_role others, mf_net
         if (!tasks[i].name)
             return MF_NOMEM("tasks");
     }
-    if (n == 1 && !addresses[0]) /* nobody will come: any port will do */
+    if (n == 1 && !addresses[0]) /* no other task connects: any port is good */
         tasks[0].address = addresses[0] = "127.0.0.1:0";
     if (!addresses[0])
         addresses[0] = c->rendezvous;
     return MF_OK;
 }
 
-/* An engine numbered the processes, and some of them are on other hosts, or may be. */
+/* A launcher numbered the processes, and some of them are on other hosts, or may be. */
 static bool connect_tasks_spread(const mf_cluster *c)
 {
     if (c->addresses || c->n_tasks < 2 || !c->rendezvous)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coordinate.c - what workers do together at a caller's wish: wait for each other, stop, give up.
- */
+/* coordinate.c - what workers do together on request of the caller: barrier, stop, leave, abort. */
 #include "base/host_state.h"
 #include "base/mem.h"
 #include "dist/strategies.h"
@@ -9,17 +8,17 @@
 
 enum { NAME = 64 }; /* bytes of a barrier's name */
 
-/* Everybody tells its barrier. */
-static mf_status compare_names(const mf_dist_worker *team, const char *names)
+/* Every worker names its barrier. */
+static mf_status compare_names(const mf_dist *dist, const char *names)
 {
-    const char *mine = names + (size_t)team->rank * NAME;
+    const char *mine = names + (size_t)dist->rank * NAME;
 
-    for (int r = 0; r < team->size; r++) {
+    for (int r = 0; r < dist->size; r++) {
         const char *theirs = names + (size_t)r * NAME;
 
         if (memcmp(mine, theirs, NAME) != 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%s came to the barrier '%.63s', %s to '%.63s'",
-                           team->group->names[team->rank], mine, team->group->names[r], theirs);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s is at the barrier '%.63s', %s at '%.63s'",
+                           dist->group->names[dist->rank], mine, dist->group->names[r], theirs);
     }
     return MF_OK;
 }
@@ -29,7 +28,7 @@ mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name)
     MF_ENTRY;
     MF_NEED(name);
 
-    mf_dist_worker *team = strategy ? strategy->team : NULL;
+    mf_dist *dist = strategy ? strategy->dist : NULL;
     char mine[NAME] = "";
     int64_t *sizes;
     char *names;
@@ -37,21 +36,21 @@ mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name)
 
     if (strlen(name) > NAME - 4)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the name of a barrier is too long: '%.80s'", name);
-    if (!team || !team->group)
+    if (!dist || !dist->group)
         return MF_OK;
     memcpy(mine, name, strlen(name));
-    sizes = mf_calloc(team->size, sizeof *sizes);
-    names = mf_calloc(team->size, NAME);
+    sizes = mf_calloc(dist->size, sizeof *sizes);
+    names = mf_calloc(dist->size, NAME);
     st = sizes && names ? MF_OK : MF_NOMEM("a barrier");
-    for (int r = 0; st == MF_OK && r < team->size; r++)
+    for (int r = 0; st == MF_OK && r < dist->size; r++)
         sizes[r] = NAME;
     if (st == MF_OK) {
-        const mf_collective c = mf_dist_worker_call(team, 0, "the barrier");
+        const mf_collective c = mf_dist_collective(dist, 0, "the barrier");
 
-        st = mf_all_gather(team->group, &(mf_gather){ c, mine, sizes, names });
+        st = mf_all_gather(dist->group, &(mf_gather){ c, mine, sizes, names });
     }
     if (st == MF_OK)
-        st = compare_names(team, names);
+        st = compare_names(dist, names);
     mf_free(sizes);
     mf_free(names);
     return st;
@@ -65,23 +64,23 @@ void mf_strategy_stop(mf_strategy *strategy)
 
 void mf_strategy_leave(mf_strategy *strategy)
 {
-    const mf_dist_worker *team = strategy ? strategy->team : NULL;
+    const mf_dist *dist = strategy ? strategy->dist : NULL;
 
-    if (mf_dist_worker_meets(team) || (team && team->members && team->kind->serve))
-        atomic_store(&strategy->team->leaves, true);
+    if (mf_dist_may_recover(dist) || (dist && dist->members && mf_dist_serves(dist)))
+        atomic_store(&strategy->dist->leave_requested, true);
     else
         mf_strategy_stop(strategy);
 }
 
 bool mf_strategy_has_left(const mf_strategy *strategy)
 {
-    return strategy && strategy->team && strategy->team->left;
+    return strategy && strategy->dist && strategy->dist->state == MF_DIST_LEFT;
 }
 
 void mf_strategy_abort(mf_strategy *strategy, mf_status why)
 {
     MF_ENTRY_OR();
 
-    if (strategy && strategy->team && strategy->team->kind->failed && why != MF_OK)
-        strategy->team->kind->failed(strategy->team, why);
+    if (strategy && why != MF_OK)
+        mf_dist_failed(strategy->dist, why);
 }

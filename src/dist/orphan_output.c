@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* orphan_output.c - see orphan_output.h. A pipe whose reader is gone shows POLLERR, so one thread
- * waits for that, and puts a file in the pipe's place. */
+/* orphan_output.c - see orphan_output.h. A pipe whose reader has closed shows POLLERR: one thread
+ * waits for that, and replaces the pipe by a file. */
 #include "dist/orphan_output.h"
 
 #include "base/buf.h"
@@ -30,7 +30,7 @@ static void orphan_output_replace(const char *prefix, int i)
         fd = open(path.data, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     mf_buf_deinit(&path);
     if (fd < 0)
-        return; /* there is no place left to say so */
+        return; /* no stream is left to report this on */
     (void)dup2(fd, STDOUT_FILENO + i);
     (void)close(fd);
 }
@@ -69,6 +69,6 @@ void mf_job_keep_output(void)
         (void)pthread_detach(thread);
         return;
     }
-    MF_WARN("there is no thread left: what this task prints is lost if its launcher is killed");
+    MF_WARN("no thread could be started: this task's output is lost if its launcher is killed");
     mf_free(prefix);
 }

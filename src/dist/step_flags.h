@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_flags.h - what workers that do a step together wish for afterwards; it travels with the
- * step.
+/* step_flags.h - what the workers of a step request for after it; the flags travel with the step.
  *
- * A word: what at least one wishes for, and how many want to leave. */
+ * One integer: which requests at least one worker makes, and how many workers leave. */
 #ifndef MF_DIST_STEP_FLAGS_H
 #define MF_DIST_STEP_FLAGS_H
 
 enum {
     MF_STEP_FLAG_STOP = 1, /* the step shall be the last one */
-    MF_STEP_FLAG_MEET = 2, /* somebody waits to come in: all shall meet again after the step */
-    MF_STEP_FLAG_KINDS = 2, /* so many of these travel with sums */
-    MF_STEP_FLAG_LOOK = 4, /* on a mesh: somebody looks at variables after the step */
-    MF_STEP_FLAG_LEAVE = 1 << 8, /* one wants to leave; counted from here on */
+    MF_STEP_FLAG_RENDEZVOUS = 2, /* a task waits to join: rendezvous after the step */
+    MF_STEP_FLAG_KINDS = 2, /* so many of these flags travel with sums */
+    MF_STEP_FLAG_READ = 4, /* on a mesh: a worker reads variables after the step */
+    MF_STEP_FLAG_LEAVE = 1 << 8, /* a worker leaves; counted from this bit on */
 };
 
-static inline int mf_step_flags_leaving(int votes)
+static inline int mf_step_flags_leaving(int flags)
 {
-    return votes / MF_STEP_FLAG_LEAVE;
+    return flags / MF_STEP_FLAG_LEAVE;
 }
 
 static inline int mf_step_flags_join(int a, int b)

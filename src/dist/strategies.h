@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategies.h - the rows of the table of strategies: how each finds its team. */
+/* strategies.h - the table of strategies, and how a strategy finds and connects its tasks. */
 #ifndef MF_DIST_STRATEGIES_H
 #define MF_DIST_STRATEGIES_H
 
@@ -10,7 +10,7 @@
 #include "dist/codec/codec.h"
 #include "dist/strategy_settings.h"
 #include "net/net.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/trainer.h"
 
 #include <pthread.h>
@@ -44,14 +44,15 @@ MF_MUST mf_status mf_workers_open(const mf_strategy_call *call,
 MF_MUST mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_ps_open(const mf_strategy_call *call,
                              mf_strategy **out); /* strategy_param_server.c */
-/* One server has all variables, and workers compute each batch together. */
+/* One server holds all variables, and workers compute each batch together. */
 MF_MUST mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mesh_open(const mf_strategy_call *call,
                                mf_strategy **out); /* strategy_mesh.c */
-/* Of a strategy mesh: its processors, and the wire to those elsewhere; NULL: it is another one. */
+/* Of a strategy mesh: its devices, and the connection to devices of other processes; NULL: another
+ * strategy. */
 const struct mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy);
 /* mf_strategy_mesh_relayout() to a parsed mesh and layout. */
 MF_MUST mf_status mf_strategy_mesh_relayout_to(mf_strategy *strategy,
@@ -67,31 +68,31 @@ MF_MUST mf_status mf_aggregation_make(const mf_strategy_settings *settings, cons
 MF_MUST mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t);
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
-/* Which tasks there are, by what the options and the environment say. Owns: mf_cluster_free(). */
+/* The cluster that the options and the environment describe. Owns: mf_cluster_free(). */
 MF_MUST mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out);
-/* Others see this process as its task of o->job, if that is set, until mf_status_page_close().
- * Fails as mf_strategy_open() does. */
+/* Show this process as its task of o->job, if that is set, until mf_status_page_close(). Fails as
+ * mf_strategy_open() does. */
 MF_MUST mf_status mf_job_show(const mf_strategy_options *o);
-/* How long somebody is waited for. */
+/* How long a task waits for a peer. */
 int64_t mf_job_timeout_ns(const mf_strategy_options *o);
-/* Those that compute together, by rank, then those of the role `others`, connected with each other;
- * hub: only with this one (NULL: all with all). Owns: mf_net_close(). */
+/* Connect the tasks that train together, by rank, then those of the role `others`; hub: only with
+ * this task (NULL: all with all). Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, const int *hub,
                                       mf_net **out);
-/* All tasks connected with each other: those that train together first, by rank, then the parameter
- * servers. Owns: mf_net_close(). */
+/* Connect all tasks with each other: the tasks that train together first, by rank, then the
+ * parameter servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
-/* A group of all of them, of the kind that the setting `collective` names: "auto", "shared", "net"
+/* A group of all workers, of the kind that the setting `collective` names: "auto", "shared", "net"
  * or an algorithm. id: see mf_group_net(). */
 MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
                                mf_group **out);
 
-/* A group of one, who meets itself. Owns: mf_group_free(), then mf_segment_free(*memory), also
- * after a failure. */
+/* A group of one member. Owns: mf_group_free(), then mf_segment_free(*memory), also after a
+ * failure. */
 MF_MUST mf_status mf_job_group_alone(mf_segment **memory, mf_group **out);
 
-/* Parts of these. What all must have in common, as lines; how frames travel between tasks at these
- * addresses; a group of a kind. */
+/* Parts of the calls above: the properties that all tasks must share, as lines; the transport
+ * between tasks at these addresses; a group of a kind. */
 typedef struct mf_job_way {
     const mf_transport_kind *transport;
     mf_security security;
@@ -102,58 +103,5 @@ MF_MUST mf_status mf_job_transport(const mf_strategy_call *call, const char *con
                                    int n, const char *self, mf_job_way *out);
 MF_MUST mf_status mf_job_group_of(mf_net *net, const int *members, int n, uint32_t id,
                                   const char *how, mf_group **out);
-
-/* ---- tasks that come and go (rejoin.c) ---- */
-
-/* What is needed to connect again and again: see mf_members. */
-typedef struct mf_job_members {
-    mf_members *members; /* NULL: not registered yet */
-    char *store, *name, *address, *identity, *collective;
-    char **first; /* names of all tasks that begin */
-    int n_first;
-    mf_job_way way;
-    int64_t timeout_ns;
-    const mf_view *view; /* at hand; NULL: none yet */
-    int n_workers, n_servers; /* of the view */
-    int self; /* among its tasks, of which workers come first, in the order of the view */
-    pthread_mutex_t lock; /* of net */
-    mf_net *net; /* of the view at hand; NULL: not connected */
-    const mf_dist_worker
-        *team; /* that meets, with this trainer, which may be told to end; NULL: none yet */
-    const mf_trainer *trainer;
-} mf_job_members;
-
-/* Is there a store, and can this transport lose a task? Else nobody may be missing. */
-bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster);
-/* Those that train together, and parameter servers. Copies what it needs of the call. Owns:
- * mf_job_members_deinit(), also after a failure. */
-MF_MUST mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out);
-void mf_job_members_deinit(mf_job_members *j);
-/* Give up the view at hand, and be connected with the members of a later one. Fails where it is no
- * matter of others: see mf_members_next(). */
-MF_MUST mf_status mf_job_members_meet(mf_job_members *j);
-/* Let go of the connections; those who wait for us are told `why` (MF_OK: we leave). */
-void mf_job_members_part(mf_job_members *j, mf_status why);
-/* Is this failure due to others, who may be missing next time? */
-bool mf_job_others_failed(mf_status st);
-/* What this worker votes for in its next step (dist/step_flags.h). */
-int mf_job_members_votes(mf_job_members *j, mf_dist_worker *team, bool wants_stop);
-/* What has become of everybody's votes: *stop, and whether all meet again. */
-void mf_job_take_votes(mf_dist_worker *team, int votes, bool *stop);
-/* mf_dist_worker_kind.meet: part() from those of the epoch that is over, telling them why; then
- * once() with those of the next, until that does not fail because of others. */
-typedef struct mf_job_meeting {
-    void (*part)(mf_dist_worker *team, mf_status why);
-    mf_status (*once)(mf_dist_worker *team, mf_trainer *t);
-} mf_job_meeting;
-MF_MUST mf_status mf_job_meet(mf_dist_worker *team, mf_trainer *t, const mf_job_meeting *m,
-                              mf_status why);
-/* mf_dist_worker_kind.note_saved and .over. Nothing, where all must stay. */
-MF_MUST mf_status mf_job_note_saved(mf_dist_worker *team);
-MF_MUST mf_status mf_job_note_end(mf_dist_worker *team);
-/* What mf_dist_worker_kind.meet has to say of the view at hand. */
-MF_MUST mf_status mf_job_describe_view(mf_job_members *j, mf_dist_worker *team);
-/* A group of all members that train. */
-MF_MUST mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out);
 
 #endif

@@ -2,6 +2,7 @@
 /* strategy.c - the table of strategies, and opening one. */
 #include "base/host_state.h"
 #include "base/log.h"
+#include "dist/job_members.h"
 #include "dist/mesh/mesh_settings.h"
 #include "dist/strategies.h"
 #include "observe/status_page.h"
@@ -136,7 +137,7 @@ static mf_status open_for(const mf_strategy_settings *settings, const mf_strateg
 
     if (!settings && cluster->n_tasks <= 1 && !o->codec /* a codec changes bits even for a single
                                                            process */
-        && !mf_job_may_change(o, cluster)) { /* workers may join */
+        && !mf_job_is_elastic(o, cluster)) { /* workers may join */
         if (!cluster->addresses)
             warn_of_unused(o);
         return open_alone(out);
@@ -230,12 +231,12 @@ void mf_strategy_close(mf_strategy *strategy)
 
 int mf_strategy_rank(const mf_strategy *strategy)
 {
-    return strategy && strategy->team ? strategy->team->rank : 0;
+    return strategy && strategy->dist ? strategy->dist->rank : 0;
 }
 
 int mf_strategy_size(const mf_strategy *strategy)
 {
-    return strategy && strategy->team ? strategy->team->size : 1;
+    return strategy && strategy->dist ? strategy->dist->size : 1;
 }
 
 void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
@@ -244,19 +245,17 @@ void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
     if (!out)
         return;
 
-    *out = (mf_traffic){ 0 };
-    if (strategy && strategy->team && strategy->team->kind->traffic)
-        strategy->team->kind->traffic(strategy->team, out);
+    mf_dist_traffic(strategy ? strategy->dist : NULL, out);
 }
 
 bool mf_strategy_serves(const mf_strategy *strategy)
 {
-    return strategy && strategy->team && strategy->team->kind->serve;
+    return strategy && mf_dist_serves(strategy->dist);
 }
 
 bool mf_strategy_is_over(const mf_strategy *strategy)
 {
-    return strategy && strategy->team && strategy->team->over;
+    return strategy && strategy->dist && strategy->dist->state == MF_DIST_OVER;
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)

@@ -23,7 +23,7 @@ static int64_t ask_ns(void)
 
 /* ---- notifications ---- */
 
-void mf_net_note_trouble(mf_net *n, mf_status st)
+void mf_net_record_failure(mf_net *n, mf_status st)
 {
     if (n->trouble.status != MF_OK)
         return;
@@ -102,7 +102,7 @@ void mf_net_abort(mf_net *n, mf_status why)
     pthread_mutex_lock(&n->lock);
     first = !n->aborted;
     n->aborted = true;
-    mf_net_note_trouble(n, why);
+    mf_net_record_failure(n, why);
     pthread_mutex_unlock(&n->lock);
     mf_net_notify_watches(n, false);
     f.size = strlen(e.message);

@@ -74,7 +74,7 @@ static void net_inbox_note_gone(mf_net *n, mf_peer *p, mf_status why)
         mf_error_save(why, &p->why);
     p->gone = true;
     if (!p->left && !n->closing && !n->star)
-        mf_net_note_trouble(n, why);
+        mf_net_record_failure(n, why);
     pthread_cond_broadcast(&n->changed);
 }
 
@@ -88,7 +88,7 @@ static void take_abort(mf_net *n, int peer, const message *m)
     if (n->star)
         net_inbox_note_gone(n, p, why);
     else
-        mf_net_note_trouble(n, why);
+        mf_net_record_failure(n, why);
 }
 
 /* The caller holds the lock. Handles control messages of the net. True: external waiters must be

@@ -133,7 +133,7 @@ bool mf_net_is_report_due(mf_net *n);
 /* ---- net_failure_detection.c ---- */
 
 /* The caller holds the lock: the thread's error becomes the failure of all waits of this task. */
-void mf_net_note_trouble(mf_net *n, mf_status st);
+void mf_net_record_failure(mf_net *n, mf_status st);
 /* The same: MF_OK as long as neither this task nor the net has failed. */
 MF_MUST mf_status mf_net_failure_of(const mf_net *n, int task);
 /* Without the lock: notify the watches; for a query only the watches that want queries. */

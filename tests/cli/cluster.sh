@@ -19,7 +19,7 @@ export RANK=7
 ok "a weaker convention that is wrong is noted" "note: torchrun is also set, wrongly" -- doctor env
 unset RANK
 TF_CONFIG='{"cluster":{"worker":["a:x","b:1"],"pss":["c:1"]},"task":{"type":"worker","index":0}}'
-fails "env shows every mistake" "mistake: TF_CONFIG cluster.worker[0]: port 'x' is no number" \
+fails "env shows every mistake" "mistake: TF_CONFIG cluster.worker[0]: port 'x' is not a number" \
     "mistake: TF_CONFIG cluster.pss: there is no job 'pss'" "fix: did you mean 'ps'?" "2 mistakes" -- doctor env
 fails "env shows them as json" '"place":"TF_CONFIG cluster.worker[0]"' -- doctor env --json
 unset TF_CONFIG

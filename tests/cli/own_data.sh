@@ -244,7 +244,7 @@ ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
 cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
 wrong "a picture that is cut" "'broken/dots/0.png': damaged PNG file: the file is truncated" -- \
     train --model mlp --data broken --no-test --batch 36 --quiet
-wrong "pictures without classes" "the model wants a column 'label'" -- train --model mlp --data flat --steps 1 --batch 8
+wrong "pictures without classes" "the model needs a column 'label'" -- train --model mlp --data flat --steps 1 --batch 8
 cp -r shapes/train shapes/val
 ok "eval of another part of the training data" "36 of shapes, part=val" -- eval --from pics --test shapes --set part=val
 rm -r shapes/val

@@ -110,7 +110,7 @@ kill $waits
 wait $waits 2>/dev/null
 cp unknown err
 check "graph run tells that a name does not resolve" \
-    grep -q "server at nobody.invalid:1: .*the name 'nobody.invalid' does not resolve; fails in .* s (change with --wait" err
+    grep -q "server at nobody.invalid:1 for .*the name 'nobody.invalid' does not resolve; fails in .* s (change with --wait" err
 
 # ---- a cluster: a parameter server, two workers
 cluster=$(python3 -c '

@@ -99,7 +99,7 @@ class Bench(harness.Bench):
 @test
 def other_hosts_need_certificates(b):
     b.does_not_serve("would accept any peer on the network", address="0.0.0.0:0")
-    b.does_not_serve("does not hold ca.pem", "--tls-dir", b.out("nothing"), address="0.0.0.0:0")
+    b.does_not_serve("does not contain ca.pem", "--tls-dir", b.out("nothing"), address="0.0.0.0:0")
     b.serve(address="127.0.0.2:0")  # is loopback, too
     b.serve("--tls-dir", b.cert("tls"), address="0.0.0.0:0")
     check(b.ask(CREATE, b.out("tls")) == "OK", "its own certificate is not good")
@@ -141,7 +141,7 @@ def invalid_certificates_are_rejected_on_both_sides(b):
     b.step("--tls-dir", other, fails="the certificate of the server is not from our authority")
     b.step("--tls-dir", tls)
     b.serve()
-    b.step("--tls-dir", tls, fails="does not speak TLS")
+    b.step("--tls-dir", tls, fails="does not use TLS")
 
 
 @test

@@ -94,7 +94,7 @@ def invalid_combinations_of_workers_and_grains_are_rejected(b):
     said = b.run(3, "--codec", "grain=4; fp16", code=2)
     check("are enough for 2 workers, not for 3; give --shards 12" in said, said)
     said = b.run(0, "--codec", "top_k", "--precision", "fp16", code=2)
-    check("codec top_k keeps a part of the gradients" in said, said)
+    check("codec top_k adds a part of the gradients" in said, said)
 
 
 @test

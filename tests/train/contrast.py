@@ -57,7 +57,7 @@ def losses_over_all_samples_are_rejected_for_strategies_without_them(b):
         strategy = [] if "--ps" in launch else ["--strategy", "local_sgd period=2"]
         r = b.run([*launch, "--", *command, *strategy], code=2)
         said = r.stdout + r.stderr
-        check("the loss 'triplet' looks at all samples of a step" in said, said)
+        check("the loss 'triplet' compares all samples of a step" in said, said)
         check("use the strategy multi_worker_mirrored" in said, said)
 
 

@@ -102,13 +102,13 @@ def a_task_that_is_stopped_before_the_others_join_ends_with_75(b):
             b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
             p = b.begin(*b.train("--timeout", "100"))
             said = ""
-            while "to be let in" not in said:
+            while "to join" not in said:
                 line = p.stderr.readline()
                 check(line, "the %s has ended: %s" % (kind, said))
                 said += line
             p.send_signal(number)
             _, err = p.communicate(timeout=30)
-            check(p.returncode == STOPPED and "was told to end while it waited" in err,
+            check(p.returncode == STOPPED and "was asked to end while it waited" in err,
                   "%s: %d: %s" % (kind, p.returncode, said + err))
     for name in [*env, "TF_CONFIG"]:
         del b.env[name]
@@ -273,7 +273,7 @@ def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
             index.truncate(8)
     for launch in [], ["launch", "--max-restarts", "5", "--"]:
         code, _, err = b.end([*launch, *b.train("--out", out, "--resume", steps=30)])
-        check(code == 3 and "is whole" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
+        check(code == 3 and "is complete" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
 
 
 @test
@@ -369,7 +369,7 @@ def a_run_directory_that_is_removed_ends_the_job_with_an_error(b):
         for path in [f for w in what for f in glob.glob(os.path.join(b.out("boards"), w))]:
             shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.remove(path)
         _, err = p.communicate(timeout=60)
-        check(p.returncode == 1 and "is gone or not whole" in err and "has not ended after" not in err,
+        check(p.returncode == 1 and "is missing or incomplete" in err and "has not ended after" not in err,
               "%s: %d: %s" % (what, p.returncode, err))
         b.run(["ckpt", "verify", out])
 

@@ -94,6 +94,9 @@ def all_processes_are_killed_and_restarted(b):
         os.kill(pid, signal.SIGKILL)
     b.launcher.wait(60)
     b.wait_gone(pids)
+    saved = harness.newest_checkpoint(out)
+    # One checkpoint may be in the writing thread and one in its queue; the next save waits.
+    check(done - saved <= 3 * 50, "the newest checkpoint is of step %d, after step %d" % (saved, done))
     b.restart_watch()
     begin = time.monotonic_ns()
     b.launch(*more, "--resume", ps=2, masters=2)
@@ -101,7 +104,7 @@ def all_processes_are_killed_and_restarted(b):
     ns, step = b.commits.times[0]
     b.check_bits(out)
     lost = done - step + 1
-    check(lost <= 51, "%d steps are done again, with a checkpoint every 50" % lost)
+    check(step > saved, "training continues with step %d, before the checkpoint of step %d" % (step, saved))
     say("from the start to the first step %.0f ms; %d steps are done again (a checkpoint every 50)",
         (ns - begin) * 1e-6, lost)
 
@@ -199,7 +202,7 @@ def two_processes_are_killed_at_once(b):
         ms = hit(b, *pair)
         say("%s and %s killed: until the next step %.0f ms", *pair, ms)
         both = set(pair) == {"ps 0", "ps 1"}
-        check(("training goes on from the checkpoint" in b.said()) == both, b.said()[-6000:])
+        check(("training continues from the checkpoint" in b.said()) == both, b.said()[-6000:])
     b.check_bits(out)
 
 

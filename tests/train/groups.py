@@ -101,7 +101,7 @@ def a_stopped_worker_is_excluded_and_rejoins(b):
     b.await_step(before + 20, "worker 1")
     b.workers[0].send_signal(signal.SIGCONT)
     check(b.finish() == b.alone(steps=800), "other weights\n" + b.logs())
-    check("it comes back" in b.logs(), b.logs())
+    check("continued without it; it rejoins" in b.logs(), b.logs())
 
 
 @test
@@ -115,7 +115,7 @@ def all_workers_are_lost_and_a_checkpoint_remains(b):
     b.start(0, command)
     b.start(1, command)
     check(b.finish() == b.alone("--save-steps", "20", steps=300), "other weights\n" + b.logs())
-    check("goes on from the checkpoint" in b.logs(), b.logs())
+    check("continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -257,7 +257,7 @@ def groups_converge_alike_after_all_were_lost(b):
         time.sleep(0.01)
     restart_both(b, command)
     check(finish(b) == want, "other weights than %s\n%s" % (want, b.logs()))
-    check("goes on from the checkpoint" in b.logs() and left(b.logs()) == line, b.logs())
+    check("continues from the checkpoint" in b.logs() and left(b.logs()) == line, b.logs())
     b.audit(out)
 
 

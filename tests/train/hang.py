@@ -336,7 +336,7 @@ def a_slow_worker_is_named_once_with_the_cause(b):
         os.setpriority(os.PRIO_PROCESS, tid, nice)
     line = b.hears(r"worker 1 is slow: [\d.]+ times the others by shard", time.monotonic(),
                    "slow worker")
-    check(re.search(r"its processor time is \d+ % of what it wants \(others run on its cores\)",
+    check(re.search(r"it gets \d+ % of the processor time that it needs \(other processes run on its cores\)",
                     line), line)
     step = b.tasks("j")["worker 0"]["step"]
     b.wait_step("j", step + 20, 2)

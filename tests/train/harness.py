@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -220,6 +221,12 @@ def await_checkpoint(out):
     while not glob.glob(os.path.join(out, "*.index")):
         check(time.monotonic() < end, "there is no checkpoint")
         time.sleep(0.02)
+
+
+def newest_checkpoint(out):
+    """The step of the newest checkpoint that the list of checkpoints names."""
+    with open(os.path.join(out, "checkpoint"), encoding="utf-8") as f:
+        return int(re.search(r'^model_checkpoint_path: ".*-(\d+)"', f.read(), re.M).group(1))
 
 
 def write_images(folder, n, side):

@@ -109,7 +109,7 @@ def shards_near(b, data, nears, *more, **kind):
                        for near in nears], {"MESHFLOW_LOG": "info"})
     ends = [w.communicate(timeout=120) for w in workers]
     check(all(w.returncode == 0 for w in workers), str(ends))
-    line = re.search("by what is near: workers take (.*); (.*) % of", ends[0][1])
+    line = re.search("by data locality: workers have (.*); (.*) % of", ends[0][1])
     check(line, ends[0][1])
     shares = re.findall(r"(\d+) from (\d+) on", line[1])
     return ([(int(first), int(n)) for n, first in shares], int(line[2]),

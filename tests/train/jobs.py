@@ -79,7 +79,7 @@ def servers_and_their_blockers_are_shown(b):
     pid = b.tasks("ps")["worker 1"]["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        b.wait(lambda: "worker 1 (pid %d) is stopped" % pid in b.why("ps") and
+        b.wait(lambda: "worker 1 (pid %d) has been stopped" % pid in b.why("ps") and
                "worker 0" in b.why("ps"), "worker 0 waits, by way of the server")
     finally:
         os.kill(pid, signal.SIGCONT)

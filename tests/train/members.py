@@ -128,7 +128,7 @@ class Bench(harness.Bench):
 
     def recoveries(self):
         """Milliseconds from the moment a loss was seen until the next step was done."""
-        return [float(ms) for ms in re.findall(r"was done (\d+) ms after others", self.logs())]
+        return [float(ms) for ms in re.findall(r"is complete, (\d+) ms after the failure", self.logs())]
 
     def kill(self, index):
         p = self.workers[index]
@@ -173,7 +173,7 @@ def without_complete_copies_survivors_of_a_mesh_resume_from_a_checkpoint(b):
     b.kill(0) # the chief
     got = b.finish()
     check(got == want, "%s, alone %s\n%s" % (got, want, b.logs()))
-    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    check("training continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -261,7 +261,7 @@ def lost_servers_are_restored_from_a_checkpoint(b):
     b.start(2, command)
     b.start(3, command)
     check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
-    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    check("training continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -291,7 +291,7 @@ def a_stopped_worker_is_excluded_and_rejoins(b):
     chief.send_signal(signal.SIGCONT)
     check(b.finish() == b.alone(steps=600), "other weights\n" + b.logs())
     b.audit(out)
-    check("it comes back" in b.logs(), b.logs())
+    check("continued without it; it rejoins" in b.logs(), b.logs())
 
 
 @host_test
@@ -390,7 +390,7 @@ def workers_join_a_job_whose_store_and_cluster_are_options(b):
         b.running += tasks
         await_workers(b, name, 2)
         r = subprocess.run([b.program, "job", "scale", name, "--workers", "3"], capture_output=True, text=True, env=b.env)
-        check(r.returncode == 0 and "worker 2 is started" in r.stdout, r.stdout + r.stderr)
+        check(r.returncode == 0 and "worker 2 was started" in r.stdout, r.stdout + r.stderr)
         await_workers(b, name, 3)
         subprocess.run([b.program, "job", "drain", name], capture_output=True, text=True, env=b.env)
         for p in tasks:
@@ -474,7 +474,7 @@ def a_list_of_hosts_sets_the_number_of_workers(b):
     b.running.append(script)
     await_workers(b, "listed", 3)
     put("here here here")
-    complaint, end = "the last one holds: cat " + hosts + ":1", time.monotonic() + 60
+    complaint, end = "the previous list stays in force: cat " + hosts + ":1", time.monotonic() + 60
     while complaint not in open(said.name).read():
         check(time.monotonic() < end, "no complaint: " + open(said.name).read())
         time.sleep(0.05)
@@ -527,7 +527,7 @@ def all_workers_are_lost_and_a_checkpoint_remains(b):
     b.start(0, command)
     b.start(1, command)
     check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
-    check("goes on from the checkpoint" in b.logs(), b.logs())
+    check("continues from the checkpoint" in b.logs(), b.logs())
     b.audit(out)
 
 
@@ -548,7 +548,7 @@ def a_worker_that_waits_to_join_ends_on_a_signal(b):
     b.new_address()
     p = b.start(0, b.train())
     end = time.monotonic() + 60
-    while "to be let in" not in b.logs():
+    while "to join" not in b.logs():
         check(time.monotonic() < end, "it does not wait\n" + b.logs())
         time.sleep(0.05)
     p.terminate()

@@ -413,7 +413,7 @@ def errors_name_the_fix(b):
                        (["--mesh", "rows"], "write axes and sizes"),
                        (mesh("batch:depth"), "no axis 'depth'"),
                        (mesh("gradients:rows"), "needs slots:rows or weights:rows"),
-                       (mesh("batch:rows") + ["--strategy", "mirrored"], "give one of them")):
+                       (mesh("batch:rows") + ["--strategy", "mirrored"], "give only one of them")):
         r = subprocess.run([b.program, *b.train(*more)], capture_output=True, text=True, timeout=60)
         check(r.returncode != 0 and part in r.stderr, "%s: %s" % (more, r.stderr))
     for command in "predict", "eval":

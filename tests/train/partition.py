@@ -186,7 +186,7 @@ class Bench(members.Bench):
     def epochs(self):
         """Who took part, by epoch; the first one has all."""
         found = {1: self.all()}
-        for epoch, names in re.findall(r"epoch (\d+), .*: training goes on with (.*) after", self.logs()):
+        for epoch, names in re.findall(r"epoch (\d+): training continues with (.*?) after", self.logs()):
             found[int(epoch)] = set(names.split(", "))
         return [found[k] for k in sorted(found)]
 
@@ -340,7 +340,7 @@ def a_worker_that_is_stopped_for_a_long_time(b):
     for i in 0, 1, 2:
         disturb(b, "worker %d stopped" % i, lambda: b.workers[i].send_signal(signal.SIGSTOP), 10,
                 ["worker %d" % i], lambda b: b.workers[i].send_signal(signal.SIGCONT))
-    check(b.logs().count("it comes back") == 3, b.logs())
+    check(b.logs().count("continued without it; it rejoins") == 3, b.logs())
     b.end_all()
 
 
@@ -352,7 +352,7 @@ def load_does_not_exclude_workers(b):
     b.others += loops
     b.begin(4, servers=2)
     time.sleep(60 * b.minutes)
-    longer = re.findall(r"keeps a lease of (\S+) s", b.logs())
+    longer = re.findall(r"holds a lease of (\S+) s", b.logs())
     say("%g minutes, %d steps: %d evictions; leases of up to %s s" %
         (b.minutes, max(b.steps().values()), b.evictions(), max(longer, key=float, default="3")))
     for p in loops:

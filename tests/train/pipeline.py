@@ -132,7 +132,7 @@ def errors_name_the_fix(b):
                        (stages("stages:2", "layers:stages", "--stages", "two"), "how many layers"),
                        (stages("stages:2", "layers:stages", "--stages", "3,3"), "the model has 2"),
                        (stages("stages:5", "layers:stages"), "too few for 5 stages"),
-                       (stages("stages:2", "layers:stages;batch:stages"), "cannot cut 'batch'"),
+                       (stages("stages:2", "layers:stages;batch:stages"), "cannot split 'batch'"),
                        (stages("stages:2", "layers:stages", "--pipeline", "fast"), "only 1f1b, gpipe,"),
                        (stages("stages:2", "layers:stages", "--chunks", "2"), "--pipeline interleaved"),
                        (stages("stages:2", "layers:stages", "--pipeline", "interleaved", "--chunks", "0"), "chunks"),

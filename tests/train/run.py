@@ -175,7 +175,7 @@ def resume_without_a_valid_checkpoint_fails(b):
     for path in glob.glob(os.path.join(out, "*.index")):
         open(path, "wb").write(b"no index")
     r = b.run("--out", out, "--resume", code=3)
-    check("no checkpoint in" in r.stderr and "is whole" in r.stderr, r.stderr)
+    check("no checkpoint in" in r.stderr and "is complete" in r.stderr, r.stderr)
 
 
 @test

@@ -152,7 +152,7 @@ def weights_that_do_not_move_for_a_given_time_are_converged(b):
 def a_diverged_training_ends_with_an_error(b):
     r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=2)
     check(last_object(r.stdout)["ended"] == "diverged", r.stdout)
-    check("10 losses in a row are no numbers" in r.stderr, r.stderr)
+    check("10 consecutive losses are NaN/Inf" in r.stderr, r.stderr)
 
 
 @test
@@ -171,10 +171,10 @@ def training_resumes_with_other_workers_and_the_same_weights(b):
     check(b.sha("--out", out, "--resume", steps=40) == want, "other weights after going on")
 
 
-def deals_of_two(log):
-    """The shards of workers 0 and 1 after each deal by speed."""
+def shards_of_two(log):
+    """The shards of workers 0 and 1 after each assignment by speed."""
     with open(log) as f:
-        return [(int(a), int(c)) for a, c in re.findall(r"workers take (\d) at [^,]*, (\d) at", f.read())]
+        return [(int(a), int(c)) for a, c in re.findall(r"workers have (\d) at [^,]*, (\d) at", f.read())]
 
 
 @test
@@ -183,7 +183,7 @@ def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
     kind = dict(model="fashion-cnn", batch=64)
     logs = [b.out("log%d" % i) for i in range(2)]
     workers = b.start([b.train(steps=100000, **kind)] * 2, {"MESHFLOW_LOG": "info"}, logs)
-    while not any(first > second for first, second in deals_of_two(logs[0])):
+    while not any(first > second for first, second in shards_of_two(logs[0])):
         check(all(w.poll() is None for w in workers), "a worker has ended")
         workers[1].send_signal(signal.SIGSTOP)
         time.sleep(0.045)
@@ -206,7 +206,7 @@ def workers_get_shards_in_proportion_to_their_threads(b):
     ends = [w.communicate(timeout=60) for w in workers]
     check([w.returncode for w in workers] == [0, 0, 0], str(ends))
     check(json.loads(ends[0][0].splitlines()[-1])["weights_sha256"] == want, "other weights")
-    check("shards are dealt out by threads: workers take 2, 4, 6" in ends[0][1], ends[0][1])
+    check("shards are assigned by the number of threads: workers have 2, 4, 6" in ends[0][1], ends[0][1])
 
 
 def pulse(workers, of):
@@ -234,7 +234,7 @@ def workers_of_speeds_1_2_3_get_shards_1_2_3(b):
     with open(logs[0]) as f:
         log = f.read()
     check([w.returncode for w in workers] == [0, 0, 0], str(ends) + log)
-    deals = [tuple(map(int, d)) for d in re.findall(r"workers take (\d+) at [^,]*, (\d+) at [^,]*, (\d+) at", log)]
+    deals = [tuple(map(int, d)) for d in re.findall(r"workers have (\d+) at [^,]*, (\d+) at [^,]*, (\d+) at", log)]
     check(deals and any(abs(a - 2) <= 1 and abs(c - 4) <= 1 and abs(e - 6) <= 1 and a < c < e
                         for a, c, e in deals), "they came to %s" % deals)
     check(deals[-1][0] < deals[-1][1] < deals[-1][2], "in the end %s" % (deals[-1],))
@@ -337,7 +337,7 @@ def groups_resume_with_other_workers_and_keep_their_number(b):
     for steps, workers in (10, 3), (20, 0), (30, 5):
         b.sha("--save-steps", "10", "--out", out, "--resume", workers=workers, **{**kind, "steps": steps})
     r = b.run(b.train("--out", out, "--resume", strategy="local_sgd groups=2 period=5"), code=2)
-    check("training has begun with 4 groups, not 2" in r.stderr, r.stderr)
+    check("training began with 4 groups, not 2" in r.stderr, r.stderr)
     got = b.sha("--save-steps", "10", "--out", out, "--resume", workers=2, strategy="local_sgd period=5")
     check(got == want, "other weights after going on")
 

@@ -54,7 +54,7 @@ static mf_status heartbeat_enter(mf_heartbeat *p)
     return heartbeat_put(p, p->lease, p->length_ns, MF_STORE_NEW);
 }
 
-/* What the store has under our name: ours or another's, its lease and its version. */
+/* The store's entry under this name (of this process or another), its lease and its version. */
 static mf_status heartbeat_find(mf_heartbeat *p, mf_member *who, mf_store_entry *entry)
 {
     mf_view one = { .self = -1 };
@@ -68,7 +68,7 @@ static mf_status heartbeat_find(mf_heartbeat *p, mf_member *who, mf_store_entry 
 
 /* ---- beginning ---- */
 
-/* A little. It has been since then that another one has our name. */
+/* A short pause. Since then another process holds this name. */
 static mf_status wait_for_other(mf_heartbeat *p, int64_t since)
 {
     mf_store_entry e = { 0 };
@@ -78,8 +78,8 @@ static mf_status wait_for_other(mf_heartbeat *p, int64_t since)
     mf_store_entry_deinit(&e);
     if (st == MF_OK && mf_clock_ns() > since + 2 * other.lease_ns)
         return MF_FAIL(MF_ALREADY_EXISTS,
-                       "there is a %s already, at %s, and it is alive; give this one another "
-                       "index, or end that one",
+                       "%s exists already, at %s, and is alive; give this task another index, or "
+                       "end that one",
                        p->self->name, other.address);
     if (st == MF_NOT_FOUND)
         return MF_OK;
@@ -137,29 +137,29 @@ void mf_heartbeat_end(mf_heartbeat *p)
 
 /* ---- keeping ---- */
 
-/* We were stopped, or cut off, and are taken for dead. */
+/* This task was stopped or cut off, and others consider it lost. */
 static void come_back(mf_heartbeat *p)
 {
     if (p->lease != 0) {
-        MF_WARN("%s was silent for longer than its lease of %.3g s, so others may have gone on "
-                "without it; it comes back",
+        MF_WARN("%s was silent for longer than its lease of %.3g s, so others may have continued "
+                "without it; it rejoins",
                 p->self->name, (double)p->length_ns * 1e-9);
         mf_adaptive_timeout_ended(&p->patience, p->length_ns, mf_clock_ns());
     }
     p->lease = 0;
     if (heartbeat_enter(p) != MF_OK)
-        MF_WARN("%s cannot come back yet: %s", p->self->name, mf_error_message());
+        MF_WARN("%s cannot rejoin yet: %s", p->self->name, mf_error_message());
 }
 
-/* The entry moves to another lease; nobody sees it missing. */
+/* Move the entry to another lease without removing it. */
 static mf_status heartbeat_replace(mf_heartbeat *p)
 {
     int64_t lease, length_ns;
 
     MF_TRY(grant(p, &lease, &length_ns));
-    MF_TRY(heartbeat_put(p, lease, length_ns,
-                         p->version)); /* the new lease runs out if it is not used */
-    MF_INFO("%s keeps a lease of %.3g s from now on, not of %.3g s: it was late by up to %.3g s",
+    MF_TRY(heartbeat_put(p, lease, length_ns, p->version)); /* an unused new lease expires */
+    MF_INFO("%s holds a lease of %.3g s from now on, instead of %.3g s: renewals were up to %.3g "
+            "s late",
             p->self->name, (double)length_ns * 1e-9, (double)p->length_ns * 1e-9,
             (double)mf_adaptive_timeout_gap(&p->patience) * 1e-9);
     heartbeat_end_lease(p, p->lease);
@@ -168,7 +168,7 @@ static mf_status heartbeat_replace(mf_heartbeat *p)
     return MF_OK;
 }
 
-/* The store did not say what became of the last put: look. */
+/* The store did not report the result of the last put: read the entry. */
 static mf_status make_sure(mf_heartbeat *p)
 {
     mf_store_entry e = { 0 };
@@ -183,7 +183,7 @@ static mf_status make_sure(mf_heartbeat *p)
         p->version = e.version;
         p->unsure = false;
     } else if (st == MF_OK) {
-        st = MF_FAIL(MF_ABORTED, "there is another %s now, at %s", p->self->name, who.address);
+        st = MF_FAIL(MF_ABORTED, "another %s exists now, at %s", p->self->name, who.address);
     }
     mf_store_entry_deinit(&e);
     return st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heartbeat.h - a task's entry in the store, task/NAME, which is there as long as the task keeps
- * the lease that it is under. How long that lease is follows from how well it is kept
- * (adaptive_timeout.h). Thread: one at a time. */
+/* heartbeat.h - a task's entry in the store, task/NAME. It exists as long as the task renews the
+ * entry's lease. The length of the lease follows from how late renewals are (adaptive_timeout.h).
+ * Thread: one at a time. */
 #ifndef MF_CLUSTER_MEMBERSHIP_HEARTBEAT_H
 #define MF_CLUSTER_MEMBERSHIP_HEARTBEAT_H
 
@@ -15,17 +15,18 @@ typedef struct mf_heartbeat {
     mf_adaptive_timeout patience;
     int64_t lease, length_ns; /* 0: none */
     int64_t version; /* of the entry */
-    bool unsure; /* it is not known whether it was put as it is said here */
+    bool unsure; /* it is unknown whether the entry was written as recorded here */
 } mf_heartbeat;
 
-/* Owns: mf_heartbeat_end(), if it succeeds. Another process of this name may have died just now: as
- * long as its lease may be in force it is waited for. Fails: ALREADY_EXISTS (it is alive). */
+/* Owns: mf_heartbeat_end(), if it succeeds. Waits as long as the lease of another process of this
+ * name may be in force, which may have died just now. Fails: ALREADY_EXISTS (that process is
+ * alive). */
 MF_MUST mf_status mf_heartbeat_begin(mf_heartbeat *p, mf_store *store, const mf_member *self,
                                      int64_t usual_ns);
-/* Keeps the lease; comes back when it has ended; replaces it when it is too short, or long. A store
- * that does not answer is asked again next time. */
+/* Renew the lease; register again when it has expired; replace it when it is too short or too long.
+ * If the store does not answer, the next call tries again. */
 void mf_heartbeat_keep(mf_heartbeat *p);
-/* We are not there any more. */
+/* Remove the entry. */
 void mf_heartbeat_end(mf_heartbeat *p);
 
 #endif

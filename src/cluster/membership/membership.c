@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership.c - see membership.h. Keys of the store are in membership_snapshot.c, but for
+/* membership.c - see membership.h. membership_snapshot.c lists the keys of the store, except
  * mark/WHAT. */
 #include "base/clock.h"
 #include "base/cond.h"
@@ -14,7 +14,7 @@
 
 static const int64_t USUAL_LEASE_NS = 3000000000, PAUSE_NS = 100000000;
 
-enum { GONE = 3 }; /* so many looks in a row find no store: it was removed */
+enum { GONE = 3 }; /* after so many reads in a row without a store: it was removed */
 
 /* ---- looking ---- */
 
@@ -44,8 +44,8 @@ static mf_status membership_check(const mf_members *m)
     return MF_OK;
 }
 
-/* With the lock held: something was seen. Who has not looked for long does not know who is to
- * blame. */
+/* With the lock held: the store was read. A task that has not read it for long cannot tell which
+ * task is lost. */
 static void note_time(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
@@ -107,8 +107,8 @@ static int64_t revision(mf_members *m)
     return r;
 }
 
-/* A store that was removed does not come back, and without it nobody sees who is lost: all are to
- * end, rather than to wait for each other. */
+/* A removed store does not return, and without it no task sees losses: all tasks end instead of
+ * waiting for each other. */
 static void membership_note_gone(mf_members *m, mf_status st)
 {
     bool news;
@@ -123,7 +123,7 @@ static void membership_note_gone(mf_members *m, mf_status st)
         m->o.news(m->o.ctx);
 }
 
-/* A store that does not answer changes nothing for those who train. */
+/* A store that does not answer does not stop training. */
 static void *membership_watch(void *arg)
 {
     mf_members *m = arg;
@@ -156,13 +156,14 @@ mf_status mf_members_check(mf_members *m)
     return st;
 }
 
-/* With the lock held: does the i-th who is there wait to be let in? Leaving, it may as well. */
+/* With the lock held: does the i-th registered task wait to join? A leaving task may be outside,
+ * too. */
 static bool membership_is_outside(const mf_members *m, int i)
 {
     const mf_member *it = &m->seen.here[i];
 
     return mf_view_find(&m->at_hand, it) < 0 &&
-           (m->seen.leaves[i] || !mf_membership_snapshot_is_doubted(&m->seen, it, &m->at_hand));
+           (m->seen.leaves[i] || !mf_membership_snapshot_is_suspected(&m->seen, it, &m->at_hand));
 }
 
 bool mf_members_is_lost(mf_members *m, int member)
@@ -263,7 +264,7 @@ mf_status mf_members_agree(mf_members *m, const char *what, char *text, size_t s
 
     (void)snprintf(key, sizeof key, "mark/%s", what);
     st = mf_store_put(m->store, key, text, strlen(text), MF_STORE_NEW, 0, NULL);
-    if (st != MF_ABORTED) /* it is there already */
+    if (st != MF_ABORTED) /* the key exists already */
         return st;
     MF_TRY(mf_store_get(m->store, key, &e, NULL));
     (void)snprintf(text, size, "%.*s", (int)e.size, e.value);

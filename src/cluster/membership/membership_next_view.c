@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership_next_view.c - the way to the next view: whoever is first proposes it, all follow; and
- * doubts, which decide who is in it. */
+/* membership_next_view.c - the next view: the first task to propose one wins, all tasks follow.
+ * Suspicions decide which members it has. */
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cluster/membership/membership_private.h"
 #include "observe/wait_report.h"
@@ -12,7 +11,8 @@
 #include <string.h>
 
 static const int64_t PAUSE_NS = 100000000;
-static const int64_t LONGEST_OUT_NS = 60000000000; /* for which doubts keep somebody out */
+static const int64_t LONGEST_EXCLUSION_NS = 60000000000; /* the longest time that suspicion excludes
+                                                      a task */
 
 /* ---- views ---- */
 
@@ -40,19 +40,19 @@ static mf_status propose(mf_members *m, const mf_view *v, int64_t expected)
     if (st == MF_OK)
         st = mf_store_put(m->store, "view", text.data, text.len, expected, 0, NULL);
     mf_buf_deinit(&text);
-    return st == MF_ABORTED ? MF_OK : st; /* somebody was first: look again */
+    return st == MF_ABORTED ? MF_OK : st; /* another task was first: read again */
 }
 
 typedef enum turn { WAIT, PROPOSE, ADOPT, LEFT, OVER } turn;
 
-/* We are not in the view that counts. */
+/* The current view lacks this task. */
 static bool membership_next_view_is_outside(const mf_members *m)
 {
     return m->at_hand.epoch == 0 ||
            (m->seen.view.epoch > m->at_hand.epoch && mf_view_find(&m->seen.view, &m->self) < 0);
 }
 
-/* With the lock held: what is to be done about what the store has? PROPOSE: this. */
+/* With the lock held: what to do, given what the store has? PROPOSE: *next. */
 static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn *out,
                                              const char **missing)
 {
@@ -60,7 +60,7 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
 
     *missing = NULL;
     *out = m->leaving && m->at_hand.epoch > 0 ? LEFT : OVER;
-    if (s->over && membership_next_view_is_outside(m)) /* nobody is let in any more */
+    if (s->over && membership_next_view_is_outside(m)) /* no task joins any more */
         return MF_OK;
     *out = WAIT;
     if (mf_membership_snapshot_find(s, &m->self) < 0) /* the thread sees to that */
@@ -74,7 +74,7 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
         *out = ADOPT;
         return MF_OK;
     }
-    if (s->view.epoch > m->at_hand.epoch) { /* we are not in it: its members let us in, if any */
+    if (s->view.epoch > m->at_hand.epoch) { /* not a member: live members add this task */
         *out = m->leaving ? LEFT : mf_membership_snapshot_anybody_left(s) ? WAIT : PROPOSE;
         *missing = s->view.members[0].name;
     } else {
@@ -83,14 +83,14 @@ static mf_status membership_next_view_decide(mf_members *m, mf_view *next, turn 
     return *out == PROPOSE ? mf_membership_snapshot_next(s, next) : MF_OK;
 }
 
-/* Whom we wait for; the name is ours, for what the store has changes. */
-typedef struct entrance {
+/* The task that is waited for; the name is a copy, because the snapshot changes. */
+typedef struct join_wait {
     mf_wait_report waiting;
     char whom[MF_MEMBER_NAME];
-} entrance;
+} join_wait;
 
-/* With the lock held, which is let go. why: more on it, or NULL. */
-static void membership_next_view_wait_for(mf_members *m, entrance *e, const char *whom,
+/* With the lock held, which is released while waiting. why: details, or NULL. */
+static void membership_next_view_wait_for(mf_members *m, join_wait *e, const char *whom,
                                           const char *why)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
@@ -99,13 +99,13 @@ static void membership_next_view_wait_for(mf_members *m, entrance *e, const char
     e->waiting.why = why;
     if (e->waiting.stall.since == 0)
         mf_wait_report_begin(&e->waiting);
-    mf_wait_report_look(&e->waiting);
+    mf_wait_report_check(&e->waiting);
     (void)mf_cond_wait_until(&m->changed, &m->lock, mf_clock_ns() + PAUSE_NS);
 }
 
 /* ---- doubts ---- */
 
-mf_status mf_members_doubt(mf_members *m, int member)
+mf_status mf_members_suspect(mf_members *m, int member)
 {
     char key[MF_STORE_KEY_MAX], ids[2 * MF_MEMBER_ID];
     mf_member it;
@@ -118,8 +118,8 @@ mf_status mf_members_doubt(mf_members *m, int member)
     return mf_store_put(m->store, key, ids, strlen(ids), MF_STORE_ANY, 0, NULL);
 }
 
-/* Ours, and others' in us. */
-static mf_status forget_doubts(mf_members *m)
+/* This task's, and those against it. */
+static mf_status clear_suspicions(mf_members *m)
 {
     mf_store_entries all;
     mf_status st = mf_store_list(m->store, "doubt/", &all);
@@ -134,42 +134,41 @@ static mf_status forget_doubts(mf_members *m)
     return st;
 }
 
-static void begin_left_out(mf_members *m, int64_t now)
+static void begin_exclusion(mf_members *m, int64_t now)
 {
-    const bool anew = now - m->adopted_at > LONGEST_OUT_NS;
-    const int64_t longer = anew ? m->o.lease_ns : 2 * m->left_out_ns;
+    const bool anew = now - m->adopted_at > LONGEST_EXCLUSION_NS;
+    const int64_t longer = anew ? m->o.lease_ns : 2 * m->excluded_ns;
 
-    m->left_out_at = now;
-    m->left_out_ns = longer < LONGEST_OUT_NS ? longer : LONGEST_OUT_NS;
-    if (m->left_out_ns == 0)
-        m->left_out_ns = m->o.lease_ns;
-    MF_WARN(
-        "%s is left out: it and others were there, but could not meet; it comes again in %.3g s",
-        m->self.name, (double)m->left_out_ns * 1e-9);
+    m->excluded_at = now;
+    m->excluded_ns = longer < LONGEST_EXCLUSION_NS ? longer : LONGEST_EXCLUSION_NS;
+    if (m->excluded_ns == 0)
+        m->excluded_ns = m->o.lease_ns;
+    if (m->o.excluded)
+        m->o.excluded(m->o.ctx, m->excluded_ns);
 }
 
-/* The others go on without us. If doubts keep us out, we come again after a while. */
-static mf_status come_again(mf_members *m)
+/* Others continue without this task. If suspicion excludes it, it rejoins after a while. */
+static mf_status rejoin_when_due(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
-    bool doubted;
+    bool suspected;
 
     pthread_mutex_lock(&m->lock);
-    doubted = mf_membership_snapshot_is_doubted(&m->seen, &m->self, &m->seen.view);
+    suspected = mf_membership_snapshot_is_suspected(&m->seen, &m->self, &m->seen.view);
     pthread_mutex_unlock(&m->lock);
-    if (!doubted) {
-        m->left_out_at = 0;
+    if (!suspected) {
+        m->excluded_at = 0;
         return MF_OK;
     }
-    if (m->left_out_at == 0)
-        begin_left_out(m, now);
-    return now < m->left_out_at + m->left_out_ns ? MF_OK : forget_doubts(m);
+    if (m->excluded_at == 0)
+        begin_exclusion(m, now);
+    return now < m->excluded_at + m->excluded_ns ? MF_OK : clear_suspicions(m);
 }
 
 /* ---- turns ---- */
 
-/* Whoever is cut off from the store cannot know who goes on: it waits. */
-static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
+/* A task that cannot reach the store cannot know which members continue: it waits. */
+static mf_status look_or_wait(mf_members *m, join_wait *e, bool *seen)
 {
     const mf_status st = mf_members_look(m);
 
@@ -182,8 +181,8 @@ static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
     return MF_OK;
 }
 
-/* One turn: look, and do what is to be done. *done: the view at hand is the next one. */
-static mf_status take_turn(mf_members *m, bool *done, entrance *e)
+/* Read the store and act once. *done: the current view is the next one. */
+static mf_status take_turn(mf_members *m, bool *done, join_wait *e)
 {
     mf_view next = { .self = -1 };
     const char *missing;
@@ -207,7 +206,7 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
     if (*done)
         m->adopted_at = mf_clock_ns();
     if (st == MF_OK && what == WAIT)
-        st = come_again(m);
+        st = rejoin_when_due(m);
     if (st == MF_OK && what == PROPOSE && next.n > 0)
         st = propose(m, &next, version);
     if (st == MF_OK && (what == LEFT || (what == PROPOSE && next.n == 0)))
@@ -219,7 +218,7 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
     return st;
 }
 
-/* A meeting that comes about soon is worth waiting for: then this task stops or leaves in order. */
+/* Joining within one lease is worth waiting for: the task then stops or leaves in order. */
 static mf_status check_stop(mf_members *m)
 {
     const int64_t now = mf_clock_ns();
@@ -229,13 +228,13 @@ static mf_status check_stop(mf_members *m)
     m->stopped_at = m->stopped_at > 0 ? m->stopped_at : now;
     if (now < m->stopped_at + m->o.lease_ns)
         return MF_OK;
-    return MF_FAIL(MF_CANCELLED, "%s was told to end while it waited to be let in", m->self.name);
+    return MF_FAIL(MF_CANCELLED, "%s was asked to end while it waited to join", m->self.name);
 }
 
 mf_status mf_members_next(mf_members *m, const mf_view **view)
 {
     const int64_t deadline = mf_clock_ns() + m->o.timeout_ns;
-    entrance e = { .waiting = { .who = m->self.name, .what = "to be let in", .step = -1 } };
+    join_wait e = { .waiting = { .who = m->self.name, .what = "to join", .step = -1 } };
     const char *where;
     bool done = false;
     mf_status st = MF_OK;

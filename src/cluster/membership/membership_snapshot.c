@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* membership_snapshot.c - see membership_snapshot.h. Keys: task/NAME (a member, under its lease),
- * leave/NAME (the id of who wants to), doubt/NAME/NAME (two ids), view, over. */
+ * leave/NAME (the id of a leaving task), doubt/NAME/NAME (two ids: the first suspects the second),
+ * view, over. */
 #include "cluster/membership/membership_snapshot.h"
 
 #include "base/mem.h"
@@ -12,7 +13,7 @@ void mf_membership_snapshot_deinit(mf_membership_snapshot *s)
     mf_view_deinit(&s->view);
     mf_free(s->here);
     mf_free(s->leaves);
-    mf_free(s->doubts);
+    mf_free(s->suspicions);
     *s = (mf_membership_snapshot){ .view.self = -1 };
 }
 
@@ -67,18 +68,18 @@ static int find_id(const mf_membership_snapshot *s, const char *id, size_t size)
     return -1;
 }
 
-/* "ID ID": of processes that may be gone long since. */
-static void read_doubt(const mf_store_entry *e, mf_membership_snapshot *s)
+/* "ID ID": of processes that may have ended long ago. */
+static void read_suspicion(const mf_store_entry *e, mf_membership_snapshot *s)
 {
     const char *space = memchr(e->value, ' ', e->size);
-    mf_doubt d;
+    mf_suspicion d;
 
     if (!space)
         return;
     d.of = find_id(s, e->value, (size_t)(space - e->value));
     d.in = find_id(s, space + 1, e->size - (size_t)(space + 1 - e->value));
     if (d.of >= 0 && d.in >= 0)
-        s->doubts[s->n_doubts++] = d;
+        s->suspicions[s->n_suspicions++] = d;
 }
 
 static bool membership_snapshot_begins(const char *text, const char *with)
@@ -105,8 +106,8 @@ mf_status mf_membership_snapshot_read(const mf_store_entries *all, mf_membership
 {
     s->here = mf_calloc(all->n + 1, sizeof *s->here);
     s->leaves = mf_calloc(all->n + 1, sizeof *s->leaves);
-    s->doubts = mf_calloc(all->n + 1, sizeof *s->doubts);
-    if (!s->here || !s->leaves || !s->doubts)
+    s->suspicions = mf_calloc(all->n + 1, sizeof *s->suspicions);
+    if (!s->here || !s->leaves || !s->suspicions)
         return MF_NOMEM("members");
     s->revision = all->revision;
     for (int i = 0; i < all->n; i++)
@@ -115,7 +116,7 @@ mf_status mf_membership_snapshot_read(const mf_store_entries *all, mf_membership
         if (membership_snapshot_begins(all->entries[i].key, "leave/"))
             read_leave(&all->entries[i], s);
         if (membership_snapshot_begins(all->entries[i].key, "doubt/"))
-            read_doubt(&all->entries[i], s);
+            read_suspicion(&all->entries[i], s);
     }
     return MF_OK;
 }
@@ -150,13 +151,13 @@ mf_status mf_membership_snapshot_first(const mf_membership_snapshot *s, const ch
     return MF_OK;
 }
 
-/* How many doubts there are between this one and others of the view. */
-static int count_doubts(const mf_membership_snapshot *s, const mf_member *m, const mf_view *v)
+/* The number of suspicions between this member and others of the view. */
+static int count_suspicions(const mf_membership_snapshot *s, const mf_member *m, const mf_view *v)
 {
     int n = 0;
 
-    for (int i = 0; i < s->n_doubts; i++) {
-        const mf_member *of = &s->here[s->doubts[i].of], *in = &s->here[s->doubts[i].in];
+    for (int i = 0; i < s->n_suspicions; i++) {
+        const mf_member *of = &s->here[s->suspicions[i].of], *in = &s->here[s->suspicions[i].in];
 
         n += (membership_snapshot_is_same(of, m) && mf_view_find(v, in) >= 0) ||
              (membership_snapshot_is_same(in, m) && mf_view_find(v, of) >= 0);
@@ -164,10 +165,10 @@ static int count_doubts(const mf_membership_snapshot *s, const mf_member *m, con
     return n;
 }
 
-bool mf_membership_snapshot_is_doubted(const mf_membership_snapshot *s, const mf_member *m,
-                                       const mf_view *v)
+bool mf_membership_snapshot_is_suspected(const mf_membership_snapshot *s, const mf_member *m,
+                                         const mf_view *v)
 {
-    return count_doubts(s, m, v) > 0;
+    return count_suspicions(s, m, v) > 0;
 }
 
 static void part_doubtful(const mf_membership_snapshot *s, mf_view *v)
@@ -176,7 +177,7 @@ static void part_doubtful(const mf_membership_snapshot *s, mf_view *v)
         int worst = -1, most = 0;
 
         for (int i = 0; i < v->n; i++) {
-            const int n = count_doubts(s, &v->members[i], v);
+            const int n = count_suspicions(s, &v->members[i], v);
 
             if (n > 0 && n >= most) {
                 worst = i;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c - views from and to JSON, as the store keeps them:
+/* view.c - views as JSON, the form that the store holds:
  *
  *     {"epoch": 3, "members": [{"name": "worker 0", "address": "127.0.0.1:2222", "id": "..."}]}
  *
- * A task's own entry is a view of one, with the length of its lease, "lease_ms": 3000. */
+ * A task's own entry is a view with one member and the length of its lease, "lease_ms": 3000. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "cluster/membership/membership.h"
@@ -20,7 +20,7 @@ static mf_status view_read_text(const json_t *member, const char *key, char *out
     const char *text = json_string_value(json_object_get(member, key));
 
     if (!text || text[0] == '\0' || strlen(text) >= room)
-        return MF_FAIL(MF_DATA_LOSS, "a member of a view has no '%s', or one that is too long",
+        return MF_FAIL(MF_DATA_LOSS, "a member of a view has no '%s', or a value that is too long",
                        key);
     memcpy(out, text, strlen(text) + 1);
     return MF_OK;
@@ -46,7 +46,7 @@ static mf_status read_view(const json_t *root, mf_view *out)
 
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 ||
         json_integer_value(epoch) > UINT32_MAX || n < 1 || n > MOST)
-        return MF_FAIL(MF_DATA_LOSS, "what the store has is no view");
+        return MF_FAIL(MF_DATA_LOSS, "the store's view is invalid");
     out->members = mf_calloc((int64_t)n, sizeof *out->members);
     if (!out->members)
         return MF_NOMEM("a view");
@@ -64,7 +64,7 @@ mf_status mf_view_parse(const char *text, size_t size, mf_view *out)
 
     *out = (mf_view){ .self = -1 };
     if (!root)
-        return MF_FAIL(MF_DATA_LOSS, "what the store has is no view: %s", why.text);
+        return MF_FAIL(MF_DATA_LOSS, "the store's view is invalid: %s", why.text);
     st = read_view(root, out);
     json_decref(root);
     if (st != MF_OK)

@@ -33,7 +33,7 @@ bool mf_host_is_name(const char *text, size_t len)
     return true;
 }
 
-/* What stands between brackets; whether it means an address is the resolver's business. */
+/* The text between brackets; the resolver decides whether it is an address. */
 static bool is_ipv6(const char *text, size_t len)
 {
     if (len < 2 || len >= MF_HOST_MAX)
@@ -68,7 +68,7 @@ static bool parse_port(const char *text, mf_address *out, mf_address_error *erro
                              "the port is missing");
     if (strspn(text, "0123456789") != strlen(text))
         return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
-                             "port '%.40s' is no number", text);
+                             "port '%.40s' is not a number", text);
     if (!mf_number_parse(text, strlen(text), 1, MF_PORT_MAX, &port))
         return address_wrong(error, "choose a port from 1 to 65535", "port %.40s is out of range",
                              text);

@@ -13,11 +13,11 @@ typedef struct mf_address {
 } mf_address;
 
 typedef struct mf_address_error {
-    char problem[192]; /* "port '22x' is no number" */
+    char problem[192]; /* "port '22x' is not a number" */
     const char *fix;
 } mf_address_error;
 
-/* False, with *error filled, for what is no address. */
+/* False, with *error set, for text that is not an address. */
 bool mf_address_parse(const char *text, mf_address *out, mf_address_error *error);
 
 /* Letters, digits, '.', '-' and '_' only; not empty, not too long. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* from_flags.c - --cluster JSON or FILE; --ps_hosts and --worker_hosts as scripts of TensorFlow 1
- * have them. Which task this is say --job_name and --task_index (resolve.c). */
+/* from_flags.c - --cluster JSON or FILE; --ps_hosts and --worker_hosts, as TensorFlow 1 scripts
+ * have them. --job_name and --task_index select this task (resolve.c). */
 #include "base/file.h"
 #include "cluster/resolve/resolver.h"
 

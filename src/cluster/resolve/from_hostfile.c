@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* from_hostfile.c - --hostfile FILE or MESHFLOW_HOSTFILE, as mpirun, horovodrun and DeepSpeed have
- * them:
+/* from_hostfile.c - --hostfile FILE or MESHFLOW_HOSTFILE, in the format of mpirun, horovodrun and
+ * DeepSpeed:
  *
  *     # a comment
  *     a slots=4
  *     b:2
  *     c
  *
- * Tasks are workers, host by host; each listens on MESHFLOW_PORT (2222) plus its number there. */
+ * Tasks are workers, host by host; each listens on MESHFLOW_PORT (default: 2222) plus its number on
+ * the host. */
 #include "base/file.h"
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolve.h"
@@ -28,7 +29,7 @@ static bool from_hostfile_is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Behind the blanks, and behind the word, that begin at `at`. */
+/* After the blanks, and after the word, at `at`. */
 static const char *from_hostfile_skip_blanks(const char *at, const char *end)
 {
     while (at < end && from_hostfile_is_blank(*at))
@@ -43,7 +44,7 @@ static const char *skip_word(const char *at, const char *end)
     return at;
 }
 
-/* "slots=4"; other words of mpirun's (max_slots=8) change nothing here. */
+/* "slots=4"; mpirun's other words (max_slots=8) are ignored. */
 static bool from_hostfile_read_words(const char *at, const char *end, int64_t *slots)
 {
     while ((at = from_hostfile_skip_blanks(at, end)) < end) {
@@ -60,7 +61,7 @@ static bool from_hostfile_read_words(const char *at, const char *end, int64_t *s
     return true;
 }
 
-/* A host on several lines in a row has the slots of all of them. */
+/* A host on several consecutive lines has the slots of all of them. */
 static bool from_hostfile_add_host(mf_cluster *c, const char *name, int slots, mf_hosts *out)
 {
     mf_host *last = out->n > 0 ? &out->hosts[out->n - 1] : NULL;
@@ -92,7 +93,7 @@ static bool from_hostfile_read_line(mf_cluster *c, const char *line, const char 
     }
     if ((colon && !mf_number_parse(colon + 1, word - host - 1, 1, MF_CLUSTER_MAX_TASKS, &slots)) ||
         !from_hostfile_read_words(line + word, end, &slots)) {
-        mf_cluster_mistake(c, place, fix, "'%.*s' does not say how many slots",
+        mf_cluster_mistake(c, place, fix, "'%.*s' does not give the number of slots",
                            (int)(end - line < 60 ? end - line : 60), line);
         return false;
     }
@@ -128,7 +129,7 @@ bool mf_hostfile_decode(mf_cluster *c, const char *text, size_t len, const char 
     return good;
 }
 
-/* ---- what it means ---- */
+/* ---- meaning ---- */
 
 static const char *file_name(const mf_cluster_request *request, const char **from)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* from_kubernetes.c - pods that Kubernetes numbers by itself, without an operator: an Indexed Job,
- * whose pods are told JOB_COMPLETION_INDEX, and a StatefulSet, whose pods are not. Both call pod
- * number 2 of `fit` "fit-2", and a headless service gives it the address "fit-2.SERVICE".
+ * whose pods get JOB_COMPLETION_INDEX, and a StatefulSet, whose pods do not. Both name pod number 2
+ * of `fit` "fit-2", and a headless service gives it the address "fit-2.SERVICE".
  *
- *     MESHFLOW_SERVICE  the service's name: what is asked for when nothing else says who we are
- *     MESHFLOW_PODS     how many pods there are, which Kubernetes does not say
- *     MESHFLOW_PORT     that all of them listen on; 2222 unless told
+ *     MESHFLOW_SERVICE  the service's name: selects this convention when no other applies
+ *     MESHFLOW_PODS     the number of pods, which Kubernetes does not provide
+ *     MESHFLOW_PORT     the port that all of them listen on; default: 2222
  *
  * Tasks are workers; the last request->ps of them are servers. */
 #include "cluster/resolve/address.h"
@@ -16,7 +16,7 @@
 
 enum { DEFAULT_PORT = 2222 };
 
-/* A pod's name, cut into what all have in common and its number. */
+/* A pod's name, split into the common part and the pod's number. */
 typedef struct pod {
     char name[MF_HOST_MAX];
     int64_t index;
@@ -30,7 +30,7 @@ static bool kubernetes_applies(const mf_cluster_request *request)
 /* "fit-2" or "fit-2.fit.default.svc.cluster.local". */
 static bool read_host(const mf_cluster_request *request, mf_cluster *c, pod *out)
 {
-    const char *told = mf_request_env(request, "HOSTNAME"); /* which pods are given */
+    const char *told = mf_request_env(request, "HOSTNAME"); /* Kubernetes sets it for pods */
     char *dash;
 
     if (told || request->host)
@@ -66,8 +66,7 @@ static bool read_pod(const mf_cluster_request *request, mf_cluster *c, pod *out)
         return false;
     mf_cluster_fact(c, "pod", "JOB_COMPLETION_INDEX", "%lld", (long long)told);
     if (told != out->index)
-        mf_cluster_mistake(c, "JOB_COMPLETION_INDEX",
-                           "let the pod's template have no hostname of its own",
+        mf_cluster_mistake(c, "JOB_COMPLETION_INDEX", "remove hostname from the pod's template",
                            "it is %lld, but the host is called '%.60s-%lld'", (long long)told,
                            out->name, (long long)out->index);
     return told == out->index;
@@ -78,7 +77,7 @@ static bool from_kubernetes_read_size(const mf_cluster_request *request, mf_clus
 {
     if (!mf_request_env(request, "MESHFLOW_PODS")) {
         mf_cluster_mistake(c, "MESHFLOW_PODS", "set it to the manifest's completions or replicas",
-                           "it is not set, so nobody knows how many pods there are");
+                           "it is not set, so the number of pods is unknown");
         return false;
     }
     if (!mf_request_int(request, c, "MESHFLOW_PODS", 1, MF_CLUSTER_MAX_TASKS, n))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* from_mpi.c - what mpirun tells its processes: Open MPI, and MPICH with others that speak PMI. No
- * library of theirs is needed to read it. */
+/* from_mpi.c - what mpirun sets for its processes: Open MPI, and MPICH and others that speak PMI.
+ * Reading it needs no MPI library. */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 
@@ -22,7 +22,7 @@ static const mf_rank_names mpich_names = {
     .local_size = { "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE" },
 };
 
-/* Variables whose value is one job's and nobody else's. */
+/* Variables whose value is unique to a job. */
 static const char *const job_ids[] = {
     "PMIX_NAMESPACE",
     "OMPI_MCA_orte_hnp_uri",
@@ -34,7 +34,8 @@ static const char *const job_ids[] = {
     NULL,
 };
 
-/* Rank 0's host: this one if all are here; in a Slurm allocation its first. Nothing else says. */
+/* Rank 0's host: this host if all processes are here; in a Slurm allocation its first host. No
+ * other source exists. */
 static const char *first_host(const mf_cluster_request *request, mf_cluster *c, int size)
 {
     const char *list = mf_request_env(request, "SLURM_JOB_NODELIST"), *host = NULL;
@@ -48,7 +49,7 @@ static const char *first_host(const mf_cluster_request *request, mf_cluster *c, 
     return host;
 }
 
-/* The name and the parent of a process; false when it is not to be seen. */
+/* The name and the parent of a process; false when it is not visible. */
 static bool from_mpi_look_at(int pid, char name[64], int *parent)
 {
     char path[64], text[512], *end;
@@ -66,8 +67,7 @@ static bool from_mpi_look_at(int pid, char name[64], int *parent)
     return end && sscanf(text, "%*d (%63[^)]", name) == 1 && sscanf(end, ") %*c %d", parent) == 1;
 }
 
-/* MPICH names its jobs nowhere, but all processes of a host come from one proxy, if not directly.
- */
+/* MPICH does not name its jobs, but all processes of a host descend from one proxy. */
 static int proxy(void)
 {
     char name[64];
@@ -80,7 +80,7 @@ static int proxy(void)
     return (int)getppid();
 }
 
-static void from_mpi_meet(const mf_cluster_request *request, mf_cluster *c, int size)
+static void from_mpi_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, int size)
 {
     const char *name, *id = mf_request_any(request, job_ids, &name);
     const char *host;
@@ -94,7 +94,8 @@ static void from_mpi_meet(const mf_cluster_request *request, mf_cluster *c, int 
         if (c->local_size != size)
             host = NULL;
     }
-    mf_cluster_meet(request, c, host, mf_job_port(id), mf_cluster_text(c, "port from %s", name));
+    mf_cluster_set_rendezvous(request, c, host, mf_job_port(id),
+                              mf_cluster_text(c, "port from %s", name));
 }
 
 static bool open_mpi_applies(const mf_cluster_request *request)
@@ -108,10 +109,11 @@ static void open_mpi_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &open_mpi_names);
 
     if (size > 1)
-        from_mpi_meet(request, c, size);
+        from_mpi_set_rendezvous(request, c, size);
 }
 
-/* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables say more then. */
+/* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables have more
+ * information then. */
 static bool mpich_applies(const mf_cluster_request *request)
 {
     if (mf_request_env(request, "SLURM_STEP_ID") && mf_request_env(request, "PMI_JOBID"))
@@ -124,7 +126,7 @@ static void mpich_resolve(const mf_cluster_request *request, mf_cluster *c)
     const int size = mf_cluster_ranks(request, c, &mpich_names);
 
     if (size > 1)
-        from_mpi_meet(request, c, size);
+        from_mpi_set_rendezvous(request, c, size);
 }
 
 const mf_resolver mf_resolver_open_mpi = {

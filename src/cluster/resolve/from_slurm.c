@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* from_slurm.c - processes started by srun. The batch script itself is not one of them: it has no
- * step. */
+ * step id. */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 
@@ -26,7 +26,7 @@ static bool slurm_applies(const mf_cluster_request *request)
     return mf_request_env(request, "SLURM_PROCID") && mf_request_any(request, step_ids, &name);
 }
 
-/* How many are on this host, where the lists say so. */
+/* The number of processes on this host, where the lists contain it. */
 static void count_local(const mf_cluster_request *request, mf_cluster *c, mf_hosts *hosts, int size)
 {
     const char *name, *text = mf_request_any(request, tasks_per_node, &name);
@@ -58,7 +58,7 @@ static void read_nodes(const mf_cluster_request *request, mf_cluster *c, int siz
 
     if (!list) {
         if (size > 1)
-            mf_cluster_meet(request, c, NULL, 0, "SLURM_STEP_NODELIST");
+            mf_cluster_set_rendezvous(request, c, NULL, 0, "SLURM_STEP_NODELIST");
         return;
     }
     if (!mf_nodelist_decode(c, list, name, &hosts) || hosts.n == 0) {
@@ -69,9 +69,10 @@ static void read_nodes(const mf_cluster_request *request, mf_cluster *c, int siz
         mf_cluster_fact(c, "node", name, "%s", hosts.hosts[i].name);
     count_local(request, c, &hosts, size);
     if (size > 1)
-        mf_cluster_meet(request, c, hosts.hosts[0].name,
-                        mf_job_port(mf_cluster_text(c, "slurm %s.%s", job ? job : "", step)),
-                        mf_cluster_text(c, "first of %s, port from job and step", name));
+        mf_cluster_set_rendezvous(
+            request, c, hosts.hosts[0].name,
+            mf_job_port(mf_cluster_text(c, "slurm %s.%s", job ? job : "", step)),
+            mf_cluster_text(c, "first of %s, port from job and step", name));
     mf_free(hosts.hosts);
 }
 

@@ -18,8 +18,8 @@ static bool torchrun_applies(const mf_cluster_request *request)
     return mf_request_env(request, "RANK") || mf_request_env(request, "WORLD_SIZE");
 }
 
-/* Under torchrun its own store listens on MASTER_PORT, so we take the next one. */
-static void from_torchrun_meet(const mf_cluster_request *request, mf_cluster *c)
+/* torchrun's own store listens on MASTER_PORT, so the next port is used. */
+static void from_torchrun_set_rendezvous(const mf_cluster_request *request, mf_cluster *c)
 {
     const bool agent = mf_request_env(request, "TORCHELASTIC_RUN_ID") != NULL;
     const char *host = mf_request_env(request, "MASTER_ADDR");
@@ -29,24 +29,25 @@ static void from_torchrun_meet(const mf_cluster_request *request, mf_cluster *c)
         return;
     if (!host) {
         mf_cluster_mistake(c, "MASTER_ADDR", "set it to the host of process 0",
-                           "it is not set, so nobody knows where process 0 is");
+                           "it is not set, so the host of process 0 is unknown");
         return;
     }
     if (!mf_request_env(request, "MASTER_PORT"))
         mf_cluster_mistake(c, "MASTER_PORT", "set it to a free port on MASTER_ADDR",
-                           "it is not set, so nobody knows where process 0 listens");
+                           "it is not set, so the port of process 0 is unknown");
     else if (!strchr(host, ':') && !mf_host_is_name(host, strlen(host)))
         mf_cluster_mistake(c, "MASTER_ADDR", "set it to the host of process 0",
                            "'%.60s' is no host's name", host);
     else if (mf_request_int(request, c, "MASTER_PORT", 1, MF_PORT_MAX - agent, &port))
-        mf_cluster_meet(request, c, host, (int)port + agent,
-                        agent ? "MASTER_ADDR, MASTER_PORT+1" : "MASTER_ADDR, MASTER_PORT");
+        mf_cluster_set_rendezvous(request, c, host, (int)port + agent,
+                                  agent ? "MASTER_ADDR, MASTER_PORT+1"
+                                        : "MASTER_ADDR, MASTER_PORT");
 }
 
 static void torchrun_resolve(const mf_cluster_request *request, mf_cluster *c)
 {
     if (mf_cluster_ranks(request, c, &names) > 1)
-        from_torchrun_meet(request, c);
+        from_torchrun_set_rendezvous(request, c);
 }
 
 const mf_resolver mf_resolver_torchrun = {

@@ -31,7 +31,7 @@ static bool nodelist_add_host(mf_cluster *c, const char *name, const char *place
     return true;
 }
 
-/* The end of one element: the next comma that stands in no bracket. NULL: brackets do not match. */
+/* The end of one element: the next comma outside of brackets. NULL: brackets do not match. */
 static const char *element_end(const char *text)
 {
     bool inside = false;
@@ -45,7 +45,8 @@ static const char *element_end(const char *text)
     return inside ? NULL : text;
 }
 
-/* One range of a bracket, "7" or "01-12"; *end is behind it. Its width is that of the first. */
+/* One range of a bracket, "7" or "01-12"; *end is after it. The width is that of the first number.
+ */
 static bool nodelist_read_range(const char *at, int64_t *low, int64_t *high, int *width,
                                 const char **end)
 {
@@ -66,7 +67,7 @@ static bool nodelist_read_range(const char *at, int64_t *low, int64_t *high, int
     return *at == ',' || *at == ']';
 }
 
-/* `head` is what stands before; `text` to `end` is the rest of the element. */
+/* `head` is the text before; `text` to `end` is the rest of the element. */
 static bool nodelist_expand(mf_cluster *c, const char *head, const char *text, const char *end,
                             const char *place, mf_hosts *out)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c - what torchrun, MPI and Slurm have in common: numbered processes that know no addresses.
- */
+/* ranks.c - the common part of torchrun, MPI and Slurm: numbered processes without addresses. */
 #include "base/map.h"
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
@@ -14,7 +13,7 @@ int mf_job_port(const char *id)
     return FIRST_PORT + (int)(mf_hash(id, strlen(id), 0) % PORTS);
 }
 
-/* The number in the first variable that is set; -1: none is, or it is no number. */
+/* The number in the first variable that is set; -1: none is set, or it is not a number. */
 static int64_t read_one(const mf_cluster_request *request, mf_cluster *c, const char *const *names,
                         const char *what, int64_t min)
 {
@@ -33,7 +32,7 @@ static void ranks_missing(const mf_cluster_request *request, mf_cluster *c,
 {
     const char *name;
 
-    if (mf_request_any(request, missing, &name)) /* it is there, and has its mistake already */
+    if (mf_request_any(request, missing, &name)) /* it is set, and its error is recorded already */
         return;
     (void)mf_request_any(request, other, &name);
     mf_cluster_mistake(c, name,
@@ -101,11 +100,11 @@ int mf_cluster_ranks(const mf_cluster_request *request, mf_cluster *c, const mf_
     return (int)size;
 }
 
-void mf_cluster_meet(const mf_cluster_request *request, mf_cluster *c, const char *host, int port,
-                     const char *from)
+void mf_cluster_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, const char *host,
+                               int port, const char *from)
 {
     if (mf_request_env(request, "MESHFLOW_RENDEZVOUS"))
-        return; /* taken for every convention in the same place */
+        return; /* the same for every convention */
     if (!host) {
         mf_cluster_mistake(
             c, from,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolve.c - asks one convention after the other. */
+/* resolve.c - tries one convention after the other. */
 #include "cluster/resolve/resolve.h"
 
 #include "cluster/resolve/address.h"
@@ -62,9 +62,9 @@ bool mf_request_int(const mf_cluster_request *request, mf_cluster *c, const char
     return false;
 }
 
-/* ---- what holds for every convention ---- */
+/* ---- rules for every convention ---- */
 
-/* --job_name and --task_index, which win over what else says which task this is. */
+/* --job_name and --task_index override every other source of this task's role and index. */
 static void own_from_flags(const mf_cluster_request *request, mf_cluster *c)
 {
     const char *from = request->task_index ? "--task_index" : "--job_name";
@@ -84,7 +84,7 @@ static void own_from_flags(const mf_cluster_request *request, mf_cluster *c)
     mf_cluster_own(c, role, index, from);
 }
 
-/* They choose a task of a cluster; without one this process would train alone, unasked. */
+/* They select a task of a cluster; without a cluster this process would silently train alone. */
 static void refuse_own_without_cluster(const mf_cluster_request *request, mf_cluster *c)
 {
     const char *flag = request->job_name     ? "--job_name"
@@ -146,7 +146,7 @@ static mf_status resolve_one(const mf_cluster_request *request, const mf_resolve
 
 /* ---- conventions that disagree ---- */
 
-/* Two lists that both have addresses have the same ones. */
+/* Two lists with addresses have the same ones. */
 static bool same_addresses(const mf_cluster *a, const mf_cluster *b)
 {
     for (int i = 0; i < a->n_tasks && i < b->n_tasks; i++) {
@@ -184,7 +184,7 @@ static void resolve_compare(mf_cluster *c, const mf_cluster *other)
 
 static mf_status compare_weaker(const mf_cluster_request *request, int used, mf_cluster *c)
 {
-    mf_cluster_request plain = *request; /* what it says by itself */
+    mf_cluster_request plain = *request; /* its own description */
 
     plain.job_name = plain.task_index = NULL;
     plain.client = true;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolver.h - what a convention is, and what the files that know one share. For this folder only.
+/* resolver.h - the interface of a convention, and helpers of the files that implement one. For this
+ * folder only.
  *
- * A convention fills an empty description: tasks, which one is its own, facts. What it finds wrong
- * becomes a mistake of the description and it goes on, so that all mistakes are seen at once.
- * Memory that is gone is remembered in the description (no_memory). */
+ * A convention fills an empty description: tasks, which one is its own, facts. An error is recorded
+ * in the description, and the convention continues, so that all errors are reported at once. An
+ * out-of-memory condition is recorded in the description (no_memory). */
 #ifndef MF_CLUSTER_RESOLVE_RESOLVER_H
 #define MF_CLUSTER_RESOLVE_RESOLVER_H
 
@@ -11,7 +12,8 @@
 
 typedef struct mf_resolver {
     const char *name;
-    bool (*applies)(const mf_cluster_request *request); /* it has something to say */
+    bool (*applies)(const mf_cluster_request *request); /* does the convention apply to this
+                                                           process? */
     void (*resolve)(const mf_cluster_request *request, mf_cluster *cluster);
 } mf_resolver;
 
@@ -25,7 +27,7 @@ extern const mf_resolver mf_resolver_flags, mf_resolver_tf_config, mf_resolver_t
 /* ---- building (spec_build.c) ---- */
 
 mf_cluster *mf_cluster_new(void); /* NULL: no memory */
-/* Text in the arena; "" when memory is gone. */
+/* Text in the arena; "" when out of memory. */
 const char *mf_cluster_text(mf_cluster *c, const char *fmt, ...) MF_PRINTF(2, 3);
 void mf_cluster_fact(mf_cluster *c, const char *what, const char *from, const char *fmt, ...)
     MF_PRINTF(4, 5);
@@ -33,25 +35,25 @@ void mf_cluster_note(mf_cluster *c, const char *fmt, ...) MF_PRINTF(2, 3);
 /* `place` and `fix` live as long as the description. */
 void mf_cluster_mistake(mf_cluster *c, const char *place, const char *fix, const char *fmt, ...)
     MF_PRINTF(4, 5);
-/* A task; address NULL: not known. What is wrong with the address becomes a mistake at `from`. */
+/* A task; address NULL: unknown. An invalid address becomes an error at `from`. */
 void mf_cluster_add(mf_cluster *c, mf_role role, int64_t index, const char *address,
                     const char *from);
 /* Which one this process is. */
 void mf_cluster_own(mf_cluster *c, mf_role role, int64_t index, const char *from);
-/* A role by its name; a mistake names the closest one. */
+/* A role by its name; an error suggests the closest one. */
 bool mf_cluster_role(mf_cluster *c, const char *name, const char *place, mf_role *out);
-/* Sort, number, look for doubles, find this process in the list. */
+/* Sort, number, find duplicates, find this process in the list. */
 void mf_cluster_finish(mf_cluster *c, const mf_cluster_request *request);
 
 /* ---- reading (resolve.c) ---- */
 
-/* NULL for what is not set or empty. */
+/* NULL for a variable that is not set or empty. */
 const char *mf_request_env(const mf_cluster_request *request, const char *name);
-/* The first of several names (ended by NULL) that is set; *name says which. */
+/* The first of several names (ended by NULL) that is set; *name: which one. */
 const char *mf_request_any(const mf_cluster_request *request, const char *const *names,
                            const char **name);
-/* A variable that holds a whole number: false when it is absent, or not such a number, which is a
- * mistake. */
+/* A variable that holds an integer: false when it is absent, or not an integer, which is an error.
+ */
 bool mf_request_int(const mf_cluster_request *request, mf_cluster *c, const char *name, int64_t min,
                     int64_t max, int64_t *out);
 
@@ -63,24 +65,25 @@ typedef struct mf_rank_names {
 } mf_rank_names;
 
 /* Tasks of a job whose processes are numbered; the last request->ps of them are servers. Returns
- * the number of processes; 0 after a mistake. */
+ * the number of processes; 0 after an error. */
 int mf_cluster_ranks(const mf_cluster_request *request, mf_cluster *c, const mf_rank_names *names);
-/* Where they meet. MESHFLOW_RENDEZVOUS is looked at before. `host` NULL: not known, a mistake. */
-void mf_cluster_meet(const mf_cluster_request *request, mf_cluster *c, const char *host, int port,
-                     const char *from);
-/* 20000 to 29999 for a name of the job: the same for all its processes, seldom that of another. */
+/* Where the tasks connect. MESHFLOW_RENDEZVOUS takes precedence. `host` NULL: unknown, an error. */
+void mf_cluster_set_rendezvous(const mf_cluster_request *request, mf_cluster *c, const char *host,
+                               int port, const char *from);
+/* 20000 to 29999 for a name of the job: the same for all its processes, rarely that of another job.
+ */
 int mf_job_port(const char *id);
 
 /* ---- descriptions in JSON (spec_json.c) ---- */
 
-/* TF_CONFIG: {"cluster": {...}, "task": {...}}, or what stands in "cluster" alone. */
+/* TF_CONFIG: {"cluster": {...}, "task": {...}}, or the value of "cluster" alone. */
 void mf_tf_config_decode(mf_cluster *c, const char *text, size_t len, const char *place);
-/* There is a cluster in it, or something wrong with it: not "{}" and the like. */
+/* Does it have a cluster, or an error? False for "{}" and the like. */
 bool mf_tf_config_speaks(const char *text, size_t len);
 
 /* ---- hosts (nodelist.c, hostfile.c) ---- */
 
-/* A host and how many processes it holds. */
+/* A host and the number of its processes. */
 typedef struct mf_host {
     const char *name;
     int slots;
@@ -91,10 +94,10 @@ typedef struct mf_hosts {
     int64_t n, cap;
 } mf_hosts;
 
-/* Slurm's "n[1-3,07],login": names in the arena of c, array freed by mf_free(). False after a
- * mistake at `place`. */
+/* Slurm's "n[1-3,07],login": names in the arena of c, array freed by mf_free(). False after an
+ * error at `place`. */
 bool mf_nodelist_decode(mf_cluster *c, const char *text, const char *place, mf_hosts *out);
-/* Slurm's "3(x2),2" into the slots of hosts that are there. */
+/* Slurm's "3(x2),2" into the slots of existing hosts. */
 bool mf_tasks_per_node_decode(mf_cluster *c, const char *text, const char *place, mf_hosts *hosts);
 /* "host slots=4", "host:4", "host"; '#' begins a comment. */
 bool mf_hostfile_decode(mf_cluster *c, const char *text, size_t len, const char *place,

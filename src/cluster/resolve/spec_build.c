@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_build.c - filling a description, and what has to hold of every one, whoever filled it. */
+/* spec_build.c - helpers that fill a description, and the rules that hold for every one. */
 #include "base/did_you_mean.h"
 #include "base/map.h"
 #include "cluster/resolve/address.h"
@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { MAX_MISTAKES = 50 }; /* a list with a wrong column has as many as rows */
+enum { MAX_MISTAKES = 50 }; /* a list with a wrong column has an error for each row */
 
 mf_cluster *mf_cluster_new(void)
 {
@@ -154,7 +154,7 @@ void mf_cluster_own(mf_cluster *c, mf_role role, int64_t index, const char *from
     c->own_from = from;
 }
 
-/* ---- the whole ---- */
+/* ---- the complete description ---- */
 
 static int by_role_and_index(const void *a, const void *b)
 {
@@ -186,7 +186,7 @@ static void check_doubles(mf_cluster *c)
     mf_map_deinit(&seen);
 }
 
-/* What is said when this process is not in the list: how long the list is. */
+/* The message for a process that is not in the list: how long the list is. */
 static void not_listed(mf_cluster *c)
 {
     const char *name = mf_role_name(c->own_role);
@@ -218,7 +218,7 @@ static void spec_build_find_self(mf_cluster *c, const mf_cluster_request *reques
                 c, c->convention,
                 "add \"task\": {\"type\": \"worker\", \"index\": 0} to TF_CONFIG, or "
                 "give --job_name worker --task_index 0",
-                "it does not say which of its %d tasks this process is", c->n_tasks);
+                "it does not select which of its %d tasks this process is", c->n_tasks);
         return;
     }
     t = mf_cluster_find(c, c->own_role, c->own_index);
@@ -261,7 +261,7 @@ static void number_tasks(mf_cluster *c)
     }
 }
 
-/* Rank 0's address, unless the engine said something else; a sparse list may not have it. */
+/* Rank 0's address, unless the launcher gave another one; a sparse list may lack it. */
 static void find_rendezvous(mf_cluster *c)
 {
     const mf_cluster_task *first = mf_cluster_rank(c, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - which kinds of stores there are, and what is looked at before one of them is asked. */
+/* store.c - the kinds of stores, and the checks before one of them is called. */
 #include "cluster/store/store.h"
 
 #include "base/plugin.h"
@@ -28,7 +28,7 @@ static mf_status store_from_plugin(const char *name, const mf_store_kind **out)
     return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s has no store '%s'", p->name, name);
 }
 
-/* The rest of the address, if it begins so. */
+/* The rest of the address after this prefix; NULL: it has another prefix. */
 static const char *store_behind(const char *url, const char *begin)
 {
     const size_t n = strlen(begin);
@@ -61,7 +61,7 @@ mf_status mf_store_open(const char *url, const mf_store_options *options, mf_sto
     *out = NULL;
     MF_TRY(store_find_kind(url, &kind, &where));
     if (*where == '\0')
-        return MF_FAIL(MF_INVALID_ARGUMENT, "store '%s' does not say where", url);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "store '%s' has no place after its kind", url);
     if (o.timeout_ns <= 0)
         o.timeout_ns = TIMEOUT_NS;
     mf_security_fill(&o.security);
@@ -74,7 +74,7 @@ void mf_store_close(mf_store *s)
         s->kind->close(s);
 }
 
-/* ---- what is looked at ---- */
+/* ---- checks ---- */
 
 mf_status mf_store_check_key(const char *key)
 {
@@ -126,7 +126,7 @@ mf_status mf_store_list(mf_store *s, const char *prefix, mf_store_entries *out)
 mf_status mf_store_put(mf_store *s, const char *key, const void *value, size_t size,
                        int64_t expected, int64_t lease, int64_t *version)
 {
-    /* Kinds only read them. */
+    /* Stores only read them. */
     const mf_store_entry e = { .key = (char *)(uintptr_t)key,
                                .value = (char *)(uintptr_t)value,
                                .size = size,
@@ -146,7 +146,8 @@ mf_status mf_store_remove(mf_store *s, const char *key, int64_t expected)
 {
     MF_TRY(check_expected(key, expected));
     if (expected == MF_STORE_NEW)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s': what must not exist cannot be removed", key);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s': a key that must not exist cannot be removed",
+                       key);
     return s->kind->remove(s, key, expected);
 }
 
@@ -154,7 +155,8 @@ mf_status mf_store_lease_grant(mf_store *s, int64_t ttl_ns, int64_t *lease)
 {
     *lease = 0;
     if (ttl_ns <= 0 || ttl_ns > TTL_MAX_NS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a lease is for more than nothing and at most a day");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the length of a lease must be above 0 and at most "
+                                            "one day");
     return s->kind->lease_grant(s, ttl_ns, lease);
 }
 

@@ -10,7 +10,7 @@
 static const int64_t PAUSE_NS = 100000000;
 static const int64_t FIRST_NS = 500000000, LONGEST_NS = 5000000000; /* of one try */
 
-/* Anything it says is an answer. */
+/* Any other reply is an answer. */
 static mf_status ask_once(const mf_store_wanted *w, int64_t timeout_ns)
 {
     mf_store_entry e = { 0 };
@@ -46,12 +46,12 @@ static mf_status store_await_ask_until(const mf_store_wanted *w, int64_t until_n
         (void)snprintf(why, sizeof why, "%s", mf_error_message());
         waiting->why = why;
         if (w->stops && w->stops(w->ctx))
-            return MF_FAIL(MF_CANCELLED, "%s was told to end while it waited for the store %s",
+            return MF_FAIL(MF_CANCELLED, "%s was asked to end while it waited for the store %s",
                            w->who, w->url);
         if (mf_clock_ns() + PAUSE_NS >= until_ns)
             return MF_FAIL(MF_UNAVAILABLE, "%s waited %.0f s in vain for the store %s: %s", w->who,
                            (double)w->timeout_ns * 1e-9, w->url, why);
-        mf_wait_report_look(waiting);
+        mf_wait_report_check(waiting);
         (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
     }
 }

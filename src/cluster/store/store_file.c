@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_file.c - a store in a folder that processes of one host share, see store_file.h. Whoever
- * looks at it removes what belongs to leases that have ended; so that, too, is a change like
- * others, with a revision, and everybody sees it at the same place in their order. */
+/* store_file.c - a store in a folder that processes of one host share, see store_file.h. A process
+ * that reads the store removes the values of expired leases; this is a change with a revision, too,
+ * and all processes see it at the same place in the order. */
 #include "cluster/store/store_file.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often to look where the kernel cannot tell us. */
+/* How often to read where the kernel cannot notify. */
 static const int64_t LOOK_NS = 10000000;
 /* And for processes that are stopped. */
 static const int64_t LOOK_FOR_STOPPED_NS = 100000000;
@@ -30,7 +30,7 @@ typedef struct file_store {
     mf_store_stopped stopped;
 } file_store;
 
-/* The state at some moment, with the leases of its entries, all of them in force. */
+/* The state at one moment, with the leases of its entries, all of them in force. */
 typedef struct store_file_view {
     mf_store_token token;
     mf_store_state state;
@@ -57,7 +57,7 @@ static bool has_lease(const store_file_view *v, int64_t id)
     return false;
 }
 
-/* Gathers leases in force; entries of one that is not go. True in *ended: there were some. */
+/* Collect leases in force; remove entries of the others. *ended: raised if there were any. */
 static mf_status look_at_leases(const file_store *s, store_file_view *v, bool *ended)
 {
     int i = 0;
@@ -74,7 +74,7 @@ static mf_status look_at_leases(const file_store *s, store_file_view *v, bool *e
         }
         if (st == MF_FAILED_PRECONDITION) {
             *ended |= mf_store_state_end_lease(&v->state, id);
-            i = 0; /* others have moved */
+            i = 0; /* the remaining entries have moved */
             continue;
         }
         MF_TRY(st);
@@ -83,8 +83,8 @@ static mf_status look_at_leases(const file_store *s, store_file_view *v, bool *e
     return MF_OK;
 }
 
-/* Fails: DEADLINE_EXCEEDED (others were faster again and again). Owns: store_file_view_deinit(),
- * after a failure, too. */
+/* Fails: DEADLINE_EXCEEDED (other processes won every time). Owns: store_file_view_deinit(), also
+ * after a failure. */
 static mf_status store_file_look(const file_store *s, int64_t deadline_ns, store_file_view *v)
 {
     bool ended, won;
@@ -153,7 +153,7 @@ static mf_status store_file_apply(const file_store *s, const store_file_change *
     return mf_store_folder_replace(&s->folder, &v->token, &v->state, won);
 }
 
-/* Other keys may change meanwhile: then it is tried again. */
+/* Other keys may change at the same time: then it is tried again. */
 static mf_status change_state(const file_store *s, const store_file_change *c, int64_t *revision)
 {
     const int64_t deadline = store_file_deadline_of(s);
@@ -209,14 +209,14 @@ static mf_status file_lease_end(mf_store *base, int64_t lease)
     store_file_view v;
 
     MF_TRY(mf_store_lease_finish(&s->folder, lease));
-    st = store_file_look(s, store_file_deadline_of(s), &v); /* removes what was put under it */
+    st = store_file_look(s, store_file_deadline_of(s), &v); /* removes the values under the lease */
     store_file_view_deinit(&v);
     return st;
 }
 
 /* ---- waiting ---- */
 
-/* What may end a pause: poll()'s list, and the time. */
+/* What ends a pause: descriptors for poll(), and the time. */
 typedef struct alarm_set {
     struct pollfd *fds; /* cancelled, changed, processes that hold leases */
     int n;
@@ -238,7 +238,7 @@ static void store_file_sooner(int64_t *until_ns, int64_t ns)
         *until_ns = ns;
 }
 
-/* To be told when the process that holds a lease is gone. */
+/* Get notified when the process that holds a lease ends. */
 static void watch_process(const file_store *s, const mf_store_lease *l, alarm_set *a)
 {
     mf_process p;
@@ -249,8 +249,8 @@ static void watch_process(const file_store *s, const mf_store_lease *l, alarm_se
     fd = pidfd_open((pid_t)l->pid, 0);
     if (fd >= 0)
         a->fds[a->n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
-    /* It cannot be watched; or it is gone, and this is another one of the same number. */
-    if (fd < 0 || !mf_process_look(l->pid, &p) || p.start != l->start)
+    /* the process cannot be watched, or has ended and another one has its number */
+    if (fd < 0 || !mf_process_read(l->pid, &p) || p.start != l->start)
         store_file_sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
 }
 
@@ -272,7 +272,7 @@ static mf_status alarms_init(const file_store *s, const store_file_view *v, int 
     return MF_OK;
 }
 
-/* True: something has happened, or it is time. */
+/* True: an event arrived, or the time is up. */
 static bool pause_for(const alarm_set *a, int64_t most_ns)
 {
     const int64_t left = a->until_ns - mf_clock_ns();
@@ -289,7 +289,7 @@ static void pause_until(const file_store *s, const store_file_view *v, const ala
     while (!pause_for(a, LOOK_FOR_STOPPED_NS) && !mf_store_stopped_any(&s->folder, v->leases, v->n))
         ;
     while (a->fds[CHANGED].fd >= 0 && read(a->fds[CHANGED].fd, events, sizeof events) > 0)
-        ; /* it does not matter which */
+        ; /* any descriptor */
 }
 
 static mf_status check_time(const file_store *s, const char *prefix, int64_t deadline_ns)
@@ -299,11 +299,11 @@ static mf_status check_time(const file_store *s, const char *prefix, int64_t dea
     if (poll(&p, 1, 0) == 1)
         return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
     if (mf_clock_ns() >= deadline_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing below '%s' has changed", prefix);
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "no change below '%s'", prefix);
     return MF_OK;
 }
 
-/* Look, and if nothing has changed, wait a while. */
+/* Read, and if there is no change, wait. */
 static mf_status store_file_wait_once(file_store *s, const char *prefix, int64_t after,
                                       int64_t deadline_ns, int changed_fd, bool *changed)
 {
@@ -327,7 +327,7 @@ static mf_status store_file_wait_once(file_store *s, const char *prefix, int64_t
     return st;
 }
 
-/* -1: the kernel cannot tell us (there may be too many who ask it). */
+/* -1: the kernel cannot notify (too many watches). */
 static int watch_state(const file_store *s)
 {
     const int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

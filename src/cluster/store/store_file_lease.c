@@ -78,7 +78,7 @@ bool mf_store_lease_has_process(const mf_store_folder *f, const mf_store_lease *
     return l->pid_space == f->pid_space;
 }
 
-/* It is over whatever anybody writes: nobody is left who could. */
+/* It is expired even if another process renews it: its only possible writer has ended. */
 static bool is_orphan(const mf_store_folder *f, const mf_store_lease *l)
 {
     mf_process p;
@@ -86,7 +86,7 @@ static bool is_orphan(const mf_store_folder *f, const mf_store_lease *l)
     if (strcmp(l->boot, f->boot) != 0)
         return true;
     return mf_store_lease_has_process(f, l) &&
-           (!mf_process_look(l->pid, &p) || p.start != l->start || p.state == 'Z');
+           (!mf_process_read(l->pid, &p) || p.start != l->start || p.state == 'Z');
 }
 
 typedef enum wish { LOOK, RENEW, FINISH } wish;
@@ -114,7 +114,8 @@ static mf_status settle_fd(int fd, const mf_store_lease *l, wish what)
     mf_store_lease *m;
     bool in_force;
 
-    if (fstat(fd, &st) != 0 || st.st_size != (off_t)sizeof *m) /* touching it would kill us */
+    if (fstat(fd, &st) != 0 || st.st_size != (off_t)sizeof *m) /* accessing the mapping would raise
+                                                                  SIGBUS */
         return store_file_lease_has_ended(l->id);
     m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m == MAP_FAILED)
@@ -177,12 +178,12 @@ mf_status mf_store_lease_make(const mf_store_folder *f, int64_t ttl_ns, int64_t 
     mf_status st;
     int fd;
 
-    if (!mf_process_look(l.pid, &self)) /* others would take us for dead */
-        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
+    if (!mf_process_read(l.pid, &self)) /* other processes would consider this one dead */
+        return MF_FAIL(MF_UNAVAILABLE, "/proc does not show this process");
     l.start = self.start;
     memcpy(l.boot, f->boot, sizeof l.boot);
     st = store_file_lease_open_file(f, l.id, O_RDWR | O_CREAT | O_EXCL, &fd);
-    if (st != MF_OK) /* the folder may be gone, which is not that something was not found */
+    if (st != MF_OK) /* a missing folder is not NOT_FOUND */
         return st == MF_NOT_FOUND ? MF_DATA_LOSS : st;
     if (pwrite(fd, &l, sizeof l, 0) != (ssize_t)sizeof l) {
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for a lease in '%s'", f->path);
@@ -214,7 +215,7 @@ void mf_store_leases_sweep(const mf_store_folder *f)
 
         if (sscanf(e->d_name, "lease~%lld%n", &id, &end) == 1 && e->d_name[end] == '\0' && id > 0 &&
             has_bytes(dirfd(d), e->d_name))
-            st = mf_store_lease_look(f, id, NULL); /* removes it if it is over */
+            st = mf_store_lease_look(f, id, NULL); /* removes it if it has expired */
         (void)st;
     }
     if (d)

@@ -21,12 +21,12 @@ enum { READ_TRIES = 2000, PAUSE_NS = 100000, PATH_ROOM = 64, SMALL_FILE = 4096 }
 static mf_status store_file_state_gone(const mf_store_folder *f)
 {
     return MF_FAIL(MF_DATA_LOSS,
-                   "the store in '%s' is gone or not whole: remove what is left, and start the job "
-                   "again",
+                   "the store in '%s' is missing or incomplete: remove what remains of it, and "
+                   "start the job again",
                    f->path);
 }
 
-/* What is missing in the folder is not what a caller has asked for. */
+/* A missing file of the folder is not a missing key. */
 static mf_status store_file_state_never_not_found(const mf_store_folder *f, mf_status st)
 {
     return st == MF_NOT_FOUND ? store_file_state_gone(f) : st;
@@ -77,7 +77,7 @@ static char *store_file_state_path_of(const char *dir, const char *kind, const m
 
 /* ---- reading ---- */
 
-/* NOT_FOUND: there was none at the moment; a look is not one moment. */
+/* NOT_FOUND: none at the moment; listing a folder is not atomic. */
 static mf_status find_token(const mf_store_folder *f, mf_store_token *out)
 {
     DIR *d = opendir(f->state);
@@ -107,7 +107,7 @@ static mf_status read_data(const mf_store_folder *f, const mf_store_token *t, mf
     if (st == MF_OK) {
         st = mf_store_state_decode(data, len, out);
         if (st == MF_OK && out->all.revision != t->revision)
-            st = MF_FAIL(MF_DATA_LOSS, "it says to be of revision %lld",
+            st = MF_FAIL(MF_DATA_LOSS, "its contents are of revision %lld",
                          (long long)out->all.revision);
         if (st == MF_DATA_LOSS)
             st = MF_FAIL(st, "'%s': %.600s; end the job and remove '%s'", path, mf_error_message(),
@@ -142,7 +142,7 @@ mf_status mf_store_folder_read(const mf_store_folder *f, mf_store_token *token,
             st = read_data(f, token, state);
         if (st != MF_NOT_FOUND)
             return st;
-        if (i > READ_TRIES / 2) /* something is wrong; or the machine is very busy */
+        if (i > READ_TRIES / 2) /* an error, or a very busy machine */
             (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
     }
     return store_file_state_gone(f);
@@ -150,7 +150,7 @@ mf_status mf_store_folder_read(const mf_store_folder *f, mf_store_token *token,
 
 /* ---- replacing ---- */
 
-/* data@ of what does not count any more, whole or not. */
+/* data@ files that are not current, complete or not. */
 static void sweep_data(const mf_store_folder *f, const mf_store_token *now)
 {
     DIR *d = opendir(f->state);
@@ -205,7 +205,8 @@ mf_status mf_store_folder_replace(const mf_store_folder *f, const mf_store_token
     mf_free(data);
     mf_free(from);
     mf_free(to);
-    return st == MF_NOT_FOUND ? MF_OK : st; /* ours was swept away: the state is another one */
+    return st == MF_NOT_FOUND ? MF_OK : st; /* another process removed the file: the state has
+                                               changed */
 }
 
 /* ---- making ---- */
@@ -264,14 +265,15 @@ static mf_status make_state(const mf_store_folder *f)
         st = mf_errno_status(errno, "make", f->state);
     if (st != MF_OK) {
         remove_folder(dir);
-        if (access(f->state, F_OK) == 0) /* somebody was first, and may have swept ours away */
+        if (access(f->state, F_OK) == 0) /* another process was first, and may have removed this
+                                            folder */
             st = MF_OK;
     }
     mf_free(dir);
     return st;
 }
 
-/* Those of DIR/new~ that come late, or never. */
+/* DIR/new~ folders of processes that were not first. */
 static void sweep_new(const mf_store_folder *f)
 {
     DIR *d = opendir(f->path);
@@ -288,8 +290,8 @@ static void sweep_new(const mf_store_folder *f)
         (void)closedir(d);
 }
 
-/* Another host would see neither our processes nor our time. A name may be used again when the
- * machine has started anew, and containers of one machine have several. */
+/* Another host would see neither the processes nor the clock of this one. A boot time distinguishes
+ * two boots of a machine, and a namespace the containers of one machine. */
 static mf_status check_host(const mf_store_folder *f)
 {
     char name[256] = "unknown", *path = path_in(f->state, "host"), *text = NULL, *boot;

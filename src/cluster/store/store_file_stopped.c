@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_file_stopped.c - holders of leases that a signal has stopped. The kernel shows it, so there
- * is no need to wait until the lease runs out: whoever is seen to be stopped for a while, and to
- * keep its lease not once meanwhile, has lost it. */
+/* store_file_stopped.c - holders of leases that a signal has stopped. The kernel shows this, so
+ * there is no need to wait until the lease expires: a process that is stopped for a while and does
+ * not renew its lease meanwhile has lost it. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/process.h"
@@ -21,12 +21,12 @@ void mf_store_stopped_deinit(mf_store_stopped *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* By a signal; a debugger's victims ('t') are given the time of their lease. */
+/* By a signal; a process under a debugger ('t') has the full time of its lease. */
 static bool is_stopped(const mf_store_folder *f, const mf_store_lease *l)
 {
     mf_process p;
 
-    return mf_store_lease_has_process(f, l) && mf_process_look(l->pid, &p) && p.start == l->start &&
+    return mf_store_lease_has_process(f, l) && mf_process_read(l->pid, &p) && p.start == l->start &&
            p.state == 'T';
 }
 
@@ -49,7 +49,7 @@ static int64_t since(const mf_store_stopped *s, const mf_store_lease *l, int64_t
     return now;
 }
 
-/* As it is now, in place of what was known. */
+/* Replace the recorded state by the current one. */
 static mf_status store_file_stopped_note(mf_store_stopped *s, const mf_store_folder *f,
                                          const mf_store_lease *leases, int n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_memory.c - a store of this process, known by its name, that lives while somebody has it
- * open. Its time may be a simulator's: whatever depends on time happens when somebody calls. */
+/* store_memory.c - a store of this process, identified by its name, that exists while it is open.
+ * Its clock may be a simulator's: everything that depends on time happens in calls. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A clock that is not ours does not wake anybody: it is looked at so often. */
+/* A foreign clock wakes no waiter: it is read this often. */
 static const int64_t LOOK_NS = 1000000;
 
 typedef struct lease {
@@ -22,7 +22,7 @@ typedef struct shared {
     struct shared *next;
     int64_t (*now)(void *arg);
     void *now_arg;
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* of all fields below */
     pthread_cond_t changed;
     mf_store_state state;
     lease *leases;
@@ -146,7 +146,7 @@ static void store_memory_end_lease(shared *s, lease *l)
     *l = s->leases[--s->n_leases];
 }
 
-/* Begin something: with the lock, and with leases ended that have run out. */
+/* Begin a call: take the lock, and end expired leases. */
 static shared *store_memory_enter(mf_store *base)
 {
     shared *s = ((memory *)base)->of;
@@ -246,7 +246,7 @@ static mf_status memory_remove(mf_store *base, const char *key, int64_t expected
 
 /* ---- waiting ---- */
 
-/* When to look again, of the real clock. */
+/* When to read again, by the real clock. */
 static int64_t store_memory_next_look(const shared *s, int64_t deadline_ns)
 {
     if (s->now != real_now)
@@ -272,7 +272,7 @@ static mf_status memory_wait(mf_store *base, const char *prefix, int64_t after, 
                                       MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled"));
         if (s->now(s->now_arg) >= deadline_ns)
             return store_memory_leave(
-                s, MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing below '%s' has changed", prefix));
+                s, MF_FAIL(MF_DEADLINE_EXCEEDED, "no change below '%s'", prefix));
         (void)mf_cond_wait_until(&s->changed, &s->lock, store_memory_next_look(s, deadline_ns));
         (void)store_memory_leave(s, MF_OK);
     }

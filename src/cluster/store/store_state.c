@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* An entry or a removal without its bytes takes no more, encoded. */
+/* Bound of the encoded size of an entry or a removal without its bytes. */
 enum { ENTRY_BYTES = 48 };
 
 void mf_store_state_deinit(mf_store_state *s)
@@ -120,7 +120,7 @@ static mf_status store_state_check_room(const mf_store_state *s, const char *key
     if (s->bytes - before + after + removals <= MF_STORE_STATE_MAX)
         return MF_OK;
     return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                   "there is no room for '%s': the store holds %zu bytes, and at most %d fit", key,
+                   "no space for '%s': the store holds %zu bytes, and at most %d fit", key,
                    s->bytes, MF_STORE_STATE_MAX);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_state.h - all that a store holds, as one thing: what store_memory.c keeps under a lock and
- * store_file.c reads, changes and writes as a whole. Knows neither time nor processes. */
+/* store_state.h - the contents of a store: store_memory.c keeps them under a lock, store_file.c
+ * reads and writes them as one file. Knows neither time nor processes. */
 #ifndef MF_CLUSTER_STORE_STORE_STATE_H
 #define MF_CLUSTER_STORE_STORE_STATE_H
 
@@ -21,7 +21,7 @@ typedef struct mf_store_removal {
 typedef struct mf_store_state {
     mf_store_entries all; /* revision: the number of the last change */
     int64_t cap; /* of the entries */
-    size_t bytes; /* about those that it takes when it is encoded */
+    size_t bytes; /* approximate size when it is encoded */
     mf_store_removal removed[MF_STORE_REMOVALS]; /* oldest first */
     int n_removed;
     int64_t forgotten; /* removals up to this revision are not known any more */
@@ -29,20 +29,21 @@ typedef struct mf_store_state {
 
 void mf_store_state_deinit(mf_store_state *s);
 
-/* NULL: there is none. */
+/* NULL: no such key. */
 const mf_store_entry *mf_store_state_find(const mf_store_state *s, const char *key);
 /* Copies. Fails: as mf_store_get() and mf_store_list(). */
 MF_MUST mf_status mf_store_state_get(const mf_store_state *s, const char *key, mf_store_entry *out,
                                      int64_t *revision);
 MF_MUST mf_status mf_store_state_list(const mf_store_state *s, const char *prefix,
                                       mf_store_entries *out);
-/* Whether something below `prefix` has; true, too, if that is not known any more. */
+/* Has a value below `prefix` changed? Also true if that is no longer known. */
 bool mf_store_state_changed(const mf_store_state *s, const char *prefix, int64_t after);
 
-/* One change each; what fails changes nothing. Fails: as mf_store_put() and mf_store_remove(). */
+/* One change each; a failed call changes nothing. Fails: as mf_store_put() and mf_store_remove().
+ */
 MF_MUST mf_status mf_store_state_put(mf_store_state *s, const mf_store_entry *e, int64_t expected);
 MF_MUST mf_status mf_store_state_remove(mf_store_state *s, const char *key, int64_t expected);
-/* All entries of a lease go; false: there were none. */
+/* Remove all entries of a lease; false: there were none. */
 bool mf_store_state_end_lease(mf_store_state *s, int64_t lease);
 
 /* Entries as bytes, with a checksum; appended. */

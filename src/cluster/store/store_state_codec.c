@@ -2,9 +2,8 @@
 /* store_state_codec.c - the state of a store as bytes:
  *
  *     0   8  "mfstore1"
- *     8   4  CRC-32C of what follows, little-endian
- *    12   .  meshflow.StoreState (proto/store.proto)
- */
+ *     8   4  CRC-32C of the rest, little-endian
+ *    12   .  meshflow.StoreState (proto/store.proto) */
 #include "base/mem.h"
 #include "cluster/store/store_state.h"
 #include "formats/crc32c.h"
@@ -106,7 +105,7 @@ static mf_status check_head(const unsigned char *bytes, size_t len)
     return MF_OK;
 }
 
-/* Entries stand by key. */
+/* Entries are sorted by key. */
 static mf_status take_entries(const Meshflow__StoreState *m, mf_store_state *out)
 {
     const char *last = "";
@@ -119,9 +118,9 @@ static mf_status take_entries(const Meshflow__StoreState *m, mf_store_state *out
 
         if (mf_store_check_key(e->key) != MF_OK || strcmp(last, e->key) >= 0 || e->lease < 0 ||
             e->value.len > MF_STORE_VALUE_MAX || e->version < 1 || e->version > m->revision)
-            return MF_FAIL(MF_DATA_LOSS, "entry %zu of the store makes no sense", i);
+            return MF_FAIL(MF_DATA_LOSS, "entry %zu of the store is invalid", i);
         last = e->key;
-        out->all.revision = e->version - 1; /* it is put as it was */
+        out->all.revision = e->version - 1; /* put it at its own revision */
         MF_TRY(mf_store_state_put(out, &entry, MF_STORE_NEW));
     }
     return MF_OK;
@@ -132,12 +131,12 @@ static mf_status take_removed(const Meshflow__StoreState *m, mf_store_state *out
     int64_t last = m->forgotten;
 
     if (m->n_removed > MF_STORE_REMOVALS || m->forgotten < 0 || m->forgotten > m->revision)
-        return MF_FAIL(MF_DATA_LOSS, "what was removed from the store makes no sense");
+        return MF_FAIL(MF_DATA_LOSS, "the removals of the store are invalid");
     for (size_t i = 0; i < m->n_removed; i++) {
         const Meshflow__StoreRemoval *r = m->removed[i];
 
         if (mf_store_check_key(r->key) != MF_OK || r->revision <= last || r->revision > m->revision)
-            return MF_FAIL(MF_DATA_LOSS, "removal %zu of the store makes no sense", i);
+            return MF_FAIL(MF_DATA_LOSS, "removal %zu of the store is invalid", i);
         last = out->removed[i].revision = r->revision;
         memcpy(out->removed[i].key, r->key, strlen(r->key) + 1);
     }
@@ -148,7 +147,7 @@ static mf_status take_removed(const Meshflow__StoreState *m, mf_store_state *out
 
 static mf_status store_state_codec_take(const Meshflow__StoreState *m, mf_store_state *out)
 {
-    if (m->revision < 0 || m->revision > INT64_MAX / 2) /* nobody counts that far */
+    if (m->revision < 0 || m->revision > INT64_MAX / 2) /* no counter reaches this value */
         return MF_FAIL(MF_DATA_LOSS, "the store cannot have seen %lld changes",
                        (long long)m->revision);
     MF_TRY(take_entries(m, out));
@@ -173,8 +172,7 @@ mf_status mf_store_state_decode(const void *data, size_t len, mf_store_state *ou
     if (st == MF_OK) {
         st = store_state_codec_take((const Meshflow__StoreState *)message, out);
     } else if (st == MF_INVALID_ARGUMENT) {
-        st = MF_FAIL(MF_DATA_LOSS, "the state of the store makes no sense: %.900s",
-                     mf_error_message());
+        st = MF_FAIL(MF_DATA_LOSS, "the state of the store is invalid: %.900s", mf_error_message());
     }
     mf_arena_free(arena);
     return st;

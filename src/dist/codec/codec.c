@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec.c - the table of codecs, and what all have in common: settings and checksums. */
+/* codec.c - the table of codecs, and their common part: settings and checksums. */
 #include "dist/codec/codec.h"
 
 #include "base/did_you_mean.h"
@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages hold numbers
 static const mf_codec_kind none = {
     .name = "none",
     .settings = "{}",
-    .about = "the numbers themselves, added up on the way",
+    .about = "the values themselves, summed along the way",
 };
 
 const mf_codec_kind *const mf_codec_kinds[] = {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec.h - gradients that travel in fewer bytes. One codec per file; docs/guides/codecs.md.
+/* codec.h - compressed gradients. One codec per file; docs/guides/codecs.md.
  *
- * What is encoded is the gradient of one weight, summed over one *grain*: a fixed number of
- * neighbouring shards, a whole branch of the tree (tensor/reduction_tree.h). Grains do not depend
- * on who computes them, so neither does what a codec makes of them: the same bits for any number of
- * workers.
+ * A codec encodes the gradient of one weight, summed over one *grain*: a fixed number of
+ * neighbouring shards, a complete branch of the reduction tree (tensor/reduction_tree.h). Grains do
+ * not depend on the worker that computes them, so neither does the encoded result: the bits are the
+ * same for any number of workers.
  *
- * A codec is one of two kinds. Most make a message of every grain, mostly of a length that is known
- * beforehand; all workers get all messages, decode them and add up in the tree. A codec that is
- * linear (power_sgd) has rounds instead: in each, every grain gives numbers, and everybody gets
- * their sum. */
+ * A codec is of one of two kinds. Most make a message of every grain, usually of a length that is
+ * known beforehand; all workers get all messages, decode them and sum them in the tree. A linear
+ * codec (power_sgd) has rounds instead: in each round every grain contributes numbers, and all
+ * workers get their sum. */
 #ifndef MF_DIST_CODEC_CODEC_H
 #define MF_DIST_CODEC_CODEC_H
 
@@ -23,7 +23,7 @@ typedef struct mf_codec {
     mf_options settings;
 } mf_codec;
 
-/* What is encoded, and when. */
+/* The tensor that is encoded, and the step. */
 typedef struct mf_codec_item {
     int64_t count; /* elements, floats */
     int64_t rows, columns; /* as a matrix: all dimensions but the last, and the last */
@@ -32,28 +32,28 @@ typedef struct mf_codec_item {
     int64_t grain; /* which one of the batch */
 } mf_codec_item;
 
-/* In rounds. `shared`: numbers that all workers keep alike. */
+/* In rounds. `shared`: state that is equal on all workers. */
 typedef struct mf_codec_rounds {
     int n;
-    int64_t (*shared)(const mf_codec *c, const mf_codec_item *item); /* how many */
+    int64_t (*shared)(const mf_codec *c, const mf_codec_item *item); /* its number of floats */
     void (*start)(const mf_codec *c, const mf_codec_item *item, float *shared);
     int64_t (*length)(const mf_codec *c, const mf_codec_item *item, int round); /* of a sum */
-    /* What a grain gives. values: its gradient, which is the codec's to change on the way. */
+    /* A grain's contribution. values: its gradient, which the codec may change. */
     void (*give)(const mf_codec *c, const mf_codec_item *item, int round, float *values,
                  float *memory, const float *shared, float *out);
-    /* The sum over all grains has come. result: the gradient, to be set in the last round. */
+    /* The sum over all grains is complete. result: the gradient, to be set in the last round. */
     void (*take)(const mf_codec *c, const mf_codec_item *item, int round, const float *sum,
                  float *shared, float *result);
 } mf_codec_rounds;
 
 struct mf_codec_kind {
     const char *name, *settings, *about; /* settings: a signature, see graph/settings.h */
-    /* What a signature cannot say of the settings; NULL: nothing. */
+    /* Checks of settings that a signature cannot express; NULL: none. */
     mf_status (*check)(const mf_options *settings);
-    /* Is it worth while? Else the item travels exactly. NULL: always. */
+    /* Is encoding this item worthwhile? Otherwise the item travels exactly. NULL: always. */
     bool (*suits)(const mf_codec *c, const mf_codec_item *item);
-    /* Floats that each grain keeps from step to step, zero at first; they are part of checkpoints.
-     * NULL: none. */
+    /* Floats of state that each grain has from step to step, initially zero; they are part of
+     * checkpoints. NULL: none. */
     int64_t (*memory)(const mf_codec *c, const mf_codec_item *item);
     /* -- messages -- */
     int64_t (*bytes)(const mf_codec *c, const mf_codec_item *item); /* of one */
@@ -89,7 +89,7 @@ int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item); /* the mos
 /* Returns how many it has. */
 int64_t mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
                         uint8_t *out);
-/* How many has the one that begins here? DATA_LOSS: more than `left`. */
+/* How many bytes has the message that begins here? DATA_LOSS: more than `left`. */
 MF_MUST mf_status mf_codec_size(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                                 int64_t left, int64_t *size);
 /* DATA_LOSS: another length, a wrong checksum, or no such message. */
@@ -100,15 +100,15 @@ MF_MUST mf_status mf_codec_decode(const mf_codec *c, const mf_codec_item *item, 
 
 typedef struct mf_codecs mf_codecs;
 
-enum { MF_CODEC_LEAST = 1024 }; /* elements: what has fewer travels exactly */
+enum { MF_CODEC_LEAST = 1024 }; /* elements: smaller items travel exactly */
 
-/* Rules, separated by semicolons, the first that fits counts:
+/* Rules, separated by semicolons, the first that matches counts:
  *
  *     grain=4; *bias*: none; dense*: int8; top_k ratio=0.01
  *
  * A rule is a pattern of names, a colon, and a codec; without a pattern it is for all names, and
- * the last one. What no rule fits travels exactly, as with the codec `none`. grain=: shards that
- * are encoded together, 1 unless told. Fails: NOT_FOUND, INVALID_ARGUMENT. */
+ * the last one. Items without a matching rule travel exactly, as with the codec `none`. grain=:
+ * shards that are encoded together, default: 1. Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_codecs_parse(const char *text, mf_codecs **out);
 void mf_codecs_free(mf_codecs *c);
 /* As mf_codecs_parse() reads it. */

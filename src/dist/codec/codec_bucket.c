@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Of our grains, `i` is the one that begins at this shard. */
+/* This worker's grain `i` begins at this shard. */
 static float *codec_bucket_memory_of(const mf_codec_bucket_item *t, const mf_shard_owners *s,
                                      int rank, int i)
 {
@@ -27,7 +27,7 @@ static mf_codec_item about_grain(const mf_codec_bucket_item *t, const mf_shard_o
 
 /* ---- messages ---- */
 
-/* What all items of one grain take. */
+/* The bytes of all items of one grain. */
 static int64_t message_bytes(const mf_codec_bucket *c, int64_t step)
 {
     int64_t all = 0;
@@ -71,8 +71,8 @@ static bool lengths_vary(const mf_codec_bucket *c)
     return false;
 }
 
-/* How many bytes everybody sends; where that is not known beforehand, all are asked. each: the most
- * that a grain takes. */
+/* How many bytes every member sends; if that is not known beforehand, by an all-gather. each: the
+ * most bytes of a grain. */
 static mf_status codec_bucket_find_sizes(const mf_codec_bucket *c, const mf_codec_bucket_call *x,
                                          int64_t each, int64_t mine, int64_t *sizes)
 {
@@ -99,13 +99,13 @@ static mf_status codec_bucket_send_all(mf_codec_bucket *c, const mf_codec_bucket
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_grains(s, x->group->rank);
 
-    MF_TRY(mf_rendezvous_table_for(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
-    MF_TRY(mf_rendezvous_table_for(&c->got, MF_DTYPE_U8, each * mf_shard_owners_all_grains(s)));
+    MF_TRY(mf_shard_owners_reserve(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
+    MF_TRY(mf_shard_owners_reserve(&c->got, MF_DTYPE_U8, each * mf_shard_owners_all_grains(s)));
     MF_TRY(codec_bucket_find_sizes(c, x, each, encode_ours(c, x), sizes));
     return mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
 }
 
-/* Where the messages of all items of all grains are, in what has come. */
+/* The messages of all items of all grains in the received bytes. */
 typedef struct codec_bucket_found {
     const uint8_t *at;
     int64_t size;
@@ -146,7 +146,7 @@ static mf_status codec_bucket_add_up(mf_codec_bucket *c, const mf_codec_bucket_c
     const mf_shard_owners *s = x->shares;
     const int n = mf_shard_owners_all_grains(s);
 
-    MF_TRY(mf_rendezvous_table_for(&c->scratch, MF_DTYPE_F32, t->about.count * n));
+    MF_TRY(mf_shard_owners_reserve(&c->scratch, MF_DTYPE_F32, t->about.count * n));
     for (int g = 0; g < n; g++, f += c->n) {
         const mf_codec_item a = about_grain(t, s, x->call.step, g);
         float *to = (float *)c->scratch.data + t->about.count * g;
@@ -232,9 +232,9 @@ static mf_status exchange_round(mf_codec_bucket *c, const mf_codec_bucket_call *
     mf_status st = grains ? MF_OK : MF_NOMEM("gradients");
 
     if (st == MF_OK)
-        st = mf_rendezvous_table_for(&c->sent, MF_DTYPE_F32, length * (n > 0 ? n : 1));
+        st = mf_shard_owners_reserve(&c->sent, MF_DTYPE_F32, length * (n > 0 ? n : 1));
     if (st == MF_OK)
-        st = mf_rendezvous_table_for(&c->sums, MF_DTYPE_F32, length);
+        st = mf_shard_owners_reserve(&c->sums, MF_DTYPE_F32, length);
     for (int g = 0; st == MF_OK && g < n; g++) {
         float *to = (float *)c->sent.data + length * g;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_bucket.h - the items of a bucket that travel by a codec (codec.h), and what these keep from
- * step to step. Thread: that of the exchange; what is kept, between steps, the loop's. */
+/* codec_bucket.h - the items of a bucket that travel by a codec (codec.h), and the codecs' state.
+ * Thread: that of the exchange; the state, between steps: the loop's. */
 #ifndef MF_DIST_CODEC_CODEC_BUCKET_H
 #define MF_DIST_CODEC_CODEC_BUCKET_H
 
@@ -25,12 +25,12 @@ typedef struct mf_codec_bucket {
     mf_tensor sent, got, scratch, sums; /* memory to be used again */
 } mf_codec_bucket;
 
-/* An exchange at hand. */
+/* The current exchange. */
 typedef struct mf_codec_bucket_call {
     mf_group *group;
     mf_collective call;
     const mf_shard_owners *shares;
-    float *const *grains; /* ours: vectors, in which items lie */
+    float *const *grains; /* this worker's: vectors that contain the items */
     float *result;
 } mf_codec_bucket_call;
 
@@ -45,7 +45,7 @@ void mf_codec_bucket_deinit(mf_codec_bucket *c);
 /* All items, on all members. Fails as collectives do; DATA_LOSS. */
 MF_MUST mf_status mf_codec_bucket_exchange(mf_codec_bucket *c, const mf_codec_bucket_call *call);
 
-/* What all members keep, to the list of the first one. Collective. */
+/* Gather the state of all members in the list of the first one. Collective. */
 MF_MUST mf_status mf_codec_bucket_collect(const mf_codec_bucket *c, const mf_shard_owners *s,
                                           mf_group *group, const mf_collective *call,
                                           mf_aux_state_list *out);

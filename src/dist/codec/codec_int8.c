@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_int8.c - blocks of numbers as multiples, -127 to 127, of a step of their own.
+/* codec_int8.c - blocks of numbers as multiples, -127 to 127, of the block's step.
  *
  *     for each block: the step (float, 4 bytes), then a byte for each number
  *
- * The step is the largest magnitude of the block by 127. A block with a number that is not finite
- * has NaN for a step, and all of it arrives so. */
+ * The step is the largest magnitude of the block divided by 127. A block with NaN/Inf has NaN as
+ * its step, and all of it decodes to NaN. */
 #include "base/rng.h"
 #include "dist/codec/codec.h"
 
@@ -25,7 +25,7 @@ static int64_t codec_int8_bytes(const mf_codec *c, const mf_codec_item *item)
     return item->count + (item->count + block - 1) / block * 4;
 }
 
-/* NaN: not all are finite. */
+/* NaN: the block has NaN/Inf. */
 static float find_step(const float *x, int64_t n)
 {
     float most = 0.0f;
@@ -55,7 +55,7 @@ static void round_nearest(const float *x, int64_t n, float step, int8_t *out)
     }
 }
 
-/* Up or down, so that the mean is right: a function of seed, step, grain and element. */
+/* Up or down, so that the mean is exact: a function of seed, step, grain and element. */
 static void round_by_chance(const mf_codec_item *item, int64_t at, const float *x, int64_t n,
                             float step, int8_t *out)
 {
@@ -89,7 +89,7 @@ static void codec_int8_encode(const mf_codec *c, const mf_codec_item *item, floa
         const float step = find_step(values + at, n);
 
         memcpy(out, &step, 4);
-        if (!(step > 0.0f)) /* all zero, or not finite */
+        if (!(step > 0.0f)) /* all zero, or NaN/Inf */
             memset(out + 4, 0, (size_t)n);
         else if (by_chance)
             round_by_chance(item, at, values + at, n, step, (int8_t *)out + 4);
@@ -126,7 +126,7 @@ static mf_status codec_int8_decode(const mf_codec *c, const mf_codec_item *item,
 const mf_codec_kind mf_codec_int8 = {
     .name = "int8",
     .settings = "{block:int>=8=256, rounding:string in ['nearest','stochastic']='nearest'}",
-    .about = "8 bits, multiples of a step that each block of numbers has for itself",
+    .about = "8 bits: multiples of a step, one step for each block of numbers",
     .bytes = codec_int8_bytes,
     .encode = codec_int8_encode,
     .decode = codec_int8_decode,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_lossless.c - the very numbers, packed. Bits are turned so that the exponent is one byte and
- * the sign the last bit; bytes of the same place are put together, and each such plane is deflated
- * (RFC 1951) where that makes it shorter: exponents of neighbours are alike, and zeros are many.
+/* codec_lossless.c - the exact numbers, compressed. Bits are rotated so that the exponent is one
+ * byte and the sign the last bit; bytes of the same position form a plane, and each plane is
+ * deflated (RFC 1951) where that makes it shorter: exponents of neighbours are similar, and zeros
+ * are frequent.
  *
- * A message: for each plane, highest first, its length (4 bytes; `count`: as it is) and its bytes.
- */
+ * A message: for each plane, highest first, its length (4 bytes; `count`: uncompressed) and its
+ * bytes. */
 #include "base/mem.h"
 #include "dist/codec/codec.h"
 
@@ -153,7 +154,7 @@ static mf_status codec_lossless_unpack(const mf_codec *c, const mf_codec_item *i
 const mf_codec_kind mf_codec_lossless = {
     .name = "lossless",
     .settings = "{}",
-    .about = "the very numbers, packed: the weights of no codec, in somewhat fewer bytes",
+    .about = "the exact values, compressed: the weights of no codec, in slightly fewer bytes",
     .suits = codec_lossless_suits,
     .bytes = codec_lossless_bytes,
     .pack = codec_lossless_pack,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* codec_power_sgd.c - a matrix M as the product of two narrow ones, one step of the power method
- * for each step of training (Vogels et al., "PowerSGD", NeurIPS 2019). What is lost is kept and
- * added to the next step's gradient.
+ * for each step of training (Vogels et al., "PowerSGD", NeurIPS 2019). The approximation error is
+ * stored and added to the next step's gradient.
  *
- *     M = gradient + kept
- *     round 0:  P = sum of M Q over all grains; its columns are made orthonormal
- *     round 1:  Q = sum of M' P;  kept = M - P (M' P)'        the gradient is P Q'
+ *     M = gradient + error     round 0:  P = sum of M Q over all grains; its columns are made
+ *     orthonormal
+ *     round 1:  Q = sum of M' P;  error = M - P (M' P)'        the gradient is P Q'
  *
- * Q is where the next step begins. Both rounds are sums, so grains are added in the tree and not
- * one of them is sent by itself. */
+ * The next step begins with this Q. Both rounds are sums, so grains are added in the tree and none
+ * of them is sent by itself. */
 #include "base/rng.h"
 #include "dist/codec/codec.h"
 
@@ -52,7 +52,7 @@ static int64_t codec_power_sgd_length(const mf_codec *c, const mf_codec_item *it
     return codec_power_sgd_rank_of(c) * (round == 0 ? item->rows : item->columns);
 }
 
-/* Q begins at random, the same everywhere. */
+/* Q is random at first, the same on all workers. */
 static void codec_power_sgd_start(const mf_codec *c, const mf_codec_item *item, float *shared)
 {
     const int64_t n = codec_power_sgd_rank_of(c) * item->columns;
@@ -66,7 +66,7 @@ static void codec_power_sgd_start(const mf_codec *c, const mf_codec_item *item, 
     }
 }
 
-/* ---- what a grain gives ---- */
+/* ---- a grain's contribution ---- */
 
 enum {
     LANES = 8
@@ -155,7 +155,7 @@ static void codec_power_sgd_give(const mf_codec *c, const mf_codec_item *item, i
     add_product(item, rank, p, out, -1.0f, kept);
 }
 
-/* ---- what comes of the sums ---- */
+/* ---- from the sums ---- */
 
 static double exact_dot(const float *x, const float *y, int64_t n)
 {
@@ -166,7 +166,7 @@ static double exact_dot(const float *x, const float *y, int64_t n)
     return sum;
 }
 
-/* Gram and Schmidt, column after column. One that depends on those before it becomes zero. */
+/* Gram-Schmidt, column by column. A column that depends on earlier ones becomes zero. */
 static void orthonormalise(float *p, int64_t rows, int64_t rank)
 {
     for (int64_t r = 0; r < rank; r++) {
@@ -184,7 +184,7 @@ static void orthonormalise(float *p, int64_t rows, int64_t rank)
     }
 }
 
-/* A column without anything in it would stay so for ever: the last one with something is kept. */
+/* A zero column would stay zero for ever: the last nonzero value of the column is used. */
 static void begin_next(float *q, const float *sum, int64_t columns, int64_t rank)
 {
     for (int64_t r = 0; r < rank; r++) {
@@ -225,7 +225,7 @@ static const mf_codec_rounds rounds = { .n = 2,
 const mf_codec_kind mf_codec_power_sgd = {
     .name = "power_sgd",
     .settings = "{rank:int>=1=2}",
-    .about = "a product of two narrow matrices; what it lacks is kept for later steps",
+    .about = "a product of two narrow matrices; its error is added to later steps",
     .check = codec_power_sgd_check,
     .suits = codec_power_sgd_suits,
     .memory = codec_power_sgd_memory_size,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_state.c - what codecs keep from step to step: making it, taking it from a checkpoint, and
- * bringing it together for one.
+/* codec_state.c - the state of codecs: creating it, reading it from a checkpoint, gathering it for
+ * a checkpoint.
  *
  *     _meshflow/codec/kept/NAME     [grains, floats of each]    each grain's own
  *     _meshflow/codec/shared/NAME   [floats]                    the same on all workers */
@@ -13,7 +13,7 @@
 static const char kept_prefix[] = MF_AUX_STATE_PREFIX "kept/";
 static const char shared_prefix[] = MF_AUX_STATE_PREFIX "shared/";
 
-/* Whole ones; the last of a batch may have fewer shards. */
+/* Complete ones; the last grain of a batch may have fewer shards. */
 static int64_t grains_of(const mf_shard_owners *s, int64_t shards)
 {
     return (shards + s->grain - 1) / s->grain;
@@ -36,8 +36,8 @@ static mf_status find_before(const mf_aux_state_list *before, const char *prefix
         return MF_OK;
     if (k->value.dtype != MF_DTYPE_F32 || !mf_shape_equal(&k->value.shape, shape))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the checkpoint was made with another codec: of '%s' it kept %s, now it is "
-                       "%s; use the same codec and grain, or begin in another folder",
+                       "the checkpoint was made with another codec: of '%s' it has %s, now the "
+                       "codec has %s; use the same codec and grain, or begin in another folder",
                        name, mf_shape_text(&k->value.shape, have), mf_shape_text(shape, want));
     *out = &k->value;
     return MF_OK;
@@ -52,7 +52,7 @@ static mf_status start_memory(mf_codec_bucket_item *t, const mf_shard_owners *s,
 
     t->memory = mf_calloc(ours * t->kept, sizeof *t->memory);
     if (!t->memory)
-        return MF_NOMEM("what a codec keeps");
+        return MF_NOMEM("codec state");
     MF_TRY(find_before(before, kept_prefix, t->name, &MF_SHAPE(all, t->kept), &was));
     if (was && ours > 0)
         memcpy(t->memory, (const float *)was->data + s->of[rank].first / s->grain * t->kept,
@@ -66,7 +66,7 @@ static mf_status start_shared(mf_codec_bucket_item *t, const mf_aux_state_list *
 
     t->shared = mf_calloc(t->n_shared, sizeof *t->shared);
     if (!t->shared)
-        return MF_NOMEM("what a codec keeps");
+        return MF_NOMEM("codec state");
     MF_TRY(find_before(before, shared_prefix, t->name, &MF_SHAPE(t->n_shared), &was));
     if (was)
         memcpy(t->shared, was->data, (size_t)t->n_shared * sizeof *t->shared);
@@ -115,15 +115,14 @@ static mf_status codec_state_add_kept(mf_aux_state_list *out, const char *prefix
     return st;
 }
 
-/* Everything goes to the first member, nothing to the others. Shards follow each other as ranks do.
- */
+/* The first member gets all state, the others none. Shards are in the order of ranks. */
 static mf_status collect_memory(const mf_codec_bucket_item *t, const mf_shard_owners *s,
                                 mf_group *g, const mf_collective *call, int64_t *sizes,
                                 mf_aux_state_list *out)
 {
     const mf_shape shape = MF_SHAPE(grains_of(s, s->shards), t->kept);
     mf_tensor all = { 0 };
-    char nothing; /* comes to the others */
+    char nothing; /* the other members receive nothing */
     mf_status st;
 
     for (int r = 0; r < g->size; r++)
@@ -150,7 +149,7 @@ mf_status mf_codec_bucket_collect(const mf_codec_bucket *c, const mf_shard_owner
                                   const mf_collective *call, mf_aux_state_list *out)
 {
     int64_t *sizes = mf_calloc((int64_t)g->size * g->size, sizeof *sizes);
-    mf_status st = sizes ? MF_OK : MF_NOMEM("what codecs keep");
+    mf_status st = sizes ? MF_OK : MF_NOMEM("codec state");
 
     for (int64_t i = 0; st == MF_OK && i < c->n; i++) {
         const mf_codec_bucket_item *t = &c->items[i];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_top_k.c - only the largest numbers travel; the rest is kept and added to the next step's
- * (error feedback). With momentum the sums that are kept are of velocities, not of gradients, as in
- * "Deep Gradient Compression" (Lin et al., ICLR 2018): the optimizer is then plain sgd, and what
- * has been sent begins anew.
+/* codec_top_k.c - only the largest numbers travel; the rest is stored and added to the next step's
+ * (error feedback). With momentum the stored sums are of velocities, not of gradients, as in "Deep
+ * Gradient Compression" (Lin et al., ICLR 2018): the optimizer is then plain sgd, and numbers that
+ * were sent start again at zero.
  *
- *     velocity = momentum * velocity + gradient;  kept += velocity
- *     send the k largest of kept;                 kept -= sent, velocity = 0 there
+ *     velocity = momentum * velocity + gradient;  error += velocity
+ *     send the k largest of error;                error -= sent, velocity = 0 there
  *
- * A message: the places (elias_fano.h), then the values, bf16 or float. Rounding a value loses
- * nothing, as what was not sent is kept. */
+ * A message: the positions (elias_fano.h), then the values, bf16 or float. Rounding a value loses
+ * nothing, as the remainder is stored. */
 #include "dist/codec/codec.h"
 #include "dist/codec/elias_fano.h"
 
@@ -82,8 +82,8 @@ static uint32_t size_bits(float x) /* ordered as magnitudes are */
     return bits & 0x7fffffffu;
 }
 
-/* Of the numbers whose upper bits (above `shift` and `width`) are `prefix`: the digit that the
- * largest k-th one has. *k: how many are wanted of those with that digit. */
+/* Of the numbers whose upper bits (above `shift` and `width`) are `prefix`: the digit of the k-th
+ * largest. *k: how many numbers with that digit are selected. */
 static uint32_t find_digit(const float *x, int64_t n, uint32_t prefix, int shift, int width,
                            int64_t *k)
 {
@@ -101,7 +101,7 @@ static uint32_t find_digit(const float *x, int64_t n, uint32_t prefix, int shift
     return prefix << width | digit;
 }
 
-/* The k-th largest magnitude. *equal: how many of just this one are wanted. */
+/* The k-th largest magnitude. *equal: how many of exactly this magnitude are selected. */
 static uint32_t find_threshold(const float *x, int64_t n, int64_t k, int64_t *equal)
 {
     uint32_t bits = find_digit(x, n, 0, 20, 11, &k);
@@ -123,7 +123,7 @@ static bool codec_top_k_all_finite(const float *x, int64_t n)
     return finite;
 }
 
-/* As it will arrive. */
+/* As it is after decoding. */
 static float codec_top_k_put_value(uint8_t *out, int64_t i, int64_t size, float x)
 {
     mf_bf16 low = mf_bf16_from_f32(x);
@@ -133,7 +133,7 @@ static float codec_top_k_put_value(uint8_t *out, int64_t i, int64_t size, float 
         return x;
     }
     if ((low.bits & 0x7fffu) == 0x7f80u && size_bits(x) < 0x7f800000u)
-        low.bits--; /* it is finite, and stays so */
+        low.bits--; /* it is finite, and remains finite */
     memcpy(out + 2 * i, &low, 2);
     return mf_bf16_to_f32(low);
 }
@@ -217,7 +217,7 @@ const mf_codec_kind mf_codec_top_k = {
     .name = "top_k",
     .settings = "{ratio:float=0.01, momentum:float=0.0, warmup:int>=0=0, "
                 "values:string in ['bf16','fp32']='bf16'}",
-    .about = "the largest numbers only; the others are kept for later steps",
+    .about = "the largest numbers only; the rest is added to later steps",
     .check = codec_top_k_check,
     .memory = codec_top_k_memory_size,
     .bytes = codec_top_k_bytes,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient_allreduce.c - see gradient_allreduce.h. A bucket is packed into one vector for each part
- * (begin), summed by the thread, and handed out as views of the result (end). */
+ * (begin), summed by the thread, and returned as views of the result (end). */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t step, int64_t samples,
-                                           int votes)
+                                           int step_flags)
 {
     mf_status st;
 
@@ -21,7 +21,7 @@ mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t ste
         x->buckets[i].ready = x->buckets[i].done = false;
     x->step = step;
     x->begun_ns = x->computed_ns = mf_clock_ns();
-    x->votes = votes;
+    x->step_flags = step_flags;
     mf_shard_owners_set(&x->shares, samples);
     if (st == MF_OK)
         st = mf_shard_owners_factor(&x->o.aggregation, x->shares.of, x->shares.ranks,
@@ -30,14 +30,14 @@ mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t ste
     return st;
 }
 
-int mf_gradient_allreduce_votes(mf_gradient_allreduce *x)
+int mf_gradient_allreduce_step_flags(mf_gradient_allreduce *x)
 {
-    int votes;
+    int step_flags;
 
     pthread_mutex_lock(&x->lock);
-    votes = x->voted;
+    step_flags = x->joined_step_flags;
     pthread_mutex_unlock(&x->lock);
-    return votes;
+    return step_flags;
 }
 
 int64_t mf_gradient_allreduce_computed_ns(mf_gradient_allreduce *x)
@@ -61,7 +61,7 @@ int64_t mf_gradient_allreduce_saved_bytes(mf_gradient_allreduce *x)
     return bytes;
 }
 
-/* ---- what codecs keep ---- */
+/* ---- codec state ---- */
 
 static void forget_layout(mf_gradient_allreduce *x)
 {
@@ -78,7 +78,7 @@ void mf_gradient_allreduce_restore(mf_gradient_allreduce *x, mf_aux_state_list *
     mf_aux_state_clear(&x->before);
     x->before = *before;
     *before = (mf_aux_state_list){ 0 };
-    forget_layout(x); /* it is laid out again, with what there was */
+    forget_layout(x); /* the next step lays it out again, with the state */
 }
 
 mf_status mf_gradient_allreduce_collect(mf_gradient_allreduce *x, mf_group *group,
@@ -118,7 +118,7 @@ mf_collective mf_gradient_allreduce_call(mf_gradient_allreduce *x,
     return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, x->what };
 }
 
-/* Gradients of all shards one by one, all else in the tree. */
+/* Gradients of all shards individually, everything else in the tree. */
 static mf_status reduce_apart(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
                               const mf_collective *c, void **parts)
 {
@@ -148,7 +148,7 @@ static mf_status reduce_apart(mf_gradient_allreduce *x, mf_gradient_allreduce_bu
     return st;
 }
 
-/* What codecs have sent, and what the same items are without them, is counted. */
+/* Count the bytes that codecs sent, and the bytes of the same items without codecs. */
 static mf_status exchange_coded(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
                                 const mf_collective *c, void **parts)
 {
@@ -170,14 +170,14 @@ static mf_status exchange_coded(mf_gradient_allreduce *x, mf_gradient_allreduce_
     return st;
 }
 
-/* parts: our vectors, of which those items that codecs see are floats. */
+/* parts: this worker's vectors, in which items with a codec are floats. */
 static mf_status reduce_parts(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
                               void **parts)
 {
     const mf_dtype dtype = (mf_dtype)k->about->types[0];
     const mf_collective c = mf_gradient_allreduce_call(x, k, "the gradients");
 
-    mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
+    mf_tensor_clear(&k->result); /* holders of views of the last result keep a reference */
     MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
     if (mf_aggregate_is_apart(x->o.aggregation.how))
         return reduce_apart(x, k, &c, parts);
@@ -211,7 +211,7 @@ static mf_status gradient_allreduce_reduce(mf_gradient_allreduce *x,
 
 /* ---- handing out ---- */
 
-/* Output i is a view of the result; rows lie one behind the other, at `from`. */
+/* Output i is a view of the result; rows are concatenated, at `from`. */
 static char *set_output(mf_kernel *kernel, const mf_gradient_allreduce_bucket *k, int i, char *from)
 {
     const mf_exchange_bucket *b = k->about;
@@ -271,7 +271,7 @@ static bool await_bucket(mf_gradient_allreduce *x, const mf_gradient_allreduce_b
     return ready;
 }
 
-/* Somebody who still waits, for whatever. NULL: nobody. */
+/* A kernel that still waits, for any bucket. NULL: none. */
 static mf_kernel *take_waiting(mf_gradient_allreduce *x)
 {
     mf_kernel *found = NULL;
@@ -285,15 +285,15 @@ static mf_kernel *take_waiting(mf_gradient_allreduce *x)
     return found;
 }
 
-static int gradient_allreduce_count_votes(const mf_gradient_allreduce_bucket *k)
+static int read_step_flags(const mf_gradient_allreduce_bucket *k)
 {
     const float *sums = (const float *)k->result.data + k->exact - MF_GRADIENT_ALLREDUCE_ALIGN;
 
-    int votes = (int)sums[MF_STEP_FLAG_KINDS] * MF_STEP_FLAG_LEAVE;
+    int step_flags = (int)sums[MF_STEP_FLAG_KINDS] * MF_STEP_FLAG_LEAVE;
 
     for (int v = 0; v < MF_STEP_FLAG_KINDS; v++)
-        votes |= (sums[v] > 0.0f) << v;
-    return votes;
+        step_flags |= (sums[v] > 0.0f) << v;
+    return step_flags;
 }
 
 static void gradient_allreduce_finish(mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
@@ -308,7 +308,7 @@ static void gradient_allreduce_finish(mf_gradient_allreduce *x, mf_gradient_allr
         mf_error_save(st, &x->error);
     k->done = true;
     if (st == MF_OK && mf_gradient_allreduce_has_vote(x, k->about) && !k->about->concat)
-        x->voted = gradient_allreduce_count_votes(k);
+        x->joined_step_flags = read_step_flags(k);
     waiting = k->waiting; /* now: once the lock is free, it may be the next step's */
     k->waiting = NULL;
     pthread_mutex_unlock(&x->lock);
@@ -350,7 +350,7 @@ static mf_status take_shares(mf_gradient_allreduce *x, const mf_share *of)
     return mf_shard_owners_init(&x->shares, x->o.group->size, x->o.shards, x->base.grain, of);
 }
 
-mf_status mf_gradient_allreduce_deal(mf_gradient_allreduce *x, const mf_share *of)
+mf_status mf_gradient_allreduce_assign(mf_gradient_allreduce *x, const mf_share *of)
 {
     mf_status st;
 

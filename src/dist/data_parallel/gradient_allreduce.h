@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient_allreduce.h - the exchange of synchronous data-parallel training: sums over all shards,
- * in the fixed tree, on all workers.
+ * in the fixed reduction tree, on all workers.
  *
- * A thread of its own carries out the collectives, in the order of the buckets, while the step
- * computes on. */
+ * A thread runs the collectives, in the order of the buckets, while the step continues to compute.
+ */
 #ifndef MF_DIST_DATA_PARALLEL_GRADIENT_ALLREDUCE_H
 #define MF_DIST_DATA_PARALLEL_GRADIENT_ALLREDUCE_H
 
@@ -18,20 +18,18 @@
 typedef struct mf_gradient_allreduce mf_gradient_allreduce;
 
 typedef struct mf_gradient_allreduce_options {
-    mf_group *group; /* used by nobody else; must outlive the exchange */
+    mf_group *group; /* not used otherwise; must outlive the exchange */
     int64_t shards; /* of a batch */
-    const mf_share
-        *of; /* by rank: its shards; in the order of ranks with codecs that keep something
-              */
+    const mf_share *of; /* by rank: its shards; in the order of ranks with codecs that have state */
     int n_buckets; /* of a step; loss and metrics are in the last */
-    int64_t timeout_ns; /* for everybody to come */
+    int64_t timeout_ns; /* of every collective */
     const mf_codecs
-        *codecs; /* how gradients travel; must outlive the exchange. NULL: as they are */
+        *codecs; /* how gradients are encoded; must outlive the exchange. NULL: not at all */
     uint64_t seed; /* of codecs that draw numbers */
-    bool to_first; /* only the first member gets the gradients; loss and metrics are for all */
-    mf_aggregation aggregation; /* its weights must outlive the exchange; robust ones go without
-                                   codecs */
-    /* A collective failed, with the thread's error: others should know. May be NULL. */
+    bool to_first; /* only the first member gets the gradients; all get loss and metrics */
+    mf_aggregation aggregation; /* its weights must outlive the exchange; robust ones exclude codecs
+                                 */
+    /* A collective failed, with the thread's error: peers should be notified. May be NULL. */
     void (*failed)(void *ctx, mf_status why);
     void *ctx;
 } mf_gradient_allreduce_options;
@@ -41,23 +39,23 @@ MF_MUST mf_status mf_gradient_allreduce_new(const mf_gradient_allreduce_options 
 void mf_gradient_allreduce_free(mf_gradient_allreduce *x);
 mf_exchange *mf_gradient_allreduce_exchange(mf_gradient_allreduce *x);
 
-/* A step of so many samples in all begins. votes: ours. */
+/* A step of so many samples, over all workers, begins. step_flags: this worker's. */
 MF_MUST mf_status mf_gradient_allreduce_begin_step(mf_gradient_allreduce *x, int64_t step,
-                                                   int64_t samples, int votes);
-/* Nanoseconds from the beginning of the last step until all that is exchanged was computed here. */
+                                                   int64_t samples, int step_flags);
+/* Nanoseconds from the beginning of the last step until this worker had computed everything that is
+ * exchanged. */
 int64_t mf_gradient_allreduce_computed_ns(mf_gradient_allreduce *x);
-/* Between steps, by all members: shards have other owners from now on (of: as in the options);
- * the session has to be told. Not with codecs that keep something. */
-MF_MUST mf_status mf_gradient_allreduce_deal(mf_gradient_allreduce *x, const mf_share *of);
-/* What somebody has voted for in the step that was done last. */
-int mf_gradient_allreduce_votes(mf_gradient_allreduce *x);
-/* How many bytes more this worker would have sent so far without codecs, in an all-reduce that
- * wastes none: 2 (n - 1) / n of a vector, with n workers. 0 without codecs. */
+/* Between steps, by all members: shards have other owners from now on (of: as in the options); the
+ * caller must set the session's exchange again. Not with codecs that have state. */
+MF_MUST mf_status mf_gradient_allreduce_assign(mf_gradient_allreduce *x, const mf_share *of);
+/* The step flags of all workers, of the last completed step. */
+int mf_gradient_allreduce_step_flags(mf_gradient_allreduce *x);
+/* How many more bytes this worker would have sent without codecs, in an optimal all-reduce: 2 (n -
+ * 1) / n of a vector, with n workers. 0 without codecs. */
 int64_t mf_gradient_allreduce_saved_bytes(mf_gradient_allreduce *x);
 
-/* Between steps: what codecs keep becomes what a checkpoint has (it is taken over); or it is
- * brought together in the first member's list, which is collective, with a group of the caller's.
- */
+/* Between steps: replace the codecs' state by a checkpoint's (ownership is transferred); or gather
+ * it in the first member's list, which is collective, in the caller's group. */
 void mf_gradient_allreduce_restore(mf_gradient_allreduce *x, mf_aux_state_list *before);
 MF_MUST mf_status mf_gradient_allreduce_collect(mf_gradient_allreduce *x, mf_group *group,
                                                 const mf_collective *call, mf_aux_state_list *out);

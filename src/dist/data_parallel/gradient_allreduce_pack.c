@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient_allreduce_pack.c - a bucket's values as one vector for each part. Those items come first
- * that travel as they are; the rest of it travels by codecs (codec_bucket.h). */
+/* gradient_allreduce_pack.c - a bucket's values as one vector for each part. Items that travel
+ * exactly come first; the rest travels by codecs (codec_bucket.h). */
 #include "base/mem.h"
 #include "dist/data_parallel/gradient_allreduce_private.h"
 
@@ -43,8 +43,8 @@ static const mf_codec *codec_of(const mf_gradient_allreduce *x, const mf_exchang
                        : NULL;
 }
 
-/* Where items lie in a vector: first the exact ones, with the votes behind them, then the others.
- */
+/* The positions of items in a vector: first the exact ones, followed by the step flags, then the
+ * others. */
 static mf_status gradient_allreduce_pack_lay_out(mf_gradient_allreduce *x,
                                                  mf_gradient_allreduce_bucket *k)
 {
@@ -112,9 +112,9 @@ static void pack_part(const mf_gradient_allreduce *x, const mf_gradient_allreduc
 
         memset(to, 0, MF_GRADIENT_ALLREDUCE_ALIGN * cell);
         for (int v = 0; part == 0 && v < MF_STEP_FLAG_KINDS; v++)
-            ((float *)(void *)to)[v] = (float)(x->votes >> v & 1);
+            ((float *)(void *)to)[v] = (float)(x->step_flags >> v & 1);
         if (part == 0)
-            ((float *)(void *)to)[MF_STEP_FLAG_KINDS] = (float)mf_step_flags_leaving(x->votes);
+            ((float *)(void *)to)[MF_STEP_FLAG_KINDS] = (float)mf_step_flags_leaving(x->step_flags);
     }
 }
 
@@ -136,7 +136,7 @@ mf_status mf_gradient_allreduce_pack(mf_gradient_allreduce *x, mf_gradient_allre
                            (long long)b->id, i);
     }
     MF_TRY(
-        mf_rendezvous_table_for(&k->packed, dtype, k->count * (b->n_parts > 0 ? b->n_parts : 1)));
+        mf_shard_owners_reserve(&k->packed, dtype, k->count * (b->n_parts > 0 ? b->n_parts : 1)));
     for (int p = 0; p < b->n_parts; p++)
         pack_part(x, k, p, values + (size_t)p * (size_t)b->n_items,
                   (char *)k->packed.data + (size_t)(p * k->count) * cell);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient_allreduce_rows.c - rows of tables that were touched, of all workers, as their shards
- * follow. */
+/* gradient_allreduce_rows.c - rows of tables that were touched, of all workers, in the order of the
+ * shards. */
 #include "base/mem.h"
 #include "dist/data_parallel/gradient_allreduce_private.h"
 
@@ -23,7 +23,7 @@ mf_status mf_gradient_allreduce_pack_rows(const mf_gradient_allreduce *x,
         bytes += b->n_parts > 0 ? (int64_t)mf_tensor_bytes(values[i]) : 0;
     }
     k->count = bytes;
-    MF_TRY(mf_rendezvous_table_for(&k->packed, MF_DTYPE_U8, bytes > 0 ? bytes : 1));
+    MF_TRY(mf_shard_owners_reserve(&k->packed, MF_DTYPE_U8, bytes > 0 ? bytes : 1));
     to = k->packed.data;
     for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
         memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
@@ -39,7 +39,7 @@ static size_t row_bytes(const mf_exchange_bucket *b, int i)
            mf_dtype_cell((mf_dtype)b->types[i]);
 }
 
-/* Bytes of a member that has so many rows of each item. */
+/* Bytes of a member with these numbers of rows of the items. */
 static mf_status gradient_allreduce_rows_size_of(const mf_exchange_bucket *b, const int64_t *rows,
                                                  int64_t *size)
 {
@@ -49,12 +49,12 @@ static mf_status gradient_allreduce_rows_size_of(const mf_exchange_bucket *b, co
 
         if (rows[i] < 0 || !mf_mul_i64(rows[i], (int64_t)row_bytes(b, i), &bytes) ||
             !mf_add_i64(*size, bytes, size))
-            return MF_FAIL(MF_DATA_LOSS, "a worker says that it has %lld rows", (long long)rows[i]);
+            return MF_FAIL(MF_DATA_LOSS, "a worker sent a row count of %lld", (long long)rows[i]);
     }
     return MF_OK;
 }
 
-/* rows: of all ranks, item by item; sizes: of what each gives. */
+/* rows: of all ranks, item by item; sizes: of each contribution. */
 static mf_status gradient_allreduce_rows_gather_rows(mf_gradient_allreduce *x,
                                                      mf_gradient_allreduce_bucket *k, int64_t *rows,
                                                      int64_t *sizes)
@@ -78,8 +78,8 @@ static mf_status gradient_allreduce_rows_gather_rows(mf_gradient_allreduce *x,
     return mf_all_gather(g, &(mf_gather){ c, k->packed.data, sizes, k->result.data });
 }
 
-/* From rank by rank, as they have come, to item by item, each in the order of the shards. sizes: of
- * what has come; in the end, where it begins. */
+/* From the received order, rank by rank, to item by item, each in the order of the shards. sizes:
+ * of the contributions; on return, their offsets. */
 static mf_status sort_rows(const mf_gradient_allreduce *x, mf_gradient_allreduce_bucket *k,
                            const int64_t *rows, int64_t *sizes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce_to_one.c - see reduce_to_one.h. The others run the same graph as the first, but only up to
- * the sums of the shards; optimizer, regularisation and clipping never run there. Variables are
- * packed into one message. */
+/* reduce_to_one.c - see reduce_to_one.h. The other workers run the same graph as the first, but
+ * only up to the sums of the shards; optimizer, regularisation and clipping never run there.
+ * Variables are packed into one message. */
 #include "dist/data_parallel/reduce_to_one.h"
 
 #include "base/mem.h"
@@ -10,10 +10,10 @@
 
 struct mf_reduce_to_one {
     mf_trainer *t;
-    const char **fetches; /* the step's results, then all that shards give */
+    const char **fetches; /* the step's results, then all outputs of the shards */
     int n_fetches;
     mf_tensor **results;
-    mf_variable **given; /* all but slots; borrowed */
+    mf_variable **given; /* all variables except slots; borrowed */
     int64_t n_given;
     char *message;
     int64_t size; /* its bytes */
@@ -21,7 +21,7 @@ struct mf_reduce_to_one {
 
 static bool reduce_to_one_is_first(const mf_reduce_to_one *u)
 {
-    return u->t->team->rank == 0;
+    return u->t->dist->rank == 0;
 }
 
 /* ---- giving ---- */
@@ -49,7 +49,7 @@ static mf_status reduce_to_one_unpack(mf_reduce_to_one *u)
         mf_tensor value = { .dtype = u->given[i]->dtype, .shape = u->given[i]->declared };
 
         value.count = mf_shape_span(&value.shape, 0, value.shape.rank);
-        value.data = from; /* and no buffer: it is copied */
+        value.data = from; /* without a buffer: the value is copied */
         MF_TRY(mf_variable_assign(u->given[i], &value, true));
         from += mf_tensor_bytes(&value);
     }
@@ -58,18 +58,18 @@ static mf_status reduce_to_one_unpack(mf_reduce_to_one *u)
 
 static mf_status reduce_to_one_give(mf_reduce_to_one *u)
 {
-    mf_dist_worker *team = u->t->team;
-    const mf_collective c = mf_dist_worker_call(team, u->t->step, "the new weights");
+    mf_dist *dist = u->t->dist;
+    const mf_collective c = mf_dist_collective(dist, u->t->step, "the new weights");
 
     if (reduce_to_one_is_first(u))
         MF_TRY(reduce_to_one_pack(u));
-    MF_TRY(mf_broadcast(team->group, &c, 0, u->message, u->size));
+    MF_TRY(mf_broadcast(dist->group, &c, 0, u->message, u->size));
     return reduce_to_one_is_first(u) ? MF_OK : reduce_to_one_unpack(u);
 }
 
 /* ---- a step ---- */
 
-/* All that shards give is asked for, so that nothing of it is left out. */
+/* Fetches all outputs of the shards, so that none of them is pruned. */
 static mf_status reduce_to_one_compute(mf_reduce_to_one *u, const mf_run_options *options,
                                        const mf_loop_call *call)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replicas.c - see replicas.h. Replicas meet in memory of this process; the sums of their shards go
- * through the same exchange as those of workers, so that bits are the same, too. */
+/* replicas.c - see replicas.h. Replicas exchange through memory of this process; the sums of their
+ * shards use the same exchange as those of workers, so the bits are the same, too. */
 #include "dist/data_parallel/replicas.h"
 
 #include "base/param.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 
 MF_PARAM_INT(replica_check_steps, 100,
-             "compare the variables of all replicas every so many steps; 0: never");
+             "interval in steps of comparing the variables of all replicas; 0: never");
 
-enum { AREA = 1 << 20 }; /* bytes that a replica shows the others at a time */
+enum { AREA = 1 << 20 }; /* bytes that a replica shares at a time */
 
 typedef struct replicas_replica {
     mf_replicas *all;
@@ -23,7 +23,7 @@ typedef struct replicas_replica {
     char name[24];
     mf_group *group;
     mf_gradient_allreduce *sums;
-    /* All but the first have these. */
+    /* All replicas except the first: */
     mf_session *session;
     mf_resources *resources; /* own variables; NULL: those of the trainer */
     mf_variable **variables; /* by the trainer's number; references */
@@ -34,7 +34,7 @@ typedef struct replicas_replica {
     pthread_t thread;
     bool started;
     bool busy; /* guarded by lock */
-    /* All have these. */
+    /* All replicas: */
     mf_tensor *rows; /* of the feeds */
     const mf_tensor **feeds;
 } replicas_replica;
@@ -46,7 +46,7 @@ struct mf_replicas {
     replicas_replica *list;
     const char **names;
     mf_share *shares; /* by replica */
-    uint64_t *writes; /* by variable: the trainer's, when the others were given its value */
+    uint64_t *writes; /* by variable: the trainer's writes when the others last got its value */
     int64_t step, samples;
     const mf_loop_call *call; /* in hand */
     pthread_mutex_t lock;
@@ -77,7 +77,7 @@ void mf_replicas_abort(mf_replicas *r, mf_status why)
     replicas_give_up(&r->list[0], why);
 }
 
-/* Nobody is waited for in vain; how long a replica computes is its own business. */
+/* Waits have no deadline: a replica may compute for any time, and fails by mf_replicas_abort(). */
 static mf_status replicas_check(void *ctx, mf_group_wait *w)
 {
     replicas_replica *p = ctx;
@@ -103,7 +103,7 @@ static mf_status copy_variable(replicas_replica *p, int64_t i)
     return st;
 }
 
-/* Somebody may have set the trainer's variables: all replicas follow. */
+/* The trainer's variables may have been assigned: copy them to all replicas. */
 static mf_status replicas_follow(mf_replicas *r)
 {
     const mf_trainer *t = r->o.trainer;
@@ -162,7 +162,7 @@ static int64_t first_sample(const mf_replicas *r, int64_t shard)
     return mf_shard_begin(r->samples, r->o.trainer->options.shards, shard);
 }
 
-/* The rows of its shards; then the clock, which says where they stand in the batch. */
+/* The rows of its shards; then the clock, which has their position in the batch. */
 static void replicas_cut(replicas_replica *p, const mf_loop_call *call)
 {
     const mf_replicas *r = p->all;
@@ -233,7 +233,7 @@ static void start_others(mf_replicas *r, const mf_loop_call *call)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* What went wrong first is what went wrong. */
+/* The first failure counts. */
 static mf_status replicas_await_others(mf_replicas *r, mf_status own)
 {
     mf_error first;
@@ -285,7 +285,7 @@ mf_status mf_replicas_begin_step(mf_replicas *r, int64_t step, int64_t samples, 
 
 bool mf_replicas_wants_stop(mf_replicas *r)
 {
-    return mf_gradient_allreduce_votes(r->list[0].sums) & MF_STEP_FLAG_STOP;
+    return mf_gradient_allreduce_step_flags(r->list[0].sums) & MF_STEP_FLAG_STOP;
 }
 
 /* ---- making and freeing ---- */
@@ -309,8 +309,8 @@ static mf_status replicas_add_variables(replicas_replica *p)
     return MF_OK;
 }
 
-/* With variables of its own a replica does what the trainer does. Else it hands over what its
- * shards give, all of it, and is not interested in what becomes of that. */
+/* With its own variables a replica runs the trainer's fetches. Otherwise it fetches all outputs of
+ * its shards and ignores the results. */
 static mf_status replicas_name_fetches(replicas_replica *p)
 {
     const mf_trainer *t = p->all->o.trainer;
@@ -332,7 +332,7 @@ static mf_status replicas_name_fetches(replicas_replica *p)
     return p->fetches && p->results ? MF_OK : MF_NOMEM("replicas");
 }
 
-/* All replicas share the trainer's threads: they are as many as there were before. */
+/* All replicas share the trainer's threads: their number does not change. */
 static mf_status start_session(replicas_replica *p)
 {
     mf_trainer *t = p->all->o.trainer;

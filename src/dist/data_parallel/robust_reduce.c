@@ -11,11 +11,11 @@ typedef struct robust_reduce_work {
     const mf_robust_reduce *a;
     size_t cell;
     int64_t *cuts; /* of the vector: rank r has the slice from cuts[r] to cuts[r + 1] */
-    int64_t lo, hi; /* ours */
+    int64_t lo, hi; /* this worker's */
     int64_t *sizes; /* bytes from rank to rank */
-    char *ours; /* our shards, slice by slice */
-    char *slice; /* of all shards, one behind the other */
-    char *result; /* our slice of it */
+    char *ours; /* this worker's shards, slice by slice */
+    char *slice; /* of all shards, concatenated */
+    char *result; /* this worker's slice of it */
     mf_reduction_tree_part *shards;
     float **at; /* a gradient, by shard */
     double *factor; /* by shard */
@@ -33,7 +33,7 @@ static void work_deinit(robust_reduce_work *w)
     mf_free(w->factor);
 }
 
-/* The end of the gradient that has elements on both sides of `at`; else `at`. */
+/* The end of the gradient that has elements on both sides of `at`; otherwise `at`. */
 static int64_t robust_reduce_whole(const mf_robust_reduce *a, int64_t at)
 {
     for (int i = 0; i < a->n_gradients; i++) {
@@ -84,7 +84,8 @@ static mf_status work_init(robust_reduce_work *w)
         const int64_t n = mf_shard_begin(a->shares->samples, a->shares->shards, s + 1) -
                           mf_shard_begin(a->shares->samples, a->shares->shards, s);
 
-        const mf_reduction_tree_node shard = a->shares->grains[s]; /* as they come: rank by rank */
+        const mf_reduction_tree_node shard = a->shares->grains[s]; /* in the received order: rank by
+                                                                      rank */
 
         w->shards[shard.lo] =
             (mf_reduction_tree_part){ shard, w->slice + (size_t)(s * (w->hi - w->lo)) * w->cell };

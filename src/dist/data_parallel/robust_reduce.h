@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* robust_reduce.h - vectors of all shards of which gradients are looked at one by one: every member
- * makes a slice of the result out of that slice of all shards, and all get all slices. Slices are
- * equally long, but for Adasum, which needs whole gradients: there they end between two. */
+/* robust_reduce.h - vectors of all shards, whose gradients are combined one by one: every member
+ * computes a slice of the result from that slice of all shards, and all members get all slices.
+ * Slices have equal length, except for Adasum, which needs complete gradients: there slices end
+ * between two gradients. */
 #ifndef MF_DIST_DATA_PARALLEL_ROBUST_REDUCE_H
 #define MF_DIST_DATA_PARALLEL_ROBUST_REDUCE_H
 
@@ -19,10 +20,10 @@ typedef struct mf_robust_reduce {
     const mf_shard_owners *shares; /* of grain 1 */
     mf_dtype dtype;
     int64_t count; /* elements of a shard's vector */
-    const mf_robust_reduce_item *gradients; /* floats; all else is summed in the tree */
+    const mf_robust_reduce_item *gradients; /* floats; everything else is summed in the tree */
     int n_gradients;
-    const void *const *shards; /* ours */
-    bool means; /* gradients are means already; else a shard's share of the batch's mean */
+    const void *const *shards; /* this worker's */
+    bool means; /* gradients are means already; otherwise a shard's share of the batch's mean */
     void *out; /* a vector */
 } mf_robust_reduce;
 

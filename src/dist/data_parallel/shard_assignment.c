@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Who is done first with one more. */
+/* The rank that would finish one more shard first. */
 static int next_taker(int ranks, const double *speed, const mf_share *taken)
 {
     int best = 0;
@@ -48,9 +48,10 @@ double mf_shard_assign_time(int ranks, const double *speed, const mf_share *shar
     return longest;
 }
 
-/* ---- what is near ---- */
+/* ---- data locality ---- */
 
-/* What the ranks in order[from .. to) have near, when the first of them begins at this shard. */
+/* How much local data the ranks in order[from .. to) have, when the first of them begins at this
+ * shard. */
 static double sum_near(int64_t shards, const double *near, const mf_share *shares, const int *order,
                        int from, int to, int64_t at)
 {
@@ -71,7 +72,7 @@ static void shard_assignment_swap(int *a, int *b)
     *b = t;
 }
 
-/* Two ranks change places where that brings more near; those in between may move a little. */
+/* Swap two ranks where that makes more data local; ranks between them may move a little. */
 static bool improve(int64_t shards, int ranks, const double *near, const mf_share *shares,
                     int *order)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_assignment.h - which shards of a batch each worker takes: how many, by what it can do and
- * by how fast it was seen to be; which, by what it has near. Who computes a shard shows in no
- * result. */
+/* shard_assignment.h - which shards of a batch each worker has: how many, by its threads and by its
+ * measured speed; which, by data locality. No result depends on the assignment. */
 #ifndef MF_DIST_DATA_PARALLEL_SHARD_ASSIGNMENT_H
 #define MF_DIST_DATA_PARALLEL_SHARD_ASSIGNMENT_H
 
@@ -12,19 +11,19 @@ typedef struct mf_share {
     int64_t first, n;
 } mf_share;
 
-/* shares, by rank: all shards, in whole grains, so that whoever takes longest is done as early as
- * possible. Everybody gets something where there is enough. speed: in any unit, by rank, above 0;
- * equal ones get equally many, give or take a grain. order: the ranks from the one that takes the
- * first shards to the one that takes the last. */
+/* shares, by rank: all shards, in complete grains, so that the slowest rank finishes as early as
+ * possible. Every rank has at least one grain if there are enough. speed: in any unit, by rank,
+ * above 0; equal speeds give equal shares, within one grain. order: the ranks, from the first
+ * shards to the last. */
 void mf_shard_assign(int64_t shards, int64_t grain, int ranks, const double *speed,
                      const int *order, mf_share *shares);
 
-/* How long the one takes that takes longest: shards by speed. */
+/* The time of the slowest rank: shards divided by speed. */
 double mf_shard_assign_time(int ranks, const double *speed, const mf_share *shares);
 
-/* Changes the order of ranks so that with shares of these sizes they take shards that are near to
- * them; where nothing is gained it stays as it is. near[rank * shards + shard]: how much of a
- * shard's data the rank has near, not negative. Returns how much that is in the end. */
+/* Reorder the ranks so that shares of these sizes have more local data; without a gain the order
+ * does not change. near[rank * shards + shard]: how much of a shard's data the rank has, not
+ * negative. Returns the amount of local data in the end. */
 double mf_shard_assign_near(int64_t shards, int ranks, const double *near, const mf_share *shares,
                             int *order);
 

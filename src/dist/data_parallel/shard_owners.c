@@ -71,7 +71,7 @@ void mf_shard_owners_set(mf_shard_owners *s, int64_t samples)
     }
 }
 
-mf_status mf_rendezvous_table_for(mf_tensor *t, mf_dtype dtype, int64_t count)
+mf_status mf_shard_owners_reserve(mf_tensor *t, mf_dtype dtype, int64_t count)
 {
     if (t->buffer && t->dtype == dtype && t->count == count && mf_buffer_is_sole(t->buffer))
         return MF_OK;
@@ -89,7 +89,7 @@ typedef struct own {
     int64_t count;
 } own;
 
-/* Our grains that lie in a branch: *data, if it is one; else their sum, in *data. */
+/* This worker's grains of a branch: *data, if it is one grain; otherwise their sum, in *data. */
 static mf_status add_branch(const own *o, mf_reduction_tree_node branch,
                             mf_reduction_tree_part *parts, void *room, const void **data)
 {
@@ -113,7 +113,7 @@ static mf_status add_branches(const own *o, mf_tensor *scratch, const void **dat
     mf_reduction_tree_part *parts;
     mf_status st;
 
-    MF_TRY(mf_rendezvous_table_for(scratch, o->dtype, o->count * (n > 0 ? n : 1)));
+    MF_TRY(mf_shard_owners_reserve(scratch, o->dtype, o->count * (n > 0 ? n : 1)));
     parts = mf_calloc(mf_shard_owners_grains(o->s, o->rank), sizeof *parts);
     st = parts ? MF_OK : MF_NOMEM("a sum");
     for (int i = 0; st == MF_OK && i < n; i++)

@@ -12,7 +12,7 @@ enum { MOST = 256 }; /* replicas */
 
 typedef struct mirrored {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     int n;
     bool one_store;
     mf_aggregation aggregation;
@@ -20,23 +20,24 @@ typedef struct mirrored {
     mf_replicas *replicas;
 } mirrored;
 
-static mirrored *strategy_mirrored_of_team(mf_dist_worker *team)
+static mirrored *strategy_mirrored_of_dist(mf_dist *dist)
 {
-    return (mirrored *)(void *)((char *)team - offsetof(mirrored, team));
+    return (mirrored *)(void *)((char *)dist - offsetof(mirrored, dist));
 }
 
-/* ---- the team: this process alone, whose steps are run by several ---- */
+/* ---- steps: one worker, several replicas ---- */
 
-static mf_status mirrored_join(mf_dist_worker *team, mf_trainer *t)
+static mf_status mirrored_join(mf_dist *dist, mf_trainer *t)
 {
-    mirrored *m = strategy_mirrored_of_team(team);
+    mirrored *m = strategy_mirrored_of_dist(dist);
 
     if (m->replicas)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
-    team->shards = team->n_shards = t->options.shards;
-    if (team->shards < m->n)
-        MF_WARN("%d replicas share %lld shards: some have nothing to do; give --shards %d or more",
-                m->n, (long long)team->shards, m->n);
+    dist->shards.total = dist->shards.n = t->options.shards;
+    if (dist->shards.total < m->n)
+        MF_WARN("%d replicas share %lld shards: some replicas have no shard; give --shards %d or "
+                "more",
+                m->n, (long long)dist->shards.total, m->n);
     MF_TRY(mf_aggregation_join(&m->aggregation, t));
     return mf_replicas_new(
         &(mf_replicas_options){
@@ -44,48 +45,48 @@ static mf_status mirrored_join(mf_dist_worker *team, mf_trainer *t)
         &m->replicas);
 }
 
-static void mirrored_leave(mf_dist_worker *team, mf_trainer *t)
+static void mirrored_leave(mf_dist *dist, mf_trainer *t)
 {
-    mirrored *m = strategy_mirrored_of_team(team);
+    mirrored *m = strategy_mirrored_of_dist(dist);
 
     (void)t;
     mf_replicas_free(m->replicas);
     m->replicas = NULL;
 }
 
-static mf_status mirrored_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                     bool wants_stop)
+static mf_status mirrored_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    return mf_replicas_begin_step(strategy_mirrored_of_team(team)->replicas, step, samples,
+    return mf_replicas_begin_step(strategy_mirrored_of_dist(dist)->replicas, step, samples,
                                   wants_stop);
 }
 
-static mf_status mirrored_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+static mf_status mirrored_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                               const struct mf_loop_call *call)
 {
     (void)t;
-    return mf_replicas_run(strategy_mirrored_of_team(team)->replicas, options, call);
+    return mf_replicas_run(strategy_mirrored_of_dist(dist)->replicas, options, call);
 }
 
-static mf_status mirrored_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status mirrored_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
     (void)step;
-    *stop = mf_replicas_wants_stop(strategy_mirrored_of_team(team)->replicas);
+    *stop = mf_replicas_wants_stop(strategy_mirrored_of_dist(dist)->replicas);
     return MF_OK;
 }
 
-static void mirrored_failed(mf_dist_worker *team, mf_status why)
+static void mirrored_failed(mf_dist *dist, mf_status why)
 {
-    if (strategy_mirrored_of_team(team)->replicas)
-        mf_replicas_abort(strategy_mirrored_of_team(team)->replicas, why);
+    if (strategy_mirrored_of_dist(dist)->replicas)
+        mf_replicas_abort(strategy_mirrored_of_dist(dist)->replicas, why);
 }
 
-static const mf_dist_worker_kind TEAM = { .join = mirrored_join,
-                                          .leave = mirrored_leave,
-                                          .begin_step = mirrored_begin_step,
-                                          .run = mirrored_run,
-                                          .end_step = mirrored_end_step,
-                                          .failed = mirrored_failed };
+static const mf_dist_lifecycle_ops mirrored_lifecycle = { .join = mirrored_join,
+                                                          .leave = mirrored_leave,
+                                                          .failed = mirrored_failed };
+
+static const mf_dist_step_ops mirrored_steps = { .begin_step = mirrored_begin_step,
+                                                 .run = mirrored_run,
+                                                 .end_step = mirrored_end_step };
 
 /* ---- opening and closing ---- */
 
@@ -116,9 +117,11 @@ static mf_status open_replicas(const mf_strategy_call *call, bool one_store, mf_
         return MF_NOMEM("replicas");
     m->n = (int)n;
     m->one_store = one_store;
-    m->strategy = (mf_strategy){ .team = &m->team, .close = mirrored_close };
-    m->team =
-        (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
+    m->strategy = (mf_strategy){ .dist = &m->dist, .close = mirrored_close };
+    m->dist = (mf_dist){ .ops = { .lifecycle = &mirrored_lifecycle, .step = &mirrored_steps },
+                         .rank = 0,
+                         .size = 1,
+                         .timeout_ns = call->timeout_ns };
     st = mf_aggregation_make(call->settings, "replica", m->n, &m->aggregation, &m->weights);
     if (st != MF_OK)
         mirrored_close(&m->strategy);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy_multi_worker.c - workers that all have the weights and sum over the shards of each batch
- * together (strategy multi_worker_mirrored); or only the first of them sums and updates
+ * together (strategy multi_worker_mirrored); or only the first of them gets the sums and updates
  * (reduce_to_one). */
 #include "base/log.h"
 #include "dist/data_parallel/gradient_allreduce.h"
 #include "dist/data_parallel/load_balance.h"
 #include "dist/data_parallel/reduce_to_one.h"
-#include "dist/strategies.h"
+#include "dist/job_members.h"
 #include "train/step/precision.h"
 #include "train/step/trainer.h"
 
@@ -14,28 +14,28 @@
 
 typedef struct workers {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
-    mf_net *net; /* NULL: there is nobody else, or they come and go */
-    mf_job_members members; /* where workers come and go: the team's */
-    mf_segment *alone[2]; /* where one meets itself */
+    mf_dist dist;
+    mf_net *net; /* NULL: one process only, or an elastic job */
+    mf_job_members members; /* of an elastic job: dist.members */
+    mf_segment *alone[2]; /* memory of groups of one */
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
     mf_gradient_allreduce *sums;
     mf_session *session; /* of the trainer that is here */
     mf_balance balance;
     bool joined; /* a trainer has been here */
-    mf_reduce_to_one *one; /* NULL: all update */
+    mf_reduce_to_one *one; /* NULL: all workers update */
     mf_aggregation aggregation;
     double *weights;
     bool balances;
 } workers;
 
-static workers *strategy_multi_worker_of_team(mf_dist_worker *team)
+static workers *strategy_multi_worker_of_dist(mf_dist *dist)
 {
-    return (workers *)(void *)((char *)team - offsetof(workers, team));
+    return (workers *)(void *)((char *)dist - offsetof(workers, dist));
 }
 
-/* ---- the team ---- */
+/* ---- steps ---- */
 
 static void strategy_multi_worker_give_up(void *ctx, mf_status why)
 {
@@ -50,23 +50,23 @@ static mf_status check_codecs(const workers *w, const mf_trainer *t)
     const int64_t grains = (t->options.shards + grain - 1) / grain;
     mf_precision precision;
 
-    if (grains < w->team.size)
+    if (grains < w->dist.size)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%d shards, of which the codec encodes %lld together, are enough for %lld "
                        "workers, not for %d; give --shards %lld or more, or a smaller grain",
-                       t->options.shards, (long long)grain, (long long)grains, w->team.size,
-                       (long long)(grain * w->team.size));
+                       t->options.shards, (long long)grain, (long long)grains, w->dist.size,
+                       (long long)(grain * w->dist.size));
     MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
     if (keeps && precision.loss_scale != 0.0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "codec %s keeps a part of the gradients for later, when they are scaled "
-                       "otherwise; use --precision bf16, or the codec bf16 or int8",
+                       "codec %s adds a part of the gradients to later steps, which have another "
+                       "loss scale; use --precision bf16, or the codec bf16 or int8",
                        keeps->kind->name);
     return MF_OK;
 }
 
-/* May it be chosen who takes which shards? Where a result or a codec's memory depends on who
- * computes them, they stay where they are. */
+/* May shards be assigned to any worker? Not where a result or a codec's state depends on the worker
+ * that computes them. */
 static bool may_choose(const workers *w)
 {
     return w->aggregation.how != MF_AGGREGATE_WEIGHTED &&
@@ -79,11 +79,11 @@ static mf_status strategy_multi_worker_make_sums(workers *w, const mf_trainer *t
 {
     return mf_gradient_allreduce_new(
         &(mf_gradient_allreduce_options){ .group = w->exchange_group,
-                                          .shards = w->team.shards,
+                                          .shards = w->dist.shards.total,
                                           .of = w->balance.shares,
                                           .n_buckets = t->graph.n_buckets,
-                                          .timeout_ns = w->team.timeout_ns,
-                                          .to_first = w->team.one_updates,
+                                          .timeout_ns = w->dist.timeout_ns,
+                                          .to_first = mf_dist_can(&w->dist, MF_DIST_ONE_UPDATER),
                                           .aggregation = w->aggregation,
                                           .codecs = w->codecs,
                                           .seed = t->options.seed,
@@ -92,42 +92,43 @@ static mf_status strategy_multi_worker_make_sums(workers *w, const mf_trainer *t
         &w->sums);
 }
 
-/* Who computes what, and where the sums are made. */
+/* Assign shards, and make the exchange that sums over them. */
 static mf_status begin_sums(workers *w, mf_trainer *t)
 {
-    mf_dist_worker *team = &w->team;
+    mf_dist *dist = &w->dist;
     const int64_t grain = w->codecs ? mf_codecs_grain(w->codecs) : 1;
 
-    MF_TRY(mf_balance_init(&w->balance, team, t->options.shards, grain, mf_pool_threads(t->pool),
+    MF_TRY(mf_balance_init(&w->balance, dist, t->options.shards, grain, mf_pool_threads(t->pool),
                            w->balances && may_choose(w)));
-    if (team->shards < team->size && team->rank == 0)
-        MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
-                team->size, (long long)team->shards, team->size);
+    if (dist->shards.total < dist->size && dist->rank == 0)
+        MF_WARN("%d workers share %lld shards: some workers have no shard; give --shards %d or "
+                "more",
+                dist->size, (long long)dist->shards.total, dist->size);
     MF_TRY(strategy_multi_worker_make_sums(w, t));
     mf_session_set_exchange(t->session, mf_gradient_allreduce_exchange(w->sums));
     return MF_OK;
 }
 
-static mf_status workers_join(mf_dist_worker *team, mf_trainer *t)
+static mf_status workers_join(mf_dist *dist, mf_trainer *t)
 {
-    workers *w = strategy_multi_worker_of_team(team);
+    workers *w = strategy_multi_worker_of_dist(dist);
 
     MF_TRY(mf_aggregation_join(&w->aggregation, t));
     if (w->codecs)
         MF_TRY(check_codecs(w, t));
     w->session = t->session;
     w->joined = true;
-    if (w->team.members) { /* they meet when all is ready */
-        team->shards = t->options.shards;
+    if (w->dist.members) { /* the first rendezvous makes the exchange */
+        dist->shards.total = t->options.shards;
         return MF_OK;
     }
     MF_TRY(begin_sums(w, t));
-    return team->one_updates ? mf_reduce_to_one_new(t, &w->one) : MF_OK;
+    return mf_dist_can(dist, MF_DIST_ONE_UPDATER) ? mf_reduce_to_one_new(t, &w->one) : MF_OK;
 }
 
-static void workers_leave(mf_dist_worker *team, mf_trainer *t)
+static void workers_leave(mf_dist *dist, mf_trainer *t)
 {
-    workers *w = strategy_multi_worker_of_team(team);
+    workers *w = strategy_multi_worker_of_dist(dist);
 
     (void)t;
     mf_reduce_to_one_free(w->one);
@@ -136,164 +137,139 @@ static void workers_leave(mf_dist_worker *team, mf_trainer *t)
     w->sums = NULL;
 }
 
-static mf_status workers_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                    bool wants_stop)
+static mf_status workers_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    workers *w = strategy_multi_worker_of_team(team);
-    const int votes = w->team.members ? mf_job_members_votes(&w->members, team, wants_stop)
-                      : wants_stop    ? MF_STEP_FLAG_STOP
-                                      : 0;
+    workers *w = strategy_multi_worker_of_dist(dist);
 
-    return mf_gradient_allreduce_begin_step(w->sums, step, samples, votes);
+    return mf_gradient_allreduce_begin_step(
+        w->sums, step, samples, mf_job_members_step_flags(&w->members, dist, wants_stop));
 }
 
-static mf_status one_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+static mf_status one_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                          const mf_loop_call *call)
 {
     (void)t;
-    return mf_reduce_to_one_run(strategy_multi_worker_of_team(team)->one, options, call);
+    return mf_reduce_to_one_run(strategy_multi_worker_of_dist(dist)->one, options, call);
 }
 
 /* Shards have other owners. */
 static mf_status follow_balance(workers *w)
 {
-    MF_TRY(mf_gradient_allreduce_deal(w->sums, w->balance.shares));
+    MF_TRY(mf_gradient_allreduce_assign(w->sums, w->balance.shares));
     mf_session_set_exchange(w->session, mf_gradient_allreduce_exchange(w->sums));
     return MF_OK;
 }
 
-static mf_status workers_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status workers_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
-    workers *w = strategy_multi_worker_of_team(team);
+    workers *w = strategy_multi_worker_of_dist(dist);
     bool changed;
 
-    mf_job_take_votes(team, mf_gradient_allreduce_votes(w->sums), stop);
-    MF_TRY(mf_balance_step(&w->balance, team, step, mf_gradient_allreduce_computed_ns(w->sums),
+    mf_dist_apply_step_flags(dist, mf_gradient_allreduce_step_flags(w->sums), stop);
+    MF_TRY(mf_balance_step(&w->balance, dist, step, mf_gradient_allreduce_computed_ns(w->sums),
                            &changed));
     if (!changed)
         return MF_OK;
     return follow_balance(w);
 }
 
-static mf_status workers_near(mf_dist_worker *team, const double *near)
+static mf_status workers_near(mf_dist *dist, const double *near)
 {
-    workers *w = strategy_multi_worker_of_team(team);
+    workers *w = strategy_multi_worker_of_dist(dist);
 
     if (!may_choose(w))
         return MF_OK;
-    MF_TRY(mf_balance_near(&w->balance, team, near));
+    MF_TRY(mf_balance_near(&w->balance, dist, near));
     return follow_balance(w);
 }
 
 static mf_net *net_of(const workers *w)
 {
-    return w->team.members ? w->members.net : w->net;
+    return w->dist.members ? w->members.net : w->net;
 }
 
-static void workers_failed(mf_dist_worker *team, mf_status why)
+static void workers_failed(mf_dist *dist, mf_status why)
 {
-    strategy_multi_worker_give_up(net_of(strategy_multi_worker_of_team(team)), why);
+    strategy_multi_worker_give_up(net_of(strategy_multi_worker_of_dist(dist)), why);
 }
 
-static void workers_traffic(const mf_dist_worker *team, mf_traffic *out)
+static void workers_traffic(const mf_dist *dist, mf_traffic *out)
 {
-    const workers *w = strategy_multi_worker_of_team((mf_dist_worker *)(uintptr_t)team);
+    const workers *w = strategy_multi_worker_of_dist((mf_dist *)(uintptr_t)dist);
 
-    if (!w->sums || team->size == 1)
+    if (!w->sums || dist->size == 1)
         return;
     out->bytes = w->exchange_group->bytes;
     out->plain_bytes = out->bytes + mf_gradient_allreduce_saved_bytes(w->sums);
 }
 
-/* ---- workers that come and go ---- */
+/* ---- recovery ---- */
 
-/* What belongs to the epoch that is over. */
-static void strategy_multi_worker_part(mf_dist_worker *team, mf_status why)
+static void workers_release(mf_dist *dist)
 {
-    workers *w = strategy_multi_worker_of_team(team);
-    mf_error e;
+    workers *w = strategy_multi_worker_of_dist(dist);
 
-    mf_error_save(why, &e);
     if (w->sums)
         mf_session_set_exchange(w->session, NULL);
     mf_gradient_allreduce_free(w->sums);
     mf_group_free(w->exchange_group);
-    mf_group_free(w->team.group);
     w->sums = NULL;
-    w->exchange_group = w->team.group = NULL;
-    (void)mf_error_restore(&e);
-    mf_job_members_part(&w->members, why);
+    w->exchange_group = NULL;
 }
 
-static mf_status strategy_multi_worker_meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status workers_assign(mf_dist *dist, mf_trainer *t)
 {
-    workers *w = strategy_multi_worker_of_team(team);
+    workers *w = strategy_multi_worker_of_dist(dist);
 
-    MF_TRY(mf_job_members_meet(&w->members));
-    MF_TRY(mf_job_describe_view(&w->members, team));
-    MF_TRY(mf_job_members_group(&w->members, 1, &team->group));
     MF_TRY(mf_job_members_group(&w->members, 2, &w->exchange_group));
     return begin_sums(w, t);
 }
 
-static mf_status workers_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
+static const mf_recovery_hooks workers_recovery = { .release = workers_release,
+                                                    .assign = workers_assign };
+
+/* ---- with codecs that have state ---- */
+
+static mf_status workers_collect(mf_dist *dist, int64_t step)
 {
-    static const mf_job_meeting meeting = { strategy_multi_worker_part,
-                                            strategy_multi_worker_meet_once };
+    const mf_collective c = mf_dist_collective(dist, step, "codec state");
 
-    return mf_job_meet(team, t, &meeting, why);
-}
-
-static const mf_dist_worker_kind TEAM = { .join = workers_join,
-                                          .leave = workers_leave,
-                                          .begin_step = workers_begin_step,
-                                          .near = workers_near,
-                                          .end_step = workers_end_step,
-                                          .meet = workers_meet,
-                                          .note_saved = mf_job_note_saved,
-                                          .over = mf_job_note_end,
-                                          .failed = workers_failed,
-                                          .traffic = workers_traffic };
-
-/* ---- with codecs that keep something ---- */
-
-static mf_status workers_collect(mf_dist_worker *team, int64_t step)
-{
-    const mf_collective c = mf_dist_worker_call(team, step, "what codecs keep");
-
-    mf_aux_state_clear(&team->extra);
-    MF_TRY(mf_gradient_allreduce_collect(strategy_multi_worker_of_team(team)->sums, team->group, &c,
-                                         &team->extra));
-    team->collected = true;
+    mf_aux_state_clear(&dist->aux.list);
+    MF_TRY(mf_gradient_allreduce_collect(strategy_multi_worker_of_dist(dist)->sums, dist->group, &c,
+                                         &dist->aux.list));
+    dist->aux.collected = true;
     return MF_OK;
 }
 
-static mf_status workers_restore(mf_dist_worker *team, int64_t step)
+static mf_status workers_restore(mf_dist *dist, int64_t step)
 {
-    if (step > 0 && team->extra.n == 0 && team->rank == 0)
-        MF_WARN("nothing is known of what the codec had kept until step %lld: it begins with "
-                "nothing, so weights will differ from those of a training without a break",
+    if (step > 0 && dist->aux.list.n == 0 && dist->rank == 0)
+        MF_WARN("the codec's state of step %lld is unknown: it begins empty, so weights will "
+                "differ from those of an uninterrupted training",
                 (long long)step);
-    mf_gradient_allreduce_restore(strategy_multi_worker_of_team(team)->sums, &team->extra);
+    mf_gradient_allreduce_restore(strategy_multi_worker_of_dist(dist)->sums, &dist->aux.list);
     return MF_OK;
 }
 
-static const mf_dist_worker_kind KEEPING_TEAM = { .join = workers_join,
-                                                  .leave = workers_leave,
-                                                  .begin_step = workers_begin_step,
-                                                  .end_step = workers_end_step,
-                                                  .failed = workers_failed,
-                                                  .traffic = workers_traffic,
-                                                  .collect = workers_collect,
-                                                  .restore = workers_restore };
+static const mf_dist_lifecycle_ops workers_lifecycle = {
+    .join = workers_join, .leave = workers_leave, .over = mf_job_note_end, .failed = workers_failed
+};
 
-static const mf_dist_worker_kind ONE_UPDATES = { .join = workers_join,
-                                                 .leave = workers_leave,
-                                                 .begin_step = workers_begin_step,
-                                                 .run = one_run,
-                                                 .near = workers_near,
-                                                 .end_step = workers_end_step,
-                                                 .failed = workers_failed };
+static const mf_dist_step_ops workers_steps = { .begin_step = workers_begin_step,
+                                                .end_step = workers_end_step };
+static const mf_dist_step_ops reduce_to_one_steps = { .begin_step = workers_begin_step,
+                                                      .run = one_run,
+                                                      .end_step = workers_end_step };
+
+static const mf_dist_membership_ops workers_membership = { .rendezvous = mf_recovery_rendezvous,
+                                                           .step_done = mf_recovery_step_done,
+                                                           .near = workers_near };
+
+static const mf_dist_state_ops workers_state = { .note_saved = mf_job_note_saved };
+static const mf_dist_state_ops workers_codec_state = { .collect = workers_collect,
+                                                       .restore = workers_restore };
+
+static const mf_dist_trace_ops workers_trace = { .traffic = workers_traffic };
 
 /* ---- opening and closing ---- */
 
@@ -303,20 +279,20 @@ static void workers_close(mf_strategy *s)
     mf_net *net = net_of(w);
 
     if (w->joined && net && mf_net_check(net) == MF_OK &&
-        mf_dist_worker_meet(&w->team, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
-        MF_LOG(w->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
+        mf_dist_barrier(&w->dist, 0, "the end") !=
+            MF_OK) /* no worker closes while others still send */
+        MF_LOG(w->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_gradient_allreduce_free(w->sums);
     mf_group_free(w->exchange_group);
-    mf_group_free(w->team.group);
+    mf_group_free(w->dist.group);
     for (int i = 0; i < MF_COUNT(w->alone); i++)
         mf_segment_free(w->alone[i]);
     if (w->net)
         mf_net_close(w->net);
     mf_codecs_free(w->codecs);
-    mf_aux_state_clear(&w->team.extra);
+    mf_aux_state_clear(&w->dist.aux.list);
     mf_balance_deinit(&w->balance);
-    if (w->team.members)
+    if (w->dist.members)
         mf_job_members_deinit(&w->members);
     mf_free(w->weights);
     mf_free(w);
@@ -325,25 +301,26 @@ static void workers_close(mf_strategy *s)
 static mf_status strategy_multi_worker_open_all(workers *w, const mf_strategy_call *call)
 {
     MF_TRY(
-        mf_aggregation_make(call->settings, "worker", w->team.size, &w->aggregation, &w->weights));
+        mf_aggregation_make(call->settings, "worker", w->dist.size, &w->aggregation, &w->weights));
     w->balances = call->settings->balance;
     if (w->codecs && mf_codecs_with_memory(w->codecs))
-        w->team.kind = &KEEPING_TEAM;
+        w->dist.ops.state = &workers_codec_state;
     if (w->codecs && mf_aggregate_is_apart(w->aggregation.how))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a codec sums what it encodes, so there is no %s of it; leave out one of "
+                       "a codec sums what it encodes, so there is no %s of it; give one of "
                        "--codec and aggregation",
                        mf_aggregate_name(w->aggregation.how));
-    if (w->team.kind == &TEAM && may_choose(w) && mf_job_may_change(call->o, call->cluster)) {
-        w->team.members = &w->members;
-        return mf_job_members_init(call, &w->members);
+    if (!mf_dist_can(&w->dist, MF_DIST_ONE_UPDATER) && may_choose(w) &&
+        mf_job_is_elastic(call->o, call->cluster)) {
+        w->dist.members = &w->members;
+        return mf_job_members_init(call, &workers_recovery, &w->members);
     }
     if (call->cluster->n_tasks <= 1) {
-        MF_TRY(mf_job_group_alone(&w->alone[0], &w->team.group));
+        MF_TRY(mf_job_group_alone(&w->alone[0], &w->dist.group));
         return mf_job_group_alone(&w->alone[1], &w->exchange_group);
     }
     MF_TRY(mf_job_connect(call, &w->net));
-    MF_TRY(mf_job_group(call, w->net, 1, &w->team.group));
+    MF_TRY(mf_job_group(call, w->net, 1, &w->dist.group));
     return mf_job_group(call, w->net, 2, &w->exchange_group);
 }
 
@@ -357,13 +334,16 @@ static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf
         return MF_NOMEM("workers");
     }
     w->codecs = call->codecs;
-    w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
-    w->team = (mf_dist_worker){ .kind = one_updates ? &ONE_UPDATES : &TEAM,
-                                .one_updates = one_updates,
-                                .lockstep = true,
-                                .rank = call->cluster->rank,
-                                .size = call->cluster->size > 1 ? call->cluster->size : 1,
-                                .timeout_ns = call->timeout_ns };
+    w->strategy = (mf_strategy){ .dist = &w->dist, .close = workers_close };
+    w->dist = (mf_dist){ .ops = { .lifecycle = &workers_lifecycle,
+                                  .step = one_updates ? &reduce_to_one_steps : &workers_steps,
+                                  .membership = &workers_membership,
+                                  .state = &workers_state,
+                                  .trace = one_updates ? NULL : &workers_trace },
+                         .caps = MF_DIST_LOCKSTEP | (one_updates ? MF_DIST_ONE_UPDATER : 0),
+                         .rank = call->cluster->rank,
+                         .size = call->cluster->size > 1 ? call->cluster->size : 1,
+                         .timeout_ns = call->timeout_ns };
     st = strategy_multi_worker_open_all(w, call);
     if (st == MF_OK) {
         *out = &w->strategy;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_aggregate.c - what becomes of the weights of all groups where that is not their mean. All
- * had the same weights after the last average; what each has changed since is one long vector, and
- * these vectors are aggregated as gradients of shards are. The unit is the group, so the result
+/* group_aggregate.c - aggregation of the weights of all groups, other than their mean. All groups
+ * had the same weights after the last average; the change of each since then is one long vector,
+ * and these vectors are aggregated like gradients of shards. The unit is the group, so the result
  * does not depend on the workers. */
 #include "dist/data_parallel/robust_reduce.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
@@ -24,13 +24,13 @@ bool mf_local_aggregates(const mf_local_sgd *l, int64_t variable)
     return false;
 }
 
-/* ---- what groups have changed ---- */
+/* ---- the changes of groups ---- */
 
 typedef struct group_aggregate_changes {
-    mf_robust_reduce_item *weights; /* where they lie in a vector */
+    mf_robust_reduce_item *weights; /* their positions in a vector */
     int n_weights;
     int64_t count; /* floats of a vector */
-    mf_tensor *own; /* a vector for each group with samples that we speak for */
+    mf_tensor *own; /* a vector for each group with samples that this worker represents */
     const mf_tensor **own_at;
     int64_t n_own;
     mf_tensor result;
@@ -50,7 +50,7 @@ static void changes_deinit(group_aggregate_changes *c)
     mf_free(c->of);
 }
 
-/* One weight of a group, which is now what it was, and something more. */
+/* One weight of a group: its change since the last average. */
 static mf_status subtract(const mf_local_sgd *l, const mf_local_group *g, int64_t i, float *out)
 {
     const float *before = l->commit.values[i].data;
@@ -91,26 +91,26 @@ static void group_aggregate_lay_out(const mf_local_sgd *l, group_aggregate_chang
     }
 }
 
-/* Groups without samples have nothing to say; the others are numbered anew. */
+/* Groups without samples contribute nothing; the others are renumbered. */
 static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples,
                               group_aggregate_changes *c)
 {
     c->weights = mf_calloc(l->trainer->n_trained, sizeof *c->weights);
     c->own = mf_calloc(l->n_own, sizeof *c->own);
     c->own_at = mf_calloc(l->n_own, sizeof *c->own_at);
-    c->of = mf_calloc(l->team.size, sizeof *c->of);
+    c->of = mf_calloc(l->dist.size, sizeof *c->of);
     if (!c->weights || !c->own || !c->own_at || !c->of)
         return MF_NOMEM("averages");
     group_aggregate_lay_out(l, c);
-    for (int r = 0; r < l->team.size; r++) {
+    for (int r = 0; r < l->dist.size; r++) {
         const mf_share places = { mf_worker_groups_places(&l->groups, r).first,
-                                  mf_uds_spoken_for(l, r) };
+                                  mf_local_spoken_for(l, r) };
 
         c->of[r].first = c->groups;
         for (int64_t p = places.first; p < places.first + places.n; p++) {
             if (samples[p] == 0)
                 continue;
-            if (r == l->team.rank)
+            if (r == l->dist.rank)
                 MF_TRY(group_aggregate_add_own(l, &l->own[p - places.first], c));
             c->factor[c->groups++] = l->aggregation.how == MF_AGGREGATE_WEIGHTED
                                          ? l->weights[l->groups.active[p]]
@@ -121,21 +121,21 @@ static mf_status changes_init(const mf_local_sgd *l, const int64_t *samples,
     return mf_tensor_alloc(&c->result, MF_DTYPE_F32, &MF_SHAPE(c->count));
 }
 
-/* ---- what becomes of it ---- */
+/* ---- the result ---- */
 
 static mf_status aggregate_apart(const mf_local_sgd *l, const mf_collective *call,
                                  group_aggregate_changes *c)
 {
     const void **own = mf_calloc(c->n_own, sizeof *own);
     mf_shard_owners shares = { 0 };
-    mf_status st = own ? mf_shard_owners_init(&shares, l->team.size, c->groups, 1, c->of)
+    mf_status st = own ? mf_shard_owners_init(&shares, l->dist.size, c->groups, 1, c->of)
                        : MF_NOMEM("averages");
 
     for (int64_t k = 0; own && k < c->n_own; k++)
         own[k] = c->own[k].data;
     if (st == MF_OK) {
         mf_shard_owners_set(&shares, c->groups);
-        st = mf_robust_reduce_reduce(&(mf_robust_reduce){ .group = l->team.group,
+        st = mf_robust_reduce_reduce(&(mf_robust_reduce){ .group = l->dist.group,
                                                           .call = *call,
                                                           .aggregation = &l->aggregation,
                                                           .shares = &shares,
@@ -157,7 +157,7 @@ static mf_status group_aggregate(const mf_local_sgd *l, const mf_collective *cal
 {
     if (mf_aggregate_is_apart(l->aggregation.how))
         return aggregate_apart(l, call, c);
-    return mf_average(l->team.group, call,
+    return mf_average(l->dist.group, call,
                       &(mf_average_of){ .leaves = c->groups,
                                         .weights = c->factor,
                                         .of = c->of,

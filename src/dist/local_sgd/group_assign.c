@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_assign.c - which groups are ours, and with whom we do them. */
+/* group_assign.c - which groups this worker computes, and with which other workers. */
 #include "base/log.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -19,7 +19,7 @@ static mf_status add_state(mf_local_sgd *l, mf_local_group *g)
 
 static mf_status group_assign_add_own(mf_local_sgd *l)
 {
-    const mf_share places = mf_worker_groups_places(&l->groups, l->team.rank);
+    const mf_share places = mf_worker_groups_places(&l->groups, l->dist.rank);
 
     l->own = mf_calloc(places.n, sizeof *l->own);
     if (!l->own)
@@ -42,7 +42,7 @@ static void group_assign_give_up(void *ctx, mf_status why)
         mf_net_abort(ctx, why);
 }
 
-/* The group's part of a batch is cut into as many shards as a batch has. */
+/* The group's part of a batch has as many shards as a batch has. */
 static mf_status group_assign_make_sums(mf_local_sgd *l, int64_t workers)
 {
     const mf_trainer *t = l->trainer;
@@ -52,15 +52,15 @@ static mf_status group_assign_make_sums(mf_local_sgd *l, int64_t workers)
     if (!of)
         return MF_NOMEM("groups");
     for (int64_t r = 0; r < workers; r++) {
-        of[r].first = l->team.shards * r / workers;
-        of[r].n = l->team.shards * (r + 1) / workers - of[r].first;
+        of[r].first = l->dist.shards.total * r / workers;
+        of[r].n = l->dist.shards.total * (r + 1) / workers - of[r].first;
     }
     st = mf_gradient_allreduce_new(
         &(mf_gradient_allreduce_options){ .group = l->exchange_group,
-                                          .shards = l->team.shards,
+                                          .shards = l->dist.shards.total,
                                           .of = of,
                                           .n_buckets = t->graph.n_buckets,
-                                          .timeout_ns = l->team.timeout_ns,
+                                          .timeout_ns = l->dist.timeout_ns,
                                           .failed = group_assign_give_up,
                                           .ctx = mf_local_net(l) },
         &l->sums);
@@ -83,14 +83,14 @@ static mf_status join_others(mf_local_sgd *l, mf_share workers, uint32_t id)
     MF_TRY(st);
     MF_TRY(group_assign_make_sums(l, workers.n));
     mf_session_set_exchange(l->trainer->session, mf_gradient_allreduce_exchange(l->sums));
-    l->team.part_first = mf_gradient_allreduce_exchange(l->sums)->first;
-    l->team.part_n = mf_gradient_allreduce_exchange(l->sums)->count;
+    l->dist.shards.part_first = mf_gradient_allreduce_exchange(l->sums)->first;
+    l->dist.shards.part_n = mf_gradient_allreduce_exchange(l->sums)->count;
     return MF_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- assignment ---- */
 
-void mf_local_undeal(mf_local_sgd *l)
+void mf_local_unassign(mf_local_sgd *l)
 {
     const mf_trainer *t = l->trainer;
 
@@ -109,45 +109,45 @@ void mf_local_undeal(mf_local_sgd *l)
     l->exchange_group = NULL;
 }
 
-void mf_local_part(mf_local_sgd *l)
+void mf_local_release(mf_local_sgd *l)
 {
     if (l->sums)
         mf_session_set_exchange(l->trainer->session, NULL);
-    mf_local_undeal(l);
+    mf_local_unassign(l);
 }
 
-static void say_own(const mf_local_sgd *l)
+static void log_own_groups(const mf_local_sgd *l)
 {
     const int first = l->own[0].group, last = l->own[l->n_own - 1].group;
 
     if (l->sums)
         MF_INFO("this worker does a part of group %d: %lld of the %lld shards of its samples",
-                first, (long long)l->team.part_n, (long long)l->team.shards);
+                first, (long long)l->dist.shards.part_n, (long long)l->dist.shards.total);
     else if (l->n_own == 1)
         MF_INFO("this worker does group %d", first);
     else
         MF_INFO("this worker does %lld groups, from %d to %d", (long long)l->n_own, first, last);
 }
 
-mf_status mf_local_deal(mf_local_sgd *l)
+mf_status mf_local_assign(mf_local_sgd *l)
 {
-    mf_dist_worker *team = &l->team;
-    const mf_train_progress *s = &l->trainer->standing;
+    mf_dist *dist = &l->dist;
+    const mf_train_progress *s = &l->trainer->progress;
     const uint32_t id = l->next_group_id;
     mf_share places, workers, reads;
 
-    mf_local_part(l);
-    mf_worker_groups_deal(&l->groups, (int)s->groups, team->shards, team->size, s->left_at);
-    reads = mf_worker_groups_reads(&l->groups, team->rank);
-    team->first_shard = reads.first;
-    team->n_shards = reads.n;
-    team->part_first = team->part_n = 0;
+    mf_local_release(l);
+    mf_worker_groups_assign(&l->groups, (int)s->groups, dist->shards.total, dist->size, s->left_at);
+    reads = mf_worker_groups_reads(&l->groups, dist->rank);
+    dist->shards.first = reads.first;
+    dist->shards.n = reads.n;
+    dist->shards.part_first = dist->shards.part_n = 0;
     l->next_group_id += (uint32_t)l->groups.n_active;
     MF_TRY(group_assign_add_own(l));
-    places = mf_worker_groups_places(&l->groups, team->rank);
+    places = mf_worker_groups_places(&l->groups, dist->rank);
     workers = mf_worker_groups_workers(&l->groups, (int)places.first);
     if (workers.n > 1)
         MF_TRY(join_others(l, workers, id + (uint32_t)places.first));
-    say_own(l);
+    log_own_groups(l);
     return MF_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_average.c - groups become one again. What all have then is what everybody goes back to when
- * somebody is lost. */
+/* group_average.c - averages the variables of all groups. After a loss all workers continue from
+ * the last average. */
 #include "base/clock.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 #include "dist/local_sgd/weight_average.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- what is averaged ---- */
+/* ---- which variables are averaged ---- */
 
 static bool is_float(const mf_variable *v)
 {
@@ -60,9 +60,9 @@ void mf_local_deinit_average(mf_local_sgd *l)
 
 /* ---- means ---- */
 
-/* Tensors that all have the same n. */
+/* Tensors with the same n. */
 typedef struct means {
-    mf_tensor **values; /* by group that we speak for, and place among the averaged: borrowed, */
+    mf_tensor **values; /* by represented group and averaged variable: borrowed, */
     mf_tensor *of_first; /* but for these */
     mf_tensor *means;
     mf_share *of; /* by rank */
@@ -85,7 +85,7 @@ static void means_deinit(means *m)
     mf_free(m->of);
 }
 
-/* All of them, one after the other, as the trainer has them. */
+/* All of them, in the trainer's order. */
 static mf_status read_own(const mf_local_sgd *l, means *m)
 {
     const mf_trainer *t = l->trainer;
@@ -105,7 +105,7 @@ static mf_status read_own(const mf_local_sgd *l, means *m)
 
 static mf_status means_init(const mf_local_sgd *l, means *m)
 {
-    const int size = l->team.size;
+    const int size = l->dist.size;
 
     m->own = l->n_own;
     for (int64_t i = 0; i < l->trainer->n_trained; i++)
@@ -124,11 +124,11 @@ static mf_status means_init(const mf_local_sgd *l, means *m)
     }
     for (int r = 0; r < size; r++)
         m->of[r] =
-            (mf_share){ mf_worker_groups_places(&l->groups, r).first, mf_uds_spoken_for(l, r) };
+            (mf_share){ mf_worker_groups_places(&l->groups, r).first, mf_local_spoken_for(l, r) };
     return read_own(l, m);
 }
 
-/* A scale of losses stays a power of two, and a count of steps whole, as each group's is. */
+/* A loss scale stays a power of two, and a step count an integer, as in each group. */
 static void make_whole(const char *name, mf_tensor *mean)
 {
     float *value = mean->data;
@@ -150,7 +150,7 @@ void mf_local_give(mf_local_sgd *l, int64_t variable, mf_tensor *value)
     mf_tensor_clear(value);
 }
 
-/* All groups have them from here on; and slots that begin anew. */
+/* All groups have the means from here on, and slots that are reset. */
 static void take_means(mf_local_sgd *l, means *m)
 {
     const mf_trainer *t = l->trainer;
@@ -180,7 +180,7 @@ static mf_status average_all(mf_local_sgd *l, const mf_collective *c, const int6
     for (int i = 0; i < l->groups.n_active; i++)
         weights[i] = (double)samples[i];
     if (st == MF_OK)
-        st = mf_average(l->team.group, c,
+        st = mf_average(l->dist.group, c,
                         &(mf_average_of){ .leaves = l->groups.n_active,
                                           .weights = weights,
                                           .of = m.of,
@@ -205,7 +205,7 @@ static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t 
     return mf_local_aggregate(l, c, samples);
 }
 
-/* ---- the whole ---- */
+/* ---- the average ---- */
 
 static void group_average_begin_anew(mf_local_sgd *l)
 {
@@ -219,7 +219,7 @@ static void group_average_begin_anew(mf_local_sgd *l)
 mf_status mf_local_average(mf_local_sgd *l, bool *stop)
 {
     mf_trainer *t = l->trainer;
-    const mf_collective c = mf_dist_worker_call(&l->team, t->step, "the averages");
+    const mf_collective c = mf_dist_collective(&l->dist, t->step, "the averages");
     mf_local_notes notes = { 0 };
     bool ends = false, leave = false;
     mf_status st;
@@ -230,16 +230,16 @@ mf_status mf_local_average(mf_local_sgd *l, bool *stop)
     if (st == MF_OK)
         st = average(l, &c, notes.samples);
     if (st == MF_OK)
-        mf_job_take_votes(&l->team, notes.votes, &ends);
+        mf_dist_apply_step_flags(&l->dist, notes.step_flags, &ends);
     if (st == MF_OK)
         st = mf_local_judge(l, &notes, &ends, &leave);
     mf_local_notes_deinit(&notes);
     MF_TRY(st);
     *stop |= ends;
-    t->standing.stop |= ends;
+    t->progress.stop |= ends;
     group_average_begin_anew(l);
     MF_TRY(mf_local_commit_now(l));
-    return leave ? mf_local_deal(l) : MF_OK;
+    return leave ? mf_local_assign(l) : MF_OK;
 }
 
 /* ---- going back ---- */
@@ -249,14 +249,14 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     const mf_trainer *t = l->trainer;
 
     forget_commit(l);
-    if (l->team.members || l->verdict.on || l->aggregation.how != MF_AGGREGATE_MEAN) {
+    if (l->dist.members || l->verdict.on || l->aggregation.how != MF_AGGREGATE_MEAN) {
         l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
         if (!l->commit.values)
             return MF_NOMEM("averages");
     }
     for (int64_t i = 0; l->commit.values && i < t->n_trained; i++)
         MF_TRY(mf_variable_read(t->trained[i].variable, &l->commit.values[i]));
-    l->commit.standing = t->standing;
+    l->commit.progress = t->progress;
     l->commit.epoch = t->epoch;
     l->commit.first = t->first;
     l->commit.step = t->step;
@@ -264,16 +264,16 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     return MF_OK;
 }
 
-/* Evaluations are made of averages only, so those that were done stay. */
-static void restore_standing(mf_trainer *t, const mf_local_commit *c)
+/* Evaluations use averages only, so completed ones remain valid. */
+static void restore_progress(mf_trainer *t, const mf_local_commit *c)
 {
-    const int64_t evaluations = t->standing.evaluations;
+    const int64_t evaluations = t->progress.evaluations;
     double results[MF_MAX_RESULTS];
 
-    memcpy(results, t->standing.evaluation, sizeof results);
-    t->standing = c->standing;
-    t->standing.evaluations = evaluations;
-    memcpy(t->standing.evaluation, results, sizeof results);
+    memcpy(results, t->progress.evaluation, sizeof results);
+    t->progress = c->progress;
+    t->progress.evaluations = evaluations;
+    memcpy(t->progress.evaluation, results, sizeof results);
     t->step = c->step;
     t->epoch = c->epoch;
     t->first = c->first;
@@ -293,5 +293,5 @@ void mf_local_go_back(mf_local_sgd *l)
         mf_variable_exchange(t->trained[i].variable, &value);
         mf_tensor_clear(&value);
     }
-    restore_standing(t, c);
+    restore_progress(t, c);
 }

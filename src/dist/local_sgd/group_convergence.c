@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_convergence.c - which groups have converged. Each has a machine (train/loop/convergence.h)
- * that is fed with its own losses, by all workers alike and when groups are averaged, so all decide
- * the same, whoever has the group and whoever has died. */
+/* group_convergence.c - which groups have converged. Each group has a state machine
+ * (train/loop/convergence.h) that gets the group's losses. All workers update it alike, when groups
+ * are averaged, so all make the same decision, independently of which worker has the group and
+ * which workers were lost. */
 #include "base/log.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -11,7 +12,7 @@
 
 static mf_status group_convergence_begin(mf_local_sgd *l, const mf_convergence_options *rules)
 {
-    const int64_t n = l->trainer->standing.groups;
+    const int64_t n = l->trainer->progress.groups;
 
     mf_free(l->machines);
     l->machines = mf_calloc(n, sizeof *l->machines);
@@ -31,14 +32,14 @@ static bool are_equal(const mf_convergence_options *a, const mf_convergence_opti
            a->only_still == b->only_still;
 }
 
-mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rules)
+mf_status mf_local_watch(mf_dist *dist, const mf_convergence_options *rules)
 {
-    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
+    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
 
     if (l->slots == MF_SLOTS_KEEP)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "with slots=keep a group cannot be given to other workers, so none can "
-                       "leave when it has converged; use slots=average or slots=reset");
+                       "with slots=keep a group cannot move to other workers, so a converged "
+                       "group cannot end early; use slots=average or slots=reset");
     l->watched = true;
     if (l->verdict.on && l->verdict.state == MF_STATE_IMPROVING &&
         are_equal(&l->verdict.rules, rules))
@@ -46,10 +47,10 @@ mf_status mf_local_watch(mf_dist_worker *team, const mf_convergence_options *rul
     return group_convergence_begin(l, rules);
 }
 
-mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, double *loss)
+mf_progress_state mf_local_get_verdict(const mf_dist *dist, const char **why, double *loss)
 {
     const mf_local_sgd *l =
-        (const mf_local_sgd *)(const void *)((const char *)team - offsetof(mf_local_sgd, team));
+        (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));
 
     *why = l->verdict.why;
     *loss = l->verdict.loss;
@@ -58,11 +59,11 @@ mf_progress_state mf_local_tell(const mf_dist_worker *team, const char **why, do
 
 /* ---- checkpoints ---- */
 
-mf_status mf_local_before_save(mf_dist_worker *team, mf_trainer *t)
+mf_status mf_local_before_save(mf_dist *dist, mf_trainer *t)
 {
     const mf_local_sgd *l =
-        (const mf_local_sgd *)(const void *)((const char *)team - offsetof(mf_local_sgd, team));
-    const int64_t n = t->standing.groups, numbers = mf_convergence_numbers();
+        (const mf_local_sgd *)(const void *)((const char *)dist - offsetof(mf_local_sgd, dist));
+    const int64_t n = t->progress.groups, numbers = mf_convergence_numbers();
 
     mf_tensor_clear(&t->judged);
     if (!l->verdict.on)
@@ -73,11 +74,11 @@ mf_status mf_local_before_save(mf_dist_worker *team, mf_trainer *t)
     return MF_OK;
 }
 
-/* What a checkpoint knows. Of another version, or of another step, it counts as nothing. */
+/* The state of a checkpoint. The state of another version, or of another step, is ignored. */
 static mf_status take_saved(mf_local_sgd *l)
 {
     const mf_tensor *saved = &l->trainer->judged;
-    const int64_t n = l->trainer->standing.groups, numbers = mf_convergence_numbers();
+    const int64_t n = l->trainer->progress.groups, numbers = mf_convergence_numbers();
     int64_t last = 0;
 
     if (l->verdict.on || !saved->data || saved->dtype != MF_DTYPE_F64 ||
@@ -98,13 +99,13 @@ static mf_status take_saved(mf_local_sgd *l)
     return MF_OK;
 }
 
-/* ---- newcomers, and who has missed something ---- */
+/* ---- workers that joined or missed an average ---- */
 
 static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t *steps)
 {
     int root = 0;
 
-    for (int r = 1; r < l->team.size; r++) {
+    for (int r = 1; r < l->dist.size; r++) {
         if (steps[r] > steps[root])
             root = r;
     }
@@ -113,7 +114,7 @@ static int group_convergence_find_furthest(const mf_local_sgd *l, const int64_t 
 
 static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 {
-    const int64_t n = l->trainer->standing.groups;
+    const int64_t n = l->trainer->progress.groups;
     mf_convergence *machines = mf_calloc(n, sizeof *machines);
     mf_local_verdict verdict = l->verdict;
     mf_status st = machines ? MF_OK : MF_NOMEM("convergence");
@@ -121,10 +122,10 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
     if (st == MF_OK && l->machines)
         memcpy(machines, l->machines, (size_t)n * sizeof *machines);
     if (st == MF_OK)
-        st = mf_broadcast(l->team.group, c, root, &verdict, sizeof verdict);
+        st = mf_broadcast(l->dist.group, c, root, &verdict, sizeof verdict);
     if (st == MF_OK)
-        st = mf_broadcast(l->team.group, c, root, machines, n * (int64_t)sizeof *machines);
-    if (st != MF_OK) { /* all of it, or what we had */
+        st = mf_broadcast(l->dist.group, c, root, machines, n * (int64_t)sizeof *machines);
+    if (st != MF_OK) { /* all of it, or the previous state */
         mf_free(machines);
         return st;
     }
@@ -136,19 +137,21 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 
 mf_status mf_local_align_verdict(mf_local_sgd *l)
 {
-    const mf_collective c = mf_dist_worker_call(&l->team, l->trainer->step, "what has converged");
-    int64_t *steps = mf_calloc(2 * l->team.size, sizeof *steps), *sizes;
+    const mf_collective c = mf_dist_collective(&l->dist, l->trainer->step,
+                                               "the convergence of "
+                                               "groups");
+    int64_t *steps = mf_calloc(2 * l->dist.size, sizeof *steps), *sizes;
     mf_status st = take_saved(l);
     const int64_t mine = l->verdict.on ? l->verdict.step : -1;
     int root;
 
     if (!steps)
         return MF_NOMEM("convergence");
-    sizes = steps + l->team.size;
-    for (int r = 0; r < l->team.size; r++)
+    sizes = steps + l->dist.size;
+    for (int r = 0; r < l->dist.size; r++)
         sizes[r] = sizeof mine;
     if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ c, &mine, sizes, steps });
+        st = mf_all_gather(l->dist.group, &(mf_gather){ c, &mine, sizes, steps });
     root = group_convergence_find_furthest(l, steps);
     if (st == MF_OK && steps[root] >= 0)
         st = give_verdict(l, &c, root);
@@ -199,8 +202,8 @@ static double mean_loss(const mf_local_sgd *l, const mf_local_notes *n)
 
 /* ---- words ---- */
 
-/* "group 1 converged at step 120: ..." of all that are in this state. How many. */
-static int say_all(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
+/* "group 1 converged at step 120: ..." of all groups in this state. Returns their number. */
+static int describe_groups(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
 {
     int n = 0;
 
@@ -210,7 +213,7 @@ static int say_all(const mf_local_sgd *l, mf_progress_state state, mf_buf *out)
         if (c->state != state)
             continue;
         mf_buf_printf(out, "%sgroup %d ", n++ > 0 ? "; " : "", l->groups.active[p]);
-        mf_convergence_say(c, out);
+        mf_convergence_describe(c, out);
     }
     return n;
 }
@@ -226,19 +229,19 @@ static bool has_group(const mf_worker_groups *g, int worker, int group)
     return false;
 }
 
-/* Groups that workers get who did not have them: ", worker 1 goes to group 0". */
-static void say_moves(const mf_local_sgd *l, mf_buf *out)
+/* Workers that get other groups: ", worker 1 goes to group 0". */
+static void describe_moves(const mf_local_sgd *l, mf_buf *out)
 {
-    const mf_train_progress *s = &l->trainer->standing;
+    const mf_train_progress *s = &l->trainer->progress;
     mf_worker_groups after;
 
-    mf_worker_groups_deal(&after, l->groups.n, l->groups.shards, l->groups.workers, s->left_at);
+    mf_worker_groups_assign(&after, l->groups.n, l->groups.shards, l->groups.workers, s->left_at);
     for (int w = 0; w < after.workers; w++) {
         for (int p = 0; p < after.n_active; p++) {
             const int group = after.active[p];
 
             if (has_group(&after, w, group) && !has_group(&l->groups, w, group))
-                mf_buf_printf(out, ", %s goes to group %d", l->team.group->names[w], group);
+                mf_buf_printf(out, ", %s goes to group %d", l->dist.group->names[w], group);
         }
     }
 }
@@ -253,7 +256,7 @@ static void group_convergence_end_all(mf_local_sgd *l, mf_progress_state state, 
 
 static void leave_converged(mf_local_sgd *l, mf_buf *text)
 {
-    mf_train_progress *s = &l->trainer->standing;
+    mf_train_progress *s = &l->trainer->progress;
 
     for (int p = 0; p < l->groups.n_active; p++) {
         const int group = l->groups.active[p];
@@ -262,16 +265,16 @@ static void leave_converged(mf_local_sgd *l, mf_buf *text)
             s->left_at[group] = l->trainer->step;
     }
     mf_buf_printf(text, "; it leaves after step %lld", (long long)l->trainer->step);
-    say_moves(l, text);
-    if (mf_dist_worker_is_chief(&l->team))
+    describe_moves(l, text);
+    if (mf_dist_is_chief(&l->dist))
         MF_WARN("%s", text->data ? text->data : "");
 }
 
 static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *leave)
 {
     mf_buf diverged = { 0 }, converged = { 0 };
-    const int n_diverged = say_all(l, MF_STATE_DIVERGED, &diverged);
-    const int n_converged = say_all(l, MF_STATE_CONVERGED, &converged);
+    const int n_diverged = describe_groups(l, MF_STATE_DIVERGED, &diverged);
+    const int n_converged = describe_groups(l, MF_STATE_CONVERGED, &converged);
 
     *leave = n_diverged == 0 && n_converged > 0 && n_converged < l->groups.n_active;
     if (n_diverged > 0)
@@ -286,16 +289,16 @@ static mf_status group_convergence_decide(mf_local_sgd *l, bool *ends, bool *lea
     return MF_OK;
 }
 
-/* What is neither good nor the end is said once. */
-static void say_stalled(mf_local_sgd *l, int place, mf_progress_state before)
+/* A state that is neither progress nor an end is reported once. */
+static void log_stalled_group(mf_local_sgd *l, int place, mf_progress_state before)
 {
     const int group = l->groups.active[place];
     mf_buf text = { 0 };
 
     if (l->machines[group].state != MF_STATE_STALLED || before == MF_STATE_STALLED ||
-        !mf_dist_worker_is_chief(&l->team))
+        !mf_dist_is_chief(&l->dist))
         return;
-    mf_convergence_say(&l->machines[group], &text);
+    mf_convergence_describe(&l->machines[group], &text);
     MF_WARN("group %d %s", group, text.data ? text.data : "");
     mf_buf_deinit(&text);
 }
@@ -314,7 +317,7 @@ mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *end
         const mf_progress_state before = l->machines[l->groups.active[p]].state;
 
         group_convergence_feed(l, notes, p, ahead);
-        say_stalled(l, p, before);
+        log_stalled_group(l, p, before);
     }
     l->verdict.loss = mean_loss(l, notes);
     l->verdict.seconds += notes->seconds;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_messages.c - what workers tell each other when their groups are averaged: what they wish
- * for, and what was seen of their groups. */
+/* group_messages.c - what workers exchange when their groups are averaged: step flags, and the
+ * losses and weight changes of their groups. */
 #include "base/clock.h"
 #include "dist/local_sgd/strategy_local_sgd.h"
 #include "train/step/update_norms.h"
@@ -8,15 +8,15 @@
 #include <math.h>
 #include <string.h>
 
-/* What a worker says first; then come the notes of the groups that it speaks for. */
+/* The head of a worker's message; the notes of the groups that it represents follow. */
 typedef struct head {
-    int64_t votes;
+    int64_t step_flags;
     double seconds; /* since the last average */
     int64_t judged;
     mf_convergence_options rules;
 } head;
 
-int64_t mf_uds_spoken_for(const mf_local_sgd *l, int rank)
+int64_t mf_local_spoken_for(const mf_local_sgd *l, int rank)
 {
     return mf_worker_groups_speaks(&l->groups, rank) ? mf_worker_groups_places(&l->groups, rank).n
                                                      : 0;
@@ -34,19 +34,12 @@ static int64_t group_size(const mf_local_sgd *l)
 
 static int64_t note_size(const mf_local_sgd *l, int rank)
 {
-    return (int64_t)sizeof(head) + mf_uds_spoken_for(l, rank) * group_size(l);
+    return (int64_t)sizeof(head) + mf_local_spoken_for(l, rank) * group_size(l);
 }
 
 /* ---- ours ---- */
 
-static int votes_of(mf_local_sgd *l)
-{
-    if (l->team.members)
-        return mf_job_members_votes(&l->members, &l->team, l->wants_stop);
-    return l->wants_stop ? MF_STEP_FLAG_STOP : 0;
-}
-
-/* The weights of a group, against what all had after the last average. */
+/* The weights of a group, compared with the common ones of the last average. */
 static mf_status group_messages_look_at_weights(const mf_local_sgd *l, const mf_local_group *g,
                                                 mf_local_group_note *out)
 {
@@ -89,35 +82,35 @@ static mf_status write_notes(mf_local_sgd *l, mf_buf *out)
     head h;
 
     memset(&h, 0, sizeof h);
-    h.votes = votes_of(l);
+    h.step_flags = mf_job_members_step_flags(&l->members, &l->dist, l->wants_stop);
     h.seconds = (double)(mf_clock_ns() - l->commit.ns) * 1e-9;
     h.judged = l->watched;
     h.rules = l->verdict.rules;
     mf_buf_bytes(out, &h, sizeof h);
-    for (int64_t k = 0; k < mf_uds_spoken_for(l, l->team.rank); k++)
+    for (int64_t k = 0; k < mf_local_spoken_for(l, l->dist.rank); k++)
         MF_TRY(write_group(l, &l->own[k], out));
     return mf_buf_finish(out);
 }
 
-/* ---- everybody's ---- */
+/* ---- of all workers ---- */
 
-/* Groups follow each other as workers do. */
+/* Groups are in the order of workers. */
 static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
 {
     const char *at = n->all;
     int place = 0;
 
-    for (int r = 0; r < l->team.size; r++) {
+    for (int r = 0; r < l->dist.size; r++) {
         const head *h = (const head *)(const void *)at;
 
-        n->votes = mf_step_flags_join(n->votes, (int)h->votes);
+        n->step_flags = mf_step_flags_join(n->step_flags, (int)h->step_flags);
         if (r == 0)
             n->seconds = h->seconds;
         if (h->judged && !n->judged)
             n->rules = h->rules;
         n->judged |= h->judged != 0;
         at += sizeof *h;
-        for (int64_t k = 0; k < mf_uds_spoken_for(l, r); k++, place++) {
+        for (int64_t k = 0; k < mf_local_spoken_for(l, r); k++, place++) {
             n->groups[place] = (const mf_local_group_note *)(const void *)at;
             n->samples[place] = n->groups[place]->samples;
             at += group_size(l);
@@ -128,7 +121,7 @@ static void read_notes(const mf_local_sgd *l, mf_local_notes *n)
 static mf_status group_messages_gather(mf_local_sgd *l, const mf_collective *c, const mf_buf *mine,
                                        mf_local_notes *out)
 {
-    const int n = l->team.size;
+    const int n = l->dist.size;
     int64_t *sizes = mf_calloc(n, sizeof *sizes), total = 0;
     mf_status st = MF_OK;
 
@@ -138,7 +131,7 @@ static mf_status group_messages_gather(mf_local_sgd *l, const mf_collective *c, 
     if (!sizes || !out->all)
         st = MF_NOMEM("averages");
     if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ *c, mine->data, sizes, out->all });
+        st = mf_all_gather(l->dist.group, &(mf_gather){ *c, mine->data, sizes, out->all });
     mf_free(sizes);
     return st;
 }

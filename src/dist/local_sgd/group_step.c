@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_step.c - a step of each group that is ours, one after the other: its variables change
- * places with the trainer's, and it gets its rows of the batch. */
+/* group_step.c - a step of each group of this worker, one after the other: the group's variables
+ * are swapped with the trainer's, and it gets its rows of the batch. */
 #include "dist/local_sgd/strategy_local_sgd.h"
 #include "graph/shard.h"
 #include "train/loop/loop.h"
@@ -40,7 +40,7 @@ static void change_places(const mf_local_sgd *l, mf_local_group *g)
         mf_variable_exchange(l->trainer->trained[i].variable, &g->state[i]);
 }
 
-/* For the groups that are not in hand: the trainer counts for the one that is. */
+/* For groups whose variables are not the trainer's at the moment: the trainer counts its own. */
 static mf_status group_step_count_step(const mf_local_sgd *l)
 {
     mf_status st = MF_OK;
@@ -55,24 +55,24 @@ static mf_status group_step_count_step(const mf_local_sgd *l)
 
 mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples)
 {
-    l->team.own_samples = 0;
+    l->dist.samples.own = 0;
     for (int64_t k = 0; k < l->n_own; k++) {
         mf_local_group *g = &l->own[k];
 
         g->rows = mf_worker_groups_samples(&l->groups, g->group, samples);
         g->samples += g->rows.n;
-        l->team.own_samples += g->rows.n;
+        l->dist.samples.own += g->rows.n;
         MF_TRY(mf_grow(&g->steps, &g->cap_steps, g->n_steps + 1, sizeof *g->steps));
         g->steps[g->n_steps++] = (mf_local_step){ NAN, g->rows.n };
     }
-    if (l->team.own_samples == 0) /* nothing will be run */
+    if (l->dist.samples.own == 0) /* no group runs */
         return group_step_count_step(l);
     return l->sums ? mf_gradient_allreduce_begin_step(l->sums, step, l->own[0].rows.n, 0) : MF_OK;
 }
 
-/* ---- what is fed ---- */
+/* ---- feeds ---- */
 
-/* Our rows of the group's: all, or those of our shards. */
+/* This worker's rows of the group's: all, or those of its shards. */
 static mf_share group_step_rows_of(const mf_local_sgd *l, const mf_local_group *g)
 {
     const mf_exchange *x = l->sums ? mf_gradient_allreduce_exchange(l->sums) : NULL;
@@ -80,8 +80,8 @@ static mf_share group_step_rows_of(const mf_local_sgd *l, const mf_local_group *
 
     if (!x)
         return g->rows;
-    from = mf_shard_begin(g->rows.n, l->team.shards, x->first);
-    to = mf_shard_begin(g->rows.n, l->team.shards, x->first + x->count);
+    from = mf_shard_begin(g->rows.n, l->dist.shards.total, x->first);
+    to = mf_shard_begin(g->rows.n, l->dist.shards.total, x->first + x->count);
     return (mf_share){ g->rows.first + from, to - from };
 }
 
@@ -94,7 +94,7 @@ static void group_step_cut(const mf_tensor *batch, int64_t from, int64_t n, mf_t
     out->count *= n;
 }
 
-/* The rows, where they stand in the batch, and over how many samples means are. */
+/* The rows, their position in the batch, and the number of samples that means are over. */
 static void group_step_feed(mf_local_sgd *l, const mf_local_group *g, const mf_loop_call *call)
 {
     const int n_batched = (int)l->trainer->model->n_inputs + 1;
@@ -115,7 +115,7 @@ static void group_step_feed(mf_local_sgd *l, const mf_local_group *g, const mf_l
     l->feeds[n_batched + 2] = &l->inverse;
 }
 
-/* ---- what comes back ---- */
+/* ---- results ---- */
 
 /* Results are sums over samples, so those of several groups are added. */
 static mf_status group_step_add_results(mf_local_sgd *l, const mf_loop_call *call, bool first)
@@ -147,7 +147,8 @@ static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_opti
         return mf_trainer_count_step(t);
     group_step_feed(l, g, call);
     own.feeds = l->feeds;
-    MF_TRY(first ? mf_trainer_call(t, options, &own) /* with hooks, which know of one run a step */
+    MF_TRY(first ? mf_trainer_call(t, options, &own) /* with hooks, which expect one run for each
+                                                        step */
                  : mf_session_run(t->session, NULL, own.feed_names, own.feeds, own.n_feeds,
                                   own.fetches, own.n_fetches, own.targets, own.n_targets,
                                   own.results));
@@ -156,10 +157,10 @@ static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_opti
     return l->n_own > 1 ? group_step_add_results(l, call, first) : MF_OK;
 }
 
-mf_status mf_local_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+mf_status mf_local_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                        const mf_loop_call *call)
 {
-    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
+    mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
     bool first = true;
 
     (void)t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_local_sgd.c - groups of workers train apart, each on its part of every batch, and from
- * time to time the variables of all are averaged (strategy local_sgd). Inside:
+/* strategy_local_sgd.c - groups of workers train separately, each on its part of every batch, and
+ * the variables of all groups are averaged periodically (strategy local_sgd). Inside:
  * strategy_local_sgd.h. */
 #include "dist/local_sgd/strategy_local_sgd.h"
 
@@ -11,48 +11,48 @@
 
 enum { FIRST_GROUP_ID = 2 };
 
-static mf_local_sgd *strategy_local_sgd_of_team(mf_dist_worker *team)
+static mf_local_sgd *strategy_local_sgd_of_dist(mf_dist *dist)
 {
-    return (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
+    return (mf_local_sgd *)(void *)((char *)dist - offsetof(mf_local_sgd, dist));
 }
 
-/* ---- the team ---- */
+/* ---- lifecycle and steps ---- */
 
 static mf_status check_groups(const mf_local_sgd *l, int64_t n)
 {
     if (n > MF_MOST_GROUPS)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%lld groups; at most %d are possible", (long long)n,
                        MF_MOST_GROUPS);
-    if (n > l->team.shards)
+    if (n > l->dist.shards.total)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%lld groups cannot share %lld shards; give --shards %lld or more",
-                       (long long)n, (long long)l->team.shards, (long long)n);
+                       (long long)n, (long long)l->dist.shards.total, (long long)n);
     return MF_OK;
 }
 
-/* Who is there, and whose groups they are, is seen when all are ready: aligned(). */
-static mf_status local_join(mf_dist_worker *team, mf_trainer *t)
+/* Groups are assigned when the workers and their state are known: local_aligned(). */
+static mf_status local_join(mf_dist *dist, mf_trainer *t)
 {
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
     if (l->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     l->trainer = t;
-    team->shards = t->options.shards;
-    t->standing.groups = l->wanted > 0 ? l->wanted : l->first_size;
-    MF_TRY(check_groups(l, t->standing.groups));
+    dist->shards.total = t->options.shards;
+    t->progress.groups = l->wanted > 0 ? l->wanted : l->first_size;
+    MF_TRY(check_groups(l, t->progress.groups));
     MF_TRY(mf_local_init_step(l));
     return mf_local_init_average(l);
 }
 
-/* The trainer's session is gone already. */
-static void local_leave(mf_dist_worker *team, mf_trainer *t)
+/* The trainer's session is freed already. */
+static void local_leave(mf_dist *dist, mf_trainer *t)
 {
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
     if (l->trainer != t)
         return;
-    mf_local_undeal(l);
+    mf_local_unassign(l);
     mf_local_deinit_step(l);
     mf_local_deinit_average(l);
     mf_free(l->machines);
@@ -62,102 +62,85 @@ static void local_leave(mf_dist_worker *team, mf_trainer *t)
     l->trainer = NULL;
 }
 
-/* A checkpoint, or others, may have had other groups. */
-static mf_status local_aligned(mf_dist_worker *team, mf_trainer *t)
+/* A checkpoint, or other workers, may have another number of groups. */
+static mf_status local_aligned(mf_dist *dist, mf_trainer *t)
 {
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
-    if (l->wanted > 0 && t->standing.groups != l->wanted)
+    if (l->wanted > 0 && t->progress.groups != l->wanted)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "training has begun with %lld groups, not %lld: going on would give other "
-                       "weights; use the same, or begin in another folder",
-                       (long long)t->standing.groups, (long long)l->wanted);
-    MF_TRY(check_groups(l, t->standing.groups));
-    if (l->n_weights > 0 && l->n_weights != t->standing.groups)
+                       "training began with %lld groups, not %lld: continuing would give other "
+                       "weights; use the same number, or begin in another folder",
+                       (long long)t->progress.groups, (long long)l->wanted);
+    MF_TRY(check_groups(l, t->progress.groups));
+    if (l->n_weights > 0 && l->n_weights != t->progress.groups)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "local_sgd: there are %lld weights for %lld groups: give one for each group",
-                       (long long)l->n_weights, (long long)t->standing.groups);
-    MF_TRY(mf_local_deal(l));
+                       "local_sgd: %lld weights for %lld groups: give one for each group",
+                       (long long)l->n_weights, (long long)t->progress.groups);
+    MF_TRY(mf_local_assign(l));
     MF_TRY(mf_local_align_verdict(l));
     return mf_local_commit_now(l);
 }
 
-static mf_status local_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                  bool wants_stop)
+static mf_status local_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
+    mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
     l->wants_stop |= wants_stop;
     return mf_local_begin_step(l, step, samples);
 }
 
-static mf_status local_settle(mf_dist_worker *team, bool *stop)
+static mf_status local_settle(mf_dist *dist, bool *stop)
 {
-    return mf_local_average(strategy_local_sgd_of_team(team), stop);
+    return mf_local_average(strategy_local_sgd_of_dist(dist), stop);
 }
 
-static mf_status local_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status local_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
-    return step % strategy_local_sgd_of_team(team)->period == 0 ? local_settle(team, stop) : MF_OK;
+    return step % strategy_local_sgd_of_dist(dist)->period == 0 ? local_settle(dist, stop) : MF_OK;
 }
 
-static void local_failed(mf_dist_worker *team, mf_status why)
+static void local_failed(mf_dist *dist, mf_status why)
 {
-    mf_net *net = mf_local_net(strategy_local_sgd_of_team(team));
+    mf_net *net = mf_local_net(strategy_local_sgd_of_dist(dist));
 
     if (net)
         mf_net_abort(net, why);
 }
 
-/* ---- workers that come and go ---- */
+/* ---- recovery ---- */
 
-/* What belongs to the epoch that is over; and the steps that not all have done. */
-static void strategy_local_sgd_part(mf_dist_worker *team, mf_status why)
+/* Steps that not all workers have done are undone. */
+static void local_release(mf_dist *dist)
 {
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
-    mf_error e;
+    mf_local_sgd *l = strategy_local_sgd_of_dist(dist);
 
-    mf_error_save(why, &e);
-    mf_local_part(l);
-    mf_group_free(team->group);
-    team->group = NULL;
+    mf_local_release(l);
     l->next_group_id = FIRST_GROUP_ID;
     mf_local_go_back(l);
-    (void)mf_error_restore(&e);
-    mf_job_members_part(&l->members, why);
 }
 
-static mf_status strategy_local_sgd_meet_once(mf_dist_worker *team, mf_trainer *t)
-{
-    mf_local_sgd *l = strategy_local_sgd_of_team(team);
+/* Groups of workers are assigned when the state is known: local_aligned(). */
+static const mf_recovery_hooks local_recovery = { .release = local_release };
 
-    (void)t;
-    MF_TRY(mf_job_members_meet(&l->members));
-    MF_TRY(mf_job_describe_view(&l->members, team));
-    return mf_job_members_group(&l->members, 1, &team->group);
-}
+static const mf_dist_lifecycle_ops local_lifecycle = {
+    .join = local_join, .leave = local_leave, .over = mf_job_note_end, .failed = local_failed
+};
 
-static mf_status local_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
-{
-    static const mf_job_meeting meeting = { strategy_local_sgd_part, strategy_local_sgd_meet_once };
+static const mf_dist_step_ops local_steps = { .begin_step = local_begin_step,
+                                              .run = mf_local_run,
+                                              .end_step = local_end_step,
+                                              .settle = local_settle };
 
-    return mf_job_meet(team, t, &meeting, why);
-}
+static const mf_dist_membership_ops local_membership = { .rendezvous = mf_recovery_rendezvous,
+                                                         .aligned = local_aligned,
+                                                         .step_done = mf_recovery_step_done };
 
-static const mf_dist_worker_kind TEAM = { .join = local_join,
-                                          .leave = local_leave,
-                                          .aligned = local_aligned,
-                                          .begin_step = local_begin_step,
-                                          .run = mf_local_run,
-                                          .end_step = local_end_step,
-                                          .settle = local_settle,
-                                          .watch = mf_local_watch,
-                                          .verdict = mf_local_tell,
-                                          .before_save = mf_local_before_save,
-                                          .meet = local_meet,
-                                          .note_saved = mf_job_note_saved,
-                                          .over = mf_job_note_end,
-                                          .failed = local_failed };
+static const mf_dist_state_ops local_state = { .before_save = mf_local_before_save,
+                                               .note_saved = mf_job_note_saved };
+
+static const mf_dist_convergence_ops local_convergence = { .watch = mf_local_watch,
+                                                           .verdict = mf_local_get_verdict };
 
 /* ---- opening and closing ---- */
 
@@ -166,15 +149,15 @@ static void strategy_local_sgd_local_close(mf_strategy *s)
     mf_local_sgd *l = (mf_local_sgd *)s;
     const mf_net *net = mf_local_net(l);
 
-    if (l->team.members && net && mf_net_check(l->members.net) == MF_OK &&
-        mf_dist_worker_meet(&l->team, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
+    if (l->dist.members && net && mf_net_check(l->members.net) == MF_OK &&
+        mf_dist_barrier(&l->dist, 0, "the end") !=
+            MF_OK) /* no worker closes while others still send */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
-    mf_group_free(l->team.group);
+    mf_group_free(l->dist.group);
     mf_segment_free(l->alone);
     if (l->net)
         mf_net_close(l->net);
-    if (l->team.members)
+    if (l->dist.members)
         mf_job_members_deinit(&l->members);
     mf_free(l->machines);
     mf_free(l->weights);
@@ -193,7 +176,7 @@ static mf_status strategy_local_sgd_read_aggregation(mf_local_sgd *l, const mf_s
     return MF_OK;
 }
 
-/* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
+/* Slots that each group keeps for itself are lost with its workers: then no worker may be lost. */
 static mf_status strategy_local_sgd_open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
     l->slots = call->settings->local_sgd.slots;
@@ -201,14 +184,14 @@ static mf_status strategy_local_sgd_open_all(mf_local_sgd *l, const mf_strategy_
     l->collective = mf_strdup(call->settings->collective);
     if (!l->collective)
         return MF_NOMEM("workers");
-    if (l->slots != MF_SLOTS_KEEP && mf_job_may_change(call->o, call->cluster)) {
-        l->team.members = &l->members;
-        return mf_job_members_init(call, &l->members);
+    if (l->slots != MF_SLOTS_KEEP && mf_job_is_elastic(call->o, call->cluster)) {
+        l->dist.members = &l->members;
+        return mf_job_members_init(call, &local_recovery, &l->members);
     }
     if (call->cluster->n_tasks <= 1)
-        return mf_job_group_alone(&l->alone, &l->team.group);
+        return mf_job_group_alone(&l->alone, &l->dist.group);
     MF_TRY(mf_job_connect(call, &l->net));
-    return mf_job_group(call, l->net, 1, &l->team.group);
+    return mf_job_group(call, l->net, 1, &l->dist.group);
 }
 
 mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
@@ -218,18 +201,21 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
 
     if (!l)
         return MF_NOMEM("workers");
-    l->strategy = (mf_strategy){ .team = &l->team, .close = strategy_local_sgd_local_close };
+    l->strategy = (mf_strategy){ .dist = &l->dist, .close = strategy_local_sgd_local_close };
     l->period = call->settings->local_sgd.period;
     l->wanted = call->settings->local_sgd.groups;
     l->first_size = call->cluster->size > 1 ? call->cluster->size : 1;
     l->next_group_id = FIRST_GROUP_ID;
     l->commit.step = -1;
-    l->team = (mf_dist_worker){ .kind = &TEAM,
-                                .rank = call->cluster->rank,
-                                .size = l->first_size,
-                                .timeout_ns = call->timeout_ns,
-                                .lockstep = true,
-                                .apart = true };
+    l->dist = (mf_dist){ .ops = { .lifecycle = &local_lifecycle,
+                                  .step = &local_steps,
+                                  .membership = &local_membership,
+                                  .state = &local_state,
+                                  .convergence = &local_convergence },
+                         .rank = call->cluster->rank,
+                         .size = l->first_size,
+                         .timeout_ns = call->timeout_ns,
+                         .caps = MF_DIST_LOCKSTEP | MF_DIST_OWN_BATCHES };
     st = strategy_local_sgd_open_all(l, call);
     if (st == MF_OK) {
         *out = &l->strategy;

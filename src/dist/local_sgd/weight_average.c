@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weight_average.c - see weight_average.h. All tensors are one long vector, which goes to the
- * others in chunks.
- */
+/* weight_average.c - see weight_average.h. All tensors form one long vector, which is sent in
+ * chunks. */
 #include "dist/local_sgd/weight_average.h"
 
 #include "base/mem.h"
@@ -14,9 +13,9 @@ typedef struct averaging {
     mf_group *group;
     const mf_collective *call;
     double total; /* of the weights */
-    int64_t first, own; /* the leaves that we bring */
-    double *sent, *got; /* a chunk of each of ours; of the mean */
-    const void **parts; /* the chunks of ours */
+    int64_t first, own; /* the leaves of this worker */
+    double *sent, *got; /* a chunk of each of its leaves; of the mean */
+    const void **parts; /* the chunks of its leaves */
     mf_shard_owners shares; /* of the leaves */
     mf_tensor scratch;
 } averaging;
@@ -76,7 +75,7 @@ typedef struct weight_average_place {
     int64_t tensor, element;
 } weight_average_place;
 
-/* The next up to CHUNK elements of ours; how many. */
+/* Fill the next up to CHUNK elements of this worker's leaves; returns their number. */
 static int64_t weight_average_fill(const averaging *v, weight_average_place *p)
 {
     const mf_average_of *a = v->a;

@@ -7,21 +7,21 @@
 #include "dist/data_parallel/shard_assignment.h"
 #include "tensor/tensor.h"
 
-/* Whose mean: so many, the leaves of the tree in which they are added. */
+/* The number of values averaged: the leaves of the tree in which they are added. */
 typedef struct mf_average_of {
     int64_t leaves;
-    const double *weights; /* by leaf: counts, say */
-    const mf_share *of; /* by rank: the leaves whose values it brings, in the order of the ranks;
-                           each is brought by one */
-    const mf_tensor *const *values; /* by leaf that we bring: n tensors */
+    const double *weights; /* by leaf: counts, for example */
+    const mf_share *of; /* by rank: the leaves whose values it contributes, in the order of ranks;
+                           each leaf has one contributor */
+    const mf_tensor *const *values; /* by leaf of this worker: n tensors */
     int64_t n;
-    mf_tensor *means; /* n, allocated: floats or doubles, like the values; nobody else holds them */
+    mf_tensor *means; /* n, allocated: floats or doubles, like the values; not shared */
 } mf_average_of;
 
-/* Every mean becomes that of all leaves, weighted, for all members. Sums are made of doubles, in
- * the tree over the leaves, so what all of them have in common stays as it is, to the bit, and who
- * brings which does not show. Weights that are all 0 leave the means alone.
- * Collective: with the same leaves, weights and shapes on all members. */
+/* Every mean becomes that of all leaves, weighted, on all members. Sums are of doubles, in the tree
+ * over the leaves, so a value that all leaves share does not change a bit, and the result does not
+ * depend on the contributors. Weights that are all 0 leave the means unchanged. Collective: with
+ * the same leaves, weights and shapes on all members. */
 MF_MUST mf_status mf_average(mf_group *group, const mf_collective *call, const mf_average_of *a);
 
 #endif

@@ -2,8 +2,8 @@
 /* worker_groups.c - see worker_groups.h. */
 #include "dist/local_sgd/worker_groups.h"
 
-void mf_worker_groups_deal(mf_worker_groups *g, int n, int64_t shards, int workers,
-                           const int64_t *left_at)
+void mf_worker_groups_assign(mf_worker_groups *g, int n, int64_t shards, int workers,
+                             const int64_t *left_at)
 {
     *g = (mf_worker_groups){ .n = n, .shards = shards, .workers = workers };
     for (int i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ mf_share mf_worker_groups_samples(const mf_worker_groups *g, int group, int64_t 
     return (mf_share){ first, mf_shard_begin(samples, g->shards, own.first + own.n) - first };
 }
 
-/* Of `all` in a row, the part of the i-th of `n`. */
+/* Of `all` consecutive items, the part of the i-th of `n`. */
 static mf_share worker_groups_part(int64_t all, int64_t i, int64_t n)
 {
     const int64_t first = all * i / n;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_balance.c - see mesh_balance.h. A place's speed is its share by the time that its slowest
- * processor was at work. */
+ * device was at work. */
 #include "dist/mesh/mesh_balance.h"
 
 #include "base/mem.h"
 
 #include <string.h>
 
-enum { SHORTEST = 20, LONGEST = 1000, WHOLE = 100 }; /* steps; of all shares together, about */
+enum { SHORTEST = 20, LONGEST = 1000, WHOLE = 100 }; /* steps; the sum of all shares, about */
 static const double WORTH_IT = 0.85;
 
 void mf_mesh_balance_init(mf_mesh_balance *b)
@@ -33,7 +33,7 @@ bool mf_mesh_balance_is_due(const mf_mesh_balance *b, const mf_meshes *meshes, i
     return meshes->n == 1 && step >= b->looked + b->pause;
 }
 
-/* The first axis that cuts something; -1: none, or it is too long. */
+/* The first axis that splits a dimension; -1: none, or it is too long. */
 static int mesh_balance_find_axis(const mf_mesh *m, const mf_layout_rules *rules)
 {
     for (int a = 0; a < m->n_axes; a++) {
@@ -53,7 +53,7 @@ static double mesh_balance_share_of(const mf_mesh *m, int axis, int at)
                                      : 1.0 / m->size[axis];
 }
 
-/* false: somebody was not at work at all. */
+/* false: a device has no measured time. */
 static bool find_speeds(const mf_mesh *m, int axis, const int64_t *busy, double *speed)
 {
     double longest[MF_MESH_SHARES] = { 0 };

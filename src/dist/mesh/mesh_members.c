@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_members.c - workers of a mesh come, leave and are lost: processors are dealt out anew, and
- * go on from what was kept last. */
+/* mesh_members.c - recovery of a mesh: devices are assigned to the new set of workers, and training
+ * continues from the last complete variables. */
 #include "base/mem.h"
 #include "base/param.h"
 #include "dist/mesh/mesh_private.h"
@@ -8,31 +8,25 @@
 #include <string.h>
 
 /* Steps that may have to be done again when a worker is lost. */
-MF_PARAM_INT(mesh_keep_steps, 64,
-             "steps on a mesh after which all workers have whole weights, to go on from when one "
-             "of them is lost; 0: none keeps any, and all go on from a checkpoint");
+MF_PARAM_INT(mesh_snapshot_steps, 64,
+             "interval in steps of full copies of the weights on each mesh worker, for recovery "
+             "from a lost worker; 0: recover from a checkpoint");
 
 int64_t mf_job_mesh_keep_steps(void)
 {
-    return MF_PARAM(mesh_keep_steps);
+    return MF_PARAM(mesh_snapshot_steps);
 }
 
-/* What belongs to the epoch that is over; what was kept is what there is. */
-static void mesh_members_part(mf_dist_worker *team, mf_status why)
+/* Training continues from the variables that were gathered last. */
+static void mesh_release(mf_dist *dist)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
-    mf_error e;
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
-    mf_error_save(why, &e);
     mf_job_mesh_end_session(m);
-    mf_group_free(team->group);
-    team->group = NULL;
     if (m->kept.steps >= 0)
-        mf_trainer_stand(m->trainer, &m->kept);
+        mf_trainer_set_progress(m->trainer, &m->kept);
     else if (!mf_trainer_has_variables(m->trainer))
-        m->trainer->has_state = false; /* slices of whoever is lost are gone */
-    (void)mf_error_restore(&e);
-    mf_job_members_part(&m->members, why);
+        m->trainer->has_state = false; /* the slices of the lost worker are lost */
 }
 
 typedef struct said {
@@ -40,22 +34,22 @@ typedef struct said {
     mf_status_page_layout now;
 } said;
 
-/* Whoever was there when the layout was changed knows which it is; how often all is kept is the
- * first worker's business. */
+/* Workers that took part when the layout was changed know the current one; the first worker decides
+ * how often variables are gathered. */
 static mf_status agree_on_layout(mf_job_mesh *m)
 {
     said mine = { .changes = m->changes, .keep_steps = mf_job_mesh_keep_steps() };
-    said *all = mf_calloc(m->team.size, sizeof *all);
+    said *all = mf_calloc(m->dist.size, sizeof *all);
     mf_mesh_spec now;
 
     (void)mf_relayout_request_text(&m->now, &mine.now); /* it fits wherever changes > 0 */
     mf_status st =
-        all ? mf_dist_worker_gather(&m->team, 0, "the layout", &mine, (int64_t)sizeof mine, all)
+        all ? mf_dist_all_gather(&m->dist, 0, "the layout", &mine, (int64_t)sizeof mine, all)
             : MF_NOMEM("a layout");
 
     if (st == MF_OK)
         m->keep_steps = all[0].keep_steps;
-    for (int i = 0; st == MF_OK && i < m->team.size; i++) {
+    for (int i = 0; st == MF_OK && i < m->dist.size; i++) {
         if (all[i].changes <= m->changes)
             continue;
         m->changes = all[i].changes;
@@ -72,34 +66,34 @@ static mf_status agree_on_layout(mf_job_mesh *m)
     return st;
 }
 
-static mf_status mesh_members_meet_once(mf_dist_worker *team, mf_trainer *t)
+static mf_status mesh_assign(mf_dist *dist, mf_trainer *t)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     (void)t;
-    MF_TRY(mf_job_members_meet(&m->members));
-    MF_TRY(mf_job_describe_view(&m->members, team));
-    MF_TRY(mf_job_members_group(&m->members, 1, &team->group));
     MF_TRY(agree_on_layout(m));
     return mf_job_mesh_begin_session(m);
 }
 
-/* Where nobody is lost, no step is, either. */
-mf_status mf_job_mesh_meet(mf_dist_worker *team, mf_trainer *t, mf_status why)
+/* A planned change loses no step: all workers gather the variables of this step. The barrier
+ * prevents a worker that is done from closing connections that others still use. */
+static mf_status mesh_prepare(mf_dist *dist, mf_trainer *t)
 {
-    static const mf_job_meeting meeting = { mesh_members_part, mesh_members_meet_once };
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
-    if (why == MF_OK && m->session)
-        why = mf_job_mesh_keep(m);
-    if (why == MF_OK && m->session) /* whoever is done waits for the others, or they would fail */
-        why = mf_dist_worker_meet(team, t->step, "the meeting");
-    return mf_job_meet(team, t, &meeting, why);
+    if (!m->session)
+        return MF_OK;
+    MF_TRY(mf_job_mesh_gather(m));
+    return mf_dist_barrier(dist, t->step, "the rendezvous");
 }
 
-/* All have the same variables now. */
-mf_status mf_job_mesh_aligned(mf_dist_worker *team, mf_trainer *t)
+const mf_recovery_hooks mf_job_mesh_recovery = { .prepare = mesh_prepare,
+                                                 .release = mesh_release,
+                                                 .assign = mesh_assign };
+
+/* All workers have the same variables now. */
+mf_status mf_job_mesh_aligned(mf_dist *dist, mf_trainer *t)
 {
-    mf_job_mesh_of(team)->kept = mf_trainer_standing(t);
+    mf_job_mesh_of(dist)->kept = mf_trainer_progress(t);
     return MF_OK;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_private.h - what the files of the strategy mesh share. */
+/* mesh_private.h - shared by the files of the strategy mesh. */
 #ifndef MF_DIST_MESH_MESH_PRIVATE_H
 #define MF_DIST_MESH_MESH_PRIVATE_H
 
+#include "dist/job_members.h"
 #include "dist/mesh/mesh_balance.h"
 #include "dist/mesh/mesh_settings.h"
 #include "dist/mesh/relayout_request.h"
-#include "dist/strategies.h"
 #include "spmd/session/mesh_net.h"
 #include "train/loop/loop.h"
 
@@ -14,26 +14,27 @@
 
 typedef struct mf_job_mesh {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     mf_mesh_setup setup;
-    mf_net *net; /* NULL: there is nobody else */
+    mf_net *net; /* NULL: one process only, or an elastic job */
     mf_mesh_wire *wire;
-    mf_trainer *trainer; /* NULL: none has joined */
+    mf_trainer *trainer; /* NULL: no trainer has joined */
     bool joined; /* one has been here */
     bool wants_stop;
-    int64_t samples; /* of the step at hand */
+    int64_t samples; /* of the current step */
     int64_t whole_bytes; /* of variables that the trainer has had during the last step */
     mf_relayout_request wish;
-    mf_graph *graph; /* the model's, and what writes and reads each variable */
+    mf_graph *graph; /* the model's, and nodes that write and read each variable */
     mf_session *session;
-    uint64_t *handed; /* by variable: mf_variable_writes() of what processors have */
+    uint64_t *handed; /* by variable: mf_variable_writes() of the devices' value */
     const char **value, **set, **get; /* by variable: names of nodes; NULL: no step has it */
-    mf_mesh_counts *counts; /* by processor; NULL: nobody has asked */
+    mf_mesh_counts *counts; /* by device; NULL: not requested */
     mf_mesh_worker *workers; /* by rank, of n_workers; the same */
     int n_workers;
-    mf_job_members members; /* where workers come and go: team.members */
-    int64_t keep_steps; /* mesh_keep_steps of worker 0 */
-    mf_train_progress kept; /* what the trainer's variables are of; steps -1: of nothing */
+    mf_job_members members; /* of an elastic job: dist.members */
+    int64_t keep_steps; /* mesh_snapshot_steps of worker 0 */
+    mf_train_progress kept; /* the progress that the trainer's variables belong to; steps -1: none
+                             */
     mf_aggregation aggregation; /* of micro-batches */
     double *weights; /* for it */
     int64_t n_weights;
@@ -43,60 +44,63 @@ typedef struct mf_job_mesh {
     int64_t changes; /* of them since the training began */
 } mf_job_mesh;
 
-static inline mf_job_mesh *mf_job_mesh_of(mf_dist_worker *team)
+static inline mf_job_mesh *mf_job_mesh_of(mf_dist *dist)
 {
-    return (mf_job_mesh *)(void *)((char *)team - offsetof(mf_job_mesh, team));
+    return (mf_job_mesh *)(void *)((char *)dist - offsetof(mf_job_mesh, dist));
 }
 
 static inline mf_net *mf_job_mesh_net(const mf_job_mesh *m)
 {
-    return m->team.members ? m->members.net : m->net;
+    return m->dist.members ? m->members.net : m->net;
 }
 
-static inline mf_run_options mf_job_mesh_patience(const mf_job_mesh *m)
+static inline mf_run_options mf_job_mesh_timeout(const mf_job_mesh *m)
 {
-    return (mf_run_options){ .timeout_ms = m->team.timeout_ns / 1000000 };
+    return (mf_run_options){ .timeout_ms = m->dist.timeout_ns / 1000000 };
 }
 
 /* ---- variables: mesh_weights.c ---- */
 
-/* The model's graph, with what sets and gets each variable. */
+/* The model's graph, with nodes that set and get each variable. */
 MF_MUST mf_status mf_job_mesh_make_graph(mf_job_mesh *m);
-/* What was written in the trainer's variables since the last time goes to the processors. */
-MF_MUST mf_status mf_job_mesh_hand_over(mf_job_mesh *m);
-/* The trainer has all of what processors hold, as it is now. Collective. */
-MF_MUST mf_status mf_job_mesh_keep(mf_job_mesh *m);
-/* What processors have is theirs alone, but for single numbers, until it is brought together. */
-void mf_job_mesh_let_go(mf_job_mesh *m);
-/* See mf_dist_worker_kind. */
-MF_MUST mf_status mf_job_mesh_each_slice(mf_dist_worker *team, const struct mf_trainer *t,
-                                         int64_t i,
+/* Send variables of the trainer that were written since the last call to the devices. */
+MF_MUST mf_status mf_job_mesh_send_written(mf_job_mesh *m);
+/* Gather the devices' current variables in the trainer. Collective. */
+MF_MUST mf_status mf_job_mesh_gather(mf_job_mesh *m);
+/* Free the trainer's copies of the devices' variables, except scalars, until the next gathering. */
+void mf_job_mesh_free_copies(mf_job_mesh *m);
+/* mf_dist_state_ops.each_slice. */
+MF_MUST mf_status mf_job_mesh_each_slice(mf_dist *dist, const struct mf_trainer *t, int64_t i,
                                          mf_status (*fn)(void *ctx, struct mf_variable *slice),
                                          void *ctx);
 /* Of variables that the trainer has. */
 int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m);
-/* What a guard counts (train/loop/guard.h), and the steps, which is looked at after every step.
+/* The counters of a guard (train/loop/guard.h) and of steps, which are read after every step.
  * Collective. */
 MF_MUST mf_status mf_job_mesh_take_counts(mf_job_mesh *m);
 
-/* Do workers keep whole variables to go on from when one of them is lost? All have met when the
- * first step was not done yet, so until then they do. */
+/* Do workers keep complete variables, to continue from when one of them is lost? Until the first
+ * step is done they do. */
 static inline bool mf_job_mesh_keeps(const mf_job_mesh *m)
 {
-    return m->team.members && (m->keep_steps > 0 || m->trainer->step == 0);
+    return m->dist.members && (m->keep_steps > 0 || m->trainer->step == 0);
 }
 
-/* ---- who there is is known: strategy_mesh.c ---- */
+/* ---- sessions of an epoch: strategy_mesh.c ---- */
 
-/* Fails: INVALID_ARGUMENT (there is no processor for this worker), ABORTED (for another one). */
+/* Fails: INVALID_ARGUMENT (no device is left for this worker), ABORTED (for another worker). */
 MF_MUST mf_status mf_job_mesh_begin_session(mf_job_mesh *m);
 void mf_job_mesh_end_session(mf_job_mesh *m);
 
-/* ---- workers that come and go: mesh_members.c; see mf_dist_worker_kind ---- */
+/* NULL: another strategy. */
+const mf_job_mesh *mf_job_mesh_of_strategy(const mf_strategy *strategy);
 
-MF_MUST mf_status mf_job_mesh_meet(mf_dist_worker *team, struct mf_trainer *t, mf_status why);
-MF_MUST mf_status mf_job_mesh_aligned(mf_dist_worker *team, struct mf_trainer *t);
-/* Steps after which the trainer has all of the variables again. */
+/* ---- recovery: mesh_members.c ---- */
+
+extern const mf_recovery_hooks mf_job_mesh_recovery;
+/* mf_dist_membership_ops.aligned. */
+MF_MUST mf_status mf_job_mesh_aligned(mf_dist *dist, struct mf_trainer *t);
+/* Steps after which the trainer gathers all variables. */
 int64_t mf_job_mesh_keep_steps(void);
 
 #endif

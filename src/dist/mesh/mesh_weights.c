@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_weights.c - variables of a training on a mesh: the trainer's own, and the slices that
- * processors hold. */
+ * devices hold. */
 #include "base/mem.h"
 #include "dist/mesh/mesh_private.h"
 
@@ -26,7 +26,7 @@ static mf_status mesh_weights_add_variable(mf_job_mesh *m, int64_t i)
     const mf_output handle = { find_handle(g, v->name), 0 };
     mf_output value;
 
-    m->handed[i] = mf_variable_writes(v->variable) - 1; /* nothing was */
+    m->handed[i] = mf_variable_writes(v->variable) - 1; /* nothing was sent yet */
     if (!handle.node)
         return MF_OK;
     m->value[i] = mf_arena_printf(g->arena, "_mesh_value/%s", v->name);
@@ -56,7 +56,7 @@ mf_status mf_job_mesh_make_graph(mf_job_mesh *m)
     return MF_OK;
 }
 
-/* Everybody cuts its slices out of its own copy: nothing travels. */
+/* Every worker cuts its slices out of its own copy: nothing is sent. */
 static mf_status hand_over_one(mf_job_mesh *m, int64_t i)
 {
     mf_variable *v = m->trainer->trained[i].variable;
@@ -66,7 +66,7 @@ static mf_status hand_over_one(mf_job_mesh *m, int64_t i)
     mf_status st;
 
     if (writes == m->handed[i] || !m->set[i] || !mf_variable_is_initialized(v))
-        return MF_OK; /* it has let go of it */
+        return MF_OK; /* its copy was freed */
     MF_TRY(mf_variable_read(v, &value));
     st = mf_session_run(m->session, NULL, &m->value[i], &feed, 1, NULL, 0, &m->set[i], 1, NULL);
     mf_tensor_clear(&value);
@@ -75,17 +75,17 @@ static mf_status hand_over_one(mf_job_mesh *m, int64_t i)
     return st;
 }
 
-mf_status mf_job_mesh_hand_over(mf_job_mesh *m)
+mf_status mf_job_mesh_send_written(mf_job_mesh *m)
 {
     for (int64_t i = 0; i < m->trainer->n_trained; i++)
         MF_TRY(hand_over_one(m, i));
     return MF_OK;
 }
 
-/* The whole of a variable that processors have; NULL: no step has it. */
+/* The complete value of a variable of the devices; NULL: no step uses it. */
 static mf_status mesh_weights_bring(mf_job_mesh *m, int64_t i, mf_tensor **out)
 {
-    const mf_run_options o = mf_job_mesh_patience(m);
+    const mf_run_options o = mf_job_mesh_timeout(m);
 
     *out = NULL;
     if (!m->get[i])
@@ -110,7 +110,7 @@ static mf_status bring_all(mf_job_mesh *m)
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)
         st = mesh_weights_bring(m, i, &values[i]);
-    for (int64_t i = 0; st == MF_OK && i < n; i++) { /* all of them, or none: no mixture */
+    for (int64_t i = 0; st == MF_OK && i < n; i++) { /* all of them, or none: no mixture of steps */
         if (values[i])
             st = mesh_weights_take(m, i, values[i]);
     }
@@ -120,13 +120,13 @@ static mf_status bring_all(mf_job_mesh *m)
     return st;
 }
 
-/* What was written here since is what counts. */
-mf_status mf_job_mesh_keep(mf_job_mesh *m)
+/* Values that were written here since then take precedence. */
+mf_status mf_job_mesh_gather(mf_job_mesh *m)
 {
-    MF_TRY(mf_job_mesh_hand_over(m));
+    MF_TRY(mf_job_mesh_send_written(m));
     if (m->kept.steps != m->trainer->step || !mf_trainer_has_variables(m->trainer))
         MF_TRY(bring_all(m));
-    m->kept = mf_trainer_standing(m->trainer);
+    m->kept = mf_trainer_progress(m->trainer);
     return MF_OK;
 }
 
@@ -147,9 +147,9 @@ mf_status mf_job_mesh_take_counts(mf_job_mesh *m)
     return MF_OK;
 }
 
-/* ---- without whole variables ---- */
+/* ---- without complete variables ---- */
 
-void mf_job_mesh_let_go(mf_job_mesh *m)
+void mf_job_mesh_free_copies(mf_job_mesh *m)
 {
     m->kept.steps = -1;
     for (int64_t i = 0; i < m->trainer->n_trained; i++) {
@@ -176,10 +176,10 @@ int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m)
     return bytes;
 }
 
-mf_status mf_job_mesh_each_slice(mf_dist_worker *team, const mf_trainer *t, int64_t i,
+mf_status mf_job_mesh_each_slice(mf_dist *dist, const mf_trainer *t, int64_t i,
                                  mf_status (*fn)(void *ctx, mf_variable *slice), void *ctx)
 {
-    const mf_job_mesh *m = mf_job_mesh_of(team);
+    const mf_job_mesh *m = mf_job_mesh_of(dist);
     mf_status st = MF_OK;
 
     for (int k = 0; st == MF_OK && m->session && k < m->setup.n; k++) {

@@ -70,68 +70,68 @@ void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
     if (!a->by_call || what != MF_VARIABLE_REQUEST_MADE)
         return;
     pthread_mutex_lock(&w->lock);
-    w->there = true; /* what was asked last is what is wished */
+    w->there = true; /* the last request counts */
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The first who wants another layout tells which. */
-static mf_status tell_layout(mf_relayout_request *w, mf_dist_worker *team, int64_t step, int first,
-                             mf_mesh_agreed *out)
+/* The first worker that requests another layout sends it. */
+static mf_status share_layout(mf_relayout_request *w, mf_dist *dist, int64_t step, int first,
+                              mf_mesh_agreed *out)
 {
-    mf_status_page_layout *all = mf_calloc(team->size, sizeof *all);
-    mf_status st = all ? mf_dist_worker_gather(team, step, "the new layout", &out->to,
-                                               (int64_t)sizeof *all, all)
-                       : MF_NOMEM("votes");
+    mf_status_page_layout *all = mf_calloc(dist->size, sizeof *all);
+    mf_status st =
+        all ? mf_dist_all_gather(dist, step, "the new layout", &out->to, (int64_t)sizeof *all, all)
+            : MF_NOMEM("flags");
 
     if (st == MF_OK)
         out->to = all[first];
     out->to.mesh[sizeof out->to.mesh - 1] = out->to.layout[sizeof out->to.layout - 1] = '\0';
     mf_free(all);
-    if (st == MF_OK && first != team->rank) {
+    if (st == MF_OK && first != dist->rank) {
         mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_REFUSED,
-                                   "another worker was told another layout");
+                                   "another worker requested another layout");
         out->by_board = out->by_call = false;
     }
     return st;
 }
 
 typedef struct vote {
-    int32_t votes, change;
+    int32_t flags, change;
 } vote;
 
-static mf_status relayout_request_count_votes(mf_relayout_request *w, mf_dist_worker *team,
-                                              int64_t step, mf_mesh_agreed *out)
+static mf_status relayout_request_count_flags(mf_relayout_request *w, mf_dist *dist, int64_t step,
+                                              mf_mesh_agreed *out)
 {
-    const vote mine = { out->votes, out->change };
-    vote *all = mf_calloc(team->size, sizeof *all);
+    const vote mine = { out->flags, out->change };
+    vote *all = mf_calloc(dist->size, sizeof *all);
     mf_status st =
-        all ? mf_dist_worker_gather(team, step, "the votes", &mine, (int64_t)sizeof mine, all)
-            : MF_NOMEM("votes");
+        all ? mf_dist_all_gather(dist, step, "the flags", &mine, (int64_t)sizeof mine, all)
+            : MF_NOMEM("flags");
     int first = -1;
 
-    out->votes = 0;
-    for (int i = 0; st == MF_OK && i < team->size; i++) {
-        out->votes = mf_step_flags_join(out->votes, all[i].votes);
+    out->flags = 0;
+    for (int i = 0; st == MF_OK && i < dist->size; i++) {
+        out->flags = mf_step_flags_join(out->flags, all[i].flags);
         if (first < 0 && all[i].change)
             first = i;
     }
     out->change = first >= 0;
     if (st == MF_OK && out->change)
-        st = tell_layout(w, team, step, first, out);
+        st = share_layout(w, dist, step, first, out);
     mf_free(all);
     return st;
 }
 
-mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist_worker *team, int64_t step,
-                                    int votes, mf_mesh_agreed *out)
+mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist *dist, int64_t step, int flags,
+                                    mf_mesh_agreed *out)
 {
     mf_status st = MF_OK;
 
-    *out = (mf_mesh_agreed){ .votes = votes };
+    *out = (mf_mesh_agreed){ .flags = flags };
     relayout_request_take(w, out);
     out->change = out->by_board || out->by_call;
-    if (team->group)
-        st = relayout_request_count_votes(w, team, step, out);
+    if (dist->group)
+        st = relayout_request_count_flags(w, dist, step, out);
     if (st != MF_OK)
         mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_MADE, "");
     return st;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relayout_request.h - what workers of a mesh want before the next step: to stop, to meet others,
- * another layout. */
+/* relayout_request.h - what the workers of a mesh request before the next step: to stop, a
+ * rendezvous, another layout. */
 #ifndef MF_DIST_MESH_RELAYOUT_REQUEST_H
 #define MF_DIST_MESH_RELAYOUT_REQUEST_H
 
 #include "observe/status_page.h"
 #include "spmd/layout/mesh_layout.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 typedef struct mf_relayout_request {
     pthread_mutex_t lock;
@@ -25,14 +25,14 @@ bool mf_relayout_request_text(const mf_mesh_spec *s, mf_status_page_layout *out)
  * it. Wishes of the command line (mf_status_page_request_layout) count. Collective. After a failure
  * they are wishes still. */
 typedef struct mf_mesh_agreed {
-    int votes; /* dist/step_flags.h: of all together */
+    int flags; /* dist/step_flags.h: of all workers */
     bool change;
     mf_status_page_layout to;
-    bool by_board, by_call; /* it, or another one, was wished here */
+    bool by_board, by_call; /* this worker had requested it, or another one */
 } mf_mesh_agreed;
-MF_MUST mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist_worker *team,
-                                            int64_t step, int votes, mf_mesh_agreed *out);
-/* What has become of it, for whoever wished it here. MF_VARIABLE_REQUEST_MADE: nothing yet. */
+MF_MUST mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist *dist, int64_t step,
+                                            int flags, mf_mesh_agreed *out);
+/* Report the result to the requester on this worker. MF_VARIABLE_REQUEST_MADE: none yet. */
 void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
                                 mf_variable_request what, const char *words);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_mesh.c - a training whose steps run on a mesh of processors (strategy mesh): each holds
- * its slices of variables and computes its pieces. Processors are threads of this process, or of
- * all workers, which have an equal part of them each.
+/* strategy_mesh.c - a training whose steps run on a mesh of devices (strategy mesh): each device
+ * holds slices of variables and computes its pieces. Devices are threads of this process, or of all
+ * workers, which have equally many each.
  *
- * The trainer's own variables are where weights come from and go to: what was written there is
- * handed to the processors before the next step, and let go of; all is brought together when
- * somebody is going to look. Where workers may die that is every so many steps, and everybody keeps
- * what it got. When one does, or somebody comes, the
- * processors are dealt out anew, among those who are there; they go on from what was brought
- * together last, and do the steps since then again: who runs a processor does not show in the bits.
- */
+ * The trainer's own variables are the source and destination of weights: a value written there is
+ * sent to the devices before the next step, and the copy is freed; all variables are gathered
+ * before they are read. In an elastic job they are gathered periodically, and every worker keeps
+ * the result. When a worker is lost or joins, the devices are assigned to the new set of workers;
+ * they continue from the variables that were gathered last, and do the steps since then again: the
+ * bits do not depend on which worker runs a device. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -21,20 +20,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
+/* Devices are assigned evenly, neighbours to one worker: the first of this rank. */
 static int strategy_mesh_first_of(const mf_job_mesh *m, int rank)
 {
-    return m->setup.meshes.processors * rank / m->team.size;
+    return m->setup.meshes.devices * rank / m->dist.size;
 }
 
-/* ---- the team ---- */
+/* ---- sessions ---- */
 
 /* Worker 0 draws it. */
-static mf_status tell_seed(mf_job_mesh *m)
+static mf_status share_seed(mf_job_mesh *m)
 {
     const uint64_t mine = mf_random_seed() | 1;
-    uint64_t *all = mf_calloc(m->team.size, sizeof *all);
-    mf_status st = all ? mf_dist_worker_gather(&m->team, 0, "the seed", &mine, sizeof mine, all)
+    uint64_t *all = mf_calloc(m->dist.size, sizeof *all);
+    mf_status st = all ? mf_dist_all_gather(&m->dist, 0, "the seed", &mine, sizeof mine, all)
                        : MF_NOMEM("seeds");
 
     if (st == MF_OK)
@@ -45,7 +44,7 @@ static mf_status tell_seed(mf_job_mesh *m)
 
 static mf_status make_wire(mf_job_mesh *m)
 {
-    const int workers = m->team.size;
+    const int workers = m->dist.size;
     int *first = mf_calloc(workers + 1, sizeof *first);
     mf_status st = MF_OK;
 
@@ -54,38 +53,38 @@ static mf_status make_wire(mf_job_mesh *m)
     for (int i = 0; i <= workers; i++)
         first[i] = strategy_mesh_first_of(m, i);
     if (mf_job_mesh_net(m) && workers > 1)
-        st = mf_mesh_wire_net_new(mf_job_mesh_net(m), first, workers, m->team.timeout_ns, &m->wire);
+        st = mf_mesh_wire_net_new(mf_job_mesh_net(m), first, workers, m->dist.timeout_ns, &m->wire);
     mf_free(first);
     m->setup.wire = m->wire;
     return st;
 }
 
-/* Where workers come and go, those that are too many go, and the others meet without them. */
+/* In an elastic job surplus workers end, and the others rendezvous without them. */
 static mf_status check_seats(const mf_job_mesh *m)
 {
-    const int n = m->setup.meshes.processors;
+    const int n = m->setup.meshes.devices;
 
-    if (m->team.size <= n)
+    if (m->dist.size <= n)
         return MF_OK;
-    if (m->team.members && m->team.rank < n)
-        return MF_FAIL(MF_ABORTED, "%d workers came to a mesh of %d processors", m->team.size, n);
+    if (m->dist.members && m->dist.rank < n)
+        return MF_FAIL(MF_ABORTED, "%d workers joined a mesh of %d devices", m->dist.size, n);
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "the mesh has %d processors and the job %d workers: some would have nothing to do", n,
-        m->team.size);
+        "the mesh has %d devices and the job %d workers: some workers would have no device", n,
+        m->dist.size);
 }
 
 mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
 {
     MF_TRY(check_seats(m));
-    m->setup.first = strategy_mesh_first_of(m, m->team.rank);
-    m->setup.n = strategy_mesh_first_of(m, m->team.rank + 1) - m->setup.first;
-    if (m->team.size > 1)
-        MF_TRY(tell_seed(m));
+    m->setup.first = strategy_mesh_first_of(m, m->dist.rank);
+    m->setup.n = strategy_mesh_first_of(m, m->dist.rank + 1) - m->setup.first;
+    if (m->dist.size > 1)
+        MF_TRY(share_seed(m));
     MF_TRY(make_wire(m));
     mf_mesh_balance_restart(&m->balance, m->trainer->step);
-    m->team.cuts++;
-    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was handed over */
+    m->dist.rows.version++;
+    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was sent yet */
         m->handed[i] = mf_variable_writes(m->trainer->trained[i].variable) - 1;
     return mf_mesh_session_make(m->graph, &m->setup, &m->session);
 }
@@ -98,19 +97,21 @@ void mf_job_mesh_end_session(mf_job_mesh *m)
     m->wire = m->setup.wire = NULL;
 }
 
-/* One micro-batch cannot go back before all have gone forwards, where all are compared. */
+/* Where a loss compares all samples, no micro-batch can go backward before all have gone forward.
+ */
 static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
 {
     if (!t->graph.whole.loss || m->setup.meshes.n <= 1 || t->options.micro_batches <= 1 ||
         m->setup.pipeline == MF_PIPELINE_GPIPE)
         return MF_OK;
     return MF_FAIL(MF_UNIMPLEMENTED,
-                   "the loss '%s' looks at all samples of a step, so all micro-batches go forwards "
-                   "before the first one goes back; use --pipeline gpipe",
+                   "the loss '%s' compares all samples of a step, so all micro-batches go "
+                   "forward before the first one goes backward; use --pipeline gpipe",
                    t->graph.whole.loss);
 }
 
-/* On a mesh the unit is the micro-batch: slices of a batch would let the layout show. */
+/* On a mesh the unit is the micro-batch: with slices of a batch results would depend on the layout.
+ */
 static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
 {
     const char *name = mf_aggregate_name(m->aggregation.how);
@@ -120,18 +121,18 @@ static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
     if (t->options.micro_batches < 2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "mesh: aggregation=%s combines the gradients of micro-batches, and there "
-                       "is only one; give --micro-batches N, or leave aggregation out",
+                       "is only one; give --micro-batches N, or remove aggregation",
                        name);
     if (m->n_weights > 0 && m->n_weights != t->options.micro_batches)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "mesh: there are %lld weights for %d micro-batches: give one for each",
+                       "mesh: %lld weights for %d micro-batches: give one for each",
                        (long long)m->n_weights, t->options.micro_batches);
     return mf_aggregation_check(&m->aggregation, t);
 }
 
-static mf_status mesh_join(mf_dist_worker *team, mf_trainer *t)
+static mf_status mesh_join(mf_dist *dist, mf_trainer *t)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     if (m->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
@@ -140,96 +141,97 @@ static mf_status mesh_join(mf_dist_worker *team, mf_trainer *t)
     m->trainer = t;
     m->kept.steps = -1;
     m->joined = true;
-    team->shards = team->n_shards = t->options.shards; /* of all, rows() says which samples */
+    dist->shards.total = dist->shards.n = t->options.shards; /* of all shards, rows() selects the
+                                                                samples */
     MF_TRY(mf_job_mesh_make_graph(m));
     m->setup.pool = t->pool;
     m->setup.micro_batches = t->options.micro_batches;
     m->setup.session.disable = t->options.disable;
-    return team->members ? MF_OK
-                         : mf_job_mesh_begin_session(m); /* members meet when all is ready */
+    return dist->members ? MF_OK
+                         : mf_job_mesh_begin_session(m); /* the first rendezvous makes the session
+                                                          */
 }
 
-static void mesh_leave(mf_dist_worker *team, mf_trainer *t)
+static void mesh_leave(mf_dist *dist, mf_trainer *t)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     if (m->trainer != t)
-        return; /* one that came while another was there */
+        return; /* a second trainer, which was refused */
     mf_job_mesh_end_session(m);
     mf_graph_free(m->graph);
     m->graph = NULL;
     m->trainer = NULL;
 }
 
-static mf_status mesh_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                 bool wants_stop)
+static mf_status mesh_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     (void)step;
     m->samples = samples;
     m->wants_stop = wants_stop;
     if (mf_job_mesh_keeps(m) && m->trainer->step >= m->kept.steps + m->keep_steps)
-        MF_TRY(mf_job_mesh_keep(m));
-    MF_TRY(mf_job_mesh_hand_over(m));
+        MF_TRY(mf_job_mesh_gather(m));
+    MF_TRY(mf_job_mesh_send_written(m));
     if (!mf_job_mesh_keeps(m))
-        mf_job_mesh_let_go(m);
+        mf_job_mesh_free_copies(m);
     m->whole_bytes = mf_job_mesh_whole_bytes(m);
     return MF_OK;
 }
 
-static mf_status strategy_mesh_run(mf_dist_worker *team, mf_trainer *t,
-                                   const mf_run_options *options, const mf_loop_call *call)
+static mf_status strategy_mesh_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
+                                   const mf_loop_call *call)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
     mf_status st;
 
-    mf_mesh_session_feed_rows(m->session, team->n_rows, m->samples);
-    st = mf_trainer_call_at(t, m->session, mf_job_mesh_patience(m).timeout_ms, options, call);
+    mf_mesh_session_feed_rows(m->session, dist->rows.n_feeds, m->samples);
+    st = mf_trainer_call_at(t, m->session, mf_job_mesh_timeout(m).timeout_ms, options, call);
     mf_mesh_session_feed_rows(m->session, 0, 0);
     return st;
 }
 
-static mf_status mesh_rows(mf_dist_worker *team, const mf_loop_call *call, int n, int64_t whole,
+static mf_status mesh_rows(mf_dist *dist, const mf_loop_call *call, int n, int64_t whole,
                            mf_ranges *out)
 {
     const mf_run_names names = { call->feed_names, call->fetches,   call->targets,
                                  call->n_feeds,    call->n_fetches, call->n_targets };
 
-    if (!mf_job_mesh_of(team)->session)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh have not met");
-    return mf_mesh_session_rows(mf_job_mesh_of(team)->session, &names, call->feeds, n, whole, out);
+    if (!mf_job_mesh_of(dist)->session)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh are not connected");
+    return mf_mesh_session_rows(mf_job_mesh_of(dist)->session, &names, call->feeds, n, whole, out);
 }
 
-static mf_status mesh_infer(mf_dist_worker *team, const mf_names *names)
+static mf_status mesh_infer(mf_dist *dist, const mf_names *names)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
-    const mf_run_options o = mf_job_mesh_patience(m);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
+    const mf_run_options o = mf_job_mesh_timeout(m);
 
-    if (!m->session) /* nothing was trained: members have not met yet */
-        MF_TRY(mf_dist_worker_gather_round(team, m->trainer, MF_OK));
-    MF_TRY(mf_job_mesh_hand_over(m));
+    if (!m->session) /* nothing was trained: workers are not connected yet */
+        MF_TRY(mf_dist_rendezvous(dist, m->trainer, MF_OK));
+    MF_TRY(mf_job_mesh_send_written(m));
     return mf_session_run(m->session, &o, names->feeds, names->values, names->n_feeds,
                           names->fetches, names->n_fetches, NULL, 0, names->results);
 }
 
-/* Everybody can, or nobody does. */
+/* All workers can change the layout, or none does. */
 static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
 {
     const int32_t own = (int32_t)mine;
-    int32_t *all = mf_calloc(m->team.size, sizeof *all);
+    int32_t *all = mf_calloc(m->dist.size, sizeof *all);
     mf_error why;
     mf_status st = MF_OK;
 
     mf_error_save(mine, &why);
     if (!all)
-        return MF_NOMEM("votes");
-    if (m->team.group)
-        st = mf_dist_worker_gather(&m->team, step, "whether the layout can be", &own, sizeof own,
-                                   all);
-    for (int i = 0; st == MF_OK && mine == MF_OK && m->team.group && i < m->team.size; i++) {
+        return MF_NOMEM("workers");
+    if (m->dist.group)
+        st = mf_dist_all_gather(&m->dist, step, "the check of the new layout", &own, sizeof own,
+                                all);
+    for (int i = 0; st == MF_OK && mine == MF_OK && m->dist.group && i < m->dist.size; i++) {
         if (all[i] != (int32_t)MF_OK)
-            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d says so; see its log", i);
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d refuses; see its log", i);
     }
     mf_free(all);
     return st == MF_OK ? mf_error_restore(&why) : st;
@@ -246,12 +248,12 @@ static void strategy_mesh_refuse(mf_job_mesh *m, const mf_mesh_agreed *a)
     mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
 }
 
-/* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
+/* Between two steps: what devices hold goes where the new layout wants it. It is no failure that
  * it cannot be. */
 static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a,
                                       const mf_mesh_spec *to)
 {
-    const mf_run_options o = mf_job_mesh_patience(m);
+    const mf_run_options o = mf_job_mesh_timeout(m);
     const int64_t begin = mf_clock_ns();
     mf_mesh_setup next = m->setup;
     mf_mesh_change *c = NULL;
@@ -261,7 +263,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
 
     next.rules = to->rules;
 
-    memset(next.layers, 0, sizeof next.layers); /* they are dealt anew */
+    memset(next.layers, 0, sizeof next.layers); /* shares along the axes are assigned again */
     if (st == MF_OK)
         st = mf_mesh_change_new(m->session, &next, &c);
     st = agree_to_change(m, step, st);
@@ -272,18 +274,18 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
         strategy_mesh_refuse(m, a);
         return MF_OK;
     }
-    if (st != MF_OK) { /* perhaps those who are left can */
+    if (st != MF_OK) { /* the remaining workers may succeed */
         mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_MADE, "");
         return st;
     }
     m->setup = next;
     m->now = *to;
     m->changes++;
-    m->team.cuts++;
+    m->dist.rows.version++;
     mf_mesh_balance_restart(&m->balance, step);
     (void)snprintf(words, sizeof words,
-                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes came to "
-                   "processors here, %.1f ms",
+                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes were sent to "
+                   "devices here, %.1f ms",
                    (long long)step, a->to.mesh, a->to.layout, (long long)bytes,
                    (double)(mf_clock_ns() - begin) * 1e-6);
     MF_INFO("%s", words);
@@ -308,14 +310,14 @@ static mf_status strategy_mesh_change_agreed(mf_job_mesh *m, int64_t step, const
 /* What every worker has read, by rank. */
 static mf_status count_workers(mf_job_mesh *m)
 {
-    const mf_mesh_worker mine = { .samples = m->team.samples,
-                                  .samples_read = m->team.samples_read,
+    const mf_mesh_worker mine = { .samples = m->dist.samples.total,
+                                  .samples_read = m->dist.samples.read,
                                   .whole_bytes = m->whole_bytes };
-    mf_mesh_worker *all = mf_calloc(m->team.size, sizeof *all);
+    mf_mesh_worker *all = mf_calloc(m->dist.size, sizeof *all);
     mf_status st = all ? MF_OK : MF_NOMEM("counters");
 
-    if (st == MF_OK && m->team.size > 1)
-        st = mf_dist_worker_gather(&m->team, 0, "what was read", &mine, (int64_t)sizeof mine, all);
+    if (st == MF_OK && m->dist.size > 1)
+        st = mf_dist_all_gather(&m->dist, 0, "the samples read", &mine, (int64_t)sizeof mine, all);
     else if (st == MF_OK)
         all[0] = mine;
     if (st != MF_OK) {
@@ -324,30 +326,30 @@ static mf_status count_workers(mf_job_mesh *m)
     }
     mf_free(m->workers);
     m->workers = all;
-    m->n_workers = m->team.size;
+    m->n_workers = m->dist.size;
     return MF_OK;
 }
 
-/* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
+/* The counters of all devices: neighbours belong to one worker, in the order of ranks. */
 static mf_status strategy_mesh_count(mf_job_mesh *m)
 {
     const int64_t each = (int64_t)sizeof *m->counts;
-    const mf_collective c = mf_dist_worker_call(&m->team, 0, "the counters");
+    const mf_collective c = mf_dist_collective(&m->dist, 0, "the counters");
     mf_mesh_counts *mine = mf_calloc(m->setup.n, sizeof *mine);
-    int64_t *sizes = mf_calloc(m->team.size, sizeof *sizes);
+    int64_t *sizes = mf_calloc(m->dist.size, sizeof *sizes);
     mf_status st = MF_OK;
 
     if (!m->counts)
-        m->counts = mf_calloc(m->setup.meshes.processors, sizeof *m->counts);
+        m->counts = mf_calloc(m->setup.meshes.devices, sizeof *m->counts);
     if (!mine || !sizes || !m->counts)
         st = MF_NOMEM("counters");
     for (int i = 0; st == MF_OK && i < m->setup.n; i++)
         st = mf_mesh_session_counts(m->session, m->setup.first + i, &mine[i]);
-    for (int i = 0; st == MF_OK && i < m->team.size; i++)
+    for (int i = 0; st == MF_OK && i < m->dist.size; i++)
         sizes[i] = each * (strategy_mesh_first_of(m, i + 1) - strategy_mesh_first_of(m, i));
-    if (st == MF_OK && m->team.size > 1)
+    if (st == MF_OK && m->dist.size > 1)
         st = mf_all_gather(
-            m->team.group,
+            m->dist.group,
             &(mf_gather){ .call = c, .data = mine, .sizes = sizes, .out = m->counts });
     else if (st == MF_OK)
         memcpy(m->counts, mine, (size_t)(each * m->setup.n));
@@ -356,18 +358,18 @@ static mf_status strategy_mesh_count(mf_job_mesh *m)
     return st;
 }
 
-/* Everybody knows the same, so everybody does. */
+/* All workers have the same numbers, so all make the same decision. */
 static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
 {
     const mf_meshes *meshes = &m->setup.meshes;
-    int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
+    int64_t *busy = mf_calloc(meshes->devices, sizeof *busy);
     mf_mesh_agreed asked = { 0 };
     mf_mesh_spec to;
     mf_mesh next;
     bool better = false;
     mf_status st = busy ? strategy_mesh_count(m) : MF_NOMEM("speeds");
 
-    for (int i = 0; st == MF_OK && i < meshes->processors; i++)
+    for (int i = 0; st == MF_OK && i < meshes->devices; i++)
         busy[i] = m->counts[i].busy_ns;
     if (st == MF_OK)
         st = mf_mesh_balance_look(&m->balance, meshes, &m->setup.rules, step, busy, &next, &better);
@@ -380,50 +382,48 @@ static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
                                                     : MF_OK;
 }
 
-static mf_status mesh_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status mesh_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
-    const int votes = team->members   ? mf_job_members_votes(&m->members, team, m->wants_stop)
-                      : m->wants_stop ? MF_STEP_FLAG_STOP
-                                      : 0;
+    mf_job_mesh *m = mf_job_mesh_of(dist);
+    const int flags = mf_job_members_step_flags(&m->members, dist, m->wants_stop);
     mf_mesh_agreed all;
 
-    MF_TRY(mf_relayout_request_agree(&m->wish, team, step,
-                                     votes | (team->looks ? MF_STEP_FLAG_LOOK : 0), &all));
-    mf_job_take_votes(team, all.votes, stop);
+    MF_TRY(mf_relayout_request_agree(
+        &m->wish, dist, step, flags | (dist->reads_variables ? MF_STEP_FLAG_READ : 0), &all));
+    mf_dist_apply_step_flags(dist, all.flags, stop);
     if (m->trainer->graph.guard.kind == MF_GUARD_SKIP)
         MF_TRY(mf_job_mesh_take_counts(m));
-    if (all.votes & MF_STEP_FLAG_LOOK)
-        MF_TRY(mf_job_mesh_keep(m));
+    if (all.flags & MF_STEP_FLAG_READ)
+        MF_TRY(mf_job_mesh_gather(m));
     if (all.change)
         return strategy_mesh_change_agreed(m, step, &all);
-    if (m->balances && team->size > 1 &&
+    if (m->balances && dist->size > 1 &&
         mf_mesh_balance_is_due(&m->balance, &m->setup.meshes, step))
         return strategy_mesh_balance(m, step);
     return MF_OK;
 }
 
-static mf_status mesh_settle(mf_dist_worker *team, bool *stop)
+static mf_status mesh_settle(mf_dist *dist, bool *stop)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     (void)stop;
     MF_TRY(strategy_mesh_count(m));
     MF_TRY(count_workers(m));
-    return mf_job_mesh_keep(m);
+    return mf_job_mesh_gather(m);
 }
 
-static void mesh_failed(mf_dist_worker *team, mf_status why)
+static void mesh_failed(mf_dist *dist, mf_status why)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
 
     if (mf_job_mesh_net(m))
         mf_net_abort(mf_job_mesh_net(m), why);
 }
 
-static void mesh_traffic(const mf_dist_worker *team, mf_traffic *out)
+static void mesh_traffic(const mf_dist *dist, mf_traffic *out)
 {
-    const mf_job_mesh *m = mf_job_mesh_of((mf_dist_worker *)(uintptr_t)team);
+    const mf_job_mesh *m = mf_job_mesh_of((mf_dist *)(uintptr_t)dist);
 
     if (m->wire)
         out->bytes = out->plain_bytes = mf_mesh_wire_net_bytes(m->wire);
@@ -439,26 +439,26 @@ static void box_text(const mf_box *box, int rank, mf_buf *out)
     mf_buf_str(out, "]");
 }
 
-/* The trainer's copy is brought up to date where nobody else is needed for that. */
-static mf_status mesh_holders(mf_dist_worker *team, const mf_trainer *t, int64_t i, mf_holders *out,
+/* Updates the trainer's copy where no other worker is needed for that. */
+static mf_status mesh_holders(mf_dist *dist, const mf_trainer *t, int64_t i, mf_holders *out,
                               int64_t *step)
 {
-    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_job_mesh *m = mf_job_mesh_of(dist);
     mf_buf slice = { 0 };
     char task[64];
     mf_box box;
     int rank;
 
-    if (team->size == 1 && m->kept.steps != t->step)
-        MF_TRY(mf_job_mesh_keep(m));
+    if (dist->size == 1 && m->kept.steps != t->step)
+        MF_TRY(mf_job_mesh_gather(m));
     *step = m->kept.steps;
-    for (int r = 0; r < team->size; r++) {
+    for (int r = 0; r < dist->size; r++) {
         for (int p = strategy_mesh_first_of(m, r); p < strategy_mesh_first_of(m, r + 1); p++) {
             if (!mf_mesh_session_holds(m->session, t->trained[i].name, p, &box, &rank))
                 continue;
             mf_buf_clear(&slice);
             box_text(&box, rank, &slice);
-            (void)snprintf(task, sizeof task, "worker %d, processor %d", r, p);
+            (void)snprintf(task, sizeof task, "worker %d, device %d", r, p);
             mf_holders_add(out, task, slice.data, t->step);
         }
     }
@@ -466,22 +466,26 @@ static mf_status mesh_holders(mf_dist_worker *team, const mf_trainer *t, int64_t
     return MF_OK;
 }
 
-static const mf_dist_worker_kind TEAM = { .join = mesh_join,
-                                          .leave = mesh_leave,
-                                          .begin_step = mesh_begin_step,
-                                          .run = strategy_mesh_run,
-                                          .rows = mesh_rows,
-                                          .infer = mesh_infer,
-                                          .end_step = mesh_end_step,
-                                          .settle = mesh_settle,
-                                          .meet = mf_job_mesh_meet,
-                                          .aligned = mf_job_mesh_aligned,
-                                          .note_saved = mf_job_note_saved,
-                                          .over = mf_job_note_end,
-                                          .failed = mesh_failed,
-                                          .traffic = mesh_traffic,
-                                          .holders = mesh_holders,
-                                          .each_slice = mf_job_mesh_each_slice };
+static const mf_dist_lifecycle_ops mesh_lifecycle = {
+    .join = mesh_join, .leave = mesh_leave, .over = mf_job_note_end, .failed = mesh_failed
+};
+
+static const mf_dist_step_ops mesh_steps = { .begin_step = mesh_begin_step,
+                                             .run = strategy_mesh_run,
+                                             .rows = mesh_rows,
+                                             .infer = mesh_infer,
+                                             .end_step = mesh_end_step,
+                                             .settle = mesh_settle };
+
+static const mf_dist_membership_ops mesh_membership = { .rendezvous = mf_recovery_rendezvous,
+                                                        .aligned = mf_job_mesh_aligned,
+                                                        .step_done = mf_recovery_step_done };
+
+static const mf_dist_state_ops mesh_state = { .holders = mesh_holders,
+                                              .each_slice = mf_job_mesh_each_slice,
+                                              .note_saved = mf_job_note_saved };
+
+static const mf_dist_trace_ops mesh_trace = { .traffic = mesh_traffic };
 
 /* ---- opening and closing ---- */
 
@@ -490,31 +494,31 @@ static void mesh_close(mf_strategy *s)
     mf_job_mesh *m = (mf_job_mesh *)s;
 
     if (m->joined && mf_job_mesh_net(m) && mf_net_check(mf_job_mesh_net(m)) == MF_OK &&
-        mf_dist_worker_meet(&m->team, 0, "the end") !=
-            MF_OK) /* nobody leaves while others still send */
-        MF_LOG(m->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
+        mf_dist_barrier(&m->dist, 0, "the end") !=
+            MF_OK) /* no worker closes while others still send */
+        MF_LOG(m->dist.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_mesh_wire_net_free(m->wire);
     mf_relayout_request_deinit(&m->wish);
     mf_mesh_balance_deinit(&m->balance);
     mf_free(m->counts);
     mf_free(m->workers);
     mf_free(m->weights);
-    mf_group_free(m->team.group);
+    mf_group_free(m->dist.group);
     if (m->net)
         mf_net_close(m->net);
-    if (m->team.members)
+    if (m->dist.members)
         mf_job_members_deinit(&m->members);
     mf_free(m);
 }
 
 static mf_status strategy_mesh_connect(mf_job_mesh *m, const mf_strategy_call *call)
 {
-    if (mf_job_may_change(call->o, call->cluster)) {
-        m->team.members = &m->members;
-        return mf_job_members_init(call, &m->members);
+    if (mf_job_is_elastic(call->o, call->cluster)) {
+        m->dist.members = &m->members;
+        return mf_job_members_init(call, &mf_job_mesh_recovery, &m->members);
     }
     MF_TRY(mf_job_connect(call, &m->net));
-    return mf_job_group(call, m->net, 1, &m->team.group);
+    return mf_job_group(call, m->net, 1, &m->dist.group);
 }
 
 /* How many micro-batches there are is not known yet. */
@@ -544,16 +548,20 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
 
     if (!m)
         return MF_NOMEM("a mesh");
-    m->strategy = (mf_strategy){ .team = &m->team, .close = mesh_close };
+    m->strategy = (mf_strategy){ .dist = &m->dist, .close = mesh_close };
     m->kept.steps = -1;
     mf_relayout_request_init(&m->wish);
     mf_mesh_balance_init(&m->balance);
-    m->team = (mf_dist_worker){ .kind = &TEAM,
-                                .lockstep = call->cluster->size > 1,
-                                .in_slices = true,
-                                .rank = call->cluster->size > 1 ? call->cluster->rank : 0,
-                                .size = call->cluster->size > 1 ? call->cluster->size : 1,
-                                .timeout_ns = call->timeout_ns };
+    m->dist = (mf_dist){ .ops = { .lifecycle = &mesh_lifecycle,
+                                  .step = &mesh_steps,
+                                  .membership = &mesh_membership,
+                                  .state = &mesh_state,
+                                  .trace = &mesh_trace },
+                         .caps = MF_DIST_STATE_IN_SLICES |
+                                 (call->cluster->size > 1 ? MF_DIST_LOCKSTEP : 0),
+                         .rank = call->cluster->size > 1 ? call->cluster->rank : 0,
+                         .size = call->cluster->size > 1 ? call->cluster->size : 1,
+                         .timeout_ns = call->timeout_ns };
     st = strategy_mesh_open_mesh(m, call);
     if (st == MF_OK) {
         *out = &m->strategy;
@@ -581,49 +589,7 @@ mf_status mf_strategy_mesh_relayout(mf_strategy *strategy, const char *axes, con
     return mf_strategy_mesh_relayout_to(strategy, &to);
 }
 
-const mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy)
+const mf_job_mesh *mf_job_mesh_of_strategy(const mf_strategy *strategy)
 {
-    return strategy && strategy->close == mesh_close ? &((const mf_job_mesh *)strategy)->setup
-                                                     : NULL;
-}
-
-int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max)
-{
-    MF_ENTRY_OR(0);
-
-    const mf_job_mesh *m =
-        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
-
-    if (!m || !m->counts)
-        return 0;
-    for (int i = 0; out && i < max && i < m->setup.meshes.processors; i++)
-        out[i] = m->counts[i];
-    return m->setup.meshes.processors;
-}
-
-int mf_strategy_mesh_workers(const mf_strategy *strategy, mf_mesh_worker *out, int max)
-{
-    MF_ENTRY_OR(0);
-
-    const mf_job_mesh *m =
-        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
-
-    if (!m || !m->workers)
-        return 0;
-    for (int i = 0; out && i < max && i < m->n_workers; i++)
-        out[i] = m->workers[i];
-    return m->n_workers;
-}
-
-mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each, void *ctx)
-{
-    MF_ENTRY;
-    MF_NEED_FUNCTION(each);
-
-    const mf_job_mesh *m =
-        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
-
-    if (!m || !m->session)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "no step has run on a mesh");
-    return mf_mesh_session_costs(m->session, each, ctx);
+    return strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 }

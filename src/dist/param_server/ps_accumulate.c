@@ -20,7 +20,7 @@ void mf_ps_accumulate_deinit(mf_ps_accumulate *h)
     *h = (mf_ps_accumulate){ 0 };
 }
 
-/* Rows of this step behind those of the steps before. */
+/* Append the rows of this step to those of earlier steps. */
 static mf_status ps_accumulate_append(mf_tensor *to, const mf_tensor *more)
 {
     mf_shape shape = more->shape;

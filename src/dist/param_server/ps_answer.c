@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_answer.c - what workers get back for their pushes: the new weights, the rows of tables that
- * they do not know yet, and sums. */
+/* ps_answer.c - replies to pushes: the new weights, the rows of tables that the worker lacks, and
+ * sums. */
 #include "base/mem.h"
 #include "dist/param_server/ps_server.h"
 #include "dist/step_flags.h"
@@ -17,7 +17,7 @@ static int ps_answer_by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rows that this gradient has changed, each once: behind the update, the feed is ours. */
+/* Rows that this gradient has changed, each once: after the update, the server owns the feed. */
 static int64_t changed_now(server *s, int g, int64_t *ids)
 {
     const mf_tensor *at = mf_ps_store_rows(&s->store, g);
@@ -32,7 +32,7 @@ static int64_t changed_now(server *s, int g, int64_t *ids)
     return n;
 }
 
-/* Rows that anybody has changed since this worker was last here. */
+/* Rows that any worker has changed since this worker's last push. */
 static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
 {
     const int64_t rows = s->store.model->weights[weight]->shape.dims[0];
@@ -45,7 +45,7 @@ static int64_t changed_since(const server *s, int weight, int64_t version, int64
     return n;
 }
 
-/* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
+/* The rows of gradient g that the worker (-1: any) does not have yet. */
 static mf_status ps_answer_write_rows(server *s, int g, int worker, mf_ps_out *out)
 {
     const mf_weight *w = s->store.graph.gradients[g].weight;
@@ -121,12 +121,12 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
                          .in_lane = -1 };
     const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
     mf_ps_out out = plain;
-    int votes = s->stop ? MF_STEP_FLAG_STOP : 0;
+    int step_flags = s->stop ? MF_STEP_FLAG_STOP : 0;
 
     for (int i = 0; i < n_all; i++)
-        votes = mf_step_flags_join(votes, all[i]->head.votes);
-    s->stop = votes & MF_STEP_FLAG_STOP;
-    head.votes = (uint32_t)votes;
+        step_flags = mf_step_flags_join(step_flags, all[i]->head.step_flags);
+    s->stop = step_flags & MF_STEP_FLAG_STOP;
+    head.step_flags = (uint32_t)step_flags;
     mf_buf_clear(message);
     if (to) {
         const mf_ps_shm *lane = &s->lanes[to->of->from];

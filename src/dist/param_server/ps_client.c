@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(ps_push_again_ms, 3000,
-             "a push that a parameter server does not answer for so long is sent again");
+MF_PARAM_INT(ps_push_retry_ms, 3000,
+             "a push without a reply is retransmitted after this time in ms");
 
 mf_push_pull *mf_ps_client_rounds(mf_ps_client *c)
 {
@@ -28,9 +28,9 @@ const mf_placement *mf_ps_client_placement(const mf_ps_client *c)
     return &c->place;
 }
 
-int mf_ps_client_votes(mf_ps_client *c)
+int mf_ps_client_step_flags(mf_ps_client *c)
 {
-    return c->votes;
+    return c->step_flags;
 }
 
 void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulled)
@@ -107,16 +107,16 @@ mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **da
 {
     const mf_frame asked = push_frame(c, server, step);
     const mf_frame f = ps_client_frame_of(c, MF_PS_PUSH, MF_MESSAGE_REPLY, step);
-    const mf_net_again again = { .frame = &asked,
+    const mf_net_retry again = { .frame = &asked,
                                  .data = c->push[server].data,
-                                 .after_ns = MF_PARAM(ps_push_again_ms) * 1000000,
+                                 .after_ns = MF_PARAM(ps_push_retry_ms) * 1000000,
                                  .times = &c->again };
 
-    return mf_net_take_again(c->net, c->first_server + server, &f, &again, data, size,
-                             mf_clock_ns() + c->timeout_ns, "the new weights");
+    return mf_net_take_with_retry(c->net, c->first_server + server, &f, &again, data, size,
+                                  mf_clock_ns() + c->timeout_ns, "the new weights");
 }
 
-/* One whole number. */
+/* One integer. */
 static mf_status answer_int(mf_ps_client *c, int server, mf_ps_request what, int64_t *out)
 {
     void *data;
@@ -127,8 +127,7 @@ static mf_status answer_int(mf_ps_client *c, int server, mf_ps_request what, int
         memcpy(out, data, sizeof *out);
     mf_free(data);
     if (size != sizeof *out)
-        return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                       mf_ps_server_name(c, server));
+        return MF_FAIL(MF_DATA_LOSS, "%s sent an invalid reply", mf_ps_server_name(c, server));
     return MF_OK;
 }
 
@@ -147,22 +146,21 @@ mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
     return MF_OK;
 }
 
-mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each)
+mf_status mf_ps_client_progress(mf_ps_client *c, mf_ps_progress *each)
 {
     c->seq++;
     for (int s = 0; s < c->n_servers; s++)
-        MF_TRY(mf_ps_ask(c, s, MF_PS_STAND, 0, NULL));
+        MF_TRY(mf_ps_ask(c, s, MF_PS_PROGRESS, 0, NULL));
     for (int s = 0; s < c->n_servers; s++) {
         void *data;
         size_t size;
 
-        MF_TRY(mf_ps_answer(c, s, MF_PS_STAND, 0, &data, &size));
+        MF_TRY(mf_ps_answer(c, s, MF_PS_PROGRESS, 0, &data, &size));
         if (size == sizeof *each)
             memcpy(&each[s], data, sizeof *each);
         mf_free(data);
         if (size != sizeof *each)
-            return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                           mf_ps_server_name(c, s));
+            return MF_FAIL(MF_DATA_LOSS, "%s sent an invalid reply", mf_ps_server_name(c, s));
         c->version[s] = each[s].version;
         c->done = s == 0 || each[s].done < c->done ? each[s].done : c->done;
     }
@@ -227,7 +225,7 @@ static mf_status map_slices(mf_ps_client *c, int server)
     return MF_OK;
 }
 
-/* Which value of a round is what. */
+/* Which value of a round belongs to which gradient. */
 static mf_status map_values(mf_ps_client *c)
 {
     const mf_step_graph *g = &c->t->graph;
@@ -309,9 +307,9 @@ void mf_ps_client_weigh(mf_ps_client *c, float factor)
     c->factor = factor;
 }
 
-void mf_ps_client_join_crew(mf_ps_client *c, const mf_ps_host_aggregate *crew)
+void mf_ps_client_use_host_aggregate(mf_ps_client *c, const mf_ps_host_aggregate *host_aggregate)
 {
-    c->crew = *crew;
+    c->host_aggregate = *host_aggregate;
 }
 
 void mf_ps_client_free(mf_ps_client *c)
@@ -330,7 +328,7 @@ void mf_ps_client_free(mf_ps_client *c)
     mf_free(c);
 }
 
-/* ---- who holds what ---- */
+/* ---- holders ---- */
 
 void mf_ps_client_holders(const mf_ps_client *c, const char *variable, mf_holders *out)
 {

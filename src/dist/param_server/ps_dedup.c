@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_dedup.c - see ps_dedup.h. Batches are done about in their order, so there are few bits. */
+/* ps_dedup.c - see ps_dedup.h. Batches are done nearly in order, so there are few bits. */
 #include "dist/param_server/ps_dedup.h"
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ bool mf_ps_dedup_has(const mf_ps_dedup *d, int64_t batch)
     return at / 64 < d->words && (d->bits[at / 64] >> (at % 64) & 1);
 }
 
-/* What is done from the first on needs no bits. */
+/* Batches without a gap from the first need no bits. */
 static void advance(mf_ps_dedup *d)
 {
     int64_t full = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_host_aggregate.c - see ps_host_aggregate.h. What a member has travels as one piece: a head,
- * its parts, the values of every part, the rows. */
+/* ps_host_aggregate.c - see ps_host_aggregate.h. A member sends one message: a head, its parts, the
+ * values of every part, the rows. */
 #include "dist/param_server/ps_host_aggregate.h"
 
 #include "base/clock.h"
@@ -39,28 +39,29 @@ mf_status mf_ps_host_aggregate_open(mf_net *net, int n_workers, int n_servers, i
     return st;
 }
 
-void mf_ps_host_aggregate_close(mf_ps_host_aggregate *crew)
+void mf_ps_host_aggregate_close(mf_ps_host_aggregate *host_aggregate)
 {
-    mf_group_free(crew->group);
-    crew->group = NULL;
+    mf_group_free(host_aggregate->group);
+    host_aggregate->group = NULL;
 }
 
-static mf_collective call_of(const mf_ps_host_aggregate *crew, int64_t step, const char *what)
+static mf_collective call_of(const mf_ps_host_aggregate *host_aggregate, int64_t step,
+                             const char *what)
 {
     return (mf_collective){ .step = step,
-                            .deadline_ns = mf_clock_ns() + crew->timeout_ns,
+                            .deadline_ns = mf_clock_ns() + host_aggregate->timeout_ns,
                             .what = what };
 }
 
 /* ---- a member's piece ---- */
 
 typedef struct piece_head {
-    int64_t n_parts, votes;
+    int64_t n_parts, step_flags;
 } piece_head;
 
 static mf_status write_piece(const mf_push_pull_round *r, mf_buf *out)
 {
-    const piece_head head = { r->n_parts, r->votes };
+    const piece_head head = { r->n_parts, r->step_flags };
 
     mf_buf_bytes(out, &head, sizeof head);
     mf_buf_bytes(out, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
@@ -75,10 +76,10 @@ static mf_status write_piece(const mf_push_pull_round *r, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* The pieces of all members, looked at. */
+/* The messages of all members, decoded. */
 typedef struct gathered {
     int n; /* members */
-    const char *const *names; /* by member, as what follows */
+    const char *const *names; /* by member, like the fields below */
     mf_ps_reader *in;
     piece_head *heads;
     mf_reduction_tree_node (*parts)[MF_REDUCTION_TREE_PARTS];
@@ -93,14 +94,14 @@ static mf_status look_at_piece(gathered *g, int i)
     if (head && g->heads[i].n_parts >= 0 && g->heads[i].n_parts <= MF_REDUCTION_TREE_PARTS)
         parts = mf_ps_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_reduction_tree_node));
     if (!parts)
-        return MF_FAIL(MF_DATA_LOSS, "what %s has summed up makes no sense", g->names[i]);
+        return MF_FAIL(MF_DATA_LOSS, "the sums of %s are invalid", g->names[i]);
     memcpy(g->parts[i], parts, (size_t)g->heads[i].n_parts * sizeof(mf_reduction_tree_node));
     return MF_OK;
 }
 
 /* ---- adding up ---- */
 
-/* Is there nothing missing between the leaves lo and hi? */
+/* Do the parts cover all leaves from lo to hi? */
 static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, int64_t hi)
 {
     mf_reduction_tree_part *parts =
@@ -121,12 +122,12 @@ static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, in
     covered = mf_reduction_tree_covers(leaves, parts, n);
     mf_free(parts);
     if (!covered)
-        return MF_FAIL(MF_DATA_LOSS, "what %s to %s have summed up does not fit together",
-                       g->names[0], g->names[g->n - 1]);
+        return MF_FAIL(MF_DATA_LOSS, "the sums of %s to %s do not fit together", g->names[0],
+                       g->names[g->n - 1]);
     return MF_OK;
 }
 
-/* What all members together have is a few branches of the tree. */
+/* All members together cover a few branches of the tree. */
 static mf_status ps_host_aggregate_merge_parts(const gathered *g, int64_t leaves,
                                                mf_push_pull_round *all)
 {
@@ -143,7 +144,7 @@ static mf_status ps_host_aggregate_merge_parts(const gathered *g, int64_t leaves
             lo = node->lo < lo ? node->lo : lo;
             hi = node->hi > hi ? node->hi : hi;
         }
-        all->votes = mf_step_flags_join(all->votes, (int)g->heads[i].votes);
+        all->step_flags = mf_step_flags_join(all->step_flags, (int)g->heads[i].step_flags);
     }
     if (lo >= hi)
         return MF_OK;
@@ -228,14 +229,14 @@ static mf_status ps_host_aggregate_add_up(gathered *g, int64_t shards,
     }
     for (int i = 0; i < g->n; i++) {
         if (g->in[i].bad || g->in[i].left > 0)
-            return MF_FAIL(MF_DATA_LOSS, "a worker of this host has other values than we have");
+            return MF_FAIL(MF_DATA_LOSS, "a worker of this host has other values than this one");
     }
     return MF_OK;
 }
 
 /* ---- gathering ---- */
 
-/* pieces: those of all others, one behind the other; sizes: of all. */
+/* pieces: those of all other members, concatenated; sizes: of all. */
 static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_buf *own,
                                                const char *pieces, const int64_t *sizes,
                                                gathered *g)
@@ -256,31 +257,31 @@ static mf_status ps_host_aggregate_look_at_all(const mf_group *group, const mf_b
     return MF_OK;
 }
 
-/* All pieces but its own go to the first. Owns: mf_free(*pieces). */
-static mf_status exchange(mf_ps_host_aggregate *crew, int64_t step, const mf_buf *own,
+/* The first member gets the pieces of all others. Owns: mf_free(*pieces). */
+static mf_status exchange(mf_ps_host_aggregate *host_aggregate, int64_t step, const mf_buf *own,
                           int64_t *sizes, char **pieces)
 {
-    const int n = crew->group->size;
-    const mf_collective call = call_of(crew, step, "the gradients of a host");
+    const int n = host_aggregate->group->size;
+    const mf_collective call = call_of(host_aggregate, step, "the gradients of a host");
     int64_t *matrix = mf_calloc((int64_t)n * n, sizeof *matrix), total = 0;
-    mf_status st =
-        matrix ? mf_group_sizes(crew->group, &call, (int64_t)own->len, sizes) : MF_NOMEM("a sum");
+    mf_status st = matrix ? mf_group_sizes(host_aggregate->group, &call, (int64_t)own->len, sizes)
+                          : MF_NOMEM("a sum");
 
     for (int i = 1; i < n && st == MF_OK; i++)
         total += matrix[(int64_t)i * n] = sizes[i];
-    *pieces = mf_calloc((crew->group->rank == 0 ? total : 0) + 1, 1);
+    *pieces = mf_calloc((host_aggregate->group->rank == 0 ? total : 0) + 1, 1);
     if (st == MF_OK && !*pieces)
         st = MF_NOMEM("a sum");
     if (st == MF_OK)
-        st = mf_all_to_all(crew->group, &call, own->data, matrix, *pieces);
+        st = mf_all_to_all(host_aggregate->group, &call, own->data, matrix, *pieces);
     mf_free(matrix);
     return st;
 }
 
-mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards,
+mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *host_aggregate, int64_t shards,
                                       const mf_push_pull_round *mine, mf_push_pull_round *all)
 {
-    int64_t *sizes = mf_calloc(crew->group->size, sizeof *sizes);
+    int64_t *sizes = mf_calloc(host_aggregate->group->size, sizeof *sizes);
     gathered g = { 0 };
     char *pieces = NULL;
     mf_buf own = { 0 };
@@ -288,11 +289,11 @@ mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards
 
     *all = (mf_push_pull_round){ .step = mine->step, .samples = mine->samples };
     if (st == MF_OK)
-        st = exchange(crew, mine->step, &own, sizes, &pieces);
-    if (st == MF_OK && crew->group->rank == 0) {
+        st = exchange(host_aggregate, mine->step, &own, sizes, &pieces);
+    if (st == MF_OK && host_aggregate->group->rank == 0) {
         st = mf_push_pull_round_init(all, mine->n_values, MF_REDUCTION_TREE_PARTS);
         if (st == MF_OK)
-            st = ps_host_aggregate_look_at_all(crew->group, &own, pieces, sizes, &g);
+            st = ps_host_aggregate_look_at_all(host_aggregate->group, &own, pieces, sizes, &g);
         if (st == MF_OK)
             st = ps_host_aggregate_add_up(&g, shards, mine, all);
     }
@@ -307,31 +308,33 @@ mf_status mf_ps_host_aggregate_gather(mf_ps_host_aggregate *crew, int64_t shards
 
 /* ---- sharing ---- */
 
-static mf_status share_value(mf_ps_host_aggregate *crew, const mf_collective *call,
+static mf_status share_value(mf_ps_host_aggregate *host_aggregate, const mf_collective *call,
                              mf_push_pull_round_value *x)
 {
     mf_shape shape = x->shape;
 
     if (x->concat) {
-        if (crew->group->rank == 0)
+        if (host_aggregate->group->rank == 0)
             shape.dims[0] = x->result.shape.dims[0];
-        MF_TRY(mf_broadcast(crew->group, call, 0, &shape.dims[0], sizeof shape.dims[0]));
+        MF_TRY(mf_broadcast(host_aggregate->group, call, 0, &shape.dims[0], sizeof shape.dims[0]));
     }
-    if (crew->group->rank != 0) {
+    if (host_aggregate->group->rank != 0) {
         mf_tensor_clear(&x->result);
         MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &shape));
     }
-    return mf_broadcast(crew->group, call, 0, x->result.data, (int64_t)mf_tensor_bytes(&x->result));
+    return mf_broadcast(host_aggregate->group, call, 0, x->result.data,
+                        (int64_t)mf_tensor_bytes(&x->result));
 }
 
-mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *crew, mf_push_pull_round *r, int *votes)
+mf_status mf_ps_host_aggregate_share(mf_ps_host_aggregate *host_aggregate, mf_push_pull_round *r,
+                                     int *step_flags)
 {
-    const mf_collective call = call_of(crew, r->step, "the new weights");
-    int64_t word = *votes;
+    const mf_collective call = call_of(host_aggregate, r->step, "the new weights");
+    int64_t word = *step_flags;
 
-    MF_TRY(mf_broadcast(crew->group, &call, 0, &word, sizeof word));
-    *votes = (int)word;
+    MF_TRY(mf_broadcast(host_aggregate->group, &call, 0, &word, sizeof word));
+    *step_flags = (int)word;
     for (int v = 0; v < r->n_values; v++)
-        MF_TRY(share_value(crew, &call, &r->values[v]));
+        MF_TRY(share_value(host_aggregate, &call, &r->values[v]));
     return MF_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_leases.c - see ps_leases.h. A worker's clock counts the steps that it has done; a worker that
- * is out of batches does not hold others back. */
+/* ps_leases.c - see ps_leases.h. A worker's clock counts its completed steps; a worker without
+ * batches does not hold up others. */
 #include "dist/param_server/ps_leases.h"
 
 #include "base/mem.h"
@@ -13,10 +13,10 @@ typedef struct lessee {
     int64_t clock; /* steps done */
     bool asks; /* waits for a batch */
     uint32_t seq;
-    bool out; /* has been told that none is left */
+    bool out; /* was notified that no batch is left */
     bool has; /* a batch */
-    int64_t n_near; /* as it has said last; see mf_dist_worker */
-    uint8_t near[MF_DIST_WORKER_STREAMS];
+    int64_t n_near; /* as it reported last; see mf_dist_locality */
+    uint8_t near[MF_DIST_STREAMS];
 } lessee;
 
 typedef struct ps_leases_given {
@@ -28,16 +28,16 @@ struct mf_ps_leases {
     lessee *workers;
     int n;
     int64_t bound, start, total, seen;
-    int64_t save_every; /* batches; 0: there are no checkpoints to wait for */
-    int64_t saved; /* all before this one are, or are left to be */
-    bool saves; /* the first worker does so now */
-    int64_t next; /* the first batch that nobody has */
-    uint32_t taken; /* bit i: somebody has batch next + i */
+    int64_t save_every; /* batches; 0: no checkpoints */
+    int64_t saved; /* all batches before this one are saved, or not to be */
+    bool saves; /* the first worker is saving now */
+    int64_t next; /* the first batch that is not leased */
+    uint32_t taken; /* bit i: batch next + i is leased */
     int64_t blocks;
-    int64_t *used; /* by block: so many batches of it were leased */
+    int64_t *used; /* by block: the number of its batches that were leased */
     ps_leases_given *given; /* and may not be done yet; in the order of leasing */
     int64_t n_given, cap_given;
-    int64_t *back; /* batches that came back, in no order */
+    int64_t *back; /* batches that were returned, unordered */
     int64_t n_back, cap_back;
 };
 
@@ -62,7 +62,7 @@ mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases **out)
 void mf_ps_leases_reset(mf_ps_leases *l)
 {
     for (int i = 0; i < l->n; i++)
-        l->workers[i] = (lessee){ .clock = -1 }; /* the first request comes before the first step */
+        l->workers[i] = (lessee){ .clock = -1 }; /* the first request precedes the first step */
     for (int64_t k = 0; k < l->blocks; k++)
         l->used[k] = 0;
     l->next = l->start = l->total = l->seen = 0;
@@ -115,7 +115,7 @@ void mf_ps_leases_free(mf_ps_leases *l)
     mf_free(l);
 }
 
-/* All that this worker has, but for the last `but`, is done. */
+/* All batches of this worker, except the last `but`, are done. */
 static void ps_leases_confirm(mf_ps_leases *l, int worker, int64_t but)
 {
     int64_t kept = 0, its = 0;
@@ -129,7 +129,7 @@ static void ps_leases_confirm(mf_ps_leases *l, int worker, int64_t but)
     l->n_given = kept;
 }
 
-/* Batches from this one on are not leased yet. When the first worker has left nobody saves. */
+/* Batches from this one on are not leased yet. When the first worker has left, no worker saves. */
 static int64_t limit(const mf_ps_leases *l)
 {
     const bool saves = l->save_every > 0 && l->n > 0 && !l->workers[0].out;
@@ -145,7 +145,7 @@ mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_p
     lessee *w = &l->workers[worker];
 
     if (w->asks && w->seq == seq)
-        return MF_OK; /* it asks twice */
+        return MF_OK; /* a repeated request */
     MF_TRY(mf_grow(&l->given, &l->cap_given, l->n_given + l->n, sizeof *l->given));
     ps_leases_confirm(l, worker, lease->held);
     l->total = lease->total;
@@ -158,7 +158,7 @@ mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_p
         l->saved = limit(l);
         l->saves = false;
     }
-    w->n_near = lease->n_near > 0 && lease->n_near <= MF_DIST_WORKER_STREAMS ? lease->n_near : 0;
+    w->n_near = lease->n_near > 0 && lease->n_near <= MF_DIST_STREAMS ? lease->n_near : 0;
     memcpy(w->near, lease->near, sizeof w->near);
     w->clock += w->clock < 0 || w->has;
     w->has = false;
@@ -175,13 +175,13 @@ void mf_ps_leases_leave(mf_ps_leases *l, int worker)
     l->workers[worker].out = true;
 }
 
-/* Who has a block: where there are fewer workers than blocks, some have several. */
+/* The owner of a block: with fewer workers than blocks, some workers have several. */
 static int ps_leases_owner_of(const mf_ps_leases *l, int64_t block)
 {
     return (int)(block % (l->n < l->blocks ? l->n : l->blocks));
 }
 
-/* Is there a block for this worker, or are there none? */
+/* Is there a block for this worker, or are there no blocks at all? */
 static bool has_block(const mf_ps_leases *l, int worker)
 {
     return l->blocks == 0 || worker < l->blocks;
@@ -198,7 +198,7 @@ static int64_t slowest(const mf_ps_leases *l)
     return least;
 }
 
-/* The next of a block that nobody has had. */
+/* The next batch of a block that was not leased. */
 static int64_t next_of_block(const mf_ps_leases *l, int64_t block)
 {
     const int64_t first = (block - l->start % l->blocks + l->blocks) % l->blocks;
@@ -206,7 +206,7 @@ static int64_t next_of_block(const mf_ps_leases *l, int64_t block)
     return l->start + first + l->used[block] * l->blocks;
 }
 
-/* The first that has come back and is for this worker; -1: none. */
+/* The first returned batch for this worker; -1: none. */
 static int64_t find_back(const mf_ps_leases *l, int worker)
 {
     int64_t best = -1;
@@ -219,7 +219,7 @@ static int64_t find_back(const mf_ps_leases *l, int worker)
     return best;
 }
 
-/* Of this worker's blocks, the one whose next batch comes first; -1: all are done. */
+/* Of this worker's blocks, the one with the lowest next batch; -1: all are done. */
 static int64_t next_block(const mf_ps_leases *l, int worker)
 {
     int64_t best = -1;
@@ -250,7 +250,7 @@ static bool another_has_more(const mf_ps_leases *l)
     return false;
 }
 
-/* The nearest of the next few that nobody has; there is one. */
+/* The most local of the next few batches that are not leased; there is one. */
 static int64_t ps_leases_take_batch(mf_ps_leases *l, const lessee *w)
 {
     int64_t batch = l->next;
@@ -282,11 +282,11 @@ static int64_t lease(mf_ps_leases *l, int worker)
         batch = ps_leases_take_batch(l, &l->workers[worker]);
     }
     l->given[l->n_given++] =
-        (ps_leases_given){ batch, worker }; /* there is room, since it has asked */
+        (ps_leases_given){ batch, worker }; /* the array has space: one element for each request */
     return batch;
 }
 
-/* What a worker without a batch that it may have is told; 0: nothing yet. */
+/* The reply to a worker that cannot get a batch; 0: none yet. */
 static int64_t refusal(mf_ps_leases *l, int worker)
 {
     if (!has_block(l, worker) && (another_has_more(l) || limit(l) < l->total))
@@ -301,7 +301,7 @@ static int64_t refusal(mf_ps_leases *l, int worker)
     return worker == 0 ? MF_PS_SAVE_FIRST : 0;
 }
 
-/* What it asks for; false: it has to wait. */
+/* Reply to its request; false: it has to wait. */
 static bool ps_leases_answer(mf_ps_leases *l, int worker, int64_t least, mf_ps_grant *out)
 {
     lessee *w = &l->workers[worker];
@@ -355,7 +355,7 @@ void mf_ps_leases_write(const mf_ps_leases *l, mf_buf *out)
     mf_buf_bytes(out, l->back, (size_t)l->n_back * sizeof *l->back);
 }
 
-/* All batches that were leased then have come back: their workers were not asked. */
+/* All batches that were leased at that time count as returned. */
 mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in)
 {
     const void *from = mf_ps_reader_take(in, HEAD, sizeof(int64_t)), *used, *back;
@@ -368,7 +368,7 @@ mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in)
         n = -1;
     back = mf_ps_reader_take(in, n, sizeof *l->back);
     if (!from || !used || !back || head[5] != l->blocks)
-        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server's leases makes no sense");
+        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server's leases is invalid");
     MF_TRY(mf_grow(&l->back, &l->cap_back, n, sizeof *l->back));
     mf_ps_leases_reset(l);
     l->start = head[0];

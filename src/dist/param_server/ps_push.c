@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_push.c - what a worker pushes to a server: into the lane as soon as it is computed, where
- * there is one, or into a message. */
+ * there is a lane, or into a message. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
@@ -9,7 +9,7 @@
 
 /* ---- lanes ---- */
 
-/* Of the rows of this step, were all of them the server's. */
+/* Of the rows of this step, if the server held all of them. */
 static int64_t bytes_of_rows(const mf_ps_client *c, const mf_push_pull_round *r)
 {
     int64_t bytes = 0;
@@ -67,8 +67,8 @@ static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_shm *lane)
     return st;
 }
 
-/* A lane of at least this room. What is in the old one moves. Not having the memory is no
- * misfortune: the old one stays, and what does not fit goes into messages. */
+/* A lane of at least this size, with the contents of the old one. Without memory for it the old one
+ * remains, and the rest goes into messages. */
 static mf_status ps_push_widen(mf_ps_client *c, int server, int64_t room)
 {
     mf_ps_shm *old = &c->lanes[server], lane;
@@ -142,7 +142,7 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
 {
     mf_ps_client *c = ctx;
 
-    if (c->mode.period > 1 || c->crew.group || c->factor != 1.0f || c->gradient[v] < 0 ||
+    if (c->mode.period > 1 || c->host_aggregate.group || c->factor != 1.0f || c->gradient[v] < 0 ||
         c->ids[c->gradient[v]] >= 0 || !ps_push_fits(c, v, n_parts))
         return false;
     for (int s = 0; s < c->n_servers; s++) {
@@ -153,7 +153,7 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
     return true;
 }
 
-/* What mf_ps_take() was given lies in the lane already. */
+/* The values given to mf_ps_take() are in the lane already. */
 static void ps_push_write_dense(const mf_ps_client *c, const mf_push_pull_round *r, int server,
                                 int part, mf_ps_out *out)
 {
@@ -191,7 +191,7 @@ static void write_extra(const mf_ps_client *c, const mf_push_pull_round *r, int 
     }
 }
 
-/* The rows that this server holds, in the order in which they were looked up. */
+/* The rows that this server holds, in lookup order. */
 static void ps_push_write_rows(const mf_ps_client *c, const mf_push_pull_round *r, int server,
                                int gradient, mf_ps_out *out)
 {
@@ -263,11 +263,11 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_push_pull_round *r, int ser
         .n_parts = r->n_parts,
         .n_extra = server == 0 ? count_extra(c, r) : 0,
         .version = c->version[server],
-        .workers = c->crew.group ? c->crew.group->size : 1,
+        .workers = c->host_aggregate.group ? c->host_aggregate.group->size : 1,
         .batches = c->batches,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = loss_is_bad(c, r) ? MF_PS_BAD : 0,
-        .votes = (uint16_t)r->votes,
+        .step_flags = (uint16_t)r->step_flags,
         .in_lane = -1,
         .answer = in_lane ? mf_ps_shm_free_answer(lane) : -1,
     };

@@ -4,10 +4,10 @@
 #include "dist/param_server/ps_server.h"
 #include "observe/wait_report.h"
 
-enum { LOOK_NS = 100000000 }; /* how often somebody who has nothing to do looks around */
+enum { LOOK_NS = 100000000 }; /* how often an idle server checks for changes */
 
-/* The first whose gradients are missing for an update that others have begun; NULL: nobody. A push
- * of several workers is that of one and its neighbours behind it. */
+/* The first worker whose gradients an incomplete update lacks; NULL: none. A push of several
+ * workers is that of one worker and its neighbours after it. */
 static const char *ps_queue_missing(const server *s)
 {
     int pushes = 0, absent = -1;
@@ -38,14 +38,14 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
         mf_wait_report_begin(&waiting);
     while (!*out && st == MF_OK) {
         *out = mf_mailbox_take(&s->requests, mf_clock_ns() + LOOK_NS);
-        mf_wait_report_look(&waiting);
+        mf_wait_report_check(&waiting);
         if (!*out)
             st = mf_mailbox_check(&s->requests);
         if (!*out && st == MF_OK)
             st = mf_net_check(s->o.net);
         if (!*out && st == MF_OK && s->o.n_workers == 0 && s->o.wait_for_next &&
             s->o.wait_for_next(s->o.ctx))
-            st = MF_FAIL(MF_ABORTED, "somebody waits to be let in");
+            st = MF_FAIL(MF_ABORTED, "a task waits to join");
         mf_net_report_status(s->o.net);
     }
     mf_wait_report_end(&waiting, st == MF_OK);

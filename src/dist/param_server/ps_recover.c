@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_recover.c - a worker brings together what parameter servers had, from the copies that those
- * have who are left: of synchronous servers in its own variables, as it was after a step; of
- * asynchronous ones each slice for itself, as it was when its server last answered. */
+/* ps_recover.c - a worker recovers the state of parameter servers from the copies of the remaining
+ * ones: that of synchronous servers in its own variables, as of a step; that of asynchronous ones
+ * slice by slice, as of the server's last reply. */
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
 #include "dist/param_server/ps_replication.h"
 
 #include <string.h>
 
-/* Which copies there are, and which server has each. */
+/* The copies that exist, and the server that has each. */
 typedef struct offers {
     mf_ps_copy_of *copies;
     int *servers;
@@ -64,7 +64,7 @@ static mf_status ps_recover_fetch(mf_ps_client *c, int server, const mf_ps_copy_
     if (*size >= sizeof *about)
         return MF_OK;
     mf_free(*data);
-    return MF_FAIL(MF_DATA_LOSS, "%s does not have the copy it has told of",
+    return MF_FAIL(MF_DATA_LOSS, "%s does not have the copy that it listed",
                    mf_ps_server_name(c, server));
 }
 
@@ -119,8 +119,8 @@ mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found)
 
 /* ---- asynchronous servers ---- */
 
-/* When the last training was begun that anybody knows of; -1: there was none. */
-static int64_t last_generation(const mf_ps_client *c, const mf_ps_standing *each, const offers *o)
+/* The generation of the last training that any server knows; -1: none. */
+static int64_t last_generation(const mf_ps_client *c, const mf_ps_progress *each, const offers *o)
 {
     int64_t last = -1;
 
@@ -131,7 +131,7 @@ static int64_t last_generation(const mf_ps_client *c, const mf_ps_standing *each
     return last;
 }
 
-/* The latest copy of a slice; -1: there is none. */
+/* The latest copy of a slice; -1: none. */
 static int64_t find_latest(const offers *o, int64_t generation, int n_slices, int slice)
 {
     int64_t best = -1;
@@ -146,21 +146,21 @@ static int64_t find_latest(const offers *o, int64_t generation, int n_slices, in
     return best;
 }
 
-/* Does this server hold what it should, and nobody a later state of it? One that was taken for lost
- * and comes again does not. */
-static bool is_in_place(const mf_ps_standing *each, const offers *o, int64_t generation, int n,
+/* Does this server hold the latest state of its slice? A server that was considered lost and
+ * rejoined does not. */
+static bool is_in_place(const mf_ps_progress *each, const offers *o, int64_t generation, int n,
                         int server)
 {
-    const mf_ps_standing *s = &each[server];
+    const mf_ps_progress *s = &each[server];
     const int64_t i = find_latest(o, generation, n, server);
 
     return s->begun && s->holds.generation == generation && s->holds.slice == server &&
            (i < 0 || o->copies[i].step <= s->holds.step);
 }
 
-/* Servers wait for each other's word that copies are kept, so all are asked before the first is
- * waited for. */
-static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const offers *o,
+/* Servers wait for confirmations of each other's copies, so all are asked before the first reply is
+ * awaited. */
+static mf_status put_in_place(mf_ps_client *c, const mf_ps_progress *each, const offers *o,
                               int64_t generation)
 {
     mf_buf *images = mf_calloc(c->n_servers, sizeof *images);
@@ -188,11 +188,11 @@ static mf_status put_in_place(mf_ps_client *c, const mf_ps_standing *each, const
     return st;
 }
 
-static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_standing *each, offers *o, bool *found)
+static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_progress *each, offers *o, bool *found)
 {
     int64_t generation;
 
-    MF_TRY(mf_ps_client_stand(c, each));
+    MF_TRY(mf_ps_client_progress(c, each));
     MF_TRY(ask_offers(c, o));
     generation = last_generation(c, each, o);
     *found = generation >= 0;
@@ -204,7 +204,7 @@ static mf_status ps_recover_restore(mf_ps_client *c, mf_ps_standing *each, offer
 
 mf_status mf_ps_client_restore(mf_ps_client *c, bool *found)
 {
-    mf_ps_standing *each = mf_calloc(c->n_servers, sizeof *each);
+    mf_ps_progress *each = mf_calloc(c->n_servers, sizeof *each);
     offers o = { 0 };
     mf_status st = each ? ps_recover_restore(c, each, &o, found) : MF_NOMEM("parameter servers");
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_replica_image.c - what a copy of a parameter server consists of.
+/* ps_replica_image.c - the contents of a copy of a parameter server.
  *
- * Of a synchronous server it is the optimizer's slots: after each step all workers have the
- * weights, and know which step it was. Of an asynchronous server it is everything, because only the
- * server knows which pushes its weights are made of: slice and slots, the batches that are done,
- * counts, and the leases. */
+ * Of a synchronous server these are the optimizer's slots: after each step all workers have the
+ * weights, and know the step. Of an asynchronous server it is everything, because only the server
+ * knows which pushes are in its weights: slice and slots, the set of completed batches, counters,
+ * and leases. */
 #include "dist/param_server/ps_server.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_replica_store.c - a parameter server keeps copies of its slice and of those of the servers
- * before it. What is in a copy says ps_replica_image.c.
+ * before it. ps_replica_image.c defines the contents of a copy.
  *
- * On one host a copy is written once, into memory that all who keep it see, and kept there: of
- * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
- * the others' view of the memory as it is. Otherwise copies travel in messages. */
+ * On one host a copy is written once, into memory that all its keepers map, and stays there: of
+ * three areas two hold copies, the third is free for the next step. The death of a server does not
+ * affect the others' mapping. Otherwise copies travel in messages. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { SPARE = 4096 }; /* bytes of a lane: what a server is grows and shrinks a little */
+enum { SPARE = 4096 }; /* bytes of a lane: the size of a server's state varies a little */
 
 /* The message: this, then where the memory is (mf_ps_shm_tell) or the slice itself. */
 typedef struct copy_head {
@@ -28,13 +28,13 @@ typedef struct kept_head {
     int64_t has_it; /* 0: the memory cannot be used */
 } kept_head;
 
-/* How many servers keep our copies. */
+/* The number of servers that keep this server's copies. */
 static int keepers(const server *s)
 {
     return s->o.n_copies < s->o.n_servers ? s->o.n_copies : s->o.n_servers - 1;
 }
 
-/* The i-th of them: the servers behind us. */
+/* The i-th of them: the servers after this one. */
 static int keeper(const server *s, int i)
 {
     return s->o.n_workers + (s->o.index + 1 + i) % s->o.n_servers;
@@ -58,7 +58,7 @@ static mf_status send_to_keepers(server *s, const void *data, size_t size)
     return MF_OK;
 }
 
-/* Which of the keepers answers; -1: none does. */
+/* Which keeper sent the reply; -1: none. */
 static int find_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
 {
     kept_head k;
@@ -73,7 +73,7 @@ static int find_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *a
     return memcmp(&k.about, about, sizeof *about) == 0 ? i : -1;
 }
 
-/* The first that has not answered yet; NULL: all have. */
+/* The first keeper without a reply; NULL: all have replied. */
 static const char *find_silent(const server *s, uint64_t answered)
 {
     for (int i = 0; i < keepers(s); i++) {
@@ -89,8 +89,8 @@ static bool is_about_copies(const mf_mail *r)
            r->frame.group == MF_PS_FETCH;
 }
 
-/* What was sent may be lost with us as long as it is on its way. All that is done meanwhile is to
- * keep and to confirm the copies of others, who wait likewise. *all_have: it could be used. */
+/* A copy in flight may be lost with this server. Meanwhile the server only keeps and confirms
+ * copies of others, which wait likewise. *all_have: the memory could be used. */
 static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *all_have)
 {
     mf_mail *aside = NULL, **end = &aside;
@@ -129,7 +129,7 @@ static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *al
     return st;
 }
 
-/* False: there is no memory that all see. */
+/* False: there is no shared memory. */
 static bool has_lane(server *s, size_t size)
 {
     mf_ps_shm *lane = &s->copies_out;
@@ -145,7 +145,7 @@ static bool has_lane(server *s, size_t size)
     return !lane->refused;
 }
 
-/* *kept false: there is no such memory, and nothing has happened. */
+/* *kept false: there is no shared memory, and nothing was done. */
 static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size, bool *kept)
 {
     mf_ps_shm *lane = &s->copies_out;
@@ -172,7 +172,7 @@ static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size
         st = mf_ps_replication_put(s->o.copies, about, lane->answers[head.area], size);
     if (st == MF_OK)
         st = wait_until_kept(s, about, kept);
-    if (fresh) /* the others have opened it, or will not */
+    if (fresh) /* the others have mapped it, or never will */
         mf_ps_shm_hide(lane);
     lane->refused = !*kept;
     return st;
@@ -184,7 +184,7 @@ static void free_bytes(void *data, void *ctx)
     mf_free(ctx);
 }
 
-/* The message is what we keep, too. */
+/* The message is this server's own copy, too. */
 static mf_status keep_message(server *s, const mf_ps_copy_of *about, mf_buf *message)
 {
     const size_t size = message->len - sizeof(copy_head);
@@ -256,7 +256,7 @@ static mf_status ps_replica_store_confirm(server *s, int to, const mf_ps_copy_of
     return send_to_server(s, to, MF_PS_KEPT, &k, sizeof k);
 }
 
-/* The same memory as last time, or another one. */
+/* The memory of the last time, or another one. */
 static mf_status open_lane(mf_ps_shm *lane, const char *text)
 {
     mf_buf known = { 0 };
@@ -281,7 +281,7 @@ static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_
     if (r->frame.size == sizeof *head || ((const char *)r->data)[r->frame.size - 1] != '\0')
         return false;
     if (open_lane(lane, text) != MF_OK) {
-        MF_WARN("copies come by messages instead of shared memory: %s", mf_error_message());
+        MF_WARN("copies travel in messages instead of shared memory: %s", mf_error_message());
         return false;
     }
     if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > lane->room)
@@ -290,7 +290,7 @@ static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_
     return true;
 }
 
-/* Its bytes are ours from here on. */
+/* Ownership of its bytes is transferred to this server. */
 static bool find_in_message(mf_mail *r, const copy_head *head, mf_buffer **out)
 {
     if (head->size < 0 || (uint64_t)head->size != r->frame.size - sizeof *head ||
@@ -309,7 +309,7 @@ static mf_status take_copy(server *s, mf_mail *r)
     mf_status st = MF_OK;
 
     if (r->from < s->o.n_workers || r->frame.size < sizeof head)
-        return MF_OK; /* no server of ours has sent this */
+        return MF_OK; /* no server of this job sends this */
     memcpy(&head, r->data, sizeof head);
     found = head.area >= 0 ? find_in_lane(s, &head, r, &bytes) : find_in_message(r, &head, &bytes);
     if (found)
@@ -332,7 +332,8 @@ static void ps_replica_store_fetch(server *s, const mf_mail *r, mf_buf *out)
     }
     if (!found)
         return;
-    mf_buf_bytes(out, &about, sizeof about); /* it may be all: some optimizers have no slots */
+    mf_buf_bytes(out, &about, sizeof about); /* this may be everything: some optimizers have no
+                                                slots */
     mf_buf_bytes(out, found, size);
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_replication.h - copies of what parameter servers hold, so that it survives any one of them:
- * each server keeps its own slice and those of the server before it, or of several, as they were
+/* ps_replication.h - copies of the state of parameter servers, so that it survives the loss of any
+ * one of them: each server keeps its own slice and those of the server before it, or of several,
  * after the last two steps.
  *
- * Slices are cut anew whenever servers come or go: a *generation* of slices is known by the epoch
- * in which they were cut. */
+ * Slices are cut again whenever servers join or are lost: a *generation* of slices is identified by
+ * the epoch in which they were cut. */
 #ifndef MF_DIST_PARAM_SERVER_PS_REPLICATION_H
 #define MF_DIST_PARAM_SERVER_PS_REPLICATION_H
 
 #include "base/buf.h"
 #include "tensor/buffer.h"
 
-/* What a copy is of; also on the wire. */
+/* What a copy contains; also on the wire. */
 typedef struct mf_ps_copy_of {
-    int64_t generation, slices; /* so many it has */
+    int64_t generation, slices; /* the number of its slices */
     int64_t slice, step;
 } mf_ps_copy_of;
 
@@ -26,17 +26,17 @@ typedef struct mf_ps_replication {
  * last two is dropped. */
 MF_MUST mf_status mf_ps_replication_put(mf_ps_replication *c, const mf_ps_copy_of *about,
                                         mf_buffer *bytes, size_t size);
-/* NULL: there is none. */
+/* NULL: none. */
 const void *mf_ps_replication_find(const mf_ps_replication *c, const mf_ps_copy_of *about,
                                    size_t *size);
-/* All slices of this generation have been set: earlier ones are not needed any more. */
+/* All slices of this generation are set: earlier ones are not needed any more. */
 void mf_ps_replication_forget_before(mf_ps_replication *c, int64_t generation);
-/* What there is: mf_ps_copy_of after mf_ps_copy_of. */
+/* The copies, one mf_ps_copy_of after the other. */
 void mf_ps_replication_list(const mf_ps_replication *c, mf_buf *out);
 void mf_ps_replication_deinit(mf_ps_replication *c);
 
-/* Of these n copies, can all slices of a generation be had as they were after this step? The latest
- * such generation; -1: none. */
+/* Do these n copies contain all slices of a generation as of this step? The latest such generation;
+ * -1: none. */
 int64_t mf_ps_replication_choose(const mf_ps_copy_of *all, int64_t n, int64_t step,
                                  int64_t *slices);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_robust_reduce.c - a parameter server aggregates gradients of shards one by one: trimmed mean,
- * median and Adasum. Workers push the gradients of their shards without adding them up, so a push
- * has as many parts as its worker has shards. */
+/* ps_robust_reduce.c - a parameter server aggregates gradients of shards individually: trimmed
+ * mean, median and Adasum. Workers push the gradients of their shards without adding them, so a
+ * push has one part for each shard. */
 #include "base/mem.h"
 #include "dist/param_server/ps_server.h"
 #include "graph/shard.h"

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_round.c - a round of a worker with parameter servers: a push to every server and what they
- * answer. */
+/* ps_round.c - a worker's round with parameter servers: a push to every server and the replies. */
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
 
 #include <string.h>
 
-/* ---- what comes back ---- */
+/* ---- replies ---- */
 
 static mf_status room_for_results(const mf_ps_client *c, mf_push_pull_round *r)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_push_pull_round_value *x = &r->values[v];
 
-        mf_tensor_clear(&x->result); /* others may hold it */
-        x->result = (mf_tensor){ 0 }; /* weights and rows come one server after the other */
+        mf_tensor_clear(&x->result); /* others may hold a reference */
+        x->result = (mf_tensor){ 0 }; /* weights and rows arrive server by server */
         if (c->gradient[v] < 0)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &x->shape));
     }
     return MF_OK;
 }
 
-/* An answer on its way into tensors. */
+/* A reply that is being decoded into tensors. */
 typedef struct answer {
     mf_ps_reader in;
     mf_buffer *lane; /* where it lies, to refer to; NULL: in a message */
@@ -35,7 +34,7 @@ static void align(answer *a)
         (void)mf_ps_reader_take(&a->in, 1, MF_PS_ALIGN - over);
 }
 
-/* A whole weight in a lane is used where it is; parts of one are put together. */
+/* A complete weight in a lane is used in place; parts of one are assembled. */
 static mf_status set_weight(const mf_ps_client *c, mf_push_pull_round_value *x, const mf_piece *s,
                             const answer *a, const void *from)
 {
@@ -86,7 +85,7 @@ static void ps_round_read_extra(const mf_ps_client *c, mf_push_pull_round *r, mf
     }
 }
 
-/* Behind the rows that other servers have sent: ids, and values. */
+/* Append to the rows of other servers: ids, and values. */
 static mf_status append_rows(const mf_ps_client *c, mf_push_pull_round *r, int gradient,
                              mf_ps_reader *in)
 {
@@ -106,7 +105,7 @@ static mf_status append_rows(const mf_ps_client *c, mf_push_pull_round *r, int g
     new_ids = mf_ps_reader_take(in, n, sizeof(int64_t));
     new_rows = mf_ps_reader_take(in, n, (size_t)width * sizeof(float));
     if (in->bad)
-        return MF_OK; /* said by the caller */
+        return MF_OK; /* the caller reports it */
     shape.dims[0] = had + n;
     MF_TRY(mf_tensor_alloc(&more_ids, ids->dtype, &MF_SHAPE(had + n)));
     st = mf_tensor_alloc(&more_rows, MF_DTYPE_F32, &shape);
@@ -143,7 +142,7 @@ static mf_status look_into_lane(const mf_ps_client *c, int server, const mf_ps_r
     const int i = c->answer[server];
 
     if (i < 0 || head->in_lane > lane->room || a->in.left > 0)
-        return MF_FAIL(MF_DATA_LOSS, "%s answered with memory that we do not share",
+        return MF_FAIL(MF_DATA_LOSS, "%s replied with memory that is not shared",
                        mf_ps_server_name(c, server));
     a->lane = lane->answers[i];
     a->in = (mf_ps_reader){ .at = mf_ps_shm_answer(lane, i), .left = (size_t)head->in_lane };
@@ -160,7 +159,7 @@ static mf_status read_reply(mf_ps_client *c, mf_push_pull_round *r, int server, 
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
-    c->votes = (int)head.votes; /* all servers have got the same ones */
+    c->step_flags = (int)head.step_flags; /* all servers got the same flags */
     c->version[server] = head.version;
     c->done = server == 0 ? head.done : c->done;
     c->pulled += head.in_lane > 0 ? head.in_lane : 0;
@@ -220,7 +219,7 @@ static mf_status ps_round_give(mf_ps_client *c, mf_push_pull_round *r)
     return MF_OK;
 }
 
-/* Nothing comes back: weights stay as they are, sums are our own. */
+/* No reply: weights do not change, sums are this worker's own. */
 static mf_status keep_weights(mf_ps_client *c, mf_push_pull_round *r)
 {
     const mf_step_graph *g = &c->t->graph;
@@ -254,7 +253,7 @@ static mf_status ask_servers(mf_ps_client *c, mf_push_pull_round *r)
     if (st == MF_OK)
         st = mf_ps_open_lanes(c, r);
     c->seq++;
-    c->votes = 0;
+    c->step_flags = 0;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
         mf_buf_clear(&c->push[s]);
         st = mf_ps_write_push(c, r, s, &c->push[s]);
@@ -266,19 +265,19 @@ static mf_status ask_servers(mf_ps_client *c, mf_push_pull_round *r)
     return st;
 }
 
-/* One asks for all workers of the host. */
-static mf_status ask_with_crew(mf_ps_client *c, mf_push_pull_round *r)
+/* The first worker of the host asks for all. */
+static mf_status ask_for_host(mf_ps_client *c, mf_push_pull_round *r)
 {
     mf_push_pull_round all;
-    mf_status st = mf_ps_host_aggregate_gather(&c->crew, c->t->options.shards, r, &all);
+    mf_status st = mf_ps_host_aggregate_gather(&c->host_aggregate, c->t->options.shards, r, &all);
 
-    if (st == MF_OK && mf_ps_host_aggregate_is_first(&c->crew)) {
+    if (st == MF_OK && mf_ps_host_aggregate_is_first(&c->host_aggregate)) {
         st = ask_servers(c, &all);
         for (int v = 0; v < r->n_values && st == MF_OK; v++)
             mf_tensor_move(&r->values[v].result, &all.values[v].result);
     }
     mf_push_pull_round_deinit(&all);
-    return st == MF_OK ? mf_ps_host_aggregate_share(&c->crew, r, &c->votes) : st;
+    return st == MF_OK ? mf_ps_host_aggregate_share(&c->host_aggregate, r, &c->step_flags) : st;
 }
 
 static void weigh_value(mf_push_pull_round *r, int v, float factor)
@@ -302,7 +301,7 @@ static void weigh(const mf_ps_client *c, mf_push_pull_round *r)
 
 static mf_status push_and_pull(mf_ps_client *c, mf_push_pull_round *r)
 {
-    const mf_status st = c->crew.group ? ask_with_crew(c, r) : ask_servers(c, r);
+    const mf_status st = c->host_aggregate.group ? ask_for_host(c, r) : ask_servers(c, r);
 
     if (st != MF_OK)
         mf_net_abort(c->net, st);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_save.c - the last checkpoint of a training with parameter servers: every server writes what it
- * holds to a bundle of its own, and the chief makes one checkpoint of these and its own.
+/* ps_save.c - the last checkpoint of a training with parameter servers: every server writes its
+ * variables to a bundle, and the chief makes one checkpoint of these bundles and its own.
  *
- * That takes a folder that all see. The chief puts a file there whose name nobody can guess, and a
- * server that does not find it knows that its folder is another one. Files are called as temporary
- * ones are, so what is left after a crash is removed when training goes on. */
+ * This needs a shared folder. The chief puts a file with an unpredictable name there; a server that
+ * does not find it has another folder. The files have names of temporary files, so remains of a
+ * crash are removed when training continues. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -30,7 +30,7 @@ static mf_status part_prefix(const char *where, int index, mf_buf *out)
 
 /* ---- a server ---- */
 
-/* Several may have it as it is: the last one's counts, as where variables are pulled. */
+/* Several servers may hold the same value: that of the last one counts, as for pulls. */
 static bool is_last(const server *s, const mf_train_var *v, int64_t count)
 {
     int64_t from, to;
@@ -42,7 +42,7 @@ static bool is_last(const server *s, const mf_train_var *v, int64_t count)
     return true;
 }
 
-/* Elements [from, to) of the variable, which are all that `value` has. */
+/* Elements [from, to) of the variable, which are all that `value` contains. */
 static mf_status write_range(mf_bundle_writer *w, const mf_train_var *v, const mf_tensor *value,
                              int64_t from, int64_t to)
 {
@@ -59,7 +59,7 @@ static mf_status write_range(mf_bundle_writer *w, const mf_train_var *v, const m
     return MF_OK;
 }
 
-/* Not what the chief has, too: how many steps were done. */
+/* Except variables that the chief has, too: the step counter. */
 static mf_status write_variable(server *s, mf_bundle_writer *w, const mf_ps_variable *mine)
 {
     const mf_train_var *v = mf_trainer_find(s->t, mine->name);
@@ -91,10 +91,10 @@ mf_status mf_ps_save_part(server *s, const char *where)
     mf_buf prefix = { 0 };
     mf_status st;
 
-    if (s->t->stored == MF_DTYPE_F16) /* of whole tensors it does */
+    if (s->t->stored == MF_DTYPE_F16) /* true for complete tensors */
         return MF_FAIL(MF_FAILED_PRECONDITION, "TensorFlow reads no slices of float16");
     if (access(where, R_OK) != 0)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "there is no %s here: this is another folder",
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s does not exist here: this is another folder",
                        where);
     st = part_prefix(where, s->o.index, &prefix);
     if (st == MF_OK)
@@ -122,7 +122,7 @@ static void remove_part(const char *prefix)
     mf_free(data);
 }
 
-/* Writing takes its time, even on a slow disk. */
+/* Writing may take long on a slow disk. */
 static int64_t save_deadline(const mf_ps_client *c)
 {
     const int64_t ns_a_byte = 100; /* 10 MB a second */
@@ -137,7 +137,7 @@ static int64_t save_deadline(const mf_ps_client *c)
     return mf_clock_ns() + c->timeout_ns + ns_a_byte * bytes;
 }
 
-/* Has it written? *why is kept of the first that has not, also for want of time: other workers may
+/* Has it written? *why: of the first server that has not, also for lack of time: other workers may
  * not have left yet. */
 static mf_status answer_save(mf_ps_client *c, int64_t deadline_ns, int index, mf_error *why)
 {
@@ -159,7 +159,7 @@ static mf_status answer_save(mf_ps_client *c, int64_t deadline_ns, int index, mf
     return MF_OK;
 }
 
-/* All write at once. */
+/* All servers write at the same time. */
 static mf_status ask_to_save(mf_ps_client *c, const char *where, mf_error *why)
 {
     const int64_t deadline = save_deadline(c);
@@ -194,8 +194,8 @@ static mf_status ps_save_add_parts(mf_ps_client *c, const char *where, mf_snapsh
     return st;
 }
 
-/* "/where/the/folder/is/model.ckpt-20.tmp-0123456789abcdef": others may be in another folder now.
- */
+/* "/path/of/the/folder/model.ckpt-20.tmp-0123456789abcdef": absolute, as servers may have another
+ * working directory. */
 static mf_status secret_name(const char *prefix, mf_buf *out)
 {
     const char *name = strrchr(prefix, '/');
@@ -206,7 +206,7 @@ static mf_status secret_name(const char *prefix, mf_buf *out)
     whole = dir.data ? realpath(name == prefix ? "/" : dir.data, NULL) : NULL;
     mf_buf_deinit(&dir);
     if (!whole)
-        return MF_FAIL(MF_NOT_FOUND, "there is no folder for %s", prefix);
+        return MF_FAIL(MF_NOT_FOUND, "%s has no folder", prefix);
     mf_buf_printf(out, "%s/%s.tmp-%016llx", whole, name ? name + 1 : prefix,
                   (unsigned long long)mf_random_seed());
     free(whole);

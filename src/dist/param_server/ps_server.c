@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_server.c - a parameter server: requests come and are answered. An update waits for all workers
- * (synchronous), for some of them (a quorum), or for nobody. */
+/* ps_server.c - a parameter server: receives requests and replies. An update waits for all workers
+ * (synchronous), for some of them (a quorum), or for none. */
 #include "dist/param_server/ps_server.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- requests ---- */
+/* ---- replies ---- */
 
 mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size)
 {
@@ -23,198 +23,7 @@ mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t
     return mf_net_send(s->o.net, r->from, &f, data, mf_clock_ns() + s->o.timeout_ns);
 }
 
-/* ---- steps ---- */
-
-static mf_status answer_push(server *s, push *p, const mf_buf *out)
-{
-    mf_buf *kept = &s->last_reply[p->of->from];
-    const int64_t start = mf_clock_ns();
-    mf_status st = mf_ps_send_reply(s, p->of, out->data, out->len);
-
-    mf_ps_note(s, "acknowledge", mf_net_name(s->o.net, p->of->from), start);
-    s->last_seq[p->of->from] = p->of->frame.seq;
-    s->pulled[p->of->from] = s->version;
-    mf_buf_clear(kept);
-    mf_buf_bytes(kept, out->data, out->len);
-    mf_mail_free(p->of);
-    p->of = NULL;
-    return st;
-}
-
-/* An error is the workers' to say; nothing was changed. */
-static void write_failure(mf_status st, mf_buf *out)
-{
-    const mf_ps_reply head = { .status = st, .in_lane = -1 };
-
-    mf_buf_clear(out);
-    mf_buf_bytes(out, &head, sizeof head);
-    mf_buf_str(out, mf_error_message());
-}
-
-/* It makes no sense, which is its worker's business alone. */
-static mf_status refuse_push(server *s, push *p)
-{
-    mf_buf out = { 0 };
-    mf_status st;
-
-    MF_WARN("a push was refused: %s", mf_error_message());
-    write_failure(MF_INVALID_ARGUMENT, &out);
-    st = mf_buf_finish(&out);
-    if (st == MF_OK)
-        st = answer_push(s, p, &out);
-    mf_buf_deinit(&out);
-    return st;
-}
-
-/* All are written before the first is sent: with that, the push is gone. One answer does for all
- * that get a message, except where workers differ in what they know already. */
-static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
-{
-    const bool same = s->o.mode.sync;
-    mf_buf *out = mf_calloc(n_all, sizeof *out);
-    mf_status sent = MF_OK;
-    int common = -1;
-
-    if (!out)
-        return MF_NOMEM("answers");
-    for (int i = 0; i < n_all && sent == MF_OK; i++) {
-        const int worker = all[i]->of->from;
-        const int64_t start = mf_clock_ns();
-        const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
-
-        if (!in_lane && same && common >= 0)
-            continue;
-        common = in_lane ? common : i;
-        if (st == MF_OK)
-            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
-                                   &out[i]);
-        if (st != MF_OK) {
-            mf_buf_deinit(&out[i]); /* it may have failed, which stays */
-            write_failure(st, &out[i]);
-        }
-        sent = mf_buf_finish(&out[i]);
-        mf_ps_note(s, "pull", mf_net_name(s->o.net, worker), start);
-    }
-    for (int i = 0; i < n_all && sent == MF_OK; i++)
-        sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
-    for (int i = 0; i < n_all; i++)
-        mf_buf_deinit(&out[i]);
-    mf_free(out);
-    return sent;
-}
-
-/* A push is one batch's, and no other push is: then one that has gone into the weights, of a worker
- * that was lost before it heard of it, need not once more. */
-static bool counts_batches(const server *s)
-{
-    return !s->o.mode.sync && s->o.mode.period <= 1;
-}
-
-/* What these were about need not be done again. */
-static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batches)
-{
-    for (int i = 0; i < n_all && !s->o.mode.sync; i++) {
-        *batches += all[i]->head.batches;
-        if (counts_batches(s))
-            MF_TRY(mf_ps_dedup_add(&s->done, all[i]->head.step));
-    }
-    return MF_OK;
-}
-
-/* Nobody may get to know of what could be lost with us. */
-static mf_status keep_and_answer(server *s, push *const *all, int n_all)
-{
-    const int64_t start = mf_clock_ns();
-
-    MF_TRY(mf_ps_keep_copy(s));
-    if (s->o.copies)
-        mf_ps_note(s, "copy", "to other servers", start);
-    return answer_all(s, MF_OK, all, n_all);
-}
-
-static mf_status do_step(server *s, push *const *all, int n_all)
-{
-    const mf_status st = mf_ps_apply(s, all, n_all);
-
-    if (st != MF_OK)
-        return answer_all(s, st, all, n_all);
-    MF_TRY(note_done(s, all, n_all, &s->batches));
-    return keep_and_answer(s, all, n_all);
-}
-
-/* How many pushes make an update; synchronous ones may be of several workers. */
-static int wanted(const server *s)
-{
-    const int quorum = (int)s->o.mode.quorum;
-
-    if (s->o.mode.sync)
-        return s->o.n_workers;
-    return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
-}
-
-/* Those that are here and belong to the weights of now, if they are enough. */
-static mf_status try_step(server *s)
-{
-    push *all[MF_REDUCTION_TREE_LEAVES];
-    int64_t workers = 0;
-    int n = 0;
-
-    for (int w = 0; w < s->o.n_workers && n < MF_REDUCTION_TREE_LEAVES; w++) {
-        if (!s->pushes[w].of)
-            continue;
-        workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
-        all[n++] = &s->pushes[w];
-    }
-    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
-}
-
-/* It went into the weights already: its worker gets them as they are. */
-static mf_status pass_over(server *s, push *p)
-{
-    s->repeated++;
-    return answer_all(s, MF_OK, &p, 1);
-}
-
-/* Others were enough: it is done, though nothing comes of it. */
-static mf_status throw_away(server *s, push *p)
-{
-    s->late++;
-    MF_TRY(note_done(s, &p, 1, &s->late_batches));
-    return keep_and_answer(s, &p, 1);
-}
-
-static mf_status take_push(server *s, mf_mail *r)
-{
-    const int64_t start = mf_clock_ns();
-    mf_status st;
-
-    if (r->from < 0 || r->from >= s->o.n_workers) {
-        mf_mail_free(r);
-        return MF_OK; /* not a worker's business */
-    }
-    if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
-        st = mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
-        mf_mail_free(r); /* it was applied already */
-        return st;
-    }
-    if (s->pushes[r->from].of) {
-        mf_mail_free(r);
-        return MF_OK;
-    }
-    st = mf_ps_look_at(s, r, &s->pushes[r->from]);
-    if (st == MF_OK && counts_batches(s))
-        st = mf_ps_dedup_check(&s->done, s->pushes[r->from].head.step);
-    mf_ps_note(s, "push", mf_net_name(s->o.net, r->from), start);
-    if (st != MF_OK)
-        return refuse_push(s, &s->pushes[r->from]);
-    if (counts_batches(s) && mf_ps_dedup_has(&s->done, s->pushes[r->from].head.step))
-        return pass_over(s, &s->pushes[r->from]);
-    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
-        return throw_away(s, &s->pushes[r->from]);
-    return try_step(s);
-}
-
-/* ---- other requests ---- */
+/* ---- requests of workers and servers ---- */
 
 static mf_status take_lane(server *s, mf_mail *r)
 {
@@ -232,8 +41,8 @@ static mf_status take_lane(server *s, mf_mail *r)
     return st;
 }
 
-/* A training begins: nothing of an earlier one counts any more, and workers count their requests
- * anew. */
+/* A training begins: the state of an earlier one is discarded, and workers restart their request
+ * counters. */
 static void begin_training(server *s, int64_t start)
 {
     for (int w = 0; w < s->o.n_workers; w++) {
@@ -292,7 +101,7 @@ static mf_status take_get(server *s, mf_mail *r)
 
 static mf_status take_stand(server *s, mf_mail *r)
 {
-    mf_ps_standing standing = { .begun = s->begun,
+    mf_ps_progress standing = { .begun = s->begun,
                                 .start = s->start,
                                 .version = s->version,
                                 .batches = s->batches,
@@ -309,8 +118,7 @@ static mf_status take_stand(server *s, mf_mail *r)
     return st;
 }
 
-/* A copy takes the place of what is here: of this slice, as it was after it was last answered for.
- */
+/* Replace the state by a copy: of this slice, as of its last reply. */
 static mf_status ps_server_become(server *s, const mf_mail *r)
 {
     mf_ps_reader in = { .at = r->data, .left = r->frame.size };
@@ -320,7 +128,7 @@ static mf_status ps_server_become(server *s, const mf_mail *r)
     if (from)
         memcpy(&about, from, sizeof about);
     if (s->o.mode.sync || about.slices != s->o.n_servers || about.slice != s->o.index)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "this is no copy of what this server is to hold");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this is not a copy of this server's slice");
     s->begun = false;
     MF_TRY(mf_ps_image_read(s, &in));
     s->generation = about.generation;
@@ -353,7 +161,7 @@ static mf_status take_end(server *s, mf_mail *r)
     return st;
 }
 
-/* Whoever may go on now, goes on. */
+/* Grant all leases that can be granted now. */
 static mf_status grant_leases(server *s)
 {
     mf_ps_grant g;
@@ -372,7 +180,7 @@ static mf_status grant_leases(server *s)
     return MF_OK;
 }
 
-/* When nobody pushes any more. */
+/* When no worker pushes any more. */
 static mf_status try_save(server *s)
 {
     mf_mail *r = s->save;
@@ -395,7 +203,7 @@ static mf_status take_save(server *s, mf_mail *r)
     return try_save(s);
 }
 
-/* Updates and leases wait for it no longer. */
+/* Updates and leases no longer wait for it. */
 static mf_status take_leave(server *s, mf_mail *r)
 {
     const mf_status st = mf_ps_send_reply(s, r, NULL, 0);
@@ -407,7 +215,7 @@ static mf_status take_leave(server *s, mf_mail *r)
     mf_mail_free(r);
     MF_TRY(st);
     MF_TRY(grant_leases(s));
-    MF_TRY(try_step(s));
+    MF_TRY(mf_ps_try_step(s));
     return try_save(s);
 }
 
@@ -428,7 +236,7 @@ static mf_status serve_one(server *s, mf_mail *r)
 {
     switch (r->frame.group) {
     case MF_PS_PUSH:
-        return take_push(s, r);
+        return mf_ps_take_push(s, r);
     case MF_PS_SHM:
         return take_lane(s, r);
     case MF_PS_SET:
@@ -445,7 +253,7 @@ static mf_status serve_one(server *s, mf_mail *r)
         return ps_server_take_lease(s, r);
     case MF_PS_TRACE:
         return mf_ps_take_trace(s, r);
-    case MF_PS_STAND:
+    case MF_PS_PROGRESS:
         return take_stand(s, r);
     case MF_PS_TAKE:
         return take_copy_of_self(s, r);
@@ -481,14 +289,14 @@ static mf_status serve_and_show(server *s, mf_mail *r)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- serving ---- */
 
 static void ps_server_wake(void *ctx)
 {
     mf_mailbox_wake(ctx);
 }
 
-/* What it holds. */
+/* The variables of this server. */
 static mf_status ps_server_hold(server *s, mf_trainer *t)
 {
     MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode, &s->place));
@@ -514,7 +322,7 @@ static mf_status ps_server_hold(server *s, mf_trainer *t)
     return MF_OK;
 }
 
-/* Whom it serves. */
+/* The workers of this server. */
 static mf_status ps_server_connect(server *s)
 {
     const int n = s->o.n_workers;
@@ -522,7 +330,7 @@ static mf_status ps_server_connect(server *s)
     mf_mailbox_init(&s->requests);
     s->active = n;
     if (s->o.mode.sync)
-        s->generation = s->o.generation; /* slices are set anew */
+        s->generation = s->o.generation; /* slices are set again */
     s->pushes = mf_calloc(n, sizeof *s->pushes);
     s->last_seq = mf_calloc(n, sizeof *s->last_seq);
     s->last_reply = mf_calloc(n, sizeof *s->last_reply);
@@ -580,7 +388,7 @@ void mf_ps_server_free(server *s)
     mf_free(s);
 }
 
-/* The one that was kept, if its slices are still the same; else another one. */
+/* The server of the last epoch, if its slices are the same; otherwise a new one. */
 static mf_status find_server(const mf_ps_server_options *o, mf_trainer *t, server **out)
 {
     server *s = o->kept ? *o->kept : NULL;

@@ -13,10 +13,10 @@
 
 /* A worker's push, looked at: pointers into its data. */
 typedef struct push {
-    mf_mail *of; /* NULL: it has not come */
+    mf_mail *of; /* NULL: not received yet */
     mf_ps_push head;
     const mf_reduction_tree_node *parts;
-    const float *dense; /* of the first part; the others' follow */
+    const float *dense; /* of the first part; the others follow */
     const float *extra; /* the same */
     const char *rows; /* where rows begin */
     size_t rows_left;
@@ -24,7 +24,7 @@ typedef struct push {
 
 typedef struct server {
     mf_ps_server_options o;
-    const mf_trainer *t; /* the whole model */
+    const mf_trainer *t; /* the complete model */
     mf_placement place;
     mf_ps_store store;
     int64_t dense; /* floats of all dense slices */
@@ -34,39 +34,48 @@ typedef struct server {
     int64_t start; /* step at which they began */
     int active; /* workers that still push */
     mf_mail *save; /* waits until all workers have left; NULL: none */
-    bool stop; /* somebody wants to: every answer says so from then on */
+    bool stop; /* a worker asked to stop: every reply contains it from then on */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
-    mf_ps_dedup done; /* batches that went into the weights, or were thrown away; synchronous, or a
-                        period: not kept */
-    int64_t batches; /* that went into the weights */
+    mf_ps_dedup done; /* batches that are in the weights, or were discarded; synchronous, or with a
+                         period: not recorded */
+    int64_t batches; /* that are in the weights */
     int64_t repeated, late; /* pushes of batches that are done; pushes that were thrown away */
     int64_t late_batches; /* of these */
     bool begun; /* variables have been set */
     int64_t generation; /* of the slices: when they were set */
-    int64_t moment; /* asynchronous: counts what has changed, for copies */
+    int64_t moment; /* asynchronous: counts changes, for copies */
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_shm *lanes; /* by worker */
-    mf_ps_shm copies_out; /* to the servers behind us */
+    mf_ps_shm copies_out; /* to the servers after this one */
     mf_ps_shm *copies_in; /* by server: from it */
-    const char *keeper; /* who is to confirm that it has our copy; NULL: none is under way */
-    mf_trace *trace; /* NULL: nobody wants one */
-    int64_t trace_origin, trace_error; /* the chief's time 0 by our clock, right to so much */
+    const char *keeper; /* the keeper that has not confirmed this server's copy; NULL: no copy is in
+                           flight */
+    mf_trace *trace; /* NULL: not requested */
+    int64_t trace_origin, trace_error; /* the chief's time 0 by the local clock, and its error */
     bool over;
     mf_mailbox requests;
-    mf_net_watch watch; /* wakes who waits for requests */
+    mf_net_watch watch; /* wakes the thread that waits for requests */
 } server;
 
-/* Waits for a request. Fails when somebody is gone or has given up. */
+/* Wait for a request. Fails when a peer is lost or has given up. */
 MF_MUST mf_status mf_ps_next_request(server *s, mf_mail **out);
 
-/* Look at a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
+/* Decode a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
 MF_MUST mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p);
-/* What all these pushes together come to: a new state. */
+/* The update by all these pushes together. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
+
 /* Parts that a push may have. */
 int mf_ps_most_parts(const server *s);
+
+/* ---- ps_push_request.c ---- */
+
+/* A push has arrived: refuse it, or update when there are enough. */
+MF_MUST mf_status mf_ps_take_push(server *s, mf_mail *r);
+/* Update if there are enough pushes for the current weights. */
+MF_MUST mf_status mf_ps_try_step(server *s);
 
 /* ---- pushes whose parts are single shards (ps_robust_reduce.c) ---- */
 
@@ -75,48 +84,48 @@ typedef struct mf_ps_shards {
     int64_t n;
     const float **dense; /* by shard: its dense floats */
     double *factor; /* by shard: from a share of the batch's mean to the shard's mean */
-    const float **at; /* by shard: the gradient at hand */
+    const float **at; /* by shard: the current gradient */
 } mf_ps_shards;
 
-/* Owns: mf_ps_shards_deinit(), also after a failure. INVALID_ARGUMENT: these pushes are not all
- * shards of a batch, each once. */
+/* Owns: mf_ps_shards_deinit(), also after a failure. INVALID_ARGUMENT: these pushes do not have
+ * each shard of a batch exactly once. */
 MF_MUST mf_status mf_ps_shards_init(mf_ps_shards *x, const server *s, const push *const *all,
                                     int n_all);
 void mf_ps_shards_deinit(mf_ps_shards *x);
-/* out[0..n) = what the aggregation makes of the floats [at, at + n) of all shards. */
+/* out[0..n) = the aggregate of the floats [at, at + n) of all shards. */
 MF_MUST mf_status mf_ps_shards_aggregate(const mf_ps_shards *x, int64_t at, int64_t n, float *out);
 
 /* The sums of it that are no gradients. */
 MF_MUST mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out);
-/* Of a table: which slice it is, and the first row that this server has of it. */
+/* Of a table: the slice's index, and the first row that this server has of it. */
 int mf_ps_index_of(const server *s, const mf_weight *w);
 int64_t mf_ps_first_row(const server *s, const mf_weight *w);
-/* What a worker (-1: any) gets to know of it. to: whose lane has an area for it; NULL: all of it is
- * in the message. */
+/* The reply to a worker (-1: any). to: whose lane has an area for it; NULL: all of it goes into the
+ * message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
                                     const push *to, mf_buf *message);
-/* After an update or a new beginning: keep a copy, and give one to the servers behind us, which
- * have it when this returns. */
+/* After an update or a new beginning: keep a copy, and send one to the servers after this one,
+ * which have it when this returns. */
 MF_MUST mf_status mf_ps_keep_copy(server *s);
-/* What a copy is made of: of a synchronous server the slots; of an asynchronous one all that it
- * needs to go on (ps_replica_image.c). */
+/* The contents of a copy: of a synchronous server the slots; of an asynchronous one everything that
+ * it needs to continue (ps_replica_image.c). */
 MF_MUST mf_status mf_ps_image_size(const server *s, size_t *out);
 MF_MUST mf_status mf_ps_image_write(const server *s, mf_ps_out *out);
-/* An asynchronous server becomes what the copy is of. INVALID_ARGUMENT, DATA_LOSS: it is half
- * changed and has not begun. */
+/* Replace an asynchronous server's state by the copy. INVALID_ARGUMENT, DATA_LOSS: the state is
+ * partly changed, and the server has not begun. */
 MF_MUST mf_status mf_ps_image_read(server *s, mf_ps_reader *in);
 /* Which state of its slice this server has. */
 mf_ps_copy_of mf_ps_copy_at_hand(const server *s);
 /* Requests about copies (ps_replica_store.c). */
 MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
 MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);
-/* Requests about traces; what was done since `start`, for the trace, if there is one (both texts
- * stay); no trace any more (ps_trace.c). */
+/* Requests about traces; record an event since `start`, if a trace is active (both texts are
+ * borrowed); end the trace (ps_trace.c). */
 MF_MUST mf_status mf_ps_take_trace(server *s, mf_mail *r);
 void mf_ps_note(const server *s, const char *what, const char *about, int64_t start);
 void mf_ps_trace_end(server *s);
-/* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
- * does not see the same folder, and as writing files does. */
+/* Write this server's variables to a bundle (ps_save.c). Fails: FAILED_PRECONDITION (the requester
+ * has another folder), as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);
 
 #endif

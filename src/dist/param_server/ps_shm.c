@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(ps_shared_memory, 1, "0: workers and parameter servers of one host use messages only");
+MF_PARAM_INT(ps_shared_memory, 1,
+             "1: workers and parameter servers of one host use shared memory; 0: messages only");
 
 /* A group has an area for each member, and one for results. */
 enum { PUSH = 0, FIRST_ANSWER = 1, MEMBERS = MF_PS_ANSWERS };
@@ -37,7 +38,7 @@ int mf_ps_shm_free_answer(const mf_ps_shm *lane)
 
 /* ---- a worker's ---- */
 
-/* Tensors may refer to answers longer than there is a lane: whoever lets go last frees it. */
+/* Tensors may refer to replies longer than the lane exists: the last reference frees it. */
 typedef struct owners {
     mf_segment *memory;
     atomic_int refs;
@@ -65,7 +66,7 @@ mf_status mf_ps_shm_wrap(mf_ps_shm *lane)
         return MF_NOMEM("shared memory");
     }
     o->memory = lane->memory;
-    atomic_init(&o->refs, 1); /* ours, while the others are made */
+    atomic_init(&o->refs, 1); /* the lane's, while the others are made */
     for (int i = 0; i < MF_PS_ANSWERS && st == MF_OK; i++) {
         st = mf_buffer_wrap(mf_ps_shm_answer(lane, i), (size_t)lane->room, ps_shm_let_go, o,
                             &lane->answers[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_state.c - all variables to the parameter servers, slice by slice, and back. */
+/* ps_state.c - transfers all variables to the parameter servers, slice by slice, and back. */
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
 
@@ -30,7 +30,7 @@ void mf_ps_client_begin(mf_ps_client *c)
 {
     memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
     c->done = c->t->step;
-    c->votes = 0;
+    c->step_flags = 0;
 }
 
 mf_status mf_ps_client_set(mf_ps_client *c)
@@ -88,7 +88,7 @@ mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, i
 
     while (mf_ps_read_variable(&in, &name, &values, &bytes))
         MF_TRY(ps_state_put_variable(t, place, server, who, name, values, bytes));
-    return in.bad ? MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense", who) : MF_OK;
+    return in.bad ? MF_FAIL(MF_DATA_LOSS, "%s sent an invalid reply", who) : MF_OK;
 }
 
 mf_status mf_ps_client_get(mf_ps_client *c)

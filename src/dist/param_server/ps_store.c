@@ -114,7 +114,7 @@ static mf_status ps_store_set_variable(mf_variable *v, const char *name, const v
     MF_TRY(mf_variable_read(v, &old));
     st = (int64_t)mf_tensor_bytes(&old) == bytes
              ? mf_tensor_alloc(&value, old.dtype, &old.shape)
-             : MF_FAIL(MF_INVALID_ARGUMENT, "%s has %zu bytes here, and %lld are given", name,
+             : MF_FAIL(MF_INVALID_ARGUMENT, "%s has %zu bytes here, and %lld were sent", name,
                        mf_tensor_bytes(&old), (long long)bytes);
     if (st == MF_OK) {
         memcpy(value.data, data, (size_t)bytes);
@@ -137,7 +137,7 @@ mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in)
                 MF_TRY(ps_store_set_variable(s->variables[i].variable, name, data, bytes));
         }
     }
-    return in->bad ? MF_FAIL(MF_DATA_LOSS, "the variables that are given make no sense") : MF_OK;
+    return in->bad ? MF_FAIL(MF_DATA_LOSS, "the variables that were sent are invalid") : MF_OK;
 }
 
 /* ---- updates ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_store.h - what a parameter server holds: slices of weights and of their slots, and the graph
- * that updates them. */
+/* ps_store.h - the variables of a parameter server: slices of weights and of their slots, and the
+ * graph that updates them. */
 #ifndef MF_DIST_PARAM_SERVER_PS_STORE_H
 #define MF_DIST_PARAM_SERVER_PS_STORE_H
 
@@ -26,12 +26,12 @@ typedef struct mf_ps_store {
     int n_feeds;
 } mf_ps_store;
 
-/* t: the whole model and its settings. */
+/* t: the complete model and its settings. */
 MF_MUST mf_status mf_ps_store_init(mf_ps_store *s, const mf_trainer *t, const mf_placement *place,
                                    int server);
 void mf_ps_store_deinit(mf_ps_store *s);
 
-/* Where gradient i is to be put before an update, and (rows) the ids. */
+/* The buffers for gradient i, and (rows) for its ids, to be filled before an update. */
 mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i);
 mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i);
 MF_MUST mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate);
@@ -41,7 +41,7 @@ MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
 
 /* All variables, for a checkpoint, or (slots) without the weights, which workers have; and back. */
 MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
-/* How many bytes that is. */
+/* The size of that in bytes. */
 MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out);
 MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_trace.c - parameter servers in the trace of a step: a row for each, in the chief's time.
- * Clocks are compared as train/loop/team_trace.c does. */
+ * Clocks are compared as train/loop/dist_trace.c does. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
@@ -13,8 +13,8 @@
 enum { TRIES = 16 };
 
 typedef enum trace_wish {
-    LOOK, /* at the clock -> what it says */
-    BEGIN, /* to note what happens -> nothing */
+    LOOK, /* read the clock -> its time */
+    BEGIN, /* begin to record -> nothing */
     END, /* of it -> the events */
 } trace_wish;
 
@@ -22,7 +22,7 @@ typedef enum trace_wish {
 typedef struct trace_head {
     int64_t wish;
     int64_t origin; /* time 0 by the server's clock */
-    int64_t error_ns; /* it is right to so much */
+    int64_t error_ns; /* the error of the offset */
 } trace_head;
 
 /* ---- the chief's side ---- */
@@ -43,7 +43,7 @@ static mf_status ps_trace_ask(mf_ps_client *c, int to, const trace_head *head, v
     return st == MF_OK ? mf_ps_answer(c, to, MF_PS_TRACE, 0, data, size) : st;
 }
 
-/* How far the server's clock is ahead of ours, to how much. */
+/* The offset of the server's clock from the local one, and its error. */
 static mf_status ps_trace_compare_clocks(mf_ps_client *c, int to, int64_t *ahead, int64_t *error)
 {
     const trace_head look = { .wish = LOOK };
@@ -61,8 +61,7 @@ static mf_status ps_trace_compare_clocks(mf_ps_client *c, int to, int64_t *ahead
             memcpy(&seen, data, sizeof seen);
         mf_free(data);
         if (size != sizeof seen)
-            return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                           mf_ps_server_name(c, to));
+            return MF_FAIL(MF_DATA_LOSS, "%s sent an invalid reply", mf_ps_server_name(c, to));
         if (took >= best)
             continue;
         best = took;

@@ -8,7 +8,7 @@
 
 /* ---- looking at a push ---- */
 
-/* The next block of rows of a push: how many, which, what. */
+/* The next block of rows of a push: their number, ids, values. */
 static bool ps_update_take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids,
                                 const float **rows)
 {
@@ -25,7 +25,7 @@ static bool ps_update_take_rows(push *p, int64_t width, int64_t *n, const int64_
     return !in.bad;
 }
 
-/* Behind the blocks of rows there is nothing. */
+/* The push ends after the blocks of rows. */
 static bool rows_make_sense(const server *s, push p)
 {
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
@@ -54,7 +54,7 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
         p->head.leaves > MF_REDUCTION_TREE_LEAVES || p->head.answer >= MF_PS_ANSWERS ||
         p->head.workers < 1 || p->head.workers > s->o.n_workers || p->head.batches < 1 ||
         p->head.batches > 1 << 24)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed invalid data",
                        mf_net_name(s->o.net, r->from));
     p->parts = mf_ps_reader_take(&in, p->head.n_parts, sizeof *p->parts);
     if (p->head.in_lane >= 0) { /* the rest lies there */
@@ -69,7 +69,7 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
     p->rows = in.at;
     p->rows_left = in.left;
     if (in.bad || !rows_make_sense(s, *p))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed %llu bytes, which is not what it has to",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed %llu bytes, which is not the expected size",
                        mf_net_name(s->o.net, r->from), (unsigned long long)r->frame.size);
     return MF_OK;
 }
@@ -78,7 +78,7 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
 
 /* Which floats of pushes. */
 typedef struct part_of {
-    bool extra; /* else dense ones */
+    bool extra; /* otherwise dense ones */
     int64_t at, n;
 } part_of;
 
@@ -166,8 +166,7 @@ static mf_status ps_update_borrow(const float *from, const mf_shape *shape, mf_t
     return mf_buffer_wrap(out->data, (size_t)out->count * sizeof(float), NULL, NULL, &out->buffer);
 }
 
-/* The gradients of one slice in all pushes become one; shards: NULL, or what they are one by one.
- */
+/* Aggregate the gradients of one slice in all pushes; shards: NULL, or the individual shards. */
 static mf_status sum_slice(server *s, const push *const *all, int n_all, const part_of *part,
                            const mf_ps_shards *shards, const mf_shape *shape, mf_tensor *out)
 {
@@ -302,7 +301,7 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
     for (int i = 0; i < n_all; i++) {
         if (all[i]->head.flags & MF_PS_BAD)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "check_loss: the loss is no number: nothing was updated");
+                           "check_loss: the loss is NaN/Inf: nothing was updated");
         if (all[i]->head.leaves != all[0]->head.leaves ||
             all[i]->head.n_extra != all[0]->head.n_extra)
             return MF_FAIL(MF_INVALID_ARGUMENT, "%s and %s do not do the same step",

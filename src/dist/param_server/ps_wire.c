@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_wire.c - what both sides of a parameter server have in common. */
+/* ps_wire.c - shared by workers and parameter servers. */
 #include "base/log.h"
 #include "dist/param_server/strategy_param_server.h"
 #include "train/step/prune_weights.h"
@@ -15,21 +15,21 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, 
     MF_TRY(mf_prune_is_global(t->options.prune, t->arena, &global));
     if (global && servers > 1)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "no parameter server sees all weights, so --prune with scope=global needs "
+                       "no parameter server has all weights, so --prune with scope=global needs "
                        "one server (--ps 1), scope=layer, or another strategy");
     if (clip && strncmp(clip, "global_norm", 11) == 0 && servers > 1)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "no parameter server sees all gradients, so --clip %s needs one server "
+                       "no parameter server has all gradients, so --clip %s needs one server "
                        "(--ps 1), or another strategy",
                        clip);
     whole = t->graph.updates.kind->whole || t->options.prune ||
             mode->aggregation.how == MF_AGGREGATE_ADASUM || (clip && strncmp(clip, "norm", 4) == 0);
     return rule->kind == MF_WEIGHT_PARTITION_EVEN
                ? mf_placement_make(t->model, servers, whole, t->arena, out)
-               : mf_placement_deal(t->model, servers, whole, rule, t->arena, out);
+               : mf_placement_assign(t->model, servers, whole, rule, t->arena, out);
 }
 
-void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *rule)
+void mf_ps_log_placement(const mf_placement *place, const mf_weight_partition *rule)
 {
     for (int s = 0; s < place->n_servers; s++) {
         for (int i = 0; i < place->n_slices[s]; i++) {
@@ -42,7 +42,7 @@ void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *r
     }
 }
 
-/* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */
+/* The weight of a variable: the weight itself, or the weight of a slot; NULL: none. */
 static const mf_weight *ps_wire_owner_of(const mf_trainer *t, const char *name)
 {
     const mf_weight *best = NULL;

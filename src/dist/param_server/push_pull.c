@@ -24,9 +24,9 @@ struct mf_push_pull {
     /* guarded by lock */
     bool closing;
     int begun; /* buckets of this step that are here */
-    int64_t begun_ns, computed_ns; /* when the step began, and the last of them came */
+    int64_t begun_ns, computed_ns; /* when the step began, and when its last value arrived */
     bool done; /* the round is over */
-    mf_error error; /* for good */
+    mf_error error; /* permanent */
     struct {
         mf_kernel *kernel;
         const mf_exchange_bucket *bucket;
@@ -36,7 +36,7 @@ struct mf_push_pull {
 
 /* ---- collecting ---- */
 
-mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples, int votes)
+mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples, int step_flags)
 {
     mf_status st;
 
@@ -44,7 +44,7 @@ mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples
     st = x->error.status == MF_OK ? MF_OK : mf_error_restore(&x->error);
     x->round.step = step;
     x->round.samples = samples;
-    x->round.votes = votes;
+    x->round.step_flags = step_flags;
     x->begun = 0;
     x->done = false;
     x->begun_ns = x->computed_ns = mf_clock_ns();
@@ -62,7 +62,7 @@ int64_t mf_push_pull_computed_ns(mf_push_pull *x)
     return ns;
 }
 
-void mf_push_pull_deal(mf_push_pull *x, int64_t first, int64_t count)
+void mf_push_pull_assign(mf_push_pull *x, int64_t first, int64_t count)
 {
     x->base.first = first;
     x->base.count = count;
@@ -181,7 +181,7 @@ static void *do_rounds(void *arg)
             mf_error_save(st, &x->error);
         x->done = true;
         n = x->n_waiting;
-        x->n_waiting = 0; /* nobody joins them any more in this step */
+        x->n_waiting = 0; /* no kernel joins the round any more in this step */
         pthread_mutex_unlock(&x->lock);
         for (int i = 0; i < n; i++)
             push_pull_hand_out(x, x->waiting[i].bucket, x->waiting[i].kernel);

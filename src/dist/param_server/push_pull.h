@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* push_pull.h - an exchange that collects all values of a step and then does one round with
- * somebody: a parameter server, say. A thread of its own does the round. */
+/* push_pull.h - an exchange that collects all values of a step and then does one round with a peer,
+ * such as a parameter server. A thread does the round. */
 #ifndef MF_DIST_PARAM_SERVER_PUSH_PULL_H
 #define MF_DIST_PARAM_SERVER_PUSH_PULL_H
 
@@ -9,32 +9,32 @@
 
 /* One result of the map over the shards. */
 typedef struct mf_push_pull_round_value {
-    bool concat; /* rows, of which there is one part */
+    bool concat; /* rows, in one part */
     mf_dtype dtype;
     mf_shape shape; /* of rows the first dimension is not known */
-    mf_tensor *part; /* ours */
-    mf_tensor result; /* the round's to fill, with anything of the type */
+    mf_tensor *part; /* this worker's */
+    mf_tensor result; /* filled by the round, with any contents of the type */
 } mf_push_pull_round_value;
 
 typedef struct mf_push_pull_round {
-    int64_t step, samples; /* of all workers together */
-    int votes; /* ours: dist/step_flags.h */
+    int64_t step, samples; /* over all workers */
+    int step_flags; /* this worker's: dist/step_flags.h */
     int n_parts;
-    int64_t room; /* for so many parts */
+    int64_t room; /* the capacity in parts */
     mf_reduction_tree_node *parts;
     mf_push_pull_round_value *values; /* bucket by bucket */
     int n_values;
 } mf_push_pull_round;
 
-/* A round without parts, with room for so many. Owns: mf_push_pull_round_deinit(), also after a
+/* A round without parts, with capacity for so many. Owns: mf_push_pull_round_deinit(), also after a
  * failure. */
 MF_MUST mf_status mf_push_pull_round_init(mf_push_pull_round *r, int n_values, int64_t room);
 void mf_push_pull_round_deinit(mf_push_pull_round *r);
 
 typedef mf_status mf_push_pull_round_fn(void *ctx, mf_push_pull_round *round);
 
-/* Part `part` of `n_parts` of a value is there. True: it was put where it belongs, so the round
- * need not have a copy: values[value].part[part] is empty. */
+/* Part `part` of `n_parts` of a value is complete. True: it was consumed, so the round needs no
+ * copy: values[value].part[part] is empty. */
 typedef bool mf_push_pull_round_take_fn(void *ctx, int value, int part, int n_parts,
                                         const mf_tensor *x);
 
@@ -56,15 +56,15 @@ mf_exchange *mf_push_pull_exchange(mf_push_pull *x);
 /* Which value is result i of the map? */
 int mf_push_pull_value(const mf_push_pull *x, int result);
 
-/* The last round, when it is over; NULL: there was none. */
+/* The last completed round; NULL: none. */
 mf_push_pull_round *mf_push_pull_last(mf_push_pull *x);
 
 MF_MUST mf_status mf_push_pull_begin_step(mf_push_pull *x, int64_t step, int64_t samples,
-                                          int votes);
-/* How long it took to compute our part of the last step. */
+                                          int step_flags);
+/* How long the computation of this worker's part of the last step took. */
 int64_t mf_push_pull_computed_ns(mf_push_pull *x);
-/* Between two steps: from now on these shards are computed here. The session has to be told of the
- * exchange again. */
-void mf_push_pull_deal(mf_push_pull *x, int64_t first, int64_t count);
+/* Between two steps: from now on this worker computes these shards. The caller must set the
+ * session's exchange again. */
+void mf_push_pull_assign(mf_push_pull *x, int64_t first, int64_t count);
 
 #endif

@@ -14,7 +14,7 @@ static void slice_placement_add(mf_placement *p, int server, const mf_weight *w,
         p->slices[server][p->n_slices[server]++] = (mf_piece){ w, from, to };
 }
 
-/* A table: rows to all servers. */
+/* A table: rows over all servers. */
 static void cut_rows(mf_placement *p, const mf_weight *w)
 {
     const int64_t rows = w->shape.dims[0], row = rows > 0 ? slice_placement_count_of(w) / rows : 0;
@@ -24,7 +24,7 @@ static void cut_rows(mf_placement *p, const mf_weight *w)
                             rows * (s + 1) / p->n_servers * row);
 }
 
-/* The weight lies at `at` in the row of all of them, which has `total` elements. */
+/* The weight is at offset `at` in the sequence of all weights, which has `total` elements. */
 static void cut_evenly(mf_placement *p, const mf_weight *w, int64_t at, int64_t total)
 {
     const int64_t n = slice_placement_count_of(w);
@@ -36,7 +36,7 @@ static void cut_evenly(mf_placement *p, const mf_weight *w, int64_t at, int64_t 
     }
 }
 
-/* Largest first, each to the server that has least so far. */
+/* Largest first, each to the server with the fewest bytes so far. */
 static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
 {
     int *owner = MF_ARENA_ARRAY(arena, int, m->n_weights);
@@ -97,7 +97,7 @@ static int64_t first_row(int64_t rows, int64_t n, int64_t k)
     return rows / n * k + (k < rows % n ? k : rows % n);
 }
 
-/* The server that has least and nothing of this weight yet. */
+/* The server with the fewest bytes and no part of this weight yet. */
 static int find_light(const mf_placement *p, const mf_weight *w, const int64_t *load)
 {
     int best = -1;
@@ -127,8 +127,8 @@ static void slice_placement_deal(mf_placement *p, const mf_weight *w,
     }
 }
 
-mf_status mf_placement_deal(const mf_model *m, int servers, bool whole,
-                            const mf_weight_partition *rule, mf_arena *arena, mf_placement *out)
+mf_status mf_placement_assign(const mf_model *m, int servers, bool whole,
+                              const mf_weight_partition *rule, mf_arena *arena, mf_placement *out)
 {
     int64_t *load = MF_ARENA_ARRAY(arena, int64_t, servers), turn = 0;
 
@@ -143,7 +143,7 @@ mf_status mf_placement_deal(const mf_model *m, int servers, bool whole,
         if (whole && !w->lookups && mf_weight_partition_shards(rule, &w->shape) > 1)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "%s would be cut into %lld shards, and this optimizer, --clip, "
-                           "--prune or aggregation=adasum looks at whole weights: use "
+                           "--prune or aggregation=adasum needs complete weights: use "
                            "partition=whole",
                            w->name, (long long)mf_weight_partition_shards(rule, &w->shape));
         slice_placement_deal(out, w, rule, load, &turn);

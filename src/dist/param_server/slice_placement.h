@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_placement.h - which parameter server holds what.
+/* slice_placement.h - which parameter server holds which slices.
  *
- * By bytes, evenly: all weights one behind the other, cut into as many equal pieces as there are
- * servers. Tables whose rows are looked up are cut between rows, each table over all servers, so
- * that the load of its rows is shared. Where weights must stay whole (an optimizer or a clipping
- * that looks at a weight as a whole), the largest goes to whoever has least, and so on.
+ * By bytes, evenly: all weights in sequence, cut into as many equal pieces as there are servers.
+ * Tables whose rows are looked up are cut between rows, each table over all servers, so that the
+ * load of its rows is shared. Where weights must not be cut (an optimizer or a clipping that needs
+ * complete weights), the largest goes to the server with the fewest bytes, and so on.
  *
  * Or by a rule (weight_partition.h): weights are cut into shards, between rows of their first
- * dimension, and these are dealt to the servers. A server has neighbouring shards of a weight, as
- * one slice.
- */
+ * dimension, and the shards are assigned to servers. A server has neighbouring shards of a weight,
+ * as one slice. */
 #ifndef MF_DIST_PARAM_SERVER_SLICE_PLACEMENT_H
 #define MF_DIST_PARAM_SERVER_SLICE_PLACEMENT_H
 
@@ -31,15 +30,15 @@ typedef struct mf_placement {
 /* Of the weights that are trained. Owns: the arena. */
 MF_MUST mf_status mf_placement_make(const mf_model *model, int servers, bool whole, mf_arena *arena,
                                     mf_placement *out);
-/* The same by a rule other than MF_WEIGHT_PARTITION_EVEN; whole: the rule may not cut any of them,
- * else INVALID_ARGUMENT naming the weight. */
-MF_MUST mf_status mf_placement_deal(const mf_model *model, int servers, bool whole,
-                                    const mf_weight_partition *rule, mf_arena *arena,
-                                    mf_placement *out);
-/* What a server holds of a weight; NULL: nothing. */
+/* The same by a rule other than MF_WEIGHT_PARTITION_EVEN; whole: the rule must not cut any weight,
+ * otherwise INVALID_ARGUMENT naming the weight. */
+MF_MUST mf_status mf_placement_assign(const mf_model *model, int servers, bool whole,
+                                      const mf_weight_partition *rule, mf_arena *arena,
+                                      mf_placement *out);
+/* A server's slice of a weight; NULL: none. */
 const mf_piece *mf_placement_find(const mf_placement *p, int server, const mf_weight *weight);
-/* Elements of the slice as a variable of its own: rows of a table, else a column (or, of a vector,
- * a vector). */
+/* The shape of the slice as a variable: rows of a table, otherwise a column (of a vector: a
+ * vector). */
 mf_shape mf_piece_shape(const mf_piece *s);
 
 #endif

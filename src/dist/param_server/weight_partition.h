@@ -7,13 +7,13 @@
 #include "tensor/shape.h"
 
 typedef enum mf_weight_partition_kind {
-    MF_WEIGHT_PARTITION_EVEN, /* no rule: all weights one behind the other, cut evenly; see
-                                 slice_placement.h */
+    MF_WEIGHT_PARTITION_EVEN, /* no rule: all weights in sequence, cut evenly; see slice_placement.h
+                               */
     MF_WEIGHT_PARTITION_WHOLE, /* one shard */
-    MF_WEIGHT_PARTITION_FIXED, /* so many */
-    MF_WEIGHT_PARTITION_MIN_SIZE, /* as many as can be, each of so many bytes at least; TensorFlow
-                              rounds up, so that shards may be a little smaller, and so do we */
-    MF_WEIGHT_PARTITION_MAX_SIZE, /* as few as can be, each of so many bytes at most */
+    MF_WEIGHT_PARTITION_FIXED, /* a fixed number */
+    MF_WEIGHT_PARTITION_MIN_SIZE, /* the largest number of shards of at least so many bytes; rounded
+                                     up like TensorFlow's, so shards may be slightly smaller */
+    MF_WEIGHT_PARTITION_MAX_SIZE, /* the smallest number of shards of at most so many bytes */
 } mf_weight_partition_kind;
 
 typedef struct mf_weight_partition {
@@ -21,10 +21,10 @@ typedef struct mf_weight_partition {
     int64_t shards; /* MF_WEIGHT_PARTITION_FIXED */
     int64_t bytes; /* MF_WEIGHT_PARTITION_MIN_SIZE, MF_WEIGHT_PARTITION_MAX_SIZE: of a shard */
     int64_t max_shards; /* of these two; 0: any number */
-    bool by_size; /* a shard goes to the server that has least; else to one after the other */
+    bool by_size; /* a shard goes to the server with the fewest bytes; otherwise round robin */
 } mf_weight_partition;
 
-/* Shards of a weight of floats: 1 at least, and at most as many as its first dimension. */
+/* Shards of a weight of floats: at least 1, and at most its first dimension. */
 int64_t mf_weight_partition_shards(const mf_weight_partition *p, const mf_shape *shape);
 
 #endif

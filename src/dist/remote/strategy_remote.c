@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_remote.c - a training whose steps run on a cluster of servers, TensorFlow's or ours
- * (strategy servers). Parameter servers hold the variables, and every worker has some of the shards
- * of each batch. This process feeds them.
+/* strategy_remote.c - a training whose steps run on a cluster of servers, TensorFlow's or
+ * Meshflow's (strategy servers). Parameter servers hold the variables, and every worker has some of
+ * the shards of each batch. This process feeds them.
  *
- * The trainer's own variables are where weights come from and go to: what was written here is sent
- * before the next step, and all is fetched when somebody is going to look. */
+ * The trainer's own variables are the source and destination of weights: a value written here is
+ * sent before the next step, and all are fetched before they are read. */
 #include "base/log.h"
 #include "dist/strategies.h"
 #include "graph/device_name.h"
@@ -20,34 +20,34 @@ enum { MOST = 4096 }; /* tasks */
 
 typedef struct servers {
     mf_strategy strategy; /* first */
-    mf_dist_worker team;
+    mf_dist dist;
     char *target, *tls_dir;
-    bool by_bytes; /* else variables go to servers in turn */
+    bool by_bytes; /* otherwise variables go to servers in turn */
     bool stop; /* is wanted */
     mf_session_options session;
-    mf_trainer *trainer; /* NULL: none has joined */
+    mf_trainer *trainer; /* NULL: no trainer has joined */
     char (*workers)[MF_DEVICE_NAME_MAX]; /* that compute: "/job:worker/replica:0/task:0" */
     int n_workers, n_ps;
-    mf_graph *variables; /* one for each that is trained, with what writes and reads it */
+    mf_graph *variables; /* each trained variable, with nodes that write and read it */
     mf_session *keeper; /* of these */
     mf_session *steps;
-    uint64_t *sent; /* by variable: mf_variable_writes() of what the servers have */
+    uint64_t *sent; /* by variable: mf_variable_writes() of the servers' value */
     const char **value, **set, **get, **drop; /* by variable: names of nodes */
 } servers;
 
-static servers *strategy_remote_of_team(mf_dist_worker *team)
+static servers *strategy_remote_of_dist(mf_dist *dist)
 {
-    return (servers *)(void *)((char *)team - offsetof(servers, team));
+    return (servers *)(void *)((char *)dist - offsetof(servers, dist));
 }
 
-/* ---- who is there ---- */
+/* ---- tasks ---- */
 
 static int strategy_remote_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
 
-/* Tasks are told by their first processor. */
+/* A task is identified by its first device. */
 static void strategy_remote_note_device(void *ctx, const char *name, const char *type)
 {
     servers *s = ctx;
@@ -89,7 +89,7 @@ static mf_status strategy_remote_find_tasks(servers *s)
 
 /* ---- devices ---- */
 
-/* What reads or writes a variable is where it is. */
+/* Nodes that read or write a variable are placed with it. */
 static void follow_handles(mf_graph *g)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -102,7 +102,7 @@ static void follow_handles(mf_graph *g)
     }
 }
 
-/* "shards/shard_3/...": 3; -1: it is of the whole step. */
+/* "shards/shard_3/...": 3; -1: of the complete step. */
 static int shard_of(const mf_node *n)
 {
     int shard;
@@ -135,8 +135,7 @@ static mf_status strategy_remote_place(void *ctx, mf_graph *g)
 
 /* ---- variables ---- */
 
-/* The weight whose slot this is, "w" of "w/Adam_1"; NULL: it stands for itself. An op that updates
- * wants them together. */
+/* The weight of a slot, "w" of "w/Adam_1"; NULL: not a slot. Update ops need both on one device. */
 static const char *strategy_remote_weight_of(const mf_trainer *t, const mf_train_var *v)
 {
     const char *best = NULL;
@@ -184,7 +183,7 @@ static mf_status name_nodes(servers *s)
     if (!s->sent || !s->value || !s->set || !s->get || !s->drop)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < t->n_trained; i++) {
-        s->sent[i] = mf_variable_writes(t->trained[i].variable) - 1; /* nothing was */
+        s->sent[i] = mf_variable_writes(t->trained[i].variable) - 1; /* nothing was sent yet */
         s->value[i] = mf_arena_printf(arena, "%s/value", t->trained[i].name);
         s->set[i] = mf_arena_printf(arena, "%s/set", t->trained[i].name);
         s->get[i] = mf_arena_printf(arena, "%s/get", t->trained[i].name);
@@ -195,10 +194,10 @@ static mf_status name_nodes(servers *s)
     return MF_OK;
 }
 
-/* Nobody is waited for longer. */
+/* The timeout of all runs. */
 static mf_run_options strategy_remote_patience(const servers *s)
 {
-    return (mf_run_options){ .timeout_ms = s->team.timeout_ns / 1000000 };
+    return (mf_run_options){ .timeout_ms = s->dist.timeout_ns / 1000000 };
 }
 
 /* Servers keep variables for ever; those of another model may have the same names. */
@@ -261,16 +260,16 @@ static mf_status fetch_variable(servers *s, int64_t i)
     return st;
 }
 
-/* ---- the team: this process alone, whose steps others run ---- */
+/* ---- steps: one worker, whose steps run on servers ---- */
 
-static mf_status servers_join(mf_dist_worker *team, mf_trainer *t)
+static mf_status servers_join(mf_dist *dist, mf_trainer *t)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     if (s->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     s->trainer = t;
-    team->shards = team->n_shards = t->options.shards;
+    dist->shards.total = dist->shards.n = t->options.shards;
     MF_TRY(strategy_remote_find_tasks(s));
     MF_INFO("%s has %d workers and %d parameter servers", s->target, s->n_workers, s->n_ps);
     MF_TRY(make_keeper(s));
@@ -281,14 +280,14 @@ static mf_status servers_join(mf_dist_worker *team, mf_trainer *t)
                                    &s->steps);
 }
 
-static void servers_leave(mf_dist_worker *team, mf_trainer *t)
+static void servers_leave(mf_dist *dist, mf_trainer *t)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
     mf_error why;
 
     if (s->trainer != t)
-        return; /* one that came while another was there */
-    mf_error_save(MF_OK, &why); /* it may leave because of an error */
+        return; /* a second trainer, which was refused */
+    mf_error_save(MF_OK, &why); /* the caller may be handling an error */
     if (s->keeper)
         (void)!drop_variables(s);
     (void)mf_error_restore(&why);
@@ -302,12 +301,11 @@ static void servers_leave(mf_dist_worker *team, mf_trainer *t)
     s->trainer = NULL;
 }
 
-/* What was written here since the last step: first weights, a checkpoint's, those of a roll-back.
- */
-static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
-                                    bool wants_stop)
+/* Send variables that were written here since the last step: initial weights, a checkpoint's, those
+ * of a roll-back. */
+static mf_status servers_begin_step(mf_dist *dist, int64_t step, int64_t samples, bool wants_stop)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     (void)step;
     (void)samples;
@@ -317,25 +315,25 @@ static mf_status servers_begin_step(mf_dist_worker *team, int64_t step, int64_t 
     return MF_OK;
 }
 
-/* Steps run there, all else (evaluations) here. */
-static mf_status servers_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+/* Steps run there, everything else (evaluations) here. */
+static mf_status servers_run(mf_dist *dist, mf_trainer *t, const mf_run_options *options,
                              const mf_loop_call *call)
 {
-    return mf_trainer_call_at(t, strategy_remote_of_team(team)->steps,
-                              strategy_remote_patience(strategy_remote_of_team(team)).timeout_ms,
+    return mf_trainer_call_at(t, strategy_remote_of_dist(dist)->steps,
+                              strategy_remote_patience(strategy_remote_of_dist(dist)).timeout_ms,
                               options, call);
 }
 
-static mf_status servers_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+static mf_status servers_end_step(mf_dist *dist, int64_t step, bool *stop)
 {
     (void)step;
-    *stop = strategy_remote_of_team(team)->stop;
+    *stop = strategy_remote_of_dist(dist)->stop;
     return MF_OK;
 }
 
-static mf_status servers_settle(mf_dist_worker *team, bool *stop)
+static mf_status servers_settle(mf_dist *dist, bool *stop)
 {
-    servers *s = strategy_remote_of_team(team);
+    servers *s = strategy_remote_of_dist(dist);
 
     (void)stop;
     for (int64_t i = 0; i < s->trainer->n_trained; i++)
@@ -343,19 +341,20 @@ static mf_status servers_settle(mf_dist_worker *team, bool *stop)
     return MF_OK;
 }
 
-static void servers_failed(mf_dist_worker *team, mf_status why)
+static void servers_failed(mf_dist *dist, mf_status why)
 {
-    (void)team;
-    (void)why; /* nobody waits for us */
+    (void)dist;
+    (void)why; /* no peer waits for this process */
 }
 
-static const mf_dist_worker_kind TEAM = { .join = servers_join,
-                                          .leave = servers_leave,
-                                          .begin_step = servers_begin_step,
-                                          .run = servers_run,
-                                          .end_step = servers_end_step,
-                                          .settle = servers_settle,
-                                          .failed = servers_failed };
+static const mf_dist_lifecycle_ops servers_lifecycle = { .join = servers_join,
+                                                         .leave = servers_leave,
+                                                         .failed = servers_failed };
+
+static const mf_dist_step_ops servers_steps = { .begin_step = servers_begin_step,
+                                                .run = servers_run,
+                                                .end_step = servers_end_step,
+                                                .settle = servers_settle };
 
 /* ---- opening and closing ---- */
 
@@ -381,9 +380,11 @@ mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out)
     s = mf_calloc(1, sizeof *s);
     if (!s)
         return MF_NOMEM("a strategy");
-    s->strategy = (mf_strategy){ .team = &s->team, .close = servers_close };
-    s->team =
-        (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
+    s->strategy = (mf_strategy){ .dist = &s->dist, .close = servers_close };
+    s->dist = (mf_dist){ .ops = { .lifecycle = &servers_lifecycle, .step = &servers_steps },
+                         .rank = 0,
+                         .size = 1,
+                         .timeout_ns = call->timeout_ns };
     s->by_bytes = settings->by_bytes;
     s->target = mf_strdup(settings->target);
     s->tls_dir = call->o->tls_dir ? mf_strdup(call->o->tls_dir) : NULL;

@@ -11,7 +11,7 @@ mf_status mf_aux_state_add(mf_aux_state_list *list, const char *name, mf_tensor 
     char *own = mf_strdup(name);
 
     if (!own)
-        return MF_NOMEM("what is kept");
+        return MF_NOMEM("auxiliary state");
     if (mf_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at) != MF_OK) {
         mf_free(own);
         return MF_RESOURCE_EXHAUSTED;

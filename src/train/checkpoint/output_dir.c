@@ -12,7 +12,7 @@ static void check_ledger(mf_output_dir *o, mf_status st)
 {
     if (st == MF_OK)
         return;
-    MF_WARN("used samples are not written down any more; training goes on: %s", mf_error_message());
+    MF_WARN("used samples are no longer recorded; training continues: %s", mf_error_message());
     if (mf_ledger_close(o->ledger) != MF_OK)
         MF_WARN("%s", mf_error_message());
     o->ledger = NULL;
@@ -28,23 +28,23 @@ static mf_status begin_ledger(mf_output_dir *o, const char *dir, const char *run
 }
 
 static void output_dir_open_ledger(mf_output_dir *o, const char *dir, const mf_trainer *t,
-                                   const mf_output_dir_data *data, bool goes_on)
+                                   const mf_output_dir_data *data, bool continues)
 {
-    mf_status st = begin_ledger(o, dir, t->run, data, goes_on ? t->step : -1);
+    mf_status st = begin_ledger(o, dir, t->run, data, continues ? t->step : -1);
 
-    if (st != MF_OK && goes_on) {
-        MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)t->step,
+    if (st != MF_OK && continues) {
+        MF_WARN("the ledger of samples restarts at step %lld: %s", (long long)t->step,
                 mf_error_message());
         st = begin_ledger(o, dir, t->run, data, -1);
     }
     check_ledger(o, st);
 }
 
-/* The group that has this sample of the batch of a step has left before. */
+/* The group of this sample had ended before the step. */
 static bool output_dir_is_left_out(const mf_trainer *t, int64_t step, int64_t samples,
                                    int64_t place)
 {
-    const mf_train_progress *s = &t->standing;
+    const mf_train_progress *s = &t->progress;
 
     for (int g = 0; g < s->groups; g++) {
         if (s->left_at[g] > 0 && s->left_at[g] < step && place >= mf_group_begin(t, g, samples) &&
@@ -54,7 +54,7 @@ static bool output_dir_is_left_out(const mf_trainer *t, int64_t step, int64_t sa
     return false;
 }
 
-/* Those that are left out come last. How many. */
+/* Skipped samples come last. Returns their number. */
 static int64_t sort_ids(const mf_trainer *t, int64_t step, const mf_batch *batch, int64_t *out)
 {
     int64_t used = 0, left = batch->whole;
@@ -81,7 +81,7 @@ static mf_status output_dir_add(mf_ledger *l, const mf_trainer *t, int64_t step,
     whole.n = batch->whole;
     whole.first -= batch->place;
     whole.ids = batch->whole_ids;
-    if (t->standing.groups == 0)
+    if (t->progress.groups == 0)
         return mf_ledger_add(l, step, &whole, 0);
     ids = mf_calloc(whole.n, sizeof *ids);
     if (!ids)
@@ -123,7 +123,7 @@ static void take_ledger_over(mf_output_dir *o, const char *dir, const mf_trainer
     mf_status st = mf_ledger_take_over(dir, "train", data->set, data->order, t->step, &o->ledger);
 
     if (st != MF_OK) {
-        MF_WARN("the ledger of samples begins anew here: %s", mf_error_message());
+        MF_WARN("the ledger of samples restarts here: %s", mf_error_message());
         st = begin_ledger(o, dir, t->run, data, -1);
     }
     if (st == MF_OK)
@@ -166,11 +166,11 @@ void mf_output_dir_flush(mf_output_dir *o)
 /* ---- both ---- */
 
 mf_status mf_output_dir_open(mf_output_dir *o, const char *dir, int keep, mf_trainer *t,
-                             const mf_output_dir_data *data, bool goes_on)
+                             const mf_output_dir_data *data, bool continues)
 {
     MF_TRY(mf_checkpoints_open(dir, keep, &o->checkpoints));
     if (!data->leased)
-        output_dir_open_ledger(o, dir, t, data, goes_on);
+        output_dir_open_ledger(o, dir, t, data, continues);
     return MF_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_files.c - the files that trainings leave in an output directory. */
+/* output_files.c - the files of trainings in an output directory. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what is there ---- */
+/* ---- existing files ---- */
 
-/* Ours say so in their first events. */
+/* Meshflow's event files have its name in their first events. */
 static bool is_our_events(const char *dir, const char *name)
 {
     mf_events_reader *r = NULL;
@@ -55,7 +55,7 @@ mf_status mf_run_files_look(const char *dir, mf_run_files *out)
     return st;
 }
 
-/* "": it does not say. */
+/* "": it names none. */
 static void read_run_of(const char *prefix, char run[MF_RUN_ID])
 {
     mf_tensors *file = NULL;
@@ -99,7 +99,7 @@ mf_status mf_run_files_id(const char *dir, char run[MF_RUN_ID])
 
 /* ---- removing ---- */
 
-/* Of a checkpoint that cannot be read nobody knows whose it is. */
+/* The writer of an unreadable checkpoint is unknown. */
 static bool is_our_checkpoint(const char *prefix)
 {
     mf_tensors *file;
@@ -127,8 +127,8 @@ static mf_status remove_checkpoints(const char *dir)
             mf_checkpoints_remove(dir, steps[i]);
         else
             st = MF_FAIL(MF_INVALID_ARGUMENT,
-                         "%s is no checkpoint of ours, or damaged: --overwrite does not remove it; "
-                         "remove it, or choose another --out",
+                         "%s is not a checkpoint of Meshflow, or it is damaged: --overwrite does "
+                         "not remove it; remove it, or choose another --out",
                          prefix);
         mf_free(prefix);
     }

@@ -22,12 +22,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-MF_PARAM_INT(out_lease_ms, 30000,
-             "an output directory whose writer on another host is silent for so long is free");
+MF_PARAM_INT(output_lease_ms, 30000,
+             "an output directory is free if its writer on another host has not renewed its lease "
+             "for this time in ms");
 
 enum { TURNS = 20, MOST = 4096 }; /* tries to win the lock; bytes of a lock file */
 
-/* Who holds the lock, as its file says. */
+/* The holder of the lock, as its file names it. */
 typedef struct holder {
     char job[MF_JOB_ID];
     char host[128], space[128]; /* of its name; boot and space of process numbers */
@@ -62,7 +63,7 @@ void mf_job_id(char out[MF_JOB_ID])
     out[strcspn(out, " \n")] = '\0';
 }
 
-/* ---- who ---- */
+/* ---- the holder ---- */
 
 static void output_lock_read_line(const char *path, char *out, size_t size)
 {
@@ -83,12 +84,12 @@ static void describe_self(const char *job, holder *h)
 
     space[n > 0 ? n : 0] = '\0';
     output_lock_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    *h = (holder){ .pid = (long long)getpid(), .lease_ms = MF_PARAM(out_lease_ms) };
+    *h = (holder){ .pid = (long long)getpid(), .lease_ms = MF_PARAM(output_lease_ms) };
     (void)snprintf(h->job, sizeof h->job, "%s", job);
     (void)snprintf(h->space, sizeof h->space, "%s/%s", boot, space);
     if (gethostname(h->host, sizeof h->host - 1) != 0)
         (void)snprintf(h->host, sizeof h->host, "unknown");
-    if (mf_process_look(getpid(), &p))
+    if (mf_process_read(getpid(), &p))
         h->start = (long long)p.start;
 }
 
@@ -98,10 +99,10 @@ static void print_holder(const holder *h, mf_buf *out)
                   h->host, h->space, h->pid, h->start, h->lease_ms);
 }
 
-/* What is not there stays empty: the lock is a stranger's then, and ages. */
+/* Missing fields stay empty: the lock is a foreign process's then, and ages. */
 static void parse_holder(const char *text, holder *h)
 {
-    *h = (holder){ .lease_ms = MF_PARAM(out_lease_ms) };
+    *h = (holder){ .lease_ms = MF_PARAM(output_lease_ms) };
     if (sscanf(text, "job %95s\nhost %127s\nspace %127s\npid %lld\nstart %lld\nlease_ms %lld",
                h->job, h->host, h->space, &h->pid, &h->start, &h->lease_ms) != 6)
         h->space[0] = '\0';
@@ -113,7 +114,7 @@ static bool lives_here(const holder *h)
 {
     mf_process p;
 
-    return mf_process_look(h->pid, &p) && p.start == h->start && p.state != 'Z';
+    return mf_process_read(h->pid, &p) && p.start == h->start && p.state != 'Z';
 }
 
 static bool is_locked(const char *path)
@@ -149,7 +150,7 @@ static bool is_held(const mf_output_lock *c, const holder *h, const mf_output_lo
 
 /* ---- taking ---- */
 
-/* A file of our own beside the lock, complete and locked. */
+/* A file of this process beside the lock, complete and locked. */
 static mf_status write_own(mf_output_lock *c, char *path, size_t size)
 {
     mf_buf text = { 0 };
@@ -169,7 +170,7 @@ static mf_status write_own(mf_output_lock *c, char *path, size_t size)
     return st;
 }
 
-/* Puts a lock that nobody holds away; if it has become another one meanwhile, back. */
+/* Move a lock without a holder away; if it is another lock by now, move it back. */
 static void output_lock_put_away(const mf_output_lock *c, const char *text)
 {
     char old[4200], *now = NULL;
@@ -193,7 +194,7 @@ static mf_status output_lock_refuse(const mf_output_lock *c, const holder *h, do
                    c->dir, h->pid, h->host[0] ? h->host : "an unknown host", age > 0 ? age : 0.0);
 }
 
-/* Another run holds the lock: it is refused, or its stale lock is removed. */
+/* Another run holds the lock: fail, or remove its stale lock. */
 static mf_status look_at_lock(const mf_output_lock *c, const mf_output_lock_options *o)
 {
     const double age = age_of(c->lock, c->fd);
@@ -226,7 +227,7 @@ static mf_status output_lock(mf_output_lock *c, const mf_output_lock_options *o)
             st = errno == EEXIST ? look_at_lock(c, o) : mf_errno_status(errno, "create", c->lock);
     }
     if (st == MF_OK && !won)
-        st = MF_FAIL(MF_ALREADY_EXISTS, "others take the lock '%s' again and again", c->lock);
+        st = MF_FAIL(MF_ALREADY_EXISTS, "other processes take the lock '%s' repeatedly", c->lock);
     (void)unlink(own);
     return st;
 }
@@ -273,7 +274,7 @@ static mf_status output_lock_write_run(const mf_output_lock *c)
     return st;
 }
 
-/* *run stays as it is where there is none. */
+/* *run does not change if there is none. */
 static void output_lock_read_run(const char *dir, char run[MF_RUN_ID], char job[MF_JOB_ID])
 {
     mf_buf path = { 0 };
@@ -316,11 +317,12 @@ static mf_status refuse_used(const mf_output_lock *c, const mf_run_files *files)
                        (long long)files->newest_step);
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "there is a training in '%s' already, %s: --resume continues it, --overwrite "
-                   "removes it and begins anew",
+                   "removes it and starts a new one",
                    c->dir, newest);
 }
 
-/* The file that names the run is gone or damaged. Under a new name no checkpoint would be used. */
+/* The file that names the run is missing or damaged. Under a new name no checkpoint would be used.
+ */
 static mf_status adopt_run(mf_output_lock *c)
 {
     MF_TRY(mf_run_files_id(c->dir, c->run));
@@ -331,7 +333,7 @@ static mf_status adopt_run(mf_output_lock *c)
     return MF_OK;
 }
 
-/* The directory is ours: what becomes of what is in it? */
+/* This process has the lock: continue the run in the directory, remove it, or begin one. */
 static mf_status output_lock_find_run(mf_output_lock *c, const mf_output_lock_options *o)
 {
     char job[MF_JOB_ID];

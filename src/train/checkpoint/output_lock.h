@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_lock.h - one training writes to an output directory at a time, and knows what is its own
- * there.
+/* output_lock.h - one training writes to an output directory at a time, and recognizes its own
+ * files.
  *
  *     DIR/run        the run that the files belong to, and the job that wrote last
- *     DIR/run.lock   who writes now; there only as long as it does
+ *     DIR/run.lock   the current writer; exists only while it writes
  *
- * A *run* is one training from its first step on, with all its resumptions: its id stands in the
- * checkpoints, events and the ledger as well. A *job* is one try at it, with all restarts of its
- * tasks: they pass the lock and need no --resume.
+ * A *run* is one training from its first step on, with all its resumptions: its id is in the
+ * checkpoints, events and the ledger as well. A *job* is one attempt at it, with all restarts of
+ * its tasks: they pass the lock on and need no --resume.
  *
- * The lock works on any file system that all hosts see: it is made with link(), which only one can
- * win, and its holder renews its time of change. On the same host a dead holder is known at once by
- * its process number and start; elsewhere, when it was not renewed for a lease. Times are those of
- * the file system, so clocks need not agree. */
+ * The lock works on any file system that all hosts share: link() creates it, which succeeds for one
+ * process only, and its holder renews its modification time. A dead holder on the same host is
+ * recognized at once by its process number and start time; on another host when it was not renewed
+ * for a lease. Times are those of the file system, so clocks need not agree. */
 #ifndef MF_TRAIN_CHECKPOINT_OUTPUT_LOCK_H
 #define MF_TRAIN_CHECKPOINT_OUTPUT_LOCK_H
 
@@ -27,29 +27,30 @@ enum { MF_RUN_ID = 17, MF_JOB_ID = 96 }; /* with the zero at the end */
 typedef struct mf_output_lock mf_output_lock;
 
 typedef struct mf_output_lock_options {
-    const char *dir; /* made if it is not there */
+    const char *dir; /* created if it does not exist */
     const char *job; /* id of this job: mf_job_id() */
-    bool resume; /* continue the run that is there */
-    bool overwrite; /* remove the run that is there */
+    bool resume; /* continue the existing run */
+    bool overwrite; /* remove the existing run */
     bool again; /* this job may have written there before: then it continues */
     bool take_over; /* even while another process of this job holds the lock */
 } mf_output_lock_options;
 
-/* Fails: INVALID_ARGUMENT (a run is there, and neither `resume` nor `overwrite` says what to do
- * with it), ALREADY_EXISTS (another job writes there; the message names the process). Owns:
+/* Fails: INVALID_ARGUMENT (a run exists, and neither `resume` nor `overwrite` is set),
+ * ALREADY_EXISTS (another job writes there; the message names the process). Owns:
  * mf_output_lock_release(). */
 MF_MUST mf_status mf_output_lock_take(const mf_output_lock_options *o, mf_output_lock **out);
-/* NULL: nothing happens. */
+/* May be NULL. */
 void mf_output_lock_release(mf_output_lock *c);
-/* ABORTED: another process has taken over. */
+/* ABORTED: another process has taken the lock. */
 MF_MUST mf_status mf_output_lock_check(const mf_output_lock *c);
-/* What is there is continued: it was asked for, or this job has written it. */
+/* Is the existing run continued? By request, or because this job wrote it. */
 bool mf_output_lock_continues(const mf_output_lock *c);
 const char *mf_output_lock_run(const mf_output_lock *c);
 
-/* Of this process's job: MESHFLOW_JOB_ID, which launchers and daemons set, else one of its own. */
+/* Of this process's job: MESHFLOW_JOB_ID, which launchers and daemons set, otherwise a random one.
+ */
 void mf_job_id(char out[MF_JOB_ID]);
-/* Was this process started again after another one of the same task? (MESHFLOW_RESTARTS) */
+/* Does this process replace an earlier one of the same task? (MESHFLOW_RESTARTS) */
 bool mf_job_is_restarted(void);
 /* This process was, and its job has written the run that is in `dir`: it continues that. */
 bool mf_output_lock_is_restart(const char *dir);
@@ -62,9 +63,9 @@ typedef struct mf_run_files {
 } mf_run_files;
 
 MF_MUST mf_status mf_run_files_look(const char *dir, mf_run_files *out);
-/* The run that the newest readable checkpoint is of; "": none says so. */
+/* The run of the newest readable checkpoint; "": none is recorded. */
 MF_MUST mf_status mf_run_files_id(const char *dir, char run[MF_RUN_ID]);
-/* Removes what our trainings write. Checkpoints and events of other programs stay. */
+/* Remove the files of Meshflow's trainings. Checkpoints and events of other programs stay. */
 MF_MUST mf_status mf_run_files_remove(const char *dir);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot.c - what a checkpoint holds: into memory, to a bundle, and back. */
+/* snapshot.c - the contents of a checkpoint: in memory, to a bundle, and back. */
 #include "base/host_state.h"
 #include "formats/bundle.h"
 #include "formats/tensors.h"
 #include "graph/op.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/ckpt_dtype.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/ema.h"
 #include "train/step/offload.h"
 
@@ -14,7 +14,7 @@
 
 enum { EPOCH, FIRST, SEED, SHARDS, SLICE, SLICE_BATCH, SLICE_FILES, N_FIELDS };
 
-/* Those of slices are younger than the others: where they are not, samples were sliced by element,
+/* The fields of slices are newer than the others: a checkpoint without them was sliced by element,
  * and all three are 0. */
 static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_meshflow/first",
                                                    "_meshflow/seed",       "_meshflow/shards",
@@ -31,24 +31,26 @@ struct mf_snapshot {
     int64_t fields[N_FIELDS];
     int64_t groups, left_at[MF_MOST_GROUPS]; /* see mf_train_progress */
     mf_tensor judged; /* see mf_trainer */
-    const char **names; /* of variables; a trainer's are the model's, which outlives us, */
-    char **own_names; /* others our own; NULL: none */
+    const char **names; /* of variables; a trainer's are the model's, which outlives the snapshot,
+                         */
+    char **own_names; /* others are owned; NULL: none */
     mf_tensor *values;
     mf_dtype *as; /* by variable: the type it is written in; NULL: each in its own */
     int64_t n;
-    mf_aux_state_list extra; /* what the team keeps */
-    char **parts; /* prefixes of what others have written */
+    mf_aux_state_list extra; /* the strategy's auxiliary state */
+    char **parts; /* prefixes of the parts that other tasks wrote */
     int64_t n_parts, cap_parts;
 };
 
-/* Updates without locks write in place whoever holds the storage, so they get no chance to. */
+/* Updates without locks write in place even if a snapshot refers to the storage, so a copy is made.
+ */
 static mf_status snapshot_take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
 {
     mf_tensor value = { 0 };
     mf_status st = MF_OK;
 
     MF_TRY(mf_trainer_read(t, &t->trained[i], &value));
-    if (mf_offload_has(&value)) /* the next update would find it in use, and leave its file */
+    if (mf_offload_has(&value)) /* the next update would find it shared, and would leave its file */
         st = mf_offload_clone(t->options.offload, &value, out);
     else if (t->options.hogwild)
         st = mf_tensor_clone(out, &value);
@@ -58,19 +60,19 @@ static mf_status snapshot_take_value(const mf_trainer *t, int64_t i, mf_tensor *
     return st;
 }
 
-/* Many workers bring it together when all know of it (mf_fit); one can at any time. */
+/* Several workers gather it collectively (mf_fit); a single one at any time. */
 static mf_status take_extra(mf_trainer *t, mf_aux_state_list *out)
 {
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
 
-    if (!mf_dist_worker_keeps(team))
+    if (!mf_dist_has_aux_state(dist))
         return MF_OK;
-    if (team->size == 1)
-        MF_TRY(team->kind->collect(team, t->step));
-    if (team->collected) {
-        *out = team->extra;
-        team->extra = (mf_aux_state_list){ 0 };
-        team->collected = false;
+    if (dist->size == 1)
+        MF_TRY(dist->ops.state->collect(dist, t->step));
+    if (dist->aux.collected) {
+        *out = dist->aux.list;
+        dist->aux.list = (mf_aux_state_list){ 0 };
+        dist->aux.collected = false;
     }
     return MF_OK;
 }
@@ -93,8 +95,8 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[SLICE] = t->sliced.by;
     s->fields[SLICE_BATCH] = t->sliced.batch;
     s->fields[SLICE_FILES] = t->sliced.files;
-    s->groups = t->standing.groups;
-    memcpy(s->left_at, t->standing.left_at, sizeof s->left_at);
+    s->groups = t->progress.groups;
+    memcpy(s->left_at, t->progress.left_at, sizeof s->left_at);
     mf_tensor_set(&s->judged, &t->judged);
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
@@ -225,7 +227,7 @@ static mf_status snapshot_write_text(mf_bundle_writer *w, const char *name, cons
     return st;
 }
 
-/* The snapshot keeps the value as it is: another checkpoint may be made of it. */
+/* The snapshot keeps the value unchanged: another checkpoint may be made of it. */
 static mf_status snapshot_write_value(mf_bundle_writer *w, const mf_snapshot *s, int64_t i)
 {
     mf_tensor value = { 0 };
@@ -255,7 +257,7 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     if (st == MF_OK && s->judged.data)
         st = snapshot_write_tensor(w, judged_name, &s->judged);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
-        if (s->values[i].data) /* else it is in another part */
+        if (s->values[i].data) /* otherwise it is in another part */
             st = snapshot_write_value(w, s, i);
     }
     for (int64_t i = 0; st == MF_OK && i < s->extra.n; i++)
@@ -266,7 +268,7 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     return st;
 }
 
-/* Our part beside the others'; then all become one. */
+/* This part beside the other ones; then all become one. */
 static mf_status write_and_merge(const mf_snapshot *s, const char *prefix)
 {
     const char **all = mf_calloc(s->n_parts + 1, sizeof *all);
@@ -313,7 +315,7 @@ mf_status mf_trainer_save(mf_trainer *t, const char *prefix)
 
 /* ---- reading ---- */
 
-/* *found is false, and all is well, where the file has no such number. */
+/* *found is false, and the call succeeds, if the file has no such number. */
 static mf_status read_int(mf_tensors *file, const char *name, int64_t *out, bool *found)
 {
     const int64_t at = mf_tensors_find(file, name);
@@ -344,7 +346,7 @@ static mf_status snapshot_check_shape(const mf_train_var *v, const mf_tensor *va
                    mf_dtype_name(v->variable->dtype), mf_shape_text(&v->variable->declared, want));
 }
 
-/* All values are read and checked before one variable changes. */
+/* All values are read and checked before a variable changes. */
 static mf_status snapshot_read_values(mf_trainer *t, mf_tensors *file, const char *prefix,
                                       bool partly, mf_tensor *values)
 {
@@ -354,7 +356,8 @@ static mf_status snapshot_read_values(mf_trainer *t, mf_tensors *file, const cha
 
         if (partly && (at < 0 || !v->is_weight))
             continue;
-        if (at < 0 && !v->is_weight) /* weights alone are a checkpoint too: slots begin anew */
+        if (at < 0 && !v->is_weight) /* weights alone are a checkpoint, too: slots begin at their
+                                        initial values */
             continue;
         if (at < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -376,12 +379,12 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
     if (!found || then == now)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "%s was made with %s %lld, this training has %lld: going on would give other "
-                   "weights; use the same %s, or begin in another folder",
+                   "%s was made with %s %lld, this training has %lld: continuing would give "
+                   "other weights; use the same %s, or begin in another folder",
                    prefix, what, (long long)then, (long long)now, what);
 }
 
-/* One of another run may lie beside ours, copied there or from before a run was noted. */
+/* A checkpoint of another run may be in the folder, copied there or older than run ids. */
 static mf_status snapshot_check_run(const mf_trainer *t, mf_tensors *file, const char *prefix)
 {
     const int64_t at = mf_tensors_find(file, MF_RUN_NAME);
@@ -412,8 +415,8 @@ static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix
     return check_same(prefix, "shards", fields[SHARDS], t->options.shards, found[SHARDS]);
 }
 
-/* Where training is by groups: those that it was by. */
-/* When each has left; at least one has not. */
+/* The groups of a training by groups. */
+/* The step at which each ended; at least one has not. */
 static bool are_groups(const mf_tensor *value)
 {
     const int64_t *left_at = value->data;
@@ -435,14 +438,14 @@ static mf_status snapshot_read_groups(mf_trainer *t, mf_tensors *file, const cha
     mf_tensor value = { 0 };
     mf_status st;
 
-    if (t->standing.groups == 0 || at < 0)
+    if (t->progress.groups == 0 || at < 0)
         return MF_OK;
     st = mf_tensors_read(file, at, &value);
     if (st == MF_OK && !are_groups(&value))
         st = MF_FAIL(MF_DATA_LOSS, "%s: %s is damaged", prefix, groups_name);
     if (st == MF_OK) {
-        t->standing.groups = value.count;
-        memcpy(t->standing.left_at, value.data, mf_tensor_bytes(&value));
+        t->progress.groups = value.count;
+        memcpy(t->progress.left_at, value.data, mf_tensor_bytes(&value));
     }
     mf_tensor_clear(&value);
     mf_tensor_clear(&t->judged);
@@ -463,14 +466,14 @@ static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
     return MF_OK;
 }
 
-/* What a team had kept; it is taken when the team goes on. */
+/* The strategy's auxiliary state; the strategy takes it when training continues. */
 static mf_status snapshot_read_extra(mf_trainer *t, mf_tensors *file)
 {
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
 
-    if (!mf_dist_worker_keeps(team))
+    if (!mf_dist_has_aux_state(dist))
         return MF_OK;
-    mf_aux_state_clear(&team->extra);
+    mf_aux_state_clear(&dist->aux.list);
     for (int64_t i = 0; i < mf_tensors_count(file); i++) {
         const char *name = mf_tensors_name(file, i);
         mf_tensor value = { 0 };
@@ -479,12 +482,12 @@ static mf_status snapshot_read_extra(mf_trainer *t, mf_tensors *file)
         if (strncmp(name, MF_AUX_STATE_PREFIX, strlen(MF_AUX_STATE_PREFIX)) != 0)
             continue;
         MF_TRY(mf_tensors_read(file, i, &value));
-        st = value.dtype == MF_DTYPE_F32 ? mf_aux_state_add(&team->extra, name, &value) : MF_OK;
+        st = value.dtype == MF_DTYPE_F32 ? mf_aux_state_add(&dist->aux.list, name, &value) : MF_OK;
         mf_tensor_clear(&value);
         MF_TRY(st);
     }
-    team->restored = true;
-    team->collected = false;
+    dist->aux.restored = true;
+    dist->aux.collected = false;
     return MF_OK;
 }
 

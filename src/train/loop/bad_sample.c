@@ -43,7 +43,7 @@ mf_status mf_batch_blame(const mf_dataset *set, const mf_batch *batch, mf_status
         if (at >= 0)
             return bad_sample_blame(set, batch, i, at, st);
     }
-    if (strstr(mf_error_message(), "the loss is no number"))
+    if (strstr(mf_error_message(), "the loss is NaN/Inf"))
         return mf_error_wrap(st, "",
                              "; its samples are numbers, so training diverges: a smaller learning "
                              "rate, clipping or smaller numbers in the data may help");

@@ -52,7 +52,8 @@ void mf_convergence_init(mf_convergence *c, const mf_convergence_options *option
         .starved_seconds = or_else(o->starved_seconds, 60.0),
         .stalled_steps = o->stalled_steps > 0 ? o->stalled_steps : 100,
     };
-    /* Each test may be wrong with its share: then all together are not more often than asked. */
+    /* Each test may be wrong with its share: together they are wrong no more often than configured.
+     */
     c->z = mf_normal_quantile(c->o.false_stops / tests);
 }
 
@@ -96,7 +97,7 @@ static double size_of_loss(const mf_convergence *c, int signal, const mf_trend *
     return fabs(t->value) > least ? fabs(t->value) : least;
 }
 
-/* Few steps are little work and bring little, whatever the curve does. */
+/* A few steps are little work and little progress, for any curve. */
 static double steps_ahead(const mf_convergence *c)
 {
     const double ahead = c->o.horizon * (double)c->last.step;
@@ -104,8 +105,8 @@ static double steps_ahead(const mf_convergence *c)
     return ahead > LEAST_AHEAD ? ahead : LEAST_AHEAD;
 }
 
-/* What the horizon would bring if it went on as in this window: it will not be more, where the
- * curve gets flatter. The bounds are sure but for the share of one test. */
+/* The progress over the horizon if the curve continued like in this window: a flattening curve
+ * makes no more. The bounds hold with the probability of one test. */
 static convergence_verdict convergence_judge(const mf_convergence *c, int signal, const mf_trend *t,
                                              double *at_most)
 {
@@ -124,8 +125,8 @@ static convergence_verdict convergence_judge(const mf_convergence *c, int signal
 
 /* ---- one signal ---- */
 
-/* Is there something in sight that a sure window may not know of? The newest one tells, as well as
- * it can. A curve that turns round is flat for a moment, or over a window with both its sides; of a
+/* Is there a signal that a sure window may miss? The newest window gives the best answer. A curve
+ * that turns is flat for a moment, or over a window that has both sides of the turn; for a
  * validation that would be its best. */
 static bool contradicts(const mf_convergence *c, int signal, const mf_trend *newest)
 {
@@ -176,8 +177,8 @@ static bool is_worse(mf_convergence *c, int signal)
            first + fabs(first) * c->o.tolerance;
 }
 
-/* Weights that get smaller: what keeps them small is still at work, and may yet find something that
- * no loss shows (grokking). */
+/* Shrinking weights: the regularisation is still effective, and training may yet find a solution
+ * that no loss shows (grokking). */
 static bool weights_shrink(const mf_convergence *c)
 {
     const mf_trend t = newest_trend(c, &c->weights);
@@ -222,7 +223,7 @@ static mf_progress_state test(mf_convergence *c)
     return convergence_decide(c, MF_STATE_IMPROVING, MF_WHY_NOT);
 }
 
-/* With another learning rate another curve begins. */
+/* Another learning rate begins another curve. */
 static void note_rate(mf_convergence *c, const mf_observation *o)
 {
     if (o->rate < 0.5 * c->rate || o->rate > 2.0 * c->rate) {
@@ -243,7 +244,7 @@ static void convergence_add(mf_convergence *c, int signal, double loss)
 
 /* ---- whether anything happens at all ---- */
 
-/* Weights that do not move, or cannot. Whoever does not look at weights does not know. */
+/* Weights that do not move, or cannot. Without a look at weights nothing is known. */
 static void note_movement(mf_convergence *c, const mf_observation *o)
 {
     const bool late = isnan(c->last_seconds) || o->seconds - c->last_seconds > c->o.starved_seconds;
@@ -254,7 +255,7 @@ static void note_movement(mf_convergence *c, const mf_observation *o)
         c->still = 0;
     else if (o->skipped || !(o->rate > 0.0) || !isnan(o->moved) || c->still > 0)
         c->still++;
-    /* Time without steps, or in which none could do something, proves nothing. */
+    /* time without steps, or with steps that could change nothing, proves nothing */
     if (moves || late || o->skipped || !(o->rate > 0.0) || isnan(c->moved_at))
         c->moved_at = o->seconds;
     c->last_seconds = o->seconds;
@@ -274,7 +275,7 @@ static mf_progress_state look_for_standstill(mf_convergence *c)
                                                                : MF_WHY_STILL);
 }
 
-/* ---- the whole ---- */
+/* ---- a step ---- */
 
 mf_progress_state mf_convergence_step(mf_convergence *c, const mf_observation *o)
 {
@@ -306,7 +307,7 @@ mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds)
 
 /* ---- words ---- */
 
-static void say_flat(const mf_convergence *c, mf_buf *out)
+static void describe_flat(const mf_convergence *c, mf_buf *out)
 {
     mf_buf_printf(out, "the %s loss, %.4g, ",
                   c->signal == MF_SIGNAL_VALIDATION ? "validation" : "training", c->trend.value);
@@ -322,7 +323,7 @@ static void say_flat(const mf_convergence *c, mf_buf *out)
                   c->trend.from, c->trend.to, 1.0 / c->o.false_stops);
 }
 
-static void say_still(const mf_convergence *c, mf_buf *out)
+static void describe_still(const mf_convergence *c, mf_buf *out)
 {
     if (c->state == MF_STATE_CONVERGED)
         mf_buf_printf(out,
@@ -336,7 +337,7 @@ static void say_still(const mf_convergence *c, mf_buf *out)
                       (long long)c->still, c->last.rate);
 }
 
-void mf_convergence_say(const mf_convergence *c, mf_buf *out)
+void mf_convergence_describe(const mf_convergence *c, mf_buf *out)
 {
     mf_buf_printf(out, "%s at step %lld", names[c->state], (long long)c->last.step);
     if (c->why != MF_WHY_NOT)
@@ -345,16 +346,18 @@ void mf_convergence_say(const mf_convergence *c, mf_buf *out)
     case MF_WHY_NOT:
         break;
     case MF_WHY_FLAT:
-        say_flat(c, out);
+        describe_flat(c, out);
         break;
     case MF_WHY_STILL:
-        say_still(c, out);
+        describe_still(c, out);
         break;
     case MF_WHY_RATE:
         mf_buf_printf(out, "the learning rate has been 0 for %lld steps", (long long)c->still);
         break;
     case MF_WHY_SKIPPED:
-        mf_buf_printf(out, "the last %lld steps were left out, for their gradients were no numbers",
+        mf_buf_printf(out,
+                      "the last %lld steps were skipped, because their gradients were "
+                      "NaN/Inf",
                       (long long)c->skipped);
         break;
     case MF_WHY_NO_STEPS:
@@ -362,7 +365,7 @@ void mf_convergence_say(const mf_convergence *c, mf_buf *out)
                       c->last.seconds - c->last_seconds);
         break;
     case MF_WHY_NO_NUMBER:
-        mf_buf_printf(out, "%d losses in a row are no numbers", (int)c->no_number);
+        mf_buf_printf(out, "%d consecutive losses are NaN/Inf", (int)c->no_number);
         break;
     case MF_WHY_WORSE:
         mf_buf_printf(out, "the training loss rises and is %.4g; it was %.4g at first",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convergence_codec.c - the machine of convergence.h as a row of numbers, for checkpoints. One list
- * of what it consists of serves both ways. */
+/* convergence_codec.c - the state machine of convergence.h as a row of numbers, for checkpoints.
+ * One list of fields serves both directions. */
 #include "train/loop/convergence.h"
 
 typedef struct convergence_codec_walk {
-    double *at; /* NULL: they are counted */
+    double *at; /* NULL: only count */
     int64_t n;
-    bool reads; /* from the machine; else into it */
+    bool reads; /* from the machine; otherwise into it */
 } convergence_codec_walk;
 
 static void real(convergence_codec_walk *w, double *x)
@@ -18,7 +18,7 @@ static void real(convergence_codec_walk *w, double *x)
     w->n++;
 }
 
-/* Steps and counts are far below 2^53. What is no such number becomes 0. */
+/* Steps and counts are far below 2^53. An invalid number becomes 0. */
 static void convergence_codec_whole(convergence_codec_walk *w, int64_t *x)
 {
     double value = (double)*x;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evaluate.c - the model in inference mode, over a whole data set. */
+/* evaluate.c - the model in inference mode, over a data set. */
 #include "base/buf.h"
 #include "base/host_state.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "train/step/ema.h"
 #include "train/step/trainer.h"
 
@@ -17,16 +17,16 @@ typedef struct span {
     int64_t from, to;
 } span;
 
-/* Those who work on every batch together; NULL: we work alone. */
-static mf_dist_worker *together(const mf_trainer *t)
+/* The strategy, if all workers compute every batch together; NULL: this worker computes alone. */
+static mf_dist *together(const mf_trainer *t)
 {
-    return t->team && t->team->kind->infer ? t->team : NULL;
+    return MF_DIST_HAS(t->dist, step, infer) ? t->dist : NULL;
 }
 
 static mf_status evaluate_run_batch(mf_trainer *t, const mf_names *names)
 {
     if (together(t))
-        return t->team->kind->infer(t->team, names);
+        return t->dist->ops.step->infer(t->dist, names);
     return mf_session_run(t->session, NULL, names->feeds, names->values, names->n_feeds,
                           names->fetches, names->n_fetches, NULL, 0, names->results);
 }
@@ -88,9 +88,9 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
     bool stop;
     mf_status st;
 
-    /* Whole ones are swapped. */
-    if (average && t->team && t->team->in_slices && !mf_trainer_has_variables(t))
-        MF_TRY(t->team->kind->settle(t->team, &stop));
+    /* Complete variables are swapped. */
+    if (average && mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) && !mf_trainer_has_variables(t))
+        MF_TRY(mf_dist_settle(t->dist, &stop));
     if (average)
         mf_ema_swap(t);
     st = evaluate_run_all(t, names, data, of, with_label, visit, ctx);
@@ -101,12 +101,12 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
 
 /* ---- evaluate ---- */
 
-/* The sums of every batch, a row of floats each; added up in the end, in the order of the batches,
- * so that it makes no difference who of a team has computed which. */
+/* The sums of every batch, a row of floats each; added in the order of the batches, so the result
+ * does not depend on the workers that computed them. */
 typedef struct sums {
     mf_buf rows;
     int64_t n_sums[MF_MAX_RESULTS]; /* by report */
-    int64_t width; /* of a row: all of them */
+    int64_t width; /* of a row: all sums */
 } sums;
 
 static mf_status evaluate_add_row(mf_trainer *t, const mf_names *names, const mf_batch *batch,
@@ -127,28 +127,28 @@ static mf_status evaluate_add_row(mf_trainer *t, const mf_names *names, const mf
     return all->rows.failed ? MF_NOMEM("evaluating") : MF_OK;
 }
 
-/* Our batches of all. */
-static span evaluate_share_of(const mf_dist_worker *team, int64_t batches)
+/* This worker's batches. */
+static span evaluate_share_of(const mf_dist *dist, int64_t batches)
 {
-    if (!team)
+    if (!dist)
         return (span){ 0, batches };
-    return (span){ batches * team->rank / team->size, batches * (team->rank + 1) / team->size };
+    return (span){ batches * dist->rank / dist->size, batches * (dist->rank + 1) / dist->size };
 }
 
-/* Everybody gets everybody's rows. */
-static mf_status evaluate_gather(mf_dist_worker *team, int64_t step, int64_t batches, sums *all)
+/* All-gather the rows. */
+static mf_status evaluate_gather(mf_dist *dist, int64_t step, int64_t batches, sums *all)
 {
-    const mf_collective c = mf_dist_worker_call(team, step, "the evaluation");
+    const mf_collective c = mf_dist_collective(dist, step, "the evaluation");
     const int64_t row = all->width * (int64_t)sizeof(float);
-    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    int64_t *sizes = mf_calloc(dist->size, sizeof *sizes);
     mf_buf rows = { 0 };
     void *out = mf_buf_room(&rows, (size_t)(batches * row));
     mf_status st = sizes && out ? MF_OK : MF_NOMEM("evaluating");
 
-    for (int r = 0; st == MF_OK && r < team->size; r++)
-        sizes[r] = (batches * (r + 1) / team->size - batches * r / team->size) * row;
+    for (int r = 0; st == MF_OK && r < dist->size; r++)
+        sizes[r] = (batches * (r + 1) / dist->size - batches * r / dist->size) * row;
     if (st == MF_OK)
-        st = mf_all_gather(team->group, &(mf_gather){ c, all->rows.data, sizes, out });
+        st = mf_all_gather(dist->group, &(mf_gather){ c, all->rows.data, sizes, out });
     mf_free(sizes);
     mf_buf_deinit(st == MF_OK ? &all->rows : &rows);
     if (st == MF_OK)
@@ -158,16 +158,16 @@ static mf_status evaluate_gather(mf_dist_worker *team, int64_t step, int64_t bat
 
 static mf_status evaluate_collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
 {
-    mf_dist_worker *team = t->team && t->team->lockstep && !together(t) ? t->team : NULL;
-    const span ours = evaluate_share_of(team, batches);
+    mf_dist *dist = mf_dist_can(t->dist, MF_DIST_LOCKSTEP) && !together(t) ? t->dist : NULL;
+    const span ours = evaluate_share_of(dist, batches);
 
     MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, evaluate_add_row, all));
-    if (ours.from == ours.to) { /* to know how long a row is */
+    if (ours.from == ours.to) { /* a worker without batches needs the length of a row */
         MF_TRY(
             for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, evaluate_add_row, all));
         mf_buf_clear(&all->rows);
     }
-    return team ? evaluate_gather(team, t->step, batches, all) : MF_OK;
+    return dist ? evaluate_gather(dist, t->step, batches, all) : MF_OK;
 }
 
 /* Report by report: the column of all rows that begins at *at. */
@@ -203,20 +203,21 @@ static mf_status evaluate_once(mf_trainer *t, mf_dataset *data, double *values)
     return st;
 }
 
-/* With those who are there; or others have the results already, and we have been given them. */
+/* With the remaining workers; or this worker has received the results of others, which were done
+ * already. */
 static mf_status evaluate_together(mf_trainer *t, mf_dataset *data)
 {
-    const int64_t before = t->standing.evaluations;
+    const int64_t before = t->progress.evaluations;
     mf_status st = MF_OK;
 
-    if (mf_dist_worker_meets(t->team) && !t->team->group)
-        st = mf_dist_worker_gather_round(t->team, t, MF_OK);
-    while (st == MF_OK && t->standing.evaluations == before) {
-        st = evaluate_once(t, data, t->standing.evaluation);
+    if (mf_dist_may_recover(t->dist) && !t->dist->group)
+        st = mf_dist_rendezvous(t->dist, t, MF_OK);
+    while (st == MF_OK && t->progress.evaluations == before) {
+        st = evaluate_once(t, data, t->progress.evaluation);
         if (st == MF_OK)
-            t->standing.evaluations++;
-        else if (mf_dist_worker_meets(t->team))
-            st = mf_dist_worker_gather_round(t->team, t, st);
+            t->progress.evaluations++;
+        else if (mf_dist_may_recover(t->dist))
+            st = mf_dist_rendezvous(t->dist, t, st);
     }
     return st;
 }
@@ -225,7 +226,7 @@ mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *
 {
     MF_ENTRY;
     MF_NEED(t, data, results, n_results);
-    if (t->team)
+    if (t->dist)
         MF_TRY(mf_trainer_need_no_fit(t));
     MF_ALONE(&t->turns);
 
@@ -234,7 +235,7 @@ mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
     MF_TRY(evaluate_together(t, data));
     for (int i = 0; i < t->graph.n_reports; i++)
-        results[i] = (mf_result){ t->graph.reports[i].name, t->standing.evaluation[i] };
+        results[i] = (mf_result){ t->graph.reports[i].name, t->progress.evaluation[i] };
     *n_results = t->graph.n_reports;
     return MF_OK;
 }
@@ -295,7 +296,7 @@ mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
     *out = NULL;
     if (mf_dataset_count(data) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to predict is empty");
-    if (together(t)) /* all of them work on each batch */
+    if (together(t)) /* all workers compute each batch */
         MF_TRY(mf_trainer_need_no_fit(t));
     if (together(t) || swaps(t)) {
         MF_ALONE(&t->turns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+/* fit.c - the loop: batches, steps, epochs, hooks, and recovery after a lost peer. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -12,10 +12,10 @@
 
 /* ---- hooks ---- */
 
-/* Events are the chief's, who may have been another one. */
+/* Only the chief writes events; another worker may have been the chief before. */
 static bool is_heard(const mf_fit_ctx *f, int hook)
 {
-    return hook < f->o.n_hooks || mf_dist_worker_is_chief(f->t->team);
+    return hook < f->o.n_hooks || mf_dist_is_chief(f->t->dist);
 }
 
 static mf_status call_after_step(mf_fit_ctx *f, const mf_step_report *report)
@@ -38,7 +38,7 @@ static mf_status call_after_epoch(mf_fit_ctx *f, const mf_step_report *report)
     mf_status_page_phase(MF_PHASE_EVALUATE);
     if (f->validation)
         MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
-    f->told_epoch = report->step;
+    f->reported_epoch = report->step;
     MF_CALLBACK;
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
@@ -51,31 +51,29 @@ static mf_status call_after_epoch(mf_fit_ctx *f, const mf_step_report *report)
 
 /* ---- the loop ---- */
 
-/* Everybody's variables are the same from here on. */
+/* All workers' variables are equal from here on. */
 static mf_status fit_settle(mf_fit_ctx *f)
 {
-    const mf_dist_worker *team = f->t->team;
-
-    return team && team->kind->settle ? team->kind->settle(f->t->team, &f->stop) : MF_OK;
+    return mf_dist_settle(f->t->dist, &f->stop);
 }
 
-/* Steps are told of once, also where they are done twice. Leased ones come in any order. */
-static bool fit_is_told(const mf_fit_ctx *f, int64_t last, int64_t step)
+/* Steps are reported once, even if they are repeated. Leased steps come in any order. */
+static bool is_reported(const mf_fit_ctx *f, int64_t last, int64_t step)
 {
-    const bool leased = f->t->team && f->t->team->kind->lease;
+    const bool leased = mf_dist_leases_batches(f->t->dist);
 
     return leased ? last == step : last >= step;
 }
 
 int64_t mf_fit_progress(const mf_fit_ctx *f)
 {
-    const mf_dist_worker *team = f->t->team;
+    const mf_dist *dist = f->t->dist;
 
-    return team && team->kind->progress ? team->kind->progress(team) : f->t->step;
+    return MF_DIST_HAS(dist, step, progress) ? dist->ops.step->progress(dist) : f->t->step;
 }
 
-/* Has the job come to a multiple of so many steps since the last step here? Of leased batches this
- * worker does only some. */
+/* Has the job passed a multiple of `every` steps since this worker's last step? It does only some
+ * of the leased batches. */
 static bool passes(const mf_fit_ctx *f, int64_t now, int64_t every)
 {
     return f->progress >= 0 && now / every > f->progress / every;
@@ -83,9 +81,9 @@ static bool passes(const mf_fit_ctx *f, int64_t now, int64_t every)
 
 static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
 {
-    const bool leased = f->t->team && f->t->team->kind->lease;
+    const bool leased = mf_dist_leases_batches(f->t->dist);
     const int64_t now = mf_fit_progress(f);
-    const bool between = leased && f->t->team->saves_between;
+    const bool between = leased && mf_dist_can(f->t->dist, MF_DIST_SAVES_BETWEEN);
     const bool saves =
         f->o.save_steps > 0 && !between &&
         (leased ? passes(f, now, f->o.save_steps) : f->t->step % f->o.save_steps == 0);
@@ -93,13 +91,13 @@ static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
 
     if (saves || epoch)
         MF_TRY(fit_settle(f));
-    if (!fit_is_told(f, f->told_step, report->step)) {
-        f->told_step = report->step;
+    if (!is_reported(f, f->reported_step, report->step)) {
+        f->reported_step = report->step;
         MF_TRY(call_after_step(f, report));
     }
     if (saves)
         MF_TRY(mf_fit_save(f, false));
-    if (epoch && !fit_is_told(f, f->told_epoch, report->step))
+    if (epoch && !is_reported(f, f->reported_epoch, report->step))
         MF_TRY(call_after_epoch(f, report));
     if (epoch && f->o.save_steps == 0 && !between)
         MF_TRY(mf_fit_save(f, false));
@@ -108,17 +106,17 @@ static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
 }
 
 /* Each worker has batches of its own: go to the next one. */
-static mf_status fit_take_lease(mf_fit_ctx *f)
+static mf_status seek_leased_batch(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
-    mf_dist_worker_lease lease = { .total = f->total };
+    mf_dist_lease lease = { .total = f->total };
 
     if (f->out)
         lease.save_every = f->o.save_steps > 0 ? f->o.save_steps : f->per_epoch;
-    MF_TRY(t->team->kind->lease(t->team, &lease));
+    MF_TRY(t->dist->ops.step->lease(t->dist, &lease));
     while (lease.save && !lease.over) {
         MF_TRY(mf_fit_save(f, false));
-        MF_TRY(t->team->kind->lease(t->team, &lease));
+        MF_TRY(t->dist->ops.step->lease(t->dist, &lease));
     }
     f->stop = lease.over;
     if (f->stop)
@@ -134,47 +132,46 @@ static mf_status fit_take_lease(mf_fit_ctx *f)
 static mf_status fit_run_step(mf_fit_ctx *f, const mf_batch *batch)
 {
     mf_trainer *t = f->t;
-    const bool traced = t->step + 1 == t->standing.traced,
-               together = mf_dist_worker_traces(t->team);
+    const bool traced = t->step + 1 == t->progress.traced,
+               together = mf_dist_traces_together(t->dist);
 
-    t->trace = traced && !together && mf_dist_worker_is_chief(t->team) ? f->o.trace : NULL;
+    t->trace = traced && !together && mf_dist_is_chief(t->dist) ? f->o.trace : NULL;
     if (traced && together)
-        MF_TRY(mf_dist_worker_trace_begin(&f->trace, t->team, t));
+        MF_TRY(mf_dist_trace_begin(&f->trace, t->dist, t));
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
     MF_TRY(mf_offload_slots(t));
-    return traced && together ? mf_dist_worker_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
+    return traced && together ? mf_dist_trace_end(&f->trace, t->dist, t, f->o.trace) : MF_OK;
 }
 
 mf_status mf_fit_share(mf_fit_ctx *f)
 {
-    const mf_dist_worker *team = f->t->team;
+    const mf_dist *dist = f->t->dist;
 
-    mf_status_page_shards(team->first_shard, team->n_shards);
-    MF_TRY(mf_iterator_share_part(f->it, team->first_shard, team->n_shards, team->part_first,
-                                  team->part_n));
+    mf_status_page_shards(dist->shards.first, dist->shards.n);
+    MF_TRY(mf_iterator_share_part(f->it, dist->shards.first, dist->shards.n,
+                                  dist->shards.part_first, dist->shards.part_n));
     return mf_fit_read_rows(f);
 }
 
-static void show_traffic(const mf_dist_worker *team)
+static void show_traffic(const mf_dist *dist)
 {
-    mf_traffic traffic = { 0 };
+    mf_traffic traffic;
 
-    if (!team || !team->kind->traffic)
+    if (!MF_DIST_HAS(dist, trace, traffic))
         return;
-    team->kind->traffic(team, &traffic);
+    mf_dist_traffic(dist, &traffic);
     mf_status_page_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
 }
 
-/* `meshflow job set --mesh` of a training that has no mesh. A mesh takes it itself. */
-static void refuse_layout(const mf_dist_worker *team)
+/* `meshflow job set --mesh` for a training without a mesh. A mesh handles the request itself. */
+static void refuse_layout(const mf_dist *dist)
 {
     mf_status_page_layout wish;
 
-    if (!(team && team->in_slices) && mf_status_page_take_layout(&wish))
+    if (!mf_dist_can(dist, MF_DIST_STATE_IN_SLICES) && mf_status_page_take_layout(&wish))
         mf_status_page_answer_layout(
             MF_VARIABLE_REQUEST_REFUSED,
-            "it is not a training on a mesh, so there is no layout to change; "
-            "start it with --mesh");
+            "this training has no mesh, so there is no layout to change; start it with --mesh");
 }
 
 /* Between two steps is the time to change threads. */
@@ -185,7 +182,7 @@ static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
 
     if (wish > 0)
         mf_input_autotune_fix(&f->feeding, f->t, wish);
-    refuse_layout(f->t->team);
+    refuse_layout(f->t->dist);
     mf_status_page_phase(MF_PHASE_INPUT);
     begin = mf_clock_ns();
     MF_TRY(mf_trainer_next(f->it, out));
@@ -194,25 +191,22 @@ static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
     return MF_OK;
 }
 
-/* What others need to know of the step if they have missed its end. */
+/* What other workers need if they have missed the end of the step. */
 static void fit_note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_rate)
 {
     mf_trainer *t = f->t;
 
-    t->standing.step_epoch = batch->epoch;
-    t->standing.samples = batch->whole;
-    t->standing.learning_rate = learning_rate;
+    t->progress.step_epoch = batch->epoch;
+    t->progress.samples = batch->whole;
+    t->progress.learning_rate = learning_rate;
     for (int i = 0; i < t->graph.n_reports; i++)
-        t->standing.results[i] = f->results[i].value;
+        t->progress.results[i] = f->results[i].value;
     mf_iterator_position(f->it, &t->epoch, &t->first);
     mf_output_dir_add(&f->dir, t, batch);
-    if (f->trouble_ns > 0)
-        MF_INFO("step %lld was done %.0f ms after others were found to be gone", (long long)t->step,
-                (double)(mf_clock_ns() - f->trouble_ns) * 1e-6);
-    f->trouble_ns = 0;
+    mf_dist_step_done(t->dist, t->step);
 }
 
-/* Does anybody here look at variables after the step that was done? All are asked. */
+/* Will a hook or a check read variables after this step? All hooks are asked. */
 static bool will_look(mf_fit_ctx *f)
 {
     bool looks = mf_replica_check_looks(&f->agreement);
@@ -234,36 +228,88 @@ static mf_status one_step(mf_fit_ctx *f)
     double learning_rate;
 
     MF_TRY(next_batch(f, &batch));
-    if (t->team)
+    if (t->dist)
         mf_fit_note_rows(f, batch);
-    if (t->team)
-        MF_TRY(
-            t->team->kind->begin_step(t->team, t->step, batch->whole, mf_trainer_wants_stop(f->t)));
+    MF_TRY(mf_dist_begin_step(t->dist, t->step, batch->whole, mf_trainer_wants_stop(t)));
     learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     MF_TRY(fit_run_step(f, batch));
     fit_note_step(f, batch, learning_rate);
-    if (!t->team)
+    if (!t->dist)
         return MF_OK;
-    t->team->looks = will_look(f);
-    MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
-    t->standing.stop = f->stop;
+    t->dist->reads_variables = will_look(f);
+    MF_TRY(mf_dist_end_step(t->dist, t->step, &f->stop));
+    t->progress.stop = f->stop;
     return MF_OK;
 }
 
-/* The trainer stands at an earlier step again: so does all else. */
+/* ---- after a rendezvous ---- */
+
+/* The chief writes; the files may be another worker's. */
+static mf_status take_over_output(mf_fit_ctx *f)
+{
+    const mf_output_dir_data data = { f->train, &f->order, f->per_epoch,
+                                      .leased = mf_dist_leases_batches(f->t->dist) };
+    const mf_hook *events;
+
+    if (!data.leased)
+        mf_output_dir_catch_up(&f->dir, f->o.out, f->t, &data);
+    if (!f->out || f->o.out)
+        return MF_OK;
+    MF_TRY(mf_fit_claim(f));
+    f->o.out = f->out;
+    f->saves = true;
+    MF_TRY(mf_output_dir_take_over(&f->dir, f->out, f->o.keep, f->t, &data));
+    MF_TRY(mf_fit_add_events(f));
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        if (f->hooks[i].take_over)
+            MF_TRY(f->hooks[i].take_over(f->hooks[i].ctx, f->t));
+    }
+    events = &f->hooks[f->loop.n_hooks - 1];
+    return events->after_create_session(events->ctx, &f->loop);
+}
+
+/* State, shards and role of this worker may have changed. */
+mf_status mf_fit_follow_rendezvous(mf_fit_ctx *f)
+{
+    mf_trainer *t = f->t;
+    mf_dist *dist = t->dist;
+
+    if (!dist || f->rendezvous_count == dist->rendezvous_count)
+        return MF_OK;
+    f->rendezvous_count = dist->rendezvous_count;
+    f->progress = -1;
+    f->stop = t->progress.stop != 0;
+    if (f->followed > t->step) /* a step that not all workers completed is repeated */
+        f->followed = t->step;
+    mf_replica_check_forget(&f->agreement);
+    mf_status_page_shards(dist->shards.first, dist->shards.n);
+    mf_dist_trace_deinit(&f->trace, t);
+    if (!f->it) /* the loop is still being prepared */
+        return MF_OK;
+    MF_TRY(mf_fit_share(f));
+    MF_TRY(mf_iterator_seek(f->it, t->epoch, t->first));
+    if (mf_dist_is_chief(dist))
+        return take_over_output(f);
+    mf_output_dir_hand_over(&f->dir);
+    return MF_OK;
+}
+
+/* ---- after a step ---- */
+
+/* The trainer is back at an earlier step: so are files, reports and input. */
 static mf_status fit_go_back(mf_fit_ctx *f)
 {
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
 
     MF_TRY(mf_output_dir_go_back(&f->dir, f->o.out, f->t, &data));
-    f->followed = f->told_step = f->told_epoch = f->t->step;
+    f->followed = f->reported_step = f->reported_epoch = f->t->step;
     f->saved = f->saved > f->t->step ? -1 : f->saved;
-    if (f->t->team)
+    if (f->t->dist)
         MF_TRY(mf_fit_share(f));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
 
-/* Are the weights still good? *back: they were not, and are those of an earlier step. */
+/* Check the weights. *back: they were replaced by those of an earlier step. */
 static mf_status look_after(mf_fit_ctx *f, bool *back)
 {
     MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->dir.checkpoints));
@@ -271,11 +317,11 @@ static mf_status look_after(mf_fit_ctx *f, bool *back)
     return *back ? fit_go_back(f) : MF_OK;
 }
 
-/* All that follows a step. Tried again after trouble, it does only what is left to do. */
+/* Everything that follows a step. After a failure a second call does only the rest. */
 static mf_status follow_step(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
-    const mf_train_progress *s = &t->standing;
+    const mf_train_progress *s = &t->progress;
     const mf_step_report report = { .step = t->step,
                                     .epoch = s->step_epoch,
                                     .samples = s->samples,
@@ -290,13 +336,13 @@ static mf_status follow_step(mf_fit_ctx *f)
         return MF_OK;
     for (int i = 0; i < t->graph.n_reports; i++)
         f->results[i] = (mf_result){ t->graph.reports[i].name, s->results[i] };
-    show_traffic(t->team);
+    show_traffic(t->dist);
     mf_status_page_step(report.step, report.epoch, report.samples,
                         report.n_results > 0 ? f->results[0].value : 0.0);
-    if (t->team && t->team->size > 1 && mf_dist_worker_is_chief(t->team))
+    if (t->dist && t->dist->size > 1 && mf_dist_is_chief(t->dist))
         mf_straggler_look(&f->straggler);
     MF_TRY(after_batch(f, &report));
-    if (t->team)
+    if (t->dist)
         MF_TRY(mf_fit_share(f));
     MF_TRY(mf_input_autotune_step(&f->feeding, t, f->it, f->waited_ns));
     mf_variable_query_answer(t);
@@ -304,10 +350,10 @@ static mf_status follow_step(mf_fit_ctx *f)
     return MF_OK;
 }
 
-/* Each worker has batches of its own, if there is one left. */
+/* Lease a batch, if one is left. */
 static mf_status one_leased_step(mf_fit_ctx *f)
 {
-    MF_TRY(fit_take_lease(f));
+    MF_TRY(seek_leased_batch(f));
     if (f->stop)
         return MF_OK;
     MF_TRY(one_step(f));
@@ -315,32 +361,30 @@ static mf_status one_leased_step(mf_fit_ctx *f)
 }
 
 /* The next that is to be done. */
-static mf_status fit_go_on(mf_fit_ctx *f)
+static mf_status do_next(mf_fit_ctx *f)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
     mf_status st = MF_OK;
 
-    if (team && team->kind->lease)
-        st = team->changes ? mf_dist_worker_gather_round(team, f->t, MF_OK) : one_leased_step(f);
+    if (mf_dist_leases_batches(dist))
+        st = dist->rendezvous_due ? mf_dist_rendezvous(dist, f->t, MF_OK) : one_leased_step(f);
     else if (f->followed == f->t->step)
-        st = team && team->changes ? mf_dist_worker_gather_round(team, f->t, MF_OK) : one_step(f);
+        st = dist && dist->rendezvous_due ? mf_dist_rendezvous(dist, f->t, MF_OK) : one_step(f);
     if (st == MF_OK)
-        st = mf_fit_take_note(f);
-    if (st == MF_OK && !(team && team->kind->lease) && f->followed != f->t->step)
+        st = mf_fit_follow_rendezvous(f);
+    if (st == MF_OK && !mf_dist_leases_batches(dist) && f->followed != f->t->step)
         st = follow_step(f);
-    if (st != MF_OK && mf_dist_worker_meets(team)) {
-        f->trouble_ns = f->trouble_ns > 0 ? f->trouble_ns : mf_clock_ns();
-        st = mf_dist_worker_gather_round(team, f->t, st);
-    }
-    return st == MF_OK ? mf_fit_take_note(f) : st;
+    if (st != MF_OK && mf_dist_may_recover(dist))
+        st = mf_dist_rendezvous(dist, f->t, st);
+    return st == MF_OK ? mf_fit_follow_rendezvous(f) : st;
 }
 
-/* A failure that is forgiven is the end of what was being done. */
-static mf_status go_on_or_forgive(mf_fit_ctx *f)
+/* A failure that a hook forgives ends the current step. */
+static mf_status do_next_or_forgive(mf_fit_ctx *f)
 {
-    const mf_status st = fit_go_on(f);
+    const mf_status st = do_next(f);
 
-    if (!f->t->team)
+    if (!f->t->dist)
         f->stop = mf_trainer_wants_stop(f->t);
     if (st == MF_OK)
         return MF_OK;
@@ -350,22 +394,21 @@ static mf_status go_on_or_forgive(mf_fit_ctx *f)
 
 static bool fit_is_over(const mf_fit_ctx *f)
 {
-    if (f->t->team && f->t->team->kind->lease)
-        return f->stop; /* others may have batches that come back when they are lost */
+    if (mf_dist_leases_batches(f->t->dist))
+        return f->stop; /* batches of lost workers may be leased again */
     return f->followed == f->t->step && (f->t->step >= f->total || f->stop);
 }
 
-/* All steps are done. The job is over once its result is on disk, not before: who comes later, or
- * was started again, is sent home then. */
+/* All steps are done. The job is over once its result is on disk, not before: later tasks are
+ * rejected then. */
 static mf_status fit_finish(mf_fit_ctx *f)
 {
     mf_status_page_phase(MF_PHASE_END);
     MF_TRY(fit_settle(f));
-    if (f->t->team && f->t->team->kind->finish)
-        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
+    MF_TRY(mf_dist_finish(f->t->dist, f->t));
     MF_TRY(mf_fit_save(f, true));
     MF_TRY(mf_fit_confirm(f));
-    return f->t->team && f->t->team->kind->over ? f->t->team->kind->over(f->t->team) : MF_OK;
+    return mf_dist_over(f->t->dist);
 }
 
 static mf_status fit_run(mf_fit_ctx *f)
@@ -377,20 +420,20 @@ static mf_status fit_run(mf_fit_ctx *f)
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
     mf_status_page_begin(f->t->step, f->total);
-    if (f->t->team)
-        mf_status_page_shards(f->t->team->first_shard, f->t->team->n_shards);
+    if (f->t->dist)
+        mf_status_page_shards(f->t->dist->shards.first, f->t->dist->shards.n);
     do {
         while (!fit_is_over(f)) {
-            MF_TRY(go_on_or_forgive(f));
+            MF_TRY(do_next_or_forgive(f));
             mf_trainer_lock_pass(&f->t->turns);
         }
         st = fit_finish(f);
-        again = st != MF_OK && mf_dist_worker_meets(f->t->team);
+        again = st != MF_OK && mf_dist_may_recover(f->t->dist);
         if (again)
-            MF_TRY(mf_dist_worker_gather_round(f->t->team, f->t, st));
+            MF_TRY(mf_dist_rendezvous(f->t->dist, f->t, st));
         if (again)
-            MF_TRY(mf_fit_take_note(f));
-        f->saved = again ? -1 : f->saved; /* by one that may be lost */
+            MF_TRY(mf_fit_follow_rendezvous(f));
+        f->saved = again ? -1 : f->saved; /* a lost worker may have written it */
     } while (again);
     return st;
 }
@@ -424,8 +467,8 @@ static mf_status fit_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validatio
         st = fit_run(&f);
     failed = st != MF_OK;
     f.loop.failed |= failed;
-    if (failed && t->team)
-        t->team->kind->failed(t->team, st);
+    if (failed)
+        mf_dist_failed(t->dist, st);
     if (failed)
         mf_error_save(st, &why);
     if (f.it) {
@@ -435,7 +478,7 @@ static mf_status fit_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validatio
     end_loop(&f);
     mf_straggler_deinit(&f.straggler);
     mf_replica_check_deinit(&f.agreement);
-    mf_dist_worker_trace_deinit(&f.trace, t);
+    mf_dist_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     closed = mf_output_dir_close(&f.dir);
     mf_output_lock_release(f.claim);
@@ -466,7 +509,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     MF_ENTRY;
     MF_NEED(t);
 
-    const bool serves = t->team && t->team->kind->serve;
+    const bool serves = mf_dist_serves(t->dist);
     mf_status st;
 
     if (!serves)
@@ -478,7 +521,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (atomic_exchange(&t->fitting, true))
         return MF_FAIL(MF_FAILED_PRECONDITION, "mf_fit() of this trainer runs already");
     mf_status_page_threads(mf_pool_threads(t->pool), 0);
-    st = serves ? t->team->kind->serve(t->team, t) : fit_fit(t, train, validation, options);
+    st =
+        serves ? t->dist->ops.lifecycle->serve(t->dist, t) : fit_fit(t, train, validation, options);
     atomic_store(&t->fitting, false);
     return st;
 }

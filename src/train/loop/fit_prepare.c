@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
+enum { TRACED = 10 }; /* default of the step that is traced: warm-up is over by then */
 
 /* ---- hooks ---- */
 
@@ -61,12 +61,12 @@ static mf_status add_hooks(mf_fit_ctx *f)
 /* Has this job written there before, by this process or others? */
 static bool was_here(const mf_fit_ctx *f)
 {
-    return mf_dist_worker_meets(f->t->team) || f->t->step > 0 || mf_job_is_restarted();
+    return mf_dist_may_recover(f->t->dist) || f->t->step > 0 || mf_job_is_restarted();
 }
 
 mf_status mf_fit_claim(mf_fit_ctx *f)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
     char job[MF_JOB_ID];
 
     if (!f->out || f->claim)
@@ -74,31 +74,31 @@ mf_status mf_fit_claim(mf_fit_ctx *f)
     mf_job_id(job);
     MF_TRY(mf_output_lock_take(
         &(mf_output_lock_options){ .dir = f->out,
-                                   .job = team && team->job[0] ? team->job : job,
+                                   .job = dist && dist->job[0] ? dist->job : job,
                                    .resume = f->o.resume,
                                    .overwrite = f->o.overwrite,
                                    .again = was_here(f),
-                                   .take_over = mf_dist_worker_meets(team) },
+                                   .take_over = mf_dist_may_recover(dist) },
         &f->claim));
     (void)snprintf(f->t->run, sizeof f->t->run, "%s", mf_output_lock_run(f->claim));
     return MF_OK;
 }
 
-/* A job that has lost its progress says so at once, and in its result. */
-static void tell_where(mf_fit_ctx *f, const char *prefix)
+/* A job that has lost progress reports it at once, and in its result. */
+static void log_start(mf_fit_ctx *f, const char *prefix)
 {
-    const bool lost = mf_job_is_restarted() || (f->t->team && f->t->team->lost);
+    const bool lost = mf_job_is_restarted() || (f->t->dist && f->t->dist->history.trained);
 
     if (lost)
-        f->t->standing.restarted = (prefix ? f->t->step : 0) + 1;
+        f->t->progress.restarted = (prefix ? f->t->step : 0) + 1;
     if (lost && !prefix)
-        MF_WARN("training restarts from step 0: no task is left that has the weights, and there is "
+        MF_WARN("training restarts from step 0: no remaining task has the weights, and there is "
                 "no checkpoint yet; give --out and --save-steps to lose less");
     else if (lost)
-        MF_WARN("no task is left that has the weights: training goes on from the checkpoint %s",
+        MF_WARN("no remaining task has the weights: training continues from the checkpoint %s",
                 prefix);
     else if (prefix)
-        MF_INFO("training goes on from the checkpoint %s", prefix);
+        MF_INFO("training continues from the checkpoint %s", prefix);
 }
 
 static mf_status fit_prepare_restore(mf_fit_ctx *f)
@@ -107,59 +107,58 @@ static mf_status fit_prepare_restore(mf_fit_ctx *f)
     mf_status st = MF_OK;
 
     MF_TRY(mf_fit_claim(f));
-    if (f->out && mf_fit_goes_on(f))
+    if (f->out && mf_fit_continues(f))
         st = mf_checkpoints_restore(f->out, f->t, &prefix);
-    f->t->lost =
-        st == MF_DATA_LOSS || (f->t->team && f->t->team->lost && !prefix && f->t->step > 0);
+    f->t->lost = st == MF_DATA_LOSS ||
+                 (f->t->dist && f->t->dist->history.trained && !prefix && f->t->step > 0);
     MF_TRY(st);
     if (f->t->lost)
         return MF_FAIL(MF_DATA_LOSS,
-                       "what training has come to is lost with those who had it, and there is no "
-                       "checkpoint; give --out and --save-steps, or more parameter servers");
-    tell_where(f, prefix);
+                       "the state of the training is lost with the tasks that had it, and there "
+                       "is no checkpoint; give --out and --save-steps, or more parameter servers");
+    log_start(f, prefix);
     f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);
 }
 
-/* Nobody of the team has any weights. */
-static mf_status begin_team(void *ctx)
+/* mf_dist.init_state: no worker has weights. */
+static mf_status init_training_state(void *ctx)
 {
     return fit_prepare_restore(ctx);
 }
 
-/* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
+/* Where all workers contribute to a checkpoint, all must know when the chief makes one. */
 static mf_status agree_on_saves(mf_fit_ctx *f)
 {
     int64_t plan[] = { f->saves, f->o.save_steps, f->saved };
-    const mf_collective c = mf_dist_worker_call(f->t->team, f->t->step, "when to save");
+    const mf_collective c = mf_dist_collective(f->t->dist, f->t->step, "when to save");
 
-    MF_TRY(mf_broadcast(f->t->team->group, &c, 0, plan, sizeof plan));
+    MF_TRY(mf_broadcast(f->t->dist->group, &c, 0, plan, sizeof plan));
     f->saves = plan[0] != 0;
     f->o.save_steps = plan[1];
     f->saved = plan[2];
     return MF_OK;
 }
 
-/* With others, if there are some: everybody begins where the chief, or a training that goes on
- * already, is. */
+/* With other workers: all begin at the chief's step, or join a training in progress. */
 static mf_status fit_prepare_find_place(mf_fit_ctx *f)
 {
     mf_trainer *t = f->t;
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
 
-    t->standing.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
-    if (mf_dist_worker_meets(team)) {
+    t->progress.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
+    if (mf_dist_may_recover(dist)) {
         MF_TRY(mf_input_check_order(t, f->train, &f->order));
-        team->begin = begin_team;
-        team->begin_ctx = f;
-        if (!team->group)
-            MF_TRY(mf_dist_worker_gather_round(team, t, MF_OK));
-        return mf_fit_take_note(f);
+        dist->init_state = init_training_state;
+        dist->init_ctx = f;
+        if (!dist->group)
+            MF_TRY(mf_dist_rendezvous(dist, t, MF_OK));
+        return mf_fit_follow_rendezvous(f);
     }
-    t->has_state = mf_dist_worker_is_chief(team); /* one has what all begin with */
+    t->has_state = mf_dist_is_chief(dist); /* the chief has the initial state */
     MF_TRY(t->has_state ? fit_prepare_restore(f) : mf_input_check_order(t, f->train, &f->order));
-    return team ? mf_dist_worker_align(team, t) : MF_OK;
+    return dist ? mf_dist_align_state(dist, t) : MF_OK;
 }
 
 static void set_order(mf_fit_ctx *f, bool leased)
@@ -182,25 +181,24 @@ static mf_status open_outputs(mf_fit_ctx *f, bool leased)
 {
     const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, leased };
 
-    if (!mf_dist_worker_is_chief(f->t->team))
-        f->o.out = NULL; /* one writes for all */
+    if (!mf_dist_is_chief(f->t->dist))
+        f->o.out = NULL; /* only the chief writes */
     f->saves = f->o.out != NULL;
-    f->saved = f->restored; /* what others have told us may be on no disk yet */
+    f->saved = f->restored; /* state received from other workers may be on no disk yet */
     f->written = f->restored;
-    if (mf_dist_worker_keeps(f->t->team))
+    if (mf_dist_has_aux_state(f->t->dist))
         MF_TRY(agree_on_saves(f));
     if (!f->o.out)
         return MF_OK;
     MF_TRY(mf_fit_claim(f));
     return mf_output_dir_open(&f->dir, f->o.out, f->o.keep, f->t, &data,
-                              f->t->step > 0 && mf_fit_goes_on(f));
+                              f->t->step > 0 && mf_fit_continues(f));
 }
 
 mf_status mf_fit_prepare(mf_fit_ctx *f)
 {
-    mf_dist_worker *team = f->t->team;
-    const bool leased =
-        team && team->kind->lease; /* then nothing is known of the batches to come */
+    mf_dist *dist = f->t->dist;
+    const bool leased = mf_dist_leases_batches(dist); /* then the next batches are not known */
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     mf_needed needed[MF_NEEDED] = { { 0 } };
     int n;
@@ -212,17 +210,17 @@ mf_status mf_fit_prepare(mf_fit_ctx *f)
     f->t->schedule.total = f->total;
     f->out = f->o.out;
     MF_TRY(fit_prepare_find_place(f));
-    if (team) {
-        if (!mf_dist_worker_meets(team) ||
-            leased) /* those that come later do not know who has what */
+    if (dist) {
+        if (!mf_dist_may_recover(dist) ||
+            leased) /* tasks that join later do not know the locality of others */
             MF_TRY(mf_input_take_near(f->t, f->train, &f->order, f->o.near));
-        f->order.shards = team->shards;
-        f->order.first_shard = team->first_shard;
-        f->order.n_shards = team->n_shards;
-        f->order.part_first = team->part_first;
-        f->order.part_n = team->part_n;
+        f->order.shards = dist->shards.total;
+        f->order.first_shard = dist->shards.first;
+        f->order.n_shards = dist->shards.n;
+        f->order.part_first = dist->shards.part_first;
+        f->order.part_n = dist->shards.part_n;
     }
-    f->followed = f->told_step = f->told_epoch = f->t->step;
+    f->followed = f->reported_step = f->reported_epoch = f->t->step;
     f->progress = -1;
     MF_TRY(open_outputs(f, leased));
     MF_TRY(add_hooks(f));

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit_rows.c - where a team's layout says which samples of a batch this process looks at, only
- * these are read. */
+/* fit_rows.c - only those rows of a batch are read that the strategy needs in this process. */
 #include "train/loop/fit_private.h"
 
 #include <string.h>
 
-/* Hooks may fetch anything, at any step. */
+/* Hooks may fetch any tensor at any step. */
 static bool is_run_alone(const mf_fit_ctx *f)
 {
     for (int i = 0; i < f->loop.n_hooks; i++) {
@@ -15,7 +14,7 @@ static bool is_run_alone(const mf_fit_ctx *f)
     return true;
 }
 
-/* Of the batches to come: that of a full one, and of an epoch's last, if there will be one. */
+/* Of the next batches: the full size, and that of an epoch's last batch, if there will be one. */
 static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
 {
     const int64_t count = mf_dataset_count(f->train), last = count % f->batch;
@@ -28,7 +27,7 @@ static int fit_rows_find_sizes(const mf_fit_ctx *f, int64_t sizes[MF_NEEDED])
     return n;
 }
 
-/* What a step of so many samples is fed, but for the values. */
+/* The feeds of a step of so many samples, without values. */
 static mf_status describe_feeds(const mf_fit_ctx *f, int64_t samples, mf_tensor *feeds)
 {
     const mf_trainer *t = f->t;
@@ -42,7 +41,7 @@ static mf_status describe_feeds(const mf_fit_ctx *f, int64_t samples, mf_tensor 
 
         if (!c)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "the model wants a column '%s', which the data lacks", in->name);
+                           "the model needs a column '%s', which the data lacks", in->name);
         feeds[i].dtype = in->out_types[0];
         feeds[i].shape = (mf_shape){ .rank = c->rank + 1, .dims = { samples } };
         memcpy(feeds[i].shape.dims + 1, c->dims, (size_t)c->rank * sizeof c->dims[0]);
@@ -68,7 +67,7 @@ static mf_status fit_rows_ask(const mf_fit_ctx *f, int64_t samples, mf_ranges *r
     for (int i = 0; list && i < n->n_feeds; i++)
         list[i] = &feeds[i];
     if (st == MF_OK)
-        st = t->team->kind->rows(t->team, &call, (int)t->model->n_inputs + 1, samples, rows);
+        st = t->dist->ops.step->rows(t->dist, &call, (int)t->model->n_inputs + 1, samples, rows);
     mf_free(list);
     mf_free(feeds);
     return st;
@@ -80,7 +79,7 @@ mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n)
     int n_sizes;
 
     *n = 0;
-    if (!f->t->team || !f->t->team->kind->rows || !is_run_alone(f))
+    if (!MF_DIST_HAS(f->t->dist, step, rows) || !is_run_alone(f))
         return MF_OK;
     n_sizes = fit_rows_find_sizes(f, sizes);
     for (int i = 0; i < n_sizes; i++) {
@@ -96,7 +95,7 @@ mf_status mf_fit_find_rows(mf_fit_ctx *f, mf_needed needed[MF_NEEDED], int *n)
     }
     for (int i = 0; i < MF_NEEDED; i++)
         f->cut_sizes[i] = i < n_sizes ? sizes[i] : 0;
-    f->cuts = f->t->team->cuts;
+    f->cuts = f->t->dist->rows.version;
     return MF_OK;
 }
 
@@ -105,7 +104,7 @@ mf_status mf_fit_read_rows(mf_fit_ctx *f)
     mf_needed needed[MF_NEEDED] = { { 0 } };
     int n;
 
-    if (!f->t->team->kind->rows || f->cuts == f->t->team->cuts)
+    if (!MF_DIST_HAS(f->t->dist, step, rows) || f->cuts == f->t->dist->rows.version)
         return MF_OK;
     MF_TRY(mf_fit_find_rows(f, needed, &n));
     return mf_iterator_need(f->it, needed, n);
@@ -113,13 +112,13 @@ mf_status mf_fit_read_rows(mf_fit_ctx *f)
 
 void mf_fit_note_rows(mf_fit_ctx *f, const mf_batch *batch)
 {
-    mf_dist_worker *team = f->t->team;
+    mf_dist *dist = f->t->dist;
 
-    team->n_rows = 0;
+    dist->rows.n_feeds = 0;
     for (int i = 0; i < MF_NEEDED; i++) {
         if (batch->whole == f->cut_sizes[i])
-            team->n_rows = (int)f->t->model->n_inputs + 1;
+            dist->rows.n_feeds = (int)f->t->model->n_inputs + 1;
     }
-    team->samples += batch->whole;
-    team->samples_read += batch->n;
+    dist->samples.total += batch->whole;
+    dist->samples.read += batch->n;
 }

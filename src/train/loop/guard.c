@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guard.c - see guard.h.
  *
- * Updates are left out by a control edge from the taken side of a Switch: where it is not taken,
- * they are dead. Nothing of the gradients passes the Switch, so nothing is copied. */
+ * A control edge from the taken side of a Switch skips updates: on the other side they are dead. No
+ * gradient passes the Switch, so nothing is copied. */
 #include "train/loop/guard.h"
 
 #include "train/step/trainer.h"

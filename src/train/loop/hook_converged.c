@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_converged.c - the hook that feeds convergence.h: losses of every step and every validation,
- * the learning rate and what is to come of it, and now and then a look at the weights.
+ * the learning rate and its schedule, and periodically the change of the weights.
  *
- * Without a rule that goes by the clock all workers decide alike, for losses and weights are the
- * same bits on all of them; with one, the chief decides. A wish to stop travels with the next step,
- * which is the last one; one process alone does that step as well, so that many workers end with
- * its weights. */
+ * Without a rule that uses the clock all workers make the same decision, because losses and weights
+ * are the same bits on all of them; with one, the chief decides. A request to stop travels with the
+ * next step, which is the last one; a single process does that step as well, so that several
+ * workers end with its weights. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"
 #include "train/loop/convergence.h"
+#include "train/loop/dist.h"
 #include "train/loop/hook.h"
-#include "train/loop/team.h"
 #include "train/step/trainer.h"
 #include "train/step/update_norms.h"
 
 #include <math.h>
 #include <string.h>
 
-/* At the weights: this many for as many steps as were done so far, and so many steps apart. */
+/* Weights are measured LOOKS times over the steps so far, and at most every LOOK_STEPS steps. */
 enum { LOOKS = 200, LOOK_STEPS = 10 };
 
 static const char settings_of[] =
@@ -29,21 +29,21 @@ typedef struct converged {
     mf_convergence c;
     mf_progress_state said;
     mf_buf why;
-    double validation; /* of this epoch; NAN: it was told already */
+    double validation; /* of this epoch; NAN: reported already */
     int64_t skipped; /* steps, so far */
-    mf_tensor *kept; /* weights, as they were at the last look; by number of the variable */
+    mf_tensor *kept; /* weights at the last measurement; by number of the variable */
     int64_t n_kept;
     int64_t next_look; /* step */
     double last_look; /* seconds */
-    int64_t asked; /* the step after which variables on a mesh are brought together for us */
+    int64_t asked; /* the step after which variables on a mesh are gathered for this hook */
     double rate_ahead; /* then */
     bool stops; /* with the next step */
-    bool late; /* others have trained before us */
+    bool late; /* other workers have trained before */
 } converged;
 
 /* ---- the weights ---- */
 
-/* Updates without locks would write what we keep. */
+/* Updates without locks would overwrite the kept values: copy. */
 static mf_status hook_converged_keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
 {
     mf_tensor_clear(kept);
@@ -101,26 +101,27 @@ static bool is_look_due(const converged *h, int64_t step, double seconds)
 static bool looks(void *ctx, mf_trainer *t, int64_t step)
 {
     converged *h = ctx;
-    const bool due = !mf_dist_worker_judges(t->team) && is_look_due(h, step, now_seconds());
+    const bool due = !mf_dist_judges_groups(t->dist) && is_look_due(h, step, now_seconds());
 
     h->asked = due ? step : h->asked;
     return due;
 }
 
-/* On a mesh only what was asked for is there. */
+/* On a mesh variables are complete only on request. */
 static bool can_look(const converged *h, const mf_trainer *t, const mf_observation *o)
 {
-    return t->team && t->team->in_slices ? h->asked == o->step
-                                         : is_look_due(h, o->step, o->seconds);
+    return mf_dist_can(t->dist, MF_DIST_STATE_IN_SLICES) ? h->asked == o->step
+                                                         : is_look_due(h, o->step, o->seconds);
 }
 
 /* ---- steps ---- */
 
-/* Workers that have seen the same decide alike. By the clock, and of a part of the curve, they
- * would not: then the chief decides, which is the one that reports why. */
+/* Workers that have seen the same curve make the same decision. With a rule that uses the clock, or
+ * with a part of the curve, they would not: then the chief decides, which also reports the reason.
+ */
 static bool decides(const converged *h, const mf_trainer *t)
 {
-    return mf_dist_worker_is_chief(t->team) || (!h->late && h->c.o.still_seconds == 0.0);
+    return mf_dist_is_chief(t->dist) || (!h->late && h->c.o.still_seconds == 0.0);
 }
 
 static bool is_decision(mf_progress_state state)
@@ -132,37 +133,39 @@ static void stop_if_decided(converged *h, mf_trainer *t)
 {
     const bool ends = is_decision(h->c.state);
 
-    if (ends && (t->team || h->stops) && decides(h, t))
+    if (ends && (t->dist || h->stops) && decides(h, t))
         mf_trainer_stop(t);
     h->stops = ends;
     t->decided |= ends;
 }
 
-static mf_status hook_converged_say(converged *h)
+static mf_status hook_converged_report(converged *h)
 {
     if (h->c.state == h->said)
         return MF_OK;
     h->said = h->c.state;
     mf_buf_clear(&h->why);
-    mf_convergence_say(&h->c, &h->why);
+    mf_convergence_describe(&h->c, &h->why);
     MF_TRY(mf_buf_finish(&h->why));
     if (h->said == MF_STATE_STALLED || h->said == MF_STATE_STARVED || h->said == MF_STATE_DIVERGED)
         MF_WARN("training %s", h->why.data);
     return MF_OK;
 }
 
-/* Who comes later knows only a part of the curve: it decides where all who know more are gone. */
+/* A worker that joins late knows only a part of the curve: it decides where no other worker is
+ * left. */
 static mf_status hook_converged_begin(void *ctx, mf_trainer *t)
 {
     converged *h = ctx;
 
     h->skipped = mf_guard_skipped(t);
-    h->late = t->team && t->team->lost;
-    return mf_dist_worker_judges(t->team) ? t->team->kind->watch(t->team, &h->c.o) : MF_OK;
+    h->late = t->dist && t->dist->history.trained;
+    return mf_dist_judges_groups(t->dist) ? t->dist->ops.convergence->watch(t->dist, &h->c.o)
+                                          : MF_OK;
 }
 
-/* Groups are judged one by one, by the team; what is left to us are validations, and the loss of
- * all groups, which is known when they have settled. */
+/* The strategy judges each group; this hook handles validations, and the loss of all groups, which
+ * is known when they have settled. */
 static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step_report *r)
 {
     mf_observation o = { .step = r->step,
@@ -173,7 +176,7 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
                          .rate = r->learning_rate,
                          .rate_ahead = mf_schedule_least(&t->schedule, t->step) };
     const char *why;
-    const mf_progress_state state = t->team->kind->verdict(t->team, &why, &o.train_loss);
+    const mf_progress_state state = t->dist->ops.convergence->verdict(t->dist, &why, &o.train_loss);
 
     if (state != MF_STATE_IMPROVING) {
         h->c.state = h->said = state;
@@ -187,14 +190,14 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
     h->validation = NAN;
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return hook_converged_say(h);
+    return hook_converged_report(h);
 }
 
 static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     converged *h = ctx;
 
-    if (mf_dist_worker_judges(t->team))
+    if (mf_dist_judges_groups(t->dist))
         return after_step_of_groups(h, t, r);
 
     mf_observation o = { .step = r->step,
@@ -212,10 +215,10 @@ static mf_status hook_converged_after_step(void *ctx, mf_trainer *t, const mf_st
         MF_TRY(hook_converged_look_at_weights(h, t, &o));
     o.rate_ahead = h->rate_ahead;
     (void)mf_convergence_wait(&h->c, o.seconds);
-    MF_TRY(hook_converged_say(h));
+    MF_TRY(hook_converged_report(h));
     (void)mf_convergence_step(&h->c, &o);
     stop_if_decided(h, t);
-    return hook_converged_say(h);
+    return hook_converged_report(h);
 }
 
 static mf_status hook_converged_after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,

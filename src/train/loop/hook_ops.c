@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hook_ops.c - hooks that add to what is run: feeds, final ops, tensors for the log, traces. */
+/* hook_ops.c - hooks that add to runs: feeds, final ops, tensors for the log, traces. */
 #include "base/file.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -23,7 +23,7 @@ static mf_status feed_before_run(void *ctx, mf_hook_loop *loop, mf_run_request *
     (void)loop;
     MF_CALLBACK;
     MF_TRY(h->fn(h->ctx, request));
-    request->n_fetches = 0; /* nobody would look at them */
+    request->n_fetches = 0; /* their results would not be used */
     return MF_OK;
 }
 
@@ -49,7 +49,7 @@ typedef struct fetcher {
     mf_hook_names names;
     mf_tensor **values; /* one for each name */
     mf_hook_loop *loop; /* NULL: it has not begun */
-    bool done; /* final ops: values are there */
+    bool done; /* final ops: values are set */
     mf_timer timer; /* log */
     bool use_timer, at_end, wanted;
     int64_t runs; /* so far */
@@ -220,7 +220,7 @@ mf_status mf_hook_logging(const char *const *tensors, int n, mf_every every, boo
 typedef struct profiler {
     char *dir;
     mf_timer timer;
-    mf_buf path; /* of the trace at hand */
+    mf_buf path; /* of the current trace */
     int64_t next; /* step of the next run, if it counts one; -1: there was no run yet */
 } profiler;
 

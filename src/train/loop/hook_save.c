@@ -60,7 +60,7 @@ static mf_status saver_after_run(void *ctx, mf_hook_loop *loop, mf_tensor *const
     return mf_timer_is_due(&h->timer, step) ? hook_save(h, step) : MF_OK;
 }
 
-/* The status is that of the last save, once it is on the disk. */
+/* The status is that of the last save, once it is on disk. */
 static mf_status saver_end(void *ctx, mf_trainer *trainer)
 {
     saver *h = ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hook_stop.c - hooks that say when it begins and when it ends: stopping at a step, at a loss that
- * is no number; waiting for others. */
+/* hook_stop.c - hooks that control begin and end: stop at a step, stop at a loss that is NaN/Inf,
+ * wait for a step. */
 #include "base/host_state.h"
 #include "base/log.h"
 #include "train/loop/hook.h"
@@ -49,7 +49,7 @@ mf_status mf_hook_stop_at_step(int64_t last_step, int64_t n_steps, mf_hook *out)
 
     memset(out, 0, sizeof *out);
     if (last_step < 0 || n_steps < 0 || (last_step > 0) == (n_steps > 0))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "say either the last step or how many there are");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "give either the last step or the number of steps");
     h = mf_calloc(1, sizeof *h);
     if (!h)
         return MF_NOMEM("a hook");
@@ -61,7 +61,7 @@ mf_status mf_hook_stop_at_step(int64_t last_step, int64_t n_steps, mf_hook *out)
     return MF_OK;
 }
 
-/* ---- a loss that is no number ---- */
+/* ---- a loss that is NaN/Inf ---- */
 
 typedef struct nan_guard {
     mf_hook_names loss; /* one, or none */
@@ -99,7 +99,7 @@ static mf_status nan_after_run(void *ctx, mf_hook_loop *loop, mf_tensor *const *
     return MF_OK;
 }
 
-/* What CheckNumerics says. */
+/* The message of CheckNumerics. */
 static bool nan_forgive(void *ctx, mf_hook_loop *loop, mf_status why)
 {
     const nan_guard *h = ctx;

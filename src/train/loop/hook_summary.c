@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_summary.c - events for TensorBoard.
  *
- * What cannot be written (a full disk) is no reason to stop training: it is said once, and then
- * nothing more is written. */
+ * A failure to write (a full disk) does not stop training: it is logged once, and no more events
+ * are written. */
 #include "base/host_state.h"
 #include "base/log.h"
 #include "train/loop/hook.h"
@@ -18,18 +18,18 @@ typedef struct summary {
     mf_summary_options o; /* without its strings */
     char *dir, *validation;
     mf_hook_names summaries;
-    mf_timer timer, run_timer; /* scalars; what the graph summarises */
+    mf_timer timer, run_timer; /* scalars; the graph's summaries */
     mf_hook_loop *loop;
     bool broken; /* writing has failed */
     bool graph_written;
 
-    /* Of the run at hand. */
-    mf_hook_names fetches; /* room for all that may be fetched; strings are not its own */
+    /* Of the current run. */
+    mf_hook_names fetches; /* space for all possible fetches; strings are borrowed */
     int n_summaries, n_gradients, n_images; /* fetched, in this order */
     char image[300], (*gradients)[300]; /* "name:0" */
 } summary;
 
-/* Writing has gone wrong or not; the loop goes on. */
+/* Log a failure to write; the loop continues. */
 static mf_status tolerate(summary *h, mf_status st)
 {
     if (st != MF_OK && !h->broken)
@@ -109,7 +109,7 @@ static mf_status summary_created(void *ctx, mf_hook_loop *loop)
     return MF_OK;
 }
 
-/* ---- what is fetched with a run ---- */
+/* ---- fetches of a run ---- */
 
 static bool hook_summary_is_time(int64_t every, int64_t step)
 {
@@ -149,7 +149,7 @@ static mf_status summary_before_run(void *ctx, mf_hook_loop *loop, mf_run_reques
 
 /* ---- pictures ---- */
 
-/* Floats become bytes as TensorFlow's image summaries make them: what is largest becomes 255; with
+/* Floats become bytes as in TensorFlow's image summaries: the largest value becomes 255; with
  * negative values 0 becomes 128. */
 static void hook_summary_to_bytes(const mf_tensor *t, int64_t first, int64_t n, unsigned char *out)
 {
@@ -362,7 +362,7 @@ mf_status mf_hook_summary(const mf_summary_options *options, mf_hook *out)
 
     memset(out, 0, sizeof *out);
     if (!options->dir)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the hook is given no folder for events");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the hook needs a folder for events");
     h = mf_calloc(1, sizeof *h);
     if (!h)
         return MF_NOMEM("a hook");
@@ -379,7 +379,7 @@ mf_status mf_hook_summary(const mf_summary_options *options, mf_hook *out)
                       .looks = summary_looks,
                       .release = summary_release };
     if (h->summaries.n > 0 || options->gradient_steps > 0 || options->image_steps > 0) {
-        out->before_run = summary_before_run; /* else runs are left alone */
+        out->before_run = summary_before_run; /* otherwise runs do not change */
         out->after_run = summary_after_run;
     }
     return MF_OK;

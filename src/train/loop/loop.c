@@ -39,7 +39,7 @@ mf_status mf_hook_loop_deinit(mf_hook_loop *l)
     return first;
 }
 
-/* ---- what hooks ask ---- */
+/* ---- queries of hooks ---- */
 
 mf_session *mf_hook_loop_session(mf_hook_loop *loop)
 {
@@ -56,7 +56,7 @@ mf_coordinator *mf_hook_loop_coordinator(mf_hook_loop *loop)
     return loop ? loop->coordinator : NULL;
 }
 
-/* Between a run and the next, all hooks share one look: it may cost a run. */
+/* Between two runs all hooks share one read: it may cost a run. */
 mf_status mf_hook_loop_step(mf_hook_loop *loop, int64_t *step)
 {
     MF_ENTRY;
@@ -199,7 +199,7 @@ static mf_status loop_gather(mf_hook_loop *l, mf_loop_call *all, mf_run_options 
     return MF_OK;
 }
 
-/* The caller's handles stand first while the session fills them. */
+/* The caller's handles come first while the session fills them. */
 static mf_status loop_run_all(mf_hook_loop *l, const mf_run_options *options,
                               const mf_loop_call *call, const mf_loop_call *all)
 {
@@ -268,8 +268,8 @@ static mf_status open_writer(mf_hook_loop *l, const char *dir, mf_hook_loop_writ
     return MF_OK;
 }
 
-/* A session's first event in a file says where it begins: readers forget what an earlier one, whose
- * end was lost, has written of later steps. */
+/* A session's first event in a file has its first step: readers then discard later steps that an
+ * earlier session, which lost its end, has written. */
 mf_status mf_hook_loop_events(mf_hook_loop *l, const char *dir, mf_events **out)
 {
     mf_hook_loop_writer *w;
@@ -300,8 +300,7 @@ void mf_hook_loop_flush(mf_hook_loop *l)
 mf_status mf_every_check(const mf_every *every)
 {
     if (every->steps < 0 || every->seconds < 0 || (every->steps > 0) == (every->seconds > 0))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "say either every how many steps or every how many "
-                                            "seconds");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "give either a number of steps or a number of seconds");
     return MF_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.h - what mf_fit() and a monitored session have in common: hooks around runs, the step, and
- * event files that all hooks share. */
+/* loop.h - shared by mf_fit() and monitored sessions: hooks around runs, the step, and event files
+ * that all hooks share. */
 #ifndef MF_TRAIN_LOOP_LOOP_H
 #define MF_TRAIN_LOOP_LOOP_H
 
@@ -29,19 +29,19 @@ struct mf_hook_loop {
     const mf_hook *hooks;
     int n_hooks;
     atomic_bool stop;
-    bool failed; /* a run has, and nobody forgave: hooks end without doing more */
+    bool failed; /* a run has failed, and no hook forgave it: hooks end without further work */
 
     mf_status (*read_step)(mf_hook_loop *loop, int64_t *step);
     mf_status (*snapshot)(mf_hook_loop *loop, struct mf_snapshot **out);
-    int64_t sessions; /* made so far */
+    int64_t sessions; /* sessions made so far */
     int64_t start; /* steps done when the session was made */
     bool after_run; /* and before the next: the step does not change */
-    int64_t step; /* then; -1: nobody has looked yet */
+    int64_t step; /* of that time; -1: not read yet */
 
     mf_hook_loop_writer *writers;
     int64_t n_writers, cap_writers;
 
-    /* A run's names, put together; kept for the next. */
+    /* The names of a run, assembled; reused by the next. */
     const char **feed_names, **fetches;
     const mf_tensor **feeds;
     mf_tensor **results;
@@ -58,26 +58,26 @@ typedef struct mf_loop_call {
     mf_tensor **results;
 } mf_loop_call;
 
-/* The caller has set trainer or what stands for it, graph and hooks; all else is 0. */
+/* The caller has set trainer or its replacement, graph and hooks; everything else is 0. */
 MF_MUST mf_status mf_hook_loop_init(mf_hook_loop *l);
-/* Closes all event files: the first failure of that. */
+/* Close all event files: the first failure of that. */
 MF_MUST mf_status mf_hook_loop_deinit(mf_hook_loop *l);
 
 MF_MUST mf_status mf_hook_loop_call_begin(mf_hook_loop *l);
-/* A session was made: note where it begins, tell the hooks. */
+/* A session was made: record its first step, notify the hooks. */
 MF_MUST mf_status mf_hook_loop_call_created(mf_hook_loop *l);
 /* Every hook's end is called; the first failure counts. */
 MF_MUST mf_status mf_hook_loop_call_end(mf_hook_loop *l);
 /* Does a hook forgive this failure of a run? */
 bool mf_hook_loop_forgives(mf_hook_loop *l, mf_status why);
 
-/* before_run of all hooks, the run with what they add, after_run of all. */
+/* before_run of all hooks, the run with their additions, after_run of all. */
 MF_MUST mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options,
                                    const mf_loop_call *call);
 
 /* The events of this folder, begun if need be. Owns: the loop's. */
 MF_MUST mf_status mf_hook_loop_events(mf_hook_loop *l, const char *dir, mf_events **out);
-/* All events of all folders reach their files. */
+/* Flush the events of all folders. */
 void mf_hook_loop_flush(mf_hook_loop *l);
 
 /* ---- when to do something ---- */

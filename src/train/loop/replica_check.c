@@ -9,15 +9,16 @@
 
 enum {
     PIECE = 256 << 10, /* bytes that one thread hashes at a time */
-    TIMES = 3, /* as often all go back to the same step: then it is no accident */
+    TIMES = 3, /* roll-backs to the same step that prove a persistent fault */
 };
 
 /* ---- hashing ---- */
 
-/* Slots that only one worker has are nobody else's business. */
+/* Slots that only one worker has are not compared. */
 static bool is_compared(const mf_replica_check *a, int64_t i)
 {
-    return !(a->t->team->one_updates && mf_train_var_is_slot(&a->t->trained[i]));
+    return !(mf_dist_can(a->t->dist, MF_DIST_ONE_UPDATER) &&
+             mf_train_var_is_slot(&a->t->trained[i]));
 }
 
 static int64_t replica_check_bytes_of(const mf_variable *v)
@@ -58,7 +59,7 @@ static mf_status hash_variable(mf_replica_check *a, int64_t i)
     return MF_OK;
 }
 
-/* FNV-1a over the sums of all variables. */
+/* FNV-1a over the checksums of all variables. */
 static mf_status hash_all(mf_replica_check *a)
 {
     uint64_t hash = 14695981039346656037u;
@@ -73,19 +74,19 @@ static mf_status hash_all(mf_replica_check *a)
     return MF_OK;
 }
 
-static mf_status replica_check_gather(mf_dist_worker *team, int64_t step, const void *own,
-                                      int64_t size, void *all)
+static mf_status replica_check_gather(mf_dist *dist, int64_t step, const void *own, int64_t size,
+                                      void *all)
 {
-    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    int64_t *sizes = mf_calloc(dist->size, sizeof *sizes);
     mf_status st;
 
     if (!sizes)
         return MF_NOMEM("a comparison");
-    for (int i = 0; i < team->size; i++)
+    for (int i = 0; i < dist->size; i++)
         sizes[i] = size;
-    st = mf_all_gather(team->group, &(mf_gather){ .call = mf_dist_worker_call(team, step,
-                                                                              "the weights' "
-                                                                              "hash"),
+    st = mf_all_gather(dist->group, &(mf_gather){ .call = mf_dist_collective(dist, step,
+                                                                             "the weights' "
+                                                                             "hash"),
                                                   .data = own,
                                                   .sizes = sizes,
                                                   .out = all });
@@ -93,9 +94,9 @@ static mf_status replica_check_gather(mf_dist_worker *team, int64_t step, const 
     return st;
 }
 
-/* ---- who differs ---- */
+/* ---- which workers differ ---- */
 
-/* The first of those who are more than half of all; -1: there is no majority. */
+/* The first member of a majority of more than half; -1: there is no majority. */
 static int find_majority(const uint64_t *hashes, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -109,15 +110,14 @@ static int find_majority(const uint64_t *hashes, int n)
     return -1;
 }
 
-/* "worker 2", or "workers 1 and 2": those who do not have this hash. */
-static int name_others(const mf_dist_worker *team, const uint64_t *hashes, uint64_t hash,
-                       mf_buf *out)
+/* "worker 2", or "workers 1 and 2": the workers with another hash. */
+static int name_others(const mf_dist *dist, const uint64_t *hashes, uint64_t hash, mf_buf *out)
 {
     int n = 0;
 
-    for (int i = 0; i < team->size; i++) {
+    for (int i = 0; i < dist->size; i++) {
         if (hashes[i] != hash)
-            mf_buf_printf(out, "%s%s", n++ > 0 ? " and " : "", team->group->names[i]);
+            mf_buf_printf(out, "%s%s", n++ > 0 ? " and " : "", dist->group->names[i]);
     }
     return n;
 }
@@ -126,12 +126,12 @@ static int name_others(const mf_dist_worker *team, const uint64_t *hashes, uint6
 static mf_status first_difference(mf_replica_check *a, int rank, int like, const char **name)
 {
     const mf_trainer *t = a->t;
-    uint32_t *all = mf_calloc(t->team->size * t->n_trained, sizeof *all);
+    uint32_t *all = mf_calloc(t->dist->size * t->n_trained, sizeof *all);
     mf_status st = all ? MF_OK : MF_NOMEM("a comparison");
 
     *name = "none";
     if (st == MF_OK)
-        st = replica_check_gather(t->team, t->step, a->sums,
+        st = replica_check_gather(t->dist, t->step, a->sums,
                                   t->n_trained * (int64_t)sizeof *a->sums, all);
     for (int64_t i = t->n_trained - 1; st == MF_OK && i >= 0; i--) {
         if (all[rank * t->n_trained + i] != all[like * t->n_trained + i])
@@ -141,11 +141,11 @@ static mf_status first_difference(mf_replica_check *a, int rank, int like, const
     return st;
 }
 
-/* One sentence: who differs from whom, in what. */
+/* One sentence: which workers differ from which others, in which variables. */
 static mf_status replica_check_describe(mf_replica_check *a, const uint64_t *hashes, int majority,
                                         mf_buf *out)
 {
-    const mf_dist_worker *team = a->t->team;
+    const mf_dist *dist = a->t->dist;
     const int like = majority >= 0 ? majority : 0;
     int other = 0, n;
     const char *name;
@@ -153,16 +153,16 @@ static mf_status replica_check_describe(mf_replica_check *a, const uint64_t *has
     while (hashes[other] == hashes[like])
         other++;
     MF_TRY(first_difference(a, other, like, &name));
-    n = name_others(team, hashes, hashes[like], out);
+    n = name_others(dist, hashes, hashes[like], out);
     if (majority >= 0)
-        mf_buf_printf(out, "'s weights differ from those of %d others", team->size - n);
+        mf_buf_printf(out, "'s weights differ from those of %d others", dist->size - n);
     else
-        mf_buf_printf(out, "'s weights differ from %s's", team->group->names[like]);
+        mf_buf_printf(out, "'s weights differ from %s's", dist->group->names[like]);
     mf_buf_printf(out, " after step %lld, first in %s", (long long)a->t->step, name);
     return mf_buf_finish(out);
 }
 
-/* ---- mending ---- */
+/* ---- repair ---- */
 
 static mf_status replica_check_keep(mf_replica_check *a)
 {
@@ -178,7 +178,7 @@ static mf_status replica_check_keep(mf_replica_check *a)
     a->epoch = t->epoch;
     a->first = t->first;
     for (int64_t i = 0; i < t->n_trained; i++) {
-        if (!is_compared(a, i) && t->team->rank != 0)
+        if (!is_compared(a, i) && t->dist->rank != 0)
             continue;
         mf_tensor_clear(&a->values[i]);
         MF_TRY(mf_variable_read(t->trained[i].variable, &a->values[i]));
@@ -200,27 +200,27 @@ static mf_status replica_check_go_back(mf_replica_check *a)
     return hash_all(a);
 }
 
-/* Everybody has the variables of `root` then. */
+/* All workers get the variables of `root`. */
 static mf_status replica_check_share(mf_replica_check *a, int root)
 {
     mf_trainer *t = a->t;
 
     for (int64_t i = 0; i < t->n_trained; i++) {
         if (is_compared(a, i))
-            MF_TRY(mf_dist_worker_give(t->team, root, &t->trained[i], t->step));
+            MF_TRY(mf_dist_broadcast_variable(t->dist, root, &t->trained[i], t->step));
     }
     return hash_all(a);
 }
 
-/* Values that were kept may be damaged as well: those who do not find them as all agreed on take
- * them from one who does. */
+/* Stored values may be damaged as well: a worker whose stored values have another hash gets them
+ * from a worker that has the agreed ones. */
 static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
 {
-    const mf_dist_worker *team = a->t->team;
+    const mf_dist *dist = a->t->dist;
     int root = -1, whole = 0;
 
-    MF_TRY(replica_check_gather(a->t->team, a->t->step, &a->hash, sizeof a->hash, hashes));
-    for (int i = team->size - 1; i >= 0; i--) {
+    MF_TRY(replica_check_gather(a->t->dist, a->t->step, &a->hash, sizeof a->hash, hashes));
+    for (int i = dist->size - 1; i >= 0; i--) {
         if (hashes[i] == a->agreed) {
             root = i;
             whole++;
@@ -228,10 +228,10 @@ static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
     }
     if (root < 0)
         return MF_FAIL(MF_DATA_LOSS,
-                       "no worker has the weights of step %lld any more; go on from "
+                       "no worker has the weights of step %lld any more; continue from "
                        "a checkpoint (--resume)",
                        (long long)a->step);
-    if (whole == team->size)
+    if (whole == dist->size)
         return MF_OK;
     MF_TRY(replica_check_share(a, root));
     return replica_check_keep(a);
@@ -246,7 +246,7 @@ static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const
                        "%s; so it was %d times before: a memory or a processor is faulty, train "
                        "without that machine",
                        who, TIMES);
-    MF_WARN("%s; all go back to step %lld and do %lld steps again", who, (long long)a->step,
+    MF_WARN("%s; all workers go back to step %lld and do %lld steps again", who, (long long)a->step,
             (long long)(step - a->step));
     MF_TRY(replica_check_go_back(a));
     return share_if_damaged(a, hashes);
@@ -254,7 +254,7 @@ static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const
 
 static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool *back)
 {
-    const int majority = find_majority(hashes, a->t->team->size);
+    const int majority = find_majority(hashes, a->t->dist->size);
     mf_buf who = { 0 };
     mf_status st = replica_check_describe(a, hashes, majority, &who);
 
@@ -269,7 +269,7 @@ static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool 
             st = replica_check_keep(a);
     } else if (st == MF_OK) {
         st = MF_FAIL(MF_DATA_LOSS,
-                     "%s, and no majority says which are right; go on from a "
+                     "%s, and there is no majority to decide which are correct; continue from a "
                      "checkpoint (--resume)",
                      who.data);
     }
@@ -277,18 +277,18 @@ static mf_status replica_check_mend(mf_replica_check *a, uint64_t *hashes, bool 
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the check ---- */
 
 static mf_status replica_check_compare(mf_replica_check *a, bool *back)
 {
-    mf_dist_worker *team = a->t->team;
-    uint64_t *hashes = mf_calloc(team->size, sizeof *hashes);
+    mf_dist *dist = a->t->dist;
+    uint64_t *hashes = mf_calloc(dist->size, sizeof *hashes);
     bool same = true;
     mf_status st = hashes ? hash_all(a) : MF_NOMEM("a comparison");
 
     if (st == MF_OK)
-        st = replica_check_gather(team, a->t->step, &a->hash, sizeof a->hash, hashes);
-    for (int i = 1; st == MF_OK && i < team->size; i++)
+        st = replica_check_gather(dist, a->t->step, &a->hash, sizeof a->hash, hashes);
+    for (int i = 1; st == MF_OK && i < dist->size; i++)
         same &= hashes[i] == hashes[0];
     if (st == MF_OK)
         st = same ? replica_check_keep(a) : replica_check_mend(a, hashes, back);
@@ -296,13 +296,14 @@ static mf_status replica_check_compare(mf_replica_check *a, bool *back)
     return st;
 }
 
-/* Where variables have to be brought together for it, it is not done more often than told. */
+/* Where variables must be gathered for it, the check runs no more often than configured. */
 static bool is_due(const mf_replica_check *a, bool last)
 {
-    const mf_dist_worker *team = a->t ? a->t->team : NULL;
+    const mf_dist *dist = a->t ? a->t->dist : NULL;
 
-    return team && team->group && team->size > 1 && a->looked != a->t->step &&
-           (a->t->step % a->every == 0 || ((last || a->anew) && !team->in_slices));
+    return dist && dist->group && dist->size > 1 && a->looked != a->t->step &&
+           (a->t->step % a->every == 0 ||
+            ((last || a->anew) && !mf_dist_can(dist, MF_DIST_STATE_IN_SLICES)));
 }
 
 bool mf_replica_check_looks(mf_replica_check *a)
@@ -316,7 +317,8 @@ bool mf_replica_check_looks(mf_replica_check *a)
 mf_status mf_replica_check_step(mf_replica_check *a, bool last, bool *back)
 {
     *back = false;
-    if (!is_due(a, last) || (a->t->team->in_slices && a->asked != a->t->step))
+    if (!is_due(a, last) ||
+        (mf_dist_can(a->t->dist, MF_DIST_STATE_IN_SLICES) && a->asked != a->t->step))
         return MF_OK;
     MF_TRY(replica_check_compare(a, back));
     a->looked = a->t->step;
@@ -326,11 +328,12 @@ mf_status mf_replica_check_step(mf_replica_check *a, bool last, bool *back)
 
 mf_status mf_replica_check_init(mf_replica_check *a, mf_trainer *t, int64_t every)
 {
-    const mf_dist_worker *team = t->team;
+    const mf_dist *dist = t->dist;
     int64_t most = 1;
 
     *a = (mf_replica_check){ .every = every == 0 ? MF_CHECK_STEPS : every };
-    if (every < 0 || !team || !team->lockstep || team->pulls || team->apart)
+    if (every < 0 || !mf_dist_can(dist, MF_DIST_LOCKSTEP) ||
+        mf_dist_can(dist, MF_DIST_PULLS_WEIGHTS) || mf_dist_can(dist, MF_DIST_OWN_BATCHES))
         return MF_OK;
     for (int64_t i = 0; i < t->n_trained; i++) {
         const int64_t n = pieces_of(t->trained[i].variable);
@@ -338,8 +341,10 @@ mf_status mf_replica_check_init(mf_replica_check *a, mf_trainer *t, int64_t ever
         most = n > most ? n : most;
     }
     a->t = t;
-    /* Updates without locks write what we keep; and on a mesh nobody keeps whole variables. */
-    a->may_go_back = !mf_dist_worker_keeps(team) && !t->options.hogwild && !team->in_slices;
+    /* Updates without locks overwrite stored values; and on a mesh no worker stores complete
+     * variables. */
+    a->may_go_back = !mf_dist_has_aux_state(dist) && !t->options.hogwild &&
+                     !mf_dist_can(dist, MF_DIST_STATE_IN_SLICES);
     a->sums = mf_calloc(t->n_trained, sizeof *a->sums);
     a->pieces = mf_calloc(most, sizeof *a->pieces);
     a->values = mf_calloc(t->n_trained, sizeof *a->values);

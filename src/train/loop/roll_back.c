@@ -3,14 +3,14 @@
 #include "train/loop/roll_back.h"
 
 #include "base/log.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <string.h>
 
-/* Steps that were left out, up to the one that was done last. */
+/* Consecutive skipped steps, up to the last step. */
 typedef struct roll_back_row {
     int64_t n, first;
-    int64_t times; /* that weights go back because of it, with this one */
+    int64_t times; /* roll-backs because of it, including this one */
 } roll_back_row;
 
 /* ---- one number of the trainer ---- */
@@ -23,7 +23,7 @@ typedef struct kept {
 
 static const char *const count_names[] = { "global_step", "skipped_steps", "skipped_steps_in_row" };
 
-/* What does not go back. */
+/* State that does not go back. */
 static mf_status roll_back_keep(const mf_trainer *t, kept *k)
 {
     *k = (kept){ .step = t->step, .epoch = t->epoch, .first = t->first, .sliced = t->sliced };
@@ -52,8 +52,8 @@ static void roll_back_forget(kept *k)
 
 /* ---- the chief ---- */
 
-/* Weights of a checkpoint that was made right before the row, or in it, are those at hand. If they
- * come from the newest one before that already, that one is no good. */
+/* A checkpoint made right before the row, or in it, has the current weights. If these already came
+ * from the newest one before that, that one does not help. */
 static bool is_of_use(const roll_back_row *r, int64_t step, bool *passed_over)
 {
     if (step >= r->first - 1)
@@ -99,7 +99,7 @@ static mf_status roll_back_restore(mf_trainer *t, const char *dir, mf_checkpoint
     *taken = -1;
     if (!dir || !c)
         return MF_OK;
-    /* Which one is the newest may not depend on how fast it is written. */
+    /* Which one is the newest must not depend on how fast it is written. */
     if (mf_checkpoints_wait(c) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     st = roll_back_keep(t, &k);
@@ -119,9 +119,9 @@ static mf_status no_way_back(const roll_back_row *r)
 {
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers, "
-        "and there is no checkpoint from before them to go back to; lower --lr, clip "
-        "gradients (--clip), look at the data, or save more often (--out, --save-steps)",
+        "%lld consecutive steps (%lld to %lld) had a loss or gradients with NaN/Inf, and there "
+        "is no earlier checkpoint to go back to; lower --lr, clip gradients (--clip), check the "
+        "data, or save more often (--out, --save-steps)",
         (long long)r->n, (long long)r->first, (long long)(r->first + r->n - 1));
 }
 
@@ -130,27 +130,27 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
     const int64_t limit = t->graph.guard.in_row;
     const int64_t n = limit > 0 ? mf_guard_skipped_in_row(t) : 0;
     const roll_back_row r = { n, t->step - n + 1, limit > 0 ? n / limit : 0 };
-    mf_dist_worker *team = t->team;
+    mf_dist *dist = t->dist;
     int64_t taken = -1;
 
     if (n == 0 || n % limit != 0)
         return MF_OK;
-    if (mf_dist_worker_is_chief(team))
+    if (mf_dist_is_chief(dist))
         MF_TRY(roll_back_restore(t, dir, checkpoints, &r, &taken));
-    if (team && team->group) {
-        const mf_collective c = mf_dist_worker_call(team, t->step, "where to go back to");
+    if (dist && dist->group) {
+        const mf_collective c = mf_dist_collective(dist, t->step, "the checkpoint to go back to");
 
-        MF_TRY(mf_broadcast(team->group, &c, 0, &taken, sizeof taken));
+        MF_TRY(mf_broadcast(dist->group, &c, 0, &taken, sizeof taken));
     }
     if (taken < 0)
         return no_way_back(&r);
-    if (mf_dist_worker_is_chief(team))
-        MF_WARN("%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers: "
-                "weights are those of step %lld again, and training goes on with step %lld",
+    if (mf_dist_is_chief(dist))
+        MF_WARN("%lld consecutive steps (%lld to %lld) had a loss or gradients with NaN/Inf: "
+                "weights are those of step %lld again, and training continues with step %lld",
                 (long long)n, (long long)r.first, (long long)t->step, (long long)taken,
                 (long long)t->step + 1);
-    if (!team || !team->group)
+    if (!dist || !dist->group)
         return MF_OK;
-    MF_TRY(mf_dist_worker_give_all(team, 0, t, t->step));
-    return mf_dist_worker_align(team, t); /* and what the chief keeps for the team */
+    MF_TRY(mf_dist_broadcast_state(dist, 0, t, t->step));
+    return mf_dist_align_state(dist, t); /* and the chief's auxiliary state */
 }

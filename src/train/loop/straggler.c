@@ -9,19 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-MF_PARAM_INT(say_slow_ms, 5000, "how often workers are compared; 0: never");
-MF_PARAM_INT(say_slow_percent, 200, "a worker is slow that takes so many % of the others' time");
+MF_PARAM_INT(straggler_check_ms, 5000,
+             "interval in ms of comparing the workers' step times; 0: never");
+MF_PARAM_INT(straggler_percent, 200,
+             "a worker that takes this percentage of the others' time is a straggler");
 
 enum {
-    STEPS = 4, /* fewer between two looks say nothing */
-    SURE = 2, /* looks in a row */
+    STEPS = 4, /* fewer between two checks prove nothing */
+    SURE = 2, /* consecutive checks */
     FEW = 5, /* faults in a second */
 };
 #define WORTH_IT 0.1 /* of all time */
 
 /* ---- why ---- */
 
-/* The file whose reading took longest since then, by the recorder; "": none took long. */
+/* The file whose reading took longest since then, by the flight recorder; "": none took long. */
 static void find_read(const mf_status_page_seen *t, int64_t since, mf_status_page_event *longest)
 {
     mf_status_page_event *events = mf_calloc(MF_STATUS_PAGE_EVENTS, sizeof *events);
@@ -48,7 +50,7 @@ static void put_input(const mf_status_page_seen *t, int64_t since, mf_buf *out)
         mf_buf_printf(out, ": reading %s took %.2f s", read.text, (double)read.amount * 1e-9);
 }
 
-/* The op it is at, as an example. */
+/* Its current op, as an example. */
 static const char *straggler_op_of(const mf_status_page *p)
 {
     for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
@@ -73,22 +75,24 @@ void mf_straggler_cause(const mf_status_page_seen *task, const mf_pace *before, 
         put_input(task, before->times.at_ns, out);
     else if (timed && wanted > 0 && (double)t.ran_ns < 0.7 * (double)wanted)
         mf_buf_printf(out,
-                      "its processor time is %.0f %% of what it wants (others run on its cores)",
+                      "it gets %.0f %% of the processor time that it needs (other processes run "
+                      "on its cores)",
                       100.0 * (double)t.ran_ns / (double)wanted);
     else if (timed && faults > FEW)
-        mf_buf_printf(out, "its memory comes from a disk (%.0f page faults a second)", faults);
+        mf_buf_printf(out, "its memory is paged in from a disk (%.0f page faults a second)",
+                      faults);
     else if (timed && (double)wanted < 0.6 * (double)computed)
         mf_buf_printf(
             out,
-            "%.0f %% of the time in which it computes it stands still (stopped by signals, "
-            "or blocked in the kernel)",
+            "%.0f %% of its computing time it does not run (stopped by signals, or blocked in "
+            "the kernel)",
             100.0 - 100.0 * (double)wanted / (double)computed);
     else
         mf_buf_printf(out, "it computes slower%s%s%s", op ? " (at op " : "", op ? op : "",
                       op ? " just now)" : "");
 }
 
-/* ---- who ---- */
+/* ---- the slow worker ---- */
 
 static void straggler_take(const mf_status_page_seen *t, int64_t now, mf_pace *out)
 {
@@ -128,7 +132,7 @@ static int straggler_ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of all but one; 0: nobody's is known. */
+/* Of all but one; 0: no measurement. */
 static double straggler_median(const double *paces, int n, int but, double *room)
 {
     int known = 0;
@@ -163,7 +167,7 @@ static void straggler_judge(const mf_straggler *s, const mf_status_page_seen *co
         const int64_t pieces = before ? (paces[i].step - before->step) * paces[i].shards : 0;
         const double excess = (by_shard[i] - others) * (double)pieces;
         const bool slow = others > 0.0 && excess > WORTH_IT * (double)time &&
-                          100.0 * by_shard[i] >= (double)MF_PARAM(say_slow_percent) * others;
+                          100.0 * by_shard[i] >= (double)MF_PARAM(straggler_percent) * others;
 
         if (!before)
             continue;
@@ -181,7 +185,7 @@ static bool is_worker(const mf_status_page_seen *t)
     return t->alive && t->page.phase != MF_PHASE_SERVE && !mf_job_view_is_master(t);
 }
 
-/* Has somebody done too few steps since the last look to say anything? */
+/* Has a worker done too few steps since the last check? */
 static bool is_early(const mf_straggler *s, const mf_job_view_job *job)
 {
     for (int i = 0; i < job->n; i++) {
@@ -223,7 +227,7 @@ static void straggler_compare(mf_straggler *s, const mf_job_view_job *job, int64
 
 void mf_straggler_look(mf_straggler *s)
 {
-    const int64_t every = MF_PARAM(say_slow_ms) * 1000000, now = mf_clock_ns();
+    const int64_t every = MF_PARAM(straggler_check_ms) * 1000000, now = mf_clock_ns();
     const char *task;
     mf_job_view r;
 
@@ -235,7 +239,8 @@ void mf_straggler_look(mf_straggler *s)
             straggler_compare(s, &r.jobs[0], r.now);
         mf_job_view_deinit(&r);
     }
-    s->look_at = now + every + 20 * (mf_clock_ns() - now); /* many tasks take long to look at */
+    s->look_at = now + every + 20 * (mf_clock_ns() - now); /* reading the pages of many tasks takes
+                                                              long */
 }
 
 void mf_straggler_deinit(mf_straggler *s)

@@ -25,7 +25,7 @@ static void wait_for_turn(mf_trainer_lock *t, bool alone)
 
     t->waiting++;
     t->waiting_alone += alone;
-    /* Those who want it alone come before new ones who share, or they would never get it. */
+    /* Waiting exclusive threads precede new shared ones, or they would starve. */
     while (t->depth > 0 || (alone ? t->sharing > 0 : t->waiting_alone > 0)) {
         waited = true;
         pthread_cond_wait(&t->changed, &t->lock);

@@ -43,8 +43,8 @@ void mf_series_add(mf_series *s, double step, double value)
 
 /* ---- trends ---- */
 
-/* By how much more the variance of a slope is where what is left over goes together, neighbour by
- * neighbour: the sum of all correlations, if each is the one before it times the first. */
+/* The factor by which correlated residuals of neighbours increase the variance of a slope: the sum
+ * of all correlations, if each is the previous one times the first. */
 static double inflation(double together, double squares, int n)
 {
     double r = squares > 0.0 ? together / squares - 1.0 / sqrt((double)n) : 0.0; /* by chance */
@@ -53,7 +53,7 @@ static double inflation(double together, double squares, int n)
     return (1.0 + r) / (1.0 - r);
 }
 
-/* What the line leaves over: its variance, as it counts for the slope. */
+/* The residuals of the line: their variance, as it affects the slope. */
 static double left_over(const mf_bin *bins, int n, const mf_trend *t, double x0, double y0)
 {
     double squares = 0.0, together = 0.0, last = 0.0;
@@ -68,8 +68,8 @@ static double left_over(const mf_bin *bins, int n, const mf_trend *t, double x0,
     return squares / (double)(n - 2) * inflation(together, squares, n);
 }
 
-/* The bins from `first` on in blocks of as many each; the first few may be left out. What goes up
- * and down within a block does not count as scatter. */
+/* The bins from `first` on in blocks of equal size; the first few may be skipped. Variation within
+ * a block does not count as scatter. */
 static int make_blocks(const mf_series *s, int first, mf_bin *blocks)
 {
     const int size = (s->n - first + BLOCKS - 1) / BLOCKS, n = size > 0 ? (s->n - first) / size : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trend.h - numbers that scatter around a curve: where it leads, and how sure that is.
+/* trend.h - noisy numbers along a curve: its trend, and the certainty of that.
  *
- * A series keeps means of so many neighbours each that it has a fixed size. A trend is a straight
- * line through its last part, with the standard error of its slope. Scatter is estimated from what
- * is left over, and counts as more where neighbours are left over to the same side. */
+ * A series keeps means of neighbouring numbers, so that its size is fixed. A trend is a straight
+ * line through its last part, with the standard error of its slope. Scatter is estimated from the
+ * residuals, and counts more where neighbouring residuals have the same sign. */
 #ifndef MF_TRAIN_LOOP_TREND_H
 #define MF_TRAIN_LOOP_TREND_H
 
@@ -20,15 +20,15 @@ typedef struct mf_bin {
 typedef struct mf_series {
     mf_bin bins[MF_SERIES_BINS]; /* all of `stride` numbers */
     int n;
-    int64_t stride; /* 0: there was no number yet */
-    mf_bin open; /* that gets the next ones */
+    int64_t stride; /* 0: no number yet */
+    mf_bin open; /* that gets the next numbers */
 } mf_series;
 
 /* Steps ascend. */
 void mf_series_add(mf_series *s, double step, double value);
 
 typedef struct mf_trend {
-    int n; /* blocks of bins; below MF_TREND_BLOCKS nothing else is known */
+    int n; /* blocks of bins; below MF_TREND_BLOCKS the other fields are not set */
     double from, to; /* steps */
     double slope; /* by step */
     double error; /* standard error of the slope */

@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "formats/npy.h"
 #include "observe/status_page.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,20 +17,20 @@ void mf_holders_add(mf_holders *h, const char *task, const char *slice, int64_t 
     mf_buf_printf(&h->text, "holder\t%s\t%s\t%lld\n", task, slice, (long long)version);
 }
 
-/* Where the strategy has nothing to say of it. */
+/* If the strategy does not report holders. */
 static void usual_holders(const mf_trainer *t, const mf_train_var *v, mf_holders *out)
 {
-    const mf_dist_worker *team = t->team;
+    const mf_dist *dist = t->dist;
     const char *self;
     char each[48];
 
     (void)mf_status_page_is_seen(&self);
-    (void)snprintf(each, sizeof each, "each of %d workers", team ? team->size : 1);
-    if (team && team->one_updates && !v->is_weight)
+    (void)snprintf(each, sizeof each, "each of %d workers", dist ? dist->size : 1);
+    if (mf_dist_can(dist, MF_DIST_ONE_UPDATER) && !v->is_weight)
         mf_holders_add(out, "the chief", "all", t->step);
-    else if (team && team->size > 1 && !team->apart)
+    else if (dist && dist->size > 1 && !mf_dist_can(dist, MF_DIST_OWN_BATCHES))
         mf_holders_add(out, each, "all", t->step);
-    else /* with groups, others have values of their own */
+    else /* with groups, others have different values */
         mf_holders_add(out, self, "all", t->step);
 }
 
@@ -44,12 +44,13 @@ static mf_status variable_query_put_variable(mf_trainer *t, int64_t i, mf_buf *o
     bool is_here;
     mf_status st;
 
-    /* First: whoever holds them may bring them together. */
-    st = t->team && t->team->kind->holders ? t->team->kind->holders(t->team, t, i, &holders, &step)
-                                           : MF_OK;
+    /* First: the strategy may gather the variable. */
+    st = MF_DIST_HAS(t->dist, state, holders)
+             ? t->dist->ops.state->holders(t->dist, t, i, &holders, &step)
+             : MF_OK;
     is_here = mf_variable_is_initialized(v->variable);
     if (st == MF_OK && !is_here && !holders.text.data)
-        return MF_OK; /* nobody has it */
+        return MF_OK; /* no task has it */
     if (st == MF_OK && !holders.text.data)
         usual_holders(t, v, &holders);
     if (st == MF_OK && is_here)
@@ -95,8 +96,7 @@ static mf_status variable_query_find_out(mf_trainer *t, const mf_status_page_que
             MF_TRY(variable_query_put_variable(t, i, out));
     }
     if (q->name[0])
-        MF_TRY(variable_query_write_value(t, q->name,
-                                          path)); /* which says what is wrong with the name */
+        MF_TRY(variable_query_write_value(t, q->name, path)); /* which reports the invalid name */
     return mf_buf_finish(out);
 }
 
@@ -104,12 +104,12 @@ void mf_variable_query_answer(mf_trainer *t)
 {
     mf_buf path = { 0 }, text = { 0 };
     mf_status_page_question q;
-    mf_process asker;
+    mf_process requester;
     mf_status st;
 
-    if (!mf_status_page_take_question(&q) || !mf_process_look(q.asker, &asker))
-        return; /* nobody would take the answer away */
-    st = mf_status_page_answer_path(NULL, q.asker, &path);
+    if (!mf_status_page_take_question(&q) || !mf_process_read(q.requester, &requester))
+        return; /* no process would read the answer */
+    st = mf_status_page_answer_path(NULL, q.requester, &path);
     if (st == MF_OK) {
         if (variable_query_find_out(t, &q, path.data, &text) != MF_OK) {
             mf_buf_clear(&text);

@@ -76,7 +76,7 @@ const mf_schedule_kind mf_schedules[] = {
       "falls by a factor at given steps", step_factor },
     { "exponential",
       "{every: int >= 1 = 1000, decay: float = 0.96, staircase: bool = false, " WARMUP "}",
-      "falls by a factor every so many steps, gradually", exponential_factor },
+      "falls by a factor over a number of steps, gradually", exponential_factor },
     { "cosine", "{end: float = 0.0, " STEPS "}", "falls along half a cosine", cosine_factor },
     { "one_cycle", "{start: float = 0.04, up: float = 0.3, end: float = 0.0001, " STEPS "}",
       "rises, then falls", one_cycle_factor },

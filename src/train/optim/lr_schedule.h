@@ -9,11 +9,11 @@ typedef struct mf_schedule {
     const struct mf_schedule_kind *kind;
     mf_options o;
     double rate; /* the optimizer's */
-    int64_t total; /* steps of the whole training; where the settings do not say */
+    int64_t total; /* steps of the training; used where the settings do not give them */
 } mf_schedule;
 
 typedef struct mf_schedule_kind {
-    const char *name, *settings, *about; /* all have warmup: steps of linear growth at first */
+    const char *name, *settings, *about; /* all have warmup: initial steps of linear growth */
     double (*factor)(const mf_schedule *s, int64_t step, int64_t steps); /* of the rate */
 } mf_schedule_kind;
 
@@ -24,7 +24,7 @@ MF_MUST mf_status mf_schedule_parse(const char *text, double rate, mf_arena *are
                                     mf_schedule *out);
 /* For the step after `done` others. The same bits on every machine. */
 float mf_schedule_at(const mf_schedule *s, int64_t done);
-/* The smallest that will still come: schedules are smooth, or stay where they fall to. */
+/* The smallest rate still to come: schedules are smooth, or constant after a fall. */
 double mf_schedule_least(const mf_schedule *s, int64_t done);
 
 #endif

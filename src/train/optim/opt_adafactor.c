@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_adafactor.c - Adafactor (Shazeer, Stern 2018), with the formulas of Keras. TensorFlow has no
- * op for it. Of a weight of two dimensions or more, the mean squares are kept by rows and by
- * columns alone; what Keras calls velocity follows from them and is not kept. Sparse gradients are
- * made dense. */
+ * op for it. Of a weight of two dimensions or more, mean squares are stored by rows and by columns
+ * only; Keras's velocity follows from them and is not stored. Sparse gradients are made dense. */
 #include "train/optim/optimizer_table.h"
 
 static mf_output opt_adafactor_op2(mf_graph *g, const char *op, mf_output x, mf_output y)
@@ -29,7 +28,7 @@ static mf_output root_mean_square(mf_graph *g, mf_output x)
                     MF_IN(opt_adafactor_mean(g, mf_apply(g, "Square", MF_IN(flat)), 0, false)));
 }
 
-/* slot = keep * slot + (1 - keep) * x. Returns it. */
+/* slot = decay * slot + (1 - decay) * x. Returns it. */
 static mf_output opt_adafactor_follow(const mf_update *u, mf_output slot, mf_output x,
                                       mf_output keep)
 {
@@ -52,9 +51,8 @@ static mf_output by_root(mf_graph *g, mf_output x, mf_output part, int axis)
         g, "RealDiv", x, mf_apply(g, "ExpandDims", MF_IN(root, mf_scalar(g, MF_DTYPE_I32, axis))));
 }
 
-/* gradient / sqrt(v) where v = r / mean(r) * c is what the mean squares would be, were they a
- * product of both. Divided one after the other: v itself is no number of this world where a row and
- * a column without gradients meet. */
+/* gradient / sqrt(v) where v = r / mean(r) * c would be the mean squares if they were a product.
+ * Two divisions: v itself underflows where a row and a column without gradients meet. */
 static mf_output factored_step(const mf_update *u, mf_output gradient, mf_output squares,
                                mf_output keep)
 {

@@ -2,8 +2,8 @@
 /* opt_adam.c - Adam, AMSGrad, AdamW (whose decay is that of all optimizers, see optimizer.c).
  *
  * Sparse gradients, as in TensorFlow 1: rows that were not looked up have a gradient of 0, so their
- * means fall and they move on. With `lazy` they stay as they are, which costs only what was looked
- * up: for large tables. */
+ * means fall and they move on. With `lazy` they do not change, which costs only the rows that were
+ * looked up: for large tables. */
 #include "train/optim/optimizer_table.h"
 
 typedef struct adam {
@@ -23,7 +23,7 @@ static mf_output opt_adam_number(const adam *a, double value)
     return mf_scalar(a->u->all->graph, MF_DTYPE_F32, value);
 }
 
-/* mean += (x - mean) * (1 - beta) in the rows at hand. Returns the new rows. */
+/* mean += (x - mean) * (1 - beta) in the rows `ids`. Returns the new rows. */
 static mf_output follow_rows(const adam *a, mf_output slot, mf_output x, mf_output beta)
 {
     const mf_update *u = a->u;

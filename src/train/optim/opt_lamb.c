@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt_lamb.c - LAMB (You et al. 2019), with the formulas of Keras: Adam's step, made as long as the
- * weight is. TensorFlow has no op for it. Sparse gradients are made dense: the length is that of
- * the whole weight. */
+/* opt_lamb.c - LAMB (You et al. 2019), with the formulas of Keras: Adam's step, scaled to the
+ * length of the weight. TensorFlow has no op for it. Sparse gradients are made dense: the length is
+ * that of the complete weight. */
 #include "train/optim/optimizer_table.h"
 
 static mf_output opt_lamb_op2(mf_graph *g, const char *op, mf_output x, mf_output y)
@@ -39,7 +39,7 @@ static mf_output opt_lamb_length(mf_graph *g, mf_output x)
     return mf_apply(g, "Sqrt", MF_IN(sum));
 }
 
-/* Length of the weight by length of the step; 1 where one of them is 0. */
+/* The length of the weight divided by that of the step; 1 where one of them is 0. */
 static mf_output opt_lamb_ratio_of(mf_graph *g, mf_output weight, mf_output step)
 {
     const mf_output zero = opt_lamb_f32(g, 0.0), one = opt_lamb_f32(g, 1.0);

@@ -3,7 +3,7 @@
 #include "train/optim/optimizer_table.h"
 
 /* Sparse: TensorFlow 1 scatters -rate * gradient. The proximal op without l1 and l2 gives the same
- * bits in one op, and it is an Apply op, which can do without locks. */
+ * bits in one op, and as an Apply op it can run without locks. */
 void mf_sgd_apply(const mf_update *u)
 {
     const mf_output rate = u->all->learning_rate;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_squares.c - rates by the squares of past gradients: all of them (Adagrad), or a moving mean
- * (RMSProp). Slots are named as by TensorFlow 1, and begin as in Keras: RMSProp's mean with 0,
- * where TensorFlow 1 has 1. */
+ * (RMSProp). Slots have the names of TensorFlow 1 and the initial values of Keras: RMSProp's mean
+ * is 0, where TensorFlow 1 has 1. */
 #include "train/optim/optimizer_table.h"
 
 void mf_adagrad_apply(const mf_update *u)

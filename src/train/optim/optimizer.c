@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer.c - finding an optimizer, and what all of them need: slots, scalars, settings, decay.
+/* optimizer.c - finding an optimizer, and the common part of all: slots, scalars, settings, decay.
  */
 #include "train/optim/optimizer.h"
 
@@ -15,7 +15,7 @@ typedef struct optimizer_range {
     double low, high; /* low <= value < high */
 } optimizer_range;
 
-/* Numbers of which others cannot work; all that are not here are 0 or more. */
+/* The valid ranges of settings; settings that are not listed must be 0 or more. */
 static const optimizer_range ranges[] = {
     { "beta_1", 0.0, 1.0 },   { "beta_2", 0.0, 1.0 },        { "rho", 0.0, 1.0 },
     { "momentum", 0.0, 1.0 }, { "beta_2_decay", -1e9, 0.0 }, { "learning_rate_power", -1e9, 1e-30 },
@@ -159,8 +159,8 @@ static mf_state *optimizer_find_state(const mf_updates *all, const char *name)
     return NULL;
 }
 
-/* Read once for all weights: updates that take the very same scalars can run as one op, and what
- * sets the next value cannot come between two of them. */
+/* Read once for all weights: updates with identical scalar inputs can run as one op, and no
+ * assignment of the next value can come between two of them. */
 mf_output mf_updates_scalar(mf_updates *all, const char *name, double value)
 {
     mf_state *s = optimizer_find_state(all, name);
@@ -199,7 +199,7 @@ void mf_updates_add(mf_updates *all, mf_output node)
     all->done[all->n_done++] = node.node;
 }
 
-/* Ops other than Apply ops have no lock to choose. */
+/* Only Apply ops have the choice of locks. */
 void mf_update_apply(const mf_update *u, const char *op, const mf_output *inputs,
                      const char *attributes)
 {

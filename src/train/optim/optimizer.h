@@ -7,16 +7,16 @@
 
 #include <meshflow/train.h>
 
-/* A variable that training keeps besides the weights: a slot, a count. */
+/* A variable of the training besides the weights: a slot, a counter. */
 typedef struct mf_state {
     const char *name; /* as TensorFlow names it: "dense/kernel/Momentum" */
     mf_dtype dtype;
     mf_shape shape;
     mf_output handle, initial;
-    mf_output value; /* as it was before the step; empty until somebody asks for it */
+    mf_output value; /* its value before the step; empty until it is requested */
 } mf_state;
 
-/* All updates of a step while they are being built. */
+/* All updates of a step, under construction. */
 typedef struct mf_updates {
     mf_model *model;
     mf_graph *graph;
@@ -37,8 +37,8 @@ typedef struct mf_updates {
 typedef struct mf_update {
     mf_updates *all;
     const mf_weight *weight;
-    mf_output gradient; /* of the whole weight, or of the rows `ids`, each id once */
-    mf_output ids; /* empty: the whole weight */
+    mf_output gradient; /* of the complete weight, or of the rows `ids`, each id once */
+    mf_output ids; /* empty: the complete weight */
     mf_node *decay; /* the update waits for it; NULL: the weight does not decay */
 } mf_update;
 
@@ -48,7 +48,7 @@ typedef struct mf_optimizer_kind {
     const char *about;
     void (*apply)(const mf_update *u);
     void (*finish)(mf_updates *all); /* once, after all weights; NULL: nothing */
-    bool whole; /* it looks at a weight as a whole, not at each element by itself */
+    bool whole; /* it needs the complete weight, not only each element */
 } mf_optimizer_kind;
 
 extern const mf_optimizer_kind mf_optimizers[]; /* name NULL ends it */
@@ -60,15 +60,15 @@ MF_MUST mf_status mf_optimizer_parse(const char *text, mf_arena *arena,
 /* Read optimizer, weight_decay, ema and hogwild. Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_updates_begin(mf_updates *all, mf_model *model,
                                    const mf_compile_options *options);
-/* All that happens to one weight: decay, the optimizer's update, the moving average. */
+/* All updates of one weight: decay, the optimizer's update, the moving average. */
 void mf_update_weight(mf_update *u);
 
 /* ---- for optimizers; errors go to the graph ---- */
 
 bool mf_update_is_sparse(const mf_update *u);
-/* The gradient of the whole weight: zeros in rows that are not among the ids. */
+/* The gradient of the complete weight: zeros in rows that are not among the ids. */
 mf_output mf_update_dense_gradient(const mf_update *u);
-/* The whole weight after its decay, before the update. */
+/* The complete weight after its decay, before the update. */
 mf_output mf_update_value(const mf_update *u);
 /* The handle of the slot "WEIGHT/name" of the weight's shape, filled with `value` at first. */
 mf_output mf_update_slot(const mf_update *u, const char *name, double value);
@@ -77,10 +77,10 @@ mf_output mf_update_slot_shaped(const mf_update *u, const char *name, const mf_s
                                 double value);
 /* The same beginning with `initial`. */
 mf_output mf_update_slot_like(const mf_update *u, const char *name, mf_output initial);
-/* What stands in a slot before the step. */
+/* The value of a slot before the step. */
 mf_output mf_update_read(const mf_update *u, mf_output slot);
-/* What one scalar for all weights ("beta1_power") is before the step. It is made when first asked
- * for, beginning with `value`. */
+/* The value of a scalar of all weights ("beta1_power") before the step. The first request creates
+ * it with the initial `value`. */
 mf_output mf_updates_scalar(mf_updates *all, const char *name, double value);
 /* Its value for the next step. */
 void mf_updates_scalar_set(mf_updates *all, const char *name, mf_output next);
@@ -90,7 +90,7 @@ mf_output mf_updates_count(const mf_updates *all);
 void mf_updates_add(mf_updates *all, mf_output node);
 /* A float setting as a constant. */
 mf_output mf_updates_setting(const mf_updates *all, const char *name);
-/* mf_apply(u->all->graph, op, inputs), and the node is added to the step, behind the decay. */
+/* mf_apply(u->all->graph, op, inputs); the node is added to the step, after the decay. */
 void mf_update_apply(const mf_update *u, const char *op, const mf_output *inputs,
                      const char *attributes);
 

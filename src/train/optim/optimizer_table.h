@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer_table.h - the rows of the table: what each optimizer adds to the graph for one weight.
- */
+/* optimizer_table.h - the rows of the table: the nodes that each optimizer adds to the graph for
+ * one weight. */
 #ifndef MF_TRAIN_OPTIM_OPTIMIZER_TABLE_H
 #define MF_TRAIN_OPTIM_OPTIMIZER_TABLE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clip.h - gradients kept from growing too large. */
+/* clip.h - gradient clipping. */
 #ifndef MF_TRAIN_STEP_CLIP_H
 #define MF_TRAIN_STEP_CLIP_H
 

@@ -23,7 +23,7 @@ void mf_ema_add(const mf_update *u, int64_t first)
                     MF_IN(slot, mf_scalar(g, MF_DTYPE_F32, 1.0 - all->ema), apart), "");
 }
 
-/* The weight of which this is the average; NULL: it is none. */
+/* The weight of this average; NULL: it is not an average. */
 static mf_train_var *ema_weight_of(const mf_trainer *t, const mf_train_var *average)
 {
     const size_t n = strlen(average->name), tail = sizeof suffix - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ema.h - a moving average of the weights, beside them: "W/ExponentialMovingAverage", as
- * tf.train.ExponentialMovingAverage keeps it. */
+/* ema.h - moving averages of the weights, as separate variables: "W/ExponentialMovingAverage", like
+ * tf.train.ExponentialMovingAverage. */
 #ifndef MF_TRAIN_STEP_EMA_H
 #define MF_TRAIN_STEP_EMA_H
 
@@ -10,11 +10,11 @@
  * the graph. */
 void mf_ema_add(const mf_update *u, int64_t first);
 
-/* Weights and averages change places. Costs nothing: no value is copied. Thread: nobody may train
- * or read weights meanwhile. */
+/* Swap weights and averages. No value is copied. Thread: no other thread may train or read weights
+ * meanwhile. */
 void mf_ema_swap(mf_trainer *t);
-/* Averages that were not among what was loaded (values[i].data is NULL) begin anew, at the weights.
- * values: one for each variable of the trainer. */
+/* Averages that were not loaded (values[i].data is NULL) restart at the weights. values: one for
+ * each variable of the trainer. */
 MF_MUST mf_status mf_ema_restart(mf_trainer *t, const mf_tensor *values);
 
 #endif

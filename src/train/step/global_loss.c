@@ -10,7 +10,7 @@ static const char *global_loss_type_of(mf_output o)
     return mf_dtype_name(mf_type_base(o.node->out_types[o.port]));
 }
 
-/* Columns and label, then what all shards have. */
+/* Columns and label, then the inputs that all shards share. */
 static mf_status global_loss_list_arguments(const mf_model *m, mf_output label, mf_outputs *in,
                                             mf_buf *batched, mf_buf *shared)
 {
@@ -35,7 +35,7 @@ static mf_status global_loss_list_arguments(const mf_model *m, mf_output label, 
     return batched->failed || shared->failed ? MF_NOMEM("a step") : MF_OK;
 }
 
-/* What leaves a map has no shape that a graph knows of. */
+/* Outputs of a map have no static shape. */
 static mf_output shaped(mf_model *m, mf_output x, mf_output like)
 {
     mf_shape s = mf_model_shape(m, like);
@@ -100,13 +100,13 @@ mf_status mf_step_check_together(const mf_step_graph *s, bool apart)
 
     if (apart && s->whole.loss)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "the loss '%s' looks at all samples of a step, and with this strategy no "
-                       "worker sees what the others put out; %s",
+                       "the loss '%s' compares all samples of a step, and with this strategy no "
+                       "worker has the outputs of other workers; %s",
                        s->whole.loss, use);
     if (apart && s->n_kept > 0)
         return MF_FAIL(MF_UNIMPLEMENTED,
-                       "'%s' has a row for each sample of a step, and with this strategy no worker "
-                       "sees those of the others; %s, or no persistent chains",
-                       s->model->kept[0].weight->name, use);
+                       "'%s' has a row for each sample of a step, and with this strategy no "
+                       "worker has the rows of other workers; %s, or no persistent chains",
+                       s->model->carried[0].weight->name, use);
     return MF_OK;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* global_loss.h - losses that look at all samples of a step together: mining of triplets.
+/* global_loss.h - losses over all samples of a step together: triplet mining.
  *
- *   gather_step         a first map over the shards: what the model puts out, and the labels, one
- *                       behind the other; with other workers, those of all
- *   loss, gradients     by these outputs: once, and the same wherever they are computed
+ *   gather_step         a first map over the shards: the model's outputs, and the labels,
+ *   concatenated; with other workers, those of all
+ *   loss, gradients     of these outputs: once, and equal on all workers
  *   train_step          the map of step.c; a shard's samples take their own rows of both
  *
- * So a gradient comes back to the shard it belongs to without being sent. Both maps compute the
- * same outputs; the compiler (cse) makes one computation of it. */
+ * So a gradient returns to its shard without being sent. Both maps compute the same outputs; the
+ * compiler (cse) makes one computation of it. */
 #ifndef MF_TRAIN_STEP_GLOBAL_LOSS_H
 #define MF_TRAIN_STEP_GLOBAL_LOSS_H
 
@@ -18,8 +18,8 @@ MF_MUST mf_status mf_step_whole(mf_model *model, const mf_compile_options *optio
                                 const char *loss, mf_output label, mf_output dy, mf_whole *out);
 /* Inside of the map: the rows that belong to the samples of `like`. */
 mf_output mf_step_own(const mf_model *model, mf_output like, mf_output rows);
-/* Where workers do not see what samples of others have to tell (apart), neither such losses nor
- * kept rows are possible. Fails: UNIMPLEMENTED, naming what does it, and strategies that do. */
+/* Where workers do not have the outputs of others' samples (apart), neither such losses nor kept
+ * rows are possible. Fails: UNIMPLEMENTED, naming the cause, and strategies that support it. */
 MF_MUST mf_status mf_step_check_together(const mf_step_graph *s, bool apart);
 
 #endif

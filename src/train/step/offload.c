@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload.c - see offload.h. Room is taken on the disk beforehand: a page that finds none when it
- * is written would end the process. */
+/* offload.c - see offload.h. Disk space is allocated beforehand: a page without space would end the
+ * process with SIGBUS when it is written. */
 #include "train/step/offload.h"
 
 #include "base/file.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ bool mf_offload_has(const mf_tensor *value)
     return value->buffer && value->buffer->release == offload_unmap;
 }
 
-/* Not all file systems can make one without a name. */
+/* Not all file systems can create a file without a name. */
 static int open_nameless(const char *dir)
 {
     char *path;
@@ -91,20 +91,20 @@ mf_status mf_offload_check(const mf_trainer *t)
     if (!t->options.offload)
         return MF_OK;
     if (stat(t->options.offload, &info) != 0 || !S_ISDIR(info.st_mode))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "offload: there is no folder '%s'; make it first",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "offload: there is no folder '%s'; create it first",
                        t->options.offload);
-    if (t->team &&
-        ((t->team->kind->run && !t->team->kind->each_slice) || t->graph.role != MF_STEP_UPDATES))
+    if (t->dist && ((MF_DIST_HAS(t->dist, step, run) && !MF_DIST_HAS(t->dist, state, each_slice)) ||
+                    t->graph.role != MF_STEP_UPDATES))
         return MF_FAIL(
             MF_UNIMPLEMENTED,
-            "offload: with this strategy others than the trainer keep what the optimizer "
-            "needs; use it alone, with multi_worker_mirrored or on a mesh");
+            "offload: with this strategy the optimizer's slots are not only in the trainer; use "
+            "it with one process, with multi_worker_mirrored or on a mesh");
     return MF_OK;
 }
 
 typedef struct offload_moving {
     const char *dir;
-    bool moved; /* something was */
+    bool moved; /* a slot was moved */
 } offload_moving;
 
 static mf_status offload(void *ctx, mf_variable *v)
@@ -135,12 +135,12 @@ mf_status mf_offload_slots(mf_trainer *t)
 
         if (!mf_train_var_is_slot(&t->trained[i]))
             continue;
-        if (mf_variable_is_initialized(whole)) /* on a mesh it may have let go of it */
+        if (mf_variable_is_initialized(whole)) /* on a mesh the trainer's copy may be freed */
             MF_TRY(offload(&m, whole));
-        if (t->team && t->team->kind->each_slice)
-            MF_TRY(t->team->kind->each_slice(t->team, t, i, offload, &m));
+        if (MF_DIST_HAS(t->dist, state, each_slice))
+            MF_TRY(t->dist->ops.state->each_slice(t->dist, t, i, offload, &m));
     }
     if (m.moved)
-        mf_buffer_trim(); /* or the pool would keep the memory that they had */
+        mf_buffer_trim(); /* otherwise the pool would keep the freed memory */
     return MF_OK;
 }

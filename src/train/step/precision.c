@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* precision.c - see precision.h. The old nodes stay in the graph where nothing uses them. */
+/* precision.c - see precision.h. The original nodes stay in the graph, unused. */
 #include "train/step/precision.h"
 
 #include "graph/op.h"
@@ -10,7 +10,7 @@
 /* These gain from the low type. */
 static const char *const starts[] = { "BatchMatMulV2", "Conv2D", "DepthwiseConv2dNative", "Einsum",
                                       "MatMul" };
-/* These stay in it when what they get is. Sums over many numbers, exponentials, losses do not. */
+/* These ops use the low type if their inputs do. Long sums, exponentials and losses do not. */
 static const char *const follows[] = {
     "AddV2",   "AvgPool", "BiasAdd",      "ConcatV2", "ExpandDims", "Identity",  "MaxPool",
     "Maximum", "Minimum", "Mul",          "Pad",      "Relu",       "Relu6",     "Reshape",
@@ -23,7 +23,7 @@ typedef struct precision_lowering {
     const mf_precision *p;
     int64_t n; /* nodes there were */
     mf_output **low; /* by node id: NULL, or by port: the same in the low type */
-    mf_output **back; /* by node id: NULL, or by port: that cast to float again */
+    mf_output **back; /* by node id: NULL, or by port: the cast back to float */
 } precision_lowering;
 
 static bool precision_is_among(const char *op, const char *const *list, int n)
@@ -63,7 +63,7 @@ static mf_output precision_cast(const precision_lowering *w, mf_output o, mf_dty
     return out;
 }
 
-/* Which argument of the signature input i belongs to, and is its type the one that changes? */
+/* Which argument of the signature input i belongs to, and does its type change? */
 static bool changes(const mf_node *n, int i)
 {
     for (int a = 0; a < n->def->n_in; a++) {
@@ -154,7 +154,7 @@ static mf_status precision_lower_node(precision_lowering *w, mf_node *n)
     return MF_OK;
 }
 
-/* What stands for the output where floats are wanted. */
+/* The output's value as float. */
 static mf_status precision_as_float(precision_lowering *w, mf_output *o)
 {
     mf_output *known;
@@ -202,7 +202,7 @@ mf_status mf_precision_apply(mf_model *model, const mf_precision *precision)
 
     if (precision->compute == MF_DTYPE_F32)
         return MF_OK;
-    MF_TRY(mf_infer_more(&model->shapes)); /* from here on inputs may come after their users */
+    MF_TRY(mf_infer_more(&model->shapes)); /* from here on nodes may precede their inputs */
     w.n = model->graph->n_nodes;
     w.low = MF_ARENA_ARRAY(model->graph->arena, mf_output *, w.n);
     w.back = MF_ARENA_ARRAY(model->graph->arena, mf_output *, w.n);

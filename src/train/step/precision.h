@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* precision.h - computing in 16 bits, with weights kept in 32; and how many of these are stored.
+/* precision.h - computing in 16 bits, with 32-bit weights; and the type of stored weights.
  *
  * A rewrite of the model's graph, before loss and gradients are added: products and convolutions
- * compute in the low type, what follows them and loses nothing by it does so too, all else stays
- * float. Weights are cast where they are used, so gradients and updates see floats. */
+ * compute in the low type, ops after them too if they lose no precision by it; everything else
+ * stays float. Weights are cast where they are used, so gradients and updates are floats. */
 #ifndef MF_TRAIN_STEP_PRECISION_H
 #define MF_TRAIN_STEP_PRECISION_H
 
 #include "models/model.h"
 
 typedef struct mf_precision {
-    mf_dtype compute; /* float: nothing to do */
+    mf_dtype compute; /* float: no rewrite */
     mf_dtype stored; /* of weights in checkpoints, see ckpt_dtype.h */
-    double loss_scale; /* at first; 0: none is needed */
+    double loss_scale; /* initial value; 0: none is needed */
     int64_t growth; /* steps without trouble until the scale is doubled */
     const char *keep; /* layers whose name matches stay float; "": none */
 } mf_precision;

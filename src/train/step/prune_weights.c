@@ -47,7 +47,7 @@ mf_status mf_prune_parse(const char *text, mf_arena *arena, mf_prune *out)
             "the first is not above the last",
             out->last, out->first);
     if (out->end < out->begin)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "magnitude: end=%lld comes before begin=%lld",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "magnitude: end=%lld is before begin=%lld",
                        (long long)out->end, (long long)out->begin);
     return MF_OK;
 }
@@ -86,7 +86,7 @@ static bool is_pruned(const mf_update *u, const mf_prune *p)
            fnmatch(p->only, u->weight->name, 0) == 0;
 }
 
-/* What the weight is before all updates of the step, and what it is after them. */
+/* The weight before all updates of the step, and after them. */
 static mf_output prune_weights_before(const mf_update *u)
 {
     mf_updates *all = u->all;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune_weights.h - weights that become zero in training. There are no masks: what is pruned is
- * zero, and what was zero before a step is zero after it, whatever the optimizer makes of it. So
- * weights are all that workers, servers and checkpoints need to have in common. */
+/* prune_weights.h - pruning during training. There are no masks: a pruned weight is zero, and a
+ * weight that was zero before a step is zero after it, regardless of the optimizer. So workers,
+ * servers and checkpoints need to share only weights. */
 #ifndef MF_TRAIN_STEP_PRUNE_WEIGHTS_H
 #define MF_TRAIN_STEP_PRUNE_WEIGHTS_H
 
@@ -27,7 +27,7 @@ void mf_prune_text(const mf_prune *prune, mf_buf *out);
  * scope=global only='dense*'", or "hold only='dense*'"; NULL: nothing. Kernels are meant, not
  * biases and tables. Fails: NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_prune_add(const char *text, mf_update *updates, int n);
-/* Are all weights looked at together? NULL: no. Fails in the same way. */
+/* Does the rule compare all weights? NULL: no. Fails in the same way. */
 MF_MUST mf_status mf_prune_is_global(const char *text, mf_arena *arena, bool *out);
 
 #endif

@@ -23,7 +23,7 @@ static mf_status recompute_layers_parse(const char *text, int64_t *layers)
     return MF_OK;
 }
 
-/* Those that the model names. */
+/* The layers that the model marks. */
 static bool mark_named(const mf_model *m, int64_t *segment)
 {
     int64_t layer = 0, n = 0;
@@ -38,7 +38,7 @@ static bool mark_named(const mf_model *m, int64_t *segment)
     return n > 0;
 }
 
-/* Of the last segment gradients are made at once: there is nothing to gain, so it keeps its values.
+/* The gradients of the last segment follow immediately: it gains nothing, so its values are kept.
  */
 static void mark_all(const mf_model *m, int64_t *segment, int64_t each)
 {

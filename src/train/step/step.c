@@ -1,63 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step.c - from a model to the graph of its training step.
  *
- *   loss, gradients     of the samples at hand: a function, "train_step"
- *   _ShardMap           maps it over the shards of a batch and sums in the fixed tree
+ *   loss, gradients     of a shard's samples: a function, "train_step"
+ *   _ShardMap           maps it over the shards of a batch and sums in the reduction tree
  *   regularisation, clipping, updates          once, on the sums
  *
  * Every number that leaves a shard is a sum over its samples: the loss, the metrics, gradients of
- * the loss divided by the samples of the whole step, and statistics times the shard's samples.
- * Rows leave it as they are: of tables, with their numbers; and those that samples keep. A loss
- * that looks at all samples together is computed outside of shards, before (global_loss.h). */
-#include "train/step/step.h"
-
+ * the loss divided by the samples of the complete step, and statistics times the shard's samples.
+ * Rows leave it unchanged: of tables, with their numbers; and rows that samples keep. A loss over
+ * all samples is computed outside of shards, before (global_loss.h). */
 #include "graph/gradients.h"
 #include "models/losses.h"
 #include "models/metrics.h"
-#include "train/step/clip.h"
 #include "train/step/global_loss.h"
 #include "train/step/loss_scale.h"
 #include "train/step/precision.h"
-#include "train/step/prune_weights.h"
 #include "train/step/recompute_layers.h"
 #include "train/step/step_buckets.h"
+#include "train/step/step_builder.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What a shard gives, in one list, and how it is joined. */
-typedef struct results {
-    mf_outputs list;
-    mf_buf join, types; /* "'sum','concat'", "float,int32" */
-} results;
+/* ---- outputs of a shard ---- */
 
-typedef struct step_builder {
-    mf_step_graph *s;
-    mf_model *model;
-    mf_graph *graph;
-    mf_arena *arena;
-    const mf_compile_options *options;
-    results results;
-    mf_output dy; /* gradient of the sum of losses: one by the samples, perhaps scaled */
-    mf_loss_scale scale;
-    mf_node *map; /* the _ShardMap */
-} step_builder;
-
-static mf_output step_f32(const step_builder *b, double value)
+static mf_status add_result(mf_step_builder *b, mf_output o, const char *join)
 {
-    return mf_scalar(b->graph, MF_DTYPE_F32, value);
-}
-
-static mf_output step_op2(const step_builder *b, const char *op, mf_output x, mf_output y)
-{
-    return mf_apply(b->graph, op, MF_IN(x, y));
-}
-
-/* ---- what a shard gives ---- */
-
-static mf_status add_result(step_builder *b, mf_output o, const char *join)
-{
-    results *r = &b->results;
+    mf_step_results *r = &b->results;
 
     if (!o.node)
         return mf_graph_status(b->graph);
@@ -67,20 +36,20 @@ static mf_status add_result(step_builder *b, mf_output o, const char *join)
     return mf_outputs_add(b->arena, &r->list, o);
 }
 
-static mf_output step_placeholder(step_builder *b, const char *name, mf_dtype dtype,
+static mf_output step_placeholder(mf_step_builder *b, const char *name, mf_dtype dtype,
                                   const char *shape)
 {
     return mf_applyf(b->graph, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s name='%s'",
                      mf_dtype_name(dtype), shape, name);
 }
 
-static mf_output sum_samples(const step_builder *b, mf_output x)
+static mf_output sum_samples(const mf_step_builder *b, mf_output x)
 {
     return mf_apply(b->graph, "Sum", MF_IN(x, mf_ints(b->graph, (int64_t[]){ 0 }, 1)));
 }
 
-/* Classes are integers, one for each row of the output; other labels are numbers shaped like it. */
-static mf_output new_label(step_builder *b, const mf_loss_kind *loss)
+/* Classes are integers, one for each row of the output; other labels are numbers of its shape. */
+static mf_output new_label(mf_step_builder *b, const mf_loss_kind *loss)
 {
     const bool classes = loss->flags & MF_LOSS_CLASSES;
     mf_shape shape = mf_model_shape(b->model, b->model->output);
@@ -100,7 +69,7 @@ static mf_output new_label(step_builder *b, const mf_loss_kind *loss)
 }
 
 /* "accuracy,top_k k=3": metrics are separated by commas. */
-static mf_status add_metrics(step_builder *b, const char *text)
+static mf_status add_metrics(mf_step_builder *b, const char *text)
 {
     mf_step_graph *s = b->s;
 
@@ -123,7 +92,7 @@ static mf_status add_metrics(step_builder *b, const char *text)
     return MF_OK;
 }
 
-static mf_status add_reports(step_builder *b)
+static mf_status add_reports(mf_step_builder *b)
 {
     mf_step_graph *s = b->s;
     const char *loss = b->options->loss ? b->options->loss : "sparse_categorical_crossentropy";
@@ -137,10 +106,10 @@ static mf_status add_reports(step_builder *b)
     if (kind->flags & MF_LOSS_WHOLE) {
         MF_TRY(mf_step_whole(b->model, b->options, loss, s->label, b->dy, &s->whole));
         per_sample =
-            step_op2(b, "_ByMode", mf_step_own(b->model, s->label, s->whole.losses), per_sample);
+            mf_step_op2(b, "_ByMode", mf_step_own(b->model, s->label, s->whole.losses), per_sample);
     }
     for (int64_t i = 0; i < b->model->n_losses; i++)
-        per_sample = step_op2(b, "AddV2", per_sample, b->model->losses[i]);
+        per_sample = mf_step_op2(b, "AddV2", per_sample, b->model->losses[i]);
     s->reports[s->n_reports++] =
         (mf_report){ .name = "loss", .of_batch = sum_samples(b, per_sample) };
     if (b->options->metrics)
@@ -151,7 +120,7 @@ static mf_status add_reports(step_builder *b)
 }
 
 /* Statistics are means over the shard's samples. */
-static mf_status add_moving(step_builder *b)
+static mf_status add_moving(mf_step_builder *b)
 {
     const mf_output shape = mf_apply(b->graph, "Shape", MF_IN(b->s->label));
     const mf_output first = mf_ints(b->graph, (int64_t[]){ 0 }, 1);
@@ -162,24 +131,24 @@ static mf_status add_moving(step_builder *b)
     const mf_output samples = mf_applyf(b->graph, "Cast", MF_IN(count), "DstT=float");
 
     for (int64_t i = 0; i < b->model->n_moving; i++)
-        MF_TRY(add_result(b, step_op2(b, "Mul", b->model->moving[i].batch, samples), "sum"));
+        MF_TRY(add_result(b, mf_step_op2(b, "Mul", b->model->moving[i].batch, samples), "sum"));
     return MF_OK;
 }
 
-/* What samples leave for the next step. */
-static mf_status step_add_kept(step_builder *b)
+/* Rows that samples keep for the next step. */
+static mf_status step_add_kept(mf_step_builder *b)
 {
     b->s->first_kept = b->results.list.n;
     b->s->n_kept = (int)b->model->n_kept;
     for (int64_t i = 0; i < b->model->n_kept; i++)
-        MF_TRY(add_result(b, b->model->kept[i].next, "concat"));
+        MF_TRY(add_result(b, b->model->carried[i].next, "concat"));
     return MF_OK;
 }
 
 /* ---- gradients ---- */
 
-/* What gradients are asked for: whole weights, and rows that were looked up. */
-static mf_status list_sources(step_builder *b, mf_outputs *xs)
+/* The tensors that need gradients: complete weights, and rows that were looked up. */
+static mf_status list_sources(mf_step_builder *b, mf_outputs *xs)
 {
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         const mf_weight *w = b->model->weights[i];
@@ -195,7 +164,7 @@ static mf_status list_sources(step_builder *b, mf_outputs *xs)
 }
 
 /* [..., row] -> [n, row]. */
-static mf_output flat_rows(const step_builder *b, const mf_weight *w, mf_output rows)
+static mf_output flat_rows(const mf_step_builder *b, const mf_weight *w, mf_output rows)
 {
     int64_t dims[MF_MAX_RANK] = { -1 };
 
@@ -204,19 +173,19 @@ static mf_output flat_rows(const step_builder *b, const mf_weight *w, mf_output 
     return mf_apply(b->graph, "Reshape", MF_IN(rows, mf_ints(b->graph, dims, w->shape.rank)));
 }
 
-static mf_output step_flat(const step_builder *b, mf_output x)
+static mf_output step_flat(const mf_step_builder *b, mf_output x)
 {
     return mf_apply(b->graph, "Reshape", MF_IN(x, mf_ints(b->graph, (int64_t[]){ -1 }, 1)));
 }
 
-static mf_status step_add_gradient(step_builder *b, mf_weight *w, const mf_lookup *lookup,
+static mf_status step_add_gradient(mf_step_builder *b, mf_weight *w, const mf_lookup *lookup,
                                    mf_output dx)
 {
     mf_gradient *p = &b->s->gradients[b->s->n_gradients];
     const mf_node_mark mark = b->graph->mark;
     mf_output rows, ids;
 
-    if (!dx.node) /* nothing of the loss depends on it */
+    if (!dx.node) /* the loss does not depend on it */
         return MF_OK;
     *p = (mf_gradient){ .weight = w, .at = b->results.list.n, .ids = -1 };
     b->s->n_gradients++;
@@ -231,7 +200,7 @@ static mf_status step_add_gradient(step_builder *b, mf_weight *w, const mf_looku
     return add_result(b, ids, "concat");
 }
 
-static mf_status add_gradients(step_builder *b)
+static mf_status add_gradients(mf_step_builder *b)
 {
     const mf_whole *whole = &b->s->whole;
     const mf_output ys[] = { b->s->reports[0].of_batch, b->model->output };
@@ -264,12 +233,7 @@ static mf_status add_gradients(step_builder *b)
 
 /* ---- the map over the shards ---- */
 
-static mf_output step_joined(const step_builder *b, int i)
-{
-    return (mf_output){ b->map, i };
-}
-
-static mf_status step_list_arguments(step_builder *b, mf_outputs *in, int *n_batched)
+static mf_status step_list_arguments(mf_step_builder *b, mf_outputs *in, int *n_batched)
 {
     for (int64_t i = 0; i < b->model->n_inputs; i++)
         MF_TRY(mf_outputs_add(b->arena, in, b->model->inputs[i]));
@@ -296,7 +260,7 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
     mf_buf_str(out, ""); /* a list without elements is text too */
 }
 
-static mf_status map_shards(step_builder *b)
+static mf_status map_shards(mf_step_builder *b)
 {
     mf_buf batched = { 0 }, shared = { 0 }, buckets = { 0 }, names = { 0 };
     mf_outputs in = { 0 };
@@ -327,175 +291,9 @@ static mf_status map_shards(step_builder *b)
     return mf_graph_status(b->graph);
 }
 
-/* ---- updates ---- */
-
-/* Rows that were looked up several times get one update, by the sum of their gradients. */
-static void sum_rows(const step_builder *b, mf_update *u)
-{
-    const mf_output unique = mf_apply(b->graph, "Unique", MF_IN(u->ids));
-    const mf_output n = mf_apply(b->graph, "Size", MF_IN(unique));
-
-    if (!unique.node)
-        return;
-    u->gradient = mf_apply(b->graph, "UnsortedSegmentSum",
-                           MF_IN(u->gradient, (mf_output){ unique.node, 1 }, n));
-    u->ids = unique;
-}
-
-/* The gradient of l1*|w| + l2*w*w. Not for weights used by rows: it would touch all of them. */
-static mf_output regularised(const step_builder *b, const mf_weight *w, mf_output g)
-{
-    if (w->l2 != 0.0)
-        g = step_op2(b, "AddV2", g, step_op2(b, "Mul", w->value, step_f32(b, 2.0 * w->l2)));
-    if (w->l1 != 0.0)
-        g = step_op2(
-            b, "AddV2", g,
-            step_op2(b, "Mul", mf_apply(b->graph, "Sign", MF_IN(w->value)), step_f32(b, w->l1)));
-    return g;
-}
-
-/* The loss, the statistics, the gradients. */
-static mf_status watch_sums(step_builder *b, const mf_update *updates, int n)
-{
-    mf_outputs sums = { 0 };
-    const int n_moving = (int)b->model->n_moving;
-
-    MF_TRY(mf_outputs_add(b->arena, &sums, step_joined(b, 0)));
-    for (int i = 0; i < n_moving; i++)
-        MF_TRY(mf_outputs_add(b->arena, &sums, step_joined(b, b->s->n_reports + i)));
-    for (int i = 0; i < n; i++)
-        MF_TRY(mf_outputs_add(b->arena, &sums, updates[i].gradient));
-    return mf_guard_watch(&b->s->guard, &b->s->updates, &sums);
-}
-
-/* With a scale of the loss steps are left out, too: that is how it finds itself. */
-static mf_status guard_updates(step_builder *b, const mf_update *updates, int n)
-{
-    mf_step_graph *s = b->s;
-
-    if (s->role == MF_STEP_SERVES)
-        return MF_OK;
-    if (s->guard.kind == MF_GUARD_SKIP || b->scale.factor.node)
-        return watch_sums(b, updates, n);
-    if (s->guard.kind == MF_GUARD_STOP)
-        s->updates.guard = mf_applyf(b->graph, "CheckNumerics", MF_IN(step_joined(b, 0)),
-                                     "message='the loss is no number: nothing was updated' "
-                                     "name='check_loss'")
-                               .node;
-    return mf_graph_status(b->graph);
-}
-
-static mf_status update_weights(step_builder *b)
-{
-    const int n = b->s->n_gradients;
-    mf_update *updates = MF_ARENA_ARRAY(b->arena, mf_update, n);
-
-    if (!updates)
-        return MF_NOMEM("updates");
-    for (int i = 0; i < n; i++) {
-        const mf_gradient *g = &b->s->gradients[i];
-        mf_update *u = &updates[i];
-
-        *u = (mf_update){ .all = &b->s->updates, .weight = g->weight, .gradient = g->value };
-        if (g->rows.node) {
-            u->ids = g->rows;
-            sum_rows(b, u);
-        }
-    }
-    MF_TRY(guard_updates(b, updates, n));
-    mf_loss_scale_undo(&b->scale, b->graph, updates, n);
-    for (int i = 0; i < n; i++) {
-        if (!updates[i].ids.node)
-            updates[i].gradient = regularised(b, updates[i].weight, updates[i].gradient);
-    }
-    if (b->options->clip)
-        MF_TRY(mf_clip(b->graph, b->options->clip, updates, n));
-    for (int i = 0; i < n; i++) {
-        b->graph->mark.layer = mf_node_layer(updates[i].weight->handle.node);
-        mf_update_weight(&updates[i]);
-    }
-    b->graph->mark.layer = 0;
-    b->s->weights = updates;
-    b->s->n_weights = n;
-    if (b->s->updates.kind->finish)
-        b->s->updates.kind->finish(&b->s->updates);
-    MF_TRY(mf_prune_add(b->options->prune, updates, n));
-    return mf_graph_status(b->graph);
-}
-
-/* What the server has made of them. The optimizer's ops stand in the graph all the same: its slots
- * are ours too, for checkpoints. */
-static void assign_weights(step_builder *b)
-{
-    b->s->updates.n_done = 0;
-    for (int i = 0; i < b->s->n_gradients; i++) {
-        const mf_gradient *g = &b->s->gradients[i];
-        const mf_output node = g->rows.node ? mf_apply(b->graph, "ResourceScatterUpdate",
-                                                       MF_IN(g->weight->handle, g->rows, g->value))
-                                            : mf_apply(b->graph, "AssignVariableOp",
-                                                       MF_IN(g->weight->handle, g->value));
-
-        mf_updates_add(&b->s->updates, node);
-    }
-}
-
-static void update_moving(step_builder *b)
-{
-    const int first = b->s->n_reports;
-
-    for (int64_t i = 0; i < b->model->n_moving; i++) {
-        const mf_moving *m = &b->model->moving[i];
-        const mf_output mean = step_op2(b, "Mul", step_joined(b, first + (int)i), b->s->inverse);
-        const mf_output next =
-            step_op2(b, "AddV2", step_op2(b, "Mul", m->weight->value, step_f32(b, m->momentum)),
-                     step_op2(b, "Mul", mean, step_f32(b, 1.0 - m->momentum)));
-
-        mf_updates_add(&b->s->updates,
-                       mf_apply(b->graph, "AssignVariableOp", MF_IN(m->weight->handle, next)));
-    }
-}
-
-/* Those behind the last sample of a small batch stay. */
-static void update_kept(step_builder *b)
-{
-    const mf_output zero = mf_ints(b->graph, (int64_t[]){ 0 }, 1),
-                    one = mf_ints(b->graph, (int64_t[]){ 1 }, 1);
-
-    for (int i = 0; i < b->s->n_kept; i++) {
-        const mf_weight *w = b->model->kept[i].weight;
-        const mf_output rows = step_joined(b, b->s->first_kept + i),
-                        shape = mf_apply(b->graph, "Shape", MF_IN(rows)),
-                        n = mf_apply(b->graph, "StridedSlice", MF_IN(shape, zero, one, one));
-        const mf_output rest =
-            mf_applyf(b->graph, "StridedSlice", MF_IN(w->value, n, zero, one), "end_mask=1");
-        const mf_output next =
-            mf_apply(b->graph, "ConcatV2", MF_IN(rows, rest, mf_scalar(b->graph, MF_DTYPE_I32, 0)));
-
-        mf_updates_add(&b->s->updates,
-                       mf_apply(b->graph, "AssignVariableOp", MF_IN(w->handle, next)));
-    }
-}
-
-/* A step counts, and the loss gets its next scale, also where all else is left out. */
-static void count_steps(step_builder *b)
-{
-    mf_step_graph *s = b->s;
-
-    if (s->guard.finite.node)
-        s->updates.guard = NULL;
-    mf_loss_scale_adjust(&b->scale, &s->updates, s->guard.finite);
-    mf_guard_count(&s->guard, &s->updates, b->scale.factor);
-    s->global_step =
-        mf_applyf(b->graph, "VarHandleOp", MF_NO_IN,
-                  "dtype=int64 shape=shape[] shared_name='global_step' name='global_step'");
-    mf_updates_add(&s->updates,
-                   mf_apply(b->graph, "AssignAddVariableOp",
-                            MF_IN(s->global_step, mf_scalar(b->graph, MF_DTYPE_I64, 1))));
-}
-
 /* ---- targets ---- */
 
-static mf_node *target(step_builder *b, const char *name, mf_node *const *nodes, int64_t n)
+static mf_node *target(mf_step_builder *b, const char *name, mf_node *const *nodes, int64_t n)
 {
     mf_output all = mf_applyf(b->graph, "NoOp", MF_NO_IN, "name='%s'", name);
 
@@ -504,12 +302,12 @@ static mf_node *target(step_builder *b, const char *name, mf_node *const *nodes,
     return all.node;
 }
 
-static void init_one(step_builder *b, mf_node *init, mf_output handle, mf_output initial)
+static void init_one(mf_step_builder *b, mf_node *init, mf_output handle, mf_output initial)
 {
     mf_control(b->graph, init, mf_apply(b->graph, "AssignVariableOp", MF_IN(handle, initial)).node);
 }
 
-static void add_init(step_builder *b)
+static void add_init(mf_step_builder *b)
 {
     mf_step_graph *s = b->s;
 
@@ -521,20 +319,20 @@ static void add_init(step_builder *b)
     init_one(b, s->init, s->global_step, mf_scalar(b->graph, MF_DTYPE_I64, 0));
 }
 
-/* ---- the whole ---- */
+/* ---- building ---- */
 
-static void find_gradients(step_builder *b)
+static void find_gradients(mf_step_builder *b)
 {
     for (int i = 0; i < b->s->n_gradients; i++) {
         mf_gradient *g = &b->s->gradients[i];
 
-        g->value = step_joined(b, g->at);
+        g->value = mf_step_joined(b, g->at);
         if (g->ids >= 0)
-            g->rows = step_joined(b, g->ids);
+            g->rows = mf_step_joined(b, g->ids);
     }
 }
 
-static mf_status step_check_role(const step_builder *b)
+static mf_status step_check_role(const mf_step_builder *b)
 {
     if (b->s->role == MF_STEP_PULLS && b->scale.factor.node)
         return MF_FAIL(MF_UNIMPLEMENTED, "fp16 needs workers that update by themselves, for the "
@@ -542,11 +340,11 @@ static mf_status step_check_role(const step_builder *b)
     if (b->s->role == MF_STEP_PULLS && b->s->guard.kind == MF_GUARD_SKIP)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "guard skip needs workers that update by themselves: no parameter server "
-                       "sees all gradients; use guard stop, or another strategy");
+                       "has all gradients; use guard stop, or another strategy");
     return MF_OK;
 }
 
-static mf_status step_build_model(step_builder *b)
+static mf_status step_build_model(mf_step_builder *b)
 {
     mf_step_graph *s = b->s;
     mf_precision precision;
@@ -558,7 +356,7 @@ static mf_status step_build_model(step_builder *b)
     MF_TRY(mf_precision_apply(b->model, &precision));
     mf_loss_scale_init(&b->scale, &s->updates, &precision);
     MF_TRY(step_check_role(b));
-    b->dy = b->scale.factor.node ? step_op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
+    b->dy = b->scale.factor.node ? mf_step_op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
     MF_TRY(add_reports(b));
     MF_TRY(add_moving(b));
     MF_TRY(step_add_kept(b));
@@ -566,13 +364,13 @@ static mf_status step_build_model(step_builder *b)
     MF_TRY(add_gradients(b));
     MF_TRY(map_shards(b));
     for (int i = 0; i < s->n_reports; i++)
-        s->reports[i].of_step = step_joined(b, i);
+        s->reports[i].of_step = mf_step_joined(b, i);
     find_gradients(b);
     return MF_OK;
 }
 
-/* Gradients come from outside: one for each weight, or for each time that rows are looked up. */
-static mf_status feed_gradient(step_builder *b, mf_weight *w, bool rows)
+/* Gradients are fed: one for each weight, or for each lookup of rows. */
+static mf_status feed_gradient(mf_step_builder *b, mf_weight *w, bool rows)
 {
     mf_step_graph *s = b->s;
     mf_gradient *g = &s->gradients[s->n_gradients];
@@ -591,7 +389,7 @@ static mf_status feed_gradient(step_builder *b, mf_weight *w, bool rows)
     return mf_graph_status(b->graph);
 }
 
-static mf_status feed_gradients(step_builder *b)
+static mf_status feed_gradients(mf_step_builder *b)
 {
     int64_t n = b->model->n_weights;
 
@@ -613,7 +411,7 @@ static mf_status feed_gradients(step_builder *b)
     return MF_OK;
 }
 
-static mf_status step_build(step_builder *b)
+static mf_status step_build(mf_step_builder *b)
 {
     mf_step_graph *s = b->s;
 
@@ -622,14 +420,14 @@ static mf_status step_build(step_builder *b)
     s->learning_rate = step_placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
     s->updates.learning_rate = s->learning_rate;
     MF_TRY(s->role == MF_STEP_SERVES ? feed_gradients(b) : step_build_model(b));
-    MF_TRY(update_weights(b));
+    MF_TRY(mf_step_update_weights(b));
     if (s->role == MF_STEP_PULLS)
-        assign_weights(b);
+        mf_step_assign_weights(b);
     if (s->role != MF_STEP_SERVES) {
-        update_moving(b);
-        update_kept(b);
+        mf_step_update_moving(b);
+        mf_step_update_kept(b);
     }
-    count_steps(b);
+    mf_step_count_steps(b);
     s->train = target(b, "train", s->updates.done, s->updates.n_done);
     add_init(b);
     return mf_graph_status(b->graph);
@@ -638,11 +436,11 @@ static mf_status step_build(step_builder *b)
 mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile_options *options,
                              mf_step_role role)
 {
-    step_builder b = { .s = s,
-                       .model = model,
-                       .graph = model->graph,
-                       .arena = model->graph->arena,
-                       .options = options };
+    mf_step_builder b = { .s = s,
+                          .model = model,
+                          .graph = model->graph,
+                          .arena = model->graph->arena,
+                          .options = options };
     mf_status st = mf_model_status(model);
 
     *s = (mf_step_graph){ .model = model, .role = role };

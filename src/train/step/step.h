@@ -15,24 +15,25 @@ typedef struct mf_report {
     mf_output of_step; /* in training, over all shards */
 } mf_report;
 
-/* A gradient on its way from the shards to its weight. */
+/* A gradient between the shards and its weight. */
 typedef struct mf_gradient {
     mf_weight *weight;
-    int at; /* which result of the map it is: of the weight, or of rows */
-    int ids; /* the rows' numbers; -1: the whole weight */
+    int at; /* its result of the map: of the weight, or of rows */
+    int ids; /* the rows' numbers; -1: the complete weight */
     mf_output value, rows; /* of all shards; rows: their numbers */
 } mf_gradient;
 
-/* Who updates. */
+/* Which task updates the weights. */
 typedef enum mf_step_role {
-    MF_STEP_UPDATES, /* we do: what comes out of the map are sums */
-    MF_STEP_PULLS, /* a server does: what comes out of the map in place of gradients are the new
-                      weights (or rows and their numbers), and they are assigned */
-    MF_STEP_SERVES, /* for others: gradients are fed, "gradient/0", "rows/0" ... in order */
+    MF_STEP_UPDATES, /* this one: results of the map are sums */
+    MF_STEP_PULLS, /* a server: in place of gradients the map returns the new weights (or rows and
+                      their numbers), which are assigned */
+    MF_STEP_SERVES, /* this one, for workers: gradients are fed, "gradient/0", "rows/0" ... in order
+                     */
 } mf_step_role;
 
-/* What a loss sees that looks at all samples of a step together, and what it says. All workers have
- * all of it, and compute the same. */
+/* Inputs and outputs of a loss over all samples of a step. All workers have all of it, and compute
+ * the same. */
 typedef struct mf_whole {
     const char *loss; /* its name; NULL: each sample has a loss of its own */
     mf_output outputs, labels; /* of the model, for all samples */
@@ -55,9 +56,9 @@ typedef struct mf_step_graph {
     mf_gradient *gradients; /* in the order of the weights */
     int n_gradients;
     int n_results; /* of the map: reports, moving statistics, kept rows, gradients */
-    int first_kept, n_kept; /* of these, rows that samples leave for the next step */
-    int64_t *bucket; /* by result: with which others it is exchanged with other workers */
-    int n_buckets; /* a whole loss has the first one for itself */
+    int first_kept, n_kept; /* of these, rows that samples keep for the next step */
+    int64_t *bucket; /* by result: the bucket that it is exchanged in */
+    int n_buckets; /* a global loss has the first one for itself */
     mf_whole whole;
     mf_output global_step; /* its handle */
     mf_node *train, *init; /* targets */

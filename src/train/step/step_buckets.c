@@ -4,7 +4,7 @@
 
 #include "base/param.h"
 
-MF_PARAM_INT(comm_bucket_bytes, 4 << 20, "gradients are exchanged in parts of about so many bytes");
+MF_PARAM_INT(gradient_bucket_bytes, 4 << 20, "approximate size of a gradient bucket in bytes");
 
 static int64_t step_buckets_bytes_of(const mf_step_graph *s, int result)
 {
@@ -18,7 +18,7 @@ static int64_t step_buckets_bytes_of(const mf_step_graph *s, int result)
     return 0; /* little */
 }
 
-/* The weight whose gradient it is, or of some of its rows; "": of none. */
+/* The weight of this gradient, or of these rows; "": none. */
 static const char *step_buckets_name_of(const mf_step_graph *s, int result)
 {
     for (int i = 0; i < s->n_gradients; i++) {
@@ -43,8 +43,8 @@ static bool step_buckets_is_rows(const mf_step_graph *s, int result)
     return false;
 }
 
-/* Gradients of the last layers are there first: buckets fill up from the end. Rows go by
- * themselves, and so do values of another type. */
+/* Gradients of the last layers are ready first: buckets fill up from the end. Rows have their own
+ * buckets, and so do values of another type. */
 mf_status mf_step_fill_buckets(mf_step_graph *s, const mf_outputs *results, mf_arena *arena,
                                mf_buf *buckets, mf_buf *names)
 {
@@ -62,7 +62,7 @@ mf_status mf_step_fill_buckets(mf_step_graph *s, const mf_outputs *results, mf_a
         const bool first = i == n - 1;
 
         if (!first && (step_buckets_is_rows(s, i) != rows || (!rows && own != type) ||
-                       filled >= MF_PARAM(comm_bucket_bytes))) {
+                       filled >= MF_PARAM(gradient_bucket_bytes))) {
             id++;
             filled = 0;
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.h - a compiled model inside: its session, its variables, where training stands. */
+/* trainer.h - the inside of a compiled model: its session, its variables, its progress. */
 #ifndef MF_TRAIN_STEP_TRAINER_H
 #define MF_TRAIN_STEP_TRAINER_H
 
@@ -16,7 +16,7 @@
 typedef struct mf_train_var {
     const char *name;
     mf_variable *variable; /* a reference */
-    bool is_weight; /* of the model; else a slot, a count */
+    bool is_weight; /* of the model; otherwise a slot, a counter */
 } mf_train_var;
 
 /* The strings of a call of mf_session_run(). */
@@ -29,7 +29,7 @@ typedef struct mf_names {
 
 struct mf_loop_call;
 
-/* What decides the order of samples, besides seed and shards. All 0: they are sliced by element. */
+/* What determines the order of samples, besides seed and shards. All 0: sliced by element. */
 typedef struct mf_sliced {
     int64_t by; /* mf_slicing */
     int64_t batch, files; /* by file: samples of a batch; which samples are in which files */
@@ -37,11 +37,11 @@ typedef struct mf_sliced {
 
 enum { MF_MOST_GROUPS = 256 }; /* of workers, that average their variables */
 
-/* How far training is. What workers in lockstep do together is a row of steps and evaluations, the
- * same for all, so two numbers say where in it somebody is; whoever is behind gets the results that
- * it has missed from whoever is not. */
+/* The progress of training. Workers in lockstep do the same sequence of steps and evaluations, so
+ * two numbers give a worker's position in it; a worker that is behind gets the results that it has
+ * missed from a worker that is not. */
 typedef struct mf_train_progress {
-    int64_t steps; /* done; -1: there is nothing here yet that others should have */
+    int64_t steps; /* steps done; -1: there is no state here for other workers */
     int64_t evaluations; /* done together */
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced;
@@ -52,15 +52,15 @@ typedef struct mf_train_progress {
     double learning_rate, results[MF_MAX_RESULTS];
     double evaluation[MF_MAX_RESULTS]; /* results of the last one */
     int64_t groups; /* of workers with variables of their own; 0: all have the same */
-    int64_t left_at[MF_MOST_GROUPS]; /* the step after which a group has left; 0: it is there */
+    int64_t left_at[MF_MOST_GROUPS]; /* the step after which a group ended; 0: it trains */
 } mf_train_progress;
 
-/* How far it is, with its place in the data. */
-mf_train_progress mf_trainer_standing(const mf_trainer *t);
-/* It is there again, or for the first time: its variables are those of then. */
-void mf_trainer_stand(mf_trainer *t, const mf_train_progress *s);
+/* The progress, with its position in the data. */
+mf_train_progress mf_trainer_progress(const mf_trainer *t);
+/* Set the progress: the variables are those of that step. */
+void mf_trainer_set_progress(mf_trainer *t, const mf_train_progress *s);
 
-/* Was it, or its strategy, told to stop? Thread: any. */
+/* Was mf_trainer_stop() or mf_strategy_stop() called? Thread: any. */
 bool mf_trainer_wants_stop(const mf_trainer *t);
 
 struct mf_trainer {
@@ -80,70 +80,69 @@ struct mf_trainer {
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced; /* the order in which that is the place */
     mf_train_progress
-        standing; /* kept for others; steps, epoch and so on are filled in when asked */
-    mf_tensor
-        judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
-    bool has_state; /* what is here is worth giving to others */
-    char run[MF_RUN_ID]; /* that it writes; "": nothing was written yet */
+        progress; /* for other workers; steps, epoch and so on are set by mf_trainer_progress() */
+    mf_tensor judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: unknown */
+    bool has_state; /* its state may be given to other workers */
+    char run[MF_RUN_ID]; /* the run that it writes; "": nothing was written yet */
     bool decided; /* it was stopped because it has converged or diverged */
-    bool lost; /* training cannot go on: its state is neither here nor in a checkpoint */
+    bool lost; /* training cannot continue: its state is neither here nor in a checkpoint */
     atomic_bool stop;
     atomic_bool fitting; /* mf_fit() runs */
     mf_trainer_lock turns; /* of threads that call the public functions; mf_fit() has it alone */
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
-    struct mf_dist_worker *team; /* that trains together; NULL: nobody else */
-    struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
+    struct mf_dist *dist; /* NULL: it trains alone */
+    struct mf_hook_loop *loop; /* whose hooks run around steps; NULL: none */
 };
 
-/* FAILED_PRECONDITION where mf_fit() runs in another thread: the step at hand is not this one's. */
+/* FAILED_PRECONDITION while mf_fit() runs in another thread. */
 MF_MUST mf_status mf_trainer_need_no_fit(mf_trainer *t);
 
-/* Group g has the samples of a batch from this one on, up to the next group's: whole shards. */
+/* Group g has the samples of a batch from this one on, up to the next group's: complete shards. */
 static inline int64_t mf_group_begin(const mf_trainer *t, int64_t g, int64_t samples)
 {
     const int64_t shards = t->options.shards;
 
-    return mf_shard_begin(samples, shards, mf_shard_of_group(shards, t->standing.groups, g));
+    return mf_shard_begin(samples, shards, mf_shard_of_group(shards, t->progress.groups, g));
 }
 
-/* Run one step on this batch, or on our share of it; results of all reports, over the whole batch.
- * The position moves on behind it. */
+/* Run one step on this batch, or on this worker's part of it; results of all reports, over the
+ * complete batch. Advances the position. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
-/* A step in which there was nothing to learn counts all the same: global_step goes on by one. */
+/* A step without samples counts: global_step increases by one. */
 MF_MUST mf_status mf_trainer_count_step(mf_trainer *t);
-/* Run the trainer's session, with what hooks add. */
+/* Run the trainer's session, with the additions of hooks. */
 MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
                                   const struct mf_loop_call *call);
-/* The same on another session, with the trace that `options` ask for and no more time than this. */
+/* The same on another session, with the trace of `options` and this timeout. */
 MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, int64_t timeout_ms,
                                      const mf_run_options *options,
                                      const struct mf_loop_call *call);
-/* The next batch. Samples that are damaged are INVALID_ARGUMENT here: another try would find them
- * so again, while DATA_LOSS of a training may be a peer's. */
+/* The next batch. Damaged samples give INVALID_ARGUMENT: a repetition would find them again, while
+ * DATA_LOSS of a training may be a peer's. */
 MF_MUST mf_status mf_trainer_next(mf_iterator *it, const mf_batch **out);
-/* Fill names->values with the columns the model wants, and the label. *converted: to be freed after
- * the run (NULL mostly). Fails: INVALID_ARGUMENT naming the column. */
+/* Fill names->values with the model's columns, and the label. *converted: to be freed after the run
+ * (usually NULL). Fails: INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
-/* Arrays of the caller's own for a call that others make at the same time; the names are shared. */
+/* Separate arrays for a concurrent call; the names are shared. */
 MF_MUST mf_status mf_names_copy(const mf_names *names, mf_names *out);
 void mf_names_copy_deinit(mf_names *names);
-/* What the model answers to its inputs, given in their order. Owns: *out is the trainer's until the
+/* The model's output for its inputs, given in their order. Owns: *out is the trainer's until the
  * next run. Thread: one at a time. */
 MF_MUST mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs,
                                    const mf_tensor **out);
 /* How results are made of sums. */
 double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples);
-/* It is state of the optimizer: neither of the model, nor a moving average of its weights, nor a
- * count or scale that steps need before they update anything. */
+/* Is it state of the optimizer: not of the model, not a moving average of its weights, not a
+ * counter or scale that steps need before updates? */
 bool mf_train_var_is_slot(const mf_train_var *v);
-/* Its value as it is now. FAILED_PRECONDITION: it is in slices on a mesh, see
- * mf_dist_worker.in_slices. */
+/* Its current value. FAILED_PRECONDITION: it is in slices on a mesh, see MF_DIST_STATE_IN_SLICES.
+ */
 MF_MUST mf_status mf_trainer_read(const mf_trainer *t, const mf_train_var *v, mf_tensor *out);
-/* Has it all of them, or are some in slices on a mesh? */
+/* Does the trainer have all variables? Otherwise some are in slices on a mesh. */
 bool mf_trainer_has_variables(const mf_trainer *t);
-/* NULL: there is no variable of that name. */
+/* NULL: no such variable. */
 mf_train_var *mf_trainer_find(const mf_trainer *t, const char *name);
 
 #endif

@@ -29,7 +29,7 @@ static mf_output placeholder_for(mf_graph *g, const mf_node *n)
     const char *type = mf_dtype_name(mf_node_type(n, "dtype"));
     char text[MF_SHAPE_TEXT];
 
-    /* "Variable" says rank 0 where it knows nothing. */
+    /* "Variable" has rank 0 where the rank is unknown. */
     if (shape->rank < 0 || (strcmp(n->op_name, "Variable") == 0 && shape->rank == 0))
         return mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=%s", type);
     return mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s", type,
@@ -69,7 +69,7 @@ static mf_status variables_add_variable(mf_graph_variables *v, mf_graph *g, mf_n
 
 mf_status mf_graph_variables_init(mf_graph_variables *v, mf_graph *g)
 {
-    const int64_t n = g->n_nodes; /* before ours */
+    const int64_t n = g->n_nodes; /* before the added nodes */
     int64_t count = 0;
     const char ***const lists[] = { &v->names, &v->read, &v->ready, &v->feed, &v->assign };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c - variables by name, and one number for all weights: SHA-256 over names, types, shapes
- * and bytes. */
+/* weights.c - variables by name, and a hash of all weights: SHA-256 over names, types, shapes and
+ * bytes. */
 #include "base/did_you_mean.h"
 #include "base/host_state.h"
 #include "train/step/trainer.h"

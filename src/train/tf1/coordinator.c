@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* coordinator.c - threads that end together.
  *
- *   1. A thread that was started here holds a reference, so one that outlives the grace time still
- *      has a coordinator to look at.
+ *   1. A thread that the coordinator started holds a reference, so a thread that outlives the grace
+ *      time still has a coordinator.
  *   2. `failure` is written once, before `stopping` is set, and kept until clear_stop.
- *   3. The lock is never held while anything is waited for but `changed`. */
+ *   3. The lock is held during no wait except that for `changed`. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
@@ -35,7 +35,7 @@ struct mf_coordinator {
     atomic_int refs; /* the owner's, and one for each thread started here */
     atomic_bool stopping; /* set under lock */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a stop was asked for, or a thread has ended */
+    pthread_cond_t changed; /* a stop was requested, or a thread has ended */
     thread *threads; /* guarded by lock */
     mf_error failure; /* guarded by lock; MF_OK: none */
     bool joined; /* guarded by lock */
@@ -75,7 +75,7 @@ static void thread_free(thread *t)
     mf_free(t);
 }
 
-/* Those that still run are left to themselves. */
+/* Threads that still run are abandoned. */
 static void coordinator_let_go(mf_coordinator *c, thread *list)
 {
     while (list) {
@@ -233,7 +233,7 @@ mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*
     t->fn = fn;
     t->ctx = ctx;
     atomic_fetch_add(&c->refs, 1);
-    pthread_mutex_lock(&c->lock); /* until it is in the list, the thread cannot end */
+    pthread_mutex_lock(&c->lock); /* the thread cannot end until it is in the list */
     result = mf_thread_start(&t->id, run_thread, t);
     if (result == 0)
         add_locked(c, t);
@@ -263,7 +263,7 @@ mf_status mf_coordinator_register_thread(mf_coordinator *c, const char *name, pt
 
 /* ---- joining ---- */
 
-/* Has it ended? A foreign thread is asked by trying to join it. */
+/* Has it ended? A foreign thread is checked by trying to join it. */
 static bool coordinator_has_ended(thread *t)
 {
     if (!t->fn && !t->ended && pthread_tryjoin_np(t->id, NULL) == 0)
@@ -293,13 +293,13 @@ static void coordinator_join_all(thread *list)
         thread *t = list;
 
         list = t->next;
-        if (t->fn) /* it has left everything behind but its stack */
+        if (t->fn) /* it has released everything except its stack */
             pthread_join(t->id, NULL);
         thread_free(t);
     }
 }
 
-/* Until no thread is left or, after a stop, the time is over. Returns those that have ended. */
+/* Wait until no thread is left or, after a stop, the time is over. Returns the ended threads. */
 static thread *wait_for_all(mf_coordinator *c, int64_t grace_ms)
 {
     int64_t until = INT64_MAX;
@@ -312,7 +312,7 @@ static thread *wait_for_all(mf_coordinator *c, int64_t grace_ms)
         take_ended(c, &ended);
         if (!c->threads || mf_clock_ns() >= until)
             break;
-        /* foreign threads end without telling */
+        /* foreign threads end without a signal */
         (void)mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + POLL_MS * 1000000);
     }
     pthread_mutex_unlock(&c->lock);

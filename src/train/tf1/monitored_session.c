@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* monitored_session.c - a session that is made, told about, lost and made again.
+/* monitored_session.c - a session with hooks that is made again when it is lost.
  *
  *   1. begin of all hooks once; after_create_session once for each session.
- *   2. A run that ends with ABORTED or UNAVAILABLE, of its own or through a hook or a thread, costs
- *      the session: threads are joined, a new one is made and its variables restored, and the run
- * is done again from the beginning, hooks included.
+ *   2. A run that ends with ABORTED or UNAVAILABLE, by itself or through a hook or a thread, loses
+ *      the session: threads are joined, a new session is made and its variables restored, and the
+ *      run is repeated from the beginning, hooks included.
  *   3. end of all hooks once, unless a run has failed. */
 #include "base/clock.h"
 #include "base/host_state.h"
@@ -25,7 +25,7 @@ struct mf_monitored_session {
     mf_monitored_options o; /* pointers are the caller's, except: */
     char *dir, *init; /* NULL: none */
     mf_hook_loop loop;
-    bool begun; /* hooks were told */
+    bool begun; /* begin of the hooks was called */
     bool ended; /* the input has */
 };
 
@@ -147,7 +147,7 @@ static mf_status drop_session(mf_monitored_session *m)
     return st;
 }
 
-/* A session was lost: go on, or not any more. */
+/* A session was lost: prepare for another one. Fails with `why` after too many losses. */
 static mf_status after_loss(mf_monitored_session *m, mf_status why, int losses)
 {
     const int most = m->o.max_recoveries > 0 ? m->o.max_recoveries : RECOVERIES;
@@ -174,7 +174,7 @@ static mf_status need_session(mf_monitored_session *m, int *losses)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- making and closing ---- */
 
 static mf_status copy_strings(mf_monitored_session *m, const mf_graph *graph)
 {
@@ -271,7 +271,7 @@ mf_status mf_monitored_session_run(mf_monitored_session *m, const mf_run_options
     int losses = 0;
 
     if (mf_monitored_session_should_stop(m))
-        return MF_FAIL(MF_FAILED_PRECONDITION, "a run after the session was told to stop");
+        return MF_FAIL(MF_FAILED_PRECONDITION, "a run after a stop of the session was requested");
     for (;;) {
         st = need_session(m, &losses);
         if (st == MF_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue_runner.c - threads that keep a queue filled until the input ends or somebody says stop.
+/* queue_runner.c - threads that keep a queue filled until the input ends or a stop is requested.
  *
- * Nothing waits for ever: after a stop the queue is closed and waiting enqueues are ended, and one
- * that begins only then finds the queue closed. */
+ * No wait is endless: a stop closes the queue and ends waiting enqueues, and an enqueue that begins
+ * later finds the queue closed. */
 #include "base/buf.h"
 #include "base/host_state.h"
 #include "base/log.h"
@@ -12,10 +12,10 @@
 
 #include <stdatomic.h>
 
-/* What all threads of a queue share. */
+/* Shared by all threads of a queue. */
 typedef struct queue_runner {
-    atomic_int refs; /* threads that may still look at it, and whoever starts them */
-    atomic_int active; /* enqueueing threads that have not met the end */
+    atomic_int refs; /* threads that may still use it, and the thread that starts them */
+    atomic_int active; /* enqueueing threads that have not reached the end */
     mf_session *session;
     mf_coordinator *coordinator;
     char *close, *cancel;
@@ -71,7 +71,7 @@ static mf_status queue_runner_fill(void *ctx)
         st = MF_OK;
     }
     filler_free(f);
-    return st; /* a failure stops the others; after a stop nobody minds that this was cancelled */
+    return st; /* a failure stops the others; after a stop the cancellation is not an error */
 }
 
 static mf_status cancel_on_stop(void *ctx)
@@ -148,7 +148,7 @@ mf_status mf_queue_runner_start(const mf_queue_runner *q, mf_session *session, m
         st = MF_NOMEM("a queue runner");
     if (st == MF_OK)
         st = queue_runner_start_all(r, q, threads);
-    if (st != MF_OK) /* threads that have started must not wait for those that have not */
+    if (st != MF_OK) /* started threads must not wait for threads that were not started */
         mf_coordinator_request_stop(c, st);
     runner_unref(r);
     return st;

@@ -239,10 +239,10 @@ MF_TEST(guard_skip_ends_where_there_is_nothing_to_go_back_to)
 {
     plan p = { .bad_from = 20, .bad_to = 36, .guard = "skip in_row=3" };
 
-    fails(&p, 1, MF_INVALID_ARGUMENT, "3 steps in a row (6 to 8)");
-    fails(&p, 2, MF_INVALID_ARGUMENT, "no checkpoint from before them");
+    fails(&p, 1, MF_INVALID_ARGUMENT, "3 consecutive steps (6 to 8)");
+    fails(&p, 2, MF_INVALID_ARGUMENT, "no earlier checkpoint");
     p.save_steps = 5; /* which has the weights that are at hand */
-    fails(&p, 2, MF_INVALID_ARGUMENT, "no checkpoint from before them");
+    fails(&p, 2, MF_INVALID_ARGUMENT, "no earlier checkpoint");
 }
 
 /* A scale that is too large for fp16 is halved and not counted as a row. */

@@ -170,7 +170,7 @@ MF_TEST(cluster_members_there_is_one_task_of_a_name)
     mf_members *second;
 
     come_for(&a, "memory:twice", "worker 0", 3000000000); /* a busy machine keeps it, too */
-    T_FAILS(MF_ALREADY_EXISTS, "there is a worker 0 already, at here",
+    T_FAILS(MF_ALREADY_EXISTS, "worker 0 exists already, at here",
             mf_members_open(&(mf_members_options){ .store = "memory:twice",
                                                    .name = "worker 0",
                                                    .address = "there",
@@ -208,7 +208,7 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
 
 /* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
  */
-static mf_view next_of(int n, const char *doubts)
+static mf_view next_of(int n, const char *suspicions)
 {
     mf_membership_snapshot s = { .view.self = -1 };
     mf_store_entries all = { 0 };
@@ -227,7 +227,7 @@ static mf_view next_of(int n, const char *doubts)
         all.n++;
     }
     (void)snprintf(view + strlen(view), sizeof view - strlen(view), "]}");
-    for (const char *d = doubts; *d; d += 2, all.n++) {
+    for (const char *d = suspicions; *d; d += 2, all.n++) {
         (void)snprintf(keys[all.n], sizeof keys[all.n], "doubt/%c/%c", d[0], d[1]);
         (void)snprintf(values[all.n], sizeof values[all.n], "i%c i%c", d[0], d[1]);
     }
@@ -245,9 +245,9 @@ static mf_view next_of(int n, const char *doubts)
 }
 
 /* Names of the next view. */
-static void check_next(int n, const char *doubts, const char *names)
+static void check_next(int n, const char *suspicions, const char *names)
 {
-    mf_view v = next_of(n, doubts);
+    mf_view v = next_of(n, suspicions);
     char got[16] = "";
 
     for (int i = 0; i < v.n; i++)
@@ -281,7 +281,7 @@ MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
     come(&a, "memory:doubt", "worker 0");
     come(&b, "memory:doubt", "worker 1");
     both_next(&a, &b);
-    T_OK(mf_members_doubt(a.members, 1));
+    T_OK(mf_members_suspect(a.members, 1));
     T_OK(mf_members_next(a.members, &a.view));
     T_TRUE(a.view->epoch == 2 && a.view->n == 1 && a.view->self == 0);
     until(is_out_and_waits, b.members);

@@ -95,7 +95,7 @@ static const wrong wrongs[] = {
       "a number" },
     { { GIVEN("TF_CONFIG={\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]}}") },
       "TF_CONFIG",
-      "does not say which of its 2 tasks",
+      "does not select which of its 2 tasks",
       "--task_index" },
     { { GIVEN("TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"chief\","
               "\"index\":0}}") },
@@ -106,7 +106,7 @@ static const wrong wrongs[] = {
     { { GIVEN("A=b"), .worker_hosts = "a:" }, "--worker_hosts[0]", "port is missing", "host:port" },
     { { GIVEN("A=b"), .worker_hosts = "a:22x" },
       "--worker_hosts[0]",
-      "port '22x' is no number",
+      "port '22x' is not a number",
       "host:port" },
     { { GIVEN("A=b"), .worker_hosts = "a:65536" },
       "--worker_hosts[0]",
@@ -135,7 +135,7 @@ static const wrong wrongs[] = {
       "alone" },
     { { GIVEN_ON("fit-0", "MESHFLOW_SERVICE=fit") },
       "MESHFLOW_PODS",
-      "nobody knows how many pods there are",
+      "the number of pods is unknown",
       "completions or replicas" },
     { { GIVEN("MESHFLOW_SERVICE=fit", "MESHFLOW_PODS=2") },
       "the host's name",
@@ -148,7 +148,7 @@ static const wrong wrongs[] = {
     { { GIVEN_ON("fit-1", "MESHFLOW_SERVICE=fit", "MESHFLOW_PODS=2", "JOB_COMPLETION_INDEX=0") },
       "JOB_COMPLETION_INDEX",
       "it is 0, but the host is called 'fit-1'",
-      "no hostname of its own" },
+      "remove hostname" },
     { { GIVEN_ON("fit-1", "MESHFLOW_SERVICE=a b", "MESHFLOW_PODS=2") },
       "MESHFLOW_SERVICE",
       "is no service's name",
@@ -221,7 +221,7 @@ MF_TEST(cluster_resolve_fails_with_the_first_mistake_and_counts_the_others)
                                          .task_index = "1" };
     mf_cluster *c;
 
-    T_FAILS(MF_INVALID_ARGUMENT, "--worker_hosts[1]: port 'x' is no number; write host:port",
+    T_FAILS(MF_INVALID_ARGUMENT, "--worker_hosts[1]: port 'x' is not a number; write host:port",
             mf_cluster_resolve(&request, &c));
     T_FAILS(MF_INVALID_ARGUMENT, "(and 1 more: see `meshflow doctor env`)",
             mf_cluster_resolve(&request, &c));

@@ -132,8 +132,8 @@ MF_TEST(cluster_store_that_does_not_exist_is_refused)
 
     T_FAILS(MF_INVALID_ARGUMENT, "write memory:NAME, file:DIR or etcd://HOST:PORT/PREFIX",
             mf_store_open("redis://here", NULL, &s));
-    T_FAILS(MF_INVALID_ARGUMENT, "does not say where", mf_store_open("memory:", NULL, &s));
-    T_FAILS(MF_INVALID_ARGUMENT, "does not say where", mf_store_open("file:", NULL, &s));
+    T_FAILS(MF_INVALID_ARGUMENT, "has no place after its kind", mf_store_open("memory:", NULL, &s));
+    T_FAILS(MF_INVALID_ARGUMENT, "has no place after its kind", mf_store_open("file:", NULL, &s));
     T_TRUE(s == NULL);
     mf_store_close(NULL);
 }

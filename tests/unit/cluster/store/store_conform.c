@@ -61,8 +61,8 @@ void store_values_have_versions(mf_store *s)
     T_FAILS(MF_NOT_FOUND, "'epoch'", mf_store_get(s, "epoch", &e, &revision));
     T_TRUE(revision >= 0);
     T_FAILS(MF_NOT_FOUND, "'epoch'", mf_store_remove(s, "epoch", MF_STORE_ANY));
-    T_FAILS(MF_ABORTED, "somebody else was first", mf_store_remove(s, "epoch", 7));
-    T_FAILS(MF_ABORTED, "somebody else was first", mf_store_put(s, "epoch", "x", 1, 7, 0, NULL));
+    T_FAILS(MF_ABORTED, "another process was first", mf_store_remove(s, "epoch", 7));
+    T_FAILS(MF_ABORTED, "another process was first", mf_store_put(s, "epoch", "x", 1, 7, 0, NULL));
     first = put(s, "epoch", "one", MF_STORE_NEW);
     T_TRUE(first > revision);
     T_FAILS(MF_ABORTED, "'epoch' exists", mf_store_put(s, "epoch", "x", 1, MF_STORE_NEW, 0, NULL));
@@ -160,8 +160,8 @@ void store_refuses_what_is_wrong(mf_store *s)
     T_FAILS(MF_INVALID_ARGUMENT, "must not exist", mf_store_remove(s, "a", MF_STORE_NEW));
     T_FAILS(MF_INVALID_ARGUMENT, "-1 is no lease", mf_store_put(s, "a", "", 0, 0, -1, NULL));
     T_FAILS(MF_INVALID_ARGUMENT, "0 is no lease", mf_store_lease_keep(s, 0));
-    T_FAILS(MF_INVALID_ARGUMENT, "more than nothing", mf_store_lease_grant(s, 0, &lease));
-    T_FAILS(MF_INVALID_ARGUMENT, "at most a day", mf_store_lease_grant(s, INT64_MAX, &lease));
+    T_FAILS(MF_INVALID_ARGUMENT, "above 0", mf_store_lease_grant(s, 0, &lease));
+    T_FAILS(MF_INVALID_ARGUMENT, "at most one day", mf_store_lease_grant(s, INT64_MAX, &lease));
     T_FAILS(MF_INVALID_ARGUMENT, "is no revision", mf_store_wait(s, "", -1, 0));
     T_FAILS(MF_FAILED_PRECONDITION, "lease 4711 has ended", mf_store_lease_keep(s, 4711));
     T_FAILS(MF_FAILED_PRECONDITION, "lease 4711 has ended",

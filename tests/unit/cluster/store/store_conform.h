@@ -16,7 +16,7 @@ void store_wait_sees_changes(mf_store *s);
 /* Threads that each add one to a number, many times; `url` of the same store. */
 void store_threads_count(const char *url, int threads, int times);
 
-/* A number under `key`, one more; true: this call did it, false: somebody else was first. */
+/* A number under `key`, one more; true: this call did it, false: another process was first. */
 bool store_count_once(mf_store *s, const char *key, int64_t lease);
 /* In so many milliseconds. */
 int64_t store_in_ms(int64_t ms);

@@ -65,17 +65,17 @@ MF_TEST(cluster_store_file_that_is_removed_or_damaged_is_named)
     static const struct {
         const char *what, *says;
     } cases[] = {
-        { "rm -r state", "is gone or not whole" },
-        { "rm state/host", "is gone or not whole" },
-        { "rm -r state && mkdir state && touch state/host", "is gone or not whole" },
-        { "rm state/now@*", "is gone or not whole" },
-        { "rm state/data@*", "is gone or not whole" },
+        { "rm -r state", "is missing or incomplete" },
+        { "rm state/host", "is missing or incomplete" },
+        { "rm -r state && mkdir state && touch state/host", "is missing or incomplete" },
+        { "rm state/now@*", "is missing or incomplete" },
+        { "rm state/data@*", "is missing or incomplete" },
         { "truncate -s 0 state/data@*", "this is no state of a store" },
         { "truncate -s -1 state/data@*", "checksum differs" },
         { "truncate -s 40M state/data@*", "larger than the limit" },
         { "mv state/now@* state/now@7~0123456789abcdef && "
           "mv state/data@* state/data@7~0123456789abcdef",
-          "says to be of revision 3" },
+          "its contents are of revision 3" },
     };
 
     for (int i = 0; i < MF_COUNT(cases); i++) {
@@ -144,7 +144,7 @@ MF_TEST(cluster_store_file_of_another_host_is_refused)
     T_OK(mf_store_open(f.url, NULL, &again));
     mf_store_close(again);
     run("printf x >state/host", &f);
-    T_FAILS(MF_DATA_LOSS, "not whole", mf_store_open(f.url, NULL, &again));
+    T_FAILS(MF_DATA_LOSS, "incomplete", mf_store_open(f.url, NULL, &again));
     finish(s, &f);
 }
 
@@ -233,7 +233,7 @@ MF_TEST(cluster_store_that_is_full_says_so_and_goes_on)
         (void)snprintf(key, sizeof key, "k%d", n);
         st = mf_store_put(s, key, value, sizeof value, MF_STORE_NEW, 0, NULL);
     }
-    T_FAILS(MF_RESOURCE_EXHAUSTED, "no room for", st);
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "no space for", st);
     T_TRUE(n > 250 && n < 257);
     T_OK(mf_store_put(s, "k0", "", 0, MF_STORE_ANY, 0, NULL));
     T_OK(mf_store_put(s, key, value, sizeof value - 100, MF_STORE_NEW, 0, NULL));

@@ -161,7 +161,7 @@ MF_TEST(replicas_fail_together)
         ((float *)value->data)[0] = 1e38f * 1e38f;
         T_OK(mf_trainer_set(m.toy.trainer, "dense/kernel", value));
         mf_tensor_free(value);
-        T_FAILS(MF_INVALID_ARGUMENT, "the loss is no number",
+        T_FAILS(MF_INVALID_ARGUMENT, "the loss is NaN/Inf",
                 mf_fit(m.toy.trainer, m.toy.data, NULL, &(mf_fit_options){ .steps = 5 }));
         end(&m);
     }

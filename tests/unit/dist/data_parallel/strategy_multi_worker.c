@@ -175,9 +175,9 @@ MF_TEST(workers_meet_at_barriers_and_say_when_they_are_at_different_ones)
 
     job_run(w, 3, "multi_worker_mirrored", meet, NULL);
     T_EQ(w[2].st, MF_INVALID_ARGUMENT);
-    T_STREQ(w[2].message, "worker 2 came to the barrier 'three', worker 0 to 'two'");
+    T_STREQ(w[2].message, "worker 2 is at the barrier 'three', worker 0 at 'two'");
     T_EQ(w[0].st, MF_INVALID_ARGUMENT);
-    T_STREQ(w[0].message, "worker 0 came to the barrier 'two', worker 2 to 'three'");
+    T_STREQ(w[0].message, "worker 0 is at the barrier 'two', worker 2 at 'three'");
 }
 
 static void give_up(job_worker *w)

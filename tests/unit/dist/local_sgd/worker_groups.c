@@ -38,7 +38,7 @@ MF_TEST(groups_each_have_workers_and_one_speaks_for_each)
         for (int workers = 1; workers <= MOST; workers++) {
             mf_worker_groups g;
 
-            mf_worker_groups_deal(&g, n, SHARDS, workers, left_at);
+            mf_worker_groups_assign(&g, n, SHARDS, workers, left_at);
             check_dealing(&g);
         }
     }
@@ -53,7 +53,7 @@ MF_TEST(groups_have_all_samples_of_a_batch_between_them)
             int64_t next = 0;
             mf_worker_groups g;
 
-            mf_worker_groups_deal(&g, n, SHARDS, 2, left_at);
+            mf_worker_groups_assign(&g, n, SHARDS, 2, left_at);
             for (int i = 0; i < n; i++) {
                 const mf_share s = mf_worker_groups_samples(&g, i, samples);
 
@@ -70,16 +70,16 @@ MF_TEST(groups_that_have_left_keep_their_shards_and_lose_their_workers)
     const int64_t left_at[4] = { 0, 32, 0, 0 };
     mf_worker_groups g;
 
-    mf_worker_groups_deal(&g, 4, 8, 3, left_at);
+    mf_worker_groups_assign(&g, 4, 8, 3, left_at);
     T_EQ(g.n_active, 3);
     T_EQ(g.active[1], 2);
     check_dealing(&g);
     T_EQ(mf_worker_groups_shards(&g, 1).first, 2);
     T_EQ(mf_worker_groups_reads(&g, 1).first, 4); /* worker 1 does group 2 now */
-    mf_worker_groups_deal(&g, 4, 8, 1, left_at);
+    mf_worker_groups_assign(&g, 4, 8, 1, left_at);
     T_EQ(mf_worker_groups_places(&g, 0).n, 3);
     T_EQ(mf_worker_groups_reads(&g, 0).n, 8);
-    mf_worker_groups_deal(&g, 4, 8, 5, left_at); /* the last two groups have two each */
+    mf_worker_groups_assign(&g, 4, 8, 5, left_at); /* the last two groups have two each */
     T_EQ(mf_worker_groups_workers(&g, 0).n, 1);
     T_EQ(mf_worker_groups_workers(&g, 2).first, 3);
     T_TRUE(mf_worker_groups_speaks(&g, 3) && !mf_worker_groups_speaks(&g, 4));

@@ -18,7 +18,7 @@ static bool gather(mf_net *net, void *arg)
     const trick *x = arg;
     const int self = mf_net_self(net);
     mf_push_pull_round mine = { .samples = SHARDS, .n_parts = 1 }, all;
-    mf_ps_host_aggregate crew = { .timeout_ns = 20000000000 };
+    mf_ps_host_aggregate host_aggregate = { .timeout_ns = 20000000000 };
     mf_status st;
 
     T_OK(mf_push_pull_round_init(&mine, 1, 1));
@@ -26,8 +26,8 @@ static bool gather(mf_net *net, void *arg)
     mine.values[0].dtype = MF_DTYPE_F32;
     T_OK(mf_tensor_alloc(&mine.values[0].part[0], MF_DTYPE_F32, &MF_SCALAR));
     *(float *)mine.values[0].part[0].data = (float)(self + 1);
-    T_OK(mf_group_net(net, (const int[]){ 0, 1 }, 2, 1, NULL, &crew.group));
-    st = mf_ps_host_aggregate_gather(&crew, SHARDS, &mine, &all);
+    T_OK(mf_group_net(net, (const int[]){ 0, 1 }, 2, 1, NULL, &host_aggregate.group));
+    st = mf_ps_host_aggregate_gather(&host_aggregate, SHARDS, &mine, &all);
     if (self == 0 && x->said)
         T_FAILS(MF_DATA_LOSS, x->said, st);
     else
@@ -38,13 +38,13 @@ static bool gather(mf_net *net, void *arg)
     }
     mf_push_pull_round_deinit(&all);
     mf_push_pull_round_deinit(&mine);
-    mf_ps_host_aggregate_close(&crew);
+    mf_ps_host_aggregate_close(&host_aggregate);
     return true;
 }
 
 MF_TEST(servers_crew_refuses_sums_that_do_not_fit_together)
 {
-    const char *gap = "worker 0 to worker 1 have summed up does not fit together";
+    const char *gap = "the sums of worker 0 to worker 1 do not fit together";
     trick tricks[] = { { { 2, 4 }, NULL },
                        { { 3, 4 }, gap },
                        { { 1, 4 }, gap }, /* no branch of the tree */

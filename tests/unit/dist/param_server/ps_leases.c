@@ -346,7 +346,7 @@ MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
     }
     for (size_t size = 0; size < bytes.len; size++) {
         in = (mf_ps_reader){ bytes.data, size, false };
-        T_FAILS(MF_DATA_LOSS, "makes no sense", mf_ps_leases_read(copy, &in));
+        T_FAILS(MF_DATA_LOSS, "is invalid", mf_ps_leases_read(copy, &in));
     }
     mf_buf_deinit(&bytes);
     mf_ps_leases_free(l);

@@ -158,7 +158,7 @@ MF_TEST(parallel_placement_cuts_by_the_rules_of_partitioners)
                 mf_placement p;
 
                 rule.by_size = by_size;
-                T_OK(mf_placement_deal(m, servers, false, &rule, m->graph->arena, &p));
+                T_OK(mf_placement_assign(m, servers, false, &rule, m->graph->arena, &p));
                 for (int64_t i = 0; i < 4; i++) {
                     const int64_t shards = mf_weight_partition_shards(&rule, &m->weights[i]->shape);
 
@@ -177,17 +177,17 @@ MF_TEST(parallel_placement_deals_round_robin_or_to_whoever_has_least)
     mf_weight_partition rule = { .kind = MF_WEIGHT_PARTITION_WHOLE };
     mf_placement p;
 
-    T_OK(mf_placement_deal(m, 3, true, &rule, m->graph->arena, &p));
+    T_OK(mf_placement_assign(m, 3, true, &rule, m->graph->arena, &p));
     for (int i = 0; i < 4; i++) /* kernel, bias, table, small: one after the other */
         T_TRUE(mf_placement_find(&p, i % 3, m->weights[i]) != NULL);
     rule.by_size = true;
-    T_OK(mf_placement_deal(m, 2, true, &rule, m->graph->arena, &p));
+    T_OK(mf_placement_assign(m, 2, true, &rule, m->graph->arena, &p));
     T_TRUE(mf_placement_find(&p, 0, m->weights[0]) != NULL); /* 3300 elements */
     for (int i = 1; i < 3; i++) /* 33, 8008 */
         T_TRUE(mf_placement_find(&p, 1, m->weights[i]) != NULL);
     T_TRUE(mf_placement_find(&p, 0, m->weights[3]) != NULL); /* 21: there is less there now */
     rule = (mf_weight_partition){ .kind = MF_WEIGHT_PARTITION_FIXED, .shards = 2 };
     T_FAILS(MF_INVALID_ARGUMENT, "kernel would be cut into 2 shards",
-            mf_placement_deal(m, 3, true, &rule, m->graph->arena, &p));
+            mf_placement_assign(m, 3, true, &rule, m->graph->arena, &p));
     mf_model_free(m);
 }

@@ -339,7 +339,7 @@ MF_TEST(convergence_says_the_rule_and_its_numbers)
     const outcome r = simulate(&(curve){ "plateau", plateau, 0.003, 60000, 0 }, 1);
     mf_buf out = { 0 };
 
-    mf_convergence_say(&r.c, &out);
+    mf_convergence_describe(&r.c, &out);
     T_TRUE(strncmp(out.data, "converged at step ", 18) == 0);
     T_TRUE(strstr(out.data, "in 10 % more steps (tolerance 0.5 %)") != NULL);
     T_TRUE(strstr(out.data, "at most one training in 100 is ended too early") != NULL);
@@ -407,8 +407,8 @@ static void compare_machines(const mf_convergence *a, const mf_convergence *b)
 
     T_EQ(a->state, b->state);
     T_EQ(a->last.step, b->last.step);
-    mf_convergence_say(a, &said[0]);
-    mf_convergence_say(b, &said[1]);
+    mf_convergence_describe(a, &said[0]);
+    mf_convergence_describe(b, &said[1]);
     T_STREQ(said[0].data, said[1].data);
     mf_buf_deinit(&said[0]);
     mf_buf_deinit(&said[1]);
@@ -461,7 +461,7 @@ MF_TEST(convergence_of_nonsense_is_a_machine_that_can_be_fed)
 
             (void)mf_convergence_step(&c, &o);
         }
-        mf_convergence_say(&c, &said);
+        mf_convergence_describe(&c, &said);
         T_OK(mf_buf_finish(&said));
         mf_buf_deinit(&said);
     }

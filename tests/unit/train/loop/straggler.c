@@ -28,13 +28,13 @@ MF_TEST(straggler_has_one_of_five_causes)
 
     check(&p, "it computes slower (at op dense/MatMul just now)");
     p.times.ran_ns = 1 * s;
-    check(&p,
-          "75 % of the time in which it computes it stands still (stopped by signals, or blocked "
-          "in the kernel)");
+    check(&p, "75 % of its computing time it does not run (stopped by signals, or blocked "
+              "in the kernel)");
     p.times.faults = 400;
-    check(&p, "its memory comes from a disk (100 page faults a second)");
+    check(&p, "its memory is paged in from a disk (100 page faults a second)");
     p.times.ready_ns = 3 * s;
-    check(&p, "its processor time is 25 % of what it wants (others run on its cores)");
+    check(&p,
+          "it gets 25 % of the processor time that it needs (other processes run on its cores)");
     p.own_ns[MF_USE_INPUT] = 2 * s;
     check(&p, "it waits for input");
     p = (mf_pace){ .own_ns[MF_USE_COMPUTE] = 4 * s }; /* of another host */

@@ -3,7 +3,7 @@
 #include "train/step/offload.h"
 
 #include "mf_test.h"
-#include "train/loop/team.h"
+#include "train/loop/dist.h"
 #include "unit/train/loop/folder.h"
 
 #include <meshflow/meshflow.h>
@@ -70,13 +70,13 @@ static mf_status count_mapped(void *ctx, mf_variable *slice)
     return MF_OK;
 }
 
-/* Bytes of slots that processors of a mesh have in files. */
+/* Bytes of slots that devices of a mesh have in files. */
 static int64_t mapped_slices(const mf_trainer *t)
 {
     int64_t bytes = 0;
 
     for (int64_t i = 0; i < t->n_trained; i++)
-        T_OK(t->team->kind->each_slice(t->team, t, i, count_mapped, &bytes));
+        T_OK(t->dist->ops.state->each_slice(t->dist, t, i, count_mapped, &bytes));
     return bytes;
 }
 
@@ -153,7 +153,7 @@ static int64_t train_on_mesh(const char *offload, const char *layout, char sha[6
     return found.bytes;
 }
 
-/* Each of two processors has both slots of the large weight: all of them, or a half. */
+/* Each of two devices has both slots of the large weight: all of them, or a half. */
 MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_processors)
 {
     const char *whole = "mesh axes='all:2' layout='batch:all'",
@@ -182,7 +182,7 @@ MF_TEST(train_offloading_says_what_it_cannot)
     mf_model_free(m);
     m = wide();
     T_OK(mf_strategy_open("mirrored replicas=2", NULL, &s));
-    T_FAILS(MF_UNIMPLEMENTED, "use it alone, with multi_worker_mirrored or on a mesh",
+    T_FAILS(MF_UNIMPLEMENTED, "use it with one process, with multi_worker_mirrored or on a mesh",
             mf_model_compile(m, &(mf_compile_options){ .offload = "/tmp", .strategy = s }, &t));
     mf_model_free(m);
     mf_strategy_close(s);

@@ -170,7 +170,7 @@ MF_TEST(monitored_session_refuses_to_run_after_a_stop_and_what_cannot_be)
     for (int i = 0; i < 3; i++)
         T_OK(train(s));
     T_TRUE(mf_monitored_session_should_stop(s));
-    T_FAILS(MF_FAILED_PRECONDITION, "told to stop", train(s));
+    T_FAILS(MF_FAILED_PRECONDITION, "a stop of the session was requested", train(s));
     T_EQ_F(value(mf_monitored_session_raw(s), "w:0"), 3);
     T_OK(mf_monitored_session_close(s));
     mf_hook_free(&hook);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rejoin.c - tasks that are connected anew whenever somebody comes, leaves or is lost. */
+/* job_members.c - see job_members.h. */
+#include "dist/job_members.h"
+
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "dist/orphan_output.h"
 #include "dist/step_flags.h"
-#include "dist/strategies.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -14,9 +14,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is taken for lost");
+MF_PARAM_FROM(lease_ms, 3000, 100,
+              "a task whose lease is not renewed for this time in ms is considered lost");
 
-#define SETTINGS "settings" /* in the store: the identity of those who began */
+#define SETTINGS "settings" /* in the store: the identity of the first tasks */
 
 static const char *store_of(const mf_strategy_options *o)
 {
@@ -25,7 +26,7 @@ static const char *store_of(const mf_strategy_options *o)
     return store && store[0] != '\0' ? store : NULL;
 }
 
-bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster)
+bool mf_job_is_elastic(const mf_strategy_options *o, const mf_cluster *cluster)
 {
     return store_of(o) && cluster->addresses && cluster->n_tasks > 0 &&
            !(o->transport && strcmp(o->transport, "mpi") == 0);
@@ -33,9 +34,9 @@ bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster)
 
 /* ---- making and freeing ---- */
 
-/* Those that train, then the servers. */
-static mf_status rejoin_copy_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
-                                   const char **addresses)
+/* Workers, then servers. */
+static mf_status copy_first_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
+                                  const char **addresses)
 {
     const mf_cluster *c = call->cluster;
     const int self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index;
@@ -57,8 +58,8 @@ static mf_status rejoin_copy_tasks(const mf_strategy_call *call, mf_job_members 
     return j->name && j->address ? MF_OK : MF_NOMEM("members");
 }
 
-static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int n,
-                           const char **addresses)
+static mf_status copy_strategy_call(const mf_strategy_call *call, mf_job_members *j, int n,
+                                    const char **addresses)
 {
     mf_buf identity = { 0 };
     mf_status st = mf_job_identity(call, &identity);
@@ -70,19 +71,21 @@ static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int 
     if (!j->store || !j->collective)
         return MF_NOMEM("members");
     j->timeout_ns = call->timeout_ns;
-    MF_TRY(rejoin_copy_tasks(call, j, n, addresses));
+    MF_TRY(copy_first_tasks(call, j, n, addresses));
     return mf_job_transport(call, addresses, n, j->name, &j->way);
 }
 
-mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out)
+mf_status mf_job_members_init(const mf_strategy_call *call, const mf_recovery_hooks *hooks,
+                              mf_job_members *out)
 {
     const int n = call->cluster->size + mf_cluster_count(call->cluster, MF_ROLE_PS);
     const char **addresses = mf_calloc(n, sizeof *addresses);
     mf_status st;
 
-    *out = (mf_job_members){ .first = mf_calloc(n, sizeof *out->first) };
+    *out = (mf_job_members){ .first = mf_calloc(n, sizeof *out->first), .recovery.hooks = hooks };
     pthread_mutex_init(&out->lock, NULL);
-    st = addresses && out->first ? copy_call(call, out, n, addresses) : MF_NOMEM("members");
+    st =
+        addresses && out->first ? copy_strategy_call(call, out, n, addresses) : MF_NOMEM("members");
     mf_free(addresses);
     return st;
 }
@@ -91,7 +94,7 @@ void mf_job_members_deinit(mf_job_members *j)
 {
     if (!j->first)
         return;
-    mf_job_members_part(j, MF_OK);
+    mf_job_members_disconnect(j, MF_OK);
     mf_members_close(j->members);
     for (int i = 0; i < j->n_first; i++)
         mf_free(j->first[i]);
@@ -106,12 +109,10 @@ void mf_job_members_deinit(mf_job_members *j)
     *j = (mf_job_members){ 0 };
 }
 
-/* ---- meeting ---- */
+/* ---- registering ---- */
 
-/* Those who wait for one that is lost, or in an epoch that is over, need not wait any longer. */
-static void take_news(void *ctx)
+void mf_job_members_check(mf_job_members *j)
 {
-    mf_job_members *j = ctx;
     mf_status st;
 
     pthread_mutex_lock(&j->lock);
@@ -121,8 +122,18 @@ static void take_news(void *ctx)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* A launcher's death ends its tasks; but not those that need it no more than it needs each of them.
- */
+static void hear_news(void *ctx)
+{
+    mf_job_members_check(ctx);
+}
+
+static void hear_excluded(void *ctx, int64_t ns)
+{
+    mf_recovery_log_excluded(ctx, ns);
+}
+
+/* The death of a launcher ends its tasks, except elastic ones: they need the launcher no more than
+ * they need any single task. */
 static void outlive_launcher(void)
 {
     const char *launcher = getenv("MESHFLOW_LAUNCHER");
@@ -133,15 +144,16 @@ static void outlive_launcher(void)
     mf_job_keep_output();
 }
 
-static bool is_told_to_end(void *ctx)
+/* Was this task asked to end while it waits for a view? */
+static bool wants_to_end(void *ctx)
 {
-    const mf_job_members *j = ctx;
+    const mf_recovery *r = &((const mf_job_members *)ctx)->recovery;
 
-    return (j->team && atomic_load(&j->team->leaves)) ||
-           (j->trainer && mf_trainer_wants_stop(j->trainer));
+    return r->may_leave &&
+           (atomic_load(&r->dist->leave_requested) || mf_trainer_wants_stop(r->trainer));
 }
 
-static mf_status come_in(mf_job_members *j)
+mf_status mf_job_members_register(mf_job_members *j)
 {
     outlive_launcher();
     return mf_members_open(&(mf_members_options){ .store = j->store,
@@ -152,13 +164,15 @@ static mf_status come_in(mf_job_members *j)
                                                   .n_first = j->n_first,
                                                   .lease_ns = MF_PARAM(lease_ms) * 1000000,
                                                   .timeout_ns = j->timeout_ns,
-                                                  .news = take_news,
-                                                  .stops = is_told_to_end,
+                                                  .news = hear_news,
+                                                  .excluded = hear_excluded,
+                                                  .stops = wants_to_end,
                                                   .ctx = j },
                            &j->members);
 }
 
-/* Between two that are there. Not too soon: one that is busy listens a little later. */
+/* How long a registered peer may be silent while tasks connect. Several leases: a busy peer listens
+ * a little later. */
 static int64_t silence_ns(const mf_job_members *j)
 {
     const int64_t leases = 3 * MF_PARAM(lease_ms) * 1000000;
@@ -171,20 +185,20 @@ static mf_status is_worth_it(void *ctx)
     return mf_members_check(ctx);
 }
 
-static bool rejoin_is_server(const mf_member *m)
+static bool is_server_member(const mf_member *m)
 {
     const char *role = mf_role_name(MF_ROLE_PS);
 
     return strncmp(m->name, role, strlen(role)) == 0 && m->name[strlen(role)] == ' ';
 }
 
-/* Members of a role, in the order of the view, behind those that are there. */
+/* Members of a role, in the order of the view, appended to tasks[]. */
 static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *n)
 {
     for (int i = 0; i < j->view->n; i++) {
         const mf_member *m = &j->view->members[i];
 
-        if (rejoin_is_server(m) != servers)
+        if (is_server_member(m) != servers)
             continue;
         if (i == j->view->self)
             j->self = *n;
@@ -193,18 +207,17 @@ static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *
 }
 
 /* The place of a task in the view. */
-static int rejoin_place_of(const mf_job_members *j, int task)
+int mf_job_members_place_of(const mf_job_members *j, int task)
 {
     const bool server = task >= j->n_workers;
     int left = server ? task - j->n_workers : task, i = 0;
 
-    while (rejoin_is_server(&j->view->members[i]) != server || left-- > 0)
+    while (is_server_member(&j->view->members[i]) != server || left-- > 0)
         i++;
     return i;
 }
 
-/* *missing: who did not come, where it fails with DEADLINE_EXCEEDED. */
-static mf_status connect_view(mf_job_members *j, mf_net **out, int *missing)
+static mf_status open_net(mf_job_members *j, mf_net **out, int *missing)
 {
     const mf_view *v = j->view;
     mf_net_task *tasks = mf_calloc(v->n, sizeof *tasks);
@@ -234,23 +247,31 @@ static mf_status connect_view(mf_job_members *j, mf_net **out, int *missing)
     return st;
 }
 
-bool mf_job_others_failed(mf_status st)
+mf_status mf_job_members_connect(mf_job_members *j, int *missing)
 {
-    return st == MF_UNAVAILABLE || st == MF_ABORTED || st == MF_DEADLINE_EXCEEDED;
+    mf_net *net;
+
+    MF_TRY(open_net(j, &net, missing));
+    pthread_mutex_lock(&j->lock);
+    j->net = net;
+    pthread_mutex_unlock(&j->lock);
+    mf_job_members_check(j); /* the view may have changed while the tasks connected */
+    return MF_OK;
 }
 
-/* They would not take what we have to tell, and it would be waited for that they do. */
+/* Lost peers accept no data: an abort would wait for them. */
 static void drop_lost(mf_job_members *j, mf_net *net)
 {
-    if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
+    if (mf_members_look(j->members) != MF_OK) /* peers may have reported the loss before the store
+                                                 shows it */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     for (int i = 0; i < j->n_workers + j->n_servers; i++) {
-        if (i != j->self && mf_members_is_lost(j->members, rejoin_place_of(j, i)))
+        if (i != j->self && mf_members_is_lost(j->members, mf_job_members_place_of(j, i)))
             mf_net_drop(net, i);
     }
 }
 
-void mf_job_members_part(mf_job_members *j, mf_status why)
+void mf_job_members_disconnect(mf_job_members *j, mf_status why)
 {
     mf_net *net;
 
@@ -269,41 +290,11 @@ void mf_job_members_part(mf_job_members *j, mf_status why)
         mf_net_close(net);
 }
 
-/* Somebody did not come, and is there: the next view is without it, or without us. */
-static mf_status doubt(mf_job_members *j, int task)
-{
-    MF_WARN("epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
-    return mf_members_doubt(j->members, rejoin_place_of(j, task));
-}
+/* ---- the end of a job ---- */
 
-static mf_status meet_members(mf_job_members *j)
-{
-    mf_net *net;
-    mf_status st;
-
-    if (!j->members)
-        MF_TRY(come_in(j));
-    do {
-        int missing = -1;
-
-        MF_TRY(mf_members_next(j->members, &j->view));
-        st = connect_view(j, &net, &missing);
-        if (st == MF_DEADLINE_EXCEEDED && missing >= 0)
-            MF_TRY(doubt(j, missing));
-        else if (st != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
-    } while (mf_job_others_failed(st));
-    MF_TRY(st);
-    pthread_mutex_lock(&j->lock);
-    j->net = net;
-    pthread_mutex_unlock(&j->lock);
-    take_news(j); /* of what has happened meanwhile */
-    return MF_OK;
-}
-
-/* A task that comes too late is not needed. A new training in a store that was used before is, and
- * would end with 0 without a result: other settings show it. */
-static mf_status rejoin_look_at_end(const mf_job_members *j, mf_status over)
+/* A task that joins a job that is over is not needed. A new training in a used store would end with
+ * status 0 and no result: it has other settings. */
+mf_status mf_job_members_check_end(const mf_job_members *j, mf_status over)
 {
     char *then = NULL;
     mf_buf text = { 0 };
@@ -318,8 +309,8 @@ static mf_status rejoin_look_at_end(const mf_job_members *j, mf_status over)
     over = mf_error_restore(&why);
     if (text.len > 0)
         over = MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the store '%s' is that of a job that is over and had different settings: "
-                       "%s; give every training a --store of its own",
+                       "the store '%s' belongs to a job that is over and had different settings: "
+                       "%s; give every training its own --store",
                        j->store, text.data);
     else if (!getenv("MESHFLOW_LAUNCHER")) /* a launcher's store is used once */
         over = mf_error_wrap(over, "", "; for a new training give another --store");
@@ -327,12 +318,7 @@ static mf_status rejoin_look_at_end(const mf_job_members *j, mf_status over)
     return over;
 }
 
-mf_status mf_job_members_meet(mf_job_members *j)
-{
-    const mf_status st = meet_members(j);
-
-    return st == MF_OUT_OF_RANGE ? rejoin_look_at_end(j, st) : st;
-}
+/* ---- the current view ---- */
 
 mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
 {
@@ -349,100 +335,52 @@ mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
     return st;
 }
 
-/* ---- votes ---- */
+/* ---- step flags ---- */
 
-static void rejoin_leave(mf_job_members *j, mf_dist_worker *team)
+static void announce_leave(mf_job_members *j, mf_dist *dist)
 {
-    if (team->leaving)
+    if (dist->state == MF_DIST_LEAVING)
         return;
-    team->leaving = true;
-    MF_INFO("%s wants to leave", j->name);
+    dist->state = MF_DIST_LEAVING;
+    MF_INFO("%s leaves the job", j->name);
     if (mf_members_leave(j->members) != MF_OK) {
         MF_WARN("%s cannot leave yet: %s", j->name, mf_error_message());
-        team->leaving = false;
+        dist->state = MF_DIST_ACTIVE;
     }
 }
 
-int mf_job_members_votes(mf_job_members *j, mf_dist_worker *team, bool wants_stop)
+int mf_job_members_step_flags(mf_job_members *j, mf_dist *dist, bool wants_stop)
 {
-    int votes = wants_stop ? MF_STEP_FLAG_STOP : 0;
+    int flags = wants_stop ? MF_STEP_FLAG_STOP : 0;
 
-    if (atomic_load(&team->leaves))
-        rejoin_leave(j, team);
-    votes |= team->leaving ? MF_STEP_FLAG_LEAVE : 0;
-    return votes | (mf_members_wait_for_next(j->members) ? MF_STEP_FLAG_MEET : 0);
+    if (!dist->members)
+        return flags;
+    if (atomic_load(&dist->leave_requested))
+        announce_leave(j, dist);
+    flags |= dist->state == MF_DIST_LEAVING ? MF_STEP_FLAG_LEAVE : 0;
+    return flags | (mf_members_wait_for_next(j->members) ? MF_STEP_FLAG_RENDEZVOUS : 0);
 }
 
-void mf_job_take_votes(mf_dist_worker *team, int votes, bool *stop)
+void mf_dist_apply_step_flags(mf_dist *dist, int flags, bool *stop)
 {
-    const int leaving = mf_step_flags_leaving(votes);
+    const int leaving = mf_step_flags_leaving(flags);
 
-    *stop = (votes & MF_STEP_FLAG_STOP) || leaving >= team->size; /* who would go on? */
-    team->changes = (votes & MF_STEP_FLAG_MEET) || leaving > 0;
+    *stop = (flags & MF_STEP_FLAG_STOP) || leaving >= dist->size; /* no worker would remain */
+    dist->rendezvous_due = (flags & MF_STEP_FLAG_RENDEZVOUS) || leaving > 0;
 }
 
-/* ---- telling ---- */
+/* ---- notes in the store ---- */
 
-static void say_met(const mf_job_members *j, const mf_error *why, int64_t since)
+mf_status mf_job_note_saved(mf_dist *dist)
 {
-    const char *reason = why->status == MF_OK ? "for some come or leave" : why->message;
-    mf_buf names = { 0 };
-
-    if (j->view->epoch == 1)
-        return;
-    for (int i = 0; i < j->view->n; i++)
-        mf_buf_printf(&names, "%s%s", i > 0 ? ", " : "", j->view->members[i].name);
-    MF_INFO("epoch %lld, %.*s: training goes on with %s after %.0f ms", (long long)j->view->epoch,
-            (int)strcspn(reason, "\n"), reason, names.data ? names.data : "",
-            (double)(mf_clock_ns() - since) * 1e-6);
-    mf_buf_deinit(&names);
+    return dist->members ? mf_members_mark(dist->members->members, "saved") : MF_OK;
 }
 
-/* ---- meeting, as a team does ---- */
-
-/* What has failed is not due to others, or there is no trouble with them at all. */
-static bool is_our_matter(mf_job_members *j, mf_status why)
-{
-    if (why == MF_OK)
-        return false;
-    if (!mf_job_others_failed(why))
-        return true;
-    return j->net && !mf_job_others_failed(mf_net_check(j->net));
-}
-
-mf_status mf_job_meet(mf_dist_worker *team, mf_trainer *t, const mf_job_meeting *m, mf_status why)
-{
-    const int64_t since = mf_clock_ns();
-    mf_error reason;
-    mf_status st = why;
-
-    team->members->team = team;
-    team->members->trainer = t;
-    mf_error_save(why, &reason);
-    if (is_our_matter(team->members, why))
-        return mf_error_restore(&reason);
-    do {
-        m->part(team, st);
-        st = m->once(team, t);
-    } while (mf_job_others_failed(st));
-    team->over = st == MF_OUT_OF_RANGE;
-    team->stopped |= team->over && mf_members_were_stopped(team->members->members);
-    team->left = st == MF_CANCELLED;
-    if (st == MF_OK)
-        say_met(team->members, &reason, since);
-    return st;
-}
-
-mf_status mf_job_note_saved(mf_dist_worker *team)
-{
-    return team->members ? mf_members_mark(team->members->members, "saved") : MF_OK;
-}
-
-/* The result is on disk by now, whether those who come later can be told or not. */
-mf_status mf_job_note_end(mf_dist_worker *team)
+/* The result is on disk now, even if tasks that join later cannot be notified. */
+mf_status mf_job_note_end(mf_dist *dist)
 {
     const mf_status st =
-        team->members ? mf_members_end(team->members->members, team->stopped) : MF_OK;
+        dist->members ? mf_members_end(dist->members->members, dist->stopped) : MF_OK;
 
     if (st != MF_DATA_LOSS)
         return st;
@@ -460,15 +398,15 @@ static mf_status note_settings(mf_job_members *j)
     return st;
 }
 
-mf_status mf_job_describe_view(mf_job_members *j, mf_dist_worker *team)
+mf_status mf_job_members_describe_view(mf_job_members *j, mf_dist *dist)
 {
-    if (!team->job[0]) {
-        mf_job_id(team->job);
-        MF_TRY(mf_members_agree(j->members, "job", team->job, sizeof team->job));
+    if (!dist->job[0]) {
+        mf_job_id(dist->job);
+        MF_TRY(mf_members_agree(j->members, "job", dist->job, sizeof dist->job));
         MF_TRY(note_settings(j));
     }
-    team->rank = j->self;
-    team->size = j->n_workers;
-    team->lost |= j->view->epoch > 1;
-    return mf_members_marked(j->members, "saved", &team->saved);
+    dist->rank = j->self;
+    dist->size = j->n_workers;
+    dist->history.trained |= j->view->epoch > 1;
+    return mf_members_marked(j->members, "saved", &dist->history.saved);
 }

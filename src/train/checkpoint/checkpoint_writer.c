@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_dir.c - a folder of checkpoints: a thread that writes them, the newest few kept, and
- * finding the newest that is whole.
+/* checkpoint_writer.c - a folder of checkpoints: a thread writes them and keeps the newest few;
+ * finds the newest complete one.
  *
- * The file "checkpoint" lists them as TensorFlow's does. It is a hint only: without it, or when it
- * is damaged, the folder itself is searched. */
+ * The file "checkpoint" lists them like TensorFlow's. It is a hint only: without it, or when it is
+ * damaged, the folder itself is searched. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/file.h"
@@ -25,7 +25,7 @@
 
 static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
 
-enum { LOOK_NS = 250000000 }; /* how often whoever waits for long looks why */
+enum { LOOK_NS = 250000000 }; /* how often a long wait checks for its cause */
 
 struct mf_checkpoints {
     char *dir;
@@ -33,19 +33,19 @@ struct mf_checkpoints {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    mf_snapshot *next; /* guarded by lock: to be written; NULL: nothing */
+    mf_snapshot *next; /* guarded by lock: to be written; NULL: none */
     bool busy, closing; /* guarded by lock */
     mf_error last; /* guarded by lock: of the last save */
 };
 
 /* ---- which there are ---- */
 
-typedef struct checkpoint_dir_found {
+typedef struct checkpoint_writer_found {
     int64_t *steps; /* ascending */
     int64_t n, cap;
-} checkpoint_dir_found;
+} checkpoint_writer_found;
 
-static int checkpoint_dir_ascending(const void *a, const void *b)
+static int checkpoint_writer_ascending(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
@@ -53,7 +53,7 @@ static int checkpoint_dir_ascending(const void *a, const void *b)
 }
 
 /* "model.ckpt-300.index" -> 300; -1: another file. */
-static int64_t checkpoint_dir_step_of(const char *file)
+static int64_t checkpoint_writer_step_of(const char *file)
 {
     const size_t n = sizeof base_name - 1;
     char *end;
@@ -66,17 +66,17 @@ static int64_t checkpoint_dir_step_of(const char *file)
     return errno == 0 && strcmp(end, ".index") == 0 ? step : -1;
 }
 
-static mf_status search(const char *dir, checkpoint_dir_found *f)
+static mf_status search(const char *dir, checkpoint_writer_found *f)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
     mf_status st = MF_OK;
 
-    *f = (checkpoint_dir_found){ 0 };
+    *f = (checkpoint_writer_found){ 0 };
     if (!d)
         return errno == ENOENT ? MF_OK : mf_errno_status(errno, "read", dir);
     while (st == MF_OK && (e = readdir(d)) != NULL) {
-        const int64_t step = checkpoint_dir_step_of(e->d_name);
+        const int64_t step = checkpoint_writer_step_of(e->d_name);
 
         if (step < 0)
             continue;
@@ -86,7 +86,7 @@ static mf_status search(const char *dir, checkpoint_dir_found *f)
     }
     (void)closedir(d);
     if (f->n > 1)
-        qsort(f->steps, (size_t)f->n, sizeof(int64_t), checkpoint_dir_ascending);
+        qsort(f->steps, (size_t)f->n, sizeof(int64_t), checkpoint_writer_ascending);
     return st;
 }
 
@@ -101,7 +101,7 @@ mf_status mf_checkpoints_prefix(const char *dir, int64_t step, char **prefix)
 
 mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
 {
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
     const mf_status st = search(dir, &f);
 
     *steps = f.steps;
@@ -111,12 +111,12 @@ mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
 
 /* ---- writing ---- */
 
-static bool checkpoint_dir_begins(const char *text, const char *with)
+static bool checkpoint_writer_begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The index goes first: without it there is no checkpoint. Then its data, in however many files. */
+/* The index goes first: without it the checkpoint does not exist. Then its data files. */
 void mf_checkpoints_remove(const char *dir, int64_t step)
 {
     DIR *d = opendir(dir);
@@ -129,13 +129,13 @@ void mf_checkpoints_remove(const char *dir, int64_t step)
     (void)unlinkat(dirfd(d), name, 0);
     (void)snprintf(name, sizeof name, "%s%lld.data-", base_name, (long long)step);
     while ((e = readdir(d)) != NULL) {
-        if (checkpoint_dir_begins(e->d_name, name))
+        if (checkpoint_writer_begins(e->d_name, name))
             (void)unlinkat(dirfd(d), e->d_name, 0);
     }
     (void)closedir(d);
 }
 
-static mf_status write_list(const mf_checkpoints *c, const checkpoint_dir_found *f)
+static mf_status write_list(const mf_checkpoints *c, const checkpoint_writer_found *f)
 {
     mf_buf text = { 0 }, path = { 0 };
     mf_status st;
@@ -153,11 +153,11 @@ static mf_status write_list(const mf_checkpoints *c, const checkpoint_dir_found 
     return st;
 }
 
-/* Old ones go only after the new one and the list are on the disk. */
+/* Old ones are removed after the new one and the list are on disk. */
 static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
 {
     char *prefix = NULL;
-    checkpoint_dir_found f = { 0 };
+    checkpoint_writer_found f = { 0 };
     mf_status st = mf_checkpoints_prefix(c->dir, mf_snapshot_step(s), &prefix);
     int64_t drop = 0;
 
@@ -166,7 +166,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
     if (st == MF_OK)
         st = search(c->dir, &f);
     if (st == MF_OK && f.n > 0) {
-        checkpoint_dir_found kept = f;
+        checkpoint_writer_found kept = f;
 
         drop = f.n > c->keep ? f.n - c->keep : 0;
         kept.steps += drop;
@@ -174,7 +174,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
         st = write_list(c, &kept);
     }
     for (int64_t i = 0; st == MF_OK && i < drop; i++) {
-        if (f.steps[i] != mf_snapshot_step(s)) /* there may be later ones that cannot be used */
+        if (f.steps[i] != mf_snapshot_step(s)) /* later checkpoints may be unusable */
             mf_checkpoints_remove(c->dir, f.steps[i]);
     }
     mf_free(f.steps);
@@ -182,7 +182,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
     return st;
 }
 
-static void *checkpoint_dir_write_all(void *arg)
+static void *checkpoint_writer_write_all(void *arg)
 {
     mf_checkpoints *c = arg;
 
@@ -215,7 +215,7 @@ static void *checkpoint_dir_write_all(void *arg)
 
 /* ---- the folder ---- */
 
-/* Is this what a killed process left behind: a temporary file, or data whose index never came? */
+/* Is this a remainder of a killed process: a temporary file, or data without an index? */
 static bool is_rest(const char *dir, const char *file)
 {
     const char *data = strstr(file, ".data-");
@@ -223,14 +223,14 @@ static bool is_rest(const char *dir, const char *file)
     bool rest = false;
 
     if (strstr(file, ".tmp-"))
-        return checkpoint_dir_begins(file, base_name) ||
-               checkpoint_dir_begins(file, "checkpoint.tmp-") ||
-               checkpoint_dir_begins(file, "curve.") ||
-               checkpoint_dir_begins(file, "model.json.tmp-") ||
-               checkpoint_dir_begins(file, "schema.json.tmp-") ||
-               checkpoint_dir_begins(file, "run.tmp-") ||
-               checkpoint_dir_begins(file, "run.lock.tmp-");
-    if (!data || !checkpoint_dir_begins(file, base_name))
+        return checkpoint_writer_begins(file, base_name) ||
+               checkpoint_writer_begins(file, "checkpoint.tmp-") ||
+               checkpoint_writer_begins(file, "curve.") ||
+               checkpoint_writer_begins(file, "model.json.tmp-") ||
+               checkpoint_writer_begins(file, "schema.json.tmp-") ||
+               checkpoint_writer_begins(file, "run.tmp-") ||
+               checkpoint_writer_begins(file, "run.lock.tmp-");
+    if (!data || !checkpoint_writer_begins(file, base_name))
         return false;
     mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);
     rest = index.data && access(index.data, F_OK) != 0 && errno == ENOENT;
@@ -273,7 +273,7 @@ mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
     c->keep = keep > 0 ? keep : 5;
     pthread_mutex_init(&c->lock, NULL);
     mf_cond_init(&c->changed);
-    if (mf_thread_start(&c->thread, checkpoint_dir_write_all, c) != 0) {
+    if (mf_thread_start(&c->thread, checkpoint_writer_write_all, c) != 0) {
         pthread_cond_destroy(&c->changed);
         pthread_mutex_destroy(&c->lock);
         mf_free(c->dir);
@@ -302,7 +302,7 @@ mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
         if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
             continue;
         pthread_mutex_unlock(&c->lock);
-        (void)mf_stall_look(&stall);
+        (void)mf_stall_check(&stall);
         pthread_mutex_lock(&c->lock);
     }
     mf_stall_end(&stall, true);
@@ -333,7 +333,7 @@ mf_status mf_checkpoints_wait(mf_checkpoints *c)
 
 mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
 {
-    checkpoint_dir_found f, kept;
+    checkpoint_writer_found f, kept;
     mf_status st;
 
     if (mf_checkpoints_wait(c) != MF_OK)
@@ -369,7 +369,7 @@ mf_status mf_checkpoints_close(mf_checkpoints *c)
     return status_of_last(&last);
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static bool is_damage(mf_status st)
 {
@@ -389,7 +389,7 @@ mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
 
 mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx, char **prefix)
 {
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
     mf_status st = search(dir, &f);
 
     *prefix = NULL;
@@ -415,8 +415,8 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
         }
         if (is_damage(st)) {
             MF_WARN("checkpoint %s is damaged (%s); %s", p, mf_error_message(),
-                    i > 0 ? "the one before it is used" : "there is none before it");
-            st = i > 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "no checkpoint in %s is whole", dir);
+                    i > 0 ? "the previous one is used" : "there is no earlier one");
+            st = i > 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "no checkpoint in %s is complete", dir);
         }
         mf_free(p);
     }
@@ -424,7 +424,7 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
     return st;
 }
 
-/* What `meshflow compress` leaves. */
+/* The output of `meshflow compress`. */
 static mf_status find_packed(const char *dir, char **path)
 {
     mf_buf b = { 0 };
@@ -443,7 +443,7 @@ mf_status mf_checkpoints_find(const char *where, char **prefix)
 {
     struct stat info;
     mf_status st;
-    checkpoint_dir_found f;
+    checkpoint_writer_found f;
 
     *prefix = NULL;
     if (stat(where, &info) != 0 || !S_ISDIR(info.st_mode)) {

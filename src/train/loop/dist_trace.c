@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team_trace.c - see team_trace.h.
+/* dist_trace.c - see dist_trace.h.
  *
- * Clocks are compared by asking (Cristian's algorithm): the chief looks at its clock, tells
- * everybody to look, gets what they saw, and looks again. What they saw was seen between its two
- * looks; of several tries the quickest one counts, and half of its time is the error. */
-#include "train/loop/team_trace.h"
+ * Clocks are compared by Cristian's algorithm: the chief reads its clock, asks all workers for
+ * theirs, and reads its clock again. Their readings lie between its own two; of several tries the
+ * quickest one counts, and half of its duration is the error. */
+#include "train/loop/dist_trace.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -33,7 +33,7 @@ static mf_status look_once(mf_group *g, const mf_collective *c, const int64_t *s
 
 /* ahead[r]: how far the clock of rank r is ahead of the chief's; ahead[size]: to how much that is
  * right. memory: 3 (size + 1) numbers. */
-static mf_status team_trace_compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
+static mf_status dist_trace_compare_clocks(mf_group *g, const mf_collective *c, int64_t *memory,
                                            int64_t **ahead)
 {
     int64_t *sizes = memory, *seen = memory + g->size, best = INT64_MAX;
@@ -56,24 +56,24 @@ static mf_status team_trace_compare_clocks(mf_group *g, const mf_collective *c, 
     return mf_broadcast(g, c, 0, *ahead, (g->size + 1) * (int64_t)sizeof **ahead);
 }
 
-mf_status mf_dist_worker_trace_begin(mf_dist_worker_trace *x, mf_dist_worker *team, mf_trainer *t)
+mf_status mf_dist_trace_begin(mf_dist_trace *x, mf_dist *dist, mf_trainer *t)
 {
-    const mf_collective c = mf_dist_worker_call(team, t->step, "the clocks of all workers");
-    int64_t *memory = mf_calloc(3 * (team->size + 1), sizeof *memory), *ahead;
+    const mf_collective c = mf_dist_collective(dist, t->step, "the clocks of all workers");
+    int64_t *memory = mf_calloc(3 * (dist->size + 1), sizeof *memory), *ahead;
     mf_status st =
-        memory ? team_trace_compare_clocks(team->group, &c, memory, &ahead) : MF_NOMEM("clocks");
+        memory ? dist_trace_compare_clocks(dist->group, &c, memory, &ahead) : MF_NOMEM("clocks");
 
     if (st == MF_OK)
         st = mf_trace_new(&x->trace);
     if (st == MF_OK) {
         x->origin = mf_trace_begin(x->trace);
-        x->error_ns = team->rank == 0 ? 0 : ahead[team->size];
-        if (team->rank == 0 && team->kind->trace_begin)
-            st = team->kind->trace_begin(team, x->origin);
+        x->error_ns = dist->rank == 0 ? 0 : ahead[dist->size];
+        if (dist->rank == 0 && MF_DIST_HAS(dist, trace, begin))
+            st = dist->ops.trace->begin(dist, x->origin);
     }
     if (st == MF_OK) {
-        st = mf_broadcast(team->group, &c, 0, &x->origin, sizeof x->origin);
-        x->origin += ahead[team->rank];
+        st = mf_broadcast(dist->group, &c, 0, &x->origin, sizeof x->origin);
+        x->origin += ahead[dist->rank];
     }
     mf_free(memory);
     if (st == MF_OK)
@@ -83,63 +83,62 @@ mf_status mf_dist_worker_trace_begin(mf_dist_worker_trace *x, mf_dist_worker *te
 
 /* ---- events ---- */
 
-/* Everybody's bytes, one behind the other; each ends with what separates them. */
-static mf_status team_trace_gather(mf_dist_worker *team, const mf_collective *c, const mf_buf *mine,
+/* The bytes of all workers, concatenated; each ends with a separator. */
+static mf_status dist_trace_gather(mf_dist *dist, const mf_collective *c, const mf_buf *mine,
                                    mf_buf *all)
 {
-    int64_t *sizes = mf_calloc(team->size, sizeof *sizes), total = 0;
+    int64_t *sizes = mf_calloc(dist->size, sizeof *sizes), total = 0;
     mf_status st =
-        sizes ? mf_group_sizes(team->group, c, (int64_t)mine->len, sizes) : MF_NOMEM("a trace");
+        sizes ? mf_group_sizes(dist->group, c, (int64_t)mine->len, sizes) : MF_NOMEM("a trace");
     char *room = NULL;
 
-    for (int r = 0; st == MF_OK && r < team->size; r++) {
+    for (int r = 0; st == MF_OK && r < dist->size; r++) {
         if (sizes[r] < 0 || sizes[r] > INT32_MAX)
-            st = MF_FAIL(MF_DATA_LOSS, "%s has a trace of %lld bytes", team->group->names[r],
+            st = MF_FAIL(MF_DATA_LOSS, "%s has a trace of %lld bytes", dist->group->names[r],
                          (long long)sizes[r]);
         total += sizes[r];
     }
     if (st == MF_OK && !(room = mf_buf_room(all, (size_t)total)))
         st = MF_NOMEM("a trace");
     if (st == MF_OK)
-        st = mf_all_gather(team->group, &(mf_gather){ *c, mine->data, sizes, room });
+        st = mf_all_gather(dist->group, &(mf_gather){ *c, mine->data, sizes, room });
     mf_free(sizes);
     return st;
 }
 
-mf_status mf_dist_worker_trace_end(mf_dist_worker_trace *x, mf_dist_worker *team, mf_trainer *t,
-                                   const char *path)
+mf_status mf_dist_trace_end(mf_dist_trace *x, mf_dist *dist, mf_trainer *t, const char *path)
 {
-    const mf_collective c = mf_dist_worker_call(team, t->step, "the traces of all workers");
+    const mf_collective c = mf_dist_collective(dist, t->step, "the traces of all workers");
     char host[64] = "", name[192];
     mf_buf mine = { 0 }, all = { 0 };
     mf_status st;
 
     (void)gethostname(host, sizeof host - 1);
     (void)snprintf(name, sizeof name, "%s (%s, process %d, clock +-%.1f us)",
-                   team->group->names[team->rank], host, (int)getpid(),
+                   dist->group->names[dist->rank], host, (int)getpid(),
                    (double)x->error_ns / 1000.0);
     st = mf_trace_put(x->trace,
-                      &(mf_trace_process){ .id = team->rank, .name = name, .origin = x->origin },
+                      &(mf_trace_process){ .id = dist->rank, .name = name, .origin = x->origin },
                       &mine);
-    if (st == MF_OK && team->rank + 1 < team->size)
+    if (st == MF_OK && dist->rank + 1 < dist->size)
         mf_buf_str(&mine, ",\n");
     if (st == MF_OK)
         st = mf_buf_finish(&mine);
     if (st == MF_OK)
-        st = team_trace_gather(team, &c, &mine, &all);
-    if (st == MF_OK && team->rank == 0 && team->kind->trace_end)
-        st = team->kind->trace_end(team, &all);
+        st = dist_trace_gather(dist, &c, &mine, &all);
+    if (st == MF_OK && dist->rank == 0 && MF_DIST_HAS(dist, trace, end))
+        st = dist->ops.trace->end(dist, &all);
     if (st == MF_OK)
         st = mf_buf_finish(&all);
-    if (st == MF_OK && team->rank == 0)
+    if (st == MF_OK && dist->rank == 0)
         st = mf_trace_write_events(&all, path);
     mf_buf_deinit(&mine);
     mf_buf_deinit(&all);
-    mf_dist_worker_trace_deinit(x, t);
+    mf_dist_trace_deinit(x, t);
     return st;
 }
 
-void mf_dist_worker_trace_deinit(mf_dist_worker_trace *x, mf_trainer *t)
+void mf_dist_trace_deinit(mf_dist_trace *x, mf_trainer *t)
 {
     if (x->trace)
         mf_session_set_trace(t->session, NULL);

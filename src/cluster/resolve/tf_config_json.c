@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_json.c - a cluster in TensorFlow's JSON:
+/* tf_config_json.c - a cluster in TensorFlow's JSON:
  *
  *     {"cluster": {"worker": ["a:2222", "b:2222"], "ps": {"3": "c:2222"}},
  *      "task": {"type": "worker", "index": 1}}
  *
- * A job's tasks are a list, or a map from index to address that may leave some out. Kubernetes'
- * operator calls it "sparseCluster" then. */
+ * A job's tasks are a list, or a map from index to address that may lack some. Kubernetes' operator
+ * calls the map "sparseCluster". */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 
@@ -42,8 +42,8 @@ static void decode_address(mf_cluster *c, mf_role role, int64_t index, const jso
         mf_cluster_mistake(c, place, "write \"host:port\"", "expected an address, not %s", kind(v));
 }
 
-static void spec_json_decode_list(mf_cluster *c, mf_role role, const json_t *list,
-                                  const char *place)
+static void tf_config_json_decode_list(mf_cluster *c, mf_role role, const json_t *list,
+                                       const char *place)
 {
     const size_t n = json_array_size(list);
 
@@ -89,7 +89,7 @@ static void decode_jobs(mf_cluster *c, json_t *jobs, const char *place)
         if (!mf_cluster_role(c, key, at, &role))
             continue;
         if (json_is_array(v))
-            spec_json_decode_list(c, role, v, at);
+            tf_config_json_decode_list(c, role, v, at);
         else if (json_is_object(v))
             decode_map(c, role, v, at);
         else
@@ -102,7 +102,7 @@ static void decode_jobs(mf_cluster *c, json_t *jobs, const char *place)
 
 static bool decode_index(mf_cluster *c, const json_t *v, const char *place, int64_t *out)
 {
-    /* TensorFlow takes "1" for 1. */
+    /* TensorFlow accepts "1" for 1. */
     if (json_is_string(v) &&
         mf_number_parse(json_string_value(v), json_string_length(v), 0, INT32_MAX, out))
         return true;
@@ -154,9 +154,9 @@ static void decode_task(mf_cluster *c, json_t *task, const char *place)
     mf_cluster_own(c, role, i, mf_cluster_text(c, "%s task", place));
 }
 
-/* ---- the whole ---- */
+/* ---- the complete text ---- */
 
-static json_t *spec_json_load(const char *text, size_t len, json_error_t *error)
+static json_t *tf_config_json_load(const char *text, size_t len, json_error_t *error)
 {
     return json_loadb(text, len, JSON_REJECT_DUPLICATES, error);
 }
@@ -201,7 +201,7 @@ void mf_tf_config_decode(mf_cluster *c, const char *text, size_t len, const char
                            len, MF_CLUSTER_MAX_BYTES);
         return;
     }
-    top = spec_json_load(text, len, &error);
+    top = tf_config_json_load(text, len, &error);
     if (!top)
         mf_cluster_mistake(
             c, mf_cluster_text(c, "%s line %d column %d", place, error.line, error.column),
@@ -220,7 +220,7 @@ bool mf_tf_config_speaks(const char *text, size_t len)
 {
     json_error_t error;
     const char *key;
-    json_t *top = len > MF_CLUSTER_MAX_BYTES ? NULL : spec_json_load(text, len, &error), *jobs;
+    json_t *top = len > MF_CLUSTER_MAX_BYTES ? NULL : tf_config_json_load(text, len, &error), *jobs;
     bool speaks = true;
 
     if (json_is_object(top)) {

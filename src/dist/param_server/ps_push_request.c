@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_push_request.c - a parameter server's pushes: collects them, updates the weights, keeps copies
+ * and replies. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dist/param_server/ps_server.h"
+
+#include <string.h>
+
+static mf_status answer_push(server *s, push *p, const mf_buf *out)
+{
+    mf_buf *kept = &s->last_reply[p->of->from];
+    const int64_t start = mf_clock_ns();
+    mf_status st = mf_ps_send_reply(s, p->of, out->data, out->len);
+
+    mf_ps_note(s, "acknowledge", mf_net_name(s->o.net, p->of->from), start);
+    s->last_seq[p->of->from] = p->of->frame.seq;
+    s->pulled[p->of->from] = s->version;
+    mf_buf_clear(kept);
+    mf_buf_bytes(kept, out->data, out->len);
+    mf_mail_free(p->of);
+    p->of = NULL;
+    return st;
+}
+
+/* The workers report the error; nothing was changed. */
+static void write_failure(mf_status st, mf_buf *out)
+{
+    const mf_ps_reply head = { .status = st, .in_lane = -1 };
+
+    mf_buf_clear(out);
+    mf_buf_bytes(out, &head, sizeof head);
+    mf_buf_str(out, mf_error_message());
+}
+
+/* The push is invalid, which affects its worker only. */
+static mf_status refuse_push(server *s, push *p)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    MF_WARN("a push was refused: %s", mf_error_message());
+    write_failure(MF_INVALID_ARGUMENT, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = answer_push(s, p, &out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+/* All replies are written before the first is sent, which frees the push. One reply serves all
+ * workers that get messages, except where workers have different rows already. */
+static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
+{
+    const bool same = s->o.mode.sync;
+    mf_buf *out = mf_calloc(n_all, sizeof *out);
+    mf_status sent = MF_OK;
+    int common = -1;
+
+    if (!out)
+        return MF_NOMEM("answers");
+    for (int i = 0; i < n_all && sent == MF_OK; i++) {
+        const int worker = all[i]->of->from;
+        const int64_t start = mf_clock_ns();
+        const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
+
+        if (!in_lane && same && common >= 0)
+            continue;
+        common = in_lane ? common : i;
+        if (st == MF_OK)
+            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
+                                   &out[i]);
+        if (st != MF_OK) {
+            mf_buf_deinit(&out[i]); /* it may have failed, which stays */
+            write_failure(st, &out[i]);
+        }
+        sent = mf_buf_finish(&out[i]);
+        mf_ps_note(s, "pull", mf_net_name(s->o.net, worker), start);
+    }
+    for (int i = 0; i < n_all && sent == MF_OK; i++)
+        sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
+    for (int i = 0; i < n_all; i++)
+        mf_buf_deinit(&out[i]);
+    mf_free(out);
+    return sent;
+}
+
+/* Each push is one batch: then a batch that is in the weights, whose worker was lost before it got
+ * the reply, is not needed again. */
+static bool counts_batches(const server *s)
+{
+    return !s->o.mode.sync && s->o.mode.period <= 1;
+}
+
+/* The batches of these pushes need not be done again. */
+static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batches)
+{
+    for (int i = 0; i < n_all && !s->o.mode.sync; i++) {
+        *batches += all[i]->head.batches;
+        if (counts_batches(s))
+            MF_TRY(mf_ps_dedup_add(&s->done, all[i]->head.step));
+    }
+    return MF_OK;
+}
+
+/* No reply reports a state that could be lost with this server. */
+static mf_status keep_and_answer(server *s, push *const *all, int n_all)
+{
+    const int64_t start = mf_clock_ns();
+
+    MF_TRY(mf_ps_keep_copy(s));
+    if (s->o.copies)
+        mf_ps_note(s, "copy", "to other servers", start);
+    return answer_all(s, MF_OK, all, n_all);
+}
+
+static mf_status do_step(server *s, push *const *all, int n_all)
+{
+    const mf_status st = mf_ps_apply(s, all, n_all);
+
+    if (st != MF_OK)
+        return answer_all(s, st, all, n_all);
+    MF_TRY(note_done(s, all, n_all, &s->batches));
+    return keep_and_answer(s, all, n_all);
+}
+
+/* How many pushes make an update; a synchronous push may be of several workers. */
+static int wanted(const server *s)
+{
+    const int quorum = (int)s->o.mode.quorum;
+
+    if (s->o.mode.sync)
+        return s->o.n_workers;
+    return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
+}
+
+/* Apply the pushes that were computed with the current weights, if they are enough. */
+mf_status mf_ps_try_step(server *s)
+{
+    push *all[MF_REDUCTION_TREE_LEAVES];
+    int64_t workers = 0;
+    int n = 0;
+
+    for (int w = 0; w < s->o.n_workers && n < MF_REDUCTION_TREE_LEAVES; w++) {
+        if (!s->pushes[w].of)
+            continue;
+        workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
+        all[n++] = &s->pushes[w];
+    }
+    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
+}
+
+/* It is in the weights already: its worker gets the current ones. */
+static mf_status pass_over(server *s, push *p)
+{
+    s->repeated++;
+    return answer_all(s, MF_OK, &p, 1);
+}
+
+/* Other pushes were enough: its batch is done, without an update. */
+static mf_status throw_away(server *s, push *p)
+{
+    s->late++;
+    MF_TRY(note_done(s, &p, 1, &s->late_batches));
+    return keep_and_answer(s, &p, 1);
+}
+
+mf_status mf_ps_take_push(server *s, mf_mail *r)
+{
+    const int64_t start = mf_clock_ns();
+    mf_status st;
+
+    if (r->from < 0 || r->from >= s->o.n_workers) {
+        mf_mail_free(r);
+        return MF_OK; /* not a worker's business */
+    }
+    if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
+        st = mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
+        mf_mail_free(r); /* it was applied already */
+        return st;
+    }
+    if (s->pushes[r->from].of) {
+        mf_mail_free(r);
+        return MF_OK;
+    }
+    st = mf_ps_look_at(s, r, &s->pushes[r->from]);
+    if (st == MF_OK && counts_batches(s))
+        st = mf_ps_dedup_check(&s->done, s->pushes[r->from].head.step);
+    mf_ps_note(s, "push", mf_net_name(s->o.net, r->from), start);
+    if (st != MF_OK)
+        return refuse_push(s, &s->pushes[r->from]);
+    if (counts_batches(s) && mf_ps_dedup_has(&s->done, s->pushes[r->from].head.step))
+        return pass_over(s, &s->pushes[r->from]);
+    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
+        return throw_away(s, &s->pushes[r->from]);
+    return mf_ps_try_step(s);
+}
