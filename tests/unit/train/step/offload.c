@@ -154,7 +154,7 @@ static int64_t train_on_mesh(const char *offload, const char *layout, char sha[6
 }
 
 /* Each of two devices has both slots of the large weight: all of them, or a half. */
-MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_processors)
+MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_devices)
 {
     const char *whole = "mesh axes='all:2' layout='batch:all'",
                *cut = "mesh axes='all:2' layout='batch:all;slots:all'";
