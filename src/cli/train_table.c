@@ -10,8 +10,8 @@ const mf_option mf_train_options[] = {
       .value = "PATTERNS",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_TASK,
-      .help =
-          "files on this worker's disks, which it prefers to read, e.g. '/data/a-*:/data/b-*'" },
+      .help = "prefer to read these files, which are on this worker's own disks, e.g. "
+              "'/data/a-*:/data/b-*'" },
     { .name = "cache",
       .value = "WHEN",
       .group = MF_GROUP_DATA,
@@ -187,7 +187,7 @@ const mf_option mf_train_options[] = {
       .value = "N",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
-      .help = "with --auto: devices of a mesh within this process (default: one for each core)" },
+      .help = "with --auto: number of mesh devices in this process (default: one for each core)" },
     { .name = "memory",
       .value = "MIB",
       .group = MF_GROUP_DISTRIBUTION,
