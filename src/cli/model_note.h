@@ -35,7 +35,7 @@ typedef struct mf_model_note {
     const char *test; /* --test of the training; NULL: not given */
     double split; /* fraction of the data that was kept for the test; 0: none */
     int64_t seed, samples; /* seed of the split, and number of samples of the whole data */
-    const mf_note_option *options; /* those that determine the weights: resume.h */
+    const mf_note_option *options; /* options that determine the weights: resume.h */
     int64_t n_options; /* 0: not noted */
     mf_schema schema;
 } mf_model_note;

@@ -2,14 +2,11 @@
 /* search.h - predicts layouts, and takes the fastest one that fits the memory.
  *
  * A layout maps each named dimension of the model, and its weights, to the mesh axes along which it
- * is
- * sharded. A small number of layouts is searched exhaustively. Otherwise a beam search starts from
- * the
- * best layouts, and predicts all layouts that differ in one dimension and axis, until none is
- * better.
- * Then axes of the best layouts become pipeline stages, with several numbers of micro-batches. If
- * the
- * devices are in this process, trials of the best layouts correct the predictions of the others. */
+ * is sharded. A small number of layouts is searched exhaustively. Otherwise a beam search starts
+ * from the best layouts, and predicts all layouts that differ in one dimension and axis, until none
+ * is better. Then axes of the best layouts become pipeline stages, with several numbers of
+ * micro-batches. If the devices are in this process, trials of the best layouts correct the
+ * predictions of the others. */
 #ifndef MF_PLANNER_SEARCH_H
 #define MF_PLANNER_SEARCH_H
 

@@ -43,7 +43,7 @@ static void decode_address(mf_cluster *c, mf_role role, int64_t index, const jso
 }
 
 static void tf_config_json_decode_list(mf_cluster *c, mf_role role, const json_t *list,
-                                  const char *place)
+                                       const char *place)
 {
     const size_t n = json_array_size(list);
 

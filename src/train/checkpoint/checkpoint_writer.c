@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_writer.c - a folder of checkpoints: a thread writes them and keeps the newest few; finds
- * the newest complete one.
+/* checkpoint_writer.c - a folder of checkpoints: a thread writes them and keeps the newest few;
+ * finds the newest complete one.
  *
  * The file "checkpoint" lists them like TensorFlow's. It is a hint only: without it, or when it is
  * damaged, the folder itself is searched. */

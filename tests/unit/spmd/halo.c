@@ -124,8 +124,8 @@ MF_TEST(mesh_convolutions_work_over_sharded_height_and_width)
     }
 }
 
-/* The first of four processors has rows 0 to 4 of 17, and needs row 5 of what the first
- * convolution gave; then it gets what it lacks of the result, which is fetched. */
+/* The first of four processors has rows 0 to 4 of 17, and needs row 5 of what the first convolution
+ * gave; then it gets what it lacks of the result, which is fetched. */
 MF_TEST(mesh_halo_exchange_sends_only_border_rows)
 {
     static const char *const fetch = "y";
