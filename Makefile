@@ -53,7 +53,7 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 # with one thread and several, threads that train at once, checkpoints written behind the training.
 TSAN := ^runtime_ ^pool_ ^base_cancel ^queue_ ^staging_ ^accumulator_ ^stack_ ^tensor_array ^random \
 	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_ \
-	^train_ ^fit_ ^damage_ ^replicas_ ^workers_ ^servers_ ^dispatch_ ^average_
+	^recovery_ ^session ^predict ^train_ ^fit_ ^damage_ ^replicas_ ^workers_ ^servers_ ^dispatch_ ^average_
 
 tsan: ## unit tests of threads and processes under the thread sanitizer
 	@tools/install_packages.sh build test

@@ -69,7 +69,7 @@ class Tried:
     def round(self):
         end = run([*self.command, "--steps", str(2 + self.steps)])
         self.times.append(self.batch / end["samples_per_second"])
-        self.memory = max(p["variable_bytes"] + p["step_bytes"] for p in end["processors"])
+        self.memory = max(p["variable_bytes"] + p["step_bytes"] for p in end["devices"])
 
     @property
     def time(self):

@@ -38,13 +38,13 @@ static void fuzz_entry(const uint8_t *data, size_t size)
 
     if (mf_ledger_decode_entry(data, size, &a) == MF_OK) {
         const mf_batch batch = {
-            .n = a.n + a.left_out, .epoch = a.epoch, .first = a.first, .ids = a.ids
+            .n = a.n + a.n_skipped, .epoch = a.epoch, .first = a.first, .ids = a.ids
         };
 
-        mf_ledger_encode_entry(a.step, &batch, a.left_out, &bytes);
+        mf_ledger_encode_entry(a.step, &batch, a.n_skipped, &bytes);
         MF_ASSERT(mf_ledger_decode_entry(bytes.data, bytes.len, &b) == MF_OK);
         MF_ASSERT(a.step == b.step && a.epoch == b.epoch && a.first == b.first && a.n == b.n &&
-                  a.left_out == b.left_out);
+                  a.n_skipped == b.n_skipped);
         MF_ASSERT(batch.n == 0 || memcmp(a.ids, b.ids, (size_t)batch.n * sizeof *a.ids) == 0);
     }
     mf_free(a.ids);

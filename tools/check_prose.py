@@ -53,10 +53,27 @@ PHRASES = [
     (r"anew", "\"again\""),
     (r"for want of", "\"because there is no\""),
     (r"whole or not at all", "\"atomic\""),
+    # metaphors
+    (r"(?:comes?|came|brings?|bringing|brought) together", "\"all-gather\", \"is gathered\", \"meets at a barrier\""),
+    (r"(?:stands?|standing|stood) for (?:itself|themselves)", "name what it means"),
+    (r"(?:has|have|had) come", "\"has arrived\", \"has joined\""),
+    (r"(?:is|are|was|were) gone", "\"has exited\", \"is lost\", \"no longer exists\""),
+    (r"lets? go|letting go", "\"releases\""),
+    (r"(?:takes?|taking|took|taken) part", "\"participates\", \"is a member\""),
+    (r"(?:looks?|looking|looked) at", "\"reads\", \"checks\", \"examines\""),
+    (r"by sight", "name the property"),
+    (r"in vain", "\"without success\""),
+    (r"at hand", "\"available\", \"local\""),
+    (r"for good", "\"permanently\""),
+    (r"the other way round", "\"in reverse\", \"vice versa\""),
 ]
 
 # (files, phrase or None for all, reason)
 EXCEPTIONS = [
+    ("src/dist/strategy_settings.c", r"everybody|everyone", "the old name of a setting"),
+    ("CHANGELOG.md", r"everybody|everyone", "old names of settings"),
+    ("CHANGELOG.md", r"(?:looks?|looking|looked) at", "the old name of a JSON field"),
+    ("CHANGELOG.md", r"(?:leaves?|leaving|left) out", "the old name of a JSON field"),
     ("docs/guides/tour*.md", None, "quotes documents and output of the steps"),
     ("docs/*.zh.md", None, "Chinese"),
     ("docs/*/*.zh.md", None, "Chinese"),

@@ -72,11 +72,11 @@ b=$(field weights_sha256 <<<"$alone")
 cp "$events" "$out/events.tsv"
 printf '%s\n%s\n' "$a" "$b" >"$out/weights_sha256"
 times=$(grep -o 'was done [0-9]* ms after' "$said" | grep -o '[0-9]*' | sort -n || true)
-say "accuracy on the test part: $(field accuracy <"$log"); checkpoints, events and the curve: $out"
+say "accuracy on the test set: $(field accuracy <"$log"); checkpoints, events and the curve: $out"
 echo "weights_sha256 of the cluster: $a"
 echo "weights_sha256 of one process: $b"
 "$program" audit "$out" | tail -n 1
-[ -z "$times" ] || echo "from a loss to the next step: $(head -n 1 <<<"$times") to $(tail -n 1 <<<"$times") ms"
+[ -z "$times" ] || echo "recovery time, from a killed process to the next step: $(head -n 1 <<<"$times") to $(tail -n 1 <<<"$times") ms"
 echo "$kills processes were killed; $([ "$a" = "$b" ] && echo "0 steps were lost, the weights are the same" ||
     echo "THE WEIGHTS DIFFER")"
 [ -n "$a" ] && [ "$a" = "$b" ]

@@ -120,7 +120,7 @@ suite "mistakes" tests/cli/mistakes.py build/release/meshflow
 suite "host programs" tests/host/run.sh build/release
 suite "mission" tools/mission.py build/release/meshflow --test
 suite "commands of the documentation" tools/test_docs.py build/release/meshflow
-suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak
+suite "floods" tests/server/floods.py build/release/meshflow invalid_input # the others: make soak
 suite "limits of servers" tests/server/limits.py build/release/meshflow
 suite "clusters of servers" tests/server/clusters.py build/release/meshflow
 suite "certificates of servers" tests/server/certificates.py build/release/meshflow

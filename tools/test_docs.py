@@ -90,7 +90,7 @@ INCOMPLETE = {  # spans without `...` that are completed as well
 SMALLER = {  # a value of these options in any command: what it becomes
     "--simulate": {"*": "2"},
     "--model": {"transformer": "transformer layers=1 width=16"},
-    "--processors": {"*": "2"},
+    "--devices": {"*": "2"},
     "--steps": {"*": "3"},
 }
 REDUCED = {  # command: (options that are removed with their value, words that are appended)

@@ -48,14 +48,14 @@ typedef struct mf_mesh_options {
 } mf_mesh_options;
 
 /* When a device worked on a micro-batch. */
-typedef struct mf_mesh_turn {
+typedef struct mf_mesh_interval {
     int64_t micro_batch; /* from 1 */
     int64_t is_back; /* 0: forward; 1: backward; 2: only gradients of weights, which no other
                         device waits for */
     int64_t begin_ns, end_ns; /* since the start of the step */
-} mf_mesh_turn;
+} mf_mesh_interval;
 
-enum { MF_MESH_TURNS = 128 };
+enum { MF_MESH_INTERVALS = 128 };
 
 /* Statistics of a device since its session began. */
 typedef struct mf_mesh_counts {
@@ -63,16 +63,16 @@ typedef struct mf_mesh_counts {
     int64_t sent_bytes, received_bytes; /* to and from other devices */
     int64_t planned_bytes; /* to be received, as planned: equal to received_bytes unless a run
                               failed */
-    int64_t collectives; /* in which the device took part */
+    int64_t collectives; /* of this device */
     int64_t step_bytes; /* peak memory of the largest run, without variables */
     int64_t planned_step_bytes; /* the same, as planned */
     int64_t mesh; /* with several meshes, the one of this device: the pipeline stage */
     /* The total duration of the runs with the most computation, without the first one, and the part
      * of it in which the device was busy. */
     int64_t run_ns, busy_ns;
-    int64_t n_turns;
-    mf_mesh_turn turns[MF_MESH_TURNS]; /* of the last run: the first MF_MESH_TURNS of them, in the
-                                          order of their ends */
+    int64_t n_intervals;
+    mf_mesh_interval intervals[MF_MESH_INTERVALS]; /* of the last run: the first MF_MESH_INTERVALS
+                                          of them, in the order of their ends */
 } mf_mesh_counts;
 
 /* A session whose devices are threads of this process. Feeds and fetches are unsharded tensors.
@@ -82,7 +82,7 @@ typedef struct mf_mesh_counts {
 MF_API MF_MUST mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mesh_options *options,
                                              mf_session **out);
 /* Fails: INVALID_ARGUMENT (not a session on a mesh, or no such device in this process). */
-MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int processor,
+MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int device,
                                                 mf_mesh_counts *out);
 
 /* From the next run on, use another mesh of as many devices and another layout: variables keep
@@ -126,7 +126,7 @@ typedef struct mf_mesh_worker {
     int64_t samples_read; /* of these, read by this worker: the samples that its devices use */
     int64_t whole_bytes; /* weights and slots held in its last step besides the shards of its
                             devices: scalars and, where workers may be lost, copies to recover
-                            from (mesh_keep_steps) */
+                            from (mesh_snapshot_steps) */
 } mf_mesh_worker;
 /* For all workers, by rank, at the same moment. Returns the number of workers and fills in the
  * first `max`. Returns 0 with another strategy, or before the first gathering. */

@@ -57,7 +57,7 @@ MF_API MF_MUST mf_status mf_session_extend(mf_session *session, const mf_graph *
  * Owns: feeds are borrowed. results[i] is NULL or a tensor handle of the caller's (from an earlier
  * run, for example), which is reused; the caller frees it. On failure results hold no value.
  * Fails with the status of the failing node; the message contains "[[{{node NAME}}]]". With a
- * target also: UNAVAILABLE (the server is gone), ABORTED (the server was restarted: create a new
+ * target also: UNAVAILABLE (the server is lost), ABORTED (the server was restarted: create a new
  * session). */
 MF_API MF_MUST mf_status mf_session_run(mf_session *session, const mf_run_options *options,
                                         const char *const *feed_names,

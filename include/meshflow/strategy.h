@@ -93,7 +93,7 @@ MF_API void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out);
 /* ---- coordination between processes: what coordinator.h does between threads ---- */
 
 /* Wait until all workers have reached the barrier of this name (at most 60 characters). Without
- * other workers it returns at once. Thread: the one that trains, and not inside mf_fit().
+ * other workers it returns at once. Thread: the training thread, and not inside mf_fit().
  * Fails: INVALID_ARGUMENT naming the worker that reached another barrier; DEADLINE_EXCEEDED,
  * UNAVAILABLE, ABORTED naming the worker that did not arrive, is lost, or has aborted and why. */
 MF_API MF_MUST mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name);

@@ -36,7 +36,7 @@ int64_t mf_clock_since_start_ns(void)
 {
     mf_process self;
 
-    if (!mf_process_look(getpid(), &self))
+    if (!mf_process_read(getpid(), &self))
         return 0;
     return clock_read(CLOCK_BOOTTIME) - self.start * (1000000000 / sysconf(_SC_CLK_TCK));
 }

@@ -256,7 +256,7 @@ mf_status mf_dir_check_own(const char *path)
     struct stat st;
 
     if (lstat(path, &st) != 0)
-        return mf_errno_status(errno, "look at", path);
+        return mf_errno_status(errno, "inspect", path);
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
         return MF_FAIL(MF_PERMISSION_DENIED,
                        "'%s' is not a folder of this user only (mode 0700); remove it, or name "

@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 MF_PARAM_INT(threads, 0,
-             "default number of threads; 0: OMP_NUM_THREADS, or the number of usable "
-             "cores");
+             "default number of threads; 0: OMP_NUM_THREADS, or the number of usable cores");
 
 enum { PATH = 1024, MAX_FILE = 1 << 20 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* param.h - tunables, each declared beside its use:
  *
- *     MF_PARAM_INT(pool_spin_rounds, 4000, "looks at the queue before an idle thread sleeps");
+ *     MF_PARAM_INT(pool_spin_rounds, 4000, "polls of the queue before an idle thread sleeps");
  *     ...
  *     for (int i = 0; i < MF_PARAM(pool_spin_rounds); i++)
  *

@@ -127,7 +127,7 @@ static bool try_directory(const char *dir, size_t len, const char *name, mf_buf 
     return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
 }
 
-static bool look_in_path(const char *name, mf_buf *tried, char path[PATH_MAX])
+static bool find_in_path(const char *name, mf_buf *tried, char path[PATH_MAX])
 {
     const char *list = secure_getenv("MESHFLOW_PLUGIN_PATH");
 
@@ -141,7 +141,7 @@ static bool look_in_path(const char *name, mf_buf *tried, char path[PATH_MAX])
     return false;
 }
 
-static bool look_beside(const char *name, mf_buf *tried, char path[PATH_MAX])
+static bool find_beside_binary(const char *name, mf_buf *tried, char path[PATH_MAX])
 {
     static const char *const places[] = { "meshflow", "../" MF_LIBDIR "/meshflow", "plugins" };
     char dir[PATH_MAX], at[PATH_MAX + 64];
@@ -163,7 +163,7 @@ static mf_status find_and_open(const mf_plugin_wanted *wanted, const mf_plugin_v
     char path[PATH_MAX];
     mf_status st;
 
-    if (look_in_path(wanted->name, &tried, path) || look_beside(wanted->name, &tried, path))
+    if (find_in_path(wanted->name, &tried, path) || find_beside_binary(wanted->name, &tried, path))
         st = mf_plugin_open_file(path, wanted, out);
     else
         st = MF_FAIL(MF_NOT_FOUND,

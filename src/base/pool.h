@@ -2,9 +2,9 @@
 /* pool.h - the thread pool.
  *
  * Two uses: mf_pool_submit() queues a task; mf_pool_parallel() runs the numbered pieces of one
- * loop, with the caller taking part. A caller always makes progress without help, so loops may nest
- * and the pool may be busy or have a single thread. Tasks must not wait for other tasks: waiting
- * code is asynchronous and submits its continuation. */
+ * loop, and the caller works on it, too. A caller always makes progress without help, so loops may
+ * nest and the pool may be busy or have a single thread. Tasks must not wait for other tasks:
+ * waiting code is asynchronous and submits its continuation. */
 #ifndef MF_BASE_POOL_H
 #define MF_BASE_POOL_H
 

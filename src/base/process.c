@@ -30,7 +30,7 @@ static void process_read_text(const char *path, char *text, size_t size)
     text[n] = '\0';
 }
 
-bool mf_process_look(int64_t pid, mf_process *out)
+bool mf_process_read(int64_t pid, mf_process *out)
 {
     long long fields[STARTTIME + 1] = { 0 };
     char path[64], text[1024] = "";
@@ -97,7 +97,7 @@ static bool is_not_blocked(void *ctx, long long tid)
     process_search *s = ctx;
     mf_process thread;
 
-    if (mf_process_look(tid, &thread) && thread.state == 'D')
+    if (mf_process_read(tid, &thread) && thread.state == 'D')
         s->found = tid;
     return s->found == 0;
 }
@@ -131,7 +131,7 @@ static bool process_add_times(void *ctx, long long tid)
         s->times->ran_ns += ran;
         s->times->ready_ns += ready;
     }
-    s->times->ready += mf_process_look(tid, &thread) && thread.state == 'R';
+    s->times->ready += mf_process_read(tid, &thread) && thread.state == 'R';
     return true;
 }
 
@@ -141,7 +141,7 @@ bool mf_process_time(int64_t pid, mf_process_times *out)
     mf_process process;
 
     *out = (mf_process_times){ .at_ns = mf_clock_ns() };
-    if (!each_thread(pid, process_add_times, &s) || !s.known || !mf_process_look(pid, &process))
+    if (!each_thread(pid, process_add_times, &s) || !s.known || !mf_process_read(pid, &process))
         return false;
     out->faults = process.faults;
     return true;

@@ -16,7 +16,7 @@ typedef struct mf_process {
 } mf_process;
 
 /* Returns false if the process does not exist. */
-bool mf_process_look(int64_t pid, mf_process *out);
+bool mf_process_read(int64_t pid, mf_process *out);
 /* Is one of its threads blocked in the kernel (state D: a disk, a network file system)? where: the
  * kernel function, or "". */
 bool mf_process_is_blocked(int64_t pid, char *where, size_t size);

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 MF_PARAM_INT(buffer_limit_mib, 0,
-             "limit in MiB for tensors and other memory of graphs; 0: the memory of the machine, "
-             "or of the control group");
+             "limit in MiB for tensors and other memory of graphs; 0: the memory of the machine or "
+             "control group");
 
 enum { ALWAYS = 1 << 20, MUCH = 32 << 20 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* waiter.h - a cancellable waiter in a queue, independent of what it waits for. It is completed
- * once, by the thread that removes it from the queue: the one that provides the result, or its
+ * once, by the thread that removes it from the queue: the thread that provides the result, or its
  * on_cancel(). */
 #ifndef MF_BASE_WAITER_H
 #define MF_BASE_WAITER_H

@@ -47,13 +47,13 @@ double mf_ckpt_number(const mf_tensor *t, int64_t i)
     return t->dtype == MF_DTYPE_BOOL ? (double)mf_tensor_int_at(t, i) : mf_tensor_float_at(t, i);
 }
 
-mf_ckpt_glance mf_ckpt_look(const mf_tensor *t)
+mf_ckpt_summary mf_ckpt_summarize(const mf_tensor *t)
 {
-    mf_ckpt_glance g = { .min = INFINITY, .max = -INFINITY };
+    mf_ckpt_summary g = { .min = INFINITY, .max = -INFINITY };
     double sum = 0;
 
     if (!mf_dtype_is_float(t->dtype) && !mf_dtype_is_int(t->dtype) && t->dtype != MF_DTYPE_BOOL)
-        return (mf_ckpt_glance){ 0 };
+        return (mf_ckpt_summary){ 0 };
     for (int64_t i = 0; i < t->count; i++) {
         const double v = mf_ckpt_number(t, i);
 

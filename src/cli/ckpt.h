@@ -17,13 +17,13 @@ bool mf_ckpt_is_state(const char *name);
 int64_t mf_ckpt_bytes(const mf_tensor *t);
 
 /* Statistics of a tensor. NaNs are counted and excluded from the others. */
-typedef struct mf_ckpt_glance {
+typedef struct mf_ckpt_summary {
     double min, mean, max;
     int64_t n; /* elements that count: 0 for strings, empty tensors */
     int64_t nans, zeros;
-} mf_ckpt_glance;
+} mf_ckpt_summary;
 
-mf_ckpt_glance mf_ckpt_look(const mf_tensor *t);
+mf_ckpt_summary mf_ckpt_summarize(const mf_tensor *t);
 /* Element i as a double; booleans are 0 and 1. The type must be numeric. */
 double mf_ckpt_number(const mf_tensor *t, int64_t i);
 

@@ -17,10 +17,10 @@
       .help = "tasks of the cluster, as in the \"cluster\" of TF_CONFIG, or a file that contains " \
               "them" },                                                                            \
         { .name = "job-name",                                                                      \
-          .value = "JOB",                                                                          \
+          .value = "ROLE",                                                                         \
           .group = MF_GROUP_DISTRIBUTION,                                                          \
           .scope = MF_OPTION_TASK,                                                                 \
-          .help = "role of this task: worker, ps, ..." },                                          \
+          .help = "role of this task, called job name in TensorFlow: worker, ps, ..." },           \
         { .name = "task-index",                                                                    \
           .value = "N",                                                                            \
           .group = MF_GROUP_DISTRIBUTION,                                                          \
@@ -60,8 +60,8 @@
           .value = "URL",                                                                          \
           .group = MF_GROUP_FAULTS,                                                                \
           .scope = MF_OPTION_TASK,                                                                 \
-          .help = "membership store: file:DIR or etcd://HOST:PORT/PREFIX; with it tasks may "      \
-                  "join, leave and die" },                                                         \
+          .help = "membership store: file:DIR or etcd://HOST:PORT/PREFIX; with a store, "          \
+                  "tasks may join, leave and fail" },                                              \
         { .name = "tls-dir",                                                                       \
           .value = "DIR",                                                                          \
           .group = MF_GROUP_DISTRIBUTION,                                                          \
@@ -73,7 +73,7 @@
           .help = "let ucx and mpi connect hosts without encryption" },                            \
     {                                                                                              \
         .name = "insecure-any-peer", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,       \
-        .help = "accept every peer between hosts without TLS"                                      \
+        .help = "accept connections from any host without TLS (unsafe)"                            \
     }
 
 /* Reads MF_CONNECT_OPTIONS. Owns: strings are borrowed from args. Fails as invalid usage. */

@@ -24,9 +24,9 @@ static void cmd_audit_print_text(const mf_audit *a, mf_buf *out)
     if (a->running > 0)
         mf_buf_printf(out, " and %lld of %lld samples of the next\n", (long long)a->running,
                       (long long)i->count);
-    if (a->left_out > 0)
+    if (a->n_skipped > 0)
         mf_buf_printf(out, "%lld samples were skipped: their groups had converged and left\n",
-                      (long long)a->left_out);
+                      (long long)a->n_skipped);
     if (a->torn_at >= 0)
         mf_buf_printf(out,
                       "the last record, at byte %lld, is incomplete, as after a crash; the "
@@ -36,7 +36,7 @@ static void cmd_audit_print_text(const mf_audit *a, mf_buf *out)
         mf_buf_bytes(out, a->problems.data, a->problems.len);
     if (a->n_problems == 0)
         mf_buf_printf(out, "ok: each sample was used %s once in every epoch\n",
-                      a->left_out > 0 ? "or skipped exactly" : "exactly");
+                      a->n_skipped > 0 ? "or skipped exactly" : "exactly");
 }
 
 static void cmd_audit_print_json(const mf_audit *a, mf_buf *out)
@@ -46,13 +46,13 @@ static void cmd_audit_print_json(const mf_audit *a, mf_buf *out)
     mf_buf_printf(out,
                   ",\"count\":%lld,\"seed\":%llu,\"batch\":%lld,\"slice\":\"%s\","
                   "\"first_step\":%lld,"
-                  "\"last_step\":%lld,\"samples\":%lld,\"left_out\":%lld,\"epochs\":%lld,"
+                  "\"last_step\":%lld,\"samples\":%lld,\"skipped\":%lld,\"epochs\":%lld,"
                   "\"running\":%lld,"
                   "\"torn\":%s,\"n_problems\":%lld,\"problems\":[",
                   (long long)a->info.count, (unsigned long long)a->info.seed,
                   (long long)a->info.batch, a->info.sliced > 0 ? "file" : "element",
                   (long long)a->first_step, (long long)a->last_step, (long long)a->samples,
-                  (long long)a->left_out, (long long)a->epochs, (long long)a->running,
+                  (long long)a->n_skipped, (long long)a->epochs, (long long)a->running,
                   a->torn_at >= 0 ? "true" : "false", (long long)a->n_problems);
     for (const char *p = a->problems.data; p && *p;) {
         const size_t n = strcspn(p, "\n");

@@ -39,7 +39,7 @@ static bool has_numbers(mf_dtype dtype)
 }
 
 /* Same type and shape, different bits. A NaN differs infinitely from a number. */
-static void say_changed(diff *d, const char *name, const mf_tensor *a, const mf_tensor *b)
+static void print_changed(diff *d, const char *name, const mf_tensor *a, const mf_tensor *b)
 {
     double largest = 0;
     int64_t n = 0;
@@ -82,7 +82,7 @@ static mf_status cmd_ckpt_diff_compare(diff *d, const char *name, int64_t i, int
     } else if (same_bits(&a, &b)) {
         d->same++;
     } else {
-        say_changed(d, name, &a, &b);
+        print_changed(d, name, &a, &b);
     }
     mf_tensor_clear(&a);
     mf_tensor_clear(&b);

@@ -13,7 +13,7 @@ typedef struct cmd_ckpt_show_row {
     mf_dtype dtype;
     mf_shape shape;
     int64_t bytes;
-    mf_ckpt_glance glance;
+    mf_ckpt_summary summary;
     mf_tensor value; /* of training state, which is small; otherwise an empty slot */
 } cmd_ckpt_show_row;
 
@@ -28,7 +28,7 @@ static mf_status cmd_ckpt_show_read_rows(mf_tensors *file, cmd_ckpt_show_row *ro
         r->dtype = t.dtype;
         r->shape = t.shape;
         r->bytes = mf_ckpt_bytes(&t);
-        r->glance = mf_ckpt_look(&t);
+        r->summary = mf_ckpt_summarize(&t);
         if (mf_ckpt_is_state(r->name) || t.dtype == MF_DTYPE_STRING)
             mf_tensor_move(&r->value, &t);
         mf_tensor_clear(&t);
@@ -55,7 +55,7 @@ static void print_number(const cmd_ckpt_show_row *r, double v, mf_buf *out)
     char text[MF_TEXT];
     const bool whole = mf_dtype_is_int(r->dtype) && v == nearbyint(v) && fabs(v) < 1e15;
 
-    if (r->glance.n > 0)
+    if (r->summary.n > 0)
         mf_buf_printf(out, " %11s",
                       whole ? mf_cli_count((int64_t)v, text) : mf_cli_number(v, text));
     else
@@ -69,11 +69,11 @@ static void cmd_ckpt_show_print_row(const cmd_ckpt_show_row *r, int width, mf_bu
     mf_buf_printf(out, "  %s%*s  %-9s %-14s %12s", r->name, width - mf_cli_width(r->name), "",
                   mf_dtype_name(r->dtype), mf_shape_text(&r->shape, shape),
                   mf_cli_count(r->bytes, text));
-    print_number(r, r->glance.min, out);
-    print_number(r, r->glance.mean, out);
-    print_number(r, r->glance.max, out);
-    if (r->glance.nans > 0)
-        mf_buf_printf(out, "  %s NaN", mf_cli_count(r->glance.nans, text));
+    print_number(r, r->summary.min, out);
+    print_number(r, r->summary.mean, out);
+    print_number(r, r->summary.max, out);
+    if (r->summary.nans > 0)
+        mf_buf_printf(out, "  %s NaN", mf_cli_count(r->summary.nans, text));
     mf_buf_str(out, "\n");
 }
 
@@ -119,7 +119,7 @@ static void cmd_ckpt_show_print_table(const mf_tensors *file, const char *path,
 
 static void json_number(const char *name, const cmd_ckpt_show_row *r, double v, mf_buf *out)
 {
-    if (r->glance.n > 0 && isfinite(v))
+    if (r->summary.n > 0 && isfinite(v))
         mf_buf_printf(out, ",\"%s\":%.17g", name, v);
     else
         mf_buf_printf(out, ",\"%s\":null", name);
@@ -140,10 +140,10 @@ static void cmd_ckpt_show_print_json(const mf_tensors *file, const char *path,
         for (int d = 0; d < r->shape.rank; d++)
             mf_buf_printf(out, "%s%lld", d ? "," : "", (long long)r->shape.dims[d]);
         mf_buf_printf(out, "],\"bytes\":%lld,\"nan\":%lld,\"zeros\":%lld", (long long)r->bytes,
-                      (long long)r->glance.nans, (long long)r->glance.zeros);
-        json_number("min", r, r->glance.min, out);
-        json_number("mean", r, r->glance.mean, out);
-        json_number("max", r, r->glance.max, out);
+                      (long long)r->summary.nans, (long long)r->summary.zeros);
+        json_number("min", r, r->summary.min, out);
+        json_number("mean", r, r->summary.mean, out);
+        json_number("max", r, r->summary.max, out);
         mf_buf_printf(out, ",\"state\":%s}", mf_ckpt_is_state(r->name) ? "true" : "false");
     }
     mf_buf_str(out, "]}\n");

@@ -14,7 +14,7 @@ typedef struct cmd_ckpt_verify_verdict {
     mf_buf out;
 } cmd_ckpt_verify_verdict;
 
-static void say_problem(cmd_ckpt_verify_verdict *v, bool first, const char *tensor)
+static void print_problem(cmd_ckpt_verify_verdict *v, bool first, const char *tensor)
 {
     const char *why = mf_error_message();
     const bool named = !tensor || strstr(why, tensor); /* most messages name the tensor */
@@ -44,7 +44,7 @@ static int64_t verify_tensors(cmd_ckpt_verify_verdict *v, mf_tensors *file, int6
         if (mf_tensors_read(file, i, &t) == MF_OK)
             *bytes += mf_ckpt_bytes(&t);
         else
-            say_problem(v, problems++ == 0, mf_tensors_name(file, i));
+            print_problem(v, problems++ == 0, mf_tensors_name(file, i));
         mf_tensor_clear(&t);
     }
     return problems;
@@ -73,7 +73,7 @@ static mf_status verify_one(cmd_ckpt_verify_verdict *v, const char *path)
         return st;
     begin_one(v, path);
     if (st != MF_OK)
-        say_problem(v, problems++ == 0, NULL);
+        print_problem(v, problems++ == 0, NULL);
     else
         problems += verify_tensors(v, file, &bytes);
     if (v->json)

@@ -223,8 +223,8 @@ static void pruning_text(const compressing *c, int64_t steps, mf_buf *out)
     mf_prune_text(&p, out);
 }
 
-static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *report,
-                           const mf_result *validation, int n)
+static mf_status print_epoch(void *ctx, mf_trainer *t, const mf_step_report *report,
+                             const mf_result *validation, int n)
 {
     const compressing *c = ctx;
     mf_buf out = { 0 };
@@ -261,7 +261,7 @@ static mf_status fine_tune(compressing *c)
     const int64_t per_epoch = (mf_dataset_count(c->job.train) + c->fit.batch - 1) / c->fit.batch;
     mf_compile_options o = c->job.compile;
     mf_fit_options fit = c->fit;
-    const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
+    const mf_hook hook = { .ctx = c, .after_epoch = print_epoch };
     mf_compressed_trainer t = { 0 };
     mf_buf report = { 0 }, prune = { 0 };
     mf_status st;

@@ -38,7 +38,7 @@ static const cmd_doctor_topo_cache caches[] = {
     { "L4", HWLOC_OBJ_L4CACHE },
 };
 
-static mf_status cmd_doctor_topo_look(cmd_doctor_topo_machine *m)
+static mf_status cmd_doctor_topo_discover(cmd_doctor_topo_machine *m)
 {
     struct sysinfo info;
     hwloc_obj_t package;
@@ -258,7 +258,7 @@ static mf_status topo_run(mf_args *args)
         return mf_topo_cluster(args);
     if (mf_args_has(args, "dot"))
         return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON as well");
-    st = cmd_doctor_topo_look(&m);
+    st = cmd_doctor_topo_discover(&m);
     if (st == MF_OK && mf_args_has(args, "json"))
         cmd_doctor_topo_print_json(&m, &text);
     else if (st == MF_OK)

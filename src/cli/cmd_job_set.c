@@ -38,9 +38,9 @@ static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int6
 {
     bool took;
 
-    while (!(took = has_threads(t, threads)) && mf_status_page_lives(t) && mf_clock_ns() < until)
+    while (!(took = has_threads(t, threads)) && mf_status_page_is_alive(t) && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
-    if (took || mf_status_page_lives(t))
+    if (took || mf_status_page_is_alive(t))
         mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)threads,
                       took ? "" : " at its next step");
     else
@@ -52,7 +52,7 @@ static mf_status change_layout(const cmd_job_set_change *c, const mf_status_page
                                const mf_status_page_seen **told)
 {
     if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
-        mf_job_view_is_master(t) || !mf_status_page_lives(t))
+        mf_job_view_is_master(t) || !mf_status_page_is_alive(t))
         return MF_OK;
     MF_TRY(mf_status_page_request_layout(t, &c->layout));
     *told = t;
@@ -68,14 +68,14 @@ static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf
 
     while ((st = mf_status_page_layout_answer(t, &state, words)) == MF_OK &&
            (state == MF_VARIABLE_REQUEST_MADE || state == MF_VARIABLE_REQUEST_TAKEN) &&
-           mf_status_page_lives(t) && mf_clock_ns() < until)
+           mf_status_page_is_alive(t) && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     if (st == MF_OK && state == MF_VARIABLE_REQUEST_DONE)
         mf_buf_printf(out, "%s\n", words);
     else if (st == MF_OK && state == MF_VARIABLE_REQUEST_REFUSED)
         return MF_FAIL(MF_FAILED_PRECONDITION, "job '%s' cannot take --mesh: %s", t->page.job,
                        words);
-    else if (!mf_status_page_lives(t))
+    else if (!mf_status_page_is_alive(t))
         return MF_FAIL(MF_UNAVAILABLE, "%s ended before it changed its layout", t->page.task);
     else if (st == MF_OK)
         mf_buf_printf(out,
@@ -94,7 +94,7 @@ static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_s
         mf_buf_printf(out, "%s: it is on %s; run the command there\n", t->page.task, t->page.host);
         return MF_OK;
     }
-    if (mf_status_page_lives(t) && c->priority > 0) { /* its pid may belong to another process by
+    if (mf_status_page_is_alive(t) && c->priority > 0) { /* its pid may belong to another process by
                                                          now */
         st = mf_priority_set(t->page.pid, (int)c->priority);
         if (st == MF_OK)
@@ -103,11 +103,11 @@ static mf_status change_task(const cmd_job_set_change *c, const mf_status_page_s
     if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
         mf_buf_printf(out, "%s: its threads cannot change: it is a server\n", t->page.task);
     else if (st == MF_OK && c->threads > 0 && !mf_job_view_is_master(t) &&
-             mf_status_page_lives(t)) {
+             mf_status_page_is_alive(t)) {
         st = mf_status_page_request_threads(t, (int)c->threads);
         *requested = st == MF_OK;
     }
-    if (mf_status_page_lives(t))
+    if (mf_status_page_is_alive(t))
         return st;
     *requested = false;
     mf_buf_printf(out, "%s: it has ended\n", t->page.task);

@@ -46,7 +46,7 @@ static mf_status cmd_job_vars_wait_for(mf_args *args, const vars_query *q, int64
     const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
 
     while (access(q->path.data, R_OK) != 0) {
-        if (!mf_status_page_lives(q->task))
+        if (!mf_status_page_is_alive(q->task))
             return MF_FAIL(MF_UNAVAILABLE, "%s ended before it answered", q->task->page.task);
         if (mf_clock_ns() >= until) {
             mf_args_hint(args, "`meshflow job status %s` shows its state", q->task->page.job);
@@ -76,8 +76,8 @@ static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
     size_t len;
 
     MF_TRY(mf_args_int(args, "wait", 1, 86400, &seconds));
-    q->question.asker = getpid();
-    MF_TRY(mf_status_page_answer_path(q->task->path, q->question.asker, &q->path));
+    q->question.requester = getpid();
+    MF_TRY(mf_status_page_answer_path(q->task->path, q->question.requester, &q->path));
     mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
     MF_TRY(mf_buf_finish(&q->value_path));
     MF_TRY(mf_status_page_ask(q->task, &q->question));
@@ -90,8 +90,8 @@ static mf_status cmd_job_vars_ask(mf_args *args, vars_query *q)
 
 static void vars_query_deinit(vars_query *q)
 {
-    if (q->path.data && !q->text && mf_status_page_lives(q->task) && /* withdraws the query */
-        mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
+    if (q->path.data && !q->text && mf_status_page_is_alive(q->task) && /* withdraws the query */
+        mf_status_page_ask(q->task, &(mf_status_page_question){ .requester = 0 }) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (q->path.data)
         (void)unlink(q->path.data);

@@ -18,8 +18,8 @@ static const char *kernel_of(const mf_op *op)
     return op->start ? "async" : op->loop ? "loop" : op->run ? "yes" : "no";
 }
 
-/* The supported types: the types that the first type attribute allows and, if the op has a loop,
- * that the loop has a function for. 0: all. */
+/* The types that the first type attribute allows. If the op has a loop: only types with a loop
+ * function. 0: all. */
 static uint32_t types_of(const mf_op *op, const mf_opdef *def)
 {
     uint32_t loops = MF_T(MF_DTYPE_STRING); /* strings have kernels of their own */

@@ -40,8 +40,8 @@ static mf_status cmd_plan_print(mf_args *args, const mf_planner_answer *a,
     MF_TRY(mf_cli_print(&out));
     if (a->found.fits)
         return MF_OK;
-    mf_args_hint(args, "use more processors, smaller batches, or shard weights along more axes");
-    return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no layout fits %lld MiB for each processor",
+    mf_args_hint(args, "use more devices, smaller batches, or shard weights along more axes");
+    return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no layout fits %lld MiB for each device",
                    (long long)(opts->memory >> 20));
 }
 
@@ -97,7 +97,8 @@ static const mf_option options[] = {
     { .name = "layout",
       .value = "RULES",
       .help = "predict this layout only: 'batch:rows;hidden:cols'" },
-    { .name = "processors",
+    { .name = "devices",
+      .old = "processors",
       .value = "N",
       .help = "devices, threads of this process, as a mesh of any shape; default: the number of "
               "cores" },
@@ -127,7 +128,7 @@ const mf_command mf_command_plan = {
     .examples =
         (const char *const[]){
             "meshflow plan --model transformer --batch 32 --mesh 'rows:2;cols:2'",
-            "meshflow plan --model mlp --data fashion-mnist --processors 4 "
+            "meshflow plan --model mlp --data fashion-mnist --devices 4 "
             "--memory 64",
             "meshflow plan --model transformer --batch 4096 --simulate 256 "
             "--latency 20 --bandwidth 1000",

@@ -38,7 +38,7 @@ static mf_status cmd_queue_attach_follow(const char *dir, const char *name, cons
         mf_arena *arena = mf_arena_new();
         bool any = false;
 
-        st = arena ? mf_jobqueue_look(dir, name, arena, job) : MF_NOMEM("a job");
+        st = arena ? mf_jobqueue_read(dir, name, arena, job) : MF_NOMEM("a job");
         if (log < 0)
             log = open(path, O_RDONLY | O_CLOEXEC);
         if (st == MF_OK && log >= 0)

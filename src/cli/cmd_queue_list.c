@@ -61,7 +61,7 @@ static mf_status cmd_queue_list_forget(const mf_args *args, const char *dir, mf_
         mf_jobqueue_job job, *jobs;
         int n;
 
-        MF_TRY(mf_jobqueue_look(dir, name, arena, &job));
+        MF_TRY(mf_jobqueue_read(dir, name, arena, &job));
         MF_TRY(mf_jobqueue_list(dir, arena, &jobs, &n));
         waiting = mf_jobqueue_find_waiting(jobs, n, name);
         if (waiting)
@@ -94,7 +94,7 @@ static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_b
     for (int64_t i = 0; i < args->n_words; i++) {
         mf_jobqueue_job job;
 
-        MF_TRY(mf_jobqueue_look(dir, args->words[i], arena, &job));
+        MF_TRY(mf_jobqueue_read(dir, args->words[i], arena, &job));
         MF_TRY(mf_jobqueue_cancel(dir, arena, &job));
         mf_buf_printf(out, "%s: %s\n", job.name,
                       job.state == MF_JOBQUEUE_RUNS ? "it was asked to end" : "it will not start");

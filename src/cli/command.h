@@ -41,7 +41,8 @@ typedef struct mf_option {
     const char *help;
     char letter; /* "-o" as well; 0: none */
     bool many; /* may be given several times */
-    bool hidden; /* an old spelling: accepted, not in help */
+    const char *old; /* an old name: accepted, not in help; NULL: none */
+    bool hidden; /* accepted, not in help */
     mf_option_group group;
     mf_option_scope scope;
 } mf_option;

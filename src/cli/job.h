@@ -55,13 +55,14 @@ typedef struct mf_job {
           .value = "DATA",                                                                         \
           .group = MF_GROUP_DATA,                                                                  \
           .scope = MF_OPTION_JOB,                                                                  \
-          .help = "test data (default: the test part of the data, or a tenth of the samples)" },   \
+          .help = "test data (default: the test set of --data; without one, 10 % of the "          \
+                  "samples)" },                                                                    \
         { .name = "shards",                                                                        \
           .value = "N",                                                                            \
           .group = MF_GROUP_DISTRIBUTION,                                                          \
           .scope = MF_OPTION_JOB,                                                                  \
-          .help = "shards of each batch; weights depend on this number, not on the number of "     \
-                  "workers (default: 8)" },                                                        \
+          .help = "number of shards of each batch; the weights depend on it, but not on "          \
+                  "the number of workers (default: 8)" },                                          \
         { .name = "threads",                                                                       \
           .value = "N",                                                                            \
           .group = MF_GROUP_DISTRIBUTION,                                                          \

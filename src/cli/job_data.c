@@ -51,7 +51,8 @@ bool mf_job_is_same_data(const char *a, const char *b)
     return same;
 }
 
-static mf_status say_from(mf_job *job, const char *before, const char *data, const char *after)
+static mf_status set_test_source(mf_job *job, const char *before, const char *data,
+                                 const char *after)
 {
     job->test_from = mf_arena_printf(job->arena, "%s%s%s", before, data, after);
     return job->test_from ? MF_OK : MF_NOMEM("a test");
@@ -74,11 +75,11 @@ static mf_status open_named_test(mf_job *job, const mf_args *args, const char *d
     MF_TRY(open_set(job, args, data, true, &o));
     job->test = o.set;
     if (o.has_test)
-        return say_from(job, "the test part of ", data, "");
+        return set_test_source(job, "the test part of ", data, "");
     if (mf_job_is_same_data(data, job->data_text) && !names_part(args))
-        return say_from(job, "", data, ", which is the training data itself");
-    return names_part(args) ? say_from(job, data, ", ", mf_args_value(args, "set"))
-                            : say_from(job, "", data, "");
+        return set_test_source(job, "", data, ", which is the training data itself");
+    return names_part(args) ? set_test_source(job, data, ", ", mf_args_value(args, "set"))
+                            : set_test_source(job, "", data, "");
 }
 
 /* first: NULL: only the test part is needed. */
@@ -181,7 +182,7 @@ static mf_status job_data_open_trained(mf_job *job, mf_args *args)
                              "the model was trained on all samples of '%.200s' (--no-test); give "
                              "--test DATA that it was not trained on",
                              job->data_text);
-    return say_from(job, o.has_test ? "the test part of " : "", job->data_text, "");
+    return set_test_source(job, o.has_test ? "the test part of " : "", job->data_text, "");
 }
 
 mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training)

@@ -12,7 +12,7 @@
 
 /* Without this, a program started with closed standard streams would open files under their
  * numbers. */
-static void hold_standard_streams(void)
+static void reserve_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
         /* Opened for the wrong direction, so that each use fails. */
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     mf_args args = { 0 };
     mf_status st;
 
-    hold_standard_streams();
+    reserve_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes an error, like a full
                                        disk */

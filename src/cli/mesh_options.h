@@ -23,12 +23,12 @@
           .value = "LAYERS",                                                                       \
           .group = MF_GROUP_DISTRIBUTION,                                                          \
           .scope = MF_OPTION_JOB,                                                                  \
-          .help = "layers of each pipeline stage, e.g. '2,2', with the layout 'layers:AXIS' "      \
-                  "(default: balanced by work)" },                                                 \
+          .help = "number of layers in each pipeline stage, e.g. '2,2'; needs a layout "           \
+                  "with 'layers:AXIS' (default: balanced by work)" },                              \
     {                                                                                              \
         .name = "exact", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,                   \
-        .help =                                                                                    \
-            "do not shard dimensions that are summed over: the result has the bits of one device"  \
+        .help = "do not shard dimensions that are summed over: with --shards 1 the "               \
+                "result is bit-identical to that of one device"                                    \
     }
 
 /* The strategy that --mesh, --layout, --stages, --exact, --balance, --pipeline and --chunks stand

@@ -16,8 +16,8 @@ static int64_t count_micro_batches(const mf_mesh_counts *c)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < c->n_turns; i++)
-        n = c->turns[i].micro_batch > n ? c->turns[i].micro_batch : n;
+    for (int64_t i = 0; i < c->n_intervals; i++)
+        n = c->intervals[i].micro_batch > n ? c->intervals[i].micro_batch : n;
     return n;
 }
 
@@ -25,8 +25,8 @@ static int64_t mesh_timeline_end_of(const mf_mesh_counts *c)
 {
     int64_t end = 0;
 
-    for (int64_t i = 0; i < c->n_turns; i++)
-        end = c->turns[i].end_ns > end ? c->turns[i].end_ns : end;
+    for (int64_t i = 0; i < c->n_intervals; i++)
+        end = c->intervals[i].end_ns > end ? c->intervals[i].end_ns : end;
     return end;
 }
 
@@ -35,13 +35,13 @@ static int64_t time_at(const mf_mesh_counts *c, int64_t i, int64_t from, int64_t
 {
     int64_t sum = 0;
 
-    for (int64_t k = 0; k < c->n_turns; k++) {
-        const mf_mesh_turn *t = &c->turns[k];
+    for (int64_t k = 0; k < c->n_intervals; k++) {
+        const mf_mesh_interval *t = &c->intervals[k];
         const int64_t begin = t->begin_ns > from ? t->begin_ns : from;
         const int64_t end = t->end_ns < to ? t->end_ns : to;
 
-        if (end > begin && t->micro_batch == c->turns[i].micro_batch &&
-            t->is_back == c->turns[i].is_back)
+        if (end > begin && t->micro_batch == c->intervals[i].micro_batch &&
+            t->is_back == c->intervals[i].is_back)
             sum += end - begin;
     }
     return sum;
@@ -54,17 +54,17 @@ static void name_slot(const mf_mesh_counts *c, int64_t from, int64_t to, char te
     int64_t most = (to - from) / 50;
 
     (void)snprintf(text, SLOT_TEXT, ".");
-    for (int64_t i = 0; i < c->n_turns; i++) {
+    for (int64_t i = 0; i < c->n_intervals; i++) {
         const int64_t time = time_at(c, i, from, to);
 
         if (time <= most)
             continue;
         most = time;
         (void)snprintf(text, SLOT_TEXT, "%c%d",
-                       c->turns[i].is_back == 0   ? 'F'
-                       : c->turns[i].is_back == 1 ? 'B'
-                                                  : 'W',
-                       (int)(c->turns[i].micro_batch % 1000));
+                       c->intervals[i].is_back == 0   ? 'F'
+                       : c->intervals[i].is_back == 1 ? 'B'
+                                                      : 'W',
+                       (int)(c->intervals[i].micro_batch % 1000));
     }
 }
 
@@ -92,10 +92,10 @@ static void print_stages(const mf_mesh_setup *setup, const mf_mesh_counts *c, in
     for (int i = 0; i < n; i++) {
         longest = c[i].run_ns > longest ? c[i].run_ns : longest;
         step = mesh_timeline_end_of(&c[i]) > step ? mesh_timeline_end_of(&c[i]) : step;
-        if (count_micro_batches(&c[i]) > plan.turns)
-            plan.turns = count_micro_batches(&c[i]);
+        if (count_micro_batches(&c[i]) > plan.micro_batches)
+            plan.micro_batches = count_micro_batches(&c[i]);
     }
-    if (plan.turns == 0)
+    if (plan.micro_batches == 0)
         return; /* only one step, or no micro-batches */
     mf_buf_printf(out, "the last step, %.3g ms in %d parts\n", (double)step * 1e-6, SLOTS);
     for (int i = 0; i < n; i++) { /* the devices of a stage behave alike */

@@ -104,7 +104,8 @@ static bool same_name(const char *known, const char *given, size_t len)
 static const mf_option *find_in(const mf_option *table, const char *name, size_t len, char letter)
 {
     for (const mf_option *o = table; o && o->name; o++) {
-        if (letter ? o->letter == letter : same_name(o->name, name, len))
+        if (letter ? o->letter == letter
+                   : same_name(o->name, name, len) || (o->old && same_name(o->old, name, len)))
             return o;
     }
     return NULL;

@@ -31,28 +31,28 @@ mf_status mf_planning_read(mf_args *args, mf_planning_options *out)
 {
     const bool mesh = mf_args_has(args, "mesh");
     mf_planner_options *w = &out->opts;
-    int64_t processors = 0, simulated = 0, memory = 0, threads = 0, micro = 0;
+    int64_t devices = 0, simulated = 0, memory = 0, threads = 0, micro = 0;
     double latency = 0, bandwidth = 0;
 
-    MF_TRY(mf_args_int(args, "processors", 1, MF_MESH_PROCESSORS, &processors));
-    MF_TRY(mf_args_int(args, "simulate", 1, MF_MESH_PROCESSORS, &simulated));
+    MF_TRY(mf_args_int(args, "devices", 1, MF_MESH_DEVICES, &devices));
+    MF_TRY(mf_args_int(args, "simulate", 1, MF_MESH_DEVICES, &simulated));
     MF_TRY(mf_args_int(args, "memory", 1, INT64_MAX >> 20, &memory));
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     MF_TRY(mf_args_double(args, "latency", 0.0, 1e9, &latency));
     MF_TRY(mf_args_double(args, "bandwidth", 1e-3, 1e9, &bandwidth));
-    if (mesh && (processors > 0 || simulated > 0))
-        return mf_args_wrong(args, "--mesh determines the number of processors: give it without "
-                                   "--processors and --simulate, or give one of these alone");
-    if (processors > 0 && simulated > 0)
-        return mf_args_wrong(args, "--processors are threads of this process, --simulate are "
+    if (mesh && (devices > 0 || simulated > 0))
+        return mf_args_wrong(args, "--mesh determines the number of devices: give it without "
+                                   "--devices and --simulate, or give one of these alone");
+    if (devices > 0 && simulated > 0)
+        return mf_args_wrong(args, "--devices are threads of this process, --simulate are "
                                    "other machines: give one of them");
     if (mf_args_has(args, "layout") && !mesh)
         return mf_args_wrong(args, "--layout needs --mesh: \"rows:2;cols:2\"");
     if ((latency > 0 || bandwidth > 0) && simulated == 0)
         return mf_args_wrong(args, "--latency and --bandwidth describe simulated links: they "
                                    "need --simulate");
-    *w = (mf_planner_options){ .processors = (int)(simulated > 0 ? simulated : processors),
+    *w = (mf_planner_options){ .devices = (int)(simulated > 0 ? simulated : devices),
                                .simulated = simulated > 0,
                                .latency_ns = latency * 1e3,
                                .byte_ns = bandwidth > 0 ? 1e9 / (bandwidth * MIB) : 0,
@@ -61,8 +61,8 @@ mf_status mf_planning_read(mf_args *args, mf_planning_options *out)
                                .micro_batches = (int)micro,
                                .memory = memory << 20,
                                .exact = mf_args_has(args, "exact") };
-    if (!mesh && w->processors == 0)
-        w->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!mesh && w->devices == 0)
+        w->devices = (int)sysconf(_SC_NPROCESSORS_ONLN);
     return planning_read_mesh(args, out);
 }
 
@@ -105,7 +105,7 @@ static mf_status keep_best(const mf_planner_answer *a, const mf_planner_options 
 
     if (!a->found.fits)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "no layout fits %lld MiB for each processor: `meshflow plan` shows what "
+                       "no layout fits %lld MiB for each device: `meshflow plan` shows what "
                        "they need",
                        (long long)(opts->memory >> 20));
     out->is = best->is;
@@ -132,8 +132,8 @@ static mf_status planning_options_of(const mf_planning_call *call, mf_planning_o
     w->hosts = call->hosts;
     if (call->micro_batches > 0)
         w->micro_batches = call->micro_batches;
-    if (call->workers > 1 && !mf_args_has(call->args, "processors"))
-        w->processors = call->workers;
+    if (call->workers > 1 && !mf_args_has(call->args, "devices"))
+        w->devices = call->workers;
     return MF_OK;
 }
 
@@ -142,11 +142,10 @@ static void write_name(const mf_planning_call *call, const mf_planner_options *o
 {
     const char *optimizer = mf_args_value(call->args, "optimizer");
 
-    mf_buf_printf(out, "%s, %lld samples, %s, %d processors of %d workers on %d hosts%s",
+    mf_buf_printf(out, "%s, %lld samples, %s, %d devices of %d workers on %d hosts%s",
                   call->job->model_text, (long long)call->batch, optimizer ? optimizer : "sgd",
-                  opts->mesh ? opts->mesh->n : opts->processors,
-                  call->workers > 1 ? call->workers : 1, call->hosts > 1 ? call->hosts : 1,
-                  opts->exact ? ", exact" : "");
+                  opts->mesh ? opts->mesh->n : opts->devices, call->workers > 1 ? call->workers : 1,
+                  call->hosts > 1 ? call->hosts : 1, opts->exact ? ", exact" : "");
 }
 
 static mf_status planning_choose(const mf_planning_call *call, const mf_planner_options *opts,
@@ -212,7 +211,7 @@ mf_status mf_planning_start(const mf_planning_call *call, mf_chosen *out)
 
     MF_TRY(planning_options_of(call, &w));
     if (!w.opts.mesh)
-        (void)mf_plan_meshes(w.opts.processors, &w.mesh, 1);
+        (void)mf_plan_meshes(w.opts.devices, &w.mesh, 1);
     mf_mesh_spec_one(&w.mesh, &out->spec);
     return planning_show(out);
 }
@@ -351,24 +350,23 @@ static void print_json_row(const mf_planner_answer *a, const mf_planner_options 
     mf_candidate_layout(&a->found.dims, c, &layout);
     mf_mesh_text(&c->mesh, &mesh);
     print_why(w, &a->found.all[0], c, &why);
-    mf_buf_printf(
-        out,
-        "{\"mesh\":\"%s\",\"layout\":\"%s\",\"step_seconds\":%.6g,\"tried\":%s,"
-        "\"model_seconds\":%.6g,\"compute_seconds\":%.6g,"
-        "\"talk_seconds\":%.6g,\"wait_seconds\":%.6g,\"stages\":%d,\"micro_batches\":%d,"
-        "\"collectives\":%lld,\"rounds\":%lld,\"sent_bytes\":%lld,"
-        "\"received_bytes\":%lld,\"link_bytes\":%lld,\"variable_bytes\":%lld,"
-        "\"activation_bytes\":%lld,\"memory_bytes\":%lld,\"all_processors\":%s,\"fits\":%s,"
-        "\"why\":\"%s\"}",
-        mesh.data ? mesh.data : "", layout.data ? layout.data : "", c->is.step_ns * 1e-9,
-        c->tried ? "true" : "false", c->model_ns * 1e-9, c->is.compute_ns * 1e-9,
-        c->is.talk_ns * 1e-9, c->is.wait_ns * 1e-9, mf_candidate_stages(c),
-        c->micro_batches > 1 ? c->micro_batches : 1, (long long)c->is.collectives,
-        (long long)c->is.rounds, (long long)c->is.sent_bytes, (long long)c->is.received_bytes,
-        (long long)c->is.link_bytes, (long long)c->is.variable_bytes,
-        (long long)c->is.activation_bytes, (long long)c->is.memory_bytes,
-        c->closely ? "true" : "false", too_large(w, c) ? "false" : "true",
-        why.data ? why.data : "");
+    mf_buf_printf(out,
+                  "{\"mesh\":\"%s\",\"layout\":\"%s\",\"step_seconds\":%.6g,\"tried\":%s,"
+                  "\"model_seconds\":%.6g,\"compute_seconds\":%.6g,"
+                  "\"talk_seconds\":%.6g,\"wait_seconds\":%.6g,\"stages\":%d,\"micro_batches\":%d,"
+                  "\"collectives\":%lld,\"rounds\":%lld,\"sent_bytes\":%lld,"
+                  "\"received_bytes\":%lld,\"link_bytes\":%lld,\"variable_bytes\":%lld,"
+                  "\"activation_bytes\":%lld,\"memory_bytes\":%lld,\"all_devices\":%s,\"fits\":%s,"
+                  "\"why\":\"%s\"}",
+                  mesh.data ? mesh.data : "", layout.data ? layout.data : "", c->is.step_ns * 1e-9,
+                  c->tried ? "true" : "false", c->model_ns * 1e-9, c->is.compute_ns * 1e-9,
+                  c->is.talk_ns * 1e-9, c->is.wait_ns * 1e-9, mf_candidate_stages(c),
+                  c->micro_batches > 1 ? c->micro_batches : 1, (long long)c->is.collectives,
+                  (long long)c->is.rounds, (long long)c->is.sent_bytes,
+                  (long long)c->is.received_bytes, (long long)c->is.link_bytes,
+                  (long long)c->is.variable_bytes, (long long)c->is.activation_bytes,
+                  (long long)c->is.memory_bytes, c->all_devices ? "true" : "false",
+                  too_large(w, c) ? "false" : "true", why.data ? why.data : "");
     mf_buf_deinit(&layout);
     mf_buf_deinit(&mesh);
     mf_buf_deinit(&why);
@@ -378,7 +376,7 @@ void mf_planning_print_json(const mf_planner_answer *a, const mf_planner_options
 {
     mf_buf_printf(
         out,
-        "{\"fits\":%s,\"exhaustive\":%s,\"looked_at\":%lld,\"pipelines\":%lld,\"search_seconds\":%."
+        "{\"fits\":%s,\"exhaustive\":%s,\"predicted\":%lld,\"pipelines\":%lld,\"search_seconds\":%."
         "3g,"
         "\"links_seconds\":%.3g,\"kernel_seconds\":%.3g,\"kernels\":%lld,\"company\":%.4g,"
         "\"layouts\":[",

@@ -14,8 +14,8 @@ typedef struct mf_planning_options {
     mf_layout_rules layout;
 } mf_planning_options;
 
-/* --mesh, --layout, --processors, --simulate, --memory, --exact, --threads, --latency, --bandwidth,
- * --micro-batches. Default: as many processors as cores. Fails as a wrong call, or with
+/* --mesh, --layout, --devices, --simulate, --memory, --exact, --threads, --latency, --bandwidth,
+ * --micro-batches. Default: as many devices as cores. Fails as a wrong call, or with
  * INVALID_ARGUMENT (mesh or layout). The struct must not move: it points into itself. */
 MF_MUST mf_status mf_planning_read(mf_args *args, mf_planning_options *out);
 /* Plans this model, to whose graph the step is added. Owns: mf_planner_answer_deinit(), also after

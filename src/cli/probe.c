@@ -179,7 +179,7 @@ static mf_status ask_clock(mf_session *s, const mf_probe_options *o, mf_probe *p
 }
 
 /* The session knows only this task, so missing tasks do not matter. */
-static void probe_look_at_clock(const char *address, const mf_probe_options *o, mf_probe *p)
+static void probe_check_clock(const char *address, const mf_probe_options *o, mf_probe *p)
 {
     const char *filter = p->task;
     char target[300];
@@ -214,7 +214,7 @@ void mf_probe_task(const char *address, const mf_probe_options *o, mf_probe *out
     if (all)
         freeaddrinfo(all);
     if (out->reached == MF_PROBE_SERVER && out->task[0] && o->clock)
-        probe_look_at_clock(address, o, out);
+        probe_check_clock(address, o, out);
 }
 
 int mf_probe_listen(const char *address)

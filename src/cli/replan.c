@@ -38,7 +38,7 @@ static mf_status plan_again(mf_replan *r)
     return st;
 }
 
-static mf_status replan_look(mf_replan *r, double step_ns)
+static mf_status replan_compare(mf_replan *r, double step_ns)
 {
     const double predicted = r->chosen->is.step_ns;
 
@@ -64,7 +64,7 @@ static mf_status replan_after_step(void *ctx, mf_trainer *t, const mf_step_repor
         r->begin_ns = mf_clock_ns();
     if (r->seen < SKIPPED + r->window)
         return MF_OK;
-    st = replan_look(r, (double)(mf_clock_ns() - r->begin_ns) / (double)r->window);
+    st = replan_compare(r, (double)(mf_clock_ns() - r->begin_ns) / (double)r->window);
     r->seen = 0;
     r->window *= 4;
     return st;
@@ -80,7 +80,7 @@ mf_status mf_replan_together(mf_replan *r)
     mf_strategy *strategy = r->call.job->strategy;
 
     MF_TRY(mf_links_measure_together(
-        &(mf_links_team){ mf_strategy_mesh_setup(strategy), replan_barrier, strategy }, &r->links));
+        &(mf_link_peers){ mf_strategy_mesh_setup(strategy), replan_barrier, strategy }, &r->links));
     r->call.links = &r->links;
     if (mf_strategy_is_chief(strategy))
         MF_TRY(plan_again(r));

@@ -88,14 +88,14 @@ static void cell_text(const mf_tensor *t, int64_t i, bool json, char text[CELL])
 
 /* ---- text ---- */
 
-typedef struct shower {
+typedef struct tensor_printer {
     const mf_tensor *t;
     mf_buf *out; /* NULL: only measure the width */
     bool cut; /* omit the middle of long dimensions */
     int left, right; /* largest width before the decimal point, and from it on */
-} shower;
+} tensor_printer;
 
-static void show_cell(shower *s, int64_t i)
+static void show_cell(tensor_printer *s, int64_t i)
 {
     char text[CELL];
     const char *point;
@@ -111,7 +111,7 @@ static void show_cell(shower *s, int64_t i)
     s->right = right > s->right ? right : s->right;
 }
 
-static void show_break(const shower *s, int axis)
+static void show_break(const tensor_printer *s, int axis)
 {
     if (!s->out)
         return;
@@ -125,7 +125,7 @@ static void show_break(const shower *s, int axis)
 }
 
 /* The elements of dims[axis..) from element `at` on. The recursion is at most MF_MAX_RANK deep. */
-static void show_axis(shower *s, int axis, int64_t at)
+static void show_axis(tensor_printer *s, int axis, int64_t at)
 {
     const int64_t n = axis < s->t->shape.rank ? s->t->shape.dims[axis] : 0;
     const int64_t step = mf_shape_span(&s->t->shape, axis + 1, s->t->shape.rank);
@@ -153,7 +153,7 @@ static void show_axis(shower *s, int axis, int64_t at)
 
 void mf_show_text(const mf_tensor *t, mf_buf *out)
 {
-    shower s = { .t = t, .cut = t->count > SHOW_ALL };
+    tensor_printer s = { .t = t, .cut = t->count > SHOW_ALL };
 
     if (t->count == 0 && t->shape.rank > 0) {
         mf_buf_str(out, "[]");

@@ -17,7 +17,7 @@ typedef struct cluster {
     char *paths; /* strings of its security settings */
 } cluster;
 
-static mf_status topo_cluster_look(mf_args *args, cluster *c)
+static mf_status topo_cluster_discover(mf_args *args, cluster *c)
 {
     c->o.timeout_ms = TIMEOUT_MS;
     c->o.security.insecure_any_peer = mf_args_has(args, "insecure-any-peer");
@@ -173,7 +173,7 @@ mf_status mf_topo_cluster(mf_args *args)
 {
     cluster c = { 0 };
     mf_buf text = { 0 };
-    mf_status st = topo_cluster_look(args, &c);
+    mf_status st = topo_cluster_discover(args, &c);
 
     if (st == MF_OK) {
         if (mf_args_has(args, "dot"))

@@ -18,14 +18,14 @@ const mf_option mf_train_options[] = {
       .value = "WHEN",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_TASK,
-      .help = "keep samples in memory: on, off, or auto: those read from files if they fit "
-              "(default: auto)" },
+      .help = "keep samples in memory: on, off, or auto (only samples that are read from files, if "
+              "they fit) (default: auto)" },
     { .name = "slice",
       .value = "BY",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_JOB,
-      .help = "what each shard of a batch reads: element (any samples) or file (files of its own) "
-              "(default: element)" },
+      .help = "how samples are assigned to shards: element (any sample to any shard) or file (each "
+              "shard has its own files) (default: element)" },
     { .name = "augment",
       .value = "HOW",
       .group = MF_GROUP_DATA,
@@ -60,8 +60,9 @@ const mf_option mf_train_options[] = {
       .value = "HOW",
       .group = MF_GROUP_MODEL,
       .scope = MF_OPTION_JOB,
-      .help = "set weights to zero during training, e.g. 'magnitude sparsity=0.9 end=2000'; hold: "
-              "zero weights stay zero; see docs/guides/model-compression.md" },
+      .help = "set weights to zero during training, e.g. 'magnitude sparsity=0.9 end=2000'; 'hold' "
+              "keeps weights at zero that are zero at the start; see "
+              "docs/guides/model-compression.md" },
     { .name = "epochs",
       .value = "N",
       .group = MF_GROUP_OPTIMISATION,
@@ -82,7 +83,7 @@ const mf_option mf_train_options[] = {
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
       .help =
-          "split each batch into N parts, one after the other, to need less memory (default: 1)" },
+          "process each batch in up to N parts, one after the other, to save memory (default: 1)" },
     { .name = "optimizer",
       .value = "OPT",
       .group = MF_GROUP_OPTIMISATION,
@@ -107,7 +108,8 @@ const mf_option mf_train_options[] = {
       .value = "W",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help = "weight decay of all weights except biases and normalisations (default: 0)" },
+      .help =
+          "weight decay of all weights except biases and normalization parameters (default: 0)" },
     { .name = "ema",
       .value = "DECAY",
       .group = MF_GROUP_OPTIMISATION,
@@ -116,13 +118,12 @@ const mf_option mf_train_options[] = {
     { .name = "ema-eval",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help = "test with the moving average instead of the weights" },
+      .help = "evaluate with the moving average instead of the weights" },
     { .name = "stop",
       .value = "HOW",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help = "stop before the last step, e.g. 'converged tolerance=0.005'; see "
-              "docs/guides/convergence.md" },
+      .help = "stop early, e.g. 'converged tolerance=0.005'; see docs/guides/convergence.md" },
     { .name = "converged-after",
       .value = "S",
       .group = MF_GROUP_OPTIMISATION,
@@ -132,8 +133,8 @@ const mf_option mf_train_options[] = {
       .value = "layers|N",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help = "keep only the outputs of layers, or of groups of N layers, for the gradients and "
-              "compute the rest again: less memory, the same bits" },
+      .help = "keep only the outputs of layers, or of groups of N layers, and recompute the rest "
+              "for the gradients: less memory, bit-identical result" },
     { .name = "offload",
       .value = "FOLDER",
       .group = MF_GROUP_OPTIMISATION,
@@ -142,8 +143,7 @@ const mf_option mf_train_options[] = {
     { .name = "hogwild",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help =
-          "update weights without locks; no effect here, because steps run one after the other" },
+      .help = "update weights without locks; no effect in `train`, which runs one step at a time" },
     { .name = "strategy",
       .value = "S",
       .group = MF_GROUP_DISTRIBUTION,
@@ -160,13 +160,12 @@ const mf_option mf_train_options[] = {
       .value = "N",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
-      .help =
-          "parameter servers: the last N processes that the launcher has started (default: 0)" },
+      .help = "use the last N processes of the launcher as parameter servers (default: 0)" },
     MF_MESH_OPTIONS,
     { .name = "balance",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
-      .help = "on a mesh, assign smaller shards to slow workers" },
+      .help = "on a mesh, assign smaller slices of the batch to slow workers" },
     { .name = "pipeline",
       .value = "ORDER",
       .group = MF_GROUP_DISTRIBUTION,
@@ -184,7 +183,8 @@ const mf_option mf_train_options[] = {
       .scope = MF_OPTION_JOB,
       .help = "let the planner choose mesh and layout, or the layout of --mesh; see "
               "docs/guides/planner.md" },
-    { .name = "processors",
+    { .name = "devices",
+      .old = "processors",
       .value = "N",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
@@ -193,7 +193,7 @@ const mf_option mf_train_options[] = {
       .value = "MIB",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
-      .help = "with --auto: memory of each device (default: not limited)" },
+      .help = "with --auto: memory limit of each device (default: unlimited)" },
     { .name = "codec",
       .value = "RULES",
       .group = MF_GROUP_DISTRIBUTION,
@@ -210,7 +210,8 @@ const mf_option mf_train_options[] = {
       .value = "P",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_TASK,
-      .help = "share of contended cores, 1 to 10 (default: 10)" },
+      .help = "weight of this task when tasks compete for cores: 1 (least) to 10 (most) (default: "
+              "10)" },
     { .name = "out",
       .value = "DIR",
       .letter = 'o',
@@ -221,7 +222,7 @@ const mf_option mf_train_options[] = {
       .value = "N",
       .group = MF_GROUP_OUTPUT,
       .scope = MF_OPTION_JOB,
-      .help = "write a checkpoint every N steps (default: after every epoch)" },
+      .help = "write a checkpoint every N steps (default: at the end of every epoch)" },
     { .name = "keep",
       .value = "N",
       .group = MF_GROUP_OUTPUT,
@@ -264,12 +265,12 @@ const mf_option mf_train_options[] = {
       .value = "FILE",
       .group = MF_GROUP_DIAGNOSIS,
       .scope = MF_OPTION_TASK,
-      .help = "write a Chrome trace of step 10" },
+      .help = "write a Chrome trace of step 10 to this file" },
     { .name = "explain",
       .group = MF_GROUP_DIAGNOSIS,
       .scope = MF_OPTION_JOB,
-      .help = "on a mesh: print what each op costs a device and, with a pipeline, when each stage "
-              "was busy" },
+      .help = "on a mesh: print the cost of each op on each device and, with a pipeline, when each "
+              "stage was busy" },
     MF_CONNECT_OPTIONS,
     { 0 },
 };

@@ -88,7 +88,7 @@ static void print_mesh(const mf_strategy *strategy, mf_buf *out)
                       "%s{\"variable_bytes\":%lld,\"sent_bytes\":%lld,\"received_bytes\":%lld,"
                       "\"planned_bytes\":%lld,\"collectives\":%lld,\"step_bytes\":%lld,"
                       "\"planned_step_bytes\":%lld,\"run_ns\":%lld,\"busy_ns\":%lld}",
-                      i ? "," : ",\"processors\":[", (long long)c[i].variable_bytes,
+                      i ? "," : ",\"devices\":[", (long long)c[i].variable_bytes,
                       (long long)c[i].sent_bytes, (long long)c[i].received_bytes,
                       (long long)c[i].planned_bytes, (long long)c[i].collectives,
                       (long long)c[i].step_bytes, (long long)c[i].planned_step_bytes,

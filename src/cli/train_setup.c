@@ -99,8 +99,8 @@ static mf_status train_setup_check_pipeline(mf_args *args)
         (pipeline || mf_args_has(args, "stages")))
         return mf_args_wrong(args, "--pipeline and --stages need a pipeline: --layout "
                                    "\"layers:AXIS\", or several meshes in --mesh");
-    if (mf_args_has(args, "processors") || mf_args_has(args, "memory"))
-        return mf_args_wrong(args, "--processors and --memory need --auto");
+    if (mf_args_has(args, "devices") || mf_args_has(args, "memory"))
+        return mf_args_wrong(args, "--devices and --memory need --auto");
     return MF_OK;
 }
 

@@ -99,7 +99,7 @@ static mf_status validate(mf_train_run *run, mf_progress *progress)
 }
 
 /* The last checkpoint has been written, if there is an output directory. */
-static mf_status say_stopped(const mf_train_run *run, mf_args *args)
+static mf_status report_stopped(const mf_train_run *run, mf_args *args)
 {
     const char *out = mf_args_value(args, "out");
 
@@ -182,8 +182,7 @@ mf_status mf_train_work(mf_train_run *run, mf_args *args)
         mf_progress_deinit(&progress);
         return fitted;
     }
-    if (fitted != MF_OK &&
-        mf_strategy_size(job->strategy) > 1) { /* the peers no longer take part */
+    if (fitted != MF_OK && mf_strategy_size(job->strategy) > 1) { /* the peers have left */
         if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
             st = mf_train_print_json(run, NULL, 0);
         mf_progress_deinit(&progress);
@@ -206,7 +205,7 @@ mf_status mf_train_work(mf_train_run *run, mf_args *args)
     else if (st == MF_OK && state && strcmp(state, "diverged") == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "training %s", ended);
     else if (st == MF_OK && mf_train_was_stopped(run))
-        st = say_stopped(run, args);
+        st = report_stopped(run, args);
     mf_progress_deinit(&progress);
     return st;
 }

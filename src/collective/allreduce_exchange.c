@@ -3,7 +3,7 @@
  * small sums. */
 #include "collective/group_net.h"
 
-static mf_status everyone(mf_group *group, const mf_reduce *r)
+static mf_status allreduce_exchange(mf_group *group, const mf_reduce *r)
 {
     mf_net_group *g = (mf_net_group *)group;
     const int n = group->size, self = group->rank;
@@ -29,8 +29,8 @@ static mf_status everyone(mf_group *group, const mf_reduce *r)
     return mf_partial_sums_total(r, bags, n, g, r->out);
 }
 
-const mf_algorithm mf_algorithm_everyone = {
-    .name = "everyone",
+const mf_algorithm mf_algorithm_exchange = {
+    .name = "exchange",
     .about = "each member sends its data to all others",
-    .all_reduce = everyone,
+    .all_reduce = allreduce_exchange,
 };

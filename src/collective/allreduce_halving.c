@@ -44,8 +44,8 @@ static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, allreduce_hal
     return mf_partial_sums_merge(g, r, sums, &in);
 }
 
-static mf_status double_back(mf_net_group *g, const mf_reduce *r, int d,
-                             allreduce_halving_range all, allreduce_halving_range ours)
+static mf_status allreduce_halving_double(mf_net_group *g, const mf_reduce *r, int d,
+                                          allreduce_halving_range all, allreduce_halving_range ours)
 {
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
     const allreduce_halving_range theirs = ours.lo == all.lo
@@ -86,7 +86,7 @@ static mf_status halving(mf_group *group, const mf_reduce *r)
     if (sums.count > 0)
         MF_TRY(mf_partial_sums_total(r, &sums, 1, g, mf_at(r, r->out, sums.from)));
     for (int d = group->size / 2; d > 0; d /= 2, k--)
-        MF_TRY(double_back(g, r, d, ours[k - 1], ours[k]));
+        MF_TRY(allreduce_halving_double(g, r, d, ours[k - 1], ours[k]));
     return MF_OK;
 }
 

@@ -31,7 +31,8 @@ static mf_status send_up(mf_net_group *g, const mf_reduce *r, int other,
     return mf_net_flow(g, &r->call, flows, mf_partial_sums_flows(r, sums, other, true, flows));
 }
 
-mf_status mf_net_spread(mf_net_group *g, const mf_collective *c, int root, void *data, int64_t size)
+mf_status mf_net_tree_broadcast(mf_net_group *g, const mf_collective *c, int root, void *data,
+                                int64_t size)
 {
     const int n = g->head.size, self = (g->head.rank - root + n) % n;
     int d = 1;
@@ -71,7 +72,7 @@ static mf_status tree(mf_group *group, const mf_reduce *r)
         MF_TRY(send_up(g, r, group->rank - d, &sums));
     else
         MF_TRY(mf_partial_sums_total(r, &sums, 1, g, r->out));
-    return mf_net_spread(g, &r->call, 0, r->out, bytes);
+    return mf_net_tree_broadcast(g, &r->call, 0, r->out, bytes);
 }
 
 const mf_algorithm mf_algorithm_tree = {

@@ -76,7 +76,7 @@ struct mf_group {
     int64_t epoch;
     const char *const *names; /* by rank: "worker 2" */
     /* Are all members healthy? Called before every collective. NULL: unknown. */
-    mf_status (*well)(void *ctx);
+    mf_status (*healthy)(void *ctx);
     /* Are all members healthy, and is there time left? Called while waiting. NULL: only the
      * deadline counts. Fails as described above. */
     mf_status (*check)(void *ctx, mf_group_wait *w);
@@ -89,15 +89,15 @@ struct mf_group {
 
 /* The prologue and the epilogue of every collective. The epilogue is called only if the prologue
  * succeeded. */
-static inline mf_status mf_group_well(const mf_group *g, const mf_collective *c, int64_t bytes,
-                                      int64_t *began)
+static inline mf_status mf_group_call_begin(const mf_group *g, const mf_collective *c,
+                                            int64_t bytes, int64_t *began)
 {
-    MF_TRY(g->well ? g->well(g->ctx) : MF_OK);
+    MF_TRY(g->healthy ? g->healthy(g->ctx) : MF_OK);
     *began = mf_status_page_call_begin(c->what, c->step, bytes);
     return MF_OK;
 }
-static inline mf_status mf_group_done(mf_group *g, const mf_collective *c, int64_t began,
-                                      mf_status st)
+static inline mf_status mf_group_call_end(mf_group *g, const mf_collective *c, int64_t began,
+                                          mf_status st)
 {
     mf_status_page_call_end(c->what, c->step, began);
     if (st != MF_OK && g->give_up)
@@ -113,45 +113,45 @@ static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
-    return mf_group_done(g, &r->call, began, g->kind->all_reduce(g, r));
+    MF_TRY(mf_group_call_begin(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_call_end(g, &r->call, began, g->kind->all_reduce(g, r));
 }
 static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
-    return mf_group_done(g, &r->call, began, g->kind->reduce_scatter(g, r, from));
+    MF_TRY(mf_group_call_begin(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_call_end(g, &r->call, began, g->kind->reduce_scatter(g, r, from));
 }
 static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, &a->call, a->sizes[g->rank], &began));
-    return mf_group_done(g, &a->call, began, g->kind->all_gather(g, a));
+    MF_TRY(mf_group_call_begin(g, &a->call, a->sizes[g->rank], &began));
+    return mf_group_call_end(g, &a->call, began, g->kind->all_gather(g, a));
 }
 static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
                                      int64_t size)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, c, size, &began));
-    return mf_group_done(g, c, began, g->kind->broadcast(g, c, root, data, size));
+    MF_TRY(mf_group_call_begin(g, c, size, &began));
+    return mf_group_call_end(g, c, began, g->kind->broadcast(g, c, root, data, size));
 }
 static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
                                       const int64_t *sizes, void *out)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, c, 0, &began));
-    return mf_group_done(g, c, began, g->kind->all_to_all(g, c, data, sizes, out));
+    MF_TRY(mf_group_call_begin(g, c, 0, &began));
+    return mf_group_call_end(g, c, began, g->kind->all_to_all(g, c, data, sizes, out));
 }
 static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
 {
     int64_t began;
 
-    MF_TRY(mf_group_well(g, c, 0, &began));
-    return mf_group_done(g, c, began, g->kind->barrier(g, c));
+    MF_TRY(mf_group_call_begin(g, c, 0, &began));
+    return mf_group_call_end(g, c, began, g->kind->barrier(g, c));
 }
 static inline void mf_group_free(mf_group *g)
 {

@@ -30,7 +30,7 @@ static mf_status group_auto_make(mf_net *net, const int *members, int n, uint32_
 }
 
 /* Without shared memory the group works over connections: all members learn of the failure. */
-static bool can_do_without(mf_status st)
+static bool can_fall_back(mf_status st)
 {
     return st == MF_FAILED_PRECONDITION || st == MF_RESOURCE_EXHAUSTED || st == MF_NOT_FOUND ||
            st == MF_PERMISSION_DENIED;
@@ -40,7 +40,7 @@ mf_status mf_group_auto(mf_net *net, const int *members, int n, uint32_t id, mf_
 {
     const mf_status st = group_auto_make(net, members, n, id, out);
 
-    if (!can_do_without(st))
+    if (!can_fall_back(st))
         return st;
     MF_WARN("%s uses connections instead of shared memory: %s", mf_net_name(net, net->self),
             mf_error_message());

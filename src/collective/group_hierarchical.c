@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_hosts_block_kib, 4096, "KiB of a sum that hosts exchange at a time");
+MF_PARAM_INT(comm_inter_host_block_kib, 4096, "KiB of a reduction sent between hosts at a time");
 
 typedef struct hosts_group {
     mf_group head;
@@ -112,8 +112,8 @@ static mf_status group_hierarchical_plan_init(plan *p, const hosts_group *g, con
 
 /* The parts of this host's members within `node`, as a tree of its own: the subtree of a node has
  * the shape of any tree with that many leaves. data: this member's parts. */
-static void look_below(plan *p, const hosts_group *g, const mf_reduce *r,
-                       mf_reduction_tree_node node, const void **data)
+static void find_host_subtrees(plan *p, const hosts_group *g, const mf_reduce *r,
+                               mf_reduction_tree_node node, const void **data)
 {
     mf_reduction_tree_node *at = p->shifted;
     const int *ranks;
@@ -151,7 +151,7 @@ static mf_status sum_inside(hosts_group *g, const mf_reduce *r, plan *p)
         const mf_reduction_tree_node node = p->by_host[g->host][i];
         mf_reduce below = *r;
 
-        look_below(p, g, r, node, data);
+        find_host_subtrees(p, g, r, node, data);
         below.leaves = node.hi - node.lo;
         below.parts = p->parts;
         below.n_parts = p->n_parts;
@@ -201,7 +201,7 @@ static mf_status hosts_all_reduce(mf_group *group, const mf_reduce *r)
 {
     hosts_group *g = (hosts_group *)group;
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
-    const int64_t block = (MF_PARAM(comm_hosts_block_kib) + 4) * 1024 / cell;
+    const int64_t block = (MF_PARAM(comm_inter_host_block_kib) + 4) * 1024 / cell;
     const void *data[MF_REDUCTION_TREE_PARTS] = { 0 };
     plan p;
     mf_status st = group_hierarchical_plan_init(&p, g, r);
@@ -244,7 +244,8 @@ static mf_status hosts_reduce_scatter(mf_group *group, const mf_reduce *r, const
 /* ---- bytes ---- */
 
 /* From the order of hosts to the order of ranks. */
-static void sort_out(const hosts_group *g, const int64_t *sizes, const char *by_host, char *out)
+static void order_by_rank(const hosts_group *g, const int64_t *sizes, const char *by_host,
+                          char *out)
 {
     for (int r = 0; r < g->head.size; out += sizes[r++]) {
         const char *from = by_host;
@@ -276,7 +277,7 @@ static mf_status group_hierarchical_gather(hosts_group *g, const mf_gather *a, i
     if (g->leaders)
         MF_TRY(mf_all_gather(g->leaders, &(mf_gather){ a->call, mine, between, g->memory }));
     MF_TRY(mf_broadcast(g->inside, &a->call, 0, g->memory, total));
-    sort_out(g, a->sizes, g->memory, a->out);
+    order_by_rank(g, a->sizes, g->memory, a->out);
     return MF_OK;
 }
 

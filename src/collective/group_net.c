@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_block_kib, 4096, "KiB of a sum or broadcast that are sent at a time");
-MF_PARAM_INT(comm_everyone_kib, 16, "maximum KiB of a sum for the exchange algorithm");
-MF_PARAM_INT(comm_everyone_members, 4, "maximum number of members for the exchange algorithm");
-MF_PARAM_INT(comm_tree_kib, 64, "maximum KiB of a sum for the tree algorithm");
-MF_PARAM_INT(comm_direct_members, 16, "maximum number of members for the direct algorithm");
+MF_PARAM_INT(comm_block_kib, 4096, "KiB of a reduction or broadcast sent at a time");
+MF_PARAM_INT(allreduce_exchange_kib, 16, "largest all-reduce, in KiB, for the exchange algorithm");
+MF_PARAM_INT(allreduce_exchange_members, 4, "largest group for the exchange algorithm");
+MF_PARAM_INT(allreduce_tree_kib, 64, "largest all-reduce, in KiB, for the tree algorithm");
+MF_PARAM_INT(allreduce_direct_members, 16, "largest group for the direct algorithm");
 
-const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algorithm_direct,
+const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_exchange, &mf_algorithm_direct,
                                               &mf_algorithm_ring,     &mf_algorithm_halving,
                                               &mf_algorithm_tree,     NULL };
 
@@ -116,11 +116,12 @@ const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *
 
     if (g->algorithm && (!g->algorithm->fits || g->algorithm->fits(&g->head, r)))
         return g->algorithm;
-    if (bytes <= MF_PARAM(comm_everyone_kib) * 1024 && n <= MF_PARAM(comm_everyone_members))
-        return &mf_algorithm_everyone;
-    if (bytes <= MF_PARAM(comm_tree_kib) * 1024)
+    if (bytes <= MF_PARAM(allreduce_exchange_kib) * 1024 &&
+        n <= MF_PARAM(allreduce_exchange_members))
+        return &mf_algorithm_exchange;
+    if (bytes <= MF_PARAM(allreduce_tree_kib) * 1024)
         return &mf_algorithm_tree;
-    return n <= MF_PARAM(comm_direct_members) ? &mf_algorithm_direct : &mf_algorithm_ring;
+    return n <= MF_PARAM(allreduce_direct_members) ? &mf_algorithm_direct : &mf_algorithm_ring;
 }
 
 /* Elements [from, from + count) of a sum, as a sum. */
@@ -218,8 +219,8 @@ static mf_status net_broadcast(mf_group *group, const mf_collective *c, int root
 
     for (int64_t at = 0; at < size; at += block_bytes()) {
         reset_blocks(g);
-        MF_TRY(mf_net_spread(g, c, root, (char *)data + at,
-                             group_net_smaller(block_bytes(), size - at)));
+        MF_TRY(mf_net_tree_broadcast(g, c, root, (char *)data + at,
+                                     group_net_smaller(block_bytes(), size - at)));
     }
     return MF_OK;
 }
@@ -290,7 +291,7 @@ static const mf_group_kind NET = {
     .free = net_free,
 };
 
-static mf_status group_net_well(void *ctx)
+static mf_status group_net_healthy(void *ctx)
 {
     return mf_net_check(ctx);
 }
@@ -308,7 +309,7 @@ mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *he
                         .size = n,
                         .epoch = net->epoch,
                         .names = names,
-                        .well = group_net_well,
+                        .healthy = group_net_healthy,
                         .give_up = group_net_give_up,
                         .ctx = net };
     if (!names)

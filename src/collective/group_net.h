@@ -106,10 +106,10 @@ int mf_partial_sums_nodes(const mf_reduce *r, const int *ranks, int n,
 MF_MUST mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *from,
                                     const int64_t *to, void *out);
 /* Broadcast from root along a binomial tree. (allreduce_tree.c) */
-MF_MUST mf_status mf_net_spread(mf_net_group *g, const mf_collective *c, int root, void *data,
-                                int64_t size);
+MF_MUST mf_status mf_net_tree_broadcast(mf_net_group *g, const mf_collective *c, int root,
+                                        void *data, int64_t size);
 
-extern const mf_algorithm mf_algorithm_everyone, mf_algorithm_direct, mf_algorithm_ring,
+extern const mf_algorithm mf_algorithm_exchange, mf_algorithm_direct, mf_algorithm_ring,
     mf_algorithm_halving, mf_algorithm_tree;
 
 static inline char *mf_at(const mf_reduce *r, const void *data, int64_t element)

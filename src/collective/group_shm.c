@@ -12,8 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(comm_area_kib, 1024, "KiB that a member can publish in shared memory at a time");
-MF_PARAM_INT(comm_meet_ms, 60000, "limit for members of a new group to wait for each other");
+MF_PARAM_INT(comm_shm_chunk_kib, 1024, "KiB that a member publishes in shared memory at a time");
+MF_PARAM_INT(comm_init_timeout_ms, 60000,
+             "timeout in ms for the members of a new group to connect");
 
 typedef struct host_group {
     mf_shm_group shared; /* must be the first field */
@@ -27,13 +28,13 @@ typedef struct host_group {
 /* ---- agreement on the memory ---- */
 
 /* Texts of the agreement: the name of the memory, each member's result, the common result. */
-typedef struct meeting {
+typedef struct shm_agreement {
     host_group *g;
     mf_frame frame;
     int64_t deadline_ns;
-} meeting;
+} shm_agreement;
 
-static mf_status group_shm_tell(const meeting *m, int rank, const char *text)
+static mf_status group_shm_send_text(const shm_agreement *m, int rank, const char *text)
 {
     mf_frame f = m->frame;
 
@@ -41,7 +42,7 @@ static mf_status group_shm_tell(const meeting *m, int rank, const char *text)
     return mf_net_send(m->g->net, m->g->tasks[rank], &f, text, m->deadline_ns);
 }
 
-static mf_status group_shm_hear(const meeting *m, int rank, char **text)
+static mf_status group_shm_recv_text(const shm_agreement *m, int rank, char **text)
 {
     void *data;
     size_t size;
@@ -52,12 +53,12 @@ static mf_status group_shm_hear(const meeting *m, int rank, char **text)
     return MF_OK;
 }
 
-static mf_status hear_verdict(const meeting *m, int rank)
+static mf_status recv_result(const shm_agreement *m, int rank)
 {
     mf_status st = MF_OK;
     char *text;
 
-    MF_TRY(group_shm_hear(m, rank, &text));
+    MF_TRY(group_shm_recv_text(m, rank, &text));
     if (text[0] != '\0')
         st = MF_FAIL(MF_FAILED_PRECONDITION, "%s", text);
     mf_free(text);
@@ -65,16 +66,16 @@ static mf_status hear_verdict(const meeting *m, int rank)
 }
 
 /* "" or the error. */
-static const char *group_shm_verdict(mf_status st)
+static const char *group_shm_result_text(mf_status st)
 {
     return st == MF_OK ? "" : mf_error_message();
 }
 
 /* The first member: a failure of any member is a failure of all. */
-static mf_status invite(meeting *m)
+static mf_status create_and_share_segment(shm_agreement *m)
 {
     const int n = m->g->shared.head.size;
-    const int64_t area = MF_PARAM(comm_area_kib) * 1024;
+    const int64_t area = MF_PARAM(comm_shm_chunk_kib) * 1024;
     char name[64], text[96] = "";
     mf_status st, bad;
     mf_error e;
@@ -86,9 +87,9 @@ static mf_status invite(meeting *m)
     if (st == MF_OK)
         (void)snprintf(text, sizeof text, "%s %lld", name, (long long)area);
     for (int r = 1; r < n; r++)
-        MF_TRY(group_shm_tell(m, r, text));
+        MF_TRY(group_shm_send_text(m, r, text));
     for (int r = 1; r < n; r++) {
-        bad = hear_verdict(m, r);
+        bad = recv_result(m, r);
         if (bad != MF_OK && bad != MF_FAILED_PRECONDITION)
             return bad;
         if (bad != MF_OK && e.status == MF_OK)
@@ -98,11 +99,11 @@ static mf_status invite(meeting *m)
         mf_segment_unlink(m->g->segment);
     st = mf_error_restore(&e);
     for (int r = 1; r < n; r++)
-        MF_TRY(group_shm_tell(m, r, group_shm_verdict(st)));
+        MF_TRY(group_shm_send_text(m, r, group_shm_result_text(st)));
     return e.status == MF_OK ? MF_OK : mf_error_restore(&e);
 }
 
-static mf_status open_told(meeting *m, const char *text)
+static mf_status open_shared_segment(shm_agreement *m, const char *text)
 {
     char name[64];
     long long area;
@@ -113,16 +114,16 @@ static mf_status open_told(meeting *m, const char *text)
     return mf_segment_open(name, m->g->shared.head.size, area, &m->g->segment);
 }
 
-static mf_status accept_invitation(meeting *m)
+static mf_status join_segment(shm_agreement *m)
 {
     char *text;
     mf_status st;
 
-    MF_TRY(group_shm_hear(m, 0, &text));
-    st = open_told(m, text);
+    MF_TRY(group_shm_recv_text(m, 0, &text));
+    st = open_shared_segment(m, text);
     mf_free(text);
-    MF_TRY(group_shm_tell(m, 0, group_shm_verdict(st)));
-    return hear_verdict(m, 0);
+    MF_TRY(group_shm_send_text(m, 0, group_shm_result_text(st)));
+    return recv_result(m, 0);
 }
 
 /* ---- the group ---- */
@@ -134,7 +135,7 @@ static mf_status group_shm_check(void *ctx, mf_group_wait *w)
     return mf_net_check_wait(g->net, g->tasks[w->rank], w);
 }
 
-static mf_status group_shm_well(void *ctx)
+static mf_status group_shm_healthy(void *ctx)
 {
     return mf_net_check(((host_group *)ctx)->net);
 }
@@ -165,11 +166,13 @@ static void host_free(mf_group *group)
 
 static mf_status open_memory(host_group *g, uint32_t id)
 {
-    meeting m = { .g = g,
-                  .frame = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = g->net->epoch, .group = id },
-                  .deadline_ns = mf_clock_ns() + MF_PARAM(comm_meet_ms) * 1000000 };
+    shm_agreement m = {
+        .g = g,
+        .frame = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = g->net->epoch, .group = id },
+        .deadline_ns = mf_clock_ns() + MF_PARAM(comm_init_timeout_ms) * 1000000
+    };
 
-    return g->shared.head.rank == 0 ? invite(&m) : accept_invitation(&m);
+    return g->shared.head.rank == 0 ? create_and_share_segment(&m) : join_segment(&m);
 }
 
 static mf_status group_shm_init(host_group *g, mf_net *net, const int *members, int n, uint32_t id)
@@ -185,7 +188,7 @@ static mf_status group_shm_init(host_group *g, mf_net *net, const int *members, 
     MF_TRY(open_memory(g, id));
     head = g->shared.head;
     head.check = group_shm_check;
-    head.well = group_shm_well;
+    head.healthy = group_shm_healthy;
     head.give_up = group_shm_give_up;
     head.ctx = g;
     mf_shm_group_init(&g->shared, g->segment, &head);

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_eager_kib, 64, "KiB of a message that are sent before its receiver is ready");
-MF_PARAM_INT(comm_frame_kib, 65536, "KiB of a piece of a long message");
+MF_PARAM_INT(comm_eager_kib, 64, "KiB of a message sent before its receiver is ready");
+MF_PARAM_INT(comm_frame_kib, 65536, "maximum KiB of a frame; longer messages are split");
 
 typedef struct flowing {
     mf_net_group *g;
@@ -38,7 +38,7 @@ static int64_t pieces(int64_t size)
     return size == 0 ? 1 : (size + frame_bytes() - 1) / frame_bytes();
 }
 
-static mf_status message_flow_say_ready(const flowing *x, const mf_message_flow *f)
+static mf_status message_flow_send_ready(const flowing *x, const mf_message_flow *f)
 {
     mf_frame ready = x->frame;
 
@@ -112,7 +112,7 @@ static mf_status message_flow_run(flowing *x, const mf_message_flow *flows, int 
     }
     for (int i = 0; i < n; i++) {
         if (!flows[i].out && flows[i].rank != self && is_long(flows[i].size))
-            MF_TRY(message_flow_say_ready(x, &flows[i]));
+            MF_TRY(message_flow_send_ready(x, &flows[i]));
     }
     copy_own(x, flows, n);
     for (int i = 0; i < n; i++) {

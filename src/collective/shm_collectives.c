@@ -70,7 +70,7 @@ static mf_status shm_collectives_compare(const shared *s, const mf_collective *c
                    (long long)theirs->size);
 }
 
-static mf_status begin_turn(shared *s, const mf_collective *c, char **mine)
+static mf_status begin_slot(shared *s, const mf_collective *c, char **mine)
 {
     *mine = data_of(s, s->head.rank, s->turn);
     return await_slot(s, c, s->turn);
@@ -312,7 +312,7 @@ static mf_status shared_all_gather(mf_group *g, const mf_gather *a)
         const int64_t ours = shm_collectives_smaller(area, a->sizes[g->rank] - at);
         char *out = a->out;
 
-        MF_TRY(begin_turn(s, &a->call, &mine));
+        MF_TRY(begin_slot(s, &a->call, &mine));
         if (ours > 0)
             memcpy(mine, (const char *)a->data + at, (size_t)ours);
         g->bytes += ours > 0 ? ours : 0;
@@ -337,7 +337,7 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
     for (int64_t at = 0; at < size; at += s->seg->room) {
         const size_t n = (size_t)shm_collectives_smaller(s->seg->room, size - at);
 
-        MF_TRY(begin_turn(s, c, &mine));
+        MF_TRY(begin_slot(s, c, &mine));
         if (g->rank == root)
             memcpy(mine, (char *)data + at, n);
         g->bytes += g->rank == root ? (int64_t)n : 0;
@@ -365,7 +365,7 @@ static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const vo
         const char *from = data;
         char *to = out;
 
-        MF_TRY(begin_turn(s, c, &mine));
+        MF_TRY(begin_slot(s, c, &mine));
         for (int r = 0; r < g->size; from += ours[r++]) {
             const int64_t n = shm_collectives_smaller(box, ours[r] - at);
 
@@ -392,7 +392,7 @@ static mf_status shared_barrier(mf_group *g, const mf_collective *c)
     shared *s = (shared *)g;
     char *mine;
 
-    MF_TRY(begin_turn(s, c, &mine));
+    MF_TRY(begin_slot(s, c, &mine));
     MF_TRY(shm_collectives_sync(s, c, 0));
     end_turn(s);
     return MF_OK;

@@ -24,7 +24,7 @@ static const uint64_t MAGIC = 0x6d66736567303100; /* "mfseg01" */
 
 MF_PARAM_INT(comm_spin_rounds, 5000,
              "maximum polls of another member's word before a member sleeps");
-MF_PARAM_INT(comm_check_ms, 20, "interval of health checks while a member waits");
+MF_PARAM_INT(comm_health_check_ms, 20, "interval of health checks while a member waits, in ms");
 
 /* Slots begin on cache lines, and have room for at least one element of every part of a sum, or for
  * every member. */
@@ -64,7 +64,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
     s->ranks = ranks;
     s->area = area;
     s->room = area / MF_SEGMENT_SLOTS - (int64_t)sizeof(mf_segment_slot);
-    s->crowded = ranks > processors();
+    s->oversubscribed = ranks > processors();
     s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (s->head == MAP_FAILED) {
@@ -208,8 +208,8 @@ void mf_segment_set(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
 
 /* Check the word again after a failed health check: the member may have arrived and ended
  * meanwhile. */
-static mf_status shm_segment_look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word,
-                                         unsigned turn)
+static mf_status shm_segment_check(const mf_group *g, mf_group_wait *w, atomic_uint *word,
+                                   unsigned turn)
 {
     const mf_status st = g->check ? g->check(g->ctx, w) : mf_group_in_time(g, w);
 
@@ -228,12 +228,12 @@ static void pause_a_moment(void)
  * is reduced after a failure, set to twice the number that sufficed after a success, and
  * occasionally reset to the maximum, because conditions change. (Not sched_yield(): on a busy
  * machine it can take milliseconds to return.) */
-static bool comes_soon(const mf_segment *s, atomic_uint *word, unsigned turn)
+static bool poll_word(const mf_segment *s, atomic_uint *word, unsigned turn)
 {
     enum { LEAST = 50, TRY = 32 };
     static _Thread_local int64_t patience = LEAST;
     static _Thread_local unsigned waits;
-    const int64_t most = s->crowded ? LEAST : MF_PARAM(comm_spin_rounds);
+    const int64_t most = s->oversubscribed ? LEAST : MF_PARAM(comm_spin_rounds);
     const int64_t limit = waits++ % TRY == 0 || patience > most ? most : patience;
 
     for (int64_t i = 0; i < limit; i++) {
@@ -250,7 +250,8 @@ static bool comes_soon(const mf_segment *s, atomic_uint *word, unsigned turn)
 mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c, int rank,
                           atomic_uint *word, unsigned turn)
 {
-    const int64_t nap = MF_PARAM(comm_check_ms) > 0 ? MF_PARAM(comm_check_ms) * 1000000 : 1000000;
+    const int64_t nap =
+        MF_PARAM(comm_health_check_ms) > 0 ? MF_PARAM(comm_health_check_ms) * 1000000 : 1000000;
     atomic_uint *sleepers = &s->head->words[rank].sleepers;
     mf_group_wait wait = { .call = c, .rank = rank };
     mf_wait_report waiting = {
@@ -258,7 +259,7 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
     };
     mf_status st = MF_OK;
 
-    if (comes_soon(s, word, turn))
+    if (poll_word(s, word, turn))
         return MF_OK;
     wait.since = mf_clock_ns();
     mf_wait_report_begin(&waiting);
@@ -268,10 +269,10 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
 
         if ((int)(now - turn) >= 0)
             break;
-        st = shm_segment_look_around(g, &wait, word, turn);
+        st = shm_segment_check(g, &wait, word, turn);
         if (st != MF_OK)
             break;
-        mf_wait_report_look(&waiting);
+        mf_wait_report_check(&waiting);
         futex_wait(word, now, nap);
     }
     atomic_fetch_sub(sleepers, 1);

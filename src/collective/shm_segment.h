@@ -42,7 +42,7 @@ struct mf_segment {
     char *name; /* NULL: none */
     int64_t area; /* bytes of a member's slots */
     int64_t room; /* bytes of data in a slot */
-    bool crowded; /* more members than processors: waiting must not poll */
+    bool oversubscribed; /* more members than processors: waiting must not poll */
 };
 
 /* Slot of member `rank` in this turn; rank `ranks`: the common result. */

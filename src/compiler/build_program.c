@@ -213,8 +213,8 @@ static mf_status region_controls(build_program_builder *b, mf_item *item, mf_nod
 /* All nodes of a region that belong to a micro-batch belong to the same one. */
 static void note_turn(mf_item *item, mf_node *const *nodes, int64_t n)
 {
-    for (int64_t i = 0; i < n && item->turn == 0; i++) {
-        item->turn = mf_node_turn(nodes[i]);
+    for (int64_t i = 0; i < n && item->micro_batch == 0; i++) {
+        item->micro_batch = mf_node_micro_batch(nodes[i]);
         item->is_back = mf_node_is_gradient(nodes[i]);
         item->is_late = mf_node_is_late(nodes[i]);
     }

@@ -336,7 +336,7 @@ static mf_status layout_all(layouter *l, mf_node *const *order, int64_t n)
     return mf_graph_status(l->c->graph);
 }
 
-static void find_held(layouter *l)
+static void find_control_sources(layouter *l)
 {
     for (int64_t i = 0; i < l->n; i++) {
         const mf_node *n = l->c->graph->nodes[i];
@@ -367,7 +367,7 @@ mf_status mf_pass_layout(mf_compile *c)
     if (st == MF_OK)
         st = mf_subst_init(&l.s, c);
     if (st == MF_OK) {
-        find_held(&l);
+        find_control_sources(&l);
         st = layout_all(&l, order, n);
     }
     if (st == MF_OK)

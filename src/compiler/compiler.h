@@ -47,10 +47,10 @@ typedef struct mf_compile {
     mf_resources *session; /* for stateful kernels */
     mf_pool *pool;
     const struct mf_exchange *exchange; /* NULL: all shards are computed here */
-    bool settles_turns; /* complete the sum of a micro-batch's gradients before micro-batches are
-                           added */
-    bool turns_apart; /* micro-batches of a _ShardMap do not wait for each other; their nodes are
-                         marked */
+    bool settle_micro_batches; /* complete the sum of a micro-batch's gradients before micro-batches
+                           are added */
+    bool separate_micro_batches; /* micro-batches of a _ShardMap do not wait for each other; their
+                         nodes are marked */
 } mf_compile;
 
 /* ---- passes ---- */

@@ -93,17 +93,17 @@ typedef struct folder {
     mf_node **order;
     int64_t n;
     bool *folds; /* by node id: its values are known */
-    bool *cue; /* by node id: not folded, because it provides the context */
+    bool *trigger; /* by node id: not folded, because it provides the context */
     bool *after, *waits; /* by node id, see find_waiting() */
 } folder;
 
 static bool constant_folding_stays(const folder *f, const mf_node *n)
 {
-    return !f->folds[n->id] || f->cue[n->id];
+    return !f->folds[n->id] || f->trigger[n->id];
 }
 
 /* Does an input that is not folded, or a control input, have this context? */
-static bool is_cued(const folder *f, const mf_node *n, int context)
+static bool has_trigger(const folder *f, const mf_node *n, int context)
 {
     for (int k = 0; k < n->n_controls; k++) {
         if (mf_context_of_node(f->contexts, n->controls[k]) == context)
@@ -117,7 +117,7 @@ static bool is_cued(const folder *f, const mf_node *n, int context)
     return false;
 }
 
-static void cue_inputs(folder *f, const mf_node *n)
+static void trigger_inputs(folder *f, const mf_node *n)
 {
     for (int k = 0; k < n->n_inputs; k++) {
         const int context = mf_context_of(f->contexts, n->inputs[k]);
@@ -125,16 +125,16 @@ static void cue_inputs(folder *f, const mf_node *n)
         if (context == MF_CONTEXT_ROOT)
             continue;
         /* A Merge needs each of its inputs. */
-        if (!mf_node_is_pure(n) || !is_cued(f, n, context))
-            f->cue[n->inputs[k].node->id] = true;
+        if (!mf_node_is_pure(n) || !has_trigger(f, n, context))
+            f->trigger[n->inputs[k].node->id] = true;
     }
 }
 
-static void find_cues(folder *f)
+static void find_triggers(folder *f)
 {
     for (int64_t i = f->n - 1; i >= 0; i--) {
         if (constant_folding_stays(f, f->order[i]))
-            cue_inputs(f, f->order[i]);
+            trigger_inputs(f, f->order[i]);
     }
 }
 
@@ -190,10 +190,10 @@ static mf_status folder_init(folder *f)
     const int64_t n = f->c->graph->n_nodes;
 
     f->folds = mf_calloc(n, sizeof *f->folds);
-    f->cue = mf_calloc(n, sizeof *f->cue);
+    f->trigger = mf_calloc(n, sizeof *f->trigger);
     f->after = mf_calloc(n, sizeof *f->after);
     f->waits = mf_calloc(n, sizeof *f->waits);
-    if (!f->folds || !f->cue || !f->after || !f->waits)
+    if (!f->folds || !f->trigger || !f->after || !f->waits)
         return MF_NOMEM("compiling");
     MF_TRY(mf_infer_graph(f->c));
     MF_TRY(mf_compile_order(f->c, &f->order, &f->n));
@@ -205,7 +205,7 @@ static void folder_deinit(folder *f)
     mf_contexts_free(f->contexts);
     mf_free(f->order);
     mf_free(f->folds);
-    mf_free(f->cue);
+    mf_free(f->trigger);
     mf_free(f->after);
     mf_free(f->waits);
 }
@@ -218,7 +218,7 @@ mf_status mf_pass_fold(mf_compile *c)
     if (st == MF_OK) {
         find_waiting(&f);
         find_values(&f);
-        find_cues(&f);
+        find_triggers(&f);
         st = constant_folding_replace_all(&f);
     }
     folder_deinit(&f);

@@ -236,7 +236,7 @@ static int exit_context(mf_contexts *x, const mf_node *n, int inside)
     return f->waits ? with_fact(x, f->outside, frame_fact(frame)) : f->outside;
 }
 
-static bool waits_apart(const mf_node *n)
+static bool waits_separately(const mf_node *n)
 {
     return n->op && n->op->start && !(n->op->flags & MF_OP_JOINT);
 }
@@ -268,7 +268,7 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
         MF_TRY(inputs_context(x, n, &ctx));
         ctx = ctx < 0 ? MF_CONTEXT_ROOT : ctx;
     }
-    if (waits_apart(n))
+    if (waits_separately(n))
         ctx = waited_context(x, n, ctx);
     for (int i = 0; i <= n->n_outputs; i++)
         of[i] = ctx;

@@ -98,7 +98,7 @@ static bool inline_is_op(const mf_node *n, const char *name)
 }
 
 /* It depends on constants only: without a control input it would run even if the call does not. */
-static bool needs_cue(const mf_node *n)
+static bool needs_trigger(const mf_node *n)
 {
     for (int i = 0; i < n->n_inputs; i++) {
         if (!inline_is_op(n->inputs[i].node, "Const") || n->inputs[i].node->n_controls > 0)
@@ -139,7 +139,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
             add_control(k->c, to, k->twin[ctl->id][ctl->n_outputs].node);
     }
     if (k->call->pivot && /* arguments may be constants too */
-        (needs_cue(to) || (k->call->waits && takes_argument(from))))
+        (needs_trigger(to) || (k->call->waits && takes_argument(from))))
         add_control(k->c, to, k->call->pivot);
     return mf_graph_status(k->c->graph);
 }

@@ -38,7 +38,7 @@ static mf_output port(mf_output o, int k)
 
 /* A constant belongs to no frame and no branch. An op with only constant inputs waits for another
  * input of the node, or for the node's control inputs. */
-static void give_cue(mf_compile *c, const mf_node *n, mf_node *to)
+static void add_trigger(mf_compile *c, const mf_node *n, mf_node *to)
 {
     for (int i = 0; i < n->n_controls; i++)
         mf_control(c->graph, to, n->controls[i]);
@@ -115,7 +115,7 @@ static mf_status fork_inputs(mf_compile *c, mf_node *n, mf_output pred, const mf
         f->yes[i] = port(sw, 1);
     }
     MF_TRY(add2(c, n, "Switch", pred, pred, &sw));
-    give_cue(c, n, sw.node);
+    add_trigger(c, n, sw.node);
     MF_TRY(add1(c, n, "Identity", port(sw, 1), &p));
     f->pivot_yes = p.node;
     MF_TRY(add1(c, n, "Identity", port(sw, 0), &p));
@@ -219,7 +219,7 @@ mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **do
         return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}} has %lld branches; the maximum is 256",
                        n->name, (long long)branches->n);
     MF_TRY(add1(c, n, "Identity", n->inputs[0], &pivot));
-    give_cue(c, n, pivot.node);
+    add_trigger(c, n, pivot.node);
     return lower_branches(c, n, branches, 0, n->inputs, n->n_inputs, pivot.node, outs, done);
 }
 
@@ -251,7 +251,7 @@ static mf_status loop_entries(mf_compile *c, mf_node *n, lower_control_flow_loop
 
         attrs[0].value.type = mf_type_base(in.node->out_types[in.port]);
         MF_TRY(mf_inline_node(c, n->name, "Enter", &in, 1, attrs, 3, &enter));
-        give_cue(c, n, enter);
+        add_trigger(c, n, enter);
         l->enter[i] = (mf_output){ enter, 0 };
         /* The second input comes from the next iteration; it is connected later. */
         MF_TRY(add2(c, n, "Merge", l->enter[i], l->enter[i], &l->merge[i]));

@@ -208,7 +208,7 @@ static void memory_peak_arrive(memory_peak_walker *w, const mf_edge *e, int valu
 }
 
 /* Edges of a port, then those of the next, then control edges. */
-static void hand_on(memory_peak_walker *w, const mf_item *item, int *out)
+static void visit_consumers(memory_peak_walker *w, const mf_item *item, int *out)
 {
     int at = 0;
 
@@ -235,7 +235,7 @@ static mf_status memory_peak_walk(memory_peak_walker *w, int *out)
         MF_TRY(run_item(w, item, w->token[at], out));
         for (int i = 0; i < item->n_in; i++)
             memory_peak_drop(w, &w->token[at][i]);
-        hand_on(w, item, out);
+        visit_consumers(w, item, out);
     }
     return MF_OK;
 }

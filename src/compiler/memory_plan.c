@@ -83,13 +83,13 @@ static mf_status give_hole(memory_plan_block *b, int64_t offset, int64_t bytes)
 }
 
 /* Lists of items per moment, linked through `next`. */
-static void list_by(const mf_memory_plan_item *l, int64_t n, bool born, int *first, int *next,
+static void list_by(const mf_memory_plan_item *l, int64_t n, bool live_from, int *first, int *next,
                     int n_moments)
 {
     for (int m = 0; m < n_moments; m++)
         first[m] = -1;
     for (int i = (int)n - 1; i >= 0; i--) {
-        const int m = born ? l[i].born : l[i].dies;
+        const int m = live_from ? l[i].live_from : l[i].live_to;
 
         next[i] = first[m];
         first[m] = i;
@@ -100,17 +100,18 @@ static void list_by(const mf_memory_plan_item *l, int64_t n, bool born, int *fir
 static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
                                memory_plan_block *b, int64_t *peak)
 {
-    int *born = mf_calloc(n_moments, sizeof *born), *dies = mf_calloc(n_moments, sizeof *dies);
+    int *live_from = mf_calloc(n_moments, sizeof *live_from),
+        *live_to = mf_calloc(n_moments, sizeof *live_to);
     int *next_born = mf_calloc(n, sizeof *next_born), *next_dies = mf_calloc(n, sizeof *next_dies);
-    mf_status st = born && dies && next_born && next_dies ? MF_OK : MF_NOMEM("a plan");
+    mf_status st = live_from && live_to && next_born && next_dies ? MF_OK : MF_NOMEM("a plan");
     int64_t live = 0;
 
     if (st == MF_OK) {
-        list_by(l, n, true, born, next_born, n_moments);
-        list_by(l, n, false, dies, next_dies, n_moments);
+        list_by(l, n, true, live_from, next_born, n_moments);
+        list_by(l, n, false, live_to, next_dies, n_moments);
     }
     for (int m = 0; st == MF_OK && m < n_moments; m++) {
-        for (int i = born[m]; i >= 0; i = next_born[i]) {
+        for (int i = live_from[m]; i >= 0; i = next_born[i]) {
             l[i].offset = take_hole(b, l[i].bytes);
             live += l[i].bytes;
             if (b->top > MF_MEMORY_PLAN_MAX) { /* prevents overflow in sums of offsets and bytes */
@@ -120,13 +121,13 @@ static mf_status place_by_time(mf_memory_plan_item *l, int64_t n, int n_moments,
             }
         }
         *peak = live > *peak ? live : *peak;
-        for (int i = dies[m]; i >= 0 && st == MF_OK; i = next_dies[i]) {
+        for (int i = live_to[m]; i >= 0 && st == MF_OK; i = next_dies[i]) {
             st = give_hole(b, l[i].offset, l[i].bytes);
             live -= l[i].bytes;
         }
     }
-    mf_free(born);
-    mf_free(dies);
+    mf_free(live_from);
+    mf_free(live_to);
     mf_free(next_born);
     mf_free(next_dies);
     return st;
@@ -153,7 +154,7 @@ static int64_t lowest_place(mf_memory_plan_item *const *placed, int64_t n, mf_me
     for (int64_t i = 0; i < n; i++) {
         const mf_memory_plan_item *o = placed[i];
 
-        if (o->dies < l->born || l->dies < o->born)
+        if (o->live_to < l->live_from || l->live_to < o->live_from)
             continue;
         if (o->offset >= l->offset + l->bytes)
             break;

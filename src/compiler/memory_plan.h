@@ -10,7 +10,7 @@
 #define MF_MEMORY_PLAN_MAX (INT64_C(1) << 46) /* maximum bytes of a block, and of an item */
 
 typedef struct mf_memory_plan_item {
-    int born, dies; /* moments, both inclusive */
+    int live_from, live_to; /* moments, both inclusive */
     int64_t bytes; /* a multiple of the alignment */
     int64_t offset; /* out */
 } mf_memory_plan_item;

@@ -217,7 +217,7 @@ static mf_status node_order_could_run(scheduler *s, int p)
 
 /* Only one node that uses the storage remains: it may now free more than it allocates. It is then
  * in the heap twice. */
-static mf_status look_at_last(scheduler *s, int root)
+static mf_status add_last_user(scheduler *s, int root)
 {
     for (int v = root; v >= 0; v = s->next_view[v]) {
         for (int u = s->users_at[v]; u < s->users_at[v + 1]; u++) {
@@ -248,7 +248,7 @@ static mf_status node_order_place(scheduler *s, int p, int64_t *n_placed)
     s->out[(*n_placed)++] = p;
     for (int u = s->uses_at[p]; u < s->uses_at[p + 1]; u++) {
         if (--s->left[s->uses[u]] == 1)
-            MF_TRY(look_at_last(s, s->uses[u]));
+            MF_TRY(add_last_user(s, s->uses[u]));
     }
     for (int u = s->users_at[p]; u < s->users_at[p + 1]; u++) {
         if (--s->waiting[s->users[u]] == 0)

@@ -13,7 +13,7 @@
 
 typedef struct value_info {
     int root; /* value whose storage this is a view of; itself if none */
-    int born, dies; /* entries; dies includes views */
+    int live_from, live_to; /* entries; dies includes views */
     bool leaves; /* it is an output of the plan */
     bool escapes; /* it or a view of it is an output: its storage must outlive the plan's block */
 } value_info;
@@ -32,13 +32,13 @@ typedef struct planner {
     int64_t cap_inputs, cap_outputs;
 } planner;
 
-static mf_status value_add(planner *p, const mf_plan_value *v, int born, int *out)
+static mf_status value_add(planner *p, const mf_plan_value *v, int live_from, int *out)
 {
     MF_TRY(mf_grow(&p->values, &p->cap_values, p->n_values + 1, sizeof *p->values));
     MF_TRY(mf_grow(&p->info, &p->cap_info, p->n_values + 1, sizeof *p->info));
     *out = (int)p->n_values++;
     p->values[*out] = *v;
-    p->info[*out] = (value_info){ .root = *out, .born = born, .dies = born };
+    p->info[*out] = (value_info){ .root = *out, .live_from = live_from, .live_to = live_from };
     return MF_OK;
 }
 
@@ -82,10 +82,10 @@ static void used_at(planner *p, int value, int entry)
 {
     value_info *root = &p->info[p->info[value].root];
 
-    if (entry > root->dies)
-        root->dies = entry;
-    if (entry > p->info[value].dies)
-        p->info[value].dies = entry;
+    if (entry > root->live_to)
+        root->live_to = entry;
+    if (entry > p->info[value].live_to)
+        p->info[value].live_to = entry;
 }
 
 static mf_status add_read(planner *p, mf_plan_entry *e, int at, int handle, int *value)
@@ -209,7 +209,7 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
         const mf_plan_value *in = &p->values[v];
         int64_t a, b;
 
-        if (in->kind == MF_VALUE_ARENA && p->info[v].root == v && p->info[v].dies == at &&
+        if (in->kind == MF_VALUE_ARENA && p->info[v].root == v && p->info[v].live_to == at &&
             mf_dtype_size(in->dtype) == mf_dtype_size(o->dtype) &&
             mf_shape_count(&in->shape, &a) == MF_OK && mf_shape_count(&o->shape, &b) == MF_OK &&
             a == b)
@@ -241,11 +241,11 @@ static mf_status place_outputs(const planner *p, placement *l, const mf_plan_ent
             l->of[e->out[i]] = l->of[in];
         } else {
             l->of[e->out[i]] = (int)++l->n;
-            l->items[l->n - 1] = (mf_memory_plan_item){ .born = at };
+            l->items[l->n - 1] = (mf_memory_plan_item){ .live_from = at };
             MF_TRY(plan_bytes_of(e->node, i, v, &l->items[l->n - 1].bytes));
         }
         to = &l->items[l->of[e->out[i]] - 1];
-        to->dies = p->info[e->out[i]].dies;
+        to->live_to = p->info[e->out[i]].live_to;
     }
     return MF_OK;
 }
@@ -290,7 +290,7 @@ static mf_status add_drops(planner *p)
         return MF_NOMEM("a plan");
     for (int round = 0; round < 2; round++) {
         for (int v = 0; v < p->n_values; v++) {
-            const int e = p->info[v].dies;
+            const int e = p->info[v].live_to;
 
             if (e < 0 || p->info[v].leaves ||
                 (p->values[v].kind != MF_VALUE_HEAP && p->values[v].kind != MF_VALUE_INPUT))
@@ -320,7 +320,7 @@ static void mark_reuse(planner *p)
         for (int i = 0; i < entry->n_in && i < 64; i++) {
             const int v = entry->in[i];
 
-            if (p->info[v].dies == e && !p->info[v].leaves &&
+            if (p->info[v].live_to == e && !p->info[v].leaves &&
                 (p->values[v].kind == MF_VALUE_HEAP || p->values[v].kind == MF_VALUE_INPUT))
                 entry->reuse |= (uint64_t)1 << i;
         }

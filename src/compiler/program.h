@@ -58,7 +58,7 @@ typedef struct mf_item {
     bool constant_enter;
     bool is_back; /* it computes gradients, */
     bool is_late; /* for weights only */
-    int64_t turn; /* of this micro-batch, from 1; 0: none */
+    int64_t micro_batch; /* of this micro-batch, from 1; 0: none */
 } mf_item;
 
 typedef struct mf_frame_def {

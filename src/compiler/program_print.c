@@ -67,7 +67,7 @@ static void print_entry(const mf_plan *plan, const mf_plan_entry *e, mf_buf *out
 }
 
 /* Bytes of arena values without sharing. */
-static int64_t apart_bytes(const mf_plan *plan)
+static int64_t unshared_bytes(const mf_plan *plan)
 {
     int64_t sum = 0, count;
 
@@ -87,7 +87,7 @@ static void print_plan(const mf_plan *plan, mf_buf *out)
     mf_buf_str(out, " out ");
     print_values(plan, plan->outputs, plan->n_outputs, out);
     mf_buf_printf(out, "; block of %" PRId64 " bytes for %" PRId64 "\n", plan->block_bytes,
-                  apart_bytes(plan));
+                  unshared_bytes(plan));
     for (int i = 0; i < plan->n_entries; i++)
         print_entry(plan, &plan->entries[i], out);
 }

@@ -47,7 +47,7 @@ static bool is_control(const mf_node *n, mf_control_op control)
 }
 
 /* Of the frame that an Exit or NextIteration ends. */
-static int *turn_of(const levels *l, const mf_node *n)
+static int *iteration_of(const levels *l, const mf_node *n)
 {
     return &l->turn[mf_context_frame(l->contexts, mf_context_of(l->contexts, n->inputs[0]))];
 }
@@ -59,7 +59,7 @@ static bool raise_once(levels *l, mf_node *const *order, int64_t n)
 
     for (int64_t i = 0; i < n; i++) {
         const mf_node *to = order[i];
-        int level = is_control(to, MF_CONTROL_EXIT) ? *turn_of(l, to) + 1 : 0;
+        int level = is_control(to, MF_CONTROL_EXIT) ? *iteration_of(l, to) + 1 : 0;
 
         for (int k = 0; k < to->n_inputs + to->n_controls; k++) {
             const mf_node *from = region_input_at(to, k);
@@ -71,8 +71,8 @@ static bool raise_once(levels *l, mf_node *const *order, int64_t n)
             level = at > level ? at : level;
         }
         l->level[to->id] = level;
-        if (is_control(to, MF_CONTROL_NEXT) && level > *turn_of(l, to)) {
-            *turn_of(l, to) = level;
+        if (is_control(to, MF_CONTROL_NEXT) && level > *iteration_of(l, to)) {
+            *iteration_of(l, to) = level;
             done = false;
         }
     }

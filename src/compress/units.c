@@ -49,7 +49,7 @@ static int units_ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int64_t how_many_stay(int64_t n, double share)
+static int64_t units_to_keep(int64_t n, double share)
 {
     int64_t stay = llround((double)n * (1 - share));
 
@@ -67,7 +67,7 @@ static mf_status units_choose(const units *u, cutting *c, const mf_tensor *kerne
     const float *w = kernel->data;
     importance *all = MF_ARENA_ARRAY(u->s->arena, importance, c->n);
 
-    c->n_kept = how_many_stay(c->n, u->how->share);
+    c->n_kept = units_to_keep(c->n, u->how->share);
     c->kept = MF_ARENA_ARRAY(u->s->arena, int64_t, c->n);
     if (!all || !c->kept)
         return MF_NOMEM("units");

@@ -165,7 +165,7 @@ static const char SETTINGS[] = "{crop: int >= 0 = 0, flip: bool = false, cutout:
                                "mean: list(float) = [], std: list(float) = [], "
                                "image: string = 'image'}";
 
-static mf_status one_or_each(const augment *a, const mf_attr *list, const char *name)
+static mf_status check_value_counts(const augment *a, const mf_attr *list, const char *name)
 {
     if (list->n != 0 && list->n != 1 && list->n != a->channels)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -178,8 +178,8 @@ static mf_status make_table(augment *a, const mf_options *o)
 {
     const mf_attr *mean = mf_options_get(o, "mean"), *std = mf_options_get(o, "std");
 
-    MF_TRY(one_or_each(a, mean, "mean"));
-    MF_TRY(one_or_each(a, std, "std"));
+    MF_TRY(check_value_counts(a, mean, "mean"));
+    MF_TRY(check_value_counts(a, std, "std"));
     a->to_float = mean->n > 0 || std->n > 0;
     for (int64_t k = 0; k < a->channels; k++) {
         const float m = mean->n == 0 ? 0 : mean->floats[mean->n == 1 ? 0 : k];

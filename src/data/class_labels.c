@@ -68,8 +68,7 @@ static bool is_fraction(const char *text)
 /* Labels are numbers to predict if all are numbers and one is a fraction. If there are more
  * fractions than texts that are not numbers, those texts are mistakes: silently making classes of
  * them would hide that. */
-static mf_status look_for_fractions(const char *const *texts, int64_t n, bool *found,
-                                    mf_labels *out)
+static mf_status find_fractions(const char *const *texts, int64_t n, bool *found, mf_labels *out)
 {
     int64_t fractions = 0, others = 0, first = 0;
     float value;
@@ -277,7 +276,7 @@ mf_status mf_labels_of_texts(const char *const *texts, int64_t n, mf_target targ
     *out = (mf_labels){ .wrong = -1 };
     MF_TRY(check_present(texts, n, out));
     if (target == MF_TARGET_AUTO)
-        MF_TRY(look_for_fractions(texts, n, &fractions, out));
+        MF_TRY(find_fractions(texts, n, &fractions, out));
     if (target == MF_TARGET_NUMBER || fractions)
         return as_floats(texts, n, out);
     MF_TRY(mf_tensor_new(MF_DTYPE_I32, &n, 1, &out->tensor));

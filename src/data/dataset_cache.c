@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(data_memory_percent, 25, "of the memory, for samples that are read from files");
+MF_PARAM_INT(data_memory_percent, 25,
+             "percentage of the memory used to cache samples read from files");
 
 enum { ABSENT, BUSY, PRESENT };
 

@@ -67,7 +67,7 @@ static int largest_first(const void *a, const void *b)
 
 /* Greedy: the largest files first, each to the stream with the fewest samples so far. owner: by
  * file. */
-static void file_slices_deal(const mf_slices *s, sized *files, int64_t *load, int64_t *owner)
+static void file_slices_assign(const mf_slices *s, sized *files, int64_t *load, int64_t *owner)
 {
     for (int64_t f = 0; f < s->n_files; f++)
         files[f] = (sized){ f, s->file_begin[f + 1] - s->file_begin[f] };
@@ -82,7 +82,7 @@ static void file_slices_deal(const mf_slices *s, sized *files, int64_t *load, in
     }
 }
 
-static mf_status deal_files(mf_slices *s)
+static mf_status assign_files(mf_slices *s)
 {
     sized *files = mf_calloc(s->n_files, sizeof *files);
     int64_t *load = mf_calloc(s->n_streams, sizeof *load);
@@ -90,7 +90,7 @@ static mf_status deal_files(mf_slices *s)
     const mf_status st = files && load ? MF_OK : MF_NOMEM("slices");
 
     if (st == MF_OK) {
-        file_slices_deal(s, files, load, owner);
+        file_slices_assign(s, files, load, owner);
         sort_by_key(owner, s->n_files, s->n_streams, s->stream_begin, s->files);
     }
     mf_free(files);
@@ -123,7 +123,7 @@ mf_status mf_slices_new(const mf_dataset *set, int64_t streams, mf_slices **out)
              : MF_NOMEM("slices");
     if (st == MF_OK) {
         sort_samples(s);
-        st = deal_files(s);
+        st = assign_files(s);
     }
     if (st != MF_OK) {
         mf_slices_free(s);
@@ -171,7 +171,7 @@ static void fill_queues(mf_slices *s, mf_philox *p)
     }
 }
 
-static int64_t fullest(const mf_slices *s)
+static int64_t longest_stream(const mf_slices *s)
 {
     int64_t best = 0;
 
@@ -191,7 +191,7 @@ static void file_slices_take(mf_slices *s, int64_t stream, int64_t n, int64_t *o
         out += m;
         n -= m;
         if (n > 0)
-            stream = fullest(s);
+            stream = longest_stream(s);
     }
 }
 

@@ -271,7 +271,7 @@ static void iterator_await(mf_iterator *it, const mf_slot *s)
         if (mf_cond_wait_until(&it->changed, &it->lock, mf_clock_ns() + LOOK_NS))
             continue;
         pthread_mutex_unlock(&it->lock);
-        (void)mf_stall_look(&stall);
+        (void)mf_stall_check(&stall);
         pthread_mutex_lock(&it->lock);
     }
     mf_stall_end(&stall, true);

@@ -138,7 +138,7 @@ done:
 /* How a ledger is opened. */
 typedef struct opening {
     int64_t last_step; /* resume after it; -1: start a new ledger */
-    bool may_lack; /* earlier steps may be missing */
+    bool may_be_incomplete; /* earlier steps may be missing */
 } opening;
 
 static mf_status cut_back(const char *path, const mf_buf *header, const opening *o, mf_ledger *l)
@@ -150,7 +150,7 @@ static mf_status cut_back(const char *path, const mf_buf *header, const opening 
     MF_TRY(mf_reader_open(path, MF_PLAIN, &r));
     st = ledger_find_cut(r, header, o->last_step, &cut, &l->last_step);
     mf_reader_close(r);
-    if (st == MF_OK && l->last_step < o->last_step && !o->may_lack)
+    if (st == MF_OK && l->last_step < o->last_step && !o->may_be_incomplete)
         st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training resumes after step %lld",
                      path, (long long)l->last_step, (long long)o->last_step);
     if (st == MF_OK && truncate(path, cut) != 0)
@@ -204,8 +204,8 @@ mf_status mf_ledger_take_over(const char *dir, const char *name, const mf_datase
                               const mf_iterator_options *options, int64_t last_step,
                               mf_ledger **out)
 {
-    return ledger_open_ledger(dir, name, set, options, &(opening){ last_step, .may_lack = true },
-                              out);
+    return ledger_open_ledger(dir, name, set, options,
+                              &(opening){ last_step, .may_be_incomplete = true }, out);
 }
 
 int64_t mf_ledger_last_step(const mf_ledger *l)
@@ -213,13 +213,13 @@ int64_t mf_ledger_last_step(const mf_ledger *l)
     return l->last_step;
 }
 
-mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch, int64_t left_out)
+mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch, int64_t n_skipped)
 {
     if (l->last_step >= 0 && step != l->last_step && step != l->last_step + 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the ledger is at step %lld; step %lld does not follow",
                        (long long)l->last_step, (long long)step);
     mf_buf_clear(&l->record);
-    mf_ledger_encode_entry(step, batch, left_out, &l->record);
+    mf_ledger_encode_entry(step, batch, n_skipped, &l->record);
     MF_TRY(mf_buf_finish(&l->record));
     l->last_step = step;
     return mf_record_write(l->writer, l->record.data, l->record.len);

@@ -44,10 +44,10 @@ MF_MUST mf_status mf_ledger_take_over(const char *dir, const char *name, const m
                                       mf_ledger **out);
 /* The last step in the file; -1: none. */
 int64_t mf_ledger_last_step(const mf_ledger *l);
-/* Steps are consecutive; a step may use several batches. The last `left_out` samples of the batch
- * were skipped for good. Does not wait for the disk. */
+/* Steps are consecutive; a step may use several batches. The last `n_skipped` samples of the batch
+ * were skipped permanently. Does not wait for the disk. */
 MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch,
-                                int64_t left_out);
+                                int64_t n_skipped);
 /* Writes all records to the file (sync: to the disk). Call it before a checkpoint is written, so
  * that the checkpoint is never ahead of the ledger. */
 MF_MUST mf_status mf_ledger_flush(mf_ledger *l, bool sync);
@@ -63,7 +63,7 @@ typedef struct mf_audit {
     int64_t epochs; /* complete epochs */
     int64_t running; /* samples used in the incomplete epoch */
     int64_t samples; /* samples used in all epochs */
-    int64_t left_out; /* samples skipped because their workers left */
+    int64_t n_skipped; /* samples skipped because their workers left */
     int64_t torn_at; /* offset of a torn record at the end, as after a crash; -1: none */
     int64_t n_problems;
     mf_buf problems; /* one line each, at most a hundred */
@@ -78,8 +78,8 @@ void mf_audit_deinit(mf_audit *a);
 
 typedef struct mf_ledger_entry {
     int64_t step, epoch, first, n;
-    int64_t left_out; /* not included in n */
-    int64_t *ids; /* [cap]: n used ids, then left_out skipped ones */
+    int64_t n_skipped; /* not included in n */
+    int64_t *ids; /* [cap]: n used ids, then n_skipped skipped ids */
     int64_t cap;
 } mf_ledger_entry;
 
@@ -87,7 +87,7 @@ typedef struct mf_ledger_entry {
 MF_MUST mf_status mf_ledger_read_header(mf_reader *r, mf_buf *out);
 /* Appends the bytes of one record. */
 void mf_ledger_encode_info(const mf_ledger_info *info, mf_buf *out);
-void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t left_out, mf_buf *out);
+void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t n_skipped, mf_buf *out);
 /* name and ids are borrowed from the bytes (the name has length name_len). Fails: DATA_LOSS. */
 MF_MUST mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *out,
                                         size_t *name_len);

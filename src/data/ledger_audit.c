@@ -74,7 +74,7 @@ static void end_epoch(check *c)
 /* Skipped ids count as seen, too: each once per epoch. */
 static void use_ids(check *c, const mf_ledger_entry *e)
 {
-    for (int64_t k = 0; k < e->n + e->left_out; k++) {
+    for (int64_t k = 0; k < e->n + e->n_skipped; k++) {
         const int64_t id = e->ids[k];
 
         if (id >= c->out->info.id_count || (c->wanted && !ledger_audit_bit(c->wanted, id))) {
@@ -89,7 +89,7 @@ static void use_ids(check *c, const mf_ledger_entry *e)
         }
     }
     c->out->samples += e->n;
-    c->out->left_out += e->left_out;
+    c->out->n_skipped += e->n_skipped;
 }
 
 static void ledger_audit_check_entry(check *c, const mf_ledger_entry *e)

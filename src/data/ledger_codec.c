@@ -92,16 +92,16 @@ static void encode_ids(const int64_t *ids, int64_t n, mf_buf *out)
     }
 }
 
-void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t left_out, mf_buf *out)
+void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t n_skipped, mf_buf *out)
 {
-    const int64_t used = batch->n - left_out;
+    const int64_t used = batch->n - n_skipped;
 
     mf_varint_write(out, (uint64_t)step);
     mf_varint_write(out, (uint64_t)batch->epoch);
     mf_varint_write(out, (uint64_t)batch->first);
     encode_ids(batch->ids, used, out);
-    if (left_out > 0)
-        encode_ids(batch->ids + used, left_out, out);
+    if (n_skipped > 0)
+        encode_ids(batch->ids + used, n_skipped, out);
 }
 
 /* Appends to the `have` ids already decoded. */
@@ -128,13 +128,13 @@ mf_status mf_ledger_decode_entry(const void *data, size_t len, mf_ledger_entry *
 {
     const char *p = data, *end = p + len;
 
-    e->left_out = 0;
+    e->n_skipped = 0;
     if (!ledger_codec_read_count(&p, end, &e->step) ||
         !ledger_codec_read_count(&p, end, &e->epoch) ||
         !ledger_codec_read_count(&p, end, &e->first))
         return ledger_codec_damaged("entry");
     MF_TRY(decode_ids(&p, end, 0, e, &e->n));
     if (p < end)
-        MF_TRY(decode_ids(&p, end, e->n, e, &e->left_out));
+        MF_TRY(decode_ids(&p, end, e->n, e, &e->n_skipped));
     return p == end ? MF_OK : ledger_codec_damaged("entry");
 }

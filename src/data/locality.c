@@ -66,12 +66,12 @@ static int64_t resident(void *map, int64_t size)
 
 /* mincore() is accurate only for users that may write the file: to others everything looks
  * resident. */
-static bool kernel_tells(const char *path, const struct stat *s)
+static bool residency_is_visible(const char *path, const struct stat *s)
 {
     return s->st_uid == geteuid() || access(path, W_OK) == 0;
 }
 
-static double locality_look(const char *path)
+static double locality_measure(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat s;
@@ -83,7 +83,7 @@ static double locality_look(const char *path)
         void *map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_SHARED, fd, 0);
 
         near = is_distant(fd) ? 0.0 : (double)s.st_size;
-        if (map != MAP_FAILED && kernel_tells(path, &s))
+        if (map != MAP_FAILED && residency_is_visible(path, &s))
             near += (double)resident(map, s.st_size);
         if (map != MAP_FAILED)
             munmap(map, (size_t)s.st_size);
@@ -117,7 +117,7 @@ static double near_bytes(const char *path, const char *patterns)
     if (!path)
         return 0.0; /* page cache contents are unknown */
     if (!patterns)
-        return locality_look(path);
+        return locality_measure(path);
     return fits_to(patterns, path) && stat(path, &s) == 0 ? (double)s.st_size : 0.0;
 }
 

@@ -37,7 +37,7 @@ static void idx_job_keep(void *ctx)
     const idx_job *j = ctx;
 
     if (mf_path_ends(j->path, ".gz"))
-        mf_kept_save(j->path, j->idx.dtype, &j->idx.shape, j->data, j->idx.bytes);
+        mf_unpack_cache_save(j->path, j->idx.dtype, &j->idx.shape, j->data, j->idx.bytes);
 }
 
 static void idx_job_release(void *ctx)
@@ -89,7 +89,7 @@ static mf_status load_rows(const char *path, mf_rows *rows)
 
     MF_TRY_TO(done, mf_idx_open(path, &idx));
     if (idx.bytes >= LAZY_BYTES && mf_path_ends(path, ".gz"))
-        rows->tensor = mf_kept_find(path, idx.dtype, &idx.shape);
+        rows->tensor = mf_unpack_cache_find(path, idx.dtype, &idx.shape);
     if (rows->tensor)
         goto done;
     rows->tensor = mf_calloc(1, sizeof *rows->tensor);

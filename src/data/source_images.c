@@ -43,7 +43,7 @@ static bool is_image_name(const char *name, bool is_dir)
 }
 
 /* Entries that must not be skipped silently: images of other formats, and folders. */
-static bool is_strange(const char *name, bool is_dir)
+static bool is_unsupported_entry(const char *name, bool is_dir)
 {
     static const char *const endings[] = { ".bmp",  ".gif",  ".tif", ".tiff", ".webp", ".heic",
                                            ".avif", ".jfif", ".pgm", ".ppm",  NULL };
@@ -171,7 +171,7 @@ static mf_status check_all_are_read(const char *folder)
 {
     mf_paths strange;
     struct stat is;
-    mf_status st = mf_paths_list(folder, is_strange, &strange);
+    mf_status st = mf_paths_list(folder, is_unsupported_entry, &strange);
 
     for (int64_t i = 0; i < strange.n && st == MF_OK; i++) {
         if (stat(strange.paths[i], &is) == 0 && S_ISDIR(is.st_mode))

@@ -129,7 +129,7 @@ static char *map_copy(const char *copy, size_t bytes)
     return map == MAP_FAILED ? NULL : map;
 }
 
-mf_tensor *mf_kept_find(const char *path, mf_dtype dtype, const mf_shape *shape)
+mf_tensor *mf_unpack_cache_find(const char *path, mf_dtype dtype, const mf_shape *shape)
 {
     char real[PATH_MAX], copy[PATH_MAX], *map;
     mf_tensor *t = NULL;
@@ -202,8 +202,8 @@ static bool unpack_cache_write_all(int fd, const void *data, size_t n)
     return true;
 }
 
-void mf_kept_save(const char *path, mf_dtype dtype, const mf_shape *shape, const void *data,
-                  size_t bytes)
+void mf_unpack_cache_save(const char *path, mf_dtype dtype, const mf_shape *shape, const void *data,
+                          size_t bytes)
 {
     char real[PATH_MAX], copy[PATH_MAX], temporary[PATH_MAX + 16], page[PAGE] = { 0 };
     char *slash;

@@ -13,9 +13,9 @@
 
 /* The copy of `path` as an array of this type and shape; NULL: none. Owned by the caller; its
  * memory is mapped read-only. */
-mf_tensor *mf_kept_find(const char *path, mf_dtype dtype, const mf_shape *shape);
+mf_tensor *mf_unpack_cache_find(const char *path, mf_dtype dtype, const mf_shape *shape);
 /* Saves a copy; the oldest ones are removed to make room (parameter data_cache_mib). */
-void mf_kept_save(const char *path, mf_dtype dtype, const mf_shape *shape, const void *data,
-                  size_t bytes);
+void mf_unpack_cache_save(const char *path, mf_dtype dtype, const mf_shape *shape, const void *data,
+                          size_t bytes);
 
 #endif

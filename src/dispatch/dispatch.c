@@ -18,7 +18,7 @@ static mf_status check_roles(const mf_cluster *c)
 
     if (self && !mf_role_trains(self->role) && self->role != MF_ROLE_MASTER)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "this process is %s %d, which cannot take part in closures: master, chief "
+                       "this process is %s %d, which cannot run closures: master, chief "
                        "and worker can",
                        mf_role_name(self->role), self->index);
     if (c->size < 1 && c->n_tasks > 0)

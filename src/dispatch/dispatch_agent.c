@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(dispatch_losses, 3, "a call fails after so many workers were lost while they ran it");
+MF_PARAM_INT(dispatch_max_lost_workers, 3,
+             "a call fails after this number of workers were lost while they ran it");
 
 /* ---- sending calls ---- */
 
@@ -261,12 +262,12 @@ static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
 {
     mf_master *m = a->master;
 
-    if (!f->done && f->only < 0 && ++f->losses < MF_PARAM(dispatch_losses)) {
+    if (!f->done && f->only < 0 && ++f->losses < MF_PARAM(dispatch_max_lost_workers)) {
         a->done.moved++;
         mf_dispatch_calls_push_front(&m->queue, f);
         return;
     }
-    if (f->losses >= MF_PARAM(dispatch_losses))
+    if (f->losses >= MF_PARAM(dispatch_max_lost_workers))
         (void)MF_FAIL(MF_UNAVAILABLE, "%d workers were lost with this call; the last: %.800s",
                       f->losses, why->message);
     else
@@ -348,7 +349,7 @@ static bool closing(mf_agent *a)
 }
 
 /* No message has arrived for a while: sends a ping, and checks the timeout. */
-static mf_status dispatch_agent_look_around(mf_agent *a)
+static mf_status dispatch_agent_check_peer(mf_agent *a)
 {
     const mf_dispatch *d = a->master->d;
     const int64_t silent = mf_clock_ns() - a->heard;
@@ -374,7 +375,7 @@ static mf_status dispatch_agent_talk(mf_agent *a)
 
         if (mail)
             a->heard = mf_clock_ns();
-        st = mail ? dispatch_agent_take_mail(a, mail) : dispatch_agent_look_around(a);
+        st = mail ? dispatch_agent_take_mail(a, mail) : dispatch_agent_check_peer(a);
         mf_mail_free(mail);
         MF_TRY(st);
         MF_TRY(give_calls(a));

@@ -33,7 +33,7 @@ void mf_master_wake(mf_master *m)
 /* ---- opening and closing ---- */
 
 /* This process runs the calls, one at a time; all of its threads work on each call. */
-static mf_status add_myself(mf_master *m)
+static mf_status add_own_process(mf_master *m)
 {
     mf_agent *a = &m->agents[0];
 
@@ -53,7 +53,7 @@ static mf_status dispatch_master_start(mf_master *m, const int *tasks, int n)
         m->agents[i].done.name = mf_net_name(m->d->net, tasks[i]);
     }
     if (n == 0)
-        MF_TRY(add_myself(m));
+        MF_TRY(add_own_process(m));
     if (m->d->net) {
         m->watch = (mf_net_watch){ .fn = wake_agents, .ctx = m, .questions = true };
         mf_net_watch_add(m->d->net, &m->watch);

@@ -109,7 +109,7 @@ static mf_status dispatch_worker_take_mail(dispatch_worker *w, mf_mail *mail)
 
 /* No message has arrived for a while: sends a ping, and checks the timeout. heard: time of the last
  * message. */
-static mf_status dispatch_worker_look_around(dispatch_worker *w, int64_t heard)
+static mf_status dispatch_worker_check_peer(dispatch_worker *w, int64_t heard)
 {
     const int64_t silent = mf_clock_ns() - heard;
     mf_status st;
@@ -136,7 +136,7 @@ static mf_status next_mail(dispatch_worker *w, int64_t until_ns, int64_t heard, 
     *out = mf_mailbox_take(&w->box, until_ns);
     if (*out)
         return MF_OK;
-    st = dispatch_worker_look_around(w, heard);
+    st = dispatch_worker_check_peer(w, heard);
     if (st != MF_OK) /* its last message may have arrived in between */
         *out = mf_mailbox_take(&w->box, mf_clock_ns());
     return *out ? MF_OK : st;
@@ -170,7 +170,7 @@ static void dispatch_worker_wake(void *ctx)
     mf_mailbox_wake(ctx);
 }
 
-static mf_status dispatch_worker_say_ready(dispatch_worker *w)
+static mf_status dispatch_worker_send_ready(dispatch_worker *w)
 {
     mf_buf text = { 0 };
     const mf_status st = mf_ready_encode(w->slots, &text);
@@ -197,7 +197,7 @@ static mf_status dispatch_worker_start(dispatch_worker *w)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for calls");
         w->n_threads++;
     }
-    return dispatch_worker_say_ready(w);
+    return dispatch_worker_send_ready(w);
 }
 
 /* Cancels running calls: no result is needed any more. */

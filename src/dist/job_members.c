@@ -15,7 +15,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is considered lost");
+MF_PARAM_FROM(lease_ms, 3000, 100,
+              "a task whose lease is not renewed for this time in ms is considered lost");
 
 #define SETTINGS "settings" /* in the store: the identity of the first tasks */
 

@@ -69,6 +69,12 @@ void mf_remote_settings_print(const mf_strategy_settings *s, const mf_setting_pr
 
 /* ---- any strategy ---- */
 
+/* "everyone" is the old name of "exchange". */
+static const char *collective_name(const char *name)
+{
+    return strcmp(name, "everyone") == 0 ? "exchange" : name;
+}
+
 mf_status mf_strategy_parse(const char *text, mf_arena *arena, mf_strategy_settings *out)
 {
     const mf_kinds kinds = { "strategy", mf_strategies, sizeof mf_strategies[0] };
@@ -82,7 +88,7 @@ mf_status mf_strategy_parse(const char *text, mf_arena *arena, mf_strategy_setti
     MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &o));
     *out = (mf_strategy_settings){ .kind = kind, .collective = "auto" };
     if (kind->common & MF_STRATEGY_COLLECTIVE)
-        out->collective = mf_options_string(&o, "collective");
+        out->collective = collective_name(mf_options_string(&o, "collective"));
     if (kind->common & MF_STRATEGY_BALANCE)
         out->balance = mf_options_bool(&o, "balance");
     if (kind->common & MF_STRATEGY_AGGREGATION)

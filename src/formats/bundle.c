@@ -148,7 +148,7 @@ static mf_status shard_file(mf_bundle *b, const mf_bundle_entry *e, int *fd)
     if (st != MF_OK)
         *fd = -1;
     else if (fstat(*fd, &info) != 0)
-        st = mf_errno_status(errno, "look at", path);
+        st = mf_errno_status(errno, "inspect", path);
     else if (e->offset > info.st_size || e->size > info.st_size - e->offset)
         st = MF_FAIL(MF_DATA_LOSS, "'%s' has %lld bytes, but %lld are to be read at %lld", path,
                      (long long)info.st_size, (long long)e->size, (long long)e->offset);

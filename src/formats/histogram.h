@@ -16,7 +16,7 @@ typedef struct mf_histogram {
     int n;
 } mf_histogram;
 
-/* Values that are not finite are skipped. Types without numbers: an empty histogram.
+/* Values that are not finite are skipped. Types that are not numeric: an empty histogram.
  * Of adjacent empty buckets only the last is kept, as TensorFlow writes them. */
 void mf_histogram_of(const mf_tensor *values, mf_histogram *out);
 

@@ -7,7 +7,7 @@
  * and so on.
  *
  * Fields that our descriptors do not have (src/proto/graph.proto lists them) are not supported.
- * Those that TensorFlow writes are skipped when read; other unknown names are refused. */
+ * Fields that TensorFlow writes are skipped when read; other unknown names are refused. */
 #ifndef MF_FORMATS_PBTXT_H
 #define MF_FORMATS_PBTXT_H
 

@@ -234,7 +234,7 @@ static mf_status safetensors_read_header(mf_safetensors *s)
     mf_status st;
 
     if (fstat(s->fd, &info) != 0)
-        return mf_errno_status(errno, "look at", s->path);
+        return mf_errno_status(errno, "inspect", s->path);
     if (S_ISDIR(info.st_mode))
         return mf_errno_status(EISDIR, "read", s->path);
     MF_TRY(safetensors_read_at(s, &len, LENGTH, 0));

@@ -35,7 +35,7 @@ static mf_status take_named(taker *t, const Tensorflow__AttrValue *v)
     return MF_OK;
 }
 
-static mf_status look_into(taker *t, const mf_function *f)
+static mf_status collect_called(taker *t, const mf_function *f)
 {
     const Tensorflow__FunctionDef *def = f->proto;
 
@@ -74,7 +74,7 @@ mf_status mf_function_library(const mf_graph *graph, const mf_func_ref *root, mf
     if (st == MF_OK)
         st = function_library_take_attrs(&t, root->attrs, root->n_attrs);
     while (st == MF_OK && t.n > 0)
-        st = look_into(&t, t.todo[--t.n]);
+        st = collect_called(&t, t.todo[--t.n]);
     mf_free(t.todo);
     if (st != MF_OK)
         mf_graph_free(t.to);

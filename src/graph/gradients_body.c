@@ -188,15 +188,15 @@ static int gradients_body_find_output(const mf_output *in, int n, mf_output o)
     return -1;
 }
 
-typedef struct knife {
+typedef struct backward_cut {
     mf_diff *d;
     bool *needed; /* by node id: in the backward part */
     int **taken; /* by node id and port: index in d->taken, from 1 */
     int64_t cap;
-} knife;
+} backward_cut;
 
 /* The backward part uses o. A constant is copied, so that its value stays known. */
-static mf_status gradients_body_take(knife *c, mf_output o)
+static mf_status gradients_body_take(backward_cut *c, mf_output o)
 {
     mf_diff *d = c->d;
     mf_taken *more;
@@ -241,7 +241,7 @@ static void drop_controls(const mf_diff *d, mf_node *n)
     n->n_controls = kept;
 }
 
-static mf_status gradients_body_take_all(knife *c, mf_node *const *order, int64_t n)
+static mf_status gradients_body_take_all(backward_cut *c, mf_node *const *order, int64_t n)
 {
     for (int i = 0; i < c->d->n_args; i++) {
         if (c->d->dx[i].node)
@@ -266,9 +266,9 @@ mf_status mf_diff_cut(mf_diff *d)
     const int64_t n = d->body->n_nodes;
     mf_arena *arena = d->body->arena;
     mf_node **order = MF_ARENA_ARRAY(arena, mf_node *, n);
-    knife c = { .d = d,
-                .needed = MF_ARENA_ARRAY(arena, bool, n),
-                .taken = MF_ARENA_ARRAY(arena, int *, n) };
+    backward_cut c = { .d = d,
+                       .needed = MF_ARENA_ARRAY(arena, bool, n),
+                       .taken = MF_ARENA_ARRAY(arena, int *, n) };
     int64_t n_order;
 
     MF_TRY(mf_graph_status(d->body));

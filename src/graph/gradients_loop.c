@@ -30,7 +30,7 @@ typedef struct gradients_loop {
 
 /* ---- which gradients are carried ---- */
 
-static mf_output behind_identity(mf_output o)
+static mf_output skip_identities(mf_output o)
 {
     while (strcmp(o.node->op_name, "Identity") == 0)
         o = o.node->inputs[0];
@@ -43,7 +43,7 @@ static bool gradients_loop_same(mf_output a, mf_output b)
 }
 
 /* Mark nodes that depend on marked ones (down), or on which marked ones depend. */
-static void spread_marks(mf_node *const *order, int64_t n, bool down, bool *mark)
+static void propagate_marks(mf_node *const *order, int64_t n, bool down, bool *mark)
 {
     for (int64_t i = 0; i < n; i++) {
         const mf_node *x = order[down ? i : n - 1 - i];
@@ -61,8 +61,8 @@ static void spread_marks(mf_node *const *order, int64_t n, bool down, bool *mark
     }
 }
 
-/* Extend the set of variables by those that depend on it through any number of iterations (down),
- * or on which it depends. */
+/* Extend the set of variables by variables that depend on it through any number of iterations
+ * (down), or on which it depends. */
 static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *order, int64_t n,
                                        bool down, bool *set)
 {
@@ -77,7 +77,7 @@ static mf_status gradients_loop_spread(const gradients_loop *l, mf_node *const *
         more = false;
         for (int i = 0; i < l->n; i++)
             mark[from[i].node->id] |= set[i];
-        spread_marks(order, n, down, mark);
+        propagate_marks(order, n, down, mark);
         for (int i = 0; i < l->n; i++) {
             more = more || (!set[i] && mark[to[i].node->id]);
             set[i] = set[i] || mark[to[i].node->id];
@@ -99,7 +99,7 @@ static mf_status find_carried(gradients_loop *l)
     for (int i = 0; i < l->n; i++) {
         wanted[i] = l->g->wants[i];
         l->carried[i] = l->g->dy[i].node != NULL;
-        l->fixed[i] = gradients_loop_same(behind_identity(l->d.results[i]), l->d.args[i]);
+        l->fixed[i] = gradients_loop_same(skip_identities(l->d.results[i]), l->d.args[i]);
     }
     MF_TRY(gradients_loop_spread(l, order, n, true, wanted));
     MF_TRY(gradients_loop_spread(l, order, n, false, l->carried));
@@ -239,7 +239,7 @@ static mf_status backward_condition(gradients_loop *l, mf_func_ref *ref)
 /* Index of the fixed variable that is this value, or -1. */
 static int fixed_variable(const gradients_loop *l, const mf_taken *t)
 {
-    const mf_output o = behind_identity(t->at);
+    const mf_output o = skip_identities(t->at);
 
     for (int i = 0; i < l->n; i++) {
         if (l->fixed[i] && gradients_loop_same(o, l->d.args[i]))

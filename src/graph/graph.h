@@ -52,7 +52,7 @@ typedef struct mf_graph_tensor {
 typedef struct mf_node_mark {
     int64_t layer; /* attribute _layer: the layer's number, from 1; 0: none */
     bool gradient; /* attribute _gradient: built by mf_gradients() for nodes of that layer */
-    int64_t turn; /* attribute _turn: the micro-batch, from 1; 0: none */
+    int64_t micro_batch; /* attribute _micro_batch: the micro-batch, from 1; 0: none */
 } mf_node_mark;
 
 struct mf_graph {
@@ -145,9 +145,9 @@ static inline bool mf_node_is_gradient(const mf_node *node)
     return mf_node_bool(node, "_gradient");
 }
 
-static inline int64_t mf_node_turn(const mf_node *node)
+static inline int64_t mf_node_micro_batch(const mf_node *node)
 {
-    return mf_node_mark_of(node, "_turn");
+    return mf_node_mark_of(node, "_micro_batch");
 }
 /* Is it a gradient of a micro-batch that only weights use, so that no other layer waits for it
  * (spmd/pipeline/pipeline_schedule.c)? */

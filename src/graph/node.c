@@ -488,15 +488,15 @@ static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec
 static mf_status mark_node(mf_graph *graph, mf_node *n)
 {
     const mf_attr layer = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.layer };
-    const mf_attr turn = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.turn };
+    const mf_attr micro_batch = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.micro_batch };
     const mf_attr gradient = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
 
     if (graph->mark.layer && !mf_node_attr(n, "_layer"))
         MF_TRY(mf_node_set_attr(graph, n, "_layer", &layer));
     if (graph->mark.gradient && !mf_node_attr(n, "_gradient"))
         MF_TRY(mf_node_set_attr(graph, n, "_gradient", &gradient));
-    if (graph->mark.turn && !mf_node_attr(n, "_turn"))
-        MF_TRY(mf_node_set_attr(graph, n, "_turn", &turn));
+    if (graph->mark.micro_batch && !mf_node_attr(n, "_micro_batch"))
+        MF_TRY(mf_node_set_attr(graph, n, "_micro_batch", &micro_batch));
     return MF_OK;
 }
 

@@ -87,7 +87,7 @@ static mf_status note_leaving(rewriter *r, mf_output o)
     return MF_OK;
 }
 
-static mf_status recompute_look(rewriter *r, const int64_t *segment, int64_t n_layers)
+static mf_status recompute_mark_segments(rewriter *r, const int64_t *segment, int64_t n_layers)
 {
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
@@ -125,7 +125,7 @@ static void forget_all(rewriter *r)
     r->after = NULL;
 }
 
-static mf_status recompute_look_at_all(rewriter *r, int64_t segment)
+static mf_status recompute_mark_all(rewriter *r, int64_t segment)
 {
     const int64_t n_nodes = r->g->n_nodes;
 
@@ -152,7 +152,7 @@ static mf_status recompute_look_at_all(rewriter *r, int64_t segment)
  * others would form a cycle. */
 static mf_status find_gate(rewriter *r, int64_t segment)
 {
-    MF_TRY(recompute_look_at_all(r, segment));
+    MF_TRY(recompute_mark_all(r, segment));
     r->n_gate = 0;
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
@@ -294,7 +294,7 @@ mf_status mf_recompute(mf_graph *graph, const int64_t *segment, int64_t n_layers
     mf_status st = recompute_begin(&r);
 
     if (st == MF_OK)
-        st = recompute_look(&r, segment, n_layers);
+        st = recompute_mark_segments(&r, segment, n_layers);
     for (int64_t i = 1; i <= n_layers; i++)
         last = segment[i] > last ? segment[i] : last;
     for (int64_t s = 1; st == MF_OK && s <= last; s++)

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static mf_status unlike_all(const char *subject, const mf_opdef *def, const char *name)
+static mf_status unknown_setting(const char *subject, const mf_opdef *def, const char *name)
 {
     mf_buf known = { 0 };
     mf_status st;
@@ -30,7 +30,7 @@ static mf_status settings_unknown(const char *subject, const mf_opdef *def, cons
     if (c.best)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'; did you mean '%s'?",
                        subject, name, c.best);
-    return unlike_all(subject, def, name);
+    return unknown_setting(subject, def, name);
 }
 
 /* ---- one setting ---- */

@@ -23,8 +23,8 @@ typedef struct mf_options {
  * type, out of range, given twice. */
 MF_MUST mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                                    mf_arena *arena, mf_options *out);
-/* Settings in the text replace those that were parsed before, against the same signature. Fails in
- * the same way. */
+/* Settings in the text replace previously parsed settings of the same signature. Fails in the same
+ * way. */
 MF_MUST mf_status mf_options_change(mf_options *o, const char *signature, const char *text,
                                     mf_arena *arena);
 

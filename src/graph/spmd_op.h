@@ -32,8 +32,8 @@ typedef struct mf_mesh_meter {
     int64_t begin; /* of the run */
     int64_t since; /* start of the oldest running item */
     int64_t busy_ns; /* busy time before that */
-    int n_turns;
-    mf_mesh_turn turns[MF_MESH_TURNS];
+    int n_intervals;
+    mf_mesh_interval intervals[MF_MESH_INTERVALS];
 } mf_mesh_meter;
 
 struct mf_mesh_link {

@@ -136,7 +136,7 @@ static int kill_some(const char *name, int64_t watcher)
         const int64_t pid = strtoll(e->d_name, NULL, 10);
         mf_process p;
 
-        if (pid <= 0 || pid == watcher || !mf_process_look(pid, &p) || p.session != watcher ||
+        if (pid <= 0 || pid == watcher || !mf_process_read(pid, &p) || p.session != watcher ||
             p.state == 'Z' || (name && !job_watcher_is_of(pid, name)))
             continue;
         n += kill((pid_t)pid, SIGKILL) == 0;
@@ -300,7 +300,7 @@ static int main_of_watch(const char *dir, const mf_jobqueue_job *job)
     (void)sigaction(SIGHUP, &none, NULL);
     (void)sigemptyset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    if (!mf_process_look(getpid(), &self) || !is_alone(dir, job->name))
+    if (!mf_process_read(getpid(), &self) || !is_alone(dir, job->name))
         return 1;
     (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)getpid(), (long long)self.start);
     if (job_watcher_write_file(dir, job->name, "run", text) != MF_OK)

@@ -61,7 +61,7 @@ static mf_status jobqueue_read_text(const char *dir, const char *name, const cha
     return st;
 }
 
-static bool is_there(const char *dir, const char *name, const char *file)
+static bool queue_file_exists(const char *dir, const char *name, const char *file)
 {
     mf_buf path = { 0 };
     const bool there =
@@ -113,11 +113,11 @@ static bool read_end(const char *dir, mf_jobqueue_job *job)
     return over;
 }
 
-static bool lives(int64_t pid, int64_t start)
+static bool process_is_alive(int64_t pid, int64_t start)
 {
     mf_process p;
 
-    return pid > 0 && mf_process_look(pid, &p) && p.start == start && p.state != 'Z';
+    return pid > 0 && mf_process_read(pid, &p) && p.start == start && p.state != 'Z';
 }
 
 static void jobqueue_find_state(const char *dir, mf_jobqueue_job *job)
@@ -128,12 +128,12 @@ static void jobqueue_find_state(const char *dir, mf_jobqueue_job *job)
         job->tries = n[0];
     if (jobqueue_read_numbers(dir, job->name, "run", n)) {
         job->pid = n[0];
-        job->state = lives(n[0], n[1]) ? MF_JOBQUEUE_RUNS : MF_JOBQUEUE_LOST;
+        job->state = process_is_alive(n[0], n[1]) ? MF_JOBQUEUE_RUNS : MF_JOBQUEUE_LOST;
     }
     (void)read_end(dir, job); /* read last: it may have ended in between */
 }
 
-mf_status mf_jobqueue_look(const char *dir, const char *name, mf_arena *arena, mf_jobqueue_job *out)
+mf_status mf_jobqueue_read(const char *dir, const char *name, mf_arena *arena, mf_jobqueue_job *out)
 {
     mf_buf path = { 0 };
     char *bytes = NULL;
@@ -199,7 +199,7 @@ mf_status mf_jobqueue_list(const char *dir, mf_arena *arena, mf_jobqueue_job **o
         if (*n == room)
             st = jobqueue_make_room(arena, out, *n, &room);
         if (st == MF_OK)
-            *n += mf_jobqueue_look(dir, e->d_name, arena, &(*out)[*n]) == MF_OK;
+            *n += mf_jobqueue_read(dir, e->d_name, arena, &(*out)[*n]) == MF_OK;
     }
     (void)closedir(d);
     if (st == MF_OK && *n > 0)
@@ -227,7 +227,7 @@ static mf_status jobqueue_check_order(const char *dir, const mf_jobqueue_order *
 {
     for (int64_t i = 0; i < o->n_after; i++) {
         MF_TRY(mf_status_page_check_name(o->after[i]));
-        if (!is_there(dir, o->after[i], "job"))
+        if (!queue_file_exists(dir, o->after[i], "job"))
             return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' for --after", o->after[i]);
     }
     return MF_OK;
@@ -272,7 +272,7 @@ static bool move_there(const char *dir, const char *name, const char *draft, con
 {
     if (rename(draft, path) == 0)
         return true;
-    return (errno == EEXIST || errno == ENOTEMPTY) && !is_there(dir, name, "job") &&
+    return (errno == EEXIST || errno == ENOTEMPTY) && !queue_file_exists(dir, name, "job") &&
            empty_folder(dir, name) == MF_OK && rename(draft, path) == 0;
 }
 
@@ -343,7 +343,7 @@ mf_status mf_jobqueue_write_end(const char *dir, const char *name, mf_jobqueue_s
     mf_buf path = { 0 }, text = { 0 };
     mf_status st = MF_OK;
 
-    if (is_there(dir, name, "end"))
+    if (queue_file_exists(dir, name, "end"))
         return MF_OK;
     mf_buf_printf(&text, "%s %d %s\n", mf_jobqueue_state_text(state), code, how);
     st = mf_buf_finish(&text);
@@ -370,7 +370,7 @@ mf_status mf_jobqueue_cancel(const char *dir, mf_arena *arena, mf_jobqueue_job *
         st = mf_file_write(path.data, "", 0);
     mf_buf_deinit(&path);
     if (st == MF_OK)
-        st = mf_jobqueue_look(dir, job->name, arena, job);
+        st = mf_jobqueue_read(dir, job->name, arena, job);
     if (st == MF_OK && job->state == MF_JOBQUEUE_RUNS && kill((pid_t)job->pid, SIGTERM) != 0 &&
         errno != ESRCH)
         st = MF_FAIL(MF_PERMISSION_DENIED, "cannot end process %lld: %s", (long long)job->pid,

@@ -72,7 +72,7 @@ MF_MUST mf_status mf_jobqueue_path(const char *dir, const char *name, const char
 MF_MUST mf_status mf_jobqueue_submit(const char *dir, const char *name,
                                      const mf_jobqueue_order *order);
 /* Reads one job. Fails: NOT_FOUND, DATA_LOSS. */
-MF_MUST mf_status mf_jobqueue_look(const char *dir, const char *name, mf_arena *arena,
+MF_MUST mf_status mf_jobqueue_read(const char *dir, const char *name, mf_arena *arena,
                                    mf_jobqueue_job *out);
 /* Reads all jobs, the oldest first; other files are skipped. */
 MF_MUST mf_status mf_jobqueue_list(const char *dir, mf_arena *arena, mf_jobqueue_job **out, int *n);

@@ -83,14 +83,14 @@ static bool jobqueue_daemon_is_gone(const char *dir, const char *name)
 {
     mf_arena *arena = mf_arena_new();
     mf_jobqueue_job job;
-    const bool gone = arena && mf_jobqueue_look(dir, name, arena, &job) == MF_NOT_FOUND;
+    const bool gone = arena && mf_jobqueue_read(dir, name, arena, &job) == MF_NOT_FOUND;
 
     mf_arena_free(arena);
     return gone;
 }
 
 /* 1: all jobs of its --after are done, or it has been started before; 0: not yet; -1: one of them
- * failed or is gone, and which. */
+ * failed or does not exist, and which. */
 static int may_start(const char *dir, const mf_jobqueue_job *jobs, int n,
                      const mf_jobqueue_job *job, const char **which)
 {
@@ -169,7 +169,7 @@ static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
     return jobqueue_daemon_start(d, job);
 }
 
-static mf_status jobqueue_daemon_look(daemon_state *d)
+static mf_status jobqueue_daemon_scan(daemon_state *d)
 {
     mf_arena *arena = mf_arena_new();
     int64_t free = d->slots;
@@ -220,7 +220,7 @@ mf_status mf_jobqueue_serve(const char *dir, int64_t slots, const volatile sig_a
     while (st == MF_OK && !*stop) {
         int ms = jobqueue_daemon_reap(&d) ? EVERY_MS : AFTER_FAILURE_MS;
 
-        if (jobqueue_daemon_look(&d) != MF_OK) { /* for example a full disk: the cause may be
+        if (jobqueue_daemon_scan(&d) != MF_OK) { /* for example a full disk: the cause may be
                                                     temporary */
             MF_WARN("%s", mf_error_message());
             ms = AFTER_FAILURE_MS;

@@ -112,7 +112,7 @@ mf_output mf_boxes_code(mf_layer_call *l, mf_output boxes, mf_output references)
     return boxes_joined(l, code);
 }
 
-static mf_output inside(mf_layer_call *l, mf_output x)
+static mf_output clip_to_unit(mf_layer_call *l, mf_output x)
 {
     return mf_apply(l->graph, "ClipByValue",
                     MF_IN(x, mf_layer_number(l, 0.0), mf_layer_number(l, 1.0)));
@@ -133,8 +133,8 @@ mf_output mf_boxes_decode(mf_layer_call *l, mf_output code, mf_output references
         half = boxes_two(l, "Minimum", boxes_times(l, c[i + 2], SIZE), mf_layer_number(l, LARGEST));
         half =
             boxes_times(l, boxes_two(l, "Mul", mf_apply(l->graph, "Exp", MF_IN(half)), unit), 0.5);
-        box[i] = inside(l, boxes_two(l, "Sub", middle, half));
-        box[i + 2] = inside(l, boxes_two(l, "AddV2", middle, half));
+        box[i] = clip_to_unit(l, boxes_two(l, "Sub", middle, half));
+        box[i + 2] = clip_to_unit(l, boxes_two(l, "AddV2", middle, half));
     }
     return boxes_joined(l, box);
 }

@@ -101,7 +101,8 @@ static mf_output some_of(const detection *d, mf_output nobody)
 mf_output mf_detection_matches(mf_layer_call *l, mf_output label)
 {
     const detection d = { l, label };
-    const mf_boxes_match m = mf_boxes_match_objects(l, mf_model_left(l->model, "anchors"), label);
+    const mf_boxes_match m =
+        mf_boxes_match_objects(l, mf_model_named_output(l->model, "anchors"), label);
 
     return taken(&d, &m);
 }
@@ -109,8 +110,8 @@ mf_output mf_detection_matches(mf_layer_call *l, mf_output label)
 static mf_output of_anchors(const detection *d)
 {
     const mf_model *model = d->l->model;
-    const mf_output anchors = mf_model_left(model, "anchors"),
-                    x = mf_model_left(model, "objectness");
+    const mf_output anchors = mf_model_named_output(model, "anchors"),
+                    x = mf_model_named_output(model, "objectness");
     const mf_boxes_match m = mf_boxes_match_objects(d->l, anchors, d->label);
     const mf_output is = taken(d, &m),
                     free = detection_loss_two(d, "Sub", detection_loss_number(d, 1), is);
@@ -121,7 +122,7 @@ static mf_output of_anchors(const detection *d)
     const mf_output wrong = detection_loss_two(
         d, "Sub", mf_apply(d->l->graph, "Softplus", MF_IN(x)), detection_loss_two(d, "Mul", x, is));
     const mf_output far =
-        detection_loss_distance(d, mf_model_left(model, "anchor_codes"),
+        detection_loss_distance(d, mf_model_named_output(model, "anchor_codes"),
                                 mf_boxes_code(d->l, detection_loss_box_of(d, &m), anchors));
 
     return detection_loss_two(
@@ -136,8 +137,8 @@ static mf_output of_anchors(const detection *d)
 static mf_output of_regions(const detection *d)
 {
     const mf_model *model = d->l->model;
-    const mf_output regions = mf_model_left(model, "proposals"),
-                    scores = mf_model_left(model, "scores");
+    const mf_output regions = mf_model_named_output(model, "proposals"),
+                    scores = mf_model_named_output(model, "scores");
     const mf_shape s = mf_model_shape(d->l->model, scores);
     const mf_boxes_match m = mf_boxes_match_objects(d->l, regions, d->label);
     const mf_output is = detection_loss_as_float(
@@ -156,7 +157,7 @@ static mf_output of_regions(const detection *d)
         detection_loss_two(d, "SparseSoftmaxCrossEntropyWithLogits",
                            mf_layer_reshape(d->l, scores, (int64_t[]){ -1, s.dims[2] }, 2), wanted);
     wrong = mf_layer_reshape(d->l, wrong, (int64_t[]){ -1, s.dims[1] }, 2);
-    far = detection_loss_distance(d, mf_model_left(model, "region_codes"),
+    far = detection_loss_distance(d, mf_model_named_output(model, "region_codes"),
                                   mf_boxes_code(d->l, detection_loss_box_of(d, &m), regions));
     return detection_loss_two(d, "AddV2", detection_loss_mean_of(d, wrong, there),
                               detection_loss_mean_of(d, far, is));
@@ -179,7 +180,7 @@ bool mf_detection_fits(mf_layer_call *l)
     char text[MF_SHAPE_TEXT];
 
     for (int i = 0; i < MF_COUNT(needed); i++) {
-        if (!mf_model_left(l->model, needed[i]).node) {
+        if (!mf_model_named_output(l->model, needed[i]).node) {
             (void)mf_layer_fail(l,
                                 "only a detector has %s: use the model faster-rcnn, or the "
                                 "layers RegionProposals and Detections",

@@ -32,7 +32,7 @@ static mf_output detection_metric_flat(mf_layer_call *l, mf_output x)
 
 static int64_t detection_metric_classes_of(mf_layer_call *l)
 {
-    return mf_model_shape(l->model, mf_model_left(l->model, "scores")).dims[2] - 1;
+    return mf_model_shape(l->model, mf_model_named_output(l->model, "scores")).dims[2] - 1;
 }
 
 /* ---- correct detections ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detector.c - the layers of Faster R-CNN (Ren et al. 2015), trained as in document 003: regions
  * are proposed at anchors, filtered, cropped from the features, and classified. Values that the
- * loss and the metric need are stored under names (mf_model_leave).
+ * loss and the metric need are stored under names (mf_model_name_output).
  *
  * All shapes are fixed and samples are independent, so results do not depend on shards or workers.
  * If a job has several meshes (docs/guides/mesh.md), the filter can be placed on one of them:
@@ -20,7 +20,7 @@ static mf_output detector_two(mf_layer_call *l, const char *op, mf_output a, mf_
 
 static mf_output detector_keep(mf_layer_call *l, const char *name, mf_output x)
 {
-    mf_model_leave(l->model, name, x);
+    mf_model_name_output(l->model, name, x);
     return x;
 }
 

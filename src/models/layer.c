@@ -305,11 +305,11 @@ mf_output mf_layer_kept(mf_layer_call *l, const char *what, const mf_shape *shap
         return (mf_output){ 0 };
     w->trained = false;
     read_weight(l, w, what);
-    if (mf_grow(&m->kept, &m->cap_kept, m->n_kept + 1, sizeof(mf_kept)) != MF_OK) {
+    if (mf_grow(&m->carried, &m->cap_kept, m->n_kept + 1, sizeof(mf_carried_state)) != MF_OK) {
         mf_graph_fail(m->graph, MF_NOMEM("a weight"));
         return (mf_output){ 0 };
     }
-    m->kept[m->n_kept++] = (mf_kept){ .weight = w };
+    m->carried[m->n_kept++] = (mf_carried_state){ .weight = w };
     return mf_apply(l->graph, "_SampleRows", MF_IN(like, w->value, m->clock));
 }
 
@@ -319,8 +319,8 @@ void mf_layer_keep(mf_layer_call *l, const char *what, mf_output rows)
     const char *name = mf_arena_printf(l->graph->arena, "%s%s", l->graph->scope, what);
 
     for (int64_t i = 0; name && i < m->n_kept; i++) {
-        if (strcmp(m->kept[i].weight->name, name) == 0)
-            m->kept[i].next = rows;
+        if (strcmp(m->carried[i].weight->name, name) == 0)
+            m->carried[i].next = rows;
     }
 }
 

@@ -72,7 +72,7 @@ static mf_output layer_embedding_two(mf_layer_call *l, const char *op, mf_output
 }
 
 /* x ^= x >> shift; x *= factor */
-static mf_output stir(mf_layer_call *l, mf_output x, uint64_t shift, uint64_t factor)
+static mf_output xor_shift_multiply(mf_layer_call *l, mf_output x, uint64_t shift, uint64_t factor)
 {
     x = layer_embedding_two(
         l, "BitwiseXor", x,
@@ -83,9 +83,9 @@ static mf_output stir(mf_layer_call *l, mf_output x, uint64_t shift, uint64_t fa
 /* The finalizer of splitmix64: every bit of the result depends on every bit of x. */
 static mf_output layer_embedding_mix(mf_layer_call *l, mf_output x)
 {
-    x = stir(l, x, 30, UINT64_C(0xbf58476d1ce4e5b9));
-    x = stir(l, x, 27, UINT64_C(0x94d049bb133111eb));
-    return stir(l, x, 31, 1);
+    x = xor_shift_multiply(l, x, 30, UINT64_C(0xbf58476d1ce4e5b9));
+    x = xor_shift_multiply(l, x, 27, UINT64_C(0x94d049bb133111eb));
+    return xor_shift_multiply(l, x, 31, 1);
 }
 
 static mf_output column(mf_layer_call *l, mf_output x, const int64_t *which, int64_t n)

@@ -45,7 +45,7 @@ static mf_output layer_experts_one_hot(const gating *g, mf_output index, int64_t
 }
 
 /* 1 for the expert with the largest score. */
-static mf_output favourite(const gating *g, mf_output scores)
+static mf_output top_expert(const gating *g, mf_output scores)
 {
     const mf_output last = mf_scalar(g->l->graph, MF_DTYPE_I32, 2);
 
@@ -111,8 +111,8 @@ static void add_balance(const gating *g, mf_output gates, mf_output choice)
 /* Second choices are placed after all first choices, and both gates add up to one. */
 static void add_choices(gating *g, mf_output gates, int64_t top)
 {
-    const mf_output first = favourite(g, gates), ahead = queue(g, first);
-    const mf_output kept = with_room(g, first, ahead);
+    const mf_output first = top_expert(g, gates), ahead = queue(g, first);
+    const mf_output carried = with_room(g, first, ahead);
     mf_output gate =
         layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", gates, first), 2, false);
 
@@ -120,9 +120,9 @@ static void add_choices(gating *g, mf_output gates, int64_t top)
     if (top == 2) {
         const mf_output rest = layer_experts_two(
             g, "Mul", gates, layer_experts_two(g, "Sub", mf_layer_number(g->l, 1), first));
-        const mf_output second = favourite(g, rest);
+        const mf_output second = top_expert(g, rest);
         const mf_output behind = layer_experts_two(g, "AddV2", queue(g, second),
-                                                   layer_experts_over(g, "Sum", kept, 1, true));
+                                                   layer_experts_over(g, "Sum", carried, 1, true));
         const mf_output gate2 =
             layer_experts_over(g, "Sum", layer_experts_two(g, "Mul", rest, second), 2, false);
         const mf_output both = layer_experts_two(
@@ -132,7 +132,7 @@ static void add_choices(gating *g, mf_output gates, int64_t top)
         add_choice(g, with_room(g, second, behind), behind,
                    layer_experts_two(g, "RealDiv", gate2, both));
     }
-    add_choice(g, kept, ahead, gate);
+    add_choice(g, carried, ahead, gate);
 }
 
 static mf_output einsum(const gating *g, const char *equation, mf_output a, mf_output b)

@@ -41,7 +41,7 @@ static mf_output to_visible(const layer_rbm_machine *m, mf_output h)
     return layer_rbm_two(m, "BiasAdd", x, m->visible);
 }
 
-static mf_output chance(const layer_rbm_machine *m, mf_output x)
+static mf_output unit_probability(const layer_rbm_machine *m, mf_output x)
 {
     return mf_apply(m->l->graph, "Sigmoid", MF_IN(x));
 }
@@ -49,7 +49,7 @@ static mf_output chance(const layer_rbm_machine *m, mf_output x)
 /* 1 with probability sigmoid(x), otherwise 0. */
 static mf_output drawn(layer_rbm_machine *m, mf_output x)
 {
-    const mf_output p = chance(m, x), u = mf_layer_uniforms(m->l, p, ++m->draws);
+    const mf_output p = unit_probability(m, x), u = mf_layer_uniforms(m->l, p, ++m->draws);
 
     return mf_applyf(m->l->graph, "Cast", MF_IN(layer_rbm_two(m, "Less", u, p)), "DstT=float");
 }
@@ -91,7 +91,7 @@ static mf_output layer_rbm_build(mf_layer_call *l)
     end = layer_rbm_walk(&m, start, steps);
     if (chains > 0)
         mf_layer_keep(l, "chains", end);
-    again = chance(&m, to_visible(&m, chance(&m, to_hidden(&m, v))));
+    again = unit_probability(&m, to_visible(&m, unit_probability(&m, to_hidden(&m, v))));
     loss = mf_layer_by_mode(l, free_energy(&m, end), free_energy(&m, again));
     mf_layer_add_loss(l, layer_rbm_two(&m, "Sub", free_energy(&m, v), loss));
     return layer_rbm_over_last(&m, "Mean", layer_rbm_two(&m, "SquaredDifference", v, again));

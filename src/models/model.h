@@ -38,10 +38,10 @@ typedef struct mf_moving {
 } mf_moving;
 
 /* State that samples pass on to the samples at the same position of the next batch. */
-typedef struct mf_kept {
+typedef struct mf_carried_state {
     mf_weight *weight;
     mf_output next; /* of the shard */
-} mf_kept;
+} mf_carried_state;
 
 /* A layer, for summaries. */
 typedef struct mf_layer_made {
@@ -53,10 +53,10 @@ typedef struct mf_layer_made {
 } mf_layer_made;
 
 /* A named output. */
-typedef struct mf_left {
+typedef struct mf_named_output {
     const char *name; /* a string constant */
     mf_output output;
-} mf_left;
+} mf_named_output;
 
 struct mf_model {
     atomic_int refs; /* the caller's, and one per trainer */
@@ -66,11 +66,11 @@ struct mf_model {
     int64_t n_weights, cap_weights;
     mf_moving *moving;
     int64_t n_moving, cap_moving;
-    mf_kept *kept;
+    mf_carried_state *carried;
     int64_t n_kept, cap_kept;
     mf_output *losses; /* terms that layers add to the loss: one number per sample */
     int64_t n_losses, cap_losses;
-    mf_left *left; /* outputs that layers store for a loss or a metric */
+    mf_named_output *left; /* outputs that layers store for a loss or a metric */
     int64_t n_left, cap_left;
     mf_output *inputs; /* placeholders named after columns */
     int64_t n_inputs, cap_inputs;
@@ -108,7 +108,7 @@ mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL: no
 
 /* Stores an output for a loss or a metric under a name with static lifetime; looks it up (an empty
  * output: no layer stored one). The last one stored wins. */
-void mf_model_leave(mf_model *model, const char *name, mf_output output);
-mf_output mf_model_left(const mf_model *model, const char *name);
+void mf_model_name_output(mf_model *model, const char *name, mf_output output);
+mf_output mf_model_named_output(const mf_model *model, const char *name);
 
 #endif

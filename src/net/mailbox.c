@@ -52,7 +52,7 @@ void mf_mailbox_add(mf_mailbox *box, mf_mail *mail)
         mf_mail_free(mail);
 }
 
-static void break_box(mf_mailbox *box)
+static void mark_broken(mf_mailbox *box)
 {
     pthread_mutex_lock(&box->lock);
     box->broken = true;
@@ -66,7 +66,7 @@ void mf_mailbox_put(void *ctx, int from, const mf_frame *f, void *data)
 
     if (!mail) {
         mf_free(data);
-        break_box(ctx);
+        mark_broken(ctx);
         return;
     }
     *mail = (mf_mail){ .from = from, .frame = *f, .data = data };

@@ -25,7 +25,7 @@ static mf_status why_closed(mf_net *n, int to, mf_status st)
     pthread_mutex_lock(&n->lock);
     while (n->trouble.status == MF_OK && !n->peers[to].gone && mf_clock_ns() < until)
         (void)mf_cond_wait_until(&n->changed, &n->lock, until);
-    why = mf_net_why_not(n, to);
+    why = mf_net_failure_of(n, to);
     pthread_mutex_unlock(&n->lock);
     return why == MF_OK ? st : why;
 }
@@ -39,17 +39,17 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
                        (unsigned long long)f->size);
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
     pthread_mutex_lock(&n->lock);
-    if (!mf_net_is_word(f)) /* a control message, which never starts a failure */
+    if (!mf_net_is_control(f)) /* a control message, which never starts a failure */
         mf_wait_report_end(&n->peers[to].sending, st == MF_OK);
     n->peers[to].sent += st == MF_OK ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
     if (st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED)
-        (void)mf_error_wrap(st, mf_net_sentence(n, "cannot send to ", to), "");
-    if (st == MF_UNAVAILABLE && !mf_net_is_word(f))
+        (void)mf_error_wrap(st, mf_net_peer_text(n, "cannot send to ", to), "");
+    if (st == MF_UNAVAILABLE && !mf_net_is_control(f))
         return why_closed(n, to, st);
     MF_TRY(st);
     mf_status_page_sent(n->peers[to].name, (int64_t)f->size);
-    if (!mf_net_is_word(f))
+    if (!mf_net_is_control(f))
         mf_net_report_status(n);
     return MF_OK;
 }
@@ -86,9 +86,9 @@ static void send_again(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
     pthread_mutex_lock(&n->lock);
 }
 
-static int64_t net_next_look(const mf_net_waiter *w, int64_t deadline_ns)
+static int64_t net_next_check(const mf_net_waiter *w, int64_t deadline_ns)
 {
-    const int64_t look = mf_net_next_look(deadline_ns);
+    const int64_t look = mf_net_next_check(deadline_ns);
 
     return w->again && w->again_at < look ? w->again_at : look;
 }
@@ -108,7 +108,7 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
     if (mf_net_suspect(n, &w->suspect, deadline_ns))
         return mf_net_blame(n, &w->suspect, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
-    mf_wait_report_look(&w->waiting);
+    mf_wait_report_check(&w->waiting);
     if (mf_net_is_report_due(n)) {
         pthread_mutex_unlock(&n->lock);
         mf_net_report_status(n);
@@ -119,13 +119,13 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
         send_again(n, w, deadline_ns);
     if (w->done || w->message) /* the lock was released meanwhile */
         return MF_OK;
-    (void)mf_cond_wait_until(&n->changed, &n->lock, net_next_look(w, deadline_ns));
+    (void)mf_cond_wait_until(&n->changed, &n->lock, net_next_check(w, deadline_ns));
     return MF_OK;
 }
 
 /* The caller holds the lock. Bytes may be in flight into memory that the caller reclaims: they get
- * a short time to arrive, because a peer whose connection is dropped cannot be told which task
- * caused it. */
+ * a short time to arrive, because a peer whose connection is dropped cannot be notified of the
+ * cause. */
 static void unpost(mf_net *n, mf_net_waiter *w)
 {
     const int64_t until = w->busy ? mf_clock_ns() + FINISH_NS : 0;
@@ -266,8 +266,8 @@ static void drop_late(mf_net *n, mf_peer *p, const mf_frame *f)
     pthread_mutex_unlock(&n->lock);
 }
 
-mf_status mf_net_take_again(mf_net *n, int from, const mf_frame *f, const mf_net_again *again,
-                            void **data, size_t *size, int64_t deadline_ns, const char *what)
+mf_status mf_net_take_with_retry(mf_net *n, int from, const mf_frame *f, const mf_net_retry *again,
+                                 void **data, size_t *size, int64_t deadline_ns, const char *what)
 {
     mf_net_waiter w = { .frame = *f,
                         .from = from,
@@ -357,7 +357,7 @@ uint32_t mf_net_epoch(const mf_net *n)
     return n->epoch;
 }
 
-int64_t mf_net_sent_away(mf_net *n)
+int64_t mf_net_sent_remote(mf_net *n)
 {
     int64_t bytes = 0;
 
@@ -373,7 +373,7 @@ const char *mf_net_name(const mf_net *n, int task)
     return n->peers[task].name;
 }
 
-static void say_bye(mf_net *n)
+static void send_bye(mf_net *n)
 {
     const mf_frame bye = { .kind = MF_MESSAGE_BYE, .epoch = n->epoch };
 
@@ -402,7 +402,7 @@ void mf_net_close(mf_net *n)
     pthread_mutex_unlock(&n->lock);
     if (n->transport) {
         if (!trouble)
-            say_bye(n);
+            send_bye(n);
         else /* otherwise other tasks would blame this one */
             mf_net_abort(n, mf_net_check(n));
         n->transport->kind->close(n->transport);
@@ -410,7 +410,7 @@ void mf_net_close(mf_net *n)
     for (int i = 0; i < n->n_tasks; i++) {
         mf_peer *p = &n->peers[i];
 
-        mf_message_free(p->coming);
+        mf_message_free(p->incoming);
         while (p->arrived) {
             message *m = p->arrived;
 

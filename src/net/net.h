@@ -88,7 +88,7 @@ uint32_t mf_net_epoch(const mf_net *net); /* for frames: those of earlier epochs
 const char *mf_net_name(const mf_net *net, int task);
 
 /* Bytes sent to tasks on other hosts. */
-int64_t mf_net_sent_away(mf_net *net);
+int64_t mf_net_sent_remote(mf_net *net);
 /* Can these two share memory, according to their greetings? */
 bool mf_net_same_host(const mf_net *net, int a, int b);
 
@@ -106,17 +106,17 @@ MF_MUST mf_status mf_net_take(mf_net *net, int from, const mf_frame *f, void **d
 /* Retransmission of a request that may have been lost, or whose reply may: without a reply it is
  * sent again after `after_ns`, then after twice that time, and so on. The server must process it
  * once. */
-typedef struct mf_net_again {
+typedef struct mf_net_retry {
     const mf_frame *frame;
     const void *data;
     int64_t after_ns;
     int64_t *times; /* counts retransmissions; NULL: not wanted */
-} mf_net_again;
+} mf_net_retry;
 /* mf_net_take() of the reply to a request that was sent. Late replies to earlier requests of the
  * same group are dropped. */
-MF_MUST mf_status mf_net_take_again(mf_net *net, int from, const mf_frame *f,
-                                    const mf_net_again *again, void **data, size_t *size,
-                                    int64_t deadline_ns, const char *what);
+MF_MUST mf_status mf_net_take_with_retry(mf_net *net, int from, const mf_frame *f,
+                                         const mf_net_retry *again, void **data, size_t *size,
+                                         int64_t deadline_ns, const char *what);
 
 /* Abort with the thread's error and broadcast it: all waits, on this task and on others, fail with
  * ABORTED and that message. The thread's error is preserved. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_failure_detection.c - a peer is lost, aborts, or does not answer: all tasks learn which one.
+/* net_failure_detection.c - detects lost, aborted and stalled tasks, and names the cause.
  *
- * A connection that ends names its peer. A stopped peer sends nothing, and tasks that wait for it
- * make others wait: when its deadline is near, a waiting task asks its peer which task that one
- * waits for, and follows the chain. A waiting task replies; the task that does not reply is to
- * blame. Waiting threads send the replies, never the transport's threads, which must continue to
- * read. */
+ * A lost connection names its peer. A stalled peer sends nothing, and tasks that wait for it make
+ * other tasks wait. So when a deadline is near, the waiting task follows the chain of waits: it
+ * probes the task that it waits for, then the task that this task waits for, and so on. A waiting
+ * task replies with the task that it waits for; the task that does not reply is blamed. Replies are
+ * sent by waiting threads, never by the transport's threads, which must continue to read. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -13,14 +13,15 @@
 
 #include <string.h>
 
-MF_PARAM_INT(comm_ask_ms, 400, "a task that does not reply for so long is to blame for a wait");
+MF_PARAM_INT(comm_probe_timeout_ms, 400,
+             "a peer that does not answer a probe within this time in ms is blamed for the wait");
 
 static int64_t ask_ns(void)
 {
-    return MF_PARAM(comm_ask_ms) * 1000000;
+    return MF_PARAM(comm_probe_timeout_ms) * 1000000;
 }
 
-/* ---- notification ---- */
+/* ---- notifications ---- */
 
 void mf_net_record_failure(mf_net *n, mf_status st)
 {
@@ -70,7 +71,7 @@ mf_status mf_net_check(mf_net *n)
     return st;
 }
 
-mf_status mf_net_why_not(const mf_net *n, int task)
+mf_status mf_net_failure_of(const mf_net *n, int task)
 {
     const mf_peer *p = &n->peers[task];
 
@@ -86,7 +87,7 @@ mf_status mf_net_check_task(mf_net *n, int task)
     mf_status st;
 
     pthread_mutex_lock(&n->lock);
-    st = mf_net_why_not(n, task);
+    st = mf_net_failure_of(n, task);
     pthread_mutex_unlock(&n->lock);
     return st;
 }
@@ -108,16 +109,16 @@ void mf_net_abort(mf_net *n, mf_status why)
     for (int i = 0; first && i < n->n_tasks; i++) {
         if (i != n->self && mf_net_connects_to(n, i) &&
             mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* the closed connection tells it the
-                                                               same */
+            MF_LOG(MF_LOG_DEBUG, "%s",
+                   mf_error_message()); /* the peer detects the lost connection */
     }
     (void)mf_error_restore(&e);
 }
 
-/* ---- asking ---- */
+/* ---- probes ---- */
 
-/* With the lock held, which is released while sending. No payload: `step` has the answer. */
-static void send_word(mf_net *n, int to, mf_message kind, int64_t step)
+/* The caller holds the lock, which is released meanwhile. The message has no data. */
+static void send_control(mf_net *n, int to, mf_message kind, int64_t step)
 {
     const mf_frame f = { .kind = (uint16_t)kind, .epoch = n->epoch, .step = step };
 
@@ -130,21 +131,21 @@ static void send_word(mf_net *n, int to, mf_message kind, int64_t step)
 void mf_net_answer(mf_net *n, int task, int but)
 {
     for (int i = 0; i < n->n_tasks; i++) {
-        if (!n->peers[i].asks || i == but)
+        if (!n->peers[i].probe_pending || i == but)
             continue;
-        n->peers[i].asks = false;
+        n->peers[i].probe_pending = false;
         if (i != task) /* it knows that this task waits for it */
-            send_word(n, i, MF_MESSAGE_ANSWER, task);
+            send_control(n, i, MF_MESSAGE_ANSWER, task);
     }
 }
 
-static void net_failure_detection_ask(mf_net *n, mf_suspect *s)
+static void net_failure_detection_probe(mf_net *n, mf_suspect *s)
 {
     s->asked = mf_clock_ns();
-    send_word(n, s->task, MF_MESSAGE_ASK, 0);
+    send_control(n, s->task, MF_MESSAGE_ASK, 0);
 }
 
-int64_t mf_net_next_look(int64_t deadline_ns)
+int64_t mf_net_next_check(int64_t deadline_ns)
 {
     const int64_t now = mf_clock_ns(), rarely = now + 1000000000;
 
@@ -163,13 +164,13 @@ bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns)
     if (deadline_ns <= 0 || now < deadline_ns - ask_ns())
         return false;
     if (s->asked == 0) {
-        net_failure_detection_ask(n, s);
+        net_failure_detection_probe(n, s);
         return false;
     }
     if (p->answered >= s->asked && p->waits_for != n->self && s->hops < n->n_tasks) {
         s->task = p->waits_for;
         s->hops++;
-        net_failure_detection_ask(n, s);
+        net_failure_detection_probe(n, s);
         return false;
     }
     return now >= deadline_ns && now >= s->asked + ask_ns();

@@ -53,7 +53,7 @@ static void *net_inbox_begin(mf_inbox *in, int peer, const mf_frame *f)
     w = find_waiter(p, f);
     if (w && w->data && w->frame.size == f->size && f->size > 0) {
         w->busy = true;
-        p->coming_to = w;
+        p->incoming_to = w;
         pthread_mutex_unlock(&n->lock);
         return w->data;
     }
@@ -61,7 +61,7 @@ static void *net_inbox_begin(mf_inbox *in, int peer, const mf_frame *f)
         m = new_message(f);
     else
         (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "it sent more data than this task requested");
-    p->coming = m;
+    p->incoming = m;
     p->unclaimed += m ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
     return m ? m->data : NULL;
@@ -93,7 +93,7 @@ static void take_abort(mf_net *n, int peer, const message *m)
 
 /* The caller holds the lock. Handles control messages of the net. True: external waiters must be
  * notified. */
-static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
+static bool net_inbox_take_control(mf_net *n, int peer, const message *m)
 {
     mf_peer *p = &n->peers[peer];
 
@@ -106,7 +106,7 @@ static bool net_inbox_take_word(mf_net *n, int peer, const message *m)
         break;
     case MF_MESSAGE_ASK:
     case MF_MESSAGE_STATE: /* the sender must know that it is read */
-        p->asks = true;
+        p->probe_pending = true;
         break;
     case MF_MESSAGE_ANSWER:
         if (m->frame.step < 0 || m->frame.step >= n->n_tasks)
@@ -131,7 +131,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
         mf_status_page_keep(n->peers[peer].name, m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
-    news = net_inbox_take_word(n, peer, m);
+    news = net_inbox_take_control(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
         serve = n->serve;
         ctx = n->serve_ctx;
@@ -144,7 +144,7 @@ static bool take_control(mf_net *n, int peer, message *m)
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
     }
-    return serve || mf_net_is_word(&m->frame) || m->frame.epoch < n->epoch;
+    return serve || mf_net_is_control(&m->frame) || m->frame.epoch < n->epoch;
 }
 
 /* The caller holds the lock. Delivers to the waiter, or else to the unrequested messages. */
@@ -167,7 +167,7 @@ static void deliver(mf_peer *p, message *m)
 static void take_whole(mf_net *n, int peer)
 {
     mf_peer *p = &n->peers[peer];
-    message *m = p->coming;
+    message *m = p->incoming;
 
     if (peer == 0) {
         pthread_mutex_lock(&n->lock);
@@ -177,7 +177,7 @@ static void take_whole(mf_net *n, int peer)
     if (m && take_control(n, peer, m)) {
         pthread_mutex_lock(&n->lock);
         p->unclaimed -= (int64_t)m->frame.size;
-        p->coming = NULL;
+        p->incoming = NULL;
         pthread_mutex_unlock(&n->lock);
         mf_message_free(m);
         return;
@@ -186,11 +186,11 @@ static void take_whole(mf_net *n, int peer)
     if (m) {
         deliver(p, m);
     } else {
-        p->coming_to->busy = false;
-        p->coming_to->done = true;
+        p->incoming_to->busy = false;
+        p->incoming_to->done = true;
     }
-    p->coming = NULL;
-    p->coming_to = NULL;
+    p->incoming = NULL;
+    p->incoming_to = NULL;
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
 }
@@ -208,18 +208,18 @@ static void net_inbox_end(mf_inbox *in, int peer, const mf_frame *f)
     pthread_mutex_unlock(&n->serving);
 }
 
-static void net_inbox_gone(mf_inbox *in, int peer, const char *why)
+static void net_inbox_on_disconnect(mf_inbox *in, int peer, const char *why)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
     bool news;
 
     pthread_mutex_lock(&n->lock);
-    mf_message_free(p->coming);
-    p->coming = NULL;
-    if (p->coming_to)
-        p->coming_to->busy = false;
-    p->coming_to = NULL;
+    mf_message_free(p->incoming);
+    p->incoming = NULL;
+    if (p->incoming_to)
+        p->incoming_to->busy = false;
+    p->incoming_to = NULL;
     news = !p->left && !n->closing;
     net_inbox_note_gone(n, p,
                         MF_FAIL(MF_UNAVAILABLE, "%s%s%s is lost: %s", p->name,
@@ -242,7 +242,7 @@ static void show_sending(mf_net *n, int peer, const mf_frame *f)
                                        .step = f->step };
         mf_wait_report_begin(&p->sending);
     }
-    mf_wait_report_look(&p->sending);
+    mf_wait_report_check(&p->sending);
 }
 
 /* Called while sending is blocked. Control messages are sent even after a failure. */
@@ -251,7 +251,7 @@ static mf_status net_inbox_waits(mf_inbox *in, int peer, const mf_frame *f)
     mf_net *n = (mf_net *)in;
     mf_status st = MF_OK;
 
-    if (mf_net_is_word(f))
+    if (mf_net_is_control(f))
         return MF_OK;
     pthread_mutex_lock(&n->lock);
     if (n->trouble.status != MF_OK)
@@ -272,5 +272,5 @@ const mf_inbox_kind mf_net_inbox = {
     .begin = net_inbox_begin,
     .end = net_inbox_end,
     .waits = net_inbox_waits,
-    .gone = net_inbox_gone,
+    .gone = net_inbox_on_disconnect,
 };

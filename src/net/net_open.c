@@ -211,7 +211,7 @@ void mf_net_refused(mf_inbox *in)
     mf_net *n = (mf_net *)in;
 
     pthread_mutex_lock(&n->lock);
-    n->told_mismatch = n->mismatch.status != MF_OK;
+    n->sent_mismatch = n->mismatch.status != MF_OK;
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
 }
@@ -307,7 +307,7 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
     return MF_OK;
 }
 
-const char *mf_net_sentence(const mf_net *n, const char *before, int task)
+const char *mf_net_peer_text(const mf_net *n, const char *before, int task)
 {
     static _Thread_local char text[256];
     const mf_peer *p = &n->peers[task];
@@ -335,7 +335,7 @@ static mf_status too_late(const mf_net *n, int task, int64_t since, const char *
         *n->missing = task;
     return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s timed out after %.0f s waiting %s%s",
                    n->peers[n->self].name, (double)(mf_clock_ns() - since) * 1e-9,
-                   mf_net_sentence(n, "for ", task), why);
+                   mf_net_peer_text(n, "for ", task), why);
 }
 
 /* While the wait is checked periodically, a task that accepts the connection and sends nothing must
@@ -364,12 +364,12 @@ static mf_status connect_until(mf_net *n, int task, int64_t deadline_ns, mf_wait
         if (st == MF_OK)
             return MF_OK;
         if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
-            return mf_error_wrap(st, mf_net_sentence(n, "cannot connect to ", task), "");
+            return mf_error_wrap(st, mf_net_peer_text(n, "cannot connect to ", task), "");
         if (now >= deadline_ns || st == MF_DEADLINE_EXCEEDED ||
             (n->silence_ns > 0 && mf_clock_ns() - heard_at >= n->silence_ns))
             return too_late(n, task, since, mf_error_message());
         waiting->why = mf_error_message();
-        mf_wait_report_look(waiting);
+        mf_wait_report_check(waiting);
         if (n->check)
             MF_TRY(n->check(n->check_ctx));
         (void)nanosleep(&(struct timespec){ 0, pause }, NULL);
@@ -390,7 +390,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
 }
 
 /* The caller holds the lock, which is released meanwhile: is the wait still useful? */
-static mf_status net_open_look_around(mf_net *n)
+static mf_status net_open_check(mf_net *n)
 {
     mf_status st;
 
@@ -429,17 +429,17 @@ static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
 {
     const int64_t now = mf_clock_ns();
     const bool late = now >= deadline_ns;
-    mf_status st = net_open_look_around(n);
+    mf_status st = net_open_check(n);
 
     if (a->ask_at > 0 && (late || now >= a->ask_at))
         net_open_look_up(n, a);
     if (n->trouble.status != MF_OK)
         st = mf_error_restore(&n->trouble);
-    else if (n->told_mismatch && !n->check)
+    else if (n->sent_mismatch && !n->check)
         st = mf_error_restore(&n->mismatch);
     else if (late && !n->peers[a->task].here)
         st = too_late(n, a->task, a->since, *a->why ? a->why : "it has not connected");
-    mf_wait_report_look(&a->waiting);
+    mf_wait_report_check(&a->waiting);
     if (st == MF_OK)
         (void)mf_cond_wait_until(&n->changed, &n->lock, now + (n->check ? CHECK_NS : 500000000));
     return st;
@@ -511,7 +511,7 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
     return MF_OK;
 }
 
-static mf_status net_open_meet(mf_net *n, bool known, int64_t deadline_ns)
+static mf_status net_open_connect_all(mf_net *n, bool known, int64_t deadline_ns)
 {
     if (n->self > 0 && mf_net_connects_to(n, 0))
         MF_TRY(connect_to(n, 0, deadline_ns));
@@ -581,7 +581,7 @@ static mf_status net_open_all(mf_net *n, const mf_net_options *o)
         return MF_NOMEM("connections");
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));
-    MF_TRY(net_open_meet(n, known, mf_clock_ns() + timeout));
+    MF_TRY(net_open_connect_all(n, known, mf_clock_ns() + timeout));
     if (n->job && n->job[0] && mf_status_page_rename(n->job) != MF_OK)
         MF_WARN("`meshflow job status` shows this task as part of %s: %s", mf_status_page_job(),
                 mf_error_message());

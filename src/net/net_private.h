@@ -22,7 +22,7 @@ typedef struct mf_net_waiter {
     int64_t since;
     mf_wait_report waiting;
     mf_suspect suspect;
-    const mf_net_again *again; /* NULL: no retransmission */
+    const mf_net_retry *again; /* NULL: no retransmission */
     int64_t again_ns, again_at; /* current interval; time of the next retransmission */
     struct mf_net_waiter *next;
 } mf_net_waiter;
@@ -44,12 +44,12 @@ typedef struct mf_peer {
     mf_error why; /* why it is lost */
     message *arrived;
     mf_net_waiter *waiters; /* in order of arrival */
-    message *coming; /* owned by the transport's thread until it is complete */
-    mf_net_waiter *coming_to; /* or the destination of the current message */
+    message *incoming; /* owned by the transport's thread until it is complete */
+    mf_net_waiter *incoming_to; /* or the destination of the current message */
     int64_t unclaimed; /* bytes of arrived and current messages */
     int64_t sent; /* bytes */
     mf_wait_report sending; /* while it does not read what this task sends */
-    bool asks; /* it has asked which task we wait for */
+    bool probe_pending; /* it has asked which task we wait for */
     int waits_for; /* its reply to our query */
     int64_t answered; /* time of the reply */
 } mf_peer;
@@ -72,9 +72,9 @@ struct mf_net {
     mf_transport *transport;
     mf_error trouble; /* the first failure: a task is lost, or has aborted */
     mf_error mismatch; /* the first task with other settings */
-    bool told_mismatch; /* it was told that it was refused */
+    bool sent_mismatch; /* the refused task was notified */
     bool aborted, closing;
-    int64_t untold_since; /* mf_net_report_status(): time of the last report to task 0 */
+    int64_t reported_ns; /* mf_net_report_status(): time of the last report to task 0 */
     int unheard; /* reports since it last sent something */
     /* Held while a request is served or stored, and while the server function changes: it sees no
      * request of a task after that task's end. Acquired before the lock. */
@@ -93,7 +93,7 @@ static inline bool mf_net_same_key(const mf_frame *a, const mf_frame *b)
 }
 
 /* A control message of the net: sent even after a failure. */
-static inline bool mf_net_is_word(const mf_frame *f)
+static inline bool mf_net_is_control(const mf_frame *f)
 {
     return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
            f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
@@ -135,23 +135,23 @@ bool mf_net_is_report_due(mf_net *n);
 /* The caller holds the lock: the thread's error becomes the failure of all waits of this task. */
 void mf_net_record_failure(mf_net *n, mf_status st);
 /* The same: MF_OK as long as neither this task nor the net has failed. */
-MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
-/* Without the lock: notify the watches; for a query only those that want queries. */
+MF_MUST mf_status mf_net_failure_of(const mf_net *n, int task);
+/* Without the lock: notify the watches; for a query only the watches that want queries. */
 void mf_net_notify_watches(mf_net *n, bool question);
-/* The caller holds the lock, which is released meanwhile: tell the tasks that asked that this task
- * waits for `task`. Nothing is sent to `but` (-1: to all). */
+/* The caller holds the lock, which is released meanwhile: notify the tasks that asked that this
+ * task waits for `task`. Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);
 /* The same: follow the chain of waits, once the deadline is near. True: give up, and blame the
  * suspect. */
 bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns);
 /* Time of the next check. */
-int64_t mf_net_next_look(int64_t deadline_ns);
+int64_t mf_net_next_check(int64_t deadline_ns);
 /* "worker 2 did not send the gradients of step 7; worker 0 waited 3.0 s" or, if that task waits
  * itself, the task it waits for. verb: "send". */
 mf_status mf_net_blame(const mf_net *n, const mf_suspect *s, int waited_for, const char *verb,
                        const char *what, int64_t step, int64_t since);
 
 /* "cannot send to worker 2 at 127.0.0.1:2222: ", valid until the thread's next call. */
-const char *mf_net_sentence(const mf_net *n, const char *before, int task);
+const char *mf_net_peer_text(const mf_net *n, const char *before, int task);
 
 #endif

@@ -29,9 +29,9 @@ bool mf_net_is_report_due(mf_net *n)
     if (n->self == 0 || !chief->here || chief->gone || chief->left || !chief->host || !here ||
         strcmp(chief->host, here) == 0 || n->trouble.status != MF_OK)
         return false;
-    if (n->untold_since == 0) /* the first report is also due after a second */
-        n->untold_since = now;
-    return now - n->untold_since >= every && n->unheard < UNHEARD_MAX;
+    if (n->reported_ns == 0) /* the first report is also due after a second */
+        n->reported_ns = now;
+    return now - n->reported_ns >= every && n->unheard < UNHEARD_MAX;
 }
 
 void mf_net_report_status(mf_net *n)
@@ -44,7 +44,7 @@ void mf_net_report_status(mf_net *n)
     pthread_mutex_lock(&n->lock);
     due = mf_net_is_report_due(n);
     if (due) {
-        n->untold_since = now;
+        n->reported_ns = now;
         n->unheard++;
     }
     pthread_mutex_unlock(&n->lock);

@@ -37,7 +37,7 @@ enum {
     FINISH_NS = 200000000, /* time for a frame in flight to complete after a failure */
 };
 
-static mf_status uds_socket_look_around(mf_uds_writer *w)
+static mf_status uds_socket_check(mf_uds_writer *w)
 {
     const mf_status st = w->inbox->kind->waits(w->inbox, w->peer, w->frame);
 
@@ -59,7 +59,7 @@ static mf_status uds_socket_wait_for(int fd, short events, int64_t deadline_ns, 
         if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
             return MF_OK;
         if (w)
-            MF_TRY(uds_socket_look_around(w));
+            MF_TRY(uds_socket_check(w));
     }
 }
 

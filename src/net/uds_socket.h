@@ -28,7 +28,7 @@ typedef struct mf_uds_writer {
 
 /* Writes all of these parts, which are modified. deadline_ns 0: none. After a failure elsewhere, a
  * partially written frame gets a short time to be completed: otherwise nothing could follow it, and
- * the peer could not be told the cause. */
+ * the peer could not be notified of the cause. */
 MF_MUST mf_status mf_uds_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
                                mf_uds_writer *w);
 /* A greeting is a length and a text; the reply has a status in front. */

@@ -22,7 +22,7 @@ static double job_view_text_seconds(int64_t since, int64_t now)
  */
 static bool is_silent(const mf_status_page_seen *t, int64_t now)
 {
-    return t->alive && mf_job_view_is_kept(t) && now - t->page.told_ns > SILENT_NS;
+    return t->alive && mf_job_view_is_kept(t) && now - t->page.reported_ns > SILENT_NS;
 }
 
 /* The longest wait that blocks the task; NULL: it is not blocked. */
@@ -127,14 +127,14 @@ void mf_job_view_doing_text(const mf_status_page_seen *t, int64_t now, mf_buf *o
 /* A task of another host: what it does is as old as its last report. */
 static void put_kept(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
-    const double ago = job_view_text_seconds(t->page.told_ns, now);
+    const double ago = job_view_text_seconds(t->page.reported_ns, now);
 
     if (is_silent(t, now)) {
         mf_buf_printf(out, "is on %s and last reported %.1f s ago", t->page.host, ago);
         return;
     }
     mf_buf_printf(out, "is on %s and reported %.1f s ago that it ", t->page.host, ago);
-    mf_job_view_doing_text(t, t->page.told_ns, out);
+    mf_job_view_doing_text(t, t->page.reported_ns, out);
 }
 
 static void put_alive(const mf_status_page_seen *t, int64_t now, mf_buf *out)
@@ -190,7 +190,7 @@ void mf_job_view_starved(const mf_status_page_seen *t, const mf_process_times *l
  * wait as of its last report; it may have ended since. */
 static const mf_status_page_wait *job_view_text_waits(const mf_status_page_seen *t, int64_t now)
 {
-    const int64_t known = mf_job_view_is_kept(t) ? t->page.told_ns : now;
+    const int64_t known = mf_job_view_is_kept(t) ? t->page.reported_ns : now;
     const bool able = t->alive && !mf_job_view_is_stopped(t) && !is_silent(t, now);
     const mf_status_page_wait *w = able ? blocked_by(t) : NULL;
 
@@ -241,8 +241,8 @@ static void put_waiting(const mf_job_view_job *job, const char *name, int64_t no
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
 
-/* The task that most tasks wait for; else one that is known to be stopped or dead (supervisors are
- * ignored). NULL: no stall. */
+/* The task that most tasks wait for; else a task that is known to be stopped or dead (supervisors
+ * are ignored). NULL: no stall. */
 static const char *reason(const mf_job_view_job *job, int64_t now)
 {
     const char *best = NULL;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(say_stall_ms, 2000, "a stall of this duration in ms is reported on standard error");
+MF_PARAM_INT(stall_report_ms, 2000, "a stall of this duration in ms is reported on standard error");
 
 static const int64_t AGAIN_NS = 250000000; /* between two checks */
 enum {
@@ -25,14 +25,15 @@ static atomic_int saying; /* reported stalls of this process that still last */
 
 int64_t mf_stall_patience_ns(void)
 {
-    return MF_PARAM(say_stall_ms) * 1000000;
+    return MF_PARAM(stall_report_ms) * 1000000;
 }
 
 void mf_stall_begin(mf_stall *s)
 {
     s->since = mf_clock_ns();
-    s->look_at = s->since + MF_PARAM(say_stall_ms) * 500000; /* the first check is half way */
-    s->said = false;
+    s->next_check_ns =
+        s->since + MF_PARAM(stall_report_ms) * 500000; /* the first check is half way */
+    s->reported = false;
     s->pid = 0;
 }
 
@@ -40,7 +41,7 @@ void mf_stall_end(mf_stall *s, bool well)
 {
     char step[40] = "training";
 
-    if (s->since != 0 && s->said) {
+    if (s->since != 0 && s->reported) {
         atomic_fetch_sub(&saying, 1);
         if (s->step >= 0)
             (void)snprintf(step, sizeof step, "step %lld", (long long)s->step);
@@ -53,7 +54,7 @@ void mf_stall_end(mf_stall *s, bool well)
 /* ---- when to report ---- */
 
 /* Workers report first, because users watch their output. */
-static bool comes_before(const mf_job_view_job *job, int i, int k)
+static bool reports_before(const mf_job_view_job *job, int i, int k)
 {
     const bool server_i = strncmp(job->tasks[i].page.task, "ps", 2) == 0;
     const bool server_k = strncmp(job->tasks[k].page.task, "ps", 2) == 0;
@@ -68,14 +69,15 @@ static bool stall_watchdog_is_same(const char *a, const char *b)
 
 /* No task before this one waits for the same cause; and if this task is the cause, no other task
  * waits for it. */
-static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *root, int64_t now)
+static bool should_report(const mf_job_view_job *job, int self, const char *root, int64_t now)
 {
     const bool own_fault = stall_watchdog_is_same(root, job->tasks[self].page.task);
 
     for (int i = 0; i < job->n; i++) {
         const bool other = i != self && !mf_job_view_is_kept(&job->tasks[i]);
 
-        if (other && mf_job_view_waits(job, i, now) && (own_fault || comes_before(job, i, self)) &&
+        if (other && mf_job_view_waits(job, i, now) &&
+            (own_fault || reports_before(job, i, self)) &&
             stall_watchdog_is_same(mf_job_view_root(job, i, now), root))
             return false;
     }
@@ -86,7 +88,7 @@ static bool is_ours_to_say(const mf_job_view_job *job, int self, const char *roo
  * progress: starting, loading and evaluating take long, and a step takes its usual time. */
 static int64_t stall_watchdog_patience(const mf_status_page_seen *t, const mf_process_times *lately)
 {
-    const int64_t usual = MF_PARAM(say_stall_ms) * 1000000;
+    const int64_t usual = MF_PARAM(stall_report_ms) * 1000000;
     const bool moves = lately->ran_ns > lately->at_ns / 5;
 
     if (!moves || !t->alive || mf_job_view_is_stopped(t))
@@ -136,13 +138,13 @@ static void stall_watchdog_say(mf_stall *s, const mf_job_view_job *job, const ch
         MF_WARN("%s stalled for %.1f s: %s%s%s", step, (double)(now - s->since) * 1e-9, text.data,
                 s->why ? ": " : "", s->why ? s->why : "");
     mf_buf_deinit(&text);
-    if (!s->said)
+    if (!s->reported)
         atomic_fetch_add(&saying, 1);
-    s->said = true;
-    s->look_at = s->since + REPEAT * (now - s->since);
+    s->reported = true;
+    s->next_check_ns = s->since + REPEAT * (now - s->since);
 }
 
-static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
+static void stall_watchdog_check(mf_stall *s, const mf_job_view_job *job, int self, int64_t now)
 {
     const char *root = mf_job_view_root(job, self, now);
     const int i = root ? mf_job_view_find(job, root) : -1;
@@ -151,10 +153,10 @@ static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int sel
     mf_process_times times = { 0 };
     const bool timed = here && mf_process_time(pid, &times);
     const bool known = timed && s->pid == pid;
-    int64_t enough = MF_PARAM(say_stall_ms) * 1000000;
+    int64_t enough = MF_PARAM(stall_report_ms) * 1000000;
     char note[MF_JOB_VIEW_NOTE] = "";
 
-    s->look_at = now + AGAIN_NS;
+    s->next_check_ns = now + AGAIN_NS;
     if (known) {
         const mf_process_times lately = mf_process_time_between(&s->times, &times);
 
@@ -167,12 +169,13 @@ static void stall_watchdog_look(mf_stall *s, const mf_job_view_job *job, int sel
             return;
     }
     if (now - s->since < enough) {
-        s->look_at = s->since + enough < s->look_at ? s->since + enough : s->look_at;
+        s->next_check_ns =
+            s->since + enough < s->next_check_ns ? s->since + enough : s->next_check_ns;
         return;
     }
     if (i == self && !is_stuck(&job->tasks[i].page))
         return;
-    if (!is_ours_to_say(job, self, root, now))
+    if (!should_report(job, self, root, now))
         return;
     s->step = stall_watchdog_step_of(job, self, now);
     stall_watchdog_say(s, job, root, note, now);
@@ -191,26 +194,26 @@ static mf_status read_job(mf_job_view *out)
     return st;
 }
 
-mf_stall_seen mf_stall_look(mf_stall *s)
+mf_stall_seen mf_stall_check(mf_stall *s)
 {
     const int64_t now = mf_clock_ns();
     mf_stall_seen seen = MF_STALL_UNSEEN;
     const char *task;
     mf_job_view r;
 
-    if (s->since == 0 || now < s->look_at)
+    if (s->since == 0 || now < s->next_check_ns)
         return MF_STALL_EARLY;
     if (!mf_status_page_is_seen(&task))
         return MF_STALL_UNSEEN;
-    if (!s->said && atomic_load(&saying) > 0) { /* another thread reported a stall */
-        s->look_at = now + AGAIN_NS;
+    if (!s->reported && atomic_load(&saying) > 0) { /* another thread reported a stall */
+        s->next_check_ns = now + AGAIN_NS;
         return MF_STALL_SEEN;
     }
     if (read_job(&r) == MF_OK && r.n_jobs > 0) {
         const int self = mf_job_view_find(&r.jobs[0], task);
 
         if (self >= 0) {
-            stall_watchdog_look(s, &r.jobs[0], self, r.now);
+            stall_watchdog_check(s, &r.jobs[0], self, r.now);
             seen = MF_STALL_SEEN;
         }
     }

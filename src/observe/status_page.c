@@ -179,7 +179,7 @@ bool mf_status_page_copy(mf_buf *out)
 
     if (!p)
         return false;
-    p->told_ns = mf_clock_ns();
+    p->reported_ns = mf_clock_ns();
     mf_status_page_changed(p);
     pthread_mutex_lock(&own_page.lock);
     mf_race_begin(); /* activities change concurrently */
@@ -242,20 +242,20 @@ bool mf_status_page_take_question(mf_status_page_question *out)
     mf_status_page_area *a = atomic_load(&own_page.area);
     mf_status_page *p;
 
-    if (!a || atomic_load(&a->asker) == 0) /* called after every step; rarely set */
+    if (!a || atomic_load(&a->requester) == 0) /* called after every step; rarely set */
         return false;
     p = mf_status_page_change();
     if (!p)
         return false;
     a = atomic_load(&own_page.area);
-    out->asker = atomic_exchange(&a->asker, 0);
+    out->requester = atomic_exchange(&a->requester, 0);
     memcpy(out->name, a->question, sizeof out->name);
     mf_status_page_sanitize_text(out->name, sizeof out->name);
     mf_status_page_changed(p);
-    return out->asker > 0;
+    return out->requester > 0;
 }
 
-mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *out)
+mf_status mf_status_page_answer_path(const char *path, int64_t requester, mf_buf *out)
 {
     const char *name;
 
@@ -265,6 +265,6 @@ mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *ou
                                                "other processes");
     name = strrchr(path, '/');
     name = name ? name + 1 : path;
-    mf_buf_printf(out, "%.*s.%s.%lld", (int)(name - path), path, name, (long long)asker);
+    mf_buf_printf(out, "%.*s.%s.%lld", (int)(name - path), path, name, (long long)requester);
     return mf_buf_finish(out);
 }

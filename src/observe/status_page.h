@@ -119,9 +119,9 @@ typedef struct mf_status_page {
     int64_t pid, start; /* mf_process.start */
     /* For a task on another host: the process of this host that shows it. 0: a task of this host.
      */
-    int64_t keeper, keeper_start, told_ns; /* time of the task's last report */
+    int64_t keeper, keeper_start, reported_ns; /* time of the task's last report */
     int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as all times */
-    int32_t tasks; /* tasks of the job that take part in training */
+    int32_t tasks; /* training tasks of the job */
     int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives in flight */
     int64_t phase_since_ns;
     int64_t step, steps, epoch; /* steps done; total; epoch of the last step */
@@ -224,14 +224,14 @@ void mf_status_page_answer_layout(mf_variable_request state, const char *words);
 
 /* A query about this task's variables. */
 typedef struct mf_status_page_question {
-    int64_t asker; /* the process that asks; 0: none */
+    int64_t requester; /* the process that asks; 0: none */
     char name[192]; /* name of a variable; "": list all */
 } mf_status_page_question;
 /* Take the query; false: none. The caller writes the answer to mf_status_page_answer_path(). */
 bool mf_status_page_take_question(mf_status_page_question *out);
 /* Beside the status page of a task (path NULL: this process's own), readable by this user only.
  * Fails: FAILED_PRECONDITION (this process's page is not visible). */
-MF_MUST mf_status mf_status_page_answer_path(const char *path, int64_t asker, mf_buf *out);
+MF_MUST mf_status mf_status_page_answer_path(const char *path, int64_t requester, mf_buf *out);
 
 /* ---- tasks of other hosts ---- */
 
@@ -261,7 +261,7 @@ void mf_status_pages_free(mf_status_page_seen *boards, int n);
 /* Remove pages of dead tasks. Fails: UNAVAILABLE (another process keeps the folder locked). */
 MF_MUST mf_status mf_status_pages_sweep(void);
 /* Is the task still alive? Also for a page that was read earlier. */
-bool mf_status_page_lives(const mf_status_page_seen *b);
+bool mf_status_page_is_alive(const mf_status_page_seen *b);
 /* Decode and validate a page: strings are terminated, numbers are in range. Fails: DATA_LOSS. */
 MF_MUST mf_status mf_status_page_decode(const void *bytes, size_t n, mf_status_page *out);
 /* Time by use, with the current use counted until `now`. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status_page_create.c - creates the file of a status page: under a temporary name, then linked to
  * its own, so that readers see only complete pages and no two tasks share a name. Pages are created
- * and swept with the folder locked, so that a page read as dead is the one that is removed. */
+ * and swept with the folder locked, so that a page read as dead is the page that is removed. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -154,7 +154,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
     int fd;
 
     MF_TRY(mf_status_page_dir_check(dir, true));
-    if (!mf_process_look(getpid(), &self)) /* otherwise readers would take this process for dead */
+    if (!mf_process_read(getpid(), &self)) /* otherwise readers would take this process for dead */
         return MF_FAIL(MF_UNAVAILABLE, "cannot read /proc for this process");
     (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
     (void)unlink(draft);

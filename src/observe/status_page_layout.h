@@ -37,7 +37,7 @@ typedef struct mf_status_page_area {
     char layout_answer[MF_VARIABLE_REQUEST_TEXT];
     char question[sizeof((mf_status_page_question *)0)->name]; /* Written by other processes,
                                                                   then */
-    atomic_llong asker; /* the process that asks; 0: none */
+    atomic_llong requester; /* the process that asks; 0: none */
 } mf_status_page_area;
 
 /* The mapped page of this process. Once mapped, the address is valid until the process ends,

@@ -102,13 +102,13 @@ void mf_status_page_sanitize_number(int64_t *n)
         *n = 0;
 }
 
-static void mend_rate(double *rate)
+static void sanitize_rate(double *rate)
 {
     if (!(*rate >= 0.0 && *rate < 1e15)) /* it is converted to an integer for output */
         *rate = 0.0;
 }
 
-static void mend_count(int32_t *n, int32_t most)
+static void sanitize_count(int32_t *n, int32_t most)
 {
     if (*n < 0 || *n > most)
         *n = 0;
@@ -119,16 +119,16 @@ static void status_page_read_sanitize(mf_status_page *p)
     mf_status_page_sanitize_text(p->job, sizeof p->job);
     mf_status_page_sanitize_text(p->task, sizeof p->task);
     mf_status_page_sanitize_text(p->host, sizeof p->host);
-    mend_count(&p->phase, MF_PHASES - 1);
-    mend_count(&p->use, MF_USES - 1);
-    mend_count(&p->tasks, INT32_MAX);
-    mend_count(&p->threads, INT32_MAX);
-    mend_count(&p->input_threads, INT32_MAX);
-    mend_rate(&p->rate);
+    sanitize_count(&p->phase, MF_PHASES - 1);
+    sanitize_count(&p->use, MF_USES - 1);
+    sanitize_count(&p->tasks, INT32_MAX);
+    sanitize_count(&p->threads, INT32_MAX);
+    sanitize_count(&p->input_threads, INT32_MAX);
+    sanitize_rate(&p->rate);
     mf_status_page_sanitize_number(&p->first_shard);
     mf_status_page_sanitize_number(&p->n_shards);
     mf_status_page_sanitize_number(&p->opened_ns);
-    mf_status_page_sanitize_number(&p->told_ns);
+    mf_status_page_sanitize_number(&p->reported_ns);
     mf_status_page_sanitize_number(&p->rate_since_ns);
     mf_status_page_sanitize_number(&p->began_ns);
     mf_status_page_sanitize_number(&p->changed_ns);
@@ -153,7 +153,7 @@ static void status_page_read_sanitize(mf_status_page *p)
     for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
         mf_status_page_sanitize_text(p->acts[i].what, sizeof p->acts[i].what);
         mf_status_page_sanitize_number(&p->acts[i].since_ns);
-        mend_count(&p->acts[i].kind, MF_ACTS - 1);
+        sanitize_count(&p->acts[i].kind, MF_ACTS - 1);
     }
 }
 
@@ -197,11 +197,11 @@ static unsigned read_seq(int fd)
     return seq;
 }
 
-static bool status_page_read_look(const mf_status_page *p, mf_process *process)
+static bool status_page_read_process(const mf_status_page *p, mf_process *process)
 {
     const bool kept = p->keeper != 0;
 
-    return mf_process_look(kept ? p->keeper : p->pid, process) &&
+    return mf_process_read(kept ? p->keeper : p->pid, process) &&
            process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
 }
 
@@ -214,7 +214,8 @@ static bool writer_runs(const char *bytes, ssize_t n)
 
     return n == (ssize_t)sizeof(mf_status_page_file) &&
            mf_status_page_decode(bytes, (size_t)n, &page) == MF_OK &&
-           status_page_read_look(&page, &process) && process.state != 'T' && process.state != 't';
+           status_page_read_process(&page, &process) && process.state != 'T' &&
+           process.state != 't';
 }
 
 /* A consistent page. Only a task that was stopped or killed during a write leaves an inconsistent
@@ -237,11 +238,11 @@ static mf_status status_page_read_consistent(int fd, mf_status_page *out)
     return mf_status_page_decode(bytes, n > 0 ? (size_t)n : 0, out);
 }
 
-bool mf_status_page_lives(const mf_status_page_seen *b)
+bool mf_status_page_is_alive(const mf_status_page_seen *b)
 {
     mf_process process;
 
-    return status_page_read_look(&b->page, &process);
+    return status_page_read_process(&b->page, &process);
 }
 
 mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
@@ -255,7 +256,7 @@ mf_status mf_status_page_read(const char *path, mf_status_page_seen *out)
     st = status_page_read_consistent(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
-    out->alive = status_page_read_look(&out->page, &out->process);
+    out->alive = status_page_read_process(&out->page, &out->process);
     out->path = mf_strdup(path);
     return out->path ? MF_OK : MF_NOMEM("a status page");
 }
@@ -412,7 +413,7 @@ mf_status mf_status_page_layout_answer(const mf_status_page_seen *b, mf_variable
 mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_question *question)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    const int64_t asker = question->asker;
+    const int64_t requester = question->requester;
     mf_status st;
 
     if (fd < 0)
@@ -420,7 +421,8 @@ mf_status mf_status_page_ask(const mf_status_page_seen *b, const mf_status_page_
     st = write_at(fd, b->path, question->name, sizeof question->name,
                   offsetof(mf_status_page_area, question));
     if (st == MF_OK)
-        st = write_at(fd, b->path, &asker, sizeof asker, offsetof(mf_status_page_area, asker));
+        st = write_at(fd, b->path, &requester, sizeof requester,
+                      offsetof(mf_status_page_area, requester));
     (void)close(fd);
     return st;
 }

@@ -98,7 +98,7 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
     mf_status_page p;
     mf_status st;
 
-    if (!*job || !mf_process_look(getpid(), &self))
+    if (!*job || !mf_process_read(getpid(), &self))
         return;
     st = mf_status_page_decode(bytes, n, &p);
     if (st == MF_OK) {
@@ -106,8 +106,8 @@ void mf_status_page_keep(const char *task, const void *bytes, size_t n)
         (void)snprintf(p.task, sizeof p.task, "%s", task);
         p.keeper = getpid();
         p.keeper_start = self.start;
-        move_times(&p, now - p.told_ns);
-        p.told_ns = now;
+        move_times(&p, now - p.reported_ns);
+        p.reported_ns = now;
         st = status_page_remote_show(&p);
     }
     if (st != MF_OK)

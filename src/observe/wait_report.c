@@ -41,7 +41,7 @@ static void wait_report_say(mf_wait_report *w, const char *why)
     const int64_t now = mf_clock_ns(), time = now - w->stall.since;
     char step[40] = "";
 
-    w->stall.look_at = now + 2 * time;
+    w->stall.next_check_ns = now + 2 * time;
     if (w->step >= 0)
         (void)snprintf(step, sizeof step, " of step %lld", (long long)w->step);
     MF_WARN("%s has been waiting for %s%s%s for %.1f s: %s%s%s%s", w->who, w->whom,
@@ -49,13 +49,13 @@ static void wait_report_say(mf_wait_report *w, const char *why)
             *why ? ": " : "", why);
 }
 
-void mf_wait_report_look(mf_wait_report *w)
+void mf_wait_report_check(mf_wait_report *w)
 {
     char why[400]; /* the error record may be overwritten by calls below */
 
     put_reason(w, why, sizeof why);
     w->stall.why = *why ? why : NULL;
-    if (mf_stall_look(&w->stall) == MF_STALL_UNSEEN)
+    if (mf_stall_check(&w->stall) == MF_STALL_UNSEEN)
         wait_report_say(w, why);
 }
 

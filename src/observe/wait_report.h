@@ -24,7 +24,7 @@ void mf_wait_report_name_option(const char *option);
 /* The caller sets the other fields. */
 void mf_wait_report_begin(mf_wait_report *w);
 /* The wait lasts: report it if it is time to. Does nothing before mf_wait_report_begin(). */
-void mf_wait_report_look(mf_wait_report *w);
+void mf_wait_report_check(mf_wait_report *w);
 /* The wait is over; well: with success. Does nothing before mf_wait_report_begin(). */
 void mf_wait_report_end(mf_wait_report *w, bool well);
 

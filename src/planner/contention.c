@@ -12,7 +12,7 @@ static const double LONGEST_NS = 1e9; /* of all runs together */
 static mf_status contention_compare(const mf_trial *trial, const mf_planned_machine *m,
                                     mf_mesh_setup *setup, double *out)
 {
-    const int n = setup->meshes.processors;
+    const int n = setup->meshes.devices;
     mf_planned_machine alone = { .times = m->times, .threads = 1 };
     mf_trial_result did;
     mf_prediction is;
@@ -32,8 +32,8 @@ static mf_status contention_compare(const mf_trial *trial, const mf_planned_mach
     return MF_OK;
 }
 
-mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *machine,
-                                int processors, int64_t batch, double *out)
+mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *machine, int devices,
+                                int64_t batch, double *out)
 {
     mf_arena *arena = mf_arena_new();
     mf_mesh_setup setup = { 0 };
@@ -45,7 +45,7 @@ mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *m
     mf_status st = arena ? MF_OK : MF_NOMEM("a step");
 
     *out = 1;
-    (void)mf_plan_meshes(machine->cores > 0 ? processors : 1, &mesh, 1);
+    (void)mf_plan_meshes(machine->cores > 0 ? devices : 1, &mesh, 1);
     mf_meshes_one(&mesh, &setup.meshes);
     if (st == MF_OK)
         st = mf_planned_step_of(t, batch, arena, &step);

@@ -10,6 +10,6 @@
 /* The factor, from 1 to 2; 1 also where measuring would take seconds. batch: samples of each
  * device. */
 MF_MUST mf_status mf_contention_measure(const mf_trainer *t, const mf_planned_machine *machine,
-                                        int processors, int64_t batch, double *out);
+                                        int devices, int64_t batch, double *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 int64_t mf_memory_of_variables(const mf_graph *graph, const mf_mesh_variables *v,
-                               const mf_meshes *meshes, int processor)
+                               const mf_meshes *meshes, int device)
 {
     mf_map seen = { 0 };
     int64_t bytes = 0;
@@ -25,9 +25,9 @@ int64_t mf_memory_of_variables(const mf_graph *graph, const mf_mesh_variables *v
         name = name[0] ? name : n->name;
         known = mf_map_find(&v->layouts, name);
         if (!known || mf_map_find(&seen, name) || mf_map_set(&seen, name, known) != MF_OK ||
-            !mf_shape_is_static(&known->shape) || !mf_mesh_has(&meshes->at[known->mesh], processor))
+            !mf_shape_is_static(&known->shape) || !mf_mesh_has(&meshes->at[known->mesh], device))
             continue;
-        box = mf_layout_box(&meshes->at[known->mesh], &known->layout, &known->shape, processor);
+        box = mf_layout_box(&meshes->at[known->mesh], &known->layout, &known->shape, device);
         bytes += mf_box_count(&box, known->shape.rank) *
                  (int64_t)mf_dtype_cell(mf_node_type(n, "dtype"));
     }

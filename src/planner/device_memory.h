@@ -7,6 +7,6 @@
 
 /* Bytes of all variables in this sharding, as mf_mesh_session_counts() counts them. */
 int64_t mf_memory_of_variables(const mf_graph *graph, const mf_mesh_variables *v,
-                               const mf_meshes *meshes, int processor);
+                               const mf_meshes *meshes, int device);
 
 #endif

@@ -88,13 +88,13 @@ static void mesh_of(int rows, int cols, mf_mesh *out)
         mf_mesh_add_axis(out, "cols", cols);
 }
 
-int mf_plan_meshes(int processors, mf_mesh *out, int max)
+int mf_plan_meshes(int devices, mf_mesh *out, int max)
 {
     int n = 0;
 
-    for (int cols = 1; cols * cols <= processors && n < max; cols++) {
-        if (processors % cols == 0)
-            mesh_of(processors / cols, cols, &out[n++]);
+    for (int cols = 1; cols * cols <= devices && n < max; cols++) {
+        if (devices % cols == 0)
+            mesh_of(devices / cols, cols, &out[n++]);
     }
     return n;
 }

@@ -14,8 +14,8 @@
 enum { SMALL = 64, LARGE = 1 << 17, SUMS = 8, LARGE_SUMS = 3, RUNS = 40 };
 
 typedef struct link_speed_bench {
-    int processors, threads;
-    const mf_links_team *team; /* NULL: all devices are in this process */
+    int devices, threads;
+    const mf_link_peers *team; /* NULL: all devices are in this process */
     int64_t width; /* elements of a sum */
     int sums;
     bool at_once;
@@ -62,10 +62,10 @@ static mf_status link_speed_build(mf_graph *g, const link_speed_bench *b)
 {
     const mf_output fed =
         mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%lld] name='x'",
-                  b->processors, (long long)b->width);
+                  b->devices, (long long)b->width);
     const mf_output x = mf_apply(g, "Square", MF_IN(fed)); /* feeds are replicated */
     const mf_output ones = mf_applyf(g, "Placeholder", MF_NO_IN,
-                                     "dtype=float shape=shape[%d,1] name='ones'", b->processors);
+                                     "dtype=float shape=shape[%d,1] name='ones'", b->devices);
     mf_output y;
 
     mf_name_dims(g, x, "cut,");
@@ -107,14 +107,14 @@ static mf_status link_speed_run(mf_session *s, const mf_tensor *x, const mf_tens
 
 static mf_status open_session(const link_speed_bench *b, const mf_graph *g, mf_session **out)
 {
-    mf_mesh_setup setup = { .n = b->processors };
+    mf_mesh_setup setup = { .n = b->devices };
     mf_mesh all = { .n = 1 };
     mf_mesh_spec spec;
 
     if (b->team)
         setup = *b->team->setup;
     setup.session.threads = b->threads;
-    mf_mesh_add_axis(&all, "all", b->processors);
+    mf_mesh_add_axis(&all, "all", b->devices);
     mf_mesh_spec_one(&all, &spec);
     MF_TRY(mf_layout_rules_add(&spec.rules, "cut", "all"));
     MF_TRY(mf_mesh_spec_expand(&spec, &setup.meshes));
@@ -135,9 +135,9 @@ static mf_status link_speed_measure(const link_speed_bench *b, double *ns)
     if (st == MF_OK)
         st = open_session(b, g, &s);
     if (st == MF_OK)
-        st = ones_of(b->processors, b->width, &x);
+        st = ones_of(b->devices, b->width, &x);
     if (st == MF_OK)
-        st = ones_of(b->processors, 1, &ones);
+        st = ones_of(b->devices, 1, &ones);
     if (st == MF_OK)
         st = link_speed_run(s, x, ones, ns);
     mf_tensor_free(x);
@@ -163,7 +163,7 @@ static mf_status measure_all(const link_speed_bench *b, mf_links *out)
     *out = (mf_links){ 0 };
     MF_TRY(link_speed_measure(b, &none));
     out->step_ns = none;
-    if (b->processors == 1)
+    if (b->devices == 1)
         return MF_OK;
     small.sums = wide.sums = SUMS;
     wide.at_once = true;
@@ -174,20 +174,20 @@ static mf_status measure_all(const link_speed_bench *b, mf_links *out)
     out->round_ns = link_speed_above((in_turn - none) / SUMS, 100);
     out->collective_ns = link_speed_above((at_once - none - out->round_ns) / (SUMS - 1), 100);
     MF_TRY(link_speed_measure(&large, &in_turn));
-    bytes = (double)LARGE_SUMS * 4 * 2 * LARGE * (b->processors - 1);
+    bytes = (double)LARGE_SUMS * 4 * 2 * LARGE * (b->devices - 1);
     out->byte_ns = link_speed_above((in_turn - none - LARGE_SUMS * out->round_ns) / bytes, 1e-3);
     return MF_OK;
 }
 
-mf_status mf_links_measure(int processors, int threads, mf_links *out)
+mf_status mf_links_measure(int devices, int threads, mf_links *out)
 {
     return measure_all(
-        &(link_speed_bench){ .processors = processors, .threads = threads, .width = SMALL }, out);
+        &(link_speed_bench){ .devices = devices, .threads = threads, .width = SMALL }, out);
 }
 
-mf_status mf_links_measure_together(const mf_links_team *team, mf_links *out)
+mf_status mf_links_measure_together(const mf_link_peers *team, mf_links *out)
 {
-    return measure_all(&(link_speed_bench){ .processors = team->setup->meshes.processors,
+    return measure_all(&(link_speed_bench){ .devices = team->setup->meshes.devices,
                                             .threads = team->setup->session.threads,
                                             .team = team,
                                             .width = SMALL },

@@ -14,16 +14,16 @@ typedef struct mf_links {
 } mf_links;
 
 /* Devices are threads of this process; `threads` compute threads are shared by all of them. */
-MF_MUST mf_status mf_links_measure(int processors, int threads, mf_links *out);
+MF_MUST mf_status mf_links_measure(int devices, int threads, mf_links *out);
 
 /* Devices are threads of several processes. */
-typedef struct mf_links_team {
+typedef struct mf_link_peers {
     const mf_mesh_setup *setup; /* the devices of this process, and the wire to the others */
     mf_status (*barrier)(void *ctx); /* barrier of all processes */
     void *ctx;
-} mf_links_team;
+} mf_link_peers;
 
 /* Collective: all processes call it at the same time, with no other traffic. */
-MF_MUST mf_status mf_links_measure_together(const mf_links_team *team, mf_links *out);
+MF_MUST mf_status mf_links_measure_together(const mf_link_peers *team, mf_links *out);
 
 #endif

@@ -270,7 +270,7 @@ static mf_status run_accounted(const trial *t, mf_kernel *k, int64_t *scratch)
     return st;
 }
 
-/* Helper threads have memory of their own, and do not take part in every run. */
+/* Helper threads have separate memory, and do not work in every run. */
 static mf_status find_scratch(const trial *t, mf_kernel *k, int64_t *most)
 {
     const int64_t begin = mf_clock_ns();

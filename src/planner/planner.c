@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 MF_PARAM_INT(replan_percent, 150,
-             "--auto plans again when a step takes this percentage of the predicted time; 0: "
-             "never");
+             "--auto plans again when a step takes this percentage of the predicted time; "
+             "0: never");
 MF_PARAM_INT(plan_trial_ms, 2000,
-             "milliseconds that the planner spends on trials of the best layouts; 0: no trials");
+             "time in ms that the planner spends on trials of the best layouts; 0: no trials");
 
 enum { MAX_SHAPES = 32, MAX_THREADS = 64, TRIAL_RUNS = 256 };
 
@@ -64,7 +64,7 @@ mf_status mf_planned_step_of(const mf_trainer *t, int64_t batch, mf_arena *arena
 static int list_meshes(const mf_planner_options *w, mf_mesh meshes[MAX_SHAPES])
 {
     if (!w->mesh)
-        return mf_plan_meshes(w->processors, meshes, MAX_SHAPES);
+        return mf_plan_meshes(w->devices, meshes, MAX_SHAPES);
     meshes[0] = *w->mesh;
     return 1;
 }
@@ -77,28 +77,28 @@ static int planner_cores_of(const mf_planner_options *w)
 }
 
 /* Devices in this process share its cores. Simulated devices have as many cores as this machine. */
-static mf_status know_machine(const mf_planner_options *w, int processors, mf_planned_machine *m,
-                              mf_links *links)
+static mf_status measure_machine(const mf_planner_options *w, int devices, mf_planned_machine *m,
+                                 mf_links *links)
 {
     const int cores = planner_cores_of(w), all = cores * (w->hosts > 1 ? w->hosts : 1);
     const double budget = w->seconds > 0 ? w->seconds : KERNEL_SECONDS;
 
-    if (!w->simulated && !w->links && processors > MAX_THREADS)
+    if (!w->simulated && !w->links && devices > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d processors are too many threads for one process: make them separate "
+                       "%d devices are too many threads for one process: make them separate "
                        "machines (--simulate)",
-                       processors);
+                       devices);
     if (w->links)
         *links = *w->links;
     else
-        MF_TRY(mf_links_measure(w->simulated && processors > 1 ? 2 : processors, cores, links));
+        MF_TRY(mf_links_measure(w->simulated && devices > 1 ? 2 : devices, cores, links));
     if (w->simulated && w->latency_ns > 0)
         links->round_ns += w->latency_ns;
     if (w->simulated && w->byte_ns > 0)
         links->byte_ns = w->byte_ns;
     m->links = *links;
     m->cores = w->simulated ? 0 : all;
-    m->threads = w->simulated || processors <= 1 ? cores : all / processors;
+    m->threads = w->simulated || devices <= 1 ? cores : all / devices;
     m->threads = m->threads < cores ? m->threads : cores;
     m->threads = m->threads > 1 ? m->threads : 1;
     return mf_op_times_new(m->threads, cores, (int64_t)(budget * 1e9), &m->times);
@@ -141,7 +141,7 @@ static mf_status planner_choose(const mf_trainer *t, const mf_planned_step *step
     mf_status st;
 
     r.n_meshes = list_meshes(w, meshes);
-    st = know_machine(w, meshes[0].n, &machine, &out->links);
+    st = measure_machine(w, meshes[0].n, &machine, &out->links);
     if (st == MF_OK)
         st = mf_contention_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,
                                    &machine.slowdown);

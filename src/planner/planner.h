@@ -8,9 +8,9 @@
 #include "train/step/trainer.h"
 
 typedef struct mf_planner_options {
-    const mf_mesh *mesh; /* NULL: all shapes of `processors` */
+    const mf_mesh *mesh; /* NULL: all shapes of `devices` */
     const mf_layout_rules *layout; /* predict this one only; NULL: choose */
-    int processors;
+    int devices;
     /* Each device is a separate machine like this one, connected by links; else devices are threads
      * of one process, as with `train --mesh`. */
     bool simulated;

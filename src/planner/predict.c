@@ -14,7 +14,7 @@ typedef struct prediction {
     int n; /* devices that are predicted: */
     bool samples; /* the first one of each stage; else those of the setup */
     int *which; /* by predicted device: its number */
-    mf_predicted_processor *all;
+    mf_mesh_device_prediction *all;
     mf_predicted_device_part *parts; /* mf_stage_items() of each device */
 } prediction;
 
@@ -59,19 +59,19 @@ static mf_status predict_lower(const prediction *p, const mf_mesh_setup *setup, 
 
 /* Devices of one compilation have consecutive numbers. i: index of the first of them in p->which.
  */
-static mf_status predict_look_at(prediction *p, const mf_mesh_setup *setup, int i)
+static mf_status predict_device(prediction *p, const mf_mesh_setup *setup, int i)
 {
     predict_lowered l = { 0 };
     mf_status st = predict_lower(p, setup, &l);
 
     for (int k = 0; st == MF_OK && k < setup->n; k++) {
         p->of.out = &p->all[i + k];
-        p->of.parts = &p->parts[(int64_t)(i + k) * mf_stage_items(p->stages.turns)];
+        p->of.parts = &p->parts[(int64_t)(i + k) * mf_stage_items(p->stages.micro_batches)];
         p->which[i + k] = setup->first + k;
         p->of.stage = mf_meshes_of(&setup->meshes, setup->first + k);
-        *p->of.out = (mf_predicted_processor){ .variable_bytes = mf_memory_of_variables(
-                                                   p->of.step->graph, &l.variables, &setup->meshes,
-                                                   setup->first + k) };
+        *p->of.out = (mf_mesh_device_prediction){ .variable_bytes = mf_memory_of_variables(
+                                                      p->of.step->graph, &l.variables,
+                                                      &setup->meshes, setup->first + k) };
         st = mf_predicted_device_predict(&p->of, l.graphs[k]);
     }
     lowered_deinit(&l, setup->n);
@@ -79,40 +79,40 @@ static mf_status predict_look_at(prediction *p, const mf_mesh_setup *setup, int 
 }
 
 /* Of a stage that is not predicted completely, the first device, which has the largest shards. */
-static mf_status predict_look_at_all(prediction *p)
+static mf_status predict_all_devices(prediction *p)
 {
     mf_mesh_setup one = *p->setup;
 
     if (!p->samples)
-        return predict_look_at(p, p->setup, 0);
+        return predict_device(p, p->setup, 0);
     one.n = 1;
     for (int k = 0; k < p->n; k++) {
         one.first = p->setup->meshes.at[k].first;
-        MF_TRY(predict_look_at(p, &one, k));
+        MF_TRY(predict_device(p, &one, k));
     }
     return MF_OK;
 }
 
 /* ---- totals ---- */
 
-static void predict_most(int64_t *a, int64_t b)
+static void predict_max(int64_t *a, int64_t b)
 {
     *a = b > *a ? b : *a;
 }
 
-static void add_most(const prediction *p, mf_prediction *out)
+static void add_maximums(const prediction *p, mf_prediction *out)
 {
     for (int i = 0; i < p->n; i++) {
-        const mf_predicted_processor *is = &p->all[i];
+        const mf_mesh_device_prediction *is = &p->all[i];
 
-        predict_most(&out->sent_bytes, is->sent_bytes);
-        predict_most(&out->received_bytes, is->received_bytes);
-        predict_most(&out->link_bytes, is->link_bytes);
-        predict_most(&out->variable_bytes, is->variable_bytes);
-        predict_most(&out->activation_bytes, is->activation_bytes);
-        predict_most(&out->memory_bytes, is->variable_bytes + is->activation_bytes);
-        predict_most(&out->collectives, is->collectives);
-        predict_most(&out->rounds, is->rounds);
+        predict_max(&out->sent_bytes, is->sent_bytes);
+        predict_max(&out->received_bytes, is->received_bytes);
+        predict_max(&out->link_bytes, is->link_bytes);
+        predict_max(&out->variable_bytes, is->variable_bytes);
+        predict_max(&out->activation_bytes, is->activation_bytes);
+        predict_max(&out->memory_bytes, is->variable_bytes + is->activation_bytes);
+        predict_max(&out->collectives, is->collectives);
+        predict_max(&out->rounds, is->rounds);
     }
 }
 
@@ -121,8 +121,8 @@ static bool predict_is_of(const prediction *p, int i, int stage)
     return mf_mesh_has(&p->setup->meshes.at[stage], p->which[i]);
 }
 
-/* One item of a stage, over all of its devices: devices that were not predicted are like those that
- * were. Bytes share one memory bus, or each device has its own link. */
+/* One item of a stage, over all of its devices: a device that was not predicted is like a device
+ * that was. Bytes share one memory bus, or each device has its own link. */
 static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
 {
     const mf_planned_machine *m = p->of.machine;
@@ -132,7 +132,8 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
     double work = 0, bytes = 0, seen = 0, like;
 
     for (int i = 0; i < p->n; i++) {
-        const mf_predicted_device_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
+        const mf_predicted_device_part *part =
+            &p->parts[i * mf_stage_items(p->stages.micro_batches) + k];
 
         if (!predict_is_of(p, i, stage))
             continue;
@@ -141,9 +142,9 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
         bytes += (double)part->received_bytes;
         if (part->compute_ns > longest.compute_ns)
             longest.compute_ns = part->compute_ns;
-        predict_most(&longest.received_bytes, part->received_bytes);
-        predict_most(&longest.collectives, part->collectives);
-        predict_most(&longest.rounds, part->rounds);
+        predict_max(&longest.received_bytes, part->received_bytes);
+        predict_max(&longest.collectives, part->collectives);
+        predict_max(&longest.rounds, part->rounds);
     }
     like = seen > 0 ? p->setup->meshes.at[stage].n / seen : 0;
     item.talk_ns = (double)longest.rounds * l->round_ns +
@@ -158,7 +159,7 @@ static mf_stage_item predict_item_of(const prediction *p, int stage, int k)
  * waits; no stage is faster than its own work. */
 static void add_busiest(const prediction *p, const mf_stage_item *items, mf_prediction *out)
 {
-    const int n = mf_stage_items(p->stages.turns);
+    const int n = mf_stage_items(p->stages.micro_batches);
     double work = 0;
 
     for (int s = 0; s < p->stages.n; s++) {
@@ -180,7 +181,7 @@ static void add_busiest(const prediction *p, const mf_stage_item *items, mf_pred
 
 static mf_status predict_add_times(prediction *p, mf_prediction *out)
 {
-    const int n = mf_stage_items(p->stages.turns);
+    const int n = mf_stage_items(p->stages.micro_batches);
     mf_stage_item *items = MF_ARENA_ARRAY(p->of.arena, mf_stage_item, p->stages.n * n);
     double ns;
 
@@ -193,7 +194,7 @@ static mf_status predict_add_times(prediction *p, mf_prediction *out)
     add_busiest(p, items, out);
     MF_TRY(mf_stages_time(&p->stages, &ns));
     out->wait_ns = ns - out->compute_ns - out->talk_ns;
-    out->wait_ns = p->stages.turns > 0 && out->wait_ns > 0 ? out->wait_ns : 0;
+    out->wait_ns = p->stages.micro_batches > 0 && out->wait_ns > 0 ? out->wait_ns : 0;
     out->step_ns = p->of.machine->links.step_ns + ns;
     return MF_OK;
 }
@@ -201,7 +202,7 @@ static mf_status predict_add_times(prediction *p, mf_prediction *out)
 /* ---- prediction ---- */
 
 /* A batch has at most as many micro-batches as samples. */
-static int turns_of(const mf_planned_step *step, const mf_mesh_setup *setup)
+static int micro_batches_of(const mf_planned_step *step, const mf_mesh_setup *setup)
 {
     const int wanted = setup->micro_batches > 1 ? setup->micro_batches : 1;
     const mf_shape *fed = &step->feed_shapes[0];
@@ -212,36 +213,36 @@ static int turns_of(const mf_planned_step *step, const mf_mesh_setup *setup)
                                                                              : wanted;
 }
 
-static mf_status predict_predict(prediction *p, mf_predicted_processor *all, mf_prediction *out)
+static mf_status predict_predict(prediction *p, mf_mesh_device_prediction *all, mf_prediction *out)
 {
     const mf_mesh_setup *setup = p->setup;
     mf_arena *arena = p->of.arena;
 
-    p->samples = !all && setup->meshes.n > 1 && setup->n < setup->meshes.processors;
+    p->samples = !all && setup->meshes.n > 1 && setup->n < setup->meshes.devices;
     p->n = p->samples ? setup->meshes.n : setup->n;
     p->which = MF_ARENA_ARRAY(arena, int, p->n);
-    p->all = all ? all : MF_ARENA_ARRAY(arena, mf_predicted_processor, p->n);
-    p->parts =
-        MF_ARENA_ARRAY(arena, mf_predicted_device_part, p->n * mf_stage_items(p->stages.turns));
+    p->all = all ? all : MF_ARENA_ARRAY(arena, mf_mesh_device_prediction, p->n);
+    p->parts = MF_ARENA_ARRAY(arena, mf_predicted_device_part,
+                              p->n * mf_stage_items(p->stages.micro_batches));
     if (!p->which || !p->all || !p->parts)
         return MF_NOMEM("a prediction");
-    MF_TRY(predict_look_at_all(p));
-    add_most(p, out);
+    MF_TRY(predict_all_devices(p));
+    add_maximums(p, out);
     return predict_add_times(p, out);
 }
 
 mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine *machine,
                           const mf_mesh_setup *setup, mf_prediction *out,
-                          mf_predicted_processor *all)
+                          mf_mesh_device_prediction *all)
 {
-    prediction p = {
-        .setup = setup,
-        .stages = { .n = setup->meshes.n, .turns = turns_of(step, setup), .how = setup->pipeline },
-        .of = { .step = step,
-                .machine = machine,
-                .n_processors = setup->meshes.processors,
-                .arena = mf_arena_new() }
-    };
+    prediction p = { .setup = setup,
+                     .stages = { .n = setup->meshes.n,
+                                 .micro_batches = micro_batches_of(step, setup),
+                                 .how = setup->pipeline },
+                     .of = { .step = step,
+                             .machine = machine,
+                             .n_devices = setup->meshes.devices,
+                             .arena = mf_arena_new() } };
     mf_status st = p.of.arena ? mf_resources_new(&p.of.state) : MF_NOMEM("a prediction");
 
     *out = (mf_prediction){ 0 };

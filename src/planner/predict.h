@@ -36,11 +36,11 @@ typedef struct mf_prediction {
 } mf_prediction;
 
 /* Traffic and memory of each device, to be compared with counters. */
-typedef struct mf_predicted_processor {
+typedef struct mf_mesh_device_prediction {
     double compute_ns;
     int64_t sent_bytes, received_bytes, link_bytes, variable_bytes, activation_bytes;
     int64_t collectives, rounds;
-} mf_predicted_processor;
+} mf_mesh_device_prediction;
 
 /* setup: meshes, rules, micro-batches and exact. Predicts the devices [first, first + n) and takes
  * their maximum; the others are assumed to be like them. Of several meshes, only the first device
@@ -48,6 +48,6 @@ typedef struct mf_predicted_processor {
  * structs. Fails as mf_mesh_session_new() and its runs do: the layout is not possible. */
 MF_MUST mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine *machine,
                                   const mf_mesh_setup *setup, mf_prediction *out,
-                                  mf_predicted_processor *all);
+                                  mf_mesh_device_prediction *all);
 
 #endif

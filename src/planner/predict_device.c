@@ -99,8 +99,8 @@ static void predict_device_add_part(const mf_predicted_device *p, int i, const m
 static mf_status add_traffic(const predict_device_work *w, mf_node *const *order, int64_t n)
 {
     const mf_predicted_device *p = w->p;
-    const int n_parts = mf_stage_items(p->stages->turns);
-    int64_t *to = MF_ARENA_ARRAY(p->arena, int64_t, p->n_processors);
+    const int n_parts = mf_stage_items(p->stages->micro_batches);
+    int64_t *to = MF_ARENA_ARRAY(p->arena, int64_t, p->n_devices);
     mf_traffic_counts *t = MF_ARENA_ARRAY(p->arena, mf_traffic_counts, n_parts);
 
     if (!to || !t)
@@ -110,7 +110,7 @@ static mf_status add_traffic(const predict_device_work *w, mf_node *const *order
     MF_TRY(mf_traffic_of(order, n, w->c->graph->n_nodes, w->part, t));
     for (int i = 0; i < n_parts; i++)
         predict_device_add_part(p, i, &t[i]);
-    for (int i = 0; i < p->n_processors; i++)
+    for (int i = 0; i < p->n_devices; i++)
         p->out->link_bytes = to[i] > p->out->link_bytes ? to[i] : p->out->link_bytes;
     return MF_OK;
 }
@@ -139,12 +139,12 @@ static int64_t predict_device_scratch_of(void *ctx, const mf_node *n, void *stat
 
 /* ---- prediction ---- */
 
-static mf_status predict_device_look_at(const mf_predicted_device *p, const mf_compile *c,
+static mf_status predict_device_examine(const mf_predicted_device *p, const mf_compile *c,
                                         const mf_program *program, mf_node *const *order, int64_t n)
 {
     int *part = MF_ARENA_ARRAY(p->arena, int, program->graph->n_nodes + 1);
     const predict_device_work w = { p, c, part };
-    kernels k = { p->machine->times, c, MF_ARENA_ARRAY(p->arena, int64_t, p->n_processors) };
+    kernels k = { p->machine->times, c, MF_ARENA_ARRAY(p->arena, int64_t, p->n_devices) };
 
     if (!part || !k.to)
         return MF_NOMEM("a prediction");
@@ -155,7 +155,7 @@ static mf_status predict_device_look_at(const mf_predicted_device *p, const mf_c
 }
 
 /* c: the compilation, for its facts. */
-static mf_status predict_device_look_at_all(const mf_predicted_device *p, const mf_compile *c,
+static mf_status predict_device_examine_all(const mf_predicted_device *p, const mf_compile *c,
                                             const mf_program *program)
 {
     const mf_compile whole = {
@@ -166,7 +166,7 @@ static mf_status predict_device_look_at_all(const mf_predicted_device *p, const 
     mf_status st;
 
     MF_TRY(mf_compile_order(&whole, &order, &n));
-    st = predict_device_look_at(p, &whole, program, order, n);
+    st = predict_device_examine(p, &whole, program, order, n);
     mf_free(order);
     return st;
 }
@@ -184,7 +184,7 @@ mf_status mf_predicted_device_predict(const mf_predicted_device *p, const mf_gra
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
     MF_TRY_TO(done, mf_program_build(&c, &program));
-    st = predict_device_look_at_all(p, &c, program);
+    st = predict_device_examine_all(p, &c, program);
 done:
     mf_compile_end(&c);
     mf_program_free(program);

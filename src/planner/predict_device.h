@@ -18,10 +18,10 @@ typedef struct mf_predicted_device {
     const mf_planned_machine *machine;
     const mf_stages *stages; /* n, turns and how */
     int stage; /* stage of the device */
-    int n_processors;
+    int n_devices;
     mf_arena *arena;
     mf_resources *state; /* resources for kernels */
-    mf_predicted_processor *out; /* all fields but variable_bytes are set */
+    mf_mesh_device_prediction *out; /* all fields but variable_bytes are set */
     mf_predicted_device_part *parts; /* mf_stage_items() structs, zero at first */
 } mf_predicted_device;
 

@@ -18,22 +18,22 @@ typedef struct progress {
 
 static const mf_stage_item *predict_pipeline_item_of(const mf_stages *s, int k, int at)
 {
-    return &s->items[k * mf_stage_items(s->turns) + at];
+    return &s->items[k * mf_stage_items(s->micro_batches) + at];
 }
 
 /* Forward needs the micro-batch of the previous stage, backward that of the next stage. */
 static bool may_begin(const mf_stages *s, const progress *all, int k)
 {
-    const int ahead = mf_pipeline_ahead(s->how, s->n, k, s->turns);
+    const int ahead = mf_pipeline_ahead(s->how, s->n, k, s->micro_batches);
 
-    for (int turn = 0; turn < s->turns; turn++) {
+    for (int micro_batch = 0; micro_batch < s->micro_batches; micro_batch++) {
         for (int back = 0; back < 2; back++) {
             const int from = back ? k + 1 : k - 1;
-            const int its = mf_pipeline_ahead(s->how, s->n, from, s->turns);
+            const int its = mf_pipeline_ahead(s->how, s->n, from, s->micro_batches);
 
-            if (mf_pipeline_place(turn, back, s->turns, ahead) == all[k].at)
+            if (mf_pipeline_place(micro_batch, back, s->micro_batches, ahead) == all[k].at)
                 return from < 0 || from >= s->n ||
-                       all[from].at > mf_pipeline_place(turn, back, s->turns, its);
+                       all[from].at > mf_pipeline_place(micro_batch, back, s->micro_batches, its);
         }
     }
     return true;
@@ -44,7 +44,7 @@ static bool predict_pipeline_begin(const mf_stages *s, progress *all)
     bool any = false;
 
     for (int k = 0; k < s->n; k++) {
-        if (!all[k].busy && all[k].at < mf_stage_items(s->turns) && may_begin(s, all, k)) {
+        if (!all[k].busy && all[k].at < mf_stage_items(s->micro_batches) && may_begin(s, all, k)) {
             all[k].busy = true;
             all[k].talk = predict_pipeline_item_of(s, k, all[k].at)->talk_ns;
             all[k].compute = predict_pipeline_item_of(s, k, all[k].at)->compute_ns;
@@ -110,13 +110,14 @@ enum { NOWHERE = -1 };
 
 static int predict_pipeline_said(const mf_node *n, const mf_stages *s, int ahead)
 {
-    const int64_t turn = mf_node_turn(n);
+    const int64_t micro_batch = mf_node_micro_batch(n);
 
-    if (s->turns == 0 || strcmp(n->op_name, "Const") == 0)
+    if (s->micro_batches == 0 || strcmp(n->op_name, "Const") == 0)
         return NOWHERE;
-    if (turn == 0 && (s->turns > 1 || mf_node_layer(n) == 0))
+    if (micro_batch == 0 && (s->micro_batches > 1 || mf_node_layer(n) == 0))
         return NOWHERE;
-    return (int)mf_pipeline_place(turn > 0 ? turn - 1 : 0, mf_node_is_gradient(n), s->turns, ahead);
+    return (int)mf_pipeline_place(micro_batch > 0 ? micro_batch - 1 : 0, mf_node_is_gradient(n),
+                                  s->micro_batches, ahead);
 }
 
 /* The latest item of its inputs. */
@@ -134,7 +135,8 @@ static int by_inputs(const mf_node *n, const int *part)
 
 void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int stage, int *part)
 {
-    const int ahead = mf_pipeline_ahead(s->how, s->n, stage, s->turns), rest = 2 * s->turns;
+    const int ahead = mf_pipeline_ahead(s->how, s->n, stage, s->micro_batches),
+              rest = 2 * s->micro_batches;
     int64_t i;
 
     for (i = 0; i < n; i++) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT = 300, BEAM = 5, EXACT_PROCESSORS = 16, LOOK_AGAIN = 8, MAX_STAGES = 8, SHAPES = 8 };
+enum { LIMIT = 300, BEAM = 5, EXACT_DEVICES = 16, LOOK_AGAIN = 8, MAX_STAGES = 8, SHAPES = 8 };
 enum { TRIALS = 6 };
 
 static const double PIPELINE_SECONDS = 2;
@@ -107,7 +107,7 @@ static mf_status search_setup_of(const search_state *s, const mf_candidate *c, m
     mf_mesh_spec spec;
 
     *out = (mf_mesh_setup){ .exact = s->r->exact, .micro_batches = c->micro_batches, .n = 1 };
-    if (c->closely && c->mesh.n <= EXACT_PROCESSORS)
+    if (c->all_devices && c->mesh.n <= EXACT_DEVICES)
         out->n = c->mesh.n;
     MF_TRY(mf_candidate_spec(&s->out->dims, c, &spec));
     out->rules = spec.rules;
@@ -130,7 +130,7 @@ static void correct(const search_state *s, mf_candidate *c)
 }
 
 /* An impossible layout is not a failure of the search. Device 0 has the largest shards. */
-static mf_status search_look_at(const search_state *s, mf_candidate *c)
+static mf_status search_predict(const search_state *s, mf_candidate *c)
 {
     mf_mesh_setup setup;
 
@@ -159,7 +159,7 @@ static mf_status search_add(search_state *s, const mf_candidate *c)
 {
     MF_TRY(mf_grow(&s->out->all, &s->out->cap, s->out->n + 1, sizeof *s->out->all));
     s->out->all[s->out->n] = *c;
-    MF_TRY(search_look_at(s, &s->out->all[s->out->n]));
+    MF_TRY(search_predict(s, &s->out->all[s->out->n]));
     s->out->n++;
     return MF_OK;
 }
@@ -295,7 +295,7 @@ static mf_status try_stages(search_state *s, const mf_candidate *like, mf_axes l
 
 /* As many micro-batches as stages, or a multiple: more micro-batches mean a smaller bubble and
  * smaller kernels. */
-static mf_status try_turns(search_state *s, const mf_candidate *like, mf_axes layers)
+static mf_status try_micro_batches(search_state *s, const mf_candidate *like, mf_axes layers)
 {
     static const int TIMES[] = { 2, 4, 1 };
     const int stages = mf_mesh_count(&like->mesh, layers);
@@ -338,14 +338,14 @@ static mf_status try_pipelines(search_state *s)
     s->end_ns = mf_clock_ns() + (int64_t)(seconds * 1e9);
     for (int i = 0; seconds > 0 && i < n; i++) {
         for (mf_axes layers = 1; layers < (mf_axes)1 << best[i].mesh.n_axes; layers++)
-            MF_TRY(try_turns(s, &best[i], layers));
+            MF_TRY(try_micro_batches(s, &best[i], layers));
     }
     return MF_OK;
 }
 
 /* Predicts all devices of the best layouts, if there are few devices, until the best layouts have
  * all been predicted so. */
-static mf_status look_again(search_state *s)
+static mf_status predict_best(search_state *s)
 {
     bool more = true;
 
@@ -355,10 +355,10 @@ static mf_status look_again(search_state *s)
         for (int64_t i = 0; i < LOOK_AGAIN && i < s->out->n; i++) {
             mf_candidate *c = &s->out->all[i];
 
-            if (c->closely || c->status != MF_OK)
+            if (c->all_devices || c->status != MF_OK)
                 continue;
-            c->closely = more = true;
-            MF_TRY(search_look_at(s, c));
+            c->all_devices = more = true;
+            MF_TRY(search_predict(s, c));
         }
     }
     return MF_OK;
@@ -462,7 +462,7 @@ static mf_status try_given(search_state *s)
 {
     mf_candidate c = { .mesh = s->r->meshes[0],
                        .micro_batches = s->r->micro_batches,
-                       .closely = true };
+                       .all_devices = true };
 
     MF_TRY(mf_candidate_take_rules(&s->out->dims, s->r->layout, &c));
     s->out->possible = 1;
@@ -477,7 +477,7 @@ static mf_status try_given(search_state *s)
     return MF_OK;
 }
 
-static mf_status try_those_there_are(search_state *s)
+static mf_status search_layouts(search_state *s)
 {
     const int64_t limit = s->r->limit > 0 ? s->r->limit : LIMIT;
 
@@ -496,8 +496,8 @@ mf_status mf_plan_search(const mf_plan_request *request, mf_plan_result *out)
 
     *out = (mf_plan_result){ 0 };
     MF_TRY(mf_plan_dims_find(request->step, &out->dims));
-    MF_TRY(request->layout ? try_given(&s) : try_those_there_are(&s));
-    MF_TRY(look_again(&s));
+    MF_TRY(request->layout ? try_given(&s) : search_layouts(&s));
+    MF_TRY(predict_best(&s));
     if (request->trial)
         MF_TRY(try_best(&s));
     if (out->n == 0 || out->all[0].status != MF_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.h - predicts layouts, and takes the fastest one that fits the memory.
+/* search.h - predicts layouts, and takes the fastest layout that fits the memory.
  *
  * A layout maps each named dimension of the model, and its weights, to the mesh axes along which it
  * is sharded. A small number of layouts is searched exhaustively. Otherwise a beam search starts
@@ -35,7 +35,7 @@ typedef struct mf_candidate {
     double model_ns; /* the predicted step_ns, without correction and trial */
     int tried; /* number of trials; if not 0, step_ns and bytes are measured */
     double correction; /* factor in step_ns, from past trainings */
-    bool closely; /* all devices were predicted, not only the first one */
+    bool all_devices; /* all devices were predicted, not only the first one */
 } mf_candidate;
 
 typedef struct mf_plan_request {
@@ -98,6 +98,6 @@ void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *o
 void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);
 /* All mesh shapes of this number of devices with one or two axes, at most `max`. Returns their
  * number. */
-int mf_plan_meshes(int processors, mf_mesh *out, int max);
+int mf_plan_meshes(int devices, mf_mesh *out, int max);
 
 #endif

@@ -137,7 +137,7 @@ mf_status mf_trial_run(const mf_trial *trial, const mf_mesh_setup *setup, mf_tri
 
     *out = (mf_trial_result){ 0 };
     here.first = 0;
-    here.n = setup->meshes.processors;
+    here.n = setup->meshes.devices;
     here.session =
         (mf_session_options){ .threads = trial->threads, .disable = trial->t->options.disable };
     if (st == MF_OK)

@@ -28,7 +28,7 @@ struct mf_rpc_channel {
     int calls;
 };
 
-typedef struct inside {
+typedef struct inproc_call {
     mf_rpc_call base; /* must be the first field */
     mf_rpc_server *server; /* NULL: no server at that address */
     mf_rpc_channel *channel;
@@ -37,11 +37,11 @@ typedef struct inside {
     mf_rpc_question q;
     /* Guarded by net.lock: */
     int refs; /* of the thread, of the list, and during cancellation */
-    bool is_told, is_answered, is_cancelled;
+    bool is_delivered, is_answered, is_cancelled;
     bool is_late; /* cancelled by its deadline */
     int64_t until_ns; /* time of cancellation */
-    struct inside *next;
-} inside;
+    struct inproc_call *next;
+} inproc_call;
 
 /* One per process, like its addresses. */
 static struct {
@@ -52,7 +52,7 @@ static struct {
     pthread_t watch;
     mf_rpc_server *servers;
     int64_t number; /* number of the last server */
-    inside *calls; /* calls in flight */
+    inproc_call *calls; /* calls in flight */
 } net = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 bool mf_is_inproc(const char *address)
@@ -62,7 +62,7 @@ bool mf_is_inproc(const char *address)
 
 /* ---- calls; the caller holds the lock ---- */
 
-static void inproc_rpc_unref(inside *c)
+static void inproc_rpc_unref(inproc_call *c)
 {
     if (--c->refs > 0)
         return;
@@ -75,9 +75,9 @@ static void inproc_rpc_unref(inside *c)
 }
 
 /* Releases the lock while the service is notified. */
-static void inproc_rpc_cancel_one(inside *c)
+static void inproc_rpc_cancel_one(inproc_call *c)
 {
-    const bool tell = c->is_told && !c->is_answered && !c->is_cancelled;
+    const bool tell = c->is_delivered && !c->is_answered && !c->is_cancelled;
 
     c->is_cancelled = true;
     atomic_store(&c->base.gone, true);
@@ -92,7 +92,7 @@ static void inproc_rpc_cancel_one(inside *c)
 
 static void inproc_rpc_cancel_all(const mf_rpc_server *s, const mf_rpc_channel *channel)
 {
-    inside *c = net.calls;
+    inproc_call *c = net.calls;
 
     while (c) {
         if (!c->is_cancelled && ((s && c->server == s) || (channel && c->channel == channel))) {
@@ -104,9 +104,9 @@ static void inproc_rpc_cancel_all(const mf_rpc_server *s, const mf_rpc_channel *
     }
 }
 
-static void inproc_rpc_take_off(inside *c)
+static void inproc_rpc_take_off(inproc_call *c)
 {
-    inside **at = &net.calls;
+    inproc_call **at = &net.calls;
 
     while (*at != c)
         at = &(*at)->next;
@@ -120,7 +120,7 @@ static int64_t cancel_due(void)
 {
     const int64_t now = mf_clock_ns();
     int64_t next = INT64_MAX;
-    inside *c = net.calls;
+    inproc_call *c = net.calls;
 
     while (c) {
         if (!c->is_cancelled && now >= c->until_ns) {
@@ -182,10 +182,10 @@ static char *inproc_rpc_join(const mf_iovec *parts, int n, size_t *size)
     return bytes;
 }
 
-static void inside_answer(mf_rpc_call *call, mf_status status, const char *message,
+static void inproc_answer(mf_rpc_call *call, mf_status status, const char *message,
                           const mf_iovec *parts, int n_parts)
 {
-    inside *c = (inside *)call;
+    inproc_call *c = (inproc_call *)call;
     size_t size = 0;
     char *bytes = inproc_rpc_join(parts, n_parts, &size);
 
@@ -215,16 +215,16 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
 
 static void *inproc_rpc_run(void *arg)
 {
-    inside *c = arg;
+    inproc_call *c = arg;
     bool tell;
 
     pthread_mutex_lock(&net.lock);
-    tell = c->is_told = c->server && !c->is_cancelled;
+    tell = c->is_delivered = c->server && !c->is_cancelled;
     pthread_mutex_unlock(&net.lock);
     if (tell)
         c->server->service->called(c->server->ctx, &c->base, c->method, c->data, c->size);
     else
-        inside_answer(&c->base, c->server ? MF_CANCELLED : MF_UNAVAILABLE,
+        inproc_answer(&c->base, c->server ? MF_CANCELLED : MF_UNAVAILABLE,
                       "no such server in this process", NULL, 0);
     pthread_mutex_lock(&net.lock);
     inproc_rpc_unref(c);
@@ -245,10 +245,10 @@ static mf_rpc_server *inproc_rpc_find(const char *address)
 }
 
 /* Returns NULL when memory is exhausted. */
-static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
+static inproc_call *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
 {
     const size_t method = strlen(q->method) + 1;
-    inside *c = mf_calloc(1, sizeof *c);
+    inproc_call *c = mf_calloc(1, sizeof *c);
     char *bytes;
 
     if (!c)
@@ -273,7 +273,7 @@ static inside *new_call(mf_rpc_channel *channel, const mf_rpc_question *q)
     return c;
 }
 
-static void inproc_rpc_list(inside *c)
+static void inproc_rpc_list(inproc_call *c)
 {
     pthread_mutex_lock(&net.lock);
     c->server = inproc_rpc_find(c->channel->address);
@@ -287,9 +287,9 @@ static void inproc_rpc_list(inside *c)
     pthread_mutex_unlock(&net.lock);
 }
 
-static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
+static void *inproc_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
 {
-    inside *c = new_call(channel, q);
+    inproc_call *c = new_call(channel, q);
     pthread_t thread;
 
     mf_iovec_release(q->parts, q->n_parts);
@@ -299,7 +299,7 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
     }
     inproc_rpc_list(c);
     if (mf_thread_start(&thread, inproc_rpc_run, c) != 0) {
-        inside_answer(&c->base, MF_RESOURCE_EXHAUSTED, "cannot start a thread", NULL, 0);
+        inproc_answer(&c->base, MF_RESOURCE_EXHAUSTED, "cannot start a thread", NULL, 0);
         pthread_mutex_lock(&net.lock);
         inproc_rpc_unref(c);
         pthread_mutex_unlock(&net.lock);
@@ -309,11 +309,11 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
     return c;
 }
 
-static void inside_cancel(mf_rpc_channel *channel, void *asked)
+static void inproc_cancel(mf_rpc_channel *channel, void *asked)
 {
     (void)channel;
     pthread_mutex_lock(&net.lock);
-    for (inside *c = net.calls; c; c = c->next) {
+    for (inproc_call *c = net.calls; c; c = c->next) {
         if (c == asked)
             c->until_ns = 0;
     }
@@ -322,7 +322,7 @@ static void inside_cancel(mf_rpc_channel *channel, void *asked)
     pthread_mutex_unlock(&net.lock);
 }
 
-static mf_status inside_connect(const char *address, const mf_security *security,
+static mf_status inproc_connect(const char *address, const mf_security *security,
                                 mf_rpc_channel **out)
 {
     (void)security; /* there is no other peer */
@@ -333,7 +333,7 @@ static mf_status inside_connect(const char *address, const mf_security *security
     return MF_OK;
 }
 
-static bool inside_reaches(mf_rpc_channel *channel)
+static bool inproc_reaches(mf_rpc_channel *channel)
 {
     bool reaches;
 
@@ -343,7 +343,7 @@ static bool inside_reaches(mf_rpc_channel *channel)
     return reaches;
 }
 
-static void inside_disconnect(mf_rpc_channel *channel)
+static void inproc_disconnect(mf_rpc_channel *channel)
 {
     pthread_mutex_lock(&net.lock);
     inproc_rpc_cancel_all(NULL, channel);
@@ -355,7 +355,7 @@ static void inside_disconnect(mf_rpc_channel *channel)
 
 /* ---- listening ---- */
 
-static mf_status inside_serve(const mf_rpc_server_options *o, mf_rpc_server **out)
+static mf_status inproc_serve(const mf_rpc_server_options *o, mf_rpc_server **out)
 {
     mf_rpc_server *s = mf_calloc(1, sizeof *s);
     mf_status st;
@@ -379,12 +379,12 @@ static mf_status inside_serve(const mf_rpc_server_options *o, mf_rpc_server **ou
     return st;
 }
 
-static const char *inside_address(const mf_rpc_server *s)
+static const char *inproc_address(const mf_rpc_server *s)
 {
     return s->address;
 }
 
-static void inside_stop(mf_rpc_server *s)
+static void inproc_stop(mf_rpc_server *s)
 {
     mf_rpc_server **at = &net.servers;
     pthread_t watching;
@@ -410,13 +410,13 @@ static void inside_stop(mf_rpc_server *s)
 }
 
 const mf_rpc_kind mf_rpc_inproc = {
-    .serve = inside_serve,
-    .address = inside_address,
-    .answer = inside_answer,
-    .stop = inside_stop,
-    .connect = inside_connect,
-    .reaches = inside_reaches,
-    .ask = inside_ask,
-    .cancel = inside_cancel,
-    .disconnect = inside_disconnect,
+    .serve = inproc_serve,
+    .address = inproc_address,
+    .answer = inproc_answer,
+    .stop = inproc_stop,
+    .connect = inproc_connect,
+    .reaches = inproc_reaches,
+    .ask = inproc_ask,
+    .cancel = inproc_cancel,
+    .disconnect = inproc_disconnect,
 };

@@ -257,7 +257,7 @@ typedef struct rpc_stub_awaited {
     ProtobufCMessage *reply;
 } rpc_stub_awaited;
 
-static void rpc_stub_has_come(void *ctx, mf_status status, ProtobufCMessage *reply)
+static void rpc_stub_on_reply(void *ctx, mf_status status, ProtobufCMessage *reply)
 {
     rpc_stub_awaited *a = ctx;
     mf_rpc_stub *c = a->caller;
@@ -273,14 +273,14 @@ static void rpc_stub_has_come(void *ctx, mf_status status, ProtobufCMessage *rep
 /* The caller holds the lock. */
 static void wait_for_answer(mf_rpc_stub *c, const mf_rpc_stub_call *q)
 {
-    if (!q->look) {
+    if (!q->poll) {
         pthread_cond_wait(&c->changed, &c->lock);
         return;
     }
     if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
         return;
     pthread_mutex_unlock(&c->lock);
-    q->look(q->ctx);
+    q->poll(q->ctx);
     pthread_mutex_lock(&c->lock);
 }
 
@@ -290,7 +290,7 @@ mf_status mf_rpc_stub_ask(mf_rpc_stub *c, const mf_rpc_stub_call *q, mf_arena *a
     rpc_stub_awaited a = { .caller = c };
 
     *out = NULL;
-    mf_rpc_stub_start(c, q, arena, rpc_stub_has_come, &a);
+    mf_rpc_stub_start(c, q, arena, rpc_stub_on_reply, &a);
     pthread_mutex_lock(&c->lock);
     while (!a.done)
         wait_for_answer(c, q);

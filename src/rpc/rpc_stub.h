@@ -20,7 +20,7 @@ typedef struct mf_rpc_stub_call {
     bool waits; /* wait until the server is up; false: fail with UNAVAILABLE at once */
     mf_cancel *cancel; /* cancels the call, with CANCELLED; NULL: not cancellable */
     /* Called by mf_rpc_stub_ask() several times a second while it waits; may be NULL. */
-    void (*look)(void *ctx);
+    void (*poll)(void *ctx);
     void *ctx;
 } mf_rpc_stub_call;
 

@@ -21,8 +21,8 @@ enum {
     MOST_PARTS = 8,
     TEXT_MAX = 64 << 10,
 };
-MF_PARAM_INT(rpc_stuck_ms, 60000,
-             "limit in ms for a pause within a message between tasks of a host");
+MF_PARAM_INT(rpc_io_timeout_ms, 60000,
+             "timeout in ms for a pause within a message between tasks of a host");
 
 static const int64_t NS_PER_BYTE = 1000; /* additional time for large messages: 1 MB/s */
 #define SIZE_LIMIT ((uint64_t)INT32_MAX)
@@ -37,15 +37,15 @@ socklen_t mf_uds_rpc_name(const char *address, struct sockaddr_un *out)
 
 mf_status mf_uds_line_init(mf_uds_line *l, int fd)
 {
-    *l = (mf_uds_line){ .fd = fd, .came = -1, .in = mf_realloc(NULL, 1, ROOM) };
+    *l = (mf_uds_line){ .fd = fd, .received_fd = -1, .in = mf_realloc(NULL, 1, ROOM) };
     pthread_mutex_init(&l->writing, NULL);
     return l->in ? MF_OK : MF_NOMEM("a connection");
 }
 
 void mf_uds_line_deinit(mf_uds_line *l)
 {
-    if (l->came >= 0)
-        (void)close(l->came);
+    if (l->received_fd >= 0)
+        (void)close(l->received_fd);
     (void)close(l->fd);
     mf_free(l->in);
     pthread_mutex_destroy(&l->writing);
@@ -98,7 +98,8 @@ static mf_status uds_framing_send_all(const mf_uds_line *l, const mf_uds_frame *
         all[2 + i] = (struct iovec){ (void *)(uintptr_t)parts[i].data, parts[i].size };
     if (file >= 0)
         MF_TRY(send_first(l->fd, &all[0], file));
-    return mf_uds_write(l->fd, all, n + 2, mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000, NULL);
+    return mf_uds_write(l->fd, all, n + 2, mf_clock_ns() + MF_PARAM(rpc_io_timeout_ms) * 1000000,
+                        NULL);
 }
 
 mf_status mf_uds_line_send(mf_uds_line *l, const mf_uds_frame *frame, const char *text,
@@ -125,9 +126,9 @@ static void keep_file(mf_uds_line *l, struct msghdr *m)
             c->cmsg_len != CMSG_LEN(sizeof file))
             continue;
         memcpy(&file, CMSG_DATA(c), sizeof file);
-        if (l->came >= 0)
-            (void)close(l->came);
-        l->came = file;
+        if (l->received_fd >= 0)
+            (void)close(l->received_fd);
+        l->received_fd = file;
     }
 }
 
@@ -215,7 +216,7 @@ mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text, con
     mf_status st;
 
     *text = NULL;
-    l->until_ns = mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000;
+    l->until_ns = mf_clock_ns() + MF_PARAM(rpc_io_timeout_ms) * 1000000;
     MF_TRY(uds_framing_fill(l, sizeof *frame));
     memcpy(frame, l->in + l->from, sizeof *frame);
     l->from += sizeof *frame;
@@ -251,14 +252,14 @@ void *mf_uds_line_map(mf_uds_line *l, bool writable, size_t *size)
     void *at = MAP_FAILED;
 
     *size = 0;
-    if (l->came < 0)
+    if (l->received_fd < 0)
         return NULL;
-    if (fstat(l->came, &about) == 0 && about.st_size > 0 && is_sealed(l->came)) {
+    if (fstat(l->received_fd, &about) == 0 && about.st_size > 0 && is_sealed(l->received_fd)) {
         *size = (size_t)about.st_size;
         at = mmap(NULL, *size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                  MAP_SHARED | MAP_NORESERVE, l->came, 0);
+                  MAP_SHARED | MAP_NORESERVE, l->received_fd, 0);
     }
-    (void)close(l->came);
-    l->came = -1;
+    (void)close(l->received_fd);
+    l->received_fd = -1;
     return at == MAP_FAILED ? NULL : at;
 }

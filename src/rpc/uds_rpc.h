@@ -43,7 +43,7 @@ typedef struct mf_uds_line {
     pthread_mutex_t writing;
     char *in; /* bytes received: [from, to) */
     size_t from, to;
-    int came; /* received file descriptor; -1: none */
+    int received_fd; /* received file descriptor; -1: none */
     int64_t until_ns; /* deadline of the message being read */
 } mf_uds_line;
 
@@ -55,7 +55,7 @@ MF_MUST mf_status mf_uds_line_send(mf_uds_line *l, const mf_uds_frame *frame, co
 /* Reads a complete message after its first bytes have arrived: the frame, its text, NUL-terminated,
  * at *text, its bytes at *data. Owns: the caller frees *text with mf_free(), which also frees
  * *data. Fails: UNAVAILABLE (the peer is lost, is not Meshflow, or stopped in the middle:
- * rpc_stuck_ms). */
+ * rpc_io_timeout_ms). */
 MF_MUST mf_status mf_uds_line_read(mf_uds_line *l, mf_uds_frame *frame, char **text,
                                    const void **data);
 /* More data is already buffered: do not poll. */

@@ -213,7 +213,7 @@ static void uds_rpc_client_answer(uds_rpc_client_line *l, const mf_uds_frame *f,
 
 /* ---- the reading thread ---- */
 
-static void tell_server(uds_rpc_client_line *l, uint64_t id)
+static void send_cancel(uds_rpc_client_line *l, uint64_t id)
 {
     if (mf_uds_line_send(&l->base, &(mf_uds_frame){ .kind = MF_UDS_CANCEL, .id = id }, "", NULL, 0,
                          -1) != MF_OK)
@@ -230,7 +230,7 @@ static void end_late(uds_rpc_client_line *l)
         some = remove_late(l, &a);
         pthread_mutex_unlock(&l->channel->lock);
         if (some) {
-            tell_server(l, a.id);
+            send_cancel(l, a.id);
             a.done(a.ctx, a.is_cancelled ? MF_CANCELLED : MF_DEADLINE_EXCEEDED,
                    a.is_cancelled ? "the request was cancelled" : "no reply before the deadline",
                    NULL, 0);
@@ -258,17 +258,17 @@ static mf_status uds_rpc_client_take_frame(uds_rpc_client_line *l)
     return st;
 }
 
-/* has_come: a frame; is_late: deadlines or cancelled requests must be checked. */
-static void await_something(uds_rpc_client_line *l, bool *has_come, bool *is_late)
+/* has_frame: a frame was received; is_late: deadlines or cancelled requests must be checked. */
+static void await_something(uds_rpc_client_line *l, bool *has_frame, bool *is_late)
 {
     struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
                            { .fd = l->wake, .events = POLLIN } };
     int64_t nearest;
     uint64_t count;
 
-    *has_come = mf_uds_line_has_more(&l->base);
+    *has_frame = mf_uds_line_has_more(&l->base);
     *is_late = false;
-    if (*has_come)
+    if (*has_frame)
         return;
     pthread_mutex_lock(&l->channel->lock);
     nearest = l->nearest_ns;
@@ -280,8 +280,8 @@ static void await_something(uds_rpc_client_line *l, bool *has_come, bool *is_lat
     } else {
         (void)poll(p, 2, -1);
     }
-    *has_come = p[0].revents != 0;
-    *is_late = !*has_come || p[1].revents || mf_clock_ns() >= nearest;
+    *has_frame = p[0].revents != 0;
+    *is_late = !*has_frame || p[1].revents || mf_clock_ns() >= nearest;
     if (p[1].revents && read(l->wake, &count, sizeof count) < 0)
         MF_WARN("%s", strerror(errno));
 }
@@ -328,10 +328,10 @@ static void *take_answers(void *arg)
     mf_status st = MF_OK;
 
     while (st == MF_OK && !uds_rpc_client_is_closing(l)) {
-        bool has_come, is_late;
+        bool has_frame, is_late;
 
-        await_something(l, &has_come, &is_late);
-        if (has_come)
+        await_something(l, &has_frame, &is_late);
+        if (has_frame)
             st = uds_rpc_client_take_frame(l);
         if (is_late)
             end_late(l);
@@ -373,7 +373,7 @@ static int make_words(uds_rpc_client_line *l)
     return file;
 }
 
-static bool say_hello(uds_rpc_client_line *l)
+static bool send_hello(uds_rpc_client_line *l)
 {
     const int file = make_words(l);
     const mf_status st =
@@ -384,7 +384,7 @@ static bool say_hello(uds_rpc_client_line *l)
     return st == MF_OK;
 }
 
-static int connect_there(const char *address)
+static int connect_line(const char *address)
 {
     struct sockaddr_un name;
     const socklen_t size = mf_uds_rpc_name(address, &name);
@@ -408,7 +408,7 @@ static uds_rpc_client_line *uds_rpc_client_find_line(mf_rpc_channel *c)
 
     if (c->line || c->is_closing)
         return c->line;
-    fd = connect_there(c->address);
+    fd = connect_line(c->address);
     if (fd < 0)
         return NULL;
     l = mf_calloc(1, sizeof *l);
@@ -421,7 +421,7 @@ static uds_rpc_client_line *uds_rpc_client_find_line(mf_rpc_channel *c)
     l->nearest_ns = INT64_MAX;
     atomic_init(&l->refs, 1);
     l->wake = eventfd(0, EFD_CLOEXEC);
-    if (l->wake < 0 || !say_hello(l) || mf_thread_start(&thread, take_answers, l) != 0) {
+    if (l->wake < 0 || !send_hello(l) || mf_thread_start(&thread, take_answers, l) != 0) {
         uds_rpc_client_free_line(l);
         return NULL;
     }

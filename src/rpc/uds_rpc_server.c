@@ -46,7 +46,7 @@ typedef struct uds_rpc_server_incoming {
     char *text; /* the method, followed by the request */
     struct uds_rpc_server_incoming *next; /* in the list of the connection, until it is answered */
     int refs; /* guarded by the server's lock, as the fields below */
-    bool is_told, is_answered;
+    bool is_delivered, is_answered;
 } uds_rpc_server_incoming;
 
 struct uds_rpc_server_line {
@@ -57,7 +57,7 @@ struct uds_rpc_server_line {
     mf_lender *lender; /* NULL: no lending */
     uds_rpc_server_incoming
         *calls; /* calls in flight; guarded by the server's lock, as the fields below */
-    bool is_gone;
+    bool caller_closed;
     int refs; /* of its calls, and one while the peer is connected */
 };
 
@@ -128,7 +128,7 @@ static void cancel(uds_rpc_server_incoming *c)
 
     pthread_mutex_lock(&s->lock);
     atomic_store(&c->base.gone, true);
-    tell = c->is_told && !c->is_answered;
+    tell = c->is_delivered && !c->is_answered;
     pthread_mutex_unlock(&s->lock);
     if (tell)
         s->service->cancelled(s->ctx, &c->base);
@@ -167,7 +167,7 @@ static void hang_up(uds_rpc_server_line *l)
     (void)epoll_ctl(l->server->epoll, EPOLL_CTL_DEL, l->base.fd, NULL);
     (void)shutdown(l->base.fd, SHUT_RDWR);
     pthread_mutex_lock(&l->server->lock);
-    l->is_gone = true;
+    l->caller_closed = true;
     pthread_mutex_unlock(&l->server->lock);
     while ((c = uds_rpc_server_find_call(l, 0, true)) != NULL) {
         cancel(c);
@@ -200,7 +200,7 @@ void mf_uds_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
     uds_rpc_server_incoming *c = (uds_rpc_server_incoming *)call;
     uds_rpc_server_line *l = c->line;
     mf_uds_frame f = { .kind = MF_UDS_ANSWER, .status = status, .id = c->id };
-    bool is_gone;
+    bool caller_closed;
 
     pthread_mutex_lock(&l->server->lock);
     c->is_answered = true;
@@ -210,9 +210,9 @@ void mf_uds_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
             break;
         }
     }
-    is_gone = l->is_gone;
+    caller_closed = l->caller_closed;
     pthread_mutex_unlock(&l->server->lock);
-    if (!is_gone) {
+    if (!caller_closed) {
         const bool lent = n_parts > 0 && lend(l, &parts[n_parts - 1], &f);
 
         n_parts -= lent;
@@ -239,7 +239,7 @@ static uds_rpc_server_incoming *uds_rpc_server_add_call(uds_rpc_server_line *l,
     if (!c)
         return NULL;
     *c = (uds_rpc_server_incoming){
-        .line = l, .id = f->id, .text = text, .refs = 2, .is_told = true
+        .line = l, .id = f->id, .text = text, .refs = 2, .is_delivered = true
     };
     c->base.kind = &mf_rpc_local;
     c->base.deadline_ns =

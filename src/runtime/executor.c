@@ -296,12 +296,12 @@ static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled
             run->caller_waits = false;
             continue;
         }
-        (void)mf_cond_wait_until(&run->finished, &run->lock,
-                                 reports && stalled->look_at < deadline ? stalled->look_at
-                                                                        : deadline);
+        (void)mf_cond_wait_until(
+            &run->finished, &run->lock,
+            reports && stalled->next_check_ns < deadline ? stalled->next_check_ns : deadline);
         run->caller_waits = false;
         if (reports && !run->failed)
-            mf_run_stall_look(stalled, run);
+            mf_run_stall_check(stalled, run);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
             executor_fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run exceeded its deadline"),

@@ -27,7 +27,7 @@ typedef struct mf_run_args {
     mf_tensor *results; /* empty slots, one per fetch */
 } mf_run_args;
 
-/* Runs to completion: the calling thread takes part, then waits for asynchronous kernels.
+/* Runs to completion: the calling thread runs items, then waits for asynchronous kernels.
  * Fails with the status of the first failing node; results are then empty. */
 MF_MUST mf_status mf_program_run(mf_program *program, const mf_run_args *args);
 

@@ -92,7 +92,7 @@ static void rendezvous_table_take_off(rendezvous_table_fetch *f)
     f->prev = f->next = NULL;
 }
 
-static void rendezvous_table_line_up(rendezvous_table_place *p, rendezvous_table_fetch *f)
+static void rendezvous_table_enqueue(rendezvous_table_place *p, rendezvous_table_fetch *f)
 {
     f->at = p;
     f->prev = p->last;
@@ -175,7 +175,7 @@ void mf_rendezvous_table_fetch(mf_rendezvous_table *table, const char *key, mf_c
         is_ref = p->is_ref;
         remove_place(table, p);
     } else if (p) {
-        rendezvous_table_line_up(p, f);
+        rendezvous_table_enqueue(p, f);
     }
     pthread_mutex_unlock(&table->lock);
     if (is_ref)

@@ -62,7 +62,7 @@ static int oldest(const mf_run_state *run, const mf_async **out, int max)
     return n;
 }
 
-static void say_one(const mf_async *a, int64_t now, mf_buf *out)
+static void describe_wait(const mf_async *a, int64_t now, mf_buf *out)
 {
     const mf_node *n = a->kernel.node;
 
@@ -84,7 +84,7 @@ static void run_stall_report_describe(const mf_run_state *run, const mf_async *c
     mf_buf_printf(out, "%s: step %" PRId64 " stalled: ", run->args->task, run->args->shared_step);
     for (int i = 0; i < n; i++) {
         mf_buf_str(out, i > 0 ? "; " : "");
-        say_one(a[i], now, out);
+        describe_wait(a[i], now, out);
     }
     if (more > 0)
         mf_buf_printf(out, "; and %d other nodes wait", more);
@@ -113,7 +113,7 @@ static void show_on_page(mf_run_stall *s, const mf_run_state *run, const mf_asyn
 }
 
 /* One run at a time. */
-static bool may_say(const mf_run_stall *s, int64_t now, int64_t patience)
+static bool claim_report(const mf_run_stall *s, int64_t now, int64_t patience)
 {
     long long until = atomic_load(&quiet_until);
 
@@ -129,10 +129,10 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
     mf_buf text = { 0 };
 
     show_on_page(s, run, a, n);
-    if (!may_say(s, now, patience))
+    if (!claim_report(s, now, patience))
         return;
     run_stall_report_describe(run, a, n, now, &text);
-    s->look_at = now + REPEAT * (now - a[0]->began);
+    s->next_check_ns = now + REPEAT * (now - a[0]->began);
     s->since = a[0]->began;
     pthread_mutex_unlock(&run->lock);
     if (mf_buf_finish(&text) == MF_OK)
@@ -143,17 +143,17 @@ static void run_stall_report(mf_run_stall *s, mf_run_state *run, int64_t now, in
 
 void mf_run_stall_begin(mf_run_stall *s)
 {
-    *s = (mf_run_stall){ .look_at = mf_clock_ns() + mf_stall_patience_ns() };
+    *s = (mf_run_stall){ .next_check_ns = mf_clock_ns() + mf_stall_patience_ns() };
 }
 
-void mf_run_stall_look(mf_run_stall *s, mf_run_state *run)
+void mf_run_stall_check(mf_run_stall *s, mf_run_state *run)
 {
     const int64_t now = mf_clock_ns(), patience = mf_stall_patience_ns();
     const mf_async *first[1] = { NULL };
 
-    if (now < s->look_at)
+    if (now < s->next_check_ns)
         return;
-    s->look_at = now + patience / 4 + 1;
+    s->next_check_ns = now + patience / 4 + 1;
     if (run->runners > 0 || run->frames.q_len > 0 || oldest(run, first, 1) == 0 ||
         now - first[0]->began < patience)
         return;

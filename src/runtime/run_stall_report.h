@@ -14,7 +14,7 @@
 struct mf_run_state;
 
 typedef struct mf_run_stall {
-    int64_t look_at; /* time of the next check */
+    int64_t next_check_ns; /* time of the next check */
     int64_t since; /* start of the reported wait; 0: none */
     int waits[MF_STATUS_PAGE_WAITS], n_waits; /* on the status page */
 } mf_run_stall;
@@ -22,7 +22,7 @@ typedef struct mf_run_stall {
 void mf_run_stall_begin(mf_run_stall *s);
 /* The run continues to wait. Reports it if it is time to. The caller holds the run's lock, which is
  * released while a line is written. */
-void mf_run_stall_look(mf_run_stall *s, struct mf_run_state *run);
+void mf_run_stall_check(mf_run_stall *s, struct mf_run_state *run);
 /* The run has ended. well: without an error. */
 void mf_run_stall_end(mf_run_stall *s, const struct mf_run_state *run, bool well);
 

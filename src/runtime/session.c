@@ -19,11 +19,9 @@
 #include <string.h>
 
 MF_PARAM_INT(session_cache_runs, 128,
-             "compiled runs that a session keeps, least recently used "
-             "first out");
+             "compiled runs kept by a session; the least recently used is dropped");
 MF_PARAM_INT(session_cache_shapes, 8,
-             "shapes of the same feeds that are compiled separately before one program serves "
-             "them all");
+             "shapes of the same feeds compiled separately before one program serves all shapes");
 
 /* One compiled run. */
 typedef struct compiled {
@@ -375,7 +373,7 @@ static mf_status session_compile(session_local *s, const mf_run_names *n,
     return MF_OK;
 }
 
-/* If there are more than `max` entries: evict the least recently used one that is not running.
+/* If there are more than `max` entries: evict the least recently used entry that is not running.
  * While all are running, the limit may be exceeded. */
 static void cache_evict(session_local *s, int64_t max)
 {

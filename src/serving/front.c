@@ -45,7 +45,7 @@ static void front_watch(mf_serve_replica *r, int64_t now)
         }
     } else if ((r->state == MF_REPLICA_RUNNING || r->state == MF_REPLICA_LOADING) &&
                now - r->since_ns > f->o->timeout_ms * MS) {
-        mf_serve_bury(r, "did not answer in time");
+        mf_serve_replace_replica(r, "did not answer in time");
     }
 }
 
@@ -59,9 +59,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     for (int i = 0; i < f->o->replicas; i++)
         front_watch(&f->replicas[i], now);
     mf_serve_keep_spare(f);
-    if (f->o->poll_ms > 0 && now >= f->look_ns) {
-        f->look_ns = now + f->o->poll_ms * MS;
-        mf_serve_look(f);
+    if (f->o->poll_ms > 0 && now >= f->next_scan_ns) {
+        f->next_scan_ns = now + f->o->poll_ms * MS;
+        mf_serve_scan_versions(f);
     }
     if (f->bound)
         (void)evconnlistener_enable(evhttp_bound_socket_get_listener(f->bound));

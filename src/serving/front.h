@@ -31,7 +31,7 @@ typedef struct mf_serve_call {
     struct evbuffer *body;
     mf_serve_verb verb;
     int64_t version; /* requested, or MF_ANY_VERSION */
-    int deaths; /* of replicas that were running it */
+    int crashes; /* of replicas that were running it */
     int64_t since_ns;
 } mf_serve_call;
 
@@ -64,7 +64,7 @@ typedef struct mf_serve_metrics {
     double seconds;
     int64_t answers; /* requests that replicas answered */
     int64_t runs, joined; /* runs; requests in all runs */
-    int64_t deaths, retries, reloads, failed_reloads;
+    int64_t crashes, retries, reloads, failed_reloads;
 } mf_serve_metrics;
 
 struct mf_front {
@@ -87,7 +87,7 @@ struct mf_front {
                               `bad`. No checkpoint: none */
     mf_serve_version bad; /* a version that could not be loaded; the next try is at bad_until_ns */
     char bad_why[400];
-    int64_t bad_until_ns, look_ns, stop_ns; /* stop_ns: end of draining; 0: not stopping */
+    int64_t bad_until_ns, next_scan_ns, stop_ns; /* stop_ns: end of draining; 0: not stopping */
     bool was_ready; /* all replicas were ready once */
     char host[64];
     int port;
@@ -109,7 +109,7 @@ void mf_serve_drop_spare(mf_front *f);
 /* Ends it; it is not replaced. */
 void mf_serve_end(mf_serve_replica *r);
 /* It has died, or is killed: its requests return to the queue, and another replica replaces it. */
-void mf_serve_bury(mf_serve_replica *r, const char *why);
+void mf_serve_replace_replica(mf_serve_replica *r, const char *why);
 bool mf_serve_has_version(const mf_front *f, int64_t version);
 
 /* ---- request_dispatch.c ---- */
@@ -120,7 +120,7 @@ void mf_serve_retry(mf_serve_call *c);
 /* The result of a load; why NULL: it succeeded. */
 void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why);
 void mf_serve_load_failed(mf_serve_replica *r, const char *why);
-void mf_serve_look(mf_front *f); /* for a newer checkpoint */
+void mf_serve_scan_versions(mf_front *f); /* for a newer checkpoint */
 /* Stops serving with this failure. */
 void mf_serve_give_up(mf_front *f, const char *why);
 

@@ -76,7 +76,7 @@ static void replica_pool_on_answer(mf_serve_replica *r, const mf_serve_head *hea
     mf_serve_call *c = TAILQ_FIRST(&r->running);
 
     if (!c) {
-        mf_serve_bury(r, "sent an answer without a request");
+        mf_serve_replace_replica(r, "sent an answer without a request");
         return;
     }
     TAILQ_REMOVE(&r->running, c, link);
@@ -105,7 +105,7 @@ static bool replica_pool_take_frame(mf_serve_replica *r)
         return false;
     frame = (char *)evbuffer_pullup(in, (ssize_t)(sizeof head + head.len));
     if (!frame) {
-        mf_serve_bury(r, "sent an answer larger than the free memory");
+        mf_serve_replace_replica(r, "sent an answer larger than the free memory");
         return false;
     }
     if (head.kind == MF_SERVE_ANSWER)
@@ -134,7 +134,7 @@ static void on_event(struct bufferevent *line, short what, void *arg)
 
     (void)line;
     if (what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)) {
-        mf_serve_bury(r, "has died");
+        mf_serve_replace_replica(r, "has died");
         mf_serve_dispatch(r->front);
     }
 }
@@ -143,7 +143,7 @@ static void on_event(struct bufferevent *line, short what, void *arg)
 
 /* Runs in the new process, which keeps no descriptor of the front but its end of the socket pair.
  */
-static _Noreturn void be_replica(const mf_front *f, pid_t front, int fd)
+static _Noreturn void replica_process_main(const mf_front *f, pid_t front, int fd)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front)
@@ -186,7 +186,7 @@ mf_status mf_serve_start(mf_serve_replica *r)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no sockets for a replica: %s", strerror(errno));
     r->pid = fork();
     if (r->pid == 0)
-        be_replica(f, front, pair[1]);
+        replica_process_main(f, front, pair[1]);
     (void)close(pair[1]);
     mf_serve_keep_spare(f);
     if (r->pid < 0) {
@@ -224,18 +224,18 @@ void mf_serve_end(mf_serve_replica *r)
     set_state(r, MF_REPLICA_DEAD);
 }
 
-void mf_serve_bury(mf_serve_replica *r, const char *why)
+void mf_serve_replace_replica(mf_serve_replica *r, const char *why)
 {
     mf_front *f = r->front;
     const bool had_model = r->version >= 0;
     mf_serve_call *c;
 
     MF_WARN("replica %d (process %d) %s; replacing it", (int)(r - f->replicas), (int)r->pid, why);
-    f->metrics.deaths++;
+    f->metrics.crashes++;
     if (r->state == MF_REPLICA_LOADING && r->loads.checkpoint && f->next.checkpoint &&
         r->loads.number == f->next.number)
         mf_serve_load_failed(r, "the replica that loaded it has died");
-    if (!f->was_ready && f->metrics.deaths >= MOST_BEFORE_READY)
+    if (!f->was_ready && f->metrics.crashes >= MOST_BEFORE_READY)
         mf_serve_give_up(f, "replicas die before they are ready");
     mf_serve_end(r);
     r->start_ns = mf_clock_ns() + (had_model ? 0 : CALM_NS);

@@ -21,7 +21,7 @@ void mf_serve_retry(mf_serve_call *c)
 {
     mf_front *f = c->front;
 
-    if (++c->deaths >= MOST_DEATHS) {
+    if (++c->crashes >= MOST_DEATHS) {
         mf_serve_answer_error(c, 500, "each replica that ran this request has died");
         return;
     }
@@ -44,7 +44,7 @@ static int request_dispatch_fill_run(mf_serve_replica *r)
         const int64_t size = (int64_t)evbuffer_get_length(c->body);
 
         next = TAILQ_NEXT(c, link);
-        if ((c->version != MF_ANY_VERSION && c->version != r->version) || (c->deaths > 0 && n > 0))
+        if ((c->version != MF_ANY_VERSION && c->version != r->version) || (c->crashes > 0 && n > 0))
             continue;
         TAILQ_REMOVE(&f->queue, c, link);
         TAILQ_INSERT_TAIL(&r->running, c, link);
@@ -52,7 +52,7 @@ static int request_dispatch_fill_run(mf_serve_replica *r)
         f->queue_bytes -= size;
         bytes += size;
         n++;
-        if (c->deaths > 0)
+        if (c->crashes > 0)
             break;
     }
     f->metrics.runs += n > 0;
@@ -68,7 +68,7 @@ static bool request_dispatch_is_time(mf_front *f)
     const struct timeval until = { .tv_sec = left / 1000000000,
                                    .tv_usec = left % 1000000000 / 1000 + 1 };
 
-    if (f->n_queue >= f->o->batch || left <= 0 || f->stop_ns || oldest->deaths > 0)
+    if (f->n_queue >= f->o->batch || left <= 0 || f->stop_ns || oldest->crashes > 0)
         return true;
     if (!evtimer_pending(f->wait, NULL))
         (void)evtimer_add(f->wait, &until);
@@ -96,7 +96,7 @@ static void refuse_gone(mf_front *f)
 
 /* ---- versions ---- */
 
-static bool somebody_loads(const mf_front *f)
+static bool any_replica_loading(const mf_front *f)
 {
     for (int i = 0; i < f->o->replicas; i++) {
         if (f->replicas[i].state == MF_REPLICA_LOADING)
@@ -163,7 +163,7 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
         mf_serve_load_failed(r, why);
         if (r->version < 0) {
             replace_good(f);
-            mf_serve_bury(r, "could not load a model");
+            mf_serve_replace_replica(r, "could not load a model");
         }
     }
     if (!f->was_ready)
@@ -176,7 +176,7 @@ static bool is_bad(const mf_front *f, const mf_serve_version *v)
     return f->bad.checkpoint && v->number == f->bad.number && mf_clock_ns() < f->bad_until_ns;
 }
 
-void mf_serve_look(mf_front *f)
+void mf_serve_scan_versions(mf_front *f)
 {
     mf_serve_version newest;
 
@@ -204,7 +204,7 @@ static const mf_serve_version *to_load(const mf_serve_replica *r)
 
 void mf_serve_dispatch(mf_front *f)
 {
-    bool loading = somebody_loads(f);
+    bool loading = any_replica_loading(f);
 
     refuse_gone(f);
     for (int i = 0; i < f->o->replicas; i++) {

@@ -16,7 +16,7 @@
 /* ---- answers ---- */
 
 /* The client disconnects before it has received the whole answer. */
-static void on_left(struct evhttp_connection *connection, void *arg)
+static void on_closed_early(struct evhttp_connection *connection, void *arg)
 {
     (void)connection;
     ((mf_front *)arg)->unsent--;
@@ -53,7 +53,7 @@ static void rest_routes_send_answer(mf_front *f, struct evhttp_request *http, in
     f->unsent++;
     evhttp_request_set_on_complete_cb(http, rest_routes_on_sent, f);
     if (connection) {
-        evhttp_connection_set_closecb(connection, on_left, f);
+        evhttp_connection_set_closecb(connection, on_closed_early, f);
         (void)bufferevent_enable(evhttp_connection_get_bufferevent(connection), EV_READ | EV_WRITE);
     }
     evhttp_send_reply(http, status, NULL, NULL);
@@ -97,7 +97,7 @@ void mf_serve_answer_error(mf_serve_call *c, int status, const char *message)
 
 /* ---- a request for the model ---- */
 
-static void on_gone(struct evhttp_connection *connection, void *arg)
+static void on_client_closed(struct evhttp_connection *connection, void *arg)
 {
     (void)connection;
     ((mf_serve_call *)arg)->http = NULL; /* libevent frees it */
@@ -125,7 +125,7 @@ static void rest_routes_add_call(mf_front *f, struct evhttp_request *http, mf_se
                           .since_ns = mf_clock_ns() };
     /* Do not read the client's next request yet: libevent 2.1 mixes it up with this answer. */
     (void)bufferevent_disable(evhttp_connection_get_bufferevent(connection), EV_READ);
-    evhttp_connection_set_closecb(connection, on_gone, c);
+    evhttp_connection_set_closecb(connection, on_client_closed, c);
     TAILQ_INSERT_TAIL(&f->queue, c, link);
     f->n_queue++;
     f->n_calls++;

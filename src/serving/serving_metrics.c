@@ -63,7 +63,7 @@ void mf_serve_metrics_print(const mf_front *f, mf_buf *out)
     serving_metrics_add(out, "queued", "gauge", "Requests waiting for a replica.", f->n_queue);
     serving_metrics_add(out, "replicas", "gauge", "Replicas that are ready.", ready);
     serving_metrics_add(out, "replica_deaths_total", "counter", "Replicas that were replaced.",
-                        m->deaths);
+                        m->crashes);
     serving_metrics_add(out, "retries_total", "counter",
                         "Requests retried after the death of their replica.", m->retries);
     serving_metrics_add(out, "version", "gauge", "The version served.", f->good.number);

@@ -25,22 +25,22 @@ enum { MOST = 1024, LIST_MAX = 1 << 20 };
 #define COMMAND "MESHFLOW_HOSTS_COMMAND"
 
 /* A worker that this process started, or asked to leave. */
-typedef struct known {
+typedef struct tracked_process {
     pid_t pid;
     bool ours, leaving;
     int64_t started_ns; /* of our workers */
-} known;
+} tracked_process;
 
 typedef struct follow {
     mf_elastic_hosts_options o;
     mf_recipe recipe;
     mf_store *store;
-    known all[MOST];
+    tracked_process all[MOST];
     int n;
     int wanted; /* workers of this host; -1: not known yet */
     int failures; /* of our workers, one after another */
     int64_t again_ns; /* no worker is started before this time */
-    int64_t look_ns; /* the list command is not run before this time */
+    int64_t next_poll_ns; /* the list command is not run before this time */
     int64_t revision; /* of the store */
     int taken; /* all lower indices are taken */
     bool over;
@@ -103,14 +103,14 @@ static mf_status read_list(follow *f, int *slots)
     return st;
 }
 
-static void look_at_list(follow *f)
+static void read_host_list(follow *f)
 {
     const int64_t now = mf_clock_ns();
     int slots;
 
-    if (now < f->look_ns && !mf_elastic_hosts_key(f->o.list))
+    if (now < f->next_poll_ns && !mf_elastic_hosts_key(f->o.list))
         return;
-    f->look_ns = now + f->o.every_ns;
+    f->next_poll_ns = now + f->o.every_ns;
     if (read_list(f, &slots) == MF_OK) {
         mf_buf_clear(&f->complaint);
         if (slots != f->wanted)
@@ -145,7 +145,7 @@ long long mf_elastic_hosts_start(mf_recipe *recipe, int index, const char *addre
     _exit(1);
 }
 
-static known *elastic_hosts_find(follow *f, long long pid)
+static tracked_process *elastic_hosts_find(follow *f, long long pid)
 {
     for (int i = 0; i < f->n; i++) {
         if (f->all[i].pid == pid)
@@ -155,13 +155,13 @@ static known *elastic_hosts_find(follow *f, long long pid)
 }
 
 /* NULL: the table is full. */
-static known *know(follow *f, long long pid)
+static tracked_process *track_process(follow *f, long long pid)
 {
-    known *k = elastic_hosts_find(f, pid);
+    tracked_process *k = elastic_hosts_find(f, pid);
 
     if (k || f->n == MOST)
         return k;
-    f->all[f->n] = (known){ .pid = (pid_t)pid };
+    f->all[f->n] = (tracked_process){ .pid = (pid_t)pid };
     return &f->all[f->n++];
 }
 
@@ -172,14 +172,14 @@ static void elastic_hosts_reap(follow *f)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        known *k = elastic_hosts_find(f, pid);
+        tracked_process *k = elastic_hosts_find(f, pid);
         const int64_t since = k ? k->started_ns : 0, now = mf_clock_ns();
-        const bool well =
+        const bool succeeded =
             WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 128 + SIGTERM);
 
         if (k)
             *k = f->all[--f->n];
-        if (well) {
+        if (succeeded) {
             f->failures = 0;
             continue;
         }
@@ -198,7 +198,7 @@ static bool is_shown(const mf_job_view_job *job, pid_t pid)
     return false;
 }
 
-/* Forgets workers of other processes that are gone; ours are reaped. */
+/* Forgets workers of other processes that have exited; own workers are reaped. */
 static void forget_dead(follow *f, const mf_job_view_job *job)
 {
     for (int i = f->n - 1; i >= 0; i--) {
@@ -207,13 +207,13 @@ static void forget_dead(follow *f, const mf_job_view_job *job)
     }
 }
 
-/* Workers that run here or are starting, without those that are leaving. */
+/* Workers that run here or are starting, without leaving workers. */
 static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
 {
     int n = 0;
 
     for (int i = 0; i < job->n; i++) {
-        const known *k = elastic_hosts_find(f, job->tasks[i].page.pid);
+        const tracked_process *k = elastic_hosts_find(f, job->tasks[i].page.pid);
 
         n += mf_worker_is_here(&job->tasks[i]) && !(k && k->leaving);
     }
@@ -223,16 +223,16 @@ static int elastic_hosts_count(follow *f, const mf_job_view_job *job)
 }
 
 /* Asks the last worker that is not leaving yet to leave. */
-static void let_one_leave(follow *f, const mf_job_view_job *job)
+static void request_one_leave(follow *f, const mf_job_view_job *job)
 {
     const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
-    known *k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
+    tracked_process *k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
 
     while (k && k->leaving) {
         last = mf_worker_to_leave(job, last);
         k = last ? elastic_hosts_find(f, last->page.pid) : NULL;
     }
-    k = last ? know(f, last->page.pid) : NULL;
+    k = last ? track_process(f, last->page.pid) : NULL;
     if (!k || mf_worker_leave(last) != MF_OK)
         return;
     k->leaving = true;
@@ -243,12 +243,12 @@ static void start_one(follow *f, const mf_job_view_job *job)
 {
     int index = mf_worker_free_index(job, f->taken);
     long long pid;
-    known *k;
+    tracked_process *k;
 
     if (f->n == MOST)
         return;
     pid = mf_elastic_hosts_start(&f->recipe, index, f->o.address);
-    k = pid > 0 ? know(f, pid) : NULL;
+    k = pid > 0 ? track_process(f, pid) : NULL;
     if (!k)
         return;
     k->ours = true;
@@ -264,13 +264,13 @@ static void adjust(follow *f, const mf_job_view_job *job)
     for (; have < f->wanted && mf_clock_ns() >= f->again_ns; have++)
         start_one(f, job);
     for (; have > f->wanted && f->wanted >= 0; have--)
-        let_one_leave(f, job);
+        request_one_leave(f, job);
 }
 
 /* ---- the job ---- */
 
 /* Which indices are taken, on any host, and whether the job is over. */
-static mf_status look_at_store(follow *f)
+static mf_status read_job_store(follow *f)
 {
     mf_store_entries all = { 0 };
     mf_membership_snapshot s = { 0 };
@@ -297,16 +297,16 @@ static bool elastic_hosts_is_gone(mf_status st)
 }
 
 /* Without a store and without workers here the job is over. */
-static mf_status elastic_hosts_look_around(follow *f)
+static mf_status elastic_hosts_poll(follow *f)
 {
     mf_job_view r = { 0 };
-    mf_status seen = look_at_store(f), st = mf_job_view_read(f->o.job, &r);
+    mf_status seen = read_job_store(f), st = mf_job_view_read(f->o.job, &r);
     const mf_job_view_job none = { 0 }, *job = r.n_jobs > 0 ? &r.jobs[0] : &none;
 
     if (st == MF_OK && elastic_hosts_is_gone(seen) && elastic_hosts_count(f, job) == 0)
         f->over = true;
     if (st == MF_OK && seen == MF_OK && !f->over) {
-        look_at_list(f);
+        read_host_list(f);
         forget_dead(f, job);
         adjust(f, job);
     }
@@ -325,7 +325,7 @@ static mf_status follow_all(follow *f)
         mf_status st;
 
         elastic_hosts_reap(f);
-        MF_TRY(elastic_hosts_look_around(f));
+        MF_TRY(elastic_hosts_poll(f));
         if (f->over)
             break;
         st = mf_store_wait(f->store, "", f->revision, mf_clock_ns() + f->o.every_ns);

@@ -13,13 +13,13 @@
 /* An output stream of a task, forwarded to an output of the launcher. */
 typedef struct mf_launch_output {
     int from; /* read end of the pipe; -1: closed */
-    int to; /* 1 or 2; -1: its reader is gone */
+    int to; /* 1 or 2; -1: its reader has closed it */
     int log; /* a file that receives a copy; -1: none */
     const char *prefix; /* put before each line; "" */
     mf_buf line; /* an incomplete line */
     const char *whose; /* task */
-    int lost; /* errno of a failed write to standard output; 0: no write failed, or the reader is
-                 gone */
+    int lost; /* errno of a failed write to standard output; 0: no write failed, or the reader has
+                 closed it */
 } mf_launch_output;
 
 typedef struct mf_launched {
@@ -30,7 +30,7 @@ typedef struct mf_launched {
     int reserved; /* the socket that reserves its port */
     pid_t pid; /* 0: not running */
     bool done; /* ended, and is not restarted */
-    bool well; /* ended with exit code 0 */
+    bool succeeded; /* ended with exit code 0 */
     int restarts, in_row; /* in all; in a row, each after a short run */
     int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is restarted; 0: it is not */

@@ -124,14 +124,14 @@ static mf_status put_lost_output(const mf_launch *l, const mf_launched *t, mf_bu
     return mf_buf_finish(out);
 }
 
-typedef struct surroundings {
+typedef struct task_environment {
     mf_buf config, store, lost;
     char threads[64], restarts[64], launcher[64], memory[64], budget[64], prefix[64];
 
     char **list;
-} surroundings;
+} task_environment;
 
-static mf_status make_environment(const mf_launch *l, const mf_launched *t, surroundings *s)
+static mf_status make_environment(const mf_launch *l, const mf_launched *t, task_environment *s)
 {
     int64_t n = 0, have = 0;
 
@@ -278,7 +278,7 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
 
 mf_status mf_launch_start(mf_launch *l, mf_launched *t)
 {
-    surroundings s = { 0 };
+    task_environment s = { 0 };
     mf_status st = make_environment(l, t, &s);
 
     t->started_ns = mf_clock_ns();

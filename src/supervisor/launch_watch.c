@@ -27,7 +27,7 @@ typedef struct launch_watch {
     int64_t deadline; /* of LEAVING and STOPPING */
     int sent_signal; /* the signal that all tasks were sent; 0: none */
     bool asked; /* a signal to the launcher started it */
-    bool done_well; /* a task that leads has ended with exit code 0 */
+    bool any_succeeded; /* a task that leads has ended with exit code 0 */
     bool without; /* the tasks continue without a lost task */
     int code; /* of the first permanent error, else of the first failure; 0 */
     char why[128]; /* and how */
@@ -52,7 +52,7 @@ static void launch_watch_say(const char *fmt, ...)
 
 /* ---- signalling tasks ---- */
 
-static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_only)
+static void launch_watch_notify(launch_watch *w, int signal_number, bool servers_only)
 {
     for (int i = 0; i < w->l->n; i++) {
         const mf_launched *t = &w->l->tasks[i];
@@ -64,7 +64,7 @@ static void launch_watch_tell(launch_watch *w, int signal_number, bool servers_o
 
 static void stop(launch_watch *w, int signal_number)
 {
-    launch_watch_tell(w, signal_number, false);
+    launch_watch_notify(w, signal_number, false);
     w->sent_signal = signal_number;
     w->phase = STOPPING;
     w->deadline = mf_clock_ns() + w->l->grace_ns;
@@ -72,7 +72,7 @@ static void stop(launch_watch *w, int signal_number)
 
 static void kill_all(launch_watch *w)
 {
-    launch_watch_tell(w, SIGKILL, false);
+    launch_watch_notify(w, SIGKILL, false);
     if (w->l->by_masters)
         mf_supervisor_kill_tasks(w->l->store);
     w->sent_signal = SIGKILL;
@@ -117,12 +117,12 @@ static bool is_needed_again(const mf_launch *l, const mf_launched *server)
 }
 
 /* Servers end with code 0 when their workers end, even if the workers failed. */
-static void bring_back_servers(launch_watch *w, int64_t at_ns)
+static void restart_servers(launch_watch *w, int64_t at_ns)
 {
     for (int i = 0; i < w->l->n; i++) {
         mf_launched *t = &w->l->tasks[i];
 
-        if (t->role != MF_ROLE_PS || !t->done || !t->well || w->l->by_masters ||
+        if (t->role != MF_ROLE_PS || !t->done || !t->succeeded || w->l->by_masters ||
             !is_needed_again(w->l, t))
             continue;
         t->done = false;
@@ -141,7 +141,7 @@ static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how
     t->in_row = code == MF_EXIT_SIGNAL + SIGKILL ? 0 : t->in_row;
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
-    bring_back_servers(w, t->again_ns);
+    restart_servers(w, t->again_ns);
     launch_watch_say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts,
                      w->l->max_restarts, (double)(t->again_ns - now) * 1e-9);
     return true;
@@ -241,13 +241,13 @@ static void ended(launch_watch *w, mf_launched *t, const siginfo_t *info)
     t->done = true;
     (void)mf_launch_output_read(&t->out);
     (void)mf_launch_output_read(&t->err);
-    t->well = info->si_code == CLD_EXITED && info->si_status == 0;
-    if (!t->well)
+    t->succeeded = info->si_code == CLD_EXITED && info->si_status == 0;
+    if (!t->succeeded)
         launch_watch_failed(w, t, info);
     else if (mf_launch_leads(w->l, t))
-        w->done_well = true;
+        w->any_succeeded = true;
     else if (w->phase == GOING)
-        bring_back_servers(w, mf_clock_ns());
+        restart_servers(w, mf_clock_ns());
 }
 
 static void launch_watch_reap(launch_watch *w)
@@ -261,7 +261,7 @@ static void launch_watch_reap(launch_watch *w)
             ended(w, t, &info);
     }
     if (w->phase == GOING && !launch_watch_runs(w->l, false) && launch_watch_runs(w->l, true)) {
-        if (w->code != MF_EXIT_DONE && !w->done_well) { /* no worker is left to serve */
+        if (w->code != MF_EXIT_DONE && !w->any_succeeded) { /* no worker is left to serve */
             stop(w, SIGTERM);
             return;
         }
@@ -272,7 +272,7 @@ static void launch_watch_reap(launch_watch *w)
 
 /* ---- time and signals ---- */
 
-static void launch_watch_look_at_clock(launch_watch *w)
+static void launch_watch_check_clock(launch_watch *w)
 {
     if ((w->phase != LEAVING && w->phase != STOPPING) || mf_clock_ns() < w->deadline)
         return;
@@ -356,7 +356,7 @@ static void launch_watch_wait_once(launch_watch *w)
     take_signals(w);
     launch_watch_reap(w);
     start_again(w);
-    launch_watch_look_at_clock(w);
+    launch_watch_check_clock(w);
 }
 
 static mf_status launch_watch_start_all(launch_watch *w)
@@ -388,7 +388,7 @@ static mf_status watch_all(launch_watch *w, int *exit_code)
         (void)mf_launch_output_read(lines_of(w, i));
         mf_launch_output_close(lines_of(w, i));
     }
-    if (w->without && w->done_well && !w->asked)
+    if (w->without && w->any_succeeded && !w->asked)
         w->code = 0;
     *exit_code = w->code;
     return w->code == MF_EXIT_DONE ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);

@@ -58,7 +58,7 @@ static bool leftovers_is_gone(int pid)
 {
     mf_process p;
 
-    return pid > 0 && (!mf_process_look(pid, &p) || p.state == 'Z');
+    return pid > 0 && (!mf_process_read(pid, &p) || p.state == 'Z');
 }
 
 /* True if the environment or the command line of a process names this store. The kernel does not

@@ -74,8 +74,8 @@ mf_status mf_worker_leave(const mf_status_page_seen *t)
             MF_FAILED_PRECONDITION,
             "%s is not a worker, and only workers leave; a server may be killed at any time",
             t->page.task);
-    if (!mf_status_page_lives(t) || kill((pid_t)t->page.pid, SIGTERM) != 0)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s is gone already", t->page.task);
+    if (!mf_status_page_is_alive(t) || kill((pid_t)t->page.pid, SIGTERM) != 0)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s has already exited", t->page.task);
     return MF_OK;
 }
 
@@ -263,7 +263,7 @@ mf_status mf_recipe_read(const mf_job_view_job *job, mf_recipe *out)
     out->program = read_link(exe);
     out->dir = read_link(cwd);
     if (!out->program || !out->dir)
-        return mf_errno_status(errno, "look at", exe);
+        return mf_errno_status(errno, "inspect", exe);
     if (!mf_recipe_store(out))
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "job '%s' has no store (--store or MESHFLOW_STORE), so no worker can join "

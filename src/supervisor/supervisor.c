@@ -103,7 +103,7 @@ static void supervisor_read_entry(master *m, const mf_store_entry *e)
     }
 }
 
-static mf_status supervisor_look(master *m)
+static mf_status supervisor_refresh(master *m)
 {
     mf_store_entries all = { 0 };
 
@@ -132,7 +132,7 @@ static mf_status supervisor_put_task(master *m, supervised *w, bool *won)
     return st == MF_ABORTED ? MF_OK : st;
 }
 
-static mf_status be_there(master *m)
+static mf_status register_master(master *m)
 {
     char key[MF_STORE_KEY_MAX];
 
@@ -141,17 +141,17 @@ static mf_status be_there(master *m)
     return mf_store_put(m->store, key, m->name, strlen(m->name), MF_STORE_ANY, m->lease, NULL);
 }
 
-static mf_status stay_there(master *m)
+static mf_status renew_registration(master *m)
 {
     const mf_status st = mf_store_lease_keep(m->store, m->lease);
 
-    return st == MF_FAILED_PRECONDITION ? be_there(m) : st;
+    return st == MF_FAILED_PRECONDITION ? register_master(m) : st;
 }
 
 /* ---- processes ---- */
 
 /* True if a child has ended that supervisor_reap() has not reaped yet. */
-static bool is_to_be_reaped(const supervised *w)
+static bool has_unreaped_exit(const supervised *w)
 {
     siginfo_t info = { 0 };
 
@@ -163,8 +163,8 @@ static bool supervisor_runs(const supervised *w)
 {
     mf_process p;
 
-    return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start &&
-           (p.state != 'Z' || is_to_be_reaped(w));
+    return w->pid > 0 && mf_process_read(w->pid, &p) && p.start == w->start &&
+           (p.state != 'Z' || has_unreaped_exit(w));
 }
 
 /* Between fork and exec. */
@@ -201,7 +201,7 @@ static mf_status supervisor_start(master *m, supervised *w)
     mf_buf_deinit(&config);
     if (pid < 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", w->name, strerror(errno));
-    (void)mf_process_look(pid, &p);
+    (void)mf_process_read(pid, &p);
     w->pid = pid;
     w->start = p.start;
     w->code = UNKNOWN;
@@ -224,13 +224,13 @@ static bool is_alive(const master *m, const char *name)
 }
 
 /* The living masters divide the tasks among themselves. */
-static bool falls_to_us(const master *m, int number)
+static bool is_assigned_to_self(const master *m, int number)
 {
     return m->n_alive > 0 && strcmp(m->alive[number % m->n_alive], m->name) == 0;
 }
 
 /* The first assignment: by the masters' own indices, as some masters may not be registered yet. */
-static bool is_ours_first(const master *m, int number)
+static bool is_initially_ours(const master *m, int number)
 {
     const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
 
@@ -246,7 +246,7 @@ static mf_status supervisor_take(master *m, supervised *w)
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
     MF_TRY(supervisor_put_task(m, w, &won));
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
-        MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
+        MF_WARN("%s takes over %s from %s, which is lost", m->name, w->name, before);
     return MF_OK;
 }
 
@@ -257,7 +257,7 @@ static bool is_final(const supervised *w)
     return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
 }
 
-static mf_status see_to(master *m, supervised *w)
+static mf_status supervise_task(master *m, supervised *w)
 {
     const int64_t now = mf_clock_ns();
     bool won;
@@ -269,7 +269,7 @@ static mf_status see_to(master *m, supervised *w)
             return MF_OK;
         w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
-        MF_WARN("%s (process %lld) is gone: %s restarts it, %d of %d", w->name, w->pid, m->name,
+        MF_WARN("%s (process %lld) has exited: %s restarts it, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
         return supervisor_put_task(m, w, &won);
@@ -277,19 +277,19 @@ static mf_status see_to(master *m, supervised *w)
     return now >= w->again_ns ? supervisor_start(m, w) : MF_OK;
 }
 
-static mf_status see_to_all(master *m)
+static mf_status supervise_tasks(master *m)
 {
     for (int i = 0; i < m->n; i++) {
         supervised *w = &m->tasks[i];
 
         if (w->version == 0 && !m->over) {
-            if (is_ours_first(m, i))
+            if (is_initially_ours(m, i))
                 MF_TRY(supervisor_take(m, w));
         } else if (w->version != 0 && !is_alive(m, w->master)) {
-            if (falls_to_us(m, i))
+            if (is_assigned_to_self(m, i))
                 MF_TRY(supervisor_take(m, w));
         } else if (strcmp(w->master, m->name) == 0) {
-            MF_TRY(see_to(m, w));
+            MF_TRY(supervise_task(m, w));
         }
     }
     return MF_OK;
@@ -366,12 +366,12 @@ static mf_status supervisor_watch(master *m, int *exit_code)
     for (;;) {
         mf_status st;
 
-        MF_TRY(stay_there(m));
-        MF_TRY(supervisor_look(m));
+        MF_TRY(renew_registration(m));
+        MF_TRY(supervisor_refresh(m));
         MF_TRY(supervisor_reap(m));
         if (is_done(m))
             break;
-        MF_TRY(see_to_all(m));
+        MF_TRY(supervise_tasks(m));
         supervisor_pass_on(m);
         st = mf_store_wait(m->store, "", m->revision, mf_clock_ns() + LOOK_MS * INT64_C(1000000));
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
@@ -421,7 +421,7 @@ bool mf_supervisor_is_one(const mf_cluster *c)
     return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
 }
 
-static bool supervisor_is_told(void *ctx)
+static bool supervisor_stop_requested(void *ctx)
 {
     (void)ctx;
     return stop_signals != 0;
@@ -447,12 +447,12 @@ mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeou
     MF_TRY_TO(done, mf_status_page_open(job, m.name, m.n));
     shown = true;
     mf_status_page_phase(MF_PHASE_WATCH);
-    MF_TRY_TO(
-        done,
-        mf_store_await(&(mf_store_wanted){
-            .url = store, .who = m.name, .timeout_ns = timeout_ns, .stops = supervisor_is_told }));
+    MF_TRY_TO(done, mf_store_await(&(mf_store_wanted){ .url = store,
+                                                       .who = m.name,
+                                                       .timeout_ns = timeout_ns,
+                                                       .stops = supervisor_stop_requested }));
     MF_TRY_TO(done, mf_store_open(store, NULL, &m.store));
-    MF_TRY_TO(done, be_there(&m));
+    MF_TRY_TO(done, register_master(&m));
     st = supervisor_watch(&m, exit_code);
 done:
     mf_error_save(st, &why);

@@ -27,7 +27,7 @@ enum {
     HEADER = 128
 };
 
-MF_PARAM_INT(buffer_cache_mib, 512, "freed tensor memory in MiB that is kept for reuse");
+MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
 _Static_assert(sizeof(mf_buffer) <= HEADER, "the header is in front of the data");
 
 static struct {

@@ -51,7 +51,7 @@ typedef struct first {
 
 /* Called while the request is in flight. The timeout applies only to the connection: TensorFlow's
  * server replies once all tasks of its cluster have started. */
-static void connect_server_look(void *ctx)
+static void connect_server_poll(void *ctx)
 {
     first *f = ctx;
 
@@ -63,7 +63,7 @@ static void connect_server_look(void *ctx)
     } else if (!f->reached && mf_clock_ns() > f->waiting.until_ns) {
         mf_cancel_raise(&f->too_late);
     }
-    mf_wait_report_look(&f->waiting);
+    mf_wait_report_check(&f->waiting);
 }
 
 /* Strips the prefix with the server's address. */
@@ -85,7 +85,7 @@ static mf_status connect_server_ask_until(first *f, const mf_rpc_stub_call *q, m
     mf_rpc_stub_call asked = *q;
 
     asked.cancel = &f->too_late;
-    asked.look = connect_server_look;
+    asked.poll = connect_server_poll;
     asked.ctx = f;
     for (;;) {
         mf_status st;
@@ -102,7 +102,7 @@ static mf_status connect_server_ask_until(first *f, const mf_rpc_stub_call *q, m
             return MF_FAIL(MF_UNAVAILABLE, "request to the server at %s: %s (tried for %.1f s)",
                            mf_rpc_stub_address(f->caller), f->why,
                            (double)(mf_clock_ns() - start) / 1e9);
-        mf_wait_report_look(&f->waiting);
+        mf_wait_report_check(&f->waiting);
         (void)nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
     }
 }

@@ -144,7 +144,7 @@ static mf_status remote_session_create(remote *r, const mf_graph *graph,
     return r->handle ? was_sent(r, graph, request.graph_def) : MF_NOMEM("a session");
 }
 
-static void close_there(remote *r)
+static void close_remote_session(remote *r)
 {
     Tensorflow__CloseSessionRequest request = TENSORFLOW__CLOSE_SESSION_REQUEST__INIT;
     const mf_rpc_stub_call q = { .method = "/tensorflow.MasterService/CloseSession",
@@ -171,7 +171,7 @@ static void remote_free(mf_session *session)
     if (r->runs.flag)
         mf_active_runs_drain(&r->runs);
     if (r->handle)
-        close_there(r);
+        close_remote_session(r);
     mf_rpc_stub_free(r->caller);
     mf_active_runs_deinit(&r->runs);
     mf_map_deinit(&r->nodes);
@@ -281,8 +281,8 @@ static void remote_cancel(mf_session *session)
     mf_active_runs_cancel(&remote_of(session)->runs);
 }
 
-static void tell_devices(Tensorflow__DeviceAttributes *const *devices, size_t n, mf_device_fn *each,
-                         void *ctx)
+static void visit_devices(Tensorflow__DeviceAttributes *const *devices, size_t n,
+                          mf_device_fn *each, void *ctx)
 {
     for (size_t i = 0; i < n; i++)
         each(ctx, devices[i]->name, devices[i]->device_type);
@@ -304,8 +304,8 @@ static mf_status remote_devices(mf_session *session, mf_device_fn *each, void *c
     st = arena ? mf_rpc_stub_ask(r->caller, &q, arena, &reply) : MF_NOMEM("a list of devices");
     if (st == MF_OK) {
         list = (const Tensorflow__ListDevicesResponse *)reply;
-        tell_devices(list->local_device, list->n_local_device, each, ctx);
-        tell_devices(list->remote_device, list->n_remote_device, each, ctx);
+        visit_devices(list->local_device, list->n_local_device, each, ctx);
+        visit_devices(list->remote_device, list->n_remote_device, each, ctx);
     }
     mf_arena_free(arena);
     return st;

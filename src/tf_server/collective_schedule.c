@@ -82,10 +82,10 @@ static void collective_schedule_make_hops(mf_collective_route *r,
     while (order[self] != of->self)
         self++;
     before = (self + n - 1) % n;
-    r->n_legs = is_sum ? 2 : 1;
-    for (int turn = 0; turn < r->n_legs; turn++) {
+    r->n_hops = is_sum ? 2 : 1;
+    for (int turn = 0; turn < r->n_hops; turn++) {
         const int begins = (first + (turn == 0 ? 0 : n - 1)) % n, ends = (begins + n - 1) % n;
-        mf_hop *hop = &r->legs[turn];
+        mf_hop *hop = &r->hops[turn];
 
         *hop = (mf_hop){ .from = self == begins ? -1 : order[before],
                          .key = { { turn, section, before } },
@@ -151,8 +151,8 @@ static mf_status make_gathering(const mf_collective_schedule_of *of, mf_arena *a
 
 /* ---- the tree ---- */
 
-/* A tree of tasks: one device of each takes part. If the first task is the source, r sends to 2r+1
- * and 2r+2. Another source acts as an additional root before the first task and keeps its own
+/* A tree of tasks: one device represents each task. If the first task is the source, r sends to
+ * 2r+1 and 2r+2. Another source acts as an additional root before the first task and keeps its own
  * position, too. */
 static int parent_of(int rank, int source)
 {
@@ -166,8 +166,8 @@ static bool is_child(int rank, int of, int source)
     return rank != of && parent_of(rank, source) == of;
 }
 
-/* The device of a task that takes part. */
-static int speaker_of(const mf_collective_schedule_of *of, int task)
+/* The device that represents a task. */
+static int task_representative(const mf_collective_schedule_of *of, int task)
 {
     int i = 0;
 
@@ -188,9 +188,9 @@ static mf_status make_broadcast(const mf_collective_schedule_of *of, mf_arena *a
 
     if (!r)
         return MF_NOMEM("a collective");
-    *r = (mf_collective_route){ .count = of->count, .n_legs = 1 };
-    hop = &r->legs[0];
-    *hop = (mf_hop){ .from = parent < 0 ? -1 : speaker_of(of, parent),
+    *r = (mf_collective_route){ .count = of->count, .n_hops = 1 };
+    hop = &r->hops[0];
+    *hop = (mf_hop){ .from = parent < 0 ? -1 : task_representative(of, parent),
                      .key = { { 0, parent, self } } };
     for (int rank = 0; rank < tasks_of(of); rank++) {
         if (is_child(rank, self, source))

@@ -31,8 +31,8 @@ typedef struct mf_hop {
 typedef struct mf_collective_route {
     int64_t first, count; /* elements of the result */
     int64_t own; /* offset of this member's part in its input */
-    mf_hop legs[2];
-    int n_legs;
+    mf_hop hops[2];
+    int n_hops;
 } mf_collective_route;
 
 typedef struct mf_collective_schedule {

@@ -171,12 +171,12 @@ void mf_exec_plan_free(mf_exec_plan *l, const mf_session_workers *workers, const
 
     request.session_handle = (char *)(uintptr_t)session;
     request.create_worker_session_called = true;
-    for (int i = 0; workers->is_told && i < l->n_parts; i++) {
+    for (int i = 0; workers->is_created && i < l->n_parts; i++) {
         request.graph_handle = l->parts[i].graph;
         if (l->parts[i].graph)
-            mf_server_tell(workers->server, l->parts[i].task,
-                           "/tensorflow.WorkerService/DeregisterGraph", &request.base,
-                           &tensorflow__deregister_graph_response__descriptor);
+            mf_server_notify(workers->server, l->parts[i].task,
+                             "/tensorflow.WorkerService/DeregisterGraph", &request.base,
+                             &tensorflow__deregister_graph_response__descriptor);
     }
     mf_session_free(l->own);
     mf_arena_free(l->arena);

@@ -60,7 +60,7 @@ static bool keep_nodes(const mf_cutting *c, int task, bool *keep)
 
 /* ---- edges between tasks ---- */
 
-static mf_node *twin_of(const mf_cutting *c, const mf_node *n, int task)
+static mf_node *copy_in_part(const mf_cutting *c, const mf_node *n, int task)
 {
     return mf_graph_find(c->out->parts[task], n->name);
 }
@@ -126,7 +126,7 @@ static mf_status graph_partition_send(mf_cutting *c, mf_output value, const char
     (void)snprintf(e.base, sizeof e.base, "%.250s", base);
     (void)snprintf(e.name, sizeof e.name, "edge_%d_%s", c->edges, e.base);
     MF_TRY(add_end(c, &e, &value, NULL, &sent));
-    return add_end(c, &e, NULL, driver ? twin_of(c, driver, to) : NULL, received);
+    return add_end(c, &e, NULL, driver ? copy_in_part(c, driver, to) : NULL, received);
 }
 
 /* An empty tensor that is ready after `after`. */
@@ -176,19 +176,19 @@ static bool graph_partition_is_ref(mf_output o)
 }
 
 /* The output on task `to`. */
-static mf_status graph_partition_bring(mf_cutting *c, mf_output value, int to, mf_output *out)
+static mf_status graph_partition_copy_input(mf_cutting *c, mf_output value, int to, mf_output *out)
 {
     const int from = c->task[value.node->id];
     mf_node *there;
     char *key;
 
     if (from == to || mf_node_is_constant(value.node)) {
-        *out = (mf_output){ twin_of(c, value.node, to), value.port };
+        *out = (mf_output){ copy_in_part(c, value.node, to), value.port };
         return MF_OK;
     }
     MF_TRY(graph_partition_look_up(c, value.node->name, value.port, to, &key, &there));
     if (!there || graph_partition_is_ref(value)) {
-        const mf_output here = { twin_of(c, value.node, from), value.port };
+        const mf_output here = { copy_in_part(c, value.node, from), value.port };
 
         MF_TRY(graph_partition_send(c, here, value.node->name, mf_loops_frame(&c->loops, value),
                                     from, to, &there));
@@ -199,20 +199,20 @@ static mf_status graph_partition_bring(mf_cutting *c, mf_output value, int to, m
 }
 
 /* A control input on task `to` for a node of any task. */
-static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_node **out)
+static mf_status copy_control_input(mf_cutting *c, const mf_node *first, int to, mf_node **out)
 {
     const int from = c->task[first->id];
     mf_output signal;
     char *key;
 
     if (from == to) {
-        *out = twin_of(c, first, to);
+        *out = copy_in_part(c, first, to);
         return MF_OK;
     }
     MF_TRY(graph_partition_look_up(c, first->name, -1, to, &key, out));
     if (*out)
         return MF_OK;
-    MF_TRY(add_signal(c, from, twin_of(c, first, from), &signal));
+    MF_TRY(add_signal(c, from, copy_in_part(c, first, from), &signal));
     MF_TRY(graph_partition_send(c, signal, first->name, mf_loops_frame_after(&c->loops, first),
                                 from, to, out));
     return mf_map_set(&c->received, key, *out);
@@ -263,15 +263,15 @@ static mf_status delay_refs(mf_cutting *c, const mf_node *n, const mf_node *twin
 static mf_status connect_node(mf_cutting *c, const mf_node *n)
 {
     const int at = c->task[n->id];
-    mf_node *twin = twin_of(c, n, at);
+    mf_node *twin = copy_in_part(c, n, at);
     mf_node **controls = MF_ARENA_ARRAY(c->out->parts[at]->arena, mf_node *, n->n_controls + 1);
 
     if (!controls)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
-        MF_TRY(graph_partition_bring(c, n->inputs[k], at, &twin->inputs[k]));
+        MF_TRY(graph_partition_copy_input(c, n->inputs[k], at, &twin->inputs[k]));
     for (int k = 0; k < n->n_controls; k++)
-        MF_TRY(bring_control(c, n->controls[k], at, &controls[k]));
+        MF_TRY(copy_control_input(c, n->controls[k], at, &controls[k]));
     twin->controls = controls;
     twin->n_controls = n->n_controls;
     return delay_refs(c, n, twin);
@@ -331,7 +331,7 @@ static mf_status find_fetch(mf_cutting *c, const mf_node *retval, int i)
 {
     mf_output value;
 
-    MF_TRY(graph_partition_bring(c, retval->inputs[0], c->o->self, &value));
+    MF_TRY(graph_partition_copy_input(c, retval->inputs[0], c->o->self, &value));
     if (c->o->gradual)
         return add_own_end(c, retval->name, mf_type_base(value.node->out_types[value.port]), &value,
                            &c->out->fetches[i]);

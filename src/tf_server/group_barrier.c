@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_groups, 10000, "maximum number of groups and collectives that a leader keeps");
+MF_PARAM_INT(server_groups, 10000, "maximum number of groups and collectives of a leader");
 
 enum { ASSEMBLY_BYTES = 4096 }; /* size of an empty one */
 
@@ -19,7 +19,7 @@ void mf_group_barrier_unref(mf_group_barrier *a)
 {
     if (--a->refs > 0)
         return;
-    mf_quota_give_back(a->kept);
+    mf_quota_give_back(a->charged);
     mf_arena_free(a->arena);
     mf_free(a->key);
     mf_free(a->title);
@@ -33,7 +33,8 @@ void mf_group_barrier_release(mf_group_barriers *m, mf_group_barrier *a)
     pthread_mutex_unlock(&m->lock);
 }
 
-static mf_status assembly_new(mf_group_barriers *m, const mf_coming *c, mf_group_barrier **out)
+static mf_status assembly_new(mf_group_barriers *m, const mf_barrier_request *c,
+                              mf_group_barrier **out)
 {
     mf_group_barrier *a;
 
@@ -105,7 +106,7 @@ static mf_status copy_attributes(const Tensorflow__DeviceAttributes *from, mf_ar
 }
 
 /* A member may arrive again, as a new process. */
-static mf_status group_barrier_arrive(mf_group_barrier *a, const mf_coming *c)
+static mf_status group_barrier_arrive(mf_group_barrier *a, const mf_barrier_request *c)
 {
     mf_arrival *known = (mf_arrival *)(uintptr_t)mf_group_barrier_find(a, c->who.device);
     mf_arrival new = { .device = mf_arena_strdup(a->arena, c->who.device),
@@ -127,8 +128,8 @@ static mf_status group_barrier_charge(mf_group_barrier *a)
 {
     const int64_t now = ASSEMBLY_BYTES + (int64_t)mf_arena_used(a->arena);
 
-    MF_TRY(mf_quota_take(now - a->kept));
-    a->kept = now;
+    MF_TRY(mf_quota_take(now - a->charged));
+    a->charged = now;
     return MF_OK;
 }
 
@@ -143,8 +144,7 @@ void mf_group_barrier_forget(mf_group_barriers *m, mf_group_barrier *a)
 /* ---- removed barriers ---- */
 
 /* Removes the barrier from the map; its waiters are notified later. The caller holds the lock. */
-static void group_barrier_put_away(mf_group_barriers *m, mf_group_barrier *a,
-                                   mf_group_barrier **over)
+static void group_barrier_unlink(mf_group_barriers *m, mf_group_barrier *a, mf_group_barrier **over)
 {
     (void)mf_map_remove(&m->all, a->key);
     a->next = *over; /* takes over the map's reference */
@@ -160,7 +160,8 @@ static bool is_under(const char *key, const char *upper)
 
 /* Removes a complete barrier; its incomplete subordinate barriers are added to *over. The caller
  * holds the lock. */
-static void disband(mf_group_barriers *m, mf_group_barrier *upper, mf_group_barrier **over)
+static void invalidate_barrier(mf_group_barriers *m, mf_group_barrier *upper,
+                               mf_group_barrier **over)
 {
     mf_map_entry *e;
     int64_t it = 0;
@@ -173,7 +174,7 @@ static void disband(mf_group_barriers *m, mf_group_barrier *upper, mf_group_barr
         if (a->answer)
             mf_group_barrier_forget(m, a);
         else
-            group_barrier_put_away(m, a, over);
+            group_barrier_unlink(m, a, over);
     }
     mf_group_barrier_forget(m, upper);
 }
@@ -194,8 +195,8 @@ static void group_barrier_end_all(mf_group_barriers *m, mf_group_barrier *over)
     }
 }
 
-void mf_group_barriers_disband(mf_group_barriers *m, const char *key, const char *device,
-                               uint64_t incarnation)
+void mf_group_barriers_invalidate(mf_group_barriers *m, const char *key, const char *device,
+                                  uint64_t incarnation)
 {
     const mf_arrival *member = NULL;
     mf_group_barrier *a, *over = NULL;
@@ -205,14 +206,14 @@ void mf_group_barriers_disband(mf_group_barriers *m, const char *key, const char
     if (a && a->answer)
         member = mf_group_barrier_find(a, device);
     if (member && member->incarnation == incarnation)
-        disband(m, a, &over);
+        invalidate_barrier(m, a, &over);
     pthread_mutex_unlock(&m->lock);
     group_barrier_end_all(m, over);
 }
 
 /* ---- arrival ---- */
 
-static mf_status group_barrier_differ(const mf_group_barrier *a, const mf_coming *c)
+static mf_status group_barrier_differ(const mf_group_barrier *a, const mf_barrier_request *c)
 {
     const bool detail = strcmp(a->what, c->what) == 0;
 
@@ -222,13 +223,13 @@ static mf_status group_barrier_differ(const mf_group_barrier *a, const mf_coming
                    a->all[0].device, a->what, detail ? " " : "", detail ? a->detail : "");
 }
 
-static bool means_the_same(const mf_group_barrier *a, const mf_coming *c)
+static bool means_the_same(const mf_group_barrier *a, const mf_barrier_request *c)
 {
     return a->size == c->size && strcmp(a->what, c->what) == 0;
 }
 
 /* The barrier is complete: checks that the caller is a member. */
-static mf_status check_known(const mf_group_barrier *a, const mf_coming *c, bool *anew)
+static mf_status check_known(const mf_group_barrier *a, const mf_barrier_request *c, bool *anew)
 {
     const mf_arrival *known = mf_group_barrier_find(a, c->who.device);
     mf_buf names = { 0 };
@@ -247,15 +248,15 @@ static mf_status check_known(const mf_group_barrier *a, const mf_coming *c, bool
 }
 
 /* Barriers whose waiters are notified without the lock. */
-typedef struct aftermath {
+typedef struct barrier_events {
     mf_group_barrier *failed; /* including the arriving member, which fails for the same reason;
                                  NULL: none */
     mf_group_barrier *over;
-} aftermath;
+} barrier_events;
 
 /* Finds or creates the barrier. The caller holds the lock. */
-static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_coming *c,
-                                          mf_group_barrier **out, aftermath *then)
+static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_barrier_request *c,
+                                          mf_group_barrier **out, barrier_events *then)
 {
     mf_group_barrier *a = mf_map_find(&m->all, c->key);
     bool anew = false;
@@ -265,18 +266,18 @@ static mf_status group_barrier_find_place(mf_group_barriers *m, const mf_coming 
     } else if (a && (!means_the_same(a, c) || strcmp(a->detail, c->detail) != 0)) {
         const mf_status st = group_barrier_differ(a, c);
 
-        group_barrier_put_away(m, a, &then->failed);
+        group_barrier_unlink(m, a, &then->failed);
         return st;
     }
     if (anew)
-        disband(m, a, &then->over);
+        invalidate_barrier(m, a, &then->over);
     *out = a && !anew ? a : NULL;
     return *out ? MF_OK : assembly_new(m, c, out);
 }
 
 /* The caller holds the lock. */
-static mf_status group_barrier_join(mf_group_barriers *m, const mf_coming *c, mf_group_barrier *a,
-                                    aftermath *then)
+static mf_status group_barrier_join(mf_group_barriers *m, const mf_barrier_request *c,
+                                    mf_group_barrier *a, barrier_events *then)
 {
     mf_status st;
 
@@ -291,14 +292,15 @@ static mf_status group_barrier_join(mf_group_barriers *m, const mf_coming *c, mf
         st = group_barrier_charge(a);
     if (st != MF_OK) {
         a->answer = NULL;
-        group_barrier_put_away(m, a, &then->failed);
+        group_barrier_unlink(m, a, &then->failed);
     }
     return st;
 }
 
 /* *out: the barrier at which w waits, with a reference. */
-static mf_status group_barrier_line_up(mf_group_barriers *m, mf_coming *c, mf_barrier_waiter *w,
-                                       mf_group_barrier **out, bool *complete, aftermath *then)
+static mf_status group_barrier_enqueue(mf_group_barriers *m, mf_barrier_request *c,
+                                       mf_barrier_waiter *w, mf_group_barrier **out, bool *complete,
+                                       barrier_events *then)
 {
     mf_status st = MF_OK;
 
@@ -312,19 +314,19 @@ static mf_status group_barrier_line_up(mf_group_barriers *m, mf_coming *c, mf_ba
     if (st == MF_OK) {
         (*out)->refs++;
         *complete = (*out)->answer != NULL;
-        mf_barrier_waiter_line_up(w, m, *out, c);
+        mf_barrier_waiter_enqueue(w, m, *out, c);
     }
     pthread_mutex_unlock(&m->lock);
     return st;
 }
 
-void mf_group_barriers_come(mf_group_barriers *m, mf_coming *c)
+void mf_group_barriers_arrive(mf_group_barriers *m, mf_barrier_request *c)
 {
     mf_barrier_waiter *w = mf_calloc(1, sizeof *w);
-    aftermath then = { 0 };
+    barrier_events then = { 0 };
     mf_group_barrier *a = NULL;
     bool complete = false;
-    mf_status st = w ? group_barrier_line_up(m, c, w, &a, &complete, &then) : MF_NOMEM("a group");
+    mf_status st = w ? group_barrier_enqueue(m, c, w, &a, &complete, &then) : MF_NOMEM("a group");
 
     if (st != MF_OK) {
         mf_free(w);

@@ -33,8 +33,8 @@ typedef struct mf_group_barrier {
     ProtobufCMessage *answer; /* the reply to all members; NULL: not complete */
     /* Private: */
     struct mf_barrier_waiter *first, *last;
-    int64_t kept; /* bytes charged to the memory quota */
-    int64_t said_ns;
+    int64_t charged; /* bytes charged to the memory quota */
+    int64_t reported_ns;
     int refs;
     struct mf_group_barrier *next; /* in the list of removed barriers */
 } mf_group_barrier;
@@ -48,8 +48,8 @@ typedef struct mf_group_barriers {
 } mf_group_barriers;
 
 /* An arriving member. */
-typedef struct mf_coming mf_coming;
-struct mf_coming {
+typedef struct mf_barrier_request mf_barrier_request;
+struct mf_barrier_request {
     const char *key, *title; /* the barrier: "1:3", and for messages "group 1, instance 3" */
     int size;
     const char *what; /* must be equal for all members */
@@ -57,7 +57,7 @@ struct mf_coming {
     mf_arrival who;
     /* Accepts or refuses the member, and may add to its description. Called with the lock. NULL:
      * accepts all. */
-    mf_status (*admit)(const mf_group_barriers *m, mf_coming *c);
+    mf_status (*admit)(const mf_group_barriers *m, mf_barrier_request *c);
     /* All members are present: checks them and makes the reply in the arena. Called with the lock.
      */
     mf_status (*complete)(mf_group_barriers *m, mf_group_barrier *a);
@@ -73,12 +73,12 @@ struct mf_coming {
 void mf_group_barriers_init(mf_group_barriers *m);
 /* No member waits any more. */
 void mf_group_barriers_deinit(mf_group_barriers *m);
-void mf_group_barriers_come(mf_group_barriers *m, mf_coming *c);
+void mf_group_barriers_arrive(mf_group_barriers *m, mf_barrier_request *c);
 /* NULL: not there, or not complete. The caller holds the lock. */
 const mf_group_barrier *mf_group_barriers_find(const mf_group_barriers *m, const char *key);
 /* Removes the barrier with this key and its subordinates, if it is complete and has this member. */
-void mf_group_barriers_disband(mf_group_barriers *m, const char *key, const char *device,
-                               uint64_t incarnation);
+void mf_group_barriers_invalidate(mf_group_barriers *m, const char *key, const char *device,
+                                  uint64_t incarnation);
 /* NULL: not a member. */
 const mf_arrival *mf_group_barrier_find(const mf_group_barrier *a, const char *device);
 

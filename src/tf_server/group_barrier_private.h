@@ -10,7 +10,7 @@
 /* A waiting member. */
 typedef struct mf_barrier_waiter {
     mf_waiter pending; /* first */
-    mf_group_barriers *assemblies;
+    mf_group_barriers *barriers;
     mf_group_barrier *at; /* with a reference */
     const char *device; /* owned by the waiter, or by the barrier */
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */
@@ -34,8 +34,8 @@ void mf_group_barrier_release(mf_group_barriers *m, mf_group_barrier *a);
 /* ---- waiting (group_barrier_wait.c) ---- */
 
 /* Queues the waiter. The caller holds the lock. */
-void mf_barrier_waiter_line_up(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
-                               const mf_coming *c);
+void mf_barrier_waiter_enqueue(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
+                               const mf_barrier_request *c);
 /* Called once, without the lock: from here on the waiter can be cancelled and freed. */
 void mf_barrier_waiter_begin(mf_barrier_waiter *w);
 /* Starts the thread that checks deadlines. The caller holds the lock. */

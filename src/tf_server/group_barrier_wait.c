@@ -26,12 +26,12 @@ int64_t mf_deadline_ahead(int64_t deadline_ns)
 
 static void group_barrier_wait_on_cancel(mf_cancel_hook *hook);
 
-void mf_barrier_waiter_line_up(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
-                               const mf_coming *c)
+void mf_barrier_waiter_enqueue(mf_barrier_waiter *w, mf_group_barriers *m, mf_group_barrier *a,
+                               const mf_barrier_request *c)
 {
     *w = (mf_barrier_waiter){ .pending =
                                   mf_waiter_of(&m->lock, c->cancel, group_barrier_wait_on_cancel),
-                              .assemblies = m,
+                              .barriers = m,
                               .at = a,
                               .device = mf_group_barrier_find(a, c->who.device)->device,
                               .since_ns = mf_clock_ns(),
@@ -71,14 +71,14 @@ static void group_barrier_wait_leave(mf_barrier_waiter *w)
             a->all[i] = a->all[--a->n];
     }
     if (a->n == 0)
-        mf_group_barrier_forget(w->assemblies, a);
+        mf_group_barrier_forget(w->barriers, a);
 }
 
 static void group_barrier_wait_unref(mf_barrier_waiter *w)
 {
     if (!mf_waiter_unref(&w->pending))
         return;
-    mf_group_barrier_release(w->assemblies, w->at);
+    mf_group_barrier_release(w->barriers, w->at);
     mf_free(w);
 }
 
@@ -135,13 +135,13 @@ static void group_barrier_wait_on_cancel(mf_cancel_hook *hook)
     mf_status st = MF_OK;
     bool waits;
 
-    pthread_mutex_lock(&w->assemblies->lock);
+    pthread_mutex_lock(&w->barriers->lock);
     waits = w->waits;
     if (waits) {
         st = not_all(w->at, MF_CANCELLED, "cancelled", w->since_ns);
         group_barrier_wait_leave(w);
     }
-    pthread_mutex_unlock(&w->assemblies->lock);
+    pthread_mutex_unlock(&w->barriers->lock);
     if (waits)
         group_barrier_wait_end(w, st);
 }
@@ -175,7 +175,7 @@ static mf_barrier_waiter *find_late(const mf_group_barriers *m, int64_t now, int
 }
 
 /* The caller holds the lock. */
-static void say_who_waits(const mf_group_barriers *m, int64_t now)
+static void report_waiters(const mf_group_barriers *m, int64_t now)
 {
     mf_map_entry *e;
     int64_t it = 0;
@@ -186,9 +186,9 @@ static void say_who_waits(const mf_group_barriers *m, int64_t now)
         mf_buf names = { 0 };
 
         if (now - since < SAY_S * INT64_C(1000000000) ||
-            now - a->said_ns < SAY_S * INT64_C(1000000000))
+            now - a->reported_ns < SAY_S * INT64_C(1000000000))
             continue;
-        a->said_ns = now;
+        a->reported_ns = now;
         mf_group_barrier_names(a, &names);
         MF_WARN("%s has been waiting for %d of %d members for %.0f s; present: %s", a->title,
                 a->size - a->n, a->size, (double)(now - since) * 1e-9,
@@ -217,7 +217,7 @@ static void *group_barrier_wait_watch(void *ctx)
             pthread_mutex_lock(&m->lock);
             continue;
         }
-        say_who_waits(m, now);
+        report_waiters(m, now);
         (void)mf_cond_wait_until(&m->changed, &m->lock, next);
     }
     pthread_mutex_unlock(&m->lock);

@@ -18,7 +18,7 @@
 enum { KEY_MAX = 32, TITLE_MAX = 64, WHAT_MAX = 256, LOOK_S = 5 };
 
 struct mf_group_leader {
-    mf_group_barriers assemblies; /* first */
+    mf_group_barriers barriers; /* first */
     const mf_server_tasks *tasks;
 };
 
@@ -96,7 +96,7 @@ static mf_status complete_group(mf_group_barriers *m, mf_group_barrier *a)
 }
 
 void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__CompleteGroupRequest *q,
-                                    const mf_group_asks *asks)
+                                    const mf_leader_call *asks)
 {
     char key[KEY_MAX], title[TITLE_MAX], what[WHAT_MAX];
     mf_status st;
@@ -117,20 +117,21 @@ void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__Comple
         asks->done(asks->ctx, st, NULL);
         return;
     }
-    mf_group_barriers_come(&g->assemblies,
-                           &(mf_coming){ .key = key,
-                                         .title = title,
-                                         .size = q->group_size,
-                                         .what = what,
-                                         .detail = "",
-                                         .who = { .device = q->device_attributes->name,
-                                                  .incarnation = q->device_attributes->incarnation,
-                                                  .attributes = q->device_attributes },
-                                         .complete = complete_group,
-                                         .cancel = asks->cancel,
-                                         .deadline_ns = asks->deadline_ns,
-                                         .done = asks->done,
-                                         .ctx = asks->ctx });
+    mf_group_barriers_arrive(
+        &g->barriers,
+        &(mf_barrier_request){ .key = key,
+                               .title = title,
+                               .size = q->group_size,
+                               .what = what,
+                               .detail = "",
+                               .who = { .device = q->device_attributes->name,
+                                        .incarnation = q->device_attributes->incarnation,
+                                        .attributes = q->device_attributes },
+                               .complete = complete_group,
+                               .cancel = asks->cancel,
+                               .deadline_ns = asks->deadline_ns,
+                               .done = asks->done,
+                               .ctx = asks->ctx });
 }
 
 /* ---- collectives ---- */
@@ -188,7 +189,7 @@ static mf_status complete_instance(mf_group_barriers *m, mf_group_barrier *a)
 }
 
 /* Checks that the member's group is complete here and contains it. */
-static mf_status check_group(const mf_group_barriers *m, mf_coming *c)
+static mf_status check_group(const mf_group_barriers *m, mf_barrier_request *c)
 {
     const mf_group_barrier *group = group_of(m, c->key);
     const mf_arrival *known =
@@ -231,7 +232,7 @@ static mf_status group_leader_describe(const Tensorflow__CompleteInstanceRequest
 
 void mf_group_leader_complete_instance(mf_group_leader *g,
                                        const Tensorflow__CompleteInstanceRequest *q,
-                                       const mf_group_asks *asks)
+                                       const mf_leader_call *asks)
 {
     char key[KEY_MAX], title[TITLE_MAX], what[WHAT_MAX], detail[MF_SHAPE_TEXT];
     mf_status st;
@@ -246,32 +247,33 @@ void mf_group_leader_complete_instance(mf_group_leader *g,
         asks->done(asks->ctx, st, NULL);
         return;
     }
-    mf_group_barriers_come(&g->assemblies,
-                           &(mf_coming){ .key = key,
-                                         .title = title,
-                                         .size = q->group_size,
-                                         .what = what,
-                                         .detail = detail,
-                                         .who = { .device = q->device, .is_source = q->is_source },
-                                         .admit = check_group,
-                                         .complete = complete_instance,
-                                         .cancel = asks->cancel,
-                                         .deadline_ns = asks->deadline_ns,
-                                         .done = asks->done,
-                                         .ctx = asks->ctx });
+    mf_group_barriers_arrive(
+        &g->barriers,
+        &(mf_barrier_request){ .key = key,
+                               .title = title,
+                               .size = q->group_size,
+                               .what = what,
+                               .detail = detail,
+                               .who = { .device = q->device, .is_source = q->is_source },
+                               .admit = check_group,
+                               .complete = complete_instance,
+                               .cancel = asks->cancel,
+                               .deadline_ns = asks->deadline_ns,
+                               .done = asks->done,
+                               .ctx = asks->ctx });
 }
 
 /* ---- restarted members ---- */
 
-typedef struct doubt {
+typedef struct suspect_check {
     mf_group_leader *groups;
     char key[KEY_MAX];
     char device[MF_DEVICE_NAME_MAX];
     uint64_t incarnation;
-} doubt;
+} suspect_check;
 
 /* True if a new process answers at this address, or the device no longer exists. */
-static bool is_another(const Tensorflow__GetStatusResponse *now, const doubt *d)
+static bool is_another(const Tensorflow__GetStatusResponse *now, const suspect_check *d)
 {
     for (size_t i = 0; i < now->n_device_attributes; i++) {
         if (strcmp(now->device_attributes[i]->name, d->device) == 0)
@@ -280,16 +282,16 @@ static bool is_another(const Tensorflow__GetStatusResponse *now, const doubt *d)
     return now->n_device_attributes > 0;
 }
 
-static void looked(void *ctx, mf_status st, ProtobufCMessage *reply)
+static void on_member_status(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
-    doubt *d = ctx;
+    suspect_check *d = ctx;
 
     if (st == MF_OK && is_another((const Tensorflow__GetStatusResponse *)reply, d))
-        mf_group_barriers_disband(&d->groups->assemblies, d->key, d->device, d->incarnation);
+        mf_group_barriers_invalidate(&d->groups->barriers, d->key, d->device, d->incarnation);
     mf_free(d);
 }
 
-void mf_group_leader_doubt(mf_server *s, int32_t group, const char *device, uint64_t incarnation)
+void mf_group_leader_suspect(mf_server *s, int32_t group, const char *device, uint64_t incarnation)
 {
     Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
     const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/GetStatus",
@@ -297,17 +299,17 @@ void mf_group_leader_doubt(mf_server *s, int32_t group, const char *device, uint
                                  .reply = &tensorflow__get_status_response__descriptor,
                                  .deadline_ns = mf_clock_ns() + LOOK_S * INT64_C(1000000000) };
     const int task = mf_group_task(&s->tasks, device);
-    doubt *d = task < 0 ? NULL : mf_calloc(1, sizeof *d);
+    suspect_check *d = task < 0 ? NULL : mf_calloc(1, sizeof *d);
     mf_rpc_stub *caller;
 
     if (!d || mf_peer_tasks_caller(s->peers, task, &caller) != MF_OK) {
         mf_free(d);
         return;
     }
-    *d = (doubt){ .groups = s->groups, .incarnation = incarnation };
+    *d = (suspect_check){ .groups = s->groups, .incarnation = incarnation };
     (void)snprintf(d->key, sizeof d->key, "%" PRId32, group);
     (void)snprintf(d->device, sizeof d->device, "%s", device);
-    mf_rpc_stub_start(caller, &q, NULL, looked, d);
+    mf_rpc_stub_start(caller, &q, NULL, on_member_status, d);
 }
 
 /* ---- the calls ---- */
@@ -319,21 +321,22 @@ static void group_leader_answer(void *ctx, mf_status st, ProtobufCMessage *reply
     mf_request_done(r, st == MF_OK ? mf_request_reply(r, reply) : st);
 }
 
-static mf_group_asks group_leader_asks_of(mf_request *r)
+static mf_leader_call group_leader_call_of(mf_request *r)
 {
-    return (mf_group_asks){ .cancel = &r->cancel,
-                            .deadline_ns = r->call->deadline_ns,
-                            .done = group_leader_answer,
-                            .ctx = r };
+    return (mf_leader_call){ .cancel = &r->cancel,
+                             .deadline_ns = r->call->deadline_ns,
+                             .done = group_leader_answer,
+                             .ctx = r };
 }
 
 void mf_group_leader_group_called(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__CompleteGroupRequest *q = (const Tensorflow__CompleteGroupRequest *)message;
-    const mf_group_asks asks = group_leader_asks_of(r);
+    const mf_leader_call asks = group_leader_call_of(r);
 
-    if (q->doubted) {
-        mf_group_leader_doubt(r->server, q->group_key, q->doubted->name, q->doubted->incarnation);
+    if (q->suspected) {
+        mf_group_leader_suspect(r->server, q->group_key, q->suspected->name,
+                                q->suspected->incarnation);
         mf_request_done(r, MF_OK);
         return;
     }
@@ -342,7 +345,7 @@ void mf_group_leader_group_called(mf_request *r, const ProtobufCMessage *message
 
 void mf_group_leader_instance_called(mf_request *r, const ProtobufCMessage *message)
 {
-    const mf_group_asks asks = group_leader_asks_of(r);
+    const mf_leader_call asks = group_leader_call_of(r);
 
     mf_group_leader_complete_instance(r->server->groups,
                                       (const Tensorflow__CompleteInstanceRequest *)message, &asks);
@@ -358,7 +361,7 @@ mf_status mf_group_leader_new(const mf_server_tasks *tasks, mf_group_leader **ou
     if (!g)
         return MF_NOMEM("groups");
     g->tasks = tasks;
-    mf_group_barriers_init(&g->assemblies);
+    mf_group_barriers_init(&g->barriers);
     return MF_OK;
 }
 
@@ -366,6 +369,6 @@ void mf_group_leader_free(mf_group_leader *g)
 {
     if (!g)
         return;
-    mf_group_barriers_deinit(&g->assemblies);
+    mf_group_barriers_deinit(&g->barriers);
     mf_free(g);
 }

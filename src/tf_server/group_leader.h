@@ -16,26 +16,26 @@ MF_MUST mf_status mf_group_leader_new(const mf_server_tasks *tasks, mf_group_lea
 void mf_group_leader_free(mf_group_leader *g);
 
 /* Deadline and completion of a call. */
-typedef struct mf_group_asks {
+typedef struct mf_leader_call {
     mf_cancel *cancel;
     int64_t deadline_ns; /* 0: none */
     mf_rpc_answer_fn *done; /* called once, now or later, by any thread; no thread is held until
                                then */
     void *ctx;
-} mf_group_asks;
+} mf_leader_call;
 
 /* Replies once all members of the group have called. Fails: INVALID_ARGUMENT (they disagree). */
 void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__CompleteGroupRequest *q,
-                                    const mf_group_asks *a);
+                                    const mf_leader_call *a);
 /* The same for one of its collectives; also finds the sender of a broadcast. Fails: ABORTED (no
  * such group). */
 void mf_group_leader_complete_instance(mf_group_leader *g,
                                        const Tensorflow__CompleteInstanceRequest *q,
-                                       const mf_group_asks *a);
+                                       const mf_leader_call *a);
 
 /* A member reports that another one has changed: if a new process answers at its address, the group
  * is dissolved and must be formed again. */
-void mf_group_leader_doubt(mf_server *s, int32_t group, const char *device, uint64_t incarnation);
+void mf_group_leader_suspect(mf_server *s, int32_t group, const char *device, uint64_t incarnation);
 
 /* TensorFlow's order of members: by job, task and device. */
 int mf_group_compare(const char *device, const char *other);

@@ -89,9 +89,9 @@ static bool group_resolver_leads(const group_resolver_search *f)
     return f->s.leader == f->s.server->tasks.self;
 }
 
-static mf_group_asks group_resolver_asks_of(group_resolver_search *f, mf_rpc_answer_fn *done)
+static mf_leader_call group_resolver_call_of(group_resolver_search *f, mf_rpc_answer_fn *done)
 {
-    return (mf_group_asks){
+    return (mf_leader_call){
         .cancel = f->s.cancel, .deadline_ns = f->s.deadline_ns, .done = done, .ctx = f
     };
 }
@@ -139,7 +139,7 @@ static mf_status fill_instance(const group_resolver_search *f, mf_arena *arena,
 static void ask_instance(group_resolver_search *f)
 {
     Tensorflow__CompleteInstanceRequest q = TENSORFLOW__COMPLETE_INSTANCE_REQUEST__INIT;
-    const mf_group_asks asks = group_resolver_asks_of(f, agreed);
+    const mf_leader_call asks = group_resolver_call_of(f, agreed);
     mf_arena *arena = mf_arena_new();
     mf_status st = arena ? fill_instance(f, arena, &q) : MF_NOMEM("a group");
 
@@ -240,7 +240,7 @@ static mf_status fill_group(const mf_server *s, const mf_collective_op *c, mf_ar
 static void ask_group(group_resolver_search *f)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
-    const mf_group_asks asks = group_resolver_asks_of(f, gathered);
+    const mf_leader_call asks = group_resolver_call_of(f, gathered);
     const mf_status st = fill_group(f->s.server, f->s.collect, f->group->arena, &q);
 
     if (st != MF_OK)
@@ -269,20 +269,20 @@ void mf_group_resolver_find(const mf_group_resolver_search *s)
         group_resolver_finish(f, st);
 }
 
-void mf_group_resolver_doubt(mf_server *server, int leader, const mf_collective_op *collect,
-                             const mf_group_resolver_member *member)
+void mf_group_resolver_suspect(mf_server *server, int leader, const mf_collective_op *collect,
+                               const mf_group_resolver_member *member)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
-    Tensorflow__DeviceAttributes doubted = TENSORFLOW__DEVICE_ATTRIBUTES__INIT;
+    Tensorflow__DeviceAttributes suspected = TENSORFLOW__DEVICE_ATTRIBUTES__INIT;
     mf_arena *arena = mf_arena_new();
 
-    doubted.name = (char *)(uintptr_t)member->device;
-    doubted.incarnation = member->incarnation;
-    q.doubted = &doubted;
+    suspected.name = (char *)(uintptr_t)member->device;
+    suspected.incarnation = member->incarnation;
+    q.suspected = &suspected;
     if (leader == server->tasks.self)
-        mf_group_leader_doubt(server, collect->group, member->device, member->incarnation);
+        mf_group_leader_suspect(server, collect->group, member->device, member->incarnation);
     else if (arena && fill_group(server, collect, arena, &q) == MF_OK)
-        mf_server_tell(server, leader, "/tensorflow.WorkerService/CompleteGroup", &q.base,
-                       &tensorflow__complete_group_response__descriptor);
+        mf_server_notify(server, leader, "/tensorflow.WorkerService/CompleteGroup", &q.base,
+                         &tensorflow__complete_group_response__descriptor);
     mf_arena_free(arena);
 }

@@ -38,7 +38,7 @@ typedef struct mf_group_resolver_search {
 /* Asks the leader, which waits for all members. No thread is held. */
 void mf_group_resolver_find(const mf_group_resolver_search *s);
 /* Tells the leader to check a member that returned another incarnation. Does not wait. */
-void mf_group_resolver_doubt(mf_server *server, int leader, const mf_collective_op *collect,
-                             const mf_group_resolver_member *member);
+void mf_group_resolver_suspect(mf_server *server, int leader, const mf_collective_op *collect,
+                               const mf_group_resolver_member *member);
 
 #endif

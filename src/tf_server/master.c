@@ -42,15 +42,15 @@ static void free_session(mf_client_session *s)
 {
     mf_client_session_end_partials(s);
     mf_client_session_free_callables(s);
-    mf_client_session_free_layouts(s);
+    mf_client_session_free_plans(s);
     mf_session_workers_end(&s->workers, s->handle);
     mf_session_workers_deinit(&s->workers);
     mf_session_free(s->session);
     mf_placed_unref(s->placed);
     mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
-    mf_quota_give_back(s->kept);
-    pthread_cond_destroy(&s->laid_out);
+    mf_quota_give_back(s->charged);
+    pthread_cond_destroy(&s->plan_ready);
     pthread_mutex_destroy(&s->extending);
     mf_cancel_deinit(&s->closed);
     mf_free(s);
@@ -210,11 +210,11 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     s->clients = m;
     s->refs = 2; /* one for the map, one for the caller */
     pthread_mutex_init(&s->extending, NULL);
-    mf_cond_init(&s->laid_out);
+    mf_cond_init(&s->plan_ready);
     mf_cancel_init(&s->closed);
     st = master_make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
-        st = mf_request_keep(r, &s->kept);
+        st = mf_request_keep(r, &s->charged);
     if (st == MF_OK)
         st = master_add_session(m, s);
     if (st != MF_OK) {
@@ -223,8 +223,9 @@ static mf_status master_create(mf_request *r, const ProtobufCMessage *message)
     }
     out.session_handle = s->handle;
     st = mf_request_reply(r, &out.base);
-    if (st != MF_OK || atomic_load(&r->call->gone)) /* the client is gone and would never close it
-                                                     */
+    if (st != MF_OK ||
+        atomic_load(&r->call->gone)) /* the client has disconnected and would never close it
+                                      */
         close_session(m, s->handle);
     mf_client_session_release(s);
     return st;
@@ -242,7 +243,7 @@ static mf_status extend_graph(const mf_request *r, mf_client_session *s,
 
     MF_TRY(master_read_graph(more, s->placed->graph, &graph));
     MF_TRY(master_place(s, graph, s->placed, &placed));
-    st = mf_request_keep(r, &s->kept);
+    st = mf_request_keep(r, &s->charged);
     if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
     if (st != MF_OK) {

@@ -25,13 +25,13 @@ typedef struct mf_placed {
 } mf_placed;
 
 /* A cached execution plan. */
-typedef struct mf_kept_layout {
+typedef struct mf_cached_plan {
     char *key; /* of its feeds, fetches and targets */
     mf_exec_plan
-        *layout; /* NULL: in progress. Guarded by the session's lock, like all members below */
+        *plan; /* NULL: in progress. Guarded by the session's lock, like all members below */
     int users;
     int64_t used_at;
-} mf_kept_layout;
+} mf_cached_plan;
 
 typedef struct mf_client_session {
     mf_clients *clients;
@@ -50,10 +50,10 @@ typedef struct mf_client_session {
     pthread_mutex_t extending; /* all below */
     mf_placed *placed;
     int64_t version; /* extensions so far */
-    int64_t kept; /* bytes charged to the memory quota */
-    mf_map layouts; /* by the names of a run */
+    int64_t charged; /* bytes charged to the memory quota */
+    mf_map plans; /* by the names of a run */
     int64_t layout_clock; /* uses of plans so far, for LRU */
-    pthread_cond_t laid_out; /* signals that a plan is ready or has failed */
+    pthread_cond_t plan_ready; /* signals that a plan is ready or has failed */
     mf_map partials, callables; /* by handle */
     int64_t n_callables; /* created so far */
 } mf_client_session;
@@ -89,8 +89,8 @@ MF_MUST mf_status mf_master_parts(mf_client_session *s, const mf_run_names *name
 
 /* A new step id; runs all parts of a step; cleans up a step on remote tasks. */
 int64_t mf_master_new_step(void);
-MF_MUST mf_status mf_master_run_layout(mf_server *server, const char *session,
-                                       const mf_exec_plan *l, const mf_master_step *m);
+MF_MUST mf_status mf_master_run_plan(mf_server *server, const char *session, const mf_exec_plan *l,
+                                     const mf_master_step *m);
 void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l, int64_t id,
                         bool well);
 
@@ -100,15 +100,14 @@ void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l
 mf_placed *mf_placed_ref(mf_placed *p);
 void mf_placed_unref(mf_placed *p);
 /* The same; the lock is released meanwhile, so other runs continue. */
-MF_MUST mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
-                                                mf_cancel *cancel, bool gradual,
-                                                mf_exec_plan **out);
-/* The plan of this run, made on first use. Owns: mf_client_session_done_with(). */
-MF_MUST mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
-                                           mf_cancel *cancel, mf_kept_layout **out);
-void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k);
+MF_MUST mf_status mf_client_session_make_plan(mf_client_session *s, const mf_run_names *names,
+                                              mf_cancel *cancel, bool gradual, mf_exec_plan **out);
+/* The plan of this run, made on first use. Owns: mf_client_session_release_plan(). */
+MF_MUST mf_status mf_client_session_plan(mf_client_session *s, const mf_run_names *names,
+                                         mf_cancel *cancel, mf_cached_plan **out);
+void mf_client_session_release_plan(mf_client_session *s, mf_cached_plan *k);
 /* No run uses them any more. */
-void mf_client_session_free_layouts(mf_client_session *s);
+void mf_client_session_free_plans(mf_client_session *s);
 
 /* ---- partial runs (master_partial.c) ---- */
 

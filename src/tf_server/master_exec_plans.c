@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_layouts, 500,
-             "maximum number of execution plans that a session keeps, most recently used first");
+MF_PARAM_INT(server_exec_plans, 500,
+             "maximum number of execution plans cached by a session; "
+             "the least recently used is dropped");
 
 /* ---- the current graph; the caller holds the session's lock ---- */
 
@@ -46,34 +47,34 @@ static mf_status master_exec_plans_key_of(const mf_run_names *n, mf_buf *out)
 }
 
 /* Removes it from the map. NULL: nothing. */
-static void master_exec_plans_forget(mf_client_session *s, mf_kept_layout *k)
+static void master_exec_plans_forget(mf_client_session *s, mf_cached_plan *k)
 {
     if (!k)
         return;
-    if (k->layout)
-        mf_exec_plan_free(k->layout, &s->workers, s->handle);
+    if (k->plan)
+        mf_exec_plan_free(k->plan, &s->workers, s->handle);
     mf_free(k->key);
     mf_free(k);
 }
 
 /* If the cache is full, the least recently used plan that is not in use. If all are in use, the
  * cache may grow. The caller holds the session's lock. */
-static mf_kept_layout *take_spare(mf_client_session *s)
+static mf_cached_plan *take_spare(mf_client_session *s)
 {
-    mf_kept_layout *oldest = NULL;
+    mf_cached_plan *oldest = NULL;
     mf_map_entry *e;
     int64_t it = 0;
 
-    if (s->layouts.count <= MF_PARAM(server_layouts))
+    if (s->plans.count <= MF_PARAM(server_exec_plans))
         return NULL;
-    while ((e = mf_map_next(&s->layouts, &it)) != NULL) {
-        mf_kept_layout *k = e->value;
+    while ((e = mf_map_next(&s->plans, &it)) != NULL) {
+        mf_cached_plan *k = e->value;
 
         if (k->users == 0 && (!oldest || k->used_at < oldest->used_at))
             oldest = k;
     }
     if (oldest)
-        (void)mf_map_remove(&s->layouts, oldest->key);
+        (void)mf_map_remove(&s->plans, oldest->key);
     return oldest;
 }
 
@@ -81,14 +82,14 @@ static mf_kept_layout *take_spare(mf_client_session *s)
 
 /* Adds an entry before the plan is made, so that it is made once. The caller holds the session's
  * lock. */
-static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout **out)
+static mf_status announce(mf_client_session *s, const char *key, mf_cached_plan **out)
 {
-    mf_kept_layout *k = mf_calloc(1, sizeof *k);
+    mf_cached_plan *k = mf_calloc(1, sizeof *k);
 
     *out = k;
     if (k)
         k->key = mf_strdup(key);
-    if (k && k->key && mf_map_set(&s->layouts, k->key, k) == MF_OK) {
+    if (k && k->key && mf_map_set(&s->plans, k->key, k) == MF_OK) {
         k->users = 1;
         return MF_OK;
     }
@@ -96,8 +97,8 @@ static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout 
     return MF_NOMEM("a graph");
 }
 
-mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
-                                        mf_cancel *cancel, bool gradual, mf_exec_plan **out)
+mf_status mf_client_session_make_plan(mf_client_session *s, const mf_run_names *names,
+                                      mf_cancel *cancel, bool gradual, mf_exec_plan **out)
 {
     mf_placed *placed = mf_placed_ref(s->placed);
     const mf_exec_plan_options o = { .graph = placed->graph,
@@ -120,23 +121,23 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
 
 /* The caller holds the session's lock. */
 static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names *names,
-                                        const char *key, mf_cancel *cancel, mf_kept_layout **out)
+                                        const char *key, mf_cancel *cancel, mf_cached_plan **out)
 {
-    mf_exec_plan *layout;
-    mf_kept_layout *k;
+    mf_exec_plan *plan;
+    mf_cached_plan *k;
     mf_error why;
     mf_status st;
 
     MF_TRY(announce(s, key, &k));
-    st = mf_client_session_make_layout(s, names, cancel, false, &layout);
-    k->layout = layout; /* the lock is held again */
-    pthread_cond_broadcast(&s->laid_out);
+    st = mf_client_session_make_plan(s, names, cancel, false, &plan);
+    k->plan = plan; /* the lock is held again */
+    pthread_cond_broadcast(&s->plan_ready);
     if (st == MF_OK) {
         *out = k;
         return MF_OK;
     }
     mf_error_save(st, &why);
-    (void)mf_map_remove(&s->layouts, k->key);
+    (void)mf_map_remove(&s->plans, k->key);
     master_exec_plans_forget(s, k);
     return mf_error_restore(&why);
 }
@@ -144,11 +145,11 @@ static mf_status master_exec_plans_make(mf_client_session *s, const mf_run_names
 /* ---- find ---- */
 
 /* NULL: not there, or not ready. The caller holds the session's lock. */
-static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
+static mf_cached_plan *find_made(const mf_client_session *s, const char *key)
 {
-    mf_kept_layout *k = mf_map_find(&s->layouts, key);
+    mf_cached_plan *k = mf_map_find(&s->plans, key);
 
-    if (!k || !k->layout)
+    if (!k || !k->plan)
         return NULL;
     k->users++;
     return k;
@@ -165,21 +166,21 @@ static void master_exec_plans_wake(mf_cancel_hook *hook)
     mf_client_session *s = ((waker *)(void *)hook)->session;
 
     pthread_mutex_lock(&s->extending);
-    pthread_cond_broadcast(&s->laid_out);
+    pthread_cond_broadcast(&s->plan_ready);
     pthread_mutex_unlock(&s->extending);
 }
 
 static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
-                               mf_cancel *cancel, mf_kept_layout **out)
+                               mf_cancel *cancel, mf_cached_plan **out)
 {
     waker w = { .hook.fn = master_exec_plans_wake, .session = s };
     const bool hooked = mf_cancel_add(cancel, &w.hook);
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&s->extending);
-    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->layouts, key) &&
+    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->plans, key) &&
            !mf_cancel_is_raised(cancel))
-        pthread_cond_wait(&s->laid_out, &s->extending);
+        pthread_cond_wait(&s->plan_ready, &s->extending);
     if (!*out)
         st = mf_cancel_is_raised(cancel) ? MF_FAIL(MF_CANCELLED, "the step was cancelled")
                                          : master_exec_plans_make(s, names, key, cancel, out);
@@ -189,10 +190,10 @@ static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, 
     return st;
 }
 
-mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
-                                   mf_cancel *cancel, mf_kept_layout **out)
+mf_status mf_client_session_plan(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
+                                 mf_cached_plan **out)
 {
-    mf_kept_layout *spare = NULL;
+    mf_cached_plan *spare = NULL;
     mf_buf key = { 0 };
     mf_status st = master_exec_plans_key_of(names, &key);
 
@@ -215,9 +216,9 @@ mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *nam
     return st;
 }
 
-void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
+void mf_client_session_release_plan(mf_client_session *s, mf_cached_plan *k)
 {
-    mf_kept_layout *spare;
+    mf_cached_plan *spare;
 
     if (!k)
         return;
@@ -228,12 +229,12 @@ void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
     master_exec_plans_forget(s, spare);
 }
 
-void mf_client_session_free_layouts(mf_client_session *s)
+void mf_client_session_free_plans(mf_client_session *s)
 {
     mf_map_entry *e;
     int64_t it = 0;
 
-    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
+    while ((e = mf_map_next(&s->plans, &it)) != NULL)
         master_exec_plans_forget(s, e->value);
-    mf_map_deinit(&s->layouts);
+    mf_map_deinit(&s->plans);
 }

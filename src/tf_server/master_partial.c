@@ -13,13 +13,13 @@ typedef struct master_partial {
     char handle[17];
     mf_server *server;
     const char *session; /* its handle */
-    mf_exec_plan *layout;
+    mf_exec_plan *plan;
     mf_arena *arena; /* of names */
     mf_run_names names;
     bool *fed, *fetched; /* guarded by the session's `extending` */
     int64_t id;
     mf_cancel cancel;
-    mf_rendezvous_table *room;
+    mf_rendezvous_table *table;
     pthread_t thread;
     bool has_thread;
 } master_partial;
@@ -41,10 +41,10 @@ static void *master_partial_run_it(void *arg)
 {
     master_partial *p = arg;
     const mf_master_step m = { .names = p->names, .id = p->id, .cancel = &p->cancel };
-    const mf_status st = mf_master_run_layout(p->server, p->session, p->layout, &m);
+    const mf_status st = mf_master_run_plan(p->server, p->session, p->plan, &m);
 
     if (st != MF_OK)
-        mf_rendezvous_table_fail(p->room, st);
+        mf_rendezvous_table_fail(p->table, st);
     return NULL;
 }
 
@@ -53,12 +53,12 @@ static void master_partial_free(master_partial *p, const mf_session_workers *wor
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
-    if (p->layout) {
-        mf_master_clean_up(workers, p->layout, p->id, false);
-        mf_exec_plan_free(p->layout, workers, p->session);
+    if (p->plan) {
+        mf_master_clean_up(workers, p->plan, p->id, false);
+        mf_exec_plan_free(p->plan, workers, p->session);
     }
-    if (p->room)
-        mf_rendezvous_table_leave(p->room);
+    if (p->table)
+        mf_rendezvous_table_leave(p->table);
     mf_cancel_deinit(&p->cancel);
     mf_arena_free(p->arena);
     mf_free(p);
@@ -95,12 +95,12 @@ static mf_status read_setup(master_partial *p, const Tensorflow__PartialRunSetup
 static mf_status master_partial_start(master_partial *p, mf_client_session *s, mf_cancel *cancel)
 {
     p->id = mf_master_new_step();
-    MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
-    if (p->layout->collectives.is_shared)
+    MF_TRY(mf_client_session_make_plan(s, &p->names, cancel, true, &p->plan));
+    if (p->plan->collectives.is_shared)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "a partial run with collectives whose groups have members under other "
                        "masters is not supported: use run(), or one master for all members");
-    MF_TRY(mf_rendezvous_tables_enter(p->server->rooms, p->id, &p->room));
+    MF_TRY(mf_rendezvous_tables_enter(p->server->tables, p->id, &p->table));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
     if (mf_thread_start(&p->thread, master_partial_run_it, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
@@ -252,7 +252,7 @@ static mf_status master_partial_feed_and_fetch(const master_partial *p, const mf
     for (int i = 0; i < n->n_feeds; i++) {
         const int k = master_partial_index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
 
-        MF_TRY(mf_rendezvous_table_send(p->room, p->layout->feeds[k], m->feeds[i]));
+        MF_TRY(mf_rendezvous_table_send(p->table, p->plan->feeds[k], m->feeds[i]));
     }
     for (int i = 0; i < n->n_fetches; i++) {
         const int k = master_partial_index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
@@ -260,7 +260,7 @@ static mf_status master_partial_feed_and_fetch(const master_partial *p, const mf
         m->results[i] = mf_calloc(1, sizeof *m->results[i]);
         if (!m->results[i])
             return MF_NOMEM("results");
-        MF_TRY(mf_rendezvous_table_await(p->room, p->layout->fetches[k], cancel, m->results[i]));
+        MF_TRY(mf_rendezvous_table_await(p->table, p->plan->fetches[k], cancel, m->results[i]));
     }
     return MF_OK;
 }

@@ -111,8 +111,8 @@ static mf_status add_stats(const mf_server *server, mf_trace *trace, mf_buf *out
     return trace ? mf_stats_encode(trace, mf_server_self(server)->device, out) : MF_OK;
 }
 
-static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, const mf_master_step *m,
-                        mf_trace *trace)
+static mf_status run_at(mf_step_rendezvous *rendezvous, const mf_exec_plan *l,
+                        const mf_master_step *m, mf_trace *trace)
 {
     const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
 
@@ -120,24 +120,24 @@ static mf_status run_at(mf_step_rendezvous *meeting, const mf_exec_plan *l, cons
         return MF_OK;
     return mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
                                &(mf_run_with){ .until = m->cancel,
-                                               .rendezvous = &meeting->base,
+                                               .rendezvous = &rendezvous->base,
                                                .trace = trace,
-                                               .task = mf_server_self(meeting->server)->name,
+                                               .task = mf_server_self(rendezvous->server)->name,
                                                .step = m->id },
                                l->feeds, m->feeds, n_feeds, l->fetches, n_fetches, l->targets,
                                l->n_targets, m->results);
 }
 
-static mf_status meet_and_run(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
-                              mf_trace *trace)
+static mf_status run_with_rendezvous(master_step *s, const mf_exec_plan *l, const mf_master_step *m,
+                                     mf_trace *trace)
 {
-    mf_step_rendezvous meeting;
+    mf_step_rendezvous rendezvous;
     mf_status st;
 
-    MF_TRY(mf_step_rendezvous_begin(&meeting, s->server, s->id));
-    meeting.leader = l->leader;
-    st = run_at(&meeting, l, m, trace);
-    mf_step_rendezvous_end(&meeting, st);
+    MF_TRY(mf_step_rendezvous_begin(&rendezvous, s->server, s->id));
+    rendezvous.leader = l->leader;
+    st = run_at(&rendezvous, l, m, trace);
+    mf_step_rendezvous_end(&rendezvous, st);
     MF_TRY(st);
     pthread_mutex_lock(&s->lock);
     st = add_stats(s->server, trace, s->stats);
@@ -151,7 +151,7 @@ static void run_own(master_step *s, const mf_exec_plan *l, const mf_master_step 
     mf_status st = s->stats ? mf_trace_new(&trace) : MF_OK;
 
     if (st == MF_OK)
-        st = meet_and_run(s, l, m, trace);
+        st = run_with_rendezvous(s, l, m, trace);
     mf_trace_free(trace);
     if (st != MF_OK)
         master_step_note_failure(s, st, mf_server_self(s->server));
@@ -166,17 +166,18 @@ void mf_master_clean_up(const mf_session_workers *workers, const mf_exec_plan *l
 
     request.step_id = id;
     if (!well || !l->collectives.is_shared)
-        mf_rendezvous_tables_end(workers->server->rooms, id);
+        mf_rendezvous_tables_end(workers->server->tables, id);
     for (int i = 0; i < l->n_parts; i++) {
         if (!well || !workers->is_ours[l->parts[i].task])
-            mf_server_tell(workers->server, l->parts[i].task,
-                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
-                           &tensorflow__cleanup_graph_response__descriptor);
+            mf_server_notify(workers->server, l->parts[i].task,
+                             "/tensorflow.WorkerService/CleanupGraph", &request.base,
+                             &tensorflow__cleanup_graph_response__descriptor);
     }
 }
 
 /* The local part has ended and others have not. The caller holds the lock. */
-static void say_missing(const master_step *s, const master_step_part *parts, int n, int64_t since)
+static void report_missing_parts(const master_step *s, const master_step_part *parts, int n,
+                                 int64_t since)
 {
     mf_buf text = { 0 };
 
@@ -202,14 +203,14 @@ static void await_parts(master_step *s, const master_step_part *parts, int n)
 
         if (in_time || s->missing == 0)
             continue;
-        say_missing(s, parts, n, since);
+        report_missing_parts(s, parts, n, since);
         look_at = mf_clock_ns() + 10 * (look_at - since);
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_exec_plan *l,
-                               const mf_master_step *m)
+mf_status mf_master_run_plan(mf_server *server, const char *session, const mf_exec_plan *l,
+                             const mf_master_step *m)
 {
     master_step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
     master_step_part *parts = mf_calloc(l->n_parts, sizeof *parts);
@@ -255,15 +256,15 @@ static mf_status run_with(mf_request *r, mf_client_session *session, const mf_ma
 static mf_status master_step_run_here(mf_request *r, mf_client_session *session,
                                       const mf_master_step *m, const mf_exec_plan *l)
 {
-    mf_step_rendezvous meeting;
+    mf_step_rendezvous rendezvous;
     mf_status st;
 
     if (!l || !l->collectives.is_shared) /* all members are under this master */
         return run_with(r, session, m, NULL);
-    MF_TRY(mf_step_rendezvous_begin(&meeting, r->server, m->id));
-    meeting.leader = l->leader;
-    st = run_with(r, session, m, &meeting.base);
-    mf_step_rendezvous_end(&meeting, st);
+    MF_TRY(mf_step_rendezvous_begin(&rendezvous, r->server, m->id));
+    rendezvous.leader = l->leader;
+    st = run_with(r, session, m, &rendezvous.base);
+    mf_step_rendezvous_end(&rendezvous, st);
     return st;
 }
 
@@ -275,13 +276,13 @@ static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_mast
 
     if (!l || !l->own)
         return master_step_run_here(r, s, m, l);
-    st = mf_master_run_layout(r->server, s->handle, l, m);
+    st = mf_master_run_plan(r->server, s->handle, l, m);
     mf_error_save(st, &why);
     mf_master_clean_up(&s->workers, l, m->id, st == MF_OK);
     return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }
 
-/* Other masters take part, so the step has the same id there. */
+/* Several masters run the step, so it has the same id on all of them. */
 static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step *m,
                             const mf_exec_plan *l)
 {
@@ -308,23 +309,23 @@ int64_t mf_master_new_step(void)
 static mf_status master_step_run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     mf_master_step own = *m;
-    mf_kept_layout *kept = NULL;
+    mf_cached_plan *kept = NULL;
     mf_exec_plan *l = NULL;
     mf_status st = MF_OK;
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
     if (mf_session_workers_is_several(&s->workers) || s->collects)
-        st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
-    l = kept ? kept->layout : NULL;
+        st = mf_client_session_plan(s, &m->names, &r->cancel, &kept);
+    l = kept ? kept->plan : NULL;
     if (st == MF_OK)
         st =
             l && l->collectives.is_shared ? run_shared(r, s, &own, l) : run_laid_out(r, s, &own, l);
-    mf_client_session_done_with(s, kept);
+    mf_client_session_release_plan(s, kept);
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }
 
-/* Closing a session cancels its steps, including those that have not begun. */
+/* Closing a session cancels its steps, including steps that have not begun. */
 typedef struct closing {
     mf_cancel_hook hook; /* first */
     mf_cancel *step;

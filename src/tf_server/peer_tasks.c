@@ -16,16 +16,15 @@ struct mf_peer_tasks {
     pthread_mutex_t lock;
     bool local; /* tasks of this host are called through Unix sockets */
     mf_rpc_stub **callers; /* by task; NULL: not called yet; guarded by lock */
-    mf_rpc_stub **near; /* the same, through Unix sockets */
+    mf_rpc_stub **uds; /* the same, through Unix sockets */
 };
 
-MF_PARAM_INT(server_local, 1,
-             "1: tasks of one host and user call each other through Unix "
-             "sockets instead of gRPC; 0: always gRPC");
+MF_PARAM_INT(server_uds, 1,
+             "1: tasks of one host and user call each other through Unix sockets; 0: always gRPC");
 
 bool mf_server_is_local(const mf_security *security)
 {
-    return MF_PARAM(server_local) != 0 && !security->ca;
+    return MF_PARAM(server_uds) != 0 && !security->ca;
 }
 
 static char *peer_tasks_copy(const char *s)
@@ -49,9 +48,9 @@ mf_status mf_peer_tasks_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks
     p->security.key = peer_tasks_copy(security->key);
     p->local = rpc != &mf_rpc_inproc && mf_server_is_local(security);
     p->callers = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
-    p->near = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
+    p->uds = mf_calloc(tasks->n, sizeof(mf_rpc_stub *));
     pthread_mutex_init(&p->lock, NULL);
-    if (!p->callers || !p->near || !p->security.ca != !security->ca ||
+    if (!p->callers || !p->uds || !p->security.ca != !security->ca ||
         !p->security.cert != !security->cert || !p->security.key != !security->key) {
         mf_peer_tasks_free(p);
         return MF_NOMEM("tasks");
@@ -64,12 +63,12 @@ void mf_peer_tasks_free(mf_peer_tasks *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->callers && p->near && i < p->tasks->n; i++) {
+    for (int i = 0; p->callers && p->uds && i < p->tasks->n; i++) {
         mf_rpc_stub_free(p->callers[i]);
-        mf_rpc_stub_free(p->near[i]);
+        mf_rpc_stub_free(p->uds[i]);
     }
     mf_free(p->callers);
-    mf_free(p->near);
+    mf_free(p->uds);
     mf_free((char *)(uintptr_t)p->security.ca);
     mf_free((char *)(uintptr_t)p->security.cert);
     mf_free((char *)(uintptr_t)p->security.key);
@@ -96,7 +95,7 @@ mf_status mf_peer_tasks_caller(mf_peer_tasks *p, int task, mf_rpc_stub **out)
     *out = NULL;
     pthread_mutex_lock(&p->lock);
     if (p->local)
-        st = peer_tasks_find(p, p->near, &mf_rpc_local, task, out);
+        st = peer_tasks_find(p, p->uds, &mf_rpc_local, task, out);
     if (st == MF_OK && (!*out || !mf_rpc_stub_reaches(*out)))
         st = peer_tasks_find(p, p->callers, p->rpc, task, out);
     pthread_mutex_unlock(&p->lock);

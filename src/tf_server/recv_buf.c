@@ -73,17 +73,17 @@ void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message)
     const Tensorflow__RecvBufRequest *q = (const Tensorflow__RecvBufRequest *)message;
     recv_buf_fetch *f = MF_ARENA_NEW(r->arena, recv_buf_fetch);
     char place[MF_COLLECTIVE_PLACE];
-    mf_rendezvous_table *room = NULL;
+    mf_rendezvous_table *table = NULL;
     mf_status st = f ? check_source(r->server, q) : MF_NOMEM("a call");
 
     if (st == MF_OK)
-        st = mf_rendezvous_tables_enter(r->server->rooms, q->step_id, &room);
+        st = mf_rendezvous_tables_enter(r->server->tables, q->step_id, &table);
     if (st != MF_OK) {
         mf_request_done(r, st);
         return;
     }
     *f = (recv_buf_fetch){ r, q };
     mf_collective_place(q->buf_rendezvous_key, place);
-    mf_rendezvous_table_fetch(room, place, &r->cancel, recv_buf_fetched, f);
-    mf_rendezvous_table_leave(room);
+    mf_rendezvous_table_fetch(table, place, &r->cancel, recv_buf_fetched, f);
+    mf_rendezvous_table_leave(table);
 }

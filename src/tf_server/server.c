@@ -24,8 +24,7 @@
 #include <string.h>
 
 MF_PARAM_INT(server_sessions, 1000,
-             "maximum number of sessions of clients, and of masters, that "
-             "a server keeps");
+             "maximum number of sessions of clients and masters on a server");
 
 static mf_status server_copy_dirs(mf_server *s, const mf_server_options *o)
 {
@@ -65,11 +64,11 @@ mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
 /* Optional: callers fall back to gRPC. */
 static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
 {
-    mf_rpc_server_options near = *rpc;
+    mf_rpc_server_options uds = *rpc;
 
-    near.address = s->rpc->address(s->listening);
+    uds.address = s->rpc->address(s->listening);
     mf_shared_region_open();
-    if (mf_rpc_local.serve(&near, &s->near) != MF_OK)
+    if (mf_rpc_local.serve(&uds, &s->uds) != MF_OK)
         MF_INFO("tasks of this host use gRPC: %s", mf_error_message());
 }
 
@@ -116,7 +115,7 @@ static mf_status server_open_all(mf_server *s, const mf_server_options *o)
     do
         s->incarnation = mf_random_seed();
     while (s->incarnation == 0);
-    MF_TRY(mf_rendezvous_tables_new(&s->rooms));
+    MF_TRY(mf_rendezvous_tables_new(&s->tables));
     MF_TRY(mf_group_leader_new(&s->tasks, &s->groups));
     MF_TRY(mf_step_sequences_new(&s->sequences));
     MF_TRY(mf_worker_partials_new(s, &s->partials));
@@ -198,8 +197,8 @@ void mf_server_free(mf_server *server)
 
     if (!server)
         return;
-    if (server->near)
-        mf_rpc_local.stop(server->near);
+    if (server->uds)
+        mf_rpc_local.stop(server->uds);
     if (server->listening)
         server->rpc->stop(server->listening);
     if (server->clients)
@@ -209,7 +208,7 @@ void mf_server_free(mf_server *server)
     mf_peer_tasks_free(server->peers);
     mf_group_leader_free(server->groups);
     mf_step_sequences_free(server->sequences);
-    mf_rendezvous_tables_free(server->rooms);
+    mf_rendezvous_tables_free(server->tables);
     mf_resources_free(server->resources);
     mf_pool_free(server->pool);
     for (int i = 0; i < server->n_allow_dirs; i++)

@@ -25,7 +25,7 @@ struct mf_worker_service;
 struct mf_server {
     const mf_rpc_kind *rpc;
     mf_rpc_server *listening;
-    mf_rpc_server *near; /* Unix socket for tasks of this host; NULL: none */
+    mf_rpc_server *uds; /* Unix socket for tasks of this host; NULL: none */
     mf_server_tasks tasks;
     char target[300];
     uint64_t incarnation; /* of this process's devices */
@@ -33,7 +33,7 @@ struct mf_server {
     mf_resources *resources; /* state that outlives sessions */
     char **allow_dirs;
     int n_allow_dirs;
-    struct mf_rendezvous_tables *rooms; /* rendezvous tables of steps */
+    struct mf_rendezvous_tables *tables; /* rendezvous tables of steps */
     struct mf_group_leader *groups; /* groups that this task leads */
     struct mf_step_sequences *sequences; /* step ids shared with other masters */
     struct mf_peer_tasks *peers;

@@ -11,13 +11,14 @@
 
 #include <string.h>
 
-MF_PARAM_INT(server_wait_s, 600, "time that a session waits for tasks that have not started yet");
+MF_PARAM_INT(server_connect_timeout_s, 600,
+             "timeout in s of a session for tasks that have not started");
 
 enum { TRY_MS = 2000, SAY_MS = 10000, TELL_MS = 10000 };
 
 /* ---- calls to a task ---- */
 
-static void nobody_waits(void *ctx, mf_status status, ProtobufCMessage *reply)
+static void log_reply(void *ctx, mf_status status, ProtobufCMessage *reply)
 {
     (void)ctx;
     (void)reply;
@@ -25,8 +26,8 @@ static void nobody_waits(void *ctx, mf_status status, ProtobufCMessage *reply)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
 }
 
-void mf_server_tell(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
-                    const ProtobufCMessageDescriptor *reply)
+void mf_server_notify(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
+                      const ProtobufCMessageDescriptor *reply)
 {
     const mf_rpc_stub_call q = { .method = method,
                                  .message = message,
@@ -35,7 +36,7 @@ void mf_server_tell(mf_server *s, int task, const char *method, const ProtobufCM
     mf_rpc_stub *caller;
 
     if (mf_peer_tasks_caller(s->peers, task, &caller) == MF_OK)
-        mf_rpc_stub_start(caller, &q, NULL, nobody_waits, NULL);
+        mf_rpc_stub_start(caller, &q, NULL, log_reply, NULL);
 }
 
 mf_status mf_server_ask(mf_server *s, int task, const mf_rpc_stub_call *q, mf_arena *arena,
@@ -51,7 +52,7 @@ mf_status mf_server_ask(mf_server *s, int task, const mf_rpc_stub_call *q, mf_ar
 
 /* ---- members of the session ---- */
 
-static mf_status is_let_in(const mf_server_task *t, char *const *filters, size_t n, bool *out)
+static mf_status passes_filters(const mf_server_task *t, char *const *filters, size_t n, bool *out)
 {
     const mf_device_name self = mf_server_task_device(t);
 
@@ -65,7 +66,7 @@ static mf_status is_let_in(const mf_server_task *t, char *const *filters, size_t
     return MF_OK;
 }
 
-static bool may_come(mf_status st)
+static bool may_start_later(mf_status st)
 {
     return st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED;
 }
@@ -77,7 +78,7 @@ static mf_status session_workers_ask_status(mf_request *r, int task, mf_arena *a
     Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
     const mf_server_task *t = &r->server->tasks.all[task];
     const int64_t since = mf_clock_ns();
-    const int64_t until = since + MF_PARAM(server_wait_s) * INT64_C(1000000000);
+    const int64_t until = since + MF_PARAM(server_connect_timeout_s) * INT64_C(1000000000);
     int64_t said = since - (SAY_MS - TRY_MS) * INT64_C(1000000);
     mf_status st;
 
@@ -93,7 +94,7 @@ static mf_status session_workers_ask_status(mf_request *r, int task, mf_arena *a
 
         st = mf_server_ask(r->server, task, &q, arena, &reply);
         *out = (Tensorflow__GetStatusResponse *)reply;
-        if (!may_come(st))
+        if (!may_start_later(st))
             return st;
         if (mf_clock_ns() - said >= SAY_MS * INT64_C(1000000)) {
             said = mf_clock_ns();
@@ -143,7 +144,7 @@ mf_status mf_session_workers_gather(mf_request *r, char *const *filters, size_t 
     for (int i = 0; i < t->n; i++) {
         bool let_in;
 
-        MF_TRY(is_let_in(&t->all[i], filters, n_filters, &let_in));
+        MF_TRY(passes_filters(&t->all[i], filters, n_filters, &let_in));
         if (let_in || i == t->self)
             MF_TRY(session_workers_add_task(r, i, out));
     }
@@ -198,7 +199,7 @@ mf_status mf_session_workers_begin(mf_session_workers *c, const char *session, b
         request.isolate_session_state = isolated;
         request.master_task = (char *)(uintptr_t)mf_server_self(s)->name;
         request.master_incarnation = (int64_t)s->incarnation;
-        c->is_told = true;
+        c->is_created = true;
         MF_TRY(mf_server_ask(s, i, &q, c->arena, &reply));
     }
     return MF_OK;
@@ -210,12 +211,13 @@ void mf_session_workers_end(mf_session_workers *c, const char *session)
         TENSORFLOW__DELETE_WORKER_SESSION_REQUEST__INIT;
 
     request.session_handle = (char *)(uintptr_t)session;
-    for (int i = 0; c->is_told && i < c->server->tasks.n; i++) {
+    for (int i = 0; c->is_created && i < c->server->tasks.n; i++) {
         if (session_workers_is_other(c, i))
-            mf_server_tell(c->server, i, "/tensorflow.WorkerService/DeleteWorkerSession",
-                           &request.base, &tensorflow__delete_worker_session_response__descriptor);
+            mf_server_notify(c->server, i, "/tensorflow.WorkerService/DeleteWorkerSession",
+                             &request.base,
+                             &tensorflow__delete_worker_session_response__descriptor);
     }
-    c->is_told = false;
+    c->is_created = false;
 }
 
 mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest *q)
@@ -235,11 +237,11 @@ mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest
         bool let_in;
         mf_status st;
 
-        MF_TRY(is_let_in(&t->all[i], q->device_filters, q->n_device_filters, &let_in));
+        MF_TRY(passes_filters(&t->all[i], q->device_filters, q->n_device_filters, &let_in));
         if (!let_in || i == t->self)
             continue;
         st = mf_server_ask(r->server, i, &question, r->arena, &reply);
-        if (st != MF_OK && !may_come(st)) /* a task that is not running has no state */
+        if (st != MF_OK && !may_start_later(st)) /* a task that is not running has no state */
             return st;
     }
     return MF_OK;

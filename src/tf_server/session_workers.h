@@ -15,7 +15,7 @@ typedef struct mf_session_workers {
     const char **devices; /* "/job:ps/replica:0/task:0/device:CPU:0" */
     Tensorflow__DeviceAttributes **attributes; /* NULL: not in the session */
     bool *is_ours; /* by task: a Meshflow server */
-    bool is_told; /* the remote tasks have the session */
+    bool is_created; /* the remote tasks have the session */
 } mf_session_workers;
 
 /* Asks all tasks that match the filters (TensorFlow's: names of jobs and tasks; none: all) for
@@ -35,8 +35,8 @@ void mf_session_workers_end(mf_session_workers *c, const char *session);
 MF_MUST mf_status mf_session_workers_clear(mf_request *r, const Tensorflow__ResetRequest *q);
 
 /* Calls a task without waiting for the reply. */
-void mf_server_tell(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
-                    const ProtobufCMessageDescriptor *reply);
+void mf_server_notify(mf_server *s, int task, const char *method, const ProtobufCMessage *message,
+                      const ProtobufCMessageDescriptor *reply);
 /* Calls a task and waits; errors name the task. */
 MF_MUST mf_status mf_server_ask(mf_server *s, int task, const mf_rpc_stub_call *q, mf_arena *arena,
                                 ProtobufCMessage **out);

@@ -15,13 +15,13 @@
 
 enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
 
-static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor *value,
-                              bool is_ref)
+static mf_status step_rendezvous_send(mf_rendezvous *r, const char *key, const mf_tensor *value,
+                                      bool is_ref)
 {
-    mf_rendezvous_table *room = ((mf_step_rendezvous *)r)->room;
+    mf_rendezvous_table *table = ((mf_step_rendezvous *)r)->table;
 
-    return is_ref && value ? mf_rendezvous_table_send_ref(room, key, value)
-                           : mf_rendezvous_table_send(room, key, value);
+    return is_ref && value ? mf_rendezvous_table_send_ref(table, key, value)
+                           : mf_rendezvous_table_send(table, key, value);
 }
 
 static void step_rendezvous_give(mf_kernel *k, mf_status st, const mf_tensor *value)
@@ -104,7 +104,7 @@ static mf_status step_rendezvous_find_source(const mf_server *s, const char *key
     return MF_OK;
 }
 
-static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
+static void step_rendezvous_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
 {
     const mf_step_rendezvous *m = (const mf_step_rendezvous *)r;
     const mf_server *s = m->server;
@@ -114,23 +114,24 @@ static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
     if (st != MF_OK)
         mf_kernel_done(k, st);
     else if (task == s->tasks.self)
-        mf_rendezvous_table_fetch(m->room, key, k->step->cancel, step_rendezvous_fetched, k);
+        mf_rendezvous_table_fetch(m->table, key, k->step->cancel, step_rendezvous_fetched, k);
     else
         step_rendezvous_ask(m, task, key, k);
 }
 
-static void meeting_collect(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape,
-                            mf_kernel *k)
+static void step_rendezvous_collect(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape,
+                                    mf_kernel *k)
 {
     mf_collective_start((const mf_step_rendezvous *)r, c, shape, k);
 }
 
-static const mf_rendezvous_kind KIND = { meeting_send, meeting_recv, meeting_collect };
+static const mf_rendezvous_kind KIND = { step_rendezvous_send, step_rendezvous_recv,
+                                         step_rendezvous_collect };
 
 mf_status mf_step_rendezvous_begin(mf_step_rendezvous *m, mf_server *server, int64_t step)
 {
     *m = (mf_step_rendezvous){ .base.kind = &KIND, .server = server, .step = step };
-    return mf_rendezvous_tables_enter(server->rooms, step, &m->room);
+    return mf_rendezvous_tables_enter(server->tables, step, &m->table);
 }
 
 void mf_step_rendezvous_end(mf_step_rendezvous *m, mf_status status)
@@ -139,7 +140,7 @@ void mf_step_rendezvous_end(mf_step_rendezvous *m, mf_status status)
 
     mf_error_save(status, &why);
     if (status != MF_OK)
-        mf_rendezvous_table_fail(m->room, status);
-    mf_rendezvous_table_leave(m->room);
+        mf_rendezvous_table_fail(m->table, status);
+    mf_rendezvous_table_leave(m->table);
     (void)mf_error_restore(&why);
 }

@@ -12,7 +12,7 @@ typedef struct mf_step_rendezvous {
     mf_rendezvous base; /* first */
     mf_server *server;
     int64_t step;
-    mf_rendezvous_table *room;
+    mf_rendezvous_table *table;
     int leader; /* leader of groups: a task; default: the first */
 } mf_step_rendezvous;
 

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(server_sequences, 10000,
-             "maximum number of collective graph keys, shared by several masters, whose steps a "
-             "task counts");
+MF_PARAM_INT(server_graph_keys, 10000,
+             "maximum number of collective graph keys whose steps a task counts "
+             "for several masters");
 
 enum {
     NAME_SIZE = 17,
@@ -52,10 +52,10 @@ static mf_status step_sequence_find(mf_step_sequences *q, int64_t key, sequence 
     *out = mf_map_find(&q->all, name);
     if (*out)
         return MF_OK;
-    if (q->all.count >= MF_PARAM(server_sequences))
+    if (q->all.count >= MF_PARAM(server_graph_keys))
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "%lld collective graph keys exist already: use fewer, or raise "
-                       "server_sequences",
+                       "server_graph_keys",
                        (long long)q->all.count);
     *out = mf_calloc(1, sizeof **out);
     if (!*out)
@@ -84,7 +84,7 @@ static mf_status await_fetched(const mf_step_sequence *s, int64_t step, mf_cance
 
     for (;;) {
         const int64_t say = mf_clock_ns() + SAY_S * INT64_C(1000000000);
-        const mf_status st = mf_rendezvous_tables_await_fetched(s->server->rooms, step, cancel,
+        const mf_status st = mf_rendezvous_tables_await_fetched(s->server->tables, step, cancel,
                                                                 say < until ? say : until);
 
         if (st != MF_DEADLINE_EXCEEDED)
@@ -196,7 +196,7 @@ static int64_t later(int64_t own, int64_t leaders)
 
 /* Continues at the leader's number. If the leader was restarted, all kept steps end. The caller
  * holds the lock. Returns the number of tables to drop. */
-static int go_on_at(sequence *e, int64_t leaders, int64_t over[KEPT])
+static int resume_at(sequence *e, int64_t leaders, int64_t over[KEPT])
 {
     const int64_t next = later(e->begun, leaders);
     const bool others = next < e->begun || next - e->begun >= BEHIND_MAX;
@@ -224,12 +224,12 @@ static mf_status take_number(const mf_step_sequence *s, int64_t leaders, int64_t
     pthread_mutex_lock(&q->lock);
     st = step_sequence_leads(s) ? find_begun(q, s->key, &e) : step_sequence_find(q, s->key, &e);
     if (st == MF_OK && e->next == 0 && leaders != 0)
-        n_over = go_on_at(e, leaders, over);
+        n_over = resume_at(e, leaders, over);
     if (st == MF_OK && e->next != 0)
         *step = e->begun++;
     pthread_mutex_unlock(&q->lock);
     for (int i = 0; i < n_over; i++)
-        mf_rendezvous_tables_end(s->server->rooms, over[i]);
+        mf_rendezvous_tables_end(s->server->tables, over[i]);
     return st;
 }
 
@@ -265,7 +265,7 @@ void mf_step_sequence_end(const mf_step_sequence *s, int64_t step, bool well)
     }
     pthread_mutex_unlock(&q->lock);
     if (over != 0)
-        mf_rendezvous_tables_end(s->server->rooms, over);
+        mf_rendezvous_tables_end(s->server->tables, over);
 }
 
 mf_status mf_step_sequence_called(mf_request *r, const ProtobufCMessage *message)

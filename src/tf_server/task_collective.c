@@ -101,8 +101,8 @@ static void step_cancelled(mf_cancel_hook *hook)
 /* The group is resolved. */
 static void task_collective_begin(mf_collective_run *r)
 {
-    mf_trip *trips;
-    const mf_status st = mf_trips_make(r, &trips);
+    mf_chunk_transfer *trips;
+    const mf_status st = mf_chunk_transfers_make(r, &trips);
 
     if (st != MF_OK) {
         mf_collective_fail(r, st);
@@ -113,7 +113,7 @@ static void task_collective_begin(mf_collective_run *r)
     r->pending += r->routes.n;
     pthread_mutex_unlock(&r->lock);
     for (int i = 0; i < r->routes.n; i++)
-        mf_trip_go_on(&trips[i]);
+        mf_chunk_transfer_run(&trips[i]);
     mf_collective_release(r);
 }
 
@@ -129,7 +129,7 @@ static void task_collective_found(void *ctx, mf_status st, mf_group_resolver *gr
     r->group = group;
     if (st == MF_OK) {
         r->beginning = (mf_collective_beginning){ { .fn = begin_later }, r };
-        mf_pool_submit(r->meeting->server->pool, &r->beginning.task);
+        mf_pool_submit(r->rendezvous->server->pool, &r->beginning.task);
         return;
     }
     mf_collective_fail(r, st);
@@ -145,7 +145,7 @@ static mf_status run_new(const mf_step_rendezvous *m, mf_collective_op *c, const
     if (!r)
         return MF_NOMEM("a collective");
     *r = (mf_collective_run){ .hook.fn = step_cancelled,
-                              .meeting = m,
+                              .rendezvous = m,
                               .collect = c,
                               .kernel = k,
                               .shape = *shape,

@@ -37,7 +37,7 @@ static void take_own(const mf_collective_run *r, const mf_collective_route *rout
 }
 
 static mf_status task_collective_hop_merge(const mf_collective_run *r,
-                                           const mf_collective_route *route, const void *come,
+                                           const mf_collective_route *route, const void *received,
                                            mf_tensor *value)
 {
     mf_tensor own = { 0 };
@@ -45,7 +45,7 @@ static mf_status task_collective_hop_merge(const mf_collective_run *r,
     MF_TRY(mf_tensor_alloc(value, r->collect->dtype, &MF_SHAPE(route->count)));
     take_own(r, route, &own);
     r->collect->merge(
-        &(mf_span){ .in = { own.data, come }, .out = value->data, .n = route->count });
+        &(mf_span){ .in = { own.data, received }, .out = value->data, .n = route->count });
     mf_tensor_clear(&own);
     return MF_OK;
 }
@@ -67,7 +67,7 @@ static mf_status task_collective_hop_send(const mf_collective_run *r, const mf_h
 
         task_collective_hop_make_key(r, &hop->sends[i], key);
         mf_collective_place(key, place);
-        MF_TRY(mf_rendezvous_table_send(r->meeting->room, place, value));
+        MF_TRY(mf_rendezvous_table_send(r->rendezvous->table, place, value));
     }
     return MF_OK;
 }
@@ -95,9 +95,9 @@ static void task_collective_hop_keep(const mf_collective_run *r, const mf_collec
 
 /* ---- trips ---- */
 
-static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop);
+static void task_collective_hop_receive(mf_chunk_transfer *t, const mf_hop *hop);
 
-static void trip_end(mf_trip *t, mf_status st)
+static void chunk_transfer_end(mf_chunk_transfer *t, mf_status st)
 {
     mf_collective_run *r = t->run;
 
@@ -108,43 +108,43 @@ static void trip_end(mf_trip *t, mf_status st)
 }
 
 /* Merges the received data with this member's part, or stores it in the result. */
-static mf_status take_come(mf_trip *t, const mf_hop *hop)
+static mf_status apply_received(mf_chunk_transfer *t, const mf_hop *hop)
 {
     const mf_collective_run *r = t->run;
     mf_status st = MF_OK;
 
     mf_tensor_clear(&t->value);
     if (hop->merges) {
-        st = task_collective_hop_merge(r, t->route, t->come.data, &t->value);
+        st = task_collective_hop_merge(r, t->route, t->received.data, &t->value);
     } else {
-        task_collective_hop_keep(r, t->route, t->come.data);
+        task_collective_hop_keep(r, t->route, t->received.data);
         task_collective_hop_take_result(r, t->route, &t->value);
     }
-    mf_iovec_release(&t->come, 1);
-    t->come = (mf_iovec){ 0 };
+    mf_iovec_release(&t->received, 1);
+    t->received = (mf_iovec){ 0 };
     return st;
 }
 
 /* The chunk is complete for this hop: send it on. */
-static mf_status task_collective_hop_pass_on(mf_trip *t)
+static mf_status task_collective_hop_pass_on(mf_chunk_transfer *t)
 {
-    const mf_hop *hop = &t->route->legs[t->hop];
+    const mf_hop *hop = &t->route->hops[t->hop];
     mf_collective_run *r = t->run;
 
     if (hop->from >= 0)
-        MF_TRY(take_come(t, hop));
+        MF_TRY(apply_received(t, hop));
     if (hop->finishes)
         task_collective_hop_divide(r, &t->value);
     t->hop++;
-    if (hop->from < 0 && t->hop == t->route->n_legs)
+    if (hop->from < 0 && t->hop == t->route->n_hops)
         task_collective_hop_keep(r, t->route, t->value.data);
     return task_collective_hop_send(r, hop, &t->value);
 }
 
-void mf_trip_go_on(mf_trip *t)
+void mf_chunk_transfer_run(mf_chunk_transfer *t)
 {
-    while (t->hop < t->route->n_legs) {
-        const mf_hop *hop = &t->route->legs[t->hop];
+    while (t->hop < t->route->n_hops) {
+        const mf_hop *hop = &t->route->hops[t->hop];
         mf_status st;
 
         if (hop->from >= 0) {
@@ -155,11 +155,11 @@ void mf_trip_go_on(mf_trip *t)
             take_own(t->run, t->route, &t->value);
         st = task_collective_hop_pass_on(t);
         if (st != MF_OK) {
-            trip_end(t, st);
+            chunk_transfer_end(t, st);
             return;
         }
     }
-    trip_end(t, MF_OK);
+    chunk_transfer_end(t, MF_OK);
 }
 
 /* Attributes the thread's error to this member. */
@@ -172,7 +172,7 @@ static mf_status task_collective_hop_blame(const mf_collective_run *r,
         mf_error why;
 
         mf_error_save(st, &why);
-        mf_group_resolver_doubt(r->meeting->server, r->meeting->leader, r->collect, m);
+        mf_group_resolver_suspect(r->rendezvous->server, r->rendezvous->leader, r->collect, m);
         (void)mf_error_restore(&why);
     }
     (void)snprintf(before, sizeof before,
@@ -181,38 +181,38 @@ static mf_status task_collective_hop_blame(const mf_collective_run *r,
     return mf_error_wrap(st, before, "");
 }
 
-static void go_on_later(mf_task *task)
+static void chunk_transfer_task(mf_task *task)
 {
-    mf_trip *t = (mf_trip *)(void *)task;
+    mf_chunk_transfer *t = (mf_chunk_transfer *)(void *)task;
     const mf_status st = task_collective_hop_pass_on(t);
 
     if (st == MF_OK)
-        mf_trip_go_on(t);
+        mf_chunk_transfer_run(t);
     else
-        trip_end(t, st);
+        chunk_transfer_end(t, st);
 }
 
 static void task_collective_hop_received(void *ctx, mf_status st, mf_iovec *parts, int n)
 {
-    mf_trip *t = ctx;
+    mf_chunk_transfer *t = ctx;
     const mf_collective_run *r = t->run;
-    const mf_hop *hop = &t->route->legs[t->hop];
+    const mf_hop *hop = &t->route->hops[t->hop];
     const size_t bytes = (size_t)t->route->count * mf_dtype_cell(r->collect->dtype);
 
     if (st == MF_OK)
-        st = mf_buf_message_read(parts, n, bytes, &t->come);
+        st = mf_buf_message_read(parts, n, bytes, &t->received);
     if (st != MF_OK) {
-        trip_end(t, task_collective_hop_blame(r, &r->group->members[hop->from], st));
+        chunk_transfer_end(t, task_collective_hop_blame(r, &r->group->members[hop->from], st));
         return;
     }
-    t->task.fn = go_on_later;
-    mf_pool_submit(r->meeting->server->pool, &t->task);
+    t->task.fn = chunk_transfer_task;
+    mf_pool_submit(r->rendezvous->server->pool, &t->task);
 }
 
-static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop)
+static void task_collective_hop_receive(mf_chunk_transfer *t, const mf_hop *hop)
 {
     mf_collective_run *r = t->run;
-    mf_server *server = r->meeting->server;
+    mf_server *server = r->rendezvous->server;
     const mf_group_resolver_member *from = &r->group->members[hop->from];
     Tensorflow__RecvBufRequest request = TENSORFLOW__RECV_BUF_REQUEST__INIT;
     const int64_t until = mf_deadline_ahead(r->deadline_ns);
@@ -225,11 +225,11 @@ static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop)
     char key[MF_COLLECTIVE_KEY];
 
     if (st != MF_OK) {
-        trip_end(t, task_collective_hop_blame(r, from, st));
+        chunk_transfer_end(t, task_collective_hop_blame(r, from, st));
         return;
     }
     task_collective_hop_make_key(r, &hop->key, key);
-    request.step_id = r->meeting->step;
+    request.step_id = r->rendezvous->step;
     request.buf_rendezvous_key = key;
     request.num_bytes = t->route->count * (int64_t)mf_dtype_cell(r->collect->dtype);
     request.src_device = (char *)(uintptr_t)from->device;
@@ -239,7 +239,7 @@ static void task_collective_hop_receive(mf_trip *t, const mf_hop *hop)
     mf_rpc_stub_start_parts(caller, &q, task_collective_hop_received, t);
 }
 
-mf_status mf_trips_make(mf_collective_run *r, mf_trip **out)
+mf_status mf_chunk_transfers_make(mf_collective_run *r, mf_chunk_transfer **out)
 {
     const mf_group_resolver *c = r->group;
     mf_collective_schedule_of of = {
@@ -248,11 +248,11 @@ mf_status mf_trips_make(mf_collective_run *r, mf_trip **out)
 
     MF_TRY(mf_shape_count(&r->shape, &of.count));
     MF_TRY(mf_collective_schedule_make(&of, r->arena, &r->routes));
-    *out = MF_ARENA_ARRAY(r->arena, mf_trip, r->routes.n + 1);
+    *out = MF_ARENA_ARRAY(r->arena, mf_chunk_transfer, r->routes.n + 1);
     if (!*out)
         return MF_NOMEM("a collective");
     for (int i = 0; i < r->routes.n; i++)
-        (*out)[i] = (mf_trip){ .run = r, .route = &r->routes.all[i] };
+        (*out)[i] = (mf_chunk_transfer){ .run = r, .route = &r->routes.all[i] };
     if (r->collect->divide) {
         MF_TRY(mf_tensor_alloc(&r->size, r->collect->dtype, &MF_SCALAR));
         mf_tensor_put(&r->size, 0, r->collect->size);

@@ -20,7 +20,7 @@ typedef struct mf_collective_beginning {
 
 struct mf_collective_run {
     mf_cancel_hook hook; /* first: cancellation of the step */
-    const mf_step_rendezvous *meeting;
+    const mf_step_rendezvous *rendezvous;
     mf_collective_op *collect;
     mf_kernel *kernel;
     mf_shape shape;
@@ -40,14 +40,14 @@ struct mf_collective_run {
 };
 
 /* A chunk in transit. */
-typedef struct mf_trip {
+typedef struct mf_chunk_transfer {
     mf_task task; /* first: continues the trip */
     mf_collective_run *run;
     const mf_collective_route *route;
     int hop;
-    mf_iovec come; /* received data that is not used yet */
+    mf_iovec received; /* received data that is not used yet */
     mf_tensor value;
-} mf_trip;
+} mf_chunk_transfer;
 
 /* ---- lifetime (task_collective.c) ---- */
 
@@ -59,8 +59,8 @@ void mf_collective_release(mf_collective_run *r);
 /* ---- trips (task_collective_hop.c) ---- */
 
 /* One per route. The group is resolved. */
-MF_MUST mf_status mf_trips_make(mf_collective_run *r, mf_trip **out);
+MF_MUST mf_status mf_chunk_transfers_make(mf_collective_run *r, mf_chunk_transfer **out);
 /* Continues to the next hop that has to receive, or to the end, where the trip is released. */
-void mf_trip_go_on(mf_trip *t);
+void mf_chunk_transfer_run(mf_chunk_transfer *t);
 
 #endif

@@ -15,9 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(server_graphs, 2000,
-             "maximum number of graphs that a server keeps for a session of "
-             "a master");
+MF_PARAM_INT(server_graphs, 2000, "maximum number of graphs on a server per session of a master");
 
 /* A master's session, on this task. */
 typedef struct worker_session {
@@ -38,7 +36,7 @@ struct mf_worker_graph {
     const char **targets;
     int n_targets;
     mf_arena *arena; /* of targets */
-    int64_t kept; /* bytes charged to the memory quota */
+    int64_t charged; /* bytes charged to the memory quota */
     int leader; /* leader of groups: a task */
     int refs; /* guarded by the lock */
 };
@@ -139,7 +137,7 @@ static void worker_graph_free(mf_worker_graph *g)
     if (g->session)
         session_release(g->workings, g->session);
     mf_arena_free(g->arena);
-    mf_quota_give_back(g->kept);
+    mf_quota_give_back(g->charged);
     mf_free(g);
 }
 
@@ -264,7 +262,7 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_OK)
         st = worker_read_graph(g, q->graph_def);
     if (st == MF_OK)
-        st = mf_request_keep(r, &g->kept);
+        st = mf_request_keep(r, &g->charged);
     if (st == MF_OK)
         st = add_graph(g);
     if (st != MF_OK) {

@@ -39,15 +39,15 @@ MF_MUST mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *mes
 void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message);
 MF_MUST mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message);
 /* Puts values of the request into the step's rendezvous table. */
-MF_MUST mf_status mf_worker_put_sent(struct mf_rendezvous_table *room,
+MF_MUST mf_status mf_worker_put_sent(struct mf_rendezvous_table *table,
                                      const Tensorflow__RunGraphRequest *q);
 
 /* ---- partial runs (worker_partial.c) ---- */
 
 MF_MUST mf_status mf_worker_partials_new(mf_server *server, mf_worker_partials **out);
 void mf_worker_partials_free(mf_worker_partials *all);
-/* A RunGraph of a partial run. values: those that the master requests, in the order of its keys;
- * owned by the caller, even on failure. */
+/* A RunGraph of a partial run. values: the values that the master requests, in the order of its
+ * keys; owned by the caller, even on failure. */
 MF_MUST mf_status mf_worker_partial_call(mf_request *r, const Tensorflow__RunGraphRequest *q,
                                          mf_worker_graph *g, mf_tensor *values);
 /* Ends the partial run of a step. */

@@ -15,7 +15,7 @@
 typedef struct worker_partial {
     char name[17]; /* of its step */
     mf_worker_graph *graph;
-    mf_step_rendezvous meeting;
+    mf_step_rendezvous rendezvous;
     mf_cancel cancel;
     pthread_t thread;
     bool has_thread;
@@ -38,15 +38,15 @@ static mf_status run_nodes(worker_partial *p)
 {
     int n;
     const char *const *targets = mf_worker_graph_targets(p->graph, &n);
-    mf_server *server = p->meeting.server;
+    mf_server *server = p->rendezvous.server;
 
     if (n == 0)
         return MF_OK;
     return mf_session_run_with(mf_worker_graph_session(p->graph), &(mf_run_options){ 0 },
                                &(mf_run_with){ .until = &p->cancel,
-                                               .rendezvous = &p->meeting.base,
+                                               .rendezvous = &p->rendezvous.base,
                                                .task = mf_server_self(server)->name,
-                                               .step = p->meeting.step },
+                                               .step = p->rendezvous.step },
                                NULL, NULL, 0, NULL, 0, targets, n, NULL);
 }
 
@@ -58,7 +58,7 @@ static void *worker_partial_run_it(void *arg)
 
     mf_error_save(st, &how);
     if (st != MF_OK)
-        mf_rendezvous_table_fail(p->meeting.room, st);
+        mf_rendezvous_table_fail(p->rendezvous.table, st);
     pthread_mutex_lock(&p->lock);
     p->how = how;
     p->ended = true;
@@ -72,8 +72,8 @@ static void worker_partial_free(worker_partial *p)
     mf_cancel_raise(&p->cancel);
     if (p->has_thread)
         pthread_join(p->thread, NULL);
-    if (p->meeting.room)
-        mf_step_rendezvous_end(&p->meeting,
+    if (p->rendezvous.table)
+        mf_step_rendezvous_end(&p->rendezvous,
                                MF_OK); /* worker_partial_run_it() reports the failure */
     mf_worker_graph_release(p->graph);
     mf_cancel_deinit(&p->cancel);
@@ -97,8 +97,8 @@ static mf_status partial_new(mf_server *server, mf_worker_graph *g, int64_t step
     mf_cond_init(&p->changed);
     p->graph = mf_worker_graph_ref(g);
     p->refs = 1;
-    st = mf_step_rendezvous_begin(&p->meeting, server, step);
-    p->meeting.leader = mf_worker_graph_leader(g);
+    st = mf_step_rendezvous_begin(&p->rendezvous, server, step);
+    p->rendezvous.leader = mf_worker_graph_leader(g);
     if (st == MF_OK && mf_thread_start(&p->thread, worker_partial_run_it, p) != 0)
         st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread");
     else
@@ -244,9 +244,10 @@ static mf_status worker_partial_feed_and_fetch(worker_partial *p,
                                                const Tensorflow__RunGraphRequest *q,
                                                mf_tensor *values)
 {
-    MF_TRY(mf_worker_put_sent(p->meeting.room, q));
+    MF_TRY(mf_worker_put_sent(p->rendezvous.table, q));
     for (size_t i = 0; i < q->n_recv_key; i++)
-        MF_TRY(mf_rendezvous_table_await(p->meeting.room, q->recv_key[i], &p->cancel, &values[i]));
+        MF_TRY(
+            mf_rendezvous_table_await(p->rendezvous.table, q->recv_key[i], &p->cancel, &values[i]));
     return q->is_last_partial_run ? worker_partial_await_end(p) : MF_OK;
 }
 

@@ -21,7 +21,7 @@ enum {
 
 /* ---- RunGraph ---- */
 
-mf_status mf_worker_put_sent(mf_rendezvous_table *room, const Tensorflow__RunGraphRequest *q)
+mf_status mf_worker_put_sent(mf_rendezvous_table *table, const Tensorflow__RunGraphRequest *q)
 {
     for (size_t i = 0; i < q->n_send; i++) {
         static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
@@ -30,7 +30,7 @@ mf_status mf_worker_put_sent(mf_rendezvous_table *room, const Tensorflow__RunGra
         mf_status st;
 
         MF_TRY(mf_tensor_decode(sent->tensor ? sent->tensor : &none, VALUE_MAX, &value));
-        st = mf_rendezvous_table_send(room, sent->name, &value);
+        st = mf_rendezvous_table_send(table, sent->name, &value);
         mf_tensor_clear(&value);
         MF_TRY(st);
     }
@@ -56,7 +56,7 @@ static mf_status worker_run_part(mf_request *r, const Tensorflow__RunGraphReques
 
     const mf_run_options options = { .timeout_ms = time_left(r) };
 
-    MF_TRY(mf_worker_put_sent(m->room, q));
+    MF_TRY(mf_worker_put_sent(m->table, q));
     if (n == 0)
         return MF_OK;
     return mf_session_run_with(mf_worker_graph_session(g), &options,
@@ -74,7 +74,7 @@ typedef struct worker_run_wanted {
     mf_status st;
 } worker_run_wanted;
 
-static void got(void *ctx, mf_status st, const mf_tensor *value)
+static void recv_done(void *ctx, mf_status st, const mf_tensor *value)
 {
     worker_run_wanted *w = ctx;
 
@@ -91,7 +91,7 @@ static mf_status take_wanted(mf_step_rendezvous *m, const char *key, mf_tensor *
 
     mf_cancel_init(&now);
     mf_cancel_raise(&now);
-    mf_rendezvous_table_fetch(m->room, key, &now, got, &w);
+    mf_rendezvous_table_fetch(m->table, key, &now, recv_done, &w);
     mf_cancel_deinit(&now);
     if (w.st != MF_OK || w.value.dtype == MF_DTYPE_INVALID)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the step has not produced the value %s", key);
@@ -164,15 +164,15 @@ typedef struct ending {
     mf_cancel_hook hook; /* first */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool has_come; /* guarded by lock */
+    bool is_raised; /* guarded by lock */
 } ending;
 
-static void end_comes(mf_cancel_hook *hook)
+static void on_end(mf_cancel_hook *hook)
 {
     ending *e = (ending *)(void *)hook;
 
     pthread_mutex_lock(&e->lock);
-    e->has_come = true;
+    e->is_raised = true;
     pthread_cond_signal(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
@@ -181,16 +181,16 @@ static void end_comes(mf_cancel_hook *hook)
  * this before its own part's receives have failed cancels that part and may report CANCELLED to its
  * client, from which no client recovers. So pending receives are refused first: then the master
  * ends the step and does not need this reply. It is sent if there are no such receives. */
-static void let_values_be_refused(mf_request *r)
+static void wait_for_refused_values(mf_request *r)
 {
     const int64_t until = mf_clock_ns() + REFUSED_MS * INT64_C(1000000);
-    ending e = { .hook.fn = end_comes };
+    ending e = { .hook.fn = on_end };
 
     pthread_mutex_init(&e.lock, NULL);
     mf_cond_init(&e.changed);
     if (mf_cancel_add(&r->cancel, &e.hook)) {
         pthread_mutex_lock(&e.lock);
-        while (!e.has_come && mf_cond_wait_until(&e.changed, &e.lock, until))
+        while (!e.is_raised && mf_cond_wait_until(&e.changed, &e.lock, until))
             continue;
         pthread_mutex_unlock(&e.lock);
         (void)mf_cancel_remove(&r->cancel, &e.hook);
@@ -246,7 +246,7 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
                                     q->create_worker_session_called ? q->session_handle : "",
                                     q->graph_handle, &g);
     if (st == MF_ABORTED)
-        let_values_be_refused(r);
+        wait_for_refused_values(r);
     if (st == MF_OK)
         st = worker_run_and_reply(r, q, g, values);
     if (st != MF_OK)
@@ -261,7 +261,7 @@ mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message
 {
     const int64_t step = ((const Tensorflow__CleanupGraphRequest *)message)->step_id;
 
-    mf_rendezvous_tables_end(r->server->rooms, step);
+    mf_rendezvous_tables_end(r->server->tables, step);
     mf_worker_partials_end_step(r->server->partials, step);
     return MF_OK;
 }
@@ -299,15 +299,15 @@ static mf_status check_incarnation(const mf_server *s, const char *key)
 void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RecvTensorRequest *q = (const Tensorflow__RecvTensorRequest *)message;
-    mf_rendezvous_table *room = NULL;
+    mf_rendezvous_table *table = NULL;
     mf_status st = check_incarnation(r->server, q->rendezvous_key);
 
     if (st == MF_OK)
-        st = mf_rendezvous_tables_enter(r->server->rooms, q->step_id, &room);
+        st = mf_rendezvous_tables_enter(r->server->tables, q->step_id, &table);
     if (st != MF_OK) {
         mf_request_done(r, st);
         return;
     }
-    mf_rendezvous_table_fetch(room, q->rendezvous_key, &r->cancel, worker_run_found, r);
-    mf_rendezvous_table_leave(room);
+    mf_rendezvous_table_fetch(table, q->rendezvous_key, &r->cancel, worker_run_found, r);
+    mf_rendezvous_table_leave(table);
 }

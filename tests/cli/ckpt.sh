@@ -35,7 +35,7 @@ cp ctr/curve.csv before.csv
 train --epochs 3 --validation 0.2 --out ctr --resume --quiet
 verdict "quiet says nothing"
 check "which it does" test ! -s out -a ! -s err
-check "a resumed training goes on with its curve" python3 -c "
+check "a resumed training continues its curve" python3 -c "
 rows = [l for l in open('ctr/curve.csv') if l.startswith(('training', 'validation'))]
 before = [l for l in open('before.csv') if l.startswith(('training', 'validation'))]
 assert [r for r in rows if int(r.split(',')[1]) <= 32] == before and rows[-1].startswith('validation,48'), rows

@@ -173,7 +173,7 @@ stored() # NAME STORE PATTERN...
     shift 2
     fails "$name" "has been waiting for it for" "worker 0 waited 2 s in vain for the store $store: " "; fails in" \
         "(change with --timeout)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
-        --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param say_stall_ms=100
+        --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param stall_report_ms=100
 }
 stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to server"
 stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no reply in time"
@@ -187,11 +187,11 @@ for places in '"127.0.0.1:1025","nobody.invalid:1026"/0' '"nobody.invalid:1026",
     fails "a host name that does not resolve, worker ${places##*/}" "has been waiting for it for" \
         "at nobody.invalid:1026: the name 'nobody.invalid' does not resolve: " -- train \
         --model wide-deep --data synthetic-ctr --steps 3 --quiet --cluster "{\"worker\":[${places%/*}]}" \
-        --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param say_stall_ms=100
+        --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param stall_report_ms=100
 done
 
 fails "addresses of the local transport are no host names" "waiting for worker 1 at 127.0.0.1:1026: it has not connected" \
-    -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1 --param say_stall_ms=100 --job-name worker \
+    -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1 --param stall_report_ms=100 --job-name worker \
     --cluster '{"worker":["127.0.0.1:1025","127.0.0.1:1026"]}' --task-index 0 --transport local
 
 # ---- scale

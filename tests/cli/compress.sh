@@ -30,7 +30,7 @@ check "int8 takes a fourth of the bytes and loses at most 1 % of accuracy" json 
     "d['before']['bytes'] > 3.9 * d['after']['bytes'] and d['after']['accuracy'] >= d['before']['accuracy'] - 0.01"
 check "which is json" json "d['after']['step_seconds'] > 0 \
 and d['after']['samples_per_second'] > 0 and d['stages'][0]['stage'] == 'before'"
-ok "training goes on from a packed file" -- train --model "$model" --data fashion-mnist --init small --steps 3 \
+ok "training continues from a packed file" -- train --model "$model" --data fashion-mnist --init small --steps 3 \
     --prune hold --no-test --quiet
 wrong "compress what" "nothing to do: give --prune" -- compress big --data fashion-mnist
 wrong "compress without data" "--data is missing" -- compress again.npz --model mlp --quantize int8

@@ -113,7 +113,7 @@ def running_jobs_outlive_their_daemon(b):
 
 
 @test
-def a_job_waits_for_those_it_comes_after_and_keeps_nobody(b):
+def a_job_waits_for_its_predecessors_and_delays_no_other_job(b):
     b.submit("slow", command=shell("while [ ! -e slow ]; do sleep 0.05; done"))
     b.submit("wrong", command=["false"])
     b.submit("behind", "--after", "slow", command=shell("echo behind >> done"))
@@ -286,7 +286,7 @@ def a_job_whose_folder_takes_no_files_is_said_and_tried_again(b):
 
 
 @test
-def mistakes_are_told_with_what_to_do(b):
+def errors_name_the_mistake_and_the_fix(b):
     b.submit("a", command=["true"])
     for words, code, part in ((["queue", "submit", "--name", "a", "--", "true"], 1, "there is a job 'a' already"),
                               (["queue", "submit", "--name", "../a", "--", "true"], 2, "name"),

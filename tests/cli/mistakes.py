@@ -57,8 +57,8 @@ mistake("a model that there is not", 2, ["train", "--model", "mpl", "--data", "g
 mistake("a setting that the model has not", 2, [*ALONE[:2], "mlp unit=4", *ALONE[3:]], "unit", "units")
 mistake("a setting that is no number", 2, [*ALONE, "--clip", "norm=nan"], "norm=nan")
 mistake("a tunable that there is not", 2, [*ALONE, "--param", "pool_spin=1"], "pool_spin")
-mistake("a tunable out of its range", 2, [*ALONE, "--param", "out_lease_ms=-5"], "out_lease_ms", "-5")
-mistake("a tunable without a value", 2, [*ALONE, "--param", "out_lease_ms"], "out_lease_ms=NUMBER")
+mistake("a tunable out of its range", 2, [*ALONE, "--param", "output_lease_ms=-5"], "output_lease_ms", "-5")
+mistake("a tunable without a value", 2, [*ALONE, "--param", "output_lease_ms"], "output_lease_ms=NUMBER")
 mistake("a timeout of nothing", 2, [*ALONE, "--timeout", "0"], "--timeout", "0")
 mistake("a strategy that there is not", 2, [*ALONE, "--strategy", "mirorred"], "mirorred")
 mistake("a codec that there is not", 2, [*ALONE, "--codec", "fp61"], "fp61", "fp16")
@@ -120,7 +120,7 @@ exclusive("chunks without interleaved", ["--mesh", "rows:2", "--layout", "layers
 exclusive("a loss of all samples and 1f1b", ["triplet", "--mesh", "rows:2", "--layout", "layers:rows", "--micro-batches", "2"], "triplet", "--pipeline gpipe", command=IMAGES)
 exclusive("gradients in slices without slots", ["--mesh", "rows:2", "--layout", "batch:rows;gradients:rows"], "gradients:rows", "slots:rows")
 exclusive("an aggregation without micro-batches", ["--strategy", "mesh axes='rows:2' layout='batch:rows' aggregation=median"], "aggregation=median", "--micro-batches")
-for option in "--processors", "--memory":
+for option in "--devices", "--memory":
     exclusive("%s without auto" % option[2:], [option, "2"], option, "--auto")
 exclusive("auto and a layout without a mesh", ["--auto", "--layout", "batch:rows"], "--layout needs --mesh")
 exclusive("summary-steps without an output", ["--summary-steps", "2"], "--summary-steps needs --out", command=ALONE)
@@ -418,7 +418,7 @@ class Bench(harness.Bench):
 RAW = re.compile(r"error:[0-9A-F]{6,}|%20|SSL_|routines|assert|0x[0-9a-f]{6,}|\(null\)|Sanitizer|core dumped")
 
 
-def look_at(code, err, want, says):
+def check_output(code, err, want, says):
     lines = [line for line in err.splitlines() if re.match(r"(\[[^]]*\] )?meshflow: ", line)]
     check(code == want, "exit code %d, not %d: %s" % (code, want, err))
     check(lines, "no message: %s" % err)
@@ -438,7 +438,7 @@ def main():
                 continue
             try:
                 code, err = b.make(command, **more)
-                look_at(code, err, want, [s.format(**b.ports) for s in says])
+                check_output(code, err, want, [s.format(**b.ports) for s in says])
                 passed += 1
                 print("ok %d - %s" % (passed + failed, name), flush=True)
             except (harness.Failed, subprocess.TimeoutExpired) as e:

@@ -171,9 +171,9 @@ wrong "whose model has nothing left to be tested on" "trained on all samples of 
 ok "but --test names something" "accuracy" -- eval --from all --test yes.csv
 ok "a set with a test part opens that for --test" "10000 of the test part of fashion-mnist" -- \
     eval --from big --test fashion-mnist
-ok "as it does without --test" "10000 of the test part of fashion-mnist" -- eval --from big
+ok "without --test, too" "10000 of the test part of fashion-mnist" -- eval --from big
 # shellcheck disable=SC2086
-ok "a split is the same after going on" -- train $own --data own.csv --epochs 16 --out tables --resume --json
+ok "a split is the same after --resume" -- train $own --data own.csv --epochs 16 --out tables --resume --json
 check "the same samples" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
 
 # ---- numbers to predict

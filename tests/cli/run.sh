@@ -92,7 +92,7 @@ ok "man pages into a directory" -- help --man-dir man
 check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1 -a -s man/meshflow-job-status.1
 check "but none for old spellings" test ! -e man/meshflow-status.1 -a ! -e man/meshflow-events-show.1
 ok "a man page of a group's command" ".TH MESHFLOW-JOB-STATUS 1" "meshflow\\-job\\-hang (1)" -- help job status --man
-ok "options of train have headings" "optimisation:" "fault tolerance:" "(default: 32)" -- train --help
+ok "options of train have headings" "optimization:" "fault tolerance:" "(default: 32)" -- train --help
 ok "help of a group that is a command too" "--tls-dir DIR" "doctor topo" -- doctor --help
 ok "help of a group whose old spelling is a command" "queue submit" "queue daemon" -- queue --help
 for old in jobs queue env topo; do
@@ -240,7 +240,7 @@ ok "optimize writes a graph" "prune" "cse" "program: " "block of" -- \
 ok "which runs and gives the same" "[[22.5 27.5]" -- graph run small.pb --feed x=x.npy --fetch y
 ok "optimize for a target" "ResourceApplyGradientDescent" -- graph optimize "$train" --target train --print
 ok "passes are listed" "exact" "fold" -- graph optimize --list
-ok "a pass can be left out" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
+ok "a pass can be disabled" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
 wrong "optimize for nothing" "name an output or node" -- graph optimize "$hello"
 wrong "optimize nothing" "needs GRAPH" -- graph optimize
 wrong "a malformed shape" "is not a shape" -- graph optimize "$hello" --fetch y --feed x=2,a

@@ -90,15 +90,15 @@ wait $server
 code=0 got=$?
 cp served out
 verdict "a server ends when it is told to" "serving at grpc://localhost:"
-fails "nobody is there" "request to the server at localhost:" "Connection refused" -- \
+fails "no server listens" "request to the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
 
 fails "graph run tells what it waits for, and fails" "waiting for the server at localhost:" \
     "Connection refused; fails in" "(change with --wait)" "meshflow: request to the server at localhost:" -- \
-    graph run "$hello" --feed 'x=[[1,2,3]]' --fetch y --target "$target" --wait 1 --param say_stall_ms=100
+    graph run "$hello" --feed 'x=[[1,2,3]]' --fetch y --target "$target" --wait 1 --param stall_report_ms=100
 fails "train --target tells what it waits for, and fails" "at localhost:" "Connection refused; fails in" \
     "(change with --timeout)" "meshflow: request to the server at localhost:" -- train --model wide-deep \
-    --data synthetic-ctr --target "$target" --timeout 2 --quiet --param say_stall_ms=100
+    --data synthetic-ctr --target "$target" --timeout 2 --quiet --param stall_report_ms=100
 "$program" graph run "$hello" --feed 'x=[[1,2,3]]' --fetch y --target grpc://nobody.invalid:1 --insecure-any-peer \
     2>unknown &
 waits=$!

@@ -135,7 +135,7 @@ static void expect_more_wins(toil *t, int n)
     T_TRUE(atomic_load(&t->wins) >= before + n);
 }
 
-MF_TEST_TIMEOUT(cluster_store_etcd_goes_on_when_one_of_three_is_killed_or_stopped, 300)
+MF_TEST_TIMEOUT(cluster_store_etcd_survives_the_loss_of_one_of_three_servers, 300)
 {
     toil t = { 0 };
     mf_store_entry entry;
@@ -198,7 +198,7 @@ static void *kill_then_put(void *arg)
     T_FAIL("nothing could be put");
 }
 
-MF_TEST_TIMEOUT(cluster_store_etcd_watch_goes_on_at_another_server, 180)
+MF_TEST_TIMEOUT(cluster_store_etcd_watch_continues_at_another_server, 180)
 {
     etcd_servers e = { 0 };
     mf_store_entries l;

@@ -616,9 +616,9 @@ static void mistakes_with_models(void)
     a = make_model();
     t = make_trainer(a, NULL);
     says(mf_model_compile(a, NULL, &again), MF_FAILED_PRECONDITION, "compiled already");
-    says(mf_model_freeze(a, "*", true), MF_FAILED_PRECONDITION, "has been compiled");
+    says(mf_model_freeze(a, "*", true), MF_FAILED_PRECONDITION, "is compiled");
     (void)mf_model_input(a, "z", MF_DTYPE_F32, NULL, 0);
-    says(mf_model_status(a), MF_FAILED_PRECONDITION, "has been compiled");
+    says(mf_model_status(a), MF_FAILED_PRECONDITION, "is compiled");
     mf_trainer_free(t);
     mf_model_free(a);
 }
@@ -685,7 +685,7 @@ static void mistakes_with_columns(void)
 
     OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ SAMPLES, FEATURES }, 2, &x));
     columns[0] = columns[1] = x;
-    says(mf_dataset_of(twice, columns, 2, &set), MF_INVALID_ARGUMENT, "are called 'x'");
+    says(mf_dataset_of(twice, columns, 2, &set), MF_INVALID_ARGUMENT, "are named 'x'");
     says(mf_dataset_of(empty, columns, 2, &set), MF_INVALID_ARGUMENT, "empty name");
     mf_tensor_free(x);
 }
@@ -720,7 +720,7 @@ static void mistakes_with_numbers(void)
         { { .input_threads = -1 }, "input_threads -1" },
         { { .trace_step = -1 }, "trace_step -1" },
         { { .summary_steps = -1 }, "summary_steps -1" },
-        { { .slice = (mf_slicing)77 }, "no slicing 77" },
+        { { .slice = (mf_slicing)77 }, "invalid slicing 77" },
     };
     mf_model *m = make_model(), *other = make_model();
     mf_trainer *t = compile_at_last(m), *none;

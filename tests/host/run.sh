@@ -83,9 +83,9 @@ check "a hook may change them" same "$work/program" hook_that_misbehaves
 check "a program compiled with -ffast-math gets the same weights" same "$work/fast" plain
 check "four threads train, each in an environment of its own" same "$work/program" threads
 check "four threads predict with one trainer, also while it trains" same "$work/program" predictions
-check "a thread with little stack is told so, and one of 400 KiB trains" same "$work/program" small_stacks
+check "a thread with little stack gets an error, and a thread with 400 KiB trains" same "$work/program" small_stacks
 check "threads of the library have stack enough where the default is small" same bash -c "$(limited 512)" "$work/program" plain
-check "a main thread with little stack is told so" refused bash -c "$(limited 256)" "$work/program" plain
+check "a main thread with little stack gets an error" refused bash -c "$(limited 256)" "$work/program" plain
 check "signal handlers stay, and run in no thread of the library" same "$work/program" signals
 check "every call in a forked child fails with FAILED_PRECONDITION" same "$work/program" forks
 check "a child forked before the first call can train" same "$work/program" forks_first

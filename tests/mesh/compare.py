@@ -12,7 +12,7 @@ small sums is disabled here.
 import os
 import sys
 
-os.environ.setdefault("MESHFLOW_MESH_REDUCE_DIRECT", "0")
+os.environ.setdefault("MESHFLOW_MESH_DIRECT_REDUCE_ELEMENTS", "0")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np  # noqa: E402
 

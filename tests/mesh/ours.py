@@ -109,7 +109,7 @@ class Graph:
 
 
 class Run(mf.Session):
-    """A program on a mesh. step() runs it once; bytes() is what all processors have received, and
+    """A program on a mesh. step() runs it once; bytes() is what all devices have received, and
     each of them at most, by one step."""
 
     def __init__(self, program, mesh, layout, threads=0, train=False):

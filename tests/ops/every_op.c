@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* every_op.c - an op is tested by existing: what must hold for each one, on its own samples. To
- * look at one: OP=Relu make test T=every_op */
+/* every_op.c - properties of every op, tested on its own samples. To test one op: OP=Relu make test
+ * T=every_op */
 #include "compiler/compiler.h"
 #include "mf_test.h"
 #include "op_harness.h"
@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Calls fn on each sample that can be parsed and built; `failing` chooses the !fails ones. */
+/* Calls fn on each sample that can be parsed and built; `failing`: on the !fails samples instead.
+ */
 static bool each_sample(const mf_op *op, bool (*fn)(const mf_op *, const char *, mf_sample *))
 {
     bool good = true;
@@ -28,7 +29,7 @@ static bool each_sample(const mf_op *op, bool (*fn)(const mf_op *, const char *,
     return good;
 }
 
-/* ---- it runs, and its shapes are what was inferred ---- */
+/* ---- an op runs, with the inferred shapes ---- */
 
 static bool shapes_hold(const mf_op *op, const char *text, const mf_case *c, const mf_answer *a)
 {
@@ -100,7 +101,7 @@ MF_TEST_TIMEOUT(every_op_runs_its_samples_with_the_shapes_it_inferred, 240)
     T_EQ(mf_each_op("wrong answer", op_runs), 0);
 }
 
-/* ---- threads, passes and encoding change nothing ---- */
+/* ---- threads, passes and encoding do not change results ---- */
 
 static bool compare_with(const mf_op *op, const char *text, const mf_case *c, const mf_answer *a,
                          const mf_graph *graph, int threads, const char *disable, const char *what)
@@ -158,8 +159,8 @@ MF_TEST_TIMEOUT(every_op_gives_the_same_bits_for_any_threads_passes_and_after_en
 
 /* ---- gradients ---- */
 
-/* Samples in float are differentiated in double where the op has it: differences need the digits.
- */
+/* Float samples are differentiated in double if the op supports it, because differences need
+ * precision. */
 static bool to_double(const mf_op *op, mf_sample *s)
 {
     const mf_opdef *def;
@@ -197,7 +198,7 @@ static bool to_double(const mf_op *op, mf_sample *s)
     return ok;
 }
 
-/* sum over outputs of y * weight, with weights that tell elements apart. */
+/* sum over outputs of y * weight, with different weights for all elements. */
 static double weighed(const mf_answer *a)
 {
     double sum = 0;
@@ -230,7 +231,7 @@ static bool close_enough(const mf_op *op, const char *text, int input, const mf_
 {
     const double symbolic = dx ? mf_tensor_float_at(dx, k) : 0;
 
-    /* Where the function overflows, differences say nothing. */
+    /* If the function overflows, the difference is meaningless. */
     if (!isfinite(numeric) || fabs(symbolic - numeric) <= tol * (1 + fabs(numeric)))
         return true;
     mf_complain(op, text, "gradient of input %d, element %lld: %.9g, differences give %.9g", input,
@@ -247,7 +248,7 @@ static bool outputs_are_wide(const mf_node *n)
     return true;
 }
 
-/* One input by central differences. */
+/* Gradient of one input by central differences. */
 static bool check_input(const mf_op *op, const char *text, const mf_case *c, mf_sample *s, int i,
                         const mf_tensor *dx)
 {
@@ -379,7 +380,7 @@ static const mf_shape odd_shapes[] = { { .rank = 0 },
                                        { .rank = 5, .dims = { 1, 2, 1, 2, 1 } } };
 static const double odd_values[] = { -1, 0, 1, 1e9, -1e18, 9e18 };
 
-/* An answer is fine; an error must name the node. */
+/* Both a result and an error that names the node are valid. */
 static bool answers(const mf_op *op, const char *text, const mf_sample *s, const char *what)
 {
     mf_case c;
@@ -454,7 +455,7 @@ static bool with_type(const mf_op *op, const char *text, mf_sample *s, int i, mf
     return good;
 }
 
-/* Integer attributes at their borders. */
+/* Extreme values of integer attributes. */
 static bool with_attributes(const mf_op *op, const char *text, mf_sample *s)
 {
     static const char *const values[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* every_split.c - what an op says of how it may be cut is true: on its own samples, under random
- * meshes and layouts, it gives what it gives on one processor. Numbers are fed, integers are
- * constants (axes, shapes, indices); every dimension has a name of its own, so that any can be cut.
- * To look at one: OP=MatMul make test T=every_split */
+/* every_split.c - the split rule of an op is correct: on its samples, under random meshes and
+ * layouts, it gives the results of one device. Floats are fed, integers (axes, shapes, indices) are
+ * constants. Every dimension has its own name, so that each can be split. To test one op: OP=MatMul
+ * make test T=every_split */
 #include "compiler/compiler.h"
 #include "graph/split.h"
 #include "mf_test.h"
@@ -20,7 +20,7 @@ static const char *const MESHES[] = { "a:2", "a:3", "a:3,1", "a:2;b:3", "a:4", "
 typedef struct trial {
     const mf_op *op;
     const char *text; /* the sample */
-    double tolerance; /* its own; 0: none */
+    double tolerance; /* of the sample; 0: default */
     mf_graph *graph;
     mf_output in[MF_SAMPLE_INPUTS];
     mf_node *node;
@@ -74,7 +74,7 @@ static void add_input(trial *t, const mf_sample_input *in, int i, mf_node *init)
         mf_name_dims(t->graph, t->in[i], names);
 }
 
-/* "o0,o1", where its rank is known. */
+/* "o0,o1", if its rank is known. */
 static int name_output(trial *t)
 {
     mf_compile c = { 0 };
@@ -94,7 +94,7 @@ static int name_output(trial *t)
     return rank;
 }
 
-/* Outputs, and what has become of variables. */
+/* Outputs, and the values of variables after the run. */
 static void add_fetches(trial *t, const mf_sample *s)
 {
     for (int i = 0; i < t->node->n_outputs; i++)
@@ -111,7 +111,7 @@ static void add_fetches(trial *t, const mf_sample *s)
     }
 }
 
-/* False: it is not for a mesh (references, strings, things that fail). */
+/* False: not supported on a mesh (references, strings, failing samples). */
 static bool build(trial *t, const mf_sample *s)
 {
     mf_output in[MF_SAMPLE_INPUTS + 1];
@@ -152,7 +152,7 @@ static mf_status run(const trial *t, mf_session *s, mf_answer *out)
                           0, out->out);
 }
 
-/* Every axis cuts one dimension of an input, or of several, and perhaps of the output. */
+/* Every axis splits one dimension of one or several inputs, and possibly of the output. */
 static void write_layout(const trial *t, const mf_sample *s, int axes, uint64_t *seed,
                          char layout[NAMES])
 {
@@ -197,7 +197,7 @@ static bool near(const mf_answer *a, const mf_answer *b, double most)
     return true;
 }
 
-/* Some layouts are refused: a variable whose op cannot take it as it is cut, one axis for two
+/* Some layouts are refused: a variable whose op does not support its sharding, or one axis for two
  * dimensions. */
 static bool is_refused(mf_status st)
 {

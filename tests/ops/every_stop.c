@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* every_stop.c - every op ends when its step does, and its memory is given back. To look at one:
- * OP=Relu make test T=every_stop */
+/* every_stop.c - every op ends with its step, and frees its memory. To test one op: OP=Relu make
+ * test T=every_stop */
 #include "base/quota.h"
 #include "base/stop.h"
 #include "mf_test.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Run until the check that `n` counts down to. *reached: there were so many. */
+/* Run until the n-th stop check. *reached: the run had that many checks. */
 static mf_status run_until(const mf_case *c, int64_t n, bool *reached)
 {
     mf_answer a = { 0 };
@@ -26,7 +26,7 @@ static mf_status run_until(const mf_case *c, int64_t n, bool *reached)
 
 /* ---- at every check ---- */
 
-enum { KEPT = 4096 }; /* bytes: names and the like that are made once */
+enum { KEPT = 4096 }; /* bytes: names and other data that are allocated once */
 
 static bool stops_at(const mf_op *op, const char *text, const mf_case *c, int64_t n, bool *reached)
 {
@@ -52,7 +52,7 @@ static bool stops(const mf_op *op, const char *text, mf_sample *s, int64_t *chec
     mf_case c;
 
     if (mf_case_build(op, s, &c) == MF_OK && !s->fails) {
-        (void)run_until(&c, 0, &reached); /* what is made once is there */
+        (void)run_until(&c, 0, &reached); /* allocate everything that is allocated once */
         reached = true;
         for (int64_t n = 1, more = 1; good && reached; more = n / 2 + 1, n += more) {
             good = stops_at(op, text, &c, n, &reached);
@@ -79,7 +79,7 @@ static bool each_sample(const mf_op *op,
     return good;
 }
 
-/* Ops whose work can be much larger than what they read and write: they must ask. */
+/* Ops whose work can be much larger than their inputs and outputs: they must check for a stop. */
 static bool must_ask(const mf_op *op)
 {
     static const char *const names[] = {
@@ -140,7 +140,7 @@ MF_TEST_TIMEOUT(every_op_ends_with_its_step_and_gives_its_memory_back, 240)
 
 enum {
     CHECKS = 100, /* until the step ends */
-    SECONDS = 60 /* for all of an op; it takes a second */
+    SECONDS = 60 /* for all samples of an op, which normally take a second */
 };
 
 static void end_soon(const mf_op *op, const mf_sample *s)
@@ -153,7 +153,7 @@ static void end_soon(const mf_op *op, const mf_sample *s)
     mf_case_deinit(&c);
 }
 
-/* Every integer of a few, one after the other, becomes as large as counts can be. */
+/* Replaces each of the first integers, one after the other, by the largest valid count. */
 static void with_large_values(const mf_op *op, mf_sample *s)
 {
     for (int i = 0; i < s->n_in; i++) {
@@ -198,7 +198,7 @@ static void with_large_counts(const mf_op *op, mf_sample *s)
     with_large_attributes(op, s);
 }
 
-/* Nothing to compute, and still counts to go through. */
+/* Nothing to compute, but large counts to iterate over. */
 static bool ends_soon(const mf_op *op, const char *text, mf_sample *s, int64_t *sum)
 {
     (void)text;

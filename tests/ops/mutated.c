@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutated.c - every op on samples with extreme values, odd shapes, attributes and shared inputs,
- * drawn at random. A result is fine, and so is an error; a crash, a hang, an internal error and a
- * report of a sanitizer are not.
+/* mutated.c - every op on samples with random mutations: extreme values, odd shapes, attributes and
+ * shared inputs. A result or an error is valid. A crash, a hang, an internal error or a sanitizer
+ * report is a failure.
  *
- * OP=Relu chooses an op, MUTATIONS=1000 how many of each sample (default: 6), SEED=2 other ones. To
- * see each before it is tried: TELL=1 */
+ * OP=Relu selects an op, MUTATIONS=1000 the number of mutations of each sample (default: 6), SEED=2
+ * the random seed. VERBOSE=1 prints each mutation before it runs. */
 #include "mf_test.h"
 #include "op_harness.h"
 
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-    COPIES = 100, /* of one tensor, for ops that take any number */
-    TIMEOUT_MS = 2000, /* of a run: ops that wait must end then */
+    COPIES = 100, /* copies of one tensor, for ops with any number of inputs */
+    TIMEOUT_MS = 2000, /* of a run: ops that wait must end by then */
     PATIENCE_S = 120, /* for all samples of an op with the default number of mutations */
 };
 
@@ -80,7 +80,7 @@ typedef struct mutator {
     uint64_t state;
 } mutator;
 
-/* Below n. */
+/* A random number below n. */
 static int draw(mutator *m, int n)
 {
     m->state = m->state * 6364136223846793005u + 1442695040888963407u;
@@ -119,7 +119,7 @@ static void change_dims(mutator *m, mf_shape *s)
     }
 }
 
-/* Its elements, again and again. */
+/* Repeats its elements. */
 static bool change_shape(mutator *m, mf_tensor *t)
 {
     mf_tensor odd = { 0 };
@@ -138,7 +138,7 @@ static bool change_shape(mutator *m, mf_tensor *t)
     return true;
 }
 
-/* Of the tensors before it. */
+/* Replaces input i by an earlier tensor. */
 static void share_input(mutator *m, mf_sample *s, int i)
 {
     const int other = i > 0 ? draw(m, i) : 0;
@@ -168,7 +168,7 @@ static bool change_input(mutator *m, mf_sample *s)
 
 /* ---- attributes ---- */
 
-/* Behind the value that begins at text: brackets and quotes may have spaces in them. */
+/* The end of the value that begins at text: brackets and quotes may contain spaces. */
 static const char *behind_value(const char *text)
 {
     int open = 0;
@@ -180,7 +180,7 @@ static const char *behind_value(const char *text)
     return text;
 }
 
-/* NAME=... replaced or added; NULL: left out. */
+/* Replaces or adds NAME=...; value NULL: removes it. */
 static void set_attribute(mf_sample *s, const char *name, const char *value)
 {
     const size_t len = strlen(name);
@@ -277,7 +277,7 @@ static bool answers(const mf_op *op, const char *text, const mf_sample *s)
     bool good = st != MF_INTERNAL;
 
     c.timeout_ms = TIMEOUT_MS;
-    if (getenv("TELL"))
+    if (getenv("VERBOSE"))
         tell(op, s);
     for (int i = 0; st == MF_OK && good && i < MF_COUNT(disable); i++) {
         good = mf_case_run(&c, c.graph, 2, disable[i], &a) != MF_INTERNAL;
@@ -355,8 +355,8 @@ MF_TEST_TIMEOUT(every_op_takes_one_tensor_for_all_its_inputs, 240)
     T_EQ(mf_each_op("one tensor for all inputs", takes_one_tensor), 0);
 }
 
-/* Argument `arg`, any number of tensors of one type, as COPIES of the first one that the sample has
- * for it. Other arguments keep theirs. */
+/* Argument `arg`, any number of tensors of one type, as COPIES of its first tensor in the sample.
+ * Other arguments keep their tensors. */
 static mf_status build_many(const mf_op *op, const mf_opdef *def, mf_case *one, int arg,
                             mf_sample *s)
 {

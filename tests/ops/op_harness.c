@@ -163,8 +163,9 @@ int mf_each_op(const char *what, bool (*fn)(const mf_op *op))
         (void)fflush(NULL);
         pid = fork();
         if (pid == 0) {
-            mf_quota_set((int64_t)64 << 20); /* hostile sizes must fail, not fill the machine */
-            exit(fn(ops[i]) ? 0 : 1); /* not _exit: the leak checker has a say */
+            mf_quota_set((int64_t)64 << 20); /* hostile sizes must fail, not exhaust the memory of
+                                                the machine */
+            exit(fn(ops[i]) ? 0 : 1); /* not _exit, which would skip the leak checker */
         }
         if (pid < 0 || waitpid(pid, &status, 0) != pid)
             status = -1;

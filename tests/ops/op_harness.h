@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_harness.h - an op with a sample, built into a graph and run. */
+/* op_harness.h - builds an op with a sample into a graph, and runs it. */
 #ifndef MF_TESTS_OPS_HARNESS_H
 #define MF_TESTS_OPS_HARNESS_H
 
@@ -24,7 +24,8 @@ typedef struct mf_case {
 MF_MUST mf_status mf_case_build(const mf_op *op, const mf_sample *sample, mf_case *out);
 void mf_case_deinit(mf_case *c);
 
-/* Run all plain outputs of "op" (or the op as a target when it has none, then its variables). */
+/* Run all plain outputs of "op". Without outputs: run the op as a target, then read its variables.
+ */
 typedef struct mf_answer {
     mf_tensor *out[MF_CASE_OUTPUTS];
     int n;
@@ -32,11 +33,11 @@ typedef struct mf_answer {
 MF_MUST mf_status mf_case_run(const mf_case *c, const mf_graph *graph, int threads,
                               const char *disable, mf_answer *out);
 void mf_answer_deinit(mf_answer *a);
-/* Same types, shapes and bits. */
+/* True: equal types, shapes and bits. */
 bool mf_answer_equal(const mf_answer *a, const mf_answer *b);
 
-/* Calls fn in a forked process for every op that has samples, so that a crash names its op. Returns
- * how many failed; each failure has printed itself. */
+/* Calls fn in a forked process for every op with samples, so that a crash names its op. Returns the
+ * number of failed ops, whose errors have been printed. */
 int mf_each_op(const char *what, bool (*fn)(const mf_op *op));
 /* "op [sample]: message" on stderr. */
 void mf_complain(const mf_op *op, const char *sample, const char *fmt, ...) MF_PRINTF(3, 4);

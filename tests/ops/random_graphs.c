@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* random_graphs.c - graphs of random ops whose nodes share inputs, through compile, plan and run.
- * Ops and first values come from the ops' samples; inputs are taken from the nodes that are there,
- * the same one more than once, where types and shapes allow it.
+ * Ops and first values come from the ops' samples. Inputs are chosen from existing nodes, possibly
+ * repeatedly, if types and shapes match.
  *
- * A graph may be refused or fail. It may not crash, hang, or end with an internal error; and where
- * it gives results, the passes of the compiler change no bit of them.
+ * A graph may be refused or fail. It must not crash, hang, or end with an internal error. If it
+ * succeeds, compiler passes must not change any bit of the results.
  *
- * GRAPHS=10000 how many (default: 200), SEED=2 other ones, GRAPHS_TO=DIR writes them there. */
+ * GRAPHS=10000: the number of graphs (default: 200). SEED=2: the random seed. GRAPHS_TO=DIR writes
+ * the graphs to a directory. */
 #include "base/quota.h"
 #include "compiler/compiler.h"
 #include "mf_test.h"
@@ -24,8 +25,8 @@ enum {
     PATIENCE_S = 300, /* for a batch */
     TIMEOUT_MS = 10000, /* of a run */
     NODES = 24,
-    POOL = 256, /* outputs to take inputs from */
-    COPIES = 40, /* most inputs of an argument that takes any number */
+    POOL = 256, /* outputs that can be inputs */
+    COPIES = 40, /* maximum number of inputs of a list argument */
     FEEDS = 128,
     INPUTS = COPIES + MF_SAMPLE_INPUTS,
 };
@@ -38,7 +39,7 @@ typedef struct value {
 
 typedef struct maker {
     uint64_t state; /* of the random numbers */
-    mf_compile c; /* shapes of what is there */
+    mf_compile c; /* shapes of existing nodes */
     mf_graph *graph;
     mf_node *init;
     value pool[POOL];
@@ -47,7 +48,7 @@ typedef struct maker {
     const char *feed_names[FEEDS];
     mf_tensor *feeds[FEEDS];
     int n_feeds;
-    bool unordered; /* two runs may differ */
+    bool unordered; /* results of two runs may differ */
 } maker;
 
 static int draw(maker *m, int n)
@@ -58,7 +59,7 @@ static int draw(maker *m, int n)
 
 /* ---- values ---- */
 
-/* Into the pool, with what is known of its shape. False: inference refuses its node. */
+/* Adds the outputs with their inferred shapes to the pool. False: inference refuses the node. */
 static bool add_outputs(maker *m, mf_node *n)
 {
     if (mf_infer_more(&m->c) != MF_OK)
@@ -114,7 +115,7 @@ static mf_output add_value(maker *m, const mf_tensor *v)
     return o;
 }
 
-/* One of the pool that may stand for v, of its shape if `exact`. */
+/* An output of the pool that can replace v; with `exact`, one of equal shape. */
 static bool find_value(maker *m, const mf_tensor *v, bool exact, mf_output *out)
 {
     int n = 0;
@@ -131,7 +132,7 @@ static bool find_value(maker *m, const mf_tensor *v, bool exact, mf_output *out)
     return n > 0;
 }
 
-/* What an op does with integers mostly depends on their values: those are seldom others'. */
+/* The effect of an op depends on the values of integers, so other nodes rarely replace integers. */
 static mf_output input_for(maker *m, const mf_tensor *v)
 {
     const bool is_number = mf_dtype_is_float(v->dtype);
@@ -158,7 +159,7 @@ static bool is_usable(const mf_op *op)
     return true;
 }
 
-/* The op's inputs, of which those of any number are sometimes many. */
+/* The op's inputs. List arguments sometimes get many inputs. */
 static int collect_inputs(maker *m, const mf_opdef *def, const mf_sample *s, mf_output *in,
                           bool *counted)
 {
@@ -177,7 +178,7 @@ static int collect_inputs(maker *m, const mf_opdef *def, const mf_sample *s, mf_
     return n;
 }
 
-/* Without what the number of inputs says. */
+/* Removes the attribute for the number of inputs. */
 static void drop_number(const mf_opdef *def, char *attrs)
 {
     char *at = strstr(attrs, def->in[0].number_attr);
@@ -210,7 +211,7 @@ static void add_node(maker *m, const mf_op *op, const char *text)
     mf_sample_deinit(&s);
 }
 
-/* One value through both sides of a Switch, and together again. */
+/* One value through both branches of a Switch, and a Merge. */
 static void add_switch(maker *m)
 {
     const value *v = m->n_pool > 0 ? &m->pool[draw(m, m->n_pool)] : NULL;
@@ -248,7 +249,7 @@ static void make(maker *m)
             continue;
         while (op->samples[n_samples])
             n_samples++;
-        for (int copies = 1 + draw(m, 3); copies > 0; copies--) /* side by side */
+        for (int copies = 1 + draw(m, 3); copies > 0; copies--) /* in parallel */
             add_node(m, op, op->samples[draw(m, n_samples)]);
     }
 }
@@ -283,7 +284,8 @@ static bool run_both(maker *m)
     int n = 0;
     bool good;
 
-    while (n < MF_CASE_OUTPUTS && n < m->n_pool) { /* mostly the last ones, which need the others */
+    while (n < MF_CASE_OUTPUTS && n < m->n_pool) { /* mostly the last nodes, which depend on the
+                                                      others */
         const int back = draw(m, 1 + draw(m, m->n_pool));
         const mf_output o = m->pool[m->n_pool - 1 - back].o;
 
@@ -320,7 +322,7 @@ static void save(const mf_graph *g, int number)
         (void)fprintf(stderr, "  %s\n", mf_error_message());
 }
 
-/* *done counts graphs that could be built. */
+/* *done counts the graphs that were built. */
 static bool try_graph(int number, uint64_t seed, int *done)
 {
     maker *m = calloc(1, sizeof *m);
@@ -351,7 +353,7 @@ static int setting(const char *name, int otherwise)
     return text ? (int)strtol(text, NULL, 10) : otherwise;
 }
 
-/* at: the graph in work and how many were built, for the parent. */
+/* at: for the parent, the current graph and the number of built graphs. */
 static void try_batch(int first, int n, int *at)
 {
     bool good = true;
@@ -389,6 +391,6 @@ MF_TEST_TIMEOUT(random_graphs_whose_nodes_share_inputs_compile_plan_and_run, 720
         failed += status != 0;
     }
     T_EQ(failed, 0);
-    T_TRUE(at[1] > n / 2); /* that many could be built */
+    T_TRUE(at[1] > n / 2); /* most graphs were built */
     munmap(at, 4096);
 }

@@ -30,7 +30,7 @@ enum { MF_SAMPLE_INPUTS = 16 };
 typedef struct mf_sample_input {
     mf_tensor value;
     bool is_variable, no_grad;
-    int same_as; /* 1 + the input before it whose tensor it is; 0: it has its own */
+    int same_as; /* 1 + index of the earlier input with the same tensor; 0: none */
 } mf_sample_input;
 
 typedef struct mf_sample {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* assert.c - the functions behind the T_ macros: print both values, end the process. */
+/* assert.c - the functions behind the T_ macros: print both values and exit. */
 #include "mf_test.h"
 #include "runner.h"
 
@@ -20,7 +20,7 @@ void mf_t_fail(const char *file, int line, const char *format, ...)
     va_end(args);
     fputc('\n', stderr);
     fflush(NULL);
-    _exit(1); /* not exit(): what the test still holds is no leak */
+    _exit(1); /* not exit(): memory that the test still holds is not a leak */
 }
 
 void mf_t_skip(const char *why)

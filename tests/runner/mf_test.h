@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mf_test.h - what a test is written with.
+/* mf_test.h - macros for tests.
  *
  *     MF_TEST(shape_of_a_scalar_has_rank_zero)
  *     {
  *         T_EQ(mf_shape_rank(MF_SHAPE()), 0);
  *     }
  *
- * The name is a sentence. Adding a test is adding a function: tools/gen_test_table.sh finds lines
- * that begin with MF_TEST( or MF_TEST_TIMEOUT(. Each test runs in a process of its own, so it may
- * crash, hang, leak or change the environment without harming the others. The first assertion that
- * does not hold prints both values and ends the test; so does one in a process the test forked,
- * with exit status 1 of that process, which the test has to look at.
- */
+ * The name is a sentence. tools/gen_test_table.sh finds lines that begin with MF_TEST( or
+ * MF_TEST_TIMEOUT(; there is no list to extend. Each test runs in its own process, so it may crash,
+ * hang, leak or change the environment without affecting others. The first failed assertion prints
+ * both values and ends the test. In a process that the test forked, it ends that process with exit
+ * status 1, which the test must check. */
 #ifndef MF_TEST_H
 #define MF_TEST_H
 
@@ -32,7 +31,7 @@ extern const mf_test mf_test_table[]; /* generated; ends with name == NULL */
     void mf_test_##name(void);                                                                     \
     void mf_test_##name(void)
 
-/* For a test that needs more, or may take less, than 60 s. */
+/* For a test that needs more than 60 s, or a shorter timeout. */
 #define MF_TEST_TIMEOUT(name, seconds) MF_TEST(name)
 
 #define T_TRUE(condition) mf_t_true((condition) ? 1 : 0, #condition, __FILE__, __LINE__)
@@ -40,7 +39,7 @@ extern const mf_test mf_test_table[]; /* generated; ends with name == NULL */
 /* Integers of any type that fits int64_t. */
 #define T_EQ(a, b) mf_t_eq((int64_t)(a), (int64_t)(b), #a, #b, __FILE__, __LINE__)
 
-/* Floats, exactly; a NaN equals a NaN, and +0 equals -0. */
+/* Floats, exactly; NaN equals NaN, and +0 equals -0. */
 #define T_EQ_F(a, b) mf_t_near((double)(a), (double)(b), 0.0, #a, #b, __FILE__, __LINE__)
 
 /* |a - b| <= tol. */
@@ -55,10 +54,10 @@ extern const mf_test mf_test_table[]; /* generated; ends with name == NULL */
 /* `call` fails with `code` and a message that contains `part`. */
 #define T_FAILS(code, part, call) mf_t_fails((code), (part), (call), #call, __FILE__, __LINE__)
 
-/* Ends the test: it cannot run here. With CI=true in the environment that is a failure. */
+/* Ends the test as skipped. With CI=true in the environment it is a failure. */
 #define T_SKIP(why) mf_t_skip(why)
 
-/* Ends the test as failed, for what the macros above cannot say. */
+/* Ends the test as failed, for conditions without a macro. */
 #define T_FAIL(...) mf_t_fail(__FILE__, __LINE__, __VA_ARGS__)
 
 void mf_t_true(int holds, const char *text, const char *file, int line);

@@ -2,17 +2,17 @@
 /* runner.c - runs the tests of mf_test_table.
  *
  * Usage: meshflow-tests [--list] [-j N] [-v] [PATTERN...]
- *     PATTERN  run tests whose name contains it; "^part" matches at the beginning only
- *     -j N     so many at a time (2)
- *     -v       show the output of tests that passed, too
+ *     PATTERN  run tests whose name contains it; "^part": whose name begins with it
+ *     -j N     number of concurrent tests (default: 2)
+ *     -v       also show the output of tests that passed
  *
- * Each test is a process, leader of its own process group, with a deadline; its output goes to a
- * memory file that is shown when it fails. Printed are TAP lines in the order in which tests end,
- * and last `N passed, N failed, N skipped`. The exit status is the verdict.
+ * Each test is a process that leads its own process group and has a timeout. Its output is written
+ * to a memory file, which is shown if the test fails. The runner prints TAP lines in the order in
+ * which tests end, and finally `N passed, N failed, N skipped`. The exit status is 0 if no test
+ * failed.
  *
- * A test has passed when its function returned *and* the process ended with status 0 (so that the
- * leak checker has a say). A stray exit(0) in the middle is a failure.
- */
+ * A test has passed if its function returned *and* the process exited with status 0, so that the
+ * leak checker can fail it. An exit(0) before the function returns is a failure. */
 #include "runner.h"
 
 #include "mf_test.h"
@@ -30,14 +30,14 @@
 
 enum { MAX_JOBS = 64, DEFAULT_TIMEOUT_S = 60, WHY_SIZE = 200 };
 #ifdef MF_SANITIZED
-enum { SLOWER = 4 }; /* deadlines are for the release */
+enum { SLOWER = 4 }; /* factor for timeouts with sanitizers */
 #else
 enum { SLOWER = 1 };
 #endif
 
 /* Shared with the test's process, which writes it before it ends. */
 typedef struct report {
-    int returned; /* 1: the test function came to its end */
+    int returned; /* 1: the test function returned */
     int skipped;
     char why[WHY_SIZE];
 } report;
@@ -57,7 +57,7 @@ typedef struct tally {
 } tally;
 
 static job jobs[MAX_JOBS];
-static report *my_report; /* in a test's process: its own */
+static report *my_report; /* in a test's process: its report */
 static bool verbose;
 
 void mf_runner_report_skip(const char *why)
@@ -127,7 +127,7 @@ static void start(job *j, const mf_test *test)
         die("fork");
     if (j->pid == 0)
         be_the_test(j);
-    setpgid(j->pid, j->pid); /* in both: whoever comes first */
+    setpgid(j->pid, j->pid); /* in both processes, to avoid a race */
 }
 
 static void show_output(int fd)
@@ -146,7 +146,7 @@ static void show_output(int fd)
     fclose(f);
 }
 
-/* What went wrong, in words; "" when the test passed. */
+/* The cause of the failure as text; "" if the test passed. */
 static void judge(const job *j, int status, char *why, size_t size)
 {
     const char *ci = getenv("CI");
@@ -190,7 +190,8 @@ static void finish(job *j, int status, tally *t)
     j->pid = 0;
 }
 
-/* Kills what is past its deadline, collects what has ended. Returns how many are running. */
+/* Kills tests after their timeout and collects tests that have ended. Returns the number of running
+ * tests. */
 static int collect(int n_jobs, tally *t)
 {
     int running = 0;
@@ -211,7 +212,8 @@ static int collect(int n_jobs, tally *t)
             running++;
             continue;
         }
-        kill(-j->pid, SIGKILL); /* what it forked and left behind, while the group is still ours */
+        kill(-j->pid, SIGKILL); /* processes that the test forked, while the group id is still in
+                                   use */
         if (waitpid(j->pid, &status, 0) < 0)
             die("waitpid");
         finish(j, status, t);

@@ -153,13 +153,13 @@ def queue_across_tasks():
 def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
     a = free_addresses(2)
     graph = b.graph("queue", queue_across_tasks())
-    os.environ["MESHFLOW_SAY_STALL_MS"] = "100"
+    os.environ["MESHFLOW_STALL_REPORT_MS"] = "100"
     try:
         for i in range(2):
             b.server("worker%d" % i, "--cluster", json.dumps({"worker": a}), "--job-name", "worker", "--task-index",
                      str(i), "--name", "stalls")
     finally:
-        del os.environ["MESHFLOW_SAY_STALL_MS"]
+        del os.environ["MESHFLOW_STALL_REPORT_MS"]
     client = b.client(graph, a[0], "--fetch", "twice")
     words = "has waited for the value 'edge_1_get' from /job:worker/replica:0/task:1/device:CPU:0 for"
     until(lambda: words in b.log("worker0"), words)

@@ -81,7 +81,7 @@ def runs_end_in_time_and_when_they_are_cancelled(tasks):
 
 
 @check_of
-def a_server_that_is_gone_or_another_is_noticed(tasks):
+def a_lost_or_restarted_server_is_detected(tasks):
     import meshflow_lib as mf
     cluster = tasks.start_new({"worker": 1})
     with mf.Session(graph(waiting), target=target_of(cluster)) as s:
@@ -97,7 +97,7 @@ def a_server_that_is_gone_or_another_is_noticed(tasks):
 
 
 @check_of
-def a_parameter_server_that_is_gone_ends_the_step(tasks):
+def a_lost_parameter_server_ends_the_step(tasks):
     import meshflow_lib as mf
     cluster = tasks.start_new({"ps": 1, "worker": 1})
 

@@ -580,7 +580,7 @@ def each_value_once(tf, scratch):
 
 
 @case
-def elements_that_fail_are_left_out(tf, scratch):
+def elements_that_fail_are_skipped(tf, scratch):
     data = tf.data.Dataset
     bad = data.range(6).map(lambda v: tf.debugging.check_numerics(1. / tf.cast(v % 3 - 1, tf.float32), "zero"))
     return draining(tf, bad.ignore_errors(), bad.ignore_errors().batch(2).repeat(2))

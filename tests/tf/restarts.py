@@ -211,7 +211,7 @@ def a_step_that_waits_ends_with_the_server_it_waits_for(tf, cluster):
 
 
 @check_of({"ps": 2, "worker": 1})
-def a_new_run_does_not_wait_for_a_server_that_stands_still_and_is_not_its_own(tf, cluster):
+def a_new_run_does_not_wait_for_a_stalled_server_that_it_does_not_use(tf, cluster):
     values = []
     for i in range(2):
         with tf.device("/job:ps/task:%d" % i):
@@ -302,12 +302,12 @@ def monitored(tf, cluster, after, last=12):
 
 
 @check_of(PS_AND_WORKER)
-def a_monitored_session_goes_on_after_its_servers_were_restarted_one_by_one(tf, cluster):
+def a_monitored_session_continues_after_its_servers_were_restarted_one_by_one(tf, cluster):
     yield from monitored(tf, cluster, {3: lambda: cluster.restart("ps", 0), 6: lambda: cluster.restart("worker", 0)})
 
 
 @check_of(PS_AND_WORKER, long=True)
-def a_monitored_session_goes_on_after_all_servers_were_gone_at_once(tf, cluster):
+def a_monitored_session_continues_after_all_servers_were_lost_at_once(tf, cluster):
     def both():
         cluster.kill("ps", 0)
         cluster.restart("worker", 0, pause=1)
@@ -316,7 +316,7 @@ def a_monitored_session_goes_on_after_all_servers_were_gone_at_once(tf, cluster)
 
 
 @check_of(PS_AND_WORKER, theirs=[("worker", 0)], long=True)
-def a_monitored_session_at_a_worker_of_TensorFlows_goes_on_with_our_parameter_server(tf, cluster):
+def a_monitored_session_at_a_TensorFlow_worker_continues_with_our_parameter_server(tf, cluster):
     yield from monitored(tf, cluster, {3: lambda: cluster.restart("ps", 0), 7: lambda: cluster.restart("ps", 0, 1)})
 
 
@@ -417,27 +417,27 @@ def until(fn):
 
 
 @check_of(PS_AND_TWO)
-def two_asynchronous_clients_go_on_after_the_parameter_server_was_restarted(tf, cluster):
+def two_asynchronous_clients_continue_after_the_parameter_server_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("ps", 0)], 150, False)
 
 
 @check_of(PS_AND_TWO)
-def two_synchronous_clients_go_on_after_the_parameter_server_was_restarted(tf, cluster):
+def two_synchronous_clients_continue_after_the_parameter_server_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("ps", 0)], 20, True)
 
 
 @check_of(PS_AND_TWO, long=True)
-def two_synchronous_clients_go_on_after_a_worker_was_restarted(tf, cluster):
+def two_synchronous_clients_continue_after_a_worker_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("worker", 1)], 150, True)
 
 
 @check_of(PS_AND_TWO, long=True)
-def two_asynchronous_clients_go_on_after_every_server_was_restarted(tf, cluster):
+def two_asynchronous_clients_continue_after_every_server_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("worker", 1), ("ps", 0), ("worker", 0)], 400, False)
 
 
 @check_of({"ps": 2, "worker": 2}, long=True)
-def two_asynchronous_clients_go_on_whatever_is_killed_again_and_again(tf, cluster):
+def two_asynchronous_clients_continue_while_tasks_are_killed_repeatedly(tf, cluster):
     rng = random.Random(7)
     clients = [Client(tf, cluster, i, 100000000, False) for i in range(2)]
     for n in range(20):

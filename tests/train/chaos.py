@@ -190,7 +190,7 @@ class Cluster(harness.Bench):
         self.commits.close()
         super().close()
 
-    def watch_anew(self):
+    def restart_watch(self):
         """What was done so far does not count any more."""
         self.commits.close()
         self.commits = Commits(self.out("boards"))

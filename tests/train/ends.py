@@ -79,7 +79,7 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
     b.env["MESHFLOW_STORE"] = "etcd://127.0.0.1:1/a"
     for kind in "worker", "master":
         b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
-        p = b.begin(*b.train(), "--timeout", "60", "--param", "say_stall_ms=100")
+        p = b.begin(*b.train(), "--timeout", "60", "--param", "stall_report_ms=100")
         said = ""
         while "waiting for" not in said:  # an end of the output is a failure, too
             line = p.stderr.readline()
@@ -95,7 +95,7 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
 def a_task_that_is_stopped_before_the_others_join_ends_with_75(b):
     """A parameter server, too: the launcher would have to kill it."""
     cluster = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3"]}
-    env = {"MESHFLOW_STORE": "file:" + b.out("store"), "MESHFLOW_LEASE_MS": "300", "MESHFLOW_SAY_STALL_MS": "100"}
+    env = {"MESHFLOW_STORE": "file:" + b.out("store"), "MESHFLOW_LEASE_MS": "300", "MESHFLOW_STALL_REPORT_MS": "100"}
     b.env.update(env)
     for kind in "ps", "worker":
         for number in signal.SIGTERM, signal.SIGINT:

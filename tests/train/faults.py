@@ -97,7 +97,7 @@ def all_processes_are_killed_and_restarted(b):
     saved = harness.newest_checkpoint(out)
     # One checkpoint may be in the writing thread and one in its queue; the next save waits.
     check(done - saved <= 3 * 50, "the newest checkpoint is of step %d, after step %d" % (saved, done))
-    b.watch_anew()
+    b.restart_watch()
     begin = time.monotonic_ns()
     b.launch(*more, "--resume", ps=2, masters=2)
     b.await_step(done + 10)
@@ -135,7 +135,7 @@ class Slowed:
 def a_slow_worker_gets_fewer_shards_and_is_named(b):
     out = b.out("run")
     b.batch = 128
-    b.env["MESHFLOW_SAY_SLOW_MS"] = "500"
+    b.env["MESHFLOW_STRAGGLER_CHECK_MS"] = "500"
     b.launch("--out", out, workers=2)
     b.await_step(60)
     begin = time.monotonic_ns()

@@ -325,7 +325,7 @@ def a_worker_of_another_host_that_is_stopped(b):
 
 @test
 def a_slow_worker_is_named_once_with_the_cause(b):
-    b.env["MESHFLOW_SAY_SLOW_MS"] = "1000"
+    b.env["MESHFLOW_STRAGGLER_CHECK_MS"] = "1000"
     both = b.workers(b.train("--name", "j", "--strategy", "multi_worker_mirrored balance=false"))
     b.wait_step("j", 20, 2)
     core = max(os.sched_getaffinity(0))

@@ -256,7 +256,7 @@ def owners_of_slices_are_shown_without_changing_weights(b):
     b.wait_step("alone", 3, 1)
     told, all_of_it = variables(b, "alone")
     held = {h["task"]: h["slice"] for h in all_of_it["dense/kernel"]["holders"]}
-    check(held == {"worker 0, processor 0": "[0:784, 0:64]", "worker 0, processor 1": "[0:784, 64:128]"}, str(held))
+    check(held == {"worker 0, device 0": "[0:784, 0:64]", "worker 0, device 1": "[0:784, 64:128]"}, str(held))
     check_end(p, "--mesh", "all:2", "--layout", "hidden:all")
 
     mesh = "--mesh", "rows:2;cols:2", "--layout", "hidden:rows"
@@ -264,8 +264,8 @@ def owners_of_slices_are_shown_without_changing_weights(b):
     b.wait_step("meshed", 3, 2)
     told, all_of_it = variables(b, "meshed", "--task", "worker:1")
     held = {h["task"]: h["slice"] for h in all_of_it["dense/kernel"]["holders"]}
-    check(held == {"worker 0, processor 0": "[0:784, 0:64]", "worker 0, processor 1": "[0:784, 0:64]",
-                   "worker 1, processor 2": "[0:784, 64:128]", "worker 1, processor 3": "[0:784, 64:128]"}, str(held))
+    check(held == {"worker 0, device 0": "[0:784, 0:64]", "worker 0, device 1": "[0:784, 0:64]",
+                   "worker 1, device 2": "[0:784, 64:128]", "worker 1, device 3": "[0:784, 64:128]"}, str(held))
     check(0 <= all_of_it["dense/kernel"]["step"] <= told["step"], str(told))
     check_end(p, *mesh)
 
@@ -377,7 +377,7 @@ def threads_are_autotuned_and_weights_do_not_change(b):
     slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--batch", "8", "--shards", "1",
             "--quiet", "--no-test", "--json", "--cache", "off"]
     b.env["MESHFLOW_THREADS"] = "3"
-    b.env["MESHFLOW_FEEDING_MS"] = "50"
+    b.env["MESHFLOW_INPUT_AUTOTUNE_MS"] = "50"
     p = b.start(*slow, "--steps", "1000000", "--name", "input")
     seen = []
 

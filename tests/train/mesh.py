@@ -54,7 +54,7 @@ def four_processes_have_the_loss_curve_of_one_under_every_layout(b):
             got, end = curve(b, *mesh(layout), workers=4, **kind)
             worst = max(abs(x - y) / abs(y) for x, y in zip(got, want))
             print("# %s %s: %.1e, %s bytes of variables" %
-                  (model, layout, worst, [p["variable_bytes"] for p in end["processors"]]))
+                  (model, layout, worst, [p["variable_bytes"] for p in end["devices"]]))
             check(worst <= 1e-5, "%s %s: %s, not %s" % (model, layout, got, want))
 
 
@@ -84,10 +84,10 @@ def a_step_takes_the_planned_memory_and_less_with_recomputation(b):
     most = []
     for more in [], ["--recompute", "layers"]:
         end = result(b.run(b.train(*mesh(LAYOUTS[2]), "--threads", "1", *more, **kind)).stdout)
-        for p in end["processors"]:
+        for p in end["devices"]:
             print("# %s: %d bytes, %d planned" % (more, p["step_bytes"], p["planned_step_bytes"]))
             check(abs(p["step_bytes"] / p["planned_step_bytes"] - 1) <= 0.05, "not as planned: %s" % p)
-        most.append(max(p["step_bytes"] for p in end["processors"]))
+        most.append(max(p["step_bytes"] for p in end["devices"]))
     check(most[1] < 0.6 * most[0], "%d bytes, computed again %d" % tuple(most))
 
 
@@ -98,15 +98,15 @@ def experts_may_be_sharded_like_the_samples(b):
     want, _ = curve(b, "--shards", "1", **kind)
     check(want[0] > want[1], "it learns nothing: %s" % want)
     sha = b.sha("--shards", "1", steps=4, **kind)
-    whole = result(b.run(b.train(*mesh("batch:all", "all:4"), steps=1, **kind)).stdout)["processors"][0]
+    whole = result(b.run(b.train(*mesh("batch:all", "all:4"), steps=1, **kind)).stdout)["devices"][0]
     for layout, axes, parts in (("experts:cols", "cols:4", 4), ("batch:rows;experts:cols", "rows:2;cols:2", 2),
                                 ("batch:all;experts:all", "all:4", 4),
                                 ("batch:rows;experts:rows;ff:cols;heads:cols", "rows:2;cols:2", None)):
         got, end = curve(b, *mesh(layout, axes), workers=4, **kind)
         worst = max(abs(x - y) / abs(y) for x, y in zip(got, want))
-        print("# %s: %.1e, %s bytes received" % (layout, worst, [p["received_bytes"] for p in end["processors"]]))
+        print("# %s: %.1e, %s bytes received" % (layout, worst, [p["received_bytes"] for p in end["devices"]]))
         check(worst <= 1e-5, "%s: %s, not %s" % (layout, got, want))
-        for p in end["processors"]:
+        for p in end["devices"]:
             check(p["planned_bytes"] == p["received_bytes"] > 0, "%s: %s" % (layout, p))
             held = whole["variable_bytes"] - 2 * 4 * 2 * 4 * 64 * 256 * (1 - 1 / (parts or 1))
             check(parts is None or p["variable_bytes"] == held, "%s: %s, not %d" % (layout, p, held))
@@ -120,11 +120,11 @@ def devices_hold_the_shards_of_the_layout(b):
     for layout, part in ("", 1), ("hidden:cols", 2), ("batch:rows", 1):
         end = result(b.run(b.train(*mesh(layout), **kind)).stdout)
         held = 2 * 4 * ((784 * 128 + 128 + 128 * 10) // part + 10)
-        for p in end["processors"]:
+        for p in end["devices"]:
             check(0 <= p["variable_bytes"] - held < 100, "%s: %s, not %d" % (layout, p, held))
-    one = result(b.run(b.train(*mesh("hidden:cols"), **kind)).stdout)["processors"]
+    one = result(b.run(b.train(*mesh("hidden:cols"), **kind)).stdout)["devices"]
     many = result(b.run(["launch", "--workers", "4", "--", *b.train(*mesh("hidden:cols"), **kind)]).stdout)
-    for a, c in zip(one, many["processors"]):
+    for a, c in zip(one, many["devices"]):
         for key in "step_bytes", "run_ns", "busy_ns":  # received data is in memory
             a.pop(key), c.pop(key)
         check(a == c, "threads and processes count otherwise: %s, %s" % (a, c))
@@ -157,8 +157,8 @@ def a_process_reads_only_the_samples_of_its_devices(b):
 def weights_and_slots_are_sharded_by_the_layout(b):
     for model, data in (*MODELS.items(), ("wide-deep", "synthetic-ctr")):
         kind = dict(model=model, data=data, steps=3, batch=16, optimizer="adam")
-        whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["processors"]
-        cut = result(b.run(b.train(*mesh("batch:all;weights:all", "all:4"), **kind)).stdout)["processors"]
+        whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["devices"]
+        cut = result(b.run(b.train(*mesh("batch:all;weights:all", "all:4"), **kind)).stdout)["devices"]
         for a, c in zip(whole, cut):
             check(c["variable_bytes"] < a["variable_bytes"] * 0.26, "%s: %s, whole %s" % (model, c, a))
         got = b.sha("--exact", *mesh("batch:all;weights:all", "all:4"), workers=2, **kind)
@@ -170,7 +170,7 @@ def a_process_holds_only_its_shards(b):
     # Between saves, which gather everything; the rest are scalars of at most 8 bytes each.
     kind = dict(model="mlp", steps=7, batch=16, optimizer="adam")
     whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)
-    state = whole["processors"][0]["variable_bytes"]
+    state = whole["devices"][0]["variable_bytes"]
     command = b.train(*mesh("batch:all;weights:all", "all:4"), "--save-steps", "3", **kind)
     one = result(b.run([*command, "--out", b.out("one")]).stdout)
     check(one["processes"][0]["whole_bytes"] <= 32, "threads: %s" % one["processes"])
@@ -178,9 +178,9 @@ def a_process_holds_only_its_shards(b):
     alone = result("".join(p.communicate(timeout=120)[0] for p in workers))
     kept = ["launch", "--workers", "4", "--", *command, "--out"]
     for name, got in (("alone", alone),
-                      ("not kept", result(b.run([*kept, b.out("not"), "--param", "mesh_keep_steps=0"]).stdout))):
-        for processor, process in zip(got["processors"], got["processes"]):
-            held = processor["variable_bytes"] + process["whole_bytes"]
+                      ("not kept", result(b.run([*kept, b.out("not"), "--param", "mesh_snapshot_steps=0"]).stdout))):
+        for device, process in zip(got["devices"], got["processes"]):
+            held = device["variable_bytes"] + process["whole_bytes"]
             check(held < 0.26 * state, "%s: %d bytes held, all are %d" % (name, held, state))
         check(got["weights_sha256"] == one["weights_sha256"], "%s: other weights" % name)
     # If workers may be lost, each has a copy to recover from.
@@ -210,11 +210,11 @@ def queries_between_steps_return_the_values_of_devices(b):
         command = b.train(*more, "--exact", "--check-steps", "7", *mesh("batch:all;weights:all", "all:2"), **kind)
         check(want["ended"] == ended, "alone: %s" % want)
         for keep in "0", "64":
-            got = result(b.run(["launch", "--workers", "2", "--", *command, "--param", "mesh_keep_steps=" + keep]).stdout)
+            got = result(b.run(["launch", "--workers", "2", "--", *command, "--param", "mesh_snapshot_steps=" + keep]).stdout)
             for key in "steps", "ended", "skipped_steps", "weights_sha256":
                 check(got[key] == want[key], "%s: %s, alone: %s" % (more, got, want))
     # Each worker by its own clock: all bring weights together when one wants to look.
-    command = b.train("--converged-after", "0.3", "--param", "mesh_keep_steps=0", rate=1e-30, steps=10 ** 9)
+    command = b.train("--converged-after", "0.3", "--param", "mesh_snapshot_steps=0", rate=1e-30, steps=10 ** 9)
     end = result(b.run(["launch", "--workers", "2", "--", *command, *mesh("batch:all;weights:all", "all:2")]).stdout)
     check(end["ended"] == "converged" and "no step has moved the weights" in end["ended_because"], str(end))
 
@@ -223,16 +223,16 @@ def queries_between_steps_return_the_values_of_devices(b):
 def optimizer_slots_are_sharded_by_the_layout(b):
     for model, data in (*MODELS.items(), ("wide-deep", "synthetic-ctr")):
         kind = dict(model=model, data=data, steps=3, batch=16, optimizer="adam")
-        whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["processors"]
+        whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["devices"]
         want, _ = curve(b, "--shards", "1", **{k: kind[k] for k in ("model", "data", "batch", "optimizer")})
         layout = "batch:all;slots:all"
         got, end = curve(b, *mesh(layout, "all:4"), workers=4,
                          **{k: kind[k] for k in ("model", "data", "batch", "optimizer")})
         worst = max(abs(x - y) / abs(y) for x, y in zip(got, want))
         print("# %s: %.1e, %s bytes of variables" %
-              (model, worst, [p["variable_bytes"] for p in end["processors"]]))
+              (model, worst, [p["variable_bytes"] for p in end["devices"]]))
         check(worst <= 1e-5, "%s: %s, not %s" % (model, got, want))
-        for a, c in zip(whole, end["processors"]):  # a weight, and two slots of which a fourth
+        for a, c in zip(whole, end["devices"]):  # a weight, and two slots of which a fourth
             check(0.5 <= c["variable_bytes"] / a["variable_bytes"] < 0.51, "%s: %s, whole %s" % (model, c, a))
             check(c["planned_bytes"] == c["received_bytes"] > 0, "%s: %s" % (model, c))
         got = b.sha("--exact", *mesh(layout, "all:4"), workers=2, **kind)
@@ -250,9 +250,9 @@ def gradients_are_reduce_scattered_after_every_micro_batch_or_after_all(b):
         for layout in "slots:all", "slots:all;gradients:all", "weights:all;gradients:all":
             end = result(b.run(b.train(*mesh("batch:all;" + layout, "all:4"), *turns, **kind)).stdout)
             check(abs(end["loss"] - want) <= 1e-5 * want, "%s %s: %s, not %s" % (model, layout, end["loss"], want))
-            for p in end["processors"]:
+            for p in end["devices"]:
                 check(p["planned_bytes"] == p["received_bytes"] > 0, "%s %s: %s" % (model, layout, p))
-            received.append(end["processors"][0]["received_bytes"])
+            received.append(end["devices"][0]["received_bytes"])
         print("# %s: %s bytes received" % (model, received))
         check(received[1] > received[0], "%s: gradients are added once: %s" % (model, received))
 
@@ -270,7 +270,7 @@ def images_vocabularies_and_classes_may_be_sharded(b):
         got = result(b.run(b.train(*mesh(layout), **kind)).stdout)
         check(abs(got["loss"] - want["loss"]) <= 1e-5 * want["loss"], "%s: %s" % (model, got))
         check(got["weights_sha256"] != want["weights_sha256"], "%s: nothing was cut" % model)
-        for p in got["processors"]:
+        for p in got["devices"]:
             check(p["planned_bytes"] == p["received_bytes"] > 0, "%s: %s" % (model, p))
 
 
@@ -388,7 +388,7 @@ def micro_batches_take_less_memory(b):
     for turns in 1, 4:
         end = result(b.run(b.train(*mesh("batch:all", "all:2"), "--threads", "1", "--micro-batches", str(turns),
                                    **kind)).stdout)
-        most.append(max(p["step_bytes"] for p in end["processors"]))
+        most.append(max(p["step_bytes"] for p in end["devices"]))
     print("# a batch at once: %d bytes, in four: %d" % tuple(most))
     check(most[1] < 0.6 * most[0], "%d bytes at once, %d in four" % tuple(most))
 
@@ -403,7 +403,7 @@ def a_table_shows_the_costs_of_a_step(b):
     least = 12 * 64 * (2 * 784 + 3 * 10)
     check(least <= table["MatMul"][1] <= 2 * least, str(table["MatMul"]))
     received = sum(row[3] for row in table.values())
-    got = result(r.stdout)["processors"][0]["received_bytes"]
+    got = result(r.stdout)["devices"][0]["received_bytes"]
     check(7 * received == got, "%d bytes a step, %d in seven" % (received, got))
 
 
@@ -421,7 +421,7 @@ def errors_name_the_fix(b):
                             "--layout", "batch:rows"], capture_output=True, text=True, timeout=60)
         check(r.returncode != 0 and "need --mesh" in r.stderr, "%s: %s" % (command, r.stderr))
     r = b.run(["launch", "--all-stay", "--workers", "3", "--", *b.train(*mesh("", "all:2"))], code=2)
-    check("2 processors and the job 3 workers" in r.stdout + r.stderr, r.stdout + r.stderr)
+    check("2 devices and the job 3 workers" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 
 @test

@@ -74,7 +74,7 @@ def stages_and_slices_have_the_loss_of_one_process(b):
             end = result(b.run(["launch", "--workers", "4", "--", *b.train(*how, **kind)]).stdout)
             check(abs(end["loss"] - want) <= 1e-5 * want, "%s %s: %s, not %s" %
                   (model, layout, end["loss"], want))
-            for p in end["processors"]:
+            for p in end["devices"]:
                 check(p["planned_bytes"] == p["received_bytes"] > 0, "%s: %s" % (model, p))
 
 
@@ -86,12 +86,12 @@ def four_layers_on_two_devices_are_split_evenly(b):
     check(got["weights_sha256"] == want, "%s, alone %s" % (got["weights_sha256"], want))
     first = 784 * 512 + 512 + 512 * 256 + 256
     second = 256 * 128 + 128 + 128 * 10 + 10
-    for p, held in zip(got["processors"], (first, second)):
+    for p, held in zip(got["devices"], (first, second)):
         # Weights and momentum; the step and the like are left.
         check(0 <= p["variable_bytes"] - 2 * 4 * held < 100, "%s, not %d" % (p, held))
     # Per micro-batch only the output of the second layer is sent forward, and its gradient back; the second
     # device sends its loss and accuracy, and whether the loss is finite, to the first.
-    there, back = got["processors"][0]["sent_bytes"], got["processors"][1]["sent_bytes"]
+    there, back = got["devices"][0]["sent_bytes"], got["devices"][1]["sent_bytes"]
     check(there == 6 * 32 * 256 * 4, "%d bytes went" % there)
     check(back == there + 6 * 3 * 4, "%d bytes came" % back)
 
@@ -114,7 +114,7 @@ def idle_time_of_stages_is_measured(b):
         command = b.train(*stages("stages:2", "layers:stages", "--explain", *how),
                           model="mlp units=[512,256,128]", steps=5, batch=64)
         r = b.run([*launch, *command])
-        for p in result(r.stdout)["processors"]:
+        for p in result(r.stdout)["devices"]:
             check(0 < p["busy_ns"] <= p["run_ns"], str(p))
         lines = [l[l.index("stage "):] for l in r.stdout.splitlines() if re.search(r"stage \d: idle", l)]
         check(len(lines) == 2, r.stdout)
@@ -132,7 +132,7 @@ def errors_name_the_fix(b):
                        (stages("stages:2", "layers:stages", "--stages", "two"), "how many layers"),
                        (stages("stages:2", "layers:stages", "--stages", "3,3"), "the model has 2"),
                        (stages("stages:5", "layers:stages"), "too few for 5 stages"),
-                       (stages("stages:2", "layers:stages;batch:stages"), "cannot cut 'batch'"),
+                       (stages("stages:2", "layers:stages;batch:stages"), "cannot split 'batch'"),
                        (stages("stages:2", "layers:stages", "--pipeline", "fast"), "only 1f1b, gpipe,"),
                        (stages("stages:2", "layers:stages", "--chunks", "2"), "--pipeline interleaved"),
                        (stages("stages:2", "layers:stages", "--pipeline", "interleaved", "--chunks", "0"), "chunks"),

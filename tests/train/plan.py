@@ -45,7 +45,7 @@ def predicted_bytes_and_variables_are_those_of_a_training(b):
             said = said["layouts"][0]
             end = train(b, *on, model=model, data=data, batch=18, steps=3)
             for name, steps in ("sent_bytes", 3), ("received_bytes", 3), ("collectives", 3), ("variable_bytes", 1):
-                most = max(p[name] for p in end["processors"])
+                most = max(p[name] for p in end["devices"])
                 check(most == steps * said[name], "%s %s %s: %d counted, %d said in each of %d steps" %
                       (model, layout, name, most, said[name], steps))
             print("# %s %s: %d bytes a step; %.2f ms predicted" %
@@ -63,12 +63,12 @@ def predicted_bytes_and_variables_of_a_pipeline_are_those_of_a_training(b):
             check(said["stages"] == 2 and said["micro_batches"] == int(turns), "%s" % said)
             end = train(b, *on, model=model, data=data, batch=18, steps=3)
             for name, steps in ("sent_bytes", 3), ("received_bytes", 3), ("collectives", 3), ("variable_bytes", 1):
-                most = max(p[name] for p in end["processors"])
+                most = max(p[name] for p in end["devices"])
                 check(most == steps * said[name], "%s %s %s: %d counted, %d said in each of %d steps" %
                       (model, layout, name, most, said[name], steps))
             print("# %s %s: %d bytes a step; %.2f ms predicted, %.2f of them waiting; memory %d predicted, %d measured" %
                   (model, layout, said["sent_bytes"], 1e3 * said["step_seconds"], 1e3 * said["wait_seconds"],
-                   said["memory_bytes"], max(p["variable_bytes"] + p["step_bytes"] for p in end["processors"])))
+                   said["memory_bytes"], max(p["variable_bytes"] + p["step_bytes"] for p in end["devices"])))
 
 
 @test
@@ -84,7 +84,7 @@ def trials_of_the_best_layouts_measure_memory(b):
         more = ["--micro-batches", str(l["micro_batches"])] if l["micro_batches"] > 1 else []
         end = train(b, "--mesh", l["mesh"], "--layout", l["layout"], *more, model="fashion-cnn",
                     data="fashion-mnist", batch=32, steps=20)
-        took = max(p["variable_bytes"] + p["step_bytes"] for p in end["processors"])
+        took = max(p["variable_bytes"] + p["step_bytes"] for p in end["devices"])
         print("# %s: %d bytes said, %d measured" % (l["layout"], l["memory_bytes"], took))
         check(abs(l["memory_bytes"] / took - 1) <= 0.05, "%d said, %d measured" % (l["memory_bytes"], took))
     untried = json.loads(plan(b, *asked, "--param", "plan_trial_ms=0").stdout)["layouts"]
@@ -94,15 +94,15 @@ def trials_of_the_best_layouts_measure_memory(b):
 @test
 def training_uses_the_layout_of_the_planner(b):
     kind = dict(model="fashion-cnn", batch=32, steps=5)
-    end = train(b, "--auto", "--processors", "4", **kind)
+    end = train(b, "--auto", "--devices", "4", **kind)
     # What is chosen depends on the machine, and on what else it does.
     chosen = ["--mesh", end["mesh"], "--layout", end["layout"]]
     if end["micro_batches"] > 1:
         chosen += ["--micro-batches", str(end["micro_batches"])]
     said = json.loads(plan(b, "--model", "fashion-cnn", "--batch", "32", "--optimizer", "momentum", *chosen,
                            "--json").stdout)["layouts"][0]
-    check(len(end["processors"]) == 4, "%s" % end["processors"])
-    check(max(p["sent_bytes"] for p in end["processors"]) == 5 * said["sent_bytes"], "%s, %s" % (end, said))
+    check(len(end["devices"]) == 4, "%s" % end["devices"])
+    check(max(p["sent_bytes"] for p in end["devices"]) == 5 * said["sent_bytes"], "%s, %s" % (end, said))
     print("# %s on %s: %.2f ms predicted, %.2f measured" %
           (end["layout"], end["mesh"], 1e3 * end["predicted_step_seconds"], 1e3 * end["measured_step_seconds"]))
     same = train(b, *chosen, **kind)
@@ -122,7 +122,7 @@ def the_planner_uses_past_measurements(b):
         kind = dict(model="mlp", batch=64, steps=30)
         first = train(b, "--auto", "--mesh", "all:2", **kind)
         lines = kept(folder)
-        check(len(lines) == 1 and lines[0][1].startswith("mlp, 64 samples, momentum, 2 processors") and
+        check(len(lines) == 1 and lines[0][1].startswith("mlp, 64 samples, momentum, 2 devices") and
               lines[0][2] == "all:2 %s %d" % (first["layout"], first["micro_batches"]), "%s" % lines)
         other = "batch:all" if first["layout"] != "batch:all" else "hidden:all"
         with open(os.path.join(folder, "meshflow", "planner"), "w") as f:
@@ -157,9 +157,9 @@ def workers_use_the_layout_of_the_chief(b):
         end = json.loads(end[end.index("{"):])
         lines = kept(folder)
         del os.environ["XDG_CACHE_HOME"], os.environ["MESHFLOW_REPLAN_PERCENT"]
-        check(end["workers"] == 2 and len(end["processors"]) == 2 and end["mesh"] == "all:2", "%s" % end)
+        check(end["workers"] == 2 and len(end["devices"]) == 2 and end["mesh"] == "all:2", "%s" % end)
         check(end["weights_sha256"] == b.sha("--shards", "1", **kind), "other weights than one process: %s" % end)
-        check(len(lines) == 1 and "2 processors of 2 workers on 1 hosts" in lines[0][1], "%s" % lines)
+        check(len(lines) == 1 and "2 devices of 2 workers on 1 hosts" in lines[0][1], "%s" % lines)
         print("# %s on %s: %.2f ms predicted, %.2f measured" %
               (end["layout"], end["mesh"], 1e3 * end["predicted_step_seconds"], 1e3 * end["measured_step_seconds"]))
 
@@ -170,7 +170,7 @@ def the_planner_supports_other_machines(b):
     best = far["layouts"][0]
     check(best["layout"] and eval("*".join(a.split(":")[1] for a in best["mesh"].split(";"))) == 256, "%s" % best)
     print("# 256 machines: %s on %s, %d layouts in %.1f s" %
-          (best["layout"], best["mesh"], far["looked_at"], far["search_seconds"] + far["links_seconds"]))
+          (best["layout"], best["mesh"], far["predicted"], far["search_seconds"] + far["links_seconds"]))
 
 
 @test
@@ -188,9 +188,9 @@ def layers_are_assigned_to_minimize_traffic(b):
 @test
 def insufficient_memory_is_reported(b):
     wide = "mlp units=[1000]"
-    r = plan(b, "--model", wide, "--processors", "2", "--memory", "1", code=1)
+    r = plan(b, "--model", wide, "--devices", "2", "--memory", "1", code=1)
     check("nothing fits 1 MiB: the minimum is" in r.stdout and "no layout fits 1 MiB" in r.stderr, r.stdout + r.stderr)
-    r = subprocess.run([b.program, *b.train("--auto", "--processors", "2", "--memory", "1", model=wide)],
+    r = subprocess.run([b.program, *b.train("--auto", "--devices", "2", "--memory", "1", model=wide)],
                        capture_output=True, text=True, timeout=60)
     check(r.returncode != 0 and "no layout fits 1 MiB" in r.stderr, r.stderr)
 
@@ -198,13 +198,13 @@ def insufficient_memory_is_reported(b):
 @test
 def errors_name_the_fix(b):
     for more, part in ((["--layout", "batch:rows"], "needs --mesh"),
-                       (["--mesh", "all:2", "--processors", "2"], "without --processors"),
-                       (["--processors", "2", "--simulate", "2"], "give one of them"),
-                       (["--processors", "2", "--latency", "5"], "need --simulate"),
+                       (["--mesh", "all:2", "--devices", "2"], "without --devices"),
+                       (["--devices", "2", "--simulate", "2"], "give one of them"),
+                       (["--devices", "2", "--latency", "5"], "need --simulate"),
                        (["--mesh", "all:2", "--layout", "color:all"], "no dimension 'color'")):
         r = subprocess.run([b.program, "plan", "--model", "mlp", *more], capture_output=True, text=True, timeout=60)
         check(r.returncode != 0 and part in r.stderr, "%s: %s" % (more, r.stderr))
-    r = subprocess.run([b.program, *b.train("--processors", "2")], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([b.program, *b.train("--devices", "2")], capture_output=True, text=True, timeout=60)
     check(r.returncode == 2 and "need --auto" in r.stderr, r.stderr)
 
 

@@ -24,7 +24,7 @@ WAYS = (("rows:4", "batch:rows"), ("rows:2;cols:2", "batch:rows;hidden:cols;head
         ("rows:2;cols:2", "batch:rows;hidden:cols;slots:rows"))
 
 
-# As many processors are needed, layouts that can be, axes that there are.
+# As many devices are needed, layouts that can be, axes that there are.
 REFUSED = (("rows:3", "batch:rows", "4"), ("rows:2;cols:2", "hidden:rows;hidden:cows", "cows"))
 
 

@@ -99,7 +99,7 @@ static void membership_next_view_wait_for(mf_members *m, join_wait *e, const cha
     e->waiting.why = why;
     if (e->waiting.stall.since == 0)
         mf_wait_report_begin(&e->waiting);
-    mf_wait_report_look(&e->waiting);
+    mf_wait_report_check(&e->waiting);
     (void)mf_cond_wait_until(&m->changed, &m->lock, mf_clock_ns() + PAUSE_NS);
 }
 

@@ -51,7 +51,7 @@ static mf_status store_await_ask_until(const mf_store_wanted *w, int64_t until_n
         if (mf_clock_ns() + PAUSE_NS >= until_ns)
             return MF_FAIL(MF_UNAVAILABLE, "%s waited %.0f s in vain for the store %s: %s", w->who,
                            (double)w->timeout_ns * 1e-9, w->url, why);
-        mf_wait_report_look(waiting);
+        mf_wait_report_check(waiting);
         (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
     }
 }

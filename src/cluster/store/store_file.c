@@ -250,7 +250,7 @@ static void watch_process(const file_store *s, const mf_store_lease *l, alarm_se
     if (fd >= 0)
         a->fds[a->n++] = (struct pollfd){ .fd = fd, .events = POLLIN };
     /* the process cannot be watched, or has ended and another one has its number */
-    if (fd < 0 || !mf_process_look(l->pid, &p) || p.start != l->start)
+    if (fd < 0 || !mf_process_read(l->pid, &p) || p.start != l->start)
         store_file_sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
 }
 

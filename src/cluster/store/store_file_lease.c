@@ -86,7 +86,7 @@ static bool is_orphan(const mf_store_folder *f, const mf_store_lease *l)
     if (strcmp(l->boot, f->boot) != 0)
         return true;
     return mf_store_lease_has_process(f, l) &&
-           (!mf_process_look(l->pid, &p) || p.start != l->start || p.state == 'Z');
+           (!mf_process_read(l->pid, &p) || p.start != l->start || p.state == 'Z');
 }
 
 typedef enum wish { LOOK, RENEW, FINISH } wish;
@@ -178,7 +178,7 @@ mf_status mf_store_lease_make(const mf_store_folder *f, int64_t ttl_ns, int64_t 
     mf_status st;
     int fd;
 
-    if (!mf_process_look(l.pid, &self)) /* other processes would consider this one dead */
+    if (!mf_process_read(l.pid, &self)) /* other processes would consider this one dead */
         return MF_FAIL(MF_UNAVAILABLE, "/proc does not show this process");
     l.start = self.start;
     memcpy(l.boot, f->boot, sizeof l.boot);

@@ -26,7 +26,7 @@ static bool is_stopped(const mf_store_folder *f, const mf_store_lease *l)
 {
     mf_process p;
 
-    return mf_store_lease_has_process(f, l) && mf_process_look(l->pid, &p) && p.start == l->start &&
+    return mf_store_lease_has_process(f, l) && mf_process_read(l->pid, &p) && p.start == l->start &&
            p.state == 'T';
 }
 

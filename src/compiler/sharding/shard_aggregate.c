@@ -45,29 +45,29 @@ bool mf_shard_is_apart(const mf_shard_map *m, int port)
 }
 
 /* Adds a node of the micro-batch, and of the layer and gradient of `like`. */
-static mf_status shard_aggregate_emit(mf_shard_map *m, int64_t turn, mf_output like,
+static mf_status shard_aggregate_emit(mf_shard_map *m, int64_t micro_batch, mf_output like,
                                       const mf_output *in, int n_in, const mf_named_attr *attrs,
                                       int n_attrs, mf_output *out)
 {
     const mf_node_mark mark = m->c->graph->mark;
     mf_status st;
 
-    if (m->c->turns_apart)
+    if (m->c->separate_micro_batches)
         m->c->graph->mark = (mf_node_mark){ .layer = mf_node_layer(like.node),
                                             .gradient = mf_node_is_gradient(like.node),
-                                            .turn = turn };
+                                            .micro_batch = micro_batch };
     st = mf_shard_node(m, n_attrs > 0 ? "_AggregateShards" : "Mul", in, n_in, attrs, n_attrs, out);
     m->c->graph->mark = mark;
     return st;
 }
 
-static mf_status shard_aggregate_multiply(mf_shard_map *m, int64_t turn, double factor,
+static mf_status shard_aggregate_multiply(mf_shard_map *m, int64_t micro_batch, double factor,
                                           mf_output *x)
 {
     const mf_output in[] = { *x, mf_scalar(m->c->graph, MF_DTYPE_F32, factor) };
 
     MF_TRY(mf_inline_adopt(m->c, in[1].node));
-    return shard_aggregate_emit(m, turn, *x, in, 2, NULL, 0, x);
+    return shard_aggregate_emit(m, micro_batch, *x, in, 2, NULL, 0, x);
 }
 
 mf_status mf_shard_weigh(mf_shard_map *m, mf_output *const *results, const int64_t *samples, int n)
@@ -84,7 +84,7 @@ mf_status mf_shard_weigh(mf_shard_map *m, mf_output *const *results, const int64
 }
 
 static mf_status shard_aggregate(mf_shard_map *m, mf_output *const *results, const mf_attr *samples,
-                                 int64_t turn, int port)
+                                 int64_t micro_batch, int port)
 {
     const char *how = mf_aggregate_name(m->aggregation.how);
     const mf_named_attr attrs[] = {
@@ -98,7 +98,7 @@ static mf_status shard_aggregate(mf_shard_map *m, mf_output *const *results, con
         return MF_NOMEM("shards");
     for (int64_t t = 0; t < samples->n; t++)
         in[t] = results[t][port];
-    return shard_aggregate_emit(m, turn, in[0], in, (int)samples->n, attrs, MF_COUNT(attrs),
+    return shard_aggregate_emit(m, micro_batch, in[0], in, (int)samples->n, attrs, MF_COUNT(attrs),
                                 &results[0][port]);
 }
 
@@ -106,7 +106,7 @@ mf_status mf_shard_aggregate(mf_shard_map *m, mf_output *const *results, const i
                              int n)
 {
     mf_attr list = { .kind = MF_ATTR_INT, .is_list = true, .n = n };
-    const int64_t last = m->c->settles_turns ? 0 : n;
+    const int64_t last = m->c->settle_micro_batches ? 0 : n;
 
     list.ints = MF_ARENA_ARRAY(m->arena, int64_t, n);
     if (!list.ints)

@@ -230,7 +230,7 @@ typedef struct inputs {
     int count[MF_SUMMED + 1]; /* by spread */
 } inputs;
 
-static mf_status look_at_inputs(const mf_shard_map *m, const mf_node *n, inputs *in)
+static mf_status read_inputs(const mf_shard_map *m, const mf_node *n, inputs *in)
 {
     *in = (inputs){ .spread = MF_ARENA_ARRAY(m->arena, mf_spread, n->n_inputs),
                     .shapes = MF_ARENA_ARRAY(m->arena, mf_shape, n->n_inputs),
@@ -264,7 +264,7 @@ static mf_spread shard_body_choose(const mf_shard_map *m, const mf_node *n, cons
         return MF_SUMMED; /* only_summed() has verified this */
     if (in->count[MF_ROWS] + in->count[MF_DIMS] == 0)
         return MF_SHARED;
-    if (!m->clever)
+    if (!m->enabled)
         return MF_IOVEC;
     if (in->count[MF_ROWS] == 0 ? gives_integers(n) : asks_for_size(n))
         return MF_DIMS;
@@ -317,7 +317,7 @@ static mf_status emit_by_shard(mf_shard_map *m, const mf_node *n)
 
     MF_LOG(MF_LOG_DEBUG, "{{node %s}} (%s) runs shard by shard", n->name, n->op_name);
     MF_TRY(emit_parts(m, n));
-    if (!m->clever || !ends_in_rows(m, n))
+    if (!m->enabled || !ends_in_rows(m, n))
         return MF_OK;
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
     if (!e->whole)
@@ -342,7 +342,7 @@ static mf_status shard_body_emit(mf_shard_map *m, const mf_node *n)
         return emit_argument(m, n);
     if (shard_body_is_op(n, "_Retval"))
         return MF_OK;
-    MF_TRY(look_at_inputs(m, n, &in));
+    MF_TRY(read_inputs(m, n, &in));
     spread = shard_body_choose(m, n, &in);
     if (spread == MF_IOVEC)
         return emit_by_shard(m, n);

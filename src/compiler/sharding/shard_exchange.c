@@ -140,7 +140,7 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes,
 }
 
 /* A worker without samples does not use the shared values. It must still wait for them, because
- * they may come from an exchange that other workers need it to take part in. */
+ * they may come from an exchange that other workers need it to join. */
 static mf_status await_shared(mf_shard_map *m, mf_node *begin)
 {
     for (int i = m->n_batched; i < m->node->n_inputs; i++)

@@ -56,7 +56,7 @@ static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output 
         if (i >= m->n_batched)
             continue;
         MF_TRY(mf_shard_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
-        for (int k = 0; before && !m->c->turns_apart && k < m->node->n_outputs; k++)
+        for (int k = 0; before && !m->c->separate_micro_batches && k < m->node->n_outputs; k++)
             mf_control(m->c->graph, in[i].node, before[k].node);
     }
     m->in = in;
@@ -94,24 +94,24 @@ static mf_status shard_map_settle(mf_shard_map *m, mf_output *outs)
 }
 
 /* Mark new nodes with this micro-batch. */
-static void mark_turn(const mf_shard_map *m, int64_t turn)
+static void mark_micro_batch(const mf_shard_map *m, int64_t micro_batch)
 {
-    m->c->graph->mark.turn = m->c->turns_apart ? turn + 1 : 0;
+    m->c->graph->mark.micro_batch = m->c->separate_micro_batches ? micro_batch + 1 : 0;
 }
 
 /* A value added to a gradient belongs to the same layer. */
-static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
+static mf_status mark_sums(mf_shard_map *m, mf_output *a, const mf_output *b)
 {
     const mf_node_mark mark = m->c->graph->mark;
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < m->node->n_outputs; i++) {
-        if (m->c->turns_apart) {
+        if (m->c->separate_micro_batches) {
             m->c->graph->mark.layer = mf_node_layer(b[i].node);
             m->c->graph->mark.gradient = mf_node_is_gradient(b[i].node);
             /* Its next micro-batch need not wait for the sums with other gradients. */
-            m->c->graph->mark.turn =
-                m->c->settles_turns && m->c->graph->mark.gradient ? 0 : mark.turn;
+            m->c->graph->mark.micro_batch =
+                m->c->settle_micro_batches && m->c->graph->mark.gradient ? 0 : mark.micro_batch;
         }
         st = mf_shard_is_apart(m, i) ? MF_OK : mf_shard_join(m, i, &a[i], b[i]);
     }
@@ -122,28 +122,28 @@ static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
 /* Shards per micro-batch: a power of two, so that micro-batches are branches of the tree. */
 static int64_t shards_of_turn(const mf_shard_map *m)
 {
-    const int64_t turns = mf_node_int(m->node, "turns");
+    const int64_t micro_batches = mf_node_int(m->node, "turns");
     int64_t n = 1;
 
-    if (turns <= 1)
+    if (micro_batches <= 1)
         return m->wanted;
-    while (n * turns < mf_node_int(m->node, "shards"))
+    while (n * micro_batches < mf_node_int(m->node, "shards"))
         n *= 2;
     return n;
 }
 
-static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *outs)
+static mf_status map_micro_batches(const mf_shard_map *all, int64_t size, mf_output *outs)
 {
-    const int64_t turns = (all->wanted + size - 1) / size;
+    const int64_t micro_batches = (all->wanted + size - 1) / size;
     const mf_output *before = NULL;
-    mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, turns);
-    int64_t *samples = MF_ARENA_ARRAY(all->arena, int64_t, turns);
+    mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, micro_batches);
+    int64_t *samples = MF_ARENA_ARRAY(all->arena, int64_t, micro_batches);
     mf_shard_map m = *all;
     int n = 0;
 
     if (!result || !samples)
         return MF_NOMEM("shards");
-    for (int64_t t = 0; t < turns; t++) {
+    for (int64_t t = 0; t < micro_batches; t++) {
         const int64_t from = t * size, to = from + size < all->wanted ? from + size : all->wanted;
         mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
 
@@ -156,10 +156,10 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
             return MF_NOMEM("shards");
         if (m.samples == 0)
             break; /* and so are all later ones */
-        mark_turn(all, t);
+        mark_micro_batch(all, t);
         MF_TRY(cut_inputs(&m, before, in));
         MF_TRY(mf_shard_body(&m, result[t]));
-        if (m.c->settles_turns)
+        if (m.c->settle_micro_batches)
             MF_TRY(shard_map_settle(&m, result[t]));
         before = result[t];
         samples[n++] = m.samples;
@@ -167,12 +167,12 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
     MF_TRY(mf_shard_weigh(&m, result, samples, n));
     for (int64_t stride = 1; stride < n; stride *= 2) {
         for (int64_t i = 0; i + stride < n; i += 2 * stride) {
-            mark_turn(all, i + 2 * stride < n ? i + 2 * stride - 1 : n - 1);
-            MF_TRY(join_turns(&m, result[i], result[i + stride]));
+            mark_micro_batch(all, i + 2 * stride < n ? i + 2 * stride - 1 : n - 1);
+            MF_TRY(mark_sums(&m, result[i], result[i + stride]));
         }
     }
     MF_TRY(mf_shard_aggregate(&m, result, samples, n));
-    all->c->graph->mark.turn = 0;
+    all->c->graph->mark.micro_batch = 0;
     memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
     return MF_OK;
 }
@@ -183,7 +183,7 @@ mf_status mf_shard_branch(const mf_shard_map *all, mf_output *outs)
     mf_shard_map m = *all;
 
     if (size < all->wanted)
-        return map_turns(all, size, outs);
+        return map_micro_batches(all, size, outs);
     if (all->wanted != mf_node_int(all->node, "shards")) {
         mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
 
@@ -212,7 +212,7 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
                        .in = n->inputs,
                        .arena = c->graph->arena,
                        .join = mf_node_attr(n, "join"),
-                       .clever = mf_pass_is_on(c, "shards") };
+                       .enabled = mf_pass_is_on(c, "shards") };
     int first;
 
     mf_node_arg_range(n, false, 0, &first, &m.n_batched);

@@ -51,7 +51,7 @@ typedef struct mf_shard_map {
     const char *whole_name, **part_name; /* name prefixes */
     const mf_inline_place *whole_place, **part_place;
     mf_node *pivot; /* the node's control dependencies; NULL: none */
-    bool clever; /* the pass is enabled */
+    bool enabled; /* the pass is enabled */
     mf_aggregation aggregation; /* of micro-batches */
 } mf_shard_map;
 

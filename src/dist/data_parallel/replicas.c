@@ -14,7 +14,7 @@
 #include <string.h>
 
 MF_PARAM_INT(replica_check_steps, 100,
-             "compare the variables of all replicas every N steps; 0: never");
+             "interval in steps of comparing the variables of all replicas; 0: never");
 
 enum { AREA = 1 << 20 }; /* bytes that a replica shares at a time */
 

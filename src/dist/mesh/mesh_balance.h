@@ -8,7 +8,7 @@
 
 typedef struct mf_mesh_balance {
     int64_t looked, pause; /* the step of the last check, and steps until the next */
-    int64_t *busy; /* by processor: nanoseconds at work, as seen last; NULL: never */
+    int64_t *busy; /* by device: nanoseconds at work, as seen last; NULL: never */
 } mf_mesh_balance;
 
 void mf_mesh_balance_init(mf_mesh_balance *b);

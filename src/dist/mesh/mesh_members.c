@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* Steps that may have to be done again when a worker is lost. */
-MF_PARAM_INT(mesh_keep_steps, 64,
-             "steps on a mesh after which all workers have complete weights, to continue from "
-             "when one of them is lost; 0: no worker has any, and all continue from a checkpoint");
+MF_PARAM_INT(mesh_snapshot_steps, 64,
+             "interval in steps of full copies of the weights on each mesh worker, for recovery "
+             "from a lost worker; 0: recover from a checkpoint");
 
 int64_t mf_job_mesh_keep_steps(void)
 {
-    return MF_PARAM(mesh_keep_steps);
+    return MF_PARAM(mesh_snapshot_steps);
 }
 
 /* Training continues from the variables that were gathered last. */

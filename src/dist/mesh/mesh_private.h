@@ -32,7 +32,7 @@ typedef struct mf_job_mesh {
     mf_mesh_worker *workers; /* by rank, of n_workers; the same */
     int n_workers;
     mf_job_members members; /* of an elastic job: dist.members */
-    int64_t keep_steps; /* mesh_keep_steps of worker 0 */
+    int64_t keep_steps; /* mesh_snapshot_steps of worker 0 */
     mf_train_progress kept; /* the progress that the trainer's variables belong to; steps -1: none
                              */
     mf_aggregation aggregation; /* of micro-batches */

@@ -18,9 +18,9 @@ int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, in
 
     if (!m || !m->counts)
         return 0;
-    for (int i = 0; out && i < max && i < m->setup.meshes.processors; i++)
+    for (int i = 0; out && i < max && i < m->setup.meshes.devices; i++)
         out[i] = m->counts[i];
-    return m->setup.meshes.processors;
+    return m->setup.meshes.devices;
 }
 
 int mf_strategy_mesh_workers(const mf_strategy *strategy, mf_mesh_worker *out, int max)

@@ -138,6 +138,6 @@ mf_status mf_mesh_settings_setup(const mf_mesh_settings *s, mf_mesh_setup *out)
     out->pipeline = s->pipeline;
     out->chunks = s->chunks;
     out->exact = s->exact;
-    out->n = out->meshes.processors;
+    out->n = out->meshes.devices;
     return MF_OK;
 }

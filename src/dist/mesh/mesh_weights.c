@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_weights.c - variables of a training on a mesh: the trainer's own, and the slices that
- * processors hold. */
+ * devices hold. */
 #include "base/mem.h"
 #include "dist/mesh/mesh_private.h"
 

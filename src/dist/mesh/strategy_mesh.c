@@ -23,7 +23,7 @@
 /* Devices are assigned evenly, neighbours to one worker: the first of this rank. */
 static int strategy_mesh_first_of(const mf_job_mesh *m, int rank)
 {
-    return m->setup.meshes.processors * rank / m->dist.size;
+    return m->setup.meshes.devices * rank / m->dist.size;
 }
 
 /* ---- sessions ---- */
@@ -62,16 +62,16 @@ static mf_status make_wire(mf_job_mesh *m)
 /* In an elastic job surplus workers end, and the others rendezvous without them. */
 static mf_status check_seats(const mf_job_mesh *m)
 {
-    const int n = m->setup.meshes.processors;
+    const int n = m->setup.meshes.devices;
 
     if (m->dist.size <= n)
         return MF_OK;
     if (m->dist.members && m->dist.rank < n)
-        return MF_FAIL(MF_ABORTED, "%d workers joined a mesh of %d processors", m->dist.size, n);
+        return MF_FAIL(MF_ABORTED, "%d workers joined a mesh of %d devices", m->dist.size, n);
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "the mesh has %d processors and the job %d workers: some workers would have no processor",
-        n, m->dist.size);
+        "the mesh has %d devices and the job %d workers: some workers would have no device", n,
+        m->dist.size);
 }
 
 mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
@@ -248,8 +248,8 @@ static void strategy_mesh_refuse(mf_job_mesh *m, const mf_mesh_agreed *a)
     mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
 }
 
-/* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
- * it cannot be. */
+/* Between two steps: what devices hold goes where the new layout wants it. It is no failure that it
+ * cannot be. */
 static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a,
                                       const mf_mesh_spec *to)
 {
@@ -285,7 +285,7 @@ static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mes
     mf_mesh_balance_restart(&m->balance, step);
     (void)snprintf(words, sizeof words,
                    "after step %lld the mesh is '%s', the layout '%s': %lld bytes were sent to "
-                   "processors here, %.1f ms",
+                   "devices here, %.1f ms",
                    (long long)step, a->to.mesh, a->to.layout, (long long)bytes,
                    (double)(mf_clock_ns() - begin) * 1e-6);
     MF_INFO("%s", words);
@@ -340,7 +340,7 @@ static mf_status strategy_mesh_count(mf_job_mesh *m)
     mf_status st = MF_OK;
 
     if (!m->counts)
-        m->counts = mf_calloc(m->setup.meshes.processors, sizeof *m->counts);
+        m->counts = mf_calloc(m->setup.meshes.devices, sizeof *m->counts);
     if (!mine || !sizes || !m->counts)
         st = MF_NOMEM("counters");
     for (int i = 0; st == MF_OK && i < m->setup.n; i++)
@@ -362,14 +362,14 @@ static mf_status strategy_mesh_count(mf_job_mesh *m)
 static mf_status strategy_mesh_balance(mf_job_mesh *m, int64_t step)
 {
     const mf_meshes *meshes = &m->setup.meshes;
-    int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
+    int64_t *busy = mf_calloc(meshes->devices, sizeof *busy);
     mf_mesh_agreed asked = { 0 };
     mf_mesh_spec to;
     mf_mesh next;
     bool better = false;
     mf_status st = busy ? strategy_mesh_count(m) : MF_NOMEM("speeds");
 
-    for (int i = 0; st == MF_OK && i < meshes->processors; i++)
+    for (int i = 0; st == MF_OK && i < meshes->devices; i++)
         busy[i] = m->counts[i].busy_ns;
     if (st == MF_OK)
         st = mf_mesh_balance_look(&m->balance, meshes, &m->setup.rules, step, busy, &next, &better);
@@ -458,7 +458,7 @@ static mf_status mesh_holders(mf_dist *dist, const mf_trainer *t, int64_t i, mf_
                 continue;
             mf_buf_clear(&slice);
             box_text(&box, rank, &slice);
-            (void)snprintf(task, sizeof task, "worker %d, processor %d", r, p);
+            (void)snprintf(task, sizeof task, "worker %d, device %d", r, p);
             mf_holders_add(out, task, slice.data, t->step);
         }
     }

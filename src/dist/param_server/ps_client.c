@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-MF_PARAM_INT(ps_push_again_ms, 3000, "a push without a reply is sent again after so long");
+MF_PARAM_INT(ps_push_retry_ms, 3000,
+             "a push without a reply is retransmitted after this time in ms");
 
 mf_push_pull *mf_ps_client_rounds(mf_ps_client *c)
 {
@@ -106,13 +107,13 @@ mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **da
 {
     const mf_frame asked = push_frame(c, server, step);
     const mf_frame f = ps_client_frame_of(c, MF_PS_PUSH, MF_MESSAGE_REPLY, step);
-    const mf_net_again again = { .frame = &asked,
+    const mf_net_retry again = { .frame = &asked,
                                  .data = c->push[server].data,
-                                 .after_ns = MF_PARAM(ps_push_again_ms) * 1000000,
+                                 .after_ns = MF_PARAM(ps_push_retry_ms) * 1000000,
                                  .times = &c->again };
 
-    return mf_net_take_again(c->net, c->first_server + server, &f, &again, data, size,
-                             mf_clock_ns() + c->timeout_ns, "the new weights");
+    return mf_net_take_with_retry(c->net, c->first_server + server, &f, &again, data, size,
+                                  mf_clock_ns() + c->timeout_ns, "the new weights");
 }
 
 /* One integer. */

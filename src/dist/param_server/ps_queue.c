@@ -38,7 +38,7 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
         mf_wait_report_begin(&waiting);
     while (!*out && st == MF_OK) {
         *out = mf_mailbox_take(&s->requests, mf_clock_ns() + LOOK_NS);
-        mf_wait_report_look(&waiting);
+        mf_wait_report_check(&waiting);
         if (!*out)
             st = mf_mailbox_check(&s->requests);
         if (!*out && st == MF_OK)

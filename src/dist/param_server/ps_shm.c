@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-MF_PARAM_INT(ps_shared_memory, 1, "0: workers and parameter servers of one host use messages only");
+MF_PARAM_INT(ps_shared_memory, 1,
+             "1: workers and parameter servers of one host use shared memory; 0: messages only");
 
 /* A group has an area for each member, and one for results. */
 enum { PUSH = 0, FIRST_ANSWER = 1, MEMBERS = MF_PS_ANSWERS };

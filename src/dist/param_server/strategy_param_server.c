@@ -195,7 +195,7 @@ static mf_status ps_leave(mf_dist *dist, mf_trainer *t)
 
     (void)t;
     if (st == MF_OK)
-        st = mf_group_sizes(dist->group, &c, mf_net_sent_away(j->net), sent);
+        st = mf_group_sizes(dist->group, &c, mf_net_sent_remote(j->net), sent);
     j->sent = 0;
     for (int r = 0; st == MF_OK && r < dist->size; r++)
         j->sent += sent[r] / dist->size;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ragged_dense.c - RaggedTensorToTensor: rows of different lengths in a tensor of the longest one,
- * or of given sizes; what is not there is the default, what does not fit is left out. */
+/* ragged_dense.c - RaggedTensorToTensor: rows of different lengths in a tensor of the longest
+ * length, or of given sizes. Missing elements have the default value; elements beyond the sizes are
+ * dropped. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"

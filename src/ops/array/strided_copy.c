@@ -230,8 +230,8 @@ static void choose_copy(strided_copy_move_job *job)
         job->copy = tiles ? BY_SIZE(transpose) : BY_SIZE(copy_cells);
 }
 
-/* Chooses the two dimensions of the block: the innermost, and the one that allows tiles or else its
- * neighbour. A long innermost dimension is a block of its own, divided into strips. */
+/* Chooses the two dimensions of the block: the innermost, and the dimension that allows tiles or
+ * else its neighbour. A long innermost dimension is a block of its own, divided into strips. */
 static void choose_block(strided_copy_move_job *job)
 {
     const int inner = job->rank - 1;

@@ -257,7 +257,7 @@ static const mf_dataset_op_kind unique = { .name = "Unique",
                                            .end = unique_end };
 MF_DATASET_OP_KERNEL(unique)
 
-/* ---- IgnoreErrors: elements that fail are left out ---- */
+/* ---- IgnoreErrors: elements that fail are skipped ---- */
 
 static mf_status ignore_next(mf_cursor *c, mf_walk *w, mf_tensor *row, bool *end)
 {

@@ -9,28 +9,28 @@
 #include "ops/dist/mesh_util.h"
 
 /* Peers, and begin and size of a box for each. */
-typedef struct parcels {
+typedef struct reshard_parts {
     mf_shape shape; /* of the block that contains the boxes */
     int n;
     const int64_t *peers, *boxes;
-} parcels;
+} reshard_parts;
 
 typedef struct move_state {
     int64_t key;
-    parcels send, receive; /* empty for an op without an input, or without an output */
+    reshard_parts send, receive; /* empty for an op without an input, or without an output */
     const int64_t *keep; /* NULL, or begin in the old block, begin in the new block, size */
 } move_state;
 
 static const int64_t nowhere[1]; /* begin and size for scalars */
 
-static mf_mesh_box mesh_move_box_of(const parcels *p, int i)
+static mf_mesh_box mesh_move_box_of(const reshard_parts *p, int i)
 {
     return mf_mesh_box_at(p->boxes, i, p->shape.rank);
 }
 
 /* Nodes may come from a file, so everything is checked. */
 static mf_status parcels_read(const mf_node *n, const char *shape, const char *peers,
-                              const char *boxes, parcels *out)
+                              const char *boxes, reshard_parts *out)
 {
     int64_t n_peers, n_boxes;
     bool good;

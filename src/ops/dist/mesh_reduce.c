@@ -109,7 +109,7 @@ static mf_status mesh_reduce_combine(reduce_wait *w, void *out, int64_t count)
         parts[i] = w->pieces[i].part.data;
         if (w->pieces[i].part.count != count || w->pieces[i].part.dtype != w->out->dtype)
             st = MF_FAIL(MF_INVALID_ARGUMENT,
-                         "processor %lld has sent %lld of %s instead of %lld of %s",
+                         "device %lld has sent %lld of %s instead of %lld of %s",
                          (long long)w->s->members[i], (long long)w->pieces[i].part.count,
                          mf_dtype_name(w->pieces[i].part.dtype), (long long)count,
                          mf_dtype_name(w->out->dtype));

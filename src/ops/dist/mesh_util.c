@@ -67,7 +67,7 @@ static void mesh_util_walk(const rows *r, mf_mesh_box box, size_t cell, char *da
 static mf_status mesh_util_check_type(const mf_tensor *t)
 {
     if (!mf_dtype_is_plain(t->dtype))
-        return MF_FAIL(MF_UNIMPLEMENTED, "values of type %s cannot go to another processor",
+        return MF_FAIL(MF_UNIMPLEMENTED, "values of type %s cannot go to another device",
                        mf_dtype_name(t->dtype));
     return MF_OK;
 }
@@ -114,7 +114,7 @@ mf_status mf_mesh_unpack(const mf_tensor *piece, mf_mesh_box box, mf_tensor *to)
 
     if (piece->count != n || piece->dtype != to->dtype)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "another processor has sent %lld of %s instead of %lld of %s",
+                       "another device has sent %lld of %s instead of %lld of %s",
                        (long long)piece->count, mf_dtype_name(piece->dtype), (long long)n,
                        mf_dtype_name(to->dtype));
     if (n > 0)
@@ -272,7 +272,7 @@ static mf_status mesh_util_choose(mf_cut how, mf_dtype dtype, const void *const 
     mf_tensor best = { .dtype = dtype, .count = count, .data = out };
 
     if (!mf_dtype_is_plain(dtype) || mf_dtype_is_complex(dtype))
-        return MF_FAIL(MF_UNIMPLEMENTED, "%s is not compared between processors",
+        return MF_FAIL(MF_UNIMPLEMENTED, "%s is not compared between devices",
                        mf_dtype_name(dtype));
     memcpy(out, parts[0], (size_t)count * cell);
     for (int k = 1; k < n; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fused.c - the kernel of elementwise ops that the pass `fuse` has merged.
  *
- * Operands that do not have the result's shape are first broadcast into a tile; one that is the
- * same in all tiles (a bias) is broadcast once. */
+ * Operands that do not have the result's shape are first broadcast into a tile; an operand that is
+ * the same in all tiles (a bias) is broadcast once. */
 #include "ops/math/fused.h"
 
 #include "ops/math/elementwise.h"

@@ -181,7 +181,7 @@ static mf_status logsum_run(mf_kernel *k)
     return scan_run(k, logsum_loops);
 }
 
-/* ---- gradients: the same scan the other way round ---- */
+/* ---- gradients: the same scan in reverse ---- */
 
 static mf_output scan_back(mf_grad *g, const char *op, mf_output x)
 {

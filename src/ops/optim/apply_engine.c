@@ -17,7 +17,7 @@ typedef struct rule_state {
     int n_slots, n_hyper;
     int hyper[MF_RULE_HYPER];
     int grad, indices; /* indices: -1 when dense */
-    bool flag, racing;
+    bool flag, concurrent;
 } rule_state;
 
 const mf_rule *mf_rule_find(const char *op)
@@ -53,7 +53,7 @@ static mf_status apply_engine_read_signature(const mf_node *node, rule_state *s)
     if (!s->rule || s->grad < 0)
         return MF_FAIL(MF_INTERNAL, "op %s has no update rule", node->op_name);
     s->flag = s->rule->flag && mf_node_bool(node, s->rule->flag);
-    s->racing = mf_node_bool(node, "_hogwild");
+    s->concurrent = mf_node_bool(node, "_hogwild");
     return MF_OK;
 }
 
@@ -201,19 +201,19 @@ void mf_rule_job_run(const mf_rule_job *job, int64_t slot_at, int64_t grad_at, i
         s.slot[i] = (char *)s.slot[i] + (size_t)slot_at * job->cell;
     s.grad = (const char *)s.grad + (size_t)grad_at * job->cell;
     s.n = n;
-    if (job->racing)
+    if (job->concurrent)
         mf_race_begin();
     job->fn(&s);
-    if (job->racing)
+    if (job->concurrent)
         mf_race_end();
 }
 
-mf_status mf_slots_begin(mf_variable *const *v, int n, bool racing, mf_tensor *values)
+mf_status mf_slots_begin(mf_variable *const *v, int n, bool concurrent, mf_tensor *values)
 {
     mf_status st = MF_OK;
 
     memset(values, 0, (size_t)n * sizeof *values);
-    if (!racing) {
+    if (!concurrent) {
         MF_TRY(mf_variables_begin(v, n));
         for (int i = 0; i < n; i++)
             values[i] = v[i]->value;
@@ -226,11 +226,11 @@ mf_status mf_slots_begin(mf_variable *const *v, int n, bool racing, mf_tensor *v
     return st;
 }
 
-void mf_slots_end(mf_variable *const *v, int n, bool racing, mf_tensor *values)
+void mf_slots_end(mf_variable *const *v, int n, bool concurrent, mf_tensor *values)
 {
-    if (!racing)
+    if (!concurrent)
         mf_variables_end(v, n);
-    for (int i = 0; i < n && racing; i++)
+    for (int i = 0; i < n && concurrent; i++)
         mf_tensor_clear(&values[i]);
 }
 
@@ -289,7 +289,7 @@ static mf_status run_rule(const mf_kernel *k, const mf_tensor *values)
 
     MF_TRY(mf_rule_job_init(&job, k->node->def, s->rule, values, s->n_slots, k->in[s->grad]));
     job.all.flag = s->flag;
-    job.racing = s->racing;
+    job.concurrent = s->concurrent;
     for (int i = 0; i < s->n_hyper; i++)
         job.all.hyper[i] = mf_tensor_float_at(k->in[s->hyper[i]], 0);
     if (s->indices >= 0) {
@@ -312,9 +312,9 @@ mf_status mf_rule_run(mf_kernel *k)
     MF_TRY(check_hyper(k, s));
     for (int i = 0; i < s->n_slots; i++)
         MF_TRY(mf_kernel_variable(k, i, &v[i]));
-    MF_TRY(mf_slots_begin(v, s->n_slots, s->racing, values));
+    MF_TRY(mf_slots_begin(v, s->n_slots, s->concurrent, values));
     st = run_rule(k, values);
-    mf_slots_end(v, s->n_slots, s->racing, values);
+    mf_slots_end(v, s->n_slots, s->concurrent, values);
     if (st == MF_OK && k->n_out > 0)
         mf_kernel_set(k, 0, k->in[0]);
     return st;

@@ -39,7 +39,7 @@ typedef struct mf_rule_job {
     mf_rule_span all; /* starting at the first element */
     int n_slots;
     size_t cell; /* bytes of an element */
-    bool racing; /* other threads may write the same elements concurrently */
+    bool concurrent; /* other threads may write the same elements concurrently */
 } mf_rule_job;
 
 /* ---- what Apply* ops and _ApplyMany share (apply_engine.c) ---- */
@@ -49,8 +49,8 @@ const mf_rule *mf_rule_find(const char *op);
 /* Gives access to the values of variables. Locked: exclusive for this thread until mf_slots_end(),
  * and changes become visible then. Racing (Hogwild): nothing is locked or copied; concurrent
  * readers and writers see, and may overwrite, parts of the update. */
-MF_MUST mf_status mf_slots_begin(mf_variable *const *v, int n, bool racing, mf_tensor *values);
-void mf_slots_end(mf_variable *const *v, int n, bool racing, mf_tensor *values);
+MF_MUST mf_status mf_slots_begin(mf_variable *const *v, int n, bool concurrent, mf_tensor *values);
+void mf_slots_end(mf_variable *const *v, int n, bool concurrent, mf_tensor *values);
 /* `values`: of the variable and its slots, named as in `def`. The caller sets hyper, flag and
  * racing.
  * Fails: INVALID_ARGUMENT (types or shapes of slots differ), UNIMPLEMENTED. */

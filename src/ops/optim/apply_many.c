@@ -13,7 +13,7 @@ typedef struct many_state {
     const mf_opdef *def; /* the op that is merged */
     int n_slots, n_vars;
     int first_grad, first_hyper, n_hyper; /* inputs */
-    bool flag, racing;
+    bool flag, concurrent;
 } many_state;
 
 static mf_status read_node(const mf_node *node, many_state *s)
@@ -35,7 +35,7 @@ static mf_status read_node(const mf_node *node, many_state *s)
     if (s->def->n_in != s->n_slots + 1 + s->n_hyper)
         return MF_FAIL(MF_INVALID_ARGUMENT, "rule %s has other inputs", name);
     s->flag = s->rule->flag && mf_node_bool(node, s->rule->flag);
-    s->racing = mf_node_bool(node, "_hogwild");
+    s->concurrent = mf_node_bool(node, "_hogwild");
     return MF_OK;
 }
 
@@ -112,7 +112,7 @@ static mf_status apply_many_run_batch(const mf_kernel *k, int first, int n, cons
             return MF_FAIL(MF_INVALID_ARGUMENT, "var and %s do not have the same shape%s %s",
                            "grad", mf_shape_text(&var->shape, a), mf_shape_text(&grad->shape, c));
         job->all.flag = s->flag;
-        job->racing = s->racing;
+        job->concurrent = s->concurrent;
         for (int h = 0; h < s->n_hyper; h++)
             job->all.hyper[h] = hyper[h];
         total += job->all.n;
@@ -153,9 +153,9 @@ static mf_status many_run(mf_kernel *k)
 
         for (int i = 0; i < n * s->n_slots; i++)
             MF_TRY(mf_kernel_variable(k, first * s->n_slots + i, &v[i]));
-        MF_TRY(mf_slots_begin(v, n * s->n_slots, s->racing, values));
+        MF_TRY(mf_slots_begin(v, n * s->n_slots, s->concurrent, values));
         st = apply_many_run_batch(k, first, n, hyper, values);
-        mf_slots_end(v, n * s->n_slots, s->racing, values);
+        mf_slots_end(v, n * s->n_slots, s->concurrent, values);
         MF_TRY(st);
     }
     return MF_OK;

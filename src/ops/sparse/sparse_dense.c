@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- element by element, for those that are there ---- */
+/* ---- element by element, for present elements ---- */
 
 /* Strides of the dense tensor, broadcast to the sparse one's dimensions. */
 static mf_status dense_strides(const mf_sparse *s, const mf_shape *dense, int64_t *stride)

@@ -330,7 +330,8 @@ static mf_status must_change(const mf_table *t, const char *what)
     return MF_OK;
 }
 
-mf_status mf_table_insert(mf_table *t, const mf_tensor *keys, const mf_tensor *values, bool anew)
+mf_status mf_table_insert(mf_table *t, const mf_tensor *keys, const mf_tensor *values,
+                          bool replace_all)
 {
     mf_status st;
 
@@ -338,7 +339,7 @@ mf_status mf_table_insert(mf_table *t, const mf_tensor *keys, const mf_tensor *v
     MF_TRY(mf_table_check(t, keys, values));
     MF_TRY(check_keys(t, keys));
     pthread_mutex_lock(&t->lock);
-    if (anew)
+    if (replace_all)
         entries_deinit(&t->entries);
     st = lookup_add_all(t, &t->entries, keys, values, false);
     pthread_mutex_unlock(&t->lock);

@@ -50,9 +50,9 @@ MF_MUST mf_status mf_table_check(const mf_table *t, const mf_tensor *keys, const
 /* Fills a static table, atomically. Fails: FAILED_PRECONDITION (it has other entries already, or a
  * duplicate key has different values). */
 MF_MUST mf_status mf_table_initialize(mf_table *t, const mf_tensor *keys, const mf_tensor *values);
-/* Adds or replaces entries; `anew`: removes all others. */
+/* Adds or replaces entries; `replace_all`: removes all other entries. */
 MF_MUST mf_status mf_table_insert(mf_table *t, const mf_tensor *keys, const mf_tensor *values,
-                                  bool anew);
+                                  bool replace_all);
 MF_MUST mf_status mf_table_remove(mf_table *t, const mf_tensor *keys);
 /* Row i of `out` is the value of key i, or the default: one for all, or one per key. */
 MF_MUST mf_status mf_table_find(mf_table *t, const mf_tensor *keys, const mf_tensor *missing,

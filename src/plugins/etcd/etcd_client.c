@@ -189,7 +189,7 @@ typedef struct etcd_client_watch {
     mf_status st;
 } etcd_client_watch;
 
-static void look_at_line(etcd_client_watch *w, size_t len)
+static void decode_line(etcd_client_watch *w, size_t len)
 {
     const etcd_text t = { w->l->bytes + w->done, len, etcd_connection_http(w->l) };
 
@@ -207,7 +207,7 @@ static bool is_enough(void *arg)
     pthread_mutex_unlock(&w->c->lock);
     while (!w->changed && w->st == MF_OK && w->l->len > w->done &&
            (end = memchr(w->l->bytes + w->done, '\n', w->l->len - w->done)) != NULL) {
-        look_at_line(w, (size_t)(end - w->l->bytes) - w->done);
+        decode_line(w, (size_t)(end - w->l->bytes) - w->done);
         w->done = (size_t)(end - w->l->bytes) + 1;
     }
     return w->changed || w->cancelled || w->st != MF_OK;
@@ -226,7 +226,7 @@ static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *
     if (w->cancelled)
         return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
     if (how == ETCD_ANSWERED && w->l->len > w->done)
-        look_at_line(w, w->l->len - w->done); /* an error reply is not a stream */
+        decode_line(w, w->l->len - w->done); /* an error reply is not a stream */
     if (w->st != MF_OK)
         return wrapped(w->c, w->st, endpoint);
     if (w->changed)

@@ -34,7 +34,7 @@ typedef struct rpc_peers {
 void rpc_peers_init(rpc_peers *p);
 void rpc_peers_deinit(rpc_peers *p);
 /* Without TLS: fails with PERMISSION_DENIED unless the caller is a process of our user on this
- * host; UNAVAILABLE: it is gone. */
+ * host; UNAVAILABLE: it has closed the connection. */
 MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
                                   grpc_call *call);
 /* Remove connections that have ended. */

@@ -78,7 +78,7 @@ static mf_status status_of(grpc_status_code code)
 }
 
 /* The reason why a retry by gRPC would be useless; NULL: it may succeed. */
-static const char *hopeless(mf_status st, const char *message)
+static const char *permanent_failure(mf_status st, const char *message)
 {
     if (st != MF_UNAVAILABLE)
         return NULL;
@@ -114,7 +114,7 @@ static void grpc_rpc_client_hand_over(grpc_rpc_client_asked *a)
     char text[300];
     char *details = grpc_slice_to_c_string(a->details);
     mf_status st = status_of(a->status);
-    const char *why = hopeless(st, details);
+    const char *why = permanent_failure(st, details);
     const char *message = why ? why : grpc_rpc_client_plain(st, details, text, sizeof text);
     mf_iovec *parts = NULL;
     int n = 0;

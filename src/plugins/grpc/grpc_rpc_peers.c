@@ -112,8 +112,8 @@ static void grpc_rpc_peers_remember(rpc_peers *p, const char *name, int fd, mf_s
         close(fd);
 }
 
-static mf_status grpc_rpc_peers_look(rpc_peers *p, const mf_security *security,
-                                     const mf_endpoint *at, grpc_call *call, const char *name)
+static mf_status grpc_rpc_peers_identify(rpc_peers *p, const mf_security *security,
+                                         const mf_endpoint *at, grpc_call *call, const char *name)
 {
     mf_endpoint theirs, ours;
     mf_status st = MF_OK;
@@ -141,7 +141,7 @@ mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_en
         return MF_OK;
     name = grpc_call_get_peer(call);
     if (!name || !grpc_rpc_peers_is_known(p, name, &st))
-        st = grpc_rpc_peers_look(p, security, at, call, name ? name : "");
+        st = grpc_rpc_peers_identify(p, security, at, call, name ? name : "");
     gpr_free(name);
     return st;
 }

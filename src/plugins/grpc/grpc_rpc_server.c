@@ -54,7 +54,7 @@ struct mf_rpc_server {
     pthread_cond_t changed;
     int calls; /* not freed yet */
     bool is_stopped;
-    bool is_untidy; /* events since the last cleanup */
+    bool needs_sweep; /* events since the last cleanup */
     int64_t tidied_ns; /* time of the last cleanup */
 };
 
@@ -75,8 +75,8 @@ struct grpc_rpc_server_incoming {
 
     pthread_mutex_t lock; /* guards all fields below */
     int refs; /* pending tags, and the pending reply */
-    bool is_told, is_answered, is_gone; /* the service was called; a reply was given; the caller is
-                                           gone */
+    bool is_delivered, is_answered, caller_closed; /* the service was called; a reply was given; the
+                                                      caller has closed the call */
 };
 
 /* ---- calls ---- */
@@ -140,7 +140,7 @@ static bool grpc_rpc_server_start(grpc_rpc_server_incoming *c, const grpc_op *op
 
 static void grpc_rpc_server_on_sent(grpc_rpc_server_incoming *c, bool ok, bool alone)
 {
-    (void)ok; /* a failure means that the caller is gone, which needs no action */
+    (void)ok; /* a failure means that the caller has closed the call, which needs no action */
     (void)alone;
     grpc_rpc_server_unref(c); /* already answered */
 }
@@ -182,13 +182,13 @@ static void grpc_rpc_server_refuse(grpc_rpc_server_incoming *c, mf_status status
     rpc_answer(&c->base, status, message, NULL, 0);
 }
 
-/* The service must be called, unless the caller is gone. */
-static bool may_tell(grpc_rpc_server_incoming *c)
+/* The service must be called, unless the caller has closed the call. */
+static bool claim_delivery(grpc_rpc_server_incoming *c)
 {
     bool tell;
 
     pthread_mutex_lock(&c->lock);
-    tell = c->is_told = !c->is_gone;
+    tell = c->is_delivered = !c->caller_closed;
     pthread_mutex_unlock(&c->lock);
     return tell;
 }
@@ -206,8 +206,8 @@ static void grpc_rpc_server_on_received(grpc_rpc_server_incoming *c, bool ok, bo
     c->request = NULL;
     if (alone)
         grpc_rpc_server_refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls in flight");
-    else if (!may_tell(c))
-        grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller is gone");
+    else if (!claim_delivery(c))
+        grpc_rpc_server_refuse(c, MF_CANCELLED, "the caller has closed the call");
     else
         s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
                            GRPC_SLICE_LENGTH(c->bytes));
@@ -219,9 +219,9 @@ static void grpc_rpc_server_on_closed(grpc_rpc_server_incoming *c, bool ok, bool
 
     (void)alone;
     pthread_mutex_lock(&c->lock);
-    c->is_gone = !ok || c->cancelled;
-    atomic_store(&c->base.gone, c->is_gone);
-    tell = c->is_gone && c->is_told && !c->is_answered;
+    c->caller_closed = !ok || c->cancelled;
+    atomic_store(&c->base.gone, c->caller_closed);
+    tell = c->caller_closed && c->is_delivered && !c->is_answered;
     pthread_mutex_unlock(&c->lock);
     if (tell)
         c->s->service->cancelled(c->s->ctx, &c->base);
@@ -351,26 +351,26 @@ static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
     grpc_rpc_server_unref(c);
 }
 
-static bool is_untidy(mf_rpc_server *s)
+static bool needs_sweep(mf_rpc_server *s)
 {
     bool untidy;
 
     pthread_mutex_lock(&s->lock);
-    untidy = s->is_untidy;
+    untidy = s->needs_sweep;
     pthread_mutex_unlock(&s->lock);
     return untidy;
 }
 
 /* Should this thread clean up: the server was idle, or the last cleanup was long ago? */
-static bool takes_turn(mf_rpc_server *s, int64_t after_s)
+static bool claim_sweep(mf_rpc_server *s, int64_t after_s)
 {
     const int64_t now = mf_clock_ns();
     bool turn;
 
     pthread_mutex_lock(&s->lock);
-    turn = s->is_untidy && now - s->tidied_ns >= after_s * INT64_C(1000000000);
+    turn = s->needs_sweep && now - s->tidied_ns >= after_s * INT64_C(1000000000);
     if (turn) {
-        s->is_untidy = false;
+        s->needs_sweep = false;
         s->tidied_ns = now;
     }
     pthread_mutex_unlock(&s->lock);
@@ -379,7 +379,7 @@ static bool takes_turn(mf_rpc_server *s, int64_t after_s)
 
 /* During and after a flood of calls: drop ended connections, and return memory to the system that
  * the allocator would keep in its per-thread arenas. */
-static void tidy_up(mf_rpc_server *s)
+static void sweep_memory(mf_rpc_server *s)
 {
     rpc_peers_sweep(&s->peers);
     (void)malloc_trim(0);
@@ -390,11 +390,11 @@ static grpc_event next_event(mf_rpc_server *s)
     for (;;) {
         const gpr_timespec soon =
             gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(IDLE_S, GPR_TIMESPAN));
-        const gpr_timespec until = is_untidy(s) ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+        const gpr_timespec until = needs_sweep(s) ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC);
         const grpc_event e = grpc_completion_queue_next(s->queue, until, NULL);
 
-        if (takes_turn(s, e.type == GRPC_QUEUE_TIMEOUT ? 0 : TIDY_S))
-            tidy_up(s);
+        if (claim_sweep(s, e.type == GRPC_QUEUE_TIMEOUT ? 0 : TIDY_S))
+            sweep_memory(s);
         if (e.type != GRPC_QUEUE_TIMEOUT)
             return e;
     }
@@ -414,7 +414,7 @@ static void grpc_rpc_server_live(void *ctx)
         const bool alone = !mf_leader_follower_takes(&s->lf);
 
         pthread_mutex_lock(&s->lock);
-        s->is_untidy = true;
+        s->needs_sweep = true;
         pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
     } while (mf_leader_follower_stays(&s->lf));

@@ -132,7 +132,7 @@ static void grpc_stream_start(stream *s, const grpc_op *ops, size_t n, tag *whic
 
 /* The caller holds the lock, which is released for a while: sends all pending parts, if no message
  * is being sent. */
-static void kick(stream *s)
+static void send_pending(stream *s)
 {
     grpc_op op = { .op = GRPC_OP_SEND_MESSAGE };
 
@@ -150,7 +150,7 @@ static void kick(stream *s)
 }
 
 /* The caller holds the lock: no more sends. */
-static int die(stream *s, grpc_slice left[PENDING_MAX])
+static int stop_sending(stream *s, grpc_slice left[PENDING_MAX])
 {
     const int n = s->n_pending;
 
@@ -168,7 +168,7 @@ static void mark_dead(stream *s)
     int n;
 
     pthread_mutex_lock(&s->lock);
-    n = die(s, left);
+    n = stop_sending(s, left);
     pthread_mutex_unlock(&s->lock);
     while (n > 0)
         grpc_slice_unref(left[--n]); /* calls grpc_stream_release_part() */
@@ -183,7 +183,7 @@ static void grpc_stream_on_sent(stream *s, bool ok)
     pthread_mutex_lock(&s->lock);
     done = s->outgoing;
     s->outgoing = NULL;
-    kick(s);
+    send_pending(s);
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     grpc_byte_buffer_destroy(done);
@@ -230,7 +230,7 @@ static void grpc_stream_add_part(stream *s, grpc_slice part)
 {
     s->pending[s->n_pending++] = part;
     s->pending_bytes += GRPC_SLICE_LENGTH(part);
-    kick(s);
+    send_pending(s);
 }
 
 static grpc_slice copy_frame(const mf_frame *f, const void *data, size_t size)
@@ -398,7 +398,7 @@ static void grpc_stream_maybe_gone(stream *s)
         s->t->inbox->kind->gone(s->t->inbox, s->peer, s->why);
 }
 
-static void say_why(stream *s, const char *why)
+static void set_failure_reason(stream *s, const char *why)
 {
     if (s->why[0] == '\0')
         (void)snprintf(s->why, sizeof s->why, "%s", why);
@@ -431,7 +431,7 @@ static void grpc_stream_take_message(stream *s)
         grpc_stream_receive(s);
     if (st == MF_OK)
         return;
-    say_why(s, mf_error_message());
+    set_failure_reason(s, mf_error_message());
     mark_dead(s);
     if (state == FRAMES)
         stream_break(s);
@@ -473,11 +473,11 @@ static void on_ended(stream *s, bool ok)
         (void)snprintf(text, sizeof text, "%.*s", (int)n, GRPC_SLICE_START_PTR(s->details));
     }
     if (s->channel ? s->status == GRPC_STATUS_OK : !s->cancelled)
-        say_why(s, "its connection was closed");
+        set_failure_reason(s, "its connection was closed");
     else if (text[0])
-        say_why(s, text);
+        set_failure_reason(s, text);
     else
-        say_why(s, "its connection broke");
+        set_failure_reason(s, "its connection broke");
     mark_dead(s);
     pthread_mutex_lock(&s->lock);
     s->is_ended = true;

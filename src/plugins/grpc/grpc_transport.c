@@ -277,7 +277,7 @@ static const char *grpc_transport_address(const mf_transport *transport)
 
 /* The call ended without an answer. gRPC's reason is verbose; a retry helps only if the peer was
  * not up. (With TLS 1.3 a server that rejects our certificate just closes the connection.) */
-static mf_status no_answer(const stream *s)
+static mf_status missing_reply(const stream *s)
 {
     const mf_security *security = &s->t->security;
 
@@ -317,7 +317,7 @@ static mf_status grpc_transport_await_answer(stream *s, int64_t deadline_ns)
     else if (s->state != HAVE_ANSWER && late)
         st = MF_FAIL(MF_DEADLINE_EXCEEDED, "no response");
     else if (s->state != HAVE_ANSWER)
-        st = no_answer(s);
+        st = missing_reply(s);
     pthread_mutex_unlock(&s->lock);
     return st;
 }

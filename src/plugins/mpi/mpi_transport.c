@@ -80,14 +80,14 @@ static mf_status mpi_transport_make_room(mpi_wire *t)
 
     t->peers = mf_calloc(t->n_peers, sizeof *t->peers);
     t->greeting = mf_calloc(HELLO_MAX, 1);
-    t->coming = mf_calloc(all, sizeof *t->coming);
+    t->recv_requests = mf_calloc(all, sizeof *t->recv_requests);
     t->statuses = mf_calloc(all, sizeof *t->statuses);
     t->indices = mf_calloc(all, sizeof *t->indices);
     t->wanted = mf_calloc(t->n_peers, 1);
-    if (!t->peers || !t->greeting || !t->coming || !t->statuses || !t->indices || !t->wanted)
+    if (!t->peers || !t->greeting || !t->recv_requests || !t->statuses || !t->indices || !t->wanted)
         return MF_NOMEM("connections");
     for (int64_t i = 0; i < all; i++)
-        t->coming[i] = MPI_REQUEST_NULL;
+        t->recv_requests[i] = MPI_REQUEST_NULL;
     for (int i = 0; i < t->n_peers; i++) {
         mpi_peer *p = &t->peers[i];
 
@@ -223,7 +223,7 @@ static void mpi_drop(mf_transport *transport, int peer)
 }
 
 /* Notifies the peers, and waits a short time for sent messages to leave. */
-static bool mpi_transport_say_end(mpi_wire *t)
+static bool mpi_transport_send_end(mpi_wire *t)
 {
     const int64_t soon = mf_clock_ns() + 1000000000;
 
@@ -237,11 +237,11 @@ static bool mpi_transport_say_end(mpi_wire *t)
 
 static void cancel_receives(mpi_wire *t)
 {
-    for (int i = 0; t->coming && i < 1 + t->n_peers * WINDOW; i++) {
-        if (t->coming[i] == MPI_REQUEST_NULL)
+    for (int i = 0; t->recv_requests && i < 1 + t->n_peers * WINDOW; i++) {
+        if (t->recv_requests[i] == MPI_REQUEST_NULL)
             continue;
-        (void)MPI_Cancel(&t->coming[i]);
-        (void)MPI_Wait(&t->coming[i], MPI_STATUS_IGNORE);
+        (void)MPI_Cancel(&t->recv_requests[i]);
+        (void)MPI_Wait(&t->recv_requests[i], MPI_STATUS_IGNORE);
     }
 }
 
@@ -268,7 +268,7 @@ static void mpi_close(mf_transport *transport)
     pthread_mutex_unlock(&t->lock);
     if (t->has_thread) {
         pthread_join(t->thread, NULL);
-        clean = mpi_transport_say_end(t);
+        clean = mpi_transport_send_end(t);
         cancel_receives(t);
     }
     if (t->comm != MPI_COMM_NULL && clean && t->ours)
@@ -278,7 +278,7 @@ static void mpi_close(mf_transport *transport)
     pthread_mutex_destroy(&t->lock);
     mf_free(t->peers);
     mf_free(t->greeting);
-    mf_free(t->coming);
+    mf_free(t->recv_requests);
     mf_free(t->statuses);
     mf_free(t->indices);
     mf_free(t->wanted);

@@ -62,7 +62,7 @@ typedef struct mpi_wire {
     bool ours; /* this process initialized MPI and must finalize it */
     mpi_peer *peers;
     char *greeting; /* HELLO_MAX bytes: buffer for the next greeting */
-    MPI_Request *coming; /* [0]: greeting; then WINDOW for each peer. Guarded by lock */
+    MPI_Request *recv_requests; /* [0]: greeting; then WINDOW for each peer. Guarded by lock */
     MPI_Status *statuses;
     int *indices;
     pthread_mutex_t lock; /* guards calls of MPI and all fields below */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static MPI_Request *coming_of(mpi_wire *t, int peer)
+static MPI_Request *recv_requests_of(mpi_wire *t, int peer)
 {
-    return &t->coming[1 + peer * WINDOW];
+    return &t->recv_requests[1 + peer * WINDOW];
 }
 
 static void mpi_receive_ask(mpi_wire *t, void *to, size_t n, int from, int tag,
@@ -23,13 +23,13 @@ static void mpi_receive_ask(mpi_wire *t, void *to, size_t n, int from, int tag,
 
 void wire_await_greeting(mpi_wire *t)
 {
-    mpi_receive_ask(t, t->greeting, HELLO_MAX - 1, MPI_ANY_SOURCE, TAG_HELLO, &t->coming[0]);
+    mpi_receive_ask(t, t->greeting, HELLO_MAX - 1, MPI_ANY_SOURCE, TAG_HELLO, &t->recv_requests[0]);
 }
 
 static void mpi_receive_await_frame(mpi_wire *t, int peer)
 {
     mpi_receive_ask(t, t->peers[peer].first, MF_FRAME_BYTES + SMALL, peer, TAG_FRAME,
-                    coming_of(t, peer));
+                    recv_requests_of(t, peer));
 }
 
 /* ---- the end of a connection ---- */
@@ -43,7 +43,7 @@ static void end_peer(mpi_wire *t, int peer, const char *why)
     p->open = false;
     pthread_mutex_lock(&t->lock);
     for (int k = 0; k < WINDOW; k++) {
-        MPI_Request *r = coming_of(t, peer) + k;
+        MPI_Request *r = recv_requests_of(t, peer) + k;
 
         if (*r != MPI_REQUEST_NULL) { /* a cancelled receive completes immediately */
             (void)MPI_Cancel(r);
@@ -104,7 +104,7 @@ static void ask_for_pieces(mpi_wire *t, int peer)
     mpi_peer *p = &t->peers[peer];
 
     for (int k = 0; k < WINDOW && p->asked < p->frame.size; k++) {
-        MPI_Request *r = coming_of(t, peer) + k;
+        MPI_Request *r = recv_requests_of(t, peer) + k;
         const size_t n = piece_at(p, p->asked);
 
         if (*r != MPI_REQUEST_NULL)
@@ -218,7 +218,7 @@ void *wire_poll(void *arg)
         int n = 0, code;
 
         pthread_mutex_lock(&t->lock);
-        code = MPI_Testsome(all, t->coming, &n, t->indices, t->statuses);
+        code = MPI_Testsome(all, t->recv_requests, &n, t->indices, t->statuses);
         pthread_mutex_unlock(&t->lock);
         for (int i = 0; n != MPI_UNDEFINED && i < n; i++)
             mpi_receive_take(t, t->indices[i], &t->statuses[i],

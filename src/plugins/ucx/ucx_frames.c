@@ -117,9 +117,9 @@ mf_status conn_send(conn *c, unsigned id, const void *head, size_t n_head, const
 
 static void ucx_frames_maybe_gone(conn *c)
 {
-    if (!c->over || c->fetching || c->told || c->peer < 0)
+    if (!c->over || c->fetching || c->notified || c->peer < 0)
         return;
-    c->told = true;
+    c->notified = true;
     c->t->inbox->kind->gone(c->t->inbox, c->peer, c->why);
 }
 
@@ -162,7 +162,7 @@ static void take_call(ucx_wire *t, const event *e)
         MF_WARN("a connection was refused: %s", mf_error_message());
 }
 
-static void take_hello(ucx_wire *t, const event *e)
+static void accept_hello(ucx_wire *t, const event *e)
 {
     conn *c = e->c;
     int peer = -1;
@@ -320,7 +320,7 @@ static void ucx_frames_take(ucx_wire *t, const event *e)
         take_call(t, e);
         break;
     case EVENT_HELLO:
-        take_hello(t, e);
+        accept_hello(t, e);
         break;
     case EVENT_ANSWER:
         ucx_frames_take_answer(t, e);

@@ -67,7 +67,7 @@ struct conn {
     /* for the receiving thread */
     mf_frame frame; /* being fetched */
     bool fetching;
-    bool over, told;
+    bool over, notified;
 };
 
 /* A thread that waits for a request; on its stack. */

@@ -125,11 +125,11 @@ mf_status mf_mesh_parse(const char *text, mf_mesh *out)
                            "'%s' is not a mesh: write axes and sizes, as in \"rows:2;cols:2\"",
                            text);
         n = mesh_layout_read_size(size, before);
-        if (n < 1 || n > MF_MESH_PROCESSORS || out->n * n > MF_MESH_PROCESSORS)
+        if (n < 1 || n > MF_MESH_DEVICES || out->n * n > MF_MESH_DEVICES)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "mesh '%s': axis '%s' cannot have the size '%s' (1 to %d devices; or "
                            "one share per index, up to %d of them, as in \"rows:3,1\")",
-                           text, name, size, MF_MESH_PROCESSORS, MF_MESH_SHARES);
+                           text, name, size, MF_MESH_DEVICES, MF_MESH_SHARES);
         if (out->n_axes == MF_MESH_AXES)
             return MF_FAIL(MF_INVALID_ARGUMENT, "mesh '%s': at most %d axes are supported", text,
                            MF_MESH_AXES);
@@ -171,9 +171,9 @@ bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b)
     return same;
 }
 
-int mf_mesh_at(const mf_mesh *m, int processor, int axis)
+int mf_mesh_at(const mf_mesh *m, int device, int axis)
 {
-    return (processor - m->first) / stride(m, axis) % m->size[axis];
+    return (device - m->first) / stride(m, axis) % m->size[axis];
 }
 
 int mf_mesh_count(const mf_mesh *m, mf_axes axes)
@@ -185,26 +185,26 @@ int mf_mesh_count(const mf_mesh *m, mf_axes axes)
     return n;
 }
 
-int mf_mesh_index(const mf_mesh *m, mf_axes axes, int processor)
+int mf_mesh_index(const mf_mesh *m, mf_axes axes, int device)
 {
     int i = 0;
 
     for (int a = 0; a < m->n_axes; a++) {
         if (axes >> a & 1)
-            i = i * m->size[a] + mf_mesh_at(m, processor, a);
+            i = i * m->size[a] + mf_mesh_at(m, device, a);
     }
     return i;
 }
 
-int mf_mesh_nth(const mf_mesh *m, mf_axes axes, int processor, int i)
+int mf_mesh_nth(const mf_mesh *m, mf_axes axes, int device, int i)
 {
     for (int a = m->n_axes - 1; a >= 0; a--) {
         if (axes >> a & 1) {
-            processor += (i % m->size[a] - mf_mesh_at(m, processor, a)) * stride(m, a);
+            device += (i % m->size[a] - mf_mesh_at(m, device, a)) * stride(m, a);
             i /= m->size[a];
         }
     }
-    return processor;
+    return device;
 }
 
 /* ---- layouts ---- */
@@ -283,8 +283,8 @@ static int64_t cut_at(const mf_mesh *m, int axis, int64_t n, int64_t at)
     return n / all * m->before[axis][at] + n % all * m->before[axis][at] / all;
 }
 
-void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int processor,
-                     int64_t *begin, int64_t *end)
+void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int device, int64_t *begin,
+                     int64_t *end)
 {
     const int64_t grain = cut.axes && cut.grain > 1 ? cut.grain : 1;
 
@@ -292,7 +292,7 @@ void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int proc
     *end = size / grain;
     for (int a = 0; a < m->n_axes; a++) {
         if (cut.axes >> a & 1) {
-            const int64_t from = *begin, n = *end - from, at = mf_mesh_at(m, processor, a);
+            const int64_t from = *begin, n = *end - from, at = mf_mesh_at(m, device, a);
 
             *begin = from + cut_at(m, a, n, at);
             *end = from + cut_at(m, a, n, at + 1);
@@ -302,14 +302,14 @@ void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int proc
     *end *= grain;
 }
 
-mf_box mf_layout_box(const mf_mesh *m, const mf_layout *l, const mf_shape *shape, int processor)
+mf_box mf_layout_box(const mf_mesh *m, const mf_layout *l, const mf_shape *shape, int device)
 {
     mf_box box = { 0 };
 
     for (int d = 0; d < shape->rank; d++) {
         int64_t end;
 
-        mf_layout_piece(m, l->dims[d], shape->dims[d], processor, &box.begin[d], &end);
+        mf_layout_piece(m, l->dims[d], shape->dims[d], device, &box.begin[d], &end);
         box.size[d] = end - box.begin[d];
     }
     return box;
@@ -407,16 +407,16 @@ static const char LAYERS[] = "layers";
 
 void mf_meshes_one(const mf_mesh *m, mf_meshes *out)
 {
-    *out = (mf_meshes){ .n = 1, .processors = m->n };
+    *out = (mf_meshes){ .n = 1, .devices = m->n };
     out->at[0] = *m;
     out->at[0].first = 0;
 }
 
-int mf_meshes_of(const mf_meshes *m, int processor)
+int mf_meshes_of(const mf_meshes *m, int device)
 {
     int k = 0;
 
-    while (k + 1 < m->n && processor >= m->at[k + 1].first)
+    while (k + 1 < m->n && device >= m->at[k + 1].first)
         k++;
     return k;
 }
@@ -425,11 +425,11 @@ static mf_status add_mesh(mf_meshes *all, const mf_mesh *m)
 {
     if (all->n == MF_MESHES)
         return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d meshes or stages are supported", MF_MESHES);
-    if (all->processors + m->n > MF_MESH_PROCESSORS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d devices are supported", MF_MESH_PROCESSORS);
+    if (all->devices + m->n > MF_MESH_DEVICES)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "at most %d devices are supported", MF_MESH_DEVICES);
     all->at[all->n] = *m;
-    all->at[all->n++].first = all->processors;
-    all->processors += m->n;
+    all->at[all->n++].first = all->devices;
+    all->devices += m->n;
     return MF_OK;
 }
 

@@ -15,7 +15,7 @@
 enum {
     MF_MESH_AXES = 8,
     MF_MESH_RULES = 64,
-    MF_MESH_PROCESSORS = 4096,
+    MF_MESH_DEVICES = 4096,
     MF_MESH_NAME = 32,
     MF_MESHES = 32,
     MF_MESH_CHUNKS = 256, /* of layers, over all meshes */
@@ -39,9 +39,9 @@ typedef struct mf_mesh {
 /* Parses "rows:2;cols:2"; in "rows:3,1;cols:2" the first row gets three times as much as the second
  * of a dimension that is split along rows. Fails: INVALID_ARGUMENT with the reason. */
 MF_MUST mf_status mf_mesh_parse(const char *text, mf_mesh *out);
-static inline bool mf_mesh_has(const mf_mesh *m, int processor)
+static inline bool mf_mesh_has(const mf_mesh *m, int device)
 {
-    return processor >= m->first && processor < m->first + m->n;
+    return device >= m->first && device < m->first + m->n;
 }
 /* True if both have the same axes, so that layouts of one are valid for the other. */
 bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b);
@@ -53,12 +53,12 @@ void mf_mesh_add_axis(mf_mesh *m, const char *name, int size);
 /* Are the places along one of its axes unequal? */
 bool mf_mesh_has_shares(const mf_mesh *m);
 /* Index of a device along an axis. */
-int mf_mesh_at(const mf_mesh *m, int processor, int axis);
+int mf_mesh_at(const mf_mesh *m, int device, int axis);
 /* Number of devices that differ only along these axes. */
 int mf_mesh_count(const mf_mesh *m, mf_axes axes);
 /* Index of the device in that group, 0 to count - 1; and the i-th device of its group. */
-int mf_mesh_index(const mf_mesh *m, mf_axes axes, int processor);
-int mf_mesh_nth(const mf_mesh *m, mf_axes axes, int processor, int i);
+int mf_mesh_index(const mf_mesh *m, mf_axes axes, int device);
+int mf_mesh_nth(const mf_mesh *m, mf_axes axes, int device, int i);
 
 typedef struct mf_layout_dim {
     mf_axes axes; /* 0: not split */
@@ -90,10 +90,10 @@ int64_t mf_box_count(const mf_box *b, int rank);
 /* Intersection; false: it is empty. */
 bool mf_box_cut(const mf_box *a, const mf_box *b, int rank, mf_box *out);
 /* The part that a device holds. */
-mf_box mf_layout_box(const mf_mesh *m, const mf_layout *l, const mf_shape *shape, int processor);
+mf_box mf_layout_box(const mf_mesh *m, const mf_layout *l, const mf_shape *shape, int device);
 /* The same for one dimension of `size` elements. */
-void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int processor,
-                     int64_t *begin, int64_t *end);
+void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int device, int64_t *begin,
+                     int64_t *end);
 
 /* ---- layout rules ---- */
 
@@ -117,7 +117,7 @@ bool mf_layout_rules_has(const mf_layout_rules *r, const char *name);
 
 /* Several meshes are the stages of a pipeline, in order: the first holds the first layers. */
 typedef struct mf_meshes {
-    int n, processors;
+    int n, devices;
     mf_mesh at[MF_MESHES];
 } mf_meshes;
 
@@ -146,6 +146,6 @@ MF_MUST mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshe
 /* A list of one mesh. */
 void mf_meshes_one(const mf_mesh *m, mf_meshes *out);
 /* Index of the mesh that contains the device. */
-int mf_meshes_of(const mf_meshes *m, int processor);
+int mf_meshes_of(const mf_meshes *m, int device);
 
 #endif

@@ -3,9 +3,9 @@
  * layouts. */
 #include "spmd/layout/reshard_plan.h"
 
-MF_PARAM_INT(mesh_reduce_direct, 1024,
-             "largest sum, in elements, that each device of a mesh reduces completely in one "
-             "round");
+MF_PARAM_INT(mesh_direct_reduce_elements, 1024,
+             "largest reduction, in elements, that each device computes completely "
+             "in one round");
 
 /* ---- reductions ---- */
 
@@ -61,109 +61,107 @@ static mf_box reshard_plan_relative(const mf_box *part, const mf_box *block, int
 }
 
 mf_status mf_reshard_plan_make(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
-                               const mf_box *to, int processor, mf_arena *arena,
-                               mf_reshard_plan *out)
+                               const mf_box *to, int device, mf_arena *arena, mf_reshard_plan *out)
 {
     const mf_axes cuts = mf_layout_cuts(from, shape->rank);
-    const mf_box mine = mf_layout_box(m, from, shape, processor);
+    const mf_box mine = mf_layout_box(m, from, shape, device);
     const int n = mf_mesh_count(m, cuts);
     mf_box part;
 
-    *out = (mf_reshard_plan){ .send = MF_ARENA_ARRAY(arena, mf_parcel, n),
-                              .receive = MF_ARENA_ARRAY(arena, mf_parcel, n) };
+    *out = (mf_reshard_plan){ .send = MF_ARENA_ARRAY(arena, mf_reshard_part, n),
+                              .receive = MF_ARENA_ARRAY(arena, mf_reshard_part, n) };
     if (!out->send || !out->receive)
         return MF_NOMEM("a new layout");
     for (int i = 0; i < n; i++) {
-        const int peer = mf_mesh_nth(m, cuts, processor, i);
+        const int peer = mf_mesh_nth(m, cuts, device, i);
         const mf_box theirs = mf_layout_box(m, from, shape, peer);
 
-        if (peer == processor)
+        if (peer == device)
             continue;
         if (mf_box_cut(&mine, &to[peer - m->first], shape->rank, &part))
             out->send[out->n_send++] =
-                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, shape->rank) };
-        if (mf_box_cut(&theirs, &to[processor - m->first], shape->rank, &part))
+                (mf_reshard_part){ peer, reshard_plan_relative(&part, &mine, shape->rank) };
+        if (mf_box_cut(&theirs, &to[device - m->first], shape->rank, &part))
             out->receive[out->n_receive++] =
-                (mf_parcel){ peer,
-                             reshard_plan_relative(&part, &to[processor - m->first], shape->rank) };
+                (mf_reshard_part){ peer, reshard_plan_relative(&part, &to[device - m->first],
+                                                               shape->rank) };
     }
-    out->keeps = mf_box_cut(&mine, &to[processor - m->first], shape->rank, &part);
+    out->keeps = mf_box_cut(&mine, &to[device - m->first], shape->rank, &part);
     if (out->keeps) {
         out->keep_from = reshard_plan_relative(&part, &mine, shape->rank);
-        out->keep_to = reshard_plan_relative(&part, &to[processor - m->first], shape->rank);
+        out->keep_to = reshard_plan_relative(&part, &to[device - m->first], shape->rank);
     }
     return MF_OK;
 }
 
 /* The device of `a` that serves a device of `b`: the device itself, or one of several devices with
  * the same shard, so that requests are spread over them. */
-static int across(const mf_mesh *a, const mf_mesh *b, int processor)
+static int serving_device(const mf_mesh *a, const mf_mesh *b, int device)
 {
-    if (mf_mesh_has(a, processor))
-        return processor;
-    return a->first + (processor - b->first) % a->n;
+    if (mf_mesh_has(a, device))
+        return device;
+    return a->first + (device - b->first) % a->n;
 }
 
-static void plan_receiving(const mf_cross_mesh *c, int processor, mf_reshard_plan *out)
+static void plan_receiving(const mf_cross_mesh *c, int device, mf_reshard_plan *out)
 {
     const mf_axes cuts = mf_layout_cuts(c->from, c->shape->rank);
-    const mf_box mine = mf_layout_box(c->b, c->to, c->shape, processor);
+    const mf_box mine = mf_layout_box(c->b, c->to, c->shape, device);
     mf_box part;
 
     for (int i = 0; i < mf_mesh_count(c->a, cuts); i++) {
-        const int peer = mf_mesh_nth(c->a, cuts, across(c->a, c->b, processor), i);
+        const int peer = mf_mesh_nth(c->a, cuts, serving_device(c->a, c->b, device), i);
         const mf_box theirs = mf_layout_box(c->a, c->from, c->shape, peer);
 
         if (!mf_box_cut(&theirs, &mine, c->shape->rank, &part))
             continue;
-        if (peer == processor) {
+        if (peer == device) {
             out->keeps = true;
             out->keep_from = reshard_plan_relative(&part, &theirs, c->shape->rank);
             out->keep_to = reshard_plan_relative(&part, &mine, c->shape->rank);
         } else
             out->receive[out->n_receive++] =
-                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
+                (mf_reshard_part){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
     }
 }
 
-static void plan_sending(const mf_cross_mesh *c, int processor, mf_reshard_plan *out)
+static void plan_sending(const mf_cross_mesh *c, int device, mf_reshard_plan *out)
 {
     const mf_axes cuts = mf_layout_cuts(c->from, c->shape->rank);
-    const mf_box mine = mf_layout_box(c->a, c->from, c->shape, processor);
-    const int index = mf_mesh_index(c->a, cuts, processor);
+    const mf_box mine = mf_layout_box(c->a, c->from, c->shape, device);
+    const int index = mf_mesh_index(c->a, cuts, device);
     mf_box part;
 
     for (int peer = c->b->first; peer < c->b->first + c->b->n; peer++) {
         const mf_box theirs = mf_layout_box(c->b, c->to, c->shape, peer);
 
-        if (peer != processor &&
-            mf_mesh_nth(c->a, cuts, across(c->a, c->b, peer), index) == processor &&
+        if (peer != device &&
+            mf_mesh_nth(c->a, cuts, serving_device(c->a, c->b, peer), index) == device &&
             mf_box_cut(&mine, &theirs, c->shape->rank, &part))
             out->send[out->n_send++] =
-                (mf_parcel){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
+                (mf_reshard_part){ peer, reshard_plan_relative(&part, &mine, c->shape->rank) };
     }
 }
 
-mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int processor, mf_arena *arena,
+mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int device, mf_arena *arena,
                              mf_reshard_plan *out)
 {
-    *out = (mf_reshard_plan){ .send = MF_ARENA_ARRAY(arena, mf_parcel, c->b->n),
-                              .receive = MF_ARENA_ARRAY(arena, mf_parcel, c->a->n) };
+    *out = (mf_reshard_plan){ .send = MF_ARENA_ARRAY(arena, mf_reshard_part, c->b->n),
+                              .receive = MF_ARENA_ARRAY(arena, mf_reshard_part, c->a->n) };
     if (!out->send || !out->receive)
         return MF_NOMEM("a cross-mesh plan");
-    if (mf_mesh_has(c->b, processor))
-        plan_receiving(c, processor, out);
-    if (mf_mesh_has(c->a, processor))
-        plan_sending(c, processor, out);
+    if (mf_mesh_has(c->b, device))
+        plan_receiving(c, device, out);
+    if (mf_mesh_has(c->a, device))
+        plan_sending(c, device, out);
     return MF_OK;
 }
 
 /* Elements of its new block that a device has to receive. */
-static int64_t lacks(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
-                     const mf_layout *to, int processor)
+static int64_t missing_elements(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
+                                const mf_layout *to, int device)
 {
-    const mf_box a = mf_layout_box(m, from, shape, processor),
-                 b = mf_layout_box(m, to, shape, processor);
+    const mf_box a = mf_layout_box(m, from, shape, device), b = mf_layout_box(m, to, shape, device);
     mf_box both;
     const int64_t n = mf_box_count(&b, shape->rank);
 
@@ -219,7 +217,7 @@ int64_t mf_reshard_elements(const mf_mesh *m, const mf_layout *from, const mf_sh
         const int p = mf_mesh_nth(m, axes, m->first, i);
         const mf_box block = mf_layout_box(m, &r.scattered, shape, p);
         const int64_t n = mf_box_count(&block, shape->rank);
-        int64_t sum = lacks(m, &r.reduced, shape, to, p);
+        int64_t sum = missing_elements(m, &r.reduced, shape, to, p);
 
         if (r.scatter)
             sum += reduce_elements(n, mf_mesh_count(m, r.scatter), false);

@@ -23,13 +23,13 @@ mf_reduction mf_reduction_plan(const mf_mesh *m, const mf_layout *from, const mf
                                const mf_shape *shape);
 
 /* A part that is sent or received: its offset in the local block, and its size. */
-typedef struct mf_parcel {
+typedef struct mf_reshard_part {
     int peer;
     mf_box box;
-} mf_parcel;
+} mf_reshard_part;
 
 typedef struct mf_reshard_plan {
-    mf_parcel *send, *receive;
+    mf_reshard_part *send, *receive;
     int n_send, n_receive;
     mf_box keep_from, keep_to; /* the part that the device holds already, in the old and the new
                                   block */
@@ -39,7 +39,7 @@ typedef struct mf_reshard_plan {
 /* What one device sends and receives so that all devices get from `from`, which is not partial, to
  * their boxes. `to` is by device of the mesh. */
 MF_MUST mf_status mf_reshard_plan_make(const mf_mesh *m, const mf_layout *from,
-                                       const mf_shape *shape, const mf_box *to, int processor,
+                                       const mf_shape *shape, const mf_box *to, int device,
                                        mf_arena *arena, mf_reshard_plan *out);
 
 /* A move from one mesh to another. */
@@ -50,7 +50,7 @@ typedef struct mf_cross_mesh {
 } mf_cross_mesh;
 
 /* What a device of either mesh sends and receives. A device of both keeps what it has. */
-MF_MUST mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int processor, mf_arena *arena,
+MF_MUST mf_status mf_cross_mesh_plan(const mf_cross_mesh *c, int device, mf_arena *arena,
                                      mf_reshard_plan *out);
 
 /* True if the new block of every device lies in its old one. */
@@ -63,7 +63,7 @@ int64_t mf_reshard_elements(const mf_mesh *m, const mf_layout *from, const mf_sh
 
 /* Sums of at most this many elements are all-reduced by direct exchange: one round instead of two.
  */
-extern mf_param mf_param_mesh_reduce_direct;
-#define MF_REDUCE_DIRECT MF_PARAM(mesh_reduce_direct)
+extern mf_param mf_param_mesh_direct_reduce_elements;
+#define MF_REDUCE_DIRECT MF_PARAM(mesh_direct_reduce_elements)
 
 #endif

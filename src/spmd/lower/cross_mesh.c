@@ -18,7 +18,7 @@ static mf_status add_send(const mf_reshard_step *g, int i, const mf_reshard_plan
                           mf_output in, mf_node *after)
 {
     const int rank = g->shape->rank;
-    const mf_box box = mf_reshard_step_box(g, g->from, g->l->processors[i]);
+    const mf_box box = mf_reshard_step_box(g, g->from, g->l->devices[i]);
     mf_shape shape = mf_box_shape(&box, rank);
     mf_named_attr attrs[] = { { "to", { 0 } },
                               { "send", { 0 } },
@@ -39,7 +39,7 @@ static mf_status add_send(const mf_reshard_step *g, int i, const mf_reshard_plan
 static mf_status add_receive(const mf_reshard_step *g, int i, const mf_reshard_plan *move)
 {
     const int rank = g->shape->rank;
-    const mf_box box = mf_reshard_step_box(g, g->to, g->l->processors[i]);
+    const mf_box box = mf_reshard_step_box(g, g->to, g->l->devices[i]);
     mf_shape shape = mf_box_shape(&box, rank);
     mf_named_attr attrs[] = { { "from", { 0 } },
                               { "receive", { 0 } },
@@ -61,9 +61,9 @@ static mf_status pass(const mf_reshard_step *g, int i, mf_output in, mf_node *af
                               &g->to->layout, g->shape };
     mf_reshard_plan move;
 
-    MF_TRY(mf_cross_mesh_plan(&c, g->l->processors[i], g->scratch, &move));
-    return mf_mesh_has(c.a, g->l->processors[i]) ? add_send(g, i, &move, in, after)
-                                                 : add_receive(g, i, &move);
+    MF_TRY(mf_cross_mesh_plan(&c, g->l->devices[i], g->scratch, &move));
+    return mf_mesh_has(c.a, g->l->devices[i]) ? add_send(g, i, &move, in, after)
+                                              : add_receive(g, i, &move);
 }
 
 /* A consumer on another mesh would wait forever for a value of a branch that is not taken. */
@@ -80,7 +80,7 @@ static mf_status check_crossing(const mf_lowering *l, const mf_node *n, int from
 /* ---- values ---- */
 
 /* A version that is not partial; NULL: none. */
-static const mf_mesh_version *elsewhere(const mf_lowering *l, mf_output o)
+static const mf_mesh_version *remote_version(const mf_lowering *l, mf_output o)
 {
     const mf_mesh_version *best = NULL;
 
@@ -100,7 +100,7 @@ mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *
                         const mf_mesh_version **out)
 {
     const mf_mesh_value *value = mf_mesh_value_of(l->table, o);
-    const mf_mesh_version *v = elsewhere(l, o);
+    const mf_mesh_version *v = remote_version(l, o);
     mf_reshard_step g;
 
     if (!v || v->mesh == mesh || value->fixed || layout->partial ||
@@ -118,11 +118,11 @@ mf_status mf_mesh_cross(mf_lowering *l, mf_output o, int mesh, const mf_layout *
 /* ---- signals ---- */
 
 /* A scalar that is sent once the node has run. */
-static mf_status pass_word(const mf_reshard_step *g, int i)
+static mf_status pass_signal(const mf_reshard_step *g, int i)
 {
-    mf_node *twin = g->l->twins[g->o.node->id][i];
+    mf_node *copy = g->l->copies[g->o.node->id][i];
 
-    return pass(g, i, twin ? mf_scalar(g->l->graphs[i], MF_DTYPE_I32, 0) : (mf_output){ 0 }, twin);
+    return pass(g, i, copy ? mf_scalar(g->l->graphs[i], MF_DTYPE_I32, 0) : (mf_output){ 0 }, copy);
 }
 
 mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh, const mf_mesh_version **out)
@@ -146,7 +146,7 @@ mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh, const mf_mesh_
     MF_TRY(check_crossing(l, n, from.mesh, mesh));
     g.id = l->next_id++;
     MF_TRY(mf_reshard_step_version(l, mesh, &whole, &l->signals[n->id], &g.to));
-    MF_TRY(mf_reshard_step_everywhere(&g, pass_word));
+    MF_TRY(mf_reshard_step_everywhere(&g, pass_signal));
     *out = g.to;
     return MF_OK;
 }

@@ -11,7 +11,7 @@
 /* Every device already holds its new block: slice it. */
 static mf_status reshard_add_slice(const mf_reshard_step *g, int i)
 {
-    const int p = g->l->processors[i], rank = g->shape->rank;
+    const int p = g->l->devices[i], rank = g->shape->rank;
     const mf_box from = mf_reshard_step_box(g, g->from, p), to = mf_reshard_step_box(g, g->to, p);
     mf_graph *graph = g->l->graphs[i];
     int64_t begin[MF_MAX_RANK];
@@ -29,7 +29,7 @@ static mf_status add_move(const mf_reshard_step *g, int i)
 {
     const mf_mesh *m = g->m;
     mf_arena *arena = g->scratch;
-    const int p = g->l->processors[i], rank = g->shape->rank;
+    const int p = g->l->devices[i], rank = g->shape->rank;
     const mf_box from = mf_reshard_step_box(g, g->from, p);
     int64_t keep[3 * MF_MAX_RANK];
     mf_shape before = mf_box_shape(&from, rank),
@@ -73,9 +73,9 @@ static mf_status reshard_add_reduce(const mf_reshard_step *g, int i)
     const mf_mesh *m = g->m;
     const mf_axes axes = g->axes;
     mf_arena *arena = g->scratch;
-    const int p = g->l->processors[i], rank = g->shape->rank, n = mf_mesh_count(m, axes);
+    const int p = g->l->devices[i], rank = g->shape->rank, n = mf_mesh_count(m, axes);
     int64_t *members = MF_ARENA_ARRAY(arena, int64_t, n);
-    mf_parcel *pieces = MF_ARENA_ARRAY(arena, mf_parcel, n);
+    mf_reshard_part *pieces = MF_ARENA_ARRAY(arena, mf_reshard_part, n);
     const mf_box from = mf_reshard_step_box(g, g->from, p), to = mf_reshard_step_box(g, g->to, p);
     mf_shape before = mf_box_shape(&from, rank), after = mf_box_shape(&to, rank);
     mf_attr peers, boxes = { 0 };
@@ -84,7 +84,8 @@ static mf_status reshard_add_reduce(const mf_reshard_step *g, int i)
         return MF_NOMEM("a sum");
     for (int k = 0; k < n; k++) {
         members[k] = mf_mesh_nth(m, axes, p, k);
-        pieces[k] = (mf_parcel){ (int)members[k], mf_reshard_step_box(g, g->to, (int)members[k]) };
+        pieces[k] =
+            (mf_reshard_part){ (int)members[k], mf_reshard_step_box(g, g->to, (int)members[k]) };
         for (int d = 0; d < rank; d++)
             pieces[k].box.begin[d] =
                 pieces[k].box.size[d] > 0 ? pieces[k].box.begin[d] - from.begin[d] : 0;
@@ -133,7 +134,7 @@ mf_status mf_reshard_step_begin(mf_lowering *l, mf_output o, const mf_mesh_versi
                             .from = from,
                             .id = l->next_id++ };
     reshard_explain(g, to);
-    return mf_mesh_made(l, o, mesh, to, &g->to);
+    return mf_mesh_add_version(l, o, mesh, to, &g->to);
 }
 
 static mf_status add_moves(mf_reshard_step *g)
@@ -247,8 +248,8 @@ mf_status mf_reshard(mf_lowering *l, mf_output o, int mesh, const mf_layout *lay
 
 /* ---- overlapping windows ---- */
 
-static int64_t boxes_lack(const mf_mesh *m, const mf_layout *have, const mf_shape *shape,
-                          const mf_box *boxes)
+static int64_t missing_box_elements(const mf_mesh *m, const mf_layout *have, const mf_shape *shape,
+                                    const mf_box *boxes)
 {
     int64_t sum = 0;
 
@@ -276,7 +277,7 @@ static mf_status find_for_boxes(mf_lowering *l, mf_output o, int mesh, const mf_
 
         if (v->mesh != mesh || v->boxes || v->layout.partial)
             continue;
-        n = boxes_lack(m, &v->layout, &value->shape, boxes);
+        n = missing_box_elements(m, &v->layout, &value->shape, boxes);
         if (!best || n < least) {
             best = v;
             least = n;
@@ -285,7 +286,8 @@ static mf_status find_for_boxes(mf_lowering *l, mf_output o, int mesh, const mf_
     *out = best;
     if (best)
         return MF_OK;
-    return mf_reshard(l, o, mesh, mf_mesh_speaks(l->table, o, m) ? &value->layout : &WHOLE, out);
+    return mf_reshard(l, o, mesh, mf_mesh_layout_applies(l->table, o, m) ? &value->layout : &WHOLE,
+                      out);
 }
 
 mf_status mf_reshard_boxes(mf_lowering *l, mf_output o, int mesh, mf_box *boxes,

@@ -21,8 +21,8 @@ mf_status mf_reshard_step_version(const mf_lowering *l, int mesh, const mf_layou
     return MF_OK;
 }
 
-mf_status mf_mesh_made(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
-                       mf_mesh_version **out)
+mf_status mf_mesh_add_version(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
+                              mf_mesh_version **out)
 {
     return mf_reshard_step_version(l, mesh, layout, &l->versions[o.node->id][o.port], out);
 }
@@ -66,7 +66,7 @@ mf_status mf_reshard_step_everywhere(mf_reshard_step *g,
     mf_status st = MF_OK;
 
     for (int i = 0; st == MF_OK && i < g->l->n; i++) {
-        if (!mf_mesh_has(g->m, g->l->processors[i]) && !mf_mesh_has(before, g->l->processors[i]))
+        if (!mf_mesh_has(g->m, g->l->devices[i]) && !mf_mesh_has(before, g->l->devices[i]))
             continue;
         g->scratch = mf_arena_new();
         st = g->scratch ? add(g, i) : MF_NOMEM("a new layout");
@@ -85,16 +85,15 @@ void mf_reshard_step_count(const mf_reshard_step *g, int i, int64_t elements)
         cost->received_bytes += bytes;
 }
 
-mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int processor)
+mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int device)
 {
     const mf_mesh *m = &g->l->table->meshes->at[v->mesh];
 
-    return v->boxes ? v->boxes[processor - m->first]
-                    : mf_layout_box(m, &v->layout, g->shape, processor);
+    return v->boxes ? v->boxes[device - m->first] : mf_layout_box(m, &v->layout, g->shape, device);
 }
 
-mf_status mf_reshard_step_write_boxes(mf_arena *arena, const mf_parcel *parcels, int n, int rank,
-                                      mf_attr *peers, mf_attr *boxes)
+mf_status mf_reshard_step_write_boxes(mf_arena *arena, const mf_reshard_part *parcels, int n,
+                                      int rank, mf_attr *peers, mf_attr *boxes)
 {
     int64_t *who = MF_ARENA_ARRAY(arena, int64_t, n + 1);
     int64_t *list = MF_ARENA_ARRAY(arena, int64_t, 2 * (int64_t)n * rank + 1);

@@ -43,11 +43,11 @@ MF_MUST mf_status mf_reshard_step_everywhere(mf_reshard_step *g,
 /* Counts elements that the i-th local device receives in every run. */
 void mf_reshard_step_count(const mf_reshard_step *g, int i, int64_t elements);
 /* The part that a device holds. */
-mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int processor);
+mf_box mf_reshard_step_box(const mf_reshard_step *g, const mf_mesh_version *v, int device);
 mf_shape mf_box_shape(const mf_box *box, int rank);
 /* Writes parcels as attributes: the peers, and the offset and size of each part. */
-MF_MUST mf_status mf_reshard_step_write_boxes(mf_arena *arena, const mf_parcel *parcels, int n,
-                                              int rank, mf_attr *peers, mf_attr *boxes);
+MF_MUST mf_status mf_reshard_step_write_boxes(mf_arena *arena, const mf_reshard_part *parcels,
+                                              int n, int rank, mf_attr *peers, mf_attr *boxes);
 
 /* Makes the reductions that a version still needs (reshard.c). */
 MF_MUST mf_status mf_reshard_step_reduce(mf_lowering *l, mf_output o, const mf_mesh_version **v);

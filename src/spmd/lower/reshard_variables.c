@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* The state of one device. */
-typedef struct carrier {
+typedef struct device_reshard {
     const mf_relay *r;
     mf_relay_end *end;
     mf_arena *arena;
@@ -25,7 +25,7 @@ typedef struct carrier {
     pthread_t thread;
     bool started;
     mf_error why;
-} carrier;
+} device_reshard;
 
 /* ---- names, in the same order on all devices ---- */
 
@@ -51,7 +51,7 @@ static mf_status list_names(const mf_relay *r, mf_arena *arena, const char ***ou
 
 /* ---- stores ---- */
 
-static mf_status read_before(const carrier *c, const char *name, mf_tensor *out)
+static mf_status read_before(const device_reshard *c, const char *name, mf_tensor *out)
 {
     mf_object *o = mf_resources_find(c->end->before, "localhost", name);
     mf_status st;
@@ -64,7 +64,7 @@ static mf_status read_before(const carrier *c, const char *name, mf_tensor *out)
     return st;
 }
 
-static mf_status write_after(const carrier *c, const char *name, const mf_tensor *value)
+static mf_status write_after(const device_reshard *c, const char *name, const mf_tensor *value)
 {
     mf_variable_spec spec = { value->dtype, &value->shape, name };
     mf_object *o = NULL;
@@ -79,7 +79,7 @@ static mf_status write_after(const carrier *c, const char *name, const mf_tensor
 
 /* ---- the graph ---- */
 
-static mf_status reshard_variables_add_feed(carrier *c, int64_t id, const mf_tensor *value,
+static mf_status reshard_variables_add_feed(device_reshard *c, int64_t id, const mf_tensor *value,
                                             mf_output *out)
 {
     char *name = mf_arena_printf(c->arena, "has_%" PRId64, id);
@@ -110,8 +110,8 @@ typedef struct reshard_variables_parts {
     bool has, wants; /* the device holds a slice before; it holds one afterwards */
 } reshard_variables_parts;
 
-static mf_status list_attrs(const carrier *c, reshard_variables_parts *p, mf_named_attr *attrs,
-                            int *n)
+static mf_status list_attrs(const device_reshard *c, reshard_variables_parts *p,
+                            mf_named_attr *attrs, int *n)
 {
     const int rank = p->has ? p->before.rank : p->after.rank;
     int64_t *keep = MF_ARENA_ARRAY(c->arena, int64_t, 3 * MF_MAX_RANK);
@@ -147,7 +147,7 @@ static mf_status list_attrs(const carrier *c, reshard_variables_parts *p, mf_nam
     return MF_OK;
 }
 
-static mf_status reshard_variables_add_parts(carrier *c, reshard_variables_parts *p,
+static mf_status reshard_variables_add_parts(device_reshard *c, reshard_variables_parts *p,
                                              const char *variable, const mf_tensor *value)
 {
     mf_named_attr attrs[12];
@@ -183,7 +183,7 @@ static bool reshard_variables_stays(const reshard_variables_parts *p)
            mf_shape_equal(&p->before, &p->after);
 }
 
-static mf_status reshard_variables_add_variable(carrier *c, const char *name, int64_t id)
+static mf_status reshard_variables_add_variable(device_reshard *c, const char *name, int64_t id)
 {
     const mf_relay *r = c->r;
     const mf_mesh_variable *a = mf_map_find(&r->before->layouts, name),
@@ -222,7 +222,7 @@ static mf_status reshard_variables_add_variable(carrier *c, const char *name, in
     return st;
 }
 
-static mf_status reshard_variables_build(carrier *c)
+static mf_status reshard_variables_build(device_reshard *c)
 {
     const char **names;
     int64_t n;
@@ -247,7 +247,7 @@ static mf_status reshard_variables_build(carrier *c)
 
 /* ---- running ---- */
 
-static mf_status reshard_variables_run(carrier *c)
+static mf_status reshard_variables_run(device_reshard *c)
 {
     const mf_run_with with = { .mesh = c->end->link };
     mf_resources *nothing = NULL;
@@ -273,9 +273,9 @@ static mf_status reshard_variables_run(carrier *c)
     return st;
 }
 
-static void *carrier_main(void *arg)
+static void *device_reshard_main(void *arg)
 {
-    carrier *c = arg;
+    device_reshard *c = arg;
     mf_status st = reshard_variables_build(c);
 
     if (st == MF_OK)
@@ -287,7 +287,7 @@ static void *carrier_main(void *arg)
     return NULL;
 }
 
-static void carrier_deinit(carrier *c)
+static void device_reshard_deinit(device_reshard *c)
 {
     for (int i = 0; i < c->n_feeds; i++)
         mf_tensor_clear(c->values[i]);
@@ -299,26 +299,27 @@ static void carrier_deinit(carrier *c)
 
 mf_status mf_reshard_variables(const mf_relay *r)
 {
-    carrier *all = mf_calloc(r->n, sizeof *all);
+    device_reshard *all = mf_calloc(r->n, sizeof *all);
     mf_status st = MF_OK;
 
     if (!all)
         return MF_NOMEM("variables");
     for (int i = 0; i < r->n; i++) {
-        all[i] = (carrier){ .r = r, .end = &r->ends[i] };
-        all[i].started = i > 0 && mf_thread_start(&all[i].thread, carrier_main, &all[i]) == 0;
+        all[i] = (device_reshard){ .r = r, .end = &r->ends[i] };
+        all[i].started =
+            i > 0 && mf_thread_start(&all[i].thread, device_reshard_main, &all[i]) == 0;
         if (i > 0 && !all[i].started) {
             mf_error_save(MF_NOMEM("threads of a mesh"), &all[i].why);
             r->failed(r->ctx, MF_RESOURCE_EXHAUSTED);
         }
     }
-    (void)carrier_main(&all[0]);
+    (void)device_reshard_main(&all[0]);
     for (int i = 0; i < r->n; i++) {
         if (all[i].started)
             pthread_join(all[i].thread, NULL);
         if (st == MF_OK && all[i].why.status != MF_OK)
             st = mf_error_restore(&all[i].why);
-        carrier_deinit(&all[i]);
+        device_reshard_deinit(&all[i]);
     }
     mf_free(all);
     return st;

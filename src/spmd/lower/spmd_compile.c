@@ -74,7 +74,7 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
     s.exact = setup->exact;
     s.chunks = chunks_of(setup);
     if (st == MF_OK)
-        st = mf_mesh_deal_layers(&s, setup->layers, v->first_layer);
+        st = mf_mesh_assign_layers(&s, setup->layers, v->first_layer);
     if (st == MF_OK)
         st = mf_mesh_place(&s, v);
     if (st == MF_OK) {
@@ -122,7 +122,7 @@ static mf_status spmd_compile_add_variables(mf_mesh_variables *v, const mf_mesh_
     mf_status st = mf_graph_copy(graph, NULL, &c.graph);
 
     if (st == MF_OK && assume)
-        st = assume_batch(c.graph, (int64_t)setup->meshes.processors * 4);
+        st = assume_batch(c.graph, (int64_t)setup->meshes.devices * 4);
     if (st == MF_OK)
         st = lay_out_variables(v, setup, &c);
     mf_compile_end(&c);
@@ -260,7 +260,7 @@ static bool is_assignment(const mf_node *n)
 
 /* A value that is assigned to a sharded variable is sharded the same way, so its shape must be
  * known: it is the variable's shape, or the run fails. */
-static mf_status know_assigned(mf_compile *c, const mf_mesh_variables *variables)
+static mf_status infer_assigned_shapes(mf_compile *c, const mf_mesh_variables *variables)
 {
     const int64_t n_nodes = c->graph->n_nodes;
 
@@ -318,7 +318,7 @@ static bool waits_for_branch(const mf_node *n)
     return false;
 }
 
-static mf_status know_values(mf_compile *c)
+static mf_status infer_constant_values(mf_compile *c)
 {
     MF_TRY(mf_infer_graph(c));
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
@@ -337,7 +337,7 @@ static mf_status know_values(mf_compile *c)
 
 /* A micro-batch that returns to an earlier stage is processed in one forward item and one backward
  * item, in the same order for all. Only GPipe orders items this way. */
-static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns, int processor,
+static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns, int device,
                                        mf_graph *graph)
 {
     mf_pipeline_plan plan = { .how = setup->pipeline,
@@ -350,7 +350,7 @@ static mf_status spmd_compile_schedule(const mf_mesh_setup *setup, bool returns,
                        "interleaved: use --pipeline 1f1b or gpipe");
     if (returns)
         plan.how = MF_PIPELINE_GPIPE;
-    return mf_mesh_schedule(graph, &plan, mf_meshes_of(&setup->meshes, processor));
+    return mf_mesh_schedule(graph, &plan, mf_meshes_of(&setup->meshes, device));
 }
 
 static mf_status spmd_compile_lower(mf_compile *c, const mf_signature *sig,
@@ -367,8 +367,8 @@ static mf_status spmd_compile_lower(mf_compile *c, const mf_signature *sig,
     for (int i = 0; i < setup->n; i++)
         here[i] = setup->first + i;
     MF_TRY_TO(done, mf_mesh_update_slices(c, variables));
-    MF_TRY_TO(done, know_values(c));
-    MF_TRY_TO(done, know_assigned(c, variables));
+    MF_TRY_TO(done, infer_constant_values(c));
+    MF_TRY_TO(done, infer_assigned_shapes(c, variables));
     MF_TRY_TO(done, spmd_compile_lay_out(c, sig, setup, variables, &s));
     do { /* a decomposed op may let layouts propagate further */
         MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
@@ -390,8 +390,8 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
                           const mf_mesh_setup *setup, const mf_mesh_variables *variables,
                           mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_compile c = { .turns_apart = setup->meshes.n > 1,
-                     .settles_turns = mf_layout_rules_has(&setup->rules, "gradients") };
+    mf_compile c = { .separate_micro_batches = setup->meshes.n > 1,
+                     .settle_micro_batches = mf_layout_rules_has(&setup->rules, "gradients") };
     mf_status st;
 
     memset(graphs, 0, (size_t)setup->n * sizeof *graphs);

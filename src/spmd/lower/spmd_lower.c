@@ -31,7 +31,7 @@ typedef struct emission {
     int i; /* index of the local device */
 } emission;
 
-/* Attributes of the copy, with room for those that a split rule adds. */
+/* Attributes of the copy, with room for attributes that a split rule adds. */
 static mf_status spmd_lower_copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -54,7 +54,7 @@ static mf_split_piece letter_piece(const emission *e, int letter)
     const mf_layout_dim cut = e->choice->letters[letter];
     int64_t begin, end;
 
-    mf_layout_piece(e->m, cut, e->q->letters[letter].size, e->l->processors[e->i], &begin, &end);
+    mf_layout_piece(e->m, cut, e->q->letters[letter].size, e->l->devices[e->i], &begin, &end);
     return (mf_split_piece){ begin, end - begin, cut.axes != 0 };
 }
 
@@ -64,7 +64,7 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
 
     if (mf_mesh_is_variable(e->n)) {
         const mf_mesh_value *v = &e->l->table->values[e->n->id][0];
-        const mf_box box = mf_layout_box(e->m, &v->layout, &v->shape, e->l->processors[e->i]);
+        const mf_box box = mf_layout_box(e->m, &v->layout, &v->shape, e->l->devices[e->i]);
         mf_shape *shape = MF_ARENA_NEW(g->arena, mf_shape);
         mf_attr *a = mf_split_attr(attrs, e->n->n_attrs, "shape");
 
@@ -97,7 +97,7 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     mf_graph *g = e->l->graphs[e->i];
     const mf_tensor *whole = e->q->in_value[e->q->sizes_input];
     const mf_shape *shape = &e->q->out[0];
-    const mf_box box = mf_layout_box(e->m, &e->choice->out[0], shape, e->l->processors[e->i]);
+    const mf_box box = mf_layout_box(e->m, &e->choice->out[0], shape, e->l->devices[e->i]);
     mf_tensor sizes = { 0 };
 
     if (!whole || whole->count != shape->rank)
@@ -181,7 +181,7 @@ static mf_status spmd_lower_divide(const emission *e, mf_node **node)
 }
 
 /* Control edges of a node without consumers are local: each mesh waits for its own part. */
-static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
+static bool needs_signal(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
     const bool is_last = spmd_lower_is_op(n, "NoOp") && !l->table->is_used[n->id];
 
@@ -198,9 +198,9 @@ static mf_status find_controls(const emission *e, mf_node ***out, int *n)
         mf_node *c = e->n->controls[k];
         const mf_mesh_version *word;
 
-        if (e->l->twins[c->id][e->i]) {
-            (*out)[(*n)++] = e->l->twins[c->id][e->i];
-        } else if (sends_word(e->l, e->n, c, e->k)) {
+        if (e->l->copies[c->id][e->i]) {
+            (*out)[(*n)++] = e->l->copies[c->id][e->i];
+        } else if (needs_signal(e->l, e->n, c, e->k)) {
             MF_TRY(mf_reshard_signal(e->l, c, e->k, &word));
             (*out)[(*n)++] = word->at[e->i].node;
         }
@@ -249,14 +249,14 @@ static mf_status spmd_lower_emit(const emission *e, mf_node **out)
 
 static bool spmd_lower_is_here(const mf_lowering *l, int mesh, int i)
 {
-    return mf_mesh_has(&l->table->meshes->at[mesh], l->processors[i]);
+    return mf_mesh_has(&l->table->meshes->at[mesh], l->devices[i]);
 }
 
 static mf_status fill_versions(mf_lowering *l, mf_node *n)
 {
     l->versions[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_mesh_version *, n->n_outputs + 1);
-    l->twins[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
-    return l->versions[n->id] && l->twins[n->id] ? MF_OK : MF_NOMEM("a graph");
+    l->copies[n->id] = MF_ARENA_ARRAY(l->table->arena, mf_node *, l->n);
+    return l->versions[n->id] && l->copies[n->id] ? MF_OK : MF_NOMEM("a graph");
 }
 
 static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_layout *layouts)
@@ -264,10 +264,10 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_lay
     for (int port = 0; port < n->n_outputs; port++) {
         mf_mesh_version *v;
 
-        MF_TRY(mf_mesh_made(l, (mf_output){ n, port }, mesh, &layouts[port], &v));
+        MF_TRY(mf_mesh_add_version(l, (mf_output){ n, port }, mesh, &layouts[port], &v));
         for (int i = 0; i < l->n; i++) {
             if (spmd_lower_is_here(l, mesh, i))
-                v->at[i] = (mf_output){ l->twins[n->id][i], port };
+                v->at[i] = (mf_output){ l->copies[n->id][i], port };
         }
     }
     return MF_OK;
@@ -339,7 +339,7 @@ static mf_status note_cost(emission *e)
     cost->nodes++;
     for (int i = 0; i < e->n->n_outputs; i++) {
         const mf_mesh_value *v = &l->table->values[e->n->id][i];
-        const mf_box box = mf_layout_box(e->m, &e->choice->out[i], &v->shape, l->processors[0]);
+        const mf_box box = mf_layout_box(e->m, &e->choice->out[i], &v->shape, l->devices[0]);
 
         if (v->fixed || !mf_shape_is_static(&v->shape))
             continue;
@@ -353,11 +353,11 @@ static mf_status note_cost(emission *e)
 
 static bool is_forward(const mf_node *n)
 {
-    return mf_node_turn(n) > 0 && !mf_node_is_gradient(n);
+    return mf_node_micro_batch(n) > 0 && !mf_node_is_gradient(n);
 }
 
 /* True if a forward node of a stage needs a value of a later stage. */
-static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
+static bool needs_later_stage(const mf_lowering *l, const mf_node *n, int mesh)
 {
     if (l->table->chunks > 1)
         return false; /* virtual_stages.c detects it for interleaved chunks */
@@ -382,7 +382,7 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
     MF_TRY(mf_mesh_choose(l, n, mesh, &choice));
     if (mf_mesh_is_variable(n))
         choice.out[0] = l->table->values[n->id][0].layout;
-    l->costs->returns |= goes_back(l, n, mesh);
+    l->costs->returns |= needs_later_stage(l, n, mesh);
     if (mf_log_wants(MF_LOG_DEBUG))
         spmd_lower_explain(l, n, e.m, &choice);
     e.choice = &choice;
@@ -396,12 +396,12 @@ static mf_status spmd_lower_node(mf_lowering *l, mf_node *n, int mesh)
     for (int k = 0; k < n->n_controls; k++) { /* whichever devices are local */
         const mf_mesh_version *word;
 
-        if (sends_word(l, n, n->controls[k], mesh))
+        if (needs_signal(l, n, n->controls[k], mesh))
             MF_TRY(mf_reshard_signal(l, n->controls[k], mesh, &word));
     }
     for (e.i = 0; e.i < l->n; e.i++) {
         if (spmd_lower_is_here(l, mesh, e.i))
-            MF_TRY(spmd_lower_emit(&e, &l->twins[n->id][e.i]));
+            MF_TRY(spmd_lower_emit(&e, &l->copies[n->id][e.i]));
     }
     MF_TRY(note_cost(&e));
     return note_outputs(l, n, mesh, choice.out);
@@ -423,7 +423,7 @@ static mf_status lower_feed(mf_lowering *l, mf_node *n)
 
     (void)snprintf(name, sizeof name, MF_MESH_FEED, (int)mf_node_int(n, "index"));
     for (int i = 0; i < l->n; i++)
-        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
+        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->copies[n->id][i]));
     for (int k = 0; k < l->table->meshes->n; k++)
         MF_TRY(note_outputs(l, n, k, &WHOLE));
     return MF_OK;
@@ -443,7 +443,7 @@ static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
             .name = name, .op = "Identity", .inputs = &v->at[i], .n_inputs = 1
         };
 
-        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
+        MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->copies[n->id][i]));
     }
     return MF_OK;
 }
@@ -485,22 +485,22 @@ static void count_branches(const mf_lowering *l)
     }
 }
 
-mf_status mf_mesh_lower(const mf_sharding_table *table, const int *processors, int n,
+mf_status mf_mesh_lower(const mf_sharding_table *table, const int *devices, int n,
                         mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
     mf_lowering l = { .table = table,
-                      .processors = processors,
+                      .devices = devices,
                       .n = n,
                       .graphs = graphs,
                       .receives = receives,
                       .costs = costs };
 
     l.versions = MF_ARENA_ARRAY(table->arena, mf_mesh_version **, table->c->graph->n_nodes + 1);
-    l.twins = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
+    l.copies = MF_ARENA_ARRAY(table->arena, mf_node **, table->c->graph->n_nodes + 1);
     l.signals = MF_ARENA_ARRAY(table->arena, mf_mesh_version *, table->c->graph->n_nodes + 1);
     l.ends = MF_ARENA_ARRAY(table->arena, mf_node *, n);
     l.branches = MF_ARENA_ARRAY(table->arena, int, table->c->graph->n_nodes + 1);
-    if (!l.versions || !l.twins || !l.signals || !l.ends || !l.branches)
+    if (!l.versions || !l.copies || !l.signals || !l.ends || !l.branches)
         return MF_NOMEM("a graph");
     count_branches(&l);
     memset(graphs, 0, (size_t)n * sizeof *graphs);

@@ -19,11 +19,11 @@ typedef struct mf_mesh_version {
 
 typedef struct mf_lowering {
     const mf_sharding_table *table;
-    const int *processors; /* the local devices */
+    const int *devices; /* the local devices */
     int n;
     mf_graph **graphs; /* their graphs */
     mf_mesh_version ***versions; /* by node's id and port */
-    mf_node ***twins; /* by node's id and local device: for control edges */
+    mf_node ***copies; /* by node's id and local device: for control edges */
     mf_mesh_version **signals; /* by node's id: signals to other meshes that the node has run */
     mf_node **ends; /* by local device: waits for sends to other meshes; NULL: no sends */
     int64_t *receives; /* by local device: bytes received in a run */
@@ -56,8 +56,8 @@ MF_MUST mf_status mf_reshard_boxes(mf_lowering *l, mf_output o, int mesh, mf_box
 MF_MUST mf_status mf_reshard_signal(mf_lowering *l, mf_node *n, int mesh,
                                     const mf_mesh_version **out);
 /* Records a version of the value. */
-MF_MUST mf_status mf_mesh_made(mf_lowering *l, mf_output o, int mesh, const mf_layout *layout,
-                               mf_mesh_version **out);
+MF_MUST mf_status mf_mesh_add_version(mf_lowering *l, mf_output o, int mesh,
+                                      const mf_layout *layout, mf_mesh_version **out);
 
 /* Names in the device graphs: feeds "_feed_0", fetches "_fetch_0"; targets keep their names. */
 enum { MF_MESH_END_NAME = 32 };
@@ -69,7 +69,7 @@ enum { MF_MESH_END_NAME = 32 };
 /* Makes one graph per local device. Owns: the caller frees them, even after a failure. Feeds and
  * fetches are not split. receives: bytes that each local device receives in a run; costs: of the
  * first local device. */
-MF_MUST mf_status mf_mesh_lower(const mf_sharding_table *table, const int *processors, int n,
+MF_MUST mf_status mf_mesh_lower(const mf_sharding_table *table, const int *devices, int n,
                                 mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs);
 
 #endif

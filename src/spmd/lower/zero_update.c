@@ -128,7 +128,7 @@ mf_status mf_mesh_update_slices(mf_compile *c, const mf_mesh_variables *known)
 /* ---- preferred layouts ---- */
 
 /* Sets the preferred layout without propagating it. */
-static void wish(mf_mesh_value *v, const mf_mesh_value *like)
+static void set_preferred_layout(mf_mesh_value *v, const mf_mesh_value *like)
 {
     if (v->fixed || v->closed || v->stored || !mf_shape_equal(&v->shape, &like->shape))
         return;
@@ -137,7 +137,7 @@ static void wish(mf_mesh_value *v, const mf_mesh_value *like)
 }
 
 /* True if every dimension of this input is the same dimension of output 0. */
-static bool goes_through(const mf_split *q, int input)
+static bool keeps_dims(const mf_split *q, int input)
 {
     for (int d = 0; d < q->out[0].rank; d++) {
         if (q->out_dims[0].dims[d].letter < 0 ||
@@ -161,8 +161,8 @@ void mf_relayout_request_slices(const mf_sharding_table *s)
         if (!q || !like || !like->stored || (!update && like->fixed))
             continue;
         for (int k = 0; k < n->n_inputs; k++) {
-            if (update || goes_through(q, k))
-                wish(mf_mesh_value_of(s, n->inputs[k]), like);
+            if (update || keeps_dims(q, k))
+                set_preferred_layout(mf_mesh_value_of(s, n->inputs[k]), like);
         }
     }
 }

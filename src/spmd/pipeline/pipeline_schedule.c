@@ -24,25 +24,27 @@
 
 /* ---- orders ---- */
 
-int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t turns)
+int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t micro_batches)
 {
-    return (int)(how != MF_PIPELINE_GPIPE && stages - stage < turns ? stages - stage : turns);
+    return (int)(how != MF_PIPELINE_GPIPE && stages - stage < micro_batches ? stages - stage
+                                                                            : micro_batches);
 }
 
-int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead)
+int mf_pipeline_place(int64_t micro_batch, bool back, int64_t micro_batches, int64_t ahead)
 {
     if (!back)
-        return (int)(turn < ahead ? turn : ahead + 2 * (turn - ahead) + 1);
-    return (int)(turn < turns - ahead ? ahead + 2 * turn : turns + turn);
+        return (int)(micro_batch < ahead ? micro_batch : ahead + 2 * (micro_batch - ahead) + 1);
+    return (int)(micro_batch < micro_batches - ahead ? ahead + 2 * micro_batch
+                                                     : micro_batches + micro_batch);
 }
 
 /* Number of micro-batches if the last round of an interleaved pipeline were full. Items of missing
  * micro-batches are skipped. */
-static int64_t full_turns(const mf_pipeline_plan *p)
+static int64_t padded_micro_batches(const mf_pipeline_plan *p)
 {
     if (p->how != MF_PIPELINE_INTERLEAVED)
-        return p->turns;
-    return (p->turns + p->stages - 1) / p->stages * p->stages;
+        return p->micro_batches;
+    return (p->micro_batches + p->stages - 1) / p->stages * p->stages;
 }
 
 /* The k-th item in one direction. A round has as many micro-batches as there are stages. */
@@ -60,7 +62,7 @@ static mf_pipeline_item nth(const mf_pipeline_plan *p, int64_t k, bool back)
 
 static int64_t ahead_of(const mf_pipeline_plan *p, int stage, int64_t n)
 {
-    int64_t ahead = mf_pipeline_ahead(p->how, p->stages, stage, p->turns);
+    int64_t ahead = mf_pipeline_ahead(p->how, p->stages, stage, p->micro_batches);
 
     if (p->how == MF_PIPELINE_INTERLEAVED)
         ahead = (int64_t)(p->stages - 1 - stage) * 2 + (int64_t)(p->chunks - 1) * p->stages + 1;
@@ -69,12 +71,12 @@ static int64_t ahead_of(const mf_pipeline_plan *p, int stage, int64_t n)
 
 int64_t mf_pipeline_items(const mf_pipeline_plan *p)
 {
-    return p->turns * p->chunks * (p->how == MF_PIPELINE_ZERO_BUBBLE ? 3 : 2);
+    return p->micro_batches * p->chunks * (p->how == MF_PIPELINE_ZERO_BUBBLE ? 3 : 2);
 }
 
 void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *out)
 {
-    const int64_t n = full_turns(p) * p->chunks, ahead = ahead_of(p, stage, n);
+    const int64_t n = padded_micro_batches(p) * p->chunks, ahead = ahead_of(p, stage, n);
     const bool apart = p->how == MF_PIPELINE_ZERO_BUBBLE;
     int64_t n_out = 0;
 
@@ -83,23 +85,23 @@ void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *o
         const mf_pipeline_item item = nth(p, is_back ? back : there, is_back);
 
         *(is_back ? &back : &there) += 1;
-        if (item.turn < p->turns)
+        if (item.micro_batch < p->micro_batches)
             out[n_out++] = item;
-        if (apart && is_back && item.turn >= stage)
-            out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, item.turn - stage };
+        if (apart && is_back && item.micro_batch >= stage)
+            out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, item.micro_batch - stage };
     }
-    for (int64_t turn = n > stage ? n - stage : 0; apart && turn < n; turn++)
-        out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, turn };
+    for (int64_t micro_batch = n > stage ? n - stage : 0; apart && micro_batch < n; micro_batch++)
+        out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, micro_batch };
 }
 
 double mf_pipeline_idle(const mf_pipeline_plan *p)
 {
-    const double stages = p->stages, turns = (double)p->turns;
-    double work = 3 * turns * p->chunks, all = work + 3 * (stages - 1);
+    const double stages = p->stages, micro_batches = (double)p->micro_batches;
+    double work = 3 * micro_batches * p->chunks, all = work + 3 * (stages - 1);
 
     if (p->how == MF_PIPELINE_ZERO_BUBBLE) /* the latter: too few micro-batches to fill the pipeline
                                             */
-        all = p->turns >= p->stages ? work + stages - 1 : 2 * (stages + turns) - 1;
+        all = p->micro_batches >= p->stages ? work + stages - 1 : 2 * (stages + micro_batches) - 1;
     return 1 - work / all;
 }
 
@@ -116,7 +118,7 @@ typedef struct items {
     int64_t n; /* nodes before scheduling */
 } items;
 
-static mf_status read_turns(items *s)
+static mf_status read_micro_batches(items *s)
 {
     mf_graph *g = s->graph;
 
@@ -130,10 +132,11 @@ static mf_status read_turns(items *s)
         return MF_NOMEM("a pipeline");
     for (int64_t i = 0; i < s->n; i++) {
         const mf_node *n = g->nodes[i];
-        const int64_t turn = mf_node_turn(n);
+        const int64_t micro_batch = mf_node_micro_batch(n);
 
-        s->marked[n->id] = turn > 0 && strcmp(n->op_name, "Const") != 0;
-        s->plan.turns = turn > s->plan.turns ? turn : s->plan.turns;
+        s->marked[n->id] = micro_batch > 0 && strcmp(n->op_name, "Const") != 0;
+        s->plan.micro_batches =
+            micro_batch > s->plan.micro_batches ? micro_batch : s->plan.micro_batches;
     }
     return MF_OK;
 }
@@ -146,7 +149,8 @@ static void need_by(const items *s, const mf_node *n, int at)
 
 static int *pipeline_schedule_place_of(const items *s, mf_pipeline_item i)
 {
-    return &s->places[((int)i.way * s->plan.chunks + i.chunk) * s->plan.turns + i.turn];
+    return &s->places[((int)i.way * s->plan.chunks + i.chunk) * s->plan.micro_batches +
+                      i.micro_batch];
 }
 
 static mf_status pipeline_schedule_find_places(items *s, int stage)
@@ -154,8 +158,9 @@ static mf_status pipeline_schedule_find_places(items *s, int stage)
     const int64_t n = mf_pipeline_items(&s->plan);
     mf_pipeline_item *order = MF_ARENA_ARRAY(s->graph->arena, mf_pipeline_item, n + 1);
 
-    s->places = MF_ARENA_ARRAY(s->graph->arena, int,
-                               (int64_t)MF_PIPELINE_WAYS * s->plan.chunks * s->plan.turns + 1);
+    s->places =
+        MF_ARENA_ARRAY(s->graph->arena, int,
+                       (int64_t)MF_PIPELINE_WAYS * s->plan.chunks * s->plan.micro_batches + 1);
     if (!order || !s->places)
         return MF_NOMEM("a pipeline");
     mf_pipeline_order(&s->plan, stage, order);
@@ -218,7 +223,7 @@ static mf_status pipeline_schedule_said(const items *s, mf_node *n, int *at)
     if (!s->marked[n->id] || chunk == 0)
         return MF_OK;
     item = (mf_pipeline_item){ way_of(s, n), (int)((chunk - 1) / s->plan.stages),
-                               mf_node_turn(n) - 1 };
+                               mf_node_micro_batch(n) - 1 };
     *at = *pipeline_schedule_place_of(s, item);
     return item.way == MF_PIPELINE_WEIGHTS ? mf_node_set_attr(s->graph, n, "_late", &yes) : MF_OK;
 }
@@ -256,7 +261,7 @@ static mf_status unmark_free(items *s)
         if (!s->marked[n->id] || s->at[n->id] != INT_MAX)
             continue;
         s->marked[n->id] = false;
-        MF_TRY(mf_node_set_attr(s->graph, n, "_turn", &none));
+        MF_TRY(mf_node_set_attr(s->graph, n, "_micro_batch", &none));
     }
     return MF_OK;
 }
@@ -289,17 +294,17 @@ static void find_leads(const items *s)
 
 /* The first nodes of an item wait for the last nodes of the previous item, and for what those
  * waited for. */
-static mf_status put_behind(const items *s, int before, mf_node **turn)
+static mf_status order_after(const items *s, int before, mf_node **micro_batch)
 {
-    const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_turn"),
-                                .op = "_MeshTurn" };
+    const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_micro_batch"),
+                                .op = "_MeshOrder" };
     mf_node *node;
 
     if (!spec.name)
         return MF_NOMEM("a pipeline");
     MF_TRY(mf_graph_add(s->graph, &spec, &node));
-    if (*turn)
-        mf_control(s->graph, node, *turn);
+    if (*micro_batch)
+        mf_control(s->graph, node, *micro_batch);
     for (int64_t i = 0; i < s->n; i++) {
         mf_node *n = s->graph->nodes[i];
 
@@ -308,22 +313,22 @@ static mf_status put_behind(const items *s, int before, mf_node **turn)
         if (s->marked[n->id] && s->at[n->id] == before + 1 && pipeline_schedule_begins(s, n))
             mf_control(s->graph, n, node);
     }
-    *turn = node;
+    *micro_batch = node;
     return mf_graph_status(s->graph);
 }
 
 mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int stage)
 {
     items s = { .graph = graph, .plan = *plan };
-    mf_node *turn = NULL;
+    mf_node *micro_batch = NULL;
 
-    s.plan.turns = 0;
-    MF_TRY(read_turns(&s));
+    s.plan.micro_batches = 0;
+    MF_TRY(read_micro_batches(&s));
     MF_TRY(pipeline_schedule_find_places(&s, stage));
     MF_TRY(find_items(&s));
     MF_TRY(unmark_free(&s));
     find_leads(&s);
     for (int i = 0; i + 1 < mf_pipeline_items(&s.plan); i++)
-        MF_TRY(put_behind(&s, i, &turn));
+        MF_TRY(order_after(&s, i, &micro_batch));
     return MF_OK;
 }

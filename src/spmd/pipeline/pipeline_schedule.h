@@ -6,9 +6,9 @@
 #include "spmd/session/mesh_session.h"
 
 /* Number of forward passes that a stage runs before its first backward pass. */
-int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t turns);
+int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t micro_batches);
 /* Position of the forward or backward pass of a micro-batch, from 0. */
-int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead);
+int mf_pipeline_place(int64_t micro_batch, bool back, int64_t micro_batches, int64_t ahead);
 
 /* ---- all schedules ---- */
 
@@ -16,7 +16,7 @@ typedef struct mf_pipeline_plan {
     mf_pipeline how;
     int stages;
     int chunks; /* chunks of layers per stage; 1 unless interleaved */
-    int64_t turns; /* micro-batches */
+    int64_t micro_batches; /* micro-batches */
 } mf_pipeline_plan;
 
 typedef enum mf_pipeline_way {
@@ -30,7 +30,7 @@ typedef enum mf_pipeline_way {
 typedef struct mf_pipeline_item {
     mf_pipeline_way way;
     int chunk;
-    int64_t turn;
+    int64_t micro_batch;
 } mf_pipeline_item;
 
 /* Number of items of a stage. */

@@ -84,7 +84,7 @@ mf_status mf_mesh_mark_chunks(mf_sharding_table *s, const mf_mesh_variables *var
         mf_node *n = s->order[i];
         mf_attr mark = { .kind = MF_ATTR_INT, .n = 1 };
 
-        if (mf_node_turn(n) == 0 || !virtual_stages_is_single(s->where[n->id]))
+        if (mf_node_micro_batch(n) == 0 || !virtual_stages_is_single(s->where[n->id]))
             continue;
         find_chunk(&m, n);
         mark.i = m.chunk[n->id] + 1;

@@ -46,8 +46,8 @@ static int64_t mesh_placement_count_layers(const mf_sharding_table *s)
 }
 
 /* Layers with weights are counted; a layer without weights belongs to the one before it. */
-static mf_status deal_as_wanted(const mf_sharding_table *s, const int *wanted, int64_t layers,
-                                int64_t *first)
+static mf_status assign_requested_layers(const mf_sharding_table *s, const int *wanted,
+                                         int64_t layers, int64_t *first)
 {
     bool *counts = MF_ARENA_ARRAY(s->arena, bool, layers + 1);
     const int chunks = count_chunks(s);
@@ -83,7 +83,7 @@ static mf_status deal_as_wanted(const mf_sharding_table *s, const int *wanted, i
 }
 
 /* best[k][l]: the largest work of a chunk if the first k chunks hold the first l layers. */
-static mf_status deal_evenly(const mf_sharding_table *s, int64_t layers, int64_t *first)
+static mf_status balance_layers(const mf_sharding_table *s, int64_t layers, int64_t *first)
 {
     const int chunks = count_chunks(s);
     const int64_t row = layers + 1;
@@ -123,7 +123,7 @@ static mf_status deal_evenly(const mf_sharding_table *s, int64_t layers, int64_t
     return MF_OK;
 }
 
-mf_status mf_mesh_deal_layers(const mf_sharding_table *s, const int *wanted, int64_t *first)
+mf_status mf_mesh_assign_layers(const mf_sharding_table *s, const int *wanted, int64_t *first)
 {
     const int64_t layers = s->meshes->n > 1 && !first[0] ? mesh_placement_count_layers(s) : 0;
 
@@ -137,12 +137,12 @@ mf_status mf_mesh_deal_layers(const mf_sharding_table *s, const int *wanted, int
                        "%d chunks of layers exceed the maximum of %d: use fewer stages",
                        count_chunks(s), MF_MESH_CHUNKS);
     if (wanted[0])
-        return deal_as_wanted(s, wanted, layers, first);
+        return assign_requested_layers(s, wanted, layers, first);
     if (layers < count_chunks(s))
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has %lld layers, too few for %d %s",
                        (long long)layers, count_chunks(s),
                        s->chunks > 1 ? "chunks: use fewer (--chunks)" : "stages");
-    return deal_evenly(s, layers, first);
+    return balance_layers(s, layers, first);
 }
 
 int mf_mesh_chunk_of(const mf_sharding_table *s, const mf_mesh_variables *known, int64_t layer)

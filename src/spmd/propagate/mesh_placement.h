@@ -10,8 +10,8 @@
  * decided before (first[0] > 0). `wanted` is the number of layers of each chunk; if it is all 0,
  * the largest work of a chunk is minimized. Fails: INVALID_ARGUMENT (too few layers, or another
  * total than wanted). */
-MF_MUST mf_status mf_mesh_deal_layers(const mf_sharding_table *s, const int *wanted,
-                                      int64_t *first);
+MF_MUST mf_status mf_mesh_assign_layers(const mf_sharding_table *s, const int *wanted,
+                                        int64_t *first);
 /* The chunk of this layer, from 0; mesh chunk % meshes computes it. -1: none. */
 int mf_mesh_chunk_of(const mf_sharding_table *s, const mf_mesh_variables *known, int64_t layer);
 /* Fills s->where. Variables in `known` keep their mesh. */

@@ -101,11 +101,11 @@ static bool has_windows(const chooser *c, int i, const mf_layout_dim *letters)
 }
 
 /* The part of the input that a device needs. */
-static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, int processor)
+static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, int device)
 {
     const mf_layout plain = in_layout(c, i, letters, 0);
     const mf_shape *shape = &c->q->in[i];
-    mf_box box = mf_layout_box(c->m, &plain, shape, processor);
+    mf_box box = mf_layout_box(c->m, &plain, shape, device);
 
     for (int d = 0; d < shape->rank; d++) {
         const mf_split_dim *dim = &c->q->in_dims[i].dims[d];
@@ -113,8 +113,8 @@ static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, 
 
         if (dim->letter < 0 || dim->step <= 0 || !letters[dim->letter].axes)
             continue;
-        mf_layout_piece(c->m, letters[dim->letter], c->q->letters[dim->letter].size, processor,
-                        &begin, &end);
+        mf_layout_piece(c->m, letters[dim->letter], c->q->letters[dim->letter].size, device, &begin,
+                        &end);
         mf_split_window(dim, &begin, &end);
         box.begin[d] = begin > 0 ? begin : 0;
         box.size[d] = (end < shape->dims[d] ? end : shape->dims[d]) - box.begin[d];
@@ -123,7 +123,7 @@ static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, 
 }
 
 /* Elements of its windows that a device has to receive: the maximum over the devices. */
-static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
+static int64_t missing_window_elements(const chooser *c, int i, const mf_layout *have)
 {
     int64_t most = 0;
 
@@ -141,7 +141,7 @@ static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
 }
 
 /* All of the input is received from another mesh. */
-static double from_afar(const chooser *c, int i, const mf_layout *want)
+static double cross_mesh_cost(const chooser *c, int i, const mf_layout *want)
 {
     const mf_mesh_value *v = mf_mesh_value_of(c->s, c->n->inputs[i]);
     mf_box box;
@@ -161,10 +161,11 @@ static double windows_cost(const chooser *c, int i)
 
         if (at->layout.partial || at->boxes || at->mesh != c->k)
             continue;
-        bytes = (double)(windows_lack(c, i, &at->layout) * op_sharding_cell_of(c->n->in_types[i]));
+        bytes = (double)(missing_window_elements(c, i, &at->layout) *
+                         op_sharding_cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
-    return least < NEVER ? least : from_afar(c, i, &(mf_layout){ 0 });
+    return least < NEVER ? least : cross_mesh_cost(c, i, &(mf_layout){ 0 });
 }
 
 static double in_cost(const chooser *c, int i)
@@ -189,13 +190,13 @@ static double in_cost(const chooser *c, int i)
                          op_sharding_cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
-    return least < NEVER ? least : from_afar(c, i, &want);
+    return least < NEVER ? least : cross_mesh_cost(c, i, &want);
 }
 
 /* True if the preferred layouts of the outputs refer to this mesh. */
-static bool op_sharding_speaks(const chooser *c)
+static bool op_sharding_layout_applies(const chooser *c)
 {
-    return mf_mesh_speaks(c->s, (mf_output){ (mf_node *)(uintptr_t)c->n, 0 }, c->m);
+    return mf_mesh_layout_applies(c->s, (mf_output){ (mf_node *)(uintptr_t)c->n, 0 }, c->m);
 }
 
 static double out_cost(const chooser *c, int i)
@@ -203,7 +204,7 @@ static double out_cost(const chooser *c, int i)
     const mf_mesh_value *v = &c->s->values[c->n->id][i];
     const mf_layout made = out_layout(c, i, c->now, c->partial);
 
-    if (!op_sharding_speaks(c) || v->fixed || !mf_shape_is_static(&v->shape))
+    if (!op_sharding_layout_applies(c) || v->fixed || !mf_shape_is_static(&v->shape))
         return 0;
     return (double)(mf_reshard_elements(c->m, &made, &v->shape, &v->layout) *
                     op_sharding_cell_of(c->n->out_types[i]));
@@ -318,10 +319,10 @@ static void allow_all(chooser *c)
             if (!at->boxes && mf_mesh_alike(&c->s->meshes->at[at->mesh], c->m))
                 allow(c, &c->q->in_dims[i], v->shape.rank, &at->layout);
         }
-        if (mf_mesh_speaks(c->s, c->n->inputs[i], c->m))
+        if (mf_mesh_layout_applies(c->s, c->n->inputs[i], c->m))
             allow(c, &c->q->in_dims[i], v->shape.rank, &v->layout);
     }
-    for (int i = 0; op_sharding_speaks(c) && i < c->q->n_out; i++) {
+    for (int i = 0; op_sharding_layout_applies(c) && i < c->q->n_out; i++) {
         const mf_mesh_value *v = &c->s->values[c->n->id][i];
 
         allow(c, &c->q->out_dims[i], v->shape.rank, &v->layout);

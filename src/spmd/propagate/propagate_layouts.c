@@ -18,9 +18,9 @@ static mf_mesh_value *side(const mf_sharding_table *s, const mf_node *n, bool ou
 }
 
 /* An input may come from another mesh, whose axes have no meaning here. */
-static bool propagate_layouts_speaks(const mf_sharding_table *s, const mf_node *n, int i)
+static bool propagate_layouts_applies(const mf_sharding_table *s, const mf_node *n, int i)
 {
-    return mf_mesh_speaks(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
+    return mf_mesh_layout_applies(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
 }
 
 /* The split of the letter in one of the values; axes 0: not split. */
@@ -33,7 +33,7 @@ static mf_layout_dim propagate_layouts_find_cut(const mf_sharding_table *s, cons
         const mf_mesh_value *v = side(s, q->node, output, i);
         const mf_split_shape *dims = output ? &q->out_dims[i] : &q->in_dims[i];
 
-        if (!output && !propagate_layouts_speaks(s, q->node, i))
+        if (!output && !propagate_layouts_applies(s, q->node, i))
             continue;
         for (int d = 0; d < v->shape.rank; d++) {
             if (dims->dims[d].letter == letter) {
@@ -82,7 +82,7 @@ static bool propagate_layouts_visit(const mf_sharding_table *s, const mf_node *n
         for (int i = 0; forwards && i < q->n_out; i++)
             changed |= propagate_layouts_give(side(s, n, true, i), &q->out_dims[i], l, cut);
         for (int i = 0; !forwards && i < q->n_in; i++)
-            changed |= propagate_layouts_speaks(s, n, i) &&
+            changed |= propagate_layouts_applies(s, n, i) &&
                        propagate_layouts_give(side(s, n, false, i), &q->in_dims[i], l, cut);
     }
     return changed;

@@ -59,7 +59,7 @@ static inline int mf_mesh_home(const mf_sharding_table *s, const mf_node *n)
 }
 
 /* True if layouts of this value are valid on that mesh. */
-static inline bool mf_mesh_speaks(const mf_sharding_table *s, mf_output o, const mf_mesh *m)
+static inline bool mf_mesh_layout_applies(const mf_sharding_table *s, mf_output o, const mf_mesh *m)
 {
     return mf_mesh_alike(&s->meshes->at[mf_mesh_home(s, o.node)], m);
 }

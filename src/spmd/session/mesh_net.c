@@ -12,12 +12,12 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-typedef struct letter {
-    struct letter *next;
+typedef struct send_request {
+    struct send_request *next;
     int to; /* task */
     mf_frame frame;
     mf_tensor piece;
-} letter;
+} send_request;
 
 typedef struct mesh_net_wire {
     mf_mesh_wire base; /* first */
@@ -25,7 +25,7 @@ typedef struct mesh_net_wire {
     int *first; /* by task */
     int n_tasks;
     int64_t timeout_ns;
-    mf_rendezvous_tables *rooms;
+    mf_rendezvous_tables *tables;
     mf_net_watch watch;
     void (*trouble)(void *ctx);
     void *ctx;
@@ -33,43 +33,43 @@ typedef struct mesh_net_wire {
     pthread_t thread;
     pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
-    letter *first_letter, *last_letter;
+    send_request *first_request, *last_request;
     bool closing;
 } mesh_net_wire;
 
-static int mesh_net_task_of(const mesh_net_wire *w, int processor)
+static int mesh_net_task_of(const mesh_net_wire *w, int device)
 {
     int t = 0;
 
-    while (t < w->n_tasks - 1 && processor >= w->first[t + 1])
+    while (t < w->n_tasks - 1 && device >= w->first[t + 1])
         t++;
     return t;
 }
 
 /* ---- sending ---- */
 
-static void mesh_net_line_up(mesh_net_wire *w, letter *l)
+static void mesh_net_enqueue(mesh_net_wire *w, send_request *l)
 {
     pthread_mutex_lock(&w->lock);
-    *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
-    w->last_letter = l;
+    *(w->last_request ? &w->last_request->next : &w->first_request) = l;
+    w->last_request = l;
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* The next one; NULL: the queue is closed. */
-static letter *take_letter(mesh_net_wire *w)
+static send_request *take_letter(mesh_net_wire *w)
 {
-    letter *l;
+    send_request *l;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->first_letter && !w->closing)
+    while (!w->first_request && !w->closing)
         pthread_cond_wait(&w->changed, &w->lock);
-    l = w->first_letter;
+    l = w->first_request;
     if (l)
-        w->first_letter = l->next;
-    if (!w->first_letter)
-        w->last_letter = NULL;
+        w->first_request = l->next;
+    if (!w->first_request)
+        w->last_request = NULL;
     pthread_mutex_unlock(&w->lock);
     return l;
 }
@@ -78,7 +78,7 @@ static letter *take_letter(mesh_net_wire *w)
 static void *mesh_net_send_all(void *arg)
 {
     mesh_net_wire *w = arg;
-    letter *l;
+    send_request *l;
     bool failed = false;
 
     while ((l = take_letter(w)) != NULL) {
@@ -110,7 +110,7 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
                          .step = run,
                          .size = size };
 
-    letter *l;
+    send_request *l;
 
     if (size > MF_FRAME_MAX)
         return MF_FAIL(MF_UNIMPLEMENTED,
@@ -123,7 +123,7 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
     l->to = mesh_net_task_of(w, to);
     l->frame = f;
     mf_tensor_set(&l->piece, piece);
-    mesh_net_line_up(w, l);
+    mesh_net_enqueue(w, l);
     return MF_OK;
 }
 
@@ -162,7 +162,7 @@ static mf_status mesh_net_take(const mesh_net_wire *w, int from, const mf_frame 
         mf_free(data);
         return st;
     }
-    st = mf_mesh_put(w->rooms, (int)(f->group >> 16), (int)(f->group & 0xffff), f->step,
+    st = mf_mesh_put(w->tables, (int)(f->group >> 16), (int)(f->group & 0xffff), f->step,
                      (int64_t)f->seq, piece);
     mf_tensor_free(piece);
     return st;
@@ -184,12 +184,12 @@ static void watched(void *ctx)
     w->trouble(w->ctx);
 }
 
-static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
+static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *tables, void (*trouble)(void *ctx),
                       void *ctx)
 {
     mesh_net_wire *w = (mesh_net_wire *)base;
 
-    w->rooms = rooms;
+    w->tables = tables;
     w->trouble = trouble;
     w->ctx = ctx;
     w->watch = (mf_net_watch){ .fn = watched, .ctx = w };

@@ -35,26 +35,26 @@ static void mesh_session_write_key(char key[KEY_MAX], int from, int to, int64_t 
     (void)snprintf(key, KEY_MAX, "%d>%d:%" PRId64, from, to, id);
 }
 
-mf_status mf_mesh_put(mf_rendezvous_tables *rooms, int from, int to, int64_t run_number, int64_t id,
-                      const mf_tensor *piece)
+mf_status mf_mesh_put(mf_rendezvous_tables *tables, int from, int to, int64_t run_number,
+                      int64_t id, const mf_tensor *piece)
 {
     char key[KEY_MAX];
-    mf_rendezvous_table *room;
+    mf_rendezvous_table *table;
     mf_status st;
 
     mesh_session_write_key(key, from, to, id);
-    MF_TRY(mf_rendezvous_tables_enter(rooms, run_number, &room));
-    st = mf_rendezvous_table_send(room, key, piece);
-    mf_rendezvous_table_leave(room);
+    MF_TRY(mf_rendezvous_tables_enter(tables, run_number, &table));
+    st = mf_rendezvous_table_send(table, key, piece);
+    mf_rendezvous_table_leave(table);
     return st;
 }
 
 /* A node of a loaded graph can name any peer. */
-static mf_status check_peer(const mf_mesh_processor *p, int peer)
+static mf_status check_peer(const mf_mesh_device *p, int peer)
 {
-    const int n = p->of->setup.meshes.processors;
+    const int n = p->of->setup.meshes.devices;
 
-    if (!p->of->room)
+    if (!p->of->table)
         return MF_FAIL(MF_FAILED_PRECONDITION, "devices do not communicate in this run");
     if (peer >= 0 && peer < n && peer != p->link.self)
         return MF_OK;
@@ -64,19 +64,19 @@ static mf_status check_peer(const mf_mesh_processor *p, int peer)
 
 static mf_status link_send(mf_mesh_link *l, int to, int64_t id, const mf_tensor *piece)
 {
-    const mf_mesh_processor *p = (const mf_mesh_processor *)l;
+    const mf_mesh_device *p = (const mf_mesh_device *)l;
     const mf_mesh_setup *setup = &p->of->setup;
 
     MF_TRY(check_peer(p, to));
     if (to < setup->first || to >= setup->first + setup->n)
         return setup->wire->kind->send(setup->wire, l->self, to, p->of->number, id, piece);
-    return mf_mesh_put(p->of->rooms, l->self, to, p->of->number, id, piece);
+    return mf_mesh_put(p->of->tables, l->self, to, p->of->number, id, piece);
 }
 
 static void link_receive(mf_mesh_link *l, int from, int64_t id, mf_cancel *cancel,
                          mf_mesh_got_fn *got, void *ctx)
 {
-    const mf_mesh_processor *p = (const mf_mesh_processor *)l;
+    const mf_mesh_device *p = (const mf_mesh_device *)l;
     char key[KEY_MAX];
 
     const mf_status st = check_peer(p, from);
@@ -86,15 +86,15 @@ static void link_receive(mf_mesh_link *l, int from, int64_t id, mf_cancel *cance
         return;
     }
     mesh_session_write_key(key, from, l->self, id);
-    mf_rendezvous_table_fetch(p->of->room, key, cancel, got, ctx);
+    mf_rendezvous_table_fetch(p->of->table, key, cancel, got, ctx);
 }
 
 static void link_fail(mf_mesh_link *l, mf_status why)
 {
-    const mf_mesh_session *s = ((const mf_mesh_processor *)l)->of;
+    const mf_mesh_session *s = ((const mf_mesh_device *)l)->of;
 
-    if (s->room)
-        mf_rendezvous_table_fail(s->room, why);
+    if (s->table)
+        mf_rendezvous_table_fail(s->table, why);
 }
 
 static const mf_mesh_link_kind LINK = { link_send, link_receive, link_fail };
@@ -107,8 +107,8 @@ void mf_mesh_give_up(mf_mesh_session *s, mf_status st, bool together)
     mf_error why;
 
     mf_error_save(st, &why);
-    if (s->room)
-        mf_rendezvous_table_fail(s->room, st);
+    if (s->table)
+        mf_rendezvous_table_fail(s->table, st);
     if (wire && together && wire->kind->check(wire) == MF_OK) { /* otherwise another task reports
                                                                    the cause */
         (void)mf_error_restore(&why);
@@ -130,14 +130,14 @@ static void mesh_session_note_failure(mesh_session_call *c, mf_status st)
     mf_mesh_give_up(c->s, st, c->r->talks);
 }
 
-static void run_processor(mesh_session_call *c, int i)
+static void run_device(mesh_session_call *c, int i)
 {
     const mf_mesh_run *r = c->r;
     mf_run_with with = *c->with;
     mf_tensor **own = mf_calloc(c->n_fetches + 1, sizeof *own);
     mf_status st = own ? MF_OK : MF_NOMEM("results");
 
-    with.mesh = &c->s->processors[i].link;
+    with.mesh = &c->s->devices[i].link;
     with.mesh->meter = (mf_mesh_meter){ .begin = mf_clock_ns() };
     if (st == MF_OK && c->n_fetches + r->n_targets[i] > 0) /* otherwise it belongs to another mesh
                                                             */
@@ -145,7 +145,7 @@ static void run_processor(mesh_session_call *c, int i)
                                  c->n_feeds, r->fetch_names, c->n_fetches, r->targets[i],
                                  r->n_targets[i], i == 0 ? c->results : own);
     if (st == MF_OK)
-        c->s->processors[i].planned += r->receives[i];
+        c->s->devices[i].planned += r->receives[i];
     else
         mesh_session_note_failure(c, st);
     for (int k = 0; own && k < c->n_fetches; k++)
@@ -164,7 +164,7 @@ static void *mesh_session_worker_main(void *arg)
 {
     const mesh_session_worker *w = arg;
 
-    run_processor(w->c, w->i);
+    run_device(w->c, w->i);
     return NULL;
 }
 
@@ -182,7 +182,7 @@ static void mesh_session_run_all(mesh_session_call *c)
         if (!workers || !workers[i].started)
             mesh_session_note_failure(c, MF_NOMEM("threads of a mesh"));
     }
-    run_processor(c, 0);
+    run_device(c, 0);
     for (int i = 1; workers && i < n; i++) {
         if (workers[i].started)
             pthread_join(workers[i].thread, NULL);
@@ -190,27 +190,27 @@ static void mesh_session_run_all(mesh_session_call *c)
     mf_free(workers);
 }
 
-void mf_mesh_set_room(mf_mesh_session *s, mf_rendezvous_table *room)
+void mf_mesh_set_run_table(mf_mesh_session *s, mf_rendezvous_table *table)
 {
-    pthread_mutex_lock(&s->room_lock);
-    s->room = room;
-    pthread_mutex_unlock(&s->room_lock);
+    pthread_mutex_lock(&s->table_lock);
+    s->table = table;
+    pthread_mutex_unlock(&s->table_lock);
 }
 
 /* A peer is lost or has failed: unblock all threads that wait here. */
-static void trouble(void *ctx)
+static void abort_waits(void *ctx)
 {
     mf_mesh_session *s = ctx;
-    mf_rendezvous_table *room = NULL;
+    mf_rendezvous_table *table = NULL;
 
-    pthread_mutex_lock(&s->room_lock);
-    if (s->room && mf_rendezvous_tables_enter(s->rooms, s->number, &room) != MF_OK)
-        room = NULL; /* the run has ended */
-    pthread_mutex_unlock(&s->room_lock);
-    if (!room)
+    pthread_mutex_lock(&s->table_lock);
+    if (s->table && mf_rendezvous_tables_enter(s->tables, s->number, &table) != MF_OK)
+        table = NULL; /* the run has ended */
+    pthread_mutex_unlock(&s->table_lock);
+    if (!table)
         return;
-    mf_rendezvous_table_fail(room, MF_FAIL(MF_ABORTED, "another device of the mesh has failed"));
-    mf_rendezvous_table_leave(room);
+    mf_rendezvous_table_fail(table, MF_FAIL(MF_ABORTED, "another device of the mesh has failed"));
+    mf_rendezvous_table_leave(table);
 }
 
 /* Measures the run and the share of each device. */
@@ -226,30 +226,30 @@ static void run_and_measure(mesh_session_call *c)
     for (int i = 0; i < c->s->setup.n; i++) {
         const int64_t before = r->meters[i].busy_ns;
 
-        r->meters[i] = c->s->processors[i].link.meter;
+        r->meters[i] = c->s->devices[i].link.meter;
         r->meters[i].busy_ns += before;
     }
 }
 
-static mf_status run_in_room(mesh_session_call *c)
+static mf_status run_with_table(mesh_session_call *c)
 {
     mf_mesh_session *s = c->s;
     const mf_mesh_wire *wire = s->setup.wire;
     mf_status st = MF_OK;
-    mf_rendezvous_table *room = NULL;
+    mf_rendezvous_table *table = NULL;
 
     if (c->r->talks) {
-        MF_TRY(mf_rendezvous_tables_enter(s->rooms, ++s->number, &room));
-        mf_mesh_set_room(s, room);
+        MF_TRY(mf_rendezvous_tables_enter(s->tables, ++s->number, &table));
+        mf_mesh_set_run_table(s, table);
     }
     if (wire) /* from here on, trouble() reports to this table */
         st = wire->kind->check(s->setup.wire);
     if (st == MF_OK)
         run_and_measure(c);
-    if (room) {
-        mf_mesh_set_room(s, NULL);
-        mf_rendezvous_table_leave(room);
-        mf_rendezvous_tables_end(s->rooms, s->number);
+    if (table) {
+        mf_mesh_set_run_table(s, NULL);
+        mf_rendezvous_table_leave(table);
+        mf_rendezvous_tables_end(s->tables, s->number);
     }
     if (st != MF_OK)
         return st;
@@ -293,7 +293,7 @@ static mf_status mesh_session_mesh_run(mf_session *base, const mf_run_options *o
     plain.trace_path = NULL;
     until.trace = trace ? trace : with->trace ? with->trace : s->trace;
     if (st == MF_OK)
-        st = run_in_room(&c);
+        st = run_with_table(&c);
     if (st == MF_OK && trace)
         st = mf_trace_write(trace, path);
     mf_trace_free(trace);
@@ -323,7 +323,7 @@ static mf_status mesh_devices(mf_session *base, mf_device_fn *each, void *ctx)
 {
     char name[64];
 
-    for (int i = 0; i < mf_mesh_session_of(base)->setup.meshes.processors; i++) {
+    for (int i = 0; i < mf_mesh_session_of(base)->setup.meshes.devices; i++) {
         (void)snprintf(name, sizeof name, "/job:mesh/replica:0/task:%d/device:CPU:0", i);
         each(ctx, name, "CPU");
     }
@@ -341,24 +341,24 @@ static void mesh_free(mf_session *base)
 
     if (s->in_progress.flag)
         mf_active_runs_drain(&s->in_progress);
-    if (s->setup.wire && s->rooms)
+    if (s->setup.wire && s->tables)
         s->setup.wire->kind->close(s->setup.wire);
     mf_mesh_free_runs(s);
-    for (int i = 0; s->processors && i < s->setup.n; i++) {
-        if (s->processors[i].resources)
-            mf_resources_free(s->processors[i].resources);
-        if (s->processors[i].node_state)
-            mf_resources_free(s->processors[i].node_state);
+    for (int i = 0; s->devices && i < s->setup.n; i++) {
+        if (s->devices[i].resources)
+            mf_resources_free(s->devices[i].resources);
+        if (s->devices[i].node_state)
+            mf_resources_free(s->devices[i].node_state);
     }
-    mf_free(s->processors);
-    mf_rendezvous_tables_free(s->rooms);
+    mf_free(s->devices);
+    mf_rendezvous_tables_free(s->tables);
     if (s->owns_pool)
         mf_pool_free(s->pool);
     mf_mesh_variables_deinit(&s->variables);
     mf_graph_free(s->graph);
     mf_active_runs_deinit(&s->in_progress);
     pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->room_lock);
+    pthread_mutex_destroy(&s->table_lock);
     mf_free(s);
 }
 
@@ -388,11 +388,11 @@ static mf_status mesh_session_init(mf_mesh_session *s, const mf_graph *graph)
         MF_TRY(mf_pool_new(s->setup.session.threads, &s->pool));
         s->owns_pool = true;
     }
-    s->processors = mf_calloc(s->setup.n, sizeof *s->processors);
-    if (!s->processors)
-        return MF_NOMEM("processors");
+    s->devices = mf_calloc(s->setup.n, sizeof *s->devices);
+    if (!s->devices)
+        return MF_NOMEM("devices");
     for (int i = 0; i < s->setup.n; i++) {
-        mf_mesh_processor *p = &s->processors[i];
+        mf_mesh_device *p = &s->devices[i];
 
         p->link.kind = &LINK;
         p->link.self = s->setup.first + i;
@@ -400,9 +400,9 @@ static mf_status mesh_session_init(mf_mesh_session *s, const mf_graph *graph)
         MF_TRY(mf_resources_new(&p->resources));
         MF_TRY(mf_resources_new(&p->node_state));
     }
-    MF_TRY(mf_rendezvous_tables_new(&s->rooms));
+    MF_TRY(mf_rendezvous_tables_new(&s->tables));
     if (s->setup.wire)
-        s->setup.wire->kind->open(s->setup.wire, s->rooms, trouble, s);
+        s->setup.wire->kind->open(s->setup.wire, s->tables, abort_waits, s);
     return MF_OK;
 }
 
@@ -419,7 +419,7 @@ mf_status mf_mesh_session_make(const mf_graph *graph, const mf_mesh_setup *setup
     if (s->setup.seed == 0)
         s->setup.seed = mf_random_seed() | 1;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->room_lock, NULL);
+    pthread_mutex_init(&s->table_lock, NULL);
     st = mesh_session_init(s, graph);
     if (st != MF_OK) {
         mesh_free(&s->base);
@@ -440,6 +440,6 @@ mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mesh_options *opti
     *out = NULL;
     MF_TRY(mf_meshes_parse(options->mesh ? options->mesh : "", options->layout, &setup.meshes,
                            &setup.rules));
-    setup.n = setup.meshes.processors;
+    setup.n = setup.meshes.devices;
     return mf_mesh_session_make(graph, &setup, out);
 }

@@ -21,7 +21,7 @@ typedef struct mf_mesh_wire_kind {
                       const mf_tensor *piece);
     /* Puts messages for local devices into these tables, by run, with mf_mesh_put(). Any thread
      * calls trouble(ctx) when a peer is lost or fails. */
-    void (*open)(mf_mesh_wire *w, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
+    void (*open)(mf_mesh_wire *w, mf_rendezvous_tables *tables, void (*trouble)(void *ctx),
                  void *ctx);
     /* Stops receiving: no calls of mf_mesh_put() or trouble() afterwards. */
     void (*close)(mf_mesh_wire *w);
@@ -35,7 +35,7 @@ struct mf_mesh_wire {
 };
 
 /* Delivers a received shard. */
-MF_MUST mf_status mf_mesh_put(mf_rendezvous_tables *rooms, int from, int to, int64_t run,
+MF_MUST mf_status mf_mesh_put(mf_rendezvous_tables *tables, int from, int to, int64_t run,
                               int64_t key, const mf_tensor *piece);
 
 /* Order of the micro-batches on the stages of a pipeline. */
@@ -65,7 +65,7 @@ typedef struct mf_mesh_setup {
 
 /* The part of a variable of `rank` dimensions that a device, local or remote, holds. False: no run
  * has used the variable, or the device holds none of it. */
-bool mf_mesh_session_holds(mf_session *session, const char *variable, int processor, mf_box *box,
+bool mf_mesh_session_holds(mf_session *session, const char *variable, int device, mf_box *box,
                            int *rank);
 
 /* Excludes the runs so far from mf_mesh_session_counts(): they created variables, and only later
@@ -88,7 +88,7 @@ void mf_mesh_change_free(mf_mesh_change *c);
  * local devices. After a failure the session is unusable. */
 MF_MUST mf_status mf_mesh_change_make(mf_mesh_change *c, const mf_run_options *options,
                                       int64_t *bytes);
-/* From now on the first n feeds of a run hold rows of a batch of `whole` samples: only those that
+/* From now on the first n feeds of a run hold rows of a batch of `whole` samples: only rows that
  * local devices read, packed. n 0: feeds hold the whole batch. */
 void mf_mesh_session_feed_rows(mf_session *session, int n, int64_t whole);
 /* The rows that such a run reads; compiles the run. Only dtypes and shapes of the feeds are used.

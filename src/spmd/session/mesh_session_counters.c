@@ -6,8 +6,7 @@
 #include <string.h>
 
 /* A new reference; NULL: no such variable. */
-static mf_variable *mesh_session_counters_find_variable(const mf_mesh_processor *p,
-                                                        const char *name)
+static mf_variable *mesh_session_counters_find_variable(const mf_mesh_device *p, const char *name)
 {
     mf_object *o = mf_resources_find(p->resources, "localhost", name);
 
@@ -19,10 +18,10 @@ static mf_variable *mesh_session_counters_find_variable(const mf_mesh_processor 
 
 mf_variable *mf_mesh_session_slice(mf_session *base, const char *variable, int k)
 {
-    return mesh_session_counters_find_variable(&mf_mesh_session_of(base)->processors[k], variable);
+    return mesh_session_counters_find_variable(&mf_mesh_session_of(base)->devices[k], variable);
 }
 
-static int64_t variable_bytes(const mf_mesh_session *s, const mf_mesh_processor *p)
+static int64_t variable_bytes(const mf_mesh_session *s, const mf_mesh_device *p)
 {
     int64_t bytes = 0, it = 0;
     mf_map_entry *e;
@@ -46,7 +45,7 @@ void mf_mesh_session_forget_runs(mf_session *base)
     mf_mesh_session *s = mf_mesh_session_of(base);
 
     for (int i = 0; i < s->setup.n; i++)
-        mf_mem_account_forget_runs(mf_resources_account(s->processors[i].resources));
+        mf_mem_account_forget_runs(mf_resources_account(s->devices[i].resources));
 }
 
 mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
@@ -57,12 +56,12 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
     mf_mesh_session *s = mf_mesh_session_of(base);
     mf_mem_account_run most;
     const mf_mesh_run *step;
-    mf_mesh_processor *p;
+    mf_mesh_device *p;
 
     if (base->kind != &mf_mesh_session_kind || i < s->setup.first ||
         i >= s->setup.first + s->setup.n)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no device %d in this process", i);
-    p = &s->processors[i - s->setup.first];
+    p = &s->devices[i - s->setup.first];
     most = mf_mem_account_largest(mf_resources_account(p->resources));
     *out = (mf_mesh_counts){ .variable_bytes = variable_bytes(s, p),
                              .sent_bytes = atomic_load(&p->link.sent),
@@ -78,8 +77,8 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
 
         out->run_ns = step->ns;
         out->busy_ns = m->busy_ns;
-        out->n_turns = m->n_turns;
-        memcpy(out->turns, m->turns, sizeof out->turns);
+        out->n_intervals = m->n_intervals;
+        memcpy(out->intervals, m->intervals, sizeof out->intervals);
     }
     return MF_OK;
 }
@@ -103,7 +102,7 @@ mf_status mf_mesh_session_costs(mf_session *base, mf_mesh_cost_fn *each, void *c
     return MF_OK;
 }
 
-bool mf_mesh_session_holds(mf_session *base, const char *variable, int processor, mf_box *box,
+bool mf_mesh_session_holds(mf_session *base, const char *variable, int device, mf_box *box,
                            int *rank)
 {
     mf_mesh_session *s = mf_mesh_session_of(base);
@@ -112,9 +111,9 @@ bool mf_mesh_session_holds(mf_session *base, const char *variable, int processor
 
     pthread_mutex_lock(&s->lock);
     v = mf_map_find(&s->variables.layouts, variable);
-    holds = v && mf_meshes_of(&s->setup.meshes, processor) == v->mesh;
+    holds = v && mf_meshes_of(&s->setup.meshes, device) == v->mesh;
     if (holds) {
-        *box = mf_layout_box(&s->setup.meshes.at[v->mesh], &v->layout, &v->shape, processor);
+        *box = mf_layout_box(&s->setup.meshes.at[v->mesh], &v->layout, &v->shape, device);
         *rank = v->shape.rank;
     }
     pthread_mutex_unlock(&s->lock);

@@ -12,12 +12,12 @@
 
 typedef struct mf_mesh_session mf_mesh_session;
 
-typedef struct mf_mesh_processor {
+typedef struct mf_mesh_device {
     mf_mesh_link link; /* first */
     mf_mesh_session *of;
     mf_resources *resources, *node_state;
     int64_t planned; /* bytes received in all runs */
-} mf_mesh_processor;
+} mf_mesh_device;
 
 /* A compiled run. */
 typedef struct mf_mesh_run {
@@ -52,8 +52,8 @@ struct mf_mesh_session {
     mf_mesh_variables variables;
     mf_pool *pool;
     bool owns_pool;
-    mf_mesh_processor *processors;
-    mf_rendezvous_tables *rooms;
+    mf_mesh_device *devices;
+    mf_rendezvous_tables *tables;
     mf_active_runs in_progress;
     struct mf_trace *trace; /* of all runs; NULL: not traced */
     pthread_mutex_t lock; /* serializes runs */
@@ -62,8 +62,8 @@ struct mf_mesh_session {
     int n_rows; /* for the next run: see mf_mesh_session_feed_rows() */
     int64_t whole;
     int64_t number; /* number of the last run with communication: the same on all tasks */
-    pthread_mutex_t room_lock;
-    mf_rendezvous_table *room; /* of the current run; NULL: none. Guarded by room_lock for readers
+    pthread_mutex_t table_lock;
+    mf_rendezvous_table *table; /* of the current run; NULL: none. Guarded by room_lock for readers
                                   outside that run */
 };
 
@@ -75,7 +75,7 @@ static inline mf_mesh_session *mf_mesh_session_of(mf_session *base)
 }
 
 /* Sets the rendezvous table of the current run; NULL: none. */
-void mf_mesh_set_room(mf_mesh_session *s, mf_rendezvous_table *room);
+void mf_mesh_set_run_table(mf_mesh_session *s, mf_rendezvous_table *table);
 /* A collective has failed here with the thread's error, which is kept: unblocks waiting devices,
  * local and remote. */
 void mf_mesh_give_up(mf_mesh_session *s, mf_status why, bool together);
@@ -90,7 +90,7 @@ MF_MUST mf_status mf_mesh_compile_again(mf_mesh_session *s, const mf_mesh_run *l
                                         const mf_mesh_setup *setup,
                                         const mf_mesh_variables *variables, mf_mesh_run **out);
 MF_MUST mf_status mf_mesh_add_run(mf_mesh_session *s, mf_mesh_run *r);
-/* The training step among the runs, rather than one that reads or sets variables; NULL: none. */
+/* The training step among the runs, rather than a run that reads or sets variables; NULL: none. */
 mf_mesh_run *mf_mesh_largest_run(const mf_mesh_session *s);
 void mf_mesh_run_free(mf_mesh_run *r);
 

@@ -58,10 +58,10 @@ static mf_status mesh_session_relayout_prepare(mf_mesh_change *c)
     MF_TRY(mf_mesh_variables_add(&c->variables, &c->setup, s->graph));
     c->ends = mf_calloc(s->setup.n, sizeof *c->ends);
     if (!c->ends)
-        return MF_NOMEM("processors");
+        return MF_NOMEM("devices");
     for (int i = 0; i < s->setup.n; i++) {
         c->ends[i] =
-            (mf_relay_end){ .link = &s->processors[i].link, .before = s->processors[i].resources };
+            (mf_relay_end){ .link = &s->devices[i].link, .before = s->devices[i].resources };
         MF_TRY(mf_resources_new(&c->ends[i].after));
     }
     return largest ? mf_mesh_compile_again(s, largest, &c->setup, &c->variables, &c->run) : MF_OK;
@@ -76,10 +76,10 @@ mf_status mf_mesh_change_new(mf_session *base, const mf_mesh_setup *next, mf_mes
     *out = NULL;
     if (base->kind != &mf_mesh_session_kind)
         return MF_FAIL(MF_INVALID_ARGUMENT, "this session does not run on a mesh");
-    if (next->meshes.processors != s->setup.meshes.processors)
+    if (next->meshes.devices != s->setup.meshes.devices)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "the new mesh has %d devices, but the session has %d: use the same number",
-                       next->meshes.processors, s->setup.meshes.processors);
+                       next->meshes.devices, s->setup.meshes.devices);
     c = mf_calloc(1, sizeof *c);
     if (!c)
         return MF_NOMEM("a change");
@@ -117,7 +117,7 @@ static void relay_failed(void *ctx, mf_status why)
     mf_mesh_give_up(ctx, why, true);
 }
 
-static mf_status relay_in_room(const mf_mesh_change *c, const mf_run_options *options)
+static mf_status relay_with_table(const mf_mesh_change *c, const mf_run_options *options)
 {
     mf_mesh_session *s = c->s;
     mf_mesh_wire *wire = s->setup.wire;
@@ -149,15 +149,15 @@ static mf_status relay_in_room(const mf_mesh_change *c, const mf_run_options *op
 static mf_status relay(const mf_mesh_change *c, const mf_run_options *options)
 {
     mf_mesh_session *s = c->s;
-    mf_rendezvous_table *room;
+    mf_rendezvous_table *table;
     mf_error why;
 
-    MF_TRY(mf_rendezvous_tables_enter(s->rooms, ++s->number, &room));
-    mf_mesh_set_room(s, room);
-    mf_error_save(relay_in_room(c, options), &why);
-    mf_mesh_set_room(s, NULL);
-    mf_rendezvous_table_leave(room);
-    mf_rendezvous_tables_end(s->rooms, s->number);
+    MF_TRY(mf_rendezvous_tables_enter(s->tables, ++s->number, &table));
+    mf_mesh_set_run_table(s, table);
+    mf_error_save(relay_with_table(c, options), &why);
+    mf_mesh_set_run_table(s, NULL);
+    mf_rendezvous_table_leave(table);
+    mf_rendezvous_tables_end(s->tables, s->number);
     return mf_error_restore(&why);
 }
 
@@ -203,7 +203,7 @@ static mf_status take_over(mf_mesh_change *c)
     s->variables = c->variables;
     c->variables = old;
     for (int i = 0; i < s->setup.n; i++) {
-        s->processors[i].planned += c->ends[i].planned;
+        s->devices[i].planned += c->ends[i].planned;
         MF_TRY(replace_variables(&s->variables, &c->ends[i]));
     }
     if (c->run)

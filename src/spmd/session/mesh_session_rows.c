@@ -43,7 +43,7 @@ static const mf_tensor *mesh_session_rows_constant(const mf_node *n, int i)
     return a ? a->tensor : NULL;
 }
 
-static void look_at_slice(mesh_session_rows_reading *at)
+static void read_slice_bounds(mesh_session_rows_reading *at)
 {
     const mf_tensor *begin = mesh_session_rows_constant(at->n, 1),
                     *size = mesh_session_rows_constant(at->n, 2);
@@ -65,7 +65,7 @@ static void look_at_slice(mesh_session_rows_reading *at)
 }
 
 /* What the node reads through its input k. */
-static mesh_session_rows_reading mesh_session_rows_look(const mf_mesh_run *r, mf_node *n, int k,
+static mesh_session_rows_reading mesh_session_rows_read(const mf_mesh_run *r, mf_node *n, int k,
                                                         int64_t whole)
 {
     mf_node *in = n->inputs[k].node;
@@ -80,7 +80,7 @@ static mesh_session_rows_reading mesh_session_rows_look(const mf_mesh_run *r, mf
         at.rows = mesh_session_rows_is_op(n, "_Rows");
     }
     if (at.feed && k == 0 && mesh_session_rows_is_op(n, "Slice"))
-        look_at_slice(&at);
+        read_slice_bounds(&at);
     return at;
 }
 
@@ -88,7 +88,7 @@ static mf_status add_readings(mf_mesh_run *r, const mf_graph *g, int64_t whole)
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
         for (int k = 0; k < g->nodes[i]->n_inputs; k++) {
-            const mesh_session_rows_reading at = mesh_session_rows_look(r, g->nodes[i], k, whole);
+            const mesh_session_rows_reading at = mesh_session_rows_read(r, g->nodes[i], k, whole);
 
             if (at.feed && !at.rows)
                 MF_TRY(mf_ranges_add(&r->rows, at.begin, at.end));
@@ -152,7 +152,7 @@ static mf_status shrink(const mf_mesh_run *r, mf_graph *g, int64_t whole)
 
     for (int64_t i = 0; i < n; i++) { /* slices first: _Rows nodes still hold the old positions */
         const mesh_session_rows_reading at = g->nodes[i]->n_inputs > 0
-                                                 ? mesh_session_rows_look(r, g->nodes[i], 0, whole)
+                                                 ? mesh_session_rows_read(r, g->nodes[i], 0, whole)
                                                  : (mesh_session_rows_reading){ 0 };
 
         if (at.feed && at.slice)

@@ -93,13 +93,13 @@ static mf_status mesh_session_runs_copy_list(mf_arena *arena, const char *const 
 
 /* An empty run, to be compiled. Owns: mf_mesh_run_free(). */
 static mf_status mesh_session_runs_make_run(const mf_run_names *n, const mf_shape *shapes,
-                                            const char *key, int processors, mf_mesh_run **out)
+                                            const char *key, int devices, mf_mesh_run **out)
 {
     mf_mesh_run *r = *out = mf_calloc(1, sizeof *r);
 
     if (!r || !(r->arena = mf_arena_new()) || !(r->key = mf_strdup(key)))
         return MF_NOMEM("a run");
-    r->n = processors;
+    r->n = devices;
     r->names = *n;
     MF_TRY(mesh_session_runs_copy_list(r->arena, n->feeds, n->n_feeds, &r->names.feeds));
     MF_TRY(mesh_session_runs_copy_list(r->arena, n->fetches, n->n_fetches, &r->names.fetches));
@@ -165,7 +165,7 @@ static mf_status mesh_session_runs_compile(mf_mesh_session *s, const mf_mesh_set
     MF_TRY(mf_mesh_compile(s->graph, &sig, setup, variables, r->graphs, r->receives, &r->costs));
     MF_TRY(mf_mesh_run_shrink_feeds(r));
     for (int i = 0; i < r->n; i++) {
-        const mf_mesh_processor *p = &s->processors[i];
+        const mf_mesh_device *p = &s->devices[i];
         const mf_session_shared shared = { s->pool, p->resources, p->node_state };
 
         MF_TRY(mesh_session_runs_find_targets(r, i, &sig, r->names.n_targets));

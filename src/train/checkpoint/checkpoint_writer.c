@@ -302,7 +302,7 @@ mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
         if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
             continue;
         pthread_mutex_unlock(&c->lock);
-        (void)mf_stall_look(&stall);
+        (void)mf_stall_check(&stall);
         pthread_mutex_lock(&c->lock);
     }
     mf_stall_end(&stall, true);

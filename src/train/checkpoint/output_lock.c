@@ -22,8 +22,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-MF_PARAM_INT(out_lease_ms, 30000,
-             "an output directory is free when its writer on another host is silent for so long");
+MF_PARAM_INT(output_lease_ms, 30000,
+             "an output directory is free if its writer on another host has not renewed its lease "
+             "for this time in ms");
 
 enum { TURNS = 20, MOST = 4096 }; /* tries to win the lock; bytes of a lock file */
 
@@ -83,12 +84,12 @@ static void describe_self(const char *job, holder *h)
 
     space[n > 0 ? n : 0] = '\0';
     output_lock_read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    *h = (holder){ .pid = (long long)getpid(), .lease_ms = MF_PARAM(out_lease_ms) };
+    *h = (holder){ .pid = (long long)getpid(), .lease_ms = MF_PARAM(output_lease_ms) };
     (void)snprintf(h->job, sizeof h->job, "%s", job);
     (void)snprintf(h->space, sizeof h->space, "%s/%s", boot, space);
     if (gethostname(h->host, sizeof h->host - 1) != 0)
         (void)snprintf(h->host, sizeof h->host, "unknown");
-    if (mf_process_look(getpid(), &p))
+    if (mf_process_read(getpid(), &p))
         h->start = (long long)p.start;
 }
 
@@ -101,7 +102,7 @@ static void print_holder(const holder *h, mf_buf *out)
 /* Missing fields stay empty: the lock is a foreign process's then, and ages. */
 static void parse_holder(const char *text, holder *h)
 {
-    *h = (holder){ .lease_ms = MF_PARAM(out_lease_ms) };
+    *h = (holder){ .lease_ms = MF_PARAM(output_lease_ms) };
     if (sscanf(text, "job %95s\nhost %127s\nspace %127s\npid %lld\nstart %lld\nlease_ms %lld",
                h->job, h->host, h->space, &h->pid, &h->start, &h->lease_ms) != 6)
         h->space[0] = '\0';
@@ -113,7 +114,7 @@ static bool lives_here(const holder *h)
 {
     mf_process p;
 
-    return mf_process_look(h->pid, &p) && p.start == h->start && p.state != 'Z';
+    return mf_process_read(h->pid, &p) && p.start == h->start && p.state != 'Z';
 }
 
 static bool is_locked(const char *path)

@@ -8,8 +8,10 @@
 #include "data/dataset.h"
 #include "observe/status_page.h"
 
-MF_PARAM_INT(feeding_ms, 500, "how long waiting for input is measured before threads move");
-MF_PARAM_INT(feeding_percent, 10, "waiting for input so much of the time moves a thread to it");
+MF_PARAM_INT(input_autotune_ms, 500, "interval in ms of measuring how long steps wait for input");
+MF_PARAM_INT(input_autotune_percent, 10,
+             "percentage of time waiting for input that makes a compute thread "
+             "an input thread");
 
 enum { STEPS = 10, PATIENCE = 4, MOST_PATIENCE = 1024 };
 
@@ -46,7 +48,7 @@ static mf_status input_autotune_move(mf_input_autotune *b, mf_trainer *t, mf_ite
 static mf_status input_autotune_decide(mf_input_autotune *b, mf_trainer *t, mf_iterator *it,
                                        double rate, double waits)
 {
-    const double most = (double)MF_PARAM(feeding_percent);
+    const double most = (double)MF_PARAM(input_autotune_percent);
     const int trial = b->trial;
 
     b->trial = 0;
@@ -73,7 +75,7 @@ mf_status mf_input_autotune_step(mf_input_autotune *b, mf_trainer *t, mf_iterato
     const int64_t now = mf_clock_ns(), time = now - b->since;
     const int64_t waited = b->waited_ns += waited_ns, steps = ++b->steps;
 
-    if (b->fixed || steps < STEPS || time < MF_PARAM(feeding_ms) * 1000000)
+    if (b->fixed || steps < STEPS || time < MF_PARAM(input_autotune_ms) * 1000000)
         return MF_OK;
     b->since = now;
     b->waited_ns = b->steps = 0;

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-MF_PARAM_INT(say_slow_ms, 5000, "how often workers are compared; 0: never");
-MF_PARAM_INT(say_slow_percent, 200, "a worker is slow if it takes so many % of the others' time");
+MF_PARAM_INT(straggler_check_ms, 5000,
+             "interval in ms of comparing the workers' step times; 0: never");
+MF_PARAM_INT(straggler_percent, 200,
+             "a worker that takes this percentage of the others' time is a straggler");
 
 enum {
     STEPS = 4, /* fewer between two checks prove nothing */
@@ -166,7 +168,7 @@ static void straggler_judge(const mf_straggler *s, const mf_status_page_seen *co
         const int64_t pieces = before ? (paces[i].step - before->step) * paces[i].shards : 0;
         const double excess = (by_shard[i] - others) * (double)pieces;
         const bool slow = others > 0.0 && excess > WORTH_IT * (double)time &&
-                          100.0 * by_shard[i] >= (double)MF_PARAM(say_slow_percent) * others;
+                          100.0 * by_shard[i] >= (double)MF_PARAM(straggler_percent) * others;
 
         if (!before)
             continue;
@@ -226,7 +228,7 @@ static void straggler_compare(mf_straggler *s, const mf_job_view_job *job, int64
 
 void mf_straggler_look(mf_straggler *s)
 {
-    const int64_t every = MF_PARAM(say_slow_ms) * 1000000, now = mf_clock_ns();
+    const int64_t every = MF_PARAM(straggler_check_ms) * 1000000, now = mf_clock_ns();
     const char *task;
     mf_job_view r;
 

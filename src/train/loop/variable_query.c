@@ -104,12 +104,12 @@ void mf_variable_query_answer(mf_trainer *t)
 {
     mf_buf path = { 0 }, text = { 0 };
     mf_status_page_question q;
-    mf_process asker;
+    mf_process requester;
     mf_status st;
 
-    if (!mf_status_page_take_question(&q) || !mf_process_look(q.asker, &asker))
+    if (!mf_status_page_take_question(&q) || !mf_process_read(q.requester, &requester))
         return; /* no process would read the answer */
-    st = mf_status_page_answer_path(NULL, q.asker, &path);
+    st = mf_status_page_answer_path(NULL, q.requester, &path);
     if (st == MF_OK) {
         if (variable_query_find_out(t, &q, path.data, &text) != MF_OK) {
             mf_buf_clear(&text);

@@ -108,6 +108,6 @@ mf_status mf_step_check_together(const mf_step_graph *s, bool apart)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "'%s' has a row for each sample of a step, and with this strategy no "
                        "worker has the rows of other workers; %s, or no persistent chains",
-                       s->model->kept[0].weight->name, use);
+                       s->model->carried[0].weight->name, use);
     return MF_OK;
 }

@@ -141,7 +141,7 @@ static mf_status step_add_kept(mf_step_builder *b)
     b->s->first_kept = b->results.list.n;
     b->s->n_kept = (int)b->model->n_kept;
     for (int64_t i = 0; i < b->model->n_kept; i++)
-        MF_TRY(add_result(b, b->model->kept[i].next, "concat"));
+        MF_TRY(add_result(b, b->model->carried[i].next, "concat"));
     return MF_OK;
 }
 

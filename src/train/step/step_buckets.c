@@ -5,9 +5,7 @@
 
 #include "base/param.h"
 
-MF_PARAM_INT(comm_bucket_bytes, 4 << 20,
-             "gradients are exchanged in buckets of about so many "
-             "bytes");
+MF_PARAM_INT(gradient_bucket_bytes, 4 << 20, "approximate size of a gradient bucket in bytes");
 
 static int64_t step_buckets_bytes_of(const mf_step_graph *s, int result)
 {
@@ -65,7 +63,7 @@ mf_status mf_step_fill_buckets(mf_step_graph *s, const mf_outputs *results, mf_a
         const bool first = i == n - 1;
 
         if (!first && (step_buckets_is_rows(s, i) != rows || (!rows && own != type) ||
-                       filled >= MF_PARAM(comm_bucket_bytes))) {
+                       filled >= MF_PARAM(gradient_bucket_bytes))) {
             id++;
             filled = 0;
         }

@@ -140,7 +140,7 @@ void mf_step_update_kept(mf_step_builder *b)
                     one = mf_ints(b->graph, (int64_t[]){ 1 }, 1);
 
     for (int i = 0; i < b->s->n_kept; i++) {
-        const mf_weight *w = b->model->kept[i].weight;
+        const mf_weight *w = b->model->carried[i].weight;
         const mf_output rows = mf_step_joined(b, b->s->first_kept + i),
                         shape = mf_apply(b->graph, "Shape", MF_IN(rows)),
                         n = mf_apply(b->graph, "StridedSlice", MF_IN(shape, zero, one, one));

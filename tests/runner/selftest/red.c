@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* red.c - tests that fail, crash, hang and lie, to prove that the runner says so. Not part of the
- * suite: tests/runner/selftest.sh runs this program and looks at what is printed. */
+/* red.c - tests that fail, crash, hang and exit early, to prove that the runner reports it. Not
+ * part of the suite: tests/runner/selftest.sh runs this program and checks its output. */
 #include "mf_test.h"
 
 #include <signal.h>

@@ -207,7 +207,7 @@ static void on_cancel_slowly(mf_cancel_hook *hook)
 static void on_cancel_remove_slow(mf_cancel_hook *hook)
 {
     (void)hook;
-    sem_wait(&slow.called); /* another thread is inside it */
+    sem_wait(&slow.called); /* another thread is calling the hook */
     T_TRUE(!mf_cancel_remove(slow.cancel, &slow.hook));
     T_TRUE(atomic_load(&slow.ended));
 }
@@ -218,8 +218,8 @@ static void *raise_again(void *cancel)
     return NULL;
 }
 
-/* A queue does so: the hook of one waiter lets another one go. */
-MF_TEST(base_cancel_hook_may_remove_one_that_another_thread_is_calling)
+/* A queue does this: the hook of one waiter releases another waiter. */
+MF_TEST(base_cancel_hook_may_remove_a_hook_that_another_thread_is_calling)
 {
     mf_cancel_hook remover = { .fn = on_cancel_remove_slow };
     mf_cancel cancel;
@@ -230,7 +230,7 @@ MF_TEST(base_cancel_hook_may_remove_one_that_another_thread_is_calling)
     slow.hook.fn = on_cancel_slowly;
     T_EQ(sem_init(&slow.called, 0, 0), 0);
     T_TRUE(mf_cancel_add(&cancel, &slow.hook));
-    T_TRUE(mf_cancel_add(&cancel, &remover)); /* the last one added is called first */
+    T_TRUE(mf_cancel_add(&cancel, &remover)); /* hooks are called in reverse order */
     T_EQ(pthread_create(&id, NULL, raise_again, &cancel), 0);
     mf_cancel_raise(&cancel);
     pthread_join(id, NULL);

@@ -19,7 +19,7 @@ MF_TEST(did_you_mean_matches_initials_of_words)
 {
     T_STREQ(meant("lr"), "learning_rate");
     T_STREQ(meant("jn"), "job-name");
-    T_STREQ(meant("l"), NULL); /* one letter says nothing */
+    T_STREQ(meant("l"), NULL); /* one letter is not enough */
     T_STREQ(meant("lrx"), NULL);
     T_STREQ(meant("momentun"), "momentum");
 }

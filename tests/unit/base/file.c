@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.c - files keep the permissions that their user gave them. */
+/* file.c - files keep the permissions that their owner set. */
 #include "base/file.h"
 
 #include "formats/bundle.h"

@@ -3,7 +3,7 @@
 
 #include "mf_test.h"
 
-/* Against a list of which numbers are in it. */
+/* Compared with a bit for each number. */
 MF_TEST(ranges_contain_exactly_what_was_added)
 {
     enum { N = 40, TIMES = 200 };
@@ -28,7 +28,8 @@ MF_TEST(ranges_contain_exactly_what_was_added)
             T_EQ(mf_ranges_before(&r, k), before);
         for (int64_t i = 0; i < r.n; i++) {
             T_TRUE(r.at[i].begin < r.at[i].end);
-            T_TRUE(i == 0 || r.at[i - 1].end < r.at[i].begin); /* else they were one */
+            T_TRUE(i == 0 || r.at[i - 1].end < r.at[i].begin); /* otherwise they would be one range
+                                                                */
         }
         T_OK(mf_ranges_copy(&r, &copy));
         T_TRUE(mf_ranges_equal(&r, &copy));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine_limits.c - quotas of control groups, in a tree that looks like /proc and /sys. */
+/* machine_limits.c - quotas of control groups, in a copy of the layout of /proc and /sys. */
 #include "base/machine_limits.h"
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 
 static char root[64];
 
-/* A file and the folders it is in. */
+/* Creates a file and its folders. */
 static void put(const char *path, const char *text)
 {
     char full[512];

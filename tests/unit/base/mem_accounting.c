@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem_accounting.c - memory counts for whom it was taken. */
+/* mem_accounting.c - memory is charged to the account that is active when it is allocated. */
 #include "base/mem_accounting.h"
 
 #include "base/pool.h"
@@ -16,7 +16,7 @@ static mf_tensor taken(int64_t bytes)
     return t;
 }
 
-/* What a run of one op holds at most. */
+/* The largest memory of a run with one op. */
 static int64_t end_of_run(mf_mem_account *a, int64_t ops)
 {
     mf_mem_account_end(a, &(mf_mem_account_run){ .ops = ops, .planned = 7 });
@@ -38,11 +38,11 @@ MF_TEST(account_counts_the_peak_of_concurrent_use)
     x = taken(4 * KIB);
     (void)mf_mem_account_enter(NULL);
     mf_tensor_clear(&y);
-    y = taken(512 * KIB); /* nobody's */
+    y = taken(512 * KIB); /* not charged to an account */
     T_EQ(end_of_run(a, 1), 24 * KIB);
     T_EQ(mf_mem_account_largest(a).planned, 7);
     mf_mem_account_unref(a);
-    mf_tensor_clear(&x); /* it outlives the one who has made the account */
+    mf_tensor_clear(&x); /* the tensor outlives the account */
     mf_tensor_clear(&y);
     mf_tensor_clear(&before);
 }

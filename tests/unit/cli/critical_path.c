@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* It took so long, until now. */
+/* Records that the node ran for this time and ends now. */
 static void took(mf_trace *t, const mf_graph *g, const char *name, int64_t seconds)
 {
     const mf_node *node = mf_map_find(&g->names, name);
@@ -39,7 +39,7 @@ MF_TEST(critical_path_is_the_chain_that_took_longest)
     T_OK(mf_trace_new(&t));
     took(t, g, "a", 30);
     took(t, g, "b", 40);
-    took(t, g, "c", 60); /* longer than each of them, not than both */
+    took(t, g, "c", 60); /* longer than a or b, shorter than both */
     took(t, g, "y", 10);
     took(t, g, "d", 50);
     T_OK(mf_critical_path_find(g, t, &p));
@@ -62,7 +62,7 @@ MF_TEST(critical_path_counts_executions_together_and_what_a_call_did_for_the_cal
     mf_trace *t;
     mf_buf out = { 0 };
 
-    T_OK(mf_graph_new(&inside)); /* as a function of node c would be */
+    T_OK(mf_graph_new(&inside)); /* as the function of node c */
     (void)mf_applyf(inside, "NoOp", MF_NO_IN, "name='c/deep/inside'");
     T_OK(mf_trace_new(&t));
     took(t, g, "a", 30);

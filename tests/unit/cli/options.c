@@ -98,8 +98,8 @@ MF_TEST(options_help_needs_no_arguments)
     mf_args_deinit(&a);
 }
 
-/* The command line is split before the command is known: an option must mean the same everywhere.
- */
+/* The command line is split before the command is known: an option name must have the same meaning
+ * for all commands. */
 MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
 {
     for (int i = 0; mf_commands[i]; i++) {
@@ -114,7 +114,7 @@ MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
     }
 }
 
-/* By its own name, or in the help of its group. */
+/* By its name, or in the help of its group. */
 static bool is_listed(const mf_command *c, const char *program)
 {
     char row[32];
@@ -192,6 +192,20 @@ MF_TEST(old_spellings_name_the_same_commands)
     }
 }
 
+MF_TEST(old_names_of_options_are_accepted_but_not_in_the_help)
+{
+    mf_args a = { 0 };
+    mf_buf text = { 0 };
+
+    T_OK(PARSE(&a, "plan", "--processors", "4"));
+    T_STREQ(mf_args_value(&a, "devices"), "4");
+    mf_help_command(a.command, &text);
+    T_TRUE(strstr(text.data, "--devices") != NULL);
+    T_TRUE(strstr(text.data, "processors") == NULL);
+    mf_buf_deinit(&text);
+    mf_args_deinit(&a);
+}
+
 MF_TEST(old_spellings_are_corrected_to_the_new_ones)
 {
     mf_args a[4] = { { 0 } };
@@ -221,7 +235,7 @@ MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
     mf_args_deinit(&b);
 }
 
-/* Workers compare what they were given: a new option must say whether theirs may differ. */
+/* Workers compare their options: every option must state whether workers may differ in it. */
 MF_TEST(options_of_train_say_whether_workers_may_differ)
 {
     static const char *const commands[] = { "train", "eval", "predict" };

@@ -46,7 +46,7 @@ MF_TEST(show_writes_json_without_bare_nan)
     expect(MF_DTYPE_C64, "[1]", "[1.+0.j]", "[[1,0]]");
 }
 
-MF_TEST(show_leaves_out_the_middle_of_what_is_long)
+MF_TEST(show_omits_the_middle_of_long_dimensions)
 {
     mf_tensor t = { 0 };
     mf_buf text = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that the kernel shows, where hwloc has no plugin for PCI. */
+/* Devices from sysfs, if hwloc has no PCI plugin. */
 #include "cli/topo_devices.h"
 
 #include "mf_test.h"
@@ -64,7 +64,7 @@ static void put_device(const char *address, const char *class_id, const char *ve
     put(folder, "numa_node", node);
 }
 
-/* A machine without devices, so that the kernel is asked. */
+/* A topology without devices, so that sysfs is read. */
 static hwloc_topology_t bare(void)
 {
     hwloc_topology_t t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aggregation against the formulas, written out. */
+/* Aggregation compared with the formulas. */
 #include "collective/gradient_aggregation.h"
 
 #include "mf_test.h"
@@ -22,7 +22,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As NumPy has them: median(v), and mean(sort(v)[k : n - k]) with k = int(trim * n). */
+/* As in NumPy: median(v), and mean(sort(v)[k : n - k]) with k = int(trim * n). */
 static double expected(const mf_aggregation *a, double *v, int n)
 {
     const int k = (int)(a->trim * n);
@@ -103,7 +103,7 @@ MF_TEST(aggregate_trim_is_exact)
         ones[s] = 1.0;
     }
     T_OK(mf_aggregate_robust(&a, at, ones, 20, 1, &out));
-    T_NEAR(out, (49 + 64 + 81 + 100 + 121 + 144) / 6.0, 1e-5); /* of 7 to 12 */
+    T_NEAR(out, (49 + 64 + 81 + 100 + 121 + 144) / 6.0, 1e-5); /* mean of 7 to 12 */
 }
 
 MF_TEST(aggregate_outlier_shards_do_not_affect_the_result)
@@ -163,8 +163,8 @@ static double dot(const vector *a, const vector *b)
     return sum;
 }
 
-/* The formula, from the root: of shards [lo, hi), of which the left child has as many as the
- * largest power of two below their number. */
+/* The recursive formula for shards [lo, hi). The left child has the largest power of two below
+ * their number. */
 static vector adasum(const shards *s, int lo, int hi)
 {
     vector out = { 0 }, a, b;
@@ -205,7 +205,6 @@ MF_TEST(aggregate_adasum_matches_the_formula)
     }
 }
 
-/* What it is for. */
 MF_TEST(aggregate_adasum_adds_orthogonal_and_averages_equal_gradients)
 {
     const double ones[] = { 1, 1, 1, 1 };
@@ -231,7 +230,7 @@ MF_TEST(aggregate_weights_count_means_of_members)
     T_NEAR(mf_aggregate_factor(&a, n, 3, 0), 1.0 / 6 * 40 / 10, 1e-12);
     T_NEAR(mf_aggregate_factor(&a, n, 3, 1), 0.0, 0.0);
     T_NEAR(mf_aggregate_factor(&a, n, 3, 2), 5.0 / 6 * 40 / 30, 1e-12);
-    const double by_samples[] = { 10, 7, 30 }; /* is the sum */
+    const double by_samples[] = { 10, 7, 30 }; /* equal to the sum */
 
     T_NEAR(mf_aggregate_factor(&(mf_aggregation){ .weights = by_samples }, n, 3, 2), 1.0, 0.0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_faults.c - members that come late, leave, do not come, or want something else; and messages
- * that nobody asked for. All kinds of groups. */
+/* group_faults.c - members that are late, leave, never join, or call another collective; and
+ * unexpected messages. For all kinds of groups. */
 #include "base/clock.h"
 #include "collective/group_net.h"
 #include "mf_test.h"
@@ -15,8 +15,9 @@
 static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
 typedef struct plot {
-    int kind; /* of mf_algorithms, or HOST or HOSTS */
-    atomic_int begun, done; /* members that are there, and that have seen what they should see */
+    int kind; /* index in mf_algorithms, or HOST or HOSTS */
+    atomic_int begun, done; /* members that have started, and members that got the expected result
+                             */
 } plot;
 
 enum { HOST = 5, HOSTS = 6, KINDS = 7 };
@@ -85,7 +86,7 @@ static void await_others(atomic_int *count, int n)
         usleep(1000);
 }
 
-/* The group is made, and all are there. */
+/* Creates the group and waits for all members. */
 static bool ready(mf_net *net, plot *p, mf_group **g)
 {
     const bool ok = make(net, p, g) == MF_OK &&
@@ -101,7 +102,7 @@ static bool wants_something_else(mf_net *net, void *arg)
     mf_group *g;
     bool ok = ready(net, p, &g);
 
-    /* Everybody sees the odd one itself, or is told by who does. */
+    /* Every member detects the mismatch itself, or receives it from another member. */
     ok = ok && says(sum(g, net->self == 2 ? 40 : 41, 1, 20000), MF_INVALID_ARGUMENT, MF_ABORTED,
                     "worker ");
     await_others(&p->done, net->n_tasks);
@@ -120,11 +121,11 @@ static bool does_not_come(mf_net *net, void *arg)
     mf_group *g;
     bool ok = ready(net, p, &g);
 
-    /* It lives and reads, but is busy with something else. */
+    /* The member is alive and reads, but does not call the collective. */
     if (net->self != 3)
         ok = ok && says(sum(g, 40, 1, 900), MF_DEADLINE_EXCEEDED, MF_ABORTED, "worker 3");
     await_others(&p->done, net->n_tasks);
-    if (net->self == 3) { /* when it comes at last it is told */
+    if (net->self == 3) { /* the late member gets the error */
         for (int i = 0; i < 20000 && mf_net_check(net) == MF_OK; i++)
             usleep(1000);
         ok = ok && says(sum(g, 40, 1, 900), MF_ABORTED, MF_ABORTED, "worker 3");
@@ -177,7 +178,7 @@ MF_TEST(comm_group_late_member_is_waited_for)
     T_TRUE(run_all(comes_late));
 }
 
-/* Copies of messages that have been, of ones to come for another group, of other epochs. */
+/* Sends duplicates of old messages, messages of another group, and messages of other epochs. */
 static bool sends_nonsense(mf_net *net, void *arg)
 {
     plot *p = arg;
@@ -194,7 +195,7 @@ static bool sends_nonsense(mf_net *net, void *arg)
                              .size = i % 2 ? 100 : 0 };
 
         if (f.group == 1 && f.epoch == 0 && f.step > 0)
-            continue; /* that would be a message of this group */
+            continue; /* this would be a valid message of this group */
         ok = mf_net_send(net, (net->self + 1) % net->n_tasks, &f, bytes, 0) == MF_OK;
     }
     ok = ok && test_group_member(g);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_shm.c - groups in shared memory over a net, on one host and on several. */
+/* group_shm.c - groups in shared memory that connect over a net, on one host and on several. */
 #include "base/param.h"
 #include "collective/net_groups.h"
 #include "mf_test.h"
@@ -14,7 +14,7 @@
 
 static const int all[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
-/* Memory of ours that still has a name. */
+/* Number of shared memory segments of this user that still have a name. */
 static int left_behind(void)
 {
     DIR *d = opendir("/dev/shm");
@@ -85,7 +85,7 @@ MF_TEST(comm_group_is_selected_by_placement)
 
 MF_TEST(comm_group_uses_connections_without_shared_memory)
 {
-    T_OK(mf_param_set("comm_area_kib=68719476736"));
+    T_OK(mf_param_set("comm_shm_chunk_kib=68719476736"));
     T_TRUE(test_tasks_as_threads(
         &(test_tasks){ .n = 3, .hosts = 1, .run = run_auto, .arg = "connections" }));
     T_TRUE(test_tasks_as_threads(

@@ -8,7 +8,7 @@
 
 enum { MAX_LEAVES = 33 };
 
-/* Leaf l's element i: sums of these depend on the order of additions. */
+/* Element i of leaf l. Sums depend on the order of additions. */
 static float leaf(int64_t l, int64_t i)
 {
     const uint32_t h = (uint32_t)(l * 2654435761u + i * 40503u + 12345u);
@@ -16,7 +16,7 @@ static float leaf(int64_t l, int64_t i)
     return (float)(h >> 8) * 0x1p-20f * ((h & 1) ? 1.0f : -1e-4f);
 }
 
-/* The definition: stride by stride. */
+/* The definition of the reduction tree. */
 static float whole(int64_t from, int64_t to, int64_t i)
 {
     float sum[MAX_LEAVES] = { 0 };
@@ -37,7 +37,7 @@ typedef struct owners {
     const void *data[MF_REDUCTION_TREE_PARTS];
 } owners;
 
-/* Leaves are dealt out unevenly: rank r has those from cut(r) on, which may be none. */
+/* Leaves are divided unevenly: the leaves of rank r begin at cut(r); a rank may have none. */
 static int64_t cut(int64_t leaves, int n, int r, int how)
 {
     if (how == 0)

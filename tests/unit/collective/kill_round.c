@@ -36,11 +36,11 @@ static mf_status make_group(mf_net *net, int kind, int n, mf_group **out)
     return mf_group_net(net, all, n, 1, kind < ALGORITHMS ? mf_algorithms[kind] : NULL, out);
 }
 
-/* ---- what they do ---- */
+/* ---- the members ---- */
 
 typedef struct toil {
     const kill_round *round;
-    atomic_int *begun; /* in memory of all processes */
+    atomic_int *begun; /* in memory shared by all processes */
 } toil;
 
 static mf_status sum(mf_group *g, const mf_collective *c, int64_t count, bool scatter)
@@ -71,7 +71,7 @@ static mf_status sum(mf_group *g, const mf_collective *c, int64_t count, bool sc
     return scatter ? mf_reduce_scatter(g, &r, from) : mf_all_reduce(g, &r);
 }
 
-/* Mostly sums, of all lengths; now and then something else. */
+/* Mostly all-reduces of all sizes; sometimes another collective. */
 static mf_status do_step(mf_group *g, int64_t step, int64_t deadline_ms)
 {
     static char bytes[MAX_COUNT], all_bytes[MAX_COUNT * TEST_TASKS_MAX];
@@ -96,7 +96,7 @@ static mf_status do_step(mf_group *g, int64_t step, int64_t deadline_ms)
     }
 }
 
-/* True: it ended with the victim's name. */
+/* True: a collective failed with the victim's name. */
 static bool toil_until_missed(mf_net *net, void *arg)
 {
     const toil *t = arg;
@@ -120,9 +120,9 @@ static bool toil_until_missed(mf_net *net, void *arg)
     return true;
 }
 
-/* ---- the killing ---- */
+/* ---- the supervisor ---- */
 
-/* All but the victim end by themselves; who does not is killed. */
+/* All members except the victim must exit; other processes are killed. */
 static bool all_end(const kill_round *r, const pid_t *pids, int64_t until)
 {
     bool ok = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kills.c - a member that dies or stands still frees all others, in every kind of group. Many more
- * of these: tests/comm/kills.c. */
+/* kills.c - a killed or stalled member unblocks all others, in every kind of group.
+ * tests/comm/kills.c repeats this more often. */
 #include "mf_test.h"
 #include "unit/collective/kill_round.h"
 
@@ -21,7 +21,7 @@ MF_TEST_TIMEOUT(comm_a_member_that_is_killed_is_named_by_all_others_in_every_kin
     }
 }
 
-MF_TEST_TIMEOUT(comm_a_member_that_stands_still_is_named_by_all_others_in_every_kind_of_group, 120)
+MF_TEST_TIMEOUT(comm_a_stalled_member_is_named_by_all_others_in_every_kind_of_group, 120)
 {
     for (int kind = 0; kind < KILL_KINDS; kind++) {
         const kill_round r = { .kind = kind,

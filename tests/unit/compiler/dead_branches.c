@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dead_branches.c - what cannot be done fails a run that does it, and no other. */
+/* dead_branches.c - an invalid op fails only the runs that execute it. */
 #include "graph/graph.h"
 #include "mf_test.h"
 #include "tensor/tensor.h"
@@ -51,7 +51,8 @@ static mf_status run(const mf_graph *g, const char *disable, bool p, mf_tensor *
     return st;
 }
 
-/* The untaken branch does no harm, the taken one fails with these words, under all passes. */
+/* The run succeeds if the branch is not taken, and fails with these words if it is taken, with all
+ * passes. */
 static void check(mf_graph *g, const char *words)
 {
     static const char *const disable[] = { "", "fold", "simplify", "cse,fuse",
@@ -71,7 +72,7 @@ static void check(mf_graph *g, const char *words)
 
 typedef struct branch {
     mf_graph *g;
-    mf_output x, y, sides; /* sides: x, by p */
+    mf_output x, y, sides; /* sides: x, switched by p */
 } branch;
 
 static branch begin(void)
@@ -85,7 +86,7 @@ static branch begin(void)
     return b;
 }
 
-/* "out": `taken` with p, else x. */
+/* "out": `taken` if p, else x. */
 static void finish(const branch *b, mf_output taken, const char *words)
 {
     (void)mf_applyf(b->g, "Merge",
@@ -113,7 +114,7 @@ MF_TEST(untaken_branch_with_operands_that_do_not_broadcast_does_not_fail)
     finish(&b, mf_applyf(b.g, "AddV2", MF_IN(port(b.sides, 1), b.y), "name='bad'"), "bad");
 }
 
-/* Reshape to [7] and back to [2]: only the last shape would count. */
+/* Reshape to [7] and back to [2]: simplification would keep only the last shape. */
 MF_TEST(untaken_branch_with_two_reshapes_fails_only_when_taken)
 {
     const branch b = begin();
@@ -125,7 +126,7 @@ MF_TEST(untaken_branch_with_two_reshapes_fails_only_when_taken)
            "bad");
 }
 
-/* A bias of one element broadcasts as an addition, but is not one of two channels. */
+/* A bias of one element would broadcast in an addition, but is invalid for two channels. */
 MF_TEST(untaken_branch_with_an_invalid_bias_fails_only_when_taken)
 {
     const branch b = begin();
@@ -141,7 +142,7 @@ MF_TEST(untaken_branch_with_an_invalid_bias_fails_only_when_taken)
            "bad");
 }
 
-/* All inputs become constants, and the op must still know that its branch is not taken. */
+/* All inputs become constants, and the op must still depend on its branch. */
 MF_TEST(untaken_branch_with_a_known_value_that_cannot_be_computed_does_not_fail)
 {
     const branch b = begin();

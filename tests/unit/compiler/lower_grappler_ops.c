@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lower_grappler_ops.c - graphs as masters of TensorFlow's send them: nodes that they have fused or
- * lowered.
- */
+/* lower_grappler_ops.c - graphs from TensorFlow masters, with nodes that Grappler has fused or
+ * lowered. */
 #include "graph/graph.h"
 #include "mf_test.h"
 #include "tensor/tensor.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passes.c - what the passes make of graphs, and that none of them changes a bit. */
+/* passes.c - the graphs that the passes produce, and that no pass changes a bit. */
 #include "compiler/compiler.h"
 #include "mf_test.h"
 
@@ -10,7 +10,7 @@
 
 enum { MOST = 24 };
 
-/* A graph, what is fed and what is fetched. */
+/* A graph with its feeds and fetches. */
 typedef struct model {
     mf_graph *g;
     mf_output feeds[MOST], fetches[MOST];
@@ -31,7 +31,7 @@ static void end(model *m)
     mf_graph_free(m->g);
 }
 
-/* An input that is fed with noise. dims ends with 0. */
+/* An input fed with random numbers. dims ends with 0. */
 static mf_output input(model *m, const int64_t *dims)
 {
     uint64_t seed = (uint64_t)m->n_feeds + 1;
@@ -72,7 +72,7 @@ static void fetch_gradients(model *m, mf_output y)
         fetch(m, dx[i]);
 }
 
-/* Nodes of this op that are left after the passes; attr: that have it set. */
+/* Number of nodes of this op after the passes; attr: only nodes with this attribute. */
 static int count(const model *m, const char *disable, const char *op, const char *attr)
 {
     const mf_signature sig = {
@@ -187,7 +187,7 @@ MF_TEST(compile_fuse_keeps_a_product_with_other_uses)
     end(&m);
 }
 
-/* Somebody waits for the tree, and somebody uses it: it is computed once. */
+/* The tree has a consumer and a control edge: it is computed once. */
 MF_TEST(compile_fuse_redirects_control_edges)
 {
     model m;
@@ -207,7 +207,7 @@ MF_TEST(compile_fuse_redirects_control_edges)
     end(&m);
 }
 
-/* Operands of all shapes that broadcast, tiles that do not divide them. */
+/* Operands of all broadcastable shapes, and sizes that are not multiples of the tile. */
 MF_TEST(compile_fused_trees_broadcast_their_operands)
 {
     model m;
@@ -245,7 +245,7 @@ static mf_output norm(model *m, mf_output x, int64_t channels)
                     MF_IN(x, INPUT(m, channels), INPUT(m, channels), none, none));
 }
 
-/* Two convolutions with bias, pooling, a residual block with batch normalisation, and back. */
+/* Two convolutions with bias, pooling, a residual block with batch normalisation, and gradients. */
 static void small_net(model *m)
 {
     mf_output x, y;
@@ -269,7 +269,7 @@ MF_TEST(compile_layout_keeps_images_in_blocks_through_a_net)
 
     small_net(&m);
     if (!__builtin_cpu_supports("avx2") || __builtin_cpu_supports("avx512f")) {
-        T_EQ(count(&m, NULL, "_Block", NULL), 0); /* plain images are taken gladly there */
+        T_EQ(count(&m, NULL, "_Block", NULL), 0); /* the kernel reads plain images */
         end(&m);
         return;
     }
@@ -278,8 +278,8 @@ MF_TEST(compile_layout_keeps_images_in_blocks_through_a_net)
     T_EQ(count(&m, NULL, "Conv2DBackpropFilter", "_blocked"), 4);
     T_EQ(count(&m, NULL, "FusedBatchNormV3", "_blocked"), 2);
     T_EQ(count(&m, NULL, "FusedBatchNormGradV3", "_blocked"), 2);
-    /* In: the first layer's result, and the gradient of the last. Out: the last result, and the
-     * gradient that reaches the first layer. */
+    /* Converted to blocks: the first layer's result, and the gradient of the last layer. Converted
+     * back: the last result, and the gradient that reaches the first layer. */
     T_EQ(count(&m, NULL, "_Block", NULL), 2);
     T_EQ(count(&m, NULL, "_Unblock", NULL), 2);
     T_EQ(count(&m, "layout", "_Block", NULL), 0);
@@ -291,7 +291,7 @@ static mf_output placeholder(const model *m, const char *attributes)
     return mf_applyf(m->g, "Placeholder", MF_NO_IN, "%s", attributes);
 }
 
-/* x = relu(conv(relu(conv(x, v)), w)), three times over. */
+/* x = relu(conv(relu(conv(x, v)), w)), three iterations. */
 static void looped_net(model *m)
 {
     const char *image = "dtype=float shape=shape[2,6,5,64]";
@@ -324,7 +324,8 @@ MF_TEST(compile_layout_keeps_images_in_blocks_inside_of_a_loop)
 
     looped_net(&m);
     T_EQ(count(&m, "fuse", "Conv2D", "_blocked"), blocks ? 2 : 0);
-    /* A turn takes the image in, keeps it in blocks between the two, and gives it out plain. */
+    /* Each iteration converts the image to blocks, keeps blocks between both convolutions, and
+     * converts the result back. */
     T_EQ(count(&m, NULL, "_Block", NULL), blocks);
     T_EQ(count(&m, NULL, "_Unblock", NULL), blocks);
     T_EQ(count(&m, "layout", "_Block", NULL), 0);
@@ -345,7 +346,7 @@ MF_TEST(compile_no_pass_changes_a_bit_of_a_net)
     end(&m);
 }
 
-/* A constant may wait for something; what is made of it waits too. */
+/* A constant may have a control input; the folded result keeps it. */
 MF_TEST(compile_fold_keeps_nodes_that_wait_for_an_effect)
 {
     mf_graph *g;

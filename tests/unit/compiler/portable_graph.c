@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* portable_graph.c - a run's graph in TensorFlow's ops alone does what the run did.
- * (tests/cli/server.sh trains with it, tests/tf/client.py on TensorFlow's servers.) */
+/* portable_graph.c - a run's graph, converted to TensorFlow's ops only, gives the same results.
+ * (tests/cli/server.sh trains with it; tests/tf/client.py runs it on TensorFlow servers.) */
 #include "base/mem.h"
 #include "compiler/rewritten_graph.h"
 #include "mf_test.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The sum over shards of sum(x * w), and x * w itself, by a call of "twice" on the way. */
+/* The sum over shards of sum(x * w), and x * w, computed with a call of "twice". */
 static mf_graph *sharded(void)
 {
     mf_graph *g;

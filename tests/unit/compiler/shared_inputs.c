@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shared_inputs.c - small graphs at the borders of the compiler: one tensor many times, counts that
- * do not agree, shapes that no memory can hold, ends of functions outside of functions. */
+/* shared_inputs.c - edge cases of the compiler: a tensor that is used several times, inconsistent
+ * counts, shapes larger than memory, and function arguments outside of functions. */
 #include "mf_test.h"
 #include "tensor/tensor.h"
 

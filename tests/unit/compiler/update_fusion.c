@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update_fusion.c - the pass that joins updates: which it takes, which it leaves, and that no bit
- * changes. */
+/* update_fusion.c - the pass that merges updates: which updates it merges, and that no bit changes.
+ */
 #include "compiler/compiler.h"
 #include "mf_test.h"
 
@@ -41,7 +41,7 @@ static mf_output numbers(net *x, int64_t n, uint64_t seed)
     return o;
 }
 
-/* A variable of n numbers with a start value, and a way to read it. */
+/* A variable of n numbers with an initial value, and its read. */
 static mf_output variable(net *x, int64_t n)
 {
     const int i = x->n++;
@@ -125,7 +125,7 @@ static void expect_same_bits(net *x)
     mf_graph_free(x->g);
 }
 
-/* Sizes around the pieces that loops are cut into. */
+/* Sizes around the chunk size of the loops. */
 MF_TEST(compile_updates_merges_ops_of_one_rule)
 {
     static const int64_t sizes[] = { 1, 8191, 3, 0, 8192, 8193, 40000, 5, 1, 16384 };
@@ -155,7 +155,8 @@ MF_TEST(compile_updates_does_not_merge_different_rules)
     expect_same_bits(&x);
 }
 
-/* a waits for b, c for a: three joined ops would be a ring, so pairs of one depth are joined. */
+/* a depends on b and c on a: merging all three would create a cycle, so updates of equal depth are
+ * merged. */
 MF_TEST(compile_updates_never_merges_dependent_ops)
 {
     mf_node *first[3], *second[3];
@@ -180,8 +181,8 @@ MF_TEST(compile_updates_does_not_merge_two_updates_of_one_variable)
 
     begin(&x);
     v = variable(&x, 10);
-    for (int i = 0; i < 3; i++) { /* by handles that are not the same node; whole numbers, so that
-                                     the order does not matter */
+    for (int i = 0; i < 3; i++) { /* through different handle nodes; integers, so that the order
+                                     does not change the result */
         const mf_output other = i == 0 ? v
                                        : mf_applyf(x.g, "VarHandleOp", MF_NO_IN,
                                                    "dtype=float shape=shape[10] shared_name='v0'");
@@ -198,7 +199,7 @@ MF_TEST(compile_updates_does_not_merge_two_updates_of_one_variable)
     expect_same_bits(&x);
 }
 
-/* More than may be locked at a time. */
+/* More variables than one op can lock. */
 MF_TEST(compile_updates_takes_any_number)
 {
     net x;

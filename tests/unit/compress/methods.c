@@ -121,7 +121,7 @@ static mf_status compress_rank(made *m, const char *text)
 
 /* A unit whose kernel is zero gives what its bias says; with a bias of zero and a relu, nothing. So
  * without such units the model says the same. */
-MF_TEST(compress_units_of_no_importance_are_left_out_and_nothing_changes)
+MF_TEST(compress_removing_units_of_no_importance_changes_nothing)
 {
     made m;
     mf_tensor *before, *after;

@@ -172,7 +172,7 @@ MF_TEST(data_audit_accounts_for_skipped_samples)
     T_OK(mf_ledger_audit(dir, &a));
     T_EQ(a.n_problems, 0);
     T_EQ(a.samples, 7);
-    T_EQ(a.left_out, 3);
+    T_EQ(a.n_skipped, 3);
     T_EQ(a.epochs, 1);
     mf_audit_deinit(&a);
     T_OK(mf_ledger_open(dir, "toys", part, &o, 1, &l));

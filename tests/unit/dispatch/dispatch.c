@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Master mode with threads as tasks. tests/train/closures.py has processes that are killed. */
+/* Master mode with threads as tasks. tests/train/closures.py kills processes. */
 #include "base/clock.h"
 #include "dispatch/dispatch_private.h"
 #include "mf_test.h"
@@ -19,14 +19,14 @@ typedef struct task {
     const char *job;
     char index[16];
     int slots;
-    mf_status st; /* of serving */
+    mf_status st; /* the result of serving */
     char message[400];
     pthread_t thread;
 } task;
 
 typedef struct team {
     task tasks[MOST];
-    int n; /* tasks that serve */
+    int n; /* serving tasks */
     mf_dispatch *d;
 } team;
 
@@ -69,7 +69,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* A master and so many workers, and perhaps another master. */
+/* Starts a master with `workers` workers, and optionally more masters. */
 static void begin_with(team *m, int workers, int masters, mf_dispatch_options more)
 {
     task self = { 0 };
@@ -117,8 +117,8 @@ static mf_tensor *number(float value)
     return t;
 }
 
-/* y = x * x; log of x checks that it is positive; v counts calls of a worker; never waits for what
- * nobody puts into a queue. */
+/* y = x * x; log(x) fails if x is not positive; v counts the calls of a worker; `never` waits for
+ * an empty queue. */
 static mf_graph *toy_graph(void)
 {
     mf_output x, v, q, one, far;
@@ -189,7 +189,7 @@ static void square_many(team *m)
 
     for (int i = 0; i < CALLS; i++)
         f[i] = call(m, c, (float)i);
-    mf_closure_free(c); /* calls go on */
+    mf_closure_free(c); /* running calls continue */
     for (int i = CALLS - 1; i >= 0; i--) {
         T_EQ_F(value_of(f[i]), i * i);
         T_TRUE(mf_future_is_done(f[i]));
@@ -207,7 +207,7 @@ MF_TEST(dispatch_returns_every_result_and_counts_per_worker)
 
     begin(&m, 3);
     init = closure_of(&m, NULL, NULL, "init");
-    T_OK(mf_dispatch_run_on_all(m.d, init, NULL)); /* all are ready */
+    T_OK(mf_dispatch_run_on_all(m.d, init, NULL)); /* all workers are ready */
     mf_closure_free(init);
     square_many(&m);
     for (int w = 0; w < 3; w++) {
@@ -247,7 +247,7 @@ MF_TEST(dispatch_failure_names_worker_and_node_and_affects_no_other_call)
     T_FAILS(MF_INVALID_ARGUMENT, "{{node log}}", mf_future_wait(bad, -1, &t));
     T_EQ_F(value_of(good), 0);
     T_FAILS(MF_INVALID_ARGUMENT, "no logarithm", mf_dispatch_join(m.d, -1));
-    T_OK(mf_dispatch_join(m.d, -1)); /* it was said */
+    T_OK(mf_dispatch_join(m.d, -1)); /* the failure was already reported */
     mf_dispatch_done(m.d, 0, &done);
     T_EQ(done.calls, 2);
     T_EQ(done.failed, 1);
@@ -293,7 +293,7 @@ MF_TEST(dispatch_full_queue_rejects_or_blocks)
 
     begin_with(&m, 1, 1, (mf_dispatch_options){ .queue = 2, .refuse = true });
     c = closure_of(&m, "x:0", "y:0", NULL);
-    for (int i = 0; i < 3; i++) { /* a worker may be fast, but not every time */
+    for (int i = 0; i < 3; i++) { /* one worker may run a call alone, but not every time */
         const mf_status st = mf_dispatch_schedule(m.d, c, (const mf_tensor *const *)&x, &f[i]);
 
         refused += st == MF_RESOURCE_EXHAUSTED;
@@ -335,7 +335,7 @@ MF_TEST(dispatch_cancel_ends_pending_calls_and_later_calls_work)
     end(&m);
 }
 
-/* Calls that would run for ever, up to the moment in which they begin. */
+/* Calls that would never end, at the moment in which they begin. */
 static void close_while_calls_wait(team *m, int64_t running)
 {
     mf_closure *c = closure_of(m, NULL, "never:0", NULL);

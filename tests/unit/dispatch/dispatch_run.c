@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as bytes, run without a master. */
+/* Encoded calls, run without a master. */
 #include "dispatch/dispatch_run.h"
 
 #include "mf_test.h"
@@ -8,7 +8,7 @@
 
 enum { ID = 7, MOST_FEEDS = 2 };
 
-/* A call with so many feeds of so many floats each, all of them given by one. */
+/* Encodes a call with n_feeds feeds of `floats` floats each. */
 static void write_call(int n_feeds, int64_t floats, mf_buf *out)
 {
     Tensorflow__TensorShapeProto__Dim dim = TENSORFLOW__TENSOR_SHAPE_PROTO__DIM__INIT;
@@ -37,7 +37,7 @@ static void write_call(int n_feeds, int64_t floats, mf_buf *out)
     T_OK(mf_wire_encode(&call.base, out));
 }
 
-/* Its answer must be this failure. */
+/* The reply must be this failure. */
 static void expect_failure(mf_dispatch_call_runner *r, const mf_buf *call, mf_status st)
 {
     mf_arena *arena = mf_arena_new();
@@ -61,9 +61,10 @@ MF_TEST(dispatch_call_that_is_too_large_fails)
 
     T_OK(mf_dispatch_call_runner_new(&options, &r));
     write_call(MOST_FEEDS, 1, &call);
-    fits = 5 * (int64_t)call.len; /* once, not twice: feeds share what their message may have */
+    fits = 5 * (int64_t)call.len; /* enough for one copy, not two: feeds share the memory of their
+                                     message */
     write_call(1, fits / 2, &call);
-    expect_failure(r, &call, MF_NOT_FOUND); /* which graph? */
+    expect_failure(r, &call, MF_NOT_FOUND); /* unknown graph */
     write_call(MOST_FEEDS, fits, &call);
     expect_failure(r, &call, MF_RESOURCE_EXHAUSTED);
     write_call(1, (int64_t)1 << 40, &call);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode.c - graphs from strangers: whatever is wrong is refused with the place, and nothing ends.
- */
+/* decode.c - untrusted graphs: every error is refused with its place, and the process continues. */
 #include "base/buf.h"
 #include "graph/absent.h"
 #include "mf_test.h"
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A graph from protobuf text, by way of a file, as a user would give it. */
+/* Loads a graph from protobuf text in a file. */
 static mf_status load(mf_graph *g, const char *text)
 {
     char path[] = "/tmp/mf_graph_XXXXXX.pbtxt";
@@ -31,7 +30,7 @@ static void refuses(mf_status code, const char *part, const char *text)
 
     T_OK(mf_graph_new(&g));
     T_FAILS(code, part, load(g, text));
-    T_FAILS(code, part, mf_graph_status(g)); /* a half-read graph stays unusable */
+    T_FAILS(code, part, mf_graph_status(g)); /* a partially read graph stays unusable */
     mf_graph_free(g);
 }
 
@@ -47,7 +46,8 @@ static mf_status run_op(mf_session *s, const char *target)
     return mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL);
 }
 
-/* `Abort` is TensorFlow's and not supported; `after` and `dead` need it, `other` does not. */
+/* `Abort` is a TensorFlow op without a kernel here; `after` and `dead` need it, `other` does not.
+ */
 MF_TEST(graph_with_an_unsupported_op_fails_only_the_runs_that_reach_it)
 {
     const char *text =
@@ -95,7 +95,7 @@ MF_TEST(graph_decode_names_an_unknown_input)
         "node { name: 'n' op: 'Relu' input: 'nope' attr { key: 'T' value { type: DT_FLOAT } } }");
 }
 
-/* TensorFlow's masters send what their optimizer has noted, dimensions of -6 included. */
+/* TensorFlow masters send annotations of their optimizer, with dimensions such as -6. */
 MF_TEST(graph_decode_ignores_annotations_of_an_optimizer)
 {
     mf_graph *g;
@@ -153,7 +153,8 @@ MF_TEST(graph_decode_refuses_bad_names)
     refuses(MF_INVALID_ARGUMENT, "not a valid node name", "node { name: 'a b' op: 'NoOp' }");
 }
 
-/* N of one argument leaves more than 2^63 inputs for the other: the sanitizer sees that added. */
+/* A negative N of one argument leaves more than 2^63 inputs for the other; the sum must not
+ * overflow. */
 MF_TEST(graph_nodes_with_negative_numbers_of_inputs_are_refused)
 {
     mf_output v;
@@ -190,7 +191,7 @@ MF_TEST(graph_decode_refuses_impossible_constants)
     }
 }
 
-/* A function f(a) = g(a) and g(a) = f(a): refused when a run needs them, and the process lives. */
+/* f(a) = g(a) and g(a) = f(a): refused when a run needs them. */
 MF_TEST(graph_functions_that_call_each_other_are_refused)
 {
     static const char text[] =
@@ -219,7 +220,7 @@ MF_TEST(graph_functions_that_call_each_other_are_refused)
     mf_graph_free(g);
 }
 
-/* f30 calls f29 twice, and so on: 2^30 nodes were they all made. */
+/* f30 calls f29 twice, and so on: an expansion would have 2^30 nodes. */
 MF_TEST(graph_functions_that_expand_without_limit_are_refused)
 {
     const char *feed = "x:0", *fetch = "y:0";

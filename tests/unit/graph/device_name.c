@@ -13,7 +13,7 @@ static mf_device_name parse(const char *text)
     return d;
 }
 
-/* What is read is printed so. */
+/* The parsed name is printed as expected. */
 static void reads_as(const char *text, const char *expected)
 {
     const mf_device_name d = parse(text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradients.c - gradients through functions, branches and loops, against differences: x is a
- * placeholder of doubles, the loss a scalar. Every model runs with all passes and without any. */
+/* gradients.c - gradients through functions, branches and loops, compared with finite differences:
+ * x is a placeholder of doubles, the loss a scalar. Every model runs with all passes and without
+ * passes. */
 #include "mf_test.h"
 #include "tensor/tensor.h"
 
@@ -105,7 +106,7 @@ static void run(mf_session *s, const double *v, int n, const char *fetch, double
     mf_tensor_free(y);
 }
 
-/* The gradient fetched as `dx` is that of the value fetched as `y`. */
+/* Checks that the fetch `dx` is the gradient of the fetch `y`. */
 static void holds(const mf_graph *g, const char *y, const char *dx, const double *v, int n)
 {
     const double eps = 1e-6;
@@ -206,7 +207,8 @@ MF_TEST(gradients_stop_at_unused_arguments_of_a_function)
     mf_graph_free(g);
 }
 
-/* The numbers on the way back are those of the way there: y = x * r, so dy/dx = r = y / x. */
+/* The backward pass uses the random numbers of the forward pass: y = x * r, so dy/dx = r = y / x.
+ */
 MF_TEST(gradients_reuse_the_random_numbers_of_the_forward_pass)
 {
     const char *feed = "x";
@@ -239,7 +241,7 @@ MF_TEST(gradients_reuse_the_random_numbers_of_the_forward_pass)
     mf_graph_free(g);
 }
 
-/* A function that reaches itself can only come from outside. */
+/* Only a decoded graph can contain a recursive function. */
 static const char recursive[] =
     "node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_DOUBLE } } }"
     "node { name: 'y' op: 'rec' input: 'x' }"
@@ -300,7 +302,7 @@ MF_TEST(gradients_refuse_functions_that_call_each_other_too_often)
     mf_graph_free(g);
 }
 
-/* The library may say what the gradient of a function is: here 3 dy, which is wrong on purpose. */
+/* A library may register the gradient of a function: here 3 dy, which is deliberately wrong. */
 static const char registered[] =
     "node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_DOUBLE } } }"
     "node { name: 'y' op: 'twice' input: 'x' }"
@@ -326,7 +328,7 @@ MF_TEST(gradients_use_the_gradient_function_of_the_library)
     mf_session *s;
     size_t len;
 
-    T_OK(mf_graph_encode(g, &bytes, &len)); /* and it survives being written */
+    T_OK(mf_graph_encode(g, &bytes, &len)); /* the registration is encoded and decoded */
     T_OK(mf_graph_decode(copy, bytes, len));
     mf_bytes_free(bytes);
     mf_graph_free(g);
@@ -388,7 +390,7 @@ MF_TEST(gradients_pass_through_each_branch_of_a_case)
 
 /* ---- loops ---- */
 
-/* less(i, ...) = i < n, for a loop with these variables behind the counter. */
+/* less(i, ...) = i < n, for a loop with these variables after the counter. */
 static void define_less(mf_graph *g, const char *name, int n, const char *const *types, int n_types)
 {
     mf_output in[8] = { arg(g, "int32") };
@@ -406,7 +408,7 @@ static mf_output next(mf_graph *g, mf_output i)
 
 static const char *const doubles[] = { "double", "double", "double", "double" };
 
-/* h = tanh(h * w + 0.1), w the same in all iterations; n turns. */
+/* h = tanh(h * w + 0.1), with the same w in all n iterations. */
 static void rnn(int n)
 {
     mf_graph *g = graph();
@@ -432,8 +434,8 @@ MF_TEST(gradients_pass_around_a_loop_without_iterations)
     rnn(0);
 }
 
-/* A dynamic RNN: rows of a matrix are read in turn, states are written to a list; the weights are
- * captured. */
+/* A dynamic RNN: each iteration reads a row of a matrix and writes its state to a list; the weights
+ * are captured. */
 MF_TEST(gradients_of_an_rnn_reach_its_weights_and_inputs)
 {
     static const char *const types[] = { "double", "variant", "double", "double" };
@@ -488,7 +490,7 @@ MF_TEST(gradients_pass_through_a_loop_in_a_loop)
     check(g, x, total(g, port(y, 1)), true);
 }
 
-/* Every other turn goes another way, through a function. */
+/* Iterations alternate between two branches, through a function. */
 MF_TEST(gradients_pass_through_branches_and_calls_in_a_loop)
 {
     mf_graph *g = graph();
@@ -508,7 +510,7 @@ MF_TEST(gradients_pass_through_branches_and_calls_in_a_loop)
     check(g, x, total(g, port(y, 1)), true);
 }
 
-/* (a, b) -> (b, a * b): what is one variable's gradient is the other's in the next iteration. */
+/* (a, b) -> (b, a * b): the gradient of one variable belongs to the other in the next iteration. */
 MF_TEST(gradients_follow_swapped_loop_variables)
 {
     mf_graph *g = graph();
@@ -520,7 +522,7 @@ MF_TEST(gradients_follow_swapped_loop_variables)
     check(g, x, total(g, port(y, 1)), true);
 }
 
-/* A variable read inside: its gradient is the sum over the iterations. */
+/* A variable that the body reads: its gradient is the sum over the iterations. */
 MF_TEST(gradients_of_a_variable_that_a_loop_reads)
 {
     static const char *const types[] = { "double", "resource" };
@@ -550,7 +552,8 @@ MF_TEST(gradients_of_a_variable_that_a_loop_reads)
     mf_graph_free(g);
 }
 
-/* A session that knows the loop already gets the loop that remembers. */
+/* A session that has already compiled the loop gets the extended loop that stores intermediate
+ * values. */
 MF_TEST(gradients_built_later_reach_a_session_that_is_extended)
 {
     mf_graph *g = graph();
@@ -576,7 +579,7 @@ MF_TEST(gradients_built_later_reach_a_session_that_is_extended)
     mf_graph_free(g);
 }
 
-/* ---- what is refused, and how ---- */
+/* ---- unsupported graphs ---- */
 
 MF_TEST(gradients_of_a_loop_of_frames_are_refused_with_its_name)
 {
@@ -643,7 +646,7 @@ static mf_status override(const char *name, mf_output *dx)
     return st;
 }
 
-/* The straight-through estimator: Sign has no gradient to speak of, Identity has. */
+/* The straight-through estimator: the gradient of Sign is zero, so that of Identity replaces it. */
 MF_TEST(gradients_follow_an_override_that_names_an_op_and_refuse_others)
 {
     mf_output dx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute.c - gradients that use copies of what a layer computed. */
+/* recompute.c - gradients that use recomputed activations. */
 #include "graph/recompute.h"
 
 #include "compiler/compiler.h"
@@ -59,7 +59,7 @@ static int count(const mf_graph *g, const char *op, bool again)
     return n;
 }
 
-/* The gradient by all x = i / 1000. */
+/* The gradient with respect to x, where x[i] = i / 1000. */
 static mf_tensor *run(const net *n)
 {
     mf_session *s;
@@ -105,7 +105,8 @@ MF_TEST(recompute_gradients_are_the_same_bits)
     check_same(true, (int64_t[]){ 0, 1, 1, 2 });
 }
 
-/* Layer 1 and 2 together: inside lie Tanh and Sigmoid, and the last Tanh leaves. */
+/* Layers 1 and 2 as one segment: the inner nodes are Tanh and Sigmoid; the last Tanh is its output.
+ */
 MF_TEST(recompute_copies_inner_nodes_and_waits_for_gradients)
 {
     net n;
@@ -132,7 +133,7 @@ MF_TEST(recompute_copies_inner_nodes_and_waits_for_gradients)
     mf_graph_free(n.g);
 }
 
-/* What enters or leaves is all there is: nothing to gain, nothing done. */
+/* The layer has only inputs and outputs: nothing can be recomputed. */
 MF_TEST(recompute_skips_layers_without_inner_nodes)
 {
     net n;
@@ -145,7 +146,7 @@ MF_TEST(recompute_skips_layers_without_inner_nodes)
     mf_graph_free(n.g);
 }
 
-/* A random number is drawn once; what is computed from it may be computed twice. */
+/* A random number is drawn once; values computed from it may be recomputed. */
 MF_TEST(recompute_keeps_outputs_of_stateful_ops)
 {
     net n;
@@ -180,8 +181,8 @@ MF_TEST(recompute_copies_survive_common_subexpression_elimination)
     mf_graph_free(n.g);
 }
 
-/* A layer whose second half works on what lies behind another op: copies must not wait for
- * themselves. */
+/* The second half of a layer depends on an op outside of it: copies must not wait for themselves.
+ */
 MF_TEST(recompute_a_segment_that_is_entered_twice)
 {
     net n = { 0 };

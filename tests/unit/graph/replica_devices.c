@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica_devices.c - who has which variable; tests/tf/devices.py compares with TensorFlow. */
+/* replica_devices.c - the device of each variable; tests/tf/devices.py compares with TensorFlow. */
 #include "graph/graph.h"
 #include "mf_test.h"
 

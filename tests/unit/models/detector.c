@@ -162,8 +162,8 @@ static void keep_layers(mf_model *m)
         mf_model_input(m, "scores", MF_DTYPE_F32, (int64_t[]){ 1, CLASSES + 1 }, 2);
 
     for (int i = 0; i < MF_COUNT(names); i++)
-        mf_model_leave(m, names[i], scores);
-    mf_model_leave(m, "scores", scores);
+        mf_model_name_output(m, names[i], scores);
+    mf_model_name_output(m, "scores", scores);
 }
 
 /* Of n samples with three detections and two objects each. */

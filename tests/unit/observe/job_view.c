@@ -26,7 +26,7 @@ static void two_tasks(mf_status_page_seen t[2])
     (void)strcpy(t[1].page.host, "far");
     t[1].page.keeper = 7;
     t[1].page.computing = 1;
-    t[1].page.told_ns = now - 60 * (int64_t)SECOND;
+    t[1].page.reported_ns = now - 60 * (int64_t)SECOND;
 }
 
 static void check(const mf_status_page_seen t[2], const char *want)

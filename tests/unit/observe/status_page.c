@@ -74,9 +74,9 @@ MF_TEST(status_page_stall_report_preserves_the_error_of_its_caller)
     T_OK(mf_status_page_open("waits", "worker 0", 2));
     make_empty_page();
     mf_stall_begin(&s);
-    s.look_at = 0;
+    s.next_check_ns = 0;
     st = MF_FAIL(MF_DEADLINE_EXCEEDED, "worker 1 has not connected");
-    T_EQ(mf_stall_look(&s), MF_STALL_SEEN);
+    T_EQ(mf_stall_check(&s), MF_STALL_SEEN);
     T_EQ(st, MF_DEADLINE_EXCEEDED);
     T_STREQ(mf_error_message(), "worker 1 has not connected");
     mf_status_page_close();
@@ -482,7 +482,7 @@ MF_TEST(status_page_of_another_host_is_shown_by_the_chief_in_local_time)
     memcpy(&f, page.data, sizeof f);
     (void)strcpy(f.page.task, "worker 7"); /* it says so, but the net knows who it is */
     (void)strcpy(f.page.host, "far/away");
-    f.page.told_ns = 5000000000; /* by a clock that began long after ours */
+    f.page.reported_ns = 5000000000; /* by a clock that began long after ours */
     f.page.waits[0] = (mf_status_page_wait){ .whom = "worker 0", .since_ns = 4000000000 };
     mf_status_page_keep("worker 1", &f, sizeof f);
     (void)strcpy(f.page.host, "elsewhere");
@@ -493,8 +493,8 @@ MF_TEST(status_page_of_another_host_is_shown_by_the_chief_in_local_time)
     T_STREQ(all[1].page.task, "worker 1");
     T_TRUE(all[1].alive);
     T_EQ(all[1].page.keeper, getpid());
-    T_EQ(all[1].page.told_ns - all[1].page.waits[0].since_ns, 1000000000);
-    T_TRUE(mf_clock_ns() - all[1].page.told_ns < 1000000000);
+    T_EQ(all[1].page.reported_ns - all[1].page.waits[0].since_ns, 1000000000);
+    T_TRUE(mf_clock_ns() - all[1].page.reported_ns < 1000000000);
     mf_status_pages_free(all, n);
     mf_status_page_close();
     T_OK(mf_status_pages_read(&all, &n));
@@ -585,10 +585,10 @@ MF_TEST(process_priorities_are_ratios)
 {
     mf_process self, nobody;
 
-    T_TRUE(mf_process_look(getpid(), &self));
+    T_TRUE(mf_process_read(getpid(), &self));
     T_EQ(self.state, 'R');
     T_TRUE(self.start > 0);
-    T_TRUE(!mf_process_look(-1, &nobody));
+    T_TRUE(!mf_process_read(-1, &nobody));
     T_EQ(mf_priority_nice(10), 0);
     T_EQ(mf_priority_nice(5), 3);
     T_EQ(mf_priority_nice(1), 10);

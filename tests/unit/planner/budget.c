@@ -79,7 +79,7 @@ MF_TEST(kernels_are_measured_until_the_time_for_it_is_spent)
     mf_graph_free(g);
 }
 
-MF_TEST(pipelines_are_looked_at_until_the_time_for_it_is_spent)
+MF_TEST(pipelines_are_predicted_within_the_time_limit)
 {
     mf_graph *g = layered();
     found none = search(g, &(wanted){ "all:2", -1, 0, 0 });
@@ -96,7 +96,7 @@ MF_TEST(pipelines_are_looked_at_until_the_time_for_it_is_spent)
 }
 
 /* With all times known the search is the same everywhere. */
-MF_TEST(of_many_layouts_a_beam_looks_at_few)
+MF_TEST(a_beam_search_predicts_few_of_many_layouts)
 {
     mf_graph *g = layered();
     found f = search(g, &(wanted){ "a:2;b:2;c:3", -1, 0, 0 });

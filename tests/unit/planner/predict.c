@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - what is predicted of a step is what its processors count, and the planner takes what
- * its own model says is best. */
+/* predict.c - what is predicted of a step is what its devices count, and the planner takes what its
+ * own model says is best. */
 #include "planner/search.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -36,7 +36,7 @@ static mf_mesh_setup setup_of(const char *mesh, const char *layout)
     mf_mesh_setup s = { 0 };
 
     T_OK(mf_meshes_parse(mesh, layout, &s.meshes, &s.rules));
-    s.n = s.meshes.processors;
+    s.n = s.meshes.devices;
     return s;
 }
 
@@ -52,7 +52,7 @@ static void run_step(mf_session *s)
     mf_tensor_free(loss);
 }
 
-/* All processors, one step. */
+/* All devices, one step. */
 static void compare(const mf_graph *g, const char *mesh, const char *layout)
 {
     static const char *const init = "init";
@@ -60,7 +60,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
     const mf_planned_step step = step_of(g, shapes);
     mf_planned_machine m = machine();
     const mf_mesh_setup setup = setup_of(mesh, layout);
-    mf_predicted_processor said[16];
+    mf_mesh_device_prediction said[16];
     mf_prediction all;
     mf_session *s;
 
@@ -94,7 +94,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
     mf_op_times_free(m.times);
 }
 
-MF_TEST(predicted_bytes_and_variables_are_what_processors_count)
+MF_TEST(predicted_bytes_and_variables_are_what_devices_count)
 {
     static const char *const layouts[] = { "",
                                            "batch:rows",
@@ -113,7 +113,7 @@ MF_TEST(predicted_bytes_and_variables_are_what_processors_count)
 }
 
 /* The second layer is on the second mesh. */
-MF_TEST(predicted_bytes_of_several_meshes_are_what_processors_count)
+MF_TEST(predicted_bytes_of_several_meshes_are_what_devices_count)
 {
     static const char *const meshes[] = { "rows:1 | rows:1", "rows:2 | rows:2", "rows:2 | rows:3",
                                           "rows:1 | rows:2;cols:2", "rows:2;cols:2 | rows:1" };
@@ -197,7 +197,7 @@ MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
     mf_graph_free(g);
 }
 
-MF_TEST(axes_of_one_size_are_alike_and_sizes_that_nobody_has_are_left_out)
+MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result square = search(g, "a:2;b:2", 0, 2000), tall = search(g, "a:20", 0, 0);

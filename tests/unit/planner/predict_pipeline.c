@@ -7,20 +7,23 @@
 enum { MAX = 3 * 17 };
 
 /* Each micro-batch takes a stage 1 forwards and 2 backwards, and `talk` to get there. */
-static double time_of(int stages, int turns, mf_pipeline how, double cores, double talk)
+static double time_of(int stages, int micro_batches, mf_pipeline how, double cores, double talk)
 {
     mf_stage_item items[MAX] = { 0 };
-    mf_stages s = { .n = stages, .turns = turns, .how = how, .cores = cores, .items = items };
-    const int n = mf_stage_items(turns);
+    mf_stages s = {
+        .n = stages, .micro_batches = micro_batches, .how = how, .cores = cores, .items = items
+    };
+    const int n = mf_stage_items(micro_batches);
     double ns;
 
     for (int k = 0; k < stages; k++) {
         int place = 0, forwards = 0, back = 0;
-        int ahead = how == MF_PIPELINE_GPIPE || stages - k > turns ? turns : stages - k;
+        int ahead =
+            how == MF_PIPELINE_GPIPE || stages - k > micro_batches ? micro_batches : stages - k;
 
-        for (; place < 2 * turns;
+        for (; place < 2 * micro_batches;
              place++) { /* 1F1B: one back as soon as `ahead` are on their way */
-            const bool is_back = forwards - back == ahead || forwards == turns;
+            const bool is_back = forwards - back == ahead || forwards == micro_batches;
 
             items[k * n + place] = (mf_stage_item){ talk, is_back ? 2 : 1, 1 };
             *(is_back ? &back : &forwards) += 1;

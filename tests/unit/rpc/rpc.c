@@ -525,7 +525,7 @@ MF_TEST(comm_rpc_on_one_host_half_a_message_times_out)
     char byte;
     int fd;
 
-    T_OK(mf_param_set("rpc_stuck_ms=100"));
+    T_OK(mf_param_set("rpc_io_timeout_ms=100"));
     s = serve_by(&mf_rpc_local, &e, "");
     for (size_t part = 1; part <= sizeof f; part += sizeof f - 1) {
         fd = connect_raw(e.rpc->address(s));

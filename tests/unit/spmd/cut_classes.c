@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cut_classes.c - softmax and cross entropy over classes that are cut: the numbers of the whole,
- * and no processor ever has all of a row. */
+/* cut_classes.c - softmax and cross entropy over sharded classes give the results of one device,
+ * and no device ever holds a complete row. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -41,8 +41,8 @@ static void compare(const char *op, bool labels, bool dense)
         mf_tensor_free(want[i]);
         mf_tensor_free(got[i]);
     }
-    /* The largest, the sum (and that of the losses, of the labels), three rows of four bytes from
-     * two others each; then results are brought together for whoever fetches them. */
+    /* The maximum and the sum (and the sums of losses and labels): three rows of four bytes from
+     * two other devices each. Then results are gathered for the fetching device. */
     T_OK(mf_mesh_session_counts(mesh, 0, &counts));
     T_TRUE(counts.collectives >= 2);
     mf_session_free(one);
@@ -60,12 +60,13 @@ MF_TEST(mesh_softmax_and_cross_entropy_work_over_sharded_classes)
     compare("SoftmaxCrossEntropyWithLogits", true, true);
 }
 
-/* ---- the largest of a row ---- */
+/* ---- the maximum of a row ---- */
 
 enum { ROWS = 4, WIDTH = 240, CHOSEN = 3 };
 
-/* Four have 60 of 240 columns each. Of the three others everybody gets three candidates a row: a
- * value and an index, four bytes each. There are equal numbers, so order tells. */
+/* Four devices have 60 of 240 columns each. Each device receives three candidates per row from each
+ * of the three others: a value and an index, four bytes each. Some values are equal, so the order
+ * of candidates matters. */
 static void choose(bool exact)
 {
     static const char *const name = "x";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edges.c - what is rare: empty pieces, indices that are none, numbers that are infinite, types
- * that few use. On a mesh they give what one processor gives, errors included. */
+/* edges.c - edge cases: empty shards, invalid indices, infinities, rare types. A mesh gives the
+ * results of one device, including errors. */
 #include "unit/spmd/mesh_test.h"
 
 #include <math.h>
@@ -140,9 +140,9 @@ MF_TEST(mesh_value_of_unknown_shape_can_be_assigned_to_a_sharded_variable)
     mf_tensor_free(wrong);
 }
 
-/* ---- indices that are none ---- */
+/* ---- invalid indices ---- */
 
-/* Fails on one processor and, with the rows or classes cut, on a mesh. */
+/* Fails on one device and, with sharded rows or classes, on a mesh. */
 static void compare_index(const char *op, int32_t bad)
 {
     const bool loss = op[0] == 'S', segment = op[0] == 'U';
@@ -181,7 +181,7 @@ MF_TEST(mesh_out_of_range_indices_fail_on_sharded_dimensions)
     for (int i = 0; i < MF_COUNT(ops); i++) {
         compare_index(ops[i], 3);
         compare_index(ops[i], 60);
-        compare_index(ops[i], -1); /* which a segment may be */
+        compare_index(ops[i], -1); /* -1 is a valid segment */
     }
 }
 
@@ -220,7 +220,7 @@ MF_TEST(mesh_out_of_range_rows_of_sharded_variables_are_not_written)
     mf_tensor_free(rows);
 }
 
-/* ---- numbers that are infinite ---- */
+/* ---- infinities ---- */
 
 MF_TEST(mesh_scores_of_minus_infinity_work_over_sharded_classes)
 {
@@ -232,11 +232,11 @@ MF_TEST(mesh_scores_of_minus_infinity_work_over_sharded_classes)
     float *at = x->data;
 
     for (int i = 0; i < 6; i++) {
-        at[i] = i == 1 ? at[i] : -INFINITY; /* one class is left */
-        at[6 + i] =
-            i < 3 ? -INFINITY : at[6 + i]; /* none of the first processor's; nor the label */
+        at[i] = i == 1 ? at[i] : -INFINITY; /* one class remains */
+        at[6 + i] = i < 3 ? -INFINITY : at[6 + i]; /* no class of the first device, and not the
+                                                      label */
         at[12 + i] = i == 4 ? -INFINITY : at[12 + i];
-        at[18 + i] = -INFINITY; /* no class at all */
+        at[18 + i] = -INFINITY; /* no class */
     }
     for (int i = 0; i < MF_COUNT(ops); i++) {
         const bool sparse = ops[i][1] == 'p', two = i >= 2;
@@ -260,9 +260,9 @@ MF_TEST(mesh_scores_of_minus_infinity_work_over_sharded_classes)
     mf_tensor_free(labels);
 }
 
-/* ---- types that few use ---- */
+/* ---- rare types ---- */
 
-/* Bits of all places, which doubles have no room for. */
+/* Sets bits in all positions; a double cannot represent these values. */
 static mf_tensor *integers(mf_dtype type, const mf_shape *shape)
 {
     mf_tensor *t;
@@ -329,7 +329,7 @@ MF_TEST(random_ops_without_a_seed_agree_on_all_devices_of_a_mesh)
     T_OK(mf_session_run(s, NULL, &feed, (const mf_tensor *[]){ x }, 1, fetches, 2, NULL, 0, out));
     T_EQ_F(mesh_distance(out[0], out[1]), 0);
     T_OK(mf_mesh_session_counts(s, 0, &counts));
-    T_TRUE(counts.collectives > 0); /* rows of y were made by others */
+    T_TRUE(counts.collectives > 0); /* other devices computed rows of y */
     mf_tensor_free(out[0]);
     mf_tensor_free(out[1]);
     mf_session_free(s);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exact.c - pieces of odd sizes have the bits of the whole, where no sum is cut. */
+/* exact.c - shards of odd sizes give the bits of one device if no sum is split. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
 
 typedef struct exact_case {
     const char *op, *attrs;
-    mf_shape a, b; /* b of rank 0: it has one input */
+    mf_shape a, b; /* b of rank 0: no second input */
     const char *a_dims, *b_dims;
 } exact_case;
 
-/* layout: NULL: without a mesh. *together: how often processors had something to do with each
- * other, more and more. */
+/* layout NULL: without a mesh. *together: number of collectives so far. */
 static mf_tensor *result(const mf_graph *g, const char *layout, const mf_tensor *a,
                          const mf_tensor *b, bool two, int64_t *together)
 {
@@ -32,7 +31,7 @@ static mf_tensor *result(const mf_graph *g, const char *layout, const mf_tensor 
     return out;
 }
 
-/* whole: any cut would round otherwise, so there is none. */
+/* whole: any split would change rounding, so the op is not split. */
 static void compare(const exact_case *c, bool whole)
 {
     static const char *const layouts[] = { "m:x", "n:x", "k:x", "b:x" };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* halo.c - convolutions over images whose height and width are cut: the numbers of the whole, and
- * only the rows at the borders travel. */
+/* halo.c - convolutions over images with sharded height and width give the results of one device,
+ * and only border rows are sent. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static mf_output conv(mf_graph *g, mf_output x, mf_output f, const halo_case *c,
                      c->dilation, c->dilation, c->padding);
 }
 
-/* Two convolutions, a pooling perhaps, and the gradients of all: fetches "y", "dx", "df", "dh". */
+/* Two convolutions, optionally a pooling, and all gradients: fetches "y", "dx", "df", "dh". */
 static mf_graph *build(const halo_case *c)
 {
     static const char *const names[] = { "dx", "df", "dh" };
@@ -102,7 +102,7 @@ MF_TEST(mesh_convolutions_work_over_sharded_height_and_width)
                                               { "a:2;b:2", "height:a;width:b" },
                                               { "a:2;b:3", "batch:a;height:b" },
                                               { "a:1,19",
-                                                "height:a" } }; /* one would have nothing */
+                                                "height:a" } }; /* one device would have no rows */
 
     for (int k = 0; k < MF_COUNT(layouts); k++) {
         for (int i = 0; i < 8; i++) {
@@ -124,8 +124,8 @@ MF_TEST(mesh_convolutions_work_over_sharded_height_and_width)
     }
 }
 
-/* The first of four processors has rows 0 to 4 of 17, and needs row 5 of what the first convolution
- * gave; then it gets what it lacks of the result, which is fetched. */
+/* The first of four devices has rows 0 to 4 of 17, and needs row 5 of the first convolution's
+ * result. Then it receives the missing rows of the fetched result. */
 MF_TEST(mesh_halo_exchange_sends_only_border_rows)
 {
     static const char *const fetch = "y";
@@ -148,9 +148,9 @@ MF_TEST(mesh_halo_exchange_sends_only_border_rows)
     mf_graph_free(g);
 }
 
-/* In steps of two over 17 rows, the second of four has rows 5 to 8 of the image and 3 and 4 of the
- * result. Windows 2 to 4 see its rows, so of what comes back it needs one more; the rest is what it
- * lacks of the gradient, which is fetched. */
+/* With stride two over 17 rows, the second of four devices has rows 5 to 8 of the image, and rows 3
+ * and 4 of the result. Windows 2 to 4 contain its rows, so it needs one more row of the gradient.
+ * The other received rows are the missing rows of the fetched gradient. */
 MF_TEST(mesh_strided_gradients_exchange_only_border_rows)
 {
     static const char *const fetch = "dx";
@@ -184,7 +184,7 @@ MF_TEST(mesh_strided_gradients_exchange_only_border_rows)
     mf_graph_free(g);
 }
 
-/* ---- poolings whose windows overlap ---- */
+/* ---- overlapping poolings ---- */
 
 /* Fetches "y" and "dx" of a pooling of 3x3 over relu(x). */
 static mf_graph *pool_graph(const char *op)
@@ -205,7 +205,8 @@ static mf_graph *pool_graph(const char *op)
     return g;
 }
 
-/* Runs it under height:a with four processors; the rows that the first received. */
+/* Runs the graph under height:a on four devices. Returns the rows that the first device received.
+ */
 static int64_t rows_received(const mf_graph *g, const char *fetch)
 {
     mf_tensor *want = NULL, *got = NULL;
@@ -226,9 +227,9 @@ static int64_t rows_received(const mf_graph *g, const char *fetch)
     return counts.received_bytes / (BATCH * WIDTH * CHANNELS * 4);
 }
 
-/* The first processor has rows 0 to 4 of 17. For the pooling it needs row 5; for the gradient,
- * which is made of all windows that see its rows, row 5 of what comes back, and of the pooling's
- * result and 5 and 6 of its input where the largest are looked for. The rest is what is fetched. */
+/* The first device has rows 0 to 4 of 17. The pooling needs row 5. The gradient sums all windows
+ * that contain its rows: it needs row 5 of the incoming gradient and of the pooling's result, and
+ * rows 5 and 6 of its input to find the maxima. The other received rows are fetched. */
 MF_TEST(mesh_overlapping_poolings_exchange_only_border_rows)
 {
     const int fetched = HEIGHT - 5;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* large.c - a mesh of many processors: what it takes to plan for them grows as they do. */
+/* large.c - a mesh of many devices: memory for planning is linear in the number of devices. */
 #include "spmd/lower/spmd_compile.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -15,7 +15,7 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* Graphs of n processors, whose neighbours have what each needs besides its own. */
+/* Compiles a convolution for n devices that exchange halos with their neighbours. */
 static void compile_halo(int n)
 {
     mf_mesh_setup setup = { .n = n };
@@ -67,6 +67,6 @@ MF_TEST(mesh_planning_memory_is_linear_in_devices)
     few = peak_kib() - before;
     compile_halo(1024);
     many = peak_kib() - before;
-    printf("# 128 processors: %ld KiB, 1024: %ld KiB\n", few, many);
+    printf("# 128 devices: %ld KiB, 1024: %ld KiB\n", few, many);
     T_TRUE(many < 16 * few + 16384);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_layout.c - meshes, blocks, and moving from any layout to any other. */
+/* mesh_layout.c - meshes, blocks, and resharding from any layout to any other. */
 #include "spmd/layout/mesh_layout.h"
 
 #include "mf_test.h"
@@ -68,7 +68,7 @@ MF_TEST(mesh_specs_survive_printing)
     }
 }
 
-/* Pieces of `size` along all axes of the mesh, in the order of the processors. */
+/* Shard sizes of `size` along all axes of the mesh, in device order. */
 static void pieces(const char *text, int64_t size, int64_t grain, int64_t *out)
 {
     const mf_mesh m = mesh(text);
@@ -98,7 +98,7 @@ MF_TEST(mesh_axis_shares_determine_shard_sizes)
     T_EQ(got[2], 1);
     pieces("rows:1000,1", 7, 1, got);
     T_EQ(got[1], 1);
-    pieces("rows:1,1,1", 7, 1, got); /* equal ones are a size */
+    pieces("rows:1,1,1", 7, 1, got); /* equal shares are one size */
     T_EQ(got[0], 3);
     pieces("rows:3,1", 16, 4, got);
     T_EQ(got[0], 12);
@@ -144,7 +144,7 @@ MF_TEST(mesh_shard_sizes_along_several_axes_differ_by_at_most_one)
     }
 }
 
-/* ---- moving ---- */
+/* ---- resharding ---- */
 
 static uint64_t next(uint64_t *seed)
 {
@@ -165,8 +165,8 @@ static mf_layout random_layout(const mf_mesh *m, int rank, uint64_t *seed)
     return l;
 }
 
-/* Everybody gets every element of its new block exactly once, from one that has it; and no more
- * than it lacks. */
+/* Every device receives each missing element of its new block exactly once, from a device that has
+ * it, and no other element. */
 static void check_move(const mf_mesh *m, const mf_shape *shape, const mf_layout *from,
                        const mf_layout *to, int p)
 {
@@ -184,14 +184,14 @@ static void check_move(const mf_mesh *m, const mf_shape *shape, const mf_layout 
     if (mf_box_cut(&old, &boxes[p], shape->rank, &both))
         lacks -= mf_box_count(&both, shape->rank);
     for (int i = 0; i < move.n_receive; i++) {
-        const mf_parcel *r = &move.receive[i];
+        const mf_reshard_part *r = &move.receive[i];
         const mf_box theirs = mf_layout_box(m, from, shape, r->peer);
         mf_reshard_plan other;
         int found = 0;
 
         got += mf_box_count(&r->box, shape->rank);
         T_OK(mf_reshard_plan_make(m, from, shape, boxes, r->peer, arena, &other));
-        for (int k = 0; k < other.n_send; k++) { /* what it sends is what we take */
+        for (int k = 0; k < other.n_send; k++) { /* the sent box equals the received box */
             if (other.send[k].peer != p)
                 continue;
             found++;
@@ -258,13 +258,13 @@ MF_TEST(mesh_stages_come_from_an_axis_or_a_list)
 
     T_OK(mf_meshes_parse("rows:2;stages:3", "layers:stages;batch:rows", &m, &r));
     T_EQ(m.n, 3);
-    T_EQ(m.processors, 6);
+    T_EQ(m.devices, 6);
     T_EQ(m.at[2].first, 4);
     T_EQ(mf_layout_rules_find(&r, &m.at[2], "batch"), 1);
     T_EQ(mf_meshes_of(&m, 3), 1);
     T_OK(mf_meshes_parse("rows:2;cols:2 | rows:3", "batch:rows;hidden:cols", &m, &r));
     T_EQ(m.n, 2);
-    T_EQ(m.processors, 7);
+    T_EQ(m.devices, 7);
     T_EQ(mf_layout_rules_find(&r, &m.at[1], "hidden"), 0);
     T_TRUE(!mf_mesh_alike(&m.at[0], &m.at[1]));
     T_FAILS(MF_INVALID_ARGUMENT, "cannot split 'batch'",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_mlp.c - a net is trained on one processor and under layouts: data, model and both. */
+/* mesh_mlp.c - an MLP trains on one device and under data-parallel, model-parallel and mixed
+ * layouts. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@ typedef struct layout_case {
     const char *mesh, *layout;
     bool exact;
     double most; /* distance; 0: the same bits */
-    int64_t variables; /* numbers that processor 0 holds, slots included; 0: not looked at */
+    int64_t variables; /* numbers that device 0 holds, including slots; 0: not checked */
 } layout_case;
 
 static void free_all(mf_tensor **t)
@@ -62,8 +63,8 @@ static void compare_all(const mesh_mlp *sizes, const layout_case *cases, int n)
         compare(sizes, &cases[i]);
 }
 
-/* Weights and slots of a processor: twice (pixels * hidden + hidden + hidden * classes + classes),
- * where hidden may be cut. */
+/* Weights and slots of a device: twice (pixels * hidden + hidden + hidden * classes + classes),
+ * where hidden may be sharded. */
 MF_TEST(mesh_mlp_trains_under_every_layout_as_on_one_device)
 {
     static const mesh_mlp sizes = { 12, 20, 16, 10 };
@@ -94,7 +95,7 @@ MF_TEST(mesh_sizes_need_not_be_multiples_of_the_mesh)
         { "a:3", "hidden:a", false, 1e-6, 2 * (11 * 2 + 2 + 2 * 3 + 3) },
         { "a:2;b:3", "batch:a;hidden:b", false, 1e-6, 0 },
         { "a:2;b:3", "batch:b;hidden:a", true, 0, 0 },
-        { "a:7", "hidden:a", false, 1e-6, 0 }, /* two of them have nothing */
+        { "a:7", "hidden:a", false, 1e-6, 0 }, /* two devices have no elements */
         { "a:2,1", "hidden:a", false, 1e-6, 2 * (11 * 3 + 3 + 3 * 3 + 3) },
         { "a:3,1;b:2", "batch:a;hidden:b", false, 1e-6, 0 },
         { "a:9,1", "batch:a", true, 0, 0 },
@@ -104,7 +105,7 @@ MF_TEST(mesh_sizes_need_not_be_multiples_of_the_mesh)
     compare_all(&sizes, cases, MF_COUNT(cases));
 }
 
-/* Slots are half, a quarter; weights are whole, or cut otherwise. */
+/* Slots are halves or quarters; weights are replicated or sharded differently. */
 MF_TEST(mesh_slots_may_be_sharded_where_weights_are_replicated)
 {
     static const mesh_mlp sizes = { 12, 20, 16, 10 };
@@ -136,7 +137,7 @@ MF_TEST(mesh_contradicting_layouts_of_a_graph_are_rejected)
     mf_graph_free(g);
 }
 
-/* The last batch of an epoch is smaller, and its step is no smaller graph. */
+/* The last batch of an epoch is smaller; its step is not counted as a smaller graph. */
 MF_TEST(mesh_step_is_counted_on_a_full_batch)
 {
     const mesh_mlp whole = { .batch = 12, .pixels = 5, .hidden = 6, .classes = 4 },
@@ -149,7 +150,7 @@ MF_TEST(mesh_step_is_counted_on_a_full_batch)
     T_OK(mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = "all:2", .layout = "batch:all" }, &s));
     mesh_mlp_train(s, &whole, 3, results);
     free_all(results);
-    mesh_mlp_train(s, &last, 1, results); /* which compiles, and does not count */
+    mesh_mlp_train(s, &last, 1, results); /* compiles the graph; not counted */
     free_all(results);
     T_OK(mf_mesh_session_counts(s, 0, &counts));
     T_TRUE(counts.run_ns > 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_moe.c - a mixture of experts whose samples and experts are cut along the same axis: what
- * travels are places to their experts and back, and nothing of the experts themselves. */
+/* mesh_moe.c - a mixture of experts whose samples and experts are sharded along the same axis: only
+ * samples are sent to their experts and back, and no weights of experts. */
 #include "models/model.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -9,8 +9,8 @@
 
 enum { BATCH = 8, PLACES = 6, WIDTH = 8, UNITS = 16, EXPERTS = 4, CAPACITY = 4, STEPS = 3 };
 
-/* Dense and experts, and a step of plain descent on the sum of squares and the layer's loss:
- * targets "init" and "train"; weights are read by "w0" and so on. */
+/* A dense layer, experts, and a gradient descent step on the sum of squares and the layer's loss:
+ * targets "init" and "train"; fetches "w0" and so on read the weights. */
 typedef struct net {
     mf_model *model;
     int n; /* weights */
@@ -40,7 +40,7 @@ static net build(void)
     T_EQ(n.n, 4);
     for (int i = 0; i < n.n; i++)
         weights[i] = m->weights[i]->value;
-    one = mf_scalar(g, MF_DTYPE_F32, 1); /* else the loss itself would be summed up for its shape */
+    one = mf_scalar(g, MF_DTYPE_F32, 1); /* otherwise the loss would be summed only for its shape */
     T_OK(mf_gradients(g, &loss, 1, weights, n.n, &one, d));
     init = mf_applyf(g, "NoOp", MF_NO_IN, "name='init'").node;
     train = mf_applyf(g, "NoOp", MF_NO_IN, "name='train'").node;
@@ -76,7 +76,7 @@ static void train(mf_session *s, int steps)
     mf_tensor_free(seed);
 }
 
-/* The weights after some steps are those of one processor. */
+/* The weights after some steps are those of one device. */
 static void compare(const net *n, mf_session *one, mf_session *mesh, bool exact)
 {
     for (int i = 0; i < n->n; i++) {
@@ -120,10 +120,10 @@ static void check(const char *mesh, const char *layout, bool exact, int64_t byte
     mf_model_free(n.model);
 }
 
-/* On four processors each has two samples and an expert. Of [experts, samples, capacity, width] it
- * has two samples of all experts, and gets of its expert the six other samples, which is the least
- * there can be; four times: to the experts and back, forwards and backwards. Gradients of the two
- * weights that everybody has (64 and 32 numbers) come from three others. */
+/* Each of four devices has two samples and one expert. Of [experts, samples, capacity, width] it
+ * has two samples of all experts, and receives the six other samples of its expert, which is the
+ * minimum. This happens four times: to the experts and back, forward and backward. Gradients of the
+ * two replicated weights (64 and 32 numbers) come from three other devices. */
 MF_TEST(moe_dispatch_is_an_all_to_all_along_the_samples_axis)
 {
     const int64_t all_to_all = 6 * CAPACITY * WIDTH * 4;
@@ -132,8 +132,8 @@ MF_TEST(moe_dispatch_is_an_all_to_all_along_the_samples_axis)
     check("all:4", "batch:all;experts:all", false, 4 * all_to_all + gradients);
 }
 
-/* On two, each has four samples and two experts, and gets the four others; gradients come from the
- * other one. */
+/* Each of two devices has four samples and two experts, and receives the four other samples.
+ * Gradients come from the other device. */
 MF_TEST(moe_all_to_all_sends_the_fewest_bytes_between_two_devices)
 {
     check("all:2", "batch:all;experts:all", false,

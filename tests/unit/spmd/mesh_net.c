@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_net.c - what comes from another process is put where it belongs, or nowhere. */
+/* mesh_net.c - values from another process are stored in their rendezvous table or rejected. */
 #include "spmd/session/mesh_net.h"
 
 #include "base/clock.h"
@@ -7,10 +7,10 @@
 #include "unit/spmd/mesh_test.h"
 
 typedef struct waiting {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
     bool came;
-    int troubles, troubles_then; /* now, and when it came */
+    int troubles, troubles_then; /* failures now, and when the value arrived */
 } waiting;
 
 static void came(void *ctx, mf_status st, const mf_tensor *value)
@@ -35,7 +35,7 @@ static void trouble(void *ctx)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Is the place still free? */
+/* Checks that the table has no value for the key. */
 static void check_empty(mf_rendezvous_tables *rooms, int64_t run, const char *key)
 {
     mf_tensor *t = mesh_numbers(&MF_SHAPE(1), 1);
@@ -47,7 +47,7 @@ static void check_empty(mf_rendezvous_tables *rooms, int64_t run, const char *ke
     mf_tensor_free(t);
 }
 
-/* Task 0 has processor 0, task 1 has 1, task 2 has 2. The first one listens. */
+/* Task i has device i. The first task listens. */
 static void listen(mf_net *net)
 {
     static const int first[] = { 0, 1, 2, 3 };
@@ -69,9 +69,9 @@ static void listen(mf_net *net)
     while (!w.came)
         pthread_cond_wait(&w.changed, &w.lock);
     pthread_mutex_unlock(&w.lock);
-    check_empty(rooms, 1, "2>0:7"); /* it does not speak for another, */
-    check_empty(rooms, 1, "1>1:7"); /* nor to others than us, */
-    check_empty(rooms, 0, "1>0:7"); /* nor of runs that are none */
+    check_empty(rooms, 1, "2>0:7"); /* a task cannot send for another task, */
+    check_empty(rooms, 1, "1>1:7"); /* nor to a device of another task, */
+    check_empty(rooms, 0, "1>0:7"); /* nor for an invalid run */
     check_empty(rooms, -3, "1>0:7");
     mf_rendezvous_table_leave(room);
     wire->kind->close(wire);
@@ -106,7 +106,7 @@ static bool talk(mf_net *net, void *arg)
         speak(net, 1, 1, 1);
         speak(net, 1, 0, 0);
         speak(net, 1, 0, -3);
-        speak(net, 1, 0, 1); /* the only one that is good */
+        speak(net, 1, 0, 1); /* the only valid message */
     }
     return true;
 }
@@ -116,7 +116,7 @@ MF_TEST(mesh_net_drops_messages_for_other_tasks)
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .run = talk }));
 }
 
-/* Task 0 waits for a piece of task 1, which asks whom it waits for, and tells how it is. */
+/* Task 0 waits for a value of task 1, which probes it and reports its status. */
 static void wait_for_one(mf_net *net)
 {
     static const int first[] = { 0, 1, 2 };

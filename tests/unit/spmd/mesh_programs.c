@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_programs.c - random programs of random shapes, with their gradients, under random meshes and
- * layouts: what one processor gives, to the bit where nothing that is summed over is cut. */
+/* mesh_programs.c - random programs of random shapes, with their gradients, on random meshes under
+ * random layouts. The results are those of one device, with equal bits if no reduced dimension is
+ * split. */
 #include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static void add(program *p, mf_output o, mf_shape shape)
     p->shape[p->n++] = shape;
 }
 
-/* ---- steps: false, where the value does not fit ---- */
+/* ---- ops; each returns false if the value does not fit ---- */
 
 static bool unary(program *p, int i)
 {
@@ -100,7 +101,7 @@ static bool transpose(program *p, int i)
     return true;
 }
 
-/* Two neighbours become one, or one becomes two. */
+/* Merges two adjacent dimensions, or splits one. */
 static bool reshape(program *p, int i)
 {
     const mf_shape *s = &p->shape[i];
@@ -187,7 +188,7 @@ static bool softmax(program *p, int i)
     return true;
 }
 
-/* Two products that are added: reduced once. */
+/* The sum of two products: one reduction. */
 static bool sum_of_products(program *p, int i)
 {
     const mf_shape *s = &p->shape[i];
@@ -217,7 +218,7 @@ static bool scan(program *p, int i)
     return true;
 }
 
-/* Rows by tuples of one or two indices. */
+/* Selects rows by tuples of one or two indices. */
 static bool choose(program *p, int i)
 {
     enum { ROWS = 5 };
@@ -241,7 +242,7 @@ static bool choose(program *p, int i)
     return true;
 }
 
-/* Means of windows, of values as images of one channel. */
+/* Average pooling; the value is an image with one channel. */
 static bool pool(program *p, int i)
 {
     const int64_t size = 2 + dice(p, 2), stride = 1 + dice(p, 2);
@@ -295,7 +296,7 @@ static void build(program *p)
         name_dims(p, i, (char)('p' + i));
     }
     for (int tries = 0; p->n < VALUES && tries < 200; tries++) {
-        const int64_t from = p->n > 3 ? p->n - 3 : 0; /* mostly what is new */
+        const int64_t from = p->n > 3 ? p->n - 3 : 0; /* mostly recent values */
         const int64_t of = from + dice(p, p->n - from), step = dice(p, MF_COUNT(STEP));
 
         (void)STEP[step](p, (int)of);
@@ -342,7 +343,7 @@ static void write_layout(program *p, int axes, char *layout, size_t size)
     }
 }
 
-/* How often its first processor had something to do with others. */
+/* Returns the number of collectives of the first device. */
 static int64_t compare(program *p, const char *mesh, const char *layout, bool exact,
                        mf_tensor *const *want)
 {
@@ -369,7 +370,7 @@ static int64_t compare(program *p, const char *mesh, const char *layout, bool ex
     return counts.collectives;
 }
 
-MF_TEST_TIMEOUT(random_programs_give_what_one_processor_gives, 120)
+MF_TEST_TIMEOUT(random_programs_give_what_one_device_gives, 120)
 {
     static const char *const meshes[] = { "a:2", "a:3",     "a:2;b:2",  "a:2;b:3",
                                           "a:4", "a:5,2,1", "a:1,3;b:2" };

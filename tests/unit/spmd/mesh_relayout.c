@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_relayout.c - variables that go from one layout to another while a session lives. */
+/* mesh_relayout.c - variables are resharded to another layout while a session exists. */
 #include "unit/spmd/mesh_test.h"
 
 #include <string.h>
 
-/* A matrix that is set, updated and read. */
+/* A matrix variable with set, update and read. */
 static mf_graph *counter(void)
 {
     mf_graph *g;
@@ -41,14 +41,16 @@ MF_TEST(mesh_relayout_keeps_the_values_of_variables)
 {
     static const struct {
         const char *mesh, *layout;
-        int64_t elements; /* that processors lack, all together */
+        int64_t elements; /* missing elements of all devices together */
     } WAYS[] = {
-        { "a:2;b:2", "batch:a;hidden:b", 0 }, /* all had all */
-        { "a:2;b:2", "batch:b;hidden:a", 21 }, /* (0,1) and (1,0) have none of what they need */
+        { "a:2;b:2", "batch:a;hidden:b", 0 }, /* all devices had the complete matrix */
+        { "a:2;b:2", "batch:b;hidden:a", 21 }, /* (0,1) and (1,0) have no element that they need */
         { "a:2;b:2", "", 4 * 42 - 42 },
-        { "a:3 | b:1", "batch:a", 0 }, /* the first three had all; the second mesh has nothing */
+        { "a:3 | b:1", "batch:a", 0 }, /* the first three had the complete matrix; the second mesh
+                                          holds nothing */
         { "a:4", "hidden:a",
-          42 - 6 - 4 - 2 }, /* of 2, 2, 1 and 1 columns, what is not in its rows */
+          42 - 6 - 4 - 2 }, /* shards of 2, 2, 1 and 1 columns, without the elements in their rows
+                             */
     };
     mf_tensor *x = mesh_numbers(&MF_SHAPE(7, 6), 5);
     mf_graph *g = counter();

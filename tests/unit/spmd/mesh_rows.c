@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_rows.c - which samples of a batch a process of a mesh looks at. */
+/* mesh_rows.c - which samples of a batch a process of a mesh reads. */
 #include "spmd/session/mesh_session.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -10,10 +10,10 @@ static const mesh_mlp SIZES = { .batch = 26, .pixels = 3, .hidden = 4, .classes 
 typedef struct part {
     const char *mesh, *layout;
     bool exact;
-    int first, n; /* processors of this process */
+    int first, n; /* devices of this process */
 } part;
 
-/* Owns: mf_ranges_deinit(). */
+/* The caller must call mf_ranges_deinit(). */
 static mf_ranges rows_of(const mf_graph *g, const part *p, const char *fetch, int64_t samples)
 {
     mf_mesh_setup setup = { .exact = p->exact, .first = p->first, .n = p->n, .seed = 1 };
@@ -68,11 +68,12 @@ MF_TEST(mesh_process_reads_the_samples_of_all_its_devices)
         { { "rows:2;cols:2", "batch:rows;hidden:cols", .first = 2, .n = 1 }, 13, 26, "loss" },
         { { "rows:2;cols:2", "batch:rows;hidden:cols", .first = 1, .n = 2 }, 0, 26, "loss" },
         { { "all:4", "batch:all", .first = 1, .n = 2 }, 7, 20, "loss" },
-        { { "all:4", "hidden:all", .first = 1, .n = 1 }, 0, 26, "loss" }, /* it is not cut */
+        { { "all:4", "hidden:all", .first = 1, .n = 1 }, 0, 26, "loss" }, /* the batch is not
+                                                                             sharded */
         { { "all:3,1", "batch:all", .first = 1, .n = 1 }, 19, 26, "loss" },
-        /* Sums over samples are not cut, so everybody needs all of them. */
+        /* Sums over samples are not split, so every device needs all samples. */
         { { "all:4", "batch:all", .exact = true, .first = 1, .n = 1 }, 0, 26, "loss" },
-        { { "all:4", "batch:all", .first = 1, .n = 1 }, 0, 26, "x" }, /* what is fed is fetched */
+        { { "all:4", "batch:all", .first = 1, .n = 1 }, 0, 26, "x" }, /* the feed is fetched */
     };
     mf_graph *g = mesh_mlp_graph(&SIZES);
 
@@ -87,7 +88,7 @@ MF_TEST(mesh_process_reads_the_samples_of_all_its_devices)
     mf_graph_free(g);
 }
 
-/* Half of a batch given as if it were all of it. */
+/* Half of a batch is fed as the complete batch. */
 MF_TEST(mesh_process_rejects_feeds_with_other_rows)
 {
     static const char *const feeds[] = { "x", "label" }, *const train[] = { "train" };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_sums.c - sums are made once: what is added up of parts of sums is added first, and reduced
- * then. Collectives are counted. Sizes are such that reducing costs fewer bytes than bringing
- * together what is multiplied, which would be done otherwise. */
+/* mesh_sums.c - partial sums are added before one reduction. The tests count collectives. With
+ * these sizes a reduction sends fewer bytes than a gather of the factors, which the compiler would
+ * choose otherwise. */
 #include "unit/spmd/mesh_test.h"
 
 #include <string.h>
 
 enum { ROWS = 8, INNER = 12, COLUMNS = 4, MANY = 64 };
 
-/* Variables, so that nothing has to be brought together only to be fed. */
+/* Variables, so that feeds need no gather. */
 static mf_output variable(mf_graph *g, mf_node *init, const char *name, const mf_shape *shape,
                           const char *dims, uint64_t seed)
 {
@@ -53,10 +53,10 @@ static void run(mf_session *s, const char *fetch, mf_tensor **out)
 }
 
 typedef struct counted {
-    int64_t collectives, bytes; /* that every processor took part in, and received */
+    int64_t collectives, bytes; /* collectives of every device, and bytes received */
 } counted;
 
-/* What it takes to compute this and bring it together; it is what one processor computes. */
+/* Runs the graph on a mesh, compares the result with one device, and returns the counters. */
 static counted count(const mf_graph *g, const char *mesh, const char *layout, const char *fetch)
 {
     mf_tensor *want = NULL, *got = NULL;
@@ -77,8 +77,8 @@ static counted count(const mf_graph *g, const char *mesh, const char *layout, co
     return (counted){ c.collectives, c.received_bytes };
 }
 
-/* What each of four processors receives of an all-reduce over four: so many elements go directly to
- * everybody (mesh_reduce_direct), others as pieces and as sums of them. */
+/* Bytes that each of four devices receives in an all-reduce. Small sums are sent directly to every
+ * device (mesh_direct_reduce_elements); larger sums are reduce-scattered and all-gathered. */
 static int64_t reduced_bytes(int64_t elements)
 {
     return (elements <= 1024 ? 3 * elements : 2 * elements * 3 / 4) * (int64_t)sizeof(float);
@@ -114,8 +114,9 @@ MF_TEST(mesh_products_over_a_sharded_dimension_are_added_before_one_reduction)
     mf_graph_free(g);
 }
 
-/* y = x w1 + x w2 and u = z w1, whose gradients are given. Columns cut: the gradient by x is a sum
- * of two products over columns. Rows cut: that by w1 is a sum of two over rows. */
+/* y = x w1 + x w2 and u = z w1, with given gradients. With sharded columns, the gradient by x is a
+ * sum of two products over columns. With sharded rows, the gradient by w1 is a sum of two products
+ * over rows. */
 MF_TEST(mesh_gradients_over_a_sharded_dimension_are_added_before_one_reduction)
 {
     mf_node *init;

@@ -42,13 +42,13 @@ double mesh_distance(const mf_tensor *a, const mf_tensor *b)
         const double x = mf_tensor_float_at(a, i), y = mf_tensor_float_at(b, i);
         const double d = isnan(x) && isnan(y) ? 0 : x == y ? 0 : fabs(x - y) / (1 + fabs(x));
 
-        if (!(d <= most)) /* NaN counts */
+        if (!(d <= most)) /* also catches NaN */
             most = isnan(d) ? INFINITY : d;
     }
     return most;
 }
 
-/* ---- one and many ---- */
+/* ---- one device and a mesh ---- */
 
 static int count(const char *const *names)
 {
@@ -96,7 +96,7 @@ void mesh_compare(const mf_graph *g, const char *mesh, const char *layout, const
     mf_session_free(many);
 }
 
-/* ---- a net ---- */
+/* ---- an MLP ---- */
 
 static mf_output variable(mf_graph *g, mf_node *init, const char *name, const mf_shape *shape,
                           const char *dims, uint64_t seed)

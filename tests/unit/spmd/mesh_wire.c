@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_wire.c - a processor whose only neighbour is never heard of: what fails, or is cancelled,
- * while it waits ends its run. */
+/* mesh_wire.c - the only peer of a device never replies: a failure or a cancellation during the
+ * wait ends the run. */
 #include "spmd/session/mesh_session.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -8,9 +8,9 @@
 
 typedef struct test_wire {
     mf_mesh_wire base; /* first */
-    bool refuses; /* to send */
-    bool breaks; /* right after it was asked whether all is well */
-    bool cancels; /* the session, then */
+    bool refuses; /* refuses to send */
+    bool breaks; /* fails directly after a health check */
+    bool cancels; /* cancels the session after that */
     mf_session *session;
     pthread_t canceller;
     bool broken;
@@ -71,7 +71,7 @@ static mf_status wire_check(mf_mesh_wire *base)
     if (w->cancels) {
         w->cancels = false;
         T_EQ(pthread_create(&w->canceller, NULL, cancel, w->session), 0);
-        usleep(100000); /* it waits for the run, so it cannot be waited for */
+        usleep(100000); /* the run blocks this thread, so the test cannot wait for it */
     }
     return MF_OK;
 }
@@ -82,7 +82,7 @@ static const mf_mesh_wire_kind KIND = { .send = wire_send,
                                         .give_up = wire_give_up,
                                         .check = wire_check };
 
-/* Processor 0 of two: `op` needs the other's half of x. */
+/* Device 0 of two: `op` needs the other device's half of x. */
 static void run_alone(test_wire *w, const char *op, mf_status code, const char *part)
 {
     static const char *const feed = "x", *const fetch = "y";

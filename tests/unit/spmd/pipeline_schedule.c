@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_schedule.c - orders of micro-batches, followed by stages that all take the same time:
- * nobody waits for ever, and the time that stages are idle is what the formula says. */
+/* pipeline_schedule.c - simulates schedules of micro-batches on stages of equal duration: no stage
+ * deadlocks, and the idle time is that of the formula. */
 #include "spmd/pipeline/pipeline_schedule.h"
 
 #include "base/mem.h"
@@ -9,23 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8 }; /* stages */
+enum { MOST = 8 }; /* maximum number of stages */
 
-/* What happens, in units of time: forwards one, backwards one, weights one; the last two together
- * where they are not apart. */
+/* A simulation in units of time: one unit each for forward, backward and weight gradients. Backward
+ * and weight gradients are one item unless the schedule separates them. */
 typedef struct world {
     mf_pipeline_plan p;
     mf_pipeline_item *items[MOST];
     int64_t at[MOST], now[MOST];
-    int64_t *done; /* by way, chunk of all and turn: when; 0: not yet */
+    int64_t *done; /* by direction, chunk and micro-batch: the time of completion; 0: not done */
 } world;
 
-static int64_t *done_at(const world *w, mf_pipeline_way way, int64_t chunk, int64_t turn)
+static int64_t *done_at(const world *w, mf_pipeline_way way, int64_t chunk, int64_t micro_batch)
 {
-    return &w->done[((int64_t)way * w->p.stages * w->p.chunks + chunk) * w->p.turns + turn];
+    return &w->done[((int64_t)way * w->p.stages * w->p.chunks + chunk) * w->p.micro_batches +
+                    micro_batch];
 }
 
-/* When all it needs is there; -1: it is not yet. */
+/* The time at which all inputs are available; -1: not yet. */
 static int64_t ready(const world *w, const mf_pipeline_item *i, int stage)
 {
     const int64_t chunk = (int64_t)i->chunk * w->p.stages + stage;
@@ -33,15 +34,16 @@ static int64_t ready(const world *w, const mf_pipeline_item *i, int stage)
     int64_t when = 1;
 
     if (i->way == MF_PIPELINE_FORWARDS && chunk > 0)
-        when = *done_at(w, MF_PIPELINE_FORWARDS, chunk - 1, i->turn);
+        when = *done_at(w, MF_PIPELINE_FORWARDS, chunk - 1, i->micro_batch);
     if (i->way == MF_PIPELINE_BACKWARDS)
-        when = chunk < last ? *done_at(w, MF_PIPELINE_BACKWARDS, chunk + 1, i->turn)
-                            : *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->turn);
-    if (i->way == MF_PIPELINE_BACKWARDS && *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->turn) == 0)
+        when = chunk < last ? *done_at(w, MF_PIPELINE_BACKWARDS, chunk + 1, i->micro_batch)
+                            : *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->micro_batch);
+    if (i->way == MF_PIPELINE_BACKWARDS &&
+        *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->micro_batch) == 0)
         return -1;
     if (i->way == MF_PIPELINE_WEIGHTS)
-        when = *done_at(w, MF_PIPELINE_BACKWARDS, chunk, i->turn);
-    return when - 1; /* 0 is no time: all are one later */
+        when = *done_at(w, MF_PIPELINE_BACKWARDS, chunk, i->micro_batch);
+    return when - 1; /* 0 means not done, so all times are one later */
 }
 
 static bool step(world *w, int stage)
@@ -55,15 +57,15 @@ static bool step(world *w, int stage)
     if (from > w->now[stage])
         w->now[stage] = from;
     w->now[stage] += i->way == MF_PIPELINE_BACKWARDS && !apart ? 2 : 1;
-    done = done_at(w, i->way, (int64_t)i->chunk * w->p.stages + stage, i->turn);
-    T_EQ(*done, 0); /* nothing comes twice */
+    done = done_at(w, i->way, (int64_t)i->chunk * w->p.stages + stage, i->micro_batch);
+    T_EQ(*done, 0); /* no item runs twice */
     *done = w->now[stage] + 1;
     w->at[stage]++;
     return true;
 }
 
-/* Returns when the last stage is done, and lets all of them be looked at for how many micro-batches
- * they keep at most. */
+/* Returns the time at which the last stage is done. kept: by stage, the maximum number of
+ * micro-batches whose activations it keeps. */
 static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
 {
     const int64_t n = mf_pipeline_items(plan);
@@ -95,7 +97,7 @@ static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
         }
     }
     for (int s = 0; s < plan->stages; s++) {
-        T_EQ(w.at[s], n); /* it did not wait for ever */
+        T_EQ(w.at[s], n); /* no deadlock */
         end = w.now[s] > end ? w.now[s] : end;
         mf_free(w.items[s]);
     }
@@ -106,13 +108,13 @@ static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
 static void check(mf_pipeline how, int chunks, bool by_stages)
 {
     for (int stages = 2; stages <= MOST; stages += 1 + stages / 4) {
-        for (int64_t turns = 1; turns <= 24; turns++) {
-            const mf_pipeline_plan p = { how, stages, chunks, turns };
-            const double work = (double)(3 * turns * chunks);
+        for (int64_t micro_batches = 1; micro_batches <= 24; micro_batches++) {
+            const mf_pipeline_plan p = { how, stages, chunks, micro_batches };
+            const double work = (double)(3 * micro_batches * chunks);
             int64_t kept[MOST];
             const double idle = 1 - work / (double)follow(&p, kept);
 
-            if (by_stages && turns % stages != 0)
+            if (by_stages && micro_batches % stages != 0)
                 T_TRUE(idle >= mf_pipeline_idle(&p) - 1e-12);
             else
                 T_NEAR(idle, mf_pipeline_idle(&p), 1e-12);
@@ -138,7 +140,7 @@ MF_TEST(pipeline_bubble_of_interleaved_schedules_matches_the_formula)
     T_NEAR(mf_pipeline_idle(&p), 3.0 / (3 * 12 + 3), 1e-12);
 }
 
-/* As much is kept as by the first stage of 1F1B. */
+/* The stage keeps as many micro-batches as the first stage of 1F1B. */
 MF_TEST(pipeline_bubble_of_zero_bubble_schedules_matches_the_formula)
 {
     const mf_pipeline_plan p = { MF_PIPELINE_ZERO_BUBBLE, 4, 1, 12 };
@@ -151,20 +153,21 @@ MF_TEST(pipeline_bubble_of_zero_bubble_schedules_matches_the_formula)
         T_EQ(kept[s], p.stages);
 }
 
-/* The planner has its places in closed form. */
+/* The planner computes positions in closed form. */
 MF_TEST(pipeline_positions_match_the_schedule)
 {
     for (int how = MF_PIPELINE_1F1B; how <= MF_PIPELINE_GPIPE; how++) {
-        for (int64_t turns = 1; turns <= 9; turns++) {
+        for (int64_t micro_batches = 1; micro_batches <= 9; micro_batches++) {
             for (int stage = 0; stage < 4; stage++) {
-                const mf_pipeline_plan p = { (mf_pipeline)how, 4, 1, turns };
-                const int ahead = mf_pipeline_ahead(p.how, 4, stage, turns);
+                const mf_pipeline_plan p = { (mf_pipeline)how, 4, 1, micro_batches };
+                const int ahead = mf_pipeline_ahead(p.how, 4, stage, micro_batches);
                 mf_pipeline_item items[18];
 
                 mf_pipeline_order(&p, stage, items);
-                for (int64_t i = 0; i < 2 * turns; i++)
-                    T_EQ(mf_pipeline_place(items[i].turn, items[i].way == MF_PIPELINE_BACKWARDS,
-                                           turns, ahead),
+                for (int64_t i = 0; i < 2 * micro_batches; i++)
+                    T_EQ(mf_pipeline_place(items[i].micro_batch,
+                                           items[i].way == MF_PIPELINE_BACKWARDS, micro_batches,
+                                           ahead),
                          (int)i);
             }
         }

@@ -11,7 +11,7 @@ static mf_output input(mf_graph *g, const char *name, const char *dims)
 }
 
 /* relu(x @ a) on the first mesh, its product with b on the second, and their sum with x on the
- * first again. */
+ * first. */
 static mf_graph *there_and_back(void)
 {
     mf_graph *g;

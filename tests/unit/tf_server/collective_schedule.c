@@ -49,9 +49,9 @@ static letter *find(world *w, int from, const mf_hop_key *key)
 /* Does one leg, if what it needs is there. */
 static bool move(world *w, int self, place *p)
 {
-    const mf_hop *leg = &p->route->legs[p->leg];
+    const mf_hop *leg = &p->route->hops[p->leg];
 
-    if (p->leg == p->route->n_legs)
+    if (p->leg == p->route->n_hops)
         return false;
     if (leg->from >= 0) {
         letter *l = find(w, leg->from, &leg->key);
@@ -70,7 +70,7 @@ static bool move(world *w, int self, place *p)
     return true;
 }
 
-/* Every member does its legs, the last ones first if `backwards`, until nobody can go on. */
+/* Every member does its hops, the last ones first if `backwards`, until nobody can go on. */
 static void play(world *w, const mf_collective_op *c, const int *task, int source, int64_t count,
                  bool backwards)
 {
@@ -120,7 +120,7 @@ static void check_sum(world *w, int64_t count)
             const place *p = &w->places[i][r];
             unsigned seen = 0;
 
-            T_EQ(p->leg, p->route->n_legs);
+            T_EQ(p->leg, p->route->n_hops);
             T_EQ(p->v.n, w->n);
             T_TRUE(p->v.finished);
             T_EQ(memcmp(p->v.who, w->places[0][r].v.who, sizeof(int) * (size_t)w->n), 0);

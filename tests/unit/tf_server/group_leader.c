@@ -122,8 +122,8 @@ static asking *join_as(int task, int size, uint64_t incarnation, int64_t timeout
     q.device_attributes = &d;
     mf_group_leader_complete_group(
         groups, &q,
-        &(mf_group_asks){ &a->cancel, timeout_ms ? mf_clock_ns() + timeout_ms * 1000000 : 0,
-                          group_answered, a });
+        &(mf_leader_call){ &a->cancel, timeout_ms ? mf_clock_ns() + timeout_ms * 1000000 : 0,
+                           group_answered, a });
     return a;
 }
 
@@ -155,7 +155,7 @@ static asking *agree(int task, int size, const char *what, mf_dtype type, int64_
     q.device = name;
     q.is_source = source;
     mf_group_leader_complete_instance(groups, &q,
-                                      &(mf_group_asks){ &a->cancel, 0, instance_answered, a });
+                                      &(mf_leader_call){ &a->cancel, 0, instance_answered, a });
     return a;
 }
 

@@ -75,7 +75,7 @@ MF_TEST(server_session_evicts_the_least_recently_used_plans)
     mf_graph *g = many_runs();
     client c;
 
-    T_OK(mf_param_set("server_layouts=3"));
+    T_OK(mf_param_set("server_exec_plans=3"));
     T_OK(mf_param_set("server_graphs=20")); /* of a session, on another task */
     client_begin(&c, g);
     run_each(c.session, 0, 1);
@@ -95,7 +95,7 @@ MF_TEST(server_session_makes_many_plans_concurrently)
     pthread_t threads[4];
     client c;
 
-    T_OK(mf_param_set("server_layouts=10"));
+    T_OK(mf_param_set("server_exec_plans=10"));
     client_begin(&c, g);
     for (int i = 0; i < 4; i++)
         T_TRUE(pthread_create(&threads[i], NULL, run_all, c.session) == 0);

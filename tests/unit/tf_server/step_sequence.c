@@ -12,14 +12,14 @@ static const mf_step_sequence steps = { .server = &server, .key = 7 };
 static void begin(void)
 {
     mf_cancel_init(&cancel);
-    T_OK(mf_rendezvous_tables_new(&server.rooms));
+    T_OK(mf_rendezvous_tables_new(&server.tables));
     T_OK(mf_step_sequences_new(&server.sequences));
 }
 
 static void end(void)
 {
     mf_step_sequences_free(server.sequences);
-    mf_rendezvous_tables_free(server.rooms);
+    mf_rendezvous_tables_free(server.tables);
     mf_cancel_deinit(&cancel);
 }
 
@@ -31,7 +31,7 @@ static int64_t begin_step(void)
     int64_t step;
 
     T_OK(mf_step_sequence_begin(&steps, &cancel, &step));
-    T_OK(mf_rendezvous_tables_enter(server.rooms, step, &room));
+    T_OK(mf_rendezvous_tables_enter(server.tables, step, &room));
     T_OK(mf_tensor_alloc(&value, MF_DTYPE_F32, &MF_SCALAR));
     T_OK(mf_rendezvous_table_send(room, "piece", &value));
     mf_tensor_clear(&value);
@@ -49,7 +49,7 @@ static mf_status fetch(int64_t step)
     mf_status st = MF_UNKNOWN;
     mf_rendezvous_table *room;
 
-    MF_TRY(mf_rendezvous_tables_enter(server.rooms, step, &room));
+    MF_TRY(mf_rendezvous_tables_enter(server.tables, step, &room));
     mf_rendezvous_table_fetch(room, "piece", &cancel, fetched, &st);
     mf_rendezvous_table_leave(room);
     return st;

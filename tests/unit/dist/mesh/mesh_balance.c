@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_balance.c - shares of a mesh follow the speeds of its processors. */
+/* mesh_balance.c - shares of a mesh follow the speeds of its devices. */
 #include "dist/mesh/mesh_balance.h"
 
 #include "mf_test.h"
@@ -16,7 +16,7 @@ static void work(machine *m, int64_t steps)
 {
     const mf_layout_dim cut = { 1, 1 };
 
-    for (int p = 0; p < m->meshes.processors; p++) {
+    for (int p = 0; p < m->meshes.devices; p++) {
         int64_t begin, end;
 
         mf_layout_piece(&m->meshes.at[0], cut, 1000, p, &begin, &end);
@@ -34,17 +34,17 @@ static bool look(machine *m, mf_mesh_balance *b)
     if (better) {
         mf_meshes_one(&next, &m->meshes);
         mf_mesh_balance_restart(b, m->step);
-        for (int p = 0; p < m->meshes.processors; p++)
+        for (int p = 0; p < m->meshes.devices; p++)
             m->busy[p] = 0; /* it is compiled anew */
     }
     return better;
 }
 
-static int64_t samples_of(const machine *m, int processor)
+static int64_t samples_of(const machine *m, int device)
 {
     int64_t begin, end;
 
-    mf_layout_piece(&m->meshes.at[0], (mf_layout_dim){ 1, 1 }, 1000, processor, &begin, &end);
+    mf_layout_piece(&m->meshes.at[0], (mf_layout_dim){ 1, 1 }, 1000, device, &begin, &end);
     return end - begin;
 }
 

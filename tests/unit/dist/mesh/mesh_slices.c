@@ -94,7 +94,7 @@ MF_TEST(a_hook_that_says_so_sees_the_weights_of_its_step_on_a_mesh)
     T_EQ(silent.st, MF_FAILED_PRECONDITION);
 }
 
-/* Threads have all of the processors in one process. */
+/* Threads have all of the devices in one process. */
 MF_TEST(a_training_on_a_mesh_has_its_variables_once)
 {
     const int64_t before = mf_buffer_live_bytes();

@@ -78,8 +78,8 @@ static int64_t end_of(const mf_mesh_counts *c, mf_pipeline_way way, int64_t turn
 {
     int64_t end = 0;
 
-    for (int64_t i = 0; i < c->n_turns; i++) {
-        const mf_mesh_turn *t = &c->turns[i];
+    for (int64_t i = 0; i < c->n_intervals; i++) {
+        const mf_mesh_interval *t = &c->intervals[i];
 
         if (t->micro_batch == turn + 1 && t->is_back == (int64_t)way && t->end_ns > end)
             end = t->end_ns;
@@ -102,11 +102,11 @@ static void check(const char *text, const mf_pipeline_plan *plan, const char *wa
 
         mf_pipeline_order(plan, s, items);
         for (int64_t i = n - 1; i >= 0; i--) { /* the last chunk counts */
-            const int64_t end = end_of(&counts[s], items[i].way, items[i].turn);
+            const int64_t end = end_of(&counts[s], items[i].way, items[i].micro_batch);
 
-            if (seen[items[i].way][items[i].turn])
+            if (seen[items[i].way][items[i].micro_batch])
                 continue;
-            seen[items[i].way][items[i].turn] = true;
+            seen[items[i].way][items[i].micro_batch] = true;
             T_TRUE(end > 0);
             T_TRUE(end <= later);
             later = end;

@@ -142,7 +142,7 @@ static void lose_some(bool in_memory)
 {
     outcome whole = { .in_memory = in_memory }, holed = { .in_memory = in_memory };
 
-    T_OK(mf_param_set("ps_push_again_ms=20"));
+    T_OK(mf_param_set("ps_push_retry_ms=20"));
     run(&whole, 0, 0);
     run(&holed, 3, 4);
     printf("%d pushes and %d answers were lost, %lld pushes sent again\n", lost[0], lost[1],

@@ -132,19 +132,19 @@ MF_TEST(dataset_iterator_in_use_does_not_delay_others_beyond_their_deadline)
     bench b = bench_new();
     const walk w = over(&b, endless(&b), ONE_LONG);
     asking a = { .b = &b, .x = w.next };
-    pthread_t closer, asker;
+    pthread_t closer, requester;
 
     bench_start(&b);
     DO(&b, w.start);
-    T_EQ(pthread_create(&asker, NULL, ask_briefly, &a), 0);
+    T_EQ(pthread_create(&requester, NULL, ask_briefly, &a), 0);
     T_FAILS(MF_DEADLINE_EXCEEDED, "", run_for(&b, w.next, 300, NULL));
-    (void)pthread_join(asker, NULL);
+    (void)pthread_join(requester, NULL);
     T_EQ(a.status, MF_DEADLINE_EXCEEDED);
     T_EQ(pthread_create(&closer, NULL, cancel_soon, &b), 0);
-    T_EQ(pthread_create(&asker, NULL, ask_briefly, &a), 0);
+    T_EQ(pthread_create(&requester, NULL, ask_briefly, &a), 0);
     T_TRUE(run_for(&b, w.next, 0, NULL) == MF_CANCELLED);
     (void)pthread_join(closer, NULL);
-    (void)pthread_join(asker, NULL);
+    (void)pthread_join(requester, NULL);
     bench_end(&b);
 }
 

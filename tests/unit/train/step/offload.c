@@ -70,7 +70,7 @@ static mf_status count_mapped(void *ctx, mf_variable *slice)
     return MF_OK;
 }
 
-/* Bytes of slots that processors of a mesh have in files. */
+/* Bytes of slots that devices of a mesh have in files. */
 static int64_t mapped_slices(const mf_trainer *t)
 {
     int64_t bytes = 0;
@@ -153,8 +153,8 @@ static int64_t train_on_mesh(const char *offload, const char *layout, char sha[6
     return found.bytes;
 }
 
-/* Each of two processors has both slots of the large weight: all of them, or a half. */
-MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_processors)
+/* Each of two devices has both slots of the large weight: all of them, or a half. */
+MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_devices)
 {
     const char *whole = "mesh axes='all:2' layout='batch:all'",
                *cut = "mesh axes='all:2' layout='batch:all;slots:all'";
