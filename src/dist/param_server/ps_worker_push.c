@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_worker_push.c - what a worker pushes to a server: into the lane as soon as it is computed,
- * where there is a lane, or into a message. */
+/* ps_worker_push.c - what a worker pushes to a server: each gradient goes into shared memory
+ * (ps_shm.h) as soon as it is computed, or, without shared memory, into a message. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"

@@ -3,7 +3,7 @@
  *
  *   stop   a loss that is NaN/Inf ends the training before any update
  *   skip   a step whose loss, gradients or statistics have NaN/Inf updates only the step counter;
- *   after too many in a row, the loop goes back (roll_back.h)
+ *          after too many in a row, the loop goes back (roll_back.h)
  *   off    no check
  *
  * The guard checks sums over all shards, which are equal on all workers: so all of them make the
