@@ -71,7 +71,7 @@ a=$(field weights_sha256 <"$log")
 b=$(field weights_sha256 <<<"$alone")
 cp "$events" "$out/events.tsv"
 printf '%s\n%s\n' "$a" "$b" >"$out/weights_sha256"
-times=$(grep -o 'was done [0-9]* ms after' "$said" | grep -o '[0-9]*' | sort -n || true)
+times=$(grep -o 'is complete, [0-9]* ms after' "$said" | grep -o '[0-9]*' | sort -n || true)
 say "accuracy on the test set: $(field accuracy <"$log"); checkpoints, events and the curve: $out"
 echo "weights_sha256 of the cluster: $a"
 echo "weights_sha256 of one process: $b"

@@ -27,8 +27,8 @@
                   "with 'layers:AXIS' (default: balanced by work)" },                              \
     {                                                                                              \
         .name = "exact", .group = MF_GROUP_DISTRIBUTION, .scope = MF_OPTION_JOB,                   \
-        .help = "do not shard dimensions that are summed over: with --shards 1 the "               \
-                "result is bit-identical to that of one device"                                    \
+        .help = "do not shard dimensions that an op sums over; together with --shards 1, "         \
+                "the result is bit-identical to that of one device"                                \
     }
 
 /* The strategy that --mesh, --layout, --stages, --exact, --balance, --pipeline and --chunks stand

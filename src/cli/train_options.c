@@ -60,9 +60,9 @@ const mf_option mf_train_options[] = {
       .value = "HOW",
       .group = MF_GROUP_MODEL,
       .scope = MF_OPTION_JOB,
-      .help = "set weights to zero during training, e.g. 'magnitude sparsity=0.9 end=2000'; 'hold' "
-              "keeps weights at zero that are zero at the start; see "
-              "docs/guides/model-compression.md" },
+      .help =
+          "set weights to zero during training, e.g. 'magnitude sparsity=0.9 end=2000'; 'hold': "
+          "weights that are zero at the start stay zero; see docs/guides/model-compression.md" },
     { .name = "epochs",
       .value = "N",
       .group = MF_GROUP_OPTIMISATION,
@@ -143,7 +143,8 @@ const mf_option mf_train_options[] = {
     { .name = "hogwild",
       .group = MF_GROUP_OPTIMISATION,
       .scope = MF_OPTION_JOB,
-      .help = "update weights without locks; no effect in `train`, which runs one step at a time" },
+      .help = "accepted for compatibility with the C API; no effect in this command, which runs "
+              "one step at a time" },
     { .name = "strategy",
       .value = "S",
       .group = MF_GROUP_DISTRIBUTION,
@@ -181,7 +182,7 @@ const mf_option mf_train_options[] = {
     { .name = "auto",
       .group = MF_GROUP_DISTRIBUTION,
       .scope = MF_OPTION_JOB,
-      .help = "let the planner choose mesh and layout, or the layout of --mesh; see "
+      .help = "let the planner choose mesh and layout; with --mesh, only the layout; see "
               "docs/guides/planner.md" },
     { .name = "devices",
       .old = "processors",

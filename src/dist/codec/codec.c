@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages hold numbers
 static const mf_codec_kind none = {
     .name = "none",
     .settings = "{}",
-    .about = "the values themselves, summed along the way",
+    .about = "partial sums of the gradients, without compression",
 };
 
 const mf_codec_kind *const mf_codec_kinds[] = {

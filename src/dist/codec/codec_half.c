@@ -45,5 +45,5 @@ static int64_t codec_half_bytes(const mf_codec *c, const mf_codec_item *item)
     }
 
 HALF(fp16, f16,
-     "16 bits of IEEE 754: 11 of precision, from 6e-8 to 65504; larger numbers become infinite");
-HALF(bf16, bf16, "the upper 16 bits of a float: its range, 8 bits of precision");
+     "16-bit IEEE 754: 11 bits of precision, range 6e-8 to 65504; larger values become infinite");
+HALF(bf16, bf16, "the upper 16 bits of a float: the range of a float, 8 bits of precision");

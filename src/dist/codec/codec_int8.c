@@ -126,7 +126,7 @@ static mf_status codec_int8_decode(const mf_codec *c, const mf_codec_item *item,
 const mf_codec_kind mf_codec_int8 = {
     .name = "int8",
     .settings = "{block:int>=8=256, rounding:string in ['nearest','stochastic']='nearest'}",
-    .about = "8 bits: multiples of a step, one step for each block of numbers",
+    .about = "8 bits; each block of numbers has its own scale",
     .bytes = codec_int8_bytes,
     .encode = codec_int8_encode,
     .decode = codec_int8_decode,

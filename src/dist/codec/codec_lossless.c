@@ -154,7 +154,7 @@ static mf_status codec_lossless_unpack(const mf_codec *c, const mf_codec_item *i
 const mf_codec_kind mf_codec_lossless = {
     .name = "lossless",
     .settings = "{}",
-    .about = "the exact values, compressed: the weights of no codec, in slightly fewer bytes",
+    .about = "the same values, compressed; the weights equal those without a codec",
     .suits = codec_lossless_suits,
     .bytes = codec_lossless_bytes,
     .pack = codec_lossless_pack,

@@ -217,7 +217,7 @@ const mf_codec_kind mf_codec_top_k = {
     .name = "top_k",
     .settings = "{ratio:float=0.01, momentum:float=0.0, warmup:int>=0=0, "
                 "values:string in ['bf16','fp32']='bf16'}",
-    .about = "the largest numbers only; the rest is added to later steps",
+    .about = "only the largest values; the others are added to later steps",
     .check = codec_top_k_check,
     .memory = codec_top_k_memory_size,
     .bytes = codec_top_k_bytes,

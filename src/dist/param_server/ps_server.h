@@ -20,6 +20,7 @@ typedef struct push {
     const float *extra; /* the same */
     const char *rows; /* where rows begin */
     size_t rows_left;
+    bool is_repeated; /* it is in the weights already, and waits with the others */
 } push;
 
 typedef struct server {

@@ -116,13 +116,22 @@ static mf_status keep_and_answer(server *s, push *const *all, int n_all)
     return answer_all(s, MF_OK, all, n_all);
 }
 
+/* Pushes that are in the weights already are only answered. */
 static mf_status do_step(server *s, push *const *all, int n_all)
 {
-    const mf_status st = mf_ps_apply(s, all, n_all);
+    push *news[MF_REDUCTION_TREE_LEAVES];
+    mf_status st = MF_OK;
+    int n = 0;
 
+    for (int i = 0; i < n_all; i++) {
+        if (!all[i]->is_repeated)
+            news[n++] = all[i];
+    }
+    if (n > 0)
+        st = mf_ps_apply(s, news, n);
     if (st != MF_OK)
         return answer_all(s, st, all, n_all);
-    MF_TRY(note_done(s, all, n_all, &s->batches));
+    MF_TRY(note_done(s, news, n, &s->batches));
     return keep_and_answer(s, all, n_all);
 }
 
@@ -152,11 +161,14 @@ mf_status mf_ps_try_step(server *s)
     return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
-/* It is in the weights already: its worker gets the current ones. */
+/* It is in the weights already: its worker gets the current ones. With a quorum it waits for other
+ * pushes and counts as one: servers that have different pushes in their weights when a worker is
+ * lost would otherwise wait for different workers, each of which waits for the other server. */
 static mf_status pass_over(server *s, push *p)
 {
     s->repeated++;
-    return answer_all(s, MF_OK, &p, 1);
+    p->is_repeated = true;
+    return s->o.mode.quorum > 0 ? mf_ps_try_step(s) : answer_all(s, MF_OK, &p, 1);
 }
 
 /* Other pushes were enough: its batch is done, without an update. */
