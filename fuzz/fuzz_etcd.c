@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_etcd.c - untrusted responses of an etcd server. Parsed entries must be valid store entries.
  */
-#include "plugins/etcd/answer.h"
+#include "plugins/etcd/etcd_answer.h"
 
 #include <stdint.h>
 

@@ -66,8 +66,8 @@ MF_API mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inp
 
 /* A constant holding `value` (shared, not copied). name may be NULL. */
 MF_API mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name);
-/* Scalar constants. Fails (sticky): INVALID_ARGUMENT (an integer type that cannot hold the
- * value). */
+/* Scalar constants. Fails (sticky): INVALID_ARGUMENT (an integer type that cannot hold the value).
+ */
 MF_API mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value);
 /* A 1-D int32 constant. Fails (sticky): INVALID_ARGUMENT (an element does not fit). */
 MF_API mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n);

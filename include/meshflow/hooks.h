@@ -83,8 +83,8 @@ MF_API MF_MUST mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook 
  * is judged, and leaves, separately. */
 MF_API MF_MUST mf_status mf_hook_converged(const char *settings, mf_hook *out);
 /* The state of such a hook: "converged" or "diverged" once decided, else "improving", "stalled" or
- * "starved". *why (may be NULL): one sentence with the rule and its values; borrowed from the
- * hook. */
+ * "starved". *why (may be NULL): one sentence with the rule and its values; borrowed from the hook.
+ */
 MF_API const char *mf_hook_converged_state(const mf_hook *hook, const char **why);
 
 /* Log tensors ("node:port") at this interval (all zero: never) and at the end. */

@@ -4,8 +4,8 @@
  *
  * A plugin does not link against Meshflow: it calls only the functions of the table it is given. It
  * offers vtables that are declared in the sources (src/net/transport.h, src/cluster/store/store.h)
- * and may change. MF_PLUGIN_ABI counts these changes; a plugin built for another number is
- * refused. */
+ * and may change. MF_PLUGIN_ABI counts these changes; a plugin built for another number is refused.
+ */
 #ifndef MESHFLOW_PLUGIN_H
 #define MESHFLOW_PLUGIN_H
 

@@ -64,8 +64,8 @@ typedef struct mf_local_cluster mf_local_cluster;
  * mf_server_new(); INVALID_ARGUMENT (no task belongs to this host). */
 MF_API MF_MUST mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *options,
                                               mf_local_cluster **out);
-/* All tasks, {"worker": ["127.0.0.1:34567", ...], ...}: for clients, and for tasks on other
- * hosts. */
+/* All tasks, {"worker": ["127.0.0.1:34567", ...], ...}: for clients, and for tasks on other hosts.
+ */
 MF_API const char *mf_local_cluster_spec(const mf_local_cluster *cluster);
 /* "grpc://host:port", or "inside:N"; NULL if this process does not have the task. */
 MF_API const char *mf_local_cluster_target(const mf_local_cluster *cluster, const char *job,

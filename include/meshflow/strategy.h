@@ -68,8 +68,8 @@ MF_API bool mf_strategy_serves(const mf_strategy *strategy);
 /* True: this process writes checkpoints and logs progress. With elastic membership mf_fit() may
  * change the result, and rank and size. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
-/* True: mf_fit() has failed with OUT_OF_RANGE because this process joined after the end of the
- * job. */
+/* True: mf_fit() has failed with OUT_OF_RANGE because this process joined after the end of the job.
+ */
 MF_API bool mf_strategy_is_over(const mf_strategy *strategy);
 
 /* Gradient traffic of this process. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* version.h - the version of the library. */
 #ifndef MESHFLOW_VERSION_H
 #define MESHFLOW_VERSION_H
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* buf.c - a growing byte buffer: append bytes, text, printf; the first error is kept until
+ * mf_buf_finish(). */
 #include "base/buf.h"
 
 #include "base/mem.h"

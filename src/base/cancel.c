@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* cancel.c - a cancellation flag with hooks that wake waiting threads. Kernels poll the
+ * cancellation and the deadline of their step through stop.h. */
 #include "base/cancel.h"
 
 /* A hook call in progress; on the stack of the thread that makes it. */

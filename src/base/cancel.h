@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cancel.h - a flag that ends waiting work, and the hooks that are called when it is raised. */
+/* cancel.h - a flag that ends waiting work, and the hooks that are called when it is raised.
+ * Kernels poll cancellation and deadline of their step through stop.h. */
 #ifndef MF_BASE_CANCEL_H
 #define MF_BASE_CANCEL_H
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clock.c - monotonic and wall-clock time and random seeds from the system, replaceable by a
+ * simulation. */
 #include "base/clock.h"
 
 #include "base/process.h"

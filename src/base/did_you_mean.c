@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* did_you_mean.c - the known name closest to a misspelled one: by edit distance (letters added,
- * removed, replaced or swapped) if it is small; or a name whose words begin with the given
- * letters. */
+ * removed, replaced or swapped) if it is small; or a name whose words begin with the given letters.
+ */
 #include "base/did_you_mean.h"
 
 #include <ctype.h>

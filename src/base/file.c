@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file.c - reads and writes complete files: temporary names, rename, private directories, status of
+ * errno. */
 #include "base/file.h"
 
 #include "base/mem.h"

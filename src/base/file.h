@@ -27,8 +27,8 @@ MF_MUST mf_status mf_file_write(const char *path, const void *data, size_t len);
 /* The same for bytes in several buffers. */
 MF_MUST mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n);
 
-/* MF_OK if `path` is a folder of this user only (mode 0700). Fails: NOT_FOUND,
- * PERMISSION_DENIED. */
+/* MF_OK if `path` is a folder of this user only (mode 0700). Fails: NOT_FOUND, PERMISSION_DENIED.
+ */
 MF_MUST mf_status mf_dir_check_own(const char *path);
 /* The same, and creates the folder and its parents if they are missing. */
 MF_MUST mf_status mf_dir_make_own(const char *path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_state.c - see host_state.h. */
+/* host_state.c - saves and restores locale, floating-point environment and fork state of a thread
+ * that calls the library. */
 #include "base/host_state.h"
 
 #include <pthread.h>
@@ -35,8 +36,8 @@ void mf_host_adopt_fork(void)
     atomic_store(&is_fork, false);
 }
 
-/* The lowest and the highest address of the calling thread's stack. Both NULL: not determined
- * yet. */
+/* The lowest and the highest address of the calling thread's stack. Both NULL: not determined yet.
+ */
 static _Thread_local const char *stack_low, *stack_high;
 
 static void find_stack(void)

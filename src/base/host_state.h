@@ -41,8 +41,8 @@ void mf_host_leave(const mf_host_state *state);
  * that state end with the block. */
 #define MF_CALLBACK MF_HOST_GUARD(callback_)
 
-/* The process was forked from a process that had called the library: threads and locks are
- * missing. */
+/* The process was forked from a process that had called the library: threads and locks are missing.
+ */
 bool mf_host_is_fork(void);
 /* For a child that knows that the library had no threads and objects in its parent. Only for the
  * program. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int_ranges.c - see int_ranges.h. */
+/* int_ranges.c - sets of integers as sorted ranges: insertion, copy, count, comparison. */
 #include "base/int_ranges.h"
 
 #include "base/mem.h"

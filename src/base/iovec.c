@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iovec.c - see iovec.h. */
+/* iovec.c - copies a message's separate buffers into one. */
 #include "base/iovec.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leader_follower.c - see leader_follower.h. */
+/* leader_follower.c - the leader/follower thread pool: the thread that receives an event also
+ * handles it. */
 #include "base/leader_follower.h"
 
 #include "base/cond.h"

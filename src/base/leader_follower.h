@@ -23,8 +23,8 @@ typedef struct mf_leader_follower {
     int threads, idle;
 } mf_leader_follower;
 
-/* Initialises the fields other than `most`, `spare`, `live` and `ctx`, and starts the first
- * thread. */
+/* Initialises the fields other than `most`, `spare`, `live` and `ctx`, and starts the first thread.
+ */
 MF_MUST mf_status mf_leader_follower_start(mf_leader_follower *lf);
 /* This thread has an event to handle. False: no thread is left to wait for the next event, so the
  * handler must not block. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* log.c - formats log lines and writes them to stderr. */
 #include "base/log.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* machine_limits.c - reads CPU affinity, cgroup quotas and memory limits, OMP_NUM_THREADS. */
 #include "base/machine_limits.h"
 
 #include "base/file.h"

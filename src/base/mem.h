@@ -44,8 +44,8 @@ char *mf_strdup(const char *s);
 /* Make room for one more element in a growing array: doubles *cap. RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_grow(void *array_pointer, int64_t *cap, int64_t need, size_t elem_size);
 
-/* Allocations through these functions since the process began. A step in steady state makes
- * none. */
+/* Allocations through these functions since the process began. A step in steady state makes none.
+ */
 int64_t mf_mem_calls(void);
 /* Tests: the n-th allocation from now fails (0 = none). Affects the whole process. */
 void mf_mem_fail_at(int64_t nth);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mem_accounting.c - memory accounts: bytes of tensor storage in use by each store of variables. */
 #include "base/mem_accounting.h"
 
 #include "base/mem.h"

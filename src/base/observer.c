@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observer.c - see observer.h. */
+/* observer.c - the installed observer of file accesses and log lines. */
 #include "base/observer.h"
 
 #include <stdatomic.h>

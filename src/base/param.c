@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* param.c - finds tunables by name, and reads their values from environment variables. */
 #include "base/param.h"
 
 #include "base/log.h"

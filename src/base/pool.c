@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - see pool.h.
+/* pool.c - the thread pool: a queue of tasks, parallel loops, helpers.
  *
  * Invariants:
  *  1. A parallel job is on its caller's stack. It is in `jobs` only while it may still have pieces;
@@ -169,8 +169,8 @@ static mf_status start_worker(mf_pool *pool)
     return MF_OK;
 }
 
-/* End the newest threads until `left` are left; with stopping set they finish queued tasks
- * first. */
+/* End the newest threads until `left` are left; with stopping set they finish queued tasks first.
+ */
 static void end_workers(mf_pool *pool, int64_t left)
 {
     pthread_mutex_lock(&pool->lock);

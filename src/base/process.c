@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* process.c - reads state, priority and CPU time of a process from /proc. */
 #include "base/process.h"
 
 #include "base/clock.h"

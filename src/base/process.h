@@ -32,8 +32,8 @@ typedef struct mf_process_times {
 
 /* Since the process began. Returns false if the kernel does not provide it. */
 bool mf_process_time(int64_t pid, mf_process_times *out);
-/* The difference of two samples: at_ns is the time between them; ready: the smaller value of
- * both. */
+/* The difference of two samples: at_ns is the time between them; ready: the smaller value of both.
+ */
 mf_process_times mf_process_time_between(const mf_process_times *from, const mf_process_times *to);
 
 /* ---- priorities ----

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* quota.c - the memory limit of the process (`--memory`): counts tensors, heap and library memory,
+ * and refuses blocks beyond the limit. */
 #include "base/quota.h"
 
 #include "base/machine_limits.h"

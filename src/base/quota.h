@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quota.h - the memory limit of this process: one limit for tensors (tensor/buffer.h), the heap
- * (mem.h), and memory that libraries hold on our behalf. Heap memory in use when the limit was set
- * does not count.
+/* quota.h - the memory limit of this process (`--memory`): one limit for tensors (tensor/buffer.h),
+ * the heap (mem.h), and memory that libraries hold on our behalf. Heap memory in use when the limit
+ * was set does not count.
  *
  * Beyond the limit, blocks of a megabyte or more, and every block that a thread allocates while it
  * runs a step, are refused. Small blocks of other threads are counted but not refused. */
@@ -15,7 +15,7 @@
 void mf_quota_set(int64_t bytes);
 int64_t mf_quota_limit(void);
 
-/* Count bytes until mf_quota_give(). Fails: RESOURCE_EXHAUSTED. Thread: any. */
+/* Count bytes until mf_quota_give_back(). Fails: RESOURCE_EXHAUSTED. Thread: any. */
 MF_MUST mf_status mf_quota_take(int64_t bytes);
 void mf_quota_give_back(int64_t bytes);
 

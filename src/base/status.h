@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the
- * rules. */
+/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the rules.
+ */
 #ifndef MF_BASE_STATUS_H
 #define MF_BASE_STATUS_H
 
@@ -16,8 +16,8 @@
 
 enum { MF_ERROR_MESSAGE_MAX = 1024, MF_ERROR_TRACE_MAX = 1024 };
 
-/* A failure copied out of a thread's record, to be copied into another thread's or sent in a
- * reply. */
+/* A failure copied out of a thread's record, to be copied into another thread's or sent in a reply.
+ */
 typedef struct mf_error {
     mf_status status;
     char message[MF_ERROR_MESSAGE_MAX];

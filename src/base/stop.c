@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stop.c - deadline and cancellation of the step that the current thread runs. */
 #include "base/stop.h"
 
 #include "base/clock.h"

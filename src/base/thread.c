@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread.c - see thread.h. */
+/* thread.c - starts threads with the library's locale, floating-point environment and signal mask.
+ */
 #include "base/thread.h"
 
 #include "base/host_state.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waiter.c - see waiter.h. */
+/* waiter.c - a waiter in a queue that is completed or cancelled exactly once. */
 #include "base/waiter.h"
 
 mf_waiter mf_waiter_of(pthread_mutex_t *lock, mf_cancel *cancel,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ckpt.c - opens a checkpoint and summarizes its tensors, for the `ckpt` commands. */
 #include "cli/ckpt.h"
 
 #include "base/mem.h"

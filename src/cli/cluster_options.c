@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* cluster_options.c - reads the options that describe a cluster (`--cluster`, `--worker-hosts`,
+ * `--job-name`, ...) into a request for cluster/resolve/. */
 #include "cli/cluster_options.h"
 
 #include "cli/job.h"

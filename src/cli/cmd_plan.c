@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.c - `meshflow plan`: finds the best layout of a model on a mesh. */
 #include "cli/planning.h"
-#include "cli/train_options.h"
+#include "cli/train_options_read.h"
 #include "models/zoo.h"
 
 /* Without data: the model for the example data of `meshflow models`. */

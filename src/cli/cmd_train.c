@@ -3,7 +3,7 @@
 #include "base/exit_code.h"
 #include "cli/cluster_options.h"
 #include "cli/resume.h"
-#include "cli/train_options.h"
+#include "cli/train_options_read.h"
 #include "cli/train_run.h"
 #include "observe/status_page.h"
 #include "supervisor/supervisor.h"

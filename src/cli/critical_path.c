@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* critical_path.c - see critical_path.h. */
+/* critical_path.c - finds the longest chain of dependent nodes of a traced run. */
 #include "cli/critical_path.h"
 
 #include "base/mem.h"

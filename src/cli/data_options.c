@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* data_options.c - opens the data set of DATA and --set. */
 #include "cli/data_options.h"
 
 mf_status mf_cli_open_data(mf_args *args, const char *data, mf_dataset **out)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c - loads values of --feed from .npy and .npz files or from text. */
 #include "cli/feed.h"
 
 #include "base/file.h"

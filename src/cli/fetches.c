@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* fetches.c - selects, prints and saves fetched outputs: --fetch, --save, --save-all. */
 #include "cli/fetches.h"
 
 #include "cli/show.h"

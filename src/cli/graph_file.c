@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* graph_file.c - reads GraphDef and .meta files, and finds nodes by name. */
 #include "cli/graph_file.h"
 
 #include "base/file.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* job_data.c - opens the samples for training, validation and test of a job. */
 #include "cli/job_data.h"
 
 #include "data/source.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_options.c - see mesh_options.h. */
+/* mesh_options.c - reads --mesh, --layout and the other options of a mesh. */
 #include "cli/mesh_options.h"
 
 #include "dist/mesh/mesh_settings.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_timeline.c - see mesh_timeline.h. A step is divided into slots of equal length. Each slot
- * shows the micro-batch that the stage worked on for most of it: F2 forward, B2 backward, W2 weight
- * gradients alone. */
+/* mesh_timeline.c - prints the timeline of the stages of a pipeline. A step is divided into slots
+ * of equal length. Each slot shows the micro-batch that the stage worked on for most of it: F2
+ * forward, B2 backward, W2 weight gradients alone. */
 #include "cli/mesh_timeline.h"
 
 #include "base/mem.h"

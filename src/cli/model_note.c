@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* model_note.c - writes and reads model.json and schema.json beside checkpoints. */
 #include "cli/model_note.h"
 
 #include "base/buf.h"

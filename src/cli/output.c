@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* output.c - prints a buffer on standard output and reports write errors. */
 #include "cli/command.h"
 
 #include <errno.h>

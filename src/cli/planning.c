@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* planning.c - see planning.h. */
+/* planning.c - options of the layout planner and the table of its results, for `plan` and `train
+ * --auto`. */
 #include "cli/planning.h"
 
 #include "base/log.h"

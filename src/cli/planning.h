@@ -19,8 +19,7 @@ typedef struct mf_planning_options {
  * INVALID_ARGUMENT (mesh or layout). The struct must not move: it points into itself. */
 MF_MUST mf_status mf_planning_read(mf_args *args, mf_planning_options *out);
 /* Plans this model, to whose graph the step is added. Owns: mf_planner_answer_deinit(), also after
- * a
- * failure. */
+ * a failure. */
 MF_MUST mf_status mf_planning_run(mf_model *model, const mf_compile_options *compile,
                                   const mf_planner_options *opts, mf_planner_answer *out);
 

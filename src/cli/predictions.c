@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* predictions.c - prints outputs of a model as text or JSON. */
 #include "cli/predictions.h"
 
 #include "cli/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - see probe.h. */
+/* probe.c - asks a server of a cluster for its state over RPC. */
 #include "cli/probe.h"
 
 #include "base/clock.h"

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/text.h"
-#include "train/loop/guard.h"
+#include "train/loop/nan_guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>

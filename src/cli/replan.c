@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replan.c - see replan.h. */
+/* replan.c - compares measured with predicted step times during training, and changes the layout.
+ */
 #include "cli/replan.h"
 
 #include "base/clock.h"

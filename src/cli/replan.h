@@ -16,8 +16,7 @@ typedef struct mf_replan {
 } mf_replan;
 
 /* For several workers with an open strategy: they measure their links, and the chief chooses the
- * layout
- * that all use after the first step. Collective. */
+ * layout that all use after the first step. Collective. */
 MF_MUST mf_status mf_replan_together(mf_replan *r);
 /* call and chosen must be set; *r must outlive the training. */
 mf_hook mf_replan_hook(mf_replan *r);

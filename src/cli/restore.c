@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* restore.c - adds restore nodes to a graph, and loads its variables from a checkpoint. */
 #include "cli/restore.h"
 
 #include "formats/bundle.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* resume.c - reads the settings of the run that `train --resume` continues. */
 #include "cli/resume.h"
 
 #include "base/log.h"

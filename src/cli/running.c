@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* running.c - finds the tasks of jobs that run on this host, and describes their health, for
+ * `meshflow job` commands. */
 #include "cli/running.h"
 
 #include "base/exit_code.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* schema_file.c - encodes and decodes the schema of a model's data as JSON. */
 #include "cli/schema_file.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* setting_hint.c - the hint for a setting that was given as an option. */
 #include "cli/setting_hint.h"
 
 #include "data/source.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* shares.c - percentages of a task's time: compute, wait, input. */
 #include "cli/shares.h"
 
 /* Rounds the cumulative sum, so that the shares add up to 100 %. */

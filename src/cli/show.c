@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* show.c - prints tensors in NumPy's format or as JSON, and parses them from text. */
 #include "cli/show.h"
 
 #include "base/mem.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* text.c - formats counts, times, byte sizes and numbers; detects UTF-8 and the width of the
+ * terminal. */
 #include "cli/text.h"
 
 #include <langinfo.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topo_cluster.c - see topo_cluster.h. */
+/* topo_cluster.c - hosts, tasks and task states of a running cluster, for `doctor topo`. */
 #include "cli/topo_cluster.h"
 
 #include "cli/probe.h"

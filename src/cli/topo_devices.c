@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topo_devices.c - see topo_devices.h. */
+/* topo_devices.c - accelerators and displays of this machine as hwloc reports them. */
 #include "cli/topo_devices.h"
 
 #include "base/mem.h"

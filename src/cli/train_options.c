@@ -1,115 +1,277 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/train_options.h"
+/* train_options.c - the options of `meshflow train`, in the order of the help within each group.
+ * `.scope` says whether workers may differ in an option: mf_option_scope in command.h.
+ * train_options_read.c reads the values. */
+#include "cli/cluster_options.h"
+#include "cli/mesh_options.h"
+#include "cli/train_run.h"
 
-#include "base/log.h"
-#include "cli/job.h"
-#include "train/loop/replica_check.h"
-
-#include <string.h>
-
-static mf_status read_compile(mf_args *args, mf_compile_options *c)
-{
-    int64_t micro = 0;
-
-    c->optimizer = mf_args_value(args, "optimizer");
-    c->schedule = mf_args_value(args, "schedule");
-    c->clip = mf_args_value(args, "clip");
-    c->prune = mf_args_value(args, "prune");
-    c->guard = mf_args_value(args, "guard");
-    c->offload = mf_args_value(args, "offload");
-    MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &c->learning_rate));
-    MF_TRY(mf_args_double(args, "weight-decay", 0.0, 1e9, &c->weight_decay));
-    MF_TRY(mf_args_double(args, "ema", 0.0, 0.9999999, &c->ema));
-    c->ema_eval = mf_args_has(args, "ema-eval");
-    if (c->ema_eval && !mf_args_has(args, "ema"))
-        return mf_args_wrong(args, "--ema-eval needs --ema, the decay of the moving average");
-    MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
-    c->micro_batches = (int)micro;
-    c->recompute = mf_args_value(args, "recompute");
-    c->hogwild = mf_args_has(args, "hogwild");
-    if (c->hogwild) /* not refused: scripts for several workers must also run with one */
-        MF_WARN("--hogwild has no effect: a process runs one step after the other, and no update "
-                "waits for a lock");
-    return MF_OK;
-}
-
-static mf_status read_slice(mf_args *args, mf_slicing *out)
-{
-    const char *slice = mf_args_value(args, "slice");
-
-    if (slice && strcmp(slice, "element") != 0 && strcmp(slice, "file") != 0)
-        return mf_args_wrong(args, "--slice is element or file, not '%s'", slice);
-    *out = slice && strcmp(slice, "file") == 0 ? MF_SLICE_FILE : MF_SLICE_ELEMENT;
-    return MF_OK;
-}
-
-static mf_status read_fit(mf_args *args, mf_fit_options *f)
-{
-    int64_t keep = 0, threads = 0, check = MF_CHECK_STEPS;
-
-    f->batch = 32;
-    MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
-    MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &f->steps));
-    MF_TRY(mf_args_int(args, "batch", 1, INT64_MAX, &f->batch));
-    MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
-    MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
-    MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
-    MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
-    MF_TRY(mf_args_int(args, "check-steps", 0, INT64_MAX, &check));
-    f->check_steps = check > 0 ? check : -1;
-    f->keep = (int)keep;
-    f->input_threads = (int)threads;
-    MF_TRY(read_slice(args, &f->slice));
-    f->near = mf_args_value(args, "near");
-    f->out = mf_args_value(args, "out");
-    f->trace = mf_args_value(args, "trace");
-    f->resume = mf_args_has(args, "resume");
-    f->overwrite = mf_args_has(args, "overwrite");
-    if (f->overwrite && (f->resume || !f->out))
-        return mf_args_wrong(args, f->out ? "--resume continues the training in --out, and "
-                                            "--overwrite removes it: choose one"
-                                          : "--overwrite needs --out, the directory of the run");
-    if (f->resume && !f->out)
-        return mf_args_wrong(args, "--resume needs --out, the directory of the run");
-    if (f->summary_steps > 0 && !f->out)
-        return mf_args_wrong(args, "--summary-steps needs --out, the directory for events");
-    return MF_OK;
-}
-
-mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile, mf_fit_options *fit)
-{
-    MF_TRY(read_compile(args, compile));
-    return read_fit(args, fit);
-}
-
-/* Writes nothing if neither option is given. */
-static mf_status read_stop(mf_args *args, mf_buf *out)
-{
-    static const char name[] = "converged";
-    const char *stop = mf_args_value(args, "stop"), *after = mf_args_value(args, "converged-after");
-    const size_t n = sizeof name - 1;
-    double seconds = 0.0;
-
-    if (stop && (strncmp(stop, name, n) != 0 || (stop[n] != '\0' && stop[n] != ' ')))
-        return mf_args_wrong(args, "--stop is converged, with settings, not '%s'", stop);
-    MF_TRY(mf_args_double(args, "converged-after", 1e-3, 1e9, &seconds));
-    if (stop)
-        mf_buf_printf(out, "%s ", stop + n);
-    else if (after)
-        mf_buf_str(out, "flat=false ");
-    if (after)
-        mf_buf_printf(out, "after=%.9g", seconds);
-    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
-}
-
-mf_status mf_train_options_stop(mf_args *args, mf_hook *out)
-{
-    mf_buf settings = { 0 };
-    mf_status st = read_stop(args, &settings);
-
-    memset(out, 0, sizeof *out);
-    if (st == MF_OK && settings.len > 0)
-        st = mf_hook_converged(settings.data, out);
-    mf_buf_deinit(&settings);
-    return st;
-}
+const mf_option mf_train_options[] = {
+    MF_JOB_OPTIONS,
+    { .name = "near",
+      .value = "PATTERNS",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_TASK,
+      .help = "prefer to read these files, which are on this worker's own disks, e.g. "
+              "'/data/a-*:/data/b-*'" },
+    { .name = "cache",
+      .value = "WHEN",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_TASK,
+      .help = "keep samples in memory: on, off, or auto (only samples that are read from files, if "
+              "they fit) (default: auto)" },
+    { .name = "slice",
+      .value = "BY",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_JOB,
+      .help = "how samples are assigned to shards: element (any sample to any shard) or file (each "
+              "shard has its own files) (default: element)" },
+    { .name = "augment",
+      .value = "HOW",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_JOB,
+      .help = "change training images randomly, e.g. 'crop=4 flip=true cutout=8'" },
+    { .name = "validation",
+      .value = "F",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_JOB,
+      .help = "fraction of the training samples to keep for validation (default: 0)" },
+    { .name = "input-threads",
+      .value = "N",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_TASK,
+      .help = "threads that prepare batches (default: one, and more while steps wait for them)" },
+    { .name = "no-test",
+      .group = MF_GROUP_DATA,
+      .scope = MF_OPTION_TASK,
+      .help = "skip the test after training" },
+    { .name = "init",
+      .value = "CKPT",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_JOB,
+      .help = "load initial weights from a checkpoint" },
+    { .name = "freeze",
+      .value = "PATTERN",
+      .many = true,
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_JOB,
+      .help = "do not train weights whose names match" },
+    { .name = "prune",
+      .value = "HOW",
+      .group = MF_GROUP_MODEL,
+      .scope = MF_OPTION_JOB,
+      .help =
+          "set weights to zero during training, e.g. 'magnitude sparsity=0.9 end=2000'; 'hold': "
+          "weights that are zero at the start stay zero; see docs/guides/model-compression.md" },
+    { .name = "epochs",
+      .value = "N",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "passes over the training samples (default: 1)" },
+    { .name = "steps",
+      .value = "N",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "steps in all; overrides --epochs" },
+    { .name = "batch",
+      .value = "N",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "samples of one step, over all workers (default: 32)" },
+    { .name = "micro-batches",
+      .value = "N",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help =
+          "process each batch in up to N parts, one after the other, to save memory (default: 1)" },
+    { .name = "optimizer",
+      .value = "OPT",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "optimizer and its settings, e.g. 'momentum momentum=0.9' (default: sgd)" },
+    { .name = "lr",
+      .value = "RATE",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "learning rate (default: that of the optimizer)" },
+    { .name = "schedule",
+      .value = "S",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "learning rate schedule, e.g. 'cosine warmup=100' (default: constant)" },
+    { .name = "clip",
+      .value = "HOW",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "clip gradients: value=1, norm=1 or global_norm=1" },
+    { .name = "weight-decay",
+      .value = "W",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help =
+          "weight decay of all weights except biases and normalization parameters (default: 0)" },
+    { .name = "ema",
+      .value = "DECAY",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "keep an exponential moving average of the weights" },
+    { .name = "ema-eval",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "evaluate with the moving average instead of the weights" },
+    { .name = "stop",
+      .value = "HOW",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "stop early, e.g. 'converged tolerance=0.005'; see docs/guides/convergence.md" },
+    { .name = "converged-after",
+      .value = "S",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "stop when no step has changed the weights for S seconds" },
+    { .name = "recompute",
+      .value = "layers|N",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "keep only the outputs of layers, or of groups of N layers, and recompute the rest "
+              "for the gradients: less memory, bit-identical result" },
+    { .name = "offload",
+      .value = "FOLDER",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "keep optimizer slots in files in this folder instead of in memory" },
+    { .name = "hogwild",
+      .group = MF_GROUP_OPTIMISATION,
+      .scope = MF_OPTION_JOB,
+      .help = "accepted for compatibility with the C API; no effect in this command, which runs "
+              "one step at a time" },
+    { .name = "strategy",
+      .value = "S",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_TASK,
+      .help = "how workers train one model, e.g. 'multi_worker_mirrored aggregation=median' or "
+              "'local_sgd groups=4'; see docs/guides/distributed-training.md (default: "
+              "multi_worker_mirrored with several workers)" },
+    { .name = "target",
+      .value = "grpc://HOST:PORT",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "run steps on the cluster of this TensorFlow or `meshflow server` task" },
+    { .name = "ps",
+      .value = "N",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "use the last N processes of the launcher as parameter servers (default: 0)" },
+    MF_MESH_OPTIONS,
+    { .name = "balance",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "on a mesh, assign smaller slices of the batch to slow workers" },
+    { .name = "pipeline",
+      .value = "ORDER",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "order of micro-batches: 1f1b, gpipe (all forward passes first), interleaved "
+              "(several chunks of layers per stage) or zero-bubble (weight gradients fill idle "
+              "time) (default: 1f1b)" },
+    { .name = "chunks",
+      .value = "N",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "chunks of layers per stage of an interleaved pipeline (default: 2)" },
+    { .name = "auto",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "let the planner choose mesh and layout; with --mesh, only the layout; see "
+              "docs/guides/planner.md" },
+    { .name = "devices",
+      .old = "processors",
+      .value = "N",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "with --auto: number of mesh devices in this process (default: one for each core)" },
+    { .name = "memory",
+      .value = "MIB",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "with --auto: memory limit of each device (default: unlimited)" },
+    { .name = "codec",
+      .value = "RULES",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_JOB,
+      .help = "compress gradients between workers, e.g. 'fp16' or 'top_k ratio=0.01'; see "
+              "docs/guides/codecs.md" },
+    { .name = "name",
+      .value = "JOB",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_TASK,
+      .help =
+          "job name that `meshflow job list` and `meshflow job status` show (default: MODEL-PID)" },
+    { .name = "priority",
+      .value = "P",
+      .group = MF_GROUP_DISTRIBUTION,
+      .scope = MF_OPTION_TASK,
+      .help = "weight of this task when tasks compete for cores: 1 (least) to 10 (most) (default: "
+              "10)" },
+    { .name = "out",
+      .value = "DIR",
+      .letter = 'o',
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "directory of checkpoints, events and plots" },
+    { .name = "save-steps",
+      .value = "N",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_JOB,
+      .help = "write a checkpoint every N steps (default: at the end of every epoch)" },
+    { .name = "keep",
+      .value = "N",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "checkpoints to keep (default: 5)" },
+    { .name = "summary-steps",
+      .value = "N",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "write events for TensorBoard every N steps (default: 10)" },
+    { .name = "overwrite",
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "remove the previous run in --out first" },
+    { .name = "quiet",
+      .letter = 'q',
+      .group = MF_GROUP_OUTPUT,
+      .scope = MF_OPTION_TASK,
+      .help = "do not print progress" },
+    { .name = "resume",
+      .group = MF_GROUP_FAULTS,
+      .scope = MF_OPTION_TASK,
+      .help = "continue the run in --out from its newest complete checkpoint" },
+    { .name = "allow-changes",
+      .group = MF_GROUP_FAULTS,
+      .scope = MF_OPTION_TASK,
+      .help = "with --resume: accept settings that differ from those of the run" },
+    { .name = "guard",
+      .value = "HOW",
+      .group = MF_GROUP_FAULTS,
+      .scope = MF_OPTION_JOB,
+      .help = "action when the loss or gradients are NaN/Inf: stop, 'skip in_row=10' or off; see "
+              "docs/guides/nan-guards.md (default: stop)" },
+    { .name = "check-steps",
+      .value = "N",
+      .group = MF_GROUP_FAULTS,
+      .scope = MF_OPTION_JOB,
+      .help = "compare the weights of the workers every N steps; 0: never (default: 100)" },
+    { .name = "trace",
+      .value = "FILE",
+      .group = MF_GROUP_DIAGNOSIS,
+      .scope = MF_OPTION_TASK,
+      .help = "write a Chrome trace of step 10 to this file" },
+    { .name = "explain",
+      .group = MF_GROUP_DIAGNOSIS,
+      .scope = MF_OPTION_JOB,
+      .help = "on a mesh: print the cost of each op on each device and, with a pipeline, when each "
+              "stage was busy" },
+    MF_CONNECT_OPTIONS,
+    { 0 },
+};

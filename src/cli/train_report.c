@@ -9,7 +9,7 @@
 #include "graph/op.h"
 #include "observe/status_page.h"
 #include "train/loop/dist.h"
-#include "train/loop/guard.h"
+#include "train/loop/nan_guard.h"
 
 #include <meshflow/mesh.h>
 

@@ -32,7 +32,7 @@ typedef struct mf_train_run {
     mf_hook converged; /* zero: training ends with the last step */
 } mf_train_run;
 
-/* The options of `meshflow train` (train_table.c). */
+/* The options of `meshflow train` (train_options.c). */
 extern const mf_option mf_train_options[];
 
 /* ---- setup (train_setup.c) ---- */

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
-#include "cli/train_options.h"
+#include "cli/train_options_read.h"
 #include "cli/train_run.h"
 #include "train/loop/dist.h"
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* gradient_aggregation.c - aggregation rules for gradients of shards: mean, median, trimmed mean,
+ * Adasum. */
 #include "collective/gradient_aggregation.h"
 
 #include "base/mem.h"

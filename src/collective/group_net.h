@@ -31,12 +31,12 @@ static inline uint32_t mf_group_part(uint32_t id, uint32_t part)
 /* mf_group.check for a group of this net: w->rank is the rank of `task`. */
 mf_status mf_net_check_wait(mf_net *n, int task, mf_group_wait *w);
 
-/* Memory until the end of the call, not zeroed, aligned to 64 bytes; NULL sets the thread's
- * error. */
+/* Memory until the end of the call, not zeroed, aligned to 64 bytes; NULL sets the thread's error.
+ */
 void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size);
 
-/* The algorithm for r: one with few messages for a small sum, one with few bytes for a large
- * one. */
+/* The algorithm for r: one with few messages for a small sum, one with few bytes for a large one.
+ */
 const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *r);
 
 /* ---- flows (message_flow.c) ---- */

@@ -15,10 +15,10 @@ typedef struct mf_algorithm {
 } mf_algorithm;
 extern const mf_algorithm *const mf_algorithms[]; /* NULL-terminated */
 
-/* A group over the connections of a net, which must outlive it.
- * members: tasks, ascending, including this one. id: below 2^30, identifies the group; never reused
- * on this net. All members create the group. algorithm NULL: chosen by size; others are for tests
- * and benchmarks. A member that fails in a collective aborts the net, which releases the others. */
+/* A group over the connections of a net, which must outlive it. members: tasks, ascending,
+ * including this one. id: below 2^30, identifies the group; never reused on this net. All members
+ * create the group. algorithm NULL: chosen by size; others are for tests and benchmarks. A member
+ * that fails in a collective aborts the net, which releases the others. */
 MF_MUST mf_status mf_group_net(mf_net *net, const int *members, int n, uint32_t id,
                                const mf_algorithm *algorithm, mf_group **out);
 /* The same in shared memory; all members are on this host. Fails on all members or on none. */

@@ -178,8 +178,8 @@ static mf_status block_conv(layouter *l, mf_node *n, conv_kind kind)
 
 /* ---- elementwise ops and sums ---- */
 
-/* The operand `o` of an op on images like `image`, converted for blocked images; none:
- * impossible. */
+/* The operand `o` of an op on images like `image`, converted for blocked images; none: impossible.
+ */
 static mf_output operand(layouter *l, mf_output o, const mf_shape *image)
 {
     const mf_shape *s = channel_layout_shape_of(l, o);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compiler.c - the list of passes, and the compilation from graph to program. */
+/* compiler.c - the list of passes, and the compilation from graph to program. A pass whose `run` is
+ * NULL is executed elsewhere: "shards" by sharding/shard_map.c, "region" and "schedule" by
+ * build_program.c, "place" by plan.c, with the assignment of memory_plan.c. */
 #include "compiler/compiler.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compiler.h - compiles a graph and a signature (feeds, fetches, targets) to a program.
  * The required part of the graph is copied; feeds become _Arg nodes, fetches _Retval nodes; passes
- * rewrite the copy, one per file; the result is converted to items, regions and plans
- * (program.h). */
+ * rewrite the copy, one per file; the result is converted to items, regions and plans (program.h).
+ */
 #ifndef MF_COMPILER_COMPILER_H
 #define MF_COMPILER_COMPILER_H
 

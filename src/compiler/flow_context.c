@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flow_context.c - see flow_context.h.
+/* flow_context.c - computes the control-flow context of each node: its loop frame and the branches
+ * taken.
  *
  * A context is a frame and a set of facts ("predicate p is true", "Merge m has fired", "op w has
  * completed its wait"). A node's context is the union over its inputs. Switch adds its predicate; a

@@ -201,8 +201,8 @@ static mf_status inline_copy_node(copier *k, const mf_node *n)
     return copy_controls(k, n, twin);
 }
 
-/* A result that is a constant, or an argument, is always alive: make it wait for the call's
- * pivot. */
+/* A result that is a constant, or an argument, is always alive: make it wait for the call's pivot.
+ */
 static mf_status inline_copy_result(copier *k, const mf_node *n, mf_inline_result *out)
 {
     mf_output from = k->twin[n->inputs[0].node->id][n->inputs[0].port];

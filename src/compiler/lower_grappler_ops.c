@@ -353,8 +353,8 @@ static mf_status lower_hash(const lower_grappler_ops_lowering *l, mf_output *out
                                   lower_grappler_ops_pick(l->n, same, attrs), &outs[0]);
 }
 
-/* A chain: output k if the index is k, else the rest. An index out of range selects the last
- * one. */
+/* A chain: output k if the index is k, else the rest. An index out of range selects the last one.
+ */
 static mf_status lower_switch(const lower_grappler_ops_lowering *l, mf_output *outs, mf_node **done)
 {
     const mf_output index = l->n->inputs[1];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_plan.c - see memory_plan.h. Two heuristics, of which the better result is used:
+/* memory_plan.c - lifetime-based buffer assignment: places items with disjoint lifetimes at the
+ * same offsets. Two heuristics, of which the better result is used:
  *
  *   by time     each item takes the smallest hole left by earlier ones
  *   by size     largest first; each takes the lowest offset without an overlap with items that live

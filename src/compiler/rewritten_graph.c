@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewritten_graph.c - see rewritten_graph.h. */
+/* rewritten_graph.c - converts the compiled program back to a graph that any session can run. */
 #include "compiler/rewritten_graph.h"
 
 #include <string.h>

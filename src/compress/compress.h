@@ -9,20 +9,17 @@
 #include "compress/compressed_model.h"
 
 /* Structured pruning: removes the filters of convolutions and units of dense layers with the
- * smallest
- * kernels, and shrinks the layers that consume them. A pattern with a star skips layers that cannot
- * be
- * pruned. Fails: INVALID_ARGUMENT, NOT_FOUND. */
+ * smallest kernels, and shrinks the layers that consume them. A pattern with a star skips layers
+ * that cannot be pruned. Fails: INVALID_ARGUMENT, NOT_FOUND. */
 MF_MUST mf_status mf_compress_units(mf_compressed *s, const mf_units_settings *how, mf_buf *report);
 
 /* Low-rank factorization: kernels become products of two smaller ones, by singular value
- * decomposition.
- * A pattern with a star skips kernels that would not get smaller. Fails: INVALID_ARGUMENT,
- * NOT_FOUND. */
+ * decomposition. A pattern with a star skips kernels that would not get smaller. Fails:
+ * INVALID_ARGUMENT, NOT_FOUND. */
 MF_MUST mf_status mf_compress_rank(mf_compressed *s, const mf_rank_settings *how, mf_buf *report);
 /* a (rows x rank) times b (rank x columns) is the best approximation of the matrix. rank 0: chosen
- * by
- * `energy`. *error: relative to the matrix, in the Frobenius norm. Owns: a and b must be empty. */
+ * by `energy`. *error: relative to the matrix, in the Frobenius norm. Owns: a and b must be empty.
+ */
 MF_MUST mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_tensor *a,
                               mf_tensor *b, double *error);
 
@@ -34,8 +31,7 @@ MF_MUST mf_status mf_compress_share(mf_compressed *s, const mf_share_settings *h
 MF_MUST mf_status mf_share_values(float *x, int64_t count, int n, double *error);
 
 /* Quantization: finds the ranges of the inputs of layers on samples of the data; the model then
- * computes
- * in 8-bit integers. */
+ * computes in 8-bit integers. */
 MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantize_settings *q,
                                        mf_dataset *data, const mf_compile_options *options,
                                        mf_buf *report);

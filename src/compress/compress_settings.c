@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compress_settings.c - see compress_settings.h. */
+/* compress_settings.c - parses and prints the settings of the compression methods. */
 #include "compress/compress_settings.h"
 
 #include <string.h>

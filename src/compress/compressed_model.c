@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* compressed_model.c - loads, measures, trains and saves a model during compression. */
 #include "compress/compressed_model.h"
 
 #include "data/dataset.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compressed_model.h - a trained model during compression: its model text and its weights. Each
- * method
- * changes both; the result builds an ordinary model. */
+ * method changes both; the result builds an ordinary model. */
 #ifndef MF_COMPRESS_COMPRESSED_MODEL_H
 #define MF_COMPRESS_COMPRESSED_MODEL_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* low_rank.c - kernels as products of two smaller ones. The kernel [h,w,in,out] of a convolution is
- * a
- * matrix of h*w*in rows: the first factor is a convolution with fewer filters, the second factor a
- * 1 x 1
- * convolution. */
+ * a matrix of h*w*in rows: the first factor is a convolution with fewer filters, the second factor
+ * a 1 x 1 convolution. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>

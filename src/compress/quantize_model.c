@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quantize_model.c - quantized models: ranges of the inputs of layers, found on samples. */
+/* quantize_model.c - quantized models: calibration finds the ranges of the inputs of layers on
+ * samples, then kernels and inputs are rounded to int8. ops/quant/int8_product.c computes with
+ * them. */
 #include "compress/compress.h"
 #include "tensor/int8.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* share_weights.c - weights that share values: k-means over the elements of a kernel. In one
- * dimension
- * clusters are intervals of the sorted elements, so an iteration only moves their borders. */
+ * dimension clusters are intervals of the sorted elements, so an iteration only moves their
+ * borders. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* units.c - removes whole filters and units. The weights that this affects are found by experiment:
- * the
- * model is built with one unit less, and each weight with another shape is affected. Channels are
- * the
- * last dimension everywhere, also where images become rows: element i of a dimension that was
- * flattened
- * from n channels belongs to channel i % n. */
+ * the model is built with one unit less, and each weight with another shape is affected. Channels
+ * are the last dimension everywhere, also where images become rows: element i of a dimension that
+ * was flattened from n channels belongs to channel i % n. */
 #include "compress/compress.h"
 
 #include <fnmatch.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* arrays.c - a data set whose samples are rows of tensors in memory. */
 #include "data/arrays.h"
 
 #include "base/host_state.h"

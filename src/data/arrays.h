@@ -13,8 +13,7 @@ typedef struct mf_rows {
 } mf_rows;
 
 /* Takes ownership of tensors and loadings in `columns`, even on failure. Fails: INVALID_ARGUMENT
- * (the
- * first dimensions differ, naming both columns; a column is a scalar). */
+ * (the first dimensions differ, naming both columns; a column is a scalar). */
 MF_MUST mf_status mf_arrays_new(mf_rows *columns, int n, mf_dataset **out);
 /* Derives the number of classes from this column (int32, one number per sample): its maximum plus
  * one.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* augment.c - random augmentation of images: crop of a padded copy, flip, cutout, normalization.
- * The
- * result depends only on Philox(seed, epoch, id), not on the reader, the time or the batch. */
+ * The result depends only on Philox(seed, epoch, id), not on the reader, the time or the batch. */
 #include "base/host_state.h"
 #include "base/rng.h"
 #include "data/dataset.h"

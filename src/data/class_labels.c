@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* class_labels.c - maps labels of a file to class numbers. */
 #include "data/class_labels.h"
 
 #include "formats/number.h"
@@ -65,9 +66,8 @@ static bool is_fraction(const char *text)
 }
 
 /* Labels are numbers to predict if all are numbers and one is a fraction. If there are more
- * fractions
- * than texts that are not numbers, those texts are mistakes: silently making classes of them would
- * hide that. */
+ * fractions than texts that are not numbers, those texts are mistakes: silently making classes of
+ * them would hide that. */
 static mf_status find_fractions(const char *const *texts, int64_t n, bool *found, mf_labels *out)
 {
     int64_t fractions = 0, others = 0, first = 0;

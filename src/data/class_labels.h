@@ -23,12 +23,9 @@ typedef struct mf_labels {
 mf_target mf_target_of(const char *setting, const mf_schema_column *known);
 void mf_labels_deinit(mf_labels *l);
 /* Classes: whole numbers from 0 to a million are kept; other labels (texts, and numbers such as -1
- * and
- * 1) are sorted and numbered, and become the class names. known: the label of a trained model,
- * whose
- * classes are used; NULL: none. Fails: INVALID_ARGUMENT (a label is empty, not a number, or unknown
- * to
- * the model). Owns: mf_labels_deinit(), even after a failure. */
+ * and 1) are sorted and numbered, and become the class names. known: the label of a trained model,
+ * whose classes are used; NULL: none. Fails: INVALID_ARGUMENT (a label is empty, not a number, or
+ * unknown to the model). Owns: mf_labels_deinit(), even after a failure. */
 MF_MUST mf_status mf_labels_of_texts(const char *const *texts, int64_t n, mf_target target,
                                      const mf_schema_column *known, mf_labels *out);
 MF_MUST mf_status mf_labels_of_numbers(const float *values, int64_t n, mf_target target,

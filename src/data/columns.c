@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* columns.c - parses the columns of a tf.Example data set, and decodes an example by them. */
 #include "data/columns.h"
 
 #include "formats/number.h"

@@ -5,8 +5,7 @@
  *
  * column name, optionally another feature name, type, shape. float reads a float list; int32, int64
  * and bool an integer list; "image" a PNG or JPEG file in a bytes list; any type the raw bytes of
- * its
- * elements. */
+ * its elements. */
 #ifndef MF_DATA_COLUMNS_H
 #define MF_DATA_COLUMNS_H
 
@@ -25,8 +24,7 @@ typedef struct mf_field {
 /* Names are allocated in the arena. Fails: INVALID_ARGUMENT quoting the place. */
 MF_MUST mf_status mf_fields_parse(const char *text, mf_arena *arena, mf_field *out, int *n);
 /* Guesses columns from a record: raw bytes are uint8, with the shape of an integer list NAME/shape;
- * a
- * single integer named label is int32. */
+ * a single integer named label is int32. */
 MF_MUST mf_status mf_fields_guess(const mf_example *e, mf_arena *arena, mf_field *out, int *n);
 /* Reads the column's elements from a record. Fails: INVALID_ARGUMENT naming the feature. */
 MF_MUST mf_status mf_field_read(const mf_field *f, const mf_example *e, void *to);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* convert.c - writes the samples of a data set as TFRecord files of tf.Examples. */
 #include "data/convert.h"
 
 #include "base/file.h"

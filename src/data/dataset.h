@@ -45,16 +45,14 @@ struct mf_dataset {
     int64_t n_fields;
     bool varies; /* samples differ between epochs */
     /* Paths of the files that samples are read from on demand, for the innermost set (NULL: in
-     * memory).
-     * n_files 0: everything is in memory. */
+     * memory). n_files 0: everything is in memory. */
     const char *const *files;
     int64_t n_files;
 };
 
 /* A zeroed struct of `size` bytes that begins with an mf_dataset, with one reference and room for
  * n_columns. Owns: mf_dataset_unref(), even if it is incomplete. Fails: INVALID_ARGUMENT (no
- * columns,
- * too many). */
+ * columns, too many). */
 MF_MUST mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, void *out);
 /* Defines column i. Fails: INVALID_ARGUMENT (not a plain type, too large). */
 MF_MUST mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dtype dtype,

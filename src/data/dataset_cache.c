@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_cache.c - keeps samples in memory once they are read. If not all fit, the first ones are
  * kept: every epoch visits every sample once, so no other choice is better, and a fixed one needs
- * no
- * bookkeeping. */
+ * no bookkeeping. */
 #include "base/host_state.h"
 #include "base/machine_limits.h"
 #include "base/param.h"

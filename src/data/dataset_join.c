@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_join.c - several sets as one: concatenated or, by a view of that, interleaved. Ids of
- * later
- * sets follow those of earlier ones. */
+ * later sets follow those of earlier ones. */
 #include "base/host_state.h"
 #include "data/dataset_view.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_slices.c - see file_slices.h. */
+/* file_slices.c - assigns the files of a data set to the shards of a batch, and orders the samples
+ * of an epoch. */
 #include "data/file_slices.h"
 
 #include "data/order.h"

@@ -21,9 +21,8 @@ MF_MUST mf_status mf_slices_new(const mf_dataset *set, int64_t streams, mf_slice
 void mf_slices_free(mf_slices *s);
 
 /* All samples of an epoch, in the order in which batches of `batch` samples take them, into order[0
- * ..
- * count). in_turn: a batch is taken from one stream; batch b of the training, from 0, from stream b
- * modulo their number. Thread: one at a time. */
+ * .. count). in_turn: a batch is taken from one stream; batch b of the training, from 0, from
+ * stream b modulo their number. Thread: one at a time. */
 void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, bool in_turn,
                      int64_t *order);
 

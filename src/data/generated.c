@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* generated.c - synthetic data sets, computed from part, seed and id of a sample. */
 #include "data/generated.h"
 
 #include <string.h>

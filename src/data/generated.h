@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generated.h - synthetic data sets: each sample is a pure function of part, seed and id, and
- * follows
- * a rule that a model can learn. */
+ * follows a rule that a model can learn. */
 #ifndef MF_DATA_GENERATED_H
 #define MF_DATA_GENERATED_H
 

@@ -2,8 +2,7 @@
 /* iterator_private.h - internals of an iterator: a ring of slots that threads fill.
  *
  * Batches are numbered by tickets; ticket t is made in slot t % n_slots, so memory is bounded by
- * the
- * ring. Invariants:
+ * the ring. Invariants:
  *  1. Tickets are issued in order under order_lock, with their samples already chosen. So a batch
  *     does
  *     not depend on the thread that makes it.

@@ -33,8 +33,7 @@ typedef struct mf_ledger mf_ledger;
 
 /* Starts a ledger (last_step < 0; replaces an existing one), or resumes the existing one after
  * last_step, truncating later steps. Fails: FAILED_PRECONDITION (it belongs to other data, naming
- * the
- * difference), DATA_LOSS (it ends before last_step), NOT_FOUND. */
+ * the difference), DATA_LOSS (it ends before last_step), NOT_FOUND. */
 MF_MUST mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *set,
                                  const mf_iterator_options *options, int64_t last_step,
                                  mf_ledger **out);
@@ -45,13 +44,12 @@ MF_MUST mf_status mf_ledger_take_over(const char *dir, const char *name, const m
                                       mf_ledger **out);
 /* The last step in the file; -1: none. */
 int64_t mf_ledger_last_step(const mf_ledger *l);
-/* Steps are consecutive; a step may use several batches. The last `n_skipped` samples of the
- * batch were skipped permanently. Does not wait for the disk. */
+/* Steps are consecutive; a step may use several batches. The last `n_skipped` samples of the batch
+ * were skipped permanently. Does not wait for the disk. */
 MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch,
                                 int64_t n_skipped);
 /* Writes all records to the file (sync: to the disk). Call it before a checkpoint is written, so
- * that
- * the checkpoint is never ahead of the ledger. */
+ * that the checkpoint is never ahead of the ledger. */
 MF_MUST mf_status mf_ledger_flush(mf_ledger *l, bool sync);
 /* Frees the ledger even on failure. */
 MF_MUST mf_status mf_ledger_close(mf_ledger *l);

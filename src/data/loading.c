@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* loading.c - a background thread that reads a file into a tensor while its first rows are used. */
 #include "data/loading.h"
 
 #include "base/mem.h"

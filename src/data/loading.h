@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loading.h - reads a file into a tensor in the background, front to back, while readers already
- * use
- * its first rows. Training starts about 0.1 s earlier: Fashion-MNIST takes that long to decompress.
- */
+ * use its first rows. Training starts about 0.1 s earlier: Fashion-MNIST takes that long to
+ * decompress. */
 #ifndef MF_DATA_LOADING_H
 #define MF_DATA_LOADING_H
 
@@ -29,8 +28,7 @@ MF_MUST mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t b
 /* Stops loading if it is in progress. */
 void mf_loading_free(mf_loading *l);
 /* Waits until the first n bytes are loaded. Fails with the error of the read, for every byte after
- * the
- * place of the failure. Blocks: yes. Thread: any. */
+ * the place of the failure. Blocks: yes. Thread: any. */
 MF_MUST mf_status mf_loading_wait(mf_loading *l, int64_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locality.c - see locality.h. */
+/* locality.c - finds files that are local or in the page cache of this host, and the bytes of each
+ * stream that are near. */
 #include "data/locality.h"
 
 #include "data/source.h"

@@ -9,8 +9,7 @@
 /* By stream: the bytes of its files that are local; bytes in the page cache count twice. patterns,
  * separated by ':', replace the examination: matching files are local, all others are not
  * ("/data/part-0*"; a pattern without a slash matches the file name). NULL: examine. Files that
- * cannot
- * be examined are not local. */
+ * cannot be examined are not local. */
 void mf_locality_of_streams(const mf_dataset *set, const mf_slices *slices, int64_t streams,
                             const char *patterns, double *out);
 

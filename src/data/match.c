@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* match.c - matches two lists of names in different order. */
 #include "data/match.h"
 
 #include <stdlib.h>

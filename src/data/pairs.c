@@ -32,8 +32,7 @@ typedef struct pairs_view {
 } pairs_view;
 
 /* The tangent of half the angle is drawn: sine and cosine are then rational functions of it, with
- * the
- * same bits on every machine. */
+ * the same bits on every machine. */
 static pairs_view draw_view(const pairs *p, mf_philox *gen)
 {
     uint32_t b[4];

@@ -16,9 +16,8 @@ typedef struct mf_needed {
 enum { MF_NEEDED = 2 }; /* maximum number of batch sizes in an epoch */
 
 /* From the next batch on, only these rows are read and packed, for batches of one of these sizes;
- * other
- * batches are read completely. `place` is then 0. Takes ownership of the rows. Requires that all
- * shards are taken. n 0: all rows are read. */
+ * other batches are read completely. `place` is then 0. Takes ownership of the rows. Requires that
+ * all shards are taken. n 0: all rows are read. */
 MF_MUST mf_status mf_iterator_need(mf_iterator *it, mf_needed *needed, int n);
 /* An iterator that reads only these rows from the start. Takes ownership of the rows, even on
  * failure. */

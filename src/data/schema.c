@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schema.c - see schema.h. */
+/* schema.c - columns and classes of a trained model's data, and the check of other data against
+ * them. */
 #include "data/schema.h"
 
 #include "data/source.h"

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schema.h - the schema of the data of a trained model: its columns, the field names of a table,
- * and
- * the classes of the label in the model's order.
+ * and the classes of the label in the model's order.
  *
  * Data that is opened for a trained model is read by its schema: a class keeps its number even if
- * the
- * file does not have all classes, and the fields of a table may be in another order. */
+ * the file does not have all classes, and the fields of a table may be in another order. */
 #ifndef MF_DATA_SCHEMA_H
 #define MF_DATA_SCHEMA_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_ctr.c - "synthetic-ctr": click prediction with eight categorical fields and four numbers.
- * The
- * odds come from a hidden logistic model with a weight for each value, for each number, and for
- * pairs
- * of values of three pairs of fields, which a linear model cannot represent. */
+ * The odds come from a hidden logistic model with a weight for each value, for each number, and for
+ * pairs of values of three pairs of fields, which a linear model cannot represent. */
 #include "data/generated.h"
 
 #include <math.h>

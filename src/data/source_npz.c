@@ -10,8 +10,7 @@
 #include <string.h>
 
 /* A column named label becomes int32; if it is [n,1], as in Keras, it becomes [n]. Images get a
- * channel
- * dimension. Takes over `t`'s storage. */
+ * channel dimension. Takes over `t`'s storage. */
 static mf_status to_column(const char *name, mf_tensor *t, mf_tensor **out)
 {
     const bool label = strcmp(name, "label") == 0;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_scenes.c - "scenes": grey images of 128x128 with two to five items of Fashion-MNIST at
  * different sizes, partly occluded, on a textured background; the label has their boxes and
- * classes. A
- * scene is a function of part, seed and id alone, in integer arithmetic except for the boxes.
- * Scenes
- * of the test part use items of Fashion-MNIST's test part. */
+ * classes. A scene is a function of part, seed and id alone, in integer arithmetic except for the
+ * boxes. Scenes of the test part use items of Fashion-MNIST's test part. */
 #include "data/generated.h"
 #include "formats/image.h"
 

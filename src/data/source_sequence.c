@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_sequence.c - "synthetic-sequence": 32 symbols with some 1s and some 2s; the label is which
- * of
- * the two came first or, with task=more, which is more frequent. */
+ * of the two came first or, with task=more, which is more frequent. */
 #include "data/generated.h"
 
 #include <string.h>

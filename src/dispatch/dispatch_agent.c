@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch_agent.c - the master's side of one worker: a thread that sends calls while the worker
- * has
- * free slots, receives results, and detects the loss of the worker. A stalled worker blocks only
- * its
- * own agent. */
+ * has free slots, receives results, and detects the loss of the worker. A stalled worker blocks
+ * only its own agent. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
@@ -175,8 +173,7 @@ static void dispatch_agent_take_answer(mf_agent *a, int k, const mf_answer *r)
 }
 
 /* Fails: the message is invalid, and the worker is taken for lost. A result that is too large for
- * this
- * process fails its call only. */
+ * this process fails its call only. */
 static mf_status dispatch_agent_take_result(mf_agent *a, const void *data, size_t size)
 {
     mf_master *m = a->master;
@@ -260,8 +257,7 @@ static void dispatch_agent_run_here(mf_agent *a, int64_t id, const mf_buf *call)
 /* ---- loss of a worker ---- */
 
 /* With the lock held: moves a call of a lost worker back to the queue. The thread's message says
- * why
- * the worker is lost. */
+ * why the worker is lost. */
 static void move_call(mf_agent *a, mf_future *f, const mf_error *why)
 {
     mf_master *m = a->master;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dispatch_run.c - runs the graphs of dispatched calls: one session per graph digest. */
 #include "dispatch/dispatch_run.h"
 
 #include "base/clock.h"

@@ -21,11 +21,9 @@ void mf_dispatch_call_runner_free(mf_dispatch_call_runner *r);
 MF_MUST mf_status mf_dispatch_call_runner_add(mf_dispatch_call_runner *r, const void *graph,
                                               size_t len);
 /* Runs an encoded call, and appends the encoded result, which may be a failure, to `result`.
- * Thread:
- * any, several at once.
+ * Thread: any, several at once.
  * Fails: DATA_LOSS (not a call), RESOURCE_EXHAUSTED (not even enough memory to decode the call, or
- * to
- * encode a failure). */
+ * to encode a failure). */
 MF_MUST mf_status mf_dispatch_call_runner_run(mf_dispatch_call_runner *r, const void *call,
                                               size_t len, mf_buf *result);
 /* Running and later calls fail with CANCELLED. Returns when no call runs. */

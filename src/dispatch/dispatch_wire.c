@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dispatch_wire.c - encodes and decodes calls, results and errors between a master and its workers.
+ */
 #include "dispatch/dispatch_wire.h"
 
 #include "base/clock.h"

@@ -2,8 +2,7 @@
 /* dispatch_wire.h - the protocol between a master and its workers: encoded calls and results.
  *
  * All messages are MF_MESSAGE_REQUEST with the same key, so they arrive in the order of sending;
- * the
- * flags of the frame hold the kind of the message. */
+ * the flags of the frame hold the kind of the message. */
 #ifndef MF_DISPATCH_DISPATCH_WIRE_H
 #define MF_DISPATCH_DISPATCH_WIRE_H
 
@@ -57,8 +56,7 @@ MF_MUST mf_status mf_answer_encode(const mf_answer *result, mf_buf *out);
 MF_MUST mf_status mf_ready_encode(int slots, mf_buf *out);
 
 /* Bytes of a peer. Decoded data is in the arena; tensors until they are cleared, which is allowed
- * after a failure, too. Fails:
- * DATA_LOSS saying what is invalid, RESOURCE_EXHAUSTED. */
+ * after a failure, too. Fails: DATA_LOSS saying what is invalid, RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_dispatch_call_decode(const void *data, size_t len, mf_arena *arena,
                                           mf_dispatch_call *out);
 MF_MUST mf_status mf_answer_decode(const void *data, size_t len, mf_arena *arena, mf_answer *out);

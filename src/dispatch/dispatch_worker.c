@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch_worker.c - a worker: threads run the calls of the master and send results. One thread
- * reads
- * the master's messages, sends pings, and detects the loss of the master. */
+ * reads the master's messages, sends pings, and detects the loss of the master. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine_limits.h"
@@ -25,8 +24,7 @@ typedef struct dispatch_worker {
 } dispatch_worker;
 
 /* Records a failure. It is reported after all messages of the master are read: the master may have
- * sent
- * STOP and closed. */
+ * sent STOP and closed. */
 static void dispatch_worker_note_failure(dispatch_worker *w, mf_status st)
 {
     pthread_mutex_lock(&w->lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_members.c - see job_members.h. */
+/* job_members.c - registers the tasks of an elastic job, and connects and disconnects the members
+ * of a view. */
 #include "dist/job_members.h"
 
 #include "base/buf.h"

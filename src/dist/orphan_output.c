@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* orphan_output.c - see orphan_output.h. A pipe whose reader has closed shows POLLERR: one thread
- * waits for that, and replaces the pipe by a file. */
+/* orphan_output.c - redirects a task's output to a file when its launcher dies. A pipe whose reader
+ * has closed shows POLLERR: one thread waits for that, and replaces the pipe by a file. */
 #include "dist/orphan_output.h"
 
 #include "base/buf.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recovery.c - see recovery.h: one function for each state, and one loop.
+/* recovery.c - the state machine of a recovery: one function for each state, and one loop.
  *
  * A state's function returns the next state. Failures are kept in mf_recovery.why: the thread's
  * error changes while connections are closed. */

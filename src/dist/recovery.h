@@ -82,8 +82,8 @@ typedef struct mf_recovery {
 /* Is this failure caused by a peer, which may be absent after a rendezvous? */
 bool mf_recovery_is_by_peer(mf_status st);
 
-/* mf_dist_membership_ops.rendezvous: run the machine until RUNNING or REDOING (MF_OK) or ENDED
- * (the reason). Sets mf_dist.state. A parameter server's runs until the job is over. */
+/* mf_dist_membership_ops.rendezvous: run the machine until RUNNING or REDOING (MF_OK) or ENDED (the
+ * reason). Sets mf_dist.state. A parameter server's runs until the job is over. */
 MF_MUST mf_status mf_recovery_rendezvous(mf_dist *dist, mf_trainer *t, mf_status why);
 /* mf_dist_membership_ops.step_done: REDOING is over. */
 void mf_recovery_step_done(mf_dist *dist, int64_t step);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_settings.c - see strategy_settings.h. */
+/* strategy_settings.c - parses, prints and compares the settings of all strategies. */
 #include "dist/strategy_settings.h"
 
 #include "dist/strategies.h"

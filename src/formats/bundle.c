@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle.c - reads checkpoints. The files are untrusted: sizes are checked against the size of the
- * files before memory is allocated, and every byte that is used is covered by a checksum. */
+/* bundle.c - reads checkpoints in TensorFlow's bundle format. The files are untrusted: sizes are
+ * checked against the size of the files before memory is allocated, and every byte that is used is
+ * covered by a checksum. */
 #include "formats/bundle.h"
 
 #include "base/file.h"
@@ -399,8 +400,8 @@ static mf_status read_slices(mf_bundle *b, const mf_bundle_entry *e, const mf_sl
     return MF_OK;
 }
 
-/* Storage for a sliced tensor is allocated only if the entries of its slices could hold that
- * much. */
+/* Storage for a sliced tensor is allocated only if the entries of its slices could hold that much.
+ */
 static mf_status alloc_sliced(const mf_bundle *b, const mf_bundle_entry *e, const mf_shape *shape,
                               mf_tensor *out)
 {

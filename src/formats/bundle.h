@@ -74,13 +74,13 @@ typedef struct mf_bundle_writer mf_bundle_writer;
 
 MF_MUST mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out);
 /* Add a tensor, or (slice != NULL) a slice of a tensor of shape `full`.
- * Fails: INVALID_ARGUMENT (duplicate name, shape), UNIMPLEMENTED (type), and as writing files
- * does. */
+ * Fails: INVALID_ARGUMENT (duplicate name, shape), UNIMPLEMENTED (type), and as writing files does.
+ */
 MF_MUST mf_status mf_bundle_writer_add(mf_bundle_writer *w, const char *name, size_t len,
                                        const mf_tensor *tensor, const mf_shape *full,
                                        const mf_slice *slice);
-/* Renames both files to their final names, the index last. Either both exist afterwards, or
- * none. */
+/* Renames both files to their final names, the index last. Either both exist afterwards, or none.
+ */
 MF_MUST mf_status mf_bundle_writer_finish(mf_bundle_writer *w);
 void mf_bundle_writer_free(mf_bundle_writer *w); /* without finish: removes the temporary files */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle_write.c - writes and merges checkpoints. Data goes to a temporary file; files are renamed
- * only when all data is on disk, and the index, which makes the checkpoint exist, comes last. */
+/* bundle_write.c - writes and merges checkpoints in TensorFlow's bundle format (bundle.h). Data
+ * goes to a temporary file; files are renamed only when all data is on disk, and the index, which
+ * makes the checkpoint exist, comes last. */
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "formats/crc32c.h"

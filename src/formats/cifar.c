@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* cifar.c - reads CIFAR-10 and CIFAR-100 binary files. */
 #include "formats/cifar.h"
 
 #include "base/buf.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* csv.c - splits CSV and TSV text (RFC 4180) into cells, with positions for error messages. */
 #include "formats/csv.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* example.c - decodes and encodes tf.Example. */
 #include "formats/example.h"
 
 #include "proto/example.pb-c.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* example.h - tf.Example, the usual content of a record: named lists of bytes, floats or
- * integers. */
+/* example.h - tf.Example, the usual content of a record: named lists of bytes, floats or integers.
+ */
 #ifndef MF_FORMATS_EXAMPLE_H
 #define MF_FORMATS_EXAMPLE_H
 

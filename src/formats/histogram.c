@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* histogram.c - histograms of values in TensorFlow's buckets, for event files. */
 #include "formats/histogram.h"
 
 #include <float.h>

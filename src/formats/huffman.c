@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* huffman.c - canonical Huffman codes: construction, encoding, decoding, bit streams. */
 #include "formats/huffman.h"
 
 #include "base/mem.h"

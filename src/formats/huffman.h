@@ -40,8 +40,8 @@ typedef struct mf_huffman {
     int count[MF_HUFFMAN_BITS + 1]; /* number of codes by length */
 } mf_huffman;
 
-/* Build the decoder from lengths[0 ... n-1], set by the caller. Fails: DATA_LOSS (invalid
- * lengths). */
+/* Build the decoder from lengths[0 ... n-1], set by the caller. Fails: DATA_LOSS (invalid lengths).
+ */
 MF_MUST mf_status mf_huffman_make(mf_huffman *h);
 static inline void mf_huffman_put(const mf_huffman *h, mf_bits_out *b, int symbol)
 {

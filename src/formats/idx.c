@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* idx.c - reads IDX files (MNIST). */
 #include "formats/idx.h"
 
 #include "base/mem.h"

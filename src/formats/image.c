@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* image.c - decodes and resizes PNG, JPEG and BMP images. */
 #include "formats/image.h"
 
 #include <string.h>
@@ -65,8 +66,8 @@ mf_status mf_image_decode(const void *data, size_t len, int channels, mf_buf *pi
     return image_decode(data, len, channels, pixels, out);
 }
 
-/* The position of output pixel i between input pixels *low and *low + 1 (at most last), in
- * 1/256. */
+/* The position of output pixel i between input pixels *low and *low + 1 (at most last), in 1/256.
+ */
 static int64_t image_place(int64_t i, int64_t from, int64_t to, int64_t *low)
 {
     int64_t at = ((2 * i + 1) * from * 128) / to - 128; /* (i + 0.5) * from / to - 0.5 */

@@ -35,8 +35,8 @@ typedef struct mf_image_how {
 /* Append the pixels as a PNG file. Fails: INVALID_ARGUMENT (no pixels, too many, or not 1 to 4
  * channels), RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_png_encode(const unsigned char *pixels, const mf_image *image, mf_buf *out);
-/* bits: per channel, 8 or 16 (in the machine's order). level: of compression, 0 to 9; -1:
- * default. */
+/* bits: per channel, 8 or 16 (in the machine's order). level: of compression, 0 to 9; -1: default.
+ */
 MF_MUST mf_status mf_png_encode_as(const void *pixels, const mf_image *image, int bits, int level,
                                    mf_buf *out);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* libsvm.c - parses lines of LIBSVM files. */
 #include "formats/libsvm.h"
 
 #include "base/mem.h"

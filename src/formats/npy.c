@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npy.c - reads and writes NumPy .npy files. */
 #include "formats/npy.h"
 
 #include "base/mem.h"

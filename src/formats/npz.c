@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npz.c - reads and writes NumPy .npz archives. */
 #include "formats/npz.h"
 
 #include "base/file.h"
@@ -118,8 +119,8 @@ static int64_t find_member(const mf_npz *npz, const char *name)
     return -1;
 }
 
-/* Unpacks a member of the size that the directory states. Reading to the end verifies the
- * checksum. */
+/* Unpacks a member of the size that the directory states. Reading to the end verifies the checksum.
+ */
 static mf_status npz_unpack(mf_npz *npz, int64_t i, char *data, size_t size)
 {
     zip_file_t *file = zip_fopen_index(npz->zip, (zip_uint64_t)i, 0);

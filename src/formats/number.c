@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* number.c - locale-independent parsing of numbers. */
 #include "formats/number.h"
 
 #include <stdlib.h>

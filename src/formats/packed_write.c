@@ -134,8 +134,8 @@ static bool is_on_grid(symbols *s, float *scales)
 
 /* ---- codes ---- */
 
-/* Calls put(zeros before, element) for each nonzero element; element -1: MF_PACKED_FAR zeros
- * alone. */
+/* Calls put(zeros before, element) for each nonzero element; element -1: MF_PACKED_FAR zeros alone.
+ */
 static void each_gap(symbols *s, void (*put)(symbols *s, void *ctx, int gap, int64_t element),
                      void *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints
- * them. */
+/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints them.
+ */
 #include "formats/pbtxt.h"
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"

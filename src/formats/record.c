@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* record.c - reads and writes the records of TFRecord files. */
 #include "formats/record.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stream.c - sequential files with transparent GZIP and ZLIB compression. */
 #include "formats/stream.h"
 
 #include "base/file.h"

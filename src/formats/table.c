@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* table.c - reads and writes LevelDB tables, the index of TensorFlow checkpoints. */
 #include "formats/table.h"
 
 #include "formats/crc32c.h"

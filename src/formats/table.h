@@ -19,8 +19,8 @@ typedef struct mf_table_entry {
 } mf_table_entry;
 
 /* All entries in order. Checksums, lengths and the order of keys are verified.
- * Owns: *out is allocated in the arena and refers to `data`. Fails: DATA_LOSS,
- * RESOURCE_EXHAUSTED. */
+ * Owns: *out is allocated in the arena and refers to `data`. Fails: DATA_LOSS, RESOURCE_EXHAUSTED.
+ */
 MF_MUST mf_status mf_table_decode(const void *data, size_t len, mf_arena *arena,
                                   mf_table_entry **out, int64_t *n);
 

@@ -32,8 +32,8 @@ int64_t mf_tensors_find(const mf_tensors *t, const char *name);
 MF_MUST mf_status mf_tensors_read(mf_tensors *t, int64_t i, mf_tensor *out);
 
 /* Write these tensors atomically, in the format of the path's extension. Fails: UNIMPLEMENTED or
- * INVALID_ARGUMENT naming the tensor that the format does not support, and as writing files
- * does. */
+ * INVALID_ARGUMENT naming the tensor that the format does not support, and as writing files does.
+ */
 MF_MUST mf_status mf_tensors_write(const char *path, const char *const *names,
                                    const mf_tensor *const *tensors, int64_t n);
 

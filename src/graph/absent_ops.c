@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by
- * `tools/tf_opdef.py --absent`; an op that is added to ops/ leaves this list. */
+/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by `tools/tf_opdef.py
+ * --absent`; an op that is added to ops/ leaves this list. */
 #include "graph/absent.h"
 
 #include <stddef.h>

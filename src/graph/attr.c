@@ -182,8 +182,8 @@ static mf_status attr_parse_shape(const char **p, mf_shape *out)
     return parse_dims(p, out);
 }
 
-/* uint8[4]{255,0,0,255}, of plain numbers. Its elements are in the arena, not in counted
- * storage. */
+/* uint8[4]{255,0,0,255}, of plain numbers. Its elements are in the arena, not in counted storage.
+ */
 static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
 {
     mf_shape shape;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_name.c - see device_name.h. Accepts the syntax of both of TensorFlow's parsers: that of
- * its clients, which refuses "/task:*", and that of its servers, which refuses "job:worker". */
+/* device_name.c - parses, prints and merges TensorFlow device names. Accepts the syntax of both of
+ * TensorFlow's parsers: that of its clients, which refuses "/task:*", and that of its servers,
+ * which refuses "job:worker". */
 #include "graph/device_name.h"
 
 #include <ctype.h>

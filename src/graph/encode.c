@@ -166,8 +166,8 @@ static mf_status encode_attrs(const mf_named_attr *attrs, int n, mf_arena *arena
     return MF_OK;
 }
 
-/* Preserved bytes become one unknown field: protobuf-c writes its key and then the rest
- * unchanged. */
+/* Preserved bytes become one unknown field: protobuf-c writes its key and then the rest unchanged.
+ */
 static mf_status attach_unknown(mf_bytes bytes, mf_arena *arena, ProtobufCMessage *m)
 {
     uint64_t key = 0;

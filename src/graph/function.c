@@ -221,8 +221,8 @@ static mf_status add_args(body *b)
     return MF_OK;
 }
 
-/* Replace "$T" by the call's attribute, in place (lists of the message belong to this body
- * alone). */
+/* Replace "$T" by the call's attribute, in place (lists of the message belong to this body alone).
+ */
 static mf_status substitute(const body *b, mf_named_attr *attrs, int n)
 {
     for (int i = 0; i < n; i++) {

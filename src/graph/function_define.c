@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* function_define.c - turns a subgraph into a FunctionDef of a library; the inverse of
- * function.c. */
+/* function_define.c - turns a subgraph into a FunctionDef of a library; the inverse of function.c.
+ */
 #include "graph/function.h"
 #include "graph/graphdef_codec.h"
 #include "graph/op.h"

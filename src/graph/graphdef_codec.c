@@ -147,8 +147,8 @@ static mf_status decode_attr(mf_graph *g, const Tensorflow__AttrValue *v, mf_att
     }
 }
 
-/* Annotations of TensorFlow's optimizer, with identifiers of unknown dimensions: -2, -3 and so
- * on. */
+/* Annotations of TensorFlow's optimizer, with identifiers of unknown dimensions: -2, -3 and so on.
+ */
 static bool is_a_note(const char *name)
 {
     return strcmp(name, "_input_shapes") == 0;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Generated: pointers to single ops, and to the first element of arrays terminated by a NULL
- * name. */
+/* Generated: pointers to single ops, and to the first element of arrays terminated by a NULL name.
+ */
 extern const mf_op *const mf_op_singles[];
 extern const mf_op *const mf_op_families[];
 

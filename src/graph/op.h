@@ -150,8 +150,8 @@ void mf_kernel_done(mf_kernel *k, mf_status status);
 /* The same, with dead outputs. */
 void mf_kernel_done_dead(mf_kernel *k);
 
-/* The object in input i (resource or reference). Fails: INVALID_ARGUMENT (it is of another
- * type). */
+/* The object in input i (resource or reference). Fails: INVALID_ARGUMENT (it is of another type).
+ */
 MF_MUST mf_status mf_kernel_object(const mf_kernel *k, int i, const mf_object_type *type,
                                    mf_object **out);
 MF_MUST mf_status mf_kernel_variable(const mf_kernel *k, int i, mf_variable **out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute.c - see recompute.h. For one segment after the other:
+/* recompute.c - rematerialisation (gradient checkpointing) of a segment of the graph. For one
+ * segment after the other:
  *
  *   the gradients of later layers that enter it           the gate: copies wait for these
  *   nodes that gradients use, back to the entry           copied, in the order of the graph

@@ -6,8 +6,8 @@
 
 #include "graph/graph.h"
 
-/* Call it after mf_gradients(): gradients then use copies of the values inside a segment.
- * segment: by layer (mf_node_layer(), from 1 to n_layers): the number, from 1, of its segment.
+/* Call it after mf_gradients(): gradients then use copies of the values inside a segment. segment:
+ * by layer (mf_node_layer(), from 1 to n_layers): the number, from 1, of its segment.
  * Layers of a segment are recomputed together; segments are in the order of the layers. 0: the
  * values of the layer are kept.
  * Values that enter or leave a segment, and outputs of stateful ops, are kept; the rest is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - see settings.h. */
+/* settings.c - parses settings such as "units=128 activation=relu" against a signature. */
 #include "graph/settings.h"
 
 #include "base/buf.h"

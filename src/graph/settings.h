@@ -4,10 +4,8 @@
  *     units=128 activation=relu     against     {units: int >= 1, activation: string = 'linear'}
  *
  * Layers, optimizers, schedules, data sets, augmentations and strategies have such settings. The
- * syntax
- * is that of attributes (attr.h). A string needs quotes only if it contains a space, a comma or a
- * quote;
- * a list of one element needs no brackets (strides=2). */
+ * syntax is that of attributes (attr.h). A string needs quotes only if it contains a space, a comma
+ * or a quote; a list of one element needs no brackets (strides=2). */
 #ifndef MF_GRAPH_SETTINGS_H
 #define MF_GRAPH_SETTINGS_H
 
@@ -21,10 +19,8 @@ typedef struct mf_options {
 } mf_options;
 
 /* Owns: everything is in the arena. `text` may be NULL. Fails: INVALID_ARGUMENT naming the subject
- * and
- * the setting: unknown (with the closest known name), missing without a default, of another type,
- * out
- * of range, given twice. */
+ * and the setting: unknown (with the closest known name), missing without a default, of another
+ * type, out of range, given twice. */
 MF_MUST mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                                    mf_arena *arena, mf_options *out);
 /* Settings in the text replace previously parsed settings of the same signature. Fails in the same

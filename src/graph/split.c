@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* split.c - see split.h. */
+/* split.c - evaluates and prints the sharding rule (`mf_op.split`) of an op, and the rules that
+ * many ops share. */
 #include "graph/split.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* step_file.c - opens files for graph ops below the allowed directories (--allow-dir), safe against
+ * symbolic links. */
 #include "graph/step_file.h"
 
 #include "base/file.h"

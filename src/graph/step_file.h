@@ -18,8 +18,8 @@
 MF_MUST mf_status mf_step_file(const mf_step *step, const char *path);
 
 /* Open the file as open() does; a new file has the mode of the umask. Owns: the caller calls
- * close(*fd). Fails: as mf_step_file() and open(); INVALID_ARGUMENT (neither file nor
- * directory). */
+ * close(*fd). Fails: as mf_step_file() and open(); INVALID_ARGUMENT (neither file nor directory).
+ */
 MF_MUST mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd);
 
 /* The directory of a file to be written or renamed, held open. */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job_watcher.c - watches one job: a separate process starts the command, writes its output to the
  * job's log, restarts it where the job asks for that, and records how it ended. It does not depend
- * on
- * the daemon, which may die. If the watcher dies, the kernel kills the command, and the daemon
- * finds a
- * lost job. */
+ * on the daemon, which may die. If the watcher dies, the kernel kills the command, and the daemon
+ * finds a lost job. */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jobqueue.c - see jobqueue.h: submits, reads, cancels and removes jobs. */
+/* jobqueue.c - submits, reads, cancels and removes jobs of a queue directory. */
 #include "jobqueue/jobqueue.h"
 
 #include "base/exit_code.h"
@@ -357,8 +357,7 @@ mf_status mf_jobqueue_write_end(const char *dir, const char *name, mf_jobqueue_s
 }
 
 /* A watcher records its process before it checks for a cancellation, and this function checks for
- * the
- * process after it recorded the cancellation: at least one of them sees the other. */
+ * the process after it recorded the cancellation: at least one of them sees the other. */
 mf_status mf_jobqueue_cancel(const char *dir, mf_arena *arena, mf_jobqueue_job *job)
 {
     mf_buf path = { 0 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* jobqueue.h - a queue of jobs in a folder. Each job is a command: a user submits it, a daemon
- * starts
- * it, and any process can read its state. All state is in files, so it survives the death of the
- * daemon, of the submitting process, and of the machine.
+ * starts it, and any process can read its state. All state is in files, so it survives the death of
+ * the daemon, of the submitting process, and of the machine.
  *
- *     DIR/NAME/job       the record of the job (job_record.c)
+ *     DIR/NAME/job       the record of the job (job_order_codec.c)
  *     DIR/NAME/run       its watcher: process id and start time
  *     DIR/NAME/tries     how often it has been started
  *     DIR/NAME/cancel    it was cancelled
@@ -63,8 +62,7 @@ typedef struct mf_jobqueue_job {
 } mf_jobqueue_job;
 
 /* The folder of the queue: `given`, else MESHFLOW_SPOOL, else .meshflow/jobs in the home folder.
- * Owns:
- * mf_buf_deinit(out). Fails: FAILED_PRECONDITION (none of them exists). */
+ * Owns: mf_buf_deinit(out). Fails: FAILED_PRECONDITION (none of them exists). */
 MF_MUST mf_status mf_jobqueue_dir(const char *given, mf_buf *out);
 /* "DIR/NAME/FILE". Owns: mf_buf_deinit(out). */
 MF_MUST mf_status mf_jobqueue_path(const char *dir, const char *name, const char *file,
@@ -79,8 +77,7 @@ MF_MUST mf_status mf_jobqueue_read(const char *dir, const char *name, mf_arena *
 /* Reads all jobs, the oldest first; other files are skipped. */
 MF_MUST mf_status mf_jobqueue_list(const char *dir, mf_arena *arena, mf_jobqueue_job **out, int *n);
 /* Ends the job, or keeps it from starting. *job: its state at that moment. FAILED_PRECONDITION: it
- * has
- * ended. */
+ * has ended. */
 MF_MUST mf_status mf_jobqueue_cancel(const char *dir, mf_arena *arena, mf_jobqueue_job *job);
 /* A job that has not started and waits for that one; NULL: none. */
 const mf_jobqueue_job *mf_jobqueue_find_waiting(const mf_jobqueue_job *jobs, int n,
@@ -93,13 +90,11 @@ bool mf_jobqueue_has_daemon(const char *dir);
 /* ---- for the daemon ---- */
 
 /* Starts jobs until *stop, with at most `slots` slots occupied. Running jobs survive its end.
- * Fails:
- * ALREADY_EXISTS (another daemon serves the folder). */
+ * Fails: ALREADY_EXISTS (another daemon serves the folder). */
 MF_MUST mf_status mf_jobqueue_serve(const char *dir, int64_t slots,
                                     const volatile sig_atomic_t *stop);
 /* Starts the watcher of a job, which runs the job. Returns its process id; -1 after a failure,
- * which
- * is the thread's error. */
+ * which is the thread's error. */
 int64_t mf_jobqueue_start(const char *dir, const mf_jobqueue_job *job);
 /* Kills the processes of a job whose watcher is dead. The environment distinguishes them from
  * processes of a newer session with the same id. */

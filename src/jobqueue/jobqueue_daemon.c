@@ -38,8 +38,7 @@ static started *find_fresh(daemon_state *d, const char *name)
 }
 
 /* Forgets started watchers that have recorded their process. False: one ended before it could
- * record
- * it. */
+ * record it. */
 static bool jobqueue_daemon_reap(daemon_state *d)
 {
     bool well = true;

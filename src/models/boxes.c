@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* boxes.c - graphs of bounding-box arithmetic: overlap (IoU), encoding, decoding, matching with
+ * objects. */
 #include "models/boxes.h"
 
 /* Typical offsets and logarithms of size ratios: codes are divided by them. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detection_loss.c - the loss of a two-stage detector: anchors and proposals are matched with the
  * objects of their image, which determines their targets. Every value depends on one sample only,
- * so
- * matches do not depend on how samples are sharded. */
+ * so matches do not depend on how samples are sharded. */
 #include "models/detection.h"
 
 /* Minimum overlap of a positive box, and maximum overlap of a negative anchor. */

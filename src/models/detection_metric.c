@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detection_metric.c - mean average precision as defined by VOC since 2010: for each class, the
- * area
- * under the precision-recall curve, where precision is the maximum at that recall or higher;
- * averaged
- * over the classes that have objects. A detection is correct if it overlaps an object of its class
- * enough and no better detection of its image does; an object counts once.
+ * area under the precision-recall curve, where precision is the maximum at that recall or higher;
+ * averaged over the classes that have objects. A detection is correct if it overlaps an object of
+ * its class enough and no better detection of its image does; an object counts once.
  *
  * Detections are counted in histograms of scores, with bins of equal width in log-odds. So the
- * metric
- * is a sum over samples and does not depend on batches or workers. Detections in one bin count as
- * having the same score. */
+ * metric is a sum over samples and does not depend on batches or workers. Detections in one bin
+ * count as having the same score. */
 #include "models/detection.h"
 
 #include <math.h>

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detector.c - the layers of Faster R-CNN (Ren et al. 2015), trained as in document 003: regions
- * are
- * proposed at anchors, filtered, cropped from the features, and classified. Values that the loss
- * and
- * the metric need are stored under names (mf_model_name_output).
+ * are proposed at anchors, filtered, cropped from the features, and classified. Values that the
+ * loss and the metric need are stored under names (mf_model_name_output).
  *
  * All shapes are fixed and samples are independent, so results do not depend on shards or workers.
- * If
- * a job has several meshes (docs/guides/mesh.md), the filter can be placed on one of them:
- * candidates
- * are gathered there, and the selected boxes are sent back. */
+ * If a job has several meshes (docs/guides/mesh.md), the filter can be placed on one of them:
+ * candidates are gathered there, and the selected boxes are sent back. */
 #include "models/boxes.h"
 
 #include <meshflow/mesh.h>
@@ -76,8 +72,7 @@ static mf_output detector_conv(mf_layer_call *l, mf_output x, const char *part, 
 }
 
 /* Non-maximum suppression: [n,most,4], padded with empty boxes. If it runs on another mesh,
- * candidates
- * and results are sent under these names, which appear in traces. */
+ * candidates and results are sent under these names, which appear in traces. */
 static mf_output filtered(mf_layer_call *l, mf_output boxes, mf_output scores)
 {
     const int64_t most = mf_options_int(&l->o, "proposals"), mesh = mf_options_int(&l->o, "mesh"),
@@ -152,12 +147,9 @@ static mf_output sample_numbers(mf_layer_call *l, mf_output features, int64_t bo
 }
 
 /* CropAndResize samples at the corners of a grid, and its coordinates 0 and 1 are the centres of
- * the
- * first and last position. We sample the centres of size x size equal cells of a box whose
- * coordinates
- * 0 and 1 are the borders: y -> (y * positions - 1/2) / (positions - 1), each side half a cell
- * further
- * in. */
+ * the first and last position. We sample the centres of size x size equal cells of a box whose
+ * coordinates 0 and 1 are the borders: y -> (y * positions - 1/2) / (positions - 1), each side half
+ * a cell further in. */
 static mf_output grid(mf_layer_call *l, mf_output boxes, int64_t size)
 {
     const double part = 0.5 / (double)size, rows = (double)l->shape.dims[1],

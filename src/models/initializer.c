@@ -109,9 +109,8 @@ static mf_output lecun_normal(const mf_initializer_call *r)
 enum { ORTHOGONAL_STEPS = 40 };
 
 /* X <- 3/2 X - 1/2 X X' X moves all singular values below sqrt 3 towards 1 (Newton-Schulz) and
- * keeps
- * the singular vectors. So a random normal matrix becomes the nearest orthogonal matrix, and the
- * distribution of directions remains uniform. */
+ * keeps the singular vectors. So a random normal matrix becomes the nearest orthogonal matrix, and
+ * the distribution of directions remains uniform. */
 static mf_output orthogonal(const mf_initializer_call *r)
 {
     const int last = r->shape->rank - 1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* initializer.h - initial values of weights, as ops: a function of the model's seed and the
- * weight's
- * name. */
+ * weight's name. */
 #ifndef MF_MODELS_INITIALIZER_H
 #define MF_MODELS_INITIALIZER_H
 
@@ -27,8 +26,7 @@ typedef struct mf_initializer_kind {
 extern const mf_initializer_kind mf_initializers[];
 
 /* `text`: name and settings ("glorot_uniform", "random_normal stddev=0.02"). Failures are recorded
- * in
- * the graph. */
+ * in the graph. */
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,
                          const char *weight);
 

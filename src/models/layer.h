@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer.h - the interface of a layer: a row in a table of its file, looked up by name. build() adds
- * ops
- * to the graph and requests weights; errors are recorded in the graph (sticky), so calls need no
- * checks. */
+ * ops to the graph and requests weights; errors are recorded in the graph (sticky), so calls need
+ * no checks. */
 #ifndef MF_MODELS_LAYER_H
 #define MF_MODELS_LAYER_H
 
@@ -41,10 +40,8 @@ mf_output mf_layer_lookup(mf_layer_call *l, const char *what, const mf_shape *sh
 mf_output mf_layer_moving(mf_layer_call *l, const char *what, const mf_shape *shape,
                           const char *initializer, mf_output batch, double momentum);
 /* State that samples pass on to the samples at the same position of the next batch, without
- * gradients:
- * returns the rows for the samples of `like`, in training. The weight is [rows, ...] with at least
- * as
- * many rows as a batch has samples. */
+ * gradients: returns the rows for the samples of `like`, in training. The weight is [rows, ...]
+ * with at least as many rows as a batch has samples. */
 mf_output mf_layer_kept(mf_layer_call *l, const char *what, const mf_shape *shape,
                         const char *initializer, mf_output like);
 /* Sets the rows for the next batch. */
@@ -54,8 +51,7 @@ void mf_layer_add_loss(mf_layer_call *l, mf_output per_sample);
 /* `training` in training, otherwise `inference`; only one of them is computed. */
 mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output inference);
 /* Uniform numbers in [0,1) of the shape of `like`, whose first dimension is the samples: a function
- * of
- * (seed, step, index of the sample in the batch, element). For training only. */
+ * of (seed, step, index of the sample in the batch, element). For training only. */
 mf_output mf_layer_uniform(mf_layer_call *l, mf_output like);
 /* The same for layers that draw several times: `draw` distinguishes the draws. */
 mf_output mf_layer_uniforms(mf_layer_call *l, mf_output like, int64_t draw);
@@ -72,8 +68,7 @@ mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x);
     "l1: float = 0.0, l2: float = 0.0"
 
 /* A weight with the settings kernel_initializer, l1 and l2. Its last dimension is named by the
- * setting
- * `dim`, which every layer has. */
+ * setting `dim`, which every layer has. */
 mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *shape);
 /* Names the dimensions of the weight that was added last, see mf_name_dims(): "vocab,". */
 void mf_layer_name_dims(mf_layer_call *l, const char *names);

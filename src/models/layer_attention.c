@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_attention.c - multi-head attention over sequences. Names and shapes of the weights are
- * those
- * of Keras's einsums: kernels [width,heads,dim] and, for the output projection, [heads,dim,width].
- */
+ * those of Keras's einsums: kernels [width,heads,dim] and, for the output projection,
+ * [heads,dim,width]. */
 #include "models/layer.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_conv.c - convolutions over images [n,h,w,c] and sequences [n,t,c]. Kernels have Keras's
- * shape:
- * height, width, input channels (per group), output channels. */
+ * shape: height, width, input channels (per group), output channels. linear.c adds the convolution,
+ * its bias and activation. */
 #include "models/layer.h"
 
 #include <string.h>

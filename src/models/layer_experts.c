@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_experts.c - a mixture of experts as in Mesh TensorFlow: each position of a sequence is
- * routed
- * to the one or two experts with the largest gates, as long as they have capacity.
+ * routed to the one or two experts with the largest gates, as long as they have capacity.
  *
  * Dimensions, named as in the einsums: n samples, t positions, w width, e experts, c positions per
  * expert and sample (capacity), h hidden units. Positions compete only within their sample, so
- * samples
- * are independent: results do not depend on shards or batches.
+ * samples are independent: results do not depend on shards or batches.
  *
  * All ops can be split on a mesh. If samples and experts are split along one axis, the change of
  * [e,n,c,w] from a split of n to a split of e is an all-to-all. If two letters could be split along
- * an
- * axis, propagation takes the first in the alphabet: samples are called b instead of n in dispatch
- * and
- * combine, so that these are split by samples. */
+ * an axis, propagation takes the first in the alphabet: samples are called b instead of n in
+ * dispatch and combine, so that these are split by samples. */
 #include "models/layer.h"
 
 #include <math.h>
@@ -98,8 +94,7 @@ static void add_choice(gating *g, mf_output choice, mf_output ahead, mf_output g
 }
 
 /* The load balancing loss: large if the experts that are chosen often also have large gates; 1 if
- * the
- * load is uniform. */
+ * the load is uniform. */
 static void add_balance(const gating *g, mf_output gates, mf_output choice)
 {
     const double weight = mf_options_float(&g->l->o, "balance") * (double)g->experts;

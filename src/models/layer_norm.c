@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_norm.c - layers that normalize values to mean 0 and variance 1, then apply a learned mean
- * and
- * scale. */
+ * and scale. */
 #include "models/layer.h"
 
 static mf_output scale_shift(mf_layer_call *l, mf_output x, mf_output mean, mf_output inverse,
@@ -104,8 +103,7 @@ static void row_statistics(mf_layer_call *l, batch_norm *b)
 }
 
 /* Statistics of the shard in training, otherwise moving ones. A layer with trainable=false always
- * uses
- * moving ones, as in Keras. */
+ * uses moving ones, as in Keras. */
 static mf_output batch_build(mf_layer_call *l)
 {
     const double momentum = mf_options_float(&l->o, "momentum");

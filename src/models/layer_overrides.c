@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* layer_overrides.c - parses and applies overrides of layer settings by name pattern. */
 #include "models/layer_overrides.h"
 
 #include "base/did_you_mean.h"

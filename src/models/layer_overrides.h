@@ -5,8 +5,8 @@
  *
  * Each has a pattern of layer names (as for file names) and settings; they are separated by
  * semicolons, and later ones win. A pattern with a star skips layers that do not have the setting.
- * So
- * a compressed model is still a model of the zoo: this text is all that is needed to build it. */
+ * So a compressed model is still a model of the zoo: this text is all that is needed to build it.
+ */
 #ifndef MF_MODELS_LAYER_OVERRIDES_H
 #define MF_MODELS_LAYER_OVERRIDES_H
 

@@ -7,8 +7,7 @@
  *     F(v) = -v b - sum over hidden units of log(1 + exp(c + v W))
  *
  * The gradient of F(data) - F(end of the chain), with the end of the chain held constant, is that
- * of
- * contrastive divergence. So the difference is a loss, and training needs no special code. */
+ * of contrastive divergence. So the difference is a loss, and training needs no special code. */
 #include "models/layer.h"
 
 typedef struct layer_rbm_machine {

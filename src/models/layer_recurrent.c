@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_recurrent.c - recurrent layers over sequences [n,t,c]. The recurrence is unrolled: the ops
- * of a
- * step are in the graph once for every t, with known shapes, and are planned and fused like all
- * others, which the body of a loop is not. So sequences should have at most a few hundred steps.
- * The
- * inputs of all steps are multiplied by the kernel in one product before the first step. */
+ * of a step are in the graph once for every t, with known shapes, and are planned and fused like
+ * all others, which the body of a loop is not. So sequences should have at most a few hundred
+ * steps. The inputs of all steps are multiplied by the kernel in one product before the first step.
+ */
 #include "models/layer.h"
 
 enum { LONGEST = 1024 };

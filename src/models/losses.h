@@ -16,8 +16,7 @@ typedef struct mf_loss_kind {
     const char *settings;
     const char *about;
     /* l->in: the model's output and the label; l->shape: the output's. Returns [n] or [n,...],
-     * which is
-     * averaged over all dimensions except n. */
+     * which is averaged over all dimensions except n. */
     mf_output (*build)(mf_layer_call *l);
     unsigned flags;
     const char *label; /* the shape of a float label; NULL: the output's */

@@ -30,8 +30,7 @@ typedef struct mf_weight {
 } mf_weight;
 
 /* A moving statistic: in training, weight = momentum * weight + (1 - momentum) * mean over the
- * samples
- * of the shards' values. */
+ * samples of the shards' values. */
 typedef struct mf_moving {
     mf_weight *weight;
     mf_output batch; /* of the shard */
@@ -93,8 +92,7 @@ struct mf_model {
 void mf_model_ref(mf_model *model);
 
 /* As mf_graph_refuses() for the model's graph; also FAILED_PRECONDITION if the model is compiled.
- * model
- * may be NULL if status is a failure. */
+ * model may be NULL if status is a failure. */
 bool mf_model_refuses(mf_model *model, mf_status status);
 
 /* The known shape of an output; the batch dimension is unknown. Failures are recorded in the graph.

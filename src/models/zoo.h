@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zoo.h - models by name. A model is a row in a table of its file; it examines the columns of the
- * data
- * and builds layers that fit them. */
+ * data and builds layers that fit them. */
 #ifndef MF_MODELS_ZOO_H
 #define MF_MODELS_ZOO_H
 
@@ -52,10 +51,8 @@ const mf_column *mf_zoo_column(const mf_zoo_call *z, const char *name);
  * failure is recorded and the output is empty. */
 mf_output mf_zoo_input(mf_zoo_call *z, const char *name, int min_rank, int max_rank);
 /* One score per class of the label; for a float label as many numbers as it has, with loss and
- * metrics
- * of a regression. A failure is recorded if the number of classes is unknown, or if there is no
- * label
- * (unless `alone` is set: then one number). */
+ * metrics of a regression. A failure is recorded if the number of classes is unknown, or if there
+ * is no label (unless `alone` is set: then one number). */
 mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone);
 /* Records why the data does not fit; returns an empty output. */
 mf_output mf_zoo_fail(mf_zoo_call *z, const char *fmt, ...) MF_PRINTF(2, 3);

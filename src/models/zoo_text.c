@@ -89,8 +89,7 @@ static const char *experts_of(const mf_zoo_call *z, int64_t block, char text[], 
 }
 
 /* If every token has a label, each is predicted from those before it (GPT). With one label, the
- * mean
- * over the positions is classified (a small BERT). */
+ * mean over the positions is classified (a small BERT). */
 static mf_output transformer_build(mf_zoo_call *z)
 {
     const bool places = is_language_model(z);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* hostname.c - checks with getaddrinfo() whether a host name is unknown. */
 #include "net/hostname.h"
 
 #include <netdb.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mailbox.c - a queue of received messages between a transport's thread and a task's thread. */
 #include "net/mailbox.h"
 
 #include "base/clock.h"

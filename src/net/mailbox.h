@@ -32,8 +32,8 @@ void mf_mailbox_put(void *ctx, int from, const mf_frame *f, void *data);
 /* The same for mail from another source. */
 void mf_mailbox_add(mf_mailbox *box, mf_mail *mail);
 /* Returns the oldest mail. NULL: until_ns (0: no limit) has passed, mf_mailbox_wake() was called
- * since the last NULL, or the mailbox is closed or broken. Owns: the caller calls
- * mf_mail_free(). */
+ * since the last NULL, or the mailbox is closed or broken. Owns: the caller calls mf_mail_free().
+ */
 mf_mail *mf_mailbox_take(mf_mailbox *box, int64_t until_ns);
 /* Fails with RESOURCE_EXHAUSTED if the mailbox is broken. One message was lost, so all later ones
  * are dropped, too. */

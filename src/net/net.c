@@ -124,8 +124,8 @@ static mf_status wait_more(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 }
 
 /* The caller holds the lock. Bytes may be in flight into memory that the caller reclaims: they get
- * a short time to arrive, because a peer whose connection is dropped cannot be notified of
- * the cause. */
+ * a short time to arrive, because a peer whose connection is dropped cannot be notified of the
+ * cause. */
 static void unpost(mf_net *n, mf_net_waiter *w)
 {
     const int64_t until = w->busy ? mf_clock_ns() + FINISH_NS : 0;

@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 
-/* The header of a message. Messages with the same key arrive in the order in which they were
- * sent. */
+/* The header of a message. Messages with the same key arrive in the order in which they were sent.
+ */
 typedef struct mf_frame {
     uint16_t kind; /* mf_message */
     uint16_t flags;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uds_socket.c - see uds_socket.h. */
+/* uds_socket.c - Unix sockets: names, peer credentials, reads and writes with deadlines. */
 #include "net/uds_socket.h"
 
 #include "base/clock.h"

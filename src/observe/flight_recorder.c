@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flight_recorder.c - the flight recorder of a task: its last events, in a ring behind its status
- * page. */
+ * page. The ring is in a file that status_page_create.c maps shared, so the kernel keeps its pages
+ * when the task dies, even by SIGKILL. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"

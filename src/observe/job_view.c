@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* job_view.c - reads the status pages of all tasks of this host, and finds which task each one
+ * waits for. */
 #include "observe/job_view.h"
 
 #include "base/clock.h"

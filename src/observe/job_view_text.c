@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_view_text.c - the chain of waits of a job, and what the task at its end does, in
- * sentences. */
+/* job_view_text.c - the chain of waits of a job, and what the task at its end does, in sentences.
+ */
 #include "observe/job_view.h"
 
 #include <stdio.h>
@@ -18,8 +18,8 @@ static double job_view_text_seconds(int64_t since, int64_t now)
 }
 
 /* A task of another host that has not reported for long: it is stopped, or computes, saves or
- * evaluates for long, which is normal unless others wait. Whatever it last waited for has
- * arrived. */
+ * evaluates for long, which is normal unless others wait. Whatever it last waited for has arrived.
+ */
 static bool is_silent(const mf_status_page_seen *t, int64_t now)
 {
     return t->alive && mf_job_view_is_kept(t) && now - t->page.reported_ns > SILENT_NS;

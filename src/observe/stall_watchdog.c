@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stall_watchdog.c - the thread that reports steps that have stalled, and the task that is the
+ * cause. */
 #include "observe/stall_watchdog.h"
 
 #include "base/clock.h"

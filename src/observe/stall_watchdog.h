@@ -2,8 +2,8 @@
 /* stall_watchdog.h - reports that a thread is blocked: it waits for another task, for input, or for
  * a disk. If that lasts, one line on standard error says which step has stalled for how long, which
  * task is the cause and what that task does, as `meshflow job status` prints it; another line says
- * when the step continues. One task reports for all tasks of the job on this host: the first of
- * the tasks that wait for the same cause. */
+ * when the step continues. One task reports for all tasks of the job on this host: the first of the
+ * tasks that wait for the same cause. */
 #ifndef MF_OBSERVE_STALL_WATCHDOG_H
 #define MF_OBSERVE_STALL_WATCHDOG_H
 

@@ -117,8 +117,8 @@ typedef struct mf_status_page_event {
 typedef struct mf_status_page {
     char job[MF_STATUS_PAGE_NAME], task[MF_STATUS_PAGE_TASK], host[MF_STATUS_PAGE_NAME];
     int64_t pid, start; /* mf_process.start */
-    /* For a task on another host: the process of this host that shows it. 0: a task of this
-     * host. */
+    /* For a task on another host: the process of this host that shows it. 0: a task of this host.
+     */
     int64_t keeper, keeper_start, reported_ns; /* time of the task's last report */
     int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as all times */
     int32_t tasks; /* training tasks of the job */

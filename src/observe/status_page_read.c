@@ -205,8 +205,8 @@ static bool status_page_read_process(const mf_status_page *p, mf_process *proces
            process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
 }
 
-/* A process that was preempted while it wrote finishes its write; a stopped or dead one does
- * not. */
+/* A process that was preempted while it wrote finishes its write; a stopped or dead one does not.
+ */
 static bool writer_runs(const char *bytes, ssize_t n)
 {
     mf_process process;

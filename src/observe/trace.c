@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* trace.c - records when each node of a step ran in this process, in Chrome's trace format.
+ * train/loop/dist_trace.c merges the traces of all workers. */
 #include "observe/trace.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.h - records when each node of a step ran, in Chrome's trace format. */
+/* trace.h - records when each node of a step ran, in Chrome's trace format: the trace of one
+ * process. train/loop/dist_trace.h merges the traces of all workers. */
 #ifndef MF_OBSERVE_TRACE_H
 #define MF_OBSERVE_TRACE_H
 
@@ -10,8 +11,8 @@ typedef struct mf_trace mf_trace;
 MF_MUST mf_status mf_trace_new(mf_trace **out);
 void mf_trace_free(mf_trace *trace);
 int64_t mf_trace_now(void);
-/* The node ran from `start` until now, on this thread. Both texts outlive the trace. Thread:
- * any. */
+/* The node ran from `start` until now, on this thread. Both texts outlive the trace. Thread: any.
+ */
 void mf_trace_add(mf_trace *trace, const char *node, const char *op, int64_t start);
 /* The same for a node that ran asynchronously, without holding a thread. */
 void mf_trace_add_async(mf_trace *trace, const char *node, const char *op, int64_t start);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* wait_report.c - marks a wait for another task on the status page, and for the stall watchdog. */
 #include "observe/wait_report.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contention.c - see contention.h. */
+/* contention.c - measures how much slower kernels are when all devices of the machine compute. */
 #include "planner/contention.h"
 
 #include "planner/trial.h"

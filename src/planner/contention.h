@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* contention.h - how much slower kernels are in a step than alone, as other kernels use the caches
- * and
- * other devices the memory bandwidth. Measured on the training itself: all devices run a small,
+ * and other devices the memory bandwidth. Measured on the training itself: all devices run a small,
  * unsharded step each. */
 #ifndef MF_PLANNER_CONTENTION_H
 #define MF_PLANNER_CONTENTION_H

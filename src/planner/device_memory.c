@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_memory.c - see device_memory.h. */
+/* device_memory.c - the bytes of variables that a device holds under a layout.
+ */
 #include "planner/device_memory.h"
 
 #include "base/mem.h"

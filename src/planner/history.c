@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - see history.h. A line of the file: RATIO tab NAME tab LAYOUT. */
+/* history.c - the user's file of measured and predicted step times, and corrections from it. A line
+ * of the file: RATIO tab NAME tab LAYOUT. */
 #include "planner/history.h"
 
 #include "base/file.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* history.h - measured against predicted step times of past trainings, in a file of the user, and
- * the
- * corrections of predictions that follow from them. */
+ * the corrections of predictions that follow from them. */
 #ifndef MF_PLANNER_HISTORY_H
 #define MF_PLANNER_HISTORY_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_speed.c - see link_speed.h. A graph sums over a sharded dimension several times: one sum
- * after
- * the other, or all at once. */
+/* link_speed.c - measures and models the time of collectives between devices. A graph sums over a
+ * sharded dimension several times: one sum after the other, or all at once. */
 #include "planner/link_speed.h"
 
 #include "base/clock.h"

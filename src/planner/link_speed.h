@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link_speed.h - communication costs between devices, measured on an otherwise idle mesh with the
- * same
- * ops as in a step. */
+ * same ops as in a step. */
 #ifndef MF_PLANNER_LINK_SPEED_H
 #define MF_PLANNER_LINK_SPEED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_times.c - see op_times.h. */
+/* op_times.c - measures the run time of each kernel on this machine. */
 #include "planner/op_times.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* planner.c - see planner.h. */
+/* planner.c - the planner's driver: measure the machine, predict layouts, choose the best. */
 #include "planner/planner.h"
 
 #include "base/clock.h"

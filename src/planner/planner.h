@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* planner.h - finds the best mesh and layout for a training: measures this machine, predicts
- * layouts,
- * chooses one. */
+ * layouts, chooses one. */
 #ifndef MF_PLANNER_PLANNER_H
 #define MF_PLANNER_PLANNER_H
 
@@ -13,8 +12,7 @@ typedef struct mf_planner_options {
     const mf_layout_rules *layout; /* predict this one only; NULL: choose */
     int devices;
     /* Each device is a separate machine like this one, connected by links; else devices are threads
-     * of one
-     * process, as with `train --mesh`. */
+     * of one process, as with `train --mesh`. */
     bool simulated;
     double latency_ns, byte_ns; /* of these links; 0: as between threads here */
     const mf_links *links; /* between devices of several processes; NULL: measure them here */

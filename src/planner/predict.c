@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - see predict.h. */
+/* predict.c - predicts time, traffic and memory of a step under a layout. */
 #include "planner/predict.h"
 
 #include "base/mem.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* predict.h - predicts the time, traffic and memory of a step under a layout. The step is lowered
- * and
- * compiled as for a run, and the resulting program is analysed. */
+ * and compiled as for a run, and the resulting program is analysed. */
 #ifndef MF_PLANNER_PREDICT_H
 #define MF_PLANNER_PREDICT_H
 
@@ -45,10 +44,8 @@ typedef struct mf_mesh_device_prediction {
 
 /* setup: meshes, rules, micro-batches and exact. Predicts the devices [first, first + n) and takes
  * their maximum; the others are assumed to be like them. Of several meshes, only the first device
- * of
- * each is predicted, unless n is the number of all devices or `all` is given. all: NULL, or n
- * structs.
- * Fails as mf_mesh_session_new() and its runs do: the layout is not possible. */
+ * of each is predicted, unless n is the number of all devices or `all` is given. all: NULL, or n
+ * structs. Fails as mf_mesh_session_new() and its runs do: the layout is not possible. */
 MF_MUST mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine *machine,
                                   const mf_mesh_setup *setup, mf_prediction *out,
                                   mf_mesh_device_prediction *all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict_device.c - see predict_device.h. */
+/* predict_device.c - predicts time and memory of one device from its compiled graph. */
 #include "planner/predict_device.h"
 
 #include "base/mem.h"

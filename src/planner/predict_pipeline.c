@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict_pipeline.c - see predict_pipeline.h. */
+/* predict_pipeline.c - simulates the schedule of a pipeline. */
 #include "planner/predict_pipeline.h"
 
 #include "base/mem.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* predict_pipeline.h - simulates a pipeline: each stage runs its items in the order of
  * spmd/pipeline/pipeline_schedule.c, and waits for other stages. A single mesh is one stage with
- * one
- * item. */
+ * one item. */
 #ifndef MF_PLANNER_PREDICT_PIPELINE_H
 #define MF_PLANNER_PREDICT_PIPELINE_H
 
@@ -33,8 +32,7 @@ static inline int mf_stage_items(int micro_batches)
 MF_MUST mf_status mf_stages_time(const mf_stages *s, double *ns);
 
 /* The item of this stage that each node belongs to, by node id. order: inputs first. A node without
- * a
- * micro-batch (mf_node_micro_batch) belongs to the item of its inputs, else to that of its
+ * a micro-batch (mf_node_micro_batch) belongs to the item of its inputs, else to that of its
  * consumers. */
 void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int stage, int *part);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.c - see search.h. */
+/* search.c - searches the layouts of a model on a mesh for the fastest that fits the memory. */
 #include "planner/search.h"
 
 #include "base/clock.h"
@@ -181,8 +181,7 @@ static int search_order(double a, double b)
 }
 
 /* Possible layouts first; of these, layouts that fit by time, then the others by missing memory;
- * then
- * layouts with fewer rules. */
+ * then layouts with fewer rules. */
 static int search_compare(const void *x, const void *y, void *memory)
 {
     const mf_candidate *a = x, *b = y;
@@ -295,8 +294,7 @@ static mf_status try_stages(search_state *s, const mf_candidate *like, mf_axes l
 }
 
 /* As many micro-batches as stages, or a multiple: more micro-batches mean a smaller bubble and
- * smaller
- * kernels. */
+ * smaller kernels. */
 static mf_status try_micro_batches(search_state *s, const mf_candidate *like, mf_axes layers)
 {
     static const int TIMES[] = { 2, 4, 1 };
@@ -323,8 +321,7 @@ static bool is_new_shape(const mf_candidate *found, int n, const mf_candidate *c
 }
 
 /* Starts from the best layouts without stages, and from the best layout of each mesh shape, until
- * the
- * deadline. */
+ * the deadline. */
 static mf_status try_pipelines(search_state *s)
 {
     const double seconds = s->r->pipeline_seconds != 0 ? s->r->pipeline_seconds : PIPELINE_SECONDS;
@@ -347,8 +344,7 @@ static mf_status try_pipelines(search_state *s)
 }
 
 /* Predicts all devices of the best layouts, if there are few devices, until the best layouts have
- * all
- * been predicted so. */
+ * all been predicted so. */
 static mf_status predict_best(search_state *s)
 {
     bool more = true;
@@ -381,8 +377,7 @@ bool mf_candidate_same(const mf_candidate *a, const mf_candidate *b)
 }
 
 /* The next layout to try: one close to the best layout; at last the best layout a second time, as
- * the
- * fastest of several trials was also lucky. */
+ * the fastest of several trials was also lucky. */
 static mf_candidate *next_to_try(const search_state *s)
 {
     mf_candidate *best = &s->out->all[0];
@@ -410,8 +405,7 @@ static error *error_of(error errors[2], const mf_candidate *c)
 }
 
 /* The measured time replaces the prediction of all equal layouts. Predictions of the other layouts
- * of
- * its kind are corrected by the mean error. */
+ * of its kind are corrected by the mean error. */
 static void search_take(search_state *s, const mf_candidate *tried, const mf_trial_result *did,
                         error errors[2])
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic.c - see traffic.h. Counts what ops/dist/mesh_move.c and ops/dist/mesh_reduce.c send. */
+/* traffic.c - bytes that a device sends and receives in a step. Counts what ops/dist/mesh_move.c
+ * and ops/dist/mesh_reduce.c send. */
 #include "planner/traffic.h"
 
 #include "base/mem.h"

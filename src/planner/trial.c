@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trial.c - see trial.h. */
+/* trial.c - runs a training step on synthetic values on a mesh of threads. */
 #include "planner/trial.h"
 
 #include "base/clock.h"

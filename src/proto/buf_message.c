@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buf_message.c - see buf_message.h. A message in the form that we write is recognised by its first
- * bytes; any other form is decoded as a message. */
+/* buf_message.c - encodes and decodes RecvBufResponse without copying large contents. A message in
+ * the form that we write is recognised by its first bytes; any other form is decoded as a message.
+ */
 #include "proto/buf_message.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* same.c - compares two protobuf messages regardless of the order of map entries. */
 #include "proto/same.h"
 
 #include <stdlib.h>

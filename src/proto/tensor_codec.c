@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_codec.c - converts tensors and shapes from and to TensorProto and TensorShapeProto. */
 #include "proto/tensor_codec.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_message.c - see tensor_message.h. Valid messages in a form that we do not write (fields in
- * another order or repeated, elements not as bytes) are decoded in one piece. */
+/* tensor_message.c - encodes and decodes RecvTensorResponse without copying large tensors. Valid
+ * messages in a form that we do not write (fields in another order or repeated, elements not as
+ * bytes) are decoded in one piece. */
 #include "proto/tensor_message.h"
 
 #include "proto/wire.h"

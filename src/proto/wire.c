@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire.c - see wire.h for the guarantees.
+/* wire.c - validates untrusted protobuf bytes before protobuf-c decodes them: nesting depth,
+ * repeated sub-messages, text, memory.
  *
  * The walk mirrors protobuf_c_message_unpack() of protobuf-c 1.4.1 field by field, and counts what
  * that function will allocate. */

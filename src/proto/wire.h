@@ -34,8 +34,8 @@ typedef struct mf_wire_limits {
                          graphs take about 10 times their bytes */
 } mf_wire_limits;
 
-/* Would mf_wire_decode() accept these bytes? Time linear in `len`, no allocation.
- * limits: NULL for the defaults.
+/* Would mf_wire_decode() accept these bytes? Time linear in `len`, no allocation. limits: NULL for
+ * the defaults.
  * Fails: INVALID_ARGUMENT "node[3].attr[0].value.tensor: length 99 runs past the end of the
  * message", RESOURCE_EXHAUSTED (max_bytes, max_alloc). */
 MF_MUST mf_status mf_wire_check(const ProtobufCMessageDescriptor *desc, const void *data,

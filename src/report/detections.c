@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* detections.c - prints detections (boxes, classes, scores) and draws them on images. */
 #include "report/detections.h"
 
 #include "base/file.h"

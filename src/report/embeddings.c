@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* embeddings.c - recall@1 and verification accuracy of the embeddings of a contrastive model. */
 #include "report/embeddings.h"
 
 #include "base/mem.h"

@@ -18,8 +18,8 @@ MF_MUST mf_status mf_recall_at_1(const mf_tensor *rows, const int32_t *labels, i
                                  double *out);
 
 /* Distances of pairs, and same: 1 if both samples of a pair have the same class, else 0.
- * *threshold:
- * the distance below which classifying pairs as the same is most accurate; ties: the smallest. */
+ * *threshold: the distance below which classifying pairs as the same is most accurate; ties: the
+ * smallest. */
 MF_MUST mf_status mf_best_threshold(const float *distances, const int32_t *same, int64_t n,
                                     double *threshold);
 /* The fraction of pairs that this threshold classifies correctly. */
@@ -28,8 +28,7 @@ double mf_verification(const float *distances, const int32_t *same, int64_t n, d
 /* ---- scatter_plot.c ---- */
 
 /* The rows [n,width] projected on their two principal components, coloured by label, as an SVG
- * file.
- * names: of the labels; NULL: none. At most 2000 points are drawn. */
+ * file. names: of the labels; NULL: none. At most 2000 points are drawn. */
 MF_MUST mf_status mf_scatter_write(const mf_tensor *rows, const int32_t *labels,
                                    const char *const *names, int64_t n_names, const char *title,
                                    const char *path);

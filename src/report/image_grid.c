@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* image_grid.c - writes many small pictures as one PNG file. */
 #include "report/image_grid.h"
 
 #include "base/buf.h"

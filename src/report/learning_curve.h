@@ -34,8 +34,7 @@ typedef struct mf_curve {
 } mf_curve;
 
 /* One step of training. When the points are used up, neighbouring points are merged in pairs, so
- * the
- * points always cover the whole training evenly. */
+ * the points always cover the whole training evenly. */
 void mf_curve_add_step(mf_curve *c, int64_t step, const mf_result *results, int n);
 /* The steps since the last point become a point, too. */
 void mf_curve_finish(mf_curve *c);
@@ -45,8 +44,7 @@ void mf_curve_add(mf_curve *c, int line, int64_t step, const mf_result *results,
 /* The file: "part,step,steps,loss,...", a row for each point. */
 void mf_curve_encode(const mf_curve *c, mf_buf *out);
 /* Reads the points up to this step; a resumed training appends to them. INVALID_ARGUMENT: not such
- * a
- * file; the curve is empty then. */
+ * a file; the curve is empty then. */
 MF_MUST mf_status mf_curve_decode(const char *text, int64_t last_step, mf_curve *c);
 
 /* ---- plotting ---- */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* plot_sizes.c - plots quality against size of compressed models as SVG. */
 #include "report/plot_sizes.h"
 
 #include "report/learning_curve.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plot_text.c - a learning curve in the terminal: braille characters of 2 x 4 dots, or ASCII
- * without
- * UTF-8. */
+ * without UTF-8. */
 #include "base/mem.h"
 #include "report/learning_curve.h"
 
@@ -126,8 +125,7 @@ static void put_cell(const canvas *c, int at, bool utf8, mf_buf *out)
 }
 
 /* Numbers are at the rows where a mark of the axis is; the distance of two marks is a whole number
- * of
- * rows. The lowest mark has no row of its own: that row is the axis of steps. */
+ * of rows. The lowest mark has no row of its own: that row is the axis of steps. */
 static void plot_text_put_label(const canvas *c, int row, bool utf8, mf_buf *out)
 {
     const int n = (int)lround((c->y.hi - c->y.lo) / c->y.step), between = c->rows / n;

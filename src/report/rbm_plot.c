@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rbm_plot.c - pictures of the weights and samples of a restricted Boltzmann machine. */
 #include "report/rbm_plot.h"
 
 #include "base/mem.h"

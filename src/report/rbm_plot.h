@@ -19,8 +19,7 @@ bool mf_model_has_rbm(const mf_model *model);
 /* Its filters, at most 100, each from black (the most negative weight) to white, as a PNG file. */
 MF_MUST mf_status mf_rbm_plot_filters(const mf_rbm *m, const char *path);
 /* The probabilities of the visible units of 64 Gibbs chains after this number of steps, as a PNG
- * file.
- * Chains start from the persistent chains of the model, else from seeded noise. */
+ * file. Chains start from the persistent chains of the model, else from seeded noise. */
 MF_MUST mf_status mf_rbm_plot_samples(const mf_rbm *m, int64_t steps, const char *path);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* svg.h - common parts of SVG files (plot_svg.c): readable on light and dark backgrounds. Classes
- * of
- * the style: grid, axis, title; training, validation, test for lines and marks. */
+ * of the style: grid, axis, title; training, validation, test for lines and marks. */
 #ifndef MF_REPORT_SVG_H
 #define MF_REPORT_SVG_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* terminal_image.c - draws images as text in a terminal. */
 #include "report/terminal_image.h"
 
 #include "formats/image.h"

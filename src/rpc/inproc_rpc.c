@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inproc_rpc.c - see inproc_rpc.h. The canceller may hold locks that a service needs, so a separate
- * thread, which also handles deadlines, notifies services. It exists as long as there is a
- * server. */
+/* inproc_rpc.c - the RPC transport between servers and sessions of one process. The canceller may
+ * hold locks that a service needs, so a separate thread, which also handles deadlines, notifies
+ * services. It exists as long as there is a server. */
 #include "rpc/inproc_rpc.h"
 
 #include "base/clock.h"

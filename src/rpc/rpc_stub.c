@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rpc_stub.c - see rpc_stub.h. */
+/* rpc_stub.c - client stubs: calls with protobuf messages, asynchronous or blocking. */
 #include "rpc/rpc_stub.h"
 
 #include "base/clock.h"

@@ -8,6 +8,7 @@
 #define MF_RPC_UDS_RPC_H
 
 #include "rpc/rpc.h"
+#include "tensor/lender.h"
 #include "tensor/shared_region.h"
 
 #include <pthread.h>

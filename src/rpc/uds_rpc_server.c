@@ -363,10 +363,9 @@ static void uds_rpc_server_live(void *ctx)
         int n;
 
         do {
-            n = epoll_wait(s->epoll, &e, 1,
-                           atomic_load(&mf_shared_region_lent) > 0 ? SETTLE_MS : -1);
+            n = epoll_wait(s->epoll, &e, 1, atomic_load(&mf_lender_lent) > 0 ? SETTLE_MS : -1);
             if (n == 0)
-                mf_shared_region_settle();
+                mf_lender_settle();
         } while (n == 0 || (n < 0 && errno == EINTR));
         if (n < 0 || e.data.ptr == s) { /* stopping */
             mf_leader_follower_ends(&s->lf);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* active_runs.c - see active_runs.h. */
+/* active_runs.c - the list of running steps of a session, for cancellation and close. */
 #include "runtime/active_runs.h"
 
 #include "base/mem.h"

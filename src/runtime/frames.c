@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames.c - see frames.h. */
+/* frames.c - state of a step with control flow: loop frames, iterations, arrived and dead tokens.
+ */
 #include "runtime/frames.h"
 
 #include <string.h>

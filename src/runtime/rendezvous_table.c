@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rendezvous_table.c - see rendezvous_table.h. */
+/* rendezvous_table.c - the table of sent values and waiting receivers of a step. */
 #include "runtime/rendezvous_table.h"
 
 #include "base/cond.h"

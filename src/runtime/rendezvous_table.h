@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous_table.h - values of a step that wait for their consumers. Each task has a table for
- * each step that it runs, or for which it received a request: either side may be
- * first. */
+ * each step that it runs, or for which it received a request: either side may be first. */
 #ifndef MF_RUNTIME_RENDEZVOUS_TABLE_H
 #define MF_RUNTIME_RENDEZVOUS_TABLE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_stall_report.c - see run_stall_report.h. */
+/* run_stall_report.c - reports a step without progress: the nodes that wait, for which value, from
+ * which task. */
 #include "runtime/run_stall_report.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* json_value.c - parses one JSON value into elements of a tensor. */
 #include "serving/json_value.h"
 
 #include "formats/image.h"
@@ -157,8 +158,7 @@ static bool takes_pictures(const mf_serve_input *in)
 }
 
 /* True for an image file that is not a row of pixels. Pixels may begin with the three bytes of a
- * JPEG
- * signature, or even the eight bytes of a PNG signature. */
+ * JPEG signature, or even the eight bytes of a PNG signature. */
 static bool json_value_is_picture(const mf_serve_input *in, const char *data, size_t len)
 {
     const mf_image_format format = mf_image_format_of(data, len);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* model_signature.c - inputs and output of a served model, and their metadata as JSON. */
 #include "serving/model_signature.h"
 
 #include <ctype.h>

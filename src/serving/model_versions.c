@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* model_versions.c - finds the newest checkpoint at a path, to serve it. */
 #include "serving/model_versions.h"
 
 #include "base/file.h"

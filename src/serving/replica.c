@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replica.c - decodes, runs, encodes. An invalid request gets its error; the other requests of the
- * run
- * get their answers. */
+ * run get their answers. */
 #include "serving/replica.h"
 
 #include "base/log.h"

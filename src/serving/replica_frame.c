@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* replica_frame.c - encodes, sends and receives frames between the front and its replicas. */
 #include "serving/replica_frame.h"
 
 #include "base/mem.h"

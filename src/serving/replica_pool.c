@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica_pool.c - starts replicas, receives their frames, and replaces dead ones. */
+/* replica_pool.c - starts replicas (fork), receives their frames, and replaces dead ones.
+ * front_watch() in front.c decides when a replica is started again. */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/log.h"

@@ -190,8 +190,7 @@ void mf_serve_scan_versions(mf_front *f)
 }
 
 /* The version that this replica loads next; NULL: none. A replica that could not load the version
- * of
- * the others serves the version it has. */
+ * of the others serves the version it has. */
 static const mf_serve_version *to_load(const mf_serve_replica *r)
 {
     const mf_front *f = r->front;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rest_request.c - parses TensorFlow Serving's REST predict requests, and encodes the replies. */
 #include "serving/rest_request.h"
 
 #include "base/mem.h"
@@ -8,8 +9,7 @@
 #include <string.h>
 
 /* Limit for the tensors of one request. Long bodies are refused before, but an image may be a
- * thousand
- * times as large as its file. */
+ * thousand times as large as its file. */
 enum { MOST_BYTES = 1 << 28 };
 
 static const char *const forms[] = { "instances", "inputs", "examples" };

@@ -8,8 +8,7 @@
  *
  * A row is a value, or a map from input names to values. Bytes are {"b64": "..."}: a string for an
  * input of strings; for other inputs the elements of a row in memory order, or, for pixels, a PNG
- * or
- * JPEG file. */
+ * or JPEG file. */
 #ifndef MF_SERVING_REST_REQUEST_H
 #define MF_SERVING_REST_REQUEST_H
 

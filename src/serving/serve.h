@@ -2,10 +2,8 @@
 /* serve.h - serves a trained model behind TensorFlow Serving's REST paths.
  *
  * One process, the front, has the port and all connections; other processes, the replicas, each
- * have
- * the model. The front batches requests and sends them to a replica. Requests that a dead replica
- * has
- * not answered are sent to another replica. docs/guides/serving.md */
+ * have the model. The front batches requests and sends them to a replica. Requests that a dead
+ * replica has not answered are sent to another replica. docs/guides/serving.md */
 #ifndef MF_SERVING_SERVE_H
 #define MF_SERVING_SERVE_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* served_model.c - loads a checkpoint and runs inference on batches of requests. */
 #include "serving/served_model.h"
 
 #include "base/mem.h"

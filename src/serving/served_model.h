@@ -21,16 +21,14 @@ typedef struct mf_serve_model {
 typedef struct mf_served mf_served;
 
 /* Builds the model, reads its weights, and runs it once, so that the first request is not slow.
- * Fails
- * as building does, and as mf_trainer_use(). */
+ * Fails as building does, and as mf_trainer_use(). */
 MF_MUST mf_status mf_served_new(const mf_serve_model *what, const char *checkpoint,
                                 mf_served **out);
 void mf_served_free(mf_served *s);
 const mf_serve_signature *mf_served_signature(const mf_served *s);
 
 /* Runs the rows of all requests as one batch. *output has the rows in the order of the requests.
- * Owns:
- * mf_tensor_clear(). */
+ * Owns: mf_tensor_clear(). */
 MF_MUST mf_status mf_served_run(mf_served *s, const mf_serve_request *const *requests, int n,
                                 mf_tensor *output);
 

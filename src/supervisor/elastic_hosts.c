@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elastic_hosts.c - see elastic_hosts.h. Every host with workers of a job follows the list on its
- * own,
- * so no host needs to reach another host. */
+/* elastic_hosts.c - follows a list of hosts, and starts or removes workers of a running job on this
+ * host. Every host with workers of a job follows the list on its own, so no host needs to reach
+ * another host. */
 #include "supervisor/elastic_hosts.h"
 
 #include "base/buf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* elastic_hosts.h - keeps as many workers of a running job on this host as a list of hosts says.
- * The
- * list may change while the job runs: a command prints it, or it is a value in the job's store. */
+ * The list may change while the job runs: a command prints it, or it is a value in the job's store.
+ */
 #ifndef MF_SUPERVISOR_ELASTIC_HOSTS_H
 #define MF_SUPERVISOR_ELASTIC_HOSTS_H
 
@@ -22,14 +22,12 @@ const char *mf_elastic_hosts_key(const char *list);
  * Fails: as mf_recipe_read(); ABORTED (workers fail again and again). */
 MF_MUST mf_status mf_elastic_hosts(const mf_job_view_job *job, const mf_elastic_hosts_options *o);
 /* Writes this list to the key that other hosts follow. Fails: INVALID_ARGUMENT, naming what is
- * wrong
- * with the list. */
+ * wrong with the list. */
 MF_MUST mf_status mf_elastic_hosts_put(const mf_job_view_job *job, const char *key,
                                        const char *path);
 
 /* Starts a worker as a separate process whose output is not read. Returns its process id; -1 after
- * a
- * failure, which is the thread's error. */
+ * a failure, which is the thread's error. */
 long long mf_elastic_hosts_start(mf_recipe *recipe, int index, const char *address);
 
 #endif

@@ -62,8 +62,7 @@ static inline bool mf_launch_leads(const mf_launch *l, const mf_launched *t)
 }
 
 /* The delay before a failed task, started at `since_ns`, is restarted: very short the first time,
- * then
- * doubled for each failure in a row. A task that ran for a while resets the row. */
+ * then doubled for each failure in a row. A task that ran for a while resets the row. */
 static inline int64_t mf_launch_pause_ns(int64_t since_ns, int64_t now_ns, int *in_row)
 {
     const int64_t well_ns = INT64_C(5000000000);
@@ -103,8 +102,7 @@ MF_MUST mf_status mf_launch_output_end(mf_launch *l);
 /* ---- launch_watch.c ---- */
 
 /* Starts all tasks, and waits until all have ended. *exit_code: the exit code of the launcher; if
- * it
- * is not 0, the function fails and says why. */
+ * it is not 0, the function fails and says why. */
 MF_MUST mf_status mf_launch_run(mf_launch *l, int *exit_code);
 
 #endif

@@ -38,8 +38,7 @@ static void make_prefix(const mf_launch *l, const mf_launched *t, int fd, char *
 }
 
 /* With --json the standard output is the chief's alone, unchanged. Any of the workers that train
- * may
- * become the chief; the other workers print nothing there. */
+ * may become the chief; the other workers print nothing there. */
 static void launch_output_direct(const mf_launch *l, mf_launched *t)
 {
     const bool chief = l->masters ? t->role == MF_ROLE_MASTER && t->index == 0

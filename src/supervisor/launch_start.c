@@ -2,12 +2,9 @@
 /* launch_start.c - ports, environment, fork and exec.
  *
  * Ports: a socket with SO_REUSEADDR is bound to each port and kept until the end, without
- * listening.
- * Linux lets a task bind the same port if the task sets SO_REUSEADDR, too, as servers do (gRPC
- * among
- * them), and never assigns the port to a program that asks for any free port. So there is no moment
- * in
- * which another program could take it. */
+ * listening. Linux lets a task bind the same port if the task sets SO_REUSEADDR, too, as servers do
+ * (gRPC among them), and never assigns the port to a program that asks for any free port. So there
+ * is no moment in which another program could take it. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/param.h"
@@ -116,8 +113,7 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 }
 
 /* The file to which a task that outlives the launcher appends its output (dist/orphan_output.h):
- * its
- * log if it has one, else a file beside the job's store, which `meshflow job sweep` removes. */
+ * its log if it has one, else a file beside the job's store, which `meshflow job sweep` removes. */
 static mf_status put_lost_output(const mf_launch *l, const mf_launched *t, mf_buf *out)
 {
     const char *dir = l->log_dir ? l->log_dir : l->store_dir;
@@ -264,8 +260,7 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     (void)fcntl(fds[2], F_SETFL, O_NONBLOCK);
     /* The tasks of a master outlive the master and the launcher: they inherit our outputs, and put
-     * their
-     * own names before their lines. */
+     * their own names before their lines. */
     st = fork_task(l, t,
                    l->by_masters
                        ? &(launch_start_ends){ fds[6], STDOUT_FILENO, STDERR_FILENO, fds[5] }

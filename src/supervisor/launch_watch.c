@@ -2,8 +2,7 @@
 /* launch_watch.c - waits for tasks, their output and signals, in one thread.
  *
  * A run has three phases: running; leaving (parameter servers have the grace period to end after
- * the
- * workers); stopping (all tasks were sent a signal, and are killed after the grace period). */
+ * the workers); stopping (all tasks were sent a signal, and are killed after the grace period). */
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/file.h"
@@ -132,8 +131,7 @@ static void restart_servers(launch_watch *w, int64_t at_ns)
 }
 
 /* A kill from outside says nothing about the task itself, so the delays do not grow. Otherwise a
- * job
- * whose tasks are killed repeatedly would spend more time waiting than training. */
+ * job whose tasks are killed repeatedly would spend more time waiting than training. */
 static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how)
 {
     const int64_t now = mf_clock_ns();
@@ -175,8 +173,7 @@ static int code_of(const launch_watch *w, const siginfo_t *info)
 }
 
 /* How much a code says about the job: a permanent failure causes those of its peers, and a task
- * that
- * was stopped did not fail. */
+ * that was stopped did not fail. */
 static int launch_watch_weight_of(int code)
 {
     return code == MF_EXIT_DONE         ? 0

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.c - see leftovers.h. File names hold the process id of their creator. */
+/* leftovers.c - removes status pages, sockets and temporary files of killed processes. File names
+ * hold the process id of their creator. */
 #include "supervisor/leftovers.h"
 
 #include "base/buf.h"

@@ -6,9 +6,8 @@
 #include "base/status.h"
 
 /* Removes, for this user on this host: stores of launched jobs that no process uses, and shared
- * memory
- * and unfinished status pages whose creator has exited. Fails as finding the status pages does; a
- * file that cannot be removed is logged. */
+ * memory and unfinished status pages whose creator has exited. Fails as finding the status pages
+ * does; a file that cannot be removed is logged. */
 MF_MUST mf_status mf_leftovers_sweep(void);
 
 /* Removes a folder, its files, and `depth` levels of folders in it. Links are not followed. A file

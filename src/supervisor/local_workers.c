@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_workers.c - see local_workers.h. The kernel knows how a running worker of this host and
- * user
- * was started; a new worker is started in the same way. */
+/* local_workers.c - adds workers to, and removes workers from, a running job on this host. The
+ * kernel knows how a running worker of this host and user was started; a new worker is started in
+ * the same way. */
 #include "supervisor/local_workers.h"
 
 #include "base/buf.h"

@@ -13,9 +13,8 @@ bool mf_worker_is_here(const mf_status_page_seen *t);
 /* The number of living workers of this host. */
 int mf_workers_count(const mf_job_view_job *job);
 
-/* The worker that leaves next when the job shrinks: first workers that do not train yet, then
- * the highest index. `before`: the worker that left before it; NULL: the first. NULL: none is left.
- */
+/* The worker that leaves next when the job shrinks: first workers that do not train yet, then the
+ * highest index. `before`: the worker that left before it; NULL: the first. NULL: none is left. */
 const mf_status_page_seen *mf_worker_to_leave(const mf_job_view_job *job,
                                               const mf_status_page_seen *before);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proc_cmdline.c - see proc_cmdline.h. */
+/* proc_cmdline.c - reads the command line and environment of a process from /proc. */
 #include "supervisor/proc_cmdline.h"
 
 #include "base/file.h"

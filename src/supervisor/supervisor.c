@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* supervisor.c - see supervisor.h. All masters are active. The store records for each task its
- * master,
- * its process and its restarts (ward/NAME), changed by compare-and-swap. So a restarted master
- * continues where it was, and two masters never start the same task. Training does not depend on
- * masters: they only keep the processes running. */
+/* supervisor.c - the master of a job: starts tasks, restarts lost tasks, takes over the tasks of a
+ * lost master. All masters are active. The store records for each task its master, its process and
+ * its restarts (ward/NAME), changed by compare-and-swap. So a restarted master continues where it
+ * was, and two masters never start the same task. Training does not depend on masters: they only
+ * keep the processes running. */
 #include "supervisor/supervisor.h"
 
 #include "base/buf.h"
@@ -251,8 +251,7 @@ static mf_status supervisor_take(master *m, supervised *w)
 }
 
 /* True if it ended in a way that a restart does not change. A task of another master with an
- * unknown
- * exit code is restarted. */
+ * unknown exit code is restarted. */
 static bool is_final(const supervised *w)
 {
     return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);

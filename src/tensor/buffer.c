@@ -12,6 +12,7 @@
 #include "base/poison.h"
 #include "base/quota.h"
 #include "tensor/dtype.h"
+#include "tensor/shared_region.h"
 #include "tensor/tensor.h"
 
 #include <pthread.h>

@@ -8,7 +8,7 @@
 
 #include "base/mem_accounting.h"
 #include "base/status.h"
-#include "tensor/shared_region.h"
+#include "tensor/lender.h"
 
 #include <meshflow/tensor.h>
 
@@ -56,9 +56,9 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
         return false;
     if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
         return true;
-    if (atomic_load_explicit(&mf_shared_region_lent, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&mf_lender_lent, memory_order_relaxed) == 0)
         return false;
-    mf_shared_region_settle(); /* another process may still have had it */
+    mf_lender_settle(); /* another process may still have had it */
     return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dtype.c - element types: sizes, names, kinds; conversion of float16 and bfloat16. */
 #include "tensor/dtype.h"
 
 #include "tensor/tensor.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* shape.c - shapes, fully or partly known: comparison, merging, broadcasting, text. */
 #include "tensor/shape.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor.c - the tensor: allocation, references, views, the public handle. */
 #include "tensor/tensor.h"
 
 #include "base/host_state.h"

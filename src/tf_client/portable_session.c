@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* portable_session.c - see portable_session.h. */
+/* portable_session.c - rewrites graphs with Meshflow's own ops for servers that have only
+ * TensorFlow's. */
 #include "tf_client/portable_session.h"
 
 #include "base/map.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* portable_session.h - runs graphs with Meshflow's own ops on servers that have only TensorFlow's.
- * For
- * each combination of names and shapes, the required part of the graph is rewritten
+ * For each combination of names and shapes, the required part of the graph is rewritten
  * (compiler/rewritten_graph.h), placed, and becomes a session of its own on the server. Variables
- * on
- * the server outlive these sessions. */
+ * on the server outlive these sessions. */
 #ifndef MF_TF_CLIENT_PORTABLE_SESSION_H
 #define MF_TF_CLIENT_PORTABLE_SESSION_H
 

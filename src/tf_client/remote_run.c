@@ -106,8 +106,7 @@ static mf_status take_results(const mf_remote_step *s, const Tensorflow__RunStep
 }
 
 /* The error of a failed step. The middle of a message that exceeds mf_error is cut: the node is
- * named
- * at its end. */
+ * named at its end. */
 static mf_status step_failed(const Tensorflow__RunStepResponse *r)
 {
     const char *m = r->status_error_message, *node = strstr(m, "[[{{node ");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote_session.c - a session whose graph is on a server. Sent nodes are recorded by name and
- * hash:
- * only new nodes are sent, and a server cannot change nodes that it has. */
+ * hash: only new nodes are sent, and a server cannot change nodes that it has. */
 #include "tf_client/remote_session.h"
 
 #include "base/clock.h"
@@ -35,8 +34,7 @@ static remote *remote_of(mf_session *session)
 /* ---- extend ---- */
 
 /* Covers what other nodes and runs depend on. Not everything: TensorFlow's own clients add
- * attributes
- * and control inputs to nodes that were already sent, which is harmless. */
+ * attributes and control inputs to nodes that were already sent, which is harmless. */
 static uint64_t remote_session_hash_of(const mf_node *node)
 {
     uint64_t h = mf_hash(node->op_name, strlen(node->op_name), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caller_role.c - see caller_role.h. */
+/* caller_role.c - which RPC methods a caller may use, by its certificate. */
 #include "tf_server/caller_role.h"
 
 #include "net/certificates.h"

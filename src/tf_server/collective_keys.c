@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collective_keys.c - see collective_keys.h. */
+/* collective_keys.c - finds the collectives of a run, and the members of their groups under other
+ * masters. */
 #include "tf_server/collective_keys.h"
 
 #include "graph/graphdef_codec.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* collective_schedule.c - see collective_schedule.h. Chunk sizes, ranks and the numbers in keys
- * equal
- * those of TensorFlow's members: they would reject a chunk of another size. */
+/* collective_schedule.c - chunks, hops and keys of TensorFlow's ring and tree collectives. Chunk
+ * sizes, ranks and the numbers in keys equal those of TensorFlow's members: they would reject a
+ * chunk of another size. */
 #include "tf_server/collective_schedule.h"
 
 #include <stdlib.h>

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collective_schedule.h - ring and tree schedules of a group's collectives. They equal
- * TensorFlow's,
- * so that its tasks can be members.
+ * TensorFlow's, so that its tasks can be members.
  *
  * A reduction is split into one chunk per member, or a multiple. Each chunk passes the ring twice:
  * first every member adds its own part, so the sum of chunk c is added in rank order starting with
- * c;
- * then every member keeps the result. The order of arrival does not change any bit. */
+ * c; then every member keeps the result. The order of arrival does not change any bit. */
 #ifndef MF_TF_SERVER_COLLECTIVE_SCHEDULE_H
 #define MF_TF_SERVER_COLLECTIVE_SCHEDULE_H
 

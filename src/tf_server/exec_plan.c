@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec_plan.c - see exec_plan.h. */
+/* exec_plan.c - the cached plan of a run: partitions registered with the tasks of a session. */
 #include "tf_server/exec_plan.h"
 
 #include "graph/graphdef_codec.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph_partition.c - see graph_partition.h.
+/* graph_partition.c - splits a graph into one graph per task, with _Send and _Recv on the edges
+ * between tasks.
  *
  * An output that another task needs is sent there once, however many nodes consume it; a control
- * edge
- * between tasks is an empty tensor. Constants are copied instead. A reference is read by the op
- * that
- * uses it when this op is ready: each such edge has its own receive, which waits for all other
- * inputs
- * of the op. The sender reads the variable when the value is requested (ops/dist/send_recv.c).
+ * edge between tasks is an empty tensor. Constants are copied instead. A reference is read by the
+ * op that uses it when this op is ready: each such edge has its own receive, which waits for all
+ * other inputs of the op. The sender reads the variable when the value is requested
+ * (ops/dist/send_recv.c).
  *
  * TensorFlow's tasks keep the kernels of stateful nodes, including _Send and _Recv, by name for the
  * lifetime of a session, so a name must not denote different edges in two runs of a session. Names

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph_partition.h - splits the part of a graph that a run needs into one graph per task, with
- * _Send
- * and _Recv on edges between tasks. Feeds and fetches belong to the local task. */
+ * _Send and _Recv on edges between tasks. Feeds and fetches belong to the local task. */
 #ifndef MF_TF_SERVER_GRAPH_PARTITION_H
 #define MF_TF_SERVER_GRAPH_PARTITION_H
 
@@ -13,8 +12,7 @@ typedef struct mf_graph_partition_options {
     const char *const *devices; /* by task: "/job:ps/replica:0/task:0/device:CPU:0" */
     const uint64_t *incarnations; /* by task */
     /* Partial run: feeds arrive and fetches leave during the run, through the local task's
-     * rendezvous
-     * table. */
+     * rendezvous table. */
     bool gradual;
 } mf_graph_partition_options;
 

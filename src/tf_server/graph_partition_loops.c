@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph_partition_loops.c - see mf_loops_drive().
+/* graph_partition_loops.c - control loops for partitions of a While loop that spans tasks
+ * (mf_loops_drive()).
  *
  *     start -> Enter -> Merge -> Switch -> NextIteration
  *                         ^        |  condition         |
  *                         +-----------------------------+
  *
  * Merge runs once per iteration: receives inside the loop wait for it. A nested loop is entered
- * from
- * the outer loop's Switch. Frames with the same name have the same number on all tasks, so keys
- * match. */
+ * from the outer loop's Switch. Frames with the same name have the same number on all tasks, so
+ * keys match. */
 #include "tf_server/graph_partition_private.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_barrier.c - see group_barrier.h. */
+/* group_barrier.c - barriers at which the members of a collective group wait for each other. */
 #include "base/cond.h"
 #include "base/param.h"
 #include "base/quota.h"
@@ -159,8 +159,7 @@ static bool is_under(const char *key, const char *upper)
 }
 
 /* Removes a complete barrier; its incomplete subordinate barriers are added to *over. The caller
- * holds
- * the lock. */
+ * holds the lock. */
 static void invalidate_barrier(mf_group_barriers *m, mf_group_barrier *upper,
                                mf_group_barrier **over)
 {

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group_barrier.h - barriers at which the members of a group wait until all have arrived. A
- * complete
- * barrier is kept: a member that arrives again is answered at once, because TensorFlow's tasks ask
- * once in their lifetime and Meshflow's ask repeatedly. A member that arrives for another purpose
- * or
- * as a new process starts a new barrier. A task that is not a member is refused, and the barrier is
- * kept.
+ * complete barrier is kept: a member that arrives again is answered at once, because TensorFlow's
+ * tasks ask once in their lifetime and Meshflow's ask repeatedly. A member that arrives for another
+ * purpose or as a new process starts a new barrier. A task that is not a member is refused, and the
+ * barrier is kept.
  *
  * A barrier may be subordinate to another, as its key says: "1:3" is subordinate to "1". When "1"
- * is
- * started again, its subordinate barriers end. */
+ * is started again, its subordinate barriers end. */
 #ifndef MF_TF_SERVER_GROUP_BARRIER_H
 #define MF_TF_SERVER_GROUP_BARRIER_H
 
@@ -59,17 +56,14 @@ struct mf_barrier_request {
     const char *detail; /* must be equal when the barrier completes; may change afterwards */
     mf_arrival who;
     /* Accepts or refuses the member, and may add to its description. Called with the lock. NULL:
-     * accepts
-     * all. */
+     * accepts all. */
     mf_status (*admit)(const mf_group_barriers *m, mf_barrier_request *c);
     /* All members are present: checks them and makes the reply in the arena. Called with the lock.
      */
     mf_status (*complete)(mf_group_barriers *m, mf_group_barrier *a);
     /* Waiting holds no thread: done() is called once, now or later, by any thread, with the reply,
-     * or with
-     * CANCELLED, DEADLINE_EXCEEDED (shortly before the deadline; 0: none) or ABORTED (the barrier
-     * ended
-     * before all members arrived). Errors list the members present. */
+     * or with CANCELLED, DEADLINE_EXCEEDED (shortly before the deadline; 0: none) or ABORTED (the
+     * barrier ended before all members arrived). Errors list the members present. */
     mf_cancel *cancel;
     int64_t deadline_ns;
     mf_rpc_answer_fn *done;

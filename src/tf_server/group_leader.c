@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_leader.c - see group_leader.h. The barrier of a group has the key "1", that of a collective
- * "1:3". */
+/* group_leader.c - the leader of collective groups: resolves members and checks that they agree.
+ * The barrier of a group has the key "1", that of a collective "1:3". */
 #include "tf_server/group_leader.h"
 
 #include "base/clock.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group_leader.h - the leader of groups: it resolves the members of a group and checks that they
- * agree.
- * One task leads all groups of a session. Members call it with TensorFlow's RPCs before their first
- * collective. */
+ * agree. One task leads all groups of a session. Members call it with TensorFlow's RPCs before
+ * their first collective. */
 #ifndef MF_TF_SERVER_GROUP_LEADER_H
 #define MF_TF_SERVER_GROUP_LEADER_H
 
@@ -29,8 +28,7 @@ typedef struct mf_leader_call {
 void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__CompleteGroupRequest *q,
                                     const mf_leader_call *a);
 /* The same for one of its collectives; also finds the sender of a broadcast. Fails: ABORTED (no
- * such
- * group). */
+ * such group). */
 void mf_group_leader_complete_instance(mf_group_leader *g,
                                        const Tensorflow__CompleteInstanceRequest *q,
                                        const mf_leader_call *a);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_resolver.c - see group_resolver.h. Two requests to the leader: the members of the group,
- * and
- * whether they agree on the collective. */
+/* group_resolver.c - asks the group leader for the members of a collective's group. Two requests to
+ * the leader: the members of the group, and whether they agree on the collective. */
 #include "tf_server/group_resolver.h"
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* master_callable.c - callables: runs whose names are registered once. A handle identifies them,
- * and
- * tensors are passed in order. */
+ * and tensors are passed in order. */
 #include "proto/tensor_codec.h"
 #include "tf_server/master.h"
 

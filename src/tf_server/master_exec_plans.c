@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* master_exec_plans.c - an LRU cache of a session's execution plans: made at the first step of a
- * run
- * and used by all its steps. */
+ * run and used by all its steps. */
 #include "base/param.h"
 #include "tf_server/master.h"
 
@@ -59,8 +58,7 @@ static void master_exec_plans_forget(mf_client_session *s, mf_cached_plan *k)
 }
 
 /* If the cache is full, the least recently used plan that is not in use. If all are in use, the
- * cache
- * may grow. The caller holds the session's lock. */
+ * cache may grow. The caller holds the session's lock. */
 static mf_cached_plan *take_spare(mf_client_session *s)
 {
     mf_cached_plan *oldest = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_tasks.c - see peer_tasks.h. */
+/* peer_tasks.c - RPC stubs for the other tasks of a cluster, created at their first use. */
 #include "tf_server/peer_tasks.h"
 
 #include "base/mem.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* placement.c - see placement.h.
+/* placement.c - assigns each node of a client's graph to a task, by device names and colocation.
  *
  * Nodes that must be on the same task form a group (union-find). Within a group, nodes that own
- * state
- * which others use (variables, queues, tables) decide first. */
+ * state which others use (variables, queues, tables) decide first. */
 #include "tf_server/placement.h"
 
 #include "base/buf.h"

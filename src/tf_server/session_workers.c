@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session_workers.c - see session_workers.h. */
+/* session_workers.c - opens and closes the worker sessions of a client's session. */
 #include "tf_server/session_workers.h"
 
 #include "base/clock.h"

@@ -19,9 +19,8 @@ typedef struct mf_session_workers {
 } mf_session_workers;
 
 /* Asks all tasks that match the filters (TensorFlow's: names of jobs and tasks; none: all) for
- * their
- * devices. Waits for tasks that have not started, with messages, until the caller gives up or the
- * timeout expires. Owns: mf_session_workers_deinit(), even after a failure. Fails: UNAVAILABLE,
+ * their devices. Waits for tasks that have not started, with messages, until the caller gives up or
+ * the timeout expires. Owns: mf_session_workers_deinit(), even after a failure. Fails: UNAVAILABLE,
  * DEADLINE_EXCEEDED naming a task. */
 MF_MUST mf_status mf_session_workers_gather(mf_request *r, char *const *filters, size_t n_filters,
                                             mf_session_workers *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_rendezvous.c - see step_rendezvous.h. */
+/* step_rendezvous.c - the rendezvous of a step on a task: local values from its table, values of
+ * other tasks by RecvTensor. */
 #include "tf_server/step_rendezvous.h"
 
 #include "base/clock.h"

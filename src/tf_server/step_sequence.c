@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_sequence.c - see step_sequence.h. */
+/* step_sequence.c - agrees on the step ids of runs with collectives between several masters. */
 #include "tf_server/step_sequence.h"
 
 #include "base/clock.h"
@@ -186,8 +186,7 @@ static mf_status step_sequence_ask_leader(const mf_step_sequence *s, mf_cancel *
 }
 
 /* A number that failed here is not used again, even if the leader has not passed it yet. A
- * restarted
- * leader has other numbers. */
+ * restarted leader has other numbers. */
 static int64_t later(int64_t own, int64_t leaders)
 {
     return own > leaders && own - leaders < BEHIND_MAX ? own : leaders;
@@ -196,8 +195,7 @@ static int64_t later(int64_t own, int64_t leaders)
 /* ---- steps ---- */
 
 /* Continues at the leader's number. If the leader was restarted, all kept steps end. The caller
- * holds
- * the lock. Returns the number of tables to drop. */
+ * holds the lock. Returns the number of tables to drop. */
 static int resume_at(sequence *e, int64_t leaders, int64_t over[KEPT])
 {
     const int64_t next = later(e->begun, leaders);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_stats.c - see step_stats.h. */
+/* step_stats.c - records and encodes the timeline of a step as StepStats. */
 #include "tf_server/step_stats.h"
 
 #include "base/clock.h"

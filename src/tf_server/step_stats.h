@@ -6,8 +6,7 @@
 #include "observe/trace.h"
 
 /* Appends an encoded StepStats with this one device. The concatenation of several is the StepStats
- * of
- * all. */
+ * of all. */
 MF_MUST mf_status mf_stats_encode(mf_trace *trace, const char *device, mf_buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective.c - see task_collective.h: a collective from resolving its group to its result.
- * Replies are handled on a pool thread: a send may block until its receiver reads, so sending from
- * the reply callback could deadlock two tasks. */
+/* task_collective.c - runs one member's part of a collective, from resolving its group to its
+ * result. Replies are handled on a pool thread: a send may block until its receiver reads, so
+ * sending from the reply callback could deadlock two tasks. */
 #include "tf_server/task_collective.h"
 
 #include "base/clock.h"

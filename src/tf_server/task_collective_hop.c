@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* task_collective_hop.c - the hops of a chunk: receive, merge or keep, send on. Sent chunks are
- * never
- * modified, so a sender does not wait until they are fetched. */
+ * never modified, so a sender does not wait until they are fetched. */
 #include "base/clock.h"
 #include "proto/buf_message.h"
 #include "proto/worker.pb-c.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* task_table.c - job names, indices and addresses of the tasks of a cluster. */
 #include "tf_server/task_table.h"
 
 #include "base/file.h"

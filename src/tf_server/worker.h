@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker.h - TensorFlow's WorkerService: Meshflow's or TensorFlow's masters register graphs here
- * and
- * run them step by step, together with those of other tasks. */
+ * and run them step by step, together with those of other tasks. */
 #ifndef MF_TF_SERVER_WORKER_H
 #define MF_TF_SERVER_WORKER_H
 
@@ -23,8 +22,7 @@ extern const mf_method mf_worker_methods[];
 /* ---- graphs (worker.c) ---- */
 
 /* Takes a reference: release with mf_worker_graph_release(). Fails: ABORTED (unknown, possibly
- * because
- * this task was restarted). */
+ * because this task was restarted). */
 MF_MUST mf_status mf_worker_service_find(mf_worker_service *w, const char *session,
                                          const char *graph, mf_worker_graph **out);
 void mf_worker_graph_release(mf_worker_graph *g);

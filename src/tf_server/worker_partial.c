@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker_partial.c - RunGraph of a partial run. The first call starts this task's part on a thread
- * of
- * its own. Feeds and fetches go through the rendezvous table of the step. The last call waits until
- * the part has ended. */
+ * of its own. Feeds and fetches go through the rendezvous table of the step. The last call waits
+ * until the part has ended. */
 #include "base/cond.h"
 #include "base/map.h"
 #include "base/thread.h"

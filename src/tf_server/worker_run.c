@@ -178,11 +178,9 @@ static void on_end(mf_cancel_hook *hook)
 }
 
 /* This task does not know the session because it was restarted. A TensorFlow master that learns
- * this
- * before its own part's receives have failed cancels that part and may report CANCELLED to its
+ * this before its own part's receives have failed cancels that part and may report CANCELLED to its
  * client, from which no client recovers. So pending receives are refused first: then the master
- * ends
- * the step and does not need this reply. It is sent if there are no such receives. */
+ * ends the step and does not need this reply. It is sent if there are no such receives. */
 static void wait_for_refused_values(mf_request *r)
 {
     const int64_t until = mf_clock_ns() + REFUSED_MS * INT64_C(1000000);

@@ -18,8 +18,8 @@
  *   "f32[2] !unordered"                  random or unordered output: only shape and type are
  * compared
  *
- * Types: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c64 c128 str qi8 qi16 qi32 qu8
- * qu16. */
+ * Types: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c64 c128 str qi8 qi16 qi32 qu8 qu16.
+ */
 #ifndef MF_TESTS_OPS_SAMPLE_H
 #define MF_TESTS_OPS_SAMPLE_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* adaptive_timeout.c - adapts the length of a task's lease to measured delays of renewals. */
 #include "cluster/membership/adaptive_timeout.h"
 
 enum { GAPS = 2, MOST = 10 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* heartbeat.c - registers a task in the store, and renews its lease. */
 #include "cluster/membership/heartbeat.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership.c - see membership.h. membership_snapshot.c lists the keys of the store, except
- * mark/WHAT. */
+/* membership.c - membership of a job: registration, heartbeats, suspects, the view of each epoch.
+ * membership_snapshot.c lists the keys of the store, except mark/WHAT. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"

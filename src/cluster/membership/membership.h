@@ -4,8 +4,8 @@
  * Every task registers under its name with a lease: a task that dies or is stopped disappears when
  * its lease expires. The members of the *view* take part. A view has a number, its epoch, and never
  * changes; the next view replaces it by compare-and-set. There is no leader: any task may propose
- * the next view, and all tasks follow the accepted view. A task that was stopped or
- * cut off sees that the view does not contain it, and rejoins like a new task.
+ * the next view, and all tasks follow the accepted view. A task that was stopped or cut off sees
+ * that the view does not contain it, and rejoins like a new task.
  *
  * Live members may be unable to connect to each other, and a hanging task may still renew its
  * lease. A task that waits in vain for another records its suspicion in the store; no view contains

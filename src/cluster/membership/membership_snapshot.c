@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership_snapshot.c - see membership_snapshot.h. Keys: task/NAME (a member, under its lease),
- * leave/NAME (the id of a leaving task), doubt/NAME/NAME (two ids: the first suspects the second),
- * view, over. */
+/* membership_snapshot.c - reads the members, suspects and views of a job from its store, and
+ * derives the next view. Keys: task/NAME (a member, under its lease), leave/NAME (the id of a
+ * leaving task), doubt/NAME/NAME (two ids: the first suspects the second), view, over. */
 #include "cluster/membership/membership_snapshot.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* address.c - parses "host:port" addresses, including IPv6, and checks host names. */
 #include "cluster/resolve/address.h"
 
 #include <ctype.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* from_torchrun.c - RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: `torchrun --no-python`, and
- * Kubernetes' operator for PyTorch, which sets them without torchrun. */
+ * Kubernetes' operator for PyTorch, which sets them without torchrun. mf_cluster_ranks() in
+ * roles_from_ranks.c assigns roles to ranks. */
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"
 

@@ -57,7 +57,7 @@ const char *mf_request_any(const mf_cluster_request *request, const char *const 
 bool mf_request_int(const mf_cluster_request *request, mf_cluster *c, const char *name, int64_t min,
                     int64_t max, int64_t *out);
 
-/* ---- engines that number processes (ranks.c) ---- */
+/* ---- engines that number processes (roles_from_ranks.c) ---- */
 
 /* Names of variables, each in the order of preference. */
 typedef struct mf_rank_names {

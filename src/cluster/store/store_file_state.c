@@ -118,8 +118,8 @@ static mf_status read_data(const mf_store_folder *f, const mf_store_token *t, mf
     return st;
 }
 
-/* DIR, or a part of it, was removed while it was in use; a new task may have made another
- * store there since then. */
+/* DIR, or a part of it, was removed while it was in use; a new task may have made another store
+ * there since then. */
 static bool is_removed(const mf_store_folder *f)
 {
     char *path = path_in(f->state, "host");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* store_state.c - keys, values, revisions and leases of a store, without I/O. */
 #include "cluster/store/store_state.h"
 
 #include "base/mem.h"

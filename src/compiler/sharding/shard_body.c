@@ -293,8 +293,8 @@ static mf_status emit_argument(mf_shard_map *m, const mf_node *n)
     return MF_OK;
 }
 
-/* Batch statistics per shard, or boxes indexed by image within a shard: the results are rows
- * again. */
+/* Batch statistics per shard, or boxes indexed by image within a shard: the results are rows again.
+ */
 static bool ends_in_rows(const mf_shard_map *m, const mf_node *n)
 {
     const mf_shape *out = mf_compile_facts(&m->facts, n)->shapes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_bucket.c - see codec_bucket.h. */
+/* codec_bucket.c - encodes and decodes the gradients of a bucket with its codec, and keeps the
+ * codecs' state (error feedback). */
 #include "dist/codec/codec_bucket.h"
 
 #include "base/mem.h"

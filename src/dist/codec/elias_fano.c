@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elias_fano.c - see elias_fano.h. */
+/* elias_fano.c - encodes and decodes sorted integers with Elias-Fano. */
 #include "dist/codec/elias_fano.h"
 
 static bool get_bit(const uint8_t *bits, int64_t at)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient_allreduce.c - see gradient_allreduce.h. A bucket is packed into one vector for each part
- * (begin), summed by the thread, and returned as views of the result (end). */
+/* gradient_allreduce.c - bucketed gradient all-reduce in a thread, overlapped with the backward
+ * pass. A bucket is packed into one vector for each part (begin), summed by the thread, and
+ * returned as views of the result (end). */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load_balance.c - see load_balance.h. All workers know all speeds and so make the same decision.
- */
+/* load_balance.c - assigns shards to the workers of a synchronous job by their measured speeds. All
+ * workers know all speeds and so make the same decision. */
 #include "dist/data_parallel/load_balance.h"
 
 #include "base/log.h"

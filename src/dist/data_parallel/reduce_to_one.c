@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce_to_one.c - see reduce_to_one.h. The other workers run the same graph as the first, but
- * only up to the sums of the shards; optimizer, regularisation and clipping never run there.
- * Variables are packed into one message. */
+/* reduce_to_one.c - reduces gradients to the first worker, which updates the variables and
+ * broadcasts them. The other workers run the same graph as the first, but only up to the sums of
+ * the shards; optimizer, regularisation and clipping never run there. Variables are packed into one
+ * message. */
 #include "dist/data_parallel/reduce_to_one.h"
 
 #include "base/mem.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replicas.c - see replicas.h. Replicas exchange through memory of this process; the sums of their
- * shards use the same exchange as those of workers, so the bits are the same, too. */
+/* replicas.c - in-process data parallelism: a thread, a session and shards of the batch for each
+ * replica. Replicas exchange through memory of this process; the sums of their shards use the same
+ * exchange as those of workers, so the bits are the same, too. */
 #include "dist/data_parallel/replicas.h"
 
 #include "base/param.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* robust_reduce.c - robust aggregation (median, trimmed mean, Adasum) of the gradients of all
+ * shards across workers. */
 #include "dist/data_parallel/robust_reduce.h"
 
 #include "base/mem.h"

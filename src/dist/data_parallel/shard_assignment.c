@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_assignment.c - see shard_assignment.h. */
+/* shard_assignment.c - computes which shards of a batch each worker gets, by threads, speed and
+ * data locality. */
 #include "dist/data_parallel/shard_assignment.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_owners.c - see shard_owners.h. */
+/* shard_owners.c - the table of which worker owns which shards, and sums over shards in the
+ * reduction tree. */
 #include "dist/data_parallel/shard_owners.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weight_average.c - see weight_average.h. All tensors form one long vector, which is sent in
- * chunks. */
+/* weight_average.c - averages the variables of several workers with an all-reduce. All tensors form
+ * one long vector, which is sent in chunks. */
 #include "dist/local_sgd/weight_average.h"
 
 #include "base/mem.h"

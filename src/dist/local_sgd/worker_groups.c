@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker_groups.c - see worker_groups.h. */
+/* worker_groups.c - divides the workers of a local-SGD job into groups. */
 #include "dist/local_sgd/worker_groups.h"
 
 void mf_worker_groups_assign(mf_worker_groups *g, int n, int64_t shards, int workers,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_balance.c - see mesh_balance.h. A place's speed is its share by the time that its slowest
- * device was at work. */
+/* mesh_balance.c - uneven split of a dimension along a mesh axis, by measured device speeds. A
+ * place's speed is its share by the time that its slowest device was at work. */
 #include "dist/mesh/mesh_balance.h"
 
 #include "base/mem.h"

@@ -75,7 +75,7 @@ MF_MUST mf_status mf_job_mesh_each_slice(mf_dist *dist, const struct mf_trainer 
                                          void *ctx);
 /* Of variables that the trainer has. */
 int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m);
-/* The counters of a guard (train/loop/guard.h) and of steps, which are read after every step.
+/* The counters of a guard (train/loop/nan_guard.h) and of steps, which are read after every step.
  * Collective. */
 MF_MUST mf_status mf_job_mesh_take_counts(mf_job_mesh *m);
 

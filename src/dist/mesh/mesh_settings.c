@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_settings.c - see mesh_settings.h. */
+/* mesh_settings.c - parses, checks and prints the settings of the strategy mesh. */
 #include "dist/mesh/mesh_settings.h"
 
 #include <stdlib.h>

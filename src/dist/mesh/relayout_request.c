@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relayout_request.c - see relayout_request.h. */
+/* relayout_request.c - requests to the workers of a mesh (stop, re-rendezvous, another layout), and
+ * their agreement on one before a step. */
 #include "dist/mesh/relayout_request.h"
 
 #include "base/mem.h"

@@ -248,8 +248,8 @@ static void strategy_mesh_refuse(mf_job_mesh *m, const mf_mesh_agreed *a)
     mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
 }
 
-/* Between two steps: what devices hold goes where the new layout wants it. It is no failure that
- * it cannot be. */
+/* Between two steps: what devices hold goes where the new layout wants it. It is no failure that it
+ * cannot be. */
 static mf_status strategy_mesh_change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a,
                                       const mf_mesh_spec *to)
 {

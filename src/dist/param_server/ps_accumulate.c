@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_accumulate.c - see ps_accumulate.h. */
+/* ps_accumulate.c - gradient accumulation on a worker that pushes every n steps. */
 #include "dist/param_server/ps_accumulate.h"
 
 #include "base/mem.h"

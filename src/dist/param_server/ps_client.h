@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_client.h - the inside of a worker's side of parameter servers; shared by ps_client.c,
- * ps_push.c, ps_round.c, ps_state.c and ps_save.c. */
+ * ps_worker_push.c, ps_round.c, ps_state.c and ps_save.c. */
 #ifndef MF_DIST_PARAM_SERVER_PS_CLIENT_H
 #define MF_DIST_PARAM_SERVER_PS_CLIENT_H
 
@@ -63,7 +63,7 @@ static inline bool mf_ps_has_rows(const mf_ps_client *c, int server, int gradien
     return c->ids[gradient] >= 0 &&
            mf_placement_find(&c->place, server, c->t->graph.gradients[gradient].weight);
 }
-/* A round of a step (ps_round.c), and its preparation (ps_push.c). ctx: the client. */
+/* A round of a step (ps_round.c), and its preparation (ps_worker_push.c). ctx: the client. */
 MF_MUST mf_status mf_ps_round(void *ctx, mf_push_pull_round *r);
 bool mf_ps_take(void *ctx, int value, int part, int n_parts, const mf_tensor *x);
 /* Make the lanes of all servers of this host large enough for this round. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_dedup.c - see ps_dedup.h. Batches are done nearly in order, so there are few bits. */
+/* ps_dedup.c - the set of batches that are in the weights of a parameter server: a batch that is
+ * pushed twice is recognized. Batches are done nearly in order, so there are few bits. */
 #include "dist/param_server/ps_dedup.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_host_aggregate.c - see ps_host_aggregate.h. A member sends one message: a head, its parts, the
- * values of every part, the rows. */
+/* ps_host_aggregate.c - workers of one host add their gradients before one of them pushes the sum.
+ * A member sends one message: a head, its parts, the values of every part, the rows. */
 #include "dist/param_server/ps_host_aggregate.h"
 
 #include "base/clock.h"

@@ -7,7 +7,7 @@
 #include "dist/data_parallel/load_balance.h"
 #include "dist/job_members.h"
 #include "dist/param_server/ps_host_aggregate.h"
-#include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_replica_table.h"
 #include "dist/param_server/strategy_param_server.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ typedef struct mf_ps_job {
     mf_net *net;
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
     mf_job_members members; /* of an elastic job: dist.members, which owns the net */
-    mf_ps_replication copies; /* a server's */
+    mf_ps_replica_table copies; /* a server's */
     int n_copies; /* on so many other servers */
     bool by_host;
     bool balances; /* faster workers get more shards; synchronous workers only */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_leases.c - see ps_leases.h. A worker's clock counts its completed steps; a worker without
- * batches does not hold up others. */
+/* ps_leases.c - leases of batches to workers: requests, grants, bounded staleness, revocation. A
+ * worker's clock counts its completed steps; a worker without batches does not hold up others. */
 #include "dist/param_server/ps_leases.h"
 
 #include "base/mem.h"
@@ -84,7 +84,7 @@ mf_status mf_ps_leases_cut(mf_ps_leases *l, int64_t blocks)
     return MF_OK;
 }
 
-mf_status mf_ps_leases_renew(mf_ps_leases *l, int workers)
+mf_status mf_ps_leases_revoke_all(mf_ps_leases *l, int workers)
 {
     lessee *fresh = mf_calloc(workers, sizeof *fresh);
 

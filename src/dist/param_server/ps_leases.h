@@ -30,9 +30,9 @@ MF_MUST mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases 
 void mf_ps_leases_free(mf_ps_leases *l);
 /* Set the number of blocks; 0: any worker may have any batch. */
 MF_MUST mf_status mf_ps_leases_cut(mf_ps_leases *l, int64_t blocks);
-/* The workers are new, and none has made a request yet: batches that were not confirmed are leased
- * again. */
-MF_MUST mf_status mf_ps_leases_renew(mf_ps_leases *l, int workers);
+/* Revoke the leases of all workers, and set the number of new workers, none of which has made a
+ * request yet: batches that were not confirmed are leased again. */
+MF_MUST mf_status mf_ps_leases_revoke_all(mf_ps_leases *l, int workers);
 /* As if no worker had made a request yet. */
 void mf_ps_leases_reset(mf_ps_leases *l);
 /* A worker has done its step and asks for the next batch. */
@@ -43,7 +43,7 @@ void mf_ps_leases_leave(mf_ps_leases *l, int worker);
 /* A worker whose request can be granted; false: none. */
 bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out);
 /* Its bytes, and back: of leases of any number of workers, whose unconfirmed batches are leased
- * again at the next mf_ps_leases_renew(). DATA_LOSS. */
+ * again at the next mf_ps_leases_revoke_all(). DATA_LOSS. */
 void mf_ps_leases_write(const mf_ps_leases *l, mf_buf *out);
 MF_MUST mf_status mf_ps_leases_read(mf_ps_leases *l, mf_ps_reader *in);
 /* The most steps by which a worker was ahead of another. */

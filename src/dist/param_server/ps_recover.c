@@ -4,7 +4,7 @@
  * slice by slice, as of the server's last reply. */
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
-#include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_replica_table.h"
 
 #include <string.h>
 
@@ -108,7 +108,7 @@ mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found)
 
     *found = false;
     if (st == MF_OK)
-        generation = mf_ps_replication_choose(o.copies, o.n, step, &slices);
+        generation = mf_ps_replica_table_choose(o.copies, o.n, step, &slices);
     if (generation >= 0)
         st = ps_recover_take_all(c, &o, generation, slices, step);
     *found = st == MF_OK && generation >= 0;

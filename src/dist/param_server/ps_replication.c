@@ -1,103 +1,366 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_replication.c - see ps_replication.h. */
-#include "dist/param_server/ps_replication.h"
-
+/* ps_replication.c - the replication protocol of parameter servers: a server sends its slice to the
+ * next servers, confirms copies and returns them. ps_replica_table.h holds the copies,
+ * ps_replica_image.c defines their contents.
+ *
+ * On one host a copy is written once, into memory that all its keepers map, and stays there: of
+ * three areas two hold copies, the third is free for the next step. The death of a server does not
+ * affect the others' mapping. Otherwise copies travel in messages. */
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "dist/param_server/ps_replica_table.h"
+#include "dist/param_server/ps_server.h"
+#include "observe/status_page.h"
 
 #include <string.h>
 
-enum { STEPS = 2 }; /* of each slice: servers may be one step apart when one of them dies */
+enum { SPARE = 4096 }; /* bytes of a lane: the size of a server's state varies a little */
 
-struct mf_ps_kept {
+/* The message: this, then where the memory is (mf_ps_shm_tell) or the slice itself. */
+typedef struct copy_head {
     mf_ps_copy_of about;
-    mf_buffer *bytes;
-    size_t size; /* of them */
-};
+    int64_t area; /* of the memory; -1: the slice is in the message */
+    int64_t size; /* of the slice */
+} copy_head;
 
-static void ps_replication_drop(mf_ps_replication *c, int64_t i)
+typedef struct kept_head {
+    mf_ps_copy_of about;
+    int64_t has_it; /* 0: the memory cannot be used */
+} kept_head;
+
+/* The number of servers that keep this server's copies. */
+static int keepers(const server *s)
 {
-    mf_buffer_unref(c->kept[i].bytes);
-    c->kept[i] = c->kept[--c->n];
+    return s->o.n_copies < s->o.n_servers ? s->o.n_copies : s->o.n_servers - 1;
 }
 
-static bool is_same_slice(const mf_ps_copy_of *a, const mf_ps_copy_of *b)
+/* The i-th of them: the servers after this one. */
+static int keeper(const server *s, int i)
 {
-    return a->generation == b->generation && a->slice == b->slice;
+    return s->o.n_workers + (s->o.index + 1 + i) % s->o.n_servers;
 }
 
-mf_status mf_ps_replication_put(mf_ps_replication *c, const mf_ps_copy_of *about, mf_buffer *bytes,
-                                size_t size)
+static mf_status send_to_server(server *s, int to, uint32_t what, const void *data, size_t size)
 {
-    for (int64_t i = c->n - 1; i >= 0; i--) {
-        const mf_ps_copy_of *k = &c->kept[i].about;
+    const mf_frame f = {
+        .kind = MF_MESSAGE_REQUEST, .epoch = mf_net_epoch(s->o.net), .group = what, .size = size
+    };
 
-        if (is_same_slice(k, about) && (k->step <= about->step - STEPS || k->step >= about->step))
-            ps_replication_drop(c, i);
-    }
-    MF_TRY(mf_grow(&c->kept, &c->cap, c->n + 1, sizeof *c->kept));
-    c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size };
+    return mf_net_send(s->o.net, to, &f, data, mf_clock_ns() + s->o.timeout_ns);
+}
+
+/* ---- giving ---- */
+
+static mf_status send_to_keepers(server *s, const void *data, size_t size)
+{
+    for (int i = 0; i < keepers(s); i++)
+        MF_TRY(send_to_server(s, keeper(s, i), MF_PS_COPY, data, size));
     return MF_OK;
 }
 
-const void *mf_ps_replication_find(const mf_ps_replication *c, const mf_ps_copy_of *about,
-                                   size_t *size)
+/* Which keeper sent the reply; -1: none. */
+static int find_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
 {
-    for (int64_t i = 0; i < c->n; i++) {
-        if (memcmp(&c->kept[i].about, about, sizeof *about) != 0)
-            continue;
-        *size = c->kept[i].size;
-        return c->kept[i].bytes->data;
+    kept_head k;
+    int i = 0;
+
+    while (i < keepers(s) && keeper(s, i) != r->from)
+        i++;
+    if (r->frame.group != MF_PS_KEPT || i == keepers(s) || r->frame.size != sizeof k)
+        return -1;
+    memcpy(&k, r->data, sizeof k);
+    *has_it = k.has_it != 0;
+    return memcmp(&k.about, about, sizeof *about) == 0 ? i : -1;
+}
+
+/* The first keeper without a reply; NULL: all have replied. */
+static const char *find_silent(const server *s, uint64_t answered)
+{
+    for (int i = 0; i < keepers(s); i++) {
+        if (!(answered >> i & 1))
+            return mf_net_name(s->o.net, keeper(s, i));
     }
     return NULL;
 }
 
-void mf_ps_replication_forget_before(mf_ps_replication *c, int64_t generation)
+static bool is_about_copies(const mf_mail *r)
 {
-    for (int64_t i = c->n - 1; i >= 0; i--) {
-        if (c->kept[i].about.generation < generation)
-            ps_replication_drop(c, i);
+    return r->frame.group == MF_PS_COPY || r->frame.group == MF_PS_REPLICATION ||
+           r->frame.group == MF_PS_FETCH;
+}
+
+/* A copy in flight may be lost with this server. Meanwhile the server only keeps and confirms
+ * copies of others, which wait likewise. *all_have: the memory could be used. */
+static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *all_have)
+{
+    mf_mail *aside = NULL, **end = &aside;
+    uint64_t answered = 0;
+    mf_status st = MF_OK;
+
+    *all_have = true;
+    while (st == MF_OK && (s->keeper = find_silent(s, answered))) {
+        bool has_it = false;
+        mf_mail *r;
+        int who;
+
+        st = mf_ps_next_request(s, &r);
+        if (st != MF_OK)
+            break;
+        who = find_answer(s, r, about, &has_it);
+        if (who >= 0) {
+            answered |= UINT64_C(1) << who;
+            *all_have &= has_it;
+            mf_mail_free(r);
+        } else if (is_about_copies(r)) {
+            st = mf_ps_serve_copies(s, r);
+        } else {
+            *end = r;
+            end = &r->next;
+            r->next = NULL;
+        }
     }
-}
+    s->keeper = NULL;
+    while (aside) {
+        mf_mail *next = aside->next;
 
-void mf_ps_replication_list(const mf_ps_replication *c, mf_buf *out)
-{
-    for (int64_t i = 0; i < c->n; i++)
-        mf_buf_bytes(out, &c->kept[i].about, sizeof c->kept[i].about);
-}
-
-void mf_ps_replication_deinit(mf_ps_replication *c)
-{
-    while (c->n > 0)
-        ps_replication_drop(c, c->n - 1);
-    mf_free(c->kept);
-    *c = (mf_ps_replication){ 0 };
-}
-
-static bool has_slice(const mf_ps_copy_of *all, int64_t n, const mf_ps_copy_of *like, int64_t slice)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (all[i].generation == like->generation && all[i].slices == like->slices &&
-            all[i].step == like->step && all[i].slice == slice)
-            return true;
+        mf_mailbox_add(&s->requests, aside);
+        aside = next;
     }
-    return false;
+    return st;
 }
 
-int64_t mf_ps_replication_choose(const mf_ps_copy_of *all, int64_t n, int64_t step, int64_t *slices)
+/* False: there is no shared memory. */
+static bool has_lane(server *s, size_t size)
 {
-    int64_t best = -1;
+    mf_ps_shm *lane = &s->copies_out;
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t slice = 0;
-
-        if (all[i].step != step || all[i].generation <= best || all[i].slices > n)
-            continue;
-        while (slice < all[i].slices && has_slice(all, n, &all[i], slice))
-            slice++;
-        if (slice == 0 || slice < all[i].slices)
-            continue;
-        best = all[i].generation;
-        *slices = all[i].slices;
+    for (int i = 0; i < keepers(s); i++) {
+        if (lane->refused || !mf_ps_shm_may_be(s->o.net, keeper(s, i)))
+            return false;
     }
-    return best;
+    if (lane->memory && lane->room >= (int64_t)size)
+        return true;
+    mf_ps_shm_close(lane);
+    lane->refused = mf_ps_shm_make(lane, (int64_t)(size + size / 8 + SPARE)) != MF_OK;
+    return !lane->refused;
+}
+
+/* *kept false: there is no shared memory, and nothing was done. */
+static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size, bool *kept)
+{
+    mf_ps_shm *lane = &s->copies_out;
+    copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_ps_out to = { .pool = s->t->pool, .left = size };
+    const bool fresh = !lane->memory || lane->room < (int64_t)size;
+    mf_buf message = { 0 };
+    mf_status st;
+
+    *kept = false;
+    if (has_lane(s, size))
+        head.area = mf_ps_shm_free_answer(lane);
+    if (head.area < 0)
+        return MF_OK;
+    to.at = lane->answers[head.area]->data;
+    MF_TRY(mf_ps_image_write(s, &to));
+    mf_buf_bytes(&message, &head, sizeof head);
+    mf_ps_shm_tell(lane, &message);
+    st = mf_buf_finish(&message);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message.data, message.len + 1);
+    mf_buf_deinit(&message);
+    if (st == MF_OK)
+        st = mf_ps_replica_table_put(s->o.copies, about, lane->answers[head.area], size);
+    if (st == MF_OK)
+        st = wait_until_kept(s, about, kept);
+    if (fresh) /* the others have mapped it, or never will */
+        mf_ps_shm_hide(lane);
+    lane->refused = !*kept;
+    return st;
+}
+
+static void free_bytes(void *data, void *ctx)
+{
+    (void)data;
+    mf_free(ctx);
+}
+
+/* The message is this server's own copy, too. */
+static mf_status keep_message(server *s, const mf_ps_copy_of *about, mf_buf *message)
+{
+    const size_t size = message->len - sizeof(copy_head);
+    mf_buffer *bytes;
+    bool all_have;
+    mf_status st;
+
+    MF_TRY(
+        mf_buffer_wrap(message->data + sizeof(copy_head), size, free_bytes, message->data, &bytes));
+    st = mf_ps_replica_table_put(s->o.copies, about, bytes, size);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message->data, message->len);
+    *message = (mf_buf){ 0 };
+    mf_buffer_unref(bytes);
+    return st == MF_OK ? wait_until_kept(s, about, &all_have) : st;
+}
+
+static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t size)
+{
+    const copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_buf message = { 0 };
+    void *room = mf_buf_room(&message, sizeof head + size);
+    mf_status st = mf_buf_finish(&message);
+
+    if (st == MF_OK) {
+        memcpy(room, &head, sizeof head);
+        st = mf_ps_image_write(
+            s, &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
+    }
+    if (st == MF_OK)
+        st = keep_message(s, about, &message);
+    mf_buf_deinit(&message);
+    return st;
+}
+
+mf_status mf_ps_keep_copy(server *s)
+{
+    mf_ps_copy_of about;
+    bool kept = false;
+    size_t size;
+
+    if (!s->o.copies)
+        return MF_OK;
+    s->moment++;
+    about = mf_ps_copy_at_hand(s);
+    if (s->version > 0) /* workers push only when all servers have begun */
+        mf_ps_replica_table_forget_before(s->o.copies, s->generation);
+    MF_TRY(mf_ps_image_size(s, &size));
+    if (keepers(s) > 0)
+        MF_TRY(keep_in_lane(s, &about, size, &kept));
+    return kept ? MF_OK : keep_by_message(s, &about, size);
+}
+
+/* ---- taking ---- */
+
+mf_ps_copy_of mf_ps_copy_at_hand(const server *s)
+{
+    return (mf_ps_copy_of){ .generation = s->generation,
+                            .slices = s->o.n_servers,
+                            .slice = s->o.index,
+                            .step = s->o.mode.sync ? s->start + s->version : s->moment };
+}
+
+static mf_status ps_replication_confirm(server *s, int to, const mf_ps_copy_of *about, bool has_it)
+{
+    const kept_head k = { *about, has_it };
+
+    return send_to_server(s, to, MF_PS_KEPT, &k, sizeof k);
+}
+
+/* The memory of the last time, or another one. */
+static mf_status open_lane(mf_ps_shm *lane, const char *text)
+{
+    mf_buf known = { 0 };
+    bool same;
+
+    if (lane->memory)
+        mf_ps_shm_tell(lane, &known);
+    same = known.data && strcmp(known.data, text) == 0;
+    mf_buf_deinit(&known);
+    if (same)
+        return MF_OK;
+    MF_TRY(mf_ps_shm_open(lane, text));
+    return mf_ps_shm_wrap(lane);
+}
+
+/* False: it cannot be seen. */
+static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_buffer **out)
+{
+    const char *text = (const char *)r->data + sizeof *head;
+    mf_ps_shm *lane = &s->copies_in[r->from - s->o.n_workers];
+
+    if (r->frame.size == sizeof *head || ((const char *)r->data)[r->frame.size - 1] != '\0')
+        return false;
+    if (open_lane(lane, text) != MF_OK) {
+        MF_WARN("copies travel in messages instead of shared memory: %s", mf_error_message());
+        return false;
+    }
+    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > lane->room)
+        return false;
+    *out = mf_buffer_ref(lane->answers[head->area]);
+    return true;
+}
+
+/* Ownership of its bytes is transferred to this server. */
+static bool find_in_message(mf_mail *r, const copy_head *head, mf_buffer **out)
+{
+    if (head->size < 0 || (uint64_t)head->size != r->frame.size - sizeof *head ||
+        mf_buffer_wrap((char *)r->data + sizeof *head, (size_t)head->size, free_bytes, r->data,
+                       out) != MF_OK)
+        return false;
+    r->data = NULL;
+    return true;
+}
+
+static mf_status take_copy(server *s, mf_mail *r)
+{
+    mf_buffer *bytes = NULL;
+    copy_head head;
+    bool found;
+    mf_status st = MF_OK;
+
+    if (r->from < s->o.n_workers || r->frame.size < sizeof head)
+        return MF_OK; /* no server of this job sends this */
+    memcpy(&head, r->data, sizeof head);
+    found = head.area >= 0 ? find_in_lane(s, &head, r, &bytes) : find_in_message(r, &head, &bytes);
+    if (found)
+        st = mf_ps_replica_table_put(s->o.copies, &head.about, bytes, (size_t)head.size);
+    mf_buffer_unref(bytes);
+    if (st == MF_OK && found)
+        mf_status_page_holds(mf_net_name(s->o.net, r->from), head.about.step);
+    return st == MF_OK ? ps_replication_confirm(s, r->from, &head.about, found) : st;
+}
+
+static void ps_replication_fetch(server *s, const mf_mail *r, mf_buf *out)
+{
+    const void *found = NULL;
+    mf_ps_copy_of about;
+    size_t size = 0;
+
+    if (r->frame.size == sizeof about) {
+        memcpy(&about, r->data, sizeof about);
+        found = mf_ps_replica_table_find(s->o.copies, &about, &size);
+    }
+    if (!found)
+        return;
+    mf_buf_bytes(out, &about, sizeof about); /* this may be everything: some optimizers have no
+                                                slots */
+    mf_buf_bytes(out, found, size);
+}
+
+static mf_status ps_replication_answer(server *s, const mf_mail *r)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    if (s->o.copies && r->frame.group == MF_PS_FETCH)
+        ps_replication_fetch(s, r, &out);
+    else if (s->o.copies)
+        mf_ps_replica_table_list(s->o.copies, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, out.data, out.len);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+mf_status mf_ps_serve_copies(server *s, mf_mail *r)
+{
+    mf_status st = MF_OK;
+
+    if (r->frame.group != MF_PS_COPY)
+        st = ps_replication_answer(s, r);
+    else if (s->o.copies)
+        st = take_copy(s, r);
+    mf_mail_free(r);
+    return st;
 }

@@ -134,7 +134,7 @@ static mf_status ps_server_become(server *s, const mf_mail *r)
     s->generation = about.generation;
     s->moment = about.step;
     s->begun = true;
-    return mf_ps_leases_renew(s->leases, s->o.n_workers);
+    return mf_ps_leases_revoke_all(s->leases, s->o.n_workers);
 }
 
 static mf_status take_copy_of_self(server *s, mf_mail *r)
@@ -339,7 +339,7 @@ static mf_status ps_server_connect(server *s)
     s->copies_in = mf_calloc(s->o.n_servers, sizeof *s->copies_in);
     if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->copies_in)
         return MF_NOMEM("a parameter server");
-    MF_TRY(mf_ps_leases_renew(s->leases, n));
+    MF_TRY(mf_ps_leases_revoke_all(s->leases, n));
     mf_status_page_holds("", 0);
     show_version(s);
     mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);

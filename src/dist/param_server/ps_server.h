@@ -71,7 +71,7 @@ MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
 /* Parts that a push may have. */
 int mf_ps_most_parts(const server *s);
 
-/* ---- ps_push_request.c ---- */
+/* ---- ps_server_push.c ---- */
 
 /* A push has arrived: refuse it, or update when there are enough. */
 MF_MUST mf_status mf_ps_take_push(server *s, mf_mail *r);
@@ -117,7 +117,7 @@ MF_MUST mf_status mf_ps_image_write(const server *s, mf_ps_out *out);
 MF_MUST mf_status mf_ps_image_read(server *s, mf_ps_reader *in);
 /* Which state of its slice this server has. */
 mf_ps_copy_of mf_ps_copy_at_hand(const server *s);
-/* Requests about copies (ps_replica_store.c). */
+/* Requests about copies (ps_replication.c). */
 MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
 MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);
 /* Requests about traces; record an event since `start`, if a trace is active (both texts are

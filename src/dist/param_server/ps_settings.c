@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_settings.c - see ps_settings.h. */
+/* ps_settings.c - parses, checks and prints the settings of the strategy parameter_server. */
 #include "dist/param_server/ps_settings.h"
 
 #include "dist/strategy_settings.h"

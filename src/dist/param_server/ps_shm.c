@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_shm.c - see ps_shm.h. */
+/* ps_shm.c - shared memory between a worker and a parameter server of one host: areas for pushes
+ * and replies. */
 #include "dist/param_server/ps_shm.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_store.c - see ps_store.h. */
+/* ps_store.c - slices of weights and slots of a parameter server, and the graph that updates them.
+ */
 #include "dist/param_server/ps_store.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* push_pull.c - see push_pull.h. */
+/* push_pull.c - collects the gradients of a step, and runs one push/pull round in a thread. */
 #include "dist/param_server/push_pull.h"
 
 #include "base/clock.h"

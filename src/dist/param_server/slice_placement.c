@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_placement.c - see slice_placement.h. */
+/* slice_placement.c - assigns slices of the weights to parameter servers. */
 #include "dist/param_server/slice_placement.h"
 
 static int64_t slice_placement_count_of(const mf_weight *w)

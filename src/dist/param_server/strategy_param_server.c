@@ -328,7 +328,7 @@ static void ps_close(mf_strategy *s)
         mf_job_members_deinit(&j->members);
     else
         mf_net_close(j->net);
-    mf_ps_replication_deinit(&j->copies);
+    mf_ps_replica_table_deinit(&j->copies);
     mf_balance_deinit(&j->balance);
     mf_free(j->weights);
     mf_free(j);

@@ -12,7 +12,7 @@
 #define MF_DIST_PARAM_SERVER_STRATEGY_PARAM_SERVER_H
 
 #include "base/buf.h"
-#include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_replica_table.h"
 #include "dist/param_server/ps_settings.h"
 #include "dist/param_server/ps_shm.h"
 #include "dist/param_server/push_pull.h"
@@ -32,7 +32,7 @@ typedef enum mf_ps_request {
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_SAVE, /* path: write this server's part of a checkpoint there, after all workers have left
                    -> nothing; or a failure */
-    MF_PS_COPY, /* from a server before this one, see ps_replica_store.c; then MF_PS_KEPT */
+    MF_PS_COPY, /* from a server before this one, see ps_replication.c; then MF_PS_KEPT */
     MF_PS_KEPT, /* to that server: was the copy stored?; no reply */
     MF_PS_REPLICATION, /* nothing -> the list of copies, mf_ps_copy_of each */
     MF_PS_FETCH, /* mf_ps_copy_of -> the same and its bytes; nothing: no such copy */
@@ -214,7 +214,7 @@ typedef struct mf_ps_server_options {
     int index, n_servers;
     mf_ps_mode mode;
     int64_t timeout_ns;
-    struct mf_ps_replication *copies; /* kept between epochs; NULL: none */
+    struct mf_ps_replica_table *copies; /* kept between epochs; NULL: none */
     int n_copies; /* how many other servers have a copy of each, if there are as many */
     int64_t generation; /* of slices; of copies */
     /* The server's state between epochs, as long as the number of servers does not change:

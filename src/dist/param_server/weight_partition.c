@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weight_partition.c - see weight_partition.h. */
+/* weight_partition.c - the number of shards of a weight by TensorFlow's partitioner rules. */
 #include "dist/param_server/weight_partition.h"
 
 static int64_t weight_partition_at_most(int64_t n, int64_t most)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* array_util.c - reads small integer inputs (axes, paddings, indices), and infers shapes of array
+ * ops. */
 #include "ops/array/array_util.h"
 
 #include "base/mem.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* array_util.h - shared by ops that move and index elements: small integer inputs, cells of any
- * type,
- * results of shape inference. */
+ * type, results of shape inference. */
 #ifndef MF_OPS_ARRAY_ARRAY_UTIL_H
 #define MF_OPS_ARRAY_ARRAY_UTIL_H
 

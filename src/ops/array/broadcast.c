@@ -202,8 +202,7 @@ static mf_status sizes_read(const mf_tensor *t, const char *what, mf_ivec *out)
 
 /* The broadcast of two shapes given as vectors, and bit sets of the dimensions along which each is
  * repeated. Dimensions that are 1 in both are in both sets: summing over them changes nothing.
- * Equal
- * shapes reduce nothing. As in TensorFlow, sizes may be any numbers, including -1. */
+ * Equal shapes reduce nothing. As in TensorFlow, sizes may be any numbers, including -1. */
 static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_ivec *out,
                                    unsigned reduce[2])
 {

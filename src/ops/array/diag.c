@@ -2,9 +2,8 @@
 /* diag.c - extracts, sets and builds diagonals and bands of matrices.
  *
  * Diagonal d holds the elements (i, i + d): d > 0 is above the main diagonal. Several diagonals
- * [low,
- * high] are stored as rows of a matrix, highest first, all as long as the longest; shorter ones are
- * aligned left or right and padded. */
+ * [low, high] are stored as rows of a matrix, highest first, all as long as the longest; shorter
+ * ones are aligned left or right and padded. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 

@@ -178,8 +178,7 @@ static mf_status gather_gather_run(mf_kernel *k)
 }
 
 /* TensorFlow returns IndexedSlices here; this gradient is dense: the rows of dy summed into zeros
- * of
- * the shape of params. */
+ * of the shape of params. */
 static mf_status first_axis_grad(mf_grad *g, mf_output index)
 {
     const mf_output shape = MF_G1("Shape", g->x[0]);
@@ -210,9 +209,8 @@ static mf_output vector(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_ou
 }
 
 /* The same along any axis. With params viewed as [batch, outer, rows, inner] and dy as [batch,
- * outer,
- * chosen, inner]: transpose rows before outer, number them through all batches, sum, and transpose
- * back. */
+ * outer, chosen, inner]: transpose rows before outer, number them through all batches, sum, and
+ * transpose back. */
 static mf_status any_axis_grad(mf_grad *g, mf_output index, mf_output axis)
 {
     const int64_t batch_attr = mf_node_int(g->node, "batch_dims");

@@ -2,8 +2,8 @@
 /* pad.c - pads a tensor with a constant, or with its own elements mirrored.
  *
  * The borders of dimension d are boxes: the whole extent of dimensions inside d, only the interior
- * of
- * those outside it. So no cell is written twice, and a mirror reads only cells already written. */
+ * of those outside it. So no cell is written twice, and a mirror reads only cells already written.
+ */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"

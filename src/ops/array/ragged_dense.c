@@ -127,8 +127,7 @@ static mf_status set_shape(const mf_kernel *k, ragged_job *job)
 }
 
 /* Copies entries from..to of partition d into row `at` of the result, where rows are counted over
- * the
- * dimensions up to d. */
+ * the dimensions up to d. */
 static mf_status ragged_dense_copy_row(const mf_kernel *k, const ragged_job *job, int d,
                                        int64_t from, int64_t to, int64_t at, mf_tensor *out)
 {

@@ -203,8 +203,7 @@ static mf_status roll_shifts(const mf_kernel *k, int64_t *shift)
 }
 
 /* A rotated dimension has two parts, which swap places; a box is one part of each dimension. Bit d
- * of
- * `parts` selects the part that wraps around. */
+ * of `parts` selects the part that wraps around. */
 static mf_status roll_box(mf_kernel *k, const mf_tensor *out, const int64_t *shift, unsigned parts)
 {
     const mf_tensor *x = k->in[0];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* scatter.c - the loops behind ScatterNd, TensorScatter*, ScatterAdd, ResourceScatter*. */
 #include "ops/array/scatter.h"
 
 #include "ops/array/array_util.h"

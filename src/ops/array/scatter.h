@@ -44,8 +44,7 @@ MF_MUST mf_status mf_bad_indices_read(const mf_node *node, mf_bad_indices *out);
 
 /* Rows addressed by tuples: the last dimension of `indices` (of static length depth <= x's rank)
  * indexes the first `depth` dimensions of x. Makes a vector of int64 row numbers; ignored tuples
- * are
- * -1. The caller clears *out. */
+ * are -1. The caller clears *out. */
 MF_MUST mf_status mf_nd_rows(const mf_tensor *indices, const mf_shape *x, mf_bad_indices bad,
                              mf_tensor *out);
 

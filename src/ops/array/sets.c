@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sets.c - the last dimension of a dense or sparse tensor as sets: sizes, differences,
- * intersections
- * and unions. A result has each value once, in ascending order. */
+ * intersections and unions. A result has each value once, in ascending order. */
 #include "ops/sparse/sparse_util.h"
 
 #include <stdlib.h>

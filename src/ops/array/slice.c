@@ -241,8 +241,7 @@ static void slice_split(mf_split *s)
 }
 
 /* The same for dimensions that masks select completely: begin and end are ignored there. x: input
- * or
- * output; y: the other one, which lacks shrunk dimensions. */
+ * or output; y: the other one, which lacks shrunk dimensions. */
 static void strided_letters(mf_split *s, const mf_tensor *strides, mf_split_shape *x, int rank,
                             const mf_shape *shape, mf_split_shape *y)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* space_blocks.c - moves spatial blocks into the depth or the batch dimension and back. All ops are
- * the
- * same permutation of a larger number of dimensions, in either direction. */
+ * the same permutation of a larger number of dimensions, in either direction. */
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
@@ -230,8 +229,7 @@ static mf_status batch_infer(mf_infer *in)
 }
 
 /* The cells at position `at` (one index per spatial dimension) of every block: a box on the batch
- * side,
- * every block[d]-th cell on the space side, clipped to the part outside padding or crops. */
+ * side, every block[d]-th cell on the space side, clipped to the part outside padding or crops. */
 static mf_status move_place(mf_kernel *k, const batch_plan *p, mf_tensor *out, int64_t place)
 {
     const bool forward = to_batch(k->node);

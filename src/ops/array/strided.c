@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* strided.c - index arithmetic of StridedSlice. */
 #include "ops/array/strided.h"
 
 #include "ops/array/array_util.h"
@@ -73,8 +74,7 @@ static mf_status add_indexed(spec_reader *r, int64_t i)
 }
 
 /* Assigns the specification to the input's dimensions: "..." stands for all dimensions not
- * mentioned;
- * default: at the end. */
+ * mentioned; default: at the end. */
 static mf_status read_spec(spec_reader *r)
 {
     const uint64_t marks = (uint64_t)r->masks->ellipsis;

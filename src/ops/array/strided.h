@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strided.h - index arithmetic of strided slices, x[1:5:2, ..., None, -1]: shared by ops that read
- * a
- * slice and ops that assign to one. */
+ * a slice and ops that assign to one. */
 #ifndef MF_OPS_ARRAY_STRIDED_H
 #define MF_OPS_ARRAY_STRIDED_H
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* strided_copy.c - the copy engine of slices, transposes, concatenations, padding, tiling,
+ * reversal. */
 #include "ops/array/strided_copy.h"
 
 /* Bytes per piece: enough to be worth a thread, few enough to fit its cache. */
 enum { PIECE_BYTES = 128 * 1024, TILE = 16 };
 
 /* Strides are in bytes from here on. A block is the two dimensions that a unit of work loops over;
- * the
- * other dimensions are iterated outside. */
+ * the other dimensions are iterated outside. */
 typedef struct strided_copy_block {
     int64_t n0, n1; /* n1 is the inner one */
     int64_t d0, d1, s0, s1; /* strides of destination and source */
@@ -162,8 +163,7 @@ TRANSPOSE(16, TILE, micro_16)
 /* ---- choosing ---- */
 
 /* The copy without dimensions of size 1, and with adjacent dimensions merged if they are contiguous
- * on
- * both sides. Always at least one dimension. */
+ * on both sides. Always at least one dimension. */
 static void simplify(const mf_strided_copy *m, strided_copy_move_job *job)
 {
     int rank = 0;

@@ -3,10 +3,8 @@
  * slices, transposes, concatenations, padding, tiling, reversal, blocks.
  *
  * A copy is a box of cells with one stride per dimension on either side. The engine merges
- * dimensions,
- * copies runs with memcpy, transposes in tiles, and divides the work into pieces that depend only
- * on
- * the shape. */
+ * dimensions, copies runs with memcpy, transposes in tiles, and divides the work into pieces that
+ * depend only on the shape. */
 #ifndef MF_OPS_ARRAY_STRIDED_COPY_H
 #define MF_OPS_ARRAY_STRIDED_COPY_H
 
@@ -20,8 +18,7 @@ typedef struct mf_strided_copy {
     const void *src; /* the first source cell */
     int rank;
     /* Outermost first. Strides are in cells and may be negative; 0 in `from` repeats. No two cells
-     * may
-     * have the same destination. */
+     * may have the same destination. */
     int64_t dims[MF_STRIDED_COPY_RANK], to[MF_STRIDED_COPY_RANK], from[MF_STRIDED_COPY_RANK];
 } mf_strided_copy;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unique.c - sets by hashing: Unique and its variants, ListDiff. Elements keep the order of their
- * first
- * occurrence. Floats compare by value: -0 equals 0, and NaN equals nothing. */
+ * first occurrence. Floats compare by value: -0 equals 0, and NaN equals nothing. */
 #include "base/map.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"

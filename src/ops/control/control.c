@@ -53,8 +53,7 @@ static mf_output zeros_where_missing(mf_grad *g, int i)
 }
 
 /* The gradient of the branch that was taken; the other one is dead. The Switch makes it dead even
- * if
- * it was computed from constants. */
+ * if it was computed from constants. */
 static mf_status switch_grad(mf_grad *g)
 {
     const mf_output pred = g->x[1];

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* grad_util.c - gradient functions that many ops share: broadcasting, no gradient, missing
+ * gradient. */
 #include "ops/control/grad_util.h"
 
 mf_status mf_grad_none(mf_grad *g)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grappler_ops.c - ops that clients do not write: a TensorFlow master's optimizer creates them
- * before
- * it sends a graph to a task. Compilation lowers them to the original ops
+ * before it sends a graph to a task. Compilation lowers them to the original ops
  * (compiler/lower_grappler_ops.c). */
 #include "ops/control/grad_util.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_files.c - datasets from files: records, lines, fixed-length records. A file is opened
- * when it
- * is reached, by the step that requests the element. */
+ * when it is reached, by the step that requests the element. */
 #include "formats/record.h"
 #include "ops/dataset/dataset_op.h"
 #include "ops/io/op_path.h"
@@ -276,7 +275,7 @@ FILES(piece, "FixedLengthRecord", piece_check, dataset_files_piece_next)
     "(filenames:string, header_bytes:int64, record_bytes:int64, footer_bytes:int64, "              \
     "buffer_size:int64"
 
-const mf_op mf_ops_sequence_files[] = {
+const mf_op mf_ops_dataset_files[] = {
     MF_DATASET_OP_OP("TFRecordDataset", LINES META, record),
     MF_DATASET_OP_OP("TFRecordDatasetV2", LINES ", byte_offsets:int64" META, record),
     MF_DATASET_OP_OP("TextLineDataset", LINES META, line),

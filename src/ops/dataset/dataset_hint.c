@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_hint.c - datasets that only give hints for the execution of their input: prefetching,
- * number
- * of threads, rewriting. Elements and order are the input's, so they return the input. */
+ * number of threads, rewriting. Elements and order are the input's, so they return the input. */
 #include "ops/dataset/dataset_op.h"
 
 static mf_status hint_run(mf_kernel *k)
@@ -69,7 +68,7 @@ MF_DATASET_OP_KERNEL(asserted)
     }
 #define TYPES MF_DATASET_OP_TYPES "}"
 
-const mf_op mf_ops_sequence_hint[] = {
+const mf_op mf_ops_dataset_hint[] = {
     HINT("PrefetchDataset", ", buffer_size:int64",
          MF_DATASET_OP_TYPES ", slack_period:int=0, legacy_autotune:bool=true, "
                              "buffer_size_min:int=0" MF_DATASET_OP_META,

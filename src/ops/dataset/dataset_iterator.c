@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dataset_iterator.c - the server-side iterator object over a tf.data dataset. */
 #include "ops/dataset/dataset_iterator.h"
 
 #include "base/clock.h"

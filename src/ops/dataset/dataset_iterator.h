@@ -36,8 +36,7 @@ MF_MUST mf_status mf_seq_iterator_start(mf_seq_iterator *it, const mf_step *step
 MF_MUST mf_status mf_seq_iterator_has_started(mf_seq_iterator *it, const mf_step *step, bool *out);
 /* The next element into an empty row of n_parts. Fails: FAILED_PRECONDITION (not initialized, or
  * called by the function that makes the element). All three functions wait for other threads at
- * most
- * until the step ends. */
+ * most until the step ends. */
 MF_MUST mf_status mf_seq_iterator_next(mf_seq_iterator *it, const mf_step *step, mf_tensor *row,
                                        bool *end);
 static inline mf_element_spec mf_seq_iterator_parts(const mf_seq_iterator *it)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_nest.c - datasets of datasets: a function makes a dataset of each element, whose elements
- * are
- * concatenated or interleaved. */
+ * are concatenated or interleaved. */
 #include "ops/dataset/dataset_op.h"
 
 #include <unistd.h>
@@ -171,7 +170,7 @@ MF_DATASET_OP_KERNEL(interleave)
 #define TURNS ARGS ", cycle_length:int64, block_length:int64"
 #define FUNC "f:func, Targuments:list(type)>=0, " MF_DATASET_OP_TYPES
 
-const mf_op mf_ops_sequence_nest[] = {
+const mf_op mf_ops_dataset_nest[] = {
     MF_DATASET_OP_OP("FlatMapDataset", ARGS MF_DATASET_OP_OUT FUNC MF_DATASET_OP_META, flat_map),
     MF_DATASET_OP_OP("InterleaveDataset", TURNS MF_DATASET_OP_OUT FUNC MF_DATASET_OP_META,
                      interleave),

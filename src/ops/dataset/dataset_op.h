@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_op.h - tf.data datasets: values (variants) that can be iterated any number of times,
- * element
- * by element.
+ * element by element.
  *
  * A dataset consists of the inputs of its op, its function, and a kind, which is a table of
- * functions.
- * It is immutable. A cursor is one iteration and belongs to its creator; cursors of datasets on top
- * of
- * others hold cursors of those. An element is a row of tensors, one per part.
+ * functions. It is immutable. A cursor is one iteration and belongs to its creator; cursors of
+ * datasets on top of others hold cursors of those. An element is a row of tensors, one per part.
  *
  * Everything runs on the thread that requests an element, even if the client asks for parallel
- * calls
- * or prefetching: elements and their order are the same. */
+ * calls or prefetching: elements and their order are the same. */
 #ifndef MF_OPS_DATASET_DATASET_OP_H
 #define MF_OPS_DATASET_DATASET_OP_H
 
@@ -28,8 +24,7 @@ enum {
 
 /* The context of an iteration: the step that requests elements, the functions compiled for this
  * iteration, and state of datasets across cursors (seeds, caches). All zero: a new iteration.
- * Thread:
- * one at a time. */
+ * Thread: one at a time. */
 typedef struct mf_walk {
     const mf_step *step;
     mf_function_calls calls;

@@ -324,7 +324,7 @@ MF_DATASET_OP_KERNEL(unbatch)
 #define PAD_TYPES                                                                                  \
     "Toutput_types:list(type)>=1, output_shapes:list(shape)>=1, N:int>=1" MF_DATASET_OP_META
 
-const mf_op mf_ops_sequence_batch[] = {
+const mf_op mf_ops_dataset_batch[] = {
     MF_DATASET_OP_OP("BatchDataset", BATCH MF_DATASET_OP_OUT MF_DATASET_OP_TYPES MF_DATASET_OP_META,
                      batch),
     MF_DATASET_OP_OP("BatchDatasetV2",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset_op_cache.c - Cache: the first pass through the input that reaches its end stores the
- * elements;
- * later passes of the same iterator read them. In memory only. */
+ * elements; later passes of the same iterator read them. In memory only. */
 #include "ops/dataset/dataset_op.h"
 
 typedef struct cached {
@@ -116,7 +115,7 @@ MF_DATASET_OP_KERNEL(cache)
 
 #define ARGS "(input_dataset:variant, filename:string"
 
-const mf_op mf_ops_sequence_cache[] = {
+const mf_op mf_ops_dataset_cache[] = {
     MF_DATASET_OP_OP("CacheDataset", ARGS MF_DATASET_OP_OUT MF_DATASET_OP_TYPES MF_DATASET_OP_META,
                      cache),
     MF_DATASET_OP_OP("CacheDatasetV2",

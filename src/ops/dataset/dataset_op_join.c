@@ -148,7 +148,7 @@ static const mf_dataset_op_kind zip = { .name = "Zip",
                                         .size = zip_size };
 MF_DATASET_OP_KERNEL(zip)
 
-const mf_op mf_ops_sequence_join[] = {
+const mf_op mf_ops_dataset_join[] = {
     MF_DATASET_OP_OP("ConcatenateDataset",
                      "(input_dataset:variant, another_dataset:variant" MF_DATASET_OP_OUT
                          MF_DATASET_OP_TYPES MF_DATASET_OP_META,

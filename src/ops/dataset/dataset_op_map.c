@@ -163,7 +163,7 @@ MF_DATASET_OP_KERNEL(scan)
 #define ARGS "(input_dataset:variant, other_arguments:*Targuments"
 #define FUNC(NAME) NAME ":func, Targuments:list(type)>=0, " MF_DATASET_OP_TYPES
 
-const mf_op mf_ops_sequence_map[] = {
+const mf_op mf_ops_dataset_map[] = {
     MF_DATASET_OP_OP(
         "MapDataset",
         ARGS MF_DATASET_OP_OUT FUNC("f") ", use_inter_op_parallelism:bool=true, "

@@ -277,7 +277,7 @@ static const mf_dataset_op_kind ignore_errors = { .name = "IgnoreErrors",
                                                   .next = ignore_next };
 MF_DATASET_OP_KERNEL(ignore_errors)
 
-const mf_op mf_ops_sequence_pick[] = {
+const mf_op mf_ops_dataset_pick[] = {
     MF_DATASET_OP_OP(
         "RandomDataset",
         "(seed:int64, seed2:int64" MF_DATASET_OP_OUT MF_DATASET_OP_TYPES MF_DATASET_OP_META

@@ -193,7 +193,7 @@ MF_DATASET_OP_KERNEL(repeat)
                          MF_DATASET_OP_META,                                                       \
                      KIND)
 
-const mf_op mf_ops_sequence_select[] = {
+const mf_op mf_ops_dataset_select[] = {
     COUNTED("TakeDataset", take),
     COUNTED("SkipDataset", skip),
     COUNTED("RepeatDataset", repeat),

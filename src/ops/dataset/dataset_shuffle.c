@@ -3,8 +3,7 @@
  * TensorFlow for the same seeds.
  *
  * Seeds 0 and 0 are replaced by random ones. With reshuffle_each_iteration a repeated dataset has
- * new
- * seeds each time, from a stream that starts with the iterator; without it, always the same. */
+ * new seeds each time, from a stream that starts with the iterator; without it, always the same. */
 #include "base/clock.h"
 #include "ops/dataset/dataset_op.h"
 #include "ops/random/random_util.h"
@@ -49,8 +48,7 @@ static mf_status seeds_make(void *set, mf_object **out)
 /* ---- the buffer ---- */
 
 /* Elements of one pass through the input: [start, end), counted over all passes; their position in
- * the
- * buffer is that modulo its size. */
+ * the buffer is that modulo its size. */
 typedef struct round {
     int64_t start, end;
 } round;
@@ -246,7 +244,7 @@ MF_DATASET_OP_KERNEL(shuffle)
 #define SEEDS "(input_dataset:variant, buffer_size:int64, seed:int64, seed2:int64"
 #define AGAIN "reshuffle_each_iteration:bool=true, "
 
-const mf_op mf_ops_sequence_shuffle[] = {
+const mf_op mf_ops_dataset_shuffle[] = {
     MF_DATASET_OP_OP("ShuffleDataset",
                      SEEDS MF_DATASET_OP_OUT AGAIN MF_DATASET_OP_TYPES MF_DATASET_OP_META, shuffle),
     MF_DATASET_OP_OP("ShuffleDatasetV3",

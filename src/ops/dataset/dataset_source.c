@@ -152,7 +152,7 @@ MF_DATASET_OP_KERNEL(range)
     "(components:*Toutput_types" MF_DATASET_OP_OUT                                                 \
     "Toutput_types:list(type)>=1, output_shapes:list(shape)>=1, "
 
-const mf_op mf_ops_sequence_source[] = {
+const mf_op mf_ops_dataset_source[] = {
     MF_DATASET_OP_OP("TensorDataset", PARTS "metadata:string=''} is_stateful", tensor),
     MF_DATASET_OP_OP("TensorSliceDataset",
                      PARTS

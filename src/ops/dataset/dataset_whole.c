@@ -151,7 +151,7 @@ static mf_status parts_infer(mf_infer *in)
 
 #define FLAGS (MF_OP_HEAP | MF_OP_UNPLANNED)
 
-const mf_op mf_ops_sequence_whole[] = {
+const mf_op mf_ops_dataset_whole[] = {
     { .name = "ReduceDataset",
       .def = "(input_dataset:variant, initial_state:*Tstate, other_arguments:*Targuments) -> "
              "(components:*output_types) {f:func, Tstate:list(type)>=1, "

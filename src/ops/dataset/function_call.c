@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* function_call.c - calls graph functions from kernels, for map, filter and other dataset ops. */
 #include "ops/dataset/function_call.h"
 
 #include "compiler/compiler.h"

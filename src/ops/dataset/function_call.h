@@ -3,8 +3,7 @@
  *
  * A callee is the function that an op names. It holds a reference to its library, so datasets may
  * outlive the graph that created them. It is compiled once per mf_function_calls, which also owns
- * the
- * state of the kernels inside: two iterators do not share a random stream. */
+ * the state of the kernels inside: two iterators do not share a random stream. */
 #ifndef MF_OPS_DATASET_FUNCTION_CALL_H
 #define MF_OPS_DATASET_FUNCTION_CALL_H
 
@@ -31,8 +30,7 @@ typedef struct mf_call_args {
 
 /* Runs on the calling thread; loops inside kernels use the pool. `results` are empty slots of these
  * types. Fails: INVALID_ARGUMENT (arguments or results do not match the function's signature), or
- * with
- * the function's error; results are then empty. */
+ * with the function's error; results are then empty. */
 MF_MUST mf_status mf_function_calls_run(mf_function_calls *calls, mf_callee *f, const mf_step *step,
                                         const mf_call_args *args, const mf_dtype *types,
                                         int n_results, mf_tensor *results);

@@ -106,8 +106,7 @@ static void aggregate_split(mf_split *s)
 
 const mf_op mf_ops_aggregate[] = {
     /* Each input is a shard's share of the mean gradient of a batch; `samples` has the size of each
-     * shard.
-     * trim: see collective/gradient_aggregation.h. */
+     * shard. trim: see collective/gradient_aggregation.h. */
     { .name = "_AggregateShards",
       .def =
           "(inputs:N*T) -> (y:T) {N:int>=1, T:type in [float], "

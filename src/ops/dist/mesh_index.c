@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_index.c - indices into a dimension of which a device holds a shard: indices inside the shard
- * are
- * made relative to it, others are dropped. spmd/lower/spmd_lower.c inserts these ops. */
+ * are made relative to it, others are dropped. spmd/lower/spmd_lower.c inserts these ops. */
 #include "graph/split.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_move.c - devices send each other parts of a tensor and assemble a new one from the received
- * parts, within a mesh (both) or from one mesh to another (either). spmd/lower/spmd_lower.c inserts
+ * parts, within a mesh (both) or from one mesh to another (either). spmd/lower/reshard.c inserts
  * these ops and decides what each device sends.
  *
  * Waiting holds no thread: parts are packed and sent when the op starts, and unpacked by the thread
@@ -207,10 +207,8 @@ static void move_start(mf_kernel *k)
 
 const mf_op mf_ops_mesh_move[] = {
     /* Sends parts of a block and assembles a new block from received parts. send, receive: by peer,
-     * begin
-     * and size of a box in the old and in the new block; keep: begin in each block and size of the
-     * local
-     * part; keeps: there is a local part. */
+     * begin and size of a box in the old and in the new block; keep: begin in each block and size
+     * of the local part; keeps: there is a local part. */
     { .name = "_MeshMove",
       .def = "(x:T) -> (y:T) {T:type, id:int, from_shape:shape, shape:shape, to:list(int)>=0=[], "
              "send:list(int)>=0=[], from:list(int)>=0=[], receive:list(int)>=0=[], "

@@ -17,8 +17,7 @@ static mf_status settle_run(mf_kernel *k)
 
 const mf_op mf_ops_mesh_order[] = {
     /* Separates two pipeline items (spmd/pipeline/pipeline_schedule.c). It is not part of a plan,
-     * so no
-     * plan spans both items. */
+     * so no plan spans both items. */
     { .name = "_MeshOrder",
       .def = "() -> () is_stateful",
       .flags = MF_OP_UNPLANNED,

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_reduce.c - reductions between the devices of a mesh. spmd/lower/spmd_lower.c inserts these
- * ops
- * and decides the members.
+ * ops and decides the members.
  *
  * Waiting holds no thread: parts are packed and sent when the op starts, and the thread that
- * delivers
- * the last one reduces them in member order, by the tree of tensor/reduction_tree.h. So the bits do
- * not depend on which thread reduces, nor when. */
+ * delivers the last one reduces them in member order, by the tree of tensor/reduction_tree.h. So
+ * the bits do not depend on which thread reduces, nor when. */
 #include "base/mem.h"
 #include "graph/shard.h"
 #include "ops/dist/mesh_util.h"
 
 /* Every member has a block; the result is divided into one piece per member. First, members
- * exchange
- * their parts of the pieces (reduce-scatter); then, for an all-reduce, the reduced pieces
+ * exchange their parts of the pieces (reduce-scatter); then, for an all-reduce, the reduced pieces
  * (all-gather). */
 typedef struct reduce_state {
     int64_t key;
@@ -276,10 +273,9 @@ static void reduce_start(mf_kernel *k)
 
 const mf_op mf_ops_mesh_reduce[] = {
     /* Reduces the members' blocks element by element: each member gets a box, or all get
-     * everything.
-     * index: rank of this member; how: mf_cut; direct: maximum number of elements for direct
-     * exchange,
-     * which is always used for two members, because it sends the same number of bytes. */
+     * everything. index: rank of this member; how: mf_cut; direct: maximum number of elements for
+     * direct exchange, which is always used for two members, because it sends the same number of
+     * bytes. */
     { .name = "_MeshReduce",
       .def = "(x:T) -> (y:T) {T:type, id:int, from_shape:shape, shape:shape, "
              "members:list(int)>=1, index:int, boxes:list(int)>=0=[], how:int, direct:int=0} "

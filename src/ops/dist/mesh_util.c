@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_util.c - see mesh_util.h. */
+/* mesh_util.c - packs boxes of tensors, waits for several messages, and combines them, for
+ * _MeshMove and _MeshReduce. */
 #include "ops/dist/mesh_util.h"
 
 #include "base/mem.h"

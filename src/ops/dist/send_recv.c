@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* send_recv.c - the two ends of an edge between tasks. They run on dead inputs, too, to tell the
- * other
- * end.
+ * other end.
  *
  * A reference that is sent to another task is read when the value is received. The receiver waits
- * for
- * the inputs of the reading op, the sender does not: it may run before the variable is written.
+ * for the inputs of the reading op, the sender does not: it may run before the variable is written.
  * TensorFlow's masters rely on this, because there the sent tensor is the variable's memory. */
 #include "graph/rendezvous.h"
 #include "graph/resource.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_plan.c - see conv_plan.h. */
+/* conv_plan.c - oneDNN convolution primitives for one shape: creation, filter packing, execution.
+ */
 #include "ops/dnnl/conv_plan.h"
 
 #include "base/mem.h"
@@ -62,8 +63,7 @@ static dnnl_status_t blocked_md(const mf_conv *c, int64_t channels, const int64_
 }
 
 /* TensorFlow's layouts of input, filter and output. oneDNN's order of dimensions is batch,
- * channels,
- * spatial; strides describe the memory. */
+ * channels, spatial; strides describe the memory. */
 static dnnl_status_t image_md(const mf_conv *c, int64_t channels, const int64_t *spatial,
                               dnnl_memory_desc_t *md)
 {
@@ -168,8 +168,7 @@ static bool is_reference(dnnl_primitive_desc_t pd)
 }
 
 /* oneDNN 2.6 writes beyond its scratch memory for the filter gradient of a pointwise convolution
- * with
- * strides and fewer channels than vector lanes. */
+ * with strides and fewer channels than vector lanes. */
 static bool is_broken(const mf_conv *c)
 {
     bool pointwise = c->kind == MF_CONV_FILTER, strides = false;

@@ -2,8 +2,7 @@
 /* conv_plan.h - convolutions by oneDNN: float, several images at a time, on the calling thread.
  *
  * The filter is [spatial..., channels in per group, channels out]; oneDNN needs its own layout, so
- * a
- * run packs the filter first (or unpacks the filter's gradient last). */
+ * a run packs the filter first (or unpacks the filter's gradient last). */
 #ifndef MF_OPS_CONV_PLAN_H
 #define MF_OPS_CONV_PLAN_H
 

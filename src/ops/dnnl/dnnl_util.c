@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dnnl_util.c - see dnnl_util.h.
+/* dnnl_util.c - engine, stream and memory objects of oneDNN, one thread per call.
  *
  * A running primitive needs memory objects of its own; they are kept in the primitive's list
- * between
- * runs, so a steady state creates none. */
+ * between runs, so a steady state creates none. */
 #include "ops/dnnl/dnnl_util.h"
 
 #include "base/mem.h"
@@ -12,8 +11,7 @@
 #include <stdio.h>
 
 /* From the OpenMP library that oneDNN is linked to. Its header belongs to the compiler, and clang
- * is
- * shipped without one. */
+ * is shipped without one. */
 void omp_set_num_threads(int n);
 
 typedef struct run_context {

@@ -2,8 +2,7 @@
 /* dnnl_util.h - runs oneDNN from many threads without its own threads.
  *
  * oneDNN's bits and speed depend on its number of threads; here it is always one, and pieces of
- * work
- * run in parallel. All calls of oneDNN are in this folder. */
+ * work run in parallel. All calls of oneDNN are in this folder. */
 #ifndef MF_OPS_DNNL_UTIL_H
 #define MF_OPS_DNNL_UTIL_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8_gemm.c - uses oneDNN if the CPU adds byte products in 32 bits (VNNI). Otherwise oneDNN adds
- * two
- * products in 16 bits, which saturates: then Meshflow's own kernel is used. */
+ * two products in 16 bits, which saturates: then Meshflow's own kernel is used. */
 #include "ops/dnnl/int8_gemm.h"
 
 #include "ops/dnnl/dnnl_util.h"

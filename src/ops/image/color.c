@@ -245,10 +245,8 @@ static mf_output color_divide(mf_grad *g, mf_output a, mf_output b)
 }
 
 /* The hue is (x - y) / (6 range) plus a constant, where x and y are the two channels that are not
- * the
- * maximum; the saturation is range / value. Channel c changes the value if it is the maximum, and
- * the
- * range if it is the maximum or the minimum. */
+ * the maximum; the saturation is range / value. Channel c changes the value if it is the maximum,
+ * and the range if it is the maximum or the minimum. */
 static mf_status to_hsv_grad(mf_grad *g)
 {
     const mf_output last = mf_scalar(g->graph, MF_DTYPE_I32, -1);

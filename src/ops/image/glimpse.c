@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* glimpse.c - ExtractGlimpse and its V2: a window of each image around a given point. Parts outside
- * the
- * image are filled with noise in the range of the image's values, or zero. */
+ * the image are filled with noise in the range of the image's values, or zero. */
 #include "base/rng.h"
 #include "ops/array/array_util.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nms.c - NonMaxSuppression: of boxes that overlap too much, keeps the one with the best score.
- * With
- * soft_nms_sigma, a box loses score for every better box that it overlaps instead of being removed.
- */
+ * With soft_nms_sigma, a box loses score for every better box that it overlaps instead of being
+ * removed. */
 #include "ops/image/nms.h"
 
 #include "base/mem.h"

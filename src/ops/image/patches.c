@@ -164,8 +164,7 @@ static mf_output as_sizes(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_
 }
 
 /* Patches of a single channel are a convolution with one filter per position of the window, which
- * is 1
- * there and 0 elsewhere. Its gradient adds every element to its pixel. */
+ * is 1 there and 0 elsewhere. Its gradient adds every element to its pixel. */
 static mf_output patches_put_back(mf_grad *g, const mf_window_attrs *a, mf_output dy)
 {
     const int64_t n = a->size[0] * a->size[1];

@@ -3,10 +3,8 @@
  * their gradients.
  *
  * All are the same: an output pixel is a weighted sum of input pixels, along height and along
- * width. A
- * method determines the pixels and weights (`taps`); a gradient uses the same weights. Positions
- * are
- * computed in float as in TensorFlow, because rounding decides between pixels. */
+ * width. A method determines the pixels and weights (`taps`); a gradient uses the same weights.
+ * Positions are computed in float as in TensorFlow, because rounding decides between pixels. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -114,8 +112,7 @@ static void bicubic_taps(const resize_state *s, int64_t i, float scale, int64_t 
 }
 
 /* The fraction of each pixel from `start` within [from, to); the fractions add up to 1. At most
- * `most`:
- * above 2^24, adjacent floats are further apart than i and i + 1. */
+ * `most`: above 2^24, adjacent floats are further apart than i and i + 1. */
 static void area_taps(int64_t i, float scale, int64_t size, int64_t most, int64_t *at,
                       float *weight)
 {

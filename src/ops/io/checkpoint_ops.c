@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_ops.c - saves and restores tensors in files (formats/bundle.h). Paths come from
- * graphs:
- * each is checked against the allowed directories before any file is touched. */
+ * graphs: each is checked against the allowed directories before any file is touched. */
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "ops/io/op_path.h"

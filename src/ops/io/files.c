@@ -143,8 +143,7 @@ static bool files_append(match *m, const char *text, size_t n)
 }
 
 /* Names in the directory that match one component of the pattern. The directory is closed before
- * its
- * subdirectories are opened. */
+ * its subdirectories are opened. */
 static mf_status list_folder(const match *m, const char *part, names *found)
 {
     DIR *dir = opendir(m->len > 0 ? m->path : ".");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* op_path.c - checks the paths of file ops against the allowed directories. */
 #include "ops/io/op_path.h"
 
 #include <fcntl.h>

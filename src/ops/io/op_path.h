@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_path.h - files that ops open: each path is checked against the allowed directories before any
- * file
- * is touched. */
+ * file is touched. */
 #ifndef MF_OPS_IO_OP_PATH_H
 #define MF_OPS_IO_OP_PATH_H
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* parse_example.c - parses serialized tf.Examples into tensors, for ParseExample and related ops.
+ */
 #include "ops/io/parse_example.h"
 
 #include "ops/string/tensor_text.h"
@@ -27,8 +29,7 @@ static bool parse_example_read_varint(const unsigned char **at, const unsigned c
 }
 
 /* TensorFlow ignores an unknown field whose length exceeds the message. Returns the length up to
- * such
- * a field. */
+ * such a field. */
 static size_t without_overrun(const mf_string *s)
 {
     const unsigned char *at = (const unsigned char *)s->data, *end = at + s->len;

@@ -16,8 +16,7 @@ typedef struct mf_column {
 } mf_column;
 
 /* The request of an op. Outputs are in this order: indices, values and shapes of sparse columns,
- * dense
- * columns, values and splits of ragged columns. */
+ * dense columns, values and splits of ragged columns. */
 typedef struct mf_parse {
     mf_kernel *k;
     mf_arena *arena;

@@ -231,8 +231,7 @@ static void reader_finish(read_op *op, mf_status st)
 }
 
 /* One step of the first op. True: it is complete, with *st. *waits: a name was requested, and the
- * thread
- * that delivers it continues. */
+ * thread that delivers it continues. */
 static bool step_front(read_op *op, mf_status *st, bool *waits)
 {
     *st = MF_OK;
@@ -262,8 +261,8 @@ static void next_front(mf_record_reading *r, read_op *over, read_op **front)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Serves the queue until an op waits for a name. One thread at a time: the thread that set
- * `busy`, then the thread that delivers the name. */
+/* Serves the queue until an op waits for a name. One thread at a time: the thread that set `busy`,
+ * then the thread that delivers the name. */
 static void reader_serve(mf_record_reading *r)
 {
     mf_object *keep = mf_object_ref(&r->object);

@@ -3,8 +3,7 @@
  * record.
  *
  * Reads are queued and served one at a time, because the reader determines the order of records.
- * The
- * first one may wait for a name, without holding a thread. */
+ * The first one may wait for a name, without holding a thread. */
 #ifndef MF_OPS_IO_READER_H
 #define MF_OPS_IO_READER_H
 
@@ -51,8 +50,7 @@ extern const mf_reader_kind *const mf_reader_kinds[]; /* terminated by NULL */
 /* mf_object_make; ctx is a mf_reader_spec. */
 MF_MUST mf_status mf_record_reading_make(void *spec, mf_object **out);
 /* The body of an asynchronous kernel: outputs are key and value of the next record; with up_to,
- * vectors
- * of at most n. Names come from the queue. */
+ * vectors of at most n. Names come from the queue. */
 void mf_record_reading_read(mf_kernel *k, mf_record_reading *r, mf_queue *names, bool up_to,
                             int64_t n);
 /* Resets file and counts. Fails: FAILED_PRECONDITION (a read is in progress). */

@@ -13,8 +13,7 @@ typedef struct image {
 /* ---- pixels ---- */
 
 /* Scales floats to 0..255: from 0 if none is negative, else around 128. A pixel that is not finite
- * gets
- * the bad colour. */
+ * gets the bad colour. */
 static void pixels_from_floats(const mf_tensor *t, int64_t first, const uint8_t *bad, image *im)
 {
     const int64_t n = im->height * im->width, c = im->channels;

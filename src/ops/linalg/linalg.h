@@ -3,8 +3,7 @@
  *
  * Everything is computed in double, or in double _Complex: float inputs are widened first, so that
  * results are accurate to the last bits. Matrices are row-major and contiguous. A matrix is one
- * piece
- * of work, so bits do not depend on threads. */
+ * piece of work, so bits do not depend on threads. */
 #ifndef MF_OPS_LINALG_LINALG_H
 #define MF_OPS_LINALG_LINALG_H
 
@@ -18,8 +17,7 @@ typedef struct mf_linalg {
     /* to [n, m] = the conjugated transpose of from [m, n]. */
     void (*adjoint)(int64_t m, int64_t n, const void *from, void *to);
     /* Replaces a [n, n], of which only the lower triangle is read, by L with L L* = a; false: a is
-     * not
-     * positive definite. */
+     * not positive definite. */
     bool (*cholesky)(int64_t n, void *a);
     /* Replaces a by L (unit diagonal) and U; row i of L U is row order[i] of a. Returns the sign of
      * `order`. */
@@ -32,12 +30,10 @@ typedef struct mf_linalg {
     /* Replaces a [m, n] by R and sets q [m, q_cols]. room: min(m, n) + max(n, q_cols) elements. */
     void (*qr)(int64_t m, int64_t n, void *a, int64_t q_cols, void *q, void *room);
     /* Ascending eigenvalues of a [n, n] (lower triangle; destroyed), eigenvectors as columns (NULL:
-     * not
-     * computed). room: n * (n + 3) elements. False: no convergence. */
+     * not computed). room: n * (n + 3) elements. False: no convergence. */
     bool (*eigen)(int64_t n, void *a, double *values, void *vectors, void *room);
     /* a [m, n] = u diag(s) v*, s descending; u [m, u_cols], v [n, v_cols] (both NULL: not
-     * computed); one of
-     * them has min(m, n) columns. room: mf_linalg_svd_room(). */
+     * computed); one of them has min(m, n) columns. room: mf_linalg_svd_room(). */
     bool (*svd)(int64_t m, int64_t n, const void *a, double *s, int64_t u_cols, void *u,
                 int64_t v_cols, void *v, void *room);
 } mf_linalg;
@@ -73,8 +69,7 @@ struct mf_linalg_job {
 };
 
 /* Sets k, math, m, n and batch from input 0. Fails: INVALID_ARGUMENT (not a matrix, or not square
- * if
- * `square` is set). */
+ * if `square` is set). */
 MF_MUST mf_status mf_linalg_begin(mf_linalg_job *job, const mf_kernel *k, bool square);
 /* Calls job->one for every matrix. Fails: INVALID_ARGUMENT with job->failure, RESOURCE_EXHAUSTED.
  */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linalg_factor.c - orthogonal factorizations: Qr, SelfAdjointEigV2, Svd. Signs of singular vectors
- * and
- * eigenvectors are unspecified; those of Qr are LAPACK's and TensorFlow's. */
+ * and eigenvectors are unspecified; those of Qr are LAPACK's and TensorFlow's. */
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
 #include "ops/linalg/linalg.h"

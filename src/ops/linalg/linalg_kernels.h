@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linalg_kernels.h - factorizations of one matrix. A template: included by linalg.c once per type
- * of
- * the computation, with
+ * of the computation, with
  *
  *   T                  double or double _Complex
  *   fn(x)              x with the type's suffix
@@ -166,8 +165,7 @@ static void fn(solve)(int64_t n, int64_t cols, const void *triangle, bool lower,
 
 /* The Householder reflection I - tau v v* that maps n numbers, `step` apart, to (beta, 0, ...). It
  * overwrites them with v, whose first element, 1, is not stored. As in LAPACK and Eigen, beta is
- * real
- * and has the opposite sign of the first number. */
+ * real and has the opposite sign of the first number. */
 static double fn(reflection)(int64_t n, int64_t step, T *x, T *tau)
 {
     const T first = x[0];
@@ -204,8 +202,7 @@ static void fn(reflect)(int64_t n, const T *v, int64_t step, T tau, int64_t cols
 }
 
 /* q [m, cols] = the product of the adjoints of `count` reflections, which are stored below row
- * `shift`
- * + k of column k of a [m, n]. */
+ * `shift` + k of column k of a [m, n]. */
 static void fn(gather_reflections)(int64_t m, int64_t n, const T *a, int64_t count, int64_t shift,
                                    const T *tau, int64_t cols, T *q, T *w)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linalg_spectral.h - eigenvalues and singular values of one matrix. A template like
- * linalg_kernels.h,
- * with the same names and conventions. Columns of orthogonal matrices are stored as rows, which are
- * contiguous in memory. */
+ * linalg_kernels.h, with the same names and conventions. Columns of orthogonal matrices are stored
+ * as rows, which are contiguous in memory. */
 
 /* Rotates rows x and y: x becomes c x + s y, y becomes c y - s x. */
 static void fn(turn)(int64_t n, double c, double s, T *x, T *y)
@@ -89,8 +88,7 @@ static void fn(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w)
 }
 
 /* A step of the implicit QR algorithm on rows lo..hi, with Wilkinson's shift; rotates rows of z,
- * too
- * (NULL: none). */
+ * too (NULL: none). */
 static void fn(qr_step)(int64_t lo, int64_t hi, double *d, double *e, int64_t n, T *z)
 {
     const double half = (d[hi - 1] - d[hi]) / 2, last = e[hi - 1];
@@ -172,8 +170,7 @@ static bool fn(eigen)(int64_t n, void *matrix, double *values, void *vectors, vo
 /* ---- singular values ---- */
 
 /* Makes rows p and q of w orthogonal, and applies the same rotation to those of v; false: they
- * already
- * were. */
+ * already were. */
 static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
 {
     const double pp = fn(norm2)(m, p), qq = fn(norm2)(m, q);
@@ -182,8 +179,7 @@ static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
     const double t = copysign(1, zeta) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
 
     /* If columns consist of rounding errors only, the square of pq may underflow: then pq / size
-     * would not
-     * be 1, and q would change its length. */
+     * would not be 1, and q would change its length. */
     if (!(size > DBL_EPSILON * sqrt((double)m) * sqrt(pp) * sqrt(qq)) || ABS2(pq) < DBL_MIN)
         return false;
     for (int64_t i = 0; i < m; i++)
@@ -196,8 +192,7 @@ static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
 }
 
 /* One-sided Jacobi: w [n, m] holds the columns of a matrix with n <= m; v [n, n] those of the
- * rotations.
- * Accurate for small singular values, too. */
+ * rotations. Accurate for small singular values, too. */
 static bool fn(jacobi)(int64_t m, int64_t n, T *w, double *s, T *v)
 {
     bool turned = true;
@@ -223,8 +218,7 @@ static bool fn(jacobi)(int64_t m, int64_t n, T *w, double *s, T *v)
 }
 
 /* Rows `from`..`count` of u become unit vectors orthogonal to all earlier ones: each is made from
- * the
- * axis that is farthest from their span. */
+ * the axis that is farthest from their span. */
 static void fn(complete)(int64_t from, int64_t count, int64_t m, T *u)
 {
     for (int64_t r = from; r < count; r++) {

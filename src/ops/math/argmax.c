@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* argmax.c - index of the largest or smallest element along an axis: the first of several, and
- * never a
- * NaN unless all are NaN. */
+ * never a NaN unless all are NaN. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"

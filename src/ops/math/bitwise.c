@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bitwise.c - bit operations on integers. Negative shifts are 0; shifts beyond the width are the
- * width
- * minus one. */
+ * width minus one. */
 #include "ops/math/math_util.h"
 
 #define AND(x, y) ((x) & (y))

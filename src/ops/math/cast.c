@@ -3,10 +3,8 @@
  *
  * Eleven plain types have a loop for every pair. 16-bit floats are converted through float, complex
  * numbers through their real part, in blocks on the stack. Real numbers that do not fit an integer
- * give
- * the same result as on x86: the smallest int32 for 8 to 32 bits (then truncated), the smallest
- * int64
- * otherwise. Integers are truncated. Any number except 0 is true, including NaN. */
+ * give the same result as on x86: the smallest int32 for 8 to 32 bits (then truncated), the
+ * smallest int64 otherwise. Integers are truncated. Any number except 0 is true, including NaN. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -166,8 +164,7 @@ static int mantissa_bits(mf_dtype t)
 }
 
 /* Mantissa bits that Truncate drops; 0: none. As in TensorFlow, bfloat16 is truncated only from
- * float,
- * and conversions from real to complex are not truncated. */
+ * float, and conversions from real to complex are not truncated. */
 static int truncated_bits(mf_dtype src, mf_dtype dst)
 {
     const int kept = mantissa_bits(dst), had = mantissa_bits(stand_in(src));

@@ -85,8 +85,7 @@ static mf_status check_numerics_check_grad(mf_grad *g)
 /* ---- many tensors ---- */
 
 /* NaN and Inf, without the sign, have bits of at least `limit`, the exponent mask. An integer
- * maximum
- * takes a fraction of the time of float comparisons. */
+ * maximum takes a fraction of the time of float comparisons. */
 #define BAD_KIND(kind, bits, limit)                                                                \
     static bool has_bad_##kind(const void *data, int64_t from, int64_t to)                         \
     {                                                                                              \

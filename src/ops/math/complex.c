@@ -50,8 +50,7 @@ MF_BINARY_TO(complex, f64, c128, COMPLEX)
 MF_LOOP_TABLE(complex, 2, [MF_DTYPE_F32] = complex_f32, [MF_DTYPE_F64] = complex_f64)
 
 /* T and Tout are two attributes, but only complex64 with float and complex128 with double are
- * valid.
- * Types are always known, so checking at inference is enough. */
+ * valid. Types are always known, so checking at inference is enough. */
 static mf_status complex_part_infer(mf_infer *in)
 {
     const mf_dtype a = mf_type_base(in->node->in_types[0]),

@@ -3,11 +3,9 @@
  *
  * Labels of two inputs are batch (in both and in the output), free (in one and in the output),
  * contracted (in both, not in the output), or summed (in one only). An input whose label groups are
- * not
- * laid out as a matrix product needs them is summed, permuted and its diagonals extracted into a
- * new
- * tensor; then one batch of matrix products is computed; then the output is permuted if necessary.
- */
+ * not laid out as a matrix product needs them is summed, permuted and its diagonals extracted into
+ * a new tensor; then one batch of matrix products is computed; then the output is permuted if
+ * necessary. */
 #include "base/mem.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
@@ -235,8 +233,7 @@ static bool einsum_merge(const einsum_job *job, label_kind kind, const int64_t *
 }
 
 /* One input as an operand of the product: rows are the free labels for A, the contracted ones for
- * B.
- * `packed` holds a copy if the memory has another order. */
+ * B. `packed` holds a copy if the memory has another order. */
 static mf_status make_side(const einsum_job *job, int input, const mf_tensor *t, mf_tensor *packed,
                            mf_gemm_side *side)
 {
@@ -337,8 +334,7 @@ static void swap_sides(mf_gemm *g)
 }
 
 /* True if the product can be written to the output directly, as it is or transposed: then elements
- * of a
- * row are adjacent. */
+ * of a row are adjacent. */
 static bool fits_output(const einsum_job *job, const mf_tensor *out, mf_gemm *g)
 {
     int64_t stride[MF_EINSUM_LABELS], a, b;

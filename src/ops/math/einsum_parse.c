@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* einsum_parse.c - see einsum_parse.h. */
+/* einsum_parse.c - parses Einsum equations. */
 #include "ops/math/einsum_parse.h"
 
 #include <string.h>

@@ -4,8 +4,7 @@
  * An op provides a scalar expression per kind of type; the macros make one loop per type,
  * MF_LOOP_FLOATS and similar macros list them in a table, and mf_loop_run() is the kernel: it
  * broadcasts, divides the work into pieces that depend only on the shape, and calls the loop on
- * each.
- * Fusion calls the same loops, so a fused chain has the same bits.
+ * each. Fusion calls the same loops, so a fused chain has the same bits.
  *
  * 16-bit floats are computed in float. Integers wrap around. The result type may differ
  * (comparisons). */
@@ -25,8 +24,7 @@
 #endif
 
 /* Kinds: storage type, type of the computation, load and store. Booleans are b8: "bool" is a macro
- * of
- * <stdbool.h> and would be expanded. */
+ * of <stdbool.h> and would be expanded. */
 #define MF_S_f32 float
 #define MF_S_f64 double
 #define MF_S_f16 mf_f16

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fused.c - see fused.h.
+/* fused.c - the kernel of elementwise ops that the pass `fuse` has merged.
  *
- * Operands that do not have the result's shape are first broadcast into a tile; an operand that
- * is the same in all tiles (a bias) is broadcast once. */
+ * Operands that do not have the result's shape are first broadcast into a tile; an operand that is
+ * the same in all tiles (a bias) is broadcast once. */
 #include "ops/math/fused.h"
 
 #include "ops/math/elementwise.h"
@@ -10,8 +10,7 @@
 #include <string.h>
 
 /* A tile has at most TILE elements, fewer for large types: all tiles are on the stack, which may be
- * that
- * of the caller's thread. */
+ * that of the caller's thread. */
 enum { TILE = 1024, TILE_BYTES = 4096, MAX_STEPS = 32, MAX_INPUTS = 16, MAX_SLOTS = 12 };
 
 typedef struct fused_step {
@@ -62,8 +61,7 @@ static mf_status assign_slots(mf_fused *f)
 }
 
 /* Loops trust their types: operands have the type that selects the loop or that of the signature;
- * the
- * result has that type, the signature's, or is a part of a complex number. */
+ * the result has that type, the signature's, or is a part of a complex number. */
 static bool types_fit(const mf_op *op, const mf_dtype *in, int n, mf_dtype out)
 {
     const mf_opdef *def;
@@ -287,8 +285,7 @@ static void fused_run_tile(const mf_fused_run *run, int64_t at, int64_t n, tiles
 }
 
 /* All tiles start at the same position of a row, or a row has several tiles: so operands that
- * repeat by
- * rows are the same in each tile, or contiguous. */
+ * repeat by rows are the same in each tile, or contiguous. */
 void mf_fused_range(const mf_fused_run *run, int64_t from, int64_t to)
 {
     const int64_t inner = run->inner, most = run->f->tile;

@@ -3,13 +3,12 @@
  *
  * The steps are the loops of the ops themselves, run one after another on a tile that stays in the
  * cache, so memory is read and written once, and the bits are those of the single ops. They are an
- * op
- * of their own (`_Fused`), or an epilogue of another op that runs on each piece of its result
+ * op of their own (`_Fused`), or an epilogue of another op that runs on each piece of its result
  * (`_MatMulThen`, `_Conv2DThen`).
  *
  * Attributes: ops[i] is the name of step i; args has the operands of all steps: k >= 0 is input k,
- * k < 0
- * is the result of step -1-k; types[i] is the result type of step i, params[i] its attribute. */
+ * k < 0 is the result of step -1-k; types[i] is the result type of step i, params[i] its attribute.
+ */
 #ifndef MF_OPS_MATH_FUSED_H
 #define MF_OPS_MATH_FUSED_H
 

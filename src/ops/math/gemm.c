@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.c - see gemm.h. The register-blocked loops are in gemm_tile.h, for float, double, and
- * unsigned
- * integers of 32 and 64 bits. All other types are computed in one of these: 16-bit floats and
- * narrow
- * integers are widened during packing, and a complex product is four real ones.
+/* gemm.c - matrix products of all number types, split into blocks that run in parallel. The
+ * register-blocked loops are in gemm_tile.h, for float, double, and unsigned integers of 32 and 64
+ * bits. All other types are computed in one of these: 16-bit floats and narrow integers are widened
+ * during packing, and a complex product is four real ones.
  *
  * Work is divided into tiles of C (or groups of small matrices of a batch) by shape alone. */
 #include "ops/math/gemm.h"
@@ -175,8 +174,7 @@ static mf_dtype compute_type(mf_dtype type)
 }
 
 /* Scratch elements of a tile, in the type of the computation: packed operands, and C if it has
- * another
- * type. */
+ * another type. */
 static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 {
     const int64_t cols = round_up(t->n, f32_nr), most = PANELS * f32_nr;

@@ -2,12 +2,10 @@
 /* gemm.h - matrix products of all number types, for every op that multiplies matrices.
  *
  * C[b] = A[b] * B[b] for each b of a batch. A and B have any row and column strides (so a transpose
- * is
- * free), C has contiguous rows.
+ * is free), C has contiguous rows.
  *
  * An element of C is one chain of multiply-adds over k, divided into slices of at most MF_GEMM_K
- * steps:
- * its bits depend neither on threads nor on the number of rows and columns. */
+ * steps: its bits depend neither on threads nor on the number of rows and columns. */
 #ifndef MF_OPS_MATH_GEMM_H
 #define MF_OPS_MATH_GEMM_H
 

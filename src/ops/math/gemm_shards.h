@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_shards.h - the tile of a weight's gradient, which is a sum over samples: k is divided into
  * shards, each a product of its own, and the products are added by the reduction tree. Part of
- * gemm.c,
- * for floats.
+ * gemm.c, for floats.
  *
  * The tree is evaluated while shards are processed in order, with a stack of sums: after shard s
- * there
- * is one sum on the stack for every set bit of s + 1. For short k this happens per register block,
- * so
- * partial sums never leave the first-level cache; otherwise per tile. */
+ * there is one sum on the stack for every set bit of s + 1. For short k this happens per register
+ * block, so partial sums never leave the first-level cache; otherwise per tile. */
 
 enum { DEPTH = 32 }; /* of the stack: more than the bits of any number of shards */
 
@@ -86,8 +83,7 @@ static inline __attribute__((always_inline)) quad_sum quad_add(quad_sum x, quad_
 }
 
 /* Two rows of a block over four shards, (0 + 1) + (2 + 3), in registers. k: start of each shard and
- * end
- * of the last one. */
+ * end of the last one. */
 static void quad_rows(const int64_t *k, const float *a, const float *b, float *to)
 {
     const quad_sum first = quad_add(quad_shard(k[0], k[1], a, b), quad_shard(k[1], k[2], a, b));
@@ -100,8 +96,7 @@ static void quad_rows(const int64_t *k, const float *a, const float *b, float *t
 enum { OCTET = 8 }; /* the default number of shards */
 
 /* Eight shards of one sample each (a batch as large as the number of shards): the whole tree for
- * two
- * rows, stored directly in the result. */
+ * two rows, stored directly in the result. */
 static void octet_rows(const float *a, const float *b, float *c, int64_t c_row)
 {
     quad_sum q[2], sum;

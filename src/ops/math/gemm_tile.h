@@ -9,10 +9,8 @@
  *   PACK_TYPES(X)      X(dtype, storage type, load expression of p) for each type that packs into T
  *
  * The usual loop nest: slices of MF_GEMM_K steps of k; B packed into panels of NR columns that stay
- * in
- * the first-level cache, A into strips of MR rows in the second-level cache; a register block of MR
- * x NR
- * innermost. Packing is skipped if it does not pay off. */
+ * in the first-level cache, A into strips of MR rows in the second-level cache; a register block of
+ * MR x NR innermost. Packing is skipped if it does not pay off. */
 
 enum { fn(nr) = 2 * LANES };
 
@@ -79,8 +77,7 @@ static inline void fn(weave)(const T *from, int64_t line, int64_t n, T *to, int6
 }
 
 /* Packs `count` lines (rows of A, columns of B) of kc elements into packed[kc][width], padded with
- * zeros.
- * line and step: strides between lines and along a line. */
+ * zeros. line and step: strides between lines and along a line. */
 static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step, int64_t count,
                      int64_t kc, int64_t width, T *packed)
 {
@@ -102,8 +99,7 @@ static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step,
 }
 
 /* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and most strides are constants in
- * each
- * call. */
+ * each call. */
 static inline __attribute__((always_inline)) void
 fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
           const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
@@ -222,8 +218,7 @@ static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
 }
 
 /* kc lines of n elements each, `step` apart, divided into strips of `width` (a constant): a few
- * lines at
- * a time through all strips, because lines and strips may be in different pages. */
+ * lines at a time through all strips, because lines and strips may be in different pages. */
 static inline __attribute__((always_inline)) void
 fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {

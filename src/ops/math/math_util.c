@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* math_util.c - selects the loop of an elementwise op by data type, and infers its shape. */
 #include "ops/math/math_util.h"
 
 mf_status mf_loop_run_hidden(mf_kernel *k, const mf_loop *loop)

@@ -53,8 +53,7 @@
 #define MF_GSCALE(a, value) MF_G2("Mul", a, mf_grad_scalar(g, a, value))
 
 /* mf_loop_run() with a loop that is not in the op's table. Fusion calls the loops of the table
- * without
- * run(), so a loop whose inputs run() must check is hidden here. */
+ * without run(), so a loop whose inputs run() must check is hidden here. */
 MF_MUST mf_status mf_loop_run_hidden(mf_kernel *k, const mf_loop *loop);
 
 /* Inputs must have the same shape: they are not broadcast. For ops with elementwise loops. */

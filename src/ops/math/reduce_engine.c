@@ -2,14 +2,11 @@
 /* reduce_engine.c - divides a reduction into pieces.
  *
  * Adjacent dimensions that are both kept or both reduced are merged. The remaining ones alternate;
- * the
- * innermost is either reduced (each output element accumulates contiguous runs) or kept (a tile of
- * output columns accumulates rows). Few outputs with many inputs are divided along the reduced
+ * the innermost is either reduced (each output element accumulates contiguous runs) or kept (a tile
+ * of output columns accumulates rows). Few outputs with many inputs are divided along the reduced
  * dimensions, too: then every part produces partial accumulators, which are merged in the order of
- * the
- * parts. The division depends only on the shape, and the division within one output does not depend
- * on
- * the number of outputs: a sample's bits do not depend on its batch. */
+ * the parts. The division depends only on the shape, and the division within one output does not
+ * depend on the number of outputs: a sample's bits do not depend on its batch. */
 #include "ops/math/reduce_engine.h"
 
 #include <string.h>

@@ -2,9 +2,8 @@
 /* reduce_engine.h - reduces a tensor over some of its axes; the engine of Sum, Max and similar ops.
  *
  * The order of operations depends only on the shape, so results have the same bits for any number
- * of
- * threads. Floats are added in short blocks whose sums are added in double: the error does not grow
- * with the length. */
+ * of threads. Floats are added in short blocks whose sums are added in double: the error does not
+ * grow with the length. */
 #ifndef MF_OPS_MATH_REDUCE_ENGINE_H
 #define MF_OPS_MATH_REDUCE_ENGINE_H
 
@@ -40,13 +39,11 @@ typedef enum mf_reduce_engine_op {
 } mf_reduce_engine_op;
 
 /* NULL if the op is not defined for the type. Sum and Mean of complex numbers are those of their
- * parts:
- * the caller adds a dimension of two. */
+ * parts: the caller adds a dimension of two. */
 const mf_reduce_engine *mf_reduce_engine_find(mf_reduce_engine_op op, mf_dtype dtype);
 
 /* Reduces the dimensions d with reduced[d] of a tensor of that shape at `in` to `out`, whose
- * elements
- * are those of the remaining dimensions, `item` bytes each, as in `in`. */
+ * elements are those of the remaining dimensions, `item` bytes each, as in `in`. */
 MF_MUST mf_status mf_reduce_engine_run(const mf_reduce_engine *fold, mf_pool *pool,
                                        const mf_shape *shape, const bool *reduced, size_t item,
                                        const void *in, void *out);

@@ -6,8 +6,7 @@
 #include <math.h>
 
 /* LANES partial sums are kept so that the loop vectorises without reordering; after BLOCK elements
- * (or
- * ROW_BLOCK rows) they are added to the wide accumulator. */
+ * (or ROW_BLOCK rows) they are added to the wide accumulator. */
 enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
 
 #define SUM(a, b) ((a) + (b))
@@ -21,8 +20,7 @@ enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
 #define SQUARE(x) ((x) * (x))
 
 /* NAME_run_kind and so on: elements of `kind` are converted to LANE, mapped by MAP, combined by OP
- * and
- * accumulated in ACC. */
+ * and accumulated in ACC. */
 #define FOLD(NAME, kind, LANE, ACC, NEUTRAL, MAP, OP)                                              \
     static void NAME##_init_##kind(void *acc, int64_t n)                                           \
     {                                                                                              \

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* reduce_grad.c - gradients of reductions: kept dimensions, the gradient of Prod. */
 #include "ops/math/reduce_grad.h"
 
 /* The axes, if they are a constant; otherwise NULL. */
@@ -14,8 +15,7 @@ static const mf_tensor *constant_axes(const mf_grad *g)
 }
 
 /* Axes in the order in which ExpandDims restores them one by one, which works for an unknown rank
- * if all
- * have the same sign. False otherwise. */
+ * if all have the same sign. False otherwise. */
 static bool sorted_axes(const mf_tensor *axes, int64_t *out, int64_t *n)
 {
     *n = axes->count;

@@ -10,8 +10,7 @@
 enum { TILE = 128 };
 
 /* `cols` adjacent columns of n rows, `stride` apart (negative: backwards). Floats are accumulated
- * in
- * double. */
+ * in double. */
 typedef void scan_fn(const void *in, void *out, int64_t n, int64_t stride, int64_t cols,
                      bool exclusive);
 

@@ -272,8 +272,7 @@ static mf_status segment_extreme_grad(mf_grad *g)
 }
 
 /* The product of the other elements: y / x without a zero; with exactly one zero, the product of
- * the
- * rest, for that element alone; with more, zero. */
+ * the rest, for that element alone; with more, zero. */
 static mf_status prod_grad(mf_grad *g)
 {
     const rows_grad r = segment_rows_of(g);

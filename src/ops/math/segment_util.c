@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* segment_util.c - the loops that combine rows by segment ids (SegmentSum, UnsortedSegment*,
+ * SparseSegment*). */
 #include "ops/math/segment_util.h"
 
 #include "ops/math/elementwise.h"
@@ -140,8 +142,7 @@ typedef struct segment_util_job {
 } segment_util_job;
 
 /* Each piece owns a range of output rows and scans all ids, so every row accumulates its inputs in
- * the
- * order of the ids. */
+ * the order of the ids. */
 static void segment_util_run_piece(void *ctx, int64_t piece)
 {
     const segment_util_job *j = ctx;

@@ -2,8 +2,7 @@
 /* select.c - elements of one of two tensors, by a condition.
  *
  * Only the size of an element matters: one loop per size serves all plain types. Strings and
- * objects
- * are copied one by one. */
+ * objects are copied one by one. */
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 

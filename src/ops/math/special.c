@@ -2,9 +2,8 @@
 /* special.c - error function, gamma function and related functions.
  *
  * The inverses use Halley steps in double, from an initial guess good to 3 digits; each step
- * triples the
- * digits. Digamma and zeta shift the argument to where their asymptotic series converge. Single and
- * 16-bit floats are computed in double, except for erf. */
+ * triples the digits. Digamma and zeta shift the argument to where their asymptotic series
+ * converge. Single and 16-bit floats are computed in double, except for erf. */
 #include "ops/math/math_util.h"
 #include "ops/math/vmath.h"
 

@@ -2,8 +2,7 @@
 /* topk.c - the k largest elements of each row, and the n-th smallest.
  *
  * A heap of k indices keeps the best so far, with the worst of them on top. Larger elements come
- * first;
- * ties are ordered by index; NaN is larger than all numbers. */
+ * first; ties are ordered by index; NaN is larger than all numbers. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"

@@ -45,8 +45,7 @@ MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, rsqrt, RSQRT)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, reciprocal, RECIPROCAL)
 
 /* Gradient kernels take (y, dy), where y is the function's value, conjugated for complex types. If
- * dy is
- * 0 the result is 0, even at a pole. */
+ * dy is 0 the result is 0, even at a pole. */
 #define CONJ(x) _Generic((x), float _Complex : conjf, default : conj)(x)
 #define SQRT_GRAD(y, dy) ((dy) == 0 ? 0 : (dy) / (y) / 2)
 #define SQRT_GRAD_COMPLEX(y, dy) ((dy) == 0 ? 0 : (dy) / CONJ(y) / 2)

@@ -2,22 +2,19 @@
 /* vmath.h - exp, log and similar functions as plain arithmetic, so that loops over them vectorise.
  *
  * No branches, no tables, no calls: selections become blends. Only +, -, *, / and bit operations in
- * a
- * fixed order, so with -ffp-contract=off (used for all code here) the bits are the same on every
- * machine
- * and at every vector width; a fused chain and a scalar give the same bits as a tensor.
+ * a fixed order, so with -ffp-contract=off (used for all code here) the bits are the same on every
+ * machine and at every vector width; a fused chain and a scalar give the same bits as a tensor.
  *
  * Maximum error found, in units in the last place, including subnormal results; for float over
- * every
- * 31st number against double, for double over 3 million random numbers against quadruple precision:
+ * every 31st number against double, for double over 3 million random numbers against quadruple
+ * precision:
  *
  *              exp    expm1  log    log1p  tanh   sigmoid  erf    pow
  *   float      0.76   1.48   0.83   0.83   1.49   1.81     1.40   0.51
  *   double     0.75   1.46   0.80   0.84   1.46   1.77     SLEEF's
  *
  * -0, infinities and NaN are as in C's Annex F. Polynomials are minimax fits (Remez's algorithm in
- * 70
- * digits, then rounded); the error of each fit is relative to the function's value. */
+ * 70 digits, then rounded); the error of each fit is relative to the function's value. */
 #ifndef MF_OPS_MATH_VMATH_H
 #define MF_OPS_MATH_VMATH_H
 
@@ -197,8 +194,7 @@ static inline double mf_expm1(double x)
 }
 
 /* With e = e^-|x|, which cannot overflow: 1 / (1 + e) for x >= 0. For x < 0, e / (1 + e), and for
- * small e,
- * e - e^2 / (1 + e), which adds only one rounding to e. */
+ * small e, e - e^2 / (1 + e), which adds only one rounding to e. */
 static inline float mf_sigmoidf(float x)
 {
     const float e = mf_expf(x < 0.0f ? x : -x), y = (x < 0.0f ? e : 1.0f) / (1.0f + e);
@@ -349,8 +345,7 @@ static inline double mf_log1p(double x)
 }
 
 /* log(1 + e^x) as max(x, 0) + log(1 + e^-|x|): no overflow, and exact at both ends. The special
- * cases of
- * log1p cannot occur. */
+ * cases of log1p cannot occur. */
 static inline float mf_softplusf(float x)
 {
     const float e = mf_expf(x < 0.0f ? x : -x), u = 1.0f + e;
@@ -372,8 +367,7 @@ static inline double mf_softplus(double x)
 /* ---- error function ---- */
 
 /* x + x P(x^2) near 0 (within 2e-10); otherwise 1 - e^-Q(x), where -Q is the logarithm of 1 -
- * erf(x)
- * (within 1.9e-9). From 3.95 on it rounds to 1. */
+ * erf(x) (within 1.9e-9). From 3.95 on it rounds to 1. */
 static inline float mf_erff(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x, t = a > 3.95f ? 3.95f : a;

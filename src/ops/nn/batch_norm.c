@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_norm.c - batch normalisation and its gradient. Everything is computed in float; statistics
- * as
- * described in channel_sum.h. */
+ * as described in channel_sum.h. */
 #include "base/mem.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
@@ -158,8 +157,7 @@ static mf_status check_vector(const mf_shape *s, const char *what, int64_t *chan
 }
 
 /* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the last
- * two,
- * including their lengths. */
+ * two, including their lengths. */
 static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], int64_t *channels)
 {
     const bool training = mf_node_bool(node, "is_training");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch_norm_grad.c - see batch_norm_grad.h.
+/* batch_norm_grad.c - the second derivative of batch normalisation.
  *
  * With u = x - mean, r = 1 / sqrt(variance + epsilon), h = u r and P(a) = a - mean(a) - h mean(a
  * h), the node computes, per channel,
@@ -15,8 +15,7 @@
  *                                      + P(dy) mean(G h))
  *
  * In inference, mean and variance are constants, P(a) = a, and x affects only dscale. As in
- * TensorFlow,
- * the statistics in training are those of x, whatever the node's inputs. */
+ * TensorFlow, the statistics in training are those of x, whatever the node's inputs. */
 #include "ops/nn/batch_norm_grad.h"
 
 #include "ops/control/grad_util.h"

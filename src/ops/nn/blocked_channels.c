@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocked_channels.c - see blocked_channels.h; ops that convert between the layouts. */
+/* blocked_channels.c - conversion between NHWC and the blocked-channels layout, and the ops for it.
+ */
 #include "ops/nn/blocked_channels.h"
 
 #include "ops/control/grad_util.h"

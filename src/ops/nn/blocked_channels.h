@@ -3,8 +3,7 @@
  * 5.
  *
  * The pass `layout` keeps images in this layout between convolutions. Ops that depend on the
- * channels
- * then have the attribute `_blocked`; for all others it is a tensor like any other. */
+ * channels then have the attribute `_blocked`; for all others it is a tensor like any other. */
 #ifndef MF_OPS_NN_BLOCKED_CHANNELS_H
 #define MF_OPS_NN_BLOCKED_CHANNELS_H
 

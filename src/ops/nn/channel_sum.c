@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel_sum.c - see channel_sum.h. */
+/* channel_sum.c - sums over all positions of a feature map, per channel. */
 #include "ops/nn/channel_sum.h"
 
 #include "ops/math/row_math.h"

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* channel_sum.h - sums over all positions of a feature map, per channel: short blocks in float,
- * blocks
- * in double.
+ * blocks in double.
  *
  * With channels last, the order of additions depends only on batch, size and number of channels:
- * the
- * bits are the same for contiguous and blocked channels (blocked_channels.h). */
+ * the bits are the same for contiguous and blocked channels (blocked_channels.h). */
 #ifndef MF_OPS_NN_CHANNEL_SUM_H
 #define MF_OPS_NN_CHANNEL_SUM_H
 
 #include "graph/op.h"
 
-/* Element (image, pixel, channel) is at
- * ((image * groups + channel / run) * pixels + pixel) * run + channel % run. */
+/* Element (image, pixel, channel) is at ((image * groups + channel / run) * pixels + pixel) * run +
+ * channel % run. */
 typedef struct mf_channels {
     int64_t images, groups, pixels, run;
 } mf_channels;
@@ -47,8 +45,7 @@ void mf_channel_pieces(const mf_kernel *k, const mf_channel_sums *s, void (*fn)(
 /* The rows of a piece. */
 void mf_channel_rows(const mf_channel_sums *s, int64_t piece, int64_t *from, int64_t *to);
 /* Address and number of contiguous rows of one group, from row `from` to the end of its image (at
- * most
- * up to `to`). Not for channels first. */
+ * most up to `to`). Not for channels first. */
 int64_t mf_channel_run(const mf_channels *at, int64_t group, int64_t from, int64_t to,
                        int64_t *rows);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
- * are
- * computed in float. */
+ * are computed in float. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_run.c - see conv_run.h.
+/* conv_run.c - runs convolutions and their gradients in pieces, by oneDNN or by im2col and gemm.
  *
  * Pieces depend only on the shape. The filter's gradient is a sum over images: every piece computes
- * its
- * own, and they are added in the order of the pieces. */
+ * its own, and they are added in the order of the pieces. */
 #include "ops/nn/conv_run.h"
 
 #include "base/mem.h"
@@ -104,8 +103,7 @@ static tap_row row_at(const conv_run_columns *c, const int64_t *o, int64_t row)
 }
 
 /* im2col and col2im: cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of
- * taps
- * is often contiguous in x. */
+ * taps is often contiguous in x. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
     static void gather_##NAME(const conv_run_columns *c, const T *x, T *cols)                      \
     {                                                                                              \

@@ -7,10 +7,9 @@
 #include "ops/dnnl/conv_plan.h"
 
 /* x, w, y: input, filter, output or their gradients, of one type (float, double or int32);
- * conv->kind
- * determines which is written. plans may be NULL. shards: of the batch; the filter's gradient is
- * then
- * added by the reduction tree (1: the batch is one shard); 0: none, pieces of any size. */
+ * conv->kind determines which is written. plans may be NULL. shards: of the batch; the filter's
+ * gradient is then added by the reduction tree (1: the batch is one shard); 0: none, pieces of any
+ * size. */
 MF_MUST mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv,
                               int64_t shards, const mf_tensor *x, const mf_tensor *w,
                               const mf_tensor *y);

@@ -2,8 +2,8 @@
 /* depthwise.c - depthwise convolutions and their gradients.
  *
  * input[batch][height][width][channels], filter[height][width][channels][multiplier], output
- * channel =
- * channel * multiplier + m. Loops run over channels, so they vectorise if multiplier is 1. */
+ * channel = channel * multiplier + m. Loops run over channels, so they vectorise if multiplier is
+ * 1. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/window.h"

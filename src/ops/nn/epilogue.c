@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epilogue.c - an op followed by elementwise steps on its result: the op calls back with each
- * finished
- * piece while it is still in the cache. See fused.h. */
+ * finished piece while it is still in the cache. See fused.h. */
 #include "ops/math/fused.h"
 
 #include <string.h>

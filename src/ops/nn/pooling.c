@@ -217,8 +217,7 @@ static bool is_cropped(const mf_window_attrs *a)
 }
 
 /* Allocates the gradient of an image in the type of the computation; `out` receives the part that
- * is not
- * cropped. */
+ * is not cropped. */
 static mf_status image_grad_begin(const mf_window_attrs *a, const mf_shape *image,
                                   const mf_tensor *out, mf_tensor *dx)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pooling3d.c - pooling over depth, height and width. Simple loops: three-dimensional images are
- * rare.
- * Every image of the batch is a piece; outputs are processed in order. */
+ * rare. Every image of the batch is a piece; outputs are processed in order. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/window.h"

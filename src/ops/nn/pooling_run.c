@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling_run.c - see pooling_run.h. Inner loops run over channels, so they vectorise. Windows are
- * clipped at the padding. Gradients of the input are accumulated image by image, in the order of
- * the
- * outputs. */
+/* pooling_run.c - the loops of max and average pooling, forward and backward. Inner loops run over
+ * channels, so they vectorise. Windows are clipped at the padding. Gradients of the input are
+ * accumulated image by image, in the order of the outputs. */
 #include "ops/nn/pooling_run.h"
 
 #include "ops/math/elementwise.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pooling_run.h - the loops of poolings. They support one layout: images of
- * [height][width][channels];
- * mf_pool_normalise() maps the others to it. */
+ * [height][width][channels]; mf_pool_normalise() maps the others to it. */
 #ifndef MF_OPS_NN_POOLING_RUN_H
 #define MF_OPS_NN_POOLING_RUN_H
 
@@ -26,8 +25,7 @@ typedef struct mf_pooling {
 } mf_pooling;
 
 /* Channels first: every channel is treated as an image of one channel. A window over channels:
- * every
- * position is treated as an image of height 1 whose width is the number of channels. */
+ * every position is treated as an image of height 1 whose width is the number of channels. */
 void mf_pool_normalise(const mf_window_attrs *a, mf_window *w);
 /* Fails: UNIMPLEMENTED (type). */
 MF_MUST mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p);

@@ -2,10 +2,9 @@
 /* pooling_split.c - split rules of poolings (window_split.h).
  *
  * Adjacent windows are split between them. If windows overlap, a device gets the rows that its
- * windows
- * read. A gradient of an image needs all windows that reach into its shard, and everything that
- * these
- * windows read: it is computed for that many rows, and those around the shard are cropped. */
+ * windows read. A gradient of an image needs all windows that reach into its shard, and everything
+ * that these windows read: it is computed for that many rows, and those around the shard are
+ * cropped. */
 #include "ops/nn/window.h"
 #include "ops/nn/window_split.h"
 
@@ -63,8 +62,7 @@ static bool tiles(const pool *p, int d)
 }
 
 /* Rows of a gradient that stay together: if the image is needed, too, shards must begin at a
- * window, so
- * the grain is the stride. 0: cannot be split. */
+ * window, so the grain is the stride. 0: cannot be split. */
 static int64_t pooling_split_rows_of(const pool *p, int d)
 {
     if (p->in[0] == NEITHER)

@@ -9,8 +9,7 @@
 enum { GRAIN = 8192 }; /* elements in a piece */
 
 /* A row of each kernel: logits, labels and outputs as needed. Pointers advance by the strides; a
- * stride
- * of 0 repeats. */
+ * stride of 0 repeats. */
 typedef struct rows_job {
     void (*row)(const struct rows_job *job, int64_t row);
     int64_t rows, cols, rows_per_piece;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* triplet.c - the triplet loss of a batch of embeddings: an anchor should be closer, by a margin,
- * to
- * samples of its label than to all others. Distances are squared (Schroff et al. 2015). Triplets
- * are
- * mined here, among all rows:
+ * to samples of its label than to all others. Distances are squared (Schroff et al. 2015). Triplets
+ * are mined here, among all rows:
  *
  *   all         every triplet that violates the margin
  *   hard        for each anchor, the farthest of its label and the nearest of the others
@@ -12,8 +10,7 @@
  *               farther away; if there is none, the farthest
  *
  * The loss is the mean over the triplets. Each anchor's part is multiplied by the number of rows,
- * so
- * that the mean of the parts is the loss. */
+ * so that the mean of the parts is the loss. */
 #include "ops/control/grad_util.h"
 
 #include <string.h>

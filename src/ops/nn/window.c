@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - see window.h. */
+/* window.c - sizes, strides, dilation and padding of convolution and pooling windows. */
 #include "ops/nn/window.h"
 
 #include "base/mem.h"

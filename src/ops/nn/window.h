@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.h - geometry of a window that slides over a feature map: shared by convolutions and
- * poolings.
- * There are 2 or 3 spatial dimensions, in the order of the data (height, width or depth, height,
- * width). */
+ * poolings. There are 2 or 3 spatial dimensions, in the order of the data (height, width or depth,
+ * height, width). */
 #ifndef MF_OPS_NN_WINDOW_H
 #define MF_OPS_NN_WINDOW_H
 
@@ -27,8 +26,7 @@ typedef struct mf_window_attrs {
 
 /* A shard of a split image has two more attributes, lists of sizes before and after it, by spatial
  * dimension: padding, which replaces `padding`, and rows that are cropped from a gradient of a
- * pooling
- * (its windows reach beyond its shard). */
+ * pooling (its windows reach beyond its shard). */
 #define MF_WINDOW_PAD "_pad"
 #define MF_WINDOW_CROP "_crop"
 
@@ -63,8 +61,7 @@ static inline int mf_window_axis(const mf_window_attrs *a, int d)
 mf_shape mf_window_shape(const mf_window_attrs *a, int64_t batch, const int64_t *spatial,
                          int64_t channels);
 /* Output length along spatial dimension d, and the padding. Unknown lengths (-1) stay unknown.
- * Fails:
- * INVALID_ARGUMENT (negative length). */
+ * Fails: INVALID_ARGUMENT (negative length). */
 MF_MUST mf_status mf_window_length(const mf_window_attrs *a, int d, int64_t in, int64_t size,
                                    int64_t *out, int64_t *pad_lo, int64_t *pad_hi);
 /* Initializes everything for a static input shape of rank nd + 2 and window sizes. */

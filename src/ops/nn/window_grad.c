@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window_grad.c - see window_grad.h. */
+/* window_grad.c - builds the gradient nodes of convolutions and poolings. */
 #include "ops/nn/window_grad.h"
 
 #include "base/buf.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window_split.c - see window_split.h.
+/* window_split.c - split rules of convolutions and poolings, with halo exchange.
  *
  * If height or width is split, a device gets the rows that its windows read, which overlap with its
  * neighbours' (a halo); its part of the padding is an explicit attribute. */

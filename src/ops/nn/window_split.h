@@ -7,15 +7,13 @@
 #include "ops/nn/window.h"
 
 /* Samples, input and output channels, and positions; a convolution and its gradients differ in
- * which of
- * them is summed. */
+ * which of them is summed. */
 void mf_conv_split(mf_split *s);
 /* Samples, channels that are pooled separately, and positions (pooling_split.c). */
 void mf_pool_split(mf_split *s);
 
 /* A gradient of an image is computed from the windows that read it. Returns the grain of its rows:
- * the
- * stride or, if that does not divide the rows, 1 if all rows are read. 0: cannot be split. */
+ * the stride or, if that does not divide the rows, 1 if all rows are read. 0: cannot be split. */
 int64_t mf_window_rows(const mf_window *w, int d);
 /* The windows that read `rows` rows of the image per index of the letter. */
 mf_split_dim mf_window_seen(const mf_window *w, int d, int letter, int64_t rows);

@@ -2,8 +2,8 @@
 /* apply_engine.c - the engine of the Apply* ops; see apply_engine.h.
  *
  * Sparse updates process rows of the variable in the order of `indices`, including duplicates.
- * Their
- * pieces are ranges of rows, so that each row has one writer and its updates stay in order. */
+ * Their pieces are ranges of rows, so that each row has one writer and its updates stay in order.
+ */
 #include "ops/optim/apply_engine.h"
 
 #include "base/race.h"

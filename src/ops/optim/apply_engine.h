@@ -3,10 +3,8 @@
  * variables.
  *
  * A rule is a scalar step over (variable, slots, gradient, hyperparameters), implemented by loops
- * over
- * spans; the engine derives the roles of the inputs from the op's signature, checks shapes, locks
- * the
- * variables and distributes spans. */
+ * over spans; the engine derives the roles of the inputs from the op's signature, checks shapes,
+ * locks the variables and distributes spans. */
 #ifndef MF_OPS_OPTIM_APPLY_ENGINE_H
 #define MF_OPS_OPTIM_APPLY_ENGINE_H
 
@@ -49,10 +47,8 @@ typedef struct mf_rule_job {
 /* The rule for an op's name ("ResourceSparseApplyAdagrad"); NULL: none. */
 const mf_rule *mf_rule_find(const char *op);
 /* Gives access to the values of variables. Locked: exclusive for this thread until mf_slots_end(),
- * and
- * changes become visible then. Racing (Hogwild): nothing is locked or copied; concurrent readers
- * and
- * writers see, and may overwrite, parts of the update. */
+ * and changes become visible then. Racing (Hogwild): nothing is locked or copied; concurrent
+ * readers and writers see, and may overwrite, parts of the update. */
 MF_MUST mf_status mf_slots_begin(mf_variable *const *v, int n, bool concurrent, mf_tensor *values);
 void mf_slots_end(mf_variable *const *v, int n, bool concurrent, mf_tensor *values);
 /* `values`: of the variable and its slots, named as in `def`. The caller sets hyper, flag and

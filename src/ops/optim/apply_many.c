@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apply_many.c - _ApplyMany: one Apply op on many variables, in loops over all their elements. The
- * pass
- * `updates` inserts it. It uses the same rule as the op `rule`, so the bits are the same; they do
- * not
- * depend on how elements are divided into pieces.
+ * pass `updates` inserts it. It uses the same rule as the op `rule`, so the bits are the same; they
+ * do not depend on how elements are divided into pieces.
  *
  * As many variables are processed together as may be locked at once: small ones one by one would be
  * loops of a few microseconds each, too short to wake threads. */

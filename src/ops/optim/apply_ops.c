@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apply_ops.c - signatures of the Apply* ops. The rule is found by name, the roles of the inputs by
- * the
- * signature: see apply_engine.h. */
+ * the signature: see apply_engine.h. */
 #include "graph/split.h"
 #include "ops/optim/apply_engine.h"
 

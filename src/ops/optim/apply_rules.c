@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apply_rules.c - the update rules. Each consists of two macros: SETUP_x, computed once per span
- * from
- * the hyperparameters (H(0), H(1)... in the type C of the computation), and STEP_x, which reads
- * `grad`
- * and reads and writes `var` and the slots a, b, c of one element. */
+ * from the hyperparameters (H(0), H(1)... in the type C of the computation), and STEP_x, which
+ * reads `grad` and reads and writes `var` and the slots a, b, c of one element. */
 #include "ops/optim/apply_engine.h"
 
 #include <sleef.h>

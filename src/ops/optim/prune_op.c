@@ -61,8 +61,7 @@ static uint32_t prune_op_key_of(float x)
 }
 
 /* Histogram of the keys of all outputs by their upper half, or (for those with the given upper
- * half) by
- * their lower half. */
+ * half) by their lower half. */
 static void count_keys(const mf_kernel *k, int64_t upper, int64_t *counts)
 {
     memset(counts, 0, BUCKETS * sizeof *counts);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fake_quant.c - quantizes to a few bits and back: FakeQuantWithMinMax*. The limits are attributes,
- * two
- * scalars, or a pair per channel (the last dimension). */
+ * two scalars, or a pair per channel (the last dimension). */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 
@@ -184,8 +183,7 @@ done:
 }
 
 /* Gradients pass inside the limits; outside they are added to the limit's gradient. As in
- * TensorFlow, 0
- * times an infinite gradient is NaN, unless both limits are 0. */
+ * TensorFlow, 0 times an infinite gradient is NaN, unless both limits are 0. */
 static void split_gradient(const quant *q, int64_t channels, const mf_tensor *dy, const float *x,
                            float *dx, double *below, double *above)
 {

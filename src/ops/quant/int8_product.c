@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8_product.c - dense layers and convolutions in int8, for inference: 255 steps between two
- * layers,
- * 127 on each side of zero in kernels. Sums are exact, so results depend neither on threads nor on
- * the
- * CPU. */
+ * layers, 127 on each side of zero in kernels. Sums are exact, so results depend neither on threads
+ * nor on the CPU. */
 #include "base/mem.h"
 #include "ops/dnnl/int8_gemm.h"
 #include "ops/math/elementwise.h"
@@ -278,8 +276,8 @@ static void gather_edge(const int8_product_product_job *job, const uint8_t *row,
 }
 
 /* Windows of n adjacent positions whose rows are shorter than WORD bytes: copied as words; the next
- * row
- * overwrites the excess. There is room after the last one. at: offset of the first in `rows`. */
+ * row overwrites the excess. There is room after the last one. at: offset of the first in `rows`.
+ */
 static void gather_words(const uint8_t *const *rows, int64_t high, int64_t run, int64_t at,
                          int64_t step, int64_t n, uint8_t *to)
 {
@@ -314,8 +312,7 @@ static int64_t count_inside(const int8_product_product_job *job, const uint8_t *
 }
 
 /* Windows of one row of the output: one run of bytes for each row of a window, starting at `rows`
- * (NULL:
- * outside the image). */
+ * (NULL: outside the image). */
 static void gather_row(const int8_product_product_job *job, const uint8_t *const *rows, uint8_t *to)
 {
     const mf_window *w = &job->window;
@@ -555,8 +552,7 @@ const mf_op mf_ops_int8[] = {
                      "f32[4] f32[]{0} f32[]{0}", "f32[0] f32[]{0} f32[]{1}",
                      "f32[40000]@-8:8 f32[]{-6} f32[]{6}", "f32[3] f32[2] f32[]{1} !fails") },
     /* A variable's value in int8: an element is `scale` of its channel, the last dimension, times
-     * an
-     * integer from -127 to 127. sums: of these integers. */
+     * an integer from -127 to 127. sums: of these integers. */
     { .name = "_Int8Kernel",
       .def = "(resource:resource) -> (kernel:int8, scale:float, sums:int32) {shape:shape, "
              "per_channel:bool=true} is_stateful",
@@ -571,8 +567,7 @@ const mf_op mf_ops_int8[] = {
                             "var:i32[2,3] ; shape=shape[2,3] !fails",
                             "var:f32[0,3] ; shape=shape[0,3] !fails") },
     /* bias plus the product of bytes of the range low ... high with the kernel; the result is
-     * float, or
-     * bytes of the range out_low ... out_high. Conv2D's attributes are for images. */
+     * float, or bytes of the range out_low ... out_high. Conv2D's attributes are for images. */
     { .name = "_Int8Product",
       .def = PRODUCT_INPUTS " -> (output:Tout) {Tout:type in [float,uint8], relu:bool=false, "
                             "strides:list(int)=[1,1,1,1], dilations:list(int)=[1,1,1,1], "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize.c - QuantizeAndDequantizeV2: rounds to integers of a number of bits, scaled to the
- * range, and
- * back. Computed in float, or in double for doubles. */
+ * range, and back. Computed in float, or in double for doubles. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantized.c - QuantizeV2 and Dequantize: converts floats to integers of few bits with a range,
- * and
- * back. Computed in float, in TensorFlow's order of operations, so that values between two integers
- * round the same way. */
+ * and back. Computed in float, in TensorFlow's order of operations, so that values between two
+ * integers round the same way. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* widen.c - see widen.h. */
+/* widen.c - converts float16 and bfloat16 tensors to float for kernels, and results back. */
 #include "ops/quant/widen.h"
 
 #if defined(__F16C__)

@@ -190,8 +190,7 @@ static void integers(mf_dtype type, mf_random_kind kind, const uint32_t *x, uint
 }
 
 /* One group of truncated normals. Each group has its own reserve of numbers, which practically
- * never
- * overflows into the next group's. */
+ * never overflows into the next group's. */
 static void truncated_group(const mf_philox *base, uint64_t group, mf_dtype type, void *out)
 {
     const int size = type == MF_DTYPE_F64 ? 2 : 4;
@@ -242,8 +241,7 @@ static bool all_inside(const float pair[4])
 }
 
 /* LANES groups from `first` on. Most need no redraw: all are first computed in parallel without
- * redraws,
- * then the others individually. */
+ * redraws, then the others individually. */
 static void truncated_groups(const mf_philox *base, uint64_t first, mf_dtype type, char *out)
 {
     const size_t bytes = type == MF_DTYPE_F64 ? 16 : 4 * mf_dtype_cell(type);

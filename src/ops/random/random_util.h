@@ -3,8 +3,7 @@
  *
  * Numbers come in groups: one Philox block gives four 32-bit or two 64-bit results, and element i
  * depends only on the stream's position and i. So pieces of a tensor may be filled in any order,
- * and
- * values equal TensorFlow's. */
+ * and values equal TensorFlow's. */
 #ifndef MF_OPS_RANDOM_RANDOM_UTIL_H
 #define MF_OPS_RANDOM_RANDOM_UTIL_H
 
@@ -20,8 +19,7 @@ typedef enum mf_random_kind {
 } mf_random_kind;
 
 /* Fills `out` from the stream that begins at `gen`. `low` and `range` are 64-bit two's complement;
- * range
- * is not 0. */
+ * range is not 0. */
 MF_MUST mf_status mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind,
                                  uint64_t low, uint64_t range, mf_tensor *out);
 

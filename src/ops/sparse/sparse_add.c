@@ -18,8 +18,7 @@ typedef struct pair_walk {
 } pair_walk;
 
 /* The next element: its value, the operand that has its index, and whether both have it. False at
- * the
- * end. */
+ * the end. */
 static bool next_any(pair_walk *w, mf_number *value, const mf_sparse **whose, int64_t *at,
                      bool *met)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_code.c - serializes sparse tensors as three strings or variants: TensorProtos or tensors,
- * of
- * indices, values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse,
+ * of indices, values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse,
  * DeserializeManySparse. */
 #include "ops/sparse/sparse_util.h"
 #include "ops/state/variant_tensor.h"

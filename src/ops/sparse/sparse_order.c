@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_order.c - reorders, joins and slices sparse tensors: SparseReorder, SparseConcat,
- * SparseSlice.
- * As in TensorFlow, indices are not checked against the shape, so their sums and differences wrap.
- */
+ * SparseSlice. As in TensorFlow, indices are not checked against the shape, so their sums and
+ * differences wrap. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/math_util.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_reduce.c - sums and maxima over dimensions of sparse tensors, and SparseSoftmax over the
- * last
- * one. Missing elements are ignored. */
+ * last one. Missing elements are ignored. */
 #include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/vmath.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_segment.c - SparseSegmentSum, Mean and SqrtN: combines selected rows of the data by sorted
- * ids.
- * The core of embedding lookups. */
+ * ids. The core of embedding lookups. */
 #include "ops/math/segment_util.h"
 
 #include <math.h>

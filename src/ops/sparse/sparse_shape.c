@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_shape.c - changes the shape of sparse tensors: SparseReshape, SparseFillEmptyRows. A
- * sparse
- * tensor is a matrix of indices [n, rank], n values and a shape. */
+ * sparse tensor is a matrix of indices [n, rank], n values and a shape. */
 #include "base/mem.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"

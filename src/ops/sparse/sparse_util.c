@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* sparse_util.c - checks and reads the indices, values and shape of a sparse tensor. */
 #include "ops/sparse/sparse_util.h"
 
 #include "base/mem.h"

@@ -16,8 +16,7 @@ typedef struct mf_sparse {
 } mf_sparse;
 
 /* Reads inputs first, first + 1 and first + 2. Fails: INVALID_ARGUMENT (the three do not fit
- * together,
- * or a size is negative). Indices are not checked. */
+ * together, or a size is negative). Indices are not checked. */
 MF_MUST mf_status mf_sparse_read(const mf_kernel *k, int first, mf_sparse *out);
 /* Fails: INVALID_ARGUMENT naming an index outside the shape. */
 MF_MUST mf_status mf_sparse_check_bounds(const mf_sparse *s);

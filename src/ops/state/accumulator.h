@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accumulator.h - conditional accumulators: gradients are added, those of stale steps are dropped,
- * and a
- * take waits until enough have arrived. */
+ * and a take waits until enough have arrived. */
 #ifndef MF_OPS_STATE_ACCUMULATOR_H
 #define MF_OPS_STATE_ACCUMULATOR_H
 

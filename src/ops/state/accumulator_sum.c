@@ -193,8 +193,7 @@ static void accumulator_sum_take_slice(const merging *m, mf_sparse_sum *s, int64
 }
 
 /* As in TensorFlow, both lists are assumed to be ascending. A gradient with a duplicate index adds
- * to
- * two entries; the op that applies the result adds them. */
+ * to two entries; the op that applies the result adds them. */
 static void accumulator_sum_merge(const merging *m, mf_sparse_sum *s, const int64_t *old,
                                   int64_t n_old, const mf_tensor *indices)
 {

@@ -258,8 +258,7 @@ static mf_status barrier_insert_run(mf_kernel *k)
 /* ---- the others ---- */
 
 /* The number of tuples to take: for a closed barrier, a small batch takes what is complete; any
- * other
- * number must still be reachable. */
+ * other number must still be reachable. */
 static mf_status take_count(const mf_kernel *k, barrier *b, int64_t *n)
 {
     const bool small = mf_node_bool(k->node, "allow_small_batch");

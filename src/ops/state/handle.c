@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - creates, finds and reads shared objects: variables, queues, accumulators. */
 #include "ops/state/handle.h"
 
 #include <string.h>

@@ -7,8 +7,7 @@
 #include "graph/op.h"
 
 /* State of an op that outputs a handle to a named object: the last lookup, which is valid as long
- * as
- * nothing is removed from the registry. First member of such an op's state. */
+ * as nothing is removed from the registry. First member of such an op's state. */
 typedef struct mf_handle {
     const char *container, *name; /* "" is the container "localhost" */
     mf_resources *owner; /* NULL: the step's; otherwise the session's, for private objects */
@@ -35,8 +34,7 @@ static inline mf_object *mf_handle_object(const mf_tensor *handle)
 }
 
 /* The known shape of the variable that input i refers to: a reference edge has it, a resource edge
- * is
- * followed to the op that made the handle. */
+ * is followed to the op that made the handle. */
 mf_shape mf_infer_variable(const mf_infer *in, int input);
 
 /* Makes dst a copy of `src` that outlives the step: storage owned by a plan or the caller is

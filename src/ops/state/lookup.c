@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* lookup.c - hash tables of TensorFlow's lookup ops. */
 #include "ops/state/lookup.h"
 
 #include "base/map.h"

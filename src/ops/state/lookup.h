@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup.h - hash tables that live in the server. Keys are strings or plain numbers, values have
- * one
- * type and one shape. Tables that are initialized once and mutable tables share one implementation;
- * the
- * former have a flag. */
+ * one type and one shape. Tables that are initialized once and mutable tables share one
+ * implementation; the former have a flag. */
 #ifndef MF_OPS_STATE_LOOKUP_H
 #define MF_OPS_STATE_LOOKUP_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup_file.c - tables from text files: each line is an entry; key and value are the line number,
- * the
- * whole line, or a column. */
+ * the whole line, or a column. */
 #include "ops/io/op_path.h"
 #include "ops/state/lookup.h"
 #include "ops/string/tensor_text.h"

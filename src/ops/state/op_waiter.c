@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* op_waiter.c - ops that wait in a queue of an object, with cancellation. */
 #include "ops/state/op_waiter.h"
 
 #include <stdarg.h>

@@ -2,10 +2,9 @@
 /* op_waiter.h - ops that wait in a queue of an object (queue, accumulator).
  *
  * An object has lists of mf_wait, guarded by its lock. A thread that changes the object removes
- * waits
- * that can end from the lists, unlocks, and calls mf_wait_end() for each. Cancelling a step calls
- * the
- * hook, which locks the object and ends the wait unless another thread is already doing so. */
+ * waits that can end from the lists, unlocks, and calls mf_wait_end() for each. Cancelling a step
+ * calls the hook, which locks the object and ends the wait unless another thread is already doing
+ * so. */
 #ifndef MF_OPS_STATE_OP_WAITER_H
 #define MF_OPS_STATE_OP_WAITER_H
 
@@ -38,8 +37,7 @@ void mf_wait_fail(mf_wait *w, mf_status code, const char *fmt, ...) MF_PRINTF(3,
  * False: the step is cancelled already. */
 bool mf_wait_hook(mf_wait *w, void (*cancelled)(mf_cancel_hook *hook));
 /* Afterwards the hook is not called any more, and the op may end. Not for the hook itself, which
- * clears
- * `hooked` instead. */
+ * clears `hooked` instead. */
 void mf_wait_unhook(mf_wait *w);
 /* Sets the thread's error to the result of the wait. */
 MF_MUST mf_status mf_wait_status(const mf_wait *w);

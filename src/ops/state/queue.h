@@ -2,10 +2,8 @@
 /* queue.h - queues of tuples of tensors: FIFO, shuffled, padded or by priority.
  *
  * Enqueues, dequeues and closes wait in two lists and are served in order, each list from its
- * front: an
- * enqueue of many elements inserts as many as there is room for, a dequeue of many takes what there
- * is,
- * so that more than the capacity can pass through in one call. */
+ * front: an enqueue of many elements inserts as many as there is room for, a dequeue of many takes
+ * what there is, so that more than the capacity can pass through in one call. */
 #ifndef MF_OPS_STATE_QUEUE_H
 #define MF_OPS_STATE_QUEUE_H
 
@@ -78,8 +76,7 @@ void mf_queue_dequeue(mf_kernel *k, mf_queue *q, int64_t n, bool up_to);
 void mf_queue_close(mf_kernel *k, mf_queue *q, bool cancel_pending);
 
 /* Direct operations: remove all elements; close; enqueue one element, moving its parts out of the
- * array,
- * whatever the capacity. */
+ * array, whatever the capacity. */
 void mf_queue_clear(mf_queue *q);
 void mf_queue_shut(mf_queue *q);
 MF_MUST mf_status mf_queue_offer(mf_queue *q, mf_tensor *parts);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue_ops.c - ops on queues, with handles on resource edges, or on references (older ops). Both
- * edges
- * carry the same handle, so the kernels are the same. */
+ * edges carry the same handle, so the kernels are the same. */
 #include "base/clock.h"
 #include "ops/state/handle.h"
 #include "ops/state/queue.h"

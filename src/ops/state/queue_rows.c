@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue_rows.c - the container of a queue: a ring of rows, sampled at random or kept as a heap
- * depending
- * on its kind; and batches of rows. */
+ * depending on its kind; and batches of rows. */
 #include "ops/state/queue.h"
 
 #include <string.h>

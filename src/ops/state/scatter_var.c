@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scatter_var.c - reads and updates parts of variables: rows by index (Scatter*, ResourceGather),
- * rows by
- * tuples of indices (ScatterNd*), strided slices. References and resources share kernels; the loops
- * are
- * those of the ops on plain tensors. */
+ * rows by tuples of indices (ScatterNd*), strided slices. References and resources share kernels;
+ * the loops are those of the ops on plain tensors. */
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"

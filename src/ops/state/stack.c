@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stack.c - per-step stacks, in which loops keep values for their gradients. A stack cannot be
- * looked up
- * by name: its users have an edge to it. */
+ * looked up by name: its users have an edge to it. */
 #include "ops/state/handle.h"
 
 typedef struct stack {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_array.c - TensorArray: the array object of a step. */
 #include "ops/state/tensor_array.h"
 
 #include "ops/state/handle.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_array.h - arrays of tensors that live for one step; each element is written once (in a
- * gradient
- * array, writes add up) and usually read once. */
+ * gradient array, writes add up) and usually read once. */
 #ifndef MF_OPS_STATE_TENSOR_ARRAY_H
 #define MF_OPS_STATE_TENSOR_ARRAY_H
 
@@ -44,8 +43,7 @@ enum {
 
 MF_MUST mf_status mf_array_new(const char *name, mf_dtype dtype, int64_t n, mf_array **out);
 /* The gradient array of `a` for `source`; *out has a reference. `prepend`: additional leading
- * dimensions
- * of its elements. */
+ * dimensions of its elements. */
 MF_MUST mf_status mf_array_gradient(mf_array *a, const char *source, const mf_shape *prepend,
                                     mf_array **out);
 /* The caller holds the lock. write() takes a reference or copies; read() returns one. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_array_ops.c - ops on tensor arrays. The scalar "flow" has no value of its own: its edges
- * order
- * the ops. */
+ * order the ops. */
 #include "ops/control/grad_util.h"
 #include "ops/state/tensor_array.h"
 
@@ -461,8 +460,7 @@ static mf_status tensor_array_ops_concat_infer(mf_infer *in)
 /* ---- gradients: each op's is its counterpart on the gradient array ---- */
 
 /* The gradient array, and a flow that depends on its creation. All calls within one gradient
- * computation
- * share a scope, which separates their arrays from those of another one. */
+ * computation share a scope, which separates their arrays from those of another one. */
 static mf_output gradient_array(mf_grad *g, mf_output flow, mf_output *flow_out)
 {
     const char *scope = g->graph->scope;

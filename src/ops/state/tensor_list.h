@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_list.h - lists of tensors as values (variants). A shared list is immutable: an op that
- * returns
- * a changed list copies it (references to its elements, not their storage), unless it holds the
- * only
- * reference. */
+ * returns a changed list copies it (references to its elements, not their storage), unless it holds
+ * the only reference. */
 #ifndef MF_OPS_STATE_TENSOR_LIST_H
 #define MF_OPS_STATE_TENSOR_LIST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_list_grad.c - see tensor_list.h. */
+/* tensor_list_grad.c - gradients of the TensorList ops. */
 #include "ops/control/grad_util.h"
 #include "ops/state/tensor_list.h"
 

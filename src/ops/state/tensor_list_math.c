@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_list_math.c - arithmetic of lists of tensors: zeros like a list, sums of lists. Lists may
- * be
- * nested. */
+ * be nested. */
 #include "ops/array/array_util.h"
 #include "ops/state/handle.h"
 #include "ops/state/tensor_list.h"

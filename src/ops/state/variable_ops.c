@@ -2,10 +2,8 @@
 /* variable_ops.c - creates, reads and assigns variables.
  *
  * VariableV2 (reference edges) and VarHandleOp (resource edges) both create an mf_variable, and
- * both
- * kinds of edge carry its handle: so each pair of ops (Assign, AssignVariableOp) has one kernel,
- * which
- * passes the handle on if the signature has an output. */
+ * both kinds of edge carry its handle: so each pair of ops (Assign, AssignVariableOp) has one
+ * kernel, which passes the handle on if the signature has an output. */
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -220,8 +218,7 @@ static mf_status update_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("an assignment");
     /* Plans rely on the declared shape of a resource variable, whatever the attribute is; and on
-     * that of a
-     * reference that no Assign without validation reaches. */
+     * that of a reference that no Assign without validation reaches. */
     s->validate_shape = mf_node_bool(p->node, "validate_shape") || p->node->n_outputs == 0;
     if (add || sub) {
         const mf_op *op = mf_op_find(add ? "AddV2" : "Sub");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* variant_tensor.c - a tensor as an element of a variant tensor. */
 #include "ops/state/variant_tensor.h"
 
 typedef struct boxed {

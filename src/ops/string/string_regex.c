@@ -2,10 +2,8 @@
 /* string_regex.c - regular expressions, by PCRE2.
  *
  * TensorFlow's are RE2's. PCRE2 supports more; what RE2 rejects because it cannot be matched in
- * linear
- * time (back references, lookaround) is rejected here, too, and a limit ends matches that take too
- * long
- * for other reasons. */
+ * linear time (back references, lookaround) is rejected here, too, and a limit ends matches that
+ * take too long for other reasons. */
 #include "base/mem.h"
 #include "ops/string/tensor_text.h"
 
@@ -43,8 +41,7 @@ static void give_memory(void *block, void *ctx)
 }
 
 /* Syntax that is valid in PCRE2 but not in RE2: "(?=", "(?!", "(?<=", "(?>", "(?|", "(?R)", "(*",
- * "\1",
- * "\k". Possessive repetition is harmless. NULL: none. */
+ * "\1", "\k". Possessive repetition is harmless. NULL: none. */
 static const char *refused_part(const char *p, const char *end)
 {
     bool in_class = false;

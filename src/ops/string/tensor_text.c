@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_text.c - prints tensors as text as TensorFlow does, and helpers of string ops. */
 #include "ops/string/tensor_text.h"
 
 #include <ctype.h>

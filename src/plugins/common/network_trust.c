@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* network_trust.c - checks whether the security settings allow a connection to an address. */
 #include "plugins/common/network_trust.h"
 
 bool mf_security_has_tls(const mf_security *s)

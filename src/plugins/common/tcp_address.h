@@ -33,8 +33,8 @@ void mf_endpoint_set_port(mf_endpoint *e, int port);
 MF_MUST mf_status mf_endpoint_towards(const char *meet, mf_endpoint *out);
 
 /* For a TCP connection inside this host: fails with PERMISSION_DENIED unless the socket at
- * `theirs`, connected with `ours`, belongs to our user. ours NULL: the socket that listens
- * there. */
+ * `theirs`, connected with `ours`, belongs to our user. ours NULL: the socket that listens there.
+ */
 MF_MUST mf_status mf_endpoint_check_owner(const mf_endpoint *theirs, const mf_endpoint *ours);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "cluster/store/store.h"
 #include "plugins/common/tcp_address.h"
-#include "plugins/etcd/answer.h"
+#include "plugins/etcd/etcd_answer.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
@@ -15,8 +15,8 @@ enum { ETCD_ENDPOINTS_MAX = 16, ETCD_ANSWER_MAX = 64 << 20 };
 extern const mf_store_kind mf_store_etcd;
 
 /* A connection to an endpoint, used by one call at a time. */
-typedef struct etcd_line {
-    struct etcd_line *next; /* guarded by the client's lock, as busy is */
+typedef struct etcd_connection {
+    struct etcd_connection *next; /* guarded by the client's lock, as busy is */
     bool busy;
     CURL *easy;
     CURLM *multi;
@@ -27,7 +27,7 @@ typedef struct etcd_line {
     char *bytes;
     size_t len, cap;
     bool late, too_large, no_memory; /* why it is incomplete */
-} etcd_line;
+} etcd_connection;
 
 typedef struct etcd_client {
     char *endpoints[ETCD_ENDPOINTS_MAX]; /* "https://host:port" */
@@ -36,7 +36,7 @@ typedef struct etcd_client {
     int64_t timeout_ns;
     struct curl_slist *headers;
     pthread_mutex_t lock; /* guards the fields below */
-    etcd_line *lines;
+    etcd_connection *connections;
     int preferred; /* the endpoint that replied last */
     bool cancelled;
 } etcd_client;
@@ -53,7 +53,7 @@ typedef struct etcd_call {
     bool once; /* not idempotent: never repeated after an unknown outcome */
 } etcd_call;
 
-/* ---- connections (line.c) ---- */
+/* ---- connections (etcd_connection.c) ---- */
 
 typedef enum etcd_outcome {
     ETCD_ANSWERED,
@@ -62,22 +62,23 @@ typedef enum etcd_outcome {
     ETCD_STOPPED,
 } etcd_outcome;
 
-MF_MUST mf_status etcd_line_take(etcd_client *c, etcd_line **out);
+MF_MUST mf_status etcd_connection_take(etcd_client *c, etcd_connection **out);
 /* endpoint: tried first from now on. */
-void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint);
-void etcd_line_free(etcd_line *l);
+void etcd_connection_give(etcd_client *c, etcd_connection *l, int endpoint);
+void etcd_connection_free(etcd_connection *l);
 /* Set the request and the endpoint. */
-MF_MUST mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint,
-                                  const etcd_call *call);
+MF_MUST mf_status etcd_connection_begin(const etcd_client *c, etcd_connection *l, int endpoint,
+                                        const etcd_call *call);
 /* Run until the reply is complete, the deadline has passed, or `stop` (may be NULL) returns true;
  * stop is called when data has arrived and after curl_multi_wakeup(). */
-etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg);
+etcd_outcome etcd_connection_run(etcd_connection *l, int64_t deadline_ns, bool (*stop)(void *arg),
+                                 void *arg);
 /* The HTTP status of the reply. */
-long etcd_line_http(const etcd_line *l);
+long etcd_connection_http(const etcd_connection *l);
 /* The reason of an incomplete reply. Fails: UNAVAILABLE, RESOURCE_EXHAUSTED. */
-MF_MUST mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint);
+MF_MUST mf_status etcd_connection_failed(const etcd_client *c, etcd_connection *l, int endpoint);
 
-/* ---- requests (client.c) ---- */
+/* ---- requests (etcd_client.c) ---- */
 
 /* Try one endpoint after the other until one replies or the time of a call is over; `decode`
  * validates the reply (UNAVAILABLE and DEADLINE_EXCEEDED: try the next one). Fails: as `decode`,

@@ -119,8 +119,8 @@ static mf_status etcd_store_decode_txn(const etcd_text *t, void *arg)
     return etcd_txn_decode(t, arg);
 }
 
-/* Apply `change` if the key has this version; else report its version. Takes ownership of
- * `change`. */
+/* Apply `change` if the key has this version; else report its version. Takes ownership of `change`.
+ */
 static json_t *transaction(const etcd_store *s, const char *key, int64_t expected, json_t *change)
 {
     json_t *one = etcd_store_range_of(s, key, false), *compare = json_array();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_rpc_message.c - messages of calls: parts that are sent without a copy, and received
- * bytes. */
+/* grpc_rpc_message.c - messages of calls: parts that are sent without a copy, and received bytes.
+ */
 #include "base/mem.h"
 #include "plugins/grpc/grpc_rpc.h"
 

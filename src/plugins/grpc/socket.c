@@ -3,8 +3,8 @@
  *
  * It is needed to find the owner of the peer, and to end a connection whose peer does not read any
  * more (gRPC can only wait, and meanwhile refers to the sender's memory). A duplicate descriptor
- * serves both: gRPC shuts its socket down when it closes it, so the duplicate keeps nothing
- * open. */
+ * serves both: gRPC shuts its socket down when it closes it, so the duplicate keeps nothing open.
+ */
 #include "plugins/grpc/grpc_wire.h"
 
 #include <dirent.h>

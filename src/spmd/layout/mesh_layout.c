@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_layout.c - see mesh_layout.h. */
+/* mesh_layout.c - layouts of tensors on a mesh: parsing, shard boxes, comparison. */
 #include "spmd/layout/mesh_layout.h"
 
 #include "graph/shard.h"

@@ -3,9 +3,8 @@
  *
  * A dimension of a tensor is split along some axes of the mesh. The first axis of the mesh is the
  * outermost: the dimension is split along rows, then each shard along cols. Shard sizes differ by
- * at
- * most one (7 over 3: 3, 2, 2), whatever the axes, unless the mesh has shares. Sizes are counted in
- * grains: a grain is the number of neighbouring elements that stay together. Devices that differ
+ * at most one (7 over 3: 3, 2, 2), whatever the axes, unless the mesh has shares. Sizes are counted
+ * in grains: a grain is the number of neighbouring elements that stay together. Devices that differ
  * only along axes that split nothing hold the same shard; if they differ along axes of `partial`,
  * each holds a partial sum of it. */
 #ifndef MF_SPMD_LAYOUT_MESH_LAYOUT_H
@@ -31,8 +30,7 @@ typedef struct mf_mesh {
     char name[MF_MESH_AXES][MF_MESH_NAME];
     int size[MF_MESH_AXES];
     /* By axis and index: the sum of the shares before the index; the last element is the total.
-     * Total 0:
-     * equal shares. */
+     * Total 0: equal shares. */
     int32_t before[MF_MESH_AXES][MF_MESH_SHARES + 1];
     int n; /* devices; the last axis varies fastest */
     int first; /* number of its first device: the meshes of a job are numbered consecutively */

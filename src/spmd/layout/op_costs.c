@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_costs.c - see op_costs.h. */
+/* op_costs.c - adds up time, traffic and memory of a device's run by op type. */
 #include "spmd/layout/op_costs.h"
 
 #include <stdlib.h>

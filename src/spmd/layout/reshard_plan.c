@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_plan.c - see reshard_plan.h. */
+/* reshard_plan.c - plans resharding: reduce-scatter, all-gather or point-to-point moves between two
+ * layouts. */
 #include "spmd/layout/reshard_plan.h"
 
 MF_PARAM_INT(mesh_direct_reduce_elements, 1024,

@@ -3,10 +3,9 @@
  *
  * A partial layout is reduced first: dimensions that the target splits further are reduce-scattered
  * (each device reduces only the shard that it needs), the other axes are all-reduced. Then parts
- * are
- * moved. Each device receives exactly the elements that it lacks, once. Of the devices that hold a
- * part, the sender is the one with the receiver's index along all axes that split nothing. So no
- * device receives more bytes than necessary, and none forwards data of other devices. */
+ * are moved. Each device receives exactly the elements that it lacks, once. Of the devices that
+ * hold a part, the sender is the one with the receiver's index along all axes that split nothing.
+ * So no device receives more bytes than necessary, and none forwards data of other devices. */
 #ifndef MF_SPMD_LAYOUT_RESHARD_PLAN_H
 #define MF_SPMD_LAYOUT_RESHARD_PLAN_H
 

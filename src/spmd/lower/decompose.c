@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decompose.c - see decompose.h. */
+/* decompose.c - decomposes ops that cannot be split (softmax, batch normalisation) into sums. */
 #include "spmd/lower/decompose.h"
 
 #include <string.h>
@@ -56,8 +56,7 @@ static void log_softmax(expansion *e)
 }
 
 /* loss = sum of labels * (log(sum(exp(x))) - x), backprop = softmax - labels. `times`: the product
- * of
- * two numbers. It must give the one-device result for a score of -inf whose label is 0. */
+ * of two numbers. It must give the one-device result for a score of -inf whose label is 0. */
 static void decompose_cross_entropy(expansion *e, mf_output labels, const char *times)
 {
     const mf_output x = shifted(e), power = decompose_one(e, "Exp", x);

@@ -8,8 +8,7 @@
 /* Softmax and cross entropy over split classes become a maximum, a sum of exponentials and
  * elementwise ops. Batch normalisation over split samples becomes means and elementwise ops. Both
  * round differently, so they are not done in exact mode. TopK over a split dimension becomes the
- * top
- * k of each shard, then of the candidates. *changed: the graph has changed, and the caller must
+ * top k of each shard, then of the candidates. *changed: the graph has changed, and the caller must
  * compute its facts again. */
 MF_MUST mf_status mf_mesh_expand(const mf_sharding_table *s, bool *changed);
 

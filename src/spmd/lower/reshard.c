@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reshard.c - other layouts of a value: the ops that reduce and move its shards. Each version is
- * made
- * once, from the version that is cheapest to convert. */
+ * made once, from the version that is cheapest to convert. */
 #include "base/log.h"
 #include "graph/shard.h"
 #include "spmd/lower/reshard_step.h"

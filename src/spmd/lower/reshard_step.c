@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_step.c - see reshard_step.h. */
+/* reshard_step.c - adds the ops of one resharding step to the graph of every local device. */
 #include "spmd/lower/reshard_step.h"
 
 #include <string.h>

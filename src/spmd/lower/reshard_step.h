@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reshard_step.h - one step of the conversion of a value from one layout to another: what every
- * local
- * device adds to its graph. Shared by reshard.c and cross_mesh.c. */
+ * local device adds to its graph. Shared by reshard.c and cross_mesh.c. */
 #ifndef MF_SPMD_LOWER_RESHARD_STEP_H
 #define MF_SPMD_LOWER_RESHARD_STEP_H
 

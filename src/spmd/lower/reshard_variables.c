@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard_variables.c - see reshard_variables.h. Every device runs a graph of reshard ops for it:
- * the
- * old slices are fed, the new ones are fetched. */
+/* reshard_variables.c - moves the variables of a running session to another layout. Every device
+ * runs a graph of reshard ops for it: the old slices are fed, the new ones are fetched. */
 #include "spmd/lower/reshard_variables.h"
 
 #include "base/mem.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spmd_compile.c - see spmd_compile.h. */
+/* spmd_compile.c - the driver of the SPMD compiler: from a graph with layouts to one graph per
+ * device. */
 #include "spmd/lower/spmd_compile.h"
 
 #include "spmd/lower/decompose.h"
@@ -258,8 +259,7 @@ static bool is_assignment(const mf_node *n)
 }
 
 /* A value that is assigned to a sharded variable is sharded the same way, so its shape must be
- * known:
- * it is the variable's shape, or the run fails. */
+ * known: it is the variable's shape, or the run fails. */
 static mf_status infer_assigned_shapes(mf_compile *c, const mf_mesh_variables *variables)
 {
     const int64_t n_nodes = c->graph->n_nodes;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spmd_lower.c - lowers a graph to one graph per local device. Nodes are visited in graph order:
- * each
- * gets its best sharding (op_sharding.c), its inputs are converted to it (reshard.c), and the same
- * op
- * runs on the shards. All devices take the same decisions, so collectives have the same ids
+ * each gets its best sharding (op_sharding.c), its inputs are converted to it (reshard.c), and the
+ * same op runs on the shards. All devices take the same decisions, so collectives have the same ids
  * everywhere. */
 #include "spmd/lower/spmd_lower.h"
 

@@ -42,8 +42,7 @@ typedef struct mf_mesh_choice {
 
 /* Chooses the sharding of this node on this mesh with the fewest received bytes and the least
  * duplicated work (op_sharding.c). Its inputs have been lowered. Fails: UNIMPLEMENTED (a variable
- * is
- * split in a way that the op does not support). */
+ * is split in a way that the op does not support). */
 MF_MUST mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, int mesh,
                                  mf_mesh_choice *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zero_update.c - see zero_update.h. An update becomes
+/* zero_update.c - lowers optimizer updates with sharded slots (ZeRO 1 and 2). An update becomes
  *
  *     copy = weight                    (each device slices it)
  *     update(copy, slots, gradient)    (the gradient is reduce-scattered)

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_schedule.c - see pipeline_schedule.h. A stage has one forward (F) and one backward (B)
- * item per micro-batch, in this order:
+/* pipeline_schedule.c - the schedule of the micro-batches on a pipeline stage: GPipe, 1F1B, zero
+ * bubble, interleaved. A stage has one forward (F) and one backward (B) item per micro-batch, in
+ * this order:
  *
  *     GPipe        F1 F2 F3 F4 B1 B2 B3 B4
  *     1F1B         F1 F2 B1 F3 B2 F4 B3 B4      (the first of two stages; the second: F1 B1 F2 B2)
  *     zero bubble  F1 F2 B1 W1 F3 B2 W2 F4 B3 W3 B4 W4      (the second: F1 B1 F2 B2 W1 F3 B3 W2)
  *
  * With 1F1B, a stage keeps the activations of as many micro-batches as there are stages after it,
- * not
- * of all. With zero bubble (ZB-H1), the backward pass is split: B is the part that earlier stages
- * wait
- * for, W computes the gradients of weights, for which no stage waits; later stages postpone W until
- * they would be idle. Interleaved, a stage has several chunks of layers and as many items of each
- * kind: F of the first chunk for as many micro-batches as there are stages, then F of the next
- * chunk
- * for the same micro-batches, and so on; the backward pass starts with the last chunk. The first
- * nodes
- * of an item wait for all last nodes of the previous item. Sends and receives belong to no item:
- * they
- * run as soon as possible. */
+ * not of all. With zero bubble (ZB-H1), the backward pass is split: B is the part that earlier
+ * stages wait for, W computes the gradients of weights, for which no stage waits; later stages
+ * postpone W until they would be idle. Interleaved, a stage has several chunks of layers and as
+ * many items of each kind: F of the first chunk for as many micro-batches as there are stages, then
+ * F of the next chunk for the same micro-batches, and so on; the backward pass starts with the last
+ * chunk. The first nodes of an item wait for all last nodes of the previous item. Sends and
+ * receives belong to no item: they run as soon as possible. */
 #include "spmd/pipeline/pipeline_schedule.h"
 
 #include "spmd/pipeline/virtual_stages.h"
@@ -297,8 +293,7 @@ static void find_leads(const items *s)
 }
 
 /* The first nodes of an item wait for the last nodes of the previous item, and for what those
- * waited
- * for. */
+ * waited for. */
 static mf_status order_after(const items *s, int before, mf_node **micro_batch)
 {
     const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_micro_batch"),

@@ -39,17 +39,14 @@ int64_t mf_pipeline_items(const mf_pipeline_plan *p);
  * together never deadlock. */
 void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *out);
 /* Fraction of a step during which a stage is idle, if all chunks take the same time, a backward
- * pass
- * takes twice as long as a forward pass (half of it for weights), and communication is free. For
- * interleaved schedules the number of micro-batches should be a multiple of the stages; otherwise
- * the
- * result is a lower bound. */
+ * pass takes twice as long as a forward pass (half of it for weights), and communication is free.
+ * For interleaved schedules the number of micro-batches should be a multiple of the stages;
+ * otherwise the result is a lower bound. */
 double mf_pipeline_idle(const mf_pipeline_plan *p);
 
 /* Orders the micro-batches (nodes with _turn; with _chunk if there are several chunks, see
  * virtual_stages.h) of a device graph of stage `stage`. The number of micro-batches is taken from
- * the
- * graph; a graph without them is not changed. */
+ * the graph; a graph without them is not changed. */
 MF_MUST mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int stage);
 
 #endif

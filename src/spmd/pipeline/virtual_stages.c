@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* virtual_stages.c - see virtual_stages.h. A node of a layer belongs to that layer's chunk. Any
- * other
- * node (losses, sums) belongs to the first chunk of its mesh at which all its inputs are available.
- */
+/* virtual_stages.c - assigns the nodes of an interleaved pipeline to chunks of layers. A node of a
+ * layer belongs to that layer's chunk. Any other node (losses, sums) belongs to the first chunk of
+ * its mesh at which all its inputs are available. */
 #include "spmd/pipeline/virtual_stages.h"
 
 #include "spmd/propagate/mesh_placement.h"

@@ -13,8 +13,7 @@
 #define MF_CHUNK_ATTR "_chunk"
 
 /* Marks the nodes of micro-batches. With one chunk per mesh it does nothing. *returns becomes true
- * if
- * a forward node needs a value of a later chunk, or a backward node one of an earlier chunk: no
+ * if a forward node needs a value of a later chunk, or a backward node one of an earlier chunk: no
  * interleaved order satisfies that. */
 MF_MUST mf_status mf_mesh_mark_chunks(mf_sharding_table *s, const mf_mesh_variables *variables,
                                       bool *returns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_placement.c - see mesh_placement.h. In order of priority, a node is placed on the mesh given
- * by mf_put_on_mesh(), on the mesh of its layer, of the variable it works on, or of its largest
- * input.
- * Nodes that depend only on constants and feeds are computed on every mesh that needs them. */
+/* mesh_placement.c - assigns each node of a graph to one of several meshes. In order of priority, a
+ * node is placed on the mesh given by mf_put_on_mesh(), on the mesh of its layer, of the variable
+ * it works on, or of its largest input. Nodes that depend only on constants and feeds are computed
+ * on every mesh that needs them. */
 #include "spmd/propagate/mesh_placement.h"
 
 #include "compiler/flow_context.h"
@@ -15,8 +15,7 @@
 enum { LAYERS_MAX = 1 << 20 };
 
 /* Multiplications of a matrix product, elements of other values; of a lookup table only the rows
- * that
- * are read. */
+ * that are read. */
 static double mesh_placement_work_of(const mf_sharding_table *s, const mf_node *n)
 {
     const mf_split *q = s->splits[n->id];
@@ -242,8 +241,7 @@ static uint32_t of_largest(const mesh_placement_placing *p, const mf_node *n)
 }
 
 /* A sum whose terms are all on one mesh is computed there, so only the sum is sent. 0: not a sum,
- * or
- * its terms are on several meshes. */
+ * or its terms are on several meshes. */
 static uint32_t of_parts(const mesh_placement_placing *p, const mf_node *n)
 {
     uint32_t where = 0;

@@ -7,11 +7,9 @@
 #include "spmd/propagate/sharding_table.h"
 
 /* Assigns the layers of a model to chunks (to meshes if each has one chunk), unless that was
- * decided
- * before (first[0] > 0). `wanted` is the number of layers of each chunk; if it is all 0, the
- * largest
- * work of a chunk is minimized. Fails: INVALID_ARGUMENT (too few layers, or another total than
- * wanted). */
+ * decided before (first[0] > 0). `wanted` is the number of layers of each chunk; if it is all 0,
+ * the largest work of a chunk is minimized. Fails: INVALID_ARGUMENT (too few layers, or another
+ * total than wanted). */
 MF_MUST mf_status mf_mesh_assign_layers(const mf_sharding_table *s, const int *wanted,
                                         int64_t *first);
 /* The chunk of this layer, from 0; mesh chunk % meshes computes it. -1: none. */

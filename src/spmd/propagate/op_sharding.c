@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_sharding.c - chooses how a node is split. Each axis of the mesh may split one of the letters
- * that
- * it splits in an existing version or in a preferred layout, or none. All combinations are compared
- * by
- * the bytes that a device receives until inputs and outputs have their layouts, and by the work per
- * device. */
+ * that it splits in an existing version or in a preferred layout, or none. All combinations are
+ * compared by the bytes that a device receives until inputs and outputs have their layouts, and by
+ * the work per device. */
 #include "spmd/layout/reshard_plan.h"
 #include "spmd/lower/spmd_lower.h"
 

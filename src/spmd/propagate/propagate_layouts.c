@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* propagate_layouts.c - propagates layouts from named dimensions and variables. A node takes the
- * split
- * of a letter from the first of its values that has one and applies it to its other values that are
- * not closed: to outputs in the forward sweep, to inputs in the backward sweep, until nothing
- * changes.
- * The order is that of the graph, so all devices compute the same layouts. */
+ * split of a letter from the first of its values that has one and applies it to its other values
+ * that are not closed: to outputs in the forward sweep, to inputs in the backward sweep, until
+ * nothing changes. The order is that of the graph, so all devices compute the same layouts. */
 #include "spmd/propagate/sharding_table.h"
 
 mf_layout_dim mf_mesh_letter_of(mf_layout_dim cut, mf_split_dim dim)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sharding_table.c - see sharding_table.h. */
+/* sharding_table.c - shapes, split rules and preferred layouts of all values of a graph. */
 #include "spmd/propagate/sharding_table.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variable_sharding.c - see variable_sharding.h. */
+/* variable_sharding.c - layouts of variables and optimizer slots by the rules "weights" and "slots"
+ * (ZeRO). */
 #include "spmd/propagate/variable_sharding.h"
 
 #include "spmd/lower/zero_update.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_net.c - see mesh_net.h. A shard is one message: its frame holds the run, the key, sender and
- * receiver, and its flags the dtype.
+/* mesh_net.c - sends shards between the processes of a mesh. A shard is one message: its frame
+ * holds the run, the key, sender and receiver, and its flags the dtype.
  *
  * Sends are queued for a thread of their own: the sender may be the thread that reads from the
- * peers
- * (after it received the last part of a sum), and two such threads that wait for each other to read
- * would deadlock. */
+ * peers (after it received the last part of a sum), and two such threads that wait for each other
+ * to read would deadlock. */
 #include "spmd/session/mesh_net.h"
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_net.h - connects the devices of a mesh across processes. Task t has the devices first[t] up
- * to
- * first[t + 1]. */
+ * to first[t + 1]. */
 #ifndef MF_SPMD_SESSION_MESH_NET_H
 #define MF_SPMD_SESSION_MESH_NET_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_session.c - see mesh_session.h. Each run has a graph and a session per local device. Each
- * device has its own variables. Devices exchange shards through a rendezvous table
- * (runtime/rendezvous_table.h). */
+/* mesh_session.c - a session on a mesh: sessions, variables and threads of the local devices. Each
+ * run has a graph and a session per local device. Each device has its own variables. Devices
+ * exchange shards through a rendezvous table (runtime/rendezvous_table.h). */
 #include "base/clock.h"
 #include "base/host_state.h"
 #include "base/mem.h"

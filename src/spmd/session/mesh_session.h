@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_session.h - a session whose graph runs on the devices of a mesh. At least one device is a
  * thread of this process; devices of other processes are reached by a wire. All processes run the
- * same
- * steps in the same order. */
+ * same steps in the same order. */
 #ifndef MF_SPMD_SESSION_MESH_SESSION_H
 #define MF_SPMD_SESSION_MESH_SESSION_H
 
@@ -21,8 +20,7 @@ typedef struct mf_mesh_wire_kind {
     mf_status (*send)(mf_mesh_wire *w, int from, int to, int64_t run, int64_t key,
                       const mf_tensor *piece);
     /* Puts messages for local devices into these tables, by run, with mf_mesh_put(). Any thread
-     * calls
-     * trouble(ctx) when a peer is lost or fails. */
+     * calls trouble(ctx) when a peer is lost or fails. */
     void (*open)(mf_mesh_wire *w, mf_rendezvous_tables *tables, void (*trouble)(void *ctx),
                  void *ctx);
     /* Stops receiving: no calls of mf_mesh_put() or trouble() afterwards. */
@@ -66,14 +64,12 @@ typedef struct mf_mesh_setup {
 } mf_mesh_setup;
 
 /* The part of a variable of `rank` dimensions that a device, local or remote, holds. False: no run
- * has
- * used the variable, or the device holds none of it. */
+ * has used the variable, or the device holds none of it. */
 bool mf_mesh_session_holds(mf_session *session, const char *variable, int device, mf_box *box,
                            int *rank);
 
 /* Excludes the runs so far from mf_mesh_session_counts(): they created variables, and only later
- * runs
- * are training steps. */
+ * runs are training steps. */
 void mf_mesh_session_forget_runs(mf_session *session);
 
 /* The variable itself on the k-th local device; NULL: not there. Owns: mf_object_unref(). Thread:
@@ -83,15 +79,13 @@ struct mf_variable *mf_mesh_session_slice(mf_session *session, const char *varia
 /* A change of layout has two parts. First the largest run so far is compiled for `next` (meshes,
  * rules, exact, layers, micro-batches, pipeline), which has the same number of devices. Fails:
  * INVALID_ARGUMENT (not possible). Nothing has changed yet. Owns: mf_mesh_change_free(); no other
- * runs
- * until then. */
+ * runs until then. */
 typedef struct mf_mesh_change mf_mesh_change;
 MF_MUST mf_status mf_mesh_change_new(mf_session *session, const mf_mesh_setup *next,
                                      mf_mesh_change **out);
 void mf_mesh_change_free(mf_mesh_change *c);
 /* Then all processes apply it at the same time; variables keep their values. *bytes: received by
- * local
- * devices. After a failure the session is unusable. */
+ * local devices. After a failure the session is unusable. */
 MF_MUST mf_status mf_mesh_change_make(mf_mesh_change *c, const mf_run_options *options,
                                       int64_t *bytes);
 /* From now on the first n feeds of a run hold rows of a batch of `whole` samples: only rows that

@@ -77,8 +77,7 @@ static inline mf_mesh_session *mf_mesh_session_of(mf_session *base)
 /* Sets the rendezvous table of the current run; NULL: none. */
 void mf_mesh_set_run_table(mf_mesh_session *s, mf_rendezvous_table *table);
 /* A collective has failed here with the thread's error, which is kept: unblocks waiting devices,
- * local
- * and remote. */
+ * local and remote. */
 void mf_mesh_give_up(mf_mesh_session *s, mf_status why, bool together);
 
 /* ---- mesh_session_runs.c: the caller holds s->lock ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_session_rows.c - finds the samples of a batch that the local devices read. Lowering assumes
  * whole feeds and slices them; if slices are their only use here, rows outside all slices need not
- * be
- * fed. */
+ * be fed. */
 #include "base/mem.h"
 #include "spmd/session/mesh_session_private.h"
 

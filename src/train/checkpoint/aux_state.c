@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aux_state.c - see aux_state.h. */
+/* aux_state.c - a list of named tensors beside weights and slots, for checkpoints. */
 #include "train/checkpoint/aux_state.h"
 
 #include "base/mem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt_dtype.c - see ckpt_dtype.h. */
+/* ckpt_dtype.c - converts weights to the data type of the checkpoint and back. */
 #include "train/checkpoint/ckpt_dtype.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_dir.c - see output_dir.h. */
+/* output_dir.c - writes the chief's checkpoints and ledger of used samples to the output directory.
+ */
 #include "train/checkpoint/output_dir.h"
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_lock.c - see output_lock.h. */
+/* output_lock.c - the lock file of an output directory, and the id of its run. */
 #include "train/checkpoint/output_lock.h"
 
 #include "base/buf.h"

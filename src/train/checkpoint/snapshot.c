@@ -415,8 +415,8 @@ static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix
     return check_same(prefix, "shards", fields[SHARDS], t->options.shards, found[SHARDS]);
 }
 
-/* The groups of a training by groups. */
-/* The step at which each ended; at least one has not. */
+/* Is this the value for local SGD: for each group the step at which it ended, 0 for a group that
+ * still trains? At least one group still trains. */
 static bool are_groups(const mf_tensor *value)
 {
     const int64_t *left_at = value->data;

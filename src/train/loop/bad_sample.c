@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* bad_sample.c - finds the sample that made a step fail. */
 #include "train/loop/bad_sample.h"
 
 #include <math.h>

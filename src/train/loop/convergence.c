@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convergence.c - see convergence.h. */
+/* convergence.c - the convergence detector of `--stop converged`. */
 #include "train/loop/convergence.h"
 
 #include <math.h>

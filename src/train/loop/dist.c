@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist.c - see dist.h: calls with their defaults, and the loop's collectives. */
+/* dist.c - calls of the distributed-training interface with their defaults, and the loop's
+ * collectives. */
 #include "train/loop/dist.h"
 
 #include "base/clock.h"

@@ -98,8 +98,8 @@ typedef struct mf_dist_step_ops {
     /* From here on all workers need equal variables, to evaluate or to write them. Collective.
      * *stop: raised where a worker asks to stop. Default: variables are equal after each step. */
     mf_status (*settle)(mf_dist *dist, bool *stop);
-    /* Which batch of the training is next for this worker. Default: all workers share every
-     * batch. */
+    /* Which batch of the training is next for this worker. Default: all workers share every batch.
+     */
     mf_status (*lease)(mf_dist *dist, mf_dist_lease *lease);
     /* How many batches of the training all workers have done, as far as this worker knows. Required
      * with lease. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_trace.c - see dist_trace.h.
+/* dist_trace.c - merges the traces of all workers into one timeline in the chief's time.
  *
  * Clocks are compared by Cristian's algorithm: the chief reads its clock, asks all workers for
  * theirs, and reads its clock again. Their readings lie between its own two; of several tries the

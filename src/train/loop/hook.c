@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* hook.c - names and fetched values of the built-in hooks. */
 #include "train/loop/hook.h"
 
 #include "base/host_state.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* input_autotune.c - moves threads between input pipeline and compute by measured waits. */
 #include "train/loop/input_autotune.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replica_check.c - see replica_check.h. */
+/* replica_check.c - compares hashes of the variables of all workers, and restores a replica that
+ * differs. */
 #include "train/loop/replica_check.h"
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* roll_back.c - see roll_back.h. */
+/* roll_back.c - rolls the weights back to an earlier checkpoint after too many skipped steps. */
 #include "train/loop/roll_back.h"
 
 #include "base/log.h"

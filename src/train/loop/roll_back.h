@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* roll_back.h - after too many consecutive steps whose gradients had NaN/Inf (guard.h), weights go
- * back to an earlier checkpoint, and training continues with the next batch.
+/* roll_back.h - after too many consecutive steps whose gradients had NaN/Inf (nan_guard.h), weights
+ * go back to an earlier checkpoint, and training continues with the next batch.
  *
  * Steps give the same bits whenever they are done. So batches that led to weights without finite
  * gradients would do so again, and are not repeated: the batches between the checkpoint and the end

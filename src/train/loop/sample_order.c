@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_order.c - see sample_order.h. */
+/* sample_order.c - names the order of the samples for checkpoints, checks it on resume, and chooses
+ * the streams that a worker reads. */
 #include "train/loop/sample_order.h"
 
 #include "data/locality.h"

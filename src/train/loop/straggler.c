@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* straggler.c - finds the worker that slows down the others, and logs it. */
 #include "train/loop/straggler.h"
 
 #include "base/clock.h"

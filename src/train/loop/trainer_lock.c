@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer_lock.c - see trainer_lock.h. */
+/* trainer_lock.c - the reader/writer lock of a trainer, which its exclusive owner may lock again.
+ */
 #include "train/loop/trainer_lock.h"
 
 void mf_trainer_lock_init(mf_trainer_lock *t)

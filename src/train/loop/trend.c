@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trend.c - see trend.h. */
+/* trend.c - the trend of a noisy series and its confidence: blocks of means, linear regression,
+ * quantiles. */
 #include "train/loop/trend.h"
 
 #include <math.h>

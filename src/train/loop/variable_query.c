@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variable_query.c - see variable_query.h. */
+/* variable_query.c - answers `meshflow job vars` between two steps. */
 #include "train/loop/variable_query.h"
 
 #include "base/file.h"

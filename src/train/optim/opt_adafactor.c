@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_adafactor.c - Adafactor (Shazeer, Stern 2018), with the formulas of Keras. TensorFlow has no
  * op for it. Of a weight of two dimensions or more, mean squares are stored by rows and by columns
- * only; Keras's velocity follows from them and is not stored. Sparse gradients are made dense. */
+ * only; Keras's velocity follows from them and is not stored. Sparse gradients are made dense.
+ *
+ * The optimizer has a row in optimizer_table.c; its update is built here from elementwise ops. */
 #include "train/optim/optimizer_table.h"
 
 static mf_output opt_adafactor_op2(mf_graph *g, const char *op, mf_output x, mf_output y)

@@ -3,7 +3,10 @@
  *
  * Sparse gradients, as in TensorFlow 1: rows that were not looked up have a gradient of 0, so their
  * means fall and they move on. With `lazy` they do not change, which costs only the rows that were
- * looked up: for large tables. */
+ * looked up: for large tables.
+ *
+ * The optimizers have rows in optimizer_table.c; their update ops are in ops/optim/apply_ops.c, the
+ * arithmetic is in ops/optim/apply_rules.c. */
 #include "train/optim/optimizer_table.h"
 
 typedef struct adam {

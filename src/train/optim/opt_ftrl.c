@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt_ftrl.c - FTRL-proximal: follow the regularised leader. */
+/* opt_ftrl.c - FTRL-proximal: follow the regularised leader.
+ *
+ * The optimizer has a row in optimizer_table.c; its update op is in ops/optim/apply_ops.c, the
+ * arithmetic is in ops/optim/apply_rules.c. */
 #include "train/optim/optimizer_table.h"
 
 /* Keras's beta adds beta / (2 * rate) to l2. */

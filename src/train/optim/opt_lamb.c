@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_lamb.c - LAMB (You et al. 2019), with the formulas of Keras: Adam's step, scaled to the
  * length of the weight. TensorFlow has no op for it. Sparse gradients are made dense: the length is
- * that of the complete weight. */
+ * that of the complete weight.
+ *
+ * The optimizer has a row in optimizer_table.c; its update is built here from elementwise ops. */
 #include "train/optim/optimizer_table.h"
 
 static mf_output opt_lamb_op2(mf_graph *g, const char *op, mf_output x, mf_output y)

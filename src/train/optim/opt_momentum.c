@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt_momentum.c - gradient descent, plain and with momentum. */
+/* opt_momentum.c - gradient descent, plain and with momentum.
+ *
+ * The optimizers have rows in optimizer_table.c; their update ops are in ops/optim/apply_ops.c, the
+ * arithmetic is in ops/optim/apply_rules.c. */
 #include "train/optim/optimizer_table.h"
 
 /* Sparse: TensorFlow 1 scatters -rate * gradient. The proximal op without l1 and l2 gives the same

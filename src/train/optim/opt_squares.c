@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opt_squares.c - rates by the squares of past gradients: all of them (Adagrad), or a moving mean
  * (RMSProp). Slots have the names of TensorFlow 1 and the initial values of Keras: RMSProp's mean
- * is 0, where TensorFlow 1 has 1. */
+ * is 0, where TensorFlow 1 has 1.
+ *
+ * The optimizers have rows in optimizer_table.c; their update ops are in ops/optim/apply_ops.c, the
+ * arithmetic is in ops/optim/apply_rules.c. */
 #include "train/optim/optimizer_table.h"
 
 void mf_adagrad_apply(const mf_update *u)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* global_loss.c - see global_loss.h. */
+/* global_loss.c - losses over all samples of a batch together (triplet mining), across shards and
+ * workers. */
 #include "train/step/global_loss.h"
 
 #include "graph/gradients.h"

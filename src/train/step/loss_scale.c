@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loss_scale.c - see loss_scale.h. */
+/* loss_scale.c - dynamic loss scaling for float16 gradients. */
 #include "train/step/loss_scale.h"
 
 static const char factor_name[] = "loss_scale", good_name[] = "loss_scale_good_steps";

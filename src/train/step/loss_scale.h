@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss_scale.h - for 16-bit floats whose smallest numbers are too large for gradients: the loss is
  * multiplied by a factor, and gradients are divided by it. The factor is dynamic: where gradients
- * have NaN/Inf the step is skipped (guard.h) and the factor halved, after a number of good steps it
- * is doubled. */
+ * have NaN/Inf the step is skipped (nan_guard.h) and the factor halved, after a number of good
+ * steps it is doubled. */
 #ifndef MF_TRAIN_STEP_LOSS_SCALE_H
 #define MF_TRAIN_STEP_LOSS_SCALE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload.c - see offload.h. Disk space is allocated beforehand: a page without space would end the
- * process with SIGBUS when it is written. */
+/* offload.c - optimizer slots in memory-mapped files (offload to disk). Disk space is allocated
+ * beforehand: a page without space would end the process with SIGBUS when it is written. */
 #include "train/step/offload.h"
 
 #include "base/file.h"

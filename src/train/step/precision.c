@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* precision.c - see precision.h. The original nodes stay in the graph, unused. */
+/* precision.c - mixed precision: rewrites a model to compute in float16 or bfloat16 with float32
+ * weights. The original nodes stay in the graph, unused. */
 #include "train/step/precision.h"
 
 #include "graph/op.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* prune_weights.c - pruning during training: keeps pruned weights at zero, and prunes more on
+ * schedule. */
 #include "train/step/prune_weights.h"
 
 #include "graph/gradients.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recompute_layers.c - see recompute_layers.h. */
+/* recompute_layers.c - selects the layers whose values are recomputed in the backward pass
+ * (--recompute). */
 #include "train/step/recompute_layers.h"
 
 #include "graph/recompute.h"

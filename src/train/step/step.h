@@ -3,7 +3,7 @@
 #ifndef MF_TRAIN_STEP_STEP_H
 #define MF_TRAIN_STEP_STEP_H
 
-#include "train/loop/guard.h"
+#include "train/loop/nan_guard.h"
 
 #include <meshflow/train.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_buckets.c - see step_buckets.h. */
+/* step_buckets.c - groups the gradients of a step into buckets, which
+ * dist/data_parallel/gradient_allreduce.c exchanges. */
 #include "train/step/step_buckets.h"
 
 #include "base/param.h"

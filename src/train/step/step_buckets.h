@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_buckets.h - which results of the shards are exchanged together with other workers. */
+/* step_buckets.h - which results of the shards are exchanged together with other workers.
+ * dist/data_parallel/gradient_allreduce.c exchanges these buckets. */
 #ifndef MF_TRAIN_STEP_STEP_BUCKETS_H
 #define MF_TRAIN_STEP_STEP_BUCKETS_H
 

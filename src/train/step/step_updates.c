@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step_updates.c - the updates of a step: weights, moving statistics, kept rows, counters. */
-#include "train/loop/guard.h"
+#include "train/loop/nan_guard.h"
 #include "train/step/clip.h"
 #include "train/step/prune_weights.h"
 #include "train/step/step_builder.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* update_norms.c - see update_norms.h. */
+/* update_norms.c - adds the norms of weights and of their updates to a step. */
 #include "train/step/update_norms.h"
 
 #include <math.h>

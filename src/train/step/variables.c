@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* variables.c - finds all variables of a graph, and adds nodes that read and restore them through a
+ * session. */
 #include "train/step/variables.h"
 
 #include "formats/bundle.h"

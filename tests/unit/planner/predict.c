@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - what is predicted of a step is what its devices count, and the planner takes what
- * its own model says is best. */
+/* predict.c - what is predicted of a step is what its devices count, and the planner takes what its
+ * own model says is best. */
 #include "planner/search.h"
 #include "unit/spmd/mesh_test.h"
 

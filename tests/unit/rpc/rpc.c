@@ -457,7 +457,7 @@ MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_returned)
     T_EQ(((const float *)b.value.data)[99999], 99999.0F);
     mf_tensor_clear(&b.value);
     T_TRUE(mf_buffer_is_sole(value.buffer));
-    T_EQ(atomic_load(&mf_shared_region_lent), 0);
+    T_EQ(atomic_load(&mf_lender_lent), 0);
     mf_tensor_clear(&value);
 }
 

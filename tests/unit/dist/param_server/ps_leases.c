@@ -167,7 +167,8 @@ MF_TEST(job_leases_of_lost_workers_come_back_once)
         T_TRUE(mf_ps_leases_next(l, &g));
         T_EQ(g.batch, (int64_t)i);
     }
-    T_OK(mf_ps_leases_renew(l, 2)); /* worker 2 is lost; the others do not know what was taken */
+    T_OK(mf_ps_leases_revoke_all(l,
+                                 2)); /* worker 2 is lost; the others do not know what was taken */
     for (uint32_t i = 0; i < 9; i++) {
         T_OK(mf_ps_leases_ask(l, 0, i + 1, &all));
         T_TRUE(mf_ps_leases_next(l, &g));
@@ -184,7 +185,7 @@ MF_TEST(job_leases_of_lost_workers_come_back_once)
         T_OK(mf_ps_leases_ask(l, 0, i + 1, &holds_two));
         T_TRUE(mf_ps_leases_next(l, &g));
     }
-    T_OK(mf_ps_leases_renew(l, 1));
+    T_OK(mf_ps_leases_revoke_all(l, 1));
     for (int64_t want = 1; want < 6; want++) { /* 0 was done, 1 to 3 come back */
         T_OK(mf_ps_leases_ask(l, 0, (uint32_t)want, &all));
         T_TRUE(mf_ps_leases_next(l, &g));
@@ -217,7 +218,8 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
             T_TRUE(!mf_ps_leases_next(l, &g));
         }
     }
-    T_OK(mf_ps_leases_renew(l, 4)); /* one is lost: worker 3 of five is the third of four now */
+    T_OK(
+        mf_ps_leases_revoke_all(l, 4)); /* one is lost: worker 3 of five is the third of four now */
     for (int w = 0; w < 4; w++)
         T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
     for (int64_t seen = 0; mf_ps_leases_next(l, &g); n += g.batch != MF_PS_NO_BLOCK) {
@@ -339,7 +341,7 @@ MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
     in = (mf_ps_reader){ bytes.data, bytes.len, false };
     T_OK(mf_ps_leases_read(copy, &in));
     T_EQ(in.left, 0);
-    T_OK(mf_ps_leases_renew(copy, 1));
+    T_OK(mf_ps_leases_revoke_all(copy, 1));
     for (int i = 1; i < 5; i++) {
         T_OK(mf_ps_leases_ask(copy, 0, (uint32_t)i, &all));
         T_EQ(grant_of(copy, &who), i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmath.c - the error of vmath.h in units of the last place, against the C library: in float
- * over every 4093rd number there is, in double over a sweep of magnitudes. */
+/* vmath.c - the error of vmath.h in units of the last place, against the C library: in float over
+ * every 4093rd number there is, in double over a sweep of magnitudes. */
 #include "ops/math/vmath.h"
 
 #include "base/status.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugins/etcd/answer.h"
+/* etcd_answer.c - decodes the JSON replies of etcd's gateway. */
+#include "plugins/etcd/etcd_answer.h"
 
 #include "base/mem.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* line.c - one request to one endpoint, with libcurl. */
+/* etcd_connection.c - a connection to one endpoint of etcd: one HTTP request at a time, with
+ * libcurl. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -12,7 +13,7 @@ enum { POLL_MS = 1000 };
 
 static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
 {
-    etcd_line *l = arg;
+    etcd_connection *l = arg;
 
     (void)one; /* always 1 */
     l->too_large |= l->len + n > ETCD_ANSWER_MAX;
@@ -38,7 +39,7 @@ static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
 }
 
 /* Options that are the same for all calls. */
-static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
+static bool etcd_connection_set_up(const etcd_client *c, etcd_connection *l)
 {
     CURL *e = l->easy;
     bool ok = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK;
@@ -60,7 +61,7 @@ static bool etcd_line_set_up(const etcd_client *c, etcd_line *l)
     return ok;
 }
 
-void etcd_line_free(etcd_line *l)
+void etcd_connection_free(etcd_connection *l)
 {
     MF_NO_SIGPIPE; /* TLS sends a close message, possibly to a lost peer */
     curl_easy_cleanup(l->easy);
@@ -70,32 +71,32 @@ void etcd_line_free(etcd_line *l)
     mf_free(l);
 }
 
-static etcd_line *line_new(const etcd_client *c)
+static etcd_connection *line_new(const etcd_client *c)
 {
-    etcd_line *l = mf_calloc(1, sizeof *l);
+    etcd_connection *l = mf_calloc(1, sizeof *l);
 
     if (!l)
         return NULL;
     l->easy = curl_easy_init();
     l->multi = curl_multi_init();
-    if (l->easy && l->multi && etcd_line_set_up(c, l))
+    if (l->easy && l->multi && etcd_connection_set_up(c, l))
         return l;
-    etcd_line_free(l);
+    etcd_connection_free(l);
     return NULL;
 }
 
-mf_status etcd_line_take(etcd_client *c, etcd_line **out)
+mf_status etcd_connection_take(etcd_client *c, etcd_connection **out)
 {
-    etcd_line *l;
+    etcd_connection *l;
 
     pthread_mutex_lock(&c->lock);
-    for (l = c->lines; l && l->busy;)
+    for (l = c->connections; l && l->busy;)
         l = l->next;
     if (!l) {
         l = line_new(c);
         if (l) {
-            l->next = c->lines;
-            c->lines = l;
+            l->next = c->connections;
+            c->connections = l;
         }
     }
     if (l) {
@@ -107,7 +108,7 @@ mf_status etcd_line_take(etcd_client *c, etcd_line **out)
     return l ? MF_OK : MF_NOMEM("a connection");
 }
 
-void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint)
+void etcd_connection_give(etcd_client *c, etcd_connection *l, int endpoint)
 {
     pthread_mutex_lock(&c->lock);
     l->busy = false;
@@ -117,7 +118,7 @@ void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint)
 
 /* ---- requests ---- */
 
-static etcd_outcome outcome_of(etcd_line *l)
+static etcd_outcome outcome_of(etcd_connection *l)
 {
     int left;
     const CURLMsg *m = curl_multi_info_read(l->multi, &left);
@@ -141,7 +142,7 @@ static etcd_outcome outcome_of(etcd_line *l)
 }
 
 /* Timeout. For a new connection (etcd_call.once) it is known whether it was established. */
-static etcd_outcome etcd_line_give_up(etcd_line *l)
+static etcd_outcome etcd_connection_give_up(etcd_connection *l)
 {
     curl_off_t connected = 0;
 
@@ -151,7 +152,8 @@ static etcd_outcome etcd_line_give_up(etcd_line *l)
     return connected == 0 ? ETCD_NOT_SENT : ETCD_UNKNOWN;
 }
 
-etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg)
+etcd_outcome etcd_connection_run(etcd_connection *l, int64_t deadline_ns, bool (*stop)(void *arg),
+                                 void *arg)
 {
     etcd_outcome how = ETCD_UNKNOWN;
     int running = 1;
@@ -171,7 +173,7 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
             break;
         }
         if (left_ms <= 0) {
-            how = etcd_line_give_up(l);
+            how = etcd_connection_give_up(l);
             break;
         }
         (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);
@@ -181,7 +183,8 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
     return how;
 }
 
-mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call)
+mf_status etcd_connection_begin(const etcd_client *c, etcd_connection *l, int endpoint,
+                                const etcd_call *call)
 {
     char url[MF_ADDRESS_MAX + 64];
     bool ok;
@@ -197,7 +200,7 @@ mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint, cons
     return ok ? MF_OK : MF_NOMEM("a request");
 }
 
-long etcd_line_http(const etcd_line *l)
+long etcd_connection_http(const etcd_connection *l)
 {
     long http = 0;
 
@@ -206,7 +209,7 @@ long etcd_line_http(const etcd_line *l)
 }
 
 /* After a timeout, the failure of an earlier attempt is more informative. */
-mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint)
+mf_status etcd_connection_failed(const etcd_client *c, etcd_connection *l, int endpoint)
 {
     if (l->no_memory)
         return MF_NOMEM("a reply of etcd");

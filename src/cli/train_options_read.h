@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_options.h - the options of `meshflow train` as settings of compile and fit. */
-#ifndef MF_CLI_TRAIN_OPTIONS_H
-#define MF_CLI_TRAIN_OPTIONS_H
+/* train_options_read.h - the values of the options of `meshflow train` as settings of compile and
+ * fit. train_options.c has the table of the options. */
+#ifndef MF_CLI_TRAIN_OPTIONS_READ_H
+#define MF_CLI_TRAIN_OPTIONS_READ_H
 
 #include "cli/command.h"
 

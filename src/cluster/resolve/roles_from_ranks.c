@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c - the common part of torchrun, MPI and Slurm: numbered processes without addresses. */
+/* roles_from_ranks.c - roles and indices of tasks from rank and number of processes, for torchrun,
+ * MPI and Slurm: the first ranks are workers, the last ones parameter servers. */
 #include "base/map.h"
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolver.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guard.h - keeps NaN/Inf out of the weights.
+/* nan_guard.h - NaN/Inf in gradients: detect with `_AllFinite`, skip the step or stop.
  *
  *   stop   a loss that is NaN/Inf ends the training before any update
  *   skip   a step whose loss, gradients or statistics have NaN/Inf updates only the step counter;
- *   after too many in a row, the loop goes back (roll_back.h)
+ *          after too many in a row, the loop goes back (roll_back.h)
  *   off    no check
  *
  * The guard checks sums over all shards, which are equal on all workers: so all of them make the
  * same decision, and no message is needed. */
-#ifndef MF_TRAIN_LOOP_GUARD_H
-#define MF_TRAIN_LOOP_GUARD_H
+#ifndef MF_TRAIN_LOOP_NAN_GUARD_H
+#define MF_TRAIN_LOOP_NAN_GUARD_H
 
 #include "graph/gradients.h"
 #include "train/optim/optimizer.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_push_request.c - a parameter server's pushes: collects them, updates the weights, keeps copies
- * and replies. */
+/* ps_server_push.c - what a server does with a push: it collects pushes, updates the weights, keeps
+ * replicas and replies. A push that arrives twice is recognized by its seq (last_seq), or, if
+ * another worker repeats the batch, by ps_dedup.c. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"

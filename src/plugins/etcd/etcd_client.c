@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c - requests to etcd: selection of an endpoint, timeouts, and retries. */
+/* etcd_client.c - requests to etcd: selection of an endpoint, timeouts, and retries. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "plugins/common/network_trust.h"
@@ -69,9 +69,9 @@ mf_status etcd_client_init(etcd_client *c, const char *hosts, size_t len, const 
 
 void etcd_client_deinit(etcd_client *c)
 {
-    for (etcd_line *l = c->lines, *next; l; l = next) {
+    for (etcd_connection *l = c->connections, *next; l; l = next) {
         next = l->next;
-        etcd_line_free(l);
+        etcd_connection_free(l);
     }
     for (int i = 0; i < c->n; i++)
         mf_free(c->endpoints[i]);
@@ -109,21 +109,21 @@ static mf_status wrapped(const etcd_client *c, mf_status st, int endpoint)
 }
 
 /* *again: another endpoint may be tried. */
-static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call,
+static mf_status ask_one(etcd_client *c, etcd_connection *l, int endpoint, const etcd_call *call,
                          int64_t deadline_ns, etcd_decode *decode, void *arg, bool *again)
 {
     mf_status st;
     etcd_outcome how;
 
     *again = false;
-    MF_TRY(etcd_line_begin(c, l, endpoint, call));
-    how = etcd_line_run(l, deadline_ns, NULL, NULL);
+    MF_TRY(etcd_connection_begin(c, l, endpoint, call));
+    how = etcd_connection_run(l, deadline_ns, NULL, NULL);
     if (how == ETCD_ANSWERED) {
-        st = decode(&(etcd_text){ l->bytes ? l->bytes : "", l->len, etcd_line_http(l) }, arg);
+        st = decode(&(etcd_text){ l->bytes ? l->bytes : "", l->len, etcd_connection_http(l) }, arg);
         if (st != MF_OK)
             st = wrapped(c, st, endpoint);
     } else {
-        st = etcd_line_failed(c, l, endpoint);
+        st = etcd_connection_failed(c, l, endpoint);
     }
     *again = is_passing(st) && (how == ETCD_NOT_SENT || !call->once);
     if (is_passing(st) && call->once && how != ETCD_NOT_SENT)
@@ -157,10 +157,10 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
     const int64_t deadline = mf_clock_ns() + c->timeout_ns;
     int endpoint = preferred(c);
     bool again = true;
-    etcd_line *l;
+    etcd_connection *l;
     mf_status st;
 
-    MF_TRY(etcd_line_take(c, &l));
+    MF_TRY(etcd_connection_take(c, &l));
     for (int tries = 1;; tries++) {
         const bool once = call->once && c->n == 1; /* not repeated */
         const int64_t until =
@@ -175,7 +175,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
         if (tries % c->n == 0)
             etcd_client_rest();
     }
-    etcd_line_give(c, l, endpoint);
+    etcd_connection_give(c, l, endpoint);
     return st;
 }
 
@@ -183,7 +183,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
 
 typedef struct etcd_client_watch {
     etcd_client *c;
-    etcd_line *l;
+    etcd_connection *l;
     size_t done; /* bytes already scanned */
     bool changed, cancelled;
     mf_status st;
@@ -191,7 +191,7 @@ typedef struct etcd_client_watch {
 
 static void decode_line(etcd_client_watch *w, size_t len)
 {
-    const etcd_text t = { w->l->bytes + w->done, len, etcd_line_http(w->l) };
+    const etcd_text t = { w->l->bytes + w->done, len, etcd_connection_http(w->l) };
 
     w->st = etcd_watch_decode(&t, &w->changed);
 }
@@ -221,8 +221,8 @@ static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *
 
     w->done = 0;
     w->st = MF_OK;
-    MF_TRY(etcd_line_begin(w->c, w->l, endpoint, call));
-    how = etcd_line_run(w->l, deadline_ns, is_enough, w);
+    MF_TRY(etcd_connection_begin(w->c, w->l, endpoint, call));
+    how = etcd_connection_run(w->l, deadline_ns, is_enough, w);
     if (w->cancelled)
         return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
     if (how == ETCD_ANSWERED && w->l->len > w->done)
@@ -235,7 +235,7 @@ static mf_status watch_one(etcd_client_watch *w, int endpoint, const etcd_call *
         return MF_FAIL(MF_UNAVAILABLE, "etcd at %s ended a watch", w->c->endpoints[endpoint]);
     if (w->l->late && (how != ETCD_NOT_SENT || w->l->said[0] == '\0'))
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing has changed");
-    return etcd_line_failed(w->c, w->l, endpoint);
+    return etcd_connection_failed(w->c, w->l, endpoint);
 }
 
 /* An endpoint that is partitioned from the others, or stopped, sends nothing, so the watch moves to
@@ -247,7 +247,7 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
     etcd_client_watch w = { .c = c };
     mf_status st = MF_OK;
 
-    MF_TRY(etcd_line_take(c, &w.l));
+    MF_TRY(etcd_connection_take(c, &w.l));
     for (;;) {
         st = watch_one(&w, endpoint, &call,
                        etcd_client_sooner(deadline_ns, mf_clock_ns() + c->timeout_ns));
@@ -259,7 +259,7 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
         if (st == MF_UNAVAILABLE)
             etcd_client_rest();
     }
-    etcd_line_give(c, w.l, endpoint);
+    etcd_connection_give(c, w.l, endpoint);
     return st;
 }
 
@@ -267,7 +267,7 @@ void etcd_cancel(etcd_client *c)
 {
     pthread_mutex_lock(&c->lock);
     c->cancelled = true;
-    for (etcd_line *l = c->lines; l; l = l->next)
+    for (etcd_connection *l = c->connections; l; l = l->next)
         (void)curl_multi_wakeup(l->multi);
     pthread_mutex_unlock(&c->lock);
 }

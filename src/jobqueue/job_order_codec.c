@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_record.c - the file `job`: NUL-terminated words, each "key=value"; the first word is the file
- * type. */
+/* job_order_codec.c - encodes and decodes the order of a submitted job, the file `job`:
+ * NUL-terminated words, each "key=value"; the first word is the file type. */
 #include "jobqueue/jobqueue.h"
 
 #include <stdlib.h>
@@ -8,13 +8,13 @@
 
 static const char KIND[] = "meshflow job 1";
 
-static void job_record_put(mf_buf *out, const char *key, const char *value)
+static void job_order_codec_put(mf_buf *out, const char *key, const char *value)
 {
     mf_buf_printf(out, "%s=%s", key, value);
     mf_buf_bytes(out, "", 1);
 }
 
-static void job_record_put_number(mf_buf *out, const char *key, int64_t value)
+static void job_order_codec_put_number(mf_buf *out, const char *key, int64_t value)
 {
     mf_buf_printf(out, "%s=%lld", key, (long long)value);
     mf_buf_bytes(out, "", 1);
@@ -23,35 +23,35 @@ static void job_record_put_number(mf_buf *out, const char *key, int64_t value)
 mf_status mf_jobqueue_encode(const mf_jobqueue_order *o, mf_buf *out)
 {
     mf_buf_bytes(out, KIND, sizeof KIND);
-    job_record_put_number(out, "submitted", o->submitted_ns);
-    job_record_put_number(out, "slots", o->slots);
-    job_record_put_number(out, "restarts", o->restarts);
-    job_record_put_number(out, "grace", o->grace_s);
-    job_record_put(out, "cwd", o->cwd);
+    job_order_codec_put_number(out, "submitted", o->submitted_ns);
+    job_order_codec_put_number(out, "slots", o->slots);
+    job_order_codec_put_number(out, "restarts", o->restarts);
+    job_order_codec_put_number(out, "grace", o->grace_s);
+    job_order_codec_put(out, "cwd", o->cwd);
     for (int64_t i = 0; i < o->n_after; i++)
-        job_record_put(out, "after", o->after[i]);
+        job_order_codec_put(out, "after", o->after[i]);
     for (int64_t i = 0; i < o->n_words; i++)
-        job_record_put(out, "word", o->words[i]);
+        job_order_codec_put(out, "word", o->words[i]);
     for (int64_t i = 0; i < o->n_environment; i++)
-        job_record_put(out, "env", o->environment[i]);
+        job_order_codec_put(out, "env", o->environment[i]);
     return mf_buf_finish(out);
 }
 
-typedef struct job_record_reading {
+typedef struct job_order_codec_reading {
     mf_arena *arena;
     const char **words, **environment, **after;
     mf_jobqueue_order *to;
-} job_record_reading;
+} job_order_codec_reading;
 
 /* The value, if the pair has this key; else NULL. */
-static const char *job_record_value_of(const char *pair, const char *key)
+static const char *job_order_codec_value_of(const char *pair, const char *key)
 {
     const size_t n = strlen(key);
 
     return strncmp(pair, key, n) == 0 && pair[n] == '=' ? pair + n + 1 : NULL;
 }
 
-static bool job_record_read_number(const char *text, int64_t *out)
+static bool job_order_codec_read_number(const char *text, int64_t *out)
 {
     char *end;
     const long long n = strtoll(text, &end, 10);
@@ -61,26 +61,26 @@ static bool job_record_read_number(const char *text, int64_t *out)
 }
 
 /* false: not a valid pair. Unknown keys are skipped, for newer versions. */
-static bool job_record_read_pair(job_record_reading *r, const char *pair)
+static bool job_order_codec_read_pair(job_order_codec_reading *r, const char *pair)
 {
     const char *value;
 
-    if ((value = job_record_value_of(pair, "submitted")))
-        return job_record_read_number(value, &r->to->submitted_ns);
-    if ((value = job_record_value_of(pair, "slots")))
-        return job_record_read_number(value, &r->to->slots);
-    if ((value = job_record_value_of(pair, "restarts")))
-        return job_record_read_number(value, &r->to->restarts);
-    if ((value = job_record_value_of(pair, "grace")))
-        return job_record_read_number(value, &r->to->grace_s) &&
+    if ((value = job_order_codec_value_of(pair, "submitted")))
+        return job_order_codec_read_number(value, &r->to->submitted_ns);
+    if ((value = job_order_codec_value_of(pair, "slots")))
+        return job_order_codec_read_number(value, &r->to->slots);
+    if ((value = job_order_codec_value_of(pair, "restarts")))
+        return job_order_codec_read_number(value, &r->to->restarts);
+    if ((value = job_order_codec_value_of(pair, "grace")))
+        return job_order_codec_read_number(value, &r->to->grace_s) &&
                r->to->grace_s <= MF_JOBQUEUE_MOST_GRACE_S;
-    if ((value = job_record_value_of(pair, "cwd")))
+    if ((value = job_order_codec_value_of(pair, "cwd")))
         r->to->cwd = value;
-    else if ((value = job_record_value_of(pair, "word")))
+    else if ((value = job_order_codec_value_of(pair, "word")))
         r->words[r->to->n_words++] = value;
-    else if ((value = job_record_value_of(pair, "env")))
+    else if ((value = job_order_codec_value_of(pair, "env")))
         r->environment[r->to->n_environment++] = value;
-    else if ((value = job_record_value_of(pair, "after")))
+    else if ((value = job_order_codec_value_of(pair, "after")))
         r->after[r->to->n_after++] = value;
     return strchr(pair, '=') != NULL;
 }
@@ -96,7 +96,7 @@ static int64_t count_words(const char *bytes, size_t n)
 
 mf_status mf_jobqueue_decode(const char *bytes, size_t n, mf_arena *arena, mf_jobqueue_order *out)
 {
-    job_record_reading r = { .arena = arena, .to = out };
+    job_order_codec_reading r = { .arena = arena, .to = out };
     const int64_t most = count_words(bytes, n) + 1;
     const char *copy;
 
@@ -111,7 +111,7 @@ mf_status mf_jobqueue_decode(const char *bytes, size_t n, mf_arena *arena, mf_jo
         return MF_NOMEM("a job");
     memcpy((char *)(uintptr_t)copy, bytes, n);
     for (const char *at = copy + sizeof KIND; at < copy + n; at += strlen(at) + 1) {
-        if (!job_record_read_pair(&r, at))
+        if (!job_order_codec_read_pair(&r, at))
             return MF_FAIL(MF_DATA_LOSS, "not a valid part of a job record: '%.80s'", at);
     }
     out->words = r.words;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guard.c - see guard.h.
+/* nan_guard.c - NaN/Inf in gradients: detects it with `_AllFinite`, and skips the step or stops the
+ * training.
  *
  * A control edge from the taken side of a Switch skips updates: on the other side they are dead. No
  * gradient passes the Switch, so nothing is copied. */
-#include "train/loop/guard.h"
+#include "train/loop/nan_guard.h"
 
 #include "train/step/trainer.h"
 

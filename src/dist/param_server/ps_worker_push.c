@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_push.c - what a worker pushes to a server: into the lane as soon as it is computed, where
- * there is a lane, or into a message. */
+/* ps_worker_push.c - what a worker pushes to a server: each gradient goes into shared memory
+ * (ps_shm.h) as soon as it is computed, or, without shared memory, into a message. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_client.h"
@@ -69,7 +69,7 @@ static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_shm *lane)
 
 /* A lane of at least this size, with the contents of the old one. Without memory for it the old one
  * remains, and the rest goes into messages. */
-static mf_status ps_push_widen(mf_ps_client *c, int server, int64_t room)
+static mf_status ps_worker_push_widen(mf_ps_client *c, int server, int64_t room)
 {
     mf_ps_shm *old = &c->lanes[server], lane;
     mf_status st = mf_ps_shm_make(&lane, room + room / 4);
@@ -105,7 +105,7 @@ mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_push_pull_round *r)
         if (c->lanes[s].refused || room <= c->lanes[s].room || c->place.n_slices[s] == 0 ||
             !mf_ps_shm_may_be(c->net, c->first_server + s))
             continue;
-        MF_TRY(ps_push_widen(c, s, room));
+        MF_TRY(ps_worker_push_widen(c, s, room));
     }
     return MF_OK;
 }
@@ -113,7 +113,7 @@ mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_push_pull_round *r)
 /* ---- dense gradients ---- */
 
 /* Value v of part p, for the servers that hold some of its weight. */
-static bool ps_push_fits(const mf_ps_client *c, int v, int n_parts)
+static bool ps_worker_push_fits(const mf_ps_client *c, int v, int n_parts)
 {
     for (int s = 0; s < c->n_servers; s++) {
         const bool holds =
@@ -125,8 +125,8 @@ static bool ps_push_fits(const mf_ps_client *c, int v, int n_parts)
     return true;
 }
 
-static void ps_push_put_dense(const mf_ps_client *c, int server, int v, const mf_tensor *x,
-                              float *part)
+static void ps_worker_push_put_dense(const mf_ps_client *c, int server, int v, const mf_tensor *x,
+                                     float *part)
 {
     for (int i = 0; i < c->place.n_slices[server]; i++) {
         const mf_piece *s = &c->place.slices[server][i];
@@ -143,19 +143,19 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
     mf_ps_client *c = ctx;
 
     if (c->mode.period > 1 || c->host_aggregate.group || c->factor != 1.0f || c->gradient[v] < 0 ||
-        c->ids[c->gradient[v]] >= 0 || !ps_push_fits(c, v, n_parts))
+        c->ids[c->gradient[v]] >= 0 || !ps_worker_push_fits(c, v, n_parts))
         return false;
     for (int s = 0; s < c->n_servers; s++) {
         if (c->lanes[s].memory)
-            ps_push_put_dense(c, s, v, x,
-                              (float *)mf_ps_shm_push(&c->lanes[s]) + part * c->dense[s]);
+            ps_worker_push_put_dense(c, s, v, x,
+                                     (float *)mf_ps_shm_push(&c->lanes[s]) + part * c->dense[s]);
     }
     return true;
 }
 
 /* The values given to mf_ps_take() are in the lane already. */
-static void ps_push_write_dense(const mf_ps_client *c, const mf_push_pull_round *r, int server,
-                                int part, mf_ps_out *out)
+static void ps_worker_push_write_dense(const mf_ps_client *c, const mf_push_pull_round *r,
+                                       int server, int part, mf_ps_out *out)
 {
     const mf_ps_shm *lane = &c->lanes[server];
     const float *taken =
@@ -192,8 +192,8 @@ static void write_extra(const mf_ps_client *c, const mf_push_pull_round *r, int 
 }
 
 /* The rows that this server holds, in lookup order. */
-static void ps_push_write_rows(const mf_ps_client *c, const mf_push_pull_round *r, int server,
-                               int gradient, mf_ps_out *out)
+static void ps_worker_push_write_rows(const mf_ps_client *c, const mf_push_pull_round *r,
+                                      int server, int gradient, mf_ps_out *out)
 {
     const mf_weight *w = c->t->graph.gradients[gradient].weight;
     const mf_tensor *rows = &r->values[c->at[gradient]].part[0];
@@ -236,16 +236,16 @@ static bool loss_is_bad(const mf_ps_client *c, const mf_push_pull_round *r)
     return false;
 }
 
-static void ps_push_write_body(const mf_ps_client *c, const mf_push_pull_round *r, int server,
-                               mf_ps_out *out)
+static void ps_worker_push_write_body(const mf_ps_client *c, const mf_push_pull_round *r,
+                                      int server, mf_ps_out *out)
 {
     for (int p = 0; p < r->n_parts; p++)
-        ps_push_write_dense(c, r, server, p, out);
+        ps_worker_push_write_dense(c, r, server, p, out);
     for (int p = 0; p < r->n_parts && server == 0; p++)
         write_extra(c, r, p, out);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
         if (mf_ps_has_rows(c, server, i))
-            ps_push_write_rows(c, r, server, i, out);
+            ps_worker_push_write_rows(c, r, server, i, out);
     }
 }
 
@@ -276,13 +276,13 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_push_pull_round *r, int ser
     if (in_lane) {
         out.at = mf_ps_shm_push(lane);
         out.left = (size_t)lane->room;
-        ps_push_write_body(c, r, server, &out);
+        ps_worker_push_write_body(c, r, server, &out);
         head.in_lane = lane->room - (int64_t)out.left;
     }
     mf_buf_bytes(message, &head, sizeof head);
     mf_buf_bytes(message, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
     if (!in_lane)
-        ps_push_write_body(c, r, server, &out);
+        ps_worker_push_write_body(c, r, server, &out);
     MF_ASSERT(!out.full); /* there was room_needed() */
     MF_TRY(mf_buf_finish(message));
     c->pushed += (int64_t)message->len + (in_lane ? head.in_lane : 0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer.h - decodes the JSON replies of etcd's gateway. Numbers are strings there, keys and values
- * base64, and fields that are zero, false or empty are omitted. Replies are untrusted.
+/* etcd_answer.h - decodes the JSON replies of etcd's gateway. Numbers are strings there, keys and
+ * values base64, and fields that are zero, false or empty are omitted. Replies are untrusted.
  *
  * All functions fail with DATA_LOSS (invalid), RESOURCE_EXHAUSTED, or the failure that etcd
  * reports: its codes are gRPC's and so ours. */
-#ifndef MF_PLUGINS_ETCD_ANSWER_H
-#define MF_PLUGINS_ETCD_ANSWER_H
+#ifndef MF_PLUGINS_ETCD_ETCD_ANSWER_H
+#define MF_PLUGINS_ETCD_ETCD_ANSWER_H
 
 #include "cluster/store/store.h"
 
