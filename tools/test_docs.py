@@ -468,7 +468,7 @@ def read_by(program, command):
                 found.append(word)
         if known == "ckpt convert":
             found = found[:1]
-    return sorted({f.split("/")[0] for f in found if re.fullmatch(r"[\w./-]+", f)})
+    return sorted({os.path.normpath(f).split("/")[0] for f in found if re.fullmatch(r"[\w./-]+", f)})
 
 
 # ---- running -----------------------------------------------------------------------------------
