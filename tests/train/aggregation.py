@@ -152,8 +152,8 @@ def an_exact_mesh_gives_the_bits_of_one_process_under_any_layout(b):
 def unsupported_aggregations_are_rejected_with_the_reason(b):
     tables = dict(model="wide-deep", data="synthetic-ctr")
     for strategy, servers, kind, said in (
-            ("parameter_server mode=async aggregation=median", 1, {}, "aggregation=median is for mode=sync"),
-            ("parameter_server mode=semi aggregation=sum", 1, {}, "aggregation=sum is for mode=sync"),
+            ("parameter_server mode=async aggregation=median", 1, {}, "aggregation=median needs mode=sync"),
+            ("parameter_server mode=semi aggregation=sum", 1, {}, "aggregation=sum needs mode=sync"),
             ("parameter_server aggregation=weighted weights=[1]", 1, {}, "give one for each worker"),
             ("parameter_server aggregation=median", 1, tables, "use aggregation=mean"),
             ("parameter_server aggregation=adasum partition=fixed shards=2", 2, {}, "use partition=whole"),
