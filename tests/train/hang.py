@@ -114,7 +114,7 @@ def a_stopped_worker(b):
         check(re.search(r"worker 0, worker 1 have been waiting for it for [\d.]+ s: .* of step \d+", line), line)
     finally:
         os.kill(pid, signal.SIGCONT)
-    b.hears(r"continues after [\d.]+ s", time.monotonic(), "and that it goes on")
+    b.hears(r"continues after [\d.]+ s", time.monotonic(), "and that it continues")
     b.said_once("worker 2")
 
 
