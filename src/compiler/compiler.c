@@ -13,7 +13,6 @@ static const mf_pass passes[] = {
     { "fold", "fold ops on constants", true, mf_pass_fold },
     { "simplify", "remove ops without effect on their value", true, mf_pass_simplify },
     { "cse", "merge equal ops on equal inputs", true, mf_pass_cse },
-    { "layout", "store images with blocked channels between convolutions", true, mf_pass_layout },
     { "fuse", "fuse trees of elementwise ops, computed tile by tile in cache", true, mf_pass_fuse },
     { "updates", "merge updates of many variables by the same rule into one op", true,
       mf_pass_updates },

@@ -5,7 +5,6 @@
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/batch_norm_grad.h"
-#include "ops/nn/blocked_channels.h"
 #include "ops/nn/channel_sum.h"
 #include "ops/quant/widen.h"
 
@@ -13,7 +12,7 @@
 
 typedef struct norm_state {
     float epsilon, factor;
-    bool training, channels_first, blocked;
+    bool training, channels_first;
 } norm_state;
 
 typedef struct norm_job {
@@ -35,7 +34,6 @@ static mf_status norm_prepare(mf_prepare *p)
     s->factor = mf_node_float(p->node, "exponential_avg_factor");
     s->training = mf_node_bool(p->node, "is_training");
     s->channels_first = format[1] == 'C';
-    s->blocked = mf_is_blocked(p->node);
     p->state = s;
     return MF_OK;
 }
@@ -107,8 +105,6 @@ static int64_t channels_of(const mf_node *node, const mf_shape *x)
 {
     if (x->rank < 1)
         return -1;
-    if (mf_is_blocked(node))
-        return x->dims[1] < 0 || x->dims[4] < 0 ? -1 : x->dims[1] * x->dims[4];
     return x->dims[mf_node_string(node, "data_format")[1] == 'C' ? 1 : x->rank - 1];
 }
 
@@ -116,14 +112,7 @@ static mf_status check_x(const mf_node *node, const mf_shape *x)
 {
     const bool five = strlen(mf_node_string(node, "data_format")) == 5;
     char text[MF_SHAPE_TEXT];
-    mf_shape plain;
 
-    if (mf_is_blocked(node)) {
-        if (mf_node_type(node, "T") != MF_DTYPE_F32 ||
-            strcmp(mf_node_string(node, "data_format"), "NHWC") != 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
-        return mf_unblocked_shape(x, &plain);
-    }
     /* TensorFlow's V3 accepts 5 dimensions with the formats for 4, too. */
     if (x->rank < 0 || x->rank == (five ? 5 : 4) ||
         (x->rank == 5 && strstr(node->op_name, "V3") != NULL))
@@ -231,9 +220,7 @@ enum { WORK_ARRAYS = 4 };
 static mf_status batch_norm_job_init(const norm_state *s, const mf_shape *x, norm_job *job,
                                      mf_tensor *work)
 {
-    const mf_channels at = s->blocked          ? mf_channels_blocked(x)
-                           : s->channels_first ? mf_channels_first(x)
-                                               : mf_channels_last(x);
+    const mf_channels at = s->channels_first ? mf_channels_first(x) : mf_channels_last(x);
 
     MF_TRY(mf_channel_sums_init(&job->sums, &at));
     return mf_tensor_alloc(work, MF_DTYPE_F32, &MF_SHAPE(WORK_ARRAYS, job->sums.channels));
@@ -460,8 +447,6 @@ static void norm_split(mf_split *s)
     const int64_t n = s->out[0].dims[c];
     const int letter = mf_split_new(s, n, MF_CUT_FREE);
 
-    if (mf_node_bool(s->node, "_blocked"))
-        return;
     s->letters[letter].least = MF_SPLIT_ROUNDS; /* neighbours are added in one vector */
     for (int i = 0; i < s->n_in; i++) {
         if (s->in[i].rank == rank || (s->in[i].rank == 1 && s->in[i].dims[0] == n))
@@ -507,8 +492,6 @@ const mf_op mf_ops_batch_norm[] = {
             "!nograd !unordered",
             "bf16[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd !tol:0.05",
             "f32[60,5,5,70] f32[70] f32[70] f32[0]~ f32[0]~ !nograd",
-            "f32[3,2,5,4,8] f32[16] f32[16] f32[0]~ f32[0]~ ; _blocked=true !nograd !notf",
-            "f32[2,2,4,3] f32[6] f32[6] f32[0] f32[0] ; _blocked=true !fails",
             "f32[1,1,1,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
             "f32[2,3,3] f32[3] f32[3] f32[3] f32[3] !fails",
             "f32[2,3,4,3] f32[3] f32[3] f32[2] f32[3] ; is_training=false !fails"),
@@ -535,8 +518,6 @@ const mf_op mf_ops_batch_norm[] = {
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3]~ f32[3]@0.5:2~ f32[]~ ; is_training=false",
         "f16[2,3,4,3] f16[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
-        "f32[3,2,5,4,8] f32[3,2,5,4,8] f32[16] f32[16] f32[16]@0.5:2 f32[] ; _blocked=true !nograd "
-        "!notf",
         "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
         "!notf",
         "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),

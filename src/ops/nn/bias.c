@@ -4,7 +4,6 @@
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
 #include "ops/math/reduce_engine.h"
-#include "ops/nn/blocked_channels.h"
 #include "ops/nn/channel_sum.h"
 
 enum { GRAIN = 16384 }; /* elements in a piece */
@@ -146,26 +145,13 @@ static mf_status bias_grad(mf_grad *g)
 
 /* ---- BiasAddGrad: the sum over all dimensions but the channels ---- */
 
-static mf_status bias_check_blocked(const mf_node *node, const mf_shape *x, mf_shape *plain)
-{
-    if (channels_first(node) || mf_node_type(node, "T") != MF_DTYPE_F32)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
-    return mf_unblocked_shape(x, plain);
-}
-
 static mf_status sum_infer(mf_infer *in)
 {
-    mf_shape plain;
     int channel = 0;
 
     in->out[0] = MF_SHAPE(-1);
     if (in->in[0].rank < 0)
         return MF_OK;
-    if (mf_is_blocked(in->node)) {
-        MF_TRY(bias_check_blocked(in->node, &in->in[0], &plain));
-        in->out[0].dims[0] = plain.dims[3];
-        return MF_OK;
-    }
     MF_TRY(channel_dim(in->node, &in->in[0], &channel));
     in->out[0].dims[0] = in->in[0].dims[channel];
     return MF_OK;
@@ -186,21 +172,6 @@ done:
     return st;
 }
 
-static mf_status sum_blocked(mf_kernel *k)
-{
-    const mf_shape *x = &k->in[0]->shape;
-    const mf_channels at = mf_channels_blocked(x);
-    mf_shape plain;
-    mf_tensor *out;
-
-    MF_TRY(bias_check_blocked(k->node, x, &plain));
-    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(plain.dims[3]), &out));
-    if (k->in[0]->count > 0)
-        return sum_floats(k, &at, out);
-    memset(out->data, 0, (size_t)out->count * sizeof(float));
-    return MF_OK;
-}
-
 static mf_status bias_sum_run(mf_kernel *k)
 {
     const mf_tensor *x = k->in[0];
@@ -214,8 +185,6 @@ static mf_status bias_sum_run(mf_kernel *k)
     mf_shape shape;
     int channel = 0;
 
-    if (mf_is_blocked(k->node))
-        return sum_blocked(k);
     MF_TRY(channel_dim(k->node, &x->shape, &channel));
     if (!fold)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
@@ -259,8 +228,6 @@ static void sum_split(mf_split *s)
 {
     bool axes[MF_MAX_RANK];
 
-    if (mf_node_bool(s->node, "_blocked"))
-        return;
     for (int d = 0; d < s->in[0].rank; d++)
         axes[d] = d != split_channel(s);
     mf_split_reduce(s, axes, false, MF_CUT_SUM);
@@ -301,8 +268,6 @@ const mf_op mf_ops_bias[] = {
       .samples = MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]",
                             "f16[2,5]", "bf16[2,3,2,2] !notf",
                             /* TensorFlow adds up in bfloat16 */ "i32[2,3]", "c64[2,3]", "f32[0,5]",
-                            "f32[3000,7] !nograd", "f32[2,2,3,4,8] ; _blocked=true !nograd !notf",
-                            "f32[2,2,0,4,8] ; _blocked=true !nograd !notf",
-                            "f32[2,2,3,8] ; _blocked=true !fails", "f32[5] !fails") },
+                            "f32[3000,7] !nograd", "f32[5] !fails") },
     { 0 },
 };

@@ -18,11 +18,6 @@ mf_channels mf_channels_first(const mf_shape *x)
     return (mf_channels){ x->dims[0], x->dims[1], mf_shape_span(x, 2, x->rank), 1 };
 }
 
-mf_channels mf_channels_blocked(const mf_shape *x)
-{
-    return (mf_channels){ x->dims[0], x->dims[1], x->dims[2] * x->dims[3], x->dims[4] };
-}
-
 static bool by_planes(const mf_channels *at)
 {
     return at->run == 1 && at->groups > 1;

@@ -2,8 +2,7 @@
 /* channel_sum.h - sums over all positions of a feature map, per channel: short blocks in float,
  * blocks in double.
  *
- * With channels last, the order of additions depends only on batch, size and number of channels:
- * the bits are the same for contiguous and blocked channels (blocked_channels.h). */
+ * The order of additions depends only on the shape. */
 #ifndef MF_OPS_NN_CHANNEL_SUM_H
 #define MF_OPS_NN_CHANNEL_SUM_H
 
@@ -15,10 +14,9 @@ typedef struct mf_channels {
     int64_t images, groups, pixels, run;
 } mf_channels;
 
-/* Channels last, first, or in blocks. x has at least rank 2 (in blocks: 5). */
+/* Channels last or first. x has at least rank 2. */
 mf_channels mf_channels_last(const mf_shape *x);
 mf_channels mf_channels_first(const mf_shape *x);
-mf_channels mf_channels_blocked(const mf_shape *x);
 
 typedef enum mf_channel_term {
     MF_TERM_X, /* x */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
  * are computed in float. */
-#include "base/mem.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
-#include "ops/nn/blocked_channels.h"
 #include "ops/nn/conv_run.h"
 #include "ops/nn/window_grad.h"
 #include "ops/nn/window_split.h"
@@ -14,9 +12,7 @@
 
 typedef struct conv_state {
     mf_window_attrs attrs;
-    bool blocked; /* channels of images are in blocks */
     int64_t shards; /* shards of the batch, for the filter's gradient; 0: none */
-    mf_conv_plans *plans;
 } conv_state;
 
 /* Number of spatial dimensions. */
@@ -39,19 +35,9 @@ static mf_status conv_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("a convolution");
     MF_TRY(mf_window_read(p->node, conv_dims_of(p->node), &s->attrs));
-    s->blocked = mf_is_blocked(p->node);
     s->shards = mf_node_int(p->node, "_shards");
-    MF_TRY(mf_conv_plans_new(&s->plans));
     p->state = s;
     return MF_OK;
-}
-
-static void conv_release(void *state)
-{
-    conv_state *s = state;
-
-    if (s)
-        mf_conv_plans_free(s->plans);
 }
 
 /* ---- shapes ---- */
@@ -92,44 +78,13 @@ static mf_status conv_check_rank(const mf_shape *s, int rank, const char *what)
     return MF_OK;
 }
 
-/* Blocks require two dimensions, channels last, float. */
-static mf_status conv_check_blocked(const mf_node *node, const mf_window_attrs *a)
+static mf_status conv_infer(mf_infer *in)
 {
-    if (a->nd != 2 || a->channels_first || mf_node_type(node, "T") != MF_DTYPE_F32)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for Conv2D of NHWC and float");
-    return MF_OK;
-}
-
-/* The shape of an image in data_format; *b is the block size, 0: none. */
-static mf_status conv_image_shape(bool blocked, const mf_shape *s, mf_shape *plain, int64_t *b)
-{
-    *b = 0;
-    *plain = *s;
-    if (!blocked)
-        return MF_OK;
-    *b = s->rank == 5 ? s->dims[4] : -1;
-    return mf_unblocked_shape(s, plain);
-}
-
-/* The inverse. */
-static mf_status block_shape(mf_shape *s, int64_t b)
-{
-    char text[MF_SHAPE_TEXT];
-
-    if (b > 0 && s->rank == 4 && s->dims[3] >= 0 && s->dims[3] % b != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the channels of %s do not make blocks of %lld",
-                       mf_shape_text(s, text), (long long)b);
-    if (b != 0)
-        *s = b > 0 && s->rank == 4 ? mf_blocked_shape(s, b) : MF_SHAPE(-1, -1, -1, -1, -1);
-    return MF_OK;
-}
-
-static mf_status plain_infer(mf_infer *in, const mf_window_attrs *attrs, const mf_shape *x)
-{
-    const mf_window_attrs a = *attrs;
     int64_t spatial[MF_WINDOW_DIMS], groups, out, lo, hi;
-    const mf_shape *w = &in->in[1];
+    const mf_shape *x = &in->in[0], *w = &in->in[1];
+    mf_window_attrs a;
 
+    MF_TRY(mf_window_read(in->node, conv_dims_of(in->node), &a));
     MF_TRY(conv_check_rank(x, a.nd + 2, "input"));
     MF_TRY(conv_check_rank(w, a.nd + 2, "filter"));
     if (x->rank < 0 || w->rank < 0) {
@@ -145,39 +100,17 @@ static mf_status plain_infer(mf_infer *in, const mf_window_attrs *attrs, const m
     return MF_OK;
 }
 
-static mf_status conv_infer(mf_infer *in)
-{
-    const bool blocked = mf_is_blocked(in->node);
-    mf_window_attrs a;
-    mf_shape x;
-    int64_t b;
-
-    MF_TRY(mf_window_read(in->node, conv_dims_of(in->node), &a));
-    if (blocked)
-        MF_TRY(conv_check_blocked(in->node, &a));
-    MF_TRY(conv_image_shape(blocked, &in->in[0], &x, &b));
-    MF_TRY(plain_infer(in, &a, &x));
-    return block_shape(&in->out[0], b);
-}
-
 /* Gradients: the shape is the value of input 0 (for the input) or 1 (for the filter). */
 static mf_status conv_backprop_infer(mf_infer *in)
 {
     const int nd = conv_dims_of(in->node), sizes = conv_kind_of(in->node) == MF_CONV_INPUT ? 0 : 1;
     mf_window_attrs a;
-    mf_shape dy;
-    int64_t b;
 
     MF_TRY(mf_window_read(in->node, nd, &a));
     MF_TRY(mf_infer_shape_input(in, sizes, &in->out[0]));
     if (in->out[0].rank == 2 && nd == 2 && sizes == 0) /* height and width only */
         in->out[0] = MF_SHAPE(-1, -1, -1, -1);
-    MF_TRY(conv_check_rank(&in->out[0], nd + 2, "the shape given"));
-    if (!mf_is_blocked(in->node))
-        return MF_OK;
-    MF_TRY(conv_check_blocked(in->node, &a));
-    MF_TRY(conv_image_shape(true, &in->in[2], &dy, &b));
-    return sizes == 0 ? block_shape(&in->out[0], b) : MF_OK;
+    return conv_check_rank(&in->out[0], nd + 2, "the shape given");
 }
 
 /* Input or filter sizes as a shape. Two values for the input of a Conv2D: height and width. */
@@ -240,7 +173,7 @@ static mf_status conv_run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *
         else
             MF_TRY_TO(done, mf_widen(k, operand[i], &wide[i]));
     }
-    MF_TRY_TO(done, mf_conv_run(k, s->plans, c, s->shards, &wide[0], &wide[1], &wide[2]));
+    MF_TRY_TO(done, mf_conv_run(k, c, s->shards, &wide[0], &wide[1], &wide[2]));
     mf_narrow(k, &wide[result], out);
 done:
     for (int i = 0; i < 3; i++)
@@ -253,15 +186,11 @@ static mf_status conv_run(mf_kernel *k)
     const mf_tensor *const operand[3] = { k->in[0], k->in[1], NULL };
     const conv_state *s = k->state;
     mf_tensor *out;
-    mf_shape x, shape;
+    mf_shape shape;
     mf_conv c;
-    int64_t b;
 
-    MF_TRY(conv_image_shape(s->blocked, &k->in[0]->shape, &x, &b));
-    MF_TRY(conv_init(s, MF_CONV_FORWARD, &x, &k->in[1]->shape, NULL, &c));
-    c.block = b;
+    MF_TRY(conv_init(s, MF_CONV_FORWARD, &k->in[0]->shape, &k->in[1]->shape, NULL, &c));
     shape = mf_window_shape(&s->attrs, c.window.batch, c.window.out, c.out_channels);
-    MF_TRY(block_shape(&shape, b));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     return conv_run_wide(k, &c, operand, 2, out);
 }
@@ -272,30 +201,17 @@ static mf_status backprop_run(mf_kernel *k)
     const bool to_input = kind == MF_CONV_INPUT;
     const mf_tensor *const operand[3] = { to_input ? NULL : k->in[0], to_input ? k->in[1] : NULL,
                                           k->in[2] };
+    const mf_shape *dy = &k->in[2]->shape, *filter = to_input ? &k->in[1]->shape : NULL;
     const conv_state *s = k->state;
-    mf_shape given, x, w, dy;
+    mf_shape given;
     mf_tensor *out;
-    int64_t b, bx;
     mf_conv c;
 
-    if (to_input)
-        MF_TRY(conv_check_rank(&k->in[1]->shape, s->attrs.nd + 2, "filter"));
-    MF_TRY(conv_image_shape(s->blocked, &k->in[2]->shape, &dy, &b));
-    MF_TRY(conv_check_rank(&dy, s->attrs.nd + 2, "out_backprop"));
-    MF_TRY(conv_read_sizes(s, k->in[to_input ? 0 : 1], to_input ? &k->in[1]->shape : NULL, &dy,
-                           &given));
-    x = given;
-    bx = b;
-    if (!to_input)
-        MF_TRY(conv_image_shape(s->blocked, &k->in[0]->shape, &x, &bx));
-    if (b != bx)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "blocks of %lld and of %lld", (long long)b,
-                       (long long)bx);
-    w = to_input ? k->in[1]->shape : given;
-    MF_TRY(conv_init(s, kind, &x, &w, &dy, &c));
-    c.block = b;
-    if (to_input)
-        MF_TRY(block_shape(&given, b));
+    if (filter)
+        MF_TRY(conv_check_rank(filter, s->attrs.nd + 2, "filter"));
+    MF_TRY(conv_check_rank(dy, s->attrs.nd + 2, "out_backprop"));
+    MF_TRY(conv_read_sizes(s, k->in[to_input ? 0 : 1], filter, dy, &given));
+    MF_TRY(conv_init(s, kind, filter ? &given : &k->in[0]->shape, filter ? filter : &given, dy, &c));
     MF_TRY(mf_kernel_out(k, 0, &given, &out));
     return conv_run_wide(k, &c, operand, to_input ? 0 : 1, out);
 }
@@ -349,7 +265,7 @@ static mf_status conv_filter_grad(mf_grad *g)
 #define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
-        .prepare = conv_prepare, .release = conv_release, .run = RUN, .split = mf_conv_split,      \
+        .prepare = conv_prepare, .run = RUN, .split = mf_conv_split,      \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
@@ -376,11 +292,6 @@ const mf_op mf_ops_conv[] = {
             "f32[1,2,2,1] f32[3,3,1,1] ; strides=[1,1,1,1] padding='VALID' !notf",
             "f32[1,5,5,3] f32[3,3,2,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[5,5,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME' !fails",
-            "f32[2,2,5,6,8] f32[3,3,16,24] ; strides=[1,2,2,1] padding='SAME' _blocked=true "
-            "!nograd !notf",
-            "f32[2,2,5,6,3] f32[3,3,6,9] ; strides=[1,1,1,1] padding='SAME' _blocked=true !nograd "
-            "!notf",
-            "f32[2,2,5,6,8] f32[3,3,16,9] ; strides=[1,1,1,1] padding='SAME' _blocked=true !fails",
             "f32[1,5,5,3] f32[3,3,3,4] ; strides=[1,0,1,1] padding='SAME' !fails"),
     CONV_OP("Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
@@ -394,10 +305,6 @@ const mf_op mf_ops_conv[] = {
             "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
             "data_format='NCHW' !notf",
             "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-            "i32[4]{2,5,6,16} f32[3,3,16,8] f32[2,1,5,6,8] ; strides=[1,1,1,1] padding='SAME' "
-            "_blocked=true !nograd !notf",
-            "i32[4]{2,5,6,6} f32[3,3,6,3] f32[2,1,5,6,3] ; strides=[1,1,1,1] padding='SAME' "
-            "_blocked=true !nograd !notf",
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
@@ -412,10 +319,6 @@ const mf_op mf_ops_conv[] = {
         "f32[70,9,9,8] i32[4]{3,3,8,8} f32[70,9,9,8] ; strides=[1,1,1,1] padding='SAME' !nograd "
         "!tol:1e-3",
         "f32[0,5,6,3] i32[4]{3,3,3,4} f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-        "f32[2,2,5,6,8] i32[4]{3,3,16,8} f32[2,1,5,6,8] ; strides=[1,1,1,1] padding='SAME' "
-        "_blocked=true !nograd !notf",
-        "f32[2,2,5,6,3] i32[4]{3,3,6,3} f32[2,1,5,6,3] ; strides=[1,1,1,1] padding='SAME' "
-        "_blocked=true !nograd !notf",
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
         "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(

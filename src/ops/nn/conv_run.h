@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_run.h - runs a convolution in pieces of a few images each, by oneDNN or, if that does not
- * support it, by im2col and a matrix product. */
+/* conv_run.h - runs a convolution or one of its gradients. */
 #ifndef MF_OPS_NN_CONV_RUN_H
 #define MF_OPS_NN_CONV_RUN_H
 
-#include "ops/dnnl/conv_plan.h"
+#include "ops/nn/conv.h"
 
 /* x, w, y: input, filter, output or their gradients, of one type (float, double or int32);
- * conv->kind determines which is written. plans may be NULL. shards: of the batch; the filter's
- * gradient is then added by the reduction tree (1: the batch is one shard); 0: none, pieces of any
- * size. */
-MF_MUST mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv,
-                              int64_t shards, const mf_tensor *x, const mf_tensor *w,
-                              const mf_tensor *y);
+ * conv->kind determines which is written. shards: of the batch; the filter's gradient is then added
+ * by the reduction tree (1: the batch is one shard); 0: none, parts of any size. */
+MF_MUST mf_status mf_conv_run(const mf_kernel *k, const mf_conv *conv, int64_t shards,
+                              const mf_tensor *x, const mf_tensor *w, const mf_tensor *y);
 
 #endif

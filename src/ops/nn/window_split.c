@@ -30,7 +30,7 @@ static mf_split_shape *window_split_dims_of(const mf_split *s, int i)
     return i < 0 ? &s->out_dims[0] : &s->in_dims[i];
 }
 
-/* False: not supported (groups, blocks, unknown shapes). */
+/* False: not supported (groups, unknown shapes). */
 static bool read_conv(const mf_split *s, conv *c)
 {
     const char *name = s->node->op_name;
@@ -46,7 +46,7 @@ static bool read_conv(const mf_split *s, conv *c)
     c->y = c->part == FORWARD ? -1 : 2;
     c->rank = window_split_shape_of(s, c->x)->rank;
     sizes = c->part == OF_INPUT ? 0 : 1;
-    if (mf_node_bool(s->node, "_blocked") || c->rank < 4 || c->rank > 5 ||
+    if (c->rank < 4 || c->rank > 5 ||
         mf_window_read(s->node, c->rank - 2, &c->a) != MF_OK || c->a.piece ||
         (c->part != FORWARD && (!s->in_value[sizes] || s->in_value[sizes]->count != c->rank)))
         return false;

@@ -211,7 +211,7 @@ static bool samples_are_cut(const mf_sharding_table *s, const mf_node *n)
         cut |= v->layout.dims[d].axes;
     return cut && mf_shape_is_static(&v->shape) && v->shape.rank == (int)strlen(format) &&
            format[v->shape.rank - 1] == 'C' && n->in_types[0] == MF_DTYPE_F32 &&
-           mf_node_bool(n, "is_training") && !mf_node_bool(n, "_blocked") &&
+           mf_node_bool(n, "is_training") &&
            (grad || mf_node_float(n, "exponential_avg_factor") == 1.0f);
 }
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conv_section.c - parts of images, with their padding. */
+#include "ops/nn/conv_section.h"
+
+#include <string.h>
+
+static bool reads_beyond(const mf_correlation *c, int d)
+{
+    return c->lo[d] > 0 || c->extent[d] - c->lo[d] > c->in[d];
+}
+
+void mf_conv_section_init(const mf_correlation *c, mf_conv_section *out)
+{
+    int64_t step = c->channels;
+
+    *out = (mf_conv_section){ .c = c, .image = c->channels };
+    for (int d = 0; d < c->nd; d++)
+        out->copies = out->copies || reads_beyond(c, d);
+    for (int d = c->nd - 1; d >= 0; d--) {
+        out->step[d] = step;
+        step *= out->copies ? c->extent[d] : c->in[d];
+        out->image *= c->in[d];
+    }
+    out->reach = c->line[0].n > 0 ? c->line[0].at[c->line[0].n - 1] + 1 : 0;
+}
+
+/* Rows of dimension 0 of the image that `rows` rows of positions read. */
+static int64_t rows_read(const mf_conv_section *s, int64_t rows)
+{
+    return (rows - 1) * s->c->stride[0] + s->reach;
+}
+
+int64_t mf_conv_section_cells(const mf_conv_section *s, int64_t rows)
+{
+    return s->copies ? rows_read(s, rows) * s->step[0] : 0;
+}
+
+/* Copies a line of the last dimension, with its padding. */
+static void copy_line(const mf_correlation *c, const float *image, float *to)
+{
+    const int last = c->nd - 1;
+    const int64_t extent = c->extent[last], lo = c->lo[last];
+    const int64_t first = lo > 0 ? (lo < extent ? lo : extent) : 0;
+    int64_t n = c->in[last] - (first - lo);
+
+    n = n < extent - first ? n : extent - first;
+    n = n > 0 ? n : 0;
+    memset(to, 0, (size_t)(first * c->channels) * sizeof(float));
+    if (n > 0)
+        memcpy(to + first * c->channels, image + (first - lo) * c->channels,
+               (size_t)(n * c->channels) * sizeof(float));
+    memset(to + (first + n) * c->channels, 0,
+           (size_t)((extent - first - n) * c->channels) * sizeof(float));
+}
+
+/* Copies `rows` lines of a plane of the image (NULL: zeros), from line `at` on. */
+static void copy_lines(const mf_conv_section *s, const float *image, int64_t at, int64_t rows,
+                       float *to)
+{
+    const mf_correlation *c = s->c;
+    const int d = c->nd - 2;
+    const int64_t line = c->in[d + 1] * c->channels;
+
+    for (int64_t i = 0; i < rows; i++, to += s->step[d]) {
+        if (!image || at + i < 0 || at + i >= c->in[d])
+            memset(to, 0, (size_t)s->step[d] * sizeof(float));
+        else
+            copy_line(c, image + (at + i) * line, to);
+    }
+}
+
+/* What `rows` rows of dimension 0 read, from position `at` on. */
+static void copy_section(const mf_conv_section *s, const float *image, int64_t at, int64_t rows,
+                         float *to)
+{
+    const mf_correlation *c = s->c;
+
+    if (c->nd == 2) {
+        copy_lines(s, image, at, rows, to);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++, to += s->step[0]) {
+        const bool inside = at + i >= 0 && at + i < c->in[0];
+
+        copy_lines(s, inside ? image + (at + i) * c->in[1] * c->in[2] * c->channels : NULL,
+                   -c->lo[1], c->extent[1], to);
+    }
+}
+
+const float *mf_conv_section_read(const mf_conv_section *s, const float *image, int64_t from,
+                                  int64_t rows, float *buffer)
+{
+    const mf_correlation *c = s->c;
+    const float *first = image + (from * c->stride[0] - c->lo[0]) * s->step[0];
+
+    if (s->copies) {
+        copy_section(s, image, from * c->stride[0] - c->lo[0], rows_read(s, rows), buffer);
+        return buffer;
+    }
+    for (int d = 1; d < c->nd; d++)
+        first -= c->lo[d] * s->step[d];
+    return first;
+}
