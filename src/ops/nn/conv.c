@@ -296,7 +296,7 @@ const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
             "float,double,int32], " ATTRS_2D,
-            0, conv_backprop_infer, backprop_run, conv_input_grad,
+            MF_OP_THEN, conv_backprop_infer, backprop_run, conv_input_grad,
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
             "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -363,5 +363,24 @@ const mf_op mf_ops_conv[] = {
           "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
           "f32[0,5,6,3] f32[3,3,3,4] f32[4] ; strides=[1,1,1,1] padding='SAME' ops=['AddV2'] "
           "types=[float] args=[0,1] params=[0]") },
+    { .name = "_Conv2DBackpropInputThen",
+      .def = "(input_sizes:int32, filter:T, out_backprop:T, more:*Tmore) -> (output:T) {T:type in "
+             "[float,double], " MF_EPILOGUE_ATTRS ", " ATTRS_2D,
+      .infer = conv_backprop_infer,
+      .grad = mf_grad_missing,
+      .prepare = mf_epilogue_prepare,
+      .release = mf_epilogue_release,
+      .run = mf_epilogue_run,
+      .samples = MF_SAMPLES(
+          "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] f32[2,5,6,3] ; strides=[1,1,1,1] "
+          "padding='SAME' ops=['ReluGrad'] types=[float] args=[0,1] params=[0]",
+          "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] f32[8] ; strides=[1,2,2,1] padding='VALID' "
+          "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
+          "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] f32[] ; strides=[1,1,1,1] padding='SAME' "
+          "data_format='NCHW' ops=['Mul'] types=[float] args=[0,1] params=[0]",
+          "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] f64[3] ; strides=[1,2,2,1] padding='SAME' "
+          "ops=['Mul'] types=[double] args=[0,1] params=[0]",
+          "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] f32[3] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2'] types=[float] args=[0,1] params=[0]") },
     { 0 },
 };

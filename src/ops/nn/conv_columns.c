@@ -17,7 +17,7 @@ typedef struct conv_job {
     mf_dtype type;
     size_t cell;
     char *x, *w, *y;
-    int64_t x_image, y_image; /* elements */
+    int64_t x_image, y_image, out_image; /* elements; of input, output and result */
     int64_t per_piece; /* images */
     const mf_conv_parts *parts; /* of the filter's gradient */
     atomic_int status;
@@ -277,7 +277,7 @@ static void columns_piece(void *ctx, int64_t piece)
     if (st != MF_OK)
         atomic_store(&job->status, (int)st);
     else if (job->k->then)
-        job->k->then->run(job->k->then, from * job->y_image, to * job->y_image);
+        job->k->then->run(job->k->then, from * job->out_image, to * job->out_image);
 }
 
 static int64_t cut_images(conv_job *job, int64_t w_count)
@@ -310,6 +310,7 @@ mf_status mf_conv_columns(const mf_kernel *k, const mf_conv *conv, int64_t shard
     int64_t pieces = cut_images(&job, w->count);
     mf_status st;
 
+    job.out_image = conv->kind == MF_CONV_INPUT ? job.x_image : job.y_image;
     if (filter) {
         MF_TRY_TO(done, mf_conv_parts_init(conv, shards, x->dtype, w->data, &parts));
         pieces = parts.n;

@@ -30,6 +30,7 @@ typedef struct direct_job {
     int64_t cells; /* of all runs: what a position reads */
     int64_t in_group, out_group; /* channels of a group that are read and written */
     int64_t blocks, vectors; /* blocks of result channels in a group; vectors in all of them */
+    const mf_epilogue *then; /* for rows of the result, if one correlation computes them */
     const float *in, *filter, *w; /* w: packed */
     int64_t w_step; /* > 0: the filter is used in place, with this stride of cells */
     float *out;
@@ -253,8 +254,8 @@ static void run_section(const direct_job *j, int64_t image, int64_t from, int64_
         for (int64_t b = 0; b < j->blocks; b++)
             run_block(j, g, b, in, out, from, rows);
     }
-    if (j->k->then)
-        j->k->then->run(j->k->then, image * j->out_image + from * row,
+    if (j->then)
+        j->then->run(j->then, image * j->out_image + from * row,
                         image * j->out_image + (from + rows) * row);
 }
 
@@ -361,12 +362,15 @@ mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, cons
     const bool forward = conv->kind == MF_CONV_FORWARD;
     int64_t *storage =
         mf_calloc(mf_correlation_storage(conv), sizeof *storage);
+    const int64_t count = mf_correlation_count(conv);
+    int64_t images = 0; /* elements of the result */
     mf_status st = storage ? MF_OK : MF_NOMEM("the taps of a convolution");
 
-    for (int64_t i = 0; st == MF_OK && i < mf_correlation_count(conv); i++) {
+    for (int64_t i = 0; st == MF_OK && i < count; i++) {
         direct_job j = { .k = k,
                          .conv = conv,
                          .tiles = mf_conv_tiles_float(),
+                         .then = count == 1 ? k->then : NULL,
                          .in = forward ? x : y,
                          .filter = w,
                          .out = forward ? y : x,
@@ -377,7 +381,10 @@ mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, cons
         for (int d = 0; d < j.c.nd; d++)
             j.out_image *= j.c.out_size[d];
         st = run_correlation(&j);
+        images = j.out_image * conv->window.batch;
     }
+    if (st == MF_OK && k->then && count > 1)
+        k->then->run(k->then, 0, images);
     mf_free(storage);
     return st;
 }

@@ -7,7 +7,8 @@
 
 #include "ops/nn/conv.h"
 
-/* y, or the gradient x (conv->kind), of filter w. Calls k->then with finished parts of y. */
+/* y, or the gradient x (conv->kind), of filter w. Calls k->then with finished parts
+ * of it. */
 MF_MUST mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, const float *w,
                                  float *y);
 

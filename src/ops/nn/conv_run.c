@@ -73,7 +73,7 @@ static mf_status run_channels_first(const mf_kernel *k, const mf_conv *conv, int
     if (conv->kind == MF_CONV_FORWARD)
         st = swap_images(k, batch, y->count / batch / out, y->count, last_y.data, y->data);
     if (st == MF_OK && k->then)
-        k->then->run(k->then, 0, y->count);
+        k->then->run(k->then, 0, conv->kind == MF_CONV_INPUT ? x->count : y->count);
 done:
     mf_tensor_clear(&last_x);
     mf_tensor_clear(&last_y);

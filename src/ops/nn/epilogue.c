@@ -79,8 +79,10 @@ static mf_status result(mf_kernel *k, mf_tensor **out)
     *out = k->out[0];
     if ((*out)->data)
         return MF_OK;
-    for (int i = 0; i < k->n_in; i++)
+    for (int i = 0; i < k->n_in; i++) {
         in[i] = k->in[i]->shape;
+        values[i] = k->in[i]->count <= MF_MAX_RANK ? k->in[i] : NULL; /* sizes */
+    }
     MF_TRY(k->node->op->infer(&infer));
     return mf_kernel_out(k, 0, &shape, out);
 }

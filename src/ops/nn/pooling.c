@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
+#include "ops/math/fused.h"
 #include "ops/nn/pooling_run.h"
 #include "ops/nn/window_grad.h"
 #include "ops/nn/window_split.h"
@@ -280,11 +281,14 @@ static mf_status pooling_max_grad_run(mf_kernel *k)
     p.dy = second ? NULL : given.data;
     p.dx = second ? given.data : result.data;
     p.y = second ? result.data : NULL;
+    p.then = is_cropped(&a) ? NULL : k->then;
     MF_TRY_TO(done, mf_pooling_run(k, &p));
     if (second)
         mf_narrow(k, &result, out);
     else
         st = image_grad_end(k, &a, &result, out);
+    if (st == MF_OK && k->then && is_cropped(&a) && out->count > 0)
+        k->then->run(k->then, 0, out->count);
 done:
     mf_tensor_clear(&x);
     mf_tensor_clear(&given);
@@ -434,9 +438,12 @@ static mf_status pooling_avg_grad_grad(mf_grad *g)
 #define MAX_TYPES                                                                                  \
     "T:type=float in [half,bfloat16,float,double,int32,int64,uint8,int16,int8,uint16,qint8]"
 #define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
+    POOL_OP_FLAGS(NAME, DEF, 0, INFER, RUN, GRAD, __VA_ARGS__)
+#define POOL_OP_FLAGS(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                     \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = pooling_pool_prepare,   \
-        .run = RUN, .split = mf_pool_split, .samples = MF_SAMPLES(__VA_ARGS__)                     \
+        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .prepare = pooling_pool_prepare, .run = RUN, .split = mf_pool_split,                       \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_pool[] = {
@@ -466,10 +473,10 @@ const mf_op mf_ops_pool[] = {
             "f32[2,5,6,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; padding='VALID'",
             "f64[1,5,6,3] i32[4]{1,3,3,1} i32[4]{1,2,2,1} ; padding='SAME'",
             "f32[1,5,6,3] i32[4]{1,3,3,1} i32[3]{1,2,2} ; padding='SAME' !fails"),
-    POOL_OP("MaxPoolGrad",
+    POOL_OP_FLAGS("MaxPoolGrad",
             "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD3 FORMAT2
             ", T:type=float in reals}",
-            pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
+            MF_OP_THEN, pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID'",
             "f32[1,5,6,70]~ f32[1,3,3,70]~ f32[1,3,3,70] ; ksize=[1,3,3,1] strides=[1,2,2,1] "
@@ -555,5 +562,25 @@ const mf_op mf_ops_pool[] = {
         "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails "
         "!notf",
         "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),
+    { .name = "_MaxPoolGradThen",
+      .def = "(orig_input:T, orig_output:T, grad:T, more:*Tmore) -> (output:T) {" WINDOW PAD3 FORMAT2
+             ", T:type in [float,double], " MF_EPILOGUE_ATTRS "}",
+      .infer = pooling_grad_infer,
+      .grad = mf_grad_missing,
+      .prepare = mf_epilogue_prepare,
+      .release = mf_epilogue_release,
+      .run = mf_epilogue_run,
+      .samples = MF_SAMPLES(
+          "f32[2,4,6,3] f32[2,2,3,3] f32[2,2,3,3] f32[2,4,6,3] ; ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='VALID' ops=['ReluGrad'] types=[float] args=[0,1] params=[0]",
+          "f32[3,5,6,7] f32[3,3,3,7] f32[3,3,3,7] f32[7] ; ksize=[1,3,3,1] strides=[1,2,2,1] "
+          "padding='SAME' ops=['Mul'] types=[float] args=[0,1] params=[0]",
+          "f64[2,3,4,6] f64[2,3,2,3] f64[2,3,2,3] f64[] ; ksize=[1,1,2,2] strides=[1,1,2,2] "
+          "padding='VALID' data_format='NCHW' ops=['Mul'] types=[double] args=[0,1] params=[0]",
+          "f32[0,4,6,3] f32[0,2,3,3] f32[0,2,3,3] f32[3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
+          "padding='VALID' ops=['AddV2'] types=[float] args=[0,1] params=[0]",
+          "f32[1,4,6,3] f32[1,4,3,3] f32[1,4,3,3] f32[] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+          "padding='VALID' _pad=[1,1,1,0] _crop=[1,0,2,0] ops=['Mul'] types=[float] args=[0,1] "
+          "params=[0]") },
     { 0 },
 };

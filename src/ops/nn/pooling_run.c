@@ -371,19 +371,21 @@ static void pool_piece(void *ctx, int64_t piece)
 {
     const pooling_run_pool_job *job = ctx;
     const mf_window *w = &job->p->w;
-    const int64_t end = (piece + 1) * job->rows_per_piece;
+    const int64_t end = (piece + 1) * job->rows_per_piece, image = w->in[0] * w->in[1] * w->channels;
 
     for (int64_t row = piece * job->rows_per_piece; row < end && row < job->rows; row++) {
         const int64_t n = row / w->out[0], oh = row % w->out[0];
 
         if (job->in_pairs) {
             row_2x2(job->p, n, oh);
-            continue;
+        } else {
+            if (job->image_bytes && oh == 0)
+                memset((char *)job->p->dx + (size_t)n * job->image_bytes, 0, job->image_bytes);
+            for (int64_t ow = 0; ow < w->out[1] && !mf_stopped_after(job->taps); ow++)
+                job->fn(job->p, n, oh, ow);
         }
-        if (job->image_bytes && oh == 0)
-            memset((char *)job->p->dx + (size_t)n * job->image_bytes, 0, job->image_bytes);
-        for (int64_t ow = 0; ow < w->out[1] && !mf_stopped_after(job->taps); ow++)
-            job->fn(job->p, n, oh, ow);
+        if (job->p->then && oh == w->out[0] - 1)
+            job->p->then->run(job->p->then, n * image, (n + 1) * image);
     }
 }
 
@@ -410,6 +412,8 @@ mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p)
     if (job.rows == 0 || w->out[1] == 0 || w->channels == 0) {
         if (scatters)
             memset(p->dx, 0, (size_t)w->batch * job.image_bytes);
+        if (p->then && job.image_bytes > 0 && w->batch > 0)
+            p->then->run(p->then, 0, w->batch * w->in[0] * w->in[1] * w->channels);
         return MF_OK;
     }
     job.rows_per_piece = work < GRAIN ? 1 + (int64_t)(GRAIN / (work + 1)) : 1;

@@ -22,6 +22,7 @@ typedef struct mf_pooling {
     const void *x, *dy;
     void *y, *dx, *arg;
     bool batch_in_index;
+    const mf_epilogue *then; /* NULL, or called with each finished image of dx */
 } mf_pooling;
 
 /* Channels first: every channel is treated as an image of one channel. A window over channels:
