@@ -171,7 +171,7 @@ stored() # NAME STORE PATTERN...
 {
     name="$1" store=$2
     shift 2
-    fails "$name" "has been waiting for it for" "worker 0 waited 2 s in vain for the store $store: " "; fails in" \
+    fails "$name" "has been waiting for it for" "worker 0 waited 2 s without success for the store $store: " "; fails in" \
         "(change with --timeout)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
         --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param stall_report_ms=100
 }
@@ -179,7 +179,7 @@ stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to ser
 stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no reply in time"
 kill $silent
 MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails in time" \
-    "master 0 waited 1 s in vain for the store etcd://127.0.0.1:1/a: " -- \
+    "master 0 waited 1 s without success for the store etcd://127.0.0.1:1/a: " -- \
     --workers 1 --masters 1 -- "$program" train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1
 
 # ---- a host whose name is not known

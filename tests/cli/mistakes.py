@@ -246,7 +246,7 @@ def table(n, cell=lambda i: i % 7 / 7):
 
 
 def obey_permissions():
-    """Root does not look at them unless it has lost these two capabilities. What is started has lost them."""
+    """Permissions do not apply to root with these two capabilities. Started processes do not have them."""
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in 1, 2:  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP

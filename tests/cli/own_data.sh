@@ -131,7 +131,7 @@ check "--init of the same model says nothing" test ! -s err
 "$program" train --model 'mlp units=[9]' --data own.csv --set label=answer --steps 1 --quiet --init tables >out 2>err
 check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
 
-# ---- what a model does not look at
+# ---- columns that a model does not read
 "$program" train --model wide-deep --data sparse.svm --steps 3 >out 2>err
 check "a column that the model does not use is named" grep -q '^not used    values$' out err
 

@@ -3,7 +3,7 @@
 #
 # Usage: run.sh PROGRAM      runs every command of it, rightly and wrongly
 #
-# Exit codes, output and messages are looked at; nothing may be killed by a signal.
+# Checks exit codes, output and messages; no command may be killed by a signal.
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -62,7 +62,7 @@ ok() { expect 0 "$@"; }
 fails() { expect 1 "$@"; }
 wrong() { expect 2 "$@"; }
 
-check() # NAME COMMAND...: it succeeds. It may look at out and err.
+check() # NAME COMMAND...: it succeeds. It may read out and err.
 {
     name=$1
     shift

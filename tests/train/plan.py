@@ -144,7 +144,7 @@ def a_training_that_is_slower_than_predicted_is_replanned(b):
         check(end["replanned"] >= 2, "%s" % end)
         shards = str(end["micro_batches"])  # more than one where the first choice was a pipeline
         check(end["weights_sha256"] == b.sha("--shards", shards, **kind), "other weights than one process: %s" % end)
-        print("# planned anew %d times; %s in the end" % (end["replanned"], end["layout"]))
+        print("# planned again %d times; %s in the end" % (end["replanned"], end["layout"]))
 
 
 @test

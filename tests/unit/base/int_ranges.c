@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* int_ranges.c - sets of integers as ranges, compared with a plain array. */
 #include "base/int_ranges.h"
 
 #include "mf_test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* combine.c - sets made of sets: joined, cached, mapped, augmented. */
+/* combine.c - data sets that are joined, cached, mapped or augmented. */
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "mf_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_slices.c - sliced by file: each sample once, from the files of its shard, whoever reads. */
+/* file_slices.c - slicing by file: each sample once, from the files of its shard, for any reader.
+ */
 #include "data/file_slices.h"
 
 #include "data/dataset_view.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iterator.c - batches: each sample once, the same whoever makes them, and from any place on. */
+/* iterator.c - batches: each sample once, the same for any number of threads, and from any
+ * position. */
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "data/sample_subset.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* language.c - how well the next word of "synthetic-language" can be known: a predictor that has
- * the grammar itself, not learned, is the most that docs/guides/data.md can promise of a model. */
+/* language.c - how well the next word of "synthetic-language" can be predicted. A predictor that
+ * has the grammar is the upper bound for a model, which docs/guides/data.md states. */
 #include "mf_test.h"
 
 #include <meshflow/meshflow.h>
@@ -25,7 +25,7 @@ typedef enum place {
 
 typedef struct reader {
     place at;
-    bool object; /* the noun phrase at hand is one */
+    bool object; /* the current noun phrase is an object */
     bool definite; /* "the" began the noun phrase */
     bool plural; /* the subject of the sentence */
     bool clause_plural; /* and of the clause */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locality.c - files of this machine are near, and more so when they are in memory. */
+/* locality.c - the locality of files: on this machine, and in its page cache. */
 #include "data/locality.h"
 
 #include "mf_test.h"

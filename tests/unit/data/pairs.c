@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pairs.c - pairs of views: whose they are, and what they follow from. */
+/* pairs.c - pairs of augmented views: their labels, and what they depend on. */
 #include "mf_test.h"
 
 #include <meshflow/data.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* schema.c - matching of columns and classes between files, and the choice of the task from labels.
+ * */
 #include "data/schema.h"
 
 #include "data/class_labels.h"
@@ -301,7 +303,7 @@ MF_TEST(labels_that_are_missing_are_named)
     mf_labels_deinit(&l);
 }
 
-/* One text that is no number among prices makes no classes of them. */
+/* One text among prices is an error: the prices do not become classes. */
 MF_TEST(labels_with_one_invalid_number_are_not_classes)
 {
     static const char *const prices[] = { "1.5", "2.25", "n/a", "3", "0.5" };
@@ -317,7 +319,7 @@ MF_TEST(labels_with_one_invalid_number_are_not_classes)
     mf_labels_deinit(&l);
 }
 
-/* Of 30 samples: numbers that nearly all differ, and three that come again and again. */
+/* 30 samples: nearly all labels differ, or three labels repeat. */
 MF_TEST(labels_with_many_distinct_numbers_need_a_setting)
 {
     char room[30][8];

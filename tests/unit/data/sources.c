@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sources.c - every kind of file becomes the samples it holds, or a sentence about what is wrong.
- */
+/* sources.c - files of every format are read as samples, or the error names what is wrong. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset.h"
@@ -884,7 +883,7 @@ MF_TEST(data_unpacked_copies_are_used_only_when_valid)
     done();
 }
 
-/* ---- memory that is gone ---- */
+/* ---- failed allocations ---- */
 
 static mf_status use_all(const char *table, const char *records)
 {

@@ -134,7 +134,7 @@ MF_TEST(strategy_settings_of_options_are_those_of_the_text)
     mf_arena_free(arena);
 }
 
-MF_TEST(strategy_settings_say_what_is_wrong)
+MF_TEST(strategy_settings_errors_name_the_problem)
 {
     static const struct {
         mf_status code;

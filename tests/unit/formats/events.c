@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - event files: written, read, cut; histograms; pictures. */
+/* events.c - event files: writing, reading, truncation; histograms; images. */
 #include "formats/events.h"
 
 #include "base/file.h"

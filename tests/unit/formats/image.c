@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.c - PNG and JPEG: what was written comes back, damage is told. Pictures are compared with
- * TensorFlow's in tests/tf. */
+/* image.c - PNG and JPEG: round trips and damaged files. tests/tf compares with TensorFlow. */
 #include "formats/image.h"
 
 #include "mf_test.h"

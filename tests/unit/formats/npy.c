@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npy.c - .npy files: all types, byte and memory orders, and invalid headers. */
 #include "formats/npy.h"
 
 #include "mf_test.h"

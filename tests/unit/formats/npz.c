@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npz.c - .npz archives: round trips, foreign and damaged files, failed allocations. */
 #include "formats/npz.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed tensors: small where values are few, and the same bits in the end. */
+/* packed.c - packed tensors: their size for few distinct values, and exact round trips. */
 #include "formats/packed.h"
 
 #include "formats/huffman.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* pbtxt.c - GraphDef in text format: spellings, escapes, errors and limits. */
 #include "formats/pbtxt.h"
 
 #include "mf_test.h"

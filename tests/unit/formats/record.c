@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - TFRecord and IDX files, plain and compressed, whole, cut and damaged; examples. */
+/* record.c - TFRecord and IDX files: plain, compressed, truncated, damaged; tf.train.Example. */
 #include "formats/record.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named tensors in four formats: what goes in comes out, or is refused. */
+/* tensors.c - named tensors in four formats: round trips and refusals. */
 #include "formats/tensors.h"
 
 #include "base/file.h"

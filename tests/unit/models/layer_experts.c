@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_experts.c - a mixture of experts against plain loops over its places, and its gradients
- * against differences. */
+/* layer_experts.c - a mixture of experts is compared with plain loops over positions, its gradients
+ * with finite differences. */
 #include "mf_test.h"
 #include "models/model.h"
 #include "unit/models/model_run.h"

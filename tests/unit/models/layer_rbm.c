@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine of four values and three hidden units, all of whose states can be listed: steps of
- * training move its weights by what the definitions say, up to the chance of many samples. */
+/* layer_rbm.c - a restricted Boltzmann machine with four visible and three hidden units. Its states
+ * can be enumerated: training steps match the definitions up to sampling error. */
 #include "mf_test.h"
 
 #include <meshflow/meshflow.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* layers.c - shapes, parameters, names and invalid settings of all layers. */
 #include "mf_test.h"
 #include "models/layer.h"
 #include "unit/models/model_run.h"

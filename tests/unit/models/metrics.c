@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* metrics.c - metrics and losses on known outputs. */
 #include "models/metrics.h"
 
 #include "mf_test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that runs out while a model is built is an error, not a crash. */
+/* zoo_fault.c - a failed allocation while a model is built is an error, not a crash. */
 #include "base/mem.h"
 #include "mf_test.h"
 #include "models/metrics.h"

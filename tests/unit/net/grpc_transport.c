@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_transport.c - the transport between hosts: who is let in, and much to carry. */
+/* grpc_transport.c - the transport between hosts: certificates, large and many messages. */
 #include "base/clock.h"
 #include "mf_test.h"
 #include "net/certificates.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mailbox.c - messages that arrive before an error of the connection are delivered first. */
 #include "net/mailbox.h"
 
 #include "base/clock.h"

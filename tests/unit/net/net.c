@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - tasks of one host meet, exchange messages, and learn of each other's end. */
+/* net.c - tasks of one host connect, exchange messages, and detect the end of each other. */
 #include "net/net.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ MF_TEST(comm_net_a_task_that_is_killed_is_named_at_once)
     talk_kill(&w);
 }
 
-/* ---- a star: worker 0 gives up, worker 1 and the hub, worker 2, go on ---- */
+/* ---- a star: worker 0 aborts; worker 1 and the hub, worker 2, continue ---- */
 
 static bool star_of_three(mf_net *net, void *arg)
 {
@@ -59,7 +59,7 @@ static bool star_of_three(mf_net *net, void *arg)
     if (mf_net_take(net, self == 2 ? 1 : 2, &word, &data, &size, until, "a word") != MF_OK)
         return false;
     mf_free(data);
-    if (self == 1) /* it is not connected with the one that is gone */
+    if (self == 1) /* it has no connection to worker 0 */
         return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
     T_FAILS(MF_ABORTED, "worker 0 aborted: tired", mf_net_check_task(net, 0));
     return mf_net_check(net) == MF_OK;

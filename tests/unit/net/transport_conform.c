@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_conform.c - what every transport must do: tasks meet, talk, and learn of each other's
- * end. */
+/* transport_conform.c - the contract of transports: tasks connect, exchange messages, and detect
+ * the end of each other. */
 #include "unit/net/transport_conform.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page.c - what a process shows is what another one reads, and nothing is trusted. */
+/* status_page.c - status pages are read as written; readers check every field. */
 #include "observe/status_page.h"
 
 #include "base/clock.h"
@@ -323,7 +323,7 @@ MF_TEST(status_page_shows_a_limited_number_of_threads)
     for (int i = 0; i < MF_STATUS_PAGE_ACTS + 2; i++)
         mf_status_page_act_end(acts[i]);
     T_EQ(read_one(&alive).acts[3].kind, MF_ACT_NONE);
-    mf_status_page_runs("nobody runs ops");
+    mf_status_page_runs("no activity runs ops");
     mf_status_page_computing(+1);
     mf_status_page_computing(+1); /* one inside of the other */
     mf_status_page_runs("a");
@@ -372,7 +372,7 @@ MF_TEST(status_page_of_a_reused_process_number_is_dead_and_replaced)
     finish();
 }
 
-/* Sweeping reads, then removes: what has come in between must stay. */
+/* Sweeping reads, then removes: a page that appears in between must stay. */
 MF_TEST(status_page_that_replaces_a_dead_one_is_not_swept)
 {
     char path[128];
@@ -513,7 +513,8 @@ MF_TEST(status_page_folder_of_another_user_is_not_used)
     begin();
     T_EQ(chmod(dir, 0755), 0);
     T_FAILS(MF_PERMISSION_DENIED, "0700", mf_status_pages_read(&all, &n));
-    T_OK(mf_status_page_open("job", "worker 0", 1)); /* nobody sees it, but times are counted */
+    T_OK(mf_status_page_open("job", "worker 0",
+                             1)); /* no other process sees it, but times are counted */
     T_TRUE(mf_status_page_used(ns));
     mf_status_page_close();
     T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name",

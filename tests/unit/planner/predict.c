@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - what is predicted of a step is what its devices count, and the planner takes what its
- * own model says is best. */
+/* predict.c - predictions for a step equal the counters of its devices, and the planner chooses the
+ * layout with the smallest prediction. */
 #include "planner/search.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -94,7 +94,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
     mf_op_times_free(m.times);
 }
 
-MF_TEST(predicted_bytes_and_variables_are_what_devices_count)
+MF_TEST(predicted_bytes_and_variables_equal_those_counted_by_devices)
 {
     static const char *const layouts[] = { "",
                                            "batch:rows",
@@ -113,7 +113,7 @@ MF_TEST(predicted_bytes_and_variables_are_what_devices_count)
 }
 
 /* The second layer is on the second mesh. */
-MF_TEST(predicted_bytes_of_several_meshes_are_what_devices_count)
+MF_TEST(predicted_bytes_of_several_meshes_equal_those_counted_by_devices)
 {
     static const char *const meshes[] = { "rows:1 | rows:1", "rows:2 | rows:2", "rows:2 | rows:3",
                                           "rows:1 | rows:2;cols:2", "rows:2;cols:2 | rows:1" };
@@ -179,7 +179,7 @@ static double least_step(const mf_graph *g)
     return least;
 }
 
-MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
+MF_TEST(the_choice_has_the_smallest_predicted_time_of_all_layouts)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result all = search(g, "all:4", 0, 0), beam = search(g, "all:4", 0, 1);
@@ -197,7 +197,7 @@ MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
     mf_graph_free(g);
 }
 
-MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
+MF_TEST(axes_of_one_size_are_interchangeable_and_unused_sizes_are_skipped)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result square = search(g, "a:2;b:2", 0, 2000), tall = search(g, "a:20", 0, 0);
@@ -209,7 +209,7 @@ MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
     mf_graph_free(g);
 }
 
-MF_TEST(what_does_not_fit_the_memory_is_not_chosen)
+MF_TEST(layouts_that_exceed_the_memory_are_not_chosen)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result any = search(g, "all:4", 0, 0), least = search(g, "all:4", 1, 0), tight;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_mistakes.c - what is wrong is said with its place and its fix, all of it at once. */
+/* spec_mistakes.c - errors name their place and their fix, and all are reported at once. */
 #include "base/mem.h"
 #include "cluster/resolve/resolve.h"
 #include "mf_test.h"
@@ -228,7 +228,7 @@ MF_TEST(cluster_resolve_fails_with_the_first_mistake_and_counts_the_others)
     T_TRUE(c == NULL);
 }
 
-MF_TEST(cluster_conventions_that_disagree_are_noted_and_those_that_agree_are_not)
+MF_TEST(cluster_conventions_are_noted_only_if_they_disagree)
 {
     const mf_cluster_request differ = { GIVEN("RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a",
                                               "MASTER_PORT=1", "PMI_RANK=0", "PMI_SIZE=2",

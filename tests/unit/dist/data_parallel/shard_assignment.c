@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who takes how many shards. */
+/* shard_assignment.c - how many shards each worker computes, by speed and locality. */
 #include "dist/data_parallel/shard_assignment.h"
 
 #include "mf_test.h"
@@ -28,7 +28,7 @@ static void expect(int64_t shards, int64_t grain, int ranks, const double *speed
     }
 }
 
-MF_TEST(dealing_follows_speeds)
+MF_TEST(assignment_follows_speeds)
 {
     expect(12, 1, 3, (double[]){ 1, 2, 3 }, (int64_t[]){ 2, 4, 6 });
     expect(8, 1, 3, (double[]){ 5, 5, 5 }, (int64_t[]){ 3, 3, 2 });
@@ -37,7 +37,7 @@ MF_TEST(dealing_follows_speeds)
     expect(8, 1, 1, (double[]){ 3 }, (int64_t[]){ 8 });
 }
 
-MF_TEST(dealing_keeps_grains_whole)
+MF_TEST(assignment_does_not_split_grains)
 {
     expect(16, 4, 2, (double[]){ 3, 1 }, (int64_t[]){ 12, 4 });
     expect(10, 4, 2, (double[]){ 1, 1 }, (int64_t[]){ 8, 2 }); /* the last grain is smaller */
@@ -45,7 +45,7 @@ MF_TEST(dealing_keeps_grains_whole)
 }
 
 /* No other way to deal is better: all of them are tried. */
-MF_TEST(dealing_is_the_best_there_is)
+MF_TEST(assignment_is_optimal)
 {
     const double speeds[][3] = { { 1, 1, 1 }, { 1, 2, 4 }, { 3, 1, 7 }, { 0.1, 5, 5 } };
 
@@ -77,7 +77,7 @@ static double deal_near(int ranks, const int64_t *counts, const double *near, in
     return mf_shard_assign_near(shards, ranks, near, shares, order);
 }
 
-MF_TEST(dealing_gives_shards_to_whom_they_are_near)
+MF_TEST(assignment_prefers_workers_with_local_data)
 {
     int order[3];
 
@@ -92,7 +92,7 @@ MF_TEST(dealing_gives_shards_to_whom_they_are_near)
     T_TRUE(order[0] == 1);
 }
 
-MF_TEST(dealing_by_what_is_near_changes_nothing_for_nothing)
+MF_TEST(assignment_by_locality_moves_no_shard_without_benefit)
 {
     int order[3];
 

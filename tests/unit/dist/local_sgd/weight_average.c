@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Averages over members that are threads, of which each brings the values of some. */
+/* weight_average.c - averages of weights over members of a group. Members are threads. */
 #include "dist/local_sgd/weight_average.h"
 
 #include "base/mem.h"
@@ -113,7 +113,7 @@ MF_TEST(average_is_weighted_and_the_same_for_all)
 }
 
 /* Values that round otherwise in another order of addition. */
-MF_TEST(average_does_not_depend_on_who_brings_what)
+MF_TEST(average_does_not_depend_on_the_owner_of_each_value)
 {
     const double weights[] = { 7, 11, 13, 2999, 1 };
     const mf_share alone[] = { { 0, 5 } };

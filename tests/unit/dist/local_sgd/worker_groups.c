@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who does what for which group: everything once, whatever the numbers. */
+/* worker_groups.c - groups of workers: each shard and each sample belongs to exactly one. */
 #include "dist/local_sgd/worker_groups.h"
 
 #include "mf_test.h"
@@ -30,7 +30,7 @@ static void check_dealing(const mf_worker_groups *g)
     T_EQ(speaking, g->n_active);
 }
 
-MF_TEST(groups_each_have_workers_and_one_speaks_for_each)
+MF_TEST(groups_each_have_workers_and_one_leader)
 {
     const int64_t left_at[MOST] = { 0 };
 
@@ -44,7 +44,7 @@ MF_TEST(groups_each_have_workers_and_one_speaks_for_each)
     }
 }
 
-MF_TEST(groups_have_all_samples_of_a_batch_between_them)
+MF_TEST(groups_partition_the_samples_of_a_batch)
 {
     const int64_t left_at[MOST] = { 0 };
 
@@ -65,7 +65,7 @@ MF_TEST(groups_have_all_samples_of_a_batch_between_them)
     }
 }
 
-MF_TEST(groups_that_have_left_keep_their_shards_and_lose_their_workers)
+MF_TEST(groups_that_left_keep_their_shards_without_workers)
 {
     const int64_t left_at[4] = { 0, 32, 0, 0 };
     mf_worker_groups g;

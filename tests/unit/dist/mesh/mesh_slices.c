@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_slices.c - a training on a mesh has its variables in slices, and whole when somebody looks.
- */
+/* mesh_slices.c - variables of a training on a mesh are sharded, and gathered for readers. */
 #include "tensor/buffer.h"
 #include "unit/train/loop/toy.h"
 
@@ -80,7 +79,7 @@ static void train(const char *strategy, watcher *w)
     mf_dataset_unref(set);
 }
 
-MF_TEST(a_hook_that_says_so_sees_the_weights_of_its_step_on_a_mesh)
+MF_TEST(a_hook_that_requests_weights_sees_those_of_its_step_on_a_mesh)
 {
     watcher alone = { .asks = 5, .step = 5 }, mesh = alone, silent = { .step = 5 };
     const char *strategy = "mesh axes='all:4' layout='batch:all;weights:all' exact=true";
@@ -95,7 +94,7 @@ MF_TEST(a_hook_that_says_so_sees_the_weights_of_its_step_on_a_mesh)
 }
 
 /* Threads have all of the devices in one process. */
-MF_TEST(a_training_on_a_mesh_has_its_variables_once)
+MF_TEST(a_training_on_a_mesh_stores_its_variables_once)
 {
     const int64_t before = mf_buffer_live_bytes();
     watcher alone = { .step = 5 }, mesh = { .step = 5 };

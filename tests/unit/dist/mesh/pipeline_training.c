@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_training.c - stages of a pipeline do their micro-batches in the order that was wanted,
- * whatever it is, and get the same weights. */
+/* pipeline_training.c - stages run micro-batches in the order of the schedule; every schedule gives
+ * the same weights. */
 #include "mf_test.h"
 #include "spmd/pipeline/pipeline_schedule.h"
 
@@ -114,7 +114,7 @@ static void check(const char *text, const mf_pipeline_plan *plan, const char *wa
     }
 }
 
-MF_TEST(stages_do_their_micro_batches_in_the_order_that_was_wanted)
+MF_TEST(stages_run_their_micro_batches_in_the_configured_order)
 {
     mf_mesh_counts counts[STAGES];
     char want[65];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pushes and answers that are lost on the way: the worker sends a push again, the server applies it
+/* ps_again.c - lost pushes and lost answers: the worker repeats the push, the server applies it
  * once. */
 #include "base/param.h"
 #include "dist/param_server/ps_client.h"
@@ -156,12 +156,12 @@ static void lose_some(bool in_memory)
         T_TRUE(whole.weights[i] == holed.weights[i]);
 }
 
-MF_TEST(servers_get_a_lost_push_again_and_apply_it_once)
+MF_TEST(servers_receive_a_lost_push_again_and_apply_it_once)
 {
     lose_some(false);
 }
 
-MF_TEST(servers_get_a_lost_push_again_where_gradients_lie_in_shared_memory)
+MF_TEST(servers_receive_a_lost_push_again_through_shared_memory)
 {
     lose_some(true);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's side of a parameter server that is none: it says nothing. */
+/* ps_client.c - the worker's side, with a server that does not answer. */
 #include "dist/param_server/ps_client.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static void run_with_client(with_client *run)
 
 /* ---- saving ---- */
 
-static void save_in_vain(mf_ps_client *c)
+static void save_without_answer(mf_ps_client *c)
 {
     char prefix[64];
     mf_snapshot *s;
@@ -60,9 +60,9 @@ static void save_in_vain(mf_ps_client *c)
     mf_snapshot_free(s);
 }
 
-MF_TEST(servers_that_do_not_save_in_time_leave_it_to_the_chief)
+MF_TEST(servers_that_do_not_save_in_time_leave_saving_to_the_chief)
 {
-    run_with_client(save_in_vain);
+    run_with_client(save_without_answer);
 }
 
 /* ---- a lane that is too narrow ---- */
@@ -113,7 +113,7 @@ static void push_through_a_message(mf_ps_client *c)
     mf_buf_deinit(&got);
 }
 
-MF_TEST(servers_get_in_a_message_what_a_narrow_lane_has_no_room_for)
+MF_TEST(servers_receive_in_a_message_what_exceeds_the_shared_memory)
 {
     run_with_client(push_through_a_message);
 }

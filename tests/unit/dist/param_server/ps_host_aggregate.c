@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ps_host_aggregate.c - sums of the workers of one host; mismatched sums are refused. */
 #include "dist/param_server/ps_host_aggregate.h"
 
 #include "collective/net_groups.h"
@@ -42,7 +43,7 @@ static bool gather(mf_net *net, void *arg)
     return true;
 }
 
-MF_TEST(servers_crew_refuses_sums_that_do_not_fit_together)
+MF_TEST(servers_host_aggregate_refuses_mismatched_sums)
 {
     const char *gap = "the sums of worker 0 to worker 1 do not fit together";
     trick tricks[] = { { { 2, 4 }, NULL },

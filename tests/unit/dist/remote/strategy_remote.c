@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter servers and their workers as threads. tests/train/servers.py has processes. */
+/* strategy_remote.c - parameter servers and workers as threads. tests/train/servers.py runs
+ * processes.
+ */
 #include "base/clock.h"
 #include "dist/param_server/strategy_param_server.h"
 #include "net/net.h"
@@ -75,7 +77,7 @@ static void fit_until_stopped(job_worker *w)
                                   .n_hooks = 1 });
 }
 
-MF_TEST(servers_tell_all_workers_that_one_wants_to_stop)
+MF_TEST(servers_notify_all_workers_of_a_stop_request)
 {
     static const char *const kinds[] = { "parameter_server", "parameter_server mode=async",
                                          "parameter_server mode=semi staleness=1",
@@ -91,7 +93,7 @@ MF_TEST(servers_tell_all_workers_that_one_wants_to_stop)
     }
 }
 
-/* ---- weights that somebody holds ---- */
+/* ---- weights that a reader holds ---- */
 
 enum { KEPT = 6 }; /* more than there are areas for answers */
 
@@ -127,7 +129,7 @@ static void fit_and_keep(job_worker *w)
     }
 }
 
-MF_TEST(servers_do_not_change_weights_that_somebody_holds)
+MF_TEST(servers_do_not_modify_weights_that_a_reader_holds)
 {
     static const char *const kinds[] = { "parameter_server", "parameter_server mode=async" };
     job_worker w[JOB_MOST];
@@ -248,7 +250,7 @@ static void be_an_impatient_worker(mf_net *net, void *arg)
     mf_free(answer);
 }
 
-/* ---- pushes that come again ---- */
+/* ---- repeated pushes ---- */
 
 enum { UPDATES = 100, AGAIN = 1000, AT_ONCE = 50 };
 
@@ -374,33 +376,33 @@ static bool serve_or_push(mf_net *net, void *arg)
     return st == MF_OK;
 }
 
-MF_TEST(servers_refuse_pushes_that_make_no_sense_and_go_on)
+MF_TEST(servers_refuse_invalid_pushes_and_continue)
 {
     service x = { 1, be_a_bad_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
 
-MF_TEST(servers_take_no_new_lane_while_a_push_waits)
+MF_TEST(servers_accept_no_new_shared_memory_while_a_push_waits)
 {
     service x = { 2, be_an_impatient_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
 
-MF_TEST(servers_apply_a_push_once_however_often_and_late_it_comes)
+MF_TEST(servers_apply_a_repeated_or_late_push_once)
 {
     answers once = { 0 }, often = { .again = AGAIN };
     service x = { 1, be_an_echo, &once }, y = { 1, be_an_echo, &often };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &y }));
-    printf("0 of %d pushes that came again or late were applied\n", UPDATES * AGAIN);
+    printf("0 of %d repeated or late pushes were applied\n", UPDATES * AGAIN);
     T_EQ(often.size, once.size);
     T_EQ(memcmp(often.last, once.last, once.size), 0);
 }
 
-MF_TEST(servers_apply_a_batch_once_whoever_pushes_it)
+MF_TEST(servers_apply_a_batch_once_for_any_sender)
 {
     service x = { 1, be_a_second_worker, NULL };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* conv_plan.c - plans of convolutions and their limit of memory. */
 #include "ops/dnnl/conv_plan.h"
 
 #include "base/mem.h"

@@ -111,7 +111,7 @@ ssize_t write(int fd, const void *data, size_t len)
     return syscall(SYS_write, fd, data, len);
 }
 
-/* Of those that do all or nothing. */
+/* For calls that are atomic. */
 static bool goes_wrong(const char *name, disk_kind kind, const char *to)
 {
     if (!name)
@@ -134,7 +134,7 @@ int fsync(int fd)
     name = watched ? inside_fd(fd, path) : NULL;
     wrong = goes_wrong(name, name && name[0] == '\0' ? DISK_SYNC_FOLDER : DISK_SYNC, NULL);
     pthread_mutex_unlock(&lock);
-    return wrong ? -1 : 0; /* nobody cuts the power here */
+    return wrong ? -1 : 0; /* no simulated power failure here */
 }
 
 int rename(const char *from, const char *to)
@@ -152,7 +152,7 @@ int unlink(const char *path)
     return unlinkat(AT_FDCWD, path, 0);
 }
 
-/* Removing does not fail: whoever cannot write may still remove. */
+/* Removing does not fail: a full or failing disk still removes files. */
 int unlinkat(int folder, const char *file, int flags)
 {
     char path[PATH_MAX];

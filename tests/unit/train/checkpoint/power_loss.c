@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints on a disk that fails at any call, or whose power fails at any moment. */
+/* power_loss.c - checkpoints on a disk that fails at any call, or loses power at any moment. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -70,7 +70,7 @@ static bool save_with_failure(toy *p, mf_checkpoints *c, disk *d, char *sha)
     toy_fit(p, 1);
     T_OK(mf_trainer_sha256(p->trainer, sha));
     disk_watch(d);
-    T_OK(mf_checkpoints_save(c, p->trainer)); /* training goes on */
+    T_OK(mf_checkpoints_save(c, p->trainer)); /* training continues */
     (void)!mf_checkpoints_wait(c); /* the last save may have failed */
     disk_leave();
     return d->calls >= d->fail_at;
@@ -110,7 +110,7 @@ static int64_t fail_everywhere(toy *p, int error)
     return call - 1;
 }
 
-MF_TEST(disk_that_fails_at_any_call_leaves_the_checkpoint_before)
+MF_TEST(disk_that_fails_at_any_call_keeps_the_previous_checkpoint)
 {
     static const int errors[] = { ENOSPC, EIO, EDQUOT, 0 };
 
@@ -176,7 +176,7 @@ static void look_after_cut(toy *p, const history *h, int64_t acts, int64_t cuts)
     mf_free(prefix);
 }
 
-MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_old_checkpoint_or_the_new, 120)
+MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_previous_or_the_new_checkpoint, 120)
 {
     uint64_t random = 1;
     history h = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hogwild.c - several threads train one model at once: locked, and without locks. */
+/* hogwild.c - several threads train one model concurrently, with and without locks. */
 #include "train/checkpoint/checkpoint.h"
 #include "unit/train/loop/folder.h"
 #include "unit/train/loop/toy.h"
@@ -86,7 +86,7 @@ static void counting_toy(toy *p)
     toy_data(p, "x", x, label);
 }
 
-MF_TEST_TIMEOUT(train_locked_updates_of_many_threads_are_all_there, 120)
+MF_TEST_TIMEOUT(train_locked_updates_of_many_threads_are_all_applied, 120)
 {
     toy p;
     double start[TOY_INPUTS];
@@ -125,7 +125,7 @@ MF_TEST_TIMEOUT(train_updates_without_locks_find_the_solution, 120)
 }
 
 /* A checkpoint is written behind the training, which writes into the weights meanwhile. */
-MF_TEST(train_a_snapshot_keeps_its_values_when_updates_have_no_lock)
+MF_TEST(train_a_snapshot_keeps_its_values_during_unlocked_updates)
 {
     char dir[32], prefix[64];
     mf_snapshot *s;

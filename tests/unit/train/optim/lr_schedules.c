@@ -54,7 +54,7 @@ MF_TEST(train_schedules_warm_up_from_the_first_step_on)
     T_NEAR(at("cosine warmup=20", 100, 100), 0.0, 1e-6);
 }
 
-MF_TEST(train_schedules_say_what_is_wrong)
+MF_TEST(train_schedules_reject_invalid_settings)
 {
     mf_arena *arena = mf_arena_new();
     mf_schedule s;

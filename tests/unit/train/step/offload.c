@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the optimizer keeps in files of a folder: the same weights, and it stays there. */
+/* offload.c - optimizer slots in files: the same weights, and the slots do not return to memory. */
 #include "train/step/offload.h"
 
 #include "mf_test.h"
@@ -111,7 +111,7 @@ MF_TEST(train_offloaded_slots_stay_in_their_files_and_change_no_bit)
     (void)snprintf(in_files, sizeof in_files, "%s/files", dir);
     train(NULL, in_memory, 9, want);
     train(dir, in_files, 5, got);
-    train(dir, in_files, 9, got); /* goes on */
+    train(dir, in_files, 9, got); /* continues */
     T_STREQ(got, want);
     folder_remove(dir);
 }
@@ -171,7 +171,7 @@ MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_devices)
     folder_remove(dir);
 }
 
-MF_TEST(train_offloading_says_what_it_cannot)
+MF_TEST(train_offloading_refuses_unsupported_settings)
 {
     mf_model *m = wide();
     mf_strategy *s;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computing in 16 bits: what changes its type, what does not, and loss scaling; storing in 16. */
+/* precision.c - mixed precision: which tensors have 16 bits, loss scaling, and storage in 16 bits.
+ */
 #include "formats/tensors.h"
 #include "graph/graph.h"
 #include "mf_test.h"
@@ -163,7 +164,7 @@ MF_TEST(precision_halves_the_memory_of_tensors_of_low_type)
     }
 }
 
-MF_TEST(precision_steps_whose_gradients_overflow_are_left_out)
+MF_TEST(precision_steps_whose_gradients_overflow_are_skipped)
 {
     mf_dataset *set = halves();
     char before[65], after[65];
@@ -182,7 +183,7 @@ MF_TEST(precision_steps_whose_gradients_overflow_are_left_out)
     mf_dataset_unref(set);
 }
 
-MF_TEST(precision_unknown_ones_are_named)
+MF_TEST(precision_errors_name_unknown_settings)
 {
     mf_model *m;
     mf_trainer *t;
@@ -195,8 +196,8 @@ MF_TEST(precision_unknown_ones_are_named)
     mf_model_free(m);
 }
 
-/* Its last layers were not looked at before the types changed. */
-MF_TEST(precision_branches_that_meet_in_the_output_keep_its_shape)
+/* Regression: the last layers were not checked before the types changed. */
+MF_TEST(precision_branches_joined_in_the_output_keep_its_shape)
 {
     static const char *const kinds[] = { "bf16", "fp16" };
 
@@ -236,8 +237,8 @@ static void fit(mf_trainer *t, int64_t steps)
     mf_dataset_unref(set);
 }
 
-/* Weights are updated in 32 bits as ever; the checkpoint has 16 of them, and slots as they are.
- * Going on from it is going on from the rounded numbers, each time the same. */
+/* Weights are updated in 32 bits; the checkpoint stores them in 16 bits, and slots unchanged. A
+ * restored training continues from the rounded weights, with the same bits each time. */
 static void check_stored(const char *precision, mf_dtype type, float (*round)(float))
 {
     static const char weight[] = "dense/kernel", slot[] = "dense/kernel/Momentum";
@@ -296,7 +297,7 @@ static float by_f16(float x)
     return mf_f16_to_f32(mf_f16_from_f32(x));
 }
 
-MF_TEST(precision_weights_are_stored_in_the_type_that_is_said)
+MF_TEST(precision_weights_are_stored_in_the_configured_type)
 {
     check_stored("fp32 stored=bf16", MF_DTYPE_BF16, by_bf16);
     check_stored("fp32 stored=fp16", MF_DTYPE_F16, by_f16);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that become zero while they are trained. */
+/* prune_weights.c - weights that are pruned to zero during training. */
 #include "train/step/prune_weights.h"
 
 #include "unit/train/loop/toy.h"
@@ -35,7 +35,7 @@ static int all_zeros(const toy *p)
     return zeros(p, "dense/kernel", TOY_INPUTS * HIDDEN) + zeros(p, "dense_1/kernel", HIDDEN);
 }
 
-MF_TEST(prune_reaches_the_share_it_was_asked_for_and_keeps_it)
+MF_TEST(prune_reaches_the_configured_sparsity_and_keeps_it)
 {
     toy p;
 
@@ -59,7 +59,7 @@ MF_TEST(prune_reaches_the_share_it_was_asked_for_and_keeps_it)
     toy_end(&p);
 }
 
-MF_TEST(prune_by_layer_takes_the_same_share_of_each)
+MF_TEST(prune_by_layer_gives_each_layer_the_same_sparsity)
 {
     toy p;
 
@@ -79,7 +79,7 @@ MF_TEST(prune_by_layer_takes_the_same_share_of_each)
     toy_end(&p);
 }
 
-MF_TEST(prune_hold_keeps_zeros_that_were_there)
+MF_TEST(prune_hold_keeps_existing_zeros)
 {
     toy p;
     mf_tensor *kernel;
@@ -122,7 +122,7 @@ MF_TEST(prune_settings_survive_printing)
     mf_arena_free(arena);
 }
 
-MF_TEST(prune_that_makes_no_sense_is_refused)
+MF_TEST(prune_rejects_invalid_settings)
 {
     static const struct {
         const char *text, *part;
