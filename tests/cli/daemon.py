@@ -123,7 +123,7 @@ def a_job_waits_for_its_predecessors_and_delays_no_other_job(b):
     b.wait_state("free", "done")
     check(b.jobs()["behind"]["state"] == "queued", "it does not wait")
     b.wait_state("never", "failed")
-    check("'wrong', which it comes after, was not done" in b.jobs()["never"]["how"], str(b.jobs()["never"]))
+    check("it depends on 'wrong', which did not succeed" in b.jobs()["never"]["how"], str(b.jobs()["never"]))
     open(b.out("slow"), "w").close()
     b.wait_state("behind", "done")
     with open(b.out("done")) as f:

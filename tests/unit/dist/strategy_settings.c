@@ -151,7 +151,7 @@ MF_TEST(strategy_settings_errors_name_the_problem)
         { MF_INVALID_ARGUMENT, "not 'lose'", "local_sgd slots=lose" },
         { MF_INVALID_ARGUMENT, "not 'maybe'", "parameter_server mode=maybe" },
         { MF_INVALID_ARGUMENT, "period=2 is for", "parameter_server period=2" },
-        { MF_INVALID_ARGUMENT, "go together", "parameter_server shards=2" },
+        { MF_INVALID_ARGUMENT, "belong together", "parameter_server shards=2" },
         { MF_INVALID_ARGUMENT, "use mode=sync", "parameter_server mode=async aggregation=median" },
         { MF_INVALID_ARGUMENT, "mesh needs the setting axes", "mesh" },
         { MF_INVALID_ARGUMENT, "no axis 'b'", "mesh axes=a:2 layout=batch:b" },

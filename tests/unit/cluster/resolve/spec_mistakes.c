@@ -240,8 +240,8 @@ MF_TEST(cluster_conventions_are_noted_only_if_they_disagree)
 
     T_OK(mf_cluster_resolve(&differ, &c));
     T_EQ(c->n_notes, 1);
-    T_STREQ(c->notes[0], "torchrun says /job:worker/task:1 of 2, MPICH says /job:worker/task:0 of "
-                         "2: torchrun is stronger and is used");
+    T_STREQ(c->notes[0], "torchrun specifies /job:worker/task:1 of 2, MPICH specifies "
+                         "/job:worker/task:0 of 2: torchrun has priority");
     T_EQ(c->rank, 1);
     mf_cluster_free(c);
     T_OK(mf_cluster_resolve(&agree, &c));

@@ -147,7 +147,7 @@ MF_TEST(prune_rejects_invalid_settings)
         toy_end(&p);
     }
     two_layers(&p);
-    T_FAILS(MF_INVALID_ARGUMENT, "--prune and --ema do not go together",
+    T_FAILS(MF_INVALID_ARGUMENT, "--prune and --ema cannot be combined",
             mf_model_compile(
                 p.model,
                 &(mf_compile_options){ .loss = "mean_squared_error", .ema = 0.9, .prune = "hold" },
