@@ -75,7 +75,7 @@ TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*", re.M)
 C_TEST = re.compile(r"\bMF_TEST\w*\(\s*(\w+)")
 PY_NAME = re.compile(r"^ *def (\w+)", re.M)
-SH_NAME = re.compile(r"^\s*(?:ok|fails|wrong|check|one|suite|expect \d+) \"([^\"\n]+)\"", re.M)
+SH_NAME = re.compile(r"^\s*(?:ok|fails|wrong|check|one|suite|verdict|(?:expect|launch) \d+) \"([^\"\n]+)\"", re.M)
 
 
 def pattern(phrase):
