@@ -9,10 +9,10 @@
 
 enum { SAMPLES = 64, BATCH = 4, STEPS = SAMPLES / BATCH };
 
-/* A training of one epoch in order, four samples a step. */
+/* A training of one epoch in order, with four samples per step. */
 typedef struct plan {
     int bad_from, bad_to; /* samples with NaN */
-    int gone_from, gone_to; /* samples that are not there at all */
+    int gone_from, gone_to; /* samples that the data set does not contain */
     const char *optimizer, *guard, *precision;
     int64_t save_steps; /* 0: nothing is saved */
     int64_t check_steps;
@@ -21,7 +21,7 @@ typedef struct plan {
     int flips_again; /* as often */
     const char *frozen; /* this one is not trained */
     char dir[32];
-    int64_t skipped[JOB_MOST]; /* by rank: what was reported last */
+    int64_t skipped[JOB_MOST]; /* by rank: the last report */
 } plan;
 
 static void make_data(const plan *p, toy *out)
@@ -124,7 +124,7 @@ static void audit(const char *dir)
     mf_audit_deinit(&a);
 }
 
-/* All workers end with the same weights: these. */
+/* All workers end with these weights. */
 static void train(plan *p, const char *strategy, int n, char sha[65])
 {
     job_worker w[JOB_MOST];
@@ -204,8 +204,8 @@ MF_TEST(guard_skip_changes_nothing_without_nan_or_inf)
     T_STREQ(sha, without);
 }
 
-/* Steps 6 to 9 are none. After the third, weights are those of step 4 again: the checkpoint of step
- * 5, were there one, would have the same ones. */
+/* Steps 6 to 9 have NaN. After the third skip, the weights are those of step 4 again: a checkpoint
+ * of step 5 would contain the same weights. */
 MF_TEST(guard_skip_rolls_back_after_consecutive_skips_and_data_advances)
 {
     char without[65], sha[65];
@@ -245,7 +245,8 @@ MF_TEST(guard_skip_fails_without_an_earlier_checkpoint)
     fails(&p, 2, MF_INVALID_ARGUMENT, "no earlier checkpoint");
 }
 
-/* A scale that is too large for fp16 is halved and not counted as a row. */
+/* A loss scale that is too large for fp16 is halved. Its steps do not count as consecutive skips.
+ */
 MF_TEST(guard_skip_does_not_count_steps_of_loss_scaling)
 {
     plan p = { .guard = "skip in_row=2", .precision = "fp16 loss_scale=1e9" };
@@ -288,8 +289,9 @@ MF_TEST(weights_that_differ_are_repaired_to_the_bits_of_a_run_without_the_fault)
     }
 }
 
-/* What is kept is the same memory until it is updated: right after a comparison, or for ever where
- * it is not trained. Then it comes from another worker. */
+/* A snapshot shares its memory with the variable until the next update, or permanently if the
+ * variable is not trained. A flipped bit then damages both: the value is copied from another
+ * worker. */
 MF_TEST(weights_with_a_damaged_snapshot_are_copied_from_another_worker)
 {
     char without[65], sha[65];

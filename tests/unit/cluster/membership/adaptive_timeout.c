@@ -14,7 +14,7 @@
 
 static const int64_t MS = 1000000, S = 1000000000;
 
-/* Kept every so often, `times` times, from *now on. */
+/* Renews `times` times at a fixed interval, from *now on. */
 static void keep_every(mf_adaptive_timeout *p, int64_t *now, int64_t gap_ns, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -56,7 +56,7 @@ MF_TEST(cluster_timeout_grows_with_gaps_and_shrinks_after_a_minute_without_any)
     T_EQ(mf_adaptive_timeout_length(&p, now), 30 * S); /* no more, whatever happens */
 }
 
-/* The gap counts from before the call that kept the lease: it may have taken long to arrive. */
+/* The gap starts before the call that renewed the lease, because the call may have been slow. */
 MF_TEST(cluster_timeout_grows_with_slow_calls_of_the_store)
 {
     mf_adaptive_timeout p;
@@ -89,7 +89,7 @@ MF_TEST(cluster_timeout_of_a_late_task_delays_its_suspicions)
 
 static const mf_member SELF = { .name = "worker 2", .address = "here", .id = "abc" };
 
-/* The store's entry of ours; false: there is none. */
+/* This task's entry in the store; false: there is none. */
 static bool find_entry(mf_store *s, mf_member *out, int64_t *version)
 {
     mf_store_entry e;

@@ -15,7 +15,7 @@
 
 static const char *const TWO[] = { "worker 0", "worker 1" };
 
-/* A task that comes, and waits in a thread of its own for its next view. */
+/* A task that registers, and waits for its next view in a separate thread. */
 typedef struct task {
     mf_members *members;
     const mf_view *view;
@@ -169,7 +169,7 @@ MF_TEST(cluster_members_names_are_unique)
     task a = { 0 };
     mf_members *second;
 
-    come_for(&a, "memory:twice", "worker 0", 3000000000); /* a busy machine keeps it, too */
+    come_for(&a, "memory:twice", "worker 0", 3000000000); /* it is also renewed on a busy machine */
     T_FAILS(MF_ALREADY_EXISTS, "worker 0 exists already, at here",
             mf_members_open(&(mf_members_options){ .store = "memory:twice",
                                                    .name = "worker 0",
@@ -206,7 +206,8 @@ MF_TEST(cluster_members_refuse_a_task_that_joins_after_the_end)
 
 /* ---- doubts ---- */
 
-/* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
+/* The store's contents for tasks 0 to n - 1, all in the view, with these suspicions: pairs of
+ * digits.
  */
 static mf_view next_of(int n, const char *suspicions)
 {
@@ -259,14 +260,14 @@ static void check_next(int n, const char *suspicions, const char *names)
 MF_TEST(cluster_members_of_a_view_do_not_suspect_each_other)
 {
     check_next(3, "", "012");
-    check_next(3, "0212", "01"); /* 2 does not come */
+    check_next(3, "0212", "01"); /* 2 does not connect */
     check_next(3, "1012", "02"); /* 1 reaches no task */
-    check_next(3, "12", "01"); /* they do not reach each other: the later one goes */
+    check_next(3, "12", "01"); /* they do not reach each other: the later member is excluded */
     check_next(3, "21", "01");
     check_next(2, "0110", "0");
     check_next(4, "0213", "01"); /* two pairs */
-    check_next(4, "02030112", "13"); /* 0 is doubtful thrice, then 2 */
-    check_next(3, "0712", "01"); /* 7 is not there any more */
+    check_next(4, "02030112", "13"); /* 0 has three suspicions, then 2 has most */
+    check_next(3, "0712", "01"); /* 7 is not registered any more */
 }
 
 static bool is_out_and_waits(mf_members *m)
@@ -285,7 +286,7 @@ MF_TEST(cluster_members_exclude_a_suspected_task_which_rejoins)
     T_OK(mf_members_next(a.members, &a.view));
     T_TRUE(a.view->epoch == 2 && a.view->n == 1 && a.view->self == 0);
     until(is_out_and_waits, b.members);
-    T_TRUE(!mf_members_wait_for_next(a.members)); /* it is there, and not wanted */
+    T_TRUE(!mf_members_wait_for_next(a.members)); /* it is registered, but still excluded */
     begin_next(&b);
     until(mf_members_wait_for_next, a.members); /* after a while */
     T_OK(mf_members_next(a.members, &a.view));

@@ -158,7 +158,7 @@ MF_TEST(cluster_a_hostfile_gives_workers_and_ports)
     T_STREQ(c->tasks[2].address, "here.example.org:3000");
     mf_cluster_free(c);
 
-    request.host = "a"; /* it has two slots: which of them? */
+    request.host = "a"; /* it has two slots, so the index is ambiguous */
     T_FAILS(MF_INVALID_ARGUMENT, "which of its 3 tasks", mf_cluster_resolve(&request, &c));
     request.task_index = "1";
     T_OK(mf_cluster_resolve(&request, &c));

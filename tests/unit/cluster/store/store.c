@@ -188,7 +188,7 @@ MF_TEST(cluster_store_memory_uses_the_configured_clock)
 
 /* ---- failed allocations ---- */
 
-/* Whichever allocation fails, nothing leaks, and either all was done or nothing. */
+/* For every failing allocation: no leak, and the call had its full effect or none. */
 static void fail_every_allocation(const char *url)
 {
     for (int64_t n = 1;; n++) {

@@ -16,7 +16,7 @@ enum { LONG_MS = 30000 };
 
 static const int64_t HOUR_NS = 3600 * INT64_C(1000000000);
 
-/* What a holder tells of itself, in memory of all. */
+/* The state of a holder, in shared memory. */
 typedef struct holder {
     pid_t pid;
     atomic_bool holds, lost; /* it has put its value; its lease has ended */
@@ -87,7 +87,8 @@ MF_TEST(cluster_store_file_lease_of_a_killed_process_ends_at_once)
     version = version_of(s, "leader");
     T_FAILS(MF_ABORTED, "exists", mf_store_put(s, "leader", "", 0, MF_STORE_NEW, 0, NULL));
     T_EQ(kill(h->pid, SIGKILL), 0);
-    T_OK(mf_store_wait(s, "leader", version, store_in_ms(LONG_MS))); /* not after an hour */
+    T_OK(
+        mf_store_wait(s, "leader", version, store_in_ms(LONG_MS))); /* much earlier than its hour */
     T_FAILS(MF_NOT_FOUND, "'leader'", mf_store_get(s, "leader", &e, NULL));
     T_OK(mf_store_put(s, "leader", "next", 4, MF_STORE_NEW, 0, NULL));
     end_holder(h);
@@ -95,7 +96,7 @@ MF_TEST(cluster_store_file_lease_of_a_killed_process_ends_at_once)
     store_folder_end(&f);
 }
 
-/* Long before its time is over, for the kernel shows that it is stopped. */
+/* Long before the lease expires, because the kernel reports that the process is stopped. */
 MF_TEST(cluster_store_file_lease_of_a_stopped_process_expires_permanently)
 {
     mf_store_entry e;
@@ -126,7 +127,7 @@ MF_TEST(cluster_store_file_lease_of_a_stopped_process_expires_permanently)
     store_folder_end(&f);
 }
 
-/* Answers with the negative number of a lease: it is over. */
+/* Writes the negated number of a lease once it sees it expired. */
 static _Noreturn void watch_lease(const mf_store_folder *folder, atomic_llong *now)
 {
     for (;;) {
@@ -137,8 +138,8 @@ static _Noreturn void watch_lease(const mf_store_folder *folder, atomic_llong *n
     }
 }
 
-/* While one keeps its lease, at the last moment again and again, others look whether it is over:
- * what one has seen to be over must not be kept by the other. */
+/* A holder renews its lease repeatedly at the last moment while another process checks it. After
+ * the other process has seen it expired, a renewal must fail. */
 MF_TEST(cluster_store_file_lease_expires_for_all_processes_or_for_none)
 {
     mf_store_folder folder;

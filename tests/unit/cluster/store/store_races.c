@@ -23,7 +23,8 @@ typedef struct journal {
     struct {
         atomic_llong version; /* the result of its put; 0: none yet, or it lost */
         int64_t before; /* the version it replaced */
-        int64_t before_value; /* and what was there: a place in this list, from 1 on; 0: nothing */
+        int64_t
+            before_value; /* and the value it replaced: an index into this list, from 1; 0: none */
         bool ended; /* the call returned */
     } put[WINS_MAX];
 } journal;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 2500 }; /* no multiple of a block */
+enum { N = 2500 }; /* not a multiple of a block */
 
 typedef struct bench {
     mf_arena *arena;
@@ -22,7 +22,7 @@ typedef struct bench {
     int64_t size;
 } bench;
 
-/* Numbers of many magnitudes: most are small, some are zero. */
+/* Values of many magnitudes: most are small, some are zero. */
 static void draw(float *x, int64_t n, uint64_t seed)
 {
     mf_philox gen = mf_philox_init(seed, 7);
@@ -434,7 +434,7 @@ MF_TEST(codec_rules_match_names_and_the_first_match_applies)
     T_STREQ(find(c, "dense/bias", 5000), NULL);
     T_STREQ(find(c, "dense/kernel", 1023), NULL);
     T_STREQ(find(c, "", 5000), NULL);
-    T_STREQ(find(c, "emb", 5000), NULL); /* a column: nothing is gained */
+    T_STREQ(find(c, "emb", 5000), NULL); /* a column: compression would not help */
     T_TRUE(mf_codecs_find(c, "emb", MF_DTYPE_F32, &item) != NULL);
     T_TRUE(mf_codecs_find(c, "emb", MF_DTYPE_F64, &item) == NULL);
     T_STREQ(mf_codecs_with_memory(c)->kind->name, "power_sgd");

@@ -22,8 +22,8 @@ typedef struct job {
     int64_t samples;
     int from, to; /* steps */
     mf_segment *segment;
-    mf_aux_state_list *before; /* what is kept, before and after; the first member's */
-    float result[COUNT]; /* of the last step; the first member's */
+    mf_aux_state_list *before; /* residuals before and after; of the first member */
+    float result[COUNT]; /* of the last step; of the first member */
 } job;
 
 typedef struct member {

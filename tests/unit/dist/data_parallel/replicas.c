@@ -79,7 +79,7 @@ MF_TEST(replicas_with_central_storage_give_the_same_weights)
     compare("central_storage", &(setup){ NULL, 3, 16, "adam", "fp16", 0.0 });
 }
 
-/* ---- a small net that a test can look into ---- */
+/* ---- a small net with readable variables ---- */
 
 typedef struct mirrored {
     toy toy;
@@ -118,7 +118,7 @@ MF_TEST(replicas_update_rows_of_tables)
     }
 }
 
-/* What is set between two calls of mf_fit() reaches all replicas: else they would differ. */
+/* Values that are set between two calls of mf_fit() reach all replicas. */
 MF_TEST(replicas_follow_variables_that_were_set)
 {
     mirrored m;
@@ -237,7 +237,7 @@ MF_TEST(replicas_trimmed_mean_and_median_do_not_depend_on_the_number_of_replicas
     }
 }
 
-/* Nothing is cut off: the mean of the means of equal shards is the mean. */
+/* Nothing is trimmed: the mean of the means of equal shards is the mean. */
 MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
 {
     float sum[TOY_INPUTS], w[TOY_INPUTS];
@@ -251,8 +251,8 @@ MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
         T_TRUE(w[i] == sum[i]);
 }
 
-/* One step of plain SGD from w: the sum goes as many times as far as there are shards, to the bit,
- * however many compute it. */
+/* One step of plain SGD from w: with `sum` the step is exactly the number of shards times as long,
+ * for any number of replicas. */
 static void step_of(const char *strategy, const char *name, void (*make)(toy *p),
                     double moved[TOY_INPUTS], int64_t *shards)
 {

@@ -8,7 +8,7 @@
 
 enum { STEPS = 12 };
 
-static float reached[JOB_MOST][TOY_INPUTS]; /* by rank: the weights in the end */
+static float reached[JOB_MOST][TOY_INPUTS]; /* by rank: the final weights */
 static char after[JOB_MOST][STEPS][65]; /* by rank and step: the SHA-256 of all weights */
 
 static mf_status note_weights(void *ctx, mf_trainer *t, const mf_step_report *report)
@@ -35,7 +35,7 @@ static void fit(job_worker *w)
     toy_end(&p);
 }
 
-/* All workers end with the same weights: these. */
+/* All workers end with these weights. */
 static void train(const char *strategy, int n, const char *optimizer, char sha[65])
 {
     job_worker w[JOB_MOST];
@@ -105,7 +105,7 @@ MF_TEST(workers_that_average_end_with_the_same_bits_every_time)
     }
 }
 
-/* One process does all groups in turn; with more workers than groups several do one. */
+/* One process trains all groups in turn; with more workers than groups, several share a group. */
 MF_TEST(workers_of_groups_end_with_the_bits_of_one_process)
 {
     static const char *const kinds[] = { "local_sgd groups=3 period=5",
@@ -127,7 +127,7 @@ MF_TEST(workers_of_groups_end_with_the_bits_of_one_process)
 
 /* After one step from the same w, worker r has w - rate * g[r], where g[r] is the mean gradient of
  * its n[r] samples; the mean weighted by n[r] is w - rate * (sum of n[r] * g[r]) / n: what a step
- * on the mean of all gradients gives. What differs is rounding: once for each worker's weight and
+ * on the mean of all gradients gives. Only rounding differs: once for each worker's weight and
  * once for the mean, each half a unit in the last place of a weight (2^-24 of it), and the rounding
  * of g itself, of the same relative size, times the rate. Errors of earlier steps are carried on
  * and shrink here, as the problem is convex and the rate small. Weights and gradients are below 8,
@@ -144,7 +144,7 @@ MF_TEST(workers_that_average_after_each_step_equal_averaged_gradients)
         for (int i = 0; i < TOY_INPUTS; i++)
             T_NEAR(reached[0][i], gradients[i], 1.2e-5);
     }
-    train("local_sgd period=6", 2, "sgd", sha); /* and this is something else */
+    train("local_sgd period=6", 2, "sgd", sha); /* averaging every sixth step differs */
     double apart = 0.0;
 
     for (int i = 0; i < TOY_INPUTS; i++)
@@ -161,7 +161,7 @@ MF_TEST(workers_that_average_need_a_shard_each_and_known_settings)
     T_FAILS(MF_INVALID_ARGUMENT, "period", mf_strategy_open("local_sgd period=0", NULL, &s));
 }
 
-/* ---- a coordinator between processes ---- */
+/* ---- barriers, stop, abort ---- */
 
 static void meet(job_worker *w)
 {

@@ -6,7 +6,7 @@
 
 enum { MOST = 9, SHARDS = 12 };
 
-/* Every group has workers, neighbours; a worker has one group with others, or whole ones. */
+/* Every group has neighbouring workers; a worker shares one group, or owns whole groups. */
 static void check_dealing(const mf_worker_groups *g)
 {
     int next_worker = 0, speaking = 0;
@@ -75,7 +75,7 @@ MF_TEST(groups_that_left_keep_their_shards_without_workers)
     T_EQ(g.active[1], 2);
     check_dealing(&g);
     T_EQ(mf_worker_groups_shards(&g, 1).first, 2);
-    T_EQ(mf_worker_groups_reads(&g, 1).first, 4); /* worker 1 does group 2 now */
+    T_EQ(mf_worker_groups_reads(&g, 1).first, 4); /* worker 1 trains group 2 now */
     mf_worker_groups_assign(&g, 4, 8, 1, left_at);
     T_EQ(mf_worker_groups_places(&g, 0).n, 3);
     T_EQ(mf_worker_groups_reads(&g, 0).n, 8);

@@ -4,7 +4,7 @@
 
 #include "mf_test.h"
 
-/* Processors as a machine has them: the time at work is what they have by how quick they are. */
+/* Simulated devices: busy time is the size of the slice divided by the speed. */
 typedef struct machine {
     mf_meshes meshes;
     mf_layout_rules rules;
@@ -85,7 +85,7 @@ MF_TEST(equal_speeds_change_no_shares)
         work(&m, 20);
         T_TRUE(!look(&m, &b));
     }
-    T_TRUE(b.pause > 100); /* and it is looked ever more rarely */
+    T_TRUE(b.pause > 100); /* the interval between checks grows */
     m.rules.n = 0; /* nothing is cut */
     m.speed[0] = 9;
     work(&m, 20);

@@ -13,7 +13,7 @@ typedef struct table_case {
     mf_traffic traffic;
 } table_case;
 
-/* BATCH samples of one id each, that come in their order, again and again. */
+/* BATCH samples with one id each, repeated in order. */
 static void make(toy *p, const table_case *c)
 {
     mf_tensor *x = toy_tensor(MF_DTYPE_I32, BATCH, 1);

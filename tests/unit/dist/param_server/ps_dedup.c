@@ -7,7 +7,7 @@
 
 MF_TEST(servers_record_applied_batches)
 {
-    enum { START = 7, N = 1000, STRIDE = 37 }; /* a stride that has nothing in common with N */
+    enum { START = 7, N = 1000, STRIDE = 37 }; /* a stride coprime to N */
     mf_ps_dedup d = { 0 };
 
     mf_ps_dedup_reset(&d, START);
@@ -22,7 +22,7 @@ MF_TEST(servers_record_applied_batches)
         T_EQ(d.n, i + 1);
     }
     T_TRUE(!mf_ps_dedup_has(&d, START - 1) && !mf_ps_dedup_has(&d, START + N));
-    T_TRUE(d.words <= 1); /* what is all done takes no memory */
+    T_TRUE(d.words <= 1); /* a complete range takes no memory */
     T_FAILS(MF_INVALID_ARGUMENT, "there is no batch 6", mf_ps_dedup_add(&d, START - 1));
     T_FAILS(MF_INVALID_ARGUMENT, "there is no batch", mf_ps_dedup_add(&d, INT64_MAX));
     mf_ps_dedup_reset(&d, 0);

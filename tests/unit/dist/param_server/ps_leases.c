@@ -51,7 +51,7 @@ MF_TEST(job_leases_delay_a_worker_that_is_too_far_ahead)
         T_EQ(g.worker, 0);
     }
     T_EQ(n, 4); /* steps 0 to 3 */
-    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 has done one */
+    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 has finished one */
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(!mf_ps_leases_next(l, &g));
@@ -137,7 +137,7 @@ MF_TEST(job_leases_grant_all_batches_after_a_reset)
     mf_ps_leases_free(l);
 }
 
-/* Whatever a worker says of what is near to it, batches are leased. */
+/* Batches are leased for any locality report of a worker, even an invalid one. */
 MF_TEST(job_leases_check_requests_of_workers)
 {
     const int64_t numbers[] = { -1, 65, INT64_MAX, INT64_MIN };
@@ -182,7 +182,8 @@ MF_TEST(job_leases_of_lost_workers_are_granted_again_once)
     T_TRUE(mf_ps_leases_next(l, &g));
     T_EQ(g.batch, -1);
     mf_ps_leases_reset(l);
-    for (uint32_t i = 0; i < 4; i++) { /* a period: the last two were not pushed when it asked */
+    for (uint32_t i = 0; i < 4;
+         i++) { /* a period: the last two were not pushed before its request */
         T_OK(mf_ps_leases_ask(l, 0, i + 1, &holds_two));
         T_TRUE(mf_ps_leases_next(l, &g));
     }
@@ -219,8 +220,8 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
             T_TRUE(!mf_ps_leases_next(l, &g));
         }
     }
-    T_OK(
-        mf_ps_leases_revoke_all(l, 4)); /* one is lost: worker 3 of five is the third of four now */
+    T_OK(mf_ps_leases_revoke_all(
+        l, 4)); /* a worker is lost: worker 3 of five is now the third of four */
     for (int w = 0; w < 4; w++)
         T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
     for (int64_t seen = 0; mf_ps_leases_next(l, &g); n += g.batch != MF_PS_NO_BLOCK) {

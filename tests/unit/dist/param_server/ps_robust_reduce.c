@@ -66,8 +66,7 @@ MF_TEST(servers_do_not_modify_pushes_in_adasum)
 
     make(&b, MF_AGGREGATE_ADASUM);
     T_OK(look(&b, &x));
-    T_OK(
-        mf_ps_shards_aggregate(&x, 0, 1, out)); /* of numbers: the mean of neighbours in the tree */
+    T_OK(mf_ps_shards_aggregate(&x, 0, 1, out)); /* of scalars: the mean of siblings in the tree */
     T_EQ_F(out[0], 8.25f);
     T_EQ_F(b.dense[0][0][0], 1);
     T_EQ_F(b.dense[1][0][0], 2);

@@ -69,7 +69,7 @@ static mf_status stop_after(void *ctx, mf_trainer *t, const mf_step_report *repo
     return MF_OK;
 }
 
-/* The other ones have work for hours. */
+/* The other workers have batches for hours. */
 static void fit_until_stopped(job_worker *w)
 {
     fit_once(w, (mf_fit_options){ .steps = 100000000,
@@ -143,7 +143,7 @@ MF_TEST(servers_do_not_modify_weights_that_a_reader_holds)
     }
 }
 
-/* ---- pushes that make no sense ---- */
+/* ---- invalid pushes ---- */
 
 enum { SERVER = 1 };
 
@@ -228,7 +228,8 @@ static void be_a_bad_worker(mf_net *net, void *arg)
     T_EQ(push(net, &good, size, text).version, 2); /* and it still serves */
 }
 
-/* Its push waits for that of another: it may lie in the lane that a new one would replace. */
+/* Its push waits for another worker's, and may be in the shared memory that a new one would
+ * replace. */
 static void be_an_impatient_worker(mf_net *net, void *arg)
 {
     const int64_t deadline = mf_clock_ns() + 20000000000;
@@ -243,7 +244,7 @@ static void be_an_impatient_worker(mf_net *net, void *arg)
     answer = ask(net, MF_PS_SHM, "/none 64", &size);
     T_TRUE(size == strlen("a push is waiting") && memcmp(answer, "a push is waiting", size) == 0);
     mf_free(answer);
-    mf_free(ask(net, MF_PS_LEAVE, NULL, &nothing)); /* who is left suffices */
+    mf_free(ask(net, MF_PS_LEAVE, NULL, &nothing)); /* the remaining workers suffice */
     f.kind = MF_MESSAGE_REPLY;
     T_OK(mf_net_take(net, SERVER, &f, (void **)&answer, &size, deadline, "an answer"));
     T_TRUE(size > sizeof(mf_ps_reply));
@@ -255,7 +256,7 @@ static void be_an_impatient_worker(mf_net *net, void *arg)
 enum { UPDATES = 100, AGAIN = 1000, AT_ONCE = 50 };
 
 typedef struct answers {
-    int again; /* how often each push comes once more, and one before it */
+    int again; /* how often each push, and one before it, is repeated */
     char last[256]; /* the last answer: the weights */
     size_t size;
 } answers;
@@ -320,8 +321,7 @@ static void be_an_echo(mf_net *net, void *arg)
     seq = UPDATES; /* of other requests */
 }
 
-/* A worker that was lost had pushed a batch here, but not to all servers: another one does it
- * again.
+/* A lost worker had pushed a batch to this server, but not to all: another worker repeats it.
  */
 static void be_a_second_worker(mf_net *net, void *arg)
 {
@@ -343,7 +343,7 @@ static void be_a_second_worker(mf_net *net, void *arg)
     T_EQ(push(net, &p, offsetof(full_push, gradients) + sizeof p.gradients, text).version, 2);
 }
 
-/* n_workers 2: the server counts on another one, which does not come. */
+/* n_workers 2: the server waits for a second worker, which does not connect. */
 typedef struct service {
     int n_workers;
     void (*work)(mf_net *net, void *arg);

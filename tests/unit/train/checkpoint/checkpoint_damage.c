@@ -54,7 +54,7 @@ static void begin(tiny *s)
 {
     mf_output x;
 
-    mf_log_set_level(MF_LOG_ERROR); /* each damage would be a line */
+    mf_log_set_level(MF_LOG_ERROR); /* otherwise each damage prints a line */
     T_TRUE(mkdtemp(dir) != NULL);
     s->set = points();
     T_OK(mf_model_new(&s->model));
@@ -83,7 +83,7 @@ static void end(tiny *s)
     T_EQ(system(command), 0);
 }
 
-/* Without the care of mf_file_write(), which would take a thousand times as long. */
+/* Without syncing, which mf_file_write() does: that would take a thousand times as long. */
 static void put(const char *path, const char *data, size_t len)
 {
     FILE *f = fopen(path, "wb");

@@ -54,14 +54,14 @@ MF_TEST(train_marks_nodes_know_their_layer)
             T_FAIL("%s: gradient %d", n->name, mf_node_is_gradient(n));
     }
     T_EQ(mf_node_layer(get(m, "block/dense1/kernel")), 2);
-    T_EQ(mf_node_layer(get(m, "last/kernel/Adam")), 3); /* what goes with a weight */
+    T_EQ(mf_node_layer(get(m, "last/kernel/Adam")), 3); /* the slots of a weight */
     T_EQ(mf_node_layer(get(m, "x")), 0);
     T_EQ(mf_node_layer(get(m, "label")), 0);
     mf_trainer_free(t);
     mf_model_free(m);
 }
 
-/* How many products there are on the way forward and back, by layer. */
+/* The number of products in the forward and backward pass, by layer. */
 static void count_products(const mf_graph *g, int forward[4], int back[4])
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {

@@ -19,13 +19,13 @@ static char dir[] = "/tmp/mf-power-XXXXXX", cut[] = "/dev/shm/mf-cut-XXXXXX";
 
 static void begin(toy *p)
 {
-    mf_log_set_level(MF_LOG_ERROR); /* each failure would be a line */
+    mf_log_set_level(MF_LOG_ERROR); /* otherwise each failure prints a line */
     T_TRUE(mkdtemp(dir) != NULL);
     toy_line(p);
     toy_compile(p, (mf_compile_options){ .optimizer = "momentum" });
 }
 
-/* All files go; those whose name has `what`, NULL: all. Returns how many that were. */
+/* Removes all files. Returns how many had `what` in their name; NULL: all. */
 static int sweep(const char *folder, const char *what, bool remove_them)
 {
     DIR *d = opendir(folder);
@@ -64,7 +64,7 @@ static void look_at_step(toy *p, int64_t step, const char *sha, int64_t call)
     mf_free(prefix);
 }
 
-/* Step 2 is saved while one call fails. False: there are not so many. */
+/* Saves step 2 while the call with this number fails. False: there are fewer calls. */
 static bool save_with_failure(toy *p, mf_checkpoints *c, disk *d, char *sha)
 {
     toy_fit(p, 1);
@@ -128,12 +128,13 @@ MF_TEST(disk_that_fails_at_any_call_keeps_the_previous_checkpoint)
     }
 }
 
-/* ---- power that fails ---- */
+/* ---- power failures ---- */
 
 typedef struct history {
     disk d;
     char sha[SAVES + 1][65]; /* after step i */
-    int64_t began[SAVES + 2], done[SAVES + 1]; /* acts when the save of step i was begun, done */
+    int64_t began[SAVES + 2],
+        done[SAVES + 1]; /* number of acts at the start and the end of the save of step i */
 } history;
 
 static void save_often(toy *p, history *h)
@@ -156,7 +157,7 @@ static void save_often(toy *p, history *h)
     h->began[SAVES + 1] = h->d.n + 1;
 }
 
-/* What is restored is what was saved last, or what was being saved. */
+/* The last saved checkpoint is restored, or the one that was being saved. */
 static void look_after_cut(toy *p, const history *h, int64_t acts, int64_t cuts)
 {
     int last = SAVES, next;
@@ -186,7 +187,7 @@ MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_previous_or_the_new_checkpoint, 1
     T_TRUE(mkdtemp(cut) != NULL);
     save_often(&p, &h);
     for (int64_t i = 0; i < CUTS; i++) {
-        const int64_t range = h.d.n - h.done[1] + 1; /* once there is an old one */
+        const int64_t range = h.d.n - h.done[1] + 1; /* after the first save */
         const int64_t acts = h.done[1] + i % range;
 
         disk_cut(&h.d, acts, cut, &random);

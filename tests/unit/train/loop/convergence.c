@@ -14,7 +14,7 @@
 
 enum { SEEDS = 200 };
 
-/* ---- numbers that scatter ---- */
+/* ---- random scatter ---- */
 
 static double uniform(uint64_t *seed)
 {
@@ -59,7 +59,7 @@ static point plateau(double step)
 
 static point validated(double step)
 {
-    point p = plain(falling(step, 10.0, 0.5, 4000.0)); /* it learns by heart: */
+    point p = plain(falling(step, 10.0, 0.5, 4000.0)); /* it overfits: */
 
     p.validation = falling(step, 10.0, 1.0, 1000.0) + 1e-5 * fmax(0.0, step - 9000.0);
     return p;
@@ -77,7 +77,8 @@ static point rate_step(double step)
     return p;
 }
 
-/* Training samples are known by heart at step 1000; weights shrink; others follow at 12000. */
+/* The model overfits at step 1000; then weights shrink, and the validation loss follows at 12000.
+ */
 static point grokking(double step)
 {
     point p = plain(falling(step, 4.0, 0.05, 200.0));
@@ -115,7 +116,7 @@ static point barely_falling(double step)
 
 typedef struct outcome {
     mf_progress_state state;
-    int64_t step; /* where it was decided */
+    int64_t step; /* step of the decision */
     mf_convergence c;
 } outcome;
 
@@ -165,7 +166,7 @@ static int64_t oracle(const curve *k)
     return step;
 }
 
-/* With every seed: converged, not before the oracle and at most so much after it. */
+/* For every seed: converged, not before the oracle's step and at most this fraction after it. */
 static void converges(const curve *k, double most)
 {
     const int64_t plateau_step = oracle(k);
@@ -180,7 +181,7 @@ static void converges(const curve *k, double most)
     }
 }
 
-/* With every seed this and nothing else. */
+/* For every seed this decision and no other. */
 static void is_always(const curve *k, mf_progress_state state)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -199,7 +200,7 @@ MF_TEST(convergence_of_a_plateau_is_detected_at_most_a_tenth_late)
     converges(&(curve){ "plateau", plateau, 0.003, 60000, 0 }, 1.1);
 }
 
-/* The more a loss scatters the longer it must be watched; too early it is never. */
+/* More scatter delays the decision, but never makes it too early. */
 MF_TEST(convergence_of_a_noisy_plateau_is_never_detected_too_early)
 {
     converges(&(curve){ "noisy plateau", plateau, 0.01, 60000, 0 }, 1.25);
@@ -346,9 +347,9 @@ MF_TEST(convergence_reports_the_rule_and_its_numbers)
     mf_buf_deinit(&out);
 }
 
-/* ---- what it rests on ---- */
+/* ---- statistics ---- */
 
-/* From tables of the distributions; ours may be larger, by little. */
+/* From published tables; Meshflow's values may be slightly larger. */
 MF_TEST(trend_quantiles_are_those_of_the_tables)
 {
     static const struct {
@@ -385,7 +386,7 @@ MF_TEST(trend_error_bounds_are_calibrated)
     T_TRUE(within > 1860 && within < 1960); /* 1900 +- 40: lines through 32 blocks have fat tails */
 }
 
-/* ---- as numbers ---- */
+/* ---- state as numbers ---- */
 
 static mf_observation observe(int64_t step, uint64_t *seed)
 {

@@ -69,8 +69,8 @@ static void train_at_once(toy *p, float rate)
     }
 }
 
-/* Far below every answer, so the gradient of |answer - label| is x; x is 1, 2, 3...: whole numbers
- * add up exactly in any order, and none may get lost. */
+/* Far below every answer, so the gradient of |answer - label| is x; x is 1, 2, 3...: integers add
+ * up exactly in any order, and no update may be lost. */
 static void counting_toy(toy *p)
 {
     mf_tensor *x = toy_tensor(MF_DTYPE_F32, TOY_SAMPLES, TOY_INPUTS);
@@ -124,7 +124,7 @@ MF_TEST_TIMEOUT(train_updates_without_locks_find_the_solution, 120)
     }
 }
 
-/* A checkpoint is written behind the training, which writes into the weights meanwhile. */
+/* A checkpoint is written in the background while training writes to the weights. */
 MF_TEST(train_a_snapshot_keeps_its_values_during_unlocked_updates)
 {
     char dir[32], prefix[64];

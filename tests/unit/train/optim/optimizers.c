@@ -99,7 +99,7 @@ static void set_ones(const toy *p, const char *name)
     mf_tensor_clear(&ones);
 }
 
-/* Gradients of next to nothing leave the decay alone. */
+/* With gradients close to zero only the decay changes the weights. */
 MF_TEST(train_decay_shrinks_kernels_and_leaves_biases)
 {
     toy p;

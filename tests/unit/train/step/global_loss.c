@@ -55,7 +55,7 @@ static void fit(mf_model *m, mf_dataset *set, const setup *s, outcome *out)
     mf_strategy_close(strategy);
 }
 
-/* A net of everything, whose four scores are taken for an embedding. */
+/* The model of everything.h; its four scores are used as an embedding. */
 static outcome train(setup s)
 {
     mf_dataset *set = corners();
@@ -134,12 +134,12 @@ MF_TEST(global_losses_mine_over_all_replicas)
     }
 }
 
-/* ---- by definition ---- */
+/* ---- compared with the definition ---- */
 
 enum { POINTS = 20, WIDTH = 3 };
 static const double MARGIN = 0.3;
 
-/* Points in three classes, and a layer that hands them on. */
+/* Points in three classes, and a layer that returns its input. */
 static void points(mf_model **m, mf_dataset **set, float *x, int32_t *label)
 {
     mf_tensor *a, *b;
@@ -261,7 +261,7 @@ MF_TEST(global_losses_reject_invalid_settings)
     mf_model_free(m);
 }
 
-/* ---- rows that samples keep ---- */
+/* ---- persistent rows ---- */
 
 static mf_model *machine(const char *settings)
 {

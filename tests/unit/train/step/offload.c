@@ -41,7 +41,7 @@ static mf_model *wide(void)
     return m;
 }
 
-/* Do the two slots of the large weight lie in files, and nothing else? */
+/* Are exactly the two slots of the large weight in files? */
 static void check_place(const mf_trainer *t, bool in_files)
 {
     int found = 0;
@@ -70,7 +70,7 @@ static mf_status count_mapped(void *ctx, mf_variable *slice)
     return MF_OK;
 }
 
-/* Bytes of slots that devices of a mesh have in files. */
+/* Bytes of slots in files of the devices of a mesh. */
 static int64_t mapped_slices(const mf_trainer *t)
 {
     int64_t bytes = 0;
@@ -127,7 +127,7 @@ static mf_status look(void *ctx, mf_trainer *t, const mf_step_report *r)
     return MF_OK;
 }
 
-/* Nine steps on a mesh; the bytes of slots in files while it runs. */
+/* Trains nine steps on a mesh. Returns the bytes of slots in files during the run. */
 static int64_t train_on_mesh(const char *offload, const char *layout, char sha[65])
 {
     seen found = { 0 };

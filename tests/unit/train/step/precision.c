@@ -13,7 +13,7 @@
 
 enum { SAMPLES = 32, WIDTH = 6, MANY = 8192 };
 
-/* Numbers whose larger half is the label. */
+/* Two halves of numbers; the label is the larger half. */
 static mf_dataset *numbers(int n)
 {
     mf_tensor *x, *label;
@@ -120,8 +120,8 @@ MF_TEST(precision_all_kinds_learn)
 
 /* ---- memory ---- */
 
-/* What a step of a model with three layers has held at most, as its account has counted; with so
- * many samples that weights and their gradients, which stay floats, are next to nothing. */
+/* Peak memory of a step of a model with three layers, from its account. There are so many
+ * samples that weights and their gradients, which stay floats, are negligible. */
 static mf_step_memory step_memory(const char *precision)
 {
     mf_dataset *set = numbers(MANY);
@@ -145,8 +145,8 @@ static mf_step_memory step_memory(const char *precision)
     return memory;
 }
 
-/* Where the processor cannot compute in 16 bits kernels widen a tile at a time for themselves,
- * which is in what was held and not in what was planned. */
+/* On processors without 16-bit arithmetic, kernels widen one tile at a time. These buffers are
+ * in the measured memory, but not in the planned memory. */
 MF_TEST(precision_halves_the_memory_of_tensors_of_low_type)
 {
     static const char *const low[] = { "bf16", "fp16" };
@@ -317,7 +317,7 @@ MF_TEST(precision_a_weight_that_the_stored_type_cannot_hold_is_named)
     T_OK(mf_trainer_set(t, "dense_1/bias", w));
     T_FAILS(MF_OUT_OF_RANGE, "the weight 'dense_1/bias' has the number 70000",
             mf_trainer_save(t, prefix));
-    ((float *)w->data)[1] = INFINITY; /* that one it can hold */
+    ((float *)w->data)[1] = INFINITY; /* the type can hold this value */
     T_OK(mf_trainer_set(t, "dense_1/bias", w));
     T_OK(mf_trainer_save(t, prefix));
     mf_tensor_free(w);

@@ -8,7 +8,7 @@
 
 enum { HIDDEN = 20 };
 
-/* The line of toy.h, by a layer more. */
+/* The linear task of toy.h, with one more layer. */
 static void two_layers(toy *p)
 {
     mf_output in;
@@ -53,7 +53,7 @@ MF_TEST(prune_reaches_the_configured_sparsity_and_keeps_it)
     T_TRUE(all_zeros(&p) > 14 && all_zeros(&p) < 98);
     toy_fit(&p, 1);
     T_EQ(all_zeros(&p), 98);
-    toy_fit(&p, 30); /* momentum would move them, were they let */
+    toy_fit(&p, 30); /* without `hold` momentum would change them */
     T_EQ(all_zeros(&p), 98);
     T_TRUE(zeros(&p, "dense/bias", HIDDEN) < HIDDEN);
     toy_end(&p);

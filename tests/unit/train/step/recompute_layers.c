@@ -58,7 +58,7 @@ MF_TEST(train_recompute_gives_the_same_weights)
     check((training){ .shards = 3, .disable = "shards,fuse,cse,schedule,simplify" });
 }
 
-/* Only what lies inside of the block is copied. */
+/* Only nodes inside the block are copied. */
 MF_TEST(train_recompute_can_be_set_per_layer)
 {
     mf_model *m;
@@ -100,7 +100,7 @@ MF_TEST(train_recompute_rejects_invalid_settings)
     }
 }
 
-/* A step of so many blocks. */
+/* A step of a model with this many blocks. */
 static mf_step_memory memory_of_blocks(int blocks, const char *recompute)
 {
     mf_tensor *x, *label;

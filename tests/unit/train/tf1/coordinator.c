@@ -143,7 +143,7 @@ typedef struct pipe_graph {
     mf_coordinator *c;
 } pipe_graph;
 
-/* A queue of so many places, filled with numbers counted by a variable up to a limit. */
+/* A queue of this capacity, filled with the values of a counter up to a limit. */
 static pipe_graph pipe_new(int capacity, int limit)
 {
     pipe_graph p;

@@ -57,7 +57,7 @@ static double value(mf_session *s, const char *fetch)
     return v;
 }
 
-/* ---- a hook that notes what it is called ---- */
+/* ---- a hook that records its calls ---- */
 
 typedef struct noter {
     char name;
@@ -200,7 +200,9 @@ MF_TEST(monitored_session_restores_its_checkpoint_at_the_start_and_after_a_loss)
     T_OK(mf_hook_step_counter((mf_every){ .steps = 1 }, dir, &hooks[2]));
     hooks[3] = note_hook(&n);
     T_OK(run_all(g, &o));
-    T_TRUE(n.runs >= 12 + 3 && n.runs <= 12 + 8); /* back to 5, or to 0 if 5 is not written yet */
+    T_TRUE(n.runs >= 12 + 3 &&
+           n.runs <=
+               12 + 8); /* returns to step 5, or to 0 if the checkpoint of 5 is not written yet */
     T_TRUE(folder_has(dir, "model.ckpt-12.index") && !folder_has(dir, "model.ckpt-0.index"));
     tag = folder_events(dir, "global_step/sec");
     T_EQ(tag.files, 1);
@@ -394,7 +396,7 @@ MF_TEST(monitored_session_refuses_two_feeds_of_one_tensor)
     mf_graph_free(g);
 }
 
-/* Rows of a queue are used up by steps; then the session ends by itself. */
+/* Steps consume the rows of a queue; then the session ends. */
 MF_TEST(monitored_session_runs_queues_until_their_input_ends)
 {
     mf_graph *g = counting();
