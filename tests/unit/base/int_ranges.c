@@ -4,7 +4,7 @@
 
 #include "mf_test.h"
 
-/* Compared with a bit for each number. */
+/* Compared with a bitmap. */
 MF_TEST(ranges_contain_exactly_what_was_added)
 {
     enum { N = 40, TIMES = 200 };

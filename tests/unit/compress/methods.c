@@ -18,7 +18,7 @@ static uint32_t noise(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Smooth noise, of ten classes. */
+/* Smooth noise in ten classes. */
 static mf_dataset *images(void)
 {
     mf_tensor *image, *label;
@@ -87,7 +87,7 @@ static mf_tensor *predict(const mf_compressed *s, mf_dataset *data)
     return out;
 }
 
-/* Root of the mean square of the differences, by that of the first. */
+/* Root mean square of the differences, relative to that of the first values. */
 static double apart(const mf_tensor *a, const mf_tensor *b)
 {
     const float *x = mf_tensor_data(a), *y = mf_tensor_data(b);
@@ -151,8 +151,8 @@ MF_TEST(compress_removed_filters_remove_their_rows_behind_flatten)
     mf_tensor *before, *after, *kernel;
 
     make(&m, "cnn-small width=16");
-    kernel = mf_compressed_find(&m.s,
-                                "conv2d_5/kernel"); /* the last one, behind which images are flat */
+    kernel = mf_compressed_find(
+        &m.s, "conv2d_5/kernel"); /* the last convolution, before the images are flattened */
     T_EQ(kernel->shape.dims[3], 64);
     for (int64_t i = 0; i < kernel->count; i++) {
         if (i % 64 >= 40)
@@ -340,7 +340,7 @@ MF_TEST(compress_int8_outputs_are_close_to_float_outputs)
         T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
         after = predict(&m.s, m.data);
         T_TRUE(apart(before, after) < 0.1);
-        T_OK(mf_compress_round(&m.s, &q)); /* which changes nothing: kernels are rounded anyway */
+        T_OK(mf_compress_round(&m.s, &q)); /* no effect: kernels are rounded anyway */
         rounded = predict(&m.s, m.data);
         T_TRUE(apart(after, rounded) < 1e-6);
         mf_tensor_free(before);
@@ -368,7 +368,7 @@ MF_TEST(compress_int8_and_low_rank_can_be_combined)
     unmake(&m);
 }
 
-/* Training of a model that computes with bytes rounds as those do. */
+/* Training of a model that computes in int8 rounds as int8 inference does. */
 MF_TEST(compress_training_rounds_as_int8_inference_does)
 {
     made m;

@@ -9,7 +9,7 @@
 
 enum { LENGTH = 64 };
 
-/* What the words so far say. */
+/* The state after the words so far. */
 typedef enum place {
     PHRASE, /* a determiner follows */
     DETERMINED,
@@ -47,7 +47,7 @@ static bool is_plural(const char *noun)
     return is_one_of(noun, "dogs cats birds children houses trees");
 }
 
-/* The word that most often follows; where several are equally likely, one of them. */
+/* The most likely next word; if several are equally likely, one of them. */
 static const char *guess(const reader *r)
 {
     switch (r->at) {

@@ -223,7 +223,7 @@ MF_TEST(data_audit_of_split_shards_and_turns)
     T_OK(mf_dataset_split(set, 0.8, 5, &half[0], &half[1]));
     for (int i = 0; i < 2; i++)
         T_OK(mf_dataset_shard(half[0], 2, i, &parts[i]));
-    T_OK(mf_dataset_interleave(parts, 2, 3, &all)); /* ids of the second stand behind the first's */
+    T_OK(mf_dataset_interleave(parts, 2, 3, &all)); /* ids of both parts do not overlap */
     T_OK(mf_iterator_new(all, &o, &it));
     T_OK(mf_ledger_open(dir, "parts", all, &o, -1, &l));
     for (int64_t step = 0; step < 20; step++) {

@@ -201,7 +201,7 @@ MF_TEST(bundle_slices_of_a_range_cover_it)
     }
 }
 
-/* Every single byte of both files matters, or is refused, or changes nothing. */
+/* A change of any byte of both files is refused or changes no tensor. */
 MF_TEST(bundle_detects_flipped_bits)
 {
     const char *const files[] = { ".index", ".data-00000-of-00001" };

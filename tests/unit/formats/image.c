@@ -151,7 +151,7 @@ MF_TEST(formats_jpeg_round_trip_is_close)
     }
 }
 
-/* Every byte changed, every length cut: a picture or a sentence. */
+/* Every byte changed, every truncation: an image or an error. */
 static void damage(unsigned char *file, size_t n)
 {
     mf_buf got = { 0 };

@@ -20,7 +20,7 @@ static void make(const char *header, const void *data, size_t len, mf_buf *out)
     T_OK(mf_buf_finish(out));
 }
 
-/* Decode from memory of exactly that size. */
+/* Decodes from memory of exactly that size. */
 static mf_status decode(const char *header, const void *data, size_t len, mf_tensor *t)
 {
     mf_buf file = { 0 };

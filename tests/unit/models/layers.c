@@ -17,7 +17,7 @@ typedef struct case_ {
 
 #define F32 MF_DTYPE_F32
 #define I32 MF_DTYPE_I32
-/* As MF_SHAPE(), but a constant. */
+/* MF_SHAPE() as a constant expression. */
 #define DIMS(...)                                                                                  \
     {                                                                                              \
         (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)),                               \

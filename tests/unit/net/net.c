@@ -70,13 +70,13 @@ MF_TEST(comm_net_a_lost_task_of_a_star_does_not_affect_the_others)
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
 }
 
-/* ---- serving begins and ends, while requests come ---- */
+/* ---- servers start and end while requests arrive ---- */
 
 enum { REQUESTS = 20000 };
 
 typedef struct clerk {
     atomic_bool serves;
-    int64_t next; /* the number of the request that must come */
+    int64_t next; /* the number of the expected request */
 } clerk;
 
 static void serve_one(void *ctx, int from, const mf_frame *f, void *data)
@@ -102,7 +102,7 @@ static bool ask_or_serve(mf_net *net, void *arg)
             if (mf_net_send(net, 1, &f, NULL, until) != MF_OK)
                 return false;
         }
-        f.kind = MF_MESSAGE_REPLY; /* or we would leave before all is read */
+        f.kind = MF_MESSAGE_REPLY; /* otherwise this task would exit before all is read */
         return mf_net_recv(net, 1, &f, NULL, until, "thanks") == MF_OK;
     }
     while (c.next < REQUESTS && mf_clock_ns() < until) {

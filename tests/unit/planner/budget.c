@@ -63,7 +63,7 @@ static found search(const mf_graph *g, const wanted *w)
     return f;
 }
 
-/* Then what is known of the op, or nothing, has to do: a layout is chosen all the same. */
+/* The planner then uses known times of the op, or none, and still chooses a layout. */
 MF_TEST(kernels_are_measured_within_the_time_limit)
 {
     mf_graph *g = layered();

@@ -71,7 +71,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
         mf_mesh_counts before;
 
         T_OK(mf_mesh_session_counts(s, i, &before));
-        said[i].sent_bytes += before.sent_bytes; /* of what came before the step */
+        said[i].sent_bytes += before.sent_bytes; /* of work before the step */
         said[i].received_bytes += before.received_bytes;
         said[i].collectives += before.collectives;
     }
@@ -150,7 +150,7 @@ static mf_plan_result search(const mf_graph *g, const char *mesh, int64_t memory
     return found;
 }
 
-/* By hand: each of five dimensions is cut or not. */
+/* All combinations: each of five dimensions is split or not. */
 static double least_step(const mf_graph *g)
 {
     static const char *const dims[] = { "batch", "pixels", "hidden", "classes", "weights" };
@@ -216,7 +216,7 @@ MF_TEST(layouts_that_exceed_the_memory_are_not_chosen)
     const int64_t most = mf_prediction_memory(&any.all[0].is);
     const int64_t fewest = mf_prediction_memory(&least.all[0].is);
 
-    T_TRUE(any.fits && !least.fits); /* one byte is too little for anything */
+    T_TRUE(any.fits && !least.fits); /* no layout fits one byte */
     T_TRUE(fewest < most);
     for (int64_t i = 0; i < any.n && any.all[i].status == MF_OK; i++)
         T_TRUE(mf_prediction_memory(&any.all[i].is) >= fewest);

@@ -22,7 +22,7 @@ static double time_of(int stages, int micro_batches, mf_pipeline how, double cor
             how == MF_PIPELINE_GPIPE || stages - k > micro_batches ? micro_batches : stages - k;
 
         for (; place < 2 * micro_batches;
-             place++) { /* 1F1B: one back as soon as `ahead` are on their way */
+             place++) { /* 1F1B: a backward pass as soon as `ahead` micro-batches are in flight */
             const bool is_back = forwards - back == ahead || forwards == micro_batches;
 
             items[k * n + place] = (mf_stage_item){ talk, is_back ? 2 : 1, 1 };

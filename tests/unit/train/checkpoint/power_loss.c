@@ -157,7 +157,7 @@ static void save_often(toy *p, history *h)
     h->began[SAVES + 1] = h->d.n + 1;
 }
 
-/* The last saved checkpoint is restored, or the one that was being saved. */
+/* The last saved checkpoint is restored, or the checkpoint of the interrupted save. */
 static void look_after_cut(toy *p, const history *h, int64_t acts, int64_t cuts)
 {
     int last = SAVES, next;
