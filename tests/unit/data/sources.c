@@ -668,8 +668,8 @@ MF_TEST(data_damaged_idx_files_are_reported)
     done();
 }
 
-/* A file large enough to be read in the background, damaged near its end: early rows are given out,
- * late ones fail. */
+/* A file large enough to be read in the background, damaged near its end: early rows are returned,
+ * late rows fail. */
 MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
 {
     enum { N = 12000, ROW = 512 };
