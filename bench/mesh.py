@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of a transformer block on a mesh of 2x2, against JAX on virtual devices of the same
 device, in turn. The median of rounds counts where nothing else runs; on a machine that others use,
-too, look at the quickest round of each and at the CPU time.
+too, compare the quickest round of each and the CPU time.
 
 Usage: build/venv-jax/bin/python bench/mesh.py [--rounds N]
 """

@@ -7,7 +7,7 @@ find_package(Threads REQUIRED)
 set(DEPS_PKGS libprotobuf-c libisal zlib libzip sleef libpcre2-8 libpng libjpeg nettle jansson)
 
 # DEPS_LIBS: what `pkg-config --static --libs meshflow` adds for users of libmeshflow.a. Only names,
-# not the packages: those would bring what their own static libraries need, which nobody has.
+# not the packages: those would bring what their own static libraries need, which is not installed.
 set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm")
 foreach(pkg ${DEPS_PKGS})
     string(MAKE_C_IDENTIFIER ${pkg} id)

@@ -3,7 +3,7 @@
 # Code written by the build, into gen/: protobuf-c messages, the tables of ops, tunables and tests.
 
 # Object library `target` from src/proto/*.proto, PROTO_OBJECTS for linking it, and the target
-# mf_proto_headers for whoever includes "proto/x.pb-c.h".
+# mf_proto_headers for targets that include "proto/x.pb-c.h".
 macro(meshflow_proto target)
     set(proto_out)
     file(GLOB proto_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/proto/*.proto)

@@ -38,7 +38,7 @@ typedef struct step {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Unknown and large dimensions are made small. NULL: a type that cannot be fed. */
+/* Unknown and large dimensions are reduced. NULL: a type that cannot be fed. */
 static mf_tensor *value_for(const mf_node *n)
 {
     mf_shape shape = *mf_node_shape(n, "shape");

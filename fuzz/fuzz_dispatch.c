@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_dispatch.c - messages between a master and a worker. The first byte selects the message; one
- * that
- * parses is encoded and parsed again. */
+/* fuzz_dispatch.c - messages between a master and a worker. The first byte selects the message; if
+ * it parses, it is encoded and parsed again. */
 #include "dispatch/dispatch_wire.h"
 
 #include <stdint.h>

@@ -4,8 +4,7 @@
  * Usage: fuzz_x FILE_OR_DIRECTORY...
  *
  * Directories are read recursively. Each file's name is printed to stderr before it is run, so the
- * last name
- * printed is the one that crashed. Fails if there is no input. */
+ * last printed name is the input that crashed. Fails if there is no input. */
 #include <errno.h>
 #include <ftw.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 """Checks the direction of every include in src/.
 
 A file in src/FOLDER/ may include "folder/x.h" of its own folder and of folders earlier in ORDER.
-Nobody outside includes a header of a folder in CLOSED. <meshflow/...> is always fine.
+No file outside includes a header of a folder in CLOSED. <meshflow/...> is always fine.
 
 Usage: check_layers.py [ROOT]
 """

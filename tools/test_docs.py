@@ -708,7 +708,7 @@ def run_queue(runner, commands, verbose=False):
 
 
 def job_of(program, command):
-    """The job that a command names, if it is of those that look at a running job."""
+    """The job that a command names, if the command inspects a running job."""
     name = program.name(command.words)
     if common(name) not in {"status", "hang", "set", "vars", "scale"}:
         return None
@@ -718,7 +718,7 @@ def job_of(program, command):
 
 
 def run_job(runner, name, commands, verbose=False):
-    """Commands that look at a running job of this name."""
+    """Commands that inspect a running job of this name."""
     where = runner.folder()
     job = whole_reduced_words(JOBS.get(name, JOBS["demo"]).format(name=name))
     process = runner.start(job, where)

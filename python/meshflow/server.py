@@ -8,7 +8,7 @@ import threading
 
 from meshflow._library import ServerOptions, check, lib
 
-_running = set()  # as TensorFlow's, a server runs until it is stopped or the process ends, whoever forgets it
+_running = set()  # as TensorFlow's, a server runs until it is stopped or the process ends, even without references to it
 
 
 @atexit.register
@@ -111,10 +111,10 @@ class _Running:
 class Server(_Running):
     """One task of a cluster, in this process.
 
-    server_or_cluster_def, job_name, task_index, protocol, config and start are as tf.compat.v1.train.Server takes
-    them; the others are what <meshflow/server.h> has more: folders that graphs may read and write files in (unless
-    told, those of MESHFLOW_ALLOW_DIR, with ':' between them), certificates as `meshflow cert` makes them, and whether
-    to do without between hosts."""
+    server_or_cluster_def, job_name, task_index, protocol, config and start are those of tf.compat.v1.train.Server.
+    allow_dirs: folders in which graphs may read and write files (default: those of MESHFLOW_ALLOW_DIR, separated by
+    ':'). tls_dir: certificates that `meshflow cert` made. insecure_any_peer: accept other hosts without
+    certificates."""
 
     def __init__(self, server_or_cluster_def, job_name=None, task_index=None, protocol=None, config=None,
                  start=True, *, allow_dirs=None, tls_dir=None, insecure_any_peer=False):

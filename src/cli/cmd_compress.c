@@ -468,8 +468,8 @@ static const mf_option options[] = {
       .many = true },
     { .name = "rank",
       .value = "HOW",
-      .help =
-          "low-rank kernels, products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'",
+      .help = "replace kernels by products of two smaller ones: 'rank=16 layers=dense' or "
+              "'energy=0.95'",
       .many = true },
     { .name = "quantize",
       .value = "HOW",

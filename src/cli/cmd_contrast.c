@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_contrast.c - `meshflow contrast`: quality of a model trained by comparison, as numbers and
+/* cmd_contrast.c - `meshflow contrast`: quality of a contrastive model, as numbers and
  * plots. */
 #include "base/mem.h"
 #include "cli/job.h"
@@ -217,7 +217,7 @@ static const mf_option options[] = {
 const mf_command mf_command_contrast = {
     .name = "contrast",
     .arguments = "",
-    .summary = "evaluate a model trained by comparison",
+    .summary = "evaluate a contrastive model or an RBM",
     .about =
         "Evaluates on the test part of the data, or on --test. For pairs (siamese): the share of "
         "pairs that are correctly classified as views of the same image or not, with the "

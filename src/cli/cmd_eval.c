@@ -159,10 +159,8 @@ const mf_command mf_command_eval = {
     .name = "eval",
     .arguments = "",
     .summary = "test a trained model",
-    .about =
-        "Prints loss and metrics over the samples that the training has kept for the test: the "
-        "test part of its data, the tenth that it kept, or its --test. --data or --test name "
-        "other data; all samples of it are used, or those of its test part if it has one.",
+    .about = "Prints loss and metrics over the test samples of the training. With --data or "
+             "--test, uses other data: its test part, or all of its samples if it has none.",
     .options = eval_options,
     .examples =
         (const char *const[]){ "meshflow eval --model mlp --data fashion-mnist --from run", NULL },

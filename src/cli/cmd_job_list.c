@@ -107,9 +107,9 @@ const mf_command mf_command_job_list = {
 const mf_command mf_command_job_sweep = {
     .name = "job sweep",
     .arguments = "",
-    .summary = "remove dead jobs and what they have left",
+    .summary = "remove dead jobs and their files",
     .about = "Lists the jobs as `meshflow job list` does. Then removes dead tasks from the list, "
-             "and what they have left in shared memory and in membership stores.",
+             "and their files in shared memory and in membership stores.",
     .options = job_sweep_options,
     .examples = (const char *const[]){ "meshflow job sweep", NULL },
     .min_args = 0,

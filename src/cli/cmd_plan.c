@@ -104,7 +104,7 @@ static const mf_option options[] = {
               "cores" },
     { .name = "simulate",
       .value = "N",
-      .help = "devices, machines like this one, as a mesh of any shape" },
+      .help = "predict for N machines like this one, as a mesh of any shape" },
     { .name = "latency",
       .value = "US",
       .help = "with --simulate: microseconds of latency in addition to that between threads" },
@@ -112,7 +112,8 @@ static const mf_option options[] = {
     { .name = "memory",
       .value = "MIB",
       .help = "memory of each device for weights and values; default: unlimited" },
-    { .name = "exact", .help = "shard no dimension that is summed over: the bits of one device" },
+    { .name = "exact",
+      .help = "do not shard dimensions that an op sums over: bit-identical to one device" },
     { 0 },
 };
 
@@ -121,7 +122,7 @@ const mf_command mf_command_plan = {
     .arguments = "",
     .summary = "find the best layout of a model on a mesh",
     .about = "Measures kernels and links on this machine, predicts step time, bytes and memory "
-             "of layouts, and prints the best ones and what makes the others worse. Without "
+             "of layouts. Prints the best ones and why the others are worse. Without "
              "--data, the model is built for the example data of `meshflow models`. See "
              "docs/guides/planner.md.",
     .options = options,

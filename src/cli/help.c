@@ -11,7 +11,7 @@ enum { WIDTH = 80, HELP_COLUMN = 26 };
 
 static const char about_program[] =
     "Meshflow trains models on one or many machines. The same seed gives the same weights, bit "
-    "by bit, for any number of workers, also when processes are killed, join and leave. Meshflow "
+    "by bit, for any number of workers, even if processes are killed, join or leave. Meshflow "
     "also serves TensorFlow clients and runs TensorFlow graphs.\n\n  meshflow train --model mlp "
     "--data measurements.csv --set label=species --out run\n  meshflow launch --workers 3 -- "
     "train --model fashion-cnn --data fashion-mnist";

@@ -335,7 +335,7 @@ void mf_planning_print(const mf_planner_answer *a, const mf_planner_options *w, 
             planning_print_row(a, w, c, out);
     }
     if (!a->found.fits)
-        mf_buf_printf(out, "nothing fits %.0f MiB: the minimum is %.1f MiB for each device\n",
+        mf_buf_printf(out, "no layout fits %.0f MiB: the minimum is %.1f MiB for each device\n",
                       (double)w->memory / MIB,
                       (double)mf_prediction_memory(&a->found.all[0].is) / MIB);
 }

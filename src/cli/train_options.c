@@ -12,8 +12,9 @@ const mf_option mf_train_options[] = {
       .value = "PATTERNS",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_TASK,
-      .help = "prefer to read these files, which are on this worker's own disks, e.g. "
-              "'/data/a-*:/data/b-*'" },
+      .help =
+          "with --slice file: files on this worker's own disks, which it reads if possible, e.g. "
+          "'/data/a-*:/data/b-*'" },
     { .name = "cache",
       .value = "WHEN",
       .group = MF_GROUP_DATA,
@@ -40,7 +41,7 @@ const mf_option mf_train_options[] = {
       .value = "N",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_TASK,
-      .help = "threads that prepare batches (default: one, and more while steps wait for them)" },
+      .help = "threads that prepare batches (default: one, and more if steps wait for batches)" },
     { .name = "no-test",
       .group = MF_GROUP_DATA,
       .scope = MF_OPTION_TASK,

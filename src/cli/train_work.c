@@ -140,7 +140,7 @@ static void warn_of_restart(const mf_job *job)
     if (from >= 0 && mf_strategy_is_chief(job->strategy))
         MF_WARN(
             "training was restarted from step %lld because all tasks that held the weights were "
-            "lost: later steps were computed again",
+            "lost: later steps were repeated",
             (long long)from);
 }
 

@@ -106,7 +106,8 @@ static void ledger_audit_check_entry(check *c, const mf_ledger_entry *e)
     }
     a->last_step = e->step;
     if (e->epoch < c->epoch)
-        problem(a, "step %lld goes back to epoch %lld", (long long)e->step, (long long)e->epoch);
+        problem(a, "step %lld is of the earlier epoch %lld", (long long)e->step,
+                (long long)e->epoch);
     else if (e->epoch > c->epoch + 1)
         problem(a, "step %lld: epoch %lld follows epoch %lld", (long long)e->step,
                 (long long)e->epoch, (long long)c->epoch);

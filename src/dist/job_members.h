@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_members.h - the tasks of an elastic job: registration in the store, the membership view at
- * hand, and connections between its members. recovery.h decides when they are made again. */
+/* job_members.h - the tasks of an elastic job: registration in the store, the current membership
+ * view, and the connections between its members. recovery.h decides when they are rebuilt. */
 #ifndef MF_DIST_JOB_MEMBERS_H
 #define MF_DIST_JOB_MEMBERS_H
 

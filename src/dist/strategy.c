@@ -108,7 +108,7 @@ static mf_status strategy_check_role(const mf_cluster *cluster)
     if (!self || mf_role_trains(self->role) || self->role == MF_ROLE_PS)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "this process is %s %d, which cannot take part in a training: chief, worker "
+                   "this process is %s %d, which cannot join a training: chief, worker "
                    "and ps can%s",
                    mf_role_name(self->role), self->index,
                    self->role == MF_ROLE_MASTER

@@ -153,7 +153,7 @@ static mf_status consider(daemon_state *d, const mf_jobqueue_job *jobs, int n,
         MF_TRY(jobqueue_daemon_recover(d, job, &again));
     may = again ? may_start(d->dir, jobs, n, job, &which) : 0;
     if (may < 0) {
-        (void)snprintf(how, sizeof how, "was skipped: '%s', which it comes after, was not done",
+        (void)snprintf(how, sizeof how, "was skipped: it depends on '%s', which did not succeed",
                        which);
         MF_INFO("%s %s", job->name, how);
         return mf_jobqueue_write_end(d->dir, job->name, MF_JOBQUEUE_FAILED, 1, how);

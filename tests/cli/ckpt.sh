@@ -33,8 +33,8 @@ assert 'wide-deep on synthetic-ctr' in svg.toxml() and 'http' not in svg.toxml()
 "
 cp ctr/curve.csv before.csv
 train --epochs 3 --validation 0.2 --out ctr --resume --quiet
-verdict "quiet says nothing"
-check "which it does" test ! -s out -a ! -s err
+verdict "train --quiet"
+check "--quiet leaves both streams empty" test ! -s out -a ! -s err
 check "a resumed training continues its curve" python3 -c "
 rows = [l for l in open('ctr/curve.csv') if l.startswith(('training', 'validation'))]
 before = [l for l in open('before.csv') if l.startswith(('training', 'validation'))]
@@ -42,17 +42,17 @@ assert [r for r in rows if int(r.split(',')[1]) <= 32] == before and rows[-1].st
 "
 LC_ALL=C train --steps 8 --no-test
 verdict "without UTF-8 the curve is drawn with letters" ". training" "steps       8, with 100 samples each, 0.4 epochs"
-check "and nothing else" sh -c "! grep -q '[^ -~]' out"
+check "without UTF-8 the output is ASCII" sh -c "! grep -q '[^ -~]' out"
 train --steps 8 --json
-verdict "with --json the table goes to the other side"
-check "one line of json remains" sh -c "test \$(wc -l <out) = 1 && grep -q 'model  ' err"
-check "which is json" json "d['steps'] == 8 and d['loss'] > 0"
+verdict "with --json the table goes to standard error"
+check "--json writes one line to standard output" sh -c "test \$(wc -l <out) = 1 && grep -q 'model  ' err"
+check "--json writes json" json "d['steps'] == 8 and d['loss'] > 0"
 sha=$(sed 's/.*weights_sha256":"//; s/".*//' out)
 train --steps 8 --json --hogwild
-verdict "without locks one process does the same, and says so" "--hogwild has no effect" "$sha"
+verdict "--hogwild changes nothing in one process and says so" "--hogwild has no effect" "$sha"
 train --steps 8 --no-test --quiet --summary-steps 2 --out events
 verdict "events every other step"
-ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events events --json
+ok "event files have an event for every other step" '"tag":"loss","kind":"scalar","events":4' -- events events --json
 wrong "events without a folder" "--summary-steps needs --out" -- train --model mlp --data fashion-mnist --summary-steps 5
 wrong "events never" "--summary-steps" -- train --model mlp --data fashion-mnist --summary-steps 0 --out events
 cat >terminal.py <<'PYTHON'
@@ -82,7 +82,7 @@ check "a bar on a terminal" python3 terminal.py "$program" train --model mlp --d
 # ---- ckpt
 ok "ckpt show" "ctr/model.ckpt-48: bundle, " "global_step" "training state" "_meshflow/shards" " 8" -- ckpt show ctr
 ok "ckpt show as json" -- ckpt show ctr/model.ckpt-32 --json
-check "its json" json "d['format'] == 'bundle' and
+check "the json of ckpt show" json "d['format'] == 'bundle' and
     [t for t in d['tensors'] if t['name'] == 'global_step'][0]['max'] == 32 and
     all(t['bytes'] > 0 and t['nan'] == 0 for t in d['tensors'])"
 ok "ckpt show of values" "global_step int64[]" "48" -- ckpt show ctr --values global_step
@@ -92,14 +92,14 @@ fails "a checkpoint that is not there" "none.index" "hint: name a folder" -- ckp
 mkdir bare
 fails "a folder without checkpoints" "no checkpoint in bare" -- ckpt show bare
 ok "ckpt verify" "ctr/model.ckpt-32:" "ok: " -- ckpt verify ctr
-fails "nothing to verify" "none.index" -- ckpt verify none
+fails "ckpt verify without a checkpoint" "none.index" -- ckpt verify none
 ok "ckpt convert" "tensors written to w.safetensors" -- ckpt convert ctr w.safetensors
-ok "from safetensors to npz" -- ckpt convert w.safetensors w.npz
-ok "from npz to a bundle" -- ckpt convert w.npz bare/w
-ok "the bits stay the same" "tensors are equal bit by bit" -- ckpt diff ctr bare/w
+ok "ckpt convert from safetensors to npz" -- ckpt convert w.safetensors w.npz
+ok "ckpt convert from npz to a bundle" -- ckpt convert w.npz bare/w
+ok "conversions keep all bits" "tensors are equal bit by bit" -- ckpt diff ctr bare/w
 ok "ckpt convert of some" "1 tensors written" -- ckpt convert ctr some.npz --only global_step
-fails "of none" "no tensor matches" -- ckpt convert ctr some.npz --only nothing
-fails "to where one cannot write" "nowhere" -- ckpt convert ctr nowhere/x.safetensors
+fails "ckpt convert of no tensor" "no tensor matches" -- ckpt convert ctr some.npz --only nothing
+fails "ckpt convert into a missing folder" "nowhere" -- ckpt convert ctr nowhere/x.safetensors
 fails "ckpt diff" "only in the first" "ctr/model.ckpt-48 and some.npz differ" -- ckpt diff ctr some.npz
 fails "ckpt diff of values" "global_step: 1 of 1 elements differ, by at most 16" -- ckpt diff ctr/model.ckpt-32 ctr
 fails "ckpt diff as json" '"largest_difference":' -- ckpt diff ctr/model.ckpt-32 ctr --json

@@ -115,11 +115,11 @@ import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('ready', flush=True)
 while i == 1 and not os.path.exists('go'): time.sleep(0.02); open('go', 'w')
 i == 1 and time.sleep(0.5); i == 1 and sys.exit(3); time.sleep(100)"
-launch 0 "servers that stay are told to end" "[launch] ps 0 has not followed the workers after 1 s: it is sent SIGTERM" -- \
+launch 0 "servers that outlive the workers get SIGTERM" "[launch] ps 0 has not followed the workers after 1 s: it is sent SIGTERM" -- \
     --workers 2 --ps 1 --grace 1 -- python3 -c "$task; w == 'ps' and time.sleep(100)"
 launch 0 "servers that follow are waited for" "[ps 0] last" -- --workers 1 --ps 1 --grace 20 -- \
     python3 -c "$task; w == 'ps' and (time.sleep(0.5), print('last'))"
-launch 0 "a task is started again" "[launch] worker 0 was killed by signal 9 (Killed): restart 1 of 2" "[worker 0] at last 2" -- \
+launch 0 "a failed task is restarted" "[launch] worker 0 was killed by signal 9 (Killed): restart 1 of 2" "[worker 0] at last 2" -- \
     --max-restarts 2 -- sh -c 'test "$MESHFLOW_RESTARTS" = 2 || kill -9 $$; echo at last $MESHFLOW_RESTARTS'
 launch 5 "but not for ever" "restart 1 of 1" "meshflow: worker 0 ended with exit code 5" -- --max-restarts 1 -- sh -c 'exit 5'
 launch 2 "a program that is not there" "meshflow: cannot run 'no-such-program': No such file" -- --workers 2 -- no-such-program
@@ -171,7 +171,7 @@ stored() # NAME STORE PATTERN...
 {
     name="$1" store=$2
     shift 2
-    fails "$name" "has been waiting for it for" "worker 0 waited 2 s in vain for the store $store: " "; fails in" \
+    fails "$name" "has been waiting for it for" "worker 0 waited 2 s without success for the store $store: " "; fails in" \
         "(change with --timeout)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
         --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param stall_report_ms=100
 }
@@ -179,7 +179,7 @@ stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to ser
 stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no reply in time"
 kill $silent
 MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails in time" \
-    "master 0 waited 1 s in vain for the store etcd://127.0.0.1:1/a: " -- \
+    "master 0 waited 1 s without success for the store etcd://127.0.0.1:1/a: " -- \
     --workers 1 --masters 1 -- "$program" train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1
 
 # ---- a host whose name is not known

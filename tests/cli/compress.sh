@@ -5,7 +5,7 @@
 "$program" train --model mlp --data fashion-mnist --batch 128 --steps 100 --optimizer momentum --no-test \
     --quiet --out big >out 2>err
 got=$? code=0
-verdict "a model to be made smaller"
+verdict "train a model to compress"
 ok "compress in every way, on the data it has learned from" "units removed: accuracy" "dense: kept 64 of 128 units" "low-rank kernels" \
     "quantized to int8" "pruned and fine-tuned" "shared values" "x smaller" "size, bytes" -- \
     compress big --prune "units share=0.5" --rank "rank=24 layers=dense" --quantize int8 \
@@ -15,37 +15,37 @@ import xml.dom.minidom
 svg = xml.dom.minidom.parse('small/sizes.svg').documentElement
 assert svg.tagName == 'svg' and len(svg.getElementsByTagName('circle')) == 6
 "
-ok "eval knows the model by its note" "accuracy" -- eval --data fashion-mnist --from small
+ok "eval finds the model in model.json" "accuracy" -- eval --data fashion-mnist --from small
 cp out eval.small
 ok "packed files are checkpoints" "packed" "dense/kernel_a" -- ckpt show small
-ok "which convert" "tensors written" -- ckpt convert small/model.mfz again.npz
-ok "and lose nothing" "all 11 tensors are equal bit by bit" -- ckpt diff small/model.mfz again.npz
-ok "packed again" "tensors written" -- ckpt convert again.npz again.mfz
-check "it is the same file" cmp small/model.mfz again.mfz
+ok "packed files are converted" "tensors written" -- ckpt convert small/model.mfz again.npz
+ok "conversion of a packed file keeps all bits" "all 11 tensors are equal bit by bit" -- ckpt diff small/model.mfz again.npz
+ok "a converted file is packed again" "tensors written" -- ckpt convert again.npz again.mfz
+check "packing again gives the same file" cmp small/model.mfz again.mfz
 model=$(python3 -c "import json; print(json.load(open('small/model.json'))['model'])")
 ok "eval with the model's text" -- eval --model "$model" --data fashion-mnist --from again.npz
-check "says the same" cmp out eval.small
-ok "as json, with speeds" -- compress big --data fashion-mnist --quantize int8 --epochs 0 --json
+check "eval with the model's text prints the same" cmp out eval.small
+ok "compress as json, with speeds" -- compress big --data fashion-mnist --quantize int8 --epochs 0 --json
 check "int8 takes a fourth of the bytes and loses at most 1 % of accuracy" json \
     "d['before']['bytes'] > 3.9 * d['after']['bytes'] and d['after']['accuracy'] >= d['before']['accuracy'] - 0.01"
-check "which is json" json "d['after']['step_seconds'] > 0 \
+check "compress --json reports speed and stages" json "d['after']['step_seconds'] > 0 \
 and d['after']['samples_per_second'] > 0 and d['stages'][0]['stage'] == 'before'"
 ok "training continues from a packed file" -- train --model "$model" --data fashion-mnist --init small --steps 3 \
     --prune hold --no-test --quiet
 wrong "compress what" "nothing to do: give --prune" -- compress big --data fashion-mnist
 wrong "compress without data" "--data is missing" -- compress again.npz --model mlp --quantize int8
-ok "the note knows the data, too" "accuracy" -- eval --from small
-check "and eval says the same" cmp out eval.small
+ok "eval finds the data in model.json" "accuracy" -- eval --from small
+check "eval without --data prints the same" cmp out eval.small
 wrong "pruning takes training" "leaves no time for it" -- compress big --data fashion-mnist --epochs 0 \
     --prune "magnitude sparsity=0.5"
 wrong "a checkpoint of no known model" "there is no trained model at" -- compress "$work/nowhere" --data fashion-mnist \
     --quantize int8
-fails "no such checkpoint" "nowhere" -- compress "$work/nowhere" --model mlp --data fashion-mnist --quantize int8
-fails "no such way of pruning" "there is no way of pruning 'smallest'" -- compress big --data fashion-mnist \
+fails "compress of a missing checkpoint" "nowhere" -- compress "$work/nowhere" --model mlp --data fashion-mnist --quantize int8
+fails "an unknown pruning method" "there is no way of pruning 'smallest'" -- compress big --data fashion-mnist \
     --prune "smallest sparsity=0.5"
-fails "no such layer" "no layer whose units can be removed is called 'conv'" -- compress big --data fashion-mnist \
+fails "pruning of an unknown layer" "no layer whose units can be removed is called 'conv'" -- compress big --data fashion-mnist \
     --prune "units share=0.5 layers=conv"
-fails "no such bytes" "'int8', with settings, not 'int4'" -- compress big --data fashion-mnist --quantize int4
+fails "an unknown quantization" "'int8', with settings, not 'int4'" -- compress big --data fashion-mnist --quantize int4
 fails "too few values" "bits is 0, at least 1 is needed" -- compress big --data fashion-mnist --epochs 0 \
     --share bits=0
 fails "too large a rank" "would not be smaller" -- compress big --data fashion-mnist --rank "rank=126 layers=dense" \

@@ -123,7 +123,7 @@ def a_job_waits_for_its_predecessors_and_delays_no_other_job(b):
     b.wait_state("free", "done")
     check(b.jobs()["behind"]["state"] == "queued", "it does not wait")
     b.wait_state("never", "failed")
-    check("'wrong', which it comes after, was not done" in b.jobs()["never"]["how"], str(b.jobs()["never"]))
+    check("it depends on 'wrong', which did not succeed" in b.jobs()["never"]["how"], str(b.jobs()["never"]))
     open(b.out("slow"), "w").close()
     b.wait_state("behind", "done")
     with open(b.out("done")) as f:
@@ -234,7 +234,7 @@ def what_others_wait_for_is_not_forgotten(b):
     check(set(b.jobs()) == {"a", "b"}, str(b.jobs()))
     b.daemon()
     b.wait_state("b", "done")
-    open(b.out("jobs/a/run.tmp-123456"), "w").close()  # of one that was killed while it wrote
+    open(b.out("jobs/a/run.tmp-123456"), "w").close()  # of a daemon that was killed during the write
     b.run("queue", "list", "--sweep")
     check(b.jobs() == {} and os.listdir(b.out("jobs")) == [".daemon"], str(os.listdir(b.out("jobs"))))
 
@@ -247,7 +247,7 @@ def a_training_that_is_killed_is_started_again_and_weights_stay(b):
     b.daemon()
     b.submit("t", "--restarts", "2", command=[*train, "--out", "run", "--save-steps", "100", "--resume"])
     b.wait(lambda: os.path.exists(b.out("run/checkpoint")), "a checkpoint")
-    os.kill(b.jobs()["t"]["pid"], signal.SIGKILL)  # whoever watches over it, and so the training
+    os.kill(b.jobs()["t"]["pid"], signal.SIGKILL)  # its supervisor, and so the training
     b.wait_state("t", "done")
     check(b.jobs()["t"]["tries"] == 2, str(b.jobs()))
     check(json.loads(b.run("queue", "attach", "t").stdout.splitlines()[-1])["weights_sha256"] == want, "other weights")
@@ -260,7 +260,7 @@ def a_training_that_is_killed_is_started_again_and_weights_stay(b):
 
 @test
 def an_end_that_cannot_be_written_down_is_not_lost(b):
-    """As on a full disk: the folder of the job refuses files until the daemon has looked at it several times."""
+    """As on a full disk: the folder of the job refuses files until the daemon has checked it several times."""
     b.daemon(preexec_fn=obey_permissions)
     b.submit("a", "--restarts", "3", command=shell("echo once >> once; chmod 500 %s; exit 75" % b.out("jobs/a")))
     b.submit("b", command=["true"])

@@ -220,7 +220,7 @@ mistake("set --layout without a mesh", 2, ["job", "set", "alive", "--layout", "b
 mistake("scale of a job of one process", 1, ["job", "scale", "alive", "--workers", "3"], "alive", "store", job=True)
 mistake("join of a job of one process", 1, ["job", "join", "alive"], "alive", "store", job=True)
 mistake("two jobs with one name", 1, [*ALONE, "--name", "alive"], "alive", "--name", job=True)
-mistake("--task-index without a cluster", 2, [*ALONE, "--task-index", "1"], "--task_index", "nothing describes a cluster")
+mistake("--task-index without a cluster", 2, [*ALONE, "--task-index", "1"], "--task_index", "no cluster is configured")
 mistake("--job-name without a cluster", 2, [*ALONE, "--job-name", "worker"], "--job_name", "TF_CONFIG")
 mistake("a launch of nothing", 2, ["launch", "--workers", "2"], "COMMAND")
 mistake("a launch of a program that there is not", 2, ["launch", "--workers", "2", "--", "./absent"], "./absent")
@@ -246,7 +246,7 @@ def table(n, cell=lambda i: i % 7 / 7):
 
 
 def obey_permissions():
-    """Root does not look at them unless it has lost these two capabilities. What is started has lost them."""
+    """Permissions do not apply to root with these two capabilities. Started processes do not have them."""
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in 1, 2:  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP

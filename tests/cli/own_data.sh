@@ -75,7 +75,7 @@ number() { python3 -c "import sys; d = {l.split()[0]: l.split()[1] for l in open
 # ---- classes are those of the training
 # shellcheck disable=SC2086
 ok "a table without a test trains" -- train $own --data own.csv --epochs 15 --out tables --json
-check "and says what it is tested on" json "d['samples'] == {'train': 270, 'validation': 0, 'test': 30} and \
+check "a table without a test is tested on a tenth" json "d['samples'] == {'train': 270, 'validation': 0, 'test': 30} and \
 d['test_data'] == '10 % of own.csv, drawn by sample id and seed 0' and d['accuracy'] > 0.9"
 check "model.json has the settings, the loss and the metrics" python3 -c "
 import json
@@ -86,11 +86,11 @@ d = json.load(open('tables/schema.json'))
 assert d['version'] == 1 and d['columns'][0]['fields'] == ['a', 'b', 'c'], d
 assert d['columns'][1]['classes'] == ['no', 'yes'] and d['columns'][1]['role'] == 'label', d"
 ok "eval without --data and --test" "30 of 10 % of own.csv" -- eval --from tables
-check "is as good as the test was" number "float(d['accuracy']) > 0.9"
+check "eval without --data and --test has the accuracy of the test" number "float(d['accuracy']) > 0.9"
 ok "eval on a table without one of the classes" "of yes.csv" -- eval --from tables --test yes.csv
-check "counts classes as the training did" number "float(d['accuracy']) > 0.9"
+check "eval numbers classes as the training did" number "float(d['accuracy']) > 0.9"
 ok "eval on a table whose columns stand in another order" -- eval --from tables --test order.csv
-check "finds them by their names" number "float(d['accuracy']) > 0.9"
+check "eval finds columns by name" number "float(d['accuracy']) > 0.9"
 ok "eval on a table with tabs" "40 of own.tsv" -- eval --from tables --test own.tsv
 ok "a delimiter written as backslash t" "40 samples" -- data show csv:own.tsv --set 'delimiter=\t label=answer'
 ok "eval as json" '"test":80' '"test_data":"order.csv"' -- eval --from tables --test order.csv --json
@@ -111,7 +111,7 @@ mv was.csv own.csv
 # ---- tables as others write them
 wrong "a table without a header" "'bare.csv': the first row has numbers" "set header=false" -- \
     train --model mlp --data bare.csv --set label=-1
-ok "its first row is a sample" "90 samples" -- data show bare.csv --set 'label=-1 header=false'
+ok "the first row of a table without a header is a sample" "90 samples" -- data show bare.csv --set 'label=-1 header=false'
 wrong "a table without a header, by the name of its label" "if the first row is not a header, set header=false" -- \
     train --model mlp --data bare.csv --set label=answer
 wrong "semicolons" "if ';' separates its columns, set delimiter=;" -- train --model mlp --data semicolons.csv --set label=answer
@@ -122,7 +122,7 @@ ok "two columns of one name" -- train $own --data twice.csv --epochs 15 --out tw
 ok "eval of them in their order" -- eval --from twice --test twice.csv
 cp out in_order
 ok "eval of them in another order" -- eval --from twice --test ecivt.csv
-check "finds them by their names, too" test "$(head -2 out)" = "$(head -2 in_order)"
+check "eval finds columns of the same name by their order" test "$(head -2 out)" = "$(head -2 in_order)"
 
 # ---- weights of another training
 # shellcheck disable=SC2086
@@ -131,22 +131,22 @@ check "--init of the same model says nothing" test ! -s err
 "$program" train --model 'mlp units=[9]' --data own.csv --set label=answer --steps 1 --quiet --init tables >out 2>err
 check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
 
-# ---- what a model does not look at
+# ---- columns that a model does not read
 "$program" train --model wide-deep --data sparse.svm --steps 3 >out 2>err
 check "a column that the model does not use is named" grep -q '^not used    values$' out err
 
 # ---- predict
 "$program" train --model mlp --data lines.csv --set label=answer --steps 3 --out lines >out 2>err
 check "a class of two lines takes one line" grep -qF 'classes: one, two\nlines' out err
-ok "of data show, too" "two\\nlines           20" -- data show lines.csv --set label=answer
-ok "and one line for each sample" -- predict --from lines --test lines.csv
-check "of predict" test "$(wc -l <out)" = 40
+ok "data show prints a class of two lines in one line" "two\\nlines           20" -- data show lines.csv --set label=answer
+ok "predict with a class of two lines" -- predict --from lines --test lines.csv
+check "predict prints a class of two lines in one line" test "$(wc -l <out)" = 40
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
-check "one line for each sample" test "$(grep -c . out)" = 4
+check "predict prints one line for each sample" test "$(grep -c . out)" = 4
 ok "predict where the column of the label is empty" "3 " -- predict --from tables --test unfilled.csv
 ok "predict where it has other classes" "5 " -- predict --from tables --test maybe.csv
 ok "predict as json" -- predict --from tables --test nolabel.csv --json
-check "which is json" json "len(d['predictions']) == 4 and d['predictions'][0]['name'] in ('no', 'yes') and \
+check "predict --json prints json" json "len(d['predictions']) == 4 and d['predictions'][0]['name'] in ('no', 'yes') and \
 len(d['predictions'][0]['scores']) == 2"
 ok "predict with label=none" "3 " -- predict --from tables --test nolabel.csv --set label=none
 fails "eval needs labels" "'nolabel.csv' has no column 'answer'" -- eval --from tables --test nolabel.csv
@@ -154,36 +154,36 @@ fails "eval needs labels" "'nolabel.csv' has no column 'answer'" -- eval --from 
 # ---- which samples test
 # shellcheck disable=SC2086
 ok "validation and test share no sample" -- train $own --data own.csv --epochs 2 --validation 0.2 --json
-check "nor with the training" json "d['samples'] == {'train': 216, 'validation': 54, 'test': 30} and \
+check "training, validation and test share no sample" json "d['samples'] == {'train': 216, 'validation': 54, 'test': 30} and \
 d['validation']['accuracy'] > 0"
 # shellcheck disable=SC2086
 ok "the validation at the end is that of the last step" -- train $own --data own.csv --steps 20 --validation 0.2 --out lasts --json
-check "although no epoch ends there" python3 -c "
+check "the last step is validated although no epoch ends there" python3 -c "
 import csv, json
 d = json.loads(open('out').read().splitlines()[-1])
 row = [r for r in csv.DictReader(open('lasts/curve.csv')) if r['part'] == 'validation'][-1]
 assert row['step'] == '20' and abs(float(row['accuracy']) - d['validation']['accuracy']) < 1e-6, (row, d)"
 # shellcheck disable=SC2086
 ok "--no-test leaves all samples to the training" -- train $own --data own.csv --steps 3 --no-test --out all --json
-check "all of them" json "d['samples'] == {'train': 300, 'validation': 0, 'test': 0}"
+check "--no-test trains on all samples" json "d['samples'] == {'train': 300, 'validation': 0, 'test': 0}"
 wrong "whose model has nothing left to be tested on" "trained on all samples of 'own.csv' (--no-test); give --test" -- \
     eval --from all
-ok "but --test names something" "accuracy" -- eval --from all --test yes.csv
+ok "eval --test of a model trained with --no-test" "accuracy" -- eval --from all --test yes.csv
 ok "a set with a test part opens that for --test" "10000 of the test part of fashion-mnist" -- \
     eval --from big --test fashion-mnist
-ok "without --test, too" "10000 of the test part of fashion-mnist" -- eval --from big
+ok "eval without --test uses the test part" "10000 of the test part of fashion-mnist" -- eval --from big
 # shellcheck disable=SC2086
 ok "a split is the same after --resume" -- train $own --data own.csv --epochs 16 --out tables --resume --json
-check "the same samples" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
+check "a resumed training has the same test samples" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
 
 # ---- numbers to predict
 ok "labels with a decimal point are numbers" -- train --model mlp --data price.csv --set label=price --lr 0.1 \
     --epochs 20 --quiet --out prices --json
-check "and trained as such" json "0 < d['test_loss'] < 0.01 and 0 < d['mean_absolute_error'] < 0.1 and 'accuracy' not in d"
+check "labels with a decimal point are trained as numbers" json "0 < d['test_loss'] < 0.01 and 0 < d['mean_absolute_error'] < 0.1 and 'accuracy' not in d"
 ok "eval of a regression" "mean_absolute_error" "30 of 10 %" -- eval --from prices
 ok "eval where all numbers are whole" "loss" "8 of whole.csv" -- eval --from prices --test whole.csv
 ok "predict of a regression" -- predict --from prices --test nolabel.csv --json
-check "one number each" json "all(len(p['values']) == 1 for p in d['predictions'])"
+check "predict of a regression prints one number for each sample" json "all(len(p['values']) == 1 for p in d['predictions'])"
 wrong "a number with a mistake makes no classes of the others" "'mistake.csv', line 9: the label is not a number: 'n/a'" -- \
     train --model mlp --data mistake.csv --set label=price
 wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: set target=number" -- \
@@ -191,10 +191,10 @@ wrong "negative whole numbers that are no classes" "60 samples are 60 different 
 wrong "a loss of classes for numbers" "the output has one score, but two classes are needed" -- \
     train --model mlp --data price.csv --set label=price --loss categorical_crossentropy --steps 1
 wrong "whole numbers that are no classes" "set target=number" -- train --model mlp --data dollars.csv --set label=price
-ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
+ok "whole numbers with target=number" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
     --steps 1 --lr 1e-9 --quiet --json
 ok "another loss for numbers" -- train --model mlp --data price.csv --set label=price --loss huber --steps 3 --quiet --out huber
-check "is in model.json" grep -q '"loss": "huber"' huber/model.json
+check "model.json names the loss" grep -q '"loss": "huber"' huber/model.json
 
 # ---- what is missing is said with its place
 wrong "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; set missing=0" -- \
@@ -215,10 +215,10 @@ wrong "a training that diverges" "so training diverges: a smaller learning rate"
 ok "records of a table" -- data convert own.csv own.tfrecord --set label=answer
 wrong "records do not say how many classes there are" "--set classes=N" -- train --model mlp --data own.tfrecord
 ok "records train" -- train --model mlp --data own.tfrecord --set classes=2 --lr 0.2 --epochs 15 --quiet --out recs --json
-check "and are tested on a tenth" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
+check "records are tested on a tenth" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
 ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
 ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
-ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
+ok "predict of records without labels" "3 " -- predict --from recs --test nolabel.tfrecord
 ok "records of three classes" -- data convert three.csv three.tfrecord --set label=answer
 wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but with classes=2 the classes are 0 to 1" -- \
     train --model mlp --data three.tfrecord --set classes=2 --no-test
@@ -236,11 +236,11 @@ ok "eval on pictures" "24 of the test part of shapes" -- eval --from pics
 fails "a folder that is no class" "'strange/stars': the model does not know the class 'stars'; it knows bars, circle, dots" -- \
     eval --from pics --test strange
 ok "predict of pictures without folders" -- predict --from pics --test flat --json
-check "with the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
+check "predict of pictures prints the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
 d['predictions'][1]['name'] == 'dots'"
 fails "pictures of another size" "'large/0.png' is 12 x 12, the model was trained on 8 x 8: set size=[8,8]" -- \
     predict --from pics --test large
-ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
+ok "pictures of another size with --set size" -- predict --from pics --test large --set 'size=[8,8]'
 cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
 wrong "a picture that is cut" "'broken/dots/0.png': damaged PNG file: the file is truncated" -- \
     train --model mlp --data broken --no-test --batch 36 --quiet
@@ -265,7 +265,7 @@ for option in "--validation 2" "--validation -1" "--lr -1" "--lr 0" "--lr nan" "
 done
 wrong "a batch of more than there is" "--batch 271 is more than the 270 samples to train on" -- \
     train --model mlp --data own.csv --set label=answer --batch 271
-check "nothing was written" test ! -e numbers
+check "a refused training writes nothing" test ! -e numbers
 wrong "compress --lr" "--lr expects a number" -- compress tables --quantize int8 --lr -1
 wrong "a lease of a millisecond" "lease_ms" "at least 100" -- params --param lease_ms=1
 
@@ -281,6 +281,6 @@ wrong "a model for other labels" "mlp needs one class for each sample" "label in
 wrong "a loss for other labels" "the data has labels of shape" "another model or another loss" -- \
     train --model mlp --data own.csv --set label=answer --loss categorical_crossentropy
 fails "a format that there is not" "unknown format '.onnx'; known are .npz, .safetensors and .mfz" -- ckpt convert tables tables.onnx
-check "and no file of it" test ! -e tables.onnx.index
+check "an unknown format leaves no file" test ! -e tables.onnx.index
 mkdir copy
 ok "a prefix that is one" "tensors written" -- ckpt convert tables copy/model.ckpt

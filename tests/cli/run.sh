@@ -3,7 +3,7 @@
 #
 # Usage: run.sh PROGRAM      runs every command of it, rightly and wrongly
 #
-# Exit codes, output and messages are looked at; nothing may be killed by a signal.
+# Checks exit codes, output and messages; no command may be killed by a signal.
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
@@ -62,7 +62,7 @@ ok() { expect 0 "$@"; }
 fails() { expect 1 "$@"; }
 wrong() { expect 2 "$@"; }
 
-check() # NAME COMMAND...: it succeeds. It may look at out and err.
+check() # NAME COMMAND...: it succeeds. It may read out and err.
 {
     name=$1
     shift
@@ -90,7 +90,7 @@ ok "version" "protobuf-c" -- version
 mkdir man
 ok "man pages into a directory" -- help --man-dir man
 check "one man page per command" test -s man/meshflow.1 -a -s man/meshflow-graph-run.1 -a -s man/meshflow-job-status.1
-check "but none for old spellings" test ! -e man/meshflow-status.1 -a ! -e man/meshflow-events-show.1
+check "no man pages of old spellings" test ! -e man/meshflow-status.1 -a ! -e man/meshflow-events-show.1
 ok "a man page of a group's command" ".TH MESHFLOW-JOB-STATUS 1" "meshflow\\-job\\-hang (1)" -- help job status --man
 ok "options of train have headings" "optimization:" "fault tolerance:" "(default: 32)" -- train --help
 ok "help of a group that is a command too" "--tls-dir DIR" "doctor topo" -- doctor --help
@@ -151,8 +151,8 @@ saver "$work/in/ckpt" >in/saver.pbtxt
 saver "$work/out_of_reach/ckpt" >in/escaper.pbtxt
 ok "a graph saves its variables" -- graph run in/saver.pbtxt --target init --target train --target train --target save
 cd in || exit 1
-fails "but only where it may" "--allow-dir" -- graph run escaper.pbtxt --target init --target save
-ok "and where it is allowed" -- graph run escaper.pbtxt --target init --target save --allow-dir ../out_of_reach
+fails "a graph saves no file outside the allowed folders" "--allow-dir" -- graph run escaper.pbtxt --target init --target save
+ok "a graph saves a file in a folder of --allow-dir" -- graph run escaper.pbtxt --target init --target save --allow-dir ../out_of_reach
 cd .. || exit 1
 ok "restore" "w/read:0 float[]" "4." -- graph run "$train" --restore in/ckpt --fetch w/read
 ok "restore, then train" "3.5" -- graph run "$train" --restore in/ckpt --target train --fetch w/read
@@ -209,7 +209,7 @@ fails "an uninitialised variable" "uninitialized" "--target INIT_NODE" -- graph 
 wrong "a number out of range" "--threads expects" -- graph run "$hello" --fetch y --threads -1
 wrong "an unknown parameter" "unknown parameter 'spin'" "meshflow params" -- params --param spin=1
 fails "a failure in json" '"code":"NOT_FOUND"' -- graph run "$hello" --fetch yy --json
-fails "where it failed, when asked" "NOT_FOUND" "    at src/" -- graph run "$hello" --fetch yy --verbose
+fails "--verbose shows where a failure occurred" "NOT_FOUND" "    at src/" -- graph run "$hello" --fetch yy --verbose
 cat >bool.pbtxt <<'GRAPH'
 node { name: "i" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
 GRAPH
@@ -237,7 +237,7 @@ ok "print" "y = AddV2(product:0, b:0) {T=float} : float" -- graph print "$hello"
 "$program" graph print "$train" >first
 ok "optimize writes a graph" "prune" "cse" "program: " "block of" -- \
     graph optimize "$hello" --fetch y --feed 'x=[2,3]' -o small.pb
-ok "which runs and gives the same" "[[22.5 27.5]" -- graph run small.pb --feed x=x.npy --fetch y
+ok "an optimized graph gives the same result" "[[22.5 27.5]" -- graph run small.pb --feed x=x.npy --fetch y
 ok "optimize for a target" "ResourceApplyGradientDescent" -- graph optimize "$train" --target train --print
 ok "passes are listed" "exact" "fold" -- graph optimize --list
 ok "a pass can be disabled" "off" -- graph optimize "$hello" --fetch y --feed x --disable cse
@@ -260,9 +260,9 @@ ok "models" "mlp" "101,770" "settings: units=[128]" -- models
 ok "a model's layers" "conv2d_1 (Conv2D)" "[?,14,14,64]" "parameters: 421,642, trained: 421,642" -- models fashion-cnn
 ok "a model with settings for such data" "parameters: 94" -- \
     models mlp units=7 --columns 'image=float[3,3] label=int32[] classes=3' --graph mlp.pbtxt
-ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
+ok "models --graph writes a graph" "VarHandleOp" -- graph print mlp.pbtxt
 ok "layers and losses" "Dense  fully" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
-ok "as a document" "| accuracy | fraction" -- models --kind metrics --kind initializers --markdown
+ok "models as Markdown" "| accuracy | fraction" -- models --kind metrics --kind initializers --markdown
 for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initializers"; do
     "$program" models $option --markdown
 done >out

@@ -12,9 +12,9 @@ done
 target=$(sed -n 's/^serving at //p' served)
 ok "a graph runs on a server" "[[22.5 27.5]]" -- \
     graph run "$hello" --target "$target" --feed 'x=[[1,2,3]]' --fetch y
-fails "what fails on a server" "/job:worker/replica:0/task:0" "{{node x}}" -- \
+fails "a failure on a server names task and node" "/job:worker/replica:0/task:0" "{{node x}}" -- \
     graph run "$hello" --target "$target" --fetch y
-fails "what no graph has" "no node 'nobody'" -- \
+fails "a fetch that the graph does not have" "no node 'nobody'" -- \
     graph run "$hello" --target "$target" --target nobody --fetch y
 fails "a run on a server has no trace" "cannot be traced" -- \
     graph run "$hello" --target "$target" --feed 'x=[[1,2,3]]' --fetch y --trace t.json
@@ -28,7 +28,7 @@ train_there() # ARGUMENT...
 train_there >here
 train_there --target "$target" --out trained --save-steps 4 >there
 check "a server's steps give the same weights" test -s here -a "$(cat here)" = "$(cat there)"
-check "what servers trained is on disk" "$program" ckpt verify trained
+check "the checkpoint of a training on servers is valid" "$program" ckpt verify trained
 wrong "servers and a strategy" "give only one of them" -- \
     train --model mlp --data fashion-mnist --target "$target" --strategy mirrored
 wrong "servers that are no target" "write grpc://host:port" -- \
@@ -76,7 +76,7 @@ ok "topo of a cluster" "host localhost" "/job:worker/task:0 $address: Meshflow 0
     topo --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
 ok "a cluster is drawn" "graph cluster {" "shape=cylinder, style=dashed" "Meshflow 0.1.0" -- \
     topo --dot --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
-wrong "nothing is drawn" "give --cluster" -- doctor topo --dot
+wrong "doctor topo --dot without a cluster" "give --cluster" -- doctor topo --dot
 "$program" cert --out certs >out 2>err
 ok "doctor of certificates" "it matches its key" "more days" -- doctor --tls-dir certs
 chmod 644 certs/key.pem
@@ -89,7 +89,7 @@ kill $server
 wait $server
 code=0 got=$?
 cp served out
-verdict "a server ends when it is told to" "serving at grpc://localhost:"
+verdict "a server ends on SIGTERM" "serving at grpc://localhost:"
 fails "no server listens" "request to the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
 

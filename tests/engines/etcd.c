@@ -91,7 +91,7 @@ typedef struct toil {
     atomic_int wins, unknown;
 } toil;
 
-/* Counts; what is not known to have been done is looked at by the next turn. */
+/* Counts. The next turn checks a put whose outcome is unknown. */
 static void *count(void *arg)
 {
     toil *t = arg;
@@ -218,7 +218,7 @@ MF_TEST_TIMEOUT(cluster_store_etcd_watch_continues_at_another_server, 180)
     etcd_servers_end(&e);
 }
 
-/* ---- nobody, strangers and nonsense ---- */
+/* ---- missing servers, foreign servers, invalid answers ---- */
 
 MF_TEST(cluster_store_etcd_that_is_not_there_is_named)
 {
@@ -262,7 +262,7 @@ MF_TEST(cluster_store_etcd_addresses_that_are_wrong_or_not_safe_are_refused)
     T_FAILS(MF_NOT_FOUND, "/nowhere/ca.pem", mf_store_open("etcd://192.0.2.1:1", &o, &s));
 }
 
-/* A server that says the same to everybody. */
+/* A server that sends the same answer to every client. */
 typedef struct liar {
     _Atomic(const char *) says;
     int fd;

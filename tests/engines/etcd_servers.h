@@ -16,7 +16,7 @@ typedef struct etcd_servers {
     bool tls;
 } etcd_servers;
 
-/* A port that nobody else has; it is free again until somebody takes it. */
+/* A free port; another process could still take it before the server does. */
 int etcd_free_port(void);
 
 /* Places and ports for n of them, and the address of a store there. Skips the test where there is

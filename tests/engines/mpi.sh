@@ -30,7 +30,7 @@ run "four tasks under MPICH" "$1/plugins/meshflow-mpi-mpich.so" mpiexec.mpich -n
 # A single process does not initialize MPI.
 "$check" mpi >"$work/log" 2>&1
 [ $? = 1 ]
-verdict "without MPI it says how to start it" $? "mpirun -n 4 meshflow"
+verdict "without MPI the error names mpirun" $? "mpirun -n 4 meshflow"
 
 # A task that fails ends the job instead of leaving the others to wait.
 if [ -e "$1/plugins/meshflow-mpi-openmpi.so" ]; then

@@ -12,7 +12,7 @@ ${CC:-cc} -O1 -g -Iinclude examples/standalone.c -o "$work/standalone" -L"$build
     -Wl,-rpath,"$build" >"$work/log" 2>&1
 verdict "the standalone cluster is built" $?
 "$work/standalone" >"$work/log" 2>&1
-verdict "it runs" $? 4
+verdict "the standalone cluster runs" $? 4
 name="valgrind finds nothing wrong with its memory"
 if command -v valgrind >/dev/null; then
     valgrind --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \

@@ -677,7 +677,7 @@ int main(void)
         else
             printf("# behind call %d, %s: exit status %d\n", shared->at, shared->text,
                    WEXITSTATUS(status));
-        if (done == shared->at) /* nothing to go on with */
+        if (done == shared->at) /* nothing to continue with */
             break;
         done = shared->at;
     }

@@ -453,7 +453,7 @@ static mf_status raise_one(void *ctx, mf_trainer *t, const mf_step_report *repor
     return kill(getpid(), SIGUSR1) == 0 ? MF_OK : MF_INTERNAL;
 }
 
-/* The process is interrupted a thousand times a second, and nobody reads what it logs. */
+/* The process is interrupted a thousand times a second, and its log has no reader. */
 static void signals(void)
 {
     const struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, never = { { 0, 0 }, { 0, 0 } };

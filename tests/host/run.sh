@@ -76,7 +76,7 @@ check "a C++ program runs a graph" "$work/cplusplus"
 check "a C++ program compiled by clang runs a graph" "$work/cplusplus_clang"
 check "the weights of a plain process" find_plain
 check "a comma-decimal locale changes no number" same "$work/program" comma
-check "nor does such a locale of one thread" same "$work/program" comma_of_a_thread
+check "a comma-decimal locale of one thread changes no number" same "$work/program" comma_of_a_thread
 check "flush-to-zero, upward rounding and traps change no weight, and stay" same "$work/program" strange
 check "the caller may change them between runs" same "$work/program" strange_between_runs
 check "a hook may change them" same "$work/program" hook_that_misbehaves

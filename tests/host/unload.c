@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         }
         library = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
         if (!library) {
-            fprintf(stderr, "the library is gone, and threads of it are not\n");
+            fprintf(stderr, "the library was unloaded while threads of it still run\n");
             return 1;
         }
         dlclose(library);

@@ -96,7 +96,7 @@ static bool op_runs(const mf_op *op)
     return each_sample(op, runs);
 }
 
-MF_TEST_TIMEOUT(every_op_runs_its_samples_with_the_shapes_it_inferred, 240)
+MF_TEST_TIMEOUT(every_op_runs_its_samples_with_the_inferred_shapes, 240)
 {
     T_EQ(mf_each_op("wrong answer", op_runs), 0);
 }

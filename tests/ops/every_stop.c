@@ -133,7 +133,7 @@ static bool op_stops(const mf_op *op)
 
 MF_TEST_TIMEOUT(every_op_ends_with_its_step_and_gives_its_memory_back, 240)
 {
-    T_EQ(mf_each_op("goes on", op_stops), 0);
+    T_EQ(mf_each_op("runs after its step ended", op_stops), 0);
 }
 
 /* ---- large counts ---- */
@@ -229,5 +229,5 @@ static bool op_ends_soon(const mf_op *op)
 
 MF_TEST_TIMEOUT(every_op_with_large_counts_ends_with_its_step, 300)
 {
-    T_EQ(mf_each_op("goes on", op_ends_soon), 0);
+    T_EQ(mf_each_op("runs after its step ended", op_ends_soon), 0);
 }

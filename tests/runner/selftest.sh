@@ -75,7 +75,7 @@ out=$(repeats 1 some)
 check "a test that passed once is green" [ "$?" = 0 ]
 out=$(repeats 4 some)
 check "a test that failed twice is red" [ "$?" = 1 ]
-check "its rounds are listed" says '^not ok - some suite: shaky: failed 2 of 4 times, in rounds 2, 4$'
+check "the failed rounds of a test are listed" says '^not ok - some suite: shaky: failed 2 of 4 times, in rounds 2, 4$'
 check "a test that always passed is counted" last_line_is "1 passed, 1 failed, 0 skipped"
 check "an earlier run is continued" says '^# continues build/repeat/tally.tsv: 2 results so far$'
 check "what an earlier run did is not repeated" [ "$(cat "$work/n")" = 4 ]

@@ -147,7 +147,7 @@ def servers_for(programs, path, workers):
 
 
 def both(*said):
-    """The output of several programs, or the exit status of the first one that failed."""
+    """The output of several programs, or the exit status of the first failed program."""
     return next((s for s in said if isinstance(s, str)), [line for s in said for line in s])
 
 

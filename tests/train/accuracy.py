@@ -126,7 +126,7 @@ def train_by_many(program, name):
 
 
 # What `meshflow compress` makes of fashion-cnn, trained as above for 10 epochs: arguments, times smaller, points lost
-# at most, times faster in inference and in a training step (None: not looked at).
+# at most, times faster in inference and in a training step (None: not checked).
 COMPRESSED = {
     "pruned, shared": (["--prune", "magnitude sparsity=0.9", "--share", "bits=5", "--epochs", "5"], 35, 0.3,
                        None, None),

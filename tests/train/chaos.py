@@ -69,7 +69,7 @@ class Boards:
 
 
 class Commits:
-    """When the job first had done each step: a thread that looks at the workers' boards."""
+    """When the job first completed each step: a thread that reads the workers' status pages."""
 
     def __init__(self, folder):
         self.boards = Boards(folder)

@@ -209,7 +209,7 @@ def a_call_that_fails_names_worker_and_node(b):
 def invalid_calls_list_the_valid_options(b):
     err = b.run("launch", "--masters", "1", "--all-stay", "--", "train", "--model", "mlp", "--data",
                 "fashion-mnist", code=None)
-    check("master 0, which cannot take part in a training" in err, err)
+    check("master 0, which cannot join a training" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
     check("'v:0' has the type resource, which cannot be sent to another process" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "now"), code=None)

@@ -181,7 +181,7 @@ def finish(b):
 
 
 def await_member(b, index):
-    """It takes part, or all is over."""
+    """It is a member, or training has ended."""
     end = time.monotonic() + 60
     while b.steps().get("worker %d" % index, 0) == 0 and b.workers[index].poll() is None:
         check(time.monotonic() < end, "worker %d does not come in\n%s" % (index, b.logs()))

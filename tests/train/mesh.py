@@ -201,7 +201,7 @@ def queries_between_steps_return_the_values_of_devices(b):
         f.write("a,b,y\n")
         for i in range(80):
             f.write("%s,%d,%d\n" % ("nan" if i in (9, 41) else i % 7, i % 5, i % 7 > i % 5))
-    # A rule looks at weights, a guard at counts, workers at each other's hashes.
+    # A rule reads weights, a guard counts, workers compare their hashes.
     cases = [(dict(data=table, steps=20000), ["--set", "label=y", "--test", table, "--validation", "0.2", "--stop",
                                               "converged tolerance=0.01"], "converged"),
              (dict(data=holes, steps=20, batch=8), ["--set", "label=y missing=nan", "--test", holes, "--guard", "skip"], "steps")]

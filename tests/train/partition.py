@@ -184,7 +184,7 @@ class Bench(members.Bench):
         return {"worker %d" % i for i in range(self.n)} | {"ps %d" % i for i in range(self.servers)}
 
     def epochs(self):
-        """Who took part, by epoch; the first one has all."""
+        """The members of each epoch; the first epoch has all."""
         found = {1: self.all()}
         for epoch, names in re.findall(r"epoch (\d+): training continues with (.*?) after", self.logs()):
             found[int(epoch)] = set(names.split(", "))

@@ -331,7 +331,7 @@ def asynchronous_workers_do_every_batch_once_and_end(b):
 
 
 class Job:
-    """A training with servers that is looked at while it runs."""
+    """A training with servers that is observed while it runs."""
 
     def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd", more=(),
                  strategy=None):

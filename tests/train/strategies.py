@@ -198,7 +198,7 @@ def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
 
 @test
 def workers_get_shards_in_proportion_to_their_threads(b):
-    """From the first step on; in so few steps speeds are not looked at yet."""
+    """From the first step on: there are too few steps for a speed check."""
     kind = dict(steps=6, batch=96)
     want = b.sha("--shards", "12", **kind)
     workers = b.start([b.train("--shards", "12", "--threads", str(n), **kind) for n in (1, 2, 3)],

@@ -2,15 +2,15 @@
 /* membership.h - the members of a job, epoch by epoch, as the job's store shows them (store.h).
  *
  * Every task registers under its name with a lease: a task that dies or is stopped disappears when
- * its lease expires. The members of the *view* take part. A view has a number, its epoch, and never
- * changes; the next view replaces it by compare-and-set. There is no leader: any task may propose
- * the next view, and all tasks follow the accepted view. A task that was stopped or cut off sees
- * that the view does not contain it, and rejoins like a new task.
+ * its lease expires. The members of the current *view* train. A view has a number, its epoch, and
+ * never changes; the next view replaces it by compare-and-set. There is no leader: any task may
+ * propose the next view, and all tasks follow the accepted view. A task that was stopped or cut off
+ * sees that the view does not contain it, and rejoins like a new task.
  *
  * Live members may be unable to connect to each other, and a hanging task may still renew its
- * lease. A task that waits in vain for another records its suspicion in the store; no view contains
- * two members that suspect each other. A task that is excluded this way rejoins after a while, and
- * after a longer one each time.
+ * lease. A task whose wait for another times out records its suspicion in the store; no view
+ * contains two members that suspect each other. A task that is excluded this way rejoins after a
+ * delay, which grows each time.
  *
  * A thread renews the lease and reads the store. Callers query its result between two steps, or
  * while they wait for other tasks. */

@@ -246,7 +246,7 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
         where = e.waiting.where;
         if (st == MF_OK && !done && mf_clock_ns() > deadline)
             st = MF_FAIL(m->at_hand.epoch == 0 ? MF_FAILED_PRECONDITION : MF_DEADLINE_EXCEEDED,
-                         "%s waited %.0f s in vain for %s%s%s", m->self.name,
+                         "%s waited %.0f s without success for %s%s%s", m->self.name,
                          (double)m->o.timeout_ns * 1e-9, e.whom[0] ? e.whom : "a view of the job",
                          where ? " " : "", where ? where : "");
     }

@@ -85,7 +85,7 @@ bool mf_address_parse(const char *text, mf_address *out, mf_address_error *error
         return address_wrong(error, "write host:port, such as 10.0.0.4:2222",
                              "the address is empty");
     if (scheme)
-        return address_wrong(error, "write the address alone, host:port",
+        return address_wrong(error, "write only the address, host:port",
                              "'%.*s://' is in front of it",
                              (int)(scheme - text < 40 ? scheme - text : 40), text);
     if (*text == '[') {

@@ -78,7 +78,7 @@ typedef struct mf_cluster {
 
     /* while the description is made */
     int64_t cap_tasks, cap_facts, cap_mistakes, cap_notes;
-    bool no_memory; /* sticky: looked at once, at the end */
+    bool no_memory; /* sticky: checked once, at the end */
     bool own_known; /* own_* are set: which task this process is */
     mf_role own_role;
     int own_index;

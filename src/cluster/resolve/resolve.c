@@ -92,10 +92,9 @@ static void refuse_own_without_cluster(const mf_cluster_request *request, mf_clu
                                              : NULL;
 
     if (flag)
-        mf_cluster_mistake(c, flag,
-                           "give --cluster, --worker_hosts or --hostfile, set TF_CONFIG, or leave "
-                           "it out",
-                           "it chooses a task of a cluster, and nothing describes a cluster");
+        mf_cluster_mistake(
+            c, flag, "give --cluster, --worker_hosts or --hostfile, set TF_CONFIG, or omit it",
+            "it selects a task of a cluster, but no cluster is configured");
 }
 
 static void rendezvous_from_env(const mf_cluster_request *request, mf_cluster *c)
@@ -132,8 +131,8 @@ static mf_status resolve_one(const mf_cluster_request *request, const mf_resolve
     if (r) {
         r->resolve(request, c);
     } else {
-        mf_cluster_add(c, MF_ROLE_WORKER, 0, NULL, "nothing names a cluster");
-        mf_cluster_own(c, MF_ROLE_WORKER, 0, "nothing names a cluster");
+        mf_cluster_add(c, MF_ROLE_WORKER, 0, NULL, "no cluster is configured");
+        mf_cluster_own(c, MF_ROLE_WORKER, 0, "no cluster is configured");
         c->local_rank = 0;
         c->local_size = 1;
         refuse_own_without_cluster(request, c);
@@ -169,15 +168,15 @@ static void resolve_compare(mf_cluster *c, const mf_cluster *other)
     }
     if (c->self == other->self && c->n_tasks == other->n_tasks && c->rank == other->rank) {
         if (!same_addresses(c, other))
-            mf_cluster_note(c, "%s and %s list different addresses: %s is stronger and is used",
-                            c->convention, other->convention, c->convention);
+            mf_cluster_note(c, "%s and %s list different addresses: %s has priority", c->convention,
+                            other->convention, c->convention);
         return;
     }
     if (mf_cluster_self(c))
         (void)mf_cluster_task_name(mf_cluster_self(c), mine);
     if (mf_cluster_self(other))
         (void)mf_cluster_task_name(mf_cluster_self(other), its);
-    mf_cluster_note(c, "%s says %s of %d, %s says %s of %d: %s is stronger and is used",
+    mf_cluster_note(c, "%s specifies %s of %d, %s specifies %s of %d: %s has priority",
                     c->convention, mine, c->n_tasks, other->convention, its, other->n_tasks,
                     c->convention);
 }

@@ -48,7 +48,7 @@ typedef struct mf_store_options {
 
 typedef struct mf_store mf_store;
 
-/* Keys, sizes and numbers have been looked at when these are called. Contracts: see below. */
+/* Keys, sizes and numbers are valid: they are checked before these calls. Contracts: see below. */
 typedef struct mf_store_kind {
     const char *name;
     /* `where`: the text after the kind's name. */

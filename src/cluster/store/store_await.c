@@ -49,8 +49,8 @@ static mf_status store_await_ask_until(const mf_store_wanted *w, int64_t until_n
             return MF_FAIL(MF_CANCELLED, "%s was asked to end while it waited for the store %s",
                            w->who, w->url);
         if (mf_clock_ns() + PAUSE_NS >= until_ns)
-            return MF_FAIL(MF_UNAVAILABLE, "%s waited %.0f s in vain for the store %s: %s", w->who,
-                           (double)w->timeout_ns * 1e-9, w->url, why);
+            return MF_FAIL(MF_UNAVAILABLE, "%s waited %.0f s without success for the store %s: %s",
+                           w->who, (double)w->timeout_ns * 1e-9, w->url, why);
         mf_wait_report_check(waiting);
         (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
     }

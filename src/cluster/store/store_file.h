@@ -15,8 +15,8 @@
  *   1. DIR/state appears at once, by renaming a folder, and is never empty after that; so there is
  *      exactly one file now@ at all times.
  *   2. A process that has read the state of now@5~a and wants to replace it writes data@6~b and
- *      renames now@5~a to now@6~b. The kernel lets one succeed. For all others now@5~a is gone for
- *      ever: revisions ascend, and IDs are random. They read again.
+ *      renames now@5~a to now@6~b. The kernel lets one succeed. The others never see now@5~a
+ *      again: revisions ascend, and IDs are random. They read the new state.
  *   3. Any process may remove data@ files of revisions up to the current one, except the current
  *      one: their writer either has been replaced or will not succeed.
  *   4. One number in a lease's file decides whether it is in force: the time of its expiry. Its

@@ -338,7 +338,7 @@ static mf_status store_file_state_look_around(mf_store_folder *f)
     (void)snprintf(f->boot, sizeof f->boot, "%.*s", (int)strcspn(text, "\n"), text);
     mf_free(text);
     if (stat("/proc/self/ns/pid", &space) != 0)
-        return mf_errno_status(errno, "look at", "/proc/self/ns/pid");
+        return mf_errno_status(errno, "examine", "/proc/self/ns/pid");
     f->pid_space = (uint64_t)space.st_ino;
     return MF_OK;
 }

@@ -98,7 +98,7 @@ mf_status mf_codec_bucket_add(mf_codec_bucket *c, const mf_shard_owners *s, int 
     return MF_OK;
 }
 
-/* ---- bringing together ---- */
+/* ---- gathering ---- */
 
 static mf_status codec_state_add_kept(mf_aux_state_list *out, const char *prefix, const char *name,
                                       mf_tensor *value)

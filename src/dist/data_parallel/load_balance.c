@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    WARM = 2, /* steps that are not looked at: the first one is compiled in */
-    SHORTEST = 8, /* initial steps between two checks */
+    WARM = 2, /* steps that are not measured: compilation is part of the first */
+    SHORTEST = 8, /* steps between two checks, initially */
     LONGEST = 256 /* and after a long time without a change */
 };
 

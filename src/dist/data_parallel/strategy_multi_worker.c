@@ -306,10 +306,11 @@ static mf_status strategy_multi_worker_open_all(workers *w, const mf_strategy_ca
     if (w->codecs && mf_codecs_with_memory(w->codecs))
         w->dist.ops.state = &workers_codec_state;
     if (w->codecs && mf_aggregate_is_apart(w->aggregation.how))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a codec sums what it encodes, so there is no %s of it; give one of "
-                       "--codec and aggregation",
-                       mf_aggregate_name(w->aggregation.how));
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "aggregation=%s needs the gradient of each shard, but a codec encodes sums of "
+            "shards: omit --codec or the aggregation",
+            mf_aggregate_name(w->aggregation.how));
     if (!mf_dist_can(&w->dist, MF_DIST_ONE_UPDATER) && may_choose(w) &&
         mf_job_is_elastic(call->o, call->cluster)) {
         w->dist.members = &w->members;

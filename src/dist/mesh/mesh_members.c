@@ -34,7 +34,7 @@ typedef struct said {
     mf_status_page_layout now;
 } said;
 
-/* Workers that took part when the layout was changed know the current one; the first worker decides
+/* Workers that were members when the layout changed know the current one; the first worker decides
  * how often variables are gathered. */
 static mf_status agree_on_layout(mf_job_mesh *m)
 {

@@ -21,9 +21,9 @@ MF_MUST mf_status mf_relayout_request_set(mf_relayout_request *w, const mf_mesh_
 /* As workers and status pages exchange it. False: the text is too long, and incomplete. */
 bool mf_relayout_request_text(const mf_mesh_spec *s, mf_status_page_layout *out);
 
-/* What all together want, if this worker votes so; of those who want another layout, the first gets
- * it. Wishes of the command line (mf_status_page_request_layout) count. Collective. After a failure
- * they are wishes still. */
+/* The common decision of all workers: the request of the worker with the lowest rank applies.
+ * Includes requests of the command line (mf_status_page_request_layout). Collective. After a
+ * failure the requests remain pending. */
 typedef struct mf_mesh_agreed {
     int flags; /* dist/step_flags.h: of all workers */
     bool change;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_replica_table.h - the copies of parameter-server state that a task holds, so that the state
  * survives the loss of any one server: each server keeps its own slice and those of the server
- * before it, or of several, after the last two steps.
+ * before it, or of several, for the last two steps.
  *
  * Slices are cut again whenever servers join or are lost: a *generation* of slices is identified by
  * the epoch in which they were cut. */

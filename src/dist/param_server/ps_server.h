@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_server.h - the inside of a parameter server; shared by ps_server.c, ps_queue.c, ps_update.c,
+/* ps_server.h - internals of a parameter server; shared by ps_server.c, ps_queue.c, ps_update.c,
  * ps_answer.c and ps_save.c. */
 #ifndef MF_DIST_PARAM_SERVER_PS_SERVER_H
 #define MF_DIST_PARAM_SERVER_PS_SERVER_H
@@ -11,7 +11,7 @@
 #include "net/mailbox.h"
 #include "observe/trace.h"
 
-/* A worker's push, looked at: pointers into its data. */
+/* A worker's push after its check: pointers into its data. */
 typedef struct push {
     mf_mail *of; /* NULL: not received yet */
     mf_ps_push head;

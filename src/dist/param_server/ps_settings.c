@@ -42,9 +42,10 @@ static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server: place is round_robin or by_size, not '%s'", place);
     if ((out->shards > 0) != RULES[i].shards)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: shards=N and partition=fixed go together: give both or "
-                       "neither");
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "parameter_server: shards=N and partition=fixed belong together: give both or "
+            "neither");
     if (!RULES[i].bytes &&
         (mf_options_given(o, "shard_bytes") || mf_options_given(o, "max_shards")))
         return MF_FAIL(MF_INVALID_ARGUMENT,

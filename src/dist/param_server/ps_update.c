@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_update.c - pushes of workers are looked at and added up, and weights are updated. */
+/* ps_update.c - pushes of workers are checked and summed, and weights are updated. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "dist/param_server/ps_server.h"
 
 #include <string.h>
 
-/* ---- looking at a push ---- */
+/* ---- checking a push ---- */
 
 /* The next block of rows of a push: their number, ids, values. */
 static bool ps_update_take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids,

@@ -93,8 +93,9 @@ static mf_status wait_idle(mf_seq_iterator *it, const mf_step *step)
 {
     while (it->busy) {
         if (pthread_equal(it->owner, pthread_self()))
-            return MF_FAIL(MF_FAILED_PRECONDITION,
-                           "the function that makes an iterator's elements asks it for one");
+            return MF_FAIL(
+                MF_FAILED_PRECONDITION,
+                "a function of the iterator's data set requests an element of the same iterator");
         if (mf_cancel_is_raised(step->cancel))
             return MF_FAIL(MF_CANCELLED, "Operation was cancelled");
         if (step->deadline_ns && mf_clock_ns() >= step->deadline_ns)

@@ -211,7 +211,8 @@ static mf_status backprop_run(mf_kernel *k)
         MF_TRY(conv_check_rank(filter, s->attrs.nd + 2, "filter"));
     MF_TRY(conv_check_rank(dy, s->attrs.nd + 2, "out_backprop"));
     MF_TRY(conv_read_sizes(s, k->in[to_input ? 0 : 1], filter, dy, &given));
-    MF_TRY(conv_init(s, kind, filter ? &given : &k->in[0]->shape, filter ? filter : &given, dy, &c));
+    MF_TRY(
+        conv_init(s, kind, filter ? &given : &k->in[0]->shape, filter ? filter : &given, dy, &c));
     MF_TRY(mf_kernel_out(k, 0, &given, &out));
     return conv_run_wide(k, &c, operand, to_input ? 0 : 1, out);
 }
@@ -265,7 +266,7 @@ static mf_status conv_filter_grad(mf_grad *g)
 #define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
-        .prepare = conv_prepare, .run = RUN, .split = mf_conv_split,      \
+        .prepare = conv_prepare, .run = RUN, .split = mf_conv_split,                               \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 

@@ -94,7 +94,7 @@ static tap_row row_at(const window_columns *c, const int64_t *o, int64_t row)
 /* im2col and col2im: cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of
  * taps is often contiguous in x. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
-    static void gather_##NAME(const window_columns *c, const T *x, T *cols)                      \
+    static void gather_##NAME(const window_columns *c, const T *x, T *cols)                        \
     {                                                                                              \
         const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
         const int64_t n = c->channels, step = c->step_tap;                                         \
@@ -117,7 +117,7 @@ static tap_row row_at(const window_columns *c, const int64_t *o, int64_t row)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void scatter_##NAME(const window_columns *c, const T *cols, T *x)                     \
+    static void scatter_##NAME(const window_columns *c, const T *cols, T *x)                       \
     {                                                                                              \
         const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
         const int64_t n = c->channels, step = c->step_tap;                                         \
@@ -199,7 +199,7 @@ static mf_status image_product(const conv_job *job, const window_columns *c, con
         MF_TRY(mf_gemm_run(k, &g));
         for (int64_t i = 0; i < c->length; i++)
             add_columns(job->type, w + (size_t)(i * all) * job->cell,
-                            sum + (size_t)(i * out) * job->cell, out);
+                        sum + (size_t)(i * out) * job->cell, out);
         return MF_OK;
     }
     g.a = (mf_gemm_side){ .data = cols, .type = job->type, .row = c->length, .col = 1 };
@@ -283,8 +283,7 @@ static void columns_piece(void *ctx, int64_t piece)
 static int64_t cut_images(conv_job *job, int64_t w_count)
 {
     const int64_t batch = job->conv->window.batch;
-    const double work =
-        (double)job->y_image * ((double)w_count / (double)job->conv->out_channels);
+    const double work = (double)job->y_image * ((double)w_count / (double)job->conv->out_channels);
 
     job->per_piece = work < PIECE_WORK ? (int64_t)(PIECE_WORK / work) + 1 : 1;
     if (job->per_piece * MAX_PIECES < batch)

@@ -2,7 +2,8 @@
 /* conv_correlation.c - the geometry of convolutions and input gradients. */
 #include "ops/nn/conv_correlation.h"
 
-/* Remainders modulo the stride along dimension d; a large stride leaves out positions. */
+/* Remainders modulo the stride along dimension d; with a large stride, some remainders do not
+ * occur. */
 static int64_t phases_of(const mf_conv *conv, int d)
 {
     const mf_window *w = &conv->window;

@@ -70,8 +70,8 @@ static int64_t filter_tap(const direct_job *j, int64_t i)
 }
 
 /* Channels `at` to at + n of the result, as rows of `width` for each channel that is read. */
-static void pack_channels(const direct_job *j, const float *tap, int64_t group, int64_t at,
-                          int64_t n, int64_t width, float *to)
+static void direct_pack_channels(const direct_job *j, const float *tap, int64_t group, int64_t at,
+                                 int64_t n, int64_t width, float *to)
 {
     const int64_t all = j->conv->out_channels;
 
@@ -96,9 +96,8 @@ static void pack_tap(void *ctx, int64_t i)
 {
     const direct_job *j = ctx;
     const int64_t lanes = j->tiles->lanes;
-    const float *tap =
-        j->filter + filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) *
-                        j->conv->out_channels;
+    const float *tap = j->filter + filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) *
+                                       j->conv->out_channels;
     float *group_at = (float *)(uintptr_t)j->w;
 
     for (int64_t g = 0; g < j->conv->groups; g++, group_at += j->cells * j->vectors * lanes) {
@@ -106,8 +105,8 @@ static void pack_tap(void *ctx, int64_t i)
             const int64_t v = first_vector(j, b), width = (first_vector(j, b + 1) - v) * lanes;
             const int64_t at = v * lanes, n = j->out_group - at < width ? j->out_group - at : width;
 
-            pack_channels(j, tap, g, at, n, width,
-                          group_at + j->cells * at + i * j->in_group * width);
+            direct_pack_channels(j, tap, g, at, n, width,
+                                 group_at + j->cells * at + i * j->in_group * width);
         }
     }
 }
@@ -195,9 +194,10 @@ static void run_rows(const direct_block *b, const float *in, float *out, int64_t
     }
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t m = 0; m < middle; m++)
-            run_line(b, in + r * c->stride[0] * s->step[0] + m * c->stride[1] * s->step[1] * (c->nd > 2),
-                     out + (from + r) * c->out_step[0] * out_step[0] +
-                         m * c->out_step[1] * out_step[1] * (c->nd > 2));
+            run_line(
+                b, in + r * c->stride[0] * s->step[0] + m * c->stride[1] * s->step[1] * (c->nd > 2),
+                out + (from + r) * c->out_step[0] * out_step[0] +
+                    m * c->out_step[1] * out_step[1] * (c->nd > 2));
     }
 }
 
@@ -214,8 +214,8 @@ static int64_t chunk_at(const direct_job *j, int first, int *next)
     return cells;
 }
 
-static void run_block(const direct_job *j, int64_t group, int64_t block, const float *in, float *out,
-                      int64_t from, int64_t rows)
+static void run_block(const direct_job *j, int64_t group, int64_t block, const float *in,
+                      float *out, int64_t from, int64_t rows)
 {
     const int64_t lanes = j->tiles->lanes, v = first_vector(j, block), last = j->c.nd - 1;
     direct_block b = { .job = j, .vectors = first_vector(j, block + 1) - v };
@@ -245,8 +245,8 @@ static void run_block(const direct_job *j, int64_t group, int64_t block, const f
 static void run_section(const direct_job *j, int64_t image, int64_t from, int64_t rows,
                         float *buffer)
 {
-    const float *in = mf_conv_section_read(&j->section, j->in + image * j->section.image, from, rows,
-                                           buffer);
+    const float *in =
+        mf_conv_section_read(&j->section, j->in + image * j->section.image, from, rows, buffer);
     float *out = j->out + image * j->out_image;
     const int64_t row = j->out_image / j->c.out_size[0];
 
@@ -256,7 +256,7 @@ static void run_section(const direct_job *j, int64_t image, int64_t from, int64_
     }
     if (j->then)
         j->then->run(j->then, image * j->out_image + from * row,
-                        image * j->out_image + (from + rows) * row);
+                     image * j->out_image + (from + rows) * row);
 }
 
 /* ---- pieces ---- */
@@ -264,7 +264,8 @@ static void run_section(const direct_job *j, int64_t image, int64_t from, int64_
 static int64_t section_rows(const direct_job *j)
 {
     const int64_t row = j->out_image / j->c.out_size[0];
-    const int64_t rows = SECTION / row > 2 * j->section.reach ? SECTION / row : 2 * j->section.reach;
+    const int64_t rows =
+        SECTION / row > 2 * j->section.reach ? SECTION / row : 2 * j->section.reach;
 
     return rows < j->c.out[0] ? rows : j->c.out[0];
 }
@@ -276,8 +277,8 @@ static void direct_piece(void *ctx, int64_t piece)
     const int64_t most = section_rows(j);
     mf_tensor buffer = { 0 };
 
-    if (mf_tensor_alloc(&buffer, MF_DTYPE_F32, &MF_SHAPE(mf_conv_section_cells(&j->section, most))) !=
-        MF_OK) {
+    if (mf_tensor_alloc(&buffer, MF_DTYPE_F32,
+                        &MF_SHAPE(mf_conv_section_cells(&j->section, most))) != MF_OK) {
         atomic_store(&j->status, (int)MF_RESOURCE_EXHAUSTED);
         return;
     }
@@ -292,9 +293,10 @@ static void direct_piece(void *ctx, int64_t piece)
 }
 
 /* Whole images if there are enough of them, because sections of an image read common rows. */
-static int64_t cut_rows(direct_job *j)
+static int64_t direct_cut_rows(direct_job *j)
 {
-    const double work = (double)j->rows * (double)(j->out_image / j->c.out_size[0]) * (double)j->cells;
+    const double work =
+        (double)j->rows * (double)(j->out_image / j->c.out_size[0]) * (double)j->cells;
     int64_t pieces = work < DIRECT_WORK * MAX_DIRECT_PIECES ? (int64_t)(work / DIRECT_WORK) + 1
                                                             : MAX_DIRECT_PIECES;
 
@@ -347,7 +349,7 @@ static mf_status run_correlation(direct_job *j)
     cut_channels(j);
     MF_TRY_TO(done, find_runs(j));
     MF_TRY_TO(done, pack_filter(j, &packed));
-    MF_TRY_TO(done, mf_kernel_parallel(j->k, cut_rows(j), direct_piece, j));
+    MF_TRY_TO(done, mf_kernel_parallel(j->k, direct_cut_rows(j), direct_piece, j));
     st = (mf_status)atomic_load(&j->status);
     if (st != MF_OK)
         st = MF_FAIL(st, "a piece of the convolution found no memory");
@@ -357,11 +359,11 @@ done:
     return st;
 }
 
-mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, const float *w, float *y)
+mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, const float *w,
+                         float *y)
 {
     const bool forward = conv->kind == MF_CONV_FORWARD;
-    int64_t *storage =
-        mf_calloc(mf_correlation_storage(conv), sizeof *storage);
+    int64_t *storage = mf_calloc(mf_correlation_storage(conv), sizeof *storage);
     const int64_t count = mf_correlation_count(conv);
     int64_t images = 0; /* elements of the result */
     mf_status st = storage ? MF_OK : MF_NOMEM("the taps of a convolution");

@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum {
-    FILTER_SECTION = 32 * 1024, /* elements of the output's gradient at a time: they stay in cache */
+    FILTER_SECTION =
+        32 * 1024, /* elements of the output's gradient at a time: they stay in cache */
     FILTER_PIECES = 32 /* desired number */
 };
 #define FILTER_WORK ((double)(1 << 20)) /* minimum multiply-adds per piece */
@@ -69,8 +70,8 @@ static void run_filter_tile(const filter_section *s, const mf_conv_filter_tile *
 }
 
 /* `rows` cells of the window, all channels of the result. */
-static void run_cells(const filter_section *s, const float *x, float *w, int rows,
-                      int64_t most_vectors)
+static void filter_cells(const filter_section *s, const float *x, float *w, int rows,
+                         int64_t most_vectors)
 {
     const filter_job *j = s->job;
     const mf_correlation *c = &j->c;
@@ -115,8 +116,8 @@ static void run_range(const filter_section *s, int64_t from, int64_t to)
         for (int64_t k = 0; n > 0 && k < tiles; k++) {
             const int64_t cell = first + n * k / tiles;
 
-            run_cells(s, s->x + j->runs[i].at + cell, s->w + (at + cell) * j->conv->out_channels,
-                      (int)(first + n * (k + 1) / tiles - cell), vectors);
+            filter_cells(s, s->x + j->runs[i].at + cell, s->w + (at + cell) * j->conv->out_channels,
+                         (int)(first + n * (k + 1) / tiles - cell), vectors);
         }
     }
 }
@@ -146,8 +147,8 @@ static void run_filter_rows(const filter_job *j, const filter_range *r, int64_t 
                             int64_t rows, float *buffer)
 {
     const int64_t x_cells = mf_conv_section_cells(&j->section, rows);
-    const float *x = mf_conv_section_read(&j->section, j->x + image * j->section.image, from, rows,
-                                          buffer);
+    const float *x =
+        mf_conv_section_read(&j->section, j->x + image * j->section.image, from, rows, buffer);
     const float *y = j->y + (image * j->c.out[0] + from) * j->y_row;
 
     for (int64_t g = 0; g < j->conv->groups; g++) {
@@ -170,8 +171,7 @@ static void filter_piece(void *ctx, int64_t piece)
     const int64_t part = piece / j->ranges, range = piece % j->ranges, n = j->conv->out_channels;
     const filter_range r = { j->cells * range / j->ranges, j->cells * (range + 1) / j->ranges,
                              mf_conv_partial(j->parts, part) };
-    const int64_t y_cells =
-        j->y_copies ? j->section_rows * (j->y_row / n) * j->y_channels : 0;
+    const int64_t y_cells = j->y_copies ? j->section_rows * (j->y_row / n) * j->y_channels : 0;
     const int64_t cells = mf_conv_section_cells(&j->section, j->section_rows) + y_cells;
     mf_tensor buffer = { 0 };
 
@@ -229,7 +229,9 @@ mf_status mf_conv_filter(const mf_kernel *k, const mf_conv *conv, int64_t shards
     int64_t *storage = mf_calloc(mf_correlation_storage(conv), sizeof *storage);
     mf_conv forward = *conv;
     mf_conv_parts parts = { 0 };
-    filter_job j = { .conv = conv, .tiles = mf_conv_tiles_float(), .parts = &parts, .x = x, .y = y };
+    filter_job j = {
+        .conv = conv, .tiles = mf_conv_tiles_float(), .parts = &parts, .x = x, .y = y
+    };
     mf_status st = storage ? MF_OK : MF_NOMEM("the taps of a convolution");
 
     MF_TRY_TO(done, st);

@@ -108,5 +108,6 @@ mf_status mf_conv_parts_sum(const mf_kernel *k, mf_conv_parts *parts)
 {
     if (parts->n == 1)
         return MF_OK;
-    return mf_kernel_parallel(k, (parts->count + SUM_GRAIN - 1) / SUM_GRAIN, parts_sum_piece, parts);
+    return mf_kernel_parallel(k, (parts->count + SUM_GRAIN - 1) / SUM_GRAIN, parts_sum_piece,
+                              parts);
 }

@@ -16,8 +16,8 @@ typedef struct mf_conv_parts {
 } mf_conv_parts;
 
 /* first: the gradient, `type` elements. Clear with mf_conv_parts_deinit() even on failure. */
-MF_MUST mf_status mf_conv_parts_init(const mf_conv *conv, int64_t shards, mf_dtype type, void *first,
-                                     mf_conv_parts *out);
+MF_MUST mf_status mf_conv_parts_init(const mf_conv *conv, int64_t shards, mf_dtype type,
+                                     void *first, mf_conv_parts *out);
 void mf_conv_parts_deinit(mf_conv_parts *parts);
 /* First image of a part; that of part n is the number of images. */
 int64_t mf_conv_part_begin(const mf_conv_parts *parts, int64_t part);

@@ -86,7 +86,9 @@ done:
 static mf_status run_empty(const mf_kernel *k, const mf_conv *conv, const mf_tensor *x,
                            const mf_tensor *w, const mf_tensor *y)
 {
-    const mf_tensor *result = conv->kind == MF_CONV_FORWARD ? y : conv->kind == MF_CONV_INPUT ? x : w;
+    const mf_tensor *result = conv->kind == MF_CONV_FORWARD ? y
+                              : conv->kind == MF_CONV_INPUT ? x
+                                                            : w;
 
     memset(result->data, 0, (size_t)result->count * mf_dtype_cell(result->dtype));
     if (k->then && result->count > 0)

@@ -36,7 +36,7 @@ int64_t mf_conv_section_cells(const mf_conv_section *s, int64_t rows)
 }
 
 /* Copies a line of the last dimension, with its padding. */
-static void copy_line(const mf_correlation *c, const float *image, float *to)
+static void section_copy_line(const mf_correlation *c, const float *image, float *to)
 {
     const int last = c->nd - 1;
     const int64_t extent = c->extent[last], lo = c->lo[last];
@@ -54,8 +54,8 @@ static void copy_line(const mf_correlation *c, const float *image, float *to)
 }
 
 /* Copies `rows` lines of a plane of the image (NULL: zeros), from line `at` on. */
-static void copy_lines(const mf_conv_section *s, const float *image, int64_t at, int64_t rows,
-                       float *to)
+static void section_copy_lines(const mf_conv_section *s, const float *image, int64_t at,
+                               int64_t rows, float *to)
 {
     const mf_correlation *c = s->c;
     const int d = c->nd - 2;
@@ -65,7 +65,7 @@ static void copy_lines(const mf_conv_section *s, const float *image, int64_t at,
         if (!image || at + i < 0 || at + i >= c->in[d])
             memset(to, 0, (size_t)s->step[d] * sizeof(float));
         else
-            copy_line(c, image + (at + i) * line, to);
+            section_copy_line(c, image + (at + i) * line, to);
     }
 }
 
@@ -76,14 +76,14 @@ static void copy_section(const mf_conv_section *s, const float *image, int64_t a
     const mf_correlation *c = s->c;
 
     if (c->nd == 2) {
-        copy_lines(s, image, at, rows, to);
+        section_copy_lines(s, image, at, rows, to);
         return;
     }
     for (int64_t i = 0; i < rows; i++, to += s->step[0]) {
         const bool inside = at + i >= 0 && at + i < c->in[0];
 
-        copy_lines(s, inside ? image + (at + i) * c->in[1] * c->in[2] * c->channels : NULL,
-                   -c->lo[1], c->extent[1], to);
+        section_copy_lines(s, inside ? image + (at + i) * c->in[1] * c->in[2] * c->channels : NULL,
+                           -c->lo[1], c->extent[1], to);
     }
 }
 

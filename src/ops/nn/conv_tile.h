@@ -21,7 +21,8 @@ static inline __attribute__((always_inline)) void fn(tile)(const int mr, const i
     for (int r = 0; r < mr; r++) {
         MF_UNROLL
         for (int v = 0; v < nv; v++)
-            sum[r][v] = t->add ? (V) * (const fn(sums) *)(t->out + r * t->out_step + v * LANES) : ZERO;
+            sum[r][v] =
+                t->add ? (V) * (const fn(sums) *)(t->out + r * t->out_step + v * LANES) : ZERO;
     }
     for (int i = 0; i < t->n_runs; i++) {
         const CELL *at = (const CELL *)t->in + t->runs[i].at;
@@ -64,7 +65,8 @@ static inline __attribute__((always_inline)) void fn(filter_tile)(const int mr, 
             sum[r][v] = (V) * (const fn(sums) *)(t->dw + r * t->dw_step + v * LANES);
     }
     for (int64_t i = 0; i < t->rows; i++) {
-        const CELL *x = (const CELL *)t->x + i * t->x_row, *dy = (const CELL *)t->dy + i * t->dy_row;
+        const CELL *x = (const CELL *)t->x + i * t->x_row,
+                   *dy = (const CELL *)t->dy + i * t->dy_row;
 
         for (int64_t j = 0; j < t->n; j++, x += t->x_step, dy += t->dy_step) {
             W b[MF_CONV_VECTORS];

@@ -20,11 +20,17 @@
 
 #if defined(__AVX512F__)
 #define LANES 16
-#define MF_CONV_MOST_ROWS { 14, 14, 8, 6 }
+#define MF_CONV_MOST_ROWS                                                                          \
+    {                                                                                              \
+        14, 14, 8, 6                                                                               \
+    }
 #define MF_CONV_EACH_TILE(X) UP_TO_14(X, 1) UP_TO_14(X, 2) UP_TO_8(X, 3) UP_TO_6(X, 4)
 #else
 #define LANES 8
-#define MF_CONV_MOST_ROWS { 12, 6 }
+#define MF_CONV_MOST_ROWS                                                                          \
+    {                                                                                              \
+        12, 6                                                                                      \
+    }
 #define MF_CONV_EACH_TILE(X) UP_TO_12(X, 1) UP_TO_6(X, 2)
 #endif
 

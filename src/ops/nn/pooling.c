@@ -474,29 +474,29 @@ const mf_op mf_ops_pool[] = {
             "f64[1,5,6,3] i32[4]{1,3,3,1} i32[4]{1,2,2,1} ; padding='SAME'",
             "f32[1,5,6,3] i32[4]{1,3,3,1} i32[3]{1,2,2} ; padding='SAME' !fails"),
     POOL_OP_FLAGS("MaxPoolGrad",
-            "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD3 FORMAT2
-            ", T:type=float in reals}",
-            MF_OP_THEN, pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
-            "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID'",
-            "f32[1,5,6,70]~ f32[1,3,3,70]~ f32[1,3,3,70] ; ksize=[1,3,3,1] strides=[1,2,2,1] "
-            "padding='SAME' !nograd",
-            "f32[1,4,4,1]{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}~ f32[1,2,2,1]~ f32[1,2,2,1] ; "
-            "ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !nograd",
-            "f16[1,4,4,2]~ f16[1,2,2,2]~ f16[1,2,2,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID' !nograd",
-            "f32[2,8,6,3]~ f32[2,4,3,3]~ f32[2,4,3,3] ; ksize=[1,4,3,1] strides=[1,2,2,1] "
-            "padding='SAME' !nograd",
-            "f32[2,7,8,3]~ f32[2,5,3,3]~ f32[2,5,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
-            "padding='VALID' !nograd",
-            "f16[1,6,6,2]~ f16[1,6,6,2]~ f16[1,6,6,2] ; ksize=[1,3,3,1] strides=[1,1,1,1] "
-            "padding='SAME' !nograd",
-            "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,2,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID' !fails",
-            "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
-            "padding='VALID' _pad=[1,1,1,0] _crop=[1,0,2,0] !nograd !notf",
-            "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
-            "padding='VALID' _pad=[1,1,1,0] _crop=[1,4,2,0] !fails !notf"),
+                  "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD3 FORMAT2
+                  ", T:type=float in reals}",
+                  MF_OP_THEN, pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
+                  "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
+                  "padding='VALID'",
+                  "f32[1,5,6,70]~ f32[1,3,3,70]~ f32[1,3,3,70] ; ksize=[1,3,3,1] strides=[1,2,2,1] "
+                  "padding='SAME' !nograd",
+                  "f32[1,4,4,1]{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}~ f32[1,2,2,1]~ f32[1,2,2,1] ; "
+                  "ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !nograd",
+                  "f16[1,4,4,2]~ f16[1,2,2,2]~ f16[1,2,2,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
+                  "padding='VALID' !nograd",
+                  "f32[2,8,6,3]~ f32[2,4,3,3]~ f32[2,4,3,3] ; ksize=[1,4,3,1] strides=[1,2,2,1] "
+                  "padding='SAME' !nograd",
+                  "f32[2,7,8,3]~ f32[2,5,3,3]~ f32[2,5,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+                  "padding='VALID' !nograd",
+                  "f16[1,6,6,2]~ f16[1,6,6,2]~ f16[1,6,6,2] ; ksize=[1,3,3,1] strides=[1,1,1,1] "
+                  "padding='SAME' !nograd",
+                  "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,2,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
+                  "padding='VALID' !fails",
+                  "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+                  "padding='VALID' _pad=[1,1,1,0] _crop=[1,0,2,0] !nograd !notf",
+                  "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+                  "padding='VALID' _pad=[1,1,1,0] _crop=[1,4,2,0] !fails !notf"),
     POOL_OP("MaxPoolGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type=float in reals}",
@@ -563,8 +563,9 @@ const mf_op mf_ops_pool[] = {
         "!notf",
         "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),
     { .name = "_MaxPoolGradThen",
-      .def = "(orig_input:T, orig_output:T, grad:T, more:*Tmore) -> (output:T) {" WINDOW PAD3 FORMAT2
-             ", T:type in [float,double], " MF_EPILOGUE_ATTRS "}",
+      .def =
+          "(orig_input:T, orig_output:T, grad:T, more:*Tmore) -> (output:T) {" WINDOW PAD3 FORMAT2
+          ", T:type in [float,double], " MF_EPILOGUE_ATTRS "}",
       .infer = pooling_grad_infer,
       .grad = mf_grad_missing,
       .prepare = mf_epilogue_prepare,

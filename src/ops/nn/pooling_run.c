@@ -371,7 +371,8 @@ static void pool_piece(void *ctx, int64_t piece)
 {
     const pooling_run_pool_job *job = ctx;
     const mf_window *w = &job->p->w;
-    const int64_t end = (piece + 1) * job->rows_per_piece, image = w->in[0] * w->in[1] * w->channels;
+    const int64_t end = (piece + 1) * job->rows_per_piece,
+                  image = w->in[0] * w->in[1] * w->channels;
 
     for (int64_t row = piece * job->rows_per_piece; row < end && row < job->rows; row++) {
         const int64_t n = row / w->out[0], oh = row % w->out[0];

@@ -46,8 +46,8 @@ static bool read_conv(const mf_split *s, conv *c)
     c->y = c->part == FORWARD ? -1 : 2;
     c->rank = window_split_shape_of(s, c->x)->rank;
     sizes = c->part == OF_INPUT ? 0 : 1;
-    if (c->rank < 4 || c->rank > 5 ||
-        mf_window_read(s->node, c->rank - 2, &c->a) != MF_OK || c->a.piece ||
+    if (c->rank < 4 || c->rank > 5 || mf_window_read(s->node, c->rank - 2, &c->a) != MF_OK ||
+        c->a.piece ||
         (c->part != FORWARD && (!s->in_value[sizes] || s->in_value[sizes]->count != c->rank)))
         return false;
     for (int d = 0; d < c->a.nd; d++)

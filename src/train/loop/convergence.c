@@ -242,9 +242,10 @@ static void convergence_add(mf_convergence *c, int signal, double loss)
     c->first_loss[signal] = s->n > 0 ? s->bins[0].value : loss;
 }
 
-/* ---- whether anything happens at all ---- */
+/* ---- stalls: steps without progress ---- */
 
-/* Weights that do not move, or cannot. Without a look at weights nothing is known. */
+/* Counts steps in which the weights do not change, or cannot. A step whose movement is not measured
+ * (NaN) continues a count, but does not start one. */
 static void note_movement(mf_convergence *c, const mf_observation *o)
 {
     const bool late = isnan(c->last_seconds) || o->seconds - c->last_seconds > c->o.starved_seconds;

@@ -247,7 +247,7 @@ static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const
                        "%s; so it was %d times before: a memory or a processor is faulty, train "
                        "without that machine",
                        who, TIMES);
-    MF_WARN("%s; all workers go back to step %lld and do %lld steps again", who, (long long)a->step,
+    MF_WARN("%s; all workers return to step %lld and repeat %lld steps", who, (long long)a->step,
             (long long)(step - a->step));
     MF_TRY(replica_check_go_back(a));
     return share_if_damaged(a, hashes);

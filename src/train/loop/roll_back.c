@@ -138,7 +138,7 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
     if (mf_dist_is_chief(dist))
         MF_TRY(roll_back_restore(t, dir, checkpoints, &r, &taken));
     if (dist && dist->group) {
-        const mf_collective c = mf_dist_collective(dist, t->step, "the checkpoint to go back to");
+        const mf_collective c = mf_dist_collective(dist, t->step, "the checkpoint to restore");
 
         MF_TRY(mf_broadcast(dist->group, &c, 0, &taken, sizeof taken));
     }

@@ -234,7 +234,7 @@ void mf_straggler_look(mf_straggler *s)
 
     if (every == 0 || now < s->look_at || !mf_status_page_is_seen(&task))
         return;
-    if (s->look_at > 0) { /* the first step is not looked at */
+    if (s->look_at > 0) { /* the first step is not compared */
         if (mf_job_view_read(mf_status_page_job(), &r) == MF_OK && r.n_jobs > 0 &&
             !is_early(s, &r.jobs[0]))
             straggler_compare(s, &r.jobs[0], r.now);

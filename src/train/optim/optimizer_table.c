@@ -23,7 +23,7 @@ const mf_optimizer_kind mf_optimizers[] = {
     { "adafactor",
       "{" RATE("0.001") ", beta_2_decay: float = -0.8, epsilon_1: float = 1e-30, "
                         "epsilon_2: float = 0.001, clip_threshold: float = 1.0}",
-      "squares kept by row and column: little memory", mf_adafactor_apply, NULL, true },
+      "second moments factored by row and column, in less memory", mf_adafactor_apply, NULL, true },
     { "ftrl",
       "{" RATE("0.001") ", learning_rate_power: float = -0.5, "
                         "initial_accumulator_value: float = 0.1, "

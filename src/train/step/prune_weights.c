@@ -147,8 +147,8 @@ mf_status mf_prune_add(const char *text, mf_update *updates, int n)
         return MF_NOMEM("pruning");
     MF_TRY(mf_prune_parse(text, arena, &p));
     if (updates[0].all->ema != 0.0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "--prune and --ema do not go together: averages of "
-                                            "weights that become zero do not");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--prune and --ema cannot be combined: averages of "
+                                            "pruned weights are not zero");
     for (int i = 0; i < n; i++) {
         if (is_pruned(&updates[i], &p))
             chosen[n_chosen++] = &updates[i];

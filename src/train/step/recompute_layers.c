@@ -17,10 +17,11 @@ static mf_status recompute_layers_parse(const char *text, int64_t *layers)
         return MF_OK;
     *layers = strcmp(text, "layers") == 0 ? 1 : strtoll(text, &end, 10);
     if (*layers < 1 || *layers > INT32_MAX || (end && *end))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "recompute '%.60s': it is 'layers', for every layer by itself, or how many "
-                       "layers are computed again together, from 1",
-                       text);
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "recompute '%.60s' is invalid: expected 'layers', or the number of layers in a "
+            "group, at least 1",
+            text);
     return MF_OK;
 }
 

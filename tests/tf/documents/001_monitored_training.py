@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Document 001, 4: a cluster of parameter servers and workers (ClusterSpec, Server, Job, Task). The chief trains in a
 # MonitoredTrainingSession, by steps of a data set's iterator, and saves; then the other worker, in a worker session,
-# goes on where the chief has stopped.      argv: cluster job index folder
+# continues where the chief stopped.      argv: cluster job index folder
 import json
 import sys
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Document 001, 4: the SessionManager is how a client meets the master. The worker is there first and waits, in vain at
-# first; the chief makes the session, a Coordinator its threads stop, and a QueueRunner fills the queue that it trains
-# from. Then the worker goes on. A chief that is started again begins with what the first one has saved.
+# Document 001, 4: a client connects to the master through the SessionManager. The worker starts first and waits, without
+# success at first. The chief makes the session; a Coordinator stops its threads, and a QueueRunner fills the queue from
+# which it trains. Then the worker continues. A restarted chief begins with the checkpoint of the first one.
 # argv: cluster job index folder
 import json
 import sys

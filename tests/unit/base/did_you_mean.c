@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* did_you_mean.c - suggestions for misspelled names. */
 #include "base/did_you_mean.h"
 
 #include "mf_test.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* int_ranges.c - sets of integers as ranges, compared with a plain array. */
 #include "base/int_ranges.h"
 
 #include "mf_test.h"
 
-/* Compared with a bit for each number. */
+/* Compared with a bitmap. */
 MF_TEST(ranges_contain_exactly_what_was_added)
 {
     enum { N = 40, TIMES = 200 };

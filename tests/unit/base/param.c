@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* param.c - tunables: defaults, the environment, and values set by the program. */
 #include "base/param.h"
 
 #include "mf_test.h"

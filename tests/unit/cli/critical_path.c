@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* critical_path.c - the chain of nodes that determines the time of a traced run. */
 #include "cli/critical_path.h"
 
 #include "mf_test.h"
@@ -55,7 +56,7 @@ MF_TEST(critical_path_is_the_chain_that_took_longest)
     mf_graph_free(g);
 }
 
-MF_TEST(critical_path_counts_executions_together_and_what_a_call_did_for_the_call)
+MF_TEST(critical_path_sums_executions_and_attributes_functions_to_their_call)
 {
     mf_graph *g = two_ways(), *inside;
     mf_critical_path p;
@@ -84,7 +85,7 @@ MF_TEST(critical_path_counts_executions_together_and_what_a_call_did_for_the_cal
     mf_graph_free(g);
 }
 
-MF_TEST(critical_path_of_nothing_is_empty)
+MF_TEST(critical_path_of_an_empty_trace_is_empty)
 {
     mf_graph *g = two_ways();
     mf_critical_path p;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - parsing of options, their errors, help texts, and old names of commands and options.
+ * */
 #include "cli/command.h"
 #include "mf_test.h"
 
@@ -9,7 +11,7 @@
     mf_args_parse((args), (int)(sizeof((char *[]){ __VA_ARGS__ }) / sizeof(char *)),               \
                   (char *[]){ __VA_ARGS__ })
 
-MF_TEST(options_may_stand_anywhere_in_both_spellings)
+MF_TEST(options_are_accepted_anywhere_in_both_spellings)
 {
     mf_args a = { 0 };
     int64_t at = 0;
@@ -49,7 +51,7 @@ MF_TEST(options_end_at_two_dashes)
     mf_args_deinit(&a);
 }
 
-MF_TEST(options_a_value_may_begin_with_a_dash)
+MF_TEST(options_values_may_begin_with_a_dash)
 {
     mf_args a = { 0 };
     int64_t n = 5;
@@ -61,7 +63,7 @@ MF_TEST(options_a_value_may_begin_with_a_dash)
     mf_args_deinit(&a);
 }
 
-MF_TEST(options_unknown_ones_are_named_with_the_closest)
+MF_TEST(options_errors_suggest_the_closest_name)
 {
     mf_args a = { 0 }, b = { 0 };
 
@@ -74,7 +76,7 @@ MF_TEST(options_unknown_ones_are_named_with_the_closest)
     mf_args_deinit(&b);
 }
 
-MF_TEST(options_wrong_use_is_said)
+MF_TEST(options_errors_name_the_wrong_use)
 {
     mf_args a[5] = { { 0 } };
 
@@ -223,7 +225,7 @@ MF_TEST(old_spellings_are_corrected_to_the_new_ones)
 }
 
 /* A word after the name of a group is never an argument. */
-MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
+MF_TEST(options_of_a_command_that_is_also_a_group_are_accepted)
 {
     mf_args a = { 0 }, b = { 0 };
 
@@ -236,7 +238,7 @@ MF_TEST(options_a_group_that_is_a_command_too_takes_its_options)
 }
 
 /* Workers compare their options: every option must state whether workers may differ in it. */
-MF_TEST(options_of_train_say_whether_workers_may_differ)
+MF_TEST(options_of_train_record_whether_workers_may_differ)
 {
     static const char *const commands[] = { "train", "eval", "predict" };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* schema_file.c - files with the schema of a data set: round trips and damage. */
 #include "cli/schema_file.h"
 
 #include "mf_test.h"
@@ -16,7 +17,7 @@ static mf_status decode(const char *text, mf_arena *arena, mf_schema *out)
     return st;
 }
 
-MF_TEST(schema_file_gives_back_what_was_written)
+MF_TEST(schema_file_round_trips)
 {
     const char *const classes[] = { "no", "\"yes\"" }, *const fields[] = { "a", "b" };
     mf_schema_column columns[] = {
@@ -80,7 +81,7 @@ MF_TEST(schema_file_that_is_damaged_is_refused)
     }
 }
 
-MF_TEST(schema_file_may_have_keys_that_are_not_known)
+MF_TEST(schema_file_may_have_unknown_keys)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema got;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* show.c - printing and parsing of tensors as text and JSON. */
 #include "cli/show.h"
 
 #include "mf_test.h"
@@ -63,7 +64,7 @@ MF_TEST(show_omits_the_middle_of_long_dimensions)
     mf_tensor_clear(&t);
 }
 
-MF_TEST(show_parse_refuses_what_is_no_tensor)
+MF_TEST(show_parse_refuses_invalid_tensors)
 {
     mf_tensor t = { 0 };
 

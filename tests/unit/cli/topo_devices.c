@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices from sysfs, if hwloc has no PCI plugin. */
+/* topo_devices.c - devices from sysfs, for hwloc without its PCI plugin. */
 #include "cli/topo_devices.h"
 
 #include "mf_test.h"
@@ -77,7 +77,7 @@ static hwloc_topology_t bare(void)
     return t;
 }
 
-MF_TEST(topo_devices_of_the_kernel_are_displays_and_accelerators_alone)
+MF_TEST(topo_devices_of_the_kernel_are_only_displays_and_accelerators)
 {
     hwloc_topology_t t = bare();
     char link[512];
@@ -113,7 +113,7 @@ MF_TEST(topo_devices_of_the_kernel_are_displays_and_accelerators_alone)
     end();
 }
 
-MF_TEST(topo_devices_are_none_where_there_is_no_pci)
+MF_TEST(topo_devices_are_empty_without_pci)
 {
     hwloc_topology_t t = bare();
     mf_devices d;

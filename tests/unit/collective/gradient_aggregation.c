@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aggregation compared with the formulas. */
+/* gradient_aggregation.c - aggregation rules are compared with their formulas. */
 #include "collective/gradient_aggregation.h"
 
 #include "mf_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_collectives.c - groups that meet in shared memory: threads, and processes that are killed. */
+/* shm_collectives.c - collectives in shared memory: between threads, and processes that are killed.
+ */
 #include "base/clock.h"
 #include "mf_test.h"
 #include "unit/collective/groups.h"
@@ -54,7 +55,7 @@ MF_TEST(comm_shared_collectives_give_the_sums_of_the_tree_for_any_number_of_memb
     }
 }
 
-/* Sums without end, until somebody is missed. Exit status 0: the missing one was named. */
+/* All-reduces until a member is missing. Exit status 0: the error named it. */
 static void sum_until_missed(mf_segment *segment, int rank, int size, int victim)
 {
     const mf_group like = { .rank = rank, .size = size, .names = names };

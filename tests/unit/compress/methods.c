@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways of compressing, each by itself, on small models of random weights. */
+/* methods.c - each method of compression on small models with random weights. */
 #include "compress/compress.h"
 #include "mf_test.h"
 
@@ -18,7 +18,7 @@ static uint32_t noise(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Smooth noise, of ten classes. */
+/* Smooth noise in ten classes. */
 static mf_dataset *images(void)
 {
     mf_tensor *image, *label;
@@ -87,7 +87,7 @@ static mf_tensor *predict(const mf_compressed *s, mf_dataset *data)
     return out;
 }
 
-/* Root of the mean square of the differences, by that of the first. */
+/* Root mean square of the differences, relative to that of the first values. */
 static double apart(const mf_tensor *a, const mf_tensor *b)
 {
     const float *x = mf_tensor_data(a), *y = mf_tensor_data(b);
@@ -121,7 +121,7 @@ static mf_status compress_rank(made *m, const char *text)
 
 /* A unit whose kernel is zero gives what its bias says; with a bias of zero and a relu, nothing. So
  * without such units the model says the same. */
-MF_TEST(compress_removing_units_of_no_importance_changes_nothing)
+MF_TEST(compress_removing_units_without_effect_keeps_the_outputs)
 {
     made m;
     mf_tensor *before, *after;
@@ -145,14 +145,14 @@ MF_TEST(compress_removing_units_of_no_importance_changes_nothing)
     unmake(&m);
 }
 
-MF_TEST(compress_filters_take_their_part_of_a_flattened_image_along)
+MF_TEST(compress_removed_filters_remove_their_rows_behind_flatten)
 {
     made m;
     mf_tensor *before, *after, *kernel;
 
     make(&m, "cnn-small width=16");
-    kernel = mf_compressed_find(&m.s,
-                                "conv2d_5/kernel"); /* the last one, behind which images are flat */
+    kernel = mf_compressed_find(
+        &m.s, "conv2d_5/kernel"); /* the last convolution, before the images are flattened */
     T_EQ(kernel->shape.dims[3], 64);
     for (int64_t i = 0; i < kernel->count; i++) {
         if (i % 64 >= 40)
@@ -170,7 +170,7 @@ MF_TEST(compress_filters_take_their_part_of_a_flattened_image_along)
     unmake(&m);
 }
 
-MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
+MF_TEST(compress_layers_with_a_residual_connection_keep_their_units)
 {
     made m;
     mf_tensor *before, *after, *kernel;
@@ -199,7 +199,7 @@ MF_TEST(compress_layers_whose_units_others_add_to_stay_whole)
 
 /* ---- low rank ---- */
 
-MF_TEST(compress_low_rank_misses_what_the_singular_values_say)
+MF_TEST(compress_low_rank_error_follows_from_the_singular_values)
 {
     enum { ROWS = 40, COLUMNS = 24 };
     mf_tensor matrix = { 0 };
@@ -234,7 +234,7 @@ MF_TEST(compress_low_rank_misses_what_the_singular_values_say)
     mf_tensor_clear(&matrix);
 }
 
-MF_TEST(compress_factors_of_the_rank_that_a_kernel_has_say_the_same)
+MF_TEST(compress_factors_of_full_rank_reproduce_the_kernel)
 {
     made m;
     mf_tensor *before, *after, *kernel;
@@ -258,7 +258,7 @@ MF_TEST(compress_factors_of_the_rank_that_a_kernel_has_say_the_same)
     unmake(&m);
 }
 
-MF_TEST(compress_a_convolution_of_low_rank_is_two)
+MF_TEST(compress_a_convolution_of_low_rank_becomes_two_convolutions)
 {
     made m;
     mf_tensor *before, *after;
@@ -295,7 +295,7 @@ MF_TEST(compress_the_rank_follows_from_the_energy)
 
 /* ---- shared values ---- */
 
-MF_TEST(compress_shared_values_are_few_and_near)
+MF_TEST(compress_shared_values_are_few_and_close_to_the_weights)
 {
     enum { N = 5000 };
     float *x = mf_calloc(N, sizeof *x), *was = mf_calloc(N, sizeof *was);
@@ -325,7 +325,7 @@ MF_TEST(compress_shared_values_are_few_and_near)
 
 /* ---- bytes ---- */
 
-MF_TEST(compress_bytes_say_nearly_what_floats_say)
+MF_TEST(compress_int8_outputs_are_close_to_float_outputs)
 {
     static const char *const ways[] = { "int8", "int8 per=tensor", "int8 range=mean samples=600" };
 
@@ -340,7 +340,7 @@ MF_TEST(compress_bytes_say_nearly_what_floats_say)
         T_OK(mf_compress_quantize(&m.s, &q, m.data, NULL, &m.report));
         after = predict(&m.s, m.data);
         T_TRUE(apart(before, after) < 0.1);
-        T_OK(mf_compress_round(&m.s, &q)); /* which changes nothing: kernels are rounded anyway */
+        T_OK(mf_compress_round(&m.s, &q)); /* no effect: kernels are rounded anyway */
         rounded = predict(&m.s, m.data);
         T_TRUE(apart(after, rounded) < 1e-6);
         mf_tensor_free(before);
@@ -350,7 +350,7 @@ MF_TEST(compress_bytes_say_nearly_what_floats_say)
     }
 }
 
-MF_TEST(compress_bytes_and_low_rank_go_together)
+MF_TEST(compress_int8_and_low_rank_can_be_combined)
 {
     made m;
     mf_quantize_settings q;
@@ -368,8 +368,8 @@ MF_TEST(compress_bytes_and_low_rank_go_together)
     unmake(&m);
 }
 
-/* Training of a model that computes with bytes rounds as those do. */
-MF_TEST(compress_what_training_rounds_is_what_inference_computes)
+/* Training of a model that computes in int8 rounds as int8 inference does. */
+MF_TEST(compress_training_rounds_as_int8_inference_does)
 {
     made m;
     mf_quantize_settings q;

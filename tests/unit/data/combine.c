@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* combine.c - sets made of sets: joined, cached, mapped, augmented. */
+/* combine.c - data sets that are joined, cached, mapped or augmented. */
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "mf_test.h"
@@ -160,7 +160,7 @@ MF_TEST(data_cache_reads_once_and_keeps_what_fits)
     int64_t x;
     char c;
 
-    T_OK(mf_dataset_cache(&s->base, 50 * 33, &cached)); /* room for half of them */
+    T_OK(mf_dataset_cache(&s->base, 50 * 33, &cached)); /* space for half of them */
     T_FAILS(MF_UNAVAILABLE, "try again", mf_dataset_read(cached, 0, 3, (void *[]){ &x, &c }));
     for (int round = 0; round < 3; round++) {
         for (int64_t i = 0; i < 100; i++) {
@@ -226,7 +226,7 @@ static mf_dataset *pictures(void)
     return set;
 }
 
-/* Is `got` the picture moved by (dy, dx), mirrored or not? */
+/* Is `got` the image shifted by (dy, dx), flipped or not? */
 static bool is_moved(const unsigned char *from, const unsigned char *got, int dy, int dx, bool flip)
 {
     for (int y = 0; y < H; y++) {
@@ -318,7 +318,7 @@ MF_TEST(data_cutout_is_a_black_square_and_normalise_is_affine)
             black += got[k] == 0;
         }
     }
-    T_TRUE(black > N * C * 2 && black <= N * C * 4); /* it may stand over the edge */
+    T_TRUE(black > N * C * 2 && black <= N * C * 4); /* it may extend beyond the edge */
     mf_dataset_unref(a);
     T_OK(mf_dataset_augment(set, "mean=[0.5,0.25] std=[2]", 3, &a));
     T_EQ(mf_dataset_columns(a, &columns), 2);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_slices.c - sliced by file: each sample once, from the files of its shard, whoever reads. */
+/* file_slices.c - slicing by file: each sample once, from the files of its shard, for any reader.
+ */
 #include "data/file_slices.h"
 
 #include "data/dataset_view.h"
@@ -10,7 +11,7 @@
 
 enum { FILES = 7, SAMPLES = 211, SHARDS = 4, BATCH = 12 };
 
-/* Where files begin; one of them is large, one has nothing. */
+/* First samples of the files; one file is large, one is empty. */
 static const int64_t begins[FILES + 1] = { 0, 30, 55, 55, 130, 160, 171, SAMPLES };
 
 static mf_status read_number(const mf_dataset *set, uint64_t epoch, int64_t index,
@@ -87,7 +88,7 @@ MF_TEST(slices_by_file_have_every_sample_once_per_epoch_in_a_new_order)
     mf_dataset_unref(set);
 }
 
-/* While no stream is empty, shard k has nothing but samples of stream k's files. */
+/* While no stream is empty, shard k has only samples of stream k's files. */
 MF_TEST(slices_of_a_shard_come_from_its_files)
 {
     mf_dataset *set = numbers();
@@ -107,7 +108,7 @@ MF_TEST(slices_of_a_shard_come_from_its_files)
         least = samples[k] < least ? samples[k] : least;
         T_TRUE(k < SHARDS - 1 || seen == FILES);
     }
-    T_EQ(samples[owner[3]], 75); /* the large file has a stream of its own */
+    T_EQ(samples[owner[3]], 75); /* the large file is alone in its stream */
     T_TRUE(least == 40);
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         mf_slices_order(s, 9, epoch, BATCH, false, order);
@@ -118,7 +119,7 @@ MF_TEST(slices_of_a_shard_come_from_its_files)
     mf_dataset_unref(set);
 }
 
-/* Or batches are of one stream each, in turn. */
+/* With leased batches, each batch is from one stream, and the streams take turns. */
 MF_TEST(slices_in_turns_take_each_batch_from_one_stream)
 {
     enum { PER_EPOCH = (SAMPLES + BATCH - 1) / BATCH };
@@ -129,7 +130,7 @@ MF_TEST(slices_in_turns_take_each_batch_from_one_stream)
     T_OK(mf_slices_new(set, SHARDS, &s));
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         mf_slices_order(s, 9, epoch, BATCH, true, order);
-        for (int64_t i = 0; i < 2 * SHARDS * BATCH; i++) { /* nothing has run dry yet */
+        for (int64_t i = 0; i < 2 * SHARDS * BATCH; i++) { /* no stream is empty yet */
             const int64_t turn = ((int64_t)epoch * PER_EPOCH + i / BATCH) % SHARDS;
             bool found = false;
             int64_t n;
@@ -144,7 +145,7 @@ MF_TEST(slices_in_turns_take_each_batch_from_one_stream)
     mf_dataset_unref(set);
 }
 
-/* A stream is done with a file before it begins the next. */
+/* A stream finishes a file before it starts the next. */
 MF_TEST(slices_read_files_sequentially)
 {
     mf_dataset *set = numbers();
@@ -166,7 +167,7 @@ MF_TEST(slices_read_files_sequentially)
     mf_dataset_unref(set);
 }
 
-/* Parts of batches make up the batch, however shards are shared, and from any place on. */
+/* Parts of batches make up the batch, for any assignment of shards and from any position. */
 MF_TEST(slices_do_not_depend_on_shard_assignment)
 {
     mf_dataset *set = numbers();
@@ -198,7 +199,7 @@ MF_TEST(slices_do_not_depend_on_shard_assignment)
     mf_dataset_unref(set);
 }
 
-/* Files are known through whatever wraps a set. */
+/* Wrappers of a data set expose its files. */
 MF_TEST(slices_see_files_through_views_caches_and_joins)
 {
     mf_dataset *set = numbers(), *part, *cached, *joined;
@@ -239,7 +240,8 @@ MF_TEST(slices_fingerprint_distinguishes_files)
     mf_dataset_unref(set);
 }
 
-/* More shards than files, or than samples of a batch: shards without files take others'. */
+/* More shards than files, or than samples of a batch: shards without files take samples of other
+ * streams. */
 MF_TEST(slices_of_few_files_and_small_batches_are_complete)
 {
     mf_dataset *set = numbers();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* iterator.c - batches: each sample once, the same whoever makes them, and from any place on. */
+/* iterator.c - batches: each sample once, the same for any number of threads, and from any
+ * position. */
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "data/sample_subset.h"
@@ -30,7 +31,7 @@ static mf_dataset *numbers(int64_t n)
     return set;
 }
 
-/* The ids of `want` samples from the iterator's place on, with their columns checked. */
+/* The ids of the next `want` samples, with their columns checked. */
 static void collect(mf_iterator *it, int64_t *ids, int64_t want)
 {
     for (int64_t have = 0; have < want;) {
@@ -203,7 +204,7 @@ MF_TEST(data_batches_do_not_allocate)
     mf_dataset_unref(set);
 }
 
-/* A set whose sample 50 cannot be read. */
+/* A data set whose sample 50 cannot be read. */
 static mf_status broken_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                              void *const *columns)
 {
@@ -255,7 +256,7 @@ MF_TEST(data_iterators_reject_invalid_options)
     mf_dataset_unref(set);
 }
 
-/* Whatever the number of workers, together they see the batches that one would see. */
+/* For any number of workers, all together read the batches that a single worker would read. */
 MF_TEST(data_parts_of_batches_make_up_the_batch)
 {
     mf_dataset *set = numbers(SAMPLES);
@@ -353,7 +354,7 @@ MF_TEST(data_parts_of_batches_may_change_between_batches)
     mf_dataset_unref(set);
 }
 
-/* What some shards have is cut into shards once more, and several take it together. */
+/* The part of some shards is divided into shards again, for several readers. */
 MF_TEST(data_parts_of_parts_make_up_the_part)
 {
     enum { SHARDS = 5, PARTS = 3 };
@@ -393,7 +394,7 @@ MF_TEST(data_parts_of_parts_make_up_the_part)
     mf_dataset_unref(set);
 }
 
-/* Rows that are not one behind the other, of batches of two sizes. */
+/* Rows that are not contiguous, of batches of two sizes. */
 MF_TEST(data_iterators_read_only_needed_rows_of_a_batch)
 {
     const mf_iterator_options o = { .batch = 12, .seed = 2 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* language.c - how well the next word of "synthetic-language" can be known: a predictor that has
- * the grammar itself, not learned, is the most that docs/guides/data.md can promise of a model. */
+/* language.c - how well the next word of "synthetic-language" can be predicted. A predictor that
+ * has the grammar is the upper bound for a model, which docs/guides/data.md states. */
 #include "mf_test.h"
 
 #include <meshflow/meshflow.h>
@@ -9,7 +9,7 @@
 
 enum { LENGTH = 64 };
 
-/* What the words so far say. */
+/* The state after the words so far. */
 typedef enum place {
     PHRASE, /* a determiner follows */
     DETERMINED,
@@ -25,7 +25,7 @@ typedef enum place {
 
 typedef struct reader {
     place at;
-    bool object; /* the noun phrase at hand is one */
+    bool object; /* the current noun phrase is an object */
     bool definite; /* "the" began the noun phrase */
     bool plural; /* the subject of the sentence */
     bool clause_plural; /* and of the clause */
@@ -47,7 +47,7 @@ static bool is_plural(const char *noun)
     return is_one_of(noun, "dogs cats birds children houses trees");
 }
 
-/* The word that most often follows; where several are equally likely, one of them. */
+/* The most likely next word; if several are equally likely, one of them. */
 static const char *guess(const reader *r)
 {
     switch (r->at) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.c - what training used is written down, cut back on resuming, and checked. */
+/* ledger.c - the ledger of samples: writing, truncation on resume, audit, damage. */
 #include "data/ledger.h"
 
 #include "base/file.h"
@@ -127,7 +127,7 @@ MF_TEST(data_ledger_of_other_data_is_rejected)
     T_FAILS(MF_INVALID_ARGUMENT, "step 4 does not follow", mf_ledger_add(l, 4, &b, 0));
     T_OK(mf_ledger_close(l));
     T_FAILS(MF_NOT_FOUND, MF_LEDGER_FILE, mf_ledger_open("/nowhere", "x", set, &options, 2, &l));
-    T_OK(mf_ledger_open(dir, "toys", set, &other, -1, &l)); /* anew, by file */
+    T_OK(mf_ledger_open(dir, "toys", set, &other, -1, &l)); /* a new ledger, sliced by file */
     T_OK(mf_ledger_add(l, 1, &b, 0));
     T_OK(mf_ledger_close(l));
     T_OK(mf_ledger_open(dir, "toys", set, &other, 1, &l));
@@ -163,7 +163,7 @@ MF_TEST(data_audit_accounts_for_skipped_samples)
 
     T_OK(mf_dataset_range(set, 0, 10, &part));
     T_OK(mf_ledger_open(dir, "toys", part, &o, -1, &l));
-    for (int i = 0; i < 3; i++) { /* of the second and the third half were left out */
+    for (int i = 0; i < 3; i++) { /* half of the second and third batch is skipped */
         const mf_batch b = { .n = i == 2 ? 2 : 4, .ids = ids[i] };
 
         T_OK(mf_ledger_add(l, i, &b, i > 0 ? b.n / 2 : 0));
@@ -176,7 +176,8 @@ MF_TEST(data_audit_accounts_for_skipped_samples)
     T_EQ(a.epochs, 1);
     mf_audit_deinit(&a);
     T_OK(mf_ledger_open(dir, "toys", part, &o, 1, &l));
-    const mf_batch twice = { .n = 4, .ids = ids[2] }; /* 3 was used, 4 too: now they are left out */
+    const mf_batch twice = { .n = 4,
+                             .ids = ids[2] }; /* 3 and 4 were used before; here they are skipped */
 
     T_OK(mf_ledger_add(l, 2, &twice, 2));
     T_OK(mf_ledger_close(l));
@@ -222,7 +223,7 @@ MF_TEST(data_audit_of_split_shards_and_turns)
     T_OK(mf_dataset_split(set, 0.8, 5, &half[0], &half[1]));
     for (int i = 0; i < 2; i++)
         T_OK(mf_dataset_shard(half[0], 2, i, &parts[i]));
-    T_OK(mf_dataset_interleave(parts, 2, 3, &all)); /* ids of the second stand behind the first's */
+    T_OK(mf_dataset_interleave(parts, 2, 3, &all)); /* ids of both parts do not overlap */
     T_OK(mf_iterator_new(all, &o, &it));
     T_OK(mf_ledger_open(dir, "parts", all, &o, -1, &l));
     for (int64_t step = 0; step < 20; step++) {
@@ -243,8 +244,8 @@ MF_TEST(data_audit_of_split_shards_and_turns)
     end(set);
 }
 
-/* Cut at every byte: a torn end is said, and training goes on from the steps before it. Changed at
- * every byte: DATA_LOSS, or a torn end where the last record is concerned. */
+/* Truncated at every byte: the torn end is reported, and training continues from the steps before
+ * it. Changed at every byte: DATA_LOSS, or a torn end if the last record is concerned. */
 MF_TEST(data_ledger_truncation_or_damage_is_detected_at_any_byte)
 {
     mf_dataset *set = begin();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locality.c - files of this machine are near, and more so when they are in memory. */
+/* locality.c - the locality of files: on this machine, and in its page cache. */
 #include "data/locality.h"
 
 #include "mf_test.h"
@@ -20,7 +20,7 @@ static int64_t file_of(const mf_dataset *set, int64_t index)
     return index % FILES;
 }
 
-/* Three samples, each from a file of its own; one file is not there. */
+/* Three samples from three files, one of which does not exist. */
 static mf_dataset *begin(void)
 {
     static const mf_dataset_ops ops = { .file = file_of };
@@ -62,7 +62,8 @@ MF_TEST(locality_counts_files_on_this_host_and_in_its_page_cache)
 
     T_OK(mf_slices_new(set, FILES, &s));
     mf_locality_of_streams(set, s, FILES, NULL, near);
-    for (int i = 0; i < 2; i++) /* what was just written is in memory, unless memory is short */
+    for (int i = 0; i < 2;
+         i++) /* a file that was just written is in the page cache, unless memory is short */
         T_TRUE(near[i] >= BYTES && near[i] <= 2 * BYTES);
     T_EQ_F(near[2], 0);
     mf_slices_free(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pairs.c - pairs of views: whose they are, and what they follow from. */
+/* pairs.c - pairs of augmented views: their labels, and what they depend on. */
 #include "mf_test.h"
 
 #include <meshflow/data.h>
@@ -14,7 +14,7 @@ typedef struct pair {
     int32_t same, class;
 } pair;
 
-/* A square in the middle, of another colour in each picture. */
+/* A square in the middle, with another colour in each image. */
 static mf_dataset *squares(void)
 {
     mf_tensor *image, *label;
@@ -47,7 +47,7 @@ static pair read_pair(const mf_dataset *set, uint64_t epoch, int64_t i)
     return p;
 }
 
-/* Whose the view is, by its middle, which neither turning nor moving a little changes. */
+/* The image of a view, from the colour of its middle, which small rotations and shifts keep. */
 static int owner(const unsigned char *image)
 {
     return (image[(SIDE / 2 * SIDE + SIDE / 2) * C] - 60) / 20;
@@ -94,7 +94,7 @@ MF_TEST(data_pairs_without_augmentation_are_the_images_themselves)
     mf_dataset_unref(set);
 }
 
-/* A turned square has its corners elsewhere, and as much colour. */
+/* A rotated square has other corners and the same area. */
 MF_TEST(data_pairs_are_rotated)
 {
     mf_dataset *set = squares(), *pairs;

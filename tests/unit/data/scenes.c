@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* scenes.c - generated scenes for detection: they depend only on part, seed and ID. */
 #include "data/dataset.h"
 #include "mf_test.h"
 

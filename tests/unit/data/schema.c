@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* schema.c - matching of columns and classes between files, and the choice of the task from labels.
+ * */
 #include "data/schema.h"
 
 #include "data/class_labels.h"
@@ -41,7 +43,7 @@ static void done(void)
     T_EQ(system(command), 0);
 }
 
-/* What a training on this text would keep. */
+/* The schema that a training on this text would write. */
 static mf_dataset *learn(const char *name, const char *text, mf_arena *arena, mf_schema *out)
 {
     mf_dataset *set;
@@ -96,7 +98,7 @@ MF_TEST(schema_numeric_classes_are_matched_by_value)
     int32_t label;
     float x;
 
-    /* 1 alone would be class 1 of two, by accident; 1.0 would be a number to predict. */
+    /* A label 1 would be class 1 of two by accident; 1.0 would be a number to predict. */
     T_OK(open_for(&schema, text_file("b.csv", "x,label\n1,1.0\n2,-1\n"), NULL, false, &test));
     T_OK(mf_dataset_read(test, 0, 0, (void *[]){ &x, &label }));
     T_EQ(label, 1);
@@ -135,7 +137,7 @@ MF_TEST(schema_fields_are_matched_by_name)
     done();
 }
 
-/* Cut to integers, 0.5 and 1.5 would be classes. */
+/* Truncated to integers, 0.5 and 1.5 would be classes. */
 MF_TEST(schema_fractional_labels_are_not_classes)
 {
     mf_arena *arena = mf_arena_new();
@@ -239,7 +241,7 @@ MF_TEST(schema_names_the_column_that_differs)
     mf_schema schema;
     mf_dataset *train = learn("a.csv", "p,q,r\n3,4,1\n", arena, &schema), *test;
 
-    T_EQ(schema.n, 1); /* no column has the name of a label */
+    T_EQ(schema.n, 1); /* no column has the default name of a label */
     T_OK(mf_dataset_open(text_file("b.csv", "1,2\n"), "header=false", &test));
     T_FAILS(MF_INVALID_ARGUMENT,
             "the model was trained on x float [3], but 'b.csv' has x float [2]",
@@ -301,7 +303,7 @@ MF_TEST(labels_that_are_missing_are_named)
     mf_labels_deinit(&l);
 }
 
-/* One text that is no number among prices makes no classes of them. */
+/* One text among prices is an error: the prices do not become classes. */
 MF_TEST(labels_with_one_invalid_number_are_not_classes)
 {
     static const char *const prices[] = { "1.5", "2.25", "n/a", "3", "0.5" };
@@ -317,7 +319,7 @@ MF_TEST(labels_with_one_invalid_number_are_not_classes)
     mf_labels_deinit(&l);
 }
 
-/* Of 30 samples: numbers that nearly all differ, and three that come again and again. */
+/* 30 samples: nearly all labels differ, or three labels repeat. */
 MF_TEST(labels_with_many_distinct_numbers_need_a_setting)
 {
     char room[30][8];
@@ -367,7 +369,7 @@ MF_TEST(data_reports_whether_it_has_a_test_part)
     T_TRUE(o.has_test && strcmp(o.format, "fashion-mnist") == 0);
     T_EQ(mf_dataset_count(o.set), 10000);
     mf_dataset_unref(o.set);
-    T_OK(mf_source_open("fashion-mnist", &part, &o)); /* what the settings say holds */
+    T_OK(mf_source_open("fashion-mnist", &part, &o)); /* the settings have priority */
     T_TRUE(!o.has_test);
     T_EQ(mf_dataset_count(o.set), 60000);
     mf_dataset_unref(o.set);
@@ -391,7 +393,7 @@ MF_TEST(settings_of_the_training_apply_to_data_of_the_same_format)
     T_OK(mf_dataset_read(o.set, 0, 1, (void *[]){ &x, &label }));
     T_TRUE(x == 2 && label == 1);
     mf_dataset_unref(o.set);
-    how.format = "npz"; /* then they are of no use here */
+    how.format = "npz"; /* then they do not apply */
     T_FAILS(MF_INVALID_ARGUMENT, "has no column 'answer'", mf_source_open(table, &how, &o));
     done();
 }

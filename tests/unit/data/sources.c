@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sources.c - every kind of file becomes the samples it holds, or a sentence about what is wrong.
- */
+/* sources.c - files of every format are read as samples, or the error names what is wrong. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset.h"
@@ -75,7 +74,7 @@ MF_TEST(data_csv_with_text_labels)
     done();
 }
 
-/* The first sample would be taken for a header, without a word. */
+/* Without this error the first sample would silently be read as a header. */
 MF_TEST(data_csv_without_a_header_needs_a_setting)
 {
     const char *path = write_text("a.csv", "1.5,2,rose\n3,4,daisy\n");
@@ -380,7 +379,7 @@ MF_TEST(data_records_have_random_access)
         mf_dataset *set;
 
         write_examples(path, c, 10);
-        T_OK(mf_dataset_open(path, "classes=3", &set)); /* the record tells the columns */
+        T_OK(mf_dataset_open(path, "classes=3", &set)); /* the record determines the columns */
         T_EQ(mf_dataset_count(set), 10);
         T_EQ(mf_dataset_columns(set, &columns), 3);
         T_STREQ(columns[0].name, "image");
@@ -420,7 +419,7 @@ MF_TEST(data_invalid_columns_are_quoted_in_the_error)
     done();
 }
 
-/* Every byte of a small file changed in turn: samples as they were, or DATA_LOSS. */
+/* Each byte of a small file is changed: the samples are unchanged, or DATA_LOSS. */
 MF_TEST(data_damaged_records_are_reported)
 {
     const char *path = in_dir("a.tfrecord");
@@ -523,7 +522,7 @@ static void make_two_classes(void)
     write_png("dogs/a.png", 8, 6, 10);
 }
 
-/* A grey picture that is the first one by its name would turn all others grey. */
+/* If the first image by name is grey, the others keep their colours. */
 MF_TEST(data_images_keep_their_colours_whatever_the_order)
 {
     const mf_column *columns;
@@ -584,13 +583,13 @@ MF_TEST(data_images_may_have_a_class_called_train)
     T_EQ(mf_dataset_classes(set, &names), 3);
     T_STREQ(names[2], "train");
     mf_dataset_unref(set);
-    T_OK(mf_dataset_open(dir, "part=train", &set)); /* which is said to be a part */
+    T_OK(mf_dataset_open(dir, "part=train", &set)); /* here "train" is a part */
     T_EQ(mf_dataset_count(set), 1);
     mf_dataset_unref(set);
     done();
 }
 
-/* Records of pictures as they are; the first one is grey. */
+/* Records of encoded images; the first one is grey. */
 static const char *write_picture_records(void)
 {
     static const char *const files[] = { "cats/a.png", "cats/b.png" };
@@ -635,7 +634,7 @@ MF_TEST(data_records_of_images_keep_their_colours)
 
 /* ---- IDX ---- */
 
-/* Damage anywhere: refused, or the image that was changed and no other. */
+/* For damage anywhere: an error, or only the changed image differs. */
 MF_TEST(data_damaged_idx_files_are_reported)
 {
     unsigned char images[16 + 12] = { 0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2 };
@@ -669,8 +668,8 @@ MF_TEST(data_damaged_idx_files_are_reported)
     done();
 }
 
-/* A file large enough to be read in the background, damaged near its end: early rows are given out,
- * late ones fail. */
+/* A file large enough to be read in the background, damaged near its end: early rows are returned,
+ * late rows fail. */
 MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
 {
     enum { N = 12000, ROW = 512 };
@@ -792,7 +791,7 @@ MF_TEST(data_generated_labels_follow_their_rule)
     mf_dataset_unref(set);
 }
 
-/* ---- copies between runs ---- */
+/* ---- disk cache ---- */
 
 static void write_large_idx(const char *path, unsigned char add)
 {
@@ -824,7 +823,7 @@ static void expect_rows(const char *path, unsigned char add)
     mf_dataset_unref(set);
 }
 
-/* The one file in the cache, once the background has written it; NULL: there is none. */
+/* The only file in the cache after the background thread has written it; NULL: none. */
 static const char *only_copy(char *path)
 {
     char command[128];
@@ -884,7 +883,7 @@ MF_TEST(data_unpacked_copies_are_used_only_when_valid)
     done();
 }
 
-/* ---- memory that is gone ---- */
+/* ---- failed allocations ---- */
 
 static mf_status use_all(const char *table, const char *records)
 {
@@ -915,7 +914,7 @@ static mf_status use_all(const char *table, const char *records)
     return st;
 }
 
-/* Whichever allocation fails: a status, and (under the sanitizer) nothing is lost. */
+/* For every failing allocation: an error status, and (under the sanitizer) no leak. */
 MF_TEST(data_any_allocation_may_fail)
 {
     char table[64], records[64];

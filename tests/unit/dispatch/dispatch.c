@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Master mode with threads as tasks. tests/train/closures.py kills processes. */
+/* dispatch.c - a master and its workers as threads. tests/train/closures.py kills processes. */
 #include "base/clock.h"
 #include "dispatch/dispatch_private.h"
 #include "mf_test.h"
@@ -435,7 +435,7 @@ MF_TEST(dispatch_invalid_graph_fails_its_calls)
     end(&m);
 }
 
-/* ---- those that talk nonsense ---- */
+/* ---- invalid messages ---- */
 
 /* The answer to the first call: a tensor larger than anything. */
 static void write_huge_answer(mf_buf *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encoded calls, run without a master. */
+/* dispatch_run.c - encoded calls that run without a master. */
 #include "dispatch/dispatch_run.h"
 
 #include "mf_test.h"

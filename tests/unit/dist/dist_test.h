@@ -21,8 +21,8 @@ typedef struct job_worker {
     mf_strategy *s;
     void (*run)(struct job_worker *w);
     void *arg; /* the caller's */
-    char sha[65]; /* for what it finds out */
-    mf_status st; /* of opening, unless run() says more */
+    char sha[65]; /* for its results */
+    mf_status st; /* of opening, or of run() if it fails */
     char message[400];
 } job_worker;
 
@@ -58,7 +58,7 @@ static inline void *job_start(void *arg)
     return NULL;
 }
 
-/* run() by n workers and so many servers at once. */
+/* run() on n workers and these servers concurrently. */
 static inline void job_run_served(job_worker *workers, int n, int servers, const char *strategy,
                                   void (*run)(job_worker *w), void *arg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guards: numbers that are none, and workers whose weights differ. Workers are threads here. */
+/* guards.c - steps with NaN or Inf, and workers whose weights differ. Workers are threads. */
 #include "data/ledger.h"
 #include "unit/dist/dist_test.h"
 #include "unit/train/loop/folder.h"
@@ -9,10 +9,10 @@
 
 enum { SAMPLES = 64, BATCH = 4, STEPS = SAMPLES / BATCH };
 
-/* A training of one epoch in order, four samples a step. */
+/* A training of one epoch in order, with four samples per step. */
 typedef struct plan {
-    int bad_from, bad_to; /* samples that are no numbers */
-    int gone_from, gone_to; /* samples that are not there at all */
+    int bad_from, bad_to; /* samples with NaN */
+    int gone_from, gone_to; /* samples that the data set does not contain */
     const char *optimizer, *guard, *precision;
     int64_t save_steps; /* 0: nothing is saved */
     int64_t check_steps;
@@ -21,7 +21,7 @@ typedef struct plan {
     int flips_again; /* as often */
     const char *frozen; /* this one is not trained */
     char dir[32];
-    int64_t skipped[JOB_MOST]; /* by rank: what was reported last */
+    int64_t skipped[JOB_MOST]; /* by rank: the last report */
 } plan;
 
 static void make_data(const plan *p, toy *out)
@@ -59,7 +59,7 @@ static void make_model(toy *p)
     mf_model_output(p->model, mf_layer(p->model, "Dense", MF_IN(x), "units=1"));
 }
 
-/* In its place, as memory does it: whoever else holds the value sees it as well. */
+/* A bit flip in place, as in faulty memory: other holders of the buffer see it too. */
 static void flip(const mf_trainer *t, const char *name)
 {
     ((unsigned char *)mf_trainer_find(t, name)->variable->value.data)[1] ^= 4;
@@ -112,7 +112,7 @@ static void fit(job_worker *w)
     toy_end(&t);
 }
 
-/* Whatever was done again or left out: each sample was used once. */
+/* Each sample is used once, despite repeated and skipped steps. */
 static void audit(const char *dir)
 {
     mf_audit a;
@@ -124,7 +124,7 @@ static void audit(const char *dir)
     mf_audit_deinit(&a);
 }
 
-/* All workers end with the same weights: these. */
+/* All workers end with these weights. */
 static void train(plan *p, const char *strategy, int n, char sha[65])
 {
     job_worker w[JOB_MOST];
@@ -162,11 +162,11 @@ static void fails(plan *p, int n, mf_status status, const char *message)
 
 static const char sums[] = "multi_worker_mirrored";
 
-/* ---- numbers that are none ---- */
+/* ---- NaN and Inf ---- */
 
-/* Where a step is left out, all is as if its batch had not been there. Adam's powers and the
- * statistics of the normalisation, too. */
-MF_TEST(guard_skip_leaves_out_what_is_no_number_and_nothing_else)
+/* After a skipped step the state is as if its batch did not exist. This includes Adam's powers and
+ * the statistics of batch normalisation. */
+MF_TEST(guard_skip_excludes_only_steps_with_nan_or_inf)
 {
     static const char *const optimizers[] = { "sgd", "momentum", "adam" };
     static const char *const kinds[] = { sums, "reduce_to_one", "mirrored replicas=2",
@@ -191,7 +191,7 @@ MF_TEST(guard_skip_leaves_out_what_is_no_number_and_nothing_else)
     }
 }
 
-MF_TEST(guard_skip_changes_nothing_where_all_are_numbers)
+MF_TEST(guard_skip_changes_nothing_without_nan_or_inf)
 {
     plan p = { .optimizer = "adam", .guard = "skip" };
     char without[65], sha[65];
@@ -204,9 +204,9 @@ MF_TEST(guard_skip_changes_nothing_where_all_are_numbers)
     T_STREQ(sha, without);
 }
 
-/* Steps 6 to 9 are none. After the third, weights are those of step 4 again: the checkpoint of step
- * 5, were there one, would have the same ones. */
-MF_TEST(guard_skip_goes_back_after_too_many_in_a_row_and_data_go_on)
+/* Steps 6 to 9 have NaN. After the third skip, the weights are those of step 4 again: a checkpoint
+ * of step 5 would contain the same weights. */
+MF_TEST(guard_skip_rolls_back_after_consecutive_skips_and_data_advances)
 {
     char without[65], sha[65];
 
@@ -224,8 +224,8 @@ MF_TEST(guard_skip_goes_back_after_too_many_in_a_row_and_data_go_on)
     }
 }
 
-/* Steps 6 to 11: after three, back to 4; they go on, so that was no good: after six, back to 2. */
-MF_TEST(guard_skip_goes_further_back_while_nothing_gets_better)
+/* Steps 6 to 11 have NaN: after three skips, back to step 4; after three more, back to step 2. */
+MF_TEST(guard_skip_rolls_back_further_while_steps_are_skipped)
 {
     plan p = { .bad_from = 20, .bad_to = 44, .guard = "skip in_row=3", .save_steps = 2 };
     char without[65], sha[65];
@@ -235,18 +235,19 @@ MF_TEST(guard_skip_goes_further_back_while_nothing_gets_better)
     T_STREQ(sha, without);
 }
 
-MF_TEST(guard_skip_ends_where_there_is_nothing_to_go_back_to)
+MF_TEST(guard_skip_fails_without_an_earlier_checkpoint)
 {
     plan p = { .bad_from = 20, .bad_to = 36, .guard = "skip in_row=3" };
 
     fails(&p, 1, MF_INVALID_ARGUMENT, "3 consecutive steps (6 to 8)");
     fails(&p, 2, MF_INVALID_ARGUMENT, "no earlier checkpoint");
-    p.save_steps = 5; /* which has the weights that are at hand */
+    p.save_steps = 5; /* the checkpoint has the current weights */
     fails(&p, 2, MF_INVALID_ARGUMENT, "no earlier checkpoint");
 }
 
-/* A scale that is too large for fp16 is halved and not counted as a row. */
-MF_TEST(guard_skip_leaves_the_scale_of_the_loss_alone)
+/* A loss scale that is too large for fp16 is halved. Its steps do not count as consecutive skips.
+ */
+MF_TEST(guard_skip_does_not_count_steps_of_loss_scaling)
 {
     plan p = { .guard = "skip in_row=2", .precision = "fp16 loss_scale=1e9" };
     char sha[65];
@@ -255,7 +256,7 @@ MF_TEST(guard_skip_leaves_the_scale_of_the_loss_alone)
     T_TRUE(p.skipped[0] > 2);
 }
 
-MF_TEST(guard_says_what_it_does_not_know_and_where_it_cannot_be)
+MF_TEST(guard_rejects_invalid_settings)
 {
     plan p = { .guard = "skp" };
 
@@ -266,7 +267,7 @@ MF_TEST(guard_says_what_it_does_not_know_and_where_it_cannot_be)
 
 /* ---- weights that differ ---- */
 
-MF_TEST(weights_that_differ_are_mended_and_the_bits_are_those_without_the_fault)
+MF_TEST(weights_that_differ_are_repaired_to_the_bits_of_a_run_without_the_fault)
 {
     static const char *const names[] = { "dense/kernel", "dense/kernel/Momentum",
                                          "batch_normalization/moving_mean" };
@@ -288,9 +289,10 @@ MF_TEST(weights_that_differ_are_mended_and_the_bits_are_those_without_the_fault)
     }
 }
 
-/* What is kept is the same memory until it is updated: right after a comparison, or for ever where
- * it is not trained. Then it comes from another worker. */
-MF_TEST(weights_that_were_kept_and_are_damaged_come_from_another_worker)
+/* A snapshot shares its memory with the variable until the next update, or permanently if the
+ * variable is not trained. A flipped bit then damages both: the value is copied from another
+ * worker. */
+MF_TEST(weights_with_a_damaged_snapshot_are_copied_from_another_worker)
 {
     char without[65], sha[65];
 
@@ -312,7 +314,7 @@ MF_TEST(weights_that_were_kept_and_are_damaged_come_from_another_worker)
     }
 }
 
-MF_TEST(weights_that_differ_again_and_again_are_an_error)
+MF_TEST(weights_that_differ_repeatedly_are_an_error)
 {
     plan p = { .check_steps = 5, .flips = { 7, 0 }, .flipped = "dense/bias", .flips_again = 99 };
 

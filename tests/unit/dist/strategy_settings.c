@@ -116,7 +116,7 @@ MF_TEST(strategy_settings_that_are_equal_have_one_text)
     mf_arena_free(arena);
 }
 
-/* --mesh and --target stand for strategies that can be written, too. */
+/* --mesh and --target are short forms of strategies. */
 MF_TEST(strategy_settings_of_options_are_those_of_the_text)
 {
     mf_arena *arena = mf_arena_new();
@@ -126,7 +126,7 @@ MF_TEST(strategy_settings_of_options_are_those_of_the_text)
     T_OK(mf_mesh_settings_parse_mesh("rows:2;cols:2", "batch:rows", &mesh));
     mf_strategy_of_mesh(&mesh, &a);
     T_OK(mf_strategy_parse("mesh axes=rows:2;cols:2 layout=batch:rows", arena, &b));
-    b.aggregation.trim = a.aggregation.trim; /* of no use for the mean */
+    b.aggregation.trim = a.aggregation.trim; /* unused with the mean */
     same(&a, &b);
     mf_strategy_of_target("grpc://host:1", &a);
     T_OK(mf_strategy_parse("servers target=grpc://host:1", arena, &b));
@@ -134,7 +134,7 @@ MF_TEST(strategy_settings_of_options_are_those_of_the_text)
     mf_arena_free(arena);
 }
 
-MF_TEST(strategy_settings_say_what_is_wrong)
+MF_TEST(strategy_settings_errors_name_the_problem)
 {
     static const struct {
         mf_status code;
@@ -151,7 +151,7 @@ MF_TEST(strategy_settings_say_what_is_wrong)
         { MF_INVALID_ARGUMENT, "not 'lose'", "local_sgd slots=lose" },
         { MF_INVALID_ARGUMENT, "not 'maybe'", "parameter_server mode=maybe" },
         { MF_INVALID_ARGUMENT, "period=2 is for", "parameter_server period=2" },
-        { MF_INVALID_ARGUMENT, "go together", "parameter_server shards=2" },
+        { MF_INVALID_ARGUMENT, "belong together", "parameter_server shards=2" },
         { MF_INVALID_ARGUMENT, "use mode=sync", "parameter_server mode=async aggregation=median" },
         { MF_INVALID_ARGUMENT, "mesh needs the setting axes", "mesh" },
         { MF_INVALID_ARGUMENT, "no axis 'b'", "mesh axes=a:2 layout=batch:b" },

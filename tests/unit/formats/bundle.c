@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* bundle.c - tensor bundles: slices, merging, flipped bits, unfinished files. */
 #include "formats/bundle.h"
 
 #include "base/file.h"
@@ -166,7 +167,7 @@ MF_TEST(bundle_merges)
     end();
 }
 
-/* Elements of any range are in slices one behind the other, none twice, and none is left out. */
+/* The slices of a range are contiguous: each element of the range is in exactly one. */
 MF_TEST(bundle_slices_of_a_range_cover_it)
 {
     const mf_shape shapes[] = { MF_SHAPE(13), MF_SHAPE(4, 5), MF_SHAPE(3, 2, 4), MF_SHAPE(1, 3, 1),
@@ -200,7 +201,7 @@ MF_TEST(bundle_slices_of_a_range_cover_it)
     }
 }
 
-/* Every single byte of both files matters, or is refused, or changes nothing. */
+/* A change of any byte of both files is refused or changes no tensor. */
 MF_TEST(bundle_detects_flipped_bits)
 {
     const char *const files[] = { ".index", ".data-00000-of-00001" };

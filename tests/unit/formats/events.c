@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - event files: written, read, cut; histograms; pictures. */
+/* events.c - event files: writing, reading, truncation; histograms; images. */
 #include "formats/events.h"
 
 #include "base/file.h"
@@ -124,7 +124,7 @@ MF_TEST(formats_truncated_event_files_are_read_up_to_the_end)
         while (st == MF_OK);
         T_TRUE(st == MF_OUT_OF_RANGE || st == MF_DATA_LOSS);
         mf_events_reader_close(r);
-        n += n > 100 ? 16 : 0; /* writing is slow: look closely at the beginning only */
+        n += n > 100 ? 16 : 0; /* writing is slow: every length is tried at the beginning only */
     }
     mf_free(data);
     remove_dir(dir);

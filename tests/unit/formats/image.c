@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.c - PNG and JPEG: what was written comes back, damage is told. Pictures are compared with
- * TensorFlow's in tests/tf. */
+/* image.c - PNG and JPEG: round trips and damaged files. tests/tf compares with TensorFlow. */
 #include "formats/image.h"
 
 #include "mf_test.h"
@@ -152,7 +151,7 @@ MF_TEST(formats_jpeg_round_trip_is_close)
     }
 }
 
-/* Every byte changed, every length cut: a picture or a sentence. */
+/* Every byte changed, every truncation: an image or an error. */
 static void damage(unsigned char *file, size_t n)
 {
     mf_buf got = { 0 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npy.c - .npy files: all types, byte and memory orders, and invalid headers. */
 #include "formats/npy.h"
 
 #include "mf_test.h"
@@ -19,7 +20,7 @@ static void make(const char *header, const void *data, size_t len, mf_buf *out)
     T_OK(mf_buf_finish(out));
 }
 
-/* Decode from memory of exactly that size. */
+/* Decodes from memory of exactly that size. */
 static mf_status decode(const char *header, const void *data, size_t len, mf_tensor *t)
 {
     mf_buf file = { 0 };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* npz.c - .npz archives: round trips, foreign and damaged files, failed allocations. */
 #include "formats/npz.h"
 
 #include "base/file.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A directory of this test's own; `name` inside it. */
+/* `name` in a directory of this test. */
 static const char *temp_path(const char *name)
 {
     static char dir[] = "/tmp/mf_npz_XXXXXX", path[128];
@@ -115,7 +116,7 @@ MF_TEST(npz_other_files_are_refused)
     remove_temp(path);
 }
 
-/* Every byte changed and every length cut: an error or an array, never a crash. */
+/* Every byte changed, every truncation: an error or an array, never a crash. */
 MF_TEST(npz_damaged_archives_do_no_harm)
 {
     const char *path = temp_path("hurt.npz");

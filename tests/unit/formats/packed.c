@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed tensors: small where values are few, and the same bits in the end. */
+/* packed.c - packed tensors: their size for few distinct values, and exact round trips. */
 #include "formats/packed.h"
 
 #include "formats/huffman.h"
@@ -14,7 +14,7 @@ static uint32_t noise(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Bytes of the file; what is read back has the same bits. */
+/* The size of the file, after a check that it round-trips exactly. */
 static size_t packed_size(const mf_tensor *t)
 {
     mf_arena *arena = mf_arena_new();
@@ -65,10 +65,11 @@ MF_TEST(packed_weights_that_share_values_take_their_entropy)
     mf_tensor t = matrix();
     uint32_t seed = 1;
 
-    for (int i = 0; i < N; i++) /* 16 values, as often as each other: 4 bits */
+    for (int i = 0; i < N; i++) /* 16 equally frequent values: 4 bits */
         ((float *)t.data)[i] = (float)(noise(&seed) % 16) - 7.3f;
     T_TRUE(packed_size(&t) < N / 2 + 200);
-    for (int i = 0; i < N; i++) /* one in sixteen is not zero: 0.34 bits for where, 4 for what */
+    for (int i = 0; i < N;
+         i++) /* one in sixteen is not zero: 0.34 bits for the position, 4 for the value */
         ((float *)t.data)[i] = noise(&seed) % 16 == 0 ? (float)(noise(&seed) % 16) + 0.5f : 0.0f;
     T_TRUE(packed_size(&t) < (size_t)(N * (0.34 + 4.0 / 16) / 8 * 1.05) + 300);
     mf_tensor_clear(&t);
@@ -104,7 +105,7 @@ MF_TEST(packed_weights_on_a_grid_by_channel_take_a_byte_at_most)
         x[i] = (float)q * (0.25f + (float)(i % COLUMNS) / 256.0f);
     }
     T_TRUE(packed_size(&t) < N + 128 + 4 * COLUMNS + 64);
-    x[COLUMNS + 3] = -0.0f; /* which is not on the grid, and must survive */
+    x[COLUMNS + 3] = -0.0f; /* not on the grid; it must survive */
     (void)packed_size(&t);
     T_TRUE(signbit(x[COLUMNS + 3]));
     mf_tensor_clear(&t);
@@ -126,7 +127,7 @@ MF_TEST(packed_tensors_of_odd_values_and_shapes_survive)
             bytes = (size_t)t.count * mf_dtype_size(t.dtype);
             memset(t.data, 0, bytes);
             (void)packed_size(&t);
-            for (size_t i = 0; i < bytes; i++) /* nowhere zero, then zeros in the end */
+            for (size_t i = 0; i < bytes; i++) /* no zeros, then zeros at the end */
                 ((uint8_t *)t.data)[i] = (uint8_t)(i < bytes / 3 ? 255 : 0);
             (void)packed_size(&t);
             mf_tensor_clear(&t);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* pbtxt.c - GraphDef in text format: spellings, escapes, errors and limits. */
 #include "formats/pbtxt.h"
 
 #include "mf_test.h"
@@ -17,7 +18,7 @@ typedef struct parsed {
 
 static mf_status parse(const ProtobufCMessageDescriptor *desc, const char *text, parsed *p)
 {
-    /* Exactly as many bytes as there are, so that a sanitizer sees one too far. */
+    /* A buffer of exactly this size, so that a sanitizer detects a read beyond the end. */
     const size_t len = strlen(text);
     char *exact = malloc(len > 0 ? len : 1);
     mf_status st;

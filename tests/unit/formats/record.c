@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - TFRecord and IDX files, plain and compressed, whole, cut and damaged; examples. */
+/* record.c - TFRecord and IDX files: plain, compressed, truncated, damaged; tf.train.Example. */
 #include "formats/record.h"
 
 #include "base/file.h"
@@ -77,7 +77,7 @@ MF_TEST(formats_records_round_trip)
     unlink(path);
 }
 
-/* Every record before the damage is given out, then there is an error, never something else. */
+/* Every record before the damage is returned, then an error, and nothing else. */
 static void expect_prefix(const char *path, mf_compression c)
 {
     char data[4096];
@@ -184,7 +184,7 @@ MF_TEST(formats_examples_round_trip)
     mf_arena_free(arena);
 }
 
-/* Streams one behind the other, read in pieces of every size. */
+/* Concatenated streams, read in pieces of every size. */
 MF_TEST(formats_gzip_files_may_hold_several_streams)
 {
     char path[32], *parts[2], to[4096], expected[6000];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named tensors in four formats: what goes in comes out, or is refused. */
+/* tensors.c - named tensors in four formats: round trips and refusals. */
 #include "formats/tensors.h"
 
 #include "base/file.h"
@@ -34,7 +34,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* Every bit pattern that the bytes 3, 4, 5 ... make; truth values are 0 and 1. */
+/* The bit patterns of the bytes 3, 4, 5 ...; booleans are 0 and 1. */
 static mf_tensor some(mf_dtype dtype, mf_shape shape)
 {
     mf_tensor t = { 0 };
@@ -71,7 +71,7 @@ static const mf_dtype everywhere[] = {
 };
 enum { N_TYPES = MF_COUNT(everywhere), N = 2 * N_TYPES };
 
-/* A scalar and an odd matrix of every type; where strings are scalars only, two of those. */
+/* A scalar and a matrix of odd size of every type; two scalars where strings must be scalars. */
 static void fill(const char *ending, mf_tensor *t, char (*text)[32], const char **names,
                  const mf_tensor **tensors)
 {
@@ -253,7 +253,7 @@ MF_TEST(safetensors_refuses_unsupported_tensors)
     end();
 }
 
-/* Without checksums a flipped element is another value; but nothing else may happen. */
+/* Without checksums a flipped element is another value. Nothing else may change. */
 MF_TEST(safetensors_truncated_or_flipped_are_harmless)
 {
     mf_tensor t = some(MF_DTYPE_F32, MF_SHAPE(2, 3)), s = some(MF_DTYPE_STRING, MF_SCALAR);

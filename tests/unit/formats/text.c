@@ -77,7 +77,7 @@ MF_TEST(formats_libsvm_rows)
     mf_libsvm_deinit(&s);
 }
 
-/* One byte of a text is every possible one in turn: rows or a sentence, never anything else. */
+/* One byte of a text takes every possible value: rows or an error, never a crash. */
 MF_TEST(formats_damaged_text_is_reported)
 {
     static const char text[] = "1,\"a\",2.5\r\n1 3:4 5:6.5\n";

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* device_name.c - parsing, merging and matching of device names. */
 #include "graph/device_name.h"
 
 #include "mf_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dump.c - graphs as text and for Graphviz. */
 #include "graph/graph.h"
 #include "mf_test.h"
 

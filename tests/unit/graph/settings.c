@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* settings.c - settings as text, such as "units=4": parsing, printing, errors. */
 #include "graph/settings.h"
 
 #include "mf_test.h"

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A model whose inputs are [n,rows,columns], and what a function makes of the first two. */
+/* A model with inputs [n,rows,columns], and the result of a function of the first two. */
 typedef mf_output fn(mf_layer_call *l, mf_output a, mf_output b);
 
 static mf_tensor *of_two(fn *f, const int64_t a[3], const float *x, const int64_t b[3],
@@ -50,7 +50,7 @@ MF_TEST(detector_overlap_is_intersection_over_union)
     T_NEAR(t_at(t, 1), 0.0625 / (0.25 + 0.25 - 0.0625), 1e-6);
     T_NEAR(t_at(t, 3), t_at(t, 1), 0);
     for (int i = 6; i < 9; i++)
-        T_EQ(t_at(t, i), 0); /* nothing is empty, itself included */
+        T_EQ(t_at(t, i), 0); /* an empty box overlaps nothing, not even itself */
     mf_tensor_free(t);
 }
 
@@ -112,7 +112,7 @@ MF_TEST(detector_a_box_is_matched_with_the_object_it_overlaps_most)
 
 /* ---- regions ---- */
 
-/* Features that are a plane are sampled at the middles of a box's parts. */
+/* Linear features are sampled at the centres of a box's cells. */
 MF_TEST(detector_regions_are_sampled_at_cell_centres)
 {
     enum { SIDE = 8, GRID = 3 };
@@ -122,7 +122,7 @@ MF_TEST(detector_regions_are_sampled_at_cell_centres)
     mf_model *m;
     mf_output y;
 
-    for (int i = 0; i < 2 * SIDE * SIDE; i++) /* at the middle of a place: 8 y + x, and 100 more */
+    for (int i = 0; i < 2 * SIDE * SIDE; i++) /* at the centre of a cell: 8 y + x, plus 100 */
         plane[i] = (float)(i / SIDE % SIDE * 8 + i % SIDE) + (i < SIDE * SIDE ? 4.5F : 104.5F);
     T_OK(mf_model_new(&m));
     y = mf_model_input(m, "x", MF_DTYPE_F32, (int64_t[]){ SIDE, SIDE, 1 }, 3);
@@ -166,7 +166,7 @@ static void keep_layers(mf_model *m)
     mf_model_name_output(m, "scores", scores);
 }
 
-/* Of n samples with three detections and two objects each. */
+/* For n samples with three detections and two objects each. */
 static double precision_of(int64_t n, const float *found, const float *label)
 {
     const mf_metric_kind *kind;
@@ -209,7 +209,7 @@ MF_TEST(detector_average_precision_of_correct_detections_is_one)
     T_NEAR(precision_of(1, (float[]){ A, 0.9F, 0, B, 0.8F, 1, NOTHING }, label), 1, 1e-9);
     T_NEAR(precision_of(1, (float[]){ NEAR_A, 0.9F, 0, B, 0.8F, 1, NOTHING }, label), 1, 1e-9);
     T_NEAR(precision_of(1, (float[]){ NOTHING, NOTHING, NOTHING }, label), 0, 1e-9);
-    /* the wrong class, or the wrong place: half of the classes are found */
+    /* wrong class or wrong box: half of the classes are found */
     T_NEAR(precision_of(1, (float[]){ A, 0.9F, 0, B, 0.8F, 0, NOTHING }, label), 0.5, 1e-9);
     T_NEAR(precision_of(1, (float[]){ A, 0.9F, 0, A, 0.8F, 1, NOTHING }, label), 0.5, 1e-9);
 }
@@ -222,7 +222,7 @@ MF_TEST(detector_average_precision_counts_an_object_once)
 
     T_NEAR(precision_of(1, (float[]){ A, 0.9F, 0, NEAR_A, 0.8F, 0, B, 0.7F, 0 }, label),
            (1 + 2.0 / 3) / 2, 1e-9);
-    /* The double last costs nothing. */
+    /* A duplicate in the last position costs nothing. */
     T_NEAR(precision_of(1, (float[]){ A, 0.9F, 0, B, 0.8F, 0, NEAR_A, 0.7F, 0 }, label), 1, 1e-9);
 }
 
@@ -234,7 +234,7 @@ MF_TEST(detector_average_precision_orders_detections_of_all_samples)
     static const float label[] = { A, 0, B, 0, A, 0, B, 0 };
 
     T_NEAR(precision_of(2, found, label), 2.0 / 3 * 0.5, 1e-9);
-    /* Only a class that there are objects of counts, and empty places of the label do not. */
+    /* Only classes with objects count; empty rows of the label do not. */
     T_NEAR(precision_of(1, found + 18, (float[]){ A, 0, NONE, -1 }), 1, 1e-9);
 }
 

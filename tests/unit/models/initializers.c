@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* initializers.c - distributions of initializers, and their dependence on seed and name. */
 #include "mf_test.h"
 #include "models/initializer.h"
 #include "unit/models/model_run.h"

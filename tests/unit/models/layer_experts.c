@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_experts.c - a mixture of experts against plain loops over its places, and its gradients
- * against differences. */
+/* layer_experts.c - a mixture of experts is compared with plain loops over positions, its gradients
+ * with finite differences. */
 #include "mf_test.h"
 #include "models/model.h"
 #include "unit/models/model_run.h"
@@ -83,7 +83,7 @@ static void end(moe *m)
     mf_model_free(m->model);
 }
 
-/* ---- the same in loops ---- */
+/* ---- reference implementation ---- */
 
 static int largest(const double *p)
 {
@@ -110,7 +110,7 @@ static void gates_of(const moe *m, int64_t at, double *p)
         p[e] /= sum;
 }
 
-/* y += gate * expert(x) at a place. */
+/* y += gate * expert(x) at a position. */
 static void add_expert(const moe *m, int64_t at, int e, double gate, double *y)
 {
     for (int h = 0; h < UNITS; h++) {
@@ -124,7 +124,7 @@ static void add_expert(const moe *m, int64_t at, int e, double gate, double *y)
     }
 }
 
-/* y of a sample; the result is how many choices found no room. */
+/* y of a sample. Returns how many choices exceeded the capacity. */
 static int sample(const moe *m, int n, double y[PLACES][WIDTH], double *balance)
 {
     double p[PLACES][EXPERTS], chosen[EXPERTS] = { 0 }, liked[EXPERTS] = { 0 };
@@ -207,7 +207,7 @@ static double with(const moe *m, int i, const mf_tensor *value)
     return all;
 }
 
-/* Some elements; the result is how many matter. */
+/* Checks some elements. Returns how many affect the objective. */
 static int check_weight(const moe *m, int i)
 {
     mf_tensor *w = weight(m, i), *d = t_model_fetch(m->session, m->model, m->gradients[i], &m->x);

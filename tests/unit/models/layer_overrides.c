@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* changes='...': a model of the zoo with other layers. */
+/* layer_overrides.c - changes='...': other settings for layers of a model. */
 #include "models/layer_overrides.h"
 
 #include "mf_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine of four values and three hidden units, all of whose states can be listed: steps of
- * training move its weights by what the definitions say, up to the chance of many samples. */
+/* layer_rbm.c - a restricted Boltzmann machine with four visible and three hidden units. Its states
+ * can be enumerated: training steps match the definitions up to sampling error. */
 #include "mf_test.h"
 
 #include <meshflow/meshflow.h>
@@ -10,7 +10,7 @@
 
 enum { V = 4, H = 3, SAMPLES = 20000, STEPS = 10, NUMBERS = V * H + V + H };
 
-/* Large, so that one step of a chain does not get far. */
+/* Large, so that one step of a chain does not mix. */
 static const float kernel[V * H] = { 2.5f,  -1.5f, 0.5f, -2.0f, 2.0f, 1.0f,
                                      -1.0f, -2.5f, 1.5f, 1.0f,  0.5f, -2.0f };
 static const float visible[V] = { 0.4f, -0.6f, 0.2f, -0.3f }, hidden[H] = { -0.5f, 0.3f, 0.1f };
@@ -51,7 +51,7 @@ static void bits(int state, int n, float *out)
         out[i] = (float)(state >> i & 1);
 }
 
-/* Of values v, which count as much as `weight`. */
+/* Adds the values v with this weight. */
 static void add(statistics *s, const float *v, double weight)
 {
     for (int h = 0; h < H; h++) {
@@ -74,7 +74,7 @@ static statistics of_data(void)
     return s;
 }
 
-/* Where chains are that begin at the data, after one step. */
+/* The distribution of chains that start at the data, after one step. */
 static statistics after_one_step(void)
 {
     statistics s = { 0 };
@@ -95,7 +95,7 @@ static statistics after_one_step(void)
     return s;
 }
 
-/* The machine's own distribution: exp(-free energy), summed over all values. */
+/* The model's distribution: exp(-free energy), normalized over all values. */
 static statistics of_machine(void)
 {
     statistics s = { 0 };
@@ -160,7 +160,7 @@ static void set_weights(mf_trainer *t)
     }
 }
 
-/* A step at a rate of 1 has moved them by the gradient. */
+/* With learning rate 1, a step has moved the weights by the gradient. */
 static void add_moves(const mf_trainer *t, double weight, statistics *out)
 {
     int at = 0;
@@ -176,7 +176,7 @@ static void add_moves(const mf_trainer *t, double weight, statistics *out)
     }
 }
 
-/* The mean gradient of many steps, each from the same weights, after some that do not count. */
+/* The mean gradient of many steps from the same weights, after some warm-up steps. */
 static statistics gradient(const char *settings, int warm_up)
 {
     mf_dataset *set = data();
@@ -208,7 +208,7 @@ static statistics gradient(const char *settings, int warm_up)
     return g;
 }
 
-/* The largest difference between a gradient and that of chains which are like `model`. */
+/* The largest difference from the gradient of chains with the distribution `model`. */
 static double differs(const statistics *gradient, const statistics *model)
 {
     const statistics positive = of_data();
@@ -223,14 +223,14 @@ static double differs(const statistics *gradient, const statistics *model)
  * 0.0012 at most. */
 static const double CHANCE = 0.006;
 
-MF_TEST_TIMEOUT(rbm_one_step_of_contrastive_divergence_is_what_enumeration_says, 120)
+MF_TEST_TIMEOUT(rbm_one_step_of_contrastive_divergence_matches_enumeration, 120)
 {
     const statistics one = after_one_step(), exact = of_machine(), got = gradient("k=1", 0);
     const double off = differs(&got, &one), likelihood = differs(&got, &exact);
 
     if (off > CHANCE)
         T_FAIL("the gradient differs by %g from what enumeration says", off);
-    /* And that is another one than the likelihood's, so that the check says something. */
+    /* It differs from the gradient of the likelihood, so the check distinguishes both. */
     if (likelihood < 10 * CHANCE)
         T_FAIL("the likelihood's gradient is only %g away", likelihood);
 }
@@ -249,6 +249,6 @@ MF_TEST_TIMEOUT(rbm_persistent_chains_give_the_gradient_of_the_likelihood, 120)
     const statistics exact = of_machine(), got = gradient("k=2 chains=20000", 20);
     const double off = differs(&got, &exact);
 
-    if (off > 3 * CHANCE) /* states of neighbouring steps are alike */
+    if (off > 3 * CHANCE) /* states of neighbouring steps are correlated */
         T_FAIL("the gradient differs by %g from the likelihood's", off);
 }

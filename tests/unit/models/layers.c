@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* layers.c - shapes, parameters, names and invalid settings of all layers. */
 #include "mf_test.h"
 #include "models/layer.h"
 #include "unit/models/model_run.h"
@@ -16,7 +17,7 @@ typedef struct case_ {
 
 #define F32 MF_DTYPE_F32
 #define I32 MF_DTYPE_I32
-/* As MF_SHAPE(), but a constant. */
+/* MF_SHAPE() as a constant expression. */
 #define DIMS(...)                                                                                  \
     {                                                                                              \
         (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)),                               \

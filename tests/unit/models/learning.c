@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every model of the zoo learns a small batch by heart: gradients through all its layers, in two
- * shards, the way training does it. */
+/* learning.c - every model of the zoo overfits a small batch, with two gradient shards. */
 #include "mf_test.h"
 #include "models/losses.h"
 #include "models/zoo.h"

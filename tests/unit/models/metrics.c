@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* metrics.c - metrics and losses on known outputs. */
 #include "models/metrics.h"
 
 #include "mf_test.h"
@@ -43,7 +44,7 @@ MF_TEST(models_metrics_of_classes)
     T_NEAR(metric("top_k k=1", SCORES, 4, 3, CLASSES), 0.75, 1e-6);
     T_NEAR(metric("top_k k=2", SCORES, 4, 3, CLASSES), 0.75, 1e-6);
     T_NEAR(metric("top_k k=3", SCORES, 4, 3, CLASSES), 1.0, 1e-6);
-    /* of class 0 one of two said is right, of class 2 one of two is found */
+    /* class 0: precision 1/2; class 2: recall 1/2 */
     T_NEAR(metric("precision", SCORES, 4, 3, CLASSES), (0.5 + 1 + 1) / 3, 1e-6);
     T_NEAR(metric("recall", SCORES, 4, 3, CLASSES), (1 + 1 + 0.5) / 3, 1e-6);
     T_NEAR(metric("f1", SCORES, 4, 3, CLASSES), (2.0 / 3 + 1 + 2.0 / 3) / 3, 1e-6);
@@ -66,7 +67,7 @@ MF_TEST(models_metrics_of_binary_labels)
         T_NEAR(metric("precision", LOGITS, 6, columns, TRUTH), 2.0 / 3, 1e-6);
         T_NEAR(metric("recall", LOGITS, 6, columns, TRUTH), 2.0 / 3, 1e-6);
         T_NEAR(metric("f1", LOGITS, 6, columns, TRUTH), 2.0 / 3, 1e-6);
-        /* of nine pairs of a yes and a no, one is in the wrong order */
+        /* of nine pairs of a positive and a negative, one is in the wrong order */
         T_NEAR(metric("auc", LOGITS, 6, columns, TRUTH), 8.0 / 9, 1e-6);
     }
     T_NEAR(metric("mean_absolute_error", LOGITS, 6, 1, TRUTH), 1.0, 1e-6);

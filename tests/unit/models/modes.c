@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs between training and inference: batch normalisation and dropout. */
+/* modes.c - layers that differ between training and inference: batch normalisation and dropout. */
 #include "mf_test.h"
 #include "models/layer.h"
 #include "unit/models/model_run.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* zoo.c - models of the zoo: parameter counts, inputs, columns. */
 #include "models/zoo.h"
 
 #include "mf_test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that runs out while a model is built is an error, not a crash. */
+/* zoo_fault.c - a failed allocation while a model is built is an error, not a crash. */
 #include "base/mem.h"
 #include "mf_test.h"
 #include "models/metrics.h"
@@ -29,7 +29,8 @@ static void check_every_allocation(const char *text, const char *example)
     int n;
 
     T_OK(mf_zoo_columns(example, arena, &columns, &n, &classes));
-    T_OK(build_all(text, columns, n, classes)); /* what is made once for all is there now */
+    T_OK(build_all(text, columns, n,
+                   classes)); /* objects that are created once per process exist now */
     for (int64_t i = 1;; i++) {
         mf_mem_fail_at(i);
         const mf_status st = build_all(text, columns, n, classes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc_transport.c - the transport between hosts: who is let in, and much to carry. */
+/* grpc_transport.c - the transport between hosts: certificates, large and many messages. */
 #include "base/clock.h"
 #include "mf_test.h"
 #include "net/certificates.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- meeting and parting ---- */
+/* ---- connecting and closing ---- */
 
 MF_TEST(comm_grpc_tasks_connect_by_addresses_or_a_rendezvous_address)
 {
@@ -44,9 +44,9 @@ MF_TEST(comm_grpc_a_task_that_is_killed_is_named_at_once)
     talk_kill(&w);
 }
 
-/* ---- who is let in ---- */
+/* ---- authentication ---- */
 
-/* Two tasks; one has another certificate of the same authority. Task 1 must say this. */
+/* Two tasks; one has another certificate of the same authority. Task 1 must report this. */
 static void refuse(mf_certificate_options o, int bad, const char *part)
 {
     static const char *const hosts[] = { "127.0.0.1" };
@@ -72,7 +72,7 @@ static void refuse(mf_certificate_options o, int bad, const char *part)
     T_TRUE(t[1].st != MF_OK);
     if (!strstr(t[1].error, part))
         T_FAIL("'%s' does not contain '%s'", t[1].error, part);
-    mf_net_close(t[0].net); /* it may hear of it later */
+    mf_net_close(t[0].net); /* the error may arrive later */
 }
 
 /* Task `bad` has a certificate of another authority, which it trusts as well. */
@@ -199,7 +199,7 @@ MF_TEST(comm_grpc_an_address_in_use_is_an_error)
     T_TRUE(t[0].st == MF_ALREADY_EXISTS || t[1].st == MF_ALREADY_EXISTS);
 }
 
-/* ---- much to carry ---- */
+/* ---- large and many messages ---- */
 
 MF_TEST(comm_grpc_carries_100_megabytes)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* mailbox.c - messages that arrive before an error of the connection are delivered first. */
 #include "net/mailbox.h"
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@ MF_TEST(dispatch_mailbox_reports_a_lost_message_after_the_earlier_ones)
     mf_mem_fail_at(1);
     put(&box, 2);
     mf_mem_fail_at(0);
-    put(&box, 3); /* would come in the place of another */
+    put(&box, 3); /* would arrive instead of another message */
     mail = mf_mailbox_take(&box, 0);
     T_TRUE(mail && mail->from == 1);
     mf_mail_free(mail);

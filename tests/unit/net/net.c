@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - tasks of one host meet, exchange messages, and learn of each other's end. */
+/* net.c - tasks of one host connect, exchange messages, and detect the end of each other. */
 #include "net/net.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ MF_TEST(comm_net_a_task_that_is_killed_is_named_at_once)
     talk_kill(&w);
 }
 
-/* ---- a star: worker 0 gives up, worker 1 and the hub, worker 2, go on ---- */
+/* ---- a star: worker 0 aborts; worker 1 and the hub, worker 2, continue ---- */
 
 static bool star_of_three(mf_net *net, void *arg)
 {
@@ -59,7 +59,7 @@ static bool star_of_three(mf_net *net, void *arg)
     if (mf_net_take(net, self == 2 ? 1 : 2, &word, &data, &size, until, "a word") != MF_OK)
         return false;
     mf_free(data);
-    if (self == 1) /* it is not connected with the one that is gone */
+    if (self == 1) /* it has no connection to worker 0 */
         return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
     T_FAILS(MF_ABORTED, "worker 0 aborted: tired", mf_net_check_task(net, 0));
     return mf_net_check(net) == MF_OK;
@@ -70,13 +70,13 @@ MF_TEST(comm_net_a_lost_task_of_a_star_does_not_affect_the_others)
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
 }
 
-/* ---- serving begins and ends, while requests come ---- */
+/* ---- servers start and end while requests arrive ---- */
 
 enum { REQUESTS = 20000 };
 
 typedef struct clerk {
     atomic_bool serves;
-    int64_t next; /* the number of the request that must come */
+    int64_t next; /* the number of the expected request */
 } clerk;
 
 static void serve_one(void *ctx, int from, const mf_frame *f, void *data)
@@ -102,7 +102,7 @@ static bool ask_or_serve(mf_net *net, void *arg)
             if (mf_net_send(net, 1, &f, NULL, until) != MF_OK)
                 return false;
         }
-        f.kind = MF_MESSAGE_REPLY; /* or we would leave before all is read */
+        f.kind = MF_MESSAGE_REPLY; /* otherwise this task would exit before all is read */
         return mf_net_recv(net, 1, &f, NULL, until, "thanks") == MF_OK;
     }
     while (c.next < REQUESTS && mf_clock_ns() < until) {

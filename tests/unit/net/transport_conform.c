@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_conform.c - what every transport must do: tasks meet, talk, and learn of each other's
- * end. */
+/* transport_conform.c - the contract of transports: tasks connect, exchange messages, and detect
+ * the end of each other. */
 #include "unit/net/transport_conform.h"
 
 #include "base/clock.h"
@@ -61,7 +61,7 @@ void talk_refuse(const char *transport)
     way_init(&w, transport, 2);
     open_all(t, 2, true, &w);
     T_EQ(t[1].st, MF_INVALID_ARGUMENT);
-    for (int i = 0; i < 2; i++) { /* both say it, each of both */
+    for (int i = 0; i < 2; i++) { /* both tasks report the error, with both names */
         T_TRUE(strstr(t[i].error, "numerics is ") != NULL);
         T_TRUE(strstr(t[i].error, "'avx2' for worker 0") != NULL);
         T_TRUE(strstr(t[i].error, "'avx512' for worker 1") != NULL);
@@ -140,7 +140,7 @@ void talk_kill(const way *w)
     close_all(t, 2);
 }
 
-/* ---- much to carry ---- */
+/* ---- large and many messages ---- */
 
 enum { BIG = 100 << 20, SMALL_ONES = 20000 };
 
@@ -240,7 +240,7 @@ static _Noreturn void be_task_1(const way *w)
         pause();
 }
 
-/* self 0 accepts the connection, self 1 makes it: both ends must get away. */
+/* self 0 accepts the connection, self 1 makes it: neither end may block. */
 void talk_stop_reading(const char *transport)
 {
     way w = { 0 };

@@ -17,8 +17,8 @@
 
 /* ---- addresses ---- */
 
-/* Below those that the kernel gives to whoever asks for any: it would give them away before we have
- * them. */
+/* Below the ephemeral ports: the kernel could assign one of those to another process before the
+ * test binds it. */
 static int free_port(int *fd)
 {
     for (;;) {

@@ -7,7 +7,7 @@
 
 enum { MAX_TASKS = 8 };
 
-/* How they reach each other. */
+/* How the tasks connect. */
 typedef struct way {
     const mf_transport_kind *kind;
     mf_security security[MAX_TASKS];
@@ -27,7 +27,8 @@ typedef struct task {
 
 /* A transport by name and n addresses for it that are free. Skips the test if it is not here. */
 void way_init(way *w, const char *transport, int n);
-/* The same for grpc with TLS: certificates for every task, in files that go when the test ends. */
+/* The same for grpc with TLS: certificates for every task, in files that are removed when the test
+ * ends. */
 void way_init_tls(way *w, int n);
 /* The key of the authority that way_init_tls() has made. */
 const char *way_ca_key(void);
@@ -42,7 +43,7 @@ void cert_join(const char *a, const char *b, char out[96]);
 /* An authority for a test; valid now. */
 void cert_make_ca(cert_files *out);
 
-/* What a task of such a way gives to mf_net_open(). */
+/* The options of a task for mf_net_open(). */
 mf_status open_task(task *t);
 /* All at once; t[i].identity is kept. */
 void open_all(task *t, int n, bool known, const way *w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_registry.c - finding transports, and what is said when one is not there. */
+/* transport_registry.c - selection of transports and plugins, and errors for missing ones. */
 #include "net/transport_registry.h"
 
 #include "base/mem.h"

@@ -119,7 +119,7 @@ MF_TEST(a_starved_task_is_distinguished_from_an_idle_one)
     mf_job_view_starved(&t[0], &(mf_process_times){ .at_ns = 1000, .ran_ns = 990, .ready = 1 },
                         note);
     T_STREQ(note, "");
-    t[0].page.phase = MF_PHASE_INPUT; /* its thread that asks runs, but that is no computing */
+    t[0].page.phase = MF_PHASE_INPUT; /* its requesting thread runs, but this is not computing */
     mf_job_view_starved(&t[0], &(mf_process_times){ .at_ns = 1000, .ran_ns = 20, .ready = 1 },
                         note);
     T_STREQ(note, "");

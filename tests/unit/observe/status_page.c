@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page.c - what a process shows is what another one reads, and nothing is trusted. */
+/* status_page.c - status pages are read as written; readers check every field. */
 #include "observe/status_page.h"
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ static mf_status_page read_one(bool *alive)
     return page;
 }
 
-/* As that of a task which is being made. */
+/* The page of a task that is being created. */
 static void make_empty_page(void)
 {
     char path[128];
@@ -126,7 +126,7 @@ MF_TEST(status_page_shows_a_task_and_is_removed_with_it)
     finish();
 }
 
-/* A child shows itself and is killed. */
+/* A child opens a page and is killed. */
 static void killed_task(const char *job)
 {
     int ready[2];
@@ -157,7 +157,7 @@ MF_TEST(status_page_of_a_killed_task_is_dead_until_the_job_restarts)
     killed_task("job");
     (void)read_one(&alive);
     T_TRUE(!alive);
-    T_OK(mf_status_page_open("job", "worker 3", 1)); /* another task: dead ones are swept away */
+    T_OK(mf_status_page_open("job", "worker 3", 1)); /* another task: dead pages are swept */
     T_STREQ(read_one(&alive).task, "worker 3");
     T_TRUE(alive);
     T_OK(mf_status_page_rename("other"));
@@ -219,7 +219,7 @@ MF_TEST(status_page_of_a_task_preempted_during_a_write_is_read_consistently)
     p = read_from(false);
     T_EQ(p.step, 99);
     T_EQ(p.epoch, 99);
-    p = read_from(true); /* it will not finish: what there is */
+    p = read_from(true); /* it will not finish: the current contents */
     T_EQ(p.step, 99);
     T_EQ(p.epoch, 0);
     finish();
@@ -227,7 +227,7 @@ MF_TEST(status_page_of_a_task_preempted_during_a_write_is_read_consistently)
 
 /* ---- the recorder ---- */
 
-/* What a child writes before it is killed. */
+/* The writes of a child before it is killed. */
 static void record_and_wait(int ready)
 {
     int64_t began;
@@ -323,19 +323,19 @@ MF_TEST(status_page_shows_a_limited_number_of_threads)
     for (int i = 0; i < MF_STATUS_PAGE_ACTS + 2; i++)
         mf_status_page_act_end(acts[i]);
     T_EQ(read_one(&alive).acts[3].kind, MF_ACT_NONE);
-    mf_status_page_runs("nobody runs ops");
+    mf_status_page_runs("no activity runs ops");
     mf_status_page_computing(+1);
-    mf_status_page_computing(+1); /* one inside of the other */
+    mf_status_page_computing(+1); /* nested */
     mf_status_page_runs("a");
     mf_status_page_computing(-1);
     T_STREQ(read_one(&alive).acts[0].what, "a");
-    mf_status_page_close(); /* while a thread is at something: its place is still there */
+    mf_status_page_close(); /* while a thread has an activity: its entry still exists */
     mf_status_page_runs("b");
     mf_status_page_computing(-1);
     finish();
 }
 
-/* A dead task of this process's number: the kernel gives numbers again. */
+/* A dead task with the PID of this process: the kernel reuses PIDs. */
 static void leave_dead(const char *name, const char *job, int64_t changed_ns)
 {
     mf_status_page_file f = { .magic = MF_STATUS_PAGE_MAGIC,
@@ -372,7 +372,7 @@ MF_TEST(status_page_of_a_reused_process_number_is_dead_and_replaced)
     finish();
 }
 
-/* Sweeping reads, then removes: what has come in between must stay. */
+/* Sweeping reads, then removes: a page that appears in between must stay. */
 MF_TEST(status_page_that_replaces_a_dead_one_is_not_swept)
 {
     char path[128];
@@ -480,9 +480,10 @@ MF_TEST(status_page_of_another_host_is_shown_by_the_chief_in_local_time)
     T_OK(mf_status_page_open("job", "worker 0", 2));
     T_TRUE(mf_status_page_copy(&page));
     memcpy(&f, page.data, sizeof f);
-    (void)strcpy(f.page.task, "worker 7"); /* it says so, but the net knows who it is */
+    (void)strcpy(f.page.task,
+                 "worker 7"); /* the page claims this, but the connection identifies the sender */
     (void)strcpy(f.page.host, "far/away");
-    f.page.reported_ns = 5000000000; /* by a clock that began long after ours */
+    f.page.reported_ns = 5000000000; /* by a clock that started long after the local one */
     f.page.waits[0] = (mf_status_page_wait){ .whom = "worker 0", .since_ns = 4000000000 };
     mf_status_page_keep("worker 1", &f, sizeof f);
     (void)strcpy(f.page.host, "elsewhere");
@@ -513,7 +514,8 @@ MF_TEST(status_page_folder_of_another_user_is_not_used)
     begin();
     T_EQ(chmod(dir, 0755), 0);
     T_FAILS(MF_PERMISSION_DENIED, "0700", mf_status_pages_read(&all, &n));
-    T_OK(mf_status_page_open("job", "worker 0", 1)); /* nobody sees it, but times are counted */
+    T_OK(mf_status_page_open("job", "worker 0",
+                             1)); /* no other process sees it, but times are counted */
     T_TRUE(mf_status_page_used(ns));
     mf_status_page_close();
     T_FAILS(MF_INVALID_ARGUMENT, "not a valid job name",
@@ -546,7 +548,7 @@ MF_TEST(status_page_decoding_refuses_other_bytes)
     T_FAILS(MF_DATA_LOSS, "not a status page", mf_status_page_decode(&f, sizeof f, &p));
 }
 
-/* Who has made a child with vfork() is blocked until that child ends. */
+/* A process that called vfork() is blocked until the child ends. */
 MF_TEST(process_blocked_in_the_kernel_is_detected)
 {
     mf_process_times before, after, between;
@@ -573,7 +575,7 @@ MF_TEST(process_blocked_in_the_kernel_is_detected)
     T_EQ(waitpid(pid, NULL, 0), pid);
     T_TRUE(!mf_process_is_blocked(getpid(), where, sizeof where));
     if (!mf_process_time(getpid(), &before))
-        return; /* a kernel that does not count */
+        return; /* a kernel without these counters */
     (void)usleep(20000);
     T_TRUE(mf_process_time(getpid(), &after));
     between = mf_process_time_between(&before, &after);
@@ -599,7 +601,7 @@ MF_TEST(process_priorities_are_ratios)
     T_FAILS(MF_INVALID_ARGUMENT, "1 to 10", mf_priority_set(getpid(), 11));
 }
 
-/* ---- the pool that is changed ---- */
+/* ---- resizing the pool ---- */
 
 static void add(void *ctx, int64_t piece)
 {

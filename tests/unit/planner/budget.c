@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* budget.c - planning ends: kernels are measured, and pipelines looked at, while there is time for
- * it, and of many layouts a beam looks at few. Time is set so short, or so long, that it does not
- * matter how quick the machine is. */
+/* budget.c - planning within a time limit: measured kernels, predicted pipelines, and the beam
+ * search over layouts. The limits are so short or so long that the speed of the machine does not
+ * matter. */
 #include "planner/search.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -63,8 +63,8 @@ static found search(const mf_graph *g, const wanted *w)
     return f;
 }
 
-/* Then what is known of the op, or nothing, has to do: a layout is chosen all the same. */
-MF_TEST(kernels_are_measured_until_the_time_for_it_is_spent)
+/* The planner then uses known times of the op, or none, and still chooses a layout. */
+MF_TEST(kernels_are_measured_within_the_time_limit)
 {
     mf_graph *g = layered();
     found little = search(g, &(wanted){ "all:2", -1, 1, 0 });

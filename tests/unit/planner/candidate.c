@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* candidate.c - candidates are made of layout rules, and give the same rules back. */
+/* candidate.c - candidate layouts are made from layout rules and convert back to them. */
 #include "mf_test.h"
 #include "planner/search.h"
 
@@ -14,7 +14,7 @@ static mf_status candidate_of(const char *mesh, const char *layout, mf_candidate
     return mf_candidate_take_rules(&DIMS, &spec.rules, out);
 }
 
-MF_TEST(candidate_layouts_survive_the_way_there_and_back)
+MF_TEST(candidate_layouts_round_trip)
 {
     static const char *const layouts[] = { "", "batch:rows", "layers:cols;batch:rows;weights:rows",
                                            "batch:rows;batch:cols;hidden:cols" };

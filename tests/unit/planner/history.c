@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - what past trainings say of predictions. */
+/* history.c - corrections of predictions by measured steps of earlier trainings. */
 #include "planner/history.h"
 
 #include "mf_test.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-MF_TEST(a_layout_is_corrected_by_itself_and_half_by_others)
+MF_TEST(a_prediction_is_corrected_by_runs_of_its_layout_and_half_by_others)
 {
     mf_history h = { 0 };
 
@@ -19,12 +19,12 @@ MF_TEST(a_layout_is_corrected_by_itself_and_half_by_others)
     T_NEAR(mf_history_factor(&h, "mlp 64", "a"), 1, 0);
     T_OK(mf_history_add(&h, "mlp 32", "a", 1));
     T_NEAR(mf_history_factor(&h, "mlp 32", "a"), 1.5, 1e-12);
-    T_OK(mf_history_add(&h, "mlp 32", "b", 100)); /* not to be believed */
+    T_OK(mf_history_add(&h, "mlp 32", "b", 100)); /* implausible: clamped */
     T_NEAR(mf_history_factor(&h, "mlp 32", "b"), 4, 1e-12);
     mf_history_deinit(&h);
 }
 
-MF_TEST(a_history_is_what_was_written)
+MF_TEST(a_history_round_trips)
 {
     char folder[] = "/tmp/mf_historyXXXXXX", path[128], own[64];
     mf_history h = { 0 }, read;

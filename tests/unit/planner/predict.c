@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - what is predicted of a step is what its devices count, and the planner takes what its
- * own model says is best. */
+/* predict.c - predictions for a step equal the counters of its devices, and the planner chooses the
+ * layout with the smallest prediction. */
 #include "planner/search.h"
 #include "unit/spmd/mesh_test.h"
 
@@ -71,7 +71,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
         mf_mesh_counts before;
 
         T_OK(mf_mesh_session_counts(s, i, &before));
-        said[i].sent_bytes += before.sent_bytes; /* of what came before the step */
+        said[i].sent_bytes += before.sent_bytes; /* of work before the step */
         said[i].received_bytes += before.received_bytes;
         said[i].collectives += before.collectives;
     }
@@ -94,7 +94,7 @@ static void compare(const mf_graph *g, const char *mesh, const char *layout)
     mf_op_times_free(m.times);
 }
 
-MF_TEST(predicted_bytes_and_variables_are_what_devices_count)
+MF_TEST(predicted_bytes_and_variables_equal_those_counted_by_devices)
 {
     static const char *const layouts[] = { "",
                                            "batch:rows",
@@ -113,7 +113,7 @@ MF_TEST(predicted_bytes_and_variables_are_what_devices_count)
 }
 
 /* The second layer is on the second mesh. */
-MF_TEST(predicted_bytes_of_several_meshes_are_what_devices_count)
+MF_TEST(predicted_bytes_of_several_meshes_equal_those_counted_by_devices)
 {
     static const char *const meshes[] = { "rows:1 | rows:1", "rows:2 | rows:2", "rows:2 | rows:3",
                                           "rows:1 | rows:2;cols:2", "rows:2;cols:2 | rows:1" };
@@ -150,7 +150,7 @@ static mf_plan_result search(const mf_graph *g, const char *mesh, int64_t memory
     return found;
 }
 
-/* By hand: each of five dimensions is cut or not. */
+/* All combinations: each of five dimensions is split or not. */
 static double least_step(const mf_graph *g)
 {
     static const char *const dims[] = { "batch", "pixels", "hidden", "classes", "weights" };
@@ -179,7 +179,7 @@ static double least_step(const mf_graph *g)
     return least;
 }
 
-MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
+MF_TEST(the_choice_has_the_smallest_predicted_time_of_all_layouts)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result all = search(g, "all:4", 0, 0), beam = search(g, "all:4", 0, 1);
@@ -197,7 +197,7 @@ MF_TEST(the_choice_is_the_best_of_all_by_its_own_model)
     mf_graph_free(g);
 }
 
-MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
+MF_TEST(axes_of_one_size_are_interchangeable_and_unused_sizes_are_skipped)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result square = search(g, "a:2;b:2", 0, 2000), tall = search(g, "a:20", 0, 0);
@@ -209,14 +209,14 @@ MF_TEST(axes_of_one_size_are_alike_and_unused_sizes_are_skipped)
     mf_graph_free(g);
 }
 
-MF_TEST(what_does_not_fit_the_memory_is_not_chosen)
+MF_TEST(layouts_that_exceed_the_memory_are_not_chosen)
 {
     mf_graph *g = mesh_mlp_graph(&SIZES);
     mf_plan_result any = search(g, "all:4", 0, 0), least = search(g, "all:4", 1, 0), tight;
     const int64_t most = mf_prediction_memory(&any.all[0].is);
     const int64_t fewest = mf_prediction_memory(&least.all[0].is);
 
-    T_TRUE(any.fits && !least.fits); /* one byte is too little for anything */
+    T_TRUE(any.fits && !least.fits); /* no layout fits one byte */
     T_TRUE(fewest < most);
     for (int64_t i = 0; i < any.n && any.all[i].status == MF_OK; i++)
         T_TRUE(mf_prediction_memory(&any.all[i].is) >= fewest);

@@ -22,7 +22,7 @@ static double time_of(int stages, int micro_batches, mf_pipeline how, double cor
             how == MF_PIPELINE_GPIPE || stages - k > micro_batches ? micro_batches : stages - k;
 
         for (; place < 2 * micro_batches;
-             place++) { /* 1F1B: one back as soon as `ahead` are on their way */
+             place++) { /* 1F1B: a backward pass as soon as `ahead` micro-batches are in flight */
             const bool is_back = forwards - back == ahead || forwards == micro_batches;
 
             items[k * n + place] = (mf_stage_item){ talk, is_back ? 2 : 1, 1 };
@@ -33,7 +33,7 @@ static double time_of(int stages, int micro_batches, mf_pipeline how, double cor
     return ns;
 }
 
-MF_TEST(a_pipeline_takes_its_micro_batches_and_the_way_through)
+MF_TEST(pipeline_time_is_micro_batches_plus_one_pass_through_the_stages)
 {
     T_NEAR(time_of(2, 4, MF_PIPELINE_1F1B, 0, 0), 3 * (4 + 2 - 1), 1e-9);
     T_NEAR(time_of(2, 4, MF_PIPELINE_GPIPE, 0, 0), 3 * (4 + 2 - 1), 1e-9);
@@ -43,18 +43,18 @@ MF_TEST(a_pipeline_takes_its_micro_batches_and_the_way_through)
 
 MF_TEST(stages_share_the_cores)
 {
-    T_NEAR(time_of(2, 4, MF_PIPELINE_1F1B, 1, 0), 3 * 4 * 2, 1e-9); /* nobody waits then */
+    T_NEAR(time_of(2, 4, MF_PIPELINE_1F1B, 1, 0), 3 * 4 * 2, 1e-9); /* no stage waits */
     T_NEAR(time_of(3, 8, MF_PIPELINE_GPIPE, 1, 0), 3 * 8 * 3, 1e-9);
     T_TRUE(time_of(3, 8, MF_PIPELINE_1F1B, 2, 0) >= 3 * 8 * 3 / 2.0);
     T_TRUE(time_of(3, 8, MF_PIPELINE_1F1B, 2, 0) < 3 * 8 * 3);
 }
 
-MF_TEST(what_travels_takes_time_in_every_stage)
+MF_TEST(transfer_time_counts_in_every_stage)
 {
     T_NEAR(time_of(2, 4, MF_PIPELINE_GPIPE, 0, 0.5), (3 + 2 * 0.5) * (4 + 2 - 1), 1e-9);
 }
 
-MF_TEST(a_mesh_alone_talks_and_computes_on_what_cores_there_are)
+MF_TEST(a_single_mesh_computes_and_communicates_on_its_cores)
 {
     const mf_stage_item item = { 5, 10, 4 };
     mf_stages s = { .n = 1, .cores = 2, .items = &item };

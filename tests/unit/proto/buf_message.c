@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* buf_message.c - RecvBufResponse, decoded from any split without copying large contents. */
 #include "proto/buf_message.h"
 
 #include "mf_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_codec.c - TensorProto: all types, short and repeated values, hostile shapes. */
 #include "proto/tensor_codec.h"
 
 #include "mf_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_message.c - RecvTensorResponse, decoded from any split without copying large contents. */
 #include "proto/tensor_message.h"
 
 #include "mf_test.h"

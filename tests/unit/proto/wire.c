@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* wire.c - the protobuf decoder: limits, unknown fields, truncated and malformed messages. */
 #include "proto/wire.h"
 
 #include "mf_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* embeddings.c - thresholds and recall of embeddings. */
 #include "report/embeddings.h"
 
 #include "mf_test.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* learning_curve.c - learning curves as text, the progress bar, and formatted numbers. */
 #include "report/learning_curve.h"
 
 #include "base/mem.h"
@@ -197,7 +198,7 @@ MF_TEST(progress_bar_never_wraps)
     }
 }
 
-MF_TEST(text_of_numbers_for_people)
+MF_TEST(numbers_are_formatted_for_people)
 {
     char text[MF_TEXT];
 

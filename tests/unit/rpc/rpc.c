@@ -105,7 +105,7 @@ static mf_rpc_server *serve(echo *e, const char *address)
     return serve_by(grpc(), e, address);
 }
 
-/* ---- those who ask ---- */
+/* ---- callers ---- */
 
 typedef struct answer {
     pthread_mutex_t lock;
@@ -450,10 +450,10 @@ MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_returned)
     T_TRUE(!mf_buffer_is_sole(value.buffer));
     T_EQ(memcmp(a.value.data, value.data, 400000), 0);
     mf_tensor_clear(&a.value);
-    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* one has it still */
+    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* one reader still holds it */
     mf_rpc_local.disconnect(c);
     mf_rpc_local.stop(s);
-    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* whoever is connected or not */
+    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* with or without a connection */
     T_EQ(((const float *)b.value.data)[99999], 99999.0F);
     mf_tensor_clear(&b.value);
     T_TRUE(mf_buffer_is_sole(value.buffer));
@@ -629,7 +629,7 @@ static pid_t stranger(int server, int *from)
     return pid;
 }
 
-/* Between a client, whose address nobody can choose, and the server. */
+/* Between the server and a client, whose address is not configurable. */
 typedef struct relay {
     int listening, from, server;
 } relay;

@@ -67,7 +67,7 @@ static bool is_halved(mf_session *s, int i)
     return is;
 }
 
-/* How long that takes is told by `make bench T=variables`. */
+/* `make bench T=variables` measures the time. */
 MF_TEST_TIMEOUT(a_graph_with_ten_thousand_variables_sets_and_steps_all_of_them, 120)
 {
     static const char *const init = "init", *const train = "train";

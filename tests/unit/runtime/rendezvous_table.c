@@ -6,7 +6,7 @@
 
 static mf_status fail_and_end(mf_rendezvous_tables *tables)
 {
-    const mf_status st = MF_FAIL(MF_UNAVAILABLE, "worker 2 is gone");
+    const mf_status st = MF_FAIL(MF_UNAVAILABLE, "worker 2 is lost");
 
     mf_rendezvous_tables_end(tables, 7);
     return st;
@@ -19,7 +19,7 @@ MF_TEST(runtime_the_end_of_a_step_keeps_its_error)
 
     T_OK(mf_rendezvous_tables_new(&tables));
     T_OK(mf_rendezvous_tables_enter(tables, 7, &table));
-    T_FAILS(MF_UNAVAILABLE, "worker 2 is gone", fail_and_end(tables));
+    T_FAILS(MF_UNAVAILABLE, "worker 2 is lost", fail_and_end(tables));
     mf_rendezvous_table_leave(table);
     T_FAILS(MF_CANCELLED, "the step has ended", mf_rendezvous_tables_enter(tables, 7, &table));
     mf_rendezvous_tables_free(tables);

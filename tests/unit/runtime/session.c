@@ -222,7 +222,7 @@ MF_TEST(runtime_a_dead_branch_does_not_run)
     mf_session_free(s);
 }
 
-/* A queue that nobody fills. */
+/* A queue without a producer. */
 static mf_graph *waiting_graph(void)
 {
     mf_graph *g;
@@ -358,7 +358,7 @@ MF_TEST(runtime_waiting_runs_hold_no_thread_of_the_pool)
     mf_session_free(s);
 }
 
-/* Which is more than a session keeps when nobody uses them. */
+/* More plans than a session keeps when they are idle. */
 MF_TEST(runtime_any_number_of_different_runs_may_wait_at_the_same_time)
 {
     static const char *const takes[] = { "take0", "take1", "take2", "take3", "take4" };

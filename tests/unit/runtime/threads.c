@@ -368,7 +368,7 @@ MF_TEST(runtime_a_run_that_computes_too_long_ends_at_its_deadline)
     mf_session_free(s);
 }
 
-/* Waiting, taking, putting and deadlines, while somebody cancels over and over. */
+/* Waits, dequeues, enqueues and deadlines while another thread cancels repeatedly. */
 static void be_cancelled(lf *c, int me)
 {
     for (int i = 0; i < TURNS; i++) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* variable_shape.c - variables whose shape changes. */
 #include "unit/ops/bench_graph.h"
 
 MF_TEST(variable_assigned_without_validation_takes_another_shape)

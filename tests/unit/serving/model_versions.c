@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* model_versions.c - the choice of the newest version of a model. */
 #include "serving/model_versions.h"
 
 #include "base/file.h"

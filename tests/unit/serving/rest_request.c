@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rest_request.c - requests and responses of the REST API, and their errors. */
 #include "serving/rest_request.h"
 
 #include "mf_test.h"

@@ -63,7 +63,7 @@ static mf_status wire_check(mf_mesh_wire *base)
     test_wire *w = (test_wire *)base;
 
     if (w->broken)
-        return MF_FAIL(MF_ABORTED, "the other one is gone");
+        return MF_FAIL(MF_ABORTED, "the peer is lost");
     if (w->breaks) {
         w->broken = true;
         w->trouble(w->ctx);
@@ -125,7 +125,7 @@ MF_TEST(mesh_peer_failure_just_before_a_run_is_not_lost)
 {
     test_wire w = { .breaks = true };
 
-    run_alone(&w, "Tanh", MF_ABORTED, "the other one is gone");
+    run_alone(&w, "Tanh", MF_ABORTED, "the peer is lost");
 }
 
 MF_TEST(mesh_cancellation_reaches_a_run_that_was_just_compiled)

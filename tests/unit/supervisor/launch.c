@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.c - before a task is started again. */
+/* launch.c - the delay before a task is restarted. */
 #include "supervisor/launch.h"
 
 #include "mf_test.h"

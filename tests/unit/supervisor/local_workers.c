@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_workers.c - who leaves when there are to be fewer workers. */
+/* local_workers.c - which workers are removed when their number decreases. */
 #include "supervisor/local_workers.h"
 
 #include "mf_test.h"

@@ -112,7 +112,8 @@ MF_TEST(tensor_storage_is_reused)
     mf_buffer_trim();
 }
 
-/* As much as was in use at one time is kept, until somebody is done. */
+/* The pool keeps as much memory as was in use at one time, until
+ * mf_buffer_settle(). */
 MF_TEST(tensor_storage_of_a_large_step_is_reused)
 {
     const mf_shape large = MF_SHAPE((int64_t)600 << 20);

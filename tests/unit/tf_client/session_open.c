@@ -258,7 +258,7 @@ MF_TEST(remote_session_waits_for_a_server_and_reports_the_timeout)
     mf_graph_free(g);
 }
 
-/* A socket that nobody accepts from: the connection is made, and no word comes. */
+/* A listening socket without accept(): the connection is made, and no data arrives. */
 MF_TEST(remote_session_gives_up_on_a_silent_host_at_the_timeout)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* The source, or whoever receives, of a broadcast of one number; ten steps. */
+/* The source or a receiver of a broadcast of one number; ten steps. */
 enum { CASTS = 10 };
 
 typedef struct caster {

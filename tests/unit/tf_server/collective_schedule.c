@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* collective_schedule.c - schedules of collectives: order of sums, chunk sizes, rings. */
 #include "tf_server/collective_schedule.h"
 
 #include "mf_test.h"
@@ -70,7 +71,7 @@ static bool move(world *w, int self, place *p)
     return true;
 }
 
-/* Every member does its hops, the last ones first if `backwards`, until nobody can go on. */
+/* Members execute their hops, in reverse order if `backwards`, until none can continue. */
 static void play(world *w, const mf_collective_op *c, const int *task, int source, int64_t count,
                  bool backwards)
 {
@@ -111,7 +112,7 @@ static void check_cover(const mf_collective_schedule *r, int64_t count)
     T_EQ(all, count);
 }
 
-/* All have the same sum, of everybody. */
+/* All members have the same sum, over all members. */
 static void check_sum(world *w, int64_t count)
 {
     for (int i = 0; i < w->n; i++) {

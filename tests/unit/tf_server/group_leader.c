@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* group_leader.c - resolution of collective groups: arrival, mismatches, cancellation, restarts. */
 #include "tf_server/group_leader.h"
 
 #include "base/clock.h"
@@ -390,7 +391,7 @@ MF_TEST(server_groups_find_the_sender_of_a_broadcast)
     T_EQ(a->source, 1);
     T_OK(forget(a));
     T_OK(forget(b));
-    a = agree(0, 2, "x: Broadcast(1)", MF_DTYPE_F32, 3, true); /* now the other way round */
+    a = agree(0, 2, "x: Broadcast(1)", MF_DTYPE_F32, 3, true); /* now in reverse */
     T_TRUE(!is_done(a));
     b = agree(2, 2, "y: Broadcast(0)", MF_DTYPE_F32, 3, false);
     T_EQ(b->source, 0);

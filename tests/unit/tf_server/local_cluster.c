@@ -149,7 +149,7 @@ MF_TEST(local_cluster_in_process_uses_no_sockets)
     T_EQ(sockets(), before);
 }
 
-/* Another one has other addresses; one that is gone is not there. */
+/* Two clusters have different addresses; a freed cluster is not found. */
 MF_TEST(local_cluster_in_process_is_not_found_after_it_is_freed)
 {
     mf_local_cluster *one = cluster_inside("worker=1"), *other = cluster_inside("worker=1");

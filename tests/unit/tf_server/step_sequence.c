@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* step_sequence.c - step IDs of collectives across masters. */
 #include "tf_server/step_sequence.h"
 
 #include "base/clock.h"

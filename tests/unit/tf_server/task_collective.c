@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task_collective.c - groups of servers in one process, and one that is killed. */
+/* task_collective.c - groups of servers in one process, and a server that is killed. */
 #include "base/host_state.h"
 #include "unit/tf_server/cluster_test.h"
 
@@ -214,7 +214,7 @@ MF_TEST(server_collective_with_missing_members_ends_at_the_deadline_or_when_canc
     T_FAILS(MF_DEADLINE_EXCEEDED,
             "with 1 of 2 members present: /job:worker/replica:0/task:1/device:CPU:0",
             run(s, 1, 1, NULL, SHORT_MS, results));
-    T_OK(run(s, 0, 2, NULL, 20000, results)); /* nobody waits for them any more */
+    T_OK(run(s, 0, 2, NULL, 20000, results)); /* no member waits for them any more */
     drop(results, 2);
     T_FAILS(MF_DEADLINE_EXCEEDED, "group 1, instance 1: ", run(s, 0, 1, NULL, SHORT_MS, results));
     c = (client){ .at = 1, .session = s };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* task_table.c - the table of tasks, which is written only when an address changes. */
 #include "tf_server/task_table.h"
 
 #include "mf_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* adaptive_timeout.c - how long leases are, and entries that move from one to the next. */
+/* adaptive_timeout.c - the length of leases, and heartbeats that move from one lease to the next.
+ */
 #include "cluster/membership/adaptive_timeout.h"
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@
 
 static const int64_t MS = 1000000, S = 1000000000;
 
-/* Kept every so often, `times` times, from *now on. */
+/* Renews `times` times at a fixed interval, from *now on. */
 static void keep_every(mf_adaptive_timeout *p, int64_t *now, int64_t gap_ns, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -22,7 +23,7 @@ static void keep_every(mf_adaptive_timeout *p, int64_t *now, int64_t gap_ns, int
     }
 }
 
-MF_TEST(cluster_patience_a_lease_that_is_kept_in_time_stays_as_it_is)
+MF_TEST(cluster_timeout_is_unchanged_while_leases_are_renewed_in_time)
 {
     int64_t now = 5 * S;
     mf_adaptive_timeout p;
@@ -35,7 +36,7 @@ MF_TEST(cluster_patience_a_lease_that_is_kept_in_time_stays_as_it_is)
     T_TRUE(!mf_adaptive_timeout_is_unfit(&p, 3 * S, now));
 }
 
-MF_TEST(cluster_patience_grows_with_gaps_and_a_calm_minute_ends_it)
+MF_TEST(cluster_timeout_grows_with_gaps_and_shrinks_after_a_minute_without_any)
 {
     int64_t now = 5 * S;
     mf_adaptive_timeout p;
@@ -55,8 +56,8 @@ MF_TEST(cluster_patience_grows_with_gaps_and_a_calm_minute_ends_it)
     T_EQ(mf_adaptive_timeout_length(&p, now), 30 * S); /* no more, whatever happens */
 }
 
-/* The gap counts from before the call that kept the lease: it may have taken long to arrive. */
-MF_TEST(cluster_patience_counts_slow_calls)
+/* The gap starts before the call that renewed the lease, because the call may have been slow. */
+MF_TEST(cluster_timeout_grows_with_slow_calls_of_the_store)
 {
     mf_adaptive_timeout p;
 
@@ -66,7 +67,7 @@ MF_TEST(cluster_patience_counts_slow_calls)
     T_EQ(mf_adaptive_timeout_length(&p, 4 * S), 6 * S);
 }
 
-MF_TEST(cluster_patience_whoever_was_taken_for_lost_gets_more)
+MF_TEST(cluster_timeout_doubles_after_an_expired_lease_of_a_live_task)
 {
     mf_adaptive_timeout p;
 
@@ -77,7 +78,7 @@ MF_TEST(cluster_patience_whoever_was_taken_for_lost_gets_more)
     T_EQ(mf_adaptive_timeout_length(&p, 20 * S), 6 * S);
 }
 
-MF_TEST(cluster_patience_who_was_late_itself_waits_before_it_blames)
+MF_TEST(cluster_timeout_of_a_late_task_delays_its_suspicions)
 {
     T_EQ(mf_adaptive_timeout_grace(3 * S, S), 0);
     T_EQ(mf_adaptive_timeout_grace(3 * S, 2 * S), 2 * S);
@@ -88,7 +89,7 @@ MF_TEST(cluster_patience_who_was_late_itself_waits_before_it_blames)
 
 static const mf_member SELF = { .name = "worker 2", .address = "here", .id = "abc" };
 
-/* The store's entry of ours; false: there is none. */
+/* This task's entry in the store; false: there is none. */
 static bool find_entry(mf_store *s, mf_member *out, int64_t *version)
 {
     mf_store_entry e;
@@ -116,8 +117,8 @@ static void pause_ms(int64_t ms)
     (void)nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * MS }, NULL);
 }
 
-/* The store's time is ours to set, so that nothing ends because this machine is slow. */
-MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
+/* The test sets the clock of the store: no lease expires because the machine is slow. */
+MF_TEST(cluster_heartbeat_moves_to_a_longer_lease_without_a_gap)
 {
     int64_t now = S, first, version;
     mf_heartbeat p;
@@ -128,7 +129,7 @@ MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
                        &s));
     T_OK(mf_heartbeat_begin(&p, s, &SELF, 30 * MS));
     T_TRUE(find_entry(s, &m, &first) && m.lease_ns == 30 * MS);
-    pause_ms(40); /* late, by the clock of who keeps it */
+    pause_ms(40); /* late, by the clock of the task that renews it */
     mf_heartbeat_keep(&p);
     T_TRUE(find_entry(s, &m, &version) && m.lease_ns >= 80 * MS && m.lease_ns <= 300 * MS);
     T_TRUE(version > first && strcmp(m.id, "abc") == 0);
@@ -136,7 +137,7 @@ MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
     T_TRUE(find_entry(s, &m, &version));
     now += 300 * MS;
     T_TRUE(!find_entry(s, &m, &version));
-    mf_heartbeat_keep(&p); /* comes back */
+    mf_heartbeat_keep(&p); /* registers again */
     T_TRUE(find_entry(s, &m, &version) && m.lease_ns > 80 * MS);
     mf_heartbeat_end(&p);
     T_TRUE(!find_entry(s, &m, &version));
@@ -159,8 +160,8 @@ static int64_t slow_now(void *arg)
     return s->now;
 }
 
-/* As on a machine that is so busy that a lease ends before it is used. */
-MF_TEST(cluster_presence_takes_another_lease_when_the_first_ends_before_it_is_used)
+/* Simulates a machine that is so busy that a lease expires before it is used. */
+MF_TEST(cluster_heartbeat_takes_a_longer_lease_if_the_first_expires_unused)
 {
     slow_start start = { S, 6 };
     int64_t version;
@@ -177,8 +178,8 @@ MF_TEST(cluster_presence_takes_another_lease_when_the_first_ends_before_it_is_us
     mf_store_close(s);
 }
 
-/* A put that the store did not answer may have been done, or not. */
-MF_TEST(cluster_presence_makes_sure_of_what_is_there)
+/* A put without an answer of the store may have been done, or not. */
+MF_TEST(cluster_heartbeat_resolves_a_put_with_an_unknown_outcome)
 {
     int64_t version;
     mf_heartbeat p;
@@ -188,11 +189,11 @@ MF_TEST(cluster_presence_makes_sure_of_what_is_there)
     T_OK(mf_store_open("memory:sure", NULL, &s));
     T_OK(mf_heartbeat_begin(&p, s, &SELF, 3 * S));
     p.unsure = true;
-    p.version = 0; /* it was done */
+    p.version = 0; /* the put was done */
     mf_heartbeat_keep(&p);
     T_TRUE(find_entry(s, &m, &version) && p.version == version && !p.unsure);
     T_OK(mf_store_remove(s, "task/worker-2", MF_STORE_ANY));
-    p.unsure = true; /* it was not */
+    p.unsure = true; /* the put was not done */
     mf_heartbeat_keep(&p);
     T_TRUE(find_entry(s, &m, &version) && p.version == version && !p.unsure);
     mf_heartbeat_end(&p);

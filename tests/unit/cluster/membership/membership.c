@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* membership.c - who takes part, as tasks of one process see it that share a store in memory. */
+/* membership.c - views of a job: its tasks are in one process and share a store in memory. */
 #include "cluster/membership/membership.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 
 static const char *const TWO[] = { "worker 0", "worker 1" };
 
-/* A task that comes, and waits in a thread of its own for its next view. */
+/* A task that registers, and waits for its next view in a separate thread. */
 typedef struct task {
     mf_members *members;
     const mf_view *view;
@@ -85,14 +85,14 @@ static void until(bool (*is)(mf_members *m), mf_members *m)
     }
 }
 
-static bool somebody_is_missing(mf_members *m)
+static bool a_member_is_missing(mf_members *m)
 {
     return mf_members_check(m) == MF_UNAVAILABLE;
 }
 
 /* ---- */
 
-MF_TEST(cluster_members_begin_when_all_have_come)
+MF_TEST(cluster_members_begin_when_all_are_registered)
 {
     task a = { 0 }, b = { 0 };
 
@@ -110,7 +110,7 @@ MF_TEST(cluster_members_begin_when_all_have_come)
     mf_members_close(b.members);
 }
 
-MF_TEST(cluster_members_go_on_without_one_that_is_gone)
+MF_TEST(cluster_members_form_a_view_without_a_lost_task)
 {
     task a = { 0 }, b = { 0 };
 
@@ -118,7 +118,7 @@ MF_TEST(cluster_members_go_on_without_one_that_is_gone)
     come(&b, "memory:gone", "worker 1");
     both_next(&a, &b);
     mf_members_close(a.members);
-    until(somebody_is_missing, b.members);
+    until(a_member_is_missing, b.members);
     T_TRUE(atomic_load(&b.news) > 0);
     T_TRUE(strstr(mf_error_message(), "worker 0") != NULL);
     T_OK(mf_members_next(b.members, &b.view));
@@ -126,7 +126,7 @@ MF_TEST(cluster_members_go_on_without_one_that_is_gone)
     mf_members_close(b.members);
 }
 
-MF_TEST(cluster_members_let_a_newcomer_in_behind_them)
+MF_TEST(cluster_members_append_a_new_task_to_the_view)
 {
     task a = { 0 }, b = { 0 }, c = { 0 };
 
@@ -146,7 +146,7 @@ MF_TEST(cluster_members_let_a_newcomer_in_behind_them)
     mf_members_close(c.members);
 }
 
-MF_TEST(cluster_members_let_go_who_wants_to_leave)
+MF_TEST(cluster_members_release_a_task_that_leaves)
 {
     task a = { 0 }, b = { 0 };
 
@@ -164,12 +164,12 @@ MF_TEST(cluster_members_let_go_who_wants_to_leave)
     mf_members_close(b.members);
 }
 
-MF_TEST(cluster_members_there_is_one_task_of_a_name)
+MF_TEST(cluster_members_names_are_unique)
 {
     task a = { 0 };
     mf_members *second;
 
-    come_for(&a, "memory:twice", "worker 0", 3000000000); /* a busy machine keeps it, too */
+    come_for(&a, "memory:twice", "worker 0", 3000000000); /* it is also renewed on a busy machine */
     T_FAILS(MF_ALREADY_EXISTS, "worker 0 exists already, at here",
             mf_members_open(&(mf_members_options){ .store = "memory:twice",
                                                    .name = "worker 0",
@@ -180,7 +180,7 @@ MF_TEST(cluster_members_there_is_one_task_of_a_name)
     mf_members_close(a.members);
 }
 
-MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
+MF_TEST(cluster_members_refuse_a_task_that_joins_after_the_end)
 {
     task a = { 0 }, b = { 0 }, c = { 0 };
     bool saved = true;
@@ -198,15 +198,16 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
     T_FAILS(MF_OUT_OF_RANGE, "", mf_members_next(c.members, &c.view));
     mf_members_close(c.members);
     mf_members_close(a.members);
-    until(somebody_is_missing, b.members);
-    T_OK(mf_members_next(b.members, &b.view)); /* those who are there go on */
+    until(a_member_is_missing, b.members);
+    T_OK(mf_members_next(b.members, &b.view)); /* the remaining task continues */
     T_TRUE(b.view->n == 1);
     mf_members_close(b.members);
 }
 
 /* ---- doubts ---- */
 
-/* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
+/* The store's contents for tasks 0 to n - 1, all in the view, with these suspicions: pairs of
+ * digits.
  */
 static mf_view next_of(int n, const char *suspicions)
 {
@@ -256,17 +257,17 @@ static void check_next(int n, const char *suspicions, const char *names)
     mf_view_deinit(&v);
 }
 
-MF_TEST(cluster_members_nobody_of_a_view_doubts_another)
+MF_TEST(cluster_members_of_a_view_do_not_suspect_each_other)
 {
     check_next(3, "", "012");
-    check_next(3, "0212", "01"); /* 2 does not come */
-    check_next(3, "1012", "02"); /* 1 reaches nobody */
-    check_next(3, "12", "01"); /* they do not reach each other: the later one goes */
+    check_next(3, "0212", "01"); /* 2 does not connect */
+    check_next(3, "1012", "02"); /* 1 reaches no task */
+    check_next(3, "12", "01"); /* they do not reach each other: the later member is excluded */
     check_next(3, "21", "01");
     check_next(2, "0110", "0");
     check_next(4, "0213", "01"); /* two pairs */
-    check_next(4, "02030112", "13"); /* 0 is doubtful thrice, then 2 */
-    check_next(3, "0712", "01"); /* 7 is not there any more */
+    check_next(4, "02030112", "13"); /* 0 has three suspicions, then 2 has most */
+    check_next(3, "0712", "01"); /* 7 is not registered any more */
 }
 
 static bool is_out_and_waits(mf_members *m)
@@ -274,7 +275,7 @@ static bool is_out_and_waits(mf_members *m)
     return mf_members_check(m) == MF_ABORTED;
 }
 
-MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
+MF_TEST(cluster_members_exclude_a_suspected_task_which_rejoins)
 {
     task a = { 0 }, b = { 0 };
 
@@ -285,7 +286,7 @@ MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
     T_OK(mf_members_next(a.members, &a.view));
     T_TRUE(a.view->epoch == 2 && a.view->n == 1 && a.view->self == 0);
     until(is_out_and_waits, b.members);
-    T_TRUE(!mf_members_wait_for_next(a.members)); /* it is there, and not wanted */
+    T_TRUE(!mf_members_wait_for_next(a.members)); /* it is registered, but still excluded */
     begin_next(&b);
     until(mf_members_wait_for_next, a.members); /* after a while */
     T_OK(mf_members_next(a.members, &a.view));
@@ -295,7 +296,7 @@ MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
     mf_members_close(b.members);
 }
 
-MF_TEST(cluster_members_views_that_make_no_sense_are_refused)
+MF_TEST(cluster_members_refuse_invalid_views)
 {
     static const char *const bad[] = {
         "",

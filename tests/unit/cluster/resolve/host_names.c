@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_names.c - Slurm's short forms, hostfiles, addresses. */
+/* host_names.c - Slurm's node lists, hostfiles and addresses. */
 #include "base/file.h"
 #include "cluster/resolve/address.h"
 #include "cluster/resolve/resolve.h"
@@ -31,7 +31,7 @@ typedef struct row {
     const char *text, *hosts; /* NULL: a mistake */
 } row;
 
-MF_TEST(cluster_node_lists_expand_as_slurm_means_them)
+MF_TEST(cluster_node_lists_expand_as_in_slurm)
 {
     static const row rows[] = {
         { "n1", "n1" },
@@ -101,7 +101,7 @@ MF_TEST(cluster_tasks_per_node_are_given_to_nodes_in_order)
     }
 }
 
-MF_TEST(cluster_hostfiles_of_all_styles_read_the_same)
+MF_TEST(cluster_hostfiles_of_all_styles_have_the_same_result)
 {
     static const row rows[] = {
         { "a slots=4\nb\n", "a:4 b" },
@@ -158,7 +158,7 @@ MF_TEST(cluster_a_hostfile_gives_workers_and_ports)
     T_STREQ(c->tasks[2].address, "here.example.org:3000");
     mf_cluster_free(c);
 
-    request.host = "a"; /* it has two slots: which of them? */
+    request.host = "a"; /* it has two slots, so the index is ambiguous */
     T_FAILS(MF_INVALID_ARGUMENT, "which of its 3 tasks", mf_cluster_resolve(&request, &c));
     request.task_index = "1";
     T_OK(mf_cluster_resolve(&request, &c));
@@ -185,7 +185,7 @@ MF_TEST(cluster_addresses_keep_host_and_port_apart)
     T_TRUE(!mf_address_parse("a:99999999999999999999999", &a, &error));
 }
 
-MF_TEST(cluster_a_list_says_how_many_slots_this_host_has)
+MF_TEST(cluster_host_lists_give_the_slots_of_this_host)
 {
     static const char list[] = "node1 slots=2\nnode2:3 # the new one\nnode1.example.org\n";
     int slots;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resolve.c - every convention by what it says, one table of environments and answers. */
+/* resolve.c - the role in the environment of each launcher: a table of environments and results. */
 #include "cluster/resolve/resolve.h"
 
 #include "mf_test.h"
@@ -254,7 +254,7 @@ static void compare_answer(const answer *a, const mf_cluster *c)
         T_TRUE(mf_cluster_is_chief(c, mf_cluster_self(c)));
 }
 
-MF_TEST(cluster_every_convention_says_who_we_are)
+MF_TEST(cluster_every_convention_gives_role_and_index)
 {
     for (int i = 0; i < MF_COUNT(answers); i++) {
         mf_cluster *c;

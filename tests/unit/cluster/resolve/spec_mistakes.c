@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_mistakes.c - what is wrong is said with its place and its fix, all of it at once. */
+/* spec_mistakes.c - errors name their place and their fix, and all are reported at once. */
 #include "base/mem.h"
 #include "cluster/resolve/resolve.h"
 #include "mf_test.h"
@@ -228,7 +228,7 @@ MF_TEST(cluster_resolve_fails_with_the_first_mistake_and_counts_the_others)
     T_TRUE(c == NULL);
 }
 
-MF_TEST(cluster_conventions_that_disagree_are_noted_and_those_that_agree_are_not)
+MF_TEST(cluster_conventions_are_noted_only_if_they_disagree)
 {
     const mf_cluster_request differ = { GIVEN("RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a",
                                               "MASTER_PORT=1", "PMI_RANK=0", "PMI_SIZE=2",
@@ -240,8 +240,8 @@ MF_TEST(cluster_conventions_that_disagree_are_noted_and_those_that_agree_are_not
 
     T_OK(mf_cluster_resolve(&differ, &c));
     T_EQ(c->n_notes, 1);
-    T_STREQ(c->notes[0], "torchrun says /job:worker/task:1 of 2, MPICH says /job:worker/task:0 of "
-                         "2: torchrun is stronger and is used");
+    T_STREQ(c->notes[0], "torchrun specifies /job:worker/task:1 of 2, MPICH specifies "
+                         "/job:worker/task:0 of 2: torchrun has priority");
     T_EQ(c->rank, 1);
     mf_cluster_free(c);
     T_OK(mf_cluster_resolve(&agree, &c));

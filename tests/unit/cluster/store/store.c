@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c - stores in memory and in folders do what every store must; and how one is named. */
+/* store.c - the contract of stores, for stores in memory and in folders; and their URLs. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "mf_test.h"
@@ -65,22 +65,22 @@ MF_TEST(cluster_store_file_takes_any_bytes)
     on_folder(store_takes_any_bytes);
 }
 
-MF_TEST(cluster_store_memory_refuses_what_is_wrong)
+MF_TEST(cluster_store_memory_refuses_invalid_requests)
 {
     on_memory(store_refuses_what_is_wrong);
 }
 
-MF_TEST(cluster_store_file_refuses_what_is_wrong)
+MF_TEST(cluster_store_file_refuses_invalid_requests)
 {
     on_folder(store_refuses_what_is_wrong);
 }
 
-MF_TEST(cluster_store_memory_lease_ends_when_told)
+MF_TEST(cluster_store_memory_lease_ends_on_request)
 {
     on_memory(store_lease_ends_when_told);
 }
 
-MF_TEST(cluster_store_file_lease_ends_when_told)
+MF_TEST(cluster_store_file_lease_ends_on_request)
 {
     on_folder(store_lease_ends_when_told);
 }
@@ -90,12 +90,12 @@ static void short_lease(mf_store *s)
     store_lease_ends_unless_kept(s, 200000000);
 }
 
-MF_TEST(cluster_store_memory_lease_ends_unless_kept)
+MF_TEST(cluster_store_memory_lease_expires_unless_renewed)
 {
     on_memory(short_lease);
 }
 
-MF_TEST(cluster_store_file_lease_ends_unless_kept)
+MF_TEST(cluster_store_file_lease_expires_unless_renewed)
 {
     on_folder(short_lease);
 }
@@ -110,12 +110,12 @@ MF_TEST(cluster_store_file_wait_sees_changes)
     on_folder(store_wait_sees_changes);
 }
 
-MF_TEST(cluster_store_memory_threads_count)
+MF_TEST(cluster_store_memory_counts_correctly_with_many_threads)
 {
     store_threads_count("memory:count", 4, 300);
 }
 
-MF_TEST(cluster_store_file_threads_count)
+MF_TEST(cluster_store_file_counts_correctly_with_many_threads)
 {
     store_folder f;
 
@@ -138,7 +138,7 @@ MF_TEST(cluster_store_that_does_not_exist_is_refused)
     mf_store_close(NULL);
 }
 
-MF_TEST(cluster_store_memory_is_known_by_its_name_while_it_is_open)
+MF_TEST(cluster_store_memory_is_found_by_name_while_it_is_open)
 {
     mf_store *a, *b, *c;
     mf_store_entry e;
@@ -163,7 +163,7 @@ static int64_t read_time(void *arg)
     return *(const int64_t *)arg;
 }
 
-MF_TEST(cluster_store_memory_goes_by_the_time_it_is_given)
+MF_TEST(cluster_store_memory_uses_the_configured_clock)
 {
     int64_t now = 1000, lease, version;
     mf_store_options o = { .now = read_time, .now_arg = &now };
@@ -186,9 +186,9 @@ MF_TEST(cluster_store_memory_goes_by_the_time_it_is_given)
     mf_store_close(s);
 }
 
-/* ---- memory that is gone ---- */
+/* ---- failed allocations ---- */
 
-/* Whichever allocation fails, nothing leaks, and either all was done or nothing. */
+/* For every failing allocation: no leak, and the call had its full effect or none. */
 static void fail_every_allocation(const char *url)
 {
     for (int64_t n = 1;; n++) {

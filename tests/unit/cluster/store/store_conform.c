@@ -193,7 +193,7 @@ void store_lease_ends_when_told(mf_store *s)
     T_OK(mf_store_lease_keep(s, lease));
     before = revision_of(s);
     T_OK(mf_store_lease_end(s, lease));
-    T_OK(mf_store_wait(s, "a", before, store_in_ms(LONG_MS))); /* vanishing is a change */
+    T_OK(mf_store_wait(s, "a", before, store_in_ms(LONG_MS))); /* the end of a lease is a change */
     expect_none(s, "a");
     expect_none(s, "b");
     expect(s, "c", "1");
@@ -261,7 +261,8 @@ void store_wait_sees_changes(mf_store *s)
     T_OK(mf_store_wait(s, "w/", empty, store_in_ms(LONG_MS)));
     expect(s, "w/a", "later");
     T_EQ(pthread_join(thread, NULL), 0);
-    T_OK(mf_store_wait(s, "w/", empty, store_in_ms(LONG_MS))); /* it is still so */
+    T_OK(mf_store_wait(s, "w/", empty,
+                       store_in_ms(LONG_MS))); /* the change is still newer than `empty` */
     before = revision_of(s);
     (void)put(s, "x", "elsewhere", MF_STORE_NEW);
     T_FAILS(MF_DEADLINE_EXCEEDED, "'w/'", mf_store_wait(s, "w/", before, store_in_ms(50)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_damage.c - what lies in the folder of a store is not trusted. */
+/* store_damage.c - damaged and foreign files in the folder of a store. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "cluster/store/store_file.h"
@@ -38,7 +38,7 @@ static void finish(mf_store *s, const store_folder *f)
     store_folder_end(f);
 }
 
-MF_TEST(cluster_store_file_foreign_files_are_passed_over_and_old_ones_swept)
+MF_TEST(cluster_store_file_ignores_foreign_files_and_removes_old_ones)
 {
     mf_store_entry e;
     store_folder f;
@@ -60,7 +60,7 @@ MF_TEST(cluster_store_file_foreign_files_are_passed_over_and_old_ones_swept)
     finish(s, &f);
 }
 
-MF_TEST(cluster_store_file_that_is_removed_or_damaged_is_named)
+MF_TEST(cluster_store_file_errors_name_a_removed_or_damaged_folder)
 {
     static const struct {
         const char *what, *says;
@@ -106,7 +106,7 @@ static void limit_files(rlim_t bytes)
     T_EQ(setrlimit(RLIMIT_FSIZE, &l), 0);
 }
 
-MF_TEST(cluster_store_file_that_cannot_be_written_stays_as_it_was)
+MF_TEST(cluster_store_file_is_unchanged_after_a_failed_write)
 {
     mf_store_entry e;
     store_folder f;
@@ -140,7 +140,7 @@ MF_TEST(cluster_store_file_of_another_host_is_refused)
     run("sed -i '2s/.*/another-run/' state/host", &f);
     T_FAILS(MF_FAILED_PRECONDITION, "is the store of host 'elsewhere'",
             mf_store_open(f.url, NULL, &again));
-    run("sed -i \"1s/.*/$(hostname)/\" state/host", &f); /* this machine, started anew */
+    run("sed -i \"1s/.*/$(hostname)/\" state/host", &f); /* this machine after a reboot */
     T_OK(mf_store_open(f.url, NULL, &again));
     mf_store_close(again);
     run("printf x >state/host", &f);
@@ -148,7 +148,7 @@ MF_TEST(cluster_store_file_of_another_host_is_refused)
     finish(s, &f);
 }
 
-MF_TEST(cluster_store_file_wants_a_folder_of_this_user_alone)
+MF_TEST(cluster_store_file_requires_a_private_folder_of_the_user)
 {
     store_folder f;
     mf_store *s = begin(&f), *again;
@@ -179,7 +179,7 @@ static void fill(mf_store_state *s)
     }
 }
 
-MF_TEST(cluster_store_state_is_the_same_after_writing_and_reading)
+MF_TEST(cluster_store_state_round_trips)
 {
     mf_buf bytes = { 0 }, again = { 0 };
     mf_store_state s, read;
@@ -201,7 +201,7 @@ MF_TEST(cluster_store_state_is_the_same_after_writing_and_reading)
     mf_buf_deinit(&again);
 }
 
-MF_TEST(cluster_store_state_with_any_bit_changed_or_cut_anywhere_is_refused)
+MF_TEST(cluster_store_state_with_a_flipped_bit_or_truncated_is_refused)
 {
     mf_buf bytes = { 0 };
     mf_store_state s, read;
@@ -219,7 +219,7 @@ MF_TEST(cluster_store_state_with_any_bit_changed_or_cut_anywhere_is_refused)
     mf_buf_deinit(&bytes);
 }
 
-MF_TEST(cluster_store_that_is_full_says_so_and_goes_on)
+MF_TEST(cluster_store_refuses_values_while_it_is_full)
 {
     static char value[MF_STORE_VALUE_MAX];
     mf_store_entry e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_folder.h - a place for a store of a test. In memory, so that nobody waits for a disk. */
+/* store_folder.h - a folder for the store of a test. It is in memory: no disk delays the test. */
 #ifndef MF_TEST_STORE_FOLDER_H
 #define MF_TEST_STORE_FOLDER_H
 

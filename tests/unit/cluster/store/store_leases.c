@@ -16,7 +16,7 @@ enum { LONG_MS = 30000 };
 
 static const int64_t HOUR_NS = 3600 * INT64_C(1000000000);
 
-/* What a holder tells of itself, in memory of all. */
+/* The state of a holder, in shared memory. */
 typedef struct holder {
     pid_t pid;
     atomic_bool holds, lost; /* it has put its value; its lease has ended */
@@ -87,7 +87,8 @@ MF_TEST(cluster_store_file_lease_of_a_killed_process_ends_at_once)
     version = version_of(s, "leader");
     T_FAILS(MF_ABORTED, "exists", mf_store_put(s, "leader", "", 0, MF_STORE_NEW, 0, NULL));
     T_EQ(kill(h->pid, SIGKILL), 0);
-    T_OK(mf_store_wait(s, "leader", version, store_in_ms(LONG_MS))); /* not after an hour */
+    T_OK(
+        mf_store_wait(s, "leader", version, store_in_ms(LONG_MS))); /* much earlier than its hour */
     T_FAILS(MF_NOT_FOUND, "'leader'", mf_store_get(s, "leader", &e, NULL));
     T_OK(mf_store_put(s, "leader", "next", 4, MF_STORE_NEW, 0, NULL));
     end_holder(h);
@@ -95,8 +96,8 @@ MF_TEST(cluster_store_file_lease_of_a_killed_process_ends_at_once)
     store_folder_end(&f);
 }
 
-/* Long before its time is over, for the kernel shows that it is stopped. */
-MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_back)
+/* Long before the lease expires, because the kernel reports that the process is stopped. */
+MF_TEST(cluster_store_file_lease_of_a_stopped_process_expires_permanently)
 {
     mf_store_entry e;
     store_folder f;
@@ -109,14 +110,14 @@ MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_bac
     h = start_holder(f.url, "leader", HOUR_NS);
     version = version_of(s, "leader");
     usleep(200000);
-    T_EQ(version_of(s, "leader"), version); /* it is kept */
+    T_EQ(version_of(s, "leader"), version); /* the holder renews it */
     T_EQ(kill(h->pid, SIGSTOP), 0);
     T_OK(mf_store_wait(s, "leader", version, store_in_ms(LONG_MS)));
     T_OK(mf_store_put(s, "leader", "next", 4, MF_STORE_NEW, 0, &version));
     T_EQ(kill(h->pid, SIGCONT), 0);
     for (int i = 0; i < LONG_MS && !atomic_load(&h->lost); i++)
         usleep(1000);
-    T_TRUE(atomic_load(&h->lost)); /* it was told */
+    T_TRUE(atomic_load(&h->lost)); /* the holder was notified */
     T_OK(mf_store_get(s, "leader", &e, NULL));
     T_STREQ(e.value, "next");
     T_EQ(e.version, version);
@@ -126,7 +127,7 @@ MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_bac
     store_folder_end(&f);
 }
 
-/* Answers with the negative number of a lease: it is over. */
+/* Writes the negated number of a lease once it sees it expired. */
 static _Noreturn void watch_lease(const mf_store_folder *folder, atomic_llong *now)
 {
     for (;;) {
@@ -137,9 +138,9 @@ static _Noreturn void watch_lease(const mf_store_folder *folder, atomic_llong *n
     }
 }
 
-/* While one keeps its lease, at the last moment again and again, others look whether it is over:
- * what one has seen to be over must not be kept by the other. */
-MF_TEST(cluster_store_file_lease_is_over_for_all_or_for_nobody)
+/* A holder renews its lease repeatedly at the last moment while another process checks it. After
+ * the other process has seen it expired, a renewal must fail. */
+MF_TEST(cluster_store_file_lease_expires_for_all_processes_or_for_none)
 {
     mf_store_folder folder;
     store_folder f;
@@ -177,7 +178,7 @@ MF_TEST(cluster_store_file_lease_is_over_for_all_or_for_nobody)
     store_folder_end(&f);
 }
 
-MF_TEST(cluster_store_file_leases_that_are_over_leave_nothing_behind)
+MF_TEST(cluster_store_file_expired_leases_leave_no_files)
 {
     store_folder f;
     char command[160];
@@ -216,7 +217,7 @@ static void write_lease(const char *path, const mf_store_lease *l, size_t n)
     T_TRUE(file && fwrite(l, 1, n, file) == n && fclose(file) == 0);
 }
 
-MF_TEST(cluster_store_file_lease_that_is_over_or_of_another_run_of_the_machine_or_damaged_has_ended)
+MF_TEST(cluster_store_file_lease_has_ended_if_expired_or_damaged_or_of_another_boot)
 {
     store_folder f;
     mf_store *s;
@@ -233,12 +234,12 @@ MF_TEST(cluster_store_file_lease_that_is_over_or_of_another_run_of_the_machine_o
         T_OK(mf_store_put(s, "x", "", 0, MF_STORE_NEW, lease, NULL));
         l = read_lease(&f, lease, path);
         l.boot[0] = (char)(l.boot[0] ^ (i == 0));
-        l.start += i == 1; /* a process that has had our number */
+        l.start += i == 1; /* another process with the same PID */
         l.magic[0] = (char)(l.magic[0] ^ (i == 2));
         l.id += i == 3;
-        l.pid_space += i == 4; /* it is of another container: only its time counts */
+        l.pid_space += i == 4; /* another container: only the time is checked */
         if (i >= 6)
-            atomic_store(&l.until_ns, i - 6); /* somebody has seen it to be over; or nobody yet */
+            atomic_store(&l.until_ns, i - 6); /* expired and marked as such, or not yet marked */
         write_lease(path, &l, i == 5 ? sizeof l - 1 : sizeof l);
         if (i == 4) {
             T_OK(mf_store_lease_keep(s, lease));

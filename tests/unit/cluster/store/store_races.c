@@ -14,15 +14,17 @@
 
 enum { RACERS = 6, ROUNDS = 150, WINS_MAX = 1 << 20, HANG_MS = 30000 };
 
-/* Every value is a number that is written once: who wrote it, and how many before. The journal is
- * in memory of all: what every process saw before it put its value, and what it was told then. */
+/* Every value is written once: it encodes its writer and how many values that process wrote before.
+ * The journal is in shared memory: what each process read before its put, and the result of the
+ * put. */
 typedef struct journal {
     atomic_int written; /* values */
     atomic_int wins; /* that were reported */
     struct {
-        atomic_llong version; /* it was told; 0: nothing yet, or it lost */
+        atomic_llong version; /* the result of its put; 0: none yet, or it lost */
         int64_t before; /* the version it replaced */
-        int64_t before_value; /* and what was there: a place in this list, from 1 on; 0: nothing */
+        int64_t
+            before_value; /* and the value it replaced: an index into this list, from 1; 0: none */
         bool ended; /* the call returned */
     } put[WINS_MAX];
 } journal;
@@ -67,8 +69,8 @@ static pid_t start_racer(const char *url, journal *j)
         race_once(s, j);
 }
 
-/* From the last value back to the first: each was put in place of the one before it, as its writer
- * saw it, and whoever was told of a win is among them. */
+/* From the last value back to the first: each replaced the value that its writer had read, and
+ * every process that was reported a win is among the writers. */
 static void check_chain(mf_store *s, const journal *j)
 {
     int64_t value = 0, version, winners = 0;
@@ -93,7 +95,7 @@ static void check_chain(mf_store *s, const journal *j)
     T_TRUE(winners > ROUNDS);
 }
 
-/* While one is stopped, the others go on. */
+/* While one process is stopped, the others continue. */
 static void stop_a_while(pid_t pid, const journal *j)
 {
     const int before = atomic_load(&j->wins);
@@ -106,7 +108,7 @@ static void stop_a_while(pid_t pid, const journal *j)
     T_EQ(kill(pid, SIGCONT), 0);
 }
 
-MF_TEST_TIMEOUT(cluster_store_file_racers_that_are_killed_and_stopped_win_once_each, 120)
+MF_TEST_TIMEOUT(cluster_store_file_each_revision_has_one_winner_despite_kills_and_stops, 120)
 {
     journal *j = mmap(NULL, sizeof *j, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -156,7 +158,7 @@ static void open_and_count(const char *url)
     mf_store_close(s);
 }
 
-MF_TEST(cluster_store_file_is_made_once_by_processes_that_open_it_together)
+MF_TEST(cluster_store_file_is_created_once_by_concurrent_processes)
 {
     enum { OPENERS = 8 };
 

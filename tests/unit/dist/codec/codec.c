@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec.c - what codecs make of numbers, and what they refuse. */
+/* codec.c - values after encoding and decoding, and messages that decoding refuses. */
 #include "dist/codec/codec.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 2500 }; /* no multiple of a block */
+enum { N = 2500 }; /* not a multiple of a block */
 
 typedef struct bench {
     mf_arena *arena;
@@ -22,7 +22,7 @@ typedef struct bench {
     int64_t size;
 } bench;
 
-/* Numbers of many magnitudes: most are small, some are zero. */
+/* Values of many magnitudes: most are small, some are zero. */
 static void draw(float *x, int64_t n, uint64_t seed)
 {
     mf_philox gen = mf_philox_init(seed, 7);
@@ -86,7 +86,7 @@ MF_TEST(codec_lossless_keeps_every_bit_in_fewer_bytes)
     free_bench(b);
 }
 
-/* Whoever makes the checksum right can still neither write nor read beyond the end. */
+/* A forged message with a valid checksum causes no access beyond the end. */
 MF_TEST(codec_lossless_refuses_what_it_cannot_unpack)
 {
     bench *b = new_bench("lossless", 200);
@@ -156,14 +156,14 @@ static void check_int8(const char *text, int64_t block, double bound)
     free_bench(b);
 }
 
-MF_TEST(codec_int8_is_off_by_half_a_step_at_most_or_by_one_when_rounded_by_chance)
+MF_TEST(codec_int8_error_is_at_most_half_a_step_or_one_with_stochastic_rounding)
 {
     check_int8("int8", 256, 0.5);
     check_int8("int8 block=16", 16, 0.5);
     check_int8("int8 rounding=stochastic block=100", 100, 1.0);
 }
 
-MF_TEST(codec_int8_rounded_by_chance_is_right_in_the_mean)
+MF_TEST(codec_int8_with_stochastic_rounding_is_unbiased)
 {
     bench *b = new_bench("int8 rounding=stochastic", 256);
     double sum[256] = { 0 };
@@ -178,7 +178,7 @@ MF_TEST(codec_int8_rounded_by_chance_is_right_in_the_mean)
     free_bench(b);
 }
 
-MF_TEST(codec_int8_hands_on_what_is_not_finite)
+MF_TEST(codec_int8_passes_nan_and_inf_through)
 {
     bench *b = new_bench("int8 block=10", N);
 
@@ -219,7 +219,7 @@ MF_TEST(codec_top_k_sends_the_largest_and_keeps_the_rest_exactly)
     }
 }
 
-MF_TEST(codec_top_k_sends_everything_in_the_end)
+MF_TEST(codec_top_k_sends_everything_eventually)
 {
     bench *b = new_bench("top_k ratio=0.1 values=fp32", N);
     float all[N] = { 0 }, whole[N];
@@ -236,8 +236,8 @@ MF_TEST(codec_top_k_sends_everything_in_the_end)
     free_bench(b);
 }
 
-/* One element that is always the largest, one that never is until it has grown. */
-MF_TEST(codec_top_k_corrects_momentum_and_forgets_it_where_it_has_sent)
+/* One element is always the largest; another is sent only after its residual has grown. */
+MF_TEST(codec_top_k_corrects_momentum_and_clears_it_where_values_were_sent)
 {
     bench *b = new_bench("top_k ratio=0.0008 momentum=0.5 values=fp32", N); /* two of 2500 */
 
@@ -269,7 +269,7 @@ MF_TEST(codec_top_k_sends_more_while_it_warms_up)
     free_bench(b);
 }
 
-MF_TEST(codec_top_k_leaves_its_memory_alone_when_a_gradient_is_not_finite)
+MF_TEST(codec_top_k_keeps_its_residual_if_a_gradient_is_not_finite)
 {
     bench *b = new_bench("top_k momentum=0.5", N);
     float before[2 * N];
@@ -285,7 +285,7 @@ MF_TEST(codec_top_k_leaves_its_memory_alone_when_a_gradient_is_not_finite)
 
 /* ---- power_sgd ---- */
 
-MF_TEST(codec_power_sgd_finds_a_matrix_of_its_rank_and_keeps_what_it_lacks)
+MF_TEST(codec_power_sgd_reproduces_its_rank_and_keeps_the_residual)
 {
     enum { ROWS = 50, COLUMNS = 40 };
     bench *b = new_bench("power_sgd rank=2", ROWS * COLUMNS);
@@ -314,7 +314,7 @@ MF_TEST(codec_power_sgd_finds_a_matrix_of_its_rank_and_keeps_what_it_lacks)
     free_bench(b);
 }
 
-MF_TEST(codec_power_sgd_goes_on_after_a_gradient_of_zero)
+MF_TEST(codec_power_sgd_continues_after_a_zero_gradient)
 {
     bench *b = new_bench("power_sgd", 1600);
     const mf_codec_rounds *k = b->codec.kind->rounds;
@@ -337,7 +337,7 @@ MF_TEST(codec_power_sgd_goes_on_after_a_gradient_of_zero)
 
 /* ---- damage ---- */
 
-MF_TEST(codec_messages_of_another_length_or_with_a_wrong_bit_are_refused)
+MF_TEST(codec_messages_with_a_wrong_length_or_bit_are_refused)
 {
     static const char *const texts[] = { "fp16", "bf16", "int8 block=16", "top_k ratio=0.1",
                                          "top_k ratio=0.5 values=fp32" };
@@ -362,7 +362,7 @@ MF_TEST(codec_messages_of_another_length_or_with_a_wrong_bit_are_refused)
     }
 }
 
-/* Whoever makes the checksum right can still send no place twice and none beyond the end. */
+/* A forged message with a valid checksum cannot contain a position twice or beyond the end. */
 MF_TEST(codec_top_k_checks_places)
 {
     bench *b = new_bench("top_k ratio=0.1", 60);
@@ -401,7 +401,7 @@ static void check_ascending(int64_t limit, int64_t count)
     free(bytes);
 }
 
-MF_TEST(ascending_numbers_come_back_from_few_bits)
+MF_TEST(ascending_numbers_round_trip_in_few_bits)
 {
     for (int64_t limit = 1; limit < 70; limit++) {
         for (int64_t count = 1; count <= limit; count++)
@@ -421,7 +421,7 @@ static const char *find(const mf_codecs *c, const char *name, int64_t count)
     return codec ? codec->kind->name : NULL;
 }
 
-MF_TEST(codec_rules_are_by_name_and_the_first_that_fits_counts)
+MF_TEST(codec_rules_match_names_and_the_first_match_applies)
 {
     const mf_codec_item item = { .count = 5000, .rows = 100, .columns = 50 };
     mf_codecs *c;
@@ -434,7 +434,7 @@ MF_TEST(codec_rules_are_by_name_and_the_first_that_fits_counts)
     T_STREQ(find(c, "dense/bias", 5000), NULL);
     T_STREQ(find(c, "dense/kernel", 1023), NULL);
     T_STREQ(find(c, "", 5000), NULL);
-    T_STREQ(find(c, "emb", 5000), NULL); /* a column: nothing is gained */
+    T_STREQ(find(c, "emb", 5000), NULL); /* a column: compression would not help */
     T_TRUE(mf_codecs_find(c, "emb", MF_DTYPE_F32, &item) != NULL);
     T_TRUE(mf_codecs_find(c, "emb", MF_DTYPE_F64, &item) == NULL);
     T_STREQ(mf_codecs_with_memory(c)->kind->name, "power_sgd");
@@ -472,7 +472,7 @@ MF_TEST(codec_rules_survive_printing)
     }
 }
 
-MF_TEST(codec_rules_that_make_no_sense_are_refused)
+MF_TEST(codec_rules_that_are_invalid_are_refused)
 {
     mf_codecs *c;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec_bucket.c - gradients by codecs between members of a group: the same bits for any number of
- * them, and what is kept goes from one number to another. */
+/* codec_bucket.c - encoded gradients of a group: the same bits for any number of members, and
+ * residuals that move when the number changes. */
 #include "dist/codec/codec_bucket.h"
 
 #include "base/mem.h"
@@ -22,8 +22,8 @@ typedef struct job {
     int64_t samples;
     int from, to; /* steps */
     mf_segment *segment;
-    mf_aux_state_list *before; /* what is kept, before and after; the first member's */
-    float result[COUNT]; /* of the last step; the first member's */
+    mf_aux_state_list *before; /* residuals before and after; of the first member */
+    float result[COUNT]; /* of the last step; of the first member */
 } job;
 
 typedef struct member {
@@ -159,7 +159,7 @@ static void check(const char *codec, int64_t samples)
             continue;
         *j = (job){ codec, sizes[s], samples, 0, 2, .before = &kept };
         run(j);
-        j->members = sizes[MF_COUNT(sizes) - 1 - s]; /* others go on */
+        j->members = sizes[MF_COUNT(sizes) - 1 - s]; /* another number of members continues */
         j->members = strstr(codec, "grain=2") && j->members > 4 ? 4 : j->members;
         j->from = 2;
         j->to = STEPS;
@@ -177,7 +177,7 @@ static void check(const char *codec, int64_t samples)
     free(j);
 }
 
-MF_TEST(coded_gradients_are_the_same_for_any_number_of_members_that_go_on_for_each_other)
+MF_TEST(coded_gradients_are_the_same_when_the_number_of_members_changes)
 {
     static const char *const codecs[] = { "fp16",
                                           "bf16",
@@ -195,8 +195,8 @@ MF_TEST(coded_gradients_are_the_same_for_any_number_of_members_that_go_on_for_ea
     }
 }
 
-/* What arrives of a gradient that stays the same is right in the mean, as nothing gets lost. */
-MF_TEST(coded_what_was_left_out_comes_later)
+/* With a constant gradient the mean of the received values converges to it: nothing is lost. */
+MF_TEST(coded_residuals_are_sent_in_later_steps)
 {
     static const char *const codecs[] = { "top_k ratio=0.1 values=fp32", "power_sgd rank=4" };
     float whole[COUNT];
@@ -241,7 +241,7 @@ MF_TEST(coded_what_was_left_out_comes_later)
 
 /* ---- grains ---- */
 
-MF_TEST(tree_shares_are_cut_at_the_grain)
+MF_TEST(tree_shares_are_split_at_multiples_of_the_grain)
 {
     for (int64_t grain = 1; grain <= 8; grain *= 2) {
         for (int64_t samples = 1; samples < 20; samples++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process that computes in several places: the same bits, whoever has the weights. */
+/* replicas.c - several replicas in one process: the same bits wherever the weights are stored. */
 #include "base/param.h"
 #include "unit/train/loop/everything.h"
 #include "unit/train/loop/toy.h"
@@ -66,20 +66,20 @@ MF_TEST(replicas_mirrored_give_the_same_weights)
     compare("mirrored", &(setup){ NULL, 3, 16, "adam", "fp16", 0.0 });
 }
 
-MF_TEST(replicas_mirrored_do_with_less_samples_than_shards_and_less_shards_than_replicas)
+MF_TEST(replicas_mirrored_accept_fewer_samples_than_shards_and_fewer_shards_than_replicas)
 {
     compare("mirrored", &(setup){ NULL, 8, 3, "sgd learning_rate=0.05", NULL, 0.0 });
     compare("mirrored", &(setup){ NULL, 2, 16, "sgd learning_rate=0.05", NULL, 0.0 });
 }
 
-MF_TEST(replicas_with_one_store_give_the_same_weights)
+MF_TEST(replicas_with_central_storage_give_the_same_weights)
 {
     compare("central_storage", &(setup){ NULL, 8, 16, "momentum learning_rate=0.05", NULL, 0.0 });
     compare("central_storage", &(setup){ NULL, 7, 3, "adam", NULL, 0.9 });
     compare("central_storage", &(setup){ NULL, 3, 16, "adam", "fp16", 0.0 });
 }
 
-/* ---- a small net that a test can look into ---- */
+/* ---- a small net with readable variables ---- */
 
 typedef struct mirrored {
     toy toy;
@@ -118,7 +118,7 @@ MF_TEST(replicas_update_rows_of_tables)
     }
 }
 
-/* What is set between two calls of mf_fit() reaches all replicas: else they would differ. */
+/* Values that are set between two calls of mf_fit() reach all replicas. */
 MF_TEST(replicas_follow_variables_that_were_set)
 {
     mirrored m;
@@ -147,7 +147,7 @@ MF_TEST(replicas_learn_and_are_evaluated)
     end(&m);
 }
 
-/* A loss that is no number fails on all of them; nobody waits for another. */
+/* A NaN loss fails on all replicas; none waits for another. */
 MF_TEST(replicas_fail_together)
 {
     static const char *const kinds[] = { "mirrored replicas=3", "central_storage replicas=3" };
@@ -175,7 +175,7 @@ static mf_status stop_after(void *ctx, mf_trainer *t, const mf_step_report *repo
     return MF_OK;
 }
 
-MF_TEST(replicas_stop_when_the_strategy_is_told_to)
+MF_TEST(replicas_stop_on_request_of_the_strategy)
 {
     mirrored m;
 
@@ -219,7 +219,7 @@ static void aggregated(const char *strategy, void (*make)(toy *p), float weights
     end(&m);
 }
 
-MF_TEST(replicas_trimmed_mean_and_median_do_not_depend_on_how_many_there_are)
+MF_TEST(replicas_trimmed_mean_and_median_do_not_depend_on_the_number_of_replicas)
 {
     static const char *const how[] = { "median", "trimmed_mean trim=0.2" };
     float first[TOY_INPUTS], w[TOY_INPUTS], sum[TOY_INPUTS];
@@ -237,7 +237,7 @@ MF_TEST(replicas_trimmed_mean_and_median_do_not_depend_on_how_many_there_are)
     }
 }
 
-/* Nothing is cut off: the mean of the means of equal shards is the mean. */
+/* Nothing is trimmed: the mean of the means of equal shards is the mean. */
 MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
 {
     float sum[TOY_INPUTS], w[TOY_INPUTS];
@@ -251,8 +251,8 @@ MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
         T_TRUE(w[i] == sum[i]);
 }
 
-/* One step of plain SGD from w: the sum goes as many times as far as there are shards, to the bit,
- * however many compute it. */
+/* One step of plain SGD from w: with `sum` the step is exactly the number of shards times as long,
+ * for any number of replicas. */
 static void step_of(const char *strategy, const char *name, void (*make)(toy *p),
                     double moved[TOY_INPUTS], int64_t *shards)
 {

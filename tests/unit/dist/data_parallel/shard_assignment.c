@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who takes how many shards. */
+/* shard_assignment.c - how many shards each worker computes, by speed and locality. */
 #include "dist/data_parallel/shard_assignment.h"
 
 #include "mf_test.h"
@@ -21,31 +21,32 @@ static void expect(int64_t shards, int64_t grain, int ranks, const double *speed
         for (int i = 0; i < ranks; i++) {
             T_EQ(shares[order[i]].first, at);
             at += shares[order[i]].n;
-            if (!backwards) /* else the last grain, which may be smaller, is another's */
+            if (!backwards) /* otherwise another worker has the last grain, which may be smaller */
                 T_EQ(shares[i].n, counts[i]);
         }
         T_EQ(at, shards);
     }
 }
 
-MF_TEST(dealing_follows_speeds)
+MF_TEST(assignment_follows_speeds)
 {
     expect(12, 1, 3, (double[]){ 1, 2, 3 }, (int64_t[]){ 2, 4, 6 });
     expect(8, 1, 3, (double[]){ 5, 5, 5 }, (int64_t[]){ 3, 3, 2 });
     expect(8, 1, 3, (double[]){ 2, 1, 1 }, (int64_t[]){ 4, 2, 2 });
-    expect(8, 1, 2, (double[]){ 100, 0.001 }, (int64_t[]){ 7, 1 }); /* or its speed is never seen */
+    expect(8, 1, 2, (double[]){ 100, 0.001 },
+           (int64_t[]){ 7, 1 }); /* otherwise its speed is never measured */
     expect(8, 1, 1, (double[]){ 3 }, (int64_t[]){ 8 });
 }
 
-MF_TEST(dealing_keeps_grains_whole)
+MF_TEST(assignment_does_not_split_grains)
 {
     expect(16, 4, 2, (double[]){ 3, 1 }, (int64_t[]){ 12, 4 });
     expect(10, 4, 2, (double[]){ 1, 1 }, (int64_t[]){ 8, 2 }); /* the last grain is smaller */
     expect(3, 1, 5, (double[]){ 1, 1, 1, 1, 1 }, (int64_t[]){ 1, 1, 1, 0, 0 });
 }
 
-/* No other way to deal is better: all of them are tried. */
-MF_TEST(dealing_is_the_best_there_is)
+/* No other assignment is better: all are tried. */
+MF_TEST(assignment_is_optimal)
 {
     const double speeds[][3] = { { 1, 1, 1 }, { 1, 2, 4 }, { 3, 1, 7 }, { 0.1, 5, 5 } };
 
@@ -62,7 +63,7 @@ MF_TEST(dealing_is_the_best_there_is)
     }
 }
 
-/* ---- what is near ---- */
+/* ---- locality ---- */
 
 static double deal_near(int ranks, const int64_t *counts, const double *near, int *order)
 {
@@ -77,7 +78,7 @@ static double deal_near(int ranks, const int64_t *counts, const double *near, in
     return mf_shard_assign_near(shards, ranks, near, shares, order);
 }
 
-MF_TEST(dealing_gives_shards_to_whom_they_are_near)
+MF_TEST(assignment_prefers_workers_with_local_data)
 {
     int order[3];
 
@@ -87,12 +88,12 @@ MF_TEST(dealing_gives_shards_to_whom_they_are_near)
     /* all round */
     T_EQ_F(deal_near(3, (int64_t[]){ 1, 1, 1 }, (double[]){ 0, 1, 0, 0, 0, 1, 1, 0, 0 }, order), 3);
     T_TRUE(order[0] == 2 && order[1] == 0 && order[2] == 1);
-    /* shares of different sizes: the large one of rank 0 goes behind */
+    /* shares of different sizes: the large one of rank 0 is last */
     T_EQ_F(deal_near(2, (int64_t[]){ 3, 1 }, (double[]){ 0, 1, 1, 1, 1, 0, 0, 0 }, order), 4);
     T_TRUE(order[0] == 1);
 }
 
-MF_TEST(dealing_by_what_is_near_changes_nothing_for_nothing)
+MF_TEST(assignment_by_locality_moves_no_shard_without_benefit)
 {
     int order[3];
 

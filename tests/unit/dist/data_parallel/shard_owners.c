@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard_owners.c - workers talk to each other and to no centre: nobody sends more than twice what
- * workers send on average. */
+/* shard_owners.c - all-reduce without a central worker: no worker sends more than twice the mean.
+ */
 #include "base/mem.h"
 #include "unit/dist/dist_test.h"
 #include "unit/train/loop/everything.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers that train together; here they are threads. tests/train/strategies.py has processes. */
+/* strategy_multi_worker.c - data-parallel workers. They are threads of the test;
+ * tests/train/strategies.py runs processes. */
 #include "unit/dist/dist_test.h"
 #include "unit/train/loop/toy.h"
 
@@ -7,7 +8,7 @@
 
 enum { STEPS = 12 };
 
-static float reached[JOB_MOST][TOY_INPUTS]; /* by rank: the weights in the end */
+static float reached[JOB_MOST][TOY_INPUTS]; /* by rank: the final weights */
 static char after[JOB_MOST][STEPS][65]; /* by rank and step: the SHA-256 of all weights */
 
 static mf_status note_weights(void *ctx, mf_trainer *t, const mf_step_report *report)
@@ -34,7 +35,7 @@ static void fit(job_worker *w)
     toy_end(&p);
 }
 
-/* All workers end with the same weights: these. */
+/* All workers end with these weights. */
 static void train(const char *strategy, int n, const char *optimizer, char sha[65])
 {
     job_worker w[JOB_MOST];
@@ -56,7 +57,7 @@ static void expect_equal_after_every_step(int n)
     }
 }
 
-MF_TEST(workers_give_the_same_weights_however_many_and_however_they_sum)
+MF_TEST(workers_give_the_same_weights_for_any_number_and_any_all_reduce)
 {
     static const int sizes[] = { 2, 3, 5, 7 };
     static const char *const kinds[] = { "multi_worker_mirrored", "reduce_to_one",
@@ -74,7 +75,7 @@ MF_TEST(workers_give_the_same_weights_however_many_and_however_they_sum)
     }
 }
 
-MF_TEST(workers_trimmed_mean_does_not_depend_on_how_many_there_are)
+MF_TEST(workers_trimmed_mean_does_not_depend_on_the_number_of_workers)
 {
     const char *kind = "multi_worker_mirrored aggregation=trimmed_mean trim=0.2";
     char first[65], sha[65];
@@ -104,7 +105,7 @@ MF_TEST(workers_that_average_end_with_the_same_bits_every_time)
     }
 }
 
-/* One process does all groups in turn; with more workers than groups several do one. */
+/* One process trains all groups in turn; with more workers than groups, several share a group. */
 MF_TEST(workers_of_groups_end_with_the_bits_of_one_process)
 {
     static const char *const kinds[] = { "local_sgd groups=3 period=5",
@@ -126,12 +127,12 @@ MF_TEST(workers_of_groups_end_with_the_bits_of_one_process)
 
 /* After one step from the same w, worker r has w - rate * g[r], where g[r] is the mean gradient of
  * its n[r] samples; the mean weighted by n[r] is w - rate * (sum of n[r] * g[r]) / n: what a step
- * on the mean of all gradients gives. What differs is rounding: once for each worker's weight and
+ * on the mean of all gradients gives. Only rounding differs: once for each worker's weight and
  * once for the mean, each half a unit in the last place of a weight (2^-24 of it), and the rounding
  * of g itself, of the same relative size, times the rate. Errors of earlier steps are carried on
  * and shrink here, as the problem is convex and the rate small. Weights and gradients are below 8,
  * the rate is 0.01: STEPS * (2 * 8 + 8 * 0.01 * 8) * 2^-24 = 1.2e-5 is never exceeded. */
-MF_TEST(workers_that_average_after_each_step_do_what_averaged_gradients_do)
+MF_TEST(workers_that_average_after_each_step_equal_averaged_gradients)
 {
     float gradients[TOY_INPUTS];
     char sha[65];
@@ -143,7 +144,7 @@ MF_TEST(workers_that_average_after_each_step_do_what_averaged_gradients_do)
         for (int i = 0; i < TOY_INPUTS; i++)
             T_NEAR(reached[0][i], gradients[i], 1.2e-5);
     }
-    train("local_sgd period=6", 2, "sgd", sha); /* and this is something else */
+    train("local_sgd period=6", 2, "sgd", sha); /* averaging every sixth step differs */
     double apart = 0.0;
 
     for (int i = 0; i < TOY_INPUTS; i++)
@@ -160,7 +161,7 @@ MF_TEST(workers_that_average_need_a_shard_each_and_known_settings)
     T_FAILS(MF_INVALID_ARGUMENT, "period", mf_strategy_open("local_sgd period=0", NULL, &s));
 }
 
-/* ---- a coordinator between processes ---- */
+/* ---- barriers, stop, abort ---- */
 
 static void meet(job_worker *w)
 {
@@ -169,7 +170,7 @@ static void meet(job_worker *w)
         job_note(w, mf_strategy_barrier(w->s, w->rank == 2 ? "three" : "two"));
 }
 
-MF_TEST(workers_meet_at_barriers_and_say_when_they_are_at_different_ones)
+MF_TEST(workers_wait_at_barriers_and_report_different_ones)
 {
     job_worker w[3];
 
@@ -188,7 +189,7 @@ static void give_up(job_worker *w)
         job_note(w, mf_strategy_barrier(w->s, "one"));
 }
 
-MF_TEST(workers_hear_why_one_gave_up)
+MF_TEST(workers_report_the_error_of_the_worker_that_failed)
 {
     job_worker w[3];
 
@@ -224,7 +225,7 @@ static void stop(job_worker *w)
     toy_end(&p);
 }
 
-MF_TEST(workers_stop_at_the_same_step_when_one_wants_to)
+MF_TEST(workers_stop_at_the_same_step_when_one_requests_it)
 {
     static const char *const kinds[] = { "multi_worker_mirrored", "reduce_to_one",
                                          "local_sgd period=3" };
@@ -240,7 +241,7 @@ MF_TEST(workers_stop_at_the_same_step_when_one_wants_to)
     }
 }
 
-MF_TEST(workers_alone_meet_nobody)
+MF_TEST(workers_without_a_strategy_pass_barriers_at_once)
 {
     T_OK(mf_strategy_barrier(NULL, "one"));
     mf_strategy_stop(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Averages over members that are threads, of which each brings the values of some. */
+/* weight_average.c - averages of weights over members of a group. Members are threads. */
 #include "dist/local_sgd/weight_average.h"
 
 #include "base/mem.h"
@@ -60,7 +60,7 @@ static void make_leaves(void)
         make_tensors(leaves[k]);
 }
 
-/* So many members; who has which leaves. */
+/* The number of members, and the owner of each leaf. */
 static void average_all(member *members, int n, const mf_share *of, const double *weights)
 {
     mf_segment *segment;
@@ -112,8 +112,8 @@ MF_TEST(average_is_weighted_and_the_same_for_all)
     unmake(m, MEMBERS);
 }
 
-/* Values that round otherwise in another order of addition. */
-MF_TEST(average_does_not_depend_on_who_brings_what)
+/* Values whose sum rounds differently in another order of addition. */
+MF_TEST(average_does_not_depend_on_the_owner_of_each_value)
 {
     const double weights[] = { 7, 11, 13, 2999, 1 };
     const mf_share alone[] = { { 0, 5 } };
@@ -139,7 +139,7 @@ MF_TEST(average_does_not_depend_on_who_brings_what)
     unmake(&one, 1);
 }
 
-/* Whatever the weights are: no rounding may creep in. */
+/* For any weights, the average of equal values is exact. */
 MF_TEST(average_of_equal_values_is_that_value)
 {
     const double weights[] = { 7, 11, 2999, 0, 64 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who does what for which group: everything once, whatever the numbers. */
+/* worker_groups.c - groups of workers: each shard and each sample belongs to exactly one. */
 #include "dist/local_sgd/worker_groups.h"
 
 #include "mf_test.h"
 
 enum { MOST = 9, SHARDS = 12 };
 
-/* Every group has workers, neighbours; a worker has one group with others, or whole ones. */
+/* Every group has neighbouring workers; a worker shares one group, or owns whole groups. */
 static void check_dealing(const mf_worker_groups *g)
 {
     int next_worker = 0, speaking = 0;
@@ -30,7 +30,7 @@ static void check_dealing(const mf_worker_groups *g)
     T_EQ(speaking, g->n_active);
 }
 
-MF_TEST(groups_each_have_workers_and_one_speaks_for_each)
+MF_TEST(groups_each_have_workers_and_one_leader)
 {
     const int64_t left_at[MOST] = { 0 };
 
@@ -44,7 +44,7 @@ MF_TEST(groups_each_have_workers_and_one_speaks_for_each)
     }
 }
 
-MF_TEST(groups_have_all_samples_of_a_batch_between_them)
+MF_TEST(groups_partition_the_samples_of_a_batch)
 {
     const int64_t left_at[MOST] = { 0 };
 
@@ -65,7 +65,7 @@ MF_TEST(groups_have_all_samples_of_a_batch_between_them)
     }
 }
 
-MF_TEST(groups_that_have_left_keep_their_shards_and_lose_their_workers)
+MF_TEST(groups_that_left_keep_their_shards_without_workers)
 {
     const int64_t left_at[4] = { 0, 32, 0, 0 };
     mf_worker_groups g;
@@ -75,7 +75,7 @@ MF_TEST(groups_that_have_left_keep_their_shards_and_lose_their_workers)
     T_EQ(g.active[1], 2);
     check_dealing(&g);
     T_EQ(mf_worker_groups_shards(&g, 1).first, 2);
-    T_EQ(mf_worker_groups_reads(&g, 1).first, 4); /* worker 1 does group 2 now */
+    T_EQ(mf_worker_groups_reads(&g, 1).first, 4); /* worker 1 trains group 2 now */
     mf_worker_groups_assign(&g, 4, 8, 1, left_at);
     T_EQ(mf_worker_groups_places(&g, 0).n, 3);
     T_EQ(mf_worker_groups_reads(&g, 0).n, 8);

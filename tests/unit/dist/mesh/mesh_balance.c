@@ -4,7 +4,7 @@
 
 #include "mf_test.h"
 
-/* Processors as a machine has them: the time at work is what they have by how quick they are. */
+/* Simulated devices: busy time is the size of the slice divided by the speed. */
 typedef struct machine {
     mf_meshes meshes;
     mf_layout_rules rules;
@@ -35,7 +35,7 @@ static bool look(machine *m, mf_mesh_balance *b)
         mf_meshes_one(&next, &m->meshes);
         mf_mesh_balance_restart(b, m->step);
         for (int p = 0; p < m->meshes.devices; p++)
-            m->busy[p] = 0; /* it is compiled anew */
+            m->busy[p] = 0; /* it is compiled again */
     }
     return better;
 }
@@ -48,7 +48,7 @@ static int64_t samples_of(const machine *m, int device)
     return end - begin;
 }
 
-MF_TEST(shares_of_a_mesh_follow_speeds_and_come_to_rest)
+MF_TEST(shares_of_a_mesh_follow_speeds_and_converge)
 {
     machine m = { .speed = { 1, 1, 3, 2.9 } };
     mf_mesh_balance b;
@@ -64,7 +64,7 @@ MF_TEST(shares_of_a_mesh_follow_speeds_and_come_to_rest)
     T_EQ(changes, 1);
     T_EQ(samples_of(&m, 0), samples_of(&m, 1)); /* a row */
     T_TRUE(samples_of(&m, 0) >= 240 && samples_of(&m, 0) <= 270);
-    m.speed[2] = m.speed[3] = 0.5; /* now it is the other one that is slow */
+    m.speed[2] = m.speed[3] = 0.5; /* now the other row is slow */
     for (int i = 0; i < 3; i++) {
         work(&m, 20);
         changes += look(&m, &b);
@@ -85,7 +85,7 @@ MF_TEST(equal_speeds_change_no_shares)
         work(&m, 20);
         T_TRUE(!look(&m, &b));
     }
-    T_TRUE(b.pause > 100); /* and it is looked ever more rarely */
+    T_TRUE(b.pause > 100); /* the interval between checks grows */
     m.rules.n = 0; /* nothing is cut */
     m.speed[0] = 9;
     work(&m, 20);

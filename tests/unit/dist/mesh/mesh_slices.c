@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mesh_slices.c - a training on a mesh has its variables in slices, and whole when somebody looks.
- */
+/* mesh_slices.c - variables of a training on a mesh are sharded, and gathered for readers. */
 #include "tensor/buffer.h"
 #include "unit/train/loop/toy.h"
 
@@ -10,8 +9,8 @@ enum { INPUTS = 128, UNITS = 1024, SAMPLES = 48 };
 static const int64_t STATE = 3 * 4 * (INPUTS * UNITS + UNITS + UNITS + 1);
 
 typedef struct watcher {
-    int64_t asks; /* the step after which it looks; 0: it does not say so */
-    int64_t step; /* at which it does */
+    int64_t asks; /* the step after which it reads variables; 0: not announced */
+    int64_t step; /* the step at which it reads them */
     mf_status st;
     char sha[65];
     int64_t live; /* bytes of all tensors after the step before */
@@ -49,7 +48,7 @@ static mf_dataset *noise(void)
     return p.data;
 }
 
-/* Eight steps of an epoch; strategy NULL: one process. */
+/* An epoch of eight steps; strategy NULL: one process. */
 static void train(const char *strategy, watcher *w)
 {
     const mf_hook hook = { .ctx = w, .after_step = after_step, .looks = looks };
@@ -80,7 +79,7 @@ static void train(const char *strategy, watcher *w)
     mf_dataset_unref(set);
 }
 
-MF_TEST(a_hook_that_says_so_sees_the_weights_of_its_step_on_a_mesh)
+MF_TEST(a_hook_that_requests_weights_sees_those_of_its_step_on_a_mesh)
 {
     watcher alone = { .asks = 5, .step = 5 }, mesh = alone, silent = { .step = 5 };
     const char *strategy = "mesh axes='all:4' layout='batch:all;weights:all' exact=true";
@@ -94,8 +93,8 @@ MF_TEST(a_hook_that_says_so_sees_the_weights_of_its_step_on_a_mesh)
     T_EQ(silent.st, MF_FAILED_PRECONDITION);
 }
 
-/* Threads have all of the devices in one process. */
-MF_TEST(a_training_on_a_mesh_has_its_variables_once)
+/* In one process, threads are the devices. */
+MF_TEST(a_training_on_a_mesh_stores_its_variables_once)
 {
     const int64_t before = mf_buffer_live_bytes();
     watcher alone = { .step = 5 }, mesh = { .step = 5 };

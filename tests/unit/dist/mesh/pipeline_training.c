@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline_training.c - stages of a pipeline do their micro-batches in the order that was wanted,
- * whatever it is, and get the same weights. */
+/* pipeline_training.c - stages run micro-batches in the order of the schedule; every schedule gives
+ * the same weights. */
 #include "mf_test.h"
 #include "spmd/pipeline/pipeline_schedule.h"
 
@@ -43,7 +43,8 @@ static mf_model *deep(void)
     return m;
 }
 
-/* Three steps; what stages did in the last one, and the weights as one number. */
+/* Trains three steps; records the activity of stages in the last step, and a hash of the weights.
+ */
 static void train(const char *pipeline, mf_mesh_counts counts[STAGES], char sha[65])
 {
     mf_dataset *set = numbers();
@@ -72,7 +73,7 @@ static void train(const char *pipeline, mf_mesh_counts counts[STAGES], char sha[
     mf_dataset_unref(set);
 }
 
-/* When a stage was done with a micro-batch in this direction, for all its chunks; 0: it did none.
+/* When a stage finished a micro-batch in this direction, for all its chunks; 0: it had none.
  */
 static int64_t end_of(const mf_mesh_counts *c, mf_pipeline_way way, int64_t turn)
 {
@@ -114,7 +115,7 @@ static void check(const char *text, const mf_pipeline_plan *plan, const char *wa
     }
 }
 
-MF_TEST(stages_do_their_micro_batches_in_the_order_that_was_wanted)
+MF_TEST(stages_run_their_micro_batches_in_the_configured_order)
 {
     mf_mesh_counts counts[STAGES];
     char want[65];

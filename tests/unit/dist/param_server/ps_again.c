@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pushes and answers that are lost on the way: the worker sends a push again, the server applies it
+/* ps_again.c - lost pushes and lost answers: the worker repeats the push, the server applies it
  * once. */
 #include "base/param.h"
 #include "dist/param_server/ps_client.h"
@@ -11,11 +11,11 @@
 
 enum { SERVER = 1, ROUNDS = 24, TIMEOUT_S = 30 };
 
-/* ---- a transport that loses what is about pushes ---- */
+/* ---- a transport that loses pushes and replies ---- */
 
 static mf_transport_kind lossy;
 static atomic_int seen[2], lost[2]; /* pushes, answers */
-static int every[2]; /* of so many one is lost; 0: none */
+static int every[2]; /* one of this many is lost; 0: none */
 
 static mf_status lossy_send(mf_transport *t, int peer, const mf_frame *f, const void *data,
                             int64_t deadline_ns)
@@ -25,7 +25,7 @@ static mf_status lossy_send(mf_transport *t, int peer, const mf_frame *f, const 
     if (f->group == MF_PS_PUSH && (which || f->kind == MF_MESSAGE_REQUEST) && every[which] > 0 &&
         atomic_fetch_add(&seen[which], 1) % every[which] == 0) {
         atomic_fetch_add(&lost[which], 1);
-        return MF_OK; /* as if it were on its way */
+        return MF_OK; /* the sender sees success */
     }
     return mf_transport_local.send(t, peer, f, data, deadline_ns);
 }
@@ -37,10 +37,10 @@ static mf_status lossy_open(const mf_transport_options *o, mf_transport **out)
     return MF_OK;
 }
 
-/* ---- a worker that does rounds ---- */
+/* ---- a worker that pushes repeatedly ---- */
 
 typedef struct outcome {
-    bool in_memory; /* shared: else in messages */
+    bool in_memory; /* shared: through shared memory, else in messages */
     int64_t version, again;
     float weights[TOY_INPUTS + 1];
     int n;
@@ -148,7 +148,7 @@ static void lose_some(bool in_memory)
     printf("%d pushes and %d answers were lost, %lld pushes sent again\n", lost[0], lost[1],
            (long long)holed.again);
     T_TRUE(lost[0] >= ROUNDS / 3 && lost[1] >= ROUNDS / 4);
-    T_TRUE(holed.again >= lost[0] + lost[1]); /* under load some that were not lost, too */
+    T_TRUE(holed.again >= lost[0] + lost[1]); /* on a busy machine also some that were not lost */
     T_EQ(whole.version, ROUNDS);
     T_EQ(holed.version, ROUNDS); /* each was applied once */
     T_TRUE(whole.n == TOY_INPUTS + 1 && holed.n == whole.n);
@@ -156,12 +156,12 @@ static void lose_some(bool in_memory)
         T_TRUE(whole.weights[i] == holed.weights[i]);
 }
 
-MF_TEST(servers_get_a_lost_push_again_and_apply_it_once)
+MF_TEST(servers_receive_a_lost_push_again_and_apply_it_once)
 {
     lose_some(false);
 }
 
-MF_TEST(servers_get_a_lost_push_again_where_gradients_lie_in_shared_memory)
+MF_TEST(servers_receive_a_lost_push_again_through_shared_memory)
 {
     lose_some(true);
 }

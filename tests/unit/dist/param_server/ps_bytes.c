@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes between workers and parameter servers go by the rows that are touched, not by tables. */
+/* ps_bytes.c - traffic with parameter servers is proportional to touched rows, not to tables. */
 #include "unit/dist/dist_test.h"
 #include "unit/train/loop/toy.h"
 
@@ -13,7 +13,7 @@ typedef struct table_case {
     mf_traffic traffic;
 } table_case;
 
-/* BATCH samples of one id each, that come in their order, again and again. */
+/* BATCH samples with one id each, repeated in order. */
 static void make(toy *p, const table_case *c)
 {
     mf_tensor *x = toy_tensor(MF_DTYPE_I32, BATCH, 1);
@@ -77,13 +77,13 @@ static void compare(const char *strategy)
     T_EQ(more.pushed_bytes, large.pushed_bytes);
 }
 
-MF_TEST(servers_move_bytes_of_the_rows_that_are_touched_and_no_others)
+MF_TEST(servers_transfer_only_bytes_of_touched_rows)
 {
     compare("parameter_server");
     compare("parameter_server mode=async");
 }
 
-MF_TEST(servers_move_bytes_of_touched_rows_through_messages_too)
+MF_TEST(servers_transfer_only_bytes_of_touched_rows_in_messages)
 {
     T_EQ(setenv("MESHFLOW_PS_SHARED_MEMORY", "0", 1), 0);
     compare("parameter_server");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's side of a parameter server that is none: it says nothing. */
+/* ps_client.c - the worker's side, with a server that does not answer. */
 #include "dist/param_server/ps_client.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ static void run_with_client(with_client *run)
 
 /* ---- saving ---- */
 
-static void save_in_vain(mf_ps_client *c)
+static void save_without_answer(mf_ps_client *c)
 {
     char prefix[64];
     mf_snapshot *s;
@@ -56,18 +56,18 @@ static void save_in_vain(mf_ps_client *c)
     (void)snprintf(prefix, sizeof prefix, "/tmp/meshflow-save-%d", (int)getpid());
     T_OK(mf_snapshot_take(c->t, &s));
     T_OK(mf_ps_client_save(c, prefix, s));
-    T_TRUE(!mf_snapshot_has_parts(s)); /* so the chief writes all */
+    T_TRUE(!mf_snapshot_has_parts(s)); /* so the chief writes everything */
     mf_snapshot_free(s);
 }
 
-MF_TEST(servers_that_do_not_save_in_time_leave_it_to_the_chief)
+MF_TEST(servers_that_do_not_save_in_time_leave_saving_to_the_chief)
 {
-    run_with_client(save_in_vain);
+    run_with_client(save_without_answer);
 }
 
-/* ---- a lane that is too narrow ---- */
+/* ---- shared memory that is too small ---- */
 
-/* One part of everything, all numbers different. */
+/* One part of each kind, with distinct values. */
 static void fill(mf_ps_client *c, mf_push_pull_round *r)
 {
     float next = 1;
@@ -98,7 +98,7 @@ static void push_through_a_message(mf_ps_client *c)
     T_OK(mf_ps_write_push(c, &r, 0, &want));
     T_OK(mf_ps_shm_make(&c->lanes[0], c->dense[0] * (int64_t)sizeof(float)));
     mf_ps_shm_hide(&c->lanes[0]);
-    for (int v = 0; v < r.n_values; v++) { /* gradients have room in it, but nothing else */
+    for (int v = 0; v < r.n_values; v++) { /* it has space for the gradients only */
         if (mf_ps_take(c, v, 0, 1, &r.values[v].part[0]))
             mf_tensor_clear(&r.values[v].part[0]);
         T_EQ(r.values[v].part[0].data == NULL, c->gradient[v] >= 0);
@@ -113,7 +113,7 @@ static void push_through_a_message(mf_ps_client *c)
     mf_buf_deinit(&got);
 }
 
-MF_TEST(servers_get_in_a_message_what_a_narrow_lane_has_no_room_for)
+MF_TEST(servers_receive_in_a_message_what_exceeds_the_shared_memory)
 {
     run_with_client(push_through_a_message);
 }

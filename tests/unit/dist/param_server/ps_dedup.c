@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ps_dedup.c - the record of applied batches, which prevents a second application. */
 #include "dist/param_server/ps_dedup.h"
 
 #include "dist/param_server/strategy_param_server.h"
 #include "mf_test.h"
 
-MF_TEST(servers_know_which_batches_are_done)
+MF_TEST(servers_record_applied_batches)
 {
-    enum { START = 7, N = 1000, STRIDE = 37 }; /* a stride that has nothing in common with N */
+    enum { START = 7, N = 1000, STRIDE = 37 }; /* a stride coprime to N */
     mf_ps_dedup d = { 0 };
 
     mf_ps_dedup_reset(&d, START);
@@ -21,7 +22,7 @@ MF_TEST(servers_know_which_batches_are_done)
         T_EQ(d.n, i + 1);
     }
     T_TRUE(!mf_ps_dedup_has(&d, START - 1) && !mf_ps_dedup_has(&d, START + N));
-    T_TRUE(d.words <= 1); /* what is all done takes no memory */
+    T_TRUE(d.words <= 1); /* a complete range takes no memory */
     T_FAILS(MF_INVALID_ARGUMENT, "there is no batch 6", mf_ps_dedup_add(&d, START - 1));
     T_FAILS(MF_INVALID_ARGUMENT, "there is no batch", mf_ps_dedup_add(&d, INT64_MAX));
     mf_ps_dedup_reset(&d, 0);
@@ -29,7 +30,7 @@ MF_TEST(servers_know_which_batches_are_done)
     mf_ps_dedup_deinit(&d);
 }
 
-MF_TEST(job_batches_that_are_done_are_known_from_a_copy)
+MF_TEST(job_applied_batches_survive_copying)
 {
     mf_ps_dedup d = { 0 }, copy = { 0 };
     mf_buf bytes = { 0 };

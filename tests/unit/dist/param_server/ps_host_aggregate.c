@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ps_host_aggregate.c - sums of the workers of one host; mismatched sums are refused. */
 #include "dist/param_server/ps_host_aggregate.h"
 
 #include "collective/net_groups.h"
@@ -8,8 +9,8 @@
 enum { SHARDS = 4 };
 
 typedef struct trick {
-    mf_reduction_tree_node second; /* what worker 1 says to have summed up */
-    const char *said; /* by worker 0, and that is DATA_LOSS; NULL: all is well */
+    mf_reduction_tree_node second; /* the sum that worker 1 announces */
+    const char *said; /* the error of worker 0, DATA_LOSS; NULL: none */
 } trick;
 
 /* Worker 0 has the first two shards. */
@@ -42,12 +43,12 @@ static bool gather(mf_net *net, void *arg)
     return true;
 }
 
-MF_TEST(servers_crew_refuses_sums_that_do_not_fit_together)
+MF_TEST(servers_host_aggregate_refuses_mismatched_sums)
 {
     const char *gap = "the sums of worker 0 to worker 1 do not fit together";
     trick tricks[] = { { { 2, 4 }, NULL },
                        { { 3, 4 }, gap },
-                       { { 1, 4 }, gap }, /* no branch of the tree */
+                       { { 1, 4 }, gap }, /* not a branch of the tree */
                        { { 2, 5 }, "worker 1 has summed up shards 2 to 5 of 4" },
                        { { -1, 4 }, "worker 1 has" },
                        { { 3, 3 }, "worker 1 has" } };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_leases.c - each batch goes to one worker, and nobody gets too far ahead. */
+/* ps_leases.c - each batch is granted to one worker, and the staleness of workers is bounded. */
 #include "dist/param_server/ps_leases.h"
 
 #include "mf_test.h"
@@ -33,7 +33,7 @@ MF_TEST(job_leases_give_every_batch_to_one_worker)
     mf_ps_leases_free(l);
 }
 
-MF_TEST(job_leases_hold_back_who_is_too_far_ahead)
+MF_TEST(job_leases_delay_a_worker_that_is_too_far_ahead)
 {
     const mf_ps_lease all = { .total = 1000 };
     mf_ps_leases *l;
@@ -44,14 +44,14 @@ MF_TEST(job_leases_hold_back_who_is_too_far_ahead)
     T_OK(mf_ps_leases_new(2, 3, &l));
     T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 begins its first step, and is slow */
     T_TRUE(mf_ps_leases_next(l, &g));
-    for (;; n++) { /* worker 0 goes on as far as it may */
+    for (;; n++) { /* worker 0 continues up to the limit */
         T_OK(mf_ps_leases_ask(l, 0, ++seq, &all));
         if (!mf_ps_leases_next(l, &g))
             break;
         T_EQ(g.worker, 0);
     }
     T_EQ(n, 4); /* steps 0 to 3 */
-    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 has done one */
+    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 has finished one */
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(!mf_ps_leases_next(l, &g));
@@ -59,7 +59,7 @@ MF_TEST(job_leases_hold_back_who_is_too_far_ahead)
     mf_ps_leases_free(l);
 }
 
-MF_TEST(job_leases_give_what_is_near_first_and_all_in_the_end)
+MF_TEST(job_leases_grant_local_batches_first_and_all_eventually)
 {
     /* Streams 0 and 1 are near to worker 0, 2 and 3 to worker 1; worker 2 has nothing near. */
     const mf_ps_lease of[] = { { .total = 200, .n_near = 4, .near = { 200, 255, 0, 0 } },
@@ -93,7 +93,7 @@ MF_TEST(job_leases_give_what_is_near_first_and_all_in_the_end)
     mf_ps_leases_free(l);
 }
 
-MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
+MF_TEST(job_leases_of_local_batches_do_not_starve_remote_ones)
 {
     const mf_ps_lease greedy = { .total = 100, .n_near = 2, .near = { 0, 255 } };
     int64_t last_even = -2, since = 0;
@@ -107,7 +107,7 @@ MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
         if (g.batch < 0)
             break;
         since = g.batch % 2 ? since + 1 : 0;
-        T_TRUE(since < 32); /* what is far comes in the end, in its order */
+        T_TRUE(since < 32); /* remote batches come last, in order */
         if (g.batch % 2 == 0) {
             T_EQ(g.batch, last_even + 2);
             last_even = g.batch;
@@ -117,8 +117,8 @@ MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
     mf_ps_leases_free(l);
 }
 
-/* Training begins anew: nothing is left of who had what. */
-MF_TEST(job_leases_begin_anew_with_all_batches)
+/* Training restarts: all earlier grants are dropped. */
+MF_TEST(job_leases_grant_all_batches_after_a_reset)
 {
     const mf_ps_lease from_behind = { .total = 8, .n_near = 8, .near = { [5] = 1 } };
     mf_ps_leases *l;
@@ -137,8 +137,8 @@ MF_TEST(job_leases_begin_anew_with_all_batches)
     mf_ps_leases_free(l);
 }
 
-/* Whatever a worker says of what is near to it, batches are leased. */
-MF_TEST(job_leases_do_not_trust_what_workers_say)
+/* Batches are leased for any locality report of a worker, even an invalid one. */
+MF_TEST(job_leases_check_requests_of_workers)
 {
     const int64_t numbers[] = { -1, 65, INT64_MAX, INT64_MIN };
     mf_ps_leases *l;
@@ -153,8 +153,9 @@ MF_TEST(job_leases_do_not_trust_what_workers_say)
     mf_ps_leases_free(l);
 }
 
-/* Who is lost has not said that its batch is done: others do it, and nobody does what is done. */
-MF_TEST(job_leases_of_lost_workers_come_back_once)
+/* A lost worker did not confirm its batch: another worker repeats it. Confirmed batches are not
+ * repeated. */
+MF_TEST(job_leases_of_lost_workers_are_granted_again_once)
 {
     const mf_ps_lease all = { .total = 12 }, holds_two = { .total = 12, .held = 2 };
     int given[12] = { 0 };
@@ -181,7 +182,8 @@ MF_TEST(job_leases_of_lost_workers_come_back_once)
     T_TRUE(mf_ps_leases_next(l, &g));
     T_EQ(g.batch, -1);
     mf_ps_leases_reset(l);
-    for (uint32_t i = 0; i < 4; i++) { /* a period: the last two were not pushed when it asked */
+    for (uint32_t i = 0; i < 4;
+         i++) { /* a period: the last two were not pushed before its request */
         T_OK(mf_ps_leases_ask(l, 0, i + 1, &holds_two));
         T_TRUE(mf_ps_leases_next(l, &g));
     }
@@ -202,7 +204,7 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
     uint32_t seq = 0;
     int n = 0;
 
-    T_OK(mf_ps_leases_new(5, 1, &l)); /* who is idle holds nobody back */
+    T_OK(mf_ps_leases_new(5, 1, &l)); /* idle workers do not delay others */
     T_OK(mf_ps_leases_cut(l, 3));
     for (int w = 3; w < 5; w++) {
         T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
@@ -218,8 +220,8 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
             T_TRUE(!mf_ps_leases_next(l, &g));
         }
     }
-    T_OK(
-        mf_ps_leases_revoke_all(l, 4)); /* one is lost: worker 3 of five is the third of four now */
+    T_OK(mf_ps_leases_revoke_all(
+        l, 4)); /* a worker is lost: worker 3 of five is now the third of four */
     for (int w = 0; w < 4; w++)
         T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
     for (int64_t seen = 0; mf_ps_leases_next(l, &g); n += g.batch != MF_PS_NO_BLOCK) {
@@ -235,7 +237,7 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
         seen |= INT64_C(1) << g.batch;
         T_OK(mf_ps_leases_ask(l, g.worker, ++seq, &all));
     }
-    T_EQ(n, 9 + 4); /* batches 7 to 15, and four are told that none is left */
+    T_EQ(n, 9 + 4); /* batches 7 to 15, and four answers that none is left */
     mf_ps_leases_free(l);
 }
 
@@ -268,7 +270,7 @@ MF_TEST(job_leases_of_more_blocks_than_workers_are_all_done)
     mf_ps_leases_free(l);
 }
 
-/* Of all that ask, the one that is granted something; -9: nobody is. */
+/* The worker that receives a grant; -9: none does. */
 static int64_t grant_of(mf_ps_leases *l, int *worker)
 {
     mf_ps_grant g;
@@ -322,7 +324,7 @@ MF_TEST(job_leases_do_not_wait_for_a_first_worker_that_leaves_instead_of_saving)
     mf_ps_leases_free(l);
 }
 
-MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
+MF_TEST(job_leases_grant_unapplied_batches_after_copying)
 {
     const mf_ps_lease all = { .total = 5 };
     mf_ps_leases *l, *copy;

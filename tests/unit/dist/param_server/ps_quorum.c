@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A quorum of pushes: a push that is in the weights already is repeated after a recovery. */
+/* ps_quorum.c - a quorum of pushes, and a push that is repeated after a recovery although the
+ * weights contain it already. */
 #include "dist/param_server/ps_client.h"
 #include "unit/net/net_tasks.h"
 #include "unit/train/loop/toy.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of shards that a parameter server gets one by one. */
+/* ps_robust_reduce.c - robust aggregation on a parameter server, which receives shards separately.
+ */
 #include "dist/param_server/ps_server.h"
 #include "mf_test.h"
 
@@ -57,7 +58,7 @@ MF_TEST(servers_aggregate_shards_in_their_order)
     mf_ps_shards_deinit(&x);
 }
 
-MF_TEST(servers_do_not_write_to_pushes_when_they_make_adasum)
+MF_TEST(servers_do_not_modify_pushes_in_adasum)
 {
     float out[1];
     mf_ps_shards x;
@@ -65,8 +66,7 @@ MF_TEST(servers_do_not_write_to_pushes_when_they_make_adasum)
 
     make(&b, MF_AGGREGATE_ADASUM);
     T_OK(look(&b, &x));
-    T_OK(
-        mf_ps_shards_aggregate(&x, 0, 1, out)); /* of numbers: the mean of neighbours in the tree */
+    T_OK(mf_ps_shards_aggregate(&x, 0, 1, out)); /* of scalars: the mean of siblings in the tree */
     T_EQ_F(out[0], 8.25f);
     T_EQ_F(b.dense[0][0][0], 1);
     T_EQ_F(b.dense[1][0][0], 2);

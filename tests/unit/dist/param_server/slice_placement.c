@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_placement.c - weights are divided evenly over servers, and nothing is lost or held twice.
- */
+/* slice_placement.c - weights are divided evenly over servers; each element is stored once. */
 #include "dist/param_server/slice_placement.h"
 
 #include "mf_test.h"
@@ -53,8 +52,8 @@ static void check_whole(const mf_model *m, const mf_placement *p)
     }
 }
 
-/* Elements, of tables or of all other weights, of the server that has most of them, less those of
- * the server that has fewest. */
+/* The difference between the servers with the most and the fewest elements, of tables or of
+ * all other weights. */
 static int64_t spread(const mf_placement *p, bool tables)
 {
     int64_t least = INT64_MAX, most = 0;
@@ -74,7 +73,7 @@ static int64_t spread(const mf_placement *p, bool tables)
     return most - least;
 }
 
-MF_TEST(parallel_placement_cuts_weights_evenly_and_tables_between_rows)
+MF_TEST(parallel_placement_splits_weights_evenly_and_tables_between_rows)
 {
     mf_model *m = three_weights();
 
@@ -89,7 +88,7 @@ MF_TEST(parallel_placement_cuts_weights_evenly_and_tables_between_rows)
     mf_model_free(m);
 }
 
-MF_TEST(parallel_placement_keeps_weights_whole_where_that_is_needed)
+MF_TEST(parallel_placement_does_not_split_weights_that_must_be_whole)
 {
     mf_model *m = three_weights();
     mf_placement p;
@@ -108,7 +107,7 @@ MF_TEST(parallel_placement_keeps_weights_whole_where_that_is_needed)
     mf_model_free(m);
 }
 
-/* ---- by a rule ---- */
+/* ---- partitioners ---- */
 
 /* Of every weight each element is held once; by how many servers. */
 static int count_holders(const mf_placement *p, const mf_weight *w)
@@ -135,7 +134,7 @@ static int count_holders(const mf_placement *p, const mf_weight *w)
     return holders;
 }
 
-MF_TEST(parallel_placement_cuts_by_the_rules_of_partitioners)
+MF_TEST(parallel_placement_follows_partitioners)
 {
     static const struct {
         mf_weight_partition rule;
@@ -171,7 +170,7 @@ MF_TEST(parallel_placement_cuts_by_the_rules_of_partitioners)
     mf_model_free(m);
 }
 
-MF_TEST(parallel_placement_deals_round_robin_or_to_whoever_has_least)
+MF_TEST(parallel_placement_is_round_robin_or_least_loaded)
 {
     mf_model *m = three_weights();
     mf_weight_partition rule = { .kind = MF_WEIGHT_PARTITION_WHOLE };
@@ -185,7 +184,8 @@ MF_TEST(parallel_placement_deals_round_robin_or_to_whoever_has_least)
     T_TRUE(mf_placement_find(&p, 0, m->weights[0]) != NULL); /* 3300 elements */
     for (int i = 1; i < 3; i++) /* 33, 8008 */
         T_TRUE(mf_placement_find(&p, 1, m->weights[i]) != NULL);
-    T_TRUE(mf_placement_find(&p, 0, m->weights[3]) != NULL); /* 21: there is less there now */
+    T_TRUE(mf_placement_find(&p, 0, m->weights[3]) !=
+           NULL); /* 21: the server with the fewest bytes now */
     rule = (mf_weight_partition){ .kind = MF_WEIGHT_PARTITION_FIXED, .shards = 2 };
     T_FAILS(MF_INVALID_ARGUMENT, "kernel would be cut into 2 shards",
             mf_placement_assign(m, 3, true, &rule, m->graph->arena, &p));

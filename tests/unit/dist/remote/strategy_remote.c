@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter servers and their workers as threads. tests/train/servers.py has processes. */
+/* strategy_remote.c - parameter servers and workers as threads. tests/train/servers.py runs
+ * processes.
+ */
 #include "base/clock.h"
 #include "dist/param_server/strategy_param_server.h"
 #include "net/net.h"
@@ -67,7 +69,7 @@ static mf_status stop_after(void *ctx, mf_trainer *t, const mf_step_report *repo
     return MF_OK;
 }
 
-/* The other ones have work for hours. */
+/* The other workers have batches for hours. */
 static void fit_until_stopped(job_worker *w)
 {
     fit_once(w, (mf_fit_options){ .steps = 100000000,
@@ -75,7 +77,7 @@ static void fit_until_stopped(job_worker *w)
                                   .n_hooks = 1 });
 }
 
-MF_TEST(servers_tell_all_workers_that_one_wants_to_stop)
+MF_TEST(servers_notify_all_workers_of_a_stop_request)
 {
     static const char *const kinds[] = { "parameter_server", "parameter_server mode=async",
                                          "parameter_server mode=semi staleness=1",
@@ -91,7 +93,7 @@ MF_TEST(servers_tell_all_workers_that_one_wants_to_stop)
     }
 }
 
-/* ---- weights that somebody holds ---- */
+/* ---- weights that a reader holds ---- */
 
 enum { KEPT = 6 }; /* more than there are areas for answers */
 
@@ -127,7 +129,7 @@ static void fit_and_keep(job_worker *w)
     }
 }
 
-MF_TEST(servers_do_not_change_weights_that_somebody_holds)
+MF_TEST(servers_do_not_modify_weights_that_a_reader_holds)
 {
     static const char *const kinds[] = { "parameter_server", "parameter_server mode=async" };
     job_worker w[JOB_MOST];
@@ -141,7 +143,7 @@ MF_TEST(servers_do_not_change_weights_that_somebody_holds)
     }
 }
 
-/* ---- pushes that make no sense ---- */
+/* ---- invalid pushes ---- */
 
 enum { SERVER = 1 };
 
@@ -226,7 +228,8 @@ static void be_a_bad_worker(mf_net *net, void *arg)
     T_EQ(push(net, &good, size, text).version, 2); /* and it still serves */
 }
 
-/* Its push waits for that of another: it may lie in the lane that a new one would replace. */
+/* Its push waits for another worker's, and may be in the shared memory that a new one would
+ * replace. */
 static void be_an_impatient_worker(mf_net *net, void *arg)
 {
     const int64_t deadline = mf_clock_ns() + 20000000000;
@@ -241,19 +244,19 @@ static void be_an_impatient_worker(mf_net *net, void *arg)
     answer = ask(net, MF_PS_SHM, "/none 64", &size);
     T_TRUE(size == strlen("a push is waiting") && memcmp(answer, "a push is waiting", size) == 0);
     mf_free(answer);
-    mf_free(ask(net, MF_PS_LEAVE, NULL, &nothing)); /* who is left suffices */
+    mf_free(ask(net, MF_PS_LEAVE, NULL, &nothing)); /* the remaining workers suffice */
     f.kind = MF_MESSAGE_REPLY;
     T_OK(mf_net_take(net, SERVER, &f, (void **)&answer, &size, deadline, "an answer"));
     T_TRUE(size > sizeof(mf_ps_reply));
     mf_free(answer);
 }
 
-/* ---- pushes that come again ---- */
+/* ---- repeated pushes ---- */
 
 enum { UPDATES = 100, AGAIN = 1000, AT_ONCE = 50 };
 
 typedef struct answers {
-    int again; /* how often each push comes once more, and one before it */
+    int again; /* how often each push, and one before it, is repeated */
     char last[256]; /* the last answer: the weights */
     size_t size;
 } answers;
@@ -318,8 +321,7 @@ static void be_an_echo(mf_net *net, void *arg)
     seq = UPDATES; /* of other requests */
 }
 
-/* A worker that was lost had pushed a batch here, but not to all servers: another one does it
- * again.
+/* A lost worker had pushed a batch to this server, but not to all: another worker repeats it.
  */
 static void be_a_second_worker(mf_net *net, void *arg)
 {
@@ -341,7 +343,7 @@ static void be_a_second_worker(mf_net *net, void *arg)
     T_EQ(push(net, &p, offsetof(full_push, gradients) + sizeof p.gradients, text).version, 2);
 }
 
-/* n_workers 2: the server counts on another one, which does not come. */
+/* n_workers 2: the server waits for a second worker, which does not connect. */
 typedef struct service {
     int n_workers;
     void (*work)(mf_net *net, void *arg);
@@ -374,33 +376,33 @@ static bool serve_or_push(mf_net *net, void *arg)
     return st == MF_OK;
 }
 
-MF_TEST(servers_refuse_pushes_that_make_no_sense_and_go_on)
+MF_TEST(servers_refuse_invalid_pushes_and_continue)
 {
     service x = { 1, be_a_bad_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
 
-MF_TEST(servers_take_no_new_lane_while_a_push_waits)
+MF_TEST(servers_accept_no_new_shared_memory_while_a_push_waits)
 {
     service x = { 2, be_an_impatient_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
 
-MF_TEST(servers_apply_a_push_once_however_often_and_late_it_comes)
+MF_TEST(servers_apply_a_repeated_or_late_push_once)
 {
     answers once = { 0 }, often = { .again = AGAIN };
     service x = { 1, be_an_echo, &once }, y = { 1, be_an_echo, &often };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &y }));
-    printf("0 of %d pushes that came again or late were applied\n", UPDATES * AGAIN);
+    printf("0 of %d repeated or late pushes were applied\n", UPDATES * AGAIN);
     T_EQ(often.size, once.size);
     T_EQ(memcmp(often.last, once.last, once.size), 0);
 }
 
-MF_TEST(servers_apply_a_batch_once_whoever_pushes_it)
+MF_TEST(servers_apply_a_batch_once_for_any_sender)
 {
     service x = { 1, be_a_second_worker, NULL };
 

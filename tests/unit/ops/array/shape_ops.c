@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* shape_ops.c - shapes whose sizes exceed int32. */
 #include "unit/ops/bench_graph.h"
 
 #include <meshflow/graph.h>

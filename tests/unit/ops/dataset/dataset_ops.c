@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data sets and iterators where TensorFlow is no help: limits, files, running out of time and
- * memory. What they give is compared in tests/tf/reading.py. */
+/* dataset_ops.c - data sets and iterators: limits, files, deadlines, failed allocations.
+ * tests/tf/reading.py compares their elements with TensorFlow's. */
 #include "base/mem.h"
 #include "unit/ops/bench_graph.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint_ops.c - checkpoint ops and links that leave the allowed directories. */
 #include "unit/ops/bench_graph.h"
 
 #include <stdlib.h>

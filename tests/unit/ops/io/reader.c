@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers: waiting for names, in line and alone. What they read is compared in tests/tf/reading.py.
- */
+/* reader.c - readers that wait for file names. tests/tf/reading.py compares what they read. */
 #include "unit/ops/bench_graph.h"
 
 #include <pthread.h>

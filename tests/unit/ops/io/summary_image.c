@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ImageSummary: what is in the images, which samples cannot say. */
+/* summary_image.c - ImageSummary: contents of the images, which the samples of ops do not check. */
 #include "graph/graph.h"
 #include "mf_test.h"
 #include "proto/summary.pb-c.h"

@@ -49,7 +49,8 @@ static mf_conv random_conv(dice *d)
         w->in[i] = dice_between(d, reach > w->pad_lo[i] + w->pad_hi[i] ? reach : 1, reach + 14);
         w->out[i] = (w->in[i] + w->pad_lo[i] + w->pad_hi[i] - reach) / w->stride[i] + 1;
         if (w->in[i] + w->pad_lo[i] + w->pad_hi[i] < reach)
-            w->in[i] = reach, w->out[i] = (reach + w->pad_lo[i] + w->pad_hi[i] - reach) / w->stride[i] + 1;
+            w->in[i] = reach,
+            w->out[i] = (reach + w->pad_lo[i] + w->pad_hi[i] - reach) / w->stride[i] + 1;
     }
     return c;
 }
@@ -179,8 +180,9 @@ static void chain_filter(const mf_conv *c, int64_t from, int64_t to, const opera
                         const int64_t at = pixel_read(c, p, t);
 
                         if (at >= 0)
-                            sum = fmaf(m->x[element(c, w->channels, w->in, n, at, o / out * in + i)],
-                                       m->y[element(c, c->out_channels, w->out, n, p, o)], sum);
+                            sum =
+                                fmaf(m->x[element(c, w->channels, w->in, n, at, o / out * in + i)],
+                                     m->y[element(c, c->out_channels, w->out, n, p, o)], sum);
                     }
                 }
                 dw[tap_at(c, t, i, o)] = sum;
@@ -251,9 +253,9 @@ static void compare_case(dice *d, mf_pool *pool)
         if (got != expected)
             T_FAIL("kind %d, nd %d, channels %lld -> %lld, groups %lld, first %d, shards %lld: "
                    "element %lld is %.9g, not %.9g",
-                   (int)c.kind, c.window.nd, (long long)c.window.channels, (long long)c.out_channels,
-                   (long long)c.groups, c.window.channels_first, (long long)shards, (long long)i,
-                   (double)got, (double)expected);
+                   (int)c.kind, c.window.nd, (long long)c.window.channels,
+                   (long long)c.out_channels, (long long)c.groups, c.window.channels_first,
+                   (long long)shards, (long long)i, (double)got, (double)expected);
     }
     for (int i = 0; i < 3; i++)
         mf_tensor_clear(&t[i]);

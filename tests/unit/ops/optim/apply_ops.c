@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* apply_ops.c - updates of variables by optimizers; reads of variables; tensor lists as values. */
 #include "unit/ops/bench_graph.h"
 
 /* A variable with this start value; *init sets it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bytes, element by element: exact sums, padding that means zero, rounding. */
+/* int8_product.c - int8 products, element by element: exact sums, padding with the zero point,
+ * rounding. */
 #include "mf_test.h"
 #include "tensor/int8.h"
 #include "tensor/tensor.h"

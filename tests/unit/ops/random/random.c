@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random streams go on from run to run of a session; the numbers are TensorFlow 2.21's. */
+/* random.c - random streams continue from run to run of a session, with TensorFlow 2.21's numbers.
+ */
 #include "mf_test.h"
 #include "tensor/tensor.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* accumulator.c - accumulators of dense and sparse gradients. */
 #include "unit/ops/bench_graph.h"
 
 static mf_output apply(bench *b, mf_output acc, double step, mf_output gradient)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables against a plain array, and when memory ends. What they answer is compared with TensorFlow
- * in tests/tf/reading.py. */
+/* lookup.c - lookup tables compared with a plain array; failed allocations. tests/tf/reading.py
+ * compares them with TensorFlow's. */
 #include "ops/state/lookup.h"
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* queue.c - queues and staging areas: order, capacity, timeouts, closing, cancellation. */
 #include "unit/ops/bench_graph.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_array.c - TensorArray and stacks. */
 #include "unit/ops/bench_graph.h"
 
 static mf_output write_to(bench *b, mf_output array, double index, mf_output value, mf_output flow)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_list.c - gradients and limits of tensor lists. */
 #include "ops/state/tensor_list.h"
 
 #include "unit/ops/bench_graph.h"

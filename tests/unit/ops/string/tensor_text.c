@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_text.c - tensors as text of Assert and Print, as TensorFlow prints them. */
 #include "ops/string/tensor_text.h"
 
 #include "mf_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damaged checkpoints: cut at every length, every bit flipped. They are refused and nothing
- * changes, or the very values come back that were saved. */
+/* checkpoint_damage.c - checkpoints truncated at every length and with every bit flipped. Each is
+ * refused without any change, or restored with exactly the saved values. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -54,7 +54,7 @@ static void begin(tiny *s)
 {
     mf_output x;
 
-    mf_log_set_level(MF_LOG_ERROR); /* each damage would be a line */
+    mf_log_set_level(MF_LOG_ERROR); /* otherwise each damage prints a line */
     T_TRUE(mkdtemp(dir) != NULL);
     s->set = points();
     T_OK(mf_model_new(&s->model));
@@ -83,7 +83,7 @@ static void end(tiny *s)
     T_EQ(system(command), 0);
 }
 
-/* Without the care of mf_file_write(), which would take a thousand times as long. */
+/* Without syncing, which mf_file_write() does: that would take a thousand times as long. */
 static void put(const char *path, const char *data, size_t len)
 {
     FILE *f = fopen(path, "wb");
@@ -179,7 +179,7 @@ static void look_at_tensors(tiny *s, const char *what)
         T_FAIL("%s: other values are read", what);
 }
 
-MF_TEST(damage_is_found_or_changes_nothing)
+MF_TEST(damage_is_detected_or_has_no_effect)
 {
     tiny s = { 0 };
 
@@ -234,7 +234,7 @@ static void look_at_folder(tiny *s, const char *what)
     mf_free(prefix);
 }
 
-MF_TEST(damage_makes_a_folder_use_the_checkpoint_before)
+MF_TEST(damage_makes_a_folder_use_the_previous_checkpoint)
 {
     tiny s = { 0 };
     char *b;
@@ -250,7 +250,7 @@ MF_TEST(damage_makes_a_folder_use_the_checkpoint_before)
 }
 
 /* The data of one checkpoint under the index of another. */
-MF_TEST(damage_by_files_of_another_step_is_found)
+MF_TEST(damage_by_files_of_another_step_is_detected)
 {
     tiny s = { 0 };
     char *b, *data, sha[65], *prefix;

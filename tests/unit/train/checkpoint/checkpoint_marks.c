@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes know their layer: forward nodes, gradients, variables and what the optimizer keeps; also
- * inside of the function of a step, where shards are computed. */
+/* checkpoint_marks.c - nodes are marked with their layer: forward nodes, gradients, variables and
+ * slots; also in the function of a step, which computes the shards. */
 #include "graph/function.h"
 #include "mf_test.h"
 #include "train/step/trainer.h"
@@ -54,14 +54,14 @@ MF_TEST(train_marks_nodes_know_their_layer)
             T_FAIL("%s: gradient %d", n->name, mf_node_is_gradient(n));
     }
     T_EQ(mf_node_layer(get(m, "block/dense1/kernel")), 2);
-    T_EQ(mf_node_layer(get(m, "last/kernel/Adam")), 3); /* what goes with a weight */
+    T_EQ(mf_node_layer(get(m, "last/kernel/Adam")), 3); /* the slots of a weight */
     T_EQ(mf_node_layer(get(m, "x")), 0);
     T_EQ(mf_node_layer(get(m, "label")), 0);
     mf_trainer_free(t);
     mf_model_free(m);
 }
 
-/* How many products there are on the way forward and back, by layer. */
+/* The number of products in the forward and backward pass, by layer. */
 static void count_products(const mf_graph *g, int forward[4], int back[4])
 {
     for (int64_t i = 0; i < g->n_nodes; i++) {
@@ -84,7 +84,7 @@ static void check_body(const char *precision)
     count_products(body, forward, back);
     for (int i = 1; i <= 3; i++)
         T_EQ(forward[i], i == 2 ? 8 : 1); /* queries, keys, values, scores, sums, three more */
-    T_EQ(back[1], 1); /* nobody wants the gradient of what is fed */
+    T_EQ(back[1], 1); /* no gradient of the fed input is needed */
     T_EQ(back[2], 16);
     T_EQ(back[3], 2);
     T_EQ(forward[0] + back[0], 0);

@@ -59,7 +59,7 @@ static const char *inside_fd(int fd, char *path)
     return inside(path);
 }
 
-/* One more call; true: it is the one to fail. */
+/* Counts a call; true: this call fails. */
 static bool count(void)
 {
     return ++watched->calls == watched->fail_at;
@@ -98,7 +98,7 @@ ssize_t write(int fd, const void *data, size_t len)
     if (name) {
         fails = count();
         error = watched->error;
-        if (fails && error == 0) /* and so the next one writes the rest */
+        if (fails && error == 0) /* the next call writes the rest */
             len = (len + 1) / 2;
         if (!fails || error == 0)
             note(DISK_WRITE, name, NULL, data, len);
@@ -111,7 +111,7 @@ ssize_t write(int fd, const void *data, size_t len)
     return syscall(SYS_write, fd, data, len);
 }
 
-/* Of those that do all or nothing. */
+/* For calls that are atomic. */
 static bool goes_wrong(const char *name, disk_kind kind, const char *to)
 {
     if (!name)
@@ -134,7 +134,7 @@ int fsync(int fd)
     name = watched ? inside_fd(fd, path) : NULL;
     wrong = goes_wrong(name, name && name[0] == '\0' ? DISK_SYNC_FOLDER : DISK_SYNC, NULL);
     pthread_mutex_unlock(&lock);
-    return wrong ? -1 : 0; /* nobody cuts the power here */
+    return wrong ? -1 : 0; /* no simulated power failure here */
 }
 
 int rename(const char *from, const char *to)
@@ -152,7 +152,7 @@ int unlink(const char *path)
     return unlinkat(AT_FDCWD, path, 0);
 }
 
-/* Removing does not fail: whoever cannot write may still remove. */
+/* Removing does not fail: a full or failing disk still removes files. */
 int unlinkat(int folder, const char *file, int flags)
 {
     char path[PATH_MAX];
@@ -168,7 +168,7 @@ int unlinkat(int folder, const char *file, int flags)
     return (int)syscall(SYS_unlinkat, folder, file, flags);
 }
 
-/* ---- power that fails ---- */
+/* ---- power failures ---- */
 
 enum { FILES = 512, PENDING = 512, PIECE = 64 };
 
@@ -179,7 +179,7 @@ typedef struct file {
 
 typedef struct name {
     char text[DISK_NAME];
-    file *of; /* NULL: there is no such name any more */
+    file *of; /* NULL: the name was removed */
 } name;
 
 typedef struct names {
@@ -197,7 +197,7 @@ typedef struct platter {
     int n_files;
     names now, synced;
     struct {
-        change changes[2]; /* a renaming is two, done both or none */
+        change changes[2]; /* a renaming is two changes: both or none */
     } pending[PENDING];
     int n_pending;
 } platter;
@@ -299,7 +299,8 @@ static void lose_names(platter *p, uint64_t *random)
     }
 }
 
-/* Bytes that were not synced: none, some of them, or some pieces. How long the file is now. */
+/* Bytes that were not synced: none, some of them, or some pieces. The result is the new length of
+ * the file. */
 static size_t lose_bytes(file *f, uint64_t *random)
 {
     const size_t tail = f->len - f->synced;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk.h - a disk that fails, and one that remembers what was done to it.
+/* disk.h - a simulated disk: it fails on request and records its system calls.
  *
  * The calls that change files (write, fsync, rename, unlink, unlinkat) are the test program's own,
- * in front of the C library's. While a folder is watched, those on files of it are counted and
- * written down, and one of them may fail. */
+ * in front of the C library's. While a folder is watched, calls on its files are counted and
+ * recorded, and one of them may fail. */
 #ifndef MF_TEST_TRAIN_DISK_H
 #define MF_TEST_TRAIN_DISK_H
 
@@ -31,7 +31,7 @@ typedef struct disk_act {
 typedef struct disk {
     const char *folder;
     int64_t fail_at; /* the call that fails, from 1 on; 0: none */
-    int error; /* with this errno; 0: it writes less than it was told to, and says so */
+    int error; /* with this errno; 0: a short write, which it reports */
     int64_t calls; /* so far */
     disk_act *acts;
     int64_t n, cap;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints on a disk that fails at any call, or whose power fails at any moment. */
+/* power_loss.c - checkpoints on a disk that fails at any call, or loses power at any moment. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -19,13 +19,13 @@ static char dir[] = "/tmp/mf-power-XXXXXX", cut[] = "/dev/shm/mf-cut-XXXXXX";
 
 static void begin(toy *p)
 {
-    mf_log_set_level(MF_LOG_ERROR); /* each failure would be a line */
+    mf_log_set_level(MF_LOG_ERROR); /* otherwise each failure prints a line */
     T_TRUE(mkdtemp(dir) != NULL);
     toy_line(p);
     toy_compile(p, (mf_compile_options){ .optimizer = "momentum" });
 }
 
-/* All files go; those whose name has `what`, NULL: all. Returns how many that were. */
+/* Removes all files. Returns how many had `what` in their name; NULL: all. */
 static int sweep(const char *folder, const char *what, bool remove_them)
 {
     DIR *d = opendir(folder);
@@ -64,13 +64,13 @@ static void look_at_step(toy *p, int64_t step, const char *sha, int64_t call)
     mf_free(prefix);
 }
 
-/* Step 2 is saved while one call fails. False: there are not so many. */
+/* Saves step 2 while the call with this number fails. False: there are fewer calls. */
 static bool save_with_failure(toy *p, mf_checkpoints *c, disk *d, char *sha)
 {
     toy_fit(p, 1);
     T_OK(mf_trainer_sha256(p->trainer, sha));
     disk_watch(d);
-    T_OK(mf_checkpoints_save(c, p->trainer)); /* training goes on */
+    T_OK(mf_checkpoints_save(c, p->trainer)); /* training continues */
     (void)!mf_checkpoints_wait(c); /* the last save may have failed */
     disk_leave();
     return d->calls >= d->fail_at;
@@ -110,7 +110,7 @@ static int64_t fail_everywhere(toy *p, int error)
     return call - 1;
 }
 
-MF_TEST(disk_that_fails_at_any_call_leaves_the_checkpoint_before)
+MF_TEST(disk_that_fails_at_any_call_keeps_the_previous_checkpoint)
 {
     static const int errors[] = { ENOSPC, EIO, EDQUOT, 0 };
 
@@ -128,12 +128,13 @@ MF_TEST(disk_that_fails_at_any_call_leaves_the_checkpoint_before)
     }
 }
 
-/* ---- power that fails ---- */
+/* ---- power failures ---- */
 
 typedef struct history {
     disk d;
     char sha[SAVES + 1][65]; /* after step i */
-    int64_t began[SAVES + 2], done[SAVES + 1]; /* acts when the save of step i was begun, done */
+    int64_t began[SAVES + 2],
+        done[SAVES + 1]; /* number of acts at the start and the end of the save of step i */
 } history;
 
 static void save_often(toy *p, history *h)
@@ -156,7 +157,7 @@ static void save_often(toy *p, history *h)
     h->began[SAVES + 1] = h->d.n + 1;
 }
 
-/* What is restored is what was saved last, or what was being saved. */
+/* The last saved checkpoint is restored, or the checkpoint of the interrupted save. */
 static void look_after_cut(toy *p, const history *h, int64_t acts, int64_t cuts)
 {
     int last = SAVES, next;
@@ -176,7 +177,7 @@ static void look_after_cut(toy *p, const history *h, int64_t acts, int64_t cuts)
     mf_free(prefix);
 }
 
-MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_old_checkpoint_or_the_new, 120)
+MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_previous_or_the_new_checkpoint, 120)
 {
     uint64_t random = 1;
     history h = { 0 };
@@ -186,7 +187,7 @@ MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_old_checkpoint_or_the_new, 120)
     T_TRUE(mkdtemp(cut) != NULL);
     save_often(&p, &h);
     for (int64_t i = 0; i < CUTS; i++) {
-        const int64_t range = h.d.n - h.done[1] + 1; /* once there is an old one */
+        const int64_t range = h.d.n - h.done[1] + 1; /* after the first save */
         const int64_t acts = h.done[1] + i % range;
 
         disk_cut(&h.d, acts, cut, &random);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Eight kinds of learning curves, each with many seeds: what is decided, and when.
+/* convergence.c - eight kinds of learning curves, each with many seeds: the decision and its step.
  *
  * The oracle knows the curve without its scatter: its plateau begins at the first step whose loss
- * is within the tolerance (0.5 %) of the smallest of the whole curve. Ended before that is too
- * early. */
+ * is within the tolerance (0.5 %) of the smallest of the whole curve. A decision before that
+ * step is too early. */
 #include "train/loop/convergence.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 
 enum { SEEDS = 200 };
 
-/* ---- numbers that scatter ---- */
+/* ---- random scatter ---- */
 
 static double uniform(uint64_t *seed)
 {
@@ -39,7 +39,7 @@ typedef struct curve {
     point (*at)(double step);
     double scatter; /* of a training loss, by its size; a tenth of it of a validation */
     int64_t steps;
-    int64_t validate; /* every so many steps; 0: never */
+    int64_t validate; /* every N steps; 0: never */
 } curve;
 
 static point plain(double loss)
@@ -59,7 +59,7 @@ static point plateau(double step)
 
 static point validated(double step)
 {
-    point p = plain(falling(step, 10.0, 0.5, 4000.0)); /* it learns by heart: */
+    point p = plain(falling(step, 10.0, 0.5, 4000.0)); /* it overfits: */
 
     p.validation = falling(step, 10.0, 1.0, 1000.0) + 1e-5 * fmax(0.0, step - 9000.0);
     return p;
@@ -77,7 +77,8 @@ static point rate_step(double step)
     return p;
 }
 
-/* Training samples are known by heart at step 1000; weights shrink; others follow at 12000. */
+/* The model overfits at step 1000; then weights shrink, and the validation loss follows at 12000.
+ */
 static point grokking(double step)
 {
     point p = plain(falling(step, 4.0, 0.05, 200.0));
@@ -115,7 +116,7 @@ static point barely_falling(double step)
 
 typedef struct outcome {
     mf_progress_state state;
-    int64_t step; /* where it was decided */
+    int64_t step; /* step of the decision */
     mf_convergence c;
 } outcome;
 
@@ -165,7 +166,7 @@ static int64_t oracle(const curve *k)
     return step;
 }
 
-/* With every seed: converged, not before the oracle and at most so much after it. */
+/* For every seed: converged, not before the oracle's step and at most this fraction after it. */
 static void converges(const curve *k, double most)
 {
     const int64_t plateau_step = oracle(k);
@@ -180,7 +181,7 @@ static void converges(const curve *k, double most)
     }
 }
 
-/* With every seed this and nothing else. */
+/* For every seed this decision and no other. */
 static void is_always(const curve *k, mf_progress_state state)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -194,13 +195,13 @@ static void is_always(const curve *k, mf_progress_state state)
 
 /* ---- the kinds ---- */
 
-MF_TEST(convergence_of_a_plateau_is_seen_at_most_a_tenth_late)
+MF_TEST(convergence_of_a_plateau_is_detected_at_most_a_tenth_late)
 {
     converges(&(curve){ "plateau", plateau, 0.003, 60000, 0 }, 1.1);
 }
 
-/* The more a loss scatters the longer it must be watched; too early it is never. */
-MF_TEST(convergence_of_a_noisy_plateau_is_never_seen_too_early)
+/* More scatter delays the decision, but never makes it too early. */
+MF_TEST(convergence_of_a_noisy_plateau_is_never_detected_too_early)
 {
     converges(&(curve){ "noisy plateau", plateau, 0.01, 60000, 0 }, 1.25);
     converges(&(curve){ "noisier plateau", plateau, 0.05, 100000, 0 }, 2.0);
@@ -219,19 +220,19 @@ MF_TEST(convergence_is_not_while_weights_shrink)
     converges(&(curve){ "noisy grokking", grokking, 0.1, 40000, 100 }, 2.0);
 }
 
-MF_TEST(convergence_of_a_validation_that_gets_worse_later_is_its_best)
+MF_TEST(convergence_keeps_the_best_validation_loss_of_an_overfit)
 {
     converges(&(curve){ "validation", validated, 0.01, 20000, 100 }, 1.4);
     converges(&(curve){ "few validations", validated, 0.1, 40000, 500 }, 2.5);
 }
 
-MF_TEST(convergence_tells_what_diverges)
+MF_TEST(convergence_reports_divergence)
 {
     is_always(&(curve){ "diverging", diverging, 0.05, 20000, 0 }, MF_STATE_DIVERGED);
     is_always(&(curve){ "quietly diverging", diverging, 0.001, 20000, 0 }, MF_STATE_DIVERGED);
 }
 
-MF_TEST(convergence_is_seen_through_oscillation)
+MF_TEST(convergence_is_detected_despite_oscillation)
 {
     converges(&(curve){ "oscillating", oscillating, 0.05, 50000, 0 }, 3.0);
 }
@@ -245,7 +246,7 @@ MF_TEST(convergence_is_not_in_a_slow_power_law)
               MF_STATE_IMPROVING);
 }
 
-/* ---- standing still ---- */
+/* ---- stalls ---- */
 
 static mf_observation quiet_step(int64_t step, double seconds)
 {
@@ -259,8 +260,8 @@ static mf_observation quiet_step(int64_t step, double seconds)
                              .rate_ahead = 0.1 };
 }
 
-/* Steps that do not come are no sign of anything, however long and whatever rule there is; and the
- * time that they take does not count when they come again. */
+/* A pause between steps is no sign of convergence, however long and under any rule. Its time does
+ * not count after steps resume. */
 MF_TEST(convergence_is_not_a_worker_that_stalls)
 {
     mf_convergence c;
@@ -300,7 +301,7 @@ static mf_progress_state after_steps(mf_convergence *c, const mf_convergence_opt
     return s;
 }
 
-MF_TEST(convergence_is_not_where_steps_can_do_nothing)
+MF_TEST(convergence_is_not_in_steps_that_change_no_weight)
 {
     const mf_convergence_options o = { .still_seconds = 50.0 };
     mf_convergence c;
@@ -317,7 +318,7 @@ MF_TEST(convergence_is_not_where_steps_can_do_nothing)
     T_EQ(c.last.step, 51);
 }
 
-MF_TEST(convergence_is_not_in_losses_that_are_no_numbers)
+MF_TEST(convergence_is_not_in_losses_of_nan_or_inf)
 {
     mf_convergence c;
     mf_progress_state s = MF_STATE_IMPROVING;
@@ -334,7 +335,7 @@ MF_TEST(convergence_is_not_in_losses_that_are_no_numbers)
     T_EQ(s, MF_STATE_DIVERGED);
 }
 
-MF_TEST(convergence_says_the_rule_and_its_numbers)
+MF_TEST(convergence_reports_the_rule_and_its_numbers)
 {
     const outcome r = simulate(&(curve){ "plateau", plateau, 0.003, 60000, 0 }, 1);
     mf_buf out = { 0 };
@@ -346,9 +347,9 @@ MF_TEST(convergence_says_the_rule_and_its_numbers)
     mf_buf_deinit(&out);
 }
 
-/* ---- what it rests on ---- */
+/* ---- statistics ---- */
 
-/* From tables of the distributions; ours may be larger, by little. */
+/* From published tables; Meshflow's values may be slightly larger. */
 MF_TEST(trend_quantiles_are_those_of_the_tables)
 {
     static const struct {
@@ -367,7 +368,7 @@ MF_TEST(trend_quantiles_are_those_of_the_tables)
 }
 
 /* The slope of pure scatter is within its error as often as it should be: 95.45 % within two. */
-MF_TEST(trend_errors_are_as_large_as_they_say)
+MF_TEST(trend_error_bounds_are_calibrated)
 {
     int within = 0;
 
@@ -385,7 +386,7 @@ MF_TEST(trend_errors_are_as_large_as_they_say)
     T_TRUE(within > 1860 && within < 1960); /* 1900 +- 40: lines through 32 blocks have fat tails */
 }
 
-/* ---- as numbers ---- */
+/* ---- state as numbers ---- */
 
 static mf_observation observe(int64_t step, uint64_t *seed)
 {
@@ -414,7 +415,7 @@ static void compare_machines(const mf_convergence *a, const mf_convergence *b)
     mf_buf_deinit(&said[1]);
 }
 
-MF_TEST(convergence_goes_on_from_its_numbers_as_if_nothing_had_happened)
+MF_TEST(convergence_state_round_trips_at_any_step)
 {
     double *numbers = mf_calloc(mf_convergence_numbers(), sizeof *numbers);
     static mf_convergence whole, broken;
@@ -441,7 +442,7 @@ MF_TEST(convergence_goes_on_from_its_numbers_as_if_nothing_had_happened)
     mf_free(numbers);
 }
 
-MF_TEST(convergence_of_nonsense_is_a_machine_that_can_be_fed)
+MF_TEST(convergence_accepts_observations_after_decoding_invalid_state)
 {
     const int64_t n = mf_convergence_numbers();
     double *numbers = mf_calloc(n, sizeof *numbers);

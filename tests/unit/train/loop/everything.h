@@ -34,7 +34,7 @@ static inline mf_dataset *corners(void)
     return set;
 }
 
-/* Something of everything: convolutions, normalisation, dropout, a residual, dense layers. */
+/* A model with convolutions, normalisation, dropout, a residual connection and dense layers. */
 static inline mf_model *everything(void)
 {
     mf_model *m;

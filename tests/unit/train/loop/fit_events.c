@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What mf_fit() writes for TensorBoard, what hooks see of it, and that none of it changes a bit. */
+/* fit_events.c - event files of mf_fit() and its hooks; neither changes the weights. */
 #include "unit/train/loop/folder.h"
 
 #include <meshflow/meshflow.h>
@@ -59,7 +59,7 @@ static void job_free(job *j)
     mf_dataset_unref(j->set);
 }
 
-MF_TEST(fit_writes_events_and_goes_on_in_a_second_file)
+MF_TEST(fit_writes_events_and_continues_in_a_second_file)
 {
     mf_fit_options o = { .steps = 25, .batch = 8, .summary_steps = 5 };
     char dir[32], validation[64];
@@ -109,7 +109,7 @@ static void sha_with(const mf_hook *hooks, int n, char sha[65])
     job_free(&j);
 }
 
-MF_TEST(fit_gives_the_same_weights_whatever_hooks_look_at)
+MF_TEST(fit_gives_the_same_weights_with_any_hooks)
 {
     char dir[32], without[65], with[65];
     mf_hook hooks[3];
@@ -137,7 +137,7 @@ MF_TEST(fit_gives_the_same_weights_whatever_hooks_look_at)
     folder_remove(dir);
 }
 
-MF_TEST(fit_stops_at_a_step_or_at_a_loss_that_is_no_number)
+MF_TEST(fit_stops_at_a_step_or_at_a_nan_loss)
 {
     char before[65], after[65];
     mf_hook hooks[1];
@@ -168,7 +168,7 @@ MF_TEST(fit_stops_at_a_step_or_at_a_loss_that_is_no_number)
     }
 }
 
-MF_TEST(fit_goes_on_when_events_cannot_be_written)
+MF_TEST(fit_continues_if_events_cannot_be_written)
 {
     mf_hook hook;
     job j = job_new(0.1);

@@ -51,7 +51,7 @@ static inline bool folder_has(const char *dir, const char *file)
     return access(path, F_OK) == 0;
 }
 
-/* What the events of a folder hold of one tag. */
+/* The events of one tag in a folder. */
 typedef struct folder_tag {
     int64_t files, n, graphs, starts;
     int64_t steps[64]; /* of this tag's events, in the order of reading */

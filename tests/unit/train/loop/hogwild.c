@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hogwild.c - several threads train one model at once: locked, and without locks. */
+/* hogwild.c - several threads train one model concurrently, with and without locks. */
 #include "train/checkpoint/checkpoint.h"
 #include "unit/train/loop/folder.h"
 #include "unit/train/loop/toy.h"
@@ -69,8 +69,8 @@ static void train_at_once(toy *p, float rate)
     }
 }
 
-/* Far below every answer, so the gradient of |answer - label| is x; x is 1, 2, 3...: whole numbers
- * add up exactly in any order, and none may get lost. */
+/* Far below every answer, so the gradient of |answer - label| is x; x is 1, 2, 3...: integers add
+ * up exactly in any order, and no update may be lost. */
 static void counting_toy(toy *p)
 {
     mf_tensor *x = toy_tensor(MF_DTYPE_F32, TOY_SAMPLES, TOY_INPUTS);
@@ -86,7 +86,7 @@ static void counting_toy(toy *p)
     toy_data(p, "x", x, label);
 }
 
-MF_TEST_TIMEOUT(train_locked_updates_of_many_threads_are_all_there, 120)
+MF_TEST_TIMEOUT(train_locked_updates_of_many_threads_are_all_applied, 120)
 {
     toy p;
     double start[TOY_INPUTS];
@@ -124,8 +124,8 @@ MF_TEST_TIMEOUT(train_updates_without_locks_find_the_solution, 120)
     }
 }
 
-/* A checkpoint is written behind the training, which writes into the weights meanwhile. */
-MF_TEST(train_a_snapshot_keeps_its_values_when_updates_have_no_lock)
+/* A checkpoint is written in the background while training writes to the weights. */
+MF_TEST(train_a_snapshot_keeps_its_values_during_unlocked_updates)
 {
     char dir[32], prefix[64];
     mf_snapshot *s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* straggler.c - why a worker is slow, by what its board and the kernel show. */
+/* straggler.c - the cause of a slow worker, from its status page and the kernel. */
 #include "train/loop/straggler.h"
 
 #include "mf_test.h"

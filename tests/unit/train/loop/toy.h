@@ -66,7 +66,7 @@ static inline void toy_line(toy *p)
     mf_model_output(p->model, mf_layer(p->model, "Dense", MF_IN(in), "units=1"));
 }
 
-/* label = the number of the row, looked up in a table of rows of one number. */
+/* label = the number of the row, found in an embedding table of width 1. */
 static inline void toy_table(toy *p)
 {
     mf_tensor *x = toy_tensor(MF_DTYPE_I32, TOY_SAMPLES, 1);

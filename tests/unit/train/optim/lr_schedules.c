@@ -49,12 +49,12 @@ MF_TEST(train_schedules_warm_up_from_the_first_step_on)
     T_EQ_F(at("constant warmup=4", 10, 3), 2.0);
     T_EQ_F(at("constant warmup=4", 10, 4), 2.0);
     T_EQ_F(at("cosine warmup=20", 100, 9), 1.0);
-    T_EQ_F(at("cosine warmup=20", 100, 20), 2.0); /* the cosine has what is left */
+    T_EQ_F(at("cosine warmup=20", 100, 20), 2.0); /* the cosine takes the remaining steps */
     T_NEAR(at("cosine warmup=20", 100, 60), 1.0, 1e-6);
     T_NEAR(at("cosine warmup=20", 100, 100), 0.0, 1e-6);
 }
 
-MF_TEST(train_schedules_say_what_is_wrong)
+MF_TEST(train_schedules_reject_invalid_settings)
 {
     mf_arena *arena = mf_arena_new();
     mf_schedule s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizers.c - that optimizers make losses small, their words, decay and averages. Their numbers
- * are compared with TensorFlow's in tests/tf/training.py. */
+/* optimizers.c - optimizers lower the loss; settings, decay, averages. tests/tf/training.py
+ * compares their numbers with TensorFlow's. */
 #include "unit/train/loop/toy.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static mf_status compile(mf_compile_options options)
     return st;
 }
 
-MF_TEST(train_optimizers_say_what_is_wrong_with_their_settings)
+MF_TEST(train_optimizers_reject_invalid_settings)
 {
     T_FAILS(MF_NOT_FOUND, "there is no optimizer 'adamm'; did you mean 'adam'?",
             compile((mf_compile_options){ .optimizer = "adamm" }));
@@ -99,7 +99,7 @@ static void set_ones(const toy *p, const char *name)
     mf_tensor_clear(&ones);
 }
 
-/* Gradients of next to nothing leave the decay alone. */
+/* With gradients close to zero only the decay changes the weights. */
 MF_TEST(train_decay_shrinks_kernels_and_leaves_biases)
 {
     toy p;
@@ -155,7 +155,7 @@ MF_TEST(train_evaluates_with_the_average_when_asked_and_keeps_the_weights)
     T_TRUE(averaged > plain * 1.5); /* it lags behind */
 }
 
-MF_TEST(train_averages_are_in_checkpoints_and_begin_anew_without)
+MF_TEST(train_averages_are_in_checkpoints_and_restart_without_them)
 {
     char dir[] = "/tmp/meshflow-ema-XXXXXX", prefix[64], plain[64];
     double kept;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses that look at all samples of a step: mined as by definition, whoever has which shard; and
- * rows that samples keep. */
+/* global_loss.c - losses over all samples of a step, for any assignment of shards; and rows that
+ * persist from step to step. */
 #include "compiler/compiler.h"
 #include "train/step/trainer.h"
 #include "unit/train/loop/everything.h"
@@ -55,7 +55,7 @@ static void fit(mf_model *m, mf_dataset *set, const setup *s, outcome *out)
     mf_strategy_close(strategy);
 }
 
-/* A net of everything, whose four scores are taken for an embedding. */
+/* The model of everything.h; its four scores are used as an embedding. */
 static outcome train(setup s)
 {
     mf_dataset *set = corners();
@@ -81,7 +81,7 @@ static void same(const char *what, const outcome *a, const outcome *b)
         T_FAIL("%s: other weights, %s and not %s", what, b->sha, a->sha);
 }
 
-MF_TEST(whole_losses_give_the_same_bits_with_other_threads_turns_and_without_exact_passes)
+MF_TEST(global_losses_give_the_same_bits_for_any_threads_and_micro_batches_and_without_exact_passes)
 {
     const setup s = usual("triplet mining=semi_hard");
     const outcome want = train(s);
@@ -114,7 +114,7 @@ MF_TEST(whole_losses_give_the_same_bits_with_other_threads_turns_and_without_exa
     }
 }
 
-MF_TEST(whole_losses_mine_over_all_replicas)
+MF_TEST(global_losses_mine_over_all_replicas)
 {
     for (int k = 0; k < 3; k++) {
         char loss[60];
@@ -134,12 +134,12 @@ MF_TEST(whole_losses_mine_over_all_replicas)
     }
 }
 
-/* ---- by definition ---- */
+/* ---- compared with the definition ---- */
 
 enum { POINTS = 20, WIDTH = 3 };
 static const double MARGIN = 0.3;
 
-/* Points in three classes, and a layer that hands them on. */
+/* Points in three classes, and a layer that returns its input. */
 static void points(mf_model **m, mf_dataset **set, float *x, int32_t *label)
 {
     mf_tensor *a, *b;
@@ -175,7 +175,7 @@ static double far(const float *x, int i, int j)
     return sum;
 }
 
-/* Is n the one that is mined for a and p? */
+/* Is n the negative that is mined for a and p? */
 static bool is_chosen(const char *mining, const float *x, const int32_t *l, int a, int p, int n)
 {
     const double here = far(x, a, n), near = far(x, a, p);
@@ -214,7 +214,7 @@ static double by_definition(const char *mining, const float *x, const int32_t *l
     return sum / n_triplets;
 }
 
-MF_TEST(whole_losses_are_those_of_the_definition_with_any_number_of_shards)
+MF_TEST(global_losses_match_their_definition_for_any_number_of_shards)
 {
     float x[POINTS * WIDTH];
     int32_t label[POINTS];
@@ -237,7 +237,7 @@ MF_TEST(whole_losses_are_those_of_the_definition_with_any_number_of_shards)
     }
 }
 
-MF_TEST(whole_losses_are_refused_where_workers_see_only_their_own_samples)
+MF_TEST(global_losses_are_refused_where_workers_see_only_their_own_samples)
 {
     mf_model *m = everything();
     mf_strategy *strategy;
@@ -251,7 +251,7 @@ MF_TEST(whole_losses_are_refused_where_workers_see_only_their_own_samples)
     mf_model_free(m);
 }
 
-MF_TEST(whole_losses_say_what_is_wrong)
+MF_TEST(global_losses_reject_invalid_settings)
 {
     mf_model *m = everything();
     mf_trainer *t;
@@ -261,7 +261,7 @@ MF_TEST(whole_losses_say_what_is_wrong)
     mf_model_free(m);
 }
 
-/* ---- rows that samples keep ---- */
+/* ---- persistent rows ---- */
 
 static mf_model *machine(const char *settings)
 {
@@ -291,7 +291,7 @@ static outcome train_machine(const char *settings, setup s)
 }
 
 /* The last batch of an epoch has two samples, and there are more chains than samples. */
-MF_TEST(kept_rows_give_the_same_bits_in_shards_and_replicas)
+MF_TEST(persistent_rows_give_the_same_bits_in_shards_and_replicas)
 {
     static const char *const settings[] = { "k=2", "k=1 chains=20" };
 
@@ -314,7 +314,7 @@ MF_TEST(kept_rows_give_the_same_bits_in_shards_and_replicas)
     }
 }
 
-MF_TEST(kept_rows_have_to_be_enough)
+MF_TEST(persistent_rows_must_cover_the_batch)
 {
     mf_dataset *set = corners();
     mf_model *m = machine("chains=10");
@@ -328,7 +328,7 @@ MF_TEST(kept_rows_have_to_be_enough)
     mf_dataset_unref(set);
 }
 
-MF_TEST(kept_rows_behind_a_small_batch_stay_and_the_others_change)
+MF_TEST(persistent_rows_beyond_a_small_batch_do_not_change)
 {
     mf_dataset *set = corners();
     mf_model *m = machine("chains=16");
@@ -353,7 +353,7 @@ MF_TEST(kept_rows_behind_a_small_batch_stay_and_the_others_change)
     mf_dataset_unref(set);
 }
 
-MF_TEST(whole_losses_of_what_is_no_number_are_none)
+MF_TEST(global_losses_of_nan_are_nan)
 {
     for (int k = 0; k < 3; k++) {
         mf_tensor *x, *label, *loss = NULL;

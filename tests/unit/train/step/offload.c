@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the optimizer keeps in files of a folder: the same weights, and it stays there. */
+/* offload.c - optimizer slots in files: the same weights, and the slots do not return to memory. */
 #include "train/step/offload.h"
 
 #include "mf_test.h"
@@ -41,7 +41,7 @@ static mf_model *wide(void)
     return m;
 }
 
-/* Do the two slots of the large weight lie in files, and nothing else? */
+/* Are exactly the two slots of the large weight in files? */
 static void check_place(const mf_trainer *t, bool in_files)
 {
     int found = 0;
@@ -70,7 +70,7 @@ static mf_status count_mapped(void *ctx, mf_variable *slice)
     return MF_OK;
 }
 
-/* Bytes of slots that devices of a mesh have in files. */
+/* Bytes of slots in files of the devices of a mesh. */
 static int64_t mapped_slices(const mf_trainer *t)
 {
     int64_t bytes = 0;
@@ -111,7 +111,7 @@ MF_TEST(train_offloaded_slots_stay_in_their_files_and_change_no_bit)
     (void)snprintf(in_files, sizeof in_files, "%s/files", dir);
     train(NULL, in_memory, 9, want);
     train(dir, in_files, 5, got);
-    train(dir, in_files, 9, got); /* goes on */
+    train(dir, in_files, 9, got); /* continues */
     T_STREQ(got, want);
     folder_remove(dir);
 }
@@ -127,7 +127,7 @@ static mf_status look(void *ctx, mf_trainer *t, const mf_step_report *r)
     return MF_OK;
 }
 
-/* Nine steps on a mesh; the bytes of slots in files while it runs. */
+/* Trains nine steps on a mesh. Returns the bytes of slots in files during the run. */
 static int64_t train_on_mesh(const char *offload, const char *layout, char sha[65])
 {
     seen found = { 0 };
@@ -171,7 +171,7 @@ MF_TEST(train_offloaded_slots_of_a_mesh_are_the_slices_of_its_devices)
     folder_remove(dir);
 }
 
-MF_TEST(train_offloading_says_what_it_cannot)
+MF_TEST(train_offloading_refuses_unsupported_settings)
 {
     mf_model *m = wide();
     mf_strategy *s;

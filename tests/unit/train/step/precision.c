@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computing in 16 bits: what changes its type, what does not, and loss scaling; storing in 16. */
+/* precision.c - mixed precision: which tensors have 16 bits, loss scaling, and storage in 16 bits.
+ */
 #include "formats/tensors.h"
 #include "graph/graph.h"
 #include "mf_test.h"
@@ -12,7 +13,7 @@
 
 enum { SAMPLES = 32, WIDTH = 6, MANY = 8192 };
 
-/* Numbers whose larger half is the label. */
+/* Two halves of numbers; the label is the larger half. */
 static mf_dataset *numbers(int n)
 {
     mf_tensor *x, *label;
@@ -119,8 +120,8 @@ MF_TEST(precision_all_kinds_learn)
 
 /* ---- memory ---- */
 
-/* What a step of a model with three layers has held at most, as its account has counted; with so
- * many samples that weights and their gradients, which stay floats, are next to nothing. */
+/* Peak memory of a step of a model with three layers, from its account. There are so many
+ * samples that weights and their gradients, which stay floats, are negligible. */
 static mf_step_memory step_memory(const char *precision)
 {
     mf_dataset *set = numbers(MANY);
@@ -144,8 +145,8 @@ static mf_step_memory step_memory(const char *precision)
     return memory;
 }
 
-/* Where the processor cannot compute in 16 bits kernels widen a tile at a time for themselves,
- * which is in what was held and not in what was planned. */
+/* On processors without 16-bit arithmetic, kernels widen one tile at a time. These buffers are
+ * in the measured memory, but not in the planned memory. */
 MF_TEST(precision_halves_the_memory_of_tensors_of_low_type)
 {
     static const char *const low[] = { "bf16", "fp16" };
@@ -163,7 +164,7 @@ MF_TEST(precision_halves_the_memory_of_tensors_of_low_type)
     }
 }
 
-MF_TEST(precision_steps_whose_gradients_overflow_are_left_out)
+MF_TEST(precision_steps_whose_gradients_overflow_are_skipped)
 {
     mf_dataset *set = halves();
     char before[65], after[65];
@@ -182,7 +183,7 @@ MF_TEST(precision_steps_whose_gradients_overflow_are_left_out)
     mf_dataset_unref(set);
 }
 
-MF_TEST(precision_unknown_ones_are_named)
+MF_TEST(precision_errors_name_unknown_settings)
 {
     mf_model *m;
     mf_trainer *t;
@@ -195,8 +196,8 @@ MF_TEST(precision_unknown_ones_are_named)
     mf_model_free(m);
 }
 
-/* Its last layers were not looked at before the types changed. */
-MF_TEST(precision_branches_that_meet_in_the_output_keep_its_shape)
+/* Regression: the last layers were not checked before the types changed. */
+MF_TEST(precision_branches_joined_in_the_output_keep_its_shape)
 {
     static const char *const kinds[] = { "bf16", "fp16" };
 
@@ -236,8 +237,8 @@ static void fit(mf_trainer *t, int64_t steps)
     mf_dataset_unref(set);
 }
 
-/* Weights are updated in 32 bits as ever; the checkpoint has 16 of them, and slots as they are.
- * Going on from it is going on from the rounded numbers, each time the same. */
+/* Weights are updated in 32 bits; the checkpoint stores them in 16 bits, and slots unchanged. A
+ * restored training continues from the rounded weights, with the same bits each time. */
 static void check_stored(const char *precision, mf_dtype type, float (*round)(float))
 {
     static const char weight[] = "dense/kernel", slot[] = "dense/kernel/Momentum";
@@ -296,7 +297,7 @@ static float by_f16(float x)
     return mf_f16_to_f32(mf_f16_from_f32(x));
 }
 
-MF_TEST(precision_weights_are_stored_in_the_type_that_is_said)
+MF_TEST(precision_weights_are_stored_in_the_configured_type)
 {
     check_stored("fp32 stored=bf16", MF_DTYPE_BF16, by_bf16);
     check_stored("fp32 stored=fp16", MF_DTYPE_F16, by_f16);
@@ -316,7 +317,7 @@ MF_TEST(precision_a_weight_that_the_stored_type_cannot_hold_is_named)
     T_OK(mf_trainer_set(t, "dense_1/bias", w));
     T_FAILS(MF_OUT_OF_RANGE, "the weight 'dense_1/bias' has the number 70000",
             mf_trainer_save(t, prefix));
-    ((float *)w->data)[1] = INFINITY; /* that one it can hold */
+    ((float *)w->data)[1] = INFINITY; /* the type can hold this value */
     T_OK(mf_trainer_set(t, "dense_1/bias", w));
     T_OK(mf_trainer_save(t, prefix));
     mf_tensor_free(w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that become zero while they are trained. */
+/* prune_weights.c - weights that are pruned to zero during training. */
 #include "train/step/prune_weights.h"
 
 #include "unit/train/loop/toy.h"
@@ -8,7 +8,7 @@
 
 enum { HIDDEN = 20 };
 
-/* The line of toy.h, by a layer more. */
+/* The linear task of toy.h, with one more layer. */
 static void two_layers(toy *p)
 {
     mf_output in;
@@ -35,7 +35,7 @@ static int all_zeros(const toy *p)
     return zeros(p, "dense/kernel", TOY_INPUTS * HIDDEN) + zeros(p, "dense_1/kernel", HIDDEN);
 }
 
-MF_TEST(prune_reaches_the_share_it_was_asked_for_and_keeps_it)
+MF_TEST(prune_reaches_the_configured_sparsity_and_keeps_it)
 {
     toy p;
 
@@ -53,13 +53,13 @@ MF_TEST(prune_reaches_the_share_it_was_asked_for_and_keeps_it)
     T_TRUE(all_zeros(&p) > 14 && all_zeros(&p) < 98);
     toy_fit(&p, 1);
     T_EQ(all_zeros(&p), 98);
-    toy_fit(&p, 30); /* momentum would move them, were they let */
+    toy_fit(&p, 30); /* without `hold` momentum would change them */
     T_EQ(all_zeros(&p), 98);
     T_TRUE(zeros(&p, "dense/bias", HIDDEN) < HIDDEN);
     toy_end(&p);
 }
 
-MF_TEST(prune_by_layer_takes_the_same_share_of_each)
+MF_TEST(prune_by_layer_gives_each_layer_the_same_sparsity)
 {
     toy p;
 
@@ -79,7 +79,7 @@ MF_TEST(prune_by_layer_takes_the_same_share_of_each)
     toy_end(&p);
 }
 
-MF_TEST(prune_hold_keeps_zeros_that_were_there)
+MF_TEST(prune_hold_keeps_existing_zeros)
 {
     toy p;
     mf_tensor *kernel;
@@ -122,7 +122,7 @@ MF_TEST(prune_settings_survive_printing)
     mf_arena_free(arena);
 }
 
-MF_TEST(prune_that_makes_no_sense_is_refused)
+MF_TEST(prune_rejects_invalid_settings)
 {
     static const struct {
         const char *text, *part;
@@ -147,7 +147,7 @@ MF_TEST(prune_that_makes_no_sense_is_refused)
         toy_end(&p);
     }
     two_layers(&p);
-    T_FAILS(MF_INVALID_ARGUMENT, "--prune and --ema do not go together",
+    T_FAILS(MF_INVALID_ARGUMENT, "--prune and --ema cannot be combined",
             mf_model_compile(
                 p.model,
                 &(mf_compile_options){ .loss = "mean_squared_error", .ema = 0.9, .prune = "hold" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training with values that are computed again gives the same weights. */
+/* recompute_layers.c - recomputed activations give the same weights. */
 #include "compiler/compiler.h"
 #include "unit/train/loop/everything.h"
 
@@ -58,8 +58,8 @@ MF_TEST(train_recompute_gives_the_same_weights)
     check((training){ .shards = 3, .disable = "shards,fuse,cse,schedule,simplify" });
 }
 
-/* Only what lies inside of the block is copied. */
-MF_TEST(train_recompute_of_a_layer_that_asks_for_it)
+/* Only nodes inside the block are copied. */
+MF_TEST(train_recompute_can_be_set_per_layer)
 {
     mf_model *m;
     mf_trainer *t;
@@ -86,7 +86,7 @@ MF_TEST(train_recompute_of_a_layer_that_asks_for_it)
     mf_model_free(m);
 }
 
-MF_TEST(train_recompute_says_what_it_takes)
+MF_TEST(train_recompute_rejects_invalid_settings)
 {
     static const char *const wrong[] = { "0", "-1", "all", "2x", "", "99999999999" };
 
@@ -100,7 +100,7 @@ MF_TEST(train_recompute_says_what_it_takes)
     }
 }
 
-/* A step of so many blocks. */
+/* A step of a model with this many blocks. */
 static mf_step_memory memory_of_blocks(int blocks, const char *recompute)
 {
     mf_tensor *x, *label;
@@ -141,8 +141,8 @@ static mf_step_memory memory_of(const char *recompute)
     return memory_of_blocks(6, recompute);
 }
 
-/* Of a block more, nothing is kept but what enters it: that is all that a reversible block, whose
- * input follows from its output, could do without. */
+/* For each further block only its input is kept. A reversible block, whose input follows from its
+ * output, would save no more than that. */
 MF_TEST(train_recompute_keeps_one_value_of_a_block)
 {
     const int64_t value = (int64_t)32 * 64 * 32 * (int64_t)sizeof(float);
@@ -155,7 +155,7 @@ MF_TEST(train_recompute_keeps_one_value_of_a_block)
     T_TRUE(kept_five.planned - kept_three.planned > 20 * 2 * value);
 }
 
-MF_TEST(train_recompute_takes_less_memory_as_planned)
+MF_TEST(train_recompute_reduces_memory_as_planned)
 {
     const mf_step_memory kept = memory_of(NULL), again = memory_of("layers");
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The promise: weights do not depend on threads, nor on whether shards are done one by one. */
+/* step_shards.c - weights do not depend on threads or on how shards are grouped into runs. */
 #include "compiler/compiler.h"
 #include "unit/train/loop/everything.h"
 
@@ -81,7 +81,7 @@ MF_TEST(train_weights_do_not_depend_on_any_exact_pass)
     }
 }
 
-MF_TEST(train_shards_done_together_or_apart_give_the_same_bits_for_any_batch)
+MF_TEST(train_shards_in_one_or_several_runs_give_the_same_bits_for_any_batch)
 {
     static const int shards[] = { 1, 2, 3, 7, 8, 16, 64 }, batches[] = { 1, 3, 16, 50 };
 
@@ -98,7 +98,7 @@ MF_TEST(train_shards_done_together_or_apart_give_the_same_bits_for_any_batch)
     }
 }
 
-MF_TEST(train_learns_where_the_corner_is)
+MF_TEST(train_learns_to_classify_corners)
 {
     mf_dataset *set = corners();
     mf_model *m = everything();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that end together, and queues that threads fill. */
+/* coordinator.c - the Coordinator, which stops threads, and QueueRunner. */
 #include "base/clock.h"
 #include "base/status.h"
 #include "mf_test.h"
@@ -115,7 +115,7 @@ MF_TEST(coordinator_joins_threads_that_others_started)
     mf_coordinator_free(w.c);
 }
 
-MF_TEST(coordinator_survives_many_that_stop_and_join_at_once)
+MF_TEST(coordinator_accepts_concurrent_stops_and_joins)
 {
     for (int round = 0; round < 50; round++) {
         work w = { .fail_at = round % 3 ? 5 : 0 };
@@ -143,7 +143,7 @@ typedef struct pipe_graph {
     mf_coordinator *c;
 } pipe_graph;
 
-/* A queue of so many places, filled with numbers counted by a variable up to a limit. */
+/* A queue of this capacity, filled with the values of a counter up to a limit. */
 static pipe_graph pipe_new(int capacity, int limit)
 {
     pipe_graph p;
@@ -232,7 +232,7 @@ MF_TEST(queue_runner_stops_with_a_full_queue_and_waiting_threads)
     }
 }
 
-MF_TEST(queue_runner_reports_what_went_wrong_and_ends_the_others)
+MF_TEST(queue_runner_reports_an_error_and_ends_the_other_threads)
 {
     pipe_graph p = pipe_new(2, 1 << 30);
     const mf_queue_runner bad = { .enqueue = (const char *[]){ "enqueue", "nowhere" },

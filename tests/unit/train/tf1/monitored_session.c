@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monitored sessions: order of calls, checkpoints, loss of the session, workers, queues. */
+/* monitored_session.c - MonitoredSession: hooks, checkpoints, lost sessions, workers, queues. */
 #include "base/buf.h"
 #include "runtime/session.h"
 #include "unit/train/loop/folder.h"
@@ -57,7 +57,7 @@ static double value(mf_session *s, const char *fetch)
     return v;
 }
 
-/* ---- a hook that notes what it is called ---- */
+/* ---- a hook that records its calls ---- */
 
 typedef struct noter {
     char name;
@@ -98,7 +98,7 @@ static mf_status note_after(void *ctx, mf_hook_loop *l, mf_tensor *const *result
     if (n->runs == n->stop_after)
         mf_hook_loop_stop(l);
     if (n->runs == n->fail_at)
-        return MF_FAIL(n->failure, "as told");
+        return MF_FAIL(n->failure, "as configured");
     return MF_OK;
 }
 static mf_status note_end(void *ctx, mf_trainer *t)
@@ -143,7 +143,7 @@ MF_TEST(monitored_session_calls_hooks_in_tensorflows_order)
     T_STREQ(log.data, CALLS(RUN RUN "a.end b.end "));
     mf_buf_clear(&log);
     a = (noter){ .name = 'a', .log = &log, .fail_at = 1, .failure = MF_INTERNAL };
-    T_FAILS(MF_INTERNAL, "as told", run_all(g, &o));
+    T_FAILS(MF_INTERNAL, "as configured", run_all(g, &o));
     T_STREQ(log.data, CALLS("a.before b.before a.after ")); /* no end after a failure */
     mf_buf_clear(&log);
     a = (noter){ .name = 'a', .log = &log, .fail_at = 1, .failure = MF_UNAVAILABLE };
@@ -153,13 +153,13 @@ MF_TEST(monitored_session_calls_hooks_in_tensorflows_order)
             CALLS("a.before b.before a.after a.created b.created " RUN RUN "a.end b.end "));
     mf_buf_clear(&log);
     a = (noter){ .name = 'a', .log = &log, .fail_at = 1, .failure = MF_OUT_OF_RANGE };
-    T_FAILS(MF_OUT_OF_RANGE, "as told", run_all(g, &o));
+    T_FAILS(MF_OUT_OF_RANGE, "as configured", run_all(g, &o));
     T_STREQ(log.data, CALLS("a.before b.before a.after a.end b.end ")); /* the input has ended */
     mf_buf_deinit(&log);
     mf_graph_free(g);
 }
 
-MF_TEST(monitored_session_refuses_to_run_after_a_stop_and_what_cannot_be)
+MF_TEST(monitored_session_refuses_invalid_runs_and_runs_after_a_stop)
 {
     mf_graph *g = counting(), *bare;
     mf_hook hook;
@@ -184,7 +184,7 @@ MF_TEST(monitored_session_refuses_to_run_after_a_stop_and_what_cannot_be)
 
 /* ---- checkpoints ---- */
 
-MF_TEST(monitored_session_goes_on_from_its_checkpoint_also_when_it_is_lost)
+MF_TEST(monitored_session_restores_its_checkpoint_at_the_start_and_after_a_loss)
 {
     mf_graph *g = counting();
     char dir[32];
@@ -200,7 +200,9 @@ MF_TEST(monitored_session_goes_on_from_its_checkpoint_also_when_it_is_lost)
     T_OK(mf_hook_step_counter((mf_every){ .steps = 1 }, dir, &hooks[2]));
     hooks[3] = note_hook(&n);
     T_OK(run_all(g, &o));
-    T_TRUE(n.runs >= 12 + 3 && n.runs <= 12 + 8); /* back to 5, or to 0 if 5 is not written yet */
+    T_TRUE(n.runs >= 12 + 3 &&
+           n.runs <=
+               12 + 8); /* returns to step 5, or to 0 if the checkpoint of 5 is not written yet */
     T_TRUE(folder_has(dir, "model.ckpt-12.index") && !folder_has(dir, "model.ckpt-0.index"));
     tag = folder_events(dir, "global_step/sec");
     T_EQ(tag.files, 1);
@@ -222,17 +224,17 @@ static mf_status always_lost(void *ctx, mf_hook_loop *l, mf_run_request *r)
 {
     (void)l, (void)r;
     ++*(int *)ctx;
-    return MF_FAIL(MF_UNAVAILABLE, "nobody is there");
+    return MF_FAIL(MF_UNAVAILABLE, "no server answers");
 }
 
-MF_TEST(monitored_session_gives_up_when_sessions_are_lost_again_and_again)
+MF_TEST(monitored_session_fails_after_repeated_losses)
 {
     mf_graph *g = counting();
     int tries = 0;
     const mf_hook hook = { .ctx = &tries, .before_run = always_lost };
 
     T_FAILS(
-        MF_UNAVAILABLE, "nobody is there",
+        MF_UNAVAILABLE, "no server answers",
         run_all(g, &(mf_monitored_options){ .hooks = &hook, .n_hooks = 1, .max_recoveries = 3 }));
     T_EQ(tries, 3);
     mf_graph_free(g);
@@ -348,7 +350,7 @@ MF_TEST(monitored_session_feeds_traces_and_ends_with_final_ops)
     folder_remove(dir);
 }
 
-MF_TEST(monitored_session_stops_or_fails_at_a_loss_that_is_no_number)
+MF_TEST(monitored_session_stops_or_fails_at_a_nan_loss)
 {
     mf_graph *g = counting();
     const mf_tensor *nan_value;
@@ -375,7 +377,7 @@ MF_TEST(monitored_session_stops_or_fails_at_a_loss_that_is_no_number)
     mf_graph_free(g);
 }
 
-MF_TEST(monitored_session_refuses_two_that_feed_the_same)
+MF_TEST(monitored_session_refuses_two_feeds_of_one_tensor)
 {
     mf_graph *g = counting();
     const mf_tensor *one;
@@ -394,7 +396,7 @@ MF_TEST(monitored_session_refuses_two_that_feed_the_same)
     mf_graph_free(g);
 }
 
-/* Rows of a queue are used up by steps; then the session ends by itself. */
+/* Steps consume the rows of a queue; then the session ends. */
 MF_TEST(monitored_session_runs_queues_until_their_input_ends)
 {
     mf_graph *g = counting();
@@ -426,7 +428,7 @@ MF_TEST(monitored_session_runs_queues_until_their_input_ends)
     T_EQ(rows, 30);
     T_TRUE(mf_monitored_session_should_stop(s));
     T_OK(mf_monitored_session_close(s));
-    /* And one that is closed while its queue is full. */
+    /* A session that is closed while its queue is full. */
     T_OK(mf_monitored_session_new(
         g, &(mf_monitored_options){ .queue_runners = &runner, .n_queue_runners = 1 }, &s));
     T_OK(mf_monitored_session_run(s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, &t));
