@@ -13,6 +13,8 @@ static const mf_pass passes[] = {
     { "fold", "fold ops on constants", true, mf_pass_fold },
     { "simplify", "remove ops without effect on their value", true, mf_pass_simplify },
     { "cse", "merge equal ops on equal inputs", true, mf_pass_cse },
+    { "pooling", "keep the place of each maximum for the gradient of a pooling", true,
+      mf_pass_pooling },
     { "fuse", "fuse trees of elementwise ops, computed tile by tile in cache", true, mf_pass_fuse },
     { "updates", "merge updates of many variables by the same rule into one op", true,
       mf_pass_updates },

@@ -75,6 +75,7 @@ MF_MUST mf_status mf_pass_inline(mf_compile *c);
 MF_MUST mf_status mf_pass_fold(mf_compile *c);
 MF_MUST mf_status mf_pass_simplify(mf_compile *c);
 MF_MUST mf_status mf_pass_cse(mf_compile *c);
+MF_MUST mf_status mf_pass_pooling(mf_compile *c);
 MF_MUST mf_status mf_pass_fuse(mf_compile *c);
 MF_MUST mf_status mf_pass_updates(mf_compile *c);
 

@@ -204,7 +204,7 @@ static mf_status give_seeds(mf_graph *g, uint64_t seed)
 }
 
 /* Passes that merge several ops into one run later, on the device graphs. */
-static const char LATER[] = "shards,fuse,updates";
+static const char LATER[] = "shards,pooling,fuse,updates";
 
 /* Applies the layout to feeds and to the micro-batches sliced from them. */
 static mf_status pin_feeds(mf_sharding_table *s, const mf_signature *sig,

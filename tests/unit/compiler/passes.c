@@ -294,6 +294,20 @@ static void looped_net(model *m)
     fetch(m, (mf_output){ y.node, 1 });
 }
 
+MF_TEST(compile_pooling_stores_the_place_of_maxima_and_includes_the_relu)
+{
+    model m;
+
+    small_net(&m);
+    T_EQ(count(&m, NULL, "_MaxPoolTaps", NULL), 1);
+    T_EQ(count(&m, NULL, "_MaxPoolGradTaps", "relu"), 1);
+    T_EQ(count(&m, NULL, "MaxPoolGrad", NULL), 0);
+    T_EQ(count(&m, "pooling", "_MaxPoolTaps", NULL), 0);
+    expect_same_bits_without(&m, "pooling");
+    expect_same_bits_without(&m, "pooling,fuse");
+    end(&m);
+}
+
 MF_TEST(compile_no_pass_changes_a_bit_of_a_loop)
 {
     model m;
@@ -306,8 +320,9 @@ MF_TEST(compile_no_pass_changes_a_bit_of_a_loop)
 
 MF_TEST(compile_no_pass_changes_a_bit_of_a_net)
 {
-    static const char *const passes[] = { "fuse",   "cse",   "simplify",         "fold",
-                                          "region", "place", "fuse,cse,simplify" };
+    static const char *const passes[] = {
+        "pooling", "fuse", "cse", "simplify", "fold", "region", "place", "pooling,fuse,cse,simplify"
+    };
     model m;
 
     small_net(&m);

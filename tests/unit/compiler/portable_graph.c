@@ -94,10 +94,10 @@ MF_TEST(portable_graph_names_an_op_without_equivalent)
 
     T_OK(mf_graph_new(&g));
     x = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float name='x'");
-    y = mf_applyf(g, "_Block", MF_IN(x), "block=8 name='block'");
+    y = mf_applyf(g, "_MaxPoolTaps", MF_IN(x), "ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'");
     T_OK(mf_graph_status(g));
     T_FAILS(
-        MF_UNIMPLEMENTED, "op _Block is specific to Meshflow",
+        MF_UNIMPLEMENTED, "op _MaxPoolTaps is specific to Meshflow",
         mf_portable_graph(
             g, &(mf_signature){ .feeds = &x, .fetches = &y, .n_feeds = 1, .n_fetches = 1 }, &r));
     mf_graph_free(g);

@@ -166,7 +166,7 @@ MF_TEST(recompute_copies_survive_common_subexpression_elimination)
 
     build(&n, false);
     T_OK(mf_recompute(n.g, (int64_t[]){ 0, 1, 1, 0 }, 3));
-    T_OK(mf_passes_parse("fuse,layout", &c.disabled));
+    T_OK(mf_passes_parse("fuse", &c.disabled));
     T_OK(mf_compile_begin(&c, n.g,
                           &(mf_signature){ .feeds = &n.x,
                                            .feed_shapes = &MF_SHAPE(1000),

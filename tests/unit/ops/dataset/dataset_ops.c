@@ -245,7 +245,7 @@ MF_TEST(dataset_that_contains_itself_is_rejected)
     other = mf_apply(b.g, "MakeIterator", MF_IN(range(&b, 3), own));
     bench_start(&b);
     DO(&b, start);
-    CANNOT(&b, next, MF_FAILED_PRECONDITION, "asks it for one");
+    CANNOT(&b, next, MF_FAILED_PRECONDITION, "requests an element of the same iterator");
     DO(&b, other); /* it and its data set held each other */
     T_EQ(VALUE(&b, next), 0);
     bench_end(&b);

@@ -94,7 +94,7 @@ MF_TEST(train_recompute_rejects_invalid_settings)
         mf_model *m = everything();
         mf_trainer *t;
 
-        T_FAILS(MF_INVALID_ARGUMENT, "it is 'layers'",
+        T_FAILS(MF_INVALID_ARGUMENT, "expected 'layers'",
                 mf_model_compile(m, &(mf_compile_options){ .recompute = wrong[i] }, &t));
         mf_model_free(m);
     }

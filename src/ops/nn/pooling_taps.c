@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pooling_taps.c - maximum pooling that stores which tap of its window is the maximum, and its
+ * gradient, for windows that do not overlap (compiler/pooling_taps.c). NHWC.
+ *
+ * A tap is numbered by its place in the whole window, row by row; of equal maxima the first one
+ * counts, as in MaxPoolGrad. */
+#include "ops/math/elementwise.h"
+#include "ops/nn/window.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_TAPS = 255, NO_TAP = 255, GRAIN = 32768 };
+
+typedef struct taps_state {
+    mf_window_attrs attrs;
+    mf_shape image; /* of the gradient */
+    bool relu;
+} taps_state;
+
+static mf_status taps_prepare(mf_prepare *p)
+{
+    taps_state *s = MF_ARENA_NEW(p->arena, taps_state);
+    int64_t taps = 1, n;
+
+    if (!s)
+        return MF_NOMEM("a pooling");
+    MF_TRY(mf_window_read(p->node, 2, &s->attrs));
+    for (int d = 0; d < 2; d++) {
+        if (s->attrs.size[d] > s->attrs.stride[d] || s->attrs.size[d] > MOST_TAPS)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "op %s: windows of %lld overlap or are too large",
+                           p->node->op_name, (long long)s->attrs.size[d]);
+        taps *= s->attrs.size[d];
+    }
+    if (taps > MOST_TAPS || s->attrs.channel_size != 1 || s->attrs.channels_first)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "op %s supports windows of at most %d pixels, NHWC",
+                       p->node->op_name, MOST_TAPS);
+    if (mf_node_attr(p->node, "image")) {
+        const int64_t *dims = mf_node_ints(p->node, "image", &n);
+
+        MF_TRY(mf_shape_from_dims(dims, n, &s->image));
+        s->relu = mf_node_bool(p->node, "relu");
+    }
+    p->state = s;
+    return MF_OK;
+}
+
+/* The pooled shape of an image. */
+static mf_status taps_pooled(const mf_window_attrs *a, const mf_shape *x, mf_shape *out)
+{
+    int64_t spatial[MF_WINDOW_DIMS], lo, hi;
+    char text[MF_SHAPE_TEXT];
+
+    *out = MF_SHAPE(-1, -1, -1, -1);
+    if (x->rank < 0)
+        return MF_OK;
+    if (x->rank != 4)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "tensor_in must be 4-dimensional: %s",
+                       mf_shape_text(x, text));
+    for (int d = 0; d < 2; d++)
+        MF_TRY(mf_window_length(a, d, x->dims[d + 1], a->size[d], &spatial[d], &lo, &hi));
+    *out = mf_window_shape(a, x->dims[0], spatial, x->dims[3]);
+    return MF_OK;
+}
+
+static mf_status taps_infer(mf_infer *in)
+{
+    mf_window_attrs a;
+
+    MF_TRY(mf_window_read(in->node, 2, &a));
+    MF_TRY(taps_pooled(&a, &in->in[0], &in->out[0]));
+    in->out[1] = in->out[0];
+    return MF_OK;
+}
+
+static mf_status taps_grad_infer(mf_infer *in)
+{
+    int64_t n;
+    const int64_t *dims = mf_node_ints(in->node, "image", &n);
+
+    return mf_shape_from_dims(dims, n, &in->out[0]);
+}
+
+/* ---- loops over the channels of one window ---- */
+
+typedef struct taps_job {
+    const taps_state *s;
+    mf_window w;
+    const void *x, *dy, *y;
+    void *out; /* the results or the gradient */
+    uint8_t *taps;
+    int64_t rows_per_piece;
+    bool covered; /* the windows cover the image */
+    void (*row)(const struct taps_job *j, int64_t n, int64_t oh);
+} taps_job;
+
+/* The pixels of a window that are inside the image. */
+typedef struct taps_window {
+    int n;
+    int64_t at[MOST_TAPS]; /* pixel */
+    uint8_t tap[MOST_TAPS];
+} taps_window;
+
+static void find_window(const mf_window *w, int64_t n, int64_t oh, int64_t ow, taps_window *out)
+{
+    const int64_t h0 = oh * w->stride[0] - w->pad_lo[0], w0 = ow * w->stride[1] - w->pad_lo[1];
+
+    out->n = 0;
+    for (int64_t h = 0; h < w->size[0]; h++) {
+        for (int64_t v = 0; v < w->size[1]; v++) {
+            if (h0 + h < 0 || h0 + h >= w->in[0] || w0 + v < 0 || w0 + v >= w->in[1])
+                continue;
+            out->at[out->n] = ((n * w->in[0] + h0 + h) * w->in[1] + w0 + v) * w->channels;
+            out->tap[out->n++] = (uint8_t)(h * w->size[1] + v);
+        }
+    }
+}
+
+#define TAPS_LOOPS(NAME, KIND)                                                                     \
+    static void NAME##_window_##KIND(const MF_S_##KIND *x, const taps_window *w, int64_t ch,       \
+                                     MF_S_##KIND *y, uint8_t *tap)                                 \
+    {                                                                                              \
+        for (int64_t c = 0; c < ch; c++) {                                                         \
+            MF_C_##KIND best = w->n > 0 ? MF_LD_##KIND(x + w->at[0], c) : -INFINITY;               \
+            uint8_t which = w->n > 0 ? w->tap[0] : NO_TAP;                                         \
+                                                                                                   \
+            for (int i = 1; i < w->n; i++) {                                                       \
+                const MF_C_##KIND v = MF_LD_##KIND(x + w->at[i], c);                               \
+                const bool more = v > best;                                                        \
+                                                                                                   \
+                best = more ? v : best;                                                            \
+                which = more ? w->tap[i] : which;                                                  \
+            }                                                                                      \
+            y[c] = MF_ST_##KIND(best);                                                             \
+            tap[c] = which;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    /* Four taps, two of them `below` the others. */                                               \
+    static void NAME##_quad_##KIND(const MF_S_##KIND *restrict x, int64_t ch, int64_t below,       \
+                                   MF_S_##KIND *restrict y, uint8_t *restrict tap)                 \
+    {                                                                                              \
+        const MF_S_##KIND *x1 = x + ch, *x2 = x + below, *x3 = x + below + ch;                     \
+                                                                                                   \
+        for (int64_t c = 0; c < ch; c++) {                                                         \
+            const MF_C_##KIND a = MF_LD_##KIND(x, c), b = MF_LD_##KIND(x1, c);                     \
+            const MF_C_##KIND d = MF_LD_##KIND(x2, c), e = MF_LD_##KIND(x3, c);                    \
+            const MF_C_##KIND ab = b > a ? b : a, abd = d > ab ? d : ab;                           \
+            int32_t which = b > a ? 1 : 0;                                                         \
+                                                                                                   \
+            which = d > ab ? 2 : which;                                                            \
+            which = e > abd ? 3 : which;                                                           \
+            y[c] = MF_ST_##KIND(e > abd ? e : abd);                                                \
+            tap[c] = (uint8_t)which;                                                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                        \
+    {                                                                                              \
+        const mf_window *w = &j->w;                                                                \
+        const int64_t ch = w->channels, out = (n * w->out[0] + oh) * w->out[1] * ch;               \
+        const bool quads = j->covered && w->size[0] == 2 && w->size[1] == 2;                       \
+        taps_window at;                                                                            \
+                                                                                                   \
+        for (int64_t ow = 0; ow < w->out[1]; ow++) {                                               \
+            MF_S_##KIND *y = (MF_S_##KIND *)j->out + out + ow * ch;                                \
+            uint8_t *tap = j->taps + out + ow * ch;                                                \
+                                                                                                   \
+            if (quads) {                                                                           \
+                NAME##_quad_##KIND((const MF_S_##KIND *)j->x +                                     \
+                                       ((n * w->in[0] + 2 * oh) * w->in[1] + 2 * ow) * ch,         \
+                                   ch, w->in[1] * ch, y, tap);                                     \
+                continue;                                                                          \
+            }                                                                                      \
+            find_window(w, n, oh, ow, &at);                                                        \
+            NAME##_window_##KIND(j->x, &at, ch, y, tap);                                           \
+        }                                                                                          \
+    }
+TAPS_LOOPS(max, f32)
+TAPS_LOOPS(max, bf16)
+
+/* The gradient of a result: -0 becomes 0, as it does where it is added to 0. */
+#define TAPS_GRAD_LOOPS(NAME, KIND)                                                                \
+    static inline MF_C_##KIND NAME##_value_##KIND(const MF_S_##KIND *dy, const MF_S_##KIND *y,     \
+                                                  int64_t c, bool relu)                            \
+    {                                                                                              \
+        const MF_C_##KIND v = MF_LD_##KIND(dy, c) + 0.0f;                                          \
+                                                                                                   \
+        return relu ? v * (MF_C_##KIND)(MF_LD_##KIND(y, c) > 0) : v;                               \
+    }                                                                                              \
+    static void NAME##_quad_##KIND(const MF_S_##KIND *restrict dy, const MF_S_##KIND *restrict y,  \
+                                   const uint8_t *restrict tap, const bool relu, int64_t ch,       \
+                                   int64_t below, MF_S_##KIND *restrict dx)                        \
+    {                                                                                              \
+        MF_S_##KIND *restrict d1 = dx + ch, *restrict d2 = dx + below,                             \
+                              *restrict d3 = dx + below + ch;                                      \
+                                                                                                   \
+        for (int64_t c = 0; c < ch; c++) {                                                         \
+            const MF_C_##KIND v = NAME##_value_##KIND(dy, y, c, relu);                             \
+            const int32_t which = tap[c];                                                          \
+                                                                                                   \
+            dx[c] = MF_ST_##KIND(which == 0 ? v : 0);                                              \
+            d1[c] = MF_ST_##KIND(which == 1 ? v : 0);                                              \
+            d2[c] = MF_ST_##KIND(which == 2 ? v : 0);                                              \
+            d3[c] = MF_ST_##KIND(which == 3 ? v : 0);                                              \
+        }                                                                                          \
+    }                                                                                              \
+    static void NAME##_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                        \
+    {                                                                                              \
+        const mf_window *w = &j->w;                                                                \
+        const int64_t ch = w->channels, out = (n * w->out[0] + oh) * w->out[1] * ch;               \
+        const bool quads = j->covered && w->size[0] == 2 && w->size[1] == 2;                       \
+        taps_window at;                                                                            \
+                                                                                                   \
+        for (int64_t ow = 0; ow < w->out[1]; ow++) {                                               \
+            const MF_S_##KIND *dy = (const MF_S_##KIND *)j->dy + out + ow * ch;                    \
+            const MF_S_##KIND *y = (const MF_S_##KIND *)j->y + out + ow * ch;                      \
+            const uint8_t *tap = j->taps + out + ow * ch;                                          \
+                                                                                                   \
+            if (quads) {                                                                           \
+                MF_S_##KIND *dx =                                                                  \
+                    (MF_S_##KIND *)j->out + ((n * w->in[0] + 2 * oh) * w->in[1] + 2 * ow) * ch;    \
+                                                                                                   \
+                if (j->s->relu)                                                                    \
+                    NAME##_quad_##KIND(dy, y, tap, true, ch, w->in[1] * ch, dx);                   \
+                else                                                                               \
+                    NAME##_quad_##KIND(dy, y, tap, false, ch, w->in[1] * ch, dx);                  \
+                continue;                                                                          \
+            }                                                                                      \
+            find_window(w, n, oh, ow, &at);                                                        \
+            for (int i = 0; i < at.n; i++) {                                                       \
+                MF_S_##KIND *dx = (MF_S_##KIND *)j->out + at.at[i];                                \
+                                                                                                   \
+                for (int64_t c = 0; c < ch; c++)                                                   \
+                    dx[c] = MF_ST_##KIND(                                                          \
+                        tap[c] == at.tap[i] ? NAME##_value_##KIND(dy, y, c, j->s->relu) : 0);      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+TAPS_GRAD_LOOPS(max_grad, f32)
+TAPS_GRAD_LOOPS(max_grad, bf16)
+
+/* ---- kernels ---- */
+
+static void taps_piece(void *ctx, int64_t piece)
+{
+    const taps_job *j = ctx;
+    const int64_t rows = j->w.batch * j->w.out[0], from = piece * j->rows_per_piece;
+    const int64_t to = from + j->rows_per_piece < rows ? from + j->rows_per_piece : rows;
+
+    for (int64_t row = from; row < to && !mf_stopped_after(j->w.out[1] * j->w.channels); row++)
+        j->row(j, row / j->w.out[0], row % j->w.out[0]);
+}
+
+static mf_status taps_run(mf_kernel *k, taps_job *j, const mf_shape *image)
+{
+    const mf_window *w = &j->w;
+    int64_t rows, row;
+
+    MF_TRY(mf_window_init(&j->s->attrs, image, j->s->attrs.size, &j->w));
+    rows = w->batch * w->out[0];
+    row = w->out[1] * w->channels * w->size[0] * w->size[1];
+    j->covered = true;
+    for (int d = 0; d < 2; d++)
+        j->covered = j->covered && w->size[d] == w->stride[d] && w->pad_lo[d] == 0 &&
+                     w->in[d] == w->out[d] * w->size[d];
+    if (row == 0 || rows == 0)
+        return MF_OK;
+    j->rows_per_piece = row < GRAIN ? GRAIN / row + 1 : 1;
+    return mf_kernel_parallel(k, (rows + j->rows_per_piece - 1) / j->rows_per_piece, taps_piece, j);
+}
+
+static mf_status pool_taps_run(mf_kernel *k)
+{
+    const mf_tensor *x = k->in[0];
+    taps_job j = { .s = k->state, .x = x->data };
+    mf_tensor *y, *taps;
+    mf_shape shape;
+
+    MF_TRY(taps_pooled(&j.s->attrs, &x->shape, &shape));
+    MF_TRY(mf_kernel_out(k, 0, &shape, &y));
+    MF_TRY(mf_kernel_out(k, 1, &shape, &taps));
+    j.out = y->data;
+    j.taps = taps->data;
+    j.row = x->dtype == MF_DTYPE_F32 ? max_row_f32 : max_row_bf16;
+    return taps_run(k, &j, &x->shape);
+}
+
+static mf_status pool_grad_taps_run(mf_kernel *k)
+{
+    taps_job j = {
+        .s = k->state, .taps = k->in[0]->data, .y = k->in[1]->data, .dy = k->in[2]->data
+    };
+    const bool is_float = k->in[2]->dtype == MF_DTYPE_F32;
+    mf_tensor *dx;
+    mf_shape shape;
+
+    MF_TRY(taps_pooled(&j.s->attrs, &j.s->image, &shape));
+    for (int i = 0; i < 3; i++) {
+        if (!mf_shape_equal(&k->in[i]->shape, &shape))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "op %s: input %d has another shape than the result",
+                           k->node->op_name, i);
+    }
+    MF_TRY(mf_kernel_out(k, 0, &j.s->image, &dx));
+    j.out = dx->data;
+    j.row = is_float ? max_grad_row_f32 : max_grad_row_bf16;
+    MF_TRY(mf_window_init(&j.s->attrs, &j.s->image, j.s->attrs.size, &j.w));
+    if (j.w.size[0] != j.w.stride[0] || j.w.size[1] != j.w.stride[1] ||
+        j.w.in[0] != j.w.out[0] * j.w.size[0] || j.w.in[1] != j.w.out[1] * j.w.size[1])
+        memset(dx->data, 0, (size_t)dx->count * mf_dtype_cell(dx->dtype));
+    return taps_run(k, &j, &j.s->image);
+}
+
+#define WINDOW                                                                                     \
+    "T:type=float in [float,bfloat16], ksize:list(int)>=4, strides:list(int)>=4, padding:string "  \
+    "in ['SAME','VALID','EXPLICIT'], explicit_paddings:list(int)=[], data_format:string='NHWC' "   \
+    "in ['NHWC']"
+
+const mf_op mf_ops_pooling_taps[] = {
+    { .name = "_MaxPoolTaps",
+      .def = "(input:T) -> (output:T, taps:uint8) {" WINDOW "}",
+      .infer = taps_infer,
+      .grad = mf_grad_missing,
+      .prepare = taps_prepare,
+      .run = pool_taps_run,
+      .samples =
+          MF_SAMPLES("f32[2,4,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+                     "f32[2,5,7,70] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME'",
+                     "f32[1,7,8,5] ; ksize=[1,2,1,1] strides=[1,3,2,1] padding='VALID'",
+                     "bf16[2,4,6,33] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+                     "bf16[1,6,6,4] ; ksize=[1,3,3,1] strides=[1,3,3,1] padding='VALID'",
+                     "f32[0,4,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+                     "f32[2,4,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='VALID' !fails",
+                     "f32[4,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails") },
+    { .name = "_MaxPoolGradTaps",
+      .def = "(taps:uint8, orig_output:T, grad:T) -> (output:T) {image:list(int)>=4, "
+             "relu:bool=false, " WINDOW "}",
+      .infer = taps_grad_infer,
+      .grad = mf_grad_missing,
+      .prepare = taps_prepare,
+      .run = pool_grad_taps_run,
+      .samples = MF_SAMPLES(
+          "u8[2,2,3,3]@0:4 f32[2,2,3,3] f32[2,2,3,3] ; image=[2,4,6,3] ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='VALID'",
+          "u8[2,3,4,70]@0:4 f32[2,3,4,70] f32[2,3,4,70] ; image=[2,5,7,70] relu=true "
+          "ksize=[1,2,2,1] strides=[1,2,2,1] padding='SAME'",
+          "u8[1,2,2,4]@0:9 bf16[1,2,2,4] bf16[1,2,2,4] ; image=[1,6,6,4] relu=true "
+          "ksize=[1,3,3,1] strides=[1,3,3,1] padding='VALID'",
+          "u8[2,2,3,33]@0:6 bf16[2,2,3,33] bf16[2,2,3,33] ; image=[2,4,6,33] ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='VALID'",
+          "u8[1,2,4,5]@0:2 f32[1,2,4,5] f32[1,2,4,5] ; image=[1,7,8,5] ksize=[1,2,1,1] "
+          "strides=[1,3,2,1] padding='VALID'",
+          "u8[0,2,3,3]@0:4 f32[0,2,3,3] f32[0,2,3,3] ; image=[0,4,6,3] ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='VALID'",
+          "u8[2,2,3,3]@0:4 f32[2,2,3,3] f32[2,2,2,3] ; image=[2,4,6,3] ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='VALID' !fails") },
+    { 0 },
+};
