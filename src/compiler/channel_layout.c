@@ -311,7 +311,7 @@ static mf_status block_follower(layouter *l, mf_node *n)
         return block_by_channel(l, n, 2, true);
     if (channel_layout_is_op(n, "BiasAddGrad"))
         return block_by_channel(l, n, 1, false);
-    if (n->op->loop || channel_layout_is_op(n, "AddN"))
+    if (mf_node_kernel(n)->loop || channel_layout_is_op(n, "AddN"))
         return block_elementwise(l, n);
     return MF_OK;
 }
